@@ -1,0 +1,87 @@
+//! The guest's command line: words separated by blanks, `key=value`, later
+//! ones win. Words that nobody knows are the application's own.
+
+/// Static IPv4 set-up, `ip=ADDRESS/PREFIX[,GATEWAY]`; DHCP without it.
+pub const IP: &str = "ip";
+/// How the appliance waits, `idle=block|poller|spin` ([`Idle`]).
+pub const IDLE: &str = "idle";
+/// Longest spin before a halt in nanoseconds, `halt_spin_ns=N`.
+pub const HALT_SPIN_NS: &str = "halt_spin_ns";
+/// Linux's way to name virtio-mmio devices, `virtio_mmio.device=SIZE@BASE:IRQ`
+/// (kernel `drivers/virtio/virtio_mmio.c`); Firecracker and QEMU's microvm use it.
+pub const VIRTIO_MMIO: &str = "virtio_mmio.device";
+/// Log level of the library OS, `log=error|warn|info|debug`.
+pub const LOG: &str = "log";
+
+/// How the library OS waits when there is nothing to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Idle {
+    /// Blocking I/O: threads sleep until an interrupt, cores halt.
+    #[default]
+    Block,
+    /// The first talk's cure: device threads poll and declare idle turns; the
+    /// core halts when all have been idle for the policy's time.
+    Poller,
+    /// The control arm: pollers that never let the core halt.
+    Spin,
+}
+
+impl Idle {
+    /// The mode named on a command line; `None` for an unknown name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "block" => Some(Self::Block),
+            "poller" => Some(Self::Poller),
+            "spin" => Some(Self::Spin),
+            _ => None,
+        }
+    }
+
+    /// The name as written on a command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Poller => "poller",
+            Self::Spin => "spin",
+        }
+    }
+}
+
+/// The values of `key` on the command line, in order.
+pub fn values<'a>(cmdline: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
+    cmdline
+        .split_ascii_whitespace()
+        .filter_map(move |word| word.split_once('=').filter(|(k, _)| *k == key))
+        .map(|(_, value)| value)
+}
+
+/// The last value of `key` on the command line.
+pub fn value<'a>(cmdline: &'a str, key: &'a str) -> Option<&'a str> {
+    values(cmdline, key).last()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_values_win() {
+        assert_eq!(value("idle=spin x idle=block", IDLE), Some("block"));
+        assert_eq!(value("idle x", IDLE), None);
+        assert_eq!(value("", IDLE), None);
+    }
+
+    #[test]
+    fn every_idle_mode_has_its_name() {
+        for mode in [Idle::Block, Idle::Poller, Idle::Spin] {
+            assert_eq!(Idle::from_name(mode.name()), Some(mode));
+        }
+        assert_eq!(Idle::from_name("Spin"), None);
+    }
+
+    #[test]
+    fn devices_repeat() {
+        let line = "virtio_mmio.device=512@0xfeb00e00:12 virtio_mmio.device=512@0xfeb00c00:11";
+        assert_eq!(values(line, VIRTIO_MMIO).count(), 2);
+    }
+}

@@ -1,0 +1,18 @@
+//! CPUID leaves by which a guest recognises Tare's monitor.
+//!
+//! KVM's own leaves stay at 0x4000_0000 (signature `KVMKVMKVM\0\0\0`,
+//! features in 0x4000_0001, frequencies in 0x4000_0010: EAX TSC kHz, EBX APIC
+//! bus kHz), so that paravirtual clock and EOI are found where guests look.
+
+/// KVM's signature leaf (Linux `Documentation/virt/kvm/x86/cpuid.rst`).
+pub const KVM_SIGNATURE: u32 = 0x4000_0000;
+/// KVM's feature leaf.
+pub const KVM_FEATURES: u32 = 0x4000_0001;
+/// Generic hypervisor frequency leaf: EAX TSC in kHz, EBX APIC bus in kHz.
+pub const FREQUENCIES: u32 = 0x4000_0010;
+/// Tare's leaf: EAX is [`TARE_VERSION`], EBX ECX EDX hold [`TARE_SIGNATURE`].
+pub const TARE: u32 = 0x4000_0100;
+/// `TareTareTare`.
+pub const TARE_SIGNATURE: [u8; 12] = *b"TareTareTare";
+/// Version of this contract.
+pub const TARE_VERSION: u32 = 1;

@@ -1,0 +1,1 @@
+//! Image to guest memory: ELF with a PVH note, boot information, ACPI tables.

@@ -1,0 +1,3 @@
+//! tare: run, observe and weigh appliances.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Client of a machine's control socket.

@@ -1,0 +1,93 @@
+//! The machine that `tare run` asks `tare-monitor` for.
+//!
+//! `tare` checks and opens everything; the monitor gets descriptors that are
+//! open already, so that it can confine itself before it reads a guest byte.
+
+use std::os::fd::RawFd;
+
+use serde::{Deserialize, Serialize};
+
+/// One virtual machine. Written as JSON to `machine.json` in the run directory
+/// and passed as `tare-monitor --config FD`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineConfig {
+    /// Name of the run, unique among running machines; see [`crate::rundir::valid_name`].
+    pub name: String,
+    /// vCPUs, 1 to 16.
+    pub cpus: u8,
+    /// Guest memory in MiB.
+    pub memory_mib: u32,
+    /// Kernel command line, without the final NUL.
+    pub cmdline: String,
+    /// Where the image came from, for people; the monitor reads the descriptor.
+    pub image_path: String,
+    /// Open image file.
+    pub image: Descriptor,
+    /// Open initramfs, if any.
+    pub initrd: Option<Descriptor>,
+    /// Network interface, if any.
+    pub net: Option<NetConfig>,
+    /// virtio-rng is there unless this is false.
+    pub rng: bool,
+    /// Where the serial console's output goes.
+    pub console: Console,
+    /// Listening UNIX socket of the control interface.
+    pub control: Descriptor,
+    /// The run directory, removed by the monitor when it ends.
+    pub run_dir: String,
+    /// Locked file in the run directory; the lock says that the machine lives.
+    pub lock: Descriptor,
+}
+
+/// A descriptor inherited from `tare`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Descriptor(pub RawFd);
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetConfig {
+    /// Hardware address.
+    pub mac: [u8; 6],
+    /// Largest IP packet in bytes.
+    pub mtu: u16,
+    /// The other end.
+    pub backend: NetBackend,
+}
+
+/// The other end of a network interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum NetBackend {
+    /// A connected stream socket with QEMU's framing, a 32-bit big-endian
+    /// length before each Ethernet frame (passt).
+    Stream {
+        /// The socket.
+        fd: Descriptor,
+    },
+    /// A tap interface opened with `IFF_NO_PI | IFF_VNET_HDR`, header size 12.
+    Tap {
+        /// The tap's descriptor.
+        fd: Descriptor,
+        /// The interface's name, for people.
+        name: String,
+    },
+}
+
+/// Where the serial console goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Console {
+    /// Standard output, and input from standard input; output also goes to `log`.
+    Stdio {
+        /// Open `console.log` of the run directory.
+        log: Descriptor,
+    },
+    /// Only to `console.log`.
+    Log {
+        /// Open `console.log` of the run directory.
+        log: Descriptor,
+    },
+}

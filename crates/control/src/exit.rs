@@ -1,0 +1,106 @@
+//! Exit codes of `tare` and `tare-monitor`. Scripts rely on them: a code is
+//! never reused for another meaning. The table is printed by `tare help exit-codes`
+//! and stands in `docs/exit-codes.md`; a test holds the two together.
+
+macro_rules! exit_codes {
+    ($($(#[doc = $doc:literal])+ $name:ident = $code:literal,)+) => {
+        /// Why a run ended, as the process's exit code.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum ExitCode { $($(#[doc = $doc])+ $name = $code,)+ }
+
+        impl ExitCode {
+            /// Every code with its meaning.
+            pub const ALL: &'static [(Self, &'static str)] =
+                &[$((Self::$name, concat!($($doc),+)),)+];
+        }
+    };
+}
+
+exit_codes! {
+    /// The guest powered off, or was stopped on request.
+    Success = 0,
+    /// The application in the guest ended with a status other than zero.
+    GuestStatus = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// The image is missing or cannot be read.
+    ImageUnreadable = 10,
+    /// The image is not a 64-bit x86 ELF file.
+    ImageNotElf = 11,
+    /// The image ends before its headers say it does.
+    ImageTruncated = 12,
+    /// The image has no PVH note.
+    ImageNoPvh = 13,
+    /// The image, or the initramfs, does not fit into guest memory.
+    ImageTooLarge = 14,
+    /// Segments of the image overlap, or lie outside guest memory.
+    ImageLayout = 15,
+    /// The number of CPUs is zero or more than this host's KVM allows.
+    Cpus = 20,
+    /// Guest memory is too small, or the host cannot give it.
+    Memory = 21,
+    /// The command line for the guest is too long or not printable.
+    Cmdline = 22,
+    /// A forwarded port is in use or not allowed.
+    PortInUse = 30,
+    /// The tap interface is missing, busy or not allowed.
+    Tap = 31,
+    /// passt is missing or failed to start.
+    Passt = 32,
+    /// The root directory is missing, unreadable or no directory.
+    RootMissing = 40,
+    /// The root directory is too large for guest memory.
+    RootTooLarge = 41,
+    /// A machine of that name is running.
+    NameInUse = 50,
+    /// No machine of that name is running.
+    NoSuchMachine = 51,
+    /// The machine did not answer on its control socket.
+    ControlFailed = 52,
+    /// /dev/kvm may not be opened by this user.
+    KvmPermission = 60,
+    /// KVM lacks something that Tare needs, or refused a call.
+    KvmUnsupported = 61,
+    /// There is neither KVM nor QEMU.
+    NoEngine = 62,
+    /// The guest panicked.
+    GuestPanic = 70,
+    /// The guest met a processor exception that it does not handle.
+    GuestFault = 71,
+    /// The guest asked for a reset.
+    GuestReset = 72,
+    /// The guest's processor shut down (triple fault).
+    TripleFault = 73,
+    /// KVM returned an internal error: it could not go on with the guest.
+    KvmInternal = 74,
+    /// Tare itself failed; the message says where.
+    Internal = 75,
+    /// A file could not be written: disk full or not permitted.
+    Output = 76,
+    /// An experiment ran, and a sample or a check failed.
+    WeighFailed = 77,
+    /// Ended by Ctrl-C (SIGINT).
+    Interrupted = 130,
+    /// Ended by SIGTERM.
+    Terminated = 143,
+}
+
+impl From<ExitCode> for std::process::ExitCode {
+    fn from(code: ExitCode) -> Self {
+        Self::from(code as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_code_is_its_own() {
+        let codes: HashSet<u8> = ExitCode::ALL.iter().map(|(code, _)| *code as u8).collect();
+        assert_eq!(codes.len(), ExitCode::ALL.len());
+    }
+}

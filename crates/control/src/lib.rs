@@ -1,0 +1,12 @@
+//! What passes between `tare`, `tare-monitor` and anybody with `curl`: the
+//! machine's configuration, its statistics, the run directory and the exit
+//! codes. Serialised types and the small client that fetches them; the server
+//! is in `crates/monitor`.
+
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod config;
+pub mod exit;
+pub mod rundir;
+pub mod stats;

@@ -1,0 +1,111 @@
+//! Statistics of a running machine, as JSON at `GET /v1/stats`.
+//!
+//! Counters only grow while the machine runs; times are nanoseconds.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What executes the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kvm {
+    /// KVM on VT-x, SVM or another hardware mechanism.
+    Hardware,
+    /// KVM whose ring 0 is executed by its instruction emulator.
+    Emulated,
+    /// No KVM: QEMU's translator.
+    None,
+}
+
+/// All statistics of one machine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Stats {
+    /// Name of the run.
+    pub name: String,
+    /// Process ID of the monitor.
+    pub pid: u32,
+    /// What executes the guest.
+    pub kvm: Kvm,
+    /// Time since the monitor began, ns.
+    pub uptime_ns: u64,
+    /// Per vCPU, by index.
+    pub vcpus: Vec<VcpuStats>,
+    /// Per device, in bus order.
+    pub devices: Vec<DeviceStats>,
+    /// Per host thread.
+    pub threads: Vec<ThreadStats>,
+    /// Memory.
+    pub memory: MemoryStats,
+}
+
+/// Counters of one vCPU.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct VcpuStats {
+    /// Index, also the APIC ID.
+    pub index: u8,
+    /// Returns from KVM_RUN to the monitor by kind: `pio_in`, `pio_out`,
+    /// `mmio_read`, `mmio_write`, `hlt`, `interrupted`, ...
+    pub exits: BTreeMap<String, u64>,
+    /// KVM's own counters, by KVM's names (`halt_exits`, `halt_wait_ns`,
+    /// `irq_injections`, `insn_emulation`, ...); empty where it has none.
+    pub kvm: BTreeMap<String, u64>,
+    /// KVM's histograms of waits, log2 buckets of ns (`halt_wait_hist`, ...).
+    pub histograms: BTreeMap<String, Vec<u64>>,
+}
+
+impl VcpuStats {
+    /// All returns to the monitor.
+    pub fn user_exits(&self) -> u64 {
+        self.exits.values().sum()
+    }
+
+    /// Exits that the guest caused, as far as KVM tells: returns to the
+    /// monitor, halts, injected interrupts. Zero between two samples means
+    /// that the vCPU did not run.
+    pub fn activity(&self) -> u64 {
+        let kernel = |name: &str| self.kvm.get(name).copied().unwrap_or(0);
+        self.user_exits() + kernel("halt_exits") + kernel("irq_injections")
+    }
+}
+
+/// Counters of one device.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct DeviceStats {
+    /// `serial`, `net`, `rng`, ...
+    pub kind: String,
+    /// PCI address such as `00:01.0`; empty for a device that has none.
+    pub address: String,
+    /// Counters by name. Every virtio device has `interrupts`,
+    /// `notifications`, `malformed`; net has `rx_bytes`, `rx_frames`,
+    /// `rx_dropped`, `tx_bytes`, `tx_frames`, `tx_dropped`.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// CPU time of one host thread of the monitor.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ThreadStats {
+    /// Thread ID.
+    pub tid: u32,
+    /// `vcpu0`, `io`, `main`, ...
+    pub name: String,
+    /// User mode, ns (for a vCPU thread, guest code counts here or in `system_ns`).
+    pub user_ns: u64,
+    /// Kernel mode, ns.
+    pub system_ns: u64,
+    /// Time on a CPU by the scheduler's account (/proc/.../schedstat), ns.
+    pub run_ns: u64,
+    /// Time runnable but waiting for a CPU, ns.
+    pub wait_ns: u64,
+}
+
+/// Memory of the monitor, bytes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct MemoryStats {
+    /// Size of guest memory.
+    pub guest_bytes: u64,
+    /// Guest memory that is resident.
+    pub guest_resident_bytes: u64,
+    /// Resident set of the monitor without guest memory.
+    pub monitor_resident_bytes: u64,
+}

@@ -1,0 +1,1 @@
+//! Device models: serial, virtio over PCI with MSI-X, net, rng.

@@ -1,0 +1,1 @@
+//! Experiments, load generators, run records, reports.

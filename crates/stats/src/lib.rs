@@ -1,0 +1,1 @@
+//! Quantiles, confidence intervals, rank tests; pure.

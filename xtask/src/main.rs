@@ -1,0 +1,3 @@
+//! Project tooling: guests, ci, tidy, licences.
+
+fn main() {}
