@@ -1,3 +1,61 @@
-//! Project tooling: guests, ci, tidy, licences.
+//! Project tooling, `cargo xtask VERB`: what the Makefile and CI call.
+//!
+//! | verb | what it does |
+//! |---|---|
+//! | `build` | `target/release/tare`, `tare-monitor` and the guest images beside them |
+//! | `guests` | the guest images alone |
+//! | `test` | every test, host and guest |
+//! | `ci` | format, clippy, docs, tidy, licences |
+//! | `fuzz` | each fuzz target for some seconds |
 
-fn main() {}
+mod build;
+mod checks;
+mod fuzz;
+mod licences;
+mod rooms;
+mod shell;
+mod spec;
+mod tidy;
+mod workspace;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Project tooling.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Build tare, tare-monitor and the guest images (release).
+    Build,
+    /// Build the guest images and put them into target/{debug,release}/images.
+    Guests,
+    /// Run every test.
+    Test,
+    /// Format, clippy with warnings denied, docs, tidy, licences.
+    Ci,
+    /// The project's own rules, quickly.
+    Tidy,
+    /// Run each fuzz target for some seconds.
+    Fuzz {
+        /// Seconds for each target.
+        #[arg(long, default_value_t = 10)]
+        seconds: u32,
+    },
+}
+
+fn main() -> Result<()> {
+    match Args::parse().verb {
+        Verb::Build => build::release(),
+        Verb::Guests => build::guests(),
+        Verb::Test => build::test(),
+        Verb::Ci => checks::ci(),
+        Verb::Tidy => tidy::run(),
+        Verb::Fuzz { seconds } => fuzz::run(seconds),
+    }
+}

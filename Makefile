@@ -1,0 +1,50 @@
+# Tare. `make run` and `make test` are all that a new user needs.
+
+CARGO ?= cargo
+OUT ?= out/http-bursts
+
+.PHONY: run test build bench fuzz ci help clean
+
+## run: set up, build, boot the HTTP appliance, weigh it under bursts, write the report
+run:
+	@scripts/setup.sh run
+	@$(MAKE) --no-print-directory binaries
+	@target/release/tare doctor
+	@target/release/tare weigh http-bursts --out $(OUT)
+
+## test: set up, build, run every test
+test:
+	@scripts/setup.sh test
+	@$(CARGO) xtask test
+
+## build: target/release/tare, tare-monitor and the guest images
+build:
+	@scripts/setup.sh build
+	@$(MAKE) --no-print-directory binaries
+
+.PHONY: binaries
+binaries:
+	@$(CARGO) xtask build
+
+## bench: criterion benchmarks of the decision and data paths
+bench:
+	@scripts/setup.sh build
+	@$(CARGO) bench --workspace --exclude xtask
+
+## fuzz: each fuzz target for SECONDS (default 30)
+fuzz:
+	@scripts/setup.sh build
+	@$(CARGO) xtask fuzz --seconds $(or $(SECONDS),30)
+
+## ci: what CI runs before the tests: format, clippy, docs, tidy, licences
+ci:
+	@scripts/setup.sh build
+	@$(CARGO) xtask ci
+
+## clean: remove what was built
+clean:
+	@$(CARGO) clean
+
+## help: this list
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Installs what a goal needs on Debian 12 and does nothing where it is there.
+# Usage: scripts/setup.sh build|run|test
+set -euo pipefail
+
+goal=${1:?usage: scripts/setup.sh build|run|test}
+root=$(cd "$(dirname "$0")/.." && pwd)
+# The oldest Rust that Cargo.toml accepts.
+rust_min=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$root/Cargo.toml")
+updated=no
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        echo "setup: need root for: $* (become root, or install sudo)" >&2
+        exit 1
+    fi
+}
+
+# Installs those of the named packages that are missing.
+packages() {
+    local missing=() name
+    for name in "$@"; do
+        dpkg-query -W -f='${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || missing+=("$name")
+    done
+    [ ${#missing[@]} -eq 0 ] && return
+    if ! command -v apt-get >/dev/null; then
+        echo "setup: please install: ${missing[*]}" >&2
+        exit 1
+    fi
+    echo "setup: installing ${missing[*]}"
+    if [ "$updated" = no ]; then
+        as_root apt-get update -qq
+        updated=yes
+    fi
+    as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+newer_or_same() { # VERSION MINIMUM
+    [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
+}
+
+# A cargo that is new enough: the one on PATH, else Debian's.
+rust() {
+    local have
+    have=$(cargo --version 2>/dev/null | cut -d' ' -f2 || true)
+    if [ -z "$have" ] || ! newer_or_same "$have" "$rust_min"; then
+        packages cargo-web rustc-web
+    fi
+    # The guest's target: rustup's, else Debian's sources of the core library,
+    # from which `cargo xtask guests` builds it.
+    if [ ! -d "$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-none" ]; then
+        if command -v rustup >/dev/null && rustup target add x86_64-unknown-none; then
+            return
+        fi
+        packages rustc-web rust-web-src lld
+    fi
+}
+
+kvm_usable() { [ -r /dev/kvm ] && [ -w /dev/kvm ]; }
+
+packages ca-certificates gcc libc6-dev
+rust
+case $goal in
+build) ;;
+run)
+    packages passt
+    kvm_usable || packages qemu-system-x86
+    ;;
+test)
+    packages passt qemu-system-x86 acpica-tools cpio curl iproute2
+    ;;
+*)
+    echo "setup: unknown goal '$goal' (build, run or test)" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,34 @@
+//! `cargo xtask ci`: everything that is checked before the tests.
+
+use anyhow::Result;
+
+use crate::shell::{cargo, run};
+use crate::{licences, tidy, workspace};
+
+/// Format, clippy, docs, tidy, licences; stops at the first that fails.
+pub fn ci() -> Result<()> {
+    run(&mut cargo(&["fmt", "--all", "--check"]))?;
+    tidy::run()?;
+    licences::check()?;
+    clippy()?;
+    docs()
+}
+
+fn clippy() -> Result<()> {
+    let guests = workspace::guests()?;
+    let mut host = cargo(&["clippy", "--locked", "--workspace", "--all-targets"]);
+    for package in &guests {
+        host.args(["--exclude", &package.name]);
+    }
+    run(host.args(["--", "-Dwarnings"]))?;
+    let mut guest = cargo(&["clippy", "--locked", "--target", "x86_64-unknown-none"]);
+    guest.args(["-p", "tare-hal", "-p", "tare-libos"]);
+    for package in &guests {
+        guest.args(["-p", &package.name]);
+    }
+    run(guest.args(["--", "-Dwarnings"]))
+}
+
+fn docs() -> Result<()> {
+    run(cargo(&["doc", "--locked", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings"))
+}

@@ -1,0 +1,63 @@
+//! Who may name whom: lower rooms never name higher ones.
+
+use crate::workspace::Package;
+
+/// Each room with the rooms it may use (`docs/architecture.md`).
+const ROOMS: &[(&str, &[&str])] = &[
+    ("tare-abi", &[]),
+    ("tare-policy", &[]),
+    ("tare-stats", &[]),
+    ("tare-control", &[]),
+    ("tare-hv", &["tare-abi"]),
+    ("tare-boot", &["tare-abi"]),
+    ("tare-devices", &["tare-abi", "tare-policy"]),
+    (
+        "tare-monitor",
+        &[
+            "tare-abi",
+            "tare-boot",
+            "tare-control",
+            "tare-devices",
+            "tare-hv",
+            "tare-policy",
+        ],
+    ),
+    ("tare-lab", &["tare-control", "tare-policy", "tare-stats"]),
+    (
+        "tare",
+        &[
+            "tare-abi",
+            "tare-boot",
+            "tare-control",
+            "tare-hv",
+            "tare-lab",
+        ],
+    ),
+    ("tare-hal", &["tare-abi"]),
+    ("tare-libos", &["tare-abi", "tare-hal", "tare-policy"]),
+    ("xtask", &[]),
+];
+
+/// Dependencies of a room that its place in the house forbids. Test
+/// dependencies may look up.
+pub fn violations(package: &Package) -> Vec<String> {
+    let allowed = allowed(package);
+    package
+        .dependencies
+        .iter()
+        .filter(|dependency| dependency.kind.as_deref() != Some("dev"))
+        .filter(|dependency| dependency.name.starts_with("tare"))
+        .filter(|dependency| !allowed.contains(&dependency.name.as_str()))
+        .map(|dependency| format!("{} may not use {}", package.name, dependency.name))
+        .collect()
+}
+
+fn allowed(package: &Package) -> &'static [&'static str] {
+    if package.is_guest() {
+        return &["tare-libos"];
+    }
+    ROOMS
+        .iter()
+        .find(|(name, _)| *name == package.name)
+        .map_or(&[], |(_, allowed)| *allowed)
+}

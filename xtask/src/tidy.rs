@@ -1,0 +1,129 @@
+//! The project's own rules, as far as a program can check them.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell::{self, root};
+use crate::{rooms, spec, workspace};
+
+/// Longest source file in lines, tests included.
+const MAX_LINES: usize = 700;
+/// Rooms whose job is unsafe code.
+const UNSAFE_ROOMS: &[&str] = &["crates/hv/", "guest/hal/"];
+/// Files elsewhere in which another crate or the system forces it. Kept short.
+const UNSAFE_FILES: &[&str] = &[];
+/// Words that mean unfinished work.
+const UNFINISHED: &[&str] = &["TODO", "FIXME", "XXX"];
+/// Begins of paths that exist on one machine only.
+const MACHINE_PATHS: &[&str] = &["/work/", "/root/", "/home/"];
+
+/// Checks every rule and lists all violations.
+pub fn run() -> Result<()> {
+    let files = tracked()?;
+    let mut found = Vec::new();
+    for file in &files {
+        let Ok(text) = fs::read_to_string(root().join(file)) else {
+            continue;
+        };
+        found.extend(any_file(file, &text));
+        if file.ends_with(".rs") {
+            found.extend(rust_file(file, &text));
+        }
+    }
+    found.extend(missing_tests(&files)?);
+    let packages = workspace::metadata()?.packages;
+    for package in packages.iter().filter(|package| package.source.is_none()) {
+        found.extend(rooms::violations(package));
+        found.extend(manifest(package));
+    }
+    if !found.is_empty() {
+        bail!("tidy:\n  {}", found.join("\n  "));
+    }
+    eprintln!("tidy: {} files", files.len());
+    Ok(())
+}
+
+fn tracked() -> Result<Vec<String>> {
+    let listed = shell::output(
+        std::process::Command::new("git")
+            .arg("ls-files")
+            .current_dir(root()),
+    )?;
+    Ok(listed
+        .lines()
+        .filter(|file| root().join(file).is_file())
+        .map(str::to_owned)
+        .collect())
+}
+
+fn any_file(file: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let generated = file == "Cargo.lock" || file.starts_with("lab/runs/");
+    for (number, line) in text.lines().enumerate() {
+        let place = || format!("{file}:{}", number + 1);
+        if line.ends_with([' ', '\t']) && !file.starts_with("fuzz/corpus/") && file != "LICENSE" {
+            found.push(format!("{}: blanks at the end of the line", place()));
+        }
+        if file == "xtask/src/tidy.rs" || generated {
+            continue;
+        }
+        if let Some(word) = UNFINISHED.iter().find(|word| has_word(line, word)) {
+            found.push(format!("{}: {word}: finish it or open an issue", place()));
+        }
+        if let Some(path) = MACHINE_PATHS.iter().find(|path| line.contains(**path)) {
+            found.push(format!("{}: {path} is a path of one machine", place()));
+        }
+    }
+    found
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    line.split(|c: char| !c.is_alphanumeric())
+        .any(|have| have == word)
+}
+
+fn rust_file(file: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let lines = text.lines().count();
+    if lines > MAX_LINES {
+        found.push(format!("{file}: {lines} lines, at most {MAX_LINES}"));
+    }
+    if !text.starts_with("//!") && !file.ends_with("build.rs") {
+        found.push(format!("{file}: begins without saying what it is (//!)"));
+    }
+    let may = UNSAFE_ROOMS.iter().any(|room| file.starts_with(room))
+        || UNSAFE_FILES.contains(&file)
+        || file == "xtask/src/tidy.rs";
+    if !may && text.contains("allow(unsafe_code)") {
+        found.push(format!("{file}: unsafe code outside its rooms"));
+    }
+    found
+}
+
+fn manifest(package: &workspace::Package) -> Option<String> {
+    let text = fs::read_to_string(&package.manifest_path).ok()?;
+    let lints = text.contains("[lints]\nworkspace = true");
+    (!lints).then(|| format!("{}: does not take the workspace's lints", package.name))
+}
+
+fn missing_tests(files: &[String]) -> Result<Vec<String>> {
+    let sources: Vec<String> = files
+        .iter()
+        .filter(|file| file.ends_with(".rs"))
+        .filter_map(|file| fs::read_to_string(root().join(file)).ok())
+        .collect();
+    let known: HashSet<&str> = sources
+        .iter()
+        .flat_map(|source| spec::functions(source))
+        .collect();
+    let path = Path::new("docs/SPEC.md");
+    let text = fs::read_to_string(root().join(path)).context("docs/SPEC.md")?;
+    Ok(spec::named_tests(&text)
+        .into_iter()
+        .filter(|name| !known.contains(name))
+        .map(|name| format!("{}: no test is called {name}", path.display()))
+        .collect())
+}

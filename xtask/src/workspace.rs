@@ -1,0 +1,82 @@
+//! The workspace as cargo describes it.
+
+use anyhow::Result;
+use serde::Deserialize;
+
+use crate::shell;
+
+/// `cargo metadata`, as far as it is needed here.
+#[derive(Deserialize)]
+pub struct Metadata {
+    pub packages: Vec<Package>,
+}
+
+/// One package of the dependency graph.
+#[derive(Deserialize)]
+pub struct Package {
+    pub name: String,
+    pub version: String,
+    pub license: Option<String>,
+    /// `None` for a member of the workspace.
+    pub source: Option<String>,
+    pub dependencies: Vec<Dependency>,
+    pub targets: Vec<Target>,
+    pub manifest_path: String,
+}
+
+/// One line of a package's dependencies.
+#[derive(Deserialize)]
+pub struct Dependency {
+    pub name: String,
+    /// `None` for a normal dependency, `dev` or `build`.
+    pub kind: Option<String>,
+}
+
+/// What a package builds.
+#[derive(Deserialize)]
+pub struct Target {
+    pub name: String,
+    pub kind: Vec<String>,
+}
+
+impl Package {
+    /// Whether this is one of the images in `guests/`.
+    pub fn is_guest(&self) -> bool {
+        self.source.is_none() && self.name.starts_with("tare-guest-")
+    }
+
+    /// Names of the programs that this package builds.
+    pub fn bins(&self) -> impl Iterator<Item = &str> {
+        self.of_kind("bin")
+    }
+
+    /// Whether the package has a library.
+    pub fn has_lib(&self) -> bool {
+        self.of_kind("lib").next().is_some()
+    }
+
+    fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a str> {
+        self.targets
+            .iter()
+            .filter(move |target| target.kind.iter().any(|have| have == kind))
+            .map(|target| target.name.as_str())
+    }
+}
+
+/// Reads the whole graph; dependencies from a registry included.
+pub fn metadata() -> Result<Metadata> {
+    let text = shell::output(&mut shell::cargo(&[
+        "metadata",
+        "--format-version",
+        "1",
+        "--locked",
+    ]))?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// The images in `guests/`.
+pub fn guests() -> Result<Vec<Package>> {
+    let mut packages = metadata()?.packages;
+    packages.retain(Package::is_guest);
+    Ok(packages)
+}
