@@ -1,4 +1,14 @@
 //! Decision rules, pure: poller idleness, spin before halt, interrupt coalescing.
+//!
+//! Host and guest share these rules, so that what is simulated and measured on
+//! the host is what decides in the appliance. Nothing here reads a clock, waits
+//! or does I/O: times are passed in, in nanoseconds of any monotonic clock.
 
 #![no_std]
 #![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod poller;
+pub mod spin;
