@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod client;
 pub mod config;
 pub mod exit;

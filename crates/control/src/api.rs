@@ -1,0 +1,67 @@
+//! Bodies of the control interface's requests and answers, besides [`crate::stats`].
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /v1/machine` | [`Machine`] |
+//! | `GET /v1/stats` | [`crate::stats::Stats`] |
+//! | `GET /metrics` | Prometheus text 0.0.4 |
+//! | `PUT /v1/stop` or `POST`, body [`StopRequest`] or none | 202, then the machine ends |
+//!
+//! An error is a status of 400 or more with an [`ErrorBody`].
+
+use serde::{Deserialize, Serialize};
+
+use crate::{config::MachineConfig, stats::Kvm};
+
+/// A machine as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// What the machine was asked to be.
+    pub config: MachineConfig,
+    /// Process ID of the monitor.
+    pub pid: u32,
+    /// What executes the guest.
+    pub kvm: Kvm,
+    /// What it is doing.
+    pub state: State,
+    /// Time since the monitor began, ns.
+    pub uptime_ns: u64,
+}
+
+/// What a machine is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Its vCPUs run (or are halted, waiting for an interrupt).
+    Running,
+    /// It was asked to end.
+    Stopping,
+}
+
+/// Body of a stop request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopRequest {
+    /// How to end.
+    #[serde(default)]
+    pub how: Stop,
+}
+
+/// How a machine ends on request. Either way the guest is not asked: its
+/// power goes. They differ in what the monitor's exit code says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// As if the guest had powered off: exit code 0.
+    #[default]
+    PowerOff,
+    /// As if SIGTERM had come: exit code 143.
+    Kill,
+}
+
+/// What went wrong with a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// One sentence.
+    pub error: String,
+}
