@@ -1,0 +1,58 @@
+//! What `tare weigh` was asked for.
+
+use std::path::PathBuf;
+
+/// How long an experiment may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Depth {
+    /// `--quick`: does it work, roughly; intervals are wide.
+    Quick,
+    /// About half a minute.
+    #[default]
+    Standard,
+    /// `--full`: the durations of the talk that the experiment comes from.
+    Full,
+}
+
+impl Depth {
+    /// The name as written in records and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Standard => "standard",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// A request to weigh something.
+#[derive(Clone, Debug)]
+pub struct WeighRequest {
+    /// Name of the experiment, one of [`crate::experiments()`].
+    pub experiment: String,
+    /// How long it may take.
+    pub depth: Depth,
+    /// Where the results go; `None` makes `out/EXPERIMENT-DATE-TIME` here. A
+    /// directory that exists must be empty.
+    pub out: Option<PathBuf>,
+    /// The `tare` executable that starts machines; `None` is this process's own.
+    pub tare: Option<PathBuf>,
+    /// Image name or path, as `tare run` takes it; `None` is the experiment's own.
+    pub image: Option<String>,
+    /// The command as it was typed, recorded in `command.txt`.
+    pub command: Vec<String>,
+}
+
+impl WeighRequest {
+    /// A request for `experiment` with everything else as by default.
+    pub fn new(experiment: impl Into<String>) -> Self {
+        Self {
+            experiment: experiment.into(),
+            depth: Depth::default(),
+            out: None,
+            tare: None,
+            image: None,
+            command: std::env::args().collect(),
+        }
+    }
+}
