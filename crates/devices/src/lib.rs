@@ -1,1 +1,41 @@
-//! Device models: serial, virtio over PCI with MSI-X, net, rng.
+//! Device models on guest memory: serial port, wall clock, power control, and
+//! virtio network and entropy devices on a PCI bus with MSI-X.
+//!
+//! Nothing here calls KVM, starts a thread or waits: the monitor forwards guest
+//! accesses and readiness of descriptors, and gives each device the traits by
+//! which it reaches the outside ([`Interrupts`], [`MsixRoutes`], [`Kick`],
+//! [`net::Link`], [`rng::Entropy`]).
+//!
+//! # Threads
+//!
+//! Each device sits under a mutex of its own. vCPU threads call what a guest's
+//! access leads to ([`pci::PciBus`], [`serial::SerialPort::write`], ...); one
+//! I/O thread calls everything that touches queues
+//! ([`virtio::VirtioPci::notified`], [`virtio::VirtioPci::backend_ready`]).
+//! Counters are atomic and shared: any thread reads them without the mutex.
+//!
+//! # The guest is hostile
+//!
+//! Whatever it writes, in whatever order: no call panics, none loops longer
+//! than a fixed budget, none allocates in proportion to what the guest asks.
+//! What is wrong is counted.
+
+#![forbid(unsafe_code)]
+
+pub mod cmos;
+pub mod counters;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz_entry;
+mod interrupt;
+pub mod net;
+pub mod pci;
+pub mod power;
+pub mod rng;
+pub mod serial;
+pub mod virtio;
+
+pub use counters::CounterSource;
+pub use interrupt::{Interrupts, Kick, MsiMessage, MsixRoutes, Wiring};
+
+/// Guest memory as every device sees it. Cloning shares the mapping.
+pub type GuestRam = vm_memory::GuestMemoryMmap<()>;
