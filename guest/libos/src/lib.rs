@@ -1,3 +1,42 @@
-//! Library OS: threads, idle, net, files, clock; the API that applications see.
+//! Library OS: threads, idle, net, files, clock; the API that applications
+//! see. It reads like std:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use tare_libos::{println, sync::mpsc, thread};
+//!
+//! fn main() {
+//!     let (sender, receiver) = mpsc::channel();
+//!     thread::spawn(move || {
+//!         thread::sleep(Duration::from_millis(10));
+//!         sender.send("ten milliseconds later").ok();
+//!     });
+//!     if let Ok(message) = receiver.recv() {
+//!         println!("{message}");
+//!     }
+//! }
+//! tare_libos::entry!(main);
+//! ```
+//!
+//! An application is a `#![no_std] #![no_main]` binary with one [`entry!`].
+//! The crate also compiles for the host, where [`thread`] is a shim over
+//! `std::thread`, so that everything above it can be tested there.
 
 #![cfg_attr(target_os = "none", no_std)]
+#![deny(unsafe_code)]
+
+extern crate alloc;
+
+#[doc(hidden)]
+pub use tare_hal as hal;
+
+pub mod console;
+pub mod entry;
+pub mod env;
+pub mod fs;
+pub mod io;
+pub mod net;
+pub mod random;
+pub mod sync;
+pub mod thread;
+pub mod time;
