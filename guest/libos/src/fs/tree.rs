@@ -56,11 +56,10 @@ impl<'a> Tree<'a> {
 
     fn add(&mut self, entry: Entry<'a>) {
         let mut above = parent(entry.path);
-        while !above.is_empty()
-            && !self.previous_is_under(above)
-            && self.insert_new(directory(above))
-        {
-            above = parent(above);
+        if !self.previous_is_under(above) {
+            while !above.is_empty() && self.insert_new(directory(above)) {
+                above = parent(above);
+            }
         }
         self.insert(entry);
     }
