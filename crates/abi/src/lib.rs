@@ -11,6 +11,7 @@
 
 pub mod cmdline;
 pub mod cpuid;
+pub mod entry;
 pub mod exit;
 pub mod layout;
 pub mod ports;

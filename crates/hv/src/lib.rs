@@ -1,1 +1,37 @@
-//! KVM as a mechanism: machines, vCPUs, statistics, and the probe of what this KVM is.
+//! KVM as a mechanism: machines, vCPUs, statistics, and the probe of what
+//! this KVM is. No policy, no devices, no threads of its own (the probe's
+//! watchdog apart).
+//!
+//! ```text
+//! Kvm::open ── Probe::run          what this KVM can do, found by running code
+//!     │
+//!     └─ Vm::new(&kvm, memory)     slots, irqchip, GSI routes, irqfd, ioeventfd
+//!          └─ vm.vcpu(index, ..)   CPUID, MSRs, registers, run, statistics
+//! ```
+//!
+//! Neighbours: `abi` (layout, entry state, CPUID leaves) below, `monitor`
+//! above. The host's unsafe code lives here, in modules that allow it by name.
+//! Limits: x86-64 only; the full in-kernel irqchip, without a PIT, since
+//! nothing in a Tare machine ticks.
+//! Reference: Linux `Documentation/virt/kvm/api.rst`.
+
+mod cpuid;
+mod crash;
+mod kvm;
+mod memory;
+mod probe;
+mod routing;
+mod stats;
+mod vcpu;
+mod vm;
+
+pub use crash::{Code, Crash, CrashCause};
+pub use kvm::{Kvm, OpenError};
+pub use memory::{GuestMemoryMmap, MemoryError, guest_memory};
+pub use probe::{
+    Capabilities, Feature, Instruction, InstructionResult, Kind, Outcome, Probe, ProbeError,
+};
+pub use routing::MsiMessage;
+pub use stats::{Stat, StatsError, StatsFd, StatsUnit, StatsValue};
+pub use vcpu::{Exit, Kicker, RunError, SystemEvent, Vcpu, VcpuError};
+pub use vm::{DisableExits, IoAddress, Vm, VmError, WriteMatch};

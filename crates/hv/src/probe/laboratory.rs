@@ -1,0 +1,325 @@
+//! The throw-away machine: one vCPU in 64-bit ring 0 with identity-mapped
+//! memory, an interrupt table whose handlers halt at known places, and a
+//! watchdog that ends what does not end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use kvm_bindings::{CpuId, kvm_cpuid_entry2, kvm_regs, kvm_sregs};
+use tare_abi::entry::{CODE_SELECTOR, EntryMode, boot_gdt};
+use tare_abi::layout::BOOT_GDT;
+use vm_memory::{Bytes, GuestAddress};
+
+use super::feature::{FSGSBASE, XSAVE};
+use super::instructions::{End, INSTRUCTIONS, Instruction};
+use super::{Capabilities, InstructionResult, Kind, Outcome, ProbeError};
+use crate::kvm::Kvm;
+use crate::memory::guest_memory;
+use crate::stats::{StatsError, StatsFd};
+use crate::vcpu::{Exit, Vcpu, set_mode};
+use crate::vm::Vm;
+
+const IDT: u64 = 0x1000;
+const PML4: u64 = 0x2000;
+const PDPT: u64 = 0x3000;
+const PAGE_DIRECTORY: u64 = 0x4000;
+const HANDLERS: u64 = 0x5000;
+const CODE: u64 = 0x6000;
+const DATA: u64 = 0x7000;
+const DATA_BYTES: usize = 0x1000;
+const STACK_TOP: u64 = 0xa000;
+const MEMORY_BYTES: u64 = 0x1_0000;
+
+const VECTORS: u64 = 32;
+const HANDLER_STRIDE: u64 = 16;
+const HLT: u8 = 0xf4;
+
+const CR4_OSFXSR: u64 = 1 << 9;
+const CR4_OSXMMEXCPT: u64 = 1 << 10;
+const CR4_FSGSBASE: u64 = 1 << 16;
+const CR4_OSXSAVE: u64 = 1 << 18;
+
+/// A run of ordinary code: `mov ecx, 200; 1: dec ecx; jnz 1b; hlt`.
+const LOOP: [u8; 10] = [0xb9, 200, 0, 0, 0, 0xff, 0xc9, 0x75, 0xfc, HLT];
+pub(super) const LOOP_INSTRUCTIONS: u64 = 1 + 2 * 200 + 1;
+/// Between the slowest hardware and the fastest emulator: a loop on hardware
+/// takes one exit (some microseconds), emulated 200 to 1000 ns an instruction.
+const EMULATED_NS_PER_INSTRUCTION: u128 = 100;
+const TIMED_RUNS: usize = 3;
+
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The throw-away machine.
+pub(super) struct Laboratory {
+    vm: Vm,
+    vcpu: Vcpu,
+    stats: Option<StatsFd>,
+    overdue: Arc<AtomicBool>,
+}
+
+/// What the loop of ordinary code showed.
+pub(super) struct Ordinary {
+    /// Instructions emulated, where KVM counts them.
+    pub(super) emulated: Option<u64>,
+    /// The fastest run.
+    pub(super) time: Duration,
+}
+
+impl Ordinary {
+    pub(super) fn kind(&self) -> Kind {
+        let slow = self.time.as_nanos() / u128::from(LOOP_INSTRUCTIONS);
+        let emulated = match self.emulated {
+            Some(count) => count >= LOOP_INSTRUCTIONS / 2,
+            None => slow >= EMULATED_NS_PER_INSTRUCTION,
+        };
+        if emulated {
+            Kind::Emulated
+        } else {
+            Kind::Hardware
+        }
+    }
+}
+
+impl Laboratory {
+    pub(super) fn open(
+        kvm: &Kvm,
+        supported: &[kvm_cpuid_entry2],
+    ) -> Result<(Self, Capabilities), ProbeError> {
+        let vm = Vm::without_irqchip(kvm, &guest_memory(MEMORY_BYTES)?)?;
+        let vcpu = Vcpu::bare(&vm, 0)?;
+        let capabilities = Capabilities::read(kvm, vm.fd(), vcpu.fd().get_tsc_khz().ok());
+        let stats = match vcpu.stats() {
+            Ok(stats) => Some(stats),
+            Err(StatsError::Unavailable(_)) => None,
+            Err(error) => return Err(ProbeError::Stats(error)),
+        };
+        let laboratory = Self {
+            vm,
+            vcpu,
+            stats,
+            overdue: Arc::default(),
+        };
+        laboratory.furnish()?;
+        laboratory.set_processor(supported)?;
+        Ok((laboratory, capabilities))
+    }
+
+    /// Runs `work` under a watchdog.
+    pub(super) fn guarded<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let (done, waiting) = mpsc::channel::<()>();
+        let kicker = self.vcpu.kicker();
+        let overdue = Arc::clone(&self.overdue);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut patience = PATIENCE;
+                while waiting.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    overdue.store(true, Ordering::Release);
+                    kicker.kick();
+                    patience = PATIENCE / 20;
+                }
+            });
+            let result = work(self);
+            drop(done);
+            result
+        })
+    }
+
+    /// The loop of ordinary code, counted and timed.
+    pub(super) fn ordinary_code(&mut self) -> Result<Ordinary, ProbeError> {
+        let mut time = Duration::MAX;
+        let before = self.emulated()?;
+        for _ in 0..TIMED_RUNS {
+            let begin = Instant::now();
+            match self.execute(&LOOP, End::Next)? {
+                Outcome::Works => time = time.min(begin.elapsed()),
+                outcome => return Err(ProbeError::Unusable { outcome }),
+            }
+        }
+        let emulated = self.emulated()?.zip(before);
+        Ok(Ordinary {
+            emulated: emulated.map(|(after, before)| (after - before) / TIMED_RUNS as u64),
+            time,
+        })
+    }
+
+    fn emulated(&self) -> Result<Option<u64>, ProbeError> {
+        match &self.stats {
+            Some(stats) => stats.scalar("insn_emulation").map_err(ProbeError::Stats),
+            None => Ok(None),
+        }
+    }
+
+    /// Each instruction that the processor offers.
+    pub(super) fn try_instructions(
+        &mut self,
+        supported: &[kvm_cpuid_entry2],
+    ) -> Result<Vec<InstructionResult>, ProbeError> {
+        let offered = |instruction: &Instruction| match instruction.feature {
+            Some(feature) => feature.is_in(supported),
+            None => true,
+        };
+        INSTRUCTIONS
+            .iter()
+            .map(|instruction| {
+                let outcome = if offered(instruction) {
+                    self.execute(instruction.code, instruction.ends_in)?
+                } else {
+                    Outcome::NotOffered
+                };
+                Ok(InstructionResult {
+                    instruction,
+                    outcome,
+                })
+            })
+            .collect()
+    }
+
+    fn execute(&mut self, code: &[u8], expected: End) -> Result<Outcome, ProbeError> {
+        let memory = self.vm.memory();
+        memory.write_slice(&[0; DATA_BYTES], GuestAddress(DATA))?;
+        memory.write_slice(code, GuestAddress(CODE))?;
+        let end = CODE + code.len() as u64;
+        memory.write_slice(&[HLT], GuestAddress(end))?;
+        self.set_registers()?;
+        self.run_to_halt(end, expected)
+    }
+
+    fn run_to_halt(&mut self, end: u64, expected: End) -> Result<Outcome, ProbeError> {
+        loop {
+            match self.vcpu.run()? {
+                Exit::Hlt => break,
+                Exit::Interrupted if self.overdue.swap(false, Ordering::AcqRel) => {
+                    return Ok(Outcome::Hung);
+                }
+                Exit::Interrupted => {}
+                Exit::InternalError(_) => return Ok(Outcome::NotEmulated),
+                _ => return Ok(Outcome::Lost),
+            }
+        }
+        let rip = self
+            .vcpu
+            .fd()
+            .get_regs()
+            .map_err(step("read the registers"))?
+            .rip;
+        Ok(match halted_at(rip, end) {
+            Some(reached) if reached == expected => Outcome::Works,
+            Some(End::Vector(vector)) => Outcome::Fault(vector),
+            _ => Outcome::Lost,
+        })
+    }
+
+    fn set_registers(&self) -> Result<(), ProbeError> {
+        let regs = kvm_regs {
+            rip: CODE,
+            rsp: STACK_TOP,
+            rax: 3,
+            rdi: DATA,
+            rflags: 2,
+            ..Default::default()
+        };
+        self.vcpu
+            .fd()
+            .set_regs(&regs)
+            .map_err(step("set the registers"))
+    }
+
+    /// Page tables, GDT, interrupt table and handlers.
+    fn furnish(&self) -> Result<(), ProbeError> {
+        const PRESENT_WRITABLE: u64 = 3;
+        const LARGE: u64 = 1 << 7;
+        let memory = self.vm.memory();
+        let entry =
+            |table: u64, value: u64| memory.write_slice(&value.to_le_bytes(), GuestAddress(table));
+        entry(PML4, PDPT | PRESENT_WRITABLE)?;
+        entry(PDPT, PAGE_DIRECTORY | PRESENT_WRITABLE)?;
+        entry(PAGE_DIRECTORY, PRESENT_WRITABLE | LARGE)?;
+        for (at, descriptor) in (BOOT_GDT..).step_by(8).zip(boot_gdt(self::mode())) {
+            entry(at, descriptor)?;
+        }
+        for vector in 0..VECTORS {
+            let handler = HANDLERS + vector * HANDLER_STRIDE;
+            memory.write_slice(&[HLT], GuestAddress(handler))?;
+            memory.write_slice(&gate(handler), GuestAddress(IDT + 16 * vector))?;
+        }
+        Ok(())
+    }
+
+    fn set_processor(&self, supported: &[kvm_cpuid_entry2]) -> Result<(), ProbeError> {
+        let fd = self.vcpu.fd();
+        let cpuid = CpuId::from_entries(supported)
+            .map_err(|_| ProbeError::Cpuid(kvm_ioctls::Error::new(libc::E2BIG)))?;
+        fd.set_cpuid2(&cpuid).map_err(step("set the CPUID"))?;
+        let mut sregs: kvm_sregs = fd.get_sregs().map_err(step("read the system registers"))?;
+        set_mode(&mut sregs, mode());
+        sregs.idt.base = IDT;
+        sregs.idt.limit = (16 * VECTORS - 1) as u16;
+        sregs.cr4 |= CR4_OSFXSR | CR4_OSXMMEXCPT;
+        for (feature, bit) in [(FSGSBASE, CR4_FSGSBASE), (XSAVE, CR4_OSXSAVE)] {
+            if feature.is_in(supported) {
+                sregs.cr4 |= bit;
+            }
+        }
+        fd.set_sregs(&sregs)
+            .map_err(step("set the system registers"))
+    }
+}
+
+const fn mode() -> EntryMode {
+    EntryMode::Long64 { page_table: PML4 }
+}
+
+/// Where a halted processor stands, from the address after its HLT.
+fn halted_at(rip: u64, end: u64) -> Option<End> {
+    // The loop has an HLT of its own just before `end`.
+    if rip == end || rip == end + 1 {
+        return Some(End::Next);
+    }
+    let handler = rip.checked_sub(HANDLERS + 1)?;
+    let vector = handler / HANDLER_STRIDE;
+    (handler % HANDLER_STRIDE == 0 && vector < VECTORS).then_some(End::Vector(vector as u8))
+}
+
+/// A 64-bit interrupt gate (Intel SDM volume 3, 6.14.1).
+fn gate(handler: u64) -> [u8; 16] {
+    const PRESENT_INTERRUPT: u64 = 0x8e00;
+    let low = handler & 0xffff
+        | u64::from(CODE_SELECTOR) << 16
+        | PRESENT_INTERRUPT << 32
+        | (handler & 0xffff_0000) << 32;
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&low.to_le_bytes());
+    bytes[8..].copy_from_slice(&(handler >> 32).to_le_bytes());
+    bytes
+}
+
+fn step(step: &'static str) -> impl FnOnce(kvm_ioctls::Error) -> ProbeError {
+    move |source| ProbeError::Step { step, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_halt_tells_where_the_code_went() {
+        assert_eq!(halted_at(CODE + 4, CODE + 3), Some(End::Next));
+        assert_eq!(halted_at(HANDLERS + 6 * 16 + 1, CODE), Some(End::Vector(6)));
+        assert_eq!(halted_at(HANDLERS + 6 * 16 + 2, CODE), None);
+        assert_eq!(halted_at(0, CODE), None);
+        assert_eq!(halted_at(HANDLERS + 32 * 16 + 1, CODE), None);
+    }
+
+    #[test]
+    fn the_count_decides_before_the_clock() {
+        let ordinary = |emulated, micros| Ordinary {
+            emulated,
+            time: Duration::from_micros(micros),
+        };
+        assert_eq!(ordinary(Some(402), 1).kind(), Kind::Emulated);
+        assert_eq!(ordinary(Some(1), 900).kind(), Kind::Hardware);
+        assert_eq!(ordinary(None, 300).kind(), Kind::Emulated);
+        assert_eq!(ordinary(None, 10).kind(), Kind::Hardware);
+    }
+}

@@ -1,0 +1,376 @@
+//! One virtual machine: memory slots, in-kernel interrupt controllers,
+//! interrupt routes, event descriptors, per-machine settings.
+//!
+//! All methods take `&self`: a device's MSI-X table is written from any vCPU
+//! thread. Only the routing table needs a lock.
+
+#![allow(unsafe_code)]
+
+use std::sync::{Mutex, PoisonError};
+
+use kvm_bindings::{
+    KVM_CAP_HALT_POLL, KVM_CAP_X86_DISABLE_EXITS, KVM_X86_DISABLE_EXITS_CSTATE,
+    KVM_X86_DISABLE_EXITS_HLT, KVM_X86_DISABLE_EXITS_MWAIT, KVM_X86_DISABLE_EXITS_PAUSE,
+    kvm_enable_cap, kvm_userspace_memory_region,
+};
+use kvm_ioctls::{Cap, IoEventAddress, NoDatamatch, VmFd};
+use tare_abi::layout;
+use thiserror::Error;
+use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
+use vmm_sys_util::eventfd::EventFd;
+
+use crate::kvm::Kvm;
+use crate::memory::GuestMemoryMmap;
+use crate::probe::Probe;
+use crate::routing::{IOAPIC_PINS, MsiMessage, Routes};
+use crate::stats::{StatsError, StatsFd};
+use crate::vcpu::{Vcpu, VcpuError};
+
+/// Why KVM refused to build or change a machine.
+#[derive(Debug, Error)]
+pub enum VmError {
+    /// A call that makes the machine failed.
+    #[error("KVM refused to {step}")]
+    Build {
+        /// What was being done.
+        step: &'static str,
+        /// KVM's reason.
+        #[source]
+        source: kvm_ioctls::Error,
+    },
+    /// A memory region has no host address.
+    #[error("guest memory at {start:#x} is not mapped in this process")]
+    Unmapped {
+        /// First guest address of the region.
+        start: u64,
+    },
+    /// A GSI below 24 is an IOAPIC pin, and one above KVM's limit no GSI.
+    #[error("GSI {gsi} cannot carry a message: it must lie between {IOAPIC_PINS} and {limit}")]
+    Gsi {
+        /// The GSI.
+        gsi: u32,
+        /// First GSI that KVM does not have.
+        limit: u32,
+    },
+    /// KVM refused a routing table, an irqfd or an ioeventfd.
+    #[error("KVM refused {what}")]
+    Event {
+        /// What was asked for.
+        what: String,
+        /// KVM's reason.
+        #[source]
+        source: kvm_ioctls::Error,
+    },
+    /// KVM does not have the setting, or refused its value.
+    #[error("KVM refused the setting {setting}")]
+    Setting {
+        /// The capability's name.
+        setting: &'static str,
+        /// KVM's reason.
+        #[source]
+        source: kvm_ioctls::Error,
+    },
+}
+
+/// Where a guest's write signals an event descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoAddress {
+    /// An I/O port.
+    Port(u16),
+    /// A guest-physical address outside RAM.
+    Memory(u64),
+}
+
+/// Which writes to an [`IoAddress`] signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteMatch {
+    /// Any length, any value. KVM handles this one fastest.
+    Any,
+    /// A 16-bit write of this value (virtio's queue index).
+    Word(u16),
+    /// A 32-bit write of this value.
+    Dword(u32),
+}
+
+/// Instructions that a dedicated vCPU may execute without an exit
+/// (`KVM_CAP_X86_DISABLE_EXITS`). KVM only takes them before the first vCPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DisableExits(u32);
+
+impl DisableExits {
+    /// MWAIT and MONITOR.
+    pub const MWAIT: Self = Self(KVM_X86_DISABLE_EXITS_MWAIT);
+    /// HLT.
+    pub const HLT: Self = Self(KVM_X86_DISABLE_EXITS_HLT);
+    /// PAUSE loops.
+    pub const PAUSE: Self = Self(KVM_X86_DISABLE_EXITS_PAUSE);
+    /// Reads of the core's C-state residency.
+    pub const CSTATE: Self = Self(KVM_X86_DISABLE_EXITS_CSTATE);
+
+    /// The exits that KVM can disable, from its capability's value.
+    pub(crate) const fn from_mask(mask: u32) -> Self {
+        Self(mask & 0xf)
+    }
+
+    /// Both sets.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all of `other` are in this set.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Names of the members.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        [
+            (Self::MWAIT, "mwait"),
+            (Self::HLT, "hlt"),
+            (Self::PAUSE, "pause"),
+            (Self::CSTATE, "cstate"),
+        ]
+        .into_iter()
+        .filter(move |(flag, _)| self.contains(*flag))
+        .map(|(_, name)| name)
+    }
+}
+
+/// One virtual machine.
+#[derive(Debug)]
+pub struct Vm {
+    fd: VmFd,
+    memory: GuestMemoryMmap,
+    routes: Mutex<Routes>,
+    gsi_limit: u32,
+}
+
+impl Vm {
+    /// A machine on `memory`, with local APICs, IOAPIC and PICs in the kernel
+    /// and without a PIT.
+    pub fn new(kvm: &Kvm, memory: &GuestMemoryMmap) -> Result<Self, VmError> {
+        let vm = Self::without_irqchip(kvm, memory)?;
+        vm.fd.create_irq_chip().map_err(build("make an irqchip"))?;
+        vm.apply(&Routes::default(), || "the first routing table".to_owned())?;
+        Ok(vm)
+    }
+
+    /// A machine whose HLT returns to user space, for the probe.
+    pub(crate) fn without_irqchip(kvm: &Kvm, memory: &GuestMemoryMmap) -> Result<Self, VmError> {
+        let fd = kvm.fd().create_vm().map_err(build("make a machine"))?;
+        let gsi_limit = u32::try_from(fd.check_extension_int(Cap::IrqRouting)).unwrap_or(0);
+        let vm = Self {
+            fd,
+            memory: memory.clone(),
+            routes: Mutex::default(),
+            gsi_limit,
+        };
+        vm.reserve_for_vtx()?;
+        vm.add_memory()?;
+        Ok(vm)
+    }
+
+    /// VT-x without unrestricted guests keeps a task state segment and an
+    /// identity page table in guest-physical space that nobody else uses.
+    fn reserve_for_vtx(&self) -> Result<(), VmError> {
+        if self.fd.check_extension(Cap::SetTssAddr) {
+            self.fd
+                .set_tss_address(layout::KVM_TSS as usize)
+                .map_err(build("place its task state segment"))?;
+        }
+        if self.fd.check_extension(Cap::SetIdentityMapAddr) {
+            self.fd
+                .set_identity_map_address(layout::KVM_TSS - 4096)
+                .map_err(build("place its identity map"))?;
+        }
+        Ok(())
+    }
+
+    fn add_memory(&self) -> Result<(), VmError> {
+        for (slot, region) in (0..).zip(self.memory.iter()) {
+            let start = region.start_addr();
+            let userspace_addr = self
+                .memory
+                .get_host_address(start)
+                .map_err(|_| VmError::Unmapped { start: start.0 })?;
+            let slot = kvm_userspace_memory_region {
+                slot,
+                flags: 0,
+                guest_phys_addr: start.raw_value(),
+                memory_size: region.len(),
+                userspace_addr: userspace_addr as u64,
+            };
+            // SAFETY: the region is mapped as long as `self.memory` lives, which
+            // is as long as the machine's descriptor; vCPUs hold a copy, too.
+            unsafe { self.fd.set_user_memory_region(slot) }.map_err(build("take guest memory"))?;
+        }
+        Ok(())
+    }
+
+    /// Makes vCPU `index` of `count`, with a CPUID that holds what KVM supports
+    /// and the probe found to work. Its APIC ID is its index.
+    pub fn vcpu(&self, probe: &Probe, index: u8, count: u8) -> Result<Vcpu, VcpuError> {
+        Vcpu::new(self, probe, index, count)
+    }
+
+    /// Signals on `event` raise interrupt `gsi`, without a system call of ours.
+    pub fn irqfd(&self, gsi: u32, event: &EventFd) -> Result<(), VmError> {
+        self.fd
+            .register_irqfd(event, gsi)
+            .map_err(refused(|| format!("an irqfd for GSI {gsi}")))
+    }
+
+    /// Takes an irqfd back.
+    pub fn remove_irqfd(&self, gsi: u32, event: &EventFd) -> Result<(), VmError> {
+        self.fd
+            .unregister_irqfd(event, gsi)
+            .map_err(refused(|| format!("to take back the irqfd of GSI {gsi}")))
+    }
+
+    /// Lets `gsi` deliver `message`. Costs nothing when that is so already;
+    /// else KVM replaces the whole table.
+    pub fn msi_route(&self, gsi: u32, message: MsiMessage) -> Result<(), VmError> {
+        self.set_route(gsi, Some(message))
+    }
+
+    /// Lets `gsi` deliver nothing (masked). Signals meanwhile are lost: a
+    /// masked vector's pending bit is the device's to keep.
+    pub fn remove_msi_route(&self, gsi: u32) -> Result<(), VmError> {
+        self.set_route(gsi, None)
+    }
+
+    fn set_route(&self, gsi: u32, message: Option<MsiMessage>) -> Result<(), VmError> {
+        if !(IOAPIC_PINS..self.gsi_limit).contains(&gsi) {
+            let limit = self.gsi_limit;
+            return Err(VmError::Gsi { gsi, limit });
+        }
+        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(previous) = routes.replace(gsi, message) else {
+            return Ok(());
+        };
+        self.apply(&routes, || format!("a message route for GSI {gsi}"))
+            .inspect_err(|_| {
+                routes.replace(gsi, previous);
+            })
+    }
+
+    fn apply(&self, routes: &Routes, what: impl Fn() -> String) -> Result<(), VmError> {
+        let table = routes.table().ok_or_else(|| VmError::Event {
+            what: what(),
+            source: kvm_ioctls::Error::new(libc::ENOSPC),
+        })?;
+        self.fd.set_gsi_routing(&table).map_err(refused(what))
+    }
+
+    /// First GSI that KVM does not have; messages take 24 up to this.
+    pub fn gsi_limit(&self) -> u32 {
+        self.gsi_limit
+    }
+
+    /// A guest's write to `address` that fits `matching` signals `event`
+    /// instead of returning from `KVM_RUN`.
+    pub fn ioeventfd(
+        &self,
+        address: IoAddress,
+        matching: WriteMatch,
+        event: &EventFd,
+    ) -> Result<(), VmError> {
+        let at = event_address(address);
+        match matching {
+            WriteMatch::Any => self.fd.register_ioevent(event, &at, NoDatamatch),
+            WriteMatch::Word(value) => self.fd.register_ioevent(event, &at, value),
+            WriteMatch::Dword(value) => self.fd.register_ioevent(event, &at, value),
+        }
+        .map_err(refused(|| format!("an ioeventfd at {address:x?}")))
+    }
+
+    /// Takes an ioeventfd back (a BAR moved); the arguments are those of
+    /// [`Self::ioeventfd`].
+    pub fn remove_ioeventfd(
+        &self,
+        address: IoAddress,
+        matching: WriteMatch,
+        event: &EventFd,
+    ) -> Result<(), VmError> {
+        let at = event_address(address);
+        match matching {
+            WriteMatch::Any => self.fd.unregister_ioevent(event, &at, NoDatamatch),
+            WriteMatch::Word(value) => self.fd.unregister_ioevent(event, &at, value),
+            WriteMatch::Dword(value) => self.fd.unregister_ioevent(event, &at, value),
+        }
+        .map_err(refused(|| {
+            format!("to take back the ioeventfd at {address:x?}")
+        }))
+    }
+
+    /// Sets interrupt line `gsi` (an IOAPIC pin) high and low again: an edge.
+    pub fn pulse_line(&self, gsi: u32) -> Result<(), VmError> {
+        let set = |level| self.fd.set_irq_line(gsi, level);
+        set(true)
+            .and_then(|()| set(false))
+            .map_err(refused(|| format!("an edge on GSI {gsi}")))
+    }
+
+    /// Longest time in ns that a halted vCPU of this machine polls before its
+    /// thread is scheduled out (`KVM_CAP_HALT_POLL`); 0 turns polling off.
+    pub fn set_halt_poll_ns(&self, longest_ns: u32) -> Result<(), VmError> {
+        self.enable(
+            KVM_CAP_HALT_POLL,
+            u64::from(longest_ns),
+            "KVM_CAP_HALT_POLL",
+        )
+    }
+
+    /// Lets instructions run without exits; only before the first vCPU.
+    pub fn disable_exits(&self, exits: DisableExits) -> Result<(), VmError> {
+        self.enable(
+            KVM_CAP_X86_DISABLE_EXITS,
+            u64::from(exits.0),
+            "KVM_CAP_X86_DISABLE_EXITS",
+        )
+    }
+
+    fn enable(&self, cap: u32, value: u64, setting: &'static str) -> Result<(), VmError> {
+        let cap = kvm_enable_cap {
+            cap,
+            args: [value, 0, 0, 0],
+            ..Default::default()
+        };
+        self.fd
+            .enable_cap(&cap)
+            .map_err(|source| VmError::Setting { setting, source })
+    }
+
+    /// KVM's statistics of the whole machine.
+    pub fn stats(&self) -> Result<StatsFd, StatsError> {
+        StatsFd::of(&self.fd)
+    }
+
+    /// The memory that the guest sees.
+    pub fn memory(&self) -> &GuestMemoryMmap {
+        &self.memory
+    }
+
+    pub(crate) fn fd(&self) -> &VmFd {
+        &self.fd
+    }
+}
+
+fn event_address(address: IoAddress) -> IoEventAddress {
+    match address {
+        IoAddress::Port(port) => IoEventAddress::Pio(u64::from(port)),
+        IoAddress::Memory(address) => IoEventAddress::Mmio(address),
+    }
+}
+
+fn build(step: &'static str) -> impl FnOnce(kvm_ioctls::Error) -> VmError {
+    move |source| VmError::Build { step, source }
+}
+
+fn refused(what: impl FnOnce() -> String) -> impl FnOnce(kvm_ioctls::Error) -> VmError {
+    move |source| VmError::Event {
+        what: what(),
+        source,
+    }
+}
