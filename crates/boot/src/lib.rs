@@ -1,1 +1,27 @@
-//! Image to guest memory: ELF with a PVH note, boot information, ACPI tables.
+//! Image to guest memory: a 64-bit ELF file with a PVH note, its initramfs, the
+//! command line, the boot information and the ACPI tables.
+//!
+//! Neighbours: `abi` (where everything lies, the entry state) below, `monitor`
+//! above, which gives open files and fresh (zeroed) guest memory. Files are hostile: every
+//! header is checked before a byte of guest memory is written.
+//! Limits: PVH only; the 64-bit Linux protocol has its place beside [`pvh`](crate::load)
+//! and in [`tare_abi::entry::EntryMode`].
+//! References: Xen `docs/misc/pvh.pandoc`; System V ABI, chapter 5; ACPI 6.5.
+
+#![forbid(unsafe_code)]
+
+pub mod acpi;
+mod cmdline;
+mod elf;
+mod error;
+mod initramfs;
+mod load;
+mod memory_map;
+mod note;
+mod start_info;
+
+pub use error::{LoadError, Part};
+pub use load::{LoadOptions, Loaded, Source, load};
+
+/// Guest memory as all rooms use it: no dirty bitmap.
+pub type GuestMemoryMmap = vm_memory::GuestMemoryMmap<()>;

@@ -1,0 +1,92 @@
+//! The initramfs: page aligned at the top of low RAM, above the image.
+
+use std::io::{Seek, SeekFrom};
+use std::ops::Range;
+
+use tare_abi::layout::{KIB, MIB};
+use vm_memory::{Bytes, GuestAddress};
+
+use crate::GuestMemoryMmap;
+use crate::error::LoadError;
+use crate::load::{Source, size};
+
+const PAGE: u64 = 4 * KIB;
+
+/// Where an initramfs goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placement {
+    start: u64,
+    bytes: u64,
+}
+
+impl Placement {
+    /// The highest page-aligned place between the image's end and the end of low RAM.
+    pub(crate) fn choose<S: Seek>(
+        source: &mut S,
+        image_end: u64,
+        low_end: u64,
+    ) -> Result<Self, LoadError> {
+        let bytes = size(source).map_err(LoadError::Initramfs)?;
+        let first = image_end.next_multiple_of(PAGE);
+        let room = low_end.saturating_sub(first);
+        let start = low_end.checked_sub(bytes).map(|start| start & !(PAGE - 1));
+        match start.filter(|start| *start >= first) {
+            Some(start) => Ok(Self { start, bytes }),
+            None => Err(LoadError::InitramfsTooLarge {
+                bytes,
+                room,
+                need_mib: first
+                    .saturating_add(bytes)
+                    .saturating_add(PAGE)
+                    .div_ceil(MIB),
+            }),
+        }
+    }
+
+    pub(crate) fn write<S: Source>(
+        self,
+        source: &mut S,
+        memory: &GuestMemoryMmap,
+    ) -> Result<Range<u64>, LoadError> {
+        source
+            .seek(SeekFrom::Start(0))
+            .map_err(LoadError::Initramfs)?;
+        memory.read_exact_volatile_from(GuestAddress(self.start), source, self.bytes as usize)?;
+        Ok(self.start..self.start + self.bytes)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    fn choose(bytes: usize, image_end: u64, low_end: u64) -> Result<Placement, LoadError> {
+        Placement::choose(&mut Cursor::new(vec![0; bytes]), image_end, low_end)
+    }
+
+    #[test]
+    fn it_lies_page_aligned_at_the_top() {
+        let placed = choose(5000, MIB, 2 * MIB).unwrap();
+        assert_eq!((placed.start, placed.bytes), (2 * MIB - 8192, 5000));
+    }
+
+    #[test]
+    fn an_exact_fit_is_a_fit() {
+        assert_eq!(choose(MIB as usize, MIB, 2 * MIB).unwrap().start, MIB);
+        assert!(choose(MIB as usize + 1, MIB, 2 * MIB).is_err());
+        assert!(choose(MIB as usize, MIB + 1, 2 * MIB).is_err());
+    }
+
+    #[test]
+    fn the_advised_memory_is_enough() {
+        let error = choose(3 * MIB as usize + 5, MIB + 7, 2 * MIB).unwrap_err();
+        let LoadError::InitramfsTooLarge { need_mib, room, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(room, MIB - PAGE);
+        assert!(choose(3 * MIB as usize + 5, MIB + 7, need_mib * MIB).is_ok());
+    }
+}

@@ -1,0 +1,121 @@
+//! ELF notes: finding the PVH entry, `XEN_ELFNOTE_PHYS32_ENTRY`.
+//!
+//! Reference: System V ABI, chapter 5, Note Section; Xen `xen/include/public/elfnote.h`.
+
+use crate::error::LoadError;
+
+const HEADER_BYTES: usize = 12;
+const OWNER: &[u8] = b"Xen\0";
+const PHYS32_ENTRY: u32 = 18;
+
+/// The PVH entry in a note segment of alignment `align`; `None` if it has none.
+pub(crate) fn pvh_entry(mut notes: &[u8], align: u64) -> Result<Option<u64>, LoadError> {
+    // Linkers give 8 only to segments whose notes are padded to 8.
+    let align = if align == 8 { 8 } else { 4 };
+    while notes.len() >= HEADER_BYTES {
+        let (note, rest) = Note::split(notes, align).ok_or(LoadError::Notes)?;
+        if note.kind == PHYS32_ENTRY && note.owner == OWNER {
+            return note.entry().map(Some).ok_or(LoadError::Notes);
+        }
+        notes = rest;
+    }
+    Ok(None)
+}
+
+struct Note<'a> {
+    kind: u32,
+    owner: &'a [u8],
+    description: &'a [u8],
+}
+
+impl<'a> Note<'a> {
+    fn split(notes: &'a [u8], align: usize) -> Option<(Self, &'a [u8])> {
+        let word = |index: usize| {
+            let bytes = notes.get(4 * index..)?.first_chunk()?;
+            Some(u32::from_le_bytes(*bytes))
+        };
+        let (owner_bytes, description_bytes) = (word(0)? as usize, word(1)? as usize);
+        let owner_end = HEADER_BYTES.checked_add(owner_bytes)?;
+        let description_at = owner_end.checked_next_multiple_of(align)?;
+        let description_end = description_at.checked_add(description_bytes)?;
+        let next = description_end.checked_next_multiple_of(align)?;
+        let note = Self {
+            kind: word(2)?,
+            owner: notes.get(HEADER_BYTES..owner_end)?,
+            description: notes.get(description_at..description_end)?,
+        };
+        // The last note may go without its padding.
+        Some((note, notes.get(next..).unwrap_or_default()))
+    }
+
+    /// A 32-bit address, in a description of 4 or 8 bytes.
+    fn entry(&self) -> Option<u64> {
+        match self.description.len() {
+            4 => {
+                let bytes = self.description.first_chunk()?;
+                Some(u64::from(u32::from_le_bytes(*bytes)))
+            }
+            8 => {
+                let entry = u64::from_le_bytes(*self.description.first_chunk()?);
+                u32::try_from(entry).ok().map(u64::from)
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn note(owner: &[u8], kind: u32, description: &[u8], align: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for word in [owner.len() as u32, description.len() as u32, kind] {
+            bytes.extend(word.to_le_bytes());
+        }
+        for part in [owner, description] {
+            bytes.extend(part);
+            bytes.resize(bytes.len().next_multiple_of(align), 0);
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_entry_is_found_behind_other_notes() {
+        let mut notes = note(b"GNU\0", 3, &[1; 19], 4);
+        notes.extend(note(b"GNU\0", PHYS32_ENTRY, &[9; 4], 4));
+        notes.extend(note(OWNER, PHYS32_ENTRY, &0x10_0000_u32.to_le_bytes(), 4));
+        assert_eq!(pvh_entry(&notes, 4).unwrap(), Some(0x10_0000));
+    }
+
+    #[test]
+    fn notes_padded_to_eight_are_walked() {
+        let mut notes = note(b"GNU\0", 5, &[1; 12], 8);
+        notes.extend(note(OWNER, PHYS32_ENTRY, &0x20_0000_u64.to_le_bytes(), 8));
+        assert_eq!(pvh_entry(&notes, 8).unwrap(), Some(0x20_0000));
+    }
+
+    #[test]
+    fn no_note_is_no_entry() {
+        assert_eq!(pvh_entry(&[], 4).unwrap(), None);
+        assert_eq!(pvh_entry(&note(OWNER, 1, &[0; 4], 4), 4).unwrap(), None);
+    }
+
+    #[test]
+    fn lengths_beyond_the_segment_are_malformed() {
+        for (at, byte) in [(0, 0xff), (4, 0xff), (3, 0xff), (7, 0xff)] {
+            let mut notes = note(b"GNU\0", 3, &[1; 4], 4);
+            notes[at] = byte;
+            assert!(matches!(pvh_entry(&notes, 4), Err(LoadError::Notes)));
+        }
+    }
+
+    #[test]
+    fn an_entry_above_4_gib_or_of_odd_size_is_malformed() {
+        let far = note(OWNER, PHYS32_ENTRY, &(1_u64 << 32).to_le_bytes(), 4);
+        let odd = note(OWNER, PHYS32_ENTRY, &[1, 2], 4);
+        assert!(matches!(pvh_entry(&far, 4), Err(LoadError::Notes)));
+        assert!(matches!(pvh_entry(&odd, 4), Err(LoadError::Notes)));
+    }
+}
