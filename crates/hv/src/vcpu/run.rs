@@ -31,11 +31,7 @@ impl Vcpu {
     /// Runs the guest until it needs something.
     pub fn run(&mut self) -> Result<Exit<'_>, RunError> {
         self.kick.enter();
-        let reason = match self.fd.run() {
-            Ok(exit) => Reason::of(&exit),
-            Err(errno) => self.reason_of(errno)?,
-        };
-        match reason {
+        match self.enter()? {
             Reason::PortRead => self.port_read(),
             Reason::PortWrite => self.port_write(),
             Reason::Mmio => Ok(self.mmio()),
@@ -58,16 +54,26 @@ impl Vcpu {
         }
     }
 
-    fn reason_of(&self, errno: kvm_ioctls::Error) -> Result<Reason, RunError> {
-        match errno.errno() {
-            libc::EINTR | libc::EAGAIN => {
-                self.kick.acknowledge();
-                Ok(Reason::Interrupted)
+    fn enter(&mut self) -> Result<Reason, RunError> {
+        loop {
+            let errno = match self.fd.run() {
+                Ok(exit) => return Ok(Reason::of(&exit)),
+                Err(errno) => errno,
+            };
+            match errno.errno() {
+                // A vCPU that waited for its start-up interrupt got it.
+                libc::EAGAIN => {}
+                libc::EINTR => {
+                    self.kick.acknowledge();
+                    return Ok(Reason::Interrupted);
+                }
+                _ => {
+                    return Err(RunError::Run {
+                        index: self.index,
+                        source: errno,
+                    });
+                }
             }
-            _ => Err(RunError::Run {
-                index: self.index,
-                source: errno,
-            }),
         }
     }
 
