@@ -1,12 +1,12 @@
-//! Real-time clock
-/// Ports 0x70 and 0x71.
-#[derive(Debug, Default)]
-pub struct Cmos;
-impl Cmos {
-    /// A clock that shows the host's time, UTC.
-    pub fn new() -> Self { Self }
-    /// vCPU thread: a read of port 0x70 or 0x71.
-    pub fn read(&mut self, port: u16, data: &mut [u8]) { let _ = (port, data); todo!() }
-    /// vCPU thread: a write.
-    pub fn write(&mut self, port: u16, data: &[u8]) { let _ = (port, data); todo!() }
-}
+//! The real-time clock (Motorola MC146818), ports 0x70 and 0x71: the host's
+//! time in UTC, as a guest reads it once at boot.
+//!
+//! Limits: the clock cannot be set, there are no alarms and no interrupts, and
+//! the battery-backed bytes beyond the clock read as zero.
+
+mod calendar;
+mod device;
+#[cfg(test)]
+mod tests;
+
+pub use device::Cmos;

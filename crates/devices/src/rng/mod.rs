@@ -1,16 +1,22 @@
-//! virtio-rng
-use std::io;
-/// Where random bytes come from. I/O thread.
-pub trait Entropy: Send {
-    /// Fills `buffer` without blocking.
-    fn fill(&mut self, buffer: &mut [u8]) -> io::Result<()>;
-}
-/// The host kernel's generator (getrandom(2); allow it in the I/O thread's filter).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OsEntropy;
-impl Entropy for OsEntropy { fn fill(&mut self, _b: &mut [u8]) -> io::Result<()> { todo!() } }
-/// An entropy device with one queue.
-pub struct Rng<E> { _source: E }
-impl<E: Entropy> Rng<E> { /// Over a source.
-    pub fn new(source: E) -> Self { Self { _source: source } } }
-impl<E: Entropy> crate::virtio::VirtioDevice for Rng<E> {}
+//! virtio-rng (virtio 1.2, 5.4): fills the guest's buffers with random bytes.
+//!
+//! Limits: at most [`REQUEST_LEN`] bytes for a request, whatever its buffer
+//! holds (the device may use any part of it, 5.4.6.1), and [`BATCH`] requests
+//! before other work gets its turn.
+
+mod counters;
+mod device;
+mod entropy;
+#[cfg(test)]
+mod tests;
+
+pub use counters::RngCounters;
+pub use device::Rng;
+pub use entropy::{Entropy, OsEntropy};
+
+/// Most bytes that one request gets.
+pub const REQUEST_LEN: usize = 1024;
+/// Requests answered before other work gets its turn.
+pub const BATCH: usize = 16;
+/// Entries of the queue.
+pub const QUEUE_SIZE: u16 = 64;

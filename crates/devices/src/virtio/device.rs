@@ -1,5 +1,10 @@
 //! What a device behind the transport implements.
 
+use std::sync::Arc;
+
+use super::{QueueError, Virtqueue};
+use crate::{CounterSource, GuestRam};
+
 /// Whether a bounded piece of work finished what there was to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "More means: call again after one turn of the event loop"]
@@ -11,6 +16,13 @@ pub enum Progress {
     More,
 }
 
+impl Progress {
+    /// More if either is.
+    pub fn or(self, other: Self) -> Self {
+        if self == Self::More { self } else { other }
+    }
+}
+
 /// What a device waits for on its backend's descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
@@ -20,5 +32,86 @@ pub struct Interest {
     pub writable: bool,
 }
 
-/// A device.
-pub trait VirtioDevice: Send {}
+/// What a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceKind {
+    /// virtio device type (virtio 1.2, 5).
+    pub id: u16,
+    /// PCI class code, 24 bits.
+    pub class: u32,
+}
+
+/// The live queues of a started device, by index. A queue that the driver did
+/// not enable is missing.
+pub struct Queues<'a> {
+    /// Guest memory.
+    pub memory: &'a GuestRam,
+    pub(super) live: &'a mut [Option<Virtqueue>],
+}
+
+impl<'a> Queues<'a> {
+    /// Queue `index`, and the memory that it lies in.
+    pub fn get(&mut self, index: usize) -> Option<(&mut Virtqueue, &'a GuestRam)> {
+        let queue = self.live.get_mut(index)?.as_mut()?;
+        Some((queue, self.memory))
+    }
+}
+
+/// A device behind the transport.
+///
+/// `start` and `stop` are called on vCPU threads, `process` and
+/// `backend_ready` on the I/O thread, all under the device's mutex; the others
+/// on any thread. A call does a bounded piece of work. An error from queue work
+/// sets DEVICE_NEEDS_RESET: the queue is broken and nothing more happens until
+/// the driver resets the device.
+pub trait VirtioDevice: Send {
+    /// What it is.
+    fn kind(&self) -> DeviceKind;
+
+    /// Largest size of each queue, powers of two up to 32,768.
+    fn queue_sizes(&self) -> &[u16];
+
+    /// Feature bits of the device type; the transport adds its own.
+    fn features(&self) -> u64;
+
+    /// Whether a selection of the offered bits makes sense (bits that require
+    /// other bits).
+    fn accepts(&self, features: u64) -> bool {
+        let _ = features;
+        true
+    }
+
+    /// Reads device configuration; leaves `data` (zeros) alone beyond its end.
+    fn read_config(&self, offset: usize, data: &mut [u8]) {
+        let _ = (offset, data);
+    }
+
+    /// DRIVER_OK, with the negotiated features.
+    fn start(&mut self, features: u64);
+
+    /// Reset, failure or a broken queue: back to the state before `start`.
+    fn stop(&mut self);
+
+    /// The driver notified queue `index`.
+    fn process(&mut self, index: u16, queues: &mut Queues<'_>) -> Result<Progress, QueueError>;
+
+    /// The backend's descriptor is ready.
+    fn backend_ready(&mut self, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
+        let _ = queues;
+        Ok(Progress::Done)
+    }
+
+    /// What the device waits for on the backend's descriptor while started.
+    fn interest(&self) -> Interest {
+        Interest::default()
+    }
+
+    /// Whether configuration changed since the last call, so that the driver
+    /// must be told.
+    fn take_config_change(&mut self) -> bool {
+        false
+    }
+
+    /// The device's counters, shared.
+    fn counters(&self) -> Arc<dyn CounterSource>;
+}

@@ -1,0 +1,34 @@
+//! Counters of a network device.
+
+use crate::counters::counters;
+
+counters! {
+    /// What a network device counts, besides the transport. "rx" is towards
+    /// the guest.
+    pub struct NetCounters {
+        /// Frames given to the guest.
+        rx_frames,
+        /// Their bytes, without virtio headers.
+        rx_bytes,
+        /// Frames that the guest's buffers could never hold, or that came with
+        /// an offload which the driver did not accept.
+        rx_dropped,
+        /// Times that frames waited in the link for receive buffers.
+        rx_backpressure,
+        /// Frames given to the link.
+        tx_frames,
+        /// Their bytes, without virtio headers.
+        tx_bytes,
+        /// Frames that were too long, empty, asked for an offload that was not
+        /// negotiated, or met a closed link.
+        tx_dropped,
+        /// Times that frames waited in the guest's queue for the link.
+        tx_backpressure,
+        /// Checksums completed on behalf of guest or link.
+        checksums,
+        /// Frames from the guest whose header makes no sense.
+        malformed,
+        /// Failures of the link; after the first it counts as down.
+        link_errors,
+    }
+}

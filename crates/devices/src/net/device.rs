@@ -1,0 +1,180 @@
+//! The device: what it offers, its configuration, and which direction has work.
+
+use std::sync::Arc;
+
+use super::offload::{self, Negotiated};
+use super::receive::Buffers;
+use super::{Link, LinkError, LinkOffload, NetCounters, QUEUE_SIZE, RX, TX};
+use crate::CounterSource;
+use crate::virtio::{Chain, DeviceKind, Interest, Progress, QueueError, Queues, VirtioDevice};
+
+const LINK_UP: u16 = 1;
+
+/// How a network device looks to the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetSettings {
+    /// Hardware address.
+    pub mac: [u8; 6],
+    /// Largest IP packet in bytes.
+    pub mtu: u16,
+}
+
+/// Whether the link still works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LinkState {
+    /// It has to be told what the driver accepts.
+    Fresh,
+    Up,
+    Down,
+}
+
+/// A network device over a link. Queue 0 receives, queue 1 transmits.
+pub struct Net<L> {
+    settings: NetSettings,
+    pub(super) link: L,
+    pub(super) state: LinkState,
+    pub(super) negotiated: Negotiated,
+    /// Frames wait in the link for receive buffers.
+    pub(super) rx_starved: bool,
+    /// Frames wait in the transmit queue for the link.
+    pub(super) tx_blocked: bool,
+    config_changed: bool,
+    pub(super) counters: Arc<NetCounters>,
+    /// Scratch of the two directions.
+    pub(super) chain: Chain,
+    pub(super) buffers: Buffers,
+}
+
+impl<L: Link> Net<L> {
+    /// A device over `link`.
+    pub fn new(settings: NetSettings, link: L) -> Self {
+        Self {
+            settings,
+            link,
+            state: LinkState::Fresh,
+            negotiated: Negotiated::default(),
+            rx_starved: false,
+            tx_blocked: false,
+            config_changed: false,
+            counters: Arc::default(),
+            chain: Chain::default(),
+            buffers: Buffers::default(),
+        }
+    }
+
+    /// The link.
+    pub fn link(&self) -> &L {
+        &self.link
+    }
+
+    /// The link, for the monitor's own use of it.
+    pub fn link_mut(&mut self) -> &mut L {
+        &mut self.link
+    }
+
+    /// The link failed: the guest sees it go down.
+    pub(super) fn link_failed(&mut self, _why: &LinkError) {
+        self.counters.link_errors.increment();
+        self.config_changed |= self.state != LinkState::Down;
+        self.state = LinkState::Down;
+    }
+
+    pub(super) fn link_is_down(&self) -> bool {
+        self.state == LinkState::Down
+    }
+
+    /// Before the first frame of a run: tells the link what the driver accepts.
+    fn prepare_link(&mut self) {
+        if self.state != LinkState::Fresh {
+            return;
+        }
+        self.state = LinkState::Up;
+        if self.link.features().offload == LinkOffload::VnetHeader {
+            let told = self.link.set_offload(self.negotiated.rx());
+            if let Err(error) = told {
+                self.link_failed(&error);
+            }
+        }
+    }
+
+    fn config(&self) -> [u8; 12] {
+        let mut config = [0; 12];
+        let status = if self.link_is_down() { 0 } else { LINK_UP };
+        config[..6].copy_from_slice(&self.settings.mac);
+        config[6..8].copy_from_slice(&status.to_le_bytes());
+        config[8..10].copy_from_slice(&1u16.to_le_bytes());
+        config[10..].copy_from_slice(&self.settings.mtu.to_le_bytes());
+        config
+    }
+}
+
+impl<L: Link> VirtioDevice for Net<L> {
+    fn kind(&self) -> DeviceKind {
+        DeviceKind {
+            id: 1,
+            class: 0x02_0000,
+        }
+    }
+
+    fn queue_sizes(&self) -> &[u16] {
+        &[QUEUE_SIZE; 2]
+    }
+
+    fn features(&self) -> u64 {
+        offload::offered(self.link.features().offload)
+    }
+
+    fn accepts(&self, features: u64) -> bool {
+        offload::consistent(features)
+    }
+
+    fn read_config(&self, offset: usize, data: &mut [u8]) {
+        for (byte, value) in data.iter_mut().zip(self.config().iter().skip(offset)) {
+            *byte = *value;
+        }
+    }
+
+    fn start(&mut self, features: u64) {
+        self.negotiated = Negotiated::new(features);
+        if self.state == LinkState::Up {
+            self.state = LinkState::Fresh;
+        }
+    }
+
+    fn stop(&mut self) {
+        self.rx_starved = false;
+        self.tx_blocked = false;
+    }
+
+    fn process(&mut self, index: u16, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
+        self.prepare_link();
+        match index {
+            RX => self.receive(queues),
+            TX => self.transmit(queues),
+            _ => Ok(Progress::Done),
+        }
+    }
+
+    fn backend_ready(&mut self, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
+        self.prepare_link();
+        let sent = self.resume_transmit(queues)?;
+        let received = self.receive(queues)?;
+        Ok(sent.or(received))
+    }
+
+    fn interest(&self) -> Interest {
+        let up = !self.link_is_down();
+        Interest {
+            readable: up && !self.rx_starved,
+            writable: up && (self.tx_blocked || self.link.has_unsent()),
+        }
+    }
+
+    fn take_config_change(&mut self) -> bool {
+        std::mem::take(&mut self.config_changed)
+    }
+
+    fn counters(&self) -> Arc<dyn CounterSource> {
+        Arc::clone(&self.counters) as Arc<dyn CounterSource>
+    }
+}

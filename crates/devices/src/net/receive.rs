@@ -1,0 +1,168 @@
+//! From the link to the guest's receive queue (virtio 1.2, 5.1.6.3, 5.1.6.4).
+
+use super::{BATCH, HEADER_LEN, Link, LinkError, Net, NetHeader, RX};
+use crate::GuestRam;
+use crate::virtio::{Chain, Progress, QueueError, Queues, Virtqueue};
+
+/// What became of the link's oldest frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Received {
+    /// It is in the guest's buffers.
+    Placed,
+    /// The guest could never hold or understand it: it is dropped.
+    Misfit,
+    /// The guest has no room for it now: it stays in the link.
+    Starved,
+    /// The link has none.
+    Empty,
+}
+
+/// Chains that one frame goes into; reused from frame to frame.
+#[derive(Default)]
+pub(super) struct Buffers {
+    first: Chain,
+    further: Chain,
+    /// Head and bytes written of each chain.
+    filled: Vec<(u16, u32)>,
+}
+
+/// Whether a frame may go into several chains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spread {
+    OneBuffer,
+    Merged,
+}
+
+impl<L: Link> Net<L> {
+    /// Receives up to a batch.
+    pub(super) fn receive(&mut self, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
+        let Some((queue, memory)) = queues.get(RX.into()) else {
+            self.rx_starved = true;
+            return Ok(Progress::Done);
+        };
+        self.rx_starved = false;
+        queue.disable_notification(memory)?;
+        for _ in 0..BATCH {
+            match self.receive_next(queue, memory)? {
+                Received::Placed | Received::Misfit => self.link.consume(),
+                Received::Empty => return Ok(Progress::Done),
+                Received::Starved => {
+                    self.rx_starved = true;
+                    self.counters.rx_backpressure.increment();
+                    return Ok(Progress::Done);
+                }
+            }
+        }
+        Ok(Progress::More)
+    }
+
+    fn receive_next(
+        &mut self,
+        queue: &mut Virtqueue,
+        memory: &GuestRam,
+    ) -> Result<Received, QueueError> {
+        if self.link_is_down() {
+            return Ok(Received::Empty);
+        }
+        let frame = match self.link.peek() {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Ok(Received::Empty),
+            Err(error) => return Ok(self.receive_failed(&error)),
+        };
+        let len = frame.bytes.len();
+        let outcome = match self.negotiated.rx_header(frame.header) {
+            Some(header) => {
+                let spread = if self.negotiated.merges_buffers() {
+                    Spread::Merged
+                } else {
+                    Spread::OneBuffer
+                };
+                self.buffers
+                    .place(queue, memory, header, frame.bytes, spread)?
+            }
+            None => Received::Misfit,
+        };
+        match outcome {
+            Received::Placed => {
+                self.counters.rx_frames.increment();
+                self.counters.rx_bytes.add(len as u64);
+            }
+            Received::Misfit => self.counters.rx_dropped.increment(),
+            Received::Starved | Received::Empty => {}
+        }
+        Ok(outcome)
+    }
+
+    fn receive_failed(&mut self, error: &LinkError) -> Received {
+        self.link_failed(error);
+        Received::Empty
+    }
+}
+
+impl Buffers {
+    /// Copies a frame into as many chains as it needs and gives them to the
+    /// driver at once; or leaves all of them where they were.
+    fn place(
+        &mut self,
+        queue: &mut Virtqueue,
+        memory: &GuestRam,
+        header: NetHeader,
+        frame: &[u8],
+        spread: Spread,
+    ) -> Result<Received, QueueError> {
+        self.filled.clear();
+        let mut rest = frame;
+        loop {
+            if self.filled.len() == usize::from(queue.size()) {
+                return Ok(self.give_up(queue, Received::Misfit));
+            }
+            let (chain, offset) = match self.filled.len() {
+                0 => (&mut self.first, HEADER_LEN),
+                _ => (&mut self.further, 0),
+            };
+            if !next_buffer(queue, memory, chain)? {
+                return Ok(self.give_up(queue, Received::Starved));
+            }
+            let room = chain.writable_len().checked_sub(offset);
+            let part = room.ok_or(QueueError::TooShort)?.min(rest.len());
+            chain.write(memory, offset, &rest[..part])?;
+            self.filled.push((chain.head(), (offset + part) as u32));
+            rest = &rest[part..];
+            if rest.is_empty() {
+                break;
+            }
+            if spread == Spread::OneBuffer {
+                return Ok(self.give_up(queue, Received::Misfit));
+            }
+        }
+        let header = NetHeader {
+            num_buffers: self.filled.len() as u16,
+            ..header
+        };
+        self.first.write(memory, 0, &header.to_bytes())?;
+        queue.complete_all(memory, &self.filled)?;
+        Ok(Received::Placed)
+    }
+
+    fn give_up(&self, queue: &mut Virtqueue, why: Received) -> Received {
+        queue.unpop(self.filled.len() as u16);
+        why
+    }
+}
+
+/// Takes the next receive buffer; when there is none, asks to be notified of
+/// the next one.
+fn next_buffer(
+    queue: &mut Virtqueue,
+    memory: &GuestRam,
+    chain: &mut Chain,
+) -> Result<bool, QueueError> {
+    let mut popped = queue.pop(memory, chain)?;
+    if !popped && queue.enable_notification(memory)? {
+        popped = queue.pop(memory, chain)?;
+    }
+    if popped && chain.readable_len() != 0 {
+        return Err(QueueError::Direction);
+    }
+    Ok(popped)
+}

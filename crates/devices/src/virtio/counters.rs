@@ -1,0 +1,48 @@
+//! Counters of the transport, and their union with the device's.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::counters::{CounterSource, counters};
+
+counters! {
+    /// What every virtio device counts.
+    pub struct TransportCounters {
+        /// Interrupts sent, or pending behind a mask.
+        interrupts,
+        /// Times that completions needed no interrupt, by the driver's word.
+        interrupts_suppressed,
+        /// Notifications from the driver.
+        notifications,
+        /// Queues found broken and requests that make no sense.
+        malformed,
+        /// Resets by the driver.
+        resets,
+        /// Register accesses that make no sense: width, order, place or value.
+        invalid_accesses,
+        /// Feature selections that were refused.
+        features_refused,
+        /// Attempts to move the BAR.
+        bar_moves_refused,
+        /// Configuration changes that the driver was told.
+        config_changes,
+    }
+}
+
+/// Transport and device in one snapshot.
+pub struct VirtioCounters {
+    /// The transport's.
+    pub transport: Arc<TransportCounters>,
+    /// The device's. A name that both have is added up.
+    pub device: Arc<dyn CounterSource>,
+}
+
+impl CounterSource for VirtioCounters {
+    fn snapshot(&self) -> BTreeMap<String, u64> {
+        let mut all = self.transport.snapshot();
+        for (name, value) in self.device.snapshot() {
+            *all.entry(name).or_default() += value;
+        }
+        all
+    }
+}

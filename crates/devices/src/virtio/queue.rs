@@ -1,0 +1,182 @@
+//! A live queue: takes chains, gives them back, and decides about
+//! notifications and interrupts (virtio 1.2, 2.7).
+//!
+//! The rings are virtio-queue's. Completion and the interrupt decision are
+//! here, because several entries must become visible at once (merged receive
+//! buffers, 5.1.6.4) and because that decision is where coalescing will sit.
+
+use std::sync::atomic::{Ordering, fence};
+
+use virtio_bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
+use virtio_queue::{Queue, QueueOwnedT, QueueT};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryError};
+
+use super::Chain;
+use crate::GuestRam;
+
+/// What makes a queue unusable until the driver resets the device.
+#[derive(Debug, thiserror::Error)]
+pub enum QueueError {
+    /// Size or alignment is wrong.
+    #[error("queue settings are invalid")]
+    Settings(#[source] virtio_queue::Error),
+    /// A ring, a table or a buffer is not in guest memory.
+    #[error("queue or buffer lies outside guest memory")]
+    OutsideMemory,
+    /// The available index ran ahead of the queue's size.
+    #[error("available ring is inconsistent")]
+    Ring(#[source] virtio_queue::Error),
+    /// A chain loops, names a descriptor that does not exist, nests indirect
+    /// tables, or is longer than 4 GiB.
+    #[error("descriptor chain is broken")]
+    Broken,
+    /// A chain has more descriptors than the queue.
+    #[error("descriptor chain is longer than the queue")]
+    TooLong,
+    /// Buffers have the wrong direction for this queue, or are mixed.
+    #[error("descriptor chain has a buffer of the wrong direction")]
+    Direction,
+    /// A chain is shorter than what was to be copied.
+    #[error("descriptor chain is too short")]
+    TooShort,
+    /// Memory that was there is not.
+    #[error("guest memory is not accessible")]
+    Memory(#[from] GuestMemoryError),
+}
+
+/// Whether completions are worth an interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Nothing was completed since the last decision.
+    Nothing,
+    /// The driver wants to know now.
+    Interrupt,
+    /// The driver does not want to know yet.
+    Suppress,
+}
+
+/// A live queue.
+#[derive(Debug)]
+pub struct Virtqueue {
+    queue: Queue,
+    event_idx: bool,
+    /// Used index at the last decision.
+    decided: u16,
+}
+
+impl Virtqueue {
+    pub(super) fn new(mut queue: Queue, event_idx: bool) -> Self {
+        queue.set_event_idx(event_idx);
+        Self {
+            queue,
+            event_idx,
+            decided: 0,
+        }
+    }
+
+    /// Entries.
+    pub fn size(&self) -> u16 {
+        self.queue.size()
+    }
+
+    /// Whether a chain waits.
+    pub fn has_available(&self, memory: &GuestRam) -> Result<bool, QueueError> {
+        let index = self.queue.avail_idx(memory, Ordering::Acquire);
+        let index = index.map_err(QueueError::Ring)?;
+        Ok(index.0 != self.queue.next_avail())
+    }
+
+    /// Takes the next chain into `chain`; `false` when none waits.
+    pub fn pop(&mut self, memory: &GuestRam, chain: &mut Chain) -> Result<bool, QueueError> {
+        let limit = self.queue.size();
+        let mut waiting = self.queue.iter(memory).map_err(QueueError::Ring)?;
+        let Some(descriptors) = waiting.next() else {
+            return Ok(false);
+        };
+        let head = descriptors.head_index();
+        chain.load(head, descriptors, limit, memory)?;
+        Ok(true)
+    }
+
+    /// Puts the last `count` chains back: they will be popped again.
+    pub fn unpop(&mut self, count: u16) {
+        let back = self.queue.next_avail().wrapping_sub(count);
+        self.queue.set_next_avail(back);
+    }
+
+    /// Gives one chain back with `written` bytes in it.
+    pub fn complete(
+        &mut self,
+        memory: &GuestRam,
+        head: u16,
+        written: u32,
+    ) -> Result<(), QueueError> {
+        self.complete_all(memory, &[(head, written)])
+    }
+
+    /// Gives chains (head, bytes written) back; the driver sees all or none.
+    pub fn complete_all(
+        &mut self,
+        memory: &GuestRam,
+        chains: &[(u16, u32)],
+    ) -> Result<(), QueueError> {
+        let mut next = self.queue.next_used();
+        for (head, written) in chains {
+            let slot = u64::from(next % self.queue.size());
+            let entry = u64::from(*written) << 32 | u64::from(*head);
+            memory.write_obj(entry.to_le(), self.used(4 + slot * 8))?;
+            next = next.wrapping_add(1);
+        }
+        self.queue.set_next_used(next);
+        memory.store(next.to_le(), self.used(2), Ordering::Release)?;
+        Ok(())
+    }
+
+    /// Tells the driver that notifications are not needed while work goes on.
+    pub fn disable_notification(&mut self, memory: &GuestRam) -> Result<(), QueueError> {
+        let told = self.queue.disable_notification(memory);
+        told.map_err(QueueError::Ring)
+    }
+
+    /// Asks for the next notification; `true` when chains arrived meanwhile, for
+    /// which none may come.
+    pub fn enable_notification(&mut self, memory: &GuestRam) -> Result<bool, QueueError> {
+        let more = self.queue.enable_notification(memory);
+        more.map_err(QueueError::Ring)
+    }
+
+    /// The decision point: looks at what was completed since the last time and
+    /// says whether the driver gets an interrupt (2.7.7, 2.7.10). Called once
+    /// after each batch; a coalescing policy puts its answer before this one.
+    pub fn decide(&mut self, memory: &GuestRam) -> Result<Decision, QueueError> {
+        let used = self.queue.next_used();
+        let before = std::mem::replace(&mut self.decided, used);
+        if used == before {
+            return Ok(Decision::Nothing);
+        }
+        // The used index must be visible before the driver's wish is read.
+        fence(Ordering::SeqCst);
+        let wanted = if self.event_idx {
+            let event: u16 = self.driver_word(4 + u64::from(self.queue.size()) * 2, memory)?;
+            used.wrapping_sub(event).wrapping_sub(1) < used.wrapping_sub(before)
+        } else {
+            u32::from(self.driver_word(0, memory)?) & VRING_AVAIL_F_NO_INTERRUPT == 0
+        };
+        Ok(if wanted {
+            Decision::Interrupt
+        } else {
+            Decision::Suppress
+        })
+    }
+
+    fn driver_word(&self, offset: u64, memory: &GuestRam) -> Result<u16, QueueError> {
+        let address = GuestAddress(self.queue.avail_ring().wrapping_add(offset));
+        let word: u16 = memory.load(address, Ordering::Relaxed)?;
+        Ok(u16::from_le(word))
+    }
+
+    fn used(&self, offset: u64) -> GuestAddress {
+        // Cannot overflow: the ring was found to lie in guest memory.
+        GuestAddress(self.queue.used_ring().wrapping_add(offset))
+    }
+}
