@@ -33,6 +33,11 @@ impl Feature {
         }
     }
 
+    /// Its leaf and sub-leaf.
+    pub(crate) fn place(&self) -> (u32, u32) {
+        (self.leaf, self.index)
+    }
+
     /// Whether `leaves` offer it.
     pub(crate) fn is_in(&self, leaves: &[kvm_cpuid_entry2]) -> bool {
         leaves

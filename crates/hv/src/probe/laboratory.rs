@@ -150,13 +150,50 @@ impl Laboratory {
         }
     }
 
-    /// Each instruction that the processor offers.
+    /// What CPUID shows the guest of the leaves that features lie in. Not every
+    /// KVM heeds the table that it was given.
+    pub(super) fn visible_cpuid(&mut self) -> Result<Vec<kvm_cpuid_entry2>, ProbeError> {
+        let mut places: Vec<_> = INSTRUCTIONS
+            .iter()
+            .filter_map(|instruction| instruction.feature)
+            .map(|feature| feature.place())
+            .collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+            .into_iter()
+            .map(|(leaf, index)| self.cpuid(leaf, index))
+            .collect()
+    }
+
+    fn cpuid(&mut self, leaf: u32, index: u32) -> Result<kvm_cpuid_entry2, ProbeError> {
+        let [a, b, c, d] = leaf.to_le_bytes();
+        let [i, j, k, l] = index.to_le_bytes();
+        // mov eax, leaf; mov ecx, index; cpuid
+        let code = [0xb8, a, b, c, d, 0xb9, i, j, k, l, 0x0f, 0xa2];
+        match self.execute(&code, End::Next)? {
+            Outcome::Works => {}
+            outcome => return Err(ProbeError::Unusable { outcome }),
+        }
+        let regs = self.registers()?;
+        Ok(kvm_cpuid_entry2 {
+            function: leaf,
+            index,
+            eax: regs.rax as u32,
+            ebx: regs.rbx as u32,
+            ecx: regs.rcx as u32,
+            edx: regs.rdx as u32,
+            ..Default::default()
+        })
+    }
+
+    /// Each instruction that CPUID offers to the guest.
     pub(super) fn try_instructions(
         &mut self,
-        supported: &[kvm_cpuid_entry2],
+        visible: &[kvm_cpuid_entry2],
     ) -> Result<Vec<InstructionResult>, ProbeError> {
         let offered = |instruction: &Instruction| match instruction.feature {
-            Some(feature) => feature.is_in(supported),
+            Some(feature) => feature.is_in(visible),
             None => true,
         };
         INSTRUCTIONS
@@ -197,17 +234,19 @@ impl Laboratory {
                 _ => return Ok(Outcome::Lost),
             }
         }
-        let rip = self
-            .vcpu
-            .fd()
-            .get_regs()
-            .map_err(step("read the registers"))?
-            .rip;
+        let rip = self.registers()?.rip;
         Ok(match halted_at(rip, end) {
             Some(reached) if reached == expected => Outcome::Works,
             Some(End::Vector(vector)) => Outcome::Fault(vector),
             _ => Outcome::Lost,
         })
+    }
+
+    fn registers(&self) -> Result<kvm_regs, ProbeError> {
+        self.vcpu
+            .fd()
+            .get_regs()
+            .map_err(step("read the registers"))
     }
 
     fn set_registers(&self) -> Result<(), ProbeError> {

@@ -123,6 +123,9 @@ pub struct Probe {
     pub loop_time: Duration,
     /// Every instruction tried.
     pub instructions: Vec<InstructionResult>,
+    /// Features that CPUID shows to a guest although its table does not have them: this KVM
+    /// cannot hide them, so a guest must not act on CPUID alone.
+    pub shown_regardless: Vec<Feature>,
     /// What the descriptor offers.
     pub capabilities: Capabilities,
     /// How long the probe took.
@@ -136,16 +139,18 @@ impl Probe {
         let begin = Instant::now();
         let supported = supported_cpuid(kvm)?;
         let (mut laboratory, capabilities) = Laboratory::open(kvm, &supported)?;
-        let (instructions, ordinary) =
-            laboratory.guarded(|laboratory| -> Result<_, ProbeError> {
-                let ordinary = laboratory.ordinary_code()?;
-                Ok((laboratory.try_instructions(&supported)?, ordinary))
-            })?;
+        let (ordinary, visible, instructions) = laboratory.guarded(|laboratory| {
+            let ordinary = laboratory.ordinary_code()?;
+            let visible = laboratory.visible_cpuid()?;
+            let instructions = laboratory.try_instructions(&visible)?;
+            Ok::<_, ProbeError>((ordinary, visible, instructions))
+        })?;
         Ok(Self {
             kind: ordinary.kind(),
             emulated_instructions: ordinary.emulated,
             loop_instructions: laboratory::LOOP_INSTRUCTIONS,
             loop_time: ordinary.time,
+            shown_regardless: shown_regardless(&visible, &supported),
             instructions,
             capabilities,
             elapsed: begin.elapsed(),
@@ -177,6 +182,16 @@ impl Probe {
     pub(crate) fn supported_cpuid(&self) -> &[kvm_cpuid_entry2] {
         &self.supported
     }
+}
+
+fn shown_regardless(visible: &[kvm_cpuid_entry2], table: &[kvm_cpuid_entry2]) -> Vec<Feature> {
+    let mut features: Vec<_> = instructions::INSTRUCTIONS
+        .iter()
+        .filter_map(|instruction| instruction.feature)
+        .filter(|feature| feature.is_in(visible) && !feature.is_in(table))
+        .collect();
+    features.dedup();
+    features
 }
 
 fn supported_cpuid(kvm: &Kvm) -> Result<Vec<kvm_cpuid_entry2>, ProbeError> {

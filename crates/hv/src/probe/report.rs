@@ -30,6 +30,7 @@ impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_kind(f, self)?;
         write_broken(f, self)?;
+        write_shown(f, self)?;
         write_capabilities(f, &self.capabilities)?;
         let millis = self.elapsed.as_secs_f64() * 1e3;
         write!(f, "\nprobed in      {millis:.1} ms")
@@ -53,6 +54,14 @@ fn write_broken(f: &mut fmt::Formatter<'_>, probe: &Probe) -> fmt::Result {
         return write!(f, "\ninstructions   all {} work", probe.instructions.len());
     }
     write!(f, "\ninstructions   do not work: {}", names.join(", "))
+}
+
+fn write_shown(f: &mut fmt::Formatter<'_>, probe: &Probe) -> fmt::Result {
+    let names: Vec<_> = probe.shown_regardless.iter().map(|it| it.name).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    write!(f, "\nCPUID          shows regardless: {}", names.join(", "))
 }
 
 fn write_capabilities(f: &mut fmt::Formatter<'_>, has: &Capabilities) -> fmt::Result {

@@ -27,6 +27,7 @@ pub(crate) fn probe(supported: Vec<kvm_cpuid_entry2>, lacking: &[&str]) -> Probe
         loop_instructions: 402,
         loop_time: Duration::from_micros(300),
         instructions,
+        shown_regardless: Vec::new(),
         capabilities: capabilities(),
         elapsed: Duration::from_millis(3),
         supported,
