@@ -6,6 +6,8 @@
 //!     lock           locked (flock) as long as the machine lives
 //!     control.sock   the control interface, HTTP
 //!     console.log    what the guest wrote to its serial port
+//!     run.json       how `tare` started it, for `tare ps` and `tare stop`
+//!     passt.log      what passt said when it started, if anything
 //! ```
 //!
 //! A directory whose lock is free belongs to a machine that was killed; whoever
@@ -36,6 +38,8 @@ const MACHINE: &str = "machine.json";
 const LOCK: &str = "lock";
 const CONTROL: &str = "control.sock";
 const CONSOLE: &str = "console.log";
+const RUN: &str = "run.json";
+const PASST: &str = "passt.log";
 
 /// Why a run directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -232,6 +236,16 @@ impl RunDir {
         self.path.join(CONSOLE)
     }
 
+    /// `run.json`, how `tare` started the machine.
+    pub fn run_json(&self) -> PathBuf {
+        self.path.join(RUN)
+    }
+
+    /// `passt.log`, what passt said when it started.
+    pub fn passt_log(&self) -> PathBuf {
+        self.path.join(PASST)
+    }
+
     /// Whether somebody holds the lock.
     pub fn is_alive(&self) -> bool {
         let Ok(file) = File::open(self.lock_file()) else {
@@ -244,7 +258,7 @@ impl RunDir {
     /// files. For the machine's own end; others use [`RunRoot`]'s methods.
     /// Nothing outside the known names is touched.
     pub fn remove(&self) -> Result<(), RunDirError> {
-        for name in [CONTROL, MACHINE, CONSOLE, LOCK] {
+        for name in [CONTROL, MACHINE, CONSOLE, RUN, PASST, LOCK] {
             let path = self.path.join(name);
             missing_is_fine(fs::remove_file(&path)).map_err(|source| at(&path, source))?;
         }
