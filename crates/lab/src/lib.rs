@@ -1,8 +1,19 @@
 //! Experiments, load generators, run records, reports.
 
+mod appliance;
 mod error;
+mod figure;
+mod goal;
+mod host;
+mod interrupt;
+mod load;
+mod observe;
 mod outcome;
+mod progress;
+mod record;
 mod request;
+mod summary;
+mod table;
 
 pub use error::WeighError;
 pub use outcome::{Ending, Outcome};

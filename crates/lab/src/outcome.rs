@@ -52,6 +52,10 @@ impl fmt::Display for Outcome {
             Ending::Broken(_) => writeln!(f, "broken off; partial results are kept")?,
             Ending::Interrupted(_) => writeln!(f, "interrupted; partial results are kept")?,
         }
-        writeln!(f, "report: {}", self.directory.join("report.html").display())
+        writeln!(
+            f,
+            "report: {}",
+            self.directory.join("report.html").display()
+        )
     }
 }

@@ -1,0 +1,134 @@
+//! What a machine says on its console: kept in part, and watched for the line
+//! that says that it serves.
+
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, PipeReader};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Lines that are kept for error messages.
+const KEPT: usize = 12;
+/// Longest part of a line that is kept, characters.
+const WIDTH: usize = 300;
+/// Words of which a ready server's line has one.
+const READY: [&str; 2] = ["serving", "listening"];
+
+/// A console that a thread of its own reads until the machine ends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Console {
+    shared: Arc<(Mutex<Said>, Condvar)>,
+}
+
+#[derive(Debug, Default)]
+struct Said {
+    last: VecDeque<String>,
+    ready: Option<Instant>,
+    over: bool,
+}
+
+impl Console {
+    /// Begins to read `pipe`.
+    pub(crate) fn read(pipe: PipeReader) -> std::io::Result<Self> {
+        let console = Self::default();
+        let writer = console.clone();
+        thread::Builder::new()
+            .name("console".into())
+            .spawn(move || writer.follow(pipe))?;
+        Ok(console)
+    }
+
+    /// When the machine said that it serves.
+    pub(crate) fn ready(&self) -> Option<Instant> {
+        self.lock().ready
+    }
+
+    /// Waits for a line, the end, or `timeout`.
+    pub(crate) fn wait(&self, timeout: Duration) {
+        let said = self.lock();
+        if said.ready.is_none() && !said.over {
+            let waited = self.shared.1.wait_timeout(said, timeout);
+            drop(waited);
+        }
+    }
+
+    /// The last lines in one.
+    pub(crate) fn last(&self) -> String {
+        let said = self.lock();
+        let lines: Vec<&str> = said.last.iter().map(String::as_str).collect();
+        match lines.is_empty() {
+            true => "it said nothing".to_owned(),
+            false => lines.join(" | "),
+        }
+    }
+
+    /// Waits, shortly, until everything that was said has been read.
+    pub(crate) fn drain(&self) {
+        let deadline = Instant::now() + Duration::from_millis(200);
+        while !self.lock().over && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn follow(&self, pipe: PipeReader) {
+        for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
+            let now = Instant::now();
+            let line: String = String::from_utf8_lossy(&line)
+                .trim()
+                .chars()
+                .take(WIDTH)
+                .collect();
+            let ready = READY.iter().any(|word| line.contains(word));
+            let mut said = self.lock();
+            if ready {
+                said.ready.get_or_insert(now);
+            }
+            if said.last.len() == KEPT {
+                said.last.pop_front();
+            }
+            said.last.extend((!line.is_empty()).then_some(line));
+            self.shared.1.notify_all();
+        }
+        self.lock().over = true;
+        self.shared.1.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Said> {
+        // What is inside is whole after each statement.
+        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn the_serving_line_is_seen_and_the_last_lines_are_kept() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let console = Console::read(reader).unwrap();
+        assert_eq!(console.ready(), None);
+        for line in 0..40 {
+            writeln!(writer, "line {line}").unwrap();
+        }
+        writeln!(writer, "http: serving port 80\r").unwrap();
+        drop(writer);
+        console.drain();
+        assert!(console.ready().is_some());
+        assert!(console.last().ends_with("line 39 | http: serving port 80"));
+        assert!(!console.last().contains("line 5 "));
+    }
+
+    #[test]
+    fn noise_without_lines_does_not_grow() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let console = Console::read(reader).unwrap();
+        writer.write_all(&[0xff; 60_000]).unwrap();
+        drop(writer);
+        console.drain();
+        assert_eq!(console.last().chars().count(), WIDTH);
+    }
+}

@@ -1,0 +1,255 @@
+//! Real machines: `tare run` in the foreground, in a process group of its own,
+//! so that Ctrl-C reaches the lab and not the machine under test.
+
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tare_control::client::{Client, ClientError};
+use tare_control::exit::ExitCode;
+use tare_control::rundir::{RunDir, default_root};
+use tare_control::stats::Stats;
+
+use super::console::Console;
+use super::{Appliance, ApplianceError, Executor, Spec};
+use crate::interrupt::{Interrupt, SLICE};
+use crate::observe::{CpuReading, descendants};
+
+/// How long a machine has to end after SIGTERM, before it is killed.
+const GRACE: Duration = Duration::from_secs(5);
+/// Tries to find a port that nobody takes before the machine does.
+const PORT_TRIES: usize = 5;
+
+/// Starts machines with the `tare` executable.
+#[derive(Debug)]
+pub(crate) struct TareRun {
+    executable: PathBuf,
+    count: u32,
+}
+
+impl TareRun {
+    /// Machines of that executable.
+    pub(crate) fn new(executable: PathBuf) -> Self {
+        Self {
+            executable,
+            count: 0,
+        }
+    }
+
+    fn try_start(&mut self, spec: &Spec) -> Result<Machine, ApplianceError> {
+        self.count += 1;
+        let name = format!("weigh-{}-{}-{}", std::process::id(), self.count, spec.label);
+        let port = free_port().map_err(ApplianceError::Prepare)?;
+        let (reader, writer) = io::pipe().map_err(ApplianceError::Prepare)?;
+        let errors = writer.try_clone().map_err(ApplianceError::Prepare)?;
+        let mut command = Command::new(&self.executable);
+        command
+            .args(arguments(spec, &name, port))
+            .stdin(Stdio::null())
+            .stdout(writer)
+            .stderr(errors)
+            .process_group(0);
+        let started = Instant::now();
+        let child = command.spawn().map_err(|source| ApplianceError::Execute {
+            path: self.executable.clone(),
+            source,
+        })?;
+        // From here on the machine's guard is there.
+        let mut machine = Machine {
+            child,
+            console: Console::default(),
+            started,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            directory: RunDir::at(default_root().join(&name)),
+            client: None,
+        };
+        drop(command);
+        machine.console = Console::read(reader).map_err(ApplianceError::Prepare)?;
+        Ok(machine)
+    }
+}
+
+impl Executor for TareRun {
+    fn start(&mut self, spec: &Spec) -> Result<Box<dyn Appliance>, ApplianceError> {
+        Ok(Box::new(Restarting {
+            machine: self.try_start(spec)?,
+            executor: Self::new(self.executable.clone()),
+            spec: spec.clone(),
+            tries: PORT_TRIES,
+        }))
+    }
+}
+
+/// The words after `tare`.
+fn arguments(spec: &Spec, name: &str, port: u16) -> Vec<String> {
+    let root = spec.root.to_string_lossy().into_owned();
+    let mut words: Vec<String> = ["run", &spec.image, "--name", name, "--root", &root]
+        .map(str::to_owned)
+        .into();
+    words.extend(["--idle".into(), spec.idle.into()]);
+    words.extend(["--cpus".into(), spec.cpus.to_string()]);
+    words.extend(["--memory".into(), format!("{}M", spec.memory_mib)]);
+    words.extend(["--publish".into(), format!("127.0.0.1:{port}:80")]);
+    words
+}
+
+/// A port that is free now.
+fn free_port() -> io::Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    Ok(listener.local_addr()?.port())
+}
+
+/// A running `tare run`.
+struct Machine {
+    child: Child,
+    console: Console,
+    started: Instant,
+    address: SocketAddr,
+    directory: RunDir,
+    client: Option<Client>,
+}
+
+impl Machine {
+    /// `Err` if it has ended.
+    fn check(&mut self) -> Result<(), ApplianceError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => {
+                self.console.drain();
+                Err(ApplianceError::Ended {
+                    code: code(status),
+                    said: self.console.last(),
+                })
+            }
+            Err(error) => Err(ApplianceError::Prepare(error)),
+        }
+    }
+
+    fn client(&mut self) -> Option<&mut Client> {
+        if self.client.is_none() && self.directory.control_socket().exists() {
+            self.client = Some(Client::new(self.directory.control_socket()));
+        }
+        self.client.as_mut()
+    }
+
+    fn stop(&mut self) {
+        let helpers = descendants(self.child.id());
+        signal(self.child.id(), Signal::TERM);
+        let deadline = Instant::now() + GRACE;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        end_helpers(&helpers);
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Kills what the machine left running: helpers end by themselves when their
+/// socket closes, this is for those that do not.
+fn end_helpers(helpers: &[u32]) {
+    let alive = |pid: &&u32| Path::new(&format!("/proc/{pid}")).exists();
+    let deadline = Instant::now() + Duration::from_millis(300);
+    while helpers.iter().any(|pid| alive(&pid)) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for pid in helpers.iter().filter(alive) {
+        signal(*pid, Signal::KILL);
+    }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // A process that has ended meanwhile needs none.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn code(status: ExitStatus) -> i32 {
+    status
+        .code()
+        .unwrap_or_else(|| -status.signal().unwrap_or(1))
+}
+
+/// A machine that is started again when somebody else took its port between
+/// choosing it and using it.
+struct Restarting {
+    machine: Machine,
+    executor: TareRun,
+    spec: Spec,
+    tries: usize,
+}
+
+impl Appliance for Restarting {
+    fn started(&self) -> Instant {
+        self.machine.started
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.machine.address
+    }
+
+    fn wait_serving(
+        &mut self,
+        timeout: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<Duration, ApplianceError> {
+        loop {
+            interrupt.check()?;
+            if let Some(ready) = self.machine.console.ready() {
+                return Ok(ready.duration_since(self.machine.started));
+            }
+            match self.machine.check() {
+                Err(ApplianceError::Ended { code, .. })
+                    if code == ExitCode::PortInUse as i32 && self.tries > 1 =>
+                {
+                    self.tries -= 1;
+                    self.machine = self.executor.try_start(&self.spec)?;
+                }
+                other => other?,
+            }
+            if self.machine.started.elapsed() > timeout {
+                return Err(ApplianceError::NotServing(timeout));
+            }
+            self.machine.console.wait(SLICE);
+        }
+    }
+
+    fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
+        self.machine.check()?;
+        match self.machine.client() {
+            None => Ok(None),
+            Some(client) => client
+                .stats()
+                .map(Some)
+                .map_err(|error: ClientError| error.into()),
+        }
+    }
+
+    fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
+        self.machine.check()?;
+        CpuReading::read(self.machine.child.id()).map_err(ApplianceError::Cpu)
+    }
+
+    fn image_bytes(&self) -> Option<u64> {
+        let json = fs::read(self.machine.directory.machine_json()).ok()?;
+        let config: serde_json::Value = serde_json::from_slice(&json).ok()?;
+        let path = config.get("image_path")?.as_str()?;
+        Some(fs::metadata(path).ok()?.len())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

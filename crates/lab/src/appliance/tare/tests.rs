@@ -1,0 +1,109 @@
+//! Against scripts that stand in for `tare`.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::*;
+use crate::interrupt::Interrupted;
+
+/// An executable shell script in a directory of its own.
+fn script(text: &str) -> (tempfile::TempDir, TareRun) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tare");
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    (directory, TareRun::new(path))
+}
+
+fn spec() -> Spec {
+    Spec {
+        label: "arm".into(),
+        image: "http".into(),
+        root: "/root-directory".into(),
+        idle: "poller",
+        cpus: 2,
+        memory_mib: 512,
+    }
+}
+
+fn start(executor: &mut TareRun) -> Box<dyn Appliance> {
+    // Another test's fork may hold the script open for writing for a moment.
+    for _ in 0..50 {
+        match executor.start(&spec()) {
+            Ok(machine) => return machine,
+            Err(ApplianceError::Execute { .. }) => std::thread::sleep(SLICE),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    panic!("the script cannot be executed");
+}
+
+fn wait(machine: &mut dyn Appliance) -> Result<Duration, ApplianceError> {
+    machine.wait_serving(Duration::from_secs(10), &Interrupt::default())
+}
+
+#[test]
+fn the_words_are_those_of_tare_run() {
+    let words = arguments(&spec(), "weigh-1", 12345).join(" ");
+    assert_eq!(
+        words,
+        "run http --name weigh-1 --root /root-directory --idle poller --cpus 2 \
+         --memory 512M --publish 127.0.0.1:12345:80"
+    );
+}
+
+#[test]
+fn a_machine_that_ends_says_why_with_its_own_exit_code() {
+    let (_directory, mut executor) = script("echo 'tare: no image named http' >&2; exit 10");
+    let error = wait(&mut *start(&mut executor)).unwrap_err();
+    assert!(error.to_string().contains("no image named http"), "{error}");
+    assert_eq!(error.exit_code(), ExitCode::ImageUnreadable);
+}
+
+#[test]
+fn a_machine_and_its_helper_end_with_their_guard() {
+    let (_directory, mut executor) = script("sleep 60 & echo serving; wait");
+    let mut machine = start(&mut executor);
+    wait(&mut *machine).unwrap();
+    // The script said "serving" after it had started the helper.
+    let directory = _directory.path().to_string_lossy().into_owned();
+    let alive = || {
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        let lines = all.filter_map(|p| fs::read(p.path().join("cmdline")).ok());
+        let text: Vec<String> = lines
+            .map(|l| String::from_utf8_lossy(&l).into_owned())
+            .collect();
+        text.iter().any(|line| line.contains(&directory))
+    };
+    assert!(alive());
+    drop(machine);
+    assert!(!alive());
+}
+
+#[test]
+fn a_machine_that_ignores_sigterm_is_killed_and_a_wait_can_be_interrupted() {
+    let (_directory, mut executor) = script("trap '' TERM; while :; do sleep 0.1; done");
+    let mut machine = start(&mut executor);
+    let interrupt = Interrupt::default();
+    interrupt.trip();
+    let error = machine.wait_serving(GRACE, &interrupt).unwrap_err();
+    assert!(matches!(
+        error,
+        ApplianceError::Interrupted(Interrupted::Interrupt)
+    ));
+    assert_eq!(error.exit_code(), ExitCode::Interrupted);
+    let begin = Instant::now();
+    drop(machine);
+    assert!(begin.elapsed() < GRACE * 2);
+}
+
+#[test]
+fn a_port_that_was_taken_meanwhile_leads_to_another_try() {
+    let (directory, mut executor) = script(
+        "if mkdir \"$(dirname \"$0\")/once\" 2>/dev/null; then exit 30; fi; echo serving; sleep 60",
+    );
+    let mut machine = start(&mut executor);
+    let first = machine.address();
+    wait(&mut *machine).unwrap();
+    assert!(directory.path().join("once").exists());
+    assert_ne!(machine.address(), first);
+}

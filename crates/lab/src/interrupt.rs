@@ -1,0 +1,130 @@
+//! Ctrl-C and SIGTERM as a question that long steps ask.
+//!
+//! The first signal only sets a flag: whoever waits notices within
+//! [`SLICE`], unwinds, and the guards on the way down end their machines.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use signal_hook::SigId;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use tare_control::exit::ExitCode;
+
+/// Longest time between two looks at the flag.
+pub(crate) const SLICE: Duration = Duration::from_millis(50);
+
+/// A signal came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Interrupted {
+    /// SIGINT.
+    #[error("interrupted")]
+    Interrupt,
+    /// SIGTERM.
+    #[error("terminated")]
+    Terminate,
+}
+
+impl Interrupted {
+    /// The exit code that says so.
+    pub(crate) fn exit_code(self) -> ExitCode {
+        match self {
+            Self::Interrupt => ExitCode::Interrupted,
+            Self::Terminate => ExitCode::Terminated,
+        }
+    }
+}
+
+/// Whether a signal came. Clones share the answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Interrupt {
+    interrupt: Arc<AtomicBool>,
+    terminate: Arc<AtomicBool>,
+}
+
+/// Keeps the signals watched; dropping it restores their default handling.
+#[derive(Debug)]
+pub(crate) struct Watch(Vec<SigId>);
+
+impl Interrupt {
+    /// Watches SIGINT and SIGTERM of this process.
+    pub(crate) fn watch() -> std::io::Result<(Self, Watch)> {
+        let this = Self::default();
+        let mut watch = Watch(Vec::new());
+        for (signal, flag) in [(SIGINT, &this.interrupt), (SIGTERM, &this.terminate)] {
+            watch
+                .0
+                .push(signal_hook::flag::register(signal, Arc::clone(flag))?);
+        }
+        Ok((this, watch))
+    }
+
+    /// As if SIGINT had come.
+    #[cfg(test)]
+    pub(crate) fn trip(&self) {
+        self.interrupt.store(true, Ordering::Relaxed);
+    }
+
+    /// `Err` once a signal has come.
+    pub(crate) fn check(&self) -> Result<(), Interrupted> {
+        if self.interrupt.load(Ordering::Relaxed) {
+            return Err(Interrupted::Interrupt);
+        }
+        if self.terminate.load(Ordering::Relaxed) {
+            return Err(Interrupted::Terminate);
+        }
+        Ok(())
+    }
+
+    /// Sleeps until `deadline`, or until a signal comes.
+    pub(crate) fn sleep_until(&self, deadline: Instant) -> Result<(), Interrupted> {
+        loop {
+            self.check()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::sleep(left.min(SLICE));
+        }
+    }
+
+    /// Sleeps for `time`, or until a signal comes.
+    pub(crate) fn sleep(&self, time: Duration) -> Result<(), Interrupted> {
+        self.sleep_until(Instant::now() + time)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        for id in self.0.drain(..) {
+            signal_hook::low_level::unregister(id);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleep_ends_soon_after_the_signal() {
+        let interrupt = Interrupt::default();
+        let other = interrupt.clone();
+        let begin = Instant::now();
+        let sleeper = thread::spawn(move || other.sleep(Duration::from_secs(30)));
+        interrupt.trip();
+        assert_eq!(sleeper.join().unwrap(), Err(Interrupted::Interrupt));
+        assert!(begin.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn without_a_signal_a_sleep_takes_its_time() {
+        let begin = Instant::now();
+        Interrupt::default()
+            .sleep(Duration::from_millis(60))
+            .unwrap();
+        assert!(begin.elapsed() >= Duration::from_millis(60));
+    }
+}

@@ -1,0 +1,252 @@
+//! The load generator: sends what is due, takes what comes, in one thread.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::connection::{Connection, Turn};
+use super::request::{Failure, Request, Target};
+use super::response::Reuse;
+use super::schedule::{Connections, Schedule};
+use crate::interrupt::{Interrupt, Interrupted, SLICE};
+
+/// Why a load could not go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoadError {
+    /// A signal came.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// The operating system refused.
+    #[error("the load generator cannot wait for its connections")]
+    Poll(#[source] io::Error),
+}
+
+/// Sends requests to a target; kept connections survive from run to run.
+#[derive(Debug)]
+pub(crate) struct Generator {
+    target: Target,
+    mode: Connections,
+    timeout: Duration,
+    wire: Vec<u8>,
+    connections: Vec<Connection>,
+}
+
+impl Generator {
+    /// A generator of GET requests that fail after `timeout` from their
+    /// scheduled time.
+    pub(crate) fn new(target: Target, mode: Connections, timeout: Duration) -> Self {
+        let wire = format!(
+            "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: tare-weigh\r\n\r\n",
+            target.path, target.address
+        );
+        Self {
+            target,
+            mode,
+            timeout,
+            wire: wire.into_bytes(),
+            connections: Vec::new(),
+        }
+    }
+
+    /// Sends what `schedule` says and waits until every request has its fate.
+    pub(crate) fn run(
+        &mut self,
+        schedule: Schedule,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Request>, LoadError> {
+        let mut run = Run::new(schedule, self.timeout);
+        loop {
+            interrupt.check()?;
+            run.admit();
+            run.expire(&mut self.connections);
+            self.assign(&mut run);
+            run.admit();
+            if run.waiting.is_empty() && run.is_over() {
+                self.connections.retain(|c| c.request.is_none());
+                return Ok(run.requests);
+            }
+            self.wait(&mut run)?;
+        }
+    }
+
+    /// Gives waiting requests to connections, as many as there may be.
+    fn assign(&mut self, run: &mut Run) {
+        while let Some(&index) = run.waiting.front() {
+            let idle = self.connections.iter().position(|c| c.request.is_none());
+            let place = match idle {
+                Some(place) => place,
+                None if self.connections.len() >= self.mode.limit() => return,
+                None => match Connection::open(self.target.address) {
+                    Ok(connection) => {
+                        self.connections.push(connection);
+                        self.connections.len() - 1
+                    }
+                    Err(_) => {
+                        run.waiting.pop_front();
+                        run.finish(index, Some(Failure::Connect));
+                        continue;
+                    }
+                },
+            };
+            run.waiting.pop_front();
+            self.connections[place].carry(index);
+            run.requests[index]
+                .sent_ns
+                .get_or_insert(run.begin.elapsed_ns());
+            run.requests[index].connected |= self.connections[place].is_new();
+            self.advance(place, run);
+        }
+    }
+
+    /// Waits for a connection, the next request, a timeout or a signal.
+    fn wait(&mut self, run: &mut Run) -> Result<(), LoadError> {
+        let timeout = run.next_event(SLICE);
+        let mut polled: Vec<PollFd<'_>> = self
+            .connections
+            .iter()
+            .map(|c| PollFd::new(c, c.interest(&self.wire)))
+            .collect();
+        let timeout = Timespec {
+            tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        match poll(&mut polled, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(LoadError::Poll(errno.into())),
+        }
+        let ready: Vec<bool> = polled
+            .iter()
+            .map(|p| p.revents() != PollFlags::empty())
+            .collect();
+        // From the end, since a connection that is done with is taken out.
+        for place in (0..ready.len()).rev().filter(|place| ready[*place]) {
+            if self.connections[place].request.is_some() {
+                self.advance(place, run);
+            } else {
+                // Nothing is owed: the server closed it, or talks nonsense.
+                self.connections.swap_remove(place);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a connection do what it can.
+    fn advance(&mut self, place: usize, run: &mut Run) {
+        let Some(index) = self.connections[place].request else {
+            return;
+        };
+        let turn = self.connections[place].advance(&self.wire, &self.target.body);
+        let keep = matches!(self.mode, Connections::KeepAlive(_));
+        match turn {
+            Turn::Waiting => return,
+            Turn::Answered(reuse) => {
+                run.finish(index, None);
+                if keep && reuse == Reuse::Keep {
+                    return;
+                }
+            }
+            Turn::Failed(failure) => run.finish(index, Some(failure)),
+            Turn::Stale => run.waiting.push_front(index),
+        }
+        self.connections.swap_remove(place);
+    }
+}
+
+/// The clock of a run.
+#[derive(Clone, Copy, Debug)]
+struct Begin(Instant);
+
+impl Begin {
+    fn elapsed_ns(self) -> u64 {
+        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// One run of a schedule.
+struct Run {
+    schedule: Schedule,
+    timeout: Duration,
+    begin: Begin,
+    requests: Vec<Request>,
+    /// Requests that are due and have no connection.
+    waiting: VecDeque<usize>,
+    /// Requests without a fate.
+    pending: usize,
+}
+
+impl Run {
+    fn new(schedule: Schedule, timeout: Duration) -> Self {
+        Self {
+            schedule,
+            timeout,
+            begin: Begin(Instant::now()),
+            requests: Vec::new(),
+            waiting: VecDeque::new(),
+            pending: 0,
+        }
+    }
+
+    fn due(&self) -> Option<Duration> {
+        let now = self.begin.0.elapsed();
+        self.schedule.due(self.requests.len(), self.pending, now)
+    }
+
+    /// Takes in the requests that are due.
+    fn admit(&mut self) {
+        while let Some(due) = self.due().filter(|due| *due <= self.begin.0.elapsed()) {
+            self.waiting.push_back(self.requests.len());
+            self.pending += 1;
+            self.requests.push(Request {
+                scheduled_ns: u64::try_from(due.as_nanos()).unwrap_or(u64::MAX),
+                sent_ns: None,
+                done_ns: 0,
+                connected: false,
+                failure: None,
+            });
+        }
+    }
+
+    /// Fails the requests whose time is over, and drops their connections.
+    fn expire(&mut self, connections: &mut Vec<Connection>) {
+        let timeout = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX);
+        let now = self.begin.elapsed_ns();
+        let late = |request: &Request| now.saturating_sub(request.scheduled_ns) >= timeout;
+        let mut expired = Vec::new();
+        connections.retain(|c| match c.request {
+            Some(index) if late(&self.requests[index]) => {
+                expired.push(index);
+                false
+            }
+            _ => true,
+        });
+        self.waiting.retain(|index| {
+            let late = late(&self.requests[*index]);
+            expired.extend(late.then_some(*index));
+            !late
+        });
+        for index in expired {
+            self.finish(index, Some(Failure::Timeout));
+        }
+    }
+
+    fn finish(&mut self, index: usize, failure: Option<Failure>) {
+        self.requests[index].done_ns = self.begin.elapsed_ns();
+        self.requests[index].failure = failure;
+        self.pending -= 1;
+    }
+
+    fn is_over(&self) -> bool {
+        self.pending == 0 && self.due().is_none()
+    }
+
+    /// Time until something must be done, at most `longest`.
+    fn next_event(&self, longest: Duration) -> Duration {
+        let now = self.begin.0.elapsed();
+        let due = self.due().map_or(longest, |due| due.saturating_sub(now));
+        // Timeouts are long against `longest`, so they need no event of their own.
+        due.min(longest)
+    }
+}

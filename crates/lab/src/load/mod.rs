@@ -1,0 +1,19 @@
+//! HTTP load on loopback: one thread, non-blocking sockets, `poll`.
+//!
+//! Open-loop load has scheduled send times, and each latency counts from the
+//! scheduled time: a server that stalls is charged for all the requests that
+//! had to wait meanwhile (coordinated omission, G. Tene 2013). Every request
+//! ends as an answer that was checked (status, length, content) or as a
+//! counted failure, within its time limit.
+
+mod connection;
+mod generator;
+mod request;
+mod response;
+mod schedule;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use generator::{Generator, LoadError};
+pub(crate) use request::{Failure, Request, Target};
+pub(crate) use schedule::{Connections, Schedule};

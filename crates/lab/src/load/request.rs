@@ -1,0 +1,70 @@
+//! What is requested, and what became of each request.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// What is requested from whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// The server.
+    pub(crate) address: SocketAddr,
+    /// The path, beginning with `/`.
+    pub(crate) path: String,
+    /// What the server must answer with.
+    pub(crate) body: Arc<[u8]>,
+}
+
+/// One request. Times are ns since its load began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Request {
+    /// When it was to be sent.
+    pub(crate) scheduled_ns: u64,
+    /// When a connection was there for it; absent if it never came to that.
+    pub(crate) sent_ns: Option<u64>,
+    /// When its fate was known.
+    pub(crate) done_ns: u64,
+    /// It needed a new connection.
+    pub(crate) connected: bool,
+    /// Why there was no right answer.
+    pub(crate) failure: Option<Failure>,
+}
+
+impl Request {
+    /// From the scheduled time to the end of the answer.
+    pub(crate) fn latency_ns(&self) -> u64 {
+        self.done_ns.saturating_sub(self.scheduled_ns)
+    }
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Failure {
+    /// No connection.
+    Connect,
+    /// The connection ended before the answer did.
+    Closed,
+    /// No complete answer in time.
+    Timeout,
+    /// The answer is not HTTP as expected.
+    Malformed,
+    /// A status other than 200.
+    Status(u16),
+    /// Another body than the file's.
+    WrongBody,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Connect => f.write_str("could not connect"),
+            Self::Closed => f.write_str("connection closed early"),
+            Self::Timeout => f.write_str("no answer in time"),
+            Self::Malformed => f.write_str("answer not understood"),
+            Self::Status(status) => write!(f, "status {status}"),
+            Self::WrongBody => f.write_str("wrong content"),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! CPU time of a process and its descendants, by thread.
+//!
+//! From `/proc/PID/task/TID/schedstat`, the scheduler's own account in ns. A
+//! thread that is running was charged at its last scheduler tick, so a reading
+//! may be a few milliseconds behind; over successive windows this cancels.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+/// The network helper, accounted apart from the monitor.
+const HELPER: &str = "passt";
+/// Deepest descendants that are looked for.
+const DEPTH: usize = 4;
+
+/// CPU time so far of every thread of a process and its descendants.
+#[derive(Clone, Debug)]
+pub(crate) struct CpuReading {
+    /// When it was read.
+    pub(crate) at: Instant,
+    threads: BTreeMap<u32, ThreadTime>,
+}
+
+#[derive(Clone, Debug)]
+struct ThreadTime {
+    process: String,
+    thread: String,
+    run_ns: u64,
+}
+
+/// CPU time between two readings, ns.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CpuSpent {
+    /// Between the readings.
+    pub(crate) wall_ns: u64,
+    /// Of the monitor's threads together.
+    pub(crate) monitor_ns: u64,
+    /// Of the network helper (passt).
+    pub(crate) helper_ns: u64,
+    /// Of each of the monitor's threads, by name.
+    pub(crate) threads: BTreeMap<String, u64>,
+}
+
+impl CpuReading {
+    /// Reads the threads of `root` and its descendants. An error means that
+    /// `root` is gone.
+    pub(crate) fn read(root: u32) -> io::Result<Self> {
+        let mut reading = Self {
+            at: Instant::now(),
+            threads: BTreeMap::new(),
+        };
+        reading.add_process(root, DEPTH)?;
+        Ok(reading)
+    }
+
+    /// CPU time from `earlier` to this reading.
+    pub(crate) fn since(&self, earlier: &Self) -> CpuSpent {
+        let wall = self.at.duration_since(earlier.at).as_nanos();
+        let mut spent = CpuSpent {
+            wall_ns: u64::try_from(wall).unwrap_or(u64::MAX),
+            ..CpuSpent::default()
+        };
+        for (tid, now) in &self.threads {
+            let before = earlier.threads.get(tid).map_or(0, |t| t.run_ns);
+            let ns = now.run_ns.saturating_sub(before);
+            if now.process.starts_with(HELPER) {
+                spent.helper_ns += ns;
+            } else {
+                spent.monitor_ns += ns;
+                *spent.threads.entry(now.thread.clone()).or_default() += ns;
+            }
+        }
+        spent
+    }
+
+    fn add_process(&mut self, pid: u32, depth: usize) -> io::Result<()> {
+        let process = line(&format!("/proc/{pid}/comm"))?;
+        for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
+            let Some(tid) = entry?.file_name().to_str().and_then(|n| n.parse().ok()) else {
+                continue;
+            };
+            // A thread or child may end while it is looked at.
+            let _ = self.add_thread(pid, tid, &process, depth);
+        }
+        Ok(())
+    }
+
+    fn add_thread(&mut self, pid: u32, tid: u32, process: &str, depth: usize) -> io::Result<()> {
+        let task = format!("/proc/{pid}/task/{tid}");
+        let time = ThreadTime {
+            process: process.to_owned(),
+            thread: line(&format!("{task}/comm"))?,
+            run_ns: run_ns(&task)?,
+        };
+        self.threads.insert(tid, time);
+        if depth > 0 {
+            for child in children(&task) {
+                let _ = self.add_process(child, depth - 1);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl CpuSpent {
+    /// The monitor's share of one core, percent.
+    pub(crate) fn monitor_pct(&self) -> f64 {
+        percent(self.monitor_ns, self.wall_ns)
+    }
+
+    /// The network helper's share of one core, percent.
+    pub(crate) fn helper_pct(&self) -> f64 {
+        percent(self.helper_ns, self.wall_ns)
+    }
+}
+
+/// Process IDs of the descendants of `root`.
+pub(crate) fn descendants(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(&pid) = found.get(next) {
+        next += 1;
+        let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+        for task in tasks.into_iter().flatten().flatten() {
+            let new = children(&task.path().to_string_lossy());
+            found.extend(new);
+        }
+    }
+    found.remove(0);
+    found
+}
+
+/// Children of a thread (`/proc/.../children`; none where the kernel lacks it).
+fn children(task: &str) -> Vec<u32> {
+    let text = fs::read_to_string(format!("{task}/children")).unwrap_or_default();
+    text.split_ascii_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+/// Time on a CPU, ns.
+fn run_ns(task: &str) -> io::Result<u64> {
+    let text = fs::read_to_string(format!("{task}/schedstat"))?;
+    let first = text.split_ascii_whitespace().next();
+    first
+        .and_then(|n| n.parse().ok())
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn line(path: &str) -> io::Result<String> {
+    Ok(fs::read_to_string(path)?.trim_end().to_owned())
+}
+
+fn percent(part_ns: u64, wall_ns: u64) -> f64 {
+    if wall_ns == 0 {
+        return 0.0;
+    }
+    part_ns as f64 / wall_ns as f64 * 100.0
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::process::{Command, Stdio};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_busy_child_is_charged_to_its_parent_and_a_sleeping_one_is_not() {
+        let run = |script: &str| {
+            let mut child = Command::new("sh")
+                .args(["-c", script])
+                .stdin(Stdio::null())
+                .spawn()
+                .unwrap();
+            thread::sleep(Duration::from_millis(50));
+            let before = CpuReading::read(child.id()).unwrap();
+            thread::sleep(Duration::from_millis(200));
+            let spent = CpuReading::read(child.id()).unwrap().since(&before);
+            for pid in descendants(child.id()) {
+                let _ = Command::new("kill").arg(pid.to_string()).status();
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+            spent
+        };
+        let busy = run("sh -c 'while :; do :; done' & wait");
+        assert!(busy.monitor_pct() > 10.0, "{busy:?}");
+        let idle = run("sleep 5 & wait");
+        assert!(idle.monitor_pct() < 5.0, "{idle:?}");
+        assert_eq!(idle.helper_ns, 0);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_an_error() {
+        assert!(CpuReading::read(u32::MAX).is_err());
+    }
+}

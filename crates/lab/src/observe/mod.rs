@@ -1,0 +1,7 @@
+//! Observing a machine from outside: CPU time from /proc, which costs the
+//! machine nothing, since reading its statistics over the control socket wakes
+//! its I/O thread.
+
+mod cpu;
+
+pub(crate) use cpu::{CpuReading, CpuSpent, descendants};

@@ -1,0 +1,134 @@
+//! The run directory of a weighing: what was measured, kept as it comes.
+//!
+//! `raw.jsonl` is written while the experiment runs, one JSON object a line,
+//! each with the field `sample` that says of what; so a run that breaks off
+//! keeps what it had. The other files are written at the end.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::error::WeighError;
+
+/// The directory and its open raw file.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    directory: PathBuf,
+    raw: BufWriter<File>,
+}
+
+impl Recorder {
+    /// Makes `directory` and begins `raw.jsonl`. An existing directory must be empty.
+    pub(crate) fn create(directory: &Path) -> Result<Self, WeighError> {
+        fs::create_dir_all(directory).map_err(|e| failed(directory, e))?;
+        let mut entries = fs::read_dir(directory).map_err(|e| failed(directory, e))?;
+        if entries.next().is_some() {
+            return Err(WeighError::OutNotEmpty(directory.to_owned()));
+        }
+        let path = directory.join("raw.jsonl");
+        let raw = File::create_new(&path).map_err(|e| failed(&path, e))?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            raw: BufWriter::new(raw),
+        })
+    }
+
+    /// The directory.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Appends one sample.
+    pub(crate) fn sample(&mut self, sample: &impl Serialize) -> Result<(), WeighError> {
+        serde_json::to_writer(&mut self.raw, sample)
+            .map_err(io::Error::from)
+            .and_then(|()| self.raw.write_all(b"\n"))
+            .map_err(|e| failed(&self.directory.join("raw.jsonl"), e))
+    }
+
+    /// Hands what was appended to the system.
+    pub(crate) fn flush(&mut self) -> Result<(), WeighError> {
+        let path = self.directory.join("raw.jsonl");
+        self.raw.flush().map_err(|e| failed(&path, e))
+    }
+
+    /// Writes a whole file: under another name first, so that a disk that
+    /// fills up leaves no half of it.
+    pub(crate) fn file(&self, name: &str, content: &[u8]) -> Result<(), WeighError> {
+        let path = self.directory.join(name);
+        let partial = self.directory.join(format!(".{name}.partial"));
+        fs::write(&partial, content)
+            .and_then(|()| fs::rename(&partial, &path))
+            .map_err(|e| {
+                let _ = fs::remove_file(&partial);
+                failed(&path, e)
+            })
+    }
+}
+
+fn failed(path: &Path, source: io::Error) -> WeighError {
+    WeighError::Write {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_lines_of_json() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut recorder = Recorder::create(&directory.path().join("a/b")).unwrap();
+        recorder
+            .sample(&serde_json::json!({"sample": "x"}))
+            .unwrap();
+        recorder
+            .sample(&serde_json::json!({"sample": "y"}))
+            .unwrap();
+        recorder.flush().unwrap();
+        let raw = fs::read_to_string(directory.path().join("a/b/raw.jsonl")).unwrap();
+        assert_eq!(raw, "{\"sample\":\"x\"}\n{\"sample\":\"y\"}\n");
+    }
+
+    #[test]
+    fn a_directory_with_something_in_it_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("mine"), "").unwrap();
+        let error = Recorder::create(directory.path()).unwrap_err();
+        assert!(matches!(error, WeighError::OutNotEmpty(_)), "{error:?}");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = Recorder::create(&file.join("below")).unwrap_err();
+        assert!(error.to_string().contains("file"), "{error}");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_and_not_a_panic() {
+        let Ok(full) = File::options().write(true).open("/dev/full") else {
+            println!("SKIP: no /dev/full");
+            return;
+        };
+        let mut recorder = Recorder {
+            directory: PathBuf::from("out"),
+            raw: BufWriter::new(full),
+        };
+        recorder.sample(&serde_json::json!({"sample": 1})).unwrap();
+        let error = recorder.flush().unwrap_err();
+        assert_eq!(error.to_string(), "cannot write out/raw.jsonl");
+        let WeighError::Write { source, .. } = error else {
+            panic!("{error:?}")
+        };
+        assert_eq!(source.kind(), io::ErrorKind::StorageFull);
+    }
+}

@@ -1,0 +1,153 @@
+//! The table on the terminal, below 80 columns.
+
+use std::fmt::Write as _;
+
+use tare_control::stats::Kvm;
+
+use crate::figure::Figure;
+use crate::goal::{Goal, Verdict, judge};
+
+/// Widest line.
+#[cfg(test)]
+const COLUMNS: usize = 79;
+
+/// One line for each figure: median, interval, number of samples, goal.
+pub(crate) fn table(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "{:<27} {:>9}  {:<20} {:>4}  goal",
+        "figure", "median", "95 % interval", "n"
+    );
+    for figure in figures {
+        let line = format!(
+            "{:<27} {:>9}  {:<20} {:>4}  {}",
+            figure.name,
+            number(figure.value),
+            format!("{} .. {}", number(figure.low), number(figure.high)),
+            figure.n,
+            judge(figure, goals, kvm).map_or(String::new(), mark),
+        );
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    out
+}
+
+fn mark(verdict: Verdict) -> String {
+    let limit = short(verdict.goal.at_most);
+    let word = if verdict.met { "met" } else { "MISSED" };
+    format!("<={limit} {word}")
+}
+
+/// A value with about four significant digits, in millions above that.
+pub(crate) fn number(value: f64) -> String {
+    let size = value.abs();
+    if size >= 1e6 {
+        return format!("{:.3}M", value / 1e6);
+    }
+    let digits = match size {
+        _ if size == 0.0 || size >= 1000.0 || (size >= 100.0 && size.fract() == 0.0) => 0,
+        _ if size >= 100.0 => 1,
+        _ if size >= 10.0 => 2,
+        _ if size >= 0.1 => 3,
+        _ => 4,
+    };
+    let plain = format!("{value:.digits$}");
+    let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let whole = grouped(whole);
+    if fraction.is_empty() {
+        whole
+    } else {
+        format!("{whole}.{fraction}")
+    }
+}
+
+/// A limit in few characters: `1M`, `400k`, `0.05`.
+fn short(value: f64) -> String {
+    for (unit, name) in [(1e6, "M"), (1e3, "k")] {
+        if value >= unit && (value / unit).fract() == 0.0 {
+            return format!("{}{name}", value / unit);
+        }
+    }
+    number(value)
+}
+
+fn grouped(digits: &str) -> String {
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |d| ("-", d));
+    if digits.len() <= 4 {
+        return format!("{sign}{digits}");
+    }
+    let mut out = sign.to_owned();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(name: &str, value: f64) -> Figure {
+        Figure {
+            name: name.into(),
+            unit: "us".into(),
+            value,
+            low: value * 0.9,
+            high: value * 1.1,
+            n: 12345,
+        }
+    }
+
+    #[test]
+    fn numbers_read_well() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.01234, "0.0123"),
+            (0.05, "0.05"),
+            (1.5, "1.5"),
+            (12.345, "12.35"),
+            (100.0, "100"),
+            (123.46, "123.5"),
+            (1234.6, "1235"),
+            (1_234_567.0, "1.235M"),
+            (-45_678.0, "-45,678"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn every_line_is_below_80_columns() {
+        let goals = [Goal {
+            figure: "insns_per_connection.poller",
+            at_most: 60_000.0,
+            on: &[Kvm::Emulated],
+        }];
+        let figures = [
+            figure("idle_exits_per_s.tare.2cpu", 1_234_567.0),
+            figure("insns_per_connection.poller", 9_234_567.0),
+        ];
+        let table = table(&figures, &goals, Kvm::Emulated);
+        for line in table.lines() {
+            assert!(line.chars().count() <= COLUMNS, "{line}");
+        }
+        assert!(table.contains("<=60k MISSED"), "{table}");
+    }
+
+    #[test]
+    fn a_goal_for_another_kvm_is_not_judged() {
+        let goals = [Goal {
+            figure: "x",
+            at_most: 1.0,
+            on: &[Kvm::Emulated],
+        }];
+        let table = table(&[figure("x", 2.0)], &goals, Kvm::Hardware);
+        assert!(!table.contains("<="), "{table}");
+    }
+}
