@@ -22,3 +22,12 @@
 //! net::wait_configured(Option<Duration>) -> io::Result<Ipv4Addr>
 //! net::stats() -> Stats                   counters
 //! ```
+
+pub mod checksum;
+pub mod flow;
+pub mod frame;
+pub mod link;
+pub mod port;
+pub mod stack;
+pub mod timers;
+pub mod waiters;

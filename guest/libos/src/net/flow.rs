@@ -1,0 +1,184 @@
+//! [`Flow`], a TCP connection's four-tuple, and [`FlowTable`].
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+/// The addresses and ports of a connection, seen from this side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// This side.
+    pub local: SocketAddrV4,
+    /// The other side.
+    pub remote: SocketAddrV4,
+}
+
+impl Flow {
+    fn words(&self) -> (u64, u64) {
+        let bits = |address: &Ipv4Addr| u64::from(address.to_bits());
+        (
+            bits(self.local.ip()) << 32 | bits(self.remote.ip()),
+            u64::from(self.local.port()) << 16 | u64::from(self.remote.port()),
+        )
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    key: (u64, u64),
+    /// Value plus one; 0 is a free slot.
+    value: u32,
+}
+
+const FREE: Slot = Slot {
+    key: (0, 0),
+    value: 0,
+};
+
+/// Flows to small numbers: open addressing with linear probing, at most half
+/// full. The hash is keyed, so that no peer can choose ports that collide.
+#[derive(Debug)]
+pub struct FlowTable {
+    slots: Vec<Slot>,
+    len: usize,
+    key: u64,
+}
+
+impl FlowTable {
+    /// An empty table with a secret of this boot.
+    pub fn new(secret: u64) -> Self {
+        Self {
+            slots: vec![FREE; 16],
+            len: 0,
+            key: secret | 1,
+        }
+    }
+
+    /// How many flows there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The number of `flow`.
+    #[inline]
+    pub fn get(&self, flow: &Flow) -> Option<u32> {
+        let slot = &self.slots[self.find(flow.words())];
+        slot.value.checked_sub(1)
+    }
+
+    /// Adds or replaces `flow`. `value` is below `u32::MAX`.
+    pub fn insert(&mut self, flow: &Flow, value: u32) {
+        if (self.len + 1) * 2 > self.slots.len() {
+            self.grow();
+        }
+        let key = flow.words();
+        let at = self.find(key);
+        self.len += usize::from(self.slots[at].value == 0);
+        self.slots[at] = Slot {
+            key,
+            value: value + 1,
+        };
+    }
+
+    /// Removes `flow`, moving back what had to give way to it (Knuth 6.4 R).
+    pub fn remove(&mut self, flow: &Flow) {
+        let mut hole = self.find(flow.words());
+        if self.slots[hole].value == 0 {
+            return;
+        }
+        self.len -= 1;
+        let mask = self.slots.len() - 1;
+        let mut at = hole;
+        loop {
+            self.slots[hole] = FREE;
+            loop {
+                at = (at + 1) & mask;
+                if self.slots[at].value == 0 {
+                    return;
+                }
+                let home = self.hash(self.slots[at].key) & mask;
+                let distance = |from: usize| at.wrapping_sub(from) & mask;
+                if distance(home) >= distance(hole) {
+                    break;
+                }
+            }
+            self.slots[hole] = self.slots[at];
+            hole = at;
+        }
+    }
+
+    fn grow(&mut self) {
+        let larger = vec![FREE; self.slots.len() * 2];
+        for slot in core::mem::replace(&mut self.slots, larger) {
+            if slot.value != 0 {
+                let at = self.find(slot.key);
+                self.slots[at] = slot;
+            }
+        }
+    }
+
+    #[inline]
+    fn find(&self, key: (u64, u64)) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut at = self.hash(key) & mask;
+        while self.slots[at].value != 0 && self.slots[at].key != key {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    #[inline]
+    fn hash(&self, (addresses, ports): (u64, u64)) -> usize {
+        let mixed = (addresses ^ self.key).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ports;
+        let wide = u128::from(mixed ^ (mixed >> 29)) * u128::from(self.key);
+        ((wide >> 64) ^ wide) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    use super::*;
+
+    fn flow(remote: u16, port: u16) -> Flow {
+        Flow {
+            local: SocketAddrV4::new(Ipv4Addr::new(10, 0, 2, 15), 80),
+            remote: SocketAddrV4::new(Ipv4Addr::from_bits(u32::from(remote)), port),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_map(
+            secret in any::<u64>(),
+            steps in prop::collection::vec((0u16..4, 0u16..40, any::<bool>()), 0..400),
+        ) {
+            let mut table = FlowTable::new(secret);
+            let mut model = HashMap::new();
+            for (value, (remote, port, add)) in steps.into_iter().enumerate() {
+                let flow = flow(remote, port);
+                if add {
+                    table.insert(&flow, value as u32);
+                    model.insert(flow, value as u32);
+                } else {
+                    table.remove(&flow);
+                    model.remove(&flow);
+                }
+                prop_assert_eq!(table.len(), model.len());
+            }
+            for remote in 0..4 {
+                for port in 0..40 {
+                    let flow = flow(remote, port);
+                    prop_assert_eq!(table.get(&flow), model.get(&flow).copied());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! [`Port`]: a link with the smoltcp interface that speaks on it, driven for
+//! one socket at a time.
+//!
+//! `Interface::poll` walks every socket for every packet; with a thousand open
+//! connections that would be most of the work. Here the caller has found the
+//! socket already and passes a set that holds nothing else.
+
+use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
+use smoltcp::phy::{
+    Checksum, ChecksumCapabilities, Device, DeviceCapabilities, RxToken, TxToken,
+};
+use smoltcp::time::{Duration, Instant};
+use smoltcp::wire::{EthernetAddress, HardwareAddress, Ipv4Address, Ipv4Cidr};
+
+use super::frame::Medium;
+use super::link::{Link, Properties, SendChecksums};
+
+const ETHERNET_HEADER: usize = 14;
+/// When a socket wants to send and does not although it could, look again then.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// What became of driving a socket's output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Egress {
+    /// Nothing more to send before the deadline, if there is one.
+    Done(Option<Instant>),
+    /// The link takes no more frames for now.
+    LinkFull,
+    /// The neighbour's hardware address was asked for; ask again then.
+    Unresolved(Option<Instant>),
+}
+
+/// A link and its interface.
+pub struct Port<L> {
+    /// The link.
+    pub link: L,
+    interface: Interface,
+}
+
+impl<L: Link> Port<L> {
+    /// An interface without addresses on `link`.
+    pub fn new(mut link: L, seed: u64, now: Instant) -> Self {
+        let properties = link.properties();
+        let address = match properties.medium {
+            Medium::Ethernet => HardwareAddress::Ethernet(EthernetAddress(properties.mac)),
+            Medium::Ip => HardwareAddress::Ip,
+        };
+        let mut config = Config::new(address);
+        config.random_seed = seed;
+        let interface = Interface::new(config, &mut Wire::new(&mut link, None), now);
+        Self { link, interface }
+    }
+
+    /// The interface, for addresses and routes.
+    pub fn interface(&mut self) -> &mut Interface {
+        &mut self.interface
+    }
+
+    /// The first address, if it has one.
+    pub fn address(&self) -> Option<Ipv4Address> {
+        self.interface.ipv4_addr()
+    }
+
+    /// Whether `address` is one of this side's.
+    pub fn has_address(&self, address: Ipv4Address) -> bool {
+        self.interface.has_ip_addr(address)
+    }
+
+    /// Replaces all addresses.
+    pub fn set_addresses(&mut self, addresses: impl IntoIterator<Item = Ipv4Cidr>) {
+        self.interface.update_ip_addrs(|list| {
+            list.clear();
+            for address in addresses {
+                // There is room for all that are ever set: see the feature
+                // `iface-max-addr-count-2`.
+                let _ = list.push(address.into());
+            }
+        });
+    }
+
+    /// Lets `sockets` (or, with none of them concerned, the interface itself)
+    /// take a frame; replies that are due at once are sent.
+    #[inline]
+    pub fn ingress(&mut self, frame: &[u8], sockets: &mut SocketSet<'_>, now: Instant) {
+        let mut wire = Wire::new(&mut self.link, Some(frame));
+        self.interface.poll_ingress_single(now, &mut wire, sockets);
+    }
+
+    /// Sends what `sockets` have to send.
+    #[inline]
+    pub fn egress(&mut self, sockets: &mut SocketSet<'_>, now: Instant) -> Egress {
+        let mut sent_nothing = false;
+        loop {
+            match self.interface.poll_at(now, sockets) {
+                Some(at) if at <= now => {}
+                later if sent_nothing => return Egress::Unresolved(later),
+                later => return Egress::Done(later),
+            }
+            if sent_nothing {
+                return Egress::Done(Some(now + RETRY));
+            }
+            if !self.link.send_ready() {
+                return Egress::LinkFull;
+            }
+            let mut wire = Wire::new(&mut self.link, None);
+            let result = self.interface.poll_egress(now, &mut wire, sockets);
+            sent_nothing = result == PollResult::None;
+        }
+    }
+}
+
+/// The link as smoltcp's device, with at most one received frame.
+struct Wire<'a, L> {
+    link: &'a mut L,
+    frame: Option<&'a [u8]>,
+}
+
+impl<'a, L: Link> Wire<'a, L> {
+    fn new(link: &'a mut L, frame: Option<&'a [u8]>) -> Self {
+        Self { link, frame }
+    }
+}
+
+impl<L: Link> Device for Wire<'_, L> {
+    type RxToken<'t>
+        = Taken<'t>
+    where
+        Self: 't;
+    type TxToken<'t>
+        = Sender<'t, L>
+    where
+        Self: 't;
+
+    #[inline]
+    fn receive(&mut self, _now: Instant) -> Option<(Taken<'_>, Sender<'_, L>)> {
+        let frame = self.frame.take()?;
+        Some((Taken(frame), Sender(self.link)))
+    }
+
+    #[inline]
+    fn transmit(&mut self, _now: Instant) -> Option<Sender<'_, L>> {
+        self.link.send_ready().then_some(Sender(self.link))
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        capabilities(&self.link.properties())
+    }
+}
+
+fn capabilities(properties: &Properties) -> DeviceCapabilities {
+    let mut capabilities = DeviceCapabilities::default();
+    let mtu = usize::from(properties.mtu);
+    (capabilities.medium, capabilities.max_transmission_unit) = match properties.medium {
+        Medium::Ethernet => (smoltcp::phy::Medium::Ethernet, mtu + ETHERNET_HEADER),
+        Medium::Ip => (smoltcp::phy::Medium::Ip, mtu),
+    };
+    // `frame::parse_as` has verified what came in.
+    let transport = match properties.checksums {
+        SendChecksums::Software => Checksum::Tx,
+        SendChecksums::Device => Checksum::None,
+    };
+    capabilities.checksum = ChecksumCapabilities::default();
+    capabilities.checksum.ipv4 = Checksum::Tx;
+    capabilities.checksum.tcp = transport;
+    capabilities.checksum.udp = transport;
+    capabilities
+}
+
+struct Taken<'a>(&'a [u8]);
+
+impl RxToken for Taken<'_> {
+    #[inline]
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, take: F) -> R {
+        take(self.0)
+    }
+}
+
+struct Sender<'a, L>(&'a mut L);
+
+impl<L: Link> TxToken for Sender<'_, L> {
+    #[inline]
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, fill: F) -> R {
+        self.0.send(len, fill)
+    }
+}

@@ -1,0 +1,266 @@
+//! [`Stack`]: the network as a state machine. It does no locking, waits for
+//! nothing and has no clock: frames come and go through its [`Link`]s, time
+//! is passed in, and threads that must look again are woken through [`Wake`].
+//!
+//! One frame's way: [`frame::parse_as`] finds out what it is about, the
+//! [`FlowTable`](super::flow::FlowTable) gives the connection, smoltcp
+//! processes it with a set of that one socket, what the socket then has to
+//! send is sent, its deadline goes into the [`Timers`](super::timers::Timers),
+//! and its waiters are woken.
+
+mod config;
+mod connection;
+mod counters;
+mod datagram;
+mod listener;
+mod tcp;
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use smoltcp::iface::SocketSet;
+use smoltcp::time::Instant;
+use smoltcp::wire::Ipv4Cidr;
+
+use super::frame::{self, Frame, FrameError};
+use super::link::{Link, Loopback, Received};
+use super::port::Port;
+use super::waiters::{Waiters, Wake};
+use crate::io::{ErrorKind, Result};
+
+pub use config::Setup;
+pub use connection::ConnectionId;
+pub use counters::Counters;
+pub use datagram::DatagramId;
+pub use listener::ListenerId;
+pub use tcp::{Half, Interest};
+
+/// Which port a connection lives on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Via {
+    Wire,
+    Loopback,
+}
+
+/// Whether there is more to do at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Poll again.
+    More,
+    /// Nothing to do before the next frame or [`Stack::deadline`].
+    Idle,
+}
+
+/// The network of the appliance.
+pub struct Stack<L: Link, W: Wake> {
+    wire: Port<L>,
+    loopback: Port<Loopback>,
+    /// For frames that concern no socket: ARP, ICMP, resets to nobody.
+    nobody: SocketSet<'static>,
+    setup: config::State,
+    tcp: tcp::Tcp<W>,
+    udp: datagram::Udp<W>,
+    configured: Waiters<W>,
+    counters: Counters,
+}
+
+impl<L: Link, W: Wake> Stack<L, W> {
+    /// A network on `link`. `seed` should differ at each boot: sequence
+    /// numbers and ports follow from it.
+    pub fn new(link: L, setup: Setup, seed: u64, now: Instant) -> Self {
+        let mut stack = Self {
+            wire: Port::new(link, seed, now),
+            loopback: Port::new(Loopback::default(), !seed, now),
+            nobody: SocketSet::new(alloc::vec::Vec::new()),
+            setup: config::State::new(setup),
+            tcp: tcp::Tcp::new(seed.rotate_left(17)),
+            udp: datagram::Udp::default(),
+            configured: Waiters::default(),
+            counters: Counters::default(),
+        };
+        stack.loopback.set_addresses([config::LOCALHOST]);
+        if let Setup::Static { address, gateway } = setup {
+            stack.set_address(Some(address), gateway);
+        }
+        stack.drive_setup(now);
+        stack.wire.link.flush();
+        stack
+    }
+
+    /// Handles up to `budget` received frames and all that is due. The caller
+    /// can let go of its lock between two calls.
+    pub fn poll(&mut self, now: Instant, budget: usize) -> Progress {
+        let mut progress = Progress::Idle;
+        for turn in 0.. {
+            let from_wire = self.receive_from_wire(now);
+            let from_loopback = self.receive_from_loopback(now);
+            if !(from_wire || from_loopback) {
+                break;
+            }
+            if turn + 1 >= budget {
+                progress = Progress::More;
+                break;
+            }
+        }
+        self.run_timers(now);
+        self.wire.link.flush();
+        if !self.loopback.link.is_empty() {
+            progress = Progress::More;
+        }
+        progress
+    }
+
+    /// When [`Stack::poll`] is due without a frame; `None`: never.
+    pub fn deadline(&self) -> Option<Instant> {
+        let tcp = self.tcp.timers.earliest();
+        match (tcp, self.setup.deadline) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// The address on the wire; none before DHCP has given one.
+    pub fn address(&self) -> Option<Ipv4Addr> {
+        self.wire.address()
+    }
+
+    /// Registers for being woken when the address changes.
+    pub fn wait_address(&mut self, waiter: W) {
+        self.configured.add(waiter);
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            connections: self.tcp.len() as u64,
+            ..self.counters
+        }
+    }
+
+    /// The device, for tests.
+    pub fn link(&mut self) -> &mut L {
+        &mut self.wire.link
+    }
+
+    fn receive_from_wire(&mut self, now: Instant) -> bool {
+        let Some(Received { buffer, checksums }) = self.wire.link.receive() else {
+            return false;
+        };
+        let bytes = buffer.as_ref();
+        self.counters.frames_received += 1;
+        self.counters.bytes_received += bytes.len() as u64;
+        match frame::parse_as(bytes, frame::Medium::Ethernet, checksums) {
+            Ok(frame) => self.ingress_wire(frame, bytes, now),
+            Err(error) => self.count_refusal(error),
+        }
+        self.wire.link.recycle(buffer);
+        true
+    }
+
+    fn ingress_wire(&mut self, frame: Frame, bytes: &[u8], now: Instant) {
+        match frame {
+            Frame::Tcp(segment) if is_foreign(segment.flow.remote, segment.flow.local) => {
+                let (port, nobody) = (&mut self.wire, &mut self.nobody);
+                let counters = &mut self.counters;
+                self.tcp
+                    .ingress(port, Via::Wire, &segment, bytes, nobody, counters, now);
+            }
+            Frame::Udp(flow) if flow.local.port() == config::DHCP_CLIENT_PORT && self.setup.is_dhcp() => {
+                self.ingress_dhcp(bytes, now);
+            }
+            Frame::Udp(flow) if is_foreign(flow.remote, flow.local) => {
+                let (port, nobody) = (&mut self.wire, &mut self.nobody);
+                self.udp.ingress(port, Via::Wire, &flow, bytes, nobody, now);
+            }
+            Frame::Tcp(_) | Frame::Udp(_) => self.counters.martian += 1,
+            Frame::Arp => {
+                self.wire.ingress(bytes, &mut self.nobody, now);
+                self.tcp
+                    .retry_unresolved(&mut self.wire, &mut self.counters, now);
+                self.udp.retry(&mut self.wire, now);
+            }
+            Frame::OtherIpv4 => self.wire.ingress(bytes, &mut self.nobody, now),
+        }
+    }
+
+    fn receive_from_loopback(&mut self, now: Instant) -> bool {
+        let Some(Received { buffer, checksums }) = self.loopback.link.receive() else {
+            return false;
+        };
+        let (port, nobody) = (&mut self.loopback, &mut self.nobody);
+        match frame::parse_as(&buffer, frame::Medium::Ip, checksums) {
+            Ok(Frame::Tcp(segment)) => {
+                let counters = &mut self.counters;
+                self.tcp
+                    .ingress(port, Via::Loopback, &segment, &buffer, nobody, counters, now);
+            }
+            Ok(Frame::Udp(flow)) => self.udp.ingress(port, Via::Loopback, &flow, &buffer, nobody, now),
+            Ok(_) => port.ingress(&buffer, nobody, now),
+            Err(error) => self.count_refusal(error),
+        }
+        true
+    }
+
+    fn run_timers(&mut self, now: Instant) {
+        if self.setup.deadline.is_some_and(|deadline| deadline <= now) {
+            self.drive_setup(now);
+        }
+        self.tcp.run(
+            &mut self.wire,
+            &mut self.loopback,
+            &mut self.counters,
+            now,
+        );
+    }
+
+    fn count_refusal(&mut self, error: FrameError) {
+        match error {
+            FrameError::Truncated | FrameError::Malformed => self.counters.malformed += 1,
+            FrameError::Checksum => self.counters.bad_checksum += 1,
+            FrameError::Fragment => self.counters.fragments += 1,
+            FrameError::Protocol => self.counters.other_protocol += 1,
+        }
+    }
+
+    /// The port that reaches `remote`, and the address to use there.
+    fn route(&self, remote: Ipv4Addr) -> Result<(Via, Ipv4Addr)> {
+        let own = self.wire.address();
+        if remote.is_loopback() {
+            return Ok((Via::Loopback, Ipv4Addr::LOCALHOST));
+        }
+        match own {
+            Some(own) if own == remote => Ok((Via::Loopback, own)),
+            Some(own) => Ok((Via::Wire, own)),
+            None => Err(ErrorKind::NetworkUnreachable.into()),
+        }
+    }
+
+    /// Sets or takes back the address on the wire.
+    fn set_address(&mut self, address: Option<Ipv4Cidr>, gateway: Option<Ipv4Addr>) {
+        self.wire.set_addresses(address);
+        let own = address.map(|cidr| Ipv4Cidr::new(cidr.address(), 32));
+        self.loopback
+            .set_addresses([Some(config::LOCALHOST), own].into_iter().flatten());
+        let routes = self.wire.interface().routes_mut();
+        match gateway {
+            // The table has room for one default route.
+            Some(gateway) => drop(routes.add_default_ipv4_route(gateway)),
+            None => drop(routes.remove_default_ipv4_route()),
+        }
+        self.configured.wake_all();
+    }
+}
+
+/// Whether a flow from the wire has addresses that may come from there (RFC
+/// 1122, 3.2.1.3): a unicast sender that is not this host.
+fn is_foreign(remote: SocketAddrV4, local: SocketAddrV4) -> bool {
+    let (remote, local) = (remote.ip(), local.ip());
+    !(remote.is_loopback()
+        || remote.is_multicast()
+        || remote.is_broadcast()
+        || remote.is_unspecified()
+        || local.is_loopback()
+        || remote == local)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,13 @@
+//! Two stacks on one cable, without threads and with a clock of their own.
+
+#![allow(clippy::unwrap_used)]
+
+mod cable;
+mod faults;
+mod hostile;
+mod idle;
+mod loopback;
+mod setup;
+mod tcp;
+mod udp;
+mod world;

@@ -1,0 +1,66 @@
+//! [`Waiters`]: the threads that wait for one condition of a socket.
+
+use alloc::vec::Vec;
+
+/// What can be woken: a parked thread.
+pub trait Wake {
+    /// Makes it look again.
+    fn wake(self);
+    /// Whether both are the same thread.
+    fn is(&self, other: &Self) -> bool;
+}
+
+impl Wake for crate::thread::Thread {
+    fn wake(self) {
+        self.unpark();
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.id() == other.id()
+    }
+}
+
+/// Usually empty or one.
+#[derive(Debug)]
+pub struct Waiters<W> {
+    first: Option<W>,
+    more: Vec<W>,
+}
+
+impl<W> Default for Waiters<W> {
+    fn default() -> Self {
+        Self {
+            first: None,
+            more: Vec::new(),
+        }
+    }
+}
+
+impl<W: Wake> Waiters<W> {
+    /// Adds one, unless it is there.
+    pub fn add(&mut self, waiter: W) {
+        match &self.first {
+            None => self.first = Some(waiter),
+            Some(first) if first.is(&waiter) => {}
+            Some(_) if self.more.iter().any(|other| other.is(&waiter)) => {}
+            Some(_) => self.more.push(waiter),
+        }
+    }
+
+    /// Takes one back that has waited long enough.
+    pub fn remove(&mut self, waiter: &W) {
+        if self.first.as_ref().is_some_and(|first| first.is(waiter)) {
+            self.first = self.more.pop();
+        } else {
+            self.more.retain(|other| !other.is(waiter));
+        }
+    }
+
+    /// Wakes all; each looks for itself.
+    pub fn wake_all(&mut self) {
+        if let Some(first) = self.first.take() {
+            first.wake();
+            self.more.drain(..).for_each(W::wake);
+        }
+    }
+}
