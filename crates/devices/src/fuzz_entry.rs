@@ -1,1 +1,216 @@
-//! fuzz
+//! Entry points for fuzzing: each takes bytes and plays the guest that they
+//! describe. None may panic, whatever the bytes are; the corpus replays in
+//! tests.
+//!
+//! An operation is one byte of kind and a few of arguments; the input's end
+//! ends the guest.
+
+use crate::net::{
+    Link, LinkError, LinkFeatures, LinkOffload, Net, NetHeader, NetSettings, RxFrame,
+};
+use crate::rng::{Entropy, Rng};
+use crate::virtio::VirtioDevice;
+use crate::virtio::driver::{Driver, MEMORY_LEN, Machine, put};
+
+/// Configuration space by ports and by memory, BARs and MSI-X, in any order.
+pub fn pci_config(input: &[u8]) {
+    let machine = Machine::new(Rng::new(Pattern));
+    play(&machine, &mut Input(input));
+}
+
+/// virtio-net on a started device over a link that is sometimes full: registers,
+/// rings and notifications in any order.
+pub fn virtio_net(input: &[u8]) {
+    let mut input = Input(input);
+    let offload = match input.byte() % 3 {
+        0 => LinkOffload::None,
+        1 => LinkOffload::TrustedRx,
+        _ => LinkOffload::VnetHeader,
+    };
+    let settings = NetSettings {
+        mac: [2, 0, 0, 0, 0, 1],
+        mtu: 1500,
+    };
+    start_and_play(Net::new(settings, Echo::new(offload)), &mut input);
+}
+
+/// virtio-rng on a started device.
+pub fn rng(input: &[u8]) {
+    start_and_play(Rng::new(Pattern), &mut Input(input));
+}
+
+/// Features and queue sizes are the input's choice; then anything.
+fn start_and_play<D: VirtioDevice + 'static>(device: D, input: &mut Input<'_>) {
+    let machine = Machine::new(device);
+    let driver = Driver::new(&machine);
+    let offered = driver.offered();
+    let dropped = u64::from(input.word()) | u64::from(input.byte()) << 24;
+    let size = 1 << (input.byte() % 9);
+    for mut ring in driver.start(offered & !dropped, size) {
+        for _ in 0..input.byte() % 16 {
+            offer(&mut ring, input);
+        }
+    }
+    play(&machine, input);
+}
+
+fn offer(ring: &mut crate::virtio::driver::Ring<'_>, input: &mut Input<'_>) {
+    let count = usize::from(input.byte() % 4) + 1;
+    let chain: Vec<_> = (0..count)
+        .map(|_| {
+            let address = u64::from(input.word()) << 4;
+            (address, input.word().into(), input.byte().into())
+        })
+        .collect();
+    ring.offer(&chain);
+}
+
+/// Runs operations to the end of the input.
+fn play<D: VirtioDevice + 'static>(machine: &Machine<D>, input: &mut Input<'_>) {
+    let bar = machine.io(|device| device.notify_address(0)).unwrap_or(0) & !0x7fff;
+    while !input.is_empty() {
+        let operation = input.byte();
+        let at = input.word();
+        let len = 1 << (operation >> 4 & 3);
+        let mut data = [0; 8];
+        match operation & 0xf {
+            0 => machine
+                .bus
+                .port_write(0xcf8, &(0x8000_0000 | u32::from(at)).to_le_bytes()),
+            1 => machine
+                .bus
+                .port_write(0xcf8 + at % 8, input.fill(&mut data[..len])),
+            2 => machine.bus.port_read(0xcf8 + at % 8, &mut data[..len]),
+            3 => machine
+                .bus
+                .ecam_write(at.into(), input.fill(&mut data[..len])),
+            4 => machine.bus.ecam_read(at.into(), &mut data[..len]),
+            5 | 6 => {
+                let address = bar + u64::from(at % 0x8004);
+                machine
+                    .bus
+                    .memory_write(address, input.fill(&mut data[..len]));
+            }
+            7 => machine
+                .bus
+                .memory_read(bar + u64::from(at % 0x8004), &mut data[..len]),
+            8 => drop(machine.io(|device| device.notified(at % 4))),
+            9 => drop(machine.io(|device| device.backend_ready())),
+            10 => drop(machine.io(|device| device.interest())),
+            11 => machine.serve_kicks(),
+            _ => {
+                let address = (usize::from(at) << 4) % (MEMORY_LEN - 8);
+                put(
+                    &machine.memory,
+                    address as u64,
+                    input.fill(&mut data[..len]),
+                );
+            }
+        }
+    }
+}
+
+/// The rest of the input; zeros when it is used up.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn byte(&mut self) -> u8 {
+        match self.0.split_first() {
+            Some((byte, rest)) => {
+                self.0 = rest;
+                *byte
+            }
+            None => 0,
+        }
+    }
+
+    fn word(&mut self) -> u16 {
+        u16::from_le_bytes([self.byte(), self.byte()])
+    }
+
+    fn fill<'d>(&mut self, data: &'d mut [u8]) -> &'d [u8] {
+        data.fill_with(|| self.byte());
+        data
+    }
+}
+
+/// A source without surprises.
+struct Pattern;
+
+impl Entropy for Pattern {
+    fn fill(&mut self, buffer: &mut [u8]) -> std::io::Result<()> {
+        buffer.fill(0xa5);
+        Ok(())
+    }
+}
+
+/// A link that gives back each frame twice and takes no more while it holds one.
+struct Echo {
+    offload: LinkOffload,
+    frame: Vec<u8>,
+    len: usize,
+    header: NetHeader,
+    left: u8,
+}
+
+impl Echo {
+    fn new(offload: LinkOffload) -> Self {
+        Self {
+            offload,
+            frame: vec![0x55; 65_550],
+            len: 60,
+            header: NetHeader::default(),
+            left: 2,
+        }
+    }
+}
+
+impl Link for Echo {
+    fn features(&self) -> LinkFeatures {
+        let max_frame = match self.offload {
+            LinkOffload::VnetHeader => 65_550,
+            _ => 1_514,
+        };
+        LinkFeatures {
+            max_frame,
+            offload: self.offload,
+        }
+    }
+
+    fn peek(&mut self) -> Result<Option<RxFrame<'_>>, LinkError> {
+        Ok((self.left > 0).then_some(RxFrame {
+            header: self.header,
+            bytes: &mut self.frame[..self.len],
+        }))
+    }
+
+    fn consume(&mut self) {
+        self.left = self.left.saturating_sub(1);
+    }
+
+    fn reserve(&mut self, len: usize) -> Result<Option<&mut [u8]>, LinkError> {
+        if self.left > 0 {
+            return Ok(None);
+        }
+        self.len = len;
+        Ok(Some(&mut self.frame[..len]))
+    }
+
+    fn commit(&mut self, header: &NetHeader) -> Result<(), LinkError> {
+        self.header = *header;
+        self.left = 2;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), LinkError> {
+        Ok(())
+    }
+
+    fn has_unsent(&self) -> bool {
+        false
+    }
+}
