@@ -1,3 +1,75 @@
 //! tare: run, observe and weigh appliances.
+//!
+//! Each verb is parse (`args`), plan, effects. A failure is printed once, as
+//! one line with its causes and the way out, and ends with a documented exit
+//! code (`tare_control::exit`).
 
-fn main() {}
+mod args;
+mod doctor;
+mod ending;
+mod exit_codes;
+mod failure;
+mod machines;
+mod manual;
+mod record;
+mod root;
+mod run;
+mod session;
+mod supervise;
+mod weigh;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use tare_control::exit::ExitCode as Code;
+
+use args::{Cli, Verb};
+use failure::Outcome;
+
+fn main() -> ExitCode {
+    match outcome() {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            eprintln!("tare: {}", failure.sentence());
+            failure.code().into()
+        }
+    }
+}
+
+fn outcome() -> Outcome {
+    let words = || std::env::args_os().skip(1);
+    session::become_program(words())
+        .or_else(|| supervise::from_words(words()))
+        .unwrap_or_else(|| perform(Cli::parse().verb))
+}
+
+fn perform(verb: Verb) -> Outcome {
+    match verb {
+        Verb::Run(args) => run::run(*args),
+        Verb::Ps(args) => machines::ps(&args),
+        Verb::Stop(args) => machines::stop(&args),
+        Verb::Logs(args) => machines::logs(&args),
+        Verb::Stats(args) => machines::stats(&args),
+        Verb::Doctor(args) => doctor::doctor(&args),
+        Verb::Weigh(args) => weigh::weigh(args),
+        Verb::ExitCodes => print(&exit_codes::table()),
+        Verb::Completions(args) => manual::completions(&args),
+        Verb::Man(args) => manual::man(&args),
+    }
+}
+
+/// Writes to standard output; a reader that went away is no failure.
+fn print(text: &str) -> Outcome {
+    use std::io::Write as _;
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(failure::Failure::new(Code::Output, error))
+        }
+        _ => Ok(Code::Success),
+    }
+}
+
+/// One line to the user that is no failure.
+fn warn(text: &str) {
+    eprintln!("tare: {text}");
+}

@@ -1,0 +1,227 @@
+//! The command line as it is written. Nothing is checked here beyond the form
+//! of each word; `run::plan` and the verbs check what the words mean.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::exit_codes;
+use crate::run::memory_size::MemorySize;
+use crate::run::net_choice::NetChoice;
+use crate::run::publish::Publish;
+
+/// Runs one application per virtual machine, and weighs what that costs.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tare",
+    version,
+    about,
+    max_term_width = 79,
+    arg_required_else_help = true,
+    after_help = "Exit codes: tare exit-codes. Machine-readable output: --json."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Boot an appliance
+    ///
+    /// In the foreground the guest's serial console is the terminal, and Ctrl-C
+    /// ends the run. Without /dev/kvm the same image runs in QEMU, which is
+    /// slower. IMAGE is looked up in $TARE_IMAGES and beside tare, or is a path.
+    Run(Box<RunArgs>),
+    /// List the running machines
+    Ps(PsArgs),
+    /// Stop machines
+    ///
+    /// Asks, waits, and kills what does not end in time.
+    Stop(StopArgs),
+    /// Print what a machine wrote to its console
+    Logs(LogsArgs),
+    /// Show a machine's statistics
+    Stats(StatsArgs),
+    /// Say what this computer offers to Tare
+    ///
+    /// One line for each thing, with the remedy where something is missing or
+    /// limited. KVM is judged by running code in a throw-away machine.
+    Doctor(DoctorArgs),
+    /// Run an experiment and write its figures and report
+    Weigh(WeighArgs),
+    /// Print the exit codes and their meanings
+    #[command(long_about = exit_codes::long_about())]
+    ExitCodes,
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write one for each verb
+    Man(ManArgs),
+}
+
+/// `tare run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Image: a path, or the name of an image that came with Tare (http)
+    #[arg(value_name = "IMAGE")]
+    pub(crate) image: PathBuf,
+    /// Name of the machine [default: the image's name and a number]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// CPUs of the machine, 1 to 16
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    pub(crate) cpus: u32,
+    /// Memory: MiB, or with a unit (512M, 1G)
+    #[arg(short, long, value_name = "SIZE", default_value = "64M")]
+    pub(crate) memory: MemorySize,
+    /// Directory that the guest gets as its files (packed when starting)
+    #[arg(long, value_name = "DIR", conflicts_with = "initrd")]
+    pub(crate) root: Option<PathBuf>,
+    /// Initramfs file, given to the guest as it is
+    #[arg(long, value_name = "FILE")]
+    pub(crate) initrd: Option<PathBuf>,
+    /// Words for the guest's command line
+    #[arg(
+        long,
+        value_name = "WORDS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) cmdline: String,
+    /// Forward a port of the host to the guest: [ADDR:]HOST:GUEST[/tcp|/udp];
+    /// ADDR is 127.0.0.1 unless given
+    #[arg(short, long = "publish", value_name = "PORTS")]
+    pub(crate) publish: Vec<Publish>,
+    /// Network: user (through passt, no privileges), none, or tap=NAME
+    #[arg(long, value_name = "NET", default_value = "user")]
+    pub(crate) net: NetChoice,
+    /// How the library OS waits: block, poller or spin [default: block]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) idle: Option<IdleArg>,
+    /// Run in the background and print the machine's name
+    #[arg(short, long)]
+    pub(crate) detach: bool,
+    /// What executes the guest: auto (tare, or qemu where there is no KVM),
+    /// tare, qemu (translated, without KVM), qemu-kvm
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        default_value = "auto",
+        hide_possible_values = true
+    )]
+    pub(crate) engine: EngineArg,
+}
+
+/// `--idle`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IdleArg {
+    /// Threads sleep until an interrupt; cores halt
+    Block,
+    /// Device threads poll and declare idle turns; the core halts after 200 ms
+    Poller,
+    /// Pollers that never let the core halt
+    Spin,
+}
+
+/// `--engine`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineArg {
+    /// Tare's monitor, or QEMU where there is no KVM
+    Auto,
+    /// Tare's monitor
+    Tare,
+    /// QEMU's translator, without KVM
+    Qemu,
+    /// QEMU with KVM
+    QemuKvm,
+}
+
+/// `tare ps`.
+#[derive(Debug, Args)]
+pub(crate) struct PsArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `tare stop`.
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    /// Machines to stop
+    #[arg(value_name = "NAME", required = true)]
+    pub(crate) names: Vec<String>,
+    /// Seconds to wait before a machine is killed
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 5)]
+    pub(crate) time: u32,
+}
+
+/// `tare logs`.
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// The machine
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Go on until the machine ends
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+}
+
+/// `tare stats`.
+#[derive(Debug, Args)]
+pub(crate) struct StatsArgs {
+    /// The machine
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `tare doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `tare weigh`.
+#[derive(Debug, Args)]
+#[command(after_help = crate::weigh::list())]
+pub(crate) struct WeighArgs {
+    /// The experiment
+    #[arg(value_name = "EXPERIMENT")]
+    pub(crate) experiment: String,
+    /// A few seconds for each phase: does it work, roughly
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) quick: bool,
+    /// The durations of the talk that the experiment comes from
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Directory for summary.json, raw.jsonl and report.html; new or empty
+    /// [default: out/EXPERIMENT-DATE-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Image to weigh, as tare run takes it [default: the experiment's own]
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
+}
+
+/// `tare completions`.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+/// `tare man`.
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Directory to write tare.1, tare-run.1, ... into
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}

@@ -1,0 +1,118 @@
+//! KVM: which it is, by running code, and what its kernel lets one set.
+
+use std::fs;
+
+use tare_hv::{Kind, Kvm, OpenError, Probe};
+
+use super::finding::Finding;
+
+const HALT_POLL_PARAMETERS: [&str; 4] = [
+    "halt_poll_ns",
+    "halt_poll_ns_grow",
+    "halt_poll_ns_grow_start",
+    "halt_poll_ns_shrink",
+];
+
+pub(super) fn findings() -> Vec<Finding> {
+    let kvm = match Kvm::open() {
+        Ok(kvm) => kvm,
+        Err(error) => return vec![unusable(&error)],
+    };
+    match Probe::run(&kvm) {
+        Ok(probe) => vec![
+            kind(&probe),
+            instructions(&probe),
+            vcpus(&probe),
+            halt_poll(&probe),
+            statistics(&probe),
+            exits(&probe),
+        ],
+        Err(error) => vec![
+            Finding::limited("kvm", format!("it opens, and the probe fails: {error}"))
+                .remedy("use --engine qemu"),
+        ],
+    }
+}
+
+/// The error's own sentence names the remedy.
+fn unusable(error: &OpenError) -> Finding {
+    Finding::missing("kvm", error.to_string()).remedy("until then tare run uses QEMU")
+}
+
+fn kind(probe: &Probe) -> Finding {
+    let each_ns = probe.loop_time.as_nanos() / u128::from(probe.loop_instructions.max(1));
+    match probe.kind {
+        Kind::Hardware => Finding::ok("kvm", "hardware virtualisation"),
+        Kind::Emulated => Finding::limited(
+            "kvm",
+            format!(
+                "guest ring 0 is executed by KVM's emulator, {each_ns} ns an instruction: \
+                 correct, slow, and every instruction can be counted"
+            ),
+        )
+        .remedy("figures of guest code compare in instructions, not in time"),
+    }
+}
+
+fn instructions(probe: &Probe) -> Finding {
+    let broken: Vec<&str> = probe
+        .broken()
+        .map(|result| result.instruction.name)
+        .collect();
+    match broken.as_slice() {
+        [] => Finding::ok(
+            "instructions",
+            format!(
+                "all {} that were tried work in ring 0",
+                probe.instructions.len()
+            ),
+        ),
+        names => Finding::limited(
+            "instructions",
+            format!("do not work in ring 0: {}", names.join(", ")),
+        )
+        .remedy("hidden from guests; an image that uses them all the same ends with code 74"),
+    }
+}
+
+fn vcpus(probe: &Probe) -> Finding {
+    Finding::ok(
+        "vcpus",
+        format!("up to {} for a machine", probe.capabilities.max_vcpus),
+    )
+}
+
+fn halt_poll(probe: &Probe) -> Finding {
+    let parameters: Vec<String> = HALT_POLL_PARAMETERS
+        .iter()
+        .filter_map(|name| {
+            let value = fs::read_to_string(format!("/sys/module/kvm/parameters/{name}")).ok()?;
+            Some(format!("{name} {}", value.trim()))
+        })
+        .collect();
+    let values = match parameters.as_slice() {
+        [] => "parameters are not readable".to_owned(),
+        values => values.join(", "),
+    };
+    match probe.capabilities.halt_poll {
+        true => Finding::ok("halt polling", format!("settable per machine; {values}")),
+        false => Finding::limited("halt polling", format!("for the whole host only; {values}"))
+            .remedy("Linux 4.20 and newer have KVM_CAP_HALT_POLL"),
+    }
+}
+
+fn statistics(probe: &Probe) -> Finding {
+    match probe.capabilities.stats_fd {
+        true => Finding::ok("kvm statistics", "by descriptor, per machine and vCPU"),
+        false => Finding::missing("kvm statistics", "no statistics by descriptor")
+            .remedy("Linux 5.14 and newer have KVM_GET_STATS_FD"),
+    }
+}
+
+fn exits(probe: &Probe) -> Finding {
+    let names: Vec<&str> = probe.capabilities.disable_exits.names().collect();
+    match names.as_slice() {
+        [] => Finding::limited("exits", "none can be turned off"),
+        names => Finding::ok("exits", format!("can be turned off: {}", names.join(", "))),
+    }
+}

@@ -1,0 +1,50 @@
+//! `tare doctor`: what this computer offers to Tare, one line for each thing,
+//! with the remedy where something is missing or limited.
+//!
+//! Each module looks at one part and gives findings; nothing is changed.
+
+mod cgroups;
+mod confinement;
+mod finding;
+mod kvm;
+mod network;
+mod programs;
+mod tracing;
+
+use tare_control::exit::ExitCode;
+
+use crate::args::DoctorArgs;
+use crate::failure::{Failure, Outcome};
+use finding::{Finding, Status, text};
+
+/// Looks at everything and prints what was found. Nothing that runs a machine
+/// is the one finding that makes the verb fail.
+pub(crate) fn doctor(args: &DoctorArgs) -> Outcome {
+    let findings = examine();
+    if args.json {
+        let json = serde_json::to_string_pretty(&findings)
+            .map_err(|error| Failure::new(ExitCode::Internal, error))?;
+        crate::print(&(json + "\n"))?;
+    } else {
+        crate::print(&text(&findings))?;
+    }
+    let missing = |name| {
+        findings
+            .iter()
+            .any(|finding| finding.name == name && finding.status == Status::Missing)
+    };
+    Ok(match missing("kvm") && missing("qemu") {
+        true => ExitCode::NoEngine,
+        false => ExitCode::Success,
+    })
+}
+
+fn examine() -> Vec<Finding> {
+    let mut findings = kvm::findings();
+    findings.extend(network::findings());
+    findings.extend(programs::findings());
+    findings.extend(tracing::findings());
+    findings.extend(cgroups::findings());
+    findings.extend(confinement::findings());
+    findings
+}

@@ -1,0 +1,35 @@
+//! Networks: passt without privileges, taps with them.
+
+use std::fs::OpenOptions;
+use std::io;
+
+use super::finding::Finding;
+use crate::run::engine::in_path;
+
+pub(super) fn findings() -> Vec<Finding> {
+    vec![passt(), tap()]
+}
+
+fn passt() -> Finding {
+    match in_path("passt") {
+        Some(path) => Finding::ok("passt", path.display().to_string()),
+        None => Finding::missing("passt", "no network without privileges")
+            .remedy("install passt (Debian: passt)"),
+    }
+}
+
+fn tap() -> Finding {
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun");
+    match opened {
+        Ok(_) => Finding::ok("tap", "/dev/net/tun opens; --net tap=NAME"),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Finding::missing("tap", "this user may not open /dev/net/tun")
+                .remedy("only --net tap=NAME needs it: chmod 666 /dev/net/tun is the usual mode")
+        }
+        Err(error) => Finding::missing("tap", format!("/dev/net/tun: {error}"))
+            .remedy("modprobe tun, for --net tap=NAME only"),
+    }
+}

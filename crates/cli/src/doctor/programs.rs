@@ -1,0 +1,43 @@
+//! Programs and images beside `tare`.
+
+use std::process::Command;
+
+use super::finding::Finding;
+use crate::run::engine::{QEMU, in_path};
+use crate::run::image;
+
+pub(super) fn findings() -> Vec<Finding> {
+    vec![qemu(), images()]
+}
+
+fn qemu() -> Finding {
+    let Some(path) = in_path(QEMU) else {
+        return Finding::missing("qemu", "without KVM, nothing to run machines in")
+            .remedy("install qemu-system-x86");
+    };
+    let version = Command::new(&path)
+        .arg("--version")
+        .output()
+        .ok()
+        .and_then(|output| {
+            let text = String::from_utf8(output.stdout).ok()?;
+            let version = text.lines().next()?.split("version ").nth(1)?;
+            Some(version.split(' ').next()?.to_owned())
+        });
+    match version {
+        Some(version) => Finding::ok("qemu", version),
+        None => Finding::limited(
+            "qemu",
+            format!("{} does not say its version", path.display()),
+        ),
+    }
+}
+
+fn images() -> Finding {
+    let names = image::known();
+    match names.as_slice() {
+        [] => Finding::missing("images", "no guest images found")
+            .remedy("make build, or set TARE_IMAGES to their directory"),
+        names => Finding::ok("images", names.join(", ")),
+    }
+}

@@ -1,0 +1,205 @@
+//! `tare stats`: a machine's counters, for people or as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use tare_control::client::{Client, ClientError};
+use tare_control::exit::ExitCode;
+use tare_control::rundir::RunRoot;
+use tare_control::stats::{DeviceStats, Kvm, Stats, VcpuStats};
+
+use crate::args::StatsArgs;
+use crate::failure::{Explain, Failure, Outcome};
+use crate::record::{EngineName, Record};
+
+/// Widest line printed.
+const WIDTH: usize = 79;
+
+/// Statistics that cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StatsError {
+    /// QEMU does not count what Tare counts.
+    #[error("{0:?} runs in QEMU, which has no statistics for Tare")]
+    Qemu(String),
+    /// The machine did not answer.
+    #[error("cannot ask the machine {name:?}")]
+    Ask {
+        /// The machine.
+        name: String,
+        /// Why.
+        source: ClientError,
+    },
+}
+
+impl Explain for StatsError {
+    fn code(&self) -> ExitCode {
+        ExitCode::ControlFailed
+    }
+}
+
+/// Prints the statistics of a machine.
+pub(crate) fn stats(args: &StatsArgs) -> Outcome {
+    let dir = RunRoot::open_default()?.find(&args.name)?;
+    if Record::read(&dir).is_ok_and(|record| record.engine != EngineName::Tare) {
+        return Err(StatsError::Qemu(args.name.clone()).into());
+    }
+    let stats = Client::new(dir.control_socket())
+        .stats()
+        .map_err(|source| StatsError::Ask {
+            name: args.name.clone(),
+            source,
+        })?;
+    if args.json {
+        let json = serde_json::to_string_pretty(&stats)
+            .map_err(|error| Failure::new(ExitCode::Internal, error))?;
+        return crate::print(&(json + "\n"));
+    }
+    crate::print(&text(&stats))
+}
+
+fn text(stats: &Stats) -> String {
+    let mut text = format!(
+        "{}: process {}, {}, up {:.1} s\n",
+        stats.name,
+        stats.pid,
+        match stats.kvm {
+            Kvm::Hardware => "hardware KVM",
+            Kvm::Emulated => "emulated KVM",
+            Kvm::None => "no KVM",
+        },
+        seconds(stats.uptime_ns)
+    );
+    memory(stats, &mut text);
+    threads(stats, &mut text);
+    for vcpu in &stats.vcpus {
+        vcpu_lines(vcpu, &mut text);
+    }
+    for device in &stats.devices {
+        device_lines(device, &mut text);
+    }
+    text
+}
+
+fn memory(stats: &Stats, text: &mut String) {
+    let memory = &stats.memory;
+    let _ = writeln!(
+        text,
+        "\nmemory: guest {}, of it resident {}; monitor {}",
+        bytes(memory.guest_bytes),
+        bytes(memory.guest_resident_bytes),
+        bytes(memory.monitor_resident_bytes),
+    );
+}
+
+fn threads(stats: &Stats, text: &mut String) {
+    let _ = writeln!(
+        text,
+        "\n{:<16} {:>8} {:>11} {:>11} {:>11} {:>7}",
+        "THREAD", "TID", "USER s", "SYSTEM s", "WAITING s", "CPU %"
+    );
+    for thread in &stats.threads {
+        let share = thread.run_ns as f64 / stats.uptime_ns.max(1) as f64;
+        let _ = writeln!(
+            text,
+            "{:<16} {:>8} {:>11.3} {:>11.3} {:>11.3} {:>7.2}",
+            thread.name,
+            thread.tid,
+            seconds(thread.user_ns),
+            seconds(thread.system_ns),
+            seconds(thread.wait_ns),
+            share * 100.0,
+        );
+    }
+}
+
+fn vcpu_lines(vcpu: &VcpuStats, text: &mut String) {
+    let _ = writeln!(text, "\nvcpu{}", vcpu.index);
+    counters("exits to the monitor", &vcpu.exits, text);
+    counters("kvm", &vcpu.kvm, text);
+}
+
+fn device_lines(device: &DeviceStats, text: &mut String) {
+    let _ = writeln!(text, "\n{} {}", device.kind, device.address);
+    counters("", &device.counters, text);
+}
+
+/// Counters that are not zero, several to a line.
+fn counters(title: &str, counters: &BTreeMap<String, u64>, text: &mut String) {
+    let mut line = match title {
+        "" => " ".to_owned(),
+        _ => format!("  {title}:"),
+    };
+    for (name, value) in counters.iter().filter(|(_, value)| **value != 0) {
+        let word = format!(" {name} {value}");
+        if line.len() + word.len() > WIDTH {
+            let _ = writeln!(text, "{line}");
+            line = "   ".to_owned();
+        }
+        line.push_str(&word);
+    }
+    if !line.trim().is_empty() && !line.ends_with(':') {
+        let _ = writeln!(text, "{line}");
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..10_485_760 => format!("{} KiB", bytes / 1024),
+        _ => format!("{} MiB", bytes / (1024 * 1024)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_control::stats::{MemoryStats, ThreadStats};
+
+    use super::*;
+
+    fn example() -> Stats {
+        let many = (0..20).map(|n| (format!("counter_number_{n}"), u64::MAX / 7));
+        Stats {
+            name: "http-1".to_owned(),
+            pid: 4_194_304,
+            kvm: Kvm::Emulated,
+            uptime_ns: 90_000_000_000,
+            vcpus: vec![VcpuStats {
+                exits: [("hlt".to_owned(), 3), ("pio_in".to_owned(), 0)].into(),
+                kvm: many.collect(),
+                ..VcpuStats::default()
+            }],
+            devices: vec![DeviceStats {
+                kind: "net".to_owned(),
+                address: "00:01.0".to_owned(),
+                counters: [("rx_bytes".to_owned(), 1)].into(),
+            }],
+            threads: vec![ThreadStats {
+                tid: 4_194_304,
+                name: "vcpu0".to_owned(),
+                run_ns: 45_000_000_000,
+                ..ThreadStats::default()
+            }],
+            memory: MemoryStats::default(),
+        }
+    }
+
+    #[test]
+    fn lines_stay_below_80_columns() {
+        let text = text(&example());
+        for line in text.lines() {
+            assert!(line.len() < 80, "{line}");
+        }
+        assert!(text.contains("50.00"), "{text}");
+    }
+
+    #[test]
+    fn zeros_are_not_shown_and_everything_else_is() {
+        let text = text(&example());
+        assert!(!text.contains("pio_in"), "{text}");
+        assert!(text.contains("exits to the monitor: hlt 3"), "{text}");
+        assert!((0..20).all(|n| text.contains(&format!("counter_number_{n} "))));
+    }
+}

@@ -1,0 +1,130 @@
+//! `tare stop`: ask, wait, and kill what does not end in time.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tare_control::api::Stop;
+use tare_control::client::Client;
+use tare_control::exit::ExitCode;
+use tare_control::rundir::{RunDir, RunDirError, RunRoot};
+
+use crate::args::StopArgs;
+use crate::failure::{Explain, Failure, Outcome};
+use crate::record::{EngineName, Record};
+use crate::warn;
+
+/// How often to look whether a machine has ended.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long the kernel may take to end a killed process.
+const KILL_LIMIT: Duration = Duration::from_secs(10);
+
+/// A machine that did not end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StopError {
+    /// It was killed and is still there.
+    #[error("the machine {0:?} does not end")]
+    Immortal(String),
+    /// It did not take the request, and its process is unknown.
+    #[error("the machine {0:?} does not answer, and its process is unknown")]
+    NoProcess(String),
+}
+
+impl Explain for StopError {
+    fn code(&self) -> ExitCode {
+        ExitCode::ControlFailed
+    }
+}
+
+/// Stops each machine; the first failure decides the exit code, after all.
+pub(crate) fn stop(args: &StopArgs) -> Outcome {
+    let root = RunRoot::open_default()?;
+    let limit = Duration::from_secs(args.time.into());
+    let mut first = None;
+    for name in &args.names {
+        if let Err(failure) = stop_one(&root, name, limit) {
+            match first {
+                None => first = Some(failure),
+                Some(_) => warn(&failure.sentence()),
+            }
+        }
+    }
+    first.map_or(Ok(ExitCode::Success), Err)
+}
+
+fn stop_one(root: &RunRoot, name: &str, limit: Duration) -> Result<(), Failure> {
+    let dir = root.find(name)?;
+    let record = Record::read(&dir).ok();
+    ask(&dir, record.as_ref(), limit);
+    if !ends_within(&dir, limit) {
+        let pid = record.and_then(|record| pid(&record));
+        let pid = pid.ok_or_else(|| StopError::NoProcess(name.to_owned()))?;
+        warn(&format!(
+            "{name} did not end within {} s: killed",
+            limit.as_secs()
+        ));
+        let _ = kill_process(pid, Signal::KILL);
+        if !ends_within(&dir, KILL_LIMIT) {
+            return Err(StopError::Immortal(name.to_owned()).into());
+        }
+    }
+    clean(root, name)
+}
+
+/// Asks in the engine's language. Whether it heard shows by its end.
+fn ask(dir: &RunDir, record: Option<&Record>, limit: Duration) {
+    let limit = limit.max(LOOK);
+    let engine = record.map_or(EngineName::Tare, |record| record.engine);
+    let asked = match engine {
+        EngineName::Tare => Client::new(dir.control_socket())
+            .with_timeout(limit)
+            .stop(Stop::PowerOff)
+            .is_ok(),
+        EngineName::Qemu | EngineName::QemuKvm => quit(&dir.control_socket(), limit).is_ok(),
+    };
+    if let (false, Some(pid)) = (asked, record.and_then(pid)) {
+        let _ = kill_process(pid, Signal::TERM);
+    }
+}
+
+/// QMP (QEMU `docs/interop/qmp-spec`): greeting, capabilities, command.
+fn quit(socket: &Path, limit: Duration) -> io::Result<()> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(limit))?;
+    stream.set_write_timeout(Some(limit))?;
+    let mut answer = [0; 4096];
+    for command in ["qmp_capabilities", "quit"] {
+        if stream.read(&mut answer)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        stream.write_all(format!("{{\"execute\":\"{command}\"}}\n").as_bytes())?;
+    }
+    Ok(())
+}
+
+fn pid(record: &Record) -> Option<Pid> {
+    i32::try_from(record.pid).ok().and_then(Pid::from_raw)
+}
+
+fn ends_within(dir: &RunDir, limit: Duration) -> bool {
+    let begin = Instant::now();
+    loop {
+        if !dir.is_alive() {
+            return true;
+        }
+        if begin.elapsed() >= limit {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Looking for a machine that has ended removes what it left.
+fn clean(root: &RunRoot, name: &str) -> Result<(), Failure> {
+    match root.find(name) {
+        Err(RunDirError::NotRunning(_)) | Ok(_) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,103 @@
+//! `--detach`: a machine in a session of its own, waited for until it answers.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tare_control::exit::ExitCode;
+
+use super::launch::{Prepared, RunFileError};
+use crate::ending;
+use crate::failure::{Explain, Failure, Outcome};
+
+/// How long a machine in the background may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// Pause between two questions to a machine that does not answer yet.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Most bytes of the log shown when a machine did not start.
+const LOG_SHOWN: i64 = 16 * 1024;
+
+/// A machine that runs and is silent.
+#[derive(Debug, thiserror::Error)]
+#[error("the machine did not answer within {} s", ANSWER_LIMIT.as_secs())]
+struct Silent;
+
+impl Explain for Silent {
+    fn code(&self) -> ExitCode {
+        ExitCode::ControlFailed
+    }
+}
+
+/// Starts `command`, which becomes the machine, and prints the machine's name
+/// as soon as it `answers`.
+pub(crate) fn detach(
+    mut command: Command,
+    mut machine: Prepared,
+    answers: impl FnMut() -> bool,
+) -> Outcome {
+    let failed = |error| Failure::new(ExitCode::Internal, error);
+    let log = |file: &File| file.try_clone().map(Stdio::from).map_err(failed);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(log(&machine.console_log)?)
+        .stderr(log(&machine.console_log)?)
+        .spawn()
+        .map_err(failed)?;
+    machine.record.pid = child.id();
+    let Prepared {
+        claim,
+        record,
+        console_log,
+        ..
+    } = machine;
+    record
+        .write(claim.dir())
+        .map_err(RunFileError::of("run.json", claim.dir()))?;
+    match wait(&mut child, answers) {
+        Ok(None) => {
+            println!("{}", claim.hand_over().name());
+            Ok(ExitCode::Success)
+        }
+        Ok(Some(code)) => {
+            show(console_log);
+            Ok(code)
+        }
+        Err(failure) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            show(console_log);
+            Err(failure)
+        }
+    }
+}
+
+/// `None` when the machine answers; its exit code if it ended before.
+fn wait(child: &mut Child, mut answers: impl FnMut() -> bool) -> Result<Option<ExitCode>, Failure> {
+    let begin = Instant::now();
+    while begin.elapsed() < ANSWER_LIMIT {
+        if answers() {
+            return Ok(None);
+        }
+        let ended = child.try_wait();
+        if let Some(status) = ended.map_err(|error| Failure::new(ExitCode::Internal, error))? {
+            return Ok(Some(ending::code(status)));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Err(Silent.into())
+}
+
+/// The end of the log of a machine that did not start: the guest's last lines
+/// and the monitor's message.
+fn show(mut log: File) {
+    let length = log.metadata().map_or(0, |metadata| metadata.len());
+    let shown = i64::try_from(length).unwrap_or(LOG_SHOWN).min(LOG_SHOWN);
+    let mut bytes = Vec::new();
+    let read = log
+        .seek(SeekFrom::End(-shown))
+        .and_then(|_| log.read_to_end(&mut bytes));
+    if read.is_ok() {
+        eprint!("{}", String::from_utf8_lossy(&bytes));
+    }
+}

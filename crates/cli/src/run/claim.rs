@@ -1,0 +1,127 @@
+//! The run directory of a machine that is being started: removed again unless
+//! the machine takes it over.
+
+use std::fs::File;
+
+use tare_control::exit::ExitCode;
+use tare_control::rundir::{RunDir, RunDirError, RunRoot};
+
+use super::plan::Name;
+use crate::failure::Explain;
+
+/// Most machines that get a number after one name.
+const MOST: u32 = 10_000;
+
+impl Explain for RunDirError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::InUse(_) => ExitCode::NameInUse,
+            Self::NotRunning(_) => ExitCode::NoSuchMachine,
+            Self::BadName(_) | Self::PathTooLong(_) => ExitCode::Usage,
+            Self::NotOurs(_) | Self::Io { .. } => ExitCode::Output,
+        }
+    }
+
+    fn way_out(&self) -> Option<String> {
+        match self {
+            Self::InUse(name) => Some(format!("stop it (tare stop {name}), or give another name")),
+            Self::NotRunning(_) => Some("tare ps lists those that run".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// A claimed name.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    dir: RunDir,
+    lock: File,
+    at_end: AtEnd,
+}
+
+/// What happens to the directory when the claim goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AtEnd {
+    Remove,
+    Keep,
+}
+
+impl Claim {
+    /// Takes the name, or the first free number after it.
+    pub(crate) fn take(root: &RunRoot, name: &Name) -> Result<Self, RunDirError> {
+        let (dir, lock) = match name {
+            Name::Given(name) => root.create(name)?,
+            Name::Numbered(stem) => first_free(root, stem)?,
+        };
+        Ok(Self {
+            dir,
+            lock,
+            at_end: AtEnd::Remove,
+        })
+    }
+
+    /// The directory.
+    pub(crate) fn dir(&self) -> &RunDir {
+        &self.dir
+    }
+
+    /// The held lock.
+    pub(crate) fn lock(&self) -> &File {
+        &self.lock
+    }
+
+    /// The machine has the lock now; the directory is its own.
+    pub(crate) fn hand_over(mut self) -> RunDir {
+        self.at_end = AtEnd::Keep;
+        self.dir.clone()
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if self.at_end == AtEnd::Remove {
+            let _ = self.dir.remove();
+        }
+    }
+}
+
+fn first_free(root: &RunRoot, stem: &str) -> Result<(RunDir, File), RunDirError> {
+    let mut last = RunDirError::InUse(stem.to_owned());
+    for number in 1..=MOST {
+        match root.create(&format!("{stem}-{number}")) {
+            Err(error @ RunDirError::InUse(_)) => last = error,
+            other => return other,
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_count_up_and_are_free_again() {
+        let keep = tempfile::tempdir().unwrap();
+        let root = RunRoot::open(keep.path().join("tare")).unwrap();
+        let numbered = Name::Numbered("http".to_owned());
+        let first = Claim::take(&root, &numbered).unwrap();
+        let second = Claim::take(&root, &numbered).unwrap();
+        assert_eq!(first.dir().name(), "http-1");
+        assert_eq!(second.dir().name(), "http-2");
+        drop(first);
+        let third = Claim::take(&root, &numbered).unwrap();
+        assert_eq!(third.dir().name(), "http-1");
+    }
+
+    #[test]
+    fn a_given_name_in_use_is_refused() {
+        let keep = tempfile::tempdir().unwrap();
+        let root = RunRoot::open(keep.path().join("tare")).unwrap();
+        let name = Name::Given("web".to_owned());
+        let _held = Claim::take(&root, &name).unwrap();
+        let error = Claim::take(&root, &name).unwrap_err();
+        assert_eq!(error.code(), ExitCode::NameInUse);
+    }
+}

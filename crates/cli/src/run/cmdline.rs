@@ -1,0 +1,93 @@
+//! The guest's command line, put together from options.
+
+use tare_abi::cmdline as words;
+use tare_abi::layout::CMDLINE_MAX;
+use tare_control::exit::ExitCode;
+
+use crate::args::IdleArg;
+use crate::failure::Explain;
+
+/// A command line that cannot be given to a guest.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CmdlineError {
+    /// Beyond the place that there is.
+    #[error("the guest's command line has {bytes} bytes, at most {} fit", CMDLINE_MAX - 1)]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// Control characters, or not ASCII.
+    #[error("the guest's command line has {0:?}: only printable ASCII may be used")]
+    NotPrintable(char),
+}
+
+impl Explain for CmdlineError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Cmdline
+    }
+}
+
+/// Joins what the network and `--idle` say with the user's words, which come
+/// last because later words win.
+pub(crate) fn build(
+    ip: Option<&str>,
+    idle: Option<IdleArg>,
+    user: &str,
+) -> Result<String, CmdlineError> {
+    let mut line = Vec::new();
+    line.extend(ip.map(|ip| format!("{}={ip}", words::IP)));
+    line.extend(idle.map(|idle| format!("{}={}", words::IDLE, idle_mode(idle).name())));
+    line.extend(Some(user.trim().to_owned()).filter(|user| !user.is_empty()));
+    check(line.join(" "))
+}
+
+fn idle_mode(idle: IdleArg) -> words::Idle {
+    match idle {
+        IdleArg::Block => words::Idle::Block,
+        IdleArg::Poller => words::Idle::Poller,
+        IdleArg::Spin => words::Idle::Spin,
+    }
+}
+
+fn check(line: String) -> Result<String, CmdlineError> {
+    if let Some(c) = line.chars().find(|c| !matches!(c, ' '..='~')) {
+        return Err(CmdlineError::NotPrintable(c));
+    }
+    match line.len() {
+        bytes if bytes >= CMDLINE_MAX => Err(CmdlineError::TooLong { bytes }),
+        _ => Ok(line),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_words_come_last_and_win() {
+        let line = build(
+            Some("10.0.2.15/24,10.0.2.2"),
+            Some(IdleArg::Spin),
+            " ip=dhcp x ",
+        );
+        let line = line.expect("a command line");
+        assert_eq!(line, "ip=10.0.2.15/24,10.0.2.2 idle=spin ip=dhcp x");
+        assert_eq!(words::value(&line, words::IP), Some("dhcp"));
+        assert_eq!(build(None, None, ""), Ok(String::new()));
+    }
+
+    #[test]
+    fn what_does_not_fit_or_print_is_refused() {
+        let fits = "x".repeat(CMDLINE_MAX - 1);
+        assert!(build(None, None, &fits).is_ok());
+        assert_eq!(
+            build(None, None, &format!("{fits}x")),
+            Err(CmdlineError::TooLong { bytes: CMDLINE_MAX })
+        );
+        assert_eq!(
+            build(None, None, "a\nb"),
+            Err(CmdlineError::NotPrintable('\n'))
+        );
+        assert_eq!(build(None, None, "ä"), Err(CmdlineError::NotPrintable('ä')));
+    }
+}

@@ -1,0 +1,103 @@
+//! What can be said about an image before a machine is made for it. Its first
+//! bytes, always. The rest is read by the loader in the monitor; QEMU's own
+//! loader says too little, so before QEMU ours tries in memory of its own.
+
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+
+use tare_abi::layout::MIB;
+use tare_boot::{LoadError, LoadOptions};
+use tare_control::exit::ExitCode;
+use tare_hv::MemoryError;
+
+use super::engine::Engine;
+use super::image::Image;
+use crate::failure::Explain;
+
+/// An image that no engine will boot.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ImageCheckError {
+    /// It cannot be read.
+    #[error("cannot read the image {}", path.display())]
+    Read {
+        /// The image.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It cannot be loaded.
+    #[error("cannot load {}", path.display())]
+    Load {
+        /// The image.
+        path: PathBuf,
+        /// Why.
+        source: LoadError,
+    },
+    /// No memory to try in.
+    #[error("no memory to try loading the image")]
+    Memory(#[from] MemoryError),
+}
+
+impl Explain for ImageCheckError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Read { .. } => ExitCode::ImageUnreadable,
+            Self::Memory(_) => ExitCode::Memory,
+            Self::Load { source, .. } => load_code(source),
+        }
+    }
+}
+
+/// The same codes as the monitor's.
+fn load_code(error: &LoadError) -> ExitCode {
+    match error {
+        LoadError::Image(_) | LoadError::Initramfs(_) => ExitCode::ImageUnreadable,
+        LoadError::NotElf | LoadError::WrongMachine { .. } => ExitCode::ImageNotElf,
+        LoadError::Truncated { .. } => ExitCode::ImageTruncated,
+        LoadError::NoPvhNote | LoadError::Notes => ExitCode::ImageNoPvh,
+        LoadError::OutsideMemory { need_mib, .. } => match need_mib {
+            Some(_) => ExitCode::ImageTooLarge,
+            None => ExitCode::ImageLayout,
+        },
+        LoadError::InitramfsTooLarge { .. } => ExitCode::ImageTooLarge,
+        LoadError::CmdlineTooLong { .. } | LoadError::CmdlineNotPrintable { .. } => {
+            ExitCode::Cmdline
+        }
+        LoadError::MemoryTooSmall { .. } | LoadError::Memory(_) => ExitCode::Memory,
+        LoadError::Acpi { .. } => ExitCode::Cpus,
+        _ => ExitCode::ImageLayout,
+    }
+}
+
+/// Looks at the image as closely as `engine` needs it.
+pub(crate) fn check(
+    image: &Image,
+    memory_mib: u32,
+    engine: &Engine,
+) -> Result<(), ImageCheckError> {
+    let read = |source| ImageCheckError::Read {
+        path: image.path.clone(),
+        source,
+    };
+    let load = |source| ImageCheckError::Load {
+        path: image.path.clone(),
+        source,
+    };
+    let mut magic = [0; 4];
+    let length = image.file.read_at(&mut magic, 0).map_err(read)?;
+    if magic.get(..length) != Some(b"\x7fELF") {
+        return Err(load(LoadError::NotElf));
+    }
+    if let Engine::Qemu { .. } = engine {
+        let memory = tare_hv::guest_memory(u64::from(memory_mib) * MIB)?;
+        let options = LoadOptions {
+            cmdline: "",
+            initramfs: None,
+            cpus: 1,
+        };
+        let mut file = image.file.try_clone().map_err(read)?;
+        tare_boot::load(&memory, &mut file, options).map_err(load)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! The effects of `tare run`, in an order that leaves nothing behind when one
+//! fails: the run directory first, since its lock decides who has the name.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
+
+use tare_control::exit::ExitCode;
+use tare_control::rundir::{RunDir, RunRoot};
+
+use super::claim::Claim;
+use super::engine::{Accelerator, Engine};
+use super::plan::{Files, Net, Place, Plan};
+use super::publish::Publish;
+use super::{mac, monitor, passt, qemu};
+use crate::failure::{Explain, Failure, Outcome};
+use crate::record::{EngineName, Record, now_s};
+use crate::root;
+use crate::warn;
+
+/// A file of the run that cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make {what} in {}", dir.display())]
+pub(crate) struct RunFileError {
+    pub(crate) what: &'static str,
+    pub(crate) dir: std::path::PathBuf,
+    pub(crate) source: io::Error,
+}
+
+impl RunFileError {
+    /// For `map_err`.
+    pub(crate) fn of(what: &'static str, dir: &RunDir) -> impl FnOnce(io::Error) -> Self {
+        let dir = dir.path().to_owned();
+        move |source| Self { what, dir, source }
+    }
+}
+
+impl Explain for RunFileError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Output
+    }
+}
+
+/// A machine that only needs its engine.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// Its run directory and lock.
+    pub(crate) claim: Claim,
+    /// What `tare ps` shows.
+    pub(crate) record: Record,
+    /// The open image.
+    pub(crate) image: File,
+    /// The open initramfs.
+    pub(crate) initrd: Option<File>,
+    /// The guest's command line.
+    pub(crate) cmdline: String,
+    /// The network interface.
+    pub(crate) link: Option<Link>,
+    /// Open `console.log`.
+    pub(crate) console_log: File,
+    /// Where the run belongs.
+    pub(crate) place: Place,
+}
+
+/// A network interface whose other end is there.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// Hardware address.
+    pub(crate) mac: [u8; 6],
+    /// The other end.
+    pub(crate) end: LinkEnd,
+}
+
+/// The other end of a network interface.
+#[derive(Debug)]
+pub(crate) enum LinkEnd {
+    /// passt's socket.
+    Passt(OwnedFd),
+    /// A tap interface.
+    Tap {
+        /// Its name.
+        name: String,
+        /// Its descriptor.
+        file: File,
+    },
+}
+
+/// Starts the machine. In the foreground Tare's engine does not return from
+/// this: the process becomes the monitor.
+pub(crate) fn launch(plan: Plan) -> Outcome {
+    if let Some(notice) = plan.notice() {
+        warn(&notice);
+    }
+    if let Files::Root(tree) = &plan.files {
+        tree.warnings.iter().for_each(|warning| warn(warning));
+    }
+    let Plan {
+        engine,
+        image,
+        name,
+        cpus,
+        memory_mib,
+        cmdline,
+        files,
+        net,
+        place,
+    } = plan;
+    let claim = Claim::take(&RunRoot::open_default()?, &name)?;
+    let forwards = forwards(&net);
+    let record = Record {
+        engine: engine_name(&engine),
+        pid: std::process::id(),
+        image: image.path.to_string_lossy().into_owned(),
+        cpus,
+        memory_mib,
+        ports: forwards.iter().map(Publish::to_string).collect(),
+        started_s: now_s(),
+    };
+    let (link, initrd) = connect_and_pack(net, files, claim.dir())?;
+    let console_log = console_log(claim.dir())?;
+    let prepared = Prepared {
+        claim,
+        record,
+        image: image.file,
+        initrd,
+        cmdline,
+        link,
+        console_log,
+        place,
+    };
+    match engine {
+        Engine::Tare(program) => monitor::start(&program, prepared),
+        Engine::Qemu {
+            program,
+            accelerator,
+            ..
+        } => qemu::start(&program, accelerator, prepared),
+    }
+}
+
+fn forwards(net: &Net) -> Vec<Publish> {
+    match net {
+        Net::User(forwards) => forwards.clone(),
+        Net::None | Net::Tap { .. } => Vec::new(),
+    }
+}
+
+fn engine_name(engine: &Engine) -> EngineName {
+    match engine {
+        Engine::Tare(_) => EngineName::Tare,
+        Engine::Qemu {
+            accelerator: Accelerator::Tcg,
+            ..
+        } => EngineName::Qemu,
+        Engine::Qemu {
+            accelerator: Accelerator::Kvm,
+            ..
+        } => EngineName::QemuKvm,
+    }
+}
+
+/// Packs the root directory while passt starts.
+fn connect_and_pack(
+    net: Net,
+    files: Files,
+    dir: &RunDir,
+) -> Result<(Option<Link>, Option<File>), Failure> {
+    let mac = mac::address(dir.name());
+    let (end, initrd) = match net {
+        Net::None => return Ok((None, initrd(files)?)),
+        Net::Tap { name, file } => (LinkEnd::Tap { name, file }, initrd(files)?),
+        Net::User(forwards) => {
+            let starting = passt::start(&forwards, mac)?;
+            let initrd = initrd(files)?;
+            let ready = starting.finish()?;
+            keep_log(&ready.log, dir)?;
+            (LinkEnd::Passt(ready.socket), initrd)
+        }
+    };
+    Ok((Some(Link { mac, end }), initrd))
+}
+
+fn initrd(files: Files) -> Result<Option<File>, Failure> {
+    Ok(match files {
+        Files::None => None,
+        Files::Initrd(file) => Some(file),
+        Files::Root(tree) => Some(root::pack(&tree)?),
+    })
+}
+
+fn keep_log(said: &str, dir: &RunDir) -> Result<(), RunFileError> {
+    if said.is_empty() {
+        return Ok(());
+    }
+    fs::write(dir.passt_log(), said).map_err(RunFileError::of("the log of passt", dir))
+}
+
+fn console_log(dir: &RunDir) -> Result<File, RunFileError> {
+    OpenOptions::new()
+        .create_new(true)
+        .append(true)
+        .read(true)
+        .mode(0o600)
+        .open(dir.console_log())
+        .map_err(RunFileError::of("the console's log", dir))
+}

@@ -1,0 +1,36 @@
+//! `tare run`: parse (`args`), plan, launch.
+//!
+//! ```text
+//! plan ── image, image_check, machine_size, cmdline, ports, tap, engine, root::walk
+//! launch ── claim, passt, root::pack, then one of
+//!     monitor   tare becomes tare-monitor, or starts it in the background
+//!     qemu      tare starts QEMU and waits for it
+//! ```
+
+mod arp;
+mod background;
+mod claim;
+mod cmdline;
+pub(crate) mod engine;
+pub(crate) mod image;
+mod image_check;
+mod launch;
+mod mac;
+mod machine_size;
+pub(crate) mod memory_size;
+mod monitor;
+pub(crate) mod net_choice;
+mod passt;
+mod plan;
+mod ports;
+pub(crate) mod publish;
+pub(crate) mod qemu;
+mod tap;
+
+use crate::args::RunArgs;
+use crate::failure::Outcome;
+
+/// Runs a machine to its end, or until it is in the background.
+pub(crate) fn run(args: RunArgs) -> Outcome {
+    launch::launch(plan::plan(args)?)
+}

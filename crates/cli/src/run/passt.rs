@@ -1,0 +1,322 @@
+//! User-mode networking: passt on one end of a socket pair.
+//!
+//! passt goes into the background by itself once its ports are bound, so its
+//! exit status says whether it started; it is then nobody's child that matters
+//! (no zombie), in a session of its own (no Ctrl-C), and it ends when the
+//! machine's end of the socket pair closes. Started as root it becomes nobody.
+//!
+//! Two things that passt does not do by itself:
+//! - It learns the guest's hardware address from frames that it gets, and sends
+//!   to 00:00:00:00:00:00 until then; a connection that comes before the guest
+//!   has spoken would be lost. So an ARP request in the guest's name waits in
+//!   the socket when passt starts.
+//! - It takes its addresses from the interface with the default route, and
+//!   refuses to start without one. There, `-i lo` with a hardware address works.
+//!
+//! The guest may not reach the host's loopback services (`--no-map-gw`).
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{FdFlags, fcntl_setfd};
+use tare_control::exit::ExitCode;
+
+use super::arp;
+use super::publish::{Protocol, Publish};
+use crate::failure::Explain;
+
+/// Address of the guest, and the one that `ip=` gives it.
+pub(crate) const GUEST: [u8; 4] = [10, 0, 2, 15];
+/// Address of passt, the guest's gateway.
+pub(crate) const GATEWAY: [u8; 4] = [10, 0, 2, 2];
+/// Bits of the network.
+pub(crate) const PREFIX: u8 = 24;
+/// Largest IP packet in bytes.
+pub(crate) const MTU: u16 = 1500;
+/// passt's hardware address where no interface lends one.
+const GATEWAY_MAC: &str = "52:55:0a:00:02:02";
+/// How long passt may take to bind its ports.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// passt did not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PasstError {
+    /// The program is not there.
+    #[error("passt is not installed")]
+    Missing,
+    /// The program or its socket cannot be made.
+    #[error("cannot start passt")]
+    Start(#[source] io::Error),
+    /// It said why.
+    #[error("passt did not start: {0}")]
+    Refused(String),
+    /// It neither failed nor became ready.
+    #[error("passt was not ready after {} s", START_LIMIT.as_secs())]
+    TimedOut,
+}
+
+impl Explain for PasstError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Refused(message) if message.contains("bind") => ExitCode::PortInUse,
+            _ => ExitCode::Passt,
+        }
+    }
+
+    fn way_out(&self) -> Option<String> {
+        matches!(self, Self::Missing)
+            .then(|| "install it (Debian: passt), or use --net none or --net tap=NAME".to_owned())
+    }
+}
+
+/// passt, being started.
+#[derive(Debug)]
+pub(crate) struct Starting<'a> {
+    forwards: &'a [Publish],
+    mac: [u8; 6],
+    attempt: Attempt,
+}
+
+/// passt, ready.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    /// The machine's end: frames with a length before each.
+    pub(crate) socket: OwnedFd,
+    /// What passt said, for the run directory.
+    pub(crate) log: String,
+}
+
+/// Where passt takes its interface from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Template {
+    DefaultRoute,
+    Loopback,
+}
+
+#[derive(Debug)]
+struct Attempt {
+    child: Child,
+    socket: OwnedFd,
+    template: Template,
+}
+
+/// Starts passt for a guest with that hardware address; [`Starting::finish`]
+/// waits for it, so that other work can be done in between.
+pub(crate) fn start(forwards: &[Publish], mac: [u8; 6]) -> Result<Starting<'_>, PasstError> {
+    let template = match has_default_route() {
+        true => Template::DefaultRoute,
+        false => Template::Loopback,
+    };
+    Ok(Starting {
+        forwards,
+        mac,
+        attempt: spawn(forwards, mac, template)?,
+    })
+}
+
+impl Starting<'_> {
+    /// Waits until passt has bound its ports.
+    pub(crate) fn finish(self) -> Result<Ready, PasstError> {
+        let template = self.attempt.template;
+        match wait(self.attempt) {
+            Err(PasstError::Refused(message)) if message.contains("interface") => {
+                let other = match template {
+                    Template::DefaultRoute => Template::Loopback,
+                    Template::Loopback => Template::DefaultRoute,
+                };
+                spawn(self.forwards, self.mac, other)
+                    .and_then(wait)
+                    .map_err(|_| PasstError::Refused(message))
+            }
+            other => other,
+        }
+    }
+}
+
+fn spawn(forwards: &[Publish], mac: [u8; 6], template: Template) -> Result<Attempt, PasstError> {
+    let (mut ours, theirs) = UnixStream::pair().map_err(PasstError::Start)?;
+    ours.write_all(&arp::announcement(mac, GUEST, GATEWAY))
+        .map_err(PasstError::Start)?;
+    fcntl_setfd(&theirs, FdFlags::empty()).map_err(|errno| PasstError::Start(errno.into()))?;
+    let child = Command::new("passt")
+        .args(["--fd", &theirs.as_raw_fd().to_string()])
+        .args(arguments(forwards, template))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => PasstError::Missing,
+            _ => PasstError::Start(source),
+        })?;
+    Ok(Attempt {
+        child,
+        socket: ours.into(),
+        template,
+    })
+}
+
+fn arguments(forwards: &[Publish], template: Template) -> Vec<String> {
+    let ip = |address: [u8; 4]| std::net::Ipv4Addr::from(address).to_string();
+    let mut arguments = vec![
+        "--ipv4-only".to_owned(),
+        "--quiet".to_owned(),
+        "--no-map-gw".to_owned(),
+        "--address".to_owned(),
+        ip(GUEST),
+        "--netmask".to_owned(),
+        PREFIX.to_string(),
+        "--gateway".to_owned(),
+        ip(GATEWAY),
+        "--mtu".to_owned(),
+        MTU.to_string(),
+    ];
+    if template == Template::Loopback {
+        arguments.extend(["--interface", "lo", "--mac-addr", GATEWAY_MAC].map(str::to_owned));
+    }
+    for forward in forwards {
+        let option = match forward.protocol {
+            Protocol::Tcp => "--tcp-ports",
+            Protocol::Udp => "--udp-ports",
+        };
+        arguments.push(option.to_owned());
+        arguments.push(format!(
+            "{}/{}:{}",
+            forward.address, forward.host, forward.guest
+        ));
+    }
+    arguments
+}
+
+fn wait(mut attempt: Attempt) -> Result<Ready, PasstError> {
+    let said = read_until_detached(&mut attempt.child);
+    if matches!(said, Err(PasstError::TimedOut)) {
+        let _ = attempt.child.kill();
+    }
+    let status = attempt.child.wait().map_err(PasstError::Start)?;
+    let log = without_noise(&said?);
+    match status.success() {
+        true => Ok(Ready {
+            socket: attempt.socket,
+            log,
+        }),
+        false if log.is_empty() => Err(PasstError::Refused(status.to_string())),
+        false => Err(PasstError::Refused(
+            log.lines().collect::<Vec<_>>().join("; "),
+        )),
+    }
+}
+
+/// What passt writes to standard error until it closes it, which it does by
+/// ending or by going into the background.
+fn read_until_detached(child: &mut Child) -> Result<String, PasstError> {
+    let mut bytes = Vec::new();
+    let Some(mut stderr) = child.stderr.take() else {
+        return Ok(String::new());
+    };
+    let begin = Instant::now();
+    loop {
+        let left = START_LIMIT.saturating_sub(begin.elapsed());
+        let timeout = Timespec::try_from(left).ok();
+        let mut fds = [PollFd::from_borrowed_fd(stderr.as_fd(), PollFlags::IN)];
+        let ready = poll(&mut fds, timeout.as_ref());
+        match ready {
+            Ok(0) => return Err(PasstError::TimedOut),
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(errno) => return Err(PasstError::Start(errno.into())),
+            Ok(_) => {}
+        }
+        let mut chunk = [0; 4096];
+        match stderr.read(&mut chunk).map_err(PasstError::Start)? {
+            0 => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            n if bytes.len() < 64 * 1024 => bytes.extend_from_slice(&chunk[..n]),
+            _ => {}
+        }
+    }
+}
+
+/// Lines that say something: without the complaint about a missing system
+/// logger before each line, and what every start as root says.
+fn without_noise(said: &str) -> String {
+    said.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .filter(|line| !line.starts_with("Failed to send ") || !line.ends_with(" to syslog"))
+        .filter(|line| !line.starts_with("Don't run as root"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn has_default_route() -> bool {
+    fs::read_to_string("/proc/net/route").is_ok_and(|table| lists_default_route(&table))
+}
+
+/// Columns: interface, destination, gateway, flags, three counters, mask.
+fn lists_default_route(table: &str) -> bool {
+    table.lines().skip(1).any(|line| {
+        let columns: Vec<&str> = line.split_ascii_whitespace().collect();
+        columns.get(1) == Some(&"00000000") && columns.get(7) == Some(&"00000000")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwards_name_address_and_both_ports() {
+        let forwards =
+            ["18080:80", "0.0.0.0:53:5353/udp"].map(|text| text.parse().expect("a forward"));
+        let arguments = arguments(&forwards, Template::DefaultRoute).join(" ");
+        assert!(
+            arguments.ends_with("--tcp-ports 127.0.0.1/18080:80 --udp-ports 0.0.0.0/53:5353"),
+            "{arguments}"
+        );
+        assert!(!arguments.contains("--interface"), "{arguments}");
+    }
+
+    #[test]
+    fn the_message_is_what_remains_without_noise() {
+        let said = "Failed to send 47 bytes to syslog\nDon't run as root. Changing to nobody...\n\
+                    Failed to send 67 bytes to syslog\n\
+                    Failed to bind any port for '-t 127.0.0.1/1:1', exiting\n\n";
+        assert_eq!(
+            without_noise(said),
+            "Failed to bind any port for '-t 127.0.0.1/1:1', exiting"
+        );
+    }
+
+    #[test]
+    fn a_default_route_is_recognised() {
+        let head = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\n";
+        let default = "eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\n";
+        let subnet = "eth0\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\n";
+        assert!(lists_default_route(&format!("{head}{subnet}{default}")));
+        assert!(!lists_default_route(&format!("{head}{subnet}")));
+    }
+
+    #[test]
+    fn two_starts_on_one_port_fail_with_passts_message() {
+        if super::super::engine::in_path("passt").is_none() {
+            eprintln!("SKIP: passt is not installed");
+            return;
+        }
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = taken.local_addr().expect("its address").port();
+        let forwards = [format!("{port}:80").parse().expect("a forward")];
+        let error = start(&forwards, [2, 0, 0, 0, 0, 1])
+            .and_then(Starting::finish)
+            .expect_err("the port is taken");
+        assert_eq!(error.code(), ExitCode::PortInUse, "{error}");
+        drop(taken);
+        let ready = start(&forwards, [2, 0, 0, 0, 0, 1]).and_then(Starting::finish);
+        drop(ready.expect("passt starts on a free port"));
+    }
+}

@@ -1,0 +1,243 @@
+//! From the words of the command line to a plan: everything is checked here
+//! and nothing is changed. Files are opened, since a check by name could be
+//! overtaken.
+
+use std::fs::File;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use tare_control::exit::ExitCode;
+use tare_control::rundir::valid_name;
+
+use super::engine::{self, Engine};
+use super::image::{self, Image};
+use super::net_choice::NetChoice;
+use super::publish::Publish;
+use super::{cmdline, machine_size, passt, ports, tap};
+use crate::args::RunArgs;
+use crate::failure::{Explain, Failure};
+use crate::root::{self, Tree};
+
+/// A run that can be started.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// What executes the guest.
+    pub(crate) engine: Engine,
+    /// The image.
+    pub(crate) image: Image,
+    /// What the machine is called.
+    pub(crate) name: Name,
+    /// vCPUs.
+    pub(crate) cpus: u8,
+    /// Guest memory.
+    pub(crate) memory_mib: u32,
+    /// The guest's command line.
+    pub(crate) cmdline: String,
+    /// The guest's files.
+    pub(crate) files: Files,
+    /// Its network.
+    pub(crate) net: Net,
+    /// Where the run belongs.
+    pub(crate) place: Place,
+}
+
+/// A machine's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    /// As given.
+    Given(String),
+    /// This and the first free number.
+    Numbered(String),
+}
+
+/// Where the guest's files come from.
+#[derive(Debug)]
+pub(crate) enum Files {
+    /// There are none.
+    None,
+    /// An initramfs as it is.
+    Initrd(File),
+    /// A directory, to be packed.
+    Root(Tree),
+}
+
+/// The machine's network.
+#[derive(Debug)]
+pub(crate) enum Net {
+    /// No interface.
+    None,
+    /// passt with these forwards.
+    User(Vec<Publish>),
+    /// An attached tap interface.
+    Tap {
+        /// Its name.
+        name: String,
+        /// Its descriptor.
+        file: File,
+    },
+}
+
+/// Where the run belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The terminal.
+    Foreground,
+    /// A session of its own.
+    Background,
+}
+
+/// Words that do not go together, or a file that cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlanError {
+    /// Not a machine's name.
+    #[error("{0:?} is no name for a machine")]
+    BadName(String),
+    /// Forwards without passt.
+    #[error("ports can be forwarded with --net user only")]
+    PublishWithoutUser,
+    /// The initramfs.
+    #[error("cannot open the initramfs {}", path.display())]
+    Initrd {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The initramfs and the image are more than memory.
+    #[error("the initramfs {} does not fit into {memory_mib} MiB of memory", path.display())]
+    InitrdTooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Guest memory.
+        memory_mib: u32,
+    },
+}
+
+impl Explain for PlanError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::BadName(_) | Self::PublishWithoutUser => ExitCode::Usage,
+            Self::Initrd { .. } => ExitCode::ImageUnreadable,
+            Self::InitrdTooLarge { .. } => ExitCode::ImageTooLarge,
+        }
+    }
+
+    fn way_out(&self) -> Option<String> {
+        match self {
+            Self::BadName(_) => Some(
+                "use 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit"
+                    .to_owned(),
+            ),
+            Self::InitrdTooLarge { .. } => {
+                Some("give the guest more memory with --memory".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Checks `args` against this computer.
+pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
+    let cpus = machine_size::cpus(args.cpus)?;
+    let memory_mib = machine_size::memory_mib(args.memory)?;
+    let ip = static_address(&args.net);
+    let cmdline = cmdline::build(ip.as_deref(), args.idle, &args.cmdline)?;
+    let image = image::open(&args.image)?;
+    let name = name(args.name, &image.path)?;
+    let files = files(args.root, args.initrd, memory_mib, image.bytes)?;
+    let net = net(args.net, args.publish)?;
+    let engine = engine::choose(args.engine, args.cpus)?;
+    super::image_check::check(&image, memory_mib, &engine)?;
+    Ok(Plan {
+        engine,
+        image,
+        name,
+        cpus,
+        memory_mib,
+        cmdline,
+        files,
+        net,
+        place: match args.detach {
+            true => Place::Background,
+            false => Place::Foreground,
+        },
+    })
+}
+
+/// With passt the address is known: the guest need not ask for it.
+fn static_address(net: &NetChoice) -> Option<String> {
+    (*net == NetChoice::User).then(|| {
+        format!(
+            "{}/{},{}",
+            Ipv4Addr::from(passt::GUEST),
+            passt::PREFIX,
+            Ipv4Addr::from(passt::GATEWAY)
+        )
+    })
+}
+
+fn name(given: Option<String>, image: &Path) -> Result<Name, PlanError> {
+    match given {
+        None => Ok(Name::Numbered(image::stem(image))),
+        Some(name) if valid_name(&name) => Ok(Name::Given(name)),
+        Some(name) => Err(PlanError::BadName(name)),
+    }
+}
+
+fn files(
+    root: Option<PathBuf>,
+    initrd: Option<PathBuf>,
+    memory_mib: u32,
+    image_bytes: u64,
+) -> Result<Files, Failure> {
+    let room = machine_size::room_for_files(memory_mib, image_bytes);
+    match (root, initrd) {
+        (Some(root), _) => Ok(Files::Root(root::walk(&root, room)?)),
+        (None, Some(path)) => Ok(Files::Initrd(open_initrd(path, memory_mib, room)?)),
+        (None, None) => Ok(Files::None),
+    }
+}
+
+fn open_initrd(path: PathBuf, memory_mib: u32, room: u64) -> Result<File, PlanError> {
+    let opened = File::open(&path).and_then(|file| Ok((file.metadata()?, file)));
+    match opened {
+        Err(source) => Err(PlanError::Initrd { path, source }),
+        Ok((metadata, _)) if !metadata.is_file() => Err(PlanError::Initrd {
+            path,
+            source: io::Error::other("it is not a file"),
+        }),
+        Ok((metadata, _)) if metadata.len() > room => {
+            Err(PlanError::InitrdTooLarge { path, memory_mib })
+        }
+        Ok((_, file)) => Ok(file),
+    }
+}
+
+fn net(choice: NetChoice, publish: Vec<Publish>) -> Result<Net, Failure> {
+    match choice {
+        NetChoice::User => {
+            ports::check(&publish)?;
+            Ok(Net::User(publish))
+        }
+        _ if !publish.is_empty() => Err(PlanError::PublishWithoutUser.into()),
+        NetChoice::None => Ok(Net::None),
+        NetChoice::Tap(name) => Ok(Net::Tap {
+            file: tap::open(&name)?,
+            name,
+        }),
+    }
+}
+
+impl Plan {
+    /// One line about an engine that nobody asked for.
+    pub(crate) fn notice(&self) -> Option<String> {
+        match &self.engine {
+            Engine::Qemu {
+                because: Some(because),
+                ..
+            } => Some(format!("running in QEMU, much slower than KVM: {because}")),
+            _ => None,
+        }
+    }
+}

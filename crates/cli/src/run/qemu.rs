@@ -1,0 +1,178 @@
+//! QEMU as the engine: where there is no KVM, or on request.
+//!
+//! The machine is q35 with the devices that Tare's monitor has; the guest ends
+//! through the same port (`isa-debug-exit`). QEMU says less than Tare's monitor:
+//! a reset or triple fault of the guest looks like a power-off, and any status
+//! of the application like 0. The control socket speaks QMP instead of HTTP.
+//! `supervise` starts QEMU and waits for it, here or in a session of its own.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use tare_abi::ports;
+use tare_control::rundir::RunDir;
+
+use super::background;
+use super::engine::Accelerator;
+use super::launch::{Link, LinkEnd, Prepared, RunFileError};
+use super::plan::Place;
+use crate::failure::Outcome;
+use crate::supervise::{self, Supervised};
+
+/// How long QEMU may take to greet a client.
+const GREETING_LIMIT: Duration = Duration::from_millis(250);
+
+/// Starts QEMU for a prepared machine.
+pub(crate) fn start(program: &Path, accelerator: Accelerator, machine: Prepared) -> Outcome {
+    let dir = machine.claim.dir().clone();
+    let arguments = arguments(accelerator, &machine)
+        .map_err(|errno: Errno| RunFileError::of("descriptors for QEMU", &dir)(errno.into()))?;
+    let supervised = Supervised {
+        program: program.to_owned(),
+        arguments,
+        run_dir: dir.path().to_owned(),
+    };
+    match machine.place {
+        Place::Foreground => {
+            machine
+                .record
+                .write(&dir)
+                .map_err(RunFileError::of("run.json", &dir))?;
+            let code = supervise::run(&supervised);
+            drop(machine);
+            code
+        }
+        Place::Background => {
+            let command = supervise::command(&supervised)
+                .map_err(RunFileError::of("the supervisor's task", &dir))?;
+            let socket = dir.control_socket();
+            background::detach(command, machine, || greets(&socket))
+        }
+    }
+}
+
+fn greets(socket: &Path) -> bool {
+    let greeting = UnixStream::connect(socket).and_then(|mut stream| {
+        stream.set_read_timeout(Some(GREETING_LIMIT))?;
+        stream.read(&mut [0; 16])
+    });
+    greeting.is_ok_and(|bytes| bytes > 0)
+}
+
+fn arguments(accelerator: Accelerator, machine: &Prepared) -> Result<Vec<String>, Errno> {
+    let record = &machine.record;
+    let mut words = Words::default();
+    words
+        .one("-no-user-config")
+        .one("-nodefaults")
+        .one("-no-reboot");
+    words.two("-name", machine.claim.dir().name());
+    words.two("-display", "none");
+    match accelerator {
+        Accelerator::Tcg => words.two("-machine", "q35,accel=tcg").two("-cpu", "max"),
+        // What a KVM that emulates ring 0 cannot execute must not be offered.
+        Accelerator::Kvm => words
+            .two("-machine", "q35,accel=kvm")
+            .two("-cpu", "host,-arch-capabilities,-cx16"),
+    };
+    words.two("-smp", record.cpus);
+    words.two("-m", record.memory_mib);
+    words.two("-kernel", inherited(&machine.image)?);
+    if let Some(initrd) = &machine.initrd {
+        words.two("-initrd", inherited(initrd)?);
+    }
+    words.two("-append", &machine.cmdline);
+    // The lock is the machine's life: QEMU keeps it too.
+    fcntl_setfd(machine.claim.lock(), FdFlags::empty())?;
+    words.two(
+        "-device",
+        format!("isa-debug-exit,iobase={:#x},iosize=4", ports::EXIT),
+    );
+    words.two("-device", "virtio-rng-pci,disable-legacy=on");
+    console(machine.place, machine.claim.dir(), &mut words);
+    words.two(
+        "-qmp",
+        format!(
+            "unix:{},server=on,wait=off",
+            escaped(&machine.claim.dir().control_socket())
+        ),
+    );
+    if let Some(link) = &machine.link {
+        net(link, &mut words)?;
+    }
+    Ok(words.0)
+}
+
+fn console(place: Place, dir: &RunDir, words: &mut Words) {
+    let log = escaped(&dir.console_log());
+    match place {
+        Place::Foreground => words.two(
+            "-chardev",
+            format!("stdio,id=console,signal=on,logfile={log},logappend=on"),
+        ),
+        Place::Background => words.two("-chardev", format!("file,id=console,path={log},append=on")),
+    };
+    words.two("-serial", "chardev:console");
+}
+
+fn net(link: &Link, words: &mut Words) -> Result<(), Errno> {
+    let backend = match &link.end {
+        LinkEnd::Passt(socket) => format!("socket,id=net,fd={}", inherit(socket)?),
+        LinkEnd::Tap { file, .. } => format!("tap,id=net,fd={},vhost=off", inherit(file)?),
+    };
+    let [a, b, c, d, e, f] = link.mac;
+    words.two("-netdev", backend).two(
+        "-device",
+        format!(
+            "virtio-net-pci,netdev=net,disable-legacy=on,romfile=,\
+             mac={a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"
+        ),
+    );
+    Ok(())
+}
+
+/// A path that names the descriptor in the process that inherits it.
+fn inherited(file: &File) -> Result<String, Errno> {
+    Ok(format!("/proc/self/fd/{}", inherit(file)?))
+}
+
+fn inherit(fd: &impl AsFd) -> Result<i32, Errno> {
+    fcntl_setfd(fd, FdFlags::empty())?;
+    Ok(fd.as_fd().as_raw_fd())
+}
+
+/// QEMU's options double a comma that is not a separator.
+fn escaped(path: &Path) -> String {
+    path.to_string_lossy().replace(',', ",,")
+}
+
+/// Arguments in the making.
+#[derive(Default)]
+struct Words(Vec<String>);
+
+impl Words {
+    fn one(&mut self, word: &str) -> &mut Self {
+        self.0.push(word.to_owned());
+        self
+    }
+
+    fn two(&mut self, option: &str, value: impl ToString) -> &mut Self {
+        self.one(option).0.push(value.to_string());
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_in_paths_are_doubled() {
+        assert_eq!(escaped(Path::new("/a,b/c")), "/a,,b/c");
+    }
+}

@@ -1,0 +1,88 @@
+//! What a new process does between its start and the program that it becomes:
+//! a session of its own, or an end tied to its parent's. `tare` starts itself
+//! for it, because between fork and exec only unsafe code could run.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::{Signal, getppid, set_parent_process_death_signal, setsid};
+use tare_control::exit::ExitCode;
+
+use crate::failure::{Failure, Outcome};
+
+/// First word of such a command line; no verb begins like this.
+const OWN_SESSION: &str = "--become-in-own-session";
+/// The same for a process that ends with its parent.
+const WITH_PARENT: &str = "--become-until-parent-ends";
+
+/// `program` in a session without a terminal.
+pub(crate) fn in_own_session(program: &Path) -> io::Result<Command> {
+    through_tare(OWN_SESSION, program)
+}
+
+/// `program`, killed when this process ends, however it ends.
+pub(crate) fn until_we_end(program: &Path) -> io::Result<Command> {
+    through_tare(WITH_PARENT, program)
+}
+
+fn through_tare(word: &str, program: &Path) -> io::Result<Command> {
+    let mut command = Command::new(env::current_exe()?);
+    command.arg(word);
+    if word == WITH_PARENT {
+        command.arg(std::process::id().to_string());
+    }
+    command.arg(program);
+    Ok(command)
+}
+
+/// Does what a command line made here says; `None` for any other.
+pub(crate) fn become_program(mut words: impl Iterator<Item = OsString>) -> Option<Outcome> {
+    let word = words.next()?;
+    let prepared = if word == OsStr::new(OWN_SESSION) {
+        setsid().map(drop).map_err(io::Error::from)
+    } else if word == OsStr::new(WITH_PARENT) {
+        end_with_parent(words.next())
+    } else {
+        return None;
+    };
+    let error = match prepared {
+        Ok(()) => match words.next() {
+            Some(program) => Command::new(program).args(words).exec(),
+            None => io::Error::from(io::ErrorKind::InvalidInput),
+        },
+        Err(error) => error,
+    };
+    Some(Err(Failure::new(ExitCode::Internal, error)))
+}
+
+/// The parent may have ended before it could be watched.
+fn end_with_parent(parent: Option<OsString>) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let now = getppid().map(|pid| pid.as_raw_nonzero().to_string());
+    let expected = parent.and_then(|parent| parent.into_string().ok());
+    match now == expected {
+        true => Ok(()),
+        false => Err(io::Error::other("the starting process has ended")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_words_are_left_to_the_parser() {
+        let words = ["run", "http"].map(OsString::from);
+        assert!(become_program(words.into_iter()).is_none());
+        assert!(become_program(std::iter::empty()).is_none());
+    }
+
+    #[test]
+    fn a_parent_that_ended_is_noticed() {
+        assert!(end_with_parent(Some(OsString::from("1000000000"))).is_err());
+    }
+}

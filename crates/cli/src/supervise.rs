@@ -1,0 +1,214 @@
+//! Waiting for QEMU: its end becomes ours, signals are passed on, and the run
+//! directory goes. In the background this is all that a process of `tare` does.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+use tare_abi::exit::GuestExit;
+use tare_control::exit::ExitCode;
+use tare_control::rundir::RunDir;
+
+use crate::failure::{Explain, Failure, Outcome};
+use crate::session;
+
+/// First word of a supervisor's command line; no verb begins like this.
+const SUPERVISE: &str = "--supervise";
+/// Longest task in bytes.
+const TASK_MAX: u64 = 1 << 20;
+
+/// What to start and wait for. Its descriptors are inherited already.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Supervised {
+    /// QEMU.
+    pub(crate) program: PathBuf,
+    /// Its arguments.
+    pub(crate) arguments: Vec<String>,
+    /// The run directory, removed at the end.
+    pub(crate) run_dir: PathBuf,
+}
+
+/// QEMU did not run, or failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SuperviseError {
+    /// The task cannot be read.
+    #[error("cannot read the supervisor's task")]
+    Task(#[source] io::Error),
+    /// QEMU cannot be started or waited for.
+    #[error("cannot run {}", program.display())]
+    Run {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// QEMU failed; it said why.
+    #[error("QEMU failed ({0})")]
+    Failed(ExitStatus),
+    /// The guest ended itself by panicking.
+    #[error("the guest panicked")]
+    Panic,
+    /// The guest met an exception that it does not handle.
+    #[error("the guest met a processor exception")]
+    Fault,
+}
+
+impl Explain for SuperviseError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Panic => ExitCode::GuestPanic,
+            Self::Fault => ExitCode::GuestFault,
+            Self::Task(_) | Self::Run { .. } | Self::Failed(_) => ExitCode::Internal,
+        }
+    }
+
+    fn way_out(&self) -> Option<String> {
+        matches!(self, Self::Panic | Self::Fault)
+            .then(|| "its last words are on the console".to_owned())
+    }
+}
+
+/// A process in a session of its own that will supervise.
+pub(crate) fn command(task: &Supervised) -> io::Result<Command> {
+    let mut file = File::from(memfd_create("tare-task", MemfdFlags::empty())?);
+    file.write_all(&serde_json::to_vec(task)?)?;
+    file.rewind()?;
+    let mut command = session::in_own_session(&env::current_exe()?)?;
+    command.arg(SUPERVISE).arg(file.as_raw_fd().to_string());
+    // The descriptor lives until the process that inherits it has started.
+    std::mem::forget(file);
+    Ok(command)
+}
+
+/// Supervises, if the command line says so; `None` for any other.
+pub(crate) fn from_words(mut words: impl Iterator<Item = OsString>) -> Option<Outcome> {
+    if words.next()? != OsStr::new(SUPERVISE) {
+        return None;
+    }
+    Some(match read_task(words.next()) {
+        Ok(task) => run(&task),
+        Err(error) => Err(SuperviseError::Task(error).into()),
+    })
+}
+
+fn read_task(descriptor: Option<OsString>) -> io::Result<Supervised> {
+    let number: u32 = descriptor
+        .and_then(|word| word.into_string().ok()?.parse().ok())
+        .ok_or(io::ErrorKind::InvalidInput)?;
+    let file = File::open(format!("/proc/self/fd/{number}"))?;
+    let mut document = Vec::new();
+    file.take(TASK_MAX).read_to_end(&mut document)?;
+    Ok(serde_json::from_slice(&document)?)
+}
+
+/// Starts QEMU, waits for its end, removes the run directory.
+pub(crate) fn run(task: &Supervised) -> Outcome {
+    let ended = start_and_wait(task).map_err(|source| {
+        Failure::from(SuperviseError::Run {
+            program: task.program.clone(),
+            source,
+        })
+    });
+    let _ = RunDir::at(&task.run_dir).remove();
+    let (status, signal) = ended?;
+    match signal {
+        SIGINT => Ok(ExitCode::Interrupted),
+        SIGTERM | SIGHUP => Ok(ExitCode::Terminated),
+        _ => Ok(meaning(status)?),
+    }
+}
+
+/// QEMU's exit status and the signal that asked for the end, or 0.
+fn start_and_wait(task: &Supervised) -> io::Result<(ExitStatus, i32)> {
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let handle = signals.handle();
+    let mut child = session::until_we_end(&task.program)?
+        .args(&task.arguments)
+        .spawn()?;
+    let received = Arc::new(AtomicI32::new(0));
+    let passing = pass_on(signals, &child, Arc::clone(&received));
+    let status = child.wait();
+    stop(&handle, passing);
+    Ok((status?, received.load(Ordering::SeqCst)))
+}
+
+fn pass_on(
+    mut signals: Signals,
+    child: &Child,
+    received: Arc<AtomicI32>,
+) -> std::thread::JoinHandle<()> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            let _ = received.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
+            if let Some(pid) = pid {
+                let _ = kill_process(pid, Signal::TERM);
+            }
+        }
+    })
+}
+
+fn stop(handle: &Handle, passing: std::thread::JoinHandle<()>) {
+    handle.close();
+    let _ = passing.join();
+}
+
+fn meaning(status: ExitStatus) -> Result<ExitCode, SuperviseError> {
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    match code {
+        Some(0) => Ok(ExitCode::Success),
+        Some(code) => match GuestExit::from_qemu_status(code) {
+            Some(GuestExit::Status(0)) => Ok(ExitCode::Success),
+            Some(GuestExit::Status(_)) => Ok(ExitCode::GuestStatus),
+            Some(GuestExit::Panic) => Err(SuperviseError::Panic),
+            Some(GuestExit::Fault) => Err(SuperviseError::Fault),
+            None => Err(SuperviseError::Failed(status)),
+        },
+        None if status.signal() == Some(SIGTERM) => Ok(ExitCode::Terminated),
+        None => Err(SuperviseError::Failed(status)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exited(code: u8) -> ExitStatus {
+        ExitStatus::from_raw(i32::from(code) << 8)
+    }
+
+    fn qemu_status(exit: GuestExit) -> u8 {
+        ((exit.to_value() << 1) | 1) as u8
+    }
+
+    #[test]
+    fn qemus_statuses_mean_the_guests_ends() {
+        let ok = |code| meaning(exited(code)).ok();
+        assert_eq!(ok(0), Some(ExitCode::Success));
+        assert_eq!(
+            ok(qemu_status(GuestExit::Status(0))),
+            Some(ExitCode::Success)
+        );
+        let code = |code| meaning(exited(code)).expect_err("a failure").code();
+        assert_eq!(code(qemu_status(GuestExit::Panic)), ExitCode::GuestPanic);
+        assert_eq!(code(qemu_status(GuestExit::Fault)), ExitCode::GuestFault);
+        assert_eq!(code(1), ExitCode::Internal);
+    }
+
+    #[test]
+    fn other_words_are_left_to_the_parser() {
+        assert!(from_words([OsString::from("run")].into_iter()).is_none());
+    }
+}

@@ -1,0 +1,39 @@
+//! `tare weigh`: the experiments of `crates/lab`.
+
+use std::fmt::Write as _;
+
+use tare_control::exit::ExitCode;
+use tare_lab::{Depth, WeighError, WeighRequest};
+
+use crate::args::WeighArgs;
+use crate::failure::{Explain, Outcome};
+
+impl Explain for WeighError {
+    fn code(&self) -> ExitCode {
+        self.exit_code()
+    }
+}
+
+/// Runs the experiment; its table goes to standard output.
+pub(crate) fn weigh(args: WeighArgs) -> Outcome {
+    let mut request = WeighRequest::new(args.experiment);
+    request.depth = match (args.quick, args.full) {
+        (true, _) => Depth::Quick,
+        (false, true) => Depth::Full,
+        (false, false) => Depth::Standard,
+    };
+    request.out = args.out;
+    request.image = args.image;
+    let outcome = tare_lab::weigh(request)?;
+    crate::print(&outcome.to_string())?;
+    Ok(outcome.exit_code())
+}
+
+/// The experiments that there are, for the verb's help.
+pub(crate) fn list() -> String {
+    let mut text = String::from("Experiments:");
+    for (name, about) in tare_lab::experiments() {
+        let _ = write!(text, "\n  {name}: {about}");
+    }
+    text
+}
