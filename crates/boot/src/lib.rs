@@ -14,6 +14,8 @@ pub mod acpi;
 mod cmdline;
 mod elf;
 mod error;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz_entry;
 mod initramfs;
 mod load;
 mod memory_map;

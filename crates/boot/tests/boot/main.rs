@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod hostile;
 mod images;
 mod malformed;
 mod tables;

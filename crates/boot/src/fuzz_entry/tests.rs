@@ -1,0 +1,50 @@
+//! Random and mutated files, and the corpus.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::image;
+
+/// The corpus's image that loads.
+const VALID: &[u8] = include_bytes!("../../../../fuzz/corpus/loader/valid");
+/// ELF header, program headers; what follows are contents.
+const HEADERS_BYTES: usize = 64 + 3 * 56;
+
+#[test]
+fn the_corpus_does_no_harm() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/loader");
+    let mut count = 0;
+    for file in std::fs::read_dir(corpus).unwrap() {
+        image(&std::fs::read(file.unwrap().path()).unwrap());
+        count += 1;
+    }
+    assert!(count > 0, "the corpus is empty");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_bytes_do_no_harm(file in proptest::collection::vec(any::<u8>(), 0..512)) {
+        image(&file);
+    }
+
+    #[test]
+    fn mutated_images_do_no_harm(
+        changes in proptest::collection::vec((0..HEADERS_BYTES, any::<u8>()), 1..4),
+        word in any::<Option<(u8, u64)>>(),
+    ) {
+        let mut file = VALID.to_vec();
+        for (at, byte) in changes {
+            file[at] = byte;
+        }
+        if let Some((at, value)) = word {
+            let at = usize::from(at).min(HEADERS_BYTES - 8);
+            file[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        image(&file);
+    }
+}
