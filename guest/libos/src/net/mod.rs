@@ -1,33 +1,90 @@
-//! Sockets that read like `std::net`, on smoltcp and virtio-net.
+//! Sockets that read like `std::net`, on smoltcp and virtio-net: IPv4 with
+//! TCP, UDP, ICMP echo, ARP and DHCP, and a loopback interface.
 //!
-//! What applications see (guest builds only; the same on every core):
+//! Applications use [`TcpListener`], [`TcpStream`] and [`UdpSocket`]; calls
+//! that wait park their thread, and a core with nothing to do halts. The
+//! address comes from `ip=ADDRESS/PREFIX[,GATEWAY]` on the command line, else
+//! from DHCP; [`address`] tells it.
 //!
-//! ```text
-//! TcpListener::bind(impl ToSocketAddrs) -> io::Result<TcpListener>   // backlog 128
-//!   .accept() -> io::Result<(TcpStream, SocketAddr)>     blocks
-//!   .set_accept_timeout(Option<Duration>)                then accept gives TimedOut
-//!   .local_addr() -> io::Result<SocketAddr>
-//! TcpStream::connect(impl ToSocketAddrs) -> io::Result<TcpStream>
-//!   io::Read + io::Write for TcpStream and &TcpStream (blocking)
-//!   .write_vectored(&[IoSlice])          header and body in one segment
-//!   .shutdown(Shutdown), .peer_addr(), .local_addr()
-//!   .set_read_timeout(Option<Duration>), .set_write_timeout(..)  -> io::Result<()>
-//!   .set_nodelay(bool), .set_nonblocking(bool)   then WouldBlock instead of waiting
-//!   .peek(&mut [u8]), .readable() -> bool        without waiting
-//!   .try_clone() -> io::Result<TcpStream>        both halves in two threads
-//!   drop: sends what is buffered, then FIN
-//! UdpSocket::bind(..), .send_to(&[u8], addr), .recv_from(&mut [u8]), .local_addr(),
-//!   .set_read_timeout(..)
-//! net::address() -> Option<Ipv4Addr>      the configured address, None before DHCP
-//! net::wait_configured(Option<Duration>) -> io::Result<Ipv4Addr>
-//! net::stats() -> Stats                   counters
-//! ```
+//! Below them, from the device up:
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`link`] | what the stack needs of a device; the loopback |
+//! | `virtio` | virtio-net as a link |
+//! | [`frame`] | what a frame is about, from fixed offsets |
+//! | [`flow`], [`timers`] | connections by address; their deadlines |
+//! | [`port`] | smoltcp's interface, driven for one socket at a time |
+//! | [`stack`] | all of it as a state machine without threads or clock |
+//! | `system` | the one stack of the appliance: lock, thread, waiting |
+//!
+//! Not here: IPv6, IP fragments, multicast, name service. Sequence numbers come
+//! from smoltcp's generator, seeded at boot.
 
+pub mod addr;
 pub mod checksum;
+mod device;
 pub mod flow;
 pub mod frame;
 pub mod link;
 pub mod port;
 pub mod stack;
+mod system;
+mod tcp;
 pub mod timers;
+mod udp;
 pub mod waiters;
+
+use core::time::Duration;
+
+pub use addr::ToSocketAddrs;
+pub use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+pub use stack::Counters;
+pub use tcp::{Shutdown, TcpListener, TcpStream};
+pub use udp::UdpSocket;
+
+pub(crate) use device::Device;
+pub(crate) use system::{Turns, start};
+
+use crate::io::{ErrorKind, Result};
+use crate::thread::Thread;
+
+/// The appliance's address on the network; none before DHCP has given one.
+pub fn address() -> Option<Ipv4Addr> {
+    system::lock().address()
+}
+
+/// Waits for an address, which listening on `0.0.0.0` need not.
+pub fn wait_configured(timeout: Option<Duration>) -> Result<Ipv4Addr> {
+    system::wait_for(timeout, Configured)
+}
+
+/// What the network has seen.
+pub fn stats() -> Counters {
+    system::lock().counters()
+}
+
+struct Configured;
+
+impl system::Attempt for Configured {
+    type Output = Ipv4Addr;
+
+    fn attempt(
+        &mut self,
+        stack: &mut system::SystemStack,
+        _: smoltcp::time::Instant,
+    ) -> Result<Ipv4Addr> {
+        stack.address().ok_or(ErrorKind::WouldBlock.into())
+    }
+
+    fn register(&self, stack: &mut system::SystemStack, waiter: Thread) {
+        stack.wait_address(waiter);
+    }
+
+    fn cancel(&self, stack: &mut system::SystemStack, waiter: &Thread) {
+        stack.cancel_address(waiter);
+    }
+}
+
+#[cfg(test)]
+mod tests;

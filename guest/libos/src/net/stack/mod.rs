@@ -128,6 +128,16 @@ impl<L: Link, W: Wake> Stack<L, W> {
         self.configured.add(waiter);
     }
 
+    /// Takes a registration back.
+    pub fn cancel_address(&mut self, waiter: &W) {
+        self.configured.remove(waiter);
+    }
+
+    /// How many frames came from the device.
+    pub fn frames_received(&self) -> u64 {
+        self.counters.frames_received
+    }
+
     /// What was counted so far.
     pub fn counters(&self) -> Counters {
         Counters {

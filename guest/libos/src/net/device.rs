@@ -1,0 +1,102 @@
+//! [`Device`]: the appliance's network device, or none.
+
+use super::link::{Absent, Link, Properties, Received};
+#[cfg(target_os = "none")]
+use super::virtio::{self, VirtioNet};
+
+/// The device of the one stack.
+pub(crate) enum Device {
+    /// There is none.
+    Absent(Absent),
+    /// virtio-net.
+    #[cfg(target_os = "none")]
+    Virtio(alloc::boxed::Box<VirtioNet>),
+}
+
+/// A received frame's buffer.
+pub(crate) enum Buffer {
+    Absent([u8; 0]),
+    #[cfg(target_os = "none")]
+    Virtio(virtio::Filled),
+}
+
+impl AsRef<[u8]> for Buffer {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Absent(buffer) => buffer,
+            #[cfg(target_os = "none")]
+            Self::Virtio(buffer) => buffer.as_ref(),
+        }
+    }
+}
+
+impl Device {
+    /// No device.
+    pub(crate) fn absent() -> Self {
+        Self::Absent(Absent)
+    }
+}
+
+impl Link for Device {
+    type Buffer = Buffer;
+
+    fn properties(&self) -> Properties {
+        match self {
+            Self::Absent(link) => link.properties(),
+            #[cfg(target_os = "none")]
+            Self::Virtio(link) => link.properties(),
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Option<Received<Buffer>> {
+        match self {
+            Self::Absent(link) => link.receive().map(|frame| Received {
+                buffer: Buffer::Absent(frame.buffer),
+                checksums: frame.checksums,
+            }),
+            #[cfg(target_os = "none")]
+            Self::Virtio(link) => link.receive().map(|frame| Received {
+                buffer: Buffer::Virtio(frame.buffer),
+                checksums: frame.checksums,
+            }),
+        }
+    }
+
+    #[inline]
+    fn recycle(&mut self, buffer: Buffer) {
+        match (self, buffer) {
+            #[cfg(target_os = "none")]
+            (Self::Virtio(link), Buffer::Virtio(buffer)) => link.recycle(buffer),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn send_ready(&mut self) -> bool {
+        match self {
+            Self::Absent(link) => link.send_ready(),
+            #[cfg(target_os = "none")]
+            Self::Virtio(link) => link.send_ready(),
+        }
+    }
+
+    #[inline]
+    fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+        match self {
+            Self::Absent(link) => link.send(len, fill),
+            #[cfg(target_os = "none")]
+            Self::Virtio(link) => link.send(len, fill),
+        }
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        match self {
+            Self::Absent(link) => link.flush(),
+            #[cfg(target_os = "none")]
+            Self::Virtio(link) => link.flush(),
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! [`TcpListener`] and [`TcpStream`].
+
+use alloc::sync::Arc;
+use core::net::{SocketAddr, SocketAddrV4};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::time::Duration;
+
+use smoltcp::time::Instant as StackInstant;
+
+use super::addr::ToSocketAddrs;
+use super::stack::{ConnectionId, Half, Interest, ListenerId};
+use super::system::{Attempt, SystemStack, lock, now, wait_for};
+use crate::io::{self, Error, ErrorKind, IoSlice, Read, Write};
+use crate::thread::Thread;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: usize = 128;
+
+
+/// Which halves of a connection to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    /// What the peer sends.
+    Read,
+    /// What this side sends; the peer reads an end.
+    Write,
+    /// Both.
+    Both,
+}
+
+/// A limit for waiting: none, or nanoseconds. Zero means not to wait at all.
+#[derive(Debug)]
+struct Limit(AtomicU64);
+
+impl Limit {
+    const NONE: u64 = u64::MAX;
+
+    const fn none() -> Self {
+        Self(AtomicU64::new(Self::NONE))
+    }
+
+    fn set(&self, limit: Option<Duration>) -> io::Result<()> {
+        let ns = match limit {
+            Some(Duration::ZERO) => {
+                return Err(Error::new(ErrorKind::InvalidInput, "a timeout of zero"));
+            }
+            Some(limit) => u64::try_from(limit.as_nanos()).unwrap_or(Self::NONE),
+            None => Self::NONE,
+        };
+        self.0.store(ns, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn get(&self) -> Option<Duration> {
+        let ns = self.0.load(Ordering::Relaxed);
+        (ns != Self::NONE).then(|| Duration::from_nanos(ns))
+    }
+
+    fn unless(&self, nonblocking: &AtomicBool) -> Option<Duration> {
+        match nonblocking.load(Ordering::Relaxed) {
+            true => Some(Duration::ZERO),
+            false => self.get(),
+        }
+    }
+}
+
+/// A port that accepts connections.
+///
+/// ```
+/// use tare_libos::io::{Read, Write};
+/// use tare_libos::net::{TcpListener, TcpStream};
+/// use tare_libos::thread;
+///
+/// let listener = TcpListener::bind("0.0.0.0:7")?;
+/// let echo = thread::spawn(move || -> tare_libos::io::Result<()> {
+///     let (mut stream, _peer) = listener.accept()?;
+///     let mut buf = [0; 100];
+///     let n = stream.read(&mut buf)?;
+///     stream.write_all(&buf[..n])
+/// });
+/// let mut stream = TcpStream::connect("127.0.0.1:7")?;
+/// stream.write_all(b"hello")?;
+/// let mut answer = [0; 5];
+/// stream.read_exact(&mut answer)?;
+/// assert_eq!(&answer, b"hello");
+/// echo.join()?;
+/// # Ok::<(), tare_libos::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct TcpListener {
+    id: ListenerId,
+    local: SocketAddrV4,
+    limit: Limit,
+    nonblocking: AtomicBool,
+}
+
+impl TcpListener {
+    /// Listens on an address; `0.0.0.0` is all of this appliance's.
+    pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
+        let local = address.to_socket_addr()?;
+        Ok(Self {
+            id: lock().listen(local, BACKLOG)?,
+            local,
+            limit: Limit::none(),
+            nonblocking: AtomicBool::new(false),
+        })
+    }
+
+    /// Waits for a connection.
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let timeout = self.limit.unless(&self.nonblocking);
+        let (id, peer) = wait_for(timeout, Accept(self.id))?;
+        Ok((TcpStream::new(id), SocketAddr::V4(peer)))
+    }
+
+    /// Connections one after the other, for ever.
+    pub fn incoming(&self) -> impl Iterator<Item = io::Result<TcpStream>> + '_ {
+        core::iter::repeat_with(|| self.accept().map(|(stream, _)| stream))
+    }
+
+    /// Where this listens.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(SocketAddr::V4(self.local))
+    }
+
+    /// How long [`accept`](Self::accept) waits before it fails with `TimedOut`.
+    pub fn set_accept_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
+        self.limit.set(limit)
+    }
+
+    /// Whether `accept` fails with `WouldBlock` instead of waiting.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.nonblocking.store(nonblocking, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for TcpListener {
+    fn drop(&mut self) {
+        lock().close_listener(self.id, now());
+    }
+}
+
+struct Accept(ListenerId);
+
+impl Attempt for Accept {
+    type Output = (ConnectionId, SocketAddrV4);
+
+    fn attempt(&mut self, stack: &mut SystemStack, _: StackInstant) -> io::Result<Self::Output> {
+        stack.accept(self.0)
+    }
+
+    fn register(&self, stack: &mut SystemStack, waiter: Thread) {
+        stack.wait_accept(self.0, waiter);
+    }
+
+    fn cancel(&self, stack: &mut SystemStack, waiter: &Thread) {
+        stack.cancel_accept(self.0, waiter);
+    }
+}
+
+/// A TCP connection. Dropping it (and its clones) sends what was written and
+/// ends it.
+#[derive(Debug)]
+pub struct TcpStream {
+    socket: Arc<Socket>,
+}
+
+#[derive(Debug)]
+struct Socket {
+    id: ConnectionId,
+    read_limit: Limit,
+    write_limit: Limit,
+    nonblocking: AtomicBool,
+}
+
+impl TcpStream {
+    fn new(id: ConnectionId) -> Self {
+        Self {
+            socket: Arc::new(Socket {
+                id,
+                read_limit: Limit::none(),
+                write_limit: Limit::none(),
+                nonblocking: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    /// Connects to an address; gives up after 30 seconds.
+    pub fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
+        let remote = address.to_socket_addr()?;
+        let stream = Self::new(lock().connect(remote, now())?);
+        stream.wait(None, Interest::Writable, |stack, id, _| stack.connected(id))?;
+        Ok(stream)
+    }
+
+    fn wait<R>(
+        &self,
+        timeout: Option<Duration>,
+        interest: Interest,
+        attempt: impl FnMut(&mut SystemStack, ConnectionId, StackInstant) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let id = self.socket.id;
+        wait_for(
+            timeout,
+            OnConnection {
+                id,
+                interest,
+                attempt,
+            },
+        )
+    }
+
+    /// Reads without taking.
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        let timeout = self.socket.read_limit.unless(&self.socket.nonblocking);
+        self.wait(timeout, Interest::Readable, |stack, id, _| stack.peek(id, buf))
+    }
+
+    /// Ends one or both halves; what was written is still sent.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        let mut stack = lock();
+        if how != Shutdown::Write {
+            stack.shutdown(self.socket.id, Half::Read, now())?;
+        }
+        if how != Shutdown::Read {
+            stack.shutdown(self.socket.id, Half::Write, now())?;
+        }
+        Ok(())
+    }
+
+    /// The other side's address.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        Ok(SocketAddr::V4(lock().flow(self.socket.id)?.remote))
+    }
+
+    /// This side's address.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(SocketAddr::V4(lock().flow(self.socket.id)?.local))
+    }
+
+    /// How long a read waits before it fails with `TimedOut`.
+    pub fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
+        self.socket.read_limit.set(limit)
+    }
+
+    /// How long a write waits before it fails with `TimedOut`.
+    pub fn set_write_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
+        self.socket.write_limit.set(limit)
+    }
+
+    /// Whether small writes are sent at once, without waiting for the
+    /// acknowledgement of earlier ones.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        lock().set_nodelay(self.socket.id, nodelay)
+    }
+
+    /// Whether reads and writes fail with `WouldBlock` instead of waiting.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.socket.nonblocking.store(nonblocking, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether a read would not wait: there is data, the end, or an error.
+    pub fn readable(&self) -> bool {
+        let result = lock().peek(self.socket.id, &mut [0]);
+        !matches!(result, Err(error) if error.kind() == ErrorKind::WouldBlock)
+    }
+
+    /// Another handle of the same connection, for another thread.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self {
+            socket: Arc::clone(&self.socket),
+        })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        lock().close(self.id, now());
+    }
+}
+
+impl Read for &TcpStream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let timeout = self.socket.read_limit.unless(&self.socket.nonblocking);
+        self.wait(timeout, Interest::Readable, |stack, id, now| {
+            stack.read(id, buf, now)
+        })
+    }
+}
+
+impl Write for &TcpStream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(buf)])
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let timeout = self.socket.write_limit.unless(&self.socket.nonblocking);
+        self.wait(timeout, Interest::Writable, |stack, id, now| {
+            stack.write(id, parts, now)
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for TcpStream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buf)
+    }
+}
+
+impl Write for TcpStream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        (&*self).write(buf)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(parts)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct OnConnection<F> {
+    id: ConnectionId,
+    interest: Interest,
+    attempt: F,
+}
+
+impl<R, F> Attempt for OnConnection<F>
+where
+    F: FnMut(&mut SystemStack, ConnectionId, StackInstant) -> io::Result<R>,
+{
+    type Output = R;
+
+    fn attempt(&mut self, stack: &mut SystemStack, now: StackInstant) -> io::Result<R> {
+        (self.attempt)(stack, self.id, now)
+    }
+
+    fn register(&self, stack: &mut SystemStack, waiter: Thread) {
+        stack.wait(self.id, self.interest, waiter);
+    }
+
+    fn cancel(&self, stack: &mut SystemStack, waiter: &Thread) {
+        stack.cancel(self.id, self.interest, waiter);
+    }
+}
