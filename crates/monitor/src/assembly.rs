@@ -1,0 +1,126 @@
+//! Puts devices on a machine's buses: wiring, place on the bus, ioeventfds,
+//! the I/O thread's view and the observer's.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tare_abi::layout;
+use tare_control::config::NetConfig;
+use tare_devices::{
+    CounterSource,
+    cmos::Cmos,
+    net::{Net, NetSettings},
+    pci::{MemoryWindow, PciBus},
+    power::Power,
+    virtio::{VirtioDevice, VirtioPci},
+};
+use tare_hv::{GuestMemoryMmap, Vm};
+
+use crate::{
+    bus::{Bus, StrayAccesses},
+    console::Console,
+    io::IoDevice,
+    link::AnyLink,
+    observe::ObservedDevice,
+    start::{StartError, failed_to},
+    wiring::{FunctionWiring, Gsis},
+};
+
+/// Devices as they are added.
+pub(crate) struct Devices {
+    vm: Arc<Vm>,
+    memory: GuestMemoryMmap,
+    gsis: Gsis,
+    pci: PciBus,
+    io: Vec<IoDevice>,
+    observed: Vec<ObservedDevice>,
+}
+
+impl Devices {
+    pub(crate) fn new(vm: &Arc<Vm>, memory: &GuestMemoryMmap) -> Self {
+        let window = MemoryWindow {
+            start: layout::PCI_MMIO_START,
+            size: layout::PCI_MMIO_SIZE,
+        };
+        Self {
+            vm: Arc::clone(vm),
+            memory: memory.clone(),
+            gsis: Gsis::default(),
+            pci: PciBus::new(window),
+            io: Vec::new(),
+            observed: Vec::new(),
+        }
+    }
+
+    /// A network device over `link`.
+    pub(crate) fn add_net(&mut self, net: &NetConfig, link: AnyLink) -> Result<(), StartError> {
+        let settings = NetSettings {
+            mac: net.mac,
+            mtu: net.mtu,
+        };
+        let backend = link.as_fd().try_clone_to_owned();
+        let backend = backend.map_err(failed_to("copy the network's descriptor"))?;
+        self.add("net", Net::new(settings, link), Some(backend))
+    }
+
+    /// A virtio device at the next PCI address.
+    pub(crate) fn add<D: VirtioDevice + 'static>(
+        &mut self,
+        kind: &'static str,
+        device: D,
+        backend: Option<OwnedFd>,
+    ) -> Result<(), StartError> {
+        let queues = device.queue_sizes().len() as u16;
+        let wiring = FunctionWiring::new(&self.vm, &self.gsis, queues + 1, queues)?;
+        let function = VirtioPci::new(device, self.memory.clone(), wiring.wiring());
+        let counters = function.counters();
+        let function = Arc::new(Mutex::new(function));
+        let address = self.pci.add(Arc::clone(&function))?;
+        for queue in 0..queues {
+            let function = function.lock().unwrap_or_else(PoisonError::into_inner);
+            let address = function.notify_address(queue).ok_or_else(unnotifiable)?;
+            wiring.bind(queue, address)?;
+        }
+        let work = Box::new(function);
+        self.io.push(IoDevice::new(work, wiring.queues(), backend));
+        self.observe(kind, address.to_string(), counters);
+        Ok(())
+    }
+
+    /// The bus with everything on it, what the I/O thread serves, and what can be
+    /// observed.
+    pub(crate) fn finish(
+        mut self,
+        console: Console,
+    ) -> (Arc<Bus>, Vec<IoDevice>, Vec<ObservedDevice>) {
+        let power = Power::new();
+        let stray = Arc::<StrayAccesses>::default();
+        self.observe("serial", String::new(), console.counters());
+        self.observe("power", String::new(), power.counters());
+        self.observe("pci", String::new(), self.pci.counters());
+        self.observe("bus", String::new(), Arc::clone(&stray) as _);
+        let bus = Bus {
+            pci: self.pci,
+            console: Arc::new(console),
+            cmos: Mutex::new(Cmos::new()),
+            power: Mutex::new(power),
+            stray,
+        };
+        (Arc::new(bus), self.io, self.observed)
+    }
+
+    fn observe(&mut self, kind: &'static str, address: String, source: Arc<dyn CounterSource>) {
+        self.observed.push(ObservedDevice {
+            kind,
+            address,
+            counters: vec![source],
+        });
+    }
+}
+
+fn unnotifiable() -> StartError {
+    failed_to("bind a queue's notification")(io::ErrorKind::NotFound.into())
+}

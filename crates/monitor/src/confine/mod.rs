@@ -1,0 +1,39 @@
+//! Confinement: what each thread may still ask of the kernel once the guest
+//! runs. No new privileges, Landlock ([`files`]), system calls ([`calls`]).
+
+mod calls;
+mod files;
+mod violation;
+
+pub use calls::Role;
+pub use files::Files;
+pub use violation::install as install_violation_handler;
+
+/// Why a thread cannot be confined.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfineError {
+    /// `PR_SET_NO_NEW_PRIVS`.
+    #[error("the kernel refused to take away new privileges")]
+    NoNewPrivs(#[source] std::io::Error),
+    /// Landlock is there and refused the rules.
+    #[error("Landlock refused the rules for files")]
+    Landlock(#[from] landlock::RulesetError),
+    /// A path of the rules cannot be opened.
+    #[error("a directory for Landlock cannot be opened")]
+    Path(#[from] landlock::PathFdError),
+    /// The list of system calls is not a filter.
+    #[error("the system call filter cannot be built")]
+    Filter(#[from] seccompiler::BackendError),
+    /// The kernel refused the filter.
+    #[error("the kernel refused the system call filter")]
+    Install(#[from] seccompiler::Error),
+}
+
+/// Confines the calling thread for ever.
+pub fn confine(role: Role, files: Files) -> Result<(), ConfineError> {
+    rustix::thread::set_no_new_privs(true)
+        .map_err(|errno| ConfineError::NoNewPrivs(errno.into()))?;
+    violation::remember(role);
+    files.restrict()?;
+    calls::restrict(role)
+}

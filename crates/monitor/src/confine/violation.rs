@@ -1,0 +1,82 @@
+//! A system call that a thread's filter does not allow: SIGSYS, one sentence,
+//! exit code [`ExitCode::Internal`].
+
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+
+use tare_control::exit::ExitCode;
+use vmm_sys_util::{errno, signal::register_signal_handler};
+
+use super::Role;
+use crate::console::terminal;
+
+thread_local!(static ROLE: Cell<Role> = const { Cell::new(Role::Main) });
+
+/// Installs the handler, before any thread is confined.
+pub fn install() -> Result<(), errno::Error> {
+    register_signal_handler(libc::SIGSYS, report)
+}
+
+pub(super) fn remember(role: Role) {
+    ROLE.set(role);
+}
+
+/// Async-signal-safe: no allocation, no lock.
+extern "C" fn report(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    let mut digits = [0; 10];
+    let number = decimal(system_call(info), &mut digits);
+    let role = ROLE.get().name().as_bytes();
+    terminal::restore();
+    let parts: [&[u8]; 5] = [
+        b"tare-monitor: system call ",
+        number,
+        b" is not allowed (thread ",
+        role,
+        b")\n",
+    ];
+    for part in parts {
+        let _ = rustix::io::write(rustix::stdio::stderr(), part);
+    }
+    // SAFETY: ends the process at once, as a handler may.
+    unsafe { libc::_exit(ExitCode::Internal as i32) }
+}
+
+/// `si_syscall` of SIGSYS: after three ints, padding and an address
+/// (`siginfo_t`, `asm-generic/siginfo.h`), which libc has no accessor for.
+fn system_call(info: *const libc::siginfo_t) -> u32 {
+    const OFFSET_OF_SYSCALL: usize = 24;
+    // SAFETY: the kernel gives a whole siginfo of 128 bytes to a handler that
+    // was registered with SA_SIGINFO, as vmm-sys-util does.
+    unsafe {
+        info.cast::<u8>()
+            .add(OFFSET_OF_SYSCALL)
+            .cast::<u32>()
+            .read_unaligned()
+    }
+}
+
+fn decimal(mut value: u32, digits: &mut [u8; 10]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 || at == 0 {
+            return &digits[at..];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_in_full() {
+        for value in [0, 9, 10, 257, u32::MAX] {
+            let mut digits = [0; 10];
+            assert_eq!(decimal(value, &mut digits), value.to_string().as_bytes());
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Why a run ends: the first reason wins, and becomes the monitor's message
+//! and exit code.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tare_abi::exit::GuestExit;
+use tare_control::{api::Stop, exit::ExitCode};
+use tare_hv::Crash;
+use vmm_sys_util::eventfd::EventFd;
+
+/// Why a run ends.
+#[derive(Debug)]
+pub enum Ending {
+    /// The guest wrote its exit port.
+    Guest(GuestExit),
+    /// The guest powered off.
+    PowerOff,
+    /// The guest asked for a reset.
+    Reset,
+    /// The guest told the hypervisor that it crashed.
+    GuestCrash,
+    /// The guest's processor shut down.
+    TripleFault(Box<Crash>),
+    /// KVM could not go on with the guest.
+    KvmInternal(Box<Crash>),
+    /// Ctrl-C.
+    Interrupted,
+    /// SIGTERM, or the terminal went away.
+    Terminated,
+    /// A request on the control socket.
+    Stopped(Stop),
+    /// The monitor itself failed; a sentence that says where.
+    Failed(String),
+}
+
+impl Ending {
+    /// The monitor's exit code.
+    pub fn code(&self) -> ExitCode {
+        match self {
+            Self::Guest(GuestExit::Status(0)) | Self::PowerOff | Self::Stopped(Stop::PowerOff) => {
+                ExitCode::Success
+            }
+            Self::Guest(GuestExit::Status(_)) => ExitCode::GuestStatus,
+            Self::Guest(GuestExit::Panic) | Self::GuestCrash => ExitCode::GuestPanic,
+            Self::Guest(GuestExit::Fault) => ExitCode::GuestFault,
+            Self::Reset => ExitCode::GuestReset,
+            Self::TripleFault(_) => ExitCode::TripleFault,
+            Self::KvmInternal(_) => ExitCode::KvmInternal,
+            Self::Interrupted => ExitCode::Interrupted,
+            Self::Terminated | Self::Stopped(Stop::Kill) => ExitCode::Terminated,
+            Self::Failed(_) => ExitCode::Internal,
+        }
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Guest(GuestExit::Status(status)) => {
+                write!(f, "the application ended with status {status}")
+            }
+            Self::Guest(GuestExit::Panic) => {
+                write!(f, "the guest panicked; its message is on its console")
+            }
+            Self::Guest(GuestExit::Fault) => write!(
+                f,
+                "the guest met a processor exception that it does not handle; the registers are on its console"
+            ),
+            Self::PowerOff => write!(f, "the guest powered off"),
+            Self::Reset => write!(f, "the guest asked for a reset"),
+            Self::GuestCrash => write!(f, "the guest reported that it crashed"),
+            Self::TripleFault(crash) => {
+                write!(f, "the guest's processor shut down (triple fault)\n{crash}")
+            }
+            Self::KvmInternal(crash) => write!(f, "KVM could not go on with the guest\n{crash}"),
+            Self::Interrupted => write!(f, "interrupted"),
+            Self::Terminated => write!(f, "terminated"),
+            Self::Stopped(_) => write!(f, "stopped on request"),
+            Self::Failed(message) => f.write_str(message),
+        }
+    }
+}
+
+/// Takes the first reason to end, from any thread, and wakes the main thread.
+#[derive(Clone, Debug)]
+pub struct Ender {
+    first: Arc<Mutex<Option<Ending>>>,
+    event: Arc<EventFd>,
+}
+
+impl Ender {
+    /// `event` becomes readable when there is a reason.
+    pub fn new(event: EventFd) -> Self {
+        Self {
+            first: Arc::default(),
+            event: Arc::new(event),
+        }
+    }
+
+    /// Ends the run; later reasons are ignored.
+    pub fn end(&self, ending: Ending) {
+        self.lock().get_or_insert(ending);
+        // Fails only when the counter is full, and then it is readable.
+        let _ = self.event.write(1);
+    }
+
+    /// The event.
+    pub fn event(&self) -> &EventFd {
+        &self.event
+    }
+
+    /// The reason, once there is one.
+    pub fn take(&self) -> Option<Ending> {
+        self.lock().take()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Ending>> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_reason_wins() {
+        let ender = Ender::new(EventFd::new(libc::EFD_NONBLOCK).unwrap());
+        ender.end(Ending::Reset);
+        ender.end(Ending::Terminated);
+        assert!(ender.event().read().is_ok());
+        assert!(matches!(ender.take(), Some(Ending::Reset)));
+    }
+
+    #[test]
+    fn endings_have_the_documented_codes() {
+        let code = |ending: Ending| ending.code() as u8;
+        assert_eq!(code(Ending::Guest(GuestExit::Status(0))), 0);
+        assert_eq!(code(Ending::Guest(GuestExit::Status(3))), 1);
+        assert_eq!(code(Ending::Guest(GuestExit::Panic)), 70);
+        assert_eq!(code(Ending::Guest(GuestExit::Fault)), 71);
+        assert_eq!(code(Ending::Stopped(Stop::PowerOff)), 0);
+        assert_eq!(code(Ending::Stopped(Stop::Kill)), 143);
+        assert_eq!(code(Ending::Interrupted), 130);
+    }
+}

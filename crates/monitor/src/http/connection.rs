@@ -1,0 +1,137 @@
+//! One client: bytes come in, requests are answered in order, answers go out as
+//! far as the client takes them. While an answer waits nothing more is read, so
+//! that a client that only asks and never reads costs no memory.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
+};
+
+use super::{
+    Method, Response, Routes,
+    request::{MAX_BODY, MAX_HEAD, parse},
+    response::{Connection as After, Part},
+};
+use crate::poll::Interest;
+
+const CHUNK: usize = 1024;
+
+/// Whether a client stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Stays,
+    Leaves,
+}
+
+/// One client.
+pub(super) struct Connection {
+    stream: UnixStream,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    sent: usize,
+    after: After,
+}
+
+impl Connection {
+    /// A client that was accepted.
+    pub(super) fn new(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            stream,
+            input: Vec::new(),
+            output: Vec::new(),
+            sent: 0,
+            after: After::Keep,
+        })
+    }
+
+    /// What it waits for.
+    pub(super) fn interest(&self) -> Interest {
+        let writable = self.sent < self.output.len();
+        Interest {
+            readable: !writable,
+            writable,
+        }
+    }
+
+    /// Goes on as far as it goes without waiting.
+    pub(super) fn advance(&mut self, routes: &mut impl Routes) -> Fate {
+        match self.try_advance(routes) {
+            Ok(fate) => fate,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Fate::Stays,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Fate::Stays,
+            Err(_) => Fate::Leaves,
+        }
+    }
+
+    fn try_advance(&mut self, routes: &mut impl Routes) -> io::Result<Fate> {
+        loop {
+            self.send()?;
+            if self.after == After::Close {
+                return Ok(Fate::Leaves);
+            }
+            if !self.answer(routes) && self.receive()? == 0 {
+                return Ok(Fate::Leaves);
+            }
+        }
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        while self.sent < self.output.len() {
+            match self.stream.write(&self.output[self.sent..])? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => self.sent += count,
+            }
+        }
+        // An idle client keeps no memory.
+        self.output = Vec::new();
+        self.sent = 0;
+        Ok(())
+    }
+
+    /// Answers the first request that is complete, if one is.
+    fn answer(&mut self, routes: &mut impl Routes) -> bool {
+        let length = match parse(&self.input) {
+            Ok(None) => return false,
+            Ok(Some(request)) => {
+                let response = routes.answer(&request);
+                let part = match request.method {
+                    Method::Head => Part::Head,
+                    _ => Part::Whole,
+                };
+                if !request.keep_alive {
+                    self.after = After::Close;
+                }
+                self.output = response.bytes(part, self.after);
+                request.length
+            }
+            Err(rejected) => {
+                self.after = After::Close;
+                self.output = Response::from(rejected).bytes(Part::Whole, After::Close);
+                self.input.len()
+            }
+        };
+        self.input.drain(..length);
+        if self.input.is_empty() {
+            self.input = Vec::new();
+        }
+        true
+    }
+
+    fn receive(&mut self) -> io::Result<usize> {
+        debug_assert!(self.input.len() < MAX_HEAD + MAX_BODY);
+        let mut chunk = [0; CHUNK];
+        let count = self.stream.read(&mut chunk)?;
+        self.input.extend_from_slice(&chunk[..count]);
+        Ok(count)
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

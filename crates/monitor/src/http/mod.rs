@@ -1,0 +1,20 @@
+//! The control socket's server: a little HTTP/1.1 over a UNIX socket, on the
+//! main thread, with one non-blocking state machine for each client.
+//!
+//! Everything is bounded: clients, heads, bodies, what waits to be sent. A
+//! client that is slow or silent costs its buffers and nothing else; when all
+//! places are taken, the one that was silent longest goes.
+
+mod connection;
+mod request;
+mod response;
+pub mod server;
+
+pub use request::{Method, Request};
+pub use response::Response;
+
+/// Answers requests.
+pub trait Routes {
+    /// The answer to `request`.
+    fn answer(&mut self, request: &Request<'_>) -> Response;
+}

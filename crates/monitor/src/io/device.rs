@@ -1,0 +1,240 @@
+//! One virtio device as the I/O thread sees it: queue events, a backend's
+//! descriptor, and work that is not finished.
+//!
+//! Events only mark work; [`IoDevice::go_on`] does one bounded piece of each
+//! marked kind in each turn of the loop, so that no device starves another.
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tare_devices::virtio::{Progress, VirtioDevice, VirtioPci};
+use vmm_sys_util::eventfd::EventFd;
+
+use crate::{
+    inherit::borrow,
+    poll::{Interest, Poll},
+};
+
+/// What the I/O thread calls, whatever the device is.
+pub trait QueueWork: Send {
+    /// The queue was notified.
+    fn notified(&self, queue: u16) -> Progress;
+    /// The backend is ready.
+    fn backend_ready(&self) -> Progress;
+    /// What the backend's descriptor is watched for.
+    fn interest(&self) -> Interest;
+}
+
+impl<D: VirtioDevice> QueueWork for Arc<Mutex<VirtioPci<D>>> {
+    fn notified(&self, queue: u16) -> Progress {
+        lock(self).notified(queue)
+    }
+
+    fn backend_ready(&self) -> Progress {
+        lock(self).backend_ready()
+    }
+
+    fn interest(&self) -> Interest {
+        let interest = lock(self).interest();
+        Interest {
+            readable: interest.readable,
+            writable: interest.writable,
+        }
+    }
+}
+
+fn lock<T>(device: &Mutex<T>) -> MutexGuard<'_, T> {
+    device.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A device with its events.
+pub struct IoDevice {
+    work: Box<dyn QueueWork>,
+    queues: Vec<Queue>,
+    backend: Option<Backend>,
+    first_token: u64,
+}
+
+struct Queue {
+    event: Arc<EventFd>,
+    pending: bool,
+}
+
+struct Backend {
+    fd: OwnedFd,
+    watched: Interest,
+    pending: bool,
+}
+
+impl IoDevice {
+    /// A device with one event for each queue, and perhaps a backend.
+    pub fn new(
+        work: Box<dyn QueueWork>,
+        queues: &[Arc<EventFd>],
+        backend: Option<OwnedFd>,
+    ) -> Self {
+        let queue = |event: &Arc<EventFd>| Queue {
+            event: Arc::clone(event),
+            pending: false,
+        };
+        Self {
+            work,
+            queues: queues.iter().map(queue).collect(),
+            backend: backend.map(|fd| Backend {
+                fd,
+                watched: Interest::default(),
+                pending: false,
+            }),
+            first_token: 0,
+        }
+    }
+
+    /// Watches the queues' events, with tokens from `first_token` on; the
+    /// backend's token comes after the queues'.
+    pub(super) fn watch(&mut self, poll: &Poll, first_token: u64) -> io::Result<()> {
+        self.first_token = first_token;
+        for (token, queue) in (first_token..).zip(&self.queues) {
+            poll.add(borrow(&queue.event), token)?;
+        }
+        Ok(())
+    }
+
+    /// Whether there is work without waiting for an event.
+    pub(super) fn has_more(&self) -> bool {
+        let backend = self.backend.as_ref().is_some_and(|b| b.pending);
+        backend || self.queues.iter().any(|queue| queue.pending)
+    }
+
+    /// Marks the work of an event, counted from the device's first token.
+    pub(super) fn event(&mut self, number: usize) {
+        match (self.queues.get_mut(number), &mut self.backend) {
+            (Some(queue), _) => {
+                let _ = queue.event.read();
+                queue.pending = true;
+            }
+            (None, Some(backend)) => backend.pending = true,
+            (None, None) => {}
+        }
+    }
+
+    /// One piece of each marked work, then watches the backend as the device
+    /// wishes.
+    pub(super) fn go_on(&mut self, poll: &Poll) -> io::Result<()> {
+        if !self.has_more() {
+            return Ok(());
+        }
+        for (number, queue) in (0..).zip(&mut self.queues) {
+            if queue.pending {
+                queue.pending = self.work.notified(number) == Progress::More;
+            }
+        }
+        let Some(backend) = &mut self.backend else {
+            return Ok(());
+        };
+        if backend.pending {
+            backend.pending = self.work.backend_ready() == Progress::More;
+        }
+        let wanted = self.work.interest();
+        let token = self.first_token + self.queues.len() as u64;
+        poll.change(&backend.fd, token, backend.watched, wanted)?;
+        backend.watched = wanted;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::{
+        os::unix::net::UnixStream,
+        sync::atomic::{AtomicU32, Ordering},
+    };
+
+    use super::*;
+    use crate::{poll::Wait, wiring::eventfd};
+
+    #[derive(Default)]
+    struct Script {
+        notified: AtomicU32,
+        ready: AtomicU32,
+        more: AtomicU32,
+    }
+
+    impl QueueWork for Arc<Script> {
+        fn notified(&self, _queue: u16) -> Progress {
+            self.notified.fetch_add(1, Ordering::Relaxed);
+            match self.more.load(Ordering::Relaxed) {
+                0 => Progress::Done,
+                left => {
+                    self.more.store(left - 1, Ordering::Relaxed);
+                    Progress::More
+                }
+            }
+        }
+
+        fn backend_ready(&self) -> Progress {
+            self.ready.fetch_add(1, Ordering::Relaxed);
+            Progress::Done
+        }
+
+        fn interest(&self) -> Interest {
+            match self.ready.load(Ordering::Relaxed) {
+                0 => Interest::READ,
+                _ => Interest::default(),
+            }
+        }
+    }
+
+    fn turn(poll: &Poll, device: &mut IoDevice) -> usize {
+        let mut ready = Vec::new();
+        poll.wait(&mut ready, Wait::No).unwrap();
+        for token in &ready {
+            device.event((token - 100) as usize);
+        }
+        device.go_on(poll).unwrap();
+        ready.len()
+    }
+
+    #[test]
+    fn unfinished_work_goes_on_without_a_new_event() {
+        let script = Arc::new(Script::default());
+        script.more.store(2, Ordering::Relaxed);
+        let event = Arc::new(eventfd().unwrap());
+        let queues = [Arc::clone(&event)];
+        let mut device = IoDevice::new(Box::new(Arc::clone(&script)), &queues, None);
+        let poll = Poll::new().unwrap();
+        device.watch(&poll, 100).unwrap();
+        event.write(1).unwrap();
+        assert_eq!(turn(&poll, &mut device), 1);
+        while device.has_more() {
+            assert_eq!(turn(&poll, &mut device), 0);
+        }
+        assert_eq!(script.notified.load(Ordering::Relaxed), 3);
+    }
+
+    #[test]
+    fn a_backend_is_watched_only_as_the_device_wishes() {
+        let script = Arc::new(Script::default());
+        let event = Arc::new(eventfd().unwrap());
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        let queues = [Arc::clone(&event)];
+        let work = Box::new(Arc::clone(&script));
+        let mut device = IoDevice::new(work, &queues, Some(ours.into()));
+        let poll = Poll::new().unwrap();
+        device.watch(&poll, 100).unwrap();
+        assert_eq!(
+            turn(&poll, &mut device),
+            0,
+            "not before the driver is ready"
+        );
+        event.write(1).unwrap();
+        assert_eq!(turn(&poll, &mut device), 1);
+        assert_eq!(turn(&poll, &mut device), 1, "the peer's end");
+        assert_eq!(script.ready.load(Ordering::Relaxed), 1);
+        assert_eq!(turn(&poll, &mut device), 0, "no spinning on a dead peer");
+    }
+}

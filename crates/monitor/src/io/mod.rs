@@ -1,0 +1,117 @@
+//! The I/O thread: everything that touches queues, links and standard input,
+//! driven by readiness alone. Nothing ready, nothing runs.
+
+mod device;
+
+use std::{io, sync::Arc};
+
+use vmm_sys_util::eventfd::EventFd;
+
+pub use device::{IoDevice, QueueWork};
+
+use crate::{
+    console::{Console, input::Input},
+    inherit::borrow,
+    poll::{Poll, Wait},
+};
+
+const STOP: u64 = 0;
+const STDIN: u64 = 1;
+const INPUT_ROOM: u64 = 2;
+/// Devices' tokens begin here: device number above, event below.
+const DEVICES: u64 = 1 << 32;
+const EVENT_BITS: u32 = 16;
+
+/// Whether the console reads standard input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConsoleInput {
+    /// It does.
+    Stdin,
+    /// It does not.
+    None,
+}
+
+/// The thread's state.
+pub struct IoLoop {
+    poll: Poll,
+    devices: Vec<IoDevice>,
+    console: Arc<Console>,
+    input: Option<Input>,
+    stop: EventFd,
+}
+
+impl IoLoop {
+    /// Watches everything; `stop` ends the loop.
+    pub fn new(
+        mut devices: Vec<IoDevice>,
+        console: Arc<Console>,
+        input: ConsoleInput,
+        stop: EventFd,
+    ) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        poll.add(borrow(&stop), STOP)?;
+        let input = match input {
+            ConsoleInput::Stdin => {
+                poll.add(borrow(console.room()), INPUT_ROOM)?;
+                Some(Input::start(&poll, STDIN)?)
+            }
+            ConsoleInput::None => None,
+        };
+        for (number, device) in (0..).zip(&mut devices) {
+            device.watch(&poll, DEVICES + (number << EVENT_BITS))?;
+        }
+        Ok(Self {
+            poll,
+            devices,
+            console,
+            input,
+            stop,
+        })
+    }
+
+    /// Runs until [`Self::new`]'s `stop` is signalled.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut ready = Vec::with_capacity(16);
+        // A regular file is always readable, and says so to nobody.
+        self.console_input()?;
+        loop {
+            let busy = self.devices.iter().any(IoDevice::has_more);
+            let wait = if busy { Wait::No } else { Wait::Forever };
+            self.poll.wait(&mut ready, wait)?;
+            for token in ready.drain(..) {
+                match token {
+                    STOP => return Ok(drop(self.stop.read())),
+                    STDIN => self.console_input()?,
+                    INPUT_ROOM => {
+                        let _ = self.console.room().read();
+                        self.console_input()?;
+                    }
+                    token => self.device_event(token),
+                }
+            }
+            for device in &mut self.devices {
+                device.go_on(&self.poll)?;
+            }
+        }
+    }
+
+    fn console_input(&mut self) -> io::Result<()> {
+        if let Some(input) = &mut self.input
+            && !input.ready(&self.poll, &self.console)?
+        {
+            self.input = None;
+        }
+        Ok(())
+    }
+
+    fn device_event(&mut self, token: u64) {
+        let Some(token) = token.checked_sub(DEVICES) else {
+            return;
+        };
+        let event = (token & ((1 << EVENT_BITS) - 1)) as usize;
+        let number = (token >> EVENT_BITS) as usize;
+        if let Some(device) = self.devices.get_mut(number) {
+            device.event(event);
+        }
+    }
+}

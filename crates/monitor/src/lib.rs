@@ -1,0 +1,35 @@
+//! `tare-monitor`: one virtual machine, its threads, its control socket, confined.
+//!
+//! ```text
+//! main ── signals, end of the run, control socket (http, routes, observe)
+//! vcpuN ─ KVM_RUN, port and memory accesses (vcpu, bus), console output
+//! io ──── queues, links, standard input (io, link, console)
+//! ```
+//!
+//! [`start`] puts the rooms below together (`hv`, `boot`, `devices`); [`run`] is
+//! the program. No thread polls or arms a timer: when nothing happens, none runs.
+//!
+//! Limits: one machine for each process; x86-64 Linux hosts.
+
+mod assembly;
+pub mod bus;
+pub mod confine;
+pub mod console;
+pub mod ending;
+pub mod exits;
+pub mod failure;
+pub mod http;
+pub mod inherit;
+pub mod io;
+pub mod link;
+mod machine;
+pub mod observe;
+pub mod poll;
+mod routes;
+mod run;
+mod signals;
+mod start;
+mod vcpu;
+pub mod wiring;
+
+pub use run::run;

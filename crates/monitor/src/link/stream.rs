@@ -1,0 +1,352 @@
+//! A stream socket with QEMU's framing: a 32-bit big-endian length before each
+//! Ethernet frame (QEMU `net/socket.c`, passt `tap.c`).
+//!
+//! One buffer each way: one `recv` brings as many frames as there are, one
+//! `send` takes a batch. A length that no frame has means that the stream is
+//! out of step, for good: the link closes.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendFlags, recv, send},
+};
+use tare_devices::net::{Link, LinkError, LinkFeatures, LinkOffload, NetHeader, RxFrame};
+
+/// Bytes of the length.
+const PREFIX: usize = 4;
+/// Bytes of each buffer beyond one frame: a batch of TCP segments.
+const BATCH: usize = 64 << 10;
+
+/// The link.
+pub struct StreamLink {
+    socket: OwnedFd,
+    max_frame: usize,
+    rx: Window,
+    tx: Window,
+    /// Length of the frame being written to `tx`.
+    reserved: usize,
+    peer: Peer,
+}
+
+/// A buffer with its used part.
+struct Window {
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Peer {
+    There,
+    Gone,
+}
+
+impl Window {
+    fn new(size: usize) -> Self {
+        Self {
+            bytes: vec![0; size].into_boxed_slice(),
+            start: 0,
+            end: 0,
+        }
+    }
+
+    fn used(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    fn drop_front(&mut self, count: usize) {
+        self.start += count;
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        }
+    }
+
+    /// Moves what is used to the front if less than `room` bytes are free behind it.
+    fn make_room(&mut self, room: usize) -> usize {
+        if self.bytes.len() - self.end < room && self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        self.bytes.len() - self.end
+    }
+}
+
+impl StreamLink {
+    /// A link over a connected stream socket; `max_frame` is the longest
+    /// Ethernet frame.
+    pub fn new(socket: OwnedFd, max_frame: usize) -> io::Result<Self> {
+        rustix::net::getpeername(&socket)?;
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        let size = BATCH.max(2 * (max_frame + PREFIX));
+        Ok(Self {
+            socket,
+            max_frame,
+            rx: Window::new(size),
+            tx: Window::new(size),
+            reserved: 0,
+            peer: Peer::There,
+        })
+    }
+
+    /// Length of the first frame in the receive buffer, if all of it is there.
+    fn first_frame(&self) -> Result<Option<usize>, LinkError> {
+        let Some((prefix, rest)) = self.rx.used().split_first_chunk::<PREFIX>() else {
+            return Ok(None);
+        };
+        let length = u32::from_be_bytes(*prefix) as usize;
+        if length == 0 || length > self.max_frame {
+            let reason = format!("a frame of {length} bytes, {} at most", self.max_frame);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason).into());
+        }
+        Ok((rest.len() >= length).then_some(length))
+    }
+
+    fn receive(&mut self) -> Result<usize, LinkError> {
+        self.rx.make_room(self.max_frame + PREFIX);
+        let free = &mut self.rx.bytes[self.rx.end..];
+        match recv(&self.socket, free, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => Err(LinkError::Closed),
+            Ok((count, _)) => {
+                self.rx.end += count;
+                Ok(count)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(errno) => Err(of_errno(errno)),
+        }
+    }
+
+    /// Says once that the link is down.
+    fn note<T>(&mut self, result: Result<T, LinkError>) -> Result<T, LinkError> {
+        result.inspect_err(|error| {
+            if self.peer == Peer::There {
+                self.peer = Peer::Gone;
+                let error = crate::failure::chain(error);
+                eprintln!("tare-monitor: the network is down: {error}");
+            }
+        })
+    }
+
+    fn fill(&mut self) -> Result<Option<usize>, LinkError> {
+        loop {
+            if let Some(length) = self.first_frame()? {
+                return Ok(Some(length));
+            }
+            if self.receive()? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn drain(&mut self) -> Result<(), LinkError> {
+        while self.has_unsent() {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match send(&self.socket, self.tx.used(), flags) {
+                Ok(count) => self.tx.drop_front(count),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(errno) => return Err(of_errno(errno)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn of_errno(errno: Errno) -> LinkError {
+    match errno {
+        Errno::PIPE | Errno::CONNRESET => LinkError::Closed,
+        _ => LinkError::Io(errno.into()),
+    }
+}
+
+impl AsFd for StreamLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Link for StreamLink {
+    fn features(&self) -> LinkFeatures {
+        LinkFeatures {
+            max_frame: self.max_frame,
+            offload: LinkOffload::TrustedRx,
+        }
+    }
+
+    fn peek(&mut self) -> Result<Option<RxFrame<'_>>, LinkError> {
+        let filled = self.fill();
+        let Some(length) = self.note(filled)? else {
+            return Ok(None);
+        };
+        let start = self.rx.start + PREFIX;
+        Ok(Some(RxFrame {
+            header: NetHeader::default(),
+            bytes: &mut self.rx.bytes[start..start + length],
+        }))
+    }
+
+    fn consume(&mut self) {
+        if let Ok(Some(length)) = self.first_frame() {
+            self.rx.drop_front(PREFIX + length);
+        }
+    }
+
+    fn reserve(&mut self, len: usize) -> Result<Option<&mut [u8]>, LinkError> {
+        let needed = PREFIX + len;
+        if self.tx.make_room(needed) < needed {
+            let drained = self.drain();
+            self.note(drained)?;
+            if self.tx.make_room(needed) < needed {
+                return Ok(None);
+            }
+        }
+        self.reserved = len;
+        let start = self.tx.end + PREFIX;
+        Ok(Some(&mut self.tx.bytes[start..start + len]))
+    }
+
+    fn commit(&mut self, _header: &NetHeader) -> Result<(), LinkError> {
+        let at = self.tx.end;
+        let prefix = (self.reserved as u32).to_be_bytes();
+        self.tx.bytes[at..at + PREFIX].copy_from_slice(&prefix);
+        self.tx.end += PREFIX + self.reserved;
+        self.reserved = 0;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), LinkError> {
+        let drained = self.drain();
+        self.note(drained)
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.tx.start < self.tx.end
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        os::unix::net::UnixStream,
+    };
+
+    use super::*;
+
+    const MAX: usize = 1514;
+
+    fn pair() -> (StreamLink, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        (StreamLink::new(ours.into(), MAX).unwrap(), theirs)
+    }
+
+    fn framed(frame: &[u8]) -> Vec<u8> {
+        let mut bytes = (frame.len() as u32).to_be_bytes().to_vec();
+        bytes.extend_from_slice(frame);
+        bytes
+    }
+
+    fn peeked(link: &mut StreamLink) -> Option<Vec<u8>> {
+        link.peek().unwrap().map(|frame| frame.bytes.to_vec())
+    }
+
+    #[test]
+    fn a_frame_that_comes_in_pieces_is_put_together() {
+        let (mut link, mut peer) = pair();
+        for byte in framed(b"hello") {
+            assert_eq!(peeked(&mut link), None);
+            peer.write_all(&[byte]).unwrap();
+        }
+        assert_eq!(peeked(&mut link).unwrap(), b"hello");
+        assert_eq!(peeked(&mut link).unwrap(), b"hello", "until it is consumed");
+        link.consume();
+        assert_eq!(peeked(&mut link), None);
+    }
+
+    #[test]
+    fn many_frames_survive_the_end_of_the_buffer() {
+        let (mut link, mut peer) = pair();
+        let frames: Vec<Vec<u8>> = (0..200u8)
+            .map(|n| vec![n; 60 + usize::from(n) * 7])
+            .collect();
+        let sent = frames.clone();
+        let writer = std::thread::spawn(move || {
+            sent.iter()
+                .for_each(|f| peer.write_all(&framed(f)).unwrap());
+            peer
+        });
+        for frame in &frames {
+            let got = loop {
+                match peeked(&mut link) {
+                    Some(got) => break got,
+                    None => std::thread::yield_now(),
+                }
+            };
+            assert_eq!(&got, frame);
+            link.consume();
+        }
+        drop(writer.join().unwrap());
+    }
+
+    #[test]
+    fn lengths_that_no_frame_has_close_the_link() {
+        for length in [0, MAX as u32 + 1, u32::MAX] {
+            let (mut link, mut peer) = pair();
+            peer.write_all(&length.to_be_bytes()).unwrap();
+            assert!(matches!(link.peek(), Err(LinkError::Io(_))), "{length}");
+        }
+    }
+
+    #[test]
+    fn the_peers_end_closes_the_link_after_its_last_frame() {
+        let (mut link, mut peer) = pair();
+        peer.write_all(&framed(b"last")).unwrap();
+        drop(peer);
+        assert_eq!(peeked(&mut link).unwrap(), b"last");
+        link.consume();
+        assert!(matches!(link.peek(), Err(LinkError::Closed)));
+    }
+
+    #[test]
+    fn a_full_socket_refuses_room_until_it_drains() {
+        let (mut link, mut peer) = pair();
+        let mut sent = 0;
+        while let Some(room) = link.reserve(1000).unwrap() {
+            room.fill(7);
+            link.commit(&NetHeader::default()).unwrap();
+            link.flush().unwrap();
+            sent += 1;
+        }
+        assert!(link.has_unsent());
+        let mut received = vec![0; sent * 1004];
+        let reader = std::thread::spawn(move || peer.read_exact(&mut received).map(|()| received));
+        while link.has_unsent() {
+            link.flush().unwrap();
+        }
+        let received = reader.join().unwrap().unwrap();
+        for frame in received.chunks(1004) {
+            assert_eq!(frame[..4], 1000u32.to_be_bytes());
+            assert!(frame[4..].iter().all(|byte| *byte == 7));
+        }
+        assert!(link.reserve(1000).unwrap().is_some());
+    }
+
+    #[test]
+    fn room_that_is_not_committed_is_not_sent() {
+        let (mut link, mut peer) = pair();
+        link.reserve(100).unwrap().unwrap().fill(1);
+        link.reserve(3).unwrap().unwrap().copy_from_slice(b"abc");
+        link.commit(&NetHeader::default()).unwrap();
+        link.flush().unwrap();
+        drop(link);
+        let mut received = Vec::new();
+        peer.read_to_end(&mut received).unwrap();
+        assert_eq!(received, framed(b"abc"));
+    }
+}

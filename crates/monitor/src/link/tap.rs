@@ -1,0 +1,152 @@
+//! A tap interface with the virtio header (`IFF_VNET_HDR`, 12 bytes): checksums
+//! and TCP segmentation stay undone between host and guest.
+//!
+//! Reference: Linux `Documentation/networking/tuntap.rst`, `drivers/net/tun.c`.
+
+#![allow(unsafe_code)]
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use rustix::{
+    fs::{OFlags, fcntl_getfl, fcntl_setfl},
+    io::Errno,
+    ioctl::{IntegerSetter, Opcode, Setter, ioctl, opcode},
+};
+use tare_devices::net::{
+    HEADER_LEN, Link, LinkError, LinkFeatures, LinkOffload, NetHeader, RxFrame, RxOffload,
+};
+
+/// Longest frame: 64 KiB of segmented TCP with its Ethernet header.
+const MAX_FRAME: usize = 65_550;
+
+const TUNSETOFFLOAD: Opcode = opcode::write::<libc::c_uint>(b'T', 208);
+const TUNSETVNETHDRSZ: Opcode = opcode::write::<libc::c_int>(b'T', 216);
+const TUNSETVNETLE: Opcode = opcode::write::<libc::c_int>(b'T', 220);
+const TUN_F_CSUM: usize = 1;
+const TUN_F_TSO4: usize = 2;
+const TUN_F_TSO6: usize = 4;
+
+/// The link. A tap takes and gives one frame for each system call.
+pub struct TapLink {
+    tap: OwnedFd,
+    rx: Box<[u8]>,
+    /// Bytes in `rx`, with the header; 0 for none.
+    received: usize,
+    tx: Box<[u8]>,
+    reserved: usize,
+    /// A committed frame in `tx` that the tap did not take yet.
+    unsent: usize,
+}
+
+impl TapLink {
+    /// A link over a tap opened with `IFF_NO_PI | IFF_VNET_HDR`.
+    pub fn new(tap: OwnedFd) -> io::Result<Self> {
+        fcntl_setfl(&tap, fcntl_getfl(&tap)? | OFlags::NONBLOCK)?;
+        set_int::<TUNSETVNETHDRSZ>(&tap, HEADER_LEN as libc::c_int)?;
+        set_int::<TUNSETVNETLE>(&tap, 1)?;
+        set_offload(&tap, RxOffload::default())?;
+        let buffer = || vec![0; HEADER_LEN + MAX_FRAME].into_boxed_slice();
+        Ok(Self {
+            tap,
+            rx: buffer(),
+            received: 0,
+            tx: buffer(),
+            reserved: 0,
+            unsent: 0,
+        })
+    }
+}
+
+/// Both ioctls that take a pointer to an int.
+fn set_int<const OPCODE: Opcode>(tap: &OwnedFd, value: libc::c_int) -> Result<(), Errno> {
+    // SAFETY: the opcodes that this is called with read an int through a pointer.
+    unsafe { ioctl(tap, Setter::<OPCODE, libc::c_int>::new(value)) }
+}
+
+fn set_offload(tap: &OwnedFd, accepted: RxOffload) -> Result<(), Errno> {
+    let flag = |on: bool, flag: usize| if on { flag } else { 0 };
+    let flags = match accepted.csum {
+        true => TUN_F_CSUM | flag(accepted.tso4, TUN_F_TSO4) | flag(accepted.tso6, TUN_F_TSO6),
+        false => 0,
+    };
+    // SAFETY: this ioctl takes its flags as a value.
+    unsafe { ioctl(tap, IntegerSetter::<TUNSETOFFLOAD>::new_usize(flags)) }
+}
+
+impl AsFd for TapLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tap.as_fd()
+    }
+}
+
+impl Link for TapLink {
+    fn features(&self) -> LinkFeatures {
+        LinkFeatures {
+            max_frame: MAX_FRAME,
+            offload: LinkOffload::VnetHeader,
+        }
+    }
+
+    fn set_offload(&mut self, accepted: RxOffload) -> Result<(), LinkError> {
+        Ok(set_offload(&self.tap, accepted).map_err(io::Error::from)?)
+    }
+
+    fn peek(&mut self) -> Result<Option<RxFrame<'_>>, LinkError> {
+        if self.received == 0 {
+            self.received = match rustix::io::read(&self.tap, &mut self.rx[..]) {
+                Ok(count) => count,
+                Err(Errno::AGAIN | Errno::INTR) => 0,
+                Err(errno) => return Err(io::Error::from(errno).into()),
+            };
+        }
+        let received = &mut self.rx[..self.received];
+        Ok(received
+            .split_first_chunk_mut::<HEADER_LEN>()
+            .map(|(header, bytes)| RxFrame {
+                header: NetHeader::from_bytes(header),
+                bytes,
+            }))
+    }
+
+    fn consume(&mut self) {
+        self.received = 0;
+    }
+
+    fn reserve(&mut self, len: usize) -> Result<Option<&mut [u8]>, LinkError> {
+        self.flush()?;
+        if self.has_unsent() {
+            return Ok(None);
+        }
+        self.reserved = len;
+        Ok(Some(&mut self.tx[HEADER_LEN..HEADER_LEN + len]))
+    }
+
+    fn commit(&mut self, header: &NetHeader) -> Result<(), LinkError> {
+        self.tx[..HEADER_LEN].copy_from_slice(&header.to_bytes());
+        self.unsent = HEADER_LEN + self.reserved;
+        self.reserved = 0;
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<(), LinkError> {
+        if self.unsent == 0 {
+            return Ok(());
+        }
+        match rustix::io::write(&self.tap, &self.tx[..self.unsent]) {
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+            // The frame is what the tap does not like, or the interface is down
+            // for now: frames are lost on a network, the link is not.
+            Ok(_) | Err(Errno::INVAL | Errno::IO | Errno::NOBUFS) => {}
+            Err(errno) => return Err(io::Error::from(errno).into()),
+        }
+        self.unsent = 0;
+        Ok(())
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.unsent > 0
+    }
+}

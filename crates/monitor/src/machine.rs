@@ -1,0 +1,182 @@
+//! Builds a machine from its set-up: memory, image, devices, vCPUs. Nothing
+//! runs yet.
+
+use std::{
+    fs::File,
+    ops::Range,
+    sync::{Arc, atomic::AtomicBool},
+    time::Instant,
+};
+
+use rustix::stdio::stdout;
+use tare_abi::{layout, ports};
+use tare_boot::LoadOptions;
+use tare_control::{config, stats};
+use tare_devices::{
+    rng::{OsEntropy, Rng},
+    serial::{IrqLine, SerialPort},
+};
+use tare_hv::{GuestMemoryMmap, Kicker, Kind, Kvm, Probe, Vm};
+use vm_memory::{GuestMemoryBackend as _, GuestMemoryRegion as _};
+use vmm_sys_util::eventfd::EventFd;
+
+use crate::{
+    assembly::Devices,
+    bus::Bus,
+    console::{
+        Console,
+        log::ConsoleLog,
+        output::{Output, Screen},
+        terminal,
+    },
+    ending::Ender,
+    exits::ExitCounters,
+    io::{ConsoleInput, IoLoop},
+    observe::{MemoryObserver, ObservedVcpu, Observer},
+    start::{Setup, StartError, failed_to},
+    vcpu::VcpuLoop,
+    wiring::eventfd,
+};
+
+/// A machine ready to run.
+pub(crate) struct Machine {
+    pub(crate) vcpus: Vec<VcpuLoop>,
+    pub(crate) kickers: Vec<Kicker>,
+    pub(crate) io: IoLoop,
+    pub(crate) io_stop: EventFd,
+    pub(crate) observer: Observer,
+}
+
+/// What ends the machine and its threads.
+pub(crate) struct Control {
+    pub(crate) ender: Ender,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) started: Instant,
+}
+
+impl Machine {
+    /// Builds it.
+    pub(crate) fn build(setup: &mut Setup, control: &Control) -> Result<Self, StartError> {
+        let kvm = Kvm::open()?;
+        check_cpus(&kvm, setup.config.cpus)?;
+        let probe = Probe::run(&kvm)?;
+        let memory = tare_hv::guest_memory(u64::from(setup.config.memory_mib) << 20)?;
+        let entry = load(setup, &memory)?;
+        let vm = Arc::new(Vm::new(&kvm, &memory)?);
+        let mut devices = Devices::new(&vm, &memory);
+        if let (Some(net), Some(link)) = (&setup.config.net, setup.link.take()) {
+            devices.add_net(net, link)?;
+        }
+        if setup.config.rng {
+            devices.add("rng", Rng::new(OsEntropy), None)?;
+        }
+        let (console, input) = console(setup, &vm)?;
+        let (bus, io_devices, observed_devices) = devices.finish(console);
+        let (vcpus, observed) = vcpus(&vm, &probe, setup.config.cpus, control, &bus)?;
+        if let Some(first) = vcpus.first() {
+            first.vcpu.enter_at(&entry)?;
+        }
+        let io_stop = eventfd()?;
+        let io = IoLoop::new(
+            io_devices,
+            Arc::clone(&bus.console),
+            input,
+            io_stop.try_clone().map_err(failed_to("copy an eventfd"))?,
+        );
+        Ok(Self {
+            kickers: vcpus.iter().map(|it| it.vcpu.kicker()).collect(),
+            vcpus,
+            io: io.map_err(failed_to("watch its descriptors"))?,
+            io_stop,
+            observer: Observer {
+                name: setup.config.name.clone(),
+                kvm: match probe.kind {
+                    Kind::Hardware => stats::Kvm::Hardware,
+                    Kind::Emulated => stats::Kvm::Emulated,
+                },
+                started: control.started,
+                vcpus: observed,
+                devices: observed_devices,
+                threads: Vec::new(),
+                memory: MemoryObserver::new(host_ranges(&memory)),
+            },
+        })
+    }
+}
+
+fn check_cpus(kvm: &Kvm, asked: u8) -> Result<(), StartError> {
+    let most = kvm.max_vcpus().min(layout::MAX_CPUS.into());
+    match usize::from(asked) <= most {
+        true => Ok(()),
+        false => Err(StartError::Cpus { asked, most }),
+    }
+}
+
+fn load(
+    setup: &mut Setup,
+    memory: &GuestMemoryMmap,
+) -> Result<tare_abi::entry::EntryState, StartError> {
+    let options = LoadOptions::<File> {
+        cmdline: &setup.config.cmdline,
+        initramfs: setup.initramfs.as_mut(),
+        cpus: setup.config.cpus,
+    };
+    Ok(tare_boot::load(memory, &mut setup.image, options)?.entry)
+}
+
+/// The serial port, and whether it reads standard input.
+fn console(setup: &Setup, vm: &Vm) -> Result<(Console, ConsoleInput), StartError> {
+    let (screen, input) = match setup.config.console {
+        config::Console::Log { .. } => (None, ConsoleInput::None),
+        config::Console::Stdio { .. } => {
+            let screen = Screen::new(stdout()).map_err(failed_to("use its standard output"))?;
+            let input = match terminal::may_read() {
+                true => ConsoleInput::Stdin,
+                false => ConsoleInput::None,
+            };
+            (Some(screen), input)
+        }
+    };
+    let log = setup.console_log.try_clone().and_then(ConsoleLog::new);
+    let output = Output::new(log.map_err(failed_to("use its console log"))?, screen);
+    let line = eventfd()?;
+    vm.irqfd(ports::COM1_IRQ, &line)?;
+    let port = SerialPort::new(IrqLine(line), output);
+    Ok((Console::new(port, eventfd()?), input))
+}
+
+fn vcpus(
+    vm: &Vm,
+    probe: &Probe,
+    count: u8,
+    control: &Control,
+    bus: &Arc<Bus>,
+) -> Result<(Vec<VcpuLoop>, Vec<ObservedVcpu>), StartError> {
+    let one = |index| {
+        let vcpu = vm.vcpu(probe, index, count)?;
+        let exits = Arc::<ExitCounters>::default();
+        let observed = ObservedVcpu {
+            index,
+            exits: Arc::clone(&exits),
+            kvm: vcpu.stats().ok(),
+        };
+        let runs = VcpuLoop {
+            vcpu,
+            bus: Arc::clone(bus),
+            exits,
+            ender: control.ender.clone(),
+            stop: Arc::clone(&control.stop),
+        };
+        Ok((runs, observed))
+    };
+    let pairs: Result<Vec<_>, StartError> = (0..count).map(one).collect();
+    Ok(pairs?.into_iter().unzip())
+}
+
+fn host_ranges(memory: &GuestMemoryMmap) -> Vec<Range<u64>> {
+    let range = |region: &vm_memory::GuestRegionMmap| {
+        let start = memory.get_host_address(region.start_addr()).ok()? as u64;
+        Some(start..start + region.len())
+    };
+    memory.iter().filter_map(range).collect()
+}

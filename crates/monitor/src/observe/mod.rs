@@ -1,0 +1,111 @@
+//! What the machine looks like from inside: statistics of vCPUs, devices, host
+//! threads and memory, gathered when somebody asks and never otherwise.
+//!
+//! All files of /proc are opened before the monitor confines itself.
+
+mod memory;
+pub mod prometheus;
+mod threads;
+
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
+
+use tare_control::stats::{DeviceStats, Kvm, Stats, VcpuStats};
+use tare_devices::CounterSource;
+use tare_hv::{StatsFd, StatsValue};
+
+use crate::exits::ExitCounters;
+pub use memory::MemoryObserver;
+pub use threads::ThreadObserver;
+
+/// A vCPU's sources.
+pub struct ObservedVcpu {
+    /// Index.
+    pub index: u8,
+    /// Exits to the monitor.
+    pub exits: Arc<ExitCounters>,
+    /// KVM's own, where the kernel has them.
+    pub kvm: Option<StatsFd>,
+}
+
+/// A device's sources.
+pub struct ObservedDevice {
+    /// `net`, `rng`, `serial`, ...
+    pub kind: &'static str,
+    /// PCI address or nothing.
+    pub address: String,
+    /// Its counters.
+    pub counters: Vec<Arc<dyn CounterSource>>,
+}
+
+/// Everything that can be observed.
+pub struct Observer {
+    /// Name of the run.
+    pub name: String,
+    /// What executes the guest.
+    pub kvm: Kvm,
+    /// When the monitor began.
+    pub started: Instant,
+    /// vCPUs.
+    pub vcpus: Vec<ObservedVcpu>,
+    /// Devices.
+    pub devices: Vec<ObservedDevice>,
+    /// Host threads.
+    pub threads: Vec<ThreadObserver>,
+    /// Memory.
+    pub memory: MemoryObserver,
+}
+
+impl Observer {
+    /// Time since the monitor began, ns.
+    pub fn uptime_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// All statistics as they are now.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            name: self.name.clone(),
+            pid: std::process::id(),
+            kvm: self.kvm,
+            uptime_ns: self.uptime_ns(),
+            vcpus: self.vcpus.iter().map(ObservedVcpu::stats).collect(),
+            devices: self.devices.iter().map(ObservedDevice::stats).collect(),
+            threads: self.threads.iter().map(ThreadObserver::stats).collect(),
+            memory: self.memory.stats(),
+        }
+    }
+}
+
+impl ObservedVcpu {
+    fn stats(&self) -> VcpuStats {
+        let mut stats = VcpuStats {
+            index: self.index,
+            exits: self.exits.snapshot(),
+            kvm: BTreeMap::new(),
+            histograms: BTreeMap::new(),
+        };
+        let read = self.kvm.as_ref().and_then(|kvm| kvm.read().ok());
+        for stat in read.unwrap_or_default() {
+            let name = stat.name.to_owned();
+            match stat.value {
+                StatsValue::Scalar(value) => drop(stats.kvm.insert(name, value)),
+                StatsValue::LogHistogram(counts) => drop(stats.histograms.insert(name, counts)),
+                // No vCPU statistic is one so far, and the type has no place
+                // for the width of a bucket.
+                StatsValue::LinearHistogram { .. } => {}
+            }
+        }
+        stats
+    }
+}
+
+impl ObservedDevice {
+    fn stats(&self) -> DeviceStats {
+        let counters = self.counters.iter().map(|source| source.snapshot());
+        DeviceStats {
+            kind: self.kind.to_owned(),
+            address: self.address.clone(),
+            counters: counters.flatten().collect(),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Statistics as Prometheus text (exposition format 0.0.4).
+//!
+//! Names begin with `tare_`; times are seconds, sizes bytes, as Prometheus
+//! wants its units. KVM's counters keep KVM's names behind `tare_kvm_`.
+
+use std::{collections::BTreeSet, fmt::Write as _};
+
+use tare_control::stats::{Stats, ThreadStats};
+
+/// `stats` as text.
+pub fn text(stats: &Stats) -> String {
+    let mut page = Page::default();
+    machine(&mut page, stats);
+    vcpus(&mut page, stats);
+    kvm(&mut page, stats);
+    histograms(&mut page, stats);
+    devices(&mut page, stats);
+    threads(&mut page, stats);
+    memory(&mut page, stats);
+    page.0
+}
+
+fn machine(page: &mut Page, stats: &Stats) {
+    page.family("tare_machine_info", "gauge", "The machine, always 1.");
+    let kvm = format!("{:?}", stats.kvm).to_lowercase();
+    let name = stats.name.as_str();
+    page.sample("tare_machine_info", &[("name", name), ("kvm", &kvm)], 1);
+    let name = "tare_uptime_seconds";
+    page.family(name, "gauge", "Time since the monitor began.");
+    page.sample(name, &[], seconds(stats.uptime_ns));
+}
+
+fn vcpus(page: &mut Page, stats: &Stats) {
+    let name = "tare_vcpu_exits_total";
+    page.family(name, "counter", "Returns from KVM_RUN to the monitor.");
+    for vcpu in &stats.vcpus {
+        let index = vcpu.index.to_string();
+        for (kind, count) in &vcpu.exits {
+            page.sample(name, &[("vcpu", &index), ("kind", kind)], count);
+        }
+    }
+}
+
+fn kvm(page: &mut Page, stats: &Stats) {
+    let names: BTreeSet<&String> = stats.vcpus.iter().flat_map(|v| v.kvm.keys()).collect();
+    for name in names {
+        let metric = format!("tare_kvm_{name}");
+        page.family(&metric, "untyped", "A statistic of KVM's, by KVM's name.");
+        for vcpu in &stats.vcpus {
+            if let Some(value) = vcpu.kvm.get(name) {
+                page.sample(&metric, &[("vcpu", &vcpu.index.to_string())], value);
+            }
+        }
+    }
+}
+
+/// Bucket 0 holds zeros, bucket n values below 2^n; the last all that are longer.
+fn histograms(page: &mut Page, stats: &Stats) {
+    let all = stats.vcpus.iter().flat_map(|v| v.histograms.keys());
+    for name in all.collect::<BTreeSet<_>>() {
+        let metric = format!("tare_kvm_{name}");
+        page.family(&metric, "histogram", "A histogram of KVM's, in ns.");
+        for vcpu in &stats.vcpus {
+            let Some(counts) = vcpu.histograms.get(name) else {
+                continue;
+            };
+            let index = vcpu.index.to_string();
+            let bucket = format!("{metric}_bucket");
+            let mut total = 0;
+            for (n, count) in counts.iter().enumerate() {
+                total += count;
+                let le = (1u128 << n.min(127)) - 1;
+                if n + 1 < counts.len() {
+                    page.sample(&bucket, &[("vcpu", &index), ("le", &le.to_string())], total);
+                }
+            }
+            page.sample(&bucket, &[("vcpu", &index), ("le", "+Inf")], total);
+            // KVM keeps the sum beside the histogram: halt_wait_hist, halt_wait_ns.
+            let sum = vcpu.kvm.get(&name.replace("_hist", "_ns"));
+            let sum = sum.copied().unwrap_or_default();
+            page.sample(&format!("{metric}_sum"), &[("vcpu", &index)], sum);
+            page.sample(&format!("{metric}_count"), &[("vcpu", &index)], total);
+        }
+    }
+}
+
+fn devices(page: &mut Page, stats: &Stats) {
+    let all = stats.devices.iter().flat_map(|d| d.counters.keys());
+    for name in all.collect::<BTreeSet<_>>() {
+        let metric = format!("tare_device_{name}_total");
+        page.family(&metric, "counter", "A device's counter.");
+        for device in &stats.devices {
+            if let Some(value) = device.counters.get(name) {
+                let labels = [("device", &*device.kind), ("address", &*device.address)];
+                page.sample(&metric, &labels, value);
+            }
+        }
+    }
+}
+
+fn threads(page: &mut Page, stats: &Stats) {
+    type Field = fn(&ThreadStats) -> u64;
+    let families: [(&str, &str, Field); 4] = [
+        ("user", "CPU time in user mode.", |t| t.user_ns),
+        ("system", "CPU time in kernel mode.", |t| t.system_ns),
+        ("run", "Time on a CPU, by the scheduler's account.", |t| {
+            t.run_ns
+        }),
+        ("wait", "Time runnable but waiting for a CPU.", |t| {
+            t.wait_ns
+        }),
+    ];
+    for (name, help, field) in families {
+        let metric = format!("tare_thread_{name}_seconds_total");
+        page.family(&metric, "counter", help);
+        for thread in &stats.threads {
+            page.sample(&metric, &[("thread", &thread.name)], seconds(field(thread)));
+        }
+    }
+}
+
+fn memory(page: &mut Page, stats: &Stats) {
+    let memory = &stats.memory;
+    let families = [
+        ("guest", "Size of guest memory.", memory.guest_bytes),
+        (
+            "guest_resident",
+            "Guest memory that is resident.",
+            memory.guest_resident_bytes,
+        ),
+        (
+            "monitor_resident",
+            "Resident memory of the monitor without the guest's.",
+            memory.monitor_resident_bytes,
+        ),
+    ];
+    for (name, help, value) in families {
+        let metric = format!("tare_memory_{name}_bytes");
+        page.family(&metric, "gauge", help);
+        page.sample(&metric, &[], value);
+    }
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
+}
+
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        self.0.push_str(name);
+        for (n, (label, text)) in labels.iter().enumerate() {
+            let before = if n == 0 { '{' } else { ',' };
+            let _ = write!(self.0, "{before}{label}=\"{}\"", escaped(text));
+        }
+        let close = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{close} {value}");
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tare_control::stats::{Kvm, MemoryStats, VcpuStats};
+
+    use super::*;
+
+    fn sample_stats() -> Stats {
+        Stats {
+            name: "a\"b".to_owned(),
+            pid: 1,
+            kvm: Kvm::Emulated,
+            uptime_ns: 1_500_000_000,
+            vcpus: vec![VcpuStats {
+                index: 0,
+                exits: BTreeMap::from([("pio_in".to_owned(), 3)]),
+                kvm: BTreeMap::from([("halt_wait_ns".to_owned(), 77)]),
+                histograms: BTreeMap::from([("halt_wait_hist".to_owned(), vec![1, 0, 2, 4])]),
+            }],
+            devices: vec![],
+            threads: vec![ThreadStats::default()],
+            memory: MemoryStats::default(),
+        }
+    }
+
+    #[test]
+    fn labels_are_escaped_and_times_are_seconds() {
+        let text = text(&sample_stats());
+        assert!(text.contains("tare_machine_info{name=\"a\\\"b\",kvm=\"emulated\"} 1\n"));
+        assert!(text.contains("tare_uptime_seconds 1.500000000\n"));
+        assert!(text.contains("tare_vcpu_exits_total{vcpu=\"0\",kind=\"pio_in\"} 3\n"));
+    }
+
+    #[test]
+    fn histograms_accumulate_and_close() {
+        let text = text(&sample_stats());
+        let bucket = |le: &str, value: u64| {
+            format!("tare_kvm_halt_wait_hist_bucket{{vcpu=\"0\",le=\"{le}\"}} {value}\n")
+        };
+        for (le, value) in [("0", 1), ("1", 1), ("3", 3), ("+Inf", 7)] {
+            assert!(text.contains(&bucket(le, value)), "{le}\n{text}");
+        }
+        assert!(text.contains("tare_kvm_halt_wait_hist_sum{vcpu=\"0\"} 77\n"));
+    }
+
+    #[test]
+    fn every_sample_belongs_to_a_declared_family() {
+        let text = text(&sample_stats());
+        let families: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE "))
+            .filter_map(|line| line.split(' ').next())
+            .collect();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            assert!(
+                families.iter().any(|family| line.starts_with(family)),
+                "{line}"
+            );
+        }
+        let unique: BTreeSet<_> = families.iter().collect();
+        assert_eq!(unique.len(), families.len());
+    }
+}

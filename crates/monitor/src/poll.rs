@@ -1,0 +1,131 @@
+//! A small epoll: level-triggered, tokens instead of callbacks, and interest
+//! that may be empty (epoll itself reports hang-ups even to those who asked for
+//! nothing, which would spin).
+
+use std::{
+    io,
+    mem::MaybeUninit,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use rustix::{
+    event::{Timespec, epoll},
+    io::Errno,
+};
+
+/// What to wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// Data to read, or the other end closed.
+    pub readable: bool,
+    /// Room to write.
+    pub writable: bool,
+}
+
+impl Interest {
+    /// To read.
+    pub const READ: Self = Self {
+        readable: true,
+        writable: false,
+    };
+
+    fn flags(self) -> epoll::EventFlags {
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, self.readable);
+        flags.set(epoll::EventFlags::OUT, self.writable);
+        flags
+    }
+
+    fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// Whether to wait for an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Until there is one.
+    Forever,
+    /// Take what there is.
+    No,
+}
+
+const BATCH: usize = 16;
+
+/// A set of descriptors with tokens.
+#[derive(Debug)]
+pub struct Poll {
+    epoll: OwnedFd,
+}
+
+impl Poll {
+    /// An empty set.
+    pub fn new() -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(Self { epoll })
+    }
+
+    /// Watches `source` to read.
+    pub fn add(&self, source: impl AsFd, token: u64) -> io::Result<()> {
+        self.change(source, token, Interest::default(), Interest::READ)
+    }
+
+    /// Changes what `source` is watched for, from `old` (empty: not in the set).
+    pub fn change(
+        &self,
+        source: impl AsFd,
+        token: u64,
+        old: Interest,
+        new: Interest,
+    ) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(token);
+        match (old.is_empty(), new.is_empty()) {
+            _ if old == new => {}
+            (true, _) => epoll::add(&self.epoll, source, data, new.flags())?,
+            (_, true) => epoll::delete(&self.epoll, source)?,
+            _ => epoll::modify(&self.epoll, source, data, new.flags())?,
+        }
+        Ok(())
+    }
+
+    /// Waits and collects the tokens of ready descriptors into `ready`.
+    pub fn wait(&self, ready: &mut Vec<u64>, wait: Wait) -> io::Result<()> {
+        ready.clear();
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let timeout = (wait == Wait::No).then_some(&now);
+        let mut events = [MaybeUninit::uninit(); BATCH];
+        match epoll::wait(&self.epoll, &mut events, timeout) {
+            Ok((events, _)) => ready.extend(events.iter().map(|event| event.data.u64())),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::{io::Write as _, os::unix::net::UnixStream};
+
+    use super::*;
+
+    #[test]
+    fn a_hung_up_source_without_interest_is_silent() {
+        let poll = Poll::new().unwrap();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        poll.add(&ours, 7).unwrap();
+        theirs.write_all(b"x").unwrap();
+        drop(theirs);
+        let mut ready = Vec::new();
+        poll.wait(&mut ready, Wait::No).unwrap();
+        assert_eq!(ready, [7]);
+        poll.change(&ours, 7, Interest::READ, Interest::default())
+            .unwrap();
+        poll.wait(&mut ready, Wait::No).unwrap();
+        assert!(ready.is_empty());
+    }
+}

@@ -1,0 +1,263 @@
+//! The program: set up, build, confine, run, end, and leave nothing behind.
+
+use std::{
+    ffi::OsString,
+    io::Write as _,
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use rustix::thread::{Pid, gettid};
+use tare_abi::exit::GuestExit;
+use tare_control::{api::State, config::Console, exit::ExitCode, rundir::RunDir};
+use tare_hv::Kicker;
+use vmm_sys_util::eventfd::EventFd;
+
+use crate::{
+    confine::{self, Files, Role},
+    console::terminal,
+    ending::{Ender, Ending},
+    failure::chain,
+    http::server::Server,
+    inherit::{Inherited, borrow},
+    machine::{Control, Machine},
+    observe::ThreadObserver,
+    poll::{Poll, Wait},
+    routes, signals,
+    start::{Setup, StartError, failed_to, read_config},
+    wiring::eventfd,
+};
+
+/// Stack of each thread besides the main one, in bytes.
+const STACK_BYTES: usize = 256 << 10;
+/// How long threads get to end.
+const PATIENCE: Duration = Duration::from_secs(2);
+const SIGNAL: u64 = 0;
+const END: u64 = 1;
+const SERVER: u64 = 2;
+
+/// Runs the monitor with the program's arguments; the result is its exit code.
+pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let started = Instant::now();
+    end_on_panic();
+    let config = Inherited::all()
+        .map_err(StartError::from)
+        .and_then(|mut inherited| Ok((read_config(arguments, &mut inherited)?, inherited)));
+    let (config, inherited) = match config {
+        Ok(both) => both,
+        Err(error) => return refuse(&error),
+    };
+    let run_dir = RunDir::at(&config.run_dir);
+    let (code, lock) = match Setup::new(config, inherited) {
+        Ok(setup) => live(setup, started),
+        Err(error) => (refuse(&error), None),
+    };
+    if let Err(error) = run_dir.remove() {
+        complain(&chain(&error));
+    }
+    // Only now may another machine have the name.
+    drop(lock);
+    code
+}
+
+/// One machine's life. The lock comes back to be held until all is removed.
+fn live(mut setup: Setup, started: Instant) -> (ExitCode, Option<std::os::fd::OwnedFd>) {
+    let outcome = build(&mut setup, started)
+        .and_then(|(machine, control)| run_machine(&setup, machine, &control));
+    terminal::restore();
+    let code = match outcome {
+        Ok(ending) => {
+            tell(&ending);
+            ending.code()
+        }
+        Err(error) => refuse(&error),
+    };
+    (code, Some(setup.lock))
+}
+
+fn build(setup: &mut Setup, started: Instant) -> Result<(Machine, Control), StartError> {
+    let event = eventfd()?;
+    signals::install(event).map_err(of_errno("handle signals"))?;
+    confine::install_violation_handler().map_err(of_errno("handle signals"))?;
+    let control = Control {
+        ender: Ender::new(eventfd()?),
+        stop: Arc::new(AtomicBool::new(false)),
+        started,
+    };
+    let machine = Machine::build(setup, &control)?;
+    Ok((machine, control))
+}
+
+fn run_machine(
+    setup: &Setup,
+    mut machine: Machine,
+    control: &Control,
+) -> Result<Ending, StartError> {
+    let ender = &control.ender;
+    let poll = Poll::new().map_err(failed_to("make an epoll"))?;
+    let watch = |event: &EventFd, token| poll.add(borrow(event), token);
+    let signal = signals::event().map_or(Ok(()), |event| watch(event, SIGNAL));
+    signal
+        .and_then(|()| watch(ender.event(), END))
+        .map_err(failed_to("watch its events"))?;
+    let listener = setup.control.try_clone();
+    let server = listener.and_then(|listener| Server::new(listener, &poll, SERVER));
+    let server = server.map_err(failed_to("serve its control socket"))?;
+
+    let threads = Threads::spawn(machine.vcpus, machine.io, ender)?;
+    machine.observer.threads = threads.observers()?;
+    if matches!(setup.config.console, Console::Stdio { .. }) {
+        terminal::enter_raw();
+    }
+    let files = Files::remove_only(setup.config.run_dir.as_ref())?;
+    let routes = routes::Control {
+        config: setup.config.clone(),
+        observer: machine.observer,
+        ender: ender.clone(),
+        state: State::Running,
+    };
+    confine::confine(Role::Main, files)?;
+    threads.gate.wait();
+
+    let ending = serve(&poll, server, routes, ender);
+    control.stop.store(true, Ordering::Release);
+    let _ = machine.io_stop.write(1);
+    threads.join(&machine.kickers);
+    Ok(ending)
+}
+
+/// The main thread's loop, until there is a reason to end.
+fn serve(poll: &Poll, mut server: Server, mut routes: routes::Control, ender: &Ender) -> Ending {
+    let mut ready = Vec::with_capacity(16);
+    loop {
+        if let Err(error) = poll.wait(&mut ready, Wait::Forever) {
+            return Ending::Failed(format!("the main thread cannot wait: {error}"));
+        }
+        for token in ready.drain(..) {
+            match token {
+                SIGNAL => signals::ending().into_iter().for_each(|it| ender.end(it)),
+                END => {}
+                token => server.ready(poll, token, &mut routes),
+            }
+        }
+        if let Some(ending) = ender.take() {
+            return ending;
+        }
+    }
+}
+
+/// The threads besides the main one, waiting at the gate until it is confined.
+struct Threads {
+    handles: Vec<JoinHandle<()>>,
+    names: mpsc::Receiver<(String, Pid)>,
+    gate: Arc<Barrier>,
+}
+
+impl Threads {
+    fn spawn(
+        vcpus: Vec<crate::vcpu::VcpuLoop>,
+        io: crate::io::IoLoop,
+        ender: &Ender,
+    ) -> Result<Self, StartError> {
+        let (sender, names) = mpsc::channel();
+        let gate = Arc::new(Barrier::new(vcpus.len() + 2));
+        let mut handles = Vec::with_capacity(vcpus.len() + 1);
+        let mut start = |name: String, role, work: Box<dyn FnOnce() + Send>| {
+            let (sender, gate, ender) = (sender.clone(), Arc::clone(&gate), ender.clone());
+            let files = Files::none()?;
+            let body = move || {
+                let name = thread::current().name().unwrap_or_default().to_owned();
+                let _ = sender.send((name, gettid()));
+                drop(sender);
+                gate.wait();
+                match confine::confine(role, files) {
+                    Ok(()) => work(),
+                    Err(error) => ender.end(Ending::Failed(chain(&error))),
+                }
+            };
+            let builder = thread::Builder::new().name(name).stack_size(STACK_BYTES);
+            handles.push(builder.spawn(body).map_err(failed_to("start a thread"))?);
+            Ok::<_, StartError>(())
+        };
+        for vcpu in vcpus {
+            let name = format!("vcpu{}", vcpu.vcpu.index());
+            start(name, Role::Vcpu, Box::new(|| vcpu.run()))?;
+        }
+        let failed = ender.clone();
+        let io = move || {
+            if let Err(error) = io.run() {
+                failed.end(Ending::Failed(format!("the I/O thread failed: {error}")));
+            }
+        };
+        start("io".to_owned(), Role::Io, Box::new(io))?;
+        Ok(Self {
+            handles,
+            names,
+            gate,
+        })
+    }
+
+    /// Observers of all threads, the main one first.
+    fn observers(&self) -> Result<Vec<ThreadObserver>, StartError> {
+        let others = self.names.iter().take(self.handles.len());
+        let mut threads: Vec<_> = others.collect();
+        threads.sort_by(|(a, _), (b, _)| (a.len(), a).cmp(&(b.len(), b)));
+        let main = [("main".to_owned(), gettid())];
+        main.into_iter()
+            .chain(threads)
+            .map(|(name, tid)| ThreadObserver::open(&name, tid))
+            .collect::<Result<_, _>>()
+            .map_err(failed_to("open its threads' statistics"))
+    }
+
+    /// Waits until the threads have ended, for [`PATIENCE`] at most: the end of
+    /// the process ends what is left.
+    fn join(self, kickers: &[Kicker]) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.handles.iter().all(JoinHandle::is_finished) {
+            if Instant::now() > deadline {
+                return complain("a thread did not end in time");
+            }
+            kickers.iter().for_each(Kicker::kick);
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// A panic of any thread ends the process, and the terminal is as it was.
+fn end_on_panic() {
+    std::panic::set_hook(Box::new(|panic| {
+        terminal::restore();
+        complain(&format!("an error in Tare itself: {panic}"));
+        std::process::exit(ExitCode::Internal as i32);
+    }));
+}
+
+/// Says why the run ended, unless that is what everybody expects.
+fn tell(ending: &Ending) {
+    if !matches!(
+        ending,
+        Ending::PowerOff | Ending::Guest(GuestExit::Status(0))
+    ) {
+        complain(&ending.to_string());
+    }
+}
+
+fn refuse(error: &StartError) -> ExitCode {
+    complain(&chain(error));
+    error.code()
+}
+
+/// One message. A closed standard error is no reason to fail.
+fn complain(message: &str) {
+    let _ = writeln!(std::io::stderr(), "tare-monitor: {message}");
+}
+
+fn of_errno(what: &'static str) -> impl FnOnce(vmm_sys_util::errno::Error) -> StartError {
+    move |errno| failed_to(what)(errno.into())
+}

@@ -1,0 +1,212 @@
+//! From the command line to a checked set-up: the configuration, and every
+//! descriptor that it names, taken and typed.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Read as _, Seek as _},
+    os::{fd::OwnedFd, unix::net::UnixListener},
+};
+
+use tare_abi::layout::{MAX_CPUS, MIN_MEMORY_MIB};
+use tare_boot::LoadError;
+use tare_control::{
+    config::{Console, Descriptor, MachineConfig},
+    exit::ExitCode,
+    rundir::{RunDir, valid_name},
+};
+
+use crate::{
+    confine::ConfineError,
+    inherit::{InheritError, Inherited},
+    link::{AnyLink, OpenLinkError},
+    wiring::WiringError,
+};
+
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+/// Smallest MTU of IPv4 (RFC 791).
+const MIN_MTU: u16 = 68;
+
+/// Why a machine does not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error("usage: tare-monitor --config FD (started by `tare run`)")]
+    Usage,
+    #[error("the configuration cannot be read")]
+    ReadConfig(#[source] io::Error),
+    #[error("the configuration is not understood")]
+    ParseConfig(#[source] serde_json::Error),
+    #[error("the configuration is wrong: {0}")]
+    BadConfig(String),
+    #[error(transparent)]
+    Inherit(#[from] InheritError),
+    #[error("{asked} vCPUs are not possible: 1 to {most} are")]
+    Cpus { asked: u8, most: usize },
+    #[error("{mib} MiB of guest memory are too little: {MIN_MEMORY_MIB} MiB are needed")]
+    TooLittleMemory { mib: u32 },
+    #[error(transparent)]
+    Memory(#[from] tare_hv::MemoryError),
+    #[error(transparent)]
+    Link(#[from] OpenLinkError),
+    #[error(transparent)]
+    OpenKvm(#[from] tare_hv::OpenError),
+    #[error("this KVM could not be probed")]
+    Probe(#[from] tare_hv::ProbeError),
+    #[error("the machine could not be made")]
+    Vm(#[from] tare_hv::VmError),
+    #[error("a vCPU could not be made")]
+    Vcpu(#[from] tare_hv::VcpuError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("a device could not be wired")]
+    Wiring(#[from] WiringError),
+    #[error("a device found no place on the bus")]
+    Bus(#[from] tare_devices::pci::AddError),
+    #[error("the monitor could not confine itself")]
+    Confine(#[from] ConfineError),
+    #[error("the monitor could not {what}")]
+    Io {
+        what: &'static str,
+        source: io::Error,
+    },
+}
+
+impl StartError {
+    /// The monitor's exit code.
+    pub(crate) fn code(&self) -> ExitCode {
+        use tare_hv::OpenError;
+        match self {
+            Self::Usage | Self::ReadConfig(_) | Self::ParseConfig(_) | Self::BadConfig(_) => {
+                ExitCode::Usage
+            }
+            Self::Inherit(_) => ExitCode::Usage,
+            Self::Cpus { .. } => ExitCode::Cpus,
+            Self::TooLittleMemory { .. } | Self::Memory(_) => ExitCode::Memory,
+            Self::Link(OpenLinkError::Tap { .. }) => ExitCode::Tap,
+            Self::Link(_) => ExitCode::Passt,
+            Self::OpenKvm(OpenError::NoPermission) => ExitCode::KvmPermission,
+            Self::OpenKvm(_) | Self::Probe(_) | Self::Vm(_) | Self::Vcpu(_) => {
+                ExitCode::KvmUnsupported
+            }
+            Self::Load(error) => load_code(error),
+            Self::Wiring(_) | Self::Bus(_) | Self::Confine(_) | Self::Io { .. } => {
+                ExitCode::Internal
+            }
+        }
+    }
+}
+
+fn load_code(error: &LoadError) -> ExitCode {
+    match error {
+        LoadError::Image(_) | LoadError::Initramfs(_) => ExitCode::ImageUnreadable,
+        LoadError::NotElf | LoadError::WrongMachine { .. } | LoadError::Headers { .. } => {
+            ExitCode::ImageNotElf
+        }
+        LoadError::Truncated { .. } => ExitCode::ImageTruncated,
+        LoadError::NoPvhNote | LoadError::Notes => ExitCode::ImageNoPvh,
+        LoadError::OutsideMemory {
+            need_mib: Some(_), ..
+        }
+        | LoadError::InitramfsTooLarge { .. } => ExitCode::ImageTooLarge,
+        LoadError::NoSegments
+        | LoadError::SegmentSize { .. }
+        | LoadError::OutsideMemory { .. }
+        | LoadError::BootArea { .. }
+        | LoadError::Overlap { .. }
+        | LoadError::EntryOutside { .. } => ExitCode::ImageLayout,
+        LoadError::CmdlineTooLong { .. } | LoadError::CmdlineNotPrintable { .. } => {
+            ExitCode::Cmdline
+        }
+        LoadError::MemoryTooSmall { .. } => ExitCode::Memory,
+        LoadError::Acpi { .. } => ExitCode::Cpus,
+        LoadError::Memory(_) => ExitCode::Internal,
+    }
+}
+
+/// For errors that say themselves what was read or written.
+pub(crate) fn failed_to(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
+    move |source| StartError::Io { what, source }
+}
+
+/// Everything that `tare` gave, ready to use.
+pub(crate) struct Setup {
+    pub(crate) config: MachineConfig,
+    pub(crate) image: File,
+    pub(crate) initramfs: Option<File>,
+    pub(crate) link: Option<AnyLink>,
+    pub(crate) console_log: File,
+    pub(crate) control: UnixListener,
+    /// Held open as long as the machine lives.
+    pub(crate) lock: OwnedFd,
+}
+
+/// The configuration that the command line names. What comes after an error
+/// here cannot even remove the run directory: nobody knows which it is.
+pub(crate) fn read_config(
+    arguments: impl Iterator<Item = OsString>,
+    inherited: &mut Inherited,
+) -> Result<MachineConfig, StartError> {
+    let arguments: Vec<OsString> = arguments.collect();
+    let [flag, fd] = arguments.as_slice() else {
+        return Err(StartError::Usage);
+    };
+    let fd = fd.to_str().and_then(|fd| fd.parse().ok());
+    let (true, Some(fd)) = (flag == "--config", fd) else {
+        return Err(StartError::Usage);
+    };
+    let mut file = File::from(inherited.take(Descriptor(fd))?);
+    // A pipe cannot be rewound, and need not be.
+    let _ = file.rewind();
+    let mut text = Vec::new();
+    file.take(MAX_CONFIG_BYTES)
+        .read_to_end(&mut text)
+        .map_err(StartError::ReadConfig)?;
+    serde_json::from_slice(&text).map_err(StartError::ParseConfig)
+}
+
+impl Setup {
+    /// Checks `config` and takes its descriptors; closes all others.
+    pub(crate) fn new(config: MachineConfig, mut inherited: Inherited) -> Result<Self, StartError> {
+        check(&config)?;
+        let mut take = |descriptor| inherited.take(descriptor);
+        let (Console::Stdio { log } | Console::Log { log }) = config.console;
+        let image = take(config.image)?.into();
+        let initramfs = config.initrd.map(&mut take).transpose()?.map(File::from);
+        let console_log = take(log)?.into();
+        let control = take(config.control)?.into();
+        let lock = take(config.lock)?;
+        let link = config
+            .net
+            .as_ref()
+            .map(|net| AnyLink::open(net, &mut inherited))
+            .transpose()?;
+        inherited.close_rest();
+        Ok(Self {
+            config,
+            image,
+            initramfs,
+            link,
+            console_log,
+            control,
+            lock,
+        })
+    }
+}
+
+fn check(config: &MachineConfig) -> Result<(), StartError> {
+    let bad = |what: &str| Err(StartError::BadConfig(what.to_owned()));
+    if !valid_name(&config.name) || RunDir::at(&config.run_dir).name() != config.name {
+        return bad("its name and run directory do not belong together");
+    }
+    if config.net.as_ref().is_some_and(|net| net.mtu < MIN_MTU) {
+        return bad("its network's MTU is smaller than 68 bytes");
+    }
+    let (asked, most) = (config.cpus, usize::from(MAX_CPUS));
+    if asked == 0 || usize::from(asked) > most {
+        return Err(StartError::Cpus { asked, most });
+    }
+    match config.memory_mib {
+        mib if mib < MIN_MEMORY_MIB => Err(StartError::TooLittleMemory { mib }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,95 @@
+//! A vCPU's thread: runs the guest, forwards its accesses, says why it ended.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use tare_devices::power::PowerEvent;
+use tare_hv::{Exit, SystemEvent, Vcpu};
+
+use crate::{
+    bus::Bus,
+    ending::{Ender, Ending},
+    exits::ExitCounters,
+};
+
+/// What a vCPU's thread works with.
+pub struct VcpuLoop {
+    /// The processor.
+    pub vcpu: Vcpu,
+    /// Where its accesses go.
+    pub bus: Arc<Bus>,
+    /// Counts its exits.
+    pub exits: Arc<ExitCounters>,
+    /// Where it says that the run ends.
+    pub ender: Ender,
+    /// Set before a kick: the thread returns.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl VcpuLoop {
+    /// Runs until the guest ends or [`Self::stop`] is set and the vCPU kicked.
+    pub fn run(mut self) {
+        while !self.stop.load(Ordering::Acquire) {
+            if let Some(ending) = self.turn() {
+                self.ender.end(ending);
+                return;
+            }
+        }
+    }
+
+    fn turn(&mut self) -> Option<Ending> {
+        let exit = match self.vcpu.run() {
+            Ok(exit) => exit,
+            Err(error) => return Some(Ending::Failed(crate::failure::chain(&error))),
+        };
+        self.exits.count(&exit);
+        match exit {
+            Exit::PioIn { port, width, data } => {
+                for item in data.chunks_mut(width.max(1).into()) {
+                    self.bus.port_read(port, item);
+                }
+                None
+            }
+            Exit::PioOut { port, width, data } => data
+                .chunks(width.max(1).into())
+                .find_map(|item| self.bus.port_write(port, item))
+                .map(of_power),
+            Exit::MmioRead { address, data } => {
+                self.bus.memory_read(address, data);
+                None
+            }
+            Exit::MmioWrite { address, data } => {
+                self.bus.memory_write(address, data);
+                None
+            }
+            // With the irqchip in the kernel HLT does not come here.
+            Exit::Hlt | Exit::Interrupted => None,
+            Exit::Shutdown(crash) => Some(Ending::TripleFault(crash)),
+            Exit::InternalError(crash) | Exit::FailEntry(crash) | Exit::Unexpected(crash) => {
+                Some(Ending::KvmInternal(crash))
+            }
+            Exit::SystemEvent(event) => Some(of_system(event)),
+        }
+    }
+}
+
+fn of_power(event: PowerEvent) -> Ending {
+    match event {
+        PowerEvent::PowerOff => Ending::PowerOff,
+        PowerEvent::Reset => Ending::Reset,
+        PowerEvent::Exit(exit) => Ending::Guest(exit),
+    }
+}
+
+fn of_system(event: SystemEvent) -> Ending {
+    match event {
+        SystemEvent::Shutdown => Ending::PowerOff,
+        SystemEvent::Reset => Ending::Reset,
+        SystemEvent::Crash => Ending::GuestCrash,
+        SystemEvent::Other(number) => {
+            Ending::Failed(format!("KVM reported an unknown system event, {number}"))
+        }
+    }
+}
