@@ -24,6 +24,8 @@
 
 pub mod cmos;
 pub mod counters;
+#[cfg(test)]
+mod counters_used;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz_entry;
 mod interrupt;

@@ -107,7 +107,11 @@ impl Cmos {
             return self.encode(hour);
         }
         let half = if hour >= 12 { PM } else { 0 };
-        let twelve = if hour % 12 == 0 { 12 } else { hour % 12 };
+        let twelve = if hour.is_multiple_of(12) {
+            12
+        } else {
+            hour % 12
+        };
         self.encode(twelve) | half
     }
 
@@ -116,7 +120,7 @@ impl Cmos {
         if self.status_b & STATUS_B_BINARY != 0 {
             value
         } else {
-            (value / 10) << 4 | value % 10
+            ((value / 10) << 4) | (value % 10)
         }
     }
 }

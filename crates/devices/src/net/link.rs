@@ -21,7 +21,7 @@ pub enum LinkOffload {
     None,
     /// Plain frames with complete checksums in both directions; received frames
     /// never crossed a wire, so that their checksums need no second look
-    /// (passt: a local socket).
+    /// (passt: a local socket). The device marks them as valid.
     TrustedRx,
     /// Frames carry a virtio header both ways (tap with `IFF_VNET_HDR`): the
     /// link takes partial checksums and TCP segments up to 64 KiB, and gives

@@ -91,7 +91,7 @@ impl Negotiated {
     /// The header of a received frame as the driver may see it; `None` if it
     /// needs what the driver did not accept (a frame that was queued before
     /// [`super::Link::set_offload`]).
-    pub(super) fn rx_header(self, header: NetHeader) -> Option<NetHeader> {
+    pub(super) fn rx_header(self, header: NetHeader, link: LinkOffload) -> Option<NetHeader> {
         let accepted = self.rx();
         let whole = match header.gso_type & !GSO_ECN {
             GSO_NONE => true,
@@ -99,10 +99,14 @@ impl Negotiated {
             GSO_TCPV6 => accepted.tso6,
             _ => false,
         };
-        let flags = header.flags & (FLAG_NEEDS_CSUM | FLAG_DATA_VALID);
         let summed = accepted.csum || !header.needs_csum();
+        let flags = match link {
+            _ if !accepted.csum => 0,
+            LinkOffload::TrustedRx => FLAG_DATA_VALID,
+            _ => header.flags & (FLAG_NEEDS_CSUM | FLAG_DATA_VALID),
+        };
         (whole && summed).then_some(NetHeader {
-            flags: if accepted.csum { flags } else { 0 },
+            flags,
             gso_type: header.gso_type & !GSO_ECN,
             num_buffers: 1,
             ..header

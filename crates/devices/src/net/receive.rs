@@ -64,13 +64,14 @@ impl<L: Link> Net<L> {
         if self.link_is_down() {
             return Ok(Received::Empty);
         }
+        let offload = self.link.features().offload;
         let frame = match self.link.peek() {
             Ok(Some(frame)) => frame,
             Ok(None) => return Ok(Received::Empty),
             Err(error) => return Ok(self.receive_failed(&error)),
         };
         let len = frame.bytes.len();
-        let outcome = match self.negotiated.rx_header(frame.header) {
+        let outcome = match self.negotiated.rx_header(frame.header, offload) {
             Some(header) => {
                 let spread = if self.negotiated.merges_buffers() {
                     Spread::Merged

@@ -262,7 +262,7 @@ impl Target {
 
     /// `place` is bus, device, function in 8, 5 and 3 bits.
     fn at(place: usize, register: u16) -> Self {
-        let device = if place % 8 == 0 {
+        let device = if place.is_multiple_of(8) {
             place / 8
         } else {
             usize::MAX

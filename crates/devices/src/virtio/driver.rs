@@ -8,7 +8,7 @@ use tare_abi::{layout, ports};
 use vm_memory::{Bytes, GuestAddress};
 
 use super::negotiation::{ACKNOWLEDGE, DRIVER, DRIVER_OK, FEATURES_OK};
-use super::{NO_VECTOR, VirtioDevice, VirtioPci};
+use super::{VirtioDevice, VirtioPci};
 use crate::pci::{CAPABILITY_MSIX, CAPABILITY_VENDOR, MemoryWindow, PciBus};
 use crate::{GuestRam, Interrupts, Kick, MsiMessage, MsixRoutes, Wiring};
 
@@ -151,10 +151,12 @@ impl<'m, D: VirtioDevice + 'static> Driver<'m, D> {
     }
 
     /// The whole initialisation (virtio 1.2, 3.1.1), queues of `size` entries,
-    /// one MSI-X vector each; returns the queues' rings.
+    /// one MSI-X vector each and the last for configuration changes; returns the
+    /// queues' rings.
     pub(crate) fn start(&self, features: u64, size: u16) -> Vec<Ring<'m>> {
         self.enable_msix();
         self.negotiate(features);
+        self.write_common(0x10, 2, u64::from(self.vector_count() - 1));
         let rings: Vec<_> = (0..self.queue_count())
             .map(|queue| self.add_queue(queue, size, features))
             .collect();
@@ -190,7 +192,7 @@ impl<'m, D: VirtioDevice + 'static> Driver<'m, D> {
         ring
     }
 
-    /// Routes every vector, the last one to configuration changes.
+    /// Routes every vector.
     pub(crate) fn enable_msix(&self) {
         let vectors = self.vector_count();
         for vector in 0..vectors {
@@ -198,7 +200,6 @@ impl<'m, D: VirtioDevice + 'static> Driver<'m, D> {
             self.mask_vector(vector, 0);
         }
         self.write_config(self.places.msix + 2, &0x8000u16.to_le_bytes());
-        self.write_common(0x10, 2, u64::from(vectors - 1));
     }
 
     pub(crate) fn set_vector(&self, vector: u16, address: u64, data: u32) {
@@ -334,7 +335,6 @@ impl<'m, D: VirtioDevice + 'static> Driver<'m, D> {
 /// The driver's view of one queue. Buffers are the test's own.
 pub(crate) struct Ring<'m> {
     memory: &'m GuestRam,
-    pub(crate) queue: u16,
     pub(crate) size: u16,
     pub(crate) descriptors: u64,
     pub(crate) available: u64,
@@ -350,7 +350,6 @@ impl<'m> Ring<'m> {
         let base = RINGS + u64::from(queue) * RINGS_LEN;
         let ring = Self {
             memory,
-            queue,
             size,
             descriptors: base,
             available: base + 0x4000,
@@ -472,6 +471,3 @@ pub(crate) fn get(memory: &GuestRam, address: u64, len: usize) -> Vec<u8> {
         .unwrap();
     bytes
 }
-
-/// A value that names no vector, for tests.
-pub(crate) const NOWHERE: u64 = NO_VECTOR as u64;

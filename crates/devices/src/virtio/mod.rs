@@ -18,6 +18,7 @@ mod common;
 mod counters;
 mod device;
 #[cfg(any(test, feature = "fuzz"))]
+#[cfg_attr(not(test), allow(dead_code))]
 pub(crate) mod driver;
 mod layout;
 mod negotiation;
