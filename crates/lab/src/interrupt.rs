@@ -24,6 +24,9 @@ pub(crate) enum Interrupted {
     /// SIGTERM.
     #[error("terminated")]
     Terminate,
+    /// No signal: whoever waited for this step has given up ([`Interrupt::branch`]).
+    #[error("given up")]
+    Abandoned,
 }
 
 impl Interrupted {
@@ -32,6 +35,7 @@ impl Interrupted {
         match self {
             Self::Interrupt => ExitCode::Interrupted,
             Self::Terminate => ExitCode::Terminated,
+            Self::Abandoned => ExitCode::Internal,
         }
     }
 }
@@ -41,6 +45,7 @@ impl Interrupted {
 pub(crate) struct Interrupt {
     interrupt: Arc<AtomicBool>,
     terminate: Arc<AtomicBool>,
+    abandoned: Arc<AtomicBool>,
 }
 
 /// Keeps the signals watched; dropping it restores their default handling.
@@ -60,6 +65,19 @@ impl Interrupt {
         Ok((this, watch))
     }
 
+    /// The same signals for a step that can also be abandoned alone.
+    pub(crate) fn branch(&self) -> Self {
+        Self {
+            abandoned: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// Ends the steps that ask this branch.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
     /// As if SIGINT had come.
     #[cfg(test)]
     pub(crate) fn trip(&self) {
@@ -73,6 +91,9 @@ impl Interrupt {
         }
         if self.terminate.load(Ordering::Relaxed) {
             return Err(Interrupted::Terminate);
+        }
+        if self.abandoned.load(Ordering::Relaxed) {
+            return Err(Interrupted::Abandoned);
         }
         Ok(())
     }
@@ -117,6 +138,18 @@ mod tests {
         interrupt.trip();
         assert_eq!(sleeper.join().unwrap(), Err(Interrupted::Interrupt));
         assert!(begin.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn an_abandoned_branch_leaves_the_rest_alone() {
+        let interrupt = Interrupt::default();
+        let branch = interrupt.branch();
+        branch.abandon();
+        assert_eq!(branch.check(), Err(Interrupted::Abandoned));
+        assert_eq!(interrupt.check(), Ok(()));
+        let branch = interrupt.branch();
+        interrupt.trip();
+        assert_eq!(branch.check(), Err(Interrupted::Interrupt));
     }
 
     #[test]

@@ -1,7 +1,24 @@
-//! Experiments, load generators, run records, reports.
+//! Experiments, load generators, run records, reports: what `tare weigh` does.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`weigh()`] | a weighing from request to outcome |
+//! | `experiments` | what is done and asked: phases, arms, goals, story |
+//! | `appliance` | machines under test behind a trait; `tare run` as a process |
+//! | `load` | open- and closed-loop HTTP load |
+//! | `observe` | CPU time from outside |
+//! | `record`, `figure`, `goal`, `summary` | samples, medians with intervals, goals, `summary.json` |
+//! | `report`, `table`, `progress` | what people see |
+//!
+//! Neighbours: `tare-control` (statistics, exit codes), `tare-stats` (intervals).
+//! Machines are processes here; nothing knows how one works inside.
+
+#![forbid(unsafe_code)]
 
 mod appliance;
+mod bench;
 mod error;
+mod experiments;
 mod figure;
 mod goal;
 mod host;
@@ -11,27 +28,21 @@ mod observe;
 mod outcome;
 mod progress;
 mod record;
+mod report;
 mod request;
 mod summary;
 mod table;
+mod weigh;
 
 pub use error::WeighError;
 pub use outcome::{Ending, Outcome};
 pub use request::{Depth, WeighRequest};
+pub use weigh::weigh;
 
 /// Names of the experiments that there are, with a line about each.
 pub fn experiments() -> Vec<(&'static str, &'static str)> {
-    vec![(
-        "http-bursts",
-        "a web server under bursts and breaks: CPU, exits and latency of three ways to wait",
-    )]
-}
-
-/// Runs an experiment and writes its results. Progress goes to standard error.
-/// Blocks; SIGINT and SIGTERM end it early with partial results.
-pub fn weigh(request: WeighRequest) -> Result<Outcome, WeighError> {
-    Err(WeighError::UnknownExperiment {
-        name: request.experiment,
-        known: experiments().into_iter().map(|(name, _)| name).collect(),
-    })
+    experiments::ALL
+        .iter()
+        .map(|entry| (entry.name, entry.about))
+        .collect()
 }

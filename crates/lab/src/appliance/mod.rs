@@ -16,6 +16,8 @@ use crate::interrupt::{Interrupt, Interrupted};
 use crate::observe::CpuReading;
 
 mod console;
+#[cfg(test)]
+pub(crate) mod fake;
 pub(crate) mod tare;
 
 /// What to start.

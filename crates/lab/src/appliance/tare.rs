@@ -21,7 +21,7 @@ use crate::interrupt::{Interrupt, SLICE};
 use crate::observe::{CpuReading, descendants};
 
 /// How long a machine has to end after SIGTERM, before it is killed.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(3);
 /// Tries to find a port that nobody takes before the machine does.
 const PORT_TRIES: usize = 5;
 

@@ -7,6 +7,7 @@
 //! counted failure, within its time limit.
 
 mod connection;
+mod first_byte;
 mod generator;
 mod request;
 mod response;
@@ -14,6 +15,7 @@ mod schedule;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use first_byte::first_byte;
 pub(crate) use generator::{Generator, LoadError};
 pub(crate) use request::{Failure, Request, Target};
 pub(crate) use schedule::{Connections, Schedule};

@@ -81,8 +81,18 @@ fn a_machine_and_its_helper_end_with_their_guard() {
 
 #[test]
 fn a_machine_that_ignores_sigterm_is_killed_and_a_wait_can_be_interrupted() {
-    let (_directory, mut executor) = script("trap '' TERM; while :; do sleep 0.1; done");
+    let (_directory, mut executor) =
+        script("trap '' TERM; echo ready; while :; do sleep 0.1; done");
     let mut machine = start(&mut executor);
+    let begin = Instant::now();
+    let unready = machine
+        .wait_serving(SLICE * 4, &Interrupt::default())
+        .unwrap_err();
+    assert!(
+        matches!(unready, ApplianceError::NotServing(_)),
+        "{unready:?}"
+    );
+    assert!(begin.elapsed() < GRACE);
     let interrupt = Interrupt::default();
     interrupt.trip();
     let error = machine.wait_serving(GRACE, &interrupt).unwrap_err();

@@ -1,0 +1,209 @@
+//! A machine for tests: an HTTP server in a thread of this process, with made-up
+//! statistics and CPU time. Its faults can be chosen.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tare_control::stats::{Kvm, MemoryStats, Stats, VcpuStats};
+
+use super::{Appliance, ApplianceError, Executor, Spec};
+use crate::interrupt::Interrupt;
+use crate::observe::CpuReading;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing.
+    #[default]
+    None,
+    /// Every 20th answer is a 500.
+    BadAnswers,
+    /// The machine of this number ends as it starts.
+    Ends(usize),
+    /// Every answer takes so many ms.
+    Slow(u64),
+}
+
+/// Starts fakes, and knows how many live.
+#[derive(Debug)]
+pub(crate) struct Fakes {
+    pub(crate) kvm: Kvm,
+    pub(crate) fault: Fault,
+    pub(crate) started: usize,
+    pub(crate) alive: Arc<AtomicUsize>,
+}
+
+impl Fakes {
+    pub(crate) fn new(kvm: Kvm, fault: Fault) -> Self {
+        Self {
+            kvm,
+            fault,
+            started: 0,
+            alive: Arc::default(),
+        }
+    }
+}
+
+impl Executor for Fakes {
+    fn start(&mut self, spec: &Spec) -> Result<Box<dyn Appliance>, ApplianceError> {
+        self.started += 1;
+        if self.fault == Fault::Ends(self.started) {
+            return Err(ApplianceError::Ended {
+                code: 74,
+                said: "<b>the guest</b> did something".into(),
+            });
+        }
+        let file = std::fs::read(spec.root.join("kib.txt")).map_err(ApplianceError::Prepare)?;
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(ApplianceError::Prepare)?;
+        let address = listener.local_addr().map_err(ApplianceError::Prepare)?;
+        let requests = Arc::new(AtomicU64::new(0));
+        let over = Arc::new(AtomicBool::new(false));
+        let server = Server {
+            file,
+            fault: self.fault,
+            requests: Arc::clone(&requests),
+            over: Arc::clone(&over),
+        };
+        thread::spawn(move || server.accept(&listener));
+        self.alive.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(Fake {
+            started: Instant::now(),
+            address,
+            kvm: self.kvm,
+            cpus: spec.cpus,
+            requests,
+            over,
+            alive: Arc::clone(&self.alive),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct Fake {
+    started: Instant,
+    address: SocketAddr,
+    kvm: Kvm,
+    cpus: u8,
+    requests: Arc<AtomicU64>,
+    over: Arc<AtomicBool>,
+    alive: Arc<AtomicUsize>,
+}
+
+impl Appliance for Fake {
+    fn started(&self) -> Instant {
+        self.started
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn wait_serving(&mut self, _: Duration, _: &Interrupt) -> Result<Duration, ApplianceError> {
+        Ok(self.started.elapsed())
+    }
+
+    fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
+        let requests = self.requests.load(Ordering::SeqCst);
+        let mut stats = stats(self.kvm, self.cpus, requests);
+        stats.uptime_ns = self.started.elapsed().as_nanos() as u64;
+        Ok((self.kvm != Kvm::None).then_some(stats))
+    }
+
+    fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
+        CpuReading::read(std::process::id()).map_err(ApplianceError::Cpu)
+    }
+
+    fn image_bytes(&self) -> Option<u64> {
+        Some(123_456)
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.alive.fetch_sub(1, Ordering::SeqCst);
+        // Wakes the server's accept.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+/// Statistics after so many requests: each is 1000 instructions and one halt
+/// on every vCPU.
+pub(crate) fn stats(kvm: Kvm, cpus: u8, requests: u64) -> Stats {
+    let vcpu = |index| VcpuStats {
+        index,
+        kvm: [
+            ("insn_emulation", requests * 1000),
+            ("halt_exits", requests),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into(),
+        ..VcpuStats::default()
+    };
+    Stats {
+        name: "fake".into(),
+        pid: std::process::id(),
+        kvm,
+        uptime_ns: 0,
+        vcpus: (0..cpus).map(vcpu).collect(),
+        devices: Vec::new(),
+        threads: Vec::new(),
+        memory: MemoryStats {
+            monitor_resident_bytes: 3 << 20,
+            ..MemoryStats::default()
+        },
+    }
+}
+
+#[derive(Clone)]
+struct Server {
+    file: Vec<u8>,
+    fault: Fault,
+    requests: Arc<AtomicU64>,
+    over: Arc<AtomicBool>,
+}
+
+impl Server {
+    fn accept(self, listener: &TcpListener) {
+        for stream in listener.incoming().map_while(Result::ok) {
+            if self.over.load(Ordering::SeqCst) {
+                return;
+            }
+            let server = self.clone();
+            thread::spawn(move || server.serve(stream));
+        }
+    }
+
+    fn serve(&self, mut stream: TcpStream) {
+        let mut received = Vec::new();
+        let mut chunk = [0; 1024];
+        while let Ok(count @ 1..) = stream.read(&mut chunk) {
+            received.extend_from_slice(&chunk[..count]);
+            if !received.ends_with(b"\r\n\r\n") {
+                continue;
+            }
+            let close = String::from_utf8_lossy(&received).contains("Connection: close");
+            received.clear();
+            let number = self.requests.fetch_add(1, Ordering::SeqCst);
+            if stream.write_all(&self.answer(number)).is_err() || close {
+                return;
+            }
+        }
+    }
+
+    fn answer(&self, number: u64) -> Vec<u8> {
+        if let Fault::Slow(ms) = self.fault {
+            thread::sleep(Duration::from_millis(ms));
+        }
+        if self.fault == Fault::BadAnswers && number % 20 == 19 {
+            return b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".to_vec();
+        }
+        let length = self.file.len();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+        [head.as_bytes(), &self.file].concat()
+    }
+}

@@ -1,0 +1,78 @@
+//! What an experiment works with, and how it fails.
+
+use std::io;
+
+use tare_control::exit::ExitCode;
+
+use crate::appliance::{ApplianceError, Executor};
+use crate::error::WeighError;
+use crate::interrupt::{Interrupt, Interrupted};
+use crate::load::LoadError;
+use crate::progress::Progress;
+use crate::record::Recorder;
+
+/// The tools of one weighing.
+pub(crate) struct Bench<'a> {
+    /// Starts machines.
+    pub(crate) executor: &'a mut dyn Executor,
+    /// Keeps samples.
+    pub(crate) recorder: &'a mut Recorder,
+    /// Says how far it is.
+    pub(crate) progress: &'a Progress,
+    /// Says whether to stop.
+    pub(crate) interrupt: &'a Interrupt,
+}
+
+/// Why an experiment broke off.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// A signal came.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    /// A machine failed.
+    #[error(transparent)]
+    Appliance(ApplianceError),
+    /// The load generator failed.
+    #[error(transparent)]
+    Load(LoadError),
+    /// A sample could not be kept.
+    #[error(transparent)]
+    Record(#[from] WeighError),
+    /// The files to be served could not be made.
+    #[error("cannot make the files to be served")]
+    Root(#[source] io::Error),
+    /// The machine says that it serves and does not answer.
+    #[error("the machine did not answer its first request")]
+    NoAnswer,
+}
+
+impl RunError {
+    /// The exit code that fits.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Interrupted(interrupted) => interrupted.exit_code(),
+            Self::Appliance(error) => error.exit_code(),
+            Self::Record(error) => error.exit_code(),
+            Self::Root(_) => ExitCode::Output,
+            Self::Load(_) | Self::NoAnswer => ExitCode::WeighFailed,
+        }
+    }
+}
+
+impl From<ApplianceError> for RunError {
+    fn from(error: ApplianceError) -> Self {
+        match error {
+            ApplianceError::Interrupted(interrupted) => Self::Interrupted(interrupted),
+            other => Self::Appliance(other),
+        }
+    }
+}
+
+impl From<LoadError> for RunError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Interrupted(interrupted) => Self::Interrupted(interrupted),
+            other => Self::Load(other),
+        }
+    }
+}

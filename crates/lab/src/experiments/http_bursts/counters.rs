@@ -1,0 +1,49 @@
+//! What two readings of a machine's statistics say about the time between.
+
+use tare_control::stats::{Kvm, Stats};
+
+/// KVM's counter of instructions that it executed in the guest's place.
+const INSTRUCTIONS: &str = "insn_emulation";
+
+/// Guest instructions so far; `None` where KVM does not execute them all.
+pub(crate) fn instructions(stats: &Stats) -> Option<f64> {
+    if stats.kvm != Kvm::Emulated {
+        return None;
+    }
+    let counts = stats.vcpus.iter().map(|v| v.kvm.get(INSTRUCTIONS).copied());
+    counts.sum::<Option<u64>>().map(|sum| sum as f64)
+}
+
+/// Guest instructions between two readings.
+pub(crate) fn instructions_between(from: &Stats, to: &Stats) -> Option<f64> {
+    Some(instructions(to)? - instructions(from)?)
+}
+
+/// Exits, halts and injected interrupts of all vCPUs between two readings.
+pub(crate) fn activity_between(from: &Stats, to: &Stats) -> f64 {
+    let activity = |stats: &Stats| stats.vcpus.iter().map(|v| v.activity()).sum::<u64>();
+    activity(to).saturating_sub(activity(from)) as f64
+}
+
+/// Seconds between two readings, by the monitor's clock.
+pub(crate) fn seconds_between(from: &Stats, to: &Stats) -> f64 {
+    to.uptime_ns.saturating_sub(from.uptime_ns) as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::appliance::fake::stats;
+
+    #[test]
+    fn differences_are_summed_over_vcpus() {
+        let (from, to) = (stats(Kvm::Emulated, 2, 10), stats(Kvm::Emulated, 2, 25));
+        assert_eq!(instructions_between(&from, &to), Some(2.0 * 15.0 * 1000.0));
+        assert_eq!(activity_between(&from, &to), 2.0 * 15.0);
+    }
+
+    #[test]
+    fn hardware_counts_no_instructions() {
+        assert_eq!(instructions(&stats(Kvm::Hardware, 1, 10)), None);
+    }
+}

@@ -1,0 +1,197 @@
+//! What the experiment has measured so far.
+
+use std::collections::BTreeMap;
+
+use tare_control::stats::{Kvm, Stats};
+
+use super::arms::Arm;
+use super::sample::{CpuSample, Line, Phase, Place};
+use crate::error::WeighError;
+use crate::figure::{Figure, Samples, quantile};
+use crate::load::{Failure, Request};
+use crate::record::Recorder;
+
+/// Everything in memory that figures and report need.
+#[derive(Debug)]
+pub(crate) struct Data {
+    /// Samples of figures that are medians.
+    pub(crate) samples: Samples,
+    /// CPU time over time.
+    pub(crate) cpu: Vec<CpuSample>,
+    /// Latencies of the bursts by arm, us.
+    pub(crate) latencies: BTreeMap<Arm, Vec<f64>>,
+    /// What executes guests.
+    pub(crate) kvm: Kvm,
+    /// Requests per second of the bursts, once known.
+    pub(crate) rate: Option<f64>,
+    /// What the slowest arm carried, requests per second.
+    pub(crate) carried: f64,
+    /// Samples that failed.
+    pub(crate) failures: Vec<String>,
+}
+
+impl Default for Data {
+    fn default() -> Self {
+        Self {
+            samples: Samples::default(),
+            cpu: Vec::new(),
+            latencies: BTreeMap::new(),
+            kvm: Kvm::None,
+            rate: None,
+            carried: 0.0,
+            failures: Vec::new(),
+        }
+    }
+}
+
+impl Data {
+    /// Keeps a sample of a figure.
+    pub(crate) fn value(
+        &mut self,
+        recorder: &mut Recorder,
+        figure: &str,
+        unit: &'static str,
+        value: f64,
+    ) -> Result<(), WeighError> {
+        self.samples.add(figure, unit, value);
+        recorder.sample(&Line::Value {
+            figure,
+            unit,
+            value,
+        })
+    }
+
+    /// Keeps a window of CPU time.
+    pub(crate) fn cpu(
+        &mut self,
+        recorder: &mut Recorder,
+        sample: CpuSample,
+    ) -> Result<(), WeighError> {
+        recorder.sample(&Line::Cpu(&sample))?;
+        let base = match sample.place.phase {
+            Phase::Burst => Some("cpu_burst_pct"),
+            Phase::Break => Some("cpu_idle_pct"),
+            Phase::Steady => Some("cpu_1rps_pct"),
+            _ => None,
+        };
+        let (arm, spent) = (sample.place.arm, &sample.spent);
+        if sample.place.phase == Phase::Idle2Cpu {
+            let figure = format!("{}.2cpu", arm.figure("cpu_idle_pct"));
+            self.samples.add(&figure, "%", spent.monitor_pct());
+        }
+        if let Some(base) = base {
+            self.samples
+                .add(&arm.figure(base), "%", spent.monitor_pct());
+            if arm == Arm::Tare {
+                let helper = format!("passt_{base}");
+                self.samples
+                    .add(&arm.figure(&helper), "%", spent.helper_pct());
+            }
+        }
+        self.cpu.push(sample);
+        Ok(())
+    }
+
+    /// Keeps a machine's statistics.
+    pub(crate) fn stats(
+        &mut self,
+        recorder: &mut Recorder,
+        place: Place,
+        stats: &Stats,
+    ) -> Result<(), WeighError> {
+        self.kvm = stats.kvm;
+        recorder.sample(&Line::Stats { place, stats })
+    }
+
+    /// Keeps requests; failed ones are named and have no latency.
+    pub(crate) fn requests(
+        &mut self,
+        recorder: &mut Recorder,
+        place: Place,
+        requests: &[Request],
+    ) -> Result<(), WeighError> {
+        for request in requests {
+            recorder.sample(&Line::Request {
+                place,
+                request: *request,
+            })?;
+        }
+        self.failures.extend(failed(place, requests));
+        if place.phase == Phase::Burst {
+            let right = requests.iter().filter(|r| r.failure.is_none());
+            let latencies = right.map(|r| r.latency_ns() as f64 / 1000.0);
+            self.latencies
+                .entry(place.arm)
+                .or_default()
+                .extend(latencies);
+        }
+        Ok(())
+    }
+
+    /// All figures, those of a kind together.
+    pub(crate) fn figures(&self) -> Vec<Figure> {
+        let mut figures = self.samples.figures();
+        for (arm, latencies) in &self.latencies {
+            for (base, q) in [("latency_p50_us", 0.5), ("latency_p99_us", 0.99)] {
+                figures.extend(quantile(&arm.figure(base), "us", latencies, q));
+            }
+        }
+        figures.sort_by_key(|f| (rank(&f.name), arm_rank(&f.name)));
+        figures
+    }
+}
+
+/// Figures in the order in which they are read.
+const ORDER: &[&str] = &[
+    "cpu_idle_pct",
+    "cpu_burst_pct",
+    "cpu_1rps_pct",
+    "idle_exits_per_s",
+    "latency_p50_us",
+    "latency_p99_us",
+    "boot_insns",
+    "insns_per_request",
+    "insns_per_connection",
+    "first_byte_ms",
+    "monitor_rss_kib",
+    "image_bytes",
+];
+
+fn rank(name: &str) -> usize {
+    let base = name.split('.').next().unwrap_or(name);
+    ORDER
+        .iter()
+        .position(|known| *known == base)
+        .unwrap_or(ORDER.len())
+}
+
+fn arm_rank(name: &str) -> (usize, usize) {
+    let mut parts = name.split('.').skip(1);
+    let arm = parts.next().unwrap_or_default();
+    let place = Arm::ALL.iter().position(|a| a.name() == arm);
+    (parts.count(), place.unwrap_or(Arm::ALL.len()))
+}
+
+/// A sentence about requests that failed; `None` if all were answered.
+fn failed(place: Place, requests: &[Request]) -> Option<String> {
+    let mut kinds: BTreeMap<Failure, usize> = BTreeMap::new();
+    for failure in requests.iter().filter_map(|r| r.failure) {
+        *kinds.entry(failure).or_default() += 1;
+    }
+    let count: usize = kinds.values().sum();
+    let kinds: Vec<String> = kinds
+        .iter()
+        .map(|(kind, n)| format!("{n} {kind}"))
+        .collect();
+    (count > 0).then(|| {
+        format!(
+            "{} of {} requests ({:?}, {}, cycle {}): {}",
+            count,
+            requests.len(),
+            place.phase,
+            place.arm.name(),
+            place.cycle + 1,
+            kinds.join(", ")
+        )
+    })
+}

@@ -1,0 +1,110 @@
+//! What disappointed, and what stands in the way: sentences from the figures.
+
+use tare_control::stats::Kvm;
+
+use super::data::Data;
+use super::goals::GOALS;
+use super::plan::TALK_RATE;
+use super::report::value;
+use crate::figure::Figure;
+use crate::goal::judge;
+use crate::table::number;
+
+/// A half-width of this share of the median is worth a word.
+const WIDE: f64 = 0.25;
+
+/// Missed goals with what is known of their causes, a lowered rate, figures
+/// that are uncertain.
+pub(crate) fn disappointments(data: &Data, figures: &[Figure]) -> Vec<String> {
+    let mut sentences: Vec<String> = figures
+        .iter()
+        .filter_map(|figure| missed(data, figures, figure))
+        .collect();
+    sentences.extend(unmeasured(data, figures));
+    sentences.extend(slow(data));
+    sentences.extend(uncertain(figures));
+    sentences
+}
+
+fn missed(data: &Data, figures: &[Figure], figure: &Figure) -> Option<String> {
+    let verdict = judge(figure, GOALS, data.kvm).filter(|v| !v.met)?;
+    let goal = number(verdict.goal.at_most);
+    let (name, value, unit) = (&figure.name, number(figure.value), &figure.unit);
+    let sentence = format!("{name} is {value} {unit}; the goal is at most {goal}.");
+    Some(match cause(data, figures, figure) {
+        Some(cause) => format!("{sentence} {cause}"),
+        None => sentence,
+    })
+}
+
+/// What is known to stand in the way of a goal.
+fn cause(data: &Data, figures: &[Figure], figure: &Figure) -> Option<String> {
+    let emulated = data.kvm == Kvm::Emulated;
+    match figure.name.as_str() {
+        "cpu_1rps_pct.tare" => {
+            let insns = value(figures, "insns_per_request").filter(|_| emulated)?;
+            let ns = figure.value / 100.0 * 1e9 / insns;
+            Some(format!(
+                "A request is {} guest instructions, so each cost {} ns of CPU time here, the \
+                 emulator's work and the I/O thread's included.",
+                number(insns),
+                number(ns)
+            ))
+        }
+        "first_byte_ms" => {
+            let insns = value(figures, "boot_insns").filter(|_| emulated)?;
+            let us = insns / 1000.0;
+            Some(format!(
+                "Booting is {} guest instructions, which at about 1 µs each take {} ms of it.",
+                number(insns),
+                number(us)
+            ))
+        }
+        "cpu_idle_pct.tare" | "cpu_idle_pct.tare.2cpu" => {
+            let exits = figure.name.replace("cpu_idle_pct", "idle_exits_per_s");
+            let exits = value(figures, &exits)?;
+            Some(format!(
+                "The vCPUs left the guest {} times a second meanwhile.",
+                number(exits)
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// Figures that could not be measured here.
+fn unmeasured(data: &Data, figures: &[Figure]) -> Option<String> {
+    let missing: Vec<&str> = GOALS
+        .iter()
+        .filter(|goal| goal.on.contains(&data.kvm) && value(figures, goal.figure).is_none())
+        .map(|goal| goal.figure)
+        .collect();
+    (!missing.is_empty()).then(|| format!("Not measured in this run: {}.", missing.join(", ")))
+}
+
+fn slow(data: &Data) -> Option<String> {
+    let rate = data.rate.filter(|rate| *rate < TALK_RATE)?;
+    Some(format!(
+        "The talk's 100 requests a second were not carried here ({} in a closed loop); the \
+         bursts are of {} a second.",
+        number(data.carried),
+        number(rate)
+    ))
+}
+
+/// Figures with a goal or an arm whose interval is wide.
+fn uncertain(figures: &[Figure]) -> Option<String> {
+    let wide = |f: &&Figure| f.value > 1.0 && (f.high - f.low) / 2.0 > WIDE * f.value;
+    let names: Vec<&str> = figures
+        .iter()
+        .filter(wide)
+        .map(|f| f.name.as_str())
+        .collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "Uncertain by more than a quarter: {}. A longer run (--full) narrows them if the \
+             machine is quiet.",
+            names.join(", ")
+        )
+    })
+}

@@ -1,0 +1,32 @@
+//! The goals of the weighing, as data.
+
+use tare_control::stats::Kvm;
+
+use crate::goal::Goal;
+
+const ANY_KVM: &[Kvm] = &[Kvm::Emulated, Kvm::Hardware];
+const EMULATED: &[Kvm] = &[Kvm::Emulated];
+const EVERYWHERE: &[Kvm] = &[Kvm::Emulated, Kvm::Hardware, Kvm::None];
+
+const fn goal(figure: &'static str, at_most: f64, on: &'static [Kvm]) -> Goal {
+    Goal {
+        figure,
+        at_most,
+        on,
+    }
+}
+
+/// What the figures should be.
+pub(crate) const GOALS: &[Goal] = &[
+    goal("cpu_idle_pct.tare", 0.05, ANY_KVM),
+    goal("cpu_idle_pct.tare.2cpu", 0.05, ANY_KVM),
+    goal("idle_exits_per_s.tare", 0.1, ANY_KVM),
+    goal("idle_exits_per_s.tare.2cpu", 0.1, ANY_KVM),
+    goal("cpu_1rps_pct.tare", 3.0, ANY_KVM),
+    goal("boot_insns", 1_000_000.0, EMULATED),
+    goal("insns_per_request", 20_000.0, EMULATED),
+    goal("insns_per_connection", 60_000.0, EMULATED),
+    goal("first_byte_ms", 1000.0, ANY_KVM),
+    goal("monitor_rss_kib", 4096.0, ANY_KVM),
+    goal("image_bytes", 400_000.0, EVERYWHERE),
+];

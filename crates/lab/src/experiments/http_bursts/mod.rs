@@ -1,0 +1,215 @@
+//! The first talk's experiment: a web server under bursts and breaks
+//! (`SYSTEMS.md`, part 0), with three ways to wait as arms.
+//!
+//! Every arm has its turn in every cycle, in rotated order: boot, burst, break,
+//! one request a second. One machine is alive at a time, since a spinning one
+//! would disturb the others.
+
+mod arms;
+mod counters;
+mod data;
+mod findings;
+mod goals;
+mod phases;
+mod plan;
+mod report;
+mod sample;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tare_control::stats::Kvm;
+
+use self::arms::Arm;
+use self::data::Data;
+use self::plan::{Plan, ms};
+use self::sample::Phase;
+use self::session::{FILE, Session, Turn, body};
+use super::{Experiment, Story};
+use crate::bench::{Bench, RunError};
+use crate::figure::Figure;
+use crate::goal::Goal;
+use crate::request::Depth;
+
+/// Time that starting, serving and ending a machine is planned to take.
+const START: Duration = Duration::from_millis(800);
+/// The same for one batch of counting.
+const BATCH: Duration = Duration::from_millis(600);
+
+/// The experiment and what it has measured.
+pub(crate) struct HttpBursts {
+    plan: Plan,
+    data: Data,
+}
+
+impl HttpBursts {
+    /// Planned for a depth; the image may be another than Tare's own.
+    pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
+        Self {
+            plan: Plan::new(depth, image),
+            data: Data::default(),
+        }
+    }
+
+    /// Starts that end with the first byte.
+    fn starts(&mut self, bench: &mut Bench<'_>, root: &Path) -> Result<(), RunError> {
+        for start in 0..self.plan.starts {
+            bench
+                .progress
+                .step(&format!("start {} of {}", start + 1, self.plan.starts));
+            let turn = self.turn(Arm::Tare, start);
+            Session::start(bench, &mut self.data, &self.plan, root, turn)?.first_byte()?;
+            bench.progress.done(START);
+        }
+        Ok(())
+    }
+
+    /// The rate of the bursts, from what the slowest arm carries.
+    fn calibrate(&mut self, bench: &mut Bench<'_>, root: &Path) -> Result<f64, RunError> {
+        let mut slowest = f64::INFINITY;
+        for arm in Arm::ALL {
+            bench.progress.step(&format!("what {} carries", arm.name()));
+            let turn = self.turn(arm, 0);
+            let mut session = Session::start(bench, &mut self.data, &self.plan, root, turn)?;
+            session.serve()?;
+            slowest = slowest.min(session.calibrate()?);
+            drop(session);
+            bench.progress.done(START + ms(self.plan.calibrate_ms));
+        }
+        self.data.carried = slowest;
+        let rate = Plan::rate(slowest);
+        if rate <= 0.0 {
+            return Err(RunError::NoAnswer);
+        }
+        self.data.rate = Some(rate);
+        bench.recorder.sample(&serde_json::json!({
+            "sample": "rate", "carried_per_s": slowest, "burst_per_s": rate,
+        }))?;
+        Ok(rate)
+    }
+
+    /// One arm's turn in a cycle.
+    fn arm(
+        &mut self,
+        bench: &mut Bench<'_>,
+        root: &Path,
+        turn: Turn,
+        rate: f64,
+    ) -> Result<(), RunError> {
+        let label = format!(
+            "cycle {} of {}: {}",
+            turn.cycle + 1,
+            self.plan.cycles,
+            turn.arm.name()
+        );
+        let progress = bench.progress;
+        progress.step(&label);
+        let mut session = Session::start(bench, &mut self.data, &self.plan, root, turn)?;
+        session.serve()?;
+        progress.done(START);
+        session.burst(rate)?;
+        progress.done(ms(self.plan.burst_ms));
+        session.rest()?;
+        progress.done(ms(self.plan.settle_ms + self.plan.break_ms));
+        session.steady()?;
+        progress.done(ms(self.plan.steady_ms));
+        if turn.arm == Arm::Tare {
+            progress.step(&format!("{label}: counting"));
+            session.count()?;
+            progress.done(self.counting());
+        }
+        Ok(())
+    }
+
+    /// Idle with two vCPUs.
+    fn two_cpus(&mut self, bench: &mut Bench<'_>, root: &Path) -> Result<(), RunError> {
+        if self.plan.idle_2cpu_ms == 0 {
+            return Ok(());
+        }
+        bench.progress.step("idle with two vCPUs");
+        let turn = Turn {
+            cpus: 2,
+            ..self.turn(Arm::Tare, 0)
+        };
+        let mut session = Session::start(bench, &mut self.data, &self.plan, root, turn)?;
+        session.serve()?;
+        session.bench.interrupt.sleep(ms(self.plan.settle_ms))?;
+        session.idle(Phase::Idle2Cpu, ms(self.plan.idle_2cpu_ms), Instant::now())
+    }
+
+    fn turn(&self, arm: Arm, cycle: usize) -> Turn {
+        Turn {
+            arm,
+            cycle,
+            cpus: self.plan.cpus,
+        }
+    }
+
+    fn counting(&self) -> Duration {
+        BATCH * u32::try_from(self.plan.batches).unwrap_or(1)
+    }
+}
+
+impl Experiment for HttpBursts {
+    fn planned(&self) -> Duration {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let turns = (START + self.plan.turn()) * count(self.plan.cycles * Arm::ALL.len());
+        let calibrating = (START + ms(self.plan.calibrate_ms)) * count(Arm::ALL.len());
+        let counting = self.counting() * count(self.plan.cycles);
+        START * count(self.plan.starts) + calibrating + turns + counting
+    }
+
+    fn plan(&self) -> Value {
+        serde_json::to_value(&self.plan).unwrap_or(Value::Null)
+    }
+
+    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
+        let root = make_root(bench.recorder.directory()).map_err(RunError::Root)?;
+        self.starts(bench, &root)?;
+        let rate = self.calibrate(bench, &root)?;
+        for cycle in 0..self.plan.cycles {
+            for arm in Arm::order(cycle) {
+                self.arm(bench, &root, self.turn(arm, cycle), rate)?;
+                bench.recorder.flush()?;
+            }
+        }
+        self.two_cpus(bench, &root)
+    }
+
+    fn kvm(&self) -> Kvm {
+        self.data.kvm
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        self.data.figures()
+    }
+
+    fn goals(&self) -> &'static [Goal] {
+        goals::GOALS
+    }
+
+    fn failures(&self) -> Vec<String> {
+        self.data.failures.clone()
+    }
+
+    fn report(&self, figures: &[Figure]) -> Story {
+        report::story(&self.plan, &self.data, figures)
+    }
+}
+
+/// The directory that the machines serve, kept with the results.
+fn make_root(directory: &Path) -> std::io::Result<PathBuf> {
+    let root = directory.join("root");
+    fs::create_dir(&root)?;
+    fs::write(root.join(FILE), body())?;
+    fs::write(
+        root.join("index.html"),
+        format!("<!doctype html><title>tare weigh</title><p><a href={FILE}>1 KiB</a>\n"),
+    )?;
+    fs::canonicalize(root)
+}

@@ -1,0 +1,197 @@
+//! The phases of a turn: load or none, and what is sampled meanwhile.
+
+use std::time::{Duration, Instant};
+
+use super::counters::{activity_between, instructions_between, seconds_between};
+use super::plan::ms;
+use super::sample::Phase;
+use super::session::Session;
+use crate::bench::RunError;
+use crate::load::{Connections, Request, Schedule};
+
+/// Requests under way at once while calibrating.
+const CONCURRENCY: usize = 4;
+/// Time for a request's traces (acknowledgements, statistics) to end.
+const GUARD: Duration = Duration::from_millis(20);
+/// The same before instructions are counted: longer than a delayed
+/// acknowledgement takes.
+const QUIET: Duration = Duration::from_millis(80);
+
+impl Session<'_, '_> {
+    /// Finds what the machine carries, in requests per second.
+    pub(crate) fn calibrate(&mut self) -> Result<f64, RunError> {
+        let schedule = Schedule::Closed {
+            concurrency: CONCURRENCY,
+            until: ms(self.plan.calibrate_ms),
+            count: usize::MAX,
+        };
+        let mut generator = self.generator(Connections::KeepAlive(CONCURRENCY));
+        let begin = Instant::now();
+        let requests = generator.run(schedule, self.bench.interrupt)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        self.keep(Phase::Calibrate, &requests)?;
+        let answered = requests.iter().filter(|r| r.failure.is_none()).count();
+        let carried = answered as f64 / seconds;
+        self.value(&self.turn.arm.figure("carried_rps"), "1/s", carried)?;
+        Ok(carried)
+    }
+
+    /// A burst of open-loop load.
+    pub(crate) fn burst(&mut self, rate: f64) -> Result<(), RunError> {
+        let time = ms(self.plan.burst_ms);
+        self.loaded(
+            Phase::Burst,
+            Schedule::steady(rate, time),
+            time,
+            ms(self.plan.window_ms),
+        )
+    }
+
+    /// One request a second.
+    pub(crate) fn steady(&mut self) -> Result<(), RunError> {
+        let time = ms(self.plan.steady_ms);
+        let second = Duration::from_secs(1);
+        self.loaded(Phase::Steady, Schedule::steady(1.0, time), time, second)
+    }
+
+    /// Nothing is asked: CPU time from outside, statistics only at the edges of
+    /// the windows and outside of them.
+    pub(crate) fn rest(&mut self) -> Result<(), RunError> {
+        let begin = Instant::now();
+        let before = self.machine.cpu()?;
+        self.window(
+            Phase::Settle,
+            begin,
+            &before,
+            begin + ms(self.plan.settle_ms),
+        )?;
+        self.idle(Phase::Break, ms(self.plan.break_ms), begin)
+    }
+
+    /// Idle windows for `time`; `begin` is the zero of their times.
+    pub(crate) fn idle(
+        &mut self,
+        phase: Phase,
+        time: Duration,
+        begin: Instant,
+    ) -> Result<(), RunError> {
+        let end = Instant::now() + time;
+        let mut stats = self.stats(phase)?;
+        let mut last: Option<crate::observe::CpuReading> = None;
+        while Instant::now() < end {
+            self.bench.interrupt.sleep(GUARD)?;
+            let before = self.machine.cpu()?;
+            if let Some(last) = last.take() {
+                let us = before.since(&last).monitor_ns as f64 / 1e3;
+                self.value(&self.turn.arm.figure("stats_request_us"), "us", us)?;
+            }
+            let until = before.at + ms(self.plan.idle_window_ms);
+            last = Some(self.window(phase, begin, &before, until)?);
+            let now = self.stats(phase)?;
+            if let (Some(from), Some(to)) = (&stats, &now) {
+                let rate = activity_between(from, to) / seconds_between(from, to);
+                self.value(&self.idle_figure("idle_exits_per_s"), "1/s", rate)?;
+            }
+            stats = now;
+        }
+        Ok(())
+    }
+
+    /// Counts instructions of requests on one connection, and of connections
+    /// with one request each.
+    pub(crate) fn count(&mut self) -> Result<(), RunError> {
+        for _ in 0..self.plan.batches {
+            let kept = Connections::KeepAlive(1);
+            self.count_batch(Phase::CountRequests, kept, "insns_per_request")?;
+            let each = Connections::PerRequest(1);
+            self.count_batch(Phase::CountConnections, each, "insns_per_connection")?;
+        }
+        if let Some(stats) = self.stats(Phase::CountConnections)? {
+            let kib = stats.memory.monitor_resident_bytes as f64 / 1024.0;
+            self.value("monitor_rss_kib", "KiB", kib)?;
+        }
+        Ok(())
+    }
+
+    fn count_batch(
+        &mut self,
+        phase: Phase,
+        mode: Connections,
+        figure: &'static str,
+    ) -> Result<(), RunError> {
+        let mut generator = self.generator(mode);
+        // The first request opens the connection, the second runs on a warm one.
+        let warm = generator.run(Schedule::one_by_one(2), self.bench.interrupt)?;
+        self.keep(phase, &warm)?;
+        self.bench.interrupt.sleep(QUIET)?;
+        let from = self.stats(phase)?;
+        let requests =
+            generator.run(Schedule::one_by_one(self.plan.batch), self.bench.interrupt)?;
+        self.bench.interrupt.sleep(QUIET)?;
+        let to = self.stats(phase)?;
+        self.keep(phase, &requests)?;
+        let complete = requests.iter().all(|r| r.failure.is_none());
+        if let (Some(from), Some(to), true) = (from, to, complete) {
+            let n = requests.len() as f64;
+            if let Some(count) = instructions_between(&from, &to) {
+                self.value(figure, "instructions", count / n)?;
+            }
+            let exits = figure.replace("insns", "exits");
+            self.value(&exits, "exits", activity_between(&from, &to) / n)?;
+        }
+        Ok(())
+    }
+
+    /// Load in a thread of its own while this one samples CPU time.
+    fn loaded(
+        &mut self,
+        phase: Phase,
+        schedule: Schedule,
+        time: Duration,
+        window: Duration,
+    ) -> Result<(), RunError> {
+        let mut generator = self.generator(Connections::KeepAlive(self.plan.connections));
+        let branch = self.bench.interrupt.branch();
+        self.stats(phase)?;
+        let requests = std::thread::scope(|scope| {
+            let load = scope.spawn(|| generator.run(schedule, &branch));
+            let sampled = self.sample(phase, time, window);
+            if sampled.is_err() {
+                branch.abandon();
+            }
+            let requests = load
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            sampled?;
+            Ok::<_, RunError>(requests?)
+        })?;
+        self.stats(phase)?;
+        self.keep(phase, &requests)
+    }
+
+    /// Windows of CPU time for `time`.
+    fn sample(&mut self, phase: Phase, time: Duration, window: Duration) -> Result<(), RunError> {
+        let begin = Instant::now();
+        let mut before = self.machine.cpu()?;
+        let mut until = begin + window;
+        while until <= begin + time {
+            before = self.window(phase, begin, &before, until)?;
+            until += window;
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, phase: Phase, requests: &[Request]) -> Result<(), RunError> {
+        let place = self.place(phase);
+        Ok(self.data.requests(self.bench.recorder, place, requests)?)
+    }
+
+    /// The figure `base` of an idle machine, told apart by its vCPUs.
+    fn idle_figure(&self, base: &str) -> String {
+        let figure = self.turn.arm.figure(base);
+        match self.turn.cpus {
+            1 => figure,
+            cpus => format!("{figure}.{cpus}cpu"),
+        }
+    }
+}

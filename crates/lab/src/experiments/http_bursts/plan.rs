@@ -1,0 +1,149 @@
+//! How long everything takes and how often it is done.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::request::Depth;
+
+/// Requests per second of a burst, as in the talk.
+pub(crate) const TALK_RATE: f64 = 100.0;
+/// A machine carries a rate if it managed this much more in a closed loop.
+const HEADROOM: f64 = 1.25;
+
+/// The plan of one run. Times in ms.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Plan {
+    /// Name of the depth.
+    pub(crate) depth: &'static str,
+    /// Image name or path.
+    pub(crate) image: String,
+    /// vCPUs of each machine.
+    pub(crate) cpus: u8,
+    /// Guest memory of each machine, MiB.
+    pub(crate) memory_mib: u32,
+    /// How often every arm has its turn.
+    pub(crate) cycles: usize,
+    /// Closed-loop load to find the rate, for each arm.
+    pub(crate) calibrate_ms: u64,
+    /// One burst.
+    pub(crate) burst_ms: u64,
+    /// Begin of a break that is drawn but not counted: connections end, the
+    /// pollers' 200 ms run out.
+    pub(crate) settle_ms: u64,
+    /// The rest of a break.
+    pub(crate) break_ms: u64,
+    /// One request a second.
+    pub(crate) steady_ms: u64,
+    /// One sample of CPU time.
+    pub(crate) window_ms: u64,
+    /// One sample of CPU time and exits in a break.
+    pub(crate) idle_window_ms: u64,
+    /// Starts for `first_byte_ms`.
+    pub(crate) starts: usize,
+    /// Batches in which instructions are counted, in each cycle.
+    pub(crate) batches: usize,
+    /// Requests, and connections, in a batch.
+    pub(crate) batch: usize,
+    /// Idle time of a machine with two vCPUs; zero leaves it out.
+    pub(crate) idle_2cpu_ms: u64,
+    /// Time limit of a request.
+    pub(crate) timeout_ms: u64,
+    /// Connections at most.
+    pub(crate) connections: usize,
+}
+
+impl Plan {
+    /// The plan for a depth.
+    pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
+        let standard = Self {
+            depth: depth.name(),
+            image: image.unwrap_or_else(|| "http".to_owned()),
+            cpus: 1,
+            memory_mib: 512,
+            cycles: 2,
+            calibrate_ms: 500,
+            burst_ms: 1200,
+            settle_ms: 300,
+            break_ms: 1200,
+            steady_ms: 2000,
+            window_ms: 200,
+            idle_window_ms: 400,
+            starts: 3,
+            batches: 3,
+            batch: 6,
+            idle_2cpu_ms: 1200,
+            timeout_ms: 4000,
+            connections: 16,
+        };
+        match depth {
+            Depth::Standard => standard,
+            Depth::Quick => Self {
+                cycles: 1,
+                calibrate_ms: 250,
+                burst_ms: 600,
+                break_ms: 800,
+                steady_ms: 1000,
+                starts: 1,
+                batches: 2,
+                batch: 3,
+                idle_2cpu_ms: 0,
+                ..standard
+            },
+            Depth::Full => Self {
+                cycles: 7,
+                calibrate_ms: 3000,
+                burst_ms: 60_000,
+                settle_ms: 1000,
+                break_ms: 59_000,
+                steady_ms: 30_000,
+                window_ms: 1000,
+                idle_window_ms: 1000,
+                starts: 15,
+                batches: 5,
+                batch: 20,
+                idle_2cpu_ms: 60_000,
+                ..standard
+            },
+        }
+    }
+
+    /// Time of one arm's turn without starting and counting.
+    pub(crate) fn turn(&self) -> Duration {
+        ms(self.burst_ms + self.settle_ms + self.break_ms + self.steady_ms)
+    }
+
+    /// The burst rate for machines of which the slowest carried `carried`
+    /// requests per second: the talk's where that is carried, else half.
+    pub(crate) fn rate(carried: f64) -> f64 {
+        if carried >= TALK_RATE * HEADROOM {
+            TALK_RATE
+        } else {
+            carried / 2.0
+        }
+    }
+}
+
+/// Milliseconds.
+pub(crate) const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_the_talks_or_half_of_what_is_carried() {
+        for (carried, rate) in [(1000.0, 100.0), (125.0, 100.0), (110.0, 55.0), (40.0, 20.0)] {
+            assert!((Plan::rate(carried) - rate).abs() < 1e-9, "{carried}");
+        }
+    }
+
+    #[test]
+    fn full_is_the_talks_sequence() {
+        let plan = Plan::new(Depth::Full, None);
+        assert_eq!((plan.cycles, plan.burst_ms), (7, 60_000));
+        assert_eq!(plan.settle_ms + plan.break_ms, 60_000);
+    }
+}

@@ -1,0 +1,97 @@
+//! Lines of `raw.jsonl`, also kept in memory for figures and charts.
+
+use serde::{Deserialize, Serialize};
+use tare_control::stats::Stats;
+
+use super::arms::Arm;
+use crate::load::Request;
+use crate::observe::CpuSpent;
+
+/// A part of an arm's turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Phase {
+    /// Closed-loop load that finds what is carried.
+    Calibrate,
+    /// Open-loop load at the burst's rate.
+    Burst,
+    /// Begin of a break; drawn, not counted.
+    Settle,
+    /// Nothing is asked.
+    Break,
+    /// One request a second.
+    Steady,
+    /// Requests on one connection between two counts.
+    CountRequests,
+    /// Connections with one request between two counts.
+    CountConnections,
+    /// Idle with two vCPUs.
+    Idle2Cpu,
+}
+
+/// Where a sample belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    /// The arm.
+    pub(crate) arm: Arm,
+    /// The cycle, from 0.
+    pub(crate) cycle: usize,
+    /// The phase.
+    pub(crate) phase: Phase,
+}
+
+/// CPU time over one window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CpuSample {
+    /// Where it belongs.
+    #[serde(flatten)]
+    pub(crate) place: Place,
+    /// Begin of the window since the phase began, ns.
+    pub(crate) from_ns: u64,
+    /// CPU time in it.
+    #[serde(flatten)]
+    pub(crate) spent: CpuSpent,
+}
+
+/// A line of `raw.jsonl`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "sample", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// A machine serves.
+    Serving {
+        /// Its arm.
+        arm: Arm,
+        /// vCPUs.
+        cpus: u8,
+        /// Time since the exec of `tare run`, ns.
+        after_ns: u64,
+    },
+    /// CPU time.
+    Cpu(&'a CpuSample),
+    /// A request.
+    Request {
+        /// Where it belongs.
+        #[serde(flatten)]
+        place: Place,
+        /// What became of it.
+        #[serde(flatten)]
+        request: Request,
+    },
+    /// The machine's statistics.
+    Stats {
+        /// Where they belong.
+        #[serde(flatten)]
+        place: Place,
+        /// All of them.
+        stats: &'a Stats,
+    },
+    /// One sample of a figure.
+    Value {
+        /// The figure.
+        figure: &'a str,
+        /// Its unit.
+        unit: &'a str,
+        /// The sample.
+        value: f64,
+    },
+}

@@ -1,0 +1,76 @@
+//! The experiments that there are. Each is a module that keeps its own data and
+//! shares machinery: machines, load, records, figures, report.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tare_control::stats::Kvm;
+
+use crate::bench::{Bench, RunError};
+use crate::figure::Figure;
+use crate::goal::Goal;
+use crate::report::Section;
+use crate::request::Depth;
+
+pub(crate) mod http_bursts;
+
+/// One experiment, planned for one depth.
+pub(crate) trait Experiment {
+    /// How long it will take.
+    fn planned(&self) -> Duration;
+
+    /// What is fixed before it begins, for the record.
+    fn plan(&self) -> Value;
+
+    /// Does it. Whatever was measured until an error stays.
+    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError>;
+
+    /// What executes guests here, as the machines said.
+    fn kvm(&self) -> Kvm;
+
+    /// What came out so far.
+    fn figures(&self) -> Vec<Figure>;
+
+    /// What the figures should be.
+    fn goals(&self) -> &'static [Goal];
+
+    /// Samples and checks that failed, one sentence each.
+    fn failures(&self) -> Vec<String>;
+
+    /// The experiment's part of the report.
+    fn report(&self, figures: &[Figure]) -> Story;
+}
+
+/// What a report says besides figures and machine.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Story {
+    /// Title of the report.
+    pub(crate) title: String,
+    /// What was asked: a paragraph.
+    pub(crate) question: String,
+    /// The answer in a few sentences.
+    pub(crate) answer: Vec<String>,
+    /// Charts and further tables.
+    pub(crate) sections: Vec<Section>,
+    /// How it was measured: a sentence each.
+    pub(crate) method: Vec<String>,
+    /// What disappointed: a sentence each.
+    pub(crate) disappointments: Vec<String>,
+}
+
+/// How an experiment is found and made.
+pub(crate) struct Entry {
+    /// Name on the command line.
+    pub(crate) name: &'static str,
+    /// One line about it.
+    pub(crate) about: &'static str,
+    /// Makes it; the image may be given.
+    pub(crate) make: fn(Depth, Option<String>) -> Box<dyn Experiment>,
+}
+
+/// All experiments.
+pub(crate) const ALL: &[Entry] = &[Entry {
+    name: "http-bursts",
+    about: "a web server under bursts and breaks: CPU, exits, latency of three ways to wait",
+    make: |depth, image| Box::new(http_bursts::HttpBursts::new(depth, image)),
+}];

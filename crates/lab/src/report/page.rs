@@ -1,0 +1,200 @@
+//! The page around an experiment's story.
+
+use std::fmt::Write as _;
+
+use tare_control::stats::Kvm;
+
+use super::text::{escape, list};
+use super::{Report, Section};
+use crate::figure::Figure;
+use crate::goal::{Goal, judge};
+use crate::outcome::Ending;
+use crate::summary::Summary;
+use crate::table::number;
+
+const STYLE: &str = include_str!("style.css");
+
+/// The whole page.
+pub(crate) fn html(report: &Report<'_>) -> String {
+    let story = &report.story;
+    let mut out = head(&story.title);
+    header(&mut out, report);
+    let _ = writeln!(out, "<p>{}</p>", escape(&story.question));
+    if !story.answer.is_empty() {
+        let _ = writeln!(out, "<div class=\"answer\">{}</div>", list(&story.answer));
+    }
+    for section in &story.sections {
+        push_section(&mut out, section);
+    }
+    push_section(&mut out, &figures(report));
+    push_list(&mut out, "What disappointed", &story.disappointments);
+    push_list(&mut out, "How it was measured", &story.method);
+    push_section(&mut out, &machine(report.summary));
+    push_section(&mut out, &files(report.command));
+    out.push_str("</main>\n</body>\n</html>\n");
+    out
+}
+
+fn head(title: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" \
+         content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n",
+        escape(title)
+    )
+}
+
+fn header(out: &mut String, report: &Report<'_>) {
+    let summary = report.summary;
+    let took = humantime::format_duration(std::time::Duration::from_secs(report.took.as_secs()));
+    let _ = writeln!(
+        out,
+        "<h1>{}</h1>\n<div class=\"meta\"><span>tare weigh {}</span><span>{}</span>\
+         <span>took {took}</span><span>revision {}</span>\
+         <span class=\"badge kvm\">{}</span></div>",
+        escape(&report.story.title),
+        escape(&summary.experiment),
+        escape(&summary.started.replace('T', " ").replace('Z', " UTC")),
+        escape(&summary.revision),
+        kvm_badge(summary.machine.kvm),
+    );
+    let what = match (report.ending, report.failures.is_empty()) {
+        (Ending::Complete, true) => return,
+        (Ending::Complete, false) => "Some samples failed; they are not in the figures:",
+        (Ending::Broken(_), _) => "Broken off; what was measured until then is below.",
+        (Ending::Interrupted(_), _) => "Interrupted; what was measured until then is below.",
+    };
+    let failures = list(report.failures);
+    let _ = writeln!(
+        out,
+        "<div class=\"banner\"><strong>{what}</strong>{failures}</div>"
+    );
+}
+
+fn kvm_badge(kvm: Kvm) -> &'static str {
+    match kvm {
+        Kvm::Hardware => "KVM: hardware",
+        Kvm::Emulated => "KVM: ring 0 emulated",
+        Kvm::None => "no KVM",
+    }
+}
+
+fn push_section(out: &mut String, section: &Section) {
+    let _ = writeln!(out, "<section>\n<h2>{}</h2>", escape(&section.title));
+    if !section.lead.is_empty() {
+        let _ = writeln!(out, "<p class=\"lead\">{}</p>", escape(&section.lead));
+    }
+    let _ = writeln!(out, "{}</section>", section.html);
+}
+
+fn push_list(out: &mut String, title: &str, sentences: &[String]) {
+    if !sentences.is_empty() {
+        let section = Section {
+            title: title.to_owned(),
+            lead: String::new(),
+            html: list(sentences),
+        };
+        push_section(out, &section);
+    }
+}
+
+/// The table of all figures with their goals.
+fn figures(report: &Report<'_>) -> Section {
+    let mut html = String::from(
+        "<div class=\"scroll\"><table><thead><tr><th scope=\"col\">figure</th>\
+         <th scope=\"col\">median</th><th scope=\"col\">95&nbsp;% interval</th>\
+         <th scope=\"col\">unit</th><th scope=\"col\">n</th><th scope=\"col\">goal</th>\
+         </tr></thead><tbody>\n",
+    );
+    let mut last = "";
+    for figure in &report.summary.figures {
+        let base = figure.name.split('.').next().unwrap_or_default();
+        let class = if base == last { "" } else { " class=\"group\"" };
+        last = base;
+        let goal = goal_cell(figure, report.goals, report.summary.machine.kvm);
+        let _ = writeln!(
+            html,
+            "<tr{class}><th scope=\"row\"><code>{}</code></th><td>{}</td>\
+             <td>{} – {}</td><td>{}</td><td>{}</td><td>{goal}</td></tr>",
+            escape(&figure.name),
+            number(figure.value),
+            number(figure.low),
+            number(figure.high),
+            escape(&figure.unit),
+            figure.n,
+        );
+    }
+    html.push_str("</tbody></table></div>\n");
+    Section {
+        title: "Figures".to_owned(),
+        lead: "Median of the samples (or the quantile that the name says) and its 95 % \
+               interval; below six samples the interval is their range."
+            .to_owned(),
+        html,
+    }
+}
+
+fn goal_cell(figure: &Figure, goals: &[Goal], kvm: Kvm) -> String {
+    let Some(verdict) = judge(figure, goals, kvm) else {
+        return String::new();
+    };
+    let (class, mark) = if verdict.met {
+        ("met", "✓ met")
+    } else {
+        ("missed", "✗ missed")
+    };
+    let limit = number(verdict.goal.at_most);
+    format!("≤&nbsp;{limit} <span class=\"badge {class}\">{mark}</span>")
+}
+
+fn machine(summary: &Summary) -> Section {
+    let host = &summary.machine;
+    let optional = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
+    let kvm = match host.kvm {
+        Kvm::Hardware => "hardware virtualisation",
+        Kvm::Emulated => {
+            "guest ring 0 is executed by KVM's instruction emulator: counts are exact, \
+             times of guest code are not comparable with hardware"
+        }
+        Kvm::None => "none; guests ran in QEMU's translator",
+    };
+    let rows = [
+        ("processor", host.cpu.clone()),
+        ("CPUs", host.cores.to_string()),
+        ("memory", format!("{} MiB", host.memory_mib)),
+        ("kernel", host.kernel.clone()),
+        ("KVM", kvm.to_owned()),
+        (
+            "halt_poll_ns",
+            optional(host.halt_poll_ns.map(|ns| ns.to_string())),
+        ),
+        ("frequency governor", optional(host.governor.clone())),
+        (
+            "load average before",
+            optional(host.load_average.map(|l| format!("{l:.2}"))),
+        ),
+    ];
+    let items = rows.map(|(name, value)| {
+        format!(
+            "<li><span class=\"soft\">{name}:</span> {}</li>\n",
+            escape(&value)
+        )
+    });
+    Section {
+        title: "The machine".to_owned(),
+        lead: String::new(),
+        html: format!("<ul>\n{}</ul>\n", items.concat()),
+    }
+}
+
+fn files(command: &str) -> Section {
+    Section {
+        title: "The run".to_owned(),
+        lead: "Beside this file: summary.json (the figures), raw.jsonl (every sample), \
+               command.txt, and the directory that was served."
+            .to_owned(),
+        html: format!("<pre>{}</pre>\n", escape(command.trim_end())),
+    }
+}

@@ -1,0 +1,68 @@
+//! Charts as inline SVG. Colours come from the page's style, so that charts
+//! follow light, dark and print. Each chart is drawn twice, for wide and for
+//! narrow windows, so that letters keep their size.
+
+mod percentiles;
+mod scale;
+mod timeline;
+
+pub(crate) use percentiles::{Distribution, percentiles};
+pub(crate) use timeline::{Band, Panel, Timeline};
+
+/// Width of a drawing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Width {
+    /// For windows above 600 pixels.
+    Wide,
+    /// For telephones.
+    Narrow,
+}
+
+impl Width {
+    /// Units of the drawing, about pixels.
+    pub(crate) const fn units(self) -> f64 {
+        match self {
+            Self::Wide => 820.0,
+            Self::Narrow => 372.0,
+        }
+    }
+
+    const fn class(self) -> &'static str {
+        match self {
+            Self::Wide => "wide",
+            Self::Narrow => "narrow",
+        }
+    }
+}
+
+/// Both drawings of a chart with its description for those who cannot see it.
+pub(crate) fn figure(description: &str, draw: impl Fn(Width) -> (f64, String)) -> String {
+    let mut out = String::from("<figure>\n");
+    for width in [Width::Wide, Width::Narrow] {
+        let (height, body) = draw(width);
+        out.push_str(&format!(
+            "<div class=\"{}\"><svg viewBox=\"0 0 {} {height:.0}\" role=\"img\" \
+             aria-label=\"{}\">\n{body}</svg></div>\n",
+            width.class(),
+            width.units(),
+            super::escape(description),
+        ));
+    }
+    out.push_str("</figure>\n");
+    out
+}
+
+/// A legend of series in the order of their colours.
+pub(crate) fn legend(names: &[&str]) -> String {
+    let items = names.iter().enumerate().map(|(index, name)| {
+        format!(
+            "<span><svg viewBox=\"0 0 30 10\" aria-hidden=\"true\">\
+             <path class=\"line dash s{index}\" d=\"M0 5H30\"/></svg>{}</span>",
+            super::escape(name)
+        )
+    });
+    format!(
+        "<div class=\"legend\">{}</div>\n",
+        items.collect::<String>()
+    )
+}

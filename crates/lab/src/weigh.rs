@@ -1,0 +1,211 @@
+//! A weighing from request to outcome.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde_json::json;
+use tare_control::exit::ExitCode;
+
+use crate::appliance::Executor;
+use crate::appliance::tare::TareRun;
+use crate::bench::{Bench, RunError};
+use crate::error::WeighError;
+use crate::experiments::{self, Entry, Experiment};
+use crate::host::{HostFacts, revision};
+use crate::interrupt::Interrupt;
+use crate::outcome::{Ending, Outcome};
+use crate::progress::Progress;
+use crate::record::Recorder;
+use crate::report::{self, Report};
+use crate::request::WeighRequest;
+use crate::summary::Summary;
+use crate::table;
+
+/// Runs an experiment and writes its results. Progress goes to standard error.
+/// Blocks; SIGINT and SIGTERM end it early with partial results.
+pub fn weigh(request: WeighRequest) -> Result<Outcome, WeighError> {
+    let entry = find(&request.experiment)?;
+    let executable = match &request.tare {
+        Some(path) => path.clone(),
+        None => std::env::current_exe().map_err(WeighError::Executable)?,
+    };
+    let (interrupt, _watch) = Interrupt::watch().map_err(WeighError::Signals)?;
+    let experiment = (entry.make)(request.depth, request.image.clone());
+    let progress = Progress::new(experiment.planned());
+    let weighing = Weighing {
+        entry,
+        revision: revision(&executable),
+        request: &request,
+        interrupt: &interrupt,
+        progress: &progress,
+    };
+    weighing.run(experiment, &mut TareRun::new(executable))
+}
+
+fn find(name: &str) -> Result<&'static Entry, WeighError> {
+    let found = experiments::ALL.iter().find(|entry| entry.name == name);
+    found.ok_or_else(|| WeighError::UnknownExperiment {
+        name: name.to_owned(),
+        known: experiments::ALL.iter().map(|entry| entry.name).collect(),
+    })
+}
+
+/// One weighing, whatever starts its machines.
+pub(crate) struct Weighing<'a> {
+    pub(crate) entry: &'static Entry,
+    pub(crate) revision: String,
+    pub(crate) request: &'a WeighRequest,
+    pub(crate) interrupt: &'a Interrupt,
+    pub(crate) progress: &'a Progress,
+}
+
+impl Weighing<'_> {
+    /// Runs the experiment and writes what came out, complete or not.
+    pub(crate) fn run(
+        &self,
+        mut experiment: Box<dyn Experiment>,
+        executor: &mut dyn Executor,
+    ) -> Result<Outcome, WeighError> {
+        let started = SystemTime::now();
+        let host = HostFacts::read();
+        let directory = self.directory(started);
+        let mut recorder = Recorder::create(&directory)?;
+        recorder.file("command.txt", self.command().as_bytes())?;
+        recorder.sample(&json!({
+            "sample": "plan",
+            "experiment": self.entry.name,
+            "started": rfc3339(started),
+            "revision": self.revision,
+            "machine": host,
+            "plan": experiment.plan(),
+        }))?;
+        let result = experiment.run(&mut Bench {
+            executor,
+            recorder: &mut recorder,
+            progress: self.progress,
+            interrupt: self.interrupt,
+        });
+        self.finish(&*experiment, &mut recorder, host, started, result)
+    }
+
+    fn finish(
+        &self,
+        experiment: &dyn Experiment,
+        recorder: &mut Recorder,
+        mut host: HostFacts,
+        started: SystemTime,
+        result: Result<(), RunError>,
+    ) -> Result<Outcome, WeighError> {
+        let (ending, broken) = ending(result);
+        let mut failures = experiment.failures();
+        failures.extend(broken);
+        recorder.sample(&json!({"sample": "end", "failures": failures}))?;
+        recorder.flush()?;
+        host.kvm = experiment.kvm();
+        let summary = Summary {
+            experiment: self.entry.name.to_owned(),
+            started: rfc3339(started),
+            revision: self.revision.clone(),
+            machine: host,
+            figures: experiment.figures(),
+        };
+        let mut text = serde_json::to_string_pretty(&summary).unwrap_or_default();
+        text.push('\n');
+        recorder.file("summary.json", text.as_bytes())?;
+        let goals = experiment.goals();
+        let html = report::html(&Report {
+            summary: &summary,
+            goals,
+            story: experiment.report(&summary.figures),
+            failures: &failures,
+            ending,
+            command: &self.command(),
+            took: started.elapsed().unwrap_or(Duration::ZERO),
+        });
+        recorder.file("report.html", html.as_bytes())?;
+        Ok(Outcome {
+            directory: recorder.directory().to_owned(),
+            table: table::table(&summary.figures, goals, summary.machine.kvm),
+            failures,
+            ending,
+        })
+    }
+
+    /// Where the results go.
+    fn directory(&self, started: SystemTime) -> PathBuf {
+        self.request.out.clone().unwrap_or_else(|| {
+            let stamp: String = rfc3339(started)
+                .chars()
+                .filter(|c| c.is_ascii_digit() || *c == 'T')
+                .collect();
+            Path::new("out").join(format!("{}-{}", self.entry.name, stamp.replace('T', "-")))
+        })
+    }
+
+    /// The command as it can be typed again.
+    fn command(&self) -> String {
+        let words: Vec<String> = self.request.command.iter().map(|w| quoted(w)).collect();
+        format!("{}\n", words.join(" "))
+    }
+}
+
+fn ending(result: Result<(), RunError>) -> (Ending, Option<String>) {
+    match result {
+        Ok(()) => (Ending::Complete, None),
+        Err(RunError::Interrupted(interrupted)) => {
+            (Ending::Interrupted(interrupted.exit_code()), None)
+        }
+        Err(error) => {
+            let code = match error.exit_code() {
+                ExitCode::Success => ExitCode::WeighFailed,
+                code => code,
+            };
+            (Ending::Broken(code), Some(chain(&error)))
+        }
+    }
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+fn rfc3339(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(time).to_string()
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_experiment_lists_those_there_are() {
+        let error = weigh(WeighRequest::new("http-burst")).map(drop);
+        let text = error.map_err(|e| (e.to_string(), e.exit_code()));
+        let expected = "there is no experiment 'http-burst'; there are: http-bursts";
+        assert_eq!(text, Err((expected.to_owned(), ExitCode::Usage)));
+    }
+
+    #[test]
+    fn words_survive_a_shell() {
+        assert_eq!(quoted("--out=a/b"), "--out=a/b");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}
