@@ -89,7 +89,8 @@ fn ask(dir: &RunDir, record: Option<&Record>, limit: Duration) {
     }
 }
 
-/// QMP (QEMU `docs/interop/qmp-spec`): greeting, capabilities, command.
+/// QMP (QEMU `docs/interop/qmp-spec`): greeting, capabilities, command. A
+/// command whose client has gone is dropped, so its answer is waited for.
 fn quit(socket: &Path, limit: Duration) -> io::Result<()> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(limit))?;
@@ -101,7 +102,7 @@ fn quit(socket: &Path, limit: Duration) -> io::Result<()> {
         }
         stream.write_all(format!("{{\"execute\":\"{command}\"}}\n").as_bytes())?;
     }
-    Ok(())
+    stream.read(&mut answer).map(drop)
 }
 
 fn pid(record: &Record) -> Option<Pid> {

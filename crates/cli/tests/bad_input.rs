@@ -1,0 +1,269 @@
+//! Each wrong input of `tare run` gives one sentence and its own exit code, and
+//! leaves nothing behind.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::process::CommandExt as _;
+
+use support::guest::{self, Then};
+use support::{Place, end, installed};
+use tare_control::rundir::RunRoot;
+
+/// A run of a small image in QEMU, which needs no KVM, with more words.
+#[track_caller]
+fn refused(words: &[&str], code: i32, says: &str) {
+    let place = Place::new();
+    let image = place.file("tiny", &guest::image("up", Then::Halt));
+    let mut all = vec!["run", &image];
+    all.extend(words);
+    check(&place, &all, code, says);
+}
+
+/// A run of that image.
+#[track_caller]
+fn image_refused(content: &[u8], code: i32, says: &str) {
+    let place = Place::new();
+    let image = place.file("bad", content);
+    check(
+        &place,
+        &["run", &image, "--net", "none", "--engine", "qemu"],
+        code,
+        says,
+    );
+}
+
+#[track_caller]
+fn check(place: &Place, words: &[&str], code: i32, says: &str) {
+    let ended = place.run(words);
+    ended.expect(code, says);
+    assert_eq!(ended.err.lines().count(), 1, "one sentence: {ended:#?}");
+    assert!(ended.err.starts_with("tare: "), "{ended:#?}");
+    assert!(
+        place.run_directories().is_empty(),
+        "{:?}",
+        place.run_directories()
+    );
+}
+
+#[test]
+fn a_missing_image() {
+    let place = Place::new();
+    check(
+        &place,
+        &["run", "./none"],
+        10,
+        "cannot open the image ./none",
+    );
+    check(
+        &place,
+        &["run", "no-image"],
+        10,
+        "no image is called no-image",
+    );
+    let dir = place.path().to_str().unwrap().to_owned();
+    check(&place, &["run", &dir], 10, "is not a file");
+}
+
+#[test]
+fn an_image_that_is_not_elf() {
+    image_refused(b"#!/bin/sh", 11, "not an ELF file");
+    image_refused(b"", 11, "not an ELF file");
+}
+
+#[test]
+fn an_image_that_no_machine_can_load() {
+    if !installed("qemu-system-x86_64") {
+        return eprintln!("SKIP: QEMU is not installed");
+    }
+    image_refused(&guest::truncated(), 12, "truncated");
+    image_refused(&guest::without_note(), 13, "no PVH note");
+    image_refused(&guest::too_large(), 14, "memory");
+    image_refused(
+        &guest::below_one_mib(),
+        15,
+        "outside what its segments load",
+    );
+}
+
+#[test]
+fn a_number_of_cpus_that_no_machine_has() {
+    refused(&["--cpus", "0"], 20, "0 CPUs: a machine has 1 to 16");
+    refused(&["-c", "17"], 20, "17 CPUs");
+}
+
+#[test]
+fn memory_that_is_too_small_or_not_there() {
+    refused(&["--memory", "4M"], 21, "4 MiB of memory is too small");
+    refused(&["-m", "1000000G"], 21, "more than this computer has");
+}
+
+#[test]
+fn a_command_line_for_the_guest_that_does_not_fit() {
+    refused(&["--cmdline", &"x".repeat(4096)], 22, "at most 4095 fit");
+    refused(&["--cmdline", "a\u{7}"], 22, "only printable ASCII");
+}
+
+#[test]
+fn a_port_in_use() {
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = tcp.local_addr().unwrap().port();
+    refused(
+        &["-p", &format!("{port}:80")],
+        30,
+        &format!("port {port} of 127.0.0.1 is in use"),
+    );
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = udp.local_addr().unwrap().port();
+    refused(&["-p", &format!("{port}:53/udp")], 30, "is in use");
+    refused(
+        &["-p", "198.51.100.9:18080:80"],
+        30,
+        "not an address of this host",
+    );
+}
+
+#[test]
+fn a_tap_that_is_missing_or_something_else() {
+    refused(&["--net", "tap=tare-none"], 31, "ip tuntap add");
+    refused(&["--net", "tap=lo"], 31, "lo is not a tap interface");
+}
+
+#[test]
+fn passt_that_is_not_installed() {
+    if !installed("qemu-system-x86_64") {
+        return eprintln!("SKIP: QEMU is not installed");
+    }
+    let place = Place::new();
+    let image = place.file("tiny", &guest::image("up", Then::Halt));
+    let path = place.path().join("bin");
+    std::fs::create_dir(&path).unwrap();
+    std::fs::write(path.join("qemu-system-x86_64"), "").unwrap();
+    let mut command = place.tare(&["run", &image, "--engine", "qemu"]);
+    command.env("PATH", &path);
+    end(command.spawn().unwrap()).expect(32, "passt is not installed");
+    assert!(place.run_directories().is_empty());
+}
+
+#[test]
+fn an_engine_that_is_not_installed() {
+    let place = Place::new();
+    let image = place.file("tiny", &guest::image("up", Then::Halt));
+    let mut command = place.tare(&["run", &image, "--engine", "qemu"]);
+    command.env("PATH", place.path());
+    end(command.spawn().unwrap()).expect(62, "is not installed");
+}
+
+#[test]
+fn a_root_that_is_missing_or_too_large() {
+    refused(&["--root", "/no/such/directory"], 40, "does not exist");
+    refused(&["--root", "/etc/passwd"], 40, "is not a directory");
+    let root = Place::new();
+    let file = std::fs::File::create(root.path().join("large")).unwrap();
+    file.set_len(80 << 20).unwrap();
+    refused(
+        &["--root", root.path().to_str().unwrap()],
+        41,
+        "more memory with --memory",
+    );
+}
+
+#[test]
+fn an_initramfs_that_is_missing_or_too_large() {
+    refused(
+        &["--initrd", "/no/such/file"],
+        10,
+        "cannot open the initramfs",
+    );
+    let place = Place::new();
+    let path = place.file("large", b"");
+    std::fs::File::create(&path)
+        .unwrap()
+        .set_len(80 << 20)
+        .unwrap();
+    refused(&["--initrd", &path], 14, "does not fit into 64 MiB");
+}
+
+#[test]
+fn a_name_that_runs_already() {
+    if !installed("qemu-system-x86_64") {
+        return eprintln!("SKIP: QEMU is not installed");
+    }
+    let place = Place::new();
+    let image = place.file("tiny", &guest::image("up", Then::Halt));
+    let root = RunRoot::open(place.run_root()).unwrap();
+    let (_dir, _lock) = root.create("web").unwrap();
+    let words = [
+        "run", &image, "--name", "web", "--net", "none", "--engine", "qemu",
+    ];
+    place.run(&words).expect(50, "stop it (tare stop web)");
+    assert_eq!(place.run_directories(), ["web"]);
+}
+
+#[test]
+fn words_that_mean_nothing() {
+    let place = Place::new();
+    for words in [
+        &["run"] as &[&str],
+        &["run", "x", "--no-such"],
+        &["run", "x", "--memory", "much"],
+        &["run", "x", "-p", "80"],
+        &["run", "x", "-p", "80:99999"],
+        &["run", "x", "--net", "wifi"],
+        &["run", "x", "--idle", "busily"],
+        &["run", "x", "--root", "a", "--initrd", "b"],
+        &["fly"],
+    ] {
+        let ended = place.run(words);
+        assert_eq!(ended.code, Some(2), "{words:?}: {ended:#?}");
+        assert!(!ended.err.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn words_that_do_not_go_together() {
+    refused(&["--name", "../web"], 2, "is no name for a machine");
+    refused(&["--net", "none", "-p", "18080:80"], 2, "--net user only");
+    refused(&["-p", "18080:80", "-p", "18080:81"], 2, "forwarded twice");
+}
+
+/// As a user who may neither open /dev/kvm nor use low ports.
+#[test]
+fn what_a_user_without_rights_may_not_do() {
+    let root =
+        std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
+    if !root {
+        return eprintln!("SKIP: only root can become another user");
+    }
+    let place = Place::new();
+    let image = place.file("tiny", &guest::image("up", Then::Halt));
+    let shared = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(place.path(), shared).unwrap();
+    // The program's own directory may be closed to others.
+    let tare = place.path().join("tare");
+    std::fs::copy(env!("CARGO_BIN_EXE_tare"), &tare).unwrap();
+    let as_nobody = |words: &[&str]| {
+        let mut command = std::process::Command::new(&tare);
+        command
+            .args(words)
+            .env("TARE_RUN_ROOT", place.run_root())
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .uid(65_534)
+            .gid(65_534);
+        end(command.spawn().unwrap())
+    };
+    if std::path::Path::new("/dev/kvm").exists() {
+        let refused = as_nobody(&["run", &image, "--net", "none"]);
+        match refused.code {
+            Some(60) => refused.expect(60, "no permission to open /dev/kvm"),
+            _ => eprintln!("SKIP: everybody may open /dev/kvm here"),
+        }
+    }
+    let low = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    if low.is_ok_and(|low| low.trim().parse::<u16>().is_ok_and(|low| low > 81)) {
+        as_nobody(&["run", &image, "-p", "81:80"]).expect(30, "without privileges");
+    }
+}

@@ -1,0 +1,117 @@
+//! What the program says about itself, and what scripts and people read: help,
+//! completions, manual pages, the table of exit codes.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use support::Place;
+
+const VERBS: [&str; 10] = [
+    "run",
+    "ps",
+    "stop",
+    "logs",
+    "stats",
+    "doctor",
+    "weigh",
+    "exit-codes",
+    "completions",
+    "man",
+];
+
+/// The help of each verb as it is kept in `tests/help/`; TARE_BLESS=1 rewrites it.
+#[test]
+fn help_is_as_reviewed() {
+    let place = Place::new();
+    let mut words = vec![vec!["--help"]];
+    words.extend(VERBS.map(|verb| vec![verb, "--help"]));
+    for words in words {
+        let help = place.run(&words);
+        help.expect(0, "Usage: tare");
+        let name = words
+            .first()
+            .map_or("", |word| word.trim_start_matches('-'));
+        compare(if words.len() == 1 { "tare" } else { name }, &help.out);
+    }
+}
+
+fn compare(name: &str, help: &str) {
+    for line in help.lines() {
+        assert!(line.chars().count() < 80, "{name}: {line}");
+    }
+    let trimmed: String = help
+        .lines()
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .collect();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/help")
+        .join(name)
+        .with_extension("txt");
+    if std::env::var_os("TARE_BLESS").is_some() {
+        fs::write(&path, &trimmed).unwrap();
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        kept,
+        trimmed,
+        "{}: TARE_BLESS=1 rewrites it",
+        path.display()
+    );
+}
+
+#[test]
+fn only_verbs_that_exist_are_listed() {
+    let help = Place::new().run(&["--help"]).out;
+    let listed: Vec<&str> = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|verb| *verb != "help")
+        .collect();
+    assert_eq!(listed, VERBS);
+}
+
+#[test]
+fn exit_codes_are_printed_by_verb_and_by_help() {
+    let place = Place::new();
+    place
+        .run(&["exit-codes"])
+        .expect(0, "  60  /dev/kvm may not be opened");
+    place
+        .run(&["help", "exit-codes"])
+        .expect(0, "  60  /dev/kvm may not be opened");
+}
+
+#[test]
+fn completions_know_the_verbs() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish"] {
+        place.run(&["completions", shell]).expect(0, "doctor");
+    }
+}
+
+#[test]
+fn manual_pages_are_written_for_each_verb() {
+    let place = Place::new();
+    place.run(&["man"]).expect(0, ".TH tare 1");
+    let out = place.path().join("man");
+    place
+        .run(&["man", "--out", out.to_str().unwrap()])
+        .expect(0, "");
+    for page in ["tare.1", "tare-run.1", "tare-doctor.1"] {
+        assert!(
+            fs::read_to_string(out.join(page)).unwrap().contains(".TH"),
+            "{page}"
+        );
+    }
+    let file = place.file("file", b"");
+    place
+        .run(&["man", "--out", &file])
+        .expect(76, "cannot write");
+}

@@ -1,0 +1,151 @@
+//! What the tests of the program share: a `tare` whose run directories are the
+//! test's own, with a bound on its time, and tiny guests made of a few bytes.
+#![allow(dead_code, clippy::unwrap_used)]
+
+pub mod guest;
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Longest time that one command may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A place for one test: run directories and files of its own.
+pub struct Place {
+    pub dir: TempDir,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Where this place's machines are.
+    pub fn run_root(&self) -> std::path::PathBuf {
+        self.path().join("run")
+    }
+
+    /// A file with that content; its path as a word.
+    pub fn file(&self, name: &str, content: &[u8]) -> String {
+        let path = self.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// `tare` with these words.
+    pub fn tare(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
+        command
+            .args(words)
+            .env("TARE_RUN_ROOT", self.run_root())
+            .env_remove("TARE_IMAGES")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs `tare` to its end.
+    pub fn run(&self, words: &[&str]) -> Ended {
+        end(self.tare(words).spawn().unwrap())
+    }
+
+    /// Names of the machines that have a run directory.
+    pub fn run_directories(&self) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.run_root()) else {
+            return Vec::new();
+        };
+        entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| !name.starts_with('.'))
+            .collect()
+    }
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ended {
+    /// Fails the test unless the command ended so.
+    #[track_caller]
+    pub fn expect(&self, code: i32, words: &str) {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        let said = self.err.contains(words) || self.out.contains(words);
+        assert!(said, "{words:?} is not in {self:#?}");
+    }
+}
+
+/// Waits for the end, for a bounded time.
+pub fn end(mut child: Child) -> Ended {
+    let out = reader(child.stdout.take());
+    let err = reader(child.stderr.take());
+    let begin = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if begin.elapsed() > LIMIT {
+            child.kill().unwrap();
+            let _ = child.wait();
+            panic!("no end after {LIMIT:?}: {:?} {:?}", out.join(), err.join());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    Ended {
+        code: status.code(),
+        out: out.join().unwrap(),
+        err: err.join().unwrap(),
+    }
+}
+
+fn reader(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut from) = from {
+            let _ = from.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Waits until `holds`, for a bounded time.
+#[track_caller]
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a program is installed.
+pub fn installed(program: &str) -> bool {
+    let found = |dir: std::path::PathBuf| dir.join(program).is_file();
+    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(found)
+}
+
+/// A TCP port that is free now.
+pub fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// The output of a short command.
+pub fn output(program: &str, words: &[&str]) -> Output {
+    Command::new(program).args(words).output().unwrap()
+}

@@ -1,0 +1,105 @@
+//! The verbs about machines where none runs, and the ones about this computer.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use support::Place;
+use tare_control::rundir::RunRoot;
+
+#[test]
+fn no_machine_is_an_empty_list() {
+    let place = Place::new();
+    let listed = place.run(&["ps"]);
+    listed.expect(0, "NAME");
+    assert_eq!(listed.out.lines().count(), 1);
+    assert_eq!(place.run(&["ps", "--json"]).out, "[]\n");
+}
+
+#[test]
+fn a_machine_that_does_not_run_is_named() {
+    let place = Place::new();
+    for words in [
+        &["stop", "web"] as &[&str],
+        &["logs", "web"],
+        &["logs", "-f", "web"],
+        &["stats", "web"],
+    ] {
+        place
+            .run(words)
+            .expect(51, "no machine named \"web\" is running");
+    }
+}
+
+#[test]
+fn a_name_that_leaves_the_directory_is_refused() {
+    Place::new()
+        .run(&["stop", "../web"])
+        .expect(2, "is no name for a machine");
+}
+
+#[test]
+fn every_machine_that_cannot_be_stopped_is_said() {
+    let ended = Place::new().run(&["stop", "a", "b"]);
+    ended.expect(51, "\"a\"");
+    ended.expect(51, "\"b\"");
+}
+
+#[test]
+fn what_a_killed_machine_left_is_removed() {
+    let place = Place::new();
+    let root = RunRoot::open(place.run_root()).unwrap();
+    let (dir, lock) = root.create("dead").unwrap();
+    std::os::unix::net::UnixListener::bind(dir.control_socket()).unwrap();
+    drop(lock);
+    assert_eq!(place.run_directories(), ["dead"]);
+    place.run(&["ps"]).expect(0, "NAME");
+    assert!(place.run_directories().is_empty());
+}
+
+#[test]
+fn a_machine_that_does_not_answer_is_a_control_failure() {
+    let place = Place::new();
+    let root = RunRoot::open(place.run_root()).unwrap();
+    let (_dir, _lock) = root.create("mute").unwrap();
+    place
+        .run(&["stats", "mute"])
+        .expect(52, "cannot ask the machine");
+    place
+        .run(&["stop", "mute", "--time", "0"])
+        .expect(52, "its process is unknown");
+}
+
+#[test]
+fn doctor_says_a_line_for_each_thing_anywhere() {
+    let place = Place::new();
+    let text = place.run(&["doctor"]);
+    assert!(matches!(text.code, Some(0 | 62)), "{text:#?}");
+    for name in [
+        "kvm", "passt", "tap", "qemu", "images", "bpf", "cpusets", "landlock",
+    ] {
+        assert!(text.out.contains(name), "{name}: {text:#?}");
+    }
+    assert!(
+        text.out.lines().all(|line| line.chars().count() < 80),
+        "{text:#?}"
+    );
+    let json = place.run(&["doctor", "--json"]).out;
+    let findings: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+    assert!(findings.len() >= 12, "{json}");
+    for finding in findings {
+        let status = finding["status"].as_str().unwrap();
+        assert!(["ok", "limited", "missing"].contains(&status), "{finding}");
+        let needs = status == "missing";
+        assert!(
+            !needs || finding["remedy"].is_string(),
+            "no remedy: {finding}"
+        );
+    }
+}
+
+#[test]
+fn an_unknown_experiment_is_named_with_those_that_exist() {
+    Place::new()
+        .run(&["weigh", "feathers"])
+        .expect(2, "http-bursts");
+}
