@@ -26,6 +26,8 @@ pub mod cmos;
 pub mod counters;
 #[cfg(test)]
 mod counters_used;
+#[cfg(test)]
+mod corpus;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz_entry;
 mod interrupt;

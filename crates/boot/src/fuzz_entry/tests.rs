@@ -1,8 +1,7 @@
 //! Random and mutated files, and the corpus.
 
-#![allow(clippy::unwrap_used)]
-
-use std::path::Path;
+#[path = "../../../../fuzz/judges/corpus.rs"]
+mod corpus;
 
 use proptest::prelude::*;
 
@@ -15,13 +14,7 @@ const HEADERS_BYTES: usize = 64 + 3 * 56;
 
 #[test]
 fn the_corpus_does_no_harm() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/loader");
-    let mut count = 0;
-    for file in std::fs::read_dir(corpus).unwrap() {
-        image(&std::fs::read(file.unwrap().path()).unwrap());
-        count += 1;
-    }
-    assert!(count > 0, "the corpus is empty");
+    corpus::replay("loader", image);
 }
 
 proptest! {

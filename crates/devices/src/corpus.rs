@@ -1,0 +1,21 @@
+//! Replays the fuzz targets' corpora.
+
+use crate::fuzz_entry;
+
+#[path = "../../../fuzz/judges/corpus.rs"]
+mod corpus;
+
+#[test]
+fn configuration_space_survives_its_corpus() {
+    corpus::replay("pci_config", fuzz_entry::pci_config);
+}
+
+#[test]
+fn virtio_net_survives_its_corpus() {
+    corpus::replay("virtio_net", fuzz_entry::virtio_net);
+}
+
+#[test]
+fn virtio_rng_survives_its_corpus() {
+    corpus::replay("rng", fuzz_entry::rng);
+}

@@ -1,0 +1,18 @@
+//! Replays the fuzz targets' corpora.
+
+#[path = "../../../fuzz/judges/corpus.rs"]
+mod corpus;
+#[path = "../../../fuzz/judges/cpio.rs"]
+mod cpio;
+#[path = "../../../fuzz/judges/frame.rs"]
+mod frame;
+
+#[test]
+fn archives_stay_within_their_root() {
+    corpus::replay("cpio", cpio::judge);
+}
+
+#[test]
+fn frames_are_looked_at_without_harm() {
+    corpus::replay("frame", frame::judge);
+}

@@ -1,0 +1,326 @@
+//! What each kind of request is answered with.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use support::{Act, MODIFIED, Script, ask, get, responses, server};
+use tare_guest_http::status::Status;
+
+#[test]
+fn a_file_comes_with_everything_that_describes_it() {
+    let answer = get(&server(), "/ten.txt", "");
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.body, b"0123456789");
+    assert_eq!(
+        answer.field("Content-Type"),
+        Some("text/plain; charset=utf-8")
+    );
+    assert_eq!(answer.field("Content-Length"), Some("10"));
+    assert_eq!(answer.field("Last-Modified"), Some(MODIFIED));
+    assert_eq!(answer.field("ETag"), Some("\"2ebc98a1-a\""));
+    assert_eq!(answer.field("Accept-Ranges"), Some("bytes"));
+    assert_eq!(answer.field("Connection"), None);
+    let date = answer.field("Date").unwrap();
+    assert!(date.ends_with(" GMT") && date.len() == 29);
+    assert!(answer.head.len() < 300, "{}", answer.head.len());
+}
+
+#[test]
+fn head_gets_the_same_head_and_no_body() {
+    let server = server();
+    let full = get(&server, "/ten.txt", "");
+    let script = Script::new([Act::Send(
+        b"HEAD /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
+    )]);
+    let head = responses(&script.run(&server).sent, &[0]).remove(0);
+    let without_date = |head: &str| {
+        head.lines()
+            .filter(|l| !l.starts_with("Date"))
+            .collect::<String>()
+    };
+    assert_eq!(without_date(&head.head), without_date(&full.head));
+    for target in ["/nothing", "/docs", "/metrics"] {
+        let bytes = format!("HEAD {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let sent = Script::new([Act::Send(bytes.into())]).run(&server).sent;
+        assert!(sent.ends_with(b"\r\n\r\n"), "{target}");
+    }
+}
+
+#[test]
+fn directories_serve_their_index_or_move_to_their_slash() {
+    let server = server();
+    assert_eq!(get(&server, "/", "").body, b"<p>root</p>");
+    assert_eq!(
+        get(&server, "/", "").field("Content-Type"),
+        Some("text/html; charset=utf-8")
+    );
+    assert_eq!(get(&server, "/sub%20dir/", "").body, b"sub");
+    let moved = get(&server, "/sub%20dir?a=b", "");
+    assert_eq!(
+        (moved.status, moved.field("Location")),
+        (301, Some("/sub%20dir/?a=b"))
+    );
+    assert_eq!(get(&server, "/docs/", "").status, 404);
+    assert_eq!(get(&server, "/bare", "").field("Location"), Some("/bare/"));
+}
+
+#[test]
+fn a_redirect_never_names_another_host() {
+    let moved = get(&server(), "//docs", "");
+    assert_eq!(
+        (moved.status, moved.field("Location")),
+        (301, Some("/docs/"))
+    );
+}
+
+#[test]
+fn what_is_not_there_is_not_found() {
+    let server = server();
+    for target in [
+        "/nothing",
+        "/ten.txt/",
+        "/ten.txt/x",
+        "/docs/b",
+        "/%ff",
+        "/TEN.TXT",
+    ] {
+        assert_eq!(get(&server, target, "").status, 404, "{target}");
+    }
+}
+
+#[test]
+fn targets_are_normalised_and_stay_inside() {
+    let server = server();
+    for target in [
+        "/docs/../ten.txt",
+        "/./ten.txt?x",
+        "/%74en.txt",
+        "http://other/ten.txt",
+    ] {
+        assert_eq!(get(&server, target, "").body, b"0123456789", "{target}");
+    }
+    for target in [
+        "/../ten.txt",
+        "/%2e%2e/ten.txt",
+        "/ten.txt%00",
+        "/%zz",
+        "ten.txt",
+    ] {
+        assert_eq!(get(&server, target, "").status, 400, "{target}");
+    }
+}
+
+#[test]
+fn other_methods_are_not_allowed_and_unknown_ones_not_implemented() {
+    let server = server();
+    let answers = ask(
+        &server,
+        "DELETE /ten.txt HTTP/1.1\r\nHost: a\r\n\r\nGET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n",
+    );
+    assert_eq!(
+        (answers[0].status, answers[0].field("Allow")),
+        (405, Some("GET, HEAD"))
+    );
+    assert_eq!(answers[1].status, 200, "the connection goes on");
+    assert_eq!(
+        ask(&server, "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")[0].status,
+        405
+    );
+    assert_eq!(
+        ask(&server, "CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n")[0].status,
+        405
+    );
+    let unknown = ask(&server, "BREW / HTTP/1.1\r\nHost: a\r\n\r\n").remove(0);
+    assert_eq!(
+        (unknown.status, unknown.field("Connection")),
+        (501, Some("close"))
+    );
+}
+
+#[test]
+fn single_ranges_are_cut_out() {
+    let server = server();
+    for (range, content_range, body) in [
+        ("bytes=2-5", "bytes 2-5/10", &b"2345"[..]),
+        ("bytes=7-", "bytes 7-9/10", b"789"),
+        ("bytes=-2", "bytes 8-9/10", b"89"),
+        ("bytes=0-99", "bytes 0-9/10", b"0123456789"),
+    ] {
+        let part = get(&server, "/ten.txt", &format!("Range: {range}\r\n"));
+        assert_eq!(
+            (part.status, part.field("Content-Range")),
+            (206, Some(content_range))
+        );
+        assert_eq!(part.body, body);
+        assert_eq!(part.field("ETag"), Some("\"2ebc98a1-a\""));
+        assert_eq!(
+            part.field("Content-Type"),
+            Some("text/plain; charset=utf-8")
+        );
+        assert!(part.head.len() < 400);
+    }
+}
+
+#[test]
+fn ranges_that_cannot_be_served_are_told_apart() {
+    let server = server();
+    let none = get(&server, "/ten.txt", "Range: bytes=10-\r\n");
+    assert_eq!(
+        (none.status, none.field("Content-Range")),
+        (416, Some("bytes */10"))
+    );
+    for range in ["bytes=0-1,3-4", "lines=1-2", "bytes=x"] {
+        let whole = get(&server, "/ten.txt", &format!("Range: {range}\r\n"));
+        assert_eq!((whole.status, whole.body.len()), (200, 10), "{range}");
+    }
+    assert_eq!(get(&server, "/empty", "Range: bytes=0-\r\n").status, 416);
+    assert_eq!(get(&server, "/empty", "Range: bytes=-5\r\n").status, 200);
+}
+
+#[test]
+fn if_range_sends_the_whole_of_another_version() {
+    let server = server();
+    for (if_range, status) in [
+        ("\"2ebc98a1-a\"", 206),
+        (MODIFIED, 206),
+        ("W/\"2ebc98a1-a\"", 200),
+        ("\"other\"", 200),
+        ("Sun, 06 Nov 1994 08:49:38 GMT", 200),
+    ] {
+        let fields = format!("Range: bytes=0-1\r\nIf-Range: {if_range}\r\n");
+        assert_eq!(
+            get(&server, "/ten.txt", &fields).status,
+            status,
+            "{if_range}"
+        );
+    }
+}
+
+#[test]
+fn a_current_copy_is_not_sent_again() {
+    let server = server();
+    for fields in [
+        "If-None-Match: \"2ebc98a1-a\"\r\n",
+        "If-None-Match: *\r\n",
+        "If-None-Match: \"x\", W/\"2ebc98a1-a\"\r\n",
+        "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
+        "If-None-Match: \"2ebc98a1-a\"\r\nRange: bytes=0-1\r\n",
+    ] {
+        let answer = get(&server, "/ten.txt", fields);
+        assert_eq!(answer.status, 304, "{fields}");
+        assert_eq!(answer.field("ETag"), Some("\"2ebc98a1-a\""));
+        assert!(answer.field("Date").is_some());
+        assert_eq!(answer.field("Content-Length"), None);
+    }
+    let stale = "If-None-Match: \"x\"\r\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+    assert_eq!(
+        get(&server, "/ten.txt", stale).status,
+        200,
+        "the tag decides"
+    );
+}
+
+#[test]
+fn preconditions_that_fail_are_told_so() {
+    let server = server();
+    for (fields, status) in [
+        ("If-Match: \"x\"\r\n", 412),
+        ("If-Match: \"2ebc98a1-a\"\r\n", 200),
+        ("If-Match: *\r\n", 200),
+        (
+            "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:36 GMT\r\n",
+            412,
+        ),
+        (
+            "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
+            200,
+        ),
+    ] {
+        assert_eq!(get(&server, "/ten.txt", fields).status, status, "{fields}");
+    }
+}
+
+#[test]
+fn requests_that_break_the_protocol_end_the_connection() {
+    let server = server();
+    for (bytes, status) in [
+        ("GET / HTTP/1.1\r\n\r\n", 400),
+        ("GET / HTTP/2.0\r\n\r\n", 505),
+        ("rubbish\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\nExpect: x\r\n\r\n", 417),
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
+            501,
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            400,
+        ),
+    ] {
+        let follow = format!("{bytes}GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let answers = ask(&server, &follow);
+        assert_eq!(answers.len(), 1, "{bytes:?}");
+        assert_eq!(
+            (answers[0].status, answers[0].field("Connection")),
+            (status, Some("close"))
+        );
+    }
+}
+
+#[test]
+fn long_heads_are_refused_by_what_is_long() {
+    let server = server();
+    let target = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(5_000));
+    assert_eq!(ask(&server, &target)[0].status, 414);
+    let endless = format!("GET /{}", "a".repeat(9_000));
+    assert_eq!(ask(&server, &endless)[0].status, 414);
+    let field = format!(
+        "GET / HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n",
+        "a".repeat(9_000)
+    );
+    assert_eq!(ask(&server, &field)[0].status, 431);
+    let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(64));
+    assert_eq!(ask(&server, &many)[0].status, 431);
+    let fits = format!(
+        "GET / HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n",
+        "a".repeat(8_000)
+    );
+    assert_eq!(ask(&server, &fits)[0].status, 200);
+}
+
+#[test]
+fn old_clients_get_what_they_ask_for() {
+    let server = server();
+    let answers = ask(
+        &server,
+        "GET /ten.txt HTTP/1.0\r\n\r\nGET /ten.txt HTTP/1.0\r\n\r\n",
+    );
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0].field("Connection"), Some("close"));
+    let keep = "GET /ten.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    let answers = ask(&server, &keep.repeat(2));
+    assert_eq!(answers.len(), 2);
+    assert_eq!(answers[0].field("Connection"), Some("keep-alive"));
+}
+
+#[test]
+fn figures_are_served_as_text() {
+    let server = server();
+    get(&server, "/ten.txt", "");
+    get(&server, "/nothing", "");
+    let metrics = get(&server, "/metrics", "");
+    assert_eq!(
+        metrics.field("Content-Type"),
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
+    let text = String::from_utf8(metrics.body).unwrap();
+    assert!(
+        text.contains("http_requests_total{code=\"200\"} 1\n"),
+        "{text}"
+    );
+    assert!(text.contains("http_requests_total{code=\"404\"} 1\n"));
+    assert!(text.contains("http_connections_open 1\n"));
+    assert!(text.contains("http_connections_total 3\n"));
+    assert_eq!(server.counters.responses(Status::Ok), 2);
+}
