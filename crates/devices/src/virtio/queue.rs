@@ -62,6 +62,9 @@ pub struct Virtqueue {
     event_idx: bool,
     /// Used index at the last decision.
     decided: u16,
+    /// Work on the queue was cut off by its budget: the next call goes on with
+    /// it and is no new notification.
+    pub(super) unfinished: bool,
 }
 
 impl Virtqueue {
@@ -71,6 +74,7 @@ impl Virtqueue {
             queue,
             event_idx,
             decided: 0,
+            unfinished: false,
         }
     }
 

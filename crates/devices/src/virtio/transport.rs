@@ -110,11 +110,14 @@ impl<D: VirtioDevice> VirtioPci<D> {
     /// I/O thread: the eventfd of `queue` fired, by ioeventfd or [`Kick`], or
     /// this call returned [`Progress::More`] before.
     pub fn notified(&mut self, queue: u16) -> Progress {
-        self.counters.notifications.increment();
-        self.work(|device, queues| match queues.get(queue.into()) {
+        let progress = self.work(|device, queues| match queues.get(queue.into()) {
             Some(_) => device.process(queue, queues),
             None => Ok(Progress::Done),
-        })
+        });
+        if !self.went_on(queue, progress) {
+            self.counters.notifications.increment();
+        }
+        progress
     }
 
     /// I/O thread: the backend's descriptor is ready in a direction that
@@ -172,6 +175,19 @@ impl<D: VirtioDevice> VirtioPci<D> {
             self.break_down();
             Progress::Done
         })
+    }
+
+    /// Whether the call that ended with `progress` went on with unfinished work.
+    fn went_on(&mut self, queue: u16, progress: Progress) -> bool {
+        match &mut self.state {
+            State::Active(live) => match live.get_mut(usize::from(queue)) {
+                Some(Some(queue)) => {
+                    std::mem::replace(&mut queue.unfinished, progress == Progress::More)
+                }
+                _ => false,
+            },
+            State::Inactive => false,
+        }
     }
 
     /// Sends the interrupts that completions are worth, one for each queue.

@@ -102,8 +102,12 @@ fn a_device_with_more_to_do_wants_no_notifications() {
         let before = ring.available_index;
         offer_many(ring, 1);
         assert!(!ring.notification_wanted(before));
+        let told = machine.counter("notifications");
         while notified(&machine) == Progress::More {}
         assert_eq!(ring.used_index(), 41);
+        assert_eq!(machine.counter("notifications"), told, "going on is none");
+        let _ = notified(&machine);
+        assert_eq!(machine.counter("notifications"), told + 1);
     }
 }
 
