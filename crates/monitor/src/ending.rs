@@ -72,10 +72,7 @@ impl fmt::Display for Ending {
             Self::PowerOff => write!(f, "the guest powered off"),
             Self::Reset => write!(f, "the guest asked for a reset"),
             Self::GuestCrash => write!(f, "the guest reported that it crashed"),
-            Self::TripleFault(crash) => {
-                write!(f, "the guest's processor shut down (triple fault)\n{crash}")
-            }
-            Self::KvmInternal(crash) => write!(f, "KVM could not go on with the guest\n{crash}"),
+            Self::TripleFault(crash) | Self::KvmInternal(crash) => crash.fmt(f),
             Self::Interrupted => write!(f, "interrupted"),
             Self::Terminated => write!(f, "terminated"),
             Self::Stopped(_) => write!(f, "stopped on request"),

@@ -37,7 +37,8 @@ pub struct IoLoop {
     devices: Vec<IoDevice>,
     console: Arc<Console>,
     input: Option<Input>,
-    stop: EventFd,
+    /// Watched as long as it is open.
+    _stop: EventFd,
 }
 
 impl IoLoop {
@@ -65,7 +66,7 @@ impl IoLoop {
             devices,
             console,
             input,
-            stop,
+            _stop: stop,
         })
     }
 
@@ -80,7 +81,7 @@ impl IoLoop {
             self.poll.wait(&mut ready, wait)?;
             for token in ready.drain(..) {
                 match token {
-                    STOP => return Ok(drop(self.stop.read())),
+                    STOP => return Ok(()),
                     STDIN => self.console_input()?,
                     INPUT_ROOM => {
                         let _ = self.console.room().read();

@@ -89,7 +89,8 @@ mod tests {
     fn touched_guest_memory_is_the_guests() {
         let memory = vec![1u8; 8 << 20];
         let start = memory.as_ptr() as u64;
-        let observer = MemoryObserver::new(vec![start..start + (8 << 20)]);
+        let guest = start..start + (8 << 20);
+        let observer = MemoryObserver::new(Vec::from([guest]));
         let stats = observer.stats();
         assert_eq!(stats.guest_bytes, 8 << 20);
         assert!(stats.guest_resident_bytes >= 8 << 20, "{stats:?}");

@@ -11,6 +11,8 @@ use tare_control::stats::ThreadStats;
 pub struct ThreadObserver {
     tid: u32,
     name: String,
+    /// Length of a clock tick.
+    tick_ns: u64,
     stat: File,
     /// Missing where the kernel keeps no scheduler statistics.
     schedstat: Option<File>,
@@ -24,6 +26,7 @@ impl ThreadObserver {
         Ok(Self {
             tid,
             name: name.to_owned(),
+            tick_ns: 1_000_000_000 / clock_ticks_per_second().max(1),
             stat: File::open(path("stat"))?,
             schedstat: File::open(path("schedstat")).ok(),
         })
@@ -32,7 +35,7 @@ impl ThreadObserver {
     /// Its times; zeros once it has ended.
     pub fn stats(&self) -> ThreadStats {
         let (user_ns, system_ns) = read(&self.stat)
-            .and_then(|text| parse_stat(&text))
+            .and_then(|text| parse_stat(&text, self.tick_ns))
             .unwrap_or_default();
         let (run_ns, wait_ns) = self
             .schedstat
@@ -59,10 +62,9 @@ fn read(file: &File) -> Option<String> {
 
 /// User and system time. The name, field 2, may hold anything: fields are
 /// counted from its closing bracket.
-fn parse_stat(text: &str) -> Option<(u64, u64)> {
+fn parse_stat(text: &str, tick_ns: u64) -> Option<(u64, u64)> {
     let (_, after) = text.rsplit_once(')')?;
     let mut fields = after.split_ascii_whitespace().skip(11);
-    let tick_ns = 1_000_000_000 / clock_ticks_per_second().max(1);
     let mut time = || Some(fields.next()?.parse::<u64>().ok()? * tick_ns);
     Some((time()?, time()?))
 }
@@ -81,9 +83,8 @@ mod tests {
     #[test]
     fn a_name_with_brackets_and_blanks_does_not_shift_the_fields() {
         let text = "7 (a) b ) c) R 1 2 3 4 5 6 7 8 9 10 25 13 0 0";
-        let tick = 1_000_000_000 / clock_ticks_per_second();
-        assert_eq!(parse_stat(text), Some((25 * tick, 13 * tick)));
-        assert_eq!(parse_stat("7 (x"), None);
+        assert_eq!(parse_stat(text, 10), Some((250, 130)));
+        assert_eq!(parse_stat("7 (x", 10), None);
     }
 
     #[test]

@@ -1,0 +1,128 @@
+//! The control socket of a real machine, as curl and scrapers use it.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    io::{Read as _, Write as _},
+    os::unix::net::UnixStream,
+    thread,
+    time::Duration,
+};
+
+use support::{Rig, Running, code, kvm};
+use tare_control::{
+    api::{State, Stop},
+    client::ClientError,
+    stats::VcpuStats,
+};
+
+fn halted(cpus: u8) -> Running {
+    let guest = code::all(&[&code::print("up"), code::HALT]);
+    let running = Rig::new(&guest).set("cpus", cpus.into()).start();
+    running.wait_for("up");
+    running
+}
+
+#[test]
+fn an_idle_machine_does_not_run_at_all() {
+    if !kvm() {
+        return;
+    }
+    let running = halted(2);
+    thread::sleep(Duration::from_millis(50));
+    let mut client = running.client();
+    let before = client.stats().unwrap();
+    thread::sleep(Duration::from_secs(1));
+    let after = client.stats().unwrap();
+    let activity = |stats: &[VcpuStats]| stats.iter().map(VcpuStats::activity).sum::<u64>();
+    assert!(activity(&before.vcpus) > 0, "{before:?}");
+    assert_eq!(activity(&before.vcpus), activity(&after.vcpus));
+    for (old, new) in before.threads.iter().zip(&after.threads) {
+        assert_eq!(old.name, new.name);
+        if new.name != "main" {
+            // The host may look at a halted thread; 0.05 % of a CPU is the goal.
+            let ran_ns = new.run_ns - old.run_ns;
+            assert!(ran_ns < 500_000, "{} ran {ran_ns} ns", new.name);
+        }
+    }
+    let names: Vec<_> = after.threads.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["main", "io", "vcpu0", "vcpu1"]);
+}
+
+#[test]
+fn the_machine_describes_itself_and_its_memory() {
+    if !kvm() {
+        return;
+    }
+    let running = halted(1);
+    let mut client = running.client();
+    let machine = client.machine().unwrap();
+    assert_eq!(machine.config.name, "test");
+    assert_eq!(machine.state, State::Running);
+    assert_eq!(machine.pid, running.pid().as_raw_nonzero().get() as u32);
+    let stats = client.stats().unwrap();
+    assert_eq!(stats.memory.guest_bytes, 16 << 20);
+    assert!(stats.memory.guest_resident_bytes > 0);
+    assert!(stats.memory.monitor_resident_bytes > 0);
+    assert_eq!(stats.vcpus[0].exits["pio_out"], 2, "{:?}", stats.vcpus[0]);
+    let kinds: Vec<_> = stats.devices.iter().map(|it| it.kind.as_str()).collect();
+    assert_eq!(kinds, ["rng", "serial", "power", "pci", "bus"]);
+    for counter in ["interrupts", "notifications", "malformed"] {
+        assert!(stats.devices[0].counters.contains_key(counter), "{counter}");
+    }
+    let metrics = client.metrics().unwrap();
+    assert!(metrics.contains("tare_vcpu_exits_total{vcpu=\"0\",kind=\"pio_out\"} 2\n"));
+}
+
+#[test]
+fn stopping_by_request_ends_as_asked() {
+    if !kvm() {
+        return;
+    }
+    for (how, code) in [(Stop::PowerOff, 0), (Stop::Kill, 143)] {
+        let running = halted(1);
+        running.client().stop(how).unwrap();
+        running.wait().expect(code, "stopped on request");
+    }
+}
+
+#[test]
+fn wrong_requests_get_their_status_and_hurt_nobody() {
+    if !kvm() {
+        return;
+    }
+    let running = halted(1);
+    let mut client = running.client();
+    let mut status = |method, path, body: &[u8]| client.request(method, path, body).unwrap().status;
+    assert_eq!(status("GET", "/nothing", b""), 404);
+    assert_eq!(status("DELETE", "/v1/stats", b""), 405);
+    assert_eq!(status("GET", "/v1/stop", b""), 405);
+    assert_eq!(status("PUT", "/v1/stop", b"{\"how\":\"gently\"}"), 400);
+    assert_eq!(status("PUT", "/v1/stop", &[b' '; 5000]), 413);
+    assert_eq!(status("GET", "/v1/machine?x=1", b""), 200);
+    // One that says half a sentence and stays.
+    let mut slow = UnixStream::connect(running.run_dir.control_socket()).unwrap();
+    slow.write_all(b"GET /v1/st").unwrap();
+    assert!(running.client().stats().is_ok());
+    slow.write_all(b"ats HTTP/1.1\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains("application/json"));
+}
+
+#[test]
+fn a_stopped_process_times_out_and_goes_on() {
+    if !kvm() {
+        return;
+    }
+    let running = halted(1);
+    running.signal(rustix::process::Signal::STOP);
+    let client = running.client();
+    let answer = client.with_timeout(Duration::from_millis(100)).stats();
+    assert!(matches!(answer, Err(ClientError::TimedOut(_))));
+    running.signal(rustix::process::Signal::CONT);
+    assert!(running.client().stats().is_ok());
+}
