@@ -1,1 +1,47 @@
 //! HTTP/1.1 static file server as an appliance.
+//!
+//! The protocol (RFC 9110 to 9112) is a library without I/O of its own, tested on
+//! the host: a request is parsed and judged ([`request`]), its target resolved
+//! ([`target`]), its conditions and range evaluated ([`conditions`], [`range`]),
+//! and the answer put together from parts that were prepared before ([`site`],
+//! [`server`]). [`connection`] drives that over any [`transport`].
+//!
+//! # A thread for each connection
+//! A quiet connection costs a small stack, a 1 KiB buffer and one timer. An event
+//! loop would save the stack (16 of some 25 KiB with the socket's own buffers) but
+//! pays for each request with a look at a ready list, state saved and restored by
+//! hand, and a second timer wheel; switching threads costs some fifty
+//! instructions here. 64 MiB carry over a thousand connections either way.
+//!
+//! Threads wait in `accept` themselves: whoever gets a connection first makes
+//! sure that another one waits, then serves it. So a connection costs no hand-over
+//! and usually no new thread, and under the limit there is always one that
+//! accepts. All run on the core of the network stack: serving a file is cheaper
+//! than waking another core for it.
+//!
+//! Limits: no TLS, no HTTP/2, no directory listings, no compression, one range
+//! for each request.
+
+#![cfg_attr(target_os = "none", no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod body;
+mod buffer;
+pub mod conditions;
+pub mod connection;
+mod content_type;
+pub mod counters;
+mod decimal;
+#[cfg(not(target_os = "none"))]
+pub mod host;
+pub mod http_date;
+pub mod limits;
+pub mod range;
+pub mod request;
+pub mod server;
+pub mod site;
+pub mod status;
+pub mod target;
+pub mod transport;

@@ -3,6 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::VecDeque;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use tare_guest_http::connection;
@@ -164,14 +165,19 @@ pub const MODIFIED_S: u64 = 784_111_777;
 
 /// The site of the tests.
 pub fn server() -> Server<MemoryFiles> {
-    let big = (0..3_000_000u32).map(|i| (i % 251) as u8).collect();
+    static BIG: LazyLock<&[u8]> = LazyLock::new(|| {
+        (0..3_000_000u32)
+            .map(|i| (i % 251) as u8)
+            .collect::<Vec<u8>>()
+            .leak()
+    });
     let files = MemoryFiles::new()
-        .with("index.html", b"<p>root</p>".to_vec(), MODIFIED_S)
-        .with("ten.txt", b"0123456789".to_vec(), MODIFIED_S)
-        .with("empty", Vec::new(), MODIFIED_S)
-        .with("big.bin", big, MODIFIED_S)
-        .with("sub dir/index.html", b"sub".to_vec(), MODIFIED_S)
-        .with("docs/a.txt", b"a".to_vec(), MODIFIED_S)
+        .with("index.html", b"<p>root</p>".as_slice(), MODIFIED_S)
+        .with("ten.txt", b"0123456789".as_slice(), MODIFIED_S)
+        .with("empty", b"", MODIFIED_S)
+        .with("big.bin", *BIG, MODIFIED_S)
+        .with("sub dir/index.html", b"sub".as_slice(), MODIFIED_S)
+        .with("docs/a.txt", b"a".as_slice(), MODIFIED_S)
         .with_directory("bare");
     Server::new(files)
 }

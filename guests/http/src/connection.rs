@@ -1,0 +1,410 @@
+//! One connection from its first byte to its last.
+//!
+//! Requests are answered in order, so pipelining needs nothing special. In the
+//! usual case, a complete request for a known file, an answer is one parse, one
+//! lookup and one send of three slices: the file's prepared head, the fields
+//! that change (`Date`, `Connection`), and the file itself, without a copy, an
+//! allocation or a change of timeout.
+//!
+//! A client holds its connection only as [`limits`] allow: a head and a body
+//! have an overall time each, a response a least rate, silence an end. After an
+//! answer that ends the connection the client's remaining bytes are awaited for
+//! a moment, since closing with bytes unread resets the connection and may take
+//! the answer with it.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::body::{Discard, Progress};
+use crate::buffer::Buffer;
+use crate::limits;
+use crate::request::{self, Body, Method, Parsed, Persistence, Request};
+use crate::server::{Answer, Content, DATE_LINE, Platform, Server, plain};
+use crate::status::Status;
+use crate::transport::{Transport, TransportError};
+
+/// Serves a connection until it ends.
+pub fn serve<T: Transport, P: Platform>(transport: T, server: &Server<P>) {
+    server.counters.accepted.one();
+    let mut connection = Connection::new(transport, server);
+    if let Err(ending) = connection.run() {
+        connection.end(ending);
+    }
+    server.counters.ended.one();
+}
+
+/// Answers a connection that is one too many.
+pub fn refuse<T: Transport, P: Platform>(transport: T, server: &Server<P>) {
+    server.counters.accepted.one();
+    server.counters.refused.one();
+    let mut connection = Connection::new(transport, server);
+    let answer = plain(
+        &mut connection.head,
+        Status::ServiceUnavailable,
+        b"Retry-After: 1\r\n",
+    );
+    // Lingering would hold what there is too little of.
+    let _ = connection.send(&answer, Method::Get, Persistence::Close);
+    connection.transport.finish();
+    server.counters.ended.one();
+}
+
+struct Connection<'s, T, P> {
+    transport: T,
+    server: &'s Server<P>,
+    buffer: Buffer,
+    /// Scratch for the heads of answers other than whole files.
+    head: Vec<u8>,
+}
+
+/// Why a connection ends.
+enum Ending {
+    /// The peer has ended, or the answer said so.
+    Closed,
+    /// The answer said so, and the peer may still be sending.
+    Refused,
+    /// No request came.
+    Idle,
+    /// The peer does not take its answer.
+    Stalled,
+    /// The connection is gone.
+    Broken,
+}
+
+/// Largest scratch that a connection keeps between requests.
+const KEPT_SCRATCH: usize = 512;
+
+impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
+    fn new(transport: T, server: &'s Server<P>) -> Self {
+        Self {
+            transport,
+            server,
+            buffer: Buffer::new(),
+            head: Vec::new(),
+        }
+    }
+
+    /// Answers requests; only ever returns with the reason for the end.
+    fn run(&mut self) -> Result<(), Ending> {
+        loop {
+            for _ in 0..limits::BATCH {
+                self.exchange()?;
+            }
+            self.transport.give_way();
+        }
+    }
+
+    /// One request and its answer.
+    fn exchange(&mut self) -> Result<(), Ending> {
+        let mut deadline = None;
+        loop {
+            self.skip_empty_lines();
+            if self.buffer.is_empty() {
+                self.await_request()?;
+            }
+            match request::parse(self.buffer.filled()) {
+                Ok(Parsed::Complete(request, len)) => {
+                    let pending = Pending::new(&request, self.server, &mut self.head);
+                    self.buffer.consume(len);
+                    return self.conclude(pending);
+                }
+                Ok(Parsed::Partial) => {
+                    let now = self.transport.now();
+                    let deadline = *deadline.get_or_insert(now + limits::HEAD);
+                    self.await_head(deadline)?;
+                }
+                Err(status) => return self.refuse(status),
+            }
+        }
+    }
+
+    /// Empty lines before a request are to be ignored (RFC 9112, 2.2).
+    fn skip_empty_lines(&mut self) {
+        let bytes = self.buffer.filled();
+        if let Some(b'\r' | b'\n') = bytes.first() {
+            let request = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n'));
+            let skipped = request.unwrap_or(bytes.len());
+            self.buffer.consume(skipped);
+        }
+    }
+
+    fn await_request(&mut self) -> Result<(), Ending> {
+        match self.receive(limits::IDLE) {
+            Ok(()) => Ok(()),
+            Err(Received::TimedOut) => Err(Ending::Idle),
+            Err(Received::Ended) => Err(Ending::Closed),
+            Err(Received::Broken | Received::Full) => Err(Ending::Broken),
+        }
+    }
+
+    /// Receives until the bytes hold the end of a head, so that a head that
+    /// drips in is not parsed again for each byte.
+    fn await_head(&mut self, deadline: Duration) -> Result<(), Ending> {
+        loop {
+            let seen = self.buffer.filled().len();
+            let within = deadline.saturating_sub(self.transport.now());
+            let received = match within {
+                Duration::ZERO => Err(Received::TimedOut),
+                within => self.receive(within),
+            };
+            match received {
+                Ok(()) if ends_head(self.buffer.filled(), seen) => return Ok(()),
+                Ok(()) => {}
+                Err(Received::Full) => return self.refuse(too_long(self.buffer.filled())),
+                Err(Received::TimedOut) => {
+                    self.server.counters.request_timeouts.one();
+                    return self.refuse(Status::RequestTimeout);
+                }
+                Err(Received::Ended) => return Err(Ending::Closed),
+                Err(Received::Broken) => return Err(Ending::Broken),
+            }
+        }
+    }
+
+    fn receive(&mut self, within: Duration) -> Result<(), Received> {
+        let room = self.buffer.room().ok_or(Received::Full)?;
+        match self.transport.receive(room, within) {
+            Ok(0) => Err(Received::Ended),
+            Ok(n) => {
+                self.buffer.received(n);
+                self.server.counters.received_bytes.add(n as u64);
+                Ok(())
+            }
+            Err(TransportError::TimedOut) => Err(Received::TimedOut),
+            Err(TransportError::Broken) => Err(Received::Broken),
+        }
+    }
+
+    /// Lets the request's body pass, then sends the answer.
+    fn conclude(&mut self, pending: Pending) -> Result<(), Ending> {
+        let mut persistence = pending.persistence;
+        if pending.body != Body::Length(0) {
+            if pending.closes_instead_of_reading() {
+                persistence = Persistence::Close;
+            } else if let Err(problem) = self.discard(&pending) {
+                self.head.clear();
+                return self.refuse(problem?);
+            }
+        }
+        self.send(&pending.answer, pending.method, persistence)?;
+        self.reset_scratch();
+        match persistence {
+            Persistence::Close if pending.body == Body::Length(0) => Err(Ending::Closed),
+            Persistence::Close => Err(Ending::Refused),
+            Persistence::Keep | Persistence::KeepByRequest => Ok(()),
+        }
+    }
+
+    /// Reads a body away. The error is the status to refuse with, or the end.
+    fn discard(&mut self, pending: &Pending) -> Result<(), Result<Status, Ending>> {
+        let mut body = Discard::new(pending.body).map_err(Ok)?;
+        if pending.expects_continue && self.buffer.is_empty() {
+            let parts = [&b"HTTP/1.1 100 Continue\r\n\r\n"[..], b"", b""];
+            self.send_parts(parts).map_err(Err)?;
+        }
+        let deadline = self.transport.now() + limits::BODY;
+        loop {
+            let bytes = self.buffer.filled();
+            let available = bytes.len();
+            match body.feed(bytes).map_err(Ok)? {
+                Progress::Done(n) => {
+                    self.buffer.consume(n);
+                    return Ok(());
+                }
+                Progress::More => self.buffer.consume(available),
+            }
+            let within = deadline.saturating_sub(self.transport.now());
+            let received = match within {
+                Duration::ZERO => Err(Received::TimedOut),
+                within => self.receive(within),
+            };
+            received.map_err(|reason| match reason {
+                Received::TimedOut => {
+                    self.server.counters.request_timeouts.one();
+                    Ok(Status::RequestTimeout)
+                }
+                Received::Ended => Err(Ending::Closed),
+                Received::Broken | Received::Full => Err(Ending::Broken),
+            })?;
+        }
+    }
+
+    /// Answers what is no acceptable request; the connection ends.
+    fn refuse<R>(&mut self, status: Status) -> Result<R, Ending> {
+        let answer = plain(&mut self.head, status, b"");
+        self.send(&answer, Method::Get, Persistence::Close)?;
+        Err(Ending::Refused)
+    }
+
+    fn send(
+        &mut self,
+        answer: &Answer,
+        method: Method,
+        persistence: Persistence,
+    ) -> Result<(), Ending> {
+        let tail = Tail::new(self.server.date_line(), persistence);
+        let head = core::mem::take(&mut self.head);
+        let (head_bytes, content): (&[u8], &[u8]) = match &answer.content {
+            Content::Whole(asset) => (asset.ok_head(), asset.bytes),
+            Content::Static(bytes) => (&head, bytes),
+            Content::Owned(bytes) => (&head, bytes),
+        };
+        let content = if method == Method::Head { b"" } else { content };
+        self.server.counters.response(answer.status);
+        let sent = self.send_parts([head_bytes, tail.bytes(), content]);
+        self.head = head;
+        sent
+    }
+
+    fn send_parts(&mut self, mut parts: [&[u8]; 3]) -> Result<(), Ending> {
+        let mut deadline = None;
+        let mut left: usize = parts.iter().map(|part| part.len()).sum();
+        self.server.counters.sent_bytes.add(left as u64);
+        loop {
+            let sent = self
+                .transport
+                .send(&parts, limits::WRITE)
+                .map_err(|error| match error {
+                    TransportError::TimedOut => Ending::Stalled,
+                    TransportError::Broken => Ending::Broken,
+                })?;
+            if sent >= left {
+                return Ok(());
+            }
+            let now = self.transport.now();
+            let allowed =
+                limits::WRITE + Duration::from_secs((left >> limits::MIN_RATE_SHIFT) as u64);
+            if now >= *deadline.get_or_insert(now + allowed) {
+                return Err(Ending::Stalled);
+            }
+            left -= sent;
+            skip(&mut parts, sent);
+        }
+    }
+
+    fn reset_scratch(&mut self) {
+        self.head.clear();
+        if self.head.capacity() > KEPT_SCRATCH {
+            self.head = Vec::new();
+        }
+    }
+
+    #[cold]
+    fn end(&mut self, ending: Ending) {
+        let counters = &self.server.counters;
+        match ending {
+            Ending::Closed => {}
+            Ending::Refused => self.linger(),
+            Ending::Idle => counters.idle_timeouts.one(),
+            Ending::Stalled => counters.write_timeouts.one(),
+            Ending::Broken => counters.resets.one(),
+        }
+    }
+
+    /// Ends the sending side and reads on for a moment.
+    fn linger(&mut self) {
+        self.transport.finish();
+        let deadline = self.transport.now() + limits::LINGER;
+        let mut left = limits::MAX_BODY as usize;
+        loop {
+            let within = deadline.saturating_sub(self.transport.now());
+            let pending = self.buffer.filled().len();
+            self.buffer.consume(pending);
+            if within.is_zero() || left < pending || self.receive(within).is_err() {
+                return;
+            }
+            left -= pending;
+        }
+    }
+}
+
+/// What receiving came to, other than bytes.
+enum Received {
+    TimedOut,
+    Ended,
+    Broken,
+    Full,
+}
+
+/// An answer, and what of its request matters until it is sent.
+struct Pending {
+    answer: Answer,
+    method: Method,
+    persistence: Persistence,
+    body: Body,
+    expects_continue: bool,
+}
+
+impl Pending {
+    fn new<P: Platform>(request: &Request<'_>, server: &Server<P>, head: &mut Vec<u8>) -> Self {
+        Self {
+            answer: server.answer(request, head),
+            method: request.method,
+            persistence: request.persistence,
+            body: request.body,
+            expects_continue: request.expects_continue,
+        }
+    }
+
+    /// A client that waits for leave to send its body does not get it for a
+    /// request that has failed already (RFC 9110, 10.1.1).
+    fn closes_instead_of_reading(&self) -> bool {
+        self.expects_continue && self.answer.status.code() >= 400
+    }
+}
+
+/// The end of a head: the fields that change, and the empty line.
+struct Tail {
+    bytes: [u8; Self::MAX],
+    len: usize,
+}
+
+impl Tail {
+    const MAX: usize = DATE_LINE + 26;
+
+    fn new(date: [u8; DATE_LINE], persistence: Persistence) -> Self {
+        let rest: &[u8] = match persistence {
+            Persistence::Keep => b"\r\n",
+            Persistence::Close => b"Connection: close\r\n\r\n",
+            Persistence::KeepByRequest => b"Connection: keep-alive\r\n\r\n",
+        };
+        let mut bytes = [0; Self::MAX];
+        bytes[..DATE_LINE].copy_from_slice(&date);
+        let len = DATE_LINE + rest.len();
+        bytes[DATE_LINE..len].copy_from_slice(rest);
+        Self { bytes, len }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+fn skip(parts: &mut [&[u8]; 3], mut n: usize) {
+    for part in parts {
+        let taken = n.min(part.len());
+        *part = &part[taken..];
+        n -= taken;
+    }
+}
+
+/// Whether an empty line ends in what came after the first `seen` bytes.
+fn ends_head(bytes: &[u8], seen: usize) -> bool {
+    let from = seen.saturating_sub(3);
+    let recent = &bytes[from..];
+    let ends = |at: usize| {
+        matches!(
+            &recent[at..],
+            [b'\n', b'\n', ..] | [b'\n', b'\r', b'\n', ..]
+        )
+    };
+    (0..recent.len()).any(ends)
+}
+
+/// The status for a head that does not fit.
+fn too_long(bytes: &[u8]) -> Status {
+    match bytes.contains(&b'\n') {
+        true => Status::HeaderFieldsTooLarge,
+        false => Status::UriTooLong,
+    }
+}

@@ -1,0 +1,68 @@
+//! Numbers to text without `core::fmt`, which costs thousands of instructions.
+
+use alloc::vec::Vec;
+
+/// Appends `value` in decimal.
+pub fn push(out: &mut Vec<u8>, mut value: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends `value` in hexadecimal.
+pub fn push_hex(out: &mut Vec<u8>, value: u64) {
+    let digits = (u64::BITS - (value | 1).leading_zeros()).div_ceil(4);
+    out.extend((0..digits).rev().map(|digit| {
+        let nibble = (value >> (4 * digit)) as u8 & 15;
+        b"0123456789abcdef"[usize::from(nibble)]
+    }));
+}
+
+/// Reads digits; `None` for none or for another byte. Saturates.
+pub fn parse(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0u64, |value, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        Some(value.saturating_mul(10).saturating_add(digit))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn only_digits_are_numbers() {
+        assert_eq!(parse(b""), None);
+        assert_eq!(parse(b"-1"), None);
+        assert_eq!(parse(b"+1"), None);
+        assert_eq!(parse(b"1 "), None);
+        assert_eq!(parse(b"007"), Some(7));
+        assert_eq!(parse(&[b'9'; 40]), Some(u64::MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_written_as_formatting_would(value in any::<u64>(), shift in 0..64u32) {
+            let value = value >> shift;
+            let mut out = Vec::new();
+            push(&mut out, value);
+            prop_assert_eq!(parse(&out), Some(value));
+            out.push(b' ');
+            push_hex(&mut out, value);
+            prop_assert_eq!(out, format!("{value} {value:x}").into_bytes());
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The same server on a host's sockets and files, for tests and measurements.
+
+use std::collections::HashMap;
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::connection;
+use crate::server::{Platform, Server};
+use crate::site::{Files, Node};
+use crate::transport::{Transport, TransportError};
+
+/// Files held in memory for good, as on the appliance.
+#[derive(Debug, Default)]
+pub struct MemoryFiles(HashMap<String, Node>);
+
+impl MemoryFiles {
+    /// No files but the root directory.
+    pub fn new() -> Self {
+        Self(HashMap::from([(String::new(), Node::Directory)]))
+    }
+
+    /// Adds a file and the directories above it.
+    pub fn with(mut self, path: &str, bytes: &'static [u8], modified_s: u64) -> Self {
+        for (at, _) in path.match_indices('/') {
+            self.0.insert(path[..at].into(), Node::Directory);
+        }
+        self.0.insert(path.into(), Node::File { bytes, modified_s });
+        self
+    }
+
+    /// Adds an empty directory.
+    pub fn with_directory(mut self, path: &str) -> Self {
+        self.0.insert(path.into(), Node::Directory);
+        self
+    }
+
+    /// Reads everything below `root`, never to be freed; names that are no UTF-8
+    /// are left out.
+    pub fn read(root: &Path) -> std::io::Result<Self> {
+        let mut files = Self::new();
+        files.read_below(root, "")?;
+        Ok(files)
+    }
+
+    fn read_below(&mut self, directory: &Path, prefix: &str) -> std::io::Result<()> {
+        for entry in std::fs::read_dir(directory)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            let path = format!("{prefix}{name}");
+            if entry.file_type()?.is_dir() {
+                self.read_below(&entry.path(), &format!("{path}/"))?;
+                self.0.insert(path, Node::Directory);
+            } else if entry.file_type()?.is_file() {
+                let modified = entry.metadata()?.modified()?;
+                let bytes = std::fs::read(entry.path())?.leak();
+                let modified_s = seconds(modified);
+                self.0.insert(path, Node::File { bytes, modified_s });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Files for MemoryFiles {
+    fn find(&self, path: &str) -> Option<Node> {
+        self.0.get(path).copied()
+    }
+}
+
+impl Platform for MemoryFiles {
+    fn unix_s(&self) -> u64 {
+        seconds(SystemTime::now())
+    }
+
+    fn expose(&self, _out: &mut Vec<u8>) {}
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+/// A standard TCP stream.
+#[derive(Debug)]
+pub struct Stream {
+    tcp: TcpStream,
+    began: Instant,
+}
+
+impl Stream {
+    /// Wraps an accepted stream.
+    pub fn new(tcp: TcpStream) -> Self {
+        let began = Instant::now();
+        Self { tcp, began }
+    }
+}
+
+impl Transport for Stream {
+    fn receive(&mut self, into: &mut [u8], within: Duration) -> Result<usize, TransportError> {
+        self.tcp
+            .set_read_timeout(Some(within))
+            .map_err(|_| TransportError::Broken)?;
+        self.tcp.read(into).map_err(transport_error)
+    }
+
+    fn send(&mut self, parts: &[&[u8]; 3], within: Duration) -> Result<usize, TransportError> {
+        self.tcp
+            .set_write_timeout(Some(within))
+            .map_err(|_| TransportError::Broken)?;
+        self.tcp
+            .write_vectored(&parts.map(IoSlice::new))
+            .map_err(transport_error)
+    }
+
+    fn finish(&mut self) {
+        // A broken connection shows at the next read.
+        let _ = self.tcp.shutdown(Shutdown::Write);
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+fn transport_error(error: std::io::Error) -> TransportError {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => TransportError::TimedOut,
+        _ => TransportError::Broken,
+    }
+}
+
+/// Serves every connection of `listener` on a thread of its own, until the
+/// listener fails.
+pub fn serve<P: Platform + Send + Sync + 'static>(listener: &TcpListener, server: &Arc<Server<P>>) {
+    for tcp in listener.incoming().map_while(Result::ok) {
+        let server = Arc::clone(server);
+        std::thread::spawn(move || connection::serve(Stream::new(tcp), &server));
+    }
+}

@@ -1,0 +1,219 @@
+//! The files that are served: lookup, and what is worked out once per file.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use tare_libos::sync::Mutex;
+
+use crate::conditions::Validators;
+use crate::status::Status;
+use crate::{content_type, decimal, http_date};
+
+/// Where files come from. Contents live as long as the server: on the
+/// appliance they are slices of the initramfs, and are sent without a copy.
+pub trait Files {
+    /// What is at `path`, which is clean and relative; `None` for nothing.
+    fn find(&self, path: &str) -> Option<Node>;
+}
+
+/// A file or a directory.
+#[derive(Clone, Copy, Debug)]
+pub enum Node {
+    /// A regular file.
+    File {
+        /// Its content.
+        bytes: &'static [u8],
+        /// Time of its last change, seconds since 1970.
+        modified_s: u64,
+    },
+    /// A directory.
+    Directory,
+}
+
+/// A file ready to be sent: content and the part of the head that depends on
+/// nothing else.
+#[derive(Debug)]
+pub struct Asset {
+    /// The content.
+    pub bytes: &'static [u8],
+    /// Status line and fields of a complete answer, up to Content-Length.
+    head: Box<[u8]>,
+    modified_s: u64,
+    etag: Range<usize>,
+    last_modified: Range<usize>,
+    /// Content-Type to Accept-Ranges, as whole lines.
+    described: Range<usize>,
+    /// Last-Modified and ETag, as whole lines.
+    validated: Range<usize>,
+}
+
+impl Asset {
+    /// Prepares the head of a file's answers. A file from the future counts as
+    /// changed `now_s`, seconds since 1970 (RFC 9110, 8.8.2.1).
+    pub fn new(path: &str, bytes: &'static [u8], modified_s: u64, now_s: u64) -> Self {
+        let shown_s = modified_s.min(now_s);
+        let mut head = Vec::with_capacity(256);
+        let mut field = |name: &[u8], value: &dyn Fn(&mut Vec<u8>)| -> Range<usize> {
+            head.extend_from_slice(name);
+            let start = head.len();
+            value(&mut head);
+            let value = start..head.len();
+            head.extend_from_slice(b"\r\n");
+            value
+        };
+        field(b"HTTP/1.1 200 OK", &|_| {});
+        let kind = field(b"Content-Type: ", &|out| {
+            out.extend_from_slice(content_type::of(path).as_bytes());
+        });
+        let last_modified = field(b"Last-Modified: ", &|out| {
+            out.extend_from_slice(&http_date::format(shown_s));
+        });
+        let etag = field(b"ETag: ", &|out| {
+            push_etag(out, modified_s, bytes.len() as u64);
+        });
+        let ranges = field(b"Accept-Ranges: ", &|out| out.extend_from_slice(b"bytes"));
+        field(b"Content-Length: ", &|out| {
+            decimal::push(out, bytes.len() as u64)
+        });
+        Self {
+            bytes,
+            head: head.into_boxed_slice(),
+            modified_s: shown_s,
+            described: kind.start - b"Content-Type: ".len()..ranges.end + 2,
+            validated: last_modified.start - b"Last-Modified: ".len()..etag.end + 2,
+            etag,
+            last_modified,
+        }
+    }
+
+    /// Status line and fields of a complete answer.
+    pub fn ok_head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// The fields that describe the file, for an answer with a part of it.
+    pub fn described(&self) -> &[u8] {
+        &self.head[self.described.clone()]
+    }
+
+    /// The fields that identify its version, for an answer without content.
+    pub fn validated(&self) -> &[u8] {
+        &self.head[self.validated.clone()]
+    }
+
+    /// What preconditions are compared with.
+    pub fn validators(&self) -> Validators<'_> {
+        Validators {
+            etag: &self.head[self.etag.clone()],
+            last_modified: &self.head[self.last_modified.clone()],
+            modified_s: self.modified_s,
+        }
+    }
+}
+
+fn push_etag(out: &mut Vec<u8>, modified_s: u64, len: u64) {
+    out.push(b'"');
+    decimal::push_hex(out, modified_s);
+    out.push(b'-');
+    decimal::push_hex(out, len);
+    out.push(b'"');
+}
+
+/// Slots of [`Assets`], a power of two.
+const SLOTS: usize = 128;
+/// Longer targets are looked up each time.
+const LONGEST_KEY: usize = 128;
+
+/// The assets asked for lately, by target as sent: a hit costs a hash and a
+/// compare instead of resolving, looking up and building a head. Each slot
+/// holds what came last, so a client can waste time but no memory.
+pub(crate) struct Assets(Mutex<Vec<Option<(Box<str>, Arc<Asset>)>>>);
+
+impl Assets {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new((0..SLOTS).map(|_| None).collect()))
+    }
+
+    pub(crate) fn get(&self, target: &str) -> Option<Arc<Asset>> {
+        let slots = self.0.lock();
+        let (key, asset) = slots[slot(target)].as_ref()?;
+        (**key == *target).then(|| Arc::clone(asset))
+    }
+
+    pub(crate) fn put(&self, target: &str, asset: &Arc<Asset>) {
+        if target.len() <= LONGEST_KEY {
+            let entry = (Box::from(target), Arc::clone(asset));
+            // The old entry is freed after the lock is released.
+            let _old = self.0.lock()[slot(target)].replace(entry);
+        }
+    }
+}
+
+/// FNV-1a.
+fn slot(target: &str) -> usize {
+    let hash = target.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    (hash ^ (hash >> 16)) as usize & (SLOTS - 1)
+}
+
+/// Appends the fields of an answer with bytes `first..=last` of the asset.
+pub(crate) fn push_part_head(out: &mut Vec<u8>, asset: &Asset, first: u64, last: u64) {
+    out.extend_from_slice(Status::PartialContent.line());
+    out.extend_from_slice(asset.described());
+    out.extend_from_slice(b"Content-Range: bytes ");
+    decimal::push(out, first);
+    out.push(b'-');
+    decimal::push(out, last);
+    out.push(b'/');
+    decimal::push(out, asset.bytes.len() as u64);
+    out.extend_from_slice(b"\r\nContent-Length: ");
+    decimal::push(out, last - first + 1);
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_head_of_an_asset_is_complete_and_short() {
+        let asset = Asset::new("a/b.html", b"hello", 784_111_777, u64::MAX);
+        let expected = "HTTP/1.1 200 OK\r\n\
+            Content-Type: text/html; charset=utf-8\r\n\
+            Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+            ETag: \"2ebc98a1-5\"\r\n\
+            Accept-Ranges: bytes\r\n\
+            Content-Length: 5\r\n";
+        assert_eq!(asset.ok_head(), expected.as_bytes());
+        assert_eq!(asset.validators().etag, b"\"2ebc98a1-5\"");
+        assert!(asset.described().starts_with(b"Content-Type"));
+        assert!(asset.described().ends_with(b"bytes\r\n"));
+        assert!(asset.validated().starts_with(b"Last-Modified: "));
+        assert!(asset.validated().ends_with(b"\"2ebc98a1-5\"\r\n"));
+    }
+
+    #[test]
+    fn a_file_from_the_future_is_dated_now_and_keeps_its_tag() {
+        let asset = Asset::new("a", b"", 2_000_000_000, 1_000);
+        assert_eq!(asset.validators().modified_s, 1_000);
+        assert_eq!(asset.validators().etag, b"\"77359400-0\"");
+    }
+
+    #[test]
+    fn a_slot_never_answers_for_another_target() {
+        let assets = Assets::new();
+        let asset = Arc::new(Asset::new("a", b"", 0, 0));
+        for i in 0..1_000 {
+            let target = alloc::format!("/{i}");
+            assert!(assets.get(&target).is_none());
+            assets.put(&target, &asset);
+            assert!(assets.get(&target).is_some());
+        }
+        let long = "/".repeat(LONGEST_KEY + 1);
+        assets.put(&long, &asset);
+        assert!(assets.get(&long).is_none());
+    }
+}

@@ -1,0 +1,36 @@
+//! What a connection needs of a byte stream.
+//!
+//! The appliance gives it libos' TCP streams, the host standard ones, the tests
+//! scripted ones: one connection logic for all.
+
+use core::time::Duration;
+
+/// A two-way stream whose waits are bounded.
+pub trait Transport {
+    /// Waits up to `within` for bytes; 0 means that the peer has ended.
+    fn receive(&mut self, into: &mut [u8], within: Duration) -> Result<usize, TransportError>;
+
+    /// Sends from the start of the parts, as one message if it fits; waits up to
+    /// `within` for room and returns how much was taken, more than 0.
+    fn send(&mut self, parts: &[&[u8]; 3], within: Duration) -> Result<usize, TransportError>;
+
+    /// Says to the peer that nothing more will be sent.
+    fn finish(&mut self);
+
+    /// Time of a monotonic clock.
+    fn now(&self) -> Duration;
+
+    /// Lets other connections run, where threads do not preempt each other.
+    fn give_way(&mut self) {}
+}
+
+/// Why a stream did not deliver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransportError {
+    /// The wait was over.
+    #[error("peer did not act in time")]
+    TimedOut,
+    /// The connection is gone.
+    #[error("connection broke")]
+    Broken,
+}
