@@ -191,7 +191,7 @@ fn hex(digits: u64) -> Option<u32> {
     // Put the digits back together from the nibbles: only digits survive that.
     let is_letter = letter * 0xff;
     let back =
-        (nibbles + ONES * 0x30 & !is_letter) | (nibbles.wrapping_add(ONES * 0x57) & is_letter);
+        ((nibbles + ONES * 0x30) & !is_letter) | (nibbles.wrapping_add(ONES * 0x57) & is_letter);
     let spelled = digits | (is_letter & (ONES * 0x20));
     if !(range_ok && back == spelled) {
         return None;

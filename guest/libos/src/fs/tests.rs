@@ -177,7 +177,7 @@ proptest! {
         let entries: Vec<_> = files.iter().map(|(n, d)| (n.as_str(), FILE, d.as_slice())).collect();
         let archive = pack(&entries);
         let tree = Tree::build(&archive);
-        for (name, data, ) in files.iter().map(|(n, d)| (n, d)) {
+        for (name, data) in &files {
             prop_assert_eq!(tree.lookup(name).unwrap().data, data.as_slice());
         }
     }

@@ -21,7 +21,10 @@ impl ToSocketAddrs for SocketAddr {
     fn to_socket_addr(&self) -> Result<SocketAddrV4> {
         match self {
             Self::V4(address) => Ok(*address),
-            Self::V6(_) => Err(Error::new(ErrorKind::Unsupported, "IPv6 is not spoken here")),
+            Self::V6(_) => Err(Error::new(
+                ErrorKind::Unsupported,
+                "IPv6 is not spoken here",
+            )),
         }
     }
 }
@@ -81,7 +84,14 @@ mod tests {
         assert_eq!("localhost:80".to_socket_addr(), expected);
         assert_eq!(("127.0.0.1", 80).to_socket_addr(), expected);
         assert_eq!(([127, 0, 0, 1], 80).to_socket_addr(), expected);
-        for bad in ["127.0.0.1", "1.2.3:80", "x:80", "1.2.3.4:65536", "[::1]:80", ""] {
+        for bad in [
+            "127.0.0.1",
+            "1.2.3:80",
+            "x:80",
+            "1.2.3.4:65536",
+            "[::1]:80",
+            "",
+        ] {
             assert!(bad.to_socket_addr().is_err(), "{bad}");
         }
     }

@@ -12,7 +12,7 @@ impl Sum {
     }
 
     /// Adds `bytes`; only the last slice added may have an odd length.
-    pub fn add(self, bytes: &[u8]) -> Self {
+    pub fn plus(self, bytes: &[u8]) -> Self {
         let (words, rest) = bytes.as_chunks::<8>();
         let sum = words
             .iter()
@@ -26,7 +26,7 @@ impl Sum {
     }
 
     /// Adds the pseudo-header of TCP and UDP over IPv4 (RFC 9293, 3.1).
-    pub fn add_pseudo_header(self, src: [u8; 4], dst: [u8; 4], protocol: u8, len: u16) -> Self {
+    pub fn plus_pseudo_header(self, src: [u8; 4], dst: [u8; 4], protocol: u8, len: u16) -> Self {
         let [high, low] = len.to_be_bytes();
         self.add_word(u64::from(u32::from_ne_bytes(src)))
             .add_word(u64::from(u32::from_ne_bytes(dst)))
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn the_example_of_rfc_1071() {
         let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
-        assert_eq!(Sum::new().add(&bytes).finish(), [0xdd, 0xf2]);
+        assert_eq!(Sum::new().plus(&bytes).finish(), [0xdd, 0xf2]);
     }
 
     #[test]
@@ -80,15 +80,15 @@ mod tests {
         let (src, dst) = ([10, 0, 2, 15], [192, 168, 255, 254]);
         let bytes = [10, 0, 2, 15, 192, 168, 255, 254, 0, 6, 0x05, 0xdc];
         assert_eq!(
-            Sum::new().add_pseudo_header(src, dst, 6, 1500).finish(),
-            Sum::new().add(&bytes).finish(),
+            Sum::new().plus_pseudo_header(src, dst, 6, 1500).finish(),
+            Sum::new().plus(&bytes).finish(),
         );
     }
 
     proptest! {
         #[test]
         fn agrees_with_the_definition(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let sum = u16::from_be_bytes(Sum::new().add(&bytes).finish());
+            let sum = u16::from_be_bytes(Sum::new().plus(&bytes).finish());
             // 0 and 0xffff are the same number here.
             prop_assert_eq!(sum % 0xffff, reference(&bytes) % 0xffff);
         }

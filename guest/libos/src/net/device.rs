@@ -1,23 +1,20 @@
 //! [`Device`]: the appliance's network device, or none.
 
 use super::link::{Absent, Link, Properties, Received};
-#[cfg(target_os = "none")]
-use super::virtio::{self, VirtioNet};
+use super::virtio::{Filled, VirtioNet};
 
 /// The device of the one stack.
 pub(crate) enum Device {
     /// There is none.
     Absent(Absent),
     /// virtio-net.
-    #[cfg(target_os = "none")]
     Virtio(alloc::boxed::Box<VirtioNet>),
 }
 
 /// A received frame's buffer.
 pub(crate) enum Buffer {
     Absent([u8; 0]),
-    #[cfg(target_os = "none")]
-    Virtio(virtio::Filled),
+    Virtio(Filled),
 }
 
 impl AsRef<[u8]> for Buffer {
@@ -25,7 +22,6 @@ impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::Absent(buffer) => buffer,
-            #[cfg(target_os = "none")]
             Self::Virtio(buffer) => buffer.as_ref(),
         }
     }
@@ -44,7 +40,6 @@ impl Link for Device {
     fn properties(&self) -> Properties {
         match self {
             Self::Absent(link) => link.properties(),
-            #[cfg(target_os = "none")]
             Self::Virtio(link) => link.properties(),
         }
     }
@@ -56,7 +51,6 @@ impl Link for Device {
                 buffer: Buffer::Absent(frame.buffer),
                 checksums: frame.checksums,
             }),
-            #[cfg(target_os = "none")]
             Self::Virtio(link) => link.receive().map(|frame| Received {
                 buffer: Buffer::Virtio(frame.buffer),
                 checksums: frame.checksums,
@@ -66,10 +60,8 @@ impl Link for Device {
 
     #[inline]
     fn recycle(&mut self, buffer: Buffer) {
-        match (self, buffer) {
-            #[cfg(target_os = "none")]
-            (Self::Virtio(link), Buffer::Virtio(buffer)) => link.recycle(buffer),
-            _ => {}
+        if let (Self::Virtio(link), Buffer::Virtio(buffer)) = (self, buffer) {
+            link.recycle(buffer);
         }
     }
 
@@ -77,7 +69,6 @@ impl Link for Device {
     fn send_ready(&mut self) -> bool {
         match self {
             Self::Absent(link) => link.send_ready(),
-            #[cfg(target_os = "none")]
             Self::Virtio(link) => link.send_ready(),
         }
     }
@@ -86,7 +77,6 @@ impl Link for Device {
     fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
         match self {
             Self::Absent(link) => link.send(len, fill),
-            #[cfg(target_os = "none")]
             Self::Virtio(link) => link.send(len, fill),
         }
     }
@@ -95,7 +85,6 @@ impl Link for Device {
     fn flush(&mut self) {
         match self {
             Self::Absent(link) => link.flush(),
-            #[cfg(target_os = "none")]
             Self::Virtio(link) => link.flush(),
         }
     }

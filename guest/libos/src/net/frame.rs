@@ -131,7 +131,7 @@ fn parse_ipv4(packet: &[u8], checksums: Checksums) -> Result<Frame, FrameError> 
     // Ethernet pads short frames: what follows the packet is not part of it.
     let packet = packet.get(..total_len).ok_or(FrameError::Truncated)?;
     let (header_bytes, payload) = packet.split_at(header_len);
-    if !Sum::new().add(header_bytes).is_valid() {
+    if !Sum::new().plus(header_bytes).is_valid() {
         return Err(FrameError::Checksum);
     }
     let fragment = u16::from_be_bytes([header[6], header[7]]);
@@ -190,8 +190,8 @@ struct Addresses {
 impl Addresses {
     fn sum(self, protocol: u8, payload: &[u8]) -> Sum {
         Sum::new()
-            .add_pseudo_header(self.src, self.dst, protocol, payload.len() as u16)
-            .add(payload)
+            .plus_pseudo_header(self.src, self.dst, protocol, payload.len() as u16)
+            .plus(payload)
     }
 
     /// Ports are the first two fields of TCP and of UDP; port 0 is nobody's.
@@ -234,7 +234,7 @@ pub fn leave_checksum_to_device(frame: &mut [u8]) -> Option<PartialChecksum> {
     };
     let len = u16::from_be_bytes([header[2], header[3]]).checked_sub(20)?;
     let sum = Sum::new()
-        .add_pseudo_header(
+        .plus_pseudo_header(
             [header[12], header[13], header[14], header[15]],
             [header[16], header[17], header[18], header[19]],
             header[9],

@@ -22,6 +22,7 @@
 //! from smoltcp's generator, seeded at boot.
 
 pub mod addr;
+pub(crate) mod boot;
 pub mod checksum;
 mod device;
 pub mod flow;
@@ -33,6 +34,7 @@ mod system;
 mod tcp;
 pub mod timers;
 mod udp;
+mod virtio;
 pub mod waiters;
 
 use core::time::Duration;
@@ -42,9 +44,6 @@ pub use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 pub use stack::Counters;
 pub use tcp::{Shutdown, TcpListener, TcpStream};
 pub use udp::UdpSocket;
-
-pub(crate) use device::Device;
-pub(crate) use system::{Turns, start};
 
 use crate::io::{ErrorKind, Result};
 use crate::thread::Thread;

@@ -6,9 +6,7 @@
 //! socket already and passes a set that holds nothing else.
 
 use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
-use smoltcp::phy::{
-    Checksum, ChecksumCapabilities, Device, DeviceCapabilities, RxToken, TxToken,
-};
+use smoltcp::phy::{Checksum, ChecksumCapabilities, Device, DeviceCapabilities, RxToken, TxToken};
 use smoltcp::time::{Duration, Instant};
 use smoltcp::wire::{EthernetAddress, HardwareAddress, Ipv4Address, Ipv4Cidr};
 

@@ -35,6 +35,7 @@ struct System {
 }
 
 /// How the network thread waits.
+#[cfg_attr(not(target_os = "none"), allow(dead_code))] // the host only blocks
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turns {
     /// Until an interrupt or a deadline.

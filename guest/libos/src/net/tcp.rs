@@ -16,7 +16,6 @@ use crate::thread::Thread;
 /// Connections that may wait to be accepted.
 const BACKLOG: usize = 128;
 
-
 /// Which halves of a connection to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
@@ -214,7 +213,9 @@ impl TcpStream {
     /// Reads without taking.
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
         let timeout = self.socket.read_limit.unless(&self.socket.nonblocking);
-        self.wait(timeout, Interest::Readable, |stack, id, _| stack.peek(id, buf))
+        self.wait(timeout, Interest::Readable, |stack, id, _| {
+            stack.peek(id, buf)
+        })
     }
 
     /// Ends one or both halves; what was written is still sent.
@@ -257,7 +258,9 @@ impl TcpStream {
 
     /// Whether reads and writes fail with `WouldBlock` instead of waiting.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.socket.nonblocking.store(nonblocking, Ordering::Relaxed);
+        self.socket
+            .nonblocking
+            .store(nonblocking, Ordering::Relaxed);
         Ok(())
     }
 

@@ -30,7 +30,9 @@ fn many_threads_echo_over_the_loopback() {
 
 fn echo(client: u8) {
     let mut stream = TcpStream::connect("127.0.0.1:9001").unwrap();
-    let sent: Vec<_> = (0..100_000u32).map(|i| (i as u8).wrapping_mul(client)).collect();
+    let sent: Vec<_> = (0..100_000u32)
+        .map(|i| (i as u8).wrapping_mul(client))
+        .collect();
     let mut writer = stream.try_clone().unwrap();
     let data = sent.clone();
     let writing = thread::spawn(move || {
@@ -46,17 +48,26 @@ fn echo(client: u8) {
 #[test]
 fn time_limits_end_waiting() {
     let listener = TcpListener::bind("127.0.0.1:9002").unwrap();
-    listener.set_accept_timeout(Some(Duration::from_millis(5))).unwrap();
+    listener
+        .set_accept_timeout(Some(Duration::from_millis(5)))
+        .unwrap();
     assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::TimedOut);
 
     let mut stream = TcpStream::connect("127.0.0.1:9002").unwrap();
     let (mut peer, from) = listener.accept().unwrap();
     assert_eq!(from, stream.local_addr().unwrap());
     assert!(stream.set_read_timeout(Some(Duration::ZERO)).is_err());
-    stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
-    assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut);
+    stream
+        .set_read_timeout(Some(Duration::from_millis(5)))
+        .unwrap();
+    assert_eq!(
+        stream.read(&mut [0]).unwrap_err().kind(),
+        ErrorKind::TimedOut
+    );
 
-    stream.set_write_timeout(Some(Duration::from_millis(5))).unwrap();
+    stream
+        .set_write_timeout(Some(Duration::from_millis(5)))
+        .unwrap();
     let error = stream.write_all(&[0; 100_000]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
 

@@ -174,7 +174,9 @@ impl<L: Link, W: Wake> Stack<L, W> {
                 self.tcp
                     .ingress(port, Via::Wire, &segment, bytes, nobody, counters, now);
             }
-            Frame::Udp(flow) if flow.local.port() == config::DHCP_CLIENT_PORT && self.setup.is_dhcp() => {
+            Frame::Udp(flow)
+                if flow.local.port() == config::DHCP_CLIENT_PORT && self.setup.is_dhcp() =>
+            {
                 self.ingress_dhcp(bytes, now);
             }
             Frame::Udp(flow) if is_foreign(flow.remote, flow.local) => {
@@ -200,10 +202,20 @@ impl<L: Link, W: Wake> Stack<L, W> {
         match frame::parse_as(&buffer, frame::Medium::Ip, checksums) {
             Ok(Frame::Tcp(segment)) => {
                 let counters = &mut self.counters;
-                self.tcp
-                    .ingress(port, Via::Loopback, &segment, &buffer, nobody, counters, now);
+                self.tcp.ingress(
+                    port,
+                    Via::Loopback,
+                    &segment,
+                    &buffer,
+                    nobody,
+                    counters,
+                    now,
+                );
             }
-            Ok(Frame::Udp(flow)) => self.udp.ingress(port, Via::Loopback, &flow, &buffer, nobody, now),
+            Ok(Frame::Udp(flow)) => {
+                self.udp
+                    .ingress(port, Via::Loopback, &flow, &buffer, nobody, now)
+            }
             Ok(_) => port.ingress(&buffer, nobody, now),
             Err(error) => self.count_refusal(error),
         }
@@ -214,12 +226,8 @@ impl<L: Link, W: Wake> Stack<L, W> {
         if self.setup.deadline.is_some_and(|deadline| deadline <= now) {
             self.drive_setup(now);
         }
-        self.tcp.run(
-            &mut self.wire,
-            &mut self.loopback,
-            &mut self.counters,
-            now,
-        );
+        self.tcp
+            .run(&mut self.wire, &mut self.loopback, &mut self.counters, now);
     }
 
     fn count_refusal(&mut self, error: FrameError) {

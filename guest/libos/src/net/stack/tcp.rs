@@ -134,7 +134,9 @@ impl<W: Wake> Tcp<W> {
         now: Instant,
     ) -> Opened {
         let is_for = |listener: &Option<Listener<W>>| {
-            listener.as_ref().is_some_and(|l| l.takes(&segment.flow.local))
+            listener
+                .as_ref()
+                .is_some_and(|l| l.takes(&segment.flow.local))
         };
         let Some(index) = self.listeners.iter().position(is_for) else {
             return Opened::NoListener;
@@ -265,13 +267,7 @@ impl<W: Wake> Tcp<W> {
         }
     }
 
-    fn follow_orphan<L: Link>(
-        &mut self,
-        port: &mut Port<L>,
-        id: u32,
-        state: State,
-        now: Instant,
-    ) {
+    fn follow_orphan<L: Link>(&mut self, port: &mut Port<L>, id: u32, state: State, now: Instant) {
         let Some(connection) = &mut self.connections[id as usize] else {
             return;
         };
@@ -358,7 +354,10 @@ impl<W: Wake> Tcp<W> {
     ) {
         if !self.unresolved.is_empty() {
             for id in core::mem::take(&mut self.unresolved) {
-                if self.connections[id as usize].as_ref().is_some_and(|c| c.via == Via::Wire) {
+                if self.connections[id as usize]
+                    .as_ref()
+                    .is_some_and(|c| c.via == Via::Wire)
+                {
                     self.drive(wire, id, counters, now);
                 }
             }
@@ -404,10 +403,14 @@ impl<L: Link, W: Wake> Stack<L, W> {
     /// Listens on `local`; at most `backlog` connections wait to be accepted.
     pub fn listen(&mut self, local: SocketAddrV4, backlog: usize) -> Result<ListenerId> {
         if local.port() == 0 {
-            return Err(Error::new(ErrorKind::InvalidInput, "port 0 cannot be listened on"));
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "port 0 cannot be listened on",
+            ));
         }
         let taken = |slot: &Option<Listener<W>>| {
-            slot.as_ref().is_some_and(|other| overlap(&other.local, &local))
+            slot.as_ref()
+                .is_some_and(|other| overlap(&other.local, &local))
         };
         if self.tcp.listeners.iter().any(taken) {
             return Err(ErrorKind::AddrInUse.into());
@@ -472,15 +475,20 @@ impl<L: Link, W: Wake> Stack<L, W> {
     /// Begins to connect to `remote`; see [`Stack::connected`].
     pub fn connect(&mut self, remote: SocketAddrV4, now: Instant) -> Result<ConnectionId> {
         if remote.port() == 0 || remote.ip().is_unspecified() || remote.ip().is_multicast() {
-            return Err(Error::new(ErrorKind::InvalidInput, "nobody can be at that address"));
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "nobody can be at that address",
+            ));
         }
         let (via, local) = self.route(*remote.ip())?;
         let flow = self
             .tcp
             .ephemeral(local, remote)
             .ok_or(ErrorKind::ResourceBusy)?;
-        let mut connection = Connection::new(flow, via, Role::Owned)
-            .ok_or(Error::new(ErrorKind::ResourceBusy, "no memory for a connection"))?;
+        let mut connection = Connection::new(flow, via, Role::Owned).ok_or(Error::new(
+            ErrorKind::ResourceBusy,
+            "no memory for a connection",
+        ))?;
         let context = match via {
             Via::Wire => self.wire.interface().context(),
             Via::Loopback => self.loopback.interface().context(),
@@ -527,7 +535,12 @@ impl<L: Link, W: Wake> Stack<L, W> {
 
     /// Queues bytes and sends what may be sent; how many were queued, or
     /// `WouldBlock` when there is no room.
-    pub fn write(&mut self, id: ConnectionId, parts: &[IoSlice<'_>], now: Instant) -> Result<usize> {
+    pub fn write(
+        &mut self,
+        id: ConnectionId,
+        parts: &[IoSlice<'_>],
+        now: Instant,
+    ) -> Result<usize> {
         let connection = self.tcp.connection(id)?;
         if connection.write_shut {
             return Err(ErrorKind::BrokenPipe.into());
@@ -609,7 +622,10 @@ impl<L: Link, W: Wake> Stack<L, W> {
 
     /// Whether small writes wait for acknowledgements (Nagle) or go at once.
     pub fn set_nodelay(&mut self, id: ConnectionId, nodelay: bool) -> Result<()> {
-        self.tcp.connection(id)?.socket().set_nagle_enabled(!nodelay);
+        self.tcp
+            .connection(id)?
+            .socket()
+            .set_nagle_enabled(!nodelay);
         Ok(())
     }
 

@@ -49,7 +49,14 @@ fn a_link_with_room_for_two_frames_delivers() {
 #[test]
 fn loss_is_made_good() {
     let lost = 100;
-    exchange(32, Faults { lost, ..Faults::default() }, 64);
+    exchange(
+        32,
+        Faults {
+            lost,
+            ..Faults::default()
+        },
+        64,
+    );
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn segment(from: Ipv4Addr, port: u16, bits: u8, seq: u32) -> Vec<u8> {
     let mut ip = Vec::from([0x45, 0, 0, 40, 0, 1, 0x40, 0, 64, 6, 0, 0]);
     ip.extend(from.octets());
     ip.extend(SERVER.octets());
-    let sum = Sum::new().add(&ip).finish();
+    let sum = Sum::new().plus(&ip).finish();
     ip[10..12].copy_from_slice(&[!sum[0], !sum[1]]);
     let mut tcp = Vec::new();
     tcp.extend(port.to_be_bytes());
@@ -23,8 +23,8 @@ fn segment(from: Ipv4Addr, port: u16, bits: u8, seq: u32) -> Vec<u8> {
     tcp.extend(seq.to_be_bytes());
     tcp.extend([0, 0, 0, 0, 0x50, bits, 0xff, 0xff, 0, 0, 0, 0]);
     let sum = Sum::new()
-        .add_pseudo_header(from.octets(), SERVER.octets(), 6, 20)
-        .add(&tcp)
+        .plus_pseudo_header(from.octets(), SERVER.octets(), 6, 20)
+        .plus(&tcp)
         .finish();
     tcp[16..18].copy_from_slice(&[!sum[0], !sum[1]]);
     frame.extend(ip);
@@ -59,7 +59,7 @@ fn fragments_are_told_apart() {
     let mut bytes = segment(CLIENT, 1234, flags::SYN, 1);
     bytes[20] = 0x20;
     bytes[24..26].copy_from_slice(&[0, 0]);
-    let sum = Sum::new().add(&bytes[14..34]).finish();
+    let sum = Sum::new().plus(&bytes[14..34]).finish();
     bytes[24..26].copy_from_slice(&[!sum[0], !sum[1]]);
     assert_eq!(frame::parse(&bytes), Err(FrameError::Fragment));
 }
@@ -87,7 +87,13 @@ fn a_flood_of_syns_is_bounded_and_passes() {
 fn segments_from_impossible_addresses_are_dropped() {
     let mut world = World::new(61);
     world.listen(16);
-    for from in ["127.0.0.1", "10.0.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255"] {
+    for from in [
+        "127.0.0.1",
+        "10.0.0.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "255.255.255.255",
+    ] {
         let syn = segment(from.parse().unwrap(), 1024, flags::SYN, 1);
         world.server.link().inject(&syn);
         world.settle();
@@ -102,7 +108,10 @@ fn stray_segments_are_answered_with_a_reset() {
     let mut world = World::new(62);
     let listener = world.listen(4);
     world.connect(listener);
-    world.server.link().inject(&segment(CLIENT, 9, flags::ACK, 77));
+    world
+        .server
+        .link()
+        .inject(&segment(CLIENT, 9, flags::ACK, 77));
     world.server.poll(world.now, 1);
     let sent = world.server.link().take_sent();
     let Ok(Frame::Tcp(reset)) = frame::parse(&sent[0]) else {
@@ -154,18 +163,27 @@ fn fix_checksums(bytes: &mut [u8]) {
     }
     bytes[24..26].copy_from_slice(&[0, 0]);
     let header = 14 + usize::from(bytes[14] & 15) * 4;
-    let Some(ip) = bytes.get(14..header) else { return };
-    let sum = Sum::new().add(ip).finish();
+    let Some(ip) = bytes.get(14..header) else {
+        return;
+    };
+    let sum = Sum::new().plus(ip).finish();
     bytes[24..26].copy_from_slice(&[!sum[0], !sum[1]]);
     let total = 14 + usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
-    let Some(len) = total.checked_sub(header) else { return };
-    let (src, dst) = (bytes[26..30].try_into().unwrap(), bytes[30..34].try_into().unwrap());
+    let Some(len) = total.checked_sub(header) else {
+        return;
+    };
+    let (src, dst) = (
+        bytes[26..30].try_into().unwrap(),
+        bytes[30..34].try_into().unwrap(),
+    );
     let protocol = bytes[23];
-    let Some(tcp) = bytes.get_mut(header..total).filter(|tcp| tcp.len() >= 20) else { return };
+    let Some(tcp) = bytes.get_mut(header..total).filter(|tcp| tcp.len() >= 20) else {
+        return;
+    };
     tcp[16..18].copy_from_slice(&[0, 0]);
     let sum = Sum::new()
-        .add_pseudo_header(src, dst, protocol, len as u16)
-        .add(tcp)
+        .plus_pseudo_header(src, dst, protocol, len as u16)
+        .plus(tcp)
         .finish();
     tcp[16..18].copy_from_slice(&[!sum[0], !sum[1]]);
 }

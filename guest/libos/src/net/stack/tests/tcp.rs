@@ -25,7 +25,10 @@ fn a_request_is_answered_and_both_sides_close() {
     assert!(read_into(&mut world.client, client, &mut answer, world.now).unwrap());
     world.client.close(client, world.now);
     world.pass(Duration::from_secs(30));
-    assert_eq!((got.as_slice(), answer.as_slice()), (&b"ping"[..], &b"pong"[..]));
+    assert_eq!(
+        (got.as_slice(), answer.as_slice()),
+        (&b"ping"[..], &b"pong"[..])
+    );
     assert_eq!(world.server.counters().connections, 0);
     assert_eq!(world.client.counters().connections, 0);
     assert_eq!(world.next_deadline(), None);
@@ -47,9 +50,15 @@ fn nobody_there_times_out() {
     world.client.link().faults.lost = 1000;
     let id = world.client.connect(HTTP, world.now).unwrap();
     world.pass(Duration::from_secs(29));
-    assert_eq!(world.client.connected(id).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert_eq!(
+        world.client.connected(id).unwrap_err().kind(),
+        ErrorKind::WouldBlock
+    );
     world.pass(Duration::from_secs(3));
-    assert_eq!(world.client.connected(id).unwrap_err().kind(), ErrorKind::TimedOut);
+    assert_eq!(
+        world.client.connected(id).unwrap_err().kind(),
+        ErrorKind::TimedOut
+    );
 }
 
 #[test]
@@ -63,7 +72,10 @@ fn a_full_backlog_lets_no_more_in_until_someone_accepts() {
             id
         })
         .collect();
-    assert_eq!(world.client.connected(ids[2]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert_eq!(
+        world.client.connected(ids[2]).unwrap_err().kind(),
+        ErrorKind::WouldBlock
+    );
     assert_eq!(world.server.counters().backlog_full, 1);
     world.server.accept(listener).unwrap();
     world.pass(Duration::from_secs(3));
@@ -82,7 +94,9 @@ fn one_wait_is_one_wake_up() {
 
     let (kept, cancelled) = (Sleeper::default(), Sleeper::default());
     world.server.wait(server, Interest::Readable, kept.clone());
-    world.server.wait(server, Interest::Readable, cancelled.clone());
+    world
+        .server
+        .wait(server, Interest::Readable, cancelled.clone());
     world.server.cancel(server, Interest::Readable, &cancelled);
     write(&mut world.client, client, b"x", world.now).unwrap();
     world.settle();
@@ -99,7 +113,9 @@ fn a_writer_is_woken_when_half_of_the_buffer_is_free() {
     assert!(sent < data.len());
     world.settle();
     let writer = Sleeper::default();
-    world.server.wait(server, Interest::Writable, writer.clone());
+    world
+        .server
+        .wait(server, Interest::Writable, writer.clone());
     let mut got = Vec::new();
     while writer.0.get() == 0 {
         read_into(&mut world.client, client, &mut got, world.now).unwrap();
@@ -132,7 +148,10 @@ fn a_half_closed_connection_still_answers() {
     let listener = world.listen(4);
     let (server, client) = world.connect(listener);
     write(&mut world.client, client, b"all", world.now).unwrap();
-    world.client.shutdown(client, Half::Write, world.now).unwrap();
+    world
+        .client
+        .shutdown(client, Half::Write, world.now)
+        .unwrap();
     let error = write(&mut world.client, client, b"x", world.now).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BrokenPipe);
     world.settle();
@@ -142,7 +161,10 @@ fn a_half_closed_connection_still_answers() {
     world.settle();
     let mut answer = Vec::new();
     assert!(!read_into(&mut world.client, client, &mut answer, world.now).unwrap());
-    assert_eq!((got.as_slice(), answer.as_slice()), (&b"all"[..], &b"answer"[..]));
+    assert_eq!(
+        (got.as_slice(), answer.as_slice()),
+        (&b"all"[..], &b"answer"[..])
+    );
 }
 
 #[test]
@@ -195,5 +217,8 @@ fn a_closed_listener_resets_what_was_not_accepted() {
 fn a_listening_port_is_taken_once() {
     let mut world = World::new(12);
     world.listen(1);
-    assert_eq!(world.server.listen(HTTP, 1).unwrap_err().kind(), ErrorKind::AddrInUse);
+    assert_eq!(
+        world.server.listen(HTTP, 1).unwrap_err().kind(),
+        ErrorKind::AddrInUse
+    );
 }

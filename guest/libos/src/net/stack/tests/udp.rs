@@ -15,13 +15,19 @@ fn datagrams_go_both_ways_and_wake_the_reader() {
     world.server.wait_datagram(server, reader.clone());
     let to = SocketAddrV4::new(SERVER, 53);
     // The first waits for the hardware address, and is not lost.
-    world.client.send_to(client, b"question", to, world.now).unwrap();
+    world
+        .client
+        .send_to(client, b"question", to, world.now)
+        .unwrap();
     world.settle();
     assert_eq!(reader.0.get(), 1);
     let mut buf = [0; 100];
     let (n, from) = world.server.receive_from(server, &mut buf).unwrap();
     assert_eq!((&buf[..n], from.ip()), (&b"question"[..], &CLIENT));
-    world.server.send_to(server, b"answer", from, world.now).unwrap();
+    world
+        .server
+        .send_to(server, b"answer", from, world.now)
+        .unwrap();
     world.settle();
     let (n, from) = world.client.receive_from(client, &mut buf[..3]).unwrap();
     assert_eq!((&buf[..n], from), (&b"ans"[..], to));
@@ -47,7 +53,10 @@ fn a_bound_port_is_taken_until_it_is_closed() {
     let mut world = World::new(52);
     let local = SocketAddrV4::new(ANY, 7);
     let id = world.server.bind(local).unwrap();
-    assert_eq!(world.server.bind(local).unwrap_err().kind(), ErrorKind::AddrInUse);
+    assert_eq!(
+        world.server.bind(local).unwrap_err().kind(),
+        ErrorKind::AddrInUse
+    );
     world.server.close_datagrams(id);
     assert!(world.server.bind(local).is_ok());
 }

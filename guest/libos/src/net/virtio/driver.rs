@@ -1,0 +1,269 @@
+//! [`VirtioNet`].
+
+#![allow(unsafe_code)] // the queues' `add` and `pop_used`
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::{Ordering, fence};
+
+use tare_hal::virtio::{Dma, Handler, Transport};
+use virtio_drivers::queue::VirtQueue;
+use virtio_drivers::transport::{DeviceStatus, Transport as _};
+
+use super::buffer::{Buffer, FRAME_MAX, Filled};
+use super::{features, header};
+use crate::net::frame::{self, Checksums, Medium};
+use crate::net::link::{Link, Properties, Received, SendChecksums};
+
+const RECEIVE: u16 = 0;
+const TRANSMIT: u16 = 1;
+/// Entries of a queue.
+const QUEUE: usize = 64;
+/// Smallest packet that IPv4 must carry (RFC 791).
+const MTU_MIN: u16 = 68;
+const MTU_MAX: u16 = 1500;
+
+type Queue = VirtQueue<Dma, QUEUE>;
+
+/// Why a network device cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    /// It did not accept the features asked for.
+    #[error("the network device refuses its features")]
+    Features,
+    /// A queue or the configuration space did not work out.
+    #[error("the network device cannot be set up: {0}")]
+    Setup(virtio_drivers::Error),
+}
+
+/// A virtio network device.
+pub(crate) struct VirtioNet {
+    transport: Transport,
+    receive: Queue,
+    transmit: Queue,
+    /// Buffers that the device has, by the token of their descriptor.
+    receiving: Vec<Option<Box<Buffer>>>,
+    transmitting: Vec<Option<Sent>>,
+    in_flight: usize,
+    #[allow(clippy::vec_box)] // the device gets their addresses
+    spare: Vec<Box<Buffer>>,
+    header_len: usize,
+    features: u64,
+    mac: [u8; 6],
+    mtu: u16,
+    /// Frames taken since the receive queue was last seen empty.
+    run: usize,
+    /// The device wants to know of frames to send.
+    notify: bool,
+}
+
+struct Sent {
+    buffer: Box<Buffer>,
+    len: usize,
+}
+
+impl VirtioNet {
+    /// Takes the device over; `on_receive` is called when frames have come.
+    pub(crate) fn new(mut transport: Transport, on_receive: Handler) -> Result<Self, OpenError> {
+        transport.on_interrupt(RECEIVE, on_receive);
+        let features = negotiate(&mut transport)?;
+        let has = |feature| features & feature != 0;
+        let event_idx = has(features::EVENT_IDX);
+        let (mac, mtu) = read_config(&transport, features).map_err(OpenError::Setup)?;
+        let mut queue =
+            |index| Queue::new(&mut transport, index, false, event_idx).map_err(OpenError::Setup);
+        let (receive, mut transmit) = (queue(RECEIVE)?, queue(TRANSMIT)?);
+        transmit.set_dev_notify(false);
+        transport.finish_init();
+        let mut net = Self {
+            transport,
+            receive,
+            transmit,
+            receiving: (0..QUEUE).map(|_| None).collect(),
+            transmitting: (0..QUEUE).map(|_| None).collect(),
+            in_flight: 0,
+            spare: Vec::new(),
+            header_len: match has(features::VERSION_1) {
+                true => header::LEN,
+                false => header::LEGACY_LEN,
+            },
+            features,
+            mac,
+            mtu,
+            run: 0,
+            notify: false,
+        };
+        (0..QUEUE).for_each(|_| net.post(Buffer::new()));
+        net.transport.notify(RECEIVE);
+        Ok(net)
+    }
+
+    /// Gives the device a buffer to receive into.
+    fn post(&mut self, mut buffer: Box<Buffer>) {
+        // SAFETY: the buffer is kept in `receiving`, untouched, until
+        // `pop_used` has returned its token.
+        let token = unsafe { self.receive.add(&[], &mut [&mut buffer.bytes]) };
+        if let Ok(token) = token {
+            self.receiving[usize::from(token)] = Some(buffer);
+        }
+    }
+
+    /// Takes back what the device has sent.
+    fn reclaim(&mut self) {
+        while let Some(token) = self.transmit.peek_used() {
+            let Some(slot) = self.transmitting.get_mut(usize::from(token)) else {
+                return;
+            };
+            let Some(Sent { buffer, len }) = slot.take() else {
+                return;
+            };
+            // SAFETY: the same bytes as were added under this token.
+            let popped = unsafe {
+                self.transmit
+                    .pop_used(token, &[&buffer.bytes[..len]], &mut [])
+            };
+            if popped.is_ok() {
+                self.in_flight -= 1;
+                self.spare.push(buffer);
+            }
+        }
+    }
+
+    fn submit(&mut self, buffer: Box<Buffer>, len: usize) {
+        // SAFETY: the buffer is kept in `transmitting`, untouched, until
+        // `pop_used` has returned its token.
+        let token = unsafe { self.transmit.add(&[&buffer.bytes[..len]], &mut []) };
+        match token {
+            Ok(token) => {
+                self.transmitting[usize::from(token)] = Some(Sent { buffer, len });
+                self.in_flight += 1;
+                // The queue publishes the frame and then looks at whether the
+                // device wants to be told; without a fence between the two the
+                // look may come first and see a device that is still awake.
+                fence(Ordering::SeqCst);
+                self.notify |= self.transmit.should_notify();
+            }
+            Err(_) => self.spare.push(buffer),
+        }
+    }
+}
+
+fn negotiate(transport: &mut Transport) -> Result<u64, OpenError> {
+    transport.set_status(DeviceStatus::empty());
+    let mut status = DeviceStatus::ACKNOWLEDGE | DeviceStatus::DRIVER;
+    transport.set_status(status);
+    let features = transport.read_device_features() & features::WANTED;
+    transport.write_driver_features(features);
+    status |= DeviceStatus::FEATURES_OK;
+    transport.set_status(status);
+    // A legacy device does not know the bit (virtio 1.2, 3.1.2).
+    let accepted = transport.get_status().contains(DeviceStatus::FEATURES_OK);
+    if features & features::VERSION_1 != 0 && !accepted {
+        transport.set_status(DeviceStatus::FAILED);
+        return Err(OpenError::Features);
+    }
+    transport.set_guest_page_size(virtio_drivers::PAGE_SIZE as u32);
+    Ok(features)
+}
+
+fn read_config(transport: &Transport, features: u64) -> virtio_drivers::Result<([u8; 6], u16)> {
+    let mac = match features & features::MAC {
+        0 => local_mac(),
+        _ => transport.read_config_space::<[u8; 6]>(features::CONFIG_MAC)?,
+    };
+    let mtu = match features & features::MTU {
+        0 => MTU_MAX,
+        _ => transport.read_config_space::<u16>(features::CONFIG_MTU)?,
+    };
+    Ok((mac, mtu.clamp(MTU_MIN, MTU_MAX)))
+}
+
+/// A locally administered address, for a device that has none.
+fn local_mac() -> [u8; 6] {
+    let mut mac = [0; 6];
+    crate::random::fill(&mut mac);
+    mac[0] = (mac[0] & 0xfe) | 0x02;
+    mac
+}
+
+impl Link for VirtioNet {
+    type Buffer = Filled;
+
+    fn properties(&self) -> Properties {
+        Properties {
+            medium: Medium::Ethernet,
+            mac: self.mac,
+            mtu: self.mtu,
+            checksums: match self.features & features::CSUM {
+                0 => SendChecksums::Software,
+                _ => SendChecksums::Device,
+            },
+        }
+    }
+
+    fn receive(&mut self) -> Option<Received<Filled>> {
+        let Some(token) = self.receive.peek_used() else {
+            self.run = 0;
+            return None;
+        };
+        let mut buffer = self.receiving.get_mut(usize::from(token))?.take()?;
+        // SAFETY: the same bytes as were added under this token.
+        let len = unsafe { self.receive.pop_used(token, &[], &mut [&mut buffer.bytes]) };
+        let len = len.unwrap_or(0) as usize;
+        self.run += 1;
+        let checksums = match self.features & features::GUEST_CSUM {
+            0 => Checksums::Unverified,
+            _ => header::checksums(&buffer.bytes),
+        };
+        Some(Received {
+            buffer: Filled {
+                start: self.header_len,
+                end: len.clamp(self.header_len, buffer.bytes.len()),
+                buffer,
+            },
+            checksums,
+        })
+    }
+
+    fn recycle(&mut self, filled: Filled) {
+        self.post(filled.buffer);
+        // The device looks for new buffers by itself while it has any left. If
+        // it ran out, all of the queue has come since it was last seen empty,
+        // so telling it then is enough.
+        if self.run >= QUEUE {
+            self.run = 0;
+            self.transport.notify(RECEIVE);
+        }
+    }
+
+    fn send_ready(&mut self) -> bool {
+        if self.in_flight == QUEUE {
+            self.reclaim();
+        }
+        self.in_flight < QUEUE
+    }
+
+    fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+        if len > FRAME_MAX || !self.send_ready() {
+            return fill(&mut vec![0; len]);
+        }
+        let mut buffer = self.spare.pop().unwrap_or_else(Buffer::new);
+        let end = self.header_len + len;
+        let (head, frame) = buffer.bytes[..end].split_at_mut(self.header_len);
+        let result = fill(frame);
+        let checksum = match self.features & features::CSUM {
+            0 => None,
+            _ => frame::leave_checksum_to_device(frame),
+        };
+        header::write(head, checksum);
+        self.submit(buffer, end);
+        result
+    }
+
+    fn flush(&mut self) {
+        if core::mem::take(&mut self.notify) {
+            self.transport.notify(TRANSMIT);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+use super::header;
+use crate::net::checksum::Sum;
+use crate::net::frame::{self, Checksums, Frame, PartialChecksum};
+
+#[test]
+fn the_header_says_where_the_checksum_goes() {
+    let mut bytes = [0xff; header::LEN];
+    let checksum = PartialChecksum {
+        start: 34,
+        offset: 16,
+    };
+    header::write(&mut bytes, Some(checksum));
+    assert_eq!(bytes, [1, 0, 0, 0, 0, 0, 34, 0, 16, 0, 0, 0]);
+    header::write(&mut bytes[..header::LEGACY_LEN], None);
+    assert_eq!(bytes[..10], [0; 10]);
+}
+
+#[test]
+fn only_what_the_device_vouches_for_is_trusted() {
+    for (flags, expected) in [
+        (0, Checksums::Unverified),
+        (1, Checksums::Trusted),
+        (2, Checksums::Trusted),
+        (4, Checksums::Unverified),
+    ] {
+        assert_eq!(header::checksums(&[flags; 12]), expected);
+    }
+}
+
+/// What the device does with a partial checksum.
+fn finish(frame: &mut [u8], at: PartialChecksum) {
+    let (start, field) = (usize::from(at.start), usize::from(at.start + at.offset));
+    let sum = Sum::new().plus(&frame[start..]).finish();
+    frame[field..field + 2].copy_from_slice(&[!sum[0], !sum[1]]);
+}
+
+#[test]
+fn a_checksum_that_the_device_finishes_is_right() {
+    for (protocol, header_len) in [(6u8, 20usize), (17, 8)] {
+        for payload in [0usize, 1, 7, 1000] {
+            let total = 20 + header_len + payload;
+            let mut bytes = vec![0; 14 + total];
+            bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
+            bytes[16..18].copy_from_slice(&(total as u16).to_be_bytes());
+            bytes[22..24].copy_from_slice(&[64, protocol]);
+            bytes[26..34].copy_from_slice(&[10, 0, 2, 15, 10, 0, 2, 2]);
+            let sum = Sum::new().plus(&bytes[14..34]).finish();
+            bytes[24..26].copy_from_slice(&[!sum[0], !sum[1]]);
+            bytes[34..38].copy_from_slice(&[0, 80, 0xc0, 1]);
+            match protocol {
+                6 => bytes[46] = 0x50,
+                _ => bytes[38..40].copy_from_slice(&((8 + payload) as u16).to_be_bytes()),
+            }
+            bytes[34 + header_len..].fill(0xa5);
+            let Some(partial) = frame::leave_checksum_to_device(&mut bytes) else {
+                panic!("left alone");
+            };
+            finish(&mut bytes, partial);
+            match frame::parse(&bytes) {
+                Ok(Frame::Tcp(_) | Frame::Udp(_)) => {}
+                other => panic!("protocol {protocol}, {payload} bytes: {other:?}"),
+            }
+        }
+    }
+}
