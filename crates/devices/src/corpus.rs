@@ -3,19 +3,19 @@
 use crate::fuzz_entry;
 
 #[path = "../../../fuzz/judges/corpus.rs"]
-mod corpus;
+mod files;
 
 #[test]
 fn configuration_space_survives_its_corpus() {
-    corpus::replay("pci_config", fuzz_entry::pci_config);
+    files::replay("pci_config", fuzz_entry::pci_config);
 }
 
 #[test]
 fn virtio_net_survives_its_corpus() {
-    corpus::replay("virtio_net", fuzz_entry::virtio_net);
+    files::replay("virtio_net", fuzz_entry::virtio_net);
 }
 
 #[test]
 fn virtio_rng_survives_its_corpus() {
-    corpus::replay("rng", fuzz_entry::rng);
+    files::replay("rng", fuzz_entry::rng);
 }

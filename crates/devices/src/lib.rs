@@ -23,11 +23,11 @@
 #![forbid(unsafe_code)]
 
 pub mod cmos;
+#[cfg(test)]
+mod corpus;
 pub mod counters;
 #[cfg(test)]
 mod counters_used;
-#[cfg(test)]
-mod corpus;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz_entry;
 mod interrupt;

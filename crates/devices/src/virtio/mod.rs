@@ -20,9 +20,11 @@ mod device;
 #[cfg(any(test, feature = "fuzz"))]
 #[cfg_attr(not(test), allow(dead_code))]
 pub(crate) mod driver;
+mod function;
 mod layout;
 mod negotiation;
 mod queue;
+mod registers;
 mod settings;
 #[cfg(test)]
 mod tests;

@@ -1,22 +1,20 @@
-//! A virtio device as a PCI function: registers, states, interrupts.
+//! A virtio device behind the PCI transport: its states, the I/O thread's way
+//! in, interrupts. Registers are in `registers`, the way from the bus in `function`.
 
 use std::sync::Arc;
 
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 
-use super::common::{Register, Ring, store, value_of};
 use super::counters::{TransportCounters, VirtioCounters};
-use super::layout::{self, BAR_LEN, Capabilities, NOTIFY, NOTIFY_MULTIPLIER, Region};
-use super::negotiation::{DRIVER_OK, Negotiation, Step};
+use super::layout::{self, BAR_LEN, Capabilities, NOTIFY, NOTIFY_MULTIPLIER};
+use super::negotiation::{DRIVER_OK, Negotiation};
 use super::queue::Decision;
 use super::{
     DEVICE_BASE, Interest, NO_VECTOR, Progress, QueueError, QueueSettings, Queues, VENDOR,
     VirtioDevice, Virtqueue,
 };
-use crate::pci::{
-    Bar, ConfigSpace, ConfigWrite, Identity, Msix, MsixControl, Outcome, PciFunction,
-};
+use crate::pci::{Bar, ConfigSpace, Identity, Msix, Outcome};
 use crate::{CounterSource, GuestRam, Kick, Wiring};
 
 const TRANSPORT_FEATURES: u64 =
@@ -25,7 +23,7 @@ const ISR_QUEUE: u8 = 1;
 const ISR_CONFIG: u8 = 2;
 
 /// Whether queues live.
-enum State {
+pub(super) enum State {
     /// Before DRIVER_OK, after a failure, or with DEVICE_NEEDS_RESET.
     Inactive,
     /// Between DRIVER_OK and reset; queues that the driver did not enable are
@@ -35,24 +33,25 @@ enum State {
 
 /// A virtio device on the PCI bus.
 ///
-/// vCPU threads reach it as a [`PciFunction`]; the I/O thread calls
+/// vCPU threads reach it as a
+/// [`PciFunction`](crate::pci::PciFunction); the I/O thread calls
 /// [`notified`](Self::notified), [`backend_ready`](Self::backend_ready) and
 /// [`interest`](Self::interest).
 pub struct VirtioPci<D> {
-    device: D,
-    memory: GuestRam,
-    kick: Arc<dyn Kick>,
-    counters: Arc<TransportCounters>,
-    config: ConfigSpace,
-    capabilities: Capabilities,
-    msix: Msix,
-    negotiation: Negotiation,
-    settings: Vec<QueueSettings>,
-    state: State,
-    queue_select: u16,
-    config_vector: u16,
-    generation: u8,
-    isr: u8,
+    pub(super) device: D,
+    pub(super) memory: GuestRam,
+    pub(super) kick: Arc<dyn Kick>,
+    pub(super) counters: Arc<TransportCounters>,
+    pub(super) config: ConfigSpace,
+    pub(super) capabilities: Capabilities,
+    pub(super) msix: Msix,
+    pub(super) negotiation: Negotiation,
+    pub(super) settings: Vec<QueueSettings>,
+    pub(super) state: State,
+    pub(super) queue_select: u16,
+    pub(super) config_vector: u16,
+    pub(super) generation: u8,
+    pub(super) isr: u8,
 }
 
 impl<D: VirtioDevice> VirtioPci<D> {
@@ -218,7 +217,7 @@ impl<D: VirtioDevice> VirtioPci<D> {
     }
 
     /// A queue is broken: DEVICE_NEEDS_RESET, and nothing more until reset.
-    fn break_down(&mut self) {
+    pub(super) fn break_down(&mut self) {
         self.counters.malformed.increment();
         self.deactivate();
         self.negotiation.set_needs_reset();
@@ -227,7 +226,7 @@ impl<D: VirtioDevice> VirtioPci<D> {
         }
     }
 
-    fn deactivate(&mut self) {
+    pub(super) fn deactivate(&mut self) {
         if matches!(self.state, State::Active(_)) {
             self.state = State::Inactive;
             self.device.stop();
@@ -236,7 +235,7 @@ impl<D: VirtioDevice> VirtioPci<D> {
     }
 
     /// DRIVER_OK: the enabled queues come to life.
-    fn activate(&mut self) {
+    pub(super) fn activate(&mut self) {
         let features = self.negotiation.features();
         let event_idx = features & 1 << VIRTIO_RING_F_EVENT_IDX != 0;
         let live: Result<Vec<_>, QueueError> = self
@@ -258,7 +257,7 @@ impl<D: VirtioDevice> VirtioPci<D> {
         }
     }
 
-    fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.counters.resets.increment();
         self.deactivate();
         for settings in &mut self.settings {
@@ -272,229 +271,6 @@ impl<D: VirtioDevice> VirtioPci<D> {
     fn kick_all(&self) {
         for queue in 0..self.queue_count() {
             self.kick.kick(queue);
-        }
-    }
-
-    fn common_read(&self, register: Register) -> u64 {
-        let selected = self.settings.get(usize::from(self.queue_select));
-        let queue = |value: fn(&QueueSettings) -> u64| selected.map_or(0, value);
-        match register {
-            Register::OfferedSelect => self.negotiation.offered_select.into(),
-            Register::Offered => self.negotiation.offered_word().into(),
-            Register::AcceptedSelect => self.negotiation.accepted_select.into(),
-            Register::Accepted => self.negotiation.accepted_word().into(),
-            Register::ConfigVector => self.config_vector.into(),
-            Register::QueueCount => self.queue_count().into(),
-            Register::Status => self.negotiation.status().into(),
-            Register::Generation => self.generation.into(),
-            Register::QueueSelect => self.queue_select.into(),
-            Register::QueueSize => queue(|queue| queue.size.into()),
-            Register::QueueVector => selected.map_or(NO_VECTOR, |queue| queue.vector).into(),
-            Register::QueueEnable => queue(|queue| queue.enabled.into()),
-            Register::QueueNotifyOffset => selected.map_or(0, |_| self.queue_select).into(),
-            Register::QueueNotifyData | Register::QueueReset => 0,
-            Register::Ring(Ring::Descriptors, part) => part.of(queue(|queue| queue.descriptors)),
-            Register::Ring(Ring::Available, part) => part.of(queue(|queue| queue.available)),
-            Register::Ring(Ring::Used, part) => part.of(queue(|queue| queue.used)),
-        }
-    }
-
-    /// Whether the write made sense.
-    fn common_write(&mut self, register: Register, value: u64) -> bool {
-        match register {
-            Register::OfferedSelect => self.negotiation.offered_select = value as u32,
-            Register::AcceptedSelect => self.negotiation.accepted_select = value as u32,
-            Register::Accepted => return self.negotiation.accept_word(value as u32),
-            Register::ConfigVector => self.config_vector = self.known_vector(value),
-            Register::Status => return self.write_status(value as u8),
-            Register::QueueSelect => self.queue_select = value as u16,
-            Register::QueueVector => return self.write_queue_vector(value),
-            Register::QueueEnable => return self.enable_queue(value),
-            Register::QueueSize => {
-                return self.configure(|queue| queue.size = value as u16);
-            }
-            Register::Ring(ring, part) => {
-                return self.configure(|queue| {
-                    let address = match ring {
-                        Ring::Descriptors => &mut queue.descriptors,
-                        Ring::Available => &mut queue.available,
-                        Ring::Used => &mut queue.used,
-                    };
-                    *address = part.replace(*address, value);
-                });
-            }
-            Register::Offered
-            | Register::QueueCount
-            | Register::Generation
-            | Register::QueueNotifyOffset
-            | Register::QueueNotifyData
-            | Register::QueueReset => return false,
-        }
-        true
-    }
-
-    fn write_status(&mut self, value: u8) -> bool {
-        let device = &self.device;
-        let step = self
-            .negotiation
-            .write_status(value, |features| device.accepts(features));
-        match step {
-            Step::Reset => self.reset(),
-            Step::Start => self.activate(),
-            Step::Fail => self.deactivate(),
-            Step::Refused => self.counters.features_refused.increment(),
-            Step::Noted => {}
-            Step::Invalid => return false,
-        }
-        true
-    }
-
-    fn write_queue_vector(&mut self, value: u64) -> bool {
-        let vector = self.known_vector(value);
-        let selected = self.settings.get_mut(usize::from(self.queue_select));
-        selected.map(|queue| queue.vector = vector).is_some()
-    }
-
-    /// Changes a queue that is not enabled yet.
-    fn configure(&mut self, change: impl FnOnce(&mut QueueSettings)) -> bool {
-        match self.settings.get_mut(usize::from(self.queue_select)) {
-            Some(queue) if !queue.enabled => change(queue),
-            _ => return false,
-        }
-        true
-    }
-
-    /// Enables the selected queue if its settings are good; a queue that
-    /// cannot work is a broken one.
-    fn enable_queue(&mut self, value: u64) -> bool {
-        let started = self.negotiation.status() & DRIVER_OK != 0;
-        let selected = self.settings.get_mut(usize::from(self.queue_select));
-        let (Some(queue), 1, false) = (selected, value, started) else {
-            return false;
-        };
-        match queue.build(&self.memory) {
-            Ok(_) => queue.enabled = true,
-            Err(_) => self.break_down(),
-        }
-        true
-    }
-
-    /// A vector that does not exist becomes [`NO_VECTOR`] (4.1.5.1.2.1).
-    fn known_vector(&self, value: u64) -> u16 {
-        let vector = value as u16;
-        if vector < self.vector_count() {
-            vector
-        } else {
-            NO_VECTOR
-        }
-    }
-
-    fn notify_written(&mut self, offset: usize) -> bool {
-        let queue = offset / NOTIFY_MULTIPLIER as usize;
-        let live = matches!(self.state, State::Active(_)) && queue < self.settings.len();
-        if live {
-            self.kick.kick(queue as u16);
-        }
-        live
-    }
-
-    /// Reads the byte that clears itself (4.1.4.5).
-    fn read_isr(&mut self, data: &mut [u8]) {
-        store(data, std::mem::take(&mut self.isr).into());
-    }
-
-    fn read_region(&mut self, region: Region, offset: usize, data: &mut [u8]) -> bool {
-        data.fill(0);
-        match region {
-            Region::Common => match Register::at(offset, data.len()) {
-                Some(register) => store(data, self.common_read(register)),
-                None => return false,
-            },
-            Region::Isr if offset == 0 => self.read_isr(data),
-            Region::Device => self.device.read_config(offset, data),
-            Region::Table => self.msix.table_read(offset, data),
-            Region::Pba => self.msix.pba_read(offset, data),
-            Region::Isr | Region::Notify | Region::Nothing => return false,
-        }
-        true
-    }
-
-    fn write_region(&mut self, region: Region, offset: usize, data: &[u8]) -> bool {
-        match region {
-            Region::Common => match Register::at(offset, data.len()) {
-                Some(register) => self.common_write(register, value_of(data)),
-                None => false,
-            },
-            Region::Notify => self.notify_written(offset),
-            Region::Table => {
-                self.msix.table_write(offset, data);
-                true
-            }
-            Region::Isr | Region::Device | Region::Pba | Region::Nothing => false,
-        }
-    }
-
-    /// The access that the configuration window describes, if `offset` to
-    /// `offset + len` touches its data and it is a valid one (4.1.4.9).
-    fn window(&self, offset: u16, len: usize) -> Option<(u64, usize)> {
-        let cap = self.capabilities.window;
-        let data = usize::from(cap + 16)..usize::from(cap + 20);
-        let start = usize::from(offset);
-        let touches = start < data.end && start + len > data.start;
-        let bar = self.config.word(cap + 4) & 0xff;
-        let at = u64::from(self.config.dword(cap + 8));
-        let width = self.config.dword(cap + 12);
-        let valid = bar == 0 && matches!(width, 1 | 2 | 4) && at % u64::from(width) == 0;
-        let inside = at + u64::from(width) <= u64::from(BAR_LEN);
-        (touches && valid && inside).then_some((at, width as usize))
-    }
-}
-
-impl<D: VirtioDevice> PciFunction for VirtioPci<D> {
-    fn bar_size(&self) -> Option<u32> {
-        Some(BAR_LEN)
-    }
-
-    fn assign_bar(&mut self, address: u32) {
-        self.config.assign_bar(address);
-    }
-
-    fn memory_enabled(&self) -> bool {
-        self.config.memory_enabled()
-    }
-
-    fn config_read(&mut self, offset: u16, data: &mut [u8]) {
-        if let Some((at, width)) = self.window(offset, data.len()) {
-            let mut value = [0; 4];
-            self.bar_read(at, &mut value[..width]);
-            let _ = self.config.write(self.capabilities.window + 16, &value);
-        }
-        self.config.read(offset, data);
-    }
-
-    fn config_write(&mut self, offset: u16, data: &[u8]) {
-        if self.config.write(offset, data) == ConfigWrite::BarMoveRefused {
-            self.counters.bar_moves_refused.increment();
-        }
-        let control = self.config.word(self.capabilities.msix_control);
-        self.msix.set_control(MsixControl::from_word(control));
-        if let Some((at, width)) = self.window(offset, data.len()) {
-            let value = self.config.dword(self.capabilities.window + 16);
-            self.bar_write(at, &value.to_le_bytes()[..width]);
-        }
-    }
-
-    fn bar_read(&mut self, offset: u64, data: &mut [u8]) {
-        let (region, at) = Region::at(offset);
-        if !self.read_region(region, at, data) {
-            self.counters.invalid_accesses.increment();
-        }
-    }
-
-    fn bar_write(&mut self, offset: u64, data: &[u8]) {
-        let (region, at) = Region::at(offset);
-        if !self.write_region(region, at, data) {
-            self.counters.invalid_accesses.increment();
         }
     }
 }
