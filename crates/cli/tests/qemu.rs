@@ -71,6 +71,44 @@ fn a_machine_in_the_background_is_listed_read_and_stopped() {
     assert!(place.run_directories().is_empty());
 }
 
+/// The same image, root and forward as under Tare's monitor.
+#[test]
+fn the_appliance_serves_a_directory() {
+    let beside = std::path::Path::new(env!("CARGO_BIN_EXE_tare"))
+        .parent()
+        .unwrap();
+    let image = ["images/http", "../x86_64-unknown-none/guest/http"]
+        .map(|place| beside.join(place))
+        .into_iter()
+        .find(|path| path.is_file());
+    let Some(image) = image else {
+        return eprintln!("SKIP: the http image is not built (cargo xtask guests)");
+    };
+    if !qemu() || !installed("passt") {
+        return eprintln!("SKIP: QEMU or passt is not installed");
+    }
+    let place = Place::new();
+    let site = place.path().join("site");
+    std::fs::create_dir(&site).unwrap();
+    std::fs::write(site.join("index.html"), "<p>weighed").unwrap();
+    let port = support::free_port();
+    let publish = format!("{port}:80");
+    let mut words = vec!["run", image.to_str().unwrap(), "-d", "--name", "web"];
+    words.extend([
+        "--engine",
+        "qemu",
+        "-p",
+        &publish,
+        "--root",
+        site.to_str().unwrap(),
+    ]);
+    place.run(&words).expect(0, "web");
+    eventually("the appliance answers", || {
+        support::get(port, "/index.html").is_ok_and(|answer| answer.ends_with("<p>weighed"))
+    });
+    place.run(&["stop", "web"]).expect(0, "");
+}
+
 #[test]
 fn a_name_stays_taken_while_its_machine_runs() {
     if !qemu() {

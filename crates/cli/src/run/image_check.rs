@@ -56,11 +56,10 @@ fn load_code(error: &LoadError) -> ExitCode {
         LoadError::NotElf | LoadError::WrongMachine { .. } => ExitCode::ImageNotElf,
         LoadError::Truncated { .. } => ExitCode::ImageTruncated,
         LoadError::NoPvhNote | LoadError::Notes => ExitCode::ImageNoPvh,
-        LoadError::OutsideMemory { need_mib, .. } => match need_mib {
-            Some(_) => ExitCode::ImageTooLarge,
-            None => ExitCode::ImageLayout,
-        },
-        LoadError::InitramfsTooLarge { .. } => ExitCode::ImageTooLarge,
+        LoadError::OutsideMemory {
+            need_mib: Some(_), ..
+        }
+        | LoadError::InitramfsTooLarge { .. } => ExitCode::ImageTooLarge,
         LoadError::CmdlineTooLong { .. } | LoadError::CmdlineNotPrintable { .. } => {
             ExitCode::Cmdline
         }

@@ -35,8 +35,9 @@ pub fn image(line: &str, then: Then) -> Vec<u8> {
         }
         Then::Halt => {}
         Then::TripleFault => {
-            code.extend([0x6a, 0, 0x6a, 0]); // an IDT of no entries
-            code.extend([0x0f, 0x01, 0x1c, 0x24, 0x0f, 0x0b]); // lidt [esp]; ud2
+            // An interrupt table of no entries, from memory that is zero.
+            code.extend([0x0f, 0x01, 0x1d, 0, 0, 0x30, 0]); // lidt [0x300000]
+            code.extend([0x0f, 0x0b]); // ud2
         }
         Then::Reset => code.extend([0xb0, 0xfe, 0xe6, 0x64]), // mov al, 0xfe; out 0x64, al
         Then::PowerOff => code.extend([0x66, 0xba, 0x00, 0x06, 0xb0, 0x34, 0xee]),

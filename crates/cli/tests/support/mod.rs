@@ -4,7 +4,8 @@
 
 pub mod guest;
 
-use std::io::Read;
+use std::io::{Read, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -148,4 +149,17 @@ pub fn free_port() -> u16 {
 /// The output of a short command.
 pub fn output(program: &str, words: &[&str]) -> Output {
     Command::new(program).args(words).output().unwrap()
+}
+
+/// One request of its own connection; the whole answer.
+pub fn get(port: u16, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }

@@ -1,0 +1,293 @@
+//! Whole machines in Tare's own monitor: with guests of a few bytes, and with
+//! the HTTP appliance where it is built.
+//!
+//! They need /dev/kvm and `tare-monitor` beside `tare` (`cargo build -p
+//! tare-monitor`; `cargo xtask test` builds it first), and SKIP without; with
+//! TARE_REQUIRE_KVM=1 a skip fails.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use support::guest::{self, Then};
+use support::{Ended, Place, end, eventually, free_port, get, installed, output};
+
+/// Says why there is nothing to test, or fails if that must not be.
+fn skip(why: &str) -> bool {
+    let required = std::env::var_os("TARE_REQUIRE_KVM").is_some_and(|value| value == "1");
+    assert!(!required, "{why}, and TARE_REQUIRE_KVM=1");
+    eprintln!("SKIP: {why}");
+    false
+}
+
+/// Whether machines can run here.
+fn kvm() -> bool {
+    let open = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/kvm");
+    if let Err(error) = open {
+        return skip(&format!("/dev/kvm: {error}"));
+    }
+    let tare = Path::new(env!("CARGO_BIN_EXE_tare"));
+    match tare.with_file_name("tare-monitor").is_file() {
+        true => true,
+        false => skip("tare-monitor is not built"),
+    }
+}
+
+/// Whether machines can have a network here.
+fn passt() -> bool {
+    kvm() && (installed("passt") || skip("passt is not installed"))
+}
+
+/// The HTTP appliance, if it is built.
+fn http() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_BIN_EXE_tare")).parent().unwrap();
+    let places = [
+        beside.join("images/http"),
+        beside.join("../x86_64-unknown-none/guest/http"),
+    ];
+    let set = std::env::var_os("TARE_IMAGES").map(|dir| Path::new(&dir).join("http"));
+    let found = set.into_iter().chain(places).find(|path| path.is_file());
+    if found.is_none() {
+        skip("the http image is not built (cargo xtask guests)");
+    }
+    found
+}
+
+fn run(image: &[u8]) -> Ended {
+    let place = Place::new();
+    let image = place.file("tiny", image);
+    let ended = place.run(&["run", &image, "--net", "none"]);
+    assert!(place.run_directories().is_empty(), "{ended:#?}");
+    ended
+}
+
+fn tiny(then: Then) -> Ended {
+    run(&guest::image("hello from ring 0", then))
+}
+
+#[test]
+fn the_guests_end_is_the_exit_code() {
+    if !kvm() {
+        return;
+    }
+    tiny(Then::Exit(0x10)).expect(0, "hello from ring 0");
+    tiny(Then::Exit(0x310)).expect(1, "3");
+    tiny(Then::Exit(0x20)).expect(70, "panic");
+    tiny(Then::Exit(0x21)).expect(71, "exception");
+    tiny(Then::Reset).expect(72, "reset");
+    tiny(Then::PowerOff).expect(0, "hello from ring 0");
+}
+
+#[test]
+fn a_triple_fault_is_said_with_registers() {
+    if kvm() {
+        tiny(Then::TripleFault).expect(73, "rip");
+    }
+}
+
+#[test]
+fn an_image_that_cannot_be_loaded_is_said_once() {
+    if !kvm() {
+        return;
+    }
+    for (image, code) in [
+        (guest::truncated(), 12),
+        (guest::without_note(), 13),
+        (guest::too_large(), 14),
+        (guest::below_one_mib(), 15),
+    ] {
+        let ended = run(&image);
+        ended.expect(code, "image");
+        assert_eq!(ended.err.lines().count(), 1, "{ended:#?}");
+    }
+}
+
+#[test]
+fn a_machine_that_does_not_start_in_the_background_says_why() {
+    if !kvm() {
+        return;
+    }
+    let place = Place::new();
+    let image = place.file("bad", &guest::without_note());
+    let ended = place.run(&["run", &image, "-d", "--net", "none"]);
+    ended.expect(13, "no PVH note");
+    assert_eq!(ended.out, "");
+    assert!(place.run_directories().is_empty());
+}
+
+/// A machine called `web` in the foreground, started when its guest has spoken.
+fn foreground(place: &Place, words: &[&str]) -> Child {
+    let image = place.file("tiny", &guest::image("hello from ring 0", Then::Halt));
+    let mut all = vec!["run", &image, "--name", "web"];
+    all.extend(words);
+    let child = place.tare(&all).spawn().unwrap();
+    let log = place.run_root().join("web/console.log");
+    eventually("the guest has spoken", || {
+        fs::read_to_string(&log).is_ok_and(|log| log.contains("ring 0"))
+    });
+    child
+}
+
+#[test]
+fn signals_end_a_run_with_their_code() {
+    if !kvm() {
+        return;
+    }
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let place = Place::new();
+        let child = foreground(&place, &["--net", "none"]);
+        output("kill", &[signal, &child.id().to_string()]);
+        end(child).expect(code, "hello from ring 0");
+        assert!(place.run_directories().is_empty());
+    }
+}
+
+#[test]
+fn a_killed_machine_leaves_nothing_that_hinders_the_next() {
+    if !passt() {
+        return;
+    }
+    let place = Place::new();
+    let port = format!("{}:80", free_port());
+    for _ in 0..2 {
+        let mut child = foreground(&place, &["-p", &port]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        eventually("passt has ended and let go of the port", || {
+            let address = format!("127.0.0.1:{}", port.trim_end_matches(":80"));
+            std::net::TcpListener::bind(address).is_ok()
+        });
+        assert_eq!(place.run_directories(), ["web"]);
+    }
+    place.run(&["ps"]).expect(0, "NAME");
+    assert!(place.run_directories().is_empty());
+}
+
+#[test]
+fn a_second_machine_on_the_same_port_is_refused() {
+    if !passt() {
+        return;
+    }
+    let place = Place::new();
+    let port = format!("{}:80", free_port());
+    let child = foreground(&place, &["-p", &port]);
+    let image = place.file("other", &guest::image("up", Then::Halt));
+    place
+        .run(&["run", &image, "-p", &port])
+        .expect(30, "is in use");
+    place.run(&["stop", "web"]).expect(0, "");
+    end(child).expect(0, "hello from ring 0");
+}
+
+#[test]
+fn a_machine_in_the_background_is_listed_read_counted_and_stopped() {
+    if !kvm() {
+        return;
+    }
+    let place = Place::new();
+    let image = place.file("tiny", &guest::image("hello from ring 0", Then::Halt));
+    let started = place.run(&["run", &image, "-d", "--net", "none", "-c", "2"]);
+    assert_eq!(
+        (started.code, started.out.as_str()),
+        (Some(0), "tiny-1\n"),
+        "{started:#?}"
+    );
+    place
+        .run(&["ps", "--json"])
+        .expect(0, "\"name\": \"tiny-1\"");
+    eventually("the guest's line is in the log", || {
+        place
+            .run(&["logs", "tiny-1"])
+            .out
+            .contains("hello from ring 0")
+    });
+    place.run(&["stats", "tiny-1"]).expect(0, "vcpu1");
+    let json = place.run(&["stats", "tiny-1", "--json"]).out;
+    let stats: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(stats["vcpus"].as_array().unwrap().len(), 2, "{json}");
+    let following = place.tare(&["logs", "-f", "tiny-1"]).spawn().unwrap();
+    let stopped = place.run(&["stop", "tiny-1"]);
+    assert_eq!(
+        (stopped.code, stopped.err.as_str()),
+        (Some(0), ""),
+        "asked, not killed"
+    );
+    end(following).expect(0, "hello from ring 0");
+    assert!(place.run_directories().is_empty());
+}
+
+/// Serves a file of the host's directory through the appliance, and stops it.
+fn serves(words: &[&str]) {
+    let Some(image) = http() else { return };
+    let place = Place::new();
+    let site = place.path().join("site");
+    fs::create_dir(&site).unwrap();
+    fs::write(site.join("index.html"), "<p>weighed").unwrap();
+    let port = free_port();
+    let publish = format!("{port}:80");
+    let mut all = vec!["run", image.to_str().unwrap(), "--name", "web"];
+    all.extend(["--root", site.to_str().unwrap(), "-p", &publish]);
+    all.extend(words);
+    let child = place.tare(&all).stdout(Stdio::piped()).spawn().unwrap();
+    eventually("the appliance answers", || {
+        get(port, "/index.html").is_ok_and(|answer| answer.ends_with("<p>weighed"))
+    });
+    let answer = get(port, "/none").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    place.run(&["stop", "web"]).expect(0, "");
+    assert_eq!(end(child).code, Some(0));
+    assert!(place.run_directories().is_empty());
+}
+
+#[test]
+fn the_appliance_serves_a_directory() {
+    if passt() {
+        serves(&[]);
+    }
+}
+
+#[test]
+fn the_appliance_serves_from_two_cores() {
+    if passt() {
+        serves(&["--cpus", "2"]);
+    }
+}
+
+/// A connection that comes before the guest is up waits for it.
+#[test]
+fn an_early_connection_is_answered() {
+    if !passt() {
+        return;
+    }
+    let Some(image) = http() else { return };
+    let place = Place::new();
+    let site = place.path().join("site");
+    fs::create_dir(&site).unwrap();
+    fs::write(site.join("index.html"), "<p>early").unwrap();
+    let port = free_port();
+    let publish = format!("{port}:80");
+    let mut all = vec![
+        "run",
+        image.to_str().unwrap(),
+        "--name",
+        "web",
+        "-p",
+        &publish,
+    ];
+    all.extend(["--root", site.to_str().unwrap()]);
+    let child = place.tare(&all).spawn().unwrap();
+    eventually("passt listens", || {
+        TcpStream::connect(("127.0.0.1", port)).is_ok()
+    });
+    let answer = get(port, "/index.html").unwrap();
+    assert!(answer.ends_with("<p>early"), "{answer}");
+    place.run(&["stop", "web"]).expect(0, "");
+    end(child).expect(0, "");
+}
