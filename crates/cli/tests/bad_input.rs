@@ -127,7 +127,7 @@ fn a_port_in_use() {
 #[test]
 fn a_tap_that_is_missing_or_something_else() {
     refused(&["--net", "tap=tare-none"], 31, "ip tuntap add");
-    refused(&["--net", "tap=lo"], 31, "lo is not a tap interface");
+    refused(&["--net", "tap=lo"], 31, "tap");
 }
 
 #[test]

@@ -36,7 +36,11 @@ pub(super) fn findings() -> Vec<Finding> {
 
 /// The error's own sentence names the remedy.
 fn unusable(error: &OpenError) -> Finding {
-    Finding::missing("kvm", error.to_string()).remedy("until then tare run uses QEMU")
+    let finding = Finding::missing("kvm", error.to_string());
+    match error {
+        OpenError::Missing | OpenError::Open(_) => finding.remedy("until then tare run uses QEMU"),
+        _ => finding.remedy("until then use tare run --engine qemu"),
+    }
 }
 
 fn kind(probe: &Probe) -> Finding {

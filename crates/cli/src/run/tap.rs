@@ -4,19 +4,19 @@
 //! caller to say that a request number and its argument belong together.
 #![allow(unsafe_code)]
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::ioctl::{Setter, ioctl, opcode};
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketType, socket};
 use tare_control::exit::ExitCode;
 
 use crate::failure::Explain;
 
 const DEVICE: &str = "/dev/net/tun";
 /// `linux/if_tun.h`.
-const IFF_TUN: u16 = 0x0001;
 const IFF_TAP: u16 = 0x0002;
 const IFF_NO_PI: u16 = 0x1000;
 const IFF_VNET_HDR: u16 = 0x4000;
@@ -80,7 +80,7 @@ struct InterfaceRequest {
 
 /// Attaches to the interface `name`: frames with a 12-byte virtio header.
 pub(crate) fn open(name: &str) -> Result<File, TapError> {
-    check_kind(name)?;
+    check_exists(name)?;
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -88,6 +88,7 @@ pub(crate) fn open(name: &str) -> Result<File, TapError> {
         .map_err(TapError::Device)?;
     attach(&file, name).map_err(|errno| match errno {
         Errno::BUSY => TapError::Busy(name.to_owned()),
+        Errno::INVAL => TapError::NotTap(name.to_owned()),
         Errno::PERM | Errno::ACCESS => TapError::NotAllowed(name.to_owned()),
         _ => TapError::Attach {
             name: name.to_owned(),
@@ -98,16 +99,17 @@ pub(crate) fn open(name: &str) -> Result<File, TapError> {
 }
 
 /// The kernel would make an interface that is missing, for root: look first.
-fn check_kind(name: &str) -> Result<(), TapError> {
-    let dir = Path::new("/sys/class/net").join(name);
-    if !dir.exists() {
-        return Err(TapError::Missing(name.to_owned()));
-    }
-    let flags = fs::read_to_string(dir.join("tun_flags")).unwrap_or_default();
-    let flags = u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).unwrap_or(0);
-    match flags & u32::from(IFF_TUN | IFF_TAP) == u32::from(IFF_TAP) {
-        true => Ok(()),
-        false => Err(TapError::NotTap(name.to_owned())),
+/// Asked through a socket, since /sys may show another network namespace.
+fn check_exists(name: &str) -> Result<(), TapError> {
+    let attach = |errno: Errno| TapError::Attach {
+        name: name.to_owned(),
+        source: errno.into(),
+    };
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).map_err(attach)?;
+    match name_to_index(&socket, name) {
+        Ok(_) => Ok(()),
+        Err(Errno::NODEV) => Err(TapError::Missing(name.to_owned())),
+        Err(errno) => Err(attach(errno)),
     }
 }
 
@@ -147,11 +149,17 @@ mod tests {
                 .way_out()
                 .is_some_and(|way| way.contains("ip tuntap add"))
         );
-        assert!(!Path::new("/sys/class/net/tare-none0").exists());
+        assert!(check_exists("tare-none0").is_err());
     }
 
     #[test]
     fn loopback_is_no_tap() {
-        assert!(matches!(open("lo"), Err(TapError::NotTap(_))));
+        // Who may not attach to anything is not told what the interface is.
+        let error = open("lo").expect_err("no tap");
+        let said = matches!(
+            error,
+            TapError::NotTap(_) | TapError::NotAllowed(_) | TapError::Device(_)
+        );
+        assert!(said, "{error}");
     }
 }
