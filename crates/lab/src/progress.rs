@@ -15,6 +15,7 @@ pub(crate) struct Progress {
 enum Shown {
     Bar,
     Lines,
+    #[cfg(test)]
     Nothing,
 }
 
@@ -61,6 +62,7 @@ impl Progress {
         match self.shown {
             Shown::Bar => self.bar.set_message(what.to_owned()),
             Shown::Lines => eprintln!("weigh: {what}"),
+            #[cfg(test)]
             Shown::Nothing => {}
         }
     }

@@ -48,6 +48,8 @@ pub(crate) struct Story {
     pub(crate) title: String,
     /// What was asked: a paragraph.
     pub(crate) question: String,
+    /// The answer at a glance: a small table, as safe HTML.
+    pub(crate) glance: String,
     /// The answer in a few sentences.
     pub(crate) answer: Vec<String>,
     /// Charts and further tables.

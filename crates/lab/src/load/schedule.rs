@@ -46,6 +46,7 @@ impl Schedule {
     }
 
     /// Greatest number of requests.
+    #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         match *self {
             Self::Open { count, .. } | Self::Closed { count, .. } => count,

@@ -20,8 +20,11 @@ pub(crate) fn html(report: &Report<'_>) -> String {
     let mut out = head(&story.title);
     header(&mut out, report);
     let _ = writeln!(out, "<p>{}</p>", escape(&story.question));
-    if !story.answer.is_empty() {
-        let _ = writeln!(out, "<div class=\"answer\">{}</div>", list(&story.answer));
+    if !story.glance.is_empty() {
+        let _ = writeln!(out, "<div class=\"answer glance\">{}</div>", story.glance);
+    }
+    for sentence in &story.answer {
+        let _ = writeln!(out, "<p>{}</p>", escape(sentence));
     }
     for section in &story.sections {
         push_section(&mut out, section);

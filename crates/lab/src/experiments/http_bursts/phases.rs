@@ -134,7 +134,7 @@ impl Session<'_, '_> {
         if let (Some(from), Some(to), true) = (from, to, complete) {
             let n = requests.len() as f64;
             if let Some(count) = instructions_between(&from, &to) {
-                self.value(figure, "instructions", count / n)?;
+                self.value(figure, "insns", count / n)?;
             }
             let exits = figure.replace("insns", "exits");
             self.value(&exits, "exits", activity_between(&from, &to) / n)?;

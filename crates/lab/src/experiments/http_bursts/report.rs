@@ -21,9 +21,10 @@ pub(crate) fn story(plan: &Plan, data: &Data, figures: &[Figure]) -> Story {
                    talk's cure (pollers declare idle turns, the core halts when all have \
                    been idle for 200 ms), tare blocks until an interrupt comes."
             .to_owned(),
+        glance: glance(figures),
         answer: answer(figures),
         sections: sections(plan, data),
-        method: method(plan, data),
+        method: method(plan, data, figures),
         disappointments: disappointments(data, figures),
     }
 }
@@ -33,38 +34,61 @@ pub(crate) fn value(figures: &[Figure], name: &str) -> Option<f64> {
     figures.iter().find(|f| f.name == name).map(|f| f.value)
 }
 
-fn answer(figures: &[Figure]) -> Vec<String> {
-    let all = |base: &str| Arm::ALL.map(|arm| value(figures, &arm.figure(base)));
-    let mut sentences = Vec::new();
-    for (base, what) in [
-        ("cpu_idle_pct", "With nothing to do"),
-        ("cpu_1rps_pct", "At one request a second"),
-        ("cpu_burst_pct", "In bursts"),
-    ] {
-        if let [Some(spin), Some(poller), Some(tare)] = all(base) {
-            sentences.push(format!(
-                "{what} the monitor used {} % of a core spinning, {} % polling with the \
-                 talk's cure, and {} % blocking.",
-                number(spin),
-                number(poller),
-                number(tare)
-            ));
-        }
+/// The arms side by side.
+fn glance(figures: &[Figure]) -> String {
+    let rows = [
+        ("CPU with nothing to do, % of a core", "cpu_idle_pct", 1.0),
+        ("CPU at one request a second, %", "cpu_1rps_pct", 1.0),
+        ("CPU in bursts, %", "cpu_burst_pct", 1.0),
+        ("exits a second with nothing to do", "idle_exits_per_s", 1.0),
+        ("median latency in bursts, ms", "latency_p50_us", 1e-3),
+        ("99th percentile, ms", "latency_p99_us", 1e-3),
+    ];
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .filter_map(|(title, base, scale)| {
+            let cell = |arm: Arm| {
+                let value = value(figures, &arm.figure(base));
+                value.map_or("–".to_owned(), |v| number(v * scale))
+            };
+            let known = Arm::ALL
+                .iter()
+                .any(|a| value(figures, &a.figure(base)).is_some());
+            let cells = Arm::ALL.map(cell);
+            known.then(|| std::iter::once(title.to_owned()).chain(cells).collect())
+        })
+        .collect();
+    match rows.is_empty() {
+        true => String::new(),
+        false => table(&["medians", "spin", "poller", "tare"], &rows),
     }
-    if let [Some(spin), Some(poller), Some(tare)] = all("latency_p50_us") {
-        let ms = |us: f64| number(us / 1000.0);
+}
+
+fn answer(figures: &[Figure]) -> Vec<String> {
+    let get = |name: &str| value(figures, name);
+    let mut sentences = Vec::new();
+    if let (Some(spin), Some(tare), Some(poller)) = (
+        get("cpu_idle_pct.spin"),
+        get("cpu_idle_pct.tare"),
+        get("cpu_1rps_pct.poller"),
+    ) {
         sentences.push(format!(
-            "The median request of a burst took {} ms spinning, {} ms polling and {} ms \
-             blocking.",
-            ms(spin),
-            ms(poller),
-            ms(tare)
+            "Nobody asked, and spinning still took {} % of a core; blocking took {} %. The talk's \
+             cure halts too, but each lone request keeps its pollers awake for 200 ms: {} % of a \
+             core at one request a second.",
+            number(spin),
+            number(tare),
+            number(poller)
         ));
     }
-    if let Some(exits) = value(figures, "idle_exits_per_s.tare") {
+    if let (Some(spin), Some(tare)) = (get("latency_p50_us.spin"), get("latency_p50_us.tare")) {
+        let compared = match tare / spin {
+            ratio if ratio < 0.97 => format!("{} % faster than", ((1.0 - ratio) * 100.0).round()),
+            ratio if ratio > 1.03 => format!("{} % slower than", ((ratio - 1.0) * 100.0).round()),
+            _ => "as fast as".to_owned(),
+        };
         sentences.push(format!(
-            "Blocking, the idle machine's vCPU left the guest {} times a second.",
-            number(exits)
+            "The median answer of the blocking machine was {compared} the spinning one's."
         ));
     }
     sentences
@@ -110,7 +134,7 @@ fn timeline(plan: &Plan, data: &Data) -> Timeline {
             },
             Band {
                 span: (begin + steady, begin + turn),
-                label: "1 request/s",
+                label: "1/s",
             },
         ]
     });
@@ -172,7 +196,10 @@ fn comparison(data: &Data) -> Section {
             let test = tare_stats::mann_whitney(of(arm), control);
             let (delta, p) = match arm {
                 Arm::Spin => ("control".to_owned(), String::new()),
-                _ => (format!("{:+.2}", test.cliffs_delta), p_value(test.p)),
+                _ => (
+                    format!("{:+.2}", test.cliffs_delta).replace('-', "−"),
+                    p_value(test.p),
+                ),
             };
             let name = arm.name().to_owned();
             Some(vec![
@@ -218,33 +245,29 @@ fn threads(data: &Data) -> Option<Section> {
         }
     }
     names.sort();
-    let phases = [Phase::Break, Phase::Burst, Phase::Steady];
-    let row = |name: &str, ns: &dyn Fn(&CpuSample) -> u64| {
-        let cells = Arm::ALL
-            .into_iter()
-            .flat_map(|arm| phases.map(|phase| (arm, phase)));
-        let shares = cells.map(|(arm, phase)| share(data, arm, phase, ns));
-        std::iter::once(name.to_owned())
-            .chain(shares)
-            .collect::<Vec<String>>()
-    };
-    let mut rows: Vec<Vec<String>> = names
-        .iter()
-        .map(|name| row(name, &|s| s.spent.threads.get(name).copied().unwrap_or(0)))
-        .collect();
-    rows.push(row("passt", &|s| s.spent.helper_ns));
-    let head = [
-        "thread",
-        "spin idle",
-        "burst",
-        "1/s",
-        "poller idle",
-        "burst",
-        "1/s",
-        "tare idle",
-        "burst",
-        "1/s",
+    let phases = [
+        (Phase::Break, "idle"),
+        (Phase::Burst, "burst"),
+        (Phase::Steady, "1/s"),
     ];
+    let turns = Arm::ALL
+        .into_iter()
+        .flat_map(|arm| phases.map(|(phase, word)| (arm, phase, word)));
+    let rows: Vec<Vec<String>> = turns
+        .map(|(arm, phase, word)| {
+            let of = |name: &String| {
+                let ns = |s: &CpuSample| s.spent.threads.get(name).copied().unwrap_or(0);
+                share(data, arm, phase, &ns)
+            };
+            let mut row = vec![format!("{}, {word}", arm.name())];
+            row.extend(names.iter().map(of));
+            row.push(share(data, arm, phase, &|s| s.spent.helper_ns));
+            row
+        })
+        .collect();
+    let mut head = vec!["arm and phase"];
+    head.extend(names.iter().map(String::as_str));
+    head.push("passt");
     (!names.is_empty()).then(|| Section {
         title: "Where the CPU time went".to_owned(),
         lead: "Mean share of one core by thread, percent. passt carries the packets between the \
@@ -264,7 +287,7 @@ fn share(data: &Data, arm: Arm, phase: Phase, ns: &dyn Fn(&CpuSample) -> u64) ->
     }
 }
 
-fn method(plan: &Plan, data: &Data) -> Vec<String> {
+fn method(plan: &Plan, data: &Data, figures: &[Figure]) -> Vec<String> {
     let mut sentences = vec![
         format!(
             "Each machine: image {}, {} vCPU, {} MiB, started by tare run with --idle spin, \
@@ -294,7 +317,7 @@ fn method(plan: &Plan, data: &Data) -> Vec<String> {
              and the pollers' 200 ms run out.",
             plan.window_ms, plan.settle_ms
         ),
-        observer(data),
+        observer(figures),
         "Exits are returns from KVM_RUN, halts and injected interrupts of the vCPU together. \
          boot_insns counts until the server says that it serves; insns_per_request is the mean \
          of a batch on one connection, insns_per_connection of a batch of connections that the \
@@ -322,11 +345,10 @@ fn rate_sentence(rate: f64, carried: f64) -> String {
 }
 
 /// What observing costs, as measured.
-fn observer(data: &Data) -> String {
-    let figures = data.figures();
+fn observer(figures: &[Figure]) -> String {
     let cost = Arm::ALL.into_iter().rev();
     let cost = cost
-        .filter_map(|arm| value(&figures, &arm.figure("stats_request_us")))
+        .filter_map(|arm| value(figures, &arm.figure("stats_request_us")))
         .next();
     let us = cost.map_or(String::new(), |us| {
         format!(

@@ -87,7 +87,7 @@ impl<'s, 'b> Session<'s, 'b> {
             && let Some(stats) = self.stats(Phase::Calibrate)?
             && let Some(count) = instructions(&stats)
         {
-            self.value("boot_insns", "instructions", count)?;
+            self.value("boot_insns", "insns", count)?;
         }
         Ok(())
     }

@@ -1,1 +1,315 @@
+//! The whole weighing against fakes.
 
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::Ordering;
+
+use tare_control::exit::ExitCode;
+use tempfile::TempDir;
+
+use super::*;
+use crate::appliance::fake::{Fakes, Fault};
+use crate::experiments::ALL;
+use crate::interrupt::Interrupt;
+use crate::outcome::{Ending, Outcome};
+use crate::progress::Progress;
+use crate::request::WeighRequest;
+use crate::summary::Summary;
+use crate::weigh::Weighing;
+
+/// A run of about two seconds.
+fn short() -> Plan {
+    Plan {
+        cycles: 1,
+        calibrate_ms: 100,
+        burst_ms: 200,
+        settle_ms: 20,
+        break_ms: 60,
+        steady_ms: 1000,
+        window_ms: 50,
+        idle_window_ms: 40,
+        starts: 2,
+        batches: 1,
+        batch: 3,
+        idle_2cpu_ms: 40,
+        timeout_ms: 500,
+        ..Plan::new(Depth::Quick, None)
+    }
+}
+
+struct Run {
+    directory: TempDir,
+    fakes: Fakes,
+    outcome: Outcome,
+}
+
+impl Run {
+    fn of(kvm: Kvm, fault: Fault, plan: Plan, interrupt: &Interrupt) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut request = WeighRequest::new("http-bursts");
+        request.out = Some(directory.path().join("out"));
+        request.command = vec!["tare".into(), "weigh".into(), "<http bursts>".into()];
+        let mut fakes = Fakes::new(kvm, fault);
+        let weighing = Weighing {
+            entry: &ALL[0],
+            revision: "abc".into(),
+            request: &request,
+            interrupt,
+            progress: &Progress::hidden(),
+        };
+        let experiment = Box::new(HttpBursts {
+            plan,
+            data: Data::default(),
+        });
+        let outcome = weighing.run(experiment, &mut fakes).unwrap();
+        Self {
+            directory,
+            fakes,
+            outcome,
+        }
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.directory.path().join("out").join(name)).unwrap()
+    }
+
+    fn summary(&self) -> Summary {
+        serde_json::from_str(&self.text("summary.json")).unwrap()
+    }
+
+    fn lines(&self, sample: &str) -> Vec<Value> {
+        let text = self.text("raw.jsonl");
+        let all = text
+            .lines()
+            .map(|l| serde_json::from_str::<Value>(l).unwrap());
+        all.filter(|line| line["sample"] == sample).collect()
+    }
+
+    fn nothing_is_left(&self) {
+        assert_eq!(self.fakes.alive.load(Ordering::SeqCst), 0);
+        assert!(self.fakes.started > 0);
+    }
+}
+
+/// Tags open and close in order, and nothing is loaded from anywhere.
+fn well_formed(html: &str) {
+    for word in [
+        "http://", "https://", "<script", "<link", "@import", "url(", " src=",
+    ] {
+        assert!(!html.contains(word), "{word}");
+    }
+    let mut open: Vec<&str> = Vec::new();
+    for part in html.split('<').skip(1) {
+        let (tag, _) = part.split_once('>').unwrap();
+        let name = tag.split([' ', '\n']).next().unwrap();
+        let void = tag.ends_with('/') || ["!doctype", "meta"].contains(&name);
+        if let Some(name) = name.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "{part}");
+        } else if !void {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[test]
+fn a_whole_weighing_has_every_figure_and_ends_its_machines() {
+    let run = Run::of(Kvm::Emulated, Fault::None, short(), &Interrupt::default());
+    assert_eq!(run.outcome.failures, Vec::<String>::new());
+    assert_eq!(run.outcome.exit_code(), ExitCode::Success);
+    let summary = run.summary();
+    assert_eq!(
+        (summary.experiment.as_str(), summary.revision.as_str()),
+        ("http-bursts", "abc")
+    );
+    assert_eq!(summary.machine.kvm, Kvm::Emulated);
+    let figure = |name: &str| {
+        let found = summary.figures.iter().find(|f| f.name == name);
+        found.unwrap_or_else(|| panic!("{name} is missing")).clone()
+    };
+    for base in [
+        "cpu_idle_pct",
+        "cpu_burst_pct",
+        "cpu_1rps_pct",
+        "idle_exits_per_s",
+        "latency_p50_us",
+        "latency_p99_us",
+    ] {
+        for arm in ["spin", "poller", "tare"] {
+            let figure = figure(&format!("{base}.{arm}"));
+            assert!(
+                figure.low <= figure.value && figure.value <= figure.high,
+                "{figure:?}"
+            );
+            assert!(figure.n > 0);
+        }
+    }
+    assert_eq!(figure("insns_per_request").value, 1000.0);
+    assert_eq!(figure("insns_per_connection").value, 1000.0);
+    assert_eq!(figure("boot_insns").n, 2);
+    assert_eq!(figure("first_byte_ms").n, 2);
+    assert_eq!(figure("monitor_rss_kib").value, 3072.0);
+    assert_eq!(figure("image_bytes").value, 123_456.0);
+    assert_eq!(figure("idle_exits_per_s.tare.2cpu").value, 0.0);
+    run.nothing_is_left();
+}
+
+#[test]
+fn the_record_holds_every_request_and_the_command() {
+    let run = Run::of(Kvm::Emulated, Fault::None, short(), &Interrupt::default());
+    assert_eq!(run.text("command.txt"), "tare weigh '<http bursts>'\n");
+    let bursts = |arm: &str| {
+        let requests = run.lines("request");
+        requests
+            .iter()
+            .filter(|r| r["phase"] == "burst" && r["arm"] == arm)
+            .count()
+    };
+    assert_eq!((bursts("spin"), bursts("tare")), (20, 20));
+    assert!(run.lines("cpu").iter().any(|c| c["phase"] == "settle"));
+    assert!(
+        run.lines("stats")
+            .iter()
+            .any(|s| s["stats"]["kvm"] == "emulated")
+    );
+    assert_eq!(run.lines("plan")[0]["plan"]["cycles"], 1);
+}
+
+#[test]
+fn summary_json_has_exactly_the_promised_fields() {
+    let run = Run::of(Kvm::Hardware, Fault::None, short(), &Interrupt::default());
+    let summary: Value = serde_json::from_str(&run.text("summary.json")).unwrap();
+    let keys = |value: &Value| {
+        let mut keys: Vec<String> = value.as_object().unwrap().keys().cloned().collect();
+        keys.sort();
+        keys
+    };
+    let expected = ["experiment", "figures", "machine", "revision", "started"];
+    assert_eq!(keys(&summary), expected);
+    let expected = ["high", "low", "n", "name", "unit", "value"];
+    assert_eq!(keys(&summary["figures"][0]), expected);
+    assert_eq!(summary["machine"]["kvm"], "hardware");
+    let started = summary["started"].as_str().unwrap();
+    assert!(humantime::parse_rfc3339(started).is_ok(), "{started}");
+    let names = run.text("summary.json");
+    assert!(!names.contains("insns"), "hardware counts no instructions");
+}
+
+#[test]
+fn the_report_is_one_well_formed_file_and_the_table_is_narrow() {
+    let run = Run::of(Kvm::Emulated, Fault::None, short(), &Interrupt::default());
+    let html = run.text("report.html");
+    well_formed(&html);
+    assert!(html.contains("&lt;http bursts&gt;") && html.contains("<svg"));
+    for line in run.outcome.table.lines() {
+        assert!(line.chars().count() < 80, "{line}");
+    }
+}
+
+#[test]
+fn a_slow_appliance_gets_half_of_what_it_carries() {
+    // 40 ms an answer and 4 connections: 100 a second are not carried.
+    let run = Run::of(
+        Kvm::Emulated,
+        Fault::Slow(40),
+        short(),
+        &Interrupt::default(),
+    );
+    let rate = &run.lines("rate")[0];
+    let (carried, burst) = (&rate["carried_per_s"], &rate["burst_per_s"]);
+    let (carried, burst) = (carried.as_f64().unwrap(), burst.as_f64().unwrap());
+    assert!(
+        carried < 125.0 && (burst - carried / 2.0).abs() < 1e-9,
+        "{rate}"
+    );
+    assert!(run.text("report.html").contains("not carry the talk"));
+}
+
+#[test]
+fn requests_that_fail_are_named_and_fail_the_check() {
+    let run = Run::of(
+        Kvm::Emulated,
+        Fault::BadAnswers,
+        short(),
+        &Interrupt::default(),
+    );
+    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert_eq!(run.outcome.exit_code(), ExitCode::WeighFailed);
+    assert!(
+        run.outcome
+            .failures
+            .iter()
+            .any(|f| f.contains("status 500")),
+        "{:?}",
+        run.outcome
+    );
+    assert!(run.outcome.to_string().contains("failed: "));
+    run.nothing_is_left();
+}
+
+#[test]
+fn a_machine_that_ends_breaks_off_with_its_code_and_keeps_what_there_was() {
+    let run = Run::of(
+        Kvm::Emulated,
+        Fault::Ends(6),
+        short(),
+        &Interrupt::default(),
+    );
+    assert_eq!(run.outcome.exit_code(), ExitCode::KvmInternal);
+    assert!(
+        run.summary()
+            .figures
+            .iter()
+            .any(|f| f.name == "first_byte_ms")
+    );
+    let html = run.text("report.html");
+    well_formed(&html);
+    assert!(html.contains("Broken off") && html.contains("&lt;b&gt;the guest"));
+    run.nothing_is_left();
+}
+
+#[test]
+fn an_interruption_keeps_what_there_was_and_ends_the_machine() {
+    let interrupt = Interrupt::default();
+    let other = interrupt.clone();
+    std::thread::spawn(move || {
+        std::thread::sleep(ms(700));
+        other.trip();
+    });
+    let plan = Plan {
+        burst_ms: 60_000,
+        ..short()
+    };
+    let begin = Instant::now();
+    let run = Run::of(Kvm::Emulated, Fault::None, plan, &interrupt);
+    assert!(begin.elapsed() < ms(10_000));
+    assert_eq!(run.outcome.exit_code(), ExitCode::Interrupted);
+    assert!(
+        run.outcome.failures.is_empty(),
+        "{:?}",
+        run.outcome.failures
+    );
+    assert!(!run.summary().figures.is_empty());
+    well_formed(&run.text("report.html"));
+    run.nothing_is_left();
+}
+
+#[test]
+fn without_statistics_the_rest_is_measured() {
+    let run = Run::of(Kvm::None, Fault::None, short(), &Interrupt::default());
+    assert_eq!(run.outcome.exit_code(), ExitCode::Success);
+    let summary = run.summary();
+    assert_eq!(summary.machine.kvm, Kvm::None);
+    assert!(
+        summary
+            .figures
+            .iter()
+            .any(|f| f.name == "latency_p99_us.tare")
+    );
+    assert!(
+        !summary
+            .figures
+            .iter()
+            .any(|f| f.name.starts_with("idle_exits"))
+    );
+}

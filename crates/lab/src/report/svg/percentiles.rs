@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
+use super::figure;
 use super::scale::Scale;
-use super::{Width, figure};
 
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 18.0;
@@ -106,7 +106,7 @@ fn draw(out: &mut String, one: &Distribution, x: Scale, y: Scale) {
     let mut path = String::new();
     for point in 0..POINTS.min(n) {
         let index = index_of(point, n);
-        let share = index as f64 / (n as f64 + 1.0);
+        let share = (index as f64 + 1.0) / (n as f64 + 1.0);
         let pen = if path.is_empty() { 'M' } else { 'L' };
         let at = (x.at(nines(share)), y.at(one.sorted_us[index]));
         let _ = write!(path, "{pen}{:.1} {:.1}", at.0, at.1);

@@ -9,7 +9,9 @@ use crate::report::escape;
 
 const LEFT: f64 = 40.0;
 const RIGHT: f64 = 8.0;
-const TOP: f64 = 20.0;
+const TOP: f64 = 42.0;
+/// Baseline of the labels of the bands.
+const LABELS: f64 = 13.0;
 const AXIS: f64 = 38.0;
 const GAP: f64 = 30.0;
 
@@ -56,10 +58,11 @@ impl Timeline {
         let x = Scale::linear(0.0, self.end, (LEFT, width.units() - RIGHT));
         let mut out = String::new();
         let mut top = TOP;
+        self.labels(&mut out, x);
         for (index, arm) in self.panels.iter().enumerate() {
             top = TOP + index as f64 * (panel + GAP);
             let y = Scale::linear(0.0, self.greatest(), (top + panel, top));
-            self.backdrop(&mut out, width, x, y, (top, panel), index);
+            self.backdrop(&mut out, width, x, y, (top, panel));
             draw_windows(&mut out, arm, x, y, index);
             let _ = writeln!(
                 out,
@@ -73,6 +76,24 @@ impl Timeline {
         (bottom + AXIS, out)
     }
 
+    /// What happened in the bands, above all panels, where there is room.
+    fn labels(&self, out: &mut String, x: Scale) {
+        let mut free = 0.0;
+        for band in &self.bands {
+            let middle = f64::midpoint(x.at(band.span.0), x.at(band.span.1));
+            let half = band.label.len() as f64 * 3.4;
+            if middle - half < free {
+                continue;
+            }
+            free = middle + half + 4.0;
+            let _ = writeln!(
+                out,
+                "<text x=\"{middle:.1}\" y=\"{LABELS}\" text-anchor=\"middle\">{}</text>",
+                escape(band.label)
+            );
+        }
+    }
+
     /// Shades, grid and share axis of a panel.
     fn backdrop(
         &self,
@@ -81,7 +102,6 @@ impl Timeline {
         x: Scale,
         y: Scale,
         (top, height): (f64, f64),
-        index: usize,
     ) {
         for band in &self.bands {
             let (from, to) = (x.at(band.span.0), x.at(band.span.1));
@@ -91,17 +111,6 @@ impl Timeline {
                  height=\"{height}\"/>",
                 to - from
             );
-            // Labels only where there is room, in the first panel.
-            let room = to - from > band.label.len() as f64 * 6.5;
-            if index == 0 && room {
-                let _ = writeln!(
-                    out,
-                    "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                    f64::midpoint(from, to),
-                    top + 13.0,
-                    escape(band.label)
-                );
-            }
         }
         let right = width.units() - RIGHT;
         for tick in y.ticks(2) {
