@@ -170,6 +170,19 @@ pub fn family(out: &mut Vec<u8>, name: &str, kind: &str, help: &str) {
 
 /// Appends one sample, with a label that is a number or without.
 pub fn sample(out: &mut Vec<u8>, name: &str, label: Option<(&str, u64)>, value: u64) {
+    begin_sample(out, name, label);
+    decimal::push(out, value);
+    out.push(b'\n');
+}
+
+/// Appends one sample in seconds, from nanoseconds.
+pub fn sample_seconds(out: &mut Vec<u8>, name: &str, label: Option<(&str, u64)>, ns: u64) {
+    begin_sample(out, name, label);
+    decimal::push_seconds(out, ns);
+    out.push(b'\n');
+}
+
+fn begin_sample(out: &mut Vec<u8>, name: &str, label: Option<(&str, u64)>) {
     out.extend_from_slice(name.as_bytes());
     if let Some((label, number)) = label {
         for part in ["{", label, "=\""] {
@@ -179,8 +192,6 @@ pub fn sample(out: &mut Vec<u8>, name: &str, label: Option<(&str, u64)>, value: 
         out.extend_from_slice(b"\"}");
     }
     out.push(b' ');
-    decimal::push(out, value);
-    out.push(b'\n');
 }
 
 #[cfg(test)]

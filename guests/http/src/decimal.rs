@@ -17,6 +17,19 @@ pub fn push(out: &mut Vec<u8>, mut value: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
+/// Appends nanoseconds as seconds with nine decimals.
+pub fn push_seconds(out: &mut Vec<u8>, ns: u64) {
+    push(out, ns / 1_000_000_000);
+    out.push(b'.');
+    let mut rest = ns % 1_000_000_000;
+    let mut digits = [b'0'; 9];
+    for digit in digits.iter_mut().rev() {
+        *digit += (rest % 10) as u8;
+        rest /= 10;
+    }
+    out.extend_from_slice(&digits);
+}
+
 /// Appends `value` in hexadecimal.
 pub fn push_hex(out: &mut Vec<u8>, value: u64) {
     let digits = (u64::BITS - (value | 1).leading_zeros()).div_ceil(4);
@@ -51,6 +64,13 @@ mod tests {
         assert_eq!(parse(b"1 "), None);
         assert_eq!(parse(b"007"), Some(7));
         assert_eq!(parse(&[b'9'; 40]), Some(u64::MAX));
+    }
+
+    #[test]
+    fn seconds_have_nine_decimals() {
+        let mut out = Vec::new();
+        push_seconds(&mut out, 12_000_000_345);
+        assert_eq!(out, b"12.000000345");
     }
 
     proptest! {

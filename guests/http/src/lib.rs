@@ -13,11 +13,10 @@
 //! hand, and a second timer wheel; switching threads costs some fifty
 //! instructions here. 64 MiB carry over a thousand connections either way.
 //!
-//! Threads wait in `accept` themselves: whoever gets a connection first makes
-//! sure that another one waits, then serves it. So a connection costs no hand-over
-//! and usually no new thread, and under the limit there is always one that
-//! accepts. All run on the core of the network stack: serving a file is cheaper
-//! than waking another core for it.
+//! One thread at a time waits in `accept`. Whoever gets a connection makes sure
+//! that another one takes its place, a rested thread if there is one, and serves
+//! the connection itself: no hand-over, and usually no new thread. All run on the
+//! core of the network stack: serving a file is cheaper than waking another core.
 //!
 //! Limits: no TLS, no HTTP/2, no directory listings, no compression, one range
 //! for each request.
@@ -27,6 +26,8 @@
 
 extern crate alloc;
 
+#[cfg(target_os = "none")]
+pub mod appliance;
 mod body;
 mod buffer;
 pub mod conditions;

@@ -64,6 +64,12 @@ pub fn read_dir(path: &str) -> Result<ReadDir> {
     ReadDir::open(tree(), path)
 }
 
+/// How many regular files there are.
+pub fn file_count() -> usize {
+    let files = |entry: &&cpio::Entry<'_>| entry.kind == cpio::Kind::File;
+    tree().entries().iter().filter(files).count()
+}
+
 fn tree() -> &'static Tree<'static> {
     TREE.get_or_init(|| Tree::build(ARCHIVE.get().copied().unwrap_or_default()))
 }

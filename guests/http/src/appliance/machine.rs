@@ -1,0 +1,172 @@
+//! Files, wall clock and figures of the appliance.
+
+use alloc::vec::Vec;
+
+use tare_libos::sched::{self, CoreStats};
+use tare_libos::time::{Instant, SystemTime, UNIX_EPOCH};
+use tare_libos::{fs, heap, net, thread};
+
+use crate::counters::{COUNTER, GAUGE, family, sample, sample_seconds, single};
+use crate::server::Platform;
+use crate::site::{Files, Node};
+
+/// The machine that the appliance runs on.
+pub(super) struct Machine {
+    started: Instant,
+    started_unix_s: u64,
+}
+
+impl Machine {
+    pub(super) fn new() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            started: Instant::now(),
+            started_unix_s: since.as_secs(),
+        }
+    }
+}
+
+impl Files for Machine {
+    fn find(&self, path: &str) -> Option<Node> {
+        let metadata = fs::metadata(path).ok()?;
+        if metadata.is_dir() {
+            return Some(Node::Directory);
+        }
+        let bytes = fs::read(path).ok()?;
+        let modified_s = metadata.modified().as_secs();
+        Some(Node::File { bytes, modified_s })
+    }
+}
+
+impl Platform for Machine {
+    fn unix_s(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).as_secs()
+    }
+
+    fn expose(&self, out: &mut Vec<u8>) {
+        self.expose_process(out);
+        expose_cores(out);
+        expose_network(out);
+    }
+}
+
+impl Machine {
+    fn expose_process(&self, out: &mut Vec<u8>) {
+        let heap = heap::stats();
+        single(
+            out,
+            "tare_heap_bytes",
+            GAUGE,
+            "Memory for the heap.",
+            heap.total,
+        );
+        single(
+            out,
+            "tare_heap_used_bytes",
+            GAUGE,
+            "Memory allocated.",
+            heap.used,
+        );
+        let start = "process_start_time_seconds";
+        single(
+            out,
+            start,
+            GAUGE,
+            "Start, seconds since 1970.",
+            self.started_unix_s,
+        );
+        family(out, "tare_uptime_seconds", COUNTER, "Time since the start.");
+        let up = self.started.elapsed().as_nanos() as u64;
+        sample_seconds(out, "tare_uptime_seconds", None, up);
+    }
+}
+
+/// A family with a sample for each core.
+fn per_core(out: &mut Vec<u8>, name: &str, help: &str, figure: fn(&CoreStats) -> u64) {
+    family(out, name, COUNTER, help);
+    for core in 0..thread::cores() {
+        let value = figure(&sched::core_stats(core));
+        sample(out, name, Some(("core", core as u64)), value);
+    }
+}
+
+fn expose_cores(out: &mut Vec<u8>) {
+    type Seconds = (&'static str, &'static str, fn(&CoreStats) -> u64);
+    let seconds: [Seconds; 2] = [
+        ("tare_core_halted_seconds_total", "Time halted.", |core| {
+            core.halted_ns
+        }),
+        (
+            "tare_core_spun_seconds_total",
+            "Time spun before halts.",
+            |core| core.spun_ns,
+        ),
+    ];
+    for (name, help, figure) in seconds {
+        family(out, name, COUNTER, help);
+        for core in 0..thread::cores() {
+            let ns = figure(&sched::core_stats(core));
+            sample_seconds(out, name, Some(("core", core as u64)), ns);
+        }
+    }
+    per_core(out, "tare_core_halts_total", "Halts.", |core| core.halts);
+    per_core(
+        out,
+        "tare_core_spins_total",
+        "Spins before a halt.",
+        |core| core.spins,
+    );
+    per_core(
+        out,
+        "tare_core_spins_caught_total",
+        "Spins that made a halt needless.",
+        |core| core.spins_caught,
+    );
+    per_core(
+        out,
+        "tare_core_idle_turns_total",
+        "Idle turns of pollers.",
+        |core| core.idle_turns,
+    );
+    per_core(
+        out,
+        "tare_core_switches_total",
+        "Thread switches.",
+        |core| core.switches,
+    );
+    per_core(
+        out,
+        "tare_core_ipis_sent_total",
+        "Wake-up interrupts sent.",
+        |core| core.ipis_sent,
+    );
+    per_core(
+        out,
+        "tare_core_timers_armed_total",
+        "Deadlines armed.",
+        |core| core.timers_armed,
+    );
+}
+
+fn expose_network(out: &mut Vec<u8>) {
+    let net = net::stats();
+    for (name, help, value) in [
+        (
+            "tare_net_received_frames_total",
+            "Frames received.",
+            net.frames_received,
+        ),
+        (
+            "tare_net_received_bytes_total",
+            "Bytes received.",
+            net.bytes_received,
+        ),
+        (
+            "tare_net_malformed_frames_total",
+            "Frames that make no sense.",
+            net.malformed,
+        ),
+    ] {
+        single(out, name, COUNTER, help, value);
+    }
+}

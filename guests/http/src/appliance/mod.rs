@@ -1,0 +1,69 @@
+//! The server on the library OS: files of the initramfs, TCP streams, threads.
+//!
+//! Words of the command line: `port=N` (80), `connections=N` (as many as the heap
+//! carries, up to [`MOST_CONNECTIONS`]).
+
+mod machine;
+mod stream;
+mod workers;
+
+use core::time::Duration;
+
+use tare_libos::io::{self, Error, ErrorKind};
+use tare_libos::net::{self, Ipv4Addr, TcpListener};
+use tare_libos::sync::Arc;
+use tare_libos::{env, fs, heap, println};
+
+use crate::server::Server;
+use machine::Machine;
+use workers::Workers;
+
+/// Most connections, whatever the memory.
+pub const MOST_CONNECTIONS: u64 = 16_384;
+/// Fewest connections, however little memory there is.
+const FEWEST_CONNECTIONS: u64 = 16;
+/// What an open connection takes of the heap: buffers of its socket (20 KiB) and
+/// of its requests, its stack, and the accounts of both.
+const CONNECTION_BYTES: u64 = 40 * 1024;
+/// How long the line that says where the server is waits for an address.
+const ADDRESS_WAIT: Duration = Duration::from_secs(60);
+
+/// Serves for ever; returns only if it cannot start.
+pub fn run() -> io::Result<()> {
+    let port = match env::var("port") {
+        None => 80,
+        Some(word) => word
+            .parse::<u16>()
+            .ok()
+            .filter(|port| *port != 0)
+            .ok_or(Error::new(
+                ErrorKind::InvalidInput,
+                "port= wants 1 to 65535",
+            ))?,
+    };
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
+    let server = Server::new(Machine::new());
+    let workers = Arc::new(Workers::new(listener, server, most_connections()?));
+    let first = Workers::start(&workers)
+        .map_err(|_| Error::new(ErrorKind::Other, "no memory for a thread"))?;
+    let address = net::wait_configured(Some(ADDRESS_WAIT)).unwrap_or(Ipv4Addr::UNSPECIFIED);
+    println!(
+        "http: serving {} files on {address}:{port}",
+        fs::file_count()
+    );
+    first.join();
+    workers.stay();
+}
+
+fn most_connections() -> io::Result<u64> {
+    if let Some(word) = env::var("connections") {
+        let given = word.parse::<u64>().ok().filter(|most| *most > 0);
+        return given.ok_or(Error::new(
+            ErrorKind::InvalidInput,
+            "connections= wants a number above 0",
+        ));
+    }
+    let heap = heap::stats();
+    let room = heap.total.saturating_sub(heap.used) / CONNECTION_BYTES;
+    Ok(room.clamp(FEWEST_CONNECTIONS, MOST_CONNECTIONS))
+}
