@@ -68,3 +68,52 @@ fn set_dx(port: u16) -> Vec<u8> {
     let [low, high] = port.to_le_bytes();
     vec![0x66, 0xba, low, high]
 }
+
+/// `mov byte [address], value`.
+pub fn store8(address: u32, value: u8) -> Vec<u8> {
+    store(&[0xc6, 0x05], address, &[value])
+}
+
+/// `mov word [address], value`.
+pub fn store16(address: u32, value: u16) -> Vec<u8> {
+    store(&[0x66, 0xc7, 0x05], address, &value.to_le_bytes())
+}
+
+/// `mov dword [address], value`.
+pub fn store32(address: u32, value: u32) -> Vec<u8> {
+    store(&[0xc7, 0x05], address, &value.to_le_bytes())
+}
+
+/// Writes a byte of memory to COM1, with `offset` added.
+pub fn print_memory(address: u32, offset: u8) -> Vec<u8> {
+    let mut code = set_dx(ports::COM1);
+    code.push(0xa0);
+    code.extend_from_slice(&address.to_le_bytes());
+    code.extend_from_slice(&[0x04, offset, 0xee]);
+    code
+}
+
+/// `mov esp, top`.
+pub fn set_stack(top: u32) -> Vec<u8> {
+    [&[0xbc][..], &top.to_le_bytes()].concat()
+}
+
+/// `lidt [address]`.
+pub fn load_idt(address: u32) -> Vec<u8> {
+    [&[0x0f, 0x01, 0x1d][..], &address.to_le_bytes()].concat()
+}
+
+/// `sti; hlt` for ever.
+pub const WAIT: &[u8] = &[0xfb, 0xf4, 0xeb, 0xfc];
+
+/// `code`, and behind it at `offset` from its begin, `handler`.
+pub fn with_handler(mut code: Vec<u8>, offset: usize, handler: &[u8]) -> Vec<u8> {
+    assert!(code.len() <= offset, "{} bytes", code.len());
+    code.resize(offset, 0xf4);
+    code.extend_from_slice(handler);
+    code
+}
+
+fn store(operation: &[u8], address: u32, value: &[u8]) -> Vec<u8> {
+    [operation, &address.to_le_bytes(), value].concat()
+}
