@@ -4,8 +4,8 @@
 //! Neighbours: `abi` (where everything lies, the entry state) below, `monitor`
 //! above, which gives open files and fresh (zeroed) guest memory. Files are hostile: every
 //! header is checked before a byte of guest memory is written.
-//! Limits: PVH only; the 64-bit Linux protocol has its place beside [`pvh`](crate::load)
-//! and in [`tare_abi::entry::EntryMode`].
+//! Limits: PVH only; the 64-bit Linux protocol has its place beside
+//! `start_info` and in [`tare_abi::entry::EntryMode`].
 //! References: Xen `docs/misc/pvh.pandoc`; System V ABI, chapter 5; ACPI 6.5.
 
 #![forbid(unsafe_code)]

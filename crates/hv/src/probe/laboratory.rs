@@ -7,11 +7,13 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use kvm_bindings::{CpuId, kvm_cpuid_entry2, kvm_regs, kvm_sregs};
-use tare_abi::entry::{CODE_SELECTOR, EntryMode, boot_gdt};
-use tare_abi::layout::BOOT_GDT;
 use vm_memory::{Bytes, GuestAddress};
 
 use super::feature::{FSGSBASE, XSAVE};
+use super::furniture::{
+    CODE, DATA, DATA_BYTES, HANDLER_STRIDE, HANDLERS, HLT, IDT, MEMORY_BYTES, STACK_TOP, VECTORS,
+    furnish, mode,
+};
 use super::instructions::{End, INSTRUCTIONS, Instruction};
 use super::{Capabilities, InstructionResult, Kind, Outcome, ProbeError};
 use crate::kvm::Kvm;
@@ -19,21 +21,6 @@ use crate::memory::guest_memory;
 use crate::stats::{StatsError, StatsFd};
 use crate::vcpu::{Exit, Vcpu, set_mode};
 use crate::vm::Vm;
-
-const IDT: u64 = 0x1000;
-const PML4: u64 = 0x2000;
-const PDPT: u64 = 0x3000;
-const PAGE_DIRECTORY: u64 = 0x4000;
-const HANDLERS: u64 = 0x5000;
-const CODE: u64 = 0x6000;
-const DATA: u64 = 0x7000;
-const DATA_BYTES: usize = 0x1000;
-const STACK_TOP: u64 = 0xa000;
-const MEMORY_BYTES: u64 = 0x1_0000;
-
-const VECTORS: u64 = 32;
-const HANDLER_STRIDE: u64 = 16;
-const HLT: u8 = 0xf4;
 
 const CR4_OSFXSR: u64 = 1 << 9;
 const CR4_OSXMMEXCPT: u64 = 1 << 10;
@@ -100,7 +87,7 @@ impl Laboratory {
             stats,
             overdue: Arc::default(),
         };
-        laboratory.furnish()?;
+        furnish(laboratory.vm.memory())?;
         laboratory.set_processor(supported)?;
         Ok((laboratory, capabilities))
     }
@@ -264,27 +251,6 @@ impl Laboratory {
             .map_err(step("set the registers"))
     }
 
-    /// Page tables, GDT, interrupt table and handlers.
-    fn furnish(&self) -> Result<(), ProbeError> {
-        const PRESENT_WRITABLE: u64 = 3;
-        const LARGE: u64 = 1 << 7;
-        let memory = self.vm.memory();
-        let entry =
-            |table: u64, value: u64| memory.write_slice(&value.to_le_bytes(), GuestAddress(table));
-        entry(PML4, PDPT | PRESENT_WRITABLE)?;
-        entry(PDPT, PAGE_DIRECTORY | PRESENT_WRITABLE)?;
-        entry(PAGE_DIRECTORY, PRESENT_WRITABLE | LARGE)?;
-        for (at, descriptor) in (BOOT_GDT..).step_by(8).zip(boot_gdt(self::mode())) {
-            entry(at, descriptor)?;
-        }
-        for vector in 0..VECTORS {
-            let handler = HANDLERS + vector * HANDLER_STRIDE;
-            memory.write_slice(&[HLT], GuestAddress(handler))?;
-            memory.write_slice(&gate(handler), GuestAddress(IDT + 16 * vector))?;
-        }
-        Ok(())
-    }
-
     fn set_processor(&self, supported: &[kvm_cpuid_entry2]) -> Result<(), ProbeError> {
         let fd = self.vcpu.fd();
         let cpuid = CpuId::from_entries(supported)
@@ -305,10 +271,6 @@ impl Laboratory {
     }
 }
 
-const fn mode() -> EntryMode {
-    EntryMode::Long64 { page_table: PML4 }
-}
-
 /// Where a halted processor stands, from the address after its HLT.
 fn halted_at(rip: u64, end: u64) -> Option<End> {
     // The loop has an HLT of its own just before `end`.
@@ -318,19 +280,6 @@ fn halted_at(rip: u64, end: u64) -> Option<End> {
     let handler = rip.checked_sub(HANDLERS + 1)?;
     let vector = handler / HANDLER_STRIDE;
     (handler % HANDLER_STRIDE == 0 && vector < VECTORS).then_some(End::Vector(vector as u8))
-}
-
-/// A 64-bit interrupt gate (Intel SDM volume 3, 6.14.1).
-fn gate(handler: u64) -> [u8; 16] {
-    const PRESENT_INTERRUPT: u64 = 0x8e00;
-    let low = handler & 0xffff
-        | u64::from(CODE_SELECTOR) << 16
-        | PRESENT_INTERRUPT << 32
-        | (handler & 0xffff_0000) << 32;
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&low.to_le_bytes());
-    bytes[8..].copy_from_slice(&(handler >> 32).to_le_bytes());
-    bytes
 }
 
 fn step(step: &'static str) -> impl FnOnce(kvm_ioctls::Error) -> ProbeError {

@@ -11,6 +11,7 @@
 
 mod capabilities;
 mod feature;
+mod furniture;
 mod instructions;
 mod laboratory;
 mod report;

@@ -6,16 +6,15 @@
 
 #![allow(unsafe_code)]
 
+mod error;
+mod ioevent;
+mod settings;
+
 use std::sync::{Mutex, PoisonError};
 
-use kvm_bindings::{
-    KVM_CAP_HALT_POLL, KVM_CAP_X86_DISABLE_EXITS, KVM_X86_DISABLE_EXITS_CSTATE,
-    KVM_X86_DISABLE_EXITS_HLT, KVM_X86_DISABLE_EXITS_MWAIT, KVM_X86_DISABLE_EXITS_PAUSE,
-    kvm_enable_cap, kvm_userspace_memory_region,
-};
-use kvm_ioctls::{Cap, IoEventAddress, NoDatamatch, VmFd};
+use kvm_bindings::kvm_userspace_memory_region;
+use kvm_ioctls::{Cap, VmFd};
 use tare_abi::layout;
-use thiserror::Error;
 use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::eventfd::EventFd;
 
@@ -26,116 +25,9 @@ use crate::routing::{IOAPIC_PINS, MsiMessage, Routes};
 use crate::stats::{StatsError, StatsFd};
 use crate::vcpu::{Vcpu, VcpuError};
 
-/// Why KVM refused to build or change a machine.
-#[derive(Debug, Error)]
-pub enum VmError {
-    /// A call that makes the machine failed.
-    #[error("KVM refused to {step}")]
-    Build {
-        /// What was being done.
-        step: &'static str,
-        /// KVM's reason.
-        #[source]
-        source: kvm_ioctls::Error,
-    },
-    /// A memory region has no host address.
-    #[error("guest memory at {start:#x} is not mapped in this process")]
-    Unmapped {
-        /// First guest address of the region.
-        start: u64,
-    },
-    /// A GSI below 24 is an IOAPIC pin, and one above KVM's limit no GSI.
-    #[error("GSI {gsi} cannot carry a message: it must lie between {IOAPIC_PINS} and {limit}")]
-    Gsi {
-        /// The GSI.
-        gsi: u32,
-        /// First GSI that KVM does not have.
-        limit: u32,
-    },
-    /// KVM refused a routing table, an irqfd or an ioeventfd.
-    #[error("KVM refused {what}")]
-    Event {
-        /// What was asked for.
-        what: String,
-        /// KVM's reason.
-        #[source]
-        source: kvm_ioctls::Error,
-    },
-    /// KVM does not have the setting, or refused its value.
-    #[error("KVM refused the setting {setting}")]
-    Setting {
-        /// The capability's name.
-        setting: &'static str,
-        /// KVM's reason.
-        #[source]
-        source: kvm_ioctls::Error,
-    },
-}
-
-/// Where a guest's write signals an event descriptor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IoAddress {
-    /// An I/O port.
-    Port(u16),
-    /// A guest-physical address outside RAM.
-    Memory(u64),
-}
-
-/// Which writes to an [`IoAddress`] signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteMatch {
-    /// Any length, any value. KVM handles this one fastest.
-    Any,
-    /// A 16-bit write of this value (virtio's queue index).
-    Word(u16),
-    /// A 32-bit write of this value.
-    Dword(u32),
-}
-
-/// Instructions that a dedicated vCPU may execute without an exit
-/// (`KVM_CAP_X86_DISABLE_EXITS`). KVM only takes them before the first vCPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DisableExits(u32);
-
-impl DisableExits {
-    /// MWAIT and MONITOR.
-    pub const MWAIT: Self = Self(KVM_X86_DISABLE_EXITS_MWAIT);
-    /// HLT.
-    pub const HLT: Self = Self(KVM_X86_DISABLE_EXITS_HLT);
-    /// PAUSE loops.
-    pub const PAUSE: Self = Self(KVM_X86_DISABLE_EXITS_PAUSE);
-    /// Reads of the core's C-state residency.
-    pub const CSTATE: Self = Self(KVM_X86_DISABLE_EXITS_CSTATE);
-
-    /// The exits that KVM can disable, from its capability's value.
-    pub(crate) const fn from_mask(mask: u32) -> Self {
-        Self(mask & 0xf)
-    }
-
-    /// Both sets.
-    #[must_use]
-    pub const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Whether all of `other` are in this set.
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Names of the members.
-    pub fn names(self) -> impl Iterator<Item = &'static str> {
-        [
-            (Self::MWAIT, "mwait"),
-            (Self::HLT, "hlt"),
-            (Self::PAUSE, "pause"),
-            (Self::CSTATE, "cstate"),
-        ]
-        .into_iter()
-        .filter(move |(flag, _)| self.contains(*flag))
-        .map(|(_, name)| name)
-    }
-}
+pub use error::VmError;
+pub use ioevent::{IoAddress, WriteMatch};
+pub use settings::DisableExits;
 
 /// One virtual machine.
 #[derive(Debug)]
@@ -268,78 +160,12 @@ impl Vm {
         self.gsi_limit
     }
 
-    /// A guest's write to `address` that fits `matching` signals `event`
-    /// instead of returning from `KVM_RUN`.
-    pub fn ioeventfd(
-        &self,
-        address: IoAddress,
-        matching: WriteMatch,
-        event: &EventFd,
-    ) -> Result<(), VmError> {
-        let at = event_address(address);
-        match matching {
-            WriteMatch::Any => self.fd.register_ioevent(event, &at, NoDatamatch),
-            WriteMatch::Word(value) => self.fd.register_ioevent(event, &at, value),
-            WriteMatch::Dword(value) => self.fd.register_ioevent(event, &at, value),
-        }
-        .map_err(refused(|| format!("an ioeventfd at {address:x?}")))
-    }
-
-    /// Takes an ioeventfd back (a BAR moved); the arguments are those of
-    /// [`Self::ioeventfd`].
-    pub fn remove_ioeventfd(
-        &self,
-        address: IoAddress,
-        matching: WriteMatch,
-        event: &EventFd,
-    ) -> Result<(), VmError> {
-        let at = event_address(address);
-        match matching {
-            WriteMatch::Any => self.fd.unregister_ioevent(event, &at, NoDatamatch),
-            WriteMatch::Word(value) => self.fd.unregister_ioevent(event, &at, value),
-            WriteMatch::Dword(value) => self.fd.unregister_ioevent(event, &at, value),
-        }
-        .map_err(refused(|| {
-            format!("to take back the ioeventfd at {address:x?}")
-        }))
-    }
-
     /// Sets interrupt line `gsi` (an IOAPIC pin) high and low again: an edge.
     pub fn pulse_line(&self, gsi: u32) -> Result<(), VmError> {
         let set = |level| self.fd.set_irq_line(gsi, level);
         set(true)
             .and_then(|()| set(false))
             .map_err(refused(|| format!("an edge on GSI {gsi}")))
-    }
-
-    /// Longest time in ns that a halted vCPU of this machine polls before its
-    /// thread is scheduled out (`KVM_CAP_HALT_POLL`); 0 turns polling off.
-    pub fn set_halt_poll_ns(&self, longest_ns: u32) -> Result<(), VmError> {
-        self.enable(
-            KVM_CAP_HALT_POLL,
-            u64::from(longest_ns),
-            "KVM_CAP_HALT_POLL",
-        )
-    }
-
-    /// Lets instructions run without exits; only before the first vCPU.
-    pub fn disable_exits(&self, exits: DisableExits) -> Result<(), VmError> {
-        self.enable(
-            KVM_CAP_X86_DISABLE_EXITS,
-            u64::from(exits.0),
-            "KVM_CAP_X86_DISABLE_EXITS",
-        )
-    }
-
-    fn enable(&self, cap: u32, value: u64, setting: &'static str) -> Result<(), VmError> {
-        let cap = kvm_enable_cap {
-            cap,
-            args: [value, 0, 0, 0],
-            ..Default::default()
-        };
-        self.fd
-            .enable_cap(&cap)
-            .map_err(|source| VmError::Setting { setting, source })
     }
 
     /// KVM's statistics of the whole machine.
@@ -357,18 +183,11 @@ impl Vm {
     }
 }
 
-fn event_address(address: IoAddress) -> IoEventAddress {
-    match address {
-        IoAddress::Port(port) => IoEventAddress::Pio(u64::from(port)),
-        IoAddress::Memory(address) => IoEventAddress::Mmio(address),
-    }
-}
-
 fn build(step: &'static str) -> impl FnOnce(kvm_ioctls::Error) -> VmError {
     move |source| VmError::Build { step, source }
 }
 
-fn refused(what: impl FnOnce() -> String) -> impl FnOnce(kvm_ioctls::Error) -> VmError {
+pub(super) fn refused(what: impl FnOnce() -> String) -> impl FnOnce(kvm_ioctls::Error) -> VmError {
     move |source| VmError::Event {
         what: what(),
         source,
