@@ -1,4 +1,4 @@
-//! The CPU that runs this code: its index, its interrupt flag, `pause`.
+//! The CPU that runs this code: its index, its interrupt flag, `pause`, `hlt`.
 
 #![allow(unsafe_code)]
 
@@ -18,6 +18,81 @@ pub fn pause() {
     core::hint::spin_loop();
 }
 
+#[cfg(target_os = "none")]
+mod arch {
+    use core::arch::asm;
+
+    use super::InterruptState;
+    use crate::percpu;
+    pub use crate::percpu::index;
+    pub use crate::smp::count;
+
+    const INTERRUPT_FLAG: u64 = 1 << 9;
+
+    /// Turns interrupts off and says whether they were on.
+    #[inline(always)]
+    pub fn disable_interrupts() -> InterruptState {
+        let flags: u64;
+        // SAFETY: reads the flags and clears one; `restore_interrupts` undoes it.
+        unsafe { asm!("pushfq", "pop {}", "cli", out(reg) flags) };
+        InterruptState {
+            enabled: flags & INTERRUPT_FLAG != 0,
+        }
+    }
+
+    /// Puts the interrupt flag back.
+    #[inline(always)]
+    pub fn restore_interrupts(state: InterruptState) {
+        if state.enabled {
+            enable_interrupts();
+        }
+    }
+
+    /// Turns interrupts on.
+    #[inline(always)]
+    pub fn enable_interrupts() {
+        // SAFETY: the IDT is loaded before any Rust code that could call this.
+        unsafe { asm!("sti") };
+    }
+
+    /// Halts until an interrupt has been handled, unless `may_halt`, called
+    /// with interrupts off, says no. Interrupts come on in the same breath as
+    /// the halt begins (`sti; hlt`), so none is lost between look and halt.
+    #[inline]
+    pub fn halt_if(may_halt: impl FnOnce() -> bool) -> bool {
+        assert!(!in_interrupt(), "interrupt handlers cannot halt");
+        let _ = disable_interrupts();
+        if may_halt() {
+            // SAFETY: interrupts are taken only after the instruction that
+            // follows `sti`.
+            unsafe { asm!("sti", "hlt") };
+            true
+        } else {
+            enable_interrupts();
+            false
+        }
+    }
+
+    /// Reads the byte at `address`, for tests of the fault handler.
+    ///
+    /// # Panics
+    /// If something is mapped there: then reading it is none of their business.
+    pub fn fault(address: usize) -> u8 {
+        assert!(!crate::memory::is_mapped(
+            &(address as u64..address as u64 + 1)
+        ));
+        // SAFETY: nothing is mapped there (checked), so the read faults and
+        // the image ends.
+        unsafe { (address as *const u8).read_volatile() }
+    }
+
+    /// Whether an interrupt handler is running on this CPU.
+    #[inline]
+    pub fn in_interrupt() -> bool {
+        percpu::current().interrupt_depth.get() != 0
+    }
+}
+
 #[cfg(not(target_os = "none"))]
 mod arch {
     use super::InterruptState;
@@ -27,9 +102,19 @@ mod arch {
         0
     }
 
+    /// How many CPUs there are.
+    pub fn count() -> usize {
+        1
+    }
+
     /// Turns interrupts off and says whether they were on.
     pub fn disable_interrupts() -> InterruptState {
         InterruptState { enabled: false }
+    }
+
+    /// Has nothing to fault with on the host.
+    pub fn fault(_address: usize) -> u8 {
+        0
     }
 
     /// Puts the interrupt flag back.

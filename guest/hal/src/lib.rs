@@ -8,9 +8,42 @@
 
 extern crate alloc;
 
+pub mod acpi;
 pub mod boot;
 pub mod clock;
 pub mod cpu;
 pub mod lock;
 pub mod once;
 pub mod virtio;
+
+#[cfg(target_os = "none")]
+mod apic;
+#[cfg(target_os = "none")]
+mod cpuid;
+#[cfg(target_os = "none")]
+pub mod fiber;
+#[cfg(target_os = "none")]
+pub mod ipi;
+#[cfg(target_os = "none")]
+pub mod memory;
+#[cfg(target_os = "none")]
+pub mod panic;
+#[cfg(target_os = "none")]
+mod pci;
+#[cfg(target_os = "none")]
+mod percpu;
+#[cfg(target_os = "none")]
+pub mod power;
+#[cfg(target_os = "none")]
+pub mod serial;
+#[cfg(target_os = "none")]
+pub mod smp;
+#[cfg(target_os = "none")]
+pub mod timer;
+#[cfg(target_os = "none")]
+mod trap;
+
+#[cfg(target_os = "none")]
+pub use percpu::PerCpu;
+#[cfg(target_os = "none")]
+pub use trap::irq;

@@ -9,6 +9,22 @@ macro_rules! entry {
     ($main:path) => {};
 }
 
+/// Makes `main` the image's entry: a function without arguments that returns
+/// anything that is a [`Termination`](crate::entry::Termination).
+#[cfg(target_os = "none")]
+#[macro_export]
+macro_rules! entry {
+    ($main:path) => {
+        const _: () = {
+            #[allow(unsafe_code)]
+            #[unsafe(no_mangle)]
+            fn tare_main() -> ! {
+                $crate::rt::start($main)
+            }
+        };
+    };
+}
+
 /// What `main` may return.
 pub trait Termination {
     /// The image's exit status; 0 is success.

@@ -31,12 +31,21 @@ extern crate alloc;
 pub use tare_hal as hal;
 
 pub mod console;
+mod devices;
 pub mod entry;
 pub mod env;
 pub mod fs;
+pub mod heap;
+pub mod idle;
 pub mod io;
+#[cfg(target_os = "none")]
+mod logger;
 pub mod net;
 pub mod random;
+#[cfg(target_os = "none")]
+#[doc(hidden)]
+pub mod rt;
+pub mod sched;
 pub mod sync;
 pub mod thread;
 pub mod time;

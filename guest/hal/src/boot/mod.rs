@@ -1,11 +1,37 @@
-//! What the loader handed over.
+//! What the loader handed over: memory map, command line, initramfs, the way
+//! to the ACPI tables.
 
-/// The command line.
-pub fn cmdline() -> &'static str {
-    ""
-}
+#[cfg(target_os = "none")]
+mod entry;
+mod handover;
+mod physical;
+mod regions;
+#[cfg(target_os = "none")]
+mod start;
 
-/// The initramfs, if one was loaded.
-pub fn initramfs() -> Option<&'static [u8]> {
-    None
+pub use handover::{Handover, Protocol, parse};
+pub use physical::{Physical, u16_at, u32_at, u64_at};
+pub use regions::Regions;
+
+#[cfg(test)]
+pub(crate) use physical::fake;
+
+#[cfg(target_os = "none")]
+pub(crate) use entry::{CODE_SELECTOR, TRAMPOLINE};
+#[cfg(target_os = "none")]
+pub use start::{cmdline, initramfs, ram_bytes};
+
+#[cfg(not(target_os = "none"))]
+mod host {
+    /// The command line.
+    pub fn cmdline() -> &'static str {
+        ""
+    }
+
+    /// The initramfs, if one was loaded.
+    pub fn initramfs() -> Option<&'static [u8]> {
+        None
+    }
 }
+#[cfg(not(target_os = "none"))]
+pub use host::*;

@@ -1,0 +1,135 @@
+//! The local APIC of each CPU, by x2APIC registers where there are some, else
+//! by memory (Intel SDM vol. 3A, chapter 11). Ends of interrupts cost an exit;
+//! with KVM's paravirtual flag most of them are saved (kernel
+//! `Documentation/virt/kvm/x86/msr.rst`, MSR_KVM_PV_EOI_EN).
+
+#![allow(unsafe_code)]
+
+pub(crate) mod ioapic;
+mod registers;
+
+use core::sync::atomic::Ordering;
+
+use x86_64::instructions::port::Port;
+use x86_64::registers::model_specific::Msr;
+
+use crate::acpi::Tables;
+use crate::cpuid;
+use crate::percpu::{self, Cpu};
+use crate::trap::irq;
+use registers::{
+    CURRENT_COUNT, DIVIDE, EOI, INITIAL_COUNT, LVT_LINT0, LVT_LINT1, LVT_TIMER, SPURIOUS_VECTOR,
+    TASK_PRIORITY, read, write,
+};
+
+const MSR_KVM_PV_EOI_EN: u32 = 0x4b56_4d04;
+const IA32_TSC_DEADLINE: u32 = 0x6e0;
+const MASKED: u32 = 1 << 16;
+const TSC_DEADLINE: u32 = 2 << 17;
+const NMI: u32 = 4 << 8;
+const ENABLED: u32 = 1 << 8;
+const DIVIDE_BY_1: u32 = 0b1011;
+
+/// INIT and start-up to all CPUs but this one.
+const OTHERS: u32 = 3 << 18;
+const INIT: u32 = (5 << 8) | (1 << 14);
+const START_UP: u32 = (6 << 8) | (1 << 14);
+
+/// Switches this machine's interrupt controllers on, on the first CPU.
+pub(crate) fn init(tables: &Tables) {
+    if tables.has_pic {
+        mask_pic();
+    }
+    ioapic::init(tables.ioapic);
+    registers::choose(cpuid::has_x2apic());
+    init_further();
+}
+
+/// Switches this CPU's local APIC on.
+pub(crate) fn init_further() {
+    registers::enable();
+    write(TASK_PRIORITY, 0);
+    write(LVT_LINT0, MASKED);
+    write(LVT_LINT1, NMI);
+    if cpuid::has_tsc_deadline() {
+        write(LVT_TIMER, TSC_DEADLINE | u32::from(irq::TIMER));
+        // With memory-mapped registers the mode must be in effect before the
+        // deadline is written (SDM 11.5.4.1).
+        core::sync::atomic::fence(Ordering::SeqCst);
+    } else {
+        write(DIVIDE, DIVIDE_BY_1);
+        write(LVT_TIMER, u32::from(irq::TIMER));
+    }
+    write(SPURIOUS_VECTOR, ENABLED | u32::from(irq::SPURIOUS));
+    if cpuid::has_pv_eoi() {
+        let flag = core::ptr::from_ref(&percpu::current().pv_eoi).addr() as u64;
+        // SAFETY: the flag lives for ever at its physical address.
+        unsafe { Msr::new(MSR_KVM_PV_EOI_EN).write(flag | 1) };
+    }
+}
+
+/// Ends the interrupt that is being handled.
+#[inline]
+pub(crate) fn end_of_interrupt(cpu: &Cpu) {
+    // Only the hypervisor writes the flag, and only while this CPU is stopped.
+    if cpu.pv_eoi.load(Ordering::Relaxed) & 1 != 0 {
+        cpu.pv_eoi.store(0, Ordering::Relaxed);
+    } else {
+        write(EOI, 0);
+    }
+}
+
+/// Sends the wake-up interrupt to the CPU with this APIC ID.
+pub(crate) fn send_wake(apic_id: u32) {
+    registers::command(apic_id, u32::from(irq::WAKE) | (1 << 14));
+}
+
+/// Starts all other CPUs at the trampoline page.
+pub(crate) fn start_others() {
+    let page = (crate::boot::TRAMPOLINE >> 12) as u32;
+    registers::command(0, OTHERS | INIT);
+    registers::command(0, OTHERS | START_UP | page);
+}
+
+/// Starts one CPU at the trampoline page, again.
+pub(crate) fn start_one(apic_id: u32) {
+    let page = (crate::boot::TRAMPOLINE >> 12) as u32;
+    registers::command(apic_id, START_UP | page);
+}
+
+/// Fires the timer at this value of the time stamp counter.
+#[inline]
+pub(crate) fn arm_tsc(deadline: u64) {
+    // SAFETY: only raises the timer's interrupt.
+    unsafe { Msr::new(IA32_TSC_DEADLINE).write(deadline) };
+}
+
+/// Fires the timer after this many ticks of the APIC's clock.
+pub(crate) fn arm_ticks(ticks: u32) {
+    write(INITIAL_COUNT, ticks);
+}
+
+/// Ticks left of the running count.
+pub(crate) fn ticks_left() -> u32 {
+    read(CURRENT_COUNT)
+}
+
+/// Keeps the timer from raising an interrupt while it is measured.
+pub(crate) fn mask_timer() {
+    write(DIVIDE, DIVIDE_BY_1);
+    write(LVT_TIMER, MASKED | u32::from(irq::TIMER));
+}
+
+/// Undoes [`mask_timer`].
+pub(crate) fn unmask_timer() {
+    write(INITIAL_COUNT, 0);
+    write(LVT_TIMER, u32::from(irq::TIMER));
+}
+
+fn mask_pic() {
+    // SAFETY: the mask registers of the two 8259s.
+    unsafe {
+        Port::<u8>::new(0x21).write(0xff);
+        Port::<u8>::new(0xa1).write(0xff);
+    }
+}

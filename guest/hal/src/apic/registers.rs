@@ -1,0 +1,105 @@
+//! The registers of the local APIC behind either of their interfaces.
+
+#![allow(unsafe_code)]
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use tare_abi::layout::LAPIC;
+use x86_64::registers::model_specific::Msr;
+
+use crate::cpu;
+
+pub(crate) const TASK_PRIORITY: u32 = 0x08;
+pub(crate) const EOI: u32 = 0x0b;
+pub(crate) const SPURIOUS_VECTOR: u32 = 0x0f;
+const COMMAND: u32 = 0x30;
+const COMMAND_HIGH: u32 = 0x31;
+pub(crate) const LVT_TIMER: u32 = 0x32;
+pub(crate) const LVT_LINT0: u32 = 0x35;
+pub(crate) const LVT_LINT1: u32 = 0x36;
+pub(crate) const INITIAL_COUNT: u32 = 0x38;
+pub(crate) const CURRENT_COUNT: u32 = 0x39;
+pub(crate) const DIVIDE: u32 = 0x3e;
+
+const IA32_APIC_BASE: u32 = 0x1b;
+const GLOBAL_ENABLE: u64 = 1 << 11;
+const X2APIC_ENABLE: u64 = 1 << 10;
+const X2APIC_BASE: u32 = 0x800;
+const DELIVERY_PENDING: u32 = 1 << 12;
+
+static X2APIC: AtomicBool = AtomicBool::new(false);
+
+/// Whether the registers are MSRs.
+#[inline]
+fn is_x2apic() -> bool {
+    X2APIC.load(Ordering::Relaxed)
+}
+
+/// Chooses the interface for all CPUs.
+pub(super) fn choose(x2apic: bool) {
+    X2APIC.store(x2apic, Ordering::Relaxed);
+}
+
+/// Switches this CPU's APIC on with the chosen interface.
+pub(super) fn enable() {
+    let mode = match is_x2apic() {
+        true => GLOBAL_ENABLE | X2APIC_ENABLE,
+        false => GLOBAL_ENABLE,
+    };
+    let mut base = Msr::new(IA32_APIC_BASE);
+    // SAFETY: the address stays where it is; x2APIC is there if it was chosen.
+    unsafe {
+        let value = base.read();
+        if value & mode != mode {
+            base.write(value | mode);
+        }
+    }
+}
+
+/// Reads a register by its x2APIC index.
+#[inline]
+pub(crate) fn read(register: u32) -> u32 {
+    // SAFETY: APIC registers; the memory window is mapped uncached at boot.
+    unsafe {
+        if is_x2apic() {
+            Msr::new(X2APIC_BASE + register).read() as u32
+        } else {
+            address(register).read_volatile()
+        }
+    }
+}
+
+/// Writes a register by its x2APIC index.
+#[inline]
+pub(crate) fn write(register: u32, value: u32) {
+    // SAFETY: as for `read`; callers write what the manual says.
+    unsafe {
+        if is_x2apic() {
+            Msr::new(X2APIC_BASE + register).write(u64::from(value));
+        } else {
+            address(register).write_volatile(value);
+        }
+    }
+}
+
+/// Sends an interrupt command.
+pub(super) fn command(apic_id: u32, command: u32) {
+    if is_x2apic() {
+        let value = u64::from(apic_id) << 32 | u64::from(command);
+        // SAFETY: an interrupt to another CPU; its kinds are this module's callers'.
+        unsafe { Msr::new(X2APIC_BASE + COMMAND).write(value) };
+        return;
+    }
+    // An interrupt handler in between would change the destination.
+    let interrupts = cpu::disable_interrupts();
+    while read(COMMAND) & DELIVERY_PENDING != 0 {
+        cpu::pause();
+    }
+    write(COMMAND_HIGH, apic_id << 24);
+    write(COMMAND, command);
+    cpu::restore_interrupts(interrupts);
+}
+
+fn address(register: u32) -> *mut u32 {
+    (LAPIC + u64::from(register) * 16) as *mut u32
+}

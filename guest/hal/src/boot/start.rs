@@ -1,0 +1,125 @@
+//! Start-up of the first CPU, and of the others.
+
+#![allow(unsafe_code)]
+
+use core::cell::UnsafeCell;
+
+use super::{Handover, Physical, Protocol, parse};
+use crate::once::OnceCell;
+use crate::{acpi, apic, clock, memory, percpu, power, trap};
+
+/// Command lines beyond this are cut.
+const CMDLINE_MAX: usize = tare_abi::layout::CMDLINE_MAX;
+
+struct Start {
+    cmdline: &'static str,
+    initramfs: Option<&'static [u8]>,
+    ram_bytes: u64,
+}
+
+static START: OnceCell<Start> = OnceCell::new();
+
+/// The command line.
+pub fn cmdline() -> &'static str {
+    START.get().map_or("", |start| start.cmdline)
+}
+
+/// The initramfs, if one was loaded.
+pub fn initramfs() -> Option<&'static [u8]> {
+    START.get().and_then(|start| start.initramfs)
+}
+
+/// RAM that the loader's map names, bytes.
+pub fn ram_bytes() -> u64 {
+    START.get().map_or(0, |start| start.ram_bytes)
+}
+
+unsafe extern "Rust" {
+    /// The image's program, defined by `tare_libos::entry!`.
+    fn tare_main() -> !;
+}
+
+/// Called by the entry code on the boot stack, with the first GiB mapped.
+#[unsafe(no_mangle)]
+extern "C" fn tare_boot(information: u64, protocol: u64) -> ! {
+    percpu::init_first();
+    trap::init();
+    let protocol = match protocol {
+        0 => Protocol::Pvh,
+        _ => Protocol::Linux,
+    };
+    let Some(handover) = parse(&Identity, protocol, information) else {
+        panic!("the boot information at {information:#x} is neither PVH's nor Linux's");
+    };
+    START.set(start(&handover)).ok();
+    memory::init(&handover);
+    let tables = acpi::find(&Identity, handover.rsdp).unwrap_or_default();
+    power::init(&tables);
+    apic::init(&tables);
+    clock::init(&tables);
+    crate::smp::init(&tables);
+    // SAFETY: defined once in every image, by the entry macro.
+    unsafe { tare_main() }
+}
+
+/// Called by the trampoline on the CPU's own stack.
+#[unsafe(no_mangle)]
+extern "C" fn tare_boot_ap(area: *mut percpu::Cpu) -> ! {
+    // SAFETY: `smp` made this area for this CPU and keeps it for ever.
+    unsafe { percpu::init_further(area) };
+    trap::init();
+    apic::init_further();
+    crate::smp::run()
+}
+
+fn start(handover: &Handover) -> Start {
+    Start {
+        cmdline: copy_cmdline(handover.cmdline),
+        initramfs: slice(handover),
+        ram_bytes: handover.ram.bytes(),
+    }
+}
+
+/// Copies the command line: the loader's memory may become heap.
+fn copy_cmdline(address: u64) -> &'static str {
+    struct Buffer(UnsafeCell<[u8; CMDLINE_MAX]>);
+    // SAFETY: written once, before the other CPUs start.
+    unsafe impl Sync for Buffer {}
+    static BUFFER: Buffer = Buffer(UnsafeCell::new([0; CMDLINE_MAX]));
+
+    let available = Identity
+        .bytes(address, CMDLINE_MAX as u64)
+        .filter(|_| address != 0)
+        .unwrap_or(&[]);
+    let length = available.iter().position(|&byte| byte == 0).unwrap_or(0);
+    // SAFETY: called once during start-up, so nobody else has the buffer.
+    let copy = unsafe { &mut (&mut *BUFFER.0.get())[..length] };
+    copy.copy_from_slice(&available[..length]);
+    core::str::from_utf8(copy).unwrap_or("")
+}
+
+fn slice(handover: &Handover) -> Option<&'static [u8]> {
+    let range = &handover.initramfs;
+    if range.is_empty() || !handover.ram.contain(range) {
+        return None;
+    }
+    let length = (range.end - range.start) as usize;
+    // SAFETY: the loader put the initramfs there, in RAM; `memory::init` maps
+    // it and keeps it out of the heap, and nobody writes to it.
+    Some(unsafe { core::slice::from_raw_parts(range.start as *const u8, length) })
+}
+
+/// Physical memory through the identity mapping.
+struct Identity;
+
+impl Physical for Identity {
+    fn bytes(&self, address: u64, length: u64) -> Option<&[u8]> {
+        let end = address.checked_add(length)?;
+        if length == 0 || !memory::is_mapped(&(address..end)) {
+            return None;
+        }
+        // SAFETY: the range is mapped, and only the loader wrote to it; the
+        // reference lives no longer than the parsing during start-up.
+        Some(unsafe { core::slice::from_raw_parts(address as *const u8, length as usize) })
+    }
+}

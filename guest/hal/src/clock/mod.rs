@@ -1,0 +1,25 @@
+//! Monotonic time from the time stamp counter, wall-clock time from the
+//! hypervisor or the CMOS clock. Reading either causes no exit. The counters of
+//! a machine's CPUs are taken to be synchronous, as those of virtual ones are.
+
+#[cfg(target_os = "none")]
+mod calibrate;
+#[cfg(not(target_os = "none"))]
+mod host;
+#[cfg(target_os = "none")]
+mod pvclock;
+mod scale;
+#[cfg(target_os = "none")]
+mod tsc;
+#[cfg(target_os = "none")]
+mod wall;
+
+#[cfg(not(target_os = "none"))]
+pub use host::*;
+pub use scale::Scale;
+#[cfg(target_os = "none")]
+pub use tsc::now_ns;
+#[cfg(target_os = "none")]
+pub(crate) use tsc::{init, ticks_at, timer_ticks_until};
+#[cfg(target_os = "none")]
+pub use wall::wall_ns;

@@ -1,0 +1,97 @@
+//! The time stamp counter as the clock, and its frequency: told by CPUID, by
+//! KVM's clock, or measured when nobody tells.
+
+#![allow(unsafe_code)]
+
+use core::arch::x86_64::_rdtsc;
+use core::cell::UnsafeCell;
+
+use super::{Scale, calibrate, pvclock};
+use crate::acpi::Tables;
+use crate::cpuid;
+
+struct Clock {
+    /// Counter when the image began.
+    base: u64,
+    to_ns: Scale,
+    from_ns: Scale,
+    /// For timers that count ticks of the APIC's clock.
+    timer_from_ns: Option<Scale>,
+}
+
+struct Cell(UnsafeCell<Clock>);
+// SAFETY: written by `init` before the other CPUs start.
+unsafe impl Sync for Cell {}
+
+static CLOCK: Cell = Cell(UnsafeCell::new(Clock {
+    base: 0,
+    to_ns: Scale::new(1, 1),
+    from_ns: Scale::new(1, 1),
+    timer_from_ns: None,
+}));
+
+const GIGA: u64 = 1_000_000_000;
+
+/// Finds the frequencies and starts the clock.
+pub(crate) fn init(tables: &Tables) {
+    let needs_timer = !cpuid::has_tsc_deadline();
+    let told = cpuid::tsc_khz()
+        .map(|khz| u64::from(khz) * 1000)
+        .or_else(pvclock::tsc_hz);
+    let timer_told = cpuid::apic_khz().map(|khz| u64::from(khz) * 1000);
+    let (tsc_hz, timer_hz) = match (told, timer_told) {
+        (Some(tsc), Some(timer)) => (tsc, timer),
+        (Some(tsc), None) if !needs_timer => (tsc, 0),
+        (tsc, timer) => {
+            let measured = calibrate::measure(tables);
+            (
+                tsc.unwrap_or(measured.tsc_hz),
+                timer.unwrap_or(measured.timer_hz),
+            )
+        }
+    };
+    let clock = Clock {
+        base: ticks(),
+        to_ns: Scale::new(tsc_hz, GIGA),
+        from_ns: Scale::new(GIGA, tsc_hz),
+        timer_from_ns: (needs_timer && timer_hz != 0).then(|| Scale::new(GIGA, timer_hz)),
+    };
+    // SAFETY: the first CPU, before the others start; see `Cell`.
+    unsafe { *CLOCK.0.get() = clock };
+}
+
+/// Nanoseconds since the image began.
+#[inline]
+pub fn now_ns() -> u64 {
+    let clock = clock();
+    clock.to_ns.apply(ticks().wrapping_sub(clock.base))
+}
+
+/// The counter's value at `ns`, not earlier.
+#[inline]
+pub(crate) fn ticks_at(ns: u64) -> u64 {
+    let clock = clock();
+    // Beyond the clock's range there is no deadline to keep.
+    let ticks = clock.from_ns.apply(ns.min(1 << 62)) + 2;
+    clock.base.wrapping_add(ticks)
+}
+
+/// Ticks of the APIC's timer from now until `ns`, at least one; `None` when
+/// the timer takes deadlines. Far deadlines are cut to what the counter holds.
+pub(crate) fn timer_ticks_until(ns: u64) -> Option<u32> {
+    let scale = clock().timer_from_ns?;
+    let left = ns.saturating_sub(now_ns()).min(1 << 40);
+    Some(u32::try_from(scale.apply(left) + 1).unwrap_or(u32::MAX))
+}
+
+#[inline]
+fn ticks() -> u64 {
+    // SAFETY: every 64-bit CPU has the counter, and ring 0 may read it.
+    unsafe { _rdtsc() }
+}
+
+#[inline]
+fn clock() -> &'static Clock {
+    // SAFETY: not written after `init`; see `Cell`.
+    unsafe { &*CLOCK.0.get() }
+}

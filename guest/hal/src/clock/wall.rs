@@ -1,0 +1,72 @@
+//! The wall clock: read once from the hypervisor or the CMOS clock (Motorola
+//! MC146818), then carried on by the monotonic clock.
+
+#![allow(unsafe_code)]
+
+use tare_abi::ports::{CMOS_DATA, CMOS_INDEX};
+use x86_64::instructions::port::Port;
+
+use super::{now_ns, pvclock};
+use crate::once::OnceCell;
+
+const STATUS_A: u8 = 0x0a;
+const STATUS_B: u8 = 0x0b;
+const UPDATING: u8 = 0x80;
+const BINARY: u8 = 4;
+const HOURS_24: u8 = 2;
+
+/// Wall clock when the monotonic clock was 0.
+static EPOCH_NS: OnceCell<u64> = OnceCell::new();
+
+/// Nanoseconds since 1970 (UTC).
+pub fn wall_ns() -> u64 {
+    let epoch = EPOCH_NS.get_or_init(|| {
+        let wall = pvclock::wall_ns().unwrap_or_else(cmos_ns);
+        wall.saturating_sub(now_ns())
+    });
+    epoch + now_ns()
+}
+
+fn cmos_ns() -> u64 {
+    // A clock that is not there reads as always updating.
+    for _ in 0..10_000 {
+        if cmos(STATUS_A) & UPDATING == 0 {
+            break;
+        }
+    }
+    let mode = cmos(STATUS_B);
+    let number = |register| {
+        let value = cmos(register);
+        u64::from(if mode & BINARY != 0 {
+            value
+        } else {
+            (value >> 4) * 10 + (value & 15)
+        })
+    };
+    let hour = match cmos(4) & 0x80 {
+        0 => number(4),
+        _ if mode & HOURS_24 != 0 => number(4),
+        _ => (number(4).wrapping_sub(80) % 12) + 12,
+    };
+    let days = days_from_civil(2000 + number(9), number(8), number(7));
+    (((days * 24 + hour) * 60 + number(2)) * 60 + number(0)) * 1_000_000_000
+}
+
+/// Days from 1970-01-01 to a date of the Gregorian calendar after it.
+fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let of_year = (153 * month + 2) / 5 + day.max(1) - 1;
+    year * 365 + year / 4 - year / 100 + year / 400 + of_year - 719_468
+}
+
+fn cmos(register: u8) -> u8 {
+    // SAFETY: reads the clock; bit 7 keeps NMI as it is after reset.
+    unsafe {
+        Port::<u8>::new(CMOS_INDEX).write(register);
+        Port::<u8>::new(CMOS_DATA).read()
+    }
+}

@@ -1,0 +1,252 @@
+//! Fibers: suspended computations with a stack, and the switch between them.
+//! The scheduler in `libos` decides which runs; this only makes switching safe:
+//! a fiber runs on the CPU that first ran it, never twice, and not after its end.
+
+#![allow(unsafe_code)]
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::arch::naked_asm;
+use core::cell::UnsafeCell;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use crate::memory::stack::Stack;
+use crate::percpu;
+
+const SUSPENDED: u8 = 0;
+const RUNNING: u8 = 1;
+const FINISHED: u8 = 2;
+const ANY_CPU: usize = usize::MAX;
+
+/// What a fiber runs.
+pub type Body = Box<dyn FnOnce() + Send>;
+
+/// What a fiber does when its body has returned: find another fiber and
+/// [`switch`] to it. Nothing that needs dropping may be on the stack then.
+pub type End = fn();
+
+/// A handle to a fiber. Cheap to clone.
+#[derive(Clone)]
+pub struct Fiber {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    state: AtomicU8,
+    /// The CPU that runs it, once one has.
+    cpu: AtomicUsize,
+    /// Saved stack pointer while it is suspended.
+    rsp: UnsafeCell<u64>,
+    stack: Option<Stack>,
+    /// What to run, until it runs.
+    body: UnsafeCell<Option<Body>>,
+    end: End,
+}
+
+// SAFETY: `rsp` and `body` are touched only by the CPU that moves the fiber
+// between SUSPENDED and RUNNING, which is always the same one.
+unsafe impl Sync for Inner {}
+// SAFETY: bodies are `Send`; a fiber that has begun stays on its CPU.
+unsafe impl Send for Inner {}
+
+impl Fiber {
+    /// A fiber that will run `body`, then `end`, on `stack` when first
+    /// switched to.
+    pub fn new(stack: Stack, body: Body, end: End) -> Self {
+        let top = stack.top() as *mut u64;
+        // What `switch_stacks` pops: six registers, then the address to go to.
+        // SAFETY: the stack is mapped, ours, and at least a page long.
+        let rsp = unsafe {
+            let frame = top.sub(9);
+            for register in 0..6 {
+                frame.add(register).write(0);
+            }
+            frame.add(6).write(start_fiber as *const () as u64);
+            frame.add(7).write(0);
+            frame.add(8).write(0);
+            frame as u64
+        };
+        Self {
+            inner: Arc::new(Inner {
+                state: AtomicU8::new(SUSPENDED),
+                cpu: AtomicUsize::new(ANY_CPU),
+                rsp: UnsafeCell::new(rsp),
+                stack: Some(stack),
+                body: UnsafeCell::new(Some(body)),
+                end,
+            }),
+        }
+    }
+
+    /// Makes what this CPU has run since it started a fiber.
+    pub fn adopt() -> Self {
+        let fiber = Self {
+            inner: Arc::new(Inner {
+                state: AtomicU8::new(RUNNING),
+                cpu: AtomicUsize::new(percpu::index()),
+                rsp: UnsafeCell::new(0),
+                stack: None,
+                body: UnsafeCell::new(None),
+                end: || {},
+            }),
+        };
+        let current = percpu::current().current.get();
+        // SAFETY: only this CPU uses its cell, and no reference to it is held.
+        unsafe {
+            assert!((*current).is_none(), "this CPU has adopted a fiber already");
+            *current = Some(fiber.clone());
+        }
+        fiber
+    }
+
+    /// Whether this is the fiber that runs on this CPU.
+    #[inline]
+    pub fn is_current(&self) -> bool {
+        // SAFETY: only this CPU uses its cell; interrupt handlers do not switch.
+        let current = unsafe { (*percpu::current().current.get()).as_ref() };
+        current.is_some_and(|fiber| Arc::ptr_eq(&fiber.inner, &self.inner))
+    }
+
+    fn claim(&self) {
+        let inner = &self.inner;
+        let here = percpu::index();
+        let cpu = inner.cpu.load(Ordering::Relaxed);
+        assert!(
+            cpu == here || (cpu == ANY_CPU && self.bind(here)),
+            "a fiber of CPU {cpu} cannot run on CPU {here}"
+        );
+        let state = inner.state.load(Ordering::Relaxed);
+        assert!(state == SUSPENDED, "the fiber is not suspended");
+        inner.state.store(RUNNING, Ordering::Relaxed);
+    }
+
+    /// Binds a fiber that has not run to this CPU.
+    #[cold]
+    fn bind(&self, here: usize) -> bool {
+        self.inner
+            .cpu
+            .compare_exchange(ANY_CPU, here, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let begun = self.body.get_mut().is_none();
+        let finished = *self.state.get_mut() == FINISHED;
+        if let Some(stack) = self.stack.take()
+            && (finished || !begun)
+        {
+            stack.recycle();
+        }
+        // A stack with live frames is leaked: others may borrow from it.
+    }
+}
+
+/// Suspends the running fiber and runs `to`; returns when somebody switches
+/// back. Does nothing if `to` is the running fiber.
+///
+/// # Panics
+/// In an interrupt handler, if `to` belongs to another CPU, or has finished.
+#[inline]
+pub fn switch(to: Fiber) {
+    if to.is_current() {
+        return;
+    }
+    let cpu = percpu::current();
+    assert!(
+        cpu.interrupt_depth.get() == 0,
+        "interrupt handlers cannot switch fibers"
+    );
+    to.claim();
+    // SAFETY: only this CPU uses its cells, interrupt handlers do not. Both
+    // fibers live until the switch is over: `current` and `previous` hold them.
+    unsafe {
+        let to_rsp = *to.inner.rsp.get();
+        let Some(from) = (*cpu.current.get()).replace(to) else {
+            panic!("this CPU has not adopted a fiber");
+        };
+        if from.inner.state.load(Ordering::Relaxed) == RUNNING {
+            from.inner.state.store(SUSPENDED, Ordering::Relaxed);
+        }
+        let from_rsp = from.inner.rsp.get();
+        *cpu.previous.get() = Some(from);
+        switch_stacks(from_rsp, to_rsp);
+    }
+    release_previous();
+}
+
+/// Marks the running fiber: the next switch leaves it for ever, and its stack
+/// is used again. Gives what it does last.
+fn finish() -> Option<End> {
+    // SAFETY: only this CPU uses its cell.
+    let fiber = unsafe { (*percpu::current().current.get()).as_ref() }?;
+    fiber.inner.state.store(FINISHED, Ordering::Relaxed);
+    Some(fiber.inner.end)
+}
+
+/// The guard page of the running fiber's stack, if it has one.
+pub(crate) fn current_guard() -> Option<Range<u64>> {
+    // SAFETY: only this CPU uses its cell; a fault between two instructions of
+    // `switch` sees one fiber or the other.
+    let fiber = unsafe { (*percpu::current().current.get()).as_ref() }?;
+    Some(fiber.inner.stack.as_ref()?.guard())
+}
+
+/// Lets go of the fiber that was left.
+fn release_previous() {
+    // SAFETY: only this CPU uses its cell, and the switch is over.
+    drop(unsafe { (*percpu::current().previous.get()).take() });
+}
+
+extern "C" fn run_fiber() -> ! {
+    release_previous();
+    // SAFETY: only this CPU uses its cell, and the fiber that runs is ours.
+    let body = unsafe {
+        (*percpu::current().current.get())
+            .as_ref()
+            .and_then(|fiber| (*fiber.inner.body.get()).take())
+    };
+    if let Some(body) = body {
+        body();
+    }
+    if let Some(end) = finish() {
+        end();
+    }
+    panic!("a fiber was continued after its end");
+}
+
+#[unsafe(naked)]
+extern "C" fn start_fiber() -> ! {
+    // `switch_stacks` returns here with the stack 16-byte aligned.
+    naked_asm!(
+        "xor ebp, ebp",
+        "call {run}",
+        "ud2",
+        run = sym run_fiber,
+    )
+}
+
+/// Saves the callee-saved registers and the stack pointer at `from`, and
+/// continues where `to` was saved (System V ABI, 3.2.1).
+#[unsafe(naked)]
+unsafe extern "C" fn switch_stacks(from: *mut u64, to: u64) {
+    naked_asm!(
+        "push rbp",
+        "push rbx",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "mov [rdi], rsp",
+        "mov rsp, rsi",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        "ret",
+    )
+}

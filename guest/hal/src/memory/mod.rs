@@ -1,0 +1,87 @@
+//! Guest memory: page tables, the heap, guarded stacks.
+
+#![allow(unsafe_code)]
+
+pub mod heap;
+pub(crate) mod paging;
+pub mod stack;
+
+use core::ops::Range;
+
+use crate::boot::Handover;
+
+pub(crate) use paging::{is_mapped, map_device};
+
+unsafe extern "C" {
+    static tare_text_start: u8;
+    static tare_rodata_start: u8;
+    static tare_data_start: u8;
+    static tare_image_end: u8;
+}
+
+/// The image's sections as address ranges.
+pub(crate) struct Image {
+    /// Code.
+    pub(crate) text: Range<u64>,
+    /// Constants.
+    pub(crate) rodata: Range<u64>,
+    /// Everything writable.
+    pub(crate) data: Range<u64>,
+}
+
+impl Image {
+    /// Where the linker put them.
+    pub(crate) fn sections() -> Self {
+        let text = (&raw const tare_text_start).addr() as u64;
+        let rodata = (&raw const tare_rodata_start).addr() as u64;
+        let data = (&raw const tare_data_start).addr() as u64;
+        let end = (&raw const tare_image_end).addr() as u64;
+        Self {
+            text: text..rodata,
+            rodata: rodata..data,
+            data: data..end,
+        }
+    }
+}
+
+/// Gives the RAM that nobody uses to the heap and finishes the page tables.
+/// Nothing of the memory given away is touched but a few words at its ends.
+pub(crate) fn init(handover: &Handover) {
+    let image = Image::sections();
+    let mut free = handover.ram.clone();
+    // The first MiB holds tables of the firmware and the start page of CPUs.
+    free.remove(&(0..tare_abi::layout::HIGH_RAM));
+    free.remove(&(image.text.start..image.data.end));
+    free.remove(&handover.initramfs);
+    for range in free
+        .pages()
+        .filter(|range| range.end <= paging::BOOT_MAPPED)
+    {
+        heap::add(range);
+    }
+    for range in free.pages() {
+        let beyond = range.start.max(paging::BOOT_MAPPED)..range.end;
+        let below = range.start..range.end.min(paging::BOOT_MAPPED);
+        if range.end > paging::BOOT_MAPPED && !below.is_empty() {
+            heap::add(below);
+        }
+        paging::map_ram(&beyond);
+    }
+    paging::protect(&image);
+    for range in free.pages() {
+        let beyond = range.start.max(paging::BOOT_MAPPED)..range.end;
+        if !beyond.is_empty() {
+            heap::add(beyond);
+        }
+    }
+    paging::map_ram(&handover.initramfs);
+    paging::map_low_devices();
+}
+
+/// Whether a stack frame may lie at `address`.
+pub(crate) fn may_be_stack(address: u64) -> bool {
+    address % 8 == 0
+        && (stack::in_window(address)
+            || paging::is_mapped(&(address..address + 16))
+                && address < tare_abi::layout::MMIO_GAP_START)
+}

@@ -1,0 +1,103 @@
+//! Stacks with a guard page, in a window of the address space where nothing
+//! else is. A stack's pages are mapped when it is made and stay mapped: a
+//! dropped stack is kept for the next one of its size, since unmapping would
+//! have to stop every CPU.
+
+#![allow(unsafe_code)]
+
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::ptr::NonNull;
+
+use super::{heap, paging};
+use crate::lock::SpinLock;
+
+/// The window of stacks, 512 GiB from here.
+const WINDOW: Range<u64> = 0x7000_0000_0000..0x7080_0000_0000;
+const PAGE: usize = 4096;
+
+struct Pool {
+    /// First address of the window that no stack has used.
+    next: u64,
+    free: Vec<Stack>,
+}
+
+static POOL: SpinLock<Pool> = SpinLock::new(Pool {
+    next: WINDOW.start,
+    free: Vec::new(),
+});
+
+/// A stack: writable pages above one that is not mapped.
+#[derive(Debug)]
+pub struct Stack {
+    bottom: u64,
+    pages: usize,
+}
+
+impl Stack {
+    /// A stack of at least `bytes`; `None` without memory.
+    pub fn new(bytes: usize) -> Option<Self> {
+        let pages = bytes.div_ceil(PAGE).max(1);
+        match reuse(pages) {
+            Some(stack) => Some(stack),
+            None => map(pages),
+        }
+    }
+
+    /// First address after the stack, where it starts to grow down.
+    pub fn top(&self) -> u64 {
+        self.bottom + (self.pages * PAGE) as u64
+    }
+
+    /// The page below the stack that is not mapped.
+    pub fn guard(&self) -> Range<u64> {
+        self.bottom - PAGE as u64..self.bottom
+    }
+
+    /// Gives the stack back for another thread.
+    pub(crate) fn recycle(self) {
+        POOL.lock().free.push(self);
+    }
+}
+
+/// Whether `address` lies in the window of stacks.
+pub(crate) fn in_window(address: u64) -> bool {
+    WINDOW.contains(&address)
+}
+
+/// Physical address of a buffer on a stack. A stack's frames are contiguous,
+/// so a buffer that lies on one stack is contiguous as well.
+pub(crate) fn physical(buffer: NonNull<[u8]>) -> u64 {
+    let address = buffer.cast::<u8>().addr().get() as u64;
+    match paging::translate(address) {
+        Some(physical) => physical,
+        None => panic!("a buffer at {address:#x} is not mapped"),
+    }
+}
+
+fn reuse(pages: usize) -> Option<Stack> {
+    let mut pool = POOL.lock();
+    let index = pool.free.iter().rposition(|stack| stack.pages == pages)?;
+    Some(pool.free.swap_remove(index))
+}
+
+fn map(pages: usize) -> Option<Stack> {
+    let size = (pages as u64 + 1).checked_mul(PAGE as u64)?;
+    let frames = heap::raw_pages(pages)?;
+    let guard = {
+        let mut pool = POOL.lock();
+        let guard = pool.next;
+        pool.next = guard.checked_add(size).filter(|end| *end <= WINDOW.end)?;
+        guard
+    };
+    let bottom = guard + PAGE as u64;
+    for page in 0..pages {
+        let offset = (page * PAGE) as u64;
+        // Without memory for tables the frames and this part of the window are
+        // lost, which is no matter to an image that has no memory.
+        if !paging::map_page(bottom + offset, frames.addr().get() as u64 + offset) {
+            return None;
+        }
+    }
+    Some(Stack { bottom, pages })
+}

@@ -1,0 +1,85 @@
+//! The end by a panic: message, thread, backtrace, exit.
+
+#![allow(unsafe_code)]
+
+use core::fmt::{self, Write};
+use core::panic::PanicInfo;
+
+use tare_abi::exit::GuestExit;
+
+use crate::once::OnceCell;
+use crate::{memory, percpu, power, serial};
+
+/// Frames printed at most.
+const MAX_FRAMES: usize = 32;
+
+/// Writes what runs on this core, such as ` in thread 3 'net'`.
+pub type Describe = fn(&mut dyn Write) -> fmt::Result;
+
+static DESCRIBE: OnceCell<Describe> = OnceCell::new();
+
+/// Says how to name the running thread in panics and faults.
+pub fn set_describe(describe: Describe) {
+    DESCRIBE.set(describe).ok();
+}
+
+pub(crate) fn describe_thread(out: &mut serial::Raw) {
+    if let Some(describe) = DESCRIBE.get() {
+        describe(out).ok();
+    }
+}
+
+#[panic_handler]
+fn panicked(info: &PanicInfo<'_>) -> ! {
+    if percpu::current().dying.replace(true) {
+        serial::write_str_raw("\npanic while reporting a panic\n");
+    } else {
+        let mut console = serial::Raw;
+        write!(console, "\npanic: {}", info.message()).ok();
+        if let Some(location) = info.location() {
+            write!(console, ", at {location}").ok();
+        }
+        write!(console, ", on core {}", percpu::index()).ok();
+        describe_thread(&mut console);
+        writeln!(console).ok();
+        backtrace(&mut console, 0, frame_pointer());
+    }
+    power::exit(GuestExit::Panic)
+}
+
+#[inline(always)]
+fn frame_pointer() -> u64 {
+    let rbp: u64;
+    // SAFETY: reads a register.
+    unsafe {
+        core::arch::asm!("mov {}, rbp", out(reg) rbp, options(nomem, nostack, preserves_flags))
+    };
+    rbp
+}
+
+/// Prints the return addresses on the stack by its frame pointers; `rip` is
+/// printed first unless it is 0. Stops at the first thing that is no frame.
+pub(crate) fn backtrace(out: &mut serial::Raw, rip: u64, mut frame: u64) {
+    let text = memory::Image::sections().text;
+    let mut print = |address: u64| writeln!(out, "  at {address:#x}").ok();
+    if rip != 0 {
+        print(rip);
+    }
+    for _ in 0..MAX_FRAMES {
+        if !memory::may_be_stack(frame) {
+            return;
+        }
+        // SAFETY: aligned, and in memory that is mapped: RAM, or the part of
+        // the window that is a stack now. If it is a guard page the fault ends
+        // the image with the line "fault while reporting".
+        let [next, address] = unsafe { *(frame as *const [u64; 2]) };
+        if !text.contains(&address) {
+            return;
+        }
+        print(address);
+        if next <= frame {
+            return;
+        }
+        frame = next;
+    }
+}

@@ -1,0 +1,281 @@
+//! PCI configuration space by ports 0xcf8 and 0xcfc, and MSI-X (PCI 3.0,
+//! 3.2.2.3.2 and 6.8.2).
+
+#![allow(unsafe_code)]
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use tare_abi::layout::{PCI_MMIO_SIZE, PCI_MMIO_START};
+use tare_abi::ports::{PCI_ADDRESS, PCI_DATA};
+use virtio_drivers::transport::pci::bus::{ConfigurationAccess, DeviceFunction, PciRoot};
+use x86_64::instructions::port::Port;
+
+use crate::lock::IrqLock;
+use crate::memory;
+use crate::trap::irq::Vector;
+
+const ENABLE: u32 = 1 << 31;
+const STATUS_COMMAND: u8 = 0x04;
+const HEADER: u8 = 0x0c;
+const MULTI_FUNCTION: u32 = 1 << 23;
+const BAR0: u8 = 0x10;
+/// Memory and I/O decoding.
+const DECODE: u32 = 0b11;
+/// Memory decoding, bus mastering, no legacy interrupt.
+const WANTED: u32 = (1 << 1) | (1 << 2) | (1 << 10);
+/// Capabilities looked at, should a list loop.
+pub(crate) const MAX_CAPABILITIES: usize = 48;
+const MSIX_CAPABILITY: u8 = 0x11;
+const MSIX_ENABLE: u32 = 1 << 31;
+const MSIX_FUNCTION_MASK: u32 = 1 << 30;
+const MSI_ADDRESS: u32 = 0xfee0_0000;
+
+/// What was last written to the address port: it is written only when it
+/// changes, since each port access is an exit.
+static SELECTED: IrqLock<u32> = IrqLock::new(0);
+
+/// Where BARs that nobody has placed go.
+static NEXT_BAR: AtomicU64 = AtomicU64::new(PCI_MMIO_START + PCI_MMIO_SIZE / 2);
+
+/// Whether there is a PCI host bridge behind the ports: its address register
+/// keeps what is written.
+pub(crate) fn exists() -> bool {
+    let mut port = Port::<u32>::new(PCI_ADDRESS);
+    let mut selected = SELECTED.lock();
+    *selected = ENABLE;
+    // SAFETY: selects a register, without effect.
+    unsafe {
+        port.write(ENABLE);
+        port.read() == ENABLE
+    }
+}
+
+/// Functions on bus 0 with their vendor (low half) and device.
+pub(crate) fn functions() -> impl Iterator<Item = (DeviceFunction, u32)> {
+    (0..32).flat_map(|device| {
+        let function = move |function| DeviceFunction {
+            bus: 0,
+            device,
+            function,
+        };
+        let present = |at| {
+            let id = read(at, 0);
+            (id != u32::MAX).then_some((at, id))
+        };
+        let first = present(function(0));
+        let others = first.is_some() && read(function(0), HEADER) & MULTI_FUNCTION != 0;
+        let others = if others { 1..8 } else { 0..0 };
+        first
+            .into_iter()
+            .chain(others.filter_map(move |number| present(function(number))))
+    })
+}
+
+/// Reads a configuration register.
+pub(crate) fn read(device: DeviceFunction, register: u8) -> u32 {
+    let mut selected = SELECTED.lock();
+    select(&mut selected, device, register);
+    // SAFETY: reading configuration space has no effect.
+    unsafe { Port::<u32>::new(PCI_DATA).read() }
+}
+
+fn write(device: DeviceFunction, register: u8, data: u32) {
+    let mut selected = SELECTED.lock();
+    select(&mut selected, device, register);
+    // SAFETY: the callers set up devices that belong to this image.
+    unsafe { Port::<u32>::new(PCI_DATA).write(data) };
+}
+
+fn select(selected: &mut u32, device: DeviceFunction, register: u8) {
+    let address = ENABLE
+        | u32::from(device.bus) << 16
+        | u32::from(device.device) << 11
+        | u32::from(device.function) << 8
+        | u32::from(register & 0xfc);
+    if *selected != address {
+        *selected = address;
+        // SAFETY: selects a register, without effect.
+        unsafe { Port::<u32>::new(PCI_ADDRESS).write(address) };
+    }
+}
+
+/// One function's configuration space. BARs are sized once, when it is
+/// opened, and answered from memory afterwards: the transport asks for them
+/// again for each of its structures.
+#[derive(Clone, Debug)]
+pub(crate) struct Function {
+    at: DeviceFunction,
+    command: u32,
+    addresses: [u32; 6],
+    masks: [u32; 6],
+    /// Bit by BAR: all ones were written, so a read gives the mask.
+    sizing: u8,
+}
+
+impl Function {
+    /// Sizes the BARs, gives those an address that have none, and switches
+    /// memory and bus mastering on.
+    pub(crate) fn open(at: DeviceFunction) -> Self {
+        let command = read(at, STATUS_COMMAND);
+        write(at, STATUS_COMMAND, command & 0xffff & !DECODE);
+        let mut function = Self {
+            at,
+            command: command & 0xffff_0000 | WANTED | command & 0xffff,
+            addresses: [0; 6],
+            masks: [0; 6],
+            sizing: 0,
+        };
+        for index in 0..6 {
+            function.size(index);
+        }
+        function.place();
+        write(at, STATUS_COMMAND, function.command & 0xffff);
+        function
+    }
+
+    fn size(&mut self, index: usize) {
+        let register = BAR0 + 4 * index as u8;
+        let address = read(self.at, register);
+        write(self.at, register, u32::MAX);
+        let mask = read(self.at, register);
+        if mask != 0 {
+            write(self.at, register, address);
+        }
+        (self.addresses[index], self.masks[index]) = (address, mask);
+    }
+
+    fn place(&mut self) {
+        let mut index = 0;
+        while index < 6 {
+            let (address, mask) = (self.addresses[index], self.masks[index]);
+            let is_wide = mask & 0b111 == 0b100 && index < 5;
+            let high = if is_wide {
+                self.addresses[index + 1]
+            } else {
+                0
+            };
+            if mask & 1 == 0 && mask & !15 != 0 && address & !15 == 0 && high == 0 {
+                let size = u64::from(!(mask & !15)) + 1;
+                if let Some(place) = place_bar(size) {
+                    self.addresses[index] = place as u32 | mask & 15;
+                    write(self.at, BAR0 + 4 * index as u8, place as u32);
+                }
+            }
+            index += if is_wide { 2 } else { 1 };
+        }
+    }
+}
+
+impl ConfigurationAccess for Function {
+    fn read_word(&self, _device: DeviceFunction, register: u8) -> u32 {
+        match bar_index(register) {
+            Some(index) if self.sizing & (1 << index) != 0 => self.masks[index],
+            Some(index) => self.addresses[index],
+            None if register == STATUS_COMMAND => self.command,
+            None => read(self.at, register),
+        }
+    }
+
+    fn write_word(&mut self, _device: DeviceFunction, register: u8, data: u32) {
+        match bar_index(register) {
+            Some(index) if data == u32::MAX => self.sizing |= 1 << index,
+            Some(index) => self.sizing &= !(1 << index),
+            // Only to switch decoding off while BARs are sized, and on again.
+            None if register == STATUS_COMMAND => {}
+            None => write(self.at, register, data),
+        }
+    }
+
+    unsafe fn unsafe_clone(&self) -> Self {
+        self.clone()
+    }
+}
+
+fn bar_index(register: u8) -> Option<usize> {
+    let index = register.checked_sub(BAR0)? / 4;
+    (index < 6).then_some(usize::from(index))
+}
+
+fn place_bar(size: u64) -> Option<u64> {
+    if !size.is_power_of_two() || size > PCI_MMIO_SIZE / 4 {
+        return None;
+    }
+    let aligned = |next: u64| (next + size - 1) & !(size - 1);
+    let next = NEXT_BAR
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+            let end = aligned(next) + size;
+            (end <= PCI_MMIO_START + PCI_MMIO_SIZE).then_some(end)
+        })
+        .ok()?;
+    Some(aligned(next))
+}
+
+/// `length` bytes at `offset` of BAR `index`, mapped; `None` if the BAR is not
+/// memory or not that large.
+pub(crate) fn bar_memory(
+    root: &mut PciRoot<Function>,
+    at: DeviceFunction,
+    index: u8,
+    offset: u32,
+    length: u64,
+) -> Option<u64> {
+    if index > 5 {
+        return None;
+    }
+    let (address, size) = root.bar_info(at, index).ok()??.memory_address_size()?;
+    let end = u64::from(offset).checked_add(length)?;
+    let start = address.checked_add(u64::from(offset))?;
+    let fits = address != 0 && length != 0 && end <= size;
+    (fits && memory::map_device(&(start..start.checked_add(length)?))).then_some(start)
+}
+
+/// A device's MSI-X table.
+#[derive(Debug)]
+pub(crate) struct Msix {
+    table: u64,
+    entries: u16,
+}
+
+impl Msix {
+    /// Finds the table and switches MSI-X on, all entries masked as after
+    /// reset; `None` if the device has none.
+    pub(crate) fn enable(root: &mut PciRoot<Function>, at: DeviceFunction) -> Option<Self> {
+        let offset = root
+            .capabilities(at)
+            .take(MAX_CAPABILITIES)
+            .find(|capability| capability.id == MSIX_CAPABILITY)?
+            .offset;
+        let control = read(at, offset);
+        let location = read(at, offset + 4);
+        let entries = ((control >> 16) & 0x7ff) as u16 + 1;
+        let table = bar_memory(
+            root,
+            at,
+            (location & 7) as u8,
+            location & !7,
+            u64::from(entries) * 16,
+        )?;
+        write(at, offset, (control | MSIX_ENABLE) & !MSIX_FUNCTION_MASK);
+        Some(Self { table, entries })
+    }
+
+    /// Delivers entry `index` as `vector` to the CPU with `apic_id`; says
+    /// whether there is such an entry.
+    pub(crate) fn route(&self, index: u16, vector: Vector, apic_id: u32) -> bool {
+        if index >= self.entries {
+            return false;
+        }
+        let entry = (self.table + u64::from(index) * 16) as *mut u32;
+        let words = [
+            MSI_ADDRESS | (apic_id & 0xff) << 12,
+            0,
+            u32::from(vector.0),
+            0,
+        ];
+        for (word, value) in words.into_iter().enumerate() {
+            // SAFETY: inside the device's table, which `enable` has mapped.
+            unsafe { entry.add(word).write_volatile(value) };
+        }
+        true
+    }
+}

@@ -1,0 +1,158 @@
+//! What belongs to one CPU, found through GS.
+
+#![allow(unsafe_code)]
+
+use core::cell::{Cell, UnsafeCell};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use alloc::boxed::Box;
+use x86_64::registers::model_specific::Msr;
+
+use crate::cpu::MAX;
+use crate::fiber::Fiber;
+use crate::trap::Descriptors;
+
+const IA32_GS_BASE: u32 = 0xc000_0101;
+
+/// Offset of [`Cpu::stack_top`], for the trampoline.
+pub(crate) const STACK_TOP_OFFSET: usize = offset_of!(Cpu, stack_top);
+
+/// One CPU's data; only that CPU uses the cells.
+#[repr(C)]
+pub(crate) struct Cpu {
+    /// Address of this structure: what `gs:[0]` reads.
+    this: u64,
+    /// Index of the CPU, from 0 (`gs:[8]`).
+    index: u64,
+    /// Top of the stack on which the CPU starts.
+    stack_top: u64,
+    /// KVM's paravirtual EOI flag: bit 0 set means no EOI is needed.
+    pub(crate) pv_eoi: AtomicU32,
+    /// Local APIC ID.
+    pub(crate) apic_id: u32,
+    /// Interrupt handlers running.
+    pub(crate) interrupt_depth: Cell<u32>,
+    /// What the timer is armed for, TSC or APIC ticks are the timer's own
+    /// matter: nanoseconds of the clock, `u64::MAX` if it is not.
+    pub(crate) armed_ns: AtomicU64,
+    /// The fiber that runs, once the CPU has adopted one.
+    pub(crate) current: UnsafeCell<Option<Fiber>>,
+    /// The fiber that was left last, to be let go by the next one.
+    pub(crate) previous: UnsafeCell<Option<Fiber>>,
+    /// Set while this CPU prints a panic or fault.
+    pub(crate) dying: Cell<bool>,
+    /// Descriptor tables and emergency stacks.
+    pub(crate) descriptors: UnsafeCell<Descriptors>,
+}
+
+// SAFETY: cells are used by their own CPU only, through `current()`; the
+// atomics may be used by all.
+unsafe impl Sync for Cpu {}
+
+impl Cpu {
+    const fn new(index: u64, apic_id: u32) -> Self {
+        Self {
+            this: 0,
+            index,
+            stack_top: 0,
+            pv_eoi: AtomicU32::new(0),
+            apic_id,
+            interrupt_depth: Cell::new(0),
+            armed_ns: AtomicU64::new(u64::MAX),
+            current: UnsafeCell::new(None),
+            previous: UnsafeCell::new(None),
+            dying: Cell::new(false),
+            descriptors: UnsafeCell::new(Descriptors::new()),
+        }
+    }
+}
+
+struct First(UnsafeCell<Cpu>);
+// SAFETY: reached only through `current()` once `init_first` has run.
+unsafe impl Sync for First {}
+static FIRST: First = First(UnsafeCell::new(Cpu::new(0, 0)));
+
+/// Makes the first CPU's area its own.
+pub(crate) fn init_first() {
+    let area = FIRST.0.get();
+    // SAFETY: the first thing that the first CPU does.
+    unsafe { init_further(area) };
+}
+
+/// Makes `area` this CPU's.
+///
+/// # Safety
+/// The area must live for ever and belong to this CPU alone.
+pub(crate) unsafe fn init_further(area: *mut Cpu) {
+    // SAFETY: by this function's contract; GS is used for nothing else.
+    unsafe {
+        (*area).this = area.addr() as u64;
+        Msr::new(IA32_GS_BASE).write(area.addr() as u64);
+    }
+}
+
+/// An area for CPU `index`, which starts on `stack_top`. Never freed.
+pub(crate) fn area(index: usize, apic_id: u32, stack_top: u64) -> &'static Cpu {
+    let mut cpu = Box::new(Cpu::new(index as u64, apic_id));
+    cpu.stack_top = stack_top;
+    Box::leak(cpu)
+}
+
+/// This CPU's data.
+#[inline(always)]
+pub(crate) fn current() -> &'static Cpu {
+    let this: *const Cpu;
+    // SAFETY: GS points to this CPU's area since its first instructions in
+    // Rust, and areas live for ever. A fiber stays on its CPU.
+    unsafe {
+        core::arch::asm!("mov {}, gs:[0]", out(reg) this, options(pure, readonly, nostack, preserves_flags));
+        &*this
+    }
+}
+
+/// This CPU's index.
+#[inline(always)]
+pub fn index() -> usize {
+    let index: usize;
+    // SAFETY: as for `current`.
+    unsafe {
+        core::arch::asm!("mov {}, gs:[8]", out(reg) index, options(pure, readonly, nostack, preserves_flags));
+    }
+    index
+}
+
+/// A value for each CPU that only that CPU's threads reach.
+pub struct PerCpu<T> {
+    values: [T; MAX],
+}
+
+// SAFETY: a CPU reaches its own value only, from threads that cannot move to
+// another CPU, and not from interrupt handlers (`with` checks).
+unsafe impl<T: Send> Sync for PerCpu<T> {}
+
+impl<T> PerCpu<T> {
+    /// From a value for each CPU.
+    pub const fn new(values: [T; MAX]) -> Self {
+        Self { values }
+    }
+
+    /// This CPU's value.
+    ///
+    /// # Panics
+    /// In an interrupt handler, which may have interrupted another user.
+    #[inline]
+    pub fn get(&self) -> &T {
+        let cpu = current();
+        assert!(
+            cpu.interrupt_depth.get() == 0,
+            "threads' data used in an interrupt handler"
+        );
+        &self.values[(cpu.index as usize) % MAX]
+    }
+}
+
+/// Deadlines are compared without a lock.
+pub(crate) fn armed_ns() -> u64 {
+    current().armed_ns.load(Ordering::Relaxed)
+}

@@ -1,0 +1,53 @@
+//! The end of the machine.
+
+#![allow(unsafe_code)]
+
+use tare_abi::exit::GuestExit;
+use tare_abi::ports;
+use x86_64::instructions::port::Port;
+
+use crate::acpi::Tables;
+use crate::once::OnceCell;
+
+/// How ACPI switches this machine off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PowerOff {
+    /// Sleep control register at a port (hardware-reduced ACPI).
+    SleepControl(u16),
+    /// PM1a control register at a port.
+    Pm1a(u16),
+}
+
+static POWER_OFF: OnceCell<PowerOff> = OnceCell::new();
+
+/// Remembers how ACPI switches the machine off.
+pub(crate) fn init(tables: &Tables) {
+    let sleep_control = tables.sleep_control_port.map(PowerOff::SleepControl);
+    if let Some(way) = sleep_control.or(tables.pm1a_control_port.map(PowerOff::Pm1a)) {
+        POWER_OFF.set(way).ok();
+    }
+}
+
+/// Ends the machine and says why: by Tare's exit port, which is QEMU's
+/// isa-debug-exit too; where there is none by ACPI, then by the keyboard
+/// controller's reset (all that Firecracker has), then not at all.
+pub fn exit(reason: GuestExit) -> ! {
+    let _ = crate::cpu::disable_interrupts();
+    // SAFETY: ports that end the machine, or do nothing where there is nothing.
+    unsafe {
+        Port::<u32>::new(ports::EXIT).write(reason.to_value());
+        match POWER_OFF.get() {
+            Some(PowerOff::SleepControl(port)) => Port::<u8>::new(*port).write(ports::SLEEP_S5),
+            // SLP_TYP 0 with SLP_EN is S5 in QEMU's q35 and piix4; 5 elsewhere.
+            Some(PowerOff::Pm1a(port)) => {
+                Port::<u16>::new(*port).write(1 << 13);
+                Port::<u16>::new(*port).write((5 << 10) | (1 << 13));
+            }
+            None => {}
+        }
+        Port::<u8>::new(ports::I8042).write(ports::I8042_RESET);
+    }
+    loop {
+        x86_64::instructions::hlt();
+    }
+}

@@ -1,0 +1,80 @@
+//! The first serial port, output only, polled. Each port access costs an
+//! exit, so the transmitter is asked for room once for every sixteen bytes,
+//! which is what its FIFO takes.
+
+#![allow(unsafe_code)]
+
+use core::fmt::{self, Write};
+
+use tare_abi::ports::COM1;
+use x86_64::instructions::port::Port;
+
+use crate::cpu;
+use crate::lock::IrqLock;
+
+const FIFO_BYTES: usize = 16;
+const FIFO_CONTROL: u16 = COM1 + 2;
+const LINE_STATUS: u16 = COM1 + 5;
+const FIFO_ENABLE: u8 = 1;
+const TRANSMITTER_EMPTY: u8 = 1 << 5;
+/// Looks at a transmitter that is never empty before it is written to anyway.
+const PATIENCE: u32 = 10_000;
+
+struct Console {
+    started: bool,
+}
+
+static CONSOLE: IrqLock<Console> = IrqLock::new(Console { started: false });
+
+/// Writes text; other cores wait, so that lines stay whole.
+pub fn write_fmt(text: fmt::Arguments<'_>) {
+    CONSOLE.lock().write_fmt(text).ok();
+}
+
+/// Writes without the lock, whose holder may be what died.
+pub(crate) fn write_str_raw(text: &str) {
+    write_bytes(text.as_bytes());
+}
+
+/// The console without its lock, for a dying image.
+pub(crate) struct Raw;
+
+impl Write for Raw {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        write_str_raw(text);
+        Ok(())
+    }
+}
+
+impl Write for Console {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if !self.started {
+            self.started = true;
+            // SAFETY: a 16550's register.
+            unsafe { Port::<u8>::new(FIFO_CONTROL).write(FIFO_ENABLE) };
+        }
+        write_bytes(text.as_bytes());
+        Ok(())
+    }
+}
+
+fn write_bytes(bytes: &[u8]) {
+    for chunk in bytes.chunks(FIFO_BYTES) {
+        wait_until_empty();
+        for &byte in chunk {
+            // SAFETY: a 16550's register.
+            unsafe { Port::<u8>::new(COM1).write(byte) };
+        }
+    }
+}
+
+fn wait_until_empty() {
+    for _ in 0..PATIENCE {
+        // SAFETY: a 16550's register; reading it has no effect here.
+        let status = unsafe { Port::<u8>::new(LINE_STATUS).read() };
+        if status & TRANSMITTER_EMPTY != 0 {
+            return;
+        }
+        cpu::pause();
+    }
+}

@@ -1,0 +1,77 @@
+//! Interrupt handlers by vector. A handler runs with interrupts off, on the
+//! stack of whatever it interrupted; it must be short and must not block.
+
+#![allow(unsafe_code)]
+
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use super::descriptors::GATES;
+use crate::{apic, percpu};
+
+/// What a handler is.
+pub type Handler = &'static (dyn Fn() + Sync);
+
+/// An interrupt vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vector(pub(crate) u8);
+
+/// The local timer's.
+pub(crate) const TIMER: u8 = 0x20;
+/// Wake-ups by other CPUs.
+pub(crate) const WAKE: u8 = 0x21;
+/// The first that devices get.
+const FIRST_DEVICE: usize = 0x22;
+/// Spurious interrupts; never acknowledged. The low four bits are ones, as
+/// old local APICs want.
+pub(crate) const SPURIOUS: u8 = 0x5f;
+
+/// Handlers are two words wide; the table points to leaked boxes of them.
+static HANDLERS: [AtomicPtr<Handler>; GATES] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; GATES];
+static NEXT: AtomicUsize = AtomicUsize::new(FIRST_DEVICE);
+
+/// Gives `handler` a vector of its own; `None` when all are taken.
+pub fn allocate(handler: Handler) -> Option<Vector> {
+    let vector = NEXT
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+            (next < usize::from(SPURIOUS)).then_some(next + 1)
+        })
+        .ok()?;
+    let vector = Vector(vector as u8);
+    register(vector, handler);
+    Some(vector)
+}
+
+/// Makes `handler` the handler of `vector`.
+pub fn register(vector: Vector, handler: Handler) {
+    let cell = Box::into_raw(Box::new(handler));
+    // An earlier handler may be running on another CPU: it is never freed.
+    HANDLERS[usize::from(vector.0)].store(cell, Ordering::Release);
+}
+
+/// Called by the entry code with interrupts off.
+#[unsafe(no_mangle)]
+extern "C" fn tare_interrupt(vector: u64) {
+    let cpu = percpu::current();
+    cpu.interrupt_depth.set(cpu.interrupt_depth.get() + 1);
+    match vector as u8 {
+        TIMER => cpu.armed_ns.store(u64::MAX, Ordering::Relaxed),
+        WAKE => {}
+        SPURIOUS => {
+            cpu.interrupt_depth.set(cpu.interrupt_depth.get() - 1);
+            return;
+        }
+        _ => call(vector as usize),
+    }
+    apic::end_of_interrupt(cpu);
+    cpu.interrupt_depth.set(cpu.interrupt_depth.get() - 1);
+}
+
+fn call(vector: usize) {
+    let handler = HANDLERS[vector % GATES].load(Ordering::Acquire);
+    if !handler.is_null() {
+        // SAFETY: the table holds null or leaked boxes.
+        unsafe { (*handler)() };
+    }
+}

@@ -1,0 +1,9 @@
+//! Exceptions and interrupts: descriptor tables, entry code, dispatch.
+//! (Intel SDM vol. 3A, chapter 6.)
+
+mod descriptors;
+mod entry;
+mod exception;
+pub mod irq;
+
+pub(crate) use descriptors::{Descriptors, init};

@@ -1,0 +1,110 @@
+//! Finds the machine's virtio devices: on PCI bus 0, and where the command line
+//! says that there are virtio-mmio devices (QEMU's microvm and Firecracker
+//! write it there).
+
+#![allow(unsafe_code)]
+
+use alloc::vec::Vec;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use tare_abi::cmdline::{self, VIRTIO_MMIO};
+use virtio_drivers::transport::mmio::MmioTransport;
+use virtio_drivers::transport::pci::PciTransport;
+use virtio_drivers::transport::pci::bus::{DeviceFunction, PciRoot};
+use virtio_drivers::transport::pci::{
+    VIRTIO_PCI_CAP_COMMON_CFG, VIRTIO_PCI_CAP_NOTIFY_CFG, VIRTIO_VENDOR_ID,
+};
+
+use super::Dma;
+use super::interrupts::{Interrupts, line, msix};
+use super::mmio_word::MmioWord;
+use super::transport::{Notifier, PciNotifier, Transport};
+use crate::pci::{self, Function, Msix};
+use crate::{boot, memory};
+
+const VENDOR_CAPABILITY: u8 = 9;
+
+/// All devices, on the first call.
+pub(super) fn devices() -> Vec<Transport> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    if TAKEN.swap(true, Ordering::Relaxed) {
+        return Vec::new();
+    }
+    let mut devices = Vec::new();
+    if pci::exists() {
+        let found = pci::functions()
+            .filter(|(_, id)| *id as u16 == VIRTIO_VENDOR_ID)
+            .filter_map(|(at, _)| open_pci(at));
+        devices.extend(found);
+    }
+    let words = cmdline::values(boot::cmdline(), VIRTIO_MMIO);
+    devices.extend(
+        words
+            .filter_map(MmioWord::parse)
+            .filter_map(|word| open_mmio(&word)),
+    );
+    devices
+}
+
+fn open_pci(at: DeviceFunction) -> Option<Transport> {
+    let mut root = PciRoot::new(Function::open(at));
+    let inner = match PciTransport::new::<Dma, _>(&mut root, at) {
+        Ok(inner) => inner,
+        Err(error) => {
+            log::warn!("virtio device {at}: {error}");
+            return None;
+        }
+    };
+    let Some(table) = Msix::enable(&mut root, at) else {
+        log::warn!("virtio device {at} has no MSI-X");
+        return None;
+    };
+    let notifier = notifier(&mut root, at)?;
+    Some(Transport::new(
+        inner.into(),
+        Notifier::Pci(notifier),
+        Interrupts::Msix(msix::PerQueue::new(table)),
+    ))
+}
+
+/// Finds the structures that the transport keeps to itself.
+fn notifier(root: &mut PciRoot<Function>, at: DeviceFunction) -> Option<PciNotifier> {
+    let (mut common, mut notify) = (None, None);
+    let capabilities: Vec<_> = root.capabilities(at).take(pci::MAX_CAPABILITIES).collect();
+    for capability in capabilities {
+        if capability.id != VENDOR_CAPABILITY {
+            continue;
+        }
+        let word = |offset: u8| pci::read(at, capability.offset.wrapping_add(offset));
+        match (capability.private_header >> 8) as u8 {
+            VIRTIO_PCI_CAP_COMMON_CFG if common.is_none() => {
+                common = pci::bar_memory(root, at, word(4) as u8, word(8), u64::from(word(12)));
+            }
+            VIRTIO_PCI_CAP_NOTIFY_CFG if notify.is_none() => {
+                let length = word(12);
+                let start = pci::bar_memory(root, at, word(4) as u8, word(8), u64::from(length));
+                notify = start.map(|start| (start, length, word(16)));
+            }
+            _ => {}
+        }
+    }
+    let (notify, length, multiplier) = notify?;
+    Some(PciNotifier::new(common?, notify, length, multiplier))
+}
+
+fn open_mmio(word: &MmioWord) -> Option<Transport> {
+    let end = word.base.checked_add(word.size)?;
+    if !memory::map_device(&(word.base..end)) {
+        return None;
+    }
+    let header = NonNull::new(word.base as *mut virtio_drivers::transport::mmio::VirtIOHeader)?;
+    // SAFETY: the monitor says that these are a device's registers, and they
+    // are mapped for ever; the size includes the configuration space.
+    let inner = unsafe { MmioTransport::new(header, word.size as usize) }.ok()?;
+    Some(Transport::new(
+        inner.into(),
+        Notifier::Inner,
+        Interrupts::Line(line::Shared::new(word.base, word.line)),
+    ))
+}

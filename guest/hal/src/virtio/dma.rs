@@ -1,0 +1,71 @@
+//! Memory that devices read and write. There is no IOMMU; all memory but stacks
+//! is mapped at its physical address, so a buffer's address is what devices use.
+
+#![allow(unsafe_code)]
+
+use core::ptr::NonNull;
+
+use virtio_drivers::{BufferDirection, Hal, PhysAddr};
+
+/// DMA memory for drivers. Buffers given to a driver may lie on the heap, in
+/// statics, or on the stack of the calling thread.
+#[derive(Debug)]
+pub struct Dma;
+
+#[cfg(target_os = "none")]
+// SAFETY: pages come zeroed and aligned from the heap, which is mapped at its
+// physical address; device memory is mapped by `memory::map_device`.
+unsafe impl Hal for Dma {
+    fn dma_alloc(pages: usize, _direction: BufferDirection) -> (PhysAddr, NonNull<u8>) {
+        match crate::memory::heap::pages(pages) {
+            Some(start) => (start.addr().get() as PhysAddr, start),
+            None => (0, NonNull::dangling()),
+        }
+    }
+
+    unsafe fn dma_dealloc(_paddr: PhysAddr, vaddr: NonNull<u8>, pages: usize) -> i32 {
+        // SAFETY: the caller gives back what `dma_alloc` gave.
+        unsafe { crate::memory::heap::free_pages(vaddr, pages) };
+        0
+    }
+
+    unsafe fn mmio_phys_to_virt(paddr: PhysAddr, size: usize) -> NonNull<u8> {
+        let mapped = crate::memory::map_device(&(paddr..paddr.saturating_add(size as u64)));
+        match NonNull::new(paddr as *mut u8) {
+            Some(start) if mapped => start,
+            _ => panic!("device memory at {paddr:#x} cannot be mapped"),
+        }
+    }
+
+    unsafe fn share(buffer: NonNull<[u8]>, _direction: BufferDirection) -> PhysAddr {
+        let address = buffer.cast::<u8>().addr().get() as u64;
+        if crate::memory::stack::in_window(address) {
+            return crate::memory::stack::physical(buffer);
+        }
+        address
+    }
+
+    unsafe fn unshare(_paddr: PhysAddr, _buffer: NonNull<[u8]>, _direction: BufferDirection) {}
+}
+
+#[cfg(not(target_os = "none"))]
+// SAFETY: the host has no devices, so nothing is ever shared or allocated.
+unsafe impl Hal for Dma {
+    fn dma_alloc(_pages: usize, _direction: BufferDirection) -> (PhysAddr, NonNull<u8>) {
+        (0, NonNull::dangling())
+    }
+
+    unsafe fn dma_dealloc(_paddr: PhysAddr, _vaddr: NonNull<u8>, _pages: usize) -> i32 {
+        0
+    }
+
+    unsafe fn mmio_phys_to_virt(paddr: PhysAddr, _size: usize) -> NonNull<u8> {
+        panic!("no device memory at {paddr:#x} on the host")
+    }
+
+    unsafe fn share(buffer: NonNull<[u8]>, _direction: BufferDirection) -> PhysAddr {
+        buffer.cast::<u8>().addr().get() as PhysAddr
+    }
+
+    unsafe fn unshare(_paddr: PhysAddr, _buffer: NonNull<[u8]>, _direction: BufferDirection) {}
+}

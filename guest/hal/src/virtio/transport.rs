@@ -1,0 +1,227 @@
+//! A virtio device as drivers see it: the transport of the virtio-drivers
+//! crate, plus what that leaves out (interrupt vectors) and with cheaper
+//! notifications.
+
+use core::fmt;
+
+use virtio_drivers::PhysAddr;
+use virtio_drivers::transport::{
+    DeviceStatus, DeviceType, InterruptStatus, SomeTransport, Transport as Inner,
+};
+
+use super::Handler;
+use super::interrupts::Interrupts;
+
+/// A virtio device. Notifying a queue costs one exit: its address is looked
+/// up once (virtio 1.2, 4.1.5.2).
+pub struct Transport {
+    inner: SomeTransport<'static>,
+    notifier: Notifier,
+    interrupts: Interrupts,
+}
+
+/// How a queue's notification is written.
+#[derive(Debug)]
+pub(super) enum Notifier {
+    /// As the inner transport does.
+    Inner,
+    /// To a queue's own address.
+    #[cfg(target_os = "none")]
+    Pci(PciNotifier),
+}
+
+impl Transport {
+    pub(super) fn new(
+        inner: SomeTransport<'static>,
+        notifier: Notifier,
+        interrupts: Interrupts,
+    ) -> Self {
+        Self {
+            inner,
+            notifier,
+            interrupts,
+        }
+    }
+
+    /// Calls `handler` when the device signals `queue`. To be called before
+    /// the driver sets the queue up. With MSI-X the queue gets a vector of its
+    /// own; otherwise the device's line is shared by the handlers of all its
+    /// queues, and acknowledged before they are called.
+    pub fn on_interrupt(&mut self, queue: u16, handler: Handler) {
+        self.interrupts.handle(queue, handler);
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transport")
+            .field("inner", &self.inner)
+            .field("notifier", &self.notifier)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inner for Transport {
+    fn device_type(&self) -> DeviceType {
+        self.inner.device_type()
+    }
+
+    fn read_device_features(&mut self) -> u64 {
+        self.inner.read_device_features()
+    }
+
+    fn write_driver_features(&mut self, driver_features: u64) {
+        self.inner.write_driver_features(driver_features);
+    }
+
+    fn max_queue_size(&mut self, queue: u16) -> u32 {
+        self.inner.max_queue_size(queue)
+    }
+
+    fn notify(&mut self, queue: u16) {
+        match &self.notifier {
+            #[cfg(target_os = "none")]
+            Notifier::Pci(pci) if pci.notify(queue) => {}
+            _ => self.inner.notify(queue),
+        }
+    }
+
+    fn get_status(&self) -> DeviceStatus {
+        self.inner.get_status()
+    }
+
+    fn set_status(&mut self, status: DeviceStatus) {
+        self.inner.set_status(status);
+    }
+
+    fn set_guest_page_size(&mut self, guest_page_size: u32) {
+        self.inner.set_guest_page_size(guest_page_size);
+    }
+
+    fn requires_legacy_layout(&self) -> bool {
+        self.inner.requires_legacy_layout()
+    }
+
+    fn queue_set(
+        &mut self,
+        queue: u16,
+        size: u32,
+        descriptors: PhysAddr,
+        driver_area: PhysAddr,
+        device_area: PhysAddr,
+    ) {
+        #[cfg(target_os = "none")]
+        if let (Notifier::Pci(pci), Interrupts::Msix(msix)) = (&mut self.notifier, &self.interrupts)
+        {
+            pci.prepare(queue, msix.entry(queue));
+        }
+        self.inner
+            .queue_set(queue, size, descriptors, driver_area, device_area);
+    }
+
+    fn queue_unset(&mut self, queue: u16) {
+        self.inner.queue_unset(queue);
+    }
+
+    fn queue_used(&mut self, queue: u16) -> bool {
+        self.inner.queue_used(queue)
+    }
+
+    fn ack_interrupt(&mut self) -> InterruptStatus {
+        self.inner.ack_interrupt()
+    }
+
+    fn read_config_generation(&self) -> u32 {
+        self.inner.read_config_generation()
+    }
+
+    fn read_config_space<T: zerocopy::FromBytes + zerocopy::IntoBytes>(
+        &self,
+        offset: usize,
+    ) -> virtio_drivers::Result<T> {
+        self.inner.read_config_space(offset)
+    }
+
+    fn write_config_space<T: zerocopy::IntoBytes + zerocopy::Immutable>(
+        &mut self,
+        offset: usize,
+        value: T,
+    ) -> virtio_drivers::Result<()> {
+        self.inner.write_config_space(offset, value)
+    }
+}
+
+#[cfg(target_os = "none")]
+pub(super) use pci::PciNotifier;
+
+#[cfg(target_os = "none")]
+mod pci {
+    //! The two registers of the common configuration that the inner transport
+    //! does not use, and the notification region (virtio 1.2, 4.1.4.3-4).
+
+    #![allow(unsafe_code)]
+
+    const QUEUE_SELECT: u64 = 0x16;
+    const QUEUE_MSIX_VECTOR: u64 = 0x1a;
+    const QUEUE_NOTIFY_OFF: u64 = 0x1e;
+    /// Queues whose address is kept; drivers here use three at most.
+    const MAX_QUEUES: usize = 8;
+
+    /// Addresses of a device's structures, mapped for ever.
+    #[derive(Debug)]
+    pub(in crate::virtio) struct PciNotifier {
+        common: u64,
+        notify: u64,
+        length: u32,
+        multiplier: u32,
+        /// Where each queue is notified, 0 until it is set up.
+        queues: [u64; MAX_QUEUES],
+    }
+
+    impl PciNotifier {
+        /// From the mapped structures' addresses.
+        pub(in crate::virtio) fn new(
+            common: u64,
+            notify: u64,
+            length: u32,
+            multiplier: u32,
+        ) -> Self {
+            Self {
+                common,
+                notify,
+                length,
+                multiplier,
+                queues: [0; MAX_QUEUES],
+            }
+        }
+
+        /// Gives `queue` its interrupt entry and looks its address up.
+        pub(in crate::virtio) fn prepare(&mut self, queue: u16, entry: u16) {
+            // SAFETY: registers of the common configuration, mapped for ever.
+            let offset = unsafe {
+                ((self.common + QUEUE_SELECT) as *mut u16).write_volatile(queue);
+                ((self.common + QUEUE_MSIX_VECTOR) as *mut u16).write_volatile(entry);
+                ((self.common + QUEUE_NOTIFY_OFF) as *const u16).read_volatile()
+            };
+            let offset = u64::from(offset) * u64::from(self.multiplier);
+            if offset + 2 <= u64::from(self.length)
+                && let Some(address) = self.queues.get_mut(usize::from(queue))
+            {
+                *address = self.notify + offset;
+            }
+        }
+
+        /// Notifies `queue`; says whether its address is known.
+        #[inline]
+        pub(in crate::virtio) fn notify(&self, queue: u16) -> bool {
+            match self.queues.get(usize::from(queue)) {
+                Some(&address) if address != 0 => {
+                    // SAFETY: inside the mapped notification region.
+                    unsafe { (address as *mut u16).write_volatile(queue) };
+                    true
+                }
+                _ => false,
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A core's idle turn; see the module above.
+
+use core::cell::RefCell;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use tare_abi::cmdline;
+use tare_hal::{clock, cpu, timer};
+use tare_policy::spin::{DEFAULT_MAX_NS, Limits, Spin, Wait};
+
+use super::mode;
+use crate::env;
+use crate::sched::stats::Counter;
+use crate::sched::{Core, CoreStats};
+
+static SPIN_MAX_NS: AtomicU32 = AtomicU32::new(DEFAULT_MAX_NS);
+static COUNTERS: [Counters; cpu::MAX] = [const { Counters::new() }; cpu::MAX];
+
+struct Counters {
+    halts: Counter,
+    halted_ns: Counter,
+    spins: Counter,
+    spins_caught: Counter,
+    spun_ns: Counter,
+    idle_turns: Counter,
+    timers_armed: Counter,
+}
+
+impl Counters {
+    const fn new() -> Self {
+        Self {
+            halts: Counter::new(),
+            halted_ns: Counter::new(),
+            spins: Counter::new(),
+            spins_caught: Counter::new(),
+            spun_ns: Counter::new(),
+            idle_turns: Counter::new(),
+            timers_armed: Counter::new(),
+        }
+    }
+}
+
+/// Reads the command line.
+pub(crate) fn init() {
+    super::mode::init();
+    let limit = env::var(cmdline::HALT_SPIN_NS).and_then(|ns| ns.parse().ok());
+    SPIN_MAX_NS.store(limit.unwrap_or(DEFAULT_MAX_NS), Ordering::Relaxed);
+}
+
+/// The idle part of a core's statistics.
+pub(crate) fn stats(core: usize) -> CoreStats {
+    let counters = &COUNTERS[core];
+    CoreStats {
+        halts: counters.halts.get(),
+        halted_ns: counters.halted_ns.get(),
+        spins: counters.spins.get(),
+        spins_caught: counters.spins_caught.get(),
+        spun_ns: counters.spun_ns.get(),
+        idle_turns: counters.idle_turns.get(),
+        timers_armed: counters.timers_armed.get(),
+        ..CoreStats::default()
+    }
+}
+
+pub(crate) fn count_idle_turn() {
+    counters().idle_turns.add(1);
+}
+
+fn counters() -> &'static Counters {
+    &COUNTERS[cpu::index()]
+}
+
+/// One core's idle state.
+pub(crate) struct Idle {
+    spin: RefCell<Option<Spin>>,
+}
+
+impl Idle {
+    pub(crate) const fn new() -> Self {
+        Self {
+            spin: RefCell::new(None),
+        }
+    }
+
+    /// Whether pollers that agree to a halt get one.
+    pub(crate) fn may_halt_pollers(&self) -> bool {
+        mode() != cmdline::Idle::Spin
+    }
+
+    /// Waits until there may be something to run.
+    pub(crate) fn wait(&self, core: &Core) {
+        if mode() == cmdline::Idle::Spin {
+            cpu::pause();
+            return;
+        }
+        let start_ns = clock::now_ns();
+        let spun_ns = self.spin(core, start_ns);
+        let wait = match spun_ns {
+            Spun::Caught(ns) => Wait::Caught(ns),
+            Spun::Missed(ns) => Wait::Halted(ns + halt(core, start_ns + ns)),
+        };
+        self.with_spin(|spin| spin.record(wait));
+    }
+
+    /// Spins as long as the policy says.
+    fn spin(&self, core: &Core, start_ns: u64) -> Spun {
+        let length_ns = u64::from(self.with_spin(|spin| spin.length_ns()));
+        if length_ns == 0 {
+            return Spun::Missed(0);
+        }
+        let mut now_ns = start_ns;
+        while now_ns - start_ns < length_ns {
+            if core.has_work() {
+                break;
+            }
+            cpu::pause();
+            now_ns = clock::now_ns();
+        }
+        let caught = core.has_work();
+        let counters = counters();
+        counters.spins.add(1);
+        counters.spins_caught.add(u64::from(caught));
+        counters.spun_ns.add(now_ns - start_ns);
+        match caught {
+            true => Spun::Caught(now_ns - start_ns),
+            false => Spun::Missed(now_ns - start_ns),
+        }
+    }
+
+    fn with_spin<R>(&self, act: impl FnOnce(&mut Spin) -> R) -> R {
+        let mut spin = self.spin.borrow_mut();
+        act(spin.get_or_insert_with(|| {
+            Spin::new(Limits {
+                max_ns: SPIN_MAX_NS.load(Ordering::Relaxed),
+                ..Limits::default()
+            })
+        }))
+    }
+}
+
+/// How a spin ended, and how long it was.
+enum Spun {
+    Caught(u64),
+    Missed(u64),
+}
+
+/// Halts the core until an interrupt, unless there is work; gives the time
+/// that it took, `begin_ns` being now.
+fn halt(core: &Core, begin_ns: u64) -> u64 {
+    let mailbox = core.mailbox();
+    mailbox.announce_halt();
+    let halted = cpu::halt_if(|| {
+        if core.has_work() {
+            return false;
+        }
+        if let Some(deadline_ns) = core.next_deadline_ns()
+            && timer::arm(deadline_ns)
+        {
+            counters().timers_armed.add(1);
+        }
+        true
+    });
+    mailbox.end_halt();
+    let halted_ns = clock::now_ns() - begin_ns;
+    if halted {
+        let counters = counters();
+        counters.halts.add(1);
+        counters.halted_ns.add(halted_ns);
+    }
+    halted_ns
+}

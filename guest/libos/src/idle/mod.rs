@@ -1,0 +1,16 @@
+//! What a core does when it has nothing to do: spin for a bounded time that is
+//! chosen at run time, then halt without any periodic timer.
+//!
+//! The halt: flag the core as halted, interrupts off, look again, arm one
+//! deadline unless it is armed already, `sti; hlt` as a pair, look again. See
+//! [`crate::sched`] for why no wake-up is lost. The spin's length comes from
+//! `tare_policy::spin`, which lets it grow only where it pays; the command
+//! line bounds it (`halt_spin_ns=N`) or forbids halting (`idle=spin`).
+
+#[cfg(target_os = "none")]
+mod core;
+mod mode;
+
+#[cfg(target_os = "none")]
+pub(crate) use self::core::{Idle, count_idle_turn, init, stats};
+pub use mode::mode;

@@ -1,0 +1,132 @@
+//! A thread as the scheduler knows it.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use tare_hal::cpu;
+use tare_hal::fiber::Fiber;
+
+use super::{MAILBOXES, local};
+use crate::thread::ThreadId;
+
+/// Neither parked nor notified.
+const RUNNING: u8 = 0;
+/// Unparked while it was not parked: the next park returns at once.
+const NOTIFIED: u8 = 1;
+/// Blocked; whoever moves it to `NOTIFIED` must make it ready.
+const PARKED: u8 = 2;
+
+/// A handle to a thread.
+#[derive(Clone)]
+pub struct Thread {
+    task: Arc<Task>,
+}
+
+struct Task {
+    id: ThreadId,
+    core: usize,
+    name: Option<String>,
+    fiber: Fiber,
+    token: AtomicU8,
+    /// A deadline has passed and taken its timer away.
+    timed_out: AtomicBool,
+}
+
+impl Thread {
+    pub(super) fn new(name: Option<String>, core: usize, fiber: Fiber) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            task: Arc::new(Task {
+                id: ThreadId(NEXT.fetch_add(1, Ordering::Relaxed)),
+                core,
+                name,
+                fiber,
+                token: AtomicU8::new(RUNNING),
+                timed_out: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    /// The thread's identity.
+    pub fn id(&self) -> ThreadId {
+        self.task.id
+    }
+
+    /// The thread's name, if it has one.
+    pub fn name(&self) -> Option<&str> {
+        self.task.name.as_deref()
+    }
+
+    /// The core on which the thread runs.
+    pub fn core(&self) -> usize {
+        self.task.core
+    }
+
+    /// Makes [`park`](crate::thread::park) of that thread return, now or when it
+    /// is next called. May be called on any core and by interrupt handlers.
+    pub fn unpark(&self) {
+        if self.task.token.swap(NOTIFIED, Ordering::AcqRel) == PARKED {
+            self.make_ready();
+        }
+    }
+
+    /// Puts the thread into its core's queue; it must not be in one already.
+    pub(super) fn make_ready(&self) {
+        if self.task.core == cpu::index() && !cpu::in_interrupt() {
+            local().push_ready(self.clone());
+        } else {
+            MAILBOXES[self.task.core].deliver(self.clone());
+        }
+    }
+
+    /// Before blocking: false if there was a notification, which is taken.
+    #[inline]
+    pub(super) fn prepare_park(&self) -> bool {
+        let token = &self.task.token;
+        let parked = token.compare_exchange(RUNNING, PARKED, Ordering::AcqRel, Ordering::Acquire);
+        if parked.is_err() {
+            token.store(RUNNING, Ordering::Relaxed);
+        }
+        parked.is_ok()
+    }
+
+    /// After blocking: takes the notification that ended it.
+    #[inline]
+    pub(super) fn finish_park(&self) {
+        self.task.token.swap(RUNNING, Ordering::AcqRel);
+    }
+
+    /// The thread's deadline has passed: wakes it like a notification.
+    pub(super) fn timed_out(&self) {
+        self.task.timed_out.store(true, Ordering::Relaxed);
+        self.unpark();
+    }
+
+    /// Whether a deadline has passed since this was last asked.
+    pub(super) fn take_timed_out(&self) -> bool {
+        let timed_out = self.task.timed_out.load(Ordering::Relaxed);
+        self.task.timed_out.store(false, Ordering::Relaxed);
+        timed_out
+    }
+
+    pub(super) fn fiber(&self) -> &Fiber {
+        &self.task.fiber
+    }
+
+    #[inline]
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.task, &other.task)
+    }
+}
+
+impl fmt::Debug for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Thread")
+            .field("id", &self.task.id.0)
+            .field("name", &self.task.name)
+            .field("core", &self.task.core)
+            .finish()
+    }
+}

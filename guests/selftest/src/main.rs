@@ -1,0 +1,50 @@
+//! An image that exercises the library OS on a real machine and prints one
+//! line for each thing: `ok NAME FIGURES` or `FAIL NAME REASON`, at last
+//! `selftest done`. `crates/vmtest` runs it.
+//!
+//! Words on the command line choose another end: `panic`, `overflow`, `null`,
+//! `exit=N`, `idle-for=SECONDS` (prints how the cores idled).
+
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+extern crate alloc;
+
+mod checks;
+mod ends;
+mod quiet;
+
+use tare_libos::{env, println};
+
+fn main() -> u8 {
+    println!(
+        "selftest on {} cores: {}",
+        tare_libos::thread::cores(),
+        env::cmdline()
+    );
+    if let Some(status) = ends::chosen() {
+        return status;
+    }
+    if let Some(seconds) = env::var("idle-for").and_then(|text| text.parse().ok()) {
+        quiet::idle(seconds);
+        return 0;
+    }
+    let failed = checks::ALL
+        .iter()
+        .filter(|(name, check)| !run(name, *check))
+        .count();
+    println!("selftest done, {failed} failed");
+    u8::from(failed != 0)
+}
+
+tare_libos::entry!(main);
+
+fn run(name: &str, check: checks::Check) -> bool {
+    match check() {
+        Ok(figures) => println!("ok {name} {figures}"),
+        Err(reason) => {
+            println!("FAIL {name} {reason}");
+            return false;
+        }
+    }
+    true
+}
