@@ -64,6 +64,16 @@ impl Input {
         }
     }
 
+    /// The port has room again. A file is read at once; anything else is watched
+    /// only, because reading what nobody has typed yet would stop this thread.
+    pub fn resume(&mut self, poll: &Poll, console: &Console) -> io::Result<bool> {
+        if self.is_file {
+            return self.ready(poll, console);
+        }
+        self.watch(poll, Interest::READ)?;
+        Ok(true)
+    }
+
     fn watch(&mut self, poll: &Poll, interest: Interest) -> io::Result<()> {
         if self.is_file {
             return Ok(());

@@ -74,7 +74,7 @@ impl IoLoop {
     pub fn run(mut self) -> io::Result<()> {
         let mut ready = Vec::with_capacity(16);
         // A regular file is always readable, and says so to nobody.
-        self.console_input()?;
+        self.console_input(Input::resume)?;
         loop {
             let busy = self.devices.iter().any(IoDevice::has_more);
             let wait = if busy { Wait::No } else { Wait::Forever };
@@ -82,10 +82,10 @@ impl IoLoop {
             for token in ready.drain(..) {
                 match token {
                     STOP => return Ok(()),
-                    STDIN => self.console_input()?,
+                    STDIN => self.console_input(Input::ready)?,
                     INPUT_ROOM => {
                         let _ = self.console.room().read();
-                        self.console_input()?;
+                        self.console_input(Input::resume)?;
                     }
                     token => self.device_event(token),
                 }
@@ -96,9 +96,12 @@ impl IoLoop {
         }
     }
 
-    fn console_input(&mut self) -> io::Result<()> {
+    fn console_input(
+        &mut self,
+        step: fn(&mut Input, &Poll, &Console) -> io::Result<bool>,
+    ) -> io::Result<()> {
         if let Some(input) = &mut self.input
-            && !input.ready(&self.poll, &self.console)?
+            && !step(input, &self.poll, &self.console)?
         {
             self.input = None;
         }
