@@ -22,6 +22,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "bench")]
+pub mod bench_entry;
 pub mod cmos;
 #[cfg(test)]
 mod corpus;

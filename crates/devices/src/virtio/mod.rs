@@ -17,7 +17,7 @@ mod chain;
 mod common;
 mod counters;
 mod device;
-#[cfg(any(test, feature = "fuzz"))]
+#[cfg(any(test, feature = "fuzz", feature = "bench"))]
 #[cfg_attr(not(test), allow(dead_code))]
 pub(crate) mod driver;
 mod function;

@@ -11,7 +11,9 @@ use vm_memory::{Bytes, GuestAddress};
 use crate::GuestRam;
 
 pub(crate) use guest::Driver;
-pub(crate) use machine::{MEMORY_LEN, Machine};
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) use machine::MEMORY_LEN;
+pub(crate) use machine::Machine;
 pub(crate) use ring::Ring;
 #[cfg(test)]
 pub(crate) use {
