@@ -1,5 +1,6 @@
 //! Interrupts by event descriptor, and writes that only signal one.
 
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
@@ -13,12 +14,16 @@ const VECTOR: u8 = 0x41;
 const HANDLER: u64 = CODE + 0x100;
 const IDT: u64 = DATA + 0x100;
 
-/// Enables the APIC and the interrupt table, says R, and waits for an
-/// interrupt, whose handler says H.
+/// Enables the APIC, says R, and waits for an interrupt, whose handler says H.
 fn waiting_machine() -> Option<Machine> {
     let mut code = vec![0xbf]; // mov edi, 0xfee000f0
     code.extend(0xfee0_00f0_u32.to_le_bytes());
     code.extend([0xc7, 0x07, 0xff, 0x01, 0, 0]); // mov dword [rdi], 0x1ff
+    waiting_after(code)
+}
+
+/// Executes `code`, then as [`waiting_machine`].
+fn waiting_after(mut code: Vec<u8>) -> Option<Machine> {
     code.extend([0x0f, 0x01, 0x1c, 0x25]); // lidt [DATA]
     code.extend((DATA as u32).to_le_bytes());
     code.extend([0xb0, b'R', 0xe6, 0x80]); // mov al, 'R'; out 0x80, al
@@ -56,6 +61,50 @@ fn an_irqfd_wakes_a_halted_vcpu() {
             event.write(1).unwrap();
         });
         assert_eq!(machine.port_write().1, b"H");
+    });
+}
+
+/// mov ecx, register; mov eax, value; xor edx, edx; wrmsr
+fn write_msr(register: u32, value: u32) -> Vec<u8> {
+    let mut code = vec![0xb9];
+    code.extend(register.to_le_bytes());
+    code.push(0xb8);
+    code.extend(value.to_le_bytes());
+    code.extend([0x31, 0xd2, 0x0f, 0x30]);
+    code
+}
+
+#[test]
+fn the_tsc_deadline_timer_wakes_a_halted_vcpu() {
+    const APIC_BASE: u32 = 0x1b;
+    const SVR: u32 = 0x80f;
+    const LVT_TIMER: u32 = 0x832;
+    const TSC_DEADLINE_MODE: u32 = 2 << 17;
+    let mut code = [
+        write_msr(APIC_BASE, 0xfee0_0d00), // first processor, enabled, x2APIC
+        write_msr(SVR, 0x1ff),
+        write_msr(LVT_TIMER, TSC_DEADLINE_MODE | u32::from(VECTOR)),
+    ]
+    .concat();
+    code.extend([0x0f, 0x31]); // rdtsc
+    code.push(0x05); // add eax, 20,000,000
+    code.extend(20_000_000_u32.to_le_bytes());
+    code.extend([0x83, 0xd2, 0]); // adc edx, 0
+    code.extend([0xb9, 0xe0, 0x06, 0, 0, 0x0f, 0x30]); // mov ecx, 0x6e0; wrmsr
+    let Some(mut machine) = waiting_after(code) else {
+        return;
+    };
+    assert_eq!(machine.port_write().1, b"R");
+    let kicker = machine.vcpu.kicker();
+    let (done, waiting) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            if waiting.recv_timeout(Duration::from_secs(5)) == Err(RecvTimeoutError::Timeout) {
+                kicker.kick();
+            }
+        });
+        assert_eq!(machine.port_write().1, b"H");
+        drop(done);
     });
 }
 
