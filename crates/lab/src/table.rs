@@ -44,7 +44,8 @@ fn mark(verdict: Verdict) -> String {
 pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 1e6 {
-        return format!("{:.3}M", value / 1e6);
+        let millions = format!("{:.3}", value / 1e6);
+        return format!("{}M", millions.trim_end_matches('0').trim_end_matches('.'));
     }
     let digits = match size {
         _ if size == 0.0 || size >= 1000.0 || (size >= 100.0 && size.fract() == 0.0) => 0,
@@ -116,6 +117,7 @@ mod tests {
             (123.46, "123.5"),
             (1234.6, "1235"),
             (1_234_567.0, "1.235M"),
+            (1_000_000.0, "1M"),
             (-45_678.0, "-45,678"),
         ] {
             assert_eq!(number(value), text);

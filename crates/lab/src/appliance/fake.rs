@@ -114,7 +114,7 @@ impl Appliance for Fake {
     }
 
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
-        CpuReading::read(std::process::id()).map_err(ApplianceError::Cpu)
+        CpuReading::read(std::process::id(), &[]).map_err(ApplianceError::Cpu)
     }
 
     fn image_bytes(&self) -> Option<u64> {

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use tare_control::stats::Stats;
 use super::console::Console;
 use super::{Appliance, ApplianceError, Executor, Spec};
 use crate::interrupt::{Interrupt, SLICE};
-use crate::observe::{CpuReading, descendants};
+use crate::observe::{CpuReading, descendants, helpers_with};
 
 /// How long a machine has to end after SIGTERM, before it is killed.
 const GRACE: Duration = Duration::from_secs(3);
@@ -67,6 +67,7 @@ impl TareRun {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             directory: RunDir::at(default_root().join(&name)),
             client: None,
+            helpers: Vec::new(),
         };
         drop(command);
         machine.console = Console::read(reader).map_err(ApplianceError::Prepare)?;
@@ -112,6 +113,8 @@ struct Machine {
     address: SocketAddr,
     directory: RunDir,
     client: Option<Client>,
+    /// Network helpers that are not the child's descendants.
+    helpers: Vec<u32>,
 }
 
 impl Machine {
@@ -137,8 +140,17 @@ impl Machine {
         self.client.as_mut()
     }
 
+    /// Finds the network helper, which `tare run` detaches from itself.
+    fn find_helpers(&mut self) {
+        if self.helpers.is_empty() {
+            self.helpers = helpers_with(&format!("/{}:", self.address.port()));
+        }
+    }
+
     fn stop(&mut self) {
-        let helpers = descendants(self.child.id());
+        self.find_helpers();
+        let mut helpers = descendants(self.child.id());
+        helpers.extend(&self.helpers);
         signal(self.child.id(), Signal::TERM);
         let deadline = Instant::now() + GRACE;
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
@@ -159,14 +171,23 @@ impl Drop for Machine {
 /// Kills what the machine left running: helpers end by themselves when their
 /// socket closes, this is for those that do not.
 fn end_helpers(helpers: &[u32]) {
-    let alive = |pid: &&u32| Path::new(&format!("/proc/{pid}")).exists();
     let deadline = Instant::now() + Duration::from_millis(300);
-    while helpers.iter().any(|pid| alive(&pid)) && Instant::now() < deadline {
+    while helpers.iter().any(|pid| is_alive(*pid)) && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
     }
-    for pid in helpers.iter().filter(alive) {
+    for pid in helpers.iter().filter(|pid| is_alive(**pid)) {
         signal(*pid, Signal::KILL);
     }
+}
+
+/// Whether a process runs: one that only waits to be reaped does not.
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state follows the name, which may hold anything but ends with `)`.
+    let state = stat
+        .rsplit_once(") ")
+        .map(|(_, rest)| rest.starts_with(['Z', 'X']));
+    state == Some(false)
 }
 
 fn signal(pid: u32, signal: Signal) {
@@ -208,6 +229,7 @@ impl Appliance for Restarting {
         loop {
             interrupt.check()?;
             if let Some(ready) = self.machine.console.ready() {
+                self.machine.find_helpers();
                 return Ok(ready.duration_since(self.machine.started));
             }
             match self.machine.check() {
@@ -239,7 +261,8 @@ impl Appliance for Restarting {
 
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
         self.machine.check()?;
-        CpuReading::read(self.machine.child.id()).map_err(ApplianceError::Cpu)
+        CpuReading::read(self.machine.child.id(), &self.machine.helpers)
+            .map_err(ApplianceError::Cpu)
     }
 
     fn image_bytes(&self) -> Option<u64> {

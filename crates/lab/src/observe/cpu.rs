@@ -29,6 +29,7 @@ struct ThreadTime {
     process: String,
     thread: String,
     run_ns: u64,
+    wait_ns: u64,
 }
 
 /// CPU time between two readings, ns.
@@ -38,6 +39,8 @@ pub(crate) struct CpuSpent {
     pub(crate) wall_ns: u64,
     /// Of the monitor's threads together.
     pub(crate) monitor_ns: u64,
+    /// Time that the monitor's threads were ready and had no CPU.
+    pub(crate) wait_ns: u64,
     /// Of the network helper (passt).
     pub(crate) helper_ns: u64,
     /// Of each of the monitor's threads, by name.
@@ -45,14 +48,17 @@ pub(crate) struct CpuSpent {
 }
 
 impl CpuReading {
-    /// Reads the threads of `root` and its descendants. An error means that
-    /// `root` is gone.
-    pub(crate) fn read(root: u32) -> io::Result<Self> {
+    /// Reads the threads of `root` and its descendants, and of `helpers` that
+    /// have left its family. An error means that `root` is gone.
+    pub(crate) fn read(root: u32, helpers: &[u32]) -> io::Result<Self> {
         let mut reading = Self {
             at: Instant::now(),
             threads: BTreeMap::new(),
         };
         reading.add_process(root, DEPTH)?;
+        for helper in helpers {
+            let _ = reading.add_process(*helper, 0);
+        }
         Ok(reading)
     }
 
@@ -64,12 +70,16 @@ impl CpuReading {
             ..CpuSpent::default()
         };
         for (tid, now) in &self.threads {
-            let before = earlier.threads.get(tid).map_or(0, |t| t.run_ns);
-            let ns = now.run_ns.saturating_sub(before);
+            let before = earlier
+                .threads
+                .get(tid)
+                .map_or((0, 0), |t| (t.run_ns, t.wait_ns));
+            let ns = now.run_ns.saturating_sub(before.0);
             if now.process.starts_with(HELPER) {
                 spent.helper_ns += ns;
             } else {
                 spent.monitor_ns += ns;
+                spent.wait_ns += now.wait_ns.saturating_sub(before.1);
                 *spent.threads.entry(now.thread.clone()).or_default() += ns;
             }
         }
@@ -90,10 +100,12 @@ impl CpuReading {
 
     fn add_thread(&mut self, pid: u32, tid: u32, process: &str, depth: usize) -> io::Result<()> {
         let task = format!("/proc/{pid}/task/{tid}");
+        let (run_ns, wait_ns) = schedstat(&task)?;
         let time = ThreadTime {
             process: process.to_owned(),
             thread: line(&format!("{task}/comm"))?,
-            run_ns: run_ns(&task)?,
+            run_ns,
+            wait_ns,
         };
         self.threads.insert(tid, time);
         if depth > 0 {
@@ -109,6 +121,11 @@ impl CpuSpent {
     /// The monitor's share of one core, percent.
     pub(crate) fn monitor_pct(&self) -> f64 {
         percent(self.monitor_ns, self.wall_ns)
+    }
+
+    /// Time that ready threads waited for a CPU, percent of the window.
+    pub(crate) fn wait_pct(&self) -> f64 {
+        percent(self.wait_ns, self.wall_ns)
     }
 
     /// The network helper's share of one core, percent.
@@ -141,13 +158,29 @@ fn children(task: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Time on a CPU, ns.
-fn run_ns(task: &str) -> io::Result<u64> {
+/// Time on a CPU and time waiting for one, ns.
+fn schedstat(task: &str) -> io::Result<(u64, u64)> {
     let text = fs::read_to_string(format!("{task}/schedstat"))?;
-    let first = text.split_ascii_whitespace().next();
-    first
-        .and_then(|n| n.parse().ok())
-        .ok_or_else(|| io::ErrorKind::InvalidData.into())
+    let mut words = text.split_ascii_whitespace().map(str::parse);
+    match (words.next(), words.next()) {
+        (Some(Ok(run_ns)), Some(Ok(wait_ns))) => Ok((run_ns, wait_ns)),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Network helpers whose command line has `word`: one that was started apart
+/// from the monitor is not among its descendants.
+pub(crate) fn helpers_with(word: &str) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| line(&format!("/proc/{pid}/comm")).is_ok_and(|c| c.starts_with(HELPER)))
+        .filter(|pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line)
+                .split('\0')
+                .any(|w| w.contains(word))
+        })
+        .collect()
 }
 
 fn line(path: &str) -> io::Result<String> {
@@ -179,9 +212,9 @@ mod tests {
                 .spawn()
                 .unwrap();
             thread::sleep(Duration::from_millis(50));
-            let before = CpuReading::read(child.id()).unwrap();
+            let before = CpuReading::read(child.id(), &[]).unwrap();
             thread::sleep(Duration::from_millis(200));
-            let spent = CpuReading::read(child.id()).unwrap().since(&before);
+            let spent = CpuReading::read(child.id(), &[]).unwrap().since(&before);
             for pid in descendants(child.id()) {
                 let _ = Command::new("kill").arg(pid.to_string()).status();
             }
@@ -198,6 +231,6 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_is_an_error() {
-        assert!(CpuReading::read(u32::MAX).is_err());
+        assert!(CpuReading::read(u32::MAX, &[]).is_err());
     }
 }

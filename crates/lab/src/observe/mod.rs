@@ -4,4 +4,4 @@
 
 mod cpu;
 
-pub(crate) use cpu::{CpuReading, CpuSpent, descendants};
+pub(crate) use cpu::{CpuReading, CpuSpent, descendants, helpers_with};

@@ -10,6 +10,9 @@ use crate::figure::Figure;
 use crate::goal::judge;
 use crate::table::number;
 
+/// Ready threads that wait this share of the time (percent) say that others
+/// wanted the CPUs.
+const NOISY_PCT: f64 = 5.0;
 /// A half-width of this share of the median is worth a word.
 const WIDE: f64 = 0.25;
 
@@ -22,6 +25,7 @@ pub(crate) fn disappointments(data: &Data, figures: &[Figure]) -> Vec<String> {
         .collect();
     sentences.extend(unmeasured(data, figures));
     sentences.extend(slow(data));
+    sentences.extend(noisy(data));
     sentences.extend(uncertain(figures));
     sentences
 }
@@ -90,6 +94,20 @@ fn slow(data: &Data) -> Option<String> {
         number(data.carried),
         number(rate)
     ))
+}
+
+/// Whether others wanted the CPUs, as the monitor's own threads felt it.
+fn noisy(data: &Data) -> Option<String> {
+    let waits: Vec<f64> = data.cpu.iter().map(|s| s.spent.wait_pct()).collect();
+    let busiest = tare_stats::quantile(&tare_stats::sorted(&waits)?, 0.9);
+    (busiest > NOISY_PCT).then(|| {
+        format!(
+            "The machine was not quiet: in a tenth of the windows the monitor's threads were ready \
+             and had no CPU for {} % of the time or more. CPU shares are too low then and \
+             latencies too high.",
+            busiest.round()
+        )
+    })
 }
 
 /// Figures with a goal or an arm whose interval is wide.

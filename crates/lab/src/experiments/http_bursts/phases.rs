@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use super::arms::Arm;
 use super::counters::{activity_between, instructions_between, seconds_between};
 use super::plan::ms;
 use super::sample::Phase;
 use super::session::Session;
 use crate::bench::RunError;
 use crate::load::{Connections, Request, Schedule};
+use crate::observe::CpuReading;
 
 /// Requests under way at once while calibrating.
 const CONCURRENCY: usize = 4;
@@ -77,13 +79,16 @@ impl Session<'_, '_> {
     ) -> Result<(), RunError> {
         let end = Instant::now() + time;
         let mut stats = self.stats(phase)?;
-        let mut last: Option<crate::observe::CpuReading> = None;
+        let mut last: Option<CpuReading> = None;
         while Instant::now() < end {
             self.bench.interrupt.sleep(GUARD)?;
             let before = self.machine.cpu()?;
-            if let Some(last) = last.take() {
+            // Only where nothing else runs is the difference the observer's.
+            if let Some(last) = last.take()
+                && self.turn.arm == Arm::Tare
+            {
                 let us = before.since(&last).monitor_ns as f64 / 1e3;
-                self.value(&self.turn.arm.figure("stats_request_us"), "us", us)?;
+                self.value("stats_request_us", "us", us)?;
             }
             let until = before.at + ms(self.plan.idle_window_ms);
             last = Some(self.window(phase, begin, &before, until)?);

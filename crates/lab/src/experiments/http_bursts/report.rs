@@ -73,7 +73,7 @@ fn answer(figures: &[Figure]) -> Vec<String> {
         get("cpu_1rps_pct.poller"),
     ) {
         sentences.push(format!(
-            "Nobody asked, and spinning still took {} % of a core; blocking took {} %. The talk's \
+            "With nothing to do, spinning took {} % of a core and blocking {} %. The talk's \
              cure halts too, but each lone request keeps its pollers awake for 200 ms: {} % of a \
              core at one request a second.",
             number(spin),
@@ -238,8 +238,8 @@ fn p_value(p: f64) -> String {
 fn threads(data: &Data) -> Option<Section> {
     let mut names: Vec<String> = Vec::new();
     for sample in &data.cpu {
-        for name in sample.spent.threads.keys() {
-            if !names.contains(name) {
+        for (name, ns) in &sample.spent.threads {
+            if *ns > 0 && !names.contains(name) {
                 names.push(name.clone());
             }
         }
@@ -346,10 +346,7 @@ fn rate_sentence(rate: f64, carried: f64) -> String {
 
 /// What observing costs, as measured.
 fn observer(figures: &[Figure]) -> String {
-    let cost = Arm::ALL.into_iter().rev();
-    let cost = cost
-        .filter_map(|arm| value(figures, &arm.figure("stats_request_us")))
-        .next();
+    let cost = value(figures, "stats_request_us");
     let us = cost.map_or(String::new(), |us| {
         format!(
             " One such reading cost the monitor {} µs of CPU time.",
