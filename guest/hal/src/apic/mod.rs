@@ -48,6 +48,9 @@ pub(crate) fn init(tables: &Tables) {
 /// Switches this CPU's local APIC on.
 pub(crate) fn init_further() {
     registers::enable();
+    // First: as long as the APIC is disabled by software, every entry of its
+    // local vector table stays masked (SDM 11.4.7.2).
+    write(SPURIOUS_VECTOR, ENABLED | u32::from(irq::SPURIOUS));
     write(TASK_PRIORITY, 0);
     write(LVT_LINT0, MASKED);
     write(LVT_LINT1, NMI);
@@ -60,7 +63,6 @@ pub(crate) fn init_further() {
         write(DIVIDE, DIVIDE_BY_1);
         write(LVT_TIMER, u32::from(irq::TIMER));
     }
-    write(SPURIOUS_VECTOR, ENABLED | u32::from(irq::SPURIOUS));
     if cpuid::has_pv_eoi() {
         let flag = core::ptr::from_ref(&percpu::current().pv_eoi).addr() as u64;
         // SAFETY: the flag lives for ever at its physical address.

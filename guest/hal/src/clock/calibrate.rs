@@ -1,5 +1,5 @@
 //! Measures the TSC and the APIC's timer against a clock of known frequency:
-//! the ACPI power management timer, else channel 2 of the PIT. Takes 5 ms, and
+//! the ACPI power management timer, else the PIT. Takes 5 ms, and
 //! only where neither CPUID nor KVM tells (QEMU's translator).
 
 #![allow(unsafe_code)]
@@ -22,6 +22,12 @@ pub(super) struct Measured {
 const PM_TIMER_HZ: u64 = 3_579_545;
 const PM_TIMER_MASK: u32 = 0x00ff_ffff;
 const PIT_HZ: u64 = 1_193_182;
+const PIT_CHANNEL_0: u16 = 0x40;
+const PIT_COMMAND: u16 = 0x43;
+/// Channel 0, both bytes, mode 0.
+const PIT_COUNT_DOWN: u8 = 0b0011_0000;
+const PIT_LATCH: u8 = 0;
+/// Measured for this part of a second.
 const MEASURE_FRACTION: u64 = 200;
 /// Looks at a clock that stands still before it is given up.
 const PATIENCE: u32 = 2_000_000;
@@ -66,26 +72,33 @@ fn wait_pm_timer(port: u16) -> Option<(u64, u64)> {
     None
 }
 
-/// Lets channel 2 count down for 5 ms (Intel 8254, mode 0).
+/// Lets channel 0 count down for 5 ms (Intel 8254, mode 0). Its interrupt is
+/// masked; channel 2 would need port 0x61, which microvm machines lack.
 fn wait_pit() -> Option<(u64, u64)> {
-    let count = (PIT_HZ / MEASURE_FRACTION) as u16;
-    let mut gate = Port::<u8>::new(0x61);
-    // SAFETY: the PIT's second channel drives only the speaker, which is off.
+    // SAFETY: nobody else uses the PIT.
     unsafe {
-        let control = gate.read() & !0b10;
-        gate.write(control & !1);
-        Port::<u8>::new(0x43).write(0b1011_0000);
-        Port::<u8>::new(0x42).write(count as u8);
-        Port::<u8>::new(0x42).write((count >> 8) as u8);
-        gate.write(control | 1);
-        for _ in 0..PATIENCE {
-            if gate.read() & 0x20 != 0 {
-                return Some((u64::from(count), PIT_HZ));
-            }
-            cpu::pause();
+        Port::<u8>::new(PIT_COMMAND).write(PIT_COUNT_DOWN);
+        Port::<u8>::new(PIT_CHANNEL_0).write(0xff);
+        Port::<u8>::new(PIT_CHANNEL_0).write(0xff);
+    }
+    let start = pit_count();
+    for _ in 0..PATIENCE {
+        let passed = u64::from(start.wrapping_sub(pit_count()));
+        if passed >= PIT_HZ / MEASURE_FRACTION {
+            return Some((passed, PIT_HZ));
         }
+        cpu::pause();
     }
     None
+}
+
+fn pit_count() -> u16 {
+    let mut counter = Port::<u8>::new(PIT_CHANNEL_0);
+    // SAFETY: latches and reads the counter, low byte first.
+    unsafe {
+        Port::<u8>::new(PIT_COMMAND).write(PIT_LATCH);
+        u16::from(counter.read()) | u16::from(counter.read()) << 8
+    }
 }
 
 fn tsc() -> u64 {
