@@ -177,6 +177,12 @@ fn frames_cross_the_stream_socket_both_ways() {
     peer.set_read_timeout(Some(support::PATIENCE)).unwrap();
     let mut sent = [0; 4 + 60];
     peer.read_exact(&mut sent).unwrap();
+    // The machine's announcement: from the guest's address to all.
+    assert_eq!(
+        sent[4..16],
+        [255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1]
+    );
+    peer.read_exact(&mut sent).unwrap();
     assert_eq!(sent[..8], *b"\0\0\0\x3cping");
 
     let mut frame = vec![b'x'; 60];

@@ -1,5 +1,6 @@
 //! The other ends of a network device: a stream socket (passt) or a tap.
 
+mod announce;
 mod stream;
 mod tap;
 
@@ -10,6 +11,7 @@ use tare_devices::net::{Link, LinkError, LinkFeatures, NetHeader, RxFrame, RxOff
 
 use crate::inherit::{InheritError, Inherited};
 
+use announce::announce;
 pub use stream::StreamLink;
 pub use tap::TapLink;
 
@@ -50,9 +52,11 @@ impl AnyLink {
         match &config.backend {
             NetBackend::Stream { fd } => {
                 let max_frame = usize::from(config.mtu) + ETHERNET_HEADER;
-                StreamLink::new(take(*fd)?, max_frame)
-                    .map(Self::Stream)
-                    .map_err(OpenLinkError::Stream)
+                let mut link =
+                    StreamLink::new(take(*fd)?, max_frame).map_err(OpenLinkError::Stream)?;
+                // A peer that is gone shows when the guest uses the link.
+                let _ = announce(&mut link, config.mac);
+                Ok(Self::Stream(link))
             }
             NetBackend::Tap { fd, name } => {
                 let fd = take(*fd)?;
