@@ -75,7 +75,7 @@ impl Machine {
             "Start, seconds since 1970.",
             self.started_unix_s,
         );
-        family(out, "tare_uptime_seconds", COUNTER, "Time since the start.");
+        family(out, "tare_uptime_seconds", GAUGE, "Time since the start.");
         let up = self.started.elapsed().as_nanos() as u64;
         sample_seconds(out, "tare_uptime_seconds", None, up);
     }
