@@ -8,7 +8,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt as _;
 
 use support::guest::{self, Then};
-use support::{Place, end, installed};
+use support::{Place, end, installed, output};
 use tare_control::rundir::RunRoot;
 
 /// A run of a small image in QEMU, which needs no KVM, with more words.
@@ -240,9 +240,11 @@ fn what_a_user_without_rights_may_not_do() {
     let image = place.file("tiny", &guest::image("up", Then::Halt));
     let shared = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(place.path(), shared).unwrap();
-    // The program's own directory may be closed to others.
+    // The program's own directory may be closed to others. Another process
+    // copies: a file that this one had open for writing could not be executed
+    // while a test beside this one starts a program.
     let tare = place.path().join("tare");
-    std::fs::copy(env!("CARGO_BIN_EXE_tare"), &tare).unwrap();
+    output("cp", &[env!("CARGO_BIN_EXE_tare"), tare.to_str().unwrap()]);
     let as_nobody = |words: &[&str]| {
         let mut command = std::process::Command::new(&tare);
         command

@@ -9,12 +9,14 @@
 mod support;
 
 use std::fs;
+use std::io::Write as _;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use support::guest::{self, Then};
-use support::{Ended, Place, end, eventually, free_port, get, installed, output};
+use support::{Ended, Place, end, eventually, free_port, get, get_within, installed, output};
 
 /// Says why there is nothing to test, or fails if that must not be.
 fn skip(why: &str) -> bool {
@@ -147,6 +149,47 @@ fn signals_end_a_run_with_their_code() {
         end(child).expect(code, "hello from ring 0");
         assert!(place.run_directories().is_empty());
     }
+}
+
+/// With `script` as the terminal: the key, not a signal to one process.
+#[test]
+fn ctrl_c_on_a_terminal_ends_the_run_and_leaves_no_thread() {
+    if !kvm() {
+        return;
+    }
+    if !installed("script") {
+        skip("script is not installed");
+        return;
+    }
+    let place = Place::new();
+    let image = place.file("tiny", &guest::image("hello from ring 0", Then::Halt));
+    let tare = place.tare(&["run", &image, "--name", "web", "--net", "none"]);
+    let words: Vec<_> = [tare.get_program()]
+        .into_iter()
+        .chain(tare.get_args())
+        .collect();
+    let line = words.join(std::ffi::OsStr::new(" "));
+    let mut script = Command::new("script")
+        .args(["--quiet", "--return", "--command"])
+        .arg(line)
+        .arg("/dev/null")
+        .env("TARE_RUN_ROOT", place.run_root())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let log = place.run_root().join("web/console.log");
+    eventually("the guest has spoken", || {
+        fs::read_to_string(&log).is_ok_and(|log| log.contains("ring 0"))
+    });
+    let mut keys = script.stdin.take().unwrap();
+    keys.write_all(b"\x03").unwrap();
+    let ended = end(script);
+    drop(keys);
+    ended.expect(130, "interrupted");
+    assert!(!ended.out.contains("did not end in time"), "{ended:#?}");
+    assert!(place.run_directories().is_empty());
 }
 
 #[test]
@@ -286,7 +329,7 @@ fn an_early_connection_is_answered() {
     eventually("passt listens", || {
         TcpStream::connect(("127.0.0.1", port)).is_ok()
     });
-    let answer = get(port, "/index.html").unwrap();
+    let answer = get_within(Duration::from_secs(30), port, "/index.html").unwrap();
     assert!(answer.ends_with("<p>early"), "{answer}");
     place.run(&["stop", "web"]).expect(0, "");
     end(child).expect(0, "");

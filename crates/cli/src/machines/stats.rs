@@ -74,7 +74,8 @@ fn text(stats: &Stats) -> String {
     for vcpu in &stats.vcpus {
         vcpu_lines(vcpu, &mut text);
     }
-    for device in &stats.devices {
+    let silent = |device: &&DeviceStats| device.counters.values().all(|value| *value == 0);
+    for device in stats.devices.iter().filter(|device| !silent(device)) {
         device_lines(device, &mut text);
     }
     text
@@ -119,7 +120,8 @@ fn vcpu_lines(vcpu: &VcpuStats, text: &mut String) {
 }
 
 fn device_lines(device: &DeviceStats, text: &mut String) {
-    let _ = writeln!(text, "\n{} {}", device.kind, device.address);
+    let title = format!("{} {}", device.kind, device.address);
+    let _ = writeln!(text, "\n{}", title.trim_end());
     counters("", &device.counters, text);
 }
 

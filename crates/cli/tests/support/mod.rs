@@ -151,10 +151,15 @@ pub fn output(program: &str, words: &[&str]) -> Output {
     Command::new(program).args(words).output().unwrap()
 }
 
-/// One request of its own connection; the whole answer.
+/// One request of its own connection; the whole answer, or none after a while.
 pub fn get(port: u16, path: &str) -> std::io::Result<String> {
+    get_within(Duration::from_secs(2), port, path)
+}
+
+/// The same with a limit on each wait for a part of the answer.
+pub fn get_within(limit: Duration, port: u16, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.set_read_timeout(Some(limit))?;
     write!(
         stream,
         "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
