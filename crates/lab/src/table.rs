@@ -11,9 +11,13 @@ use crate::goal::{Goal, Verdict, judge};
 #[cfg(test)]
 const COLUMNS: usize = 79;
 
-/// One line for each figure: median, interval, number of samples, goal.
+/// One line for each figure: median, interval, number of samples, goal; nothing
+/// for none.
 pub(crate) fn table(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> String {
     let mut out = String::new();
+    if figures.is_empty() {
+        return out;
+    }
     // Writing to a String cannot fail.
     let _ = writeln!(
         out,

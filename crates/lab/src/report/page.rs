@@ -56,12 +56,12 @@ fn header(out: &mut String, report: &Report<'_>) {
         out,
         "<h1>{}</h1>\n<div class=\"meta\"><span>tare weigh {}</span><span>{}</span>\
          <span>took {took}</span><span>revision {}</span>\
-         <span class=\"badge kvm\">{}</span></div>",
+         {}</div>",
         escape(&report.story.title),
         escape(&summary.experiment),
         escape(&summary.started.replace('T', " ").replace('Z', " UTC")),
         escape(&summary.revision),
-        kvm_badge(summary.machine.kvm),
+        kvm_badge(summary),
     );
     let what = match (report.ending, report.failures.is_empty()) {
         (Ending::Complete, true) => return,
@@ -76,12 +76,15 @@ fn header(out: &mut String, report: &Report<'_>) {
     );
 }
 
-fn kvm_badge(kvm: Kvm) -> &'static str {
-    match kvm {
+/// Which KVM; nothing if no machine came to say it.
+fn kvm_badge(summary: &Summary) -> String {
+    let words = match summary.machine.kvm {
+        _ if summary.figures.is_empty() => return String::new(),
         Kvm::Hardware => "KVM: hardware",
         Kvm::Emulated => "KVM: ring 0 emulated",
         Kvm::None => "no KVM",
-    }
+    };
+    format!("<span class=\"badge kvm\">{words}</span>")
 }
 
 fn push_section(out: &mut String, section: &Section) {

@@ -22,7 +22,7 @@ pub(crate) fn story(plan: &Plan, data: &Data, figures: &[Figure]) -> Story {
                    been idle for 200 ms), tare blocks until an interrupt comes."
             .to_owned(),
         glance: glance(figures),
-        answer: answer(figures),
+        answer: answer(data, figures),
         sections: sections(plan, data),
         method: method(plan, data, figures),
         disappointments: disappointments(data, figures),
@@ -64,7 +64,7 @@ fn glance(figures: &[Figure]) -> String {
     }
 }
 
-fn answer(figures: &[Figure]) -> Vec<String> {
+fn answer(data: &Data, figures: &[Figure]) -> Vec<String> {
     let get = |name: &str| value(figures, name);
     let mut sentences = Vec::new();
     if let (Some(spin), Some(tare), Some(poller)) = (
@@ -81,17 +81,30 @@ fn answer(figures: &[Figure]) -> Vec<String> {
             number(poller)
         ));
     }
-    if let (Some(spin), Some(tare)) = (get("latency_p50_us.spin"), get("latency_p50_us.tare")) {
-        let compared = match tare / spin {
-            ratio if ratio < 0.97 => format!("{} % faster than", ((1.0 - ratio) * 100.0).round()),
-            ratio if ratio > 1.03 => format!("{} % slower than", ((ratio - 1.0) * 100.0).round()),
-            _ => "as fast as".to_owned(),
-        };
-        sentences.push(format!(
-            "The median answer of the blocking machine was {compared} the spinning one's."
-        ));
+    let latency = (get("latency_p50_us.spin"), get("latency_p50_us.tare"));
+    if let (Some(spin), Some(tare)) = latency {
+        sentences.push(compared(data, spin, tare));
     }
     sentences
+}
+
+/// A chance of this or less tells two series apart.
+const TOLD_APART: f64 = 0.05;
+
+/// The blocking arm's latency against the spinning one's, if they can be told
+/// apart.
+fn compared(data: &Data, spin: f64, tare: f64) -> String {
+    let of = |arm: Arm| data.latencies.get(&arm).map_or(&[][..], Vec::as_slice);
+    let test = tare_stats::mann_whitney(of(Arm::Tare), of(Arm::Spin));
+    if test.p > TOLD_APART {
+        return "This run does not tell the latencies of blocking and spinning apart.".to_owned();
+    }
+    let percent = ((tare / spin - 1.0) * 100.0).round();
+    let than = if percent < 0.0 { "faster" } else { "slower" };
+    format!(
+        "The blocking machine's median answer was {} % {than} than the spinning one's.",
+        percent.abs()
+    )
 }
 
 fn sections(plan: &Plan, data: &Data) -> Vec<Section> {

@@ -11,6 +11,8 @@ use crate::observe::CpuSpent;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Phase {
+    /// From the exec of `tare run` until the machine serves.
+    Start,
     /// Closed-loop load that finds what is carried.
     Calibrate,
     /// Open-loop load at the burst's rate.

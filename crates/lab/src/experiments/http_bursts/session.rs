@@ -84,7 +84,7 @@ impl<'s, 'b> Session<'s, 'b> {
         let one_cpu = self.turn.cpus == self.plan.cpus;
         if self.turn.arm == Arm::Tare
             && one_cpu
-            && let Some(stats) = self.stats(Phase::Calibrate)?
+            && let Some(stats) = self.stats(Phase::Start)?
             && let Some(count) = instructions(&stats)
         {
             self.value("boot_insns", "insns", count)?;
@@ -100,6 +100,7 @@ impl<'s, 'b> Session<'s, 'b> {
             .ok_or(RunError::NoAnswer)?
             .duration_since(self.machine.started());
         self.value("first_byte_ms", "ms", after.as_secs_f64() * 1e3)?;
+        self.stats(Phase::Start)?;
         if let Some(bytes) = self.machine.image_bytes() {
             self.value("image_bytes", "bytes", bytes as f64)?;
         }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use tare_control::exit::ExitCode;
@@ -91,6 +92,12 @@ impl Run {
     }
 }
 
+/// A run without faults, done once for the tests that only look at it.
+fn good() -> &'static Run {
+    static RUN: OnceLock<Run> = OnceLock::new();
+    RUN.get_or_init(|| Run::of(Kvm::Emulated, Fault::None, short(), &Interrupt::default()))
+}
+
 /// Tags open and close in order, and nothing is loaded from anywhere.
 fn well_formed(html: &str) {
     for word in [
@@ -114,7 +121,7 @@ fn well_formed(html: &str) {
 
 #[test]
 fn a_whole_weighing_has_every_figure_and_ends_its_machines() {
-    let run = Run::of(Kvm::Emulated, Fault::None, short(), &Interrupt::default());
+    let run = good();
     assert_eq!(run.outcome.failures, Vec::<String>::new());
     assert_eq!(run.outcome.exit_code(), ExitCode::Success);
     let summary = run.summary();
@@ -156,7 +163,7 @@ fn a_whole_weighing_has_every_figure_and_ends_its_machines() {
 
 #[test]
 fn the_record_holds_every_request_and_the_command() {
-    let run = Run::of(Kvm::Emulated, Fault::None, short(), &Interrupt::default());
+    let run = good();
     assert_eq!(run.text("command.txt"), "tare weigh '<http bursts>'\n");
     let bursts = |arm: &str| {
         let requests = run.lines("request");
@@ -197,7 +204,7 @@ fn summary_json_has_exactly_the_promised_fields() {
 
 #[test]
 fn the_report_is_one_well_formed_file_and_the_table_is_narrow() {
-    let run = Run::of(Kvm::Emulated, Fault::None, short(), &Interrupt::default());
+    let run = good();
     let html = run.text("report.html");
     well_formed(&html);
     assert!(html.contains("&lt;http bursts&gt;") && html.contains("<svg"));
