@@ -19,6 +19,7 @@ pub(crate) const ALL: &[(&str, Check)] = &[
     ("spawn-many", spawn_many),
     ("yield", yield_turns),
     ("sleep", sleep_accuracy),
+    ("sleep-on-every-core", sleep_on_every_core),
     ("timers-in-order", timers_in_order),
     ("timeout", timeouts),
     ("mutex", mutex),
@@ -116,6 +117,20 @@ fn sleep_accuracy() -> Result<String, String> {
         late_us.push(late.as_micros());
     }
     Ok(format!("late_us {late_us:?}"))
+}
+
+/// Every core has its own timer.
+fn sleep_on_every_core() -> Result<String, String> {
+    for core in 0..thread::cores() {
+        let deadline = Instant::now() + Duration::from_millis(5);
+        thread::spawn_on(core, move || thread::sleep_until(deadline)).join();
+        let late = Instant::now().duration_since(deadline);
+        ensure(
+            Instant::now() >= deadline && late < Duration::from_millis(200),
+            || format!("core {core}: {late:?} late"),
+        )?;
+    }
+    Ok(format!("cores {}", thread::cores()))
 }
 
 fn timers_in_order() -> Result<String, String> {
@@ -269,7 +284,7 @@ fn lazy() -> Result<String, String> {
 
 fn heap_returns() -> Result<String, String> {
     let before = heap::stats();
-    let blocks: Vec<Vec<u8>> = (1..200).map(|n| alloc::vec![n as u8; n * 37]).collect();
+    let blocks: Vec<Vec<u8>> = (1..60).map(|n| alloc::vec![n as u8; n * 7]).collect();
     let intact = blocks
         .iter()
         .enumerate()
