@@ -126,3 +126,22 @@ fn a_stopped_process_times_out_and_goes_on() {
     running.signal(rustix::process::Signal::CONT);
     assert!(running.client().stats().is_ok());
 }
+
+#[test]
+fn every_thread_is_confined() {
+    if !kvm() {
+        return;
+    }
+    let running = halted(2);
+    let threads = running.client().stats().unwrap().threads;
+    assert_eq!(threads.len(), 4);
+    for thread in &threads {
+        let path = format!("/proc/{}/task/{}/status", threads[0].tid, thread.tid);
+        let confined = || {
+            let status = std::fs::read_to_string(&path).unwrap_or_default();
+            status.contains("NoNewPrivs:\t1") && status.contains("Seccomp:\t2")
+        };
+        // A vCPU that waits for the first one may come to it later.
+        support::wait_until(&format!("{} is confined", thread.name), confined);
+    }
+}

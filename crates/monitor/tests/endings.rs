@@ -167,6 +167,10 @@ fn sizes_out_of_range_are_refused() {
     rig().set("cpus", 17.into()).run().expect(20, "17 vCPUs");
     rig().set("memory_mib", 7.into()).run().expect(21, "8 MiB");
     rig()
+        .set("memory_mib", u32::MAX.into())
+        .run()
+        .expect(21, "cannot give");
+    rig()
         .set("cmdline", "a\u{7}b".into())
         .run()
         .expect(22, "printable");

@@ -47,12 +47,59 @@ impl Files {
     }
 
     pub(super) fn restrict(self) -> Result<(), ConfineError> {
-        let status = self.rules.restrict_self()?;
-        if status.ruleset == RulesetStatus::NotEnforced && !self.quiet {
+        let quiet = self.quiet;
+        if self.enforce()? == RulesetStatus::NotEnforced && !quiet {
             eprintln!(
                 "tare-monitor: this kernel has no Landlock; the monitor is confined by its system call filter alone"
             );
         }
         Ok(())
+    }
+
+    fn enforce(self) -> Result<RulesetStatus, ConfineError> {
+        Ok(self.rules.restrict_self()?.ruleset)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::{fs, thread};
+
+    use super::*;
+
+    /// Rules are for ever: each test takes a thread of its own.
+    fn confined(files: Files, check: impl FnOnce() + Send + 'static) {
+        let body = move || match files.enforce().unwrap() {
+            RulesetStatus::NotEnforced => println!("SKIP: this kernel has no Landlock"),
+            _ => check(),
+        };
+        thread::spawn(body).join().unwrap();
+    }
+
+    #[test]
+    fn no_file_can_be_opened_or_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new");
+        confined(Files::none().unwrap(), move || {
+            assert!(fs::read("/proc/self/status").is_err());
+            assert!(fs::write(&path, "x").is_err());
+        });
+    }
+
+    #[test]
+    fn the_main_thread_removes_the_run_directory_and_nothing_else() {
+        let root = tempfile::tempdir().unwrap();
+        let (run_dir, other) = (root.path().join("run"), root.path().join("other"));
+        for directory in [&run_dir, &other] {
+            fs::create_dir(directory).unwrap();
+            fs::write(directory.join("file"), "x").unwrap();
+        }
+        confined(Files::remove_only(&run_dir).unwrap(), move || {
+            assert!(fs::read(run_dir.join("file")).is_err());
+            assert!(fs::remove_file(other.join("file")).is_err());
+            fs::remove_file(run_dir.join("file")).unwrap();
+            fs::remove_dir(&run_dir).unwrap();
+        });
     }
 }
