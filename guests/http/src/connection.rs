@@ -15,11 +15,12 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use crate::answer::{Answer, Content, plain};
 use crate::body::{Discard, Progress};
 use crate::buffer::Buffer;
 use crate::limits;
 use crate::request::{self, Body, Method, Parsed, Persistence, Request};
-use crate::server::{Answer, Content, DATE_LINE, Platform, Server, plain};
+use crate::server::{DATE_LINE, Platform, Server};
 use crate::status::Status;
 use crate::transport::{Transport, TransportError};
 

@@ -120,7 +120,8 @@ fn month(name: &str) -> Option<u32> {
 }
 
 fn month_days(year: u32, month: u32) -> u32 {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let century = year.is_multiple_of(100);
+    let leap = year.is_multiple_of(4) && (!century || year.is_multiple_of(400));
     match month {
         2 => 28 + u32::from(leap),
         4 | 6 | 9 | 11 => 30,

@@ -4,7 +4,7 @@
 //! the host: a request is parsed and judged ([`request`]), its target resolved
 //! ([`target`]), its conditions and range evaluated ([`conditions`], [`range`]),
 //! and the answer put together from parts that were prepared before ([`site`],
-//! [`server`]). [`connection`] drives that over any [`transport`].
+//! [`answer`], [`server`]). [`connection`] drives that over any [`transport`].
 //!
 //! # A thread for each connection
 //! A quiet connection costs a small stack, a 1 KiB buffer and one timer: 40 kB with
@@ -25,6 +25,7 @@
 
 extern crate alloc;
 
+pub mod answer;
 #[cfg(target_os = "none")]
 pub mod appliance;
 mod body;

@@ -129,7 +129,10 @@ const LONGEST_KEY: usize = 128;
 /// The assets asked for lately, by target as sent: a hit costs a hash and a
 /// compare instead of resolving, looking up and building a head. Each slot
 /// holds what came last, so a client can waste time but no memory.
-pub(crate) struct Assets(Mutex<Vec<Option<(Box<str>, Arc<Asset>)>>>);
+pub(crate) struct Assets(Mutex<Vec<Option<Slot>>>);
+
+/// A target as sent, and what it named.
+type Slot = (Box<str>, Arc<Asset>);
 
 impl Assets {
     pub(crate) fn new() -> Self {

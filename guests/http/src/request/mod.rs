@@ -16,6 +16,8 @@ use crate::status::Status;
 
 /// What the start of a connection's bytes is.
 #[derive(Debug, PartialEq, Eq)]
+// Lives on the stack for one request; a box would be an allocation each.
+#[allow(clippy::large_enum_variant)]
 pub enum Parsed<'a> {
     /// The head is not complete.
     Partial,

@@ -1,0 +1,114 @@
+//! Answers: status, head and content, put together for one request.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::conditions::{self, Outcome};
+use crate::decimal;
+use crate::range::{self, Selection};
+use crate::request::{Method, Request};
+use crate::site::{self, Asset};
+use crate::status::Status;
+use crate::target::Resource;
+
+/// An answer without its `Date` and `Connection` fields.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: Status,
+    /// What goes with it.
+    pub content: Content,
+}
+
+/// What is sent behind the head.
+#[derive(Debug)]
+pub enum Content {
+    /// A complete file with its prepared head.
+    Whole(Arc<Asset>),
+    /// Bytes of memory that stays; the head is in the connection's scratch.
+    Static(&'static [u8]),
+    /// Bytes made for this answer; the head is in the connection's scratch.
+    Owned(Vec<u8>),
+}
+
+const TEXT_TYPE: &[u8] = b"Content-Type: text/plain; charset=utf-8\r\n";
+
+/// An answer that only states its status; `fields` are whole lines.
+pub(crate) fn plain(head: &mut Vec<u8>, status: Status, fields: &[u8]) -> Answer {
+    head.extend_from_slice(status.line());
+    head.extend_from_slice(TEXT_TYPE);
+    push_length(head, status.text().len());
+    head.extend_from_slice(fields);
+    Answer {
+        status,
+        content: Content::Static(status.text()),
+    }
+}
+
+/// The answer with a file, as far as conditions and range allow.
+pub(crate) fn answer_file(request: &Request<'_>, asset: Arc<Asset>, head: &mut Vec<u8>) -> Answer {
+    let file = asset.validators();
+    match conditions::evaluate(&request.conditions, &file) {
+        Outcome::Failed => return plain(head, Status::PreconditionFailed, b""),
+        Outcome::NotModified => {
+            head.extend_from_slice(Status::NotModified.line());
+            head.extend_from_slice(asset.validated());
+            return Answer {
+                status: Status::NotModified,
+                content: Content::Static(b""),
+            };
+        }
+        Outcome::Proceed => {}
+    }
+    // Ranges are defined for GET only (RFC 9110, 14.2).
+    let range = request.range.filter(|_| {
+        request.method == Method::Get && conditions::range_applies(request.if_range, &file)
+    });
+    match range.map(|field| range::select(field, asset.bytes.len() as u64)) {
+        None | Some(Selection::Whole) => Answer {
+            status: Status::Ok,
+            content: Content::Whole(asset),
+        },
+        Some(Selection::Part { first, last }) => {
+            site::push_part_head(head, &asset, first, last);
+            Answer {
+                status: Status::PartialContent,
+                content: Content::Static(&asset.bytes[first as usize..=last as usize]),
+            }
+        }
+        Some(Selection::Unsatisfiable) => {
+            let mut field = b"Content-Range: bytes */".to_vec();
+            decimal::push(&mut field, asset.bytes.len() as u64);
+            field.extend_from_slice(b"\r\n");
+            plain(head, Status::RangeNotSatisfiable, &field)
+        }
+    }
+}
+
+/// 301 to the same directory with its slash. The path is written anew from the
+/// resolved one: what the client sent could name another host (`//host/`).
+pub(crate) fn redirect(head: &mut Vec<u8>, resource: &Resource<'_>) -> Answer {
+    let mut field = b"Location: /".to_vec();
+    for &byte in resource.path.as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/!$&'()*+,;=:@".contains(&byte) {
+            field.push(byte);
+        } else {
+            field.push(b'%');
+            field.extend([byte >> 4, byte & 15].map(|half| b"0123456789ABCDEF"[usize::from(half)]));
+        }
+    }
+    field.push(b'/');
+    if let Some(query) = resource.query {
+        field.push(b'?');
+        field.extend_from_slice(query.as_bytes());
+    }
+    field.extend_from_slice(b"\r\n");
+    plain(head, Status::MovedPermanently, &field)
+}
+
+/// Appends `Content-Length`.
+pub(crate) fn push_length(head: &mut Vec<u8>, len: usize) {
+    head.extend_from_slice(b"Content-Length: ");
+    decimal::push(head, len as u64);
+    head.extend_from_slice(b"\r\n");
+}
