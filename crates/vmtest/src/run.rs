@@ -1,0 +1,174 @@
+//! One run of an image in QEMU.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tare_abi::exit::GuestExit;
+
+const QEMU: &str = "qemu-system-x86_64";
+
+/// QEMU's machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    /// PCI and ACPI, with firmware.
+    Q35,
+    /// virtio-mmio, nothing else.
+    Microvm,
+}
+
+/// What executes the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accelerator {
+    /// QEMU's translator.
+    Tcg,
+    /// `/dev/kvm`.
+    Kvm,
+}
+
+/// A machine to run an image in.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    image: PathBuf,
+    model: Model,
+    accelerator: Accelerator,
+    cpus: u8,
+    cmdline: String,
+    arguments: Vec<String>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What the guest said by the exit port, `None` if it did not.
+    pub exit: Option<GuestExit>,
+    /// What it printed.
+    pub console: String,
+}
+
+/// Why a machine did not run, or did not end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// QEMU cannot be started.
+    #[error("{QEMU} cannot be started")]
+    Start(#[source] std::io::Error),
+    /// There is no `/dev/kvm` that this user may open.
+    #[error("/dev/kvm cannot be opened")]
+    NoKvm(#[source] std::io::Error),
+    /// The guest did not end in time.
+    #[error("the guest did not end within {limit:?}; it printed:\n{console}")]
+    Timeout {
+        /// How long it was given.
+        limit: Duration,
+        /// What it printed until then.
+        console: String,
+    },
+    /// QEMU could not be waited for.
+    #[error("{QEMU} cannot be waited for")]
+    Wait(#[source] std::io::Error),
+}
+
+impl Machine {
+    /// A machine with 64 MiB and one CPU.
+    pub fn new(image: &Path, model: Model, accelerator: Accelerator) -> Self {
+        Self {
+            image: image.to_owned(),
+            model,
+            accelerator,
+            cpus: 1,
+            cmdline: String::new(),
+            arguments: Vec::new(),
+        }
+    }
+
+    /// How many CPUs.
+    pub fn cpus(mut self, cpus: u8) -> Self {
+        self.cpus = cpus;
+        self
+    }
+
+    /// The guest's command line.
+    pub fn cmdline(mut self, cmdline: &str) -> Self {
+        self.cmdline = cmdline.to_owned();
+        self
+    }
+
+    /// Another argument for QEMU.
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Runs until the guest ends, at most for `limit`.
+    pub fn run(&self, limit: Duration) -> Result<Outcome, RunError> {
+        if self.accelerator == Accelerator::Kvm {
+            std::fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open("/dev/kvm")
+                .map_err(RunError::NoKvm)?;
+        }
+        let mut qemu = self.command().spawn().map_err(RunError::Start)?;
+        let reader = qemu.stdout.take().map(|mut output| {
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                output.read_to_end(&mut bytes).ok();
+                String::from_utf8_lossy(&bytes).into_owned()
+            })
+        });
+        let status = wait(&mut qemu, limit)?;
+        let console = reader
+            .and_then(|thread| thread.join().ok())
+            .unwrap_or_default();
+        match status {
+            Some(status) => Ok(Outcome {
+                exit: status
+                    .and_then(|code| u8::try_from(code).ok())
+                    .and_then(GuestExit::from_qemu_status),
+                console,
+            }),
+            None => Err(RunError::Timeout { limit, console }),
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(QEMU);
+        let (accelerator, cpu) = match self.accelerator {
+            Accelerator::Tcg => ("tcg", "max"),
+            Accelerator::Kvm => ("kvm", "host,-arch-capabilities,-cx16"),
+        };
+        let model = match self.model {
+            Model::Q35 => "q35",
+            Model::Microvm => "microvm,rtc=on",
+        };
+        command
+            .args(["-M", model, "-accel", accelerator, "-cpu", cpu])
+            .args(["-m", "64", "-smp", &self.cpus.to_string()])
+            .arg("-kernel")
+            .arg(&self.image)
+            .args(["-append", &self.cmdline, "-nographic", "-no-reboot"])
+            .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"])
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        command
+    }
+}
+
+/// The exit code (`None` for a signal), or `None` after killing what did not end.
+fn wait(qemu: &mut Child, limit: Duration) -> Result<Option<Option<i32>>, RunError> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(status) = qemu.try_wait().map_err(RunError::Wait)? {
+            return Ok(Some(status.code()));
+        }
+        if Instant::now() >= deadline {
+            qemu.kill().ok();
+            qemu.wait().ok();
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
