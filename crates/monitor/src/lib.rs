@@ -6,7 +6,7 @@
 //! io ──── queues, links, standard input (io, link, console)
 //! ```
 //!
-//! [`start`] puts the rooms below together (`hv`, `boot`, `devices`); [`run`] is
+//! `machine` puts the rooms below together (`hv`, `boot`, `devices`); [`run()`] is
 //! the program. No thread polls or arms a timer: when nothing happens, none runs.
 //!
 //! Limits: one machine for each process; x86-64 Linux hosts.

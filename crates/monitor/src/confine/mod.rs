@@ -1,5 +1,5 @@
 //! Confinement: what each thread may still ask of the kernel once the guest
-//! runs. No new privileges, Landlock ([`files`]), system calls ([`calls`]).
+//! runs. No new privileges, Landlock (`files`), system calls (`calls`).
 
 mod calls;
 mod files;

@@ -1,7 +1,7 @@
 //! Where the console's output goes: `console.log` and perhaps standard output.
 //!
 //! A reader of standard output that does not read holds a vCPU for
-//! [`PATIENCE_MS`] once; then output to it is dropped until it takes some again.
+//! `PATIENCE_MS` once; then output to it is dropped until it takes some again.
 //! The log has everything. A closed reader is forgotten.
 
 use std::{
