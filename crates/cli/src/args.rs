@@ -91,9 +91,14 @@ pub(crate) struct RunArgs {
         allow_hyphen_values = true
     )]
     pub(crate) cmdline: String,
-    /// Forward a port of the host to the guest: [ADDR:]HOST:GUEST[/tcp|/udp];
-    /// ADDR is 127.0.0.1 unless given
-    #[arg(short, long = "publish", value_name = "PORTS")]
+    /// Forward a port of the host to the guest
+    #[arg(
+        short,
+        long = "publish",
+        value_name = "[ADDR:]HOST:GUEST[/udp]",
+        long_help = "Forward a port of the host to the guest: [ADDR:]HOST:GUEST[/tcp|/udp]; \
+                     ADDR is 127.0.0.1 unless given"
+    )]
     pub(crate) publish: Vec<Publish>,
     /// Network: user (through passt, no privileges), none, or tap=NAME
     #[arg(long, value_name = "NET", default_value = "user")]

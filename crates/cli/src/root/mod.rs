@@ -1,7 +1,7 @@
 //! `--root DIR`: a directory as the guest's files.
 //!
-//! [`walk`] lists what there is and how large it becomes, before anything is
-//! started; [`pack`] streams it into a memory file as a newc cpio archive
+//! [`walk()`] lists what there is and how large it becomes, before anything is
+//! started; [`pack()`] streams it into a memory file as a newc cpio archive
 //! (Linux `Documentation/driver-api/early-userspace/buffer-format.rst`).
 //!
 //! Regular files and directories, in the order of their names' bytes, with
