@@ -66,7 +66,7 @@ impl TareRun {
             started,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             directory: RunDir::at(default_root().join(&name)),
-            client: None,
+            control: Control::Unknown,
             helpers: Vec::new(),
         };
         drop(command);
@@ -105,6 +105,17 @@ fn free_port() -> io::Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
+/// Whether a machine answers on its control socket.
+#[derive(Debug)]
+enum Control {
+    /// Not asked yet.
+    Unknown,
+    /// It does.
+    Speaking(Client),
+    /// It does not (QEMU).
+    Mute,
+}
+
 /// A running `tare run`.
 struct Machine {
     child: Child,
@@ -112,7 +123,7 @@ struct Machine {
     started: Instant,
     address: SocketAddr,
     directory: RunDir,
-    client: Option<Client>,
+    control: Control,
     /// Network helpers that are not the child's descendants.
     helpers: Vec<u32>,
 }
@@ -133,11 +144,22 @@ impl Machine {
         }
     }
 
-    fn client(&mut self) -> Option<&mut Client> {
-        if self.client.is_none() && self.directory.control_socket().exists() {
-            self.client = Some(Client::new(self.directory.control_socket()));
-        }
-        self.client.as_mut()
+    /// Asks for statistics; `None` where nobody speaks the control interface.
+    fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
+        let socket = self.directory.control_socket();
+        let mut client = match std::mem::replace(&mut self.control, Control::Mute) {
+            Control::Mute => return Ok(None),
+            Control::Speaking(client) => client,
+            // QEMU's own socket greets its clients, which is no HTTP.
+            Control::Unknown => match Client::new(socket).machine() {
+                Ok(_) => Client::new(self.directory.control_socket()),
+                Err(ClientError::BadResponse(_) | ClientError::Connect { .. }) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            },
+        };
+        let stats = client.stats()?;
+        self.control = Control::Speaking(client);
+        Ok(Some(stats))
     }
 
     /// Finds the network helper, which `tare run` detaches from itself.
@@ -250,13 +272,7 @@ impl Appliance for Restarting {
 
     fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
         self.machine.check()?;
-        match self.machine.client() {
-            None => Ok(None),
-            Some(client) => client
-                .stats()
-                .map(Some)
-                .map_err(|error: ClientError| error.into()),
-        }
+        self.machine.stats()
     }
 
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
@@ -266,9 +282,10 @@ impl Appliance for Restarting {
     }
 
     fn image_bytes(&self) -> Option<u64> {
-        let json = fs::read(self.machine.directory.machine_json()).ok()?;
-        let config: serde_json::Value = serde_json::from_slice(&json).ok()?;
-        let path = config.get("image_path")?.as_str()?;
+        let json = fs::read(self.machine.directory.machine_json()).unwrap_or_default();
+        let config: serde_json::Value = serde_json::from_slice(&json).unwrap_or_default();
+        let recorded = config.get("image_path").and_then(|path| path.as_str());
+        let path = recorded.unwrap_or(&self.spec.image);
         Some(fs::metadata(path).ok()?.len())
     }
 }

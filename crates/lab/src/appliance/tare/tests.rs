@@ -117,3 +117,27 @@ fn a_port_that_was_taken_meanwhile_leads_to_another_try() {
     assert!(directory.path().join("once").exists());
     assert_ne!(machine.address(), first);
 }
+
+#[test]
+fn a_socket_that_does_not_speak_http_means_no_statistics() {
+    let directory = tempfile::tempdir().unwrap();
+    let run_dir = RunDir::at(directory.path());
+    let listener = std::os::unix::net::UnixListener::bind(run_dir.control_socket()).unwrap();
+    std::thread::spawn(move || {
+        use std::io::Write as _;
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"{\"QMP\": {}}\r\n").unwrap();
+        std::thread::sleep(GRACE);
+    });
+    let mut machine = Machine {
+        child: Command::new("sleep").arg("60").spawn().unwrap(),
+        console: Console::default(),
+        started: Instant::now(),
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
+        directory: run_dir,
+        control: Control::Unknown,
+        helpers: Vec::new(),
+    };
+    assert!(machine.stats().unwrap().is_none());
+    assert!(machine.stats().unwrap().is_none(), "it is not asked again");
+}

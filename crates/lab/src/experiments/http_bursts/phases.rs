@@ -86,6 +86,7 @@ impl Session<'_, '_> {
             // Only where nothing else runs is the difference the observer's.
             if let Some(last) = last.take()
                 && self.turn.arm == Arm::Tare
+                && stats.is_some()
             {
                 let us = before.since(&last).monitor_ns as f64 / 1e3;
                 self.value("stats_request_us", "us", us)?;
