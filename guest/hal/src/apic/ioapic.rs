@@ -14,9 +14,11 @@ const VERSION: u32 = 1;
 static ADDRESS: AtomicU64 = AtomicU64::new(0);
 static ACCESS: IrqLock<()> = IrqLock::new(());
 
-/// Remembers where it is; its entries are masked after reset.
+/// Remembers where it is; its entries are masked after reset. Without ACPI
+/// (QEMU's microvm with `acpi=off`) it is where every PC has it.
 pub(super) fn init(address: Option<u32>) {
-    ADDRESS.store(address.map_or(0, u64::from), Ordering::Relaxed);
+    let address = address.map_or(tare_abi::layout::IOAPIC, u64::from);
+    ADDRESS.store(address, Ordering::Relaxed);
 }
 
 /// Delivers the rising edge of `line` as `vector` to the CPU with `apic_id`;
