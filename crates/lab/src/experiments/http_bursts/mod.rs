@@ -6,6 +6,7 @@
 //! would disturb the others.
 
 mod arms;
+mod charts;
 mod counters;
 mod data;
 mod findings;
@@ -15,6 +16,7 @@ mod plan;
 mod report;
 mod sample;
 mod session;
+mod tables;
 #[cfg(test)]
 mod tests;
 

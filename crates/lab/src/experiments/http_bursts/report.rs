@@ -1,14 +1,15 @@
 //! The experiment's story: what was asked, what came out, what disappointed.
 
 use super::arms::Arm;
+use super::charts::{distributions, timeline};
 use super::data::Data;
 use super::findings::disappointments;
-use super::plan::{Plan, TALK_RATE, ms};
-use super::sample::{CpuSample, Phase};
+use super::plan::{Plan, TALK_RATE};
+use super::tables::{comparison, glance, threads};
 use crate::experiments::Story;
 use crate::figure::Figure;
-use crate::report::svg::{Band, Distribution, Panel, Timeline, legend, percentiles};
-use crate::report::{Section, table};
+use crate::report::Section;
+use crate::report::svg::{legend, percentiles};
 use crate::table::number;
 
 /// The story of a run, complete or not.
@@ -32,36 +33,6 @@ pub(crate) fn story(plan: &Plan, data: &Data, figures: &[Figure]) -> Story {
 /// Value of a figure.
 pub(crate) fn value(figures: &[Figure], name: &str) -> Option<f64> {
     figures.iter().find(|f| f.name == name).map(|f| f.value)
-}
-
-/// The arms side by side.
-fn glance(figures: &[Figure]) -> String {
-    let rows = [
-        ("CPU with nothing to do, % of a core", "cpu_idle_pct", 1.0),
-        ("CPU at one request a second, %", "cpu_1rps_pct", 1.0),
-        ("CPU in bursts, %", "cpu_burst_pct", 1.0),
-        ("exits a second with nothing to do", "idle_exits_per_s", 1.0),
-        ("median latency in bursts, ms", "latency_p50_us", 1e-3),
-        ("99th percentile, ms", "latency_p99_us", 1e-3),
-    ];
-    let rows: Vec<Vec<String>> = rows
-        .into_iter()
-        .filter_map(|(title, base, scale)| {
-            let cell = |arm: Arm| {
-                let value = value(figures, &arm.figure(base));
-                value.map_or("–".to_owned(), |v| number(v * scale))
-            };
-            let known = Arm::ALL
-                .iter()
-                .any(|a| value(figures, &a.figure(base)).is_some());
-            let cells = Arm::ALL.map(cell);
-            known.then(|| std::iter::once(title.to_owned()).chain(cells).collect())
-        })
-        .collect();
-    match rows.is_empty() {
-        true => String::new(),
-        false => table(&["medians", "spin", "poller", "tare"], &rows),
-    }
 }
 
 fn answer(data: &Data, figures: &[Figure]) -> Vec<String> {
@@ -131,173 +102,6 @@ fn sections(plan: &Plan, data: &Data) -> Vec<Section> {
     }
     sections.extend(threads(data));
     sections
-}
-
-fn timeline(plan: &Plan, data: &Data) -> Timeline {
-    let turn = plan.turn().as_secs_f64();
-    let seconds = |millis: u64| ms(millis).as_secs_f64();
-    let burst = seconds(plan.burst_ms);
-    let steady = turn - seconds(plan.steady_ms);
-    let bands = (0..plan.cycles).flat_map(|cycle| {
-        let begin = cycle as f64 * turn;
-        [
-            Band {
-                span: (begin, begin + burst),
-                label: "burst",
-            },
-            Band {
-                span: (begin + steady, begin + turn),
-                label: "1/s",
-            },
-        ]
-    });
-    Timeline {
-        end: turn * plan.cycles as f64,
-        bands: bands.collect(),
-        panels: Arm::ALL.map(|arm| panel(plan, data, arm)).into(),
-    }
-}
-
-fn panel(plan: &Plan, data: &Data, arm: Arm) -> Panel {
-    let mut windows: Vec<(f64, f64, f64)> = data
-        .cpu
-        .iter()
-        .filter(|sample| sample.place.arm == arm)
-        .filter_map(|sample| {
-            let from = offset(plan, sample)? + sample.from_ns as f64 / 1e9;
-            let to = from + sample.spent.wall_ns as f64 / 1e9;
-            Some((from, to, sample.spent.monitor_pct()))
-        })
-        .collect();
-    windows.sort_by(|a, b| a.0.total_cmp(&b.0));
-    Panel {
-        title: arm.name().to_owned(),
-        windows,
-    }
-}
-
-/// Begin of a sample's phase on the common time axis, s.
-fn offset(plan: &Plan, sample: &CpuSample) -> Option<f64> {
-    let within = match sample.place.phase {
-        Phase::Burst => 0,
-        Phase::Settle | Phase::Break => plan.burst_ms,
-        Phase::Steady => plan.burst_ms + plan.settle_ms + plan.break_ms,
-        _ => return None,
-    };
-    Some(sample.place.cycle as f64 * plan.turn().as_secs_f64() + ms(within).as_secs_f64())
-}
-
-fn distributions(data: &Data) -> Vec<Distribution> {
-    let series = Arm::ALL.iter().enumerate().filter_map(|(series, arm)| {
-        let sorted_us = tare_stats::sorted(data.latencies.get(arm)?)?;
-        (!sorted_us.is_empty()).then_some(Distribution { series, sorted_us })
-    });
-    series.collect()
-}
-
-/// Percentiles of each arm, and each arm against the control.
-fn comparison(data: &Data) -> Section {
-    let empty = Vec::new();
-    let of = |arm: Arm| data.latencies.get(&arm).unwrap_or(&empty);
-    let control = of(Arm::Spin);
-    let rows: Vec<Vec<String>> = Arm::ALL
-        .into_iter()
-        .filter_map(|arm| {
-            let sorted = tare_stats::sorted(of(arm))?;
-            sorted.first()?;
-            let at = |q: f64| number(tare_stats::quantile(&sorted, q) / 1e3);
-            let test = tare_stats::mann_whitney(of(arm), control);
-            let (delta, p) = match arm {
-                Arm::Spin => ("control".to_owned(), String::new()),
-                _ => (
-                    format!("{:+.2}", test.cliffs_delta).replace('-', "−"),
-                    p_value(test.p),
-                ),
-            };
-            let name = arm.name().to_owned();
-            Some(vec![
-                name,
-                at(0.5),
-                at(0.9),
-                at(0.99),
-                at(1.0),
-                sorted.len().to_string(),
-                delta,
-                p,
-            ])
-        })
-        .collect();
-    Section {
-        title: "Latency against the control arm".to_owned(),
-        lead: "ms. Cliff's delta: −1 if every request was faster than every one of the spinning \
-               arm, +1 if slower; p: how often chance alone does that (Mann–Whitney)."
-            .to_owned(),
-        html: table(
-            &["arm", "p50", "p90", "p99", "max", "n", "delta", "p"],
-            &rows,
-        ),
-    }
-}
-
-fn p_value(p: f64) -> String {
-    if p < 0.001 {
-        "< 0.001".to_owned()
-    } else {
-        format!("{p:.3}")
-    }
-}
-
-/// Where the CPU time went, by thread, for each arm and phase.
-fn threads(data: &Data) -> Option<Section> {
-    let mut names: Vec<String> = Vec::new();
-    for sample in &data.cpu {
-        for (name, ns) in &sample.spent.threads {
-            if *ns > 0 && !names.contains(name) {
-                names.push(name.clone());
-            }
-        }
-    }
-    names.sort();
-    let phases = [
-        (Phase::Break, "idle"),
-        (Phase::Burst, "burst"),
-        (Phase::Steady, "1/s"),
-    ];
-    let turns = Arm::ALL
-        .into_iter()
-        .flat_map(|arm| phases.map(|(phase, word)| (arm, phase, word)));
-    let rows: Vec<Vec<String>> = turns
-        .map(|(arm, phase, word)| {
-            let of = |name: &String| {
-                let ns = |s: &CpuSample| s.spent.threads.get(name).copied().unwrap_or(0);
-                share(data, arm, phase, &ns)
-            };
-            let mut row = vec![format!("{}, {word}", arm.name())];
-            row.extend(names.iter().map(of));
-            row.push(share(data, arm, phase, &|s| s.spent.helper_ns));
-            row
-        })
-        .collect();
-    let mut head = vec!["arm and phase"];
-    head.extend(names.iter().map(String::as_str));
-    head.push("passt");
-    (!names.is_empty()).then(|| Section {
-        title: "Where the CPU time went".to_owned(),
-        lead: "Mean share of one core by thread, percent. passt carries the packets between the \
-               host's sockets and the machine; it is not in the figures above."
-            .to_owned(),
-        html: table(&head, &rows),
-    })
-}
-
-fn share(data: &Data, arm: Arm, phase: Phase, ns: &dyn Fn(&CpuSample) -> u64) -> String {
-    let of_phase = |s: &&CpuSample| s.place.arm == arm && s.place.phase == phase;
-    let samples = || data.cpu.iter().filter(of_phase);
-    let wall: u64 = samples().map(|s| s.spent.wall_ns).sum();
-    match wall {
-        0 => "–".to_owned(),
-        wall => number(samples().map(ns).sum::<u64>() as f64 / wall as f64 * 100.0),
-    }
 }
 
 fn method(plan: &Plan, data: &Data, figures: &[Figure]) -> Vec<String> {

@@ -1,0 +1,144 @@
+//! The data as tables: the arms side by side, latencies, CPU time by thread.
+
+use super::arms::Arm;
+use super::data::Data;
+use super::report::value;
+use super::sample::{CpuSample, Phase};
+use crate::figure::Figure;
+use crate::report::{Section, table};
+use crate::table::number;
+
+/// The arms side by side.
+pub(super) fn glance(figures: &[Figure]) -> String {
+    let rows = [
+        ("CPU with nothing to do, % of a core", "cpu_idle_pct", 1.0),
+        ("CPU at one request a second, %", "cpu_1rps_pct", 1.0),
+        ("CPU in bursts, %", "cpu_burst_pct", 1.0),
+        ("exits a second with nothing to do", "idle_exits_per_s", 1.0),
+        ("median latency in bursts, ms", "latency_p50_us", 1e-3),
+        ("99th percentile, ms", "latency_p99_us", 1e-3),
+    ];
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .filter_map(|(title, base, scale)| {
+            let cell = |arm: Arm| {
+                let value = value(figures, &arm.figure(base));
+                value.map_or("–".to_owned(), |v| number(v * scale))
+            };
+            let known = Arm::ALL
+                .iter()
+                .any(|a| value(figures, &a.figure(base)).is_some());
+            let cells = Arm::ALL.map(cell);
+            known.then(|| std::iter::once(title.to_owned()).chain(cells).collect())
+        })
+        .collect();
+    match rows.is_empty() {
+        true => String::new(),
+        false => table(&["medians", "spin", "poller", "tare"], &rows),
+    }
+}
+
+/// Percentiles of each arm, and each arm against the control.
+pub(super) fn comparison(data: &Data) -> Section {
+    let empty = Vec::new();
+    let of = |arm: Arm| data.latencies.get(&arm).unwrap_or(&empty);
+    let control = of(Arm::Spin);
+    let rows: Vec<Vec<String>> = Arm::ALL
+        .into_iter()
+        .filter_map(|arm| {
+            let sorted = tare_stats::sorted(of(arm))?;
+            sorted.first()?;
+            let at = |q: f64| number(tare_stats::quantile(&sorted, q) / 1e3);
+            let test = tare_stats::mann_whitney(of(arm), control);
+            let (delta, p) = match arm {
+                Arm::Spin => ("control".to_owned(), String::new()),
+                _ => (
+                    format!("{:+.2}", test.cliffs_delta).replace('-', "−"),
+                    p_value(test.p),
+                ),
+            };
+            let name = arm.name().to_owned();
+            Some(vec![
+                name,
+                at(0.5),
+                at(0.9),
+                at(0.99),
+                at(1.0),
+                sorted.len().to_string(),
+                delta,
+                p,
+            ])
+        })
+        .collect();
+    Section {
+        title: "Latency against the control arm".to_owned(),
+        lead: "ms. Cliff's delta: −1 if every request was faster than every one of the spinning \
+               arm, +1 if slower; p: how often chance alone does that (Mann–Whitney)."
+            .to_owned(),
+        html: table(
+            &["arm", "p50", "p90", "p99", "max", "n", "delta", "p"],
+            &rows,
+        ),
+    }
+}
+
+fn p_value(p: f64) -> String {
+    if p < 0.001 {
+        "< 0.001".to_owned()
+    } else {
+        format!("{p:.3}")
+    }
+}
+
+/// Where the CPU time went, by thread, for each arm and phase.
+pub(super) fn threads(data: &Data) -> Option<Section> {
+    let mut names: Vec<String> = Vec::new();
+    for sample in &data.cpu {
+        for (name, ns) in &sample.spent.threads {
+            if *ns > 0 && !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+    }
+    names.sort();
+    let phases = [
+        (Phase::Break, "idle"),
+        (Phase::Burst, "burst"),
+        (Phase::Steady, "1/s"),
+    ];
+    let turns = Arm::ALL
+        .into_iter()
+        .flat_map(|arm| phases.map(|(phase, word)| (arm, phase, word)));
+    let rows: Vec<Vec<String>> = turns
+        .map(|(arm, phase, word)| {
+            let of = |name: &String| {
+                let ns = |s: &CpuSample| s.spent.threads.get(name).copied().unwrap_or(0);
+                share(data, arm, phase, &ns)
+            };
+            let mut row = vec![format!("{}, {word}", arm.name())];
+            row.extend(names.iter().map(of));
+            row.push(share(data, arm, phase, &|s| s.spent.helper_ns));
+            row
+        })
+        .collect();
+    let mut head = vec!["arm and phase"];
+    head.extend(names.iter().map(String::as_str));
+    head.push("passt");
+    (!names.is_empty()).then(|| Section {
+        title: "Where the CPU time went".to_owned(),
+        lead: "Mean share of one core by thread, percent. passt carries the packets between the \
+               host's sockets and the machine; it is not in the figures above."
+            .to_owned(),
+        html: table(&head, &rows),
+    })
+}
+
+fn share(data: &Data, arm: Arm, phase: Phase, ns: &dyn Fn(&CpuSample) -> u64) -> String {
+    let of_phase = |s: &&CpuSample| s.place.arm == arm && s.place.phase == phase;
+    let samples = || data.cpu.iter().filter(of_phase);
+    let wall: u64 = samples().map(|s| s.spent.wall_ns).sum();
+    match wall {
+        0 => "–".to_owned(),
+        wall => number(samples().map(ns).sum::<u64>() as f64 / wall as f64 * 100.0),
+    }
+}
