@@ -15,7 +15,7 @@ pub enum ImageError {
 
 /// The image of the guest `name`, such as `selftest`.
 pub fn image(name: &str) -> Result<PathBuf, ImageError> {
-    let path = directory().join(format!("tare-guest-{name}"));
+    let path = directory().join(name);
     if path.is_file() {
         Ok(path)
     } else {
