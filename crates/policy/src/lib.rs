@@ -10,5 +10,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod coalesce;
+pub mod kick;
 pub mod poller;
 pub mod spin;

@@ -1,0 +1,252 @@
+//! The state machine of one queue.
+
+use super::epoch::Epoch;
+use super::in_flight::InFlight;
+use super::ratio::Cycle;
+use super::{Cause, Counters, Decision, Kind, Mode, Ratio, Settings, slot_of_hold};
+
+/// Decides which completions of one queue are delivered. See the module.
+#[derive(Clone, Debug)]
+pub struct Coalescer {
+    settings: Settings,
+    cycle: Cycle,
+    in_flight: InFlight,
+    /// Completions held now, when the first of them was, and until when.
+    held: u32,
+    held_since_ns: u64,
+    hold_deadline_ns: u64,
+    epoch: Epoch,
+    /// The driver flushed in this epoch, in the last one.
+    flushes: bool,
+    flushed: bool,
+    counters: Counters,
+}
+
+impl Coalescer {
+    /// A queue without requests; until the first epoch has ended, `Auto`
+    /// delivers everything.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            cycle: Cycle::new(first_ratio(&settings)),
+            in_flight: InFlight::default(),
+            held: 0,
+            held_since_ns: 0,
+            hold_deadline_ns: 0,
+            epoch: Epoch::default(),
+            flushes: false,
+            flushed: false,
+            counters: Counters::default(),
+        }
+    }
+
+    /// A request went to the backend. Each must be followed by one
+    /// [`completed`](Self::completed) of the same kind, in any order.
+    pub fn submitted(&mut self, kind: Kind) {
+        self.in_flight.add(kind);
+        self.epoch.submitted();
+        self.flushes |= matches!(kind, Kind::Flush | Kind::WriteThrough);
+    }
+
+    /// A request was completed and its used entry is visible: is the driver to
+    /// know now? No division and no clock here, except once an epoch.
+    pub fn completed(&mut self, now_ns: u64, kind: Kind) -> Decision {
+        if self.epoch.has_lapsed(now_ns) {
+            self.turn_epoch(now_ns);
+        }
+        let in_flight = self.in_flight.total().max(1);
+        let urgent = self.is_urgent(kind);
+        self.epoch.completed(in_flight.saturating_add(self.held));
+        self.counters.completions += 1;
+        if !self.in_flight.remove(kind) {
+            self.counters.unmatched += 1;
+        }
+        match self.judge(now_ns, in_flight, urgent) {
+            Some(cause) => self.deliver(now_ns, cause),
+            None => self.hold(now_ns),
+        }
+    }
+
+    /// When held completions must be delivered, if there are any. Does not move
+    /// while they are held.
+    pub const fn deadline(&self) -> Option<u64> {
+        if self.held == 0 {
+            None
+        } else {
+            Some(self.hold_deadline_ns)
+        }
+    }
+
+    /// The caller's timer fired, or it looks in passing: `Deliver` when
+    /// completions are held and their time is over.
+    pub fn expired(&mut self, now_ns: u64) -> Decision {
+        if self.held == 0 || now_ns < self.hold_deadline_ns {
+            return Decision::Hold;
+        }
+        self.cycle.restart();
+        self.release(now_ns, Cause::Deadline);
+        self.counters.expiries += 1;
+        Decision::Deliver
+    }
+
+    /// The driver was told of all completions so far, or does not want to be
+    /// told, or has seen them: nothing is held any more. Call it after the
+    /// interrupt of a batch, in which completions may be held that came after
+    /// the delivered one.
+    pub fn caught_up(&mut self, now_ns: u64) {
+        self.release(now_ns, Cause::CaughtUp);
+    }
+
+    /// Changes the settings of a live queue; `Deliver` when completions were
+    /// held under the old ones.
+    pub fn configure(&mut self, now_ns: u64, settings: Settings) -> Decision {
+        let held = self.held > 0;
+        self.release(now_ns, Cause::Changed);
+        self.settings = settings;
+        self.cycle = Cycle::new(first_ratio(&settings));
+        self.epoch.turn(now_ns, settings.parameters().epoch_ns);
+        if held {
+            Decision::Deliver
+        } else {
+            Decision::Hold
+        }
+    }
+
+    /// The driver reset the queue: requests and held completions are forgotten,
+    /// settings and counters stay.
+    pub fn reset(&mut self, now_ns: u64) {
+        let settings = self.settings;
+        let _nobody_is_told = self.configure(now_ns, settings);
+        self.in_flight = InFlight::default();
+        (self.flushes, self.flushed) = (false, false);
+    }
+
+    /// The settings in force.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The ratio R in force.
+    pub const fn ratio(&self) -> Ratio {
+        self.cycle.ratio
+    }
+
+    /// Requests submitted and not completed.
+    pub const fn in_flight(&self) -> u32 {
+        self.in_flight.total()
+    }
+
+    /// Completions held now.
+    pub const fn held(&self) -> u32 {
+        self.held
+    }
+
+    /// What was counted so far.
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Why the completion is delivered; `None`: it is held. `in_flight` counts
+    /// the completion itself.
+    fn judge(&mut self, now_ns: u64, in_flight: u32, urgent: bool) -> Option<Cause> {
+        let parameters = self.settings.parameters();
+        let auto = parameters.mode == Mode::Auto;
+        if auto && in_flight < parameters.cif_threshold {
+            self.cycle.restart();
+            return Some(Cause::Shallow);
+        }
+        if auto && urgent {
+            self.cycle.deliver();
+            return Some(Cause::Urgent);
+        }
+        if self.held > 0 && now_ns >= self.hold_deadline_ns {
+            self.cycle.restart();
+            return Some(Cause::Deadline);
+        }
+        if self.cycle.step() == Decision::Deliver {
+            return Some(Cause::Ratio);
+        }
+        if auto && self.is_stale(in_flight) {
+            self.cycle.restart();
+            return Some(Cause::Stale);
+        }
+        None
+    }
+
+    /// Whether somebody is likely to wait for this request, still in flight.
+    const fn is_urgent(&self, kind: Kind) -> bool {
+        let parameters = self.settings.parameters();
+        match kind {
+            Kind::Flush | Kind::WriteThrough | Kind::Control => true,
+            Kind::Read => self.in_flight.reads() < parameters.read_urgent_below,
+            Kind::Write => {
+                (self.flushes || self.flushed)
+                    && self.in_flight.writes() < parameters.write_urgent_below
+            }
+        }
+    }
+
+    /// Whether one more held completion would be more than the table holds for
+    /// what the driver has in flight now: the load has fallen since the epoch
+    /// began.
+    const fn is_stale(&self, in_flight: u32) -> bool {
+        let seen_by_driver = in_flight as u64 + self.held as u64;
+        let row = self.settings.parameters().cif_threshold as u64;
+        self.held > 0 && (self.held as u64 + 1) * row * 2 > seen_by_driver
+    }
+
+    fn deliver(&mut self, now_ns: u64, cause: Cause) -> Decision {
+        self.counters.delivered += 1;
+        self.counters.delivered_by[cause as usize] += 1;
+        self.release(now_ns, cause);
+        Decision::Deliver
+    }
+
+    const fn hold(&mut self, now_ns: u64) -> Decision {
+        if self.held == 0 {
+            let longest_ns = self.settings.parameters().longest_hold_ns;
+            self.held_since_ns = now_ns;
+            self.hold_deadline_ns = now_ns.saturating_add(longest_ns);
+        }
+        self.held += 1;
+        self.counters.held += 1;
+        Decision::Hold
+    }
+
+    fn release(&mut self, now_ns: u64, cause: Cause) {
+        if self.held == 0 {
+            return;
+        }
+        let hold_ns = now_ns.saturating_sub(self.held_since_ns);
+        self.counters.released[cause as usize] += u64::from(self.held);
+        self.counters.hold_time[slot_of_hold(hold_ns)] += 1;
+        self.counters.longest_hold_ns = self.counters.longest_hold_ns.max(hold_ns);
+        self.held = 0;
+    }
+
+    /// Ends the epoch, at whatever completion comes first after its time, and
+    /// chooses the ratio of the next from what it was like.
+    #[cold]
+    fn turn_epoch(&mut self, now_ns: u64) {
+        let parameters = self.settings.parameters();
+        let load = self.epoch.turn(now_ns, parameters.epoch_ns);
+        let ended = self.cycle.ratio;
+        if parameters.mode == Mode::Auto {
+            let ratio = Ratio::choose(load.cif, load.iops, parameters);
+            if ratio != ended {
+                self.cycle = Cycle::new(ratio);
+            }
+        }
+        self.flushed = core::mem::take(&mut self.flushes);
+        self.counters.epochs += 1;
+        self.counters.ratio_completions[ended.slot()] += load.completions;
+        self.counters.ratio_epochs[self.cycle.ratio.slot()] += 1;
+    }
+}
+
+const fn first_ratio(settings: &Settings) -> Ratio {
+    match settings.parameters().mode {
+        Mode::Fixed(ratio) => ratio,
+        Mode::Auto | Mode::Off => Ratio::ONE,
+    }
+}
