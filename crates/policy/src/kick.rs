@@ -119,15 +119,6 @@ impl Coalescer {
         self.pending = Pending::Nothing;
     }
 
-    /// The vCPU is about to halt: `Send` when something is pending, which it
-    /// must look at first.
-    pub fn halting(&mut self, now_ns: u64) -> Kick {
-        match self.pending {
-            Pending::Nothing => Kick::Wait,
-            Pending::Something => self.send(now_ns),
-        }
-    }
-
     /// The window in force.
     pub const fn window_ns(&self) -> u64 {
         self.window_ns
@@ -150,3 +141,6 @@ impl Coalescer {
         Kick::Send
     }
 }
+
+#[cfg(test)]
+mod tests;
