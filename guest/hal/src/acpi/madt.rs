@@ -9,6 +9,7 @@ const PCAT_COMPAT: u32 = 1;
 const LOCAL_APIC: u8 = 0;
 const IO_APIC: u8 = 1;
 const LOCAL_X2APIC: u8 = 9;
+const MAX_IOAPICS: usize = 8;
 const ENABLED: u32 = 1;
 
 /// Adds what the table says.
@@ -34,7 +35,11 @@ fn add(tables: &mut Tables, kind: u8, entry: &[u8]) {
         LOCAL_X2APIC if u32_at(entry, 8).is_some_and(|flags| flags & ENABLED != 0) => {
             add_cpu(tables, u32_at(entry, 4).unwrap_or(u32::MAX));
         }
-        IO_APIC if u32_at(entry, 8) == Some(0) => tables.ioapic = u32_at(entry, 4),
+        IO_APIC if tables.ioapics.len() < MAX_IOAPICS => {
+            if let (Some(address), Some(first)) = (u32_at(entry, 4), u32_at(entry, 8)) {
+                tables.ioapics.push((address, first));
+            }
+        }
         _ => {}
     }
 }

@@ -1,12 +1,17 @@
 //! What the image needs of ACPI: CPUs and interrupt controllers (MADT), the
 //! power button's other end (FADT). The tables come from the monitor and are
 //! not trusted: every length is checked, a table with a wrong checksum is
-//! skipped, and nothing is interpreted (no AML). ACPI 6.5, chapter 5.2.
+//! skipped, and no AML is interpreted: virtio-mmio devices are found in it by
+//! the shape of their resources. ACPI 6.5, chapter 5.2.
 
+mod dsdt;
 mod madt;
+
+use alloc::vec::Vec;
 
 use crate::boot::{Physical, u32_at, u64_at};
 use crate::cpu::MAX;
+use crate::virtio::MmioWord;
 
 const RSDP_SIGNATURE: &[u8] = b"RSD PTR ";
 const BIOS_AREA: core::ops::Range<u64> = 0xe_0000..0x10_0000;
@@ -23,8 +28,10 @@ pub struct Tables {
     pub apic_ids: [u8; MAX],
     /// How many of them there are.
     pub cpus: usize,
-    /// Address of the IOAPIC with interrupt 0.
-    pub ioapic: Option<u32>,
+    /// Addresses of the IOAPICs, with the first interrupt of each.
+    pub ioapics: Vec<(u32, u32)>,
+    /// Address of the DSDT, 0 if there is none.
+    pub dsdt: u64,
     /// Whether there are 8259 interrupt controllers to be silenced.
     pub has_pic: bool,
     /// Port of the power management timer (3.579545 MHz).
@@ -93,8 +100,8 @@ fn table(memory: &impl Physical, address: u64) -> Option<&[u8]> {
         return None;
     }
     let signature = memory.bytes(address, 4)?;
-    // Only tables that are read are summed: the DSDT is large.
-    let wanted = matches!(signature, b"XSDT" | b"RSDT" | b"APIC" | b"FACP");
+    // Only tables that are read are summed.
+    let wanted = matches!(signature, b"XSDT" | b"RSDT" | b"APIC" | b"FACP" | b"DSDT");
     let table = memory.bytes(address, length).filter(|_| wanted)?;
     sums_to_zero(table).then_some(table)
 }
@@ -111,12 +118,22 @@ fn read(tables: &mut Tables, table: &[u8]) {
     }
 }
 
+/// The virtio-mmio devices of the DSDT at `address`. It is long to look
+/// through: machines with PCI have their devices there, and are not asked.
+pub fn virtio_mmio(memory: &impl Physical, address: u64) -> Vec<MmioWord> {
+    let is_dsdt = memory.bytes(address, 4) == Some(b"DSDT");
+    let dsdt = table(memory, address).filter(|_| is_dsdt);
+    dsdt.map(dsdt::virtio_mmio).unwrap_or_default()
+}
+
 fn read_fadt(tables: &mut Tables, fadt: &[u8]) {
     let port = |offset| {
         u32_at(fadt, offset)
             .and_then(|port| u16::try_from(port).ok())
             .filter(|&port| port != 0)
     };
+    let wide = u64_at(fadt, 140).filter(|&address| address != 0);
+    tables.dsdt = wide.unwrap_or_else(|| u32_at(fadt, 40).map_or(0, u64::from));
     tables.pm1a_control_port = port(64);
     tables.pm_timer_port = port(76);
     tables.sleep_control_port = io_port(fadt, 244);

@@ -61,7 +61,7 @@ fn memory() -> Fake {
 fn tables_are_found_and_read() {
     let tables = find(&memory(), 0).expect("found by scanning");
     assert_eq!(&tables.apic_ids[..tables.cpus], [0, 1, 7]);
-    assert_eq!(tables.ioapic, Some(0xfec0_0000));
+    assert_eq!(tables.ioapics, [(0xfec0_0000, 0)]);
     assert!(tables.has_pic);
     assert_eq!(tables.pm_timer_port, Some(0x608));
     assert_eq!(tables.pm1a_control_port, Some(0x604));

@@ -1,31 +1,47 @@
-//! The IOAPIC: interrupt lines of virtio-mmio devices (Intel 82093AA).
+//! IOAPICs: interrupt lines of virtio-mmio devices (Intel 82093AA).
 
 #![allow(unsafe_code)]
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use alloc::vec::Vec;
 
 use crate::lock::IrqLock;
 use crate::memory;
+use crate::once::OnceCell;
 use crate::trap::irq::Vector;
 
 const ENTRY: u32 = 0x10;
 const VERSION: u32 = 1;
 
-static ADDRESS: AtomicU64 = AtomicU64::new(0);
+static IOAPICS: OnceCell<Vec<(u32, u32)>> = OnceCell::new();
 static ACCESS: IrqLock<()> = IrqLock::new(());
 
-/// Remembers where it is; its entries are masked after reset. Without ACPI
-/// (QEMU's microvm with `acpi=off`) it is where every PC has it.
-pub(super) fn init(address: Option<u32>) {
-    let address = address.map_or(tare_abi::layout::IOAPIC, u64::from);
-    ADDRESS.store(address, Ordering::Relaxed);
+/// Remembers where they are; their entries are masked after reset. Without
+/// ACPI (QEMU's microvm with `acpi=off`) there is one where every PC has it.
+pub(super) fn init(ioapics: &[(u32, u32)]) {
+    let mut known = ioapics.to_vec();
+    if known.is_empty() {
+        known.push((tare_abi::layout::IOAPIC as u32, 0));
+    }
+    IOAPICS.set(known).ok();
+}
+
+/// The IOAPIC of `line`, with the line's number there.
+fn find(line: u32) -> Option<(u64, u32)> {
+    let (address, first) = IOAPICS
+        .get()?
+        .iter()
+        .filter(|(_, first)| *first <= line)
+        .max_by_key(|(_, first)| *first)?;
+    Some((u64::from(*address), line - first))
 }
 
 /// Delivers the rising edge of `line` as `vector` to the CPU with `apic_id`;
 /// says whether there is such a line.
 pub(crate) fn route(line: u32, vector: Vector, apic_id: u32) -> bool {
-    let base = ADDRESS.load(Ordering::Relaxed);
-    if base == 0 || !memory::map_device(&(base..base + 0x20)) {
+    let Some((base, line)) = find(line) else {
+        return false;
+    };
+    if !memory::map_device(&(base..base + 0x20)) {
         return false;
     }
     let _access = ACCESS.lock();

@@ -40,7 +40,7 @@ pub(crate) fn init(tables: &Tables) {
     if tables.has_pic {
         mask_pic();
     }
-    ioapic::init(tables.ioapic);
+    ioapic::init(&tables.ioapics);
     registers::choose(cpuid::has_x2apic());
     init_further();
 }

@@ -19,6 +19,8 @@ pub(crate) use physical::fake;
 #[cfg(target_os = "none")]
 pub(crate) use entry::{CODE_SELECTOR, TRAMPOLINE};
 #[cfg(target_os = "none")]
+pub(crate) use start::acpi_virtio_mmio;
+#[cfg(target_os = "none")]
 pub use start::{cmdline, initramfs, ram_bytes};
 
 #[cfg(not(target_os = "none"))]

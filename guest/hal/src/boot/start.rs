@@ -4,8 +4,11 @@
 
 use core::cell::UnsafeCell;
 
+use alloc::vec::Vec;
+
 use super::{Handover, Physical, Protocol, parse};
 use crate::once::OnceCell;
+use crate::virtio::MmioWord;
 use crate::{acpi, apic, clock, memory, percpu, power, trap};
 
 /// Command lines beyond this are cut.
@@ -15,6 +18,7 @@ struct Start {
     cmdline: &'static str,
     initramfs: Option<&'static [u8]>,
     ram_bytes: u64,
+    dsdt: u64,
 }
 
 static START: OnceCell<Start> = OnceCell::new();
@@ -27,6 +31,14 @@ pub fn cmdline() -> &'static str {
 /// The initramfs, if one was loaded.
 pub fn initramfs() -> Option<&'static [u8]> {
     START.get().and_then(|start| start.initramfs)
+}
+
+/// virtio-mmio devices that ACPI names.
+pub(crate) fn acpi_virtio_mmio() -> Vec<MmioWord> {
+    match START.get() {
+        Some(start) if start.dsdt != 0 => acpi::virtio_mmio(&Identity, start.dsdt),
+        _ => Vec::new(),
+    }
 }
 
 /// RAM that the loader's map names, bytes.
@@ -51,9 +63,17 @@ extern "C" fn tare_boot(information: u64, protocol: u64) -> ! {
     let Some(handover) = parse(&Identity, protocol, information) else {
         panic!("the boot information at {information:#x} is neither PVH's nor Linux's");
     };
-    START.set(start(&handover)).ok();
+    // Before the loader's memory becomes heap and page 0 goes.
+    let cmdline = copy_cmdline(handover.cmdline);
     memory::init(&handover);
     let tables = acpi::find(&Identity, handover.rsdp).unwrap_or_default();
+    let start = Start {
+        cmdline,
+        initramfs: slice(&handover),
+        ram_bytes: handover.ram.bytes(),
+        dsdt: tables.dsdt,
+    };
+    START.set(start).ok();
     power::init(&tables);
     apic::init(&tables);
     clock::init(&tables);
@@ -70,14 +90,6 @@ extern "C" fn tare_boot_ap(area: *mut percpu::Cpu) -> ! {
     trap::init();
     apic::init_further();
     crate::smp::run()
-}
-
-fn start(handover: &Handover) -> Start {
-    Start {
-        cmdline: copy_cmdline(handover.cmdline),
-        initramfs: slice(handover),
-        ram_bytes: handover.ram.bytes(),
-    }
 }
 
 /// Copies the command line: the loader's memory may become heap.

@@ -38,13 +38,23 @@ pub(super) fn devices() -> Vec<Transport> {
             .filter_map(|(at, _)| open_pci(at));
         devices.extend(found);
     }
-    let words = cmdline::values(boot::cmdline(), VIRTIO_MMIO);
-    devices.extend(
-        words
-            .filter_map(MmioWord::parse)
-            .filter_map(|word| open_mmio(&word)),
-    );
+    let has_pci = !devices.is_empty();
+    devices.extend(mmio_words(has_pci).iter().filter_map(open_mmio));
     devices
+}
+
+/// From the command line, and from ACPI where there is nothing on PCI.
+fn mmio_words(has_pci: bool) -> Vec<MmioWord> {
+    let words = cmdline::values(boot::cmdline(), VIRTIO_MMIO);
+    let mut words: Vec<_> = words.filter_map(MmioWord::parse).collect();
+    if !has_pci {
+        for word in boot::acpi_virtio_mmio() {
+            if !words.iter().any(|known| known.base == word.base) {
+                words.push(word);
+            }
+        }
+    }
+    words
 }
 
 fn open_pci(at: DeviceFunction) -> Option<Transport> {

@@ -1,9 +1,10 @@
+//! Where a virtio-mmio device is, from ACPI or from the command line's
 //! `virtio_mmio.device=SIZE@BASE:IRQ[:ID]` (kernel `drivers/virtio/virtio_mmio.c`).
 
 /// Smallest region: the registers and the configuration space's begin.
 const MIN_SIZE: u64 = 0x200;
 
-/// A virtio-mmio device on the command line.
+/// A virtio-mmio device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MmioWord {
     /// Physical address of the registers.
@@ -19,14 +20,16 @@ impl MmioWord {
     pub fn parse(value: &str) -> Option<Self> {
         let (size, rest) = value.split_once('@')?;
         let mut fields = rest.split(':');
-        let word = Self {
-            size: size_of(size)?,
-            base: number(fields.next()?)?,
-            line: u32::try_from(number(fields.next()?)?).ok()?,
-        };
-        let end = word.base.checked_add(word.size)?;
-        let sensible = word.base >= 1 << 20 && word.base % 4 == 0 && word.size >= MIN_SIZE;
-        (sensible && end <= 1 << 47 && word.line < 256).then_some(word)
+        let base = number(fields.next()?)?;
+        let line = u32::try_from(number(fields.next()?)?).ok()?;
+        Self::new(base, size_of(size)?, line)
+    }
+
+    /// A device from numbers; `None` unless they make sense.
+    pub fn new(base: u64, size: u64, line: u32) -> Option<Self> {
+        let end = base.checked_add(size)?;
+        let sensible = base >= 1 << 20 && base % 4 == 0 && size >= MIN_SIZE;
+        (sensible && end <= 1 << 47 && line < 256).then_some(Self { base, size, line })
     }
 }
 
