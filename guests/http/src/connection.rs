@@ -44,9 +44,14 @@ pub fn refuse<T: Transport, P: Platform>(transport: T, server: &Server<P>) {
         Status::ServiceUnavailable,
         b"Retry-After: 1\r\n",
     );
-    // Lingering would hold what there is too little of.
-    let _ = connection.send(&answer, Method::Get, Persistence::Close);
-    connection.transport.finish();
+    if connection
+        .send(&answer, Method::Get, Persistence::Close)
+        .is_ok()
+    {
+        connection.transport.finish();
+        // Takes the request in, which else would reset the connection.
+        let _ = connection.receive(limits::REFUSED_LINGER);
+    }
     server.counters.ended.one();
 }
 
