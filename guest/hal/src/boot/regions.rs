@@ -91,6 +91,8 @@ impl Regions {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::single_range_in_vec_init)]
+
     use super::*;
 
     fn regions(ranges: &[Range<u64>]) -> Regions {

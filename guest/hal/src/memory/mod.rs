@@ -80,7 +80,7 @@ pub(crate) fn init(handover: &Handover) {
 
 /// Whether a stack frame may lie at `address`.
 pub(crate) fn may_be_stack(address: u64) -> bool {
-    address % 8 == 0
+    address.is_multiple_of(8)
         && (stack::in_window(address)
             || paging::is_mapped(&(address..address + 16))
                 && address < tare_abi::layout::MMIO_GAP_START)

@@ -28,7 +28,7 @@ impl MmioWord {
     /// A device from numbers; `None` unless they make sense.
     pub fn new(base: u64, size: u64, line: u32) -> Option<Self> {
         let end = base.checked_add(size)?;
-        let sensible = base >= 1 << 20 && base % 4 == 0 && size >= MIN_SIZE;
+        let sensible = base >= 1 << 20 && base.is_multiple_of(4) && size >= MIN_SIZE;
         (sensible && end <= 1 << 47 && line < 256).then_some(Self { base, size, line })
     }
 }

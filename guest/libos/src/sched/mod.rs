@@ -10,6 +10,8 @@
 //!
 //! [`core_stats`] says how each core spent its time.
 
+// The host has it for its tests.
+#[cfg(any(target_os = "none", test))]
 pub(crate) mod timers;
 
 #[cfg(target_os = "none")]
