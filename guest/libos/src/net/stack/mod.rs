@@ -194,7 +194,12 @@ impl<L: Link, W: Wake> Stack<L, W> {
         }
     }
 
+    #[inline]
     fn receive_from_loopback(&mut self, now: Instant) -> bool {
+        !self.loopback.link.is_empty() && self.take_from_loopback(now)
+    }
+
+    fn take_from_loopback(&mut self, now: Instant) -> bool {
         let Some(Received { buffer, checksums }) = self.loopback.link.receive() else {
             return false;
         };

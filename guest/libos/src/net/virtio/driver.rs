@@ -195,10 +195,8 @@ impl Link for VirtioNet {
             medium: Medium::Ethernet,
             mac: self.mac,
             mtu: self.mtu,
-            checksums: match self.features & features::CSUM {
-                0 => SendChecksums::Software,
-                _ => SendChecksums::Device,
-            },
+            // Where the device does not, `send` does.
+            checksums: SendChecksums::Device,
         }
     }
 
@@ -253,7 +251,10 @@ impl Link for VirtioNet {
         let (head, frame) = buffer.bytes[..end].split_at_mut(self.header_len);
         let result = fill(frame);
         let checksum = match self.features & features::CSUM {
-            0 => None,
+            0 => {
+                frame::complete_checksum(frame);
+                None
+            }
             _ => frame::leave_checksum_to_device(frame),
         };
         header::write(head, checksum);

@@ -55,7 +55,10 @@ fn a_checksum_that_the_device_finishes_is_right() {
             let Some(partial) = frame::leave_checksum_to_device(&mut bytes) else {
                 panic!("left alone");
             };
+            let mut completed = bytes.clone();
+            frame::complete_checksum(&mut completed);
             finish(&mut bytes, partial);
+            assert_eq!(completed, bytes);
             match frame::parse(&bytes) {
                 Ok(Frame::Tcp(_) | Frame::Udp(_)) => {}
                 other => panic!("protocol {protocol}, {payload} bytes: {other:?}"),
