@@ -15,7 +15,7 @@ mod quiet;
 
 use tare_libos::{env, println};
 
-fn main() -> u8 {
+fn selftest() -> u8 {
     println!(
         "selftest on {} cores: {}",
         tare_libos::thread::cores(),
@@ -36,7 +36,13 @@ fn main() -> u8 {
     u8::from(failed != 0)
 }
 
-tare_libos::entry!(main);
+tare_libos::entry!(selftest);
+
+/// On the host, over the shim of `tare_libos::thread`.
+#[cfg(not(target_os = "none"))]
+fn main() -> std::process::ExitCode {
+    selftest().into()
+}
 
 fn run(name: &str, check: checks::Check) -> bool {
     match check() {
