@@ -8,6 +8,7 @@
 //! send is sent, its deadline goes into the [`Timers`](super::timers::Timers),
 //! and its waiters are woken.
 
+mod calls;
 mod config;
 mod connection;
 mod counters;
@@ -27,12 +28,12 @@ use super::port::Port;
 use super::waiters::{Waiters, Wake};
 use crate::io::{ErrorKind, Result};
 
+pub use calls::{Half, Interest};
 pub use config::Setup;
 pub use connection::ConnectionId;
 pub use counters::Counters;
 pub use datagram::DatagramId;
 pub use listener::ListenerId;
-pub use tcp::{Half, Interest};
 
 /// Which port a connection lives on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

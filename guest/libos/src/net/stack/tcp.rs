@@ -9,10 +9,10 @@ use smoltcp::iface::SocketSet;
 use smoltcp::socket::tcp::State;
 use smoltcp::time::{Duration, Instant};
 
-use super::connection::{Connection, Limit, RECEIVE_BUFFER, Role, fin_is_acknowledged};
-use super::listener::{Listener, overlap};
-use super::{ConnectionId, Counters, ListenerId, Stack, Via};
-use crate::io::{Error, ErrorKind, IoSlice, Result};
+use super::connection::{Connection, Limit, Role};
+use super::listener::Listener;
+use super::{ConnectionId, Counters, ListenerId, Via};
+use crate::io::{Error, ErrorKind, Result};
 use crate::net::flow::{Flow, FlowTable};
 use crate::net::frame::Segment;
 use crate::net::link::{Link, Loopback};
@@ -22,39 +22,17 @@ use crate::net::waiters::Wake;
 
 /// A peer that asked for a connection has this long to complete it.
 const ACCEPT_HANDSHAKE: Duration = Duration::from_secs(5);
-/// How long connecting may take.
-const CONNECT_HANDSHAKE: Duration = Duration::from_secs(30);
-/// A connection that the application closed is given up this much later.
-const CLOSE: Duration = Duration::from_secs(30);
 /// Connections that are kept to answer a peer's repeated FIN. More than these
 /// are forgotten early, oldest first: they hold their buffers.
 const TIME_WAIT_KEPT: usize = 32;
 /// First port for outgoing connections (RFC 6335, 6).
 const EPHEMERAL: u16 = 49152;
 
-/// A half of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Half {
-    /// What the peer sends.
-    Read,
-    /// What this side sends.
-    Write,
-}
-
-/// What a thread waits for on a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interest {
-    /// Data, the end, or a loss.
-    Readable,
-    /// Room for data, a completed handshake, or a loss.
-    Writable,
-}
-
 pub(super) struct Tcp<W> {
     table: FlowTable,
     connections: Vec<Option<Box<Connection<W>>>>,
     free: Vec<u32>,
-    listeners: Vec<Option<Listener<W>>>,
+    pub(super) listeners: Vec<Option<Listener<W>>>,
     pub(super) timers: Timers,
     /// Connections whose output waits for a neighbour's hardware address.
     unresolved: Vec<u32>,
@@ -170,7 +148,7 @@ impl<W: Wake> Tcp<W> {
         Opened::Connection(id)
     }
 
-    fn insert(&mut self, connection: Connection<W>) -> u32 {
+    pub(super) fn insert(&mut self, connection: Connection<W>) -> u32 {
         let id = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() as u32 - 1
@@ -330,7 +308,7 @@ impl<W: Wake> Tcp<W> {
         }
     }
 
-    fn drive_any<L: Link>(
+    pub(super) fn drive_any<L: Link>(
         &mut self,
         wire: &mut Port<L>,
         loopback: &mut Port<Loopback>,
@@ -364,14 +342,14 @@ impl<W: Wake> Tcp<W> {
         }
     }
 
-    fn connection(&mut self, id: ConnectionId) -> Result<&mut Connection<W>> {
+    pub(super) fn connection(&mut self, id: ConnectionId) -> Result<&mut Connection<W>> {
         match self.connections.get_mut(id.0 as usize) {
             Some(Some(connection)) => Ok(connection),
             _ => Err(ErrorKind::NotConnected.into()),
         }
     }
 
-    fn listener(&mut self, id: ListenerId) -> Result<&mut Listener<W>> {
+    pub(super) fn listener(&mut self, id: ListenerId) -> Result<&mut Listener<W>> {
         match self.listeners.get_mut(id.0 as usize) {
             Some(Some(listener)) => Ok(listener),
             _ => Err(Error::new(ErrorKind::InvalidInput, "not listening")),
@@ -379,7 +357,7 @@ impl<W: Wake> Tcp<W> {
     }
 
     /// A local port that no connection to `remote` uses.
-    fn ephemeral(&mut self, local: Ipv4Addr, remote: SocketAddrV4) -> Option<Flow> {
+    pub(super) fn ephemeral(&mut self, local: Ipv4Addr, remote: SocketAddrV4) -> Option<Flow> {
         for _ in EPHEMERAL..=u16::MAX {
             self.next_port = self.next_port.checked_add(1).unwrap_or(EPHEMERAL);
             let local = SocketAddrV4::new(local, self.next_port);
@@ -397,257 +375,4 @@ enum Opened {
     /// Passed over; the peer will ask again.
     Full,
     NoListener,
-}
-
-impl<L: Link, W: Wake> Stack<L, W> {
-    /// Listens on `local`; at most `backlog` connections wait to be accepted.
-    pub fn listen(&mut self, local: SocketAddrV4, backlog: usize) -> Result<ListenerId> {
-        if local.port() == 0 {
-            return Err(Error::new(
-                ErrorKind::InvalidInput,
-                "port 0 cannot be listened on",
-            ));
-        }
-        let taken = |slot: &Option<Listener<W>>| {
-            slot.as_ref()
-                .is_some_and(|other| overlap(&other.local, &local))
-        };
-        if self.tcp.listeners.iter().any(taken) {
-            return Err(ErrorKind::AddrInUse.into());
-        }
-        let listener = Some(Listener::new(local, backlog));
-        let index = match self.tcp.listeners.iter().position(Option::is_none) {
-            Some(index) => {
-                self.tcp.listeners[index] = listener;
-                index
-            }
-            None => {
-                self.tcp.listeners.push(listener);
-                self.tcp.listeners.len() - 1
-            }
-        };
-        Ok(ListenerId(index as u32))
-    }
-
-    /// Stops listening; connections that were not accepted are reset.
-    pub fn close_listener(&mut self, id: ListenerId, now: Instant) {
-        let Some(listener) = self
-            .tcp
-            .listeners
-            .get_mut(id.0 as usize)
-            .and_then(Option::take)
-        else {
-            return;
-        };
-        for connection in listener.half_open.into_iter().chain(listener.ready) {
-            if let Ok(found) = self.tcp.connection(ConnectionId(connection)) {
-                found.role = Role::Orphan;
-                found.socket().abort();
-                self.drive_connection(ConnectionId(connection), now);
-            }
-        }
-        self.finish(now);
-    }
-
-    /// The next open connection, or `WouldBlock`.
-    pub fn accept(&mut self, id: ListenerId) -> Result<(ConnectionId, SocketAddrV4)> {
-        let next = self.tcp.listener(id)?.ready.pop_front();
-        let id = ConnectionId(next.ok_or(ErrorKind::WouldBlock)?);
-        let connection = self.tcp.connection(id)?;
-        connection.role = Role::Owned;
-        Ok((id, connection.flow.remote))
-    }
-
-    /// Registers for being woken when there is something to accept.
-    pub fn wait_accept(&mut self, id: ListenerId, waiter: W) {
-        if let Ok(listener) = self.tcp.listener(id) {
-            listener.acceptors.add(waiter);
-        }
-    }
-
-    /// Takes a registration back.
-    pub fn cancel_accept(&mut self, id: ListenerId, waiter: &W) {
-        if let Ok(listener) = self.tcp.listener(id) {
-            listener.acceptors.remove(waiter);
-        }
-    }
-
-    /// Begins to connect to `remote`; see [`Stack::connected`].
-    pub fn connect(&mut self, remote: SocketAddrV4, now: Instant) -> Result<ConnectionId> {
-        if remote.port() == 0 || remote.ip().is_unspecified() || remote.ip().is_multicast() {
-            return Err(Error::new(
-                ErrorKind::InvalidInput,
-                "nobody can be at that address",
-            ));
-        }
-        let (via, local) = self.route(*remote.ip())?;
-        let flow = self
-            .tcp
-            .ephemeral(local, remote)
-            .ok_or(ErrorKind::ResourceBusy)?;
-        let mut connection = Connection::new(flow, via, Role::Owned).ok_or(Error::new(
-            ErrorKind::ResourceBusy,
-            "no memory for a connection",
-        ))?;
-        let context = match via {
-            Via::Wire => self.wire.interface().context(),
-            Via::Loopback => self.loopback.interface().context(),
-        };
-        connection
-            .socket()
-            .connect(context, remote, flow.local)
-            .map_err(|_| ErrorKind::AddrNotAvailable)?;
-        connection.limit = Some((now + CONNECT_HANDSHAKE, Limit::Handshake));
-        let id = ConnectionId(self.tcp.insert(connection));
-        self.drive_connection(id, now);
-        self.finish(now);
-        Ok(id)
-    }
-
-    /// Whether connecting is done; `WouldBlock` while it is not.
-    pub fn connected(&mut self, id: ConnectionId) -> Result<()> {
-        let connection = self.tcp.connection(id)?;
-        match connection.state() {
-            State::SynSent | State::SynReceived => Err(ErrorKind::WouldBlock.into()),
-            State::Closed if connection.timed_out => Err(ErrorKind::TimedOut.into()),
-            State::Closed => Err(ErrorKind::ConnectionRefused.into()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Moves received bytes into `buf`; 0 is the end, `WouldBlock` not yet.
-    pub fn read(&mut self, id: ConnectionId, buf: &mut [u8], now: Instant) -> Result<usize> {
-        let connection = self.tcp.connection(id)?;
-        let queued = connection.socket().recv_queue();
-        let n = connection.read(buf)?;
-        // Below that the window shrank too little for an update to be due.
-        if queued > RECEIVE_BUFFER / 4 {
-            self.drive_connection(id, now);
-            self.finish(now);
-        }
-        Ok(n)
-    }
-
-    /// Copies received bytes into `buf` and leaves them.
-    pub fn peek(&mut self, id: ConnectionId, buf: &mut [u8]) -> Result<usize> {
-        self.tcp.connection(id)?.peek(buf)
-    }
-
-    /// Queues bytes and sends what may be sent; how many were queued, or
-    /// `WouldBlock` when there is no room.
-    pub fn write(
-        &mut self,
-        id: ConnectionId,
-        parts: &[IoSlice<'_>],
-        now: Instant,
-    ) -> Result<usize> {
-        let connection = self.tcp.connection(id)?;
-        if connection.write_shut {
-            return Err(ErrorKind::BrokenPipe.into());
-        }
-        let loss = connection.loss();
-        let mut written = 0;
-        for part in parts {
-            let n = connection.socket().send_slice(part).map_err(|_| loss)?;
-            written += n;
-            if n < part.len() {
-                break;
-            }
-        }
-        if written > 0 {
-            self.drive_connection(id, now);
-            self.finish(now);
-        } else if parts.iter().any(|part| !part.is_empty()) {
-            return Err(ErrorKind::WouldBlock.into());
-        }
-        Ok(written)
-    }
-
-    /// Ends a half of the connection; what is queued is still sent.
-    pub fn shutdown(&mut self, id: ConnectionId, half: Half, now: Instant) -> Result<()> {
-        let connection = self.tcp.connection(id)?;
-        match half {
-            Half::Read => {
-                connection.read_shut = true;
-                connection.readers.wake_all();
-            }
-            Half::Write => {
-                connection.write_shut = true;
-                connection.socket().close();
-                if !fin_is_acknowledged(connection.state()) {
-                    connection.limit = Some((now + CLOSE, Limit::Close));
-                }
-                self.drive_connection(id, now);
-                self.finish(now);
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives the connection up: what is queued is sent, then it ends. What was
-    /// received and not read makes it a reset.
-    pub fn close(&mut self, id: ConnectionId, now: Instant) {
-        let Ok(connection) = self.tcp.connection(id) else {
-            return;
-        };
-        connection.role = Role::Orphan;
-        connection.limit = Some((now + CLOSE, Limit::Close));
-        match connection.socket().recv_queue() {
-            0 => connection.socket().close(),
-            _ => connection.socket().abort(),
-        }
-        self.drive_connection(id, now);
-        self.finish(now);
-    }
-
-    /// Registers for being woken when the connection can go on.
-    pub fn wait(&mut self, id: ConnectionId, interest: Interest, waiter: W) {
-        if let Ok(connection) = self.tcp.connection(id) {
-            match interest {
-                Interest::Readable => connection.readers.add(waiter),
-                Interest::Writable => connection.writers.add(waiter),
-            }
-        }
-    }
-
-    /// Takes a registration back.
-    pub fn cancel(&mut self, id: ConnectionId, interest: Interest, waiter: &W) {
-        if let Ok(connection) = self.tcp.connection(id) {
-            match interest {
-                Interest::Readable => connection.readers.remove(waiter),
-                Interest::Writable => connection.writers.remove(waiter),
-            }
-        }
-    }
-
-    /// Whether small writes wait for acknowledgements (Nagle) or go at once.
-    pub fn set_nodelay(&mut self, id: ConnectionId, nodelay: bool) -> Result<()> {
-        self.tcp
-            .connection(id)?
-            .socket()
-            .set_nagle_enabled(!nodelay);
-        Ok(())
-    }
-
-    /// The addresses of a connection.
-    pub fn flow(&mut self, id: ConnectionId) -> Result<Flow> {
-        Ok(self.tcp.connection(id)?.flow)
-    }
-
-    fn drive_connection(&mut self, id: ConnectionId, now: Instant) {
-        self.tcp.drive_any(
-            &mut self.wire,
-            &mut self.loopback,
-            id.0,
-            &mut self.counters,
-            now,
-        );
-    }
-
-    /// After a call of the application: what went to the loopback arrives in
-    /// the caller's context, and the device is told of frames.
-    pub(super) fn finish(&mut self, now: Instant) {
-        while self.receive_from_loopback(now) {}
-        self.wire.link.flush();
-    }
 }
