@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::exit_codes;
+use crate::run::halt_choice::HaltChoice;
 use crate::run::memory_size::MemorySize;
 use crate::run::net_choice::NetChoice;
 use crate::run::publish::Publish;
@@ -106,6 +107,10 @@ pub(crate) struct RunArgs {
     /// How the library OS waits: block, poller or spin [default: block]
     #[arg(long, value_name = "HOW")]
     pub(crate) idle: Option<IdleArg>,
+    /// How a halted CPU waits on the host: kernel (as the host is set), never
+    /// (scheduled out at once), poll=NS (polls for up to NS before that)
+    #[arg(long, value_name = "HOW", default_value = "kernel")]
+    pub(crate) halt: HaltChoice,
     /// Run in the background and print the machine's name
     #[arg(short, long)]
     pub(crate) detach: bool,

@@ -36,6 +36,18 @@ fn the_guests_end_is_the_exit_code() {
 }
 
 #[test]
+fn halt_polling_is_refused_where_it_cannot_be_set() {
+    if !qemu() {
+        return;
+    }
+    let place = Place::new();
+    let image = place.file("tiny", &guest::image("hello", Then::Exit(0x10)));
+    let words = ["run", &image, "--net", "none", "--engine", "qemu"];
+    let ended = place.run(&[&words[..], &["--halt", "never"]].concat());
+    ended.expect(2, "Tare's own monitor only");
+}
+
+#[test]
 fn a_machine_in_the_background_is_listed_read_and_stopped() {
     if !qemu() {
         return;

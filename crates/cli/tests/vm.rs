@@ -88,6 +88,34 @@ fn the_guests_end_is_the_exit_code() {
 }
 
 #[test]
+fn how_a_halted_cpu_waits_is_the_machines_own_setting() {
+    if !kvm() {
+        return;
+    }
+    let place = Place::new();
+    for (index, (halt, expected)) in [
+        ("never", "0"),
+        ("poll=200000", "200000"),
+        ("kernel", "null"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("halt-{index}");
+        let image = place.file("tiny", &guest::image("hello", Then::Halt));
+        let words = ["run", &image, "-d", "--net", "none", "--halt", halt];
+        place
+            .run(&[&words[..], &["--name", &name]].concat())
+            .expect(0, &name);
+        let json = place.run_root().join(&name).join("machine.json");
+        let config = fs::read_to_string(json).unwrap();
+        let line = format!("\"halt_poll_ns\": {expected}");
+        assert!(config.contains(&line), "{config}");
+        place.run(&["stop", &name]).expect(0, "");
+    }
+}
+
+#[test]
 fn a_triple_fault_is_said_with_registers() {
     if kvm() {
         tiny(Then::TripleFault).expect(73, "rip");

@@ -30,6 +30,10 @@ pub struct MachineConfig {
     pub net: Option<NetConfig>,
     /// virtio-rng is there unless this is false.
     pub rng: bool,
+    /// Longest time that a halted vCPU polls before its thread is scheduled
+    /// out, ns; 0 is never, `None` leaves it to the kernel's parameters.
+    #[serde(default)]
+    pub halt_poll_ns: Option<u32>,
     /// Where the serial console's output goes.
     pub console: Console,
     /// Listening UNIX socket of the control interface.

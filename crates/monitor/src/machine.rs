@@ -63,6 +63,9 @@ impl Machine {
         let memory = tare_hv::guest_memory(u64::from(setup.config.memory_mib) << 20)?;
         let entry = load(setup, &memory)?;
         let vm = Arc::new(Vm::new(&kvm, &memory)?);
+        if let Some(longest_ns) = setup.config.halt_poll_ns {
+            vm.set_halt_poll_ns(longest_ns)?;
+        }
         let mut devices = Devices::new(&vm, &memory);
         if let (Some(net), Some(link)) = (&setup.config.net, setup.link.take()) {
             devices.add_net(net, link)?;

@@ -11,6 +11,7 @@ use tare_control::rundir::{RunDir, RunRoot};
 
 use super::claim::Claim;
 use super::engine::{Accelerator, Engine};
+use super::halt_choice::HaltChoice;
 use super::plan::{Files, Net, Place, Plan};
 use super::publish::Publish;
 use super::{mac, monitor, passt, qemu};
@@ -57,6 +58,8 @@ pub(crate) struct Prepared {
     pub(crate) cmdline: String,
     /// The network interface.
     pub(crate) link: Option<Link>,
+    /// How a halted vCPU waits.
+    pub(crate) halt: HaltChoice,
     /// Open `console.log`.
     pub(crate) console_log: File,
     /// Where the run belongs.
@@ -104,6 +107,7 @@ pub(crate) fn launch(plan: Plan) -> Outcome {
         cmdline,
         files,
         net,
+        halt,
         place,
     } = plan;
     let claim = Claim::take(&RunRoot::open_default()?, &name)?;
@@ -126,6 +130,7 @@ pub(crate) fn launch(plan: Plan) -> Outcome {
         initrd,
         cmdline,
         link,
+        halt,
         console_log,
         place,
     };

@@ -12,6 +12,7 @@ mod background;
 mod claim;
 mod cmdline;
 pub(crate) mod engine;
+pub(crate) mod halt_choice;
 pub(crate) mod image;
 mod image_check;
 mod launch;

@@ -80,6 +80,7 @@ fn configuration(machine: &Prepared, socket: &UnixListener) -> Result<MachineCon
         initrd: machine.initrd.as_ref().map(inherit).transpose()?,
         net: machine.link.as_ref().map(net).transpose()?,
         rng: true,
+        halt_poll_ns: machine.halt.poll_ns(),
         console: match machine.place {
             Place::Foreground => Console::Stdio { log },
             Place::Background => Console::Log { log },

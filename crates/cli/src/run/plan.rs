@@ -11,6 +11,7 @@ use tare_control::exit::ExitCode;
 use tare_control::rundir::valid_name;
 
 use super::engine::{self, Engine};
+use super::halt_choice::HaltChoice;
 use super::image::{self, Image};
 use super::net_choice::NetChoice;
 use super::publish::Publish;
@@ -38,6 +39,8 @@ pub(crate) struct Plan {
     pub(crate) files: Files,
     /// Its network.
     pub(crate) net: Net,
+    /// How a halted vCPU waits.
+    pub(crate) halt: HaltChoice,
     /// Where the run belongs.
     pub(crate) place: Place,
 }
@@ -96,6 +99,9 @@ pub(crate) enum PlanError {
     /// Forwards without passt.
     #[error("ports can be forwarded with --net user only")]
     PublishWithoutUser,
+    /// Halt polling in an engine that cannot set it.
+    #[error("how a halted CPU waits can be set in Tare's own monitor only")]
+    HaltWithoutTare,
     /// The initramfs.
     #[error("cannot open the initramfs {}", path.display())]
     Initrd {
@@ -117,7 +123,7 @@ pub(crate) enum PlanError {
 impl Explain for PlanError {
     fn code(&self) -> ExitCode {
         match self {
-            Self::BadName(_) | Self::PublishWithoutUser => ExitCode::Usage,
+            Self::BadName(_) | Self::PublishWithoutUser | Self::HaltWithoutTare => ExitCode::Usage,
             Self::Initrd { .. } => ExitCode::ImageUnreadable,
             Self::InitrdTooLarge { .. } => ExitCode::ImageTooLarge,
         }
@@ -148,6 +154,7 @@ pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
     let files = files(args.root, args.initrd, memory_mib, image.bytes)?;
     let net = net(args.net, args.publish)?;
     let engine = engine::choose(args.engine, args.cpus)?;
+    let halt = halt(args.halt, &engine)?;
     super::image_check::check(&image, memory_mib, &engine)?;
     Ok(Plan {
         engine,
@@ -158,6 +165,7 @@ pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
         cmdline,
         files,
         net,
+        halt,
         place: match args.detach {
             true => Place::Background,
             false => Place::Foreground,
@@ -226,6 +234,14 @@ fn net(choice: NetChoice, publish: Vec<Publish>) -> Result<Net, Failure> {
             file: tap::open(&name)?,
             name,
         }),
+    }
+}
+
+/// QEMU has no word for `KVM_CAP_HALT_POLL`.
+fn halt(asked: HaltChoice, engine: &Engine) -> Result<HaltChoice, PlanError> {
+    match (asked, engine) {
+        (HaltChoice::Kernel, _) | (_, Engine::Tare(_)) => Ok(asked),
+        _ => Err(PlanError::HaltWithoutTare),
     }
 }
 
