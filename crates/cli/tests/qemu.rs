@@ -3,7 +3,12 @@
 
 mod support;
 
-use std::process::Stdio;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 use support::guest::{self, Then};
 use support::{Place, end, eventually, installed, output};
@@ -47,6 +52,43 @@ fn halt_polling_is_refused_where_it_cannot_be_set() {
     ended.expect(2, "Tare's own monitor only");
 }
 
+/// In a mount namespace whose /dev has nothing in it.
+#[test]
+fn without_kvm_the_machine_runs_in_qemu_and_one_line_says_so() {
+    if !qemu() {
+        return;
+    }
+    let hidden = "mount -t tmpfs none /dev && exec \"$@\"";
+    let spaces: [&[&str]; 2] = [&["--mount"], &["--user", "--map-root-user", "--mount"]];
+    let may = |space: &&[&str]| {
+        let mut words = space.to_vec();
+        words.extend(["sh", "-c", hidden, "sh", "true"]);
+        installed("unshare") && output("unshare", &words).status.success()
+    };
+    let Some(space) = spaces.into_iter().find(may) else {
+        return eprintln!("SKIP: this user may not make a mount namespace");
+    };
+    let place = Place::new();
+    let line = "hello from ring 0";
+    let image = place.file("tiny", &guest::image(line, Then::Exit(0x10)));
+    let tare = place.tare(&["run", &image, "--net", "none"]);
+    let mut command = Command::new("unshare");
+    command
+        .args(space)
+        .args(["sh", "-c", hidden, "sh"])
+        .arg(tare.get_program())
+        .args(tare.get_args())
+        .env("TARE_RUN_ROOT", place.run_root())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let ended = end(command.spawn().unwrap());
+    ended.expect(0, line);
+    let said = "tare: running in QEMU, much slower than KVM: there is no /dev/kvm\n";
+    assert_eq!(ended.err, said);
+    assert!(place.run_directories().is_empty());
+}
+
 #[test]
 fn a_machine_in_the_background_is_listed_read_and_stopped() {
     if !qemu() {
@@ -83,9 +125,9 @@ fn a_machine_in_the_background_is_listed_read_and_stopped() {
     assert!(place.run_directories().is_empty());
 }
 
-/// The same image, root and forward as under Tare's monitor.
-#[test]
-fn the_appliance_serves_a_directory() {
+/// The HTTP appliance in the background as `web`, serving `<p>weighed`; the
+/// port at which it has answered, if all that this needs is there.
+fn appliance(place: &Place, words: &[&str]) -> Option<u16> {
     let beside = std::path::Path::new(env!("CARGO_BIN_EXE_tare"))
         .parent()
         .unwrap();
@@ -94,30 +136,74 @@ fn the_appliance_serves_a_directory() {
         .into_iter()
         .find(|path| path.is_file());
     let Some(image) = image else {
-        return eprintln!("SKIP: the http image is not built (cargo xtask guests)");
+        eprintln!("SKIP: the http image is not built (cargo xtask guests)");
+        return None;
     };
     if !qemu() || !installed("passt") {
-        return eprintln!("SKIP: QEMU or passt is not installed");
+        eprintln!("SKIP: QEMU or passt is not installed");
+        return None;
     }
-    let place = Place::new();
     let site = place.path().join("site");
     std::fs::create_dir(&site).unwrap();
     std::fs::write(site.join("index.html"), "<p>weighed").unwrap();
     let port = support::free_port();
     let publish = format!("{port}:80");
-    let mut words = vec!["run", image.to_str().unwrap(), "-d", "--name", "web"];
-    words.extend([
-        "--engine",
-        "qemu",
-        "-p",
-        &publish,
-        "--root",
-        site.to_str().unwrap(),
-    ]);
-    place.run(&words).expect(0, "web");
+    let mut all = vec!["run", image.to_str().unwrap(), "-d", "--name", "web"];
+    all.extend(["--engine", "qemu", "-p", &publish]);
+    all.extend(["--root", site.to_str().unwrap()]);
+    all.extend(words);
+    place.run(&all).expect(0, "web");
     eventually("the appliance answers", || {
         support::get(port, "/index.html").is_ok_and(|answer| answer.ends_with("<p>weighed"))
     });
+    Some(port)
+}
+
+/// The same image, root and forward as under Tare's monitor.
+#[test]
+fn the_appliance_serves_a_directory() {
+    let place = Place::new();
+    if appliance(&place, &[]).is_some() {
+        place.run(&["stop", "web"]).expect(0, "");
+    }
+}
+
+/// In the translator, since each would take a KVM that emulates ring 0 long.
+#[test]
+fn a_thousand_connections_stay_open_in_64_mib() {
+    const CONNECTIONS: usize = 1000;
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.maximum.is_some_and(|most| most < 4096) {
+        return eprintln!("SKIP: this user may not open enough files");
+    }
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let place = Place::new();
+    let Some(port) = appliance(&place, &["--memory", "64M"]) else {
+        return;
+    };
+    let ask = |stream: &mut TcpStream| {
+        let request = b"GET /index.html HTTP/1.1\r\nHost: test\r\n\r\n";
+        stream.write_all(request).unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"<p>weighed") {
+            let mut part = [0; 1024];
+            let length = stream.read(&mut part).unwrap();
+            assert!(length > 0, "{}", String::from_utf8_lossy(&answer));
+            answer.extend(&part[..length]);
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200 "));
+    };
+    let open = |_| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let patience = Some(Duration::from_secs(30));
+        stream.set_read_timeout(patience).unwrap();
+        ask(&mut stream);
+        stream
+    };
+    let mut connections: Vec<TcpStream> = (0..CONNECTIONS).map(open).collect();
+    // All of them are served still, the oldest first.
+    connections.iter_mut().for_each(ask);
     place.run(&["stop", "web"]).expect(0, "");
 }
 

@@ -6,6 +6,7 @@ mod support;
 use std::{
     io::{Read as _, Write as _},
     os::unix::net::UnixStream,
+    process::Command,
     thread,
     time::Duration,
 };
@@ -14,7 +15,7 @@ use support::{Rig, Running, code, kvm};
 use tare_control::{
     api::{State, Stop},
     client::ClientError,
-    stats::VcpuStats,
+    stats::{Stats, VcpuStats},
 };
 
 fn halted(cpus: u8) -> Running {
@@ -111,6 +112,32 @@ fn wrong_requests_get_their_status_and_hurt_nobody() {
     slow.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.contains("application/json"));
+}
+
+/// As anybody may use it, without any part of Tare.
+#[test]
+fn curl_reads_the_control_socket() {
+    if !kvm() {
+        return;
+    }
+    let running = halted(1);
+    let socket = running.run_dir.control_socket();
+    let curl = |path: &str| {
+        Command::new("curl")
+            .args(["--silent", "--show-error", "--fail", "--unix-socket"])
+            .arg(&socket)
+            .arg(format!("http://tare{path}"))
+            .output()
+    };
+    let Ok(stats) = curl("/v1/stats") else {
+        return println!("SKIP: curl is not installed");
+    };
+    assert!(stats.status.success(), "{stats:?}");
+    let stats: Stats = serde_json::from_slice(&stats.stdout).unwrap();
+    assert_eq!((stats.name.as_str(), stats.vcpus.len()), ("test", 1));
+    let metrics = curl("/metrics").unwrap();
+    assert!(String::from_utf8_lossy(&metrics.stdout).contains("\ntare_vcpu_exits_total{"));
+    assert!(!curl("/nothing").unwrap().status.success());
 }
 
 #[test]
