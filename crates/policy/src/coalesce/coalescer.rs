@@ -12,7 +12,7 @@ pub struct Coalescer {
     cycle: Cycle,
     in_flight: InFlight,
     /// Completions held now, when the first of them was, and until when.
-    held: u32,
+    held: u64,
     held_since_ns: u64,
     hold_deadline_ns: u64,
     epoch: Epoch,
@@ -56,7 +56,7 @@ impl Coalescer {
         }
         let in_flight = self.in_flight.total().max(1);
         let urgent = self.is_urgent(kind);
-        self.epoch.completed(in_flight.saturating_add(self.held));
+        self.epoch.completed(in_flight + self.held);
         self.counters.completions += 1;
         if !self.in_flight.remove(kind) {
             self.counters.unmatched += 1;
@@ -132,12 +132,12 @@ impl Coalescer {
     }
 
     /// Requests submitted and not completed.
-    pub const fn in_flight(&self) -> u32 {
+    pub const fn in_flight(&self) -> u64 {
         self.in_flight.total()
     }
 
     /// Completions held now.
-    pub const fn held(&self) -> u32 {
+    pub const fn held(&self) -> u64 {
         self.held
     }
 
@@ -148,10 +148,10 @@ impl Coalescer {
 
     /// Why the completion is delivered; `None`: it is held. `in_flight` counts
     /// the completion itself.
-    fn judge(&mut self, now_ns: u64, in_flight: u32, urgent: bool) -> Option<Cause> {
+    fn judge(&mut self, now_ns: u64, in_flight: u64, urgent: bool) -> Option<Cause> {
         let parameters = self.settings.parameters();
         let auto = parameters.mode == Mode::Auto;
-        if auto && in_flight < parameters.cif_threshold {
+        if auto && in_flight < u64::from(parameters.cif_threshold) {
             self.cycle.restart();
             return Some(Cause::Shallow);
         }
@@ -189,10 +189,9 @@ impl Coalescer {
     /// Whether one more held completion would be more than the table holds for
     /// what the driver has in flight now: the load has fallen since the epoch
     /// began.
-    const fn is_stale(&self, in_flight: u32) -> bool {
-        let seen_by_driver = in_flight as u64 + self.held as u64;
+    const fn is_stale(&self, in_flight: u64) -> bool {
         let row = self.settings.parameters().cif_threshold as u64;
-        self.held > 0 && (self.held as u64 + 1) * row * 2 > seen_by_driver
+        self.held > 0 && (self.held + 1) * row * 2 > in_flight + self.held
     }
 
     fn deliver(&mut self, now_ns: u64, cause: Cause) -> Decision {
@@ -213,12 +212,13 @@ impl Coalescer {
         Decision::Hold
     }
 
+    #[inline(never)]
     fn release(&mut self, now_ns: u64, cause: Cause) {
         if self.held == 0 {
             return;
         }
         let hold_ns = now_ns.saturating_sub(self.held_since_ns);
-        self.counters.released[cause as usize] += u64::from(self.held);
+        self.counters.released[cause as usize] += self.held;
         self.counters.hold_time[slot_of_hold(hold_ns)] += 1;
         self.counters.longest_hold_ns = self.counters.longest_hold_ns.max(hold_ns);
         self.held = 0;

@@ -37,11 +37,11 @@ impl Epoch {
     /// batch is being reaped, or its completions are on their way to a driver
     /// that will submit as many again, the number in flight dips without the
     /// load being any lighter.
-    pub(super) fn completed(&mut self, cif: u32) {
+    pub(super) fn completed(&mut self, cif: u64) {
         self.completions += 1;
         if self.rising {
             self.rising = false;
-            self.peak_sum += u64::from(cif);
+            self.peak_sum += cif;
             self.peaks += 1;
         }
     }

@@ -5,44 +5,49 @@ use super::Kind;
 /// Requests submitted and not completed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InFlight {
-    reads: u32,
-    writes: u32,
-    others: u32,
+    classes: [u32; 3],
+}
+
+/// What is told apart.
+#[derive(Clone, Copy)]
+enum Class {
+    Reads,
+    Writes,
+    Others,
 }
 
 impl InFlight {
-    pub(super) fn add(&mut self, kind: Kind) {
-        let class = self.class(kind);
+    pub(super) const fn add(&mut self, kind: Kind) {
+        let class = &mut self.classes[class(kind) as usize];
         *class = class.saturating_add(1);
     }
 
     /// Takes one out; `false` if there was none of its class.
-    pub(super) fn remove(&mut self, kind: Kind) -> bool {
-        let class = self.class(kind);
+    pub(super) const fn remove(&mut self, kind: Kind) -> bool {
+        let class = &mut self.classes[class(kind) as usize];
         let some = *class > 0;
-        *class -= u32::from(some);
+        *class -= some as u32;
         some
     }
 
     pub(super) const fn reads(&self) -> u32 {
-        self.reads
+        self.classes[Class::Reads as usize]
     }
 
     pub(super) const fn writes(&self) -> u32 {
-        self.writes
+        self.classes[Class::Writes as usize]
     }
 
-    pub(super) const fn total(&self) -> u32 {
-        self.reads
-            .saturating_add(self.writes)
-            .saturating_add(self.others)
+    pub(super) const fn total(&self) -> u64 {
+        let [reads, writes, others] = self.classes;
+        reads as u64 + writes as u64 + others as u64
     }
+}
 
-    const fn class(&mut self, kind: Kind) -> &mut u32 {
-        match kind {
-            Kind::Read => &mut self.reads,
-            Kind::Write | Kind::WriteThrough => &mut self.writes,
-            Kind::Flush | Kind::Control => &mut self.others,
-        }
+const fn class(kind: Kind) -> Class {
+    match kind {
+        Kind::Read => Class::Reads,
+        Kind::Write | Kind::WriteThrough => Class::Writes,
+        Kind::Flush | Kind::Control => Class::Others,
     }
 }

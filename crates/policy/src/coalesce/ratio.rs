@@ -80,6 +80,7 @@ impl Ratio {
     /// The slot of R in a distribution, from all delivered to few: 1, 4/5, 3/4,
     /// 2/3, 1/2, 1/3 and so on to 1/32, and the last for less. Other ratios go
     /// to the nearest slot that is not smaller.
+    #[inline(never)]
     pub const fn slot(self) -> usize {
         let (count, skip) = (self.count_up, self.skip_up);
         if count == skip {

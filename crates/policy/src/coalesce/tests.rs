@@ -1,1 +1,70 @@
+#![allow(clippy::unwrap_used)]
 
+mod additions;
+mod table;
+
+use super::*;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+/// A driver that keeps `cif` reads in flight: it submits anew whatever was
+/// delivered to it, and completions come `gap_ns` apart.
+struct Loop {
+    coalescer: Coalescer,
+    now_ns: u64,
+    gap_ns: u64,
+    kind: Kind,
+}
+
+impl Loop {
+    fn new(settings: Settings, cif: u32, gap_ns: u64) -> Self {
+        let mut steady = Self {
+            coalescer: Coalescer::new(settings),
+            now_ns: 77 * MS,
+            gap_ns,
+            kind: Kind::Read,
+        };
+        steady.submit(u64::from(cif));
+        steady
+    }
+
+    /// One whose ratio has settled: two epochs have passed.
+    fn settled(settings: Settings, cif: u32, gap_ns: u64) -> Self {
+        let mut steady = Self::new(settings, cif, gap_ns);
+        let until_ns = steady.now_ns + 2 * settings.parameters().epoch_ns + gap_ns;
+        while steady.now_ns <= until_ns {
+            let _ = steady.turn();
+        }
+        steady
+    }
+
+    fn submit(&mut self, count: u64) {
+        for _ in 0..count {
+            self.coalescer.submitted(self.kind);
+        }
+    }
+
+    /// One completion, and what the driver does when it is told.
+    fn turn(&mut self) -> Decision {
+        self.now_ns += self.gap_ns;
+        let held = self.coalescer.held();
+        let decision = self.coalescer.completed(self.now_ns, self.kind);
+        if decision == Decision::Deliver {
+            self.submit(held + 1);
+        }
+        decision
+    }
+
+    /// How many of so many completions are delivered.
+    fn delivered(&mut self, completions: u32) -> u32 {
+        let turns = (0..completions).map(|_| self.turn());
+        turns.map(|d| u32::from(d == Decision::Deliver)).sum()
+    }
+}
+
+fn settings(change: impl FnOnce(&mut Parameters)) -> Settings {
+    let mut parameters = Parameters::default();
+    change(&mut parameters);
+    Settings::new(parameters).unwrap()
+}

@@ -1,0 +1,427 @@
+//! The coalescer against its definition: a model that keeps lists where the
+//! coalescer keeps counters, driven by arbitrary submissions, completions,
+//! pauses, timers and changes of settings.
+
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use tare_policy::coalesce::{Coalescer, Decision, Kind, Mode, Parameters, Ratio, Settings};
+
+const MS: u64 = 1_000_000;
+
+/// The rule, written down from the table and the ADR.
+struct Model {
+    parameters: Parameters,
+    /// Requests that the backend has.
+    in_flight: Vec<Kind>,
+    /// When each held completion came.
+    held: Vec<u64>,
+    pair: (u32, u32),
+    counter: u32,
+    epoch_start_ns: Option<u64>,
+    completions: u64,
+    peaks: Vec<u64>,
+    submitted_since: bool,
+    flushes: [bool; 2],
+}
+
+impl Model {
+    fn new(parameters: Parameters) -> Self {
+        Self {
+            pair: Self::first(&parameters),
+            parameters,
+            in_flight: Vec::new(),
+            held: Vec::new(),
+            counter: 1,
+            epoch_start_ns: None,
+            completions: 0,
+            peaks: Vec::new(),
+            submitted_since: false,
+            flushes: [false; 2],
+        }
+    }
+
+    fn first(parameters: &Parameters) -> (u32, u32) {
+        match parameters.mode {
+            Mode::Fixed(ratio) => (ratio.count_up(), ratio.skip_up()),
+            Mode::Auto | Mode::Off => (1, 1),
+        }
+    }
+
+    fn submitted(&mut self, kind: Kind) {
+        self.in_flight.push(kind);
+        self.submitted_since = true;
+        self.flushes[1] |= matches!(kind, Kind::Flush | Kind::WriteThrough);
+    }
+
+    fn completed(&mut self, now_ns: u64, index: usize) -> (Kind, Decision) {
+        self.epoch(now_ns);
+        let driver_sees = self.in_flight.len() + self.held.len();
+        if std::mem::take(&mut self.submitted_since) {
+            self.peaks.push(driver_sees as u64);
+        }
+        self.completions += 1;
+        let deliver = self.delivers(now_ns, self.in_flight[index], driver_sees);
+        let kind = self.in_flight.swap_remove(index);
+        if deliver {
+            self.held.clear();
+            return (kind, Decision::Deliver);
+        }
+        self.held.push(now_ns);
+        (kind, Decision::Hold)
+    }
+
+    fn delivers(&mut self, now_ns: u64, kind: Kind, driver_sees: usize) -> bool {
+        let auto = self.parameters.mode == Mode::Auto;
+        let row = self.parameters.cif_threshold as usize;
+        if auto && self.in_flight.len() < row {
+            self.counter = 1;
+            return true;
+        }
+        if auto && self.urgent(kind) {
+            if !self.pattern() {
+                self.counter = 1;
+            }
+            return true;
+        }
+        if self.deadline().is_some_and(|deadline| now_ns >= deadline) {
+            self.counter = 1;
+            return true;
+        }
+        if self.pattern() {
+            return true;
+        }
+        let would_hold = self.held.len() + 1;
+        let stale = auto && would_hold > 1 && would_hold > driver_sees / (2 * row);
+        if stale {
+            self.counter = 1;
+        }
+        stale
+    }
+
+    /// The talk's pseudo-code.
+    fn pattern(&mut self) -> bool {
+        let (count_up, skip_up) = self.pair;
+        if self.counter < count_up {
+            self.counter += 1;
+            true
+        } else if self.counter >= skip_up {
+            self.counter = 1;
+            true
+        } else {
+            self.counter += 1;
+            false
+        }
+    }
+
+    fn urgent(&self, kind: Kind) -> bool {
+        let few = |class: fn(&Kind) -> bool, below: u32| {
+            let in_flight = self.in_flight.iter().filter(|k| class(k));
+            in_flight.count() < below as usize
+        };
+        match kind {
+            Kind::Flush | Kind::WriteThrough | Kind::Control => true,
+            Kind::Read => few(|k| *k == Kind::Read, self.parameters.read_urgent_below),
+            Kind::Write => {
+                let writes: fn(&Kind) -> bool = |k| matches!(k, Kind::Write | Kind::WriteThrough);
+                self.flushes != [false; 2] && few(writes, self.parameters.write_urgent_below)
+            }
+        }
+    }
+
+    fn epoch(&mut self, now_ns: u64) {
+        let start_ns = self.epoch_start_ns.unwrap_or(0);
+        let first = self.epoch_start_ns.is_none();
+        if !first && now_ns < start_ns + self.parameters.epoch_ns {
+            return;
+        }
+        if self.parameters.mode == Mode::Auto {
+            let seconds = (now_ns - start_ns).max(1) as f64 / 1e9;
+            let iops = self.completions as f64 / seconds;
+            let mean = self.peaks.iter().sum::<u64>() as f64 / self.peaks.len().max(1) as f64;
+            let pair = self.table(mean.ceil() as u32, iops);
+            if pair != self.pair {
+                (self.pair, self.counter) = (pair, 1);
+            }
+        }
+        self.begin_epoch(now_ns);
+        self.flushes = [self.flushes[1], false];
+    }
+
+    fn begin_epoch(&mut self, now_ns: u64) {
+        self.epoch_start_ns = Some(now_ns);
+        self.completions = 0;
+        self.peaks.clear();
+    }
+
+    fn table(&self, cif: u32, iops: f64) -> (u32, u32) {
+        let row = self.parameters.cif_threshold;
+        // Whole completions, as the rule counts them.
+        let iops = iops.floor();
+        let in_longest_hold = (iops * self.parameters.longest_hold_ns as f64 / 1e9) as u32;
+        let (count, skip) = match cif / row {
+            _ if iops < f64::from(self.parameters.iops_threshold) => (1, 1),
+            0 => (1, 1),
+            1 => (4, 5),
+            2 => (3, 4),
+            3 => (2, 3),
+            _ => (1, cif / (row * 2)),
+        };
+        if skip - count <= in_longest_hold {
+            (count, skip)
+        } else {
+            (1, 1 + in_longest_hold)
+        }
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        let first = self.held.first()?;
+        Some(first + self.parameters.longest_hold_ns)
+    }
+
+    fn expired(&mut self, now_ns: u64) -> bool {
+        let due = self.deadline().is_some_and(|deadline| now_ns >= deadline);
+        if due {
+            self.held.clear();
+            self.counter = 1;
+        }
+        due
+    }
+
+    fn configure(&mut self, now_ns: u64, parameters: Parameters) -> bool {
+        let told = !self.held.is_empty();
+        self.held.clear();
+        self.parameters = parameters;
+        (self.pair, self.counter) = (Self::first(&parameters), 1);
+        self.begin_epoch(now_ns);
+        told
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Submit(Kind, usize),
+    /// Completes the oldest, or one picked at random, so many times.
+    Complete(Option<usize>, usize),
+    /// Keeps the number in flight for so many completions so far apart.
+    Steady(u64, usize),
+    Pass(u64),
+    CaughtUp,
+    Configure(Parameters),
+    Reset,
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        20 => Just(Kind::Read),
+        20 => Just(Kind::Write),
+        1 => Just(Kind::WriteThrough),
+        1 => Just(Kind::Flush),
+        1 => Just(Kind::Control),
+    ]
+}
+
+fn mode() -> impl Strategy<Value = Mode> {
+    prop_oneof![
+        8 => Just(Mode::Auto),
+        1 => Just(Mode::Off),
+        1 => (1..9u32, 0..9u32).prop_map(|(c, more)| Mode::Fixed(Ratio::new(c, c + more).unwrap())),
+    ]
+}
+
+fn parameters() -> impl Strategy<Value = Parameters> {
+    (
+        mode(),
+        2..9u32,
+        0..20_000u32,
+        1..5u64,
+        1..2_000u64,
+        0..6u32,
+        0..6u32,
+    )
+        .prop_map(
+            |(mode, cif, iops, epoch_ms, hold_us, read, write)| Parameters {
+                mode,
+                cif_threshold: cif,
+                iops_threshold: iops,
+                epoch_ns: epoch_ms * MS,
+                longest_hold_ns: hold_us * 1_000,
+                read_urgent_below: read,
+                write_urgent_below: write,
+            },
+        )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (kind(), 1..20usize).prop_map(|(kind, count)| Step::Submit(kind, count)),
+        8 => (prop::option::of(any::<usize>()), 1..20usize)
+            .prop_map(|(pick, count)| Step::Complete(pick, count)),
+        8 => (1..100_000u64, 1..200usize).prop_map(|(gap_ns, count)| Step::Steady(gap_ns, count)),
+        6 => (0..3 * MS).prop_map(Step::Pass),
+        2 => Just(Step::CaughtUp),
+        1 => parameters().prop_map(Step::Configure),
+        1 => Just(Step::Reset),
+    ]
+}
+
+/// Both, side by side.
+struct Pair {
+    model: Model,
+    coalescer: Coalescer,
+    now_ns: u64,
+    /// Completions that came, and completions that the driver knows of.
+    came: u64,
+    known: u64,
+}
+
+impl Pair {
+    fn new(parameters: Parameters) -> Self {
+        Self {
+            model: Model::new(parameters),
+            coalescer: Coalescer::new(Settings::new(parameters).unwrap()),
+            now_ns: 0,
+            came: 0,
+            known: 0,
+        }
+    }
+
+    fn submit(&mut self, kind: Kind) {
+        self.model.submitted(kind);
+        self.coalescer.submitted(kind);
+    }
+
+    fn complete(&mut self, pick: Option<usize>) -> Result<(), TestCaseError> {
+        let in_flight = self.model.in_flight.len();
+        if in_flight == 0 {
+            return Ok(());
+        }
+        let index = pick.map_or(0, |pick| pick % in_flight);
+        let (kind, expected) = self.model.completed(self.now_ns, index);
+        let decision = self.coalescer.completed(self.now_ns, kind);
+        prop_assert_eq!(decision, expected);
+        self.came += 1;
+        if decision == Decision::Deliver {
+            self.known = self.came;
+        }
+        if self.model.parameters.mode == Mode::Auto {
+            let urgent = matches!(kind, Kind::Flush | Kind::WriteThrough | Kind::Control);
+            prop_assert!(decision == Decision::Deliver || !urgent && in_flight > 1);
+        }
+        Ok(())
+    }
+
+    /// Time passes; the timer fires when it is due.
+    fn pass(&mut self, ns: u64) -> Result<(), TestCaseError> {
+        let until_ns = self.now_ns + ns;
+        if let Some(due_ns) = self.coalescer.deadline().filter(|due| *due <= until_ns) {
+            prop_assert!(due_ns >= self.now_ns);
+            prop_assert!(self.model.expired(due_ns));
+            prop_assert_eq!(self.coalescer.expired(due_ns), Decision::Deliver);
+            self.known = self.came;
+        }
+        self.now_ns = until_ns;
+        Ok(())
+    }
+
+    fn take(&mut self, step: Step) -> Result<(), TestCaseError> {
+        match step {
+            Step::Submit(kind, count) => (0..count).for_each(|_| self.submit(kind)),
+            Step::Complete(pick, count) => {
+                for _ in 0..count {
+                    self.complete(pick)?;
+                }
+            }
+            Step::Steady(gap_ns, count) => {
+                for turn in 0..count {
+                    self.pass(gap_ns)?;
+                    self.complete(None)?;
+                    let kind = if turn % 3 == 0 {
+                        Kind::Write
+                    } else {
+                        Kind::Read
+                    };
+                    self.submit(kind);
+                }
+            }
+            Step::Pass(ns) => self.pass(ns)?,
+            Step::CaughtUp => {
+                self.model.held.clear();
+                self.coalescer.caught_up(self.now_ns);
+                self.known = self.came;
+            }
+            Step::Configure(parameters) => self.configure(parameters)?,
+            Step::Reset => {
+                self.model.configure(self.now_ns, self.model.parameters);
+                self.model.in_flight.clear();
+                self.model.flushes = [false; 2];
+                self.coalescer.reset(self.now_ns);
+                self.known = self.came;
+            }
+        }
+        self.check()
+    }
+
+    fn configure(&mut self, parameters: Parameters) -> Result<(), TestCaseError> {
+        let told = self.model.configure(self.now_ns, parameters);
+        let settings = Settings::new(parameters).unwrap();
+        let decision = self.coalescer.configure(self.now_ns, settings);
+        prop_assert_eq!(decision == Decision::Deliver, told);
+        self.known = self.came;
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), TestCaseError> {
+        let (model, coalescer) = (&self.model, &self.coalescer);
+        prop_assert_eq!(coalescer.in_flight(), model.in_flight.len() as u64);
+        prop_assert_eq!(coalescer.held(), model.held.len() as u64);
+        prop_assert_eq!(coalescer.held(), self.came - self.known);
+        prop_assert_eq!(coalescer.deadline(), model.deadline());
+        let ratio = coalescer.ratio();
+        prop_assert_eq!((ratio.count_up(), ratio.skip_up()), model.pair);
+        let counters = coalescer.counters();
+        prop_assert_eq!(counters.completions, self.came);
+        prop_assert_eq!(counters.completions, counters.delivered + counters.held);
+        prop_assert_eq!(
+            counters.delivered,
+            counters.delivered_by.iter().sum::<u64>()
+        );
+        let released: u64 = counters.released.iter().sum();
+        prop_assert_eq!(counters.held, released + coalescer.held());
+        prop_assert_eq!(counters.unmatched, 0);
+        Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_coalescer_is_its_definition(
+        parameters in parameters(),
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let mut pair = Pair::new(parameters);
+        for step in steps {
+            pair.take(step)?;
+        }
+    }
+
+    #[test]
+    fn in_flight_never_underflows_whatever_is_reported(
+        reports in prop::collection::vec((any::<bool>(), kind(), 0..MS), 0..200),
+    ) {
+        let mut coalescer = Coalescer::new(Settings::default());
+        let (mut now_ns, mut submitted) = (0, 0);
+        for (submit, kind, ns) in reports {
+            now_ns += ns;
+            if submit {
+                coalescer.submitted(kind);
+                submitted += 1;
+            } else {
+                let _ = coalescer.completed(now_ns, kind);
+            }
+            let counters = coalescer.counters();
+            let matched = counters.completions - counters.unmatched;
+            prop_assert_eq!(coalescer.in_flight() + matched, submitted);
+        }
+    }
+}
