@@ -35,6 +35,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("tare-hal", &["tare-abi"]),
     ("tare-libos", &["tare-abi", "tare-hal", "tare-policy"]),
+    ("tare-vmtest", &["tare-abi"]),
     ("xtask", &[]),
 ];
 

@@ -16,10 +16,12 @@ const UNSAFE_ROOMS: &[&str] = &["crates/hv/", "guest/hal/"];
 /// Files elsewhere in which another crate or the system forces it. Kept short.
 const UNSAFE_FILES: &[&str] = &[
     "crates/cli/src/run/tap.rs",
-    // Inherited descriptors by number, siginfo of SIGSYS, a tap's ioctls.
-    "crates/monitor/src/inherit.rs",
+    "crates/devices/src/blk/raw_io.rs",
     "crates/monitor/src/confine/violation.rs",
+    "crates/monitor/src/inherit.rs",
     "crates/monitor/src/link/tap.rs",
+    "guest/libos/src/entry.rs",
+    "guest/libos/src/net/virtio/driver.rs",
 ];
 /// Words that mean unfinished work.
 const UNFINISHED: &[&str] = &["TODO", "FIXME", "XXX"];
@@ -97,7 +99,8 @@ fn rust_file(file: &str, text: &str) -> Vec<String> {
     if lines > MAX_LINES {
         found.push(format!("{file}: {lines} lines, at most {MAX_LINES}"));
     }
-    if !text.starts_with("//!") && !file.ends_with("build.rs") {
+    let is_test = file.ends_with("/tests.rs") || file.contains("/tests/");
+    if !text.starts_with("//!") && !file.ends_with("build.rs") && !is_test {
         found.push(format!("{file}: begins without saying what it is (//!)"));
     }
     let may = UNSAFE_ROOMS.iter().any(|room| file.starts_with(room))
