@@ -19,3 +19,13 @@ fn virtio_net_survives_its_corpus() {
 fn virtio_rng_survives_its_corpus() {
     files::replay("rng", fuzz_entry::rng);
 }
+
+#[test]
+fn virtio_blk_survives_its_corpus() {
+    files::replay("virtio_blk", fuzz_entry::virtio_blk);
+}
+
+#[test]
+fn the_request_parser_survives_its_corpus() {
+    files::replay("blk_request", fuzz_entry::blk_request);
+}

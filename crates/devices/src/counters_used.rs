@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::blk::BlkCounters;
 use crate::net::NetCounters;
 use crate::pci::BusCounters;
 use crate::power::PowerCounters;
@@ -28,6 +29,7 @@ fn sources(directory: &Path) -> String {
 fn every_counter_is_used_by_its_device() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for (room, names) in [
+        ("blk", BlkCounters::NAMES),
         ("net", NetCounters::NAMES),
         ("pci", BusCounters::NAMES),
         ("power", PowerCounters::NAMES),

@@ -5,6 +5,10 @@
 //! An operation is one byte of kind and a few of arguments; the input's end
 //! ends the guest.
 
+use crate::blk::{
+    Access, Blk, BlkSettings, Cache, Disk, MonotonicClock, Request, RequestLimits, SERIAL_BYTES,
+    Shape, SyncEngine, parse,
+};
 use crate::net::{
     Link, LinkError, LinkFeatures, LinkOffload, Net, NetHeader, NetSettings, RxFrame,
 };
@@ -37,6 +41,66 @@ pub fn virtio_net(input: &[u8]) {
 /// virtio-rng on a started device.
 pub fn rng(input: &[u8]) {
     start_and_play(Rng::new(Pattern), &mut Input(input));
+}
+
+/// The parser of block requests: what it accepts lies on the disk.
+pub fn blk_request(input: &[u8]) {
+    let mut input = Input(input);
+    let limits = RequestLimits {
+        sectors: u64::from(input.word()),
+        writable: input.byte() & 1 != 0,
+    };
+    let (readable, writable) = (input.word().into(), input.word().into());
+    let mut start = [0; 32];
+    input.fill(&mut start);
+    let shape = Shape {
+        readable,
+        writable,
+        start,
+    };
+    if let Ok(
+        Request::Read { offset, len }
+        | Request::Write { offset, len }
+        | Request::Discard { offset, len }
+        | Request::WriteZeroes { offset, len, .. },
+    ) = parse(&shape, limits)
+    {
+        assert!(len > 0 && len % 512 == 0 && offset % 512 == 0);
+        assert!(offset + len <= limits.sectors * 512);
+    }
+}
+
+/// virtio-blk with two queues on a started device over a disk in memory.
+pub fn virtio_blk(input: &[u8]) {
+    let mut input = Input(input);
+    let Some(file) = memory_file(64 << 10) else {
+        return;
+    };
+    let access = match input.byte() % 4 {
+        0 => Access::ReadOnly,
+        _ => Access::ReadWrite,
+    };
+    let Ok(engine) = file.try_clone() else { return };
+    let Ok(disk) = Disk::from_file(file, "fuzz", access) else {
+        return;
+    };
+    let settings = BlkSettings {
+        serial: [b'f'; SERIAL_BYTES],
+        queues: 2,
+        cache: Cache::Writeback,
+        coalesce: tare_policy::coalesce::Settings::default(),
+    };
+    let engine = Box::new(SyncEngine::new(engine));
+    let device = Blk::new(settings, disk, engine, Box::new(MonotonicClock));
+    start_and_play(device, &mut input);
+}
+
+fn memory_file(len: u64) -> Option<std::fs::File> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    let file = rustix::fs::memfd_create(c"fuzz", flags).ok()?;
+    let file = std::fs::File::from(file);
+    file.set_len(len).ok()?;
+    Some(file)
 }
 
 /// Features and queue sizes are the input's choice; then anything.
@@ -96,7 +160,10 @@ fn play<D: VirtioDevice + 'static>(machine: &Machine<D>, input: &mut Input<'_>) 
                 .memory_read(bar + u64::from(at % 0x8004), &mut data[..len]),
             8 => drop(machine.io(|device| device.notified(at % 4))),
             9 => drop(machine.io(|device| device.backend_ready())),
-            10 => drop(machine.io(|device| device.interest())),
+            10 => {
+                machine.io(|device| device.deadline_passed());
+                let _ = machine.io(|device| (device.interest(), device.deadline_ns()));
+            }
             11 => machine.serve_kicks(),
             _ => {
                 let address = (usize::from(at) << 4) % (MEMORY_LEN - 8);

@@ -1,10 +1,11 @@
 //! Device models on guest memory: serial port, wall clock, power control, and
-//! virtio network and entropy devices on a PCI bus with MSI-X.
+//! virtio network, block and entropy devices on a PCI bus with MSI-X.
 //!
 //! Nothing here calls KVM, starts a thread or waits: the monitor forwards guest
 //! accesses and readiness of descriptors, and gives each device the traits by
 //! which it reaches the outside ([`Interrupts`], [`MsixRoutes`], [`Kick`],
-//! [`net::Link`], [`rng::Entropy`]).
+//! [`net::Link`], [`rng::Entropy`]). The one exception is [`blk`], whose engine reads
+//! and writes the disk's file itself.
 //!
 //! # Threads
 //!
@@ -20,10 +21,12 @@
 //! than a fixed budget, none allocates in proportion to what the guest asks.
 //! What is wrong is counted.
 
-#![forbid(unsafe_code)]
+// Unsafe code is in `blk::raw_io` only, which allows it for itself.
+#![deny(unsafe_code)]
 
 #[cfg(feature = "bench")]
 pub mod bench_entry;
+pub mod blk;
 pub mod cmos;
 #[cfg(test)]
 mod corpus;

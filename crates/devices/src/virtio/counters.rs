@@ -12,6 +12,8 @@ counters! {
         interrupts,
         /// Times that completions needed no interrupt, by the driver's word.
         interrupts_suppressed,
+        /// Times that an interrupt was held back for later completions.
+        interrupts_held,
         /// Notifications from the driver.
         notifications,
         /// Queues found broken and requests that make no sense.

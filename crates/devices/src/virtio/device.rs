@@ -86,6 +86,12 @@ pub trait VirtioDevice: Send {
         let _ = (offset, data);
     }
 
+    /// The driver writes device configuration; `false` when it may not.
+    fn write_config(&mut self, offset: usize, data: &[u8]) -> bool {
+        let _ = (offset, data);
+        false
+    }
+
     /// DRIVER_OK, with the negotiated features.
     fn start(&mut self, features: u64);
 
@@ -104,6 +110,17 @@ pub trait VirtioDevice: Send {
     /// What the device waits for on the backend's descriptor while started.
     fn interest(&self) -> Interest {
         Interest::default()
+    }
+
+    /// When held completions must be delivered (`CLOCK_MONOTONIC`, ns), if there
+    /// are any.
+    fn deadline_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// That time may be over: lets go what was held for long enough.
+    fn deadline_passed(&mut self, queues: &mut Queues<'_>) {
+        let _ = queues;
     }
 
     /// Whether configuration changed since the last call, so that the driver

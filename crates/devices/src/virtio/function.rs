@@ -98,7 +98,8 @@ impl<D: VirtioDevice> VirtioPci<D> {
                 self.msix.table_write(offset, data);
                 true
             }
-            Region::Isr | Region::Device | Region::Pba | Region::Nothing => false,
+            Region::Device => self.device.write_config(offset, data),
+            Region::Isr | Region::Pba | Region::Nothing => false,
         }
     }
 

@@ -3,10 +3,11 @@
 //!
 //! The rings are virtio-queue's. Completion and the interrupt decision are
 //! here, because several entries must become visible at once (merged receive
-//! buffers, 5.1.6.4) and because that decision is where coalescing will sit.
+//! buffers, 5.1.6.4) and because that decision is where coalescing sits ([`Virtqueue::advise`]).
 
 use std::sync::atomic::{Ordering, fence};
 
+use tare_policy::coalesce;
 use virtio_bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryError};
@@ -53,6 +54,8 @@ pub enum Decision {
     Interrupt,
     /// The driver does not want to know yet.
     Suppress,
+    /// The device holds the interrupt back.
+    Hold,
 }
 
 /// A live queue.
@@ -62,6 +65,10 @@ pub struct Virtqueue {
     event_idx: bool,
     /// Used index at the last decision.
     decided: u16,
+    /// The device's word about completions since the last decision.
+    advice: Option<coalesce::Decision>,
+    /// The device's last word was to hold.
+    holding: bool,
     /// Work on the queue was cut off by its budget: the next call goes on with
     /// it and is no new notification.
     pub(super) unfinished: bool,
@@ -74,6 +81,8 @@ impl Virtqueue {
             queue,
             event_idx,
             decided: 0,
+            advice: None,
+            holding: false,
             unfinished: false,
         }
     }
@@ -149,10 +158,29 @@ impl Virtqueue {
         more.map_err(QueueError::Ring)
     }
 
+    /// The coalescing policy's word about a completion, or about those held so
+    /// far. Of several before the same decision, one that delivers wins. A
+    /// device that never says anything delivers always.
+    pub fn advise(&mut self, advice: coalesce::Decision) {
+        self.advice = Some(match self.advice {
+            Some(before) => before.or(advice),
+            None => advice,
+        });
+    }
+
     /// The decision point: looks at what was completed since the last time and
     /// says whether the driver gets an interrupt (2.7.7, 2.7.10). Called once
-    /// after each batch; a coalescing policy puts its answer before this one.
+    /// after each batch. What is held back is decided about again with what is
+    /// delivered next: the driver's own wish is then asked about all of it.
     pub fn decide(&mut self, memory: &GuestRam) -> Result<Decision, QueueError> {
+        match self.advice.take() {
+            Some(advice) => self.holding = advice == coalesce::Decision::Hold,
+            None if self.holding => return Ok(Decision::Nothing),
+            None => {}
+        }
+        if self.holding {
+            return Ok(Decision::Hold);
+        }
         let used = self.queue.next_used();
         let before = std::mem::replace(&mut self.decided, used);
         if used == before {

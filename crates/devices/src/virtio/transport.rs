@@ -135,6 +135,24 @@ impl<D: VirtioDevice> VirtioPci<D> {
         }
     }
 
+    /// I/O thread: when to call [`deadline_passed`](Self::deadline_passed)
+    /// (`CLOCK_MONOTONIC`, ns); `None` while nothing is held. Ask again after
+    /// each call of the others.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        match self.state {
+            State::Active(_) => self.device.deadline_ns(),
+            State::Inactive => None,
+        }
+    }
+
+    /// I/O thread: the deadline may have passed.
+    pub fn deadline_passed(&mut self) {
+        let _nothing_left = self.work(|device, queues| {
+            device.deadline_passed(queues);
+            Ok(Progress::Done)
+        });
+    }
+
     /// Counters of transport and device, shared.
     pub fn counters(&self) -> Arc<dyn CounterSource> {
         Arc::new(VirtioCounters {
@@ -199,6 +217,7 @@ impl<D: VirtioDevice> VirtioPci<D> {
             match queue.decide(&self.memory)? {
                 Decision::Nothing => {}
                 Decision::Suppress => self.counters.interrupts_suppressed.increment(),
+                Decision::Hold => self.counters.interrupts_held.increment(),
                 Decision::Interrupt => {
                     self.isr |= ISR_QUEUE;
                     signal(&mut self.msix, settings.vector, &self.counters);

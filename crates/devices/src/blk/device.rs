@@ -1,0 +1,471 @@
+//! The device: what it offers, and the way of a request from its queue to the
+//! engine. The way back is in `finish`.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use rustix::fs::FallocateFlags;
+use tare_policy::coalesce::{Coalescer, Decision, Kind, Settings};
+use virtio_bindings::virtio_blk::{
+    VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_S_OK,
+};
+use vm_memory::GuestAddress;
+
+use super::counters::{AllCounters, CoalesceView};
+use super::disk::Direct;
+use super::engine::{Durability, Operation};
+use super::flight::{Flight, Flights, Reply};
+use super::request::{HEADER_BYTES, Unmap};
+use super::slow::{Slow, SlowError};
+use super::{
+    BATCH, BlkCounters, Cache, Clock, Disk, Engine, MAX_QUEUES, QUEUE_SIZE, Refusal, Request,
+    RequestLimits, SERIAL_BYTES, Shape, config, parse,
+};
+use crate::virtio::{
+    Chain, DeviceKind, Interest, Progress, QueueError, Queues, VirtioDevice, Virtqueue,
+};
+use crate::{CounterSource, GuestRam};
+
+/// How a disk looks to the guest.
+#[derive(Clone, Copy, Debug)]
+pub struct BlkSettings {
+    /// Serial number; zeros fill it up.
+    pub serial: [u8; SERIAL_BYTES],
+    /// Queues, 1 to [`MAX_QUEUES`]; more are not made.
+    pub queues: u16,
+    /// Cache mode until the driver changes it.
+    pub cache: Cache,
+    /// Which completions interrupt the guest.
+    pub coalesce: Settings,
+}
+
+/// A block device.
+pub struct Blk {
+    settings: BlkSettings,
+    queue_sizes: Vec<u16>,
+    features: u64,
+    cache: Cache,
+    pub(super) disk: Disk,
+    pub(super) engine: Box<dyn Engine>,
+    pub(super) clock: Box<dyn Clock>,
+    pub(super) lanes: Vec<Lane>,
+    pub(super) flights: Flights,
+    pub(super) slow: Slow,
+    pub(super) counters: Arc<BlkCounters>,
+    pub(super) view: Arc<CoalesceView>,
+    chain: Chain,
+}
+
+/// What belongs to one queue.
+pub(super) struct Lane {
+    pub(super) coalescer: Coalescer,
+    /// The driver is told at the end of this call.
+    pub(super) delivers: bool,
+    /// Requests wait in the queue for others to complete.
+    pub(super) blocked: bool,
+}
+
+impl Blk {
+    /// A device over `disk`, whose requests `engine` executes.
+    pub fn new(
+        settings: BlkSettings,
+        disk: Disk,
+        engine: Box<dyn Engine>,
+        clock: Box<dyn Clock>,
+    ) -> Self {
+        let queues = settings.queues.clamp(1, MAX_QUEUES);
+        let lane = |_| Lane {
+            coalescer: Coalescer::new(settings.coalesce),
+            delivers: false,
+            blocked: false,
+        };
+        Self {
+            settings,
+            queue_sizes: vec![QUEUE_SIZE; queues.into()],
+            features: 0,
+            cache: settings.cache,
+            disk,
+            engine,
+            clock,
+            lanes: (0..queues).map(lane).collect(),
+            flights: Flights::default(),
+            slow: Slow::default(),
+            counters: Arc::default(),
+            view: Arc::default(),
+            chain: Chain::default(),
+        }
+    }
+
+    /// What the I/O loop watches to read while the device is started; `None`:
+    /// the engine ends its work within each call.
+    pub fn event(&self) -> Option<BorrowedFd<'_>> {
+        self.engine.event()
+    }
+
+    /// Changes the coalescing of every queue, at run time. Notify a queue
+    /// afterwards: that delivers what was held.
+    pub fn set_coalescing(&mut self, settings: Settings) {
+        self.settings.coalesce = settings;
+        let now_ns = self.clock.now_ns();
+        for lane in &mut self.lanes {
+            lane.delivers |= lane.coalescer.configure(now_ns, settings) == Decision::Deliver;
+        }
+    }
+
+    /// The coalescing in force.
+    pub fn coalescing(&self) -> Settings {
+        self.settings.coalesce
+    }
+
+    /// Takes a bounded number of requests from a queue.
+    fn take_requests(
+        &mut self,
+        index: usize,
+        queues: &mut Queues<'_>,
+    ) -> Result<Progress, QueueError> {
+        let Some((queue, memory)) = queues.get(index) else {
+            return Ok(Progress::Done);
+        };
+        queue.disable_notification(memory)?;
+        for _ in 0..BATCH {
+            if self.flights.are_full() {
+                self.lanes[index].blocked = true;
+                self.counters.backpressure.increment();
+                return Ok(Progress::Done);
+            }
+            if queue.pop(memory, &mut self.chain)? {
+                self.begin(index, queue, memory)?;
+            } else if queue.enable_notification(memory)? {
+                queue.disable_notification(memory)?;
+            } else {
+                return Ok(Progress::Done);
+            }
+        }
+        Ok(Progress::More)
+    }
+
+    pub(super) fn chain_head(&self) -> u16 {
+        self.chain.head()
+    }
+
+    /// The request at hand: to the engine, or answered at once.
+    fn begin(
+        &mut self,
+        index: usize,
+        queue: &mut Virtqueue,
+        memory: &GuestRam,
+    ) -> Result<(), QueueError> {
+        let Some(status_at) = status_address(&self.chain) else {
+            self.counters.malformed_requests.increment();
+            return self.give_up(index, queue, memory);
+        };
+        let request = parse(&self.shape(memory)?, self.limits());
+        let request = request.and_then(|request| self.negotiated(request));
+        let durability = self.durability();
+        let reply = Reply {
+            queue: index,
+            head: self.chain.head(),
+            status_at,
+            kind: request.map_or(Kind::Control, |request| kind(request, durability)),
+        };
+        self.lanes[index].coalescer.submitted(reply.kind);
+        match request {
+            Err(refusal) => self.refuse(refusal, reply, queue, memory),
+            Ok(Request::GetId) => {
+                self.chain.write(memory, 0, &self.settings.serial)?;
+                self.counters.get_ids.increment();
+                let written = SERIAL_BYTES as u32 + 1;
+                self.answer(reply, VIRTIO_BLK_S_OK as u8, written, queue, memory)
+            }
+            Ok(request) => {
+                let flight = Flight {
+                    reply,
+                    request,
+                    durability,
+                    done: 0,
+                };
+                self.depart(flight, queue, memory)
+            }
+        }
+    }
+
+    /// Hands a request to the engine, or to the slow way if O_DIRECT cannot take
+    /// its buffers.
+    fn depart(
+        &mut self,
+        flight: Flight,
+        queue: &mut Virtqueue,
+        memory: &GuestRam,
+    ) -> Result<(), QueueError> {
+        let Some((token, mut buffers)) = self.flights.reserve(memory) else {
+            // `take_requests` saw a free one.
+            return Err(QueueError::Broken);
+        };
+        let gathered = match flight.request {
+            Request::Read { len, .. } => buffers.gather(self.chain.writable(), 0, len as usize),
+            Request::Write { len, .. } => {
+                buffers.gather(self.chain.readable(), HEADER_BYTES, len as usize)
+            }
+            _ => Ok(()),
+        };
+        if let Err(error) = gathered {
+            self.flights.release(token, buffers);
+            return Err(error);
+        }
+        let fits = match self.disk.direct() {
+            Direct::Aligned(align) => buffers.are_aligned(align),
+            Direct::No => true,
+        };
+        if !fits {
+            self.flights.release(token, buffers);
+            return self.serve_slowly(flight, queue, memory);
+        }
+        self.flights.depart(token, flight);
+        self.engine.start(token, operation(&flight), buffers);
+        Ok(())
+    }
+
+    /// Copies the data of the request at hand.
+    fn serve_slowly(
+        &mut self,
+        flight: Flight,
+        queue: &mut Virtqueue,
+        memory: &GuestRam,
+    ) -> Result<(), QueueError> {
+        self.counters.bounced.increment();
+        let (file, chain) = (self.disk.file(), &self.chain);
+        let served = match flight.request {
+            Request::Read { offset, len } => self.slow.read(file, memory, chain, (offset, len)),
+            Request::Write { offset, len } => self.slow.write(
+                file,
+                memory,
+                (chain, HEADER_BYTES),
+                (offset, len),
+                flight.durability,
+            ),
+            _ => Ok(()),
+        };
+        match served {
+            Ok(()) => self.succeed(&flight, queue, memory),
+            Err(SlowError::Host(error)) => self.fail(&flight, &error, queue, memory),
+            Err(SlowError::Queue(error)) => Err(error),
+        }
+    }
+
+    fn refuse(
+        &mut self,
+        refusal: Refusal,
+        reply: Reply,
+        queue: &mut Virtqueue,
+        memory: &GuestRam,
+    ) -> Result<(), QueueError> {
+        match refusal {
+            Refusal::NoStatus | Refusal::Malformed => self.counters.malformed_requests.increment(),
+            Refusal::Unsupported => self.counters.unsupported.increment(),
+            Refusal::OutOfRange => self.counters.out_of_range.increment(),
+            Refusal::ReadOnly => self.counters.read_only_violations.increment(),
+        }
+        self.answer(reply, refusal.status(), 1, queue, memory)
+    }
+
+    fn shape(&self, memory: &GuestRam) -> Result<Shape, QueueError> {
+        let mut start = [0; 32];
+        let readable = self.chain.readable_len();
+        let known = readable.min(start.len());
+        self.chain.read(memory, 0, &mut start[..known])?;
+        Ok(Shape {
+            readable,
+            writable: self.chain.writable_len(),
+            start,
+        })
+    }
+
+    fn limits(&self) -> RequestLimits {
+        RequestLimits {
+            sectors: self.disk.sectors(),
+            writable: self.disk.is_writable(),
+        }
+    }
+
+    /// A request of a type that the driver did not negotiate is not known.
+    fn negotiated(&self, request: Request) -> Result<Request, Refusal> {
+        let feature = match request {
+            Request::Discard { .. } => VIRTIO_BLK_F_DISCARD,
+            Request::WriteZeroes { .. } => VIRTIO_BLK_F_WRITE_ZEROES,
+            _ => return Ok(request),
+        };
+        match config::has(self.features, feature) {
+            true => Ok(request),
+            false => Err(Refusal::Unsupported),
+        }
+    }
+
+    /// A driver that does not know flush must find every write durable
+    /// (5.2.6.2).
+    fn durability(&self) -> Durability {
+        match (config::has(self.features, VIRTIO_BLK_F_FLUSH), self.cache) {
+            (true, Cache::Writeback) => Durability::Cached,
+            _ => Durability::Durable,
+        }
+    }
+}
+
+/// The last byte that the device writes.
+fn status_address(chain: &Chain) -> Option<GuestAddress> {
+    let last = chain.writable().last()?;
+    // Cannot overflow: the span lies in guest memory and is not empty.
+    Some(GuestAddress(
+        last.address.0.wrapping_add(last.len as u64 - 1),
+    ))
+}
+
+fn kind(request: Request, durability: Durability) -> Kind {
+    match (request, durability) {
+        (Request::Read { .. }, _) => Kind::Read,
+        (Request::Write { .. }, Durability::Cached) => Kind::Write,
+        (Request::Write { .. }, Durability::Durable) => Kind::WriteThrough,
+        (Request::Flush, _) => Kind::Flush,
+        _ => Kind::Control,
+    }
+}
+
+/// What is left to do of a request.
+pub(super) fn operation(flight: &Flight) -> Operation {
+    let keep = FallocateFlags::KEEP_SIZE;
+    match flight.request {
+        Request::Read { offset, .. } => Operation::Read {
+            offset: offset + flight.done,
+        },
+        Request::Write { offset, .. } => Operation::Write {
+            offset: offset + flight.done,
+            durability: flight.durability,
+        },
+        Request::Discard { offset, len }
+        | Request::WriteZeroes {
+            offset,
+            len,
+            unmap: Unmap::Allowed,
+        } => Operation::Allocate {
+            offset,
+            len,
+            mode: keep | FallocateFlags::PUNCH_HOLE,
+        },
+        Request::WriteZeroes { offset, len, .. } => Operation::Allocate {
+            offset,
+            len,
+            mode: keep | FallocateFlags::ZERO_RANGE,
+        },
+        Request::Flush | Request::GetId => Operation::Flush,
+    }
+}
+
+impl VirtioDevice for Blk {
+    fn kind(&self) -> DeviceKind {
+        DeviceKind {
+            id: 2,
+            class: 0x01_8000,
+        }
+    }
+
+    fn queue_sizes(&self) -> &[u16] {
+        &self.queue_sizes
+    }
+
+    fn features(&self) -> u64 {
+        config::features(&self.disk, self.queue_sizes.len() as u16)
+    }
+
+    fn read_config(&self, offset: usize, data: &mut [u8]) {
+        let space = config::space(&self.disk, self.queue_sizes.len() as u16, self.cache);
+        for (byte, value) in data.iter_mut().zip(space.iter().skip(offset)) {
+            *byte = *value;
+        }
+    }
+
+    fn write_config(&mut self, offset: usize, data: &[u8]) -> bool {
+        let cache = match data {
+            [0] => Cache::Writethrough,
+            [1] => Cache::Writeback,
+            _ => return false,
+        };
+        let allowed = offset == config::WRITEBACK && self.disk.is_writable();
+        if allowed {
+            self.cache = cache;
+        }
+        allowed
+    }
+
+    fn start(&mut self, features: u64) {
+        self.features = features;
+    }
+
+    fn stop(&mut self) {
+        if self.flights.any() {
+            self.counters.drained.increment();
+        }
+        self.engine.drain();
+        self.flights.forget();
+        self.cache = self.settings.cache;
+        let now_ns = self.clock.now_ns();
+        for lane in &mut self.lanes {
+            lane.coalescer.reset(now_ns);
+            (lane.blocked, lane.delivers) = (false, false);
+        }
+    }
+
+    fn process(&mut self, index: u16, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
+        let taken = self.take_requests(index.into(), queues)?;
+        let settled = self.settle(queues)?;
+        Ok(taken.or(settled))
+    }
+
+    fn backend_ready(&mut self, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
+        self.engine.acknowledge();
+        let mut progress = self.settle(queues)?;
+        let mut resumed = false;
+        for index in 0..self.lanes.len() {
+            if std::mem::take(&mut self.lanes[index].blocked) {
+                let taken = self.take_requests(index, queues)?;
+                // The next call goes on with what the budget cut off.
+                self.lanes[index].blocked |= taken == Progress::More;
+                progress = progress.or(taken);
+                resumed = true;
+            }
+        }
+        if resumed {
+            progress = progress.or(self.settle(queues)?);
+        }
+        Ok(progress)
+    }
+
+    fn interest(&self) -> Interest {
+        Interest {
+            readable: self.engine.event().is_some(),
+            writable: false,
+        }
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        let deadlines = self.lanes.iter().filter_map(|it| it.coalescer.deadline());
+        deadlines.min()
+    }
+
+    fn deadline_passed(&mut self, queues: &mut Queues<'_>) {
+        let now_ns = self.clock.now_ns();
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            if lane.coalescer.expired(now_ns) == Decision::Deliver
+                && let Some((queue, _)) = queues.get(index)
+            {
+                queue.advise(Decision::Deliver);
+                self.view.publish(index, &lane.coalescer);
+            }
+        }
+    }
+
+    fn counters(&self) -> Arc<dyn CounterSource> {
+        Arc::new(AllCounters {
+            device: Arc::clone(&self.counters),
+            coalesce: Arc::clone(&self.view),
+        })
+    }
+}

@@ -1,0 +1,263 @@
+//! The file or block device behind the guest's disk: opened, judged, locked.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, OFlags, SeekFrom, StatxFlags, fcntl_getfl, seek, statx};
+
+use super::aligned::Aligned;
+use super::raw_io::{self, Exclusive};
+use super::{SECTOR_BYTES, format};
+
+/// What the guest may do with a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read and write; nobody else may have it open.
+    ReadWrite,
+    /// Read; other readers may have it open as well.
+    ReadOnly,
+}
+
+/// A disk that cannot be used.
+#[derive(Debug)]
+pub struct DiskError {
+    /// The disk's name, for people.
+    pub disk: String,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+impl fmt::Display for DiskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the disk {} {}", self.disk, self.problem)
+    }
+}
+
+impl std::error::Error for DiskError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.problem)
+    }
+}
+
+/// What is wrong with a disk.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// No such file.
+    #[error("does not exist")]
+    Missing,
+    /// This user may not, or the file system is mounted read-only.
+    #[error("may not be opened for writing and reading")]
+    NotWritable(#[source] io::Error),
+    /// This user may not even read it.
+    #[error("may not be read")]
+    NotReadable(#[source] io::Error),
+    /// A directory, a pipe, ...
+    #[error("is neither a file nor a block device")]
+    NotADisk,
+    /// Nothing in it.
+    #[error("is empty")]
+    Empty,
+    /// Part of a sector at its end.
+    #[error("has {bytes} bytes, which is not a multiple of 512")]
+    OddSize {
+        /// Its length.
+        bytes: u64,
+    },
+    /// An image that is not raw.
+    #[error("is a {format} image; only raw images can be used")]
+    Format {
+        /// What it is.
+        format: &'static str,
+    },
+    /// Somebody else has it.
+    #[error("is already in use by another program")]
+    InUse,
+    /// The system refused for another reason.
+    #[error("could not be {act}")]
+    Io {
+        /// What was tried.
+        act: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+/// A raw disk that this process holds the lock of. The lock belongs to the open
+/// file: whoever inherits the descriptor has it.
+#[derive(Debug)]
+pub struct Disk {
+    file: File,
+    bytes: u64,
+    access: Access,
+    direct: Direct,
+}
+
+/// Whether the file bypasses the host's page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direct {
+    /// It does not.
+    No,
+    /// It does, with buffers aligned to so many bytes.
+    Aligned(usize),
+}
+
+impl Disk {
+    /// Opens the disk at `path`, with O_DIRECT where that works.
+    pub fn open(path: &Path, access: Access) -> Result<Self, DiskError> {
+        let name = path.display().to_string();
+        let wrong = |problem| DiskError {
+            disk: name.clone(),
+            problem,
+        };
+        // Opening a pipe would wait for its other end.
+        let kind = fs::metadata(path).map_err(|error| wrong(open_problem(error, access)))?;
+        if !kind.is_file() && !kind.file_type().is_block_device() {
+            return Err(wrong(Problem::NotADisk));
+        }
+        let open = |flags: OFlags| {
+            let writable = access == Access::ReadWrite;
+            let mut options = OpenOptions::new();
+            let options = options.read(true).write(writable);
+            options.custom_flags(flags.bits() as i32).open(path)
+        };
+        let file = open(OFlags::DIRECT)
+            .and_then(|file| match direct(&file) {
+                Direct::Aligned(_) => Ok(file),
+                Direct::No => Err(io::ErrorKind::InvalidInput.into()),
+            })
+            .or_else(|error| match error.kind() {
+                io::ErrorKind::InvalidInput => open(OFlags::empty()),
+                _ => Err(error),
+            })
+            .map_err(|error| wrong(open_problem(error, access)))?;
+        Self::from_file(file, &name, access)
+    }
+
+    /// Judges and locks an open file; `name` is for people.
+    pub fn from_file(file: File, name: &str, access: Access) -> Result<Self, DiskError> {
+        let wrong = |problem| DiskError {
+            disk: name.to_owned(),
+            problem,
+        };
+        let direct = direct(&file);
+        let bytes = length(&file).map_err(wrong)?;
+        raw_io::lock(&file, exclusive(access)).map_err(|source| wrong(lock_problem(source)))?;
+        check_format(&file, bytes).map_err(wrong)?;
+        Ok(Self {
+            file,
+            bytes,
+            access,
+            direct,
+        })
+    }
+
+    /// Sectors of 512 bytes.
+    pub fn sectors(&self) -> u64 {
+        self.bytes / SECTOR_BYTES
+    }
+
+    /// Whether the guest may write.
+    pub fn is_writable(&self) -> bool {
+        self.access == Access::ReadWrite
+    }
+
+    /// Whether it bypasses the host's page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct != Direct::No
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The open file, with the lock.
+    pub fn into_file(self) -> File {
+        self.file
+    }
+
+    pub(super) fn direct(&self) -> Direct {
+        self.direct
+    }
+}
+
+fn open_problem(error: io::Error, access: Access) -> Problem {
+    use io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
+    match (error.kind(), access) {
+        (NotFound, _) => Problem::Missing,
+        (PermissionDenied | ReadOnlyFilesystem, Access::ReadWrite) => Problem::NotWritable(error),
+        (PermissionDenied, Access::ReadOnly) => Problem::NotReadable(error),
+        _ => Problem::Io {
+            act: "opened",
+            source: error,
+        },
+    }
+}
+
+fn exclusive(access: Access) -> Exclusive {
+    match access {
+        Access::ReadWrite => Exclusive::Yes,
+        Access::ReadOnly => Exclusive::No,
+    }
+}
+
+fn lock_problem(source: io::Error) -> Problem {
+    match source.raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) => Problem::InUse,
+        Some(libc::EBADF) => Problem::NotWritable(source),
+        _ => Problem::Io {
+            act: "locked",
+            source,
+        },
+    }
+}
+
+fn length(file: &File) -> Result<u64, Problem> {
+    let measure = |source: io::Error| Problem::Io {
+        act: "measured",
+        source,
+    };
+    let kind = file.metadata().map_err(measure)?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err(Problem::NotADisk);
+    }
+    let bytes = seek(file, SeekFrom::End(0)).map_err(|errno| measure(errno.into()))?;
+    match bytes {
+        0 => Err(Problem::Empty),
+        bytes if !bytes.is_multiple_of(SECTOR_BYTES) => Err(Problem::OddSize { bytes }),
+        bytes => Ok(bytes),
+    }
+}
+
+fn check_format(file: &File, bytes: u64) -> Result<(), Problem> {
+    let mut start = Aligned::zeroed(format::LOOKED_AT);
+    let start = start.as_mut_slice();
+    debug_assert!(bytes >= start.len() as u64);
+    file.read_exact_at(start, 0).map_err(|source| Problem::Io {
+        act: "read",
+        source,
+    })?;
+    match format::of(start) {
+        Some(format) => Err(Problem::Format { format }),
+        None => Ok(()),
+    }
+}
+
+/// Whether `file` is open with O_DIRECT and takes single sectors with it.
+fn direct(file: &File) -> Direct {
+    let opened = fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
+    let Ok(found) = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
+        return Direct::No;
+    };
+    let memory = found.stx_dio_mem_align as usize;
+    let offset = u64::from(found.stx_dio_offset_align);
+    let told = found.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+    let fits = memory.is_power_of_two() && (1..=SECTOR_BYTES).contains(&offset);
+    match opened && told && fits {
+        true => Direct::Aligned(memory.max(SECTOR_BYTES as usize)),
+        false => Direct::No,
+    }
+}

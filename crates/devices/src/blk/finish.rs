@@ -1,0 +1,190 @@
+//! The way of a request from the engine back to its queue: what it came to,
+//! its status byte, and whether it is worth an interrupt.
+
+use std::io;
+
+use tare_policy::coalesce::Decision;
+use virtio_bindings::virtio_blk::{VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK};
+use vm_memory::Bytes;
+
+use super::device::operation;
+use super::engine::Finished;
+use super::flight::{Flight, Reply};
+use super::{Blk, Request};
+use crate::GuestRam;
+use crate::virtio::{Progress, QueueError, Queues, Virtqueue};
+
+impl Blk {
+    /// Hands over what was started, answers what has ended, and lets the
+    /// coalescers know what the driver will be told of.
+    pub(super) fn settle(&mut self, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
+        let mut progress = Progress::Done;
+        if self.engine.submit().is_err() {
+            // The kernel is short of memory: what was started stays started.
+            progress = Progress::More;
+        }
+        while let Some(finished) = self.engine.finished() {
+            progress = progress.or(self.arrived(finished, queues)?);
+        }
+        let now_ns = self.clock.now_ns();
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            if std::mem::take(&mut lane.delivers)
+                && let Some((queue, _)) = queues.get(index)
+            {
+                queue.advise(Decision::Deliver);
+                lane.coalescer.caught_up(now_ns);
+            }
+            self.view.publish(index, &lane.coalescer);
+        }
+        Ok(progress)
+    }
+
+    fn arrived(
+        &mut self,
+        finished: Finished,
+        queues: &mut Queues<'_>,
+    ) -> Result<Progress, QueueError> {
+        let Some(mut flight) = self.flights.arrived(finished.token) else {
+            return Ok(Progress::Done);
+        };
+        let Some((queue, memory)) = queues.get(flight.reply.queue) else {
+            return Ok(Progress::Done);
+        };
+        let mut buffers = finished.buffers;
+        let outcome = self.judge(&mut flight, finished.result);
+        if let Outcome::Partial(done) = outcome {
+            self.counters.resumed.increment();
+            buffers.advance(done);
+            self.flights.depart(finished.token, flight);
+            let rest = operation(&flight);
+            self.engine.start(finished.token, rest, buffers);
+            return Ok(Progress::More);
+        }
+        self.flights.release(finished.token, buffers);
+        match outcome {
+            Outcome::Failed(error) => self.fail(&flight, &error, queue, memory)?,
+            _ => self.succeed(&flight, queue, memory)?,
+        }
+        Ok(Progress::Done)
+    }
+
+    /// What the result means for the request.
+    fn judge(&mut self, flight: &mut Flight, result: io::Result<usize>) -> Outcome {
+        match (flight.request, result) {
+            (_, Err(error)) if may_be_repeated(&error) => Outcome::Partial(0),
+            (Request::Read { len, .. } | Request::Write { len, .. }, Ok(done)) => {
+                flight.done += done as u64;
+                match done {
+                    _ if flight.done >= len => Outcome::Done,
+                    0 => Outcome::Failed(io::ErrorKind::UnexpectedEof.into()),
+                    done => Outcome::Partial(done),
+                }
+            }
+            (_, Ok(_)) => Outcome::Done,
+            // A hint that the file system does not understand.
+            (Request::Discard { .. }, Err(error)) if is_unsupported(&error) => Outcome::Done,
+            (Request::WriteZeroes { offset, len, .. }, Err(error)) if is_unsupported(&error) => {
+                let range = (offset, len);
+                let file = self.disk.file();
+                match self.slow.zero(file, range, flight.durability) {
+                    Ok(()) => Outcome::Done,
+                    Err(error) => Outcome::Failed(error),
+                }
+            }
+            (_, Err(error)) => Outcome::Failed(error),
+        }
+    }
+
+    pub(super) fn succeed(
+        &mut self,
+        flight: &Flight,
+        queue: &mut Virtqueue,
+        memory: &GuestRam,
+    ) -> Result<(), QueueError> {
+        let counters = &self.counters;
+        let mut written = 1;
+        match flight.request {
+            Request::Read { len, .. } => {
+                counters.reads.increment();
+                counters.read_bytes.add(len);
+                written += len as u32;
+            }
+            Request::Write { len, .. } => {
+                counters.writes.increment();
+                counters.write_bytes.add(len);
+            }
+            Request::Flush => counters.flushes.increment(),
+            Request::Discard { .. } => counters.discards.increment(),
+            Request::WriteZeroes { .. } => counters.write_zeroes.increment(),
+            Request::GetId => {}
+        }
+        self.answer(flight.reply, VIRTIO_BLK_S_OK as u8, written, queue, memory)
+    }
+
+    pub(super) fn fail(
+        &mut self,
+        flight: &Flight,
+        error: &io::Error,
+        queue: &mut Virtqueue,
+        memory: &GuestRam,
+    ) -> Result<(), QueueError> {
+        self.counters.io_errors.increment();
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                self.counters.no_space.increment();
+            }
+            io::ErrorKind::UnexpectedEof => self.counters.truncated.increment(),
+            _ => {}
+        }
+        self.answer(flight.reply, VIRTIO_BLK_S_IOERR as u8, 1, queue, memory)
+    }
+
+    /// Writes the status, gives the chain back, and asks whether the driver is
+    /// to know now.
+    pub(super) fn answer(
+        &mut self,
+        reply: Reply,
+        status: u8,
+        written: u32,
+        queue: &mut Virtqueue,
+        memory: &GuestRam,
+    ) -> Result<(), QueueError> {
+        memory.write_obj(status, reply.status_at)?;
+        queue.complete(memory, reply.head, written)?;
+        let now_ns = self.clock.now_ns();
+        let lane = &mut self.lanes[reply.queue];
+        let decision = lane.coalescer.completed(now_ns, reply.kind);
+        lane.delivers |= decision == Decision::Deliver;
+        queue.advise(decision);
+        Ok(())
+    }
+
+    /// Gives back a chain that has no room for a status, at once.
+    pub(super) fn give_up(
+        &mut self,
+        index: usize,
+        queue: &mut Virtqueue,
+        memory: &GuestRam,
+    ) -> Result<(), QueueError> {
+        let head = self.chain_head();
+        queue.complete(memory, head, 0)?;
+        self.lanes[index].delivers = true;
+        Ok(())
+    }
+}
+
+enum Outcome {
+    Done,
+    /// So many more bytes are done.
+    Partial(usize),
+    Failed(io::Error),
+}
+
+fn may_be_repeated(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, WouldBlock};
+    matches!(error.kind(), Interrupted | WouldBlock)
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Unsupported
+}

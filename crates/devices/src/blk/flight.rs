@@ -1,0 +1,95 @@
+//! Requests between the guest's queue and their answer.
+
+use std::sync::Arc;
+
+use tare_policy::coalesce::Kind;
+use vm_memory::GuestAddress;
+
+use super::engine::Durability;
+use super::raw_io::Buffers;
+use super::{MAX_IN_FLIGHT, Request};
+use crate::GuestRam;
+
+/// Where the answer to a request goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply {
+    /// Queue that it came from.
+    pub(super) queue: usize,
+    /// Chain.
+    pub(super) head: u16,
+    /// Where the status byte goes.
+    pub(super) status_at: GuestAddress,
+    /// What it is to those who wait for it.
+    pub(super) kind: Kind,
+}
+
+/// A request that the engine has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flight {
+    pub(super) reply: Reply,
+    pub(super) request: Request,
+    pub(super) durability: Durability,
+    /// Bytes transferred so far.
+    pub(super) done: u64,
+}
+
+/// Requests in flight by token, and buffers to use again.
+#[derive(Default)]
+pub(super) struct Flights {
+    slots: Vec<Option<Flight>>,
+    free: Vec<usize>,
+    spare: Vec<Buffers>,
+    memory: Option<Arc<GuestRam>>,
+}
+
+impl Flights {
+    /// A free token and buffers to fill; `None` when all are in flight.
+    pub(super) fn reserve(&mut self, memory: &GuestRam) -> Option<(usize, Buffers)> {
+        let token = match self.free.pop() {
+            Some(token) => token,
+            None if self.slots.len() < MAX_IN_FLIGHT => {
+                self.slots.push(None);
+                self.slots.len() - 1
+            }
+            None => return None,
+        };
+        let memory = self.memory.get_or_insert_with(|| Arc::new(memory.clone()));
+        let buffers = self.spare.pop().unwrap_or_else(|| Buffers::new(memory));
+        Some((token, buffers))
+    }
+
+    /// Whether every token is in use.
+    pub(super) fn are_full(&self) -> bool {
+        self.free.is_empty() && self.slots.len() == MAX_IN_FLIGHT
+    }
+
+    /// Whether something is in flight.
+    pub(super) fn any(&self) -> bool {
+        self.free.len() != self.slots.len()
+    }
+
+    /// The request is the engine's now.
+    pub(super) fn depart(&mut self, token: usize, flight: Flight) {
+        if let Some(slot) = self.slots.get_mut(token) {
+            *slot = Some(flight);
+        }
+    }
+
+    /// The request that the engine gave back; its token stays in use.
+    pub(super) fn arrived(&mut self, token: usize) -> Option<Flight> {
+        self.slots.get_mut(token)?.take()
+    }
+
+    /// Gives token and buffers back.
+    pub(super) fn release(&mut self, token: usize, mut buffers: Buffers) {
+        buffers.clear();
+        self.spare.push(buffers);
+        self.free.push(token);
+    }
+
+    /// Forgets everything in flight.
+    pub(super) fn forget(&mut self) {
+        self.slots.clear();
+        self.free.clear();
+    }
+}

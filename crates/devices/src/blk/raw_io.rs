@@ -1,0 +1,296 @@
+//! Where the kernel reads and writes guest memory: vectors of guest buffers,
+//! io_uring, preadv and pwritev2.
+//!
+//! The one place of this crate with unsafe code: the io-uring crate leaves it to
+//! its caller that buffers live until their request has completed, and the
+//! vectored system calls take addresses.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+use io_uring::register::Restriction;
+use io_uring::types::{Fixed, FsyncFlags};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use vm_memory::{GuestMemory, Permissions};
+use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
+
+use super::engine::{Engine, Finished, Operation};
+use crate::GuestRam;
+use crate::virtio::{QueueError, Span};
+
+/// Buffers in guest memory, as the kernel takes them. Keeps that memory mapped.
+#[derive(Debug)]
+pub struct Buffers {
+    /// The addresses in `vectors` lie in it.
+    _memory: Arc<GuestRam>,
+    vectors: Vec<libc::iovec>,
+    /// Vectors before this one are done.
+    first: usize,
+}
+
+// SAFETY: the addresses are of guest memory, which every thread may access and
+// which `_memory` keeps mapped; they are never dereferenced here, only given to
+// the kernel.
+unsafe impl Send for Buffers {}
+
+impl Buffers {
+    /// No buffers yet.
+    pub fn new(memory: &Arc<GuestRam>) -> Self {
+        Self {
+            _memory: Arc::clone(memory),
+            vectors: Vec::new(),
+            first: 0,
+        }
+    }
+
+    /// Takes the `len` bytes from `skip` on of `spans`.
+    pub fn gather(&mut self, spans: &[Span], skip: usize, len: usize) -> Result<(), QueueError> {
+        self.clear();
+        let (mut skip, mut left) = (skip, len);
+        let memory = &self._memory;
+        for span in spans {
+            let skipped = skip.min(span.len);
+            let take = left.min(span.len - skipped);
+            skip -= skipped;
+            left -= take;
+            if take == 0 {
+                continue;
+            }
+            let address = span.address.0.wrapping_add(skipped as u64);
+            let address = vm_memory::GuestAddress(address);
+            for slice in GuestMemory::get_slices(&**memory, address, take, Permissions::ReadWrite)?
+            {
+                let slice = slice?;
+                self.vectors.push(libc::iovec {
+                    iov_base: slice.ptr_guard_mut().as_ptr().cast(),
+                    iov_len: slice.len(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets all buffers.
+    pub fn clear(&mut self) {
+        self.vectors.clear();
+        self.first = 0;
+    }
+
+    /// Whether every buffer begins and ends at a multiple of `align`.
+    pub fn are_aligned(&self, align: usize) -> bool {
+        let aligned = |value: usize| value & (align - 1) == 0;
+        self.left()
+            .iter()
+            .all(|it| aligned(it.iov_base as usize) && aligned(it.iov_len))
+    }
+
+    /// The first `count` bytes are done.
+    pub fn advance(&mut self, count: usize) {
+        let mut count = count;
+        while let Some(vector) = self.vectors.get_mut(self.first) {
+            if count < vector.iov_len {
+                // Stays within the buffer.
+                vector.iov_base = vector.iov_base.wrapping_byte_add(count);
+                vector.iov_len -= count;
+                return;
+            }
+            count -= vector.iov_len;
+            self.first += 1;
+        }
+    }
+
+    fn left(&self) -> &[libc::iovec] {
+        self.vectors.get(self.first..).unwrap_or_default()
+    }
+}
+
+/// preadv(2) into guest memory.
+pub(super) fn read_at(file: &File, buffers: &Buffers, offset: u64) -> io::Result<usize> {
+    let (vectors, count) = (buffers.left().as_ptr(), buffers.left().len());
+    // SAFETY: each vector is of guest memory that `buffers` keeps mapped; the
+    // guest sees what changes there at any time, and so do its own accesses.
+    let done = unsafe { libc::preadv(file.as_raw_fd(), vectors, count as i32, offset as i64) };
+    usize::try_from(done).map_err(|_| io::Error::last_os_error())
+}
+
+/// pwritev2(2) from guest memory, with flags such as `RWF_DSYNC`.
+pub(super) fn write_at(
+    file: &File,
+    buffers: &Buffers,
+    offset: u64,
+    flags: i32,
+) -> io::Result<usize> {
+    let (vectors, count) = (buffers.left().as_ptr(), buffers.left().len());
+    let (fd, offset) = (file.as_raw_fd(), offset as i64);
+    // SAFETY: as in `read_at`; the kernel only reads.
+    let done = unsafe { libc::pwritev2(fd, vectors, count as i32, offset, flags) };
+    usize::try_from(done).map_err(|_| io::Error::last_os_error())
+}
+
+/// Locks the whole file for its open file description (`F_OFD_SETLK`), so that
+/// QEMU, Cloud Hypervisor and other machines of Tare see that it is in use.
+pub(super) fn lock(file: &File, exclusive: Exclusive) -> io::Result<()> {
+    let kind = match exclusive {
+        Exclusive::Yes => libc::F_WRLCK,
+        Exclusive::No => libc::F_RDLCK,
+    };
+    let lock = libc::flock {
+        l_type: kind as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    // SAFETY: F_OFD_SETLK reads a `struct flock` behind its argument.
+    let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether others may hold a lock as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exclusive {
+    Yes,
+    No,
+}
+
+/// io_uring over one file. It can do nothing else: the ring is restricted to
+/// five operations on that file before it is enabled, so that a thread which may
+/// call io_uring_enter(2) gains no more than these.
+pub struct Ring {
+    ring: IoUring,
+    event: EventFd,
+    /// Buffers of requests that the kernel has, by token.
+    flying: Vec<Option<Buffers>>,
+    in_flight: usize,
+}
+
+/// The disk in the ring's table of files.
+const DISK: Fixed = Fixed(0);
+
+impl Ring {
+    /// A ring for `slots` requests at once on `file`.
+    pub fn new(file: &File, slots: usize) -> io::Result<Self> {
+        let ring: IoUring = IoUring::<squeue::Entry, cqueue::Entry>::builder()
+            .setup_r_disabled()
+            .build(slots as u32)?;
+        let event = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
+        let submitter = ring.submitter();
+        submitter.register_files(&[file.as_raw_fd()])?;
+        submitter.register_eventfd(event.as_raw_fd())?;
+        let operations = [
+            opcode::Readv::CODE,
+            opcode::Writev::CODE,
+            opcode::Fsync::CODE,
+            opcode::Fallocate::CODE,
+        ];
+        let mut allowed: Vec<_> = operations.map(Restriction::sqe_op).into();
+        let fixed = squeue::Flags::FIXED_FILE.bits();
+        allowed.push(Restriction::sqe_flags_required(fixed));
+        submitter.register_restrictions(&mut allowed)?;
+        submitter.register_enable_rings()?;
+        Ok(Self {
+            ring,
+            event,
+            flying: (0..slots).map(|_| None).collect(),
+            in_flight: 0,
+        })
+    }
+}
+
+impl Engine for Ring {
+    fn start(&mut self, token: usize, operation: Operation, buffers: Buffers) {
+        let (vectors, count) = (buffers.left().as_ptr(), buffers.left().len() as u32);
+        let entry = match operation {
+            Operation::Read { offset } => opcode::Readv::new(DISK, vectors, count)
+                .offset(offset)
+                .build(),
+            Operation::Write { offset, durability } => opcode::Writev::new(DISK, vectors, count)
+                .offset(offset)
+                .rw_flags(durability.flags())
+                .build(),
+            Operation::Flush => opcode::Fsync::new(DISK).flags(FsyncFlags::DATASYNC).build(),
+            Operation::Allocate { offset, len, mode } => opcode::Fallocate::new(DISK, len)
+                .offset(offset)
+                .mode(mode.bits() as i32)
+                .build(),
+        };
+        let entry = entry.user_data(token as u64);
+        // Tokens are below the number of entries and each is used once at a
+        // time, so that neither place is missing.
+        let Some(place @ None) = self.flying.get_mut(token) else {
+            return;
+        };
+        *place = Some(buffers);
+        // SAFETY: the vectors and the memory behind them belong to `buffers`,
+        // which stays in `flying` until the request's completion was seen
+        // (`finished`), also when the ring is dropped (`drop` waits).
+        if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+            self.in_flight += 1;
+        }
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        loop {
+            if self.ring.submission().is_empty() {
+                return Ok(());
+            }
+            match self.ring.submit() {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn finished(&mut self) -> Option<Finished> {
+        let entry = self.ring.completion().next()?;
+        let token = entry.user_data() as usize;
+        let buffers = self.flying.get_mut(token)?.take()?;
+        self.in_flight -= 1;
+        Some(Finished {
+            token,
+            result: match entry.result() {
+                done @ 0.. => Ok(done as usize),
+                errno => Err(io::Error::from_raw_os_error(-errno)),
+            },
+            buffers,
+        })
+    }
+
+    fn drain(&mut self) {
+        while self.in_flight > 0 {
+            while self.finished().is_some() {}
+            if self.in_flight == 0 {
+                break;
+            }
+            // Completions come whether or not this call succeeds: an error only
+            // makes the wait a busy one.
+            if self.ring.submit_and_wait(1).is_err() {
+                std::thread::yield_now();
+            }
+        }
+        let _ = self.event.read();
+    }
+
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: the descriptor is open as long as the eventfd that is borrowed.
+        Some(unsafe { BorrowedFd::borrow_raw(self.event.as_raw_fd()) })
+    }
+
+    fn acknowledge(&mut self) {
+        let _ = self.event.read();
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // Else the kernel would go on with memory that is not the guest's any more.
+        self.drain();
+    }
+}

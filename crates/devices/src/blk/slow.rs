@@ -1,0 +1,111 @@
+//! Requests that are served at once on the I/O thread, through memory of the
+//! monitor's own: buffers that O_DIRECT cannot take, and zeros for a file
+//! system that cannot make them.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+
+use rustix::fs::fdatasync;
+
+use super::aligned::Aligned;
+use super::engine::Durability;
+use crate::GuestRam;
+use crate::virtio::{Chain, QueueError};
+
+/// Bytes copied at once.
+const CHUNK: usize = 256 << 10;
+
+/// Why a slow request failed.
+#[derive(Debug)]
+pub(super) enum SlowError {
+    /// The guest's memory is not what it was.
+    Queue(QueueError),
+    /// The host's file.
+    Host(io::Error),
+}
+
+impl From<QueueError> for SlowError {
+    fn from(error: QueueError) -> Self {
+        Self::Queue(error)
+    }
+}
+
+impl From<io::Error> for SlowError {
+    fn from(error: io::Error) -> Self {
+        Self::Host(error)
+    }
+}
+
+/// Aligned memory, made when it is first needed.
+#[derive(Default)]
+pub(super) struct Slow(Option<Aligned>);
+
+impl Slow {
+    /// Reads `len` bytes at `offset` into the chain's writable buffers.
+    pub(super) fn read(
+        &mut self,
+        file: &File,
+        memory: &GuestRam,
+        chain: &Chain,
+        (offset, len): (u64, u64),
+    ) -> Result<(), SlowError> {
+        for (done, part) in chunks(len) {
+            let bytes = &mut self.memory().as_mut_slice()[..part];
+            file.read_exact_at(bytes, offset + done)?;
+            chain.write(memory, done as usize, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Writes `len` bytes of the chain's readable buffers, from `skip` on, to
+    /// `offset`.
+    pub(super) fn write(
+        &mut self,
+        file: &File,
+        memory: &GuestRam,
+        (chain, skip): (&Chain, usize),
+        (offset, len): (u64, u64),
+        durability: Durability,
+    ) -> Result<(), SlowError> {
+        for (done, part) in chunks(len) {
+            let bytes = &mut self.memory().as_mut_slice()[..part];
+            chain.read(memory, skip + done as usize, bytes)?;
+            file.write_all_at(bytes, offset + done)?;
+        }
+        Ok(make_durable(file, durability)?)
+    }
+
+    /// Writes `len` zeros to `offset`.
+    pub(super) fn zero(
+        &mut self,
+        file: &File,
+        (offset, len): (u64, u64),
+        durability: Durability,
+    ) -> io::Result<()> {
+        let zeros = self.memory();
+        zeros.as_mut_slice().fill(0);
+        for (done, part) in chunks(len) {
+            file.write_all_at(&zeros.as_slice()[..part], offset + done)?;
+        }
+        make_durable(file, durability)
+    }
+
+    fn memory(&mut self) -> &mut Aligned {
+        self.0.get_or_insert_with(|| Aligned::zeroed(CHUNK))
+    }
+}
+
+fn make_durable(file: &File, durability: Durability) -> io::Result<()> {
+    match durability {
+        Durability::Cached => Ok(()),
+        Durability::Durable => Ok(fdatasync(file)?),
+    }
+}
+
+/// Parts of `len` bytes: what comes before, and length.
+fn chunks(len: u64) -> impl Iterator<Item = (u64, usize)> {
+    (0..len)
+        .step_by(CHUNK)
+        .map(move |done| (done, (len - done).min(CHUNK as u64) as usize))
+}

@@ -1,0 +1,92 @@
+//! Reset with requests in flight, and more requests than may be in flight.
+
+use super::*;
+
+#[test]
+fn a_reset_waits_for_the_engine_and_forgets_its_answers() {
+    let file = file();
+    let gate = Arc::<Mutex<Gate>>::default();
+    let engine = Held {
+        engine: SyncEngine::new(file.try_clone().unwrap()),
+        gate: Arc::clone(&gate),
+    };
+    let machine = machine_with(settings(), &file, Box::new(engine));
+    let driver = Driver::new(&machine);
+    let mut rings = driver.start(FEATURES, 64);
+    Wanted::new(0, 1, 512).offer(&machine, &mut rings[0]);
+    let _ = machine.io(|device| device.notified(0));
+    driver.reset();
+    assert_eq!(driver.status(), 0);
+    assert_eq!(gate.lock().unwrap().drained, 1);
+    assert_eq!(machine.counter("drained"), 1);
+    gate.lock().unwrap().open = 9;
+    let mut rings = driver.start(FEATURES, 64);
+    let _ = machine.io(|device| device.backend_ready());
+    assert_eq!(rings[0].used_index(), 0, "an answer from before the reset");
+    assert_eq!(request(&machine, &mut rings[0], Wanted::new(0, 2, 512)), 0);
+}
+
+#[test]
+fn memory_is_the_drivers_again_after_a_reset() {
+    let file = file();
+    let Some(engine) = uring(&file) else { return };
+    let machine = machine_with(settings(), &file, engine);
+    let driver = Driver::new(&machine);
+    for round in 0..20u8 {
+        let mut rings = driver.start(FEATURES, 256);
+        for n in 0..32 {
+            Wanted {
+                data: DATA + n * 4096,
+                status: STATUS + n * 0x40,
+                ..Wanted::new(0, n * 8, 4096)
+            }
+            .offer(&machine, &mut rings[0]);
+        }
+        let _ = machine.io(|device| device.notified(0));
+        driver.reset();
+        // What the kernel still wrote now would be seen.
+        for n in 0..32 {
+            put(&machine.memory, DATA + n * 4096, &[0xf0 | round; 4096]);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        for n in 0..32 {
+            let bytes = get(&machine.memory, DATA + n * 4096, 4096);
+            assert_eq!(bytes, [0xf0 | round; 4096]);
+        }
+    }
+    let mut rings = driver.start(FEATURES, 64);
+    assert_eq!(request(&machine, &mut rings[0], Wanted::new(0, 1, 512)), 0);
+}
+
+#[test]
+fn more_requests_than_fit_wait_their_turn() {
+    let file = file();
+    let gate = Arc::<Mutex<Gate>>::default();
+    let engine = Held {
+        engine: SyncEngine::new(file.try_clone().unwrap()),
+        gate: Arc::clone(&gate),
+    };
+    let many = BlkSettings {
+        queues: 8,
+        ..settings()
+    };
+    let machine = machine_with(many, &file, Box::new(engine));
+    let driver = Driver::new(&machine);
+    let mut rings = driver.start(FEATURES | 1 << 12 | 1 << 28, 256);
+    put_header(&machine, HEADER, 0, 0);
+    for (queue, ring) in (0u16..).zip(&mut rings) {
+        for _ in 0..85 {
+            ring.offer(&[(HEADER, 16, 0), (DATA, 512, WRITE), (STATUS, 1, WRITE)]);
+        }
+        while machine.io(|device| device.notified(queue)) == Progress::More {}
+    }
+    assert_eq!(gate.lock().unwrap().waiting, MAX_IN_FLIGHT);
+    assert!(machine.counter("backpressure") > 0);
+    gate.lock().unwrap().open = 10_000;
+    for _ in 0..50 {
+        let _ = machine.io(|device| device.backend_ready());
+    }
+    for ring in &rings {
+        assert_eq!(ring.used_index(), 85);
+    }
+}
