@@ -5,6 +5,8 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use tare_policy::coalesce::{Coalescer, Decision, Kind, Mode, Settings};
+use tare_policy::kick;
 use tare_policy::poller::Pollers;
 use tare_policy::spin::{Spin, Wait};
 
@@ -33,5 +35,64 @@ fn pollers(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, spin, pollers);
+/// A queue with `cif` reads in flight that completes one every 100 ns; two
+/// epochs have passed.
+fn settled(mode: Mode, cif: u32) -> (Coalescer, u64) {
+    let mut coalescer = Coalescer::new(Settings::with_mode(mode));
+    (0..cif).for_each(|_| coalescer.submitted(Kind::Read));
+    let mut now_ns = 1_000_000_000;
+    let until_ns = now_ns + 2 * coalescer.settings().parameters().epoch_ns;
+    while now_ns <= until_ns {
+        now_ns += 100;
+        let _ = one(&mut coalescer, now_ns, Kind::Read);
+    }
+    (coalescer, now_ns)
+}
+
+/// A completion and the submission that takes its place.
+#[inline(always)]
+fn one(coalescer: &mut Coalescer, now_ns: u64, kind: Kind) -> Decision {
+    let decision = coalescer.completed(now_ns, kind);
+    coalescer.submitted(kind);
+    decision
+}
+
+/// The cost of `submitted` and `completed`: everything delivered, hardly
+/// anything held (CIF 4), half, and all but a 32nd.
+fn coalesce(criterion: &mut Criterion) {
+    let arms = [
+        ("off", Mode::Off, 32, Kind::Read),
+        ("delivered/shallow", Mode::Auto, 1, Kind::Read),
+        ("delivered/urgent", Mode::Auto, 256, Kind::Flush),
+        ("mixed/cif_4", Mode::Auto, 4, Kind::Read),
+        ("mixed/cif_16", Mode::Auto, 16, Kind::Read),
+        ("mixed/cif_64", Mode::Auto, 64, Kind::Read),
+        ("held/cif_256", Mode::Auto, 256, Kind::Read),
+    ];
+    for (name, mode, cif, kind) in arms {
+        let (mut coalescer, mut now_ns) = settled(mode, cif);
+        coalescer.submitted(kind);
+        criterion.bench_function(&format!("decision_ns/{name}"), |bencher| {
+            bencher.iter(|| {
+                now_ns += 100;
+                one(&mut coalescer, black_box(now_ns), black_box(kind))
+            });
+        });
+    }
+}
+
+fn kicks(criterion: &mut Criterion) {
+    for (name, step_ns) in [("sent", kick::WINDOW_NS), ("deferred", 1)] {
+        let mut kicks = kick::Coalescer::new(kick::WINDOW_NS);
+        let mut now_ns = 0;
+        criterion.bench_function(&format!("kick/{name}"), |bencher| {
+            bencher.iter(|| {
+                now_ns += step_ns;
+                kicks.request(black_box(now_ns), black_box(kick::Target::Running))
+            });
+        });
+    }
+}
+
+criterion_group!(benches, spin, pollers, coalesce, kicks);
 criterion_main!(benches);
