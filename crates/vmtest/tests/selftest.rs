@@ -1,10 +1,15 @@
-//! The library OS on whole machines: every check of `guests/selftest`, and the
-//! ways in which an image ends.
+//! The library OS on whole machines: every check of `guests/selftest`, the ways
+//! in which an image ends, and the HTTP appliance over QEMU's own network.
 
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use tare_abi::exit::GuestExit;
-use tare_vmtest::{Accelerator, Machine, Model, Outcome, image, or_skip};
+use tare_vmtest::{Accelerator, Machine, Model, Outcome, RunError, image, or_skip};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -16,7 +21,7 @@ fn run(model: Model, accelerator: Accelerator, cpus: u8, cmdline: &str) -> Optio
         .argument("-nic")
         .argument("none");
     match machine.run(LIMIT) {
-        Err(error @ tare_vmtest::RunError::Timeout { .. }) => panic!("{error}"),
+        Err(error @ RunError::Timeout { .. }) => panic!("{error}"),
         other => or_skip(other),
     }
 }
@@ -111,4 +116,77 @@ fn an_idle_image_hardly_wakes() {
             .and_then(|number| number.parse::<u32>().ok());
         assert!(halts.is_some_and(|halts| halts <= 2), "{line}");
     }
+}
+
+/// The HTTP appliance answers through `device`; then QEMU is told to end.
+fn serves(model: Model, accelerator: Accelerator, device: &str) {
+    let Some(image) = or_skip(image("http")) else {
+        return;
+    };
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let port = free.map_or(0, |address| address.port());
+    let qmp = std::env::temp_dir().join(format!("tare-{}-{port}.qmp", std::process::id()));
+    let machine = Machine::new(&image, model, accelerator)
+        .argument("-netdev")
+        .argument(&format!("user,id=net,hostfwd=tcp:127.0.0.1:{port}-:80"))
+        .argument("-device")
+        .argument(device)
+        .argument("-qmp")
+        .argument(&format!("unix:{},server=on,wait=off", qmp.display()));
+    let run = thread::spawn(move || machine.run(LIMIT));
+    let mut answer = String::new();
+    while answer.is_empty() && !run.is_finished() {
+        thread::sleep(Duration::from_millis(20));
+        answer = get(port).unwrap_or_default();
+    }
+    quit(&qmp).ok();
+    let ended = run.join().unwrap_or_else(|_| panic!("the run panicked"));
+    if let Err(error @ RunError::Timeout { .. }) = &ended {
+        panic!("no answer: {error}");
+    }
+    let Some(outcome) = or_skip(ended) else {
+        return;
+    };
+    let console = outcome.console;
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}{console}");
+    assert!(console.contains("http: serving 0 files"), "{console}");
+}
+
+fn get(port: u16) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    stream.write_all(b"GET /none HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+fn quit(qmp: &Path) -> std::io::Result<()> {
+    let mut stream = UnixStream::connect(qmp)?;
+    stream.write_all(b"{\"execute\":\"qmp_capabilities\"}{\"execute\":\"quit\"}")?;
+    stream.read_to_end(&mut Vec::new()).map(drop)
+}
+
+#[test]
+fn the_appliance_serves_on_microvm_translated() {
+    serves(
+        Model::Microvm,
+        Accelerator::Tcg,
+        "virtio-net-device,netdev=net",
+    );
+}
+
+#[test]
+fn the_appliance_serves_on_microvm_with_kvm() {
+    serves(
+        Model::Microvm,
+        Accelerator::Kvm,
+        "virtio-net-device,netdev=net",
+    );
+}
+
+#[test]
+fn the_appliance_serves_on_q35_with_kvm() {
+    let device = "virtio-net-pci,netdev=net,disable-legacy=on,romfile=";
+    serves(Model::Q35, Accelerator::Kvm, device);
 }
