@@ -48,6 +48,12 @@ impl Coalescer {
         self.flushes |= matches!(kind, Kind::Flush | Kind::WriteThrough);
     }
 
+    /// The driver flushes on another queue of the device: writes here may be
+    /// what that flush waits for. Call it as often as you like.
+    pub const fn flushed_elsewhere(&mut self) {
+        self.flushes = true;
+    }
+
     /// A request was completed and its used entry is visible: is the driver to
     /// know now? No division and no clock here, except once an epoch.
     pub fn completed(&mut self, now_ns: u64, kind: Kind) -> Decision {

@@ -108,6 +108,15 @@ fn a_lone_write_is_urgent_only_while_its_driver_flushes() {
 }
 
 #[test]
+fn a_flush_on_another_queue_makes_a_lone_write_urgent() {
+    let mut steady = deep();
+    steady.coalescer.flushed_elsewhere();
+    steady.coalescer.submitted(Kind::Write);
+    let decision = steady.coalescer.completed(steady.now_ns, Kind::Write);
+    assert_eq!(decision, Decision::Deliver);
+}
+
+#[test]
 fn a_burst_that_ends_drains_without_waiting_for_the_deadline() {
     let mut steady = deep();
     let mut since_delivery: i32 = 0;

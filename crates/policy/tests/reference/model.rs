@@ -1,0 +1,193 @@
+//! The rule, written down from the table and the ADR with lists and floats.
+
+use tare_policy::coalesce::{Decision, Kind, Mode, Parameters};
+
+/// One queue, as the rule sees it.
+pub struct Model {
+    pub parameters: Parameters,
+    /// Requests that the backend has.
+    pub in_flight: Vec<Kind>,
+    /// When each held completion came.
+    pub held: Vec<u64>,
+    pub pair: (u32, u32),
+    counter: u32,
+    epoch_start_ns: Option<u64>,
+    completions: u64,
+    peaks: Vec<u64>,
+    submitted_since: bool,
+    /// The driver flushed in the last epoch, in this one.
+    pub flushes: [bool; 2],
+}
+
+impl Model {
+    pub fn new(parameters: Parameters) -> Self {
+        Self {
+            pair: Self::first(&parameters),
+            parameters,
+            in_flight: Vec::new(),
+            held: Vec::new(),
+            counter: 1,
+            epoch_start_ns: None,
+            completions: 0,
+            peaks: Vec::new(),
+            submitted_since: false,
+            flushes: [false; 2],
+        }
+    }
+
+    fn first(parameters: &Parameters) -> (u32, u32) {
+        match parameters.mode {
+            Mode::Fixed(ratio) => (ratio.count_up(), ratio.skip_up()),
+            Mode::Auto | Mode::Off => (1, 1),
+        }
+    }
+
+    pub fn submitted(&mut self, kind: Kind) {
+        self.in_flight.push(kind);
+        self.submitted_since = true;
+        self.flushes[1] |= matches!(kind, Kind::Flush | Kind::WriteThrough);
+    }
+
+    pub fn completed(&mut self, now_ns: u64, index: usize) -> (Kind, Decision) {
+        self.epoch(now_ns);
+        let driver_sees = self.in_flight.len() + self.held.len();
+        if std::mem::take(&mut self.submitted_since) {
+            self.peaks.push(driver_sees as u64);
+        }
+        self.completions += 1;
+        let deliver = self.delivers(now_ns, self.in_flight[index], driver_sees);
+        let kind = self.in_flight.swap_remove(index);
+        if deliver {
+            self.held.clear();
+            return (kind, Decision::Deliver);
+        }
+        self.held.push(now_ns);
+        (kind, Decision::Hold)
+    }
+
+    fn delivers(&mut self, now_ns: u64, kind: Kind, driver_sees: usize) -> bool {
+        let auto = self.parameters.mode == Mode::Auto;
+        let row = self.parameters.cif_threshold as usize;
+        if auto && self.in_flight.len() < row {
+            self.counter = 1;
+            return true;
+        }
+        if auto && self.urgent(kind) {
+            if !self.pattern() {
+                self.counter = 1;
+            }
+            return true;
+        }
+        if self.deadline().is_some_and(|deadline| now_ns >= deadline) {
+            self.counter = 1;
+            return true;
+        }
+        if self.pattern() {
+            return true;
+        }
+        let would_hold = self.held.len() + 1;
+        let stale = auto && would_hold > 1 && would_hold > driver_sees / (2 * row);
+        if stale {
+            self.counter = 1;
+        }
+        stale
+    }
+
+    /// The talk's pseudo-code.
+    fn pattern(&mut self) -> bool {
+        let (count_up, skip_up) = self.pair;
+        if self.counter < count_up {
+            self.counter += 1;
+            true
+        } else if self.counter >= skip_up {
+            self.counter = 1;
+            true
+        } else {
+            self.counter += 1;
+            false
+        }
+    }
+
+    fn urgent(&self, kind: Kind) -> bool {
+        let few = |class: fn(&Kind) -> bool, below: u32| {
+            let in_flight = self.in_flight.iter().filter(|k| class(k));
+            in_flight.count() < below as usize
+        };
+        match kind {
+            Kind::Flush | Kind::WriteThrough | Kind::Control => true,
+            Kind::Read => few(|k| *k == Kind::Read, self.parameters.read_urgent_below),
+            Kind::Write => {
+                let writes: fn(&Kind) -> bool = |k| matches!(k, Kind::Write | Kind::WriteThrough);
+                self.flushes != [false; 2] && few(writes, self.parameters.write_urgent_below)
+            }
+        }
+    }
+
+    fn epoch(&mut self, now_ns: u64) {
+        let start_ns = self.epoch_start_ns.unwrap_or(0);
+        let first = self.epoch_start_ns.is_none();
+        if !first && now_ns < start_ns + self.parameters.epoch_ns {
+            return;
+        }
+        if self.parameters.mode == Mode::Auto {
+            let seconds = (now_ns - start_ns).max(1) as f64 / 1e9;
+            let iops = self.completions as f64 / seconds;
+            let mean = self.peaks.iter().sum::<u64>() as f64 / self.peaks.len().max(1) as f64;
+            let pair = self.table(mean.ceil() as u32, iops);
+            if pair != self.pair {
+                (self.pair, self.counter) = (pair, 1);
+            }
+        }
+        self.begin_epoch(now_ns);
+        self.flushes = [self.flushes[1], false];
+    }
+
+    fn begin_epoch(&mut self, now_ns: u64) {
+        self.epoch_start_ns = Some(now_ns);
+        self.completions = 0;
+        self.peaks.clear();
+    }
+
+    fn table(&self, cif: u32, iops: f64) -> (u32, u32) {
+        let row = self.parameters.cif_threshold;
+        // Whole completions, as the rule counts them.
+        let iops = iops.floor();
+        let in_longest_hold = (iops * self.parameters.longest_hold_ns as f64 / 1e9) as u32;
+        let (count, skip) = match cif / row {
+            _ if iops < f64::from(self.parameters.iops_threshold) => (1, 1),
+            0 => (1, 1),
+            1 => (4, 5),
+            2 => (3, 4),
+            3 => (2, 3),
+            _ => (1, cif / (row * 2)),
+        };
+        if skip - count <= in_longest_hold {
+            (count, skip)
+        } else {
+            (1, 1 + in_longest_hold)
+        }
+    }
+
+    pub fn deadline(&self) -> Option<u64> {
+        let first = self.held.first()?;
+        Some(first + self.parameters.longest_hold_ns)
+    }
+
+    pub fn expired(&mut self, now_ns: u64) -> bool {
+        let due = self.deadline().is_some_and(|deadline| now_ns >= deadline);
+        if due {
+            self.held.clear();
+            self.counter = 1;
+        }
+        due
+    }
+
+    pub fn configure(&mut self, now_ns: u64, parameters: Parameters) -> bool {
+        let told = !self.held.is_empty();
+        self.held.clear();
+        self.parameters = parameters;
+        (self.pair, self.counter) = (Self::first(&parameters), 1);
+        self.begin_epoch(now_ns);
+        told
+    }
+}
