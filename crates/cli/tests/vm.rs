@@ -49,15 +49,23 @@ fn passt() -> bool {
 
 /// The HTTP appliance, if it is built.
 fn http() -> Option<PathBuf> {
+    built("http")
+}
+
+/// An image of the library OS, if it is built.
+fn built(name: &str) -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_BIN_EXE_tare")).parent().unwrap();
-    let places = [
-        beside.join("images/http"),
-        beside.join("../x86_64-unknown-none/guest/http"),
+    let directories = [
+        beside.join("images"),
+        beside.join("../x86_64-unknown-none/guest"),
     ];
-    let set = std::env::var_os("TARE_IMAGES").map(|dir| Path::new(&dir).join("http"));
-    let found = set.into_iter().chain(places).find(|path| path.is_file());
+    let set = std::env::var_os("TARE_IMAGES").map(PathBuf::from);
+    let all = set.into_iter().chain(directories);
+    let found = all.map(|dir| dir.join(name)).find(|path| path.is_file());
     if found.is_none() {
-        skip("the http image is not built (cargo xtask guests)");
+        skip(&format!(
+            "the {name} image is not built (cargo xtask guests)"
+        ));
     }
     found
 }
@@ -329,6 +337,23 @@ fn the_appliance_serves_from_two_cores() {
     if passt() {
         serves(&["--cpus", "2"]);
     }
+}
+
+/// Threads, channels, timers and idling with Tare's own devices, tables and CPUs.
+#[test]
+fn every_check_of_the_library_os_passes_on_four_cores() {
+    if !kvm() {
+        return;
+    }
+    let Some(image) = built("selftest") else {
+        return;
+    };
+    let place = Place::new();
+    let words = ["run", image.to_str().unwrap(), "--net", "none", "-c", "4"];
+    let ended = place.run(&words);
+    ended.expect(0, "selftest done, 0 failed");
+    ended.expect(0, "selftest on 4 cores");
+    assert!(place.run_directories().is_empty());
 }
 
 /// A connection that comes before the guest is up waits for it.
