@@ -1,0 +1,99 @@
+//! The server on the library OS: TCP streams, threads, memory.
+//!
+//! Words of the command line: `port=N` (11211), `mem=MIB` for the items (three
+//! quarters of the heap), `connections=N` (as many as the rest carries, up to
+//! [`MOST_CONNECTIONS`]), `idle=SECONDS` after which a quiet connection is closed
+//! (never).
+
+mod stream;
+mod workers;
+
+use core::time::Duration;
+
+use tare_libos::io::{self, Error, ErrorKind};
+use tare_libos::net::{self, Ipv4Addr, TcpListener};
+use tare_libos::sync::Arc;
+use tare_libos::time::{SystemTime, UNIX_EPOCH};
+use tare_libos::{env, heap, println, random};
+
+use crate::server::{Server, Settings};
+use crate::store::{Clock, Seed};
+use workers::Workers;
+
+/// Most connections, whatever the memory.
+pub const MOST_CONNECTIONS: u64 = 16_384;
+/// Fewest connections, however little memory there is.
+const FEWEST_CONNECTIONS: u64 = 16;
+/// What an open connection takes of the heap: its socket's buffers (20 KiB), its
+/// stack (16 KiB), buffers for a command and its answer.
+const CONNECTION_BYTES: u64 = 48 * 1024;
+/// How long the line that says where the server is waits for an address.
+const ADDRESS_WAIT: Duration = Duration::from_secs(60);
+
+/// Serves for ever; returns only if it cannot start.
+pub fn run() -> io::Result<()> {
+    let settings = settings()?;
+    let port = settings.port;
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
+    let server = Server::new(settings, WallClock);
+    let workers = Arc::new(Workers::new(listener, server));
+    let first = Workers::start(&workers)
+        .map_err(|_| Error::new(ErrorKind::Other, "no memory for a thread"))?;
+    let address = net::wait_configured(Some(ADDRESS_WAIT)).unwrap_or(Ipv4Addr::UNSPECIFIED);
+    println!("kv: serving on {address}:{port}");
+    first.join();
+    workers.stay();
+}
+
+/// Seconds of libos' wall clock, which follows no later correction.
+struct WallClock;
+
+impl Clock for WallClock {
+    fn unix_s(&self) -> u32 {
+        SystemTime::now().duration_since(UNIX_EPOCH).as_secs() as u32
+    }
+}
+
+fn settings() -> io::Result<Settings> {
+    let heap = heap::stats();
+    let free = heap.total.saturating_sub(heap.used);
+    let port = number("port", "port= wants 1 to 65535", u16::MAX.into())?;
+    let most_mem = free >> 20;
+    let mem = number("mem", "mem= wants MiB, less than the guest has", most_mem)?;
+    let memory_bytes = mem.map_or(free / 4 * 3, |mem| mem << 20);
+    let room = (free - memory_bytes) / CONNECTION_BYTES;
+    let connections = number(
+        "connections",
+        "connections= wants a number above 0",
+        u64::MAX,
+    )?;
+    let idle = number("idle", "idle= wants seconds", u32::MAX.into())?;
+    Ok(Settings {
+        memory_bytes: memory_bytes as usize,
+        connections: connections
+            .unwrap_or_else(|| room.clamp(FEWEST_CONNECTIONS, MOST_CONNECTIONS)),
+        port: port.map_or(11211, |port| port as u16),
+        idle: idle.map(Duration::from_secs),
+        seed: seed(),
+    })
+}
+
+/// The number of a `key=value` word, from 1 to `most`.
+fn number(key: &'static str, wanted: &'static str, most: u64) -> io::Result<Option<u64>> {
+    let Some(word) = env::var(key) else {
+        return Ok(None);
+    };
+    let number = word
+        .parse()
+        .ok()
+        .filter(|number| (1..=most).contains(number));
+    number
+        .map(Some)
+        .ok_or(Error::new(ErrorKind::InvalidInput, wanted))
+}
+
+fn seed() -> Seed {
+    let mut words = [[0; 8]; 2];
+    words.iter_mut().for_each(|word| random::fill(word));
+    Seed(words.map(u64::from_le_bytes))
+}

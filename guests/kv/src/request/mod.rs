@@ -1,0 +1,417 @@
+//! A command from the start of a connection's bytes.
+//!
+//! Parsing needs no state: a command is parsed when its line is there and, for
+//! the storage commands, its data. Every answer to a malformed command is
+//! decided here, in memcached's words (`proto_text.c` of 1.6).
+
+mod words;
+
+use memchr::{memchr, memchr2};
+
+use crate::limits::{MAX_GET_LINE, MAX_KEY, MAX_LINE, MAX_VALUE};
+use crate::number::{signed_32, unsigned_32, unsigned_64};
+use words::Arguments;
+pub use words::Words;
+
+/// What the bytes begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed<'a> {
+    /// A command of that many bytes.
+    Command(Command<'a>, usize),
+    /// A line that has not ended yet.
+    Line,
+    /// A storage command whose data is not there yet.
+    Data {
+        /// Bytes of the command as a whole.
+        total: usize,
+        /// Its kind.
+        verb: Verb,
+        /// Its key.
+        key: &'a [u8],
+    },
+    /// Nothing that could become a command; the connection is to be closed.
+    Hopeless,
+}
+
+/// Whether the client wants to hear what came of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// It does.
+    Wanted,
+    /// It said `noreply`.
+    Unwanted,
+}
+
+/// A command that may be carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command<'a> {
+    /// `get`, `gets`, `gat`, `gats`.
+    Get(Get<'a>),
+    /// `set` and its family.
+    Store(Entry<'a>, Reply),
+    /// One of them whose value is too long; its data is still to come.
+    TooLarge {
+        /// Its kind.
+        verb: Verb,
+        /// Its key.
+        key: &'a [u8],
+        /// Bytes after the line that are to be skipped.
+        data: usize,
+        /// Whether to answer.
+        reply: Reply,
+    },
+    /// `incr` and `decr`.
+    Arithmetic {
+        /// The item.
+        key: &'a [u8],
+        /// Which of the two.
+        direction: Direction,
+        /// By how much.
+        delta: u64,
+        /// Whether to answer.
+        reply: Reply,
+    },
+    /// `delete`.
+    Delete(&'a [u8], Reply),
+    /// `touch`, with its expiry as given.
+    Touch(&'a [u8], i32, Reply),
+    /// `flush_all`, with its delay as given, else 0.
+    FlushAll(i32, Reply),
+    /// `stats`, with its group or nothing.
+    Stats(&'a [u8]),
+    /// `version`.
+    Version,
+    /// Whatever has only an answer; none is empty.
+    Answer(&'static [u8]),
+    /// `quit`, or another protocol.
+    Close,
+}
+
+/// What `get` and its family ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Get<'a> {
+    /// The keys, each of a valid length.
+    pub keys: Words<'a>,
+    /// Whether the unique number is shown.
+    pub form: Form,
+    /// The new expiry, if there is one.
+    pub touch: Option<i32>,
+}
+
+/// How an item is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Key, flags, length, value.
+    Plain,
+    /// With its unique number.
+    WithCas,
+}
+
+/// A storage command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Its kind.
+    pub verb: Verb,
+    /// Its key.
+    pub key: &'a [u8],
+    /// The client's flags.
+    pub flags: u32,
+    /// Expiry as given.
+    pub exptime: i32,
+    /// The value.
+    pub value: &'a [u8],
+}
+
+/// The kind of a storage command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Whatever there was.
+    Set,
+    /// Only what is new.
+    Add,
+    /// Only what there is.
+    Replace,
+    /// Behind what there is.
+    Append,
+    /// Before what there is.
+    Prepend,
+    /// Only what still has this number.
+    Cas(u64),
+}
+
+/// The sign of an arithmetic command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// `incr`, modulo 2^64.
+    Up,
+    /// `decr`, not below 0.
+    Down,
+}
+
+const ERROR: Command<'static> = Command::Answer(b"ERROR\r\n");
+const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+const BAD_EXPTIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
+const BAD_DELTA: &[u8] = b"CLIENT_ERROR invalid numeric delta argument\r\n";
+const BAD_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
+const BAD_DELETE: &[u8] =
+    b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
+/// First byte of the binary protocol's requests.
+const BINARY: u8 = 0x80;
+
+/// Parses the command that `bytes` begin with.
+pub fn parse(bytes: &[u8]) -> Parsed<'_> {
+    let Some((line, data)) = split_line(bytes) else {
+        return unfinished(bytes);
+    };
+    let mut words = Words::new(line);
+    let command = match words.next().unwrap_or_default() {
+        b"get" | b"bget" => get(words, Form::Plain, line),
+        b"gets" => get(words, Form::WithCas, line),
+        b"set" => return store(words, Verb::Set, bytes, data),
+        b"add" => return store(words, Verb::Add, bytes, data),
+        b"replace" => return store(words, Verb::Replace, bytes, data),
+        b"append" => return store(words, Verb::Append, bytes, data),
+        b"prepend" => return store(words, Verb::Prepend, bytes, data),
+        b"cas" => return store(words, Verb::Cas(0), bytes, data),
+        b"incr" => arithmetic(words, Direction::Up),
+        b"decr" => arithmetic(words, Direction::Down),
+        b"gat" => get_and_touch(words, Form::Plain, line),
+        b"gats" => get_and_touch(words, Form::WithCas, line),
+        b"delete" => delete(words),
+        b"touch" => touch(words),
+        b"flush_all" => flush_all(words),
+        b"stats" => Command::Stats(words.next().unwrap_or_default()),
+        b"version" => Command::Version,
+        b"verbosity" => verbosity(words),
+        b"quit" => Command::Close,
+        name => unknown(name, words),
+    };
+    Parsed::Command(command, data)
+}
+
+/// The line without its end or what follows a NUL, and where the data begins.
+/// A line of nothing but CR keeps it, as in memcached.
+fn split_line(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    let mut end = memchr2(b'\n', 0, bytes)?;
+    let mut visible = end;
+    if bytes[end] == 0 {
+        end += memchr(b'\n', &bytes[end..])?;
+    } else if end > 1 && bytes[end - 1] == b'\r' {
+        visible -= 1;
+    }
+    Some((&bytes[..visible], end + 1))
+}
+
+fn unfinished(bytes: &[u8]) -> Parsed<'_> {
+    if bytes.first() == Some(&BINARY) {
+        return Parsed::Hopeless;
+    }
+    if bytes.len() <= MAX_LINE {
+        return Parsed::Line;
+    }
+    let blanks = bytes.iter().take_while(|byte| **byte == b' ').count();
+    let text = &bytes[blanks..];
+    let is_get = text.starts_with(b"get ") || text.starts_with(b"gets ");
+    match blanks <= 100 && is_get && bytes.len() <= MAX_GET_LINE {
+        true => Parsed::Line,
+        false => Parsed::Hopeless,
+    }
+}
+
+fn get<'a>(keys: Words<'a>, form: Form, line: &[u8]) -> Command<'a> {
+    match keys.clone().next() {
+        None => ERROR,
+        Some(_) => get_keys(keys, form, None, line),
+    }
+}
+
+fn get_and_touch<'a>(mut words: Words<'a>, form: Form, line: &[u8]) -> Command<'a> {
+    let Some(exptime) = words.next() else {
+        return ERROR;
+    };
+    match signed_32(exptime) {
+        None => Command::Answer(BAD_EXPTIME),
+        touch => get_keys(words, form, touch, line),
+    }
+}
+
+/// No key of a line that is no longer than a key is too long.
+fn get_keys<'a>(keys: Words<'a>, form: Form, touch: Option<i32>, line: &[u8]) -> Command<'a> {
+    if line.len() > MAX_KEY && keys.clone().any(|key| key.len() > MAX_KEY) {
+        return Command::Answer(BAD_FORMAT);
+    }
+    Command::Get(Get { keys, form, touch })
+}
+
+fn store<'a>(words: Words<'a>, verb: Verb, bytes: &'a [u8], data: usize) -> Parsed<'a> {
+    let arguments = Arguments::new(words);
+    let fixed = match verb {
+        Verb::Cas(_) => 5,
+        _ => 4,
+    };
+    if !(fixed..=fixed + 1).contains(&arguments.count()) {
+        return Parsed::Command(ERROR, data);
+    }
+    let reply = arguments.reply();
+    match head(&arguments, verb) {
+        None => Parsed::Command(answer(BAD_FORMAT, reply), data),
+        Some((entry, length)) => with_data(entry, length, reply, bytes, data),
+    }
+}
+
+/// The line of a storage command and the length that it announces.
+fn head<'a>(arguments: &Arguments<'a>, verb: Verb) -> Option<(Entry<'a>, usize)> {
+    let key = arguments.key()?;
+    let flags = unsigned_32(arguments.get(1))?;
+    let exptime = signed_32(arguments.get(2))?;
+    let length = signed_32(arguments.get(3))?;
+    let verb = match verb {
+        Verb::Cas(_) => Verb::Cas(unsigned_64(arguments.get(4))?),
+        verb => verb,
+    };
+    let length = usize::try_from(length).ok()?;
+    let entry = Entry {
+        verb,
+        key,
+        flags,
+        exptime,
+        value: b"",
+    };
+    (length <= i32::MAX as usize - 2).then_some((entry, length))
+}
+
+fn with_data<'a>(
+    entry: Entry<'a>,
+    length: usize,
+    reply: Reply,
+    bytes: &'a [u8],
+    data: usize,
+) -> Parsed<'a> {
+    let (verb, key) = (entry.verb, entry.key);
+    if length > MAX_VALUE {
+        let command = Command::TooLarge {
+            verb,
+            key,
+            data: length + 2,
+            reply,
+        };
+        return Parsed::Command(command, data);
+    }
+    let total = data + length + 2;
+    let Some(chunk) = bytes.get(data..total) else {
+        return Parsed::Data { total, verb, key };
+    };
+    let command = match chunk.split_at(length) {
+        (value, b"\r\n") => Command::Store(Entry { value, ..entry }, reply),
+        _ => answer(BAD_CHUNK, reply),
+    };
+    Parsed::Command(command, total)
+}
+
+fn arithmetic(words: Words<'_>, direction: Direction) -> Command<'_> {
+    let arguments = Arguments::new(words);
+    if !(2..=3).contains(&arguments.count()) {
+        return ERROR;
+    }
+    let reply = arguments.reply();
+    let Some(key) = arguments.key() else {
+        return answer(BAD_FORMAT, reply);
+    };
+    match unsigned_64(arguments.get(1)) {
+        None => answer(BAD_DELTA, reply),
+        Some(delta) => Command::Arithmetic {
+            key,
+            direction,
+            delta,
+            reply,
+        },
+    }
+}
+
+/// A second word may be 0, which once was a delay.
+fn delete(words: Words<'_>) -> Command<'_> {
+    let arguments = Arguments::new(words);
+    let reply = arguments.reply();
+    let valid = match (arguments.count(), reply) {
+        (1, _) => true,
+        (2, reply) => arguments.get(1) == b"0" || reply == Reply::Unwanted,
+        (3, Reply::Unwanted) => arguments.get(1) == b"0",
+        (3, Reply::Wanted) => false,
+        _ => return ERROR,
+    };
+    if !valid {
+        return answer(BAD_DELETE, reply);
+    }
+    // A lone word is the key, whatever it says.
+    let reply = match arguments.count() {
+        1 => Reply::Wanted,
+        _ => reply,
+    };
+    match arguments.key() {
+        Some(key) => Command::Delete(key, reply),
+        None => answer(BAD_FORMAT, reply),
+    }
+}
+
+fn touch(words: Words<'_>) -> Command<'_> {
+    let arguments = Arguments::new(words);
+    if !(2..=3).contains(&arguments.count()) {
+        return ERROR;
+    }
+    let reply = arguments.reply();
+    match (arguments.key(), signed_32(arguments.get(1))) {
+        (None, _) => answer(BAD_FORMAT, reply),
+        (_, None) => answer(BAD_EXPTIME, reply),
+        (Some(key), Some(exptime)) => Command::Touch(key, exptime, reply),
+    }
+}
+
+fn flush_all(words: Words<'_>) -> Command<'_> {
+    let arguments = Arguments::new(words);
+    let reply = arguments.reply();
+    match (arguments.count(), reply) {
+        (0, _) | (1, Reply::Unwanted) => Command::FlushAll(0, reply),
+        (1 | 2, _) => match signed_32(arguments.get(0)) {
+            Some(delay) => Command::FlushAll(delay, reply),
+            None => answer(BAD_EXPTIME, reply),
+        },
+        _ => ERROR,
+    }
+}
+
+/// Taken as it should be, without effect: there is nothing to say more about.
+fn verbosity(words: Words<'_>) -> Command<'_> {
+    let arguments = Arguments::new(words);
+    if !(1..=2).contains(&arguments.count()) {
+        return ERROR;
+    }
+    let text: &[u8] = match unsigned_32(arguments.get(0)) {
+        Some(_) => b"OK\r\n",
+        None => BAD_FORMAT,
+    };
+    answer(text, arguments.reply())
+}
+
+/// Browsers made to speak to a cache are cut off.
+fn unknown<'a>(name: &'a [u8], words: Words<'a>) -> Command<'a> {
+    let families = matches!(
+        name.first(),
+        Some(b'g' | b's' | b'a' | b'c' | b'i' | b'd' | b't')
+    );
+    let is_binary = name.first() == Some(&BINARY);
+    let is_http = words.last().unwrap_or(name).starts_with(b"HTTP/");
+    match is_binary || (!families && is_http) {
+        true => Command::Close,
+        false => ERROR,
+    }
+}
+
+fn answer(text: &'static [u8], reply: Reply) -> Command<'static> {
+    match reply {
+        Reply::Wanted => Command::Answer(text),
+        Reply::Unwanted => Command::Answer(b""),
+    }
+}
+
+#[cfg(test)]
+mod tests;

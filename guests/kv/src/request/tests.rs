@@ -1,0 +1,1 @@
+//! Commands, good and bad.

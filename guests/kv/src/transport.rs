@@ -1,0 +1,34 @@
+//! What a connection needs of a byte stream.
+//!
+//! The appliance gives it libos' TCP streams, the host standard ones, the tests
+//! scripted ones: one connection logic for all.
+
+use core::time::Duration;
+
+/// A two-way stream.
+pub trait Transport {
+    /// Waits for bytes, at most `within` if given; 0 means that the peer has ended.
+    fn receive(
+        &mut self,
+        into: &mut [u8],
+        within: Option<Duration>,
+    ) -> Result<usize, TransportError>;
+
+    /// Waits up to `within` for room and sends from the start of `bytes`; returns
+    /// how much was taken, more than 0.
+    fn send(&mut self, bytes: &[u8], within: Duration) -> Result<usize, TransportError>;
+
+    /// Lets other connections run, where threads do not preempt each other.
+    fn give_way(&mut self) {}
+}
+
+/// Why a stream did not deliver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransportError {
+    /// The wait was over.
+    #[error("peer did not act in time")]
+    TimedOut,
+    /// The connection is gone.
+    #[error("connection broke")]
+    Broken,
+}
