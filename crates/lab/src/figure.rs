@@ -54,6 +54,11 @@ impl Samples {
         series.values.push(value);
     }
 
+    /// The samples of a figure; none if there is no such figure.
+    pub(crate) fn values(&self, name: &str) -> &[f64] {
+        self.series.get(name).map_or(&[], |series| &series.values)
+    }
+
     /// A figure for each series: its median with interval.
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let medians = self.order.iter().filter_map(|name| {

@@ -26,6 +26,7 @@ mod interrupt;
 mod load;
 mod observe;
 mod outcome;
+mod pin;
 mod progress;
 mod record;
 mod report;

@@ -41,6 +41,8 @@ pub mod serial;
 #[cfg(target_os = "none")]
 pub mod smp;
 #[cfg(target_os = "none")]
+pub mod stamp;
+#[cfg(target_os = "none")]
 pub mod timer;
 #[cfg(target_os = "none")]
 mod trap;

@@ -1,5 +1,5 @@
 //! What a machine says on its console: kept in part, and watched for the line
-//! that says that it serves.
+//! that says that it serves and for lines of figures (JSON objects).
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, PipeReader};
@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 /// Lines that are kept for error messages.
 const KEPT: usize = 12;
+/// Lines of figures that wait to be taken, at most, and the longest of them.
+const RECORDS: usize = 100_000;
+const RECORD_BYTES: usize = 64 << 10;
 /// Longest part of a line that is kept, characters.
 const WIDTH: usize = 300;
 /// Words of which a ready server's line has one.
@@ -23,6 +26,7 @@ pub(crate) struct Console {
 #[derive(Debug, Default)]
 struct Said {
     last: VecDeque<String>,
+    records: VecDeque<String>,
     ready: Option<Instant>,
     over: bool,
 }
@@ -52,6 +56,25 @@ impl Console {
         }
     }
 
+    /// Takes the next line of figures.
+    pub(crate) fn record(&self) -> Option<String> {
+        self.lock().records.pop_front()
+    }
+
+    /// Whether there is one.
+    pub(crate) fn has_records(&self) -> bool {
+        !self.lock().records.is_empty()
+    }
+
+    /// Waits for a line of figures, the end, or `timeout`.
+    pub(crate) fn wait_record(&self, timeout: Duration) {
+        let said = self.lock();
+        if said.records.is_empty() && !said.over {
+            let waited = self.shared.1.wait_timeout(said, timeout);
+            drop(waited);
+        }
+    }
+
     /// The last lines in one.
     pub(crate) fn last(&self) -> String {
         let said = self.lock();
@@ -73,6 +96,10 @@ impl Console {
     fn follow(&self, pipe: PipeReader) {
         for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
             let now = Instant::now();
+            if line.starts_with(b"{") && line.len() <= RECORD_BYTES {
+                self.keep_record(&line);
+                continue;
+            }
             let line: String = String::from_utf8_lossy(&line)
                 .trim()
                 .chars()
@@ -90,6 +117,15 @@ impl Console {
             self.shared.1.notify_all();
         }
         self.lock().over = true;
+        self.shared.1.notify_all();
+    }
+
+    fn keep_record(&self, line: &[u8]) {
+        let line = String::from_utf8_lossy(line).trim().to_owned();
+        let mut said = self.lock();
+        if said.records.len() < RECORDS {
+            said.records.push_back(line);
+        }
         self.shared.1.notify_all();
     }
 
@@ -120,6 +156,20 @@ mod tests {
         assert!(console.ready().is_some());
         assert!(console.last().ends_with("line 39 | http: serving port 80"));
         assert!(!console.last().contains("line 5 "));
+    }
+
+    #[test]
+    fn lines_of_figures_are_kept_whole_and_in_order() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let console = Console::read(reader).unwrap();
+        let long = format!("{{\"wake\":[{}1]}}", "1,".repeat(1000));
+        writeln!(writer, "{long}\r\nbooted\n{{\"done\":true}}").unwrap();
+        drop(writer);
+        console.drain();
+        assert_eq!(console.record(), Some(long));
+        assert_eq!(console.record().as_deref(), Some("{\"done\":true}"));
+        assert_eq!(console.record(), None);
+        assert_eq!(console.last(), "booted");
     }
 
     #[test]

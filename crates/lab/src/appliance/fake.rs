@@ -1,6 +1,7 @@
 //! A machine for tests: an HTTP server in a thread of this process, with made-up
 //! statistics and CPU time. Its faults can be chosen.
 
+use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -8,9 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tare_control::stats::{Kvm, MemoryStats, Stats, VcpuStats};
 
-use super::{Appliance, ApplianceError, Executor, Spec};
+use super::{Appliance, ApplianceError, Executor, Guest, GuestSpec, Spec};
 use crate::interrupt::Interrupt;
 use crate::observe::CpuReading;
 
@@ -35,6 +37,8 @@ pub(crate) struct Fakes {
     pub(crate) fault: Fault,
     pub(crate) started: usize,
     pub(crate) alive: Arc<AtomicUsize>,
+    /// What an image prints that measures.
+    pub(crate) prints: fn(&GuestSpec) -> Vec<Value>,
 }
 
 impl Fakes {
@@ -44,6 +48,7 @@ impl Fakes {
             fault,
             started: 0,
             alive: Arc::default(),
+            prints: |_| Vec::new(),
         }
     }
 }
@@ -79,6 +84,60 @@ impl Executor for Fakes {
             over,
             alive: Arc::clone(&self.alive),
         }))
+    }
+
+    fn measure(&mut self, spec: &GuestSpec) -> Result<Box<dyn Guest>, ApplianceError> {
+        self.started += 1;
+        if self.fault == Fault::Ends(self.started) {
+            return Err(ApplianceError::Ended {
+                code: 74,
+                said: "<b>the guest</b> did something".into(),
+            });
+        }
+        self.alive.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(Printer {
+            lines: (self.prints)(spec).into(),
+            kvm: if spec.engine == "tare" {
+                self.kvm
+            } else {
+                Kvm::None
+            },
+            cpus: spec.cpus,
+            taken: 0,
+            alive: Arc::clone(&self.alive),
+        }))
+    }
+}
+
+/// A machine that prints what it was given, then holds.
+struct Printer {
+    lines: VecDeque<Value>,
+    kvm: Kvm,
+    cpus: u8,
+    taken: u64,
+    alive: Arc<AtomicUsize>,
+}
+
+impl Guest for Printer {
+    fn record(
+        &mut self,
+        timeout: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Value>, ApplianceError> {
+        interrupt.check()?;
+        self.taken += 1;
+        let line = self.lines.pop_front();
+        line.map(Some).ok_or(ApplianceError::Silent(timeout))
+    }
+
+    fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
+        Ok((self.kvm != Kvm::None).then(|| stats(self.kvm, self.cpus, self.taken)))
+    }
+}
+
+impl Drop for Printer {
+    fn drop(&mut self) {
+        self.alive.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -18,7 +18,10 @@ use crate::observe::CpuReading;
 mod console;
 #[cfg(test)]
 pub(crate) mod fake;
+mod guest;
 pub(crate) mod tare;
+
+pub(crate) use guest::{Guest, GuestSpec};
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -41,6 +44,9 @@ pub(crate) struct Spec {
 pub(crate) trait Executor {
     /// Starts a machine and returns at once; it need not serve yet.
     fn start(&mut self, spec: &Spec) -> Result<Box<dyn Appliance>, ApplianceError>;
+
+    /// Starts a machine whose image measures and prints.
+    fn measure(&mut self, spec: &GuestSpec) -> Result<Box<dyn Guest>, ApplianceError>;
 }
 
 /// A machine that was started. Dropping it ends it.
@@ -94,6 +100,9 @@ pub(crate) enum ApplianceError {
     /// It did not come to serve.
     #[error("the machine did not serve within {0:?}")]
     NotServing(Duration),
+    /// It printed nothing more.
+    #[error("the machine printed no figures for {0:?}")]
+    Silent(Duration),
     /// Its control socket failed.
     #[error("the machine's statistics are not to be had")]
     Control(#[from] ClientError),
@@ -116,7 +125,7 @@ impl ApplianceError {
         match self {
             Self::Execute { .. } | Self::Prepare(_) | Self::Cpu(_) => ExitCode::Internal,
             Self::Ended { code, .. } => known(*code).unwrap_or(ExitCode::WeighFailed),
-            Self::NotServing(_) => ExitCode::WeighFailed,
+            Self::NotServing(_) | Self::Silent(_) => ExitCode::WeighFailed,
             Self::Control(_) => ExitCode::ControlFailed,
             Self::Interrupted(interrupted) => interrupted.exit_code(),
         }

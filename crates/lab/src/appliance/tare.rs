@@ -16,6 +16,7 @@ use tare_control::rundir::{RunDir, default_root};
 use tare_control::stats::Stats;
 
 use super::console::Console;
+use super::guest::{self, Guest, GuestSpec};
 use super::{Appliance, ApplianceError, Executor, Spec};
 use crate::interrupt::{Interrupt, SLICE};
 use crate::observe::{CpuReading, descendants, helpers_with};
@@ -42,14 +43,23 @@ impl TareRun {
     }
 
     fn try_start(&mut self, spec: &Spec) -> Result<Machine, ApplianceError> {
-        self.count += 1;
-        let name = format!("weigh-{}-{}-{}", std::process::id(), self.count, spec.label);
         let port = free_port().map_err(ApplianceError::Prepare)?;
+        self.execute(&spec.label, port, |name| arguments(spec, name, port))
+    }
+
+    fn execute(
+        &mut self,
+        label: &str,
+        port: u16,
+        arguments: impl FnOnce(&str) -> Vec<String>,
+    ) -> Result<Machine, ApplianceError> {
+        self.count += 1;
+        let name = format!("weigh-{}-{}-{label}", std::process::id(), self.count);
         let (reader, writer) = io::pipe().map_err(ApplianceError::Prepare)?;
         let errors = writer.try_clone().map_err(ApplianceError::Prepare)?;
         let mut command = Command::new(&self.executable);
         command
-            .args(arguments(spec, &name, port))
+            .args(arguments(&name))
             .stdin(Stdio::null())
             .stdout(writer)
             .stderr(errors)
@@ -84,6 +94,11 @@ impl Executor for TareRun {
             tries: PORT_TRIES,
         }))
     }
+
+    fn measure(&mut self, spec: &GuestSpec) -> Result<Box<dyn Guest>, ApplianceError> {
+        let machine = self.execute(&spec.label, 0, |name| guest::arguments(spec, name))?;
+        Ok(Box::new(machine))
+    }
 }
 
 /// The words after `tare`.
@@ -117,9 +132,9 @@ enum Control {
 }
 
 /// A running `tare run`.
-struct Machine {
+pub(super) struct Machine {
     child: Child,
-    console: Console,
+    pub(super) console: Console,
     started: Instant,
     address: SocketAddr,
     directory: RunDir,
@@ -130,7 +145,7 @@ struct Machine {
 
 impl Machine {
     /// `Err` if it has ended.
-    fn check(&mut self) -> Result<(), ApplianceError> {
+    pub(super) fn check(&mut self) -> Result<(), ApplianceError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => {
@@ -145,7 +160,7 @@ impl Machine {
     }
 
     /// Asks for statistics; `None` where nobody speaks the control interface.
-    fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
+    pub(super) fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
         let socket = self.directory.control_socket();
         let mut client = match std::mem::replace(&mut self.control, Control::Mute) {
             Control::Mute => return Ok(None),

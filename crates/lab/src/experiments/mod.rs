@@ -13,6 +13,10 @@ use crate::report::Section;
 use crate::request::Depth;
 
 pub(crate) mod http_bursts;
+mod inside;
+pub(crate) mod ipi_halt;
+#[cfg(test)]
+pub(crate) mod testing;
 
 /// One experiment, planned for one depth.
 pub(crate) trait Experiment {
@@ -71,8 +75,15 @@ pub(crate) struct Entry {
 }
 
 /// All experiments.
-pub(crate) const ALL: &[Entry] = &[Entry {
-    name: "http-bursts",
-    about: "a web server under bursts and breaks: CPU, exits, latency of three ways to wait",
-    make: |depth, image| Box::new(http_bursts::HttpBursts::new(depth, image)),
-}];
+pub(crate) const ALL: &[Entry] = &[
+    Entry {
+        name: "http-bursts",
+        about: "a web server under bursts and breaks: CPU, exits, latency of three ways to wait",
+        make: |depth, image| Box::new(http_bursts::HttpBursts::new(depth, image)),
+    },
+    Entry {
+        name: "ipi-halt",
+        about: "an interrupt to a halted CPU: cycles with and without halt polling",
+        make: |depth, image| Box::new(ipi_halt::IpiHalt::new(depth, image)),
+    },
+];

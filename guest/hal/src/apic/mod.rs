@@ -86,6 +86,12 @@ pub(crate) fn send_wake(apic_id: u32) {
     registers::command(apic_id, u32::from(irq::WAKE) | (1 << 14));
 }
 
+/// Sends the interrupt whose handler reads the counter first; gives the
+/// counter before and after the command.
+pub(crate) fn send_stamp(apic_id: u32) -> (u64, u64) {
+    registers::timed_command(apic_id, u32::from(irq::STAMP) | (1 << 14))
+}
+
 /// Starts all other CPUs at the trampoline page.
 pub(crate) fn start_others() {
     let page = (crate::boot::TRAMPOLINE >> 12) as u32;

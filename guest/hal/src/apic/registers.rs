@@ -2,12 +2,13 @@
 
 #![allow(unsafe_code)]
 
+use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use tare_abi::layout::LAPIC;
 use x86_64::registers::model_specific::Msr;
 
-use crate::cpu;
+use crate::{clock, cpu};
 
 pub(crate) const TASK_PRIORITY: u32 = 0x08;
 pub(crate) const EOI: u32 = 0x0b;
@@ -80,6 +81,37 @@ pub(crate) fn write(register: u32, value: u32) {
             address(register).write_volatile(value);
         }
     }
+}
+
+/// Sends an interrupt command; the time stamp counter before and after it. As
+/// few instructions as there can be lie between, since an emulated one costs
+/// as much as the command.
+pub(super) fn timed_command(apic_id: u32, command: u32) -> (u64, u64) {
+    if !is_x2apic() {
+        let before = clock::ticks();
+        self::command(apic_id, command);
+        return (before, clock::ticks());
+    }
+    let (low, high): (u64, u64);
+    let (after_low, after_high): (u64, u64);
+    // SAFETY: as for `command`; the exchanges bring the command to where the
+    // counter was read.
+    unsafe {
+        asm!(
+            "rdtsc",
+            "xchg rax, {low}",
+            "xchg rdx, {high}",
+            "wrmsr",
+            "rdtsc",
+            low = inout(reg) u64::from(command) => low,
+            high = inout(reg) u64::from(apic_id) => high,
+            in("ecx") X2APIC_BASE + COMMAND,
+            out("rax") after_low,
+            out("rdx") after_high,
+            options(nostack, preserves_flags),
+        );
+    }
+    (low | high << 32, after_low | after_high << 32)
 }
 
 /// Sends an interrupt command.

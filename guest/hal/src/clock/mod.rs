@@ -18,8 +18,8 @@ mod wall;
 pub use host::*;
 pub use scale::Scale;
 #[cfg(target_os = "none")]
-pub use tsc::now_ns;
-#[cfg(target_os = "none")]
 pub(crate) use tsc::{init, ticks_at, timer_ticks_until};
+#[cfg(target_os = "none")]
+pub use tsc::{now_ns, ticks, ticks_per_s};
 #[cfg(target_os = "none")]
 pub use wall::wall_ns;

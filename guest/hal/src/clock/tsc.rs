@@ -84,8 +84,14 @@ pub(crate) fn timer_ticks_until(ns: u64) -> Option<u32> {
     Some(u32::try_from(scale.apply(left) + 1).unwrap_or(u32::MAX))
 }
 
+/// The counter's frequency, Hz.
+pub fn ticks_per_s() -> u64 {
+    clock().from_ns.apply(GIGA)
+}
+
+/// The counter itself.
 #[inline]
-fn ticks() -> u64 {
+pub fn ticks() -> u64 {
     // SAFETY: every 64-bit CPU has the counter, and ring 0 may read it.
     unsafe { _rdtsc() }
 }

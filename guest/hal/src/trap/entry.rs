@@ -7,6 +7,7 @@
 use core::arch::global_asm;
 
 use super::descriptors::GATES;
+use super::irq::STAMP;
 
 unsafe extern "C" {
     static tare_stubs: u8;
@@ -34,6 +35,12 @@ tare_stubs:
     .endif
     push vector
     jmp tare_exception_entry
+    .elseif vector == {stamp}
+    // Taken only where nothing is in these registers; 16 bytes.
+    rdtsc
+    mov [rip + tare_stamp], eax
+    mov [rip + tare_stamp + 4], edx
+    iretq
     .else
     push vector
     jmp tare_interrupt_entry
@@ -92,4 +99,5 @@ tare_exception_entry:
     ud2
     "#,
     gates = const GATES,
+    stamp = const STAMP,
 );

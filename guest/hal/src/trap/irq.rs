@@ -20,8 +20,10 @@ pub struct Vector(pub(crate) u8);
 pub(crate) const TIMER: u8 = 0x20;
 /// Wake-ups by other CPUs.
 pub(crate) const WAKE: u8 = 0x21;
+/// The one whose entry code only reads the clock (`crate::stamp`).
+pub(crate) const STAMP: u8 = 0x22;
 /// The first that devices get.
-const FIRST_DEVICE: usize = 0x22;
+const FIRST_DEVICE: usize = 0x23;
 /// Spurious interrupts; never acknowledged. The low four bits are ones, as
 /// old local APICs want.
 pub(crate) const SPURIOUS: u8 = 0x5f;

@@ -94,7 +94,7 @@ fn percentile_axis(out: &mut String, x: Scale, longest: usize) {
     let _ = writeln!(
         out,
         "<path class=\"axis\" d=\"M{LEFT} {bottom}H{:.1}\"/>\
-         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">percentile of requests</text>",
+         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">percentile</text>",
         x.at(nines(tail(longest))),
         f64::midpoint(LEFT, x.at(nines(tail(longest)))),
         bottom + 34.0

@@ -1,0 +1,75 @@
+//! The images that measure, each shortly in Tare's own monitor.
+//!
+//! They need /dev/kvm, `tare-monitor` beside `tare` and the images (`cargo
+//! xtask test` builds both), and SKIP without; with TARE_REQUIRE_KVM=1 a skip
+//! fails.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use support::Place;
+
+/// Says why there is nothing to test, or fails if that must not be.
+fn skip<T>(why: &str) -> Option<T> {
+    let required = std::env::var_os("TARE_REQUIRE_KVM").is_some_and(|value| value == "1");
+    assert!(!required, "{why}, and TARE_REQUIRE_KVM=1");
+    eprintln!("SKIP: {why}");
+    None
+}
+
+/// An image, if it is built and machines can run here.
+fn image(name: &str) -> Option<PathBuf> {
+    let open = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/kvm");
+    if let Err(error) = open {
+        return skip(&format!("/dev/kvm: {error}"));
+    }
+    let tare = Path::new(env!("CARGO_BIN_EXE_tare"));
+    if !tare.with_file_name("tare-monitor").is_file() {
+        return skip("tare-monitor is not built");
+    }
+    let beside = tare.parent().unwrap();
+    let set = std::env::var_os("TARE_IMAGES").map(|dir| Path::new(&dir).join(name));
+    let places = [
+        beside.join("images").join(name),
+        beside.join("../x86_64-unknown-none/guest").join(name),
+    ];
+    let found = set.into_iter().chain(places).find(|path| path.is_file());
+    found.or_else(|| {
+        skip(&format!(
+            "the {name} image is not built (cargo xtask guests)"
+        ))
+    })
+}
+
+/// Runs an image to its end with status 0: its lines of figures.
+fn measured(name: &str, cpus: &str, words: &str) -> Option<Vec<Value>> {
+    let image = image(name)?;
+    let place = Place::new();
+    let mut all = vec!["run", image.to_str().unwrap(), "--net", "none"];
+    all.extend(["--cpus", cpus, "--cmdline", words]);
+    let ended = place.run(&all);
+    ended.expect(0, "\"done\":true");
+    assert!(place.run_directories().is_empty(), "{ended:#?}");
+    let lines = ended.out.lines().map(serde_json::from_str);
+    Some(lines.collect::<Result<_, _>>().unwrap())
+}
+
+#[test]
+fn ipi_halt_prints_a_sample_for_each_wake_up() {
+    let Some(lines) = measured("ipi-halt", "2", "samples=60 gap_us=50") else {
+        return;
+    };
+    let count = |name: &str| {
+        let lists = lines.iter().filter_map(|line| line[name].as_array());
+        let numbers = lists.flatten().map(|n| n.as_u64().unwrap());
+        numbers.filter(|cycles| *cycles > 100).count()
+    };
+    assert_eq!((count("wake"), count("send")), (60, 60), "{lines:?}");
+    assert!(lines[0]["khz"].as_u64().unwrap() > 100_000, "{lines:?}");
+}

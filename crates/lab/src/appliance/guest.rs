@@ -1,0 +1,97 @@
+//! Images that measure something inside and print it, a JSON object a line.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tare_control::stats::Stats;
+
+use super::ApplianceError;
+use super::tare::Machine;
+use crate::interrupt::{Interrupt, SLICE};
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub(crate) struct GuestSpec {
+    /// For people: part of the machine's name.
+    pub(crate) label: String,
+    /// Image name or path.
+    pub(crate) image: String,
+    /// vCPUs.
+    pub(crate) cpus: u8,
+    /// Words for the guest.
+    pub(crate) cmdline: String,
+    /// What executes it, as `tare run --engine` takes it.
+    pub(crate) engine: &'static str,
+    /// How a halted vCPU waits, as `tare run --halt` takes it.
+    pub(crate) halt: &'static str,
+}
+
+/// A machine that was started with such an image. Dropping it ends it.
+pub(crate) trait Guest {
+    /// The next line that is a JSON object; `None` when the machine has ended
+    /// with status 0.
+    fn record(
+        &mut self,
+        timeout: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Value>, ApplianceError>;
+
+    /// Its statistics; `None` where it has none (QEMU). Wakes its I/O thread.
+    fn stats(&mut self) -> Result<Option<Stats>, ApplianceError>;
+}
+
+/// The words after `tare`.
+pub(super) fn arguments(spec: &GuestSpec, name: &str) -> Vec<String> {
+    let cpus = spec.cpus.to_string();
+    let words = [
+        "run",
+        &spec.image,
+        "--name",
+        name,
+        "--net",
+        "none",
+        "--cpus",
+        &cpus,
+        "--engine",
+        spec.engine,
+        "--halt",
+        spec.halt,
+        "--cmdline",
+        &spec.cmdline,
+    ];
+    words.map(str::to_owned).into()
+}
+
+impl Guest for Machine {
+    fn record(
+        &mut self,
+        timeout: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Value>, ApplianceError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            interrupt.check()?;
+            while let Some(line) = self.console.record() {
+                if let Ok(value) = serde_json::from_str(&line) {
+                    return Ok(Some(value));
+                }
+            }
+            match self.check() {
+                Ok(()) => {}
+                // What came last may have been read meanwhile.
+                Err(_) if self.console.has_records() => continue,
+                Err(ApplianceError::Ended { code: 0, .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+            if Instant::now() > deadline {
+                return Err(ApplianceError::Silent(timeout));
+            }
+            self.console.wait_record(SLICE);
+        }
+    }
+
+    fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
+        self.check()?;
+        Machine::stats(self)
+    }
+}

@@ -1,0 +1,136 @@
+//! What such an experiment has measured so far.
+
+use std::collections::BTreeMap;
+
+use tare_control::stats::{Kvm, Stats};
+
+use crate::figure::{Figure, Samples, quantile};
+
+/// Samples by what they are of and by arm, and what KVM counted.
+#[derive(Debug)]
+pub(crate) struct Data {
+    /// What executes guests.
+    pub(crate) kvm: Kvm,
+    /// Figures that are medians.
+    pub(crate) samples: Samples,
+    /// Distributions, by name and arm.
+    series: BTreeMap<(&'static str, &'static str), Vec<f64>>,
+    /// KVM's counters and the monitor's exits by arm, summed over vCPUs and turns.
+    pub(crate) counted: BTreeMap<&'static str, Counted>,
+    /// Arms that are not to be had here, with why.
+    pub(crate) missing: Vec<String>,
+}
+
+/// Counters of one arm.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counted {
+    /// By KVM's name, or by kind of exit to the monitor.
+    pub(crate) counters: BTreeMap<String, u64>,
+    /// KVM's histograms, log2 buckets of ns.
+    pub(crate) histograms: BTreeMap<String, Vec<u64>>,
+}
+
+impl Default for Data {
+    fn default() -> Self {
+        Self {
+            kvm: Kvm::None,
+            samples: Samples::default(),
+            series: BTreeMap::new(),
+            counted: BTreeMap::new(),
+            missing: Vec::new(),
+        }
+    }
+}
+
+impl Data {
+    /// Adds samples to a distribution.
+    pub(crate) fn extend(
+        &mut self,
+        name: &'static str,
+        arm: &'static str,
+        values: impl Iterator<Item = f64>,
+    ) {
+        self.series.entry((name, arm)).or_default().extend(values);
+    }
+
+    /// A distribution; empty if there is none.
+    pub(crate) fn of(&self, name: &'static str, arm: &'static str) -> &[f64] {
+        self.series.get(&(name, arm)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Adds what was counted between two readings, or since the machine began.
+    pub(crate) fn count(&mut self, arm: &'static str, from: Option<&Stats>, to: &Stats) {
+        self.kvm = to.kvm;
+        let counted = self.counted.entry(arm).or_default();
+        for (index, vcpu) in to.vcpus.iter().enumerate() {
+            let before = from.and_then(|stats| stats.vcpus.get(index));
+            for (name, now) in vcpu.kvm.iter().chain(&vcpu.exits) {
+                let then = before.and_then(|v| v.kvm.get(name).or_else(|| v.exits.get(name)));
+                *counted.counters.entry(name.clone()).or_default() +=
+                    now.saturating_sub(then.copied().unwrap_or(0));
+            }
+            for (name, now) in &vcpu.histograms {
+                let then = before.and_then(|v| v.histograms.get(name));
+                let sums = counted.histograms.entry(name.clone()).or_default();
+                sums.resize(sums.len().max(now.len()), 0);
+                for (bucket, count) in now.iter().enumerate() {
+                    let then = then.and_then(|t| t.get(bucket)).copied().unwrap_or(0);
+                    sums[bucket] += count.saturating_sub(then);
+                }
+            }
+        }
+    }
+
+    /// What an arm counted under a name.
+    pub(crate) fn counter(&self, arm: &str, name: &str) -> Option<f64> {
+        let value = self.counted.get(arm)?.counters.get(name)?;
+        Some(*value as f64)
+    }
+
+    /// Quantiles of a distribution as figures `NAME_Q.ARM`, each value times
+    /// `scale`.
+    pub(crate) fn quantiles(
+        &self,
+        name: &'static str,
+        arm: &'static str,
+        unit: &str,
+        scale: f64,
+        which: &[(&str, f64)],
+    ) -> Vec<Figure> {
+        let values: Vec<f64> = self.of(name, arm).iter().map(|v| v * scale).collect();
+        let figures = which.iter().filter_map(|(suffix, q)| {
+            quantile(&format!("{name}_{suffix}.{arm}"), unit, &values, *q)
+        });
+        figures.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::appliance::fake::stats;
+
+    #[test]
+    fn counters_are_differences_summed_over_vcpus_and_turns() {
+        let mut data = Data::default();
+        let (from, to) = (stats(Kvm::Emulated, 2, 10), stats(Kvm::Emulated, 2, 25));
+        data.count("a", Some(&from), &to);
+        data.count("a", None, &from);
+        assert_eq!(data.counter("a", "halt_exits"), Some(2.0 * 25.0));
+        assert_eq!(data.counter("b", "halt_exits"), None);
+        assert_eq!(data.kvm, Kvm::Emulated);
+    }
+
+    #[test]
+    fn quantiles_are_scaled_and_named() {
+        let mut data = Data::default();
+        data.extend("wake", "x", (1..=100).map(f64::from));
+        let figures = data.quantiles("wake", "x", "us", 2.0, &[("min", 0.0), ("max", 1.0)]);
+        assert_eq!(figures[0].name, "wake_min.x");
+        assert_eq!((figures[0].value, figures[1].value), (2.0, 200.0));
+        assert!(
+            data.quantiles("wake", "y", "us", 1.0, &[("min", 0.0)])
+                .is_empty()
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! Experiments whose samples are taken inside a guest: running its image,
+//! keeping every line that it prints, and what KVM counted meanwhile.
+//!
+//! An image prints JSON objects: `{"begin":true}` before it measures (and then
+//! waits a moment, so that statistics can be read), samples, and at last
+//! `{"done":true}`, after which it holds.
+
+mod data;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tare_control::stats::Stats;
+
+use crate::appliance::{ApplianceError, GuestSpec};
+use crate::bench::{Bench, RunError};
+
+pub(crate) use data::Data;
+
+/// Longest silence of an image: QEMU's firmware takes seconds on a KVM that
+/// emulates it.
+const SILENCE: Duration = Duration::from_secs(40);
+
+/// Where a line belongs in the record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// Name of the arm.
+    pub(crate) arm: &'static str,
+    /// Which time it has its turn, from 0.
+    pub(crate) round: usize,
+}
+
+/// Statistics around the measuring; `None` where there are none.
+#[derive(Debug, Default)]
+pub(crate) struct Around {
+    /// At `begin`; absent if the image says none.
+    pub(crate) begin: Option<Stats>,
+    /// At `done`.
+    pub(crate) end: Option<Stats>,
+}
+
+/// Runs an image until it is done; `take` gets each of its lines.
+pub(crate) fn run(
+    bench: &mut Bench<'_>,
+    place: Place,
+    spec: &GuestSpec,
+    mut take: impl FnMut(&Value),
+) -> Result<Around, RunError> {
+    let mut guest = bench.executor.measure(spec)?;
+    let mut around = Around::default();
+    loop {
+        let record = guest.record(SILENCE, bench.interrupt)?;
+        let Some(record) = record else {
+            return Err(RunError::Appliance(ApplianceError::Silent(Duration::ZERO)));
+        };
+        keep(bench, place, "guest", &record)?;
+        take(&record);
+        if record.get("begin").is_some() {
+            around.begin = stats(bench, place, guest.stats()?)?;
+        }
+        if record.get("done").is_some() {
+            around.end = stats(bench, place, guest.stats()?)?;
+            bench.recorder.flush()?;
+            return Ok(around);
+        }
+    }
+}
+
+/// Keeps a value with its place.
+pub(crate) fn keep(
+    bench: &mut Bench<'_>,
+    place: Place,
+    sample: &str,
+    value: &Value,
+) -> Result<(), RunError> {
+    Ok(bench.recorder.sample(&json!({
+        "sample": sample, "arm": place.arm, "round": place.round, "record": value,
+    }))?)
+}
+
+fn stats(
+    bench: &mut Bench<'_>,
+    place: Place,
+    stats: Option<Stats>,
+) -> Result<Option<Stats>, RunError> {
+    if let Some(stats) = &stats {
+        let value = serde_json::to_value(stats).unwrap_or_default();
+        keep(bench, place, "stats", &value)?;
+    }
+    Ok(stats)
+}
+
+/// Why an arm that need not be there is not; anything else stays an error.
+pub(crate) fn optional(result: Result<(), RunError>) -> Result<Option<String>, RunError> {
+    match result {
+        Ok(()) => Ok(None),
+        Err(RunError::Appliance(error)) => Ok(Some(error.to_string())),
+        Err(error) => Err(error),
+    }
+}
+
+/// The numbers of a list in a line.
+pub(crate) fn numbers<'a>(record: &'a Value, name: &str) -> impl Iterator<Item = f64> + use<'a> {
+    let list = record.get(name).and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_f64)
+}

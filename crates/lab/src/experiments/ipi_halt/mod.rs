@@ -1,0 +1,283 @@
+//! The fourth talk's benchmark (`SYSTEMS.md`, part 3): from the command that
+//! sends an interrupt to the first instruction of its handler on a CPU that
+//! halted about 100 µs ago.
+//!
+//! Arms in rotated order, each turn a machine of its own: KVM that never polls
+//! on a halt, KVM that polls for 200 µs, QEMU with KVM as the kernel has it,
+//! and two threads of the host.
+
+mod host;
+mod story;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tare_control::stats::Kvm;
+
+use self::host::HostError;
+use super::inside::{self, Data, Place};
+use super::{Experiment, Story};
+use crate::appliance::GuestSpec;
+use crate::bench::{Bench, RunError};
+use crate::figure::{Figure, median};
+use crate::goal::Goal;
+use crate::request::Depth;
+
+/// Time from the halt to the interrupt, as in the talk.
+const GAP: Duration = Duration::from_micros(100);
+/// What a turn is planned to take.
+const TURN: Duration = Duration::from_millis(900);
+/// The same in QEMU.
+const QEMU_TURN: Duration = Duration::from_secs(7);
+/// The quantiles of the talk's table, and p90.
+const QUANTILES: [(&str, f64); 5] = [
+    ("min", 0.0),
+    ("p50", 0.5),
+    ("p90", 0.9),
+    ("p99", 0.99),
+    ("max", 1.0),
+];
+/// Distribution of wake-ups, in cycles (of the host's arm in ns).
+const WAKE: &str = "wake_cycles";
+/// What sending took, in cycles.
+const SEND: &str = "send_cycles";
+
+/// The talk: polling wakes in 1/3.5 of the time of scheduling.
+const GOALS: &[Goal] = &[Goal {
+    figure: "wake_poll_to_never",
+    at_most: 0.2857,
+    on: &[Kvm::Hardware],
+}];
+
+/// Who is woken, and how it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arm {
+    Never,
+    Poll,
+    Qemu,
+    Host,
+}
+
+impl Arm {
+    const ALL: [Self; 4] = [Self::Never, Self::Poll, Self::Qemu, Self::Host];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Poll => "poll",
+            Self::Qemu => "qemu",
+            Self::Host => "host",
+        }
+    }
+
+    const fn about(self) -> &'static str {
+        match self {
+            Self::Never => "never: Tare, KVM schedules on a halt",
+            Self::Poll => "poll: Tare, KVM polls for 200 µs",
+            Self::Qemu => "qemu: QEMU on the same KVM, as the kernel is set",
+            Self::Host => "host: two threads, futex wake to running",
+        }
+    }
+}
+
+/// The experiment and what it has measured.
+pub(crate) struct IpiHalt {
+    depth: Depth,
+    image: String,
+    rounds: usize,
+    samples: usize,
+    data: Data,
+    /// Frequency of the guest's counter.
+    khz: Option<f64>,
+}
+
+impl IpiHalt {
+    /// Planned for a depth; the image may be another than Tare's own.
+    pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
+        let (rounds, samples) = match depth {
+            Depth::Quick => (2, 100),
+            Depth::Standard => (5, 200),
+            Depth::Full => (10, 1000),
+        };
+        Self {
+            depth,
+            image: image.unwrap_or_else(|| "ipi-halt".to_owned()),
+            rounds,
+            samples,
+            data: Data::default(),
+            khz: None,
+        }
+    }
+
+    fn turn(&mut self, bench: &mut Bench<'_>, arm: Arm, round: usize) -> Result<(), RunError> {
+        let place = Place {
+            arm: arm.name(),
+            round,
+        };
+        let (engine, halt) = match arm {
+            Arm::Never => ("tare", "never"),
+            Arm::Poll => ("tare", "poll=200000"),
+            Arm::Qemu => ("qemu-kvm", "kernel"),
+            Arm::Host => return self.host(bench, place),
+        };
+        let samples = self.in_turn(arm);
+        let spec = GuestSpec {
+            label: arm.name().to_owned(),
+            image: self.image.clone(),
+            cpus: 2,
+            cmdline: format!("samples={samples} gap_us={} hold", GAP.as_micros()),
+            engine,
+            halt,
+        };
+        let (mut wakes, mut sends, mut khz) = (Vec::new(), Vec::new(), None);
+        let around = inside::run(bench, place, &spec, |record| {
+            wakes.extend(inside::numbers(record, "wake"));
+            sends.extend(inside::numbers(record, "send"));
+            khz = khz.or(record.get("khz").and_then(Value::as_f64));
+        })?;
+        self.khz = self.khz.or(khz);
+        if let Some(figure) = median("turn", "cycles", &wakes) {
+            self.data
+                .samples
+                .add(turn_figure(arm), "cycles", figure.value);
+        }
+        self.data.extend(WAKE, arm.name(), wakes.into_iter());
+        self.data.extend(SEND, arm.name(), sends.into_iter());
+        if let Some(end) = &around.end {
+            self.data.count(arm.name(), None, end);
+        }
+        Ok(())
+    }
+
+    /// QEMU's firmware takes seconds under emulation: it has one turn with all
+    /// samples.
+    fn in_turn(&self, arm: Arm) -> usize {
+        match arm {
+            Arm::Qemu => self.samples * self.rounds,
+            _ => self.samples,
+        }
+    }
+
+    fn host(&mut self, bench: &mut Bench<'_>, place: Place) -> Result<(), RunError> {
+        let wakes = match host::wakes(self.samples, GAP, bench.interrupt) {
+            Ok(wakes) => wakes,
+            Err(HostError::Interrupted(interrupted)) => return Err(interrupted.into()),
+            Err(error) => {
+                self.data.missing.push(format!("host: {error}"));
+                return Ok(());
+            }
+        };
+        inside::keep(bench, place, "host", &json!({"wake_ns": wakes}))?;
+        self.data.extend(WAKE, place.arm, wakes.into_iter());
+        Ok(())
+    }
+
+    /// Cycles in a unit of an arm's samples; `None` while it is unknown.
+    fn cycles(&self, arm: Arm) -> Option<f64> {
+        match arm {
+            Arm::Host => self.khz.map(|khz| khz / 1e6),
+            _ => Some(1.0),
+        }
+    }
+
+    fn in_order(round: usize) -> impl Iterator<Item = Arm> {
+        let count = Arm::ALL.len();
+        (0..count)
+            .map(move |index| Arm::ALL[(index + round) % count])
+            .filter(move |arm| *arm != Arm::Qemu || round == 0)
+    }
+}
+
+/// Under which name an arm's medians are kept, a value for each turn.
+const fn turn_figure(arm: Arm) -> &'static str {
+    match arm {
+        Arm::Never => "wake_cycles_turn.never",
+        Arm::Poll => "wake_cycles_turn.poll",
+        Arm::Qemu => "wake_cycles_turn.qemu",
+        Arm::Host => "wake_cycles_turn.host",
+    }
+}
+
+impl Experiment for IpiHalt {
+    fn planned(&self) -> Duration {
+        TURN * u32::try_from(self.rounds * 3).unwrap_or(u32::MAX) + QEMU_TURN
+    }
+
+    fn plan(&self) -> Value {
+        json!({
+            "depth": self.depth.name(), "image": self.image, "rounds": self.rounds,
+            "samples": self.samples, "gap_us": GAP.as_micros() as u64,
+            "arms": Arm::ALL.map(Arm::about),
+        })
+    }
+
+    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
+        for round in 0..self.rounds {
+            for arm in Self::in_order(round) {
+                let (name, of) = (arm.name(), self.rounds);
+                bench
+                    .progress
+                    .step(&format!("round {} of {of}: {name}", round + 1));
+                let result = self.turn(bench, arm, round);
+                match arm {
+                    Arm::Qemu => {
+                        let why = inside::optional(result)?;
+                        self.data
+                            .missing
+                            .extend(why.map(|why| format!("qemu: {why}")));
+                        bench.progress.done(QEMU_TURN);
+                    }
+                    _ => {
+                        result?;
+                        bench.progress.done(TURN);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn kvm(&self) -> Kvm {
+        self.data.kvm
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let mut figures = Vec::new();
+        for which in QUANTILES {
+            for arm in Arm::ALL {
+                let Some(scale) = self.cycles(arm) else {
+                    continue;
+                };
+                let of = self
+                    .data
+                    .quantiles(WAKE, arm.name(), "cycles", scale, &[which]);
+                figures.extend(of);
+            }
+        }
+        for arm in [Arm::Never, Arm::Poll, Arm::Qemu] {
+            let of = self
+                .data
+                .quantiles(SEND, arm.name(), "cycles", 1.0, &[("p50", 0.5)]);
+            figures.extend(of);
+        }
+        figures.extend(story::ratio(&self.data));
+        for arm in [Arm::Never, Arm::Poll] {
+            figures.extend(story::polling(&self.data, arm));
+        }
+        figures
+    }
+
+    fn goals(&self) -> &'static [Goal] {
+        GOALS
+    }
+
+    fn failures(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn report(&self, figures: &[Figure]) -> Story {
+        story::story(self, figures)
+    }
+}

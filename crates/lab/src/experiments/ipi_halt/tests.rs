@@ -1,0 +1,95 @@
+//! The weighing against fakes that print what the image prints.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::appliance::fake::{Fakes, Fault};
+use crate::experiments::testing::{Run, figure};
+use crate::outcome::Ending;
+
+fn short() -> Box<IpiHalt> {
+    Box::new(IpiHalt {
+        rounds: 2,
+        samples: 4,
+        ..IpiHalt::new(Depth::Quick, None)
+    })
+}
+
+fn prints(spec: &GuestSpec) -> Vec<Value> {
+    let wake = match (spec.engine, spec.halt) {
+        ("tare", "never") => 40_000,
+        ("tare", _) => 10_000,
+        _ => 20_000,
+    };
+    vec![
+        json!({"khz": 2_000_000}),
+        json!({"wake": [wake, wake + 2, wake + 4, wake + 6], "send": [5, 5, 5, 5]}),
+        json!({"done": true}),
+    ]
+}
+
+fn fakes(fault: Fault) -> Fakes {
+    Fakes {
+        prints,
+        ..Fakes::new(Kvm::Hardware, fault)
+    }
+}
+
+#[test]
+fn every_arm_has_its_quantiles_and_the_ratio_is_judged() {
+    let run = Run::of("ipi-halt", short(), fakes(Fault::None));
+    assert_eq!(run.outcome.ending, Ending::Complete);
+    let summary = run.summary();
+    for arm in Arm::ALL {
+        for (suffix, _) in QUANTILES {
+            let figure = figure(&summary, &format!("wake_cycles_{suffix}.{}", arm.name()));
+            assert!(figure.low <= figure.value && figure.value <= figure.high);
+        }
+    }
+    assert_eq!(figure(&summary, "wake_cycles_min.never").value, 40_000.0);
+    assert_eq!(figure(&summary, "wake_cycles_max.poll").n, 8);
+    let ratio = figure(&summary, "wake_poll_to_never");
+    assert!((ratio.value - 0.25).abs() < 0.01, "{ratio:?}");
+    assert!(
+        run.outcome.table.contains("<=0.286 met"),
+        "{}",
+        run.outcome.table
+    );
+    let html = run.text("report.html");
+    assert!(html.contains("talk: bare metal") && html.contains("<svg"));
+    run.nothing_is_left();
+}
+
+#[test]
+fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
+    // The third machine of the first round is QEMU's.
+    let run = Run::of("ipi-halt", short(), fakes(Fault::Ends(3)));
+    assert_eq!(run.outcome.ending, Ending::Complete);
+    let summary = run.summary();
+    assert!(summary.figures.iter().all(|f| !f.name.ends_with(".qemu")));
+    figure(&summary, "wake_cycles_p99.host");
+    assert!(run.text("report.html").contains("Not measured: qemu: "));
+}
+
+#[test]
+fn a_machine_that_ends_breaks_off_and_keeps_what_there_was() {
+    let run = Run::of("ipi-halt", short(), fakes(Fault::Ends(2)));
+    assert!(matches!(run.outcome.ending, Ending::Broken(_)));
+    figure(&run.summary(), "wake_cycles_p50.never");
+    run.nothing_is_left();
+}
+
+#[test]
+fn raw_samples_are_kept_with_arm_and_round() {
+    let run = Run::of("ipi-halt", short(), fakes(Fault::None));
+    let raw = run.text("raw.jsonl");
+    let of = |arm: &str| {
+        let arm = format!("\"arm\":\"{arm}\"");
+        raw.lines().filter(|l| l.contains(&arm)).count()
+    };
+    // Three lines and the statistics of each of two turns; QEMU has one without.
+    assert_eq!(
+        (of("never"), of("poll"), of("qemu"), of("host")),
+        (8, 8, 3, 2)
+    );
+}

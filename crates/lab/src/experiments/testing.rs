@@ -1,0 +1,68 @@
+//! Whole weighings against fakes, for the tests of experiments.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::sync::atomic::Ordering;
+
+use tempfile::TempDir;
+
+use super::{ALL, Experiment};
+use crate::appliance::fake::Fakes;
+use crate::figure::Figure;
+use crate::interrupt::Interrupt;
+use crate::outcome::Outcome;
+use crate::progress::Progress;
+use crate::request::WeighRequest;
+use crate::summary::Summary;
+use crate::weigh::Weighing;
+
+/// A weighing that is over.
+pub(crate) struct Run {
+    directory: TempDir,
+    fakes: Fakes,
+    pub(crate) outcome: Outcome,
+}
+
+impl Run {
+    /// Weighs `experiment`, known as `name`, with machines from `fakes`.
+    pub(crate) fn of(name: &str, experiment: Box<dyn Experiment>, mut fakes: Fakes) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut request = WeighRequest::new(name);
+        request.out = Some(directory.path().join("out"));
+        let weighing = Weighing {
+            entry: ALL.iter().find(|entry| entry.name == name).unwrap(),
+            revision: "abc".into(),
+            request: &request,
+            interrupt: &Interrupt::default(),
+            progress: &Progress::hidden(),
+        };
+        let outcome = weighing.run(experiment, &mut fakes).unwrap();
+        Self {
+            directory,
+            fakes,
+            outcome,
+        }
+    }
+
+    /// A file of the results.
+    pub(crate) fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.directory.path().join("out").join(name)).unwrap()
+    }
+
+    pub(crate) fn summary(&self) -> Summary {
+        serde_json::from_str(&self.text("summary.json")).unwrap()
+    }
+
+    /// Every machine has ended.
+    pub(crate) fn nothing_is_left(&self) {
+        assert_eq!(self.fakes.alive.load(Ordering::SeqCst), 0);
+        assert!(self.fakes.started > 0);
+    }
+}
+
+/// A figure that must be there.
+pub(crate) fn figure(summary: &Summary, name: &str) -> Figure {
+    let found = summary.figures.iter().find(|f| f.name == name);
+    found.unwrap_or_else(|| panic!("{name} is missing")).clone()
+}
