@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::exit_codes;
+use crate::run::disk_choice::DiskChoice;
 use crate::run::halt_choice::HaltChoice;
 use crate::run::memory_size::MemorySize;
 use crate::run::net_choice::NetChoice;
@@ -104,6 +105,18 @@ pub(crate) struct RunArgs {
     /// Network: user (through passt, no privileges), none, or tap=NAME
     #[arg(long, value_name = "NET", default_value = "user")]
     pub(crate) net: NetChoice,
+    /// Give the guest a disk: a raw file or block device. After FILE: ro,
+    /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B
+    #[arg(
+        long = "disk",
+        value_name = "FILE[,...]",
+        long_help = "Give the guest a disk: a raw file or block device. After FILE, \
+                     with commas: ro (read only), cache=writeback (a flush makes \
+                     writes durable) or writethrough, serial=TEXT, queues=N [as many \
+                     as CPUs], coalesce=auto (as few interrupts as the queue's depth \
+                     needs), off, or A/B (A interrupts for B completions)"
+    )]
+    pub(crate) disks: Vec<DiskChoice>,
     /// How the library OS waits: block, poller or spin [default: block]
     #[arg(long, value_name = "HOW")]
     pub(crate) idle: Option<IdleArg>,

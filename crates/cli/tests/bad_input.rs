@@ -170,6 +170,30 @@ fn a_root_that_is_missing_or_too_large() {
 }
 
 #[test]
+fn a_disk_that_cannot_be_used() {
+    refused(&["--disk", "/no/such/disk"], 34, "does not exist");
+    refused(&["--disk", "/etc"], 35, "neither a file nor a block device");
+    let place = Place::new();
+    let empty = place.file("empty", b"");
+    refused(&["--disk", &empty], 35, "is empty");
+    let odd = place.file("odd", &[0; 1000]);
+    refused(&["--disk", &odd], 35, "truncate -s %512");
+    let mut qcow2 = vec![0; 4096];
+    qcow2[..4].copy_from_slice(b"QFI\xfb");
+    let qcow2 = place.file("qcow2", &qcow2);
+    refused(&["--disk", &qcow2], 35, "is a qcow2 image");
+    let raw = place.file("raw", &[0; 4096]);
+    // Given twice is in use, too, unless it is only read.
+    let twice = ["--disk", &raw, "--disk", &raw];
+    refused(&twice, 36, "is already in use");
+    let words = format!("{raw},coalesce=1/4");
+    if installed("qemu-system-x86_64") {
+        let alone = ["--disk", &words, "--engine", "qemu", "--net", "none"];
+        refused(&alone, 2, "in Tare's own monitor only");
+    }
+}
+
+#[test]
 fn an_initramfs_that_is_missing_or_too_large() {
     refused(
         &["--initrd", "/no/such/file"],
@@ -214,6 +238,10 @@ fn words_that_mean_nothing() {
         &["run", "x", "--idle", "busily"],
         &["run", "x", "--halt", "sometimes"],
         &["run", "x", "--halt", "poll=-1"],
+        &["run", "x", "--disk", ""],
+        &["run", "x", "--disk", "d,cache=unsafe"],
+        &["run", "x", "--disk", "d,coalesce=sometimes"],
+        &["run", "x", "--disk", "d,queues=0"],
         &["run", "x", "--root", "a", "--initrd", "b"],
         &["fly"],
     ] {

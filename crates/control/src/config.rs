@@ -28,6 +28,9 @@ pub struct MachineConfig {
     pub initrd: Option<Descriptor>,
     /// Network interface, if any.
     pub net: Option<NetConfig>,
+    /// Disks, in bus order.
+    #[serde(default)]
+    pub disks: Vec<DiskConfig>,
     /// virtio-rng is there unless this is false.
     pub rng: bool,
     /// Longest time that a halted vCPU polls before its thread is scheduled
@@ -77,6 +80,55 @@ pub enum NetBackend {
         fd: Descriptor,
         /// The interface's name, for people.
         name: String,
+    },
+}
+
+/// A disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskConfig {
+    /// Where it came from, for people; the monitor uses the descriptor.
+    pub path: String,
+    /// The open file or block device, whose lock `tare` holds.
+    pub file: Descriptor,
+    /// Whether the guest may only read it.
+    pub read_only: bool,
+    /// When a write counts as done, until the guest changes that.
+    pub cache: DiskCache,
+    /// Serial number, up to 20 printable ASCII characters.
+    pub serial: String,
+    /// Queues, 1 to 16.
+    pub queues: u16,
+    /// Which completions interrupt the guest.
+    pub coalesce: DiskCoalesce,
+}
+
+/// When a write counts as done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskCache {
+    /// When the host has it; a flush makes it durable.
+    #[default]
+    Writeback,
+    /// When it is durable.
+    Writethrough,
+}
+
+/// Which completions of a disk interrupt the guest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum DiskCoalesce {
+    /// As few as the queue's depth needs (vIC).
+    #[default]
+    Auto,
+    /// All.
+    Off,
+    /// So many of so many, whatever is in flight: the control arm.
+    Ratio {
+        /// Delivered.
+        delivered: u32,
+        /// Of so many.
+        of: u32,
     },
 }
 

@@ -48,6 +48,12 @@ exit_codes! {
     Tap = 31,
     /// passt is missing or failed to start.
     Passt = 32,
+    /// The disk is missing, or this user may not open it.
+    DiskUnreadable = 34,
+    /// The disk is empty, of odd size, or not a raw image.
+    DiskUnusable = 35,
+    /// The disk is in use by another program.
+    DiskInUse = 36,
     /// The root directory is missing, unreadable or no directory.
     RootMissing = 40,
     /// The root directory is too large for guest memory.

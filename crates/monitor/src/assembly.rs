@@ -11,6 +11,7 @@ use tare_abi::layout;
 use tare_control::config::NetConfig;
 use tare_devices::{
     CounterSource,
+    blk::{self, Blk, MonotonicClock},
     cmos::Cmos,
     net::{Net, NetSettings},
     pci::{MemoryWindow, PciBus},
@@ -22,6 +23,7 @@ use tare_hv::{GuestMemoryMmap, Vm};
 use crate::{
     bus::{Bus, StrayAccesses},
     console::Console,
+    disk::OpenDisk,
     io::IoDevice,
     link::AnyLink,
     observe::ObservedDevice,
@@ -64,6 +66,25 @@ impl Devices {
         let backend = link.as_fd().try_clone_to_owned();
         let backend = backend.map_err(failed_to("copy the network's descriptor"))?;
         self.add("net", Net::new(settings, link), Some(backend))
+    }
+
+    /// A block device over `disk`.
+    pub(crate) fn add_disk(&mut self, disk: OpenDisk) -> Result<(), StartError> {
+        let chosen = blk::choose(&disk.disk);
+        let chosen = chosen.map_err(failed_to("copy a disk's descriptor"))?;
+        if let Some(why) = chosen.refused {
+            eprintln!(
+                "tare-monitor: the disk {} is served without io_uring, one request after the \
+                 other: {why}",
+                disk.path
+            );
+        }
+        let clock = Box::new(MonotonicClock);
+        let device = Blk::new(disk.settings, disk.disk, chosen.engine, clock);
+        let event = device.event().map(|event| event.try_clone_to_owned());
+        let event = event.transpose();
+        let event = event.map_err(failed_to("copy an eventfd"))?;
+        self.add("blk", device, event)
     }
 
     /// A virtio device at the next PCI address.

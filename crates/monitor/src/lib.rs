@@ -15,6 +15,7 @@ mod assembly;
 pub mod bus;
 pub mod confine;
 pub mod console;
+mod disk;
 pub mod ending;
 pub mod exits;
 pub mod failure;

@@ -70,6 +70,9 @@ impl Machine {
         if let (Some(net), Some(link)) = (&setup.config.net, setup.link.take()) {
             devices.add_net(net, link)?;
         }
+        for disk in setup.disks.drain(..) {
+            devices.add_disk(disk)?;
+        }
         if setup.config.rng {
             devices.add("rng", Rng::new(OsEntropy), None)?;
         }

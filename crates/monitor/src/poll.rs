@@ -9,7 +9,7 @@ use std::{
 };
 
 use rustix::{
-    event::{Timespec, epoll},
+    event::{PollFd, PollFlags, Timespec, epoll, poll},
     io::Errno,
 };
 
@@ -48,6 +48,8 @@ pub enum Wait {
     Forever,
     /// Take what there is.
     No,
+    /// For so many nanoseconds at most.
+    Nanoseconds(u64),
 }
 
 const BATCH: usize = 16;
@@ -91,11 +93,16 @@ impl Poll {
     /// Waits and collects the tokens of ready descriptors into `ready`.
     pub fn wait(&self, ready: &mut Vec<u64>, wait: Wait) -> io::Result<()> {
         ready.clear();
+        if let Wait::Nanoseconds(ns) = wait
+            && !self.becomes_ready(ns)?
+        {
+            return Ok(());
+        }
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        let timeout = (wait == Wait::No).then_some(&now);
+        let timeout = (wait != Wait::Forever).then_some(&now);
         let mut events = [MaybeUninit::uninit(); BATCH];
         match epoll::wait(&self.epoll, &mut events, timeout) {
             Ok((events, _)) => ready.extend(events.iter().map(|event| event.data.u64())),
@@ -103,6 +110,21 @@ impl Poll {
             Err(errno) => return Err(errno.into()),
         }
         Ok(())
+    }
+
+    /// epoll's own timeout is in milliseconds on kernels before 5.11: an epoll
+    /// can itself be polled, to the nanosecond.
+    fn becomes_ready(&self, within_ns: u64) -> io::Result<bool> {
+        let timeout = Timespec {
+            tv_sec: (within_ns / 1_000_000_000) as i64,
+            tv_nsec: (within_ns % 1_000_000_000) as i64,
+        };
+        let mut epoll = [PollFd::new(&self.epoll, PollFlags::IN)];
+        match poll(&mut epoll, Some(&timeout)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
     }
 }
 
@@ -112,6 +134,22 @@ mod tests {
     use std::{io::Write as _, os::unix::net::UnixStream};
 
     use super::*;
+
+    #[test]
+    fn a_wait_with_a_limit_ends_there_or_with_an_event() {
+        let poll = Poll::new().unwrap();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        poll.add(&ours, 7).unwrap();
+        let mut ready = Vec::new();
+        let began = std::time::Instant::now();
+        poll.wait(&mut ready, Wait::Nanoseconds(2_000_000)).unwrap();
+        assert!(ready.is_empty());
+        assert!(began.elapsed() >= std::time::Duration::from_millis(2));
+        theirs.write_all(b"x").unwrap();
+        poll.wait(&mut ready, Wait::Nanoseconds(u64::MAX / 2))
+            .unwrap();
+        assert_eq!(ready, [7]);
+    }
 
     #[test]
     fn a_hung_up_source_without_interest_is_silent() {

@@ -15,9 +15,11 @@ use tare_control::{
     exit::ExitCode,
     rundir::{RunDir, valid_name},
 };
+use tare_devices::blk::DiskError;
 
 use crate::{
     confine::ConfineError,
+    disk::{self, OpenDisk},
     inherit::{InheritError, Inherited},
     link::{AnyLink, OpenLinkError},
     wiring::WiringError,
@@ -48,6 +50,8 @@ pub(crate) enum StartError {
     Memory(#[from] tare_hv::MemoryError),
     #[error(transparent)]
     Link(#[from] OpenLinkError),
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     #[error(transparent)]
     OpenKvm(#[from] tare_hv::OpenError),
     #[error("this KVM could not be probed")]
@@ -84,6 +88,7 @@ impl StartError {
             Self::TooLittleMemory { .. } | Self::Memory(_) => ExitCode::Memory,
             Self::Link(OpenLinkError::Tap { .. }) => ExitCode::Tap,
             Self::Link(_) => ExitCode::Passt,
+            Self::Disk(error) => disk::code(error),
             Self::OpenKvm(OpenError::NoPermission) => ExitCode::KvmPermission,
             Self::OpenKvm(_) | Self::Probe(_) | Self::Vm(_) | Self::Vcpu(_) => {
                 ExitCode::KvmUnsupported
@@ -134,6 +139,7 @@ pub(crate) struct Setup {
     pub(crate) image: File,
     pub(crate) initramfs: Option<File>,
     pub(crate) link: Option<AnyLink>,
+    pub(crate) disks: Vec<OpenDisk>,
     pub(crate) console_log: File,
     pub(crate) control: UnixListener,
     /// Held open as long as the machine lives.
@@ -180,12 +186,17 @@ impl Setup {
             .as_ref()
             .map(|net| AnyLink::open(net, &mut inherited))
             .transpose()?;
+        let disks = config.disks.iter();
+        let disks = disks
+            .map(|disk| disk::open(disk, &mut inherited))
+            .collect::<Result<_, _>>()?;
         inherited.close_rest();
         Ok(Self {
             config,
             image,
             initramfs,
             link,
+            disks,
             console_log,
             control,
             lock,

@@ -220,6 +220,113 @@ fn frames_cross_the_stream_socket_both_ways() {
     ended.expect(0, "the network is down: link closed by its peer");
 }
 
+const STATUS: u32 = BUFFER + 0x100;
+const DATA: u32 = BUFFER + 0x200;
+
+/// A guest that sends one request of a sector to its disk, and then prints the
+/// status and the first byte of the data.
+fn disk_guest(kind: u32, sector: u32, direction: u32) -> Vec<u8> {
+    let descriptor = |n: u32, address: u32, length: u32, flags: u32, next: u32| {
+        all(&[
+            &store32(DESCRIPTORS + n * 16, address),
+            &store32(DESCRIPTORS + n * 16 + 8, length),
+            &store32(DESCRIPTORS + n * 16 + 12, flags | next << 16),
+        ])
+    };
+    let main = all(&[
+        &take_interrupts(),
+        &route_interrupt(),
+        &store32(BUFFER, kind),
+        &store32(BUFFER + 8, sector),
+        &store32(STATUS, 0xff),
+        &store32(DATA, u32::from_le_bytes(*b"Tare")),
+        &drive(1),
+        &descriptor(0, BUFFER, 16, 1, 1),
+        &descriptor(1, DATA, 512, direction | 1, 2),
+        &descriptor(2, STATUS, 1, DEVICE_WRITES, 0),
+        &store32(AVAILABLE, 1 << 16),
+        &store16(NOTIFY, 0),
+        code::WAIT,
+    ]);
+    let handler = all(&[
+        &store32(APIC + 0xb0, 0),
+        &print("disk "),
+        &print_memory(STATUS, b'0'),
+        &print_memory(DATA, 0),
+        HALT,
+    ]);
+    with_handler(main, HANDLER as usize, &handler)
+}
+
+fn disk_of(bytes: &[u8]) -> std::fs::File {
+    let mut disk = tempfile::tempfile().unwrap();
+    disk.write_all(bytes).unwrap();
+    disk
+}
+
+#[test]
+fn a_guest_reads_its_disk() {
+    if !kvm() {
+        return;
+    }
+    let mut image = vec![0; 8 * 512];
+    image[3 * 512..4 * 512].fill(b'K');
+    let guest = disk_guest(0, 3, DEVICE_WRITES);
+    let running = Rig::new(&guest).disk(disk_of(&image)).start();
+    running.wait_for("disk 0K");
+    let stats = running.client().stats().unwrap();
+    let disk = &stats.devices[0];
+    assert_eq!(disk.kind, "blk");
+    for (counter, value) in [
+        ("reads", 1),
+        ("read_bytes", 512),
+        ("interrupts", 1),
+        ("coalesce_completions", 1),
+        ("coalesce_delivered", 1),
+        ("io_errors", 0),
+    ] {
+        assert_eq!(disk.counters[counter], value, "{counter}: {disk:?}");
+    }
+    running.client().stop(Default::default()).unwrap();
+    running.wait().expect(0, "stopped");
+}
+
+#[test]
+fn a_guest_writes_its_disk() {
+    if !kvm() {
+        return;
+    }
+    let disk = disk_of(&[0; 8 * 512]);
+    let kept = disk.try_clone().unwrap();
+    let running = Rig::new(&disk_guest(1, 5, 0)).disk(disk).start();
+    running.wait_for("disk 0T");
+    let mut word = [0; 4];
+    std::os::unix::fs::FileExt::read_exact_at(&kept, &mut word, 5 * 512).unwrap();
+    assert_eq!(&word, b"Tare");
+    running.client().stop(Default::default()).unwrap();
+    running.wait().expect(0, "stopped");
+}
+
+#[test]
+fn a_disk_that_is_no_raw_image_is_refused() {
+    for (bytes, code, says) in [
+        (&b""[..], 35, "the disk disk.img is empty"),
+        (
+            &[0; 700][..],
+            35,
+            "has 700 bytes, which is not a multiple of 512",
+        ),
+        (
+            &b"QFI\xfb".repeat(128)[..],
+            35,
+            "is a qcow2 image; only raw images can be used",
+        ),
+    ] {
+        let rig = Rig::new(HALT).disk(disk_of(bytes));
+        rig.run().expect(code, says);
+    }
+}
+
 fn offer_quietly(queue: u16, length: u32) -> Vec<u8> {
     let step = u32::from(queue) * QUEUE_STEP;
     all(&[

@@ -10,6 +10,7 @@ use tare_control::exit::ExitCode;
 use tare_control::rundir::{RunDir, RunRoot};
 
 use super::claim::Claim;
+use super::disk::OpenDisk;
 use super::engine::{Accelerator, Engine};
 use super::halt_choice::HaltChoice;
 use super::plan::{Files, Net, Place, Plan};
@@ -58,6 +59,8 @@ pub(crate) struct Prepared {
     pub(crate) cmdline: String,
     /// The network interface.
     pub(crate) link: Option<Link>,
+    /// Its disks.
+    pub(crate) disks: Vec<OpenDisk>,
     /// How a halted vCPU waits.
     pub(crate) halt: HaltChoice,
     /// Open `console.log`.
@@ -107,6 +110,7 @@ pub(crate) fn launch(plan: Plan) -> Outcome {
         cmdline,
         files,
         net,
+        disks,
         halt,
         place,
     } = plan;
@@ -130,6 +134,7 @@ pub(crate) fn launch(plan: Plan) -> Outcome {
         initrd,
         cmdline,
         link,
+        disks,
         halt,
         console_log,
         place,

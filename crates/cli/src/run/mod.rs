@@ -1,7 +1,7 @@
 //! `tare run`: parse (`args`), plan, launch.
 //!
 //! ```text
-//! plan ── image, image_check, machine_size, cmdline, ports, tap, engine, root::walk
+//! plan ── image, image_check, machine_size, cmdline, ports, tap, disk, engine, root::walk
 //! launch ── claim, passt, root::pack, then one of
 //!     monitor   tare becomes tare-monitor, or starts it in the background
 //!     qemu      tare starts QEMU and waits for it
@@ -11,6 +11,8 @@ mod arp;
 mod background;
 mod claim;
 mod cmdline;
+mod disk;
+pub(crate) mod disk_choice;
 pub(crate) mod engine;
 pub(crate) mod halt_choice;
 pub(crate) mod image;

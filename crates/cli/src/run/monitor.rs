@@ -12,9 +12,11 @@ use std::time::Duration;
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use tare_control::client::Client;
-use tare_control::config::{Console, Descriptor, MachineConfig, NetBackend, NetConfig};
+use tare_control::config::{Console, Descriptor, DiskConfig, MachineConfig, NetBackend, NetConfig};
 use tare_control::exit::ExitCode;
+use tare_devices::blk::Access;
 
+use super::disk::OpenDisk;
 use super::launch::{Link, LinkEnd, Prepared, RunFileError};
 use super::plan::Place;
 use super::{background, passt};
@@ -79,6 +81,7 @@ fn configuration(machine: &Prepared, socket: &UnixListener) -> Result<MachineCon
         image: inherit(&machine.image)?,
         initrd: machine.initrd.as_ref().map(inherit).transpose()?,
         net: machine.link.as_ref().map(net).transpose()?,
+        disks: machine.disks.iter().map(disk).collect::<Result<_, _>>()?,
         rng: true,
         halt_poll_ns: machine.halt.poll_ns(),
         console: match machine.place {
@@ -104,6 +107,18 @@ fn net(link: &Link) -> Result<NetConfig, MonitorError> {
                 name: name.clone(),
             },
         },
+    })
+}
+
+fn disk(disk: &OpenDisk) -> Result<DiskConfig, MonitorError> {
+    Ok(DiskConfig {
+        path: disk.path.clone(),
+        file: inherit(&disk.file)?,
+        read_only: disk.access == Access::ReadOnly,
+        cache: disk.cache,
+        serial: disk.serial.clone(),
+        queues: disk.queues,
+        coalesce: disk.coalesce,
     })
 }
 

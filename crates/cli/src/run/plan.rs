@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use tare_control::exit::ExitCode;
 use tare_control::rundir::valid_name;
 
+use super::disk::{self, OpenDisk};
 use super::engine::{self, Engine};
 use super::halt_choice::HaltChoice;
 use super::image::{self, Image};
@@ -39,6 +40,8 @@ pub(crate) struct Plan {
     pub(crate) files: Files,
     /// Its network.
     pub(crate) net: Net,
+    /// Its disks.
+    pub(crate) disks: Vec<OpenDisk>,
     /// How a halted vCPU waits.
     pub(crate) halt: HaltChoice,
     /// Where the run belongs.
@@ -155,6 +158,7 @@ pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
     let net = net(args.net, args.publish)?;
     let engine = engine::choose(args.engine, args.cpus)?;
     let halt = halt(args.halt, &engine)?;
+    let disks = disk::open(args.disks, cpus, &engine)?;
     super::image_check::check(&image, memory_mib, &engine)?;
     Ok(Plan {
         engine,
@@ -165,6 +169,7 @@ pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
         cmdline,
         files,
         net,
+        disks,
         halt,
         place: match args.detach {
             true => Place::Background,

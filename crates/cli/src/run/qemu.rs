@@ -15,9 +15,12 @@ use std::time::Duration;
 
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use tare_abi::ports;
+use tare_control::config::DiskCache;
 use tare_control::rundir::RunDir;
+use tare_devices::blk::Access;
 
 use super::background;
+use super::disk::OpenDisk;
 use super::engine::Accelerator;
 use super::launch::{Link, LinkEnd, Prepared, RunFileError};
 use super::plan::Place;
@@ -105,6 +108,9 @@ fn arguments(accelerator: Accelerator, machine: &Prepared) -> Result<Vec<String>
     if let Some(link) = &machine.link {
         net(link, &mut words)?;
     }
+    for (number, disk) in machine.disks.iter().enumerate() {
+        drive(number, disk, &mut words)?;
+    }
     Ok(words.0)
 }
 
@@ -131,6 +137,36 @@ fn net(link: &Link, words: &mut Words) -> Result<(), Errno> {
         format!(
             "virtio-net-pci,netdev=net,disable-legacy=on,romfile=,\
              mac={a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"
+        ),
+    );
+    Ok(())
+}
+
+/// QEMU opens the file once more: the lock that comes with the inherited
+/// descriptor keeps others away, and would keep QEMU away as well.
+fn drive(number: usize, disk: &OpenDisk, words: &mut Words) -> Result<(), Errno> {
+    let file = inherited(&disk.file)?;
+    let read_only = match disk.access {
+        Access::ReadOnly => "on",
+        Access::ReadWrite => "off",
+    };
+    let cache = match disk.cache {
+        DiskCache::Writeback => "writeback",
+        DiskCache::Writethrough => "writethrough",
+    };
+    words.two(
+        "-drive",
+        format!(
+            "if=none,id=disk{number},format=raw,file={file},file.locking=off,\
+             readonly={read_only},cache={cache},discard=unmap"
+        ),
+    );
+    words.two(
+        "-device",
+        format!(
+            "virtio-blk-pci,drive=disk{number},disable-legacy=on,num-queues={},serial={}",
+            disk.queues,
+            escaped(Path::new(&disk.serial))
         ),
     );
     Ok(())

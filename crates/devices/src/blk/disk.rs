@@ -5,12 +5,17 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, OFlags, SeekFrom, StatxFlags, fcntl_getfl, seek, statx};
 
 use super::aligned::Aligned;
 use super::raw_io::{self, Exclusive};
 use super::{SECTOR_BYTES, format};
+
+/// How long a lock of somebody else may last before the disk is in use.
+const LOCK_PATIENCE: Duration = Duration::from_millis(400);
+const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What the guest may do with a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +149,7 @@ impl Disk {
         };
         let direct = direct(&file);
         let bytes = length(&file).map_err(wrong)?;
-        raw_io::lock(&file, exclusive(access)).map_err(|source| wrong(lock_problem(source)))?;
+        lock(&file, access).map_err(|source| wrong(lock_problem(source)))?;
         check_format(&file, bytes).map_err(wrong)?;
         Ok(Self {
             file,
@@ -194,6 +199,23 @@ fn open_problem(error: io::Error, access: Access) -> Problem {
             act: "opened",
             source: error,
         },
+    }
+}
+
+/// The kernel takes an io_uring apart, and with it lets the file go, a moment
+/// after its process has ended: who starts a machine again at once must not be
+/// told that its disk is in use.
+fn lock(file: &File, access: Access) -> io::Result<()> {
+    let began = Instant::now();
+    loop {
+        match raw_io::lock(file, exclusive(access)) {
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock && began.elapsed() < LOCK_PATIENCE =>
+            {
+                std::thread::sleep(LOCK_INTERVAL);
+            }
+            outcome => return outcome,
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::virtio::driver::{BUFFERS, Driver, Machine, Ring as DriverRing, WRITE,
 mod bad_requests;
 mod coalescing;
 mod disks;
+mod durability;
 mod requests;
 mod resets;
 

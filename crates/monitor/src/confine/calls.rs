@@ -45,6 +45,10 @@ const EVERYWHERE: &[c_long] = &[
     libc::SYS_getpid,
     libc::SYS_getrandom,
     libc::SYS_gettid,
+    // A reset (a vCPU's) and the end wait for what a disk's ring has in flight.
+    // The ring was restricted to that disk when it was made, and no thread may
+    // make another.
+    libc::SYS_io_uring_enter,
     libc::SYS_madvise,
     libc::SYS_mremap,
     libc::SYS_munmap,
@@ -78,6 +82,16 @@ const EVENTS: &[c_long] = &[
 
 const LINKS: &[c_long] = &[libc::SYS_recvfrom, libc::SYS_sendto];
 
+/// Disks: io_uring, and the calls that stand in where it is refused.
+const DISKS: &[c_long] = &[
+    libc::SYS_fallocate,
+    libc::SYS_fdatasync,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev2,
+];
+
 const CONTROL: &[c_long] = &[
     libc::SYS_accept4,
     libc::SYS_lseek,
@@ -105,7 +119,7 @@ pub(super) fn restrict(role: Role) -> Result<(), ConfineError> {
 fn program(role: Role) -> Result<BpfProgram, ConfineError> {
     let lists: &[&[c_long]] = match role {
         Role::Vcpu => &[EVERYWHERE, CONSOLE],
-        Role::Io => &[EVERYWHERE, EVENTS, LINKS],
+        Role::Io => &[EVERYWHERE, EVENTS, LINKS, DISKS],
         Role::Main => &[EVERYWHERE, EVENTS, CONTROL],
     };
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
@@ -178,8 +192,10 @@ mod tests {
             libc::SYS_fork,
             libc::SYS_ptrace,
             libc::SYS_memfd_create,
+            libc::SYS_io_uring_setup,
+            libc::SYS_io_uring_register,
         ];
-        for list in [EVERYWHERE, CONSOLE, EVENTS, LINKS, CONTROL] {
+        for list in [EVERYWHERE, CONSOLE, EVENTS, LINKS, DISKS, CONTROL] {
             assert!(list.iter().all(|call| !forbidden.contains(call)));
         }
     }

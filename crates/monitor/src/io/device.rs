@@ -26,6 +26,12 @@ pub trait QueueWork: Send {
     fn backend_ready(&self) -> Progress;
     /// What the backend's descriptor is watched for.
     fn interest(&self) -> Interest;
+    /// When held completions must be delivered (`CLOCK_MONOTONIC`, ns).
+    fn deadline_ns(&self) -> Option<u64> {
+        None
+    }
+    /// That time has come.
+    fn deadline_passed(&self) {}
 }
 
 impl<D: VirtioDevice> QueueWork for Arc<Mutex<VirtioPci<D>>> {
@@ -44,6 +50,14 @@ impl<D: VirtioDevice> QueueWork for Arc<Mutex<VirtioPci<D>>> {
             writable: interest.writable,
         }
     }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        lock(self).deadline_ns()
+    }
+
+    fn deadline_passed(&self) {
+        lock(self).deadline_passed();
+    }
 }
 
 fn lock<T>(device: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -56,6 +70,7 @@ pub struct IoDevice {
     queues: Vec<Queue>,
     backend: Option<Backend>,
     first_token: u64,
+    deadline_ns: Option<u64>,
 }
 
 struct Queue {
@@ -89,6 +104,7 @@ impl IoDevice {
                 pending: false,
             }),
             first_token: 0,
+            deadline_ns: None,
         }
     }
 
@@ -106,6 +122,19 @@ impl IoDevice {
     pub(super) fn has_more(&self) -> bool {
         let backend = self.backend.as_ref().is_some_and(|b| b.pending);
         backend || self.queues.iter().any(|queue| queue.pending)
+    }
+
+    /// When [`Self::deadline`] is to be called.
+    pub(super) fn deadline_ns(&self) -> Option<u64> {
+        self.deadline_ns
+    }
+
+    /// Lets go what was held for long enough, if it is time.
+    pub(super) fn deadline(&mut self, now_ns: u64) {
+        if self.deadline_ns.is_some_and(|due_ns| due_ns <= now_ns) {
+            self.work.deadline_passed();
+            self.deadline_ns = self.work.deadline_ns();
+        }
     }
 
     /// Marks the work of an event, counted from the device's first token.
@@ -132,6 +161,7 @@ impl IoDevice {
             }
         }
         let Some(backend) = &mut self.backend else {
+            self.deadline_ns = self.work.deadline_ns();
             return Ok(());
         };
         if backend.pending {
@@ -141,6 +171,7 @@ impl IoDevice {
         let token = self.first_token + self.queues.len() as u64;
         poll.change(&backend.fd, token, backend.watched, wanted)?;
         backend.watched = wanted;
+        self.deadline_ns = self.work.deadline_ns();
         Ok(())
     }
 }

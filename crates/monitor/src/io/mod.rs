@@ -5,6 +5,7 @@ mod device;
 
 use std::{io, sync::Arc};
 
+use tare_devices::blk::{Clock as _, MonotonicClock};
 use vmm_sys_util::eventfd::EventFd;
 
 pub use device::{IoDevice, QueueWork};
@@ -76,9 +77,7 @@ impl IoLoop {
         // A regular file is always readable, and says so to nobody.
         self.console_input(Input::resume)?;
         loop {
-            let busy = self.devices.iter().any(IoDevice::has_more);
-            let wait = if busy { Wait::No } else { Wait::Forever };
-            self.poll.wait(&mut ready, wait)?;
+            self.poll.wait(&mut ready, self.patience())?;
             for token in ready.drain(..) {
                 match token {
                     STOP => return Ok(()),
@@ -93,7 +92,28 @@ impl IoLoop {
             for device in &mut self.devices {
                 device.go_on(&self.poll)?;
             }
+            if self.next_deadline_ns().is_some() {
+                let now_ns = MonotonicClock.now_ns();
+                for device in &mut self.devices {
+                    device.deadline(now_ns);
+                }
+            }
         }
+    }
+
+    /// How long to wait: without work, and with nothing held, for ever.
+    fn patience(&self) -> Wait {
+        if self.devices.iter().any(IoDevice::has_more) {
+            return Wait::No;
+        }
+        match self.next_deadline_ns() {
+            Some(due_ns) => Wait::Nanoseconds(due_ns.saturating_sub(MonotonicClock.now_ns())),
+            None => Wait::Forever,
+        }
+    }
+
+    fn next_deadline_ns(&self) -> Option<u64> {
+        self.devices.iter().filter_map(IoDevice::deadline_ns).min()
     }
 
     fn console_input(

@@ -145,6 +145,22 @@ impl Rig {
         self
     }
 
+    /// Passes a disk with one queue.
+    #[must_use]
+    pub fn disk(mut self, file: File) -> Self {
+        self.config["disks"] = json!([{
+            "path": "disk.img",
+            "file": file.as_raw_fd(),
+            "read_only": false,
+            "cache": "writeback",
+            "serial": "test",
+            "queues": 1,
+            "coalesce": {"kind": "auto"},
+        }]);
+        self.passed.push(file.into());
+        self
+    }
+
     /// Starts the monitor.
     pub fn start(mut self) -> Running {
         let root = RunRoot::open(self.directory.path().join("run")).unwrap();

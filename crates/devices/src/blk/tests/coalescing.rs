@@ -3,9 +3,11 @@
 
 use std::cell::Cell;
 
+use tare_policy::coalesce::Parameters;
+
 use super::*;
 
-const EPOCH_NS: u64 = 200_000_000;
+const EPOCH_NS: u64 = 10_000_000;
 const EVENT_IDX: u64 = 1 << 29;
 
 /// A device whose completions the test lets pass one by one.
@@ -25,8 +27,12 @@ impl Bench {
             gate: Arc::clone(&gate),
         };
         let clock = TestClock::default();
+        let short_epochs = Parameters {
+            epoch_ns: EPOCH_NS,
+            ..Parameters::default()
+        };
         let automatic = BlkSettings {
-            coalesce: Settings::with_mode(Mode::Auto),
+            coalesce: Settings::new(short_epochs).unwrap(),
             ..settings()
         };
         let disk = disk(&file, Access::ReadWrite);

@@ -1,0 +1,168 @@
+//! `--disk FILE[,ro][,cache=...][,serial=...][,queues=N][,coalesce=...]`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use tare_control::config::{DiskCache, DiskCoalesce};
+use tare_devices::blk::{Access, MAX_QUEUES, SERIAL_BYTES};
+use tare_policy::coalesce::Ratio;
+
+/// A disk as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DiskChoice {
+    /// File or block device.
+    pub(crate) path: PathBuf,
+    /// What the guest may do.
+    pub(crate) access: Access,
+    /// When a write counts as done.
+    pub(crate) cache: DiskCache,
+    /// Serial number; else the disk's place.
+    pub(crate) serial: Option<String>,
+    /// Queues; else one for each CPU.
+    pub(crate) queues: Option<u16>,
+    /// Which completions interrupt the guest; else vIC where there is any.
+    pub(crate) coalesce: Option<DiskCoalesce>,
+}
+
+/// A disk that cannot be read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DiskChoiceError {
+    /// No file.
+    #[error("a disk is FILE[,ro][,cache=MODE][,serial=TEXT][,queues=N][,coalesce=HOW]")]
+    Form,
+    /// A word that is none of its settings.
+    #[error("{0:?} is no setting of a disk: ro, cache=, serial=, queues= and coalesce= are")]
+    Setting(String),
+    /// Not a cache mode.
+    #[error("{0:?} is no cache mode: writeback or writethrough")]
+    Cache(String),
+    /// Not a serial number.
+    #[error("a serial number has 1 to {SERIAL_BYTES} printable ASCII characters")]
+    Serial,
+    /// Not a number of queues.
+    #[error("a disk has 1 to {MAX_QUEUES} queues")]
+    Queues,
+    /// Not a way to coalesce.
+    #[error("{0:?} is no way to coalesce: auto, off, or a ratio such as 1/4")]
+    Coalesce(String),
+}
+
+impl FromStr for DiskChoice {
+    type Err = DiskChoiceError;
+
+    fn from_str(text: &str) -> Result<Self, DiskChoiceError> {
+        let mut words = text.split(',');
+        let path = words.next().filter(|path| !path.is_empty());
+        let mut disk = Self {
+            path: path.ok_or(DiskChoiceError::Form)?.into(),
+            access: Access::ReadWrite,
+            cache: DiskCache::default(),
+            serial: None,
+            queues: None,
+            coalesce: None,
+        };
+        words.try_for_each(|word| disk.set(word))?;
+        Ok(disk)
+    }
+}
+
+impl DiskChoice {
+    fn set(&mut self, word: &str) -> Result<(), DiskChoiceError> {
+        match word.split_once('=') {
+            None if word == "ro" => self.access = Access::ReadOnly,
+            Some(("cache", "writeback")) => self.cache = DiskCache::Writeback,
+            Some(("cache", "writethrough")) => self.cache = DiskCache::Writethrough,
+            Some(("cache", other)) => return Err(DiskChoiceError::Cache(other.to_owned())),
+            Some(("serial", text)) => self.serial = Some(serial(text)?),
+            Some(("queues", count)) => self.queues = Some(queues(count)?),
+            Some(("coalesce", how)) => self.coalesce = Some(coalesce(how)?),
+            _ => return Err(DiskChoiceError::Setting(word.to_owned())),
+        }
+        Ok(())
+    }
+}
+
+fn serial(text: &str) -> Result<String, DiskChoiceError> {
+    let printable = text.bytes().all(|byte| byte.is_ascii_graphic());
+    match printable && (1..=SERIAL_BYTES).contains(&text.len()) {
+        true => Ok(text.to_owned()),
+        false => Err(DiskChoiceError::Serial),
+    }
+}
+
+fn queues(count: &str) -> Result<u16, DiskChoiceError> {
+    match count.parse() {
+        Ok(count) if (1..=MAX_QUEUES).contains(&count) => Ok(count),
+        _ => Err(DiskChoiceError::Queues),
+    }
+}
+
+fn coalesce(how: &str) -> Result<DiskCoalesce, DiskChoiceError> {
+    match how {
+        "auto" => return Ok(DiskCoalesce::Auto),
+        "off" => return Ok(DiskCoalesce::Off),
+        _ => {}
+    }
+    let ratio = how.split_once('/').and_then(|(delivered, of)| {
+        let (delivered, of) = (delivered.parse().ok()?, of.parse().ok()?);
+        Ratio::new(delivered, of).ok()?;
+        Some(DiskCoalesce::Ratio { delivered, of })
+    });
+    ratio.ok_or_else(|| DiskChoiceError::Coalesce(how.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_has_sensible_defaults() {
+        let disk: DiskChoice = "data.img".parse().expect("a disk");
+        assert_eq!(disk.path, PathBuf::from("data.img"));
+        assert_eq!(disk.access, Access::ReadWrite);
+        assert_eq!(disk.cache, DiskCache::Writeback);
+        assert_eq!(
+            (disk.serial, disk.queues, disk.coalesce),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn every_setting_is_understood() {
+        let disk: DiskChoice = "d,ro,cache=writethrough,serial=A1,queues=4,coalesce=1/4"
+            .parse()
+            .expect("a disk");
+        assert_eq!(disk.access, Access::ReadOnly);
+        assert_eq!(disk.cache, DiskCache::Writethrough);
+        assert_eq!(disk.serial.as_deref(), Some("A1"));
+        assert_eq!(disk.queues, Some(4));
+        let ratio = DiskCoalesce::Ratio {
+            delivered: 1,
+            of: 4,
+        };
+        assert_eq!(disk.coalesce, Some(ratio));
+    }
+
+    #[test]
+    fn each_wrong_setting_is_named() {
+        let error = |text: &str| text.parse::<DiskChoice>().expect_err("refused");
+        assert_eq!(error(""), DiskChoiceError::Form);
+        assert_eq!(error("d,rw"), DiskChoiceError::Setting("rw".to_owned()));
+        assert_eq!(
+            error("d,cache=unsafe"),
+            DiskChoiceError::Cache("unsafe".to_owned())
+        );
+        assert_eq!(error("d,serial="), DiskChoiceError::Serial);
+        assert_eq!(
+            error("d,serial=123456789012345678901"),
+            DiskChoiceError::Serial
+        );
+        assert_eq!(error("d,queues=17"), DiskChoiceError::Queues);
+        for how in ["", "on", "5/4", "0/1", "1/0", "1/99999"] {
+            assert_eq!(
+                error(&format!("d,coalesce={how}")),
+                DiskChoiceError::Coalesce(how.to_owned())
+            );
+        }
+    }
+}
