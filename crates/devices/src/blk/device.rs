@@ -48,6 +48,8 @@ pub struct Blk {
     pub(super) disk: Disk,
     pub(super) engine: Box<dyn Engine>,
     pub(super) clock: Box<dyn Clock>,
+    /// The time, read once in each turn of the I/O loop.
+    pub(super) now_ns: u64,
     pub(super) lanes: Vec<Lane>,
     pub(super) flights: Flights,
     pub(super) slow: Slow,
@@ -87,6 +89,7 @@ impl Blk {
             disk,
             engine,
             clock,
+            now_ns: 0,
             lanes: (0..queues).map(lane).collect(),
             flights: Flights::default(),
             slow: Slow::default(),
@@ -414,12 +417,14 @@ impl VirtioDevice for Blk {
     }
 
     fn process(&mut self, index: u16, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
+        self.now_ns = self.clock.now_ns();
         let taken = self.take_requests(index.into(), queues)?;
         let settled = self.settle(queues)?;
         Ok(taken.or(settled))
     }
 
     fn backend_ready(&mut self, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
+        self.now_ns = self.clock.now_ns();
         self.engine.acknowledge();
         let mut progress = self.settle(queues)?;
         let mut resumed = false;

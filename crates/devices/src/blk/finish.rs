@@ -26,7 +26,7 @@ impl Blk {
         while let Some(finished) = self.engine.finished() {
             progress = progress.or(self.arrived(finished, queues)?);
         }
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.now_ns;
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             if std::mem::take(&mut lane.delivers)
                 && let Some((queue, _)) = queues.get(index)
@@ -151,7 +151,7 @@ impl Blk {
     ) -> Result<(), QueueError> {
         memory.write_obj(status, reply.status_at)?;
         queue.complete(memory, reply.head, written)?;
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.now_ns;
         let lane = &mut self.lanes[reply.queue];
         let decision = lane.coalescer.completed(now_ns, reply.kind);
         lane.delivers |= decision == Decision::Deliver;

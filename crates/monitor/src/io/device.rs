@@ -229,6 +229,52 @@ mod tests {
         ready.len()
     }
 
+    /// Holds something until it is let go.
+    #[derive(Default)]
+    struct Holding(AtomicU32);
+
+    impl QueueWork for Arc<Holding> {
+        fn notified(&self, _queue: u16) -> Progress {
+            self.0.store(1, Ordering::Relaxed);
+            Progress::Done
+        }
+
+        fn backend_ready(&self) -> Progress {
+            Progress::Done
+        }
+
+        fn interest(&self) -> Interest {
+            Interest::default()
+        }
+
+        fn deadline_ns(&self) -> Option<u64> {
+            (self.0.load(Ordering::Relaxed) == 1).then_some(1_000)
+        }
+
+        fn deadline_passed(&self) {
+            self.0.store(2, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_deadline_is_known_only_while_something_is_held() {
+        let holding = Arc::new(Holding::default());
+        let event = Arc::new(eventfd().unwrap());
+        let queues = [Arc::clone(&event)];
+        let mut device = IoDevice::new(Box::new(Arc::clone(&holding)), &queues, None);
+        let poll = Poll::new().unwrap();
+        device.watch(&poll, 100).unwrap();
+        assert_eq!(device.deadline_ns(), None);
+        event.write(1).unwrap();
+        turn(&poll, &mut device);
+        assert_eq!(device.deadline_ns(), Some(1_000));
+        device.deadline(999);
+        assert_eq!(device.deadline_ns(), Some(1_000), "not yet");
+        device.deadline(1_000);
+        assert_eq!(holding.0.load(Ordering::Relaxed), 2);
+        assert_eq!(device.deadline_ns(), None);
+    }
+
     #[test]
     fn unfinished_work_goes_on_without_a_new_event() {
         let script = Arc::new(Script::default());
