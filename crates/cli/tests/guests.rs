@@ -73,3 +73,26 @@ fn ipi_halt_prints_a_sample_for_each_wake_up() {
     assert_eq!((count("wake"), count("send")), (60, 60), "{lines:?}");
     assert!(lines[0]["khz"].as_u64().unwrap() > 100_000, "{lines:?}");
 }
+
+#[test]
+fn a_message_between_two_cores_costs_one_halt_and_one_interrupt_at_most() {
+    for (cpus, by, most) in [
+        ("2", "event", 1.0),
+        ("2", "condvar", 1.0),
+        ("1", "event", 0.0),
+    ] {
+        let Some(lines) = measured("events", cpus, &format!("rounds=100 by={by}")) else {
+            return;
+        };
+        let counters = lines.iter().find(|line| line["messages"].is_u64()).unwrap();
+        let of = |name: &str| counters[name].as_f64().unwrap() / 200.0;
+        // Threads that meet while one of them still runs need less.
+        assert!(
+            of("halts") <= most && of("ipis") <= most,
+            "{cpus} {by}: {counters}"
+        );
+        assert_eq!(of("timers"), 0.0, "{cpus} {by}: {counters}");
+        let trips = lines.iter().filter_map(|line| line["round"].as_array());
+        assert_eq!(trips.flatten().count(), 100);
+    }
+}

@@ -12,6 +12,7 @@ use crate::goal::Goal;
 use crate::report::Section;
 use crate::request::Depth;
 
+pub(crate) mod events;
 pub(crate) mod http_bursts;
 mod inside;
 pub(crate) mod ipi_halt;
@@ -85,5 +86,10 @@ pub(crate) const ALL: &[Entry] = &[
         name: "ipi-halt",
         about: "an interrupt to a halted CPU: cycles with and without halt polling",
         make: |depth, image| Box::new(ipi_halt::IpiHalt::new(depth, image)),
+    },
+    Entry {
+        name: "events",
+        about: "two threads that signal each other: round trips, halts and interrupts a message",
+        make: |depth, image| Box::new(events::Events::new(depth, image)),
     },
 ];

@@ -15,3 +15,13 @@ pub fn wall_ns() -> u64 {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| d.as_nanos() as u64)
 }
+
+/// The counter's frequency, Hz: on the host it counts nanoseconds.
+pub fn ticks_per_s() -> u64 {
+    1_000_000_000
+}
+
+/// The counter itself.
+pub fn ticks() -> u64 {
+    now_ns()
+}

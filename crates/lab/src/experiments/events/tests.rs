@@ -1,0 +1,62 @@
+//! The weighing against fakes that print what the image prints.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::appliance::fake::{Fakes, Fault};
+use crate::experiments::testing::{Run, figure};
+use crate::outcome::Ending;
+
+fn short() -> Box<Events> {
+    Box::new(Events {
+        turns: 2,
+        rounds: 4,
+        ..Events::new(Depth::Quick, None)
+    })
+}
+
+fn prints(spec: &GuestSpec) -> Vec<Value> {
+    let halts = if spec.cpus == 2 { 8 } else { 1 };
+    vec![
+        json!({"khz": 2_000_000}),
+        json!({"begin": true}),
+        json!({"round": [2000, 4000, 6000, 8000]}),
+        json!({"messages": 8, "halts": halts, "ipis": halts, "timers": 0, "spins_caught": 0}),
+        json!({"done": true}),
+    ]
+}
+
+fn run(fault: Fault) -> Run {
+    let fakes = Fakes {
+        prints,
+        ..Fakes::new(Kvm::Emulated, fault)
+    };
+    Run::of("events", short(), fakes)
+}
+
+#[test]
+fn messages_are_counted_for_each_arm_and_judged() {
+    let run = run(Fault::None);
+    assert_eq!(run.outcome.ending, Ending::Complete);
+    let summary = run.summary();
+    assert_eq!(figure(&summary, "round_trip_us_p50.event").value, 2.5);
+    assert_eq!(figure(&summary, "round_trip_us_p50.event").n, 8);
+    assert_eq!(figure(&summary, "halts_per_message.condvar").value, 1.0);
+    // The fake's lone halt on one CPU misses the goal of none.
+    assert_eq!(figure(&summary, "halts_per_message.one").value, 0.125);
+    assert!(
+        run.text("report.html")
+            .contains("halts_per_message.one is 0.125")
+    );
+    let host = figure(&summary, "round_trip_us_p99.host");
+    assert!(host.value > 0.0 && host.n == 8);
+    run.nothing_is_left();
+}
+
+#[test]
+fn a_machine_that_ends_breaks_off_and_keeps_what_there_was() {
+    let run = run(Fault::Ends(3));
+    assert!(matches!(run.outcome.ending, Ending::Broken(_)));
+    figure(&run.summary(), "ipis_per_message.condvar");
+    run.nothing_is_left();
+}
