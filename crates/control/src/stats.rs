@@ -72,13 +72,18 @@ impl VcpuStats {
 /// Counters of one device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DeviceStats {
-    /// `serial`, `net`, `rng`, ...
+    /// `serial`, `net`, `blk`, `rng`, ...
     pub kind: String,
     /// PCI address such as `00:01.0`; empty for a device that has none.
     pub address: String,
     /// Counters by name. Every virtio device has `interrupts`,
     /// `notifications`, `malformed`; net has `rx_bytes`, `rx_frames`,
-    /// `rx_dropped`, `tx_bytes`, `tx_frames`, `tx_dropped`.
+    /// `rx_dropped`, `tx_bytes`, `tx_frames`, `tx_dropped`; blk has `reads`,
+    /// `read_bytes`, `writes`, `write_bytes`, `flushes`, `io_errors`, and of its
+    /// coalescing `coalesce_completions`, `coalesce_delivered` (their quotient
+    /// over a time is R), `coalesce_held`, `coalesce_longest_hold_ns`, and R's
+    /// distribution: `coalesce_r0250_completions` are those in epochs whose R was
+    /// 0.250.
     pub counters: BTreeMap<String, u64>,
 }
 

@@ -39,7 +39,7 @@ pub use config::Cache;
 pub use counters::BlkCounters;
 pub use device::{Blk, BlkSettings};
 pub use disk::{Access, Disk, DiskError, Problem};
-pub use engine::{Engine, EngineChoice, Finished, Operation, SyncEngine, choose};
+pub use engine::{Durability, Engine, EngineChoice, Finished, Operation, SyncEngine, choose};
 pub use raw_io::{Buffers, Ring};
 pub use request::{Refusal, Request, RequestLimits, Shape, parse};
 

@@ -152,11 +152,16 @@ struct Gate {
     open: usize,
     drained: usize,
     waiting: usize,
+    /// What was asked of the engine.
+    started: Vec<Operation>,
 }
 
 impl Engine for Held {
     fn start(&mut self, token: usize, operation: Operation, buffers: Buffers) {
-        self.gate.lock().unwrap().waiting += 1;
+        let mut gate = self.gate.lock().unwrap();
+        gate.waiting += 1;
+        gate.started.push(operation);
+        drop(gate);
         self.engine.start(token, operation, buffers);
     }
 

@@ -148,19 +148,53 @@ fn several_queues_work_at_once() {
     }
 }
 
+/// What the engine is asked for by a write and a flush of a driver with
+/// `features`, after it set the cache mode.
+fn asked_by(features: u64, mode: Option<u64>) -> Vec<Operation> {
+    let file = file();
+    let gate = Arc::<Mutex<Gate>>::default();
+    let engine = Held {
+        engine: SyncEngine::new(file.try_clone().unwrap()),
+        gate: Arc::clone(&gate),
+    };
+    let machine = machine_with(settings(), &file, Box::new(engine));
+    let driver = Driver::new(&machine);
+    let mut rings = driver.start(features, 64);
+    if let Some(mode) = mode {
+        driver.write_memory(driver.places.device + 32, 1, mode);
+    }
+    gate.lock().unwrap().open = 2;
+    assert_eq!(request(&machine, &mut rings[0], Wanted::new(1, 2, 512)), 0);
+    assert_eq!(request(&machine, &mut rings[0], Wanted::new(4, 0, 0)), 0);
+    std::mem::take(&mut gate.lock().unwrap().started)
+}
+
 #[test]
-fn a_write_through_disk_asks_for_durable_writes() {
+fn writes_are_durable_as_the_cache_mode_and_the_driver_say() {
+    let write = |durability| Operation::Write {
+        offset: 1024,
+        durability,
+    };
+    let cached = [write(Durability::Cached), Operation::Flush];
+    let durable = [write(Durability::Durable), Operation::Flush];
+    assert_eq!(asked_by(FEATURES, None), cached);
+    assert_eq!(asked_by(FEATURES, Some(1)), cached);
+    assert_eq!(asked_by(FEATURES, Some(0)), durable);
+    assert_eq!(asked_by(1 << 32, None), durable, "no flush known");
+}
+
+#[test]
+fn the_cache_mode_reads_back_and_is_reset() {
     let file = file();
     let machine = machine_with(settings(), &file, sync_engine(&file));
     let driver = Driver::new(&machine);
     let config = driver.places.device + 32;
     assert_eq!(driver.read_memory(config, 1), 1);
+    driver.start(FEATURES, 64);
     driver.write_memory(config, 1, 0);
     assert_eq!(driver.read_memory(config, 1), 0);
-    let mut rings = driver.start(FEATURES, 64);
-    driver.write_memory(config, 1, 0);
-    assert_eq!(request(&machine, &mut rings[0], Wanted::new(1, 0, 512)), 0);
     driver.write_memory(config, 1, 7);
+    driver.write_memory(config, 2, 1);
     assert_eq!(driver.read_memory(config, 1), 0, "not a mode");
     driver.reset();
     assert_eq!(driver.read_memory(config, 1), 1, "as it was");
