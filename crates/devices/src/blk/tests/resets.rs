@@ -90,3 +90,51 @@ fn more_requests_than_fit_wait_their_turn() {
         assert_eq!(ring.used_index(), 85);
     }
 }
+
+/// The kernel may finish requests on the thread that submitted them: here that
+/// one sleeps while another resets, as an idle I/O thread and a vCPU do.
+#[test]
+fn a_reset_on_another_thread_waits_for_the_ring() {
+    let program = std::env::current_exe().unwrap();
+    let dir = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
+    let path = dir.path().join("disk.img");
+    std::fs::write(&path, vec![0x11; 1 << 20]).unwrap();
+    let disk = Disk::open(&path, Access::ReadWrite).unwrap();
+    let Some(engine) = uring(disk.file()) else {
+        return;
+    };
+    let device = Blk::new(settings(), disk, engine, Box::new(MonotonicClock));
+    let machine = Machine::new(device);
+    let driver = Driver::new(&machine);
+    let (to_io, notified) = std::sync::mpsc::channel();
+    let (served, from_io) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let machine = &machine;
+        scope.spawn(move || {
+            for () in notified {
+                let _ = machine.io(|device| device.notified(0));
+                served.send(()).unwrap();
+            }
+        });
+        for round in 0..20 {
+            let mut rings = driver.start(FEATURES, 256);
+            for n in 0..32 {
+                Wanted {
+                    data: DATA + n * 4096,
+                    status: STATUS + n * 0x40,
+                    ..Wanted::new(0, n * 8, 4096)
+                }
+                .offer(machine, &mut rings[0]);
+            }
+            to_io.send(()).unwrap();
+            from_io.recv().unwrap();
+            driver.reset();
+            put(&machine.memory, DATA, &[0xf0 | round; 32 * 4096]);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            let bytes = get(&machine.memory, DATA, 32 * 4096);
+            assert!(bytes.iter().all(|byte| *byte == 0xf0 | round));
+        }
+        drop(to_io);
+    });
+    assert!(machine.counter("drained") > 0, "nothing was in flight");
+}
