@@ -292,6 +292,14 @@ fn a_machine_in_the_background_is_listed_read_counted_and_stopped() {
     let stats: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(stats["vcpus"].as_array().unwrap().len(), 2, "{json}");
     let following = place.tare(&["logs", "-f", "tiny-1"]).spawn().unwrap();
+    let descriptors = format!("/proc/{}/fd", following.id());
+    eventually("the log is being followed", || {
+        fs::read_dir(&descriptors).is_ok_and(|open| {
+            open.flatten()
+                .filter_map(|link| fs::read_link(link.path()).ok())
+                .any(|file| file.ends_with("console.log"))
+        })
+    });
     let stopped = place.run(&["stop", "tiny-1"]);
     assert_eq!(
         (stopped.code, stopped.err.as_str()),
