@@ -77,16 +77,14 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// An `int32_t`, as memcached's `safe_strtol` reads it.
+/// An `int32_t`, as memcached 1.6 reads it: the lower half of a 64-bit number.
 pub(crate) fn signed_32(text: &[u8]) -> Option<i32> {
     let scanned = scan(text)?;
-    let magnitude = i64::try_from(scanned.magnitude).ok()?;
-    let value = if scanned.negative {
-        -magnitude
-    } else {
-        magnitude
+    let value = match scanned.negative {
+        true => 0i64.checked_sub_unsigned(scanned.magnitude)?,
+        false => i64::try_from(scanned.magnitude).ok()?,
     };
-    i32::try_from(value).ok()
+    Some(value as i32)
 }
 
 /// A `uint64_t`, as memcached's `safe_strtoull` reads it: a negative number
@@ -142,7 +140,9 @@ mod tests {
         assert_eq!(unsigned_32(b"4294967296"), Some(0));
         assert_eq!(signed_32(b"2147483647"), Some(i32::MAX));
         assert_eq!(signed_32(b"-2147483648"), Some(i32::MIN));
-        assert_eq!(signed_32(b"2147483648"), None);
+        assert_eq!(signed_32(b"2147483648"), Some(i32::MIN));
+        assert_eq!(signed_32(b"-9223372036854775808"), Some(0));
+        assert_eq!(signed_32(b"9223372036854775808"), None);
     }
 
     proptest! {

@@ -131,6 +131,11 @@ impl<C: Clock> Server<C> {
         }
     }
 
+    /// What the items take.
+    pub fn used_bytes(&self) -> usize {
+        self.store.lock().used_bytes()
+    }
+
     /// Carries out a command other than the `get`s, whose answers may need to
     /// be sent in between, and appends the answer.
     pub fn execute(&self, command: &Command<'_>, out: &mut Vec<u8>) -> Then {
