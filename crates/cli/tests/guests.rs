@@ -96,3 +96,27 @@ fn a_message_between_two_cores_costs_one_halt_and_one_interrupt_at_most() {
         assert_eq!(trips.flatten().count(), 100);
     }
 }
+
+#[test]
+fn each_kind_of_exit_has_a_price_or_says_that_it_is_not_there() {
+    for (cpus, kind) in [("1", "control"), ("1", "mmio_user"), ("1", "timer_count")] {
+        let words = format!("kind={kind} samples=2 target_us=200");
+        let Some(lines) = measured("vmexit", cpus, &words) else {
+            return;
+        };
+        let sampled = lines.iter().find(|line| line["kind"] == kind).unwrap();
+        assert!(sampled["iterations"].as_u64() >= Some(1), "{sampled}");
+        assert_eq!(
+            sampled["cycles"].as_array().map(Vec::len),
+            Some(2),
+            "{sampled}"
+        );
+    }
+    let Some(lines) = measured("vmexit", "1", "kind=ipi samples=1") else {
+        return;
+    };
+    assert!(
+        lines.iter().any(|line| line["unavailable"].is_string()),
+        "{lines:?}"
+    );
+}

@@ -23,6 +23,8 @@ mod apic;
 #[cfg(target_os = "none")]
 mod cpuid;
 #[cfg(target_os = "none")]
+pub mod exits;
+#[cfg(target_os = "none")]
 pub mod fiber;
 #[cfg(target_os = "none")]
 pub mod ipi;

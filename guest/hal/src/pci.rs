@@ -71,6 +71,14 @@ pub(crate) fn functions() -> impl Iterator<Item = (DeviceFunction, u32)> {
     })
 }
 
+/// Address of the first memory BAR below 4 GiB that a function has.
+pub(crate) fn any_bar() -> Option<u64> {
+    let bars = functions().flat_map(|(at, _)| (0..6).map(move |i| read(at, BAR0 + 4 * i)));
+    bars.filter(|bar| bar & 1 == 0 && bar & !15 != 0)
+        .map(|bar| u64::from(bar & !15))
+        .find(|at| (PCI_MMIO_START..PCI_MMIO_START + PCI_MMIO_SIZE).contains(at))
+}
+
 /// Reads a configuration register.
 pub(crate) fn read(device: DeviceFunction, register: u8) -> u32 {
     let mut selected = SELECTED.lock();

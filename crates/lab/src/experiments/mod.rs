@@ -18,6 +18,7 @@ mod inside;
 pub(crate) mod ipi_halt;
 #[cfg(test)]
 pub(crate) mod testing;
+pub(crate) mod vmexit;
 
 /// One experiment, planned for one depth.
 pub(crate) trait Experiment {
@@ -91,5 +92,10 @@ pub(crate) const ALL: &[Entry] = &[
         name: "events",
         about: "two threads that signal each other: round trips, halts and interrupts a message",
         make: |depth, image| Box::new(events::Events::new(depth, image)),
+    },
+    Entry {
+        name: "vmexit",
+        about: "the price of each kind of exit: cpuid, ports, memory, timers, interrupts, CR3",
+        make: |depth, image| Box::new(vmexit::Vmexit::new(depth, image)),
     },
 ];

@@ -7,6 +7,7 @@
 
 pub(crate) mod ioapic;
 mod registers;
+pub(crate) mod timed;
 
 use core::sync::atomic::Ordering;
 

@@ -2,10 +2,12 @@
 //! follow light, dark and print. Each chart is drawn twice, for wide and for
 //! narrow windows, so that letters keep their size.
 
+mod bars;
 mod percentiles;
 mod scale;
 mod timeline;
 
+pub(crate) use bars::{Bar, bars};
 pub(crate) use percentiles::{Distribution, percentiles};
 pub(crate) use timeline::{Band, Panel, Timeline};
 

@@ -1,0 +1,215 @@
+//! The price of each kind of exit (`SYSTEMS.md`, part 3): instructions that
+//! leave the guest, in loops that double until they take long enough, as
+//! kvm-unit-tests does it.
+//!
+//! Each kind has a machine of its own, since an instruction that this KVM cannot
+//! do ends the machine: then the kind is unavailable, and the rest goes on.
+
+mod story;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tare_control::stats::Kvm;
+
+use super::inside::{self, Data, Place};
+use super::{Experiment, Story};
+use crate::appliance::GuestSpec;
+use crate::bench::{Bench, RunError};
+use crate::figure::Figure;
+use crate::goal::Goal;
+use crate::request::Depth;
+
+/// What a turn is planned to take beside its samples.
+const TURN: Duration = Duration::from_millis(500);
+/// The kind that is only the loop.
+const CONTROL: &str = "control";
+
+/// Kinds of exit with what they are; the image knows them by these names.
+const KINDS: [(&str, &str); 15] = [
+    (CONTROL, "the loop by itself"),
+    ("cpuid", "CPUID"),
+    ("hypercall", "VMCALL or VMMCALL"),
+    (
+        "pio_in_kernel",
+        "IN from the PIC's mask, served in the kernel",
+    ),
+    (
+        "pio_out_kernel",
+        "OUT to the PIC's mask, served in the kernel",
+    ),
+    (
+        "pio_in_user",
+        "IN from the UART's status, served by the monitor",
+    ),
+    (
+        "pio_out_user",
+        "OUT to the UART's scratch register, served by the monitor",
+    ),
+    ("mmio_kernel", "read of the IOAPIC, served in the kernel"),
+    (
+        "mmio_user",
+        "read in a PCI device's BAR, served by the monitor",
+    ),
+    ("tsc_deadline", "WRMSR of the TSC deadline"),
+    ("timer_count", "write of the APIC timer's initial count"),
+    ("eoi", "write of the APIC's end of interrupt"),
+    ("self_ipi", "interrupt to the own CPU, with its handling"),
+    ("ipi", "interrupt command to a second CPU"),
+    ("cr3", "CR3 read and written with what it held"),
+];
+
+/// The experiment and what it has measured.
+pub(crate) struct Vmexit {
+    depth: Depth,
+    image: String,
+    rounds: usize,
+    samples: usize,
+    target: Duration,
+    data: Data,
+    /// Iterations of all machines, by kind.
+    iterations: BTreeMap<&'static str, f64>,
+}
+
+impl Vmexit {
+    /// Planned for a depth; the image may be another than Tare's own.
+    pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
+        let (rounds, samples, target_ms) = match depth {
+            Depth::Quick => (1, 6, 5),
+            Depth::Standard => (2, 6, 15),
+            Depth::Full => (10, 10, 200),
+        };
+        Self {
+            depth,
+            image: image.unwrap_or_else(|| "vmexit".to_owned()),
+            rounds,
+            samples,
+            target: Duration::from_millis(target_ms),
+            data: Data::default(),
+            iterations: BTreeMap::new(),
+        }
+    }
+
+    fn turn(
+        &mut self,
+        bench: &mut Bench<'_>,
+        kind: &'static str,
+        round: usize,
+    ) -> Result<(), RunError> {
+        let place = Place { arm: kind, round };
+        let spec = GuestSpec {
+            label: kind.to_owned(),
+            image: self.image.clone(),
+            cpus: 2,
+            cmdline: format!(
+                "kind={kind} samples={} target_us={} hold",
+                self.samples,
+                self.target.as_micros()
+            ),
+            engine: "tare",
+            halt: "kernel",
+        };
+        let (mut khz, mut sampled, mut total, mut why) = (None, None, None, None);
+        let around = inside::run(bench, place, &spec, |record| {
+            khz = khz.or(record.get("khz").and_then(Value::as_f64));
+            total = total.or(record.get("total").and_then(Value::as_f64));
+            why = why.take().or(record
+                .get("unavailable")
+                .map(|why| why.as_str().unwrap_or("it did not say why").to_owned()));
+            if record.get("cycles").is_some() {
+                sampled = Some(record.clone());
+            }
+        })?;
+        if let (Some(khz), Some(sampled)) = (khz, sampled) {
+            let iterations = sampled.get("iterations").and_then(Value::as_f64);
+            let ns = 1e6 / khz / iterations.unwrap_or(f64::NAN);
+            for cycles in inside::numbers(&sampled, "cycles") {
+                let name = format!("exit_ns.{kind}");
+                self.data.samples.add(&name, "ns", cycles * ns);
+            }
+        }
+        *self.iterations.entry(kind).or_default() += total.unwrap_or(0.0);
+        if let Some(end) = &around.end {
+            self.data.count(kind, around.begin.as_ref(), end);
+        }
+        self.unavailable(kind, why);
+        Ok(())
+    }
+
+    /// Notes that a kind is not to be had, once.
+    fn unavailable(&mut self, kind: &str, why: Option<String>) {
+        let known = |m: &String| m.starts_with(&format!("{kind}: "));
+        if let Some(why) = why.filter(|_| !self.data.missing.iter().any(known)) {
+            self.data.missing.push(format!("{kind}: {why}"));
+        }
+    }
+
+    fn planned_turn(&self) -> Duration {
+        TURN + self.target * u32::try_from(self.samples * 2).unwrap_or(1)
+    }
+}
+
+impl Experiment for Vmexit {
+    fn planned(&self) -> Duration {
+        self.planned_turn() * u32::try_from(self.rounds * KINDS.len()).unwrap_or(u32::MAX)
+    }
+
+    fn plan(&self) -> Value {
+        json!({
+            "depth": self.depth.name(), "image": self.image, "rounds": self.rounds,
+            "samples": self.samples, "target_us": self.target.as_micros() as u64,
+            "kinds": KINDS,
+        })
+    }
+
+    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
+        for round in 0..self.rounds {
+            for index in 0..KINDS.len() {
+                // Rotated by a third of the list, so that no kind is always early.
+                let (kind, _) = KINDS[(index + round * 5) % KINDS.len()];
+                let of = self.rounds;
+                bench
+                    .progress
+                    .step(&format!("round {} of {of}: {kind}", round + 1));
+                let result = self.turn(bench, kind, round);
+                // Without the loop by itself nothing can be weighed.
+                let why = match kind {
+                    CONTROL => result.map(|()| None)?,
+                    _ => inside::optional(result)?,
+                };
+                self.unavailable(kind, why);
+                bench.progress.done(self.planned_turn());
+            }
+        }
+        Ok(())
+    }
+
+    fn kvm(&self) -> Kvm {
+        self.data.kvm
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let mut figures = self.data.samples.figures();
+        let place = |f: &Figure| {
+            let kind = f.name.split('.').nth(1).unwrap_or("").to_owned();
+            KINDS.iter().position(|(name, _)| *name == kind)
+        };
+        figures.sort_by_key(place);
+        figures
+    }
+
+    fn goals(&self) -> &'static [Goal] {
+        &[]
+    }
+
+    fn failures(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn report(&self, figures: &[Figure]) -> Story {
+        story::story(self, figures)
+    }
+}

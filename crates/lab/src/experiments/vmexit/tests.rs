@@ -1,0 +1,82 @@
+//! The weighing against fakes that print what the image prints.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::appliance::fake::{Fakes, Fault};
+use crate::experiments::testing::{Run, figure};
+use crate::outcome::Ending;
+
+fn short() -> Box<Vmexit> {
+    Box::new(Vmexit {
+        rounds: 2,
+        ..Vmexit::new(Depth::Quick, None)
+    })
+}
+
+/// 100 cycles for the loop, 2,100 for everything else; no hypercall.
+fn prints(spec: &GuestSpec) -> Vec<Value> {
+    let cycles = match spec.label.as_str() {
+        "control" => 10_000,
+        _ => 210_000,
+    };
+    let sampled = match spec.label.as_str() {
+        "hypercall" => json!({"unavailable": "no such instruction"}),
+        kind => json!({"kind": kind, "iterations": 100, "cycles": [cycles, cycles, cycles]}),
+    };
+    vec![
+        json!({"khz": 2_000_000}),
+        json!({"begin": true}),
+        sampled,
+        json!({"total": 400}),
+        json!({"done": true}),
+    ]
+}
+
+fn run(fault: Fault) -> Run {
+    let fakes = Fakes {
+        prints,
+        ..Fakes::new(Kvm::Emulated, fault)
+    };
+    Run::of("vmexit", short(), fakes)
+}
+
+#[test]
+fn each_kind_has_a_price_and_what_is_unavailable_is_said() {
+    let run = run(Fault::None);
+    assert_eq!(run.outcome.ending, Ending::Complete);
+    let summary = run.summary();
+    for (kind, _) in KINDS.iter().filter(|(kind, _)| *kind != "hypercall") {
+        assert_eq!(figure(&summary, &format!("exit_ns.{kind}")).n, 6);
+    }
+    assert_eq!(figure(&summary, "exit_ns.control").value, 50.0);
+    assert_eq!(figure(&summary, "exit_ns.cpuid").value, 1050.0);
+    assert!(
+        summary
+            .figures
+            .iter()
+            .all(|f| !f.name.contains("hypercall"))
+    );
+    let html = run.text("report.html");
+    assert!(html.contains("Unavailable here: hypercall: no such instruction."));
+    assert!(html.contains("costs 1000 ns where the kernel serves it"));
+    run.nothing_is_left();
+}
+
+#[test]
+fn a_kind_that_ends_its_machine_is_unavailable_and_the_rest_goes_on() {
+    let run = run(Fault::Ends(3));
+    assert_eq!(run.outcome.ending, Ending::Complete);
+    figure(&run.summary(), "exit_ns.cr3");
+    assert!(
+        run.text("report.html")
+            .contains("&lt;b&gt;the guest&lt;/b&gt;")
+    );
+}
+
+#[test]
+fn without_the_loop_by_itself_nothing_is_weighed() {
+    let run = run(Fault::Ends(1));
+    assert!(matches!(run.outcome.ending, Ending::Broken(_)));
+    run.nothing_is_left();
+}

@@ -1,0 +1,116 @@
+//! Values side by side as horizontal bars, each with its interval.
+
+use std::fmt::Write as _;
+
+use super::scale::Scale;
+use super::{Width, figure};
+use crate::figure::Figure;
+use crate::table::number;
+
+const LABEL: f64 = 118.0;
+const VALUE: f64 = 64.0;
+const TOP: f64 = 8.0;
+const ROW: f64 = 24.0;
+const THICK: f64 = 13.0;
+const AXIS: f64 = 38.0;
+
+/// A bar.
+#[derive(Clone, Debug)]
+pub(crate) struct Bar {
+    /// What it is of.
+    pub(crate) label: String,
+    /// Its length and interval.
+    pub(crate) figure: Figure,
+    /// Colour, as the series of other charts.
+    pub(crate) series: usize,
+}
+
+/// The chart as a figure; nothing without bars.
+pub(crate) fn bars(bars: &[Bar], unit: &str, description: &str) -> String {
+    let greatest = bars.iter().map(|bar| bar.figure.high).reduce(f64::max);
+    let Some(greatest) = greatest else {
+        return String::new();
+    };
+    figure(description, |width| {
+        let right = width.units() - VALUE;
+        let x = Scale::linear(0.0, greatest, (LABEL, right));
+        let bottom = TOP + ROW * bars.len() as f64;
+        let mut out = String::new();
+        axis(&mut out, x, bottom, unit, width);
+        for (row, bar) in bars.iter().enumerate() {
+            draw(&mut out, bar, x, TOP + ROW * (row as f64 + 0.5));
+        }
+        (bottom + AXIS, out)
+    })
+}
+
+fn axis(out: &mut String, x: Scale, bottom: f64, unit: &str, width: Width) {
+    let count = match width {
+        Width::Wide => 8,
+        Width::Narrow => 3,
+    };
+    for tick in x.ticks(count) {
+        let at = x.at(tick);
+        let _ = writeln!(
+            out,
+            "<path class=\"grid\" d=\"M{at:.1} {TOP}V{bottom:.1}\"/>\
+             <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            bottom + 15.0,
+            number(tick)
+        );
+    }
+    let _ = writeln!(
+        out,
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+        f64::midpoint(LABEL, width.units() - VALUE),
+        bottom + 32.0,
+        crate::report::escape(unit)
+    );
+}
+
+fn draw(out: &mut String, bar: &Bar, x: Scale, middle: f64) {
+    let (zero, end) = (x.at(0.0), x.at(bar.figure.value));
+    let (low, high) = (x.at(bar.figure.low), x.at(bar.figure.high));
+    let top = middle - THICK / 2.0;
+    let text = middle + 4.0;
+    let _ = writeln!(
+        out,
+        "<text x=\"{:.1}\" y=\"{text:.1}\" text-anchor=\"end\">{}</text>\
+         <path class=\"area s{series}\" d=\"M{zero:.1} {top:.1}H{end:.1}v{THICK}H{zero:.1}Z\"/>\
+         <path class=\"line s{series}\" d=\"M{low:.1} {middle:.1}H{high:.1}\"/>\
+         <circle class=\"dot s{series}\" cx=\"{end:.1}\" cy=\"{middle:.1}\" r=\"3\"/>\
+         <text x=\"{:.1}\" y=\"{text:.1}\">{}</text>",
+        LABEL - 7.0,
+        crate::report::escape(&bar.label),
+        high.max(end) + 7.0,
+        number(bar.figure.value),
+        series = bar.series,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_shows_its_label_and_value_and_no_markup() {
+        let bar = Bar {
+            label: "<cpuid>".into(),
+            figure: Figure {
+                name: "exit_ns.cpuid".into(),
+                unit: "ns".into(),
+                value: 1200.0,
+                low: 1100.0,
+                high: 1300.0,
+                n: 5,
+            },
+            series: 1,
+        };
+        let chart = bars(&[bar], "ns", "x");
+        assert!(
+            chart.contains("&lt;cpuid&gt;") && chart.contains(">1200<"),
+            "{chart}"
+        );
+        assert_eq!(bars(&[], "ns", "x"), "");
+    }
+}

@@ -1,0 +1,190 @@
+//! Instructions that leave the guest, to be priced: each in a loop of its own,
+//! timed by the time stamp counter. None has a lasting effect.
+
+#![allow(unsafe_code)]
+
+use core::arch::asm;
+use core::arch::x86_64::__cpuid;
+use core::hint::black_box;
+
+use tare_abi::layout::IOAPIC;
+use x86_64::instructions::port::Port;
+use x86_64::registers::control::Cr3;
+use x86_64::registers::model_specific::Msr;
+
+use crate::apic::timed;
+use crate::{clock, cpu, ipi, memory, pci};
+
+/// First controller's mask, which an in-kernel interrupt controller serves.
+const PIC_MASK: u16 = 0x21;
+/// A UART's line status and scratch registers, which the monitor serves.
+const LINE_STATUS: u16 = 0x3fd;
+const SCRATCH: u16 = 0x3ff;
+const IA32_TSC_DEADLINE: u32 = 0x6e0;
+/// `KVM_HC_VAPIC_POLL_IRQ`, which does nothing.
+const HYPERCALL: u64 = 1;
+/// A deadline that does not come.
+const FAR: u64 = 1 << 62;
+
+/// What is priced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// The loop by itself.
+    Control,
+    /// CPUID.
+    Cpuid,
+    /// VMCALL or VMMCALL.
+    Hypercall,
+    /// A port that the kernel's interrupt controller serves.
+    PioInKernel,
+    /// The same, written.
+    PioOutKernel,
+    /// A port that the monitor serves.
+    PioInUser,
+    /// The same, written.
+    PioOutUser,
+    /// A register of the kernel's IOAPIC.
+    MmioKernel,
+    /// A register in a PCI device's BAR.
+    MmioUser,
+    /// The timer's deadline.
+    TscDeadline,
+    /// The timer's initial count.
+    TimerCount,
+    /// An end of interrupt, without any to end.
+    Eoi,
+    /// An interrupt to this CPU, with its handling.
+    SelfIpi,
+    /// An interrupt to the second CPU.
+    Ipi,
+    /// CR3 written with what it holds.
+    Cr3,
+}
+
+impl Exit {
+    /// All, with their names.
+    pub const ALL: [(Self, &'static str); 15] = [
+        (Self::Control, "control"),
+        (Self::Cpuid, "cpuid"),
+        (Self::Hypercall, "hypercall"),
+        (Self::PioInKernel, "pio_in_kernel"),
+        (Self::PioOutKernel, "pio_out_kernel"),
+        (Self::PioInUser, "pio_in_user"),
+        (Self::PioOutUser, "pio_out_user"),
+        (Self::MmioKernel, "mmio_kernel"),
+        (Self::MmioUser, "mmio_user"),
+        (Self::TscDeadline, "tsc_deadline"),
+        (Self::TimerCount, "timer_count"),
+        (Self::Eoi, "eoi"),
+        (Self::SelfIpi, "self_ipi"),
+        (Self::Ipi, "ipi"),
+        (Self::Cr3, "cr3"),
+    ];
+}
+
+/// Does it `iterations` times: cycles that all took. An error says what is not
+/// there; an instruction that the machine cannot execute ends the image.
+pub fn price(exit: Exit, iterations: u64) -> Result<u64, &'static str> {
+    match exit {
+        Exit::Control => Ok(repeat(iterations, || {})),
+        Exit::Cpuid => Ok(repeat(iterations, || {
+            black_box(__cpuid(black_box(0)));
+        })),
+        Exit::Hypercall => hypercall(iterations),
+        Exit::PioInKernel => Ok(input(iterations, PIC_MASK)),
+        Exit::PioOutKernel => Ok(output(iterations, PIC_MASK, 0xff)),
+        Exit::PioInUser => Ok(input(iterations, LINE_STATUS)),
+        Exit::PioOutUser => Ok(output(iterations, SCRATCH, 0)),
+        Exit::MmioKernel => read(iterations, IOAPIC + 0x10),
+        Exit::MmioUser => read(iterations, pci::any_bar().ok_or("no PCI device has a BAR")?),
+        Exit::TscDeadline => tsc_deadline(iterations),
+        Exit::TimerCount => Ok(timed::with_counting_timer(|count| {
+            repeat(iterations, || count(u32::MAX))
+        })),
+        Exit::Eoi => Ok(with_interrupts_off(|| repeat(iterations, timed::end))),
+        Exit::SelfIpi => {
+            let own = cpu::index();
+            Ok(repeat(iterations, || ipi::wake(own)))
+        }
+        Exit::Ipi if cpu::count() < 2 => Err("there is no second CPU"),
+        Exit::Ipi => Ok(repeat(iterations, || ipi::wake(1))),
+        Exit::Cr3 => Ok(repeat(iterations, || {
+            let (table, flags) = Cr3::read();
+            // SAFETY: what it holds already.
+            unsafe { Cr3::write(table, flags) };
+        })),
+    }
+}
+
+#[inline(always)]
+fn repeat(iterations: u64, act: impl Fn()) -> u64 {
+    let begin = clock::ticks();
+    for _ in 0..iterations {
+        act();
+        black_box(());
+    }
+    clock::ticks().wrapping_sub(begin)
+}
+
+fn with_interrupts_off(act: impl FnOnce() -> u64) -> u64 {
+    let interrupts = cpu::disable_interrupts();
+    let cycles = act();
+    cpu::restore_interrupts(interrupts);
+    cycles
+}
+
+fn hypercall(iterations: u64) -> Result<u64, &'static str> {
+    // "Auth" of AuthenticAMD: SVM has an instruction of its own.
+    let is_amd = __cpuid(0).ebx == u32::from_le_bytes(*b"Auth");
+    // SAFETY: the call does nothing but give a result in RAX (kernel
+    // `Documentation/virt/kvm/x86/hypercalls.rst`).
+    Ok(repeat(iterations, || unsafe {
+        if is_amd {
+            asm!("vmmcall", inout("rax") HYPERCALL => _, options(nostack));
+        } else {
+            asm!("vmcall", inout("rax") HYPERCALL => _, options(nostack));
+        }
+    }))
+}
+
+fn input(iterations: u64, port: u16) -> u64 {
+    repeat(iterations, || {
+        // SAFETY: both ports that this is called with can be read freely.
+        black_box(unsafe { Port::<u8>::new(port).read() });
+    })
+}
+
+fn output(iterations: u64, port: u16, value: u8) -> u64 {
+    repeat(iterations, || {
+        // SAFETY: a mask that stays as it is, or a register for scratch.
+        unsafe { Port::<u8>::new(port).write(value) };
+    })
+}
+
+fn read(iterations: u64, address: u64) -> Result<u64, &'static str> {
+    if !memory::map_device(&(address..address + 4)) {
+        return Err("the register cannot be mapped");
+    }
+    Ok(repeat(iterations, || {
+        // SAFETY: a device's register, mapped; reading it has no effect.
+        black_box(unsafe { (address as *const u32).read_volatile() });
+    }))
+}
+
+fn tsc_deadline(iterations: u64) -> Result<u64, &'static str> {
+    if !crate::cpuid::has_tsc_deadline() {
+        return Err("the timer takes no deadlines");
+    }
+    let mut msr = Msr::new(IA32_TSC_DEADLINE);
+    Ok(with_interrupts_off(|| {
+        let begin = clock::ticks();
+        for _ in 0..iterations {
+            // SAFETY: a deadline that does not come.
+            unsafe { msr.write(FAR) };
+        }
+        let cycles = clock::ticks().wrapping_sub(begin);
+        // SAFETY: the timer is off; who sleeps afterwards arms it anew.
+        unsafe { msr.write(0) };
+        cycles
+    }))
+}
