@@ -120,3 +120,21 @@ fn each_kind_of_exit_has_a_price_or_says_that_it_is_not_there() {
         "{lines:?}"
     );
 }
+
+#[test]
+fn a_transaction_on_one_core_needs_no_halt_and_no_interrupt() {
+    for cpus in ["1", "2"] {
+        let Some(lines) = measured("tcp-rr", cpus, "transactions=20") else {
+            return;
+        };
+        let counters = lines.iter().find(|l| l["transactions"].is_u64()).unwrap();
+        let times = lines.iter().filter_map(|line| line["rr"].as_array());
+        assert_eq!(times.flatten().count(), 20);
+        if cpus == "1" {
+            assert_eq!(
+                (&counters["halts"], &counters["ipis"]),
+                (&0.into(), &0.into())
+            );
+        }
+    }
+}

@@ -16,6 +16,7 @@ pub(crate) mod events;
 pub(crate) mod http_bursts;
 mod inside;
 pub(crate) mod ipi_halt;
+pub(crate) mod tcp_rr;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod vmexit;
@@ -92,6 +93,11 @@ pub(crate) const ALL: &[Entry] = &[
         name: "events",
         about: "two threads that signal each other: round trips, halts and interrupts a message",
         make: |depth, image| Box::new(events::Events::new(depth, image)),
+    },
+    Entry {
+        name: "tcp-rr",
+        about: "one byte each way over the loopback, on one and two CPUs, guest and host",
+        make: |depth, image| Box::new(tcp_rr::TcpRr::new(depth, image)),
     },
     Entry {
         name: "vmexit",

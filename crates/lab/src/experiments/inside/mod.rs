@@ -3,7 +3,8 @@
 //!
 //! An image prints JSON objects: `{"begin":true}` before it measures (and then
 //! waits a moment, so that statistics can be read), samples, and at last
-//! `{"done":true}`, after which it holds.
+//! `{"done":true}`, after which it holds. Where printing would disturb the
+//! account, it prints after `{"end":true}` and another moment.
 
 mod data;
 
@@ -35,7 +36,7 @@ pub(crate) struct Place {
 pub(crate) struct Around {
     /// At `begin`; absent if the image says none.
     pub(crate) begin: Option<Stats>,
-    /// At `done`.
+    /// At `end`, or at `done` if the image says none.
     pub(crate) end: Option<Stats>,
 }
 
@@ -58,8 +59,13 @@ pub(crate) fn run(
         if record.get("begin").is_some() {
             around.begin = stats(bench, place, guest.stats()?)?;
         }
-        if record.get("done").is_some() {
+        if record.get("end").is_some() {
             around.end = stats(bench, place, guest.stats()?)?;
+        }
+        if record.get("done").is_some() {
+            if around.end.is_none() {
+                around.end = stats(bench, place, guest.stats()?)?;
+            }
             bench.recorder.flush()?;
             return Ok(around);
         }

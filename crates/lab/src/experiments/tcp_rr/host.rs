@@ -1,0 +1,82 @@
+//! The same on the host: two threads over its loopback, pinned to one CPU or
+//! to two.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Instant;
+
+use crate::pin;
+
+/// Transactions that are not counted.
+const WARM_UP: usize = 20;
+
+/// Times of transactions in ns, client and server on `cpus` CPUs.
+pub(super) fn transactions(count: usize, cpus: usize) -> io::Result<Vec<f64>> {
+    let allowed = pin::allowed()?;
+    let (first, last) = (allowed.first(), allowed.get(cpus - 1));
+    let (Some(&first), Some(&last)) = (first, last) else {
+        return Err(io::Error::other("there are not enough CPUs"));
+    };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            pin::this_thread(Some(last));
+            // A client that has gone ends the server.
+            let _ = serve(&listener);
+        });
+        let client = scope.spawn(move || {
+            pin::this_thread(Some(first));
+            let stream = TcpStream::connect(address)?;
+            ask(stream, count)
+        });
+        client
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the client ended early")))
+    })
+}
+
+fn serve(listener: &TcpListener) -> io::Result<()> {
+    let (mut stream, _) = listener.accept()?;
+    stream.set_nodelay(true)?;
+    let mut byte = [0];
+    while stream.read(&mut byte)? > 0 {
+        stream.write_all(&byte)?;
+    }
+    Ok(())
+}
+
+fn ask(mut stream: TcpStream, count: usize) -> io::Result<Vec<f64>> {
+    stream.set_nodelay(true)?;
+    let mut last = Instant::now();
+    let mut times = Vec::with_capacity(count);
+    for transaction in 0..WARM_UP + count {
+        stream.write_all(b"?")?;
+        stream.read_exact(&mut [0])?;
+        let now = Instant::now();
+        if transaction >= WARM_UP {
+            times.push(now.duration_since(last).as_nanos() as f64);
+        }
+        last = now;
+    }
+    Ok(times)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_transaction_takes_some_time() {
+        let times = transactions(100, 1).unwrap();
+        assert_eq!(times.len(), 100);
+        assert!(times.iter().all(|ns| *ns > 0.0), "{times:?}");
+    }
+
+    #[test]
+    fn more_cpus_than_there_are_is_an_error() {
+        assert!(transactions(1, 100_000).is_err());
+    }
+}

@@ -1,0 +1,159 @@
+//! What the transactions say.
+
+use super::{Arm, GOALS, RR, TcpRr};
+use crate::experiments::Story;
+use crate::figure::Figure;
+use crate::goal::judge;
+use crate::report::svg::{Distribution, legend, percentiles};
+use crate::report::{Section, table};
+use crate::table::number;
+
+pub(super) fn story(experiment: &TcpRr, figures: &[Figure]) -> Story {
+    Story {
+        title: "One byte each way: TCP transactions on one CPU and on two".to_owned(),
+        question: "A client and a server on one machine exchange single bytes over the loopback. \
+                   In the talk, two vCPUs took three times as long as bare metal, 25 µs more, with \
+                   1.99 halts and 9.58 MSR writes a transaction, 8 of them to the APIC's timer; on \
+                   one vCPU there was nearly none of it."
+            .to_owned(),
+        glance: String::new(),
+        answer: answer(figures),
+        sections: sections(experiment, figures),
+        method: method(experiment),
+        disappointments: disappointments(experiment, figures),
+    }
+}
+
+fn value(figures: &[Figure], name: &str) -> Option<f64> {
+    figures.iter().find(|f| f.name == name).map(|f| f.value)
+}
+
+fn answer(figures: &[Figure]) -> Vec<String> {
+    let get = |name: &str| value(figures, name);
+    let mut sentences = Vec::new();
+    for (arm, what) in [("libos", "In the library OS"), ("host", "On the host")] {
+        let one = get(&format!("rr_us.1vcpu.{arm}"));
+        let two = get(&format!("rr_us.2vcpu.{arm}"));
+        if let (Some(one), Some(two)) = (one, two) {
+            sentences.push(format!(
+                "{what} a transaction takes {} µs at the median on one CPU and {} µs on two.",
+                number(one),
+                number(two)
+            ));
+        }
+    }
+    let of = |kind: &str| get(&format!("exits_per_rr.{kind}.2vcpu"));
+    if let (Some(halts), Some(ipis), Some(timers)) = (of("halt"), of("ipi"), of("timer")) {
+        sentences.push(format!(
+            "On two vCPUs a transaction costs {} halts, {} interrupts to the other vCPU and {} \
+             timer writes.",
+            number(halts),
+            number(ipis),
+            number(timers)
+        ));
+    }
+    sentences
+}
+
+fn sections(experiment: &TcpRr, figures: &[Figure]) -> Vec<Section> {
+    let names = Arm::ALL.map(Arm::name);
+    let distributions: Vec<Distribution> = names
+        .into_iter()
+        .enumerate()
+        .filter_map(|(series, arm)| {
+            let sorted_us = tare_stats::sorted(experiment.data.of(RR, arm))?;
+            (!sorted_us.is_empty()).then_some(Distribution { series, sorted_us })
+        })
+        .collect();
+    if distributions.is_empty() {
+        return Vec::new();
+    }
+    let chart = Section {
+        title: "Transactions by percentile".to_owned(),
+        lead: "From one answer to the next, on a logarithmic scale; dots: median and 99th \
+               percentile. Lower is better."
+            .to_owned(),
+        html: legend(&names) + &percentiles(&distributions, "Transaction time by percentile"),
+    };
+    vec![chart, exits(experiment, figures)]
+}
+
+/// What a transaction costs, as the guest and as KVM count it.
+fn exits(experiment: &TcpRr, figures: &[Figure]) -> Section {
+    let rows = [Arm::Libos(1), Arm::Libos(2)].into_iter().map(|arm| {
+        let cpus = arm.name().split('.').next().unwrap_or("");
+        let guest = |kind: &str| {
+            let found = value(figures, &format!("exits_per_rr.{kind}.{cpus}"));
+            found.map_or("–".to_owned(), number)
+        };
+        let transactions = experiment.data.of(RR, arm.name()).len() as f64;
+        let kvm = |name: &str| {
+            let found = experiment.data.counter(arm.name(), name);
+            found.map_or("–".to_owned(), |count| number(count / transactions))
+        };
+        vec![
+            arm.about().to_owned(),
+            guest("halt"),
+            guest("ipi"),
+            guest("timer"),
+            kvm("halt_exits"),
+            kvm("irq_injections"),
+            kvm("exits"),
+            kvm("insn_emulation"),
+        ]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    Section {
+        title: "What a transaction costs".to_owned(),
+        lead: "Halts, interrupts sent and timer writes as the library OS counts them; then KVM's \
+               halts, injected interrupts, returns to the monitor and emulated instructions, which \
+               include the warm-up and a few printed bytes."
+            .to_owned(),
+        html: table(
+            &[
+                "",
+                "halts",
+                "IPIs",
+                "timers",
+                "KVM: halts",
+                "injected",
+                "to monitor",
+                "emulated",
+            ],
+            &rows,
+        ),
+    }
+}
+
+fn method(experiment: &TcpRr) -> Vec<String> {
+    vec![
+        format!(
+            "Image {}; {} turns of {} transactions for each arm, arms in rotated order, a new \
+             machine for each turn, 20 transactions before the first that counts.",
+            experiment.image, experiment.turns, experiment.transactions
+        ),
+        "Both ends set TCP_NODELAY. In the guest the client has the first core and the server \
+         the last; on the host the threads are pinned to one CPU or to two."
+            .to_owned(),
+        "Statistics are read while the guest sleeps before its first transaction and after its \
+         last, before it prints."
+            .to_owned(),
+        "A Linux guest is not among the arms.".to_owned(),
+    ]
+}
+
+fn disappointments(experiment: &TcpRr, figures: &[Figure]) -> Vec<String> {
+    let missed = figures.iter().filter_map(|figure| {
+        let verdict = judge(figure, GOALS, experiment.data.kvm).filter(|v| !v.met)?;
+        Some(format!(
+            "{} is {}; the goal is at most {}.",
+            figure.name,
+            number(figure.value),
+            number(verdict.goal.at_most)
+        ))
+    });
+    let missing = experiment.data.missing.iter();
+    missed
+        .chain(missing.map(|why| format!("Not measured: {why}.")))
+        .collect()
+}

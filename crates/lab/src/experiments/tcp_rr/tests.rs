@@ -1,0 +1,66 @@
+//! The weighing against fakes that print what the image prints.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::appliance::fake::{Fakes, Fault};
+use crate::experiments::testing::{Run, figure};
+use crate::outcome::Ending;
+
+fn short() -> Box<TcpRr> {
+    Box::new(TcpRr {
+        turns: 2,
+        transactions: 4,
+        ..TcpRr::new(Depth::Quick, None)
+    })
+}
+
+fn prints(spec: &GuestSpec) -> Vec<Value> {
+    let halts = if spec.cpus == 2 { 8 } else { 0 };
+    vec![
+        json!({"khz": 2_000_000}),
+        json!({"begin": true}),
+        json!({"end": true}),
+        json!({"rr": [2000, 4000, 6000, 8000]}),
+        json!({"transactions": 4, "halts": halts, "ipis": halts, "timers": 2}),
+        json!({"done": true}),
+    ]
+}
+
+fn run(fault: Fault) -> Run {
+    let fakes = Fakes {
+        prints,
+        ..Fakes::new(Kvm::Emulated, fault)
+    };
+    Run::of("tcp-rr", short(), fakes)
+}
+
+#[test]
+fn transactions_are_counted_for_each_arm_and_judged() {
+    let run = run(Fault::None);
+    assert_eq!(run.outcome.ending, Ending::Complete);
+    let summary = run.summary();
+    assert_eq!(figure(&summary, "rr_us.1vcpu.libos").value, 2.5);
+    assert_eq!(figure(&summary, "rr_us.2vcpu.libos").n, 8);
+    assert_eq!(figure(&summary, "rr_us.1vcpu.host").n, 8);
+    assert_eq!(figure(&summary, "exits_per_rr.halt.2vcpu").value, 2.0);
+    assert_eq!(figure(&summary, "exits_per_rr.halt.1vcpu").value, 0.0);
+    // The fake's timer writes miss the goal of none.
+    assert!(
+        run.text("report.html")
+            .contains("exits_per_rr.timer.2vcpu is 0.5")
+    );
+    // Statistics are read at the end of measuring, not after printing.
+    let raw = run.text("raw.jsonl");
+    let stats = raw.lines().filter(|l| l.contains("\"sample\":\"stats\""));
+    assert_eq!(stats.count(), 2 * 2 * 2);
+    run.nothing_is_left();
+}
+
+#[test]
+fn a_machine_that_ends_breaks_off_and_keeps_what_there_was() {
+    let run = run(Fault::Ends(2));
+    assert!(matches!(run.outcome.ending, Ending::Broken(_)));
+    figure(&run.summary(), "rr_us.1vcpu.libos");
+    run.nothing_is_left();
+}
