@@ -47,6 +47,34 @@ struct Scanned {
 
 /// Leading white space, a sign, digits; then white space, NUL or the end.
 fn scan(text: &[u8]) -> Option<Scanned> {
+    match digits_only(text) {
+        Some(magnitude) => Some(Scanned {
+            negative: false,
+            magnitude,
+        }),
+        None => scan_any(text),
+    }
+}
+
+/// The usual number: digits, so few that nothing overflows.
+#[inline]
+fn digits_only(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() >= MAX_DIGITS {
+        return None;
+    }
+    let mut value = 0;
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value * 10 + u64::from(digit);
+    }
+    Some(value)
+}
+
+#[cold]
+fn scan_any(text: &[u8]) -> Option<Scanned> {
     let blanks = text.iter().take_while(|byte| is_space(**byte)).count();
     let text = &text[blanks..];
     let (negative, digits) = match text.first()? {
@@ -152,6 +180,7 @@ mod tests {
             let mut out = Vec::new();
             push(&mut out, value);
             prop_assert_eq!(unsigned_64(&out), Some(value));
+            prop_assert_eq!(scan_any(&out).map(|it| it.magnitude), Some(value));
             prop_assert_eq!(out, value.to_string().into_bytes());
         }
     }

@@ -1,0 +1,125 @@
+//! The cache appliance in Tare's own monitor, asked by clients of its host.
+//!
+//! They need /dev/kvm, passt, `tare-monitor` beside `tare` and the image (`cargo
+//! xtask test` builds both), and SKIP without; with TARE_REQUIRE_KVM=1 a skip
+//! fails. The client's checks SKIP where libmemcached-tools is not installed.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use support::{Place, eventually, free_port, installed, output};
+
+/// Says why there is nothing to test, or fails if that must not be.
+fn skip<T>(why: &str) -> Option<T> {
+    let required = std::env::var_os("TARE_REQUIRE_KVM").is_some_and(|value| value == "1");
+    assert!(!required, "{why}, and TARE_REQUIRE_KVM=1");
+    eprintln!("SKIP: {why}");
+    None
+}
+
+/// The image, if it is built and machines with a network can run here.
+fn image() -> Option<PathBuf> {
+    let open = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/kvm");
+    if let Err(error) = open {
+        return skip(&format!("/dev/kvm: {error}"));
+    }
+    let tare = Path::new(env!("CARGO_BIN_EXE_tare"));
+    if !tare.with_file_name("tare-monitor").is_file() {
+        return skip("tare-monitor is not built");
+    }
+    if !installed("passt") {
+        return skip("passt is not installed");
+    }
+    let beside = tare.parent().unwrap();
+    let set = std::env::var_os("TARE_IMAGES").map(|dir| Path::new(&dir).join("kv"));
+    let places = ["images/kv", "../x86_64-unknown-none/guest/kv"].map(|path| beside.join(path));
+    let found = set.into_iter().chain(places).find(|path| path.is_file());
+    found.or_else(|| skip("the kv image is not built (cargo xtask guests)"))
+}
+
+/// The answers to `bytes`, after which the server is to end.
+fn ask(port: u16, bytes: &[u8]) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    stream.write_all(bytes)?;
+    stream.write_all(b"quit\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// A machine with the cache, stopped when dropped.
+struct Cache {
+    place: Place,
+    port: u16,
+}
+
+impl Cache {
+    fn start(image: &Path, words: &str) -> Self {
+        let (place, port) = (Place::new(), free_port());
+        let publish = format!("{port}:11211");
+        let image = image.to_str().unwrap();
+        let cache = Self { place, port };
+        let run = ["run", image, "-d", "--name", "cache", "-p", &publish];
+        let ended = cache.place.run(&[&run[..], &["--cmdline", words]].concat());
+        assert_eq!(ended.code, Some(0), "{ended:#?}");
+        eventually("the cache answers", || {
+            ask(port, b"version\r\n").is_ok_and(|answer| answer.starts_with("VERSION "))
+        });
+        cache
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.place.run(&["stop", "cache"]);
+    }
+}
+
+#[test]
+fn the_cache_appliance_serves_and_keeps_to_its_memory() {
+    let Some(image) = image() else { return };
+    let cache = Cache::start(&image, "mem=1");
+    let answer = ask(
+        cache.port,
+        b"set a 5 0 3\r\nabc\r\nget a b\r\nset n 0 0 1\r\n9\r\nincr n 1\r\nbad\r\n",
+    );
+    let expected = "STORED\r\nVALUE a 5 3\r\nabc\r\nEND\r\nSTORED\r\n10\r\nERROR\r\n";
+    assert_eq!(answer.unwrap(), expected);
+    let value = "v".repeat(100_000);
+    let sets: String = (0..12)
+        .map(|n| format!("set big{n} 0 0 100000 noreply\r\n{value}\r\n"))
+        .collect();
+    let answer = ask(cache.port, format!("{sets}get a\r\nstats\r\n").as_bytes()).unwrap();
+    assert!(answer.starts_with("END\r\nSTAT "), "{answer}");
+    assert!(
+        answer.contains("STAT limit_maxbytes 1048576\r\n"),
+        "{answer}"
+    );
+    assert!(answer.contains("STAT curr_items 10\r\n"), "{answer}");
+}
+
+#[test]
+fn libmemcacheds_conformance_test_passes() {
+    let Some(image) = image() else { return };
+    if !installed("memccapable") {
+        println!("SKIP: memccapable (libmemcached-tools) is not installed");
+        return;
+    }
+    let cache = Cache::start(&image, "");
+    let port = cache.port.to_string();
+    let run = output(
+        "memccapable",
+        &["-a", "-t", "20", "-h", "127.0.0.1", "-p", &port],
+    );
+    let said = String::from_utf8_lossy(&[run.stdout, run.stderr].concat()).into_owned();
+    assert!(said.contains("All tests passed"), "{said}");
+}
