@@ -32,6 +32,8 @@ pub(crate) struct Spec {
     pub(crate) image: String,
     /// Directory that it serves.
     pub(crate) root: PathBuf,
+    /// What executes it, as `tare run --engine` takes it.
+    pub(crate) engine: &'static str,
     /// How the library OS waits, as `tare run --idle` takes it.
     pub(crate) idle: &'static str,
     /// vCPUs.

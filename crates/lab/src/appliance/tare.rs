@@ -107,7 +107,7 @@ fn arguments(spec: &Spec, name: &str, port: u16) -> Vec<String> {
     let mut words: Vec<String> = ["run", &spec.image, "--name", name, "--root", &root]
         .map(str::to_owned)
         .into();
-    words.extend(["--idle".into(), spec.idle.into()]);
+    words.extend(["--engine", spec.engine, "--idle", spec.idle].map(str::to_owned));
     words.extend(["--cpus".into(), spec.cpus.to_string()]);
     words.extend(["--memory".into(), format!("{}M", spec.memory_mib)]);
     words.extend(["--publish".into(), format!("127.0.0.1:{port}:80")]);

@@ -19,6 +19,7 @@ fn spec() -> Spec {
         label: "arm".into(),
         image: "http".into(),
         root: "/root-directory".into(),
+        engine: "auto",
         idle: "poller",
         cpus: 2,
         memory_mib: 512,
@@ -46,7 +47,7 @@ fn the_words_are_those_of_tare_run() {
     let words = arguments(&spec(), "weigh-1", 12345).join(" ");
     assert_eq!(
         words,
-        "run http --name weigh-1 --root /root-directory --idle poller --cpus 2 \
+        "run http --name weigh-1 --root /root-directory --engine auto --idle poller --cpus 2 \
          --memory 512M --publish 127.0.0.1:12345:80"
     );
 }

@@ -153,6 +153,7 @@ const ORDER: &[&str] = &[
     "insns_per_request",
     "insns_per_connection",
     "first_byte_ms",
+    "first_line_ms",
     "monitor_rss_kib",
     "image_bytes",
 ];

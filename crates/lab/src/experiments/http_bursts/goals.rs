@@ -27,6 +27,7 @@ pub(crate) const GOALS: &[Goal] = &[
     goal("insns_per_request", 20_000.0, EMULATED),
     goal("insns_per_connection", 60_000.0, EMULATED),
     goal("first_byte_ms", 1000.0, ANY_KVM),
+    goal("first_line_ms.tcg", 49.0, EVERYWHERE),
     goal("monitor_rss_kib", 4096.0, ANY_KVM),
     goal("image_bytes", 400_000.0, EVERYWHERE),
 ];

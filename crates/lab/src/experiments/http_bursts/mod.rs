@@ -25,13 +25,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tare_control::exit::ExitCode;
 use tare_control::stats::Kvm;
 
 use self::arms::Arm;
 use self::data::Data;
 use self::plan::{Plan, ms};
 use self::sample::Phase;
-use self::session::{FILE, Session, Turn, body};
+use self::session::{BOOT, FILE, Session, Turn, body, spec};
 use super::{Experiment, Story};
 use crate::bench::{Bench, RunError};
 use crate::figure::Figure;
@@ -144,6 +145,31 @@ impl HttpBursts {
         session.idle(Phase::Idle2Cpu, ms(self.plan.idle_2cpu_ms), Instant::now())
     }
 
+    /// Starts in QEMU's translator up to the first line, where QEMU is installed.
+    fn translated(&mut self, bench: &mut Bench<'_>, root: &Path) -> Result<(), RunError> {
+        for start in 0..self.plan.starts {
+            bench
+                .progress
+                .step(&format!("translated start {}", start + 1));
+            let spec = spec(&self.plan, root, self.turn(Arm::Tare, start), "qemu");
+            let started = bench.executor.start(&spec);
+            let served =
+                started.and_then(|mut machine| machine.wait_serving(BOOT, bench.interrupt));
+            match served {
+                Ok(after) => self.data.value(
+                    bench.recorder,
+                    "first_line_ms.tcg",
+                    "ms",
+                    after.as_secs_f64() * 1e3,
+                )?,
+                Err(error) if error.exit_code() == ExitCode::NoEngine => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+            bench.progress.done(START);
+        }
+        Ok(())
+    }
+
     fn turn(&self, arm: Arm, cycle: usize) -> Turn {
         Turn {
             arm,
@@ -163,7 +189,7 @@ impl Experiment for HttpBursts {
         let turns = (START + self.plan.turn()) * count(self.plan.cycles * Arm::ALL.len());
         let calibrating = (START + ms(self.plan.calibrate_ms)) * count(Arm::ALL.len());
         let counting = self.counting() * count(self.plan.cycles);
-        START * count(self.plan.starts) + calibrating + turns + counting
+        START * 2 * count(self.plan.starts) + calibrating + turns + counting
     }
 
     fn plan(&self) -> Value {
@@ -180,7 +206,8 @@ impl Experiment for HttpBursts {
                 bench.recorder.flush()?;
             }
         }
-        self.two_cpus(bench, &root)
+        self.two_cpus(bench, &root)?;
+        self.translated(bench, &root)
     }
 
     fn kvm(&self) -> Kvm {

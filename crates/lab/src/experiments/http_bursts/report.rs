@@ -141,7 +141,9 @@ fn method(plan: &Plan, data: &Data, figures: &[Figure]) -> Vec<String> {
          client closes after one answer."
             .to_owned(),
         "first_byte_ms runs from the exec of tare run until the first byte of an answer; the \
-         request is sent when the console says that the server serves."
+         request is sent when the console says that the server serves. first_line_ms.tcg is the \
+         same image in QEMU's translator, from the exec of tare run to that line on the console, \
+         which is its first."
             .to_owned(),
     ]);
     sentences

@@ -16,7 +16,7 @@ use crate::observe::CpuReading;
 use tare_control::stats::Stats;
 
 /// Longest time from exec to serving.
-const BOOT: Duration = Duration::from_secs(30);
+pub(crate) const BOOT: Duration = Duration::from_secs(30);
 /// The file that is requested.
 pub(crate) const FILE: &str = "kib.txt";
 
@@ -24,6 +24,19 @@ pub(crate) const FILE: &str = "kib.txt";
 pub(crate) fn body() -> Vec<u8> {
     let line = b"Tare is the weight of the packaging, to be subtracted from gros\n";
     line.repeat(16)
+}
+
+/// The machine of a turn, on an engine.
+pub(crate) fn spec(plan: &Plan, root: &Path, turn: Turn, engine: &'static str) -> Spec {
+    Spec {
+        label: turn.arm.name().to_owned(),
+        image: plan.image.clone(),
+        root: root.to_owned(),
+        engine,
+        idle: turn.arm.idle(),
+        cpus: turn.cpus,
+        memory_mib: plan.memory_mib,
+    }
 }
 
 /// What a machine is started for.
@@ -55,15 +68,7 @@ impl<'s, 'b> Session<'s, 'b> {
         root: &Path,
         turn: Turn,
     ) -> Result<Self, RunError> {
-        let spec = Spec {
-            label: turn.arm.name().to_owned(),
-            image: plan.image.clone(),
-            root: root.to_owned(),
-            idle: turn.arm.idle(),
-            cpus: turn.cpus,
-            memory_mib: plan.memory_mib,
-        };
-        let machine = bench.executor.start(&spec)?;
+        let machine = bench.executor.start(&spec(plan, root, turn, "auto"))?;
         Ok(Self {
             bench,
             data,
