@@ -347,6 +347,42 @@ fn the_appliance_serves_from_two_cores() {
     }
 }
 
+/// In a network namespace of its own; the tap goes with it.
+#[test]
+fn a_tap_carries_the_appliances_answers() {
+    if !kvm() || !["unshare", "ip", "curl"].into_iter().all(installed) {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        skip("only root makes a network namespace and a tap");
+        return;
+    }
+    let Some(image) = http() else { return };
+    let place = Place::new();
+    let page = place.file("index.html", b"<p>by tap");
+    let script = r#"set -e
+        ip tuntap add dev tare0 mode tap vnet_hdr
+        ip address add 10.90.0.1/24 dev tare0
+        ip link set tare0 up
+        "$TARE" run "$IMAGE" --name tapped -d --root "$SITE" --net tap=tare0 \
+            --cmdline ip=10.90.0.2/24
+        curl --silent --fail --max-time 20 --retry 5 --retry-connrefused http://10.90.0.2/
+        "$TARE" stop tapped"#;
+    let child = Command::new("unshare")
+        .args(["--net", "sh", "-c", script])
+        .env("TARE_RUN_ROOT", place.run_root())
+        .env("TARE", env!("CARGO_BIN_EXE_tare"))
+        .env("IMAGE", image)
+        .env("SITE", Path::new(&page).parent().unwrap())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    end(child).expect(0, "<p>by tap");
+    assert!(place.run_directories().is_empty());
+}
+
 /// Threads, channels, timers and idling with Tare's own devices, tables and CPUs.
 #[test]
 fn every_check_of_the_library_os_passes_on_four_cores() {
