@@ -1,7 +1,8 @@
 # Tare. `make run` and `make test` are all that a new user needs.
 
 CARGO ?= cargo
-OUT ?= out/http-bursts
+# Where `make run` writes: a new directory in out/ unless OUT names one.
+OUT ?=
 
 .PHONY: run test build bench fuzz ci help clean
 
@@ -10,7 +11,7 @@ run:
 	@scripts/setup.sh run
 	@$(MAKE) --no-print-directory binaries
 	@target/release/tare doctor
-	@target/release/tare weigh http-bursts --out $(OUT)
+	@target/release/tare weigh http-bursts $(if $(OUT),--out $(OUT))
 
 ## test: set up, build, run every test
 test:
