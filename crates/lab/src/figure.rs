@@ -24,6 +24,11 @@ pub(crate) struct Figure {
     pub(crate) n: usize,
 }
 
+/// Value of a figure, if it is there.
+pub(crate) fn value(figures: &[Figure], name: &str) -> Option<f64> {
+    figures.iter().find(|f| f.name == name).map(|f| f.value)
+}
+
 /// Samples by figure, in the order in which the figures first came.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {

@@ -16,6 +16,17 @@ pub(crate) struct Goal {
     pub(crate) on: &'static [Kvm],
 }
 
+impl Goal {
+    /// A goal wherever there is a KVM.
+    pub(crate) const fn on_any_kvm(figure: &'static str, at_most: f64) -> Self {
+        Self {
+            figure,
+            at_most,
+            on: &[Kvm::Emulated, Kvm::Hardware],
+        }
+    }
+}
+
 /// A goal beside what was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Verdict {

@@ -14,9 +14,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 
-use super::inside::{self, Data, Place};
+use super::inside::{self, Data, Exchange, Place};
 use super::{Experiment, Story};
-use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
 use crate::figure::Figure;
 use crate::goal::Goal;
@@ -35,31 +34,29 @@ const PER_MESSAGE: [(&str, &str); 4] = [
     ("spins_caught", "caught_per_message"),
 ];
 
-const ANY_KVM: &[Kvm] = &[Kvm::Emulated, Kvm::Hardware];
-
-const fn goal(figure: &'static str, at_most: f64) -> Goal {
-    Goal {
-        figure,
-        at_most,
-        on: ANY_KVM,
-    }
-}
+/// What the image says of the messages.
+const MESSAGES: Exchange = Exchange {
+    times: "round",
+    series: ROUND_TRIP,
+    number: "messages",
+    counters: &PER_MESSAGE,
+};
 
 /// At most one halt and one interrupt a message between two CPUs, no timer
 /// writes, none of all on one.
 const GOALS: &[Goal] = &[
-    goal("halts_per_message.event", 1.0),
-    goal("halts_per_message.condvar", 1.0),
-    goal("halts_per_message.nospin", 1.0),
-    goal("halts_per_message.one", 0.0),
-    goal("ipis_per_message.event", 1.0),
-    goal("ipis_per_message.condvar", 1.0),
-    goal("ipis_per_message.nospin", 1.0),
-    goal("ipis_per_message.one", 0.0),
-    goal("timers_per_message.event", 0.0),
-    goal("timers_per_message.condvar", 0.0),
-    goal("timers_per_message.nospin", 0.0),
-    goal("timers_per_message.one", 0.0),
+    Goal::on_any_kvm("halts_per_message.event", 1.0),
+    Goal::on_any_kvm("halts_per_message.condvar", 1.0),
+    Goal::on_any_kvm("halts_per_message.nospin", 1.0),
+    Goal::on_any_kvm("halts_per_message.one", 0.0),
+    Goal::on_any_kvm("ipis_per_message.event", 1.0),
+    Goal::on_any_kvm("ipis_per_message.condvar", 1.0),
+    Goal::on_any_kvm("ipis_per_message.nospin", 1.0),
+    Goal::on_any_kvm("ipis_per_message.one", 0.0),
+    Goal::on_any_kvm("timers_per_message.event", 0.0),
+    Goal::on_any_kvm("timers_per_message.condvar", 0.0),
+    Goal::on_any_kvm("timers_per_message.nospin", 0.0),
+    Goal::on_any_kvm("timers_per_message.one", 0.0),
 ];
 
 /// By what the threads signal, and where.
@@ -147,47 +144,9 @@ impl Events {
         let Some((cpus, words)) = arm.machine() else {
             return self.host(bench, place);
         };
-        let spec = GuestSpec {
-            label: arm.name().to_owned(),
-            image: self.image.clone(),
-            cpus,
-            cmdline: format!("rounds={} hold {words}", self.rounds),
-            engine: "tare",
-            halt: "kernel",
-        };
-        let (mut trips, mut khz, mut counters) = (Vec::new(), None, None);
-        let around = inside::run(bench, place, &spec, |record| {
-            trips.extend(inside::numbers(record, "round"));
-            khz = khz.or(record.get("khz").and_then(Value::as_f64));
-            if record.get("messages").is_some() {
-                counters = Some(record.clone());
-            }
-        })?;
-        let us = 1e3 / khz.unwrap_or(f64::NAN);
-        let finite = trips.iter().map(|cycles| cycles * us);
-        self.data
-            .extend(ROUND_TRIP, place.arm, finite.filter(|us| us.is_finite()));
-        if let Some(counters) = counters {
-            self.count(place.arm, &counters);
-        }
-        if let Some(end) = &around.end {
-            self.data.count(place.arm, around.begin.as_ref(), end);
-        }
-        Ok(())
-    }
-
-    /// Keeps what the guest counted, for each message.
-    fn count(&mut self, arm: &'static str, counters: &Value) {
-        let get = |name: &str| counters.get(name).and_then(Value::as_f64);
-        let Some(messages) = get("messages").filter(|n| *n > 0.0) else {
-            return;
-        };
-        for (counter, figure) in PER_MESSAGE {
-            if let Some(value) = get(counter) {
-                let name = format!("{figure}.{arm}");
-                self.data.samples.add(&name, "1", value / messages);
-            }
-        }
+        let cmdline = format!("rounds={} hold {words}", self.rounds);
+        let spec = place.machine(&self.image, cpus, cmdline);
+        MESSAGES.run(&mut self.data, bench, place, &spec, place.arm)
     }
 
     fn host(&mut self, bench: &mut Bench<'_>, place: Place) -> Result<(), RunError> {
@@ -218,12 +177,8 @@ impl Experiment for Events {
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
         for turn in 0..self.turns {
-            for index in 0..Arm::ALL.len() {
-                let arm = Arm::ALL[(index + turn) % Arm::ALL.len()];
-                let (name, of) = (arm.name(), self.turns);
-                bench
-                    .progress
-                    .step(&format!("round {} of {of}: {name}", turn + 1));
+            for arm in inside::rotated(&Arm::ALL, turn) {
+                inside::announce(bench, turn, self.turns, arm.name());
                 self.turn(bench, arm, turn)?;
                 bench.progress.done(self.planned_turn());
             }
@@ -257,10 +212,6 @@ impl Experiment for Events {
 
     fn goals(&self) -> &'static [Goal] {
         GOALS
-    }
-
-    fn failures(&self) -> Vec<String> {
-        Vec::new()
     }
 
     fn report(&self, figures: &[Figure]) -> Story {

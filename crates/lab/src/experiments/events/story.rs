@@ -2,9 +2,9 @@
 
 use super::{Arm, Events, GOALS, PER_MESSAGE, ROUND_TRIP};
 use crate::experiments::Story;
-use crate::figure::Figure;
-use crate::goal::judge;
-use crate::report::svg::{Distribution, legend, percentiles};
+use crate::experiments::inside::missed;
+use crate::figure::{Figure, value};
+use crate::report::svg::{legend, percentiles};
 use crate::report::{Section, table};
 use crate::table::number;
 
@@ -22,10 +22,6 @@ pub(super) fn story(experiment: &Events, figures: &[Figure]) -> Story {
         method: method(experiment),
         disappointments: disappointments(experiment, figures),
     }
-}
-
-fn value(figures: &[Figure], name: &str) -> Option<f64> {
-    figures.iter().find(|f| f.name == name).map(|f| f.value)
 }
 
 fn glance(figures: &[Figure]) -> String {
@@ -89,21 +85,15 @@ fn answer(figures: &[Figure]) -> Vec<String> {
 
 fn sections(experiment: &Events) -> Vec<Section> {
     let mut sections = Vec::new();
-    let distributions: Vec<Distribution> = Arm::ALL
-        .into_iter()
-        .enumerate()
-        .filter_map(|(series, arm)| {
-            let sorted_us = tare_stats::sorted(experiment.data.of(ROUND_TRIP, arm.name()))?;
-            (!sorted_us.is_empty()).then_some(Distribution { series, sorted_us })
-        })
-        .collect();
+    let names = Arm::ALL.map(Arm::name);
+    let distributions = experiment.data.distributions(ROUND_TRIP, &names);
     if !distributions.is_empty() {
         sections.push(Section {
             title: "Round trips by percentile".to_owned(),
             lead: "Two messages, there and back, on a logarithmic scale; dots: median and 99th \
                    percentile. Lower is better."
                 .to_owned(),
-            html: legend(&Arm::ALL.map(Arm::name))
+            html: legend(&names)
                 + &percentiles(&distributions, "Round-trip time by percentile for the arms"),
         });
     }
@@ -172,16 +162,7 @@ fn method(experiment: &Events) -> Vec<String> {
 }
 
 fn disappointments(experiment: &Events, figures: &[Figure]) -> Vec<String> {
-    let missed = figures.iter().filter_map(|figure| {
-        let verdict = judge(figure, GOALS, experiment.data.kvm).filter(|v| !v.met)?;
-        Some(format!(
-            "{} is {}; the goal is at most {}.",
-            figure.name,
-            number(figure.value),
-            number(verdict.goal.at_most)
-        ))
-    });
-    let mut sentences: Vec<String> = missed.collect();
+    let mut sentences: Vec<String> = missed(figures, GOALS, experiment.data.kvm).collect();
     let two = value(figures, "round_trip_us_p50.event");
     let one = value(figures, "round_trip_us_p50.one");
     if two.zip(one).is_some_and(|(two, one)| two > 2.0 * one) {

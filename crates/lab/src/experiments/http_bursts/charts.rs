@@ -63,9 +63,9 @@ fn offset(plan: &Plan, sample: &CpuSample) -> Option<f64> {
 
 /// Latencies of the arms that have some.
 pub(super) fn distributions(data: &Data) -> Vec<Distribution> {
-    let series = Arm::ALL.iter().enumerate().filter_map(|(series, arm)| {
-        let sorted_us = tare_stats::sorted(data.latencies.get(arm)?)?;
-        (!sorted_us.is_empty()).then_some(Distribution { series, sorted_us })
-    });
+    let series = Arm::ALL
+        .iter()
+        .enumerate()
+        .filter_map(|(series, arm)| Distribution::of(series, data.latencies.get(arm)?));
     series.collect()
 }

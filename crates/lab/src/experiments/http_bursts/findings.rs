@@ -5,8 +5,7 @@ use tare_control::stats::Kvm;
 use super::data::Data;
 use super::goals::GOALS;
 use super::plan::TALK_RATE;
-use super::report::value;
-use crate::figure::Figure;
+use crate::figure::{Figure, value};
 use crate::goal::judge;
 use crate::table::number;
 

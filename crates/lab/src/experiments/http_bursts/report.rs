@@ -7,7 +7,7 @@ use super::findings::disappointments;
 use super::plan::{Plan, TALK_RATE};
 use super::tables::{comparison, glance, threads};
 use crate::experiments::Story;
-use crate::figure::Figure;
+use crate::figure::{Figure, value};
 use crate::report::Section;
 use crate::report::svg::{legend, percentiles};
 use crate::table::number;
@@ -28,11 +28,6 @@ pub(crate) fn story(plan: &Plan, data: &Data, figures: &[Figure]) -> Story {
         method: method(plan, data, figures),
         disappointments: disappointments(data, figures),
     }
-}
-
-/// Value of a figure.
-pub(crate) fn value(figures: &[Figure], name: &str) -> Option<f64> {
-    figures.iter().find(|f| f.name == name).map(|f| f.value)
 }
 
 fn answer(data: &Data, figures: &[Figure]) -> Vec<String> {

@@ -2,9 +2,8 @@
 
 use super::arms::Arm;
 use super::data::Data;
-use super::report::value;
 use super::sample::{CpuSample, Phase};
-use crate::figure::Figure;
+use crate::figure::{Figure, value};
 use crate::report::{Section, table};
 use crate::table::number;
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use tare_control::stats::{Kvm, Stats};
 
 use crate::figure::{Figure, Samples, quantile};
+use crate::report::svg::Distribution;
 
 /// Samples by what they are of and by arm, and what KVM counted.
 #[derive(Debug)]
@@ -56,6 +57,17 @@ impl Data {
     /// A distribution; empty if there is none.
     pub(crate) fn of(&self, name: &'static str, arm: &'static str) -> &[f64] {
         self.series.get(&(name, arm)).map_or(&[], Vec::as_slice)
+    }
+
+    /// A distribution of each arm that has one, in us, for a chart.
+    pub(crate) fn distributions(
+        &self,
+        name: &'static str,
+        arms: &[&'static str],
+    ) -> Vec<Distribution> {
+        let arms = arms.iter().enumerate();
+        arms.filter_map(|(series, arm)| Distribution::of(series, self.of(name, arm)))
+            .collect()
     }
 
     /// Adds what was counted between two readings, or since the machine began.
@@ -119,6 +131,16 @@ mod tests {
         assert_eq!(data.counter("a", "halt_exits"), Some(2.0 * 25.0));
         assert_eq!(data.counter("b", "halt_exits"), None);
         assert_eq!(data.kvm, Kvm::Emulated);
+    }
+
+    #[test]
+    fn distributions_keep_the_colours_of_their_arms() {
+        let mut data = Data::default();
+        data.extend("wake", "y", [3.0, 1.0].into_iter());
+        let distributions = data.distributions("wake", &["x", "y"]);
+        assert_eq!(distributions.len(), 1);
+        assert_eq!(distributions[0].series, 1);
+        assert_eq!(distributions[0].sorted_us, [1.0, 3.0]);
     }
 
     #[test]

@@ -5,8 +5,13 @@
 //! waits a moment, so that statistics can be read), samples, and at last
 //! `{"done":true}`, after which it holds. Where printing would disturb the
 //! account, it prints after `{"end":true}` and another moment.
+//!
+//! Whose turn it is, and what their stories have in common, is here too.
 
 mod data;
+mod exchange;
+mod sentences;
+mod turns;
 
 use std::time::Duration;
 
@@ -17,6 +22,9 @@ use crate::appliance::{ApplianceError, GuestSpec};
 use crate::bench::{Bench, RunError};
 
 pub(crate) use data::Data;
+pub(crate) use exchange::Exchange;
+pub(crate) use sentences::{missed, not_measured};
+pub(crate) use turns::{announce, rotated};
 
 /// Longest silence of an image: QEMU's firmware takes seconds on a KVM that
 /// emulates it.
@@ -29,6 +37,21 @@ pub(crate) struct Place {
     pub(crate) arm: &'static str,
     /// Which time it has its turn, from 0.
     pub(crate) round: usize,
+}
+
+impl Place {
+    /// A machine for this turn in Tare's own monitor, on a KVM that waits as
+    /// the kernel has it.
+    pub(crate) fn machine(self, image: &str, cpus: u8, cmdline: String) -> GuestSpec {
+        GuestSpec {
+            label: self.arm.to_owned(),
+            image: image.to_owned(),
+            cpus,
+            cmdline,
+            engine: "tare",
+            halt: "kernel",
+        }
+    }
 }
 
 /// Statistics around the measuring; `None` where there are none.

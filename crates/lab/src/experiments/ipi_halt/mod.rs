@@ -123,13 +123,11 @@ impl IpiHalt {
             Arm::Host => return self.host(bench, place),
         };
         let samples = self.in_turn(arm);
+        let cmdline = format!("samples={samples} gap_us={} hold", GAP.as_micros());
         let spec = GuestSpec {
-            label: arm.name().to_owned(),
-            image: self.image.clone(),
-            cpus: 2,
-            cmdline: format!("samples={samples} gap_us={} hold", GAP.as_micros()),
             engine,
             halt,
+            ..place.machine(&self.image, 2, cmdline)
         };
         let (mut wakes, mut sends, mut khz) = (Vec::new(), Vec::new(), None);
         let around = inside::run(bench, place, &spec, |record| {
@@ -183,10 +181,7 @@ impl IpiHalt {
     }
 
     fn in_order(round: usize) -> impl Iterator<Item = Arm> {
-        let count = Arm::ALL.len();
-        (0..count)
-            .map(move |index| Arm::ALL[(index + round) % count])
-            .filter(move |arm| *arm != Arm::Qemu || round == 0)
+        inside::rotated(&Arm::ALL, round).filter(move |arm| *arm != Arm::Qemu || round == 0)
     }
 }
 
@@ -216,10 +211,7 @@ impl Experiment for IpiHalt {
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
         for round in 0..self.rounds {
             for arm in Self::in_order(round) {
-                let (name, of) = (arm.name(), self.rounds);
-                bench
-                    .progress
-                    .step(&format!("round {} of {of}: {name}", round + 1));
+                inside::announce(bench, round, self.rounds, arm.name());
                 let result = self.turn(bench, arm, round);
                 match arm {
                     Arm::Qemu => {
@@ -271,10 +263,6 @@ impl Experiment for IpiHalt {
 
     fn goals(&self) -> &'static [Goal] {
         GOALS
-    }
-
-    fn failures(&self) -> Vec<String> {
-        Vec::new()
     }
 
     fn report(&self, figures: &[Figure]) -> Story {

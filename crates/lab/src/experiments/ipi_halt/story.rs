@@ -2,8 +2,8 @@
 
 use super::{Arm, GAP, IpiHalt, QUANTILES, WAKE, turn_figure};
 use crate::experiments::Story;
-use crate::experiments::inside::Data;
-use crate::figure::{Figure, median};
+use crate::experiments::inside::{Data, not_measured};
+use crate::figure::{Figure, median, value};
 use crate::report::svg::{Distribution, legend, percentiles};
 use crate::report::{Section, table};
 use crate::table::number;
@@ -88,7 +88,7 @@ fn row(experiment: &IpiHalt, arm: Arm) -> Option<Vec<String>> {
 }
 
 fn answer(data: &Data, figures: &[Figure]) -> Vec<String> {
-    let get = |name: &str| figures.iter().find(|f| f.name == name).map(|f| f.value);
+    let get = |name: &str| value(figures, name);
     let mut sentences = Vec::new();
     let pair = (get("wake_cycles_p50.never"), get("wake_cycles_p50.poll"));
     if let (Some(never), Some(poll)) = pair {
@@ -143,8 +143,7 @@ fn distribution(experiment: &IpiHalt, series: usize, arm: Arm) -> Option<Distrib
     let us = experiment.cycles(arm)? * 1e3 / experiment.khz?;
     let wakes = experiment.data.of(WAKE, arm.name());
     let scaled: Vec<f64> = wakes.iter().map(|wake| wake * us).collect();
-    let sorted_us = tare_stats::sorted(&scaled)?;
-    (!sorted_us.is_empty()).then_some(Distribution { series, sorted_us })
+    Distribution::of(series, &scaled)
 }
 
 /// KVM's own account of the halts.
@@ -243,12 +242,7 @@ fn method(experiment: &IpiHalt) -> Vec<String> {
 }
 
 fn disappointments(experiment: &IpiHalt, figures: &[Figure]) -> Vec<String> {
-    let mut sentences: Vec<String> = experiment
-        .data
-        .missing
-        .iter()
-        .map(|why| format!("Not measured: {why}."))
-        .collect();
+    let mut sentences: Vec<String> = not_measured(&experiment.data).collect();
     sentences.extend(lost_polls(&experiment.data));
     let ratio = figures.iter().find(|f| f.name == "wake_poll_to_never");
     if let Some(ratio) = ratio.filter(|ratio| ratio.high > 0.2857) {

@@ -14,9 +14,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 
-use super::inside::{self, Data, Place};
+use super::inside::{self, Data, Exchange, Place};
 use super::{Experiment, Story};
-use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
 use crate::figure::{Figure, quantile};
 use crate::goal::Goal;
@@ -27,28 +26,27 @@ const TURN: Duration = Duration::from_millis(900);
 const TRANSACTION: Duration = Duration::from_millis(16);
 /// Distribution of transactions, in us.
 const RR: &str = "rr_us";
-/// The guest's counters that are given for each transaction.
-const KINDS: [(&str, &str); 3] = [("halts", "halt"), ("ipis", "ipi"), ("timers", "timer")];
-
-const ANY_KVM: &[Kvm] = &[Kvm::Emulated, Kvm::Hardware];
-
-const fn goal(figure: &'static str, at_most: f64) -> Goal {
-    Goal {
-        figure,
-        at_most,
-        on: ANY_KVM,
-    }
-}
+/// What the image says of the transactions.
+const TRANSACTIONS: Exchange = Exchange {
+    times: "rr",
+    series: RR,
+    number: "transactions",
+    counters: &[
+        ("halts", "exits_per_rr.halt"),
+        ("ipis", "exits_per_rr.ipi"),
+        ("timers", "exits_per_rr.timer"),
+    ],
+};
 
 /// At most one halt and one interrupt a message (two a transaction) between two
 /// vCPUs, no timer writes, none of all on one.
 const GOALS: &[Goal] = &[
-    goal("exits_per_rr.halt.2vcpu", 2.0),
-    goal("exits_per_rr.ipi.2vcpu", 2.0),
-    goal("exits_per_rr.timer.2vcpu", 0.0),
-    goal("exits_per_rr.halt.1vcpu", 0.0),
-    goal("exits_per_rr.ipi.1vcpu", 0.0),
-    goal("exits_per_rr.timer.1vcpu", 0.0),
+    Goal::on_any_kvm("exits_per_rr.halt.2vcpu", 2.0),
+    Goal::on_any_kvm("exits_per_rr.ipi.2vcpu", 2.0),
+    Goal::on_any_kvm("exits_per_rr.timer.2vcpu", 0.0),
+    Goal::on_any_kvm("exits_per_rr.halt.1vcpu", 0.0),
+    Goal::on_any_kvm("exits_per_rr.ipi.1vcpu", 0.0),
+    Goal::on_any_kvm("exits_per_rr.timer.1vcpu", 0.0),
 ];
 
 /// Where the two threads run.
@@ -118,47 +116,10 @@ impl TcpRr {
     }
 
     fn libos(&mut self, bench: &mut Bench<'_>, place: Place, cpus: u8) -> Result<(), RunError> {
-        let spec = GuestSpec {
-            label: place.arm.to_owned(),
-            image: self.image.clone(),
-            cpus,
-            cmdline: format!("transactions={} hold", self.transactions),
-            engine: "tare",
-            halt: "kernel",
-        };
-        let (mut cycles, mut khz, mut counters) = (Vec::new(), None, None);
-        let around = inside::run(bench, place, &spec, |record| {
-            cycles.extend(inside::numbers(record, "rr"));
-            khz = khz.or(record.get("khz").and_then(Value::as_f64));
-            if record.get("transactions").is_some() {
-                counters = Some(record.clone());
-            }
-        })?;
-        let us = 1e3 / khz.unwrap_or(f64::NAN);
-        let times = cycles.iter().map(|cycles| cycles * us);
-        self.data
-            .extend(RR, place.arm, times.filter(|us| us.is_finite()));
-        if let Some(counters) = counters {
-            self.count(cpus, &counters);
-        }
-        if let Some(end) = &around.end {
-            self.data.count(place.arm, around.begin.as_ref(), end);
-        }
-        Ok(())
-    }
-
-    /// Keeps what the guest counted, for each transaction.
-    fn count(&mut self, cpus: u8, counters: &Value) {
-        let get = |name: &str| counters.get(name).and_then(Value::as_f64);
-        let Some(transactions) = get("transactions").filter(|n| *n > 0.0) else {
-            return;
-        };
-        for (counter, kind) in KINDS {
-            if let Some(value) = get(counter) {
-                let name = format!("exits_per_rr.{kind}.{cpus}vcpu");
-                self.data.samples.add(&name, "1", value / transactions);
-            }
-        }
+        let cmdline = format!("transactions={} hold", self.transactions);
+        let spec = place.machine(&self.image, cpus, cmdline);
+        let suffix = format!("{cpus}vcpu");
+        TRANSACTIONS.run(&mut self.data, bench, place, &spec, &suffix)
     }
 
     fn host(&mut self, bench: &mut Bench<'_>, place: Place, cpus: u8) -> Result<(), RunError> {
@@ -199,12 +160,8 @@ impl Experiment for TcpRr {
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
         for turn in 0..self.turns {
-            for index in 0..Arm::ALL.len() {
-                let arm = Arm::ALL[(index + turn) % Arm::ALL.len()];
-                let (about, of) = (arm.about(), self.turns);
-                bench
-                    .progress
-                    .step(&format!("round {} of {of}: {about}", turn + 1));
+            for arm in inside::rotated(&Arm::ALL, turn) {
+                inside::announce(bench, turn, self.turns, arm.about());
                 self.turn(bench, arm, turn)?;
                 if let Arm::Libos(_) = arm {
                     bench.progress.done(self.planned_turn());
@@ -232,10 +189,6 @@ impl Experiment for TcpRr {
 
     fn goals(&self) -> &'static [Goal] {
         GOALS
-    }
-
-    fn failures(&self) -> Vec<String> {
-        Vec::new()
     }
 
     fn report(&self, figures: &[Figure]) -> Story {

@@ -2,9 +2,9 @@
 
 use super::{Arm, GOALS, RR, TcpRr};
 use crate::experiments::Story;
-use crate::figure::Figure;
-use crate::goal::judge;
-use crate::report::svg::{Distribution, legend, percentiles};
+use crate::experiments::inside::{missed, not_measured};
+use crate::figure::{Figure, value};
+use crate::report::svg::{legend, percentiles};
 use crate::report::{Section, table};
 use crate::table::number;
 
@@ -22,10 +22,6 @@ pub(super) fn story(experiment: &TcpRr, figures: &[Figure]) -> Story {
         method: method(experiment),
         disappointments: disappointments(experiment, figures),
     }
-}
-
-fn value(figures: &[Figure], name: &str) -> Option<f64> {
-    figures.iter().find(|f| f.name == name).map(|f| f.value)
 }
 
 fn answer(figures: &[Figure]) -> Vec<String> {
@@ -57,14 +53,7 @@ fn answer(figures: &[Figure]) -> Vec<String> {
 
 fn sections(experiment: &TcpRr, figures: &[Figure]) -> Vec<Section> {
     let names = Arm::ALL.map(Arm::name);
-    let distributions: Vec<Distribution> = names
-        .into_iter()
-        .enumerate()
-        .filter_map(|(series, arm)| {
-            let sorted_us = tare_stats::sorted(experiment.data.of(RR, arm))?;
-            (!sorted_us.is_empty()).then_some(Distribution { series, sorted_us })
-        })
-        .collect();
+    let distributions = experiment.data.distributions(RR, &names);
     if distributions.is_empty() {
         return Vec::new();
     }
@@ -143,17 +132,7 @@ fn method(experiment: &TcpRr) -> Vec<String> {
 }
 
 fn disappointments(experiment: &TcpRr, figures: &[Figure]) -> Vec<String> {
-    let missed = figures.iter().filter_map(|figure| {
-        let verdict = judge(figure, GOALS, experiment.data.kvm).filter(|v| !v.met)?;
-        Some(format!(
-            "{} is {}; the goal is at most {}.",
-            figure.name,
-            number(figure.value),
-            number(verdict.goal.at_most)
-        ))
-    });
-    let missing = experiment.data.missing.iter();
-    missed
-        .chain(missing.map(|why| format!("Not measured: {why}.")))
+    missed(figures, GOALS, experiment.data.kvm)
+        .chain(not_measured(&experiment.data))
         .collect()
 }

@@ -17,7 +17,6 @@ use tare_control::stats::Kvm;
 
 use super::inside::{self, Data, Place};
 use super::{Experiment, Story};
-use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
 use crate::figure::Figure;
 use crate::goal::Goal;
@@ -100,18 +99,9 @@ impl Vmexit {
         round: usize,
     ) -> Result<(), RunError> {
         let place = Place { arm: kind, round };
-        let spec = GuestSpec {
-            label: kind.to_owned(),
-            image: self.image.clone(),
-            cpus: 2,
-            cmdline: format!(
-                "kind={kind} samples={} target_us={} hold",
-                self.samples,
-                self.target.as_micros()
-            ),
-            engine: "tare",
-            halt: "kernel",
-        };
+        let (samples, target_us) = (self.samples, self.target.as_micros());
+        let cmdline = format!("kind={kind} samples={samples} target_us={target_us} hold");
+        let spec = place.machine(&self.image, 2, cmdline);
         let (mut khz, mut sampled, mut total, mut why) = (None, None, None, None);
         let around = inside::run(bench, place, &spec, |record| {
             khz = khz.or(record.get("khz").and_then(Value::as_f64));
@@ -167,13 +157,9 @@ impl Experiment for Vmexit {
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
         for round in 0..self.rounds {
-            for index in 0..KINDS.len() {
-                // Rotated by a third of the list, so that no kind is always early.
-                let (kind, _) = KINDS[(index + round * 5) % KINDS.len()];
-                let of = self.rounds;
-                bench
-                    .progress
-                    .step(&format!("round {} of {of}: {kind}", round + 1));
+            // Rotated by a third of the list, so that no kind is always early.
+            for (kind, _) in inside::rotated(&KINDS, round * 5) {
+                inside::announce(bench, round, self.rounds, kind);
                 let result = self.turn(bench, kind, round);
                 // Without the loop by itself nothing can be weighed.
                 let why = match kind {
@@ -203,10 +189,6 @@ impl Experiment for Vmexit {
 
     fn goals(&self) -> &'static [Goal] {
         &[]
-    }
-
-    fn failures(&self) -> Vec<String> {
-        Vec::new()
     }
 
     fn report(&self, figures: &[Figure]) -> Story {

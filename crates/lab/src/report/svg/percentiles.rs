@@ -23,6 +23,14 @@ pub(crate) struct Distribution {
     pub(crate) sorted_us: Vec<f64>,
 }
 
+impl Distribution {
+    /// The series of these samples, us; `None` if there are none.
+    pub(crate) fn of(series: usize, us: &[f64]) -> Option<Self> {
+        let sorted_us = tare_stats::sorted(us)?;
+        (!sorted_us.is_empty()).then_some(Self { series, sorted_us })
+    }
+}
+
 /// The chart as a figure; nothing without samples.
 pub(crate) fn percentiles(series: &[Distribution], description: &str) -> String {
     let least = series.iter().filter_map(|s| s.sorted_us.first()).copied();
