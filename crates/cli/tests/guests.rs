@@ -7,44 +7,15 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
 use support::Place;
-
-/// Says why there is nothing to test, or fails if that must not be.
-fn skip<T>(why: &str) -> Option<T> {
-    let required = std::env::var_os("TARE_REQUIRE_KVM").is_some_and(|value| value == "1");
-    assert!(!required, "{why}, and TARE_REQUIRE_KVM=1");
-    eprintln!("SKIP: {why}");
-    None
-}
+use support::needs::{built, kvm};
 
 /// An image, if it is built and machines can run here.
 fn image(name: &str) -> Option<PathBuf> {
-    let open = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/kvm");
-    if let Err(error) = open {
-        return skip(&format!("/dev/kvm: {error}"));
-    }
-    let tare = Path::new(env!("CARGO_BIN_EXE_tare"));
-    if !tare.with_file_name("tare-monitor").is_file() {
-        return skip("tare-monitor is not built");
-    }
-    let beside = tare.parent().unwrap();
-    let set = std::env::var_os("TARE_IMAGES").map(|dir| Path::new(&dir).join(name));
-    let places = [
-        beside.join("images").join(name),
-        beside.join("../x86_64-unknown-none/guest").join(name),
-    ];
-    let found = set.into_iter().chain(places).find(|path| path.is_file());
-    found.or_else(|| {
-        skip(&format!(
-            "the {name} image is not built (cargo xtask guests)"
-        ))
-    })
+    kvm().then(|| built(name)).flatten()
 }
 
 /// Runs an image to its end with status 0: its lines of figures.

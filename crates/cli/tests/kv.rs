@@ -12,37 +12,12 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use support::needs::{built, passt};
 use support::{Place, eventually, free_port, installed, output};
-
-/// Says why there is nothing to test, or fails if that must not be.
-fn skip<T>(why: &str) -> Option<T> {
-    let required = std::env::var_os("TARE_REQUIRE_KVM").is_some_and(|value| value == "1");
-    assert!(!required, "{why}, and TARE_REQUIRE_KVM=1");
-    eprintln!("SKIP: {why}");
-    None
-}
 
 /// The image, if it is built and machines with a network can run here.
 fn image() -> Option<PathBuf> {
-    let open = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/kvm");
-    if let Err(error) = open {
-        return skip(&format!("/dev/kvm: {error}"));
-    }
-    let tare = Path::new(env!("CARGO_BIN_EXE_tare"));
-    if !tare.with_file_name("tare-monitor").is_file() {
-        return skip("tare-monitor is not built");
-    }
-    if !installed("passt") {
-        return skip("passt is not installed");
-    }
-    let beside = tare.parent().unwrap();
-    let set = std::env::var_os("TARE_IMAGES").map(|dir| Path::new(&dir).join("kv"));
-    let places = ["images/kv", "../x86_64-unknown-none/guest/kv"].map(|path| beside.join(path));
-    let found = set.into_iter().chain(places).find(|path| path.is_file());
-    found.or_else(|| skip("the kv image is not built (cargo xtask guests)"))
+    passt().then(|| built("kv")).flatten()
 }
 
 /// The answers to `bytes`, after which the server is to end.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use support::guest::{self, Then};
+use support::needs::beside;
 use support::{Place, end, eventually, installed, output};
 
 /// `true` if QEMU is there; says so if not.
@@ -128,14 +129,7 @@ fn a_machine_in_the_background_is_listed_read_and_stopped() {
 /// The HTTP appliance in the background as `web`, serving `<p>weighed`; the
 /// port at which it has answered, if all that this needs is there.
 fn appliance(place: &Place, words: &[&str]) -> Option<u16> {
-    let beside = std::path::Path::new(env!("CARGO_BIN_EXE_tare"))
-        .parent()
-        .unwrap();
-    let image = ["images/http", "../x86_64-unknown-none/guest/http"]
-        .map(|place| beside.join(place))
-        .into_iter()
-        .find(|path| path.is_file());
-    let Some(image) = image else {
+    let Some(image) = beside("http") else {
         eprintln!("SKIP: the http image is not built (cargo xtask guests)");
         return None;
     };

@@ -16,58 +16,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use support::guest::{self, Then};
+use support::needs::{built, kvm, passt, skip};
 use support::{Ended, Place, end, eventually, free_port, get, get_within, installed, output};
-
-/// Says why there is nothing to test, or fails if that must not be.
-fn skip(why: &str) -> bool {
-    let required = std::env::var_os("TARE_REQUIRE_KVM").is_some_and(|value| value == "1");
-    assert!(!required, "{why}, and TARE_REQUIRE_KVM=1");
-    eprintln!("SKIP: {why}");
-    false
-}
-
-/// Whether machines can run here.
-fn kvm() -> bool {
-    let open = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/kvm");
-    if let Err(error) = open {
-        return skip(&format!("/dev/kvm: {error}"));
-    }
-    let tare = Path::new(env!("CARGO_BIN_EXE_tare"));
-    match tare.with_file_name("tare-monitor").is_file() {
-        true => true,
-        false => skip("tare-monitor is not built"),
-    }
-}
-
-/// Whether machines can have a network here.
-fn passt() -> bool {
-    kvm() && (installed("passt") || skip("passt is not installed"))
-}
 
 /// The HTTP appliance, if it is built.
 fn http() -> Option<PathBuf> {
     built("http")
-}
-
-/// An image of the library OS, if it is built.
-fn built(name: &str) -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_BIN_EXE_tare")).parent().unwrap();
-    let directories = [
-        beside.join("images"),
-        beside.join("../x86_64-unknown-none/guest"),
-    ];
-    let set = std::env::var_os("TARE_IMAGES").map(PathBuf::from);
-    let all = set.into_iter().chain(directories);
-    let found = all.map(|dir| dir.join(name)).find(|path| path.is_file());
-    if found.is_none() {
-        skip(&format!(
-            "the {name} image is not built (cargo xtask guests)"
-        ));
-    }
-    found
 }
 
 fn run(image: &[u8]) -> Ended {

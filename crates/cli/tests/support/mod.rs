@@ -1,8 +1,10 @@
 //! What the tests of the program share: a `tare` whose run directories are the
-//! test's own, with a bound on its time, and tiny guests made of a few bytes.
+//! test's own, with a bound on its time, tiny guests made of a few bytes, and
+//! whether what a test needs is there.
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod guest;
+pub mod needs;
 
 use std::io::{Read, Write as _};
 use std::net::TcpStream;

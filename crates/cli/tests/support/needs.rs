@@ -1,0 +1,56 @@
+//! What a test of whole machines needs, and what is said where it is not there:
+//! SKIP, or a failure with TARE_REQUIRE_KVM=1.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::installed;
+
+/// Says why there is nothing to test, or fails if that must not be; `false`.
+#[track_caller]
+pub fn skip(why: &str) -> bool {
+    let required = std::env::var_os("TARE_REQUIRE_KVM").is_some_and(|value| value == "1");
+    assert!(!required, "{why}, and TARE_REQUIRE_KVM=1");
+    eprintln!("SKIP: {why}");
+    false
+}
+
+/// Whether machines can run here.
+pub fn kvm() -> bool {
+    let open = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/kvm");
+    if let Err(error) = open {
+        return skip(&format!("/dev/kvm: {error}"));
+    }
+    let tare = Path::new(env!("CARGO_BIN_EXE_tare"));
+    tare.with_file_name("tare-monitor").is_file() || skip("tare-monitor is not built")
+}
+
+/// Whether machines can have a network here.
+pub fn passt() -> bool {
+    kvm() && (installed("passt") || skip("passt is not installed"))
+}
+
+/// An image of the library OS, if it is built.
+pub fn built(name: &str) -> Option<PathBuf> {
+    let set = std::env::var_os("TARE_IMAGES").map(PathBuf::from);
+    let set = set.map(|dir| dir.join(name)).filter(|path| path.is_file());
+    let found = set.or_else(|| beside(name));
+    if found.is_none() {
+        skip(&format!(
+            "the {name} image is not built (cargo xtask guests)"
+        ));
+    }
+    found
+}
+
+/// An image that was built where `tare` was.
+pub fn beside(name: &str) -> Option<PathBuf> {
+    let tare = Path::new(env!("CARGO_BIN_EXE_tare")).parent()?;
+    ["images", "../x86_64-unknown-none/guest"]
+        .map(|directory| tare.join(directory).join(name))
+        .into_iter()
+        .find(|path| path.is_file())
+}
