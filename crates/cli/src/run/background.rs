@@ -1,7 +1,7 @@
 //! `--detach`: a machine in a session of its own, waited for until it answers.
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -51,10 +51,15 @@ pub(crate) fn detach(
         console_log,
         ..
     } = machine;
-    record
-        .write(claim.dir())
-        .map_err(RunFileError::of("run.json", claim.dir()))?;
-    match wait(&mut child, answers) {
+    let started = match record.write(claim.dir()) {
+        // A machine that ended at once has removed its directory already; its
+        // exit code says why.
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(RunFileError::of("run.json", claim.dir())(error).into())
+        }
+        _ => wait(&mut child, answers),
+    };
+    match started {
         Ok(None) => {
             println!("{}", claim.hand_over().name());
             Ok(ExitCode::Success)
