@@ -46,6 +46,7 @@ pub mod random;
 #[doc(hidden)]
 pub mod rt;
 pub mod sched;
+pub mod serve;
 pub mod sync;
 pub mod thread;
 pub mod time;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tare_guest_http::connection;
 use tare_guest_http::host::MemoryFiles;
 use tare_guest_http::server::Server;
-use tare_guest_http::transport::{Transport, TransportError};
+use tare_libos::serve::{Transport, TransportError};
 
 const FILE: [u8; 1024] = [b'x'; 1024];
 const LOAD: &[u8] = b"GET /1k.bin HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
@@ -38,7 +38,11 @@ struct Memory {
 }
 
 impl Transport for Memory {
-    fn receive(&mut self, into: &mut [u8], _within: Duration) -> Result<usize, TransportError> {
+    fn receive(
+        &mut self,
+        into: &mut [u8],
+        _within: Option<Duration>,
+    ) -> Result<usize, TransportError> {
         if self.left == 0 {
             return Ok(0);
         }
@@ -47,7 +51,11 @@ impl Transport for Memory {
         Ok(self.request.len())
     }
 
-    fn send(&mut self, parts: &[&[u8]; 3], _within: Duration) -> Result<usize, TransportError> {
+    fn send<const N: usize>(
+        &mut self,
+        parts: &[&[u8]; N],
+        _within: Duration,
+    ) -> Result<usize, TransportError> {
         Ok(black_box(parts).iter().map(|part| part.len()).sum())
     }
 

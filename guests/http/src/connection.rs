@@ -15,14 +15,14 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use tare_libos::serve::{Buffer, NoRoom, Sizes, Transport, TransportError};
+
 use crate::answer::{Answer, Content, plain};
 use crate::body::{Discard, Progress};
-use crate::buffer::Buffer;
 use crate::limits;
 use crate::request::{self, Body, Method, Parsed, Persistence, Request};
 use crate::server::{DATE_LINE, Platform, Server};
 use crate::status::Status;
-use crate::transport::{Transport, TransportError};
 
 /// Serves a connection until it ends.
 pub fn serve<T: Transport, P: Platform>(transport: T, server: &Server<P>) {
@@ -58,9 +58,18 @@ pub fn refuse<T: Transport, P: Platform>(transport: T, server: &Server<P>) {
 struct Connection<'s, T, P> {
     transport: T,
     server: &'s Server<P>,
-    buffer: Buffer,
+    buffer: Buffer<Heads>,
     /// Scratch for the heads of answers other than whole files.
     head: Vec<u8>,
+}
+
+/// Sizes of a connection's buffer: it grows to the longest head.
+struct Heads;
+
+impl Sizes for Heads {
+    const FIRST: usize = limits::BUFFER;
+    const KEPT: usize = limits::BUFFER;
+    const MOST: usize = limits::MAX_HEAD;
 }
 
 /// Why a connection ends.
@@ -168,8 +177,11 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
     }
 
     fn receive(&mut self, within: Duration) -> Result<(), Received> {
-        let room = self.buffer.room().ok_or(Received::Full)?;
-        match self.transport.receive(room, within) {
+        let room = self.buffer.room().map_err(|reason| match reason {
+            NoRoom::Full => Received::Full,
+            NoRoom::NoMemory => Received::Broken,
+        })?;
+        match self.transport.receive(room, Some(within)) {
             Ok(0) => Err(Received::Ended),
             Ok(n) => {
                 self.buffer.received(n);

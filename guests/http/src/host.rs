@@ -1,16 +1,16 @@
 //! The same server on a host's sockets and files, for tests and measurements.
 
 use std::collections::HashMap;
-use std::io::{ErrorKind, IoSlice, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tare_libos::serve::host;
 
 use crate::connection;
 use crate::server::{Platform, Server};
 use crate::site::{Files, Node};
-use crate::transport::{Transport, TransportError};
 
 /// Files held in memory for good, as on the appliance.
 #[derive(Debug, Default)]
@@ -85,60 +85,9 @@ fn seconds(time: SystemTime) -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-/// A standard TCP stream.
-#[derive(Debug)]
-pub struct Stream {
-    tcp: TcpStream,
-    began: Instant,
-}
-
-impl Stream {
-    /// Wraps an accepted stream.
-    pub fn new(tcp: TcpStream) -> Self {
-        let began = Instant::now();
-        Self { tcp, began }
-    }
-}
-
-impl Transport for Stream {
-    fn receive(&mut self, into: &mut [u8], within: Duration) -> Result<usize, TransportError> {
-        self.tcp
-            .set_read_timeout(Some(within))
-            .map_err(|_| TransportError::Broken)?;
-        self.tcp.read(into).map_err(transport_error)
-    }
-
-    fn send(&mut self, parts: &[&[u8]; 3], within: Duration) -> Result<usize, TransportError> {
-        self.tcp
-            .set_write_timeout(Some(within))
-            .map_err(|_| TransportError::Broken)?;
-        self.tcp
-            .write_vectored(&parts.map(IoSlice::new))
-            .map_err(transport_error)
-    }
-
-    fn finish(&mut self) {
-        // A broken connection shows at the next read.
-        let _ = self.tcp.shutdown(Shutdown::Write);
-    }
-
-    fn now(&self) -> Duration {
-        self.began.elapsed()
-    }
-}
-
-fn transport_error(error: std::io::Error) -> TransportError {
-    match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => TransportError::TimedOut,
-        _ => TransportError::Broken,
-    }
-}
-
 /// Serves every connection of `listener` on a thread of its own, until the
 /// listener fails.
 pub fn serve<P: Platform + Send + Sync + 'static>(listener: &TcpListener, server: &Arc<Server<P>>) {
-    for tcp in listener.incoming().map_while(Result::ok) {
-        let server = Arc::clone(server);
-        std::thread::spawn(move || connection::serve(Stream::new(tcp), &server));
-    }
+    let server = Arc::clone(server);
+    host::serve(listener, move |stream| connection::serve(stream, &server));
 }

@@ -4,7 +4,8 @@
 //! the host: a request is parsed and judged ([`request`]), its target resolved
 //! ([`target`]), its conditions and range evaluated ([`conditions`], [`range`]),
 //! and the answer put together from parts that were prepared before ([`site`],
-//! [`answer`], [`server`]). [`connection`] drives that over any [`transport`].
+//! [`answer`], [`server`]). [`connection`] drives that over any
+//! [transport](tare_libos::serve::Transport).
 //!
 //! # A thread for each connection
 //! A quiet connection costs a small stack, a 1 KiB buffer and one timer: 40 kB with
@@ -12,10 +13,7 @@
 //! would save the stack (16 KiB of it) but pays for each request with a look at a
 //! ready list, state saved and restored by hand, and a second timer wheel.
 //!
-//! One thread at a time waits in `accept`. Whoever gets a connection makes sure
-//! that another one takes its place, a rested thread if there is one, and serves
-//! the connection itself: no hand-over, and usually no new thread. All run on the
-//! core of the network stack: serving a file is cheaper than waking another core.
+//! Who accepts and who serves is settled in [`tare_libos::serve`].
 //!
 //! Limits: no TLS, no HTTP/2, no directory listings, no compression, one range
 //! for each request.
@@ -29,7 +27,6 @@ pub mod answer;
 #[cfg(target_os = "none")]
 pub mod appliance;
 mod body;
-mod buffer;
 pub mod conditions;
 pub mod connection;
 mod content_type;
@@ -45,4 +42,3 @@ pub mod server;
 pub mod site;
 pub mod status;
 pub mod target;
-pub mod transport;

@@ -204,7 +204,7 @@ fn one_connection_too_many_is_told_so() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (accepted, _) = listener.accept().unwrap();
-    connection::refuse(tare_guest_http::host::Stream::new(accepted), &server);
+    connection::refuse(tare_libos::serve::host::Stream::new(accepted), &server);
     let mut bytes = Vec::new();
     std::io::Read::read_to_end(&mut client, &mut bytes).unwrap();
     let answer = responses(&bytes, &[]).remove(0);

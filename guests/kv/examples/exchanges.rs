@@ -15,7 +15,7 @@ use std::time::Duration;
 use tare_guest_kv::connection;
 use tare_guest_kv::host::HostClock;
 use tare_guest_kv::server::{Server, Settings};
-use tare_guest_kv::transport::{Transport, TransportError};
+use tare_libos::serve::{Transport, TransportError};
 
 /// Each receive is one command; what is sent is thrown away.
 struct Memory {
@@ -44,8 +44,18 @@ impl Transport for Memory {
         Ok(command.len())
     }
 
-    fn send(&mut self, bytes: &[u8], _within: Duration) -> Result<usize, TransportError> {
-        Ok(black_box(bytes).len())
+    fn send<const N: usize>(
+        &mut self,
+        parts: &[&[u8]; N],
+        _within: Duration,
+    ) -> Result<usize, TransportError> {
+        Ok(black_box(parts).iter().map(|part| part.len()).sum())
+    }
+
+    fn finish(&mut self) {}
+
+    fn now(&self) -> Duration {
+        Duration::ZERO
     }
 }
 

@@ -6,14 +6,13 @@
 //! is set up with one.
 
 use memchr::memchr;
+use tare_libos::serve::{Buffer, Sizes, Transport, TransportError};
 
-use crate::buffer::Buffer;
 use crate::limits;
 use crate::output::Output;
 use crate::request::{self, Command, Get, Parsed};
 use crate::server::{Server, Then};
 use crate::store::{Clock, OutputFull};
-use crate::transport::{Transport, TransportError};
 
 /// Serves a connection until it ends.
 pub fn serve<T: Transport, C: Clock>(transport: T, server: &Server<C>) {
@@ -34,10 +33,19 @@ pub fn refuse<T: Transport, C: Clock>(transport: T, server: &Server<C>) {
 
 struct Connection<'s, T, C> {
     server: &'s Server<C>,
-    buffer: Buffer,
+    buffer: Buffer<Commands>,
     output: Output<'s, T>,
     /// Bytes to come that belong to a refused value.
     skip: usize,
+}
+
+/// Sizes of a connection's buffer: a value's limit, not this one, bounds it.
+struct Commands;
+
+impl Sizes for Commands {
+    const FIRST: usize = limits::BUFFER;
+    const KEPT: usize = limits::KEPT_BUFFER;
+    const MOST: usize = usize::MAX;
 }
 
 /// Why a connection ends.
@@ -65,7 +73,7 @@ impl<'s, T: Transport, C: Clock> Connection<'s, T, C> {
     fn new(transport: T, server: &'s Server<C>) -> Self {
         Self {
             server,
-            buffer: Buffer::default(),
+            buffer: Buffer::new(),
             output: Output::new(transport, &server.traffic),
             skip: 0,
         }

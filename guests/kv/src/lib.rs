@@ -2,8 +2,9 @@
 //!
 //! Sans-I/O inside: bytes are parsed into a [`request`], which the [`server`]
 //! carries out on its [`store`]; [`connection`] drives that over any
-//! [`transport`]. What memcached's `protocol.txt` leaves open follows memcached
-//! 1.6 by the byte, and `tests/differential.rs` holds it to that.
+//! [transport](tare_libos::serve::Transport). What memcached's `protocol.txt`
+//! leaves open follows memcached 1.6 by the byte, and `tests/differential.rs` holds
+//! it to that.
 //!
 //! # Bound on memory
 //! Not slabs but one least-recently-used list over items of all sizes, bounded
@@ -30,7 +31,6 @@ extern crate alloc;
 
 #[cfg(target_os = "none")]
 pub mod appliance;
-mod buffer;
 pub mod connection;
 #[cfg(not(target_os = "none"))]
 pub mod host;
@@ -41,4 +41,3 @@ pub mod request;
 pub mod server;
 mod statistics;
 pub mod store;
-pub mod transport;

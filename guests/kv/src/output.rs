@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
+use tare_libos::serve::{Transport, TransportError};
+
 use crate::limits;
 use crate::server::Traffic;
-use crate::transport::{Transport, TransportError};
 
 /// Answers, and the stream that they go to.
 pub(crate) struct Output<'s, T> {
@@ -35,7 +36,7 @@ impl<'s, T: Transport> Output<'s, T> {
     pub(crate) fn flush(&mut self) -> Result<(), TransportError> {
         let mut sent = 0;
         while sent < self.bytes.len() {
-            sent += self.transport.send(&self.bytes[sent..], limits::WRITE)?;
+            sent += self.transport.send(&[&self.bytes[sent..]], limits::WRITE)?;
         }
         self.traffic.sent(sent);
         self.bytes.clear();

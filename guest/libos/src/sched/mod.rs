@@ -5,7 +5,7 @@
 //! - Other cores and interrupt handlers put threads into the core's *inbox*; a
 //!   halted core is flagged, and only a flagged core is sent an interrupt.
 //! - A thread that blocks looks for the next one itself and, if there is none,
-//!   halts the core ([`idle`]) on its own stack: waking up the thread that ran
+//!   halts the core (`idle`) on its own stack: waking up the thread that ran
 //!   last needs no switch at all.
 //!
 //! [`core_stats`] says how each core spent its time.

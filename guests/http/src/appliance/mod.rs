@@ -4,19 +4,17 @@
 //! carries, up to [`MOST_CONNECTIONS`]).
 
 mod machine;
-mod stream;
-mod workers;
 
 use core::time::Duration;
 
 use tare_libos::io::{self, Error, ErrorKind};
 use tare_libos::net::{self, Ipv4Addr, TcpListener};
-use tare_libos::sync::Arc;
+use tare_libos::serve::{self, Service, Stream};
 use tare_libos::{env, fs, heap, println};
 
+use crate::connection;
 use crate::server::Server;
 use machine::Machine;
-use workers::Workers;
 
 /// Most connections, whatever the memory.
 pub const MOST_CONNECTIONS: u64 = 16_384;
@@ -42,17 +40,40 @@ pub fn run() -> io::Result<()> {
             ))?,
     };
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
-    let server = Server::new(Machine::new());
-    let workers = Arc::new(Workers::new(listener, server, most_connections()?));
-    let first = Workers::start(&workers)
+    let http = Http {
+        server: Server::new(Machine::new()),
+        most: most_connections()?,
+    };
+    serve::start(listener, http)
         .map_err(|_| Error::new(ErrorKind::Other, "no memory for a thread"))?;
     let address = net::wait_configured(Some(ADDRESS_WAIT)).unwrap_or(Ipv4Addr::UNSPECIFIED);
     println!(
         "http: serving {} files on {address}:{port}",
         fs::file_count()
     );
-    first.join();
-    workers.stay();
+    serve::stay();
+}
+
+/// The server, and the most connections that it takes.
+struct Http {
+    server: Server<Machine>,
+    most: u64,
+}
+
+impl Service for Http {
+    const NAME: &'static str = "http";
+
+    fn has_room(&self) -> bool {
+        self.server.counters.open() < self.most
+    }
+
+    fn serve(&self, stream: Stream) {
+        connection::serve(stream, &self.server);
+    }
+
+    fn refuse(&self, stream: Stream) {
+        connection::refuse(stream, &self.server);
+    }
 }
 
 fn most_connections() -> io::Result<u64> {

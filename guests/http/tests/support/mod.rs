@@ -9,7 +9,7 @@ use std::time::Duration;
 use tare_guest_http::connection;
 use tare_guest_http::host::MemoryFiles;
 use tare_guest_http::server::Server;
-use tare_guest_http::transport::{Transport, TransportError};
+use tare_libos::serve::{Transport, TransportError};
 
 /// What a client does next.
 pub enum Act {
@@ -62,9 +62,13 @@ impl Script {
 struct Borrowed<'a>(&'a mut Script);
 
 impl Transport for Borrowed<'_> {
-    fn receive(&mut self, into: &mut [u8], within: Duration) -> Result<usize, TransportError> {
+    fn receive(
+        &mut self,
+        into: &mut [u8],
+        within: Option<Duration>,
+    ) -> Result<usize, TransportError> {
         let script = &mut *self.0;
-        let mut left = within;
+        let mut left = within.expect("a bounded wait");
         loop {
             match script.acts.pop_front() {
                 None => return Ok(0),
@@ -91,7 +95,11 @@ impl Transport for Borrowed<'_> {
         }
     }
 
-    fn send(&mut self, parts: &[&[u8]; 3], within: Duration) -> Result<usize, TransportError> {
+    fn send<const N: usize>(
+        &mut self,
+        parts: &[&[u8]; N],
+        within: Duration,
+    ) -> Result<usize, TransportError> {
         let script = &mut *self.0;
         if script.pace > within {
             script.now += within;

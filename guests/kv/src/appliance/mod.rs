@@ -5,20 +5,17 @@
 //! [`MOST_CONNECTIONS`]), `idle=SECONDS` after which a quiet connection is closed
 //! (never).
 
-mod stream;
-mod workers;
-
 use core::time::Duration;
 
 use tare_libos::io::{self, Error, ErrorKind};
 use tare_libos::net::{self, Ipv4Addr, TcpListener};
-use tare_libos::sync::Arc;
+use tare_libos::serve::{self, Service, Stream};
 use tare_libos::time::{SystemTime, UNIX_EPOCH};
 use tare_libos::{env, heap, println, random};
 
+use crate::connection;
 use crate::server::{Server, Settings};
 use crate::store::{Clock, Seed};
-use workers::Workers;
 
 /// Most connections, whatever the memory.
 pub const MOST_CONNECTIONS: u64 = 16_384;
@@ -36,13 +33,27 @@ pub fn run() -> io::Result<()> {
     let port = settings.port;
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
     let server = Server::new(settings, WallClock);
-    let workers = Arc::new(Workers::new(listener, server));
-    let first = Workers::start(&workers)
+    serve::start(listener, server)
         .map_err(|_| Error::new(ErrorKind::Other, "no memory for a thread"))?;
     let address = net::wait_configured(Some(ADDRESS_WAIT)).unwrap_or(Ipv4Addr::UNSPECIFIED);
     println!("kv: serving on {address}:{port}");
-    first.join();
-    workers.stay();
+    serve::stay();
+}
+
+impl Service for Server<WallClock> {
+    const NAME: &'static str = "kv";
+
+    fn has_room(&self) -> bool {
+        self.traffic.open() < self.settings.connections
+    }
+
+    fn serve(&self, stream: Stream) {
+        connection::serve(stream, self);
+    }
+
+    fn refuse(&self, stream: Stream) {
+        connection::refuse(stream, self);
+    }
 }
 
 /// Seconds of libos' wall clock, which follows no later correction.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tare_guest_kv::connection;
 use tare_guest_kv::host::HostClock;
 use tare_guest_kv::server::{Server, Settings};
-use tare_guest_kv::transport::{Transport, TransportError};
+use tare_libos::serve::{Transport, TransportError};
 
 /// The client's side of a connection.
 struct Script<'a> {
@@ -32,10 +32,21 @@ impl Transport for Script<'_> {
         Ok(n)
     }
 
-    fn send(&mut self, bytes: &[u8], _: Duration) -> Result<usize, TransportError> {
+    fn send<const N: usize>(
+        &mut self,
+        parts: &[&[u8]; N],
+        _: Duration,
+    ) -> Result<usize, TransportError> {
+        let bytes = parts.concat();
         let n = bytes.len().min(self.window);
         self.sent.extend_from_slice(&bytes[..n]);
         Ok(n)
+    }
+
+    fn finish(&mut self) {}
+
+    fn now(&self) -> Duration {
+        Duration::ZERO
     }
 }
 

@@ -2,27 +2,56 @@
 
 use core::time::Duration;
 
-use tare_libos::net::TcpListener;
-use tare_libos::sync::{Arc, Condvar, Mutex};
-use tare_libos::thread::{self, JoinHandle, SpawnError};
+use super::Stream;
+use crate::net::TcpListener;
+use crate::sync::{Arc, Condvar, Mutex};
+use crate::thread::{self, SpawnError};
 
-use super::machine::Machine;
-use super::stream::Stream;
-use crate::connection;
-use crate::server::Server;
-
-/// Stack of a worker in bytes. The deepest path, the metrics' text, takes less
-/// than half; interrupt handlers run on it too.
+/// Stack of a worker in bytes. The deepest paths, a write into the network and
+/// the text of a server's figures, take less than half; interrupt handlers run on
+/// it too.
 const STACK_BYTES: usize = 16 * 1024;
 /// Threads that stay without a connection, for the next ones.
 const RESTING: usize = 16;
 /// Pause after a failed `accept`, which means that memory is short.
 const RETRY: Duration = Duration::from_millis(100);
 
-pub(super) struct Workers {
+/// What is done with connections.
+pub trait Service: Send + Sync + 'static {
+    /// Name of the threads.
+    const NAME: &'static str;
+
+    /// Whether one more connection may be served.
+    fn has_room(&self) -> bool;
+
+    /// Serves a connection until it ends.
+    fn serve(&self, stream: Stream);
+
+    /// Answers a connection that is one too many; nobody accepts meanwhile.
+    fn refuse(&self, stream: Stream);
+}
+
+/// Starts the first thread that accepts; more come with the connections.
+pub fn start<S: Service>(listener: TcpListener, service: S) -> Result<(), SpawnError> {
+    let workers = Workers {
+        listener,
+        service,
+        rest: Mutex::new(Rest::default()),
+        called: Condvar::new(),
+    };
+    Workers::start(&Arc::new(workers))
+}
+
+/// Holds the calling thread for ever: threads come and go, the server stays.
+pub fn stay() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+struct Workers<S> {
     listener: TcpListener,
-    server: Server<Machine>,
-    most: u64,
+    service: S,
     rest: Mutex<Rest>,
     called: Condvar,
 }
@@ -35,31 +64,12 @@ struct Rest {
     calls: usize,
 }
 
-impl Workers {
-    pub(super) fn new(listener: TcpListener, server: Server<Machine>, most: u64) -> Self {
-        Self {
-            listener,
-            server,
-            most,
-            rest: Mutex::new(Rest::default()),
-            called: Condvar::new(),
-        }
-    }
-
+impl<S: Service> Workers<S> {
     /// Starts a thread that accepts.
-    pub(super) fn start(workers: &Arc<Self>) -> Result<JoinHandle<()>, SpawnError> {
+    fn start(workers: &Arc<Self>) -> Result<(), SpawnError> {
         let theirs = Arc::clone(workers);
-        thread::Builder::new()
-            .name("http")
-            .stack_size(STACK_BYTES)
-            .spawn(move || Self::work(&theirs))
-    }
-
-    /// Holds the calling thread for ever: threads come and go, the server stays.
-    pub(super) fn stay(&self) -> ! {
-        loop {
-            thread::park();
-        }
+        let builder = thread::Builder::new().name(S::NAME).stack_size(STACK_BYTES);
+        builder.spawn(move || Self::work(&theirs)).map(drop)
     }
 
     fn work(workers: &Arc<Self>) {
@@ -80,11 +90,11 @@ impl Workers {
                 continue;
             };
             let stream = Stream::new(tcp);
-            let has_room = workers.server.counters.open() < workers.most;
+            let has_room = workers.service.has_room();
             if has_room && (workers.call() || Self::start(workers).is_ok()) {
-                return connection::serve(stream, &workers.server);
+                return workers.service.serve(stream);
             }
-            connection::refuse(stream, &workers.server);
+            workers.service.refuse(stream);
         }
     }
 

@@ -14,9 +14,19 @@ pub trait Transport {
         within: Option<Duration>,
     ) -> Result<usize, TransportError>;
 
-    /// Waits up to `within` for room and sends from the start of `bytes`; returns
-    /// how much was taken, more than 0.
-    fn send(&mut self, bytes: &[u8], within: Duration) -> Result<usize, TransportError>;
+    /// Sends from the start of the parts, as one message if it fits; waits up to
+    /// `within` for room and returns how much was taken, more than 0.
+    fn send<const N: usize>(
+        &mut self,
+        parts: &[&[u8]; N],
+        within: Duration,
+    ) -> Result<usize, TransportError>;
+
+    /// Says to the peer that nothing more will be sent.
+    fn finish(&mut self);
+
+    /// Time of a monotonic clock.
+    fn now(&self) -> Duration;
 
     /// Lets other connections run, where threads do not preempt each other.
     fn give_way(&mut self) {}

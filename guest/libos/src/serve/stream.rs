@@ -1,23 +1,24 @@
-//! libos' TCP stream as a transport.
+//! A TCP stream as a transport.
 
 use core::time::Duration;
 
-use tare_libos::io::{Error, ErrorKind, IoSlice, Read, Write};
-use tare_libos::net::{Shutdown, TcpStream};
-use tare_libos::thread;
-use tare_libos::time::Instant;
-
-use crate::transport::{Transport, TransportError};
+use super::{Transport, TransportError};
+use crate::io::{Error, ErrorKind, IoSlice, Read, Write};
+use crate::net::{Shutdown, TcpStream};
+use crate::thread;
+use crate::time::Instant;
 
 /// A stream that remembers its timeouts, which rarely change.
-pub(super) struct Stream {
+#[derive(Debug)]
+pub struct Stream {
     tcp: TcpStream,
     receive_within: Option<Duration>,
     send_within: Option<Duration>,
 }
 
 impl Stream {
-    pub(super) fn new(tcp: TcpStream) -> Self {
+    /// Wraps an accepted stream.
+    pub fn new(tcp: TcpStream) -> Self {
         // An answer's last segment must not wait for an acknowledgement. A
         // stream that is gone already fails at the first read.
         let _ = tcp.set_nodelay(true);
@@ -30,15 +31,25 @@ impl Stream {
 }
 
 impl Transport for Stream {
-    fn receive(&mut self, into: &mut [u8], within: Duration) -> Result<usize, TransportError> {
-        if self.receive_within != Some(within) {
-            self.tcp.set_read_timeout(Some(within)).map_err(failed)?;
-            self.receive_within = Some(within);
+    #[inline]
+    fn receive(
+        &mut self,
+        into: &mut [u8],
+        within: Option<Duration>,
+    ) -> Result<usize, TransportError> {
+        if self.receive_within != within {
+            self.tcp.set_read_timeout(within).map_err(failed)?;
+            self.receive_within = within;
         }
         self.tcp.read(into).map_err(failed)
     }
 
-    fn send(&mut self, parts: &[&[u8]; 3], within: Duration) -> Result<usize, TransportError> {
+    #[inline]
+    fn send<const N: usize>(
+        &mut self,
+        parts: &[&[u8]; N],
+        within: Duration,
+    ) -> Result<usize, TransportError> {
         if self.send_within != Some(within) {
             self.tcp.set_write_timeout(Some(within)).map_err(failed)?;
             self.send_within = Some(within);
@@ -52,6 +63,7 @@ impl Transport for Stream {
         let _ = self.tcp.shutdown(Shutdown::Write);
     }
 
+    #[inline]
     fn now(&self) -> Duration {
         Duration::from_nanos(Instant::now().as_nanos())
     }
