@@ -92,11 +92,11 @@ fn arguments(accelerator: Accelerator, machine: &Prepared) -> Result<Vec<String>
     words.two("-display", "none");
     match accelerator {
         Accelerator::Tcg => words
-            .two("-machine", machine_type("tcg"))
+            .two("-machine", machine_type("tcg", record.cpus))
             .two("-cpu", "max"),
         // What a KVM that emulates ring 0 cannot execute must not be offered.
         Accelerator::Kvm => words
-            .two("-machine", machine_type("kvm"))
+            .two("-machine", machine_type("kvm", record.cpus))
             .two("-cpu", "host,-arch-capabilities,-cx16"),
     };
     words.two("-smp", record.cpus);
@@ -131,9 +131,11 @@ fn arguments(accelerator: Accelerator, machine: &Prepared) -> Result<Vec<String>
     Ok(words.0)
 }
 
-/// The clock chip tells the guest the time of day.
-fn machine_type(accelerator: &str) -> String {
-    format!("microvm,rtc=on,accel={accelerator}")
+/// The clock chip tells the guest the time of day. Tables are made for further
+/// CPUs only: one CPU and the devices are known without, 4 ms sooner.
+fn machine_type(accelerator: &str, cpus: u8) -> String {
+    let tables = if cpus > 1 { "on" } else { "off" };
+    format!("microvm,rtc=on,acpi={tables},accel={accelerator}")
 }
 
 fn console(place: Place, dir: &RunDir, words: &mut Words) {

@@ -1,5 +1,5 @@
 //! Measures the TSC and the APIC's timer against a clock of known frequency:
-//! the ACPI power management timer, else the PIT. Takes 5 ms, and
+//! the ACPI power management timer, else the PIT. Takes 2 ms, and
 //! only where neither CPUID nor KVM tells (QEMU's translator).
 
 #![allow(unsafe_code)]
@@ -28,7 +28,7 @@ const PIT_COMMAND: u16 = 0x43;
 const PIT_COUNT_DOWN: u8 = 0b0011_0000;
 const PIT_LATCH: u8 = 0;
 /// Measured for this part of a second.
-const MEASURE_FRACTION: u64 = 200;
+const MEASURE_FRACTION: u64 = 500;
 /// Looks at a clock that stands still before it is given up.
 const PATIENCE: u32 = 2_000_000;
 /// Taken when no clock ticks: what QEMU's translator counts.
@@ -57,7 +57,7 @@ pub(super) fn measure(tables: &Tables) -> Measured {
     }
 }
 
-/// Waits 5 ms; gives the ticks that passed and their frequency.
+/// Waits 2 ms; gives the ticks that passed and their frequency.
 fn wait_pm_timer(port: u16) -> Option<(u64, u64)> {
     // SAFETY: reading the timer has no effect.
     let read = || unsafe { Port::<u32>::new(port).read() } & PM_TIMER_MASK;
@@ -72,7 +72,7 @@ fn wait_pm_timer(port: u16) -> Option<(u64, u64)> {
     None
 }
 
-/// Lets channel 0 count down for 5 ms (Intel 8254, mode 0). Its interrupt is
+/// Lets channel 0 count down for 2 ms (Intel 8254, mode 0). Its interrupt is
 /// masked; channel 2 would need port 0x61, which microvm machines lack.
 fn wait_pit() -> Option<(u64, u64)> {
     // SAFETY: nobody else uses the PIT.
