@@ -1,7 +1,7 @@
 //! What passes between `tare`, `tare-monitor` and anybody with `curl`: the
 //! machine's configuration, its statistics, the run directory and the exit
 //! codes. Serialised types and the small client that fetches them; the server
-//! is in `crates/monitor`.
+//! is in `crates/daemon`.
 
 #![forbid(unsafe_code)]
 

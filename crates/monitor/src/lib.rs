@@ -19,13 +19,11 @@ mod disk;
 pub mod ending;
 pub mod exits;
 pub mod failure;
-pub mod http;
 pub mod inherit;
 pub mod io;
 pub mod link;
 mod machine;
 pub mod observe;
-pub mod poll;
 mod routes;
 mod run;
 mod signals;
@@ -34,3 +32,4 @@ mod vcpu;
 pub mod wiring;
 
 pub use run::run;
+pub(crate) use tare_daemon::{http, poll};
