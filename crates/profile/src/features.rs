@@ -1,0 +1,106 @@
+//! Arguments that select kernel features.
+//!
+//! Every list is sorted and free of twins by everything but its `count`.
+//! Constants have the kernel's names where they have one (`AF_INET`), else
+//! numbers in decimal.
+
+use serde::{Deserialize, Serialize};
+
+/// What was asked of the kernel beyond the calls themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Features {
+    /// Sockets made.
+    pub sockets: Vec<SocketUse>,
+    /// Socket options set or read.
+    pub socket_options: Vec<OptionUse>,
+    /// Files opened, by file system and kind of path.
+    pub files: Vec<FileUse>,
+    /// `ioctl` requests.
+    pub ioctls: Vec<IoctlUse>,
+    /// Flags of `clone`, `clone3` and `unshare`.
+    pub clones: Vec<CloneUse>,
+    /// Operations of `prctl` and `arch_prctl`.
+    pub prctls: Vec<PrctlUse>,
+    /// Mounts made.
+    pub mounts: Vec<MountUse>,
+}
+
+/// Sockets of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SocketUse {
+    /// `AF_INET`, `AF_UNIX`, ...
+    pub family: String,
+    /// `SOCK_STREAM`, ... without `SOCK_NONBLOCK` and `SOCK_CLOEXEC`.
+    pub kind: String,
+    /// Protocol number.
+    pub protocol: u32,
+    /// How many.
+    pub count: u64,
+}
+
+/// A socket option.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OptionUse {
+    /// `SOL_SOCKET`, `IPPROTO_TCP`, ...
+    pub level: String,
+    /// `SO_REUSEADDR`, `TCP_NODELAY`, ...
+    pub name: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// Files that were opened.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileUse {
+    /// Type of the file system (`ext4`, `proc`, `tmpfs`, ...).
+    pub file_system: String,
+    /// The path: whole for `/proc`, `/sys` and `/dev` (process IDs as `self`),
+    /// else its directory.
+    pub path: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// An `ioctl` request.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IoctlUse {
+    /// `FIONBIO`, `TCGETS`, ..., or the number in hexadecimal.
+    pub request: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// Flags of new tasks or namespaces.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CloneUse {
+    /// Names of the flags, sorted (`CLONE_THREAD`, `CLONE_NEWNET`, ...).
+    pub flags: Vec<String>,
+    /// How often.
+    pub count: u64,
+}
+
+/// An operation of `prctl` or `arch_prctl`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrctlUse {
+    /// `PR_SET_NAME`, `ARCH_SET_FS`, ...
+    pub operation: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// A mount.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MountUse {
+    /// Type of the file system; empty for bind mounts and changes of flags.
+    pub file_system: String,
+    /// How often.
+    pub count: u64,
+}

@@ -1,0 +1,61 @@
+//! Merging loses nothing and invents nothing.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::{Argument, Durations};
+
+fn call(times: &[u64], argument: u64) -> Call {
+    let mut time = Durations::default();
+    times.iter().for_each(|ns| time.add(*ns));
+    Call {
+        number: 257,
+        count: times.len() as u64,
+        errors: BTreeMap::from([("ENOENT".to_owned(), 1)]),
+        time,
+        arguments: vec![Argument::Constant(7), Argument::Constant(argument)],
+        tasks: vec!["server".to_owned()],
+    }
+}
+
+fn profile(times: &[u64], argument: u64) -> Profile {
+    let mut profile = Profile::empty();
+    profile
+        .calls
+        .insert("openat".to_owned(), call(times, argument));
+    profile.features.sockets.push(SocketUse {
+        family: "AF_INET".to_owned(),
+        kind: "SOCK_STREAM".to_owned(),
+        protocol: 0,
+        count: times.len() as u64,
+    });
+    profile.modules.push("ext4".to_owned());
+    profile
+}
+
+#[test]
+fn counts_add_up_and_constants_survive_only_when_equal() {
+    let mut merged = Profile::empty();
+    merged.merge(&profile(&[10, 20], 1));
+    merged.merge(&profile(&[5], 2));
+    let call = &merged.calls["openat"];
+    assert_eq!(call.count, 3);
+    assert_eq!(call.errors["ENOENT"], 2);
+    assert_eq!(call.time.shortest_ns, 5);
+    assert_eq!(call.arguments, [Argument::Constant(7), Argument::Varies]);
+    assert_eq!(call.tasks, ["server"]);
+    assert_eq!(merged.features.sockets.len(), 1);
+    assert_eq!(merged.features.sockets[0].count, 3);
+    assert_eq!(merged.modules, ["ext4"]);
+    assert_eq!(merged.call_count(), 3);
+}
+
+#[test]
+fn merging_into_nothing_changes_nothing() {
+    let one = profile(&[1, 2, 3], 4);
+    let mut merged = Profile::empty();
+    merged.merge(&one);
+    assert_eq!(merged, one);
+}
