@@ -194,6 +194,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
             }
         }
         if written > 0 {
+            connection.acknowledgements.note_answer();
             self.drive_connection(id, now);
             self.finish(now);
         } else if parts.iter().any(|part| !part.is_empty()) {

@@ -7,6 +7,7 @@ use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{RecvError, Socket, SocketBuffer, State};
 use smoltcp::time::{Duration, Instant};
 
+use super::acknowledge::{self, Acknowledgements};
 use super::{ListenerId, Via};
 use crate::io::{ErrorKind, Result};
 use crate::net::flow::Flow;
@@ -16,9 +17,6 @@ use crate::net::waiters::{Waiters, Wake};
 pub(super) const RECEIVE_BUFFER: usize = 4 * 1024;
 /// Send buffer of a connection in bytes: most data in flight.
 pub(super) const SEND_BUFFER: usize = 16 * 1024;
-/// How long an acknowledgement may wait for data to travel with (RFC 9293,
-/// 3.8.6.3 allows 500 ms; Linux starts with 40 ms).
-const ACK_DELAY: Duration = Duration::from_millis(40);
 /// A peer that acknowledges nothing for this long is gone.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 
@@ -60,6 +58,7 @@ pub(super) struct Connection<W> {
     pub(super) write_shut: bool,
     pub(super) timed_out: bool,
     pub(super) in_time_wait: bool,
+    pub(super) acknowledgements: Acknowledgements,
     fin_seen: bool,
 }
 
@@ -67,7 +66,7 @@ impl<W: Wake> Connection<W> {
     /// `None` when there is no memory for its buffers.
     pub(super) fn new(flow: Flow, via: Via, role: Role) -> Option<Self> {
         let mut socket = Socket::new(buffer(RECEIVE_BUFFER)?, buffer(SEND_BUFFER)?);
-        socket.set_ack_delay(Some(ACK_DELAY));
+        socket.set_ack_delay(Some(acknowledge::DELAY));
         let mut set = SocketSet::new(vec![]);
         let handle = set.add(socket);
         Some(Self {
@@ -83,6 +82,7 @@ impl<W: Wake> Connection<W> {
             write_shut: false,
             timed_out: false,
             in_time_wait: false,
+            acknowledgements: Acknowledgements::default(),
             fin_seen: false,
         })
     }
@@ -104,6 +104,19 @@ impl<W: Wake> Connection<W> {
         let limit = (socket.send_queue() > 0).then_some(UNACKNOWLEDGED);
         if socket.timeout() != limit {
             socket.set_timeout(limit);
+        }
+    }
+
+    /// After what was to be sent is sent: whether there is an acknowledgement
+    /// that waits for `deadline`, and how long the next one will.
+    pub(super) fn note_acknowledgement(&mut self, deadline: Option<Instant>) {
+        let socket = self.set.get::<Socket<'_>>(self.handle);
+        // An open connection with nothing to send has no other deadline.
+        let waits = socket.state() == State::Established && socket.send_queue() == 0;
+        self.acknowledgements.note_owed(deadline.is_some() && waits);
+        let delay = Some(self.acknowledgements.delay());
+        if socket.ack_delay() != delay {
+            self.socket().set_ack_delay(delay);
         }
     }
 

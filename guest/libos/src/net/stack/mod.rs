@@ -8,6 +8,7 @@
 //! send is sent, its deadline goes into the [`Timers`](super::timers::Timers),
 //! and its waiters are woken.
 
+mod acknowledge;
 mod calls;
 mod config;
 mod connection;

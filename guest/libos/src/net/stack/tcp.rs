@@ -199,6 +199,7 @@ impl<W: Wake> Tcp<W> {
         };
         let state = connection.state();
         connection.note_state(state);
+        connection.note_acknowledgement(deadline);
         let own = connection.limit.map(|(limit, _)| limit);
         let deadline = match (deadline, own) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -293,11 +294,12 @@ impl<W: Wake> Tcp<W> {
         }
     }
 
-    /// Ends a connection whose own deadline has come.
+    /// Takes note of a deadline; ends a connection whose own it is.
     fn expire(&mut self, id: u32, now: Instant) {
         let Some(connection) = &mut self.connections[id as usize] else {
             return;
         };
+        connection.acknowledgements.note_deadline();
         match connection.limit {
             Some((deadline, _)) if deadline <= now => {
                 connection.limit = None;

@@ -41,6 +41,37 @@ fn an_answer_carries_the_acknowledgement() {
 }
 
 #[test]
+fn deadlines_of_an_interactive_connection_are_far() {
+    let mut world = World::new(24);
+    let listener = world.listen(4);
+    let (server, client) = world.connect(listener);
+    let ask = |world: &mut World| {
+        write(&mut world.client, client, b"?", world.now).unwrap();
+        world.settle();
+        let due = world.server.deadline().unwrap() - world.now;
+        read_into(&mut world.server, server, &mut Vec::new(), world.now).unwrap();
+        due
+    };
+    let answer = |world: &mut World| {
+        write(&mut world.server, server, b"!", world.now).unwrap();
+        world.settle();
+        read_into(&mut world.client, client, &mut Vec::new(), world.now).unwrap();
+    };
+    assert_eq!(ask(&mut world), Duration::from_millis(40));
+    for _ in 0..8 {
+        answer(&mut world);
+        ask(&mut world);
+    }
+    answer(&mut world);
+    assert_eq!(ask(&mut world), Duration::from_millis(200));
+    // Nobody answers: the acknowledgement goes by itself, the next one sooner.
+    let before = world.server.link().sent;
+    world.pass(Duration::from_millis(201));
+    assert_eq!(world.server.link().sent, before + 1);
+    assert_eq!(ask(&mut world), Duration::from_millis(40));
+}
+
+#[test]
 fn closed_connections_are_kept_in_small_number() {
     let mut world = World::new(22);
     let listener = world.listen(4);
