@@ -7,7 +7,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tare-abi", &[]),
     ("tare-policy", &[]),
     ("tare-stats", &[]),
-    ("tare-control", &[]),
+    ("tare-control", &["tare-policy"]),
     ("tare-profile", &[]),
     ("tare-daemon", &["tare-control"]),
     ("tare-hv", &["tare-abi"]),

@@ -5,6 +5,8 @@
 //! | `GET /v1/machine` | [`Machine`] |
 //! | `GET /v1/stats` | [`crate::stats::Stats`] |
 //! | `GET /metrics` | Prometheus text 0.0.4 |
+//! | `GET /v1/settings` | [`crate::settings::Settings`] |
+//! | `PUT /v1/settings`, body [`crate::settings::SettingsChange`] | the settings then in force |
 //! | `PUT /v1/stop` or `POST`, body [`StopRequest`] or none | 202, then the machine ends |
 //!
 //! An error is a status of 400 or more with an [`ErrorBody`].

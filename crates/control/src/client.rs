@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     api::{ErrorBody, Machine, Stop, StopRequest},
+    settings::{Settings, SettingsChange},
     stats::Stats,
 };
 
@@ -112,6 +113,19 @@ impl Client {
     pub fn metrics(&mut self) -> Result<String, ClientError> {
         let response = accepted(self.request("GET", "/metrics", &[])?)?;
         String::from_utf8(response.body).map_err(|_| ClientError::BadResponse("not UTF-8"))
+    }
+
+    /// The settings in force.
+    pub fn settings(&mut self) -> Result<Settings, ClientError> {
+        self.json("/v1/settings")
+    }
+
+    /// Changes settings, all of the change or nothing; the settings then in
+    /// force.
+    pub fn set(&mut self, change: &SettingsChange) -> Result<Settings, ClientError> {
+        let body = serde_json::to_vec(change).map_err(ClientError::BadJson)?;
+        let response = accepted(self.request("PUT", "/v1/settings", &body)?)?;
+        serde_json::from_slice(&response.body).map_err(ClientError::BadJson)
     }
 
     /// Asks the machine to end; it ends after this returns (its run directory

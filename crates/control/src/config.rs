@@ -3,9 +3,10 @@
 //! `tare` checks and opens everything; the monitor gets descriptors that are
 //! open already, so that it can confine itself before it reads a guest byte.
 
-use std::os::fd::RawFd;
+use std::{fmt, os::fd::RawFd, str::FromStr};
 
 use serde::{Deserialize, Serialize};
+use tare_policy::coalesce::{Mode, Ratio, SettingsError};
 
 /// One virtual machine. Written as JSON to `machine.json` in the run directory
 /// and passed as `tare-monitor --config FD`.
@@ -114,9 +115,10 @@ pub enum DiskCache {
     Writethrough,
 }
 
-/// Which completions of a disk interrupt the guest.
+/// Which completions of a disk interrupt the guest; as text `auto`, `off` or a
+/// ratio such as `1/4`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(try_from = "String", into = "String")]
 pub enum DiskCoalesce {
     /// As few as the queue's depth needs (vIC).
     #[default]
@@ -130,6 +132,64 @@ pub enum DiskCoalesce {
         /// Of so many.
         of: u32,
     },
+}
+
+/// Text that is no [`DiskCoalesce`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no way to coalesce: auto, off, or a ratio such as 1/4")]
+pub struct NoCoalesce(String);
+
+impl FromStr for DiskCoalesce {
+    type Err = NoCoalesce;
+
+    fn from_str(text: &str) -> Result<Self, NoCoalesce> {
+        match text {
+            "auto" => return Ok(Self::Auto),
+            "off" => return Ok(Self::Off),
+            _ => {}
+        }
+        let ratio = text.split_once('/').and_then(|(delivered, of)| {
+            let (delivered, of) = (delivered.parse().ok()?, of.parse().ok()?);
+            Ratio::new(delivered, of).ok()?;
+            Some(Self::Ratio { delivered, of })
+        });
+        ratio.ok_or_else(|| NoCoalesce(text.to_owned()))
+    }
+}
+
+impl fmt::Display for DiskCoalesce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Off => f.write_str("off"),
+            Self::Ratio { delivered, of } => write!(f, "{delivered}/{of}"),
+        }
+    }
+}
+
+impl TryFrom<String> for DiskCoalesce {
+    type Error = NoCoalesce;
+
+    fn try_from(text: String) -> Result<Self, NoCoalesce> {
+        text.parse()
+    }
+}
+
+impl From<DiskCoalesce> for String {
+    fn from(coalesce: DiskCoalesce) -> Self {
+        coalesce.to_string()
+    }
+}
+
+impl DiskCoalesce {
+    /// The rule that it names.
+    pub fn mode(self) -> Result<Mode, SettingsError> {
+        Ok(match self {
+            Self::Auto => Mode::Auto,
+            Self::Off => Mode::Off,
+            Self::Ratio { delivered, of } => Mode::Fixed(Ratio::new(delivered, of)?),
+        })
+    }
 }
 
 /// Where the serial console goes.

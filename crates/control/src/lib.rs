@@ -1,6 +1,6 @@
 //! What passes between `tare`, `tare-monitor` and anybody with `curl`: the
-//! machine's configuration, its statistics, the run directory and the exit
-//! codes. Serialised types and the small client that fetches them; the server
+//! machine's configuration, its settings and statistics, the run directory and
+//! the exit codes. Serialised types and the small client that fetches them; the server
 //! is in `crates/daemon`.
 
 #![forbid(unsafe_code)]
@@ -10,4 +10,5 @@ pub mod client;
 pub mod config;
 pub mod exit;
 pub mod rundir;
+pub mod settings;
 pub mod stats;

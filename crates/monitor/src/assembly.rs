@@ -19,6 +19,7 @@ use tare_devices::{
     virtio::{VirtioDevice, VirtioPci},
 };
 use tare_hv::{GuestMemoryMmap, Vm};
+use vmm_sys_util::eventfd::EventFd;
 
 use crate::{
     bus::{Bus, StrayAccesses},
@@ -27,9 +28,13 @@ use crate::{
     io::IoDevice,
     link::AnyLink,
     observe::ObservedDevice,
+    settings::{Adjustable, AdjustableDisk},
     start::{StartError, failed_to},
     wiring::{FunctionWiring, Gsis},
 };
+
+/// A device on the bus, and its queues' events.
+type Added<D> = (Arc<Mutex<VirtioPci<D>>>, Vec<Arc<EventFd>>);
 
 /// Devices as they are added.
 pub(crate) struct Devices {
@@ -39,6 +44,7 @@ pub(crate) struct Devices {
     pci: PciBus,
     io: Vec<IoDevice>,
     observed: Vec<ObservedDevice>,
+    adjustable: Adjustable,
 }
 
 impl Devices {
@@ -54,6 +60,7 @@ impl Devices {
             pci: PciBus::new(window),
             io: Vec::new(),
             observed: Vec::new(),
+            adjustable: Adjustable::default(),
         }
     }
 
@@ -65,7 +72,8 @@ impl Devices {
         };
         let backend = link.as_fd().try_clone_to_owned();
         let backend = backend.map_err(failed_to("copy the network's descriptor"))?;
-        self.add("net", Net::new(settings, link), Some(backend))
+        self.add("net", Net::new(settings, link), Some(backend))?;
+        Ok(())
     }
 
     /// A block device over `disk`.
@@ -84,16 +92,26 @@ impl Devices {
         let event = device.event().map(|event| event.try_clone_to_owned());
         let event = event.transpose();
         let event = event.map_err(failed_to("copy an eventfd"))?;
-        self.add("blk", device, event)
+        let (device, queues) = self.add("blk", device, event)?;
+        // At least one: the device makes sure.
+        if let Some(queue) = queues.into_iter().next() {
+            self.adjustable.disks.push(AdjustableDisk {
+                path: disk.path,
+                device,
+                queue,
+            });
+        }
+        Ok(())
     }
 
-    /// A virtio device at the next PCI address.
+    /// A virtio device at the next PCI address; the device and its queues'
+    /// events.
     pub(crate) fn add<D: VirtioDevice + 'static>(
         &mut self,
         kind: &'static str,
         device: D,
         backend: Option<OwnedFd>,
-    ) -> Result<(), StartError> {
+    ) -> Result<Added<D>, StartError> {
         let queues = device.queue_sizes().len() as u16;
         let wiring = FunctionWiring::new(&self.vm, &self.gsis, queues + 1, queues)?;
         let function = VirtioPci::new(device, self.memory.clone(), wiring.wiring());
@@ -105,10 +123,15 @@ impl Devices {
             let address = function.notify_address(queue).ok_or_else(unnotifiable)?;
             wiring.bind(queue, address)?;
         }
-        let work = Box::new(function);
+        let work = Box::new(Arc::clone(&function));
         self.io.push(IoDevice::new(work, wiring.queues(), backend));
         self.observe(kind, address.to_string(), counters);
-        Ok(())
+        Ok((function, wiring.queues().to_vec()))
+    }
+
+    /// What of the devices can be set.
+    pub(crate) fn adjustable(&mut self) -> Adjustable {
+        std::mem::take(&mut self.adjustable)
     }
 
     /// The bus with everything on it, what the I/O thread serves, and what can be

@@ -3,13 +3,13 @@
 use std::fs::File;
 
 use tare_control::{
-    config::{DiskCache, DiskCoalesce, DiskConfig},
+    config::{DiskCache, DiskConfig},
     exit::ExitCode,
 };
 use tare_devices::blk::{
     Access, BlkSettings, Cache, Disk, DiskError, MAX_QUEUES, Problem, SERIAL_BYTES,
 };
-use tare_policy::coalesce::{Mode, Ratio, Settings};
+use tare_policy::coalesce::Settings;
 
 use crate::{inherit::Inherited, start::StartError};
 
@@ -60,14 +60,8 @@ fn settings(config: &DiskConfig) -> Result<BlkSettings, StartError> {
     place
         .ok_or_else(|| bad("its serial number is too long"))?
         .copy_from_slice(given);
-    let mode = match config.coalesce {
-        DiskCoalesce::Auto => Mode::Auto,
-        DiskCoalesce::Off => Mode::Off,
-        DiskCoalesce::Ratio { delivered, of } => {
-            let ratio = Ratio::new(delivered, of);
-            Mode::Fixed(ratio.map_err(|error| bad(&error.to_string()))?)
-        }
-    };
+    let mode = config.coalesce.mode();
+    let mode = mode.map_err(|error| bad(&error.to_string()))?;
     Ok(BlkSettings {
         serial,
         queues: config.queues,

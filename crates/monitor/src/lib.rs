@@ -26,6 +26,7 @@ mod machine;
 pub mod observe;
 mod routes;
 mod run;
+mod settings;
 mod signals;
 mod start;
 mod vcpu;

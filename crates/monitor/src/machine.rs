@@ -33,6 +33,7 @@ use crate::{
     exits::ExitCounters,
     io::{ConsoleInput, IoLoop},
     observe::{MemoryObserver, ObservedVcpu, Observer},
+    settings::Adjustable,
     start::{Setup, StartError, failed_to},
     vcpu::VcpuLoop,
     wiring::eventfd,
@@ -45,6 +46,7 @@ pub(crate) struct Machine {
     pub(crate) io: IoLoop,
     pub(crate) io_stop: EventFd,
     pub(crate) observer: Observer,
+    pub(crate) adjustable: Adjustable,
 }
 
 /// What ends the machine and its threads.
@@ -77,6 +79,7 @@ impl Machine {
             devices.add("rng", Rng::new(OsEntropy), None)?;
         }
         let (console, input) = console(setup, &vm)?;
+        let adjustable = devices.adjustable();
         let (bus, io_devices, observed_devices) = devices.finish(console);
         let (vcpus, observed) = vcpus(&vm, &probe, setup.config.cpus, control, &bus)?;
         if let Some(first) = vcpus.first() {
@@ -94,6 +97,7 @@ impl Machine {
             vcpus,
             io: io.map_err(failed_to("watch its descriptors"))?,
             io_stop,
+            adjustable,
             observer: Observer {
                 name: setup.config.name.clone(),
                 kvm: match probe.kind {

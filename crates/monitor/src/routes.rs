@@ -8,8 +8,10 @@ use tare_control::{
 
 use crate::{
     ending::{Ender, Ending},
+    failure::chain,
     http::{Method, Request, Response, Routes},
     observe::{Observer, prometheus},
+    settings::Adjustable,
 };
 
 const JSON: &str = "application/json";
@@ -21,6 +23,8 @@ pub struct Control {
     pub config: MachineConfig,
     /// Its statistics.
     pub observer: Observer,
+    /// What can be set.
+    pub(crate) adjustable: Adjustable,
     /// Where a stop goes.
     pub ender: Ender,
     /// Whether it was asked to end.
@@ -38,12 +42,15 @@ impl Routes for Control {
                 let text = prometheus::text(&self.observer.stats());
                 Response::ok(PROMETHEUS, text.into_bytes())
             }
+            "/v1/settings" if reads => json(to_vec(&self.adjustable.now())),
+            "/v1/settings" if request.method == Method::Put => self.set(request.body),
             "/v1/stop" if writes => self.stop(request.body),
             "/v1/machine" | "/v1/stats" | "/metrics" => Response::method_not_allowed("GET, HEAD"),
+            "/v1/settings" => Response::method_not_allowed("GET, HEAD, PUT"),
             "/v1/stop" => Response::method_not_allowed("PUT, POST"),
             _ => Response::error(
                 404,
-                "there are /v1/machine, /v1/stats, /v1/stop and /metrics",
+                "there are /v1/machine, /v1/stats, /v1/settings, /v1/stop and /metrics",
             ),
         }
     }
@@ -57,6 +64,20 @@ impl Control {
             kvm: self.observer.kvm,
             state: self.state,
             uptime_ns: self.observer.uptime_ns(),
+        }
+    }
+
+    fn set(&self, body: &[u8]) -> Response {
+        let change = match serde_json::from_slice(body) {
+            Ok(change) => change,
+            Err(error) => {
+                let sentence = format!("the body is no change of settings: {error}");
+                return Response::error(400, &sentence);
+            }
+        };
+        match self.adjustable.change(&change) {
+            Ok(settings) => json(to_vec(&settings)),
+            Err(error) => Response::error(400, &chain(&error)),
         }
     }
 

@@ -118,6 +118,7 @@ fn run_machine(
     let routes = routes::Control {
         config: setup.config.clone(),
         observer: machine.observer,
+        adjustable: machine.adjustable,
         ender: ender.clone(),
         state: State::Running,
     };

@@ -1,0 +1,160 @@
+//! What can be set while a machine runs: `GET` and `PUT /v1/settings`.
+//!
+//! The answer is a [`Settings`]; the request's body a [`SettingsChange`], the
+//! same document with anything left out. A change is checked as a whole before
+//! anything of it happens. `tare set` writes the same as `KEY=VALUE`:
+//!
+//! ```
+//! use tare_control::settings::SettingsChange;
+//!
+//! let mut change = SettingsChange::default();
+//! change.set("disk0.coalesce=4/5").unwrap();
+//! change.set("disk0.coalesce.longest_hold_us=500").unwrap();
+//! let text = r#"{"disks":{"disk0":{"coalesce":{"mode":"4/5","longest_hold_us":500}}}}"#;
+//! assert_eq!(serde_json::to_string(&change).unwrap(), text);
+//! ```
+//!
+//! Another setting: of a disk's coalescing, a line in `coalesce`; of the whole
+//! machine, a field here in both documents, and its line in
+//! [`Settings::changed`], [`Settings::rows`] and [`SettingsChange::set`]. What it
+//! does is in `crates/monitor/src/settings.rs`.
+
+mod coalesce;
+mod group;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use coalesce::{Coalesce, CoalesceChange};
+
+/// Why settings cannot be changed so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// No `=`.
+    #[error("{0:?} is no KEY=VALUE")]
+    Form(String),
+    /// The key is nobody's.
+    #[error("there is no such setting")]
+    NoSuchKey,
+    /// The value is not of the setting's type.
+    #[error("{0}")]
+    Value(String),
+    /// The machine has no such disk.
+    #[error("there is no {0}; disks are disk0, disk1 and so on, as `tare run` was given them")]
+    NoSuchDisk(String),
+    /// A disk's coalescing cannot be so.
+    #[error("{disk}")]
+    Coalesce {
+        /// The disk.
+        disk: String,
+        /// What about it.
+        source: tare_policy::coalesce::SettingsError,
+    },
+    /// About the setting of this name.
+    #[error("{key}")]
+    Key {
+        /// The setting.
+        key: String,
+        /// What about it.
+        #[source]
+        source: Box<SettingsError>,
+    },
+}
+
+/// All settings of a machine, in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Disks by name, `disk0` being the first.
+    pub disks: BTreeMap<String, DiskSettings>,
+}
+
+/// Settings of one disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskSettings {
+    /// Where it came from, for people.
+    pub path: String,
+    /// Which completions interrupt the guest.
+    pub coalesce: Coalesce,
+}
+
+/// A change: what is absent stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SettingsChange {
+    /// Disks by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub disks: BTreeMap<String, DiskChange>,
+}
+
+/// A change to one disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskChange {
+    /// Which completions interrupt the guest.
+    #[serde(default)]
+    pub coalesce: CoalesceChange,
+}
+
+/// A setting for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// As `tare set` takes it.
+    pub key: String,
+    /// As `tare set` takes it.
+    pub value: String,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+impl Settings {
+    /// The settings with a change made, checked as a whole.
+    pub fn changed(&self, change: &SettingsChange) -> Result<Self, SettingsError> {
+        let mut next = self.clone();
+        for (name, change) in &change.disks {
+            let disk = next.disks.get_mut(name);
+            let disk = disk.ok_or_else(|| SettingsError::NoSuchDisk(name.clone()))?;
+            disk.coalesce = disk.coalesce.changed(&change.coalesce);
+            let checked = disk.coalesce.settings();
+            checked.map_err(|source| SettingsError::Coalesce {
+                disk: name.clone(),
+                source,
+            })?;
+        }
+        Ok(next)
+    }
+
+    /// Every setting, for people.
+    pub fn rows(&self) -> Vec<Row> {
+        let disks = self.disks.iter().flat_map(|(name, disk)| {
+            let rows = disk.coalesce.rows().into_iter();
+            rows.map(move |(key, value, meaning)| Row {
+                key: format!("{name}.{key}"),
+                value,
+                meaning,
+            })
+        });
+        disks.collect()
+    }
+}
+
+impl SettingsChange {
+    /// Adds what a word such as `disk0.coalesce=4/5` asks for.
+    pub fn set(&mut self, word: &str) -> Result<(), SettingsError> {
+        let pair = word.split_once('=');
+        let (key, value) = pair.ok_or_else(|| SettingsError::Form(word.to_owned()))?;
+        let set = match key.split_once('.') {
+            Some((name, key)) if name.starts_with("disk") => {
+                let disk = self.disks.entry(name.to_owned()).or_default();
+                disk.coalesce.set(key, value)
+            }
+            _ => Err(SettingsError::NoSuchKey),
+        };
+        set.map_err(|source| SettingsError::Key {
+            key: key.to_owned(),
+            source: Box::new(source),
+        })
+    }
+}

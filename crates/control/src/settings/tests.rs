@@ -1,0 +1,125 @@
+//! The two documents against each other.
+#![allow(clippy::unwrap_used)]
+
+use tare_policy::coalesce::{Mode, Parameters};
+
+use super::*;
+use crate::config::DiskCoalesce;
+
+/// With its causes, as people get it.
+fn sentence(error: &SettingsError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
+fn one_disk() -> Settings {
+    let disk = DiskSettings {
+        path: "data.img".to_owned(),
+        coalesce: Coalesce::from(&tare_policy::coalesce::Settings::default()),
+    };
+    Settings {
+        disks: [("disk0".to_owned(), disk)].into(),
+    }
+}
+
+fn change(words: &[&str]) -> SettingsChange {
+    let mut change = SettingsChange::default();
+    for word in words {
+        change.set(word).unwrap();
+    }
+    change
+}
+
+#[test]
+fn every_row_can_be_set_to_what_it_says() {
+    let settings = one_disk();
+    let rows = settings.rows();
+    assert_eq!(rows.len(), 7);
+    let words: Vec<_> = rows
+        .iter()
+        .map(|row| format!("{}={}", row.key, row.value))
+        .collect();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    assert_eq!(settings.changed(&change(&words)), Ok(settings));
+}
+
+#[test]
+fn the_rule_gets_what_was_set_and_the_rest_stays() {
+    let words = [
+        "disk0.coalesce=off",
+        "disk0.coalesce.longest_hold_us=500",
+        "disk0.coalesce.read_urgent_below=0",
+    ];
+    let settings = one_disk().changed(&change(&words)).unwrap();
+    let rule = settings.disks["disk0"].coalesce.settings().unwrap();
+    let expected = Parameters {
+        mode: Mode::Off,
+        longest_hold_ns: 500_000,
+        read_urgent_below: 0,
+        ..Parameters::default()
+    };
+    assert_eq!(rule.parameters(), &expected);
+    assert_eq!(Coalesce::from(&rule), settings.disks["disk0"].coalesce);
+}
+
+#[test]
+fn both_documents_survive_json() {
+    let settings = one_disk()
+        .changed(&change(&["disk0.coalesce=3/4"]))
+        .unwrap();
+    let ratio = DiskCoalesce::Ratio {
+        delivered: 3,
+        of: 4,
+    };
+    assert_eq!(settings.disks["disk0"].coalesce.mode, ratio);
+    let text = serde_json::to_string(&settings).unwrap();
+    assert!(text.contains(r#""mode":"3/4""#), "{text}");
+    assert_eq!(serde_json::from_str::<Settings>(&text).unwrap(), settings);
+}
+
+#[test]
+fn one_wrong_value_refuses_the_whole_change() {
+    let settings = one_disk();
+    let refused = |words: &[&str]| sentence(&settings.changed(&change(words)).unwrap_err());
+    assert_eq!(
+        refused(&["disk0.coalesce=off", "disk0.coalesce.epoch_us=10"]),
+        "disk0: epoch of 10000 ns is not in 1 ms..=60 s"
+    );
+    assert_eq!(
+        refused(&["disk0.coalesce.longest_hold_us=18446744073709551615"]),
+        "disk0: longest hold of 18446744073709551615 ns is not in 1 ns..=1 s"
+    );
+    assert!(refused(&["disk7.coalesce=off"]).starts_with("there is no disk7"));
+}
+
+#[test]
+fn words_that_are_no_setting_are_named() {
+    let error = |word: &str| {
+        let error = SettingsChange::default().set(word).unwrap_err();
+        sentence(&error)
+    };
+    assert_eq!(
+        error("disk0.coalesce"),
+        "\"disk0.coalesce\" is no KEY=VALUE"
+    );
+    assert_eq!(error("speed=1"), "speed: there is no such setting");
+    assert_eq!(
+        error("disk0.speed=1"),
+        "disk0.speed: there is no such setting"
+    );
+    assert_eq!(
+        error("disk0.coalesce=5/4"),
+        "disk0.coalesce: \"5/4\" is no way to coalesce: auto, off, or a ratio such as 1/4"
+    );
+    assert_eq!(
+        error("disk0.coalesce.epoch_us=1s"),
+        "disk0.coalesce.epoch_us: \"1s\" is no whole number up to 18446744073709551615"
+    );
+    let json = r#"{"disks":{"disk0":{"coalesce":{"speed":1}}}}"#;
+    assert!(serde_json::from_str::<SettingsChange>(json).is_err());
+}
