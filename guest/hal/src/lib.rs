@@ -29,6 +29,8 @@ pub mod fiber;
 #[cfg(target_os = "none")]
 pub mod ipi;
 #[cfg(target_os = "none")]
+pub mod legacy;
+#[cfg(target_os = "none")]
 pub mod memory;
 #[cfg(target_os = "none")]
 pub mod panic;

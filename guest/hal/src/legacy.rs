@@ -1,0 +1,155 @@
+//! The periodic timers of a PC, for images that show what they cost: HPET (IA-PC
+//! HPET 1.0a), PIT (Intel 8254) and the clock chip's periodic interrupt
+//! (MC146818). Nothing else starts one: a deadline needs none of them.
+
+#![allow(unsafe_code)]
+
+use x86_64::instructions::port::Port;
+
+use crate::apic::ioapic;
+use crate::trap::irq::{self, Handler};
+use crate::{memory, smp};
+
+/// Lines of the IOAPIC: interrupt 0 is connected to the third (ACPI's override).
+const TIMER_LINE: u32 = 2;
+const CLOCK_LINE: u32 = 8;
+
+const HPET: u64 = 0xfed0_0000;
+const HPET_BYTES: u64 = 0x400;
+const HPET_PERIOD: u64 = 0x4;
+const HPET_CONFIGURATION: u64 = 0x10;
+const HPET_ENABLE_LEGACY: u32 = 0b11;
+const HPET_TIMER0: u64 = 0x100;
+const HPET_COMPARATOR0: u64 = 0x108;
+/// Interrupts, periodically, and the period is what is written next.
+const HPET_PERIODIC: u32 = (1 << 2) | (1 << 3) | (1 << 6);
+const FS_IN_S: u64 = 1_000_000_000_000_000;
+/// Longest period that the specification allows the counter, fs.
+const HPET_MAX_PERIOD: u64 = 100_000_000;
+
+const PIT_HZ: u64 = 1_193_182;
+const PIT_COUNTER0: u16 = 0x40;
+const PIT_CONTROL: u16 = 0x43;
+/// Counter 0, both bytes, a rate generator.
+const PIT_RATE: u8 = 0x34;
+
+const CMOS_INDEX: u16 = 0x70;
+const CMOS_DATA: u16 = 0x71;
+const RTC_A: u8 = 0x0a;
+const RTC_B: u8 = 0x0b;
+const RTC_C: u8 = 0x0c;
+const RTC_PERIODIC: u8 = 1 << 6;
+/// Fastest and slowest selections of the divider that all chips take.
+const RTC_SELECTIONS: core::ops::RangeInclusive<u8> = 3..=15;
+
+/// A periodic timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timer {
+    /// The first comparator of the HPET, in place of interrupt 0.
+    Hpet,
+    /// Counter 0 of the PIT.
+    Pit,
+    /// The clock chip; each interrupt has to be acknowledged there.
+    Rtc,
+}
+
+/// Starts `timer` at about `hz`; its handler does nothing but what the chip asks
+/// for. Gives the rate that the chip can do, or says what is missing.
+pub fn start(timer: Timer, hz: u64) -> Result<u64, &'static str> {
+    let hz = hz.clamp(19, 100_000);
+    match timer {
+        Timer::Hpet => hpet(hz),
+        Timer::Pit => pit(hz),
+        Timer::Rtc => rtc(hz),
+    }
+}
+
+fn hpet(hz: u64) -> Result<u64, &'static str> {
+    if !memory::map_device(&(HPET..HPET + HPET_BYTES)) {
+        return Err("the HPET cannot be mapped");
+    }
+    let period_fs = u64::from(hpet_read(HPET_PERIOD));
+    if period_fs == 0 || period_fs > HPET_MAX_PERIOD {
+        return Err("there is no HPET");
+    }
+    route(TIMER_LINE, &|| {})?;
+    let ticks = FS_IN_S / period_fs / hz;
+    hpet_write(HPET_TIMER0, HPET_PERIODIC);
+    hpet_write(HPET_COMPARATOR0, ticks as u32);
+    hpet_write(HPET_COMPARATOR0 + 4, 0);
+    hpet_write(HPET_CONFIGURATION, HPET_ENABLE_LEGACY);
+    Ok(FS_IN_S / period_fs / ticks)
+}
+
+fn hpet_read(register: u64) -> u32 {
+    // SAFETY: a register of the HPET's page, mapped; reading has no effect.
+    unsafe { ((HPET + register) as *const u32).read_volatile() }
+}
+
+fn hpet_write(register: u64, value: u32) {
+    // SAFETY: as above; all it can do is to raise the line that is routed.
+    unsafe { ((HPET + register) as *mut u32).write_volatile(value) };
+}
+
+fn pit(hz: u64) -> Result<u64, &'static str> {
+    let count = (PIT_HZ / hz).clamp(2, u64::from(u16::MAX)) as u16;
+    // SAFETY: the counter's ports, or nobody's.
+    unsafe {
+        Port::<u8>::new(PIT_CONTROL).write(PIT_RATE);
+        for byte in count.to_le_bytes() {
+            Port::<u8>::new(PIT_COUNTER0).write(byte);
+        }
+    }
+    if !pit_counts() {
+        return Err("there is no PIT");
+    }
+    route(TIMER_LINE, &|| {})?;
+    Ok(PIT_HZ / u64::from(count))
+}
+
+/// A port without a device reads as ones, always.
+fn pit_counts() -> bool {
+    // SAFETY: reading the counter has no effect.
+    (0..16).any(|_| unsafe { Port::<u8>::new(PIT_COUNTER0).read() } != 0xff)
+}
+
+fn rtc(hz: u64) -> Result<u64, &'static str> {
+    let rate = |selection: &u8| 32_768 >> (selection - 1);
+    let selection = RTC_SELECTIONS
+        .filter(|selection| rate(selection) <= hz)
+        .min();
+    let selection = selection.unwrap_or(*RTC_SELECTIONS.end());
+    if cmos_read(RTC_B) == 0xff {
+        return Err("there is no clock chip");
+    }
+    route(CLOCK_LINE, &|| {
+        cmos_read(RTC_C);
+    })?;
+    cmos_write(RTC_A, 0x20 | selection);
+    cmos_write(RTC_B, cmos_read(RTC_B) | RTC_PERIODIC);
+    cmos_read(RTC_C);
+    Ok(rate(&selection))
+}
+
+fn cmos_read(register: u8) -> u8 {
+    // SAFETY: the clock chip's ports; the flags that a read clears are its own.
+    unsafe {
+        Port::<u8>::new(CMOS_INDEX).write(register);
+        Port::<u8>::new(CMOS_DATA).read()
+    }
+}
+
+fn cmos_write(register: u8, value: u8) {
+    // SAFETY: as above; the interrupt that it raises is routed.
+    unsafe {
+        Port::<u8>::new(CMOS_INDEX).write(register);
+        Port::<u8>::new(CMOS_DATA).write(value);
+    }
+}
+
+/// Delivers `line` to the first CPU.
+fn route(line: u32, handler: Handler) -> Result<(), &'static str> {
+    let routed =
+        irq::allocate(handler).is_some_and(|vector| ioapic::route(line, vector, smp::apic_id(0)));
+    routed.then_some(()).ok_or("the interrupt cannot be routed")
+}
