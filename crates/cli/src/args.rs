@@ -47,6 +47,11 @@ pub(crate) enum Verb {
     Logs(LogsArgs),
     /// Show a machine's statistics
     Stats(StatsArgs),
+    /// Change settings of a machine while it runs, or list them
+    ///
+    /// Without KEY=VALUE every setting is listed with its value and meaning. All
+    /// of a change is made, or nothing.
+    Set(SetArgs),
     /// Say what this computer offers to Tare
     ///
     /// One line for each thing, with the remedy where something is missing or
@@ -198,6 +203,20 @@ pub(crate) struct StatsArgs {
     /// The machine
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `tare set`.
+#[derive(Debug, Args)]
+pub(crate) struct SetArgs {
+    /// The machine
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// What to change, such as disk0.coalesce=4/5
+    #[arg(value_name = "KEY=VALUE")]
+    pub(crate) pairs: Vec<String>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -50,6 +50,7 @@ fn perform(verb: Verb) -> Outcome {
         Verb::Stop(args) => machines::stop(&args),
         Verb::Logs(args) => machines::logs(&args),
         Verb::Stats(args) => machines::stats(&args),
+        Verb::Set(args) => machines::set(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Weigh(args) => weigh::weigh(args),
         Verb::ExitCodes => print(&exit_codes::table()),

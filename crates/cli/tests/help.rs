@@ -9,12 +9,13 @@ use std::path::Path;
 
 use support::Place;
 
-const VERBS: [&str; 10] = [
+const VERBS: [&str; 11] = [
     "run",
     "ps",
     "stop",
     "logs",
     "stats",
+    "set",
     "doctor",
     "weigh",
     "exit-codes",

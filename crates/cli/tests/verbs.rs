@@ -23,6 +23,7 @@ fn a_machine_that_does_not_run_is_named() {
         &["logs", "web"],
         &["logs", "-f", "web"],
         &["stats", "web"],
+        &["set", "web", "disk0.coalesce=off"],
     ] {
         place
             .run(words)
@@ -35,6 +36,20 @@ fn a_name_that_leaves_the_directory_is_refused() {
     Place::new()
         .run(&["stop", "../web"])
         .expect(2, "is no name for a machine");
+}
+
+#[test]
+fn a_setting_that_does_not_exist_is_refused_before_anybody_is_asked() {
+    let place = Place::new();
+    for (word, sentence) in [
+        ("coalesce", "\"coalesce\" is no KEY=VALUE"),
+        ("disk0.speed=1", "disk0.speed: there is no such setting"),
+        ("disk0.coalesce=5/4", "\"5/4\" is no way to coalesce"),
+    ] {
+        let ended = place.run(&["set", "web", word]);
+        ended.expect(2, sentence);
+        ended.expect(2, "`tare set NAME` lists the settings");
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ use std::{
 
 use support::{Rig, code, code::*, elf::ENTRY, kvm};
 use tare_abi::layout;
+use tare_control::{api::Stop, config::DiskCoalesce, settings::SettingsChange};
 
 /// The first device, at 00:01.0: its BAR and its configuration space.
 const BAR: u32 = layout::PCI_MMIO_START as u32;
@@ -304,6 +305,49 @@ fn a_guest_writes_its_disk() {
     std::os::unix::fs::FileExt::read_exact_at(&kept, &mut word, 5 * 512).unwrap();
     assert_eq!(&word, b"Tare");
     running.client().stop(Default::default()).unwrap();
+    running.wait().expect(0, "stopped");
+}
+
+#[test]
+fn a_disks_coalescing_is_set_while_the_machine_runs() {
+    if !kvm() {
+        return;
+    }
+    let guest = disk_guest(0, 3, DEVICE_WRITES);
+    let running = Rig::new(&guest).disk(disk_of(&[0; 8 * 512])).start();
+    running.wait_for("disk 0");
+    let mut client = running.client();
+    let before = client.settings().unwrap();
+    let disk = &before.disks["disk0"];
+    assert_eq!(disk.path, "disk.img");
+    assert_eq!(disk.coalesce.mode, DiskCoalesce::Auto);
+    let mut change = SettingsChange::default();
+    change.set("disk0.coalesce=3/4").unwrap();
+    change.set("disk0.coalesce.longest_hold_us=500").unwrap();
+    let answer = client.set(&change).unwrap();
+    assert_eq!(answer, before.changed(&change).unwrap());
+    assert_eq!(client.settings().unwrap(), answer);
+    // One wrong part, and nothing of it happens.
+    change.set("disk0.coalesce=off").unwrap();
+    change.set("disk0.coalesce.epoch_us=0").unwrap();
+    let refused = client.set(&change).unwrap_err().to_string();
+    assert!(
+        refused.contains("disk0: epoch of 0 ns is not in"),
+        "{refused}"
+    );
+    for body in [&b"{\"speed\":1}"[..], b"", b"{\"disks\":{\"disk9\":{}}}"] {
+        let status = client.request("PUT", "/v1/settings", body).unwrap().status;
+        assert_eq!(status, 400, "{body:?}");
+    }
+    assert_eq!(
+        client
+            .request("POST", "/v1/settings", b"{}")
+            .unwrap()
+            .status,
+        405
+    );
+    assert_eq!(client.settings().unwrap(), answer);
+    client.stop(Stop::PowerOff).unwrap();
     running.wait().expect(0, "stopped");
 }
 

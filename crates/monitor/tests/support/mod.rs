@@ -155,7 +155,7 @@ impl Rig {
             "cache": "writeback",
             "serial": "test",
             "queues": 1,
-            "coalesce": {"kind": "auto"},
+            "coalesce": "auto",
         }]);
         self.passed.push(file.into());
         self

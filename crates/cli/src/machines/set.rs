@@ -1,0 +1,149 @@
+//! `tare set`: what can be changed while a machine runs.
+
+use std::fmt::Write as _;
+
+use tare_control::client::{Client, ClientError};
+use tare_control::exit::ExitCode;
+use tare_control::rundir::RunRoot;
+use tare_control::settings::{Row, Settings, SettingsChange, SettingsError};
+
+use crate::args::SetArgs;
+use crate::failure::{Explain, Failure, Outcome};
+use crate::record::{EngineName, Record};
+
+/// Settings that cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SetError {
+    /// A word that is no setting.
+    #[error(transparent)]
+    Word(#[from] SettingsError),
+    /// QEMU has other settings.
+    #[error("{0:?} runs in QEMU, which has no settings for Tare")]
+    Qemu(String),
+    /// The machine cannot be as asked.
+    #[error("{0}")]
+    Refused(String),
+    /// The machine did not answer.
+    #[error("cannot ask the machine {name:?}")]
+    Ask {
+        /// The machine.
+        name: String,
+        /// Why.
+        source: ClientError,
+    },
+}
+
+impl Explain for SetError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Word(_) | Self::Refused(_) => ExitCode::Usage,
+            Self::Qemu(_) | Self::Ask { .. } => ExitCode::ControlFailed,
+        }
+    }
+
+    fn way_out(&self) -> Option<String> {
+        matches!(self, Self::Word(_) | Self::Refused(_))
+            .then(|| "`tare set NAME` lists the settings".to_owned())
+    }
+}
+
+/// Changes settings of a machine, or lists them.
+pub(crate) fn set(args: &SetArgs) -> Outcome {
+    let mut change = SettingsChange::default();
+    for word in &args.pairs {
+        change.set(word).map_err(SetError::Word)?;
+    }
+    let dir = RunRoot::open_default()?.find(&args.name)?;
+    if Record::read(&dir).is_ok_and(|record| record.engine != EngineName::Tare) {
+        return Err(SetError::Qemu(args.name.clone()).into());
+    }
+    let mut client = Client::new(dir.control_socket());
+    let settings = match args.pairs.is_empty() {
+        true => client.settings(),
+        false => client.set(&change),
+    };
+    let settings = settings.map_err(|error| failed(&args.name, error))?;
+    if args.json {
+        let json = serde_json::to_string_pretty(&settings)
+            .map_err(|error| Failure::new(ExitCode::Internal, error))?;
+        return crate::print(&(json + "\n"));
+    }
+    crate::print(&text(&settings, &args.pairs))
+}
+
+fn failed(name: &str, error: ClientError) -> SetError {
+    match error {
+        ClientError::Refused { status: 400, error } => SetError::Refused(error),
+        source => SetError::Ask {
+            name: name.to_owned(),
+            source,
+        },
+    }
+}
+
+/// The settings that `pairs` name, or all with their meaning.
+fn text(settings: &Settings, pairs: &[String]) -> String {
+    let rows = settings.rows();
+    let named = |row: &&Row| {
+        let key = |pair: &String| pair.split_once('=').map(|(key, _)| key.to_owned());
+        pairs.is_empty() || pairs.iter().filter_map(key).any(|key| key == row.key)
+    };
+    let rows: Vec<_> = rows.iter().filter(named).collect();
+    if rows.is_empty() {
+        return "nothing can be set\n".to_owned();
+    }
+    let widest = |length: fn(&Row) -> usize| rows.iter().map(|row| length(row)).max().unwrap_or(0);
+    let (key, value) = (widest(|row| row.key.len()), widest(|row| row.value.len()));
+    let mut text = String::new();
+    for row in rows {
+        let set = format!("{:<key$}  {:<value$}", row.key, row.value);
+        // Beside it where that fits a terminal, else below.
+        let line = format!("{set}  {}", row.meaning);
+        let _ = match line.len() {
+            0..80 => writeln!(text, "{line}"),
+            _ => writeln!(text, "{}\n    {}", set.trim_end(), row.meaning),
+        };
+    }
+    text
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tare_control::settings::{Coalesce, DiskSettings};
+
+    use super::*;
+
+    fn example() -> Settings {
+        let coalesce = Coalesce::from(&tare_policy::coalesce::Settings::default());
+        let disk = DiskSettings {
+            path: "data.img".to_owned(),
+            coalesce,
+        };
+        let mut settings = Settings::default();
+        settings.disks.insert("disk0".to_owned(), disk);
+        settings
+    }
+
+    #[test]
+    fn every_setting_is_listed_with_its_meaning_below_80_columns() {
+        let text = text(&example(), &[]);
+        assert!(text.lines().all(|line| line.len() < 80), "{text}");
+        for row in example().rows() {
+            assert!(
+                text.contains(&row.key) && text.contains(row.meaning),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_was_set_is_said_and_nothing_else() {
+        let text = text(&example(), &["disk0.coalesce.epoch_us=200000".to_owned()]);
+        assert!(
+            text.starts_with("disk0.coalesce.epoch_us  200000  "),
+            "{text}"
+        );
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+}
