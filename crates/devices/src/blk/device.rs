@@ -120,6 +120,20 @@ impl Blk {
         self.settings.coalesce
     }
 
+    /// Waits until everything in flight is answered: afterwards queues may go
+    /// away, and memory may change. Takes nothing new.
+    pub fn quiesce(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
+        self.now_ns = self.clock.now_ns();
+        let _ = self.settle(queues)?;
+        while self.flights.any() {
+            self.engine.wait();
+            let _ = self.settle(queues)?;
+        }
+        // The next request finds the memory that there is then.
+        self.flights.forget();
+        Ok(())
+    }
+
     /// Takes a bounded number of requests from a queue.
     fn take_requests(
         &mut self,

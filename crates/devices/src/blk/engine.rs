@@ -82,6 +82,9 @@ pub trait Engine: Send {
     /// The next operation that ended, in any order.
     fn finished(&mut self) -> Option<Finished>;
 
+    /// Waits until an operation ended; returns at once when none is in flight.
+    fn wait(&mut self);
+
     /// Waits for everything in flight and forgets how it ended.
     fn drain(&mut self);
 
@@ -165,6 +168,8 @@ impl Engine for SyncEngine {
     fn finished(&mut self) -> Option<Finished> {
         self.ended.pop_front()
     }
+
+    fn wait(&mut self) {}
 
     fn drain(&mut self) {
         self.started.clear();

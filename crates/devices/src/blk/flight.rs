@@ -87,9 +87,11 @@ impl Flights {
         self.free.push(token);
     }
 
-    /// Forgets everything in flight.
+    /// Forgets everything in flight, and the memory.
     pub(super) fn forget(&mut self) {
         self.slots.clear();
         self.free.clear();
+        self.spare.clear();
+        self.memory = None;
     }
 }

@@ -263,17 +263,18 @@ impl Engine for Ring {
         })
     }
 
+    fn wait(&mut self) {
+        // Completions come whether or not this call succeeds: an error only
+        // makes the wait a busy one.
+        if self.in_flight > 0 && self.ring.submit_and_wait(1).is_err() {
+            std::thread::yield_now();
+        }
+    }
+
     fn drain(&mut self) {
         while self.in_flight > 0 {
             while self.finished().is_some() {}
-            if self.in_flight == 0 {
-                break;
-            }
-            // Completions come whether or not this call succeeds: an error only
-            // makes the wait a busy one.
-            if self.ring.submit_and_wait(1).is_err() {
-                std::thread::yield_now();
-            }
+            self.wait();
         }
         let _ = self.event.read();
     }

@@ -178,6 +178,10 @@ impl Engine for Held {
         Some(finished)
     }
 
+    fn wait(&mut self) {
+        self.gate.lock().unwrap().open += 1;
+    }
+
     fn drain(&mut self) {
         self.gate.lock().unwrap().drained += 1;
         self.engine.drain();

@@ -50,6 +50,11 @@ pub struct Queues<'a> {
 }
 
 impl<'a> Queues<'a> {
+    /// Queues by index, for a transport besides this room's own.
+    pub fn new(memory: &'a GuestRam, live: &'a mut [Option<Virtqueue>]) -> Self {
+        Self { memory, live }
+    }
+
     /// Queue `index`, and the memory that it lies in.
     pub fn get(&mut self, index: usize) -> Option<(&mut Virtqueue, &'a GuestRam)> {
         let queue = self.live.get_mut(index)?.as_mut()?;

@@ -21,10 +21,12 @@ mod device;
 #[cfg_attr(not(test), allow(dead_code))]
 pub(crate) mod driver;
 mod function;
+mod inflight;
 mod layout;
 mod negotiation;
 mod queue;
 mod registers;
+mod resume;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -33,7 +35,9 @@ mod transport;
 pub use chain::{Chain, Span};
 pub use counters::{TransportCounters, VirtioCounters};
 pub use device::{DeviceKind, Interest, Progress, Queues, VirtioDevice};
-pub use queue::{QueueError, Virtqueue};
+pub use inflight::InflightLog;
+pub use queue::{Decision as InterruptDecision, QueueError, Virtqueue};
+pub use resume::EventIdx;
 pub use settings::QueueSettings;
 pub use transport::VirtioPci;
 

@@ -12,7 +12,8 @@ use virtio_bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryError};
 
-use super::Chain;
+use super::resume::Descriptors;
+use super::{Chain, InflightLog};
 use crate::GuestRam;
 
 /// What makes a queue unusable until the driver resets the device.
@@ -72,6 +73,12 @@ pub struct Virtqueue {
     /// Work on the queue was cut off by its budget: the next call goes on with
     /// it and is no new notification.
     pub(super) unfinished: bool,
+    /// A chain may have more descriptors than the queue, up to this.
+    pub(super) longest_chain: u16,
+    /// Heads to take before the driver's next ones, the last first.
+    pub(super) again: Vec<u16>,
+    /// What outlives this process.
+    pub(super) log: Option<InflightLog>,
 }
 
 impl Virtqueue {
@@ -84,7 +91,23 @@ impl Virtqueue {
             advice: None,
             holding: false,
             unfinished: false,
+            longest_chain: 0,
+            again: Vec::new(),
+            log: None,
         }
+    }
+
+    /// Nothing is to be told of completions up to `used`.
+    pub(super) fn start_at(&mut self, used: u16) {
+        self.decided = used;
+    }
+
+    pub(super) fn queue_ref(&self) -> &Queue {
+        &self.queue
+    }
+
+    pub(super) fn queue_mut(&mut self) -> &mut Queue {
+        &mut self.queue
     }
 
     /// Entries.
@@ -101,12 +124,21 @@ impl Virtqueue {
 
     /// Takes the next chain into `chain`; `false` when none waits.
     pub fn pop(&mut self, memory: &GuestRam, chain: &mut Chain) -> Result<bool, QueueError> {
-        let limit = self.queue.size();
+        let limit = self.queue.size().max(self.longest_chain);
+        if let Some(head) = self.again.pop() {
+            let (table, size) = (self.queue.desc_table(), self.queue.size());
+            let descriptors = Descriptors::new(memory, table, size, head);
+            chain.load(head, descriptors, limit, memory)?;
+            return Ok(true);
+        }
         let mut waiting = self.queue.iter(memory).map_err(QueueError::Ring)?;
         let Some(descriptors) = waiting.next() else {
             return Ok(false);
         };
         let head = descriptors.head_index();
+        if let Some(log) = &mut self.log {
+            log.taken(head)?;
+        }
         chain.load(head, descriptors, limit, memory)?;
         Ok(true)
     }
@@ -124,10 +156,18 @@ impl Virtqueue {
         head: u16,
         written: u32,
     ) -> Result<(), QueueError> {
-        self.complete_all(memory, &[(head, written)])
+        if let Some(log) = &self.log {
+            log.answers(head)?;
+        }
+        self.complete_all(memory, &[(head, written)])?;
+        match &self.log {
+            Some(log) => log.answered(head, self.queue.next_used()),
+            None => Ok(()),
+        }
     }
 
-    /// Gives chains (head, bytes written) back; the driver sees all or none.
+    /// Gives chains (head, bytes written) back; the driver sees all or none. A
+    /// queue with a log takes [`complete`](Self::complete).
     pub fn complete_all(
         &mut self,
         memory: &GuestRam,
