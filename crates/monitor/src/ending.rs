@@ -8,6 +8,7 @@ use std::{
 
 use tare_abi::exit::GuestExit;
 use tare_control::{api::Stop, exit::ExitCode};
+use tare_daemon::signals::Request;
 use tare_hv::Crash;
 use vmm_sys_util::eventfd::EventFd;
 
@@ -52,6 +53,15 @@ impl Ending {
             Self::Interrupted => ExitCode::Interrupted,
             Self::Terminated | Self::Stopped(Stop::Kill) => ExitCode::Terminated,
             Self::Failed(_) => ExitCode::Internal,
+        }
+    }
+}
+
+impl From<Request> for Ending {
+    fn from(signal: Request) -> Self {
+        match signal {
+            Request::Interrupt => Self::Interrupted,
+            Request::Terminate => Self::Terminated,
         }
     }
 }

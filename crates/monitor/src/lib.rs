@@ -13,7 +13,6 @@
 
 mod assembly;
 pub mod bus;
-pub mod confine;
 pub mod console;
 mod disk;
 pub mod ending;
@@ -27,10 +26,9 @@ pub mod observe;
 mod routes;
 mod run;
 mod settings;
-mod signals;
 mod start;
 mod vcpu;
 pub mod wiring;
 
 pub use run::run;
-pub(crate) use tare_daemon::{http, poll};
+pub(crate) use tare_daemon::{confine, http, poll};

@@ -15,11 +15,11 @@ use std::{
 use rustix::thread::{Pid, gettid};
 use tare_abi::exit::GuestExit;
 use tare_control::{api::State, config::Console, exit::ExitCode, rundir::RunDir};
+use tare_daemon::signals;
 use tare_hv::Kicker;
-use vmm_sys_util::eventfd::EventFd;
 
 use crate::{
-    confine::{self, Files, Role},
+    confine::{self, Files, OnViolation, Role},
     console::terminal,
     ending::{Ender, Ending},
     failure::chain,
@@ -28,7 +28,7 @@ use crate::{
     machine::{Control, Machine},
     observe::ThreadObserver,
     poll::{Poll, Wait},
-    routes, signals,
+    routes,
     start::{Setup, StartError, failed_to, read_config},
     wiring::eventfd,
 };
@@ -81,9 +81,12 @@ fn live(mut setup: Setup, started: Instant) -> (ExitCode, Option<std::os::fd::Ow
 }
 
 fn build(setup: &mut Setup, started: Instant) -> Result<(Machine, Control), StartError> {
-    let event = eventfd()?;
-    signals::install(event).map_err(of_errno("handle signals"))?;
-    confine::install_violation_handler().map_err(of_errno("handle signals"))?;
+    signals::install().map_err(failed_to("handle signals"))?;
+    let on_violation = OnViolation {
+        program: "tare-monitor",
+        restore: terminal::restore,
+    };
+    confine::install_violation_handler(on_violation).map_err(of_errno("handle signals"))?;
     let control = Control {
         ender: Ender::new(eventfd()?),
         stop: Arc::new(AtomicBool::new(false)),
@@ -100,10 +103,9 @@ fn run_machine(
 ) -> Result<Ending, StartError> {
     let ender = &control.ender;
     let poll = Poll::new().map_err(failed_to("make an epoll"))?;
-    let watch = |event: &EventFd, token| poll.add(borrow(event), token);
-    let signal = signals::event().map_or(Ok(()), |event| watch(event, SIGNAL));
+    let signal = signals::install().and_then(|event| poll.add(event, SIGNAL));
     signal
-        .and_then(|()| watch(ender.event(), END))
+        .and_then(|()| poll.add(borrow(ender.event()), END))
         .map_err(failed_to("watch its events"))?;
     let listener = setup.control.try_clone();
     let server = listener.and_then(|listener| Server::new(listener, &poll, SERVER));
@@ -141,7 +143,7 @@ fn serve(poll: &Poll, mut server: Server, mut routes: routes::Control, ender: &E
         }
         for token in ready.drain(..) {
             match token {
-                SIGNAL => signals::ending().into_iter().for_each(|it| ender.end(it)),
+                SIGNAL => signals::received().into_iter().for_each(|it| ender.end(it.into())),
                 END => {}
                 token => server.ready(poll, token, &mut routes),
             }

@@ -3,10 +3,6 @@
 //!
 //! All files of /proc are opened before the monitor confines itself.
 
-mod memory;
-pub mod prometheus;
-mod threads;
-
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use tare_control::stats::{DeviceStats, Kvm, Stats, VcpuStats};
@@ -14,8 +10,7 @@ use tare_devices::CounterSource;
 use tare_hv::{StatsFd, StatsValue};
 
 use crate::exits::ExitCounters;
-pub use memory::MemoryObserver;
-pub use threads::ThreadObserver;
+pub use tare_daemon::observe::{MemoryObserver, ThreadObserver, prometheus};
 
 /// A vCPU's sources.
 pub struct ObservedVcpu {

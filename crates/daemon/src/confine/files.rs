@@ -46,11 +46,19 @@ impl Files {
         })
     }
 
+    /// So may files in `directory`.
+    pub fn and_remove_in(mut self, directory: &Path) -> Result<Self, ConfineError> {
+        let inside = AccessFs::RemoveFile;
+        let rule = PathBeneath::new(PathFd::new(directory)?, inside);
+        self.rules = self.rules.add_rule(rule)?;
+        Ok(self)
+    }
+
     pub(super) fn restrict(self) -> Result<(), ConfineError> {
         let quiet = self.quiet;
         if self.enforce()? == RulesetStatus::NotEnforced && !quiet {
             eprintln!(
-                "tare-monitor: this kernel has no Landlock; the monitor is confined by its system call filter alone"
+                "tare: this kernel has no Landlock; this process is confined by its system call filter alone"
             );
         }
         Ok(())

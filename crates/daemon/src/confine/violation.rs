@@ -4,17 +4,29 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
+use std::sync::OnceLock;
 
 use tare_control::exit::ExitCode;
 use vmm_sys_util::{errno, signal::register_signal_handler};
 
 use super::Role;
-use crate::console::terminal;
 
 thread_local!(static ROLE: Cell<Role> = const { Cell::new(Role::Main) });
 
+static PROGRAM: OnceLock<OnViolation> = OnceLock::new();
+
+/// What the handler needs to know of its program.
+#[derive(Clone, Copy, Debug)]
+pub struct OnViolation {
+    /// The program's name, for the sentence.
+    pub program: &'static str,
+    /// Called before the end; async-signal-safe.
+    pub restore: fn(),
+}
+
 /// Installs the handler, before any thread is confined.
-pub fn install() -> Result<(), errno::Error> {
+pub fn install(program: OnViolation) -> Result<(), errno::Error> {
+    let _ = PROGRAM.set(program);
     register_signal_handler(libc::SIGSYS, report)
 }
 
@@ -27,9 +39,13 @@ extern "C" fn report(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c
     let mut digits = [0; 10];
     let number = decimal(system_call(info), &mut digits);
     let role = ROLE.get().name().as_bytes();
-    terminal::restore();
-    let parts: [&[u8]; 5] = [
-        b"tare-monitor: system call ",
+    let program = PROGRAM.get();
+    if let Some(program) = program {
+        (program.restore)();
+    }
+    let parts: [&[u8]; 6] = [
+        program.map_or("tare", |it| it.program).as_bytes(),
+        b": system call ",
         number,
         b" is not allowed (thread ",
         role,

@@ -1,4 +1,4 @@
-//! Confinement: what each thread may still ask of the kernel once the guest
+//! Confinement: what each thread may still ask of the kernel once a guest
 //! runs. No new privileges, Landlock (`files`), system calls (`calls`).
 
 mod calls;
@@ -7,7 +7,7 @@ mod violation;
 
 pub use calls::Role;
 pub use files::Files;
-pub use violation::install as install_violation_handler;
+pub use violation::{OnViolation, install as install_violation_handler};
 
 /// Why a thread cannot be confined.
 #[derive(Debug, thiserror::Error)]

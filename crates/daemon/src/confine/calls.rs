@@ -20,6 +20,8 @@ pub enum Role {
     Io,
     /// Signals, control socket, the end.
     Main,
+    /// Queues and messages of a vhost-user front-end.
+    Frontend,
 }
 
 impl Role {
@@ -29,6 +31,7 @@ impl Role {
             Self::Vcpu => "vcpu",
             Self::Io => "io",
             Self::Main => "main",
+            Self::Frontend => "io",
         }
     }
 }
@@ -92,6 +95,19 @@ const DISKS: &[c_long] = &[
     libc::SYS_pwritev2,
 ];
 
+/// A vhost-user front-end: it comes, sends descriptors with its messages, and
+/// gets memory for the log of what is in flight.
+const FRONTEND: &[c_long] = &[
+    libc::SYS_accept4,
+    libc::SYS_fstat,
+    libc::SYS_ftruncate,
+    libc::SYS_memfd_create,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_shutdown,
+    libc::SYS_statx,
+];
+
 const CONTROL: &[c_long] = &[
     libc::SYS_accept4,
     libc::SYS_lseek,
@@ -99,6 +115,7 @@ const CONTROL: &[c_long] = &[
     libc::SYS_recvfrom,
     libc::SYS_rmdir,
     libc::SYS_sendto,
+    libc::SYS_shutdown,
     libc::SYS_tgkill,
     libc::SYS_unlink,
 ];
@@ -121,6 +138,7 @@ fn program(role: Role) -> Result<BpfProgram, ConfineError> {
         Role::Vcpu => &[EVERYWHERE, CONSOLE],
         Role::Io => &[EVERYWHERE, EVENTS, LINKS, DISKS],
         Role::Main => &[EVERYWHERE, EVENTS, CONTROL],
+        Role::Frontend => &[EVERYWHERE, EVENTS, DISKS, FRONTEND],
     };
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for call in lists.iter().copied().flatten() {
@@ -129,8 +147,15 @@ fn program(role: Role) -> Result<BpfProgram, ConfineError> {
     rules.insert(libc::SYS_ioctl, ioctls(role)?);
     // Debug builds of std look whether a descriptor that they close is open.
     let is_open = u64::from(libc::F_GETFD.unsigned_abs());
-    let asks = argument(1, SeccompCmpOp::Eq, is_open)?;
-    rules.insert(libc::SYS_fcntl, vec![asks]);
+    let mut asks = vec![argument(1, SeccompCmpOp::Eq, is_open)?];
+    if role == Role::Frontend {
+        // A descriptor of the front-end's must not make the thread wait.
+        for command in [libc::F_GETFL, libc::F_SETFL] {
+            let command = u64::from(command.unsigned_abs());
+            asks.push(argument(1, SeccompCmpOp::Eq, command)?);
+        }
+    }
+    rules.insert(libc::SYS_fcntl, asks);
     // Memory never becomes executable.
     let executable = u64::from(libc::PROT_EXEC.unsigned_abs());
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
@@ -155,7 +180,7 @@ fn ioctls(role: Role) -> Result<Vec<SeccompRule>, ConfineError> {
     rules.push(match role {
         Role::Vcpu => argument(1, SeccompCmpOp::MaskedEq(TYPE_MASK), KVM_TYPE)?,
         Role::Io => argument(1, SeccompCmpOp::Eq, TUNSETOFFLOAD)?,
-        Role::Main => argument(1, SeccompCmpOp::Eq, FIONBIO)?,
+        Role::Main | Role::Frontend => argument(1, SeccompCmpOp::Eq, FIONBIO)?,
     });
     Ok(rules)
 }
@@ -172,7 +197,7 @@ mod tests {
 
     #[test]
     fn every_role_has_a_filter_that_compiles() {
-        for role in [Role::Vcpu, Role::Io, Role::Main] {
+        for role in [Role::Vcpu, Role::Io, Role::Main, Role::Frontend] {
             assert!(!program(role).unwrap().is_empty(), "{role:?}");
         }
     }
@@ -191,11 +216,10 @@ mod tests {
             libc::SYS_clone3,
             libc::SYS_fork,
             libc::SYS_ptrace,
-            libc::SYS_memfd_create,
             libc::SYS_io_uring_setup,
             libc::SYS_io_uring_register,
         ];
-        for list in [EVERYWHERE, CONSOLE, EVENTS, LINKS, DISKS, CONTROL] {
+        for list in [EVERYWHERE, CONSOLE, EVENTS, LINKS, DISKS, FRONTEND, CONTROL] {
             assert!(list.iter().all(|call| !forbidden.contains(call)));
         }
     }

@@ -1,0 +1,9 @@
+//! What Tare's long-running programs (`tare-monitor`, `tare blk`) share: an
+//! epoll, the control socket's server, confinement, signals, statistics about
+//! themselves. What is served is each program's own.
+
+pub mod confine;
+pub mod http;
+pub mod observe;
+pub mod poll;
+pub mod signals;

@@ -1,0 +1,56 @@
+//! SIGINT, SIGTERM and SIGHUP as an event for the main thread.
+
+use std::{
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    sync::{
+        OnceLock,
+        atomic::{AtomicI32, Ordering},
+    },
+};
+
+use rustix::event::{EventfdFlags, eventfd};
+use vmm_sys_util::signal::register_signal_handler;
+
+static RECEIVED: AtomicI32 = AtomicI32::new(0);
+static EVENT: OnceLock<OwnedFd> = OnceLock::new();
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// SIGINT: Ctrl-C.
+    Interrupt,
+    /// SIGTERM or SIGHUP.
+    Terminate,
+}
+
+/// Lets the signals that ask for an end make an event readable, which is the
+/// result: the same for each call.
+pub fn install() -> std::io::Result<BorrowedFd<'static>> {
+    if EVENT.get().is_none() {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let _ = EVENT.set(event);
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            register_signal_handler(signal, note)
+                .map_err(|error| std::io::Error::from_raw_os_error(error.errno()))?;
+        }
+    }
+    let event = EVENT.get().map(|event| event.as_fd());
+    event.ok_or_else(|| std::io::ErrorKind::NotFound.into())
+}
+
+/// What the first signal that came asks for.
+pub fn received() -> Option<Request> {
+    match RECEIVED.load(Ordering::Acquire) {
+        0 => None,
+        libc::SIGINT => Some(Request::Interrupt),
+        _ => Some(Request::Terminate),
+    }
+}
+
+/// Async-signal-safe: an atomic and a write.
+extern "C" fn note(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    let _ = RECEIVED.compare_exchange(0, signal, Ordering::Release, Ordering::Relaxed);
+    if let Some(event) = EVENT.get() {
+        let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+    }
+}
