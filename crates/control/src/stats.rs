@@ -79,7 +79,8 @@ pub struct DeviceStats {
     /// Counters by name. Every virtio device has `interrupts`,
     /// `notifications`, `malformed`; net has `rx_bytes`, `rx_frames`,
     /// `rx_dropped`, `tx_bytes`, `tx_frames`, `tx_dropped`; blk has `reads`,
-    /// `read_bytes`, `writes`, `write_bytes`, `flushes`, `io_errors`, and of its
+    /// `read_bytes`, `writes`, `write_bytes`, `flushes`, `io_errors`, `in_flight_sum` (over
+    /// `coalesce_completions`: the mean queue depth), and of its
     /// coalescing `coalesce_completions`, `coalesce_delivered` (their quotient
     /// over a time is R), `coalesce_held`, `coalesce_longest_hold_ns`, and R's
     /// distribution: `coalesce_r0250_completions` are those in epochs whose R was

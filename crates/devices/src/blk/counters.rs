@@ -24,6 +24,10 @@ counters! {
         discards,
         /// Write-zeroes requests answered with success.
         write_zeroes,
+        /// Requests in flight on the queue of each request as it was answered,
+        /// itself included: their sum. Over the completions of a time it is the
+        /// mean depth.
+        in_flight_sum,
         /// Times that the driver asked for the serial number.
         get_ids,
         /// Requests that make no sense: no status byte, no header, wrong

@@ -63,6 +63,8 @@ pub(super) struct Lane {
     pub(super) coalescer: Coalescer,
     /// The driver is told at the end of this call.
     pub(super) delivers: bool,
+    /// The coalescer has counted something since it was published.
+    pub(super) counted: bool,
     /// Requests wait in the queue for others to complete.
     pub(super) blocked: bool,
 }
@@ -79,6 +81,7 @@ impl Blk {
         let lane = |_| Lane {
             coalescer: Coalescer::new(settings.coalesce),
             delivers: false,
+            counted: false,
             blocked: false,
         };
         Self {
@@ -186,6 +189,9 @@ impl Blk {
             kind: request.map_or(Kind::Control, |request| kind(request, durability)),
         };
         self.lanes[index].coalescer.submitted(reply.kind);
+        if matches!(reply.kind, Kind::Flush | Kind::WriteThrough) {
+            self.flushed(index);
+        }
         match request {
             Err(refusal) => self.refuse(refusal, reply, queue, memory),
             Ok(Request::GetId) => {
@@ -202,6 +208,16 @@ impl Blk {
                     done: 0,
                 };
                 self.depart(flight, queue, memory)
+            }
+        }
+    }
+
+    /// The driver flushes on queue `index`: what it writes on the others is
+    /// likely to be what it waits for next.
+    fn flushed(&mut self, index: usize) {
+        for (other, lane) in self.lanes.iter_mut().enumerate() {
+            if other != index {
+                lane.coalescer.flushed_elsewhere();
             }
         }
     }

@@ -28,13 +28,14 @@ impl Blk {
         }
         let now_ns = self.now_ns;
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if std::mem::take(&mut lane.delivers)
-                && let Some((queue, _)) = queues.get(index)
-            {
+            let delivers = std::mem::take(&mut lane.delivers);
+            if delivers && let Some((queue, _)) = queues.get(index) {
                 queue.advise(Decision::Deliver);
                 lane.coalescer.caught_up(now_ns);
             }
-            self.view.publish(index, &lane.coalescer);
+            if std::mem::take(&mut lane.counted) || delivers {
+                self.view.publish(index, &lane.coalescer);
+            }
         }
         Ok(progress)
     }
@@ -153,6 +154,8 @@ impl Blk {
         queue.complete(memory, reply.head, written)?;
         let now_ns = self.now_ns;
         let lane = &mut self.lanes[reply.queue];
+        self.counters.in_flight_sum.add(lane.coalescer.in_flight());
+        lane.counted = true;
         let decision = lane.coalescer.completed(now_ns, reply.kind);
         lane.delivers |= decision == Decision::Deliver;
         queue.advise(decision);

@@ -20,6 +20,10 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with_queues(1)
+    }
+
+    fn with_queues(queues: u16) -> Self {
         let file = file();
         let gate = Arc::<Mutex<Gate>>::default();
         let engine = Held {
@@ -33,6 +37,7 @@ impl Bench {
         };
         let automatic = BlkSettings {
             coalesce: Settings::new(short_epochs).unwrap(),
+            queues,
             ..settings()
         };
         let disk = disk(&file, Access::ReadWrite);
@@ -46,6 +51,10 @@ impl Bench {
     }
 
     fn offer(&self, ring: &mut DriverRing<'_>, kind: u32) {
+        self.offer_on(0, ring, kind);
+    }
+
+    fn offer_on(&self, queue: u16, ring: &mut DriverRing<'_>, kind: u32) {
         let slot = self.next.replace(self.next.get() + 1) % 64;
         let len = if kind == 4 { 0 } else { 512 };
         Wanted {
@@ -54,7 +63,7 @@ impl Bench {
             ..Wanted::new(kind, slot, len)
         }
         .offer(&self.machine, ring);
-        let _ = self.machine.io(|device| device.notified(0));
+        let _ = self.machine.io(|device| device.notified(queue));
     }
 
     /// One completion after `ns`; the number of interrupts that it caused.
@@ -104,6 +113,41 @@ fn at_depth_32_one_completion_in_four_interrupts() {
     let interrupts = bench.steady(&mut rings[0], 32, 4_000);
     assert!((990..=1010).contains(&interrupts), "{interrupts} of 4000");
     assert!(bench.machine.counter("coalesce_r0250_completions") > 0);
+}
+
+#[test]
+fn the_mean_depth_is_the_requests_in_flight_per_completion() {
+    let bench = Bench::new();
+    let mut rings = Driver::new(&bench.machine).start(FEATURES, 128);
+    bench.steady(&mut rings[0], 32, 4_000);
+    let completions = bench.machine.counter("coalesce_completions");
+    assert_eq!(bench.machine.counter("in_flight_sum"), 32 * completions);
+}
+
+/// An fsync writes on one CPU's queue and may flush on another's.
+#[test]
+fn a_flush_makes_the_writes_of_other_queues_urgent() {
+    for (flushes, caused) in [(true, 3), (false, 1)] {
+        let bench = Bench::with_queues(2);
+        let mut rings = Driver::new(&bench.machine).start(FEATURES | 1 << 12, 128);
+        let [first, second] = &mut rings[..] else {
+            panic!("two queues");
+        };
+        bench.steady(first, 32, 100);
+        if flushes {
+            bench.offer_on(1, second, 4);
+        }
+        bench.gate.lock().unwrap().open = 32 + usize::from(flushes);
+        let _ = bench.machine.io(|device| device.backend_ready());
+        while first.take_used().is_some() {}
+        bench.interrupts();
+        // Few writes before the reads that keep the queue deep.
+        for kind in [1, 1, 1, 0, 0, 0, 0, 0] {
+            bench.offer(first, kind);
+        }
+        let found: usize = (0..3).map(|_| bench.complete(first, 1_000)).sum();
+        assert_eq!(found, caused, "flushes: {flushes}");
+    }
 }
 
 #[test]
