@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use tare_control::halt::HaltPolicy;
 
 use crate::exit_codes;
 use crate::run::disk_choice::DiskChoice;
-use crate::run::halt_choice::HaltChoice;
 use crate::run::memory_size::MemorySize;
 use crate::run::net_choice::NetChoice;
 use crate::run::publish::Publish;
@@ -125,10 +125,20 @@ pub(crate) struct RunArgs {
     /// How the library OS waits: block, poller or spin [default: block]
     #[arg(long, value_name = "HOW")]
     pub(crate) idle: Option<IdleArg>,
-    /// How a halted CPU waits on the host: kernel (as the host is set), never
-    /// (scheduled out at once), poll=NS (polls for up to NS before that)
-    #[arg(long, value_name = "HOW", default_value = "kernel")]
-    pub(crate) halt: HaltChoice,
+    /// How a halted CPU waits on the host: budget=PCT (polls as long as saves
+    /// most within that share of a CPU), never (scheduled out at once), kernel
+    /// (as the host is set), poll=NS, dedicated [default: budget=1]
+    #[arg(
+        long,
+        value_name = "HOW",
+        long_help = "How a halted CPU waits on the host. budget=PCT: polls as long as \
+                     saves the most wake-up time within that share of a CPU, chosen \
+                     anew as the load changes; never: is scheduled out at once; \
+                     kernel: as the host is set; poll=NS: polls for up to NS \
+                     nanoseconds; dedicated: has a CPU of the host alone and halts \
+                     without leaving it [default: budget=1, and in QEMU kernel]"
+    )]
+    pub(crate) halt: Option<HaltPolicy>,
     /// Run in the background and print the machine's name
     #[arg(short, long)]
     pub(crate) detach: bool,

@@ -6,6 +6,8 @@
 use std::{fmt, os::fd::RawFd, str::FromStr};
 
 use serde::{Deserialize, Serialize};
+
+use crate::halt::HaltPolicy;
 use tare_policy::coalesce::{Mode, Ratio, SettingsError};
 
 /// One virtual machine. Written as JSON to `machine.json` in the run directory
@@ -34,10 +36,13 @@ pub struct MachineConfig {
     pub disks: Vec<DiskConfig>,
     /// virtio-rng is there unless this is false.
     pub rng: bool,
-    /// Longest time that a halted vCPU polls before its thread is scheduled
-    /// out, ns; 0 is never, `None` leaves it to the kernel's parameters.
+    /// How a halted vCPU waits.
     #[serde(default)]
-    pub halt_poll_ns: Option<u32>,
+    pub halt: HaltPolicy,
+    /// CPUs of the host that the vCPUs have alone, one for each; empty unless
+    /// [`Self::halt`] is dedicated.
+    #[serde(default)]
+    pub own_cpus: Vec<OwnCpu>,
     /// Where the serial console's output goes.
     pub console: Console,
     /// Listening UNIX socket of the control interface.
@@ -45,6 +50,16 @@ pub struct MachineConfig {
     /// The run directory, removed by the monitor when it ends.
     pub run_dir: String,
     /// Locked file in the run directory; the lock says that the machine lives.
+    pub lock: Descriptor,
+}
+
+/// A CPU of the host that a vCPU has alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OwnCpu {
+    /// Its number.
+    pub cpu: u16,
+    /// Locked file that says whose it is.
     pub lock: Descriptor,
 }
 

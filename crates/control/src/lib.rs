@@ -9,6 +9,7 @@ pub mod api;
 pub mod client;
 pub mod config;
 pub mod exit;
+pub mod halt;
 pub mod rundir;
 pub mod settings;
 pub mod stats;

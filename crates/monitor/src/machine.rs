@@ -11,7 +11,7 @@ use std::{
 use rustix::stdio::stdout;
 use tare_abi::{layout, ports};
 use tare_boot::LoadOptions;
-use tare_control::{config, stats};
+use tare_control::{config, halt::HaltPolicy, stats};
 use tare_devices::{
     rng::{OsEntropy, Rng},
     serial::{IrqLine, SerialPort},
@@ -65,8 +65,10 @@ impl Machine {
         let memory = tare_hv::guest_memory(u64::from(setup.config.memory_mib) << 20)?;
         let entry = load(setup, &memory)?;
         let vm = Arc::new(Vm::new(&kvm, &memory)?);
-        if let Some(longest_ns) = setup.config.halt_poll_ns {
-            vm.set_halt_poll_ns(longest_ns)?;
+        match setup.config.halt {
+            HaltPolicy::Never | HaltPolicy::Budget(_) => vm.set_halt_poll_ns(0)?,
+            HaltPolicy::Poll(longest_ns) => vm.set_halt_poll_ns(longest_ns)?,
+            HaltPolicy::Kernel | HaltPolicy::Dedicated => {}
         }
         let mut devices = Devices::new(&vm, &memory);
         if let (Some(net), Some(link)) = (&setup.config.net, setup.link.take()) {

@@ -16,6 +16,8 @@ use vmm_sys_util::eventfd::EventFd;
 pub(crate) struct Adjustable {
     /// Disks in bus order: `disk0` is the first.
     pub(crate) disks: Vec<AdjustableDisk>,
+    /// How a halted vCPU waits.
+    pub(crate) halt: tare_control::halt::HaltPolicy,
 }
 
 /// A disk whose coalescing can be set.
@@ -31,6 +33,7 @@ impl Adjustable {
     pub(crate) fn now(&self) -> Settings {
         let disks = (0..).zip(&self.disks);
         Settings {
+            halt: self.halt,
             disks: disks.map(|(n, disk)| (disk_name(n), disk.now())).collect(),
         }
     }

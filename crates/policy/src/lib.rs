@@ -1,4 +1,5 @@
-//! Decision rules, pure: poller idleness, spin before halt, interrupt coalescing.
+//! Decision rules, pure: poller idleness, spin before halt, halt polling,
+//! interrupt coalescing.
 //!
 //! Host and guest share these rules, so that what is simulated and measured on
 //! the host is what decides in the appliance. Nothing here reads a clock, waits
@@ -11,6 +12,7 @@
 extern crate std;
 
 pub mod coalesce;
+pub mod halt;
 pub mod kick;
 pub mod poller;
 pub mod spin;

@@ -7,12 +7,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use tare_control::exit::ExitCode;
+use tare_control::halt::HaltPolicy;
 use tare_control::rundir::{RunDir, RunRoot};
 
 use super::claim::Claim;
 use super::disk::OpenDisk;
 use super::engine::{Accelerator, Engine};
-use super::halt_choice::HaltChoice;
 use super::plan::{Files, Net, Place, Plan};
 use super::publish::Publish;
 use super::{mac, monitor, passt, qemu};
@@ -62,7 +62,7 @@ pub(crate) struct Prepared {
     /// Its disks.
     pub(crate) disks: Vec<OpenDisk>,
     /// How a halted vCPU waits.
-    pub(crate) halt: HaltChoice,
+    pub(crate) halt: HaltPolicy,
     /// Open `console.log`.
     pub(crate) console_log: File,
     /// Where the run belongs.

@@ -14,7 +14,6 @@ mod cmdline;
 mod disk;
 pub(crate) mod disk_choice;
 pub(crate) mod engine;
-pub(crate) mod halt_choice;
 pub(crate) mod image;
 mod image_check;
 mod launch;

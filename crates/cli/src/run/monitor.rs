@@ -83,7 +83,8 @@ fn configuration(machine: &Prepared, socket: &UnixListener) -> Result<MachineCon
         net: machine.link.as_ref().map(net).transpose()?,
         disks: machine.disks.iter().map(disk).collect::<Result<_, _>>()?,
         rng: true,
-        halt_poll_ns: machine.halt.poll_ns(),
+        halt: machine.halt,
+        own_cpus: Vec::new(),
         console: match machine.place {
             Place::Foreground => Console::Stdio { log },
             Place::Background => Console::Log { log },

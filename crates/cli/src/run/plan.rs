@@ -8,11 +8,11 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use tare_control::exit::ExitCode;
+use tare_control::halt::HaltPolicy;
 use tare_control::rundir::valid_name;
 
 use super::disk::{self, OpenDisk};
 use super::engine::{self, Engine};
-use super::halt_choice::HaltChoice;
 use super::image::{self, Image};
 use super::net_choice::NetChoice;
 use super::publish::Publish;
@@ -43,7 +43,7 @@ pub(crate) struct Plan {
     /// Its disks.
     pub(crate) disks: Vec<OpenDisk>,
     /// How a halted vCPU waits.
-    pub(crate) halt: HaltChoice,
+    pub(crate) halt: HaltPolicy,
     /// Where the run belongs.
     pub(crate) place: Place,
 }
@@ -243,9 +243,10 @@ fn net(choice: NetChoice, publish: Vec<Publish>) -> Result<Net, Failure> {
 }
 
 /// QEMU has no word for `KVM_CAP_HALT_POLL`.
-fn halt(asked: HaltChoice, engine: &Engine) -> Result<HaltChoice, PlanError> {
+fn halt(asked: Option<HaltPolicy>, engine: &Engine) -> Result<HaltPolicy, PlanError> {
     match (asked, engine) {
-        (HaltChoice::Kernel, _) | (_, Engine::Tare(_)) => Ok(asked),
+        (asked, Engine::Tare(_)) => Ok(asked.unwrap_or_default()),
+        (None | Some(HaltPolicy::Kernel), _) => Ok(HaltPolicy::Kernel),
         _ => Err(PlanError::HaltWithoutTare),
     }
 }

@@ -30,6 +30,8 @@ use serde::{Deserialize, Serialize};
 
 pub use coalesce::{Coalesce, CoalesceChange};
 
+use crate::halt::{HaltPolicy, HaltPolicyError};
+
 /// Why settings cannot be changed so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
@@ -53,6 +55,9 @@ pub enum SettingsError {
         /// What about it.
         source: tare_policy::coalesce::SettingsError,
     },
+    /// To or from dedicated vCPUs.
+    #[error("dedicated vCPUs are chosen when a machine starts: tare run --halt dedicated")]
+    DedicatedAtStart,
     /// About the setting of this name.
     #[error("{key}")]
     Key {
@@ -67,6 +72,9 @@ pub enum SettingsError {
 /// All settings of a machine, in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
+    /// How a halted vCPU waits.
+    #[serde(default)]
+    pub halt: HaltPolicy,
     /// Disks by name, `disk0` being the first.
     pub disks: BTreeMap<String, DiskSettings>,
 }
@@ -84,6 +92,9 @@ pub struct DiskSettings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SettingsChange {
+    /// How a halted vCPU waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halt: Option<HaltPolicy>,
     /// Disks by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub disks: BTreeMap<String, DiskChange>,
@@ -113,6 +124,9 @@ impl Settings {
     /// The settings with a change made, checked as a whole.
     pub fn changed(&self, change: &SettingsChange) -> Result<Self, SettingsError> {
         let mut next = self.clone();
+        if let Some(halt) = change.halt {
+            next.halt = self.halt_changed(halt)?;
+        }
         for (name, change) in &change.disks {
             let disk = next.disks.get_mut(name);
             let disk = disk.ok_or_else(|| SettingsError::NoSuchDisk(name.clone()))?;
@@ -126,8 +140,24 @@ impl Settings {
         Ok(next)
     }
 
+    /// KVM takes what a dedicated vCPU does without only before the first vCPU.
+    fn halt_changed(&self, wanted: HaltPolicy) -> Result<HaltPolicy, SettingsError> {
+        match (self.halt, wanted) {
+            (now, wanted) if now == wanted => Ok(now),
+            (HaltPolicy::Dedicated, _) | (_, HaltPolicy::Dedicated) => {
+                Err(SettingsError::DedicatedAtStart)
+            }
+            _ => Ok(wanted),
+        }
+    }
+
     /// Every setting, for people.
     pub fn rows(&self) -> Vec<Row> {
+        let halt = Row {
+            key: "halt".to_owned(),
+            value: self.halt.to_string(),
+            meaning: "how a halted CPU waits: never, kernel, poll=NS, budget=PCT",
+        };
         let disks = self.disks.iter().flat_map(|(name, disk)| {
             let rows = disk.coalesce.rows().into_iter();
             rows.map(move |(key, value, meaning)| Row {
@@ -136,7 +166,7 @@ impl Settings {
                 meaning,
             })
         });
-        disks.collect()
+        std::iter::once(halt).chain(disks).collect()
     }
 }
 
@@ -150,6 +180,13 @@ impl SettingsChange {
                 let disk = self.disks.entry(name.to_owned()).or_default();
                 disk.coalesce.set(key, value)
             }
+            None if key == "halt" => match value.parse() {
+                Ok(halt) => {
+                    self.halt = Some(halt);
+                    Ok(())
+                }
+                Err(error) => Err(SettingsError::Value(HaltPolicyError::to_string(&error))),
+            },
             _ => Err(SettingsError::NoSuchKey),
         };
         set.map_err(|source| SettingsError::Key {

@@ -5,6 +5,7 @@ use tare_policy::coalesce::{Mode, Parameters};
 
 use super::*;
 use crate::config::DiskCoalesce;
+use crate::halt::HaltPolicy;
 
 /// With its causes, as people get it.
 fn sentence(error: &SettingsError) -> String {
@@ -23,6 +24,7 @@ fn one_disk() -> Settings {
         coalesce: Coalesce::from(&tare_policy::coalesce::Settings::default()),
     };
     Settings {
+        halt: HaltPolicy::default(),
         disks: [("disk0".to_owned(), disk)].into(),
     }
 }
@@ -39,7 +41,7 @@ fn change(words: &[&str]) -> SettingsChange {
 fn every_row_can_be_set_to_what_it_says() {
     let settings = one_disk();
     let rows = settings.rows();
-    assert_eq!(rows.len(), 7);
+    assert_eq!(rows.len(), 8);
     let words: Vec<_> = rows
         .iter()
         .map(|row| format!("{}={}", row.key, row.value))
@@ -98,6 +100,22 @@ fn one_wrong_value_refuses_the_whole_change() {
 }
 
 #[test]
+fn how_a_halted_cpu_waits_is_set_and_dedicated_is_not() {
+    let settings = one_disk();
+    let polling = settings.changed(&change(&["halt=poll=50000"])).unwrap();
+    assert_eq!(polling.halt, HaltPolicy::Poll(50_000));
+    assert_eq!(polling.disks, settings.disks);
+    let refused = settings.changed(&change(&["halt=dedicated"])).unwrap_err();
+    assert!(sentence(&refused).contains("when a machine starts"));
+    let dedicated = Settings {
+        halt: HaltPolicy::Dedicated,
+        ..settings
+    };
+    assert!(dedicated.changed(&change(&["halt=never"])).is_err());
+    assert!(dedicated.changed(&change(&["halt=dedicated"])).is_ok());
+}
+
+#[test]
 fn words_that_are_no_setting_are_named() {
     let error = |word: &str| {
         let error = SettingsChange::default().set(word).unwrap_err();
@@ -112,6 +130,7 @@ fn words_that_are_no_setting_are_named() {
         error("disk0.speed=1"),
         "disk0.speed: there is no such setting"
     );
+    assert!(error("halt=budget=0").starts_with("halt: a budget is a share"));
     assert_eq!(
         error("disk0.coalesce=5/4"),
         "disk0.coalesce: \"5/4\" is no way to coalesce: auto, off, or a ratio such as 1/4"
