@@ -11,6 +11,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tare-profile", &[]),
     ("tare-daemon", &["tare-control"]),
     ("tare-hv", &["tare-abi"]),
+    ("tare-probe", &["tare-control", "tare-profile", "tare-stats"]),
     ("tare-boot", &["tare-abi"]),
     ("tare-devices", &["tare-abi", "tare-policy"]),
     (

@@ -1,0 +1,123 @@
+//! The account of one virtual machine over a window of time.
+//!
+//! Plain data: counts and times within the window, times in ns. `Option` means
+//! that nobody on this host could tell; the reason is in
+//! [`Account::unavailable`]. Dividing by the window gives rates, by a count of
+//! transactions the figures of one ([`Account::per`]).
+
+mod exit;
+mod histogram;
+mod interrupt;
+mod kind;
+mod thread;
+mod wakeup;
+
+use serde::{Deserialize, Serialize};
+
+pub use exit::{Cost, CostBasis, ExitCount};
+pub use histogram::{Bucket, Histogram};
+pub use interrupt::{Injector, InterruptCount, IpiCount, IpiMode, IpiTarget, IrqLine, LineCount};
+pub use kind::{Access, Device, ExitKind, Isa, USER_SIGNAL};
+pub use thread::{Halts, OffCpu, OnCpu, Preemptor, ThreadAccount, Vcpu};
+pub use wakeup::{Step, Wakeups};
+
+use crate::{
+    Unavailable,
+    vm::{Role, Vm},
+};
+
+/// Everything known about one VM in a window.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Account {
+    /// What was observed.
+    pub vm: Vm,
+    /// Length of the window, ns.
+    pub window_ns: u64,
+    /// The VM ended within the window: the account stops there.
+    pub ended: bool,
+    /// CPUs of this host that are online.
+    pub host_cpus: u32,
+    /// KVM runs the guest's ring 0 by its instruction emulator (no VT-x, no SVM).
+    pub emulated: bool,
+    /// Each thread that lived in the window, by thread ID.
+    pub threads: Vec<ThreadAccount>,
+    /// Interrupt lines that were raised (`kvm_set_irq`), by GSI.
+    pub lines: Vec<LineCount>,
+    /// Interrupts that a local APIC accepted, by vCPU, vector and injector.
+    pub interrupts: Vec<InterruptCount>,
+    /// Interrupts between vCPUs as their senders asked for them.
+    pub ipis: Vec<IpiCount>,
+    /// Kinds that were counted together because the guest made too many.
+    pub overflowed: u64,
+    /// Sources that could not be used.
+    pub unavailable: Vec<Unavailable>,
+    /// What the observation itself cost.
+    pub observer: ObserverCost,
+}
+
+impl Account {
+    /// Exits of all vCPUs, by kind, most frequent first.
+    pub fn exits(&self) -> Vec<ExitCount> {
+        let all = self.vcpus().flat_map(|(_, vcpu)| &vcpu.exits);
+        ExitCount::merged(all)
+    }
+
+    /// Threads that run a vCPU, with what only those have.
+    pub fn vcpus(&self) -> impl Iterator<Item = (&ThreadAccount, &Vcpu)> {
+        self.threads
+            .iter()
+            .filter_map(|thread| Some((thread, thread.vcpu.as_ref()?)))
+    }
+
+    /// Threads in this role.
+    pub fn in_role(&self, role: Role) -> impl Iterator<Item = &ThreadAccount> {
+        self.threads
+            .iter()
+            .filter(move |thread| thread.role == role)
+    }
+
+    /// On-CPU time of all threads, ns.
+    pub fn cpu_ns(&self) -> u64 {
+        self.threads
+            .iter()
+            .map(|thread| thread.on_cpu.total_ns)
+            .sum()
+    }
+
+    /// `count` in each second of the window.
+    pub fn per_second(&self, count: u64) -> f64 {
+        self.per(count, self.window_ns) * 1e9
+    }
+
+    /// `count` for each of `transactions`; 0 where there was none.
+    pub fn per(&self, count: u64, transactions: u64) -> f64 {
+        if transactions == 0 {
+            return 0.0;
+        }
+        count as f64 / transactions as f64
+    }
+
+    /// `ns` as a share of one CPU over the window, 1.0 being all of it.
+    pub fn share(&self, ns: u64) -> f64 {
+        self.per(ns, self.window_ns)
+    }
+}
+
+/// What the observation cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObserverCost {
+    /// CPU time of the observing thread within the window, ns.
+    pub user_space_ns: u64,
+    /// Run time of the BPF programs within the window, ns, as the kernel
+    /// measures it.
+    pub bpf_ns: Option<u64>,
+    /// Runs of BPF programs.
+    pub bpf_runs: Option<u64>,
+}
+
+impl ObserverCost {
+    /// Together, ns, as far as known.
+    pub fn total_ns(&self) -> u64 {
+        self.user_space_ns + self.bpf_ns.unwrap_or(0)
+    }
+}

@@ -1,0 +1,114 @@
+//! Where one thread's time went.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ExitCount, Histogram, Wakeups};
+use crate::vm::Role;
+
+/// One thread within the window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThreadAccount {
+    /// Thread ID.
+    pub tid: u32,
+    /// Its name (`comm`).
+    pub name: String,
+    /// What it does.
+    pub role: Role,
+    /// Time on a CPU.
+    pub on_cpu: OnCpu,
+    /// Time not on a CPU.
+    pub off_cpu: OffCpu,
+    /// Moves from one CPU to another; `None` without the kernel's account.
+    pub migrations: Option<u64>,
+    /// CPUs it may run on, ascending.
+    pub allowed_cpus: Vec<u32>,
+    /// The CPU it was last on.
+    pub last_cpu: Option<u32>,
+    /// What only a vCPU's thread has.
+    pub vcpu: Option<Vcpu>,
+}
+
+/// Time on a CPU, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnCpu {
+    /// All of it (schedstat).
+    pub total_ns: u64,
+    /// In user mode without the guest (utime - gtime), to a clock tick. On an
+    /// emulating KVM the guest's ring 3 is in here.
+    pub user_ns: u64,
+    /// In the kernel (stime), to a clock tick. On an emulating KVM the guest's
+    /// ring 0 is in here.
+    pub system_ns: u64,
+    /// In the guest (gtime), to a clock tick; `None` where this KVM does not
+    /// account it.
+    pub guest_ns: Option<u64>,
+}
+
+/// Time not on a CPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OffCpu {
+    /// Ready, but waiting for a CPU (schedstat's run delay), ns: what the guest
+    /// sees as steal.
+    pub run_delay_ns: u64,
+    /// Switched out because it waited.
+    pub voluntary_switches: u64,
+    /// Switched out although it could have run.
+    pub involuntary_switches: u64,
+    /// Single waits for a CPU, from being ready to running. Empty without BPF.
+    pub run_delays: Histogram,
+    /// Who ran when it was switched out although it could have run, most
+    /// frequent first.
+    pub preempted_by: Vec<Preemptor>,
+}
+
+/// A thread that took another's CPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preemptor {
+    /// Process ID.
+    pub pid: u32,
+    /// Thread ID.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// What a vCPU's thread has beside a thread's account.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Vcpu {
+    /// The vCPU's index.
+    pub index: u32,
+    /// Exits by kind, most frequent first.
+    pub exits: Vec<ExitCount>,
+    /// Halts and polling for their end.
+    pub halts: Halts,
+    /// Times between two writes of the TSC deadline or the APIC timer's initial
+    /// count.
+    pub timer_arming: Histogram,
+    /// Steps of wake-ups.
+    pub wakeups: Wakeups,
+    /// KVM's own counters within the window, by KVM's names, where they could be
+    /// read.
+    pub kvm: std::collections::BTreeMap<String, u64>,
+}
+
+/// Halts of a vCPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Halts {
+    /// Halts that ended within the window (`kvm_vcpu_wakeup`).
+    pub count: u64,
+    /// Of those, ended by an event for the guest (not by a signal to the thread).
+    pub valid: u64,
+    /// Times from the halt to its end, polled and waited together.
+    pub waits: Histogram,
+    /// Halts for which KVM polled at all.
+    pub polls_attempted: u64,
+    /// Polls that saw the end of the halt.
+    pub polls_successful: u64,
+    /// CPU time of successful polls, ns.
+    pub poll_success_ns: u64,
+    /// CPU time of polls after which the vCPU had to wait all the same, ns: what
+    /// polling lost.
+    pub poll_wasted_ns: u64,
+}

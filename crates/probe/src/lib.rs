@@ -1,0 +1,12 @@
+//! Observing virtual machines from outside: which there are ([`vm`]), and where
+//! their CPU time, exits, halts and interrupts go ([`account`]).
+//!
+//! Any KVM virtual machine of this host, Tare's or not. The sources are BPF on
+//! trace points, `/proc`, and KVM's statistics. Whatever is missing on a host is
+//! named in the result as [`Unavailable`], and the rest is reported.
+
+pub mod account;
+mod unavailable;
+pub mod vm;
+
+pub use unavailable::{Source, Unavailable};
