@@ -1,0 +1,183 @@
+//! From a profile to configuration symbols, each with its reasons.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use tare_profile::{Call, Profile};
+
+use crate::{
+    cut::Cut,
+    mapping::{Row, Symbol, Trigger, rows},
+};
+
+/// The machine that a kernel is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// Tare's monitor: PCI, ACPI, PVH.
+    Tare,
+    /// QEMU, any of its PC machines.
+    Qemu,
+    /// Firecracker: virtio over MMIO.
+    Firecracker,
+}
+
+/// A part that a machine has or has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// A disk with a root file system.
+    Disk,
+    /// A network card.
+    Network,
+    /// A source of random numbers.
+    Entropy,
+    /// More than one CPU.
+    SeveralCpus,
+}
+
+/// What a kernel shall be.
+#[derive(Clone, Debug)]
+pub struct Wish<'a> {
+    /// What the application asks of it.
+    pub profile: &'a Profile,
+    /// The machine.
+    pub target: Target,
+    /// The machine's parts.
+    pub parts: &'a [Part],
+    /// Cuts that are taken.
+    pub cuts: &'a BTreeSet<Cut>,
+    /// Symbols that the user adds.
+    pub add: &'a [Symbol],
+}
+
+/// The symbols that a kernel needs, and what was left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Choice {
+    /// Symbols with the reasons for each.
+    pub symbols: BTreeMap<Symbol, BTreeSet<String>>,
+    /// Symbols that something looked at and lives without, with what did.
+    pub optional: BTreeMap<Symbol, BTreeSet<String>>,
+    /// Calls that were answered by ENOSYS each time where they were
+    /// profiled, and are not built in.
+    pub never_there: Vec<String>,
+}
+
+/// Chooses the symbols.
+pub fn choose(wish: &Wish<'_>) -> Choice {
+    let mut choice = Choice {
+        never_there: never_there(wish.profile),
+        ..Choice::default()
+    };
+    for row in rows() {
+        if row.cut.is_some_and(|cut| wish.cuts.contains(&cut)) {
+            continue;
+        }
+        for reason in reasons(row, wish) {
+            let list = match row.optional {
+                true => &mut choice.optional,
+                false => &mut choice.symbols,
+            };
+            for symbol in &row.needs {
+                list.entry(symbol.clone())
+                    .or_default()
+                    .insert(reason.clone());
+            }
+        }
+    }
+    for symbol in wish.add {
+        let reasons = choice.symbols.entry(symbol.clone()).or_default();
+        reasons.insert("added by the user".to_owned());
+    }
+    let Choice {
+        symbols, optional, ..
+    } = &mut choice;
+    optional.retain(|symbol, _| !symbols.contains_key(symbol));
+    choice
+}
+
+/// Why a row counts, a sentence for each observation.
+fn reasons(row: &Row, wish: &Wish<'_>) -> Vec<String> {
+    let features = &wish.profile.features;
+    match &row.trigger {
+        Trigger::Always => vec!["every kernel".to_owned()],
+        Trigger::Targets(targets) => named(targets.contains(&wish.target), "the machine"),
+        Trigger::Parts(parts) => named(
+            parts.iter().any(|part| wish.parts.contains(part)),
+            "the machine",
+        ),
+        Trigger::Calls(calls) => seen(
+            wish.profile
+                .calls
+                .iter()
+                .filter(|(_, call)| !is_never_there(call))
+                .map(|(name, _)| name),
+            |name| calls.contains(name),
+        ),
+        Trigger::Families(families) => seen(
+            features.sockets.iter().map(|socket| &socket.family),
+            |family| families.contains(family),
+        ),
+        Trigger::Options(options) => seen(
+            features.socket_options.iter().map(|option| &option.name),
+            |option| options.contains(option),
+        ),
+        Trigger::FileSystems(types) => seen(
+            features
+                .files
+                .iter()
+                .map(|file| &file.file_system)
+                .chain(features.mounts.iter().map(|mount| &mount.file_system)),
+            |kind| types.contains(kind),
+        ),
+        Trigger::Mounts(types) => seen(
+            features.mounts.iter().map(|mount| &mount.file_system),
+            |kind| types.contains(kind),
+        ),
+        Trigger::Paths(patterns) => seen(features.files.iter().map(|file| &file.path), |path| {
+            patterns.iter().any(|pattern| pattern.matches(path))
+        }),
+        Trigger::Devices(patterns) => seen(wish.profile.devices.iter(), |path| {
+            patterns.iter().any(|pattern| pattern.matches(path))
+        }),
+        Trigger::Ioctls(requests) => seen(
+            features.ioctls.iter().map(|ioctl| &ioctl.request),
+            |request| requests.contains(request),
+        ),
+        Trigger::Prctls(operations) => seen(
+            features.prctls.iter().map(|prctl| &prctl.operation),
+            |operation| operations.contains(operation),
+        ),
+        Trigger::Clones(flags) => seen(
+            features.clones.iter().flat_map(|clone| &clone.flags),
+            |flag| flags.contains(flag),
+        ),
+    }
+}
+
+fn named(counts: bool, reason: &str) -> Vec<String> {
+    counts.then(|| reason.to_owned()).into_iter().collect()
+}
+
+fn seen<'a>(
+    names: impl Iterator<Item = &'a String>,
+    is_meant: impl Fn(&String) -> bool,
+) -> Vec<String> {
+    let names: BTreeSet<&String> = names.filter(|name| is_meant(name)).collect();
+    names.into_iter().cloned().collect()
+}
+
+fn never_there(profile: &Profile) -> Vec<String> {
+    let calls = profile.calls.iter();
+    calls
+        .filter(|(_, call)| is_never_there(call))
+        .map(|(name, _)| name.clone())
+        .collect()
+}
+
+fn is_never_there(call: &Call) -> bool {
+    call.count > 0 && call.errors.get("ENOSYS") == Some(&call.count)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Profiles and the symbols they lead to.
+
+use tare_profile::{FileUse, SocketUse};
+
+use super::*;
+
+fn profile(calls: &[(&str, u64, u64)]) -> Profile {
+    let mut profile = Profile::empty();
+    for (name, count, enosys) in calls {
+        let errors = match enosys {
+            0 => BTreeMap::new(),
+            count => BTreeMap::from([("ENOSYS".to_owned(), *count)]),
+        };
+        let call = Call {
+            count: *count,
+            errors,
+            ..Call::default()
+        };
+        profile.calls.insert((*name).to_owned(), call);
+    }
+    profile
+}
+
+fn chosen(profile: &Profile, cuts: &[Cut], parts: &[Part]) -> Choice {
+    choose(&Wish {
+        profile,
+        target: Target::Qemu,
+        parts,
+        cuts: &cuts.iter().copied().collect(),
+        add: &[],
+    })
+}
+
+fn has(choice: &Choice, name: &str) -> bool {
+    Symbol::new(name).is_some_and(|symbol| choice.symbols.contains_key(&symbol))
+}
+
+#[test]
+fn a_call_brings_what_gives_it_and_says_why() {
+    let choice = chosen(&profile(&[("epoll_wait", 3, 0)]), &[], &[]);
+    let epoll = Symbol::new("CONFIG_EPOLL").map(|symbol| choice.symbols[&symbol].clone());
+    assert_eq!(epoll, Some(BTreeSet::from(["epoll_wait".to_owned()])));
+    assert!(!has(&choice, "IO_URING"));
+    assert!(!has(&chosen(&profile(&[]), &[], &[]), "EPOLL"));
+}
+
+#[test]
+fn a_call_that_was_never_there_is_not_built_in() {
+    let choice = chosen(
+        &profile(&[("io_uring_setup", 2, 2), ("eventfd2", 2, 1)]),
+        &[],
+        &[],
+    );
+    assert!(!has(&choice, "IO_URING"));
+    assert_eq!(choice.never_there, ["io_uring_setup"]);
+    assert!(has(&choice, "EVENTFD"));
+}
+
+#[test]
+fn safety_stays_unless_its_cut_is_taken() {
+    let nothing = profile(&[]);
+    let whole = chosen(&nothing, &[], &[]);
+    assert!(has(&whole, "PAGE_TABLE_ISOLATION") && has(&whole, "MULTIUSER"));
+    let cut = chosen(&nothing, &[Cut::Mitigations, Cut::Dac], &[]);
+    assert!(!has(&cut, "PAGE_TABLE_ISOLATION") && !has(&cut, "MULTIUSER"));
+    assert!(has(&cut, "STACKPROTECTOR"));
+}
+
+#[test]
+fn several_cpus_bring_locks_only_where_the_machine_has_them() {
+    assert!(has(
+        &chosen(&profile(&[]), &[], &[Part::SeveralCpus]),
+        "SMP"
+    ));
+    assert!(!has(&chosen(&profile(&[]), &[], &[Part::Network]), "SMP"));
+}
+
+#[test]
+fn what_is_only_looked_at_is_reported_and_not_built() {
+    let mut profile = profile(&[]);
+    profile.features.files.push(FileUse {
+        file_system: "sysfs".to_owned(),
+        path: "/sys/kernel/mm/transparent_hugepage/enabled".to_owned(),
+        count: 1,
+    });
+    let choice = chosen(&profile, &[], &[]);
+    assert!(!has(&choice, "TRANSPARENT_HUGEPAGE"));
+    let optional: Vec<&str> = choice.optional.keys().map(Symbol::name).collect();
+    assert_eq!(optional, ["TRANSPARENT_HUGEPAGE"]);
+}
+
+#[test]
+fn a_family_of_sockets_brings_its_protocols() {
+    let mut profile = profile(&[]);
+    profile.features.sockets.push(SocketUse {
+        family: "AF_INET6".to_owned(),
+        kind: "SOCK_STREAM".to_owned(),
+        protocol: 0,
+        count: 1,
+    });
+    let choice = chosen(&profile, &[], &[]);
+    assert!(
+        ["NET", "INET", "IPV6"]
+            .iter()
+            .all(|name| has(&choice, name))
+    );
+}

@@ -1,0 +1,80 @@
+//! What a symbol depends on, for a sentence to the user; the scripts decide.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{mapping::Symbol, source::Tree};
+
+/// Other processors, whose symbols may have the same names.
+const OURS: &str = "x86";
+
+/// The `depends on` lines of a symbol, as they stand; lines around a whole
+/// group (`if`, `menu`) are not seen.
+pub fn of(tree: &Tree, symbol: &Symbol) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in kconfig_files(tree.dir()) {
+        if let Ok(text) = fs::read_to_string(&file) {
+            found.extend(in_text(&text, symbol));
+        }
+    }
+    found
+}
+
+fn in_text(text: &str, symbol: &Symbol) -> Vec<String> {
+    let mut is_ours = false;
+    let mut found = Vec::new();
+    for line in text.lines() {
+        if let Some(name) = defined(line) {
+            is_ours = name == symbol.name();
+        } else if let Some(depends) = line.trim().strip_prefix("depends on ")
+            && is_ours
+        {
+            found.push(depends.trim().to_owned());
+        }
+    }
+    found
+}
+
+/// The symbol that a line begins to define.
+fn defined(line: &str) -> Option<&str> {
+    let name = line
+        .strip_prefix("config ")
+        .or_else(|| line.strip_prefix("menuconfig "))?;
+    Some(name.trim())
+}
+
+fn kconfig_files(dir: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let is_arch = dir.file_name().is_some_and(|name| name == "arch");
+            if is_dir && (!is_arch || entry.file_name() == OURS) {
+                dirs.push(path);
+            } else if entry.file_name().to_string_lossy().starts_with("Kconfig") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_lines_of_one_symbol_are_found() {
+        let text = "config A\n\tbool \"a\"\n\tdepends on B && C\n\tdepends on D\n\n\
+                    config AB\n\tdepends on X\n";
+        let symbol = Symbol::new("A").unwrap();
+        assert_eq!(in_text(text, &symbol), ["B && C", "D"]);
+    }
+}

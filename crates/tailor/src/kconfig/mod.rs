@@ -1,0 +1,139 @@
+//! Configurations, solved by the kernel's own scripts.
+//!
+//! `make allnoconfig` with `KCONFIG_ALLCONFIG` starts from nothing and sets
+//! what the list asks for, as far as dependencies allow
+//! (`scripts/kconfig/conf.c`); the scripts drop the rest without a word. So the
+//! result is held against the list, and what was not granted is an error that
+//! names the symbol, who asked, and what the symbol depends on.
+
+mod config;
+mod depends;
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+pub use config::Config;
+
+use crate::{choose::Choice, mapping::Symbol, source::Tree};
+
+/// The list that is asked for, in the build directory.
+const ASKED: &str = "asked.config";
+/// The result, in the build directory.
+const RESULT: &str = ".config";
+
+/// A configuration that was not to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum KconfigError {
+    /// The kernel's scripts failed.
+    #[error("the kernel's configuration scripts failed: {said}")]
+    Scripts {
+        /// Their last line.
+        said: String,
+    },
+    /// No `make`.
+    #[error("cannot run make: install make, gcc, flex and bison")]
+    NoMake(#[source] io::Error),
+    /// Symbols that stayed unset.
+    #[error("not granted by the kernel's configuration: {}", list(.0))]
+    NotGranted(Vec<NotGranted>),
+    /// A file of the build directory.
+    #[error("cannot use {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A symbol that stayed unset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotGranted {
+    /// The symbol.
+    pub symbol: Symbol,
+    /// What asked for it.
+    pub reasons: BTreeSet<String>,
+    /// What it depends on, as its Kconfig file says; empty where the tree
+    /// has no such symbol.
+    pub depends: Vec<String>,
+}
+
+fn list(all: &[NotGranted]) -> String {
+    let sentence = |one: &NotGranted| {
+        let reasons: Vec<&str> = one.reasons.iter().map(String::as_str).collect();
+        let depends = match one.depends.as_slice() {
+            [] => "it depends on nothing, or does not exist".to_owned(),
+            depends => format!("it depends on {}", depends.join(" and ")),
+        };
+        format!("{} (for {}; {depends})", one.symbol, reasons.join(", "))
+    };
+    all.iter().map(sentence).collect::<Vec<_>>().join("; ")
+}
+
+/// Has the kernel's scripts make a configuration with what was chosen, in
+/// `build`, which then holds it as `.config`.
+pub fn solve(tree: &Tree, build: &Path, choice: &Choice) -> Result<Config, KconfigError> {
+    let file = |path: &Path| {
+        let path = path.to_owned();
+        move |source| KconfigError::File { path, source }
+    };
+    fs::create_dir_all(build).map_err(file(build))?;
+    let asked = build.join(ASKED);
+    fs::write(&asked, fragment(choice)).map_err(file(&asked))?;
+    run_scripts(tree, build, &asked)?;
+    let result = build.join(RESULT);
+    let text = fs::read_to_string(&result).map_err(file(&result))?;
+    let config = Config::read(&text);
+    match not_granted(tree, choice, &config) {
+        none if none.is_empty() => Ok(config),
+        some => Err(KconfigError::NotGranted(some)),
+    }
+}
+
+fn fragment(choice: &Choice) -> String {
+    let line = |symbol: &Symbol| format!("CONFIG_{symbol}=y\n");
+    choice.symbols.keys().map(line).collect()
+}
+
+fn run_scripts(tree: &Tree, build: &Path, asked: &Path) -> Result<(), KconfigError> {
+    let output = Command::new("make")
+        .arg("-C")
+        .arg(tree.dir())
+        .arg(format!("O={}", build.display()))
+        .args(["ARCH=x86_64", "allnoconfig"])
+        .env("KCONFIG_ALLCONFIG", asked)
+        .env("LC_ALL", "C")
+        .env_remove("MAKEFLAGS")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(KconfigError::NoMake)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().rfind(|line| !line.trim().is_empty());
+    Err(KconfigError::Scripts {
+        said: last.unwrap_or("they said nothing").trim().to_owned(),
+    })
+}
+
+fn not_granted(tree: &Tree, choice: &Choice, config: &Config) -> Vec<NotGranted> {
+    let missing = choice
+        .symbols
+        .iter()
+        .filter(|(symbol, _)| !config.has(symbol));
+    missing
+        .map(|(symbol, reasons)| NotGranted {
+            symbol: symbol.clone(),
+            reasons: reasons.clone(),
+            depends: depends::of(tree, symbol),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+//! The kernel's scripts, with its sources.
+
+#![allow(clippy::unwrap_used)]
+
+use tare_profile::{Call, Profile};
+
+use super::*;
+use crate::choose::{Part, Target, Wish, choose};
+
+/// The tree that the environment names.
+fn tree() -> Option<Tree> {
+    let Some(dir) = std::env::var_os("TARE_LINUX_SOURCE") else {
+        println!("SKIP: TARE_LINUX_SOURCE names no kernel source tree");
+        return None;
+    };
+    Some(Tree::open(Path::new(&dir)).unwrap())
+}
+
+fn everything(target: Target) -> Choice {
+    let mut profile = Profile::empty();
+    for call in ["epoll_wait", "futex", "accept4", "io_uring_setup", "shmget"] {
+        profile.calls.insert(
+            call.to_owned(),
+            Call {
+                count: 1,
+                ..Call::default()
+            },
+        );
+    }
+    choose(&Wish {
+        profile: &profile,
+        target,
+        parts: &[Part::Disk, Part::Network, Part::Entropy, Part::SeveralCpus],
+        cuts: &BTreeSet::new(),
+        add: &[],
+    })
+}
+
+#[test]
+fn every_target_is_granted_all_that_it_asks() {
+    let Some(tree) = tree() else { return };
+    for target in [Target::Tare, Target::Qemu, Target::Firecracker] {
+        let build = tempfile::tempdir().unwrap();
+        let config = solve(&tree, build.path(), &everything(target)).unwrap();
+        assert!(config.has(&Symbol::new("EPOLL").unwrap()));
+        assert!(!config.has(&Symbol::new("SOUND").unwrap()));
+        assert_eq!(config.modules(), 0);
+    }
+}
+
+#[test]
+fn what_is_not_granted_is_named_with_what_it_depends_on() {
+    let Some(tree) = tree() else { return };
+    let build = tempfile::tempdir().unwrap();
+    let mut choice = Choice::default();
+    let symbol = Symbol::new("VIRTIO_NET").unwrap();
+    let reasons = BTreeSet::from(["a test".to_owned()]);
+    choice.symbols.insert(symbol, reasons);
+    let error = solve(&tree, build.path(), &choice).unwrap_err().to_string();
+    assert!(
+        error.contains("VIRTIO_NET (for a test; it depends on VIRTIO"),
+        "{error}"
+    );
+}

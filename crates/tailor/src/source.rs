@@ -1,0 +1,153 @@
+//! A tree of kernel sources and its version.
+
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+};
+
+/// Versions that the mapping and the patches were checked against.
+pub const SUPPORTED: (u32, u32) = (6, 1);
+
+/// A tree of kernel sources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    dir: PathBuf,
+    version: Version,
+}
+
+/// A kernel's version, `6.1.192`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// `VERSION` in the tree's Makefile.
+    pub major: u32,
+    /// `PATCHLEVEL`.
+    pub minor: u32,
+    /// `SUBLEVEL`.
+    pub patch: u32,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            major,
+            minor,
+            patch,
+        } = self;
+        write!(f, "{major}.{minor}.{patch}")
+    }
+}
+
+/// A tree that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// No kernel's.
+    #[error("{} is no tree of kernel sources: name the directory with Kconfig and Makefile, or its archive", dir.display())]
+    NoTree {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// Another version than the mapping knows.
+    #[error("{} is Linux {version}; Tare tailors Linux {}.{}", dir.display(), SUPPORTED.0, SUPPORTED.1)]
+    Unsupported {
+        /// The directory.
+        dir: PathBuf,
+        /// What it holds.
+        version: Version,
+    },
+    /// It cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Tree {
+    /// The tree in a directory.
+    pub fn open(dir: &Path) -> Result<Self, SourceError> {
+        let no_tree = || SourceError::NoTree {
+            dir: dir.to_owned(),
+        };
+        if !dir.join("Kconfig").is_file() || !dir.join("scripts/kconfig").is_dir() {
+            return Err(no_tree());
+        }
+        let path = dir.join("Makefile");
+        let makefile = fs::read_to_string(&path).map_err(|source| SourceError::Read {
+            path: path.clone(),
+            source,
+        })?;
+        let version = version(&makefile).ok_or_else(no_tree)?;
+        let dir = dir
+            .canonicalize()
+            .map_err(|source| SourceError::Read { path, source })?;
+        if (version.major, version.minor) != SUPPORTED {
+            return Err(SourceError::Unsupported { dir, version });
+        }
+        Ok(Self { dir, version })
+    }
+
+    /// Its directory, absolute.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Its version.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+}
+
+/// The version that a kernel's top Makefile says in its first lines.
+fn version(makefile: &str) -> Option<Version> {
+    let number = |name: &str| {
+        let mut lines = makefile.lines().take(20);
+        let value = lines.find_map(|line| line.strip_prefix(name)?.trim().strip_prefix('='))?;
+        value.trim().parse().ok()
+    };
+    Some(Version {
+        major: number("VERSION")?,
+        minor: number("PATCHLEVEL")?,
+        patch: number("SUBLEVEL")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn tree(makefile: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("scripts/kconfig")).unwrap();
+        fs::write(dir.path().join("Kconfig"), "").unwrap();
+        fs::write(dir.path().join("Makefile"), makefile).unwrap();
+        dir
+    }
+
+    #[test]
+    fn the_version_is_the_makefiles() {
+        let dir = tree("# SPDX\nVERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 192\nEXTRAVERSION =\n");
+        let version = Tree::open(dir.path()).unwrap().version();
+        assert_eq!(version.to_string(), "6.1.192");
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let dir = tree("VERSION = 5\nPATCHLEVEL = 10\nSUBLEVEL = 3\n");
+        let error = Tree::open(dir.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("is Linux 5.10.3; Tare tailors Linux 6.1"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_directory_without_a_kernel_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Tree::open(dir.path()).unwrap_err();
+        assert!(matches!(error, SourceError::NoTree { .. }));
+    }
+}
