@@ -1,6 +1,7 @@
 //! `report.html`: one file that opens without a network. The page and its
 //! style are the same for every experiment; the [`Story`] is the experiment's.
 
+pub(crate) mod coalescing;
 mod page;
 pub(crate) mod svg;
 mod text;

@@ -26,6 +26,7 @@ pub(super) fn timeline(plan: &Plan, data: &Data) -> Timeline {
         ]
     });
     Timeline {
+        axis: "time in the arm's turns, s",
         end: turn * plan.cycles as f64,
         bands: bands.collect(),
         panels: Arm::ALL.map(|arm| panel(plan, data, arm)).into(),

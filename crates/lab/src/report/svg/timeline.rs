@@ -1,4 +1,4 @@
-//! Share of a core over time, one panel for each arm above a common axis, as
+//! A share in percent (of a core, of completions) over time, one panel for each arm above a common axis, as
 //! the first talk draws it.
 
 use std::fmt::Write as _;
@@ -38,6 +38,8 @@ pub(crate) struct Panel {
 pub(crate) struct Timeline {
     /// End of the time axis, s.
     pub(crate) end: f64,
+    /// What the time axis says.
+    pub(crate) axis: &'static str,
     /// Shaded spans.
     pub(crate) bands: Vec<Band>,
     /// The arms.
@@ -143,9 +145,10 @@ impl Timeline {
         }
         let _ = writeln!(
             out,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">time in the arm's turns, s</text>",
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             f64::midpoint(LEFT, right),
-            bottom + 33.0
+            bottom + 33.0,
+            escape(self.axis)
         );
     }
 
