@@ -13,6 +13,14 @@ pub const VIRTIO_MMIO: &str = "virtio_mmio.device";
 /// Log level of the library OS, `log=error|warn|info|debug`.
 pub const LOG: &str = "log";
 
+/// Where the appliance's files are, `root=DISK`: an ext2, ext3 or ext4 file
+/// system on the disk of that name (`disk0`) or serial number. Without it: the
+/// initramfs.
+pub const ROOT: &str = "root";
+/// Whether disk requests use indirect descriptors, `blk_indirect=on|off`: 256 in
+/// flight in a queue instead of 85, for an allocation a request.
+pub const BLK_INDIRECT: &str = "blk_indirect";
+
 /// How the library OS waits when there is nothing to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Idle {

@@ -30,6 +30,7 @@ extern crate alloc;
 #[doc(hidden)]
 pub use tare_hal as hal;
 
+pub mod block;
 pub mod console;
 mod devices;
 pub mod entry;

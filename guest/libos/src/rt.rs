@@ -24,8 +24,10 @@ pub fn start<T: Termination + 'static>(main: fn() -> T) -> ! {
         .name("main")
         .stack_size(MAIN_STACK_BYTES)
         .spawn(move || {
-            crate::devices::start();
-            main().status()
+            match crate::devices::start() {
+                Ok(()) => main().status(),
+                failed => failed.status(),
+            }
         });
     match main {
         Ok(handle) => power::exit(GuestExit::Status(handle.join())),

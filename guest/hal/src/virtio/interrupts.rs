@@ -17,15 +17,16 @@ pub(super) enum Interrupts {
 }
 
 impl Interrupts {
-    /// Calls `handler` when the device signals `queue`.
-    pub(super) fn handle(&mut self, queue: u16, handler: Handler) {
+    /// Calls `handler` when the device signals `queue`, on that CPU if the
+    /// queue has a vector of its own.
+    pub(super) fn handle(&mut self, queue: u16, cpu: usize, handler: Handler) {
         match self {
             #[cfg(not(target_os = "none"))]
             Self::None => {
-                let _ = (queue, handler);
+                let _ = (queue, cpu, handler);
             }
             #[cfg(target_os = "none")]
-            Self::Msix(msix) => msix.handle(queue, handler),
+            Self::Msix(msix) => msix.handle(queue, cpu, handler),
             #[cfg(target_os = "none")]
             Self::Line(line) => line.handle(handler),
         }
@@ -61,11 +62,11 @@ pub(super) mod msix {
             }
         }
 
-        /// Gives the queue an entry, and the entry a vector on CPU 0.
-        pub(in crate::virtio) fn handle(&mut self, queue: u16, handler: Handler) {
+        /// Gives the queue an entry, and the entry a vector on that CPU.
+        pub(in crate::virtio) fn handle(&mut self, queue: u16, cpu: usize, handler: Handler) {
             let entry = self.queues.len() as u16;
             let routed = irq::allocate(handler)
-                .is_some_and(|vector| self.table.route(entry, vector, smp::apic_id(0)));
+                .is_some_and(|vector| self.table.route(entry, vector, smp::apic_id(cpu)));
             if routed {
                 self.queues.push(queue);
             } else {

@@ -48,7 +48,13 @@ impl Transport {
     /// own; otherwise the device's line is shared by the handlers of all its
     /// queues, and acknowledged before they are called.
     pub fn on_interrupt(&mut self, queue: u16, handler: Handler) {
-        self.interrupts.handle(queue, handler);
+        self.on_interrupt_at(queue, 0, handler);
+    }
+
+    /// The same, with the interrupt on the CPU of that number. A line, which
+    /// all queues share, stays with CPU 0.
+    pub fn on_interrupt_at(&mut self, queue: u16, cpu: usize, handler: Handler) {
+        self.interrupts.handle(queue, cpu, handler);
     }
 }
 

@@ -1,62 +1,82 @@
-//! [`File`], [`Metadata`] and [`ReadDir`], as in `std::fs`.
+//! [`File`] and [`Metadata`], as in `std::fs`.
 
 use core::time::Duration;
 
 use super::cpio::{Entry, Kind};
-use super::tree::{Tree, parent};
 use crate::io::{Error, ErrorKind, Read, Result};
 
 /// An open file: a view of its bytes and a position.
 #[derive(Clone, Debug)]
 pub struct File {
-    entry: &'static Entry<'static>,
+    bytes: &'static [u8],
+    metadata: Metadata,
     position: usize,
 }
 
 impl File {
     /// Opens the file at `path`.
     pub fn open(path: &str) -> Result<Self> {
+        if let Some(volume) = super::VOLUME.get() {
+            let (bytes, metadata) = volume.read(path)?;
+            return Ok(Self::new(bytes, metadata));
+        }
         let entry = super::tree().lookup(path).ok_or(ErrorKind::NotFound)?;
-        match entry.kind {
-            Kind::File => Ok(Self { entry, position: 0 }),
-            Kind::Directory => Err(ErrorKind::IsADirectory.into()),
-            Kind::Other => Err(Error::new(ErrorKind::Unsupported, "not a regular file")),
+        entry.kind.check_openable()?;
+        Ok(Self::new(entry.data, Metadata::of(entry)))
+    }
+
+    fn new(bytes: &'static [u8], metadata: Metadata) -> Self {
+        Self {
+            bytes,
+            metadata,
+            position: 0,
         }
     }
 
     /// The whole content, wherever the position is.
     pub fn bytes(&self) -> &'static [u8] {
-        self.entry.data
+        self.bytes
     }
 
     /// Length, time and kind.
     pub fn metadata(&self) -> Metadata {
-        Metadata::of(self.entry)
+        self.metadata
     }
 }
 
 impl Read for File {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
-        let mut rest = &self.entry.data[self.position..];
+        let mut rest = &self.bytes[self.position..];
         let n = rest.read(buf)?;
         self.position += n;
         Ok(n)
     }
 }
 
+impl Kind {
+    /// Only regular files have content.
+    pub(super) fn check_openable(self) -> Result<()> {
+        match self {
+            Self::File => Ok(()),
+            Self::Directory => Err(ErrorKind::IsADirectory.into()),
+            Self::Other => Err(Error::new(ErrorKind::Unsupported, "not a regular file")),
+        }
+    }
+}
+
 /// What is known about a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    len: u64,
-    modified_s: u32,
-    kind: Kind,
+    pub(super) len: u64,
+    pub(super) modified_s: u64,
+    pub(super) kind: Kind,
 }
 
 impl Metadata {
     pub(super) fn of(entry: &Entry<'_>) -> Self {
         Self {
             len: entry.data.len() as u64,
-            modified_s: entry.modified_s,
+            modified_s: entry.modified_s.into(),
             kind: entry.kind,
         }
     }
@@ -69,7 +89,7 @@ impl Metadata {
 
     /// Time of the last modification, since 1970 (UTC), in whole seconds.
     pub fn modified(&self) -> Duration {
-        Duration::from_secs(self.modified_s.into())
+        Duration::from_secs(self.modified_s)
     }
 
     /// Whether this is a directory.
@@ -80,60 +100,5 @@ impl Metadata {
     /// Whether this is a regular file.
     pub fn is_file(&self) -> bool {
         self.kind == Kind::File
-    }
-}
-
-/// Iterator over a directory.
-#[derive(Clone, Debug)]
-pub struct ReadDir {
-    path: &'static str,
-    rest: core::slice::Iter<'static, Entry<'static>>,
-}
-
-impl ReadDir {
-    pub(super) fn open(tree: &'static Tree<'static>, path: &str) -> Result<Self> {
-        let entry = tree.lookup(path).ok_or(ErrorKind::NotFound)?;
-        match entry.kind {
-            Kind::Directory => Ok(Self {
-                path: entry.path,
-                rest: tree.entries().iter(),
-            }),
-            _ => Err(ErrorKind::NotADirectory.into()),
-        }
-    }
-}
-
-impl Iterator for ReadDir {
-    type Item = DirEntry;
-
-    fn next(&mut self) -> Option<DirEntry> {
-        let path = self.path;
-        self.rest
-            .find(|entry| !entry.path.is_empty() && parent(entry.path) == path)
-            .map(|entry| DirEntry { entry })
-    }
-}
-
-/// One entry of a directory.
-#[derive(Clone, Copy, Debug)]
-pub struct DirEntry {
-    entry: &'static Entry<'static>,
-}
-
-impl DirEntry {
-    /// Name within the directory.
-    pub fn file_name(&self) -> &'static str {
-        let path = self.entry.path;
-        path.rsplit_once('/').map_or(path, |(_, name)| name)
-    }
-
-    /// Path from the root, without a leading `/`.
-    pub fn path(&self) -> &'static str {
-        self.entry.path
-    }
-
-    /// Length, time and kind.
-    pub fn metadata(&self) -> Metadata {
-        Metadata::of(self.entry)
     }
 }

@@ -1,9 +1,15 @@
-//! The files of the appliance: the initramfs, read-only, in memory.
+//! The files of the appliance, read-only: the initramfs, or an ext2, ext3 or ext4
+//! file system on a disk.
 //!
-//! The archive (newc cpio, see [`cpio`]) stays where the boot loader put it and
+//! An archive (newc cpio, see [`cpio`]) stays where the boot loader put it and
 //! files are slices of it: opening copies nothing, and the slices live for
 //! ever. Its index is built by the first access, so that an image that never
 //! looks at a file does not pay for it.
+//!
+//! With `root=DISK` on the command line files come from that disk (`volume`): the
+//! first access to a file reads it, and it stays in memory for ever, up to three
+//! quarters of the heap; what does not fit is an error. A damaged file system gives
+//! errors where it is damaged.
 //!
 //! ```
 //! # // a one-file archive, as `tare run --root` would pack it
@@ -28,17 +34,25 @@
 //! ```
 
 pub mod cpio;
+mod dir;
 mod file;
 mod tree;
+mod volume;
+
+use core::fmt;
 
 use tare_hal::once::OnceCell;
 
+use crate::block::Disk;
 use crate::io::{ErrorKind, Result};
-pub use file::{DirEntry, File, Metadata, ReadDir};
+pub use dir::{DirEntry, ReadDir};
+pub use file::{File, Metadata};
 pub use tree::Tree;
+pub use volume::{MountError, Volume};
 
 static ARCHIVE: OnceCell<&'static [u8]> = OnceCell::new();
 static TREE: OnceCell<Tree<'static>> = OnceCell::new();
+static VOLUME: OnceCell<Volume> = OnceCell::new();
 
 /// Makes `archive` the file system. The library OS does so at boot with the
 /// initramfs; the first archive stays.
@@ -46,28 +60,69 @@ pub fn mount(archive: &'static [u8]) {
     let _ = ARCHIVE.set(archive);
 }
 
-/// The whole content of the file at `path`; no copy is made.
+/// Makes the file system on `disk` the appliance's, in the initramfs's place. The
+/// library OS does so at boot when the command line says `root=`.
+pub fn mount_disk(disk: &Disk) -> core::result::Result<(), MountError> {
+    let volume = Volume::open(disk)?;
+    let _ = VOLUME.set(volume);
+    Ok(())
+}
+
+/// The whole content of the file at `path`. An archive's is not copied; a
+/// disk's is read once.
 pub fn read(path: &str) -> Result<&'static [u8]> {
     File::open(path).map(|file| file.bytes())
 }
 
 /// What is known about the file or directory at `path`.
 pub fn metadata(path: &str) -> Result<Metadata> {
+    if let Some(volume) = VOLUME.get() {
+        return volume.metadata(path);
+    }
     tree()
         .lookup(path)
         .map(Metadata::of)
         .ok_or(ErrorKind::NotFound.into())
 }
 
-/// The entries of the directory at `path`, in the archive's order.
+/// The entries of the directory at `path`, in the archive's or disk's order.
 pub fn read_dir(path: &str) -> Result<ReadDir> {
-    ReadDir::open(tree(), path)
+    match VOLUME.get() {
+        Some(volume) => volume.read_dir(path).map(ReadDir::listed),
+        None => ReadDir::archived(tree(), path),
+    }
 }
 
-/// How many regular files there are.
-pub fn file_count() -> usize {
+/// Where the files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// In the initramfs, so many.
+    Archive {
+        /// Regular files.
+        files: usize,
+    },
+    /// On the disk of this name.
+    Disk(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Archive { files } => write!(f, "{files} files"),
+            Self::Disk(name) => write!(f, "the files of {name}"),
+        }
+    }
+}
+
+/// Where the files are.
+pub fn origin() -> Origin {
+    if let Some(volume) = VOLUME.get() {
+        return Origin::Disk(volume.disk_name());
+    }
     let files = |entry: &&cpio::Entry<'_>| entry.kind == cpio::Kind::File;
-    tree().entries().iter().filter(files).count()
+    Origin::Archive {
+        files: tree().entries().iter().filter(files).count(),
+    }
 }
 
 fn tree() -> &'static Tree<'static> {

@@ -194,7 +194,7 @@ fn directories_list_their_own_entries_only() {
     let names = |path| -> Vec<_> {
         super::read_dir(path)
             .unwrap()
-            .map(|entry| entry.file_name())
+            .map(|entry| entry.file_name().to_owned())
             .collect()
     };
     assert_eq!(names("/"), ["index.html", "css"]);

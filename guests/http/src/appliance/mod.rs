@@ -48,8 +48,8 @@ pub fn run() -> io::Result<()> {
         .map_err(|_| Error::new(ErrorKind::Other, "no memory for a thread"))?;
     let address = net::wait_configured(Some(ADDRESS_WAIT)).unwrap_or(Ipv4Addr::UNSPECIFIED);
     println!(
-        "http: serving {} files on {address}:{port}",
-        fs::file_count()
+        "http: serving {} on {address}:{port}",
+        fs::origin()
     );
     serve::stay();
 }

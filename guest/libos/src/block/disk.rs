@@ -1,0 +1,126 @@
+//! [`Disk`].
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::memory::MemoryDisk;
+use super::{Access, BlockError, Device, DiskStats, Operation, SECTOR_BYTES};
+
+/// A disk. Clones are the same disk.
+#[derive(Clone)]
+pub struct Disk {
+    name: Arc<str>,
+    device: Arc<dyn Device>,
+}
+
+impl Disk {
+    pub(crate) fn new(name: &str, device: Arc<dyn Device>) -> Self {
+        Self {
+            name: Arc::from(name),
+            device,
+        }
+    }
+
+    /// A disk whose sectors are `bytes`; what is no whole sector at the end is
+    /// left out.
+    pub fn in_memory(name: &str, bytes: Vec<u8>, access: Access) -> Self {
+        Self::new(name, Arc::new(MemoryDisk::new(bytes, access)))
+    }
+
+    /// What the machine calls it: `disk0`, `disk1`, ...
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its serial number; empty if it has none.
+    pub fn serial(&self) -> &str {
+        &self.device.geometry().serial
+    }
+
+    /// Capacity in sectors of [`SECTOR_BYTES`].
+    pub fn sectors(&self) -> u64 {
+        self.device.geometry().sectors
+    }
+
+    /// Capacity in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.sectors().saturating_mul(SECTOR_BYTES as u64)
+    }
+
+    /// What may be done with it.
+    pub fn access(&self) -> Access {
+        self.device.geometry().access
+    }
+
+    /// Most requests that the device has at a time; further ones wait.
+    pub fn depth(&self) -> usize {
+        self.device.geometry().depth
+    }
+
+    /// Queues in use; a thread's requests go through the queue of its core.
+    pub fn queues(&self) -> usize {
+        self.device.geometry().queues
+    }
+
+    /// Longest transfer that is one request; longer ones are split.
+    pub fn request_bytes(&self) -> usize {
+        self.device.geometry().request_bytes
+    }
+
+    /// What has happened so far.
+    pub fn stats(&self) -> DiskStats {
+        self.device.stats()
+    }
+
+    /// Fills `into` from `sector` on. After an error its content is undefined.
+    pub fn read(&self, mut sector: u64, into: &mut [u8]) -> Result<(), BlockError> {
+        let geometry = self.device.geometry();
+        geometry.check(sector, into.len())?;
+        for into in into.chunks_mut(geometry.request_bytes) {
+            let sectors = (into.len() / SECTOR_BYTES) as u64;
+            self.device.execute(Operation::Read { sector, into })?;
+            sector += sectors;
+        }
+        Ok(())
+    }
+
+    /// Writes `from` from `sector` on. Durable once a later [`flush`](Self::flush) has
+    /// returned; after an error any part of it may have been written.
+    pub fn write(&self, mut sector: u64, from: &[u8]) -> Result<(), BlockError> {
+        let geometry = self.device.geometry();
+        geometry.check(sector, from.len())?;
+        if geometry.access == Access::ReadOnly {
+            return Err(BlockError::ReadOnly);
+        }
+        for from in from.chunks(geometry.request_bytes) {
+            self.device.execute(Operation::Write { sector, from })?;
+            sector += (from.len() / SECTOR_BYTES) as u64;
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was written before this call.
+    pub fn flush(&self) -> Result<(), BlockError> {
+        self.device.execute(Operation::Flush)
+    }
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let geometry = self.device.geometry();
+        f.debug_struct("Disk")
+            .field("name", &self.name)
+            .field("geometry", geometry)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let serial = Some(self.serial()).filter(|serial| !serial.is_empty());
+        let serial: Option<String> = serial.map(|serial| alloc::format!(" ({serial})"));
+        write!(f, "{}{}", self.name, serial.unwrap_or_default())
+    }
+}

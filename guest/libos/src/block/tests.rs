@@ -1,0 +1,149 @@
+#![allow(clippy::unwrap_used)]
+
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::*;
+use crate::sync::SpinLock;
+
+/// Notes what it is asked for.
+struct Scribe {
+    geometry: Geometry,
+    asked: SpinLock<Vec<(u64, usize)>>,
+    answer: Result<(), BlockError>,
+}
+
+fn geometry(serial: &str) -> Geometry {
+    Geometry {
+        serial: serial.to_string(),
+        sectors: 100,
+        access: Access::ReadWrite,
+        request_bytes: 1024,
+        depth: 1,
+        queues: 1,
+    }
+}
+
+fn scribe(serial: &str) -> Arc<Scribe> {
+    Arc::new(Scribe {
+        geometry: geometry(serial),
+        asked: SpinLock::new(Vec::new()),
+        answer: Ok(()),
+    })
+}
+
+impl Device for Scribe {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn execute(&self, operation: Operation<'_>) -> Result<(), BlockError> {
+        let asked = match operation {
+            Operation::Read { sector, into } => (sector, into.len()),
+            Operation::Write { sector, from } => (sector, from.len()),
+            Operation::Flush => (0, 0),
+        };
+        self.asked.lock().push(asked);
+        self.answer
+    }
+
+    fn stats(&self) -> DiskStats {
+        DiskStats::default()
+    }
+}
+
+#[test]
+fn long_transfers_are_split_as_the_device_wants() {
+    let device = scribe("");
+    let disk = Disk::new("disk0", Arc::clone(&device) as Arc<dyn Device>);
+    disk.read(10, &mut vec![0; 2560]).unwrap();
+    disk.write(97, &vec![0; 1536]).unwrap();
+    disk.flush().unwrap();
+    let expected = [
+        (10, 1024),
+        (12, 1024),
+        (14, 512),
+        (97, 1024),
+        (99, 512),
+        (0, 0),
+    ];
+    assert_eq!(*device.asked.lock(), expected);
+}
+
+#[test]
+fn requests_that_make_no_sense_do_not_reach_the_device() {
+    let device = scribe("");
+    let disk = Disk::new("disk0", Arc::clone(&device) as Arc<dyn Device>);
+    for (sector, bytes, error) in [
+        (0, 0, BlockError::NotWholeSectors),
+        (0, 511, BlockError::NotWholeSectors),
+        (99, 1024, BlockError::BeyondEnd),
+        (100, 512, BlockError::BeyondEnd),
+        (u64::MAX, 512, BlockError::BeyondEnd),
+    ] {
+        assert_eq!(disk.read(sector, &mut vec![0; bytes]), Err(error));
+        assert_eq!(disk.write(sector, &vec![0; bytes]), Err(error));
+    }
+    assert!(device.asked.lock().is_empty());
+}
+
+#[test]
+fn a_read_only_disk_takes_no_writes() {
+    let disk = Disk::in_memory("d", vec![1; 1024], Access::ReadOnly);
+    assert_eq!(disk.write(0, &[0; 512]), Err(BlockError::ReadOnly));
+    let mut sector = [0; 512];
+    disk.read(1, &mut sector).unwrap();
+    assert_eq!(sector, [1; 512]);
+}
+
+#[test]
+fn an_error_ends_a_split_transfer() {
+    let mut device = scribe("");
+    Arc::get_mut(&mut device).unwrap().answer = Err(BlockError::Io);
+    let disk = Disk::new("disk0", Arc::clone(&device) as Arc<dyn Device>);
+    assert_eq!(disk.write(0, &[0; 4096]), Err(BlockError::Io));
+    assert_eq!(device.asked.lock().len(), 1);
+}
+
+#[test]
+fn an_odd_end_of_memory_is_not_on_the_disk() {
+    let disk = Disk::in_memory("d", vec![0; 1023], Access::ReadWrite);
+    assert_eq!((disk.sectors(), disk.bytes()), (1, 512));
+}
+
+#[test]
+fn disks_are_numbered_by_their_serial_numbers() {
+    let names = |serials: &[&str]| -> Vec<(String, String)> {
+        let devices = serials
+            .iter()
+            .map(|serial| scribe(serial) as Arc<dyn Device>);
+        let disks = attach(devices.collect());
+        let pair = |disk: &Disk| (disk.name().to_string(), disk.serial().to_string());
+        disks.iter().map(pair).collect()
+    };
+    let pair = |name: &str, serial: &str| (name.to_string(), serial.to_string());
+    assert_eq!(
+        names(&["tare-disk1", "tare-disk0"]),
+        [pair("disk0", "tare-disk0"), pair("disk1", "tare-disk1")]
+    );
+    assert_eq!(
+        names(&["A", "tare-disk0", "tare-disk0", "tare-disk01"]),
+        [
+            pair("disk0", "tare-disk0"),
+            pair("disk1", "A"),
+            pair("disk2", "tare-disk0"),
+            pair("disk3", "tare-disk01"),
+        ]
+    );
+}
+
+#[test]
+fn every_error_of_a_disk_has_a_kind() {
+    use crate::io::{Error, ErrorKind};
+    let kind = |error: BlockError| Error::from(error).kind();
+    assert_eq!(kind(BlockError::BeyondEnd), ErrorKind::UnexpectedEof);
+    assert_eq!(kind(BlockError::NotWholeSectors), ErrorKind::InvalidInput);
+    assert_eq!(kind(BlockError::Io), ErrorKind::Other);
+}

@@ -1,0 +1,271 @@
+//! [`Ring`]: a queue and the requests that are in it.
+
+#![allow(unsafe_code)] // the queue's `add` and `pop_used`
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering, fence};
+
+use tare_hal::virtio::{Dma, Transport};
+use virtio_drivers::queue::VirtQueue;
+
+use super::header::{self, LEN};
+use super::setup::OpenError;
+use crate::block::BlockError;
+use crate::thread::Thread;
+
+/// Entries of a queue.
+pub(super) const QUEUE: usize = 256;
+/// Descriptors of a request that has data.
+const DESCRIPTORS: usize = 3;
+
+/// The data of a request: which way it goes, and where it is.
+#[derive(Clone, Copy)]
+pub(super) enum Data {
+    /// The device reads these bytes.
+    Out(NonNull<[u8]>),
+    /// The device writes these bytes.
+    In(NonNull<[u8]>),
+    /// There are none.
+    None,
+}
+
+/// Where a thread finds the result of its request: on its stack while it waits.
+pub(super) struct Completion {
+    pub(super) done: AtomicBool,
+    pub(super) result: core::cell::Cell<Result<(), BlockError>>,
+}
+
+/// What the device gets to see of a request besides its data.
+#[repr(C, align(32))]
+struct Frame {
+    header: [u8; LEN],
+    status: u8,
+}
+
+struct Flight {
+    frame: Box<Frame>,
+    data: Data,
+    completion: NonNull<Completion>,
+    thread: Thread,
+}
+
+/// A queue. Its lock keeps interrupts off: the handler takes completions.
+pub(super) struct Ring {
+    queue: Box<VirtQueue<Dma, QUEUE>>,
+    /// By the token of their first descriptor.
+    flights: Vec<Option<Flight>>,
+    #[allow(clippy::vec_box)] // the device gets their addresses
+    spare: Vec<Box<Frame>>,
+    /// Threads that found no room, first come first.
+    pub(super) waiting: VecDeque<Thread>,
+    pub(super) broken: bool,
+    pub(super) completions: u64,
+    pub(super) errors: u64,
+    pub(super) notifications: u64,
+    pub(super) waits_for_room: u64,
+}
+
+// SAFETY: the pointers are to memory of threads that wait until the request
+// has left the ring, and only what holds the ring exclusively follows them.
+unsafe impl Send for Ring {}
+
+/// A request that found its place.
+pub(super) enum Added {
+    /// The device wants to be told.
+    Notify,
+    /// The device looks by itself.
+    Quiet,
+}
+
+/// A request that did not.
+pub(super) enum NotAdded {
+    /// The queue is full.
+    Full,
+    /// The queue cannot be used any more.
+    Broken,
+}
+
+impl Ring {
+    pub(super) fn new(
+        transport: &mut Transport,
+        index: u16,
+        indirect: bool,
+        event_idx: bool,
+    ) -> Result<Self, OpenError> {
+        let queue = VirtQueue::new(transport, index, indirect, event_idx);
+        Ok(Self {
+            queue: Box::new(queue.map_err(OpenError::Setup)?),
+            flights: (0..QUEUE).map(|_| None).collect(),
+            spare: Vec::with_capacity(QUEUE),
+            waiting: VecDeque::new(),
+            broken: false,
+            completions: 0,
+            errors: 0,
+            notifications: 0,
+            waits_for_room: 0,
+        })
+    }
+
+    /// Most requests in flight.
+    pub(super) const fn depth(indirect: bool) -> usize {
+        match indirect {
+            true => QUEUE,
+            false => QUEUE / DESCRIPTORS,
+        }
+    }
+
+    /// Puts a request into the queue; `thread` is woken when it has completed.
+    ///
+    /// # Safety
+    /// `data` and `completion` stay where they are, and nobody else uses the
+    /// data, until `completion.done` is set.
+    pub(super) unsafe fn add(
+        &mut self,
+        request: [u8; LEN],
+        data: Data,
+        completion: NonNull<Completion>,
+        thread: &Thread,
+    ) -> Result<Added, NotAdded> {
+        if self.broken {
+            return Err(NotAdded::Broken);
+        }
+        if self.queue.available_desc() < DESCRIPTORS {
+            return Err(NotAdded::Full);
+        }
+        let frame = Frame {
+            header: request,
+            status: header::UNWRITTEN,
+        };
+        let mut frame = match self.spare.pop() {
+            Some(mut spare) => {
+                *spare = frame;
+                spare
+            }
+            None => Box::new(frame),
+        };
+        let Frame { header, status } = &mut *frame;
+        let status = core::slice::from_mut(status);
+        // SAFETY: the caller keeps the data, and the flight the frame, until
+        // `pop_used` has returned the token.
+        let token = unsafe {
+            match data {
+                Data::Out(data) => self.queue.add(&[header, data.as_ref()], &mut [status]),
+                Data::In(mut data) => self.queue.add(&[header], &mut [data.as_mut(), status]),
+                Data::None => self.queue.add(&[header], &mut [status]),
+            }
+        };
+        let Ok(token) = token else {
+            return Err(NotAdded::Full);
+        };
+        self.flights[usize::from(token)] = Some(Flight {
+            frame,
+            data,
+            completion,
+            thread: thread.clone(),
+        });
+        // The queue publishes the request and then looks at whether the device
+        // wants to be told; without a fence between the two the look may come
+        // first and see a device that is still awake.
+        fence(Ordering::SeqCst);
+        Ok(match self.queue.should_notify() {
+            true => {
+                self.notifications += 1;
+                Added::Notify
+            }
+            false => Added::Quiet,
+        })
+    }
+
+    /// Takes all completions and wakes their threads.
+    pub(super) fn reap(&mut self) {
+        loop {
+            while let Some(token) = self.queue.peek_used() {
+                if self.broken || !self.complete(token) {
+                    return self.give_up();
+                }
+            }
+            // What asks the device for the next interrupt must be seen before
+            // the last look, or both sides wait (virtio 1.2, 2.7.7.2).
+            fence(Ordering::SeqCst);
+            if !self.queue.can_pop() {
+                return;
+            }
+        }
+    }
+
+    /// Whether `token` was one of ours.
+    fn complete(&mut self, token: u16) -> bool {
+        let Some(slot) = self.flights.get_mut(usize::from(token)) else {
+            return false;
+        };
+        let Some(mut flight) = slot.take() else {
+            return false;
+        };
+        let Frame { header, status } = &mut *flight.frame;
+        let slice = core::slice::from_mut(status);
+        // SAFETY: the same bytes as were added under this token; their thread
+        // waits, so that nobody else uses them.
+        let popped = unsafe {
+            match flight.data {
+                Data::Out(data) => {
+                    self.queue
+                        .pop_used(token, &[header, data.as_ref()], &mut [slice])
+                }
+                Data::In(mut data) => {
+                    self.queue
+                        .pop_used(token, &[header], &mut [data.as_mut(), slice])
+                }
+                Data::None => self.queue.pop_used(token, &[header], &mut [slice]),
+            }
+        };
+        let result = match popped {
+            Ok(_) => header::judge(flight.frame.status),
+            Err(_) => Err(BlockError::Broken),
+        };
+        self.completions += 1;
+        self.errors += u64::from(result.is_err());
+        let Flight {
+            frame,
+            completion,
+            thread,
+            ..
+        } = flight;
+        self.spare.push(frame);
+        wake(completion, thread, result);
+        if let Some(next) = self.waiting.pop_front() {
+            next.unpark();
+        }
+        popped.is_ok()
+    }
+
+    /// The device answered what it was not asked: nothing it has can be trusted
+    /// to come back, so frames stay where they are, and callers get an error.
+    fn give_up(&mut self) {
+        if !core::mem::replace(&mut self.broken, true) {
+            log::error!("block: a device broke its queue and is not used any more");
+        }
+        for slot in &mut self.flights {
+            if let Some(flight) = slot.take() {
+                self.errors += 1;
+                Box::leak(flight.frame);
+                wake(flight.completion, flight.thread, Err(BlockError::Broken));
+            }
+        }
+        while let Some(next) = self.waiting.pop_front() {
+            next.unpark();
+        }
+    }
+}
+
+/// Tells a thread how its request went. It may leave as soon as `done` is set.
+fn wake(completion: NonNull<Completion>, thread: Thread, result: Result<(), BlockError>) {
+    // SAFETY: the thread keeps it until `done` is set, and reads the result
+    // only then.
+    let completion = unsafe { completion.as_ref() };
+    completion.result.set(result);
+    completion.done.store(true, Ordering::Release);
+    thread.unpark();
+}

@@ -1,0 +1,162 @@
+//! [`Files`]: the file system, on its own thread.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use ext4_view::{Ext4, Ext4Error, FileType, PathBuf};
+
+use super::error;
+use super::reader::Reader;
+use super::{MountError, superblock};
+use crate::block::Disk;
+use crate::fs::cpio::Kind;
+use crate::fs::dir::DirEntry;
+use crate::fs::file::Metadata;
+use crate::heap;
+use crate::io::{Error, ErrorKind, Result};
+
+/// Most entries of a directory that are listed.
+const MOST_ENTRIES: usize = 65_536;
+/// Bytes read at once.
+const CHUNK: usize = 64 * 1024;
+/// Memory that files may take where nobody counts it: on the host.
+const HOST_BYTES: u64 = 1 << 30;
+
+const DAMAGED: Error = Error::new(ErrorKind::InvalidData, "the file system is damaged");
+const NO_MEMORY: Error = Error::new(ErrorKind::Other, "no memory for the file's content");
+
+/// The file system, and what of it is in memory.
+pub(super) struct Files {
+    ext4: Ext4,
+    disk_bytes: u64,
+    /// By path without links, so that no file is here twice.
+    kept: BTreeMap<String, (&'static [u8], Metadata)>,
+}
+
+impl Files {
+    pub(super) fn mount(disk: &Disk) -> core::result::Result<Self, MountError> {
+        let reader = Reader(disk.clone());
+        let mut bytes = [0; superblock::LEN];
+        let read = reader.fill(superblock::OFFSET, &mut bytes);
+        read.map_err(|source| MountError::Read {
+            disk: disk.to_string(),
+            source,
+        })?;
+        let checked = superblock::check(&bytes, disk.bytes(), room());
+        checked.map_err(|problem| MountError::Superblock {
+            disk: disk.to_string(),
+            problem,
+        })?;
+        let ext4 = Ext4::load(Box::new(reader));
+        Ok(Self {
+            ext4: ext4.map_err(|error| MountError::FileSystem {
+                disk: disk.to_string(),
+                reason: error.to_string(),
+            })?,
+            disk_bytes: disk.bytes(),
+            kept: BTreeMap::new(),
+        })
+    }
+
+    pub(super) fn metadata(&self, path: &str) -> Result<Metadata> {
+        let metadata = self.ext4.metadata(path);
+        Ok(convert(&metadata.map_err(|error| error::of(&error))?))
+    }
+
+    pub(super) fn read(&mut self, path: &str) -> Result<(&'static [u8], Metadata)> {
+        let path = self.ext4.canonicalize(path);
+        let path = path.map_err(|error| error::of(&error))?;
+        let key = name(&path).ok_or(ErrorKind::NotFound)?;
+        if let Some(kept) = self.kept.get(key) {
+            return Ok(*kept);
+        }
+        let (bytes, metadata) = self.load(&path)?;
+        let kept = (&*bytes.leak(), metadata);
+        self.kept.insert(key.to_string(), kept);
+        Ok(kept)
+    }
+
+    fn load(&self, path: &PathBuf) -> Result<(Vec<u8>, Metadata)> {
+        let failed = |error: Ext4Error| error::of(&error);
+        let metadata = convert(&self.ext4.metadata(path).map_err(failed)?);
+        metadata.kind.check_openable()?;
+        // A file with holes may be longer than its disk, but not one to serve.
+        if metadata.len > self.disk_bytes {
+            return Err(DAMAGED);
+        }
+        if metadata.len > room() {
+            return Err(NO_MEMORY);
+        }
+        let mut file = self.ext4.open(path).map_err(failed)?;
+        let mut bytes = Vec::new();
+        let len = usize::try_from(metadata.len).map_err(|_| NO_MEMORY)?;
+        bytes.try_reserve_exact(len).map_err(|_| NO_MEMORY)?;
+        bytes.resize(len, 0);
+        for chunk in bytes.chunks_mut(CHUNK) {
+            let mut rest = chunk;
+            while !rest.is_empty() {
+                match file.read_bytes(rest).map_err(failed)? {
+                    0 => return Err(DAMAGED),
+                    n => rest = rest.get_mut(n..).ok_or(DAMAGED)?,
+                }
+            }
+        }
+        Ok((bytes, metadata))
+    }
+
+    pub(super) fn list(&self, path: &str) -> Result<Vec<DirEntry>> {
+        let failed = |error: Ext4Error| error::of(&error);
+        let mut entries = Vec::new();
+        let directory = path.trim_matches('/');
+        for entry in self.ext4.read_dir(path).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let Ok(name) = entry.file_name().as_str() else {
+                continue;
+            };
+            if name == "." || name == ".." {
+                continue;
+            }
+            if entries.len() == MOST_ENTRIES {
+                return Err(Error::new(ErrorKind::Unsupported, "too large a directory"));
+            }
+            let path = match directory {
+                "" => name.to_string(),
+                directory => format!("{directory}/{name}"),
+            };
+            entries.push(DirEntry {
+                path: Cow::Owned(path),
+                metadata: convert(&entry.metadata().map_err(failed)?),
+            });
+        }
+        Ok(entries)
+    }
+}
+
+fn name(path: &PathBuf) -> Option<&str> {
+    path.to_str().ok()
+}
+
+fn convert(metadata: &ext4_view::Metadata) -> Metadata {
+    Metadata {
+        len: metadata.len(),
+        modified_s: u64::try_from(metadata.modified().seconds()).unwrap_or(0),
+        kind: match metadata.file_type() {
+            FileType::Regular => Kind::File,
+            FileType::Directory => Kind::Directory,
+            _ => Kind::Other,
+        },
+    }
+}
+
+/// Memory that files may take now: a quarter of the heap stays for the rest.
+fn room() -> u64 {
+    let heap = heap::stats();
+    match heap.total {
+        0 => HOST_BYTES,
+        total => (total - total / 4).saturating_sub(heap.used),
+    }
+}

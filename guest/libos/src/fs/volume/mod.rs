@@ -1,0 +1,115 @@
+//! Files on a disk: an ext2, ext3 or ext4 file system, read by the ext4-view crate.
+//!
+//! That crate keeps to one thread, so a volume has a thread of its own
+//! that answers questions (`files`); callers sleep meanwhile. A disk is hostile input: what
+//! the crate would believe of the superblock is checked first (`superblock`), and
+//! nothing is read into memory that there is none for. Symbolic links are followed
+//! within the file system. A journal that was not written back is taken into
+//! account; nothing is ever written.
+
+mod error;
+mod files;
+mod reader;
+mod superblock;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+pub use error::MountError;
+
+use super::cpio;
+use super::dir::DirEntry;
+use super::file::Metadata;
+use crate::block::Disk;
+use crate::io::{Error, ErrorKind, Result};
+use crate::sync::mpsc::{self, Sender};
+use crate::thread;
+use files::Files;
+
+/// Stack of the thread that reads the disk, bytes.
+const STACK_BYTES: usize = 128 * 1024;
+
+type Question = Box<dyn FnOnce(&mut Files) + Send>;
+
+/// A mounted file system.
+pub struct Volume {
+    questions: Sender<Question>,
+    disk: &'static str,
+}
+
+impl Volume {
+    /// Mounts the file system on `disk`, to be read only.
+    pub fn open(disk: &Disk) -> core::result::Result<Self, MountError> {
+        let (questions, asked) = mpsc::channel::<Question>();
+        let (mounted, answer) = mpsc::channel();
+        let theirs = disk.clone();
+        thread::Builder::new()
+            .name("files")
+            .stack_size(STACK_BYTES)
+            .spawn(move || match Files::mount(&theirs) {
+                Err(error) => drop(mounted.send(Err(error))),
+                Ok(mut files) => {
+                    let _ = mounted.send(Ok(()));
+                    asked.iter().for_each(|question| question(&mut files));
+                }
+            })?;
+        answer.recv().unwrap_or(Err(MountError::Ended))?;
+        Ok(Self {
+            questions,
+            disk: Box::leak(Box::from(disk.name())),
+        })
+    }
+
+    /// Name of the disk.
+    pub fn disk_name(&self) -> &'static str {
+        self.disk
+    }
+
+    /// What is known about the file or directory at `path`.
+    pub fn metadata(&self, path: &str) -> Result<Metadata> {
+        let path = absolute(path)?;
+        self.ask(move |files| files.metadata(&path))
+    }
+
+    /// A file's content and metadata; the content stays in memory for ever.
+    pub fn read(&self, path: &str) -> Result<(&'static [u8], Metadata)> {
+        let path = absolute(path)?;
+        self.ask(move |files| files.read(&path))
+    }
+
+    /// The entries of a directory.
+    pub fn read_dir(&self, path: &str) -> Result<Vec<DirEntry>> {
+        let path = absolute(path)?;
+        self.ask(move |files| files.list(&path))
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Files) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        const GONE: Error = Error::new(ErrorKind::Other, "the disk's files are gone");
+        let (sender, answer) = mpsc::channel();
+        let question = move |files: &mut Files| drop(sender.send(question(files)));
+        self.questions.send(Box::new(question)).map_err(|_| GONE)?;
+        answer.recv().unwrap_or(Err(GONE))
+    }
+}
+
+impl fmt::Debug for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Volume")
+            .field("disk", &self.disk)
+            .finish_non_exhaustive()
+    }
+}
+
+/// From the root; no path leaves it.
+fn absolute(path: &str) -> Result<String> {
+    let path = cpio::normalize(path).filter(|path| !path.contains('\0'));
+    let path = path.ok_or(ErrorKind::NotFound)?;
+    Ok(alloc::format!("/{path}"))
+}
