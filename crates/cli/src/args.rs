@@ -2,6 +2,8 @@
 //! of each word; `run::plan` and the verbs check what the words mean.
 
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -213,9 +215,39 @@ pub(crate) struct StatsArgs {
     /// The machine
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
+    /// Watch the disks: IOPS, requests in flight, R and interrupts per I/O at
+    /// each interval of so many seconds, and R's distribution
+    #[arg(
+        short,
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "1"
+    )]
+    pub(crate) watch: Option<WatchSeconds>,
+    /// End after so many intervals
+    #[arg(long, value_name = "N", requires = "watch")]
+    pub(crate) count: Option<u64>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// An interval between samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct WatchSeconds(pub(crate) Duration);
+
+impl FromStr for WatchSeconds {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            Ok(seconds) if (0.05..=3600.0).contains(&seconds) => {
+                Ok(Self(Duration::from_secs_f64(seconds)))
+            }
+            _ => Err("an interval is 0.05 to 3600 seconds"),
+        }
+    }
 }
 
 /// `tare set`.

@@ -5,6 +5,7 @@ mod ps;
 mod set;
 mod stats;
 mod stop;
+mod watch;
 
 pub(crate) use logs::logs;
 pub(crate) use ps::ps;

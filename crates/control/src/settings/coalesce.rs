@@ -9,7 +9,7 @@ use crate::config::DiskCoalesce;
 group! {
     /// Coalescing of one disk, all its queues.
     Coalesce, CoalesceChange {
-        /// which completions interrupt the guest: auto, off or A/B
+        /// what interrupts the guest: auto, off or A/B
         "coalesce" mode: DiskCoalesce,
         /// all are delivered below so many commands in flight
         "coalesce.cif_threshold" cif_threshold: u32,

@@ -1,0 +1,86 @@
+//! Disks of running machines: watched and set from outside. They need /dev/kvm
+//! and `tare-monitor`, and SKIP without.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use support::Place;
+use support::guest::{self, Then};
+use support::needs::kvm;
+
+/// A halted machine with a disk, and the place it runs in.
+fn with_disk() -> Place {
+    let place = Place::new();
+    let image = place.file("tiny", &guest::image("hello", Then::Halt));
+    let disk = place.file("disk.img", &[0; 64 * 512]);
+    let disk = format!("{disk},coalesce=off");
+    let words = ["run", &image, "-d", "--net", "none", "--name", "db"];
+    let words = [&words[..], &["--disk", &disk]].concat();
+    place.run(&words).expect(0, "db");
+    place
+}
+
+#[test]
+fn settings_of_a_machine_are_listed_and_changed() {
+    if !kvm() {
+        return;
+    }
+    let place = with_disk();
+    let listed = place.run(&["set", "db"]);
+    listed.expect(0, "disk0.coalesce ");
+    assert!(listed.out.contains(" off "), "{listed:#?}");
+    let set = [
+        "set",
+        "db",
+        "disk0.coalesce=4/5",
+        "disk0.coalesce.epoch_us=50000",
+    ];
+    let changed = place.run(&set);
+    changed.expect(0, "4/5");
+    assert_eq!(changed.out.lines().count(), 2, "{changed:#?}");
+    let wrong = [
+        "set",
+        "db",
+        "disk0.coalesce=off",
+        "disk0.coalesce.epoch_us=1",
+    ];
+    place.run(&wrong).expect(2, "disk0: epoch of 1000 ns");
+    let json = place.run(&["set", "db", "--json"]);
+    json.expect(0, "\"mode\": \"4/5\"");
+    json.expect(0, "\"epoch_us\": 50000");
+    place.run(&["stop", "db"]).expect(0, "");
+}
+
+#[test]
+fn a_disk_is_watched_line_by_line_or_as_json() {
+    if !kvm() {
+        return;
+    }
+    let place = with_disk();
+    let watch = ["stats", "db", "--watch", "0.05", "--count", "2"];
+    let seen = place.run(&watch);
+    seen.expect(0, "INTERRUPTS/IO");
+    assert_eq!(seen.out.lines().count(), 3, "{seen:#?}");
+    let json = place.run(&[&watch[..], &["--json"]].concat());
+    json.expect(0, "\"disks\":[{\"disk\":\"disk0\"");
+    assert_eq!(json.out.lines().count(), 2, "{json:#?}");
+    place
+        .run(&["stats", "db", "-w", "0"])
+        .expect(2, "0.05 to 3600");
+    place.run(&["stop", "db"]).expect(0, "");
+}
+
+#[test]
+fn a_machine_without_disks_has_nothing_to_watch() {
+    if !kvm() {
+        return;
+    }
+    let place = Place::new();
+    let image = place.file("tiny", &guest::image("hello", Then::Halt));
+    let words = ["run", &image, "-d", "--net", "none", "--name", "dry"];
+    place.run(&words).expect(0, "dry");
+    place
+        .run(&["stats", "dry", "--watch"])
+        .expect(2, "has no disk to watch");
+    place.run(&["stop", "dry"]).expect(0, "");
+}
