@@ -1,0 +1,140 @@
+//! Exits as the rules group them, with the names of what a guest touched.
+
+use serde::{Deserialize, Serialize};
+use tare_probe::account::Device;
+
+use crate::load::Source;
+
+/// Registers of the local APIC by the offset that the manual gives them.
+const EOI: u32 = 0xb0;
+const ICR: u32 = 0x300;
+const ICR_HIGH: u32 = 0x310;
+const LVT_TIMER: u32 = 0x320;
+const INITIAL_COUNT: u32 = 0x380;
+const CURRENT_COUNT: u32 = 0x390;
+const SELF_IPI: u32 = 0x3f0;
+const TSC_DEADLINE: u32 = 0x6e0;
+
+/// What made the guest exit, whichever trace point told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    /// An I/O port.
+    Port {
+        /// Its number.
+        port: u16,
+        /// Whose it is.
+        device: Device,
+    },
+    /// A page of registers.
+    Memory {
+        /// Its guest-physical address.
+        page: u64,
+        /// Whose it is.
+        device: Device,
+    },
+    /// A register of the local APIC, by its offset.
+    Apic {
+        /// The offset.
+        register: u32,
+    },
+    /// A model-specific register.
+    Msr {
+        /// Its index.
+        index: u32,
+    },
+    /// CPUID.
+    Cpuid,
+    /// A hypercall.
+    Hypercall,
+    /// Too many to tell apart.
+    Various,
+}
+
+impl Exit {
+    /// As it is called in sentences.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Port { port, device } => format!("accesses to port {port:#x} ({device})"),
+            Self::Memory { page, device } => {
+                format!("accesses to registers at {page:#x} ({device})")
+            }
+            Self::Apic { register } => format!("accesses to the local APIC's {}", apic(*register)),
+            Self::Msr { index } => format!("accesses to MSR {}", msr(*index)),
+            Self::Cpuid => "CPUID instructions".to_owned(),
+            Self::Hypercall => "hypercalls".to_owned(),
+            Self::Various => "exits of various kinds".to_owned(),
+        }
+    }
+
+    /// The device that serves it, if one does.
+    pub fn device(&self) -> Option<Device> {
+        match self {
+            Self::Port { device, .. } | Self::Memory { device, .. } => Some(*device),
+            _ => None,
+        }
+    }
+
+    /// Whether the monitor serves it, as far as the device tells.
+    pub fn is_monitors(&self) -> bool {
+        use Device::{IoApic, LocalApic, Pic, Pit};
+        self.device()
+            .is_some_and(|device| !matches!(device, IoApic | LocalApic | Pic | Pit))
+    }
+
+    /// The source of interrupts that a guest serves with it.
+    pub fn owner(&self) -> Option<Source> {
+        match self {
+            Self::Apic {
+                register: ICR | ICR_HIGH | SELF_IPI,
+            } => Some(Source::Ipi),
+            Self::Apic {
+                register: LVT_TIMER | INITIAL_COUNT | CURRENT_COUNT,
+            }
+            | Self::Msr {
+                index: TSC_DEADLINE,
+            } => Some(Source::Timer),
+            _ => match self.device()? {
+                Device::Hpet => Some(Source::Hpet),
+                Device::Pit => Some(Source::Pit),
+                Device::Rtc => Some(Source::Rtc),
+                _ => None,
+            },
+        }
+    }
+
+    /// Whether it ends an interrupt, of whichever source.
+    pub fn is_end_of_interrupt(&self) -> bool {
+        matches!(self, Self::Apic { register: EOI })
+    }
+}
+
+fn apic(register: u32) -> String {
+    let name = match register {
+        0x80 => "task priority",
+        EOI => "end of interrupt",
+        ICR | ICR_HIGH => "interrupt command",
+        LVT_TIMER => "timer entry",
+        INITIAL_COUNT => "initial count",
+        CURRENT_COUNT => "current count",
+        SELF_IPI => "self-IPI",
+        _ => return format!("register {register:#x}"),
+    };
+    format!("{name} register")
+}
+
+fn msr(index: u32) -> String {
+    let name = match index {
+        0x10 => "TSC",
+        0x1b => "APIC_BASE",
+        0x3b => "TSC_ADJUST",
+        TSC_DEADLINE => "TSC_DEADLINE",
+        0xc000_0080 => "EFER",
+        0xc000_0100 => "FS_BASE",
+        0xc000_0101 => "GS_BASE",
+        0x4b56_4d01 => "KVM_SYSTEM_TIME",
+        0x4b56_4d04 => "KVM_PV_EOI",
+        _ => return format!("{index:#x}"),
+    };
+    name.to_owned()
+}

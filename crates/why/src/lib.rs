@@ -1,0 +1,62 @@
+//! What burns a machine's CPU time, and what to do about it.
+//!
+//! [`diagnose`] turns an account (`tare_probe`) into findings: pure, no I/O, no
+//! clock. `load` is the account in shares and rates, `attribution` divides the
+//! vCPUs' time among sources of interrupts, kinds of exits and the guest, `rules`
+//! have a file for each kind of cause, `remedy` the words of each monitor.
+//!
+//! What the scheduler's clock tells (threads, polling, waiting) is measured; what
+//! is counted and priced, or divided, is marked as an estimate.
+
+#![forbid(unsafe_code)]
+
+mod account;
+mod attribution;
+mod exit;
+mod finding;
+mod load;
+mod monitor;
+mod price;
+mod remedy;
+mod rules;
+pub mod words;
+
+pub use exit::Exit;
+pub use finding::{Basis, Breakdown, Cause, Diagnosis, Finding};
+pub use load::{Execution, Load, Polling, Raised, Source, Thread, Vcpu};
+pub use monitor::Monitor;
+pub use price::Prices;
+
+use attribution::Attribution;
+
+/// Share of a core below which a cause is not worth a sentence.
+pub const WORTH_SAYING: f64 = 0.002;
+
+/// Says what burns a machine's CPU time, the largest cause first.
+pub fn diagnose(load: &Load) -> Diagnosis {
+    let prices = Prices::of(load.execution);
+    let attribution = Attribution::of(load, &prices);
+    let mut findings = rules::findings(load, &attribution, &prices);
+    findings.retain(|finding| finding.share >= WORTH_SAYING);
+    findings.sort_by(|a, b| b.share.total_cmp(&a.share));
+    Diagnosis {
+        breakdown: breakdown(load, &attribution),
+        findings,
+    }
+}
+
+fn breakdown(load: &Load, attribution: &Attribution) -> Breakdown {
+    use tare_probe::vm::Role;
+    let io_threads = load.threads_in(|role| matches!(role, Role::Io | Role::Worker));
+    let kernel_threads = load.threads_in(|role| matches!(role, Role::Vhost | Role::Kvm));
+    Breakdown {
+        total: load.cpu(),
+        guest: attribution.guest(),
+        polling: load.sum(|vcpu| vcpu.polling.share()),
+        interrupts: attribution.sources.values().sum(),
+        exits: attribution.exits.values().sum(),
+        io_threads,
+        kernel_threads,
+        emulator_threads: load.threads_in(|_| true) - io_threads - kernel_threads,
+    }
+}

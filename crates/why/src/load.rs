@@ -1,0 +1,147 @@
+//! A machine over a window of time as the rules read it: shares of one core and
+//! rates per second. `account` makes it from what was observed.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tare_probe::vm::Role;
+
+use crate::exit::Exit;
+use crate::monitor::Monitor;
+
+/// Whether the guest runs on the processor or in KVM's emulator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Execution {
+    /// VT-x, SVM or another mechanism of the processor.
+    Hardware,
+    /// KVM executes the guest's kernel instruction by instruction.
+    Emulated,
+}
+
+/// One machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// Which monitor runs it.
+    pub monitor: Monitor,
+    /// What executes the guest.
+    pub execution: Execution,
+    /// CPUs of the host that are online.
+    pub host_cpus: u32,
+    /// Its vCPUs.
+    pub vcpus: Vec<Vcpu>,
+    /// The monitor's other threads, and kernel threads that work for it.
+    pub threads: Vec<Thread>,
+    /// Lines and messages raised, by source.
+    pub raised: BTreeMap<Source, Raised>,
+}
+
+/// One vCPU.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Vcpu {
+    /// Index.
+    pub index: u32,
+    /// On a CPU, share of a core.
+    pub cpu: f64,
+    /// Of that, in the guest; `None` where the kernel cannot tell it from exits.
+    pub guest: Option<f64>,
+    /// Of that, polling while the guest was halted.
+    pub polling: Polling,
+    /// Runnable, and waiting for a CPU.
+    pub waiting: f64,
+    /// Who ran instead, most frequent first: `name (process)`.
+    pub preempted_by: Vec<String>,
+    /// Halts per second.
+    pub halts: f64,
+    /// Median time of a halt, µs.
+    pub halt_median_us: Option<u64>,
+    /// Interrupts per second that it took, by source.
+    pub interrupts: BTreeMap<Source, f64>,
+    /// Share (0 to 1) of its own timer's interrupts that came evenly.
+    pub timer_regularity: f64,
+    /// Exits per second.
+    pub exits: BTreeMap<Exit, f64>,
+    /// CPUs of the host that its thread may use; empty if not known.
+    pub allowed: Vec<u32>,
+}
+
+/// Polling for the end of halts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Polling {
+    /// Of polls that saw it, share of a core.
+    pub won: f64,
+    /// Of polls after which the vCPU was scheduled out all the same.
+    pub lost: f64,
+    /// Polls per second that saw it.
+    pub won_hz: f64,
+    /// Polls per second that did not.
+    pub lost_hz: f64,
+}
+
+/// A thread that is no vCPU.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thread {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub role: Role,
+    /// On a CPU, share of a core.
+    pub cpu: f64,
+}
+
+/// Interrupts as their sources raised them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Raised {
+    /// Per second.
+    pub hz: f64,
+    /// By one of the monitor's own threads.
+    pub by_monitor_hz: f64,
+}
+
+/// Who interrupts a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// HPET, emulated in the monitor.
+    Hpet,
+    /// PIT.
+    Pit,
+    /// The clock chip.
+    Rtc,
+    /// The vCPU's own APIC timer.
+    Timer,
+    /// Another vCPU, or itself.
+    Ipi,
+    /// A device.
+    Device,
+}
+
+impl Polling {
+    /// All of it, share of a core.
+    pub fn share(&self) -> f64 {
+        self.won + self.lost
+    }
+}
+
+impl Load {
+    /// A sum over the vCPUs.
+    pub fn sum(&self, of: impl Fn(&Vcpu) -> f64) -> f64 {
+        self.vcpus.iter().map(of).sum()
+    }
+
+    /// Interrupts per second that vCPUs took from a source.
+    pub fn taken(&self, source: Source) -> f64 {
+        self.sum(|vcpu| vcpu.interrupts.get(&source).copied().unwrap_or(0.0))
+    }
+
+    /// CPU time of the threads in a role that `is` accepts, share of a core.
+    pub fn threads_in(&self, is: impl Fn(Role) -> bool) -> f64 {
+        let threads = self.threads.iter().filter(|thread| is(thread.role));
+        threads.map(|thread| thread.cpu).sum()
+    }
+
+    /// All CPU time, share of a core.
+    pub fn cpu(&self) -> f64 {
+        self.sum(|vcpu| vcpu.cpu) + self.threads_in(|_| true)
+    }
+}

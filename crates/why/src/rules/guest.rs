@@ -1,0 +1,69 @@
+//! The guest's own code: what is left when everything else is explained.
+
+use super::finding;
+use crate::attribution::Attribution;
+use crate::finding::{Basis, Cause, Finding};
+use crate::load::{Load, Vcpu};
+use crate::words::{percent, rate, vcpus};
+
+/// Halts per second below which a vCPU never halts.
+const NEVER_HZ: f64 = 1.0;
+/// Part of the window that it runs, or wants to.
+const ALWAYS: f64 = 0.9;
+/// Interrupts and exits per second below which it asks for nothing.
+const SILENT_HZ: f64 = 50.0;
+
+pub(super) fn findings(load: &Load, time: &Attribution) -> Vec<Finding> {
+    let (spinning, working): (Vec<_>, Vec<_>) = load
+        .vcpus
+        .iter()
+        .zip(&time.guest)
+        .map(|(vcpu, (_, share))| (vcpu, *share))
+        .partition(|(vcpu, share)| spins(vcpu, *share));
+    [spin(load, &spinning), work(load, &working)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn spins(vcpu: &Vcpu, share: f64) -> bool {
+    let events: f64 = vcpu.interrupts.values().chain(vcpu.exits.values()).sum();
+    vcpu.halts < NEVER_HZ
+        && events < SILENT_HZ
+        && vcpu.cpu + vcpu.waiting >= ALWAYS
+        && share >= ALWAYS * vcpu.cpu
+}
+
+fn spin(load: &Load, spinning: &[(&Vcpu, f64)]) -> Option<Finding> {
+    let indices: Vec<u32> = spinning.iter().map(|(vcpu, _)| vcpu.index).collect();
+    if indices.is_empty() {
+        return None;
+    }
+    let share = spinning.iter().map(|(_, share)| share).sum();
+    let what = format!(
+        "the guest never halts: it spins, or computes, on {}",
+        vcpus(&indices)
+    );
+    let mut found = finding(load, Cause::GuestSpins, share, Basis::Measured, what);
+    let events = |of: fn(&Vcpu) -> f64| spinning.iter().map(|(vcpu, _)| of(vcpu)).sum::<f64>();
+    found.evidence.push(format!(
+        "{} halts, {} interrupts, {} exits: it waits for nothing",
+        rate(events(|vcpu| vcpu.halts)),
+        rate(events(|vcpu| vcpu.interrupts.values().sum())),
+        rate(events(|vcpu| vcpu.exits.values().sum())),
+    ));
+    Some(found)
+}
+
+fn work(load: &Load, working: &[(&Vcpu, f64)]) -> Option<Finding> {
+    let share: f64 = working.iter().map(|(_, share)| share).sum();
+    let busiest = working.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let what = "the guest's own work".to_owned();
+    let mut found = finding(load, Cause::Guest, share, Basis::Estimated, what);
+    found.evidence.push(format!(
+        "most of it on vCPU {}: {}",
+        busiest.0.index,
+        percent(busiest.1)
+    ));
+    Some(found)
+}
