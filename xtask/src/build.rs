@@ -24,7 +24,34 @@ pub fn release() -> Result<()> {
         "-p",
         "tare-monitor",
     ]))?;
+    init()?;
     guests()
+}
+
+/// The first process of Linux guests, linked statically, put into `linux`
+/// beside both the debug and the release programs. Its target is named so that cargo keeps
+/// what it builds apart from the host's.
+pub fn init() -> Result<()> {
+    const TARGET: &str = "x86_64-unknown-linux-gnu";
+    run(cargo(&[
+        "build",
+        "--locked",
+        "--profile",
+        GUEST_PROFILE,
+        "--target",
+        TARGET,
+        "-p",
+        "tare-init",
+    ])
+    .env("RUSTFLAGS", "-Ctarget-feature=+crt-static"))?;
+    let built = target_dir().join(TARGET).join(GUEST_PROFILE);
+    for profile in ["debug", "release"] {
+        install(
+            &built.join("tare-init"),
+            &target_dir().join(profile).join("linux"),
+        )?;
+    }
+    Ok(())
 }
 
 /// The guest images, put beside both the debug and the release programs.
@@ -50,6 +77,7 @@ pub fn test() -> Result<()> {
     guests()?;
     // Tests of whole machines start the programs by their place.
     run(&mut cargo(&["build", "--locked"]))?;
+    init()?;
     let packages = workspace::guests()?;
     let mut all = cargo(&["test", "--locked", "--workspace"]);
     for package in &packages {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `build` | `target/release/tare`, `tare-monitor` and the guest images beside them |
 //! | `guests` | the guest images alone |
+//! | `init` | the first process of Linux guests alone |
 //! | `test` | every test, host and guest |
 //! | `ci` | format, clippy, docs, tidy, licences |
 //! | `fuzz` | each fuzz target for some seconds |
@@ -35,6 +36,8 @@ enum Verb {
     Build,
     /// Build the guest images and put them into target/{debug,release}/images.
     Guests,
+    /// Build the first process of Linux guests and put it beside the programs.
+    Init,
     /// Run every test.
     Test,
     /// Format, clippy with warnings denied, docs, tidy, licences.
@@ -53,6 +56,7 @@ fn main() -> Result<()> {
     match Args::parse().verb {
         Verb::Build => build::release(),
         Verb::Guests => build::guests(),
+        Verb::Init => build::init(),
         Verb::Test => build::test(),
         Verb::Ci => checks::ci(),
         Verb::Tidy => tidy::run(),

@@ -13,6 +13,11 @@ pub enum GuestExit {
     Fault,
 }
 
+/// Begin of the line that a Linux guest's first process prints when its command
+/// has ended; the status follows, in decimal. For engines that do not pass the
+/// status on by themselves.
+pub const STATUS_LINE: &str = "tare-init: the command ended with status ";
+
 const STATUS: u32 = 0x10;
 const PANIC: u32 = 0x20;
 const FAULT: u32 = 0x21;

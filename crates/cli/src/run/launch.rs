@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use tare_control::exit::ExitCode;
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::{RunDir, RunRoot};
+use tare_rootfs::cpio;
 
 use super::claim::Claim;
 use super::disk::OpenDisk;
@@ -18,7 +19,6 @@ use super::publish::Publish;
 use super::{mac, monitor, passt, qemu};
 use crate::failure::{Explain, Failure, Outcome};
 use crate::record::{EngineName, Record, now_s};
-use crate::root;
 use crate::warn;
 
 /// A file of the run that cannot be made.
@@ -98,8 +98,8 @@ pub(crate) fn launch(plan: Plan) -> Outcome {
     if let Some(notice) = plan.notice() {
         warn(&notice);
     }
-    if let Files::Root(tree) = &plan.files {
-        tree.warnings.iter().for_each(|warning| warn(warning));
+    if let Files::Root(listing) = &plan.files {
+        listing.warnings.iter().for_each(|warning| warn(warning));
     }
     let Plan {
         engine,
@@ -195,7 +195,7 @@ fn initrd(files: Files) -> Result<Option<File>, Failure> {
     Ok(match files {
         Files::None => None,
         Files::Initrd(file) => Some(file),
-        Files::Root(tree) => Some(root::pack(&tree)?),
+        Files::Root(listing) => Some(cpio::pack(&listing.tree)?),
     })
 }
 

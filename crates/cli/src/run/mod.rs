@@ -1,8 +1,8 @@
 //! `tare run`: parse (`args`), plan, launch.
 //!
 //! ```text
-//! plan ── image, image_check, machine_size, cmdline, ports, tap, disk, engine, root::walk
-//! launch ── claim, passt, root::pack, then one of
+//! plan ── image, image_check, machine_size, cmdline, ports, tap, disk, engine, rootfs::walk
+//! launch ── claim, passt, rootfs::cpio, then one of
 //!     monitor   tare becomes tare-monitor, or starts it in the background
 //!     qemu      tare starts QEMU and waits for it
 //! ```

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use tare_control::exit::ExitCode;
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::valid_name;
+use tare_rootfs::walk::{Links, Listing, walk};
 
 use super::disk::{self, OpenDisk};
 use super::engine::{self, Engine};
@@ -19,7 +20,6 @@ use super::publish::Publish;
 use super::{cmdline, machine_size, passt, ports, tap};
 use crate::args::RunArgs;
 use crate::failure::{Explain, Failure};
-use crate::root::{self, Tree};
 
 /// A run that can be started.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ pub(crate) enum Files {
     /// An initramfs as it is.
     Initrd(File),
     /// A directory, to be packed.
-    Root(Tree),
+    Root(Listing),
 }
 
 /// The machine's network.
@@ -206,7 +206,7 @@ fn files(
 ) -> Result<Files, Failure> {
     let room = machine_size::room_for_files(memory_mib, image_bytes);
     match (root, initrd) {
-        (Some(root), _) => Ok(Files::Root(root::walk(&root, room)?)),
+        (Some(root), _) => Ok(Files::Root(walk(&root, Links::Followed, room)?)),
         (None, Some(path)) => Ok(Files::Initrd(open_initrd(path, memory_mib, room)?)),
         (None, None) => Ok(Files::None),
     }

@@ -1,0 +1,104 @@
+//! Who runs the command: `USER[:GROUP]` by name or number, as images write it
+//! (OCI image specification, `config.User`), looked up in the guest's
+//! `/etc/passwd` and `/etc/group`.
+
+/// A user as the kernel knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// User number.
+    pub uid: u32,
+    /// Group number.
+    pub gid: u32,
+    /// Home directory, if the user is listed.
+    pub home: Option<String>,
+}
+
+/// A user or group that the guest does not list.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccountError {
+    /// No user of that name.
+    #[error("there is no user {0} in /etc/passwd")]
+    User(String),
+    /// No group of that name.
+    #[error("there is no group {0} in /etc/group")]
+    Group(String),
+}
+
+/// Looks up `who` in the texts of `/etc/passwd` and `/etc/group`. A number need
+/// not be listed; its group is then 0.
+pub fn look_up(who: &str, passwd: &str, group: &str) -> Result<Account, AccountError> {
+    let (user, of_group) = match who.split_once(':') {
+        Some((user, of_group)) => (user, Some(of_group)),
+        None => (who, None),
+    };
+    let user = match user {
+        "" => "0",
+        user => user,
+    };
+    let listed = find(passwd, user);
+    let field = |number: usize| listed.as_ref().and_then(|line| line.get(number).copied());
+    let uid = field(2)
+        .unwrap_or(user)
+        .parse()
+        .map_err(|_| AccountError::User(user.to_owned()))?;
+    let gid = match of_group.filter(|name| !name.is_empty()) {
+        None => field(3).and_then(|gid| gid.parse().ok()).unwrap_or(0),
+        Some(name) => find(group, name)
+            .and_then(|line| line.get(2).copied())
+            .unwrap_or(name)
+            .parse()
+            .map_err(|_| AccountError::Group(name.to_owned()))?,
+    };
+    Ok(Account {
+        uid,
+        gid,
+        home: field(5).filter(|home| !home.is_empty()).map(str::to_owned),
+    })
+}
+
+/// The fields of the line whose name or number is `key`; a name wins.
+fn find<'a>(table: &'a str, key: &str) -> Option<Vec<&'a str>> {
+    let lines = || {
+        table
+            .lines()
+            .map(|line| line.split(':').collect::<Vec<_>>())
+    };
+    lines()
+        .find(|line| line.first() == Some(&key))
+        .or_else(|| lines().find(|line| line.get(2) == Some(&key)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nwww-data:x:33:34:w:/var/www:/bin/false\n";
+    const GROUP: &str = "root:x:0:\nstaff:x:50:\n";
+
+    fn ids(who: &str) -> Result<(u32, u32), AccountError> {
+        look_up(who, PASSWD, GROUP).map(|account| (account.uid, account.gid))
+    }
+
+    #[test]
+    fn names_and_numbers_are_looked_up() {
+        assert_eq!(ids(""), Ok((0, 0)));
+        assert_eq!(ids("www-data"), Ok((33, 34)));
+        assert_eq!(ids("33"), Ok((33, 34)));
+        assert_eq!(ids("www-data:staff"), Ok((33, 50)));
+        assert_eq!(ids("1000"), Ok((1000, 0)));
+        assert_eq!(ids("1000:1001"), Ok((1000, 1001)));
+    }
+
+    #[test]
+    fn a_home_comes_with_a_listed_user() {
+        let home = |who| look_up(who, PASSWD, GROUP).ok().and_then(|it| it.home);
+        assert_eq!(home("www-data").as_deref(), Some("/var/www"));
+        assert_eq!(home("4711"), None);
+    }
+
+    #[test]
+    fn strangers_are_named() {
+        assert_eq!(ids("nobody"), Err(AccountError::User("nobody".to_owned())));
+        assert_eq!(ids("0:x"), Err(AccountError::Group("x".to_owned())));
+    }
+}

@@ -1,0 +1,97 @@
+//! Running the command: its environment, its user, signals and orphans.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use tare_init::Task;
+use tare_init::account::{Account, look_up};
+
+use crate::{CANNOT_RUN, say};
+
+/// Where programs are looked up unless the task says otherwise.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Status of a command that is not there.
+const NOT_FOUND: u8 = 127;
+/// Passed on to the command.
+const FORWARDED: &[i32] = &[SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
+
+/// Runs the task's command to its end: its status, or 128 and the signal.
+pub(crate) fn run(task: &Task) -> Result<u8, String> {
+    // Before the command starts, so that no end is missed.
+    let signals = Signals::new(FORWARDED.iter().chain(&[SIGCHLD]))
+        .map_err(|error| format!("cannot watch signals: {error}"))?;
+    let account = account(&task.user)?;
+    let Some((program, arguments)) = task.command.split_first() else {
+        return Err("the task names no command".to_owned());
+    };
+    let started = command(program, arguments, task, &account).spawn();
+    match started {
+        Ok(child) => Ok(i32::try_from(child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .map_or(CANNOT_RUN, |pid| until_it_ends(pid, signals))),
+        Err(error) => {
+            say(&format!("cannot run {program}: {error}"));
+            Ok(match error.kind() {
+                io::ErrorKind::NotFound => NOT_FOUND,
+                _ => CANNOT_RUN,
+            })
+        }
+    }
+}
+
+fn account(user: &str) -> Result<Account, String> {
+    let text = |path| fs::read_to_string(path).unwrap_or_default();
+    look_up(user, &text("/etc/passwd"), &text("/etc/group")).map_err(|error| error.to_string())
+}
+
+fn command(program: &str, arguments: &[String], task: &Task, account: &Account) -> Command {
+    let directory = match task.working_directory.as_str() {
+        "" => "/",
+        given => given,
+    };
+    // The standard library looks the program up in the child's PATH.
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .env("PATH", PATH)
+        .env("HOME", account.home.as_deref().unwrap_or("/"))
+        .envs(
+            task.environment
+                .iter()
+                .filter_map(|pair| pair.split_once('=')),
+        )
+        .current_dir(directory)
+        .gid(account.gid)
+        .uid(account.uid);
+    command
+}
+
+/// Passes signals on and reaps whoever ends, until the command does.
+fn until_it_ends(command: Pid, mut signals: Signals) -> u8 {
+    loop {
+        for signal in signals.wait() {
+            if signal != SIGCHLD {
+                let _ = Signal::from_named_raw(signal).map(|it| kill_process(command, it));
+            }
+        }
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            if pid == command {
+                return meaning(status);
+            }
+        }
+    }
+}
+
+fn meaning(status: WaitStatus) -> u8 {
+    let of_signal = || Some(128 + status.terminating_signal()?);
+    let code = status.exit_status().or_else(of_signal);
+    code.and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(u8::MAX)
+}

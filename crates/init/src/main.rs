@@ -1,0 +1,56 @@
+//! The first process of a Linux guest: prepares what every program expects
+//! (`/proc`, `/dev`, modules, an address), runs one command, ends the machine.
+//!
+//! ```text
+//! task.json ── mounts ── modules ── disk ── network ── command ── end
+//! ```
+//!
+//! What fails before the command is said on the console and goes on where a
+//! command may do without; what a command needs ends the machine with status
+//! 127 (not found) or 126 (cannot be run), as a shell's.
+
+mod command;
+mod disk;
+mod end;
+mod modules;
+mod mounts;
+mod network;
+
+use std::fmt::Display;
+use std::fs;
+
+use tare_init::{Root, TASK_FILE, Task};
+
+/// Status of a command that cannot be run.
+const CANNOT_RUN: u8 = 126;
+
+fn main() {
+    let status = perform().unwrap_or_else(|problem| {
+        say(&problem);
+        CANNOT_RUN
+    });
+    end::end(status)
+}
+
+fn perform() -> Result<u8, String> {
+    mounts::kernel_file_systems();
+    let task = task()?;
+    modules::load(&task.modules);
+    if let Root::Disk { device, filesystem } = &task.root {
+        disk::change_to(device, filesystem)?;
+    }
+    mounts::temporary_file_systems();
+    network::set_up(&task.hostname);
+    command::run(&task)
+}
+
+fn task() -> Result<Task, String> {
+    let path = format!("/{TASK_FILE}");
+    let document = fs::read(&path).map_err(|error| format!("cannot read {path}: {error}"))?;
+    Task::parse(&document).map_err(|error| format!("{path}: {error}"))
+}
+
+/// One line on the console.
+fn say(what: &impl Display) {
+    eprintln!("tare-init: {what}");
+}

@@ -1,0 +1,109 @@
+//! The task: what to prepare, and what to run.
+
+use serde::{Deserialize, Serialize};
+
+/// Directory of the initramfs that belongs to Tare.
+pub const WORK_DIR: &str = ".tare";
+/// The task's place in the initramfs.
+pub const TASK_FILE: &str = ".tare/task.json";
+
+/// What the first process does. Written as JSON to [`TASK_FILE`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    /// The command and its arguments; looked up in `PATH` if it has no slash.
+    pub command: Vec<String>,
+    /// The command's environment, `NAME=VALUE`. `PATH` and `HOME` have defaults.
+    #[serde(default)]
+    pub environment: Vec<String>,
+    /// The command's working directory; `/` when empty.
+    #[serde(default)]
+    pub working_directory: String,
+    /// Who runs it, `USER[:GROUP]` by name or number; root when empty.
+    #[serde(default)]
+    pub user: String,
+    /// The guest's host name; the kernel's when empty.
+    #[serde(default)]
+    pub hostname: String,
+    /// Kernel modules, as paths in the initramfs, in the order of loading.
+    #[serde(default)]
+    pub modules: Vec<String>,
+    /// Where the command's files are.
+    #[serde(default)]
+    pub root: Root,
+}
+
+/// Where the command's files are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Root {
+    /// In the initramfs.
+    #[default]
+    Initramfs,
+    /// On a disk, to which the first process changes.
+    Disk {
+        /// Its device, such as `/dev/vda`.
+        device: String,
+        /// Its file system.
+        filesystem: String,
+    },
+}
+
+/// A task that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TaskError {
+    /// It is not the document that it should be.
+    #[error("the task is not understood")]
+    Parse(#[from] serde_json::Error),
+    /// There is nothing to run.
+    #[error("the task names no command")]
+    NoCommand,
+}
+
+impl Task {
+    /// Reads a task.
+    pub fn parse(document: &[u8]) -> Result<Self, TaskError> {
+        let task: Self = serde_json::from_slice(document)?;
+        match task.command.first() {
+            None => Err(TaskError::NoCommand),
+            Some(_) => Ok(task),
+        }
+    }
+
+    /// The document that [`Self::parse`] reads.
+    pub fn document(&self) -> Result<Vec<u8>, TaskError> {
+        Ok(serde_json::to_vec_pretty(self)?)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_survives_its_document() {
+        let task = Task {
+            command: vec![
+                "/bin/sh".to_owned(),
+                "-c".to_owned(),
+                "echo \"a\n\"".to_owned(),
+            ],
+            environment: vec!["A=b c".to_owned()],
+            user: "www-data".to_owned(),
+            root: Root::Disk {
+                device: "/dev/vda".to_owned(),
+                filesystem: "ext4".to_owned(),
+            },
+            ..Task::default()
+        };
+        assert_eq!(Task::parse(&task.document().unwrap()).unwrap(), task);
+    }
+
+    #[test]
+    fn a_task_without_a_command_is_refused() {
+        let document = Task::default().document().unwrap();
+        assert!(matches!(Task::parse(&document), Err(TaskError::NoCommand)));
+        assert!(matches!(Task::parse(b"{"), Err(TaskError::Parse(_))));
+    }
+}

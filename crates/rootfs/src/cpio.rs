@@ -1,0 +1,213 @@
+//! A tree as a newc cpio archive, which Linux and the library OS take as their
+//! initramfs (Linux `Documentation/driver-api/early-userspace/buffer-format.rst`).
+//!
+//! The same tree gives the same bytes.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read as _, Write};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use cpio::newc::{self, Builder, ModeFileType};
+use flate2::Compression as Level;
+use flate2::write::GzEncoder;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+use crate::tree::{Content, Kind, Node, Tree};
+
+/// Bytes moved at a time.
+const CHUNK: usize = 256 * 1024;
+/// Bytes of a newc header.
+const HEADER: u64 = 110;
+/// Name of the last entry.
+const TRAILER: &str = "TRAILER!!!";
+
+/// A tree that cannot be packed.
+#[derive(Debug, thiserror::Error)]
+pub enum PackError {
+    /// Something in it cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file became shorter or longer while it was read.
+    #[error("{} changed while it was packed", .0.display())]
+    Changed(PathBuf),
+    /// A file of 4 GiB or more.
+    #[error("{0} is too large for an initramfs; use a disk")]
+    FileTooLarge(String),
+    /// The archive cannot be written.
+    #[error("cannot write the packed root directory")]
+    Write(#[source] io::Error),
+}
+
+/// Whether an archive is compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// As it is: the fastest to unpack.
+    #[default]
+    None,
+    /// By gzip.
+    Gzip,
+}
+
+/// Packs into a memory file that nobody can change any more.
+pub fn pack(tree: &Tree) -> Result<File, PackError> {
+    pack_as(tree, Compression::None)
+}
+
+/// Packs and compresses into a memory file that nobody can change any more.
+pub fn pack_as(tree: &Tree, compression: Compression) -> Result<File, PackError> {
+    let write = |errno: rustix::io::Errno| PackError::Write(errno.into());
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = File::from(memfd_create("tare-root", flags).map_err(write)?);
+    match compression {
+        Compression::None => archive(tree, &file)?,
+        Compression::Gzip => {
+            let mut packed = GzEncoder::new(&file, Level::fast());
+            archive(tree, &mut packed)?;
+            packed.finish().map_err(PackError::Write)?;
+        }
+    }
+    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    fcntl_add_seals(&file, seals).map_err(write)?;
+    Ok(file)
+}
+
+/// Writes the archive.
+pub fn archive(tree: &Tree, to: impl Write) -> Result<(), PackError> {
+    let mut to = BufWriter::with_capacity(CHUNK, to);
+    for (index, (name, node)) in tree.entries().enumerate() {
+        // The kernel takes an inode number of 0 for a name without content.
+        let inode = u32::try_from(index + 1).unwrap_or(u32::MAX);
+        append(name, node, inode, &mut to)?;
+    }
+    newc::trailer(to)
+        .and_then(|mut to| to.flush())
+        .map_err(PackError::Write)
+}
+
+/// Bytes of the archive of a tree, before compression.
+pub fn archive_bytes(tree: &Tree) -> u64 {
+    let entries = tree.entries().map(|(name, node)| entry_bytes(name, node));
+    entries.fold(trailer_bytes(), u64::saturating_add)
+}
+
+/// Bytes of one entry in the archive.
+pub(crate) fn entry_bytes(name: &str, node: &Node) -> u64 {
+    let content = match &node.kind {
+        Kind::Directory => 0,
+        Kind::File(content) => content.len(),
+        Kind::Link(target) => target.len() as u64,
+    };
+    let content = content.checked_next_multiple_of(4).unwrap_or(u64::MAX);
+    content.saturating_add(name_bytes(name))
+}
+
+/// Bytes of the archive's end.
+pub(crate) fn trailer_bytes() -> u64 {
+    name_bytes(TRAILER)
+}
+
+/// A header and a name with its NUL.
+fn name_bytes(name: &str) -> u64 {
+    (HEADER + name.len() as u64 + 1).next_multiple_of(4)
+}
+
+fn append(name: &str, node: &Node, inode: u32, to: &mut impl Write) -> Result<(), PackError> {
+    let too_large = || PackError::FileTooLarge(name.to_owned());
+    let (kind, links, bytes) = match &node.kind {
+        Kind::Directory => (ModeFileType::Directory, 2, 0),
+        Kind::File(content) => (ModeFileType::Regular, 1, content.len()),
+        Kind::Link(target) => (ModeFileType::Symlink, 1, target.len() as u64),
+    };
+    let mut entry = Builder::new(name)
+        .ino(inode)
+        .nlink(links)
+        .mode(node.permissions)
+        .uid(node.uid)
+        .gid(node.gid)
+        .set_mode_file_type(kind)
+        .mtime(node.modified_s)
+        .write(to, u32::try_from(bytes).map_err(|_| too_large())?);
+    match &node.kind {
+        Kind::Directory => {}
+        Kind::File(content) => copy(content, &mut entry)?,
+        Kind::Link(target) => entry
+            .write_all(target.as_bytes())
+            .map_err(PackError::Write)?,
+    }
+    entry.finish().map(drop).map_err(PackError::Write)
+}
+
+/// Copies exactly as many bytes as the tree promises.
+pub(crate) fn copy(content: &Content, to: &mut impl Write) -> Result<(), PackError> {
+    match content {
+        Content::Bytes(bytes) => to.write_all(bytes).map_err(PackError::Write),
+        Content::Part {
+            file,
+            offset,
+            bytes,
+        } => copy_part(file, *offset, *bytes, Path::new("the unpacked image"), to),
+        Content::Host { path, bytes } => {
+            let read = |source| PackError::Read {
+                path: path.clone(),
+                source,
+            };
+            let file = File::open(path).map_err(read)?;
+            if file.metadata().map_err(read)?.len() != *bytes {
+                return Err(PackError::Changed(path.clone()));
+            }
+            copy_part(&file, 0, *bytes, path, to)
+        }
+    }
+}
+
+fn copy_part(
+    file: &File,
+    offset: u64,
+    bytes: u64,
+    path: &Path,
+    to: &mut impl Write,
+) -> Result<(), PackError> {
+    let mut part = Part { file, offset }.take(bytes);
+    let mut chunk = vec![0; CHUNK.min(usize::try_from(bytes).unwrap_or(CHUNK))];
+    let mut left = bytes;
+    while left > 0 {
+        match part.read(&mut chunk) {
+            Ok(0) => return Err(PackError::Changed(path.to_owned())),
+            Ok(n) => {
+                to.write_all(&chunk[..n]).map_err(PackError::Write)?;
+                left -= n as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => {
+                return Err(PackError::Read {
+                    path: path.to_owned(),
+                    source,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads at a place of its own, so that a file can be shared.
+struct Part<'a> {
+    file: &'a File,
+    offset: u64,
+}
+
+impl io::Read for Part<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let n = self.file.read_at(to, self.offset)?;
+        self.offset += n as u64;
+        Ok(n)
+    }
+}
+
+#[cfg(test)]
+mod tests;

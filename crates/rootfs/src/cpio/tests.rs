@@ -1,0 +1,140 @@
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::io::{Seek as _, SeekFrom};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use super::*;
+use crate::walk::{Links, walk};
+
+fn example() -> (tempfile::TempDir, Tree) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("sub")).unwrap();
+    fs::write(dir.path().join("index.html"), "<p>hello").unwrap();
+    fs::write(dir.path().join("sub/empty"), "").unwrap();
+    fs::write(dir.path().join("sub/large"), vec![7; CHUNK * 2 + 3]).unwrap();
+    let tree = walk(dir.path(), Links::Followed, 16 << 20).unwrap().tree;
+    (dir, tree)
+}
+
+fn contents(mut file: File) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    file.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn what_was_packed_can_be_read_again() {
+    let (dir, tree) = example();
+    let bytes = contents(pack(&tree).unwrap());
+    assert_eq!(bytes.len() as u64, archive_bytes(&tree));
+    let mut rest = bytes.as_slice();
+    for (name, node) in tree.entries() {
+        let mut reader = newc::Reader::new(rest).unwrap();
+        assert_eq!(reader.entry().name(), name);
+        assert_eq!(reader.entry().mtime(), node.modified_s);
+        assert_eq!(reader.entry().mode() & 0o7777, node.permissions);
+        let mut content = Vec::new();
+        reader.read_to_end(&mut content).unwrap();
+        if matches!(node.kind, Kind::File(_)) {
+            assert_eq!(content, fs::read(dir.path().join(name)).unwrap());
+        }
+        rest = reader.finish().unwrap();
+    }
+    assert!(newc::Reader::new(rest).unwrap().entry().is_trailer());
+}
+
+#[test]
+fn links_and_owners_are_kept() {
+    let mut tree = Tree::new();
+    let mut link = Node::link("busybox");
+    (link.uid, link.gid) = (33, 34);
+    tree.insert("bin/sh", link).unwrap();
+    let bytes = contents(pack(&tree).unwrap());
+    let rest = newc::Reader::new(bytes.as_slice())
+        .unwrap()
+        .finish()
+        .unwrap();
+    let mut reader = newc::Reader::new(rest).unwrap();
+    assert_eq!((reader.entry().uid(), reader.entry().gid()), (33, 34));
+    assert_eq!(reader.entry().mode(), 0o120_777);
+    let mut target = String::new();
+    reader.read_to_string(&mut target).unwrap();
+    assert_eq!(target, "busybox");
+}
+
+#[test]
+fn a_part_of_a_file_is_packed_alone() {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(b"0123456789").unwrap();
+    let part = Content::Part {
+        file: Arc::new(file),
+        offset: 3,
+        bytes: 4,
+    };
+    let mut copied = Vec::new();
+    copy(&part, &mut copied).unwrap();
+    assert_eq!(copied, b"3456");
+}
+
+#[test]
+fn packing_twice_gives_the_same_bytes() {
+    let (dir, tree) = example();
+    let again = walk(dir.path(), Links::Followed, 16 << 20).unwrap().tree;
+    assert_eq!(
+        contents(pack(&tree).unwrap()),
+        contents(pack(&again).unwrap())
+    );
+}
+
+#[test]
+fn a_compressed_archive_is_the_same_archive() {
+    let (_dir, tree) = example();
+    let packed = contents(pack_as(&tree, Compression::Gzip).unwrap());
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(packed.as_slice())
+        .read_to_end(&mut bytes)
+        .unwrap();
+    assert_eq!(bytes, contents(pack(&tree).unwrap()));
+    assert!(packed.len() < bytes.len() / 2);
+}
+
+#[test]
+fn the_archive_cannot_be_changed() {
+    let (_dir, tree) = example();
+    let mut file = pack(&tree).unwrap();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    assert!(file.write_all(b"x").is_err());
+    assert!(file.set_len(0).is_err());
+}
+
+#[test]
+fn cpio_lists_the_archive() {
+    let (_dir, tree) = example();
+    let mut file = pack(&tree).unwrap();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    let listed = Command::new("cpio")
+        .args(["-t", "--quiet"])
+        .stdin(Stdio::from(file))
+        .output();
+    let Ok(listed) = listed else {
+        eprintln!("SKIP: cpio is not installed");
+        return;
+    };
+    assert!(listed.status.success(), "{listed:?}");
+    let names: Vec<&str> = tree.entries().map(|(name, _)| name).collect();
+    assert_eq!(
+        String::from_utf8(listed.stdout).unwrap(),
+        names.join("\n") + "\n"
+    );
+    assert_eq!(String::from_utf8(listed.stderr).unwrap(), "");
+}
+
+#[test]
+fn a_file_that_changes_is_noticed() {
+    let (dir, tree) = example();
+    fs::write(dir.path().join("index.html"), "longer than before").unwrap();
+    assert!(matches!(pack(&tree), Err(PackError::Changed(_))));
+}

@@ -1,0 +1,137 @@
+//! The initramfs of a command: its files, the modules that its machine needs,
+//! the first process and its task.
+
+use std::env;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tare_init::{TASK_FILE, Task, TaskError, WORK_DIR};
+
+use crate::modules::Module;
+use crate::tree::{NameError, Node, Tree};
+
+/// The first process's program, in the initramfs.
+pub const INIT: &str = ".tare/init";
+/// Words for the kernel's command line, without which it does not start our
+/// first process.
+pub const CMDLINE: &str = "rdinit=/.tare/init";
+/// Modules for the devices of Tare's machines and of QEMU's with virtio.
+pub const MACHINE_MODULES: &[&str] = &[
+    "virtio_pci",
+    "virtio_mmio",
+    "virtio_net",
+    "virtio_blk",
+    "virtio_rng",
+];
+/// The file's place beside `tare`.
+const PROGRAM: &str = "linux/tare-init";
+
+/// A guest that cannot be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// The first process's program is missing.
+    #[error(
+        "{PROGRAM} is not beside tare; build it with: cargo xtask init, or set TARE_INIT to its path"
+    )]
+    NoInit,
+    /// A file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The task cannot be written.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+    /// A file of the root stands where Tare's own must be.
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+/// Adds the first process, its modules and its task to the files of a guest.
+/// With its root on a disk, `tree` is empty: the initramfs only leads there.
+pub fn add_init(
+    tree: &mut Tree,
+    mut task: Task,
+    modules: &[Module],
+    init: &Path,
+) -> Result<(), GuestError> {
+    // Whatever the root has there is not ours.
+    tree.remove(WORK_DIR);
+    insert(tree, INIT, init, 0o755)?;
+    for (number, module) in modules.iter().enumerate() {
+        let place = format!("{WORK_DIR}/modules/{number:03}-{}.ko", module.name);
+        insert(tree, &place, &module.path, 0o644)?;
+        task.modules.push(place);
+    }
+    tree.insert(TASK_FILE, Node::bytes(task.document()?, 0o600))?;
+    Ok(())
+}
+
+fn insert(tree: &mut Tree, name: &str, path: &Path, permissions: u32) -> Result<(), GuestError> {
+    let node = Node::host(path, permissions).map_err(|source| GuestError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(tree.insert(name, node)?)
+}
+
+/// The first process's program: `$TARE_INIT`, else beside this program.
+pub fn find_init() -> Result<PathBuf, GuestError> {
+    if let Some(path) = env::var_os("TARE_INIT").filter(|path| !path.is_empty()) {
+        return Ok(path.into());
+    }
+    let here = env::current_exe().ok();
+    // A test lies one directory below what it tests.
+    here.iter()
+        .flat_map(|exe| exe.ancestors().skip(1).take(2))
+        .map(|dir| dir.join(PROGRAM))
+        .find(|path| is_static(path))
+        .ok_or(GuestError::NoInit)
+}
+
+/// What a plain `cargo build` leaves is linked dynamically and of no use.
+fn is_static(path: &Path) -> bool {
+    path.is_file() && crate::host::libraries(path).is_ok_and(|needed| needed.is_empty())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::tree::{Content, Kind};
+
+    #[test]
+    fn the_task_names_its_modules_in_order() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let module = |name: &str| Module {
+            name: name.to_owned(),
+            path: file.path().to_owned(),
+        };
+        let task = Task {
+            command: vec!["/bin/true".to_owned()],
+            ..Task::default()
+        };
+        let mut tree = Tree::new();
+        tree.insert(".tare/init", Node::link("/elsewhere")).unwrap();
+        add_init(
+            &mut tree,
+            task,
+            &[module("virtio"), module("a")],
+            file.path(),
+        )
+        .unwrap();
+        let Kind::File(Content::Bytes(document)) = &tree.get(TASK_FILE).unwrap().kind else {
+            panic!("no task");
+        };
+        let modules = Task::parse(document).unwrap().modules;
+        assert_eq!(
+            modules,
+            [".tare/modules/000-virtio.ko", ".tare/modules/001-a.ko"]
+        );
+        assert!(modules.iter().all(|name| tree.get(name).is_some()));
+        assert!(matches!(tree.get(INIT).unwrap().kind, Kind::File(_)));
+    }
+}

@@ -1,0 +1,223 @@
+//! Programs of this computer, with the shared libraries that they need, as a
+//! guest's files at the same places.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
+
+use crate::tree::{NameError, Node, Tree};
+
+/// A program that cannot be taken along.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// No program of that name on the search path.
+    #[error("no program is called {0} here")]
+    Unknown(String),
+    /// A file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its dynamic linker did not list its libraries.
+    #[error("the libraries of {} cannot be listed: {said}", program.display())]
+    Libraries {
+        /// The program.
+        program: PathBuf,
+        /// What the dynamic linker said.
+        said: String,
+    },
+    /// A library is missing.
+    #[error("{} needs the library {library}, which is not installed", program.display())]
+    NoLibrary {
+        /// The program.
+        program: PathBuf,
+        /// The library.
+        library: String,
+    },
+    /// A place that the guest cannot have.
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+/// Adds a program, by name or path, with its libraries and interpreter; gives
+/// its place in the guest, with a leading `/`.
+pub fn add_program(tree: &mut Tree, program: &str) -> Result<String, HostError> {
+    let path = match program.contains('/') {
+        true => PathBuf::from(program),
+        false => in_path(program).ok_or_else(|| HostError::Unknown(program.to_owned()))?,
+    };
+    add_file(tree, &path)?;
+    for needed in libraries(&path)? {
+        add_file(tree, &needed)?;
+    }
+    Ok(path.to_string_lossy().into_owned())
+}
+
+/// Adds a file or a whole directory at the same place. A link is added as what
+/// it points to.
+pub fn add_file(tree: &mut Tree, path: &Path) -> Result<(), HostError> {
+    let read = |source| HostError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let metadata = fs::metadata(path).map_err(read)?;
+    if !metadata.is_dir() {
+        let node = Node::host(path, metadata.permissions().mode() & 0o7777).map_err(read)?;
+        return Ok(tree.insert(&place(path), node)?);
+    }
+    tree.insert(&place(path), Node::directory())?;
+    for entry in fs::read_dir(path).map_err(read)? {
+        add_file(tree, &entry.map_err(read)?.path())?;
+    }
+    Ok(())
+}
+
+/// The interpreter and the libraries of a program; none if it is static or a
+/// script.
+pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, HostError> {
+    let read = |source| HostError::Read {
+        path: program.to_owned(),
+        source,
+    };
+    let bytes = fs::read(program).map_err(read)?;
+    let Some(interpreter) = interpreter(&bytes) else {
+        return Ok(Vec::new());
+    };
+    let output = Command::new(&interpreter)
+        .arg("--list")
+        .arg(program)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| HostError::Read {
+            path: interpreter.clone(),
+            source,
+        })?;
+    if !output.status.success() {
+        return Err(HostError::Libraries {
+            program: program.to_owned(),
+            said: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        });
+    }
+    let mut needed = listed(&String::from_utf8_lossy(&output.stdout)).map_err(|library| {
+        HostError::NoLibrary {
+            program: program.to_owned(),
+            library,
+        }
+    })?;
+    needed.push(interpreter);
+    needed.dedup();
+    Ok(needed)
+}
+
+/// Lines `NAME => PATH (ADDRESS)` or `PATH (ADDRESS)`; the vDSO has no path.
+/// The error is the first library that was not found.
+fn listed(text: &str) -> Result<Vec<PathBuf>, String> {
+    let mut paths = Vec::new();
+    for line in text.lines().map(str::trim) {
+        let (name, place) = match line.split_once(" => ") {
+            Some((name, place)) => (name, place),
+            None => (line, line),
+        };
+        let place = place.split(" (").next().unwrap_or_default();
+        if place == "not found" {
+            return Err(name.to_owned());
+        }
+        if place.starts_with('/') {
+            paths.push(PathBuf::from(place));
+        }
+    }
+    Ok(paths)
+}
+
+fn interpreter(bytes: &[u8]) -> Option<PathBuf> {
+    let file = ElfFile64::<object::Endianness>::parse(bytes).ok()?;
+    let endian = file.endian();
+    let headers = file.elf_header().program_headers(endian, bytes).ok()?;
+    let path = headers
+        .iter()
+        .find_map(|header| header.interpreter(endian, bytes).ok()?)?;
+    Some(PathBuf::from(std::str::from_utf8(path).ok()?))
+}
+
+/// The program of that name on the search path and where root's programs are.
+fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|dir| dir.join(name))
+        .find(|path| path.is_file())
+}
+
+/// A path without `.`, `..` and the leading `/`.
+fn place(path: &Path) -> String {
+    use std::path::Component;
+    let mut parts: Vec<String> = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(part) => parts.push(part.to_string_lossy().into_owned()),
+            Component::ParentDir => {
+                parts.pop();
+            }
+            _ => {}
+        }
+    }
+    parts.join("/")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_brings_its_libraries() {
+        let mut tree = Tree::new();
+        let place = add_program(&mut tree, "sh").unwrap();
+        assert!(tree.get(place.trim_start_matches('/')).is_some());
+        let names: Vec<&str> = tree.entries().map(|(name, _)| name).collect();
+        assert!(
+            names.iter().any(|name| name.ends_with("libc.so.6")),
+            "{names:?}"
+        );
+        assert!(
+            names.iter().any(|name| name.contains("ld-linux")),
+            "{names:?}"
+        );
+    }
+
+    #[test]
+    fn a_script_brings_itself_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("script");
+        fs::write(&script, "#!/bin/sh\n").unwrap();
+        assert_eq!(libraries(&script).unwrap(), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn a_missing_library_is_named() {
+        let text =
+            "\tlinux-vdso.so.1 (0x7ffc)\n\tliba.so => /lib/liba.so (0x1)\n\t/lib64/ld.so (0x2)\n";
+        let paths = ["/lib/liba.so", "/lib64/ld.so"].map(PathBuf::from);
+        assert_eq!(listed(text), Ok(paths.to_vec()));
+        assert_eq!(
+            listed("\tlibb.so => not found\n"),
+            Err("libb.so".to_owned())
+        );
+    }
+
+    #[test]
+    fn an_unknown_program_is_named() {
+        let error = add_program(&mut Tree::new(), "no-such-program").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no program is called no-such-program here"
+        );
+    }
+}

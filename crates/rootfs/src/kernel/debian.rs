@@ -1,0 +1,255 @@
+//! Debian's cloud kernel: from the cache, from this computer if it is installed
+//! here, else downloaded by apt and unpacked into the cache. Nothing is installed.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::Kernel;
+use crate::cache::{Cache, CacheError};
+
+/// The package that depends on the newest one.
+const META_PACKAGE: &str = "linux-image-cloud-amd64";
+/// What the names of the real packages begin and end with.
+const PACKAGE_BEGIN: &str = "linux-image-";
+const RELEASE_END: &str = "-cloud-amd64";
+/// The cache's directory of Debian's kernels.
+const ENTRIES: &str = "kernels/debian";
+
+/// Debian's kernel is not to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ObtainError {
+    /// The cache.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// A program of Debian's is missing.
+    #[error(
+        "{program} is missing, so Debian's kernel cannot be downloaded; \
+         give a kernel with --kernel FILE"
+    )]
+    NoProgram {
+        /// The program.
+        program: &'static str,
+    },
+    /// apt does not know the package.
+    #[error(
+        "apt knows no package {META_PACKAGE}; run apt-get update, or give a kernel with --kernel FILE"
+    )]
+    Unknown,
+    /// A program failed.
+    #[error(
+        "{what} failed ({said}); with a network that reaches Debian's servers try again, \
+         or give a kernel with --kernel FILE"
+    )]
+    Failed {
+        /// What was done.
+        what: String,
+        /// Its last line.
+        said: String,
+    },
+    /// The package does not hold what it should.
+    #[error("the package {package} holds no {missing}")]
+    Incomplete {
+        /// The package.
+        package: String,
+        /// What is not in it.
+        missing: &'static str,
+    },
+    /// A file or program of this computer failed.
+    #[error("cannot {what}")]
+    Io {
+        /// What was done.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// The newest kernel that is here already, without a network.
+pub fn find(cache: &Cache) -> Option<Kernel> {
+    let cached = releases_in(&cache.dir().join(ENTRIES))
+        .into_iter()
+        .filter_map(|release| in_tree(&cache.get(&entry(&release))?, &release));
+    let installed = releases_in(Path::new("/lib/modules"))
+        .into_iter()
+        .filter_map(|release| in_tree(Path::new("/"), &release));
+    let mut all: Vec<Kernel> = cached.chain(installed).collect();
+    all.sort_by_key(|kernel| numbers(&kernel.release));
+    all.pop()
+}
+
+/// The kernel that is here already, else the newest one, downloaded.
+pub fn find_or_obtain(cache: &Cache) -> Result<Kernel, ObtainError> {
+    match find(cache) {
+        Some(kernel) => Ok(kernel),
+        None => obtain(cache),
+    }
+}
+
+/// Downloads the newest kernel, unless the cache has it.
+pub fn obtain(cache: &Cache) -> Result<Kernel, ObtainError> {
+    let package = newest_package()?;
+    let release = package.trim_start_matches(PACKAGE_BEGIN);
+    let tree = cache.get_or_fill(&entry(release), |dir| download(&package, dir))?;
+    in_tree(&tree, release).ok_or(ObtainError::Incomplete {
+        package,
+        missing: "kernel",
+    })
+}
+
+fn entry(release: &str) -> String {
+    format!("{ENTRIES}/{release}")
+}
+
+/// Names of directories that are releases of cloud kernels.
+fn releases_in(dir: &Path) -> Vec<String> {
+    fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.ends_with(RELEASE_END) && !name.starts_with('.'))
+        .collect()
+}
+
+fn in_tree(tree: &Path, release: &str) -> Option<Kernel> {
+    let kernel = Kernel {
+        version: fs::read_to_string(tree.join("package-version")).unwrap_or_default(),
+        image: tree.join(format!("boot/vmlinuz-{release}")),
+        modules: tree.join(format!("lib/modules/{release}")),
+        config: tree.join(format!("boot/config-{release}")),
+        release: release.to_owned(),
+    };
+    // A kernel's file may be for root only.
+    let readable = fs::File::open(&kernel.image).is_ok();
+    (readable && kernel.modules.is_dir()).then_some(kernel)
+}
+
+/// The numbers of a release, for comparing: `6.1.0-9` is older than `6.1.0-10`.
+fn numbers(release: &str) -> Vec<u32> {
+    release
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|number| number.parse().ok())
+        .collect()
+}
+
+fn newest_package() -> Result<String, ObtainError> {
+    let told =
+        told("apt-cache", &["depends", "--important", META_PACKAGE], None).map_err(|error| {
+            match error {
+                ObtainError::Failed { .. } => ObtainError::Unknown,
+                other => other,
+            }
+        })?;
+    told.lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .find(|name| is_kernel_package(name))
+        .map(str::to_owned)
+        .ok_or(ObtainError::Unknown)
+}
+
+/// The name becomes a path and an argument: only what Debian allows in names.
+fn is_kernel_package(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    name.starts_with(PACKAGE_BEGIN) && name.ends_with(RELEASE_END) && name.chars().all(allowed)
+}
+
+fn download(package: &str, dir: &Path) -> Result<(), ObtainError> {
+    // apt leaves the package in its working directory, which its own user may
+    // not enter; it then says so and goes on as root.
+    told("apt-get", &["download", "-qq", package], Some(dir))?;
+    let file = only_file(dir, package)?;
+    let path = file.to_string_lossy();
+    told("dpkg", &["-x", &path, &dir.to_string_lossy()], None)?;
+    let version = told("dpkg-deb", &["-f", &path, "Version"], None)?;
+    let io = |what| move |source| ObtainError::Io { what, source };
+    fs::write(dir.join("package-version"), version.trim()).map_err(io("write the cache"))?;
+    fs::remove_file(&file).map_err(io("write the cache"))
+}
+
+fn only_file(dir: &Path, package: &str) -> Result<PathBuf, ObtainError> {
+    fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.extension().is_some_and(|end| end == "deb"))
+        .ok_or_else(|| ObtainError::Incomplete {
+            package: package.to_owned(),
+            missing: "file",
+        })
+}
+
+/// What a program prints.
+fn told(
+    program: &'static str,
+    arguments: &[&str],
+    dir: Option<&Path>,
+) -> Result<String, ObtainError> {
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(dir.unwrap_or(Path::new("/")))
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => ObtainError::NoProgram { program },
+            _ => ObtainError::Io {
+                what: "start a program",
+                source,
+            },
+        })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.lines().rev().find(|line| !line.trim().is_empty());
+    Err(ObtainError::Failed {
+        what: format!("{program} {}", arguments.join(" ")),
+        said: said.unwrap_or("it said nothing").trim().to_owned(),
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn put(cache: &Cache, release: &str) {
+        let tree = cache.dir().join(entry(release));
+        fs::create_dir_all(tree.join("boot")).unwrap();
+        fs::create_dir_all(tree.join(format!("lib/modules/{release}"))).unwrap();
+        fs::write(tree.join(format!("boot/vmlinuz-{release}")), "").unwrap();
+    }
+
+    #[test]
+    fn the_newest_cached_kernel_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path());
+        for number in [9, 100, 47] {
+            put(&cache, &format!("6.1.0-{number}-cloud-amd64"));
+        }
+        let found = find(&cache).unwrap();
+        assert!(numbers(&found.release) >= numbers("6.1.0-100-cloud-amd64"));
+    }
+
+    #[test]
+    fn half_a_kernel_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("lib/modules/6.1.0-1-cloud-amd64");
+        fs::create_dir_all(tree).unwrap();
+        assert_eq!(in_tree(dir.path(), "6.1.0-1-cloud-amd64"), None);
+    }
+
+    #[test]
+    fn only_kernel_packages_are_taken() {
+        assert!(is_kernel_package("linux-image-6.1.0-49-cloud-amd64"));
+        for name in [
+            "linux-image-../x-cloud-amd64",
+            "linux-base",
+            "linux-image-6-amd64",
+            "",
+        ] {
+            assert!(!is_kernel_package(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Root file systems for Linux guests, and kernels to boot them with.
+//!
+//! ```text
+//! kernel::debian   Debian's cloud kernel, its modules and configuration
+//! modules          which modules a driver needs, in the order of loading
+//! tree             files, directories, links and owners: what a guest gets
+//! walk, host       a tree from a directory, from programs of this computer
+//! cpio, ext4       a tree as an initramfs, as a disk
+//! guest            the initramfs of a command: tree, modules, first process
+//! ```
+//!
+//! Neighbours: `init` (the first process and its task) below, `cli`, `probe`,
+//! `tailor` and `lab` above. Nothing here boots a machine.
+//! Limits: x86-64; modules that are not compressed (Debian 12's are not).
+
+#![forbid(unsafe_code)]
+
+pub mod cache;
+pub mod cpio;
+pub mod guest;
+pub mod host;
+pub mod kernel;
+pub mod modules;
+pub mod tree;
+pub mod walk;
+
+pub use cache::Cache;
+pub use kernel::Kernel;
+pub use tare_init::{Root, Task};
+pub use tree::Tree;
