@@ -109,7 +109,7 @@ fn seconds(ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::{Kvm, MemoryStats};
+    use crate::stats::MemoryStats;
 
     fn sample(uptime_ns: u64, counters: &[(&str, u64)]) -> Stats {
         let device = |kind: &str, counters: &[(&str, u64)]| DeviceStats {
@@ -120,16 +120,17 @@ mod tests {
                 .map(|(n, v)| ((*n).to_owned(), *v))
                 .collect(),
         };
-        Stats {
-            name: "db".to_owned(),
-            pid: 1,
-            kvm: Kvm::Emulated,
-            uptime_ns,
-            vcpus: Vec::new(),
-            devices: vec![device("net", &[]), device("blk", counters)],
-            threads: Vec::new(),
-            memory: MemoryStats::default(),
-        }
+        let stats = serde_json::json!({
+            "name": "db",
+            "pid": 1,
+            "kvm": "emulated",
+            "uptime_ns": uptime_ns,
+            "vcpus": [],
+            "devices": [device("net", &[]), device("blk", counters)],
+            "threads": [],
+            "memory": MemoryStats::default(),
+        });
+        serde_json::from_value(stats).expect("statistics")
     }
 
     #[test]
