@@ -7,6 +7,8 @@ pub const IP: &str = "ip";
 pub const IDLE: &str = "idle";
 /// Longest spin before a halt in nanoseconds, `halt_spin_ns=N`.
 pub const HALT_SPIN_NS: &str = "halt_spin_ns";
+/// Percent of a core that such spins may cost, `halt_spin_budget=PCT`.
+pub const HALT_SPIN_BUDGET: &str = "halt_spin_budget";
 /// Linux's way to name virtio-mmio devices, `virtio_mmio.device=SIZE@BASE:IRQ`
 /// (kernel `drivers/virtio/virtio_mmio.c`); Firecracker and QEMU's microvm use it.
 pub const VIRTIO_MMIO: &str = "virtio_mmio.device";

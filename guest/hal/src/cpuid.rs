@@ -6,6 +6,8 @@ use tare_abi::cpuid::{FREQUENCIES, KVM_FEATURES, KVM_SIGNATURE};
 
 const FEATURE_CLOCKSOURCE2: u32 = 1 << 3;
 const FEATURE_PV_EOI: u32 = 1 << 6;
+const FEATURE_PV_SEND_IPI: u32 = 1 << 11;
+const FEATURE_CLOCKSOURCE_STABLE: u32 = 1 << 24;
 /// APIC bus of KVM, unless a leaf says otherwise (kernel `arch/x86/kvm/lapic.h`).
 const KVM_APIC_KHZ: u32 = 1_000_000;
 
@@ -22,6 +24,17 @@ pub(crate) fn has_tsc_deadline() -> bool {
 /// Whether KVM offers its EOI flag.
 pub(crate) fn has_pv_eoi() -> bool {
     kvm_features() & FEATURE_PV_EOI != 0
+}
+
+/// Whether KVM takes interrupts to several CPUs in one call.
+pub(crate) fn has_pv_send_ipi() -> bool {
+    kvm_features() & FEATURE_PV_SEND_IPI != 0
+}
+
+/// Whether KVM says that its clock is the same on all CPUs, as it is where their
+/// counters are synchronous.
+pub(crate) fn has_stable_clock() -> bool {
+    kvm_features() & FEATURE_CLOCKSOURCE_STABLE != 0
 }
 
 /// Whether KVM offers its clock by the newer MSRs.

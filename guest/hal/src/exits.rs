@@ -13,7 +13,9 @@ use x86_64::registers::control::Cr3;
 use x86_64::registers::model_specific::Msr;
 
 use crate::apic::timed;
-use crate::{clock, cpu, ipi, memory, pci};
+use crate::cpu::CpuSet;
+use crate::ipi::Several;
+use crate::{clock, cpu, ipi, memory, pci, smp};
 
 /// First controller's mask, which an in-kernel interrupt controller serves.
 const PIC_MASK: u16 = 0x21;
@@ -57,13 +59,19 @@ pub enum Exit {
     SelfIpi,
     /// An interrupt to the second CPU.
     Ipi,
+    /// Interrupts to all other CPUs, a command for each.
+    IpiEach,
+    /// The same by one command to the x2APICs' cluster.
+    IpiCluster,
+    /// The same by one call of KVM.
+    IpiHypercall,
     /// CR3 written with what it holds.
     Cr3,
 }
 
 impl Exit {
     /// All, with their names.
-    pub const ALL: [(Self, &'static str); 15] = [
+    pub const ALL: [(Self, &'static str); 18] = [
         (Self::Control, "control"),
         (Self::Cpuid, "cpuid"),
         (Self::Hypercall, "hypercall"),
@@ -78,6 +86,9 @@ impl Exit {
         (Self::Eoi, "eoi"),
         (Self::SelfIpi, "self_ipi"),
         (Self::Ipi, "ipi"),
+        (Self::IpiEach, "ipi_each"),
+        (Self::IpiCluster, "ipi_cluster"),
+        (Self::IpiHypercall, "ipi_hypercall"),
         (Self::Cr3, "cr3"),
     ];
 }
@@ -108,12 +119,31 @@ pub fn price(exit: Exit, iterations: u64) -> Result<u64, &'static str> {
         }
         Exit::Ipi if cpu::count() < 2 => Err("there is no second CPU"),
         Exit::Ipi => Ok(repeat(iterations, || ipi::wake(1))),
+        Exit::IpiEach => to_all_others(iterations, Several::Each),
+        Exit::IpiCluster => to_all_others(iterations, Several::Cluster),
+        Exit::IpiHypercall => to_all_others(iterations, Several::Hypercall),
         Exit::Cr3 => Ok(repeat(iterations, || {
             let (table, flags) = Cr3::read();
             // SAFETY: what it holds already.
             unsafe { Cr3::write(table, flags) };
         })),
     }
+}
+
+fn to_all_others(iterations: u64, several: Several) -> Result<u64, &'static str> {
+    let mut others = CpuSet::new();
+    (0..cpu::count())
+        .filter(|&cpu| cpu != cpu::index() && smp::wait_online(cpu))
+        .for_each(|cpu| others.insert(cpu));
+    if others.len() < 2 {
+        return Err("there are not several other CPUs");
+    }
+    if !ipi::is_possible(several, others) {
+        return Err("the machine does not offer it");
+    }
+    Ok(repeat(iterations, || {
+        ipi::wake_by(several, others);
+    }))
 }
 
 #[inline(always)]

@@ -35,6 +35,8 @@ pub mod memory;
 #[cfg(target_os = "none")]
 pub mod panic;
 #[cfg(target_os = "none")]
+pub mod paravirt;
+#[cfg(target_os = "none")]
 mod pci;
 #[cfg(target_os = "none")]
 mod percpu;

@@ -29,6 +29,9 @@ pub(crate) struct Cpu {
     stack_top: u64,
     /// KVM's paravirtual EOI flag: bit 0 set means no EOI is needed.
     pub(crate) pv_eoi: AtomicU32,
+    /// Ends of interrupts that the flag saved, and that were written.
+    pub(crate) ends_saved: Cell<u64>,
+    pub(crate) ends_written: Cell<u64>,
     /// Local APIC ID.
     pub(crate) apic_id: u32,
     /// Interrupt handlers running.
@@ -57,6 +60,8 @@ impl Cpu {
             index,
             stack_top: 0,
             pv_eoi: AtomicU32::new(0),
+            ends_saved: Cell::new(0),
+            ends_written: Cell::new(0),
             apic_id,
             interrupt_depth: Cell::new(0),
             armed_ns: AtomicU64::new(u64::MAX),

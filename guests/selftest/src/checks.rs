@@ -1,5 +1,8 @@
 //! What is checked, in order.
 
+mod paravirt;
+mod several;
+
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -31,6 +34,8 @@ pub(crate) const ALL: &[(&str, Check)] = &[
     ("heap", heap_returns),
     ("clock", clock),
     ("wall-clock", wall_clock),
+    ("paravirt", paravirt::check),
+    ("wake-several", several::check),
     ("random", random),
     ("poller", poller),
     ("idle-halts", idle_halts),

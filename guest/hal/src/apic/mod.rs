@@ -31,6 +31,9 @@ const NMI: u32 = 4 << 8;
 const ENABLED: u32 = 1 << 8;
 const DIVIDE_BY_1: u32 = 0b1011;
 
+/// The wake-up interrupt, fixed, to a physical destination.
+pub(crate) const WAKE_COMMAND: u32 = irq::WAKE as u32 | (1 << 14);
+const LOGICAL: u32 = 1 << 11;
 /// INIT and start-up to all CPUs but this one.
 const OTHERS: u32 = 3 << 18;
 const INIT: u32 = (5 << 8) | (1 << 14);
@@ -71,20 +74,33 @@ pub(crate) fn init_further() {
     }
 }
 
+/// Whether KVM has this CPU's flag for ends of interrupts.
+pub(crate) fn pv_eoi_is_enabled() -> bool {
+    // SAFETY: KVM has the register where it offers the flag.
+    cpuid::has_pv_eoi() && unsafe { Msr::new(MSR_KVM_PV_EOI_EN).read() } & 1 != 0
+}
+
 /// Ends the interrupt that is being handled.
 #[inline]
 pub(crate) fn end_of_interrupt(cpu: &Cpu) {
     // Only the hypervisor writes the flag, and only while this CPU is stopped.
     if cpu.pv_eoi.load(Ordering::Relaxed) & 1 != 0 {
         cpu.pv_eoi.store(0, Ordering::Relaxed);
+        cpu.ends_saved.set(cpu.ends_saved.get() + 1);
     } else {
         write(EOI, 0);
+        cpu.ends_written.set(cpu.ends_written.get() + 1);
     }
 }
 
 /// Sends the wake-up interrupt to the CPU with this APIC ID.
 pub(crate) fn send_wake(apic_id: u32) {
-    registers::command(apic_id, u32::from(irq::WAKE) | (1 << 14));
+    registers::command(apic_id, WAKE_COMMAND);
+}
+
+/// Sends the wake-up interrupt to `members` of a cluster of x2APICs.
+pub(crate) fn send_wake_to_cluster(cluster: u32, members: u32) {
+    registers::command(cluster << 16 | members, WAKE_COMMAND | LOGICAL);
 }
 
 /// Sends the interrupt whose handler reads the counter first; gives the

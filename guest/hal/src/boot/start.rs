@@ -78,6 +78,7 @@ extern "C" fn tare_boot(information: u64, protocol: u64) -> ! {
     apic::init(&tables);
     clock::init(&tables);
     crate::smp::init(&tables);
+    crate::ipi::init();
     // SAFETY: defined once in every image, by the entry macro.
     unsafe { tare_main() }
 }

@@ -18,8 +18,10 @@ mod wall;
 pub use host::*;
 pub use scale::Scale;
 #[cfg(target_os = "none")]
-pub(crate) use tsc::{init, ticks_at, timer_ticks_until};
+pub use tsc::{Frequency, now_ns, since_ns, ticks, ticks_per_s};
 #[cfg(target_os = "none")]
-pub use tsc::{now_ns, ticks, ticks_per_s};
+pub(crate) use tsc::{frequency, init, ticks_at, timer_ticks_until};
+#[cfg(target_os = "none")]
+pub(crate) use wall::wall_clock_is_kvms;
 #[cfg(target_os = "none")]
 pub use wall::wall_ns;

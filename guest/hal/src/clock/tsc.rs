@@ -10,7 +10,19 @@ use super::{Scale, calibrate, pvclock};
 use crate::acpi::Tables;
 use crate::cpuid;
 
+/// Who told the counter's frequency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frequency {
+    /// CPUID, the processor's leaf or the hypervisor's.
+    Cpuid,
+    /// KVM's clock.
+    Kvm,
+    /// Nobody: it was measured.
+    Measured,
+}
+
 struct Clock {
+    frequency: Frequency,
     /// Counter when the image began.
     base: u64,
     to_ns: Scale,
@@ -24,6 +36,7 @@ struct Cell(UnsafeCell<Clock>);
 unsafe impl Sync for Cell {}
 
 static CLOCK: Cell = Cell(UnsafeCell::new(Clock {
+    frequency: Frequency::Measured,
     base: 0,
     to_ns: Scale::new(1, 1),
     from_ns: Scale::new(1, 1),
@@ -35,9 +48,13 @@ const GIGA: u64 = 1_000_000_000;
 /// Finds the frequencies and starts the clock.
 pub(crate) fn init(tables: &Tables) {
     let needs_timer = !cpuid::has_tsc_deadline();
-    let told = cpuid::tsc_khz()
-        .map(|khz| u64::from(khz) * 1000)
-        .or_else(pvclock::tsc_hz);
+    let by_cpuid = cpuid::tsc_khz().map(|khz| u64::from(khz) * 1000);
+    let told = by_cpuid.or_else(pvclock::tsc_hz);
+    let frequency = match (by_cpuid, told) {
+        (Some(_), _) => Frequency::Cpuid,
+        (None, Some(_)) => Frequency::Kvm,
+        (None, None) => Frequency::Measured,
+    };
     let timer_told = cpuid::apic_khz().map(|khz| u64::from(khz) * 1000);
     let (tsc_hz, timer_hz) = match (told, timer_told) {
         (Some(tsc), Some(timer)) => (tsc, timer),
@@ -51,6 +68,7 @@ pub(crate) fn init(tables: &Tables) {
         }
     };
     let clock = Clock {
+        frequency,
         base: ticks(),
         to_ns: Scale::new(tsc_hz, GIGA),
         from_ns: Scale::new(GIGA, tsc_hz),
@@ -65,6 +83,17 @@ pub(crate) fn init(tables: &Tables) {
 pub fn now_ns() -> u64 {
     let clock = clock();
     clock.to_ns.apply(ticks().wrapping_sub(clock.base))
+}
+
+/// Nanoseconds that have passed since the counter was at `ticks`.
+#[inline]
+pub fn since_ns(ticks: u64) -> u64 {
+    clock().to_ns.apply(self::ticks().saturating_sub(ticks))
+}
+
+/// Who told the counter's frequency.
+pub(crate) fn frequency() -> Frequency {
+    clock().frequency
 }
 
 /// The counter's value at `ns`, not earlier.

@@ -3,6 +3,8 @@
 
 #![allow(unsafe_code)]
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use tare_abi::ports::{CMOS_DATA, CMOS_INDEX};
 use x86_64::instructions::port::Port;
 
@@ -17,14 +19,22 @@ const HOURS_24: u8 = 2;
 
 /// Wall clock when the monotonic clock was 0.
 static EPOCH_NS: OnceCell<u64> = OnceCell::new();
+static IS_KVMS: AtomicBool = AtomicBool::new(false);
 
 /// Nanoseconds since 1970 (UTC).
 pub fn wall_ns() -> u64 {
     let epoch = EPOCH_NS.get_or_init(|| {
-        let wall = pvclock::wall_ns().unwrap_or_else(cmos_ns);
+        let kvms = pvclock::wall_ns();
+        IS_KVMS.store(kvms.is_some(), Ordering::Relaxed);
+        let wall = kvms.unwrap_or_else(cmos_ns);
         wall.saturating_sub(now_ns())
     });
     epoch + now_ns()
+}
+
+/// Whether the wall clock has been read, from KVM.
+pub(crate) fn wall_clock_is_kvms() -> bool {
+    IS_KVMS.load(Ordering::Relaxed)
 }
 
 fn cmos_ns() -> u64 {

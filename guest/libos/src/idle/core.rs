@@ -1,11 +1,11 @@
 //! A core's idle turn; see the module above.
 
 use core::cell::RefCell;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use tare_abi::cmdline;
 use tare_hal::{clock, cpu, timer};
-use tare_policy::spin::{DEFAULT_MAX_NS, Limits, Spin, Wait};
+use tare_policy::spin::{DEFAULT_BUDGET_PCT, DEFAULT_MAX_NS, Limits, Spin, Wait};
 
 use super::mode;
 use crate::env;
@@ -13,6 +13,7 @@ use crate::sched::stats::Counter;
 use crate::sched::{Core, CoreStats};
 
 static SPIN_MAX_NS: AtomicU32 = AtomicU32::new(DEFAULT_MAX_NS);
+static SPIN_BUDGET_PCT: AtomicU8 = AtomicU8::new(DEFAULT_BUDGET_PCT);
 static COUNTERS: [Counters; cpu::MAX] = [const { Counters::new() }; cpu::MAX];
 
 struct Counters {
@@ -44,6 +45,8 @@ pub(crate) fn init() {
     super::mode::init();
     let limit = env::var(cmdline::HALT_SPIN_NS).and_then(|ns| ns.parse().ok());
     SPIN_MAX_NS.store(limit.unwrap_or(DEFAULT_MAX_NS), Ordering::Relaxed);
+    let budget = env::var(cmdline::HALT_SPIN_BUDGET).and_then(|pct| pct.parse().ok());
+    SPIN_BUDGET_PCT.store(budget.unwrap_or(DEFAULT_BUDGET_PCT), Ordering::Relaxed);
 }
 
 /// The idle part of a core's statistics.
@@ -93,12 +96,21 @@ impl Idle {
             return;
         }
         let start_ns = clock::now_ns();
-        let spun_ns = self.spin(core, start_ns);
-        let wait = match spun_ns {
-            Spun::Caught(ns) => Wait::Caught(ns),
-            Spun::Missed(ns) => Wait::Halted(ns + halt(core, start_ns + ns)),
-        };
-        self.with_spin(|spin| spin.record(wait));
+        match self.spin(core, start_ns) {
+            Spun::Caught(ns) => self.with_spin(|spin| {
+                spin.record(Wait::Caught(ns), start_ns + ns);
+            }),
+            Spun::Missed(ns) => {
+                let halt = halt(core, start_ns + ns);
+                let wait_ns = ns + halt.length_ns;
+                self.with_spin(|spin| {
+                    if let Some(ns) = halt.way_back_ns {
+                        spin.note_way_back(ns);
+                    }
+                    spin.record(Wait::Halted(wait_ns), start_ns + wait_ns);
+                });
+            }
+        }
     }
 
     /// Spins as long as the policy says.
@@ -131,6 +143,7 @@ impl Idle {
         act(spin.get_or_insert_with(|| {
             Spin::new(Limits {
                 max_ns: SPIN_MAX_NS.load(Ordering::Relaxed),
+                budget_pct: SPIN_BUDGET_PCT.load(Ordering::Relaxed),
                 ..Limits::default()
             })
         }))
@@ -143,9 +156,15 @@ enum Spun {
     Missed(u64),
 }
 
-/// Halts the core until an interrupt, unless there is work; gives the time
-/// that it took, `begin_ns` being now.
-fn halt(core: &Core, begin_ns: u64) -> u64 {
+/// What a halt was.
+struct Halt {
+    length_ns: u64,
+    /// From the moment in which another core decided to end it.
+    way_back_ns: Option<u64>,
+}
+
+/// Halts the core until an interrupt, unless there is work; `begin_ns` is now.
+fn halt(core: &Core, begin_ns: u64) -> Halt {
     let mailbox = core.mailbox();
     mailbox.announce_halt();
     let halted = cpu::halt_if(|| {
@@ -159,12 +178,15 @@ fn halt(core: &Core, begin_ns: u64) -> u64 {
         }
         true
     });
-    mailbox.end_halt();
-    let halted_ns = clock::now_ns() - begin_ns;
+    let way_back_ns = mailbox.end_halt();
+    let length_ns = clock::now_ns() - begin_ns;
     if halted {
         let counters = counters();
         counters.halts.add(1);
-        counters.halted_ns.add(halted_ns);
+        counters.halted_ns.add(length_ns);
     }
-    halted_ns
+    Halt {
+        length_ns,
+        way_back_ns,
+    }
 }

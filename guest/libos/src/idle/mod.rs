@@ -4,8 +4,10 @@
 //! The halt: flag the core as halted, interrupts off, look again, arm one
 //! deadline unless it is armed already, `sti; hlt` as a pair, look again. See
 //! [`crate::sched`] for why no wake-up is lost. The spin's length comes from
-//! `tare_policy::spin`, which lets it grow only where it pays; the command
-//! line bounds it (`halt_spin_ns=N`) or forbids halting (`idle=spin`).
+//! `tare_policy::spin`, which lets it grow where it pays or its budget allows;
+//! the command line bounds it (`halt_spin_ns=N`, `halt_spin_budget=PCT`) or
+//! forbids halting (`idle=spin`). While it spins, a core is not flagged: whoever
+//! has work for it sends no interrupt.
 
 #[cfg(target_os = "none")]
 mod core;

@@ -117,6 +117,7 @@ pub fn core_stats(core: usize) -> CoreStats {
         inbox: mailbox.delivered(),
         ipis_sent: mailbox.ipis_sent.get(),
         ipis_skipped: mailbox.ipis_skipped.get(),
+        ipis_shared: mailbox.ipis_shared.get(),
         ..idle::stats(core)
     }
 }

@@ -7,9 +7,10 @@
 //! core itself can only be an interrupt handler, which ends the halt anyway.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-use tare_hal::cpu;
+use tare_hal::clock;
+use tare_hal::cpu::{self, CpuSet};
 use tare_hal::ipi;
 use tare_hal::lock::IrqLock;
 
@@ -23,9 +24,41 @@ pub(crate) struct Mailbox {
     filled: AtomicBool,
     /// The core has announced that it halts.
     halted: AtomicBool,
+    /// Counter when somebody found the core halted and undertook to wake it; 0
+    /// once the core has seen it.
+    rung: AtomicU64,
     delivered: Counter,
     pub(crate) ipis_sent: Counter,
     pub(crate) ipis_skipped: Counter,
+    pub(crate) ipis_shared: Counter,
+}
+
+/// Makes [`park`](crate::thread::park) of all these threads return, as
+/// [`Thread::unpark`] does. Cores that halt are woken last and together: by one
+/// command where the machine has a way.
+pub fn unpark_all(threads: impl IntoIterator<Item = Thread>) {
+    let mut halted = CpuSet::new();
+    for thread in threads {
+        if thread.unpark_quietly() == Left::Halted {
+            halted.insert(thread.core());
+        }
+    }
+    if halted.is_empty() {
+        return;
+    }
+    let commands = u64::from(ipi::wake_all(halted));
+    let own = &MAILBOXES[cpu::index()];
+    own.ipis_sent.add(commands);
+    own.ipis_shared.add(u64::from(halted.len()) - commands);
+}
+
+/// What a thread was left for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// A core that will find it by itself.
+    Awake,
+    /// A core that must be sent an interrupt.
+    Halted,
 }
 
 /// One for each core.
@@ -37,14 +70,26 @@ impl Mailbox {
             threads: IrqLock::new(Vec::new()),
             filled: AtomicBool::new(false),
             halted: AtomicBool::new(false),
+            rung: AtomicU64::new(0),
             delivered: Counter::new(),
             ipis_sent: Counter::new(),
             ipis_skipped: Counter::new(),
+            ipis_shared: Counter::new(),
         }
     }
 
     /// Leaves `thread` for its core, and wakes the core if it halts.
     pub(crate) fn deliver(&self, thread: Thread) {
+        let core = thread.core();
+        if self.leave(thread) == Left::Halted {
+            MAILBOXES[cpu::index()].ipis_sent.add(1);
+            ipi::wake(core);
+        }
+    }
+
+    /// Leaves `thread` for its core; whoever finds that the core halts is the
+    /// one to wake it.
+    pub(super) fn leave(&self, thread: Thread) -> Left {
         let core = thread.core();
         {
             let mut threads = self.threads.lock();
@@ -52,16 +97,15 @@ impl Mailbox {
             self.filled.store(true, Ordering::Relaxed);
         }
         if core == cpu::index() {
-            return;
+            return Left::Awake;
         }
         fence(Ordering::SeqCst);
-        let own = &MAILBOXES[cpu::index()];
         if self.halted.load(Ordering::Relaxed) && self.halted.swap(false, Ordering::Relaxed) {
-            own.ipis_sent.add(1);
-            ipi::wake(core);
-        } else {
-            own.ipis_skipped.add(1);
+            self.rung.store(clock::ticks(), Ordering::Relaxed);
+            return Left::Halted;
         }
+        MAILBOXES[cpu::index()].ipis_skipped.add(1);
+        Left::Awake
     }
 
     /// Whether threads have arrived.
@@ -86,10 +130,18 @@ impl Mailbox {
         fence(Ordering::SeqCst);
     }
 
-    /// The halt is over, or was not begun.
+    /// The halt is over, or was not begun; how long ago another core undertook
+    /// to end it, if one did.
     #[inline]
-    pub(crate) fn end_halt(&self) {
+    pub(crate) fn end_halt(&self) -> Option<u64> {
         self.halted.store(false, Ordering::Relaxed);
+        match self.rung.load(Ordering::Relaxed) {
+            0 => None,
+            rung => {
+                self.rung.store(0, Ordering::Relaxed);
+                Some(clock::since_ns(rung))
+            }
+        }
     }
 
     /// Threads taken so far.

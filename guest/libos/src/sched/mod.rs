@@ -35,6 +35,8 @@ pub use current::{
 #[cfg(target_os = "none")]
 pub(crate) use current::{adopt, running, start};
 #[cfg(target_os = "none")]
+pub use inbox::unpark_all;
+#[cfg(target_os = "none")]
 pub(crate) use inbox::{MAILBOXES, Mailbox};
 #[cfg(target_os = "none")]
 pub use task::Thread;

@@ -24,6 +24,9 @@ pub struct CoreStats {
     /// Wake-ups of threads on other cores that needed no interrupt, since the
     /// core was awake.
     pub ipis_skipped: u64,
+    /// Halted cores that were woken by an interrupt command of this core that
+    /// woke another one too.
+    pub ipis_shared: u64,
     /// Deadlines given to the timer.
     pub timers_armed: u64,
 }

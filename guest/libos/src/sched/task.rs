@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use tare_hal::cpu;
 use tare_hal::fiber::Fiber;
 
+use super::inbox::Left;
 use super::{MAILBOXES, local};
 use crate::thread::ThreadId;
 
@@ -72,9 +73,26 @@ impl Thread {
         }
     }
 
+    /// The same, but whoever finds that the thread's core halts must wake it.
+    pub(super) fn unpark_quietly(&self) -> Left {
+        match self.task.token.swap(NOTIFIED, Ordering::AcqRel) {
+            PARKED if self.is_near() => {
+                local().push_ready(self.clone());
+                Left::Awake
+            }
+            PARKED => MAILBOXES[self.task.core].leave(self.clone()),
+            _ => Left::Awake,
+        }
+    }
+
+    /// Whether the queue of the thread's core may be touched from here.
+    fn is_near(&self) -> bool {
+        self.task.core == cpu::index() && !cpu::in_interrupt()
+    }
+
     /// Puts the thread into its core's queue; it must not be in one already.
     pub(super) fn make_ready(&self) {
-        if self.task.core == cpu::index() && !cpu::in_interrupt() {
+        if self.is_near() {
             local().push_ready(self.clone());
         } else {
             MAILBOXES[self.task.core].deliver(self.clone());

@@ -80,10 +80,10 @@ impl Condvar {
         }
     }
 
-    /// Wakes all waiters.
+    /// Wakes all waiters, their cores by as few interrupts as there can be.
     pub fn notify_all(&self) {
         let woken = core::mem::take(&mut *self.waiters.lock());
-        woken.iter().for_each(Thread::unpark);
+        thread::unpark_all(woken);
     }
 
     fn wait_with<'a, T>(&self, guard: MutexGuard<'a, T>, park: impl FnOnce()) -> MutexGuard<'a, T> {

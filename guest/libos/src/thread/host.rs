@@ -63,6 +63,11 @@ impl Thread {
     }
 }
 
+/// Makes [`park`] of all these threads return.
+pub fn unpark_all(threads: impl IntoIterator<Item = Thread>) {
+    threads.into_iter().for_each(|thread| thread.unpark());
+}
+
 /// The thread that calls.
 pub fn current() -> Thread {
     CURRENT.with(|current| {

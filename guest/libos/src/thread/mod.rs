@@ -22,7 +22,8 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 pub use backend::{
-    Thread, active, cores, current, current_core, park, park_until, yield_idle, yield_now,
+    Thread, active, cores, current, current_core, park, park_until, unpark_all, yield_idle,
+    yield_now,
 };
 pub use join::JoinHandle;
 
