@@ -1,0 +1,92 @@
+//! Debian's cloud kernel with one program of this computer, in QEMU's translator.
+#![allow(clippy::unwrap_used)]
+
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use tare_rootfs::guest::{self, CMDLINE, MACHINE_MODULES};
+use tare_rootfs::kernel::debian;
+use tare_rootfs::modules::Modules;
+use tare_rootfs::{Cache, Kernel, Task, Tree, cpio, host};
+
+const QEMU: &str = "qemu-system-x86_64";
+
+/// What a test needs; without it the test says why it does nothing.
+fn kernel_and_init() -> Option<(Kernel, std::path::PathBuf)> {
+    let skip = |why: String| {
+        assert!(std::env::var_os("TARE_REQUIRE_LINUX").is_none(), "{why}");
+        eprintln!("SKIP: {why}");
+    };
+    if Command::new(QEMU).arg("--version").output().is_err() {
+        skip(format!("{QEMU} is not installed"));
+        return None;
+    }
+    let cache = Cache::open_default()
+        .map_err(|error| skip(error.to_string()))
+        .ok()?;
+    let kernel = debian::find_or_obtain(&cache)
+        .map_err(|error| skip(error.to_string()))
+        .ok()?;
+    let init = guest::find_init()
+        .map_err(|error| skip(error.to_string()))
+        .ok()?;
+    Some((kernel, init))
+}
+
+fn boot(kernel: &Kernel, init: &Path, mut tree: Tree, task: Task) -> String {
+    let modules = Modules::open(&kernel.modules).unwrap();
+    let modules = modules.closure(MACHINE_MODULES).unwrap();
+    guest::add_init(&mut tree, task, &modules, init).unwrap();
+    let initramfs = cpio::pack(&tree).unwrap();
+    fcntl_setfd(&initramfs, FdFlags::empty()).unwrap();
+    let output = Command::new("timeout")
+        .args([
+            "60", QEMU, "-machine", "q35", "-cpu", "Haswell", "-m", "256",
+        ])
+        .args([
+            "-display",
+            "none",
+            "-serial",
+            "stdio",
+            "-no-reboot",
+            "-nodefaults",
+        ])
+        .arg("-kernel")
+        .arg(&kernel.image)
+        .args([
+            "-initrd",
+            &format!("/proc/self/fd/{}", initramfs.as_raw_fd()),
+        ])
+        .args(["-append", &format!("console=ttyS0 quiet {CMDLINE}")])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{output:?}");
+    said
+}
+
+#[test]
+fn debians_kernel_runs_a_program_of_the_host_and_powers_off() {
+    let Some((kernel, init)) = kernel_and_init() else {
+        return;
+    };
+    let mut tree = Tree::new();
+    let shell = host::add_program(&mut tree, "sh").unwrap();
+    let script = "echo $GREETING from $(cat /proc/sys/kernel/hostname) in $PWD; exit 7";
+    tree.insert("work/file", tare_rootfs::tree::Node::bytes(*b"", 0o644))
+        .unwrap();
+    host::add_program(&mut tree, "cat").unwrap();
+    let task = Task {
+        command: [&shell, "-c", script].map(str::to_owned).to_vec(),
+        environment: vec!["GREETING=hello".to_owned()],
+        working_directory: "/work".to_owned(),
+        hostname: "guest".to_owned(),
+        ..Task::default()
+    };
+    let said = boot(&kernel, &init, tree, task);
+    assert!(said.contains("hello from guest in /work"), "{said}");
+    assert!(said.contains("ended with status 7"), "{said}");
+}
