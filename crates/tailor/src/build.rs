@@ -1,0 +1,184 @@
+//! The kernel, built so that the same lock gives the same bits.
+//!
+//! What differs between two builds of one configuration is time, user, host and
+//! directories (Documentation/kbuild/reproducible-builds.rst): the first three
+//! are fixed here, the last stays out of an image without debug information.
+//! `make` goes on where an interrupted build ended.
+
+use std::{
+    fs,
+    io::{self, BufRead, BufReader},
+    num::NonZeroUsize,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+};
+
+use crate::source::Tree;
+
+/// Day that every image says it was built on.
+const TIMESTAMP: &str = "Thu Jan  1 00:00:00 UTC 1970";
+/// Where the whole output of the build goes, in the build directory.
+pub const LOG: &str = "build.log";
+/// Free space that a small kernel's objects need, bytes.
+pub const SPACE_BYTES: u64 = 600 << 20;
+
+/// A kernel that was built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// The compressed image, for QEMU.
+    pub bz_image: PathBuf,
+    /// The ELF image, for Tare and Firecracker.
+    pub vmlinux: PathBuf,
+}
+
+/// A build that did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The file system is full.
+    #[error("no space left in {}: free some and run the same command again, it goes on from there", dir.display())]
+    Full {
+        /// The build directory.
+        dir: PathBuf,
+    },
+    /// The compiler or a script failed.
+    #[error("the kernel did not compile: {said}; the whole output is in {}", log.display())]
+    Compile {
+        /// The first line that says error.
+        said: String,
+        /// The log.
+        log: PathBuf,
+    },
+    /// It was ended from outside.
+    #[error("the build was interrupted: run the same command again, it goes on from there")]
+    Interrupted,
+    /// No `make`.
+    #[error("cannot run make: install make, gcc, flex, bison, bc and libelf-dev")]
+    NoMake(#[source] io::Error),
+    /// A file of the build directory.
+    #[error("cannot use {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Builds the configuration in `build`. `progress` is told each file that is
+/// made, and may end the build by `false`.
+pub fn build(
+    tree: &Tree,
+    build: &Path,
+    jobs: NonZeroUsize,
+    mut progress: impl FnMut(&str) -> bool,
+) -> Result<Image, BuildError> {
+    let log_path = build.join(LOG);
+    let file = |path: &Path, source| BuildError::File {
+        path: path.to_owned(),
+        source,
+    };
+    let log = fs::File::create(&log_path).map_err(|error| file(&log_path, error))?;
+    let errors = log.try_clone().map_err(|error| file(&log_path, error))?;
+    let mut make = make(tree, build, jobs)
+        .stdout(Stdio::piped())
+        .stderr(errors)
+        .spawn()
+        .map_err(BuildError::NoMake)?;
+    let goes_on = follow(&mut make, log, &mut progress);
+    if !goes_on {
+        end(&make);
+    }
+    let status = make.wait().map_err(|error| file(build, error))?;
+    if !goes_on {
+        return Err(BuildError::Interrupted);
+    }
+    if !status.success() {
+        return Err(failure(build, &log_path, status));
+    }
+    Ok(Image {
+        bz_image: build.join("arch/x86/boot/bzImage"),
+        vmlinux: build.join("vmlinux"),
+    })
+}
+
+fn make(tree: &Tree, build: &Path, jobs: NonZeroUsize) -> Command {
+    let mut make = Command::new("make");
+    make.arg("-C")
+        .arg(tree.dir())
+        .arg(format!("O={}", build.display()))
+        .arg(format!("-j{jobs}"))
+        .args(["ARCH=x86_64", "LOCALVERSION=", "bzImage"])
+        .env("KBUILD_BUILD_TIMESTAMP", TIMESTAMP)
+        .env("KBUILD_BUILD_USER", "tare")
+        .env("KBUILD_BUILD_HOST", "tare")
+        .env("KBUILD_BUILD_VERSION", "1")
+        .env("LC_ALL", "C")
+        .env_remove("MAKEFLAGS")
+        .env_remove("KCFLAGS")
+        .stdin(Stdio::null())
+        // Its compilers end with it.
+        .process_group(0);
+    make
+}
+
+/// Passes the output on until it ends; `false` when the build shall end.
+fn follow(make: &mut Child, mut log: fs::File, progress: &mut impl FnMut(&str) -> bool) -> bool {
+    let Some(output) = make.stdout.take() else {
+        return true;
+    };
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        // A log that cannot be written does not end a build; the same full
+        // disk will.
+        let _ = io::Write::write_all(&mut log, format!("{line}\n").as_bytes());
+        if let Some(made) = made(&line)
+            && !progress(made)
+        {
+            return false;
+        }
+    }
+    true
+}
+
+/// The file that a line of Kbuild's output (`  CC      fs/open.o`) says is made.
+fn made(line: &str) -> Option<&str> {
+    let mut words = line.strip_prefix("  ")?.split_whitespace();
+    let verb = words.next()?;
+    let is_verb = verb.len() <= 8 && verb.chars().all(|c| c.is_ascii_uppercase());
+    is_verb.then(|| words.next_back())?
+}
+
+fn end(make: &Child) {
+    let group = i32::try_from(make.id())
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    if let Some(group) = group {
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::TERM);
+    }
+}
+
+fn failure(build: &Path, log: &Path, status: ExitStatus) -> BuildError {
+    use std::os::unix::process::ExitStatusExt;
+    if status.signal().is_some() {
+        return BuildError::Interrupted;
+    }
+    let text = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    if text.contains("No space left on device") {
+        return BuildError::Full {
+            dir: build.to_owned(),
+        };
+    }
+    let said = text
+        .lines()
+        .find(|line| line.contains("error:") || line.contains("Error "))
+        .or_else(|| text.lines().next_back());
+    BuildError::Compile {
+        said: said.unwrap_or("it said nothing").trim().to_owned(),
+        log: log.to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[path = "build_tests.rs"]
+mod tests;

@@ -1,0 +1,71 @@
+//! Builds of a tree whose Makefile is the test's.
+
+#![allow(clippy::unwrap_used)]
+
+use std::num::NonZeroUsize;
+
+use super::*;
+
+/// A tree whose `bzImage` is made by this recipe.
+fn tree(recipe: &str) -> (tempfile::TempDir, Tree) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("scripts/kconfig")).unwrap();
+    fs::write(dir.path().join("Kconfig"), "").unwrap();
+    let makefile = format!("VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 1\n\nbzImage:\n\t@{recipe}\n");
+    fs::write(dir.path().join("Makefile"), makefile).unwrap();
+    let tree = Tree::open(dir.path()).unwrap();
+    (dir, tree)
+}
+
+fn built(recipe: &str, progress: impl FnMut(&str) -> bool) -> Result<Image, BuildError> {
+    let (_dir, tree) = tree(recipe);
+    let out = tempfile::tempdir().unwrap();
+    build(&tree, out.path(), NonZeroUsize::MIN, progress)
+}
+
+#[test]
+fn each_file_that_is_made_is_told() {
+    let mut files = Vec::new();
+    let recipe = "echo '  CC      fs/open.o'; echo '  LD      vmlinux'; echo 'Kernel: ready'";
+    let image = built(recipe, |file| {
+        files.push(file.to_owned());
+        true
+    });
+    assert!(image.unwrap().bz_image.ends_with("arch/x86/boot/bzImage"));
+    assert_eq!(files, ["fs/open.o", "vmlinux"]);
+}
+
+#[test]
+fn the_first_error_is_said_and_the_log_is_named() {
+    let recipe = "echo 'fs/a.c:1: error: no such thing' >&2; exit 1";
+    let error = built(recipe, |_| true).unwrap_err().to_string();
+    assert!(error.contains("fs/a.c:1: error: no such thing"), "{error}");
+    assert!(error.contains(LOG), "{error}");
+}
+
+#[test]
+fn a_full_disk_is_told_from_other_failures() {
+    let recipe = "echo 'ld: vmlinux: No space left on device' >&2; exit 1";
+    assert!(matches!(
+        built(recipe, |_| true),
+        Err(BuildError::Full { .. })
+    ));
+}
+
+#[test]
+fn a_build_ends_when_it_shall_and_leaves_no_compiler() {
+    let recipe = "echo '  CC      a.o'; exec sleep 77.3";
+    let error = built(recipe, |_| false).unwrap_err();
+    assert!(matches!(error, BuildError::Interrupted));
+    let sleeping = |entry: fs::DirEntry| {
+        fs::read(entry.path().join("cmdline")).is_ok_and(|words| words == b"sleep\x0077.3\x00")
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    assert_eq!(
+        processes
+            .filter(|_| true)
+            .filter_map(|e| sleeping(e).then_some(()))
+            .count(),
+        0
+    );
+}
