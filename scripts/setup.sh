@@ -63,7 +63,7 @@ rust() {
 
 kvm_usable() { [ -r /dev/kvm ] && [ -w /dev/kvm ]; }
 
-packages ca-certificates gcc libc6-dev
+packages ca-certificates gcc libc6-dev clang
 rust
 case $goal in
 build) ;;

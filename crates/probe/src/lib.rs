@@ -6,6 +6,7 @@
 //! named in the result as [`Unavailable`], and the rest is reported.
 
 pub mod account;
+pub mod bpf;
 mod unavailable;
 pub mod vm;
 

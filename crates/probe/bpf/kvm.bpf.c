@@ -1,0 +1,626 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
+/*
+ * Counts what virtual machines make KVM and the scheduler do.
+ *
+ * One map holds all counts. A key names the VM's process, the thread, a class
+ * and two numbers; the value is how often and how long. A key contains the
+ * thread that counts, so that no two CPUs add to one value at a time.
+ * src/kvm/classes.rs has the same classes.
+ *
+ * User space names the processes (`vms`) and may name kernel threads that work
+ * for them (`threads`). Everything else is left alone, but for interrupts from
+ * threads outside any VM, which are counted for process 0.
+ */
+#include "tare.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+enum class {
+	CLASS_MSR = 1,		/* a: write, b: index */
+	CLASS_PORT = 2,		/* a: write, b: port */
+	CLASS_MEMORY = 3,	/* a: write, b: page's address */
+	CLASS_APIC = 4,		/* a: write, b: register */
+	CLASS_CPUID = 5,	/* b: leaf */
+	CLASS_HYPERCALL = 6,	/* b: number */
+	CLASS_USER = 7,		/* b: reason; -1: signal */
+	CLASS_HARDWARE = 8,	/* a: isa, b: reason; ns on a CPU until entry */
+	CLASS_VARIOUS = 9,	/* kinds beyond MAX_KINDS */
+	CLASS_LINE = 16,	/* a: gsi, or MSI | vector */
+	CLASS_LINE_INTERVAL = 17, /* a: the same, b: bucket */
+	CLASS_ACCEPT = 18,	/* a: apic id, b: vector */
+	CLASS_ACCEPT_INTERVAL = 19, /* a: apic id, b: vector << 32 | bucket */
+	CLASS_IPI = 20,		/* a: ICR's mode, shorthand and vector */
+	CLASS_HALT = 32,	/* a: valid */
+	CLASS_HALT_WAIT = 33,	/* b: bucket */
+	CLASS_POLL_SUCCESS = 34,
+	CLASS_POLL_WASTED = 35,
+	CLASS_ARM_INTERVAL = 36, /* b: bucket */
+	CLASS_STEP = 37,	/* a: step, b: bucket */
+	CLASS_RUN_DELAY = 48,	/* b: bucket */
+	CLASS_PREEMPTED = 49,	/* a: by thread, b: of process */
+};
+
+enum step { SEND, KICK, SCHEDULE, RETURN, ENTRY, HANDLER, TOTAL };
+
+#define MSI 0x80000000u
+/* Different keys of one VM that its guest may make. */
+#define MAX_KINDS 2048
+/* A halt that is shorter and never waited is no polling. */
+#define SHORTEST_POLL_NS 3000
+#define TSC_DEADLINE 0x6e0
+#define APIC_INITIAL_COUNT 0x380
+/* A wake-up that takes longer belongs to another interrupt. */
+#define LONGEST_SEND_NS 1000000
+
+struct key {
+	u32 tgid;
+	u32 tid;
+	u32 class;
+	u32 a;
+	u64 b;
+};
+
+struct value {
+	u64 count;
+	u64 ns;
+};
+
+struct vm {
+	u64 kinds;
+	u64 overflowed;
+};
+
+struct thread {
+	u32 tgid;
+	u32 wake_stage;
+	u64 out_ns;		/* when it left its CPU; 0 on a CPU */
+	u64 ready_ns;		/* since when it could run but does not */
+	u64 off_ns;		/* time off a CPU so far */
+	u64 first_wait_ns;	/* first wait since the last halt ended */
+	u64 exit_ns;
+	u64 exit_off_ns;
+	u32 exit_isa;
+	u32 exit_reason;
+	u32 detail_class;
+	u32 detail_a;
+	u64 detail_b;
+	u64 armed_ns;
+	u64 ipi_ns;		/* as a sender */
+	u64 accept_ns;
+	u64 wake_ipi_ns;	/* as a target */
+	u64 wake_last_ns;
+};
+
+struct series {
+	u32 tgid;
+	u32 class;
+	u32 a;
+	u32 b;
+};
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, 1024);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct vm);
+} vms SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, 8192);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct thread);
+} threads SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, 32768);
+	MAP_TYPE(key, struct key);
+	MAP_TYPE(value, struct value);
+} counts SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_LRU_HASH);
+	MAP_UINT(max_entries, 8192);
+	MAP_TYPE(key, struct series);
+	MAP_TYPE(value, u64);
+} last_times SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
+	MAP_UINT(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, u64);
+} lost SEC(".maps");
+
+/* Where kvm_exit's record has its fields (tracefs: events/kvm/kvm_exit/format). */
+const volatile u32 exit_reason_offset = 8;
+const volatile u32 exit_isa_offset = 24;
+
+INLINE void add(struct value *value, u64 times, u64 ns)
+{
+	__sync_fetch_and_add(&value->count, times);
+	__sync_fetch_and_add(&value->ns, ns);
+}
+
+NOINLINE int insert(const struct key *key, u64 times, u64 ns)
+{
+	struct value fresh = { times, ns };
+	struct value *value;
+	u32 zero = 0;
+	u64 *missed;
+
+	if (!bpf_map_update_elem(&counts, key, &fresh, BPF_NOEXIST))
+		return 0;
+	value = bpf_map_lookup_elem(&counts, key);
+	if (value) {
+		add(value, times, ns);
+		return 0;
+	}
+	missed = bpf_map_lookup_elem(&lost, &zero);
+	if (missed)
+		__sync_fetch_and_add(missed, 1);
+	return 0;
+}
+
+/* Counts what the host's side decides: few different keys. */
+NOINLINE int count(const struct key *key, u64 ns)
+{
+	struct value *value = bpf_map_lookup_elem(&counts, key);
+
+	if (value)
+		add(value, 1, ns);
+	else
+		insert(key, 1, ns);
+	return 0;
+}
+
+/* Counts what the guest chooses: as many different keys as it likes. */
+NOINLINE int count_kind(struct key *key, u64 ns)
+{
+	struct value *value = bpf_map_lookup_elem(&counts, key);
+	struct vm *vm;
+
+	if (value) {
+		add(value, 1, ns);
+		return 0;
+	}
+	vm = bpf_map_lookup_elem(&vms, &key->tgid);
+	if (!vm)
+		return 0;
+	if (__sync_fetch_and_add(&vm->kinds, 1) >= MAX_KINDS) {
+		__sync_fetch_and_add(&vm->overflowed, 1);
+		key->class = CLASS_VARIOUS;
+		key->a = 0;
+		key->b = 0;
+		return count(key, ns);
+	}
+	return insert(key, 1, ns);
+}
+
+/* The thread that runs now, if it is of a VM that is observed. */
+INLINE struct thread *current_thread(u32 *tid)
+{
+	u64 id = bpf_get_current_pid_tgid();
+	struct thread fresh = {};
+	struct thread *thread;
+	u32 tgid = id >> 32;
+
+	*tid = id;
+	thread = bpf_map_lookup_elem(&threads, tid);
+	if (thread)
+		return thread;
+	if (!bpf_map_lookup_elem(&vms, &tgid))
+		return 0;
+	fresh.tgid = tgid;
+	bpf_map_update_elem(&threads, tid, &fresh, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&threads, tid);
+}
+
+/* Counts an exit's kind; the first of an exit bears the exit's cost. */
+INLINE void kind(u32 class, u32 a, u64 b)
+{
+	struct key key = {};
+	struct thread *thread = current_thread(&key.tid);
+
+	if (!thread)
+		return;
+	key.tgid = thread->tgid;
+	key.class = class;
+	key.a = a;
+	key.b = b;
+	count_kind(&key, 0);
+	if (thread->exit_ns && !thread->detail_class) {
+		thread->detail_class = key.class;
+		thread->detail_a = key.a;
+		thread->detail_b = key.b;
+	}
+}
+
+INLINE void histogram(u32 tgid, u32 tid, u32 class, u32 a, u64 high, u64 ns)
+{
+	struct key key = {
+		.tgid = tgid, .tid = tid, .class = class, .a = a,
+		.b = high << 32 | bucket(ns),
+	};
+
+	count(&key, ns);
+}
+
+/* Adds the time since the last event of a series to its histogram. */
+NOINLINE int interval(const struct series *series, u64 now)
+{
+	u64 *last = bpf_map_lookup_elem(&last_times, series);
+
+	if (!last) {
+		bpf_map_update_elem(&last_times, series, &now, BPF_ANY);
+		return 0;
+	}
+	if (now > *last)
+		histogram(series->tgid, 0, series->class, series->a, series->b, now - *last);
+	*last = now;
+	return 0;
+}
+
+INLINE void timer_armed(struct thread *thread, u32 tid)
+{
+	u64 now = bpf_ktime_get_ns();
+
+	if (thread->armed_ns)
+		histogram(thread->tgid, tid, CLASS_ARM_INTERVAL, 0, 0, now - thread->armed_ns);
+	thread->armed_ns = now;
+}
+
+SEC("raw_tp/kvm_msr")
+int on_kvm_msr(struct raw *ctx)
+{
+	u32 tid;
+	struct thread *thread;
+
+	kind(CLASS_MSR, ctx->arg[0] & 1, (u32)ctx->arg[1]);
+	if ((ctx->arg[0] & 1) && (u32)ctx->arg[1] == TSC_DEADLINE) {
+		thread = current_thread(&tid);
+		if (thread)
+			timer_armed(thread, tid);
+	}
+	return 0;
+}
+
+SEC("raw_tp/kvm_pio")
+int on_kvm_pio(struct raw *ctx)
+{
+	kind(CLASS_PORT, ctx->arg[0] & 1, (u16)ctx->arg[1]);
+	return 0;
+}
+
+/* A read that user space has to answer is told twice: first as unsatisfied (0). */
+SEC("raw_tp/kvm_mmio")
+int on_kvm_mmio(struct raw *ctx)
+{
+	if ((u32)ctx->arg[0])
+		kind(CLASS_MEMORY, (u32)ctx->arg[0] == 2, ctx->arg[2] & ~0xfffull);
+	return 0;
+}
+
+SEC("raw_tp/kvm_fast_mmio")
+int on_kvm_fast_mmio(struct raw *ctx)
+{
+	kind(CLASS_MEMORY, 1, ctx->arg[0] & ~0xfffull);
+	return 0;
+}
+
+SEC("raw_tp/kvm_apic")
+int on_kvm_apic(struct raw *ctx)
+{
+	u32 tid;
+	struct thread *thread;
+
+	kind(CLASS_APIC, ctx->arg[0] & 1, (u32)ctx->arg[1]);
+	if ((ctx->arg[0] & 1) && (u32)ctx->arg[1] == APIC_INITIAL_COUNT) {
+		thread = current_thread(&tid);
+		if (thread)
+			timer_armed(thread, tid);
+	}
+	return 0;
+}
+
+SEC("raw_tp/kvm_cpuid")
+int on_kvm_cpuid(struct raw *ctx)
+{
+	kind(CLASS_CPUID, 0, (u32)ctx->arg[0]);
+	return 0;
+}
+
+SEC("raw_tp/kvm_hypercall")
+int on_kvm_hypercall(struct raw *ctx)
+{
+	kind(CLASS_HYPERCALL, 0, ctx->arg[0]);
+	return 0;
+}
+
+SEC("raw_tp/kvm_userspace_exit")
+int on_kvm_userspace_exit(struct raw *ctx)
+{
+	kind(CLASS_USER, 0, (s32)ctx->arg[1] < 0 ? (u32)-1 : (u32)ctx->arg[0]);
+	return 0;
+}
+
+SEC("tracepoint/kvm/kvm_exit")
+int on_kvm_exit(void *record)
+{
+	u32 tid;
+	struct thread *thread = current_thread(&tid);
+
+	if (!thread)
+		return 0;
+	bpf_probe_read_kernel(&thread->exit_reason, 4, record + exit_reason_offset);
+	bpf_probe_read_kernel(&thread->exit_isa, 4, record + exit_isa_offset);
+	thread->exit_ns = bpf_ktime_get_ns();
+	thread->exit_off_ns = thread->off_ns;
+	thread->detail_class = 0;
+	return 0;
+}
+
+INLINE void step(struct thread *thread, u32 tid, u32 which, u64 now)
+{
+	if (now > thread->wake_last_ns)
+		histogram(thread->tgid, tid, CLASS_STEP, which, 0,
+			  now - thread->wake_last_ns);
+	thread->wake_last_ns = now;
+}
+
+/* Ends a wake-up at the last step that was seen. */
+INLINE void wake_ends(struct thread *thread, u32 tid)
+{
+	if (thread->wake_stage > RETURN)
+		histogram(thread->tgid, tid, CLASS_STEP, TOTAL, 0,
+			  thread->wake_last_ns - thread->wake_ipi_ns);
+	thread->wake_stage = 0;
+}
+
+SEC("raw_tp/kvm_entry")
+int on_kvm_entry(struct raw *ctx)
+{
+	struct key key = {};
+	struct thread *thread = current_thread(&key.tid);
+	struct value *detail;
+	u64 now, ns;
+
+	if (!thread)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (thread->wake_stage == ENTRY) {
+		step(thread, key.tid, ENTRY, now);
+		thread->wake_stage = HANDLER;
+	}
+	if (!thread->exit_ns)
+		return 0;
+	ns = now - thread->exit_ns - (thread->off_ns - thread->exit_off_ns);
+	key.tgid = thread->tgid;
+	key.class = CLASS_HARDWARE;
+	key.a = thread->exit_isa;
+	key.b = thread->exit_reason;
+	count(&key, ns);
+	thread->exit_ns = 0;
+	if (!thread->detail_class)
+		return 0;
+	key.class = thread->detail_class;
+	key.a = thread->detail_a;
+	key.b = thread->detail_b;
+	detail = bpf_map_lookup_elem(&counts, &key);
+	if (detail)
+		__sync_fetch_and_add(&detail->ns, ns);
+	return 0;
+}
+
+/* An interrupt entered an interrupt controller, on whichever thread. */
+INLINE void line(u32 which)
+{
+	struct key key = { .class = CLASS_LINE, .a = which };
+	struct series series = { .class = CLASS_LINE_INTERVAL, .a = which };
+	struct thread *thread = current_thread(&key.tid);
+
+	if (thread) {
+		key.tgid = thread->tgid;
+		series.tgid = thread->tgid;
+	}
+	count(&key, 0);
+	interval(&series, bpf_ktime_get_ns());
+}
+
+SEC("raw_tp/kvm_set_irq")
+int on_kvm_set_irq(struct raw *ctx)
+{
+	if ((s32)ctx->arg[1])
+		line((u32)ctx->arg[0] & ~MSI);
+	return 0;
+}
+
+SEC("raw_tp/kvm_msi_set_irq")
+int on_kvm_msi_set_irq(struct raw *ctx)
+{
+	line(MSI | (u8)ctx->arg[1]);
+	return 0;
+}
+
+SEC("raw_tp/kvm_apic_ipi")
+int on_kvm_apic_ipi(struct raw *ctx)
+{
+	struct key key = { .class = CLASS_IPI, .a = (u32)ctx->arg[0] & 0xc07ff };
+	struct thread *thread = current_thread(&key.tid);
+
+	if (!thread)
+		return 0;
+	key.tgid = thread->tgid;
+	count(&key, 0);
+	thread->ipi_ns = bpf_ktime_get_ns();
+	thread->accept_ns = 0;
+	return 0;
+}
+
+SEC("raw_tp/kvm_apic_accept_irq")
+int on_kvm_apic_accept_irq(struct raw *ctx)
+{
+	u32 apic = ctx->arg[0], vector = (u8)ctx->arg[3];
+	struct key key = { .class = CLASS_ACCEPT, .a = apic, .b = vector };
+	struct series series = { .class = CLASS_ACCEPT_INTERVAL, .a = apic, .b = vector };
+	struct thread *thread = current_thread(&key.tid);
+	u64 now = bpf_ktime_get_ns();
+
+	if (thread) {
+		key.tgid = thread->tgid;
+		series.tgid = thread->tgid;
+		if (thread->ipi_ns)
+			thread->accept_ns = now;
+	}
+	count(&key, 0);
+	interval(&series, now);
+	return 0;
+}
+
+INLINE void end_of_interrupt(void)
+{
+	u32 tid;
+	struct thread *thread = current_thread(&tid);
+
+	if (!thread || thread->wake_stage < ENTRY)
+		return;
+	step(thread, tid, HANDLER, bpf_ktime_get_ns());
+	wake_ends(thread, tid);
+}
+
+SEC("raw_tp/kvm_eoi")
+int on_kvm_eoi(struct raw *ctx)
+{
+	end_of_interrupt();
+	return 0;
+}
+
+SEC("raw_tp/kvm_pv_eoi")
+int on_kvm_pv_eoi(struct raw *ctx)
+{
+	end_of_interrupt();
+	return 0;
+}
+
+/*
+ * A halt ended after arg[0] ns; arg[1]: it waited, arg[2]: the guest has work.
+ * It began arg[0] ago, and what lies between that and its first wait is polling.
+ */
+SEC("raw_tp/kvm_vcpu_wakeup")
+int on_kvm_vcpu_wakeup(struct raw *ctx)
+{
+	struct key key = { .class = CLASS_HALT, .a = ctx->arg[2] & 1 };
+	struct thread *thread = current_thread(&key.tid);
+	u64 ns = ctx->arg[0], now, began;
+
+	if (!thread)
+		return 0;
+	now = bpf_ktime_get_ns();
+	began = now - ns;
+	key.tgid = thread->tgid;
+	count(&key, ns);
+	histogram(key.tgid, key.tid, CLASS_HALT_WAIT, 0, 0, ns);
+	key.a = 0;
+	if (!(ctx->arg[1] & 1)) {
+		key.class = CLASS_POLL_SUCCESS;
+		if (ns >= SHORTEST_POLL_NS)
+			count(&key, ns);
+	} else if (thread->first_wait_ns > began + SHORTEST_POLL_NS) {
+		key.class = CLASS_POLL_WASTED;
+		count(&key, thread->first_wait_ns - began);
+	}
+	thread->first_wait_ns = 0;
+	if (thread->wake_stage == RETURN) {
+		step(thread, key.tid, RETURN, now);
+		thread->wake_stage = ENTRY;
+	}
+	return 0;
+}
+
+SEC("raw_tp/sched_waking")
+int on_sched_waking(struct raw *ctx)
+{
+	const struct task_struct *task = (void *)ctx->arg[0];
+	struct thread *target, *sender;
+	u32 tid = 0, sender_tid;
+	u64 now;
+
+	READ_FIELD(tid, task, pid);
+	target = bpf_map_lookup_elem(&threads, &tid);
+	if (!target || !target->out_ns)
+		return 0;
+	now = bpf_ktime_get_ns();
+	target->ready_ns = now;
+	sender = current_thread(&sender_tid);
+	if (!sender || sender->tgid != target->tgid || !sender->accept_ns)
+		return 0;
+	if (now - sender->ipi_ns > LONGEST_SEND_NS)
+		return 0;
+	wake_ends(target, tid);
+	target->wake_ipi_ns = sender->ipi_ns;
+	target->wake_last_ns = sender->ipi_ns;
+	step(target, tid, SEND, sender->accept_ns);
+	step(target, tid, KICK, now);
+	target->wake_stage = SCHEDULE;
+	sender->ipi_ns = 0;
+	sender->accept_ns = 0;
+	return 0;
+}
+
+INLINE void leaves(struct thread *thread, u32 tid, const struct task_struct *next,
+		   u32 next_tid, u32 could_run)
+{
+	struct key key = { .tgid = thread->tgid, .tid = tid, .class = CLASS_PREEMPTED };
+	u32 next_tgid = 0;
+	u64 now = bpf_ktime_get_ns();
+
+	thread->out_ns = now;
+	thread->ready_ns = 0;
+	if (!could_run) {
+		if (!thread->first_wait_ns)
+			thread->first_wait_ns = now;
+		return;
+	}
+	thread->ready_ns = now;
+	READ_FIELD(next_tgid, next, tgid);
+	key.a = next_tid;
+	key.b = next_tgid;
+	count(&key, 0);
+}
+
+INLINE void enters(struct thread *thread, u32 tid)
+{
+	u64 now = bpf_ktime_get_ns();
+
+	if (thread->out_ns)
+		thread->off_ns += now - thread->out_ns;
+	thread->out_ns = 0;
+	if (thread->ready_ns)
+		histogram(thread->tgid, tid, CLASS_RUN_DELAY, 0, 0, now - thread->ready_ns);
+	thread->ready_ns = 0;
+	if (thread->wake_stage == SCHEDULE) {
+		step(thread, tid, SCHEDULE, now);
+		thread->wake_stage = RETURN;
+	}
+}
+
+/* preempt, prev, next, prev_state (the last since Linux 5.18). */
+SEC("raw_tp/sched_switch")
+int on_sched_switch(struct raw *ctx)
+{
+	const struct task_struct *prev = (void *)ctx->arg[1];
+	const struct task_struct *next = (void *)ctx->arg[2];
+	u32 prev_tid = 0, next_tid = 0;
+	struct thread *thread;
+
+	READ_FIELD(prev_tid, prev, pid);
+	READ_FIELD(next_tid, next, pid);
+	thread = bpf_map_lookup_elem(&threads, &prev_tid);
+	if (thread)
+		leaves(thread, prev_tid, next, next_tid, (ctx->arg[0] & 1) || !ctx->arg[3]);
+	thread = bpf_map_lookup_elem(&threads, &next_tid);
+	if (thread)
+		enters(thread, next_tid);
+	return 0;
+}

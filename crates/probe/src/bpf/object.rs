@@ -1,0 +1,251 @@
+//! One compiled file of BPF programs in the kernel.
+
+use aya::maps::{Array, HashMap, MapData};
+use aya::programs::{PerfEvent, Program, RawTracePoint, TracePoint, perf_event};
+use aya::{Ebpf, EbpfLoader, Pod};
+
+use super::reason;
+use crate::{Source, Unavailable};
+
+/// A compiled object, embedded with [`crate::bpf_image`].
+#[derive(Clone, Copy, Debug)]
+pub struct Image {
+    name: &'static str,
+    bytes: &'static [u8],
+}
+
+impl Image {
+    /// The object called `name`; empty where the build had no compiler.
+    pub const fn new(name: &'static str, bytes: &'static [u8]) -> Self {
+        Self { name, bytes }
+    }
+}
+
+/// Where a program is attached.
+#[derive(Clone, Copy, Debug)]
+pub enum Point<'a> {
+    /// A raw trace point: no tracefs, arguments as the kernel passes them.
+    Raw {
+        /// The trace point's name without its category.
+        event: &'a str,
+        /// The program's function in the object.
+        program: &'a str,
+    },
+    /// A trace point by its record, found in tracefs.
+    Record {
+        /// Category, such as `kvm`.
+        category: &'a str,
+        /// Name.
+        event: &'a str,
+        /// The program's function in the object.
+        program: &'a str,
+    },
+    /// The CPU clock of one thread, at a frequency.
+    CpuClock {
+        /// The thread.
+        tid: u32,
+        /// Samples in each second of CPU time.
+        hz: u64,
+        /// The program's function in the object.
+        program: &'a str,
+    },
+}
+
+/// An object in the kernel.
+#[derive(Debug)]
+pub struct Object {
+    ebpf: Ebpf,
+}
+
+impl Object {
+    /// Makes the object's maps and checks its programs against this kernel's types.
+    /// `globals` overrides `const volatile` variables of type `u32`.
+    pub fn load(image: Image, globals: &[(&'static str, u32)]) -> Result<Self, Unavailable> {
+        let unavailable = |why: String| Unavailable::named(Source::Bpf, image.name, why);
+        if image.bytes.is_empty() {
+            return Err(unavailable("built without clang".to_owned()));
+        }
+        let mut loader = EbpfLoader::new();
+        for (name, value) in globals {
+            loader.override_global(name, value, true);
+        }
+        let ebpf = loader.load(image.bytes);
+        let ebpf = ebpf.map_err(|error| unavailable(reason::of(&error)))?;
+        Ok(Self { ebpf })
+    }
+
+    /// Loads and attaches each program; returns those that this kernel refuses. A
+    /// program may be attached at many points.
+    pub fn attach(&mut self, points: &[Point<'_>]) -> Vec<Unavailable> {
+        points
+            .iter()
+            .filter_map(|point| self.attach_one(*point).err())
+            .collect()
+    }
+
+    fn attach_one(&mut self, point: Point<'_>) -> Result<(), Unavailable> {
+        let (source, name, function) = point.parts();
+        let unavailable = |why: String| Unavailable::named(source, &name, why);
+        let program = self.ebpf.program_mut(function);
+        let program = program.ok_or_else(|| unavailable(format!("no program {function}")))?;
+        point
+            .attach(program)
+            .map_err(|error| unavailable(reason::of(&error)))
+    }
+
+    /// All entries of a hash map whose keys are `K` and whose values are `V` words
+    /// of 64 bits. Entries that change meanwhile may be missed or seen twice.
+    pub fn entries<const K: usize, const V: usize>(&self, map: &str) -> Vec<([u64; K], [u64; V])> {
+        let Some(map) = self.hash::<[u64; K], [u64; V]>(map) else {
+            return Vec::new();
+        };
+        map.iter().filter_map(Result::ok).collect()
+    }
+
+    /// Puts an entry into a hash map with keys of 32 bits.
+    pub fn insert<const V: usize>(
+        &mut self,
+        map: &str,
+        key: u32,
+        value: [u64; V],
+    ) -> Result<(), Unavailable> {
+        let unavailable = |why: String| Unavailable::named(Source::Bpf, map, why);
+        let data = self.ebpf.map_mut(map);
+        let data = data.ok_or_else(|| unavailable("no such map".to_owned()))?;
+        HashMap::<&mut MapData, u32, [u64; V]>::try_from(data)
+            .and_then(|mut hash| hash.insert(key, value, 0))
+            .map_err(|error| unavailable(reason::of(&error)))
+    }
+
+    /// The value of a hash map with keys of 32 bits.
+    pub fn get<const V: usize>(&self, map: &str, key: u32) -> Option<[u64; V]> {
+        self.hash::<u32, [u64; V]>(map)?.get(&key, 0).ok()
+    }
+
+    /// Removes an entry of a hash map with keys of 32 bits and values of `V` words.
+    pub fn remove<const V: usize>(&mut self, map: &str, key: u32) {
+        if let Some(data) = self.ebpf.map_mut(map)
+            && let Ok(mut hash) = HashMap::<&mut MapData, u32, [u64; V]>::try_from(data)
+        {
+            // It may be gone already.
+            let _ = hash.remove(&key);
+        }
+    }
+
+    /// Removes those entries of a hash map whose keys are `K` words for which `gone`
+    /// says so.
+    pub fn retain<const K: usize, const V: usize>(
+        &mut self,
+        map: &str,
+        mut keep: impl FnMut(&[u64; K]) -> bool,
+    ) {
+        let stale: Vec<_> = self
+            .hash::<[u64; K], [u64; V]>(map)
+            .map_or_else(Vec::new, |hash| {
+                hash.keys()
+                    .filter_map(Result::ok)
+                    .filter(|key| !keep(key))
+                    .collect()
+            });
+        let Some(data) = self.ebpf.map_mut(map) else {
+            return;
+        };
+        if let Ok(mut hash) = HashMap::<&mut MapData, [u64; K], [u64; V]>::try_from(data) {
+            for key in stale {
+                let _ = hash.remove(&key);
+            }
+        }
+    }
+
+    /// A word of an array.
+    pub fn word(&self, map: &str, index: u32) -> Option<u64> {
+        let array = Array::<&MapData, u64>::try_from(self.ebpf.map(map)?).ok()?;
+        array.get(&index, 0).ok()
+    }
+
+    /// The object's programs and maps, for what this type does not offer.
+    pub fn ebpf(&mut self) -> &mut Ebpf {
+        &mut self.ebpf
+    }
+
+    pub(super) fn programs(&self) -> impl Iterator<Item = &Program> {
+        self.ebpf.programs().map(|(_, program)| program)
+    }
+
+    fn hash<K: Pod, V: Pod>(&self, map: &str) -> Option<HashMap<&MapData, K, V>> {
+        HashMap::try_from(self.ebpf.map(map)?).ok()
+    }
+}
+
+impl Point<'_> {
+    fn parts(&self) -> (Source, String, &str) {
+        match self {
+            Self::Raw { event, program } => (Source::TracePoint, (*event).to_owned(), program),
+            Self::Record {
+                category,
+                event,
+                program,
+            } => (Source::TracePoint, format!("{category}:{event}"), program),
+            Self::CpuClock { tid, program, .. } => {
+                (Source::CpuClock, format!("of thread {tid}"), program)
+            }
+        }
+    }
+
+    fn attach(self, program: &mut Program) -> Result<(), aya::programs::ProgramError> {
+        match self {
+            Self::Raw { event, .. } => {
+                let program: &mut RawTracePoint = program.try_into()?;
+                once(program.load())?;
+                program.attach(event).map(drop)
+            }
+            Self::Record {
+                category, event, ..
+            } => {
+                let program: &mut TracePoint = program.try_into()?;
+                once(program.load())?;
+                program.attach(category, event).map(drop)
+            }
+            Self::CpuClock { tid, hz, .. } => {
+                let program: &mut PerfEvent = program.try_into()?;
+                once(program.load())?;
+                program
+                    .attach(
+                        perf_event::PerfEventConfig::Software(perf_event::SoftwareEvent::CpuClock),
+                        perf_event::PerfEventScope::OneProcess {
+                            pid: tid,
+                            cpu: None,
+                        },
+                        perf_event::SamplePolicy::Frequency(hz),
+                        false,
+                    )
+                    .map(drop)
+            }
+        }
+    }
+}
+
+/// A program that is attached at a second point is in the kernel already.
+fn once(
+    loaded: Result<(), aya::programs::ProgramError>,
+) -> Result<(), aya::programs::ProgramError> {
+    match loaded {
+        Err(aya::programs::ProgramError::AlreadyLoaded) => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_was_built_without_clang_says_so() {
+        let error = Object::load(Image::new("kvm.bpf.o", &[]), &[]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "BPF kvm.bpf.o: unavailable: built without clang"
+        );
+    }
+}
