@@ -161,6 +161,13 @@ impl Rig {
         self
     }
 
+    /// Changes what [`Self::disk`] says of the disk.
+    #[must_use]
+    pub fn change_disk(mut self, key: &str, value: Value) -> Self {
+        self.config["disks"][0][key] = value;
+        self
+    }
+
     /// Starts the monitor.
     pub fn start(mut self) -> Running {
         let root = RunRoot::open(self.directory.path().join("run")).unwrap();
