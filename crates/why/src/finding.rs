@@ -63,6 +63,49 @@ pub struct Finding {
     pub remedy: String,
 }
 
+impl Finding {
+    /// The finding and what to do, as one sentence without a full stop.
+    pub fn sentence(&self) -> String {
+        let about = match self.basis {
+            Basis::Measured => "",
+            Basis::Estimated => "about ",
+        };
+        let lost = match self.cause {
+            Cause::Steal | Cause::PinnedTogether => " lost waiting",
+            _ => "",
+        };
+        let share = crate::words::percent(self.share);
+        let mut text = format!("{}, {about}{share} of a core{lost}", self.what);
+        if !self.remedy.is_empty() {
+            text.push_str(": ");
+            text.push_str(&self.remedy);
+        }
+        text
+    }
+}
+
+impl Cause {
+    /// In a word or two, for a column.
+    pub const fn short(self) -> &'static str {
+        match self {
+            Self::Guest => "guest",
+            Self::GuestSpins => "spins",
+            Self::PollingLoses => "polling loses",
+            Self::Polling => "polling",
+            Self::Hpet => "HPET",
+            Self::Pit => "PIT",
+            Self::Rtc => "RTC",
+            Self::PeriodicTick => "guest timer",
+            Self::IpiStorm => "IPIs",
+            Self::DeviceInterrupts => "device IRQs",
+            Self::Exits => "exits",
+            Self::EmulatorThread => "emulator",
+            Self::Steal => "steal",
+            Self::PinnedTogether => "pinned together",
+        }
+    }
+}
+
 /// Where the CPU time of a machine went: shares of one core, which add up to
 /// `total`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -92,4 +135,27 @@ pub struct Diagnosis {
     pub breakdown: Breakdown,
     /// Causes, the largest first.
     pub findings: Vec<Finding>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_says_cause_rate_share_and_remedy() {
+        let mut finding = Finding {
+            cause: Cause::Hpet,
+            share: 0.07,
+            basis: Basis::Measured,
+            what: "HPET interrupts, 1,000/s".to_owned(),
+            evidence: Vec::new(),
+            remedy: "start QEMU with -machine hpet=off".to_owned(),
+        };
+        assert_eq!(
+            finding.sentence(),
+            "HPET interrupts, 1,000/s, 7.0 % of a core: start QEMU with -machine hpet=off"
+        );
+        finding.basis = Basis::Estimated;
+        assert!(finding.sentence().contains("about 7.0 % of a core"));
+    }
 }

@@ -19,6 +19,8 @@ mod monitor;
 mod price;
 mod remedy;
 mod rules;
+#[cfg(test)]
+mod tests;
 pub mod words;
 
 pub use exit::Exit;

@@ -51,7 +51,7 @@ fn steal(load: &Load, members: &[&Vcpu]) -> Option<Finding> {
     if share <= 0.0 {
         return None;
     }
-    let what = format!("vCPUs wait for a CPU, {} of one is lost", percent(share));
+    let what = "vCPUs wait for a CPU that others use".to_owned();
     let mut found = finding(load, Cause::Steal, share, Basis::Measured, what);
     found.evidence.push(waits(members));
     let mut by: Vec<&String> = members.iter().flat_map(|v| &v.preempted_by).collect();
