@@ -13,7 +13,10 @@ const ROOMS: &[(&str, &[&str])] = &[
         "tare-tailor",
         &["tare-profile", "tare-rootfs", "tare-stats"],
     ),
-    ("tare-daemon", &["tare-control"]),
+    (
+        "tare-daemon",
+        &["tare-control", "tare-devices", "tare-policy"],
+    ),
     ("tare-hv", &["tare-abi"]),
     (
         "tare-probe",
@@ -47,6 +50,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "tare-abi",
             "tare-boot",
             "tare-control",
+            "tare-daemon",
             "tare-devices",
             "tare-hv",
             "tare-lab",

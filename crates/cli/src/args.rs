@@ -54,6 +54,15 @@ pub(crate) enum Verb {
     /// Without KEY=VALUE every setting is listed with its value and meaning. All
     /// of a change is made, or nothing.
     Set(SetArgs),
+    /// Serve a disk to QEMU or Cloud Hypervisor (vhost-user-blk)
+    ///
+    /// The device of tare run --disk, with its coalescing, for virtual machines
+    /// of others; their memory must be shared. Ends with Ctrl-C, SIGTERM or tare
+    /// stop. QEMU: -object memory-backend-memfd,id=m,size=1G,share=on
+    /// -machine memory-backend=m -chardev socket,id=c,path=S,reconnect=1
+    /// -device vhost-user-blk-pci,chardev=c. Cloud Hypervisor: --memory
+    /// size=1G,shared=on --disk vhost_user=true,socket=S.
+    Blk(BlkArgs),
     /// Say what this computer offers to Tare
     ///
     /// One line for each thing, with the remedy where something is missing or
@@ -153,6 +162,21 @@ pub(crate) struct RunArgs {
         hide_possible_values = true
     )]
     pub(crate) engine: EngineArg,
+}
+
+/// `tare blk`.
+#[derive(Debug, Args)]
+pub(crate) struct BlkArgs {
+    /// UNIX socket to make; front-ends connect to it, one at a time
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) socket: PathBuf,
+    /// Disk: a raw file or block device. After FILE: ro,
+    /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B
+    #[arg(long, value_name = "FILE[,...]")]
+    pub(crate) disk: DiskChoice,
+    /// Name for tare ps, stats, set and stop [default: blk and a number]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
 }
 
 /// `--idle`.

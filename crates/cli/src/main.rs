@@ -5,6 +5,7 @@
 //! code (`tare_control::exit`).
 
 mod args;
+mod blk;
 mod doctor;
 mod ending;
 mod exit_codes;
@@ -51,6 +52,7 @@ fn perform(verb: Verb) -> Outcome {
         Verb::Logs(args) => machines::logs(&args),
         Verb::Stats(args) => machines::stats(&args),
         Verb::Set(args) => machines::set(&args),
+        Verb::Blk(args) => blk::blk(args),
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Weigh(args) => weigh::weigh(args),
         Verb::ExitCodes => print(&exit_codes::table()),

@@ -37,15 +37,23 @@ pub(crate) enum EngineName {
     Qemu,
     /// QEMU with KVM.
     QemuKvm,
+    /// No guest: `tare blk` serves a disk to somebody else's.
+    Blk,
 }
 
 impl EngineName {
+    /// Whether it answers on Tare's control socket.
+    pub(crate) fn answers(self) -> bool {
+        matches!(self, Self::Tare | Self::Blk)
+    }
+
     /// The name as `--engine` takes it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Tare => "tare",
             Self::Qemu => "qemu",
             Self::QemuKvm => "qemu-kvm",
+            Self::Blk => "blk",
         }
     }
 }

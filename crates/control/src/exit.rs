@@ -48,6 +48,8 @@ exit_codes! {
     Tap = 31,
     /// passt is missing or failed to start.
     Passt = 32,
+    /// A front-end's socket is in use or cannot be made.
+    Socket = 33,
     /// The disk is missing, or this user may not open it.
     DiskUnreadable = 34,
     /// The disk is empty, of odd size, or not a raw image.

@@ -3,6 +3,7 @@
 //! themselves. What is served is each program's own.
 
 pub mod confine;
+pub mod disk;
 pub mod http;
 pub mod observe;
 pub mod poll;

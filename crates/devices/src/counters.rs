@@ -32,6 +32,7 @@ impl Counter {
 }
 
 /// Declares a struct of [`Counter`]s with its [`CounterSource`].
+#[macro_export]
 macro_rules! counters {
     ($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* $field:ident,)+ }) => {
         $(#[$meta])*

@@ -9,7 +9,7 @@ use tare_control::settings::{Row, Settings, SettingsChange, SettingsError};
 
 use crate::args::SetArgs;
 use crate::failure::{Explain, Failure, Outcome};
-use crate::record::{EngineName, Record};
+use crate::record::Record;
 
 /// Settings that cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,7 @@ pub(crate) fn set(args: &SetArgs) -> Outcome {
         change.set(word).map_err(SetError::Word)?;
     }
     let dir = RunRoot::open_default()?.find(&args.name)?;
-    if Record::read(&dir).is_ok_and(|record| record.engine != EngineName::Tare) {
+    if Record::read(&dir).is_ok_and(|record| !record.engine.answers()) {
         return Err(SetError::Qemu(args.name.clone()).into());
     }
     let mut client = Client::new(dir.control_socket());

@@ -11,7 +11,7 @@ use tare_control::stats::{DeviceStats, Kvm, Stats, VcpuStats};
 use super::watch::{Form, Watching, watch};
 use crate::args::{StatsArgs, WatchSeconds};
 use crate::failure::{Explain, Failure, Outcome};
-use crate::record::{EngineName, Record};
+use crate::record::Record;
 
 /// Widest line printed.
 const WIDTH: usize = 79;
@@ -47,7 +47,7 @@ impl Explain for StatsError {
 /// Prints the statistics of a machine.
 pub(crate) fn stats(args: &StatsArgs) -> Outcome {
     let dir = RunRoot::open_default()?.find(&args.name)?;
-    if Record::read(&dir).is_ok_and(|record| record.engine != EngineName::Tare) {
+    if Record::read(&dir).is_ok_and(|record| !record.engine.answers()) {
         return Err(StatsError::Qemu(args.name.clone()).into());
     }
     let mut client = Client::new(dir.control_socket());

@@ -78,7 +78,7 @@ fn ask(dir: &RunDir, record: Option<&Record>, limit: Duration) {
     let limit = limit.max(LOOK);
     let engine = record.map_or(EngineName::Tare, |record| record.engine);
     let asked = match engine {
-        EngineName::Tare => Client::new(dir.control_socket())
+        EngineName::Tare | EngineName::Blk => Client::new(dir.control_socket())
             .with_timeout(limit)
             .stop(Stop::PowerOff)
             .is_ok(),

@@ -44,17 +44,7 @@ impl Explain for OpenDiskError {
     fn code(&self) -> ExitCode {
         match self {
             Self::CoalesceWithoutTare => ExitCode::Usage,
-            Self::Disk(error) => match error.problem {
-                Problem::Missing
-                | Problem::NotWritable(_)
-                | Problem::NotReadable(_)
-                | Problem::Io { .. } => ExitCode::DiskUnreadable,
-                Problem::NotADisk
-                | Problem::Empty
-                | Problem::OddSize { .. }
-                | Problem::Format { .. } => ExitCode::DiskUnusable,
-                Problem::InUse => ExitCode::DiskInUse,
-            },
+            Self::Disk(error) => tare_daemon::disk::code(error),
         }
     }
 

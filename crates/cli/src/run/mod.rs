@@ -9,21 +9,21 @@
 
 mod arp;
 mod background;
-mod claim;
+pub(crate) mod claim;
 mod cmdline;
-mod disk;
+pub(crate) mod disk;
 pub(crate) mod disk_choice;
 pub(crate) mod engine;
 pub(crate) mod image;
 mod image_check;
-mod launch;
+pub(crate) mod launch;
 mod mac;
 mod machine_size;
 pub(crate) mod memory_size;
 mod monitor;
 pub(crate) mod net_choice;
 mod passt;
-mod plan;
+pub(crate) mod plan;
 mod ports;
 pub(crate) mod publish;
 pub(crate) mod qemu;

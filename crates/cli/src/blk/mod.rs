@@ -1,0 +1,121 @@
+//! `tare blk`: a disk as a vhost-user device, for QEMU and Cloud Hypervisor.
+
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixListener;
+
+use tare_control::config::{Descriptor, DiskConfig};
+use tare_control::exit::ExitCode;
+use tare_control::rundir::RunRoot;
+use tare_daemon::disk::{DiskConfigError, settings};
+use tare_devices::blk::{Access, Disk, MAX_QUEUES};
+use tare_vhost::{BlkDaemon, ServeError, Socket, SocketError};
+
+use crate::args::BlkArgs;
+use crate::failure::{Explain, Failure, Outcome};
+use crate::record::{EngineName, Record, now_s};
+use crate::run::claim::Claim;
+use crate::run::disk::OpenDiskError;
+use crate::run::disk_choice::DiskChoice;
+use crate::run::launch::RunFileError;
+use crate::run::plan::Name;
+use crate::warn;
+
+impl Explain for SocketError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Socket
+    }
+
+    fn way_out(&self) -> Option<String> {
+        match self {
+            Self::InUse(_) => Some("give another --socket, or end that program".to_owned()),
+            Self::NotASocket(_) | Self::Make { .. } => Some("give another --socket".to_owned()),
+        }
+    }
+}
+
+impl Explain for ServeError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Internal
+    }
+}
+
+/// The command line's disk is none; its own parser has refused it before.
+#[derive(Debug, thiserror::Error)]
+#[error("the disk cannot be so")]
+struct BadDisk(#[from] DiskConfigError);
+
+impl Explain for BadDisk {
+    fn code(&self) -> ExitCode {
+        ExitCode::Usage
+    }
+}
+
+/// Serves a disk until Ctrl-C, SIGTERM or `tare stop`.
+pub(crate) fn blk(args: BlkArgs) -> Outcome {
+    let disk = Disk::open(&args.disk.path, args.disk.access).map_err(OpenDiskError::from)?;
+    let config = config(&args.disk, &disk);
+    let settings = settings(&config).map_err(BadDisk)?;
+    let socket = Socket::bind(&args.socket)?;
+    let name = match args.name {
+        Some(name) => Name::Given(name),
+        None => Name::Numbered("blk".to_owned()),
+    };
+    let claim = Claim::take(&RunRoot::open_default()?, &name)?;
+    let dir = claim.dir();
+    let control = UnixListener::bind(dir.control_socket())
+        .map_err(RunFileError::of("the control socket", dir))?;
+    record(&config)
+        .write(dir)
+        .map_err(RunFileError::of("run.json", dir))?;
+    let served = format!(
+        "{} is served on {} as {}",
+        config.path,
+        socket.path().display(),
+        dir.name()
+    );
+    let daemon = BlkDaemon {
+        name: dir.name().to_owned(),
+        disk_path: config.path.clone(),
+        disk,
+        settings,
+        socket,
+        control,
+        run_dir: dir.path().to_owned(),
+    };
+    let ended = tare_vhost::serve(daemon, || warn(&served))?;
+    match ended {
+        tare_vhost::Ended::Failed(sentence) => Err(Failure::new(
+            ExitCode::Internal,
+            anyhow::Error::msg(sentence),
+        )),
+        ended => Ok(ended.code()),
+    }
+}
+
+fn config(asked: &DiskChoice, disk: &Disk) -> DiskConfig {
+    DiskConfig {
+        path: asked.path.to_string_lossy().into_owned(),
+        file: Descriptor(disk.file().as_raw_fd()),
+        read_only: asked.access == Access::ReadOnly,
+        cache: asked.cache,
+        serial: asked
+            .serial
+            .clone()
+            .unwrap_or_else(|| "tare-disk0".to_owned()),
+        // The front-end takes as many as it wants.
+        queues: asked.queues.unwrap_or(MAX_QUEUES),
+        coalesce: asked.coalesce.unwrap_or_default(),
+    }
+}
+
+fn record(config: &DiskConfig) -> Record {
+    Record {
+        engine: EngineName::Blk,
+        pid: std::process::id(),
+        image: config.path.clone(),
+        cpus: 0,
+        memory_mib: 0,
+        ports: Vec::new(),
+        started_s: now_s(),
+    }
+}

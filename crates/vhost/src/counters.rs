@@ -1,0 +1,37 @@
+//! What the transport counts, besides the device.
+
+tare_devices::counters! {
+    /// What happens between the daemon and its front-end.
+    pub struct VhostCounters {
+        /// Front-ends that came.
+        frontends,
+        /// Front-ends that went, or were sent away.
+        disconnects,
+        /// Messages that were obeyed.
+        messages,
+        /// Messages that make no sense, or ask for what there is not; each ends
+        /// its connection.
+        protocol_errors,
+        /// Memory that could not be mapped: beyond its file's end, overlapping,
+        /// too many regions.
+        memory_refused,
+        /// Attempts to change device configuration; nothing there can be changed.
+        config_writes_refused,
+        /// Queues that were started.
+        queue_starts,
+        /// Requests that an earlier process took and did not answer, done again.
+        resubmitted,
+        /// Times that the driver notified a queue.
+        notifications,
+        /// Descriptors for notifications that are no eventfds.
+        bad_notifiers,
+        /// Interrupts that were sent.
+        interrupts,
+        /// Interrupts that the driver did not want.
+        interrupts_suppressed,
+        /// Interrupts that were held back by coalescing.
+        interrupts_held,
+        /// Broken queues: chains or rings that make no sense.
+        malformed,
+    }
+}

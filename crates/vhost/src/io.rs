@@ -1,0 +1,236 @@
+//! The I/O thread: the front-end's messages, its queues and the engine, driven
+//! by readiness alone. One front-end at a time; another waits until it has gone.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tare_daemon::poll::{Interest, Poll, Wait};
+use tare_devices::blk::{Clock as _, MonotonicClock};
+use vhost::vhost_user::{BackendReqHandler, Error};
+
+use crate::counters::VhostCounters;
+use crate::failure::chain;
+use crate::session::Session;
+
+const STOP: u64 = 0;
+const LISTENER: u64 = 1;
+const FRONTEND: u64 = 2;
+const ENGINE: u64 = 3;
+const WAKE: u64 = 4;
+/// Tokens of queues begin here.
+pub(crate) const QUEUES: u64 = 16;
+/// Complaints about front-ends that are printed; more are only counted.
+const MOST_COMPLAINTS: u32 = 20;
+
+/// The connection, so that the main thread can end a wait for its next byte.
+pub(crate) type Connected = Arc<Mutex<Option<UnixStream>>>;
+
+/// The thread's state.
+pub(crate) struct IoLoop {
+    poll: Arc<Poll>,
+    listener: UnixListener,
+    listens: Interest,
+    session: Arc<Mutex<Session>>,
+    frontend: Option<BackendReqHandler<Mutex<Session>>>,
+    connected: Connected,
+    counters: Arc<VhostCounters>,
+    complaints: u32,
+    /// The main thread changed something.
+    wake: OwnedFd,
+    /// Watched as long as they are open.
+    _events: Vec<OwnedFd>,
+}
+
+impl IoLoop {
+    /// Watches everything; `stop` ends the loop.
+    pub(crate) fn new(
+        poll: Arc<Poll>,
+        listener: UnixListener,
+        session: Arc<Mutex<Session>>,
+        counters: Arc<VhostCounters>,
+        stop: OwnedFd,
+        wake: OwnedFd,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        poll.add(&stop, STOP)?;
+        poll.add(&wake, WAKE)?;
+        let mut events = vec![stop];
+        let engine = lock(&session)
+            .device()
+            .event()
+            .map(|it| it.try_clone_to_owned());
+        if let Some(engine) = engine.transpose()? {
+            poll.add(&engine, ENGINE)?;
+            events.push(engine);
+        }
+        let mut io = Self {
+            poll,
+            listener,
+            listens: Interest::default(),
+            session,
+            frontend: None,
+            connected: Connected::default(),
+            counters,
+            complaints: 0,
+            wake,
+            _events: events,
+        };
+        io.listen(Interest::READ)?;
+        Ok(io)
+    }
+
+    /// Where the connection is found while there is one.
+    pub(crate) fn connected(&self) -> Connected {
+        Arc::clone(&self.connected)
+    }
+
+    /// What wakes the thread, for whoever changes something.
+    pub(crate) fn wake(&self) -> io::Result<OwnedFd> {
+        self.wake.try_clone()
+    }
+
+    /// Runs until [`Self::new`]'s `stop` is signalled; ends what is in flight.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut ready = Vec::with_capacity(16);
+        loop {
+            let patience = self.patience();
+            self.poll.wait(&mut ready, patience)?;
+            // Messages first: they may change what else was ready.
+            for token in &ready {
+                match *token {
+                    STOP => {
+                        lock(&self.session).forget_frontend();
+                        return Ok(());
+                    }
+                    LISTENER => self.accept()?,
+                    FRONTEND => self.message()?,
+                    WAKE => drop(rustix::io::read(&self.wake, &mut [0; 8])),
+                    _ => {}
+                }
+            }
+            let complaint = self.serve(&ready);
+            if let Some(complaint) = complaint {
+                self.complain(&complaint);
+            }
+        }
+    }
+
+    /// Queue work of one turn.
+    fn serve(&self, ready: &[u64]) -> Option<String> {
+        let mut session = lock(&self.session);
+        for token in ready {
+            match token.checked_sub(QUEUES) {
+                Some(queue) => session.notified(queue as usize),
+                None if *token == ENGINE => session.engine_ready(),
+                None => {}
+            }
+        }
+        session.go_on();
+        if session
+            .deadline_ns()
+            .is_some_and(|due_ns| due_ns <= MonotonicClock.now_ns())
+        {
+            session.deadline_passed();
+        }
+        session.take_complaint()
+    }
+
+    /// How long to wait: without work, and with nothing held, for ever.
+    fn patience(&self) -> Wait {
+        let session = lock(&self.session);
+        if session.has_more() {
+            return Wait::No;
+        }
+        match session.deadline_ns() {
+            Some(due_ns) => Wait::Nanoseconds(due_ns.saturating_sub(MonotonicClock.now_ns())),
+            None => Wait::Forever,
+        }
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        if self.frontend.is_some() {
+            return Ok(());
+        }
+        let Ok((stream, _)) = self.listener.accept() else {
+            return Ok(());
+        };
+        stream.set_nonblocking(false)?;
+        let ours = stream.try_clone()?;
+        self.poll.add(&ours, FRONTEND)?;
+        *self
+            .connected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(ours);
+        let session = Arc::clone(&self.session);
+        self.frontend = Some(BackendReqHandler::from_stream(stream, session));
+        self.counters.frontends.increment();
+        self.listen(Interest::default())
+    }
+
+    /// One message. A front-end that sends a part of one has its own queues
+    /// wait for the rest, and nobody else's.
+    fn message(&mut self) -> io::Result<()> {
+        let Some(frontend) = &mut self.frontend else {
+            return Ok(());
+        };
+        match frontend.handle_request() {
+            Ok(()) => {
+                self.counters.messages.increment();
+                Ok(())
+            }
+            Err(error) => {
+                if !went(&error) {
+                    self.counters.protocol_errors.increment();
+                    let cause = chain(&error);
+                    self.complain(&format!("a front-end is sent away: {cause}"));
+                }
+                self.disconnect()
+            }
+        }
+    }
+
+    fn disconnect(&mut self) -> io::Result<()> {
+        lock(&self.session).forget_frontend();
+        let stream = self.connected.lock();
+        let stream = stream.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(stream) = stream {
+            self.poll
+                .change(&stream, FRONTEND, Interest::READ, Interest::default())?;
+        }
+        self.frontend = None;
+        self.counters.disconnects.increment();
+        self.listen(Interest::READ)
+    }
+
+    fn listen(&mut self, wanted: Interest) -> io::Result<()> {
+        let listener = self.listener.as_fd();
+        self.poll.change(listener, LISTENER, self.listens, wanted)?;
+        self.listens = wanted;
+        Ok(())
+    }
+
+    fn complain(&mut self, message: &str) {
+        self.complaints += 1;
+        match self.complaints {
+            ..MOST_COMPLAINTS => crate::failure::complain(message),
+            MOST_COMPLAINTS => {
+                crate::failure::complain(&format!("{message}; further ones are only counted"));
+            }
+            _ => self.complaints = MOST_COMPLAINTS + 1,
+        }
+    }
+}
+
+/// Whether the front-end just closed its end.
+fn went(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Disconnected | Error::PartialMessage | Error::SocketBroken(_)
+    )
+}
+
+pub(crate) fn lock(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
+    session.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,32 @@
+//! `tare blk`: Tare's block device ([`tare_devices::blk`], with its coalescing)
+//! as a vhost-user back-end for QEMU, Cloud Hypervisor and others.
+//!
+//! ```text
+//! main ── signals, control socket (routes), the end
+//! io ──── the front-end's messages, queues, the engine (io, session)
+//! ```
+//!
+//! The protocol's messages are the `vhost` crate's. Queues are those of the
+//! monitor's devices: this is one more transport beside virtio over PCI, with
+//! eventfds of the front-end's for notifications and interrupts. Neither thread
+//! polls or arms a timer, besides the deadline of a held interrupt.
+//!
+//! A front-end is hostile as a guest is: what makes no sense is counted and ends
+//! its connection; the next one is served. What is in flight when it goes is
+//! ended first. The log of what is in flight (`INFLIGHT_SHMFD`) lets a front-end
+//! go on with a new process after this one was killed.
+//!
+//! Limits: one front-end at a time, no migration, no polled queues, no packed
+//! rings; the cache mode is the command line's and not the driver's to change.
+
+mod counters;
+mod failure;
+mod io;
+mod routes;
+mod serve;
+mod session;
+mod socket;
+
+pub use counters::VhostCounters;
+pub use serve::{BlkDaemon, Ended, ServeError, serve};
+pub use socket::{Socket, SocketError};

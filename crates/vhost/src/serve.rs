@@ -1,0 +1,273 @@
+//! The program: two threads, confined, until a signal or a request ends them.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::{Arc, Barrier, Mutex, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::thread::{Pid, gettid};
+use tare_control::api::Stop;
+use tare_control::exit::ExitCode;
+use tare_daemon::confine::{self, ConfineError, Files, OnViolation, Role};
+use tare_daemon::http::server::Server;
+use tare_daemon::observe::{MemoryObserver, ThreadObserver};
+use tare_daemon::poll::{Poll, Wait};
+use tare_daemon::signals;
+use tare_devices::blk::{Blk, BlkSettings, Disk, MonotonicClock, choose};
+use tare_devices::virtio::VirtioDevice as _;
+
+use crate::counters::VhostCounters;
+use crate::failure::{chain, complain};
+use crate::io::{Connected, IoLoop, QUEUES};
+use crate::routes::Control;
+use crate::session::Session;
+use crate::socket::Socket;
+
+const SIGNAL: u64 = 0;
+const ENDED: u64 = 1;
+const SERVER: u64 = 2;
+const STACK_BYTES: usize = 256 << 10;
+/// How long the I/O thread gets to end what is in flight.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is served, and where.
+pub struct BlkDaemon {
+    /// Name of the run.
+    pub name: String,
+    /// The disk's name, for people.
+    pub disk_path: String,
+    /// The open, locked disk.
+    pub disk: Disk,
+    /// How it looks to the guest.
+    pub settings: BlkSettings,
+    /// Where front-ends connect.
+    pub socket: Socket,
+    /// Listening control socket.
+    pub control: UnixListener,
+    /// The run directory, whose files may be removed at the end.
+    pub run_dir: PathBuf,
+}
+
+/// Why serving ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// A signal.
+    Signal(signals::Request),
+    /// A request on the control socket.
+    Stopped(Stop),
+    /// The I/O thread failed; a sentence.
+    Failed(String),
+}
+
+impl Ended {
+    /// The process's exit code.
+    pub fn code(&self) -> ExitCode {
+        match self {
+            Self::Signal(signals::Request::Interrupt) => ExitCode::Interrupted,
+            Self::Signal(signals::Request::Terminate) | Self::Stopped(Stop::Kill) => {
+                ExitCode::Terminated
+            }
+            Self::Stopped(Stop::PowerOff) => ExitCode::Success,
+            Self::Failed(_) => ExitCode::Internal,
+        }
+    }
+}
+
+/// Why serving does not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The system refused something.
+    #[error("cannot {act}")]
+    Io {
+        /// What.
+        act: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// A thread cannot be confined.
+    #[error("cannot confine a thread")]
+    Confine(#[from] ConfineError),
+}
+
+fn failed_to(act: &'static str) -> impl FnOnce(io::Error) -> ServeError {
+    move |source| ServeError::Io { act, source }
+}
+
+/// Serves the disk until a signal or a request; `ready` is called when front-ends
+/// can connect. The socket is removed at the end.
+pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, ServeError> {
+    let started = Instant::now();
+    let signal = signals::install().map_err(failed_to("handle signals"))?;
+    let on_violation = OnViolation {
+        program: "tare blk",
+        restore: || {},
+    };
+    confine::install_violation_handler(on_violation)
+        .map_err(|errno| failed_to("handle signals")(errno.into()))?;
+    let BlkDaemon {
+        name,
+        disk_path,
+        disk,
+        settings,
+        socket,
+        control,
+        run_dir,
+    } = daemon;
+    let chosen = choose(&disk).map_err(failed_to("open the disk again"))?;
+    if let Some(error) = &chosen.refused {
+        complain(&format!(
+            "io_uring is not allowed here ({error}): requests are served one after the other"
+        ));
+    }
+    let device = Blk::new(settings, disk, chosen.engine, Box::new(MonotonicClock));
+    let counters: Arc<VhostCounters> = Arc::default();
+    let sources = vec![device.counters(), Arc::clone(&counters) as _];
+    let epoll = Arc::new(Poll::new().map_err(failed_to("make an epoll"))?);
+    let session = Session::new(device, Arc::clone(&epoll), Arc::clone(&counters), QUEUES);
+    let session = Arc::new(Mutex::new(session));
+    let stop = event()?;
+    let listener = socket.listener().map_err(failed_to("serve the socket"))?;
+    let stopped = clone(&stop)?;
+    let shared = Arc::clone(&session);
+    let io = IoLoop::new(epoll, listener, shared, counters, stopped, event()?);
+    let io = io.map_err(failed_to("watch the socket"))?;
+    let connected = io.connected();
+    let wake = io.wake().map_err(failed_to("make an event"))?;
+
+    let ended = event()?;
+    let poll = Poll::new().map_err(failed_to("make an epoll"))?;
+    poll.add(signal, SIGNAL)
+        .and_then(|()| poll.add(&ended, ENDED))
+        .map_err(failed_to("watch its events"))?;
+    let server = Server::new(control, &poll, SERVER);
+    let mut server = server.map_err(failed_to("serve its control socket"))?;
+    let thread = IoThread::spawn(io, clone(&ended)?)?;
+    let observe = |name, tid| ThreadObserver::open(name, tid);
+    let threads = [observe("main", gettid()), observe("io", thread.tid)];
+    let threads = threads.into_iter().collect::<Result<_, _>>();
+    let mut routes = Control {
+        name,
+        disk_path,
+        started,
+        session,
+        counters: sources,
+        threads: threads.map_err(failed_to("open its threads' statistics"))?,
+        memory: MemoryObserver::new(Vec::new()),
+        stop: None,
+        wake,
+    };
+    let files = Files::remove_only(&run_dir)?.and_remove_in(socket.directory())?;
+    confine::confine(Role::Main, files)?;
+    thread.gate.wait();
+    ready();
+    let reason = wait(&poll, &mut server, &mut routes, &thread);
+    thread.end(&stop, &connected);
+    Ok(reason)
+}
+
+/// The main thread's loop, until there is a reason to end.
+fn wait(poll: &Poll, server: &mut Server, routes: &mut Control, thread: &IoThread) -> Ended {
+    let mut ready = Vec::with_capacity(16);
+    loop {
+        if let Err(error) = poll.wait(&mut ready, Wait::Forever) {
+            return Ended::Failed(format!("the main thread cannot wait: {error}"));
+        }
+        for token in ready.drain(..) {
+            match token {
+                SIGNAL => {
+                    if let Some(request) = signals::received() {
+                        return Ended::Signal(request);
+                    }
+                }
+                ENDED => return Ended::Failed(thread.failure()),
+                token => server.ready(poll, token, routes),
+            }
+        }
+        if let Some(how) = routes.stop {
+            return Ended::Stopped(how);
+        }
+    }
+}
+
+/// The I/O thread, seen from the main one.
+struct IoThread {
+    handle: JoinHandle<()>,
+    tid: Pid,
+    /// It begins when the main thread is confined.
+    gate: Arc<Barrier>,
+    failure: Arc<Mutex<Option<String>>>,
+}
+
+impl IoThread {
+    fn spawn(io: IoLoop, ended: OwnedFd) -> Result<Self, ServeError> {
+        let (sender, tid) = mpsc::channel();
+        let gate = Arc::new(Barrier::new(2));
+        let failure: Arc<Mutex<Option<String>>> = Arc::default();
+        let files = Files::none()?;
+        let (opens, fails) = (Arc::clone(&gate), Arc::clone(&failure));
+        let body = move || {
+            let _ = sender.send(gettid());
+            drop(sender);
+            opens.wait();
+            let ran = match confine::confine(Role::Frontend, files) {
+                Ok(()) => io.run().map_err(|error| chain(&error)),
+                Err(error) => Err(chain(&error)),
+            };
+            if let Err(sentence) = ran {
+                *fails.lock().unwrap_or_else(PoisonError::into_inner) = Some(sentence);
+                let _ = rustix::io::write(&ended, &1u64.to_ne_bytes());
+            }
+        };
+        let builder = thread::Builder::new().name("io".to_owned());
+        let handle = builder.stack_size(STACK_BYTES).spawn(body);
+        let handle = handle.map_err(failed_to("start a thread"))?;
+        let gone = |_| failed_to("start a thread")(io::ErrorKind::BrokenPipe.into());
+        Ok(Self {
+            handle,
+            tid: tid.recv().map_err(gone)?,
+            gate,
+            failure,
+        })
+    }
+
+    fn failure(&self) -> String {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        format!(
+            "the I/O thread failed: {}",
+            failure.as_deref().unwrap_or("?")
+        )
+    }
+
+    /// Lets it end what is in flight. A front-end in the middle of a message
+    /// does not hold it up.
+    fn end(self, stop: &OwnedFd, connected: &Connected) {
+        let _ = rustix::io::write(stop, &1u64.to_ne_bytes());
+        let begin = Instant::now();
+        let mut pause = Duration::from_micros(200);
+        while !self.handle.is_finished() {
+            if begin.elapsed() > PATIENCE {
+                return complain("the I/O thread did not end in time");
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(20));
+            if begin.elapsed() > Duration::from_millis(200)
+                && let Some(stream) = &*connected.lock().unwrap_or_else(PoisonError::into_inner)
+            {
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+            }
+        }
+    }
+}
+
+fn event() -> Result<OwnedFd, ServeError> {
+    let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+    event.map_err(|errno| failed_to("make an event")(errno.into()))
+}
+
+fn clone(event: &OwnedFd) -> Result<OwnedFd, ServeError> {
+    event.try_clone().map_err(failed_to("make an event"))
+}

@@ -1,0 +1,104 @@
+//! The memory in which all queues keep their logs of what is in flight. It is
+//! made here and kept by the front-end, which gives it to the next back-end.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use tare_devices::GuestRam;
+use tare_devices::blk::MAX_QUEUES;
+use tare_devices::virtio::InflightLog;
+
+use super::memory::{MemoryError, Place, Regions};
+use super::ring::MAX_SIZE;
+
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LogError {
+    /// Numbers of queues or descriptors that there are not.
+    #[error("a log for {queues} queues of {size} descriptors is none")]
+    Shape {
+        /// Queues.
+        queues: u16,
+        /// Descriptors of each.
+        size: u16,
+    },
+    /// The memory is too small for it.
+    #[error("a log of {given} bytes is too short: it takes {needed}")]
+    Short {
+        /// Given.
+        given: u64,
+        /// Needed.
+        needed: u64,
+    },
+    /// It cannot be made.
+    #[error("memory for a log cannot be made")]
+    Make(#[source] io::Error),
+    /// It cannot be mapped.
+    #[error("a log cannot be mapped")]
+    Memory(#[from] MemoryError),
+}
+
+/// The logs of all queues.
+pub(crate) struct LogArea {
+    memory: Arc<GuestRam>,
+    queues: u16,
+    size: u16,
+}
+
+impl LogArea {
+    /// Bytes for `queues` queues of `size` descriptors.
+    pub(crate) fn bytes(queues: u16, size: u16) -> Result<u64, LogError> {
+        let known = (1..=MAX_QUEUES).contains(&queues) && (1..=MAX_SIZE).contains(&size);
+        known
+            .then(|| u64::from(queues) * InflightLog::part_bytes(size))
+            .ok_or(LogError::Shape { queues, size })
+    }
+
+    /// Empty memory of that many bytes, as a file to be passed on.
+    pub(crate) fn make(queues: u16, size: u16) -> Result<(File, u64), LogError> {
+        let bytes = Self::bytes(queues, size)?;
+        let flags = MemfdFlags::CLOEXEC;
+        let made = memfd_create(c"tare-inflight", flags).map(File::from);
+        let file = made.map_err(|errno| LogError::Make(errno.into()))?;
+        file.set_len(bytes).map_err(LogError::Make)?;
+        Ok((file, bytes))
+    }
+
+    /// Maps what [`make`](Self::make) made, perhaps in another process.
+    pub(crate) fn map(
+        file: File,
+        (offset, given): (u64, u64),
+        (queues, size): (u16, u16),
+    ) -> Result<Self, LogError> {
+        let needed = Self::bytes(queues, size)?;
+        if given < needed {
+            return Err(LogError::Short { given, needed });
+        }
+        let mut regions = Regions::default();
+        let place = Place {
+            guest: 0,
+            size: needed,
+            user: 0,
+            offset,
+        };
+        regions.add(place, file)?;
+        let memory = regions.memory().ok_or(MemoryError::Unknown)?;
+        Ok(Self {
+            memory: Arc::new(memory),
+            queues,
+            size,
+        })
+    }
+
+    /// The log of queue `index` with `size` descriptors; `None`: there is no
+    /// place for it.
+    pub(crate) fn log(&self, index: usize, size: u16) -> Option<InflightLog> {
+        if index >= usize::from(self.queues) || size > self.size {
+            return None;
+        }
+        let base = index as u64 * InflightLog::part_bytes(self.size);
+        InflightLog::new(Arc::clone(&self.memory), base, self.size)
+    }
+}

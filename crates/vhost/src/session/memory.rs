@@ -1,0 +1,136 @@
+//! Guest memory as the front-end shares it: regions of files, checked before
+//! they are mapped, and the translation of the front-end's own addresses.
+//!
+//! Limits: files with a length (no device memory); a front-end that shortens a
+//! file behind a mapping ends this process by SIGBUS.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::Arc;
+
+use vm_memory::{FileOffset, GuestAddress, GuestRegionMmap, MmapRegion};
+
+use tare_devices::GuestRam;
+
+/// Most regions at a time; as many as a front-end sends in one message is 8,
+/// one by one it may add up to this many.
+pub(crate) const MAX_REGIONS: usize = 64;
+
+/// Why memory is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MemoryError {
+    /// No byte, or beyond the end of addresses.
+    #[error("a region of {size} bytes at {guest:#x} is none")]
+    Empty {
+        /// Guest address.
+        guest: u64,
+        /// Length.
+        size: u64,
+    },
+    /// The file is shorter than the region.
+    #[error("a region ends at byte {end} of a file of {length} bytes")]
+    BeyondFile {
+        /// Where the region ends in the file.
+        end: u64,
+        /// The file's length.
+        length: u64,
+    },
+    /// The system refused.
+    #[error("a region cannot be mapped")]
+    Map(#[source] io::Error),
+    /// It overlaps another.
+    #[error("regions overlap")]
+    Overlap,
+    /// More than [`MAX_REGIONS`].
+    #[error("there are more than {MAX_REGIONS} regions")]
+    TooMany,
+    /// A region to be removed is not there.
+    #[error("there is no such region")]
+    Unknown,
+}
+
+/// A region as the front-end describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Guest-physical address.
+    pub(crate) guest: u64,
+    /// Length.
+    pub(crate) size: u64,
+    /// The front-end's own address of it, in which it gives rings' addresses.
+    pub(crate) user: u64,
+    /// Where it begins in its file.
+    pub(crate) offset: u64,
+}
+
+/// All regions.
+#[derive(Clone, Default)]
+pub(crate) struct Regions {
+    places: Vec<(Place, Arc<GuestRegionMmap<()>>)>,
+}
+
+impl Regions {
+    /// Adds a region.
+    pub(crate) fn add(&mut self, place: Place, file: File) -> Result<(), MemoryError> {
+        if self.places.len() >= MAX_REGIONS {
+            return Err(MemoryError::TooMany);
+        }
+        let overlaps = |(other, _): &(Place, _)| {
+            place.guest < other.guest + other.size && other.guest < place.guest + place.size
+        };
+        let region = map(place, file)?;
+        if self.places.iter().any(overlaps) {
+            return Err(MemoryError::Overlap);
+        }
+        self.places.push((place, Arc::new(region)));
+        Ok(())
+    }
+
+    /// Removes a region.
+    pub(crate) fn remove(&mut self, guest: u64, size: u64) -> Result<(), MemoryError> {
+        let found = self
+            .places
+            .iter()
+            .position(|(place, _)| (place.guest, place.size) == (guest, size));
+        self.places.remove(found.ok_or(MemoryError::Unknown)?);
+        Ok(())
+    }
+
+    /// The guest's memory; `None` while there is none.
+    pub(crate) fn memory(&self) -> Option<GuestRam> {
+        let mut regions: Vec<_> = self.places.iter().collect();
+        regions.sort_by_key(|(place, _)| place.guest);
+        let regions = regions.into_iter().map(|(_, region)| Arc::clone(region));
+        GuestRam::from_arc_regions(regions.collect()).ok()
+    }
+
+    /// The guest-physical address of what the front-end sees at `user`.
+    pub(crate) fn translate(&self, user: u64) -> Option<u64> {
+        let inside = |place: &Place| user.checked_sub(place.user).filter(|at| *at < place.size);
+        let found = self
+            .places
+            .iter()
+            .find_map(|(place, _)| inside(place).map(|at| (place, at)));
+        // Cannot overflow: the region was found to end before the last address.
+        found.map(|(place, at)| place.guest + at)
+    }
+}
+
+fn map(place: Place, file: File) -> Result<GuestRegionMmap<()>, MemoryError> {
+    let Place { guest, size, .. } = place;
+    let empty = MemoryError::Empty { guest, size };
+    let ends = [place.guest, place.user, place.offset].map(|at| at.checked_add(size));
+    let [Some(_), Some(_), Some(end)] = ends else {
+        return Err(empty);
+    };
+    let Ok(bytes @ 1..) = usize::try_from(size) else {
+        return Err(empty);
+    };
+    let length = file.metadata().map_err(MemoryError::Map)?.size();
+    if end > length {
+        return Err(MemoryError::BeyondFile { end, length });
+    }
+    let region = MmapRegion::from_file(FileOffset::new(file, place.offset), bytes)
+        .map_err(|error| MemoryError::Map(io::Error::other(error)))?;
+    GuestRegionMmap::new(region, GuestAddress(guest)).ok_or(empty)
+}

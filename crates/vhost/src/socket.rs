@@ -1,0 +1,142 @@
+//! The socket that front-ends connect to: made where nobody listens, removed at
+//! the end.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// A socket that cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// Somebody listens there.
+    #[error("the socket {} is in use by another program", .0.display())]
+    InUse(PathBuf),
+    /// Something else is there.
+    #[error("{} is there and is no socket", .0.display())]
+    NotASocket(PathBuf),
+    /// The system refused.
+    #[error("the socket {} cannot be made", path.display())]
+    Make {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A listening socket with its place in the file system.
+#[derive(Debug)]
+pub struct Socket {
+    path: PathBuf,
+    inode: (u64, u64),
+    listener: UnixListener,
+}
+
+impl Socket {
+    /// Listens at `path`. A socket that a killed program left there is replaced.
+    pub fn bind(path: &Path) -> Result<Self, SocketError> {
+        let failed = |source| SocketError::Make {
+            path: path.to_owned(),
+            source,
+        };
+        match path.symlink_metadata() {
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(SocketError::NotASocket(path.to_owned()));
+            }
+            Ok(_) if UnixStream::connect(path).is_ok() => {
+                return Err(SocketError::InUse(path.to_owned()));
+            }
+            Ok(_) => std::fs::remove_file(path).map_err(failed)?,
+            Err(_) => {}
+        }
+        let listener = UnixListener::bind(path).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => SocketError::InUse(path.to_owned()),
+            _ => failed(source),
+        })?;
+        let inode = inode(path).map_err(failed)?;
+        Ok(Self {
+            path: path.to_owned(),
+            inode,
+            listener,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The directory that it is in.
+    pub fn directory(&self) -> &Path {
+        match self.path.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        }
+    }
+
+    pub(crate) fn listener(&self) -> io::Result<UnixListener> {
+        self.listener.try_clone()
+    }
+}
+
+impl Drop for Socket {
+    /// Unless somebody else has taken the place.
+    fn drop(&mut self) {
+        if inode(&self.path).is_ok_and(|now| now == self.inode) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn inode(path: &Path) -> io::Result<(u64, u64)> {
+    let found = path.symlink_metadata()?;
+    Ok((found.dev(), found.ino()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_in_use_is_refused_and_a_stale_one_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let stale = UnixListener::bind(&path).unwrap();
+        assert!(matches!(Socket::bind(&path), Err(SocketError::InUse(_))));
+        drop(stale);
+        let socket = Socket::bind(&path).unwrap();
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_no_socket_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        std::fs::write(&path, "x").unwrap();
+        assert!(matches!(
+            Socket::bind(&path),
+            Err(SocketError::NotASocket(_))
+        ));
+        assert_eq!(std::fs::read(&path).unwrap(), b"x");
+        let nowhere = directory.path().join("missing/s");
+        assert!(matches!(
+            Socket::bind(&nowhere),
+            Err(SocketError::Make { .. })
+        ));
+    }
+
+    #[test]
+    fn a_successor_keeps_its_socket() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let old = Socket::bind(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let _new = UnixListener::bind(&path).unwrap();
+        drop(old);
+        assert!(path.exists());
+    }
+}
