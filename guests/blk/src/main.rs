@@ -1,0 +1,65 @@
+//! The load generator's image; on the host it loads a disk in memory.
+
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+extern crate alloc;
+
+use alloc::string::{String, ToString};
+use core::time::Duration;
+
+use tare_guest_blk::{Job, report, run};
+use tare_libos::block::Disk;
+use tare_libos::{env, println, thread};
+
+/// Time for somebody to read the machine's statistics.
+const PAUSE: Duration = Duration::from_millis(50);
+
+fn blk() -> Result<(), String> {
+    let job = Job::parse(env::args()).map_err(|error| error.to_string())?;
+    let disk = find(&job)?;
+    println!(
+        "{{\"disk\":\"{}\",\"bytes\":{},\"depth\":{},\"queues\":{},\"block\":{},\"read\":{}}}",
+        disk.name(),
+        disk.bytes(),
+        disk.depth(),
+        disk.queues(),
+        job.block,
+        job.read
+    );
+    for &cif in &job.cif {
+        println!("{{\"begin\":true,\"cif\":{cif}}}");
+        thread::sleep(PAUSE);
+        let outcome = run::run(&job, &disk, cif).map_err(|error| error.to_string())?;
+        println!("{{\"end\":true,\"cif\":{cif}}}");
+        thread::sleep(PAUSE);
+        println!("{}", report::line(&outcome));
+    }
+    println!("{{\"done\":true}}");
+    if env::has_word("hold") {
+        thread::park();
+    }
+    Ok(())
+}
+
+tare_libos::entry!(blk);
+
+#[cfg(target_os = "none")]
+fn find(job: &Job) -> Result<Disk, String> {
+    let disk = tare_libos::block::disk(&job.disk);
+    disk.cloned()
+        .ok_or_else(|| alloc::format!("there is no disk {}", job.disk))
+}
+
+/// On the host, a disk in memory.
+#[cfg(not(target_os = "none"))]
+fn find(job: &Job) -> Result<Disk, String> {
+    use tare_libos::block::Access;
+    let bytes = vec![0; 16 << 20];
+    Ok(Disk::in_memory(&job.disk, bytes, Access::ReadWrite))
+}
+
+/// On the host, over the shim of `tare_libos::thread`.
+#[cfg(not(target_os = "none"))]
+fn main() -> Result<(), String> {
+    blk()
+}

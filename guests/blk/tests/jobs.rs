@@ -1,0 +1,94 @@
+//! Jobs on a disk in memory.
+
+#![allow(clippy::unwrap_used)]
+
+use tare_guest_blk::run::{Outcome, RunError, run};
+use tare_guest_blk::{Job, report};
+use tare_libos::block::{Access, Disk};
+
+fn job(line: &str) -> Job {
+    Job::parse(line.split_whitespace()).unwrap()
+}
+
+fn disk(access: Access) -> Disk {
+    Disk::in_memory("disk0", vec![0; 1 << 20], access)
+}
+
+fn done(line: &str, cif: u32) -> Outcome {
+    run(&job(line), &disk(Access::ReadWrite), cif).unwrap()
+}
+
+#[test]
+fn a_count_is_kept_exactly() {
+    for cif in [1, 3, 16] {
+        let outcome = done("count=500 warm_ms=0 read=50", cif);
+        assert_eq!(outcome.seen.times.count(), 500, "{cif}");
+        assert_eq!(outcome.seen.errors, 0);
+    }
+}
+
+#[test]
+fn a_time_ends_a_run() {
+    let outcome = done("ms=30 warm_ms=5 order=sequential block=64K", 2);
+    assert!(outcome.seen.times.count() > 0);
+    assert!(outcome.ticks > 0);
+}
+
+#[test]
+fn what_is_verified_matches() {
+    let outcome = done("count=2000 warm_ms=0 read=50 verify=on block=512", 4);
+    assert_eq!((outcome.seen.mismatches, outcome.seen.errors), (0, 0));
+    assert!(outcome.device.completions >= 2000);
+}
+
+#[test]
+fn a_committer_flushes_beside_the_readers() {
+    let outcome = done("ms=30 warm_ms=0 committer=on", 2);
+    assert!(outcome.seen.flushes.count() > 0);
+    assert_eq!(outcome.seen.commits.count(), outcome.seen.flushes.count());
+    let outcome = done("count=100 warm_ms=0 read=0 flush_every=10", 1);
+    assert!((9..=10).contains(&outcome.seen.flushes.count()));
+}
+
+#[test]
+fn a_pace_is_kept() {
+    let outcome = done("ms=200 warm_ms=0 rate=200", 4);
+    let count = outcome.seen.times.count();
+    assert!((20..=44).contains(&count), "{count} of 40");
+}
+
+#[test]
+fn jobs_that_cannot_be_done_are_refused() {
+    let refused = |line: &str, access| run(&job(line), &disk(access), 300).unwrap_err();
+    assert_eq!(
+        refused("read=50", Access::ReadOnly),
+        RunError::ReadOnly("disk0".into())
+    );
+    assert_eq!(
+        refused("committer=on", Access::ReadOnly),
+        RunError::ReadOnly("disk0".into())
+    );
+    let small = refused("read=50 verify=on", Access::ReadWrite);
+    assert!(matches!(
+        small,
+        RunError::TooSmall {
+            blocks: 256,
+            wanted: 300,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn the_line_has_all_figures() {
+    let line = report::line(&done("count=50 warm_ms=0", 1));
+    for key in [
+        "\"cif\":1,",
+        "\"completed\":50,",
+        "\"iops\":",
+        "\"flush_ns\":null",
+        "\"p99\":",
+    ] {
+        assert!(line.contains(key), "{line}");
+    }
+}
