@@ -18,6 +18,7 @@ const UNSAFE_FILES: &[&str] = &[
     // A tap's ioctls, inherited descriptors by number, siginfo of SIGSYS.
     "crates/cli/src/run/tap.rs",
     "crates/daemon/src/confine/violation.rs",
+    "crates/monitor/src/halt/cpu_timer.rs",
     "crates/monitor/src/inherit.rs",
     "crates/monitor/src/link/tap.rs",
     // A Linux guest's way to its exit port.

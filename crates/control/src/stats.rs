@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::halt::HaltPolicy;
+
 /// What executes the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -37,6 +39,36 @@ pub struct Stats {
     pub threads: Vec<ThreadStats>,
     /// Memory.
     pub memory: MemoryStats,
+    /// How halted vCPUs wait.
+    #[serde(default)]
+    pub halt: Option<HaltStats>,
+}
+
+/// How the halted vCPUs of a machine wait, and what that costs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HaltStats {
+    /// The policy in force.
+    pub policy: HaltPolicy,
+    /// Longest poll before a vCPU is scheduled out, ns; `None` is the kernel's.
+    pub window_ns: Option<u64>,
+    /// Where a budget stands: `idle` (no window is worth having), `within` (the
+    /// best costs less), `spending` and `saving` (a better one has turns),
+    /// `contended` (others want the CPU).
+    pub standing: Option<String>,
+    /// Halts that have ended, all vCPUs.
+    pub halts: u64,
+    /// Of them, those that ended while polled.
+    pub caught: u64,
+    /// Time spent polling, ns.
+    pub polled_ns: u64,
+    /// Share of one CPU spent polling since the begin, in millionths.
+    pub polled_ppm: u64,
+    /// How often a budget was reconsidered.
+    pub looks: u64,
+    /// How often the window was changed.
+    pub changes: u64,
+    /// Why a budget cannot be kept here, if it cannot.
+    pub unavailable: Option<String>,
 }
 
 /// Counters of one vCPU.

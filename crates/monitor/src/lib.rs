@@ -7,7 +7,8 @@
 //! ```
 //!
 //! `machine` puts the rooms below together (`hv`, `boot`, `devices`); [`run()`] is
-//! the program. No thread polls or arms a timer: when nothing happens, none runs.
+//! the program. No thread polls, and the only timer (`halt`) is on the process's own
+//! CPU time: when nothing happens, none runs.
 //!
 //! Limits: one machine for each process; x86-64 Linux hosts.
 
@@ -18,6 +19,7 @@ mod disk;
 pub mod ending;
 pub mod exits;
 pub mod failure;
+pub mod halt;
 pub mod inherit;
 pub mod io;
 pub mod link;

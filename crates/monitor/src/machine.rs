@@ -2,8 +2,10 @@
 //! runs yet.
 
 use std::{
+    cell::RefCell,
     fs::File,
     ops::Range,
+    rc::Rc,
     sync::{Arc, atomic::AtomicBool},
     time::Instant,
 };
@@ -11,12 +13,16 @@ use std::{
 use rustix::stdio::stdout;
 use tare_abi::{layout, ports};
 use tare_boot::LoadOptions;
-use tare_control::{config, halt::HaltPolicy, stats};
+use tare_control::{
+    config::{self, MachineConfig},
+    halt::HaltPolicy,
+    stats,
+};
 use tare_devices::{
     rng::{OsEntropy, Rng},
     serial::{IrqLine, SerialPort},
 };
-use tare_hv::{GuestMemoryMmap, Kicker, Kind, Kvm, Probe, Vm};
+use tare_hv::{DisableExits, GuestMemoryMmap, Kicker, Kind, Kvm, Probe, Vm};
 use vm_memory::{GuestMemoryBackend as _, GuestMemoryRegion as _};
 use vmm_sys_util::eventfd::EventFd;
 
@@ -31,6 +37,7 @@ use crate::{
     },
     ending::Ender,
     exits::ExitCounters,
+    halt::{CanPoll, Governor},
     io::{ConsoleInput, IoLoop},
     observe::{MemoryObserver, ObservedVcpu, Observer},
     settings::Adjustable,
@@ -65,10 +72,8 @@ impl Machine {
         let memory = tare_hv::guest_memory(u64::from(setup.config.memory_mib) << 20)?;
         let entry = load(setup, &memory)?;
         let vm = Arc::new(Vm::new(&kvm, &memory)?);
-        match setup.config.halt {
-            HaltPolicy::Never | HaltPolicy::Budget(_) => vm.set_halt_poll_ns(0)?,
-            HaltPolicy::Poll(longest_ns) => vm.set_halt_poll_ns(longest_ns)?,
-            HaltPolicy::Kernel | HaltPolicy::Dedicated => {}
+        if setup.config.halt == HaltPolicy::Dedicated {
+            halt_by_itself(&kvm, &probe, &vm)?;
         }
         let mut devices = Devices::new(&vm, &memory);
         if let (Some(net), Some(link)) = (&setup.config.net, setup.link.take()) {
@@ -81,9 +86,11 @@ impl Machine {
             devices.add("rng", Rng::new(OsEntropy), None)?;
         }
         let (console, input) = console(setup, &vm)?;
-        let adjustable = devices.adjustable();
+        let mut adjustable = devices.adjustable();
         let (bus, io_devices, observed_devices) = devices.finish(console);
-        let (vcpus, observed) = vcpus(&vm, &probe, setup.config.cpus, control, &bus)?;
+        let (vcpus, observed) = vcpus(&vm, &probe, &setup.config, control, &bus)?;
+        let halt = governor(&vm, &probe, setup.config.halt, &observed)?;
+        adjustable.halt = Some(Rc::clone(&halt));
         if let Some(first) = vcpus.first() {
             first.vcpu.enter_at(&entry)?;
         }
@@ -111,6 +118,7 @@ impl Machine {
                 devices: observed_devices,
                 threads: Vec::new(),
                 memory: MemoryObserver::new(host_ranges(&memory)),
+                halt,
             },
         })
     }
@@ -160,20 +168,21 @@ fn console(setup: &Setup, vm: &Vm) -> Result<(Console, ConsoleInput), StartError
 fn vcpus(
     vm: &Vm,
     probe: &Probe,
-    count: u8,
+    config: &MachineConfig,
     control: &Control,
     bus: &Arc<Bus>,
 ) -> Result<(Vec<VcpuLoop>, Vec<ObservedVcpu>), StartError> {
     let one = |index| {
-        let vcpu = vm.vcpu(probe, index, count)?;
+        let vcpu = vm.vcpu(probe, index, config.cpus)?;
         let exits = Arc::<ExitCounters>::default();
         let observed = ObservedVcpu {
             index,
             exits: Arc::clone(&exits),
-            kvm: vcpu.stats().ok(),
+            kvm: vcpu.stats().ok().map(Arc::new),
         };
         let runs = VcpuLoop {
             vcpu,
+            own_cpu: config.own_cpus.get(usize::from(index)).map(|own| own.cpu),
             bus: Arc::clone(bus),
             exits,
             ender: control.ender.clone(),
@@ -181,8 +190,39 @@ fn vcpus(
         };
         Ok((runs, observed))
     };
-    let pairs: Result<Vec<_>, StartError> = (0..count).map(one).collect();
+    let pairs: Result<Vec<_>, StartError> = (0..config.cpus).map(one).collect();
     Ok(pairs?.into_iter().unzip())
+}
+
+/// Halts that KVM takes no part in; only before the first vCPU.
+fn halt_by_itself(kvm: &Kvm, probe: &Probe, vm: &Vm) -> Result<(), StartError> {
+    let offered = probe.capabilities.disable_exits;
+    if !offered.contains(DisableExits::HLT) {
+        return Err(StartError::DedicatedRefused);
+    }
+    if !probe.halts_natively(kvm)? {
+        return Err(StartError::DedicatedIgnored);
+    }
+    let exits = match offered.contains(DisableExits::PAUSE) {
+        true => DisableExits::HLT.union(DisableExits::PAUSE),
+        false => DisableExits::HLT,
+    };
+    Ok(vm.disable_exits(exits)?)
+}
+
+fn governor(
+    vm: &Arc<Vm>,
+    probe: &Probe,
+    policy: HaltPolicy,
+    vcpus: &[ObservedVcpu],
+) -> Result<Rc<RefCell<Governor>>, StartError> {
+    let can_poll = match probe.capabilities.halt_poll {
+        true => CanPoll::Yes,
+        false => CanPoll::No,
+    };
+    let stats = vcpus.iter().filter_map(|vcpu| vcpu.kvm.clone()).collect();
+    let governor = Governor::new(Arc::clone(vm), policy, stats, can_poll)?;
+    Ok(Rc::new(RefCell::new(governor)))
 }
 
 fn host_ranges(memory: &GuestMemoryMmap) -> Vec<Range<u64>> {

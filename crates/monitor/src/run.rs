@@ -30,6 +30,7 @@ use crate::{
     poll::{Poll, Wait},
     routes,
     start::{Setup, StartError, failed_to, read_config},
+    vcpu::settle,
     wiring::eventfd,
 };
 
@@ -39,7 +40,8 @@ const STACK_BYTES: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(2);
 const SIGNAL: u64 = 0;
 const END: u64 = 1;
-const SERVER: u64 = 2;
+const HALT: u64 = 2;
+const SERVER: u64 = 3;
 
 /// Runs the monitor with the program's arguments; the result is its exit code.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
@@ -113,6 +115,13 @@ fn run_machine(
 
     let threads = Threads::spawn(machine.vcpus, machine.io, ender)?;
     machine.observer.threads = threads.observers()?;
+    let vcpus = machine.observer.vcpu_threads();
+    let vcpus = vcpus.map_err(failed_to("open its threads' statistics"))?;
+    machine.observer.halt.borrow_mut().watch(vcpus);
+    if let Some(event) = machine.observer.halt.borrow().event() {
+        let watched = poll.add(borrow(event), HALT);
+        watched.map_err(failed_to("watch its events"))?;
+    }
     if matches!(setup.config.console, Console::Stdio { .. }) {
         terminal::enter_raw();
     }
@@ -143,8 +152,11 @@ fn serve(poll: &Poll, mut server: Server, mut routes: routes::Control, ender: &E
         }
         for token in ready.drain(..) {
             match token {
-                SIGNAL => signals::received().into_iter().for_each(|it| ender.end(it.into())),
+                SIGNAL => signals::received()
+                    .into_iter()
+                    .for_each(|it| ender.end(it.into())),
                 END => {}
+                HALT => routes.observer.halt.borrow_mut().due(),
                 token => server.ready(poll, token, &mut routes),
             }
         }
@@ -170,17 +182,20 @@ impl Threads {
         let (sender, names) = mpsc::channel();
         let gate = Arc::new(Barrier::new(vcpus.len() + 2));
         let mut handles = Vec::with_capacity(vcpus.len() + 1);
-        let mut start = |name: String, role, work: Box<dyn FnOnce() + Send>| {
+        let mut start = |name: String, role, own_cpu, work: Box<dyn FnOnce() + Send>| {
             let (sender, gate, ender) = (sender.clone(), Arc::clone(&gate), ender.clone());
             let files = Files::none()?;
             let body = move || {
                 let name = thread::current().name().unwrap_or_default().to_owned();
                 let _ = sender.send((name, gettid()));
                 drop(sender);
+                let settled = settle(own_cpu);
                 gate.wait();
-                match confine::confine(role, files) {
+                let confined = confine::confine(role, files);
+                let confined = confined.map_err(|error| Ending::Failed(chain(&error)));
+                match settled.and(confined) {
                     Ok(()) => work(),
-                    Err(error) => ender.end(Ending::Failed(chain(&error))),
+                    Err(ending) => ender.end(ending),
                 }
             };
             let builder = thread::Builder::new().name(name).stack_size(STACK_BYTES);
@@ -189,7 +204,7 @@ impl Threads {
         };
         for vcpu in vcpus {
             let name = format!("vcpu{}", vcpu.vcpu.index());
-            start(name, Role::Vcpu, Box::new(|| vcpu.run()))?;
+            start(name, Role::Vcpu, vcpu.own_cpu, Box::new(|| vcpu.run()))?;
         }
         let failed = ender.clone();
         let io = move || {
@@ -197,7 +212,7 @@ impl Threads {
                 failed.end(Ending::Failed(format!("the I/O thread failed: {error}")));
             }
         };
-        start("io".to_owned(), Role::Io, Box::new(io))?;
+        start("io".to_owned(), Role::Io, None, Box::new(io))?;
         Ok(Self {
             handles,
             names,

@@ -4,12 +4,19 @@
 //! Another setting: a field of [`Adjustable`] for what it acts on, a line in
 //! [`Adjustable::now`], and one in [`Adjustable::apply`], which cannot fail.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    sync::{Arc, Mutex, PoisonError},
+};
 
+use tare_control::halt::HaltPolicy;
 use tare_control::settings::{Coalesce, DiskSettings, Settings, SettingsChange, SettingsError};
 use tare_devices::{blk::Blk, virtio::VirtioPci};
 use tare_policy::coalesce;
 use vmm_sys_util::eventfd::EventFd;
+
+use crate::halt::Governor;
 
 /// What settings act on.
 #[derive(Default)]
@@ -17,7 +24,7 @@ pub(crate) struct Adjustable {
     /// Disks in bus order: `disk0` is the first.
     pub(crate) disks: Vec<AdjustableDisk>,
     /// How a halted vCPU waits.
-    pub(crate) halt: tare_control::halt::HaltPolicy,
+    pub(crate) halt: Option<Rc<RefCell<Governor>>>,
 }
 
 /// A disk whose coalescing can be set.
@@ -33,7 +40,10 @@ impl Adjustable {
     pub(crate) fn now(&self) -> Settings {
         let disks = (0..).zip(&self.disks);
         Settings {
-            halt: self.halt,
+            halt: match &self.halt {
+                Some(halt) => halt.borrow().policy(),
+                None => HaltPolicy::Kernel,
+            },
             disks: disks.map(|(n, disk)| (disk_name(n), disk.now())).collect(),
         }
     }
@@ -47,6 +57,10 @@ impl Adjustable {
 
     /// Only what the change names is touched: the rest goes on undisturbed.
     fn apply(&self, wanted: &Settings, change: &SettingsChange) {
+        if let (Some(policy), Some(halt)) = (change.halt, &self.halt) {
+            // KVM has taken windows before: should it refuse one, `now` says so.
+            let _ = halt.borrow_mut().set(policy);
+        }
         for (number, disk) in (0..).zip(&self.disks) {
             let name = disk_name(number);
             let named = change.disks.contains_key(&name);

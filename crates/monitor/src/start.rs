@@ -13,6 +13,7 @@ use tare_boot::LoadError;
 use tare_control::{
     config::{Console, Descriptor, MachineConfig},
     exit::ExitCode,
+    halt::HaltPolicy,
     rundir::{RunDir, valid_name},
 };
 use tare_devices::blk::DiskError;
@@ -58,6 +59,16 @@ pub(crate) enum StartError {
     Probe(#[from] tare_hv::ProbeError),
     #[error("the machine could not be made")]
     Vm(#[from] tare_hv::VmError),
+    #[error(
+        "this KVM cannot leave halts to a dedicated vCPU (KVM_CAP_X86_DISABLE_EXITS): \
+         use --halt poll=200000 for wake-ups as fast as it can"
+    )]
+    DedicatedRefused,
+    #[error(
+        "this KVM takes the wish for dedicated vCPUs and executes their halts all the same: \
+         use --halt poll=200000 for wake-ups as fast as it can"
+    )]
+    DedicatedIgnored,
     #[error("a vCPU could not be made")]
     Vcpu(#[from] tare_hv::VcpuError),
     #[error(transparent)]
@@ -90,6 +101,7 @@ impl StartError {
             Self::Link(_) => ExitCode::Passt,
             Self::Disk(error) => disk::code(error),
             Self::OpenKvm(OpenError::NoPermission) => ExitCode::KvmPermission,
+            Self::DedicatedRefused | Self::DedicatedIgnored => ExitCode::KvmUnsupported,
             Self::OpenKvm(_) | Self::Probe(_) | Self::Vm(_) | Self::Vcpu(_) => {
                 ExitCode::KvmUnsupported
             }
@@ -181,6 +193,10 @@ impl Setup {
         let console_log = take(log)?.into();
         let control = take(config.control)?.into();
         let lock = take(config.lock)?;
+        for own in &config.own_cpus {
+            // Its lock lives as long as this process.
+            std::mem::forget(take(own.lock)?);
+        }
         let link = config
             .net
             .as_ref()
@@ -211,6 +227,13 @@ fn check(config: &MachineConfig) -> Result<(), StartError> {
     }
     if config.net.as_ref().is_some_and(|net| net.mtu < MIN_MTU) {
         return bad("its network's MTU is smaller than 68 bytes");
+    }
+    let own = match config.halt {
+        HaltPolicy::Dedicated => usize::from(config.cpus),
+        _ => 0,
+    };
+    if config.own_cpus.len() != own {
+        return bad("dedicated vCPUs and the CPUs that they have alone differ in number");
     }
     let (asked, most) = (config.cpus, usize::from(MAX_CPUS));
     if asked == 0 || usize::from(asked) > most {

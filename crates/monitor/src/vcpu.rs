@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tare_devices::power::PowerEvent;
 use tare_hv::{Exit, SystemEvent, Vcpu};
 
@@ -18,6 +19,8 @@ use crate::{
 pub struct VcpuLoop {
     /// The processor.
     pub vcpu: Vcpu,
+    /// The CPU of the host that it has alone, if it has.
+    pub own_cpu: Option<u16>,
     /// Where its accesses go.
     pub bus: Arc<Bus>,
     /// Counts its exits.
@@ -73,6 +76,24 @@ impl VcpuLoop {
             Exit::SystemEvent(event) => Some(of_system(event)),
         }
     }
+}
+
+/// Keeps the calling thread on the CPU of the host that its vCPU has alone, if
+/// it has one; before the thread is confined.
+pub(crate) fn settle(own_cpu: Option<u16>) -> Result<(), Ending> {
+    let Some(cpu) = own_cpu else {
+        return Ok(());
+    };
+    let mut set = CpuSet::new();
+    set.set(usize::from(cpu));
+    let kept = sched_setaffinity(None, &set).and_then(|()| sched_getaffinity(None));
+    let why = match kept {
+        Ok(now) if now == set => return Ok(()),
+        Ok(_) => "the kernel put it elsewhere".to_owned(),
+        Err(errno) => errno.to_string(),
+    };
+    let why = format!("a vCPU cannot be kept on CPU {cpu}: {why}");
+    Err(Ending::Failed(why))
 }
 
 fn of_power(event: PowerEvent) -> Ending {

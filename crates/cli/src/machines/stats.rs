@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use tare_control::client::{Client, ClientError};
 use tare_control::exit::ExitCode;
 use tare_control::rundir::RunRoot;
-use tare_control::stats::{DeviceStats, Kvm, Stats, VcpuStats};
+use tare_control::stats::{DeviceStats, HaltStats, Kvm, Stats, VcpuStats};
 
 use super::watch::{Form, Watching, watch};
 use crate::args::{StatsArgs, WatchSeconds};
@@ -89,6 +89,9 @@ fn text(stats: &Stats) -> String {
         seconds(stats.uptime_ns)
     );
     memory(stats, &mut text);
+    if let Some(halt) = &stats.halt {
+        halt_lines(halt, &mut text);
+    }
     threads(stats, &mut text);
     for vcpu in &stats.vcpus {
         vcpu_lines(vcpu, &mut text);
@@ -109,6 +112,30 @@ fn memory(stats: &Stats, text: &mut String) {
         bytes(memory.guest_resident_bytes),
         bytes(memory.monitor_resident_bytes),
     );
+}
+
+fn halt_lines(halt: &HaltStats, text: &mut String) {
+    let window = match halt.window_ns {
+        None => "as the kernel has it".to_owned(),
+        Some(0) => "no polling".to_owned(),
+        Some(ns) => format!("polls up to {:.1} us", ns as f64 / 1e3),
+    };
+    let standing = halt.standing.as_deref().map(|it| format!(" ({it})"));
+    let _ = writeln!(
+        text,
+        "\nhalt: {}, {window}{}\n  polled {:.3} % of a CPU, caught {} of {} halts\n  \
+         reconsidered {} times, changed {}",
+        halt.policy,
+        standing.unwrap_or_default(),
+        halt.polled_ppm as f64 / 1e4,
+        halt.caught,
+        halt.halts,
+        halt.looks,
+        halt.changes,
+    );
+    if let Some(why) = &halt.unavailable {
+        let _ = writeln!(text, "  a budget cannot be kept: {why}");
+    }
 }
 
 fn threads(stats: &Stats, text: &mut String) {
@@ -176,6 +203,7 @@ fn bytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tare_control::halt::HaltPolicy;
     use tare_control::stats::{MemoryStats, ThreadStats};
 
     use super::*;
@@ -204,6 +232,18 @@ mod tests {
                 ..ThreadStats::default()
             }],
             memory: MemoryStats::default(),
+            halt: Some(HaltStats {
+                policy: HaltPolicy::Poll(1_000_000_000),
+                window_ns: Some(1_000_000_000),
+                standing: Some("contended".to_owned()),
+                halts: u64::MAX,
+                caught: 10_000_000_000,
+                polled_ns: 0,
+                polled_ppm: 16_000_000,
+                looks: 1_000_000,
+                changes: 1_000_000,
+                unavailable: Some("this KVM cannot set halt polling for one machine".to_owned()),
+            }),
         }
     }
 

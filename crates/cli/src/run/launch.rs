@@ -14,6 +14,7 @@ use tare_rootfs::cpio;
 use super::claim::Claim;
 use super::disk::OpenDisk;
 use super::engine::{Accelerator, Engine};
+use super::own_cpus::OwnCpu;
 use super::plan::{Files, Net, Place, Plan};
 use super::publish::Publish;
 use super::{mac, monitor, passt, qemu};
@@ -63,6 +64,8 @@ pub(crate) struct Prepared {
     pub(crate) disks: Vec<OpenDisk>,
     /// How a halted vCPU waits.
     pub(crate) halt: HaltPolicy,
+    /// CPUs of the host that its vCPUs have alone.
+    pub(crate) own_cpus: Vec<OwnCpu>,
     /// Open `console.log`.
     pub(crate) console_log: File,
     /// Where the run belongs.
@@ -112,6 +115,7 @@ pub(crate) fn launch(plan: Plan) -> Outcome {
         net,
         disks,
         halt,
+        own_cpus,
         place,
     } = plan;
     let claim = Claim::take(&RunRoot::open_default()?, &name)?;
@@ -136,6 +140,7 @@ pub(crate) fn launch(plan: Plan) -> Outcome {
         link,
         disks,
         halt,
+        own_cpus,
         console_log,
         place,
     };

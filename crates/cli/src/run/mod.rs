@@ -22,6 +22,7 @@ mod machine_size;
 pub(crate) mod memory_size;
 mod monitor;
 pub(crate) mod net_choice;
+mod own_cpus;
 mod passt;
 pub(crate) mod plan;
 mod ports;

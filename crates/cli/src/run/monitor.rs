@@ -12,14 +12,16 @@ use std::time::Duration;
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use tare_control::client::Client;
-use tare_control::config::{Console, Descriptor, DiskConfig, MachineConfig, NetBackend, NetConfig};
+use tare_control::config::{
+    Console, Descriptor, DiskConfig, MachineConfig, NetBackend, NetConfig, OwnCpu,
+};
 use tare_control::exit::ExitCode;
 use tare_devices::blk::Access;
 
 use super::disk::OpenDisk;
 use super::launch::{Link, LinkEnd, Prepared, RunFileError};
 use super::plan::Place;
-use super::{background, passt};
+use super::{background, own_cpus, passt};
 use crate::failure::{Explain, Outcome};
 use crate::session;
 
@@ -84,7 +86,11 @@ fn configuration(machine: &Prepared, socket: &UnixListener) -> Result<MachineCon
         disks: machine.disks.iter().map(disk).collect::<Result<_, _>>()?,
         rng: true,
         halt: machine.halt,
-        own_cpus: Vec::new(),
+        own_cpus: machine
+            .own_cpus
+            .iter()
+            .map(own_cpu)
+            .collect::<Result<_, _>>()?,
         console: match machine.place {
             Place::Foreground => Console::Stdio { log },
             Place::Background => Console::Log { log },
@@ -120,6 +126,13 @@ fn disk(disk: &OpenDisk) -> Result<DiskConfig, MonitorError> {
         serial: disk.serial.clone(),
         queues: disk.queues,
         coalesce: disk.coalesce,
+    })
+}
+
+fn own_cpu(own: &own_cpus::OwnCpu) -> Result<OwnCpu, MonitorError> {
+    Ok(OwnCpu {
+        cpu: own.cpu,
+        lock: inherit(&own.lock)?,
     })
 }
 

@@ -16,6 +16,7 @@ use super::disk::{self, OpenDisk};
 use super::engine::{self, Engine};
 use super::image::{self, Image};
 use super::net_choice::NetChoice;
+use super::own_cpus::{self, OwnCpu};
 use super::publish::Publish;
 use super::{cmdline, machine_size, passt, ports, tap};
 use crate::args::RunArgs;
@@ -44,6 +45,8 @@ pub(crate) struct Plan {
     pub(crate) disks: Vec<OpenDisk>,
     /// How a halted vCPU waits.
     pub(crate) halt: HaltPolicy,
+    /// CPUs of the host that its vCPUs have alone.
+    pub(crate) own_cpus: Vec<OwnCpu>,
     /// Where the run belongs.
     pub(crate) place: Place,
 }
@@ -158,6 +161,10 @@ pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
     let net = net(args.net, args.publish)?;
     let engine = engine::choose(args.engine, args.cpus)?;
     let halt = halt(args.halt, &engine)?;
+    let own_cpus = match halt {
+        HaltPolicy::Dedicated => own_cpus::take(cpus)?,
+        _ => Vec::new(),
+    };
     let disks = disk::open(args.disks, cpus, &engine)?;
     super::image_check::check(&image, memory_mib, &engine)?;
     Ok(Plan {
@@ -171,6 +178,7 @@ pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
         net,
         disks,
         halt,
+        own_cpus,
         place: match args.detach {
             true => Place::Background,
             false => Place::Foreground,

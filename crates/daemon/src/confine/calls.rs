@@ -117,12 +117,17 @@ const CONTROL: &[c_long] = &[
     libc::SYS_sendto,
     libc::SYS_shutdown,
     libc::SYS_tgkill,
+    // The timer on CPU time that reconsiders halt polling; it was made before.
+    libc::SYS_timer_delete,
+    libc::SYS_timer_settime,
     libc::SYS_unlink,
 ];
 
 /// `KVMIO`, the type of KVM's ioctls (`asm-generic/ioctl.h`: bits 8 to 15).
 const KVM_TYPE: u64 = 0xae << 8;
 const TYPE_MASK: u64 = 0xff << 8;
+/// `_IOW(KVMIO, 0xa3, struct kvm_enable_cap)`: halt polling of the machine.
+const KVM_ENABLE_CAP: u64 = 0x4068_aea3;
 const FIONBIO: u64 = 0x5421;
 const TUNSETOFFLOAD: u64 = 0x4004_54d0;
 const TCSETS: u64 = 0x5402;
@@ -177,6 +182,9 @@ fn ioctls(role: Role) -> Result<Vec<SeccompRule>, ConfineError> {
         argument(1, SeccompCmpOp::Eq, TCSETS)?,
         argument(1, SeccompCmpOp::Eq, TCSETS2)?,
     ];
+    if role == Role::Main {
+        rules.push(argument(1, SeccompCmpOp::Eq, KVM_ENABLE_CAP)?);
+    }
     rules.push(match role {
         Role::Vcpu => argument(1, SeccompCmpOp::MaskedEq(TYPE_MASK), KVM_TYPE)?,
         Role::Io => argument(1, SeccompCmpOp::Eq, TUNSETOFFLOAD)?,

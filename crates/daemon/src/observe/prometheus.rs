@@ -17,6 +17,7 @@ pub fn text(stats: &Stats) -> String {
     devices(&mut page, stats);
     threads(&mut page, stats);
     memory(&mut page, stats);
+    halt(&mut page, stats);
     page.0
 }
 
@@ -141,6 +142,46 @@ fn memory(page: &mut Page, stats: &Stats) {
     }
 }
 
+fn halt(page: &mut Page, stats: &Stats) {
+    let Some(halt) = &stats.halt else { return };
+    page.family(
+        "tare_halt_info",
+        "gauge",
+        "How halted vCPUs wait, always 1.",
+    );
+    let policy = halt.policy.to_string();
+    let standing = halt.standing.as_deref().unwrap_or_default();
+    let labels = [("policy", &*policy), ("standing", standing)];
+    page.sample("tare_halt_info", &labels, 1);
+    if let Some(window_ns) = halt.window_ns {
+        let name = "tare_halt_window_seconds";
+        page.family(
+            name,
+            "gauge",
+            "Longest poll before a vCPU is scheduled out.",
+        );
+        page.sample(name, &[], seconds(window_ns));
+    }
+    let name = "tare_halt_polled_seconds_total";
+    page.family(name, "counter", "Time spent polling for halted vCPUs.");
+    page.sample(name, &[], seconds(halt.polled_ns));
+    let counters = [
+        ("halts", "Halts that have ended.", halt.halts),
+        ("caught", "Halts that ended while polled.", halt.caught),
+        ("looks", "Times that a budget was reconsidered.", halt.looks),
+        (
+            "changes",
+            "Times that the window was changed.",
+            halt.changes,
+        ),
+    ];
+    for (name, help, value) in counters {
+        let metric = format!("tare_halt_{name}_total");
+        page.family(&metric, "counter", help);
+        page.sample(&metric, &[], value);
+    }
+}
+
 fn seconds(ns: u64) -> String {
     format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
@@ -174,7 +215,8 @@ fn escaped(text: &str) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use tare_control::stats::{Kvm, MemoryStats, VcpuStats};
+    use tare_control::halt::HaltPolicy;
+    use tare_control::stats::{HaltStats, Kvm, MemoryStats, VcpuStats};
 
     use super::*;
 
@@ -193,6 +235,18 @@ mod tests {
             devices: vec![],
             threads: vec![ThreadStats::default()],
             memory: MemoryStats::default(),
+            halt: Some(HaltStats {
+                policy: HaltPolicy::default(),
+                window_ns: Some(65_536),
+                standing: Some("within".to_owned()),
+                halts: 9,
+                caught: 5,
+                polled_ns: 2_000_000,
+                polled_ppm: 1333,
+                looks: 4,
+                changes: 1,
+                unavailable: None,
+            }),
         }
     }
 
@@ -202,6 +256,19 @@ mod tests {
         assert!(text.contains("tare_machine_info{name=\"a\\\"b\",kvm=\"emulated\"} 1\n"));
         assert!(text.contains("tare_uptime_seconds 1.500000000\n"));
         assert!(text.contains("tare_vcpu_exits_total{vcpu=\"0\",kind=\"pio_in\"} 3\n"));
+    }
+
+    #[test]
+    fn how_halts_wait_and_what_polling_cost_is_there() {
+        let text = text(&sample_stats());
+        for line in [
+            "tare_halt_info{policy=\"budget=1\",standing=\"within\"} 1\n",
+            "tare_halt_window_seconds 0.000065536\n",
+            "tare_halt_polled_seconds_total 0.002000000\n",
+            "tare_halt_looks_total 4\n",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
     }
 
     #[test]

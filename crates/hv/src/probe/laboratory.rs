@@ -20,7 +20,7 @@ use crate::kvm::Kvm;
 use crate::memory::guest_memory;
 use crate::stats::{StatsError, StatsFd};
 use crate::vcpu::{Exit, Vcpu, set_mode};
-use crate::vm::Vm;
+use crate::vm::{DisableExits, Vm};
 
 const CR4_OSFXSR: u64 = 1 << 9;
 const CR4_OSXMMEXCPT: u64 = 1 << 10;
@@ -36,6 +36,8 @@ const EMULATED_NS_PER_INSTRUCTION: u128 = 100;
 const TIMED_RUNS: usize = 3;
 
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a vCPU is left halted.
+const HALT: Duration = Duration::from_millis(20);
 
 /// The throw-away machine.
 pub(super) struct Laboratory {
@@ -73,7 +75,28 @@ impl Laboratory {
         kvm: &Kvm,
         supported: &[kvm_cpuid_entry2],
     ) -> Result<(Self, Capabilities), ProbeError> {
+        Self::furnished(
+            Vm::without_irqchip(kvm, &guest_memory(MEMORY_BYTES)?)?,
+            kvm,
+            supported,
+        )
+    }
+
+    /// A machine whose HLT should not exit.
+    pub(super) fn without_halt_exits(
+        kvm: &Kvm,
+        supported: &[kvm_cpuid_entry2],
+    ) -> Result<Self, ProbeError> {
         let vm = Vm::without_irqchip(kvm, &guest_memory(MEMORY_BYTES)?)?;
+        vm.disable_exits(DisableExits::HLT)?;
+        Ok(Self::furnished(vm, kvm, supported)?.0)
+    }
+
+    fn furnished(
+        vm: Vm,
+        kvm: &Kvm,
+        supported: &[kvm_cpuid_entry2],
+    ) -> Result<(Self, Capabilities), ProbeError> {
         let vcpu = Vcpu::bare(&vm, 0)?;
         let capabilities = Capabilities::read(kvm, vm.fd(), vcpu.fd().get_tsc_khz().ok());
         let stats = match vcpu.stats() {
@@ -127,6 +150,28 @@ impl Laboratory {
         Ok(Ordinary {
             emulated: emulated.map(|(after, before)| (after - before) / TIMED_RUNS as u64),
             time,
+        })
+    }
+
+    /// Halts, and says whether KVM took no part in it.
+    pub(super) fn halts_natively(&mut self) -> Result<bool, ProbeError> {
+        let memory = self.vm.memory();
+        memory.write_slice(&[HLT], GuestAddress(CODE))?;
+        self.set_registers()?;
+        let kicker = self.vcpu.kicker();
+        let (done, waiting) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while waiting.recv_timeout(HALT) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    kicker.kick();
+                }
+            });
+            let exit = self
+                .vcpu
+                .run()
+                .map(|exit| matches!(exit, Exit::Interrupted));
+            drop(done);
+            Ok(exit?)
         })
     }
 

@@ -135,6 +135,14 @@ pub struct Probe {
 }
 
 impl Probe {
+    /// KVM's paravirtual features as a guest sees them, EAX of its feature leaf
+    /// (Linux `Documentation/virt/kvm/x86/cpuid.rst`).
+    pub fn paravirtual_features(&self) -> u32 {
+        let leaf = tare_abi::cpuid::KVM_FEATURES;
+        let entry = self.supported.iter().find(|entry| entry.function == leaf);
+        entry.map_or(0, |entry| entry.eax)
+    }
+
     /// Probes; takes a few milliseconds.
     pub fn run(kvm: &Kvm) -> Result<Self, ProbeError> {
         let begin = Instant::now();
@@ -157,6 +165,12 @@ impl Probe {
             elapsed: begin.elapsed(),
             supported,
         })
+    }
+
+    /// Whether a vCPU whose HLT exits are disabled halts by itself. A KVM that
+    /// executes ring 0 by its emulator takes the setting and halts all the same.
+    pub fn halts_natively(&self, kvm: &Kvm) -> Result<bool, ProbeError> {
+        Laboratory::without_halt_exits(kvm, &self.supported)?.halts_natively()
     }
 
     /// What became of the instruction called `name`.

@@ -215,6 +215,7 @@ pub(crate) fn stats(kvm: Kvm, cpus: u8, requests: u64) -> Stats {
             monitor_resident_bytes: 3 << 20,
             ..MemoryStats::default()
         },
+        halt: None,
     }
 }
 

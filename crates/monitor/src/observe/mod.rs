@@ -3,13 +3,14 @@
 //!
 //! All files of /proc are opened before the monitor confines itself.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{cell::RefCell, collections::BTreeMap, io, rc::Rc, sync::Arc, time::Instant};
 
+use rustix::thread::Pid;
 use tare_control::stats::{DeviceStats, Kvm, Stats, VcpuStats};
 use tare_devices::CounterSource;
 use tare_hv::{StatsFd, StatsValue};
 
-use crate::exits::ExitCounters;
+use crate::{exits::ExitCounters, halt::Governor};
 pub use tare_daemon::observe::{MemoryObserver, ThreadObserver, prometheus};
 
 /// A vCPU's sources.
@@ -19,7 +20,7 @@ pub struct ObservedVcpu {
     /// Exits to the monitor.
     pub exits: Arc<ExitCounters>,
     /// KVM's own, where the kernel has them.
-    pub kvm: Option<StatsFd>,
+    pub kvm: Option<Arc<StatsFd>>,
 }
 
 /// A device's sources.
@@ -48,12 +49,26 @@ pub struct Observer {
     pub threads: Vec<ThreadObserver>,
     /// Memory.
     pub memory: MemoryObserver,
+    /// How halted vCPUs wait.
+    pub halt: Rc<RefCell<Governor>>,
 }
 
 impl Observer {
     /// Time since the monitor began, ns.
     pub fn uptime_ns(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Further observers of the vCPUs' threads.
+    pub(crate) fn vcpu_threads(&self) -> io::Result<Vec<ThreadObserver>> {
+        let threads = self.threads.iter().map(ThreadObserver::stats);
+        threads
+            .filter(|thread| thread.name.starts_with("vcpu"))
+            .filter_map(|thread| {
+                let tid = Pid::from_raw(i32::try_from(thread.tid).ok()?)?;
+                Some(ThreadObserver::open(&thread.name, tid))
+            })
+            .collect()
     }
 
     /// All statistics as they are now.
@@ -67,6 +82,7 @@ impl Observer {
             devices: self.devices.iter().map(ObservedDevice::stats).collect(),
             threads: self.threads.iter().map(ThreadObserver::stats).collect(),
             memory: self.memory.stats(),
+            halt: Some(self.halt.borrow().stats()),
         }
     }
 }

@@ -1,0 +1,114 @@
+//! CPUs of the host that vCPUs have alone (`--halt dedicated`).
+//!
+//! Whose a CPU is, is said by a lock on its directory in sysfs, held as long as
+//! the machine lives: machines of all users see it, and nothing is left behind.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::thread::{CpuSet, sched_getaffinity};
+use tare_control::exit::ExitCode;
+
+use crate::failure::Explain;
+
+/// Where the kernel shows CPUs.
+const CPUS: &str = "/sys/devices/system/cpu";
+
+/// A CPU that is taken as long as this lives.
+#[derive(Debug)]
+pub(crate) struct OwnCpu {
+    /// Its number.
+    pub(crate) cpu: u16,
+    /// Its lock.
+    pub(crate) lock: File,
+}
+
+/// CPUs that cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OwnCpuError {
+    /// Too few of them.
+    #[error(
+        "{asked} dedicated vCPUs need as many CPUs of this host alone, and {free} of the {usable} \
+         that this process may use are free"
+    )]
+    TooFew {
+        /// vCPUs.
+        asked: u8,
+        /// CPUs that nobody else has.
+        free: usize,
+        /// CPUs that this process may use.
+        usable: usize,
+    },
+    /// Which CPUs there are is not known.
+    #[error("cannot read which CPUs this process may use")]
+    Unknown(#[source] io::Error),
+}
+
+impl Explain for OwnCpuError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::TooFew { .. } => ExitCode::Cpus,
+            Self::Unknown(_) => ExitCode::Internal,
+        }
+    }
+
+    fn way_out(&self) -> Option<String> {
+        matches!(self, Self::TooFew { .. }).then(|| {
+            "give the machine fewer CPUs, stop another that has CPUs alone, or use --halt budget=1"
+                .to_owned()
+        })
+    }
+}
+
+/// Takes a CPU for each of `asked` vCPUs, the last ones first: interrupts and
+/// services of the host are mostly on the first.
+pub(crate) fn take(asked: u8) -> Result<Vec<OwnCpu>, OwnCpuError> {
+    take_in(Path::new(CPUS), &usable()?, asked)
+}
+
+fn usable() -> Result<Vec<u16>, OwnCpuError> {
+    let set = sched_getaffinity(None).map_err(|errno| OwnCpuError::Unknown(errno.into()))?;
+    let all = 0..u16::try_from(CpuSet::MAX_CPU).unwrap_or(u16::MAX);
+    Ok(all.filter(|cpu| set.is_set(usize::from(*cpu))).collect())
+}
+
+fn take_in(directory: &Path, usable: &[u16], asked: u8) -> Result<Vec<OwnCpu>, OwnCpuError> {
+    let free = usable.iter().rev().filter_map(|cpu| {
+        let lock = fs::File::open(directory.join(format!("cpu{cpu}"))).ok()?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
+        Some(OwnCpu { cpu: *cpu, lock })
+    });
+    let taken: Vec<OwnCpu> = free.take(asked.into()).collect();
+    match taken.len() == usize::from(asked) {
+        true => Ok(taken),
+        false => Err(OwnCpuError::TooFew {
+            asked,
+            free: taken.len(),
+            usable: usable.len(),
+        }),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_is_had_by_one_machine_at_a_time() {
+        let keep = tempfile::tempdir().unwrap();
+        for cpu in 0..3 {
+            fs::create_dir(keep.path().join(format!("cpu{cpu}"))).unwrap();
+        }
+        let take = |asked| take_in(keep.path(), &[0, 1, 2], asked);
+        let first = take(2).unwrap();
+        assert_eq!(first.iter().map(|own| own.cpu).collect::<Vec<_>>(), [2, 1]);
+        let error = take(2).unwrap_err();
+        assert!(error.to_string().contains("1 of the 3"), "{error}");
+        assert_eq!(error.code(), ExitCode::Cpus);
+        drop(first);
+        assert_eq!(take(3).unwrap().len(), 3);
+    }
+}

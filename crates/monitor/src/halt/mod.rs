@@ -1,0 +1,225 @@
+//! How halted vCPUs wait, and for a budget the looks that choose it
+//! (`tare_policy::halt`).
+//!
+//! A look costs a machine that does nothing nothing: it comes after so much CPU
+//! time of this process, by a timer on the process's own CPU clock, which
+//! stands still while the guest is halted. Everything here is on the main
+//! thread.
+
+mod cpu_timer;
+mod reading;
+
+use std::{fs::File, os::unix::fs::FileExt as _, sync::Arc, time::Instant};
+
+use tare_control::{halt::HaltPolicy, stats::HaltStats};
+use tare_hv::{StatsFd, Vm, VmError};
+use tare_policy::halt::{Budget, Reading, Settings, Standing};
+use vmm_sys_util::eventfd::EventFd;
+
+use crate::observe::ThreadObserver;
+use cpu_timer::CpuTimer;
+
+/// KVM's parameter, for who asks for it while the machine runs.
+const KERNEL: &str = "/sys/module/kvm/parameters/halt_poll_ns";
+
+/// What a machine's halts are governed by.
+pub struct Governor {
+    vm: Arc<Vm>,
+    policy: HaltPolicy,
+    /// While a budget is in force.
+    rule: Option<Budget>,
+    timer: Option<CpuTimer>,
+    vcpus: Vec<Arc<StatsFd>>,
+    threads: Vec<ThreadObserver>,
+    kernel: Option<File>,
+    /// What was told to KVM; `None` if nothing was.
+    window_ns: Option<u64>,
+    started: Instant,
+    looks: u64,
+    changes: u64,
+    unavailable: Option<&'static str>,
+}
+
+impl Governor {
+    /// Lets halts of `vm` wait as `policy` says; `vcpus` are the statistics of
+    /// all its vCPUs, or none.
+    pub fn new(
+        vm: Arc<Vm>,
+        policy: HaltPolicy,
+        vcpus: Vec<Arc<StatsFd>>,
+        can_poll: CanPoll,
+    ) -> Result<Self, VmError> {
+        let timer = CpuTimer::new();
+        let mut governor = Self {
+            unavailable: match (can_poll, vcpus.is_empty(), timer.is_err()) {
+                (CanPoll::No, ..) => Some("this KVM cannot set halt polling for one machine"),
+                (_, true, _) => Some("this KVM has no statistics of halts"),
+                (.., true) => Some("this kernel has no timer on the process's CPU time"),
+                _ => None,
+            },
+            vm,
+            policy: HaltPolicy::Kernel,
+            rule: None,
+            timer: timer.ok(),
+            vcpus,
+            threads: Vec::new(),
+            kernel: File::open(KERNEL).ok(),
+            window_ns: None,
+            started: Instant::now(),
+            looks: 0,
+            changes: 0,
+        };
+        match policy {
+            HaltPolicy::Kernel | HaltPolicy::Dedicated => governor.policy = policy,
+            _ => governor.set(policy)?,
+        }
+        Ok(governor)
+    }
+
+    /// Readable when a look is due.
+    pub fn event(&self) -> Option<&'static EventFd> {
+        self.timer.as_ref().and(cpu_timer::event())
+    }
+
+    /// The threads of the vCPUs are these.
+    pub fn watch(&mut self, threads: Vec<ThreadObserver>) {
+        self.threads = threads;
+    }
+
+    /// The policy in force.
+    pub const fn policy(&self) -> HaltPolicy {
+        self.policy
+    }
+
+    /// Puts another policy in force. A budget that cannot be kept here leaves
+    /// the halts to the kernel, and says so in the statistics.
+    pub fn set(&mut self, policy: HaltPolicy) -> Result<(), VmError> {
+        if policy == self.policy && self.window_ns.is_some() {
+            return Ok(());
+        }
+        self.rule = None;
+        match policy {
+            HaltPolicy::Never => self.apply(0)?,
+            HaltPolicy::Poll(longest_ns) => self.apply(longest_ns.into())?,
+            HaltPolicy::Kernel => self.apply(self.kernel_ns())?,
+            HaltPolicy::Budget(_) if self.unavailable.is_some() => {}
+            HaltPolicy::Budget(share) => {
+                self.apply(0)?;
+                self.rule = Some(Budget::new(Settings {
+                    per_myriad: share.per_myriad(),
+                }));
+            }
+            // Only before the first vCPU; `Settings::changed` has refused it.
+            HaltPolicy::Dedicated => return Ok(()),
+        }
+        self.policy = policy;
+        self.look();
+        Ok(())
+    }
+
+    /// Looks at the counters, and changes the window if another is better.
+    pub fn look(&mut self) {
+        let reading = self.reading();
+        let Some(rule) = &mut self.rule else { return };
+        let decision = rule.look(&reading);
+        self.looks += 1;
+        // KVM has taken a window before; should it refuse one, the old one stays.
+        let _ = self.apply(decision.window_ns);
+        if let Some(timer) = &self.timer {
+            timer.arm(decision.look_after_cpu_ns);
+        }
+    }
+
+    /// The timer has fired.
+    pub fn due(&mut self) {
+        if let Some(event) = self.event() {
+            let _ = event.read();
+        }
+        self.look();
+    }
+
+    /// For `/v1/stats`.
+    pub fn stats(&self) -> HaltStats {
+        let reading = self.reading();
+        HaltStats {
+            policy: self.policy,
+            window_ns: self.window_ns,
+            standing: self
+                .rule
+                .as_ref()
+                .map(|rule| name(rule.standing()).to_owned()),
+            halts: reading.halts(),
+            caught: reading.caught.iter().sum(),
+            polled_ns: reading.polled_ns(),
+            polled_ppm: polled_ppm(&reading),
+            looks: self.looks,
+            changes: self.changes,
+            unavailable: self.unavailable.map(str::to_owned),
+        }
+    }
+
+    fn apply(&mut self, window_ns: u64) -> Result<(), VmError> {
+        if self.window_ns != Some(window_ns) {
+            let longest_ns = u32::try_from(window_ns).unwrap_or(u32::MAX);
+            self.vm.set_halt_poll_ns(longest_ns)?;
+            self.changes += u64::from(self.window_ns.is_some());
+            self.window_ns = Some(window_ns);
+        }
+        Ok(())
+    }
+
+    /// The kernel's parameter now: what was set once cannot be unset.
+    fn kernel_ns(&self) -> u64 {
+        let read = |file: &File| {
+            let mut text = [0; 24];
+            let count = file.read_at(&mut text, 0).ok()?;
+            std::str::from_utf8(&text[..count])
+                .ok()?
+                .trim()
+                .parse()
+                .ok()
+        };
+        self.kernel.as_ref().and_then(read).unwrap_or(0)
+    }
+
+    fn reading(&self) -> Reading {
+        let now_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let mut reading = Reading {
+            now_ns,
+            ..Reading::default()
+        };
+        for vcpu in &self.vcpus {
+            reading::add(&mut reading, vcpu);
+        }
+        for thread in &self.threads {
+            let times = thread.stats();
+            reading.run_ns += times.run_ns;
+            reading.steal_ns += times.wait_ns;
+        }
+        reading
+    }
+}
+
+/// Whether halt polling can be set for one machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CanPoll {
+    /// `KVM_CAP_HALT_POLL` is there.
+    Yes,
+    /// It is not.
+    No,
+}
+
+fn polled_ppm(reading: &Reading) -> u64 {
+    let ppm = u128::from(reading.polled_ns()) * 1_000_000 / u128::from(reading.now_ns.max(1));
+    u64::try_from(ppm).unwrap_or(u64::MAX)
+}
+
+const fn name(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Idle => "idle",
+        Standing::Within => "within",
+        Standing::Spending => "spending",
+        Standing::Saving => "saving",
+        Standing::Contended => "contended",
+    }
+}
