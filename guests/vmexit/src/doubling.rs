@@ -12,15 +12,30 @@ use tare_libos::{env, println, thread};
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) fn main() -> Result<(), &'static str> {
-    let name = env::var("kind").ok_or("kind=NAME is missing")?;
-    let known = Exit::ALL.iter().find(|(_, known)| *known == name);
-    let (exit, _) = *known.ok_or("there is no such kind of exit")?;
+    let names = env::var("kind").ok_or("kind=NAME[,NAME] is missing")?;
+    let kinds = names
+        .split(',')
+        .map(|name| Exit::ALL.iter().find(|(_, known)| *known == name))
+        .collect::<Option<Vec<_>>>()
+        .ok_or("there is no such kind of exit")?;
     let khz = clock::ticks_per_s() / 1000;
     let target = number("target_us", 20_000).clamp(1, 10_000_000) * khz / 1000;
     println!("{{\"khz\":{khz}}}");
     println!("{{\"begin\":true}}");
     thread::sleep(PAUSE);
-    match sample(exit, target, number("samples", 5).clamp(1, 1000)) {
+    let samples = number("samples", 5).clamp(1, 1000);
+    for (exit, name) in kinds {
+        print(name, sample(*exit, target, samples));
+    }
+    println!("{{\"done\":true}}");
+    if env::has_word("hold") {
+        thread::park();
+    }
+    Ok(())
+}
+
+fn print(name: &str, sampled: Result<Sampled, &'static str>) {
+    match sampled {
         Ok(Sampled {
             iterations,
             cycles,
@@ -33,11 +48,6 @@ pub(crate) fn main() -> Result<(), &'static str> {
         }
         Err(reason) => println!("{{\"unavailable\":\"{reason}\"}}"),
     }
-    println!("{{\"done\":true}}");
-    if env::has_word("hold") {
-        thread::park();
-    }
-    Ok(())
 }
 
 struct Sampled {

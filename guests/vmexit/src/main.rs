@@ -4,10 +4,10 @@
 //! Prints JSON, a line each: `{"khz":N}`, `{"begin":true}` (and waits 100 ms),
 //! `{"kind":..,"iterations":N,"cycles":[..]}` with the cycles of each sample of N
 //! iterations, `{"total":N}` iterations of all, at last `{"done":true}`; or
-//! `{"unavailable":REASON}` before it. Command line: `kind=NAME`, `target_us=N`
-//! (20000), `samples=N` (5), and `hold`, which keeps the machine for who wants its
-//! statistics. An instruction that the machine lacks ends it: each kind has a
-//! machine of its own.
+//! `{"unavailable":REASON}` before it. Command line: `kind=NAME[,NAME]`,
+//! `target_us=N` (20000), `samples=N` (5), and `hold`, which keeps the machine for
+//! who wants its statistics. An instruction that the machine lacks ends it: where
+//! that may be, each kind has a machine of its own.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 

@@ -12,6 +12,7 @@ use crate::goal::Goal;
 use crate::report::Section;
 use crate::request::Depth;
 
+mod dialogue;
 pub(crate) mod events;
 pub(crate) mod http_bursts;
 mod inside;
@@ -95,12 +96,12 @@ pub(crate) const ALL: &[Entry] = &[
     Entry {
         name: "events",
         about: "two threads that signal each other: round trips, halts and interrupts a message",
-        make: |depth, image| Box::new(events::Events::new(depth, image)),
+        make: |depth, image| Box::new(events::planned(depth, image)),
     },
     Entry {
         name: "tcp-rr",
         about: "one byte each way over the loopback, on one and two CPUs, guest and host",
-        make: |depth, image| Box::new(tcp_rr::TcpRr::new(depth, image)),
+        make: |depth, image| Box::new(tcp_rr::planned(depth, image)),
     },
     Entry {
         name: "vmexit",

@@ -1,14 +1,15 @@
 //! What the messages say.
 
-use super::{Arm, Events, GOALS, PER_MESSAGE, ROUND_TRIP};
+use super::{ARMS, GOALS, PER_MESSAGE, ROUND_TRIP};
 use crate::experiments::Story;
-use crate::experiments::inside::missed;
+use crate::experiments::dialogue::Dialogue;
+use crate::experiments::inside::{missed, not_measured};
 use crate::figure::{Figure, value};
 use crate::report::svg::{legend, percentiles};
 use crate::report::{Section, table};
 use crate::table::number;
 
-pub(super) fn story(experiment: &Events, figures: &[Figure]) -> Story {
+pub(super) fn story(experiment: &Dialogue, figures: &[Figure]) -> Story {
     Story {
         title: "What a message between two threads costs in a virtual machine".to_owned(),
         question: "Two threads of an appliance signal each other in turn. On two vCPUs each \
@@ -32,18 +33,16 @@ fn glance(figures: &[Figure]) -> String {
         "ipis_per_message",
         "timers_per_message",
     ];
-    let rows: Vec<Vec<String>> = Arm::ALL
-        .into_iter()
-        .filter(|arm| value(figures, &format!("round_trip_us_p50.{}", arm.name())).is_some())
+    let rows: Vec<Vec<String>> = ARMS
+        .iter()
+        .filter(|arm| value(figures, &format!("round_trip_us_p50.{}", arm.name)).is_some())
         .map(|arm| {
             let of = |name: &str| {
-                let found = value(figures, &format!("{name}.{}", arm.name()));
+                let found = value(figures, &format!("{name}.{}", arm.name));
                 found.map_or("–".to_owned(), number)
             };
             let cells = names.into_iter().map(of);
-            std::iter::once(arm.about().to_owned())
-                .chain(cells)
-                .collect()
+            std::iter::once(arm.about.to_owned()).chain(cells).collect()
         })
         .collect();
     match rows.is_empty() {
@@ -72,6 +71,19 @@ fn answer(figures: &[Figure]) -> Vec<String> {
             number(timers)
         ));
     }
+    if let (Some(caught), Some(ipis), Some(without)) = (
+        get("caught_per_message.spin"),
+        get("ipis_per_message.spin"),
+        get("ipis_per_message.nospin"),
+    ) {
+        sentences.push(format!(
+            "A spin of up to a millisecond catches {} of a message's wake-ups and leaves {} \
+             interrupts of the {} without any spin.",
+            number(caught),
+            number(ipis),
+            number(without)
+        ));
+    }
     if let (Some(two), Some(one)) = (get("round_trip_us_p50.event"), get("round_trip_us_p50.one")) {
         sentences.push(format!(
             "A round trip takes {} µs at the median on two vCPUs and {} µs on one, where it needs \
@@ -83,9 +95,9 @@ fn answer(figures: &[Figure]) -> Vec<String> {
     sentences
 }
 
-fn sections(experiment: &Events) -> Vec<Section> {
+fn sections(experiment: &Dialogue) -> Vec<Section> {
     let mut sections = Vec::new();
-    let names = Arm::ALL.map(Arm::name);
+    let names = experiment.names();
     let distributions = experiment.data.distributions(ROUND_TRIP, &names);
     if !distributions.is_empty() {
         sections.push(Section {
@@ -102,17 +114,17 @@ fn sections(experiment: &Events) -> Vec<Section> {
 }
 
 /// KVM's halts beside the guest's own.
-fn cross_check(experiment: &Events) -> Option<Section> {
+fn cross_check(experiment: &Dialogue) -> Option<Section> {
     let data = &experiment.data;
-    let rows: Vec<Vec<String>> = Arm::ALL
-        .into_iter()
-        .filter(|arm| data.counted.contains_key(arm.name()))
+    let rows: Vec<Vec<String>> = ARMS
+        .iter()
+        .filter(|arm| data.counted.contains_key(arm.name))
         .map(|arm| {
-            let messages = data.of(ROUND_TRIP, arm.name()).len() as f64 * 2.0;
-            let of = |name| data.counter(arm.name(), name);
+            let messages = data.of(ROUND_TRIP, arm.name).len() as f64 * 2.0;
+            let of = |name| data.counter(arm.name, name);
             let cell = |name| of(name).map_or("–".into(), |v| number(v / messages));
             vec![
-                arm.name().to_owned(),
+                arm.name.to_owned(),
                 cell("halt_exits"),
                 cell("halt_wakeup"),
                 cell("irq_injections"),
@@ -141,12 +153,12 @@ fn cross_check(experiment: &Events) -> Option<Section> {
     })
 }
 
-fn method(experiment: &Events) -> Vec<String> {
+fn method(experiment: &Dialogue) -> Vec<String> {
     vec![
         format!(
             "Image {}; {} turns of {} round trips for each arm, arms in rotated order, a new \
              machine for each turn, 50 round trips before the first that counts.",
-            experiment.image, experiment.turns, experiment.rounds
+            experiment.image, experiment.turns, experiment.exchanges
         ),
         "A round trip is two messages: the first thread signals and waits, the second waits and \
          signals. The time stamp counter is read once for each."
@@ -156,13 +168,17 @@ fn method(experiment: &Events) -> Vec<String> {
              first counted round trip and the last.",
             PER_MESSAGE.map(|(counter, _)| counter).join(", ")
         ),
+        "qemu is one turn in QEMU on the same KVM: its firmware takes seconds where that emulates."
+            .to_owned(),
         "host is the same with std's Mutex and Condvar on two pinned threads, without any guest."
             .to_owned(),
     ]
 }
 
-fn disappointments(experiment: &Events, figures: &[Figure]) -> Vec<String> {
-    let mut sentences: Vec<String> = missed(figures, GOALS, experiment.data.kvm).collect();
+fn disappointments(experiment: &Dialogue, figures: &[Figure]) -> Vec<String> {
+    let mut sentences: Vec<String> = missed(figures, GOALS, experiment.data.kvm)
+        .chain(not_measured(&experiment.data))
+        .collect();
     let two = value(figures, "round_trip_us_p50.event");
     let one = value(figures, "round_trip_us_p50.one");
     if two.zip(one).is_some_and(|(two, one)| two > 2.0 * one) {

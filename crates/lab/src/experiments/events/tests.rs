@@ -2,17 +2,20 @@
 
 #![allow(clippy::unwrap_used)]
 
+use serde_json::{Value, json};
+use tare_control::stats::Kvm;
+
 use super::*;
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
 use crate::outcome::Ending;
 
-fn short() -> Box<Events> {
-    Box::new(Events {
+fn short() -> Box<Dialogue> {
+    Box::new(Dialogue {
         turns: 2,
-        rounds: 4,
-        ..Events::new(Depth::Quick, None)
+        exchanges: 4,
+        ..planned(Depth::Quick, None)
     })
 }
 
@@ -51,7 +54,21 @@ fn messages_are_counted_for_each_arm_and_judged() {
     );
     let host = figure(&summary, "round_trip_us_p99.host");
     assert!(host.value > 0.0 && host.n == 8);
+    // QEMU has one turn.
+    assert_eq!(figure(&summary, "round_trip_us_p50.qemu").n, 4);
+    assert_eq!(figure(&summary, "halts_per_message.qemu").value, 1.0);
     run.nothing_is_left();
+}
+
+#[test]
+fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
+    // The sixth machine of the first round is QEMU's.
+    let run = run(Fault::Ends(6));
+    assert_eq!(run.outcome.ending, Ending::Complete);
+    let summary = run.summary();
+    assert!(summary.figures.iter().all(|f| !f.name.ends_with(".qemu")));
+    figure(&summary, "round_trip_us_p50.host");
+    assert!(run.text("report.html").contains("Not measured: qemu: "));
 }
 
 #[test]

@@ -18,6 +18,10 @@ pub(crate) struct Exchange {
     pub(crate) number: &'static str,
     /// The counters that are given for each, with their figures.
     pub(crate) counters: &'static [(&'static str, &'static str)],
+    /// KVM's statistics that are given for each, with their figures.
+    pub(crate) of_kvm: &'static [(&'static str, &'static str)],
+    /// How many the image does before those that it counts: KVM counts them.
+    pub(crate) warm_up: f64,
 }
 
 impl Exchange {
@@ -42,23 +46,38 @@ impl Exchange {
         let us = 1e3 / khz.unwrap_or(f64::NAN);
         let times = times.iter().map(|cycles| cycles * us);
         data.extend(self.series, place.arm, times.filter(|us| us.is_finite()));
-        if let Some(counters) = counters {
-            self.count(data, suffix, &counters);
+        let number = counters
+            .as_ref()
+            .and_then(|counters| counters.get(self.number)?.as_f64())
+            .filter(|number| *number > 0.0);
+        if let (Some(counters), Some(number)) = (counters, number) {
+            self.count(data, suffix, &counters, number);
         }
         if let Some(end) = &around.end {
+            let mut turn = Data::default();
+            turn.count(place.arm, around.begin.as_ref(), end);
+            if let Some(number) = number {
+                self.count_kvm(data, suffix, &turn, place, number + self.warm_up);
+            }
             data.count(place.arm, around.begin.as_ref(), end);
         }
         Ok(())
     }
 
     /// Keeps what the guest counted, for each exchange.
-    fn count(&self, data: &mut Data, suffix: &str, counters: &Value) {
-        let get = |name: &str| counters.get(name).and_then(Value::as_f64);
-        let Some(number) = get(self.number).filter(|n| *n > 0.0) else {
-            return;
-        };
+    fn count(&self, data: &mut Data, suffix: &str, counters: &Value, number: f64) {
         for (counter, figure) in self.counters {
-            if let Some(value) = get(counter) {
+            if let Some(value) = counters.get(counter).and_then(Value::as_f64) {
+                let name = format!("{figure}.{suffix}");
+                data.samples.add(&name, "1", value / number);
+            }
+        }
+    }
+
+    /// Keeps what KVM counted in a turn, for each exchange.
+    fn count_kvm(&self, data: &mut Data, suffix: &str, turn: &Data, place: Place, number: f64) {
+        for (statistic, figure) in self.of_kvm {
+            if let Some(value) = turn.counter(place.arm, statistic) {
                 let name = format!("{figure}.{suffix}");
                 data.samples.add(&name, "1", value / number);
             }

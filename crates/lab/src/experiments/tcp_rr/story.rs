@@ -1,14 +1,15 @@
 //! What the transactions say.
 
-use super::{Arm, GOALS, RR, TcpRr};
+use super::{ARMS, GOALS, OF_KVM, RR};
 use crate::experiments::Story;
+use crate::experiments::dialogue::{Dialogue, Where};
 use crate::experiments::inside::{missed, not_measured};
 use crate::figure::{Figure, value};
 use crate::report::svg::{legend, percentiles};
 use crate::report::{Section, table};
 use crate::table::number;
 
-pub(super) fn story(experiment: &TcpRr, figures: &[Figure]) -> Story {
+pub(super) fn story(experiment: &Dialogue, figures: &[Figure]) -> Story {
     Story {
         title: "One byte each way: TCP transactions on one CPU and on two".to_owned(),
         question: "A client and a server on one machine exchange single bytes over the loopback. \
@@ -27,7 +28,11 @@ pub(super) fn story(experiment: &TcpRr, figures: &[Figure]) -> Story {
 fn answer(figures: &[Figure]) -> Vec<String> {
     let get = |name: &str| value(figures, name);
     let mut sentences = Vec::new();
-    for (arm, what) in [("libos", "In the library OS"), ("host", "On the host")] {
+    for (arm, what) in [
+        ("libos", "In the library OS"),
+        ("qemu", "In QEMU on the same KVM"),
+        ("host", "On the host"),
+    ] {
         let one = get(&format!("rr_us.1vcpu.{arm}"));
         let two = get(&format!("rr_us.2vcpu.{arm}"));
         if let (Some(one), Some(two)) = (one, two) {
@@ -51,8 +56,8 @@ fn answer(figures: &[Figure]) -> Vec<String> {
     sentences
 }
 
-fn sections(experiment: &TcpRr, figures: &[Figure]) -> Vec<Section> {
-    let names = Arm::ALL.map(Arm::name);
+fn sections(experiment: &Dialogue, figures: &[Figure]) -> Vec<Section> {
+    let names = experiment.names();
     let distributions = experiment.data.distributions(RR, &names);
     if distributions.is_empty() {
         return Vec::new();
@@ -68,35 +73,28 @@ fn sections(experiment: &TcpRr, figures: &[Figure]) -> Vec<Section> {
 }
 
 /// What a transaction costs, as the guest and as KVM count it.
-fn exits(experiment: &TcpRr, figures: &[Figure]) -> Section {
-    let rows = [Arm::Libos(1), Arm::Libos(2)].into_iter().map(|arm| {
-        let cpus = arm.name().split('.').next().unwrap_or("");
-        let guest = |kind: &str| {
-            let found = value(figures, &format!("exits_per_rr.{kind}.{cpus}"));
+fn exits(experiment: &Dialogue, figures: &[Figure]) -> Section {
+    let guests = ARMS.iter().filter(|arm| match arm.place {
+        Where::Tare { .. } | Where::Qemu { .. } => !experiment.data.of(RR, arm.name).is_empty(),
+        Where::Host { .. } => false,
+    });
+    let rows = guests.map(|arm| {
+        let of = |base: &str| {
+            let found = value(figures, &format!("{base}.{}", arm.suffix));
             found.map_or("–".to_owned(), number)
         };
-        let transactions = experiment.data.of(RR, arm.name()).len() as f64;
-        let kvm = |name: &str| {
-            let found = experiment.data.counter(arm.name(), name);
-            found.map_or("–".to_owned(), |count| number(count / transactions))
-        };
-        vec![
-            arm.about().to_owned(),
-            guest("halt"),
-            guest("ipi"),
-            guest("timer"),
-            kvm("halt_exits"),
-            kvm("irq_injections"),
-            kvm("exits"),
-            kvm("insn_emulation"),
-        ]
+        let own = ["halt", "ipi", "timer"].map(|kind| of(&format!("exits_per_rr.{kind}")));
+        let kvms = OF_KVM.iter().map(|(_, figure)| of(figure));
+        let name = std::iter::once(arm.about.to_owned());
+        name.chain(own).chain(kvms).collect()
     });
     let rows: Vec<Vec<String>> = rows.collect();
     Section {
         title: "What a transaction costs".to_owned(),
         lead: "Halts, interrupts sent and timer writes as the library OS counts them; then KVM's \
-               halts, injected interrupts, returns to the monitor and emulated instructions, which \
-               include the warm-up and a few printed bytes."
+               halts, injected interrupts, interrupt windows, returns to the monitor and emulated \
+               instructions, over the warm-up too, with a few printed bytes. QEMU's machines have \
+               no such statistics here."
             .to_owned(),
         html: table(
             &[
@@ -106,6 +104,7 @@ fn exits(experiment: &TcpRr, figures: &[Figure]) -> Section {
                 "timers",
                 "KVM: halts",
                 "injected",
+                "windows",
                 "to monitor",
                 "emulated",
             ],
@@ -114,12 +113,12 @@ fn exits(experiment: &TcpRr, figures: &[Figure]) -> Section {
     }
 }
 
-fn method(experiment: &TcpRr) -> Vec<String> {
+fn method(experiment: &Dialogue) -> Vec<String> {
     vec![
         format!(
             "Image {}; {} turns of {} transactions for each arm, arms in rotated order, a new \
              machine for each turn, 20 transactions before the first that counts.",
-            experiment.image, experiment.turns, experiment.transactions
+            experiment.image, experiment.turns, experiment.exchanges
         ),
         "Both ends set TCP_NODELAY. In the guest the client has the first core and the server \
          the last; on the host the threads are pinned to one CPU or to two."
@@ -127,11 +126,13 @@ fn method(experiment: &TcpRr) -> Vec<String> {
         "Statistics are read while the guest sleeps before its first transaction and after its \
          last, before it prints."
             .to_owned(),
-        "A Linux guest is not among the arms.".to_owned(),
+        "QEMU's arms have one turn each: its firmware takes seconds where KVM emulates. A Linux \
+         guest is not among the arms."
+            .to_owned(),
     ]
 }
 
-fn disappointments(experiment: &TcpRr, figures: &[Figure]) -> Vec<String> {
+fn disappointments(experiment: &Dialogue, figures: &[Figure]) -> Vec<String> {
     missed(figures, GOALS, experiment.data.kvm)
         .chain(not_measured(&experiment.data))
         .collect()

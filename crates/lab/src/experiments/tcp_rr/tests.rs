@@ -2,17 +2,19 @@
 
 #![allow(clippy::unwrap_used)]
 
+use serde_json::{Value, json};
+
 use super::*;
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
 use crate::outcome::Ending;
 
-fn short() -> Box<TcpRr> {
-    Box::new(TcpRr {
+fn short() -> Box<Dialogue> {
+    Box::new(Dialogue {
         turns: 2,
-        transactions: 4,
-        ..TcpRr::new(Depth::Quick, None)
+        exchanges: 4,
+        ..planned(Depth::Quick, None)
     })
 }
 
@@ -46,11 +48,16 @@ fn transactions_are_counted_for_each_arm_and_judged() {
     assert_eq!(figure(&summary, "rr_us.1vcpu.host").n, 8);
     assert_eq!(figure(&summary, "exits_per_rr.halt.2vcpu").value, 2.0);
     assert_eq!(figure(&summary, "exits_per_rr.halt.1vcpu").value, 0.0);
-    // The fake's timer writes miss the goal of none.
+    // The fake's timer writes miss the goal.
     assert!(
         run.text("report.html")
             .contains("exits_per_rr.timer.2vcpu is 0.5")
     );
+    assert_eq!(figure(&summary, "rr_us.2vcpu.qemu").n, 4);
+    assert_eq!(figure(&summary, "exits_per_rr.halt.2vcpu.qemu").value, 2.0);
+    // Two vCPUs of the fake, two lines between the readings, 24 transactions.
+    let kvms = figure(&summary, "exits_per_rr.kvm_halt.2vcpu");
+    assert!((kvms.value - 2.0 / 24.0).abs() < 1e-9, "{kvms:?}");
     // Statistics are read at the end of measuring, not after printing.
     let raw = run.text("raw.jsonl");
     let stats = raw.lines().filter(|l| l.contains("\"sample\":\"stats\""));

@@ -3,7 +3,8 @@
 //! kvm-unit-tests does it.
 //!
 //! Each kind has a machine of its own, since an instruction that this KVM cannot
-//! do ends the machine: then the kind is unavailable, and the rest goes on.
+//! do ends the machine: then the kind is unavailable, and the rest goes on. What
+//! had a price in Tare is then priced in QEMU on the same KVM, all in one machine.
 
 mod story;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use tare_control::stats::Kvm;
 
 use super::inside::{self, Data, Place};
 use super::{Experiment, Story};
+use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
 use crate::figure::Figure;
 use crate::goal::Goal;
@@ -24,11 +26,15 @@ use crate::request::Depth;
 
 /// What a turn is planned to take beside its samples.
 const TURN: Duration = Duration::from_millis(500);
+/// The same for QEMU's, which prices all kinds.
+const QEMU_TURN: Duration = Duration::from_secs(10);
+/// What the figures of QEMU end in.
+const QEMU: &str = "qemu";
 /// The kind that is only the loop.
 const CONTROL: &str = "control";
 
 /// Kinds of exit with what they are; the image knows them by these names.
-const KINDS: [(&str, &str); 15] = [
+const KINDS: [(&str, &str); 18] = [
     (CONTROL, "the loop by itself"),
     ("cpuid", "CPUID"),
     ("hypercall", "VMCALL or VMMCALL"),
@@ -58,6 +64,12 @@ const KINDS: [(&str, &str); 15] = [
     ("eoi", "write of the APIC's end of interrupt"),
     ("self_ipi", "interrupt to the own CPU, with its handling"),
     ("ipi", "interrupt command to a second CPU"),
+    ("ipi_each", "interrupts to three CPUs, a command for each"),
+    (
+        "ipi_cluster",
+        "the same by one command to the x2APICs' cluster",
+    ),
+    ("ipi_hypercall", "the same by one call of KVM"),
     ("cr3", "CR3 read and written with what it held"),
 ];
 
@@ -101,7 +113,7 @@ impl Vmexit {
         let place = Place { arm: kind, round };
         let (samples, target_us) = (self.samples, self.target.as_micros());
         let cmdline = format!("kind={kind} samples={samples} target_us={target_us} hold");
-        let spec = place.machine(&self.image, 2, cmdline);
+        let spec = place.machine(&self.image, cpus(kind), cmdline);
         let (mut khz, mut sampled, mut total, mut why) = (None, None, None, None);
         let around = inside::run(bench, place, &spec, |record| {
             khz = khz.or(record.get("khz").and_then(Value::as_f64));
@@ -114,12 +126,7 @@ impl Vmexit {
             }
         })?;
         if let (Some(khz), Some(sampled)) = (khz, sampled) {
-            let iterations = sampled.get("iterations").and_then(Value::as_f64);
-            let ns = 1e6 / khz / iterations.unwrap_or(f64::NAN);
-            for cycles in inside::numbers(&sampled, "cycles") {
-                let name = format!("exit_ns.{kind}");
-                self.data.samples.add(&name, "ns", cycles * ns);
-            }
+            self.price(kind, &sampled, khz);
         }
         *self.iterations.entry(kind).or_default() += total.unwrap_or(0.0);
         if let Some(end) = &around.end {
@@ -127,6 +134,51 @@ impl Vmexit {
         }
         self.unavailable(kind, why);
         Ok(())
+    }
+
+    /// The kinds that have a price, in one machine of QEMU.
+    fn in_qemu(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
+        let priced: Vec<&str> = KINDS
+            .iter()
+            .map(|(kind, _)| *kind)
+            .filter(|kind| !self.data.samples.values(&figure(kind)).is_empty())
+            .collect();
+        let place = Place {
+            arm: QEMU,
+            round: 0,
+        };
+        let (samples, target_us) = (self.samples, self.target.as_micros());
+        let kinds = priced.join(",");
+        let cmdline = format!("kind={kinds} samples={samples} target_us={target_us} hold");
+        let spec = GuestSpec {
+            engine: "qemu-kvm",
+            ..place.machine(&self.image, 4, cmdline)
+        };
+        let (mut khz, mut all) = (None, Vec::new());
+        let result = inside::run(bench, place, &spec, |record| {
+            khz = khz.or(record.get("khz").and_then(Value::as_f64));
+            if record.get("cycles").is_some() {
+                all.push(record.clone());
+            }
+        });
+        let why = inside::optional(result.map(|_| ()))?;
+        for sampled in &all {
+            let kind = sampled.get("kind").and_then(Value::as_str);
+            if let (Some(khz), Some(kind)) = (khz, kind) {
+                self.price(&format!("{kind}.{QEMU}"), sampled, khz);
+            }
+        }
+        self.unavailable(QEMU, why);
+        Ok(())
+    }
+
+    /// Keeps the samples of a kind.
+    fn price(&mut self, kind: &str, sampled: &Value, khz: f64) {
+        let iterations = sampled.get("iterations").and_then(Value::as_f64);
+        let ns = 1e6 / khz / iterations.unwrap_or(f64::NAN);
+        for cycles in inside::numbers(sampled, "cycles") {
+            self.data.samples.add(&figure(kind), "ns", cycles * ns);
+        }
     }
 
     /// Notes that a kind is not to be had, once.
@@ -142,9 +194,23 @@ impl Vmexit {
     }
 }
 
+/// The figure of a kind.
+fn figure(kind: &str) -> String {
+    format!("exit_ns.{kind}")
+}
+
+/// vCPUs of the machine of a kind.
+fn cpus(kind: &str) -> u8 {
+    match kind {
+        "ipi_each" | "ipi_cluster" | "ipi_hypercall" => 4,
+        _ => 2,
+    }
+}
+
 impl Experiment for Vmexit {
     fn planned(&self) -> Duration {
         self.planned_turn() * u32::try_from(self.rounds * KINDS.len()).unwrap_or(u32::MAX)
+            + QEMU_TURN
     }
 
     fn plan(&self) -> Value {
@@ -170,6 +236,9 @@ impl Experiment for Vmexit {
                 bench.progress.done(self.planned_turn());
             }
         }
+        bench.progress.step("all kinds in QEMU");
+        self.in_qemu(bench)?;
+        bench.progress.done(QEMU_TURN);
         Ok(())
     }
 
@@ -181,7 +250,8 @@ impl Experiment for Vmexit {
         let mut figures = self.data.samples.figures();
         let place = |f: &Figure| {
             let kind = f.name.split('.').nth(1).unwrap_or("").to_owned();
-            KINDS.iter().position(|(name, _)| *name == kind)
+            let index = KINDS.iter().position(|(name, _)| *name == kind);
+            (f.name.ends_with(".qemu"), index)
         };
         figures.sort_by_key(place);
         figures

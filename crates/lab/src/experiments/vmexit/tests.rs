@@ -17,6 +17,14 @@ fn short() -> Box<Vmexit> {
 
 /// 100 cycles for the loop, 2,100 for everything else; no hypercall.
 fn prints(spec: &GuestSpec) -> Vec<Value> {
+    if spec.engine == "qemu-kvm" {
+        let mut lines = vec![json!({"khz": 2_000_000})];
+        let kinds = spec.cmdline.split_once("kind=").unwrap().1;
+        let kinds = kinds.split(' ').next().unwrap().split(',');
+        lines.extend(kinds.map(|k| json!({"kind": k, "iterations": 10, "cycles": [40]})));
+        lines.push(json!({"done": true}));
+        return lines;
+    }
     let cycles = match spec.label.as_str() {
         "control" => 10_000,
         _ => 210_000,
@@ -50,13 +58,15 @@ fn each_kind_has_a_price_and_what_is_unavailable_is_said() {
     for (kind, _) in KINDS.iter().filter(|(kind, _)| *kind != "hypercall") {
         assert_eq!(figure(&summary, &format!("exit_ns.{kind}")).n, 6);
     }
+    // QEMU prices what Tare could.
+    assert_eq!(figure(&summary, "exit_ns.ipi_cluster.qemu").value, 2.0);
     assert_eq!(figure(&summary, "exit_ns.control").value, 50.0);
     assert_eq!(figure(&summary, "exit_ns.cpuid").value, 1050.0);
     assert!(
         summary
             .figures
             .iter()
-            .all(|f| !f.name.contains("hypercall"))
+            .all(|f| !f.name.contains(".hypercall"))
     );
     let html = run.text("report.html");
     assert!(html.contains("Unavailable here: hypercall: no such instruction."));
@@ -73,6 +83,16 @@ fn a_kind_that_ends_its_machine_is_unavailable_and_the_rest_goes_on() {
         run.text("report.html")
             .contains("&lt;b&gt;the guest&lt;/b&gt;")
     );
+}
+
+#[test]
+fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
+    let machines = 2 * KINDS.len();
+    let run = run(Fault::Ends(machines + 1));
+    assert_eq!(run.outcome.ending, Ending::Complete);
+    let summary = run.summary();
+    assert!(summary.figures.iter().all(|f| !f.name.ends_with(".qemu")));
+    assert!(run.text("report.html").contains("Unavailable here: qemu: "));
 }
 
 #[test]

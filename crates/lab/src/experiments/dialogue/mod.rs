@@ -1,0 +1,226 @@
+//! Two threads that answer each other, in several places: what `events` and
+//! `tcp-rr` have in common. A [`Kind`] says what they exchange and where, a
+//! [`Dialogue`] is one planned weighing of it.
+//!
+//! Arms in rotated order, each turn a machine of its own. QEMU's firmware takes
+//! seconds under emulation: its arms have one turn, in the first round.
+
+mod arm;
+
+use std::io;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tare_control::stats::Kvm;
+
+pub(crate) use self::arm::{Arm, Where};
+use super::inside::{self, Data, Exchange, Place};
+use super::{Experiment, Story};
+use crate::appliance::GuestSpec;
+use crate::bench::{Bench, RunError};
+use crate::figure::{Figure, quantile};
+use crate::goal::Goal;
+use crate::request::Depth;
+
+/// What QEMU's firmware takes under emulation.
+const FIRMWARE: Duration = Duration::from_secs(6);
+
+/// What is exchanged, and where.
+pub(crate) struct Kind {
+    /// Name of the image and of the experiment.
+    pub(crate) image: &'static str,
+    /// What the image says.
+    pub(crate) exchange: Exchange,
+    /// The image's word for how many exchanges there are.
+    pub(crate) word: &'static str,
+    /// Turns of an arm, and exchanges in a turn.
+    pub(crate) sizes: fn(Depth) -> (usize, usize),
+    /// What a turn is planned to take beside its exchanges.
+    pub(crate) turn: Duration,
+    /// What an exchange is planned to take.
+    pub(crate) each: Duration,
+    /// Where.
+    pub(crate) arms: &'static [Arm],
+    /// The same on the host: times in ns of so many exchanges on so many CPUs.
+    pub(crate) host: fn(usize, usize) -> io::Result<Vec<f64>>,
+    /// Figures that are quantiles of the times.
+    pub(crate) quantiles: &'static [(&'static str, f64)],
+    /// What the figures should be.
+    pub(crate) goals: &'static [Goal],
+    /// What they say.
+    pub(crate) story: fn(&Dialogue, &[Figure]) -> Story,
+}
+
+/// A planned weighing and what it has measured.
+pub(crate) struct Dialogue {
+    pub(crate) kind: &'static Kind,
+    pub(crate) depth: Depth,
+    pub(crate) image: String,
+    pub(crate) turns: usize,
+    pub(crate) exchanges: usize,
+    pub(crate) data: Data,
+}
+
+impl Dialogue {
+    /// Planned for a depth; the image may be another than Tare's own.
+    pub(crate) fn new(kind: &'static Kind, depth: Depth, image: Option<String>) -> Self {
+        let (turns, exchanges) = (kind.sizes)(depth);
+        Self {
+            kind,
+            depth,
+            image: image.unwrap_or_else(|| kind.image.to_owned()),
+            turns,
+            exchanges,
+            data: Data::default(),
+        }
+    }
+
+    /// Names of the arms, in order.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.kind.arms.iter().map(|arm| arm.name).collect()
+    }
+
+    fn turn(&mut self, bench: &mut Bench<'_>, arm: &Arm, round: usize) -> Result<(), RunError> {
+        let place = Place {
+            arm: arm.name,
+            round,
+        };
+        match arm.place {
+            Where::Tare { cpus, words } => {
+                let spec = self.machine(place, cpus, words);
+                self.guest(bench, place, arm, &spec)
+            }
+            Where::Qemu { cpus, words } => {
+                let spec = GuestSpec {
+                    engine: "qemu-kvm",
+                    ..self.machine(place, cpus, words)
+                };
+                let result = self.guest(bench, place, arm, &spec);
+                let why = inside::optional(result)?;
+                self.missing(arm, why);
+                Ok(())
+            }
+            Where::Host { cpus } => self.host(bench, place, arm, cpus),
+        }
+    }
+
+    fn machine(&self, place: Place, cpus: u8, words: &str) -> GuestSpec {
+        let cmdline = format!("{}={} hold {words}", self.kind.word, self.exchanges);
+        place.machine(&self.image, cpus, cmdline.trim_end().to_owned())
+    }
+
+    fn guest(
+        &mut self,
+        bench: &mut Bench<'_>,
+        place: Place,
+        arm: &Arm,
+        spec: &GuestSpec,
+    ) -> Result<(), RunError> {
+        let exchange = &self.kind.exchange;
+        exchange.run(&mut self.data, bench, place, spec, arm.suffix)
+    }
+
+    fn host(
+        &mut self,
+        bench: &mut Bench<'_>,
+        place: Place,
+        arm: &Arm,
+        cpus: usize,
+    ) -> Result<(), RunError> {
+        bench.interrupt.check()?;
+        match (self.kind.host)(self.exchanges, cpus) {
+            Ok(times) => {
+                inside::keep(bench, place, "host", &json!({"exchange_ns": times}))?;
+                let us = times.into_iter().map(|ns| ns / 1e3);
+                self.data.extend(self.kind.exchange.series, place.arm, us);
+            }
+            Err(error) => self.missing(arm, Some(error.to_string())),
+        }
+        Ok(())
+    }
+
+    /// Notes once why an arm is not to be had.
+    fn missing(&mut self, arm: &Arm, why: Option<String>) {
+        let known = |m: &String| m.starts_with(&format!("{}: ", arm.name));
+        if let Some(why) = why.filter(|_| !self.data.missing.iter().any(known)) {
+            self.data.missing.push(format!("{}: {why}", arm.name));
+        }
+    }
+
+    /// What a turn of an arm is planned to take.
+    fn planned_turn(&self, arm: &Arm) -> Duration {
+        let exchanges = self.kind.each * u32::try_from(self.exchanges).unwrap_or(u32::MAX);
+        match arm.place {
+            Where::Tare { .. } => self.kind.turn + exchanges,
+            Where::Qemu { .. } => FIRMWARE + self.kind.turn + exchanges,
+            // Takes next to nothing.
+            Where::Host { .. } => Duration::ZERO,
+        }
+    }
+
+    /// Where the counter or KVM's statistic that a figure is of stands.
+    fn rank(&self, figure: &Figure) -> Option<usize> {
+        let counters = self.kind.exchange.counters.iter();
+        let all = counters.chain(self.kind.exchange.of_kvm);
+        all.map(|(_, name)| name)
+            .position(|name| figure.name.starts_with(&format!("{name}.")))
+    }
+}
+
+impl Experiment for Dialogue {
+    fn planned(&self) -> Duration {
+        let turns = |arm: &Arm| u32::try_from(arm.turns(self.turns)).unwrap_or(u32::MAX);
+        let arms = self.kind.arms.iter();
+        arms.map(|arm| self.planned_turn(arm) * turns(arm)).sum()
+    }
+
+    fn plan(&self) -> Value {
+        let arms: Vec<_> = self.kind.arms.iter().map(|arm| arm.about).collect();
+        json!({
+            "depth": self.depth.name(), "image": self.image, "turns": self.turns,
+            self.kind.word: self.exchanges, "arms": arms,
+        })
+    }
+
+    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
+        let indices: Vec<usize> = (0..self.kind.arms.len()).collect();
+        for round in 0..self.turns {
+            for index in inside::rotated(&indices, round) {
+                let arm = &self.kind.arms[index];
+                if round >= arm.turns(self.turns) {
+                    continue;
+                }
+                inside::announce(bench, round, self.turns, arm.about);
+                self.turn(bench, arm, round)?;
+                bench.progress.done(self.planned_turn(arm));
+            }
+        }
+        Ok(())
+    }
+
+    fn kvm(&self) -> Kvm {
+        self.data.kvm
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let mut figures = Vec::new();
+        for (base, q) in self.kind.quantiles {
+            for arm in self.names() {
+                let times = self.data.of(self.kind.exchange.series, arm);
+                figures.extend(quantile(&format!("{base}.{arm}"), "us", times, *q));
+            }
+        }
+        let mut counted = self.data.samples.figures();
+        counted.sort_by_key(|figure| self.rank(figure));
+        figures.extend(counted);
+        figures
+    }
+
+    fn goals(&self) -> &'static [Goal] {
+        self.kind.goals
+    }
+
+    fn report(&self, figures: &[Figure]) -> Story {
+        (self.kind.story)(self, figures)
+    }
+}
