@@ -116,6 +116,7 @@ const CONTROL: &[c_long] = &[
     libc::SYS_rmdir,
     libc::SYS_sendto,
     libc::SYS_shutdown,
+    libc::SYS_statx,
     libc::SYS_tgkill,
     // The timer on CPU time that reconsiders halt polling; it was made before.
     libc::SYS_timer_delete,
