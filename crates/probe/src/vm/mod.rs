@@ -1,6 +1,13 @@
 //! Which virtual machines this host runs.
 
+mod find;
+mod monitor;
+mod name;
+mod role;
+
 use serde::{Deserialize, Serialize};
+
+pub use find::{FindError, Listing, find, list, of_pid};
 
 /// A KVM virtual machine: a process that holds a `kvm-vm` descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

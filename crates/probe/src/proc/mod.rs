@@ -1,0 +1,59 @@
+//! `/proc` as far as the account needs it: parsing apart from reading.
+//!
+//! What a process writes into its own name is not trusted; what does not parse is
+//! treated as missing.
+
+mod cpu_list;
+mod task;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use cpu_list::cpu_list;
+pub use task::{Switches, TaskStat, schedstat};
+pub(crate) use task::{migrations, switches};
+
+/// The folder of a process.
+pub(crate) fn process(pid: u32) -> PathBuf {
+    Path::new("/proc").join(pid.to_string())
+}
+
+/// The folder of a thread.
+pub(crate) fn thread(pid: u32, tid: u32) -> PathBuf {
+    process(pid).join("task").join(tid.to_string())
+}
+
+/// A thread's or process's name.
+pub(crate) fn comm(folder: &Path) -> Option<String> {
+    let bytes = fs::read(folder.join("comm")).ok()?;
+    Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())
+}
+
+/// The numbers that a folder's entries have for names, ascending.
+pub(crate) fn numbers(folder: &Path) -> io::Result<Vec<u32>> {
+    let mut found: Vec<u32> = fs::read_dir(folder)?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Parsed `stat` of a process or thread.
+pub(crate) fn stat(folder: &Path) -> Option<TaskStat> {
+    let bytes = fs::read(folder.join("stat")).ok()?;
+    TaskStat::parse(&String::from_utf8_lossy(&bytes))
+}
+
+/// CPUs that are online.
+pub(crate) fn online_cpus() -> u32 {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    u32::try_from(cpu_list(text.trim()).len()).unwrap_or(0)
+}
+
+/// Whether this host's CPUs have VT-x or SVM; without, a KVM emulates ring 0.
+pub(crate) fn has_hardware_virtualisation() -> bool {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = text.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|line| line.split_whitespace().any(|flag| matches!(flag, "vmx" | "svm")))
+}

@@ -1,0 +1,177 @@
+//! Finding virtual machines by the descriptors of their processes.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use tare_control::rundir::{RunRoot, default_root};
+
+use super::{Monitor, Vm, name};
+use crate::proc;
+use crate::{Source, Unavailable};
+
+const KVM_VM: &str = "anon_inode:kvm-vm";
+const KVM_VCPU: &str = "anon_inode:kvm-vcpu:";
+
+/// Why there is no such virtual machine.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// No process has this ID.
+    #[error("no process has the ID {0}")]
+    NoProcess(u32),
+    /// The process holds no `kvm-vm` descriptor.
+    #[error("process {pid} ({name}) runs no KVM virtual machine")]
+    NoVm {
+        /// Its ID.
+        pid: u32,
+        /// Its name.
+        name: String,
+    },
+    /// The process's descriptors may not be looked at.
+    #[error("process {pid} belongs to another user: become root to observe it")]
+    NotPermitted {
+        /// Its ID.
+        pid: u32,
+    },
+    /// No virtual machine has this name.
+    #[error("no virtual machine is named {0:?} and no process has that ID")]
+    NoName(String),
+    /// Several have it.
+    #[error("{count} virtual machines are named {name:?}: say which by its process ID")]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// How many have it.
+        count: usize,
+    },
+    /// `/proc` cannot be read.
+    #[error("cannot read {path}")]
+    Proc {
+        /// Which file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// The virtual machines of this host.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// Those that could be seen, by process ID.
+    pub vms: Vec<Vm>,
+    /// What could not be looked at.
+    pub unavailable: Vec<Unavailable>,
+}
+
+/// Every virtual machine whose process this user may look at.
+pub fn list() -> Listing {
+    let mut listing = Listing::default();
+    let mut foreign = 0;
+    for pid in proc::numbers(Path::new("/proc")).unwrap_or_default() {
+        match of_pid(pid) {
+            Ok(vm) => listing.vms.push(vm),
+            Err(FindError::NotPermitted { .. }) => foreign += 1,
+            // No virtual machine, or ended meanwhile.
+            Err(_) => {}
+        }
+    }
+    if foreign > 0 {
+        let why = format!("{foreign} processes belong to other users (needs root)");
+        listing.unavailable.push(Unavailable::new(Source::Proc, why));
+    }
+    listing
+}
+
+/// The virtual machine of a process ID or name; an ID comes first.
+pub fn find(target: &str) -> Result<Vm, FindError> {
+    if let Ok(pid) = target.parse() {
+        return of_pid(pid);
+    }
+    let mut named: Vec<Vm> = list().vms;
+    named.retain(|vm| vm.name == target);
+    match named.len() {
+        0 => Err(FindError::NoName(target.to_owned())),
+        1 => Ok(named.remove(0)),
+        count => Err(FindError::Ambiguous {
+            name: target.to_owned(),
+            count,
+        }),
+    }
+}
+
+/// The virtual machine of a process.
+pub fn of_pid(pid: u32) -> Result<Vm, FindError> {
+    let folder = proc::process(pid);
+    let stat = proc::stat(&folder).ok_or(FindError::NoProcess(pid))?;
+    let vcpus = vcpus(pid, &folder.join("fd"))?;
+    let vcpus = vcpus.ok_or_else(|| FindError::NoVm {
+        pid,
+        name: stat.comm.clone(),
+    })?;
+    let command = command(&folder);
+    let exe = fs::read_link(folder.join("exe")).unwrap_or_default();
+    let monitor = Monitor::of(&exe, &command);
+    Ok(Vm {
+        pid,
+        started_ticks: stat.started_ticks,
+        name: run_name(pid, monitor)
+            .or_else(|| name::of(monitor, &command))
+            .unwrap_or(stat.comm),
+        monitor,
+        command,
+        vcpus,
+    })
+}
+
+/// The vCPUs whose descriptors a process holds; `None` if it holds no VM's.
+fn vcpus(pid: u32, descriptors: &Path) -> Result<Option<Vec<u32>>, FindError> {
+    let entries = fs::read_dir(descriptors).map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied => FindError::NotPermitted { pid },
+        io::ErrorKind::NotFound => FindError::NoProcess(pid),
+        _ => FindError::Proc {
+            path: descriptors.display().to_string(),
+            source,
+        },
+    })?;
+    let mut vcpus = Vec::new();
+    let mut has_vm = false;
+    for entry in entries.filter_map(Result::ok) {
+        let link = fs::read_link(entry.path()).unwrap_or_default();
+        let Some(link) = link.to_str() else { continue };
+        has_vm |= link == KVM_VM;
+        vcpus.extend(link.strip_prefix(KVM_VCPU).and_then(|n| n.parse::<u32>().ok()));
+    }
+    vcpus.sort_unstable();
+    vcpus.dedup();
+    Ok(has_vm.then_some(vcpus))
+}
+
+fn command(folder: &Path) -> Vec<String> {
+    let bytes = fs::read(folder.join("cmdline")).unwrap_or_default();
+    let words = bytes.split(|byte| *byte == 0);
+    let mut words: Vec<_> = words
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect();
+    if words.last().is_some_and(String::is_empty) {
+        words.pop();
+    }
+    words
+}
+
+/// The name of Tare's run whose monitor is process `pid`: the run's `lock` is one
+/// of its descriptors.
+fn run_name(pid: u32, monitor: Monitor) -> Option<String> {
+    if monitor != Monitor::Tare && monitor != Monitor::Qemu {
+        return None;
+    }
+    // Opening makes the folder: look only where there is one.
+    let root = default_root();
+    root.is_dir().then_some(())?;
+    let runs = RunRoot::open(root).ok()?.list().ok()?;
+    let held: Vec<_> = fs::read_dir(proc::process(pid).join("fd"))
+        .ok()?
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+        .collect();
+    let run = runs.iter().find(|run| held.contains(&run.lock_file()))?;
+    Some(run.name().to_owned())
+}
