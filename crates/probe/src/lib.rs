@@ -7,6 +7,7 @@
 
 pub mod account;
 pub mod bpf;
+pub mod kvm;
 pub mod proc;
 mod unavailable;
 pub mod vm;

@@ -55,5 +55,8 @@ pub(crate) fn online_cpus() -> u32 {
 pub(crate) fn has_hardware_virtualisation() -> bool {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = text.lines().find(|line| line.starts_with("flags"));
-    flags.is_some_and(|line| line.split_whitespace().any(|flag| matches!(flag, "vmx" | "svm")))
+    flags.is_some_and(|line| {
+        line.split_whitespace()
+            .any(|flag| matches!(flag, "vmx" | "svm"))
+    })
 }

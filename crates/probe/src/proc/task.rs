@@ -76,7 +76,9 @@ pub(crate) fn switches(status: &str) -> Switches {
 
 /// `se.nr_migrations` of `sched`.
 pub(crate) fn migrations(sched: &str) -> Option<u64> {
-    let line = sched.lines().find(|line| line.starts_with("se.nr_migrations"))?;
+    let line = sched
+        .lines()
+        .find(|line| line.starts_with("se.nr_migrations"))?;
     line.rsplit(':').next()?.trim().parse().ok()
 }
 

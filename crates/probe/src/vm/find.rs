@@ -77,7 +77,9 @@ pub fn list() -> Listing {
     }
     if foreign > 0 {
         let why = format!("{foreign} processes belong to other users (needs root)");
-        listing.unavailable.push(Unavailable::new(Source::Proc, why));
+        listing
+            .unavailable
+            .push(Unavailable::new(Source::Proc, why));
     }
     listing
 }
@@ -139,7 +141,10 @@ fn vcpus(pid: u32, descriptors: &Path) -> Result<Option<Vec<u32>>, FindError> {
         let link = fs::read_link(entry.path()).unwrap_or_default();
         let Some(link) = link.to_str() else { continue };
         has_vm |= link == KVM_VM;
-        vcpus.extend(link.strip_prefix(KVM_VCPU).and_then(|n| n.parse::<u32>().ok()));
+        vcpus.extend(
+            link.strip_prefix(KVM_VCPU)
+                .and_then(|n| n.parse::<u32>().ok()),
+        );
     }
     vcpus.sort_unstable();
     vcpus.dedup();

@@ -39,9 +39,15 @@ mod tests {
     fn monitors_are_told_by_executable_or_first_word() {
         let told = |exe: &str, word: &str| Monitor::of(Path::new(exe), &[word.to_owned()]);
         assert_eq!(told("/usr/bin/qemu-system-x86_64", "x"), Monitor::Qemu);
-        assert_eq!(told("/opt/firecracker-v1.7 (deleted)", ""), Monitor::Firecracker);
+        assert_eq!(
+            told("/opt/firecracker-v1.7 (deleted)", ""),
+            Monitor::Firecracker
+        );
         assert_eq!(told("/memfd:x (deleted)", "crosvm"), Monitor::Crosvm);
-        assert_eq!(told("/usr/bin/tare-monitor (deleted)", "tare"), Monitor::Tare);
+        assert_eq!(
+            told("/usr/bin/tare-monitor (deleted)", "tare"),
+            Monitor::Tare
+        );
         assert_eq!(told("", "vmm"), Monitor::Other);
     }
 }

@@ -29,7 +29,9 @@ pub(super) fn value<'a>(command: &'a [String], options: &[&str]) -> Option<&'a s
             if word == option {
                 return words.next().map(String::as_str);
             }
-            let rest = word.strip_prefix(option).and_then(|rest| rest.strip_prefix('='));
+            let rest = word
+                .strip_prefix(option)
+                .and_then(|rest| rest.strip_prefix('='));
             if rest.is_some() {
                 return rest;
             }
@@ -50,8 +52,16 @@ mod tests {
     #[test]
     fn each_monitor_s_way_of_naming_is_understood() {
         let cases = [
-            (Monitor::Qemu, "qemu -name web,debug-threads=on", Some("web")),
-            (Monitor::Qemu, "qemu -name guest=db,debug-threads=on", Some("db")),
+            (
+                Monitor::Qemu,
+                "qemu -name web,debug-threads=on",
+                Some("web"),
+            ),
+            (
+                Monitor::Qemu,
+                "qemu -name guest=db,debug-threads=on",
+                Some("db"),
+            ),
             (Monitor::Qemu, "qemu -name debug-threads=on", None),
             (Monitor::Qemu, "qemu -m 1", None),
             (Monitor::Firecracker, "firecracker --id=f1", Some("f1")),

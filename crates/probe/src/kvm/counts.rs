@@ -1,0 +1,97 @@
+//! Counts within a window: differences of the map between two readings.
+
+use std::collections::HashMap;
+
+use super::classes::Key;
+use crate::account::Histogram;
+use crate::bpf::Object;
+
+/// How often and how long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Value {
+    pub(super) count: u64,
+    pub(super) ns: u64,
+}
+
+/// All counts of one reading, or what was added between two.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    entries: HashMap<Key, Value>,
+}
+
+impl Counts {
+    pub(super) fn read(object: &Object) -> Self {
+        let entries = object.entries::<3, 2>("counts").into_iter();
+        Self {
+            entries: entries
+                .map(|(key, [count, ns])| (Key::from(key), Value { count, ns }))
+                .collect(),
+        }
+    }
+
+    /// What was added since `before`.
+    pub(super) fn since(&self, before: &Self) -> Self {
+        let added = |key: &Key, now: &Value| {
+            let then = before.entries.get(key).copied().unwrap_or_default();
+            Value {
+                count: now.count.saturating_sub(then.count),
+                ns: now.ns.saturating_sub(then.ns),
+            }
+        };
+        let entries = self
+            .entries
+            .iter()
+            .map(|(key, now)| (*key, added(key, now)));
+        Self {
+            entries: entries.filter(|(_, value)| value.count > 0).collect(),
+        }
+    }
+
+    /// Those of one process; 0 is nobody's.
+    pub(super) fn of_process(&self, tgid: u32) -> Self {
+        self.filtered(|key| key.tgid == tgid)
+    }
+
+    /// Those of one thread.
+    pub(super) fn of_thread(&self, tid: u32) -> Self {
+        self.filtered(|key| key.tid == tid)
+    }
+
+    pub(super) fn absorb(&mut self, other: Self) {
+        self.entries.extend(other.entries);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &Value)> {
+        self.entries.iter()
+    }
+
+    /// Entries of one class.
+    pub(super) fn class(&self, class: u32) -> impl Iterator<Item = (&Key, &Value)> {
+        self.iter().filter(move |(key, _)| key.class == class)
+    }
+
+    /// Sum over a class.
+    pub(super) fn sum(&self, class: u32) -> Value {
+        self.class(class)
+            .fold(Value::default(), |sum, (_, value)| Value {
+                count: sum.count + value.count,
+                ns: sum.ns + value.ns,
+            })
+    }
+
+    /// The histogram that a class is, of those keys that are `wanted`.
+    pub(super) fn histogram(&self, class: u32, wanted: impl Fn(&Key) -> bool) -> Histogram {
+        let mut histogram = Histogram::default();
+        for (key, value) in self.class(class).filter(|(key, _)| wanted(key)) {
+            histogram.add(key.bucket(), value.count, value.ns);
+        }
+        histogram
+    }
+
+    fn filtered(&self, wanted: impl Fn(&Key) -> bool) -> Self {
+        let entries = self.entries.iter().filter(|(key, _)| wanted(key));
+        Self {
+            entries: entries.map(|(key, value)| (*key, *value)).collect(),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Observing virtual machines: BPF on KVM's and the scheduler's trace points, the
+//! files of their threads, KVM's statistics; put together as [`Account`]s.
+
+mod assemble;
+mod classes;
+mod counts;
+mod device;
+mod events;
+mod host;
+mod interrupts;
+mod observer;
+mod statistics;
+mod threads;
+
+use std::time::{Duration, Instant};
+
+pub use observer::Observer;
+
+use crate::account::Account;
+use crate::vm::Vm;
+
+/// Looks whether all machines have ended this often.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Observes `vms` for `window`, or until the last of them has ended. One account
+/// for each, in their order.
+pub fn observe(vms: &[Vm], window: Duration) -> Vec<Account> {
+    let mut observer = Observer::start(vms);
+    let end = Instant::now() + window;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || observer.all_ended() {
+            return observer.turn();
+        }
+        std::thread::sleep(left.min(LOOK));
+        observer.refresh();
+    }
+}

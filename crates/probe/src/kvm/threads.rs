@@ -1,0 +1,110 @@
+//! Readings of the threads of one virtual machine, and their differences.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::account::{OffCpu, OnCpu};
+use crate::proc::{self, Switches, TaskStat};
+use crate::vm::{Role, Vm};
+
+const NS_PER_SECOND: u64 = 1_000_000_000;
+
+/// One thread's files at one time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reading {
+    pub(super) stat: TaskStat,
+    pub(super) switches: Switches,
+    pub(super) migrations: Option<u64>,
+    run_ns: u64,
+    wait_ns: u64,
+}
+
+/// All threads by ID. Threads that ended keep their last reading.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Threads {
+    pub(super) readings: BTreeMap<u32, Reading>,
+}
+
+impl Threads {
+    /// Reads again; returns the IDs of threads that have gone.
+    pub(super) fn refresh(&mut self, vm: &Vm, kernel_threads: &[u32]) -> Vec<u32> {
+        let folder = proc::process(vm.pid);
+        let own = proc::numbers(&folder.join("task")).unwrap_or_default();
+        let own = own.iter().map(|tid| (*tid, proc::thread(vm.pid, *tid)));
+        let kernel = kernel_threads.iter().map(|tid| (*tid, proc::process(*tid)));
+        let mut gone: Vec<u32> = self.readings.keys().copied().collect();
+        for (tid, folder) in own.chain(kernel) {
+            if let Some(reading) = Reading::of(&folder) {
+                self.readings.insert(tid, reading);
+                gone.retain(|known| *known != tid);
+            }
+        }
+        gone
+    }
+
+    pub(super) fn role(&self, vm: &Vm, tid: u32) -> Role {
+        let name = self
+            .readings
+            .get(&tid)
+            .map_or("", |reading| &reading.stat.comm);
+        Role::of(vm.monitor, vm.pid, tid, name)
+    }
+}
+
+impl Reading {
+    fn of(folder: &Path) -> Option<Self> {
+        let stat = proc::stat(folder)?;
+        let read = |name: &str| fs::read_to_string(PathBuf::from(folder).join(name));
+        let (run_ns, wait_ns) = proc::schedstat(&read("schedstat").ok()?)?;
+        Some(Self {
+            stat,
+            switches: proc::switches(&read("status").ok()?),
+            migrations: read("sched").ok().and_then(|text| proc::migrations(&text)),
+            run_ns,
+            wait_ns,
+        })
+    }
+
+    /// Time on a CPU since `before`.
+    pub(super) fn on_cpu(&self, before: &Self, emulated: bool) -> OnCpu {
+        let user = self.stat.user_ticks.saturating_sub(before.stat.user_ticks);
+        let guest = self
+            .stat
+            .guest_ticks
+            .saturating_sub(before.stat.guest_ticks);
+        let system = self
+            .stat
+            .system_ticks
+            .saturating_sub(before.stat.system_ticks);
+        OnCpu {
+            total_ns: self.run_ns.saturating_sub(before.run_ns),
+            user_ns: ticks_ns(user.saturating_sub(guest)),
+            system_ns: ticks_ns(system),
+            guest_ns: (!emulated).then(|| ticks_ns(guest)),
+        }
+    }
+
+    /// Time off a CPU since `before`; the rest of it comes from BPF.
+    pub(super) fn off_cpu(&self, before: &Self) -> OffCpu {
+        let (now, then) = (&self.switches, &before.switches);
+        OffCpu {
+            run_delay_ns: self.wait_ns.saturating_sub(before.wait_ns),
+            voluntary_switches: now.voluntary.saturating_sub(then.voluntary),
+            involuntary_switches: now.involuntary.saturating_sub(then.involuntary),
+            ..OffCpu::default()
+        }
+    }
+
+    /// Moves between CPUs since `before`.
+    pub(super) fn migrations_since(&self, before: &Self) -> Option<u64> {
+        Some(
+            self.migrations?
+                .saturating_sub(before.migrations.unwrap_or(0)),
+        )
+    }
+}
+
+fn ticks_ns(ticks: u64) -> u64 {
+    ticks * NS_PER_SECOND / rustix::param::clock_ticks_per_second().max(1)
+}
