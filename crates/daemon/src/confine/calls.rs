@@ -155,8 +155,9 @@ fn program(role: Role) -> Result<BpfProgram, ConfineError> {
     let is_open = u64::from(libc::F_GETFD.unsigned_abs());
     let mut asks = vec![argument(1, SeccompCmpOp::Eq, is_open)?];
     if role == Role::Frontend {
-        // A descriptor of the front-end's must not make the thread wait.
-        for command in [libc::F_GETFL, libc::F_SETFL] {
+        // A descriptor of the front-end's must not make the thread wait; the
+        // connection has one for each of the two that end it.
+        for command in [libc::F_GETFL, libc::F_SETFL, libc::F_DUPFD_CLOEXEC] {
             let command = u64::from(command.unsigned_abs());
             asks.push(argument(1, SeccompCmpOp::Eq, command)?);
         }
