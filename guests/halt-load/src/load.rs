@@ -4,7 +4,7 @@ use alloc::{format, string::String, vec::Vec};
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
-use tare_libos::hal::{clock, cpu, stamp};
+use tare_libos::hal::{clock, cpu, stamp, timer};
 use tare_libos::{env, println, thread};
 
 /// Wake-ups in a printed line.
@@ -63,18 +63,22 @@ pub(crate) fn main() -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Sleeps by the timer; how late each sleep ended, ns.
+/// Halts until the timer, again and again; how late each halt ended, ns. Without
+/// the scheduler, whose own work is longer than such sleeps where ring 0 is
+/// emulated.
 fn sleep_again_and_again(time: Duration, gap_ns: u64) -> Vec<u64> {
-    let gap = Duration::from_nanos(gap_ns);
     let end_ns = clock::now_ns() + time.as_nanos() as u64;
     let mut late = Vec::new();
     loop {
-        let begin_ns = clock::now_ns();
-        if begin_ns >= end_ns {
+        let due_ns = clock::now_ns() + gap_ns;
+        if due_ns >= end_ns {
             return late;
         }
-        thread::sleep(gap);
-        late.push((clock::now_ns() - begin_ns).saturating_sub(gap_ns));
+        cpu::halt_if(|| {
+            timer::arm(due_ns);
+            true
+        });
+        late.push(clock::now_ns().saturating_sub(due_ns));
     }
 }
 
@@ -131,7 +135,9 @@ fn send(time: Duration, rhythm: Rhythm) -> Option<Vec<stamp::Sent>> {
 }
 
 fn print(wakes: &[u64]) {
-    let samples = usize::try_from(number("samples", 500)).unwrap_or(500).max(1);
+    let samples = usize::try_from(number("samples", 500))
+        .unwrap_or(500)
+        .max(1);
     let step = wakes.len().div_ceil(samples).max(1);
     let spread: Vec<&u64> = wakes.iter().step_by(step).collect();
     for batch in spread.chunks(BATCH) {

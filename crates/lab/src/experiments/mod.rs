@@ -14,12 +14,15 @@ use crate::request::Depth;
 
 mod dialogue;
 pub(crate) mod events;
+pub(crate) mod halt_budget;
 pub(crate) mod http_bursts;
 mod inside;
 pub(crate) mod ipi_halt;
+pub(crate) mod kv;
 pub(crate) mod tcp_rr;
 #[cfg(test)]
 pub(crate) mod testing;
+pub(crate) mod vic;
 pub(crate) mod vmexit;
 
 /// One experiment, planned for one depth.
@@ -94,6 +97,11 @@ pub(crate) const ALL: &[Entry] = &[
         make: |depth, image| Box::new(ipi_halt::IpiHalt::new(depth, image)),
     },
     Entry {
+        name: "halt-budget",
+        about: "ways for a halted CPU to wait: CPU against wake-up time, and the best possible",
+        make: |depth, image| Box::new(halt_budget::HaltBudget::new(depth, image)),
+    },
+    Entry {
         name: "events",
         about: "two threads that signal each other: round trips, halts and interrupts a message",
         make: |depth, image| Box::new(events::planned(depth, image)),
@@ -104,8 +112,18 @@ pub(crate) const ALL: &[Entry] = &[
         make: |depth, image| Box::new(tcp_rr::planned(depth, image)),
     },
     Entry {
+        name: "vic",
+        about: "a disk's interrupts: off, coalesced by depth, QEMU's own device",
+        make: |depth, image| Box::new(vic::Vic::new(depth, image)),
+    },
+    Entry {
         name: "vmexit",
         about: "the price of each kind of exit: cpuid, ports, memory, timers, interrupts, CR3",
         make: |depth, image| Box::new(vmexit::Vmexit::new(depth, image)),
+    },
+    Entry {
+        name: "kv",
+        about: "a cache: Tare's appliance and memcached in a container, rate and latency",
+        make: |depth, image| Box::new(kv::Kv::new(depth, image)),
     },
 ];

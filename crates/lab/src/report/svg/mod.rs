@@ -5,10 +5,12 @@
 mod bars;
 mod percentiles;
 mod scale;
+mod scatter;
 mod timeline;
 
 pub(crate) use bars::{Bar, bars};
 pub(crate) use percentiles::{Distribution, percentiles};
+pub(crate) use scatter::{Mark, scatter};
 pub(crate) use timeline::{Band, Panel, Timeline};
 
 /// Width of a drawing.

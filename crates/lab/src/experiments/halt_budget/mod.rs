@@ -1,0 +1,292 @@
+//! Ways for a halted vCPU to wait (`SYSTEMS.md`, part 3): what each costs and
+//! how fast each wakes, over loads from idle to a loop of short sleeps, beside
+//! the best possible for the waits as they were recorded.
+//!
+//! Arms in rotated order for each load, each turn a machine of its own.
+
+mod data;
+mod simulate;
+mod story;
+#[cfg(test)]
+mod tests;
+mod wakeups;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tare_control::stats::Kvm;
+
+use self::data::{Data, Turn};
+use self::wakeups::Wakeups;
+use super::inside::{self, Place};
+use super::{Experiment, Story};
+use crate::appliance::GuestSpec;
+use crate::bench::{Bench, RunError};
+use crate::figure::Figure;
+use crate::goal::Goal;
+use crate::request::Depth;
+
+/// Start, boot and end of a machine.
+const START: Duration = Duration::from_millis(600);
+/// The budget under test, in 0.01 % of a CPU.
+const BUDGET: u64 = 100;
+
+/// `budget` inside its budget, close to the best possible, free when idle.
+const GOALS: &[Goal] = &[
+    Goal::on_any_kvm("poll_share_pct.budget.idle", 1.0),
+    Goal::on_any_kvm("poll_share_pct.budget.every100us", 1.0),
+    Goal::on_any_kvm("poll_share_pct.budget.every1ms", 1.0),
+    Goal::on_any_kvm("poll_share_pct.budget.bursts", 1.0),
+    Goal::on_any_kvm("poll_share_pct.budget.sleep10us", 1.0),
+    Goal::on_any_kvm("frontier_gap_pct.every100us", 10.0),
+    Goal::on_any_kvm("frontier_gap_pct.every1ms", 10.0),
+    Goal::on_any_kvm("frontier_gap_pct.bursts", 10.0),
+    Goal::on_any_kvm("frontier_gap_pct.sleep10us", 10.0),
+    Goal::on_any_kvm("idle_extra_pct", 0.1),
+    Goal::on_any_kvm("idle_extra_halts", 0.0),
+];
+
+/// How a halted vCPU waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Policy {
+    Never,
+    Kernel,
+    Poll,
+    Budget,
+    Dedicated,
+}
+
+impl Policy {
+    const ALL: [Self; 5] = [
+        Self::Never,
+        Self::Kernel,
+        Self::Poll,
+        Self::Budget,
+        Self::Dedicated,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Kernel => "kernel",
+            Self::Poll => "poll",
+            Self::Budget => "budget",
+            Self::Dedicated => "dedicated",
+        }
+    }
+
+    /// As `tare run --halt` takes it.
+    const fn halt(self) -> &'static str {
+        match self {
+            Self::Poll => "poll=200000",
+            Self::Budget => "budget=1",
+            other => other.name(),
+        }
+    }
+
+    const fn about(self) -> &'static str {
+        match self {
+            Self::Never => "never: scheduled out at once",
+            Self::Kernel => "kernel: as the host's parameters say",
+            Self::Poll => "poll: KVM polls for up to 200 µs",
+            Self::Budget => "budget: polling for at most 1 % of a CPU",
+            Self::Dedicated => "dedicated: a CPU alone, halts that KVM takes no part in",
+        }
+    }
+}
+
+/// When the vCPU is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Load {
+    Idle,
+    Every100us,
+    Every1ms,
+    Bursts,
+    Sleep10us,
+}
+
+impl Load {
+    const ALL: [Self; 5] = [
+        Self::Idle,
+        Self::Every100us,
+        Self::Every1ms,
+        Self::Bursts,
+        Self::Sleep10us,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Every100us => "every100us",
+            Self::Every1ms => "every1ms",
+            Self::Bursts => "bursts",
+            Self::Sleep10us => "sleep10us",
+        }
+    }
+
+    const fn about(self) -> &'static str {
+        match self {
+            Self::Idle => "idle: nothing happens",
+            Self::Every100us => "an interrupt every 100 µs",
+            Self::Every1ms => "an interrupt every ms",
+            Self::Bursts => "8 interrupts 100 µs apart, then 100 ms of nothing",
+            Self::Sleep10us => "a loop of sleeps of 10 µs by the timer",
+        }
+    }
+
+    /// Words for the image.
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Idle => "load=idle",
+            Self::Every100us => "load=every gap_us=100",
+            Self::Every1ms => "load=every gap_us=1000",
+            Self::Bursts => "load=bursts gap_us=100 burst=8 pause_us=100000",
+            Self::Sleep10us => "load=sleep gap_us=10",
+        }
+    }
+
+    /// Those with a sender have a vCPU for it.
+    const fn cpus(self) -> u8 {
+        match self {
+            Self::Idle | Self::Sleep10us => 1,
+            _ => 2,
+        }
+    }
+}
+
+/// The experiment and what it has measured.
+pub(crate) struct HaltBudget {
+    depth: Depth,
+    image: String,
+    rounds: usize,
+    warm: Duration,
+    time: Duration,
+    data: Data,
+}
+
+impl HaltBudget {
+    /// Planned for a depth; the image may be another than Tare's own.
+    pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
+        let (rounds, warm_ms, time_ms) = match depth {
+            Depth::Quick => (1, 400, 600),
+            Depth::Standard => (1, 1000, 2000),
+            Depth::Full => (3, 2000, 10_000),
+        };
+        Self {
+            depth,
+            image: image.unwrap_or_else(|| "halt-load".to_owned()),
+            rounds,
+            warm: Duration::from_millis(warm_ms),
+            time: Duration::from_millis(time_ms),
+            data: Data::default(),
+        }
+    }
+
+    fn turn(
+        &mut self,
+        bench: &mut Bench<'_>,
+        policy: Policy,
+        load: Load,
+        round: usize,
+    ) -> Result<(), RunError> {
+        let place = Place {
+            arm: policy.name(),
+            round,
+        };
+        let cmdline = format!(
+            "{} warm_ms={} ms={} halt_spin_ns=0",
+            load.words(),
+            self.warm.as_millis(),
+            self.time.as_millis()
+        );
+        let spec = GuestSpec {
+            halt: policy.halt(),
+            ..place.machine(&self.image, load.cpus(), cmdline)
+        };
+        // Waits as they are without polling, once.
+        let records = policy == Policy::Never && !self.data.has_waits(load);
+        let (mut wakes_us, mut recording) = (Vec::new(), None);
+        let mut unavailable = None;
+        let around = inside::run(bench, place, &spec, |record| {
+            let wakes = inside::numbers(record, "wake_ns");
+            wakes_us.extend(wakes.map(|ns| ns / 1e3));
+            if records && record.get("begin").is_some() {
+                match Wakeups::begin() {
+                    Ok(begun) => recording = Some(begun),
+                    Err(error) => unavailable = Some(error.to_string()),
+                }
+            }
+        })?;
+        self.data.unrecorded(unavailable);
+        let (Some(begin), Some(end)) = (around.begin, around.end) else {
+            return Ok(());
+        };
+        let turn = Turn::between(&begin, &end, wakes_us);
+        if records {
+            self.data.keep_waits(load, recording, &begin, &end);
+        }
+        self.data.add(policy, load, &end, turn);
+        Ok(())
+    }
+
+    fn planned_turn(&self) -> Duration {
+        START + self.warm + self.time
+    }
+}
+
+impl Experiment for HaltBudget {
+    fn planned(&self) -> Duration {
+        let turns = self.rounds * Load::ALL.len() * (Policy::ALL.len() - 1);
+        self.planned_turn() * u32::try_from(turns).unwrap_or(u32::MAX)
+    }
+
+    fn plan(&self) -> Value {
+        json!({
+            "depth": self.depth.name(), "image": self.image, "rounds": self.rounds,
+            "warm_ms": self.warm.as_millis() as u64, "time_ms": self.time.as_millis() as u64,
+            "policies": Policy::ALL.map(Policy::about), "loads": Load::ALL.map(Load::about),
+        })
+    }
+
+    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
+        for round in 0..self.rounds {
+            for load in Load::ALL {
+                for policy in inside::rotated(&Policy::ALL, round) {
+                    if self.data.is_missing(policy) {
+                        continue;
+                    }
+                    let what = format!("{}, {}", policy.name(), load.name());
+                    inside::announce(bench, round, self.rounds, &what);
+                    let result = self.turn(bench, policy, load, round);
+                    match policy {
+                        Policy::Dedicated => {
+                            let why = inside::optional(result)?;
+                            self.data.missing(policy, why);
+                        }
+                        _ => {
+                            result?;
+                            bench.progress.done(self.planned_turn());
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn kvm(&self) -> Kvm {
+        self.data.kvm()
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        self.data.figures()
+    }
+
+    fn goals(&self) -> &'static [Goal] {
+        GOALS
+    }
+
+    fn report(&self, figures: &[Figure]) -> Story {
+        story::story(self, figures)
+    }
+}

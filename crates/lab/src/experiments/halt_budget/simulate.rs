@@ -1,0 +1,154 @@
+//! Recorded waits through every rule, beside the best possible.
+
+use tare_policy::halt::{
+    Budget, Costs, Governed, GrowShrink, Halt, Outcome, Settings, Window, most_caught, replay,
+};
+
+/// Fixed windows that are drawn, us.
+const WINDOWS_US: [u64; 4] = [16, 64, 128, 256];
+/// Budgets that are drawn, in 0.01 %.
+const BUDGETS: [u16; 3] = [100, 500, 2000];
+/// CPU shares at which the best possible is drawn, in 0.01 %.
+const FRONTIER: [u64; 13] = [
+    1, 3, 10, 30, 100, 200, 500, 1000, 2000, 3000, 5000, 7000, 10_000,
+];
+
+/// A rule, or the best possible, with what it costs and gives.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Point {
+    /// What it is.
+    pub(super) name: String,
+    /// Share of a CPU spent polling, percent.
+    pub(super) cpu_pct: f64,
+    /// Mean latency of a wake-up, us.
+    pub(super) latency_us: f64,
+}
+
+/// Every rule on one load.
+pub(super) fn rules(halts: &[Halt], costs: Costs) -> Vec<Point> {
+    let run = |outcome: Outcome, name: String| Point {
+        name,
+        cpu_pct: outcome.polled_ppm() as f64 / 1e4,
+        latency_us: outcome.mean_latency_ns(costs) as f64 / 1e3,
+    };
+    let all = || halts.iter().copied();
+    let mut points = vec![
+        run(replay(&mut Window(0), all()), "never".to_owned()),
+        run(replay(&mut GrowShrink::linux(), all()), "kernel".to_owned()),
+        run(replay(&mut Window(u64::MAX), all()), "always".to_owned()),
+    ];
+    for window_us in WINDOWS_US {
+        let outcome = replay(&mut Window(window_us * 1000), all());
+        points.push(run(outcome, format!("{window_us} µs")));
+    }
+    for per_myriad in BUDGETS {
+        let budget = Budget::new(Settings { per_myriad });
+        let outcome = replay(&mut Governed::new(budget, costs), all());
+        points.push(run(outcome, format!("budget {} %", per_myriad / 100)));
+    }
+    points
+}
+
+/// The best possible over shares of a CPU.
+pub(super) fn frontier(halts: &[Halt], costs: Costs) -> Vec<Point> {
+    let points = FRONTIER.iter().map(|share| best(halts, costs, *share));
+    points.collect()
+}
+
+/// The best possible within a share of a CPU, in 0.01 %.
+pub(super) fn best(halts: &[Halt], costs: Costs, per_myriad: u64) -> Point {
+    let elapsed_ns: u64 = halts.iter().map(|halt| halt.busy_ns + halt.wait_ns).sum();
+    let mut waits: Vec<u64> = halts.iter().map(|halt| halt.wait_ns).collect();
+    waits.sort_unstable();
+    let (caught, polled_ns) = most_caught(&waits, elapsed_ns / 10_000 * per_myriad);
+    let outcome = Outcome {
+        halts: halts.len() as u64,
+        caught,
+        polled_ns,
+        elapsed_ns,
+    };
+    Point {
+        name: "best possible".to_owned(),
+        cpu_pct: outcome.polled_ppm() as f64 / 1e4,
+        latency_us: outcome.mean_latency_ns(costs) as f64 / 1e3,
+    }
+}
+
+/// Halts made from KVM's histogram, where none were recorded: each bucket's
+/// middle, spread evenly over the time.
+pub(super) fn of_histogram(counts: &[u64], elapsed_ns: u64) -> Vec<Halt> {
+    let middle = |bucket: usize| match bucket {
+        0 => 0,
+        1 => 1,
+        _ => 3u64 << (bucket - 2).min(60),
+    };
+    let waits: Vec<u64> = counts
+        .iter()
+        .enumerate()
+        .flat_map(|(bucket, count)| {
+            let count = usize::try_from(*count).unwrap_or(usize::MAX).min(1 << 20);
+            std::iter::repeat_n(middle(bucket), count)
+        })
+        .collect();
+    let waited: u64 = waits.iter().sum();
+    let busy_ns = elapsed_ns.saturating_sub(waited) / (waits.len() as u64).max(1);
+    // The order is lost: a stride that shares no factor with the number mixes it.
+    let number = waits.len();
+    let mixed = (0..number).map(|n| waits[n * 7919 % number]);
+    mixed.map(|wait_ns| Halt { busy_ns, wait_ns }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COSTS: Costs = Costs {
+        caught_ns: 2000,
+        scheduled_ns: 6000,
+    };
+
+    fn load() -> Vec<Halt> {
+        let waits = [20_000, 20_000, 20_000, 5_000_000];
+        let halts = waits.map(|wait_ns| Halt {
+            busy_ns: 30_000,
+            wait_ns,
+        });
+        halts.into_iter().cycle().take(4000).collect()
+    }
+
+    #[test]
+    fn no_rule_lies_below_the_best_possible_for_its_cpu() {
+        let halts = load();
+        for point in rules(&halts, COSTS) {
+            let share = (point.cpu_pct * 100.0).ceil() as u64 + 1;
+            let best = best(&halts, COSTS, share);
+            assert!(
+                point.latency_us >= best.latency_us - 0.001,
+                "{point:?} {best:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn always_is_the_fastest_and_never_the_cheapest() {
+        let points = rules(&load(), COSTS);
+        let of = |name: &str| points.iter().find(|p| p.name == name).cloned();
+        let (never, always) = (of("never"), of("always"));
+        assert_eq!(never.map(|p| (p.cpu_pct, p.latency_us)), Some((0.0, 6.0)));
+        assert_eq!(always.map(|p| p.latency_us), Some(2.0));
+        let frontier = frontier(&load(), COSTS);
+        assert!(frontier.is_sorted_by(|a, b| a.latency_us >= b.latency_us));
+    }
+
+    #[test]
+    fn a_histogram_stands_for_halts_where_none_were_recorded() {
+        let mut counts = [0; 32];
+        counts[17] = 10;
+        counts[20] = 5;
+        let halts = of_histogram(&counts, 100_000_000);
+        assert_eq!(halts.len(), 15);
+        let short = halts.iter().filter(|halt| halt.wait_ns == 98_304);
+        assert_eq!(short.count(), 10);
+        assert_eq!(of_histogram(&[], 5), []);
+    }
+}

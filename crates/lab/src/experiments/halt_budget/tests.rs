@@ -1,0 +1,59 @@
+//! The weighing against fakes that print what the image prints.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::appliance::fake::{Fakes, Fault};
+use crate::experiments::testing::{Run, figure};
+use crate::outcome::Ending;
+
+fn short() -> Box<HaltBudget> {
+    Box::new(HaltBudget::new(Depth::Quick, None))
+}
+
+fn prints(spec: &GuestSpec) -> Vec<Value> {
+    let wake = match spec.halt {
+        "poll=200000" => 7000,
+        _ => 31_000,
+    };
+    vec![
+        json!({"begin": true}),
+        json!({"end": true}),
+        json!({"wake_ns": [wake, wake + 100, wake + 200]}),
+        json!({"done": true}),
+    ]
+}
+
+#[test]
+fn every_policy_has_figures_under_every_load() {
+    let fakes = Fakes {
+        prints,
+        ..Fakes::new(Kvm::Hardware, Fault::None)
+    };
+    let run = Run::of("halt-budget", short(), fakes);
+    assert_eq!(run.outcome.ending, Ending::Complete);
+    let summary = run.summary();
+    for policy in Policy::ALL {
+        for load in Load::ALL {
+            let place = format!("{}.{}", policy.name(), load.name());
+            figure(&summary, &format!("wake_p50_us.{place}"));
+        }
+    }
+    let fast = figure(&summary, "wake_p50_us.poll.bursts");
+    assert!((fast.value - 7.1).abs() < 1e-9);
+    run.nothing_is_left();
+}
+
+#[test]
+fn a_policy_that_is_not_to_be_had_is_named_and_the_rest_goes_on() {
+    // The fifth machine of the first load is the dedicated one.
+    let fakes = Fakes {
+        prints,
+        ..Fakes::new(Kvm::Hardware, Fault::Ends(5))
+    };
+    let run = Run::of("halt-budget", short(), fakes);
+    assert_eq!(run.outcome.ending, Ending::Complete);
+    let html = run.text("report.html");
+    assert!(html.contains("Not measured: dedicated: "), "{html}");
+    figure(&run.summary(), "wake_p50_us.budget.sleep10us");
+}
