@@ -44,6 +44,20 @@ impl EntryState {
             rsp: 0,
         }
     }
+
+    /// The 64-bit Linux entry at `rip` with its boot parameters at
+    /// [`layout::ZERO_PAGE`].
+    pub const fn linux(rip: u64) -> Self {
+        Self {
+            mode: EntryMode::Long64 {
+                page_table: layout::BOOT_PAGE_TABLE,
+            },
+            rip,
+            rbx: 0,
+            rsi: layout::ZERO_PAGE,
+            rsp: 0,
+        }
+    }
 }
 
 /// Selector of the code segment at entry.

@@ -29,6 +29,8 @@ pub const PVH_MODLIST: u64 = 0x7800;
 pub const ZERO_PAGE: u64 = 0x8000;
 /// Real-mode page where a guest may put its start-up code for further CPUs.
 pub const AP_TRAMPOLINE: u64 = 0xa000;
+/// Page table at a 64-bit entry, six pages: the first 4 GiB at their own addresses.
+pub const BOOT_PAGE_TABLE: u64 = 0xb000;
 /// Kernel command line, NUL terminated.
 pub const CMDLINE: u64 = 0x2_0000;
 /// Longest command line in bytes, with its NUL.

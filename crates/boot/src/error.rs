@@ -19,6 +19,30 @@ pub enum LoadError {
         "the image is not an ELF file; Tare boots ELF images with a PVH note (for Linux: vmlinux, not bzImage)"
     )]
     NotElf,
+    /// Neither ELF nor bzImage.
+    #[error("the file is neither a vmlinux (ELF) nor a bzImage; give a Linux kernel for x86-64")]
+    NotAKernel,
+    /// A bzImage without a 64-bit entry.
+    #[error("the kernel has no 64-bit entry; build it for x86-64, version 3.8 or later")]
+    No64BitEntry,
+    /// A bzImage that may be loaded at no sensible address.
+    #[error(
+        "the kernel wants to be aligned to {alignment:#x}, which is no alignment; build it again"
+    )]
+    KernelAlignment {
+        /// What its header says.
+        alignment: u64,
+    },
+    /// A bzImage that needs more memory to unpack itself.
+    #[error(
+        "the kernel needs {need_mib} MiB of memory to unpack itself, the machine has {have_mib} MiB below 3 GiB; give it more"
+    )]
+    KernelTooLarge {
+        /// Memory with which it would fit.
+        need_mib: u64,
+        /// The machine's.
+        have_mib: u64,
+    },
     /// An ELF file of another class, byte order, machine or type.
     #[error("the image is {found}; build it for x86_64 as a 64-bit executable")]
     WrongMachine {
@@ -100,8 +124,8 @@ pub enum LoadError {
         /// Number of another.
         second: usize,
     },
-    /// The PVH entry is not in the image.
-    #[error("the image's PVH entry {entry:#x} lies outside what its segments load; build it again")]
+    /// The entry is not in the image.
+    #[error("the image's entry {entry:#x} lies outside what its segments load; build it again")]
     EntryOutside {
         /// The entry.
         entry: u64,
@@ -164,6 +188,8 @@ pub enum Part {
     ProgramHeaders,
     /// The segment of this program header.
     Segment(usize),
+    /// What a bzImage unpacks.
+    Payload,
 }
 
 impl std::fmt::Display for Part {
@@ -172,6 +198,7 @@ impl std::fmt::Display for Part {
             Self::Header => f.write_str("its header"),
             Self::ProgramHeaders => f.write_str("its table of program headers"),
             Self::Segment(number) => write!(f, "segment {number}"),
+            Self::Payload => f.write_str("its payload"),
         }
     }
 }

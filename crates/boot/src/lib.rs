@@ -1,12 +1,12 @@
-//! Image to guest memory: a 64-bit ELF file with a PVH note, its initramfs, the
-//! command line, the boot information and the ACPI tables.
+//! Image to guest memory: a 64-bit ELF file with a PVH note or a Linux kernel
+//! (bzImage, vmlinux), its initramfs, the command line, the boot information and
+//! the ACPI tables.
 //!
 //! Neighbours: `abi` (where everything lies, the entry state) below, `monitor`
 //! above, which gives open files and fresh (zeroed) guest memory. Files are hostile: every
 //! header is checked before a byte of guest memory is written.
-//! Limits: PVH only; the 64-bit Linux protocol has its place beside
-//! `start_info` and in [`tare_abi::entry::EntryMode`].
-//! References: Xen `docs/misc/pvh.pandoc`; System V ABI, chapter 5; ACPI 6.5.
+//! Limits: kernels and their initramfs lie below 3 GiB.
+//! References: Xen `docs/misc/pvh.pandoc`; Linux `Documentation/arch/x86/boot.rst`; System V ABI, chapter 5; ACPI 6.5.
 
 #![forbid(unsafe_code)]
 
@@ -17,13 +17,14 @@ mod error;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz_entry;
 mod initramfs;
+mod linux;
 mod load;
 mod memory_map;
 mod note;
 mod start_info;
 
 pub use error::{LoadError, Part};
-pub use load::{LoadOptions, Loaded, Source, load};
+pub use load::{LoadOptions, Loaded, Protocol, Source, load};
 
 /// Guest memory as all rooms use it: no dirty bitmap.
 pub type GuestMemoryMmap = vm_memory::GuestMemoryMmap<()>;

@@ -7,9 +7,10 @@ use tare_abi::entry::{EntryState, boot_gdt};
 use tare_abi::layout;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion, ReadVolatile};
 
-use crate::elf::Image;
+use crate::elf::{Entry, Image};
 use crate::error::LoadError;
 use crate::initramfs::Placement;
+use crate::linux::{self, BzImage, SetupHeader, ZeroPage};
 use crate::memory_map::MemoryMap;
 use crate::start_info::StartInfo;
 use crate::{GuestMemoryMmap, acpi, cmdline};
@@ -28,6 +29,19 @@ pub struct LoadOptions<'a, S> {
     pub initramfs: Option<&'a mut S>,
     /// vCPUs of the machine, for the ACPI tables; APIC IDs count from 0.
     pub cpus: u8,
+    /// How the image may be entered.
+    pub protocol: Protocol,
+}
+
+/// How an image may be entered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// By its PVH note only: images of the library OS.
+    #[default]
+    Pvh,
+    /// As a Linux kernel: by its PVH note if it has one, else by the 64-bit
+    /// protocol; as a bzImage.
+    Linux,
 }
 
 /// A machine ready to start.
@@ -49,11 +63,16 @@ pub struct Loaded {
 ///
 /// ```
 /// use std::io::Cursor;
-/// use tare_boot::{GuestMemoryMmap, LoadError, LoadOptions, load};
+/// use tare_boot::{GuestMemoryMmap, LoadError, LoadOptions, Protocol, load};
 /// use vm_memory::GuestAddress;
 ///
 /// let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 8 << 20)]).unwrap();
-/// let options = LoadOptions { cmdline: "log=info", initramfs: None, cpus: 1 };
+/// let options = LoadOptions {
+///     cmdline: "log=info",
+///     initramfs: None,
+///     cpus: 1,
+///     protocol: Protocol::Pvh,
+/// };
 /// let result = load(&memory, &mut Cursor::new(b"#!/bin/sh"), options);
 /// assert!(matches!(result, Err(LoadError::NotElf)));
 /// ```
@@ -64,35 +83,104 @@ pub fn load<S: Source>(
 ) -> Result<Loaded, LoadError> {
     let low_end = low_memory_end(memory)?;
     cmdline::check(options.cmdline)?;
-    let elf = Image::parse(image)?;
+    if options.protocol == Protocol::Linux && BzImage::is_one(image)? {
+        return load_bzimage(memory, image, options, low_end);
+    }
+    let elf = Image::parse(image, options.protocol).map_err(|error| match error {
+        LoadError::NotElf if options.protocol == Protocol::Linux => LoadError::NotAKernel,
+        other => other,
+    })?;
     elf.check_placement(memory)?;
-    let placement = match options.initramfs {
-        Some(source) => Some((
-            Placement::choose(source, elf.low_end(low_end), low_end)?,
-            source,
-        )),
-        None => None,
-    };
-    let tables = acpi::tables(options.cpus)?;
+    let rest = Rest::check(options, elf.low_end(low_end), low_end)?;
 
     elf.write(image, memory)?;
-    let initramfs = placement
-        .map(|(placement, source)| placement.write(source, memory))
-        .transpose()?;
-    cmdline::write(options.cmdline, memory)?;
-    memory.write_slice(&tables, GuestAddress(layout::RSDP))?;
-    let entry = EntryState::pvh(elf.entry());
-    write_gdt(entry, memory)?;
-    StartInfo {
-        memory_map: MemoryMap::of(memory),
-        initramfs: initramfs.clone(),
-    }
-    .write(memory)?;
+    let (entry, header) = match elf.entry() {
+        Entry::Pvh(address) => (EntryState::pvh(address), None),
+        Entry::Linux64(address) => (EntryState::linux(address), Some(SetupHeader::made())),
+    };
     Ok(Loaded {
         entry,
         image: elf.span(),
-        initramfs,
+        initramfs: rest.write(entry, header, memory)?,
     })
+}
+
+fn load_bzimage<S: Source>(
+    memory: &GuestMemoryMmap,
+    image: &mut S,
+    options: LoadOptions<'_, S>,
+    low_end: u64,
+) -> Result<Loaded, LoadError> {
+    let kernel = BzImage::parse(image)?;
+    let place = kernel.place(low_end)?;
+    let rest = Rest::check(options, place.end, low_end.min(kernel.initramfs_limit))?;
+
+    kernel.write(image, place.start, memory)?;
+    let entry = EntryState::linux(kernel.entry(place.start));
+    Ok(Loaded {
+        entry,
+        initramfs: rest.write(entry, Some(kernel.header), memory)?,
+        image: place,
+    })
+}
+
+/// What goes along with an image, checked.
+struct Rest<'a, S> {
+    cmdline: &'a str,
+    initramfs: Option<(Placement, &'a mut S)>,
+    tables: Vec<u8>,
+}
+
+impl<'a, S: Source> Rest<'a, S> {
+    /// The initramfs lies between the image's end and `limit`.
+    fn check(options: LoadOptions<'a, S>, image_end: u64, limit: u64) -> Result<Self, LoadError> {
+        let initramfs = match options.initramfs {
+            Some(source) => Some((Placement::choose(source, image_end, limit)?, source)),
+            None => None,
+        };
+        Ok(Self {
+            cmdline: options.cmdline,
+            initramfs,
+            tables: acpi::tables(options.cpus)?,
+        })
+    }
+
+    /// Writes it with the boot information that the entry's protocol wants:
+    /// boot parameters with `header`, start info without. Says where the
+    /// initramfs lies.
+    fn write(
+        self,
+        entry: EntryState,
+        header: Option<SetupHeader>,
+        memory: &GuestMemoryMmap,
+    ) -> Result<Option<Range<u64>>, LoadError> {
+        let initramfs = self
+            .initramfs
+            .map(|(placement, source)| placement.write(source, memory))
+            .transpose()?;
+        cmdline::write(self.cmdline, memory)?;
+        memory.write_slice(&self.tables, GuestAddress(layout::RSDP))?;
+        write_gdt(entry, memory)?;
+        let memory_map = MemoryMap::of(memory);
+        match header {
+            None => StartInfo {
+                memory_map,
+                initramfs: initramfs.clone(),
+            }
+            .write(memory)?,
+            Some(header) => {
+                linux::write_page_table(memory)?;
+                ZeroPage {
+                    header,
+                    memory_map,
+                    cmdline: self.cmdline,
+                    initramfs: initramfs.clone(),
+                }
+                .write(memory)?;
+            }
+        }
+        Ok(initramfs)
+    }
 }
 
 /// End of the memory that begins at 0; it must hold the boot information.

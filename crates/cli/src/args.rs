@@ -37,7 +37,8 @@ pub(crate) enum Verb {
     ///
     /// In the foreground the guest's serial console is the terminal, and Ctrl-C
     /// ends the run. Without /dev/kvm the same image runs in QEMU, which is
-    /// slower. IMAGE is looked up in $TARE_IMAGES and beside tare, or is a path.
+    /// slower. IMAGE is looked up in $TARE_IMAGES and beside tare, or is a path. A
+    /// Linux guest: tare run --kernel debian --root DIR -- COMMAND.
     Run(Box<RunArgs>),
     /// List the running machines
     Ps(PsArgs),
@@ -83,19 +84,32 @@ pub(crate) enum Verb {
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// Image: a path, or the name of an image that came with Tare (http)
-    #[arg(value_name = "IMAGE")]
-    pub(crate) image: PathBuf,
+    #[arg(
+        value_name = "IMAGE",
+        required_unless_present = "kernel",
+        conflicts_with = "kernel"
+    )]
+    pub(crate) image: Option<PathBuf>,
+    /// Linux kernel instead of an image: a bzImage or vmlinux, or debian for
+    /// Debian's cloud kernel (downloaded once)
+    #[arg(long, value_name = "FILE|debian")]
+    pub(crate) kernel: Option<PathBuf>,
+    /// Command of a Linux guest [default: the root image's]; its status becomes
+    /// the exit code
+    #[arg(value_name = "COMMAND", last = true, requires = "kernel")]
+    pub(crate) command: Vec<String>,
     /// Name of the machine [default: the image's name and a number]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// CPUs of the machine, 1 to 16
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     pub(crate) cpus: u32,
-    /// Memory: MiB, or with a unit (512M, 1G)
-    #[arg(short, long, value_name = "SIZE", default_value = "64M")]
-    pub(crate) memory: MemorySize,
-    /// Directory that the guest gets as its files (packed when starting)
-    #[arg(long, value_name = "DIR", conflicts_with = "initrd")]
+    /// Memory: MiB, or with a unit (512M, 1G) [default: 64M, for Linux 512M]
+    #[arg(short, long, value_name = "SIZE")]
+    pub(crate) memory: Option<MemorySize>,
+    /// Directory that the guest gets as its files (packed when starting); for
+    /// Linux also a container image (OCI layout, or its archive, or docker save)
+    #[arg(long, value_name = "DIR|TAR", conflicts_with = "initrd")]
     pub(crate) root: Option<PathBuf>,
     /// Initramfs file, given to the guest as it is
     #[arg(long, value_name = "FILE")]

@@ -3,7 +3,7 @@
 
 use std::error::Error;
 
-use tare_control::exit::ExitCode;
+use tare_control::exit::{Ended, ExitCode};
 
 /// An error that knows which exit code it means and what the user can do.
 pub(crate) trait Explain: Error + Send + Sync + 'static {
@@ -66,6 +66,9 @@ impl From<anyhow::Error> for Failure {
         Self::new(ExitCode::Internal, error)
     }
 }
+
+/// The outcome of a run: a code, or the status of a Linux guest's command.
+pub(crate) type RunOutcome = Result<Ended, Failure>;
 
 /// The outcome of a verb.
 pub(crate) type Outcome = Result<ExitCode, Failure>;

@@ -10,6 +10,7 @@ mod doctor;
 mod ending;
 mod exit_codes;
 mod failure;
+mod last_words;
 mod machines;
 mod manual;
 mod record;
@@ -22,14 +23,14 @@ mod weigh;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use tare_control::exit::ExitCode as Code;
+use tare_control::exit::{Ended, ExitCode as Code};
 
 use args::{Cli, Verb};
-use failure::Outcome;
+use failure::{Failure, Outcome};
 
 fn main() -> ExitCode {
     match outcome() {
-        Ok(code) => code.into(),
+        Ok(ended) => ended.into(),
         Err(failure) => {
             eprintln!("tare: {}", failure.sentence());
             failure.code().into()
@@ -37,16 +38,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn outcome() -> Outcome {
+fn outcome() -> Result<Ended, Failure> {
     let words = || std::env::args_os().skip(1);
     session::become_program(words())
+        .map(|never| never.map(Ended::from))
         .or_else(|| supervise::from_words(words()))
         .unwrap_or_else(|| perform(Cli::parse().verb))
 }
 
-fn perform(verb: Verb) -> Outcome {
-    match verb {
-        Verb::Run(args) => run::run(*args),
+fn perform(verb: Verb) -> Result<Ended, Failure> {
+    let outcome = match verb {
+        Verb::Run(args) => return run::run(*args),
         Verb::Ps(args) => machines::ps(&args),
         Verb::Stop(args) => machines::stop(&args),
         Verb::Logs(args) => machines::logs(&args),
@@ -58,7 +60,8 @@ fn perform(verb: Verb) -> Outcome {
         Verb::ExitCodes => print(&exit_codes::table()),
         Verb::Completions(args) => manual::completions(&args),
         Verb::Man(args) => manual::man(&args),
-    }
+    };
+    outcome.map(Ended::from)
 }
 
 /// Writes to standard output; a reader that went away is no failure.
@@ -66,7 +69,7 @@ fn print(text: &str) -> Outcome {
     use std::io::Write as _;
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(failure::Failure::new(Code::Output, error))
+            Err(Failure::new(Code::Output, error))
         }
         _ => Ok(Code::Success),
     }

@@ -18,10 +18,12 @@ use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use tare_abi::exit::GuestExit;
-use tare_control::exit::ExitCode;
+use tare_control::config::GuestKind;
+use tare_control::exit::{Ended, ExitCode};
 use tare_control::rundir::RunDir;
 
-use crate::failure::{Explain, Failure, Outcome};
+use crate::failure::{Explain, Failure, RunOutcome};
+use crate::last_words::{self, LastWords};
 use crate::session;
 
 /// First word of a supervisor's command line; no verb begins like this.
@@ -38,6 +40,8 @@ pub(crate) struct Supervised {
     pub(crate) arguments: Vec<String>,
     /// The run directory, removed at the end.
     pub(crate) run_dir: PathBuf,
+    /// What the image is.
+    pub(crate) guest: GuestKind,
 }
 
 /// QEMU did not run, or failed.
@@ -93,7 +97,7 @@ pub(crate) fn command(task: &Supervised) -> io::Result<Command> {
 }
 
 /// Supervises, if the command line says so; `None` for any other.
-pub(crate) fn from_words(mut words: impl Iterator<Item = OsString>) -> Option<Outcome> {
+pub(crate) fn from_words(mut words: impl Iterator<Item = OsString>) -> Option<RunOutcome> {
     if words.next()? != OsStr::new(SUPERVISE) {
         return None;
     }
@@ -114,19 +118,28 @@ fn read_task(descriptor: Option<OsString>) -> io::Result<Supervised> {
 }
 
 /// Starts QEMU, waits for its end, removes the run directory.
-pub(crate) fn run(task: &Supervised) -> Outcome {
+pub(crate) fn run(task: &Supervised) -> RunOutcome {
     let ended = start_and_wait(task).map_err(|source| {
         Failure::from(SuperviseError::Run {
             program: task.program.clone(),
             source,
         })
     });
-    let _ = RunDir::at(&task.run_dir).remove();
+    let run_dir = RunDir::at(&task.run_dir);
+    let said = match task.guest {
+        GuestKind::LibraryOs => None,
+        GuestKind::Linux => last_words::of(&run_dir.console_log()),
+    };
+    let _ = run_dir.remove();
     let (status, signal) = ended?;
     match signal {
-        SIGINT => Ok(ExitCode::Interrupted),
-        SIGTERM | SIGHUP => Ok(ExitCode::Terminated),
-        _ => Ok(meaning(status)?),
+        SIGINT => Ok(ExitCode::Interrupted.into()),
+        SIGTERM | SIGHUP => Ok(ExitCode::Terminated.into()),
+        _ => match (said, meaning(status)?) {
+            (Some(LastWords::Status(status)), _) => Ok(Ended::Status(status)),
+            (Some(LastWords::Panic), _) => Err(SuperviseError::Panic.into()),
+            (None, code) => Ok(code.into()),
+        },
     }
 }
 

@@ -29,6 +29,9 @@ pub struct MachineConfig {
     pub image: Descriptor,
     /// Open initramfs, if any.
     pub initrd: Option<Descriptor>,
+    /// What the image is.
+    #[serde(default)]
+    pub guest: GuestKind,
     /// Network interface, if any.
     pub net: Option<NetConfig>,
     /// Disks, in bus order.
@@ -61,6 +64,17 @@ pub struct OwnCpu {
     pub cpu: u16,
     /// Locked file that says whose it is.
     pub lock: Descriptor,
+}
+
+/// What an image is: how it is booted, and what its status means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GuestKind {
+    /// An application with the library OS.
+    #[default]
+    LibraryOs,
+    /// A Linux kernel.
+    Linux,
 }
 
 /// A descriptor inherited from `tare`.

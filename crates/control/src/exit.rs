@@ -26,7 +26,7 @@ exit_codes! {
     Usage = 2,
     /// The image is missing or cannot be read.
     ImageUnreadable = 10,
-    /// The image is not a 64-bit x86 ELF file.
+    /// The image is not a 64-bit x86 ELF file, or the kernel no Linux kernel.
     ImageNotElf = 11,
     /// The image ends before its headers say it does.
     ImageTruncated = 12,
@@ -60,6 +60,8 @@ exit_codes! {
     RootMissing = 40,
     /// The root directory is too large for guest memory.
     RootTooLarge = 41,
+    /// The root's container image is damaged or climbs out of its root.
+    RootImage = 42,
     /// A machine of that name is running.
     NameInUse = 50,
     /// No machine of that name is running.
@@ -92,6 +94,31 @@ exit_codes! {
     Interrupted = 130,
     /// Ended by SIGTERM.
     Terminated = 143,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With a code of the table.
+    Code(ExitCode),
+    /// With the status of a Linux guest's command, which becomes the exit code
+    /// as it is.
+    Status(u8),
+}
+
+impl From<ExitCode> for Ended {
+    fn from(code: ExitCode) -> Self {
+        Self::Code(code)
+    }
+}
+
+impl From<Ended> for std::process::ExitCode {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Code(code) => code.into(),
+            Ended::Status(status) => status.into(),
+        }
+    }
 }
 
 impl From<ExitCode> for std::process::ExitCode {

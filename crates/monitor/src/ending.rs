@@ -7,7 +7,11 @@ use std::{
 };
 
 use tare_abi::exit::GuestExit;
-use tare_control::{api::Stop, exit::ExitCode};
+use tare_control::{
+    api::Stop,
+    config::GuestKind,
+    exit::{Ended, ExitCode},
+};
 use tare_daemon::signals::Request;
 use tare_hv::Crash;
 use vmm_sys_util::eventfd::EventFd;
@@ -38,7 +42,15 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// The monitor's exit code.
+    /// The monitor's exit code for a machine of that kind.
+    pub fn ended(&self, guest: GuestKind) -> Ended {
+        match (self, guest) {
+            (Self::Guest(GuestExit::Status(status)), GuestKind::Linux) => Ended::Status(*status),
+            _ => self.code().into(),
+        }
+    }
+
+    /// The code of the table.
     pub fn code(&self) -> ExitCode {
         match self {
             Self::Guest(GuestExit::Status(0)) | Self::PowerOff | Self::Stopped(Stop::PowerOff) => {
@@ -153,5 +165,17 @@ mod tests {
         assert_eq!(code(Ending::Stopped(Stop::PowerOff)), 0);
         assert_eq!(code(Ending::Stopped(Stop::Kill)), 143);
         assert_eq!(code(Ending::Interrupted), 130);
+    }
+
+    #[test]
+    fn the_status_of_linuxs_command_is_passed_on() {
+        let ended = |guest| Ending::Guest(GuestExit::Status(77)).ended(guest);
+        assert_eq!(ended(GuestKind::Linux), Ended::Status(77));
+        assert_eq!(
+            ended(GuestKind::LibraryOs),
+            Ended::Code(ExitCode::GuestStatus)
+        );
+        let panic = Ending::Guest(GuestExit::Panic).ended(GuestKind::Linux);
+        assert_eq!(panic, Ended::Code(ExitCode::GuestPanic));
     }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use rustix::stdio::stdout;
 use tare_abi::{layout, ports};
-use tare_boot::LoadOptions;
+use tare_boot::{LoadOptions, Protocol};
 use tare_control::{
     config::{self, MachineConfig},
     halt::HaltPolicy,
@@ -140,6 +140,10 @@ fn load(
         cmdline: &setup.config.cmdline,
         initramfs: setup.initramfs.as_mut(),
         cpus: setup.config.cpus,
+        protocol: match setup.config.guest {
+            config::GuestKind::LibraryOs => Protocol::Pvh,
+            config::GuestKind::Linux => Protocol::Linux,
+        },
     };
     Ok(tare_boot::load(memory, &mut setup.image, options)?.entry)
 }

@@ -14,7 +14,12 @@ use std::{
 
 use rustix::thread::{Pid, gettid};
 use tare_abi::exit::GuestExit;
-use tare_control::{api::State, config::Console, exit::ExitCode, rundir::RunDir};
+use tare_control::{
+    api::State,
+    config::Console,
+    exit::{Ended, ExitCode},
+    rundir::RunDir,
+};
 use tare_daemon::signals;
 use tare_hv::Kicker;
 
@@ -44,7 +49,7 @@ const HALT: u64 = 2;
 const SERVER: u64 = 3;
 
 /// Runs the monitor with the program's arguments; the result is its exit code.
-pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+pub fn run(arguments: impl Iterator<Item = OsString>) -> Ended {
     let started = Instant::now();
     end_on_panic();
     let config = Inherited::all()
@@ -52,12 +57,12 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         .and_then(|mut inherited| Ok((read_config(arguments, &mut inherited)?, inherited)));
     let (config, inherited) = match config {
         Ok(both) => both,
-        Err(error) => return refuse(&error),
+        Err(error) => return refuse(&error).into(),
     };
     let run_dir = RunDir::at(&config.run_dir);
     let (code, lock) = match Setup::new(config, inherited) {
         Ok(setup) => live(setup, started),
-        Err(error) => (refuse(&error), None),
+        Err(error) => (refuse(&error).into(), None),
     };
     if let Err(error) = run_dir.remove() {
         complain(&chain(&error));
@@ -68,16 +73,16 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 /// One machine's life. The lock comes back to be held until all is removed.
-fn live(mut setup: Setup, started: Instant) -> (ExitCode, Option<std::os::fd::OwnedFd>) {
+fn live(mut setup: Setup, started: Instant) -> (Ended, Option<std::os::fd::OwnedFd>) {
     let outcome = build(&mut setup, started)
         .and_then(|(machine, control)| run_machine(&setup, machine, &control));
     terminal::restore();
     let code = match outcome {
         Ok(ending) => {
             tell(&ending);
-            ending.code()
+            ending.ended(setup.config.guest)
         }
-        Err(error) => refuse(&error),
+        Err(error) => refuse(&error).into(),
     };
     (code, Some(setup.lock))
 }

@@ -116,17 +116,21 @@ impl StartError {
 fn load_code(error: &LoadError) -> ExitCode {
     match error {
         LoadError::Image(_) | LoadError::Initramfs(_) => ExitCode::ImageUnreadable,
-        LoadError::NotElf | LoadError::WrongMachine { .. } | LoadError::Headers { .. } => {
-            ExitCode::ImageNotElf
-        }
+        LoadError::NotElf
+        | LoadError::NotAKernel
+        | LoadError::No64BitEntry
+        | LoadError::WrongMachine { .. }
+        | LoadError::Headers { .. } => ExitCode::ImageNotElf,
         LoadError::Truncated { .. } => ExitCode::ImageTruncated,
         LoadError::NoPvhNote | LoadError::Notes => ExitCode::ImageNoPvh,
         LoadError::OutsideMemory {
             need_mib: Some(_), ..
         }
-        | LoadError::InitramfsTooLarge { .. } => ExitCode::ImageTooLarge,
+        | LoadError::InitramfsTooLarge { .. }
+        | LoadError::KernelTooLarge { .. } => ExitCode::ImageTooLarge,
         LoadError::NoSegments
         | LoadError::SegmentSize { .. }
+        | LoadError::KernelAlignment { .. }
         | LoadError::OutsideMemory { .. }
         | LoadError::BootArea { .. }
         | LoadError::Overlap { .. }

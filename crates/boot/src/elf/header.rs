@@ -47,25 +47,26 @@ impl ProgramHeader {
     }
 }
 
-/// Every program header of a file of `file_bytes` bytes.
+/// The entry and every program header of a file of `file_bytes` bytes.
 pub(super) fn program_headers<S: Source>(
     source: &mut S,
     file_bytes: u64,
-) -> Result<Vec<ProgramHeader>, LoadError> {
-    let (offset, count) = elf_header(source, file_bytes)?;
+) -> Result<(u64, Vec<ProgramHeader>), LoadError> {
+    let (entry, offset, count) = elf_header(source, file_bytes)?;
     let table_bytes = count * PROGRAM_HEADER_BYTES;
     let end = offset.saturating_add(table_bytes as u64);
     check_end(Part::ProgramHeaders, end, file_bytes)?;
     let table = read_at(source, offset, table_bytes)?;
-    Ok(table
+    let headers = table
         .chunks_exact(PROGRAM_HEADER_BYTES)
         .enumerate()
         .map(|(number, bytes)| ProgramHeader::parse(number, bytes))
-        .collect())
+        .collect();
+    Ok((entry, headers))
 }
 
-/// Offset and number of the program headers.
-fn elf_header<S: Source>(source: &mut S, file_bytes: u64) -> Result<(u64, usize), LoadError> {
+/// The entry, offset and number of the program headers.
+fn elf_header<S: Source>(source: &mut S, file_bytes: u64) -> Result<(u64, u64, usize), LoadError> {
     let begin = read_at(source, 0, file_bytes.min(HEADER_BYTES as u64) as usize)?;
     if !begin.starts_with(b"\x7fELF") {
         return Err(LoadError::NotElf);
@@ -81,7 +82,7 @@ fn elf_header<S: Source>(source: &mut S, file_bytes: u64) -> Result<(u64, usize)
             what: "their number",
         });
     }
-    Ok((u64_at(&begin, 32), count))
+    Ok((u64_at(&begin, 24), u64_at(&begin, 32), count))
 }
 
 fn check_machine(header: &[u8]) -> Result<(), LoadError> {

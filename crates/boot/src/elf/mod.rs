@@ -15,7 +15,7 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion};
 
 use crate::GuestMemoryMmap;
 use crate::error::LoadError;
-use crate::load::{Source, size};
+use crate::load::{Protocol, Source, size};
 use crate::note;
 use header::{ProgramHeader, program_headers, read_at};
 
@@ -26,8 +26,25 @@ const PT_NOTE: u32 = 4;
 /// A checked image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Image {
-    entry: u64,
+    entry: Entry,
     segments: Vec<Segment>,
+}
+
+/// Where an image is entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// By its PVH note.
+    Pvh(u64),
+    /// At the ELF header's entry, in 64-bit mode (vmlinux without the note).
+    Linux64(u64),
+}
+
+impl Entry {
+    fn address(self) -> u64 {
+        match self {
+            Self::Pvh(address) | Self::Linux64(address) => address,
+        }
+    }
 }
 
 /// A part of the file that goes to memory; its bytes are in the file.
@@ -42,9 +59,9 @@ struct Segment {
 
 impl Image {
     /// Reads and checks the headers and the notes of `source`.
-    pub(crate) fn parse<S: Source>(source: &mut S) -> Result<Self, LoadError> {
+    pub(crate) fn parse<S: Source>(source: &mut S, protocol: Protocol) -> Result<Self, LoadError> {
         let file_bytes = size(source).map_err(LoadError::Image)?;
-        let headers = program_headers(source, file_bytes)?;
+        let (elf_entry, headers) = program_headers(source, file_bytes)?;
         let segments = headers
             .iter()
             .filter(|header| header.kind == PT_LOAD && header.memory_bytes > 0)
@@ -53,10 +70,12 @@ impl Image {
         if segments.is_empty() {
             return Err(LoadError::NoSegments);
         }
-        let image = Self {
-            entry: pvh_entry(source, &headers, file_bytes)?,
-            segments,
+        let entry = match (pvh_entry(source, &headers, file_bytes)?, protocol) {
+            (Some(entry), _) => Entry::Pvh(entry),
+            (None, Protocol::Linux) => Entry::Linux64(elf_entry),
+            (None, Protocol::Pvh) => return Err(LoadError::NoPvhNote),
         };
+        let image = Self { entry, segments };
         image.check_overlaps()?;
         image.check_entry()?;
         Ok(image)
@@ -75,13 +94,14 @@ impl Image {
     }
 
     fn check_entry(&self) -> Result<(), LoadError> {
+        let entry = self.entry.address();
         let holds = |segment: &Segment| {
-            (segment.start..segment.start + segment.file_bytes).contains(&self.entry)
+            (segment.start..segment.start + segment.file_bytes).contains(&entry)
         };
         if self.segments.iter().any(holds) {
             Ok(())
         } else {
-            Err(LoadError::EntryOutside { entry: self.entry })
+            Err(LoadError::EntryOutside { entry })
         }
     }
 
@@ -92,8 +112,8 @@ impl Image {
             .try_for_each(|segment| segment.check_placement(memory))
     }
 
-    /// The PVH entry.
-    pub(crate) fn entry(&self) -> u64 {
+    /// The entry.
+    pub(crate) fn entry(&self) -> Entry {
         self.entry
     }
 
@@ -185,7 +205,7 @@ fn pvh_entry<S: Source>(
     source: &mut S,
     headers: &[ProgramHeader],
     file_bytes: u64,
-) -> Result<u64, LoadError> {
+) -> Result<Option<u64>, LoadError> {
     for header in headers.iter().filter(|header| header.kind == PT_NOTE) {
         header.check_in_file(file_bytes)?;
         if header.file_bytes > MAX_NOTES_BYTES {
@@ -193,8 +213,8 @@ fn pvh_entry<S: Source>(
         }
         let notes = read_at(source, header.offset, header.file_bytes as usize)?;
         if let Some(entry) = note::pvh_entry(&notes, header.align)? {
-            return Ok(entry);
+            return Ok(Some(entry));
         }
     }
-    Err(LoadError::NoPvhNote)
+    Ok(None)
 }

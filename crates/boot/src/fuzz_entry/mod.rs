@@ -8,7 +8,7 @@ use std::ops::Range;
 use tare_abi::layout::{HIGH_RAM, KIB, PVH_START_INFO, ZERO_PAGE};
 use vm_memory::{Bytes, GuestAddress};
 
-use crate::{GuestMemoryMmap, LoadOptions, load};
+use crate::{GuestMemoryMmap, LoadOptions, Protocol, load};
 
 /// Little above the boot information, so that looking through it takes no time.
 const MEMORY_BYTES: u64 = HIGH_RAM + 64 * KIB;
@@ -19,6 +19,19 @@ const MEMORY_BYTES: u64 = HIGH_RAM + 64 * KIB;
 ///
 /// When memory outside what the loader reports was written: that is what is looked for.
 pub fn image(file: &[u8]) {
+    loads(file, Protocol::Pvh);
+}
+
+/// The same for a file that claims to be a Linux kernel.
+///
+/// # Panics
+///
+/// As [`image`] does.
+pub fn kernel(file: &[u8]) {
+    loads(file, Protocol::Linux);
+}
+
+fn loads(file: &[u8], protocol: Protocol) {
     let ranges = [(GuestAddress(0), MEMORY_BYTES as usize)];
     let Ok(memory) = GuestMemoryMmap::from_ranges(&ranges) else {
         return;
@@ -27,6 +40,7 @@ pub fn image(file: &[u8]) {
         cmdline: "x",
         initramfs: None,
         cpus: 1,
+        protocol,
     };
     match load(&memory, &mut Cursor::new(file), options) {
         Err(_) => {

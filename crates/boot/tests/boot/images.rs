@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use tare_abi::layout::MIB;
-use tare_boot::{GuestMemoryMmap, LoadError, LoadOptions, Loaded, load};
+use tare_boot::{GuestMemoryMmap, LoadError, LoadOptions, Loaded, Protocol, load};
 use vm_memory::GuestAddress;
 
 pub const ENTRY: u32 = 0x10_0040;
@@ -106,6 +106,7 @@ pub fn load_alone(file: &[u8]) -> Result<Loaded, LoadError> {
         cmdline: "",
         initramfs: None,
         cpus: 1,
+        protocol: Protocol::Pvh,
     };
     load(&memory(8), &mut Cursor::new(file), options)
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod images;
+mod linux;
 mod malformed;
 mod tables;
 mod valid;

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use tare_abi::layout::{GIB, MIB};
-use tare_boot::{LoadError, LoadOptions, Part, load};
+use tare_boot::{LoadError, LoadOptions, Part, Protocol, load};
 use vm_memory::{Bytes, GuestAddress};
 
 use crate::images::{ENTRY, Segment, elf, load_alone, memory, valid_segments};
@@ -201,6 +201,7 @@ fn an_initramfs_without_room_says_how_much_memory_it_needs() {
         cmdline: "",
         initramfs: Some(&mut initramfs),
         cpus: 1,
+        protocol: Protocol::Pvh,
     };
     let mut image = Cursor::new(elf(&valid_segments()));
     let error = load(&memory(8), &mut image, options).unwrap_err();
@@ -217,6 +218,7 @@ fn a_machine_too_small_for_boot_information_is_refused() {
         cmdline: "",
         initramfs: None,
         cpus: 1,
+        protocol: Protocol::Pvh,
     };
     let error = load(&small, &mut Cursor::new(elf(&valid_segments())), options).unwrap_err();
     assert!(matches!(error, LoadError::MemoryTooSmall { .. }));
@@ -229,6 +231,7 @@ fn nothing_is_written_when_a_check_fails() {
         cmdline: "tab\there",
         initramfs: None,
         cpus: 1,
+        protocol: Protocol::Pvh,
     };
     let error = load(&memory, &mut Cursor::new(elf(&valid_segments())), options).unwrap_err();
     assert!(matches!(

@@ -7,7 +7,7 @@ use linux_loader::loader::elf::start_info::{
 };
 use tare_abi::entry::{EntryState, boot_gdt};
 use tare_abi::layout::{BOOT_GDT, CMDLINE, MIB, PVH_START_INFO, RSDP};
-use tare_boot::{GuestMemoryMmap, LoadOptions, Loaded, load};
+use tare_boot::{GuestMemoryMmap, LoadOptions, Loaded, Protocol, load};
 use vm_memory::{ByteValued, Bytes, GuestAddress};
 
 use crate::images::{ENTRY, Segment, elf, load_alone, memory, valid_segments};
@@ -19,6 +19,7 @@ fn loaded() -> (GuestMemoryMmap, Loaded) {
         cmdline: "log=info root",
         initramfs: Some(&mut initramfs),
         cpus: 2,
+        protocol: Protocol::Pvh,
     };
     let mut image = Cursor::new(elf(&valid_segments()));
     let loaded = load(&memory, &mut image, options).unwrap();
@@ -94,6 +95,7 @@ fn without_an_initramfs_there_is_no_module() {
         cmdline: "",
         initramfs: None,
         cpus: 1,
+        protocol: Protocol::Pvh,
     };
     load(&memory, &mut Cursor::new(elf(&valid_segments())), options).unwrap();
     let info: hvm_start_info = object(&memory, PVH_START_INFO);

@@ -41,6 +41,11 @@ pub(crate) fn build(
     check(line.join(" "))
 }
 
+/// Joins the words that Linux needs with the user's, which come last.
+pub(crate) fn linux(needed: &str, user: &str) -> Result<String, CmdlineError> {
+    check(format!("{needed} {}", user.trim()).trim_end().to_owned())
+}
+
 fn idle_mode(idle: IdleArg) -> words::Idle {
     match idle {
         IdleArg::Block => words::Idle::Block,

@@ -3,8 +3,9 @@
 use std::env;
 use std::path::PathBuf;
 
+use tare_control::config::GuestKind;
 use tare_control::exit::ExitCode;
-use tare_hv::{Kvm, OpenError};
+use tare_hv::{Kind, Kvm, OpenError, Probe};
 
 use crate::args::EngineArg;
 use crate::failure::Explain;
@@ -93,7 +94,7 @@ impl Explain for EngineError {
 }
 
 /// Chooses the engine for a machine of `cpus` vCPUs.
-pub(crate) fn choose(asked: EngineArg, cpus: u32) -> Result<Engine, EngineError> {
+pub(crate) fn choose(asked: EngineArg, cpus: u32, guest: GuestKind) -> Result<Engine, EngineError> {
     match asked {
         EngineArg::Qemu => qemu(Accelerator::Tcg, None),
         EngineArg::QemuKvm => {
@@ -102,10 +103,24 @@ pub(crate) fn choose(asked: EngineArg, cpus: u32) -> Result<Engine, EngineError>
         }
         EngineArg::Tare => tare(Kvm::open().map_err(EngineError::Kvm)?, cpus),
         EngineArg::Auto => match Kvm::open() {
-            Ok(kvm) => tare(kvm, cpus),
+            Ok(kvm) => match unfit(&kvm, guest) {
+                Some(because) => qemu(Accelerator::Tcg, Some(because)),
+                None => tare(kvm, cpus),
+            },
             Err(error) => without_kvm(error),
         },
     }
+}
+
+/// Why this KVM cannot run such a guest, though it works. One that emulates
+/// ring 0 delivers no SYSCALL: Linux would get as far as its first process.
+fn unfit(kvm: &Kvm, guest: GuestKind) -> Option<String> {
+    if guest == GuestKind::LibraryOs {
+        return None;
+    }
+    let probe = Probe::run(kvm).ok()?;
+    (probe.kind == Kind::Emulated)
+        .then(|| "this KVM emulates the kernel's instructions and cannot run Linux".to_owned())
 }
 
 fn tare(kvm: Kvm, cpus: u32) -> Result<Engine, EngineError> {

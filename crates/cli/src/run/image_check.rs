@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use tare_abi::layout::MIB;
-use tare_boot::{LoadError, LoadOptions};
+use tare_boot::{LoadError, LoadOptions, Protocol};
+use tare_control::config::GuestKind;
 use tare_control::exit::ExitCode;
 use tare_hv::MemoryError;
 
@@ -53,13 +54,17 @@ impl Explain for ImageCheckError {
 fn load_code(error: &LoadError) -> ExitCode {
     match error {
         LoadError::Image(_) | LoadError::Initramfs(_) => ExitCode::ImageUnreadable,
-        LoadError::NotElf | LoadError::WrongMachine { .. } => ExitCode::ImageNotElf,
+        LoadError::NotElf
+        | LoadError::NotAKernel
+        | LoadError::No64BitEntry
+        | LoadError::WrongMachine { .. } => ExitCode::ImageNotElf,
         LoadError::Truncated { .. } => ExitCode::ImageTruncated,
         LoadError::NoPvhNote | LoadError::Notes => ExitCode::ImageNoPvh,
         LoadError::OutsideMemory {
             need_mib: Some(_), ..
         }
-        | LoadError::InitramfsTooLarge { .. } => ExitCode::ImageTooLarge,
+        | LoadError::InitramfsTooLarge { .. }
+        | LoadError::KernelTooLarge { .. } => ExitCode::ImageTooLarge,
         LoadError::CmdlineTooLong { .. } | LoadError::CmdlineNotPrintable { .. } => {
             ExitCode::Cmdline
         }
@@ -72,6 +77,7 @@ fn load_code(error: &LoadError) -> ExitCode {
 /// Looks at the image as closely as `engine` needs it.
 pub(crate) fn check(
     image: &Image,
+    guest: GuestKind,
     memory_mib: u32,
     engine: &Engine,
 ) -> Result<(), ImageCheckError> {
@@ -85,15 +91,21 @@ pub(crate) fn check(
     };
     let mut magic = [0; 4];
     let length = image.file.read_at(&mut magic, 0).map_err(read)?;
-    if magic.get(..length) != Some(b"\x7fELF") {
+    let is_elf = magic.get(..length) == Some(b"\x7fELF");
+    if guest == GuestKind::LibraryOs && !is_elf {
         return Err(load(LoadError::NotElf));
     }
-    if let Engine::Qemu { .. } = engine {
+    if guest == GuestKind::Linux || matches!(engine, Engine::Qemu { .. }) {
         let memory = tare_hv::guest_memory(u64::from(memory_mib) * MIB)?;
         let options = LoadOptions {
             cmdline: "",
             initramfs: None,
             cpus: 1,
+            protocol: match guest {
+                // QEMU boots an ELF file by its note only.
+                GuestKind::Linux if !is_elf || matches!(engine, Engine::Tare(_)) => Protocol::Linux,
+                _ => Protocol::Pvh,
+            },
         };
         let mut file = image.file.try_clone().map_err(read)?;
         tare_boot::load(&memory, &mut file, options).map_err(load)?;

@@ -6,7 +6,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 
-use tare_control::exit::ExitCode;
+use tare_control::config::GuestKind;
+use tare_control::exit::{Ended, ExitCode};
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::{RunDir, RunRoot};
 use tare_rootfs::cpio;
@@ -18,7 +19,7 @@ use super::own_cpus::OwnCpu;
 use super::plan::{Files, Net, Place, Plan};
 use super::publish::Publish;
 use super::{mac, monitor, passt, qemu};
-use crate::failure::{Explain, Failure, Outcome};
+use crate::failure::{Explain, Failure, RunOutcome};
 use crate::record::{EngineName, Record, now_s};
 use crate::warn;
 
@@ -52,6 +53,8 @@ pub(crate) struct Prepared {
     pub(crate) claim: Claim,
     /// What `tare ps` shows.
     pub(crate) record: Record,
+    /// What the image is.
+    pub(crate) guest: GuestKind,
     /// The open image.
     pub(crate) image: File,
     /// The open initramfs.
@@ -97,15 +100,17 @@ pub(crate) enum LinkEnd {
 
 /// Starts the machine. In the foreground Tare's engine does not return from
 /// this: the process becomes the monitor.
-pub(crate) fn launch(plan: Plan) -> Outcome {
+pub(crate) fn launch(plan: Plan) -> RunOutcome {
     if let Some(notice) = plan.notice() {
         warn(&notice);
     }
-    if let Files::Root(listing) = &plan.files {
-        listing.warnings.iter().for_each(|warning| warn(warning));
-    }
+    plan.files
+        .warnings()
+        .iter()
+        .for_each(|warning| warn(warning));
     let Plan {
         engine,
+        guest,
         image,
         name,
         cpus,
@@ -134,6 +139,7 @@ pub(crate) fn launch(plan: Plan) -> Outcome {
     let prepared = Prepared {
         claim,
         record,
+        guest,
         image: image.file,
         initrd,
         cmdline,
@@ -145,7 +151,7 @@ pub(crate) fn launch(plan: Plan) -> Outcome {
         place,
     };
     match engine {
-        Engine::Tare(program) => monitor::start(&program, prepared),
+        Engine::Tare(program) => monitor::start(&program, prepared).map(Ended::from),
         Engine::Qemu {
             program,
             accelerator,
@@ -201,6 +207,7 @@ fn initrd(files: Files) -> Result<Option<File>, Failure> {
         Files::None => None,
         Files::Initrd(file) => Some(file),
         Files::Root(listing) => Some(cpio::pack(&listing.tree)?),
+        Files::Linux(root) => Some(cpio::pack(&root.tree)?),
     })
 }
 

@@ -1,7 +1,7 @@
 //! `tare run`: parse (`args`), plan, launch.
 //!
 //! ```text
-//! plan ── image, image_check, machine_size, cmdline, ports, tap, disk, engine, rootfs::walk
+//! plan ── linux (kernel, root, command line), image, image_check, machine_size, cmdline, ports, tap, disk, engine, rootfs::walk
 //! launch ── claim, passt, rootfs::cpio, then one of
 //!     monitor   tare becomes tare-monitor, or starts it in the background
 //!     qemu      tare starts QEMU and waits for it
@@ -17,6 +17,7 @@ pub(crate) mod engine;
 pub(crate) mod image;
 mod image_check;
 pub(crate) mod launch;
+mod linux;
 mod mac;
 mod machine_size;
 pub(crate) mod memory_size;
@@ -31,9 +32,9 @@ pub(crate) mod qemu;
 mod tap;
 
 use crate::args::RunArgs;
-use crate::failure::Outcome;
+use crate::failure::RunOutcome;
 
 /// Runs a machine to its end, or until it is in the background.
-pub(crate) fn run(args: RunArgs) -> Outcome {
+pub(crate) fn run(args: RunArgs) -> RunOutcome {
     launch::launch(plan::plan(args)?)
 }

@@ -80,6 +80,7 @@ fn configuration(machine: &Prepared, socket: &UnixListener) -> Result<MachineCon
         memory_mib: machine.record.memory_mib,
         cmdline: machine.cmdline.clone(),
         image_path: machine.record.image.clone(),
+        guest: machine.guest,
         image: inherit(&machine.image)?,
         initrd: machine.initrd.as_ref().map(inherit).transpose()?,
         net: machine.link.as_ref().map(net).transpose()?,

@@ -7,6 +7,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
+use tare_control::config::GuestKind;
 use tare_control::exit::ExitCode;
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::valid_name;
@@ -15,6 +16,8 @@ use tare_rootfs::walk::{Links, Listing, walk};
 use super::disk::{self, OpenDisk};
 use super::engine::{self, Engine};
 use super::image::{self, Image};
+use super::linux::{self, LinuxRoot};
+use super::memory_size::MemorySize;
 use super::net_choice::NetChoice;
 use super::own_cpus::{self, OwnCpu};
 use super::publish::Publish;
@@ -27,6 +30,8 @@ use crate::failure::{Explain, Failure};
 pub(crate) struct Plan {
     /// What executes the guest.
     pub(crate) engine: Engine,
+    /// What the image is.
+    pub(crate) guest: GuestKind,
     /// The image.
     pub(crate) image: Image,
     /// What the machine is called.
@@ -69,6 +74,19 @@ pub(crate) enum Files {
     Initrd(File),
     /// A directory, to be packed.
     Root(Listing),
+    /// Linux's, with its first process.
+    Linux(LinuxRoot),
+}
+
+impl Files {
+    /// What of the root was passed over.
+    pub(crate) fn warnings(&self) -> &[String] {
+        match self {
+            Self::Root(listing) => &listing.warnings,
+            Self::Linux(root) => &root.warnings,
+            Self::None | Self::Initrd(_) => &[],
+        }
+    }
 }
 
 /// The machine's network.
@@ -152,23 +170,34 @@ impl Explain for PlanError {
 /// Checks `args` against this computer.
 pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
     let cpus = machine_size::cpus(args.cpus)?;
-    let memory_mib = machine_size::memory_mib(args.memory)?;
-    let ip = static_address(&args.net);
-    let cmdline = cmdline::build(ip.as_deref(), args.idle, &args.cmdline)?;
-    let image = image::open(&args.image)?;
-    let name = name(args.name, &image.path)?;
-    let files = files(args.root, args.initrd, memory_mib, image.bytes)?;
+    let guest = match args.kernel {
+        Some(_) => GuestKind::Linux,
+        None => GuestKind::LibraryOs,
+    };
+    let memory = args.memory.unwrap_or(default_memory(guest));
+    let memory_mib = machine_size::memory_mib(memory)?;
+    let Chosen {
+        image,
+        name,
+        files,
+        cmdline,
+    } = match &args.kernel {
+        Some(kernel) => linux::choose(kernel, &args, memory_mib)?,
+        None => library_os(&args, memory_mib)?,
+    };
+    let name = name_of(args.name, name)?;
     let net = net(args.net, args.publish)?;
-    let engine = engine::choose(args.engine, args.cpus)?;
+    let engine = engine::choose(args.engine, args.cpus, guest)?;
     let halt = halt(args.halt, &engine)?;
     let own_cpus = match halt {
         HaltPolicy::Dedicated => own_cpus::take(cpus)?,
         _ => Vec::new(),
     };
     let disks = disk::open(args.disks, cpus, &engine)?;
-    super::image_check::check(&image, memory_mib, &engine)?;
+    super::image_check::check(&image, guest, memory_mib, &engine)?;
     Ok(Plan {
         engine,
+        guest,
         image,
         name,
         cpus,
@@ -186,6 +215,43 @@ pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
     })
 }
 
+/// What is booted and with what; a name for it.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) image: Image,
+    /// What machines of this kind are called.
+    pub(crate) name: String,
+    pub(crate) files: Files,
+    pub(crate) cmdline: String,
+}
+
+fn library_os(args: &RunArgs, memory_mib: u32) -> Result<Chosen, Failure> {
+    let ip = static_address(&args.net);
+    let cmdline = cmdline::build(ip.as_deref(), args.idle, &args.cmdline)?;
+    // The parser wants an image or a kernel.
+    let image = image::open(args.image.as_deref().unwrap_or(Path::new("")))?;
+    let room = machine_size::room_for_files(memory_mib, image.bytes);
+    let files = match (&args.root, &args.initrd) {
+        (Some(root), _) => Files::Root(walk(root, Links::Followed, room)?),
+        (None, initrd) => open_files(initrd.clone(), memory_mib, room)?,
+    };
+    Ok(Chosen {
+        name: image::stem(&image.path),
+        image,
+        files,
+        cmdline,
+    })
+}
+
+fn default_memory(guest: GuestKind) -> MemorySize {
+    MemorySize {
+        mib: match guest {
+            GuestKind::LibraryOs => 64,
+            GuestKind::Linux => 512,
+        },
+    }
+}
+
 /// With passt the address is known: the guest need not ask for it.
 fn static_address(net: &NetChoice) -> Option<String> {
     (*net == NetChoice::User).then(|| {
@@ -198,25 +264,23 @@ fn static_address(net: &NetChoice) -> Option<String> {
     })
 }
 
-fn name(given: Option<String>, image: &Path) -> Result<Name, PlanError> {
+fn name_of(given: Option<String>, stem: String) -> Result<Name, PlanError> {
     match given {
-        None => Ok(Name::Numbered(image::stem(image))),
+        None => Ok(Name::Numbered(stem)),
         Some(name) if valid_name(&name) => Ok(Name::Given(name)),
         Some(name) => Err(PlanError::BadName(name)),
     }
 }
 
-fn files(
-    root: Option<PathBuf>,
+/// An initramfs as it is, or nothing.
+pub(crate) fn open_files(
     initrd: Option<PathBuf>,
     memory_mib: u32,
-    image_bytes: u64,
-) -> Result<Files, Failure> {
-    let room = machine_size::room_for_files(memory_mib, image_bytes);
-    match (root, initrd) {
-        (Some(root), _) => Ok(Files::Root(walk(&root, Links::Followed, room)?)),
-        (None, Some(path)) => Ok(Files::Initrd(open_initrd(path, memory_mib, room)?)),
-        (None, None) => Ok(Files::None),
+    room: u64,
+) -> Result<Files, PlanError> {
+    match initrd {
+        Some(path) => Ok(Files::Initrd(open_initrd(path, memory_mib, room)?)),
+        None => Ok(Files::None),
     }
 }
 

@@ -1,8 +1,8 @@
 //! QEMU as the engine: where there is no KVM, or on request.
 //!
-//! The machine is QEMU's microvm with virtio over MMIO, which starts in a third of
+//! For the library OS the machine is QEMU's microvm with virtio over MMIO, which starts in a third of
 //! q35's time since its firmware has no PCI to set up (and little to be emulated,
-//! where KVM emulates). The guest ends through the same port (`isa-debug-exit`). QEMU says less than Tare's monitor:
+//! where KVM emulates); for Linux it is q35 with virtio over PCI. The guest ends through the same port (`isa-debug-exit`). QEMU says less than Tare's monitor:
 //! a reset or triple fault of the guest looks like a power-off, and any status
 //! of the application like 0. The control socket speaks QMP instead of HTTP.
 //! `supervise` starts QEMU and waits for it, here or in a session of its own.
@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use tare_abi::ports;
-use tare_control::config::DiskCache;
+use tare_control::config::{DiskCache, GuestKind};
+use tare_control::exit::Ended;
 use tare_control::rundir::RunDir;
 use tare_devices::blk::Access;
 
@@ -25,7 +26,7 @@ use super::disk::OpenDisk;
 use super::engine::Accelerator;
 use super::launch::{Link, LinkEnd, Prepared, RunFileError};
 use super::plan::Place;
-use crate::failure::Outcome;
+use crate::failure::RunOutcome;
 use crate::supervise::{self, Supervised};
 
 /// How long QEMU may take to greet a client.
@@ -35,7 +36,7 @@ const GREETING_LIMIT: Duration = Duration::from_millis(250);
 const SPEECH_LIMIT: Duration = Duration::from_secs(1);
 
 /// Starts QEMU for a prepared machine.
-pub(crate) fn start(program: &Path, accelerator: Accelerator, machine: Prepared) -> Outcome {
+pub(crate) fn start(program: &Path, accelerator: Accelerator, machine: Prepared) -> RunOutcome {
     let dir = machine.claim.dir().clone();
     let arguments = arguments(accelerator, &machine)
         .map_err(|errno: Errno| RunFileError::of("descriptors for QEMU", &dir)(errno.into()))?;
@@ -43,6 +44,7 @@ pub(crate) fn start(program: &Path, accelerator: Accelerator, machine: Prepared)
         program: program.to_owned(),
         arguments,
         run_dir: dir.path().to_owned(),
+        guest: machine.guest,
     };
     match machine.place {
         Place::Foreground => {
@@ -59,9 +61,10 @@ pub(crate) fn start(program: &Path, accelerator: Accelerator, machine: Prepared)
                 .map_err(RunFileError::of("the supervisor's task", &dir))?;
             let begin = Instant::now();
             let (socket, log) = (dir.control_socket(), dir.console_log());
-            background::detach(command, machine, || {
+            let started = background::detach(command, machine, || {
                 greets(&socket) && (speaks(&log) || begin.elapsed() > SPEECH_LIMIT)
-            })
+            });
+            started.map(Ended::from)
         }
     }
 }
@@ -90,15 +93,9 @@ fn arguments(accelerator: Accelerator, machine: &Prepared) -> Result<Vec<String>
         .one("-no-reboot");
     words.two("-name", machine.claim.dir().name());
     words.two("-display", "none");
-    match accelerator {
-        Accelerator::Tcg => words
-            .two("-machine", machine_type("tcg", record.cpus))
-            .two("-cpu", "max"),
-        // What a KVM that emulates ring 0 cannot execute must not be offered.
-        Accelerator::Kvm => words
-            .two("-machine", machine_type("kvm", record.cpus))
-            .two("-cpu", "host,-arch-capabilities,-cx16"),
-    };
+    let board = Board::of(machine.guest);
+    words.two("-machine", board.machine_type(accelerator, record.cpus));
+    words.two("-cpu", board.cpu(accelerator));
     words.two("-smp", record.cpus);
     words.two("-m", record.memory_mib);
     words.two("-kernel", inherited(&machine.image)?);
@@ -113,7 +110,7 @@ fn arguments(accelerator: Accelerator, machine: &Prepared) -> Result<Vec<String>
         format!("isa-debug-exit,iobase={:#x},iosize=4", ports::EXIT),
     );
     words.two("-global", "virtio-mmio.force-legacy=off");
-    words.two("-device", "virtio-rng-device");
+    words.two("-device", board.device("virtio-rng"));
     console(machine.place, machine.claim.dir(), &mut words);
     words.two(
         "-qmp",
@@ -123,19 +120,66 @@ fn arguments(accelerator: Accelerator, machine: &Prepared) -> Result<Vec<String>
         ),
     );
     if let Some(link) = &machine.link {
-        net(link, &mut words)?;
+        net(link, board, &mut words)?;
     }
     for (number, disk) in machine.disks.iter().enumerate() {
-        drive(number, disk, &mut words)?;
+        drive(number, disk, board, &mut words)?;
     }
     Ok(words.0)
 }
 
-/// The clock chip tells the guest the time of day. Tables are made for further
-/// CPUs only: one CPU and the devices are known without, 4 ms sooner.
-fn machine_type(accelerator: &str, cpus: u8) -> String {
-    let tables = if cpus > 1 { "on" } else { "off" };
-    format!("microvm,rtc=on,acpi={tables},accel={accelerator}")
+/// The machine that QEMU makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Board {
+    /// For the library OS, which drives devices by MMIO.
+    Microvm,
+    /// For Linux: kernels of distributions drive PCI by themselves, MMIO only
+    /// when told by tables that they may not read.
+    Q35,
+}
+
+impl Board {
+    fn of(guest: GuestKind) -> Self {
+        match guest {
+            GuestKind::LibraryOs => Self::Microvm,
+            GuestKind::Linux => Self::Q35,
+        }
+    }
+
+    /// The clock chip tells the guest the time of day. Tables are made for further
+    /// CPUs only: one CPU and the devices are known without, 4 ms sooner.
+    fn machine_type(self, accelerator: Accelerator, cpus: u8) -> String {
+        let accelerator = match accelerator {
+            Accelerator::Tcg => "tcg",
+            Accelerator::Kvm => "kvm",
+        };
+        let tables = if cpus > 1 { "on" } else { "off" };
+        match self {
+            Self::Microvm => format!("microvm,rtc=on,acpi={tables},accel={accelerator}"),
+            Self::Q35 => format!("q35,accel={accelerator}"),
+        }
+    }
+
+    fn cpu(self, accelerator: Accelerator) -> &'static str {
+        match (accelerator, self) {
+            (Accelerator::Tcg, Self::Microvm) => "max",
+            // A plain processor, without what the translator would complain
+            // about; tracers of Linux crash on `max` with several CPUs.
+            (Accelerator::Tcg, Self::Q35) => {
+                "Haswell,-pcid,-x2apic,-tsc-deadline,-invpcid,-hle,-rtm"
+            }
+            // What a KVM that emulates ring 0 cannot execute must not be offered.
+            (Accelerator::Kvm, _) => "host,-arch-capabilities,-cx16",
+        }
+    }
+
+    /// The name of a virtio device on the board's bus.
+    fn device(self, kind: &str) -> String {
+        match self {
+            Self::Microvm => format!("{kind}-device"),
+            Self::Q35 => format!("{kind}-pci"),
+        }
+    }
 }
 
 fn console(place: Place, dir: &RunDir, words: &mut Words) {
@@ -150,7 +194,7 @@ fn console(place: Place, dir: &RunDir, words: &mut Words) {
     words.two("-serial", "chardev:console");
 }
 
-fn net(link: &Link, words: &mut Words) -> Result<(), Errno> {
+fn net(link: &Link, board: Board, words: &mut Words) -> Result<(), Errno> {
     let backend = match &link.end {
         LinkEnd::Passt(socket) => format!("socket,id=net,fd={}", inherit(socket)?),
         LinkEnd::Tap { file, .. } => format!("tap,id=net,fd={},vhost=off", inherit(file)?),
@@ -159,8 +203,8 @@ fn net(link: &Link, words: &mut Words) -> Result<(), Errno> {
     words.two("-netdev", backend).two(
         "-device",
         format!(
-            "virtio-net-device,netdev=net,\
-             mac={a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"
+            "{},netdev=net,mac={a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}",
+            board.device("virtio-net")
         ),
     );
     Ok(())
@@ -168,7 +212,7 @@ fn net(link: &Link, words: &mut Words) -> Result<(), Errno> {
 
 /// QEMU opens the file once more: the lock that comes with the inherited
 /// descriptor keeps others away, and would keep QEMU away as well.
-fn drive(number: usize, disk: &OpenDisk, words: &mut Words) -> Result<(), Errno> {
+fn drive(number: usize, disk: &OpenDisk, board: Board, words: &mut Words) -> Result<(), Errno> {
     let file = inherited(&disk.file)?;
     let read_only = match disk.access {
         Access::ReadOnly => "on",
@@ -188,7 +232,8 @@ fn drive(number: usize, disk: &OpenDisk, words: &mut Words) -> Result<(), Errno>
     words.two(
         "-device",
         format!(
-            "virtio-blk-device,drive=disk{number},num-queues={},serial={}",
+            "{},drive=disk{number},num-queues={},serial={}",
+            board.device("virtio-blk"),
             disk.queues,
             escaped(Path::new(&disk.serial))
         ),

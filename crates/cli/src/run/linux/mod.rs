@@ -1,0 +1,95 @@
+//! `tare run --kernel`: a Linux kernel, its command line, and a root that a
+//! first process of ours prepares.
+
+mod kernel;
+mod root;
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use tare_control::exit::ExitCode;
+use tare_init::address::Address;
+use tare_rootfs::guest;
+
+use super::cmdline;
+use super::net_choice::NetChoice;
+use super::plan::{Chosen, Files, open_files};
+use super::{image, machine_size, passt};
+use crate::args::RunArgs;
+use crate::failure::{Explain, Failure};
+
+pub(crate) use root::LinuxRoot;
+
+/// Words for every kernel: its console, and an end instead of a stop.
+const WORDS: &str = "console=ttyS0 panic=-1";
+
+/// Words of `tare run` that do not go together for Linux.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinuxError {
+    /// A command without files.
+    #[error("a command needs files to run in: add --root DIR or --root IMAGE.tar")]
+    NoRoot,
+    /// The library OS's word.
+    #[error("--idle is for the library OS; Linux decides itself how it waits")]
+    Idle,
+}
+
+impl Explain for LinuxError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Usage
+    }
+}
+
+/// Opens the kernel and gathers what it boots with.
+pub(crate) fn choose(kernel: &Path, args: &RunArgs, memory_mib: u32) -> Result<Chosen, Failure> {
+    if args.idle.is_some() {
+        return Err(LinuxError::Idle.into());
+    }
+    if args.root.is_none() && !args.command.is_empty() {
+        return Err(LinuxError::NoRoot.into());
+    }
+    let kernel = kernel::open(kernel)?;
+    let room = machine_size::room_for_files(memory_mib, kernel.image.bytes);
+    let (name, files) = match &args.root {
+        None => (
+            image::stem(&kernel.image.path),
+            open_files(args.initrd.clone(), memory_mib, room)?,
+        ),
+        Some(from) => {
+            // The archive and what is unpacked from it are there at once.
+            let root = root::gather(from, &args.command, &kernel, room / 2)?;
+            (image::stem(from), Files::Linux(root))
+        }
+    };
+    let hostname = args.name.clone().unwrap_or_else(|| name.clone());
+    Ok(Chosen {
+        cmdline: cmdline::linux(&words(args, &hostname, &files), &args.cmdline)?,
+        image: kernel.image,
+        name,
+        files,
+    })
+}
+
+fn words(args: &RunArgs, hostname: &str, files: &Files) -> String {
+    let mut words = vec![WORDS.to_owned()];
+    if matches!(files, Files::Linux(_)) {
+        // The console is the command's.
+        words.push("quiet".to_owned());
+        words.push(guest::CMDLINE.to_owned());
+    }
+    if args.net == NetChoice::User {
+        words.push(address(hostname).word());
+    }
+    words.join(" ")
+}
+
+/// With passt the address is known: the guest need not ask for it.
+fn address(hostname: &str) -> Address {
+    Address {
+        client: Ipv4Addr::from(passt::GUEST),
+        prefix: passt::PREFIX,
+        gateway: Some(Ipv4Addr::from(passt::GATEWAY)),
+        hostname: Some(hostname.to_owned()),
+        device: None,
+    }
+}
