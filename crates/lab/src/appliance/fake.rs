@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+mod cache;
+
 use serde_json::Value;
+use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::{Kvm, MemoryStats, Stats, VcpuStats};
 
 use super::{Appliance, ApplianceError, Executor, Guest, GuestSpec, Spec};
@@ -53,6 +56,36 @@ impl Fakes {
     }
 }
 
+impl Fakes {
+    /// A cache that answers `get` and `set` as `experiments::kv` asks them.
+    fn cache(&mut self, cpus: u8, kvm: Kvm) -> Result<Box<dyn Appliance>, ApplianceError> {
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(ApplianceError::Prepare)?;
+        let address = listener.local_addr().map_err(ApplianceError::Prepare)?;
+        let requests = Arc::new(AtomicU64::new(0));
+        let over = Arc::new(AtomicBool::new(false));
+        let (counted, ended) = (Arc::clone(&requests), Arc::clone(&over));
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if ended.load(Ordering::SeqCst) {
+                    return;
+                }
+                let counted = Arc::clone(&counted);
+                thread::spawn(move || cache::answer(stream, &counted));
+            }
+        });
+        self.alive.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(Fake {
+            started: Instant::now(),
+            address,
+            kvm,
+            cpus,
+            requests,
+            over,
+            alive: Arc::clone(&self.alive),
+        }))
+    }
+}
+
 impl Executor for Fakes {
     fn start(&mut self, spec: &Spec) -> Result<Box<dyn Appliance>, ApplianceError> {
         self.started += 1;
@@ -62,7 +95,10 @@ impl Executor for Fakes {
                 said: "<b>the guest</b> did something".into(),
             });
         }
-        let file = std::fs::read(spec.root.join("kib.txt")).map_err(ApplianceError::Prepare)?;
+        let Some(root) = &spec.root else {
+            return self.cache(spec.cpus, self.kvm);
+        };
+        let file = std::fs::read(root.join("kib.txt")).map_err(ApplianceError::Prepare)?;
         let listener = TcpListener::bind("127.0.0.1:0").map_err(ApplianceError::Prepare)?;
         let address = listener.local_addr().map_err(ApplianceError::Prepare)?;
         let requests = Arc::new(AtomicU64::new(0));
@@ -84,6 +120,17 @@ impl Executor for Fakes {
             over,
             alive: Arc::clone(&self.alive),
         }))
+    }
+
+    fn contain(&mut self, _memory_mib: u32) -> Result<Box<dyn Appliance>, ApplianceError> {
+        self.started += 1;
+        if self.fault == Fault::Ends(self.started) {
+            return Err(ApplianceError::Ended {
+                code: 1,
+                said: "no namespaces".into(),
+            });
+        }
+        self.cache(1, Kvm::None)
     }
 
     fn measure(&mut self, spec: &GuestSpec) -> Result<Box<dyn Guest>, ApplianceError> {
@@ -128,6 +175,14 @@ impl Guest for Printer {
         self.taken += 1;
         let line = self.lines.pop_front();
         line.map(Some).ok_or(ApplianceError::Silent(timeout))
+    }
+
+    fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
+        CpuReading::read(std::process::id(), &[]).map_err(ApplianceError::Cpu)
+    }
+
+    fn set(&mut self, _: &SettingsChange) -> Result<Option<Settings>, ApplianceError> {
+        Ok(None)
     }
 
     fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {

@@ -3,11 +3,13 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
 
 use super::ApplianceError;
 use super::tare::Machine;
 use crate::interrupt::{Interrupt, SLICE};
+use crate::observe::CpuReading;
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -24,6 +26,8 @@ pub(crate) struct GuestSpec {
     pub(crate) engine: &'static str,
     /// How a halted vCPU waits, as `tare run --halt` takes it.
     pub(crate) halt: &'static str,
+    /// Disks, as `tare run --disk` takes them.
+    pub(crate) disks: Vec<String>,
 }
 
 /// A machine that was started with such an image. Dropping it ends it.
@@ -35,6 +39,12 @@ pub(crate) trait Guest {
         timeout: Duration,
         interrupt: &Interrupt,
     ) -> Result<Option<Value>, ApplianceError>;
+
+    /// CPU time so far of all threads that execute it.
+    fn cpu(&mut self) -> Result<CpuReading, ApplianceError>;
+
+    /// Changes settings while it runs; `None` where it has none (QEMU).
+    fn set(&mut self, change: &SettingsChange) -> Result<Option<Settings>, ApplianceError>;
 
     /// Its statistics; `None` where it has none (QEMU). Wakes its I/O thread.
     fn stats(&mut self) -> Result<Option<Stats>, ApplianceError>;
@@ -59,7 +69,11 @@ pub(super) fn arguments(spec: &GuestSpec, name: &str) -> Vec<String> {
         "--cmdline",
         &spec.cmdline,
     ];
-    words.map(str::to_owned).into()
+    let mut words: Vec<String> = words.map(str::to_owned).into();
+    for disk in &spec.disks {
+        words.extend(["--disk".to_owned(), disk.clone()]);
+    }
+    words
 }
 
 impl Guest for Machine {
@@ -88,6 +102,16 @@ impl Guest for Machine {
             }
             self.console.wait_record(SLICE);
         }
+    }
+
+    fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
+        self.check()?;
+        Machine::cpu(self)
+    }
+
+    fn set(&mut self, change: &SettingsChange) -> Result<Option<Settings>, ApplianceError> {
+        self.check()?;
+        Machine::set(self, change)
     }
 
     fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {

@@ -16,6 +16,7 @@ use crate::interrupt::{Interrupt, Interrupted};
 use crate::observe::CpuReading;
 
 mod console;
+mod contained;
 #[cfg(test)]
 pub(crate) mod fake;
 mod guest;
@@ -30,8 +31,12 @@ pub(crate) struct Spec {
     pub(crate) label: String,
     /// Image name or path.
     pub(crate) image: String,
-    /// Directory that it serves.
-    pub(crate) root: PathBuf,
+    /// Directory that it serves, if it serves files.
+    pub(crate) root: Option<PathBuf>,
+    /// Port on which it serves.
+    pub(crate) port: u16,
+    /// Words for the guest.
+    pub(crate) cmdline: String,
     /// What executes it, as `tare run --engine` takes it.
     pub(crate) engine: &'static str,
     /// How the library OS waits, as `tare run --idle` takes it.
@@ -47,6 +52,9 @@ pub(crate) trait Executor {
     /// Starts a machine and returns at once; it need not serve yet.
     fn start(&mut self, spec: &Spec) -> Result<Box<dyn Appliance>, ApplianceError>;
 
+    /// Starts memcached in a container of its own.
+    fn contain(&mut self, memory_mib: u32) -> Result<Box<dyn Appliance>, ApplianceError>;
+
     /// Starts a machine whose image measures and prints.
     fn measure(&mut self, spec: &GuestSpec) -> Result<Box<dyn Guest>, ApplianceError>;
 }
@@ -56,7 +64,7 @@ pub(crate) trait Appliance {
     /// When its start began: just before `tare run` was executed.
     fn started(&self) -> Instant;
 
-    /// Where it answers HTTP.
+    /// Where it answers.
     fn address(&self) -> SocketAddr;
 
     /// Waits until the machine says that it serves; then the time since

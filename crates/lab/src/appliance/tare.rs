@@ -13,9 +13,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use tare_control::client::{Client, ClientError};
 use tare_control::exit::ExitCode;
 use tare_control::rundir::{RunDir, default_root};
+use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
 
 use super::console::Console;
+use super::contained::Contained;
 use super::guest::{self, Guest, GuestSpec};
 use super::{Appliance, ApplianceError, Executor, Spec};
 use crate::interrupt::{Interrupt, SLICE};
@@ -95,6 +97,11 @@ impl Executor for TareRun {
         }))
     }
 
+    fn contain(&mut self, memory_mib: u32) -> Result<Box<dyn Appliance>, ApplianceError> {
+        let port = free_port().map_err(ApplianceError::Prepare)?;
+        Ok(Box::new(Contained::start(port, memory_mib)?))
+    }
+
     fn measure(&mut self, spec: &GuestSpec) -> Result<Box<dyn Guest>, ApplianceError> {
         let machine = self.execute(&spec.label, 0, |name| guest::arguments(spec, name))?;
         Ok(Box::new(machine))
@@ -103,14 +110,22 @@ impl Executor for TareRun {
 
 /// The words after `tare`.
 fn arguments(spec: &Spec, name: &str, port: u16) -> Vec<String> {
-    let root = spec.root.to_string_lossy().into_owned();
-    let mut words: Vec<String> = ["run", &spec.image, "--name", name, "--root", &root]
+    let mut words: Vec<String> = ["run", &spec.image, "--name", name]
         .map(str::to_owned)
         .into();
+    if let Some(root) = &spec.root {
+        words.extend(["--root".into(), root.to_string_lossy().into_owned()]);
+    }
+    if !spec.cmdline.is_empty() {
+        words.extend(["--cmdline".into(), spec.cmdline.clone()]);
+    }
     words.extend(["--engine", spec.engine, "--idle", spec.idle].map(str::to_owned));
     words.extend(["--cpus".into(), spec.cpus.to_string()]);
     words.extend(["--memory".into(), format!("{}M", spec.memory_mib)]);
-    words.extend(["--publish".into(), format!("127.0.0.1:{port}:80")]);
+    words.extend([
+        "--publish".into(),
+        format!("127.0.0.1:{port}:{}", spec.port),
+    ]);
     words
 }
 
@@ -175,6 +190,24 @@ impl Machine {
         let stats = client.stats()?;
         self.control = Control::Speaking(client);
         Ok(Some(stats))
+    }
+
+    /// CPU time of all its threads and helpers.
+    pub(super) fn cpu(&self) -> Result<CpuReading, ApplianceError> {
+        CpuReading::read(self.child.id(), &self.helpers).map_err(ApplianceError::Cpu)
+    }
+
+    /// Changes settings; `None` where nobody speaks the control interface.
+    pub(super) fn set(
+        &mut self,
+        change: &SettingsChange,
+    ) -> Result<Option<Settings>, ApplianceError> {
+        // Finds out whether anybody does.
+        self.stats()?;
+        match &mut self.control {
+            Control::Speaking(client) => Ok(Some(client.set(change)?)),
+            _ => Ok(None),
+        }
     }
 
     /// Finds the network helper, which `tare run` detaches from itself.
@@ -292,8 +325,7 @@ impl Appliance for Restarting {
 
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
         self.machine.check()?;
-        CpuReading::read(self.machine.child.id(), &self.machine.helpers)
-            .map_err(ApplianceError::Cpu)
+        self.machine.cpu()
     }
 
     fn image_bytes(&self) -> Option<u64> {

@@ -8,6 +8,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use super::exchange::Exchange;
 use super::request::Failure;
 use super::response::{Answer, Response, Reuse};
 
@@ -75,16 +76,16 @@ impl Connection {
     }
 
     /// What to poll it for.
-    pub(crate) fn interest(&self, request: &[u8]) -> PollFlags {
-        if self.request.is_some() && self.sent < request.len() {
-            PollFlags::OUT
-        } else {
-            PollFlags::IN
+    pub(crate) fn interest(&self, carried: Option<&Exchange>) -> PollFlags {
+        match carried {
+            Some(exchange) if self.sent < exchange.wire.len() => PollFlags::OUT,
+            _ => PollFlags::IN,
         }
     }
 
     /// Does what can be done without waiting.
-    pub(crate) fn advance(&mut self, request: &[u8], expected: &[u8]) -> Turn {
+    pub(crate) fn advance(&mut self, exchange: &Exchange) -> Turn {
+        let request = &exchange.wire;
         match self.send(request) {
             Ok(()) if self.sent < request.len() => return Turn::Waiting,
             Ok(()) => {}
@@ -94,7 +95,7 @@ impl Connection {
         loop {
             match self.stream.read(&mut chunk) {
                 Ok(0) => return self.lost(&ErrorKind::UnexpectedEof.into()),
-                Ok(count) => match self.response.push(&chunk[..count], expected) {
+                Ok(count) => match self.response.push(&chunk[..count], &exchange.answer) {
                     Ok(Answer::Partial) => {}
                     Ok(Answer::Right(reuse)) => {
                         self.request = None;

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::connection::{Connection, Turn};
+use super::exchange::Exchange;
 use super::request::{Failure, Request, Target};
 use super::response::Reuse;
 use super::schedule::{Connections, Schedule};
@@ -27,26 +29,34 @@ pub(crate) enum LoadError {
 /// Sends requests to a target; kept connections survive from run to run.
 #[derive(Debug)]
 pub(crate) struct Generator {
-    target: Target,
+    address: SocketAddr,
+    /// Request `i` is exchange `i` of them, around and around.
+    exchanges: Vec<Exchange>,
     mode: Connections,
     timeout: Duration,
-    wire: Vec<u8>,
     connections: Vec<Connection>,
 }
 
 impl Generator {
     /// A generator of GET requests that fail after `timeout` from their
     /// scheduled time.
-    pub(crate) fn new(target: Target, mode: Connections, timeout: Duration) -> Self {
-        let wire = format!(
-            "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: tare-weigh\r\n\r\n",
-            target.path, target.address
-        );
+    pub(crate) fn new(target: &Target, mode: Connections, timeout: Duration) -> Self {
+        Self::of(target.address, vec![Exchange::get(target)], mode, timeout)
+    }
+
+    /// A generator of these exchanges in turn, of which there must be one.
+    pub(crate) fn of(
+        address: SocketAddr,
+        exchanges: Vec<Exchange>,
+        mode: Connections,
+        timeout: Duration,
+    ) -> Self {
+        assert!(!exchanges.is_empty(), "nothing to send");
         Self {
-            target,
+            address,
+            exchanges,
             mode,
             timeout,
-            wire: wire.into_bytes(),
             connections: Vec::new(),
         }
     }
@@ -79,7 +89,7 @@ impl Generator {
             let place = match idle {
                 Some(place) => place,
                 None if self.connections.len() >= self.mode.limit() => return,
-                None => match Connection::open(self.target.address) {
+                None => match Connection::open(self.address) {
                     Ok(connection) => {
                         self.connections.push(connection);
                         self.connections.len() - 1
@@ -104,10 +114,14 @@ impl Generator {
     /// Waits for a connection, the next request, a timeout or a signal.
     fn wait(&mut self, run: &mut Run) -> Result<(), LoadError> {
         let timeout = run.next_event(SLICE);
+        let exchanges = &self.exchanges;
         let mut polled: Vec<PollFd<'_>> = self
             .connections
             .iter()
-            .map(|c| PollFd::new(c, c.interest(&self.wire)))
+            .map(|c| {
+                let exchange = c.request.map(|index| &exchanges[index % exchanges.len()]);
+                PollFd::new(c, c.interest(exchange))
+            })
             .collect();
         let timeout = Timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
@@ -138,7 +152,8 @@ impl Generator {
         let Some(index) = self.connections[place].request else {
             return;
         };
-        let turn = self.connections[place].advance(&self.wire, &self.target.body);
+        let exchange = &self.exchanges[index % self.exchanges.len()];
+        let turn = self.connections[place].advance(exchange);
         let keep = matches!(self.mode, Connections::KeepAlive(_));
         match turn {
             Turn::Waiting => return,

@@ -1,4 +1,4 @@
-//! HTTP load on loopback: one thread, non-blocking sockets, `poll`.
+//! Load on loopback, HTTP or what has exact answers: one thread, non-blocking sockets, `poll`.
 //!
 //! Open-loop load has scheduled send times, and each latency counts from the
 //! scheduled time: a server that stalls is charged for all the requests that
@@ -7,6 +7,7 @@
 //! counted failure, within its time limit.
 
 mod connection;
+mod exchange;
 mod first_byte;
 mod generator;
 mod request;
@@ -15,6 +16,7 @@ mod schedule;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use exchange::{Exchange, Expected};
 pub(crate) use first_byte::first_byte;
 pub(crate) use generator::{Generator, LoadError};
 pub(crate) use request::{Failure, Request, Target};

@@ -1,13 +1,14 @@
-//! An HTTP answer as it comes in.
+//! An answer as it comes in.
 
 use httparse::Status;
 
+use super::exchange::Expected;
 use super::request::Failure;
 
 /// Largest head that is taken, bytes.
 const HEAD_MAX: usize = 16 << 10;
 
-/// Collects an answer to a GET request whose body is known.
+/// Collects an answer that is known.
 #[derive(Debug, Default)]
 pub(crate) struct Response {
     received: Vec<u8>,
@@ -33,8 +34,23 @@ pub(crate) enum Reuse {
 
 impl Response {
     /// Takes further bytes and says what the answer is.
-    pub(crate) fn push(&mut self, bytes: &[u8], expected: &[u8]) -> Result<Answer, Failure> {
+    pub(crate) fn push(&mut self, bytes: &[u8], expected: &Expected) -> Result<Answer, Failure> {
         self.received.extend_from_slice(bytes);
+        match expected {
+            Expected::Http(body) => self.http(body),
+            Expected::Exactly(answer) => self.exactly(answer),
+        }
+    }
+
+    fn exactly(&self, expected: &[u8]) -> Result<Answer, Failure> {
+        match expected.strip_prefix(self.received.as_slice()) {
+            Some([]) => Ok(Answer::Right(Reuse::Keep)),
+            Some(_) => Ok(Answer::Partial),
+            None => Err(Failure::WrongBody),
+        }
+    }
+
+    fn http(&self, expected: &[u8]) -> Result<Answer, Failure> {
         let mut headers = [httparse::EMPTY_HEADER; 32];
         let mut response = httparse::Response::new(&mut headers);
         let head = match response.parse(&self.received) {
@@ -97,8 +113,22 @@ fn header<'a>(response: &httparse::Response<'_, 'a>, name: &str) -> Option<&'a s
 mod tests {
     use super::*;
 
+    fn http(body: &[u8]) -> Expected {
+        Expected::Http(body.into())
+    }
+
+    #[test]
+    fn an_exact_answer_is_these_bytes_and_no_others() {
+        let expected = Expected::Exactly(b"STORED\r\n".as_slice().into());
+        let mut response = Response::default();
+        assert_eq!(response.push(b"STOR", &expected), Ok(Answer::Partial));
+        let whole = response.push(b"ED\r\n", &expected);
+        assert_eq!(whole, Ok(Answer::Right(Reuse::Keep)));
+        assert_eq!(response.push(b"X", &expected), Err(Failure::WrongBody));
+    }
+
     fn answer(text: &str) -> Result<Answer, Failure> {
-        Response::default().push(text.as_bytes(), b"body")
+        Response::default().push(text.as_bytes(), &http(b"body"))
     }
 
     #[test]
@@ -106,9 +136,12 @@ mod tests {
         let text = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody";
         let mut response = Response::default();
         for byte in &text[..text.len() - 1] {
-            assert_eq!(response.push(&[*byte], b"body"), Ok(Answer::Partial));
+            assert_eq!(response.push(&[*byte], &http(b"body")), Ok(Answer::Partial));
         }
-        assert_eq!(response.push(b"y", b"body"), Ok(Answer::Right(Reuse::Keep)));
+        assert_eq!(
+            response.push(b"y", &http(b"body")),
+            Ok(Answer::Right(Reuse::Keep))
+        );
     }
 
     #[test]
@@ -162,8 +195,11 @@ mod tests {
         let mut response = Response::default();
         let line = "X: y\r\n".repeat(20);
         let head = format!("HTTP/1.1 200 OK\r\n{line}");
-        let _ = response.push(head.as_bytes(), b"");
+        let _ = response.push(head.as_bytes(), &http(b""));
         let long = format!("Z: {}", "a".repeat(HEAD_MAX));
-        assert_eq!(response.push(long.as_bytes(), b""), Err(Failure::Malformed));
+        assert_eq!(
+            response.push(long.as_bytes(), &http(b"")),
+            Err(Failure::Malformed)
+        );
     }
 }

@@ -47,7 +47,7 @@ fn generator(address: SocketAddr, mode: Connections) -> Generator {
         path: "/".into(),
         body: b"body".as_slice().into(),
     };
-    Generator::new(target, mode, SECOND)
+    Generator::new(&target, mode, SECOND)
 }
 
 fn answering(mut stream: TcpStream) {
@@ -139,7 +139,7 @@ fn silence_ends_as_a_timeout() {
         body: b"body".as_slice().into(),
     };
     let timeout = Duration::from_millis(200);
-    let mut generator = Generator::new(target, Connections::KeepAlive(1), timeout);
+    let mut generator = Generator::new(&target, Connections::KeepAlive(1), timeout);
     let begin = Instant::now();
     let schedule = Schedule::Closed {
         concurrency: 3,

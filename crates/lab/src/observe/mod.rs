@@ -2,6 +2,7 @@
 //! machine nothing, since reading its statistics over the control socket wakes
 //! its I/O thread.
 
+pub(crate) mod counters;
 mod cpu;
 
 pub(crate) use cpu::{CpuReading, CpuSpent, descendants, helpers_with};

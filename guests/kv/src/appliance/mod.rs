@@ -2,7 +2,7 @@
 //!
 //! Words of the command line: `port=N` (11211), `mem=MIB` for the items (three
 //! quarters of the heap), `connections=N` (as many as the rest carries, up to
-//! [`MOST_CONNECTIONS`]), `idle=SECONDS` after which a quiet connection is closed
+//! [`MOST_CONNECTIONS`]), `idle_s=N` after which a quiet connection is closed
 //! (never).
 
 use core::time::Duration;
@@ -78,7 +78,7 @@ fn settings() -> io::Result<Settings> {
         "connections= wants a number above 0",
         u64::MAX,
     )?;
-    let idle = number("idle", "idle= wants seconds", u32::MAX.into())?;
+    let idle = number("idle_s", "idle_s= wants seconds", u32::MAX.into())?;
     Ok(Settings {
         memory_bytes: memory_bytes as usize,
         connections: connections

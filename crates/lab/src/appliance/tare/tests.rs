@@ -18,7 +18,9 @@ fn spec() -> Spec {
     Spec {
         label: "arm".into(),
         image: "http".into(),
-        root: "/root-directory".into(),
+        root: Some("/root-directory".into()),
+        port: 80,
+        cmdline: String::new(),
         engine: "auto",
         idle: "poller",
         cpus: 2,

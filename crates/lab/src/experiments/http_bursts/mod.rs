@@ -7,7 +7,6 @@
 
 mod arms;
 mod charts;
-mod counters;
 mod data;
 mod findings;
 mod goals;

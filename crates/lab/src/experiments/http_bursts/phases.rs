@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use super::arms::Arm;
-use super::counters::{activity_between, instructions_between, seconds_between};
 use super::plan::ms;
 use super::sample::Phase;
 use super::session::Session;
 use crate::bench::RunError;
 use crate::load::{Connections, Request, Schedule};
 use crate::observe::CpuReading;
+use crate::observe::counters::{activity_between, instructions_between, seconds_between};
 
 /// Requests under way at once while calibrating.
 const CONCURRENCY: usize = 4;

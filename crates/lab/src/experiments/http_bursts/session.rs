@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::arms::Arm;
-use super::counters::instructions;
 use super::data::Data;
 use super::plan::{Plan, ms};
 use super::sample::{CpuSample, Line, Phase, Place};
@@ -13,6 +12,7 @@ use crate::appliance::{Appliance, Spec};
 use crate::bench::{Bench, RunError};
 use crate::load::{Connections, Generator, Target, first_byte};
 use crate::observe::CpuReading;
+use crate::observe::counters::instructions;
 use tare_control::stats::Stats;
 
 /// Longest time from exec to serving.
@@ -31,7 +31,9 @@ pub(crate) fn spec(plan: &Plan, root: &Path, turn: Turn, engine: &'static str) -
     Spec {
         label: turn.arm.name().to_owned(),
         image: plan.image.clone(),
-        root: root.to_owned(),
+        root: Some(root.to_owned()),
+        port: 80,
+        cmdline: String::new(),
         engine,
         idle: turn.arm.idle(),
         cpus: turn.cpus,
@@ -153,7 +155,7 @@ impl<'s, 'b> Session<'s, 'b> {
 
     /// A load generator for this machine.
     pub(crate) fn generator(&self, mode: Connections) -> Generator {
-        Generator::new(self.target(), mode, ms(self.plan.timeout_ms))
+        Generator::new(&self.target(), mode, ms(self.plan.timeout_ms))
     }
 
     /// Where a sample of `phase` belongs.

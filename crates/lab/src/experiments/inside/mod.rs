@@ -50,6 +50,7 @@ impl Place {
             cmdline,
             engine: "tare",
             halt: "kernel",
+            disks: Vec::new(),
         }
     }
 }

@@ -41,13 +41,16 @@ const GOALS: &[Goal] = &[
     Goal::on_any_kvm("exits_per_rr.timer.1vcpu", 0.0),
 ];
 
-/// What KVM itself counts.
+/// What KVM itself counts, then what the monitor serves. KVM's `exits` are more
+/// than those on a KVM that emulates: also turns of its own loop.
 const OF_KVM: &[(&str, &str)] = &[
     ("halt_exits", "exits_per_rr.kvm_halt"),
     ("irq_injections", "exits_per_rr.kvm_injected"),
     ("irq_window_exits", "exits_per_rr.kvm_irq_window"),
-    ("exits", "exits_per_rr.kvm_to_monitor"),
+    ("exits", "exits_per_rr.kvm_exits"),
     ("insn_emulation", "exits_per_rr.kvm_emulated"),
+    ("pio_out", "exits_per_rr.pio_out"),
+    ("mmio_write", "exits_per_rr.mmio_write"),
 ];
 
 static ARMS: [Arm; 6] = [

@@ -92,9 +92,9 @@ fn exits(experiment: &Dialogue, figures: &[Figure]) -> Section {
     Section {
         title: "What a transaction costs".to_owned(),
         lead: "Halts, interrupts sent and timer writes as the library OS counts them; then KVM's \
-               halts, injected interrupts, interrupt windows, returns to the monitor and emulated \
-               instructions, over the warm-up too, with a few printed bytes. QEMU's machines have \
-               no such statistics here."
+               halts, injected interrupts, interrupt windows, exits and emulated \
+               instructions, and what the monitor served, over the warm-up too, with a few printed \
+               bytes. QEMU's machines have no such statistics here."
             .to_owned(),
         html: table(
             &[
@@ -105,8 +105,10 @@ fn exits(experiment: &Dialogue, figures: &[Figure]) -> Section {
                 "KVM: halts",
                 "injected",
                 "windows",
-                "to monitor",
+                "exits",
                 "emulated",
+                "ports",
+                "MMIO",
             ],
             &rows,
         ),

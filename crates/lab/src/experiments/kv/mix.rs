@@ -1,0 +1,87 @@
+//! What is asked of a cache: ten reads to a write, of keys drawn evenly, all of
+//! which are there. Everything is known before it is sent, so that every answer
+//! can be checked.
+
+use crate::load::{Exchange, Expected};
+
+/// Items in the cache.
+pub(super) const KEYS: usize = 64;
+/// Bytes of a value.
+pub(super) const VALUE: usize = 100;
+/// Reads for each write.
+pub(super) const READS: usize = 10;
+/// Commands before the mix begins anew.
+const PERIOD: usize = 990;
+
+/// Writes every item once.
+pub(super) fn fill() -> Vec<Exchange> {
+    (0..KEYS).map(set).collect()
+}
+
+/// The mix.
+pub(super) fn mixed() -> Vec<Exchange> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut key = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) as usize % KEYS
+    };
+    (0..PERIOD)
+        .map(|place| match place % (READS + 1) {
+            READS => set(key()),
+            _ => get(key()),
+        })
+        .collect()
+}
+
+/// Reads of one item.
+pub(super) fn gets() -> Vec<Exchange> {
+    vec![get(1)]
+}
+
+/// Writes of one item.
+pub(super) fn sets() -> Vec<Exchange> {
+    vec![set(1)]
+}
+
+fn get(key: usize) -> Exchange {
+    let answer = format!("VALUE key:{key:04} 0 {VALUE}\r\n{}\r\nEND\r\n", value());
+    exchange(format!("get key:{key:04}\r\n"), answer)
+}
+
+fn set(key: usize) -> Exchange {
+    let wire = format!("set key:{key:04} 0 0 {VALUE}\r\n{}\r\n", value());
+    exchange(wire, "STORED\r\n".to_owned())
+}
+
+fn value() -> String {
+    "tare".repeat(VALUE / 4)
+}
+
+fn exchange(wire: String, answer: String) -> Exchange {
+    Exchange {
+        wire: wire.into_bytes().into(),
+        answer: Expected::Exactly(answer.into_bytes().into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_command_in_eleven_writes() {
+        let mixed = mixed();
+        let writes = mixed.iter().filter(|e| e.wire.starts_with(b"set "));
+        assert_eq!(writes.count() * (READS + 1), mixed.len());
+        let wires: std::collections::HashSet<_> = mixed.iter().map(|e| &e.wire).collect();
+        assert!(wires.len() > KEYS, "keys differ");
+    }
+
+    #[test]
+    fn every_key_is_written_before_the_mix() {
+        assert_eq!(fill().len(), KEYS);
+        assert_eq!(value().len(), VALUE);
+    }
+}

@@ -1,0 +1,37 @@
+//! What is sent, and what must come back for it.
+
+use std::sync::Arc;
+
+use super::request::Target;
+
+/// A request with its answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Exchange {
+    /// What is sent.
+    pub(crate) wire: Arc<[u8]>,
+    /// What must come back.
+    pub(crate) answer: Expected,
+}
+
+/// An answer that is known.
+#[derive(Clone, Debug)]
+pub(crate) enum Expected {
+    /// HTTP's 200 with this body.
+    Http(Arc<[u8]>),
+    /// These bytes.
+    Exactly(Arc<[u8]>),
+}
+
+impl Exchange {
+    /// GET of a file over HTTP.
+    pub(crate) fn get(target: &Target) -> Self {
+        let wire = format!(
+            "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: tare-weigh\r\n\r\n",
+            target.path, target.address
+        );
+        Self {
+            wire: wire.into_bytes().into(),
+            answer: Expected::Http(Arc::clone(&target.body)),
+        }
+    }
+}
