@@ -69,34 +69,53 @@ fn a_message_between_two_cores_costs_one_halt_and_one_interrupt_at_most() {
     }
 }
 
+/// Runs one check of the selftest: the words of what it says.
+fn checked(check: &str, cpus: &str) -> Option<Vec<String>> {
+    let image = image("selftest")?;
+    let place = Place::new();
+    let words = format!("only={check}");
+    let mut all = vec!["run", image.to_str().unwrap(), "--net", "none"];
+    all.extend(["--cpus", cpus, "--cmdline", &words]);
+    let ended = place.run(&all);
+    ended.expect(0, "selftest done, 0 failed");
+    let said = ended.out.lines().find(|line| line.starts_with("ok "));
+    Some(said?.split_whitespace().map(str::to_owned).collect())
+}
+
+/// The word after `word`.
+fn after<'a>(words: &'a [String], word: &str) -> &'a str {
+    let at = words.iter().position(|w| w == word).unwrap();
+    &words[at + 1]
+}
+
 #[test]
 fn paravirtual_clock_and_end_of_interrupt_are_used_where_kvm_offers_them() {
-    let Some(image) = image("selftest") else {
-        return;
-    };
-    let place = Place::new();
-    let mut all = vec!["run", image.to_str().unwrap(), "--net", "none"];
-    all.extend(["--cpus", "2", "--cmdline", "only=paravirt"]);
-    let ended = place.run(&all);
     // The image fails the check if an offer is not taken.
-    ended.expect(0, "selftest done, 0 failed");
-    let said = ended.out.lines().find(|line| line.contains("ok paravirt"));
-    let words: Vec<&str> = said.unwrap().split_whitespace().collect();
-    let after = |word: &str| {
-        let at = words.iter().position(|w| *w == word).unwrap();
-        words[at + 1]
+    let Some(words) = checked("paravirt", "2") else {
+        return;
     };
     let probe = Probe::run(&Kvm::open().unwrap()).unwrap();
     let features = probe.paravirtual_features();
-    let offers = |bit: u32| (features & (1 << bit) != 0).to_string();
-    assert_eq!(after("eoi"), offers(6), "{words:?}");
-    assert_eq!(after("clock"), offers(3), "{words:?}");
-    assert_eq!(after("stable"), offers(24), "{words:?}");
+    for (word, bit) in [("eoi", 6), ("clock", 3), ("stable", 24), ("send_ipi", 11)] {
+        let offered = (features & (1 << bit) != 0).to_string();
+        assert_eq!(after(&words, word), offered, "{words:?}");
+    }
     // Where KVM executes ring 0 itself, it takes the flag back before each
     // instruction: no end is ever saved.
     if probe.kind == Kind::Hardware && features & (1 << 6) != 0 {
-        assert_ne!(after("saved"), "0", "{words:?}");
+        assert_ne!(after(&words, "saved"), "0", "{words:?}");
     }
+}
+
+#[test]
+fn a_broadcast_wakes_several_halted_cores_by_one_command() {
+    let Some(words) = checked("wake-several", "4") else {
+        return;
+    };
+    let woken: u32 = after(&words, "woken").parse().unwrap();
+    // A core that was not asleep yet needs none.
+    assert!(woken >= 2, "{words:?}");
+    assert_eq!(after(&words, "commands"), "1", "{words:?}");
 }
 
 #[test]
