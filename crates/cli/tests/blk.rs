@@ -1,0 +1,13 @@
+//! `tare blk` as its users have it: bad input, and a Linux guest in QEMU whose
+//! file system is on it.
+#![allow(clippy::unwrap_used)]
+
+#[path = "blk/bad.rs"]
+mod bad;
+#[path = "blk/daemon.rs"]
+mod daemon;
+#[path = "blk/linux.rs"]
+mod linux;
+mod support;
+#[path = "blk/whole.rs"]
+mod whole;

@@ -1,0 +1,96 @@
+//! Bad input and the end: one sentence, a documented code, nothing left behind.
+
+use std::fs;
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use rustix::process::Signal;
+
+use crate::daemon::Daemon;
+use crate::support::Place;
+
+fn with_disk() -> (Place, String) {
+    let place = Place::new();
+    let disk = place.file("d.img", &[0; 1 << 20]);
+    (place, disk)
+}
+
+#[track_caller]
+fn refused(place: &Place, socket: &str, disk: &str, code: i32, says: &str) {
+    let path = place.path().join(socket);
+    let ended = place.run(&["blk", "--socket", path.to_str().unwrap(), "--disk", disk]);
+    assert_eq!(ended.code, Some(code), "{ended:?}");
+    assert!(ended.err.contains(says), "{ended:?}");
+    assert_eq!(ended.err.lines().count(), 1, "{ended:?}");
+    assert!(place.run_directories().is_empty(), "{ended:?}");
+}
+
+#[test]
+fn a_socket_in_use_is_refused_and_left_alone() {
+    let (place, disk) = with_disk();
+    let _other = UnixListener::bind(place.path().join("s")).unwrap();
+    refused(&place, "s", &disk, 33, "is in use by another program");
+    assert!(UnixStream::connect(place.path().join("s")).is_ok());
+    fs::write(place.path().join("file"), "x").unwrap();
+    refused(&place, "file", &disk, 33, "is no socket");
+    refused(&place, "missing/s", &disk, 33, "cannot be made");
+}
+
+#[test]
+fn a_disk_that_cannot_be_served_leaves_no_socket() {
+    let (place, disk) = with_disk();
+    let missing = format!("{disk}.missing");
+    refused(&place, "s", &missing, 34, "does not exist");
+    let empty = place.file("empty", b"");
+    refused(&place, "s", &empty, 35, "is empty");
+    let _holder = Daemon::start(&place, &disk);
+    let path = place.path().join("t");
+    let again = place.run(&["blk", "--socket", path.to_str().unwrap(), "--disk", &disk]);
+    assert_eq!(again.code, Some(36), "{again:?}");
+    assert!(!path.exists());
+}
+
+#[test]
+fn signals_and_stop_leave_nothing_behind() {
+    let (place, disk) = with_disk();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut daemon = Daemon::start(&place, &disk);
+        assert_eq!(daemon.signal(signal).code, Some(code));
+        assert!(!place.path().join("s").exists());
+        assert!(place.run_directories().is_empty());
+    }
+    let mut daemon = Daemon::start(&place, &disk);
+    assert_eq!(place.run(&["stop", "disk"]).code, Some(0));
+    assert_eq!(daemon.ended().code, Some(0));
+    assert!(!place.path().join("s").exists());
+    assert!(place.run_directories().is_empty());
+}
+
+#[test]
+fn a_front_end_in_the_middle_of_a_message_does_not_hold_up_the_end() {
+    use std::io::Write as _;
+    let (place, disk) = with_disk();
+    let mut daemon = Daemon::start(&place, &disk);
+    let mut half = UnixStream::connect(place.path().join("s")).unwrap();
+    half.write_all(&[1, 0, 0]).unwrap();
+    daemon.until("it came", |stats| {
+        stats.devices[0].counters.get("frontends") == Some(&1)
+    });
+    assert_eq!(daemon.signal(Signal::TERM).code, Some(143));
+    assert!(!place.path().join("s").exists());
+}
+
+#[test]
+fn it_is_a_machine_to_the_other_verbs() {
+    let (place, disk) = with_disk();
+    let _daemon = Daemon::start(&place, &format!("{disk},coalesce=1/4"));
+    let ps = place.run(&["ps"]);
+    assert!(ps.out.contains("disk"), "{ps:?}");
+    let set = place.run(&["set", "disk", "disk0.coalesce=off"]);
+    assert_eq!(set.code, Some(0), "{set:?}");
+    let now = place.run(&["set", "disk"]);
+    assert!(now.out.contains("off"), "{now:?}");
+    let stats = place.run(&["stats", "disk"]);
+    assert!(stats.out.contains("io "), "{stats:?}");
+    let wrong = place.run(&["set", "disk", "disk0.coalesce=5/4"]);
+    assert_ne!(wrong.code, Some(0), "{wrong:?}");
+}

@@ -1,0 +1,80 @@
+//! A `tare blk` that a test started.
+
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use tare_control::client::Client;
+use tare_control::stats::Stats;
+
+use crate::support::{Ended, Place, end};
+
+/// A daemon, killed when dropped.
+pub struct Daemon {
+    child: Option<Child>,
+    control: PathBuf,
+}
+
+impl Daemon {
+    /// Serves `disk` (with its settings) on the place's socket `s`.
+    pub fn start(place: &Place, disk: &str) -> Self {
+        let socket = place.path().join("s");
+        let words = ["blk", "--socket", socket.to_str().unwrap(), "--disk", disk];
+        let mut command = place.tare(&words);
+        command.args(["--name", "disk"]);
+        command.stdout(std::process::Stdio::null());
+        let child = Some(command.spawn().unwrap());
+        let control = place.run_root().join("disk/control.sock");
+        let daemon = Self { child, control };
+        daemon.until("it answers", |_| true);
+        daemon
+    }
+
+    pub fn stats(&self) -> Option<Stats> {
+        Client::new(&self.control).stats().ok()
+    }
+
+    /// A counter now; zero before it first counts.
+    pub fn counter(&self, name: &str) -> u64 {
+        let stats = self.stats().unwrap();
+        stats.devices[0].counters.get(name).copied().unwrap_or(0)
+    }
+
+    /// Waits for statistics such that.
+    pub fn until(&self, what: &str, such: impl Fn(&Stats) -> bool) {
+        let begin = Instant::now();
+        while !self.stats().is_some_and(|stats| such(&stats)) {
+            assert!(begin.elapsed() < Duration::from_secs(60), "waiting: {what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// SIGKILL, as the kernel does when memory is short.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Asks it to end with that signal.
+    pub fn signal(&mut self, signal: rustix::process::Signal) -> Ended {
+        let child = self.child.take().unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, signal).unwrap();
+        end(child)
+    }
+
+    /// Waits for an end that somebody else asked for.
+    pub fn ended(&mut self) -> Ended {
+        end(self.child.take().unwrap())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

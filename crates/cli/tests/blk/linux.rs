@@ -1,0 +1,190 @@
+//! A Linux guest in QEMU's translator, with Debian's kernel, programs of this
+//! computer and a shell script; the test talks to the script over the serial
+//! line.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use tare_rootfs::kernel::debian;
+use tare_rootfs::modules::Modules;
+use tare_rootfs::tree::Node;
+use tare_rootfs::{Cache, Kernel, Tree, cpio, host};
+
+use crate::support::{Place, installed, needs::skip};
+
+/// What the guest's script calls.
+const PROGRAMS: [&str; 7] = ["cat", "fio", "insmod", "mkdir", "mount", "sync", "umount"];
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A kernel and an initramfs whose first process is a shell with `script`.
+pub struct Linux {
+    kernel: Kernel,
+    initramfs: std::path::PathBuf,
+}
+
+impl Linux {
+    /// `None`, said, where a part is missing.
+    pub fn new(place: &Place, script: &str) -> Option<Self> {
+        for program in ["qemu-system-x86_64", "fio", "insmod", "mke2fs", "e2fsck"] {
+            let in_sbin = std::path::Path::new("/sbin").join(program).is_file();
+            let found = installed(program) || in_sbin;
+            if !found && !skip(&format!("{program} is not installed")) {
+                return None;
+            }
+        }
+        let kernel = Cache::open_default()
+            .map_err(|error| error.to_string())
+            .and_then(|cache| debian::find_or_obtain(&cache).map_err(|e| e.to_string()));
+        let kernel = match kernel {
+            Ok(kernel) => kernel,
+            Err(why) => {
+                skip(&format!("there is no kernel of Debian's: {why}"));
+                return None;
+            }
+        };
+        let mut tree = Tree::new();
+        let shell = host::add_program(&mut tree, "sh").unwrap();
+        for program in PROGRAMS {
+            host::add_program(&mut tree, program).unwrap();
+        }
+        let modules = Modules::open(&kernel.modules).unwrap();
+        let wanted = modules.closure(&["virtio_pci", "virtio_blk", "ext4"]);
+        for (number, module) in wanted.unwrap().iter().enumerate() {
+            let node = Node::host(&module.path, 0o644).unwrap();
+            let name = format!("modules/{number:03}-{}.ko", module.name);
+            tree.insert(&name, node).unwrap();
+        }
+        let text = format!("#!{shell}\n{PROLOGUE}\n{script}\necho o >/proc/sysrq-trigger\n");
+        tree.insert("init", Node::bytes(text.into_bytes(), 0o755))
+            .unwrap();
+        let initramfs = place.path().join("initramfs");
+        let mut packed = cpio::pack(&tree).unwrap();
+        std::io::Seek::rewind(&mut packed).unwrap();
+        std::io::copy(&mut packed, &mut File::create(&initramfs).unwrap()).unwrap();
+        Some(Self { kernel, initramfs })
+    }
+
+    /// Boots it with the disk that is served on the place's socket.
+    pub fn boot(&self, place: &Place) -> Guest {
+        let socket = place.path().join("s");
+        let mut child = Command::new("qemu-system-x86_64")
+            .args([
+                "-accel", "tcg", "-cpu", "Haswell", "-smp", "2", "-m", "512M",
+            ])
+            .args(["-object", "memory-backend-memfd,id=m,size=512M,share=on"])
+            .args([
+                "-machine",
+                "q35,memory-backend=m",
+                "-nodefaults",
+                "-no-reboot",
+            ])
+            .args(["-display", "none", "-serial", "stdio"])
+            .arg("-kernel")
+            .arg(&self.kernel.image)
+            .arg("-initrd")
+            .arg(&self.initramfs)
+            .args(["-append", "console=ttyS0 quiet rdinit=/init panic=-1"])
+            .arg("-chardev")
+            .arg(format!("socket,id=c,reconnect=1,path={}", socket.display()))
+            .args(["-device", "vhost-user-blk-pci,chardev=c,num-queues=2"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let serial = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in serial.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let stdin = child.stdin.take().unwrap();
+        Guest {
+            child,
+            stdin,
+            lines,
+        }
+    }
+}
+
+const PROLOGUE: &str = "export PATH=/usr/bin:/usr/sbin:/bin:/sbin
+mkdir -p /proc /sys /dev /mnt /tmp
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+for module in /modules/*.ko; do insmod $module; done
+exec </dev/ttyS0 >/dev/ttyS0 2>&1";
+
+/// A running guest, killed when dropped.
+pub struct Guest {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Receiver<String>,
+}
+
+impl Guest {
+    /// The rest of the first line from here on that begins with `word`.
+    pub fn says(&self, word: &str) -> String {
+        let deadline = Instant::now() + LIMIT;
+        let mut seen = Vec::new();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(line) = self.lines.recv_timeout(left) else {
+                panic!("the guest did not say {word}: {seen:#?}");
+            };
+            if let Some(rest) = line.trim_end().strip_prefix(word) {
+                return rest.trim().to_owned();
+            }
+            seen.push(line);
+        }
+    }
+
+    /// Lets the script's next `read` return.
+    pub fn go_on(&mut self) {
+        self.stdin.write_all(b"\n").unwrap();
+    }
+
+    /// Waits for the guest to power off.
+    pub fn ends(mut self) {
+        let begin = Instant::now();
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(begin.elapsed() < LIMIT, "the guest does not power off");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A file system on a new disk of that size; its path.
+pub fn disk_with_file_system(place: &Place, bytes: u64) -> String {
+    let path = place.path().join("d.img");
+    File::create(&path).unwrap().set_len(bytes).unwrap();
+    let made = Command::new("/sbin/mke2fs")
+        .args(["-q", "-t", "ext4"])
+        .arg(&path)
+        .status();
+    assert!(made.unwrap().success());
+    assert!(fs::metadata(&path).unwrap().len() == bytes);
+    path.to_str().unwrap().to_owned()
+}
+
+/// Whether the file system is sound.
+#[track_caller]
+pub fn check_file_system(disk: &str) {
+    let checked = Command::new("/sbin/e2fsck").args(["-fn", disk]).output();
+    let checked = checked.unwrap();
+    let said = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success(), "{said}");
+}

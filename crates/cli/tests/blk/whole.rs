@@ -1,0 +1,110 @@
+//! fio on a file system in a Linux guest, over `tare blk`: what it reads is what
+//! it wrote, coalescing spares interrupts, and a killed daemon's successor goes
+//! on where it was.
+
+use crate::daemon::Daemon;
+use crate::linux::{Linux, check_file_system, disk_with_file_system};
+use crate::support::Place;
+
+const DISK_BYTES: u64 = 256 << 20;
+
+const SCRIPT: &str = r#"
+mount -t ext4 /dev/vda /mnt
+echo "SERIAL $(cat /sys/block/vda/serial)"
+echo "QUEUES" /sys/block/vda/mq/*
+verify="fio --name=v --directory=/mnt --bs=4k --size=4M --numjobs=3 --thread
+    --ioengine=libaio --iodepth=16 --direct=1 --fsync=32 --rw=randwrite
+    --verify=crc32c --verify_fatal=1 --group_reporting --minimal"
+deep="fio --name=d --filename=/dev/vda --readonly --bs=4k --thread --ioengine=libaio
+    --iodepth=32 --direct=1 --rw=randread --number_ios=6000 --minimal"
+$verify >/tmp/out 2>&1; echo "VERIFIED $?"; 
+$deep >/tmp/out; echo "DEEP $?"
+read go
+$deep >/tmp/out; echo "DEEP $?"
+read go
+echo "RUNNING"
+$verify --loops=3 >/tmp/out 2>&1; code=$?
+[ $code = 0 ] || cat /tmp/out
+echo "VERIFIED $code"
+umount /mnt; sync
+echo "CLEAN $?"
+"#;
+
+#[test]
+fn fio_verifies_coalescing_spares_interrupts_and_a_kill_is_survived() {
+    let place = Place::new();
+    let Some(linux) = Linux::new(&place, SCRIPT) else {
+        return;
+    };
+    let disk = disk_with_file_system(&place, DISK_BYTES);
+    let served = format!("{disk},coalesce=off,serial=whole-7");
+    let mut daemon = Daemon::start(&place, &served);
+    let mut guest = linux.boot(&place);
+    assert_eq!(guest.says("SERIAL"), "whole-7");
+    assert_eq!(guest.says("QUEUES").split(' ').count(), 2);
+    assert_eq!(guest.says("VERIFIED"), "0");
+
+    let before = Interrupts::of(&daemon);
+    assert_eq!(guest.says("DEEP"), "0");
+    let off = Interrupts::of(&daemon).since(&before);
+    // A fixed ratio: a translated guest is slower than the disk, so that few
+    // requests are in flight there and the rule itself has nothing to hold.
+    let hold = "disk0.coalesce.longest_hold_us=20000";
+    let words = ["set", "disk", "disk0.coalesce=1/4", hold];
+    assert_eq!(place.run(&words).code, Some(0));
+    let before = Interrupts::of(&daemon);
+    guest.go_on();
+    assert_eq!(guest.says("DEEP"), "0");
+    let held = Interrupts::of(&daemon).since(&before);
+    println!(
+        "interrupts per I/O: off {:.3}, 1/4 {:.3}",
+        off.ratio(),
+        held.ratio()
+    );
+    assert!(held.ratio() < off.ratio() * 0.7, "{off:?} {held:?}");
+
+    let words = ["set", "disk", "disk0.coalesce=auto"];
+    assert_eq!(place.run(&words).code, Some(0));
+    guest.go_on();
+    guest.says("RUNNING");
+    let writes = daemon.counter("writes");
+    daemon.until("it writes", |stats| {
+        stats.devices[0].counters["writes"] > writes + 300
+    });
+    daemon.kill();
+    let successor = Daemon::start(&place, &served);
+    assert_eq!(guest.says("VERIFIED"), "0");
+    println!("done again: {}", successor.counter("resubmitted"));
+    assert_eq!(successor.counter("io_errors"), 0);
+    assert_eq!(successor.counter("malformed"), 0);
+    assert_eq!(guest.says("CLEAN"), "0");
+    guest.ends();
+    drop(successor);
+    check_file_system(&disk);
+}
+
+#[derive(Debug)]
+struct Interrupts {
+    sent: u64,
+    requests: u64,
+}
+
+impl Interrupts {
+    fn of(daemon: &Daemon) -> Self {
+        Self {
+            sent: daemon.counter("interrupts"),
+            requests: daemon.counter("reads"),
+        }
+    }
+
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            sent: self.sent - before.sent,
+            requests: self.requests - before.requests,
+        }
+    }
+
+    fn ratio(&self) -> f64 {
+        self.sent as f64 / self.requests.max(1) as f64
+    }
+}
