@@ -20,7 +20,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tare-hv", &["tare-abi"]),
     (
         "tare-probe",
-        &["tare-control", "tare-profile", "tare-stats"],
+        &["tare-control", "tare-hv", "tare-profile", "tare-stats"],
     ),
     ("tare-why", &["tare-probe"]),
     ("tare-boot", &["tare-abi"]),

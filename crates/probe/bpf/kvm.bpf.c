@@ -46,9 +46,11 @@ enum step { SEND, KICK, SCHEDULE, RETURN, ENTRY, HANDLER, TOTAL };
 /* Different keys of one VM that its guest may make. */
 #define MAX_KINDS 2048
 /* A halt that is shorter and never waited is no polling. */
-#define SHORTEST_POLL_NS 3000
+#define SHORTEST_POLL_NS 6000
 #define TSC_DEADLINE 0x6e0
 #define APIC_INITIAL_COUNT 0x380
+#define X2APIC 0x800
+#define X2APIC_INITIAL_COUNT 0x838
 /* A wake-up that takes longer belongs to another interrupt. */
 #define LONGEST_SEND_NS 1000000
 
@@ -63,6 +65,7 @@ struct key {
 struct value {
 	u64 count;
 	u64 ns;
+	u64 last_ns;		/* of a series: its last event */
 };
 
 struct vm {
@@ -89,13 +92,7 @@ struct thread {
 	u64 accept_ns;
 	u64 wake_ipi_ns;	/* as a target */
 	u64 wake_last_ns;
-};
-
-struct series {
-	u32 tgid;
-	u32 class;
-	u32 a;
-	u32 b;
+	u64 x2apic;
 };
 
 struct {
@@ -120,13 +117,6 @@ struct {
 } counts SEC(".maps");
 
 struct {
-	MAP_UINT(type, BPF_MAP_TYPE_LRU_HASH);
-	MAP_UINT(max_entries, 8192);
-	MAP_TYPE(key, struct series);
-	MAP_TYPE(value, u64);
-} last_times SEC(".maps");
-
-struct {
 	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
 	MAP_UINT(max_entries, 1);
 	MAP_TYPE(key, u32);
@@ -145,7 +135,7 @@ INLINE void add(struct value *value, u64 times, u64 ns)
 
 NOINLINE int insert(const struct key *key, u64 times, u64 ns)
 {
-	struct value fresh = { times, ns };
+	struct value fresh = { times, ns, 0 };
 	struct value *value;
 	u32 zero = 0;
 	u64 *missed;
@@ -218,23 +208,27 @@ INLINE struct thread *current_thread(u32 *tid)
 }
 
 /* Counts an exit's kind; the first of an exit bears the exit's cost. */
-INLINE void kind(u32 class, u32 a, u64 b)
+INLINE void kind_of(struct thread *thread, u32 tid, u32 class, u32 a, u64 b)
 {
-	struct key key = {};
-	struct thread *thread = current_thread(&key.tid);
+	struct key key = {
+		.tgid = thread->tgid, .tid = tid, .class = class, .a = a, .b = b,
+	};
 
-	if (!thread)
-		return;
-	key.tgid = thread->tgid;
-	key.class = class;
-	key.a = a;
-	key.b = b;
 	count_kind(&key, 0);
 	if (thread->exit_ns && !thread->detail_class) {
 		thread->detail_class = key.class;
 		thread->detail_a = key.a;
 		thread->detail_b = key.b;
 	}
+}
+
+INLINE void kind(u32 class, u32 a, u64 b)
+{
+	u32 tid;
+	struct thread *thread = current_thread(&tid);
+
+	if (thread)
+		kind_of(thread, tid, class, a, b);
 }
 
 INLINE void histogram(u32 tgid, u32 tid, u32 class, u32 a, u64 high, u64 ns)
@@ -247,18 +241,25 @@ INLINE void histogram(u32 tgid, u32 tid, u32 class, u32 a, u64 high, u64 ns)
 	count(&key, ns);
 }
 
-/* Adds the time since the last event of a series to its histogram. */
-NOINLINE int interval(const struct series *series, u64 now)
+/* Counts an event and the time since the last one by the same thread. */
+NOINLINE int count_series(const struct key *key, u32 interval_class)
 {
-	u64 *last = bpf_map_lookup_elem(&last_times, series);
+	struct value *value = bpf_map_lookup_elem(&counts, key);
+	u64 now = bpf_ktime_get_ns();
+	u64 last;
 
-	if (!last) {
-		bpf_map_update_elem(&last_times, series, &now, BPF_ANY);
+	if (!value) {
+		insert(key, 1, 0);
+		value = bpf_map_lookup_elem(&counts, key);
+		if (value)
+			value->last_ns = now;
 		return 0;
 	}
-	if (now > *last)
-		histogram(series->tgid, 0, series->class, series->a, series->b, now - *last);
-	*last = now;
+	__sync_fetch_and_add(&value->count, 1);
+	last = value->last_ns;
+	value->last_ns = now;
+	if (last && now > last)
+		histogram(key->tgid, key->tid, interval_class, key->a, key->b, now - last);
 	return 0;
 }
 
@@ -274,15 +275,16 @@ INLINE void timer_armed(struct thread *thread, u32 tid)
 SEC("raw_tp/kvm_msr")
 int on_kvm_msr(struct raw *ctx)
 {
-	u32 tid;
-	struct thread *thread;
+	u32 tid, index = ctx->arg[1], write = ctx->arg[0] & 1;
+	struct thread *thread = current_thread(&tid);
 
-	kind(CLASS_MSR, ctx->arg[0] & 1, (u32)ctx->arg[1]);
-	if ((ctx->arg[0] & 1) && (u32)ctx->arg[1] == TSC_DEADLINE) {
-		thread = current_thread(&tid);
-		if (thread)
-			timer_armed(thread, tid);
-	}
+	if (!thread)
+		return 0;
+	kind_of(thread, tid, CLASS_MSR, write, index);
+	if ((index & ~0xffu) == X2APIC)
+		thread->x2apic = 1;
+	if (write && (index == TSC_DEADLINE || index == X2APIC_INITIAL_COUNT))
+		timer_armed(thread, tid);
 	return 0;
 }
 
@@ -309,18 +311,18 @@ int on_kvm_fast_mmio(struct raw *ctx)
 	return 0;
 }
 
+/* In x2APIC mode kvm_msr tells the same, and this comes twice for some. */
 SEC("raw_tp/kvm_apic")
 int on_kvm_apic(struct raw *ctx)
 {
-	u32 tid;
-	struct thread *thread;
+	u32 tid, reg = ctx->arg[1], write = ctx->arg[0] & 1;
+	struct thread *thread = current_thread(&tid);
 
-	kind(CLASS_APIC, ctx->arg[0] & 1, (u32)ctx->arg[1]);
-	if ((ctx->arg[0] & 1) && (u32)ctx->arg[1] == APIC_INITIAL_COUNT) {
-		thread = current_thread(&tid);
-		if (thread)
-			timer_armed(thread, tid);
-	}
+	if (!thread || thread->x2apic)
+		return 0;
+	kind_of(thread, tid, CLASS_APIC, write, reg);
+	if (write && reg == APIC_INITIAL_COUNT)
+		timer_armed(thread, tid);
 	return 0;
 }
 
@@ -417,15 +419,11 @@ int on_kvm_entry(struct raw *ctx)
 INLINE void line(u32 which)
 {
 	struct key key = { .class = CLASS_LINE, .a = which };
-	struct series series = { .class = CLASS_LINE_INTERVAL, .a = which };
 	struct thread *thread = current_thread(&key.tid);
 
-	if (thread) {
+	if (thread)
 		key.tgid = thread->tgid;
-		series.tgid = thread->tgid;
-	}
-	count(&key, 0);
-	interval(&series, bpf_ktime_get_ns());
+	count_series(&key, CLASS_LINE_INTERVAL);
 }
 
 SEC("raw_tp/kvm_set_irq")
@@ -461,20 +459,15 @@ int on_kvm_apic_ipi(struct raw *ctx)
 SEC("raw_tp/kvm_apic_accept_irq")
 int on_kvm_apic_accept_irq(struct raw *ctx)
 {
-	u32 apic = ctx->arg[0], vector = (u8)ctx->arg[3];
-	struct key key = { .class = CLASS_ACCEPT, .a = apic, .b = vector };
-	struct series series = { .class = CLASS_ACCEPT_INTERVAL, .a = apic, .b = vector };
+	struct key key = { .class = CLASS_ACCEPT, .a = (u32)ctx->arg[0], .b = (u8)ctx->arg[3] };
 	struct thread *thread = current_thread(&key.tid);
-	u64 now = bpf_ktime_get_ns();
 
 	if (thread) {
 		key.tgid = thread->tgid;
-		series.tgid = thread->tgid;
 		if (thread->ipi_ns)
-			thread->accept_ns = now;
+			thread->accept_ns = bpf_ktime_get_ns();
 	}
-	count(&key, 0);
-	interval(&series, now);
+	count_series(&key, CLASS_ACCEPT_INTERVAL);
 	return 0;
 }
 

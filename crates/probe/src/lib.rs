@@ -1,9 +1,11 @@
 //! Observing virtual machines from outside: which there are ([`vm`]), and where
-//! their CPU time, exits, halts and interrupts go ([`account`]).
+//! their CPU time, exits, halts and interrupts go ([`kvm`], [`account`]).
 //!
 //! Any KVM virtual machine of this host, Tare's or not. The sources are BPF on
 //! trace points, `/proc`, and KVM's statistics. Whatever is missing on a host is
 //! named in the result as [`Unavailable`], and the rest is reported.
+
+#![forbid(unsafe_code)]
 
 pub mod account;
 pub mod bpf;

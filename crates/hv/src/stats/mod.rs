@@ -111,6 +111,11 @@ impl StatsFd {
         Self::parse(file)
     }
 
+    /// A statistics descriptor that came from elsewhere, such as another process.
+    pub fn from_file(file: File) -> Result<Self, StatsError> {
+        Self::parse(file)
+    }
+
     fn parse(file: File) -> Result<Self, StatsError> {
         let header = Header::parse(&read_bytes(&file, 0, HEADER_BYTES)?)?;
         let table = read_bytes(&file, header.descriptors_offset, header.table_bytes())?;

@@ -15,7 +15,7 @@ pub struct LineCount {
     pub injector: Injector,
     /// How often.
     pub count: u64,
-    /// Times between two in a row, all injectors together.
+    /// Times between two in a row by this injector.
     pub intervals: Histogram,
 }
 
@@ -69,8 +69,7 @@ pub struct InterruptCount {
     pub injector: Injector,
     /// How often.
     pub count: u64,
-    /// Times between two in a row of this vector on this APIC, all injectors
-    /// together.
+    /// Times between two in a row of this vector on this APIC by this injector.
     pub intervals: Histogram,
 }
 

@@ -36,7 +36,8 @@ pub enum ExitKind {
         /// Whose page that is by convention.
         device: Device,
     },
-    /// An access to a register of the local APIC, whichever way it came.
+    /// An access to a register of the local APIC in memory. In x2APIC mode they are
+    /// [`ExitKind::Msr`] from 0x800 on.
     Apic {
         /// Offset of the register.
         register: u32,

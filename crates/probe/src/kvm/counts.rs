@@ -21,10 +21,10 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn read(object: &Object) -> Self {
-        let entries = object.entries::<3, 2>("counts").into_iter();
+        let entries = object.entries::<3, 3>("counts").into_iter();
         Self {
             entries: entries
-                .map(|(key, [count, ns])| (Key::from(key), Value { count, ns }))
+                .map(|(key, [count, ns, _])| (Key::from(key), Value { count, ns }))
                 .collect(),
         }
     }

@@ -14,7 +14,9 @@ pub(super) fn lines(counts: &Counts, role: &impl Fn(u32) -> Role) -> Vec<LineCou
             line: key.line(),
             injector: injector(key, None, role),
             count: value.count,
-            intervals: counts.histogram(classes::LINE_INTERVAL, |other| other.a == key.a),
+            intervals: counts.histogram(classes::LINE_INTERVAL, |other| {
+                other.a == key.a && other.tid == key.tid
+            }),
         })
         .collect();
     lines.sort_by_key(|line| std::cmp::Reverse(line.count));
@@ -24,8 +26,8 @@ pub(super) fn lines(counts: &Counts, role: &impl Fn(u32) -> Role) -> Vec<LineCou
 /// Accepted interrupts, most frequent first.
 pub(super) fn accepted(counts: &Counts, role: &impl Fn(u32) -> Role) -> Vec<InterruptCount> {
     let same = |key: &Key| {
-        let (apic_id, vector) = (key.a, key.b);
-        move |other: &Key| other.a == apic_id && other.b >> 32 == vector
+        let (tid, apic_id, vector) = (key.tid, key.a, key.b);
+        move |other: &Key| other.tid == tid && other.a == apic_id && other.b >> 32 == vector
     };
     let mut accepted: Vec<_> = counts
         .class(classes::ACCEPT)

@@ -1,25 +1,133 @@
 //! KVM's own counters of other processes' vCPUs.
+//!
+//! A monitor that keeps its statistics descriptors open (Tare's does) lends them.
+//! Others' cannot be had from outside: KVM answers `KVM_GET_STATS_FD` on a vCPU to
+//! the process that made the machine only (`kvm_vcpu_ioctl` compares address
+//! spaces), and even there waits while the vCPU is in `KVM_RUN`.
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
 
-use crate::Unavailable;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use tare_hv::{StatsFd, StatsValue};
+
+use crate::proc;
 use crate::vm::Vm;
+use crate::{Source, Unavailable};
+
+const STATISTICS: &str = "anon_inode:kvm-vcpu-stats:";
+
+/// Counters by name.
+pub(super) type Counters = BTreeMap<String, u64>;
 
 /// Counters of one machine's vCPUs.
+#[derive(Debug, Default)]
+pub(super) struct Statistics {
+    vcpus: BTreeMap<u32, OfVcpu>,
+    unavailable: Option<Unavailable>,
+}
+
 #[derive(Debug)]
-pub(super) struct Statistics;
+struct OfVcpu {
+    descriptor: StatsFd,
+    before: Counters,
+}
 
 impl Statistics {
-    pub(super) fn open(_vm: &Vm) -> Self {
-        Self
+    /// Borrows those that the monitor keeps open.
+    pub(super) fn open(vm: &Vm) -> Self {
+        let mut statistics = Self::default();
+        let lent = descriptors(vm.pid, STATISTICS);
+        for (index, number) in &lent {
+            statistics.add(*index, copy(vm.pid, *number));
+        }
+        if lent.is_empty() {
+            let why = "KVM gives them to the monitor alone, and this one does not keep them open";
+            statistics.unavailable = Some(Unavailable::new(Source::KvmStatistics, why));
+        }
+        statistics
     }
 
-    pub(super) fn begin(&mut self) {}
+    fn add(&mut self, index: u32, opened: io::Result<OwnedFd>) {
+        let read = opened.and_then(|descriptor| {
+            StatsFd::from_file(File::from(descriptor)).map_err(io::Error::other)
+        });
+        match read {
+            Ok(descriptor) => {
+                let before = Counters::new();
+                self.vcpus.insert(index, OfVcpu { descriptor, before });
+            }
+            Err(error) => {
+                let name = format!("of vCPU {index}");
+                self.unavailable = Some(Unavailable::named(
+                    Source::KvmStatistics,
+                    &name,
+                    why(&error),
+                ));
+            }
+        }
+    }
 
-    pub(super) fn turn(
-        &mut self,
-        _: &mut Vec<Unavailable>,
-    ) -> BTreeMap<u32, BTreeMap<String, u64>> {
-        BTreeMap::new()
+    /// The window begins now.
+    pub(super) fn begin(&mut self) {
+        for vcpu in self.vcpus.values_mut() {
+            vcpu.before = read(&vcpu.descriptor);
+        }
+    }
+
+    /// What was counted in the window, by vCPU.
+    pub(super) fn turn(&mut self, unavailable: &mut Vec<Unavailable>) -> BTreeMap<u32, Counters> {
+        unavailable.extend(self.unavailable.clone());
+        let added = |vcpu: &OfVcpu| {
+            let now = read(&vcpu.descriptor).into_iter();
+            now.map(|(name, value)| {
+                let before = vcpu.before.get(&name).copied().unwrap_or(0);
+                (name, value.saturating_sub(before))
+            })
+            .collect()
+        };
+        let vcpus = self.vcpus.iter();
+        vcpus.map(|(index, vcpu)| (*index, added(vcpu))).collect()
+    }
+}
+
+/// Descriptors of a process that are called `prefix` and an index, by index.
+fn descriptors(pid: u32, prefix: &str) -> BTreeMap<u32, i32> {
+    let folder = proc::process(pid).join("fd");
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    let named = entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let link = fs::read_link(entry.path()).ok()?;
+        let index = link.to_str()?.strip_prefix(prefix)?.parse().ok()?;
+        Some((index, entry.file_name().to_str()?.parse().ok()?))
+    });
+    named.collect()
+}
+
+/// A copy of a descriptor of process `pid`. Needs the right to trace it.
+fn copy(pid: u32, number: i32) -> io::Result<OwnedFd> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let process = pidfd_open(pid.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
+    Ok(pidfd_getfd(process, number, PidfdGetfdFlags::empty())?)
+}
+
+fn read(descriptor: &StatsFd) -> Counters {
+    let statistics = descriptor.read().unwrap_or_default();
+    let scalars = statistics
+        .iter()
+        .filter_map(|statistic| match statistic.value {
+            StatsValue::Scalar(value) => Some((statistic.name.to_owned(), value)),
+            _ => None,
+        });
+    scalars.collect()
+}
+
+fn why(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "not permitted (needs root)".to_owned(),
+        _ => error.to_string(),
     }
 }
