@@ -12,7 +12,7 @@ const BATCH: usize = 50;
 /// Time without a halting CPU after which the sender gives up.
 const PATIENCE_NS: u64 = 5_000_000_000;
 /// While statistics are read.
-const MOMENT: Duration = Duration::from_millis(40);
+const MOMENT: Duration = Duration::from_millis(150);
 /// The CPU that halts, and the one that sends.
 const HALTER: usize = 0;
 const SENDER: usize = 1;

@@ -27,7 +27,7 @@ use crate::goal::Goal;
 use crate::request::Depth;
 
 /// Start, boot and end of a machine.
-const START: Duration = Duration::from_millis(600);
+const START: Duration = Duration::from_millis(900);
 /// The budget under test, in 0.01 % of a CPU.
 const BUDGET: u64 = 100;
 

@@ -1,6 +1,7 @@
 //! What the policies cost and gave, and what the rules would have made of the
 //! recorded waits.
 
+use tare_control::stats::Kvm;
 use tare_policy::halt::{Costs, Halt};
 
 use super::simulate::{self, Point};
@@ -194,7 +195,7 @@ fn method(experiment: &HaltBudget) -> Vec<String> {
                  wake-ups here to tell"
             .to_owned(),
     };
-    vec![
+    let mut sentences = vec![
         format!(
             "Image {}; {} round(s), a machine for each policy and load, {} ms to settle and {} ms \
              measured. CPU 0 halts; CPU 1 sends interrupts in the load's rhythm, and the sleep \
@@ -215,7 +216,15 @@ fn method(experiment: &HaltBudget) -> Vec<String> {
          gap is that of mean latency, with the share of wake-ups that the budget caught as KVM \
          counted it."
             .to_owned(),
-    ]
+    ];
+    if data.kvm() == Kvm::Emulated {
+        sentences.push(
+            "This KVM executes ring 0 by its emulator: to arm the timer takes longer than 10 µs, so \
+             the sleep loop hardly ever waits here, and its lateness is that of instructions."
+                .to_owned(),
+        );
+    }
+    sentences
 }
 
 fn disappointments(experiment: &HaltBudget, figures: &[Figure]) -> Vec<String> {

@@ -3,7 +3,8 @@
 //! halted about 100 µs ago.
 //!
 //! Arms in rotated order, each turn a machine of its own: KVM that never polls
-//! on a halt, KVM that polls for 200 µs, QEMU with KVM as the kernel has it,
+//! on a halt, KVM that polls for 200 µs, KVM that polls within a budget, a CPU that
+//! halts by itself, QEMU with KVM as the kernel has it,
 //! and two threads of the host.
 
 mod host;
@@ -56,17 +57,28 @@ const GOALS: &[Goal] = &[Goal {
 enum Arm {
     Never,
     Poll,
+    Budget,
+    Dedicated,
     Qemu,
     Host,
 }
 
 impl Arm {
-    const ALL: [Self; 4] = [Self::Never, Self::Poll, Self::Qemu, Self::Host];
+    const ALL: [Self; 6] = [
+        Self::Never,
+        Self::Poll,
+        Self::Budget,
+        Self::Dedicated,
+        Self::Qemu,
+        Self::Host,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Never => "never",
             Self::Poll => "poll",
+            Self::Budget => "budget",
+            Self::Dedicated => "dedicated",
             Self::Qemu => "qemu",
             Self::Host => "host",
         }
@@ -76,6 +88,8 @@ impl Arm {
         match self {
             Self::Never => "never: Tare, KVM schedules on a halt",
             Self::Poll => "poll: Tare, KVM polls for 200 µs",
+            Self::Budget => "budget: Tare, KVM polls for at most 1 % of a CPU",
+            Self::Dedicated => "dedicated: Tare, halts that KVM takes no part in",
             Self::Qemu => "qemu: QEMU on the same KVM, as the kernel is set",
             Self::Host => "host: two threads, futex wake to running",
         }
@@ -89,6 +103,8 @@ pub(crate) struct IpiHalt {
     rounds: usize,
     samples: usize,
     data: Data,
+    /// Dedicated vCPUs are not to be had here.
+    refused: bool,
     /// Frequency of the guest's counter.
     khz: Option<f64>,
 }
@@ -107,6 +123,7 @@ impl IpiHalt {
             rounds,
             samples,
             data: Data::default(),
+            refused: false,
             khz: None,
         }
     }
@@ -119,6 +136,8 @@ impl IpiHalt {
         let (engine, halt) = match arm {
             Arm::Never => ("tare", "never"),
             Arm::Poll => ("tare", "poll=200000"),
+            Arm::Budget => ("tare", "budget=1"),
+            Arm::Dedicated => ("tare", "dedicated"),
             Arm::Qemu => ("qemu-kvm", "kernel"),
             Arm::Host => return self.host(bench, place),
         };
@@ -190,6 +209,8 @@ const fn turn_figure(arm: Arm) -> &'static str {
     match arm {
         Arm::Never => "wake_cycles_turn.never",
         Arm::Poll => "wake_cycles_turn.poll",
+        Arm::Budget => "wake_cycles_turn.budget",
+        Arm::Dedicated => "wake_cycles_turn.dedicated",
         Arm::Qemu => "wake_cycles_turn.qemu",
         Arm::Host => "wake_cycles_turn.host",
     }
@@ -197,7 +218,7 @@ const fn turn_figure(arm: Arm) -> &'static str {
 
 impl Experiment for IpiHalt {
     fn planned(&self) -> Duration {
-        TURN * u32::try_from(self.rounds * 3).unwrap_or(u32::MAX) + QEMU_TURN
+        TURN * u32::try_from(self.rounds * 4).unwrap_or(u32::MAX) + QEMU_TURN
     }
 
     fn plan(&self) -> Value {
@@ -211,9 +232,18 @@ impl Experiment for IpiHalt {
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
         for round in 0..self.rounds {
             for arm in Self::in_order(round) {
+                if arm == Arm::Dedicated && self.refused {
+                    continue;
+                }
                 inside::announce(bench, round, self.rounds, arm.name());
                 let result = self.turn(bench, arm, round);
                 match arm {
+                    Arm::Dedicated => {
+                        let why = inside::optional(result)?;
+                        self.refused = why.is_some();
+                        let missing = why.map(|why| format!("dedicated: {why}"));
+                        self.data.missing.extend(missing);
+                    }
                     Arm::Qemu => {
                         let why = inside::optional(result)?;
                         self.data
@@ -248,14 +278,14 @@ impl Experiment for IpiHalt {
                 figures.extend(of);
             }
         }
-        for arm in [Arm::Never, Arm::Poll, Arm::Qemu] {
+        for arm in Arm::ALL.into_iter().filter(|arm| *arm != Arm::Host) {
             let of = self
                 .data
                 .quantiles(SEND, arm.name(), "cycles", 1.0, &[("p50", 0.5)]);
             figures.extend(of);
         }
         figures.extend(story::ratio(&self.data));
-        for arm in [Arm::Never, Arm::Poll] {
+        for arm in [Arm::Never, Arm::Poll, Arm::Budget] {
             figures.extend(story::polling(&self.data, arm));
         }
         figures

@@ -228,7 +228,8 @@ fn method(experiment: &IpiHalt) -> Vec<String> {
          instructions is part of the figure."
             .to_owned(),
         "never is KVM_CAP_HALT_POLL 0, poll 200,000 ns, both set for the one machine by tare run \
-         --halt; qemu has what the kernel's parameters say."
+         --halt; budget is reconsidered while it runs and begins with nothing, so a turn is \
+         over before it has saved much; qemu has what the kernel's parameters say."
             .to_owned(),
         "host stands for bare metal: two pinned threads, one in a futex; it includes the system \
          call and the scheduler, not an interrupt handler in ring 0. Its ns are shown as cycles of \

@@ -62,13 +62,26 @@ fn every_arm_has_its_quantiles_and_the_ratio_is_judged() {
 
 #[test]
 fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
-    // The third machine of the first round is QEMU's.
-    let run = Run::of("ipi-halt", short(), fakes(Fault::Ends(3)));
+    // The fifth machine of the first round is QEMU's.
+    let run = Run::of("ipi-halt", short(), fakes(Fault::Ends(5)));
     assert_eq!(run.outcome.ending, Ending::Complete);
     let summary = run.summary();
     assert!(summary.figures.iter().all(|f| !f.name.ends_with(".qemu")));
     figure(&summary, "wake_cycles_p99.host");
+    figure(&summary, "wake_cycles_p99.dedicated");
     assert!(run.text("report.html").contains("Not measured: qemu: "));
+}
+
+#[test]
+fn a_kvm_that_refuses_dedicated_vcpus_is_asked_once_and_named() {
+    let run = Run::of("ipi-halt", short(), fakes(Fault::Ends(4)));
+    assert_eq!(run.outcome.ending, Ending::Complete);
+    let summary = run.summary();
+    let dedicated = |f: &Figure| f.name.ends_with(".dedicated");
+    assert!(!summary.figures.iter().any(dedicated));
+    figure(&summary, "wake_cycles_p50.budget");
+    let html = run.text("report.html");
+    assert!(html.contains("Not measured: dedicated: "));
 }
 
 #[test]
