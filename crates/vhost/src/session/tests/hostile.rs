@@ -1,0 +1,113 @@
+//! Front-ends that send nonsense or ask for what is not theirs: each is sent
+//! away and counted, and the next one is served.
+
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+
+use vhost::VhostBackend as _;
+use vhost::vhost_user::VhostUserFrontend as _;
+
+use super::front::{Daemon, MEMORY_BYTES, eventually};
+
+#[track_caller]
+fn serves_the_next(daemon: &Daemon) {
+    let mut front = daemon.connect();
+    front.share();
+    front.start(0, 0).unwrap();
+    front.offer_read(0, 5);
+    front.notify();
+    assert_eq!(front.answer(1), 5);
+}
+
+#[test]
+fn memory_beyond_its_file_is_refused() {
+    let daemon = Daemon::new();
+    let front = daemon.connect();
+    let beyond = front.region(MEMORY_BYTES + 4096);
+    assert!(front.link.set_mem_table(&[beyond]).is_err());
+    drop(front);
+    let mut front = daemon.connect();
+    assert!(front.link.add_mem_region(&beyond).is_err());
+    eventually("counted", || daemon.counters.memory_refused.get() >= 1);
+    drop(front);
+    serves_the_next(&daemon);
+    assert_eq!(daemon.counters.disconnects.get(), 2);
+}
+
+#[test]
+fn rings_outside_memory_do_not_start() {
+    let daemon = Daemon::new();
+    for offset in [MEMORY_BYTES - 0x1008, MEMORY_BYTES, u64::MAX / 2] {
+        let mut front = daemon.connect();
+        front.share();
+        assert!(front.start(0, offset).is_err(), "{offset:#x}");
+    }
+    eventually("counted", || daemon.counters.protocol_errors.get() == 3);
+    serves_the_next(&daemon);
+}
+
+#[test]
+fn nonsense_ends_its_connection_only() {
+    let daemon = Daemon::new();
+    for nonsense in [&[0xff; 64][..], b"GET / HTTP/1.1\r\n\r\n", &[0; 12]] {
+        let mut stream = UnixStream::connect(daemon.socket()).unwrap();
+        let _ = stream.write_all(nonsense);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        eventually("sent away", || {
+            use std::io::Read as _;
+            matches!(stream.read(&mut [0; 64]), Ok(0) | Err(_))
+        });
+    }
+    serves_the_next(&daemon);
+    assert!(daemon.counters.protocol_errors.get() >= 1);
+}
+
+#[test]
+fn a_broken_chain_breaks_the_queue_until_it_is_started_anew() {
+    let daemon = Daemon::new();
+    let mut front = daemon.connect();
+    front.share();
+    front.start(0, 0).unwrap();
+    front.offer_read(0, 1);
+    // The second descriptor points outside.
+    use vm_memory::{Bytes as _, GuestAddress};
+    let outside = GuestAddress(0x1010);
+    front.memory.write_obj(u64::MAX - 4096, outside).unwrap();
+    front.notify();
+    eventually("counted", || daemon.counters.malformed.get() == 1);
+    drop(front);
+    serves_the_next(&daemon);
+}
+
+#[test]
+fn a_second_front_end_waits_for_the_first() {
+    let daemon = Daemon::new();
+    let first = daemon.connect();
+    let path = daemon.socket();
+    let second = std::thread::spawn(move || {
+        let link = vhost::vhost_user::Frontend::connect(path, 2).unwrap();
+        link.get_features().unwrap()
+    });
+    first.link.get_features().unwrap();
+    assert!(!second.is_finished());
+    assert_eq!(daemon.counters.frontends.get(), 1);
+    drop(first);
+    second.join().unwrap();
+    eventually("counted", || daemon.counters.frontends.get() == 2);
+}
+
+#[test]
+fn every_counter_is_counted_somewhere() {
+    let mut text = String::new();
+    for part in ["io.rs", "session/mod.rs", "session/requests.rs"] {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let source = std::fs::read_to_string(path.join(part)).unwrap();
+        text.extend(source.split_whitespace());
+    }
+    for name in crate::VhostCounters::NAMES {
+        let counted = ["increment(", "add("]
+            .iter()
+            .any(|act| text.contains(&format!(".{name}.{act}")));
+        assert!(counted, "{name}");
+    }
+}

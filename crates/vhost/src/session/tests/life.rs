@@ -1,0 +1,110 @@
+//! Front-ends that behave.
+
+use std::os::unix::fs::FileExt as _;
+
+use vhost::VhostBackend as _;
+use vhost::vhost_user::VhostUserFrontend as _;
+use vhost::vhost_user::message::VhostUserConfigFlags;
+
+use super::front::{Daemon, eventually};
+
+#[test]
+fn a_front_end_reads_goes_and_comes_back() {
+    let daemon = Daemon::new();
+    for turn in 1..=2 {
+        let mut front = daemon.connect();
+        front.share();
+        front.start(0, 0).unwrap();
+        front.offer_read(0, 7);
+        front.notify();
+        assert_eq!(front.answer(1), 7);
+        drop(front);
+        eventually("it is gone", || daemon.counters.disconnects.get() == turn);
+    }
+    assert_eq!(daemon.counters.protocol_errors.get(), 0);
+}
+
+#[test]
+fn a_stopped_queue_goes_on_where_it_was() {
+    let daemon = Daemon::new();
+    let mut front = daemon.connect();
+    front.share();
+    front.start(0, 0).unwrap();
+    front.offer_read(0, 1);
+    front.notify();
+    assert_eq!(front.answer(1), 1);
+    let base = front.link.get_vring_base(0).unwrap();
+    assert_eq!(base, 1);
+    // Offered while nobody looks.
+    front.offer_read(1, 2);
+    front.start(1, 0).unwrap();
+    assert_eq!(front.answer(2), 2);
+}
+
+#[test]
+fn a_disabled_queue_waits() {
+    let daemon = Daemon::new();
+    let mut front = daemon.connect();
+    front.share();
+    front.start(0, 0).unwrap();
+    front.link.set_vring_enable(0, false).unwrap();
+    front.offer_read(0, 3);
+    front.notify();
+    front.link.get_features().unwrap();
+    assert_eq!(front.used(), 0);
+    front.link.set_vring_enable(0, true).unwrap();
+    assert_eq!(front.answer(1), 3);
+}
+
+#[test]
+fn memory_changes_below_a_queue_that_works() {
+    let daemon = Daemon::new();
+    let mut front = daemon.connect();
+    front.share();
+    front.start(0, 0).unwrap();
+    let whole = front.region(super::front::MEMORY_BYTES);
+    for turn in 0..3 {
+        front.offer_read(turn, u64::from(turn) + 4);
+        front.notify();
+        assert_eq!(u16::from(front.answer(turn + 1)), turn + 4);
+        front.link.set_mem_table(&[whole]).unwrap();
+    }
+}
+
+#[test]
+fn what_a_killed_process_took_is_done_again() {
+    let daemon = Daemon::new();
+    let mut front = daemon.connect();
+    front.share();
+    front.start(0, 0).unwrap();
+    front.offer_read(0, 9);
+    front.notify();
+    assert_eq!(front.answer(1), 9);
+    // As if the process had been killed after it took the next request.
+    front.link.get_vring_base(0).unwrap();
+    front.offer_read(1, 10);
+    let (_, log) = front.log.as_ref().unwrap();
+    log.write_all_at(&[1], 16).unwrap();
+    front.share();
+    front.start(1, 0).unwrap();
+    assert_eq!(front.answer(2), 10);
+    assert_eq!(daemon.counters.resubmitted.get(), 1);
+    assert_eq!(front.link.get_vring_base(0).unwrap(), 2);
+    let (_, log) = front.log.as_ref().unwrap();
+    let mut entry = [0xff];
+    log.read_exact_at(&mut entry, 16).unwrap();
+    assert_eq!(entry, [0], "answered");
+}
+
+#[test]
+fn the_configuration_is_as_long_as_the_front_end_wants() {
+    let daemon = Daemon::new();
+    let mut front = daemon.connect();
+    assert_eq!(front.link.get_queue_num().unwrap(), 2);
+    let flags = VhostUserConfigFlags::WRITABLE;
+    let (_, config) = front.link.get_config(0, 96, flags, &[0; 96]).unwrap();
+    assert_eq!(config.len(), 96);
+    assert_eq!(config[..8], 64u64.to_le_bytes());
+    front.link.set_config(32, flags, &[0]).unwrap();
+    assert_eq!(daemon.counters.config_writes_refused.get(), 1);
+}
