@@ -14,6 +14,8 @@ use crate::run::disk_choice::DiskChoice;
 use crate::run::memory_size::MemorySize;
 use crate::run::net_choice::NetChoice;
 use crate::run::publish::Publish;
+use crate::seconds::Seconds;
+use crate::top::Column;
 
 /// Runs one application per virtual machine, and weighs what that costs.
 #[derive(Debug, Parser)]
@@ -64,6 +66,15 @@ pub(crate) enum Verb {
     /// -device vhost-user-blk-pci,chardev=c. Cloud Hypervisor: --memory
     /// size=1G,shared=on --disk vhost_user=true,socket=S.
     Blk(BlkArgs),
+    /// Say what burns a virtual machine's CPU time, and the remedy
+    ///
+    /// Any KVM virtual machine of this host, Tare's or not: watches it for a
+    /// while and names the causes, the largest first. Observing needs root, or
+    /// CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE; what is missing is named, and the
+    /// rest is told.
+    Why(WhyArgs),
+    /// Watch all virtual machines: CPU, exits, halts, interrupts, causes
+    Top(TopArgs),
     /// Say what this computer offers to Tare
     ///
     /// One line for each thing, with the remedy where something is missing or
@@ -300,6 +311,40 @@ pub(crate) struct SetArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `tare why`.
+#[derive(Debug, Args)]
+pub(crate) struct WhyArgs {
+    /// The machine: its process, or its name [default: all of this host]
+    #[arg(value_name = "PID|NAME")]
+    pub(crate) target: Option<String>,
+    /// Seconds to watch
+    #[arg(short, long, value_name = "N", default_value = "5")]
+    pub(crate) seconds: Seconds,
+    /// Print JSON (docs/why.md)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `tare top`.
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// Print one table and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Seconds between two looks
+    #[arg(short, long, value_name = "N", default_value = "1")]
+    pub(crate) interval: Seconds,
+    /// Sort by: name, pid, cpu, guest, exits, halts, irqs, steal, cause
+    #[arg(
+        short,
+        long,
+        value_name = "COLUMN",
+        default_value = "cpu",
+        hide_possible_values = true
+    )]
+    pub(crate) sort: Column,
 }
 
 /// `tare doctor`.

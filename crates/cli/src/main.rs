@@ -13,12 +13,16 @@ mod failure;
 mod last_words;
 mod machines;
 mod manual;
+mod observe;
 mod record;
 mod root;
 mod run;
+mod seconds;
 mod session;
 mod supervise;
+mod top;
 mod weigh;
+mod why;
 
 use std::process::ExitCode;
 
@@ -55,6 +59,8 @@ fn perform(verb: Verb) -> Result<Ended, Failure> {
         Verb::Stats(args) => machines::stats(&args),
         Verb::Set(args) => machines::set(&args),
         Verb::Blk(args) => blk::blk(args),
+        Verb::Why(args) => why::why(&args),
+        Verb::Top(args) => top::top(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Weigh(args) => weigh::weigh(args),
         Verb::ExitCodes => print(&exit_codes::table()),

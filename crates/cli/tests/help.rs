@@ -9,13 +9,16 @@ use std::path::Path;
 
 use support::Place;
 
-const VERBS: [&str; 11] = [
+const VERBS: [&str; 14] = [
     "run",
     "ps",
     "stop",
     "logs",
     "stats",
     "set",
+    "blk",
+    "why",
+    "top",
     "doctor",
     "weigh",
     "exit-codes",

@@ -74,6 +74,8 @@ exit_codes! {
     KvmUnsupported = 61,
     /// There is neither KVM nor QEMU.
     NoEngine = 62,
+    /// This user may not observe the machine.
+    ObservePermission = 63,
     /// The guest panicked.
     GuestPanic = 70,
     /// The guest met a processor exception that it does not handle.

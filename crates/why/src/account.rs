@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tare_probe::account::{
-    Account, Device, ExitKind, Injector, InterruptCount, IpiMode, IrqLine, LineCount,
+    Account, Device, ExitKind, Injector, InterruptCount, IpiMode, IrqLine, LineCount, Preemptor,
     ThreadAccount, Vcpu as Observed,
 };
 use tare_probe::vm::Role;
@@ -20,6 +20,8 @@ const RTC_LINE: u32 = 8;
 const X2APIC: std::ops::RangeInclusive<u32> = 0x800..=0x8ff;
 /// How far from their median intervals may be to count as even.
 const EVEN: f64 = 0.2;
+/// What the probe calls a thread that it can no longer find.
+const ENDED: &str = "(ended)";
 /// Names shown of those who took a CPU.
 const NAMED: usize = 3;
 
@@ -56,7 +58,9 @@ fn other(account: &Account, thread: &ThreadAccount) -> Thread {
 
 fn vcpu(account: &Account, thread: &ThreadAccount, observed: &Observed) -> Vcpu {
     let halts = &observed.halts;
-    let preemptors = thread.off_cpu.preempted_by.iter().take(NAMED);
+    let others = |by: &&Preemptor| by.pid != account.vm.pid || by.name != ENDED;
+    let preemptors = thread.off_cpu.preempted_by.iter();
+    let preemptors = preemptors.filter(others).take(NAMED);
     Vcpu {
         index: observed.index,
         cpu: account.share(thread.on_cpu.total_ns),
@@ -117,8 +121,9 @@ fn exits(account: &Account, observed: &Observed) -> BTreeMap<Exit, f64> {
             }
         }
     }
-    let apic = apic.into_iter().map(|(exit, [a, b])| (exit, a.max(b)));
-    exits.extend(apic);
+    // Where they are MSRs, an access is one `kvm_msr` and sometimes two `kvm_apic`.
+    let apic = apic.into_iter();
+    exits.extend(apic.map(|(exit, [apic, msr])| (exit, if msr > 0.0 { msr } else { apic })));
     exits
 }
 

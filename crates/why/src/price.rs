@@ -46,7 +46,7 @@ const EMULATED: Prices = Prices {
     monitor_ns: 9_000.0,
     ipi_ns: 9_000.0,
     interrupt_ns: 60_000.0,
-    awake_ns: 1_500_000.0,
+    awake_ns: 5_000_000.0,
     monitor_timer_ns: 30_000.0,
     whole_from: 0.2,
 };

@@ -2,16 +2,17 @@
 
 /// A rate per second: three digits count.
 pub fn rate(hz: f64) -> String {
-    match hz {
+    match hz.max(0.0) {
         _ if hz >= 99.95 => format!("{}/s", thousands(hz.round() as u64)),
         _ if hz >= 9.95 => format!("{hz:.0}/s"),
-        _ => format!("{hz:.1}/s"),
+        hz => format!("{hz:.1}/s"),
     }
 }
 
 /// A share of a core in per cent.
 pub fn percent(share: f64) -> String {
-    match share * 100.0 {
+    // The sum of nothing is -0.0.
+    match share.max(0.0) * 100.0 {
         value if value >= 9.95 => format!("{value:.0} %"),
         value => format!("{value:.1} %"),
     }

@@ -42,7 +42,10 @@ fn finding(load: &Load, cause: Cause, share: f64, basis: Basis, what: String) ->
 /// Interrupts per second of wherever a timer of the monitor is the source.
 fn monitor_timers_hz(load: &Load) -> f64 {
     use crate::load::Source::{Hpet, Rtc};
-    let of = |source| load.raised.get(&source).map_or(0.0, |r| r.by_monitor_hz);
+    let of = |source| match load.raised.get(&source) {
+        Some(raised) if raised.by_monitor_hz > 0.0 => load.taken(source),
+        _ => 0.0,
+    };
     of(Hpet) + of(Rtc)
 }
 

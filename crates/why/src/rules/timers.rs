@@ -41,16 +41,17 @@ fn chip(
     }
     let threads = match source {
         Source::Pit => load.threads_in(|role| role == Role::Kvm),
-        _ => timers_part(load, raised.by_monitor_hz, prices),
+        _ => timers_part(load, taken, prices),
     };
     let vcpus = time.source(source);
-    let what = format!("{name} interrupts, {}", rate(raised.hz));
+    let what = format!("{name} interrupts, {}", rate(taken));
     let mut found = finding(load, cause, vcpus + threads, Basis::Estimated, what);
     found.evidence.push(match source {
-        Source::Pit => format!("raised by KVM's own PIT; the guest took {}", rate(taken)),
+        Source::Pit => format!("KVM's own PIT raises its line {}", rate(raised.hz)),
+        // QEMU raises lines below 16 at both interrupt controllers.
         _ => format!(
-            "raised by a timer of the monitor's main loop; the guest took {}",
-            rate(taken)
+            "a timer of the monitor's main loop raises its line {}",
+            rate(raised.hz)
         ),
     });
     found.evidence.push(format!(

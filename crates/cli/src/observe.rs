@@ -1,0 +1,127 @@
+//! Watching virtual machines for `tare why` and `tare top`: `tare_probe` with the
+//! program's exit codes.
+
+use std::time::{Duration, Instant};
+
+use tare_control::exit::ExitCode;
+use tare_probe::Unavailable;
+use tare_probe::account::Account;
+use tare_probe::kvm::Observer;
+use tare_probe::vm::{self, FindError, Vm};
+
+use crate::failure::Explain;
+
+/// How often threads are looked at within an interval, so that the time of those
+/// that end is not lost.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Watching that failed after it had begun.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ObserveError {
+    /// The thread that watches ended.
+    #[error("the thread that watches has stopped")]
+    Stopped,
+}
+
+impl Explain for ObserveError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Internal
+    }
+}
+
+impl Explain for FindError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::NoProcess(_) | Self::NoVm { .. } | Self::NoName(_) | Self::Ambiguous { .. } => {
+                ExitCode::NoSuchMachine
+            }
+            Self::NotPermitted { .. } | Self::Proc { .. } => ExitCode::ObservePermission,
+        }
+    }
+
+    fn way_out(&self) -> Option<String> {
+        match self {
+            Self::NoVm { .. } | Self::NoName(_) | Self::NoProcess(_) => {
+                Some("tare top --once lists those that run".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Machines that are watched.
+pub(crate) struct Watch {
+    observer: Observer,
+    vms: Vec<Vm>,
+    scope: Scope,
+    unavailable: Vec<Unavailable>,
+}
+
+/// Whom a watch is about.
+enum Scope {
+    /// Whoever runs when an interval begins.
+    All,
+    /// Those that ran when it began.
+    Chosen,
+}
+
+impl Watch {
+    /// All machines of this host, those that start later included.
+    pub(crate) fn all() -> Self {
+        let listing = vm::list();
+        Self {
+            observer: Observer::start(&listing.vms),
+            vms: listing.vms,
+            scope: Scope::All,
+            unavailable: listing.unavailable,
+        }
+    }
+
+    /// The machine of that process or name.
+    pub(crate) fn one(target: &str) -> Result<Self, FindError> {
+        let vms = vec![vm::find(target)?];
+        Ok(Self {
+            observer: Observer::start(&vms),
+            vms,
+            scope: Scope::Chosen,
+            unavailable: Vec::new(),
+        })
+    }
+
+    /// Whether there is nobody to watch.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.vms.is_empty()
+    }
+
+    /// What could not be looked at when machines were listed.
+    pub(crate) fn unavailable(&self) -> &[Unavailable] {
+        &self.unavailable
+    }
+
+    /// An account of the next `length` for each machine; ends sooner when all of
+    /// them have.
+    pub(crate) fn interval(&mut self, length: Duration) -> Vec<Account> {
+        let end = Instant::now() + length;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let all_ended = !self.is_empty() && self.observer.all_ended();
+            if left.is_zero() || all_ended {
+                break;
+            }
+            std::thread::sleep(left.min(LOOK));
+            self.observer.refresh();
+        }
+        let accounts = self.observer.turn();
+        if matches!(self.scope, Scope::All) {
+            self.look_around();
+        }
+        accounts
+    }
+
+    fn look_around(&mut self) {
+        let listing = vm::list();
+        self.observer.follow(&listing.vms);
+        self.vms = listing.vms;
+        self.unavailable = listing.unavailable;
+    }
+}

@@ -1,0 +1,135 @@
+//! `tare top`: all virtual machines of this host, live.
+//!
+//! A thread observes, one interval after the other; the loop here draws what it
+//! sends and reads keys. Where standard output is no terminal, the table is
+//! printed once for each interval instead.
+
+mod batch;
+mod row;
+mod screen;
+mod view;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::time::Duration;
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event};
+use tare_control::exit::ExitCode;
+use tare_probe::account::Account;
+
+use crate::args::TopArgs;
+use crate::failure::{Failure, Outcome};
+use crate::observe::{ObserveError, Watch};
+pub(crate) use row::Column;
+use row::Row;
+use view::{View, Wish};
+
+/// How long a key may wait for figures, and figures for a key.
+const TURN: Duration = Duration::from_millis(50);
+
+/// What the observing thread sends.
+struct Interval {
+    accounts: Vec<Account>,
+    /// What could not be looked at.
+    note: String,
+}
+
+/// Shows all machines.
+pub(crate) fn top(args: &TopArgs) -> Outcome {
+    let interval = args.interval.duration();
+    let watch = Watch::all();
+    if args.once || !std::io::stdout().is_terminal() {
+        return print(watch, args, interval);
+    }
+    // A signal ends the loop, which puts the terminal back.
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&ended)).map_err(terminal)?;
+    }
+    let intervals = observe(watch, interval);
+    // Also puts the terminal back when this thread panics.
+    let mut screen = ratatui::try_init().map_err(terminal)?;
+    let view = View::new(args.sort, interval.as_secs_f64());
+    let outcome = show(&mut screen, view, &intervals, &ended);
+    ratatui::try_restore().map_err(terminal)?;
+    outcome
+}
+
+/// Tables to standard output, until nobody reads them.
+fn print(mut watch: Watch, args: &TopArgs, interval: Duration) -> Outcome {
+    let mut out = std::io::stdout().lock();
+    loop {
+        let accounts = watch.interval(interval);
+        let rows = accounts.iter().map(Row::of).collect();
+        let table = batch::table(rows, args.sort);
+        match out.write_all(table.as_bytes()).and_then(|()| out.flush()) {
+            Ok(()) if !args.once => {}
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                return Err(Failure::new(ExitCode::Output, error));
+            }
+            _ => return Ok(ExitCode::Success),
+        }
+        writeln!(out).ok();
+    }
+}
+
+fn observe(mut watch: Watch, interval: Duration) -> Receiver<Interval> {
+    let (sender, receiver) = sync_channel(1);
+    std::thread::spawn(move || {
+        loop {
+            let accounts = watch.interval(interval);
+            let missing = accounts.iter().flat_map(|account| &account.unavailable);
+            let mut missing = watch.unavailable().iter().chain(missing);
+            let note = missing.next().map_or_else(String::new, ToString::to_string);
+            if sender.send(Interval { accounts, note }).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+fn show(
+    screen: &mut DefaultTerminal,
+    mut view: View,
+    intervals: &Receiver<Interval>,
+    ended: &AtomicBool,
+) -> Outcome {
+    loop {
+        screen
+            .draw(|frame| screen::draw(frame, &view))
+            .map_err(terminal)?;
+        if ended.load(Ordering::Relaxed) {
+            return Ok(ExitCode::Success);
+        }
+        if event::poll(TURN).map_err(terminal)?
+            && let Event::Key(key) = event::read().map_err(terminal)?
+            && view.key(key) == Wish::Quit
+        {
+            return Ok(ExitCode::Success);
+        }
+        match intervals.try_recv() {
+            Ok(interval) => take(&mut view, interval),
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return Err(ObserveError::Stopped.into()),
+        }
+    }
+}
+
+fn take(view: &mut View, interval: Interval) {
+    let accounts = &interval.accounts;
+    let rows = accounts.iter().map(Row::of).collect();
+    // The same programs watch all machines: each account has the whole cost.
+    let cost = accounts
+        .iter()
+        .map(|account| account.share(account.observer.total_ns()))
+        .fold(0.0, f64::max);
+    view.show(rows, cost, interval.note);
+}
+
+fn terminal(error: std::io::Error) -> Failure {
+    Failure::new(ExitCode::Output, error)
+}

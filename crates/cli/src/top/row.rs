@@ -1,0 +1,214 @@
+//! A machine as one line, and the columns by which lines are sorted.
+
+use clap::ValueEnum;
+use tare_probe::account::Account;
+use tare_why::{Load, diagnose};
+
+/// A machine within one interval.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) pid: u32,
+    /// Shares of a core.
+    pub(super) cpu: f64,
+    pub(super) guest: f64,
+    pub(super) steal: f64,
+    /// Per second.
+    pub(super) exits: f64,
+    pub(super) halts: f64,
+    pub(super) interrupts: f64,
+    /// The largest cause, in a word.
+    pub(super) cause: String,
+    /// The largest cause, as a sentence.
+    pub(super) sentence: String,
+}
+
+/// A column of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Column {
+    /// The machine's name
+    Name,
+    /// The monitor's process
+    Pid,
+    /// CPU time of all its threads
+    Cpu,
+    /// CPU time of the guest's own code
+    Guest,
+    /// Exits per second
+    Exits,
+    /// Halts per second
+    Halts,
+    /// Interrupts per second
+    Irqs,
+    /// Time that vCPUs waited for a CPU
+    Steal,
+    /// The largest cause
+    Cause,
+}
+
+impl Column {
+    /// In the order of the table, with title and width.
+    pub(super) const ALL: [(Self, &'static str, u16); 9] = [
+        (Self::Name, "NAME", 14),
+        (Self::Pid, "PID", 7),
+        (Self::Cpu, "CPU%", 5),
+        (Self::Guest, "GUEST", 5),
+        (Self::Exits, "EXITS/S", 7),
+        (Self::Halts, "HALT/S", 6),
+        (Self::Irqs, "IRQ/S", 6),
+        (Self::Steal, "STEAL", 5),
+        (Self::Cause, "TOP CAUSE", 15),
+    ];
+
+    /// The next one, or the one before; around the ends.
+    pub(super) fn beside(self, steps: isize) -> Self {
+        let count = Self::ALL.len() as isize;
+        let here = Self::ALL.iter().position(|(column, ..)| *column == self);
+        let next = (here.unwrap_or(0) as isize + steps).rem_euclid(count);
+        Self::ALL[next as usize].0
+    }
+
+    /// Whether its cells are numbers, which end at the same column.
+    pub(super) fn is_number(self) -> bool {
+        !matches!(self, Self::Name | Self::Cause)
+    }
+}
+
+impl Row {
+    /// From the account of an interval.
+    pub(super) fn of(account: &Account) -> Self {
+        let load = Load::from(account);
+        let diagnosis = diagnose(&load);
+        let largest = diagnosis.findings.first();
+        Self {
+            name: account.vm.name.clone(),
+            pid: account.vm.pid,
+            cpu: diagnosis.breakdown.total,
+            guest: diagnosis.breakdown.guest,
+            steal: load.sum(|vcpu| vcpu.waiting),
+            exits: load.sum(|vcpu| vcpu.exits.values().sum::<f64>() + vcpu.halts),
+            halts: load.sum(|vcpu| vcpu.halts),
+            interrupts: load.sum(|vcpu| vcpu.interrupts.values().sum()),
+            cause: largest
+                .map_or("-", |finding| finding.cause.short())
+                .to_owned(),
+            sentence: largest.map_or_else(String::new, tare_why::Finding::sentence),
+        }
+    }
+
+    /// The text of one cell.
+    pub(super) fn cell(&self, column: Column) -> String {
+        match column {
+            Column::Name => printable(&self.name),
+            Column::Pid => self.pid.to_string(),
+            Column::Cpu => percent(self.cpu),
+            Column::Guest => percent(self.guest),
+            Column::Exits => short(self.exits),
+            Column::Halts => short(self.halts),
+            Column::Irqs => short(self.interrupts),
+            Column::Steal => percent(self.steal),
+            Column::Cause => self.cause.clone(),
+        }
+    }
+}
+
+/// Numbers descend, names ascend.
+pub(super) fn sort(rows: &mut [Row], by: Column) {
+    let number = |row: &Row| match by {
+        Column::Cpu => row.cpu,
+        Column::Guest => row.guest,
+        Column::Exits => row.exits,
+        Column::Halts => row.halts,
+        Column::Irqs => row.interrupts,
+        Column::Steal => row.steal,
+        Column::Name | Column::Pid | Column::Cause => 0.0,
+    };
+    rows.sort_by(|a, b| {
+        let text = match by {
+            Column::Name => a.name.cmp(&b.name),
+            Column::Cause => a.cause.cmp(&b.cause),
+            _ => std::cmp::Ordering::Equal,
+        };
+        text.then(number(b).total_cmp(&number(a)))
+            .then(a.pid.cmp(&b.pid))
+    });
+}
+
+/// A machine's name is its owner's: nothing of it may move the cursor.
+fn printable(name: &str) -> String {
+    let replace = |c: char| if c.is_control() { '?' } else { c };
+    name.chars().map(replace).collect()
+}
+
+fn percent(share: f64) -> String {
+    match share.max(0.0) * 100.0 {
+        value if value >= 99.95 => format!("{value:.0}"),
+        value => format!("{value:.1}"),
+    }
+}
+
+/// At most five characters.
+fn short(hz: f64) -> String {
+    match hz.max(0.0) {
+        _ if hz >= 999_500.0 => format!("{:.1}M", hz / 1e6),
+        _ if hz >= 9_999.5 => format!("{:.0}k", hz / 1e3),
+        _ if hz >= 9.95 => format!("{hz:.0}"),
+        hz => format!("{hz:.1}"),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in super::super) fn row(name: &str, pid: u32, cpu: f64) -> Row {
+        Row {
+            name: name.to_owned(),
+            pid,
+            cpu,
+            guest: cpu / 2.0,
+            steal: 0.0,
+            exits: 36_000.0 * cpu,
+            halts: 0.4,
+            interrupts: 1000.0,
+            cause: "polling loses".to_owned(),
+            sentence: "halt polling that loses".to_owned(),
+        }
+    }
+
+    #[test]
+    fn numbers_descend_and_names_ascend() {
+        let mut rows = [row("b", 1, 0.1), row("a", 2, 0.2), row("c", 3, 0.2)];
+        let mut order = |by| {
+            sort(&mut rows, by);
+            rows.iter().map(|row| row.pid).collect::<Vec<_>>()
+        };
+        assert_eq!(order(Column::Cpu), [2, 3, 1]);
+        assert_eq!(order(Column::Name), [2, 1, 3]);
+        assert_eq!(order(Column::Pid), [1, 2, 3]);
+    }
+
+    #[test]
+    fn cells_fit_their_columns() {
+        let mut row = row("m", 4_194_304, 15.99);
+        row.exits = 12_345_678.0;
+        row.interrupts = 999_499.0;
+        for (column, _, width) in Column::ALL {
+            assert!(row.cell(column).len() <= usize::from(width), "{column:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_cannot_move_the_cursor() {
+        let mut row = row("m", 1, 0.0);
+        row.name = "a\u{1b}[2Jb\n".to_owned();
+        assert_eq!(row.cell(Column::Name), "a?[2Jb?");
+    }
+
+    #[test]
+    fn columns_follow_each_other_around_the_ends() {
+        assert_eq!(Column::Name.beside(-1), Column::Cause);
+        assert_eq!(Column::Cause.beside(1), Column::Name);
+        assert_eq!(Column::Cpu.beside(1), Column::Guest);
+    }
+}

@@ -1,0 +1,415 @@
+//! `tare why` and `tare top` on real machines that burn CPU time in one way: the
+//! `storm` image in Tare's monitor and in QEMU with KVM.
+//!
+//! They need /dev/kvm, BPF, `tare-monitor` beside `tare` and the image (`cargo
+//! xtask guests`), and SKIP without; with TARE_REQUIRE_KVM=1 a skip fails. Each
+//! takes the whole computer for itself: they run one after the other.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, geteuid};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use serde_json::Value;
+use support::needs::{built, kvm, skip};
+use support::{Ended, Place, eventually, free_port, installed};
+
+/// How long a machine is watched.
+const SECONDS: &str = "1.5";
+
+/// Looks at a machine whose CPU others may want.
+const ATTEMPTS: usize = 5;
+
+/// What all of these need: one at a time, the image.
+fn ready() -> Option<(MutexGuard<'static, ()>, PathBuf)> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if !geteuid().is_root() {
+        skip("observing machines needs root");
+        return None;
+    }
+    let image = kvm().then(|| built("storm")).flatten()?;
+    Some((alone, image))
+}
+
+/// A machine of Tare's in the background, stopped when dropped.
+struct Machine<'a> {
+    place: &'a Place,
+    name: String,
+}
+
+impl<'a> Machine<'a> {
+    /// Starts the image with these words, and waits until it does what it should.
+    fn start(place: &'a Place, image: &Path, cmdline: &str, more: &[&str]) -> Self {
+        let name = format!("storm-{}", place.run_directories().len());
+        let mut words = vec!["run", image.to_str().unwrap(), "-d", "--name", &name];
+        words.extend(["--cmdline", cmdline]);
+        words.extend(more);
+        if !more.contains(&"--net") && !more.contains(&"-p") {
+            words.extend(["--net", "none"]);
+        }
+        place.run(&words).expect(0, &name);
+        let machine = Self { place, name };
+        eventually("the guest begins", || {
+            place.run(&["logs", &machine.name]).out.contains("storm\":")
+        });
+        machine
+    }
+
+    fn pid(&self) -> u32 {
+        let listed: Value = serde_json::from_str(&self.place.run(&["ps", "--json"]).out).unwrap();
+        let rows = listed.as_array().unwrap();
+        let row = rows.iter().find(|row| row["name"] == *self.name).unwrap();
+        u32::try_from(row["pid"].as_u64().unwrap()).unwrap()
+    }
+
+    /// Thread IDs of its vCPUs.
+    fn vcpus(&self) -> Vec<i32> {
+        threads(self.pid(), "vcpu")
+    }
+}
+
+impl Drop for Machine<'_> {
+    fn drop(&mut self) {
+        self.place.run(&["stop", &self.name, "--time", "2"]);
+    }
+}
+
+/// Threads of a process whose names begin so.
+fn threads(pid: u32, name: &str) -> Vec<i32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    tasks
+        .map(|task| task.unwrap().path())
+        .filter(|task| {
+            let comm = std::fs::read_to_string(task.join("comm"));
+            comm.is_ok_and(|comm| comm.starts_with(name))
+        })
+        .map(|task| task.file_name().unwrap().to_str().unwrap().parse().unwrap())
+        .collect()
+}
+
+fn pin(tid: i32, cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(Pid::from_raw(tid), &set).unwrap();
+}
+
+/// A QEMU with KVM, killed when dropped.
+struct Qemu(Child);
+
+impl Qemu {
+    fn start(place: &Place, image: &Path, model: &str, cmdline: &str, more: &[&str]) -> Self {
+        let log = place.file("console", b"");
+        let child = Command::new("qemu-system-x86_64")
+            .args(["-name", "storm-in-qemu,debug-threads=on", "-M", model])
+            .args(["-accel", "kvm", "-cpu", "host,-arch-capabilities,-cx16"])
+            .args(["-m", "64", "-kernel", image.to_str().unwrap()])
+            .args(["-append", cmdline, "-nodefaults", "-display", "none"])
+            .args(["-serial", &format!("file:{log}")])
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let qemu = Self(child);
+        eventually("the guest begins", || {
+            std::fs::read_to_string(&log).is_ok_and(|text| text.contains("storm\":"))
+        });
+        qemu
+    }
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// Does something in a thread until dropped.
+struct Meanwhile(Arc<AtomicBool>, Option<std::thread::JoinHandle<()>>);
+
+impl Meanwhile {
+    fn new(mut act: impl FnMut() + Send + 'static) -> Self {
+        let ended = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&ended);
+        let thread = std::thread::spawn(move || {
+            while !flag.load(Ordering::Relaxed) {
+                act();
+            }
+        });
+        Self(ended, Some(thread))
+    }
+}
+
+impl Drop for Meanwhile {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        self.1.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+/// A thread that never rests, on one CPU.
+fn hog(cpu: usize) -> Meanwhile {
+    let mut is_pinned = false;
+    Meanwhile::new(move || {
+        if !std::mem::replace(&mut is_pinned, true) {
+            pin(0, cpu);
+        }
+        (0..100_000).for_each(|n| {
+            std::hint::black_box(n);
+        });
+    })
+}
+
+/// What `tare why` says about a machine.
+fn why(place: &Place, target: &str) -> Value {
+    let ended = place.run(&["why", target, "--seconds", SECONDS, "--json"]);
+    ended.expect(0, "\"schema\": 1");
+    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    document["machines"][0].clone()
+}
+
+/// Whether others wanted the machine's CPUs.
+fn is_contended(machine: &Value) -> bool {
+    let findings = machine["findings"].as_array().unwrap();
+    findings.iter().any(|found| found["cause"] == "steal")
+}
+
+/// The largest cause that is not the fault of who else uses this computer.
+fn own_cause(machine: &Value) -> &str {
+    let findings = machine["findings"].as_array().unwrap();
+    let causes = findings
+        .iter()
+        .map(|found| found["cause"].as_str().unwrap());
+    causes
+        .into_iter()
+        .find(|cause| *cause != "steal")
+        .unwrap_or("none")
+}
+
+#[track_caller]
+fn expect_cause(machine: &Value, cause: &str) {
+    let told = serde_json::to_string_pretty(&machine["findings"]).unwrap();
+    assert_eq!(own_cause(machine), cause, "{told}");
+    let first = machine["findings"].as_array().unwrap();
+    let found = first.iter().find(|found| found["cause"] == cause).unwrap();
+    assert!(!found["remedy"].as_str().unwrap().is_empty(), "{told}");
+    let cost = machine["observer_share"].as_f64().unwrap();
+    println!("{cause}: {} watching {:.4}", found["what"], cost);
+}
+
+/// A case under Tare.
+fn tare_case(cmdline: &str, more: &[&str], cause: &str) {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    let place = Place::new();
+    let machine = Machine::start(&place, &image, cmdline, more);
+    expect_cause(&why(&place, &machine.name), cause);
+}
+
+/// A case in QEMU.
+fn qemu_case(model: &str, cmdline: &str, cause: &str) {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    if !installed("qemu-system-x86_64") {
+        skip("QEMU is not installed");
+        return;
+    }
+    let place = Place::new();
+    let qemu = Qemu::start(&place, &image, model, cmdline, &[]);
+    let machine = why(&place, &qemu.0.id().to_string());
+    assert_eq!(machine["monitor"], "qemu");
+    expect_cause(&machine, cause);
+}
+
+#[test]
+fn why_names_the_hpet_of_qemu() {
+    qemu_case("pc", "mode=hpet hz=1000", "hpet");
+}
+
+#[test]
+fn why_names_the_pit_of_qemu() {
+    qemu_case("pc", "mode=pit hz=1000", "pit");
+}
+
+#[test]
+fn why_names_the_rtc_of_qemu() {
+    qemu_case("q35", "mode=rtc hz=1024", "rtc");
+}
+
+#[test]
+fn why_names_a_periodic_guest_tick_in_both_monitors() {
+    tare_case("mode=tick hz=250", &["--halt", "never"], "periodic_tick");
+    qemu_case("q35", "mode=tick hz=1000", "periodic_tick");
+}
+
+#[test]
+fn why_names_a_guest_that_spins() {
+    tare_case("mode=spin", &[], "guest_spins");
+}
+
+#[test]
+fn why_names_a_storm_of_interrupts_between_vcpus() {
+    tare_case("mode=ipi", &["--cpus", "2"], "ipi_storm");
+}
+
+#[test]
+fn why_names_the_port_that_a_guest_hammers() {
+    tare_case("mode=exit kind=pio_in_user", &[], "exits");
+}
+
+#[test]
+fn why_names_halt_polling_that_loses() {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    let place = Place::new();
+    // Two waits within the window make it grow, one beyond it wastes it.
+    let words = "mode=sleep us=4000,4000,20000";
+    let machine = Machine::start(&place, &image, words, &["--halt", "poll=5000000"]);
+    // KVM does not poll while another task wants the CPU.
+    for _ in 0..ATTEMPTS {
+        let told = why(&place, &machine.name);
+        if own_cause(&told) == "polling_loses" || !is_contended(&told) {
+            return expect_cause(&told, "polling_loses");
+        }
+    }
+    eprintln!("SKIP: this computer is too busy for halt polling");
+}
+
+#[test]
+fn why_names_interrupts_of_a_device() {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    if !installed("passt") {
+        skip("passt is not installed");
+        return;
+    }
+    let place = Place::new();
+    let port = free_port();
+    let forward = format!("{port}:9/udp");
+    let machine = Machine::start(&place, &image, "mode=net", &["-p", &forward]);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let _packets = Meanwhile::new(move || {
+        socket.send_to(&[0; 32], ("127.0.0.1", port)).ok();
+        std::thread::sleep(Duration::from_millis(5));
+    });
+    expect_cause(&why(&place, &machine.name), "device_interrupts");
+}
+
+#[test]
+fn why_names_a_busy_thread_of_the_monitor() {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    let place = Place::new();
+    let machine = Machine::start(&place, &image, "mode=quiet", &[]);
+    let socket = place.run_root().join(&machine.name).join("control.sock");
+    let mut client = tare_control::client::Client::new(socket);
+    let _asking = Meanwhile::new(move || {
+        client.stats().ok();
+    });
+    expect_cause(&why(&place, &machine.name), "emulator_thread");
+}
+
+#[test]
+fn why_names_a_vcpu_that_waits_for_a_cpu() {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    let place = Place::new();
+    let machine = Machine::start(&place, &image, "mode=spin", &[]);
+    machine.vcpus().into_iter().for_each(|tid| pin(tid, 0));
+    let _hogs = [hog(0), hog(0), hog(0)];
+    let told = why(&place, &machine.name);
+    assert_eq!(
+        told["findings"][0]["cause"], "steal",
+        "{}",
+        told["findings"]
+    );
+    assert!(told["findings"][0]["share"].as_f64().unwrap() > 0.5);
+}
+
+#[test]
+fn why_names_vcpus_pinned_on_top_of_each_other() {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        skip("a second CPU is needed");
+        return;
+    }
+    let place = Place::new();
+    let machine = Machine::start(&place, &image, "mode=spin", &["--cpus", "3"]);
+    machine.vcpus().into_iter().for_each(|tid| pin(tid, 1));
+    expect_cause(&why(&place, &machine.name), "pinned_together");
+}
+
+#[test]
+fn what_is_no_machine_is_said_so() {
+    let Some((_alone, _)) = ready() else {
+        return;
+    };
+    let place = Place::new();
+    let own = std::process::id().to_string();
+    place
+        .run(&["why", &own])
+        .expect(51, "runs no KVM virtual machine");
+    place
+        .run(&["why", "4194304"])
+        .expect(51, "no process has the ID");
+    place.run(&["why", "nobody"]).expect(51, "nobody");
+    for seconds in ["0", "-1", "many", "86401"] {
+        place
+            .run(&["why", "--seconds", seconds])
+            .expect(2, "--seconds");
+    }
+}
+
+#[test]
+fn a_machine_that_ends_meanwhile_is_told_until_then() {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    let place = Place::new();
+    let machine = Machine::start(&place, &image, "mode=spin", &[]);
+    let watching = place.tare(&["why", &machine.name, "--seconds", "30"]);
+    let watching = { watching }.spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    drop(machine);
+    let ended: Ended = support::end(watching);
+    ended.expect(0, "then it ended");
+    assert!(
+        ended.out.contains("Where the CPU time went: guest"),
+        "{ended:#?}"
+    );
+}
+
+#[test]
+fn top_prints_a_table_where_there_is_no_terminal() {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    let place = Place::new();
+    let machine = Machine::start(&place, &image, "mode=spin", &[]);
+    let ended = place.run(&["top", "--once", "--sort", "cpu"]);
+    ended.expect(0, "TOP CAUSE");
+    let line = ended
+        .out
+        .lines()
+        .find(|line| line.starts_with(&machine.name));
+    let line = line.unwrap_or_else(|| panic!("{ended:#?}"));
+    assert!(line.ends_with("spins") || line.ends_with("steal"), "{line}");
+    assert!(ended.out.lines().all(|line| line.len() < 80), "{ended:#?}");
+}
