@@ -5,7 +5,8 @@
 //! modules          which modules a driver needs, in the order of loading
 //! tree             files, directories, links and owners: what a guest gets
 //! walk, host       a tree from a directory, from programs of this computer
-//! cpio, ext4       a tree as an initramfs, as a disk
+//! oci              a tree from a container image
+//! cpio             a tree as an initramfs
 //! guest            the initramfs of a command: tree, modules, first process
 //! ```
 //!
@@ -17,10 +18,13 @@
 
 pub mod cache;
 pub mod cpio;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz_entry;
 pub mod guest;
 pub mod host;
 pub mod kernel;
 pub mod modules;
+pub mod oci;
 pub mod tree;
 pub mod walk;
 

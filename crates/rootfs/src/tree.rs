@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// Longest path in bytes (`PATH_MAX` less its NUL).
 pub const NAME_MAX: usize = 4095;
 
+/// Most links that are followed for one name (the kernel's `MAXSYMLINKS`).
+const MAX_LINKS: u32 = 40;
+
 /// Files, directories and links by name.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
@@ -72,6 +75,9 @@ pub enum NameError {
     /// It is empty, absolute, has `.` or `..`, a NUL, or is too long.
     #[error("{0:?} is no name for a file of the guest")]
     Form(String),
+    /// Links of the tree lead it out of the root, or round in circles.
+    #[error("{0:?} leads out of the root")]
+    Climbs(String),
     /// A part of the path is there already and is no directory.
     #[error("{name:?} cannot be a directory: it is something else already")]
     NotDirectory {
@@ -162,6 +168,38 @@ impl Tree {
             self.remove_below(name);
         }
         Ok(())
+    }
+
+    /// Where an entry of that name lies when the links above it are followed, as
+    /// seen from the root. The last part is not followed.
+    pub fn through_links(&self, name: &str) -> Result<String, NameError> {
+        let climbs = || NameError::Climbs(name.to_owned());
+        let mut left: Vec<String> = name.rsplit('/').map(str::to_owned).collect();
+        let mut place: Vec<String> = Vec::new();
+        let mut followed = 0;
+        while let Some(part) = left.pop() {
+            match part.as_str() {
+                "" | "." => continue,
+                ".." => drop(place.pop().ok_or_else(climbs)?),
+                _ => place.push(part),
+            }
+            if left.is_empty() {
+                break;
+            }
+            let Some(Kind::Link(target)) = self.get(&place.join("/")).map(|node| &node.kind) else {
+                continue;
+            };
+            followed += 1;
+            if followed > MAX_LINKS || left.len() > NAME_MAX {
+                return Err(climbs());
+            }
+            match target.starts_with('/') {
+                true => place.clear(),
+                false => drop(place.pop()),
+            }
+            left.extend(target.rsplit('/').map(str::to_owned));
+        }
+        Ok(place.join("/"))
     }
 
     /// The entry of that name.
@@ -257,6 +295,26 @@ mod tests {
             tree.insert("a/passwd", file()),
             Err(NameError::NotDirectory { .. })
         ));
+    }
+
+    #[test]
+    fn links_are_followed_within_the_root() {
+        let mut tree = Tree::new();
+        for (name, target) in [
+            ("lib", "usr/lib"),
+            ("abs", "/usr"),
+            ("out", "../.."),
+            ("loop", "loop"),
+        ] {
+            tree.insert(name, Node::link(target)).unwrap();
+        }
+        let place = |name: &str| tree.through_links(name);
+        assert_eq!(place("lib/a/b").as_deref(), Ok("usr/lib/a/b"));
+        assert_eq!(place("abs/x").as_deref(), Ok("usr/x"));
+        assert_eq!(place("lib").as_deref(), Ok("lib"));
+        for climbs in ["out/x", "loop/x", "../x"] {
+            assert_eq!(place(climbs), Err(NameError::Climbs(climbs.to_owned())));
+        }
     }
 
     #[test]

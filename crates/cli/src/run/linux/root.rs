@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use tare_control::exit::ExitCode;
 use tare_rootfs::guest::{self, GuestError};
 use tare_rootfs::modules::{Module, ModuleError, Modules};
-use tare_rootfs::walk::{Links, Listing, walk};
+use tare_rootfs::oci::{self, Image, ImageError};
+use tare_rootfs::walk::{Links, Listing, WalkError, walk};
 use tare_rootfs::{Task, Tree};
 
 use super::kernel::OpenKernel;
@@ -40,6 +41,22 @@ impl Explain for GuestError {
     }
 }
 
+impl Explain for ImageError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Open { .. } => ExitCode::RootMissing,
+            Self::TooLarge { .. } => ExitCode::RootTooLarge,
+            Self::Spool(_) => ExitCode::Output,
+            _ => ExitCode::RootImage,
+        }
+    }
+
+    fn way_out(&self) -> Option<String> {
+        matches!(self, Self::TooLarge { .. })
+            .then(|| "give the guest more memory with --memory".to_owned())
+    }
+}
+
 impl Explain for ModuleError {
     fn code(&self) -> ExitCode {
         ExitCode::ImageUnreadable
@@ -53,18 +70,38 @@ pub(super) fn gather(
     kernel: &OpenKernel,
     limit_bytes: u64,
 ) -> Result<LinuxRoot, Failure> {
-    let Listing {
-        mut tree, warnings, ..
-    } = walk(from, Links::Kept, limit_bytes)?;
-    let task = Task {
-        command: command.to_vec(),
-        ..Task::default()
+    let (mut tree, task, warnings) = match from.is_file() || oci::is_layout(from) {
+        true => of_image(from, command, limit_bytes)?,
+        false => of_directory(from, command, limit_bytes)?,
     };
     if task.command.is_empty() {
         return Err(NoCommand(from.to_owned()).into());
     }
     guest::add_init(&mut tree, task, &modules(kernel)?, &guest::find_init()?)?;
     Ok(LinuxRoot { tree, warnings })
+}
+
+type Parts = (Tree, Task, Vec<String>);
+
+fn of_directory(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, WalkError> {
+    let Listing { tree, warnings, .. } = walk(from, Links::Kept, limit_bytes)?;
+    let task = Task {
+        command: command.to_vec(),
+        ..Task::default()
+    };
+    Ok((tree, task, warnings))
+}
+
+fn of_image(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, ImageError> {
+    let Image { tree, settings } = oci::read(from, limit_bytes)?;
+    let task = Task {
+        command: settings.command(command),
+        environment: settings.env,
+        working_directory: settings.working_dir,
+        user: settings.user,
+        ..Task::default()
+    };
+    Ok((tree, task, Vec::new()))
 }
 
 /// Those that the machine's devices need, of a kernel that has modules.

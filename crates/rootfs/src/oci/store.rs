@@ -1,0 +1,211 @@
+//! The parts of an image by name: files of a directory, or parts of an archive.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use super::ImageError;
+use super::manifest::Digest;
+
+/// Largest document, such as a manifest.
+const MAX_DOCUMENT_BYTES: u64 = 4 << 20;
+/// Most parts of an archive: a layer has three at most.
+const MAX_PARTS: usize = 10_000;
+
+/// An open image.
+#[derive(Debug)]
+pub(super) enum Store {
+    Directory(PathBuf),
+    Archive {
+        file: Arc<File>,
+        /// Offset and size.
+        parts: HashMap<String, (u64, u64)>,
+    },
+}
+
+impl Store {
+    pub(super) fn open(path: &Path) -> Result<Self, ImageError> {
+        let open = |source| ImageError::Open {
+            path: path.to_owned(),
+            source,
+        };
+        let file = File::open(path).map_err(open)?;
+        match file.metadata().map_err(open)?.is_dir() {
+            true => Ok(Self::Directory(path.to_owned())),
+            false => Self::archive(file),
+        }
+    }
+
+    pub(super) fn archive(file: File) -> Result<Self, ImageError> {
+        let file = Arc::new(file);
+        let part = Part {
+            file: Arc::clone(&file),
+            at: 0,
+            end: u64::MAX,
+        };
+        let parts = list(part).map_err(|source| ImageError::Damaged {
+            part: "its archive".to_owned(),
+            source,
+        })?;
+        Ok(Self::Archive { file, parts })
+    }
+
+    /// Whether there is such a part.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.part(name).is_ok()
+    }
+
+    /// A small document.
+    pub(super) fn document(&self, name: &str) -> Result<Vec<u8>, ImageError> {
+        let mut bytes = Vec::new();
+        self.part(name)?
+            .take(MAX_DOCUMENT_BYTES)
+            .read_to_end(&mut bytes)
+            .map_err(damaged(name))?;
+        Ok(bytes)
+    }
+
+    /// A small document that must be what its digest says.
+    pub(super) fn checked_document(&self, digest: &Digest) -> Result<Vec<u8>, ImageError> {
+        let name = digest.path();
+        let bytes = self.document(&name)?;
+        match Sha256::digest(&bytes).as_slice() == digest.bytes() {
+            true => Ok(bytes),
+            false => Err(ImageError::Digest(name)),
+        }
+    }
+
+    /// Checks a part of any size against its digest.
+    pub(super) fn check(&self, digest: &Digest) -> Result<(), ImageError> {
+        let name = digest.path();
+        let mut hash = Sha256::new();
+        let mut part = self.part(&name)?;
+        let mut chunk = vec![0; 256 << 10];
+        loop {
+            match part.read(&mut chunk).map_err(damaged(&name))? {
+                0 => break,
+                n => hash.update(&chunk[..n]),
+            }
+        }
+        match hash.finalize().as_slice() == digest.bytes() {
+            true => Ok(()),
+            false => Err(ImageError::Digest(name)),
+        }
+    }
+
+    /// A part's bytes. Names of a directory's parts never leave it: they are
+    /// fixed, or made of a digest's digits.
+    pub(super) fn part(&self, name: &str) -> Result<Part, ImageError> {
+        let missing = || ImageError::Missing(name.to_owned());
+        match self {
+            Self::Directory(dir) => {
+                let file = File::open(dir.join(name)).map_err(|_| missing())?;
+                let metadata = file.metadata().map_err(|_| missing())?;
+                metadata.is_file().then_some(()).ok_or_else(missing)?;
+                Ok(Part {
+                    end: metadata.len(),
+                    file: Arc::new(file),
+                    at: 0,
+                })
+            }
+            Self::Archive { file, parts } => {
+                let (at, bytes) = *parts.get(name).ok_or_else(missing)?;
+                Ok(Part {
+                    file: Arc::clone(file),
+                    at,
+                    end: at.saturating_add(bytes),
+                })
+            }
+        }
+    }
+}
+
+/// Whether a directory is an OCI layout.
+pub(super) fn is_layout(dir: &Path) -> bool {
+    let has = |name| fs::metadata(dir.join(name)).is_ok_and(|it: fs::Metadata| it.is_file());
+    has("oci-layout") && has("index.json")
+}
+
+pub(super) fn damaged(part: &str) -> impl FnOnce(io::Error) -> ImageError {
+    let part = part.to_owned();
+    move |source| ImageError::Damaged { part, source }
+}
+
+/// The regular files of an archive, and links among them, as docker writes for
+/// layers that are there twice.
+fn list(part: Part) -> io::Result<HashMap<String, (u64, u64)>> {
+    let mut parts = HashMap::new();
+    let mut archive = tar::Archive::new(part);
+    for entry in archive.entries()? {
+        let entry = entry?;
+        let name = entry.path()?.to_string_lossy().into_owned();
+        let name = name.trim_start_matches("./").to_owned();
+        let kind = entry.header().entry_type();
+        let place = match entry.link_name()? {
+            Some(target) if kind.is_symlink() || kind.is_hard_link() => {
+                let target = beside(&name, &target.to_string_lossy(), kind.is_symlink());
+                parts.get(&target).copied()
+            }
+            _ => kind
+                .is_file()
+                .then(|| (entry.raw_file_position(), entry.size())),
+        };
+        if parts.len() >= MAX_PARTS {
+            return Err(io::Error::other("it has too many files"));
+        }
+        parts.extend(place.map(|place| (name, place)));
+    }
+    Ok(parts)
+}
+
+/// What a link's target is called in the archive.
+fn beside(name: &str, target: &str, relative: bool) -> String {
+    let mut parts: Vec<&str> = match relative {
+        true => name.split('/').collect(),
+        false => vec![""],
+    };
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// Reads a part at places of its own.
+#[derive(Debug)]
+pub(super) struct Part {
+    file: Arc<File>,
+    at: u64,
+    end: u64,
+}
+
+impl Read for Part {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.end.saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let want = to.len().min(left);
+        let n = self.file.read_at(&mut to[..want], self.at)?;
+        self.at += n as u64;
+        Ok(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_of_an_archive_lead_to_its_parts() {
+        assert_eq!(beside("a/layer.tar", "../b/layer.tar", true), "b/layer.tar");
+        assert_eq!(beside("a/layer.tar", "b/layer.tar", false), "b/layer.tar");
+        assert_eq!(beside("a", "../../x", true), "x");
+    }
+}

@@ -1,0 +1,189 @@
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+
+use super::testing::{Entry, docker_archive, gzip, layer, oci_archive};
+use super::*;
+use crate::cpio;
+use crate::tree::{Kind, Tree};
+
+const CONFIG: &str = r#"{"architecture":"amd64","os":"linux","config":{"Entrypoint":["/bin/app"],"Cmd":["serve"],"Env":["A=b"],"WorkingDir":"/srv","User":"www","Volumes":null}}"#;
+const ROOM: u64 = 1 << 20;
+
+fn open(archive: &[u8]) -> Result<Image, ImageError> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), archive).unwrap();
+    read(file.path(), ROOM)
+}
+
+fn of_layers(layers: &[&[Entry<'_>]]) -> Result<Image, ImageError> {
+    let layers: Vec<_> = layers.iter().map(|entries| layer(entries)).collect();
+    open(&oci_archive(CONFIG, &layers))
+}
+
+fn names(tree: &Tree) -> Vec<&str> {
+    tree.entries().map(|(name, _)| name).collect()
+}
+
+fn text(tree: &Tree, name: &str) -> String {
+    let Kind::File(content) = &tree.get(name).unwrap().kind else {
+        panic!("{name} is no file");
+    };
+    let mut bytes = Vec::new();
+    cpio::copy(content, &mut bytes).unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn an_image_is_its_files_and_its_settings() {
+    let layers = [gzip(&layer(&[
+        Entry::Directory("./bin/"),
+        Entry::File("./bin/app", 0o755, b"program"),
+        Entry::Link("bin/alias", "app"),
+        Entry::HardLink("bin/twin", "./bin/app"),
+    ]))];
+    for archive in [
+        oci_archive(CONFIG, &layers),
+        docker_archive(CONFIG, &layers),
+    ] {
+        let image = open(&archive).unwrap();
+        assert_eq!(
+            names(&image.tree),
+            ["bin", "bin/alias", "bin/app", "bin/twin"]
+        );
+        assert_eq!(text(&image.tree, "bin/app"), "program");
+        assert_eq!(text(&image.tree, "bin/twin"), "program");
+        assert_eq!(image.tree.get("bin/app").unwrap().permissions, 0o755);
+        let settings = image.settings;
+        assert_eq!(settings.command(&[]), ["/bin/app", "serve"]);
+        assert_eq!(settings.command(&["x".to_owned()]), ["/bin/app", "x"]);
+        let rest = (settings.env, settings.working_dir, settings.user);
+        assert_eq!(
+            rest,
+            (vec!["A=b".to_owned()], "/srv".to_owned(), "www".to_owned())
+        );
+    }
+}
+
+#[test]
+fn higher_layers_replace_and_remove() {
+    let low = [
+        Entry::File("etc/a", 0o644, b"low"),
+        Entry::File("etc/b", 0o644, b"low"),
+        Entry::File("opaque/old", 0o644, b"low"),
+        Entry::File("gone/deep/file", 0o644, b"low"),
+    ];
+    let high = [
+        Entry::File("etc/a", 0o644, b"high"),
+        Entry::File("opaque/new", 0o644, b"high"),
+        // An opaque directory keeps what comes with it, in any order.
+        Entry::File("opaque/.wh..wh..opq", 0o644, b""),
+        Entry::File(".wh.gone", 0o644, b""),
+    ];
+    let tree = of_layers(&[&low, &high]).unwrap().tree;
+    assert_eq!(
+        names(&tree),
+        ["etc", "etc/a", "etc/b", "opaque", "opaque/new"]
+    );
+    assert_eq!(text(&tree, "etc/a"), "high");
+}
+
+#[test]
+fn a_layer_reaches_through_links_of_a_lower_one() {
+    let low = [Entry::Directory("usr/lib"), Entry::Link("lib", "usr/lib")];
+    let high = [Entry::File("lib/x", 0o644, b"x")];
+    let tree = of_layers(&[&low, &high]).unwrap().tree;
+    assert_eq!(names(&tree), ["lib", "usr", "usr/lib", "usr/lib/x"]);
+}
+
+#[test]
+fn what_climbs_out_is_refused_by_name() {
+    let refused = |layers: &[&[Entry<'_>]], name: &str| match of_layers(layers) {
+        Err(ImageError::Climbs { entry, .. }) => assert_eq!(entry, name),
+        other => panic!("{name}: {other:?}"),
+    };
+    refused(
+        &[&[Entry::File("../etc/passwd", 0o644, b"x")]],
+        "../etc/passwd",
+    );
+    refused(&[&[Entry::File("a/../../x", 0o644, b"x")]], "a/../../x");
+    refused(
+        &[&[Entry::HardLink("a", "../../etc/shadow")]],
+        "../../etc/shadow",
+    );
+    let link = Entry::Link("up", "../../..");
+    refused(
+        &[&[link, Entry::File("up/passwd", 0o644, b"x")]],
+        "up/passwd",
+    );
+    refused(
+        &[&[link], &[Entry::File("up/.wh.etc", 0o644, b"")]],
+        "up/etc",
+    );
+}
+
+#[test]
+fn an_absolute_name_is_one_within_the_root() {
+    let tree = of_layers(&[&[Entry::File("/etc/a", 0o644, b"x")]])
+        .unwrap()
+        .tree;
+    assert_eq!(names(&tree), ["etc", "etc/a"]);
+}
+
+#[test]
+fn damage_is_named() {
+    let good = oci_archive(CONFIG, &[layer(&[Entry::File("a", 0o644, b"content")])]);
+    let at = good.windows(7).position(|it| it == b"content").unwrap();
+    let mut changed = good.clone();
+    changed[at] ^= 1;
+    assert!(matches!(open(&changed), Err(ImageError::Digest(_))));
+    assert!(open(&good[..good.len() / 2]).is_err());
+    assert!(matches!(open(b""), Err(ImageError::NotAnImage(_))));
+    let broken_gzip = {
+        let mut packed = gzip(&layer(&[Entry::File("a", 0o644, &[7; 5000])]));
+        packed.truncate(packed.len() / 2);
+        docker_archive(CONFIG, &[packed])
+    };
+    assert!(matches!(
+        open(&broken_gzip),
+        Err(ImageError::Damaged { .. })
+    ));
+    let zstd = docker_archive(CONFIG, &[vec![0x28, 0xb5, 0x2f, 0xfd, 0]]);
+    assert!(matches!(open(&zstd), Err(ImageError::Zstd(_))));
+}
+
+#[test]
+fn an_image_for_another_machine_is_refused() {
+    let arm = CONFIG.replace("amd64", "arm64");
+    let error = open(&oci_archive(&arm, &[])).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the image is for linux/arm64, not for linux/amd64"
+    );
+}
+
+#[test]
+fn a_layer_that_unpacks_without_end_is_bounded() {
+    let bomb = gzip(&layer(&[Entry::File(
+        "zeros",
+        0o644,
+        &vec![0; 2 * ROOM as usize],
+    )]));
+    assert!(bomb.len() < 100_000);
+    let refused = open(&oci_archive(CONFIG, &[bomb]));
+    assert!(
+        matches!(refused, Err(ImageError::TooLarge { .. })),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_layout_is_read_from_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = oci_archive(CONFIG, &[layer(&[Entry::File("a", 0o644, b"x")])]);
+    tar::Archive::new(archive.as_slice())
+        .unpack(dir.path())
+        .unwrap();
+    assert!(is_layout(dir.path()));
+    assert_eq!(names(&read(dir.path(), ROOM).unwrap().tree), ["a"]);
+}
