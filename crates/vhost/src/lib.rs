@@ -21,6 +21,8 @@
 
 mod counters;
 mod failure;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz_entry;
 mod io;
 mod routes;
 mod serve;
