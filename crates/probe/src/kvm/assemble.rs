@@ -17,6 +17,9 @@ use crate::vm::{Role, Vm};
 /// rest of the thread's time in user mode is the guest's ring 3.
 const LONGEST_EMULATED_NS: u64 = 30_000;
 
+/// A thread without a name runs a vCPU that spins only if it ran longer than this.
+const BUSY_NS: u64 = 50_000_000;
+
 /// Where the figures of one machine's threads come from.
 pub(super) struct Parts<'a> {
     pub(super) vm: &'a Vm,
@@ -38,18 +41,37 @@ impl Parts<'_> {
         if roles.values().any(|role| matches!(role, Role::Vcpu(_))) {
             return roles;
         }
-        let mut nameless: Vec<u32> = self
-            .counts
-            .iter()
-            .filter(|(key, _)| key.is_of_vcpu())
-            .map(|(key, _)| key.tid)
-            .collect();
+        let mut nameless = self.nameless_vcpus(&roles);
         nameless.sort_unstable();
-        nameless.dedup();
         for (tid, index) in nameless.iter().zip(&self.vm.vcpus) {
             roles.insert(*tid, Role::Vcpu(*index));
         }
         roles
+    }
+
+    /// Threads that made exits; then, as a guest that spins makes none, those that
+    /// have no known role and ran most. vCPUs' threads start in their order.
+    fn nameless_vcpus(&self, roles: &BTreeMap<u32, Role>) -> Vec<u32> {
+        let exits = self.counts.iter().filter(|(key, _)| key.is_of_vcpu());
+        let mut found: Vec<u32> = exits.map(|(key, _)| key.tid).collect();
+        found.sort_unstable();
+        found.dedup();
+        let others = roles.iter().filter(|(_, role)| **role == Role::Other);
+        let mut busy: Vec<(u64, u32)> = others
+            .map(|(tid, _)| (self.run_ns(*tid), *tid))
+            .filter(|(run_ns, tid)| *run_ns > BUSY_NS && !found.contains(tid))
+            .collect();
+        busy.sort_unstable_by_key(|(run_ns, _)| Reverse(*run_ns));
+        let missing = self.vm.vcpus.len().saturating_sub(found.len());
+        found.extend(busy.iter().take(missing).map(|(_, tid)| tid));
+        found
+    }
+
+    fn run_ns(&self, tid: u32) -> u64 {
+        let none = Reading::default();
+        let before = self.before.readings.get(&tid).unwrap_or(&none);
+        let after = self.after.readings.get(&tid);
+        after.map_or(0, |after| after.on_cpu(before, self.emulated).total_ns)
     }
 
     pub(super) fn threads(&self, roles: &BTreeMap<u32, Role>) -> Vec<ThreadAccount> {

@@ -96,7 +96,7 @@ impl Key {
 
     /// A class that only a vCPU's thread counts.
     pub(super) fn is_of_vcpu(&self) -> bool {
-        matches!(self.class, USER | HARDWARE | HALT)
+        matches!(self.class, MSR..=VARIOUS | IPI | HALT)
     }
 
     pub(super) fn line(&self) -> IrqLine {

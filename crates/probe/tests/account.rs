@@ -1,0 +1,199 @@
+//! Accounts of real machines against what their guests did.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::process::{Command, id};
+use std::time::Duration;
+
+use support::{Own, Storm, counted, times};
+use tare_probe::account::{Access, Account, Device, ExitKind, Injector, IpiMode, IrqLine, Step};
+use tare_probe::kvm::{Observer, observe};
+use tare_probe::vm::{self, FindError, Monitor, Role};
+
+const WINDOW: Duration = Duration::from_secs(2);
+
+fn count(account: &Account, kind: &ExitKind) -> u64 {
+    let exits = account.exits();
+    let found = exits.iter().find(|exit| exit.kind == *kind);
+    found.map_or(0, |exit| exit.count)
+}
+
+fn port(port: u16, access: Access, device: Device) -> ExitKind {
+    ExitKind::Port {
+        port,
+        access,
+        device,
+    }
+}
+
+#[test]
+fn every_exit_is_counted_by_what_caused_it() {
+    let body = [
+        times(100, &[0xe6, 0x70]),
+        times(50, &[0xe4, 0x71]),
+        times(30, &[0x31, 0xc0, 0x0f, 0xa2]),
+        // RDMSR of the APIC's base: always intercepted.
+        times(20, &[0xb9, 0x1b, 0, 0, 0, 0x0f, 0x32]),
+        times(40, &[0xa3, 0, 0, 0xd0, 0xfe]),
+    ]
+    .concat();
+    let Some(own) = Own::new(&body) else { return };
+    let vm = vm::of_pid(id()).unwrap();
+    assert_eq!(vm.monitor, Monitor::Other);
+    let mut observer = Observer::start(&[vm]);
+    own.run();
+    let Some(account) = counted(observer.turn().remove(0)) else {
+        return;
+    };
+    assert_eq!(
+        count(&account, &port(0x70, Access::Write, Device::Rtc)),
+        100
+    );
+    assert_eq!(count(&account, &port(0x71, Access::Read, Device::Rtc)), 50);
+    assert_eq!(count(&account, &ExitKind::Cpuid { leaf: 0 }), 30);
+    let base = ExitKind::Msr {
+        index: 0x1b,
+        access: Access::Read,
+    };
+    assert_eq!(count(&account, &base), 20);
+    let hpet = ExitKind::Memory {
+        page: 0xfed0_0000,
+        access: Access::Write,
+        device: Device::Hpet,
+    };
+    assert_eq!(count(&account, &hpet), 40);
+    // KVM_EXIT_MMIO, and KVM_EXIT_IO with the guest's last word.
+    assert_eq!(count(&account, &ExitKind::UserSpace { reason: 6 }), 40);
+    assert_eq!(count(&account, &ExitKind::UserSpace { reason: 2 }), 151);
+    assert!(account.observer.bpf_runs.is_none_or(|runs| runs >= 240));
+}
+
+#[test]
+fn a_guest_that_touches_many_addresses_does_not_fill_the_maps() {
+    // Writes to 6,000 pages above 2 GiB.
+    let each = [0xa3, 0, 0, 0, 0];
+    let walk = [
+        &[0xbf, 0, 0, 0, 0x80][..],
+        &times(6_000, &[0x89, 0x07, 0x81, 0xc7, 0, 0x10, 0, 0]),
+        &times(10, &each),
+    ]
+    .concat();
+    let Some(own) = Own::new(&walk) else { return };
+    let mut observer = Observer::start(&[vm::of_pid(id()).unwrap()]);
+    own.run();
+    let Some(account) = counted(observer.turn().remove(0)) else {
+        return;
+    };
+    let exits = account.exits();
+    assert!(exits.len() < 2_100, "{} kinds", exits.len());
+    assert!(account.overflowed > 3_000, "{}", account.overflowed);
+    assert_eq!(count(&account, &ExitKind::Various), account.overflowed);
+    assert!(account.unavailable.iter().all(|it| it.name != "counts"));
+}
+
+#[test]
+fn a_periodic_timer_is_told_by_line_injector_and_period() {
+    let Some(storm) = Storm::new("mode=pit hz=100", &[]) else {
+        return;
+    };
+    let vm = vm::of_pid(storm.pid()).unwrap();
+    assert_eq!(vm.monitor, Monitor::Qemu);
+    let Some(account) = counted(observe(&[vm], WINDOW).remove(0)) else {
+        return;
+    };
+    let line = account
+        .lines
+        .iter()
+        .find(|line| line.line == IrqLine::Gsi(0))
+        .unwrap();
+    let expected = account.window_ns / 10_000_000;
+    assert!(line.count.abs_diff(expected) <= expected / 5, "{line:?}");
+    assert!(
+        matches!(
+            line.injector,
+            Injector::Thread {
+                role: Role::Kvm,
+                ..
+            }
+        ),
+        "{:?}",
+        line.injector
+    );
+    let mean = line.intervals.mean_ns().unwrap();
+    assert!(mean.abs_diff(10_000_000) < 2_000_000, "{mean}");
+    // Without names of threads the vCPU is told by what it does.
+    let (thread, vcpu) = account.vcpus().next().unwrap();
+    assert_eq!((thread.role, vcpu.index), (Role::Vcpu(0), 0));
+    assert!(vcpu.halts.count.abs_diff(line.count) <= line.count / 10 + 2);
+    assert!(vcpu.halts.waits.count() >= vcpu.halts.count - 2);
+}
+
+#[test]
+fn an_ipi_is_followed_from_its_sender_to_the_handler() {
+    let Some(storm) = Storm::new("mode=ipi", &["-smp", "2"]) else {
+        return;
+    };
+    let vm = vm::of_pid(storm.pid()).unwrap();
+    let Some(account) = counted(observe(&[vm], WINDOW).remove(0)) else {
+        return;
+    };
+    let ipi = account.ipis.first().unwrap();
+    assert_eq!((ipi.sender, ipi.mode), (0, IpiMode::Fixed));
+    let taken = account
+        .interrupts
+        .iter()
+        .find(|it| it.vector == ipi.vector)
+        .unwrap();
+    assert_eq!((taken.apic_id, &taken.injector), (1, &Injector::OtherVcpu));
+    assert!(
+        taken.count.abs_diff(ipi.count) <= ipi.count / 50 + 5,
+        "{taken:?} {ipi:?}"
+    );
+    let (_, target) = account.vcpus().find(|(_, vcpu)| vcpu.index == 1).unwrap();
+    let woken = target.wakeups.step(Step::Send).unwrap().count();
+    assert!(woken > 0 && woken <= target.halts.count + 20, "{woken}");
+    let total = target.wakeups.step(Step::Total).unwrap();
+    let parts: u64 = target
+        .wakeups
+        .steps
+        .iter()
+        .filter(|(step, _)| *step != Step::Total)
+        .map(|(_, histogram)| histogram.sum_ns)
+        .sum();
+    assert!(total.sum_ns <= parts, "{} > {parts}", total.sum_ns);
+    assert!(total.sum_ns >= parts / 2, "{} << {parts}", total.sum_ns);
+}
+
+#[test]
+fn a_machine_that_ends_in_the_window_is_accounted_until_then() {
+    let Some(mut storm) = Storm::new("mode=quiet", &[]) else {
+        return;
+    };
+    let vm = vm::of_pid(storm.pid()).unwrap();
+    let window = std::thread::spawn(move || observe(&[vm], Duration::from_secs(20)).remove(0));
+    std::thread::sleep(Duration::from_millis(1_500));
+    storm.kill();
+    let account = window.join().unwrap();
+    assert!(account.ended);
+    assert!(account.window_ns < 15_000_000_000, "{}", account.window_ns);
+    assert!(!account.threads.is_empty());
+}
+
+#[test]
+fn what_is_no_virtual_machine_is_named() {
+    let mut sleep = Command::new("sleep").arg("60").spawn().unwrap();
+    let found = vm::find(&sleep.id().to_string());
+    let _ = sleep.kill();
+    let _ = sleep.wait();
+    assert!(
+        matches!(found, Err(FindError::NoVm { ref name, .. }) if name == "sleep"),
+        "{found:?}"
+    );
+    let gone = vm::of_pid(sleep.id());
+    assert!(matches!(gone, Err(FindError::NoProcess(_))), "{gone:?}");
+    assert!(matches!(
+        vm::find("no such name"),
+        Err(FindError::NoName(_))
+    ));
+}
