@@ -51,11 +51,14 @@ pub struct Outcome {
     pub seen: Seen,
     /// What happened at the device while commands counted.
     pub device: DiskStats,
+    /// Requests that the device completed from the run's begin to its end.
+    pub all: u64,
 }
 
 /// Does the job once with `cif` commands in flight.
 pub fn run(job: &Job, disk: &Disk, cif: u32) -> Result<Outcome, RunError> {
     let places = places(job, disk, cif)?;
+    let first = disk.stats();
     let shared = Arc::new(Shared {
         disk: disk.clone(),
         job: job.clone(),
@@ -93,6 +96,7 @@ pub fn run(job: &Job, disk: &Disk, cif: u32) -> Result<Outcome, RunError> {
         ticks,
         seen,
         device: difference(&before, &after),
+        all: difference(&first, &disk.stats()).completions,
     })
 }
 

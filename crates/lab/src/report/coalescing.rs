@@ -1,9 +1,5 @@
 //! R over time and R's distribution, as the second talk draws them for its
 //! database run, from the data of [`tare_control::live`].
-#![cfg_attr(
-    not(test),
-    expect(dead_code, reason = "drawn by the weighing of interrupt coalescing")
-)]
 
 use tare_control::live::{DiskInterval, RatioShare};
 

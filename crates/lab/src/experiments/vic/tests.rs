@@ -1,0 +1,129 @@
+//! The weighing against fakes that print what the image prints.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::appliance::fake::{Fakes, Fault};
+use crate::experiments::testing::{Run, figure};
+use crate::outcome::Ending;
+
+fn short() -> Box<Vic> {
+    let mut vic = Vic::new(Depth::Quick, None);
+    vic.plan.rounds = 2;
+    vic.plan.disk_mib = 1;
+    vic.plan.emulated_pace = None;
+    vic.plan.counted = Duration::from_millis(10);
+    Box::new(vic)
+}
+
+/// Twice the commands and a quarter of the interrupts with vIC; flushes as fast.
+fn prints(spec: &GuestSpec) -> Vec<Value> {
+    let coalesces = spec.disks[0].ends_with("coalesce=auto");
+    let depths = spec.cmdline.split_whitespace();
+    let depths = depths.filter_map(|word| word.strip_prefix("cif="));
+    let depths = depths
+        .flat_map(|list| list.split(','))
+        .map(|cif| cif.parse::<u64>().unwrap());
+    let run = |cif: u64| {
+        let (completed, interrupts) = if coalesces { (2000, 500) } else { (1000, 1000) };
+        let times = json!({"count": completed, "p50": cif * 1000, "p99": cif * 2000});
+        [
+            json!({"begin": true, "cif": cif}),
+            json!({"end": true, "cif": cif}),
+            json!({"cif": cif, "all": completed, "ns": 1_000_000_000, "completed": completed,
+                "errors": 0, "mismatches": 0, "interrupts": interrupts, "completions": completed,
+                "latency_ns": times, "flush_ns": times, "commit_ns": null}),
+        ]
+    };
+    let mut lines: Vec<Value> = depths.flat_map(run).collect();
+    lines.push(json!({"done": true}));
+    lines
+}
+
+fn run(prints: fn(&GuestSpec) -> Vec<Value>, fault: Fault) -> Run {
+    let fakes = Fakes {
+        prints,
+        ..Fakes::new(Kvm::Emulated, fault)
+    };
+    Run::of("vic", short(), fakes)
+}
+
+#[test]
+fn figures_have_the_names_of_the_issue() {
+    let run = run(prints, Fault::None);
+    assert_eq!(run.outcome.ending, Ending::Complete);
+    let summary = run.summary();
+    for cif in plan::CIF {
+        for arm in ["off", "vic"] {
+            let iops = figure(&summary, &format!("iops.cif{cif}.{arm}"));
+            assert_eq!(
+                (iops.value, iops.n),
+                (if arm == "off" { 1000.0 } else { 2000.0 }, 2)
+            );
+            figure(&summary, &format!("cpu_us_per_io.cif{cif}.{arm}"));
+            figure(&summary, &format!("latency_p99_us.cif{cif}.{arm}"));
+            figure(&summary, &format!("iops.cif{cif}.mixed8k.{arm}"));
+            figure(&summary, &format!("iops.cif{cif}.seq64k.{arm}"));
+        }
+        assert_eq!(
+            figure(&summary, &format!("iops_gain_pct.cif{cif}")).value,
+            100.0
+        );
+        let p50 = figure(&summary, &format!("latency_p50_us.cif{cif}.off"));
+        assert_eq!(p50.value, f64::from(cif));
+    }
+    let interrupts = |arm: &str| figure(&summary, &format!("interrupts_per_io.cif32.{arm}")).value;
+    assert_eq!((interrupts("off"), interrupts("vic")), (1.0, 0.25));
+    figure(&summary, "interrupts_per_io.cif32.qemu");
+    assert_eq!(figure(&summary, "fsync_p50_us.off").value, 32.0);
+    assert_eq!(figure(&summary, "fsync_vic_over_off").value, 1.0);
+    assert_eq!(figure(&summary, "fsync_plain_over_off").value, 1.0);
+    run.nothing_is_left();
+}
+
+#[test]
+fn what_misses_its_goal_is_said() {
+    let run = run(prints, Fault::None);
+    let page = run.text("report.html");
+    assert!(page.contains("interrupts_per_io.cif64.vic is 0.25; the goal is at most 0.125"));
+    assert!(!page.contains("interrupts_per_io.cif16.vic is"));
+    assert!(page.contains("iops_threshold=50"), "set for the emulator");
+}
+
+#[test]
+fn errors_of_the_disk_fail_the_weighing() {
+    let run = run(
+        |spec| {
+            let mut lines = prints(spec);
+            if let Some(line) = lines.get_mut(2) {
+                line["errors"] = json!(3);
+            }
+            lines
+        },
+        Fault::None,
+    );
+    assert!(run.text("report.html").contains("3 errors"));
+}
+
+#[test]
+fn a_machine_that_ends_breaks_off_and_keeps_what_there_was() {
+    let run = run(prints, Fault::Ends(3));
+    assert!(matches!(run.outcome.ending, Ending::Broken(_)));
+    figure(&run.summary(), "iops.cif1.off");
+    run.nothing_is_left();
+}
+
+#[test]
+fn without_qemu_the_rest_is_weighed() {
+    // The fourth machine is QEMU's; the first finds out what executes guests.
+    let run = run(prints, Fault::Ends(4));
+    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert!(
+        run.text("report.html")
+            .contains("own device: the machine ended")
+    );
+}
