@@ -15,9 +15,9 @@ pub const VIRTIO_MMIO: &str = "virtio_mmio.device";
 /// Log level of the library OS, `log=error|warn|info|debug`.
 pub const LOG: &str = "log";
 
-/// Where the appliance's files are, `root=DISK`: an ext2, ext3 or ext4 file
-/// system on the disk of that name (`disk0`) or serial number. Without it: the
-/// initramfs.
+/// Where the files of an appliance are that serves from disks (`http-disk`),
+/// `root=DISK`: an ext2, ext3 or ext4 file system on the disk of that name or
+/// serial number; `disk0` without it.
 pub const ROOT: &str = "root";
 /// Whether disk requests use indirect descriptors, `blk_indirect=on|off`: 256 in
 /// flight in a queue instead of 85, for an allocation a request.

@@ -12,9 +12,12 @@ use virtio_drivers::transport::{DeviceType, Transport as _};
 use crate::block::{self, Device, Tables, VirtioBlk};
 use crate::{env, fs};
 
-/// Takes the virtio devices over, mounts the files and starts the network. To
-/// be called once, on the first core, when threads can be spawned.
-pub(crate) fn start() -> Result<(), fs::MountError> {
+/// Mounts the initramfs, takes the virtio devices over and starts the network.
+/// To be called once, on the first core, when threads can be spawned.
+pub(crate) fn start() {
+    if let Some(archive) = env::initramfs() {
+        fs::mount(archive);
+    }
     let mut network = None;
     let mut disks = Vec::new();
     for transport in virtio::devices() {
@@ -26,9 +29,7 @@ pub(crate) fn start() -> Result<(), fs::MountError> {
         }
     }
     block::settle(block::attach(disks));
-    mount()?;
     crate::net::boot::start(network);
-    Ok(())
 }
 
 fn open_disk(transport: Transport) -> Option<Arc<dyn Device>> {
@@ -43,16 +44,4 @@ fn open_disk(transport: Transport) -> Option<Arc<dyn Device>> {
             None
         }
     }
-}
-
-/// The files that the command line names, or the initramfs.
-fn mount() -> Result<(), fs::MountError> {
-    if let Some(name) = env::var(cmdline::ROOT) {
-        let disk = block::disk(name).ok_or(fs::MountError::NoDisk(name))?;
-        return fs::mount_disk(disk);
-    }
-    if let Some(archive) = env::initramfs() {
-        fs::mount(archive);
-    }
-    Ok(())
 }

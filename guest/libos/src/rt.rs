@@ -24,10 +24,8 @@ pub fn start<T: Termination + 'static>(main: fn() -> T) -> ! {
         .name("main")
         .stack_size(MAIN_STACK_BYTES)
         .spawn(move || {
-            match crate::devices::start() {
-                Ok(()) => main().status(),
-                failed => failed.status(),
-            }
+            crate::devices::start();
+            main().status()
         });
     match main {
         Ok(handle) => power::exit(GuestExit::Status(handle.join())),

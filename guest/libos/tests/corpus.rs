@@ -4,12 +4,19 @@
 mod corpus;
 #[path = "../../../fuzz/judges/cpio.rs"]
 mod cpio;
+#[path = "../../../fuzz/judges/ext4.rs"]
+mod ext4;
 #[path = "../../../fuzz/judges/frame.rs"]
 mod frame;
 
 #[test]
 fn archives_stay_within_their_root() {
     corpus::replay("cpio", cpio::judge);
+}
+
+#[test]
+fn damaged_file_systems_give_errors() {
+    corpus::replay("ext4", ext4::judge);
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub struct File {
 impl File {
     /// Opens the file at `path`.
     pub fn open(path: &str) -> Result<Self> {
-        if let Some(volume) = super::VOLUME.get() {
+        if let Some(volume) = super::MOUNTED.get() {
             let (bytes, metadata) = volume.read(path)?;
             return Ok(Self::new(bytes, metadata));
         }

@@ -6,7 +6,7 @@
 //! ever. Its index is built by the first access, so that an image that never
 //! looks at a file does not pay for it.
 //!
-//! With `root=DISK` on the command line files come from that disk (`volume`): the
+//! After [`mount_root`] or [`mount_disk`] files come from a disk (`volume`): the
 //! first access to a file reads it, and it stays in memory for ever, up to three
 //! quarters of the heap; what does not fit is an error. A damaged file system gives
 //! errors where it is damaged.
@@ -39,8 +39,11 @@ mod file;
 mod tree;
 mod volume;
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt;
 
+use tare_abi::cmdline::ROOT;
 use tare_hal::once::OnceCell;
 
 use crate::block::Disk;
@@ -52,7 +55,17 @@ pub use volume::{MountError, Volume};
 
 static ARCHIVE: OnceCell<&'static [u8]> = OnceCell::new();
 static TREE: OnceCell<Tree<'static>> = OnceCell::new();
-static VOLUME: OnceCell<Volume> = OnceCell::new();
+/// Behind a trait, so that an image that never mounts a disk does not carry what
+/// reads one.
+static MOUNTED: OnceCell<Box<dyn Source>> = OnceCell::new();
+
+/// Files that are not in the initramfs.
+pub(crate) trait Source: Send + Sync {
+    fn metadata(&self, path: &str) -> Result<Metadata>;
+    fn read(&self, path: &str) -> Result<(&'static [u8], Metadata)>;
+    fn read_dir(&self, path: &str) -> Result<Vec<DirEntry>>;
+    fn disk_name(&self) -> &'static str;
+}
 
 /// Makes `archive` the file system. The library OS does so at boot with the
 /// initramfs; the first archive stays.
@@ -60,12 +73,18 @@ pub fn mount(archive: &'static [u8]) {
     let _ = ARCHIVE.set(archive);
 }
 
-/// Makes the file system on `disk` the appliance's, in the initramfs's place. The
-/// library OS does so at boot when the command line says `root=`.
+/// Makes the file system on `disk` the appliance's, in the initramfs's place.
 pub fn mount_disk(disk: &Disk) -> core::result::Result<(), MountError> {
     let volume = Volume::open(disk)?;
-    let _ = VOLUME.set(volume);
+    let _ = MOUNTED.set(Box::new(volume));
     Ok(())
+}
+
+/// Mounts the disk that the command line names with `root=`, or `disk0`. For
+/// applications that serve from disks.
+pub fn mount_root() -> core::result::Result<(), MountError> {
+    let name = crate::env::var(ROOT).unwrap_or("disk0");
+    mount_disk(crate::block::disk(name).ok_or(MountError::NoDisk(name))?)
 }
 
 /// The whole content of the file at `path`. An archive's is not copied; a
@@ -76,7 +95,7 @@ pub fn read(path: &str) -> Result<&'static [u8]> {
 
 /// What is known about the file or directory at `path`.
 pub fn metadata(path: &str) -> Result<Metadata> {
-    if let Some(volume) = VOLUME.get() {
+    if let Some(volume) = MOUNTED.get() {
         return volume.metadata(path);
     }
     tree()
@@ -87,7 +106,7 @@ pub fn metadata(path: &str) -> Result<Metadata> {
 
 /// The entries of the directory at `path`, in the archive's or disk's order.
 pub fn read_dir(path: &str) -> Result<ReadDir> {
-    match VOLUME.get() {
+    match MOUNTED.get() {
         Some(volume) => volume.read_dir(path).map(ReadDir::listed),
         None => ReadDir::archived(tree(), path),
     }
@@ -116,7 +135,7 @@ impl fmt::Display for Origin {
 
 /// Where the files are.
 pub fn origin() -> Origin {
-    if let Some(volume) = VOLUME.get() {
+    if let Some(volume) = MOUNTED.get() {
         return Origin::Disk(volume.disk_name());
     }
     let files = |entry: &&cpio::Entry<'_>| entry.kind == cpio::Kind::File;

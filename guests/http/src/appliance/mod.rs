@@ -1,10 +1,12 @@
-//! The server on the library OS: files of the initramfs, TCP streams, threads.
+//! The server on the library OS: files of the initramfs or of a disk, TCP streams,
+//! threads.
 //!
 //! Words of the command line: `port=N` (80), `connections=N` (as many as the heap
 //! carries, up to [`MOST_CONNECTIONS`]).
 
 mod machine;
 
+use alloc::string::{String, ToString};
 use core::time::Duration;
 
 use tare_libos::io::{self, Error, ErrorKind};
@@ -26,8 +28,24 @@ const CONNECTION_BYTES: u64 = 44 * 1024;
 /// How long the line that says where the server is waits for an address.
 const ADDRESS_WAIT: Duration = Duration::from_secs(60);
 
-/// Serves for ever; returns only if it cannot start.
+/// Serves the initramfs for ever; returns only if it cannot start.
 pub fn run() -> io::Result<()> {
+    if env::var("root").is_some() {
+        let reason = "root= names a disk, and this image serves its initramfs: run http-disk";
+        return Err(Error::new(ErrorKind::Unsupported, reason));
+    }
+    serve_files()
+}
+
+/// Serves the file system on the disk `root=` (`disk0`) for ever; returns only if
+/// it cannot start. Apart from [`run`], because reading file systems is a quarter of
+/// an image.
+pub fn run_from_disk() -> Result<(), String> {
+    fs::mount_root().map_err(|error| error.to_string())?;
+    serve_files().map_err(|error| error.to_string())
+}
+
+fn serve_files() -> io::Result<()> {
     let port = match env::var("port") {
         None => 80,
         Some(word) => word
@@ -47,10 +65,7 @@ pub fn run() -> io::Result<()> {
     serve::start(listener, http)
         .map_err(|_| Error::new(ErrorKind::Other, "no memory for a thread"))?;
     let address = net::wait_configured(Some(ADDRESS_WAIT)).unwrap_or(Ipv4Addr::UNSPECIFIED);
-    println!(
-        "http: serving {} on {address}:{port}",
-        fs::origin()
-    );
+    println!("http: serving {} on {address}:{port}", fs::origin());
     serve::stay();
 }
 

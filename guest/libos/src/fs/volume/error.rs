@@ -12,8 +12,8 @@ use crate::thread::SpawnError;
 /// Why a disk's files cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// The command line names a disk that does not exist.
-    #[error("root={0}: there is no such disk")]
+    /// The command line, or nobody, names a disk that does not exist.
+    #[error("there is no disk {0} to serve from: give the machine one, or name it with root=")]
     NoDisk(&'static str),
     /// The superblock could not be read.
     #[error("the disk {disk} cannot be read")]

@@ -21,9 +21,9 @@ use core::fmt;
 
 pub use error::MountError;
 
-use super::cpio;
 use super::dir::DirEntry;
 use super::file::Metadata;
+use super::{Source, cpio};
 use crate::block::Disk;
 use crate::io::{Error, ErrorKind, Result};
 use crate::sync::mpsc::{self, Sender};
@@ -64,11 +64,6 @@ impl Volume {
         })
     }
 
-    /// Name of the disk.
-    pub fn disk_name(&self) -> &'static str {
-        self.disk
-    }
-
     /// What is known about the file or directory at `path`.
     pub fn metadata(&self, path: &str) -> Result<Metadata> {
         let path = absolute(path)?;
@@ -96,6 +91,24 @@ impl Volume {
         let question = move |files: &mut Files| drop(sender.send(question(files)));
         self.questions.send(Box::new(question)).map_err(|_| GONE)?;
         answer.recv().unwrap_or(Err(GONE))
+    }
+}
+
+impl Source for Volume {
+    fn metadata(&self, path: &str) -> Result<Metadata> {
+        Volume::metadata(self, path)
+    }
+
+    fn read(&self, path: &str) -> Result<(&'static [u8], Metadata)> {
+        Volume::read(self, path)
+    }
+
+    fn read_dir(&self, path: &str) -> Result<Vec<DirEntry>> {
+        Volume::read_dir(self, path)
+    }
+
+    fn disk_name(&self) -> &'static str {
+        self.disk
     }
 }
 
