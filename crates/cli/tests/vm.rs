@@ -79,6 +79,28 @@ fn how_a_halted_cpu_waits_is_the_machines_own_setting() {
 }
 
 #[test]
+fn dedicated_vcpus_are_refused_where_cpus_or_kvm_are_not_to_be_had() {
+    if !kvm() {
+        return;
+    }
+    let place = Place::new();
+    let image = place.file("tiny", &guest::image("hello", Then::PowerOff));
+    let run = |cpus: &str| {
+        let words = ["run", &image, "--net", "none", "--halt", "dedicated"];
+        place.run(&[&words[..], &["--cpus", cpus]].concat())
+    };
+    // What this KVM says about it depends on the KVM, and on who else runs.
+    match run("1") {
+        ended if ended.code == Some(0) => {}
+        ended if ended.code == Some(20) => ended.expect(20, "as many CPUs of this host alone"),
+        ended => ended.expect(61, "--halt poll=200000"),
+    }
+    if std::thread::available_parallelism().unwrap().get() < 16 {
+        run("16").expect(20, "as many CPUs of this host alone");
+    }
+}
+
+#[test]
 fn a_triple_fault_is_said_with_registers() {
     if kvm() {
         tiny(Then::TripleFault).expect(73, "rip");
