@@ -40,6 +40,12 @@ pub use outcome::{Ending, Outcome};
 pub use request::{Depth, WeighRequest};
 pub use weigh::weigh;
 
+/// Does `transactions` of one byte each way over the loopback and prints their
+/// times: what `tcp-rr`'s Linux guests run.
+pub fn print_transactions(transactions: usize, cpus: usize) -> std::io::Result<()> {
+    experiments::tcp_rr::print_transactions(transactions, cpus)
+}
+
 /// Names of the experiments that there are, with a line about each.
 pub fn experiments() -> Vec<(&'static str, &'static str)> {
     experiments::ALL

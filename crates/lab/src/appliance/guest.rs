@@ -1,5 +1,6 @@
 //! Images that measure something inside and print it, a JSON object a line.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -26,8 +27,19 @@ pub(crate) struct GuestSpec {
     pub(crate) engine: &'static str,
     /// How a halted vCPU waits, as `tare run --halt` takes it.
     pub(crate) halt: &'static str,
+    /// A Linux guest instead of the image.
+    pub(crate) linux: Option<LinuxGuest>,
     /// Disks, as `tare run --disk` takes them.
     pub(crate) disks: Vec<String>,
+}
+
+/// A Linux guest with Debian's kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct LinuxGuest {
+    /// Directory of its files.
+    pub(crate) root: PathBuf,
+    /// What it runs.
+    pub(crate) command: Vec<String>,
 }
 
 /// A machine that was started with such an image. Dropping it ends it.
@@ -53,6 +65,9 @@ pub(crate) trait Guest {
 /// The words after `tare`.
 pub(super) fn arguments(spec: &GuestSpec, name: &str) -> Vec<String> {
     let cpus = spec.cpus.to_string();
+    if let Some(linux) = &spec.linux {
+        return linux_arguments(spec, linux, name, &cpus);
+    }
     let words = [
         "run",
         &spec.image,
@@ -74,6 +89,22 @@ pub(super) fn arguments(spec: &GuestSpec, name: &str) -> Vec<String> {
         words.extend(["--disk".to_owned(), disk.clone()]);
     }
     words
+}
+
+fn linux_arguments(spec: &GuestSpec, linux: &LinuxGuest, name: &str, cpus: &str) -> Vec<String> {
+    let root = linux.root.to_string_lossy();
+    let words = ["run", "--kernel", "debian", "--name", name, "--net", "none"];
+    let machine = [
+        "--cpus",
+        cpus,
+        "--engine",
+        spec.engine,
+        "--root",
+        &root,
+        "--",
+    ];
+    let words = words.into_iter().chain(machine).map(str::to_owned);
+    words.chain(linux.command.iter().cloned()).collect()
 }
 
 impl Guest for Machine {

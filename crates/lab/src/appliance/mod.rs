@@ -22,7 +22,7 @@ pub(crate) mod fake;
 mod guest;
 pub(crate) mod tare;
 
-pub(crate) use guest::{Guest, GuestSpec};
+pub(crate) use guest::{Guest, GuestSpec, LinuxGuest};
 
 /// What to start.
 #[derive(Clone, Debug)]

@@ -30,6 +30,11 @@ pub(crate) enum Where {
         /// Further words for the image.
         words: &'static str,
     },
+    /// A Linux guest in QEMU: on KVM where that is hardware's, else translated.
+    Linux {
+        /// vCPUs.
+        cpus: u8,
+    },
     /// Two threads of the host.
     Host {
         /// CPUs that they are pinned to.
@@ -42,7 +47,7 @@ impl Arm {
     pub(crate) fn turns(&self, turns: usize) -> usize {
         match self.place {
             Where::Tare { .. } | Where::Host { .. } => turns,
-            Where::Qemu { .. } => turns.min(1),
+            Where::Qemu { .. } | Where::Linux { .. } => turns.min(1),
         }
     }
 }

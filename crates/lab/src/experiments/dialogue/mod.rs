@@ -8,6 +8,7 @@
 mod arm;
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -15,8 +16,9 @@ use tare_control::stats::Kvm;
 
 pub(crate) use self::arm::{Arm, Where};
 use super::inside::{self, Data, Exchange, Place};
+use super::tcp_rr::GuestFilesError;
 use super::{Experiment, Story};
-use crate::appliance::GuestSpec;
+use crate::appliance::{GuestSpec, LinuxGuest};
 use crate::bench::{Bench, RunError};
 use crate::figure::{Figure, quantile};
 use crate::goal::Goal;
@@ -24,6 +26,9 @@ use crate::request::Depth;
 
 /// What QEMU's firmware takes under emulation.
 const FIRMWARE: Duration = Duration::from_secs(6);
+
+/// Puts what a Linux guest runs into a directory; gives its place there.
+pub(crate) type Fill = fn(&Path) -> Result<&'static str, GuestFilesError>;
 
 /// What is exchanged, and where.
 pub(crate) struct Kind {
@@ -43,6 +48,8 @@ pub(crate) struct Kind {
     pub(crate) arms: &'static [Arm],
     /// The same on the host: times in ns of so many exchanges on so many CPUs.
     pub(crate) host: fn(usize, usize) -> io::Result<Vec<f64>>,
+    /// What Linux guests run, if there are any.
+    pub(crate) program: Option<Fill>,
     /// Figures that are quantiles of the times.
     pub(crate) quantiles: &'static [(&'static str, f64)],
     /// What the figures should be.
@@ -100,8 +107,49 @@ impl Dialogue {
                 self.missing(arm, why);
                 Ok(())
             }
+            Where::Linux { cpus } => {
+                let result = self.linux(bench, place, arm, cpus);
+                let why = inside::optional(result)?;
+                self.missing(arm, why);
+                Ok(())
+            }
             Where::Host { cpus } => self.host(bench, place, arm, cpus),
         }
+    }
+
+    /// The host's two threads on a Linux kernel of their own.
+    fn linux(
+        &mut self,
+        bench: &mut Bench<'_>,
+        place: Place,
+        arm: &Arm,
+        cpus: u8,
+    ) -> Result<(), RunError> {
+        let Some(program) = self.kind.program else {
+            return Ok(());
+        };
+        let root = tempfile::tempdir().map_err(RunError::Root)?;
+        let program = match program(root.path()) {
+            Ok(program) => program,
+            Err(error) => {
+                self.missing(arm, Some(error.to_string()));
+                return Ok(());
+            }
+        };
+        let command = [program, &self.exchanges.to_string(), &cpus.to_string()];
+        let spec = GuestSpec {
+            // Its own loop takes no longer than a host's where it is not translated.
+            engine: match self.data.kvm {
+                Kvm::Hardware => "qemu-kvm",
+                Kvm::Emulated | Kvm::None => "qemu",
+            },
+            linux: Some(LinuxGuest {
+                root: root.path().to_owned(),
+                command: command.map(str::to_owned).into(),
+            }),
+            ..self.machine(place, cpus, "")
+        };
+        self.guest(bench, place, arm, &spec)
     }
 
     fn machine(&self, place: Place, cpus: u8, words: &str) -> GuestSpec {
@@ -152,6 +200,7 @@ impl Dialogue {
         let exchanges = self.kind.each * u32::try_from(self.exchanges).unwrap_or(u32::MAX);
         match arm.place {
             Where::Tare { .. } => self.kind.turn + exchanges,
+            Where::Linux { .. } => FIRMWARE + self.kind.turn,
             Where::Qemu { .. } => FIRMWARE + self.kind.turn + exchanges,
             // Takes next to nothing.
             Where::Host { .. } => Duration::ZERO,

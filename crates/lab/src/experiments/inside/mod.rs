@@ -50,6 +50,7 @@ impl Place {
             cmdline,
             engine: "tare",
             halt: "kernel",
+            linux: None,
             disks: Vec::new(),
         }
     }

@@ -3,6 +3,7 @@
 //! with what a transaction costs in halts, interrupts and timer writes.
 
 mod host;
+mod linux;
 mod story;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use tare_control::stats::Kvm;
 
+pub(crate) use self::linux::{GuestFilesError, print as print_transactions};
 use super::dialogue::{Arm, Dialogue, Kind, Where};
 use super::inside::Exchange;
 use crate::goal::Goal;
@@ -53,7 +55,7 @@ const OF_KVM: &[(&str, &str)] = &[
     ("mmio_write", "exits_per_rr.mmio_write"),
 ];
 
-static ARMS: [Arm; 6] = [
+static ARMS: [Arm; 8] = [
     Arm {
         name: "1vcpu.libos",
         suffix: "1vcpu",
@@ -77,6 +79,18 @@ static ARMS: [Arm; 6] = [
         suffix: "2vcpu.qemu",
         about: "library OS in QEMU on the same KVM, two vCPUs",
         place: Where::Qemu { cpus: 2, words: "" },
+    },
+    Arm {
+        name: "1vcpu.linux",
+        suffix: "1vcpu.linux",
+        about: "Linux guest in QEMU, one vCPU (translated where KVM emulates)",
+        place: Where::Linux { cpus: 1 },
+    },
+    Arm {
+        name: "2vcpu.linux",
+        suffix: "2vcpu.linux",
+        about: "Linux guest in QEMU, two vCPUs (translated where KVM emulates)",
+        place: Where::Linux { cpus: 2 },
     },
     Arm {
         name: "1vcpu.host",
@@ -115,6 +129,7 @@ static KIND: Kind = Kind {
     turn: Duration::from_millis(900),
     each: Duration::from_millis(16),
     arms: &ARMS,
+    program: Some(linux::fill),
     host: host::transactions,
     quantiles: &[(RR, 0.5), ("rr_p99_us", 0.99)],
     goals: GOALS,

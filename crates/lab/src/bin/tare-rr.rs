@@ -1,0 +1,20 @@
+//! Transactions of one byte over the loopback of the kernel that it runs on: the
+//! program of `tcp-rr`'s Linux guests. `tare-rr TRANSACTIONS CPUS` prints what
+//! the image of that name prints.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1).map(|word| word.parse());
+    let (Some(Ok(transactions)), Some(Ok(cpus))) = (words.next(), words.next()) else {
+        eprintln!("usage: tare-rr TRANSACTIONS CPUS");
+        return ExitCode::from(2);
+    };
+    match tare_lab::print_transactions(transactions, cpus) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tare-rr: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
