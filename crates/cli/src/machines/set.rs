@@ -11,6 +11,9 @@ use crate::args::SetArgs;
 use crate::failure::{Explain, Failure, Outcome};
 use crate::record::Record;
 
+/// Columns of a terminal.
+const WIDTH: usize = 80;
+
 /// Settings that cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SetError {
@@ -94,14 +97,15 @@ fn text(settings: &Settings, pairs: &[String]) -> String {
     }
     let widest = |length: fn(&Row) -> usize| rows.iter().map(|row| length(row)).max().unwrap_or(0);
     let (key, value) = (widest(|row| row.key.len()), widest(|row| row.value.len()));
+    let meaning = widest(|row| row.meaning.len());
+    // Beside the values where that fits a terminal, else below.
+    let beside = key + value + meaning + 4 < WIDTH;
     let mut text = String::new();
     for row in rows {
         let set = format!("{:<key$}  {:<value$}", row.key, row.value);
-        // Beside it where that fits a terminal, else below.
-        let line = format!("{set}  {}", row.meaning);
-        let _ = match line.len() {
-            0..80 => writeln!(text, "{line}"),
-            _ => writeln!(text, "{}\n    {}", set.trim_end(), row.meaning),
+        let _ = match beside {
+            true => writeln!(text, "{set}  {}", row.meaning),
+            false => writeln!(text, "{}\n    {}", set.trim_end(), row.meaning),
         };
     }
     text
