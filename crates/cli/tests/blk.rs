@@ -4,6 +4,8 @@
 
 #[path = "blk/bad.rs"]
 mod bad;
+#[path = "blk/cloud_hypervisor.rs"]
+mod cloud_hypervisor;
 #[path = "blk/daemon.rs"]
 mod daemon;
 #[path = "blk/linux.rs"]
