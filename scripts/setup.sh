@@ -72,7 +72,7 @@ run)
     kvm_usable || packages qemu-system-x86
     ;;
 test)
-    packages passt qemu-system-x86 e2fsprogs fio kmod acpica-tools cpio curl iproute2 memcached libmemcached-tools
+    packages passt qemu-system-x86 e2fsprogs fio kmod acpica-tools cpio curl iproute2 memcached libmemcached-tools busybox
     ;;
 *)
     echo "setup: unknown goal '$goal' (build, run or test)" >&2

@@ -36,7 +36,7 @@ pub use image::{Image, Settings, is_layout, read};
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// The archive or directory cannot be opened.
-    #[error("cannot open the image {}", path.display())]
+    #[error("{} cannot be opened", path.display())]
     Open {
         /// The file or directory.
         path: PathBuf,

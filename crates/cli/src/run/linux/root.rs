@@ -41,18 +41,27 @@ impl Explain for GuestError {
     }
 }
 
-impl Explain for ImageError {
+/// A container image that cannot be a root.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use the image {}", path.display())]
+struct RootImageError {
+    path: PathBuf,
+    source: ImageError,
+}
+
+impl Explain for RootImageError {
     fn code(&self) -> ExitCode {
-        match self {
-            Self::Open { .. } => ExitCode::RootMissing,
-            Self::TooLarge { .. } => ExitCode::RootTooLarge,
-            Self::Spool(_) => ExitCode::Output,
+        use ImageError as Because;
+        match self.source {
+            Because::Open { .. } => ExitCode::RootMissing,
+            Because::TooLarge { .. } => ExitCode::RootTooLarge,
+            Because::Spool(_) => ExitCode::Output,
             _ => ExitCode::RootImage,
         }
     }
 
     fn way_out(&self) -> Option<String> {
-        matches!(self, Self::TooLarge { .. })
+        matches!(self.source, ImageError::TooLarge { .. })
             .then(|| "give the guest more memory with --memory".to_owned())
     }
 }
@@ -92,8 +101,12 @@ fn of_directory(from: &Path, command: &[String], limit_bytes: u64) -> Result<Par
     Ok((tree, task, warnings))
 }
 
-fn of_image(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, ImageError> {
-    let Image { tree, settings } = oci::read(from, limit_bytes)?;
+fn of_image(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, RootImageError> {
+    let read = oci::read(from, limit_bytes).map_err(|source| RootImageError {
+        path: from.to_owned(),
+        source,
+    });
+    let Image { tree, settings } = read?;
     let task = Task {
         command: settings.command(command),
         environment: settings.env,

@@ -1,0 +1,211 @@
+//! Linux guests: a kernel of a few bytes in Tare's monitor, Debian's in QEMU's
+//! translator with roots from a directory and from container images.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::path::Path;
+
+use support::{Place, eventually, free_port, get, installed, needs};
+use tare_rootfs::kernel::debian;
+use tare_rootfs::oci::testing::{Entry, docker_archive, gzip, layer, oci_archive};
+use tare_rootfs::tree::{Content, Kind};
+use tare_rootfs::{Cache, Tree, guest, host};
+
+const PAGE: &str = "<p>from a Linux guest";
+const CONFIG: &str = r#"{"architecture":"amd64","os":"linux","config":{"Entrypoint":["/bin/busybox","sh","-c"],"Cmd":["exit 3"],"Env":["WHO=image"],"WorkingDir":"/srv","User":"7:8"}}"#;
+
+/// A bzImage whose 64-bit entry looks for "HdrS" in its zero page, prints K and
+/// ends with status 7; with 99 if it is not there.
+fn tiny_kernel() -> Vec<u8> {
+    let mut file = vec![0; 1024 + 0x200];
+    file[0x1f1] = 1;
+    file[0x1f4] = 0x20;
+    file[0x1fe..0x202].copy_from_slice(&[0x55, 0xaa, 0xeb, 0x66]);
+    file[0x202..0x208].copy_from_slice(b"HdrS\x0f\x02");
+    file[0x22c..0x230].copy_from_slice(&0x7fff_ffff_u32.to_le_bytes());
+    file[0x236] = 1;
+    file[0x258..0x260].copy_from_slice(&0x10_0000_u64.to_le_bytes());
+    file.extend([0x81, 0xbe, 0x02, 0x02, 0, 0]); // cmp dword [rsi+0x202],
+    file.extend(b"HdrS"); //                        "HdrS"
+    file.extend([0x75, 0x0e]); //                   jne 1f
+    file.extend([0x66, 0xba, 0xf8, 0x03]); //       mov dx, 0x3f8
+    file.extend([0xb0, b'K', 0xee]); //             mov al, 'K'; out dx, al
+    file.extend([0xb8, 0x10, 7, 0, 0]); //          mov eax, status 7
+    file.extend([0xeb, 0x05]); //                   jmp 2f
+    file.extend([0xb8, 0x10, 99, 0, 0]); //      1: mov eax, status 99
+    file.extend([0x66, 0xba, 0xf4, 0, 0xef]); // 2: mov dx, 0xf4; out dx, eax
+    file.extend([0xf4, 0xeb, 0xfd]); //             hlt; jmp
+    file
+}
+
+/// Whether Debian's kernel can be booted here.
+fn debian() -> bool {
+    let cache = Cache::open_default();
+    let kernel = cache.map(|cache| debian::find_or_obtain(&cache));
+    let skip = |why: &str| {
+        eprintln!("SKIP: {why}");
+        false
+    };
+    match kernel {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => return skip(&error.to_string()),
+        Err(error) => return skip(&error.to_string()),
+    }
+    let programs = ["qemu-system-x86_64", "passt", "busybox"];
+    if let Some(missing) = programs.into_iter().find(|program| !installed(program)) {
+        return skip(&format!("{missing} is not installed"));
+    }
+    guest::find_init().is_ok() || skip("tare-init is not built (cargo xtask init)")
+}
+
+/// busybox of this computer with its libraries, below `/bin`, and a page.
+fn files() -> Vec<(String, Vec<u8>)> {
+    let mut tree = Tree::new();
+    let busybox = host::add_program(&mut tree, "busybox").unwrap();
+    let contents = tree.entries().filter_map(|(name, node)| match &node.kind {
+        Kind::File(Content::Host { path, .. }) => {
+            let name = match format!("/{name}") == busybox {
+                true => "bin/busybox",
+                false => name,
+            };
+            Some((name.to_owned(), std::fs::read(path).unwrap()))
+        }
+        _ => None,
+    });
+    let page = ("srv/index.html".to_owned(), PAGE.as_bytes().to_vec());
+    contents.chain([page]).collect()
+}
+
+fn write_below(root: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    for (name, bytes) in files() {
+        let path = root.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+fn image_layers() -> Vec<Vec<u8>> {
+    let files = files();
+    let entry = |(name, bytes): &'_ (String, Vec<u8>)| (name.clone(), bytes.clone());
+    let files: Vec<_> = files.iter().map(entry).collect();
+    let entries: Vec<Entry<'_>> = files
+        .iter()
+        .map(|(name, bytes)| Entry::File(name, 0o755, bytes))
+        .collect();
+    let high = [
+        Entry::File("srv/new", 0o644, b"x"),
+        Entry::File("srv/.wh.old", 0o644, b""),
+    ];
+    let low = [entries.as_slice(), &[Entry::File("srv/old", 0o644, b"x")]].concat();
+    vec![gzip(&layer(&low)), gzip(&layer(&high))]
+}
+
+/// Runs a server in the guest, and fetches the page once it is ready.
+fn serves(place: &Place, root: &str, command: &[&str]) {
+    let port = free_port();
+    let publish = format!("{port}:80");
+    let words = [
+        &["run", "--kernel", "debian", "--root", root, "--name", "web"],
+        &["--engine", "qemu", "-d", "-p", &publish, "--"][..],
+        command,
+    ];
+    place.run(&words.concat()).expect(0, "web");
+    eventually("the guest is ready", || {
+        place.run(&["logs", "web"]).out.contains("ready")
+    });
+    eventually("the guest serves", || {
+        get(port, "/").is_ok_and(|answer| answer.contains(PAGE))
+    });
+    place.run(&["stop", "web"]).expect(0, "");
+    eventually("nothing is left", || place.run_directories().is_empty());
+}
+
+#[test]
+fn a_64_bit_kernel_finds_its_boot_parameters() {
+    if !needs::kvm() {
+        return;
+    }
+    let place = Place::new();
+    let kernel = place.file("tiny", &tiny_kernel());
+    let words = [
+        "run", "--kernel", &kernel, "--net", "none", "--engine", "tare",
+    ];
+    let ended = place.run(&words);
+    ended.expect(7, "the application ended with status 7");
+    assert!(ended.out.contains('K'), "{ended:#?}");
+    assert!(place.run_directories().is_empty());
+}
+
+#[test]
+fn a_directory_serves_from_debians_kernel() {
+    if !debian() {
+        return;
+    }
+    let place = Place::new();
+    let root = place.path().join("root");
+    write_below(&root);
+    let script = "echo ready; exec /bin/busybox httpd -f -h /srv";
+    let command = ["/bin/busybox", "sh", "-c", script];
+    serves(&place, root.to_str().unwrap(), &command);
+}
+
+#[test]
+fn an_oci_archive_serves_from_debians_kernel() {
+    if !debian() {
+        return;
+    }
+    let place = Place::new();
+    let config = CONFIG.replace(r#","User":"7:8""#, "");
+    let image = place.file("image.tar", &oci_archive(&config, &image_layers()));
+    let script = "echo ready for $WHO; exec /bin/busybox httpd -f -h .";
+    serves(&place, &image, &[script]);
+}
+
+#[test]
+fn an_images_settings_are_honoured_and_its_status_is_ours() {
+    if !debian() {
+        return;
+    }
+    let place = Place::new();
+    let image = place.file("image.tar", &docker_archive(CONFIG, &image_layers()));
+    let words = [
+        "run", "--kernel", "debian", "--root", &image, "--net", "none",
+    ];
+    let script =
+        "busybox() { /bin/busybox $@; }; busybox id; busybox pwd; busybox ls; echo $WHO; exit 42";
+    let ended = place.run(&[&words[..], &["--engine", "qemu", "--", script]].concat());
+    ended.expect(42, "uid=7 gid=8");
+    for words in ["/srv", "index.html", "new", "image"] {
+        assert!(ended.out.contains(words), "{words}: {ended:#?}");
+    }
+    assert!(!ended.out.contains("old"), "{ended:#?}");
+    assert!(place.run_directories().is_empty());
+}
+
+#[test]
+fn roots_and_kernels_that_are_wrong_are_refused_by_name() {
+    let place = Place::new();
+    let kernel = place.file("tiny", &tiny_kernel());
+    let run = |more: &[&str]| {
+        let ended = place.run(&[&["run", "--kernel", &kernel, "--net", "none"], more].concat());
+        assert!(place.run_directories().is_empty(), "{ended:#?}");
+        ended
+    };
+    let climbs = [layer(&[Entry::File("../etc/passwd", 0o644, b"x")])];
+    let climbs = place.file("climbs.tar", &oci_archive(CONFIG, &climbs));
+    run(&["--root", &climbs]).expect(42, "\"../etc/passwd\" in the layer");
+    let mut damaged = oci_archive(CONFIG, &[layer(&[])]);
+    damaged.truncate(2000);
+    let damaged = place.file("damaged.tar", &damaged);
+    run(&["--root", &damaged]).expect(42, "damaged.tar");
+    run(&["--root", "/no/such"]).expect(40, "/no/such");
+    run(&["--", "/bin/sh"]).expect(2, "add --root");
+    let root = place.path().to_str().unwrap();
+    run(&["--root", root]).expect(2, "says no command");
+    let text = place.file("text", b"#!/bin/sh");
+    let words = ["run", "--kernel", &text, "--net", "none"];
+    place.run(&words).expect(11, "neither a vmlinux");
+}
