@@ -1,0 +1,117 @@
+//! The library OS's disks in whole machines: driver, load generator, files.
+//!
+//! They need /dev/kvm, `tare-monitor` beside `tare` and the images (`cargo
+//! xtask test` builds both), and SKIP without; with TARE_REQUIRE_KVM=1 a skip
+//! fails.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+use support::needs::{built, kvm, passt};
+use support::{Place, eventually, free_port, get};
+
+/// Bytes of a disk.
+const BYTES: usize = 4 << 20;
+
+/// Loads a disk as `words` say: the line of figures.
+fn loaded(cpus: &str, disk_words: &str, words: &str) -> Option<Value> {
+    let image = kvm().then(|| built("blk")).flatten()?;
+    let place = Place::new();
+    let disk = place.file("disk.img", &vec![0; BYTES]) + disk_words;
+    let mut all = vec!["run", image.to_str().unwrap(), "--net", "none"];
+    all.extend(["--cpus", cpus, "--disk", &disk, "--cmdline", words]);
+    let ended = place.run(&all);
+    ended.expect(0, "\"done\":true");
+    let lines = ended.out.lines().map(serde_json::from_str::<Value>);
+    let mut lines = lines.map(Result::unwrap);
+    lines.find(|line| line["completed"].is_u64())
+}
+
+#[test]
+fn blocks_read_back_as_they_were_written() {
+    for (cpus, disk_words) in [("1", ""), ("2", ""), ("1", ",coalesce=1/8")] {
+        let words = "cif=16 read=50 verify=on committer=on count=150 warm_ms=0";
+        let Some(line) = loaded(cpus, disk_words, words) else {
+            return;
+        };
+        let of = |name: &str| line[name].as_u64().unwrap();
+        assert_eq!((of("errors"), of("mismatches")), (0, 0), "{line}");
+        assert_eq!(of("completed"), 150, "{line}");
+        assert!(line["flush_ns"]["count"].as_u64().unwrap() > 0, "{line}");
+    }
+}
+
+#[test]
+fn more_commands_than_descriptors_wait_for_room() {
+    for (words, waits) in [
+        ("cif=128 count=300", true),
+        ("cif=128 count=300 blk_indirect=on", false),
+    ] {
+        let Some(line) = loaded("1", ",ro", words) else {
+            return;
+        };
+        assert_eq!(line["errors"], 0, "{line}");
+        assert_eq!(line["completed"], 300, "{line}");
+        // Of what counts; the queue is full from the first moment on.
+        let waited = line["waits_for_room"].as_u64().unwrap() > 0;
+        assert_eq!(waited, waits, "{words}: {line}");
+    }
+}
+
+#[test]
+fn a_job_that_a_disk_cannot_do_ends_with_a_sentence() {
+    let Some(image) = kvm().then(|| built("blk")).flatten() else {
+        return;
+    };
+    let place = Place::new();
+    let disk = place.file("disk.img", &vec![0; BYTES]) + ",ro";
+    for (words, said) in [
+        (
+            "read=50",
+            "error: the disk disk0 is read-only, and the job writes",
+        ),
+        ("disk=disk1", "error: there is no disk disk1"),
+        ("cif=0", "error: cif=0 makes no sense: it is 1 to 256"),
+    ] {
+        let run = ["run", image.to_str().unwrap(), "--net", "none", "--disk"];
+        let ended = place.run(&[&run[..], &[&disk, "--cmdline", words]].concat());
+        ended.expect(1, said);
+        assert!(place.run_directories().is_empty(), "{ended:#?}");
+    }
+}
+
+#[test]
+fn a_site_is_served_from_a_disk() {
+    let Some(image) = (kvm() && passt()).then(|| built("http-disk")).flatten() else {
+        return;
+    };
+    let place = Place::new();
+    let site = place.path().join("site");
+    fs::create_dir(&site).unwrap();
+    fs::write(site.join("index.html"), "<p>from a disk").unwrap();
+    let disk = place.path().join("site.ext4");
+    let made = Command::new("mke2fs")
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .args(["-q", "-F", "-t", "ext4", "-d"])
+        .args([site.as_os_str(), disk.as_os_str(), "4M".as_ref()])
+        .output();
+    let made = made.expect("mke2fs, from Debian's e2fsprogs");
+    assert!(made.status.success(), "{made:?}");
+    let disk = format!("{},ro", disk.display());
+    let port = free_port();
+    let forward = format!("127.0.0.1:{port}:80");
+    let words = ["run", image.to_str().unwrap(), "-d", "--name", "web"];
+    let run = place.run(&[&words[..], &["--disk", &disk, "-p", &forward]].concat());
+    run.expect(0, "web");
+    eventually("the site is served", || {
+        get(port, "/").is_ok_and(|answer| answer.ends_with("<p>from a disk"))
+    });
+    place.run(&["stop", "web"]).expect(0, "");
+    // Without its disk, a sentence.
+    let ended = place.run(&["run", image.to_str().unwrap(), "--net", "none"]);
+    ended.expect(1, "error: there is no disk disk0 to serve from");
+}
