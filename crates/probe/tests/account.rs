@@ -6,7 +6,9 @@ mod support;
 use std::process::{Command, id};
 use std::time::Duration;
 
-use support::{Own, Storm, counted, times};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+use support::{Own, Storm, alone, counted, times};
+use tare_probe::Source;
 use tare_probe::account::{Access, Account, Device, ExitKind, Injector, IpiMode, IrqLine, Step};
 use tare_probe::kvm::{Observer, observe};
 use tare_probe::vm::{self, FindError, Monitor, Role};
@@ -29,6 +31,7 @@ fn port(port: u16, access: Access, device: Device) -> ExitKind {
 
 #[test]
 fn every_exit_is_counted_by_what_caused_it() {
+    let _alone = alone();
     let body = [
         times(100, &[0xe6, 0x70]),
         times(50, &[0xe4, 0x71]),
@@ -71,6 +74,7 @@ fn every_exit_is_counted_by_what_caused_it() {
 
 #[test]
 fn a_guest_that_touches_many_addresses_does_not_fill_the_maps() {
+    let _alone = alone();
     // Writes to 6,000 pages above 2 GiB.
     let each = [0xa3, 0, 0, 0, 0];
     let walk = [
@@ -178,6 +182,36 @@ fn a_machine_that_ends_in_the_window_is_accounted_until_then() {
     assert!(account.ended);
     assert!(account.window_ns < 15_000_000_000, "{}", account.window_ns);
     assert!(!account.threads.is_empty());
+}
+
+#[test]
+fn without_the_privilege_for_bpf_the_rest_is_reported() {
+    let _alone = alone();
+    let Some(own) = Own::new(&times(3, &[0xe6, 0x70])) else {
+        return;
+    };
+    let observed = std::thread::spawn(move || {
+        let none = CapabilitySet::empty();
+        let sets = CapabilitySets {
+            effective: none,
+            permitted: none,
+            inheritable: none,
+        };
+        // Of this thread alone.
+        set_capabilities(None, sets).unwrap();
+        let mut observer = Observer::start(&[vm::of_pid(id()).unwrap()]);
+        own.run();
+        observer.turn().remove(0)
+    });
+    let account = observed.join().unwrap();
+    let bpf = account
+        .unavailable
+        .iter()
+        .find(|it| it.source == Source::Bpf);
+    assert!(bpf.unwrap().why.contains("CAP_BPF"), "{bpf:?}");
+    assert_eq!(account.observer.bpf_ns, None);
+    let (vcpu, _) = account.vcpus().next().unwrap();
+    assert!(vcpu.on_cpu.total_ns > 0);
 }
 
 #[test]

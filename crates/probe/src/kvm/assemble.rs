@@ -178,7 +178,10 @@ fn halts(counts: &Counts, kvm: &BTreeMap<String, u64>) -> Halts {
     let wasted = counts.sum(classes::POLL_WASTED);
     let or = |name: &str, otherwise: u64| kvm.get(name).copied().unwrap_or(otherwise);
     Halts {
-        count: counts.sum(classes::HALT).count,
+        count: match counts.sum(classes::HALT).count {
+            0 => or("halt_exits", 0),
+            count => count,
+        },
         valid: counts
             .class(classes::HALT)
             .filter(|(key, _)| key.a == 1)

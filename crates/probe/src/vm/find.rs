@@ -34,7 +34,7 @@ pub enum FindError {
         pid: u32,
     },
     /// No virtual machine has this name.
-    #[error("no virtual machine is named {0:?} and no process has that ID")]
+    #[error("no virtual machine that this user may look at is named {0:?}")]
     NoName(String),
     /// Several have it.
     #[error("{count} virtual machines are named {name:?}: say which by its process ID")]
