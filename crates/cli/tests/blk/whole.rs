@@ -17,7 +17,7 @@ verify="fio --name=v --directory=/mnt --bs=4k --size=4M --numjobs=3 --thread
     --verify=crc32c --verify_fatal=1 --group_reporting --minimal"
 deep="fio --name=d --filename=/dev/vda --readonly --bs=4k --thread --ioengine=libaio
     --iodepth=32 --direct=1 --rw=randread --number_ios=6000 --minimal"
-$verify >/tmp/out 2>&1; echo "VERIFIED $?"; 
+$verify >/tmp/out 2>&1; echo "VERIFIED $?"
 $deep >/tmp/out; echo "DEEP $?"
 read go
 $deep >/tmp/out; echo "DEEP $?"
