@@ -8,8 +8,20 @@ use support::Place;
 use support::guest::{self, Then};
 use support::needs::kvm;
 
-/// A halted machine with a disk, and the place it runs in.
-fn with_disk() -> Place {
+/// A machine called `db` and the place it runs in; a test that fails leaves
+/// none.
+struct Running(Place);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.run(&["stop", "db", "--time", "1"]);
+        }
+    }
+}
+
+/// A halted machine with a disk.
+fn with_disk() -> Running {
     let place = Place::new();
     let image = place.file("tiny", &guest::image("hello", Then::Halt));
     let disk = place.file("disk.img", &[0; 64 * 512]);
@@ -17,7 +29,7 @@ fn with_disk() -> Place {
     let words = ["run", &image, "-d", "--net", "none", "--name", "db"];
     let words = [&words[..], &["--disk", &disk]].concat();
     place.run(&words).expect(0, "db");
-    place
+    Running(place)
 }
 
 #[test]
@@ -25,7 +37,8 @@ fn settings_of_a_machine_are_listed_and_changed() {
     if !kvm() {
         return;
     }
-    let place = with_disk();
+    let running = with_disk();
+    let place = &running.0;
     let listed = place.run(&["set", "db"]);
     listed.expect(0, "disk0.coalesce ");
     assert!(listed.out.contains(" off "), "{listed:#?}");
@@ -56,7 +69,8 @@ fn a_disk_is_watched_line_by_line_or_as_json() {
     if !kvm() {
         return;
     }
-    let place = with_disk();
+    let running = with_disk();
+    let place = &running.0;
     let watch = ["stats", "db", "--watch", "0.05", "--count", "2"];
     let seen = place.run(&watch);
     seen.expect(0, "INTERRUPTS/IO");
