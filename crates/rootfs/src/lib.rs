@@ -6,7 +6,7 @@
 //! tree             files, directories, links and owners: what a guest gets
 //! walk, host       a tree from a directory, from programs of this computer
 //! oci              a tree from a container image
-//! cpio             a tree as an initramfs
+//! cpio, ext4       a tree as an initramfs, as a disk
 //! guest            the initramfs of a command: tree, modules, first process
 //! ```
 //!
@@ -18,6 +18,7 @@
 
 pub mod cache;
 pub mod cpio;
+pub mod ext4;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz_entry;
 pub mod guest;

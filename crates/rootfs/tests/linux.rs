@@ -9,7 +9,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use tare_rootfs::guest::{self, CMDLINE, MACHINE_MODULES};
 use tare_rootfs::kernel::debian;
 use tare_rootfs::modules::Modules;
-use tare_rootfs::{Cache, Kernel, Task, Tree, cpio, host};
+use tare_rootfs::{Cache, Kernel, Root, Task, Tree, cpio, ext4, host};
 
 const QEMU: &str = "qemu-system-x86_64";
 
@@ -35,7 +35,7 @@ fn kernel_and_init() -> Option<(Kernel, std::path::PathBuf)> {
     Some((kernel, init))
 }
 
-fn boot(kernel: &Kernel, init: &Path, mut tree: Tree, task: Task) -> String {
+fn boot(kernel: &Kernel, init: &Path, mut tree: Tree, task: Task, more: &[&str]) -> String {
     let modules = Modules::open(&kernel.modules).unwrap();
     let modules = modules.closure(MACHINE_MODULES).unwrap();
     guest::add_init(&mut tree, task, &modules, init).unwrap();
@@ -60,6 +60,7 @@ fn boot(kernel: &Kernel, init: &Path, mut tree: Tree, task: Task) -> String {
             &format!("/proc/self/fd/{}", initramfs.as_raw_fd()),
         ])
         .args(["-append", &format!("console=ttyS0 quiet {CMDLINE}")])
+        .args(more)
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -86,7 +87,38 @@ fn debians_kernel_runs_a_program_of_the_host_and_powers_off() {
         hostname: "guest".to_owned(),
         ..Task::default()
     };
-    let said = boot(&kernel, &init, tree, task);
+    let said = boot(&kernel, &init, tree, task, &[]);
     assert!(said.contains("hello from guest in /work"), "{said}");
     assert!(said.contains("ended with status 7"), "{said}");
+}
+
+#[test]
+fn the_root_may_be_a_disk() {
+    let Some((kernel, init)) = kernel_and_init() else {
+        return;
+    };
+    let mut tree = Tree::new();
+    let shell = host::add_program(&mut tree, "sh").unwrap();
+    host::add_program(&mut tree, "cat").unwrap();
+    let mut file = tare_rootfs::tree::Node::bytes(*b"on the disk", 0o640);
+    file.uid = 33;
+    tree.insert("srv/file", file).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let disk = place.path().join("disk");
+    if let Err(ext4::DiskError::NoProgram) = ext4::make(&tree, &disk, 64 << 20) {
+        return eprintln!("SKIP: mke2fs is not installed");
+    }
+    let script = "cat /srv/file; echo x > /new && exit 5";
+    let task = Task {
+        command: [&shell, "-c", script].map(str::to_owned).to_vec(),
+        root: Root::Disk {
+            device: "/dev/vda".to_owned(),
+            filesystem: "ext4".to_owned(),
+        },
+        ..Task::default()
+    };
+    let drive = format!("file={},format=raw,if=virtio", disk.display());
+    let said = boot(&kernel, &init, Tree::new(), task, &["-drive", &drive]);
+    assert!(said.contains("on the disk"), "{said}");
+    assert!(said.contains("ended with status 5"), "{said}");
 }
