@@ -430,3 +430,55 @@ fn top_prints_a_table_where_there_is_no_terminal() {
     assert!(line.ends_with("spins") || line.ends_with("steal"), "{line}");
     assert!(ended.out.lines().all(|line| line.len() < 80), "{ended:#?}");
 }
+
+/// `tare top` on a terminal of 80 by 24, with these keys: what it wrote.
+fn top_on_a_terminal(place: &Place, keys: &[&[u8]]) -> Vec<u8> {
+    let line = format!(
+        "stty rows 24 cols 80; {} top --interval 0.5; echo ended=$?; stty -a",
+        env!("CARGO_BIN_EXE_tare")
+    );
+    let mut script = Command::new("script")
+        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+        .env("TARE_RUN_ROOT", place.run_root())
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut terminal = script.stdin.take().unwrap();
+    for key in keys {
+        std::thread::sleep(Duration::from_millis(1500));
+        std::io::Write::write_all(&mut terminal, key).unwrap();
+    }
+    support::end(script).out.into_bytes()
+}
+
+#[test]
+fn top_draws_on_a_terminal_and_puts_it_back() {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    if !installed("script") {
+        skip("script is not installed");
+        return;
+    }
+    let place = Place::new();
+    let machine = Machine::start(&place, &image, "mode=spin", &[]);
+    for end in [b"q".as_slice(), b"\x03"] {
+        let written = top_on_a_terminal(&place, &[b"n", b"h", b" ", end]);
+        let text = String::from_utf8_lossy(&written);
+        let leave = "\x1b[?1049l";
+        let (shown, after) = text.split_once(leave).expect("the other screen is left");
+        let mut screen = vt100::Parser::new(24, 80, 0);
+        screen.process(shown.as_bytes());
+        let contents = screen.screen().contents();
+        assert!(contents.contains("TOP CAUSE"), "{contents}");
+        assert!(contents.contains(&machine.name), "{contents}");
+        assert!(after.contains("ended=0"), "{after}");
+        assert!(
+            after.contains(" echo") && after.contains(" icanon"),
+            "{after}"
+        );
+    }
+}
