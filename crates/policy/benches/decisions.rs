@@ -12,10 +12,11 @@ use tare_policy::spin::{Spin, Wait};
 
 fn spin(criterion: &mut Criterion) {
     for (name, wait_ns) in [("short", 6_000), ("long", 10_000_000)] {
-        let mut spin = Spin::default();
+        let (mut spin, mut now_ns) = (Spin::default(), 0);
         criterion.bench_function(&format!("spin/record/{name}"), |bencher| {
             bencher.iter(|| {
-                spin.record(black_box(Wait::Halted(wait_ns)));
+                now_ns += wait_ns;
+                spin.record(black_box(Wait::Halted(wait_ns)), now_ns);
                 spin.length_ns()
             });
         });

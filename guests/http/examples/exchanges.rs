@@ -10,13 +10,10 @@
 //!
 //! The difference of the two counts over 1,000 is the cost of a request.
 
-use std::hint::black_box;
-use std::time::Duration;
-
 use tare_guest_http::connection;
 use tare_guest_http::host::MemoryFiles;
 use tare_guest_http::server::Server;
-use tare_libos::serve::{Transport, TransportError};
+use tare_libos::serve::Memory;
 
 const FILE: [u8; 1024] = [b'x'; 1024];
 const LOAD: &[u8] = b"GET /1k.bin HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
@@ -31,41 +28,6 @@ const BROWSER: &[u8] = b"GET /1k.bin HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\
 const MISSING: &[u8] = b"GET /nothing HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 const RANGE: &[u8] = b"GET /1k.bin HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nRange: bytes=1-9\r\n\r\n";
 
-/// Each receive is one request; what is sent is thrown away.
-struct Memory {
-    request: &'static [u8],
-    left: u32,
-}
-
-impl Transport for Memory {
-    fn receive(
-        &mut self,
-        into: &mut [u8],
-        _within: Option<Duration>,
-    ) -> Result<usize, TransportError> {
-        if self.left == 0 {
-            return Ok(0);
-        }
-        self.left -= 1;
-        into[..self.request.len()].copy_from_slice(self.request);
-        Ok(self.request.len())
-    }
-
-    fn send<const N: usize>(
-        &mut self,
-        parts: &[&[u8]; N],
-        _within: Duration,
-    ) -> Result<usize, TransportError> {
-        Ok(black_box(parts).iter().map(|part| part.len()).sum())
-    }
-
-    fn finish(&mut self) {}
-
-    fn now(&self) -> Duration {
-        Duration::ZERO
-    }
-}
-
 fn main() {
     let mut words = std::env::args().skip(1);
     let left = words.next().and_then(|n| n.parse().ok()).unwrap_or(1000);
@@ -78,6 +40,6 @@ fn main() {
         Some(other) => panic!("unknown request {other}"),
     };
     let server = Server::new(MemoryFiles::new().with("1k.bin", &FILE, 784_111_777));
-    connection::serve(Memory { request, left }, &server);
+    connection::serve(Memory::new(&[], request, left), &server);
     println!("{} bytes sent", server.counters.sent_bytes.get());
 }

@@ -8,6 +8,7 @@
 //! | `buffer` | the bytes received and not yet understood |
 //! | `workers` | who accepts and who serves |
 //! | `host` | the same on a host's sockets, for tests and measurements |
+//! | `memory` | a client in memory, to count what commands cost |
 //!
 //! One thread at a time waits in `accept`. Whoever gets a connection makes sure
 //! that another one takes its place, a rested thread if there is one, and serves
@@ -21,11 +22,15 @@
 mod buffer;
 #[cfg(not(target_os = "none"))]
 pub mod host;
+#[cfg(not(target_os = "none"))]
+mod memory;
 mod stream;
 mod transport;
 mod workers;
 
 pub use buffer::{Buffer, NoRoom, Sizes};
+#[cfg(not(target_os = "none"))]
+pub use memory::Memory;
 pub use stream::Stream;
 pub use transport::{Transport, TransportError};
 pub use workers::{Service, start, stay};
