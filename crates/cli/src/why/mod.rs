@@ -30,7 +30,10 @@ pub(crate) fn why(args: &WhyArgs) -> Outcome {
         crate::warn(&missing.to_string());
     }
     if watch.is_empty() && !args.json {
-        return crate::print("No virtual machine runs on this host.\n");
+        return crate::print(match watch.unavailable() {
+            [] => "No virtual machine runs on this host.\n",
+            _ => "No virtual machine of this user runs on this host.\n",
+        });
     }
     let accounts = match watch.is_empty() {
         true => Vec::new(),
