@@ -9,8 +9,9 @@ use tare_abi::exit::STATUS_LINE;
 
 /// Bytes of the console that are looked at.
 const TAIL_BYTES: u64 = 16 * 1024;
-/// What Linux says last of all (`kernel/panic.c`).
-const PANIC: &str = "---[ end Kernel panic - not syncing";
+/// What Linux says when it gives up (`kernel/panic.c`); with `panic=-1` it resets
+/// the machine a few lines later.
+const PANIC: &str = "] Kernel panic - not syncing";
 
 /// How a guest said that it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_a_panic() {
-        let text = "[1.0] Kernel panic - not syncing: x\n[1.1] ---[ end Kernel panic - not syncing: x ]---\n";
+        let text = "[    1.0] Kernel panic - not syncing: x\r\n[    1.1] Kernel Offset: 0x1\r\n";
         assert_eq!(in_text(text), Some(LastWords::Panic));
     }
 

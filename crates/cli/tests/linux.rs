@@ -186,6 +186,19 @@ fn an_images_settings_are_honoured_and_its_status_is_ours() {
 }
 
 #[test]
+fn a_kernel_without_a_root_panics_and_tare_says_so() {
+    if !debian() {
+        return;
+    }
+    let place = Place::new();
+    let words = [
+        "run", "--kernel", "debian", "--net", "none", "--engine", "qemu",
+    ];
+    place.run(&words).expect(70, "the guest panicked");
+    assert!(place.run_directories().is_empty());
+}
+
+#[test]
 fn roots_and_kernels_that_are_wrong_are_refused_by_name() {
     let place = Place::new();
     let kernel = place.file("tiny", &tiny_kernel());
