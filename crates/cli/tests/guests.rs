@@ -33,6 +33,19 @@ fn measured(name: &str, cpus: &str, words: &str) -> Option<Vec<Value>> {
 }
 
 #[test]
+fn halt_load_is_woken_in_the_rhythm_that_was_asked_for() {
+    for (load, cpus) in [("every gap_us=2000", "2"), ("sleep gap_us=2000", "1")] {
+        let words = format!("load={load} warm_ms=20 ms=100");
+        let Some(lines) = measured("halt-load", cpus, &words) else {
+            return;
+        };
+        let wakes = lines.iter().find_map(|line| line["wakes"].as_u64());
+        // 50 in the time; fewer on a busy host.
+        assert!((3..=51).contains(&wakes.unwrap()), "{load}: {lines:?}");
+    }
+}
+
+#[test]
 fn ipi_halt_prints_a_sample_for_each_wake_up() {
     let Some(lines) = measured("ipi-halt", "2", "samples=60 gap_us=50") else {
         return;

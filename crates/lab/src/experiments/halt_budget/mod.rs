@@ -194,7 +194,7 @@ impl HaltBudget {
             round,
         };
         let cmdline = format!(
-            "{} warm_ms={} ms={} halt_spin_ns=0",
+            "{} warm_ms={} ms={} halt_spin_ns=0 hold",
             load.words(),
             self.warm.as_millis(),
             self.time.as_millis()
