@@ -3,7 +3,7 @@
 //! An [`Object`] is one compiled file of `bpf/`. Each program is loaded and
 //! attached by itself ([`Object::attach`]), so that a kernel which lacks one
 //! trace point still gives all the others; what is missing comes back as
-//! [`Unavailable`]. Dropping the object detaches and unloads everything.
+//! [`Unavailable`](crate::Unavailable). Dropping the object detaches and unloads everything.
 //!
 //! Maps are read as arrays of 64-bit words, which is what the programs declare
 //! them to be; nothing here transmutes.
