@@ -1,5 +1,6 @@
 //! Observing virtual machines from outside: which there are ([`vm`]), and where
-//! their CPU time, exits, halts and interrupts go ([`kvm`], [`account`]).
+//! their CPU time, exits, halts and interrupts go ([`kvm`], [`account`]); where the
+//! time of any processes goes, on and off CPUs ([`sched`]).
 //!
 //! Any KVM virtual machine of this host, Tare's or not. The sources are BPF on
 //! trace points, `/proc`, and KVM's statistics. Whatever is missing on a host is
@@ -11,6 +12,7 @@ pub mod account;
 pub mod bpf;
 pub mod kvm;
 pub mod proc;
+pub mod sched;
 mod unavailable;
 pub mod vm;
 

@@ -122,6 +122,30 @@ impl Object {
         self.hash::<u32, [u64; V]>(map)?.get(&key, 0).ok()
     }
 
+    /// Puts an entry into a hash map whose keys are `K` words.
+    pub fn put<const K: usize, const V: usize>(
+        &mut self,
+        map: &str,
+        key: [u64; K],
+        value: [u64; V],
+    ) -> Result<(), Unavailable> {
+        let unavailable = |why: String| Unavailable::named(Source::Bpf, map, why);
+        let data = self.ebpf.map_mut(map);
+        let data = data.ok_or_else(|| unavailable("no such map".to_owned()))?;
+        HashMap::<&mut MapData, [u64; K], [u64; V]>::try_from(data)
+            .and_then(|mut hash| hash.insert(key, value, 0))
+            .map_err(|error| unavailable(reason::of(&error)))
+    }
+
+    /// The value of a hash map whose keys are `K` words.
+    pub fn lookup<const K: usize, const V: usize>(
+        &self,
+        map: &str,
+        key: [u64; K],
+    ) -> Option<[u64; V]> {
+        self.hash::<[u64; K], [u64; V]>(map)?.get(&key, 0).ok()
+    }
+
     /// Removes an entry of a hash map with keys of 32 bits and values of `V` words.
     pub fn remove<const V: usize>(&mut self, map: &str, key: u32) {
         if let Some(data) = self.ebpf.map_mut(map)

@@ -1,0 +1,189 @@
+//! Loading the programs, naming threads, reading counts.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use super::Times;
+use super::times::{Key, Reading};
+use crate::account::ObserverCost;
+use crate::bpf::{Object, Point, RunTime, RunTimeMeter};
+use crate::proc;
+use crate::{Source, Unavailable};
+
+const RAW: [Point<'static>; 4] = [
+    raw("sched_process_fork", "on_sched_process_fork"),
+    raw("sched_process_exit", "on_sched_process_exit"),
+    raw("sched_waking", "on_sched_waking"),
+    raw("sched_switch", "on_sched_switch"),
+];
+/// As the programs write it for a thread that has not run yet.
+const NO_CPU: u64 = 0xffff_ffff;
+/// Scans for threads of a process; what they fork meanwhile follows by itself.
+const SCANS: usize = 2;
+
+const fn raw(event: &'static str, program: &'static str) -> Point<'static> {
+    Point::Raw { event, program }
+}
+
+/// Threads that are told together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Group(pub(super) u32);
+
+/// Observes threads until it is dropped.
+#[derive(Debug)]
+pub struct Observer {
+    object: Object,
+    missing: Vec<Unavailable>,
+    meter: Option<RunTimeMeter>,
+    groups: u32,
+    before: Reading,
+    since: Instant,
+    cost: (u64, RunTime),
+    lost: u64,
+}
+
+impl Observer {
+    /// Loads and attaches the programs; nobody is watched yet.
+    pub fn start() -> Result<Self, Unavailable> {
+        let mut object = Object::load(crate::bpf_image!("sched.bpf.o"), &[])?;
+        let mut missing = object.attach(&RAW);
+        if let Some(place) = missing.iter().position(|gone| gone.name == "sched_switch") {
+            return Err(missing.swap_remove(place));
+        }
+        let meter = RunTimeMeter::start().map_err(|why| missing.push(why)).ok();
+        let mut observer = Self {
+            object,
+            missing,
+            meter,
+            groups: 0,
+            before: Reading::default(),
+            since: Instant::now(),
+            cost: (0, RunTime::default()),
+            lost: 0,
+        };
+        observer.begin();
+        Ok(observer)
+    }
+
+    /// What this kernel does not offer, and counts that were lost.
+    pub fn unavailable(&self) -> Vec<Unavailable> {
+        let mut missing = self.missing.clone();
+        if self.lost > 0 {
+            let why = format!("{} events or threads found a full map", self.lost);
+            missing.push(Unavailable::named(Source::Bpf, "counts", why));
+        }
+        missing
+    }
+
+    /// A new group without threads.
+    pub fn group(&mut self) -> Group {
+        self.groups += 1;
+        Group(self.groups)
+    }
+
+    /// Puts every thread of a process and of its descendants into `group`, and all
+    /// that they start from now on.
+    pub fn watch_process(&mut self, group: Group, pid: u32) {
+        for _ in 0..SCANS {
+            for pid in family(pid) {
+                let tids = proc::numbers(&proc::process(pid).join("task")).unwrap_or_default();
+                for tid in tids {
+                    self.watch_thread(group, tid);
+                }
+            }
+        }
+    }
+
+    /// Puts one thread into `group`, and all that it starts from now on. It counts
+    /// from its next switch.
+    pub fn watch_thread(&mut self, group: Group, tid: u32) {
+        let known = self.object.lookup::<1, 5>("threads", [tid.into()]);
+        if known.is_some_and(|words| words[0] as u32 == group.0) {
+            return;
+        }
+        let thread = [group.0.into(), 0, 0, 0, NO_CPU];
+        if let Err(why) = self.object.put("threads", [tid.into()], thread) {
+            self.missing.push(why);
+        }
+    }
+
+    /// What each group did since the last turn (or the start), by group.
+    pub fn turn(&mut self) -> Vec<Times> {
+        let reading = self.read();
+        let window_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let observer = self.cost();
+        let groups = 1..=self.groups;
+        let times = groups.map(|group| Times {
+            window_ns,
+            observer,
+            ..reading.times(&self.before, Group(group))
+        });
+        let times = times.collect();
+        self.lost = self.object.word("lost", 0).unwrap_or(0);
+        self.before = reading;
+        self.begin();
+        times
+    }
+
+    fn begin(&mut self) {
+        self.since = Instant::now();
+        self.cost = (clock_ns(ClockId::ThreadCPUTime), self.run_time());
+    }
+
+    fn read(&self) -> Reading {
+        let mut reading = Reading::default();
+        let counts = self.object.entries::<2, 2>("counts").into_iter();
+        reading.counts = counts
+            .map(|(key, [count, ns])| (Key::from(key), (count, ns)))
+            .collect();
+        let now_ns = clock_ns(ClockId::Monotonic);
+        for (_, words) in self.object.entries::<1, 5>("threads") {
+            reading.pending(words, now_ns);
+        }
+        reading
+    }
+
+    fn run_time(&self) -> RunTime {
+        let meter = self.meter.as_ref();
+        meter.map_or_else(RunTime::default, |meter| meter.read(&self.object))
+    }
+
+    fn cost(&self) -> ObserverCost {
+        let (cpu_ns, bpf) = self.cost;
+        let now = self.meter.as_ref().map(|_| self.run_time());
+        ObserverCost {
+            user_space_ns: clock_ns(ClockId::ThreadCPUTime).saturating_sub(cpu_ns),
+            bpf_ns: now.map(|now| now.ns.saturating_sub(bpf.ns)),
+            bpf_runs: now.map(|now| now.runs.saturating_sub(bpf.runs)),
+        }
+    }
+}
+
+/// A process and its descendants.
+fn family(pid: u32) -> BTreeSet<u32> {
+    let all = proc::numbers(Path::new("/proc")).unwrap_or_default();
+    let parents: Vec<(u32, u32)> = all
+        .into_iter()
+        .filter_map(|pid| Some((pid, proc::stat(&proc::process(pid))?.parent)))
+        .collect();
+    let mut family = BTreeSet::from([pid]);
+    loop {
+        let before = family.len();
+        let children = parents.iter().filter(|(_, parent)| family.contains(parent));
+        let children: Vec<u32> = children.map(|(child, _)| *child).collect();
+        family.extend(children);
+        if family.len() == before {
+            return family;
+        }
+    }
+}
+
+fn clock_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    let whole = u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000;
+    whole + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
