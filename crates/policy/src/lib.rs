@@ -1,5 +1,5 @@
 //! Decision rules, pure: poller idleness, spin before halt, halt polling,
-//! interrupt coalescing.
+//! interrupt coalescing, placement on CPUs.
 //!
 //! Host and guest share these rules, so that what is simulated and measured on
 //! the host is what decides in the appliance. Nothing here reads a clock, waits
@@ -14,5 +14,6 @@ extern crate std;
 pub mod coalesce;
 pub mod halt;
 pub mod kick;
+pub mod placement;
 pub mod poller;
 pub mod spin;
