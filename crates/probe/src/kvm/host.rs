@@ -8,7 +8,7 @@ use crate::proc;
 const KTHREADD: u32 = 2;
 
 /// Kernel threads that are named for process `pid`: `kvm-pit/PID`, `vhost-PID`.
-pub(super) fn kernel_threads(pid: u32) -> Vec<u32> {
+pub(crate) fn kernel_threads(pid: u32) -> Vec<u32> {
     let names = [format!("kvm-pit/{pid}"), format!("vhost-{pid}")];
     let all = proc::numbers(Path::new("/proc")).unwrap_or_default();
     let works = |tid: &u32| {

@@ -14,6 +14,7 @@ mod threads;
 
 use std::time::{Duration, Instant};
 
+pub(crate) use host::kernel_threads;
 pub use observer::Observer;
 
 use crate::account::Account;

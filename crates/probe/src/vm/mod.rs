@@ -4,10 +4,12 @@ mod find;
 mod monitor;
 mod name;
 mod role;
+mod threads;
 
 use serde::{Deserialize, Serialize};
 
 pub use find::{FindError, Listing, find, list, of_pid};
+pub use threads::{VmThread, threads};
 
 /// A KVM virtual machine: a process that holds a `kvm-vm` descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,6 +3,11 @@
 use super::{Monitor, Role};
 
 impl Role {
+    /// Whether it runs a vCPU.
+    pub fn is_vcpu(self) -> bool {
+        matches!(self, Self::Vcpu(_))
+    }
+
     /// The role of thread `tid` called `name` in process `pid`.
     pub(crate) fn of(monitor: Monitor, pid: u32, tid: u32, name: &str) -> Self {
         if let Some(index) = vcpu(name) {
