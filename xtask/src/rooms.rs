@@ -7,11 +7,17 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tare-abi", &[]),
     ("tare-policy", &[]),
     ("tare-stats", &[]),
-    ("tare-control", &["tare-policy"]),
+    ("tare-control", &["tare-abi", "tare-policy"]),
     ("tare-profile", &[]),
     (
         "tare-tailor",
-        &["tare-profile", "tare-rootfs", "tare-stats"],
+        &[
+            "tare-abi",
+            "tare-init",
+            "tare-profile",
+            "tare-rootfs",
+            "tare-stats",
+        ],
     ),
     (
         "tare-daemon",

@@ -6,6 +6,7 @@
 //! tree             files, directories, links and owners: what a guest gets
 //! walk, host       a tree from a directory, from programs of this computer
 //! oci              a tree from a container image
+//! package          Debian's packages, unpacked and not installed
 //! cpio, ext4       a tree as an initramfs, as a disk
 //! guest            the initramfs of a command: tree, modules, first process
 //! ```
@@ -26,6 +27,7 @@ pub mod host;
 pub mod kernel;
 pub mod modules;
 pub mod oci;
+pub mod package;
 pub mod tree;
 pub mod walk;
 

@@ -65,11 +65,12 @@ pub enum BuildError {
     },
 }
 
-/// Builds the configuration in `build`. `progress` is told each file that is
+/// Builds the configuration in `build` with more flags for the compiler. `progress` is told each file that is
 /// made, and may end the build by `false`.
 pub fn build(
     tree: &Tree,
     build: &Path,
+    flags: &[String],
     jobs: NonZeroUsize,
     mut progress: impl FnMut(&str) -> bool,
 ) -> Result<Image, BuildError> {
@@ -80,7 +81,7 @@ pub fn build(
     };
     let log = fs::File::create(&log_path).map_err(|error| file(&log_path, error))?;
     let errors = log.try_clone().map_err(|error| file(&log_path, error))?;
-    let mut make = make(tree, build, jobs)
+    let mut make = make(tree, build, flags, jobs)
         .stdout(Stdio::piped())
         .stderr(errors)
         .spawn()
@@ -102,12 +103,13 @@ pub fn build(
     })
 }
 
-fn make(tree: &Tree, build: &Path, jobs: NonZeroUsize) -> Command {
+fn make(tree: &Tree, build: &Path, flags: &[String], jobs: NonZeroUsize) -> Command {
     let mut make = Command::new("make");
     make.arg("-C")
         .arg(tree.dir())
         .arg(format!("O={}", build.display()))
         .arg(format!("-j{jobs}"))
+        .arg(format!("KCFLAGS={}", flags.join(" ")))
         .args(["ARCH=x86_64", "LOCALVERSION=", "bzImage"])
         .env("KBUILD_BUILD_TIMESTAMP", TIMESTAMP)
         .env("KBUILD_BUILD_USER", "tare")
@@ -115,7 +117,6 @@ fn make(tree: &Tree, build: &Path, jobs: NonZeroUsize) -> Command {
         .env("KBUILD_BUILD_VERSION", "1")
         .env("LC_ALL", "C")
         .env_remove("MAKEFLAGS")
-        .env_remove("KCFLAGS")
         .stdin(Stdio::null())
         // Its compilers end with it.
         .process_group(0);

@@ -20,7 +20,7 @@ fn tree(recipe: &str) -> (tempfile::TempDir, Tree) {
 fn built(recipe: &str, progress: impl FnMut(&str) -> bool) -> Result<Image, BuildError> {
     let (_dir, tree) = tree(recipe);
     let out = tempfile::tempdir().unwrap();
-    build(&tree, out.path(), NonZeroUsize::MIN, progress)
+    build(&tree, out.path(), &[], NonZeroUsize::MIN, progress)
 }
 
 #[test]

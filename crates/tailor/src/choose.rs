@@ -23,7 +23,7 @@ pub enum Target {
 }
 
 /// A part that a machine has or has not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
     /// A disk with a root file system.
@@ -48,7 +48,9 @@ pub struct Wish<'a> {
     /// Cuts that are taken.
     pub cuts: &'a BTreeSet<Cut>,
     /// Symbols that the user adds.
-    pub add: &'a [Symbol],
+    pub add: &'a BTreeMap<Symbol, String>,
+    /// Optional symbols that are built all the same.
+    pub keep: &'a BTreeSet<Symbol>,
 }
 
 /// The symbols that a kernel needs, and what was left out.
@@ -70,24 +72,26 @@ pub fn choose(wish: &Wish<'_>) -> Choice {
         ..Choice::default()
     };
     for row in rows() {
-        if row.cut.is_some_and(|cut| wish.cuts.contains(&cut)) {
+        let is_taken = |cut| wish.cuts.contains(&cut);
+        if row.cut.is_some_and(is_taken) || !row.taken.is_none_or(is_taken) {
             continue;
         }
         for reason in reasons(row, wish) {
-            let list = match row.optional {
-                true => &mut choice.optional,
-                false => &mut choice.symbols,
-            };
             for symbol in &row.needs {
+                let is_built = !row.optional || wish.keep.contains(symbol);
+                let list = match is_built {
+                    true => &mut choice.symbols,
+                    false => &mut choice.optional,
+                };
                 list.entry(symbol.clone())
                     .or_default()
                     .insert(reason.clone());
             }
         }
     }
-    for symbol in wish.add {
+    for (symbol, why) in wish.add {
         let reasons = choice.symbols.entry(symbol.clone()).or_default();
-        reasons.insert("added by the user".to_owned());
+        reasons.insert(why.clone());
     }
     let Choice {
         symbols, optional, ..

@@ -1,6 +1,7 @@
 //! What a build is made of, so that it can be made again bit for bit.
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
     process::Command,
@@ -9,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::source::Tree;
+use crate::{cut::Cut, source::Tree};
 
 /// The schema that this version writes and reads.
 pub const SCHEMA: &str = "tare-kernel-lock/1";
@@ -28,6 +29,10 @@ pub struct Lock {
     pub source_sha256: String,
     /// Patches in the order of applying.
     pub patches: Vec<Patch>,
+    /// Cuts that were taken.
+    pub cuts: BTreeSet<Cut>,
+    /// More flags for the compiler.
+    pub flags: Vec<String>,
     /// First line of the compiler's and the linker's `--version`.
     pub tools: Vec<String>,
     /// Lines of the configuration that set something.
@@ -96,12 +101,22 @@ impl Lock {
         }
     }
 
+    /// Writes the lock.
+    pub fn write(&self, path: &Path) -> Result<(), LockError> {
+        let json = serde_json::to_vec_pretty(self).map_err(|source| LockError::Json {
+            path: path.to_owned(),
+            source,
+        })?;
+        fs::write(path, [&json, b"\n".as_slice()].concat()).map_err(file(path))
+    }
+
     /// What is another in the second build than in the first: names of fields,
     /// the likeliest cause of different bits first. Empty for equal builds.
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
         let fields = [
             ("source", self.source_sha256 != other.source_sha256),
             ("patches", self.patches != other.patches),
+            ("flags of the compiler", self.flags != other.flags),
             ("compiler or linker", self.tools != other.tools),
             ("configuration", self.config != other.config),
             ("image", self.image_sha256 != other.image_sha256),
@@ -117,6 +132,11 @@ pub fn sha256_of_file(path: &Path) -> Result<String, LockError> {
     let mut input = fs::File::open(path).map_err(file(path))?;
     io::copy(&mut input, &mut Writer(&mut hash)).map_err(file(path))?;
     Ok(hex(hash))
+}
+
+/// SHA-256 of bytes, in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(Sha256::new_with_prefix(bytes))
 }
 
 /// SHA-256 over names and contents of all files of a tree, in the order of
@@ -206,6 +226,8 @@ mod tests {
             linux_version: "6.1.192".to_owned(),
             source_sha256: "aa".to_owned(),
             patches: Vec::new(),
+            cuts: BTreeSet::from([Cut::Smp]),
+            flags: Vec::new(),
             tools: vec!["gcc: 12.2".to_owned()],
             config: vec!["CONFIG_NET=y".to_owned()],
             image_sha256: "bb".to_owned(),
@@ -217,7 +239,7 @@ mod tests {
     fn a_lock_is_read_as_it_was_written() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kernel.lock");
-        fs::write(&path, serde_json::to_vec(&lock()).unwrap()).unwrap();
+        lock().write(&path).unwrap();
         assert_eq!(Lock::read(&path).unwrap(), lock());
         fs::write(&path, "{\"schema\": \"tare-kernel-lock/7\"}").unwrap();
         let error = Lock::read(&path).unwrap_err().to_string();

@@ -3,11 +3,11 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 
 use super::Kernel;
 use crate::cache::{Cache, CacheError};
+use crate::package::{self, PackageError};
 
 /// The package that depends on the newest one.
 const META_PACKAGE: &str = "linux-image-cloud-amd64";
@@ -23,47 +23,12 @@ pub enum ObtainError {
     /// The cache.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// A program of Debian's is missing.
-    #[error(
-        "{program} is missing, so Debian's kernel cannot be downloaded; \
-         give a kernel with --kernel FILE"
-    )]
-    NoProgram {
-        /// The program.
-        program: &'static str,
-    },
-    /// apt does not know the package.
-    #[error(
-        "apt knows no package {META_PACKAGE}; run apt-get update, or give a kernel with --kernel FILE"
-    )]
-    Unknown,
-    /// A program failed.
-    #[error(
-        "{what} failed ({said}); with a network that reaches Debian's servers try again, \
-         or give a kernel with --kernel FILE"
-    )]
-    Failed {
-        /// What was done.
-        what: String,
-        /// Its last line.
-        said: String,
-    },
-    /// The package does not hold what it should.
-    #[error("the package {package} holds no {missing}")]
-    Incomplete {
-        /// The package.
-        package: String,
-        /// What is not in it.
-        missing: &'static str,
-    },
-    /// A file or program of this computer failed.
-    #[error("cannot {what}")]
-    Io {
-        /// What was done.
-        what: &'static str,
-        /// Why.
-        source: io::Error,
-    },
+    /// The package.
+    #[error("Debian's kernel is not to be had; a kernel of yours is given with --kernel FILE")]
+    Package(#[from] PackageError),
+    /// The cache cannot be written.
+    #[error("cannot write the cache")]
+    Write(#[source] io::Error),
 }
 
 /// The newest kernel that is here already, without a network.
@@ -89,12 +54,12 @@ pub fn find_or_obtain(cache: &Cache) -> Result<Kernel, ObtainError> {
 
 /// Downloads the newest kernel, unless the cache has it.
 pub fn obtain(cache: &Cache) -> Result<Kernel, ObtainError> {
-    let package = newest_package()?;
+    let package = package::newest(META_PACKAGE, is_kernel_package)?;
     let release = package.trim_start_matches(PACKAGE_BEGIN);
     let tree = cache.get_or_fill(&entry(release), |dir| download(&package, dir))?;
-    in_tree(&tree, release).ok_or(ObtainError::Incomplete {
-        package,
-        missing: "kernel",
+    in_tree(&tree, release).ok_or_else(|| {
+        let missing = "kernel";
+        PackageError::Incomplete { package, missing }.into()
     })
 }
 
@@ -133,21 +98,6 @@ fn numbers(release: &str) -> Vec<u32> {
         .collect()
 }
 
-fn newest_package() -> Result<String, ObtainError> {
-    let told =
-        told("apt-cache", &["depends", "--important", META_PACKAGE], None).map_err(|error| {
-            match error {
-                ObtainError::Failed { .. } => ObtainError::Unknown,
-                other => other,
-            }
-        })?;
-    told.lines()
-        .filter_map(|line| line.trim().strip_prefix("Depends: "))
-        .find(|name| is_kernel_package(name))
-        .map(str::to_owned)
-        .ok_or(ObtainError::Unknown)
-}
-
 /// The name becomes a path and an argument: only what Debian allows in names.
 fn is_kernel_package(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
@@ -155,58 +105,8 @@ fn is_kernel_package(name: &str) -> bool {
 }
 
 fn download(package: &str, dir: &Path) -> Result<(), ObtainError> {
-    // apt leaves the package in its working directory, which its own user may
-    // not enter; it then says so and goes on as root.
-    told("apt-get", &["download", "-qq", package], Some(dir))?;
-    let file = only_file(dir, package)?;
-    let path = file.to_string_lossy();
-    told("dpkg", &["-x", &path, &dir.to_string_lossy()], None)?;
-    let version = told("dpkg-deb", &["-f", &path, "Version"], None)?;
-    let io = |what| move |source| ObtainError::Io { what, source };
-    fs::write(dir.join("package-version"), version.trim()).map_err(io("write the cache"))?;
-    fs::remove_file(&file).map_err(io("write the cache"))
-}
-
-fn only_file(dir: &Path, package: &str) -> Result<PathBuf, ObtainError> {
-    fs::read_dir(dir)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .find(|path| path.extension().is_some_and(|end| end == "deb"))
-        .ok_or_else(|| ObtainError::Incomplete {
-            package: package.to_owned(),
-            missing: "file",
-        })
-}
-
-/// What a program prints.
-fn told(
-    program: &'static str,
-    arguments: &[&str],
-    dir: Option<&Path>,
-) -> Result<String, ObtainError> {
-    let output = Command::new(program)
-        .args(arguments)
-        .current_dir(dir.unwrap_or(Path::new("/")))
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => ObtainError::NoProgram { program },
-            _ => ObtainError::Io {
-                what: "start a program",
-                source,
-            },
-        })?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.lines().rev().find(|line| !line.trim().is_empty());
-    Err(ObtainError::Failed {
-        what: format!("{program} {}", arguments.join(" ")),
-        said: said.unwrap_or("it said nothing").trim().to_owned(),
-    })
+    let version = package::download(package, dir)?;
+    fs::write(dir.join("package-version"), version).map_err(ObtainError::Write)
 }
 
 #[cfg(test)]

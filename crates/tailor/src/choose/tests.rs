@@ -27,7 +27,8 @@ fn chosen(profile: &Profile, cuts: &[Cut], parts: &[Part]) -> Choice {
         target: Target::Qemu,
         parts,
         cuts: &cuts.iter().copied().collect(),
-        add: &[],
+        add: &BTreeMap::new(),
+        keep: &BTreeSet::new(),
     })
 }
 
@@ -61,9 +62,18 @@ fn safety_stays_unless_its_cut_is_taken() {
     let nothing = profile(&[]);
     let whole = chosen(&nothing, &[], &[]);
     assert!(has(&whole, "PAGE_TABLE_ISOLATION") && has(&whole, "MULTIUSER"));
-    let cut = chosen(&nothing, &[Cut::Mitigations, Cut::Dac], &[]);
+    let cut = chosen(&nothing, &[Cut::Mitigations, Cut::Dac, Cut::Lsm], &[]);
     assert!(!has(&cut, "PAGE_TABLE_ISOLATION") && !has(&cut, "MULTIUSER"));
     assert!(has(&cut, "STACKPROTECTOR"));
+}
+
+#[test]
+fn what_a_cut_leaves_out_has_its_substitute() {
+    let nothing = profile(&[]);
+    let whole = chosen(&nothing, &[], &[]);
+    assert!(has(&whole, "HZ_250") && !has(&whole, "HZ_100"));
+    let cut = chosen(&nothing, &[Cut::Tick], &[]);
+    assert!(!has(&cut, "HZ_250") && has(&cut, "HZ_100"));
 }
 
 #[test]

@@ -28,11 +28,32 @@ impl Config {
             .is_some_and(|value| value == "y")
     }
 
+    /// The lines that set something, in the order of their names.
+    pub fn lines(&self) -> Vec<String> {
+        let set = self.set.iter();
+        set.map(|(name, value)| format!("CONFIG_{name}={value}"))
+            .collect()
+    }
+
+    /// Names of options that are on, built in or as modules.
+    pub fn on(&self) -> impl Iterator<Item = &str> {
+        let on = |value: &str| matches!(value, "y" | "m");
+        let set = self.set.iter();
+        set.filter(move |(_, value)| on(value))
+            .map(|(name, _)| name.as_str())
+    }
+
+    /// Names of options that are built in.
+    pub fn built_in(&self) -> impl Iterator<Item = &str> {
+        let set = self.set.iter();
+        set.filter(|(_, value)| *value == "y")
+            .map(|(name, _)| name.as_str())
+    }
+
     /// How many options are on, built in or as modules; those that the scripts
     /// derive are among them, as in the literature's counts.
     pub fn options(&self) -> usize {
-        let on = |value: &&String| matches!(value.as_str(), "y" | "m");
-        self.set.values().filter(on).count()
+        self.on().count()
     }
 
     /// How many options are modules.

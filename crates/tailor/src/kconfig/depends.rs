@@ -38,14 +38,14 @@ fn in_text(text: &str, symbol: &Symbol) -> Vec<String> {
 }
 
 /// The symbol that a line begins to define.
-fn defined(line: &str) -> Option<&str> {
+pub(super) fn defined(line: &str) -> Option<&str> {
     let name = line
         .strip_prefix("config ")
         .or_else(|| line.strip_prefix("menuconfig "))?;
     Some(name.trim())
 }
 
-fn kconfig_files(dir: &Path) -> Vec<PathBuf> {
+pub(super) fn kconfig_files(dir: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {

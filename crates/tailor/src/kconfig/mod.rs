@@ -8,6 +8,7 @@
 
 mod config;
 mod depends;
+mod prompts;
 
 use std::{
     collections::BTreeSet,
@@ -17,6 +18,7 @@ use std::{
 };
 
 pub use config::Config;
+pub use prompts::Prompts;
 
 use crate::{choose::Choice, mapping::Symbol, source::Tree};
 
@@ -77,21 +79,26 @@ fn list(all: &[NotGranted]) -> String {
 /// Has the kernel's scripts make a configuration with what was chosen, in
 /// `build`, which then holds it as `.config`.
 pub fn solve(tree: &Tree, build: &Path, choice: &Choice) -> Result<Config, KconfigError> {
+    let config = solve_lines(tree, build, &fragment(choice))?;
+    match not_granted(tree, choice, &config) {
+        none if none.is_empty() => Ok(config),
+        some => Err(KconfigError::NotGranted(some)),
+    }
+}
+
+/// The same for the lines of a configuration, without asking what was granted.
+pub fn solve_lines(tree: &Tree, build: &Path, lines: &str) -> Result<Config, KconfigError> {
     let file = |path: &Path| {
         let path = path.to_owned();
         move |source| KconfigError::File { path, source }
     };
     fs::create_dir_all(build).map_err(file(build))?;
     let asked = build.join(ASKED);
-    fs::write(&asked, fragment(choice)).map_err(file(&asked))?;
+    fs::write(&asked, lines).map_err(file(&asked))?;
     run_scripts(tree, build, &asked)?;
     let result = build.join(RESULT);
     let text = fs::read_to_string(&result).map_err(file(&result))?;
-    let config = Config::read(&text);
-    match not_granted(tree, choice, &config) {
-        none if none.is_empty() => Ok(config),
-        some => Err(KconfigError::NotGranted(some)),
-    }
+    Ok(Config::read(&text))
 }
 
 fn fragment(choice: &Choice) -> String {

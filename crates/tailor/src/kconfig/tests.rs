@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
+
 use tare_profile::{Call, Profile};
 
 use super::*;
@@ -32,7 +34,8 @@ fn everything(target: Target) -> Choice {
         target,
         parts: &[Part::Disk, Part::Network, Part::Entropy, Part::SeveralCpus],
         cuts: &BTreeSet::new(),
-        add: &[],
+        add: &BTreeMap::new(),
+        keep: &BTreeSet::new(),
     })
 }
 

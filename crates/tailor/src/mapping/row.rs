@@ -102,6 +102,8 @@ pub struct Row {
     pub optional: bool,
     /// The cut that leaves it out.
     pub cut: Option<Cut>,
+    /// The cut that brings it: what stands in the place of what is left out.
+    pub taken: Option<Cut>,
     /// More, for the reader of a report.
     pub note: Option<String>,
 }
@@ -174,6 +176,7 @@ struct Raw {
     #[serde(default)]
     optional: bool,
     cut: Option<Cut>,
+    taken: Option<Cut>,
     note: Option<String>,
 }
 
@@ -214,6 +217,7 @@ impl Raw {
             source: self.source,
             optional: self.optional,
             cut: self.cut,
+            taken: self.taken,
             note: self.note,
         })
     }

@@ -1,9 +1,15 @@
-//! A tree of kernel sources and its version.
+//! A tree of kernel sources: where it comes from, its version, its patches.
+
+mod obtain;
+mod patch;
 
 use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
 };
+
+pub use obtain::{ObtainError, Source, Sources};
+pub use patch::{PatchError, patched};
 
 /// Versions that the mapping and the patches were checked against.
 pub const SUPPORTED: (u32, u32) = (6, 1);

@@ -1,0 +1,73 @@
+//! Which system calls a program of the guest can reach: all of the table but
+//! those whose code the configuration leaves out.
+
+use std::{collections::BTreeSet, fs, io, path::PathBuf};
+
+use crate::{
+    kconfig::Config,
+    mapping::{Trigger, rows},
+    source::Tree,
+};
+
+/// The table of x86-64's calls.
+const TABLE: &str = "arch/x86/entry/syscalls/syscall_64.tbl";
+
+/// A tree without its table.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {}", path.display())]
+pub struct TableError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// Names of the calls in a tree's table, without x32's.
+pub fn of(tree: &Tree) -> Result<BTreeSet<String>, TableError> {
+    let path = tree.dir().join(TABLE);
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(in_table(&text)),
+        Err(source) => Err(TableError { path, source }),
+    }
+}
+
+/// Calls of the table that are answered under a configuration; one that is
+/// built as a module counts.
+pub fn reachable(calls: &BTreeSet<String>, config: &Config) -> BTreeSet<String> {
+    let on: BTreeSet<&str> = config.on().collect();
+    let mut reachable = calls.clone();
+    for row in rows() {
+        if let Trigger::Calls(given) = &row.trigger
+            && !row.needs.iter().all(|symbol| on.contains(symbol.name()))
+        {
+            reachable.retain(|call| !given.contains(call));
+        }
+    }
+    reachable
+}
+
+/// Lines `NUMBER ABI NAME [ENTRY]`; a call without an entry is none.
+fn in_table(text: &str) -> BTreeSet<String> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| {
+            let mut words = line.split_whitespace().skip(1);
+            let (abi, name, _entry) = (words.next()?, words.next()?, words.next()?);
+            (abi != "x32").then(|| name.to_owned())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_goes_with_the_options_that_give_it() {
+        let table = "# comment\n0\tcommon\tread\tsys_read\n232\tcommon\tepoll_wait\tsys_epoll_wait\n\
+                     174\t64\tcreate_module\n512\tx32\trt_sigaction\tcompat\n";
+        let calls = in_table(table);
+        assert_eq!(calls.len(), 2);
+        let without = reachable(&calls, &Config::read("CONFIG_NET=y\n"));
+        assert_eq!(without, BTreeSet::from(["read".to_owned()]));
+        assert_eq!(reachable(&calls, &Config::read("CONFIG_EPOLL=y\n")), calls);
+    }
+}

@@ -1,0 +1,329 @@
+//! A kernel from an order: patches, configuration, image and lock.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use tare_profile::Profile;
+use tare_rootfs::Cache;
+
+use crate::{
+    build::{self, BuildError, Image},
+    choose::{Choice, Part, Target, Wish, choose},
+    cut::Cut,
+    kconfig::{self, Config, KconfigError},
+    lock::{self, Lock, LockError},
+    mapping::Symbol,
+    source::{ObtainError, PatchError, Source, SourceError, Sources, Tree, patched},
+};
+
+/// Objects of the build, in the kernel's directory.
+const OBJECTS: &str = "build";
+/// The lock, in the kernel's directory.
+pub const LOCK: &str = "kernel.lock";
+/// Held while a kernel is made in its directory.
+const HELD: &str = ".held";
+
+/// What a kernel shall be.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// What the application asks of it.
+    pub profile: Profile,
+    /// The machine.
+    pub target: Target,
+    /// The machine's parts.
+    pub parts: BTreeSet<Part>,
+    /// Cuts that are taken.
+    pub cuts: BTreeSet<Cut>,
+    /// Symbols that are added, each with the reason.
+    pub add: BTreeMap<Symbol, String>,
+    /// Optional symbols that are built all the same.
+    pub keep: BTreeSet<Symbol>,
+}
+
+/// A kernel and what it was made of.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// The images.
+    pub image: Image,
+    /// The configuration.
+    pub config: Config,
+    /// What was chosen and why; empty for a kernel made again from its lock.
+    pub choice: Choice,
+    /// What it was made of.
+    pub lock: Lock,
+    /// How long the compiler took.
+    pub build_time: Duration,
+    /// Files that it made.
+    pub files_made: usize,
+}
+
+/// A kernel that was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum MakeError {
+    /// Its sources.
+    #[error(transparent)]
+    Obtain(#[from] ObtainError),
+    /// A tree.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// A patch.
+    #[error(transparent)]
+    Patch(#[from] PatchError),
+    /// The configuration.
+    #[error(transparent)]
+    Kconfig(#[from] KconfigError),
+    /// The build.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The lock.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// Another is being made there.
+    #[error("a kernel is being made in {} already", .0.display())]
+    Busy(PathBuf),
+    /// The directory.
+    #[error("cannot use {}", path.display())]
+    Dir {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No room for the objects.
+    #[error("{} has {} MiB left, a kernel's objects need {}: free some, or name another directory with --out", dir.display(), free_bytes >> 20, build::SPACE_BYTES >> 20)]
+    Space {
+        /// The directory.
+        dir: PathBuf,
+        /// Free there, bytes.
+        free_bytes: u64,
+    },
+    /// The lock is of other sources.
+    #[error(
+        "the lock is of sources with the hash {locked}, these have {found}: name its sources with --source"
+    )]
+    OtherSources {
+        /// The lock's.
+        locked: String,
+        /// What is here.
+        found: String,
+    },
+    /// The lock is of a patch that this version has otherwise.
+    #[error("the lock's patch {0} is not the one of this version of Tare")]
+    OtherPatch(String),
+}
+
+/// Where and with what kernels are made.
+#[derive(Clone, Debug)]
+pub struct Workshop {
+    /// Trees and packages.
+    pub cache: Cache,
+    /// The sources.
+    pub source: Source,
+    /// Compilers at once.
+    pub jobs: NonZeroUsize,
+}
+
+impl Order {
+    /// An order for a profile with the default cuts and the parts that it shows.
+    pub fn new(profile: Profile, target: Target) -> Self {
+        let inet = |family: &str| matches!(family, "AF_INET" | "AF_INET6");
+        let mut sockets = profile.features.sockets.iter();
+        let uses_network = sockets.any(|socket| inet(&socket.family));
+        Self {
+            profile,
+            target,
+            parts: uses_network.then_some(Part::Network).into_iter().collect(),
+            cuts: Cut::by_default(),
+            add: BTreeMap::new(),
+            keep: BTreeSet::new(),
+        }
+    }
+
+    /// The symbols.
+    pub fn choice(&self) -> Choice {
+        let parts: Vec<Part> = self.parts.iter().copied().collect();
+        choose(&Wish {
+            profile: &self.profile,
+            target: self.target,
+            parts: &parts,
+            cuts: &self.cuts,
+            add: &self.add,
+            keep: &self.keep,
+        })
+    }
+
+    fn flags(&self) -> Vec<String> {
+        let flags = self.cuts.iter().filter_map(|cut| cut.flag());
+        flags.map(str::to_owned).collect()
+    }
+}
+
+/// Patches of cuts in the source, by name and text.
+fn patches(cuts: &BTreeSet<Cut>) -> Vec<(&'static str, &'static str)> {
+    let all = cuts.iter();
+    all.filter_map(|cut| Some((cut.name(), cut.patch()?)))
+        .collect()
+}
+
+impl Workshop {
+    /// Makes a kernel in `dir`; what is there of an earlier one is used.
+    /// `progress` is told each file that is made, and may end the build.
+    pub fn make(
+        &self,
+        order: &Order,
+        dir: &Path,
+        progress: impl FnMut(&str) -> bool,
+    ) -> Result<Kernel, MakeError> {
+        let choice = order.choice();
+        let sources = self.source.obtain(&self.cache)?;
+        let recipe = Recipe {
+            sources: &sources,
+            cuts: &order.cuts,
+            flags: order.flags(),
+        };
+        let solve = |tree: &Tree, build: &Path| kconfig::solve(tree, build, &choice);
+        let mut kernel = self.build(&recipe, dir, solve, progress)?;
+        kernel.choice = choice;
+        Ok(kernel)
+    }
+
+    /// Makes the kernel of a lock again. [`Lock::differences`] says what came out
+    /// otherwise.
+    pub fn make_again(
+        &self,
+        lock: &Lock,
+        dir: &Path,
+        progress: impl FnMut(&str) -> bool,
+    ) -> Result<Kernel, MakeError> {
+        let sources = self.source.obtain(&self.cache)?;
+        if sources.sha256 != lock.source_sha256 {
+            return Err(MakeError::OtherSources {
+                locked: lock.source_sha256.clone(),
+                found: sources.sha256,
+            });
+        }
+        let recipe = Recipe {
+            sources: &sources,
+            cuts: &lock.cuts,
+            flags: lock.flags.clone(),
+        };
+        let lines = lock.config.join("\n") + "\n";
+        let solve = |tree: &Tree, build: &Path| kconfig::solve_lines(tree, build, &lines);
+        let ours = patches(&lock.cuts);
+        for patch in &lock.patches {
+            let same = ours.iter().any(|(name, text)| {
+                *name == patch.name && lock::sha256(text.as_bytes()) == patch.sha256
+            });
+            if !same {
+                return Err(MakeError::OtherPatch(patch.name.clone()));
+            }
+        }
+        self.build(&recipe, dir, solve, progress)
+    }
+
+    /// The configuration of an order, without building it.
+    pub fn configure(&self, order: &Order, dir: &Path) -> Result<Config, MakeError> {
+        let sources = self.source.obtain(&self.cache)?;
+        Ok(kconfig::solve(&sources.tree, dir, &order.choice())?)
+    }
+
+    fn build(
+        &self,
+        recipe: &Recipe<'_>,
+        dir: &Path,
+        solve: impl FnOnce(&Tree, &Path) -> Result<Config, KconfigError>,
+        mut progress: impl FnMut(&str) -> bool,
+    ) -> Result<Kernel, MakeError> {
+        let objects = dir.join(OBJECTS);
+        let _held = hold(dir)?;
+        let objects = fs::create_dir_all(&objects)
+            .and_then(|()| objects.canonicalize())
+            .map_err(failed(&objects))?;
+        room(&objects)?;
+        let (tree, patches) = patched(recipe.sources, &patches(recipe.cuts), &self.cache)?;
+        let config = solve(&tree, &objects)?;
+        let begin = Instant::now();
+        let mut files_made = 0;
+        let image = build::build(&tree, &objects, &recipe.flags, self.jobs, |file| {
+            files_made += 1;
+            progress(file)
+        })?;
+        let lock = Lock {
+            schema: lock::SCHEMA.to_owned(),
+            tare_version: env!("CARGO_PKG_VERSION").to_owned(),
+            linux_version: tree.version().to_string(),
+            source_sha256: recipe.sources.sha256.clone(),
+            patches,
+            cuts: recipe.cuts.clone(),
+            flags: recipe.flags.clone(),
+            tools: lock::tools(),
+            config: config.lines(),
+            image_sha256: lock::sha256_of_file(&image.bz_image)?,
+            image_bytes: size(&image.bz_image)?,
+        };
+        lock.write(&dir.join(LOCK))?;
+        Ok(Kernel {
+            image,
+            config,
+            choice: Choice::default(),
+            lock,
+            build_time: begin.elapsed(),
+            files_made,
+        })
+    }
+}
+
+/// What a build is made of besides its configuration.
+struct Recipe<'a> {
+    sources: &'a Sources,
+    cuts: &'a BTreeSet<Cut>,
+    flags: Vec<String>,
+}
+
+/// Nobody else makes a kernel there while the file is open.
+fn hold(dir: &Path) -> Result<fs::File, MakeError> {
+    fs::create_dir_all(dir).map_err(failed(dir))?;
+    let path = dir.join(HELD);
+    let file = fs::File::create(&path).map_err(failed(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => Err(MakeError::Busy(dir.to_owned())),
+        Err(fs::TryLockError::Error(source)) => Err(MakeError::Dir { path, source }),
+    }
+}
+
+/// Objects that are there already need no more room.
+fn room(objects: &Path) -> Result<(), MakeError> {
+    if objects.join("vmlinux").exists() {
+        return Ok(());
+    }
+    let Ok(there) = rustix::fs::statvfs(objects) else {
+        return Ok(());
+    };
+    let free_bytes = there.f_bavail.saturating_mul(there.f_frsize);
+    match free_bytes < build::SPACE_BYTES {
+        true => Err(MakeError::Space {
+            dir: objects.to_owned(),
+            free_bytes,
+        }),
+        false => Ok(()),
+    }
+}
+
+fn size(path: &Path) -> Result<u64, MakeError> {
+    let data = fs::metadata(path).map_err(failed(path))?;
+    Ok(data.len())
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> MakeError {
+    let path = path.to_owned();
+    move |source| MakeError::Dir { path, source }
+}
+
+#[cfg(test)]
+mod tests;

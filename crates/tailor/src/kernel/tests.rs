@@ -1,0 +1,78 @@
+//! Kernels of a tree whose Makefile is the test's.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+/// Makes a configuration of what is asked, and an "image" of it.
+const MAKEFILE: &str = "VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 1\n\
+    allnoconfig:\n\t@cp $(KCONFIG_ALLCONFIG) $(O)/.config\n\
+    bzImage:\n\t@echo '  CC      a.o'\n\t@mkdir -p $(O)/arch/x86/boot\n\
+    \t@cat $(O)/.config > $(O)/arch/x86/boot/bzImage; echo '$(KCFLAGS)' >> $(O)/arch/x86/boot/bzImage\n";
+
+struct Place {
+    dir: tempfile::TempDir,
+    workshop: Workshop,
+}
+
+fn place() -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    fs::create_dir_all(tree.join("scripts/kconfig")).unwrap();
+    fs::write(tree.join("Kconfig"), "").unwrap();
+    fs::write(tree.join("Makefile"), MAKEFILE).unwrap();
+    let workshop = Workshop {
+        cache: Cache::at(dir.path().join("cache")),
+        source: Source::Directory(tree),
+        jobs: NonZeroUsize::MIN,
+    };
+    Place { dir, workshop }
+}
+
+#[test]
+fn a_kernel_is_made_again_from_its_lock() {
+    let Place { dir, workshop } = place();
+    let mut order = Order::new(Profile::empty(), Target::Qemu);
+    order.cuts.insert(Cut::O3);
+    let first = dir.path().join("first");
+    let kernel = workshop.make(&order, &first, |_| true).unwrap();
+    assert_eq!(kernel.files_made, 1);
+    assert_eq!(kernel.lock.flags, ["-O3"]);
+    let lock = Lock::read(&first.join(LOCK)).unwrap();
+    assert_eq!(lock, kernel.lock);
+    let again = workshop.make_again(&lock, &dir.path().join("again"), |_| true);
+    assert!(lock.differences(&again.unwrap().lock).is_empty());
+}
+
+#[test]
+fn a_lock_of_other_sources_is_refused() {
+    let Place { dir, workshop } = place();
+    let order = Order::new(Profile::empty(), Target::Qemu);
+    let kernel = workshop.make(&order, dir.path(), |_| true).unwrap();
+    fs::write(dir.path().join("tree/more.c"), "").unwrap();
+    let error = workshop.make_again(&kernel.lock, dir.path(), |_| true);
+    assert!(matches!(error, Err(MakeError::OtherSources { .. })));
+}
+
+#[test]
+fn two_kernels_are_not_made_in_one_directory_at_once() {
+    let Place { dir, workshop } = place();
+    let order = Order::new(Profile::empty(), Target::Qemu);
+    let _held = hold(dir.path()).unwrap();
+    let error = workshop.make(&order, dir.path(), |_| true).unwrap_err();
+    assert!(matches!(error, MakeError::Busy(_)), "{error}");
+}
+
+#[test]
+fn sockets_bring_a_network_card() {
+    let mut profile = Profile::empty();
+    profile.features.sockets.push(tare_profile::SocketUse {
+        family: "AF_INET".to_owned(),
+        kind: "SOCK_STREAM".to_owned(),
+        protocol: 0,
+        count: 1,
+    });
+    let parts = |profile| Order::new(profile, Target::Qemu).parts;
+    assert_eq!(parts(profile), BTreeSet::from([Part::Network]));
+    assert!(parts(Profile::empty()).is_empty());
+}

@@ -1,0 +1,216 @@
+//! A copy of a tree with patches: hard links for all but the files that they
+//! change, so that it costs names and no bytes.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use tare_rootfs::cache::{Cache, CacheError};
+
+use super::{SourceError, Sources, Tree};
+use crate::lock::{self, Patch};
+
+/// The cache's directory of trees with patches.
+const ENTRIES: &str = "linux-patched";
+
+/// A patch that does not apply, or a copy that cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PatchError {
+    /// It is for other sources.
+    #[error("the patch {name} does not apply to {}: {said}", tree.display())]
+    DoesNotApply {
+        /// The patch.
+        name: String,
+        /// The tree.
+        tree: PathBuf,
+        /// What patch said.
+        said: String,
+    },
+    /// No patch program.
+    #[error("cannot run {program}: install patch")]
+    NoProgram {
+        /// The program.
+        program: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The copy.
+    #[error("cannot copy the sources to {}: {said}", dir.display())]
+    Copy {
+        /// The copy.
+        dir: PathBuf,
+        /// What cp said.
+        said: String,
+    },
+    /// The cache.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The copy is no tree.
+    #[error(transparent)]
+    Tree(#[from] SourceError),
+}
+
+/// The tree with patches, by name and text; the tree itself for none.
+pub fn patched(
+    sources: &Sources,
+    patches: &[(&str, &str)],
+    cache: &Cache,
+) -> Result<(Tree, Vec<Patch>), PatchError> {
+    let listed: Vec<Patch> = patches
+        .iter()
+        .map(|(name, text)| Patch {
+            name: (*name).to_owned(),
+            sha256: lock::sha256(text.as_bytes()),
+        })
+        .collect();
+    if patches.is_empty() {
+        return Ok((sources.tree.clone(), listed));
+    }
+    let hashes: String = listed.iter().map(|patch| patch.sha256.as_str()).collect();
+    let key = lock::sha256(format!("{} {hashes}", sources.sha256).as_bytes());
+    let entry = cache.get_or_fill(&format!("{ENTRIES}/{}", &key[..16]), |entry| {
+        let copy = entry.join("linux");
+        link(sources.tree.dir(), &copy)?;
+        let all = patches.iter();
+        all.map(|(name, text)| apply(&copy, name, text))
+            .collect::<Result<(), _>>()
+    })?;
+    Ok((Tree::open(&entry.join("linux"))?, listed))
+}
+
+/// Hard links, or a copy where the cache lies on another file system.
+fn link(tree: &Path, copy: &Path) -> Result<(), PatchError> {
+    let cp = |how: &str| {
+        let mut cp = Command::new("cp");
+        cp.arg(how).arg(tree).arg(copy).env("LC_ALL", "C");
+        cp.stdin(Stdio::null()).output()
+    };
+    let no_cp = |source| PatchError::NoProgram {
+        program: "cp",
+        source,
+    };
+    if cp("-al").map_err(no_cp)?.status.success() {
+        return Ok(());
+    }
+    let _ = fs::remove_dir_all(copy);
+    let output = cp("-a").map_err(no_cp)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(PatchError::Copy {
+        dir: copy.to_owned(),
+        said: said.lines().next().unwrap_or("it said nothing").to_owned(),
+    })
+}
+
+/// `patch` replaces a file that it changes and so leaves the other link alone.
+fn apply(tree: &Path, name: &str, text: &str) -> Result<(), PatchError> {
+    let no_patch = |source| PatchError::NoProgram {
+        program: "patch",
+        source,
+    };
+    let mut patch = Command::new("patch")
+        .args(["-p1", "--batch", "--fuzz=0", "--no-backup-if-mismatch"])
+        .args(["--reject-file=-", "--directory"])
+        .arg(tree)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(no_patch)?;
+    if let Some(mut input) = patch.stdin.take() {
+        // A program that ended says itself why.
+        let _ = input.write_all(text.as_bytes());
+    }
+    let output = patch.wait_with_output().map_err(no_patch)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    let telling = |line: &&str| line.contains("FAILED") || line.contains("can't find");
+    Err(PatchError::DoesNotApply {
+        name: name.to_owned(),
+        tree: tree.to_owned(),
+        said: said
+            .lines()
+            .find(telling)
+            .unwrap_or("it said nothing")
+            .to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::cut::Cut;
+
+    const PATCH: &str = "--- a/fs/a.c\n+++ b/fs/a.c\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n";
+
+    fn sources(dir: &Path) -> Sources {
+        fs::create_dir_all(dir.join("scripts/kconfig")).unwrap();
+        fs::create_dir_all(dir.join("fs")).unwrap();
+        fs::write(dir.join("Kconfig"), "").unwrap();
+        fs::write(
+            dir.join("Makefile"),
+            "VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 1\n",
+        )
+        .unwrap();
+        fs::write(dir.join("fs/a.c"), "one\ntwo\n").unwrap();
+        let tree = Tree::open(dir).unwrap();
+        let sha256 = lock::sha256_of_tree(&tree).unwrap();
+        Sources { tree, sha256 }
+    }
+
+    #[test]
+    fn a_patch_changes_the_copy_and_not_the_tree() {
+        let dir = tempfile::tempdir().unwrap();
+        let sources = sources(&dir.path().join("tree"));
+        let cache = Cache::at(dir.path().join("cache"));
+        let (tree, patches) = patched(&sources, &[("three", PATCH)], &cache).unwrap();
+        let text = |tree: &Tree| fs::read_to_string(tree.dir().join("fs/a.c")).unwrap();
+        assert_eq!(text(&tree), "one\nthree\n");
+        assert_eq!(text(&sources.tree), "one\ntwo\n");
+        assert_eq!(patches[0].name, "three");
+        assert_eq!(lock::sha256_of_tree(&sources.tree).unwrap(), sources.sha256);
+    }
+
+    #[test]
+    fn a_patch_that_does_not_apply_is_named_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let sources = sources(&dir.path().join("tree"));
+        let cache = Cache::at(dir.path().join("cache"));
+        let other = PATCH.replace("-two", "-four");
+        let error = patched(&sources, &[("other", &other)], &cache).unwrap_err();
+        let said = error.to_string();
+        assert!(said.contains("the patch other does not apply"), "{said}");
+        assert!(said.contains("FAILED"), "{said}");
+        let entries = fs::read_dir(cache.dir().join(ENTRIES)).unwrap();
+        assert_eq!(entries.count(), 0);
+    }
+
+    #[test]
+    fn our_patches_apply_to_debians_sources() {
+        let Some(dir) = std::env::var_os("TARE_LINUX_SOURCE") else {
+            println!("SKIP: TARE_LINUX_SOURCE names no kernel source tree");
+            return;
+        };
+        let copy = tempfile::tempdir().unwrap();
+        for file in ["fs/namei.c", "fs/exec.c"] {
+            let to = copy.path().join(file);
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::copy(Path::new(&dir).join(file), to).unwrap();
+        }
+        for cut in Cut::ALL {
+            if let Some(text) = cut.patch() {
+                apply(copy.path(), cut.name(), text).unwrap();
+            }
+        }
+    }
+}
