@@ -10,7 +10,6 @@ mod doctor;
 mod ending;
 mod exit_codes;
 mod failure;
-mod last_words;
 mod machines;
 mod manual;
 mod observe;

@@ -20,10 +20,10 @@ use signal_hook::iterator::{Handle, Signals};
 use tare_abi::exit::GuestExit;
 use tare_control::config::GuestKind;
 use tare_control::exit::{Ended, ExitCode};
+use tare_control::last_words::{self, LastWords};
 use tare_control::rundir::RunDir;
 
 use crate::failure::{Explain, Failure, RunOutcome};
-use crate::last_words::{self, LastWords};
 use crate::session;
 
 /// First word of a supervisor's command line; no verb begins like this.
@@ -128,7 +128,9 @@ pub(crate) fn run(task: &Supervised) -> RunOutcome {
     let run_dir = RunDir::at(&task.run_dir);
     let said = match task.guest {
         GuestKind::LibraryOs => None,
-        GuestKind::Linux => last_words::of(&run_dir.console_log()),
+        GuestKind::Linux => File::open(run_dir.console_log())
+            .ok()
+            .and_then(|log| last_words::of(&log)),
     };
     let _ = run_dir.remove();
     let (status, signal) = ended?;

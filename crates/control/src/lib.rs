@@ -10,6 +10,7 @@ pub mod client;
 pub mod config;
 pub mod exit;
 pub mod halt;
+pub mod last_words;
 pub mod live;
 pub mod rundir;
 pub mod settings;

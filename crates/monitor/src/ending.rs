@@ -3,6 +3,7 @@
 
 use std::{
     fmt,
+    fs::File,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -11,6 +12,7 @@ use tare_control::{
     api::Stop,
     config::GuestKind,
     exit::{Ended, ExitCode},
+    last_words::{self, LastWords},
 };
 use tare_daemon::signals::Request;
 use tare_hv::Crash;
@@ -47,6 +49,15 @@ impl Ending {
         match (self, guest) {
             (Self::Guest(GuestExit::Status(status)), GuestKind::Linux) => Ended::Status(*status),
             _ => self.code().into(),
+        }
+    }
+
+    /// What it means: Linux that panics asks for a reset, after it said why.
+    pub fn explained(self, guest: GuestKind, console_log: &File) -> Self {
+        let panicked = || last_words::of(console_log) == Some(LastWords::Panic);
+        match (self, guest) {
+            (Self::Reset, GuestKind::Linux) if panicked() => Self::Guest(GuestExit::Panic),
+            (other, _) => other,
         }
     }
 
@@ -144,6 +155,8 @@ impl Ender {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]
@@ -165,6 +178,18 @@ mod tests {
         assert_eq!(code(Ending::Stopped(Stop::PowerOff)), 0);
         assert_eq!(code(Ending::Stopped(Stop::Kill)), 143);
         assert_eq!(code(Ending::Interrupted), 130);
+    }
+
+    #[test]
+    fn a_reset_after_a_panic_of_linux_is_a_panic() {
+        let mut log = tempfile::tempfile().unwrap();
+        log.write_all(b"[ 1.0] Kernel panic - not syncing: x\n[ 1.1] Rebooting\n")
+            .unwrap();
+        let code = |ending: Ending, guest| ending.explained(guest, &log).code();
+        assert_eq!(code(Ending::Reset, GuestKind::Linux), ExitCode::GuestPanic);
+        let library_os = code(Ending::Reset, GuestKind::LibraryOs);
+        assert_eq!(library_os, ExitCode::GuestReset);
+        assert_eq!(code(Ending::PowerOff, GuestKind::Linux), ExitCode::Success);
     }
 
     #[test]

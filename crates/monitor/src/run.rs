@@ -79,6 +79,7 @@ fn live(mut setup: Setup, started: Instant) -> (Ended, Option<std::os::fd::Owned
     terminal::restore();
     let code = match outcome {
         Ok(ending) => {
+            let ending = ending.explained(setup.config.guest, &setup.console_log);
             tell(&ending);
             ending.ended(setup.config.guest)
         }

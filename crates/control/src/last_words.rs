@@ -1,0 +1,92 @@
+//! How a Linux guest ended, from the end of its console: a panic looks like a
+//! reset, and QEMU's exit port has no room for the status of a command.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+
+use tare_abi::exit::STATUS_LINE;
+
+/// Bytes of the console that are looked at.
+const TAIL_BYTES: u64 = 16 * 1024;
+/// What Linux says when it gives up (`kernel/panic.c`); with `panic=-1` it resets
+/// the machine a few lines later. A kernel may put a time before it.
+const PANIC: &str = "Kernel panic - not syncing";
+
+/// How a guest said that it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastWords {
+    /// Its command ended with this status.
+    Status(u8),
+    /// Its kernel panicked.
+    Panic,
+}
+
+/// The last words in a console's log, if there are any.
+pub fn of(console_log: &File) -> Option<LastWords> {
+    let length = console_log.metadata().ok()?.len();
+    let mut at = length.saturating_sub(TAIL_BYTES);
+    let mut tail = Vec::new();
+    let mut chunk = [0; 4096];
+    while tail.len() < TAIL_BYTES as usize {
+        match console_log.read_at(&mut chunk, at).ok()? {
+            0 => break,
+            count => {
+                tail.extend_from_slice(&chunk[..count]);
+                at += count as u64;
+            }
+        }
+    }
+    in_text(&String::from_utf8_lossy(&tail))
+}
+
+fn in_text(text: &str) -> Option<LastWords> {
+    text.lines().rev().find_map(|line| match is_panic(line) {
+        true => Some(LastWords::Panic),
+        false => line
+            .trim()
+            .strip_prefix(STATUS_LINE)
+            .and_then(|status| status.parse().ok())
+            .map(LastWords::Status),
+    })
+}
+
+fn is_panic(line: &str) -> bool {
+    match line.split_once(PANIC) {
+        Some((before, _)) => before.is_empty() || before.ends_with("] "),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_status_counts() {
+        let text = format!("{STATUS_LINE}1\r\nmore\r\n{STATUS_LINE}77\r\n[ 2.1] reboot: off\r\n");
+        assert_eq!(in_text(&text), Some(LastWords::Status(77)));
+    }
+
+    #[test]
+    fn a_panic_is_a_panic() {
+        for text in [
+            "[    1.0] Kernel panic - not syncing: x\r\n[    1.1] Kernel Offset: 0x1\r\n",
+            "Kernel panic - not syncing: x\r\nKernel Offset: 0x1\r\n",
+        ] {
+            assert_eq!(in_text(text), Some(LastWords::Panic), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_ends_say_nothing() {
+        for text in [
+            "",
+            "done\n",
+            &format!("{STATUS_LINE}256\n"),
+            &format!("x {STATUS_LINE}1\n"),
+            "the words Kernel panic - not syncing\n",
+        ] {
+            assert_eq!(in_text(text), None, "{text}");
+        }
+    }
+}
