@@ -156,17 +156,29 @@ impl Drop for Meanwhile {
     }
 }
 
-/// A thread that never rests, on one CPU.
-fn hog(cpu: usize) -> Meanwhile {
-    let mut is_pinned = false;
-    Meanwhile::new(move || {
-        if !std::mem::replace(&mut is_pinned, true) {
-            pin(0, cpu);
-        }
-        (0..100_000).for_each(|n| {
-            std::hint::black_box(n);
-        });
-    })
+/// A process that takes what it gets of a CPU, until it is dropped. It has a
+/// session of its own: the scheduler shares a CPU out between sessions first
+/// (`CONFIG_SCHED_AUTOGROUP`), and three threads of one would get no more than
+/// the machine.
+struct Hog(Child);
+
+impl Hog {
+    fn new(cpu: usize) -> Self {
+        let child = Command::new("setsid")
+            .args(["sh", "-c", "while :; do :; done"])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        pin(child.id().cast_signed(), cpu);
+        Self(child)
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
 }
 
 /// What `tare why` says about a machine.
@@ -347,7 +359,7 @@ fn why_names_a_vcpu_that_waits_for_a_cpu() {
     let place = Place::new();
     let machine = Machine::start(&place, &image, "mode=spin", &[]);
     machine.vcpus().into_iter().for_each(|tid| pin(tid, 0));
-    let _hogs = [hog(0), hog(0), hog(0)];
+    let _hogs = [Hog::new(0), Hog::new(0), Hog::new(0)];
     let told = why(&place, &machine.name);
     assert_eq!(
         told["findings"][0]["cause"], "steal",

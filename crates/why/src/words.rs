@@ -2,7 +2,8 @@
 
 /// A rate per second: three digits count.
 pub fn rate(hz: f64) -> String {
-    match hz.max(0.0) {
+    // The sum of nothing is -0.0, and may stay so in a maximum.
+    match hz.max(0.0) + 0.0 {
         _ if hz >= 99.95 => format!("{}/s", thousands(hz.round() as u64)),
         _ if hz >= 9.95 => format!("{hz:.0}/s"),
         hz => format!("{hz:.1}/s"),
@@ -11,8 +12,7 @@ pub fn rate(hz: f64) -> String {
 
 /// A share of a core in per cent.
 pub fn percent(share: f64) -> String {
-    // The sum of nothing is -0.0.
-    match share.max(0.0) * 100.0 {
+    match share.max(0.0) * 100.0 + 0.0 {
         value if value >= 9.95 => format!("{value:.0} %"),
         value => format!("{value:.1} %"),
     }
@@ -60,6 +60,10 @@ mod tests {
             ["0.0/s", "9.9/s", "10/s", "1,000/s", "1,234,567/s"]
         );
         assert_eq!([0.071, 0.2, 1.5].map(percent), ["7.1 %", "20 %", "150 %"]);
+        assert_eq!(
+            (rate(-0.0), percent(-0.0)),
+            ("0.0/s".into(), "0.0 %".into())
+        );
     }
 
     #[test]
