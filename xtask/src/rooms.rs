@@ -49,7 +49,11 @@ const ROOMS: &[(&str, &[&str])] = &[
         "tare-vhost",
         &["tare-control", "tare-daemon", "tare-devices", "tare-policy"],
     ),
-    ("tare-lab", &["tare-control", "tare-policy", "tare-stats"]),
+    ("tare-platform", &["tare-rootfs"]),
+    (
+        "tare-lab",
+        &["tare-control", "tare-platform", "tare-policy", "tare-stats"],
+    ),
     (
         "tare",
         &[

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_move};
 use rustix::process::{chdir, chroot};
 use tare_init::WORK_DIR;
@@ -20,6 +21,13 @@ pub(crate) fn change_to(device: &str, filesystem: &str) -> Result<(), String> {
     wait_for(device)?;
     fs::create_dir_all(&root).map_err(|error| format!("cannot make {root}: {error}"))?;
     mount(device, &root, filesystem, MountFlags::empty(), None)
+        // A disk that the machine was given to read only.
+        .or_else(|errno| match errno {
+            Errno::ROFS | Errno::ACCESS => {
+                mount(device, &root, filesystem, MountFlags::RDONLY, None)
+            }
+            other => Err(other),
+        })
         .map_err(|errno| format!("cannot mount {device} as {filesystem}: {errno}"))?;
     for kept in KEPT {
         let place = format!("{root}/{kept}");

@@ -1,0 +1,137 @@
+//! Bare metal: a chroot in a mount namespace of its own, and nothing else. Its
+//! mounts go with its last process, however that ends.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::cgroup::Groups;
+use crate::heard::{Heard, Report, Watch};
+use crate::root::Root;
+use crate::step::{Step, StepError};
+
+/// Enters the groups, makes the mounts, changes to the root.
+/// `TREE SCRATCH ro|rw GROUP... -- COMMAND...`
+const ENTER: &str = r#"
+set -e
+tree=$1 scratch=$2 access=$3; shift 3
+while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs"; shift; done
+shift
+mount --bind "$tree" "$tree"
+[ "$access" = rw ] || mount -o remount,bind,ro "$tree"
+mount -t proc proc "$tree/proc"
+mount --rbind /sys "$tree/sys"
+mount --rbind /dev "$tree/dev"
+mount -t tmpfs tmpfs "$tree/tmp"
+mount -t tmpfs tmpfs "$tree/run"
+mount --bind "$scratch" "$tree/scratch"
+exec chroot "$tree" "$@"
+"#;
+
+/// Whether the root may be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// For what is measured.
+    Read,
+    /// For installing.
+    Write,
+}
+
+/// A command in the root, not yet started.
+pub fn command(tree: &Path, scratch: &Path, access: Access, groups: &Groups) -> Command {
+    let mut command = Command::new("unshare");
+    command
+        .args([
+            "--mount",
+            "--propagation",
+            "private",
+            "/bin/sh",
+            "-c",
+            ENTER,
+            "tare",
+        ])
+        .args([tree, scratch])
+        .arg(match access {
+            Access::Read => "ro",
+            Access::Write => "rw",
+        })
+        .args(groups.dirs())
+        .arg("--");
+    command
+}
+
+/// Runs a step on the bare machine, within `groups`.
+pub fn run(
+    root: &Root,
+    scratch: &Path,
+    groups: &Groups,
+    step: &Step,
+    watch: &mut dyn Watch,
+) -> Result<Report, StepError> {
+    ask(scratch, step)?;
+    let mut command = command(root.tree(), scratch, Access::Read, groups);
+    command.args(["/bin/bash", "/tare/step", "@/scratch/request"]);
+    let result = heard(&mut command, "the chroot", step, watch);
+    groups.empty();
+    result
+}
+
+/// Lays the request where the step finds it.
+pub(crate) fn ask(scratch: &Path, step: &Step) -> Result<(), StepError> {
+    let path = scratch.join("request");
+    fs::write(&path, step.document()).map_err(|source| StepError::Start {
+        what: path.display().to_string(),
+        source,
+    })
+}
+
+/// Starts a command and follows its step; the command is over afterwards.
+pub(crate) fn heard(
+    command: &mut Command,
+    what: &str,
+    step: &Step,
+    watch: &mut dyn Watch,
+) -> Result<Report, StepError> {
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = Ended(child.map_err(|source| StepError::Start {
+        what: what.to_owned(),
+        source,
+    })?);
+    let Some(stdout) = child.0.stdout.take() else {
+        return Err(StepError::GivenUp);
+    };
+    let result = Heard::on(stdout, what).follow(step, watch);
+    if result.is_ok() {
+        let _ = child.0.wait();
+    }
+    if let Err(StepError::Ended { what, last }) = result {
+        let last = format!("{last} {}", child.last_words());
+        return Err(StepError::Ended { what, last });
+    }
+    result
+}
+
+/// A child that does not outlive this.
+struct Ended(Child);
+
+impl Ended {
+    fn last_words(&mut self) -> String {
+        use std::io::Read as _;
+        let mut text = String::new();
+        if let Some(stderr) = self.0.stderr.take() {
+            let _ = stderr.take(4096).read_to_string(&mut text);
+        }
+        text.trim().replace('\n', " | ")
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

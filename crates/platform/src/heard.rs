@@ -1,0 +1,141 @@
+//! Listening to a step on whatever it prints, within a time limit.
+
+use std::io::{BufRead as _, BufReader, Read};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::step::{GRACE, Said, Step, StepError, Verdict, said};
+
+/// Longest time between two looks at whether to go on.
+const SLICE: Duration = Duration::from_millis(50);
+/// A line longer than this is cut.
+const MAX_LINE: u64 = 16 << 10;
+/// Lines kept for the case that something ends badly.
+const LAST: usize = 8;
+
+/// Who looks on while a step runs.
+pub trait Watch {
+    /// The run begins.
+    fn begin(&mut self);
+    /// The run is over.
+    fn end(&mut self);
+    /// Whether to give up.
+    fn stop(&self) -> bool;
+}
+
+/// What a step came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Whether it counts.
+    pub verdict: Verdict,
+    /// How long it ran, by the platform's own clock, us.
+    pub wall_us: u64,
+    /// What its log said in the end.
+    pub log: Vec<String>,
+}
+
+/// Lines as they come.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    lines: Receiver<String>,
+    last: Vec<String>,
+    what: String,
+}
+
+impl Heard {
+    /// Listens to `from`, which is called `what` in errors.
+    pub(crate) fn on(from: impl Read + Send + 'static, what: &str) -> Self {
+        let (sender, lines) = sync_channel(1024);
+        thread::spawn(move || {
+            let mut reader = BufReader::new(from);
+            loop {
+                let mut line = Vec::new();
+                match reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => {}
+                }
+                let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            lines,
+            last: Vec::new(),
+            what: what.to_owned(),
+        }
+    }
+
+    /// What is said next within `limit`.
+    pub(crate) fn next(&mut self, limit: Duration, watch: &dyn Watch) -> Result<Said, StepError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if watch.stop() {
+                return Err(StepError::GivenUp);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left.min(SLICE)) {
+                Ok(line) => {
+                    let found = said(&line);
+                    self.keep(line);
+                    if let Some(said) = found {
+                        return Ok(said);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) if !left.is_zero() => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(StepError::Silent {
+                        what: self.what.clone(),
+                        after: limit,
+                    });
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
+            }
+        }
+    }
+
+    fn keep(&mut self, line: String) {
+        if self.last.len() == LAST {
+            self.last.remove(0);
+        }
+        self.last.push(line);
+    }
+
+    fn ended(&self) -> StepError {
+        StepError::Ended {
+            what: self.what.clone(),
+            last: self.last.join(" | "),
+        }
+    }
+
+    /// Follows a step to its verdict.
+    pub(crate) fn follow(
+        &mut self,
+        step: &Step,
+        watch: &mut dyn Watch,
+    ) -> Result<Report, StepError> {
+        let (mut wall_us, mut log) = (0, Vec::new());
+        let limit = step.limit + GRACE;
+        loop {
+            match self.next(limit, watch)? {
+                Said::Begin => watch.begin(),
+                Said::End(us) => {
+                    watch.end();
+                    wall_us = us;
+                }
+                Said::Log(line) => log.push(line),
+                Said::Verdict(verdict) => {
+                    return Ok(Report {
+                        verdict,
+                        wall_us,
+                        log,
+                    });
+                }
+                Said::Broken(_) | Said::Over => return Err(self.ended()),
+                Said::Ready => {}
+            }
+        }
+    }
+}

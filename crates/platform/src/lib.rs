@@ -1,0 +1,38 @@
+//! Workloads as files, one root file system for all platforms, and what runs a
+//! workload on each of them.
+//!
+//! ```text
+//! workload   a file: install, prepare, run, check, metric
+//! root       one tree (and a disk of it), with every workload installed
+//! place      where a run happens: platform, pinned or not, how many CPUs
+//! bare, container, machine
+//!            start a step there: chroot, runc, a virtual machine (crun in it)
+//! step       what a step says while it runs: begin, end, verdict
+//! journal    what was changed on this host, undone at the end or at the next start
+//! ```
+//!
+//! Neighbours: `rootfs` (kernels, initramfs) below, `lab` (what to run, when, and
+//! what it means) above. Machines are processes here, as they are to the lab.
+//! Limits: needs root; Debian trees by mmdebstrap.
+
+#![forbid(unsafe_code)]
+
+pub mod bare;
+pub mod cgroup;
+pub mod container;
+mod heard;
+pub mod journal;
+pub mod machine;
+pub mod pin;
+pub mod place;
+pub mod processes;
+pub mod root;
+pub mod step;
+pub mod workload;
+
+pub use heard::{Report, Watch};
+pub use journal::Journal;
+pub use place::{Limit, Mode, Place, Platform};
+pub use root::Root;
+pub use step::{Step, StepError, Verdict};
+pub use workload::Workload;

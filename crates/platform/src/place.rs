@@ -1,0 +1,160 @@
+//! Where a run happens: on which platform, how bound to CPUs, with how many.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What lies between the application and the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Platform {
+    /// A chroot and nothing else.
+    Bare,
+    /// runc.
+    Container,
+    /// A virtual machine.
+    Vm,
+    /// crun in a virtual machine.
+    VmContainer,
+}
+
+impl Platform {
+    /// All of them, the baseline first.
+    pub const ALL: [Self; 4] = [Self::Bare, Self::Container, Self::Vm, Self::VmContainer];
+
+    /// The name in figures.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::Container => "container",
+            Self::Vm => "vm",
+            Self::VmContainer => "vm-container",
+        }
+    }
+
+    /// Whether a virtual machine is part of it.
+    pub const fn is_virtual(self) -> bool {
+        matches!(self, Self::Vm | Self::VmContainer)
+    }
+}
+
+/// Who chooses CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The host's scheduler, among all CPUs.
+    Vanilla,
+    /// We do, beforehand.
+    Pinned,
+}
+
+impl Mode {
+    /// The name in figures.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Vanilla => "vanilla",
+            Self::Pinned => "pinned",
+        }
+    }
+}
+
+/// What keeps a run to its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// Nothing: it has all CPUs.
+    None,
+    /// A set of CPUs.
+    Cpuset,
+    /// CFS bandwidth: time on any CPU.
+    Quota,
+    /// The machine has so many virtual CPUs.
+    Vcpus,
+}
+
+/// Where a run happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// What lies in between.
+    pub platform: Platform,
+    /// Who chooses CPUs.
+    pub mode: Mode,
+    /// CPUs.
+    pub size: u32,
+    /// What keeps it to them.
+    pub limit: Limit,
+}
+
+impl Place {
+    /// The place of this platform and size on a host of so many CPUs. A vanilla
+    /// container that is smaller than the host is kept small by quota, as in the
+    /// talk: a set of CPUs would be pinning.
+    pub const fn new(platform: Platform, mode: Mode, size: u32, host_cpus: u32) -> Self {
+        let whole = size >= host_cpus;
+        let limit = match (platform, mode) {
+            (Platform::Vm | Platform::VmContainer, _) => Limit::Vcpus,
+            (Platform::Container, Mode::Vanilla) if !whole => Limit::Quota,
+            (_, Mode::Vanilla) if whole => Limit::None,
+            _ => Limit::Cpuset,
+        };
+        Self {
+            platform,
+            mode,
+            size,
+            limit,
+        }
+    }
+
+    /// The size as figures name it: `2`, or `1q` by quota.
+    pub fn size_name(&self) -> String {
+        match self.limit {
+            Limit::Quota => format!("{}q", self.size),
+            _ => self.size.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (platform, mode) = (self.platform.name(), self.mode.name());
+        write!(f, "{platform}.{mode}.{}", self.size_name())
+    }
+}
+
+/// Sizes that double from one CPU to all, all always among them.
+pub fn doubling(host_cpus: u32) -> Vec<u32> {
+    let mut sizes: Vec<u32> = std::iter::successors(Some(1), |size| Some(size * 2))
+        .take_while(|size| *size < host_cpus)
+        .collect();
+    sizes.push(host_cpus.max(1));
+    sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_double_up_to_the_host() {
+        assert_eq!(doubling(1), [1]);
+        assert_eq!(doubling(2), [1, 2]);
+        assert_eq!(doubling(6), [1, 2, 4, 6]);
+    }
+
+    #[test]
+    fn a_size_by_quota_is_marked() {
+        let small = Place::new(Platform::Container, Mode::Vanilla, 1, 2);
+        assert_eq!(small.to_string(), "container.vanilla.1q");
+        let pinned = Place::new(Platform::Container, Mode::Pinned, 1, 2);
+        assert_eq!(
+            (pinned.limit, pinned.to_string()),
+            (Limit::Cpuset, "container.pinned.1".into())
+        );
+        let whole = Place::new(Platform::Container, Mode::Vanilla, 2, 2);
+        assert_eq!(whole.limit, Limit::None);
+        let vm = Place::new(Platform::VmContainer, Mode::Vanilla, 1, 2);
+        assert_eq!(vm.limit, Limit::Vcpus);
+        let bare = Place::new(Platform::Bare, Mode::Vanilla, 1, 2);
+        assert_eq!(bare.limit, Limit::Cpuset);
+    }
+}

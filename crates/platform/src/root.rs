@@ -1,0 +1,391 @@
+//! One root file system for all platforms, kept in the cache: a tree for chroot and
+//! containers, the same as a disk for machines, an initramfs that leads there.
+//!
+//! ```text
+//! CACHE/platforms/lock
+//!                 tree/            Debian, minimal, and what workloads install
+//!                 tree/tare/       step, agent, workloads, what they prepared
+//!                 root.img         of the tree, read only, shared by machines
+//!                 initramfs        first process and modules
+//!                 stamp            what all of it was made of
+//! ```
+//! A workload is installed again when its file changes; the disk when the tree did.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use rustix::fs::{FlockOperation, flock};
+use sha2::{Digest as _, Sha256};
+use tare_rootfs::guest::{self, GuestError};
+use tare_rootfs::kernel::debian::{self, ObtainError};
+use tare_rootfs::modules::{ModuleError, Modules};
+use tare_rootfs::{Cache, Kernel, Task, Tree, cpio};
+
+use crate::bare::{self, Access};
+use crate::cgroup::Groups;
+use crate::container::{self, Limits};
+use crate::step::{AGENT, PROGRAM};
+use crate::workload::{Form, Workload};
+
+/// Debian's release, as the kernel's.
+const SUITE: &str = "bookworm";
+/// What every platform needs besides workloads.
+const PACKAGES: &str = "crun,procps,ca-certificates,mawk,util-linux,libudev1";
+/// Room on the disk beyond the tree, and at least.
+const SPARE_BYTES: u64 = 256 << 20;
+const EXT4: &str = "ext4";
+
+/// A root that cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum RootError {
+    /// Only root can make one.
+    #[error("the lab of platforms makes a root file system and mounts: it must run as root")]
+    NotRoot,
+    /// Another weighing uses it.
+    #[error("another weighing of platforms uses {}; wait for its end", .0.display())]
+    Busy(PathBuf),
+    /// A program is missing, or failed.
+    #[error("{program} failed: {said}")]
+    Program {
+        /// The program.
+        program: String,
+        /// What it said last.
+        said: String,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No place for it.
+    #[error(transparent)]
+    Cache(#[from] tare_rootfs::cache::CacheError),
+    /// No kernel.
+    #[error(transparent)]
+    Kernel(#[from] ObtainError),
+    /// No modules.
+    #[error(transparent)]
+    Modules(#[from] ModuleError),
+    /// No first process.
+    #[error(transparent)]
+    Guest(#[from] GuestError),
+    /// The initramfs cannot be packed.
+    #[error(transparent)]
+    Pack(#[from] cpio::PackError),
+}
+
+/// The root.
+#[derive(Debug)]
+pub struct Root {
+    dir: PathBuf,
+    tree: PathBuf,
+    disk: PathBuf,
+    initramfs: PathBuf,
+    kernel: Kernel,
+    _lock: fs::File,
+}
+
+impl Root {
+    /// The root in the user's cache, made if it is missing.
+    pub fn open() -> Result<Self, RootError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(RootError::NotRoot);
+        }
+        let cache = Cache::open_default()?;
+        let dir = cache.dir().join("platforms");
+        fs::create_dir_all(&dir).map_err(write(&dir))?;
+        let path = dir.join("lock");
+        let lock = fs::File::create(&path).map_err(write(&path))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| RootError::Busy(dir.clone()))?;
+        let tree = dir.join("tree");
+        if !tree.is_dir() {
+            bootstrap(&dir, &tree)?;
+        }
+        let root = Self {
+            disk: dir.join("root.img"),
+            initramfs: dir.join("initramfs"),
+            kernel: debian::find_or_obtain(&cache)?,
+            tree,
+            dir,
+            _lock: lock,
+        };
+        root.write_programs()?;
+        Ok(root)
+    }
+
+    /// Where it and its neighbours are.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The tree.
+    pub fn tree(&self) -> &Path {
+        &self.tree
+    }
+
+    /// The disk; [`Self::finish`] makes it.
+    pub fn disk(&self) -> &Path {
+        &self.disk
+    }
+
+    /// The initramfs; [`Self::finish`] makes it.
+    pub fn initramfs(&self) -> &Path {
+        &self.initramfs
+    }
+
+    /// The kernel of machines.
+    pub fn kernel(&self) -> &Path {
+        &self.kernel.image
+    }
+
+    fn write_programs(&self) -> Result<(), RootError> {
+        let ours = self.tree.join("tare");
+        for name in ["workloads", "data", "installed", "bundle"] {
+            let path = ours.join(name);
+            fs::create_dir_all(&path).map_err(write(&path))?;
+        }
+        let scratch = self.tree.join("scratch");
+        fs::create_dir_all(&scratch).map_err(write(&scratch))?;
+        let limits = Limits {
+            cpus: Some("@CPUS@".to_owned()),
+            quota_us: None,
+        };
+        let inner = container::config(
+            Path::new("/run/bundle/rootfs"),
+            Path::new("/scratch"),
+            "/step",
+            &limits,
+        );
+        put(&ours.join("step"), PROGRAM)?;
+        put(&ours.join("agent"), AGENT)?;
+        put(&ours.join("bundle/config.json"), &inner.to_string())
+    }
+
+    /// Installs and prepares a workload, unless that has been done.
+    pub fn install(
+        &self,
+        workload: &Workload,
+        form: Form,
+        scratch: &Path,
+        groups: &Groups,
+    ) -> Result<(), RootError> {
+        let ours = self.tree.join("tare");
+        let name = format!("{}-{}", workload.name, form.name());
+        let stamp = ours.join("installed").join(&name);
+        let wanted = hash([format!("{workload:?}"), INSTALL.to_owned()]);
+        if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
+            return Ok(());
+        }
+        let dir = ours.join("workloads").join(&workload.name);
+        fs::create_dir_all(&dir).map_err(write(&dir))?;
+        let scripts = [
+            ("prepare", &workload.prepare),
+            ("run", &workload.run),
+            ("check", &workload.check),
+        ];
+        for (script, text) in scripts {
+            put(&dir.join(script), text)?;
+        }
+        for (file, text) in &workload.files {
+            put(&dir.join(file), text)?;
+        }
+        let resolver = fs::read("/etc/resolv.conf").unwrap_or_default();
+        let path = self.tree.join("etc/resolv.conf");
+        fs::write(&path, resolver).map_err(write(&path))?;
+        let data = format!("/tare/data/{name}");
+        let mut command = bare::command(&self.tree, scratch, Access::Write, groups);
+        command
+            .args([
+                "/bin/bash",
+                "-eu",
+                "-c",
+                INSTALL,
+                "tare",
+                &workload.name,
+                &data,
+            ])
+            .args(&workload.install)
+            .envs(workload.parameters(form).into_iter().flatten())
+            .env("DATA", &data)
+            .env("LC_ALL", "C");
+        let done = run(&mut command, &format!("installing {}", workload.name));
+        groups.empty();
+        done?;
+        put(&stamp, &wanted)
+    }
+
+    /// Makes the disk and the initramfs of what is installed now.
+    pub fn finish(&self) -> Result<(), RootError> {
+        let init = guest::find_init()?;
+        let mut parts = vec![
+            PROGRAM.to_owned(),
+            AGENT.to_owned(),
+            self.kernel.release.clone(),
+        ];
+        let installed = self.tree.join("tare/installed");
+        let mut stamps: Vec<PathBuf> = fs::read_dir(&installed)
+            .map_err(write(&installed))?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .collect();
+        stamps.sort();
+        for stamp in stamps {
+            parts.push(format!("{}{:?}", stamp.display(), fs::read(&stamp).ok()));
+        }
+        parts.push(format!("{:?}", fs::read(&init).map(Sha256::digest).ok()));
+        let wanted = hash(parts);
+        let stamp = self.dir.join("stamp");
+        if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
+            return Ok(());
+        }
+        self.make_disk()?;
+        self.make_initramfs(&init)?;
+        put(&stamp, &wanted)
+    }
+
+    fn make_disk(&self) -> Result<(), RootError> {
+        let mut size = Command::new("du");
+        size.args(["-s", "-x", "-B1"]).arg(&self.tree);
+        let said = run(&mut size, "du")?.stdout;
+        let used = String::from_utf8_lossy(&said);
+        let used: u64 = used
+            .split_whitespace()
+            .next()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(0);
+        let bytes = used + used / 4 + SPARE_BYTES;
+        let partial = self.dir.join("root.img.partial");
+        let made = fs::File::create(&partial)
+            .and_then(|file| file.set_len(bytes.next_multiple_of(1 << 20)));
+        made.map_err(write(&partial))?;
+        let mut command = Command::new("mke2fs");
+        // Without a journal: nothing writes it, and a journal would have to be replayed.
+        command
+            .args([
+                "-q",
+                "-F",
+                "-t",
+                EXT4,
+                "-O",
+                "^has_journal",
+                "-m",
+                "0",
+                "-d",
+            ])
+            .args([&self.tree, &partial]);
+        let made = run(&mut command, "mke2fs").map(drop);
+        if made.is_err() {
+            let _ = fs::remove_file(&partial);
+        }
+        made?;
+        fs::rename(&partial, &self.disk).map_err(write(&self.disk))
+    }
+
+    fn make_initramfs(&self, init: &Path) -> Result<(), RootError> {
+        let task = Task {
+            command: vec!["/bin/bash".to_owned(), "/tare/agent".to_owned()],
+            root: tare_rootfs::Root::Disk {
+                device: "/dev/vda".to_owned(),
+                filesystem: EXT4.to_owned(),
+            },
+            ..Task::default()
+        };
+        let mut wanted = guest::MACHINE_MODULES.to_vec();
+        wanted.push(EXT4);
+        let modules = Modules::open(&self.kernel.modules)?.closure(&wanted)?;
+        let mut tree = Tree::new();
+        guest::add_init(&mut tree, task, &modules, init)?;
+        let mut packed = cpio::pack(&tree)?;
+        let partial = self.dir.join("initramfs.partial");
+        let mut file = fs::File::create(&partial).map_err(write(&partial))?;
+        io::Seek::rewind(&mut packed)
+            .and_then(|()| io::copy(&mut packed, &mut file))
+            .map_err(write(&partial))?;
+        fs::rename(&partial, &self.initramfs).map_err(write(&self.initramfs))
+    }
+}
+
+/// Installs packages, then runs the workload's own preparation beside its files.
+/// `WORKLOAD DATA PACKAGE...`
+const INSTALL: &str = r#"
+name=$1 data=$2; shift 2
+export DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp
+if [ $# -gt 0 ] && ! dpkg-query -W -f='${Status}\n' "$@" 2> /dev/null | awk '!/ok installed/ { bad = 1 } END { exit bad || NR < '$#' }'; then
+    printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d
+    chmod +x /usr/sbin/policy-rc.d
+    apt-get -qq update
+    apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends "$@"
+    apt-get clean
+fi
+rm -rf "$data" && mkdir -p "$data"
+cd "/tare/workloads/$name"
+bash -eu ./prepare
+"#;
+
+/// A minimal Debian with what every platform needs.
+fn bootstrap(dir: &Path, tree: &Path) -> Result<(), RootError> {
+    let partial = dir.join("tree.partial");
+    if partial.exists() {
+        fs::remove_dir_all(&partial).map_err(write(&partial))?;
+    }
+    let mut command = Command::new("mmdebstrap");
+    command
+        .args(["--quiet", "--variant=minbase"])
+        .arg(format!("--include={PACKAGES}"))
+        .args(["--aptopt=Apt::Install-Recommends \"false\"", SUITE])
+        .arg(&partial);
+    run(&mut command, "mmdebstrap")?;
+    fs::rename(&partial, tree).map_err(write(tree))
+}
+
+/// Runs a command to its end; what it said last becomes the error.
+fn run(command: &mut Command, what: &str) -> Result<Output, RootError> {
+    let failed = |said: String| RootError::Program {
+        program: what.to_owned(),
+        said,
+    };
+    let output = command
+        .output()
+        .map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines: Vec<&str> = text
+        .lines()
+        .rev()
+        .filter(|l| !l.trim().is_empty())
+        .take(3)
+        .collect();
+    let said = match lines.is_empty() {
+        true => output.status.to_string(),
+        false => lines.into_iter().rev().collect::<Vec<_>>().join(" | "),
+    };
+    Err(failed(said))
+}
+
+fn hash(parts: impl IntoIterator<Item = String>) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+fn put(path: &Path, text: &str) -> Result<(), RootError> {
+    fs::write(path, text).map_err(write(path))
+}
+
+fn write(path: &Path) -> impl FnOnce(io::Error) -> RootError {
+    let path = path.to_owned();
+    move |source| RootError::Write { path, source }
+}

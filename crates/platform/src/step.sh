@@ -1,0 +1,33 @@
+#!/bin/bash
+# Runs a workload once in /scratch and says on lines that begin with @tare when
+# it begins, when it ends, and whether it counts. Arguments: @FILE whose first
+# line is the workload and whose others are NAME=VALUE.
+mapfile -t request < "${1#@}"
+name=${request[0]}
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LC_ALL=C
+for pair in "${request[@]:1}"; do export "${pair?}"; done
+here=/tare/workloads/$name
+export DATA=/tare/data/$name-$FORM
+rm -rf /scratch/work
+mkdir /scratch/work && cd /scratch/work || { echo "@tare verdict bad no place for the run in /scratch"; exit 1; }
+bad() {
+    sed 's/^/@tare log /' ../log | tail -n 5
+    echo "@tare verdict bad $1"
+    rm -rf /scratch/work
+    exit 1
+}
+echo "@tare begin"
+begin=${EPOCHREALTIME/./}
+timeout -k 2 "$TIMEOUT" bash -eu "$here/run" > ../log 2>&1 < /dev/null
+status=$?
+end=${EPOCHREALTIME/./}
+echo "@tare end $((end - begin))"
+case $status in
+0) ;;
+124 | 137) bad "it ran longer than $TIMEOUT s" ;;
+*) bad "its run ended with status $status" ;;
+esac
+timeout -k 2 "$TIMEOUT" bash -eu "$here/check" > ../log 2>&1 < /dev/null || bad "its check failed: $(tail -n 1 ../log)"
+if [ "$SOURCE" = wall ]; then value=$(awk "BEGIN { printf \"%.6f\", ($end - $begin) / 1000000 }"); else value=$(head -n 1 metric); fi
+rm -rf /scratch/work
+echo "@tare verdict ok $value"

@@ -1,0 +1,137 @@
+//! A workload: a TOML file that says what to install, prepare, run and check, and
+//! what is measured. Whoever adds a file adds a workload.
+
+mod find;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+pub use find::{FindError, find, known};
+pub use parse::{ParseError, parse};
+
+/// What a workload waits for, as its author says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// It computes.
+    Cpu,
+    /// It waits for devices, peers or locks.
+    Io,
+}
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Times.
+    Lower,
+    /// Rates.
+    Higher,
+}
+
+/// Where the metric's value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The time that `run` takes, in seconds.
+    Wall,
+    /// The number that `run` writes into the file `metric`.
+    Output,
+}
+
+/// What is measured.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metric {
+    /// Unit, as printed.
+    pub unit: String,
+    /// Which way is better.
+    pub direction: Direction,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// Parameters of one form: environment of every script.
+pub type Parameters = BTreeMap<String, String>;
+
+/// A workload, as its file says it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// The file's name without its end.
+    #[serde(skip)]
+    pub name: String,
+    /// One line about it.
+    pub about: String,
+    /// What it waits for.
+    pub kind: Kind,
+    /// Debian packages.
+    #[serde(default)]
+    pub install: Vec<String>,
+    /// Longest time of a run, s.
+    pub timeout_s: u32,
+    /// Parameters of the quick form; without them it is left out there.
+    pub quick: Option<Parameters>,
+    /// Parameters of the form in between; the full one's when missing.
+    pub standard: Option<Parameters>,
+    /// Parameters of the full form.
+    pub full: Parameters,
+    /// Files that are laid beside the scripts.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+    /// Script that makes what every run reads, in `$DATA`; once, before all.
+    #[serde(default)]
+    pub prepare: String,
+    /// Script that is measured, in an empty directory.
+    pub run: String,
+    /// Script that must succeed afterwards for the run to count.
+    pub check: String,
+    /// What is measured.
+    pub metric: Metric,
+}
+
+/// The extent of a weighing, which chooses the parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Does it work, roughly.
+    Quick,
+    /// In between.
+    Standard,
+    /// As the talk did it.
+    Full,
+}
+
+impl Form {
+    /// The name, as in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Standard => "standard",
+            Self::Full => "full",
+        }
+    }
+}
+
+impl Workload {
+    /// The parameters of a form; `None` where the file leaves the form out.
+    pub fn parameters(&self, form: Form) -> Option<&Parameters> {
+        match form {
+            Form::Quick => self.quick.as_ref(),
+            Form::Standard => Some(self.standard.as_ref().unwrap_or(&self.full)),
+            Form::Full => Some(&self.full),
+        }
+    }
+
+    /// Time for which a value stands: a rate becomes the time of one operation,
+    /// so that more is always worse.
+    pub fn time_of(&self, value: f64) -> f64 {
+        match self.metric.direction {
+            Direction::Lower => value,
+            Direction::Higher => 1.0 / value,
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Files with and without mistakes.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use super::*;
+
+const GOOD: &str = "about = \"x\"\nkind = \"cpu\"\ntimeout_s = 5\nfull = { N = \"1\" }\n\
+                    run = \"true\"\ncheck = \"true\"\n\
+                    [metric]\nunit = \"s\"\ndirection = \"lower\"\nsource = \"wall\"\n";
+
+fn said(text: &str) -> String {
+    parse("x", Path::new("x.toml"), text)
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn every_workload_that_comes_with_tare_is_understood() {
+    let names = known();
+    for expected in ["ffmpeg", "mpi-prime", "mpi-search", "redis", "fio"] {
+        assert!(names.iter().any(|n| n == expected), "{names:?}");
+    }
+    for name in names {
+        find(&name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[test]
+fn a_mistake_is_named_with_its_line_and_column() {
+    for (from, to, expected) in [
+        ("kind = \"cpu\"", "kind = \"cup\"", "x.toml:2:8: "),
+        (
+            "timeout_s = 5",
+            "timeout_s = 0",
+            "x.toml:3:1: timeout_s must",
+        ),
+        ("timeout_s = 5", "timeout_s = ", "x.toml:3:13: "),
+        ("run = \"true\"", "run = \"\"", "x.toml:5:1: run is empty"),
+        ("run = ", "ran = ", "x.toml:5:1: unknown field `ran`"),
+        ("{ N =", "{ 'A B' =", "x.toml:4:1: 'A B' is no variable"),
+    ] {
+        let said = said(&GOOD.replace(from, to));
+        assert!(said.starts_with(expected), "{said}");
+    }
+}
+
+#[test]
+fn a_file_cannot_leave_its_directory() {
+    let text = format!("{GOOD}[files]\n\"../x\" = \"\"\n");
+    assert!(said(&text).contains("'../x' is no file name"));
+}
+
+#[test]
+fn a_form_without_parameters_leaves_the_workload_out() {
+    let workload = parse("x", Path::new("x.toml"), GOOD).unwrap();
+    assert_eq!(workload.parameters(Form::Quick), None);
+    assert_eq!(workload.parameters(Form::Standard), Some(&workload.full));
+}
+
+#[test]
+fn an_unknown_workload_lists_those_there_are() {
+    let said = find("ffmpg").unwrap_err().to_string();
+    assert!(said.contains("'ffmpg'; there are: ffmpeg, "), "{said}");
+}
+
+#[test]
+fn a_rate_counts_as_the_time_of_one_operation() {
+    let mut workload = parse("x", Path::new("x.toml"), GOOD).unwrap();
+    assert_eq!(workload.time_of(2.0), 2.0);
+    workload.metric.direction = Direction::Higher;
+    assert_eq!(workload.time_of(2.0), 0.5);
+}
