@@ -13,6 +13,7 @@ pub mod bpf;
 pub mod kvm;
 pub mod proc;
 pub mod sched;
+pub mod syscalls;
 mod unavailable;
 pub mod vm;
 

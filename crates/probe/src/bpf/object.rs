@@ -1,6 +1,6 @@
 //! One compiled file of BPF programs in the kernel.
 
-use aya::maps::{Array, HashMap, MapData};
+use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
 use aya::programs::{PerfEvent, Program, RawTracePoint, TracePoint, perf_event};
 use aya::{Ebpf, EbpfLoader, Pod};
 
@@ -185,6 +185,30 @@ impl Object {
     pub fn word(&self, map: &str, index: u32) -> Option<u64> {
         let array = Array::<&MapData, u64>::try_from(self.ebpf.map(map)?).ok()?;
         array.get(&index, 0).ok()
+    }
+
+    /// All entries of a hash map with keys of 32 bits.
+    pub fn numbered<const V: usize>(&self, map: &str) -> Vec<(u32, [u64; V])> {
+        let Some(map) = self.hash::<u32, [u64; V]>(map) else {
+            return Vec::new();
+        };
+        map.iter().filter_map(Result::ok).collect()
+    }
+
+    /// An element of an array that each CPU has its own of: one value for each CPU.
+    pub fn per_cpu<const V: usize>(&self, map: &str, index: u32) -> Vec<[u64; V]> {
+        let map = self.ebpf.map(map);
+        let array = map.and_then(|map| PerCpuArray::<&MapData, [u64; V]>::try_from(map).ok());
+        let values = array.and_then(|array| array.get(&index, 0).ok());
+        values.map_or_else(Vec::new, |values| values.to_vec())
+    }
+
+    /// Takes a ring buffer out of the object, to be read.
+    pub fn take_ring(&mut self, map: &str) -> Result<RingBuf<MapData>, Unavailable> {
+        let unavailable = |why: String| Unavailable::named(Source::Bpf, map, why);
+        let data = self.ebpf.take_map(map);
+        let data = data.ok_or_else(|| unavailable("no such map".to_owned()))?;
+        RingBuf::try_from(data).map_err(|error| unavailable(reason::of(&error)))
     }
 
     /// The object's programs and maps, for what this type does not offer.

@@ -1,0 +1,809 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
+/*
+ * Counts the system calls of followed tasks and of all that descend from them.
+ *
+ * User space puts tasks into `tasks`; fork adds children, exit removes tasks.
+ * What is frequent is counted here: calls by number on each CPU (`calls`; trace
+ * points run with preemption off, so a plain addition is exact), errors, uses of
+ * numbers that select features. What is rare goes through `records`: tasks that
+ * end or change their name, programs, the first opening of a file. Single calls
+ * go through `single_calls` on request. src/syscalls/{record,counts}.rs have the layouts.
+ */
+#include "tare.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define BPF_MAP_TYPE_PERCPU_ARRAY 6
+#define BPF_F_NO_PREALLOC 1
+#define BPF_RB_NO_WAKEUP 1
+
+static long (*bpf_probe_read_user)(void *to, u32 size, const void *from) = (void *)112;
+static long (*bpf_probe_read_user_str)(void *to, u32 size, const void *from) = (void *)114;
+static long (*bpf_probe_read_kernel_str)(void *to, u32 size, const void *from) = (void *)115;
+static u64 (*bpf_get_current_task)(void) = (void *)35;
+static long (*bpf_ringbuf_output)(void *ring, void *data, u64 size, u64 flags) = (void *)130;
+static void *(*bpf_ringbuf_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
+static void (*bpf_ringbuf_submit)(void *data, u64 flags) = (void *)132;
+static void (*bpf_ringbuf_discard)(void *data, u64 flags) = (void *)133;
+
+#define MAX_CALLS 512
+#define FASTEST 30
+#define BUCKETS 30
+/* 32-bit calls have other numbers: they are counted as one. */
+#define FOREIGN (MAX_CALLS - 1)
+#define X32 0x40000000
+#define USER_CS 0x33
+#define MAX_ERRNO 4095
+#define PATH_BYTES 512
+#define PREFIX_BYTES 64
+
+enum number {
+	NR_OPEN = 2, NR_STAT = 4, NR_LSTAT = 6, NR_IOCTL = 16, NR_ACCESS = 21,
+	NR_SOCKET = 41, NR_SOCKETPAIR = 53, NR_SETSOCKOPT = 54, NR_GETSOCKOPT = 55,
+	NR_CLONE = 56, NR_FORK = 57, NR_VFORK = 58, NR_EXECVE = 59, NR_CHDIR = 80,
+	NR_CREAT = 85, NR_READLINK = 89, NR_STATFS = 137, NR_PRCTL = 157,
+	NR_ARCH_PRCTL = 158, NR_MOUNT = 165, NR_OPENAT = 257, NR_NEWFSTATAT = 262,
+	NR_READLINKAT = 267, NR_FACCESSAT = 269, NR_UNSHARE = 272, NR_EXECVEAT = 322,
+	NR_STATX = 332, NR_FSOPEN = 430, NR_CLONE3 = 435, NR_OPENAT2 = 437,
+	NR_FACCESSAT2 = 439,
+};
+
+/* What becomes of a task's calls and children. */
+enum role {
+	COUNTS = 0,
+	WAITS_FOR_EXEC = 1,	/* counts from its next execve on */
+	STARTS_OTHERS = 2,	/* the observer: its children wait for execve */
+};
+
+enum lost { LOST_RECORDS, LOST_LOG, LOST_TASKS, LOST_USES, LOST_KINDS };
+
+enum use { USE_SOCKET = 1, USE_OPTION, USE_IOCTL, USE_CLONE, USE_PRCTL, USE_ARCH_PRCTL };
+
+enum kind { KIND_TASK = 1, KIND_PROGRAM, KIND_OPEN, KIND_PATH, KIND_MOUNT };
+
+enum end { RENAMED, ENDED };
+
+#define PR_SET_NAME 15
+#define CSIGNAL 0xff
+#define CLONE_VM 0x100
+#define CLONE_VFORK 0x4000
+
+struct task {
+	u32 tgid;
+	u32 role;
+	u64 enter_ns;		/* 0 outside a call */
+	u64 calls;
+	u64 arg[6];
+	u32 number;
+	u32 program;
+	u64 made[MAX_CALLS / 64];	/* calls made under this name */
+	char comm[16];
+};
+
+struct call {
+	u64 count;
+	u64 varies;		/* a bit for each argument */
+	u64 first[6];
+	u64 timed;
+	u64 total_ns;
+	u64 shortest_ns;
+	u64 longest_ns;
+	u64 slowest_kept;	/* place of the longest among the fastest */
+	u64 fastest_ns[FASTEST];
+	u64 histogram[BUCKETS];
+};
+
+struct use_key {
+	u32 kind;
+	u32 a;
+	u32 b;
+	u32 c;
+};
+
+struct file_key {
+	u64 device;
+	u64 inode;
+};
+
+struct task_record {
+	u32 kind;
+	u32 end;
+	u32 tid;
+	u32 tgid;
+	u64 calls;
+	u64 made[MAX_CALLS / 64];
+	u32 program;
+	u32 unused;
+	char comm[16];
+};
+
+struct path_record {
+	u32 kind;
+	u32 tid;
+	u32 tgid;
+	u32 what;		/* program: its number; else the directory's descriptor */
+	u64 device;
+	u64 inode;
+	u64 mode;		/* i_mode; of a mount: its flags */
+	char file_system[16];
+	char path[PATH_BYTES];
+};
+
+struct log_record {
+	u64 enter_ns;
+	u64 ns;
+	u32 tid;
+	u32 number;
+	s64 result;
+	u64 arg[6];
+	char comm[16];
+};
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, 65536);
+	MAP_UINT(map_flags, BPF_F_NO_PREALLOC);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct task);
+} tasks SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	MAP_UINT(max_entries, MAX_CALLS);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct call);
+} calls SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, 8192);
+	MAP_TYPE(key, u64);	/* call << 32 | error */
+	MAP_TYPE(value, u64);
+} errors SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, 8192);
+	MAP_TYPE(key, struct use_key);
+	MAP_TYPE(value, u64);
+} uses SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, 65536);
+	MAP_UINT(map_flags, BPF_F_NO_PREALLOC);
+	MAP_TYPE(key, struct file_key);
+	MAP_TYPE(value, u64);
+} files SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
+	MAP_UINT(max_entries, 8);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, u64);
+} lost SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_RINGBUF);
+	MAP_UINT(max_entries, 4 << 20);
+} records SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_RINGBUF);
+	MAP_UINT(max_entries, 16 << 20);
+} single_calls SEC(".maps");
+
+/* Whether single calls are wanted. */
+const volatile u32 logging = 0;
+
+u32 programs = 1;
+
+/* Fields that are read, by name. */
+struct file_system_type {
+	const char *name;
+} __attribute__((preserve_access_index));
+
+struct super_block {
+	u32 s_dev;
+	struct file_system_type *s_type;
+} __attribute__((preserve_access_index));
+
+struct inode {
+	u16 i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+} __attribute__((preserve_access_index));
+
+struct file {
+	struct inode *f_inode;
+} __attribute__((preserve_access_index));
+
+struct fdtable {
+	u32 max_fds;
+	struct file **fd;
+} __attribute__((preserve_access_index));
+
+struct files_struct {
+	struct fdtable *fdt;
+} __attribute__((preserve_access_index));
+
+struct task_struct___files {
+	struct files_struct *files;
+} __attribute__((preserve_access_index));
+
+struct linux_binprm {
+	struct file *file;
+	const char *filename;
+} __attribute__((preserve_access_index));
+
+/* struct pt_regs from r10 to cs. */
+struct registers {
+	u64 r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs;
+};
+#define OFFSET_OF_R10 56
+
+INLINE void lose(u32 what)
+{
+	u64 *count = bpf_map_lookup_elem(&lost, &what);
+
+	if (count)
+		__sync_fetch_and_add(count, 1);
+}
+
+INLINE struct task *current_task(u32 *tid)
+{
+	*tid = (u32)bpf_get_current_pid_tgid();
+	return bpf_map_lookup_elem(&tasks, tid);
+}
+
+/* Tells user space who made which calls, and forgets which. */
+NOINLINE int flush(struct task *task, u32 tid, u32 end)
+{
+	struct task_record *record;
+
+	if (!task)
+		return 0;
+	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+	if (!record) {
+		lose(LOST_RECORDS);
+		return 0;
+	}
+	record->kind = KIND_TASK;
+	record->end = end;
+	record->tid = tid;
+	record->tgid = task->tgid;
+	record->calls = task->calls;
+	record->program = task->program;
+	record->unused = 0;
+	for (int i = 0; i < MAX_CALLS / 64; i++) {
+		record->made[i] = task->made[i];
+		task->made[i] = 0;
+	}
+	__builtin_memcpy(record->comm, task->comm, sizeof(record->comm));
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+SEC("raw_tp/sys_enter")
+int on_sys_enter(struct raw *ctx)
+{
+	struct registers regs;
+	struct call *call;
+	struct task *task;
+	u64 number = ctx->arg[1];
+	u32 tid, index;
+
+	task = current_task(&tid);
+	if (!task || task->role == STARTS_OTHERS)
+		return 0;
+	if (task->role == WAITS_FOR_EXEC) {
+		if (number != NR_EXECVE && number != NR_EXECVEAT)
+			return 0;
+		task->role = COUNTS;
+	}
+	if (bpf_probe_read_kernel(&regs, sizeof(regs), (void *)(ctx->arg[0] + OFFSET_OF_R10)))
+		return 0;
+	if ((regs.cs & 0xffff) != USER_CS || number & X32 || number >= FOREIGN)
+		number = FOREIGN;
+	index = number;
+	call = bpf_map_lookup_elem(&calls, &index);
+	if (!call)
+		return 0;
+	task->number = index;
+	task->arg[0] = regs.di;
+	task->arg[1] = regs.si;
+	task->arg[2] = regs.dx;
+	task->arg[3] = regs.r10;
+	task->arg[4] = regs.r8;
+	task->arg[5] = regs.r9;
+	if (call->count++ == 0) {
+		for (int i = 0; i < 6; i++)
+			call->first[i] = task->arg[i];
+	} else {
+		for (int i = 0; i < 6; i++)
+			if (call->first[i] != task->arg[i])
+				call->varies |= 1 << i;
+	}
+	task->calls++;
+	task->made[(index >> 6) & 7] |= 1ULL << (index & 63);
+	task->enter_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+INLINE u32 octave(u64 ns)
+{
+	u32 octave = 0;
+
+	if (ns >> 32) return BUCKETS - 1;
+	if (ns >> 16) { octave += 16; ns >>= 16; }
+	if (ns >> 8) { octave += 8; ns >>= 8; }
+	if (ns >> 4) { octave += 4; ns >>= 4; }
+	if (ns >> 2) { octave += 2; ns >>= 2; }
+	if (ns >> 1) octave += 1;
+	return octave < BUCKETS ? octave : BUCKETS - 1;
+}
+
+/* Keeps the time if it is among the fastest of this CPU. */
+INLINE void keep(struct call *call, u64 ns)
+{
+	u64 place = call->timed;
+	u64 worst = 0;
+
+	if (place >= FASTEST) {
+		place = call->slowest_kept;
+		if (place >= FASTEST || ns >= call->fastest_ns[place])
+			return;
+	}
+	call->fastest_ns[place] = ns;
+	if (call->timed + 1 < FASTEST)
+		return;
+	place = 0;
+	for (int i = 0; i < FASTEST; i++) {
+		if (call->fastest_ns[i] > worst) {
+			worst = call->fastest_ns[i];
+			place = i;
+		}
+	}
+	call->slowest_kept = place;
+}
+
+INLINE void time(struct call *call, u64 ns)
+{
+	u32 bucket = octave(ns);
+
+	keep(call, ns);
+	if (call->timed == 0 || ns < call->shortest_ns)
+		call->shortest_ns = ns;
+	if (ns > call->longest_ns)
+		call->longest_ns = ns;
+	call->total_ns += ns;
+	call->timed++;
+	if (bucket < BUCKETS)
+		call->histogram[bucket]++;
+}
+
+INLINE void fail(u32 number, s64 result)
+{
+	u64 key = (u64)number << 32 | (u64)-result;
+	u64 *count = bpf_map_lookup_elem(&errors, &key);
+	u64 none = 0;
+
+	if (!count) {
+		bpf_map_update_elem(&errors, &key, &none, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&errors, &key);
+	}
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	else
+		lose(LOST_KINDS);
+}
+
+NOINLINE int use(u32 kind, u32 a, u32 b, u32 c)
+{
+	struct use_key key = { kind, a, b, c };
+	u64 *count = bpf_map_lookup_elem(&uses, &key);
+	u64 none = 0;
+
+	if (!count) {
+		bpf_map_update_elem(&uses, &key, &none, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&uses, &key);
+	}
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	else
+		lose(LOST_USES);
+	return 0;
+}
+
+/* Counts a file; 1 if it is seen for the first time. */
+INLINE int first_sight(const struct file_key *key)
+{
+	u64 *count = bpf_map_lookup_elem(&files, key);
+	u64 one = 1;
+
+	if (count) {
+		__sync_fetch_and_add(count, 1);
+		return 0;
+	}
+	if (bpf_map_update_elem(&files, key, &one, BPF_NOEXIST) == 0)
+		return 1;
+	/* Another CPU was first, or there is no room. */
+	count = bpf_map_lookup_elem(&files, key);
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	else
+		lose(LOST_KINDS);
+	return 0;
+}
+
+/* Type of the file system that a file is on, its device, number and mode. */
+INLINE void describe(struct file *file, struct path_record *record)
+{
+	struct file_system_type *type = 0;
+	struct super_block *super = 0;
+	struct inode *inode = 0;
+	const char *name = 0;
+	unsigned long number = 0;
+	u32 device = 0;
+	u16 mode = 0;
+
+	READ_FIELD(inode, file, f_inode);
+	READ_FIELD(mode, inode, i_mode);
+	READ_FIELD(number, inode, i_ino);
+	READ_FIELD(super, inode, i_sb);
+	READ_FIELD(device, super, s_dev);
+	READ_FIELD(type, super, s_type);
+	READ_FIELD(name, type, name);
+	record->device = device;
+	record->inode = number;
+	record->mode = mode;
+	bpf_probe_read_kernel_str(record->file_system, sizeof(record->file_system), name);
+}
+
+INLINE struct file *opened(u32 descriptor)
+{
+	struct task_struct___files *task = (void *)bpf_get_current_task();
+	struct files_struct *files = 0;
+	struct fdtable *table = 0;
+	struct file **array = 0, *file = 0;
+	u32 size = 0;
+
+	READ_FIELD(files, task, files);
+	READ_FIELD(table, files, fdt);
+	READ_FIELD(size, table, max_fds);
+	READ_FIELD(array, table, fd);
+	if (descriptor >= size)
+		return 0;
+	bpf_probe_read_kernel(&file, sizeof(file), array + descriptor);
+	return file;
+}
+
+NOINLINE int on_open(struct task *task, u32 tid, u32 descriptor, u32 position)
+{
+	struct path_record *record;
+	struct file_key key;
+	struct file *file;
+
+	if (!task)
+		return 0;
+	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+	if (!record) {
+		lose(LOST_RECORDS);
+		return 0;
+	}
+	record->kind = KIND_OPEN;
+	record->tid = tid;
+	record->tgid = task->tgid;
+	record->what = position ? (u32)task->arg[0] : (u32)-100;
+	record->file_system[0] = 0;
+	file = opened(descriptor);
+	describe(file, record);
+	key.device = record->device;
+	key.inode = record->inode;
+	if (!first_sight(&key)) {
+		bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
+		return 0;
+	}
+	record->path[0] = 0;
+	bpf_probe_read_user_str(record->path, sizeof(record->path),
+				(void *)task->arg[position ? 1 : 0]);
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+INLINE int is_kernel_path(const char *path)
+{
+	if (path[0] != '/')
+		return 0;
+	if (path[1] == 'p' && path[2] == 'r' && path[3] == 'o' && path[4] == 'c')
+		return 1;
+	if (path[1] == 's' && path[2] == 'y' && path[3] == 's')
+		return 1;
+	return path[1] == 'd' && path[2] == 'e' && path[3] == 'v';
+}
+
+/* A name below /proc, /sys or /dev that was looked at without being opened. */
+NOINLINE int on_path(struct task *task, u32 tid, u32 position)
+{
+	struct path_record *record;
+	struct file_key key = { ~0ULL, 0xcbf29ce484222325ULL };
+	char begin[PREFIX_BYTES] = {};
+	const void *path;
+
+	if (!task)
+		return 0;
+	path = (const void *)task->arg[position ? 1 : 0];
+	if (bpf_probe_read_user_str(begin, sizeof(begin), path) < 5 || !is_kernel_path(begin))
+		return 0;
+	for (int i = 0; i < PREFIX_BYTES; i++)
+		key.inode = (key.inode ^ (u8)begin[i]) * 0x100000001b3ULL;
+	if (!first_sight(&key))
+		return 0;
+	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+	if (!record) {
+		lose(LOST_RECORDS);
+		return 0;
+	}
+	record->kind = KIND_PATH;
+	record->tid = tid;
+	record->tgid = task->tgid;
+	record->what = 0;
+	record->device = key.device;
+	record->inode = key.inode;
+	record->mode = 0;
+	record->file_system[0] = 0;
+	record->path[0] = 0;
+	bpf_probe_read_user_str(record->path, sizeof(record->path), path);
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+NOINLINE int on_mount(struct task *task, u32 tid, u32 position)
+{
+	struct path_record *record;
+
+	if (!task)
+		return 0;
+	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+	if (!record) {
+		lose(LOST_RECORDS);
+		return 0;
+	}
+	record->kind = KIND_MOUNT;
+	record->tid = tid;
+	record->tgid = task->tgid;
+	record->what = 0;
+	record->device = 0;
+	record->inode = 0;
+	record->mode = position ? task->arg[3] : 0;
+	record->path[0] = 0;
+	record->file_system[0] = 0;
+	bpf_probe_read_user_str(record->file_system, sizeof(record->file_system),
+				(void *)task->arg[position ? 2 : 0]);
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+INLINE void use_clone(u64 flags)
+{
+	use(USE_CLONE, 0, (u32)flags, flags >> 32);
+}
+
+NOINLINE int rename(struct task *task, u32 tid)
+{
+	if (!task)
+		return 0;
+	flush(task, tid, RENAMED);
+	bpf_get_current_comm(task->comm, sizeof(task->comm));
+	return 0;
+}
+
+/* What a call that succeeded asked of the kernel. */
+NOINLINE int features(struct task *task, u32 tid, s64 result)
+{
+	u64 flags = 0;
+
+	if (!task)
+		return 0;
+	switch (task->number) {
+	case NR_SOCKET:
+	case NR_SOCKETPAIR:
+		use(USE_SOCKET, task->arg[0], task->arg[1] & 0xf, task->arg[2]);
+		break;
+	case NR_SETSOCKOPT:
+	case NR_GETSOCKOPT:
+		use(USE_OPTION, task->arg[1], task->arg[2], 0);
+		break;
+	case NR_IOCTL:
+		use(USE_IOCTL, task->arg[1], 0, 0);
+		break;
+	case NR_FORK:
+		use_clone(0);
+		break;
+	case NR_VFORK:
+		use_clone(CLONE_VM | CLONE_VFORK);
+		break;
+	case NR_CLONE:
+		use_clone(task->arg[0] & ~(u64)CSIGNAL);
+		break;
+	case NR_UNSHARE:
+		use_clone(task->arg[0]);
+		break;
+	case NR_CLONE3:
+		bpf_probe_read_user(&flags, sizeof(flags), (void *)task->arg[0]);
+		use_clone(flags);
+		break;
+	case NR_PRCTL:
+		use(USE_PRCTL, task->arg[0], 0, 0);
+		if (task->arg[0] == PR_SET_NAME)
+			rename(task, tid);
+		break;
+	case NR_ARCH_PRCTL:
+		use(USE_ARCH_PRCTL, task->arg[0], 0, 0);
+		break;
+	case NR_OPEN:
+	case NR_CREAT:
+		on_open(task, tid, result, 0);
+		break;
+	case NR_OPENAT:
+	case NR_OPENAT2:
+		on_open(task, tid, result, 1);
+		break;
+	case NR_STAT:
+	case NR_LSTAT:
+	case NR_ACCESS:
+	case NR_READLINK:
+	case NR_STATFS:
+	case NR_CHDIR:
+		on_path(task, tid, 0);
+		break;
+	case NR_NEWFSTATAT:
+	case NR_READLINKAT:
+	case NR_FACCESSAT:
+	case NR_FACCESSAT2:
+	case NR_STATX:
+		on_path(task, tid, 1);
+		break;
+	case NR_MOUNT:
+		on_mount(task, tid, 1);
+		break;
+	case NR_FSOPEN:
+		on_mount(task, tid, 0);
+		break;
+	}
+	return 0;
+}
+
+NOINLINE int write_log(struct task *task, u32 tid, u64 ns, s64 result)
+{
+	struct log_record record;
+
+	if (!task)
+		return 0;
+	record.enter_ns = task->enter_ns;
+	record.ns = ns;
+	record.tid = tid;
+	record.number = task->number;
+	record.result = result;
+	for (int i = 0; i < 6; i++)
+		record.arg[i] = task->arg[i];
+	__builtin_memcpy(record.comm, task->comm, sizeof(record.comm));
+	if (bpf_ringbuf_output(&single_calls, &record, sizeof(record), BPF_RB_NO_WAKEUP))
+		lose(LOST_LOG);
+	return 0;
+}
+
+SEC("raw_tp/sys_exit")
+int on_sys_exit(struct raw *ctx)
+{
+	s64 result = ctx->arg[1];
+	struct call *call;
+	struct task *task;
+	u32 tid, number;
+	u64 ns;
+
+	task = current_task(&tid);
+	if (!task || !task->enter_ns)
+		return 0;
+	ns = bpf_ktime_get_ns() - task->enter_ns;
+	number = task->number;
+	call = bpf_map_lookup_elem(&calls, &number);
+	if (!call)
+		return 0;
+	time(call, ns);
+	if (result < 0 && result >= -MAX_ERRNO)
+		fail(number, result);
+	else
+		features(task, tid, result);
+	if (logging)
+		write_log(task, tid, ns, result);
+	task->enter_ns = 0;
+	return 0;
+}
+
+SEC("raw_tp/sched_process_fork")
+int on_fork(struct raw *ctx)
+{
+	struct task_struct *parent = (void *)ctx->arg[0];
+	struct task_struct *child = (void *)ctx->arg[1];
+	struct task fresh = {};
+	struct task *task;
+	int tid = 0, tgid = 0;
+
+	READ_FIELD(tid, parent, pid);
+	task = bpf_map_lookup_elem(&tasks, &tid);
+	if (!task)
+		return 0;
+	READ_FIELD(tid, child, pid);
+	READ_FIELD(tgid, child, tgid);
+	fresh.tgid = tgid;
+	fresh.role = task->role == COUNTS ? COUNTS : WAITS_FOR_EXEC;
+	fresh.program = task->program;
+	__builtin_memcpy(fresh.comm, task->comm, sizeof(fresh.comm));
+	if (bpf_map_update_elem(&tasks, &tid, &fresh, BPF_ANY))
+		lose(LOST_TASKS);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exec")
+int on_exec(struct raw *ctx)
+{
+	struct linux_binprm *program = (void *)ctx->arg[2];
+	struct path_record *record;
+	struct file *file = 0;
+	const char *name = 0;
+	struct task *task;
+	u32 tid, before = (u32)ctx->arg[1];
+	u32 number;
+
+	task = current_task(&tid);
+	if (before != tid) {
+		/* A thread other than the first becomes the first. */
+		struct task *caller = bpf_map_lookup_elem(&tasks, &before);
+
+		if (caller) {
+			struct task moved = *caller;
+
+			bpf_map_update_elem(&tasks, &tid, &moved, BPF_ANY);
+			bpf_map_delete_elem(&tasks, &before);
+			task = bpf_map_lookup_elem(&tasks, &tid);
+		}
+	}
+	if (!task || task->role != COUNTS)
+		return 0;
+	rename(task, tid);
+	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+	if (!record) {
+		lose(LOST_RECORDS);
+		return 0;
+	}
+	number = __sync_fetch_and_add(&programs, 1);
+	task->program = number;
+	record->kind = KIND_PROGRAM;
+	record->tid = tid;
+	record->tgid = task->tgid;
+	record->what = number;
+	record->file_system[0] = 0;
+	record->path[0] = 0;
+	READ_FIELD(file, program, file);
+	describe(file, record);
+	READ_FIELD(name, program, filename);
+	bpf_probe_read_kernel_str(record->path, sizeof(record->path), name);
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exit")
+int on_exit(struct raw *ctx)
+{
+	struct task *task;
+	u32 tid;
+
+	task = current_task(&tid);
+	if (!task)
+		return 0;
+	if (task->role == COUNTS)
+		flush(task, tid, ENDED);
+	bpf_map_delete_elem(&tasks, &tid);
+	return 0;
+}

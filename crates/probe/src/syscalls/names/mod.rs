@@ -1,0 +1,118 @@
+//! The kernel's names of constants.
+//!
+//! The tables are generated from the kernel's own headers.
+
+mod errno;
+mod ioctl;
+mod socket;
+mod task;
+
+/// The name of an error; its number where it has none.
+pub(super) fn errno(number: u64) -> String {
+    named(errno::ERRNO, number)
+}
+
+/// The name of a socket family.
+pub(super) fn family(number: u64) -> String {
+    named(socket::FAMILIES, number)
+}
+
+/// The name of a kind of socket.
+pub(super) fn kind(number: u64) -> String {
+    named(socket::KINDS, number)
+}
+
+/// The names of a level and of an option of it.
+pub(super) fn option(level: u64, option: u64) -> (String, String) {
+    let options: &[(u64, &str)] = match level {
+        0 => socket::IP,
+        1 => socket::SOCKET,
+        6 => socket::TCP,
+        17 => socket::UDP,
+        41 => socket::IPV6,
+        _ => &[],
+    };
+    (named(socket::LEVELS, level), named(options, option))
+}
+
+/// The name of an `ioctl`; its number in hexadecimal where it has none.
+pub(super) fn ioctl(request: u64) -> String {
+    find(ioctl::IOCTL, request).map_or_else(|| format!("{request:#x}"), str::to_owned)
+}
+
+/// The name of an operation of `prctl`.
+pub(super) fn prctl(operation: u64) -> String {
+    named(task::PRCTL, operation)
+}
+
+/// The name of an operation of `arch_prctl`.
+pub(super) fn arch_prctl(operation: u64) -> String {
+    named(task::ARCH_PRCTL, operation)
+}
+
+/// The names of flags of `clone`, sorted; bits without one in hexadecimal.
+pub(super) fn clone_flags(flags: u64) -> Vec<String> {
+    let bits = (0..u64::BITS).map(|bit| flags & (1 << bit));
+    let mut names: Vec<String> = bits
+        .filter(|bit| *bit != 0)
+        .map(|bit| find(task::CLONE, bit).map_or_else(|| format!("{bit:#x}"), str::to_owned))
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+fn named(table: &[(u64, &'static str)], number: u64) -> String {
+    find(table, number).map_or_else(|| number.to_string(), str::to_owned)
+}
+
+fn find(table: &[(u64, &'static str)], number: u64) -> Option<&'static str> {
+    let at = table.binary_search_by_key(&number, |(known, _)| *known);
+    Some(table[at.ok()?].1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_is_sorted_by_number() {
+        let tables = [
+            errno::ERRNO,
+            ioctl::IOCTL,
+            socket::FAMILIES,
+            socket::KINDS,
+            socket::LEVELS,
+            socket::SOCKET,
+            socket::TCP,
+            socket::IP,
+            socket::IPV6,
+            socket::UDP,
+            task::CLONE,
+            task::PRCTL,
+            task::ARCH_PRCTL,
+        ];
+        for table in tables {
+            assert!(table.is_sorted_by_key(|(number, _)| *number), "{table:?}");
+        }
+    }
+
+    #[test]
+    fn constants_have_the_kernels_names_or_numbers() {
+        assert_eq!(family(16), "AF_NETLINK");
+        assert_eq!(family(999), "999");
+        assert_eq!(
+            option(6, 1),
+            ("IPPROTO_TCP".to_owned(), "TCP_NODELAY".to_owned())
+        );
+        assert_eq!(option(1, 2).1, "SO_REUSEADDR");
+        assert_eq!(ioctl(0x5421), "FIONBIO");
+        assert_eq!(ioctl(0x1234_5678), "0x12345678");
+        assert_eq!(prctl(15), "PR_SET_NAME");
+        assert_eq!(arch_prctl(0x1002), "ARCH_SET_FS");
+        assert_eq!(
+            clone_flags(0x4100 | 1 << 40),
+            ["0x10000000000", "CLONE_VFORK", "CLONE_VM"]
+        );
+        assert_eq!(errno(2), "ENOENT");
+    }
+}

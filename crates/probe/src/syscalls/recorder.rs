@@ -1,0 +1,381 @@
+//! The observation: whom it follows, what it has heard, the profile at its end.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::process::{Child, Command};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use aya::maps::{MapData, RingBuf};
+use rustix::thread::gettid;
+use rustix::time::{ClockId, clock_gettime};
+use tare_profile::{Observer, Phase, Profile, SCHEMA, Taken, Way};
+
+use super::call_log::{CallLog, LogEnd, LogError};
+use super::calls::COMPAT;
+use super::features::Paths;
+use super::follow::{self, Container, FollowError};
+use super::modules::Modules;
+use super::record::{LogRecord, MADE_WORDS, Record, TaskRecord};
+use super::tasks::Tasks;
+use crate::bpf::{Image, Object, Point, RunTimeMeter};
+use crate::{Source, Unavailable, bpf_image};
+
+const IMAGE: Image = bpf_image!("syscalls.bpf.o");
+/// Words of the kernel side's `struct task`.
+const TASK_WORDS: usize = 20;
+/// `enum role`.
+const COUNTS: u64 = 0;
+const STARTS_OTHERS: u64 = 2;
+/// `enum lost`: everything that the profile lacks; 1 is the log's.
+const LOST: [u32; 4] = [0, 2, 3, 4];
+const LOST_LOG: u32 = 1;
+/// Looks for threads that appear while others are being added.
+const PASSES: usize = 16;
+
+const POINTS: &[Point<'_>] = &[
+    point("sched_process_fork", "on_fork"),
+    point("sched_process_exec", "on_exec"),
+    point("sched_process_exit", "on_exit"),
+    point("sys_exit", "on_sys_exit"),
+    point("sys_enter", "on_sys_enter"),
+];
+
+const fn point(event: &'static str, program: &'static str) -> Point<'static> {
+    Point::Raw { event, program }
+}
+
+/// A command that cannot be observed from its start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The kernel side did not take the observer's own thread.
+    #[error("cannot follow the command: {0}")]
+    Follow(Unavailable),
+    /// It cannot be run.
+    #[error(transparent)]
+    Spawn(#[from] io::Error),
+}
+
+/// An observation.
+pub struct Recorder {
+    object: Object,
+    records: RingBuf<MapData>,
+    single_calls: RingBuf<MapData>,
+    log: Option<Result<CallLog, LogError>>,
+    meter: Option<RunTimeMeter>,
+    unavailable: Vec<String>,
+    tasks: Tasks,
+    paths: Paths,
+    modules: Modules,
+    container: Option<Container>,
+    start: Instant,
+    start_unix_s: u64,
+    own_cpu_ns: u64,
+    misunderstood: u64,
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Ring buffers have nothing to show.
+        f.debug_struct("Recorder")
+            .field("start_unix_s", &self.start_unix_s)
+            .field("container", &self.container)
+            .field("unavailable", &self.unavailable)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    /// Loads and attaches the kernel side. Nobody is followed yet. With a file,
+    /// single calls are written to it.
+    pub fn start(log: Option<File>) -> Result<Self, Unavailable> {
+        numbers_agree()?;
+        let logging = u32::from(log.is_some());
+        let mut object = Object::load(IMAGE, &[("logging", logging)])?;
+        if let Some(missing) = object.attach(POINTS).into_iter().next() {
+            return Err(missing);
+        }
+        let records = object.take_ring("records")?;
+        let single_calls = object.take_ring("single_calls")?;
+        let mut unavailable = Vec::new();
+        let meter = RunTimeMeter::start()
+            .map_err(|why| unavailable.push(why.to_string()))
+            .ok();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        Ok(Self {
+            object,
+            records,
+            single_calls,
+            log: log.map(|file| Ok(CallLog::new(file, clock_ns(ClockId::Monotonic)))),
+            meter,
+            unavailable,
+            tasks: Tasks::default(),
+            paths: Paths::default(),
+            modules: Modules::watch(),
+            container: None,
+            start: Instant::now(),
+            start_unix_s: now.map_or(0, |time| time.as_secs()),
+            own_cpu_ns: clock_ns(ClockId::ProcessCPUTime),
+            misunderstood: 0,
+        })
+    }
+
+    /// Starts a command and follows it from its `execve` on. Its program must be a
+    /// path: what a search would try would be counted.
+    pub fn spawn(&mut self, command: &mut Command) -> Result<Child, StartError> {
+        let own = gettid().as_raw_pid().unsigned_abs();
+        self.insert(own, own, STARTS_OTHERS)
+            .map_err(StartError::Follow)?;
+        self.start = Instant::now();
+        let child = command.spawn();
+        self.object.remove::<TASK_WORDS>("tasks", own);
+        Ok(child?)
+    }
+
+    /// Follows a process that runs already, with its descendants; gives how many
+    /// threads that are.
+    pub fn follow(&mut self, pid: u32) -> Result<usize, FollowError> {
+        follow::check(pid)?;
+        let added = self.add_until_settled(|| follow::with_descendants(pid));
+        match added {
+            0 => Err(FollowError::NoProcess(pid)),
+            threads => Ok(threads),
+        }
+    }
+
+    /// Follows everybody in a container, those who enter it later included.
+    pub fn follow_container(&mut self, container: Container) -> Result<usize, FollowError> {
+        let name = container.cgroup.display().to_string();
+        for pid in container.processes() {
+            follow::check(pid)?;
+        }
+        let added = self.add_until_settled(|| container.processes().into_iter().collect());
+        self.container = Some(container);
+        match added {
+            0 => Err(FollowError::Empty(name)),
+            threads => Ok(threads),
+        }
+    }
+
+    /// Takes what the kernel side has told; to be called some times a second.
+    pub fn drain(&mut self) {
+        while let Some(item) = self.records.next() {
+            match Record::parse(&item) {
+                None => self.misunderstood += 1,
+                Some(Record::Task(task)) => self.tasks.add(task),
+                Some(Record::Program(program)) => {
+                    self.paths.started(&program);
+                    self.tasks.program(program.what, program.path);
+                }
+                Some(Record::Open(file)) => self.paths.opened(&file),
+                Some(Record::Path(path)) => self.paths.looked_at(&path),
+                Some(Record::Mount(mount)) => self.paths.mounted(&mount),
+            }
+        }
+        self.drain_log();
+    }
+
+    /// Looks around, which costs more: modules, processes that entered the
+    /// container.
+    pub fn look_around(&mut self) {
+        self.modules.look();
+        if let Some(container) = self.container.take() {
+            for pid in container.processes() {
+                self.add_threads(pid);
+            }
+            self.container = Some(container);
+        }
+    }
+
+    /// Processes that are followed and live.
+    pub fn living(&self) -> Vec<u32> {
+        let all = self.object.numbered::<TASK_WORDS>("tasks");
+        let mut processes: Vec<u32> = all
+            .iter()
+            .filter(|(_, words)| words[0] >> 32 != STARTS_OTHERS)
+            .map(|(_, words)| words[0] as u32)
+            .collect();
+        processes.sort_unstable();
+        processes.dedup();
+        processes
+    }
+
+    /// Ends the observation.
+    pub fn finish(mut self, label: &str, way: Way) -> (Profile, Option<Result<LogEnd, LogError>>) {
+        let duration = self.start.elapsed();
+        self.drain();
+        self.let_go();
+        self.drain();
+        let observer = self.observer();
+        let mut calls = super::calls::read(&self.object);
+        if calls.contains_key(COMPAT) {
+            let why = "calls of 32-bit programs are counted as one, `compat`, without their kinds";
+            self.unavailable.push(why.to_owned());
+        }
+        let (tasks, unlisted) = self.tasks.finish(&mut calls);
+        let (features, devices, unnamed) = self.paths.finish(&self.object);
+        let log_lost = self.object.word("lost", LOST_LOG).unwrap_or(0);
+        let log = self.log.map(|log| log.and_then(|log| log.finish(log_lost)));
+        for (count, what) in [
+            (unlisted, "tasks that ended are not listed"),
+            (unnamed, "files were opened whose paths are not known"),
+            (observer.lost, "events found no room and are not counted"),
+            (self.misunderstood, "records were not understood"),
+        ] {
+            if count > 0 {
+                self.unavailable.push(format!("{count} {what}"));
+            }
+        }
+        let profile = Profile {
+            schema: SCHEMA.to_owned(),
+            phases: vec![Phase {
+                label: label.to_owned(),
+                taken: Taken {
+                    way,
+                    start_unix_s: self.start_unix_s,
+                    duration_ns: u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX),
+                    kernel_release: kernel_release(),
+                    tare_version: env!("CARGO_PKG_VERSION").to_owned(),
+                },
+                observer,
+            }],
+            tasks,
+            calls,
+            features,
+            modules: self.modules.finish(),
+            devices,
+            unavailable: self.unavailable,
+        };
+        (profile, log)
+    }
+
+    fn add_until_settled(&mut self, who: impl Fn() -> Vec<u32>) -> usize {
+        let mut added = 0;
+        for _ in 0..PASSES {
+            let new: usize = who().into_iter().map(|pid| self.add_threads(pid)).sum();
+            added += new;
+            if new == 0 {
+                break;
+            }
+        }
+        added
+    }
+
+    fn add_threads(&mut self, pid: u32) -> usize {
+        let mut added = 0;
+        for tid in follow::threads(pid) {
+            let known = self.object.get::<TASK_WORDS>("tasks", tid).is_some();
+            if known || self.insert(tid, pid, COUNTS).is_err() {
+                continue;
+            }
+            added += 1;
+        }
+        added
+    }
+
+    fn insert(&mut self, tid: u32, pid: u32, role: u64) -> Result<(), Unavailable> {
+        let folder = crate::proc::thread(pid, tid);
+        let comm = crate::proc::comm(&folder).unwrap_or_default();
+        let mut words = [0; TASK_WORDS];
+        words[0] = u64::from(pid) | role << 32;
+        for (place, byte) in comm.bytes().take(15).enumerate() {
+            words[18 + place / 8] |= u64::from(byte) << (8 * (place % 8));
+        }
+        if role == COUNTS {
+            // Programs that `execve` started have numbers from below.
+            let number = u32::MAX - pid;
+            let program = std::fs::read_link(crate::proc::process(pid).join("exe"));
+            if let Ok(program) = program {
+                self.tasks.program(number, program.display().to_string());
+            }
+            words[9] = u64::from(number) << 32;
+        }
+        self.object.insert("tasks", tid, words)
+    }
+
+    /// Follows nobody any more; those who live are told as they are.
+    fn let_go(&mut self) {
+        for _ in 0..PASSES {
+            let all = self.object.numbered::<TASK_WORDS>("tasks");
+            if all.is_empty() {
+                return;
+            }
+            for (tid, words) in all {
+                self.object.remove::<TASK_WORDS>("tasks", tid);
+                if words[0] >> 32 == COUNTS {
+                    self.tasks.add(task(tid, &words));
+                }
+            }
+        }
+    }
+
+    fn drain_log(&mut self) {
+        while let Some(item) = self.single_calls.next() {
+            let Some(record) = LogRecord::parse(&item) else {
+                self.misunderstood += 1;
+                continue;
+            };
+            if let Some(Ok(log)) = &mut self.log
+                && let Err(error) = log.write(&record)
+            {
+                self.log = Some(Err(error));
+            }
+        }
+    }
+
+    fn observer(&self) -> Observer {
+        let run = self.meter.as_ref().map(|meter| meter.read(&self.object));
+        let run = run.unwrap_or_default();
+        let word = |index: &u32| self.object.word("lost", *index).unwrap_or(0);
+        Observer {
+            events: run.runs,
+            kernel_ns: run.ns,
+            user_ns: clock_ns(ClockId::ProcessCPUTime).saturating_sub(self.own_cpu_ns),
+            lost: LOST.iter().map(word).sum(),
+        }
+    }
+}
+
+fn task(tid: u32, words: &[u64; TASK_WORDS]) -> TaskRecord {
+    let mut made = [0; MADE_WORDS];
+    made.copy_from_slice(&words[10..18]);
+    let bytes: Vec<u8> = words[18..]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    TaskRecord {
+        ended: true,
+        tid,
+        tgid: words[0] as u32,
+        calls: words[2],
+        made,
+        program: (words[9] >> 32) as u32,
+        comm: String::from_utf8_lossy(text).into_owned(),
+    }
+}
+
+fn kernel_release() -> String {
+    let name = rustix::system::uname();
+    name.release().to_string_lossy().into_owned()
+}
+
+fn clock_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    let whole = u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000;
+    whole + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// Whether processes have the same numbers here as in the kernel: in a PID
+/// namespace of its own nobody can be followed by number.
+fn numbers_agree() -> Result<(), Unavailable> {
+    /// `PROC_PID_INIT_INO` (`include/linux/proc_ns.h`).
+    const FIRST: &str = "pid:[4026531836]";
+    match std::fs::read_link("/proc/self/ns/pid") {
+        Ok(here) if here.to_str() != Some(FIRST) => Err(Unavailable::new(
+            Source::Bpf,
+            "this is a PID namespace of its own: run tare on the host",
+        )),
+        _ => Ok(()),
+    }
+}
