@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -17,32 +18,48 @@ use crate::{CANNOT_RUN, say};
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Status of a command that is not there.
 const NOT_FOUND: u8 = 127;
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(200);
 /// Passed on to the command.
 const FORWARDED: &[i32] = &[SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
 
 /// Runs the task's command to its end: its status, or 128 and the signal.
 pub(crate) fn run(task: &Task) -> Result<u8, String> {
     // Before the command starts, so that no end is missed.
-    let signals = Signals::new(FORWARDED.iter().chain(&[SIGCHLD]))
+    let mut signals = Signals::new(FORWARDED.iter().chain(&[SIGCHLD]))
         .map_err(|error| format!("cannot watch signals: {error}"))?;
     let account = account(&task.user)?;
-    let Some((program, arguments)) = task.command.split_first() else {
-        return Err("the task names no command".to_owned());
-    };
-    let started = command(program, arguments, task, &account).spawn();
-    match started {
-        Ok(child) => Ok(i32::try_from(child.id())
-            .ok()
-            .and_then(Pid::from_raw)
-            .map_or(CANNOT_RUN, |pid| until_it_ends(pid, signals))),
-        Err(error) => {
-            say(&format!("cannot run {program}: {error}"));
-            Ok(match error.kind() {
-                io::ErrorKind::NotFound => NOT_FOUND,
-                _ => CANNOT_RUN,
-            })
-        }
+    for words in &task.beside {
+        // What it lacks is said; the command may do without.
+        let _ = start(words, task, &account);
     }
+    let mut left = task.tries.max(1);
+    loop {
+        let status = match start(&task.command, task, &account) {
+            Ok(child) => until_it_ends(child, &mut signals),
+            Err(status) => return Ok(status),
+        };
+        left -= 1;
+        if status == 0 || left == 0 {
+            return Ok(status);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Starts a command; the error is the status of one that cannot be run.
+fn start(words: &[String], task: &Task, account: &Account) -> Result<Pid, u8> {
+    let (program, arguments) = words.split_first().ok_or(CANNOT_RUN)?;
+    let started = command(program, arguments, task, account).spawn();
+    let child = started.map_err(|error| {
+        say(&format!("cannot run {program}: {error}"));
+        match error.kind() {
+            io::ErrorKind::NotFound => NOT_FOUND,
+            _ => CANNOT_RUN,
+        }
+    })?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    pid.ok_or(CANNOT_RUN)
 }
 
 fn account(user: &str) -> Result<Account, String> {
@@ -67,14 +84,16 @@ fn command(program: &str, arguments: &[String], task: &Task, account: &Account) 
                 .iter()
                 .filter_map(|pair| pair.split_once('=')),
         )
-        .current_dir(directory)
-        .gid(account.gid)
-        .uid(account.uid);
+        .current_dir(directory);
+    if (account.uid, account.gid) != (0, 0) {
+        // A kernel without users refuses to change them, even to what they are.
+        command.gid(account.gid).uid(account.uid);
+    }
     command
 }
 
 /// Passes signals on and reaps whoever ends, until the command does.
-fn until_it_ends(command: Pid, mut signals: Signals) -> u8 {
+fn until_it_ends(command: Pid, signals: &mut Signals) -> u8 {
     loop {
         for signal in signals.wait() {
             if signal != SIGCHLD {

@@ -9,6 +9,8 @@
 
 pub mod account;
 pub mod address;
+mod figures;
 mod task;
 
-pub use task::{Root, TASK_FILE, Task, TaskError, WORK_DIR};
+pub use figures::Figures;
+pub use task::{Root, TASK_FILE, Task, TaskError, Telling, WORK_DIR};

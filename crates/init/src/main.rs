@@ -9,6 +9,7 @@
 //! command may do without; what a command needs ends the machine with status
 //! 127 (not found) or 126 (cannot be run), as a shell's.
 
+mod clock;
 mod command;
 mod disk;
 mod end;
@@ -19,7 +20,7 @@ mod network;
 use std::fmt::Display;
 use std::fs;
 
-use tare_init::{Root, TASK_FILE, Task};
+use tare_init::{Figures, Root, TASK_FILE, Task, Telling};
 
 /// Status of a command that cannot be run.
 const CANNOT_RUN: u8 = 126;
@@ -33,6 +34,7 @@ fn main() {
 }
 
 fn perform() -> Result<u8, String> {
+    let clock = clock::cycles();
     mounts::kernel_file_systems();
     let task = task()?;
     modules::load(&task.modules);
@@ -41,7 +43,19 @@ fn perform() -> Result<u8, String> {
     }
     mounts::temporary_file_systems();
     network::set_up(&task.hostname);
+    if task.figures == Telling::Told {
+        say(&figures(clock));
+    }
     command::run(&task)
+}
+
+fn figures(begin_cycles: u64) -> Figures {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    Figures {
+        begin_cycles,
+        ready_cycles: clock::cycles(),
+        ..Figures::of_meminfo(&text)
+    }
 }
 
 fn task() -> Result<Task, String> {

@@ -31,6 +31,27 @@ pub struct Task {
     /// Where the command's files are.
     #[serde(default)]
     pub root: Root,
+    /// Commands that are started before and run beside it.
+    #[serde(default)]
+    pub beside: Vec<Vec<String>>,
+    /// How often the command is run until it ends with 0, a moment apart; 0 and 1
+    /// are once. A check that may come before its server is ready needs more.
+    #[serde(default)]
+    pub tries: u32,
+    /// Whether figures of the start go to the console.
+    #[serde(default)]
+    pub figures: Telling,
+}
+
+/// Whether something is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Telling {
+    /// It is not.
+    #[default]
+    Silent,
+    /// It is.
+    Told,
 }
 
 /// Where the command's files are.
