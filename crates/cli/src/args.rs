@@ -73,6 +73,14 @@ pub(crate) enum Verb {
     /// CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE; what is missing is named, and the
     /// rest is told.
     Why(WhyArgs),
+    /// Say what an application asks of its kernel
+    ///
+    /// Counts every system call of a command and of all that descends from it,
+    /// with the arguments that select features of a kernel, until they end. The
+    /// profile is a file for tare tailor. Observing needs root, or CAP_BPF,
+    /// CAP_PERFMON and CAP_SYS_PTRACE. The command's status is passed on.
+    #[command(args_conflicts_with_subcommands = true)]
+    Profile(Box<ProfileArgs>),
     /// Watch all virtual machines: CPU, exits, halts, interrupts, causes
     Top(TopArgs),
     /// Say what this computer offers to Tare
@@ -147,7 +155,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NET", default_value = "user")]
     pub(crate) net: NetChoice,
     /// Give the guest a disk: a raw file or block device. After FILE: ro,
-    /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B
+    /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B,
+    /// latency_us=N
     #[arg(
         long = "disk",
         value_name = "FILE[,...]",
@@ -155,7 +164,9 @@ pub(crate) struct RunArgs {
                      with commas: ro (read only), cache=writeback (a flush makes \
                      writes durable) or writethrough, serial=TEXT, queues=N [as many \
                      as CPUs], coalesce=auto (as few interrupts as the queue's depth \
-                     needs), off, or A/B (A interrupts for B completions)"
+                     needs), off, or A/B (A interrupts for B completions), \
+                     latency_us=N (each request takes at least so long, as on slower \
+                     storage)"
     )]
     pub(crate) disks: Vec<DiskChoice>,
     /// How the library OS waits: block, poller or spin [default: block]
@@ -196,7 +207,8 @@ pub(crate) struct BlkArgs {
     #[arg(long, value_name = "SOCKET")]
     pub(crate) socket: PathBuf,
     /// Disk: a raw file or block device. After FILE: ro,
-    /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B
+    /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B,
+    /// latency_us=N
     #[arg(long, value_name = "FILE[,...]")]
     pub(crate) disk: DiskChoice,
     /// Name for tare ps, stats, set and stop [default: blk and a number]
@@ -325,6 +337,69 @@ pub(crate) struct WhyArgs {
     /// Print JSON (docs/why.md)
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `tare profile`.
+#[derive(Debug, Args)]
+pub(crate) struct ProfileArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<ProfileVerb>,
+    /// Command to start and observe
+    #[arg(value_name = "COMMAND", last = true)]
+    pub(crate) command: Vec<String>,
+    /// Observe a process that runs, with its descendants
+    #[arg(long, value_name = "PID", group = "subject")]
+    pub(crate) pid: Option<u32>,
+    /// Observe a container: its name or ID, or the path of its cgroup
+    #[arg(long, value_name = "NAME|ID|CGROUP", group = "subject")]
+    pub(crate) container: Option<String>,
+    /// Run the command in a guest with Debian's kernel, in QEMU; its files are a
+    /// directory or a container image
+    #[arg(long, value_name = "IMAGE|DIR", group = "subject")]
+    pub(crate) in_guest: Option<PathBuf>,
+    /// Your name for what the application does meanwhile (start-up, peak)
+    #[arg(long, value_name = "LABEL", default_value = "", hide_default_value = true)]
+    pub(crate) label: String,
+    /// End after so many seconds, and end the command [default: when all ended]
+    #[arg(short, long, value_name = "N")]
+    pub(crate) seconds: Option<Seconds>,
+    /// Write the profile to a file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Write each single call to a file: time, task, arguments, result, length
+    #[arg(long, value_name = "FILE", conflicts_with = "in_guest")]
+    pub(crate) log: Option<PathBuf>,
+    /// Call graphs of these calls in the guest's kernel (read,openat), from a
+    /// second run
+    #[arg(long, value_name = "CALL", value_delimiter = ',', requires = "in_guest")]
+    pub(crate) graph: Vec<String>,
+    /// Directory for the call graphs: CALL.txt, CALL.folded, CALL.svg
+    #[arg(long, value_name = "DIR", default_value = ".", requires = "graph")]
+    pub(crate) graph_out: PathBuf,
+    /// Forward a port of the host to the guest
+    #[arg(short, long = "publish", value_name = "[ADDR:]HOST:GUEST", requires = "in_guest")]
+    pub(crate) publish: Vec<Publish>,
+    /// Print the profile as JSON; what the command prints goes to standard error
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `tare profile merge`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProfileVerb {
+    /// Make one profile of several: start-up, peak, shutdown
+    Merge(MergeArgs),
+}
+
+/// `tare profile merge`.
+#[derive(Debug, Args)]
+pub(crate) struct MergeArgs {
+    /// Profiles
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// File for the merged profile
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
 }
 
 /// `tare top`.

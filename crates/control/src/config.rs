@@ -131,6 +131,10 @@ pub struct DiskConfig {
     pub queues: u16,
     /// Which completions interrupt the guest.
     pub coalesce: DiskCoalesce,
+    /// Time that each request takes at least, microseconds: storage of that
+    /// latency. 0: as long as it takes.
+    #[serde(default)]
+    pub latency_us: u32,
 }
 
 /// When a write counts as done.

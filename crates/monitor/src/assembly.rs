@@ -88,7 +88,8 @@ impl Devices {
             );
         }
         let clock = Box::new(MonotonicClock);
-        let device = Blk::new(disk.settings, disk.disk, chosen.engine, clock);
+        let engine = blk::paced(chosen.engine, disk.latency, Box::new(MonotonicClock));
+        let device = Blk::new(disk.settings, disk.disk, engine, clock);
         let event = device.event().map(|event| event.try_clone_to_owned());
         let event = event.transpose();
         let event = event.map_err(failed_to("copy an eventfd"))?;

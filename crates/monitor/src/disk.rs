@@ -1,6 +1,7 @@
 //! Disks: from configuration and inherited descriptor to what the device takes.
 
 use std::fs::File;
+use std::time::Duration;
 
 use tare_control::config::DiskConfig;
 use tare_devices::blk::{Access, BlkSettings, Disk};
@@ -14,6 +15,8 @@ pub(crate) struct OpenDisk {
     pub(crate) path: String,
     pub(crate) disk: Disk,
     pub(crate) settings: BlkSettings,
+    /// Time that each request takes at least.
+    pub(crate) latency: Duration,
 }
 
 /// Takes the disk that `config` names.
@@ -30,5 +33,6 @@ pub(crate) fn open(config: &DiskConfig, inherited: &mut Inherited) -> Result<Ope
         path: config.path.clone(),
         disk: Disk::from_file(file, &config.path, access)?,
         settings,
+        latency: Duration::from_micros(config.latency_us.into()),
     })
 }

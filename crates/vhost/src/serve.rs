@@ -17,7 +17,7 @@ use tare_daemon::http::server::Server;
 use tare_daemon::observe::{MemoryObserver, ThreadObserver};
 use tare_daemon::poll::{Poll, Wait};
 use tare_daemon::signals;
-use tare_devices::blk::{Blk, BlkSettings, Disk, MonotonicClock, choose};
+use tare_devices::blk::{Blk, BlkSettings, Disk, MonotonicClock, choose, paced};
 use tare_devices::virtio::VirtioDevice as _;
 
 use crate::counters::VhostCounters;
@@ -44,6 +44,8 @@ pub struct BlkDaemon {
     pub disk: Disk,
     /// How it looks to the guest.
     pub settings: BlkSettings,
+    /// Time that each request takes at least.
+    pub latency: Duration,
     /// Where front-ends connect.
     pub socket: Socket,
     /// Listening control socket.
@@ -113,6 +115,7 @@ pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, ServeErro
         disk_path,
         disk,
         settings,
+        latency,
         socket,
         control,
         run_dir,
@@ -123,7 +126,8 @@ pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, ServeErro
             "io_uring is not allowed here ({error}): requests are served one after the other"
         ));
     }
-    let device = Blk::new(settings, disk, chosen.engine, Box::new(MonotonicClock));
+    let engine = paced(chosen.engine, latency, Box::new(MonotonicClock));
+    let device = Blk::new(settings, disk, engine, Box::new(MonotonicClock));
     let counters: Arc<VhostCounters> = Arc::default();
     let sources = vec![device.counters(), Arc::clone(&counters) as _];
     let epoll = Arc::new(Poll::new().map_err(failed_to("make an epoll"))?);

@@ -2,6 +2,7 @@
 
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixListener;
+use std::time::Duration;
 
 use tare_control::config::{Descriptor, DiskConfig};
 use tare_control::exit::ExitCode;
@@ -78,6 +79,7 @@ pub(crate) fn blk(args: BlkArgs) -> Outcome {
         disk_path: config.path.clone(),
         disk,
         settings,
+        latency: Duration::from_micros(config.latency_us.into()),
         socket,
         control,
         run_dir: dir.path().to_owned(),
@@ -105,6 +107,7 @@ fn config(asked: &DiskChoice, disk: &Disk) -> DiskConfig {
         // The front-end takes as many as it wants.
         queues: asked.queues.unwrap_or(MAX_QUEUES),
         coalesce: asked.coalesce.unwrap_or_default(),
+        latency_us: asked.latency_us,
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct OpenDisk {
     pub(crate) queues: u16,
     /// Which completions interrupt the guest.
     pub(crate) coalesce: DiskCoalesce,
+    /// Time that each request takes at least, microseconds.
+    pub(crate) latency_us: u32,
 }
 
 /// A disk that cannot be used, or not as asked.
@@ -38,12 +40,15 @@ pub(crate) enum OpenDiskError {
     /// Coalescing in an engine that has none.
     #[error("interrupts of a disk are coalesced in Tare's own monitor only")]
     CoalesceWithoutTare,
+    /// A latency in an engine that gives none.
+    #[error("a disk takes latency_us= in Tare's own monitor and tare blk only")]
+    LatencyWithoutTare,
 }
 
 impl Explain for OpenDiskError {
     fn code(&self) -> ExitCode {
         match self {
-            Self::CoalesceWithoutTare => ExitCode::Usage,
+            Self::CoalesceWithoutTare | Self::LatencyWithoutTare => ExitCode::Usage,
             Self::Disk(error) => tare_daemon::disk::code(error),
         }
     }
@@ -76,6 +81,9 @@ pub(crate) fn open(
         if coalesces && !tares_own {
             return Err(OpenDiskError::CoalesceWithoutTare);
         }
+        if asked.latency_us > 0 && !tares_own {
+            return Err(OpenDiskError::LatencyWithoutTare);
+        }
         let disk = Disk::open(&asked.path, asked.access)?;
         Ok(OpenDisk {
             path: asked.path.to_string_lossy().into_owned(),
@@ -85,6 +93,7 @@ pub(crate) fn open(
             serial: asked.serial.unwrap_or_else(|| format!("tare-disk{number}")),
             queues: asked.queues.unwrap_or(cpus.into()),
             coalesce: asked.coalesce.unwrap_or_default(),
+            latency_us: asked.latency_us,
         })
     };
     asked.into_iter().enumerate().map(one).collect()

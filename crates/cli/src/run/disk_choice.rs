@@ -1,4 +1,4 @@
-//! `--disk FILE[,ro][,cache=...][,serial=...][,queues=N][,coalesce=...]`.
+//! `--disk FILE[,ro][,cache=...][,serial=...][,queues=N][,coalesce=...][,latency_us=N]`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -21,16 +21,25 @@ pub(crate) struct DiskChoice {
     pub(crate) queues: Option<u16>,
     /// Which completions interrupt the guest; else vIC where there is any.
     pub(crate) coalesce: Option<DiskCoalesce>,
+    /// Time that each request takes at least, microseconds.
+    pub(crate) latency_us: u32,
 }
+
+/// Longest latency: beyond it a guest's driver thinks that the disk hangs.
+const LONGEST_LATENCY_US: u32 = 1_000_000;
 
 /// A disk that cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DiskChoiceError {
     /// No file.
-    #[error("a disk is FILE[,ro][,cache=MODE][,serial=TEXT][,queues=N][,coalesce=HOW]")]
+    #[error(
+        "a disk is FILE[,ro][,cache=MODE][,serial=TEXT][,queues=N][,coalesce=HOW][,latency_us=N]"
+    )]
     Form,
     /// A word that is none of its settings.
-    #[error("{0:?} is no setting of a disk: ro, cache=, serial=, queues= and coalesce= are")]
+    #[error(
+        "{0:?} is no setting of a disk: ro, cache=, serial=, queues=, coalesce= and latency_us= are"
+    )]
     Setting(String),
     /// Not a cache mode.
     #[error("{0:?} is no cache mode: writeback or writethrough")]
@@ -44,6 +53,9 @@ pub(crate) enum DiskChoiceError {
     /// Not a way to coalesce.
     #[error(transparent)]
     Coalesce(#[from] NoCoalesce),
+    /// Not a latency.
+    #[error("{0:?} is no latency: 0 to {LONGEST_LATENCY_US} microseconds")]
+    Latency(String),
 }
 
 impl FromStr for DiskChoice {
@@ -59,6 +71,7 @@ impl FromStr for DiskChoice {
             serial: None,
             queues: None,
             coalesce: None,
+            latency_us: 0,
         };
         words.try_for_each(|word| disk.set(word))?;
         Ok(disk)
@@ -75,6 +88,7 @@ impl DiskChoice {
             Some(("serial", text)) => self.serial = Some(serial(text)?),
             Some(("queues", count)) => self.queues = Some(queues(count)?),
             Some(("coalesce", how)) => self.coalesce = Some(how.parse()?),
+            Some(("latency_us", time)) => self.latency_us = latency_us(time)?,
             _ => return Err(DiskChoiceError::Setting(word.to_owned())),
         }
         Ok(())
@@ -96,6 +110,13 @@ fn queues(count: &str) -> Result<u16, DiskChoiceError> {
     }
 }
 
+fn latency_us(time: &str) -> Result<u32, DiskChoiceError> {
+    match time.parse() {
+        Ok(us) if us <= LONGEST_LATENCY_US => Ok(us),
+        _ => Err(DiskChoiceError::Latency(time.to_owned())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,9 +135,10 @@ mod tests {
 
     #[test]
     fn every_setting_is_understood() {
-        let disk: DiskChoice = "d,ro,cache=writethrough,serial=A1,queues=4,coalesce=1/4"
-            .parse()
-            .expect("a disk");
+        let disk: DiskChoice =
+            "d,ro,cache=writethrough,serial=A1,queues=4,coalesce=1/4,latency_us=900"
+                .parse()
+                .expect("a disk");
         assert_eq!(disk.access, Access::ReadOnly);
         assert_eq!(disk.cache, DiskCache::Writethrough);
         assert_eq!(disk.serial.as_deref(), Some("A1"));
@@ -126,6 +148,7 @@ mod tests {
             of: 4,
         };
         assert_eq!(disk.coalesce, Some(ratio));
+        assert_eq!(disk.latency_us, 900);
     }
 
     #[test]
@@ -143,6 +166,10 @@ mod tests {
             DiskChoiceError::Serial
         );
         assert_eq!(error("d,queues=17"), DiskChoiceError::Queues);
+        for time in ["", "-1", "1ms", "1000001"] {
+            let wrong = DiskChoiceError::Latency(time.to_owned());
+            assert_eq!(error(&format!("d,latency_us={time}")), wrong);
+        }
         for how in ["", "on", "5/4", "0/1", "1/0", "1/99999"] {
             let error = error(&format!("d,coalesce={how}")).to_string();
             assert!(error.starts_with(&format!("{how:?} is no way")), "{error}");

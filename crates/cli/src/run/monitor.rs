@@ -127,6 +127,7 @@ fn disk(disk: &OpenDisk) -> Result<DiskConfig, MonitorError> {
         serial: disk.serial.clone(),
         queues: disk.queues,
         coalesce: disk.coalesce,
+        latency_us: disk.latency_us,
     })
 }
 

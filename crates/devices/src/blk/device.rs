@@ -18,8 +18,8 @@ use super::flight::{Flight, Flights, Reply};
 use super::request::{HEADER_BYTES, Unmap};
 use super::slow::{Slow, SlowError};
 use super::{
-    BATCH, BlkCounters, Cache, Clock, Disk, Engine, MAX_QUEUES, QUEUE_SIZE, Refusal, Request,
-    RequestLimits, SERIAL_BYTES, Shape, config, parse,
+    BATCH, BlkCounters, Cache, Clock, Disk, Engine, MAX_IN_FLIGHT, MAX_QUEUES, QUEUE_SIZE, Refusal,
+    Request, RequestLimits, SERIAL_BYTES, Shape, config, parse,
 };
 use crate::virtio::{
     Chain, DeviceKind, Interest, Progress, QueueError, Queues, VirtioDevice, Virtqueue,
@@ -482,11 +482,20 @@ impl VirtioDevice for Blk {
 
     fn deadline_ns(&self) -> Option<u64> {
         let deadlines = self.lanes.iter().filter_map(|it| it.coalescer.deadline());
-        deadlines.min()
+        deadlines.chain(self.engine.due_ns()).min()
     }
 
-    fn deadline_passed(&mut self, queues: &mut Queues<'_>) {
+    fn deadline_passed(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
         let now_ns = self.clock.now_ns();
+        if self.engine.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+            // What the budget cuts off has its turn here too, and a bounded one:
+            // no more requests than there are places in the queues.
+            for _ in 0..MAX_IN_FLIGHT / BATCH {
+                if self.backend_ready(queues)? == Progress::Done {
+                    break;
+                }
+            }
+        }
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             if lane.coalescer.expired(now_ns) == Decision::Deliver
                 && let Some((queue, _)) = queues.get(index)
@@ -495,6 +504,7 @@ impl VirtioDevice for Blk {
                 self.view.publish(index, &lane.coalescer);
             }
         }
+        Ok(())
     }
 
     fn counters(&self) -> Arc<dyn CounterSource> {

@@ -93,6 +93,12 @@ pub trait Engine: Send {
 
     /// Makes the event unreadable.
     fn acknowledge(&mut self);
+
+    /// When an operation that has ended may be told of (by the device's clock),
+    /// if it is to take its time.
+    fn due_ns(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// An engine, and why it is not io_uring.

@@ -10,6 +10,8 @@
 //! after the writes completed that it covers; in write-through mode, and for a
 //! driver that does not know flush, every write is RWF_DSYNC.
 //!
+//! A disk can be made to take its time ([`paced()`]).
+//!
 //! A reset waits for what is in flight, on the thread that resets: only then may
 //! the driver use the memory for something else.
 //!
@@ -28,6 +30,7 @@ mod engine;
 mod finish;
 mod flight;
 mod format;
+mod paced;
 mod raw_io;
 mod request;
 mod slow;
@@ -40,6 +43,7 @@ pub use counters::BlkCounters;
 pub use device::{Blk, BlkSettings};
 pub use disk::{Access, Disk, DiskError, Problem};
 pub use engine::{Durability, Engine, EngineChoice, Finished, Operation, SyncEngine, choose};
+pub use paced::paced;
 pub use raw_io::{Buffers, Ring};
 pub use request::{Refusal, Request, RequestLimits, Shape, parse};
 

@@ -19,6 +19,7 @@ mod bad_requests;
 mod coalescing;
 mod disks;
 mod durability;
+mod paced;
 mod requests;
 mod resets;
 

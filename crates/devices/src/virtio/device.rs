@@ -124,8 +124,9 @@ pub trait VirtioDevice: Send {
     }
 
     /// That time may be over: lets go what was held for long enough.
-    fn deadline_passed(&mut self, queues: &mut Queues<'_>) {
+    fn deadline_passed(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
         let _ = queues;
+        Ok(())
     }
 
     /// Whether configuration changed since the last call, so that the driver

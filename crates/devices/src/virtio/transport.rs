@@ -148,7 +148,7 @@ impl<D: VirtioDevice> VirtioPci<D> {
     /// I/O thread: the deadline may have passed.
     pub fn deadline_passed(&mut self) {
         let _nothing_left = self.work(|device, queues| {
-            device.deadline_passed(queues);
+            device.deadline_passed(queues)?;
             Ok(Progress::Done)
         });
     }

@@ -172,7 +172,7 @@ impl Session {
     /// That time has come.
     pub(crate) fn deadline_passed(&mut self) {
         let _nothing_left = self.work(|device, queues| {
-            device.deadline_passed(queues);
+            device.deadline_passed(queues)?;
             Ok(Progress::Done)
         });
     }

@@ -1,0 +1,108 @@
+//! A disk that takes its time: each operation ends so long after it began, at
+//! the earliest, as on storage of a given latency.
+//!
+//! For weighing what happens at depths that a file in the host's cache never
+//! shows, and for trying applications on slow storage. Operations do not wait for
+//! each other: with N in flight, N end in each latency. No timer of its own: the
+//! I/O loop's timeout is [`Engine::due_ns`].
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use super::engine::{Engine, Finished, Operation};
+use super::{Buffers, Clock, MAX_IN_FLIGHT};
+
+/// `engine`, with operations that take `latency` at least; itself, where that is
+/// nothing.
+pub fn paced(engine: Box<dyn Engine>, latency: Duration, clock: Box<dyn Clock>) -> Box<dyn Engine> {
+    let latency_ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+    match latency_ns {
+        0 => engine,
+        latency_ns => Box::new(Paced::new(engine, latency_ns, clock)),
+    }
+}
+
+/// An engine whose operations take their time.
+struct Paced {
+    engine: Box<dyn Engine>,
+    clock: Box<dyn Clock>,
+    latency_ns: u64,
+    /// When what has a token is due.
+    due_ns: Vec<u64>,
+    /// What has ended and is not due, in the order in which it will be.
+    waiting: VecDeque<(u64, Finished)>,
+}
+
+impl Paced {
+    fn new(engine: Box<dyn Engine>, latency_ns: u64, clock: Box<dyn Clock>) -> Self {
+        Self {
+            engine,
+            clock,
+            latency_ns,
+            due_ns: vec![0; MAX_IN_FLIGHT],
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Lets what has ended wait for its time.
+    fn gather(&mut self) {
+        while let Some(finished) = self.engine.finished() {
+            let due_ns = self.due_ns.get(finished.token).copied().unwrap_or(0);
+            let place = self.waiting.partition_point(|(other, _)| *other <= due_ns);
+            self.waiting.insert(place, (due_ns, finished));
+        }
+    }
+}
+
+impl Engine for Paced {
+    fn start(&mut self, token: usize, operation: Operation, buffers: Buffers) {
+        if let Some(due_ns) = self.due_ns.get_mut(token) {
+            *due_ns = self.clock.now_ns().saturating_add(self.latency_ns);
+        }
+        self.engine.start(token, operation, buffers);
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        self.engine.submit()
+    }
+
+    fn finished(&mut self) -> Option<Finished> {
+        self.gather();
+        let due_ns = self.due_ns()?;
+        if due_ns > self.clock.now_ns() {
+            return None;
+        }
+        self.waiting.pop_front().map(|(_, finished)| finished)
+    }
+
+    /// Whoever waits here lets the disk go: nothing takes its time any more.
+    fn wait(&mut self) {
+        self.gather();
+        if self.waiting.is_empty() {
+            self.engine.wait();
+            self.gather();
+        }
+        for (due_ns, _) in &mut self.waiting {
+            *due_ns = 0;
+        }
+    }
+
+    fn drain(&mut self) {
+        self.engine.drain();
+        self.waiting.clear();
+    }
+
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        self.engine.event()
+    }
+
+    fn acknowledge(&mut self) {
+        self.engine.acknowledge();
+    }
+
+    fn due_ns(&self) -> Option<u64> {
+        self.waiting.front().map(|(due_ns, _)| *due_ns)
+    }
+}
