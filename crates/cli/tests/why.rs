@@ -207,8 +207,23 @@ fn own_cause(machine: &Value) -> &str {
         .unwrap_or("none")
 }
 
+/// Looks again, a few times, while others want the machine's CPUs: what they
+/// take changes which share is the largest.
 #[track_caller]
-fn expect_cause(machine: &Value, cause: &str) {
+fn expect_cause(place: &Place, target: &str, cause: &str) -> Value {
+    let mut told = why(place, target);
+    for _ in 1..ATTEMPTS {
+        if own_cause(&told) == cause || !is_contended(&told) {
+            break;
+        }
+        told = why(place, target);
+    }
+    expect_told(&told, cause);
+    told
+}
+
+#[track_caller]
+fn expect_told(machine: &Value, cause: &str) {
     let told = serde_json::to_string_pretty(&machine["findings"]).unwrap();
     assert_eq!(own_cause(machine), cause, "{told}");
     let first = machine["findings"].as_array().unwrap();
@@ -241,7 +256,7 @@ fn tare_case(cmdline: &str, more: &[&str], cause: &str) {
     };
     let place = Place::new();
     let machine = Machine::start(&place, &image, cmdline, more);
-    expect_cause(&why(&place, &machine.name), cause);
+    expect_cause(&place, &machine.name, cause);
 }
 
 /// A case in QEMU.
@@ -255,9 +270,8 @@ fn qemu_case(model: &str, cmdline: &str, cause: &str) {
     }
     let place = Place::new();
     let qemu = Qemu::start(&place, &image, model, cmdline, &[]);
-    let machine = why(&place, &qemu.0.id().to_string());
+    let machine = expect_cause(&place, &qemu.0.id().to_string(), cause);
     assert_eq!(machine["monitor"], "qemu");
-    expect_cause(&machine, cause);
 }
 
 #[test]
@@ -309,7 +323,7 @@ fn why_names_halt_polling_that_loses() {
     for _ in 0..ATTEMPTS {
         let told = why(&place, &machine.name);
         if own_cause(&told) == "polling_loses" || !is_contended(&told) {
-            return expect_cause(&told, "polling_loses");
+            return expect_told(&told, "polling_loses");
         }
     }
     eprintln!("SKIP: this computer is too busy for halt polling");
@@ -333,7 +347,7 @@ fn why_names_interrupts_of_a_device() {
         socket.send_to(&[0; 32], ("127.0.0.1", port)).ok();
         std::thread::sleep(Duration::from_millis(5));
     });
-    expect_cause(&why(&place, &machine.name), "device_interrupts");
+    expect_cause(&place, &machine.name, "device_interrupts");
 }
 
 #[test]
@@ -348,7 +362,7 @@ fn why_names_a_busy_thread_of_the_monitor() {
     let _asking = Meanwhile::new(move || {
         client.stats().ok();
     });
-    expect_cause(&why(&place, &machine.name), "emulator_thread");
+    expect_cause(&place, &machine.name, "emulator_thread");
 }
 
 #[test]
@@ -382,7 +396,7 @@ fn why_names_vcpus_pinned_on_top_of_each_other() {
     let place = Place::new();
     let machine = Machine::start(&place, &image, "mode=spin", &["--cpus", "3"]);
     machine.vcpus().into_iter().for_each(|tid| pin(tid, 1));
-    expect_cause(&why(&place, &machine.name), "pinned_together");
+    expect_cause(&place, &machine.name, "pinned_together");
 }
 
 #[test]
