@@ -79,7 +79,7 @@ pub fn test() -> Result<()> {
     run(&mut cargo(&["build", "--locked"]))?;
     init()?;
     let packages = workspace::guests()?;
-    let mut all = cargo(&["test", "--locked", "--workspace"]);
+    let mut all = cargo(&["test", "--locked", "--workspace", "--no-fail-fast"]);
     for package in &packages {
         all.args(["--exclude", &package.name]);
     }
