@@ -29,6 +29,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         &["tare-control", "tare-hv", "tare-profile", "tare-stats"],
     ),
     ("tare-why", &["tare-probe"]),
+    ("tare-pin", &["tare-policy", "tare-probe"]),
     ("tare-boot", &["tare-abi"]),
     ("tare-init", &["tare-abi"]),
     ("tare-rootfs", &["tare-init"]),

@@ -89,6 +89,17 @@ pub enum Sharing {
 }
 
 impl Placement {
+    /// All threads on all of these CPUs.
+    pub fn whole(cpus: CpuMask) -> Self {
+        Self {
+            order: [0; MAX_VCPUS],
+            vcpus: 0,
+            all: cpus,
+            helpers: cpus,
+            sharing: Sharing::Overcommitted,
+        }
+    }
+
     /// The CPUs of vCPU `index`.
     pub fn vcpu(&self, index: u16) -> CpuMask {
         match self.sharing {
@@ -106,7 +117,9 @@ pub fn place(cpus: &[Cpu], demand: Demand) -> Option<Placement> {
         return None;
     }
     if cpus.len() < wanted || usize::from(demand.vcpus) > MAX_VCPUS {
-        return Some(overcommitted(cpus));
+        return Some(Placement::whole(
+            cpus.iter().map(|cpu| cpu.number).collect(),
+        ));
     }
     let node = node(cpus, demand, wanted);
     let isolated = cpus.iter().filter(|cpu| on(cpu, node) && is_isolated(cpu));
@@ -134,20 +147,6 @@ pub fn place(cpus: &[Cpu], demand: Demand) -> Option<Placement> {
     placement.vcpus = wanted as u16;
     place_helpers(cpus, node, &mut placement);
     Some(placement)
-}
-
-fn overcommitted(cpus: &[Cpu]) -> Placement {
-    let all = cpus.iter().fold(CpuMask::EMPTY, |mut all, cpu| {
-        all.insert(cpu.number);
-        all
-    });
-    Placement {
-        order: [0; MAX_VCPUS],
-        vcpus: 0,
-        all,
-        helpers: all,
-        sharing: Sharing::Overcommitted,
-    }
 }
 
 /// The CPUs that no vCPU has: the node's, else any; the vCPUs' if there is none.

@@ -1,0 +1,332 @@
+//! Where each thread of a target shall go.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use tare_policy::placement::{Cpu, CpuMask, Demand, Isolation, Placement, Sharing, place};
+use tare_probe::vm::Role;
+
+use crate::cpu_list::CpuList;
+use crate::host::Host;
+use crate::target::{Cpuset, Kind, Target};
+use crate::task::{self, Task};
+
+/// How long a target's own load is looked at.
+const LOOK: Duration = Duration::from_millis(150);
+
+/// Which CPUs may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// Those that suit, by topology and load.
+    Auto,
+    /// Only these.
+    Cpus(CpuList),
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// CPUs that were named do not exist.
+    #[error("this computer has no CPU {0}: its CPUs are {1}")]
+    Missing(CpuList, CpuList),
+    /// CPUs that were named are off.
+    #[error("CPU {0} is offline: those online are {1}")]
+    Offline(CpuList, CpuList),
+    /// The target's cgroup does not have them.
+    #[error("CPU {0} is not allowed for {1}: its cgroup has {2}")]
+    NotAllowed(CpuList, String, CpuList),
+    /// There is no CPU to use.
+    #[error("no CPU is online that {0} may use")]
+    NoCpu(String),
+    /// It has no thread any more.
+    #[error("{0} has ended, or its threads are hidden from this user")]
+    NoThread(String),
+}
+
+/// Where a target's threads go.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Whose.
+    pub target: Target,
+    /// On which CPUs.
+    pub placement: Placement,
+    /// What the user should know about it.
+    pub notes: Vec<String>,
+}
+
+/// One thread and its CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// The thread.
+    pub task: Task,
+    /// What it does.
+    pub role: Role,
+    /// Where it shall run.
+    pub cpus: CpuMask,
+}
+
+impl Plan {
+    /// Plans for these CPUs, or for those that suit. Looks at the load for a sixth
+    /// of a second where it has a choice.
+    pub fn make(target: &Target, host: &Host, choice: &Choice) -> Result<Self, PlanError> {
+        let allowed = allowed(target, host)?;
+        if target.tasks().is_empty() {
+            return Err(PlanError::NoThread(target.name.clone()));
+        }
+        let asked = match choice {
+            Choice::Auto => allowed,
+            Choice::Cpus(list) => check(list, target, host, allowed)?,
+        };
+        let mut cpus: Vec<Cpu> = host.cpus.clone();
+        cpus.retain(|cpu| asked.contains(cpu.number));
+        let is_vm = matches!(target.kind, Kind::Vm(_));
+        let placement = match choice {
+            Choice::Cpus(_) if !is_vm => Some(Placement::whole(asked)),
+            _ => {
+                let busy_millicpus = discount_own_load(target, &mut cpus);
+                if !is_vm {
+                    drop_isolated(&mut cpus);
+                }
+                let demand = Demand {
+                    vcpus: demand(target, busy_millicpus, cpus.len()),
+                    memory_node: memory_node(target, host),
+                };
+                place(&cpus, demand)
+            }
+        };
+        let placement = placement.ok_or_else(|| PlanError::NoCpu(target.name.clone()))?;
+        let notes = notes(target, host, &placement);
+        Ok(Self {
+            target: target.clone(),
+            placement,
+            notes,
+        })
+    }
+
+    /// The CPUs of a thread that does this.
+    pub fn cpus_of(&self, role: Role) -> CpuMask {
+        match (&self.target.kind, role) {
+            (Kind::Vm(_), Role::Vcpu(index)) => {
+                let index = u16::try_from(index).unwrap_or(u16::MAX);
+                self.placement.vcpu(index)
+            }
+            (Kind::Vm(_), _) => self.placement.helpers,
+            _ => self.placement.all,
+        }
+    }
+
+    /// Each thread that the target has now, with its CPUs.
+    pub fn seats(&self) -> Vec<Seat> {
+        let tasks = self.target.tasks().into_iter();
+        tasks
+            .map(|(task, role)| Seat {
+                task,
+                role,
+                cpus: self.cpus_of(role),
+            })
+            .collect()
+    }
+
+    /// The cgroup that is bounded, where the target has one.
+    pub fn cpuset(&self) -> Option<&Cpuset> {
+        match &self.target.kind {
+            Kind::Container(container) => container.cpuset.as_ref(),
+            _ => None,
+        }
+    }
+}
+
+/// CPUs that are online and that the target's cgroup has.
+fn allowed(target: &Target, host: &Host) -> Result<CpuMask, PlanError> {
+    let online = host.online();
+    let allowed = target.limit().map_or(online, |limit| limit.and(&online));
+    match allowed.is_empty() {
+        true => Err(PlanError::NoCpu(target.name.clone())),
+        false => Ok(allowed),
+    }
+}
+
+fn check(
+    list: &CpuList,
+    target: &Target,
+    host: &Host,
+    allowed: CpuMask,
+) -> Result<CpuMask, PlanError> {
+    let beyond = |limit: &CpuMask| -> Option<CpuList> {
+        let beyond: CpuMask = list.iter().filter(|cpu| !limit.contains(*cpu)).collect();
+        (!beyond.is_empty()).then_some(CpuList(beyond))
+    };
+    let online = host.online();
+    if let Some(missing) = beyond(&host.present) {
+        return Err(PlanError::Missing(missing, CpuList(host.present)));
+    }
+    if let Some(offline) = beyond(&online) {
+        return Err(PlanError::Offline(offline, CpuList(online)));
+    }
+    match beyond(&allowed) {
+        Some(refused) => {
+            let name = target.name.clone();
+            Err(PlanError::NotAllowed(refused, name, CpuList(allowed)))
+        }
+        None => Ok(list.0),
+    }
+}
+
+/// On isolated CPUs the scheduler does not spread threads: no place for a group.
+fn drop_isolated(cpus: &mut Vec<Cpu>) {
+    if cpus.iter().any(|cpu| cpu.isolated == Isolation::Shared) {
+        cpus.retain(|cpu| cpu.isolated == Isolation::Shared);
+    }
+}
+
+/// Takes the target's own work off the CPUs' loads; says how much it is.
+fn discount_own_load(target: &Target, cpus: &mut [Cpu]) -> u64 {
+    let begin = Instant::now();
+    let run = |tasks: Vec<(Task, Role)>| -> BTreeMap<_, _> {
+        let tasks = tasks.into_iter();
+        tasks
+            .map(|(task, _)| (task.id, (task.run_ns, task.cpu)))
+            .collect()
+    };
+    let before = run(target.tasks());
+    std::thread::sleep(LOOK);
+    let after = run(target.tasks());
+    let window_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let mut all_ns = 0;
+    for (id, (run_ns, number)) in after {
+        let then = before.get(&id).map_or(run_ns, |(run_ns, _)| *run_ns);
+        let own_ns = run_ns.saturating_sub(then);
+        all_ns += own_ns;
+        if let Some(cpu) = cpus.iter_mut().find(|cpu| cpu.number == number) {
+            let own = u16::try_from(own_ns * 1000 / window_ns.max(1)).unwrap_or(1000);
+            cpu.load_permille = cpu.load_permille.saturating_sub(own);
+        }
+    }
+    all_ns * 1000 / window_ns.max(1)
+}
+
+/// vCPUs of a machine; of others the CPUs of its quota, else those it keeps busy.
+fn demand(target: &Target, busy_millicpus: u64, cpus: usize) -> u16 {
+    let whole = |millicpus: u64| usize::try_from(millicpus.div_ceil(1000)).unwrap_or(usize::MAX);
+    let wanted = match &target.kind {
+        Kind::Vm(vm) => vm.vcpus.len().max(1),
+        _ => whole(target.quota_millicpus().unwrap_or(busy_millicpus))
+            .min(cpus)
+            .max(1),
+    };
+    u16::try_from(wanted).unwrap_or(u16::MAX)
+}
+
+/// The node that most of a target's memory is on; not asked where there is one.
+fn memory_node(target: &Target, host: &Host) -> Option<u16> {
+    if host.nodes() < 2 {
+        return None;
+    }
+    let path = task::process(target.pid()?).join("numa_maps");
+    pages_by_node(&fs::read_to_string(path).ok()?)
+        .into_iter()
+        .max_by_key(|(_, pages)| *pages)
+        .map(|(node, _)| node)
+}
+
+/// Pages by node in `numa_maps` (`N0=12`), all of one size taken as equal.
+fn pages_by_node(text: &str) -> BTreeMap<u16, u64> {
+    let mut nodes = BTreeMap::new();
+    for word in text.split_whitespace() {
+        let found = word.strip_prefix('N').and_then(|rest| rest.split_once('='));
+        let Some((node, pages)) = found else { continue };
+        if let (Ok(node), Ok(pages)) = (node.parse(), pages.parse::<u64>()) {
+            *nodes.entry(node).or_default() += pages;
+        }
+    }
+    nodes
+}
+
+fn notes(target: &Target, host: &Host, placement: &Placement) -> Vec<String> {
+    let mut notes = Vec::new();
+    let used = placement.all.or(&placement.helpers);
+    match (&target.kind, placement.sharing) {
+        (Kind::Vm(vm), Sharing::Overcommitted) => notes.push(format!(
+            "{} vCPUs share {} CPUs: none is tied to one, since two on one CPU would stop each \
+             other",
+            vm.vcpus.len(),
+            used.count()
+        )),
+        (Kind::Vm(_), Sharing::WithHelpers) => notes.push(
+            "no CPU is left for emulator and I/O threads: they share those of the vCPUs".to_owned(),
+        ),
+        _ => {}
+    }
+    let mut nodes: Vec<_> = used.iter().filter_map(|cpu| host.node_of(cpu)).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    if nodes.len() > 1 {
+        notes.push(format!("these CPUs lie on {} NUMA nodes", nodes.len()));
+    }
+    let isolated = used.and(&host.isolated());
+    if !matches!(target.kind, Kind::Vm(_)) && isolated.count() > 1 {
+        notes.push(format!(
+            "CPUs {} are isolated: the kernel does not spread threads over them",
+            CpuList(isolated)
+        ));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn own() -> Target {
+        Target::of_pid(std::process::id()).unwrap()
+    }
+
+    fn list(text: &str) -> Choice {
+        Choice::Cpus(text.parse().unwrap())
+    }
+
+    #[test]
+    fn cpus_that_do_not_exist_or_are_off_are_refused() {
+        let mut host = Host::read().unwrap();
+        let last = host.cpus.last().unwrap().number;
+        let error = Plan::make(&own(), &host, &list("900-901")).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.starts_with("this computer has no CPU 900-901"),
+            "{said}"
+        );
+        host.cpus.pop();
+        host.cpus.push(Cpu {
+            number: 800,
+            ..host.cpus.first().copied().unwrap_or(Cpu {
+                number: 0,
+                core: 0,
+                node: 0,
+                isolated: Isolation::Shared,
+                load_permille: 0,
+            })
+        });
+        let error = Plan::make(&own(), &host, &list(&last.to_string())).unwrap_err();
+        assert!(matches!(error, PlanError::Offline(..)), "{error}");
+    }
+
+    #[test]
+    fn all_threads_of_a_process_get_the_list_as_it_is() {
+        let host = Host::read().unwrap();
+        let online = CpuList(host.online());
+        let plan = Plan::make(&own(), &host, &Choice::Cpus(online)).unwrap();
+        assert_eq!(plan.placement.all, online.0);
+        assert!(plan.seats().iter().all(|seat| seat.cpus == online.0));
+        let auto = Plan::make(&own(), &host, &Choice::Auto).unwrap();
+        assert!(auto.placement.all.is_within(&online.0) && !auto.placement.all.is_empty());
+    }
+
+    #[test]
+    fn memory_is_counted_by_node() {
+        let text = "7f00 default anon=3 N0=1 N1=2 kernelpagesize_kB=4\n7f01 default N1=5 Nx=1\n";
+        assert_eq!(pages_by_node(text), BTreeMap::from([(0, 1), (1, 7)]));
+    }
+}

@@ -1,0 +1,235 @@
+//! What is pinned: a virtual machine, a container or a process.
+
+mod cgroup;
+mod container;
+
+use std::fs;
+use std::path::Path;
+
+use tare_policy::placement::CpuMask;
+use tare_probe::vm::{self, FindError, Role, Vm};
+
+use crate::task::{self, Task, TaskId};
+use cgroup::{Mounts, Places};
+pub use container::{Container, Cpuset};
+
+/// Why there is no such target.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// Nothing has this name or number.
+    #[error("no virtual machine, container or process is {0:?}")]
+    Nothing(String),
+    /// Several virtual machines have this name, or they may not be looked at.
+    #[error(transparent)]
+    Vm(#[from] FindError),
+}
+
+/// Whose threads are placed.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// As it is called.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a target is.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// A virtual machine: threads by what they do.
+    Vm(Box<Vm>),
+    /// A container: all processes of its cgroup.
+    Container(Container),
+    /// A process: its first thread.
+    Process(TaskId),
+}
+
+impl Target {
+    /// A process ID (a machine's too), a cgroup's path, a machine's name, or a
+    /// container's name or ID, in this order.
+    pub fn find(text: &str) -> Result<Self, TargetError> {
+        if let Ok(pid) = text.parse::<u32>() {
+            return Self::of_pid(pid);
+        }
+        let of_container = || Container::find(text).map(Kind::Container);
+        let kind = match text.starts_with('/') {
+            true => of_container(),
+            false => match vm::find(text) {
+                Ok(vm) => Some(Kind::Vm(Box::new(vm))),
+                Err(FindError::NoName(_)) => of_container(),
+                Err(error) => return Err(error.into()),
+            },
+        };
+        let kind = kind.ok_or_else(|| TargetError::Nothing(text.to_owned()))?;
+        Ok(Self {
+            name: text.to_owned(),
+            kind,
+        })
+    }
+
+    /// The machine or process of this ID.
+    pub fn of_pid(pid: u32) -> Result<Self, TargetError> {
+        match vm::of_pid(pid) {
+            Ok(vm) => Ok(Self {
+                name: vm.name.clone(),
+                kind: Kind::Vm(Box::new(vm)),
+            }),
+            // Whether it may be placed is the kernel's to say.
+            Err(FindError::NoVm { .. } | FindError::NotPermitted { .. }) => {
+                let gone = || TargetError::Nothing(pid.to_string());
+                let task = task::of(pid, pid).ok_or_else(gone)?;
+                Ok(Self {
+                    name: task.name,
+                    kind: Kind::Process(task.id),
+                })
+            }
+            Err(FindError::NoProcess(_)) => Err(TargetError::Nothing(pid.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Its threads now, with what they do in a machine.
+    pub fn tasks(&self) -> Vec<(Task, Role)> {
+        match &self.kind {
+            Kind::Vm(vm) => {
+                let lives = task::of(vm.pid, vm.pid)
+                    .is_some_and(|task| task.id.started_ticks == vm.started_ticks);
+                let threads = match lives {
+                    true => vm::threads(vm),
+                    false => Vec::new(),
+                };
+                let threads = threads.into_iter();
+                threads
+                    .filter_map(|thread| Some((task::of(thread.pid, thread.tid)?, thread.role)))
+                    .collect()
+            }
+            Kind::Container(container) => container
+                .pids()
+                .into_iter()
+                .flat_map(task::of_process)
+                .map(|task| (task, Role::Other))
+                .collect(),
+            Kind::Process(first) => match first.lives() {
+                true => task::of_process(first.pid)
+                    .into_iter()
+                    .map(|task| (task, Role::Other))
+                    .collect(),
+                false => Vec::new(),
+            },
+        }
+    }
+
+    /// Its first process; a container's lowest.
+    pub fn pid(&self) -> Option<u32> {
+        match &self.kind {
+            Kind::Vm(vm) => Some(vm.pid),
+            Kind::Container(container) => container.pids().first().copied(),
+            Kind::Process(first) => Some(first.pid),
+        }
+    }
+
+    /// A text that names it and nothing else until the next boot.
+    pub(crate) fn key(&self) -> String {
+        match &self.kind {
+            Kind::Vm(vm) => format!("process {} {}", vm.pid, vm.started_ticks),
+            Kind::Container(container) => format!("cgroup {}", container.processes.display()),
+            Kind::Process(first) => format!("process {} {}", first.pid, first.started_ticks),
+        }
+    }
+
+    /// CPUs that its cgroup lets it have: a container's parent's.
+    pub(crate) fn limit(&self) -> Option<CpuMask> {
+        match &self.kind {
+            Kind::Container(Container {
+                cpuset: Some(cpuset),
+                ..
+            }) => cpuset.limit(),
+            _ => process_limit(self.pid()?),
+        }
+    }
+
+    /// CPU quota, thousandths of a CPU, if there is one.
+    pub fn quota_millicpus(&self) -> Option<u64> {
+        let folder = match &self.kind {
+            Kind::Container(container) => container.cpu.clone()?,
+            _ => {
+                let places = Places::of(self.pid()?)?;
+                let mounts = Mounts::read();
+                let v1 = mounts.v1("cpu").zip(places.v1("cpu"));
+                let (root, place) = v1.or_else(|| mounts.v2().zip(places.v2()))?;
+                root.join(place.trim_start_matches('/'))
+            }
+        };
+        quota(&folder)
+    }
+
+    /// Periods in which its quota was used up, so far.
+    pub fn throttled_periods(&self) -> Option<u64> {
+        let Kind::Container(container) = &self.kind else {
+            return None;
+        };
+        let text = fs::read_to_string(container.cpu.as_ref()?.join("cpu.stat")).ok()?;
+        let count = text
+            .lines()
+            .find_map(|line| line.strip_prefix("nr_throttled "));
+        count?.trim().parse().ok()
+    }
+}
+
+fn process_limit(pid: u32) -> Option<CpuMask> {
+    let places = Places::of(pid)?;
+    let mounts = Mounts::read();
+    let v1 = mounts.v1("cpuset").zip(places.v1("cpuset"));
+    let (root, place) = v1.or_else(|| mounts.v2().zip(places.v2()))?;
+    container::effective(&root.join(place.trim_start_matches('/')))
+}
+
+/// Of `cpu.max`, or of `cpu.cfs_quota_us` and its period.
+fn quota(folder: &Path) -> Option<u64> {
+    let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+    let text = read("cpu.max").or_else(|| {
+        let (quota, period) = (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?);
+        Some(format!("{} {}", quota.trim(), period.trim()))
+    })?;
+    let mut words = text.split_whitespace();
+    // "max", or -1: none.
+    let quota_us: u64 = words.next()?.parse().ok()?;
+    let period_us: u64 = words.next()?.parse().ok()?;
+    quota_us.checked_mul(1000)?.checked_div(period_us)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn this_process_is_a_target_and_one_that_ended_is_none() {
+        let own = std::process::id();
+        let target = Target::find(&own.to_string()).unwrap();
+        assert!(matches!(target.kind, Kind::Process(first) if first.pid == own));
+        assert!(!target.tasks().is_empty());
+        assert!(target.key().starts_with(&format!("process {own} ")));
+        for text in ["4000000000", "1073741824", "no such thing", "/nonexistent"] {
+            let error = Target::find(text).unwrap_err();
+            assert!(matches!(error, TargetError::Nothing(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn quotas_of_both_versions_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        assert_eq!(quota(dir.path()), None);
+        write("cpu.cfs_quota_us", "-1\n");
+        write("cpu.cfs_period_us", "100000\n");
+        assert_eq!(quota(dir.path()), None);
+        write("cpu.cfs_quota_us", "150000\n");
+        assert_eq!(quota(dir.path()), Some(1500));
+        write("cpu.max", "max 100000\n");
+        assert_eq!(quota(dir.path()), None);
+        write("cpu.max", "50000 100000\n");
+        assert_eq!(quota(dir.path()), Some(500));
+    }
+}
