@@ -10,6 +10,10 @@
  * User space names the processes (`vms`) and may name kernel threads that work
  * for them (`threads`). Everything else is left alone, but for interrupts from
  * threads outside any VM, which are counted for process 0.
+ *
+ * A storm of events would make watching dear: user space then lets the programs
+ * count in a slice of each period only (`gate`) and scales what they counted
+ * (src/kvm/gate.rs). What a thread did in one slice says nothing about the next.
  */
 #include "tare.bpf.h"
 
@@ -51,6 +55,9 @@ enum step { SEND, KICK, SCHEDULE, RETURN, ENTRY, HANDLER, TOTAL };
 #define APIC_INITIAL_COUNT 0x380
 #define X2APIC 0x800
 #define X2APIC_INITIAL_COUNT 0x838
+/* A period of the gate has 2^5 of the kernel's ticks: its clock costs least. */
+#define PERIOD_SHIFT 5
+#define CLOSED (~0ull)
 /* A wake-up that takes longer belongs to another interrupt. */
 #define LONGEST_SEND_NS 1000000
 
@@ -66,6 +73,14 @@ struct value {
 	u64 count;
 	u64 ns;
 	u64 last_ns;		/* of a series: its last event */
+	u64 last_slice;
+};
+
+/* Set by user space, but for the last two. */
+struct gate {
+	u64 open_ticks;		/* of each period; none: all */
+	u64 slice;		/* the last one that was counted */
+	u64 slice_ns;		/* when it began */
 };
 
 struct vm {
@@ -76,9 +91,11 @@ struct vm {
 struct thread {
 	u32 tgid;
 	u32 wake_stage;
+	u64 x2apic;
+	u64 off_ns;		/* time off a CPU so far */
+	u64 slice;		/* to which the fields below belong */
 	u64 out_ns;		/* when it left its CPU; 0 on a CPU */
 	u64 ready_ns;		/* since when it could run but does not */
-	u64 off_ns;		/* time off a CPU so far */
 	u64 first_wait_ns;	/* first wait since the last halt ended */
 	u64 exit_ns;
 	u64 exit_off_ns;
@@ -92,7 +109,6 @@ struct thread {
 	u64 accept_ns;
 	u64 wake_ipi_ns;	/* as a target */
 	u64 wake_last_ns;
-	u64 x2apic;
 };
 
 struct {
@@ -123,9 +139,36 @@ struct {
 	MAP_TYPE(value, u64);
 } lost SEC(".maps");
 
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
+	MAP_UINT(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct gate);
+} gate SEC(".maps");
+
 /* Where kvm_exit's record has its fields (tracefs: events/kvm/kvm_exit/format). */
 const volatile u32 exit_reason_offset = 8;
 const volatile u32 exit_isa_offset = 24;
+
+/* The slice that is counted now: 0 while all time is. */
+INLINE u64 slice_now(void)
+{
+	u32 zero = 0;
+	struct gate *it = bpf_map_lookup_elem(&gate, &zero);
+	u64 tick, slice;
+
+	if (!it || !it->open_ticks)
+		return 0;
+	tick = bpf_jiffies64();
+	if ((tick & ((1 << PERIOD_SHIFT) - 1)) >= it->open_ticks)
+		return CLOSED;
+	slice = tick >> PERIOD_SHIFT;
+	if (it->slice != slice) {
+		it->slice = slice;
+		it->slice_ns = bpf_ktime_get_ns();
+	}
+	return slice;
+}
 
 INLINE void add(struct value *value, u64 times, u64 ns)
 {
@@ -135,7 +178,7 @@ INLINE void add(struct value *value, u64 times, u64 ns)
 
 NOINLINE int insert(const struct key *key, u64 times, u64 ns)
 {
-	struct value fresh = { times, ns, 0 };
+	struct value fresh = { times, ns };
 	struct value *value;
 	u32 zero = 0;
 	u64 *missed;
@@ -188,8 +231,34 @@ NOINLINE int count_kind(struct key *key, u64 ns)
 	return insert(key, 1, ns);
 }
 
+/* Forgets what an earlier slice saw. */
+INLINE struct thread *of_slice(struct thread *thread, u64 slice)
+{
+	if (thread->slice == slice)
+		return thread;
+	thread->slice = slice;
+	thread->wake_stage = 0;
+	thread->out_ns = 0;
+	thread->ready_ns = 0;
+	thread->first_wait_ns = 0;
+	thread->exit_ns = 0;
+	thread->detail_class = 0;
+	thread->armed_ns = 0;
+	thread->ipi_ns = 0;
+	thread->accept_ns = 0;
+	return thread;
+}
+
+/* A thread, if it is of a VM that is observed and has been seen. */
+INLINE struct thread *known_thread(const u32 *tid, u64 slice)
+{
+	struct thread *thread = bpf_map_lookup_elem(&threads, tid);
+
+	return thread ? of_slice(thread, slice) : 0;
+}
+
 /* The thread that runs now, if it is of a VM that is observed. */
-INLINE struct thread *current_thread(u32 *tid)
+INLINE struct thread *current_in(u64 slice, u32 *tid)
 {
 	u64 id = bpf_get_current_pid_tgid();
 	struct thread fresh = {};
@@ -197,14 +266,23 @@ INLINE struct thread *current_thread(u32 *tid)
 	u32 tgid = id >> 32;
 
 	*tid = id;
-	thread = bpf_map_lookup_elem(&threads, tid);
+	thread = known_thread(tid, slice);
 	if (thread)
 		return thread;
 	if (!bpf_map_lookup_elem(&vms, &tgid))
 		return 0;
 	fresh.tgid = tgid;
+	fresh.slice = slice;
 	bpf_map_update_elem(&threads, tid, &fresh, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&threads, tid);
+}
+
+/* The same; none while nothing is counted. */
+INLINE struct thread *current_thread(u32 *tid)
+{
+	u64 slice = slice_now();
+
+	return slice == CLOSED ? 0 : current_in(slice, tid);
 }
 
 /* Counts an exit's kind; the first of an exit bears the exit's cost. */
@@ -242,7 +320,7 @@ INLINE void histogram(u32 tgid, u32 tid, u32 class, u32 a, u64 high, u64 ns)
 }
 
 /* Counts an event and the time since the last one by the same thread. */
-NOINLINE int count_series(const struct key *key, u32 interval_class)
+NOINLINE int count_series(const struct key *key, u32 interval_class, u64 slice)
 {
 	struct value *value = bpf_map_lookup_elem(&counts, key);
 	u64 now = bpf_ktime_get_ns();
@@ -251,14 +329,18 @@ NOINLINE int count_series(const struct key *key, u32 interval_class)
 	if (!value) {
 		insert(key, 1, 0);
 		value = bpf_map_lookup_elem(&counts, key);
-		if (value)
+		if (value) {
 			value->last_ns = now;
+			value->last_slice = slice;
+		}
 		return 0;
 	}
 	__sync_fetch_and_add(&value->count, 1);
 	last = value->last_ns;
 	value->last_ns = now;
-	if (last && now > last)
+	if (value->last_slice != slice)
+		value->last_slice = slice;
+	else if (last && now > last)
 		histogram(key->tgid, key->tid, interval_class, key->a, key->b, now - last);
 	return 0;
 }
@@ -419,11 +501,15 @@ int on_kvm_entry(struct raw *ctx)
 INLINE void line(u32 which)
 {
 	struct key key = { .class = CLASS_LINE, .a = which };
-	struct thread *thread = current_thread(&key.tid);
+	u64 slice = slice_now();
+	struct thread *thread;
 
+	if (slice == CLOSED)
+		return;
+	thread = current_in(slice, &key.tid);
 	if (thread)
 		key.tgid = thread->tgid;
-	count_series(&key, CLASS_LINE_INTERVAL);
+	count_series(&key, CLASS_LINE_INTERVAL, slice);
 }
 
 SEC("raw_tp/kvm_set_irq")
@@ -460,14 +546,18 @@ SEC("raw_tp/kvm_apic_accept_irq")
 int on_kvm_apic_accept_irq(struct raw *ctx)
 {
 	struct key key = { .class = CLASS_ACCEPT, .a = (u32)ctx->arg[0], .b = (u8)ctx->arg[3] };
-	struct thread *thread = current_thread(&key.tid);
+	u64 slice = slice_now();
+	struct thread *thread;
 
+	if (slice == CLOSED)
+		return 0;
+	thread = current_in(slice, &key.tid);
 	if (thread) {
 		key.tgid = thread->tgid;
 		if (thread->ipi_ns)
 			thread->accept_ns = bpf_ktime_get_ns();
 	}
-	count_series(&key, CLASS_ACCEPT_INTERVAL);
+	count_series(&key, CLASS_ACCEPT_INTERVAL, slice);
 	return 0;
 }
 
@@ -536,16 +626,18 @@ int on_sched_waking(struct raw *ctx)
 {
 	const struct task_struct *task = (void *)ctx->arg[0];
 	struct thread *target, *sender;
+	u64 now, slice = slice_now();
 	u32 tid = 0, sender_tid;
-	u64 now;
 
+	if (slice == CLOSED)
+		return 0;
 	READ_FIELD(tid, task, pid);
-	target = bpf_map_lookup_elem(&threads, &tid);
+	target = known_thread(&tid, slice);
 	if (!target || !target->out_ns)
 		return 0;
 	now = bpf_ktime_get_ns();
 	target->ready_ns = now;
-	sender = current_thread(&sender_tid);
+	sender = current_in(slice, &sender_tid);
 	if (!sender || sender->tgid != target->tgid || !sender->accept_ns)
 		return 0;
 	if (now - sender->ipi_ns > LONGEST_SEND_NS)
@@ -605,14 +697,17 @@ int on_sched_switch(struct raw *ctx)
 	const struct task_struct *prev = (void *)ctx->arg[1];
 	const struct task_struct *next = (void *)ctx->arg[2];
 	u32 prev_tid = 0, next_tid = 0;
+	u64 slice = slice_now();
 	struct thread *thread;
 
+	if (slice == CLOSED)
+		return 0;
 	READ_FIELD(prev_tid, prev, pid);
 	READ_FIELD(next_tid, next, pid);
-	thread = bpf_map_lookup_elem(&threads, &prev_tid);
+	thread = known_thread(&prev_tid, slice);
 	if (thread)
 		leaves(thread, prev_tid, next, next_tid, (ctx->arg[0] & 1) || !ctx->arg[3]);
-	thread = bpf_map_lookup_elem(&threads, &next_tid);
+	thread = known_thread(&next_tid, slice);
 	if (thread)
 		enters(thread, next_tid);
 	return 0;

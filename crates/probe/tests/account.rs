@@ -10,7 +10,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use support::{Own, Storm, alone, counted, times};
 use tare_probe::Source;
 use tare_probe::account::{Access, Account, Device, ExitKind, Injector, IpiMode, IrqLine, Step};
-use tare_probe::kvm::{Observer, observe};
+use tare_probe::kvm::{Counting, Observer, observe};
 use tare_probe::vm::{self, FindError, Monitor, Role};
 
 const WINDOW: Duration = Duration::from_secs(2);
@@ -70,6 +70,47 @@ fn every_exit_is_counted_by_what_caused_it() {
     assert_eq!(count(&account, &ExitKind::UserSpace { reason: 6 }), 40);
     assert_eq!(count(&account, &ExitKind::UserSpace { reason: 2 }), 151);
     assert!(account.observer.bpf_runs.is_none_or(|runs| runs >= 240));
+}
+
+#[test]
+fn a_storm_is_watched_within_a_budget_and_its_counts_are_scaled() {
+    const READS: u32 = 100_000;
+    const BUDGET: f64 = 0.004;
+    let _alone = alone();
+    // IN from the RTC's data port, again and again.
+    let count = READS.to_le_bytes();
+    let body = [&[0xb9][..], &count, &[0xe4, 0x71, 0x49, 0x75, 0xfb]].concat();
+    let Some(own) = Own::new(&body) else { return };
+    let vms = [vm::of_pid(id()).unwrap()];
+    let mut observer = Observer::counting(&vms, Counting::Within(BUDGET));
+    let storm = std::thread::spawn(move || {
+        own.run();
+        own
+    });
+    while !storm.is_finished() {
+        std::thread::sleep(Duration::from_millis(150));
+        observer.refresh();
+    }
+    let Some(account) = counted(observer.turn().remove(0)) else {
+        return;
+    };
+    let told = (
+        account.counted_share,
+        account.observer,
+        account.window_ns / 1_000_000,
+    );
+    assert!(account.counted_share < 0.9, "{told:?}");
+    // All of it would have been two to three times the budget and more.
+    let cost = account.share(account.observer.bpf_ns.unwrap());
+    assert!(cost < 2.0 * BUDGET, "{told:?}");
+    let reads = count_reads(&account);
+    let off = u64::from(READS).abs_diff(reads) as f64 / f64::from(READS);
+    assert!(off < 0.3, "{reads} {told:?}");
+    println!("{reads} of {READS}, {told:?}");
+}
+
+fn count_reads(account: &Account) -> u64 {
+    count(account, &port(0x71, Access::Read, Device::Rtc))
 }
 
 #[test]

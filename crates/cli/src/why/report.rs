@@ -140,6 +140,15 @@ pub(super) fn notes(reports: &[Report]) -> String {
     for missing in missing {
         text.push_str(&fill(&format!("{missing}."), "", "  "));
     }
+    let counted = reports.iter().map(|report| report.account.counted_share);
+    let counted = counted.fold(1.0, f64::min);
+    if counted < 1.0 {
+        let line = format!(
+            "So many events come that they were counted for {} of the time, and scaled.",
+            percent(counted)
+        );
+        text.push_str(&fill(&line, "", ""));
+    }
     let cost = reports.iter().map(|report| report.observer_share);
     let cost = percent(cost.fold(0.0, f64::max));
     let _ = writeln!(text, "Watching cost {cost} of a core.");

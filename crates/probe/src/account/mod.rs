@@ -33,6 +33,10 @@ pub struct Account {
     pub vm: Vm,
     /// Length of the window, ns.
     pub window_ns: u64,
+    /// Share of the window in which events were counted, 1.0 being all of it. Less in
+    /// a storm: the counts are scaled by it, and so are estimates.
+    #[serde(default = "whole")]
+    pub counted_share: f64,
     /// The VM ended within the window: the account stops there.
     pub ended: bool,
     /// CPUs of this host that are online.
@@ -53,6 +57,11 @@ pub struct Account {
     pub unavailable: Vec<Unavailable>,
     /// What the observation itself cost.
     pub observer: ObserverCost,
+}
+
+/// Accounts recorded before there was a choice counted all the time.
+fn whole() -> f64 {
+    1.0
 }
 
 impl Account {

@@ -211,6 +211,11 @@ impl Object {
         RingBuf::try_from(data).map_err(|error| unavailable(reason::of(&error)))
     }
 
+    /// A map, for what this type does not offer.
+    pub fn map(&self, name: &str) -> Option<&aya::maps::Map> {
+        self.ebpf.map(name)
+    }
+
     /// The object's programs and maps, for what this type does not offer.
     pub fn ebpf(&mut self) -> &mut Ebpf {
         &mut self.ebpf

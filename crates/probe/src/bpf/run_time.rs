@@ -35,6 +35,13 @@ impl RunTimeMeter {
     /// The run time of an object's programs, since they were loaded and as long as
     /// there was a meter.
     pub fn read(&self, object: &Object) -> RunTime {
+        RunTime::of(object)
+    }
+}
+
+impl RunTime {
+    /// Of an object's programs since they were loaded, as long as there was a meter.
+    pub fn of(object: &Object) -> Self {
         let infos = object.programs().filter_map(|program| info(program).ok());
         infos.fold(RunTime::default(), |sum, info| RunTime {
             ns: sum.ns + u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX),

@@ -21,10 +21,10 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn read(object: &Object) -> Self {
-        let entries = object.entries::<3, 3>("counts").into_iter();
+        let entries = object.entries::<3, 4>("counts").into_iter();
         Self {
             entries: entries
-                .map(|(key, [count, ns, _])| (Key::from(key), Value { count, ns }))
+                .map(|(key, [count, ns, ..])| (Key::from(key), Value { count, ns }))
                 .collect(),
         }
     }
@@ -45,6 +45,17 @@ impl Counts {
         Self {
             entries: entries.filter(|(_, value)| value.count > 0).collect(),
         }
+    }
+
+    /// As many as there were, if these were counted in this share of the time.
+    pub(super) fn scaled(mut self, share: f64) -> Self {
+        if share > 0.0 && share < 1.0 {
+            let whole = |part: u64| (part as f64 / share).round() as u64;
+            for value in self.entries.values_mut() {
+                (value.count, value.ns) = (whole(value.count), whole(value.ns));
+            }
+        }
+        self
     }
 
     /// Those of one process; 0 is nobody's.

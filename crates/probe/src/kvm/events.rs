@@ -39,7 +39,7 @@ const FORMATS: [&str; 2] = [
 ];
 /// Words of `struct vm` and `struct thread`.
 const VM_WORDS: usize = 2;
-const THREAD_WORDS: usize = 16;
+const THREAD_WORDS: usize = 17;
 
 /// Loads the object, names the machines, then attaches; also returns what is
 /// missing.
@@ -67,7 +67,7 @@ pub(super) fn watch(object: &mut Object, pid: u32) -> Result<(), Unavailable> {
 /// Counts no more for it.
 pub(super) fn forget(object: &mut Object, pid: u32) {
     object.remove::<VM_WORDS>("vms", pid);
-    object.retain::<3, 3>("counts", |[ids, ..]| *ids as u32 != pid);
+    object.retain::<3, 4>("counts", |[ids, ..]| *ids as u32 != pid);
 }
 
 /// Counts what this thread does for process `pid`.

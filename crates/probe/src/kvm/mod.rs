@@ -3,9 +3,11 @@
 
 mod assemble;
 mod classes;
+mod cost;
 mod counts;
 mod device;
 mod events;
+mod gate;
 mod host;
 mod interrupts;
 mod observer;
@@ -14,6 +16,7 @@ mod threads;
 
 use std::time::{Duration, Instant};
 
+pub use gate::Counting;
 pub(crate) use host::kernel_threads;
 pub use observer::Observer;
 

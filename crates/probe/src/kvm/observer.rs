@@ -6,11 +6,13 @@ use std::time::Instant;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::assemble::Parts;
+use super::cost::Cost;
 use super::counts::Counts;
+use super::gate::{Counting, Gate};
 use super::threads::Threads;
 use super::{classes, events, host, interrupts, statistics::Statistics};
 use crate::account::{Account, ObserverCost};
-use crate::bpf::{Object, RunTime, RunTimeMeter};
+use crate::bpf::Object;
 use crate::proc;
 use crate::vm::{self, Role, Vm};
 use crate::{Source, Unavailable};
@@ -19,7 +21,8 @@ use crate::{Source, Unavailable};
 #[derive(Debug)]
 pub struct Observer {
     object: Option<Object>,
-    meter: Option<RunTimeMeter>,
+    bpf: Option<Cost>,
+    gate: Gate,
     unavailable: Vec<Unavailable>,
     emulated: bool,
     watched: Vec<Watched>,
@@ -27,7 +30,6 @@ pub struct Observer {
     lost: u64,
     since: Instant,
     own_cpu_ns: u64,
-    bpf: RunTime,
 }
 
 /// One machine's sources.
@@ -42,14 +44,21 @@ struct Watched {
 }
 
 impl Observer {
-    /// Opens every source that this host offers. The first turn begins now.
+    /// Opens every source that this host offers. The first turn begins now. A storm
+    /// of events is sampled.
     pub fn start(vms: &[Vm]) -> Self {
+        Self::counting(vms, Counting::default())
+    }
+
+    /// The same, with a choice.
+    pub fn counting(vms: &[Vm], counting: Counting) -> Self {
         let (object, mut unavailable) = events::load(vms);
-        let meter = object.is_some().then(RunTimeMeter::start);
-        let meter = meter.and_then(|meter| meter.map_err(|why| unavailable.push(why)).ok());
+        let bpf = object.is_some().then(Cost::start);
+        let bpf = bpf.and_then(|bpf| bpf.map_err(|why| unavailable.push(why)).ok());
         let mut observer = Self {
             object,
-            meter,
+            bpf,
+            gate: Gate::new(counting),
             unavailable,
             emulated: !proc::has_hardware_virtualisation(),
             watched: vms.iter().map(Watched::new).collect(),
@@ -57,7 +66,6 @@ impl Observer {
             lost: 0,
             since: Instant::now(),
             own_cpu_ns: 0,
-            bpf: RunTime::default(),
         };
         observer.begin();
         observer
@@ -91,6 +99,13 @@ impl Observer {
         for watched in &mut self.watched {
             watched.refresh(self.object.as_mut());
         }
+        let (Some(bpf), Some(object)) = (&mut self.bpf, &mut self.object) else {
+            return;
+        };
+        if let Some(measured) = bpf.look(object) {
+            self.gate.choose(object, measured);
+        }
+        bpf.rest(self.gate.narrowed());
     }
 
     /// One account for each machine since the last turn, in the order of their
@@ -99,7 +114,8 @@ impl Observer {
         self.refresh();
         let counts = self.object.as_ref().map(Counts::read).unwrap_or_default();
         let window_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let added = counts.since(&self.counts);
+        let counted_share = self.gate.share(self.object.as_ref());
+        let added = counts.since(&self.counts).scaled(counted_share);
         let outside = self.outside(&added);
         let mut accounts: Vec<_> = self
             .watched
@@ -110,6 +126,7 @@ impl Observer {
         let lost = self.newly_lost();
         for account in &mut accounts {
             account.window_ns = window_ns;
+            account.counted_share = counted_share;
             account.observer = cost;
             account
                 .unavailable
@@ -128,7 +145,10 @@ impl Observer {
         }
         self.since = Instant::now();
         self.own_cpu_ns = own_cpu_ns();
-        self.bpf = self.run_time().unwrap_or_default();
+        if let (Some(bpf), Some(object)) = (&mut self.bpf, &self.object) {
+            bpf.begin(object);
+        }
+        self.gate.begin();
     }
 
     fn add(&mut self, vm: &Vm) {
@@ -154,16 +174,12 @@ impl Observer {
         self.counts = Counts::read(object);
     }
 
-    fn run_time(&self) -> Option<RunTime> {
-        Some(self.meter.as_ref()?.read(self.object.as_ref()?))
-    }
-
     fn cost(&self) -> ObserverCost {
-        let bpf = self.run_time();
+        let bpf = self.bpf.as_ref().map(Cost::total);
         ObserverCost {
             user_space_ns: own_cpu_ns().saturating_sub(self.own_cpu_ns),
-            bpf_ns: bpf.map(|bpf| bpf.ns.saturating_sub(self.bpf.ns)),
-            bpf_runs: bpf.map(|bpf| bpf.runs.saturating_sub(self.bpf.runs)),
+            bpf_ns: bpf.map(|bpf| bpf.ns),
+            bpf_runs: bpf.map(|bpf| bpf.runs),
         }
     }
 
@@ -280,6 +296,7 @@ impl Watched {
         let account = Account {
             ended: self.has_ended(),
             window_ns: 0,
+            counted_share: 1.0,
             host_cpus: proc::online_cpus(),
             emulated,
             threads,

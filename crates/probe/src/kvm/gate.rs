@@ -1,0 +1,267 @@
+//! How much of the time the BPF programs count, so that watching a storm of
+//! events stays cheap.
+//!
+//! Time is cut into periods of [`PERIOD_TICKS`] ticks of the kernel. The programs
+//! count in the first ticks of each (`slice_now` in `bpf/kvm.bpf.c`), in all of them
+//! unless that would cost more than a budget. What they counted is scaled by the time
+//! that the gate was open.
+
+use aya::maps::{Array, MapData};
+use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
+
+use super::cost::{CLOSED_MEASURED_NS, Measured, Narrowed};
+use crate::bpf::Object;
+
+/// Ticks in a period.
+const PERIOD_TICKS: u64 = 1 << 5;
+/// A slice's first and last tick are not whole when they are shorter.
+const FEWEST_TICKS: u64 = 2;
+
+/// Whether a storm may be sampled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Counting {
+    /// Every event is counted, whatever that costs.
+    Every,
+    /// The programs may cost this share of a core: a storm's events are counted in
+    /// slices of time, and scaled.
+    Within(f64),
+}
+
+impl Default for Counting {
+    /// The rest of a goal of 2 % is the observing thread's and for what happens until
+    /// the gate is narrowed.
+    fn default() -> Self {
+        Self::Within(0.012)
+    }
+}
+
+/// The gate of one object's programs.
+#[derive(Debug)]
+pub(super) struct Gate {
+    counting: Counting,
+    /// The window so far, in stretches of equal openness.
+    stretches: Vec<Stretch>,
+}
+
+/// From when on the gate was open for so many ticks of each period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stretch {
+    from_ns: u64,
+    open_ticks: u64,
+}
+
+/// Where periods begin.
+#[derive(Clone, Copy, Debug)]
+struct Rhythm {
+    tick_ns: u64,
+    /// The beginning of any period.
+    anchor_ns: u64,
+}
+
+impl Gate {
+    /// Open, as the programs are when they are loaded.
+    pub(super) fn new(counting: Counting) -> Self {
+        Self {
+            counting,
+            stretches: vec![Stretch {
+                from_ns: nanoseconds(clock_gettime(ClockId::Monotonic)),
+                open_ticks: PERIOD_TICKS,
+            }],
+        }
+    }
+
+    /// A window begins.
+    pub(super) fn begin(&mut self) {
+        self.stretches = vec![Stretch {
+            from_ns: nanoseconds(clock_gettime(ClockId::Monotonic)),
+            open_ticks: self.open_ticks(),
+        }];
+    }
+
+    /// Whether it is not always open.
+    pub(super) fn narrowed(&self) -> Narrowed {
+        match self.open_ticks() {
+            PERIOD_TICKS => Narrowed::No,
+            _ => Narrowed::Yes,
+        }
+    }
+
+    /// Chooses how long to be open from what the programs cost lately.
+    pub(super) fn choose(&mut self, object: &mut Object, measured: Measured) {
+        let Counting::Within(budget) = self.counting else {
+            return;
+        };
+        if measured.elapsed_ns < tick_ns() * PERIOD_TICKS {
+            // Too short to know what a period costs.
+            return;
+        }
+        let open_ticks = affordable(budget, self.open_ticks(), measured);
+        if open_ticks != self.open_ticks() && set(object, open_ticks) {
+            self.stretches.push(Stretch {
+                from_ns: nanoseconds(clock_gettime(ClockId::Monotonic)),
+                open_ticks,
+            });
+        }
+    }
+
+    /// Share of the window so far in which the programs counted.
+    pub(super) fn share(&self, object: Option<&Object>) -> f64 {
+        let now = nanoseconds(clock_gettime(ClockId::Monotonic));
+        let rhythm = Rhythm {
+            tick_ns: tick_ns(),
+            anchor_ns: object.map_or(0, last_slice_ns),
+        };
+        share(&self.stretches, now, rhythm)
+    }
+
+    fn open_ticks(&self) -> u64 {
+        let last = self.stretches.last();
+        last.map_or(PERIOD_TICKS, |last| last.open_ticks)
+    }
+}
+
+/// Ticks to be open so that the programs cost no more than the budget, if events
+/// go on as they did while the gate was `open` for so many.
+fn affordable(budget: f64, open: u64, measured: Measured) -> u64 {
+    let elapsed_ns = measured.elapsed_ns.max(1) as f64;
+    let closed = measured.spent.runs as f64 * CLOSED_MEASURED_NS / elapsed_ns;
+    let whole = measured.spent.ns as f64 / elapsed_ns;
+    if whole <= budget && open == PERIOD_TICKS {
+        return PERIOD_TICKS;
+    }
+    let counting = (whole - closed).max(0.0) * PERIOD_TICKS as f64 / open as f64;
+    if counting + closed <= budget {
+        return PERIOD_TICKS;
+    }
+    // Runs that find it closed are measured now and then only.
+    let left = budget - closed / 4.0;
+    let fits = (left.max(0.0) / counting * PERIOD_TICKS as f64) as u64;
+    fits.clamp(FEWEST_TICKS, PERIOD_TICKS - 1)
+}
+
+fn share(stretches: &[Stretch], now_ns: u64, rhythm: Rhythm) -> f64 {
+    let ends = stretches.iter().skip(1).map(|stretch| stretch.from_ns);
+    let (mut open_ns, mut whole_ns) = (0, 0);
+    for (stretch, end_ns) in stretches.iter().zip(ends.chain([now_ns])) {
+        let until = |ns: u64| rhythm.open_until(ns, stretch.open_ticks);
+        open_ns += until(end_ns) - until(stretch.from_ns);
+        whole_ns += end_ns.saturating_sub(stretch.from_ns);
+    }
+    match whole_ns {
+        0 => 1.0,
+        whole => (open_ns as f64 / whole as f64).clamp(0.0, 1.0),
+    }
+}
+
+impl Rhythm {
+    /// Time from the anchor to `ns` in which a gate of so many ticks was open;
+    /// negative before it.
+    fn open_until(self, ns: u64, ticks: u64) -> i128 {
+        let period = i128::from(self.tick_ns * PERIOD_TICKS);
+        let open = i128::from(self.tick_ns * ticks);
+        let ns = i128::from(ns) - i128::from(self.anchor_ns);
+        ns.div_euclid(period) * open + ns.rem_euclid(period).min(open)
+    }
+}
+
+/// Words of `struct gate`: ticks, the last slice and when it began.
+type Words = [u64; 3];
+
+fn set(object: &mut Object, open_ticks: u64) -> bool {
+    let word = match open_ticks {
+        PERIOD_TICKS => 0,
+        fewer => fewer,
+    };
+    let Some(map) = object.ebpf().map_mut("gate") else {
+        return false;
+    };
+    Array::<&mut MapData, Words>::try_from(map)
+        .is_ok_and(|mut gate| gate.set(0, [word, 0, 0], 0).is_ok())
+}
+
+/// When the last slice began.
+fn last_slice_ns(object: &Object) -> u64 {
+    let map = object.map("gate");
+    let gate = map.and_then(|map| Array::<&MapData, Words>::try_from(map).ok());
+    let words = gate.and_then(|gate| gate.get(&0, 0).ok());
+    words.map_or(0, |[_, _, began_ns]| began_ns)
+}
+
+/// Length of the kernel's tick.
+fn tick_ns() -> u64 {
+    nanoseconds(clock_getres(ClockId::MonotonicCoarse)).max(1)
+}
+
+fn nanoseconds(time: Timespec) -> u64 {
+    let whole = u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000;
+    whole + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf::RunTime;
+
+    const BUDGET: f64 = 0.012;
+    const SECOND: u64 = 1_000_000_000;
+    const RHYTHM: Rhythm = Rhythm {
+        tick_ns: 1_000,
+        anchor_ns: 5_000,
+    };
+    const PERIOD: u64 = 1_000 * PERIOD_TICKS;
+
+    /// What so many runs a second cost: 50 ns each, 120 ns where they count.
+    fn second_of(runs: u64, open: u64) -> Measured {
+        let ns = runs * 50 + runs * 70 * open / PERIOD_TICKS;
+        Measured {
+            spent: RunTime { ns, runs },
+            elapsed_ns: SECOND,
+        }
+    }
+
+    #[test]
+    fn few_events_are_all_counted() {
+        let few = |open| affordable(BUDGET, open, second_of(40_000, open));
+        assert_eq!(few(PERIOD_TICKS), PERIOD_TICKS);
+        assert_eq!(few(4), PERIOD_TICKS);
+    }
+
+    #[test]
+    fn a_storm_is_watched_for_what_the_budget_pays() {
+        let open = affordable(BUDGET, PERIOD_TICKS, second_of(200_000, PERIOD_TICKS));
+        assert!((10..=30).contains(&open), "{open}");
+        let again = affordable(BUDGET, open, second_of(200_000, open));
+        assert!(again.abs_diff(open) <= 1, "{open} {again}");
+        let worst = second_of(1_000_000, PERIOD_TICKS);
+        assert_eq!(affordable(BUDGET, PERIOD_TICKS, worst), FEWEST_TICKS);
+    }
+
+    #[test]
+    fn open_time_is_the_sum_of_the_slices() {
+        let open = |from_ns, to_ns, open_ticks| {
+            let stretch = Stretch {
+                from_ns,
+                open_ticks,
+            };
+            let whole = (to_ns - from_ns) as f64;
+            (share(&[stretch], to_ns, RHYTHM) * whole).round() as u64
+        };
+        assert_eq!(open(0, 10 * PERIOD, PERIOD_TICKS), 10 * PERIOD);
+        assert_eq!(open(777, 777 + 10 * PERIOD, 4), 40_000);
+        assert_eq!(open(5_000, 7_000, 4), 2_000);
+        assert_eq!(open(5_000, 14_000, 4), 4_000);
+        assert_eq!(open(0, 5_000, 4), 0);
+    }
+
+    #[test]
+    fn stretches_count_with_their_own_openness() {
+        let at = |from_ns, open_ticks| Stretch {
+            from_ns,
+            open_ticks,
+        };
+        let stretches = [at(5_000, PERIOD_TICKS), at(5_000 + PERIOD, 8)];
+        let shared = share(&stretches, 5_000 + 3 * PERIOD, RHYTHM);
+        assert!((shared - (1.0 + 2.0 * 0.25) / 3.0).abs() < 1e-9, "{shared}");
+        assert_eq!(share(&stretches[..1], 5_000, RHYTHM), 1.0);
+    }
+}
