@@ -68,11 +68,12 @@ rust
 case $goal in
 build) ;;
 run)
-    packages passt
+    # unshare and ldd are those of weighings: memcached's container, a Linux guest's files.
+    packages passt util-linux libc-bin
     kvm_usable || packages qemu-system-x86
     ;;
 test)
-    packages passt qemu-system-x86 e2fsprogs fio kmod acpica-tools cpio curl iproute2 memcached libmemcached-tools busybox
+    packages passt qemu-system-x86 e2fsprogs fio kmod acpica-tools cpio curl iproute2 memcached libmemcached-tools busybox runc util-linux libc-bin bsdutils binutils
     ;;
 *)
     echo "setup: unknown goal '$goal' (build, run or test)" >&2

@@ -23,6 +23,9 @@ pub fn release() -> Result<()> {
         "tare",
         "-p",
         "tare-monitor",
+        // `tare-rr` and its like, which the weighings run beside tare.
+        "-p",
+        "tare-lab",
     ]))?;
     init()?;
     guests()
