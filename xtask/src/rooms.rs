@@ -53,7 +53,13 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tare-platform", &["tare-rootfs"]),
     (
         "tare-lab",
-        &["tare-control", "tare-platform", "tare-policy", "tare-stats"],
+        &[
+            "tare-control",
+            "tare-platform",
+            "tare-policy",
+            "tare-probe",
+            "tare-stats",
+        ],
     ),
     (
         "tare",

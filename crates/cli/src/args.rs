@@ -379,6 +379,36 @@ pub(crate) struct WeighArgs {
     /// Image to weigh, as tare run takes it [default: the experiment's own]
     #[arg(long, value_name = "IMAGE")]
     pub(crate) image: Option<String>,
+    #[command(flatten)]
+    pub(crate) platforms: PlatformArgs,
+}
+
+/// `tare weigh platforms`.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of platforms")]
+pub(crate) struct PlatformArgs {
+    /// Workload by name or file, again for several [default: all of the form]
+    #[arg(long = "workload", value_name = "NAME|FILE.toml")]
+    pub(crate) workloads: Vec<String>,
+    /// Sizes in CPUs [default: 1, 2, 4, ... up to all]
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
+    pub(crate) sizes: Vec<u32>,
+    /// Continue the run record in this directory
+    #[arg(long, value_name = "DIR", conflicts_with = "out")]
+    pub(crate) resume: Option<PathBuf>,
+    /// Do the I-th of N parts, as one of several jobs or hosts
+    #[arg(long, value_name = "I/N", value_parser = tare_lab::parse_shard)]
+    pub(crate) shard: Option<(u32, u32)>,
+    /// Read run records instead of measuring, of one host or several; again for
+    /// each directory
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["resume", "shard"])]
+    pub(crate) merge: Vec<PathBuf>,
+    /// Seed of the random order [default: the time]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Minutes to spend on runs [default: 12 with --quick, 720 with --full, else 45]
+    #[arg(long, value_name = "MINUTES")]
+    pub(crate) budget: Option<u32>,
 }
 
 /// `tare completions`.

@@ -1,9 +1,10 @@
 //! `tare weigh`: the experiments of `crates/lab`.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use tare_control::exit::ExitCode;
-use tare_lab::{Depth, WeighError, WeighRequest};
+use tare_lab::{Depth, PlatformOptions, WeighError, WeighRequest};
 
 use crate::args::WeighArgs;
 use crate::failure::{Explain, Outcome};
@@ -24,6 +25,18 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
     };
     request.out = args.out;
     request.image = args.image;
+    let platforms = args.platforms;
+    request.platforms = PlatformOptions {
+        workloads: platforms.workloads,
+        sizes: platforms.sizes,
+        resume: platforms.resume,
+        shard: platforms.shard,
+        merge: platforms.merge,
+        seed: platforms.seed,
+        budget: platforms
+            .budget
+            .map(|minutes| Duration::from_secs(u64::from(minutes) * 60)),
+    };
     let outcome = tare_lab::weigh(request)?;
     crate::print(&outcome.to_string())?;
     Ok(outcome.exit_code())

@@ -6,6 +6,7 @@ use tare_control::exit::ExitCode;
 
 use crate::appliance::{ApplianceError, Executor};
 use crate::error::WeighError;
+use crate::experiments::platforms::StageError;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::load::LoadError;
 use crate::progress::Progress;
@@ -35,6 +36,9 @@ pub(crate) enum RunError {
     /// The load generator failed.
     #[error(transparent)]
     Load(LoadError),
+    /// The platforms could not be set up.
+    #[error(transparent)]
+    Stage(#[from] StageError),
     /// A sample could not be kept.
     #[error(transparent)]
     Record(#[from] WeighError),
@@ -54,7 +58,7 @@ impl RunError {
             Self::Appliance(error) => error.exit_code(),
             Self::Record(error) => error.exit_code(),
             Self::Root(_) => ExitCode::Output,
-            Self::Load(_) | Self::NoAnswer => ExitCode::WeighFailed,
+            Self::Load(_) | Self::Stage(_) | Self::NoAnswer => ExitCode::WeighFailed,
         }
     }
 }

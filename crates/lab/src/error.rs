@@ -29,6 +29,20 @@ pub enum WeighError {
         /// Why.
         source: io::Error,
     },
+    /// A record could not be read.
+    #[error("cannot read {}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A workload that cannot be had.
+    #[error(transparent)]
+    Workload(#[from] Box<tare_platform::workload::FindError>),
+    /// An option that does not fit: a sentence.
+    #[error("{0}")]
+    Option(String),
     /// The path of this executable is unknown.
     #[error("cannot find the tare executable")]
     Executable(#[source] io::Error),
@@ -41,7 +55,10 @@ impl WeighError {
     /// The exit code of `tare weigh`.
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            Self::UnknownExperiment { .. } => ExitCode::Usage,
+            Self::UnknownExperiment { .. }
+            | Self::Read { .. }
+            | Self::Workload(_)
+            | Self::Option(_) => ExitCode::Usage,
             Self::OutNotEmpty(_) | Self::Write { .. } => ExitCode::Output,
             Self::Executable(_) | Self::Signals(_) => ExitCode::Internal,
         }

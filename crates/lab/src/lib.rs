@@ -36,6 +36,7 @@ mod table;
 mod weigh;
 
 pub use error::WeighError;
+pub use experiments::platforms::{PlatformOptions, parse_shard};
 pub use outcome::{Ending, Outcome};
 pub use request::{Depth, WeighRequest};
 pub use weigh::weigh;

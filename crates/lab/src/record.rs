@@ -35,6 +35,22 @@ impl Recorder {
         })
     }
 
+    /// Goes on with the record in `directory`. A last line that was cut off, as by a
+    /// loss of power, is closed and stays what it is: no sample.
+    pub(crate) fn resume(directory: &Path) -> Result<Self, WeighError> {
+        let path = directory.join("raw.jsonl");
+        let open = File::options().append(true).open(&path);
+        let mut raw = open.map_err(|e| failed(&path, e))?;
+        let ended = fs::read(&path).map_err(|e| failed(&path, e))?;
+        if ended.last().is_some_and(|last| *last != b'\n') {
+            raw.write_all(b"\n").map_err(|e| failed(&path, e))?;
+        }
+        Ok(Self {
+            directory: directory.to_owned(),
+            raw: BufWriter::new(raw),
+        })
+    }
+
     /// The directory.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory

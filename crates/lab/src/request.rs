@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::experiments::platforms::PlatformOptions;
+
 /// How long an experiment may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Depth {
@@ -39,6 +41,8 @@ pub struct WeighRequest {
     pub tare: Option<PathBuf>,
     /// Image name or path, as `tare run` takes it; `None` is the experiment's own.
     pub image: Option<String>,
+    /// What only the experiment of platforms knows.
+    pub platforms: PlatformOptions,
     /// The command as it was typed, recorded in `command.txt`.
     pub command: Vec<String>,
 }
@@ -52,6 +56,7 @@ impl WeighRequest {
             out: None,
             tare: None,
             image: None,
+            platforms: PlatformOptions::default(),
             command: std::env::args().collect(),
         }
     }

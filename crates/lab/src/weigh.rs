@@ -30,7 +30,8 @@ pub fn weigh(request: WeighRequest) -> Result<Outcome, WeighError> {
         None => std::env::current_exe().map_err(WeighError::Executable)?,
     };
     let (interrupt, _watch) = Interrupt::watch().map_err(WeighError::Signals)?;
-    let experiment = (entry.make)(request.depth, request.image.clone());
+    let mut experiment = (entry.make)(request.depth, request.image.clone());
+    experiment.configure(&request)?;
     let progress = Progress::new(experiment.planned());
     let weighing = Weighing {
         entry,
@@ -69,7 +70,10 @@ impl Weighing<'_> {
         let started = SystemTime::now();
         let host = HostFacts::read();
         let directory = self.directory(started);
-        let mut recorder = Recorder::create(&directory)?;
+        let mut recorder = match &self.request.platforms.resume {
+            Some(_) => Recorder::resume(&directory)?,
+            None => Recorder::create(&directory)?,
+        };
         recorder.file("command.txt", self.command().as_bytes())?;
         recorder.sample(&json!({
             "sample": "plan",
@@ -133,7 +137,8 @@ impl Weighing<'_> {
 
     /// Where the results go.
     fn directory(&self, started: SystemTime) -> PathBuf {
-        self.request.out.clone().unwrap_or_else(|| {
+        let resumed = self.request.platforms.resume.clone();
+        resumed.or(self.request.out.clone()).unwrap_or_else(|| {
             let stamp: String = rfc3339(started)
                 .chars()
                 .filter(|c| c.is_ascii_digit() || *c == 'T')

@@ -129,6 +129,11 @@ fn parent(controller: &str) -> PathBuf {
     }
 }
 
+/// The directory of a group that a runtime was told by this name.
+pub fn directory(controller: &str, name: &str) -> PathBuf {
+    parent(controller).join(name.trim_start_matches('/'))
+}
+
 fn write(path: &Path, text: &str) -> Result<(), CgroupError> {
     fs::write(path, text).map_err(|source| CgroupError::Write {
         path: path.to_owned(),

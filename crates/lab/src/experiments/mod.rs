@@ -7,10 +7,11 @@ use serde_json::Value;
 use tare_control::stats::Kvm;
 
 use crate::bench::{Bench, RunError};
+use crate::error::WeighError;
 use crate::figure::Figure;
 use crate::goal::Goal;
 use crate::report::Section;
-use crate::request::Depth;
+use crate::request::{Depth, WeighRequest};
 
 mod dialogue;
 pub(crate) mod events;
@@ -19,6 +20,7 @@ pub(crate) mod http_bursts;
 mod inside;
 pub(crate) mod ipi_halt;
 pub(crate) mod kv;
+pub(crate) mod platforms;
 pub(crate) mod tcp_rr;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -27,6 +29,18 @@ pub(crate) mod vmexit;
 
 /// One experiment, planned for one depth.
 pub(crate) trait Experiment {
+    /// Takes what the request says beyond depth and image, before anything else.
+    fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
+        match request.platforms.is_default() {
+            true => Ok(()),
+            false => Err(WeighError::Option(
+                "--workload, --sizes, --resume, --shard, --merge, --seed and --budget are for \
+                 platforms"
+                    .to_owned(),
+            )),
+        }
+    }
+
     /// How long it will take.
     fn planned(&self) -> Duration;
 
@@ -125,5 +139,10 @@ pub(crate) const ALL: &[Entry] = &[
         name: "kv",
         about: "a cache: Tare's appliance and memcached in a container, rate and latency",
         make: |depth, image| Box::new(kv::Kv::new(depth, image)),
+    },
+    Entry {
+        name: "platforms",
+        about: "bare metal, container, VM, container in VM: what each costs, and what pinning gains",
+        make: |depth, _| Box::new(platforms::Platforms::new(depth)),
     },
 ];

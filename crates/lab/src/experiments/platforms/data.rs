@@ -1,0 +1,149 @@
+//! Runs as they are recorded, and records read back.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::observe::Observed;
+use super::plan::{Arm, Cell};
+
+/// One run, a line of `raw.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    /// Always `run`.
+    pub(crate) sample: String,
+    /// Host on which it ran.
+    pub(crate) host: String,
+    /// CPUs of the host.
+    pub(crate) host_cpus: u32,
+    #[serde(flatten)]
+    pub(crate) cell: Cell,
+    /// Round, from 0.
+    pub(crate) round: u32,
+    /// Whether it only warmed up.
+    pub(crate) warm_up: bool,
+    /// The metric.
+    pub(crate) value: Option<f64>,
+    /// Its unit.
+    pub(crate) unit: String,
+    /// The metric as a time: more is worse.
+    pub(crate) time: Option<f64>,
+    /// Why it does not count.
+    pub(crate) failure: Option<String>,
+    /// How long it ran, by the platform's clock, s.
+    pub(crate) wall_s: f64,
+    /// All that went with it, by the lab's clock, s.
+    pub(crate) took_s: f64,
+    /// What was seen beside it.
+    pub(crate) observed: Observed,
+    /// What executed the machine.
+    pub(crate) engine: Option<String>,
+}
+
+/// All runs so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Data {
+    pub(crate) runs: Vec<Run>,
+}
+
+impl Data {
+    /// Times that count, of one kind of run on one host.
+    pub(crate) fn times(&self, host: &str, cell: &Cell) -> Vec<f64> {
+        let of = |run: &&Run| run.host == host && run.cell == *cell && !run.warm_up;
+        let counting = self.runs.iter().filter(of);
+        counting.filter_map(|run| run.time).collect()
+    }
+
+    /// Hosts with their CPUs, in order.
+    pub(crate) fn hosts(&self) -> Vec<(String, u32)> {
+        let hosts: BTreeMap<String, u32> = self
+            .runs
+            .iter()
+            .map(|run| (run.host.clone(), run.host_cpus))
+            .collect();
+        hosts.into_iter().collect()
+    }
+
+    /// Workloads that ran.
+    pub(crate) fn workloads(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.runs.iter().map(|r| r.cell.workload.clone()).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// Kinds of runs of a workload that are compared.
+    pub(crate) fn cells(&self, workload: &str) -> Vec<Cell> {
+        let of = |run: &&Run| run.cell.workload == workload && run.cell.arm == Arm::Main;
+        let mut cells: Vec<Cell> = self
+            .runs
+            .iter()
+            .filter(of)
+            .map(|r| r.cell.clone())
+            .collect();
+        cells.sort();
+        cells.dedup();
+        cells
+    }
+
+    /// Adds the runs of a record. Lines that are no runs, and a last one that was
+    /// cut off, are passed over.
+    pub(crate) fn read(&mut self, dir: &Path) -> io::Result<usize> {
+        let text = fs::read_to_string(dir.join("raw.jsonl"))?;
+        let before = self.runs.len();
+        let runs = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        self.runs
+            .extend(runs.filter(|run: &Run| run.sample == "run"));
+        Ok(self.runs.len() - before)
+    }
+
+    /// All runs as CSV.
+    pub(crate) fn csv(&self) -> String {
+        let mut out = String::from(
+            "host,workload,platform,mode,size,limit,arm,round,warm_up,value,unit,time,wall_s,\
+             context_switches,migrations,on_cpu_s,throttled_s,steal_s,failure\n",
+        );
+        for run in &self.runs {
+            let place = &run.cell.place;
+            let sched = run.observed.sched.as_ref();
+            let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+            let cells = [
+                run.host.clone(),
+                run.cell.workload.clone(),
+                place.platform.name().to_owned(),
+                place.mode.name().to_owned(),
+                place.size.to_string(),
+                format!("{:?}", place.limit).to_lowercase(),
+                format!("{:?}", run.cell.arm).to_lowercase(),
+                run.round.to_string(),
+                run.warm_up.to_string(),
+                number(run.value),
+                run.unit.clone(),
+                number(run.time),
+                run.wall_s.to_string(),
+                run.observed.context_switches.to_string(),
+                number(sched.map(|s| s.migrations as f64)),
+                number(sched.map(|s| s.on_cpu_ns as f64 / 1e9)),
+                number(run.observed.throttled_us.map(|us| us as f64 / 1e6)),
+                run.observed.steal_s.to_string(),
+                run.failure.clone().unwrap_or_default(),
+            ];
+            out.push_str(&cells.map(|cell| quoted(&cell)).join(","));
+            out.push('\n');
+        }
+        out
+    }
+}
+
+/// A field of CSV (RFC 4180).
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}

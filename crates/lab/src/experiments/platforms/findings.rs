@@ -1,0 +1,260 @@
+//! The talk's findings beside this machine's: agrees, disagrees, or cannot be told
+//! here, and why.
+
+use tare_platform::workload::Kind;
+use tare_platform::{Mode, Place, Platform};
+
+use super::analysis::{Estimate, overhead, pin_gain, sizes, split};
+use super::data::Data;
+use crate::table::number;
+
+/// Below this many percent nothing is gained.
+const NOTHING_PCT: f64 = 3.0;
+
+/// What this machine says to a finding.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Verdict {
+    Agrees(String),
+    Disagrees(String),
+    CannotTell(String),
+}
+
+impl Verdict {
+    pub(super) fn words(&self) -> (&'static str, &str) {
+        match self {
+            Self::Agrees(why) => ("agrees", why),
+            Self::Disagrees(why) => ("disagrees", why),
+            Self::CannotTell(why) => ("cannot be told here", why),
+        }
+    }
+}
+
+/// What the verdicts rest on.
+pub(super) struct Evidence<'a> {
+    pub(super) data: &'a Data,
+    /// Workloads with what they wait for.
+    pub(super) kinds: Vec<(String, Kind)>,
+    /// Whether machines are translated, not executed.
+    pub(super) translated: bool,
+    pub(super) host_cpus: u32,
+}
+
+/// A finding of the talk with its verdict.
+pub(super) fn table(evidence: &Evidence<'_>) -> Vec<(&'static str, Verdict)> {
+    vec![
+        (
+            "The overhead of a VM is constant over its size (PTO; slide 23)",
+            constant(evidence),
+        ),
+        (
+            "A vanilla container's overhead shrinks as it grows (PSO; slides 23, 25)",
+            shrinking(evidence),
+        ),
+        (
+            "Pinning a small container that computes takes its overhead away (slide 30)",
+            container_pin(evidence),
+        ),
+        (
+            "Pinning a VM that computes gains nothing (slide 30)",
+            vm_pin(evidence),
+        ),
+        (
+            "Pinning work that waits for I/O gains (slide 30)",
+            io_pin(evidence),
+        ),
+        (
+            "A container in a VM beats a container for I/O-bound work (slide 30)",
+            nested(evidence),
+        ),
+        (
+            "The right CHR: 0.07-0.14 computing, 0.14-0.28 I/O, 0.28-0.57 much I/O (slide 30)",
+            chr(evidence),
+        ),
+    ]
+}
+
+impl Evidence<'_> {
+    fn of(&self, kind: Kind) -> impl Iterator<Item = &str> {
+        let of = move |(_, k): &&(String, Kind)| *k == kind;
+        self.kinds.iter().filter(of).map(|(name, _)| name.as_str())
+    }
+
+    fn all(&self) -> impl Iterator<Item = &str> {
+        self.kinds.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Why nothing can be said of machines here.
+    fn no_machine(&self) -> Option<Verdict> {
+        let why = "machines are translated by QEMU here (no hardware KVM): what is measured is \
+                   the translator";
+        self.translated.then(|| Verdict::CannotTell(why.to_owned()))
+    }
+}
+
+/// The verdict of several workloads: each says whether it supports the finding, with
+/// its words, or nothing where its interval holds both.
+fn vote(votes: Vec<(String, Option<bool>)>) -> Verdict {
+    let words: Vec<&str> = votes.iter().map(|(words, _)| words.as_str()).collect();
+    let words = words.join("; ");
+    let count = |wanted| {
+        votes
+            .iter()
+            .filter(|(_, vote)| *vote == Some(wanted))
+            .count()
+    };
+    match (count(true), count(false)) {
+        (0, 0) if votes.is_empty() => Verdict::CannotTell("nothing of it was measured".to_owned()),
+        (0, 0) => Verdict::CannotTell(format!("the intervals hold both: {words}")),
+        (for_it, against) if for_it > against => Verdict::Agrees(words),
+        (for_it, against) if for_it < against => Verdict::Disagrees(words),
+        _ => Verdict::CannotTell(format!("the workloads differ: {words}")),
+    }
+}
+
+fn said(name: &str, estimate: &Estimate) -> String {
+    format!(
+        "{name} {} % ({} .. {})",
+        number(estimate.value),
+        number(estimate.low),
+        number(estimate.high)
+    )
+}
+
+fn constant(evidence: &Evidence<'_>) -> Verdict {
+    if let Some(why) = evidence.no_machine() {
+        return why;
+    }
+    let votes = evidence.all().filter_map(|workload| {
+        let split = split(evidence.data, workload, Platform::Vm, Mode::Vanilla)?;
+        let falling = &split.falling.first()?.1;
+        let vote = match falling.differs_from(0.0) {
+            true => Some(falling.value.abs() < NOTHING_PCT),
+            false => (split.constant.differs_from(0.0)).then_some(true),
+        };
+        Some((
+            said(&format!("{workload}: constant"), &split.constant),
+            vote,
+        ))
+    });
+    vote(votes.collect())
+}
+
+fn shrinking(evidence: &Evidence<'_>) -> Verdict {
+    let votes = evidence.of(Kind::Cpu).filter_map(|workload| {
+        let split = split(evidence.data, workload, Platform::Container, Mode::Vanilla)?;
+        let (size, falling) = split.falling.first()?;
+        let vote = falling.differs_from(0.0).then_some(falling.value > 0.0);
+        Some((
+            said(&format!("{workload}: at {size} CPU, by quota,"), falling),
+            vote,
+        ))
+    });
+    vote(votes.collect())
+}
+
+fn gains<'a>(
+    evidence: &Evidence<'_>,
+    workloads: impl Iterator<Item = &'a str>,
+    platform: Platform,
+    supports: impl Fn(&Estimate) -> Option<bool>,
+) -> Verdict {
+    let votes = workloads.filter_map(|workload| {
+        let gain = pin_gain(evidence.data, workload, platform)?;
+        Some((said(&format!("{workload}: gain"), &gain), supports(&gain)))
+    });
+    vote(votes.collect())
+}
+
+fn gained(gain: &Estimate) -> Option<bool> {
+    match gain.differs_from(0.0) {
+        true => Some(gain.value > 0.0),
+        false => (gain.n > 2 && gain.high < NOTHING_PCT).then_some(false),
+    }
+}
+
+fn container_pin(evidence: &Evidence<'_>) -> Verdict {
+    gains(
+        evidence,
+        evidence.of(Kind::Cpu),
+        Platform::Container,
+        gained,
+    )
+}
+
+fn vm_pin(evidence: &Evidence<'_>) -> Verdict {
+    if let Some(why) = evidence.no_machine() {
+        return why;
+    }
+    let nothing = |gain: &Estimate| gained(gain).map(|gained| !gained);
+    gains(evidence, evidence.of(Kind::Cpu), Platform::Vm, nothing)
+}
+
+fn io_pin(evidence: &Evidence<'_>) -> Verdict {
+    gains(evidence, evidence.of(Kind::Io), Platform::Container, gained)
+}
+
+fn nested(evidence: &Evidence<'_>) -> Verdict {
+    if let Some(why) = evidence.no_machine() {
+        return why;
+    }
+    let votes = evidence.of(Kind::Io).filter_map(|workload| {
+        let size = *sizes(evidence.data, workload).first()?;
+        let of = |platform| {
+            let place = Place::new(platform, Mode::Vanilla, size, evidence.host_cpus);
+            overhead(evidence.data, workload, place)
+        };
+        let (container, nested) = (of(Platform::Container)?, of(Platform::VmContainer)?);
+        let apart = nested.high < container.low || container.high < nested.low;
+        let words = format!(
+            "{workload}: {} against {}",
+            number(nested.value),
+            number(container.value)
+        );
+        Some((words, apart.then_some(nested.value < container.value)))
+    });
+    vote(votes.collect())
+}
+
+fn chr(evidence: &Evidence<'_>) -> Verdict {
+    let cpus = evidence.host_cpus;
+    if cpus < 16 {
+        let least = number(1.0 / f64::from(cpus));
+        return Verdict::CannotTell(format!(
+            "{cpus} CPUs allow no CHR below {least} by sets of CPUs; smaller ones only by quota, \
+             another mechanism"
+        ));
+    }
+    let votes = evidence.of(Kind::Cpu).filter_map(|workload| {
+        let cost = |size| {
+            let place = Place::new(Platform::Container, Mode::Vanilla, size, cpus);
+            overhead(evidence.data, workload, place).map(|r| (size, r.value))
+        };
+        let best = sizes(evidence.data, workload).into_iter().filter_map(cost);
+        let (size, value) = best.min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let chr = f64::from(size) / f64::from(cpus);
+        let words = format!(
+            "{workload}: least overhead ({}) at CHR {}",
+            number(value),
+            number(chr)
+        );
+        Some((words, Some((0.07..=0.14).contains(&chr))))
+    });
+    vote(votes.collect())
+}
+
+#[cfg(test)]
+mod tests {
+
+    #[test]
+    fn a_majority_of_clear_results_decides() {
+        let vote = |votes: &[Option<bool>]| {
+            let votes = votes.iter().map(|v| ("x".to_owned(), *v)).collect();
+            super::vote(votes).words().0
+        };
+        assert_eq!(vote(&[Some(true), None]), "agrees");
+        assert_eq!(vote(&[Some(false)]), "disagrees");
+        assert_eq!(vote(&[Some(false), Some(true)]), "cannot be told here");
+        assert_eq!(vote(&[None]), "cannot be told here");
+        assert_eq!(vote(&[]), "cannot be told here");
+    }
+}

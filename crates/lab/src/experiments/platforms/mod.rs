@@ -1,0 +1,501 @@
+//! The third talk's study: workloads on bare metal, in a container, in a virtual
+//! machine and in a container in one, vanilla and pinned, at doubling sizes.
+//!
+//! ```text
+//! options ── plan (cells, order) ── stage (tare-platform) ── data (runs)
+//!                                        observe ┘             │
+//!                             story ── findings ── analysis ───┘
+//! ```
+//! Runs go to `raw.jsonl` as they come; `--resume` continues such a record,
+//! `--merge` reads those of several hosts, `--shard` does a part of the whole.
+
+mod analysis;
+mod data;
+mod findings;
+mod observe;
+mod options;
+mod plan;
+mod stage;
+mod story;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use tare_control::stats::Kvm;
+use tare_platform::place::doubling;
+use tare_platform::workload::{self, Form};
+use tare_platform::{Mode, Place, Platform, Step, Verdict, Workload, pin};
+
+pub use options::{PlatformOptions, parse_shard};
+pub(crate) use stage::StageError;
+
+use super::{Experiment, Story};
+use crate::bench::{Bench, RunError};
+use crate::error::WeighError;
+use crate::figure::Figure;
+use crate::goal::Goal;
+use crate::request::{Depth, WeighRequest};
+use data::{Data, Run};
+use observe::Observed;
+use plan::{Cell, Dice};
+use stage::{Ran, Stage};
+
+/// A mean is known well enough at this half width, relative.
+const NARROW: f64 = 0.01;
+/// Runs before a mean is believed to be known.
+const LEAST_RUNS: usize = 5;
+/// Runs after which no kind of run is repeated, as many as the talk's.
+const MOST_RUNS: usize = 20;
+/// Failures in a row after which a kind of run is given up.
+const PATIENCE: usize = 2;
+/// What the observer may cost, and the A/A arms differ, percent.
+const GOALS: &[Goal] = &[
+    Goal::on_any("aa_difference_pct", 2.0),
+    Goal::on_any("observer_cost_pct", 2.0),
+];
+
+/// The experiment.
+pub(crate) struct Platforms {
+    form: Form,
+    budget: Duration,
+    pub(self) seed: u64,
+    host: String,
+    host_cpus: u32,
+    workloads: Vec<Workload>,
+    sizes: Vec<u32>,
+    options: PlatformOptions,
+    tare: PathBuf,
+    pub(self) data: Data,
+    /// What is not to be had here.
+    missing: Vec<String>,
+    failures: BTreeMap<String, usize>,
+    /// Kinds of runs that failed so often in a row.
+    bad: BTreeMap<Cell, usize>,
+    /// What a kind of run takes, s.
+    took: BTreeMap<Cell, f64>,
+}
+
+impl Platforms {
+    /// Planned for a depth; [`Experiment::configure`] says the rest.
+    pub(crate) fn new(depth: Depth) -> Self {
+        let (form, minutes) = match depth {
+            Depth::Quick => (Form::Quick, 12),
+            Depth::Standard => (Form::Standard, 45),
+            Depth::Full => (Form::Full, 12 * 60),
+        };
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let host_cpus = pin::allowed().len() as u32;
+        Self {
+            form,
+            budget: Duration::from_secs(minutes * 60),
+            seed: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(1, |t| t.as_secs()),
+            host: host.trim().to_owned(),
+            host_cpus,
+            workloads: Vec::new(),
+            sizes: doubling(host_cpus),
+            options: PlatformOptions::default(),
+            tare: PathBuf::new(),
+            data: Data::default(),
+            missing: Vec::new(),
+            failures: BTreeMap::new(),
+            bad: BTreeMap::new(),
+            took: BTreeMap::new(),
+        }
+    }
+
+    fn choose_workloads(&mut self) -> Result<(), WeighError> {
+        let named = !self.options.workloads.is_empty();
+        let names = match named {
+            true => self.options.workloads.clone(),
+            false => workload::known(),
+        };
+        for name in names {
+            let workload = match workload::find(&name) {
+                Ok(workload) => workload,
+                // One that nobody asked for does not stop the others.
+                Err(error) if !named => {
+                    self.missing.push(format!("workload {name}: {error}"));
+                    continue;
+                }
+                Err(error) => return Err(WeighError::Workload(Box::new(error))),
+            };
+            match workload.parameters(self.form) {
+                Some(_) => self.workloads.push(workload),
+                None if named => {
+                    let why = format!("workload {name} has no {} form", self.form.name());
+                    return Err(WeighError::Option(why));
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn choose_sizes(&mut self) -> Result<(), WeighError> {
+        if self.options.sizes.is_empty() {
+            return Ok(());
+        }
+        self.sizes.clone_from(&self.options.sizes);
+        let cpus = self.host_cpus;
+        match self.sizes.iter().find(|size| !(1..=cpus).contains(*size)) {
+            Some(size) => Err(WeighError::Option(format!(
+                "size {size} is not to be had: this machine allows 1 to {cpus} CPUs"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    pub(self) fn place(&self, platform: Platform, mode: Mode, size: u32) -> Place {
+        let cpus = self
+            .data
+            .hosts()
+            .first()
+            .map_or(self.host_cpus, |(_, cpus)| *cpus);
+        Place::new(platform, mode, size, cpus)
+    }
+
+    pub(self) fn translated(&self) -> bool {
+        let tcg = tare_platform::machine::Engine::QemuTcg.name();
+        let mut engines = self
+            .data
+            .runs
+            .iter()
+            .filter_map(|run| run.engine.as_deref());
+        engines.any(|engine| engine == tcg)
+    }
+
+    pub(self) fn evidence(&self) -> findings::Evidence<'_> {
+        findings::Evidence {
+            data: &self.data,
+            kinds: self.kinds(),
+            translated: self.translated(),
+            host_cpus: self.host_cpus,
+        }
+    }
+
+    fn kinds(&self) -> Vec<(String, workload::Kind)> {
+        let ran = self.data.workloads().into_iter();
+        ran.filter_map(|name| {
+            let ours = self.workloads.iter().find(|w| w.name == name).cloned();
+            let workload = ours.or_else(|| workload::find(&name).ok())?;
+            Some((name, workload.kind))
+        })
+        .collect()
+    }
+
+    pub(self) fn disappointments(&self) -> Vec<String> {
+        let mut sentences = self.missing.clone();
+        if self.host_cpus == 1 {
+            sentences.push("One CPU: there is one size, and nothing to float among.".to_owned());
+        }
+        sentences
+    }
+
+    /// Sets the stage: what cannot be had is named, and the rest runs.
+    fn set_up(&mut self, bench: &mut Bench<'_>) -> Result<Stage, RunError> {
+        bench.progress.step("root file system");
+        let mut stage = Stage::new(&self.tare)?;
+        for workload in std::mem::take(&mut self.workloads) {
+            bench.interrupt.check()?;
+            bench
+                .progress
+                .step(&format!("installing {}", workload.name));
+            match stage.install(&workload, self.form) {
+                Ok(()) => self.workloads.push(workload),
+                Err(error) => self.fail(format!("{}: {error}", workload.name)),
+            }
+        }
+        bench.interrupt.check()?;
+        bench.progress.step("disk of the root");
+        let disk = stage.finish_root();
+        for size in self.sizes.clone() {
+            let booted = match &disk {
+                Ok(()) => {
+                    bench
+                        .progress
+                        .step(&format!("booting a machine of {size} CPUs"));
+                    stage.boot(size, bench.interrupt).map_err(|e| e.to_string())
+                }
+                Err(error) => Err(error.to_string()),
+            };
+            bench.interrupt.check()?;
+            if let Err(why) = booted {
+                self.missing.push(format!("machines of {size} CPUs: {why}"));
+            }
+        }
+        self.missing.append(&mut stage.missing);
+        Ok(stage)
+    }
+
+    fn fail(&mut self, what: String) {
+        *self.failures.entry(what).or_default() += 1;
+    }
+
+    fn rounds(&mut self, bench: &mut Bench<'_>, stage: &mut Stage) -> Result<(), RunError> {
+        let names: Vec<String> = self.workloads.iter().map(|w| w.name.clone()).collect();
+        let cells = plan::cells(&names, &self.sizes, self.host_cpus, self.options.shard);
+        let mut dice = Dice(self.seed);
+        let begin = Instant::now();
+        let mut spent = Duration::ZERO;
+        for round in 0.. {
+            let mut order: Vec<Cell> = cells
+                .iter()
+                .filter(|c| self.wants(c, stage))
+                .cloned()
+                .collect();
+            // Runs on the host are short where machines are translated.
+            let host = order.iter().filter(|c| !c.place.platform.is_virtual());
+            let again: Vec<Cell> = host.cloned().collect();
+            order.extend(again);
+            dice.shuffle(&mut order);
+            let mut ran = false;
+            for cell in order {
+                let left = self.budget.saturating_sub(begin.elapsed());
+                if !self.fits(&cell, left) || !self.wants(&cell, stage) {
+                    continue;
+                }
+                ran = true;
+                self.once(bench, stage, &cell, round)?;
+                let now = begin.elapsed().min(self.budget);
+                bench.progress.done(now.saturating_sub(spent));
+                spent = now;
+            }
+            if !ran {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a kind of run is to be repeated.
+    fn wants(&self, cell: &Cell, stage: &Stage) -> bool {
+        if !stage.has(&cell.place) || self.bad.get(cell).is_some_and(|bad| *bad >= PATIENCE) {
+            return false;
+        }
+        let times = self.data.times(&self.host, cell);
+        times.len() < LEAST_RUNS || (times.len() < MOST_RUNS && !narrow(&times))
+    }
+
+    fn fits(&self, cell: &Cell, left: Duration) -> bool {
+        // What has not run yet takes at most as long as its like did.
+        let like = |(other, _): &(&Cell, &f64)| {
+            other.workload == cell.workload
+                && other.place.platform.is_virtual() == cell.place.platform.is_virtual()
+        };
+        let known = self.took.get(cell).copied();
+        let known = known.or_else(|| {
+            let like = self.took.iter().filter(like);
+            like.map(|(_, took)| *took).reduce(f64::max)
+        });
+        left > Duration::from_secs_f64(known.unwrap_or(0.0).max(0.0))
+    }
+
+    fn once(
+        &mut self,
+        bench: &mut Bench<'_>,
+        stage: &mut Stage,
+        cell: &Cell,
+        round: u32,
+    ) -> Result<(), RunError> {
+        bench.interrupt.check()?;
+        let Some(workload) = self.workloads.iter().find(|w| w.name == cell.workload) else {
+            return Ok(());
+        };
+        let Some(step) = Step::new(workload, self.form, cell.place.size) else {
+            return Ok(());
+        };
+        bench.progress.step(&format!(
+            "round {}: {} on {}",
+            round + 1,
+            cell.workload,
+            cell.place
+        ));
+        let begin = Instant::now();
+        let ran = stage.run(cell, &step, bench.interrupt);
+        bench.interrupt.check()?;
+        let (value, failure, ran) = match ran {
+            Ok(ran) => match &ran.report.verdict {
+                Verdict::Counts(value) => (Some(*value), None, Some(ran)),
+                Verdict::Not(why) => (None, Some(why.clone()), Some(ran)),
+            },
+            Err(error) => (None, Some(chain(&error)), None),
+        };
+        let run = self.run_of(
+            workload,
+            cell,
+            round,
+            value,
+            failure,
+            ran.as_ref(),
+            begin.elapsed(),
+        );
+        self.note(&run);
+        bench.recorder.sample(&run)?;
+        bench.recorder.flush()?;
+        self.data.runs.push(run);
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn run_of(
+        &self,
+        workload: &Workload,
+        cell: &Cell,
+        round: u32,
+        value: Option<f64>,
+        failure: Option<String>,
+        ran: Option<&Ran>,
+        took: Duration,
+    ) -> Run {
+        Run {
+            sample: "run".to_owned(),
+            host: self.host.clone(),
+            host_cpus: self.host_cpus,
+            cell: cell.clone(),
+            round,
+            warm_up: !self.is_warm(cell),
+            value,
+            unit: workload.metric.unit.clone(),
+            time: value.map(|value| workload.time_of(value)),
+            failure,
+            wall_s: ran.map_or(0.0, |ran| ran.report.wall_us as f64 / 1e6),
+            took_s: took.as_secs_f64(),
+            observed: ran.map_or_else(Observed::default, |ran| ran.observed.clone()),
+            engine: ran.and_then(|ran| ran.engine.clone()),
+        }
+    }
+
+    /// The first run of a workload on a platform and size of this process fills
+    /// caches.
+    fn is_warm(&self, cell: &Cell) -> bool {
+        let same = |other: &Cell| {
+            other.workload == cell.workload
+                && other.place.platform == cell.place.platform
+                && other.place.size == cell.place.size
+        };
+        self.took.keys().any(same)
+    }
+
+    fn note(&mut self, run: &Run) {
+        self.took.insert(run.cell.clone(), run.took_s);
+        match &run.failure {
+            None => {
+                self.bad.remove(&run.cell);
+            }
+            Some(why) => {
+                *self.bad.entry(run.cell.clone()).or_default() += 1;
+                self.fail(format!(
+                    "{} on {}: {why}",
+                    run.cell.workload, run.cell.place
+                ));
+            }
+        }
+    }
+}
+
+fn narrow(times: &[f64]) -> bool {
+    let mean = tare_stats::mean(times);
+    let interval = tare_stats::mean_interval(times);
+    mean.zip(interval)
+        .is_some_and(|(mean, interval)| (interval.high - mean) / mean < NARROW)
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", chain(source)),
+        None => error.to_string(),
+    }
+}
+
+impl Experiment for Platforms {
+    fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
+        self.options = request.platforms.clone();
+        self.seed = self.options.seed.unwrap_or(self.seed);
+        self.budget = self.options.budget.unwrap_or(self.budget);
+        self.tare = match &request.tare {
+            Some(path) => path.clone(),
+            None => std::env::current_exe().map_err(WeighError::Executable)?,
+        };
+        let records = self.options.merge.iter().chain(&self.options.resume);
+        for dir in records {
+            let read = self.data.read(dir);
+            let path = dir.join("raw.jsonl");
+            read.map_err(|source| WeighError::Read { path, source })?;
+        }
+        if self.options.merge.is_empty() {
+            self.choose_workloads()?;
+            self.choose_sizes()?;
+        }
+        Ok(())
+    }
+
+    fn planned(&self) -> Duration {
+        match self.options.merge.is_empty() {
+            true => self.budget,
+            false => Duration::ZERO,
+        }
+    }
+
+    fn plan(&self) -> Value {
+        json!({
+            "form": self.form.name(), "budget_s": self.budget.as_secs(), "seed": self.seed,
+            "host": self.host, "host_cpus": self.host_cpus, "sizes": self.sizes,
+            "workloads": self.workloads.iter().map(|w| &w.name).collect::<Vec<_>>(),
+            "shard": self.options.shard, "merge": self.options.merge,
+        })
+    }
+
+    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
+        let result = match self.options.merge.is_empty() {
+            true => self
+                .set_up(bench)
+                .and_then(|mut stage| self.rounds(bench, &mut stage)),
+            false => Ok(()),
+        };
+        bench
+            .recorder
+            .file("runs.csv", self.data.csv().as_bytes())?;
+        result
+    }
+
+    fn kvm(&self) -> Kvm {
+        let mut engines = self
+            .data
+            .runs
+            .iter()
+            .filter_map(|run| run.engine.as_deref());
+        let tare = tare_platform::machine::Engine::Tare.name();
+        match engines.any(|engine| engine == tare) {
+            true => Kvm::Hardware,
+            false => Kvm::None,
+        }
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        analysis::figures(&self.data)
+    }
+
+    fn goals(&self) -> &'static [Goal] {
+        GOALS
+    }
+
+    fn failures(&self) -> Vec<String> {
+        let counted = |(what, count): (&String, &usize)| match count {
+            1 => what.clone(),
+            n => format!("{what} ({n} times)"),
+        };
+        self.failures.iter().map(counted).collect()
+    }
+
+    fn report(&self, figures: &[Figure]) -> Story {
+        story::story(self, figures)
+    }
+}

@@ -1,0 +1,246 @@
+//! What is seen beside a run: the scheduler by BPF, and the system's counters.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use tare_platform::{Watch, cgroup};
+use tare_probe::sched::{Group, Observer};
+
+use crate::interrupt::Interrupt;
+
+/// Ticks of `/proc/stat` a second (`USER_HZ`).
+const TICKS_PER_S: f64 = 100.0;
+
+/// Seen beside one run; counters of the whole system unless said otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Observed {
+    /// CPU time that was used, s.
+    pub(crate) busy_s: f64,
+    /// Time that this host's own hypervisor took away, s.
+    pub(crate) steal_s: f64,
+    /// Context switches.
+    pub(crate) context_switches: u64,
+    /// Disk requests, as iostat counts them.
+    pub(crate) disk_requests: u64,
+    /// Bytes to and from disks.
+    pub(crate) disk_bytes: u64,
+    /// Time for which a quota kept the run off, us.
+    pub(crate) throttled_us: Option<u64>,
+    /// The run's own threads, where BPF sees them.
+    pub(crate) sched: Option<Sched>,
+}
+
+/// The threads of a run, of a machine those of its monitor.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sched {
+    pub(crate) on_cpu_ns: u64,
+    /// By cause.
+    pub(crate) off_cpu_ns: BTreeMap<String, u64>,
+    /// Off a CPU in input and output.
+    pub(crate) io_ns: u64,
+    pub(crate) voluntary: u64,
+    pub(crate) involuntary: u64,
+    pub(crate) migrations: u64,
+    /// What observing cost within the window.
+    pub(crate) observer_ns: u64,
+}
+
+/// Where a run's processes are found.
+#[derive(Clone, Debug)]
+pub(super) enum Members {
+    /// In these groups.
+    Groups(Vec<PathBuf>),
+    /// This process.
+    Process(u32),
+}
+
+/// Looks on while a step runs.
+pub(super) struct Looking<'a> {
+    interrupt: &'a Interrupt,
+    observer: Option<&'a mut Observer>,
+    members: Members,
+    /// A group with a quota.
+    quota: Option<PathBuf>,
+    group: Option<Group>,
+    before: Counters,
+    pub(super) observed: Observed,
+}
+
+impl<'a> Looking<'a> {
+    pub(super) fn new(
+        interrupt: &'a Interrupt,
+        observer: Option<&'a mut Observer>,
+        members: Members,
+        quota: Option<PathBuf>,
+    ) -> Self {
+        Self {
+            interrupt,
+            observer,
+            members,
+            quota,
+            group: None,
+            before: Counters::default(),
+            observed: Observed::default(),
+        }
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        match &self.members {
+            Members::Process(pid) => vec![*pid],
+            Members::Groups(dirs) => {
+                let texts = dirs
+                    .iter()
+                    .filter_map(|d| fs::read_to_string(d.join("cgroup.procs")).ok());
+                let mut pids: Vec<u32> = texts
+                    .flat_map(|text| {
+                        text.lines()
+                            .filter_map(|l| l.parse().ok())
+                            .collect::<Vec<u32>>()
+                    })
+                    .collect();
+                pids.sort_unstable();
+                pids.dedup();
+                pids
+            }
+        }
+    }
+}
+
+impl Watch for Looking<'_> {
+    fn begin(&mut self) {
+        let pids = self.pids();
+        if let Some(observer) = &mut self.observer {
+            let group = observer.group();
+            for pid in pids {
+                observer.watch_process(group, pid);
+            }
+            observer.turn();
+            self.group = Some(group);
+        }
+        self.before = Counters::read(self.quota.as_ref());
+    }
+
+    fn end(&mut self) {
+        let now = Counters::read(self.quota.as_ref());
+        self.observed = now.since(&self.before);
+        let Some((observer, group)) = self.observer.as_mut().zip(self.group) else {
+            return;
+        };
+        let times = observer
+            .turn()
+            .into_iter()
+            .find(|times| times.group == group);
+        self.observed.sched = times.map(|times| Sched {
+            on_cpu_ns: times.on_cpu.sum_ns,
+            io_ns: times.io_ns(),
+            off_cpu_ns: times
+                .off_cpu
+                .iter()
+                .map(|off| (off.cause.phrase().to_owned(), off.stretches.sum_ns))
+                .collect(),
+            voluntary: times.voluntary_switches,
+            involuntary: times.involuntary_switches,
+            migrations: times.migrations,
+            observer_ns: times.observer.user_space_ns + times.observer.bpf_ns.unwrap_or(0),
+        });
+    }
+
+    fn stop(&self) -> bool {
+        self.interrupt.check().is_err()
+    }
+}
+
+/// Counters of the system that only rise.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Counters {
+    busy_ticks: u64,
+    steal_ticks: u64,
+    switches: u64,
+    requests: u64,
+    sectors: u64,
+    throttled_us: Option<u64>,
+}
+
+impl Counters {
+    fn read(quota: Option<&PathBuf>) -> Self {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let disks = fs::read_to_string("/proc/diskstats").unwrap_or_default();
+        Self {
+            throttled_us: quota.and_then(|dir| cgroup::throttled_us(dir)),
+            ..Self::parse(&stat, &disks)
+        }
+    }
+
+    /// From the texts of `/proc/stat` and `/proc/diskstats` (proc(5)).
+    fn parse(stat: &str, disks: &str) -> Self {
+        let numbers = |line: &str| -> Vec<u64> {
+            line.split_ascii_whitespace()
+                .filter_map(|n| n.parse().ok())
+                .collect()
+        };
+        let line = |name: &str| stat.lines().find(|l| l.split(' ').next() == Some(name));
+        let cpu = line("cpu").map(numbers).unwrap_or_default();
+        let at = |place: usize| cpu.get(place).copied().unwrap_or(0);
+        let mut counters = Self {
+            busy_ticks: at(0) + at(1) + at(2) + at(5) + at(6),
+            steal_ticks: at(7),
+            switches: line("ctxt")
+                .map(numbers)
+                .and_then(|n| n.first().copied())
+                .unwrap_or(0),
+            ..Self::default()
+        };
+        for line in disks.lines() {
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            let number = |place: usize| {
+                words
+                    .get(place)
+                    .and_then(|w| w.parse::<u64>().ok())
+                    .unwrap_or(0)
+            };
+            // A loop device's requests come again at the disk below it.
+            if words.get(2).is_some_and(|name| !name.starts_with("loop")) {
+                counters.requests += number(3) + number(7);
+                counters.sectors += number(5) + number(9);
+            }
+        }
+        counters
+    }
+
+    fn since(&self, before: &Self) -> Observed {
+        let throttled = self.throttled_us.zip(before.throttled_us);
+        Observed {
+            busy_s: self.busy_ticks.saturating_sub(before.busy_ticks) as f64 / TICKS_PER_S,
+            steal_s: self.steal_ticks.saturating_sub(before.steal_ticks) as f64 / TICKS_PER_S,
+            context_switches: self.switches.saturating_sub(before.switches),
+            disk_requests: self.requests.saturating_sub(before.requests),
+            disk_bytes: self.sectors.saturating_sub(before.sectors) * 512,
+            throttled_us: throttled.map(|(now, then)| now.saturating_sub(then)),
+            sched: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_as_the_manual_says() {
+        let stat = "cpu  10 1 5 900 7 2 3 4 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\nctxt 1234\n";
+        let disks = "254 0 vda 100 0 800 5 50 0 400 9 0 1 1\n7 0 loop0 9 0 9 9 9 0 9 9 0 1 1\n";
+        let counters = Counters::parse(stat, disks);
+        let expected = Counters {
+            busy_ticks: 21,
+            steal_ticks: 4,
+            switches: 1234,
+            requests: 150,
+            sectors: 1200,
+            throttled_us: None,
+        };
+        assert_eq!(counters, expected);
+        assert_eq!(Counters::parse("", "x"), Counters::default());
+    }
+}

@@ -1,0 +1,301 @@
+//! The platforms of this host, ready for runs: root, groups, containers, machines.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tare_platform::cgroup::{self, CgroupError, Groups, PERIOD_US};
+use tare_platform::container::{Containers, Limits, RUNTIME};
+use tare_platform::journal::{Change, JournalError};
+use tare_platform::machine::{Inside, Machine};
+use tare_platform::root::RootError;
+use tare_platform::workload::Form;
+use tare_platform::{
+    Journal, Limit, Place, Platform, Report, Root, Step, StepError, Watch, Workload, bare, pin,
+};
+use tare_probe::sched::Observer;
+
+use super::observe::{Looking, Members, Observed};
+use super::plan::{Arm, Cell};
+use crate::interrupt::Interrupt;
+
+/// A stage that cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StageError {
+    /// No root file system.
+    #[error(transparent)]
+    Root(#[from] RootError),
+    /// No journal, so nothing may be changed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// No group to hold runs.
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    /// No place for what runs write.
+    #[error("cannot make {}", path.display())]
+    Scratch {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// What looks at a machine's boot: nothing to see, but it may be given up.
+struct Booting<'a>(&'a Interrupt);
+
+impl Watch for Booting<'_> {
+    fn begin(&mut self) {}
+    fn end(&mut self) {}
+    fn stop(&self) -> bool {
+        self.0.check().is_err()
+    }
+}
+
+/// All platforms. Dropping it undoes what it did: machines first, then the journal.
+pub(super) struct Stage {
+    machines: BTreeMap<u32, Machine>,
+    groups: BTreeMap<Place, Groups>,
+    containers: Option<Containers>,
+    observer: Option<Observer>,
+    root: Root,
+    dir: PathBuf,
+    tare: PathBuf,
+    cpus: Vec<u32>,
+    journal: Journal,
+    /// What this host does not offer: a sentence each.
+    pub(super) missing: Vec<String>,
+}
+
+/// A run that came to an end.
+pub(super) struct Ran {
+    pub(super) report: Report,
+    pub(super) observed: Observed,
+    pub(super) engine: Option<String>,
+}
+
+impl Stage {
+    /// Undoes what earlier weighings left, then makes what all runs need.
+    pub(super) fn new(tare: &Path) -> Result<Self, StageError> {
+        let root = Root::open()?;
+        let (mut journal, undone) = Journal::begin(&root.dir().join("journal"))?;
+        if undone > 0 {
+            eprintln!("weigh: undid what {undone} earlier weighing(s) left behind");
+        }
+        let dir = root.dir().join(format!("run-{}", std::process::id()));
+        journal.note(Change::Directory { path: dir.clone() })?;
+        let scratch = dir.join("scratch");
+        fs::create_dir_all(&scratch).map_err(|source| StageError::Scratch {
+            path: scratch,
+            source,
+        })?;
+        let mut stage = Self {
+            machines: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            containers: None,
+            observer: None,
+            root,
+            dir,
+            tare: tare.to_owned(),
+            cpus: pin::allowed(),
+            journal,
+            missing: Vec::new(),
+        };
+        match Observer::start() {
+            Ok(observer) => {
+                let gone = observer.unavailable();
+                stage
+                    .missing
+                    .extend(gone.iter().map(|u| format!("observer: {u}")));
+                stage.observer = Some(observer);
+            }
+            Err(why) => stage.missing.push(format!("times on and off CPUs: {why}")),
+        }
+        stage.find_runtime()?;
+        Ok(stage)
+    }
+
+    fn find_runtime(&mut self) -> Result<(), StageError> {
+        match std::process::Command::new(RUNTIME)
+            .arg("--version")
+            .output()
+        {
+            Ok(_) => match Containers::new(&mut self.journal, &self.dir) {
+                Ok(containers) => self.containers = Some(containers),
+                Err(StepError::Journal(error)) => return Err(error.into()),
+                Err(error) => self.missing.push(format!("container: {error}")),
+            },
+            Err(error) => self
+                .missing
+                .push(format!("container: no {RUNTIME} ({error})")),
+        }
+        for (controller, what) in [
+            ("cpuset", "sizes by sets of CPUs"),
+            ("cpu", "sizes by quota"),
+        ] {
+            if !cgroup::available(controller) {
+                self.missing
+                    .push(format!("{what}: no controller {controller}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn scratch(&self) -> PathBuf {
+        self.dir.join("scratch")
+    }
+
+    /// Installs a workload into the root.
+    pub(super) fn install(&mut self, workload: &Workload, form: Form) -> Result<(), StageError> {
+        let name = format!("tare-lab-{}-install", std::process::id());
+        let groups = Groups::make(&mut self.journal, &name, None, None)?;
+        Ok(self
+            .root
+            .install(workload, form, &self.scratch(), &groups)?)
+    }
+
+    /// Makes the disk of the root.
+    pub(super) fn finish_root(&self) -> Result<(), RootError> {
+        self.root.finish()
+    }
+
+    /// Boots the machine of a size, frozen until its turn.
+    pub(super) fn boot(&mut self, size: u32, interrupt: &Interrupt) -> Result<(), StepError> {
+        let machine = Machine::start(
+            &mut self.journal,
+            &self.tare,
+            &self.root,
+            &self.dir,
+            size,
+            &Booting(interrupt),
+        )?;
+        machine.freeze();
+        self.machines.insert(size, machine);
+        Ok(())
+    }
+
+    /// Whether runs can happen on a platform.
+    pub(super) fn has(&self, place: &Place) -> bool {
+        let limited = match place.limit {
+            Limit::Cpuset => cgroup::available("cpuset"),
+            Limit::Quota => cgroup::available("cpu"),
+            Limit::None | Limit::Vcpus => true,
+        };
+        limited
+            && match place.platform {
+                Platform::Bare => true,
+                Platform::Container => self.containers.is_some(),
+                Platform::Vm | Platform::VmContainer => self.machines.contains_key(&place.size),
+            }
+    }
+
+    /// One run.
+    pub(super) fn run(
+        &mut self,
+        cell: &Cell,
+        step: &Step,
+        interrupt: &Interrupt,
+    ) -> Result<Ran, StepError> {
+        match cell.place.platform {
+            Platform::Bare => self.run_bare(cell, step, interrupt),
+            Platform::Container => self.run_container(cell, step, interrupt),
+            Platform::Vm => self.run_machine(cell, Inside::Step, step, interrupt),
+            Platform::VmContainer => self.run_machine(cell, Inside::Container, step, interrupt),
+        }
+    }
+
+    /// The CPUs of a size.
+    fn set(&self, size: u32) -> Vec<u32> {
+        self.cpus.iter().copied().take(size as usize).collect()
+    }
+
+    fn run_bare(
+        &mut self,
+        cell: &Cell,
+        step: &Step,
+        interrupt: &Interrupt,
+    ) -> Result<Ran, StepError> {
+        let place = cell.place;
+        let groups = match self.groups.get(&place) {
+            Some(groups) => groups.clone(),
+            None => {
+                let set = pin::list(&self.set(place.size));
+                let cpus = (place.limit == Limit::Cpuset).then_some(set.as_str());
+                let name = format!("tare-lab-{}-{place}", std::process::id());
+                let groups = Groups::make(&mut self.journal, &name, cpus, None)?;
+                self.groups.insert(place, groups.clone());
+                groups
+            }
+        };
+        let scratch = self.scratch();
+        let observer = self
+            .observer
+            .as_mut()
+            .filter(|_| cell.arm != Arm::Unobserved);
+        let members = Members::Groups(groups.dirs().to_vec());
+        let mut looking = Looking::new(interrupt, observer, members, None);
+        let report = bare::run(&self.root, &scratch, &groups, step, &mut looking)?;
+        Ok(Ran {
+            report,
+            observed: looking.observed,
+            engine: None,
+        })
+    }
+
+    fn run_container(
+        &mut self,
+        cell: &Cell,
+        step: &Step,
+        interrupt: &Interrupt,
+    ) -> Result<Ran, StepError> {
+        let place = cell.place;
+        let set = pin::list(&self.set(place.size));
+        let limits = Limits {
+            cpus: (place.limit == Limit::Cpuset).then_some(set),
+            quota_us: (place.limit == Limit::Quota).then_some(u64::from(place.size) * PERIOD_US),
+        };
+        let scratch = self.scratch();
+        let Some(containers) = &self.containers else {
+            return Err(StepError::GivenUp);
+        };
+        let group = cgroup::directory("cpu", &containers.group());
+        let quota = (place.limit == Limit::Quota).then(|| group.clone());
+        let members = Members::Groups(vec![group]);
+        let mut looking = Looking::new(interrupt, self.observer.as_mut(), members, quota);
+        let report = containers.run(&self.root, &scratch, &limits, step, &mut looking)?;
+        Ok(Ran {
+            report,
+            observed: looking.observed,
+            engine: None,
+        })
+    }
+
+    fn run_machine(
+        &mut self,
+        cell: &Cell,
+        inside: Inside,
+        step: &Step,
+        interrupt: &Interrupt,
+    ) -> Result<Ran, StepError> {
+        let place = cell.place;
+        let set = self.set(place.size);
+        let Some(machine) = self.machines.get_mut(&place.size) else {
+            return Err(StepError::GivenUp);
+        };
+        machine.place(place.mode, &set)?;
+        machine.thaw();
+        let members = Members::Process(machine.pid());
+        let mut looking = Looking::new(interrupt, self.observer.as_mut(), members, None);
+        let result = machine.run(inside, step, &mut looking);
+        let engine = Some(machine.engine().name().to_owned());
+        machine.freeze();
+        if result.is_err() {
+            self.machines.remove(&place.size);
+        }
+        Ok(Ran {
+            report: result?,
+            observed: looking.observed,
+            engine,
+        })
+    }
+}

@@ -1,0 +1,377 @@
+//! What the platforms say.
+
+use tare_platform::{Limit, Mode, Platform};
+use tare_stats::summarize;
+
+use super::analysis::{self, Comparison, overhead, pin_gain, split};
+use super::findings;
+use super::plan::Arm;
+use super::{Platforms, data::Data};
+use crate::experiments::Story;
+use crate::figure::{Figure, value};
+use crate::report::svg::{Bar, bars, legend};
+use crate::report::{Section, table};
+use crate::table::number;
+
+const PLATFORMS: [&str; 4] = ["bare metal", "container", "VM", "container in VM"];
+
+pub(super) fn story(experiment: &Platforms, figures: &[Figure]) -> Story {
+    let data = &experiment.data;
+    let mut sections = vec![talk(experiment)];
+    for workload in data.workloads() {
+        sections.push(ratios(data, &workload));
+    }
+    sections.extend([splits(data), pinning(data), causes(data), controls(data)]);
+    Story {
+        title: "What each platform costs an application, and when pinning pays".to_owned(),
+        question:
+            "The same workloads on bare metal (a chroot), in a container (runc), in a virtual \
+                   machine and in a container in one, each left to the scheduler and pinned, at \
+                   sizes that double: how much longer do they take than on the bare machine, how \
+                   much of that shrinks with size, and what does pinning give back?"
+                .to_owned(),
+        glance: glance(experiment),
+        answer: answer(experiment, figures),
+        sections,
+        method: method(experiment),
+        disappointments: experiment.disappointments(),
+    }
+}
+
+/// The largest size, vanilla and pinned.
+fn glance(experiment: &Platforms) -> String {
+    let data = &experiment.data;
+    let rows: Vec<Vec<String>> = data
+        .workloads()
+        .into_iter()
+        .map(|workload| {
+            let largest = analysis::sizes(data, &workload).pop().unwrap_or(1);
+            let cell = |platform, mode| {
+                let place = experiment.place(platform, mode, largest);
+                let ratio = overhead(data, &workload, place);
+                ratio.map_or("-".to_owned(), |r| number(r.value))
+            };
+            let ratios = Platform::ALL.iter().skip(1).flat_map(|platform| {
+                [Mode::Vanilla, Mode::Pinned].map(|mode| cell(*platform, mode))
+            });
+            std::iter::once(format!("{workload}, {largest} CPUs"))
+                .chain(ratios)
+                .collect()
+        })
+        .collect();
+    let head = [
+        "time over bare metal's",
+        "container",
+        "pinned",
+        "VM",
+        "pinned",
+        "container in VM",
+        "pinned",
+    ];
+    table(&head, &rows)
+}
+
+fn answer(experiment: &Platforms, figures: &[Figure]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if let Some(engine) = experiment
+        .data
+        .runs
+        .iter()
+        .find_map(|run| run.engine.clone())
+    {
+        sentences.push(match experiment.translated() {
+            true => format!(
+                "Machines were run by {engine}: there is no KVM here that runs Linux at full speed. \
+                 Ratios of VMs are the translator's, not a hypervisor's."
+            ),
+            false => format!("Machines were run by {engine}."),
+        });
+    }
+    if let Some(difference) = value(figures, "aa_difference_pct") {
+        sentences.push(format!(
+            "Two arms that are the same differ by {} % at the median; less than that nothing here \
+             can tell.",
+            number(difference)
+        ));
+    }
+    if let Some(cost) = value(figures, "observer_cost_pct") {
+        sentences.push(format!("Observing costs {} % at the median.", number(cost)));
+    }
+    sentences
+}
+
+fn talk(experiment: &Platforms) -> Section {
+    let rows: Vec<Vec<String>> = findings::table(&experiment.evidence())
+        .into_iter()
+        .map(|(finding, verdict)| {
+            let (word, why) = verdict.words();
+            vec![finding.to_owned(), word.to_owned(), why.to_owned()]
+        })
+        .collect();
+    Section {
+        title: "The talk's findings and this machine".to_owned(),
+        lead:
+            "What the talk found on 112 cores with hardware virtualisation, and what this machine \
+               says to it."
+                .to_owned(),
+        html: table(&["the talk", "here", "because"], &rows),
+    }
+}
+
+fn ratios(data: &Data, workload: &str) -> Section {
+    let mut chart = Vec::new();
+    let mut rows = Vec::new();
+    for cell in data.cells(workload) {
+        let place = cell.place;
+        let Some(ratio) = overhead(data, workload, place) else {
+            continue;
+        };
+        let series = Platform::ALL
+            .iter()
+            .position(|p| *p == place.platform)
+            .unwrap_or(0);
+        let label = format!("{}, {}", place.mode.name(), place.size_name());
+        chart.push(Bar {
+            label,
+            figure: ratio.figure(place.to_string(), "x"),
+            series,
+        });
+        rows.push(row(data, &cell, &ratio));
+    }
+    let html = format!(
+        "{}{}{}",
+        legend(&PLATFORMS),
+        bars(
+            &chart,
+            "time over bare metal's",
+            &format!("{workload}: overhead of each platform")
+        ),
+        table(
+            &[
+                "place",
+                "CHR",
+                "ratio",
+                "95 %",
+                "median",
+                "95 %",
+                "n",
+                "outliers (kept)"
+            ],
+            &rows
+        )
+    );
+    Section {
+        title: format!("{workload}: overhead"),
+        lead:
+            "Mean time over the bare machine's of the same size. Labels are mode and CPUs; q: by \
+               CFS quota, another mechanism than sets of CPUs."
+                .to_owned(),
+        html,
+    }
+}
+
+fn row(data: &Data, cell: &super::plan::Cell, ratio: &analysis::Estimate) -> Vec<String> {
+    let hosts = data.hosts();
+    let times: Vec<f64> = hosts
+        .iter()
+        .flat_map(|(host, _)| data.times(host, cell))
+        .collect();
+    let cpus = hosts.first().map_or(1, |(_, cpus)| *cpus);
+    let range = |low: f64, high: f64| format!("{} .. {}", number(low), number(high));
+    let (median, interval) = summarize(&times).map_or_else(Default::default, |s| {
+        (number(s.median), range(s.low, s.high))
+    });
+    let outliers: Vec<String> = analysis::outliers(&times).into_iter().map(number).collect();
+    vec![
+        cell.place.to_string(),
+        number(f64::from(cell.place.size) / f64::from(cpus)),
+        number(ratio.value),
+        range(ratio.low, ratio.high),
+        median,
+        interval,
+        times.len().to_string(),
+        outliers.join(" "),
+    ]
+}
+
+fn splits(data: &Data) -> Section {
+    let mut rows = Vec::new();
+    for workload in data.workloads() {
+        for platform in Platform::ALL.into_iter().skip(1) {
+            for mode in [Mode::Vanilla, Mode::Pinned] {
+                let Some(split) = split(data, &workload, platform, mode) else {
+                    continue;
+                };
+                let said = |e: &analysis::Estimate| {
+                    format!(
+                        "{} ({} .. {})",
+                        number(e.value),
+                        number(e.low),
+                        number(e.high)
+                    )
+                };
+                let falling: Vec<String> = split
+                    .falling
+                    .iter()
+                    .map(|(size, e)| format!("{size}: {}", said(e)))
+                    .collect();
+                rows.push(vec![
+                    format!("{workload}, {}, {}", platform.name(), mode.name()),
+                    said(&split.constant),
+                    falling.join("; "),
+                ]);
+            }
+        }
+    }
+    Section {
+        title: "Overhead by type and by size".to_owned(),
+        lead: "Overhead = constant + falling / CPUs, fitted by least squares; intervals by \
+               resampling runs. Of a VM the constant is what the talk calls PTO; of a container the \
+               falling part is PSO. Two sizes fit any such line: they cannot say whether the form is \
+               right."
+            .to_owned(),
+        html: table(&["", "constant, %", "falling, % at each size"], &rows),
+    }
+}
+
+fn pinning(data: &Data) -> Section {
+    let mut rows = Vec::new();
+    for workload in data.workloads() {
+        for platform in Platform::ALL {
+            let Some(gain) = pin_gain(data, &workload, platform) else {
+                continue;
+            };
+            rows.push(vec![
+                format!("{workload}, {}", platform.name()),
+                number(gain.value),
+                format!("{} .. {}", number(gain.low), number(gain.high)),
+                gain.n.to_string(),
+            ]);
+        }
+    }
+    Section {
+        title: "What pinning gains".to_owned(),
+        lead: "How much longer the vanilla runs took than the pinned ones, over all sizes."
+            .to_owned(),
+        html: table(&["", "gain, %", "95 %", "n"], &rows),
+    }
+}
+
+/// What goes with the overhead: means over the runs that count.
+fn causes(data: &Data) -> Section {
+    let mut rows = Vec::new();
+    for workload in data.workloads() {
+        for cell in data.cells(&workload) {
+            let of =
+                |run: &&super::data::Run| run.cell == cell && !run.warm_up && run.time.is_some();
+            let runs: Vec<_> = data.runs.iter().filter(of).collect();
+            let mean = |value: &dyn Fn(&super::data::Run) -> Option<f64>| {
+                let values: Vec<f64> = runs.iter().filter_map(|run| value(run)).collect();
+                tare_stats::mean(&values).map_or("-".to_owned(), number)
+            };
+            if runs.is_empty() {
+                continue;
+            }
+            rows.push(vec![
+                format!("{workload}, {}", cell.place),
+                mean(&|r| Some(r.observed.context_switches as f64)),
+                mean(&|r| Some(r.observed.sched.as_ref()?.migrations as f64)),
+                mean(&|r| Some(r.observed.sched.as_ref()?.on_cpu_ns as f64 / 1e9)),
+                mean(&|r| Some(r.observed.sched.as_ref()?.io_ns as f64 / 1e9)),
+                mean(&|r| Some(*r.observed.sched.as_ref()?.off_cpu_ns.get("a CPU")? as f64 / 1e9)),
+                mean(&|r| Some(r.observed.throttled_us? as f64 / 1e6)),
+                mean(&|r| Some(r.observed.steal_s)),
+                mean(&|r| Some(r.observed.disk_requests as f64)),
+            ]);
+        }
+    }
+    Section {
+        title: "What goes with it".to_owned(),
+        lead:
+            "Means of the runs, of a machine as its host sees it. Context switches, steal and disk \
+               requests are the whole host's; the others the run's own threads'. QEMU's translator \
+               has no exits; Tare's monitor tells them by tare why."
+                .to_owned(),
+        html: table(
+            &[
+                "",
+                "switches",
+                "migrations",
+                "on CPU, s",
+                "in I/O, s",
+                "waiting for a CPU, s",
+                "throttled, s",
+                "steal, s",
+                "disk requests",
+            ],
+            &rows,
+        ),
+    }
+}
+
+fn controls(data: &Data) -> Section {
+    let mut rows = Vec::new();
+    for workload in data.workloads() {
+        for (arm, name) in [(Arm::Control, "A/A"), (Arm::Unobserved, "observer")] {
+            for Comparison {
+                percent,
+                p,
+                effect,
+                n,
+            } in analysis::against_baseline(data, &workload, arm)
+            {
+                rows.push(vec![
+                    format!("{workload}, {name}"),
+                    number(percent),
+                    number(p),
+                    number(effect),
+                    n.to_string(),
+                ]);
+            }
+        }
+    }
+    Section {
+        title: "How far the instrument can be trusted".to_owned(),
+        lead:
+            "The bare machine against itself: once more the same (A/A), and without the observer. \
+               Difference of medians, the rank test's p, Cliff's delta."
+                .to_owned(),
+        html: table(&["", "difference, %", "p", "effect", "n"], &rows),
+    }
+}
+
+fn method(experiment: &Platforms) -> Vec<String> {
+    let quota = experiment
+        .data
+        .runs
+        .iter()
+        .any(|run| run.cell.place.limit == Limit::Quota);
+    let mut method = vec![
+        "One root file system serves all platforms: as a chroot, as runc's bundle, as a disk that \
+         machines share read only, and within them as crun's. Each run writes to a directory of its \
+         own, in machines to a disk of their own."
+            .to_owned(),
+        "A run counts if its check succeeds: frames decode, primes are right, no request failed."
+            .to_owned(),
+        format!(
+            "Rounds in random order (seed {}), each kind of run once a round, those on the host \
+             twice; the first run of each workload on each platform and size only warms up.",
+            experiment.seed
+        ),
+        "Bare metal is kept to a size by a set of CPUs, in place of the talk's boot with fewer; its \
+         vanilla and pinned runs are then bound alike. A pinned machine has a virtual CPU on each \
+         CPU of its set and all other threads within the set. Machines that wait are stopped."
+            .to_owned(),
+        "A kind of run is repeated until its mean is known to 1 % or the time is spent. Outliers \
+         are kept."
+            .to_owned(),
+    ];
+    if quota {
+        method.push(
+            "A vanilla container below the host's size is kept to it by CFS quota (q), as docker \
+             run --cpus does and as in the talk."
+                .to_owned(),
+        );
+    }
+    method
+}
