@@ -12,7 +12,7 @@ use signal_hook::iterator::Signals;
 use tare_init::Task;
 use tare_init::account::{Account, look_up};
 
-use crate::{CANNOT_RUN, say};
+use crate::{CANNOT_RUN, say, terminal};
 
 /// Where programs are looked up unless the task says otherwise.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -31,11 +31,12 @@ pub(crate) fn run(task: &Task) -> Result<u8, String> {
     let account = account(&task.user)?;
     for words in &task.beside {
         // What it lacks is said; the command may do without.
-        let _ = start(words, task, &account);
+        let _ = start(words, task, &account, |_| {});
     }
     let mut left = task.tries.max(1);
     loop {
-        let status = match start(&task.command, task, &account) {
+        let terminal = |command: &mut Command| terminal::give(command, account.uid);
+        let status = match start(&task.command, task, &account, terminal) {
             Ok(child) => until_it_ends(child, &mut signals),
             Err(status) => return Ok(status),
         };
@@ -48,9 +49,16 @@ pub(crate) fn run(task: &Task) -> Result<u8, String> {
 }
 
 /// Starts a command; the error is the status of one that cannot be run.
-fn start(words: &[String], task: &Task, account: &Account) -> Result<Pid, u8> {
+fn start(
+    words: &[String],
+    task: &Task,
+    account: &Account,
+    equip: impl FnOnce(&mut Command),
+) -> Result<Pid, u8> {
     let (program, arguments) = words.split_first().ok_or(CANNOT_RUN)?;
-    let started = command(program, arguments, task, account).spawn();
+    let mut command = command(program, arguments, task, account);
+    equip(&mut command);
+    let started = command.spawn();
     let child = started.map_err(|error| {
         say(&format!("cannot run {program}: {error}"));
         match error.kind() {

@@ -16,6 +16,7 @@ mod end;
 mod modules;
 mod mounts;
 mod network;
+mod terminal;
 
 use std::fmt::Display;
 use std::fs;
