@@ -119,9 +119,14 @@ pub(crate) struct RunArgs {
     #[arg(short, long, value_name = "SIZE")]
     pub(crate) memory: Option<MemorySize>,
     /// Directory that the guest gets as its files (packed when starting); for
-    /// Linux also a container image (OCI layout, or its archive, or docker save)
+    /// Linux also a container image (OCI layout, or its archive, or docker save;
+    /// of several there, TAR:NAME)
     #[arg(long, value_name = "DIR|TAR", conflicts_with = "initrd")]
     pub(crate) root: Option<PathBuf>,
+    /// Put the files of --root on an ext4 disk of that size instead of in memory
+    /// (Linux; made when starting, and gone with the machine)
+    #[arg(long, value_name = "SIZE", requires = "root", requires = "kernel")]
+    pub(crate) root_disk: Option<MemorySize>,
     /// Initramfs file, given to the guest as it is
     #[arg(long, value_name = "FILE")]
     pub(crate) initrd: Option<PathBuf>,

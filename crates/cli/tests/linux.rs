@@ -8,7 +8,7 @@ use std::path::Path;
 
 use support::{Place, eventually, free_port, get, installed, needs};
 use tare_rootfs::kernel::debian;
-use tare_rootfs::oci::testing::{Entry, docker_archive, gzip, layer, oci_archive};
+use tare_rootfs::oci::testing::{Entry, docker_archive, gzip, layer, oci_archive, oci_archive_of};
 use tare_rootfs::tree::{Content, Kind};
 use tare_rootfs::{Cache, Tree, guest, host};
 
@@ -186,6 +186,41 @@ fn an_images_settings_are_honoured_and_its_status_is_ours() {
 }
 
 #[test]
+fn a_root_on_a_disk_is_the_guests_and_the_console_is_its_commands_terminal() {
+    if !debian() {
+        return;
+    }
+    let place = Place::new();
+    let root = place.path().join("root");
+    write_below(&root);
+    let script = "/bin/busybox grep ' / ext4 rw' /proc/mounts && /bin/busybox touch /new \
+                  && echo to the terminal > /dev/tty && exit 6";
+    let words = [
+        "run",
+        "--kernel",
+        "debian",
+        "--root",
+        root.to_str().unwrap(),
+        "--root-disk",
+        "64M",
+        "--net",
+        "none",
+        "--engine",
+        "qemu",
+        "--",
+        "/bin/busybox",
+        "sh",
+        "-c",
+        script,
+    ];
+    let ended = place.run(&words);
+    ended.expect(6, "/ ext4 rw");
+    assert!(ended.out.contains("to the terminal"), "{ended:#?}");
+    assert!(!root.join("new").exists());
+    assert!(place.run_directories().is_empty());
+}
+
+#[test]
 fn a_kernel_without_a_root_panics_and_tare_says_so() {
     if !debian() {
         return;
@@ -216,6 +251,18 @@ fn roots_and_kernels_that_are_wrong_are_refused_by_name() {
     run(&["--root", &damaged]).expect(42, "damaged.tar");
     run(&["--root", "/no/such"]).expect(40, "/no/such");
     run(&["--", "/bin/sh"]).expect(2, "add --root");
+    run(&["--root-disk", "64M"]).expect(2, "--root");
+    let layers = [layer(&[])];
+    let several = [(Some("a"), CONFIG, &layers[..]), (Some("b"), "{}", &layers)];
+    let several = place.file("several.tar", &oci_archive_of(&several));
+    run(&["--root", &several]).expect(42, "there are several images: a, b");
+    run(&["--root", &format!("{several}:c")]).expect(42, "no image is called c");
+    if guest::find_init().is_ok() && installed("mke2fs") {
+        let full = [layer(&[Entry::File("f", 0o644, &vec![1; 8 << 20])])];
+        let full = place.file("full.tar", &oci_archive(CONFIG, &full));
+        let small = ["--root", &full, "--root-disk", "8M"];
+        run(&small).expect(41, "make it larger with --root-disk");
+    }
     let root = place.path().to_str().unwrap();
     run(&["--root", root]).expect(2, "says no command");
     let text = place.file("text", b"#!/bin/sh");

@@ -122,6 +122,7 @@ pub(crate) fn launch(plan: Plan) -> RunOutcome {
         halt,
         own_cpus,
         place,
+        ..
     } = plan;
     let claim = Claim::take(&RunRoot::open_default()?, &name)?;
     let forwards = forwards(&net);

@@ -52,6 +52,8 @@ pub(crate) struct Plan {
     pub(crate) halt: HaltPolicy,
     /// CPUs of the host that its vCPUs have alone.
     pub(crate) own_cpus: Vec<OwnCpu>,
+    /// What Linux is told on a KVM that emulates ring 0, in a sentence.
+    pub(crate) emulated: Option<String>,
     /// Where the run belongs.
     pub(crate) place: Place,
 }
@@ -193,8 +195,16 @@ pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
         HaltPolicy::Dedicated => own_cpus::take(cpus)?,
         _ => Vec::new(),
     };
-    let disks = disk::open(args.disks, cpus, &engine)?;
+    let (cmdline, emulated) = linux::emulated::spare(cmdline, guest, &engine)?;
+    let mut disks = disk::open(args.disks, cpus, &engine)?;
     super::image_check::check(&image, guest, memory_mib, &engine)?;
+    if let Files::Linux(LinuxRoot {
+        disk: Some(disk), ..
+    }) = &files
+    {
+        // The first, as the first process is told.
+        disks.insert(0, disk.make(cpus)?);
+    }
     Ok(Plan {
         engine,
         guest,
@@ -208,6 +218,7 @@ pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
         disks,
         halt,
         own_cpus,
+        emulated,
         place: match args.detach {
             true => Place::Background,
             false => Place::Foreground,
@@ -324,14 +335,14 @@ fn halt(asked: Option<HaltPolicy>, engine: &Engine) -> Result<HaltPolicy, PlanEr
 }
 
 impl Plan {
-    /// One line about an engine that nobody asked for.
+    /// One line about an engine that nobody asked for, or that cannot do all.
     pub(crate) fn notice(&self) -> Option<String> {
         match &self.engine {
             Engine::Qemu {
                 because: Some(because),
                 ..
             } => Some(format!("running in QEMU, much slower than KVM: {because}")),
-            _ => None,
+            _ => self.emulated.clone(),
         }
     }
 }

@@ -45,6 +45,22 @@ impl Feature {
             .any(|entry| self.is_at(entry) && self.word(entry) & self.mask() != 0)
     }
 
+    /// Its number in Linux, for `clearcpuid=` on a kernel's command line; `None` for
+    /// a word that Linux spreads over others (`arch/x86/include/asm/cpufeatures.h`).
+    pub fn linux_number(&self) -> Option<u32> {
+        let word = match (self.leaf, self.index, self.register) {
+            (1, 0, Register::Edx) => 0,
+            (0x8000_0001, 0, Register::Edx) => 1,
+            (1, 0, Register::Ecx) => 4,
+            (0x8000_0001, 0, Register::Ecx) => 6,
+            (7, 0, Register::Ebx) => 9,
+            (0xd, 1, Register::Eax) => 10,
+            (7, 0, Register::Ecx) => 16,
+            _ => return None,
+        };
+        Some(32 * word + u32::from(self.bit))
+    }
+
     /// Takes it out of `entry`, if it is there.
     pub(crate) fn clear(&self, entry: &mut kvm_cpuid_entry2) {
         if self.is_at(entry) {
@@ -126,6 +142,12 @@ features! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn features_have_linuxs_numbers() {
+        let numbers = [CX16, POPCNT, SMAP, RDTSCP].map(|it| it.linux_number());
+        assert_eq!(numbers, [141, 151, 308, 59].map(Some));
+    }
 
     #[test]
     fn a_bit_is_found_and_cleared_in_its_own_leaf() {

@@ -190,7 +190,7 @@ impl Probe {
     }
 
     /// Features that a machine's CPUID must not offer.
-    pub(crate) fn hidden_features(&self) -> impl Iterator<Item = &'static Feature> {
+    pub fn hidden_features(&self) -> impl Iterator<Item = &'static Feature> {
         self.broken().flat_map(|result| result.instruction.hides)
     }
 

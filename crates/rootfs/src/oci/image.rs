@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::ImageError;
 use super::layer::{self, Added, Layer, Spool};
 use super::manifest::{self, Manifest};
+use super::place::Place;
 use super::store::{self, Store};
 use crate::tree::{NameError, Tree};
 
@@ -75,20 +76,25 @@ pub fn is_layout(dir: &Path) -> bool {
     store::is_layout(dir)
 }
 
-/// Reads an image, a directory or an archive, that unpacks to `limit_bytes` at most.
-pub fn read(path: &Path, limit_bytes: u64) -> Result<Image, ImageError> {
-    let store = Store::open(path)?;
-    of_store(&store, limit_bytes)?.ok_or_else(|| ImageError::NotAnImage(path.to_owned()))
+/// Reads an image, of a directory or an archive, that unpacks to `limit_bytes` at most.
+pub fn read(place: &Place, limit_bytes: u64) -> Result<Image, ImageError> {
+    let store = Store::open(&place.path)?;
+    of_store(&store, place.name.as_deref(), limit_bytes)?
+        .ok_or_else(|| ImageError::NotAnImage(place.path.clone()))
 }
 
 #[cfg(any(test, feature = "fuzz"))]
 /// Reads an image from an open archive; `None` if it is something else.
 pub(crate) fn read_archive(file: File, limit_bytes: u64) -> Result<Option<Image>, ImageError> {
-    of_store(&Store::archive(file)?, limit_bytes)
+    of_store(&Store::archive(file)?, None, limit_bytes)
 }
 
-fn of_store(store: &Store, limit_bytes: u64) -> Result<Option<Image>, ImageError> {
-    let Some(manifest) = manifest::read(store)? else {
+fn of_store(
+    store: &Store,
+    name: Option<&str>,
+    limit_bytes: u64,
+) -> Result<Option<Image>, ImageError> {
+    let Some(manifest) = manifest::read(store, name)? else {
         return Ok(None);
     };
     let settings = settings(&manifest)?;

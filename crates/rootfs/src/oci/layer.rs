@@ -10,6 +10,7 @@ use tar::EntryType;
 
 use super::ImageError;
 use super::store::damaged;
+use super::zstd::ZstdReader;
 use crate::tree::{Content, Kind, Node};
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -114,13 +115,11 @@ fn decompress<'a>(
     mut part: impl io::BufRead + 'a,
 ) -> Result<Box<dyn Read + 'a>, ImageError> {
     let begin = part.fill_buf().map_err(damaged(name))?;
-    if begin.starts_with(&ZSTD) {
-        return Err(ImageError::Zstd(name.to_owned()));
-    }
-    match begin.starts_with(&GZIP) {
-        true => Ok(Box::new(MultiGzDecoder::new(part))),
-        false => Ok(Box::new(part)),
-    }
+    Ok(match begin {
+        begin if begin.starts_with(&GZIP) => Box::new(MultiGzDecoder::new(part)),
+        begin if begin.starts_with(&ZSTD) => Box::new(ZstdReader::new(part)),
+        _ => Box::new(part),
+    })
 }
 
 fn entries(name: &str, plain: impl Read, spool: &mut Spool) -> Result<Layer, ImageError> {

@@ -1,13 +1,22 @@
 //! From `index.json` or `manifest.json` to the configuration and the layers.
 
+use std::collections::HashMap;
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::ImageError;
+use super::choice::{self, Named};
 use super::store::Store;
 
 const INDEX: &str = "index.json";
 const DOCKER_MANIFEST: &str = "manifest.json";
+/// Where a manifest's image is called something: what docker writes, whole, and
+/// what all write (OCI image specification, `annotations.md`).
+const NAMES: &[&str] = &[
+    "io.containerd.image.name",
+    "org.opencontainers.image.ref.name",
+];
 /// Indexes that name indexes: one is usual for several platforms.
 const MAX_NESTING: u32 = 3;
 
@@ -74,6 +83,8 @@ struct Descriptor {
     media_type: String,
     digest: String,
     platform: Option<Platform>,
+    #[serde(default)]
+    annotations: HashMap<String, String>,
 }
 
 #[derive(Clone, Deserialize)]
@@ -93,17 +104,44 @@ struct ImageManifest {
 struct DockerImage {
     config: String,
     layers: Vec<String>,
+    #[serde(default)]
+    repo_tags: Option<Vec<String>>,
 }
 
-/// The image's manifest; `None` if there is none at all.
-pub(super) fn read(store: &Store) -> Result<Option<Manifest>, ImageError> {
+/// The manifest of the image called `name`, or of the only one; `None` if there
+/// is none at all.
+pub(super) fn read(store: &Store, name: Option<&str>) -> Result<Option<Manifest>, ImageError> {
     if store.has(INDEX) {
         let index: Index = parse(INDEX, &store.document(INDEX)?)?;
-        return of_index(store, &index, MAX_NESTING).map(Some);
+        let manifests = choice::choose(index.manifests, name)?;
+        return of_index(store, &Index { manifests }, MAX_NESTING).map(Some);
     }
     match store.has(DOCKER_MANIFEST) {
-        true => of_docker(store).map(Some),
+        true => of_docker(store, name).map(Some),
         false => Ok(None),
+    }
+}
+
+impl Named for Descriptor {
+    fn names(&self) -> Vec<String> {
+        let said = NAMES.iter().filter_map(|name| self.annotations.get(*name));
+        said.cloned().chain([self.digest.clone()]).collect()
+    }
+
+    /// Manifests of one image for several platforms lie beside each other.
+    fn may_be_one(&self) -> bool {
+        self.platform.is_some() && !NAMES.iter().any(|it| self.annotations.contains_key(*it))
+    }
+}
+
+impl Named for DockerImage {
+    fn names(&self) -> Vec<String> {
+        let tags = self.repo_tags.iter().flatten().cloned();
+        tags.chain([self.config.clone()]).collect()
+    }
+
+    fn may_be_one(&self) -> bool {
+        false
     }
 }
 
@@ -150,10 +188,9 @@ fn of_index(store: &Store, index: &Index, nesting: u32) -> Result<Manifest, Imag
     })
 }
 
-/// The first image of the archive.
-fn of_docker(store: &Store) -> Result<Manifest, ImageError> {
+fn of_docker(store: &Store, name: Option<&str>) -> Result<Manifest, ImageError> {
     let images: Vec<DockerImage> = parse(DOCKER_MANIFEST, &store.document(DOCKER_MANIFEST)?)?;
-    let image = images.into_iter().next();
+    let image = choice::choose(images, name)?.into_iter().next();
     let image = image.ok_or_else(|| ImageError::Missing("image".to_owned()))?;
     let layer = |name| LayerName { name, digest: None };
     Ok(Manifest {

@@ -4,24 +4,28 @@
 //! ```text
 //! store    blobs by name: files of a directory, parts of an archive
 //! manifest from index.json or manifest.json to configuration and layers
+//! place    where an image lies; choice: which one of several
 //! layer    a layer's entries and whiteouts, unpacked within bounds
+//! zstd     layers compressed by zstd
 //! image    layers on each other: a tree, and what to run in it
 //! ```
 //!
 //! Images are hostile: digests are checked, names that climb out of the root are
-//! refused, what is unpacked is bounded. Extended attributes are left out;
-//! layers compressed by zstd are refused.
+//! refused, what is unpacked is bounded. Extended attributes are left out.
 //! References: OCI image specification 1.1 (`layer.md`, `config.md`); moby
 //! `image/spec`.
 
+mod choice;
 mod image;
 mod layer;
 mod manifest;
+mod place;
 mod store;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod zstd;
 
 use std::io;
 use std::path::PathBuf;
@@ -31,6 +35,7 @@ use crate::tree::NameError;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) use image::read_archive;
 pub use image::{Image, Settings, is_layout, read};
+pub use place::Place;
 
 /// An image that cannot be a root.
 #[derive(Debug, thiserror::Error)]
@@ -74,9 +79,20 @@ pub enum ImageError {
     /// A digest that is none, or not by SHA-256.
     #[error("the image names {0:?}, which is no SHA-256 digest")]
     BadDigest(String),
-    /// A layer in a form that is not read here.
-    #[error("the layer {0} is compressed by zstd, which is not read here; recompress it by gzip")]
-    Zstd(String),
+    /// More than one image, and none was chosen.
+    #[error("there are several images: {}", known.join(", "))]
+    Several {
+        /// What they are called.
+        known: Vec<String>,
+    },
+    /// No image is called so.
+    #[error("no image is called {name}; there {} {}", are(known), known.join(", "))]
+    Unknown {
+        /// The name that was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
     /// Documents that name each other without end.
     #[error("the image's index is nested too deeply")]
     Nested,
@@ -111,4 +127,11 @@ pub enum ImageError {
     /// No place to unpack to.
     #[error("cannot unpack the image into a temporary file")]
     Spool(#[source] io::Error),
+}
+
+fn are(known: &[String]) -> &'static str {
+    match known.len() {
+        1 => "is",
+        _ => "are",
+    }
 }

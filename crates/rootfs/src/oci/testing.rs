@@ -56,29 +56,57 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     packed.finish().unwrap()
 }
 
+/// Bytes compressed by zstd.
+pub fn zstd(bytes: &[u8]) -> Vec<u8> {
+    ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+}
+
 /// An archive of an OCI layout, as skopeo writes it.
 pub fn oci_archive(config: &str, layers: &[Vec<u8>]) -> Vec<u8> {
+    oci_archive_of(&[(None, config, layers)])
+}
+
+/// An image's name, if it has one, its configuration and its layers.
+pub type Parts<'a> = (Option<&'a str>, &'a str, &'a [Vec<u8>]);
+
+/// An archive of an OCI layout with several images.
+pub fn oci_archive_of(images: &[Parts<'_>]) -> Vec<u8> {
     let mut archive = Builder::new(Vec::new());
     append(
         &mut archive,
         "oci-layout",
         br#"{"imageLayoutVersion":"1.0.0"}"#,
     );
-    let config = blob(&mut archive, config.as_bytes());
+    let mut manifests = Vec::new();
+    for (name, config, layers) in images {
+        let manifest = manifest(&mut archive, config, layers);
+        let named = name.map(|name| {
+            format!(r#","annotations":{{"org.opencontainers.image.ref.name":"{name}"}}"#)
+        });
+        manifests.push(format!(
+            r#"{{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"{manifest}"{}}}"#,
+            named.unwrap_or_default()
+        ));
+    }
+    let index = format!(
+        r#"{{"schemaVersion":2,"manifests":[{}]}}"#,
+        manifests.join(",")
+    );
+    append(&mut archive, "index.json", index.as_bytes());
+    archive.into_inner().unwrap()
+}
+
+fn manifest(archive: &mut Builder<Vec<u8>>, config: &str, layers: &[Vec<u8>]) -> String {
+    let config = blob(archive, config.as_bytes());
     let layers: Vec<String> = layers
         .iter()
-        .map(|bytes| format!(r#"{{"digest":"{}"}}"#, blob(&mut archive, bytes)))
+        .map(|bytes| format!(r#"{{"digest":"{}"}}"#, blob(archive, bytes)))
         .collect();
     let manifest = format!(
         r#"{{"schemaVersion":2,"config":{{"digest":"{config}"}},"layers":[{}]}}"#,
         layers.join(",")
     );
-    let manifest = blob(&mut archive, manifest.as_bytes());
-    let index = format!(
-        r#"{{"schemaVersion":2,"manifests":[{{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"{manifest}"}}]}}"#
-    );
-    append(&mut archive, "index.json", index.as_bytes());
-    archive.into_inner().unwrap()
+    blob(archive, manifest.as_bytes())
 }
 
 /// An archive as `docker save` wrote it before it wrote OCI layouts.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::testing::{Entry, docker_archive, gzip, layer, oci_archive};
+use super::testing::{Entry, docker_archive, gzip, layer, oci_archive, oci_archive_of, zstd};
 use super::*;
 use crate::cpio;
 use crate::tree::{Kind, Tree};
@@ -13,7 +13,7 @@ const ROOM: u64 = 1 << 20;
 fn open(archive: &[u8]) -> Result<Image, ImageError> {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), archive).unwrap();
-    read(file.path(), ROOM)
+    read(&Place::of(file.path()), ROOM)
 }
 
 fn of_layers(layers: &[&[Entry<'_>]]) -> Result<Image, ImageError> {
@@ -36,15 +36,17 @@ fn text(tree: &Tree, name: &str) -> String {
 
 #[test]
 fn an_image_is_its_files_and_its_settings() {
-    let layers = [gzip(&layer(&[
+    let plain = layer(&[
         Entry::Directory("./bin/"),
         Entry::File("./bin/app", 0o755, b"program"),
         Entry::Link("bin/alias", "app"),
         Entry::HardLink("bin/twin", "./bin/app"),
-    ]))];
+    ]);
+    let layers = [gzip(&plain)];
     for archive in [
         oci_archive(CONFIG, &layers),
         docker_archive(CONFIG, &layers),
+        oci_archive(CONFIG, &[zstd(&plain)]),
     ] {
         let image = open(&archive).unwrap();
         assert_eq!(
@@ -149,7 +151,7 @@ fn damage_is_named() {
         Err(ImageError::Damaged { .. })
     ));
     let zstd = docker_archive(CONFIG, &[vec![0x28, 0xb5, 0x2f, 0xfd, 0]]);
-    assert!(matches!(open(&zstd), Err(ImageError::Zstd(_))));
+    assert!(matches!(open(&zstd), Err(ImageError::Damaged { .. })));
 }
 
 #[test]
@@ -178,6 +180,37 @@ fn a_layer_that_unpacks_without_end_is_bounded() {
 }
 
 #[test]
+fn one_of_several_images_is_chosen_by_name() {
+    let content = |name| [layer(&[Entry::File(name, 0o644, b"x")])];
+    let (first, second) = (content("first"), content("second"));
+    let archive = oci_archive_of(&[
+        (Some("web:1"), CONFIG, &first[..]),
+        (Some("docker.io/library/db:latest"), CONFIG, &second[..]),
+    ]);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("images.tar");
+    fs::write(&file, archive).unwrap();
+    let open = |name: &str| {
+        read(
+            &Place::of(&dir.path().join(format!("images.tar{name}"))),
+            ROOM,
+        )
+    };
+    let error = open("").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "there are several images: docker.io/library/db:latest, web:1"
+    );
+    assert_eq!(names(&open(":web:1").unwrap().tree), ["first"]);
+    assert_eq!(names(&open(":db").unwrap().tree), ["second"]);
+    let error = open(":b").unwrap_err().to_string();
+    assert!(
+        error.starts_with("no image is called b; there are docker.io"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_layout_is_read_from_a_directory() {
     let dir = tempfile::tempdir().unwrap();
     let archive = oci_archive(CONFIG, &[layer(&[Entry::File("a", 0o644, b"x")])]);
@@ -185,5 +218,8 @@ fn a_layout_is_read_from_a_directory() {
         .unpack(dir.path())
         .unwrap();
     assert!(is_layout(dir.path()));
-    assert_eq!(names(&read(dir.path(), ROOM).unwrap().tree), ["a"]);
+    assert_eq!(
+        names(&read(&Place::of(dir.path()), ROOM).unwrap().tree),
+        ["a"]
+    );
 }

@@ -1,8 +1,10 @@
 //! `tare run --kernel`: a Linux kernel, its command line, and a root that a
 //! first process of ours prepares.
 
+pub(crate) mod emulated;
 mod kernel;
 mod root;
+mod root_disk;
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -56,8 +58,16 @@ pub(crate) fn choose(kernel: &Path, args: &RunArgs, memory_mib: u32) -> Result<C
             open_files(args.initrd.clone(), memory_mib, room)?,
         ),
         Some(from) => {
-            // The archive and what is unpacked from it are there at once.
-            let root = root::gather(from, &args.command, &kernel, room / 2)?;
+            let store = match args.root_disk {
+                // The archive and what is unpacked from it are there at once.
+                None => root::Store::Memory {
+                    room_bytes: room / 2,
+                },
+                Some(size) => root::Store::Disk {
+                    bytes: u64::from(size.mib) << 20,
+                },
+            };
+            let root = root::gather(from, &args.command, &kernel, store)?;
             (image::stem(from), Files::Linux(root))
         }
     };

@@ -5,20 +5,38 @@ use std::path::{Path, PathBuf};
 use tare_control::exit::ExitCode;
 use tare_rootfs::guest::{self, GuestError};
 use tare_rootfs::modules::{Module, ModuleError, Modules};
-use tare_rootfs::oci::{self, Image, ImageError};
+use tare_rootfs::oci::{self, Image, ImageError, Place};
 use tare_rootfs::walk::{Links, Listing, WalkError, walk};
 use tare_rootfs::{Task, Tree};
 
 use super::kernel::OpenKernel;
+use super::root_disk::{self, RootDisk};
 use crate::failure::{Explain, Failure};
 
 /// Files of a Linux guest.
 #[derive(Debug)]
 pub(crate) struct LinuxRoot {
-    /// All of them, the first process included.
+    /// Those of the initramfs, the first process included.
     pub(crate) tree: Tree,
+    /// All others, if they go on a disk.
+    pub(crate) disk: Option<RootDisk>,
     /// What was passed over, one sentence each.
     pub(crate) warnings: Vec<String>,
+}
+
+/// Where a guest keeps its files.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Store {
+    /// In the initramfs.
+    Memory {
+        /// Most bytes.
+        room_bytes: u64,
+    },
+    /// On a disk.
+    Disk {
+        /// Its size.
+        bytes: u64,
+    },
 }
 
 /// A root without a command.
@@ -61,8 +79,16 @@ impl Explain for RootImageError {
     }
 
     fn way_out(&self) -> Option<String> {
-        matches!(self.source, ImageError::TooLarge { .. })
-            .then(|| "give the guest more memory with --memory".to_owned())
+        match self.source {
+            ImageError::TooLarge { .. } => {
+                Some("give the guest more room with --memory or --root-disk".to_owned())
+            }
+            ImageError::Several { .. } => Some(format!(
+                "write the one to run behind it: --root {}:NAME",
+                self.path.display()
+            )),
+            _ => None,
+        }
     }
 }
 
@@ -77,20 +103,48 @@ pub(super) fn gather(
     from: &Path,
     command: &[String],
     kernel: &OpenKernel,
-    limit_bytes: u64,
+    store: Store,
 ) -> Result<LinuxRoot, Failure> {
-    let (mut tree, task, warnings) = match from.is_file() || oci::is_layout(from) {
-        true => of_image(from, command, limit_bytes)?,
-        false => of_directory(from, command, limit_bytes)?,
+    let limit_bytes = match store {
+        Store::Memory { room_bytes } => room_bytes,
+        // Making the disk finds out how much fits; this bounds what is read.
+        Store::Disk { bytes } => 2 * bytes,
     };
-    if task.command.is_empty() {
-        return Err(NoCommand(from.to_owned()).into());
+    let (tree, mut task, warnings) = parts(from, command, limit_bytes)?;
+    let (mut tree, disk) = match store {
+        Store::Memory { .. } => (tree, None),
+        Store::Disk { bytes } => (Tree::new(), Some(RootDisk { tree, bytes })),
+    };
+    let mut wanted = guest::MACHINE_MODULES.to_vec();
+    if disk.is_some() {
+        task.root = root_disk::root();
+        wanted.push(root_disk::FILE_SYSTEM);
     }
-    guest::add_init(&mut tree, task, &modules(kernel)?, &guest::find_init()?)?;
-    Ok(LinuxRoot { tree, warnings })
+    let modules = modules(kernel, &wanted)?;
+    guest::add_init(&mut tree, task, &modules, &guest::find_init()?)?;
+    Ok(LinuxRoot {
+        tree,
+        disk,
+        warnings,
+    })
 }
 
+/// A root's files, its task, and what was passed over.
 type Parts = (Tree, Task, Vec<String>);
+
+/// Reads a directory or a container image, and what is to be run there.
+pub(crate) fn parts(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, Failure> {
+    let place = Place::of(from);
+    let is_image = place.path.is_file() || oci::is_layout(&place.path);
+    let parts = match is_image {
+        true => of_image(&place, command, limit_bytes)?,
+        false => of_directory(from, command, limit_bytes)?,
+    };
+    if parts.1.command.is_empty() {
+        return Err(NoCommand(from.to_owned()).into());
+    }
+    Ok(parts)
+}
 
 fn of_directory(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, WalkError> {
     let Listing { tree, warnings, .. } = walk(from, Links::Kept, limit_bytes)?;
@@ -101,9 +155,9 @@ fn of_directory(from: &Path, command: &[String], limit_bytes: u64) -> Result<Par
     Ok((tree, task, warnings))
 }
 
-fn of_image(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, RootImageError> {
-    let read = oci::read(from, limit_bytes).map_err(|source| RootImageError {
-        path: from.to_owned(),
+fn of_image(place: &Place, command: &[String], limit_bytes: u64) -> Result<Parts, RootImageError> {
+    let read = oci::read(place, limit_bytes).map_err(|source| RootImageError {
+        path: place.path.clone(),
         source,
     });
     let Image { tree, settings } = read?;
@@ -118,9 +172,9 @@ fn of_image(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, 
 }
 
 /// Those that the machine's devices need, of a kernel that has modules.
-fn modules(kernel: &OpenKernel) -> Result<Vec<Module>, ModuleError> {
+fn modules(kernel: &OpenKernel, wanted: &[&str]) -> Result<Vec<Module>, ModuleError> {
     match &kernel.modules {
         None => Ok(Vec::new()),
-        Some(dir) => Modules::open(dir)?.closure(guest::MACHINE_MODULES),
+        Some(dir) => Modules::open(dir)?.closure(wanted),
     }
 }
