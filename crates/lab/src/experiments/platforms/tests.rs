@@ -27,25 +27,29 @@ fn series(dice: &mut Dice, mean: f64) -> Vec<f64> {
     (0..RUNS).map(|_| time(dice, mean)).collect()
 }
 
-fn found(slower: f64) -> usize {
-    let mut dice = Dice(42);
-    let differs = |_: &usize| {
-        let (a, b) = (series(&mut dice, slower), series(&mut dice, 1.0));
-        Comparison::of(&a, &b).unwrap().differs()
+/// Of each 100 comparisons, in how many the instrument tells `slower` from 1.
+fn found(slower: f64) -> Vec<usize> {
+    let hundred = |seed| {
+        let mut dice = Dice(seed);
+        let differs = |_: &usize| {
+            let (a, b) = (series(&mut dice, slower), series(&mut dice, 1.0));
+            Comparison::of(&a, &b).unwrap().differs()
+        };
+        (0..100).filter(differs).count()
     };
-    (0..100).filter(differs).count()
+    (1..=10).map(hundred).collect()
 }
 
 #[test]
 fn a_slow_down_of_five_percent_is_found_in_95_of_100() {
     let found = found(1.05);
-    assert!(found >= 95, "{found} of 100");
+    assert!(found.iter().all(|found| *found >= 95), "{found:?}");
 }
 
 #[test]
 fn equal_arms_differ_in_at_most_five_of_100() {
     let found = found(1.0);
-    assert!(found <= 5, "{found} of 100");
+    assert!(found.iter().all(|found| *found <= 5), "{found:?}");
 }
 
 fn run(host: &str, workload: &str, place: Place, arm: Arm, time: f64) -> Run {
