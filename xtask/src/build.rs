@@ -31,7 +31,7 @@ pub fn release() -> Result<()> {
     guests()
 }
 
-/// The first process of Linux guests, linked statically, put into `linux`
+/// The first process of Linux guests and the observer there, linked statically, put into `linux`
 /// beside both the debug and the release programs. Its target is named so that cargo keeps
 /// what it builds apart from the host's.
 pub fn init() -> Result<()> {
@@ -45,14 +45,16 @@ pub fn init() -> Result<()> {
         TARGET,
         "-p",
         "tare-init",
+        "-p",
+        "tare-probe",
+        "--bins",
     ])
     .env("RUSTFLAGS", "-Ctarget-feature=+crt-static"))?;
     let built = target_dir().join(TARGET).join(GUEST_PROFILE);
     for profile in ["debug", "release"] {
-        install(
-            &built.join("tare-init"),
-            &target_dir().join(profile).join("linux"),
-        )?;
+        let linux = target_dir().join(profile).join("linux");
+        install(&built.join("tare-init"), &linux)?;
+        install(&built.join("tare-observe"), &linux)?;
     }
     Ok(())
 }

@@ -26,7 +26,13 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tare-hv", &["tare-abi"]),
     (
         "tare-probe",
-        &["tare-control", "tare-hv", "tare-profile", "tare-stats"],
+        &[
+            "tare-control",
+            "tare-hv",
+            "tare-init",
+            "tare-profile",
+            "tare-stats",
+        ],
     ),
     ("tare-why", &["tare-probe"]),
     ("tare-pin", &["tare-policy", "tare-probe"]),
@@ -74,6 +80,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "tare-init",
             "tare-policy",
             "tare-probe",
+            "tare-profile",
             "tare-rootfs",
             "tare-vhost",
             "tare-why",

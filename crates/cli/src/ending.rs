@@ -16,6 +16,14 @@ pub(crate) fn code(status: ExitStatus) -> ExitCode {
     }
 }
 
+/// A command's status as a shell has it: its code, or 128 and the signal.
+pub(crate) fn status(status: ExitStatus) -> u8 {
+    let of_signal = || Some(128 + status.signal()?);
+    let code = status.code().or_else(of_signal);
+    code.and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(u8::MAX)
+}
+
 fn known(code: i32) -> ExitCode {
     ExitCode::ALL
         .iter()
@@ -27,6 +35,12 @@ fn known(code: i32) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_signal_is_128_and_its_number() {
+        assert_eq!(status(ExitStatus::from_raw(7 << 8)), 7);
+        assert_eq!(status(ExitStatus::from_raw(9)), 137);
+    }
 
     #[test]
     fn codes_of_the_table_are_kept_and_others_are_internal() {

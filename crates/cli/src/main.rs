@@ -13,6 +13,7 @@ mod failure;
 mod machines;
 mod manual;
 mod observe;
+mod profile;
 mod record;
 mod root;
 mod run;
@@ -52,6 +53,7 @@ fn outcome() -> Result<Ended, Failure> {
 fn perform(verb: Verb) -> Result<Ended, Failure> {
     let outcome = match verb {
         Verb::Run(args) => return run::run(*args),
+        Verb::Profile(args) => return profile::profile(*args),
         Verb::Ps(args) => machines::ps(&args),
         Verb::Stop(args) => machines::stop(&args),
         Verb::Logs(args) => machines::logs(&args),

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use support::Place;
 
-const VERBS: [&str; 14] = [
+const VERBS: [&str; 15] = [
     "run",
     "ps",
     "stop",
@@ -18,6 +18,7 @@ const VERBS: [&str; 14] = [
     "set",
     "blk",
     "why",
+    "profile",
     "top",
     "doctor",
     "weigh",

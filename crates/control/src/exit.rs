@@ -62,6 +62,8 @@ exit_codes! {
     RootTooLarge = 41,
     /// The root's container image is damaged or climbs out of its root.
     RootImage = 42,
+    /// A profile cannot be read: missing, of another version, or edited by hand.
+    ProfileUnusable = 43,
     /// A machine of that name is running.
     NameInUse = 50,
     /// No machine of that name is running.
@@ -76,6 +78,10 @@ exit_codes! {
     NoEngine = 62,
     /// This user may not observe the machine.
     ObservePermission = 63,
+    /// No process of that number, no container of that name.
+    NoSuchProcess = 64,
+    /// This kernel, or this user, has no BPF to observe with.
+    NoObserver = 65,
     /// The guest panicked.
     GuestPanic = 70,
     /// The guest met a processor exception that it does not handle.
@@ -92,6 +98,10 @@ exit_codes! {
     Output = 76,
     /// An experiment ran, and a sample or a check failed.
     WeighFailed = 77,
+    /// The command cannot be run.
+    CannotRun = 126,
+    /// There is no such command.
+    CommandNotFound = 127,
     /// Ended by Ctrl-C (SIGINT).
     Interrupted = 130,
     /// Ended by SIGTERM.

@@ -17,7 +17,7 @@ pub(crate) mod engine;
 pub(crate) mod image;
 mod image_check;
 pub(crate) mod launch;
-mod linux;
+pub(crate) mod linux;
 mod mac;
 mod machine_size;
 pub(crate) mod memory_size;

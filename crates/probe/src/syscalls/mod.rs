@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! recorder   the observation: followed tasks, draining, the profile at its end
+//! session    its course: how long, and who ends it
 //! follow     whom: a command's children, a process, a container
 //! record     the kernel side's records, parsed
 //! calls      counts of each CPU, made into calls of the profile
@@ -26,11 +27,15 @@ mod follow;
 mod modules;
 mod names;
 mod paths;
+mod program;
 mod record;
 mod recorder;
+mod session;
 pub mod table;
 mod tasks;
 
 pub use call_log::{LogEnd, LogError};
 pub use follow::{Container, FollowError};
+pub use program::{ProgramError, find_program};
 pub use recorder::{Recorder, StartError};
+pub use session::{Because, Limits, Outcome};

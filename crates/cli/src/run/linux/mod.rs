@@ -20,7 +20,7 @@ use super::{image, machine_size, passt};
 use crate::args::RunArgs;
 use crate::failure::{Explain, Failure};
 
-pub(crate) use root::LinuxRoot;
+pub(crate) use root::{LinuxRoot, parts};
 
 /// Words for every kernel: its console, and an end instead of a stop.
 const WORDS: &str = "console=ttyS0 panic=-1";

@@ -1,0 +1,208 @@
+//! `tare profile --in-guest`: the application in a guest with Debian's kernel, which
+//! has every tracer, observed from within; QEMU's translator runs it.
+//!
+//! The observer there (`tare-observe`) writes its finds to a disk, which is a
+//! temporary file here. Ctrl-C is a line on the guest's second serial port. Call
+//! graphs come from a second run, since tracing would spoil the times.
+
+mod machine;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tare_control::exit::{Ended, ExitCode};
+use tare_probe::graph;
+use tare_probe::guest::parcel::ParcelError;
+use tare_probe::guest::{FAILURE, OBSERVER, Order, PROFILE, STATUS, TRACE};
+use tare_probe::syscalls::table;
+use tare_profile::{Profile, ProfileError, Way};
+use tare_rootfs::guest::{self, GuestError, MACHINE_MODULES};
+use tare_rootfs::kernel::debian;
+use tare_rootfs::modules::Modules;
+use tare_rootfs::tree::Node;
+use tare_rootfs::{Cache, Kernel, Task, Tree, cpio};
+
+use super::output::OutFile;
+use super::plan::Plan;
+use crate::failure::{Explain, Failure, RunOutcome};
+use crate::run::linux;
+use crate::warn;
+use machine::Machine;
+
+/// The guest's memory, MiB, and what its files may take of it.
+const MEMORY_MIB: u32 = 1536;
+const FILES_MAX: u64 = 512 << 20;
+/// The observer's program, beside the first process's.
+const PROGRAM: &str = "tare-observe";
+
+/// A guest that cannot be profiled.
+#[derive(Debug, thiserror::Error)]
+enum InGuestError {
+    #[error("{PROGRAM} is not beside tare-init; build it with: cargo xtask init")]
+    NoObserver,
+    #[error("no system call is called {0:?}")]
+    NoSuchCall(String),
+    #[error("the guest's observer failed: {0}")]
+    Observer(String),
+    #[error("the guest ended without its finds; its console above says more")]
+    Nothing(#[source] ParcelError),
+    #[error("the guest's profile is damaged")]
+    Profile(#[source] ProfileError),
+    #[error("cannot write {}", path.display())]
+    Graph { path: PathBuf, source: io::Error },
+    #[error("the order cannot be written")]
+    Order(#[from] serde_json::Error),
+}
+
+impl Explain for InGuestError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::NoSuchCall(_) => ExitCode::Usage,
+            Self::Observer(_) => ExitCode::CannotRun,
+            Self::Nothing(_) | Self::Profile(_) => ExitCode::GuestStatus,
+            Self::Graph { .. } => ExitCode::Output,
+            Self::NoObserver | Self::Order(_) => ExitCode::Internal,
+        }
+    }
+}
+
+/// Runs the command in a guest, and again for call graphs.
+pub(super) fn profile(plan: &Plan, root: &Path, command: &[String]) -> RunOutcome {
+    for call in &plan.graphs {
+        table::number(call).ok_or_else(|| InGuestError::NoSuchCall(call.clone()))?;
+    }
+    let out = plan.out.as_deref().map(OutFile::open).transpose()?;
+    prepare_graphs(plan)?;
+    let guest = Guest::gather(root, command)?;
+    let finds = guest.run(plan, &[])?;
+    let profile = profile_of(&finds, plan, root)?;
+    super::keep(plan, &profile, out)?;
+    if !plan.graphs.is_empty() {
+        let finds = guest.run(plan, &plan.graphs)?;
+        write_graphs(plan, finds.get(TRACE).map_or(&[], Vec::as_slice))?;
+    }
+    let status = finds.get(STATUS).map(|text| String::from_utf8_lossy(text));
+    let status = status.and_then(|text| text.parse().ok());
+    Ok(match (plan.length, status) {
+        (None, Some(status)) => Ended::Status(status),
+        _ => ExitCode::Success.into(),
+    })
+}
+
+/// What boots: a kernel, files, a command.
+struct Guest {
+    kernel: Kernel,
+    tree: Tree,
+    task: Task,
+    init: PathBuf,
+    observer: PathBuf,
+}
+
+type Finds = BTreeMap<String, Vec<u8>>;
+
+impl Guest {
+    fn gather(root: &Path, command: &[String]) -> Result<Self, Failure> {
+        let init = guest::find_init()?;
+        let observer = init.with_file_name(PROGRAM);
+        if !observer.is_file() {
+            return Err(InGuestError::NoObserver.into());
+        }
+        let kernel = debian::find_or_obtain(&Cache::open_default()?)?;
+        let (tree, task, warnings) = linux::parts(root, command, FILES_MAX)?;
+        warnings.iter().for_each(|warning| warn(warning));
+        Ok(Self {
+            kernel,
+            tree,
+            task,
+            init,
+            observer,
+        })
+    }
+
+    /// Boots it, and gives what the observer handed over.
+    fn run(&self, plan: &Plan, graphs: &[String]) -> Result<Finds, Failure> {
+        let order = Order {
+            command: self.task.command.clone(),
+            user: self.task.user.clone(),
+            length_ms: plan
+                .length
+                .map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX)),
+            graphs: graphs.to_vec(),
+        };
+        let word = order.word().map_err(InGuestError::Order)?;
+        let mut tree = self.tree.clone();
+        let task = Task {
+            command: vec![format!("/{OBSERVER}"), word],
+            user: String::new(),
+            ..self.task.clone()
+        };
+        let modules = Modules::open(&self.kernel.modules)?.closure(MACHINE_MODULES)?;
+        guest::add_init(&mut tree, task, &modules, &self.init)?;
+        let observer = Node::host(&self.observer, 0o755).map_err(|source| GuestError::Read {
+            path: self.observer.clone(),
+            source,
+        })?;
+        tree.insert(OBSERVER, observer).map_err(GuestError::from)?;
+        let initramfs = cpio::pack(&tree)?;
+        let machine = Machine::start(&self.kernel, &initramfs, MEMORY_MIB, plan)?;
+        let mut finds = machine.finish()?.map_err(InGuestError::Nothing)?;
+        match finds.remove(FAILURE) {
+            None => Ok(finds),
+            Some(why) => {
+                let why = String::from_utf8_lossy(&why).into_owned();
+                Err(InGuestError::Observer(why.trim().escape_debug().to_string()).into())
+            }
+        }
+    }
+}
+
+fn profile_of(finds: &Finds, plan: &Plan, root: &Path) -> Result<Profile, Failure> {
+    let bytes = finds.get(PROFILE).map_or(&[][..], Vec::as_slice);
+    let mut profile = Profile::read(bytes).map_err(InGuestError::Profile)?;
+    for phase in &mut profile.phases {
+        phase.label.clone_from(&plan.label);
+        phase.taken.way = Way::Guest(root.display().to_string());
+    }
+    Ok(profile)
+}
+
+fn prepare_graphs(plan: &Plan) -> Result<(), InGuestError> {
+    if plan.graphs.is_empty() {
+        return Ok(());
+    }
+    let path = &plan.graph_out;
+    fs::create_dir_all(path).map_err(|source| InGuestError::Graph {
+        path: path.clone(),
+        source,
+    })
+}
+
+/// Each call's graph as text, folded stacks and a picture.
+fn write_graphs(plan: &Plan, trace: &[u8]) -> Result<(), Failure> {
+    let graph = graph::parse(&String::from_utf8_lossy(trace), None);
+    if graph.ignored > 0 {
+        let ignored = graph.ignored;
+        warn(&format!(
+            "{ignored} lines of the trace were not understood, or calls did not end in it"
+        ));
+    }
+    for call in &plan.graphs {
+        let root = format!("__x64_sys_{call}");
+        let forms = [
+            ("txt", graph.text(&root)),
+            ("folded", graph.folded(&root)),
+            ("svg", graph.svg(&root)),
+        ];
+        if forms.iter().any(|(_, form)| form.is_none()) {
+            warn(&format!("{call} was not called, so it has no graph"));
+        }
+        for (ending, form) in forms {
+            let Some(form) = form else { continue };
+            let path = plan.graph_out.join(format!("{call}.{ending}"));
+            OutFile::open(&path)?.write(form.as_bytes())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! The guest's machine: QEMU with two serial ports and a disk for the finds.
+
+use std::fs::File;
+use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{FdFlags, fcntl_setfd};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use tare_control::exit::ExitCode;
+use tare_probe::guest::parcel::{self, PIECE_MAX, ParcelError};
+use tare_probe::syscalls::{ProgramError, find_program};
+use tare_rootfs::Kernel;
+use tare_rootfs::guest::CMDLINE;
+
+use crate::failure::{Explain, Failure};
+use crate::profile::plan::Plan;
+
+const QEMU: &str = "qemu-system-x86_64";
+/// A plain processor, as for Linux under `tare run`.
+const CPU: &str = "Haswell,-pcid,-x2apic,-tsc-deadline,-invpcid,-hle,-rtm";
+/// QEMU's own network, which forwards ports.
+const ADDRESS: &str = "ip=10.0.2.15::10.0.2.2:255.255.255.0::eth0:off";
+/// How long a guest may take to boot and to end, beyond its observation.
+const BOOT: Duration = Duration::from_secs(120);
+const TURN: Duration = Duration::from_millis(50);
+/// How long it may take to end when asked to.
+const LAST: Duration = Duration::from_secs(30);
+
+/// A machine that cannot be had.
+#[derive(Debug, thiserror::Error)]
+enum MachineError {
+    #[error("QEMU is needed for a guest; install qemu-system-x86")]
+    NoQemu(#[source] ProgramError),
+    #[error("cannot {what}")]
+    Io {
+        what: &'static str,
+        source: io::Error,
+    },
+    #[error("the guest did not end in time")]
+    Late,
+}
+
+impl Explain for MachineError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::NoQemu(_) => ExitCode::NoEngine,
+            Self::Io { .. } => ExitCode::Internal,
+            Self::Late => ExitCode::GuestStatus,
+        }
+    }
+}
+
+fn failed(what: &'static str) -> impl Fn(io::Error) -> MachineError {
+    move |source| MachineError::Io { what, source }
+}
+
+/// A guest that runs.
+pub(super) struct Machine {
+    qemu: Child,
+    finds: File,
+    orders: UnixStream,
+    asked: Arc<AtomicBool>,
+    limit: Option<Duration>,
+}
+
+impl Machine {
+    /// Boots a guest.
+    pub(super) fn start(
+        kernel: &Kernel,
+        initramfs: &impl AsFd,
+        memory_mib: u32,
+        plan: &Plan,
+    ) -> Result<Self, Failure> {
+        let program = find_program(QEMU).map_err(MachineError::NoQemu)?;
+        let finds = finds().map_err(failed("make a disk in memory"))?;
+        let (orders, theirs) = UnixStream::pair().map_err(failed("make a pair of sockets"))?;
+        let asked = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&asked))
+                .map_err(failed("watch signals"))?;
+        }
+        let inherit = |fd: &dyn AsFd| {
+            fcntl_setfd(fd.as_fd(), FdFlags::empty())
+                .map(|()| fd.as_fd().as_raw_fd())
+                .map_err(|errno| failed("hand over a descriptor")(errno.into()))
+        };
+        let mut command = Command::new(program);
+        command
+            .args(["-machine", "q35,accel=tcg", "-cpu", CPU])
+            .args(["-m", &memory_mib.to_string()])
+            .args(["-no-user-config", "-nodefaults", "-no-reboot"])
+            .args(["-display", "none", "-serial", "stdio"])
+            .args([
+                "-chardev",
+                &format!("socket,id=orders,fd={}", inherit(&theirs)?),
+            ])
+            .args(["-serial", "chardev:orders"])
+            .args(["-device", "virtio-rng-pci"])
+            .arg("-kernel")
+            .arg(&kernel.image)
+            .args(["-initrd", &format!("/proc/self/fd/{}", inherit(initramfs)?)])
+            .args(["-append", &words(plan)])
+            .args(["-drive", &drive(inherit(&finds)?)])
+            .args(network(plan))
+            // Ctrl-C is for the observer within.
+            .process_group(0)
+            .stdin(Stdio::null());
+        if plan.json {
+            // Standard output is the profile's.
+            command.stdout(Stdio::from(io::stderr()));
+        }
+        let qemu = command.spawn().map_err(failed("start QEMU"))?;
+        Ok(Self {
+            qemu,
+            finds,
+            orders,
+            asked,
+            limit: plan.length.map(|length| length + BOOT),
+        })
+    }
+
+    /// Waits for the guest's end, and reads what it handed over.
+    pub(super) fn finish(
+        mut self,
+    ) -> Result<Result<std::collections::BTreeMap<String, Vec<u8>>, ParcelError>, Failure> {
+        let begin = Instant::now();
+        let mut asked_at = None;
+        while self
+            .qemu
+            .try_wait()
+            .map_err(failed("wait for QEMU"))?
+            .is_none()
+        {
+            if asked_at.is_none() && self.asked.load(Ordering::Relaxed) {
+                // If the guest is gone, so is the need.
+                let _ = self.orders.write_all(b"\n");
+                asked_at = Some(Instant::now());
+            }
+            let is_late = self.limit.is_some_and(|limit| begin.elapsed() > limit)
+                || asked_at.is_some_and(|at: Instant| at.elapsed() > LAST);
+            if is_late {
+                return Err(MachineError::Late.into());
+            }
+            thread::sleep(TURN);
+        }
+        let start = self.finds.seek(SeekFrom::Start(0));
+        start.map_err(failed("read the guest's disk"))?;
+        Ok(parcel::read(&mut io::BufReader::new(&self.finds)))
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Only one that is late still runs.
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}
+
+/// The disk, in memory: nothing of it stays behind.
+fn finds() -> io::Result<File> {
+    let file = File::from(memfd_create("tare-finds", MemfdFlags::CLOEXEC)?);
+    file.set_len(2 * PIECE_MAX)?;
+    Ok(file)
+}
+
+fn words(plan: &Plan) -> String {
+    let address = match plan.publish.is_empty() {
+        true => "",
+        false => ADDRESS,
+    };
+    format!("console=ttyS0 panic=-1 quiet {CMDLINE} {address}")
+}
+
+fn drive(fd: i32) -> String {
+    format!("file=/proc/self/fd/{fd},format=raw,if=virtio,file.locking=off")
+}
+
+fn network(plan: &Plan) -> Vec<String> {
+    if plan.publish.is_empty() {
+        return Vec::new();
+    }
+    let mut user = "user,id=net".to_owned();
+    for it in &plan.publish {
+        let forward = format!(
+            ",hostfwd={}:{}:{}-:{}",
+            it.protocol, it.address, it.host, it.guest
+        );
+        user.push_str(&forward);
+    }
+    ["-netdev", &user, "-device", "virtio-net-pci,netdev=net"]
+        .map(str::to_owned)
+        .to_vec()
+}

@@ -1,0 +1,203 @@
+//! `tare profile`: what an application asks of its kernel.
+//!
+//! The observation is `tare_probe::syscalls`; here is whom it is about, where the
+//! profile goes, and how it is printed. All that can be checked is checked before
+//! a command starts.
+
+mod guest;
+mod merge;
+mod output;
+mod plan;
+mod text;
+mod units;
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use tare_control::exit::{Ended, ExitCode};
+use tare_probe::Unavailable;
+use tare_probe::syscalls::{
+    Because, FollowError, Limits, LogEnd, LogError, Outcome as Course, Recorder, StartError,
+};
+use tare_profile::{Profile, Way};
+
+use crate::args::{ProfileArgs, ProfileVerb};
+use crate::ending;
+use crate::failure::{Explain, Failure, RunOutcome};
+use crate::warn;
+use output::OutFile;
+use plan::{Plan, Subject};
+
+impl Explain for FollowError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::NotPermitted(_) => ExitCode::ObservePermission,
+            _ => ExitCode::NoSuchProcess,
+        }
+    }
+}
+
+impl Explain for StartError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Follow(_) => ExitCode::Internal,
+            Self::Spawn(_) => ExitCode::CannotRun,
+        }
+    }
+}
+
+/// BPF is not to be had.
+#[derive(Debug, thiserror::Error)]
+#[error("system calls cannot be observed here: {0}")]
+struct NoObserver(Unavailable);
+
+impl Explain for NoObserver {
+    fn code(&self) -> ExitCode {
+        ExitCode::NoObserver
+    }
+
+    fn way_out(&self) -> Option<String> {
+        Some("become root, or profile the application in a guest with --in-guest".to_owned())
+    }
+}
+
+impl Explain for LogError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Output
+    }
+}
+
+/// Watching failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot watch the command")]
+struct WatchError(#[from] std::io::Error);
+
+impl Explain for WatchError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Internal
+    }
+}
+
+/// Profiles an application, or merges profiles.
+pub(crate) fn profile(args: ProfileArgs) -> RunOutcome {
+    if let Some(ProfileVerb::Merge(args)) = &args.verb {
+        return merge::merge(args).map(Ended::from);
+    }
+    let plan = plan::plan(args)?;
+    match &plan.subject {
+        Subject::Guest { root, command } => guest::profile(&plan, root, command),
+        subject => here(&plan, subject),
+    }
+}
+
+/// On this kernel.
+fn here(plan: &Plan, subject: &Subject) -> RunOutcome {
+    let out = plan.out.as_deref().map(OutFile::open).transpose()?;
+    let log = plan.log.as_deref().map(OutFile::open).transpose()?;
+    let log_file = log.as_ref().map(OutFile::file).transpose()?;
+    let mut recorder = Recorder::start(log_file).map_err(NoObserver)?;
+    let limits = limits(plan)?;
+    let (course, way) = observe(&mut recorder, plan, subject, &limits)?;
+    let (profile, log_end) = recorder.finish(&plan.label, way);
+    keep(plan, &profile, out)?;
+    if let (Some(file), Some(end)) = (log, log_end) {
+        tell_log(&file, end?);
+        file.commit()?;
+    }
+    Ok(ended(&course))
+}
+
+/// Writes the profile to its file, and what was seen for the reader.
+fn keep(plan: &Plan, profile: &Profile, out: Option<OutFile>) -> Result<(), Failure> {
+    let json = profile
+        .to_json()
+        .map_err(|error| Failure::new(ExitCode::Internal, error))?;
+    if let Some(out) = out {
+        out.write(&json)?;
+    }
+    if plan.json {
+        crate::print(&String::from_utf8_lossy(&json))?;
+        return Ok(());
+    }
+    let text = text::of(profile, plan.out.as_deref());
+    match plan.subject {
+        // Its standard output is the command's.
+        Subject::Command(_) => eprint!("{text}"),
+        _ => drop(crate::print(&text)?),
+    }
+    Ok(())
+}
+
+fn tell_log(file: &OutFile, end: LogEnd) {
+    let calls = end.written;
+    match end.missing {
+        0 => warn(&format!("{calls} calls are in {}", file.shown())),
+        missing => warn(&format!(
+            "{calls} calls are in {}; {missing} are missing there, and counted",
+            file.shown()
+        )),
+    }
+}
+
+fn limits(plan: &Plan) -> Result<Limits, Failure> {
+    let limits = Limits {
+        length: plan.length,
+        ..Limits::default()
+    };
+    for (signal, flag) in [(SIGINT, &limits.interrupted), (SIGTERM, &limits.terminated)] {
+        signal_hook::flag::register(signal, Arc::clone(flag)).map_err(WatchError)?;
+    }
+    Ok(limits)
+}
+
+fn observe(
+    recorder: &mut Recorder,
+    plan: &Plan,
+    subject: &Subject,
+    limits: &Limits,
+) -> Result<(Course, Way), Failure> {
+    match subject {
+        Subject::Command(words) => {
+            let mut command = Command::new(&words.program);
+            command.arg0(&words.name).args(&words.arguments);
+            if plan.json {
+                // Standard output is the profile's.
+                command.stdout(Stdio::from(std::io::stderr()));
+            }
+            let mut child = recorder.spawn(&mut command)?;
+            let course = recorder.until_command_ends(&mut child, limits, |processes| {
+                warn(&format!(
+                    "the command has ended; processes that it left behind: {processes}, \
+                     observed until they end, or Ctrl-C ends them"
+                ));
+            });
+            Ok((course.map_err(WatchError)?, Way::Command(words.all())))
+        }
+        Subject::Pid(pid) => {
+            recorder.follow(*pid)?;
+            let course = recorder.until_all_end(limits).map_err(WatchError)?;
+            Ok((course, Way::Pid(*pid)))
+        }
+        Subject::Container(container) => {
+            let name = container.cgroup.display().to_string();
+            recorder.follow_container(container.clone())?;
+            let course = recorder.until_all_end(limits).map_err(WatchError)?;
+            Ok((course, Way::Container(name)))
+        }
+        Subject::Guest { .. } => unreachable!("a guest is observed from within"),
+    }
+}
+
+/// The command's status is passed on, unless we ended it.
+fn ended(course: &Course) -> Ended {
+    match (course.because, course.status) {
+        (Because::Ended, Some(status)) => Ended::Status(ending::status(status)),
+        (Because::Ended | Because::Time, _) => ExitCode::Success.into(),
+        // Ending it is how a process that runs is observed for as long as wished.
+        (Because::Interrupted, None) => ExitCode::Success.into(),
+        (Because::Interrupted, Some(_)) => ExitCode::Interrupted.into(),
+        (Because::Terminated, _) => ExitCode::Terminated.into(),
+    }
+}

@@ -1,0 +1,128 @@
+//! What the words mean, checked before anything starts.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tare_control::exit::ExitCode;
+use tare_probe::syscalls::{Container, ProgramError, find_program};
+
+use crate::args::ProfileArgs;
+use crate::failure::{Explain, Failure};
+use crate::run::publish::Publish;
+
+/// Longest label, bytes.
+const LABEL_MAX: usize = 100;
+
+/// Words that do not make a profile.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PlanError {
+    #[error("nothing to profile; write a command after --, or --pid, --container or --in-guest")]
+    Nothing,
+    #[error(
+        "a process that runs has its command already; leave out either --pid, --container or {0:?}"
+    )]
+    Both(String),
+    #[error("a label has at most {LABEL_MAX} bytes and no control characters")]
+    Label,
+}
+
+impl Explain for PlanError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Usage
+    }
+}
+
+impl Explain for ProgramError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::NotFound(_) => ExitCode::CommandNotFound,
+            Self::NotExecutable(_) => ExitCode::CannotRun,
+        }
+    }
+}
+
+/// An observation to be made.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) subject: Subject,
+    pub(super) label: String,
+    pub(super) length: Option<Duration>,
+    pub(super) out: Option<PathBuf>,
+    pub(super) log: Option<PathBuf>,
+    pub(super) json: bool,
+    pub(super) graphs: Vec<String>,
+    pub(super) graph_out: PathBuf,
+    pub(super) publish: Vec<Publish>,
+}
+
+/// Whom it is about.
+#[derive(Debug)]
+pub(super) enum Subject {
+    Command(Words),
+    Pid(u32),
+    Container(Container),
+    Guest { root: PathBuf, command: Vec<String> },
+}
+
+/// A command whose program was found.
+#[derive(Debug)]
+pub(super) struct Words {
+    pub(super) program: PathBuf,
+    pub(super) name: String,
+    pub(super) arguments: Vec<String>,
+}
+
+impl Words {
+    /// As the user wrote it.
+    pub(super) fn all(&self) -> Vec<String> {
+        let mut all = vec![self.name.clone()];
+        all.extend_from_slice(&self.arguments);
+        all
+    }
+}
+
+pub(super) fn plan(args: ProfileArgs) -> Result<Plan, Failure> {
+    if args.label.len() > LABEL_MAX || args.label.chars().any(char::is_control) {
+        return Err(PlanError::Label.into());
+    }
+    Ok(Plan {
+        subject: subject(&args)?,
+        label: args.label,
+        length: args.seconds.map(|seconds| seconds.duration()),
+        out: args.out,
+        log: args.log,
+        json: args.json,
+        graphs: args.graph,
+        graph_out: args.graph_out,
+        publish: args.publish,
+    })
+}
+
+fn subject(args: &ProfileArgs) -> Result<Subject, Failure> {
+    if let Some(root) = &args.in_guest {
+        return Ok(Subject::Guest {
+            root: root.clone(),
+            command: args.command.clone(),
+        });
+    }
+    let runs = args.pid.is_some() || args.container.is_some();
+    if let (true, Some(word)) = (runs, args.command.first()) {
+        return Err(PlanError::Both(word.clone()).into());
+    }
+    if let Some(pid) = args.pid {
+        return Ok(Subject::Pid(pid));
+    }
+    if let Some(name) = &args.container {
+        return Ok(Subject::Container(Container::find(name)?));
+    }
+    Ok(Subject::Command(words(&args.command)?))
+}
+
+fn words(command: &[String]) -> Result<Words, Failure> {
+    let (name, arguments) = command.split_first().ok_or(PlanError::Nothing)?;
+    Ok(Words {
+        program: find_program(name)?,
+        arguments: arguments.to_vec(),
+        name: name.clone(),
+    })
+}

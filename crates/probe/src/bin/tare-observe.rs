@@ -1,0 +1,137 @@
+//! The observer in a guest: starts the command, observes it as it is told, writes
+//! its finds to a disk. Its only word is a [`tare_probe::guest::Order`].
+
+#![forbid(unsafe_code)]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Command, ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tare_init::account::look_up;
+use tare_probe::guest::tracer::Tracer;
+use tare_probe::guest::{FAILURE, FINDS, ORDERS, Order, PROFILE, STATUS, TRACE, parcel};
+use tare_probe::syscalls::{Limits, Recorder, find_program};
+use tare_profile::Way;
+
+/// Status of a command that cannot be run.
+const CANNOT_RUN: u8 = 126;
+/// Between two looks at a command that is traced.
+const TURN: Duration = Duration::from_millis(20);
+
+/// What was found: a name and bytes, and the command's status.
+type Finds = (&'static str, Vec<u8>, u8);
+
+fn main() -> ExitCode {
+    let (name, bytes, status) = observe().unwrap_or_else(|failure| {
+        eprintln!("tare-observe: {failure}");
+        (FAILURE, failure.into_bytes(), CANNOT_RUN)
+    });
+    let code = status.to_string();
+    let pieces = [(name, bytes.as_slice()), (STATUS, code.as_bytes())];
+    if let Err(error) = hand_over(&pieces) {
+        eprintln!("tare-observe: cannot write to {FINDS}: {error}");
+        return CANNOT_RUN.into();
+    }
+    status.into()
+}
+
+fn hand_over(pieces: &[(&str, &[u8])]) -> io::Result<()> {
+    let disk = OpenOptions::new().write(true).open(FINDS)?;
+    let mut buffered = io::BufWriter::with_capacity(1 << 20, disk);
+    parcel::write(pieces, &mut buffered)?;
+    buffered.into_inner()?.sync_all()
+}
+
+fn observe() -> Result<Finds, String> {
+    let word = std::env::args().nth(1).ok_or("it was told nothing")?;
+    let order = Order::parse(&word).map_err(|error| error.to_string())?;
+    let limits = Limits {
+        length: order.length_ms.map(Duration::from_millis),
+        ..Limits::default()
+    };
+    listen(Arc::clone(&limits.terminated));
+    let mut command = command(&order)?;
+    match order.graphs.is_empty() {
+        true => profile(&mut command, &order, &limits),
+        false => graphs(&mut command, &order, &limits),
+    }
+}
+
+/// A line from the host means: come to an end.
+fn listen(flag: Arc<AtomicBool>) {
+    thread::spawn(move || {
+        if File::open(ORDERS).is_ok_and(|mut port| port.read(&mut [0; 1]).is_ok_and(|n| n > 0)) {
+            flag.store(true, Ordering::Relaxed);
+        }
+    });
+}
+
+fn command(order: &Order) -> Result<Command, String> {
+    let (name, arguments) = order.command.split_first().ok_or("there is no command")?;
+    let program = find_program(name).map_err(|error| error.to_string())?;
+    let text = |path| fs::read_to_string(path).unwrap_or_default();
+    let account = look_up(&order.user, &text("/etc/passwd"), &text("/etc/group"))
+        .map_err(|error| error.to_string())?;
+    let mut command = Command::new(program);
+    command.arg0(name).args(arguments);
+    if account.uid != 0 || account.gid != 0 {
+        command.gid(account.gid).uid(account.uid);
+        command.env("HOME", account.home.as_deref().unwrap_or("/"));
+    }
+    Ok(command)
+}
+
+fn profile(command: &mut Command, order: &Order, limits: &Limits) -> Result<Finds, String> {
+    let mut recorder = Recorder::start(None).map_err(|error| error.to_string())?;
+    let mut child = recorder.spawn(command).map_err(|error| error.to_string())?;
+    let outcome = recorder
+        .until_command_ends(&mut child, limits, |_| {})
+        .map_err(|error| error.to_string())?;
+    let (profile, _) = recorder.finish("", Way::Command(order.command.clone()));
+    let json = profile.to_json().map_err(|error| error.to_string())?;
+    Ok((PROFILE, json, outcome.status.map_or(0, code)))
+}
+
+fn graphs(command: &mut Command, order: &Order, limits: &Limits) -> Result<Finds, String> {
+    let failed = |error: io::Error| format!("cannot run {}: {error}", order.command[0]);
+    let tracer = Tracer::start(&order.graphs).map_err(|error| chain(&error))?;
+    let mut child = command.spawn().map_err(failed)?;
+    let begin = std::time::Instant::now();
+    let is_over = || {
+        limits.terminated.load(Ordering::Relaxed)
+            || limits
+                .length
+                .is_some_and(|length| begin.elapsed() >= length)
+    };
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            break code(status);
+        }
+        if is_over() {
+            child.kill().map_err(failed)?;
+            break code(child.wait().map_err(failed)?);
+        }
+        thread::sleep(TURN);
+    };
+    let trace = tracer.read().map_err(|error| chain(&error))?;
+    Ok((TRACE, trace, status))
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+fn code(status: ExitStatus) -> u8 {
+    let of_signal = || Some(128 + status.signal()?);
+    let code = status.code().or_else(of_signal);
+    code.and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(u8::MAX)
+}
