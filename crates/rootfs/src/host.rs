@@ -2,7 +2,7 @@
 //! guest's files at the same places.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,6 +10,9 @@ use std::process::{Command, Stdio};
 use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
 
 use crate::tree::{NameError, Node, Tree};
+
+/// x86-64's, which the ABI names.
+const DYNAMIC_LINKER: &str = "/lib64/ld-linux-x86-64.so.2";
 
 /// A program that cannot be taken along.
 #[derive(Debug, thiserror::Error)]
@@ -87,9 +90,24 @@ pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, HostError> {
         source,
     };
     let bytes = fs::read(program).map_err(read)?;
-    let Some(interpreter) = interpreter(&bytes) else {
-        return Ok(Vec::new());
-    };
+    match interpreter(&bytes) {
+        None => Ok(Vec::new()),
+        Some(interpreter) => list(program, interpreter),
+    }
+}
+
+/// The libraries of a shared object that programs load by themselves; none of
+/// what is no such object.
+pub fn libraries_of_plugin(plugin: &Path) -> Result<Vec<PathBuf>, HostError> {
+    let mut magic = [0; 4];
+    let read = fs::File::open(plugin).and_then(|mut file| file.read_exact(&mut magic));
+    match read {
+        Ok(()) if magic == *b"\x7fELF" => list(plugin, PathBuf::from(DYNAMIC_LINKER)),
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn list(program: &Path, interpreter: PathBuf) -> Result<Vec<PathBuf>, HostError> {
     let output = Command::new(&interpreter)
         .arg("--list")
         .arg(program)

@@ -16,10 +16,18 @@
 
 pub mod build;
 pub mod calls;
+pub mod check;
 pub mod choose;
 pub mod cut;
 pub mod kconfig;
 pub mod kernel;
 pub mod lock;
+pub mod machine;
 pub mod mapping;
+pub mod missing;
+pub mod prove;
+pub mod report;
+pub mod root;
+pub mod search;
 pub mod source;
+pub mod tailoring;

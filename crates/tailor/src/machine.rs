@@ -1,0 +1,239 @@
+//! A machine in QEMU for a kernel that is to be proven or weighed.
+
+use std::{
+    fs::{self, File},
+    io,
+    net::TcpListener,
+    os::fd::AsRawFd as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use tare_abi::{exit::STATUS_LINE, ports};
+use tare_rootfs::guest;
+
+/// QEMU's program.
+const QEMU: &str = "qemu-system-x86_64";
+/// Between two looks at a machine.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A plain processor, without what the translator would complain about.
+const TCG_CPU: &str = "Haswell,-pcid,-x2apic,-tsc-deadline,-invpcid,-hle,-rtm";
+/// Most bytes of a console that are read.
+const CONSOLE_BYTES: usize = 4 << 20;
+
+/// How QEMU executes the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Execution {
+    /// Translated.
+    Translated,
+    /// Translated, with a clock made of the number of instructions: two cycles
+    /// of [`NS_PER_INSTRUCTION`] each.
+    Counted,
+    /// By KVM.
+    Kvm,
+}
+
+/// Virtual time of an instruction under [`Execution::Counted`] (`shift=1`), and
+/// cycles of the guest's clock, of which QEMU makes one a nanosecond.
+pub const NS_PER_INSTRUCTION: u64 = 2;
+
+/// What a machine is made of.
+#[derive(Debug)]
+pub struct Machine<'a> {
+    /// The bzImage.
+    pub kernel: &'a Path,
+    /// Its initramfs.
+    pub initramfs: &'a File,
+    /// More words for the kernel.
+    pub words: &'a str,
+    /// Memory, MiB.
+    pub memory_mib: u32,
+    /// A port of the guest that the host reaches.
+    pub port: Option<u16>,
+    /// How it is executed.
+    pub execution: Execution,
+    /// Where the console goes.
+    pub console: &'a Path,
+}
+
+/// A machine that was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// No QEMU.
+    #[error("cannot run {QEMU}: install qemu-system-x86")]
+    NoQemu(#[source] io::Error),
+    /// A file.
+    #[error("cannot use {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No port of the host.
+    #[error("there is no free port on the loopback interface")]
+    NoPort(#[source] io::Error),
+}
+
+/// A running machine; it ends with the value.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    console: PathBuf,
+    /// The port of the host that leads to the guest's.
+    pub port: Option<u16>,
+}
+
+impl Machine<'_> {
+    /// Starts it.
+    pub fn start(&self) -> Result<Running, MachineError> {
+        let file = |path: &Path, source| MachineError::File {
+            path: path.to_owned(),
+            source,
+        };
+        fs::write(self.console, "").map_err(|error| file(self.console, error))?;
+        fcntl_setfd(self.initramfs, FdFlags::empty())
+            .map_err(|errno| file(Path::new("the initramfs"), errno.into()))?;
+        let port = match self.port {
+            None => None,
+            Some(_) => Some(free_port().map_err(MachineError::NoPort)?),
+        };
+        let child = self
+            .command(port)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(MachineError::NoQemu)?;
+        Ok(Running {
+            child,
+            console: self.console.to_owned(),
+            port,
+        })
+    }
+
+    fn command(&self, host_port: Option<u16>) -> Command {
+        let mut qemu = Command::new(QEMU);
+        let accelerator = match self.execution {
+            Execution::Kvm => "kvm",
+            Execution::Translated | Execution::Counted => "tcg",
+        };
+        let cpu = match self.execution {
+            Execution::Kvm => "host",
+            Execution::Translated | Execution::Counted => TCG_CPU,
+        };
+        qemu.args(["-no-user-config", "-nodefaults", "-no-reboot"])
+            .args(["-display", "none", "-cpu", cpu])
+            .args(["-machine", &format!("q35,accel={accelerator}")])
+            .args(["-m", &self.memory_mib.to_string()])
+            .args(["-serial", &format!("file:{}", escaped(self.console))])
+            .args(["-device", &exit_device()])
+            .arg("-kernel")
+            .arg(self.kernel)
+            .args(["-initrd", &inherited(self.initramfs)])
+            .args(["-append", &self.cmdline()]);
+        if self.execution == Execution::Counted {
+            qemu.args(["-icount", "shift=1,sleep=off"]);
+        }
+        if let (Some(host), Some(guest)) = (host_port, self.port) {
+            let forward = format!("user,id=n,hostfwd=tcp:127.0.0.1:{host}-:{guest}");
+            qemu.args(["-netdev", &forward])
+                .args(["-device", "virtio-net-pci,netdev=n,romfile="]);
+        }
+        qemu
+    }
+
+    /// The address is QEMU's for its user's network.
+    fn cmdline(&self) -> String {
+        let address = match self.port {
+            Some(_) => "ip=10.0.2.15::10.0.2.2:255.255.255.0::eth0:off",
+            None => "",
+        };
+        let Self { words, .. } = self;
+        format!(
+            "console=ttyS0 panic=-1 {} {address} {words}",
+            guest::CMDLINE
+        )
+    }
+}
+
+impl Running {
+    /// What the guest printed until now.
+    pub fn console(&self) -> String {
+        let bytes = fs::read(&self.console).unwrap_or_default();
+        let begin = bytes.len().saturating_sub(CONSOLE_BYTES);
+        String::from_utf8_lossy(&bytes[begin..]).into_owned()
+    }
+
+    /// Whether it goes on.
+    pub fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits until it ends, or for a while; whether it ended.
+    pub fn wait(&mut self, limit: Duration) -> bool {
+        self.until(limit, |_| false);
+        !self.is_alive()
+    }
+
+    /// Waits until the console is as asked; `false` if it ended or took too long.
+    pub fn until(&mut self, limit: Duration, is_it: impl Fn(&str) -> bool) -> bool {
+        let begin = Instant::now();
+        loop {
+            let lives = self.is_alive();
+            if is_it(&self.console()) {
+                return true;
+            }
+            if !lives || begin.elapsed() > limit {
+                return false;
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The status of the command that a console tells.
+pub fn status(console: &str) -> Option<u8> {
+    let mut lines = console.lines().rev();
+    lines.find_map(|line| line.trim_end().strip_prefix(STATUS_LINE)?.parse().ok())
+}
+
+fn exit_device() -> String {
+    format!("isa-debug-exit,iobase={:#x},iosize=4", ports::EXIT)
+}
+
+fn inherited(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// QEMU's options double a comma that is not a separator.
+fn escaped(path: &Path) -> String {
+    path.to_string_lossy().replace(',', ",,")
+}
+
+/// Free now; who takes it in between makes QEMU fail, which is seen.
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_status_of_a_console_counts() {
+        assert_eq!(status("a\n"), None);
+        let console = format!("{STATUS_LINE}7\r\n{STATUS_LINE}0\r\n[ 1.0] reboot\n");
+        assert_eq!(status(&console), Some(0));
+    }
+}

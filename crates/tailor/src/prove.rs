@@ -1,0 +1,341 @@
+//! The proof that an application works on a kernel: the kernel boots, the check
+//! passes, a load of it runs without errors.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+use tare_init::{Figures, Telling};
+use tare_rootfs::{
+    cpio::{self, PackError},
+    guest::{self, GuestError},
+    modules::Module,
+};
+
+use crate::{
+    check::{self, Check},
+    machine::{self, Execution, Machine, MachineError, Running},
+    root::Application,
+};
+
+/// Between two tries of a check.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long an application without a check has to go on.
+const RUNS: Duration = Duration::from_secs(3);
+/// Tries of a command in the guest.
+const TRIES: u32 = 50;
+/// Requests of the load, and how many wait at once.
+const LOAD_REQUESTS: u32 = 200;
+const LOAD_CLIENTS: u32 = 4;
+/// Lines of the kernel's that no sound guest has.
+const ALARMS: &[&str] = &[
+    "BUG:",
+    "WARNING:",
+    "Oops",
+    "Kernel panic",
+    "segfault at",
+    "general protection",
+    "Out of memory",
+    "invalid opcode",
+];
+
+/// How a kernel is proven.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// What shows that the application works.
+    pub check: Check,
+    /// How the guest is executed.
+    pub execution: Execution,
+    /// Its memory, MiB.
+    pub memory_mib: u32,
+    /// How long the check may take to pass.
+    pub limit: Duration,
+    /// Ends the proof.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+/// What came of a proof.
+#[derive(Clone, Debug, Serialize)]
+pub struct Proof {
+    /// What did not work; `None` for a kernel that is proven.
+    pub failure: Option<String>,
+    /// From the start of the machine to the check's pass or failure, ms.
+    pub check_ms: u64,
+    /// Requests of the load.
+    pub requests: u32,
+    /// Errors under load, by kind.
+    pub errors: BTreeMap<String, u32>,
+    /// The console.
+    pub console: PathBuf,
+}
+
+/// A proof that was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum ProveError {
+    /// The guest's files.
+    #[error(transparent)]
+    Guest(#[from] GuestError),
+    /// The initramfs.
+    #[error(transparent)]
+    Pack(#[from] PackError),
+    /// The machine.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// A directory.
+    #[error("cannot use {}", path.display())]
+    Dir {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Ended from outside.
+    #[error("interrupted; what was made is kept")]
+    Interrupted,
+}
+
+impl Proof {
+    /// Whether the kernel is proven.
+    pub fn passed(&self) -> bool {
+        self.failure.is_none()
+    }
+}
+
+/// Proves a kernel; `modules` are those of one that has any. The console goes
+/// to `console`.
+pub fn prove(
+    kernel: &Path,
+    modules: &[Module],
+    application: &Application,
+    terms: &Terms,
+    console: &Path,
+) -> Result<Proof, ProveError> {
+    if let Some(dir) = console.parent() {
+        fs::create_dir_all(dir).map_err(|source| ProveError::Dir {
+            path: dir.to_owned(),
+            source,
+        })?;
+    }
+    let initramfs = initramfs(application, modules, &terms.check)?;
+    let begin = Instant::now();
+    let mut running = Machine {
+        kernel,
+        initramfs: &initramfs,
+        words: "",
+        memory_mib: terms.memory_mib,
+        port: terms.check.port(),
+        execution: terms.execution,
+        console,
+    }
+    .start()?;
+    let mut proof = Proof {
+        failure: judge(&mut running, terms)?,
+        check_ms: u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
+        requests: 0,
+        errors: BTreeMap::new(),
+        console: console.to_owned(),
+    };
+    if proof.passed() {
+        load(&running, terms, &mut proof);
+        proof.failure = after_load(&mut running, &proof, terms);
+    }
+    Ok(proof)
+}
+
+/// The guest's files, packed: with a check by command that command is what the
+/// machine lives for, and the application runs beside it.
+pub fn initramfs(
+    application: &Application,
+    modules: &[Module],
+    check: &Check,
+) -> Result<File, ProveError> {
+    let mut tree = application.tree.clone();
+    let mut task = application.task.clone();
+    if let Check::Command(words) = check {
+        task.beside.push(task.command.clone());
+        task.command.clone_from(words);
+        task.tries = TRIES;
+    }
+    task.figures = Telling::Told;
+    guest::add_init(&mut tree, task, modules, &guest::find_init()?)?;
+    Ok(cpio::pack(&tree)?)
+}
+
+/// What is wrong, if the check does not pass in time.
+fn judge(running: &mut Running, terms: &Terms) -> Result<Option<String>, ProveError> {
+    let begin = Instant::now();
+    let mut last = "it did not start".to_owned();
+    while begin.elapsed() < terms.limit {
+        if terms.interrupted.load(Ordering::Relaxed) {
+            return Err(ProveError::Interrupted);
+        }
+        let lives = running.is_alive();
+        match look(running, &terms.check, lives) {
+            Look::Passed => return Ok(None),
+            Look::Failed(why) => return Ok(Some(why)),
+            Look::NotYet(why) if !lives => {
+                return Ok(Some(format!("the guest ended: {}", said(running, &why))));
+            }
+            Look::NotYet(why) => last = why,
+        }
+        thread::sleep(PAUSE);
+    }
+    let waited = terms.limit.as_secs();
+    let last = said(running, &last);
+    Ok(Some(format!(
+        "the check did not pass in {waited} s: {last}"
+    )))
+}
+
+enum Look {
+    Passed,
+    Failed(String),
+    NotYet(String),
+}
+
+fn look(running: &Running, check: &Check, lives: bool) -> Look {
+    let console = running.console();
+    let of_probe = |result: Result<(), String>| match result {
+        Ok(()) => Look::Passed,
+        Err(why) => Look::NotYet(why),
+    };
+    match (check, running.port) {
+        (Check::Http { path, .. }, Some(port)) if lives => of_probe(http(port, path)),
+        (Check::Tcp { .. }, Some(port)) if lives => {
+            of_probe(check::is_taken(port).map_err(|error| error.to_string()))
+        }
+        (Check::Command(_) | Check::Runs, _) => match machine::status(&console) {
+            Some(0) => Look::Passed,
+            Some(status) => Look::Failed(format!("it ended with status {status}")),
+            None if matches!(check, Check::Runs) => runs(&console),
+            None => Look::NotYet("the command did not end".to_owned()),
+        },
+        _ => Look::NotYet("nobody answered".to_owned()),
+    }
+}
+
+/// Whether an application goes on; its time is the console's age.
+fn runs(console: &str) -> Look {
+    match Figures::on(console) {
+        None => Look::NotYet("the first process did not start".to_owned()),
+        Some(_) => {
+            thread::sleep(RUNS);
+            Look::Passed
+        }
+    }
+}
+
+fn http(port: u16, path: &str) -> Result<(), String> {
+    match check::get(port, path) {
+        Ok(answer) if answer.status < 400 => Ok(()),
+        Ok(answer) => Err(format!("it answered {}", answer.status)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The failure with the console's last telling line.
+fn said(running: &Running, why: &str) -> String {
+    let console = running.console();
+    let telling = |line: &&str| {
+        let line = line.trim();
+        !line.is_empty() && !line.starts_with("---[")
+    };
+    let alarm = console.lines().find(|line| is_alarm(line));
+    let last = alarm.or_else(|| console.lines().rev().find(telling));
+    let last: String = last
+        .unwrap_or("it said nothing")
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(160)
+        .collect();
+    format!("{why}; the guest said last: {}", last.trim())
+}
+
+fn is_alarm(line: &str) -> bool {
+    ALARMS.iter().any(|alarm| line.contains(alarm))
+}
+
+/// The check again and again, by several clients.
+fn load(running: &Running, terms: &Terms, proof: &mut Proof) {
+    let Some(port) = running.port else { return };
+    let one = || match &terms.check {
+        Check::Http { path, .. } => http(port, path),
+        _ => check::is_taken(port).map_err(|error| error.to_string()),
+    };
+    let requests = match terms.check {
+        Check::Http { .. } => LOAD_REQUESTS,
+        // Each takes the time that a connection has to stay open.
+        _ => LOAD_CLIENTS * 4,
+    };
+    let client = || {
+        let mut errors = BTreeMap::new();
+        for _ in 0..requests / LOAD_CLIENTS {
+            if terms.interrupted.load(Ordering::Relaxed) {
+                break;
+            }
+            if let Err(kind) = one() {
+                *errors.entry(kind).or_insert(0) += 1;
+            }
+        }
+        errors
+    };
+    let all: Vec<BTreeMap<String, u32>> = thread::scope(|scope| {
+        let clients: Vec<_> = (0..LOAD_CLIENTS).map(|_| scope.spawn(client)).collect();
+        let joined = clients.into_iter().filter_map(|client| client.join().ok());
+        joined.collect()
+    });
+    proof.requests = requests;
+    for (kind, count) in all.into_iter().flatten() {
+        *proof.errors.entry(kind).or_insert(0) += count;
+    }
+}
+
+fn after_load(running: &mut Running, proof: &Proof, terms: &Terms) -> Option<String> {
+    if let Some((kind, count)) = proof.errors.iter().next() {
+        let all = proof.requests;
+        return Some(format!(
+            "{count} of {all} requests failed under load: {kind}"
+        ));
+    }
+    let is_server = terms.check.port().is_some();
+    if is_server && !running.is_alive() {
+        return Some(said(running, "the guest ended under load"));
+    }
+    let console = running.console();
+    let alarm = console.lines().find(|line| is_alarm(line))?;
+    Some(format!("the guest's kernel said: {}", alarm.trim()))
+}
+
+/// Boots with a counted clock: figures of the first process, which tells them
+/// before the application starts.
+pub fn weigh_boot(
+    kernel: &Path,
+    modules: &[Module],
+    application: &Application,
+    terms: &Terms,
+    console: &Path,
+) -> Result<Option<Figures>, ProveError> {
+    let initramfs = initramfs(application, modules, &terms.check)?;
+    let mut running = Machine {
+        kernel,
+        initramfs: &initramfs,
+        words: "quiet",
+        memory_mib: terms.memory_mib,
+        port: terms.check.port(),
+        execution: Execution::Counted,
+        console,
+    }
+    .start()?;
+    running.until(terms.limit, |console| Figures::on(console).is_some());
+    Ok(Figures::on(&running.console()))
+}

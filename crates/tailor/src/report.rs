@@ -1,0 +1,291 @@
+//! What a tailored kernel is, beside Debian's.
+
+use std::{collections::BTreeSet, fmt};
+
+use serde::Serialize;
+use tare_init::Figures;
+
+use crate::{
+    calls,
+    cut::Cut,
+    kconfig::{Config, Prompts},
+    machine::NS_PER_INSTRUCTION,
+    tailoring::Added,
+};
+
+/// The schema of the JSON form.
+pub const SCHEMA: &str = "tare-tailor/1";
+
+/// Figures of one kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct KernelFigures {
+    /// Its version or release.
+    pub version: String,
+    /// Options that are on.
+    pub options: usize,
+    /// Those of them that a person can set.
+    pub settable: usize,
+    /// Those that are modules.
+    pub modules: usize,
+    /// System calls that are answered.
+    pub calls: usize,
+    /// The compressed image, bytes.
+    pub image_bytes: u64,
+    /// Instructions from power-on to the first process, translated with a
+    /// counted clock.
+    pub boot_instructions: Option<u64>,
+    /// The same with the first process's work, to the start of the application.
+    pub ready_instructions: Option<u64>,
+    /// Memory that the kernel, the root and the first process take, KiB.
+    pub memory_kib: Option<u64>,
+}
+
+/// A cut in a report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CutLine {
+    /// The cut.
+    pub cut: Cut,
+    /// Whether it was taken.
+    pub taken: bool,
+    /// What is left out.
+    pub about: &'static str,
+    /// The safety that it gives up.
+    pub gives_up: Option<&'static str>,
+    /// Options that it is worth.
+    pub options: Option<i64>,
+}
+
+/// The whole report.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// The tailored kernel.
+    pub tailored: KernelFigures,
+    /// Debian's, if it is to be had.
+    pub debian: Option<KernelFigures>,
+    /// System calls that the profile has.
+    pub calls_used: usize,
+    /// The cuts.
+    pub cuts: Vec<CutLine>,
+    /// What the check was.
+    pub check: String,
+    /// What did not work; `None` for a kernel that is proven.
+    pub failure: Option<String>,
+    /// Requests of the load.
+    pub load_requests: u32,
+    /// Options that the proof showed to be missing.
+    pub added: Vec<Added>,
+    /// What was left out of the root, and the like.
+    pub notes: Vec<String>,
+    /// Kernels that were built.
+    pub kernels: usize,
+    /// Time of the compiler, s.
+    pub build_s: f64,
+    /// Time of everything, s.
+    pub total_s: f64,
+    /// The image, the lock and the console, by path.
+    pub files: Vec<String>,
+}
+
+impl KernelFigures {
+    /// What the configuration says.
+    pub fn of(
+        version: String,
+        config: &Config,
+        prompts: &Prompts,
+        table: &BTreeSet<String>,
+        image_bytes: u64,
+    ) -> Self {
+        Self {
+            version,
+            options: config.options(),
+            settable: prompts.count(config),
+            modules: config.modules(),
+            calls: calls::reachable(table, config).len(),
+            image_bytes,
+            ..Self::default()
+        }
+    }
+
+    /// With what its first process told.
+    #[must_use]
+    pub fn with_boot(self, figures: Option<Figures>, memory_mib: u32) -> Self {
+        let instructions = |cycles: u64| cycles / NS_PER_INSTRUCTION;
+        let memory = |it: Figures| (u64::from(memory_mib) * 1024).saturating_sub(it.free_kib);
+        Self {
+            boot_instructions: figures.map(|it| instructions(it.begin_cycles)),
+            ready_instructions: figures.map(|it| instructions(it.ready_cycles)),
+            memory_kib: figures.map(memory),
+            ..self
+        }
+    }
+}
+
+/// One line of the table: a name, and how a kernel's figure is shown.
+type Line = (&'static str, fn(&KernelFigures) -> Option<f64>);
+
+/// The table of both kernels.
+const TABLE: &[Line] = &[
+    ("options that are on", |it| Some(it.options as f64)),
+    ("  of them a person can set", |it| Some(it.settable as f64)),
+    ("  modules", |it| Some(it.modules as f64)),
+    ("system calls answered", |it| Some(it.calls as f64)),
+    ("image, KiB", |it| Some(it.image_bytes as f64 / 1024.0)),
+    ("boot, million instructions", |it| {
+        Some(it.boot_instructions? as f64 / 1e6)
+    }),
+    ("to the application, million", |it| {
+        Some(it.ready_instructions? as f64 / 1e6)
+    }),
+    ("memory at its start, KiB", |it| Some(it.memory_kib? as f64)),
+];
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let debian = self.debian.as_ref();
+        writeln!(
+            f,
+            "{:<30}{:>14}{:>14}{:>10}",
+            "", "tailored", "Debian's", "of it"
+        )?;
+        for (name, figure) in TABLE {
+            let (own, other) = (figure(&self.tailored), debian.and_then(figure));
+            let share = own.zip(other).filter(|(_, other)| *other > 0.0);
+            let share = share.map(|(own, other)| format!("{:.1} %", own / other * 100.0));
+            writeln!(
+                f,
+                "{name:<30}{:>14}{:>14}{:>10}",
+                shown(own),
+                shown(other),
+                share.unwrap_or_default()
+            )?;
+        }
+        writeln!(
+            f,
+            "\nThe application makes {} kinds of system calls.",
+            self.calls_used
+        )?;
+        self.write_cuts(f)?;
+        self.write_proof(f)?;
+        for note in &self.notes {
+            writeln!(f, "Note: {note}")?;
+        }
+        for file in &self.files {
+            writeln!(f, "{file}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Report {
+    fn write_cuts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nCuts:")?;
+        for line in &self.cuts {
+            let taken = if line.taken { "taken" } else { "-" };
+            let options = line.options.map(|n| format!("{n:+}")).unwrap_or_default();
+            let name = line.cut.name();
+            writeln!(f, "  {taken:<6}{name:<18}{options:>5}  {}", line.about)?;
+            if let Some(safety) = line.gives_up.filter(|_| line.taken) {
+                writeln!(f, "{:33}gives up: {safety}", "")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_proof(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { check, kernels, .. } = self;
+        match &self.failure {
+            None => writeln!(
+                f,
+                "\nProven by {check}; {} requests under load.",
+                self.load_requests
+            )?,
+            Some(failure) => writeln!(f, "\nNot proven by {check}: {failure}")?,
+        }
+        for Added { symbol, why } in &self.added {
+            writeln!(f, "Added {symbol}: {why}")?;
+        }
+        let (build, total) = (self.build_s, self.total_s);
+        writeln!(
+            f,
+            "{kernels} kernels built in {build:.0} s, {total:.0} s in all."
+        )
+    }
+}
+
+fn shown(figure: Option<f64>) -> String {
+    match figure {
+        None => "-".to_owned(),
+        Some(figure) if figure.fract() == 0.0 => format!("{figure:.0}"),
+        Some(figure) => format!("{figure:.1}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let figures = Figures {
+            begin_cycles: 3_000_000,
+            ready_cycles: 4_000_000,
+            free_kib: 250 * 1024,
+            ..Figures::default()
+        };
+        let kernel = KernelFigures {
+            options: 100,
+            ..KernelFigures::default()
+        };
+        Report {
+            schema: SCHEMA,
+            tailored: kernel.clone().with_boot(Some(figures), 256),
+            debian: Some(KernelFigures {
+                options: 400,
+                ..kernel
+            }),
+            calls_used: 40,
+            cuts: vec![CutLine {
+                cut: Cut::Dac,
+                taken: true,
+                about: Cut::Dac.about(),
+                gives_up: Cut::Dac.gives_up(),
+                options: Some(-3),
+            }],
+            check: "http:80/".to_owned(),
+            failure: None,
+            load_requests: 200,
+            added: Vec::new(),
+            notes: Vec::new(),
+            kernels: 1,
+            build_s: 10.0,
+            total_s: 20.0,
+            files: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn both_kernels_stand_beside_each_other() {
+        let text = report().to_string();
+        let has = |words: &[&str]| {
+            let lines = text
+                .lines()
+                .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+            lines.into_iter().any(|line| line == words.join(" "))
+        };
+        assert!(
+            has(&["options that are on", "100", "400", "25.0 %"]),
+            "{text}"
+        );
+        assert!(has(&["boot, million instructions", "1.5", "-"]), "{text}");
+        assert!(has(&["memory at its start, KiB", "6144", "-"]), "{text}");
+    }
+
+    #[test]
+    fn a_cut_that_is_taken_says_what_it_gives_up() {
+        let mut report = report();
+        assert!(report.to_string().contains("gives up: user IDs"));
+        report.cuts[0].taken = false;
+        assert!(!report.to_string().contains("gives up"));
+    }
+}

@@ -1,0 +1,413 @@
+//! The application's files: of a directory or an image, or of this computer as
+//! the profile saw them.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use tare_profile::{Profile, Way};
+use tare_rootfs::{
+    Task, Tree,
+    host::{self, HostError},
+    oci::{self, ImageError},
+    tree::Kind,
+    walk::{Links, Listing, WalkError, walk},
+};
+
+use crate::cut::Cut;
+
+/// Most bytes of an application's files.
+const LIMIT_BYTES: u64 = 512 << 20;
+/// Directories of programs: those that the profile saw are named by its tasks.
+const PROGRAMS: &[&str] = &["bin", "sbin", "usr/bin", "usr/sbin"];
+/// Directories that a profile of this computer names and whose content is not
+/// the application's: programs and libraries come by themselves.
+const OTHERS: &[&str] = &[
+    "/",
+    "/bin",
+    "/dev",
+    "/etc",
+    "/home",
+    "/lib",
+    "/lib64",
+    "/root",
+    "/sbin",
+    "/tmp",
+    "/usr",
+    "/usr/bin",
+    "/usr/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib/x86_64-linux-gnu",
+    "/usr/sbin",
+    "/var",
+];
+/// Directories that programs write to: they are there, and empty.
+const WRITTEN: &[&str] = &[
+    "/var/log",
+    "/var/cache",
+    "/var/lib",
+    "/var/tmp",
+    "/run",
+    "/tmp",
+];
+/// Files of `/etc` that are for everybody.
+const ETC: &[&str] = &[
+    "group",
+    "host.conf",
+    "hosts",
+    "ld.so.cache",
+    "localtime",
+    "mime.types",
+    "nsswitch.conf",
+    "passwd",
+    "protocols",
+    "services",
+];
+/// File systems whose files are the kernel's.
+const KERNELS: &[&str] = &[
+    "proc",
+    "sysfs",
+    "devtmpfs",
+    "devpts",
+    "cgroup",
+    "cgroup2",
+    "debugfs",
+    "tracefs",
+    "mqueue",
+    "securityfs",
+    "bpf",
+];
+
+/// Where an application's files are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RootFrom {
+    /// On this computer: those that the profile saw.
+    #[default]
+    Profile,
+    /// In a directory, or a container image.
+    Path(PathBuf),
+}
+
+/// An application, to be run in a guest.
+#[derive(Clone, Debug)]
+pub struct Application {
+    /// Its files.
+    pub tree: Tree,
+    /// Its command, environment, user.
+    pub task: Task,
+    /// What was left out, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// An application whose files cannot be gathered.
+#[derive(Debug, thiserror::Error)]
+pub enum RootError {
+    /// Nobody says what to run.
+    #[error(
+        "neither the profile nor the root says a command: profile one that is started (tare profile -- CMD), or name one after --"
+    )]
+    NoCommand,
+    /// A program or file of this computer.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The directory.
+    #[error(transparent)]
+    Walk(#[from] WalkError),
+    /// The image.
+    #[error("cannot use the image {}", path.display())]
+    Image {
+        /// The image.
+        path: PathBuf,
+        /// Why.
+        source: ImageError,
+    },
+}
+
+/// Gathers an application's files. `command` stands before the profile's and
+/// the image's.
+pub fn gather(
+    from: &RootFrom,
+    profile: &Profile,
+    command: &[String],
+    cuts: &BTreeSet<Cut>,
+) -> Result<Application, RootError> {
+    let command = match command.is_empty() {
+        true => profiled_command(profile).unwrap_or_default(),
+        false => command.to_vec(),
+    };
+    let mut application = match from {
+        RootFrom::Profile => return of_profile(profile, command),
+        RootFrom::Path(path) if path.is_file() || oci::is_layout(path) => of_image(path, &command)?,
+        RootFrom::Path(path) => of_directory(path, &command)?,
+    };
+    if application.task.command.is_empty() {
+        return Err(RootError::NoCommand);
+    }
+    if cuts.contains(&Cut::Packages) {
+        cut_packages(&mut application, profile);
+    }
+    Ok(application)
+}
+
+/// The words of the first observation that started a command.
+fn profiled_command(profile: &Profile) -> Option<Vec<String>> {
+    profile
+        .phases
+        .iter()
+        .find_map(|phase| match &phase.taken.way {
+            Way::Command(words) if !words.is_empty() => Some(words.clone()),
+            _ => None,
+        })
+}
+
+fn of_image(path: &Path, command: &[String]) -> Result<Application, RootError> {
+    let image =
+        oci::read(&oci::Place::of(path), LIMIT_BYTES).map_err(|source| RootError::Image {
+            path: path.to_owned(),
+            source,
+        })?;
+    let own = image.settings.command(&[]);
+    Ok(Application {
+        tree: image.tree,
+        task: Task {
+            // The profile is of this image: its own words are the better ones.
+            command: if own.is_empty() {
+                command.to_vec()
+            } else {
+                own
+            },
+            environment: image.settings.env,
+            working_directory: image.settings.working_dir,
+            user: image.settings.user,
+            ..Task::default()
+        },
+        notes: Vec::new(),
+    })
+}
+
+fn of_directory(path: &Path, command: &[String]) -> Result<Application, RootError> {
+    let Listing { tree, warnings, .. } = walk(path, Links::Kept, LIMIT_BYTES)?;
+    Ok(Application {
+        tree,
+        task: task(command.to_vec()),
+        notes: warnings,
+    })
+}
+
+fn task(command: Vec<String>) -> Task {
+    Task {
+        command,
+        ..Task::default()
+    }
+}
+
+fn of_profile(profile: &Profile, mut command: Vec<String>) -> Result<Application, RootError> {
+    let Some(program) = command.first_mut() else {
+        return Err(RootError::NoCommand);
+    };
+    let mut tree = Tree::new();
+    let mut notes = Vec::new();
+    *program = host::add_program(&mut tree, program)?;
+    for program in programs(profile) {
+        if Path::new(program).is_file() {
+            host::add_program(&mut tree, program)?;
+        }
+    }
+    for name in ETC {
+        let path = Path::new("/etc").join(name);
+        if path.is_file() {
+            host::add_file(&mut tree, &path)?;
+        }
+    }
+    for dir in directories(profile) {
+        add_directory(&mut tree, Path::new(dir), &mut notes)?;
+    }
+    Ok(Application {
+        tree,
+        task: task(command),
+        notes,
+    })
+}
+
+/// Programs of the tasks.
+fn programs(profile: &Profile) -> BTreeSet<&str> {
+    let tasks = profile.tasks.iter().map(|task| task.program.as_str());
+    tasks.filter(|program| program.starts_with('/')).collect()
+}
+
+/// Directories of files that were opened and are no kernel's.
+fn directories(profile: &Profile) -> BTreeSet<&str> {
+    let files = profile.features.files.iter();
+    files
+        .filter(|file| !KERNELS.contains(&file.file_system.as_str()))
+        .map(|file| file.path.as_str())
+        .filter(|path| path.starts_with('/') && !path.starts_with("/dev/"))
+        .collect()
+}
+
+/// The files in a directory of this computer, not what is below it; libraries
+/// with what they need.
+fn add_directory(tree: &mut Tree, dir: &Path, notes: &mut Vec<String>) -> Result<(), RootError> {
+    let is = |all: &[&str]| all.iter().any(|one| Path::new(one) == dir);
+    if is(OTHERS) || !dir.is_dir() {
+        return Ok(());
+    }
+    let place = dir.to_string_lossy();
+    let place = place.trim_start_matches('/');
+    tree.insert(place, tare_rootfs::tree::Node::directory())
+        .map_err(HostError::from)?;
+    if WRITTEN.iter().any(|written| dir.starts_with(written)) && !holds_data(dir) {
+        return Ok(());
+    }
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if !path.is_file() {
+            continue;
+        }
+        if let Err(error) = host::add_file(tree, &path) {
+            notes.push(error.to_string());
+        }
+        if is_library(&path) {
+            for needed in host::libraries_of_plugin(&path)? {
+                host::add_file(tree, &needed)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What programs write is left out, what lies below `/tmp` was put there.
+fn holds_data(dir: &Path) -> bool {
+    dir.starts_with("/tmp") && dir != Path::new("/tmp")
+}
+
+fn is_library(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    name.is_some_and(|name| name.ends_with(".so") || name.contains(".so."))
+}
+
+/// Takes files away that the profile did not see: programs that no task ran,
+/// and what lies in directories of which nothing was opened.
+fn cut_packages(application: &mut Application, profile: &Profile) {
+    let tree = &application.tree;
+    let through = |path: &str| tree.through_links(path.trim_start_matches('/')).ok();
+    let programs: BTreeSet<String> = programs(profile)
+        .into_iter()
+        .chain(application.task.command.first().map(String::as_str))
+        .filter_map(through)
+        .collect();
+    let dirs: BTreeSet<String> = directories(profile)
+        .into_iter()
+        .filter_map(|dir| through(&format!("{dir}/.")))
+        .collect();
+    if !programs.iter().any(|program| tree.get(program).is_some()) || dirs.is_empty() {
+        let why = "the profile names none of the root's programs: all of its files are kept";
+        application.notes.push(why.to_owned());
+        return;
+    }
+    let unseen: Vec<(String, u64)> = tree
+        .entries()
+        .filter_map(|(name, node)| {
+            let Kind::File(content) = &node.kind else {
+                return None;
+            };
+            let (dir, _) = name.rsplit_once('/').unwrap_or(("", name));
+            let is_program = PROGRAMS.contains(&dir);
+            let kept = match is_program {
+                true => programs.contains(name),
+                false => dirs.contains(dir) || dir == "etc" || is_library(Path::new(name)),
+            };
+            (!kept && !programs.contains(name)).then(|| (name.to_owned(), content.len()))
+        })
+        .collect();
+    let bytes: u64 = unseen.iter().map(|(_, bytes)| bytes).sum();
+    application.notes.push(format!(
+        "cut packages: {} files that the profile did not see, {} KiB",
+        unseen.len(),
+        bytes / 1024
+    ));
+    for (name, _) in unseen {
+        application.tree.remove(&name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tare_profile::{FileUse, Task as Seen};
+
+    use super::*;
+
+    fn profile(program: &str, dirs: &[&str]) -> Profile {
+        let mut profile = Profile::empty();
+        profile.tasks.push(Seen {
+            pid: 1,
+            tid: 1,
+            name: "x".to_owned(),
+            program: program.to_owned(),
+            calls: 1,
+        });
+        for dir in dirs {
+            profile.features.files.push(FileUse {
+                file_system: "ext4".to_owned(),
+                path: (*dir).to_owned(),
+                count: 1,
+            });
+        }
+        profile
+    }
+
+    #[test]
+    fn only_what_the_profile_saw_stays_of_a_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, name).unwrap();
+        };
+        for name in [
+            "usr/bin/server",
+            "usr/bin/perl",
+            "srv/index.html",
+            "usr/share/doc/a",
+        ] {
+            write(name);
+        }
+        std::os::unix::fs::symlink("usr/bin", dir.path().join("bin")).unwrap();
+        let from = RootFrom::Path(dir.path().to_owned());
+        let command = ["/bin/server".to_owned()];
+        let profile = profile("/bin/server", &["/srv"]);
+        let names = |cuts: &BTreeSet<Cut>| {
+            let root = gather(&from, &profile, &command, cuts).unwrap();
+            let is_file = |name: &&str| matches!(root.tree.get(name).unwrap().kind, Kind::File(_));
+            let names = root.tree.entries().map(|(name, _)| name).filter(is_file);
+            names.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&BTreeSet::new()).len(), 4);
+        let cut = names(&BTreeSet::from([Cut::Packages]));
+        assert_eq!(cut, ["srv/index.html", "usr/bin/server"]);
+    }
+
+    #[test]
+    fn a_profile_of_this_computer_brings_its_programs_and_data() {
+        let data = tempfile::tempdir().unwrap();
+        fs::write(data.path().join("page"), "x").unwrap();
+        let place = data.path().to_str().unwrap();
+        let profile = profile("/bin/sh", &[place, "/etc", "/var/log"]);
+        let command = ["sh".to_owned()];
+        let root = gather(&RootFrom::Profile, &profile, &command, &BTreeSet::new()).unwrap();
+        let has = |name: &str| root.tree.get(name.trim_start_matches('/')).is_some();
+        assert!(has(&root.task.command[0]) && has("/etc/passwd"));
+        assert!(has(&format!("{place}/page")) && has("/var/log"));
+        assert!(!has("/etc/shadow"));
+    }
+
+    #[test]
+    fn nothing_to_run_is_an_error() {
+        let nothing = gather(&RootFrom::Profile, &Profile::empty(), &[], &BTreeSet::new());
+        assert!(matches!(nothing, Err(RootError::NoCommand)));
+    }
+}

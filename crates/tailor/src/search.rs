@@ -1,0 +1,76 @@
+//! Which of many things are needed, by trying: bisection.
+
+/// Finds a set of needed candidates of which none can be left out, given that
+/// `works` needs more with fewer. `None` if all together do not work; the error
+/// is `works`'s own (out of time, interrupted).
+///
+/// Takes about log2(n) tries for each thing that is needed.
+pub fn needed<T: Clone, E>(
+    candidates: &[T],
+    mut works: impl FnMut(&[T]) -> Result<bool, E>,
+) -> Result<Option<Vec<T>>, E> {
+    if !works(candidates)? {
+        return Ok(None);
+    }
+    let mut needed: Vec<T> = Vec::new();
+    let mut left = candidates.to_vec();
+    loop {
+        // With what is needed already, the shortest beginning of the rest that
+        // works; that whole `left` works is known.
+        let (mut too_short, mut enough) = (None, left.len());
+        while too_short.map_or(0, |short| short + 1) < enough {
+            let middle = too_short.map_or(0, |short| (short + enough) / 2);
+            let set = [&needed, &left[..middle]].concat();
+            match works(&set)? {
+                true => enough = middle,
+                false => too_short = Some(middle),
+            }
+        }
+        let Some(last) = enough.checked_sub(1) else {
+            return Ok(Some(needed));
+        };
+        needed.push(left[last].clone());
+        left.truncate(last);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn found(candidates: u32, wanted: &[u32]) -> (Option<Vec<u32>>, usize) {
+        let all: Vec<u32> = (0..candidates).collect();
+        let mut tries = 0;
+        let result = needed(&all, |set| {
+            tries += 1;
+            Ok::<_, ()>(wanted.iter().all(|want| set.contains(want)))
+        });
+        let mut result = result.unwrap();
+        if let Some(found) = &mut result {
+            found.sort_unstable();
+        }
+        (result, tries)
+    }
+
+    #[test]
+    fn exactly_what_is_needed_is_found_in_few_tries() {
+        for wanted in [&[17][..], &[0], &[99], &[3, 50], &[0, 1, 99], &[]] {
+            let (result, tries) = found(100, wanted);
+            assert_eq!(result.as_deref(), Some(wanted));
+            assert!(tries <= 2 + 9 * (wanted.len() + 1), "{tries}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_among_the_candidates_is_not_found() {
+        assert_eq!(found(10, &[11]), (None, 1));
+    }
+
+    #[test]
+    fn an_error_ends_the_search() {
+        let result = needed(&[1, 2, 3], |_| Err::<bool, _>("out of time"));
+        assert_eq!(result, Err("out of time"));
+    }
+}

@@ -1,0 +1,247 @@
+//! From an order to a proven kernel: build, prove, and where the proof fails
+//! find what is missing, add it, and go round again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+
+use crate::{
+    kconfig::Config,
+    kernel::{Kernel, MakeError, Order, Workshop},
+    mapping::Symbol,
+    missing,
+    prove::{Proof, ProveError, Terms, prove},
+    root::Application,
+    search,
+};
+
+/// Consoles of the proofs, in the kernel's directory.
+const LOGS: &str = "logs";
+/// Proofs after which a guest's messages are no longer followed.
+const FOLLOWED: usize = 4;
+
+/// A tailoring to be done.
+#[derive(Debug)]
+pub struct Tailoring<'a> {
+    /// Sources and compilers.
+    pub workshop: &'a Workshop,
+    /// The application.
+    pub application: &'a Application,
+    /// How it is proven.
+    pub terms: &'a Terms,
+    /// Debian's configuration: what an application may have had where it worked.
+    pub debian: Option<&'a Config>,
+    /// Where the kernel is made.
+    pub dir: &'a Path,
+    /// How long all of it may take.
+    pub limit: Duration,
+}
+
+/// A kernel and how it was proven.
+#[derive(Debug)]
+pub struct Tailored {
+    /// The last kernel that was built.
+    pub kernel: Kernel,
+    /// Its proof.
+    pub proof: Proof,
+    /// Options that the proof showed to be missing, with why.
+    pub added: Vec<Added>,
+    /// Kernels that were built on the way, the last one included.
+    pub kernels: usize,
+    /// Time that compilers took.
+    pub build_time: Duration,
+}
+
+/// An option that was found to be missing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Added {
+    /// The option.
+    pub symbol: Symbol,
+    /// Why.
+    pub why: String,
+}
+
+/// What a tailoring tells of its way.
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// A file was made.
+    Made(&'a str),
+    /// A kernel is booted.
+    Proving,
+    /// The proof failed, and why.
+    Failed(&'a str),
+    /// Options are tried, and why.
+    Trying(usize, &'a str),
+}
+
+/// A tailoring that did not come to an end.
+#[derive(Debug, thiserror::Error)]
+pub enum TailorError {
+    /// The kernel.
+    #[error(transparent)]
+    Make(#[from] MakeError),
+    /// The proof.
+    #[error(transparent)]
+    Prove(#[from] ProveError),
+    /// No more time.
+    #[error("the time is over ({} min) and what is missing is not found; the consoles are in {}", limit.as_secs() / 60, logs.display())]
+    OutOfTime {
+        /// How long it was.
+        limit: Duration,
+        /// The logs.
+        logs: PathBuf,
+    },
+}
+
+/// The loop's state.
+struct Round<'a, P> {
+    tailoring: &'a Tailoring<'a>,
+    order: Order,
+    added: Vec<Added>,
+    kernels: usize,
+    build_time: Duration,
+    begin: Instant,
+    progress: P,
+}
+
+impl Tailoring<'_> {
+    /// Does it. `progress` may end a build by `false`.
+    pub fn run(
+        &self,
+        order: Order,
+        progress: impl FnMut(Step<'_>) -> bool,
+    ) -> Result<Tailored, TailorError> {
+        let mut round = Round {
+            tailoring: self,
+            order,
+            added: Vec::new(),
+            kernels: 0,
+            build_time: Duration::ZERO,
+            begin: Instant::now(),
+            progress,
+        };
+        let (kernel, proof) = round.until_proven()?;
+        Ok(Tailored {
+            kernel,
+            proof,
+            added: round.added,
+            kernels: round.kernels,
+            build_time: round.build_time,
+        })
+    }
+}
+
+impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
+    /// Follows what the guests say, then searches.
+    fn until_proven(&mut self) -> Result<(Kernel, Proof), TailorError> {
+        let (mut kernel, mut proof) = self.build_and_prove()?;
+        for _ in 0..FOLLOWED {
+            let Some(failure) = &proof.failure else {
+                return Ok((kernel, proof));
+            };
+            (self.progress)(Step::Failed(failure));
+            let console = std::fs::read(&proof.console).unwrap_or_default();
+            let console = String::from_utf8_lossy(&console).into_owned();
+            let suspects = self.new(missing::suspects(&console, &kernel.config));
+            if suspects.is_empty() {
+                break;
+            }
+            (self.progress)(Step::Trying(suspects.len(), "the guest's messages"));
+            self.add(suspects);
+            (kernel, proof) = self.build_and_prove()?;
+        }
+        match proof.passed() {
+            true => Ok((kernel, proof)),
+            false => self.search(kernel, proof),
+        }
+    }
+
+    /// Bisection over what the profile only looked at, then over what the
+    /// mapping knows and Debian's kernel has.
+    fn search(
+        &mut self,
+        mut kernel: Kernel,
+        mut proof: Proof,
+    ) -> Result<(Kernel, Proof), TailorError> {
+        let optional = self.order.choice().optional.into_keys();
+        let known = self.tailoring.debian;
+        let known = known.map(|debian| missing::known(&kernel.config, debian));
+        let sets: [(&str, BTreeSet<Symbol>); 2] = [
+            ("what the profile only looked at", optional.collect()),
+            ("what Debian's kernel has", known.unwrap_or_default()),
+        ];
+        for (what, set) in sets {
+            let candidates: Vec<Symbol> = set.into_iter().collect();
+            if candidates.is_empty() {
+                continue;
+            }
+            (self.progress)(Step::Trying(candidates.len(), what));
+            let mut last = None;
+            let before = self.order.add.clone();
+            let why = format!("the proof fails without it (bisection over {what})");
+            let found = search::needed(&candidates, |set| {
+                self.order.add = with(&before, set, &why);
+                let (kernel, proof) = self.build_and_prove()?;
+                let passed = proof.passed();
+                last = Some((kernel, proof));
+                Ok::<_, TailorError>(passed)
+            })?;
+            let Some(found) = found else {
+                // All together do not help: none of them is it.
+                self.order.add = before;
+                continue;
+            };
+            self.order.add = before;
+            self.add(found.into_iter().map(|it| (it, why.clone())).collect());
+            (kernel, proof) = self.build_and_prove()?;
+            break;
+        }
+        Ok((kernel, proof))
+    }
+
+    fn new(&self, suspects: BTreeMap<Symbol, String>) -> BTreeMap<Symbol, String> {
+        let all = suspects.into_iter();
+        all.filter(|(symbol, _)| !self.order.add.contains_key(symbol))
+            .collect()
+    }
+
+    fn add(&mut self, symbols: BTreeMap<Symbol, String>) {
+        for (symbol, why) in symbols {
+            self.order.add.insert(symbol.clone(), why.clone());
+            self.added.push(Added { symbol, why });
+        }
+    }
+
+    fn build_and_prove(&mut self) -> Result<(Kernel, Proof), TailorError> {
+        let Tailoring {
+            workshop,
+            application,
+            terms,
+            dir,
+            limit,
+            ..
+        } = self.tailoring;
+        let logs = dir.join(LOGS);
+        if self.begin.elapsed() > *limit {
+            let limit = *limit;
+            return Err(TailorError::OutOfTime { limit, logs });
+        }
+        let progress = &mut self.progress;
+        let kernel = workshop.make(&self.order, dir, |file| progress(Step::Made(file)))?;
+        self.kernels += 1;
+        self.build_time += kernel.build_time;
+        progress(Step::Proving);
+        let console = logs.join(format!("proof-{}.log", self.kernels));
+        let proof = prove(&kernel.image.bz_image, &[], application, terms, &console)?;
+        Ok((kernel, proof))
+    }
+}
+
+fn with(before: &BTreeMap<Symbol, String>, set: &[Symbol], why: &str) -> BTreeMap<Symbol, String> {
+    let more = set.iter().map(|symbol| (symbol.clone(), why.to_owned()));
+    before.clone().into_iter().chain(more).collect()
+}
