@@ -4,6 +4,7 @@
 //! one line with its causes and the way out, and ends with a documented exit
 //! code (`tare_control::exit`).
 
+mod advise;
 mod args;
 mod blk;
 mod doctor;
@@ -13,6 +14,7 @@ mod failure;
 mod machines;
 mod manual;
 mod observe;
+mod pin;
 mod profile;
 mod record;
 mod root;
@@ -62,6 +64,8 @@ fn perform(verb: Verb) -> Result<Ended, Failure> {
         Verb::Blk(args) => blk::blk(args),
         Verb::Why(args) => why::why(&args),
         Verb::Top(args) => top::top(&args),
+        Verb::Pin(args) => pin::pin(&args),
+        Verb::Advise(args) => advise::advise(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Weigh(args) => weigh::weigh(args),
         Verb::ExitCodes => print(&exit_codes::table()),

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use support::Place;
 
-const VERBS: [&str; 15] = [
+const VERBS: [&str; 17] = [
     "run",
     "ps",
     "stop",
@@ -20,6 +20,8 @@ const VERBS: [&str; 15] = [
     "why",
     "profile",
     "top",
+    "pin",
+    "advise",
     "doctor",
     "weigh",
     "exit-codes",

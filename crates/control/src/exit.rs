@@ -42,6 +42,8 @@ exit_codes! {
     Memory = 21,
     /// The command line for the guest is too long or not printable.
     Cmdline = 22,
+    /// CPUs to pin to do not exist, are offline or not allowed.
+    CpuSet = 23,
     /// A forwarded port is in use or not allowed.
     PortInUse = 30,
     /// The tap interface is missing, busy or not allowed.
@@ -70,6 +72,8 @@ exit_codes! {
     NoSuchMachine = 51,
     /// The machine did not answer on its control socket.
     ControlFailed = 52,
+    /// No machine, container or process is called so, or nothing is pinned for it.
+    NoSuchTarget = 53,
     /// /dev/kvm may not be opened by this user.
     KvmPermission = 60,
     /// KVM lacks something that Tare needs, or refused a call.
@@ -78,6 +82,10 @@ exit_codes! {
     NoEngine = 62,
     /// This user may not observe the machine.
     ObservePermission = 63,
+    /// The kernel refused a placement; what was changed is put back.
+    PinRefused = 67,
+    /// The journal of placements cannot be kept; nothing was changed.
+    PinJournal = 68,
     /// No process of that number, no container of that name.
     NoSuchProcess = 64,
     /// This kernel, or this user, has no BPF to observe with.

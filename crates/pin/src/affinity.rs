@@ -6,7 +6,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tare_policy::placement::CpuMask;
 
 /// Where a thread may run; `ESRCH` if it has ended.
-pub(crate) fn get(tid: u32) -> Result<CpuMask, Errno> {
+pub fn get(tid: u32) -> Result<CpuMask, Errno> {
     let set = sched_getaffinity(Some(pid(tid)?))?;
     let cpus = 0..CpuSet::MAX_CPU.min(CpuMask::BITS);
     Ok(cpus

@@ -26,7 +26,7 @@
 
 #![forbid(unsafe_code)]
 
-mod affinity;
+pub mod affinity;
 mod cpu_list;
 mod host;
 mod journal;

@@ -80,6 +80,21 @@ pub struct Pinned {
     before: BTreeMap<u32, CpuMask>,
 }
 
+/// Threads that one look found.
+struct Caught {
+    fresh: usize,
+    moved: usize,
+}
+
+/// What was done about one thread.
+#[derive(PartialEq, Eq)]
+enum Seated {
+    /// Nothing: it is in its place, or it has ended.
+    There,
+    /// It was moved.
+    Moved,
+}
+
 /// Places every thread of the plan's target; `stop` is asked between steps.
 pub fn pin(
     store: &Store,
@@ -114,16 +129,7 @@ impl Pinned {
     /// Places threads that have begun since; says how many. Call it again and again
     /// while the placement shall hold.
     pub fn catch(&mut self) -> Result<usize, PinError> {
-        let seats = self.plan.seats();
-        let fresh: Vec<Seat> = seats
-            .into_iter()
-            .filter(|seat| !self.known.contains_key(&seat.task.id))
-            .collect();
-        let count = fresh.len();
-        if count > 0 {
-            self.place(fresh)?;
-        }
-        Ok(count)
+        Ok(self.look()?.fresh)
     }
 
     /// Each thread with the CPUs that the kernel says it has now.
@@ -149,6 +155,23 @@ impl Pinned {
     pub fn undo(mut self) -> Undone {
         let journal = self.journal.take();
         journal.map(Journal::undo).unwrap_or_default()
+    }
+
+    fn look(&mut self) -> Result<Caught, PinError> {
+        let seats = self.plan.seats();
+        let fresh: Vec<Seat> = seats
+            .into_iter()
+            .filter(|seat| !self.known.contains_key(&seat.task.id))
+            .collect();
+        let count = fresh.len();
+        let moved = match count {
+            0 => 0,
+            _ => self.place(fresh)?,
+        };
+        Ok(Caught {
+            fresh: count,
+            moved,
+        })
     }
 
     fn append(&mut self, entries: Vec<Entry>) -> Result<(), PinError> {
@@ -201,7 +224,8 @@ impl Pinned {
             if stop() {
                 return Err(PinError::Interrupted);
             }
-            quiet = match self.catch()? {
+            // A new thread that is in its place already has a maker that is, too.
+            quiet = match self.look()?.moved {
                 0 => quiet + 1,
                 _ => 0,
             };
@@ -215,17 +239,18 @@ impl Pinned {
         Err(PinError::Restless(self.plan.target.name.clone()))
     }
 
-    /// Journals these threads, then moves them.
-    fn place(&mut self, seats: Vec<Seat>) -> Result<(), PinError> {
+    /// Journals these threads, then moves them; says how many it moved.
+    fn place(&mut self, seats: Vec<Seat>) -> Result<usize, PinError> {
         if self.plan.cpuset().is_none() {
             let entries = seats.iter().filter_map(|seat| self.entry(seat)).collect();
             self.append(entries)?;
         }
+        let mut moved = 0;
         for seat in seats {
-            self.seat(&seat)?;
+            moved += usize::from(self.seat(&seat)? == Seated::Moved);
             self.known.insert(seat.task.id, seat.cpus);
         }
-        Ok(())
+        Ok(moved)
     }
 
     fn entry(&mut self, seat: &Seat) -> Option<Entry> {
@@ -247,24 +272,24 @@ impl Pinned {
         })
     }
 
-    fn seat(&self, seat: &Seat) -> Result<(), PinError> {
+    fn seat(&self, seat: &Seat) -> Result<Seated, PinError> {
         let tid = seat.task.id.tid;
         let name = || seat.task.name.clone();
         let cpus = CpuList(seat.cpus);
         let bounded = self.plan.cpuset().is_some();
         let outcome = match affinity::get(tid) {
             // Its own narrower choice within the cgroup's CPUs stays.
-            Ok(now) if bounded && now.is_within(&seat.cpus) => return Ok(()),
-            Ok(now) if now == seat.cpus => return Ok(()),
+            Ok(now) if bounded && now.is_within(&seat.cpus) => return Ok(Seated::There),
+            Ok(now) if now == seat.cpus => return Ok(Seated::There),
             Ok(_) => affinity::set(tid, &seat.cpus),
             Err(errno) => Err(errno),
         };
         match outcome {
-            Ok(got) if got == seat.cpus => Ok(()),
+            Ok(got) if got == seat.cpus => Ok(Seated::Moved),
             // It ended meanwhile.
-            Err(Errno::SRCH) => Ok(()),
+            Err(Errno::SRCH) => Ok(Seated::There),
             // The kernel does not let go of some of its own threads.
-            Err(Errno::INVAL) if is_kernel(seat) => Ok(()),
+            Err(Errno::INVAL) if is_kernel(seat) => Ok(Seated::There),
             Ok(got) => Err(PinError::Changed {
                 tid,
                 name: name(),

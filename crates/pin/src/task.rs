@@ -28,6 +28,8 @@ pub struct Task {
     pub cpu: u16,
     /// CPU time so far, ns.
     pub run_ns: u64,
+    /// Time that it waited for a CPU so far, ns.
+    pub ready_ns: u64,
 }
 
 impl TaskId {
@@ -47,6 +49,7 @@ pub(crate) fn of_process(pid: u32) -> Vec<Task> {
 pub(crate) fn of(pid: u32, tid: u32) -> Option<Task> {
     let stat = stat(pid, tid)?;
     let schedstat = fs::read_to_string(thread(pid, tid).join("schedstat")).unwrap_or_default();
+    let (run_ns, ready_ns) = tare_probe::proc::schedstat(&schedstat).unwrap_or_default();
     Some(Task {
         id: TaskId {
             pid,
@@ -55,7 +58,8 @@ pub(crate) fn of(pid: u32, tid: u32) -> Option<Task> {
         },
         name: stat.comm,
         cpu: u16::try_from(stat.cpu).unwrap_or(u16::MAX),
-        run_ns: tare_probe::proc::schedstat(&schedstat).map_or(0, |(run_ns, _)| run_ns),
+        run_ns,
+        ready_ns,
     })
 }
 

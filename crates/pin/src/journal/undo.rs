@@ -14,6 +14,9 @@ use crate::cpu_list::CpuList;
 use crate::target::Cpuset;
 use crate::task::{self, TaskId};
 
+/// Most looks for threads that began meanwhile.
+const ROUNDS: usize = 50;
+
 /// What came of putting back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Undone {
@@ -48,8 +51,11 @@ pub(super) fn undo(entries: &[Entry]) -> Undone {
             undo_thread(id, &before.0, since, &mut undone);
         }
     }
-    if !bounded {
-        free_heirs(entries, &mut undone);
+    for _ in 0..ROUNDS {
+        // Heirs may have made heirs before they were freed.
+        if bounded || free_heirs(entries, &mut undone) == 0 {
+            break;
+        }
     }
     undone
 }
@@ -151,7 +157,8 @@ fn undo_thread(id: &TaskId, before: &CpuMask, since: Option<&CpuMask>, undone: &
 
 /// Threads that began meanwhile have their makers' CPUs: they get those that the
 /// process's first thread had.
-fn free_heirs(entries: &[Entry], undone: &mut Undone) {
+fn free_heirs(entries: &[Entry], undone: &mut Undone) -> usize {
+    let mut freed = 0;
     let mut known = BTreeSet::new();
     let mut leaders: BTreeMap<u32, CpuMask> = BTreeMap::new();
     let mut given: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
@@ -169,9 +176,11 @@ fn free_heirs(entries: &[Entry], undone: &mut Undone) {
         let fresh = task::of_process(pid).into_iter();
         for task in fresh.filter(|task| !known.contains(&task.id)) {
             let inherited = |now: &CpuMask| given.contains(&CpuList(*now).to_string());
-            if affinity::get(task.id.tid).is_ok_and(|now| inherited(&now)) {
+            if affinity::get(task.id.tid).is_ok_and(|now| now != before && inherited(&now)) {
                 undo_thread(&task.id, &before, None, undone);
+                freed += 1;
             }
         }
     }
+    freed
 }

@@ -1,0 +1,137 @@
+//! What is known of a target and its host when advice is given.
+
+use serde::Serialize;
+use tare_policy::placement::Class;
+
+/// What an application runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Platform {
+    /// A process of the host.
+    Process,
+    /// A container.
+    Container,
+    /// A virtual machine of Tare.
+    TareVm,
+    /// Another virtual machine.
+    Vm,
+}
+
+impl Platform {
+    /// Whether it is a virtual machine.
+    pub fn is_vm(self) -> bool {
+        matches!(self, Self::TareVm | Self::Vm)
+    }
+
+    /// As the lab's figures call it.
+    pub fn figure_name(self) -> &'static str {
+        match self {
+            Self::Process => "bm",
+            Self::Container => "cn",
+            Self::TareVm | Self::Vm => "vm",
+        }
+    }
+}
+
+/// CPUs of host and target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Resources {
+    /// CPUs of the host that are online.
+    pub host_cpus: u64,
+    /// NUMA nodes with CPUs.
+    pub host_nodes: u64,
+    /// CPUs that the host's scheduler leaves alone.
+    pub isolated_cpus: u64,
+    /// CPUs that the target may use, thousandths; the smaller of set and quota.
+    pub assigned_millicpus: u64,
+    /// Its quota, thousandths of a CPU.
+    pub quota_millicpus: Option<u64>,
+    /// vCPUs of a machine.
+    pub vcpus: u64,
+}
+
+/// How the target's threads lie on CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Layout {
+    /// Threads that may use fewer CPUs than are online.
+    pub bound_threads: u64,
+    /// All threads.
+    pub threads: u64,
+    /// NUMA nodes that the allowed CPUs lie on.
+    pub nodes: u64,
+    /// Pairs of vCPUs that are tied to CPUs of one core.
+    pub sibling_vcpus: u64,
+    /// Cores that no vCPU is tied to.
+    pub free_cores: u64,
+    /// Emulator and I/O threads that may run where a tied vCPU runs.
+    pub helpers_on_vcpus: u64,
+    /// vCPUs on isolated CPUs.
+    pub isolated_vcpus: u64,
+}
+
+impl Layout {
+    /// Whether every thread is bound.
+    pub fn is_pinned(&self) -> bool {
+        self.threads > 0 && self.bound_threads == self.threads
+    }
+}
+
+/// Halts of a machine's vCPUs within the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Halting {
+    /// Halts a second.
+    pub halts_per_s: u64,
+    /// Halts for which the host polled, thousandths.
+    pub polled_permille: u64,
+    /// CPU time of polls that lost, thousandths of a CPU.
+    pub wasted_millicpus: u64,
+}
+
+/// Everything that rules look at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Facts {
+    /// The target as commands take it; `TARGET` without one.
+    pub name: String,
+    /// What it runs in; none for a workload that is only planned.
+    pub platform: Option<Platform>,
+    /// The known workload that it is.
+    pub workload: Option<&'static str>,
+    /// What it spends its time with.
+    #[serde(serialize_with = "class")]
+    pub class: Option<Class>,
+    /// CPUs.
+    pub resources: Resources,
+    /// Places.
+    pub layout: Layout,
+    /// CPUs kept busy, thousandths.
+    pub busy_millicpus: u64,
+    /// Of the time that it could run, the part in which it waited for a CPU,
+    /// thousandths.
+    pub ready_permille: u64,
+    /// Moves between CPUs, a second.
+    pub migrations_per_s: u64,
+    /// Times that its quota was used up, within the window.
+    pub throttled: u64,
+    /// Halts, of a machine that was observed.
+    pub halting: Option<Halting>,
+    /// Disks of a machine of Tare that do not coalesce.
+    pub uncoalesced_disks: Vec<String>,
+    /// KVM emulates ring 0 here.
+    pub emulated: bool,
+}
+
+fn class<S: serde::Serializer>(class: &Option<Class>, to: S) -> Result<S::Ok, S::Error> {
+    match class.map(words) {
+        Some(words) => to.serialize_str(words),
+        None => to.serialize_none(),
+    }
+}
+
+/// A class as people say it.
+pub(crate) fn words(class: Class) -> &'static str {
+    match class {
+        Class::CpuBound => "CPU-bound",
+        Class::IoBound => "I/O-bound",
+        Class::UltraIoBound => "ultra-I/O-bound",
+    }
+}

@@ -1,0 +1,81 @@
+//! Rules about halts and interrupts of virtual machines.
+
+use super::{Said, untold};
+use crate::advice::{Advice, Change, Gain};
+use crate::facts::{Facts, Platform};
+use crate::runs::Runs;
+
+/// CPU time that lost polls may take, thousandths of a CPU: the budget of 1 %.
+const WASTED_MILLICPUS: u64 = 10;
+/// Halts a second from which wake-ups are worth polling for.
+const MANY_HALTS: u64 = 1000;
+/// Halts that are polled for, thousandths, below which polling is as good as off.
+const HARDLY_POLLED_PERMILLE: u64 = 100;
+
+/// Halt polling by its budget.
+pub(super) fn halting(facts: &Facts, _: &Runs) -> Said {
+    let halting = facts.halting?;
+    let (what, because, gain) = if halting.wasted_millicpus > WASTED_MILLICPUS {
+        (
+            "poll less for the end of its halts",
+            format!(
+                "polls that lost took {} % of a CPU",
+                halting.wasted_millicpus as f64 / 10.0
+            ),
+            Gain::Published("a 10 us sleep loop under polling costs 100 % of a CPU"),
+        )
+    } else if halting.halts_per_s >= MANY_HALTS && halting.polled_permille < HARDLY_POLLED_PERMILLE
+    {
+        (
+            "poll for the end of its halts",
+            format!(
+                "{} halts a second, of which {} % were polled for",
+                halting.halts_per_s,
+                halting.polled_permille as f64 / 10.0
+            ),
+            Gain::Published("10 to 15 us a round trip, memcached 1.5 times"),
+        )
+    } else {
+        return None;
+    };
+    let command = match facts.platform {
+        Some(Platform::TareVm) => format!("tare set {} halt=budget=1", facts.name),
+        _ => "echo 50000 > /sys/module/kvm/parameters/halt_poll_ns".to_owned(),
+    };
+    Some(Ok(Advice {
+        rule: "halt-polling",
+        what: what.to_owned(),
+        because,
+        evidence: "talk 3 (KVM message passing); ADR 16",
+        gain,
+        command: Some(command),
+        change: Change::None,
+    }))
+}
+
+/// Interrupt coalescing of disks.
+pub(super) fn coalescing(facts: &Facts, _: &Runs) -> Said {
+    let disk = facts.uncoalesced_disks.first()?;
+    Some(Ok(Advice {
+        rule: "coalesce-disk-interrupts",
+        what: format!(
+            "let {} coalesce its interrupts",
+            facts.uncoalesced_disks.join(", ")
+        ),
+        because: "coalescing is off; at low depth it switches itself off".to_owned(),
+        evidence: "talk 1 (vIC); ADR 10",
+        gain: Gain::Published("up to 19 % more I/O a second, up to 17 % less CPU"),
+        command: Some(format!("tare set {} {disk}.coalesce=auto", facts.name)),
+        change: Change::None,
+    }))
+}
+
+/// What an emulating KVM hides.
+pub(super) fn emulated(facts: &Facts, _: &Runs) -> Said {
+    let is_vm = facts.platform.is_some_and(Platform::is_vm);
+    (is_vm && facts.emulated).then_some(())?;
+    untold(
+        "machine-on-emulating-kvm",
+        "this host's KVM emulates ring 0: what is measured of this machine is mostly emulation",
+    )
+}

@@ -1,0 +1,137 @@
+//! Rules about platform, size and quota.
+
+use std::cmp::Ordering;
+
+use tare_policy::placement::{Class, chr_permille};
+
+use super::{Said, untold};
+use crate::advice::{Advice, Change, Gain};
+use crate::facts::{Facts, Platform, words};
+use crate::runs::Runs;
+
+/// Slide 30, 5 to 7: the size by CHR.
+pub(super) fn chr(facts: &Facts, _: &Runs) -> Said {
+    let rule = "size-by-chr";
+    let class = facts.class?;
+    matches!(facts.platform, Some(Platform::Container) | None).then_some(())?;
+    let range = class.chr();
+    let host = facts.resources.host_cpus;
+    let said = format!(
+        "CHR {:.2} to {:.2} for {} work",
+        f64::from(range.low_permille) / 1000.0,
+        f64::from(range.high_permille) / 1000.0,
+        words(class)
+    );
+    let Some((least, most)) = range.cores(host) else {
+        return untold(
+            rule,
+            format!("{said} is less than one of this host's {host} cores: the talk's host had 112"),
+        );
+    };
+    let cores = match least == most {
+        true => format!("{least} of this host's {host} cores"),
+        false => format!("{least} to {most} of this host's {host} cores"),
+    };
+    let assigned = facts.platform.and_then(|_| {
+        let chr = chr_permille(facts.resources.assigned_millicpus, host)?;
+        Some((chr, range.place(chr)))
+    });
+    let (what, because) = match assigned {
+        Some((_, Ordering::Equal)) => return None,
+        Some((chr, order)) => (
+            match order {
+                Ordering::Less => format!("give it more: {cores}"),
+                _ => format!("give it fewer: {cores}"),
+            },
+            format!("its CHR is {:.2}; {said}", f64::from(chr) / 1000.0),
+        ),
+        None => (format!("give it {cores}"), said),
+    };
+    let command = match facts.platform {
+        Some(_) => format!("tare pin {} --cpus 0-{}", facts.name, most - 1),
+        None => format!("podman run --cpuset-cpus 0-{} IMAGE", most - 1),
+    };
+    Some(Ok(Advice {
+        rule,
+        what,
+        because,
+        evidence: "talk 2, slide 30 (5 to 7); its slide 25 gives the next higher range for each",
+        gain: Gain::Unknown,
+        command: Some(command),
+        change: Change::None,
+    }))
+}
+
+/// Slide 29, 5: containers in a machine for I/O-bound work.
+pub(super) fn platform(facts: &Facts, _: &Runs) -> Said {
+    let rule = "platform";
+    let class = facts.class?;
+    let (what, evidence) = match (facts.platform, class) {
+        (Some(Platform::Container) | None, Class::IoBound | Class::UltraIoBound) => (
+            "a container in a virtual machine beats a container on the host for this work",
+            "talk 2, slide 29 (5)",
+        ),
+        (None, Class::CpuBound) => (
+            "a pinned container, not a virtual machine: its overhead is constant, and pinning \
+             does not take it off",
+            "talk 2, slides 23 and 30",
+        ),
+        _ => return None,
+    };
+    if facts.emulated {
+        return untold(
+            rule,
+            "this host's KVM emulates ring 0: its machines say nothing of hardware's",
+        );
+    }
+    Some(Ok(Advice {
+        rule,
+        what: what.to_owned(),
+        because: format!("it is {}", words(class)),
+        evidence,
+        gain: Gain::Unknown,
+        command: (class != Class::CpuBound)
+            .then(|| "tare run --kernel debian --root IMAGE.tar".to_owned()),
+        change: Change::None,
+    }))
+}
+
+/// No quota on CPUs that are its own.
+pub(super) fn quota_and_set(facts: &Facts, _: &Runs) -> Said {
+    let quota = facts.resources.quota_millicpus?;
+    facts.layout.is_pinned().then(|| {
+        Ok(Advice {
+            rule: "no-quota-on-own-cpus",
+            what: "take the CPU quota off: its set of CPUs is the bound".to_owned(),
+            because: format!(
+                "it is pinned and has a quota of {} CPUs too",
+                quota as f64 / 1000.0
+            ),
+            evidence: "since the talk: users' reports of throttling on CPUs that nobody else uses",
+            gain: Gain::Unknown,
+            command: Some(format!("podman update --cpus 0 {}", facts.name)),
+            change: Change::None,
+        })
+    })
+}
+
+/// A quota that is used up stops all threads at once.
+pub(super) fn throttled(facts: &Facts, _: &Runs) -> Said {
+    let quota = facts.resources.quota_millicpus?;
+    (facts.throttled > 0 && !facts.layout.is_pinned()).then(|| {
+        let last = quota.div_ceil(1000).max(1) - 1;
+        Ok(Advice {
+            rule: "set-instead-of-quota",
+            what: "bound it by a set of CPUs instead of a quota".to_owned(),
+            because: format!(
+                "its quota of {} CPUs was used up {} times",
+                quota as f64 / 1000.0,
+                facts.throttled
+            ),
+            evidence: "since the talk: a quota of one CPU ran 2.03 times slower than the same pinned",
+            gain: Gain::Published("up to 2.03 times"),
+            command: Some(format!("tare pin {} --cpus 0-{last}", facts.name)),
+            change: Change::None,
+        })
+    })
+}

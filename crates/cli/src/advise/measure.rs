@@ -1,0 +1,189 @@
+//! What rules look at, of a target that runs.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tare_advise::{Facts, Halting, Layout, Platform, Resources};
+use tare_pin::{Host, Kind, PlanError, Target, affinity};
+use tare_policy::placement::{Class, CpuMask};
+use tare_probe::account::Account;
+use tare_probe::sched::{Cause, Observer, Times};
+use tare_probe::vm::{Monitor, Role, Vm};
+use tare_probe::{Unavailable, kvm};
+
+use crate::failure::Failure;
+
+/// Busy time below which a target has done too little to tell its kind, thousandths
+/// of a CPU.
+const IDLE_MILLICPUS: u64 = 5;
+/// Halts a second from which a machine's halts are waits for input and output.
+const IO_HALTS_PER_S: u64 = 50;
+
+/// Watches a target for a while.
+pub(super) fn measure(
+    target: &Target,
+    name: &str,
+    host: &Host,
+    window: Duration,
+) -> Result<(Facts, Vec<Unavailable>), Failure> {
+    let tasks = target.tasks();
+    if tasks.is_empty() {
+        return Err(PlanError::NoThread(name.to_owned()).into());
+    }
+    let mut facts = super::on(host, name);
+    facts.platform = Some(platform(target));
+    let throttled = target.throttled_periods();
+    let (times, account, unavailable) = watch(target, window);
+    facts.throttled = target
+        .throttled_periods()
+        .zip(throttled)
+        .map_or(0, |(now, then)| now.saturating_sub(then));
+    if let Some(times) = &times {
+        judge(&mut facts, times, matches!(target.kind, Kind::Vm(_)));
+    }
+    if let Some(account) = &account {
+        facts.emulated = account.emulated;
+        facts.halting = Some(halting(account));
+    }
+    facts.layout = layout(target, host);
+    facts.resources = resources(target, &facts);
+    Ok((facts, unavailable))
+}
+
+fn platform(target: &Target) -> Platform {
+    match &target.kind {
+        Kind::Process(_) => Platform::Process,
+        Kind::Container(_) => Platform::Container,
+        Kind::Vm(vm) if vm.monitor == Monitor::Tare => Platform::TareVm,
+        Kind::Vm(_) => Platform::Vm,
+    }
+}
+
+/// Time on and off CPUs (a machine's: of its vCPUs), and a machine's account.
+fn watch(target: &Target, window: Duration) -> (Option<Times>, Option<Account>, Vec<Unavailable>) {
+    let mut unavailable = Vec::new();
+    let mut observer = Observer::start().map_err(|why| unavailable.push(why)).ok();
+    if let Some(observer) = &mut observer {
+        let group = observer.group();
+        for (task, role) in target.tasks() {
+            match &target.kind {
+                Kind::Vm(_) if role.is_vcpu() => observer.watch_thread(group, task.id.tid),
+                Kind::Vm(_) => {}
+                _ => observer.watch_process(group, task.id.pid),
+            }
+        }
+        observer.turn();
+    }
+    let account = match &target.kind {
+        Kind::Vm(vm) => account(vm, window),
+        _ => {
+            std::thread::sleep(window);
+            None
+        }
+    };
+    let times = observer.as_mut().and_then(|observer| {
+        let times = observer.turn().pop();
+        unavailable.extend(observer.unavailable());
+        times
+    });
+    (times, account, unavailable)
+}
+
+fn account(vm: &Vm, window: Duration) -> Option<Account> {
+    kvm::observe(std::slice::from_ref(vm), window).pop()
+}
+
+fn judge(facts: &mut Facts, times: &Times, is_vm: bool) {
+    let ready_ns = times.off_ns(Cause::RunQueue);
+    let runnable_ns = times.on_cpu.sum_ns + ready_ns;
+    facts.busy_millicpus = times.busy_millicpus();
+    facts.ready_permille = (ready_ns * 1000).checked_div(runnable_ns).unwrap_or(0);
+    facts.migrations_per_s = per_second(times.migrations, times.window_ns);
+    let io_ns = match is_vm {
+        false => times.io_ns(),
+        true if per_second(times.voluntary_switches, times.window_ns) >= IO_HALTS_PER_S => {
+            times.off_ns(Cause::Halt)
+        }
+        true => 0,
+    };
+    if facts.busy_millicpus >= IDLE_MILLICPUS {
+        facts.class = Class::of(runnable_ns, io_ns);
+    }
+}
+
+fn per_second(count: u64, window_ns: u64) -> u64 {
+    let rate = u128::from(count) * 1_000_000_000 / u128::from(window_ns.max(1));
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+fn halting(account: &Account) -> Halting {
+    let vcpus = account
+        .threads
+        .iter()
+        .filter_map(|thread| thread.vcpu.as_ref());
+    let (mut halts, mut polled, mut wasted_ns) = (0, 0, 0);
+    for vcpu in vcpus {
+        halts += vcpu.halts.count;
+        polled += vcpu.halts.polls_attempted;
+        wasted_ns += vcpu.halts.poll_wasted_ns;
+    }
+    Halting {
+        halts_per_s: per_second(halts, account.window_ns),
+        polled_permille: (polled * 1000).checked_div(halts).unwrap_or(0).min(1000),
+        wasted_millicpus: wasted_ns * 1000 / account.window_ns.max(1),
+    }
+}
+
+fn resources(target: &Target, facts: &Facts) -> Resources {
+    let quota_millicpus = target.quota_millicpus();
+    let set = target
+        .tasks()
+        .iter()
+        .filter_map(|(task, _)| affinity::get(task.id.tid).ok())
+        .fold(CpuMask::EMPTY, |all, cpus| all.or(&cpus));
+    let set_millicpus = u64::from(set.count()) * 1000;
+    Resources {
+        assigned_millicpus: quota_millicpus.map_or(set_millicpus, |quota| quota.min(set_millicpus)),
+        quota_millicpus,
+        vcpus: match &target.kind {
+            Kind::Vm(vm) => vm.vcpus.len() as u64,
+            _ => 0,
+        },
+        ..facts.resources
+    }
+}
+
+fn layout(target: &Target, host: &Host) -> Layout {
+    let online = host.online();
+    let mut layout = Layout::default();
+    let mut nodes = BTreeSet::new();
+    let mut tied = CpuMask::EMPTY;
+    let mut cores = Vec::new();
+    let mut helpers = Vec::new();
+    for (task, role) in target.tasks() {
+        let Ok(cpus) = affinity::get(task.id.tid) else {
+            continue;
+        };
+        layout.threads += 1;
+        layout.bound_threads += u64::from(cpus.and(&online) != online);
+        nodes.extend(cpus.iter().filter_map(|cpu| host.node_of(cpu)));
+        match role {
+            Role::Vcpu(_) if cpus.count() == 1 => {
+                tied = tied.or(&cpus);
+                cores.extend(cpus.iter().filter_map(|cpu| host.core_of(cpu)));
+                let isolated = cpus.is_within(&host.isolated());
+                layout.isolated_vcpus += u64::from(isolated);
+            }
+            Role::Vcpu(_) => {}
+            _ => helpers.push(cpus),
+        }
+    }
+    layout.nodes = nodes.len() as u64;
+    let different: BTreeSet<u16> = cores.iter().copied().collect();
+    layout.sibling_vcpus = (cores.len() - different.len()) as u64;
+    let all: BTreeSet<u16> = host.cpus.iter().map(|cpu| cpu.core).collect();
+    layout.free_cores = (all.len() - different.len()) as u64;
+    let on_vcpus = helpers.iter().filter(|cpus| !cpus.and(&tied).is_empty());
+    layout.helpers_on_vcpus = on_vcpus.count() as u64;
+    layout
+}

@@ -1,0 +1,145 @@
+//! `tare advise`: what to change about how an application runs.
+//!
+//! The rules are `crates/advise`'s; here is what they look at ([`measure`]), how
+//! it is printed, and the trial of what they say ([`trial`]).
+
+mod measure;
+mod text;
+mod trial;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use tare_advise::{Change, Facts, Report, Resources, Runs, Workload, rules, workload};
+use tare_control::exit::ExitCode;
+use tare_pin::{Host, Store, Target};
+use tare_policy::placement::Class;
+use tare_probe::Unavailable;
+
+use crate::args::AdviseArgs;
+use crate::failure::{Failure, Outcome};
+use crate::pin::{Signal, recover};
+
+/// Where runs are kept in a checkout, and where `tare weigh` writes them.
+const RUNS: [&str; 2] = ["lab/runs", "out"];
+/// Another place for them.
+const RUNS_VARIABLE: &str = "TARE_RUNS";
+
+/// One subject with what is said of it: an element of `--json`.
+#[derive(Debug, Serialize)]
+struct Advised {
+    subject: String,
+    facts: Facts,
+    #[serde(flatten)]
+    report: Report,
+    unavailable: Vec<Unavailable>,
+}
+
+/// Advises, and tries if that is asked for.
+pub(crate) fn advise(args: &AdviseArgs) -> Outcome {
+    let store = Store::open_default()?;
+    let signal = Signal::watch().map_err(|error| Failure::new(ExitCode::Internal, error))?;
+    recover(&store);
+    let host = Host::read()?;
+    let runs = runs();
+    let (advised, target) = match &args.target {
+        None => (kinds(&host, &runs), None),
+        Some(name) => match workload(name) {
+            Some(known) => (vec![planned(&host, known, &runs)], None),
+            None => {
+                let target = Target::find(name)?;
+                let (facts, unavailable) =
+                    measure::measure(&target, name, &host, args.seconds.duration())?;
+                let advised = Advised::of(format!("{name} (now)"), facts, unavailable, &runs);
+                (vec![advised], Some(target))
+            }
+        },
+    };
+    if args.json {
+        let json = serde_json::to_string_pretty(&advised)
+            .map_err(|error| Failure::new(ExitCode::Internal, error))?;
+        return crate::print(&(json + "\n"));
+    }
+    let code = crate::print(&text::of(&advised))?;
+    if !args.try_it {
+        return Ok(code);
+    }
+    let pins = advised
+        .iter()
+        .flat_map(|advised| &advised.report.advice)
+        .any(|advice| advice.change == Change::Pin);
+    match (target, &args.target) {
+        (Some(target), Some(name)) if pins => {
+            let trial = trial::Trial {
+                store: &store,
+                name,
+                target: &target,
+                host: &host,
+                class: advised.first().and_then(|advised| advised.facts.class),
+                window: args.seconds.duration().div_f64(5.0),
+            };
+            trial.run(&signal)
+        }
+        _ => crate::print("Nothing to try: no advice here is to pin something that runs.\n"),
+    }
+}
+
+impl Advised {
+    fn of(subject: String, facts: Facts, unavailable: Vec<Unavailable>, runs: &Runs) -> Self {
+        Self {
+            report: rules::advise(&facts, runs),
+            subject,
+            facts,
+            unavailable,
+        }
+    }
+}
+
+/// What each kind of work should get here.
+fn kinds(host: &Host, runs: &Runs) -> Vec<Advised> {
+    [
+        ("CPU-bound work (ffmpeg, MPI)", Class::CpuBound),
+        ("I/O-bound work (web servers, caches)", Class::IoBound),
+        (
+            "ultra-I/O-bound work (databases, disks)",
+            Class::UltraIoBound,
+        ),
+    ]
+    .into_iter()
+    .map(|(subject, class)| {
+        let mut facts = on(host, "TARGET");
+        facts.class = Some(class);
+        Advised::of(subject.to_owned(), facts, Vec::new(), runs)
+    })
+    .collect()
+}
+
+/// What a known workload should get here.
+fn planned(host: &Host, known: Workload, runs: &Runs) -> Advised {
+    let mut facts = on(host, "TARGET");
+    facts.class = Some(known.class);
+    facts.workload = Some(known.name);
+    let subject = format!("{} (planned; {})", known.name, known.source);
+    Advised::of(subject, facts, Vec::new(), runs)
+}
+
+/// Facts of a host without a target.
+fn on(host: &Host, name: &str) -> Facts {
+    Facts {
+        name: name.to_owned(),
+        resources: Resources {
+            host_cpus: host.cpus.len() as u64,
+            host_nodes: host.nodes() as u64,
+            isolated_cpus: host.isolated().count().into(),
+            ..Resources::default()
+        },
+        ..Facts::default()
+    }
+}
+
+fn runs() -> Runs {
+    let set = std::env::var_os(RUNS_VARIABLE).map(PathBuf::from);
+    let mut folders: Vec<&Path> = RUNS.iter().map(Path::new).collect();
+    folders.extend(set.as_deref());
+    Runs::read(&folders)
+}

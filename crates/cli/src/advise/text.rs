@@ -1,0 +1,79 @@
+//! Advice as text.
+
+use std::fmt::Write as _;
+
+use super::Advised;
+
+/// Width of a line.
+const WIDTH: usize = 79;
+
+/// All that is said, for people.
+pub(super) fn of(all: &[Advised]) -> String {
+    let parts: Vec<String> = all.iter().map(one).collect();
+    parts.join("\n")
+}
+
+fn one(advised: &Advised) -> String {
+    let mut text = format!("{}\n", advised.subject);
+    if let Some(line) = measured(advised) {
+        text.push_str(&paragraph("  ", &line));
+    }
+    let report = &advised.report;
+    if report.advice.is_empty() {
+        text.push_str("  Nothing to change.\n");
+    }
+    for (place, advice) in report.advice.iter().enumerate() {
+        let number = format!("  {}. ", place + 1);
+        text.push_str(&paragraph(&number, &sentence(&advice.what)));
+        let lines = [
+            ("because: ", advice.because.clone()),
+            ("evidence: ", advice.evidence.to_owned()),
+            ("gain: ", advice.gain.to_string()),
+            ("do: ", advice.command.clone().unwrap_or_default()),
+        ];
+        for (head, line) in lines.iter().filter(|(_, line)| !line.is_empty()) {
+            text.push_str(&paragraph(&format!("     {head}"), line));
+        }
+    }
+    for untold in &report.untold {
+        let line = format!("{}: cannot be told here: {}", untold.rule, untold.why);
+        text.push_str(&paragraph("  - ", &line));
+    }
+    for missing in &advised.unavailable {
+        let _ = writeln!(text, "  - {missing}");
+    }
+    text
+}
+
+fn measured(advised: &Advised) -> Option<String> {
+    let facts = &advised.facts;
+    facts.platform?;
+    let kind = match facts.class {
+        Some(class) => format!("{class:?}"),
+        None => "too little done to tell its kind".to_owned(),
+    };
+    Some(format!(
+        "{kind}; {:.2} CPUs busy, {:.1} % of runnable time waiting for a CPU, {} moves/s, {} of {} \
+         threads bound",
+        facts.busy_millicpus as f64 / 1000.0,
+        facts.ready_permille as f64 / 10.0,
+        facts.migrations_per_s,
+        facts.layout.bound_threads,
+        facts.layout.threads,
+    ))
+}
+
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}
+
+fn paragraph(head: &str, text: &str) -> String {
+    let indent = " ".repeat(head.chars().count());
+    let options = textwrap::Options::new(WIDTH)
+        .initial_indent(head)
+        .subsequent_indent(&indent)
+        .break_words(false);
+    textwrap::fill(text, options) + "\n"
+}

@@ -1,0 +1,118 @@
+//! `tare pin`: threads of a machine, container or process onto CPUs, and back.
+//!
+//! The mechanism is `crates/pin`'s; here is whom it is about, how long it lasts,
+//! and how it is printed.
+
+mod explain;
+mod table;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tare_control::exit::ExitCode;
+use tare_pin::{Choice, Host, Pinned, Plan, Store, Target, Undone, pin as place};
+
+use crate::args::PinArgs;
+use crate::failure::{Failure, Outcome};
+
+/// How often threads that have begun are looked for while a placement is held.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Pins, or puts back.
+pub(crate) fn pin(args: &PinArgs) -> Outcome {
+    let store = Store::open_default()?;
+    let signal = Signal::watch().map_err(|error| Failure::new(ExitCode::Internal, error))?;
+    recover(&store);
+    if args.undo {
+        let target = Target::find(&args.target).ok();
+        let undone = store.undo(&args.target, target.as_ref())?;
+        return told(&undone, &args.target);
+    }
+    let target = Target::find(&args.target)?;
+    let choice = args.cpus.map_or(Choice::Auto, |cpus| cpus.0);
+    let plan = Plan::make(&target, &Host::read()?, &choice)?;
+    for note in &plan.notes {
+        crate::warn(note);
+    }
+    if args.dry_run {
+        return crate::print(&table::planned(&plan));
+    }
+    let pinned = place(&store, &args.target, &plan, &|| signal.came().is_some())?;
+    crate::print(&table::placed(&pinned))?;
+    match args.for_seconds {
+        Some(seconds) => hold(pinned, seconds.duration(), &signal, &args.target),
+        None => {
+            pinned.keep()?;
+            let name = &args.target;
+            crate::print(&format!("Put back with: tare pin {name} --undo\n"))
+        }
+    }
+}
+
+/// Puts back what somebody who was killed left, and says so.
+pub(crate) fn recover(store: &Store) {
+    for recovered in store.recover() {
+        let (name, undone) = (&recovered.asked, &recovered.undone);
+        crate::warn(&format!(
+            "put back what an earlier tare, which was killed, had pinned for {name}: {}",
+            table::undone(undone)
+        ));
+        undone.left.iter().for_each(|left| crate::warn(left));
+    }
+}
+
+/// Keeps the placement, also for threads that begin, until the time is over, the
+/// target ends or a signal comes; then puts it back.
+fn hold(mut pinned: Pinned, time: Duration, signal: &Signal, name: &str) -> Outcome {
+    let end = Instant::now() + time;
+    let mut caught = 0;
+    let ended = loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || pinned.read_back().is_empty() {
+            break None;
+        }
+        if let Some(code) = signal.came() {
+            break Some(code);
+        }
+        std::thread::sleep(left.min(LOOK));
+        caught += pinned.catch()?;
+    };
+    if caught > 0 {
+        crate::print(&format!(
+            "{caught} threads began meanwhile and were pinned too\n"
+        ))?;
+    }
+    let told = told(&pinned.undo(), name)?;
+    Ok(ended.unwrap_or(told))
+}
+
+fn told(undone: &Undone, name: &str) -> Outcome {
+    undone.left.iter().for_each(|left| crate::warn(left));
+    crate::print(&format!("{name}: {}\n", table::undone(undone)))
+}
+
+/// Ctrl-C, SIGTERM and the terminal's end, as a question between steps.
+pub(crate) struct Signal(Arc<AtomicUsize>);
+
+impl Signal {
+    /// Watches until the process ends.
+    pub(crate) fn watch() -> std::io::Result<Self> {
+        let came = Arc::new(AtomicUsize::new(0));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let number = usize::try_from(signal).unwrap_or_default();
+            signal_hook::flag::register_usize(signal, Arc::clone(&came), number)?;
+        }
+        Ok(Self(came))
+    }
+
+    /// The exit code of the signal that came.
+    pub(crate) fn came(&self) -> Option<ExitCode> {
+        match i32::try_from(self.0.load(Ordering::Relaxed)) {
+            Ok(SIGINT) => Some(ExitCode::Interrupted),
+            Ok(SIGTERM | SIGHUP) => Some(ExitCode::Terminated),
+            _ => None,
+        }
+    }
+}

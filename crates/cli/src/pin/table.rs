@@ -1,0 +1,104 @@
+//! What was planned, placed and put back, as text.
+
+use std::fmt::Write as _;
+
+use tare_pin::{CpuList, Pinned, Plan, Seat, Undone};
+use tare_policy::placement::CpuMask;
+use tare_probe::vm::Role;
+
+/// A plan that is not carried out.
+pub(crate) fn planned(plan: &Plan) -> String {
+    let seats = plan.seats();
+    let rows = seats.iter().map(|seat| (seat, None));
+    let mut text = heading(plan, "would get");
+    text.push_str(&rows_of(rows.collect()));
+    text
+}
+
+/// A placement as the kernel has it.
+pub(crate) fn placed(pinned: &Pinned) -> String {
+    let seats = pinned.read_back();
+    let rows = seats.iter().map(|(seat, now)| (seat, Some(*now)));
+    let mut text = heading(pinned.plan(), "has");
+    text.push_str(&rows_of(rows.collect()));
+    text
+}
+
+/// What came of putting back.
+pub(crate) fn undone(undone: &Undone) -> String {
+    let mut text = format!("{} threads are where they were", undone.restored);
+    if undone.cpusets > 0 {
+        let _ = write!(text, ", {} cgroups as they were", undone.cpusets);
+    }
+    if undone.ended > 0 {
+        let _ = write!(text, ", {} threads have ended", undone.ended);
+    }
+    text
+}
+
+/// What a thread does, in a word.
+pub(crate) fn role(role: Role) -> String {
+    match role {
+        Role::Vcpu(index) => format!("vcpu{index}"),
+        Role::Emulator => "emulator".to_owned(),
+        Role::Io => "io".to_owned(),
+        Role::Worker => "worker".to_owned(),
+        Role::Vhost => "vhost".to_owned(),
+        Role::Kvm => "kvm".to_owned(),
+        Role::Other => "-".to_owned(),
+    }
+}
+
+fn heading(plan: &Plan, verb: &str) -> String {
+    let mut text = String::new();
+    if let Some(cpuset) = plan.cpuset() {
+        let cpus = CpuList(plan.placement.all);
+        let folder = cpuset.folder.display();
+        let _ = writeln!(text, "The cgroup {folder} {verb} CPU {cpus}.");
+    }
+    text
+}
+
+fn rows_of(rows: Vec<(&Seat, Option<CpuMask>)>) -> String {
+    let mut text = format!(
+        "{:>8} {:>8}  {:<16} {:<9} {:<10} NOW\n",
+        "PID", "TID", "NAME", "ROLE", "ASKED"
+    );
+    for (seat, now) in rows {
+        let now = now.map_or("-".to_owned(), |now| CpuList(now).to_string());
+        let name: String = seat
+            .task
+            .name
+            .chars()
+            .map(|letter| if letter.is_control() { '?' } else { letter })
+            .collect();
+        let (id, cpus) = (seat.task.id, CpuList(seat.cpus).to_string());
+        let role = role(seat.role);
+        let _ = writeln!(
+            text,
+            "{:>8} {:>8}  {name:<16} {role:<9} {cpus:<10} {now}",
+            id.pid, id.tid
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_back_is_said_in_a_line() {
+        let mut all = Undone {
+            restored: 3,
+            ..Undone::default()
+        };
+        assert_eq!(undone(&all), "3 threads are where they were");
+        all.ended = 1;
+        all.cpusets = 2;
+        assert_eq!(
+            undone(&all),
+            "3 threads are where they were, 2 cgroups as they were, 1 threads have ended"
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! `tare advise`: of kinds of work, of a known workload, of processes that do one
+//! thing, and a trial.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, geteuid};
+use rustix::thread::{CpuSet, sched_getaffinity};
+use serde_json::Value;
+use support::needs::skip;
+use support::{Ended, Place, end};
+
+/// A shell that does this until the test ends.
+struct Doing(Child);
+
+impl Doing {
+    fn new(script: &str) -> Self {
+        let mut command = Command::new("sh");
+        Self(
+            command
+                .args(["-c", script])
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap(),
+        )
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Doing {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn advise(place: &Place, words: &[&str]) -> Ended {
+    let mut command = place.tare(&["advise"]);
+    command
+        .args(words)
+        .env("TARE_STATE_DIR", place.path().join("state"))
+        .current_dir(place.path());
+    end(command.spawn().unwrap())
+}
+
+fn facts(place: &Place, pid: &str) -> Value {
+    let told = advise(place, &[pid, "--seconds", "1", "--json"]);
+    told.expect(0, "facts");
+    let all: Value = serde_json::from_str(&told.out).unwrap();
+    all[0].clone()
+}
+
+#[test]
+fn each_kind_of_work_and_each_known_workload_is_advised_without_measuring() {
+    let place = Place::new();
+    let kinds = advise(&place, &[]);
+    kinds.expect(0, "CPU-bound work");
+    kinds.expect(0, "evidence: talk 2, slide 30");
+    assert!(kinds.out.lines().all(|line| line.chars().count() < 80));
+    let known = advise(&place, &["ffmpeg"]);
+    known.expect(0, "ffmpeg (planned; talk 2, slide 13)");
+    advise(&place, &["no-such-thing"]).expect(53, "no virtual machine, container or process");
+    advise(&place, &["ffmpeg", "--try"]).expect(0, "Nothing to try");
+}
+
+#[test]
+fn work_is_told_by_what_it_spends_its_time_with() {
+    if !geteuid().is_root() {
+        skip("observing needs root");
+        return;
+    }
+    let place = Place::new();
+    let busy = Doing::new("while :; do :; done");
+    let told = facts(&place, &busy.pid());
+    assert_eq!(told["facts"]["class"], "CPU-bound", "{told}");
+    assert!(
+        told["facts"]["busy_millicpus"].as_u64().unwrap() > 50,
+        "{told}"
+    );
+    let pipes = "cat /dev/zero | dd bs=64 count=1000000000 of=/dev/null 2>/dev/null";
+    let idle = Doing::new("sleep 60");
+    let told = facts(&place, &idle.pid());
+    assert_eq!(told["facts"]["class"], Value::Null, "{pipes}: {told}");
+}
+
+/// A process that is alone with its CPU gains nothing from being told so.
+#[test]
+fn a_trial_that_does_not_help_leaves_nothing() {
+    let place = Place::new();
+    let doing = Doing::new("while :; do sleep 0.01; done");
+    let pid = Pid::from_raw(i32::try_from(doing.0.id()).unwrap());
+    let cpus = || {
+        let set = sched_getaffinity(pid).unwrap();
+        (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).count()
+    };
+    let before = cpus();
+    let tried = advise(&place, &[&doing.pid(), "--seconds", "1", "--try"]);
+    assert_eq!(tried.code, Some(0), "{tried:#?}");
+    let journals = std::fs::read_dir(place.path().join("state/placements"));
+    let journals = journals.map_or(0, Iterator::count);
+    if tried.out.contains("It stays pinned") {
+        assert_eq!(journals, 1, "{tried:#?}");
+    } else {
+        let said = ["It is as it was", "Nothing to try"];
+        assert!(
+            said.iter().any(|words| tried.out.contains(words)),
+            "{tried:#?}"
+        );
+        assert_eq!((cpus(), journals), (before, 0), "{tried:#?}");
+    }
+}
