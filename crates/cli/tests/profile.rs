@@ -1,0 +1,209 @@
+//! `tare profile` on programs with known calls, and on wrong words.
+//!
+//! Observing needs root and BPF, and SKIPs without; a guest needs QEMU, Debian's
+//! kernel and the programs of `cargo xtask init`.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use serde_json::Value;
+use support::needs::skip;
+use support::{Place, end};
+
+/// Whether system calls can be observed here.
+fn ready() -> bool {
+    let seen =
+        geteuid().is_root() && Place::new().run(&["profile", "--", "/bin/true"]).code == Some(0);
+    if !seen {
+        skip("observing system calls needs root and BPF");
+    }
+    seen
+}
+
+fn read(path: &str) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn a_command_is_profiled_and_its_status_passed_on() {
+    if !ready() {
+        return;
+    }
+    let place = Place::new();
+    let out = place.path().join("p.json").to_str().unwrap().to_owned();
+    let script = "cat /proc/self/status >/dev/null; exit 7";
+    let ended = place.run(&[
+        "profile", "--label", "peak", "-o", &out, "--", "sh", "-c", script,
+    ]);
+    ended.expect(7, "system calls are in use");
+    assert!(
+        ended.err.lines().all(|line| line.chars().count() < 80),
+        "{ended:#?}"
+    );
+    let profile = read(&out);
+    assert_eq!(profile["phases"][0]["label"], "peak");
+    assert_eq!(profile["devices"][0], "/dev/null");
+    let merged = place.path().join("m.json").to_str().unwrap().to_owned();
+    place
+        .run(&["profile", "merge", &out, &out, "--out", &merged])
+        .expect(0, "CALL");
+    let count = |of: &Value| of["calls"]["execve"]["count"].as_u64().unwrap();
+    assert_eq!(count(&read(&merged)), 2 * count(&profile));
+}
+
+#[test]
+fn json_is_alone_on_standard_output() {
+    if !ready() {
+        return;
+    }
+    let place = Place::new();
+    let ended = place.run(&["profile", "--json", "--", "/bin/echo", "spoken"]);
+    ended.expect(0, "spoken");
+    let profile: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(profile["calls"]["write"]["count"], 1);
+}
+
+#[test]
+fn what_cannot_be_profiled_is_said_before_anything_starts() {
+    if !ready() {
+        return;
+    }
+    let place = Place::new();
+    let mark = place.path().join("mark").to_str().unwrap().to_owned();
+    let text = place.file("text", b"{");
+    let merged = place.path().join("m").to_str().unwrap().to_owned();
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["--", "no-such-program"], 127, "no program is called"),
+        (&["--", &text], 126, "no program that can be executed"),
+        (&[], 2, "nothing to profile"),
+        (&["--pid", "4194304"], 64, "no process has the ID"),
+        (&["--container", "no-such-box"], 64, "no-such-box"),
+        (
+            &["--out", "/no/such/file", "--", "touch", &mark],
+            76,
+            "/no/such/file",
+        ),
+        (
+            &["--log", "/no/such/file", "--", "touch", &mark],
+            76,
+            "/no/such/file",
+        ),
+        (&["merge", &text, "--out", &merged], 43, "no profile"),
+        (
+            &["--in-guest", "/", "--graph", "nothing", "--", "true"],
+            2,
+            "nothing",
+        ),
+    ];
+    for (words, code, said) in cases {
+        let words: Vec<&str> = ["profile"].iter().chain(words.iter()).copied().collect();
+        place.run(&words).expect(*code, said);
+    }
+    assert!(!fs::exists(&mark).unwrap());
+    assert!(!fs::exists(&merged).unwrap());
+}
+
+#[test]
+fn a_daemon_is_followed_and_ended_with_the_observation() {
+    if !ready() {
+        return;
+    }
+    let place = Place::new();
+    let pid = place.path().join("pid").to_str().unwrap().to_owned();
+    let script = format!("setsid sleep 1234 & echo $! > {pid}");
+    let begin = Instant::now();
+    let ended = place.run(&["profile", "--seconds", "1", "--", "sh", "-c", &script]);
+    ended.expect(0, "processes that it left behind: 1");
+    assert!(begin.elapsed() < Duration::from_secs(8));
+    let pid = fs::read_to_string(pid).unwrap();
+    // Whoever adopted it may not have looked yet.
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+    assert!(stat.is_err() || stat.unwrap().contains(") Z "));
+}
+
+#[test]
+fn ctrl_c_writes_what_was_seen() {
+    if !ready() {
+        return;
+    }
+    let place = Place::new();
+    let out = place.path().join("p.json").to_str().unwrap().to_owned();
+    let child = place
+        .tare(&["profile", "--out", &out, "--", "sleep", "1234"])
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    end(child).expect(130, "clock_nanosleep");
+    assert_eq!(read(&out)["calls"]["execve"]["count"], 1);
+}
+
+#[test]
+fn an_application_in_a_guest_is_profiled_with_call_graphs() {
+    let place = Place::new();
+    let root = place.path().join("root");
+    let graphs = place.path().join("graphs");
+    fs::create_dir_all(root.join("bin")).unwrap();
+    let busybox = "/bin/busybox";
+    if !fs::exists(busybox).unwrap()
+        || Command::new("qemu-system-x86_64")
+            .arg("--version")
+            .output()
+            .is_err()
+        || tare_rootfs::guest::find_init().is_err()
+        || tare_rootfs::Cache::open_default()
+            .ok()
+            .and_then(|cache| tare_rootfs::kernel::debian::find(&cache))
+            .is_none()
+    {
+        skip("a guest needs busybox, QEMU, Debian's kernel and cargo xtask init");
+        return;
+    }
+    fs::copy(busybox, root.join("bin/busybox")).unwrap();
+    let out = place.path().join("p.json").to_str().unwrap().to_owned();
+    let script = "/bin/busybox cat /proc/version > /dev/null; exit 5";
+    let words = [
+        "profile",
+        "--in-guest",
+        root.to_str().unwrap(),
+        "--out",
+        &out,
+        "--graph",
+        "read",
+        "--graph-out",
+        graphs.to_str().unwrap(),
+        "--",
+        "/bin/busybox",
+        "sh",
+        "-c",
+        script,
+    ];
+    place.run(&words).expect(5, "system calls are in use");
+    let profile = read(&out);
+    assert!(
+        profile["phases"][0]["taken"]["kernel_release"]
+            .as_str()
+            .unwrap()
+            .contains("cloud")
+    );
+    let files = profile["features"]["files"].as_array().unwrap();
+    assert!(
+        files.iter().any(|file| file["path"] == "/proc/version"),
+        "{files:#?}"
+    );
+    let text = fs::read_to_string(graphs.join("read.txt")).unwrap();
+    assert!(text.contains("vfs_read"), "{text}");
+    assert!(
+        fs::read_to_string(graphs.join("read.svg"))
+            .unwrap()
+            .contains("vfs_read")
+    );
+    let folded = fs::read_to_string(graphs.join("read.folded")).unwrap();
+    assert!(folded.contains(";vfs_read"), "{folded}");
+}
