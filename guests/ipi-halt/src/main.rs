@@ -4,7 +4,8 @@
 //!
 //! Prints JSON, a line each: `{"khz":N}`, then `{"wake":[..],"send":[..]}` in
 //! batches, in cycles (`send` is what the command took the sender), at last
-//! `{"done":true}`. Command line: `samples=N` (1000), `gap_us=N` (100), and
+//! `{"done":true}`. Command line: `samples=N` (1000), `gap_us=N` (100), `pause_ms=N` (a
+//! `{"begin":true}` and so long a wait before the first), and
 //! `hold`, which keeps the machine for who wants its statistics.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]

@@ -1,6 +1,7 @@
 //! The two CPUs and what they print.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use tare_libos::hal::{clock, cpu, stamp};
 use tare_libos::{env, println, thread};
@@ -28,6 +29,11 @@ pub(crate) fn main() -> Result<(), &'static str> {
     println!("{{\"khz\":{}}}", clock::ticks_per_s() / 1000);
     if thread::cores() < 2 {
         return Err("two CPUs are needed");
+    }
+    let pause_ms = number("pause_ms", 0).min(60_000);
+    if pause_ms > 0 {
+        println!("{{\"begin\":true}}");
+        thread::sleep(Duration::from_millis(pause_ms));
     }
     let sender = thread::spawn_on(SENDER, move || send(samples, gap_ns));
     let stamps: Vec<u64> = (0..samples).map(|_| stamp::halt()).collect();

@@ -5,7 +5,7 @@
 //! Prints JSON, a line each: `{"khz":N}`, `{"begin":true}` (and waits 100 ms),
 //! `{"end":true}` (and waits again), `{"rr":[..]}` in batches, cycles of a
 //! transaction, then the counters of all cores, at last `{"done":true}`. Command
-//! line: `transactions=N` (500), and `hold`, which keeps the machine for who
+//! line: `transactions=N` (500), `pause_ms=N` instead of the 100 ms, and `hold`, which keeps the machine for who
 //! wants its statistics.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -27,18 +27,19 @@ const PORT: u16 = 5002;
 const BATCH: usize = 100;
 /// Transactions that are not counted.
 const WARM_UP: u64 = 20;
-/// Time for somebody to read the machine's statistics.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Time for somebody to read the machine's statistics, unless told.
+const PAUSE_MS: u64 = 100;
 
 fn tcp_rr() -> io::Result<()> {
     let transactions = number("transactions", 500).clamp(1, 1_000_000);
+    let pause = Duration::from_millis(number("pause_ms", PAUSE_MS).min(60_000));
     println!("{{\"khz\":{}}}", clock::ticks_per_s() / 1000);
     let listener = TcpListener::bind(("127.0.0.1", PORT))?;
     let server = thread::spawn_on(thread::cores() - 1, move || serve(&listener));
     let mut client = TcpStream::connect(("127.0.0.1", PORT))?;
     client.set_nodelay(true)?;
     println!("{{\"begin\":true}}");
-    thread::sleep(PAUSE);
+    thread::sleep(pause);
     let mut transact = || -> io::Result<u64> {
         client.write_all(b"?")?;
         client.read_exact(&mut [0])?;
@@ -54,7 +55,7 @@ fn tcp_rr() -> io::Result<()> {
         .collect::<io::Result<Vec<u64>>>()?;
     let after = stats();
     println!("{{\"end\":true}}");
-    thread::sleep(PAUSE);
+    thread::sleep(pause);
     drop(client);
     server.join()?;
     let cycles: Vec<u64> = stamps

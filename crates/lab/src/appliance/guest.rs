@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
+use tare_probe::vm::{self, Vm};
 
 use super::ApplianceError;
 use super::tare::Machine;
 use crate::interrupt::{Interrupt, SLICE};
-use crate::observe::CpuReading;
+use crate::observe::{CpuReading, descendants};
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -60,6 +61,11 @@ pub(crate) trait Guest {
 
     /// Its statistics; `None` where it has none (QEMU). Wakes its I/O thread.
     fn stats(&mut self) -> Result<Option<Stats>, ApplianceError>;
+
+    /// The machine as this host's KVM has it; `None` where it has none.
+    fn vm(&self) -> Option<Vm> {
+        None
+    }
 }
 
 /// The words after `tare`.
@@ -148,5 +154,11 @@ impl Guest for Machine {
     fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
         self.check()?;
         Machine::stats(self)
+    }
+
+    fn vm(&self) -> Option<Vm> {
+        let below = descendants(self.pid());
+        let mut all = std::iter::once(self.pid()).chain(below);
+        all.find_map(|pid| vm::of_pid(pid).ok())
     }
 }

@@ -27,6 +27,9 @@ use crate::request::Depth;
 /// What QEMU's firmware takes under emulation.
 const FIRMWARE: Duration = Duration::from_secs(6);
 
+/// Exits that come less often in an exchange are the machine's, not its own.
+const RARE: f64 = 0.02;
+
 /// Puts what a Linux guest runs into a directory; gives its place there.
 pub(crate) type Fill = fn(&Path) -> Result<&'static str, GuestFilesError>;
 
@@ -50,6 +53,8 @@ pub(crate) struct Kind {
     pub(crate) host: fn(usize, usize) -> io::Result<Vec<f64>>,
     /// What Linux guests run, if there are any.
     pub(crate) program: Option<Fill>,
+    /// Figure of exits by kind, if the machines are watched for them.
+    pub(crate) exits: Option<&'static str>,
     /// Figures that are quantiles of the times.
     pub(crate) quantiles: &'static [(&'static str, f64)],
     /// What the figures should be.
@@ -168,6 +173,38 @@ impl Dialogue {
         exchange.run(&mut self.data, bench, place, spec, arm.suffix)
     }
 
+    /// A turn of each of Tare's arms under watch: exits by kind.
+    fn watch(&mut self, bench: &mut Bench<'_>, base: &str) -> Result<(), RunError> {
+        for arm in self.kind.arms {
+            let Where::Tare { cpus, words } = arm.place else {
+                continue;
+            };
+            let place = Place {
+                arm: arm.name,
+                round: self.turns,
+            };
+            bench
+                .progress
+                .step(&format!("exits by kind: {}", arm.about));
+            let words = format!("{words} {}", inside::PAUSE);
+            let spec = self.machine(place, cpus, &words);
+            let Some(account) = inside::watch(bench, place, &spec)? else {
+                let why = "exits by kind: nothing was seen from outside";
+                self.missing(arm, Some(why.to_owned()));
+                continue;
+            };
+            let number = self.exchanges as f64 + self.kind.exchange.warm_up;
+            for (name, count) in inside::exits(&account) {
+                let each = count as f64 / number;
+                if each >= RARE {
+                    let name = format!("{base}.{name}.{}", arm.suffix);
+                    self.data.samples.add(&name, "1", each);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn host(
         &mut self,
         bench: &mut Bench<'_>,
@@ -244,7 +281,10 @@ impl Experiment for Dialogue {
                 bench.progress.done(self.planned_turn(arm));
             }
         }
-        Ok(())
+        match self.kind.exits {
+            Some(base) => self.watch(bench, base),
+            None => Ok(()),
+        }
     }
 
     fn kvm(&self) -> Kvm {
@@ -260,7 +300,7 @@ impl Experiment for Dialogue {
             }
         }
         let mut counted = self.data.samples.figures();
-        counted.sort_by_key(|figure| self.rank(figure));
+        counted.sort_by_key(|figure| self.rank(figure).unwrap_or(usize::MAX));
         figures.extend(counted);
         figures
     }

@@ -113,6 +113,7 @@ static KIND: Kind = Kind {
     each: Duration::from_millis(2),
     arms: &ARMS,
     program: None,
+    exits: None,
     host: |rounds, _cpus| Ok(host::round_trips(rounds)),
     quantiles: &[("round_trip_us_p50", 0.5), ("round_trip_us_p99", 0.99)],
     goals: GOALS,

@@ -12,6 +12,7 @@ mod data;
 mod exchange;
 mod sentences;
 mod turns;
+mod watched;
 
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ pub(crate) use data::Data;
 pub(crate) use exchange::Exchange;
 pub(crate) use sentences::{missed, not_measured};
 pub(crate) use turns::{announce, rotated};
+pub(crate) use watched::{PAUSE, exits, step_name, steps, watch};
 
 /// Longest silence of an image: QEMU's firmware takes seconds on a KVM that
 /// emulates it.

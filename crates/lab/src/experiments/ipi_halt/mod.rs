@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tare_control::stats::Kvm;
+use tare_probe::account::Account;
 
 use self::host::HostError;
 use super::inside::{self, Data, Place};
@@ -103,6 +104,8 @@ pub(crate) struct IpiHalt {
     rounds: usize,
     samples: usize,
     data: Data,
+    /// A turn that schedules on a halt, watched from outside.
+    watched: Option<Account>,
     /// Dedicated vCPUs are not to be had here.
     refused: bool,
     /// Frequency of the guest's counter.
@@ -123,6 +126,7 @@ impl IpiHalt {
             rounds,
             samples,
             data: Data::default(),
+            watched: None,
             refused: false,
             khz: None,
         }
@@ -164,6 +168,38 @@ impl IpiHalt {
         self.data.extend(SEND, arm.name(), sends.into_iter());
         if let Some(end) = &around.end {
             self.data.count(arm.name(), None, end);
+        }
+        Ok(())
+    }
+
+    /// A turn under watch, for the steps of a wake-up that is scheduled.
+    fn watch(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
+        let place = Place {
+            arm: Arm::Never.name(),
+            round: self.rounds,
+        };
+        let (samples, gap_us) = (self.samples, GAP.as_micros());
+        let cmdline = format!("samples={samples} gap_us={gap_us} hold {}", inside::PAUSE);
+        let spec = GuestSpec {
+            halt: "never",
+            ..place.machine(&self.image, 2, cmdline)
+        };
+        bench.progress.step("the steps of a wake-up");
+        self.watched = inside::watch(bench, place, &spec)?;
+        if self
+            .watched
+            .as_ref()
+            .is_none_or(|account| inside::steps(account).is_empty())
+        {
+            let why = self
+                .watched
+                .as_ref()
+                .and_then(|account| account.unavailable.first());
+            let why = why.map_or(
+                "nothing was seen from outside".to_owned(),
+                ToString::to_string,
+            );
+            self.data.missing.push(format!("steps of a wake-up: {why}"));
         }
         Ok(())
     }
@@ -258,7 +294,7 @@ impl Experiment for IpiHalt {
                 }
             }
         }
-        Ok(())
+        self.watch(bench)
     }
 
     fn kvm(&self) -> Kvm {
@@ -284,6 +320,7 @@ impl Experiment for IpiHalt {
                 .quantiles(SEND, arm.name(), "cycles", 1.0, &[("p50", 0.5)]);
             figures.extend(of);
         }
+        figures.extend(story::steps(self));
         figures.extend(story::ratio(&self.data));
         for arm in [Arm::Never, Arm::Poll, Arm::Budget] {
             figures.extend(story::polling(&self.data, arm));

@@ -100,9 +100,12 @@ fn raw_samples_are_kept_with_arm_and_round() {
         let arm = format!("\"arm\":\"{arm}\"");
         raw.lines().filter(|l| l.contains(&arm)).count()
     };
-    // Three lines and the statistics of each of two turns; QEMU has one without.
+    let watched = raw.lines().filter(|l| l.contains("\"sample\":\"watched\""));
+    assert_eq!(watched.count(), 3);
+    // Three lines and the statistics of each of two turns; QEMU has one without,
+    // and a watched one of never gives no samples.
     assert_eq!(
         (of("never"), of("poll"), of("qemu"), of("host")),
-        (8, 8, 3, 2)
+        (8 + 3, 8, 3, 2)
     );
 }

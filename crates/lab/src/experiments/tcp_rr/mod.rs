@@ -130,6 +130,7 @@ static KIND: Kind = Kind {
     each: Duration::from_millis(16),
     arms: &ARMS,
     program: Some(linux::fill),
+    exits: Some("exits_per_rr"),
     host: host::transactions,
     quantiles: &[(RR, 0.5), ("rr_p99_us", 0.99)],
     goals: GOALS,

@@ -1,5 +1,7 @@
 //! What the transactions say.
 
+use std::collections::BTreeMap;
+
 use super::{ARMS, GOALS, OF_KVM, RR};
 use crate::experiments::Story;
 use crate::experiments::dialogue::{Dialogue, Where};
@@ -70,7 +72,9 @@ fn sections(experiment: &Dialogue, figures: &[Figure]) -> Vec<Section> {
             .to_owned(),
         html: legend(&names) + &percentiles(&distributions, "Transaction time by percentile"),
     };
-    vec![chart, exits(experiment, figures)]
+    let mut sections = vec![chart, exits(experiment, figures)];
+    sections.extend(by_kind(figures));
+    sections
 }
 
 /// What a transaction costs, as the guest and as KVM count it.
@@ -114,6 +118,43 @@ fn exits(experiment: &Dialogue, figures: &[Figure]) -> Section {
             &rows,
         ),
     }
+}
+
+/// Exits of a transaction as trace points tell them: whose names are not the
+/// counters' of the guest or of KVM's statistics.
+fn by_kind(figures: &[Figure]) -> Option<Section> {
+    let counted = |name: &str| {
+        let own = ["halt", "ipi", "timer"].contains(&name);
+        own || OF_KVM
+            .iter()
+            .any(|(_, figure)| figure.ends_with(&format!(".{name}")))
+    };
+    let mut rows: BTreeMap<&str, [String; 2]> = BTreeMap::new();
+    for figure in figures {
+        let mut parts = figure.name.split('.');
+        let (Some("exits_per_rr"), Some(kind), Some(cpus), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let column = usize::from(cpus == "2vcpu");
+        if !counted(kind) {
+            rows.entry(kind)
+                .or_insert_with(|| ["–", "–"].map(str::to_owned))[column] = number(figure.value);
+        }
+    }
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|(kind, cells)| std::iter::once(kind.to_owned()).chain(cells).collect())
+        .collect();
+    (!rows.is_empty()).then(|| Section {
+        title: "Exits of a transaction, by kind".to_owned(),
+        lead: "From trace points, in a turn of its own that gives no times; the warm-up is \
+               counted and divided by too. kvm_halt_seen are halts that KVM waited for; user_N \
+               returns to the monitor with KVM_EXIT N."
+            .to_owned(),
+        html: table(&["exit", "one vCPU", "two vCPUs"], &rows),
+    })
 }
 
 fn method(experiment: &Dialogue) -> Vec<String> {
