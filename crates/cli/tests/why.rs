@@ -6,6 +6,8 @@
 //! takes the whole computer for itself: they run one after the other.
 #![allow(clippy::unwrap_used)]
 
+#[path = "why/elsewhere.rs"]
+mod elsewhere;
 mod support;
 
 use std::net::UdpSocket;
