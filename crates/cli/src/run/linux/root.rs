@@ -130,20 +130,7 @@ pub(super) fn gather(
 }
 
 /// A root's files, its task, and what was passed over.
-/// A root's files, its task, and what was passed over.
 type Parts = (Tree, Task, Vec<String>);
-
-/// Reads a directory or a container image, and what is to be run there.
-pub(crate) fn parts(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, Failure> {
-    let parts = match from.is_file() || oci::is_layout(from) {
-        true => of_image(from, command, limit_bytes)?,
-        false => of_directory(from, command, limit_bytes)?,
-    };
-    if parts.1.command.is_empty() {
-        return Err(NoCommand(from.to_owned()).into());
-    }
-    Ok(parts)
-}
 
 /// Reads a directory or a container image, and what is to be run there.
 pub(crate) fn parts(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, Failure> {
