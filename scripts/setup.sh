@@ -73,7 +73,7 @@ run)
     kvm_usable || packages qemu-system-x86
     ;;
 test)
-    packages passt qemu-system-x86 e2fsprogs fio kmod acpica-tools cpio curl iproute2 memcached libmemcached-tools busybox runc util-linux libc-bin bsdutils binutils runc
+    packages passt qemu-system-x86 e2fsprogs fio postgresql kmod acpica-tools cpio curl iproute2 memcached libmemcached-tools busybox runc util-linux libc-bin bsdutils binutils runc
     ;;
 *)
     echo "setup: unknown goal '$goal' (build, run or test)" >&2

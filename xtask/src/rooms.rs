@@ -64,6 +64,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "tare-control",
             "tare-platform",
             "tare-policy",
+            "tare-rootfs",
             "tare-probe",
             "tare-stats",
         ],

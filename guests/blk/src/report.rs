@@ -1,7 +1,7 @@
 //! A run's figures as one line of JSON.
 //!
 //! `iops` counts commands that completed while the run counted, of all threads but
-//! the committer; times are in ns, within 6.25 %. `interrupts`, `completions` and
+//! the committer; times are in ns, within 0.8 %. `interrupts`, `completions` and
 //! `notifications` are the driver's own counts in the same time and include the
 //! committer's; `all` are the completions of the whole run, between the lines
 //! `begin` and `end`. `instructions` are not the guest's to know: where KVM counts them,

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::{Kvm, MemoryStats, Stats, VcpuStats};
 
-use super::{Appliance, ApplianceError, Executor, Guest, GuestSpec, Spec};
+use super::{Appliance, ApplianceError, Executor, Guest, GuestSpec, ServedGuest, Spec};
 use crate::interrupt::Interrupt;
 use crate::observe::CpuReading;
 
@@ -42,6 +42,8 @@ pub(crate) struct Fakes {
     pub(crate) alive: Arc<AtomicUsize>,
     /// What an image prints that measures.
     pub(crate) prints: fn(&GuestSpec) -> Vec<Value>,
+    /// What a Linux guest over `tare blk` prints.
+    pub(crate) served: fn(&ServedGuest) -> Vec<Value>,
 }
 
 impl Fakes {
@@ -52,6 +54,7 @@ impl Fakes {
             started: 0,
             alive: Arc::default(),
             prints: |_| Vec::new(),
+            served: |_| Vec::new(),
         }
     }
 }
@@ -149,6 +152,18 @@ impl Executor for Fakes {
             } else {
                 Kvm::None
             },
+            cpus: spec.cpus,
+            taken: 0,
+            alive: Arc::clone(&self.alive),
+        }))
+    }
+
+    fn serve(&mut self, spec: &ServedGuest) -> Result<Box<dyn Guest>, ApplianceError> {
+        self.started += 1;
+        self.alive.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(Printer {
+            lines: (self.served)(spec).into(),
+            kvm: self.kvm,
             cpus: spec.cpus,
             taken: 0,
             alive: Arc::clone(&self.alive),

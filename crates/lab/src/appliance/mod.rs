@@ -20,9 +20,11 @@ mod contained;
 #[cfg(test)]
 pub(crate) mod fake;
 mod guest;
+mod served;
 pub(crate) mod tare;
 
 pub(crate) use guest::{Guest, GuestSpec, LinuxGuest};
+pub(crate) use served::{Accelerator, ServedGuest};
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -57,6 +59,9 @@ pub(crate) trait Executor {
 
     /// Starts a machine whose image measures and prints.
     fn measure(&mut self, spec: &GuestSpec) -> Result<Box<dyn Guest>, ApplianceError>;
+
+    /// Starts a Linux guest in QEMU over `tare blk` that measures and prints.
+    fn serve(&mut self, spec: &ServedGuest) -> Result<Box<dyn Guest>, ApplianceError>;
 }
 
 /// A machine that was started. Dropping it ends it.

@@ -19,6 +19,7 @@ use tare_control::stats::Stats;
 use super::console::Console;
 use super::contained::Contained;
 use super::guest::{self, Guest, GuestSpec};
+use super::served::{self, Served, ServedGuest};
 use super::{Appliance, ApplianceError, Executor, Spec};
 use crate::interrupt::{Interrupt, SLICE};
 use crate::observe::{CpuReading, descendants, helpers_with};
@@ -106,6 +107,13 @@ impl Executor for TareRun {
         let machine = self.execute(&spec.label, 0, |name| guest::arguments(spec, name))?;
         Ok(Box::new(machine))
     }
+
+    fn serve(&mut self, spec: &ServedGuest) -> Result<Box<dyn Guest>, ApplianceError> {
+        let socket = tempfile::tempdir().map_err(ApplianceError::Prepare)?;
+        let arguments = |name: &str| served::arguments(spec, name, &socket);
+        let disk = self.execute(&spec.label, 0, arguments)?;
+        Ok(Box::new(Served::start(spec, disk, socket)?))
+    }
 }
 
 /// The words after `tare`.
@@ -181,7 +189,7 @@ impl Machine {
             Control::Mute => return Ok(None),
             Control::Speaking(client) => client,
             // QEMU's own socket greets its clients, which is no HTTP.
-            Control::Unknown => match Client::new(socket).machine() {
+            Control::Unknown => match Client::new(socket).stats() {
                 Ok(_) => Client::new(self.directory.control_socket()),
                 Err(ClientError::BadResponse(_) | ClientError::Connect { .. }) => return Ok(None),
                 Err(error) => return Err(error.into()),
@@ -190,6 +198,11 @@ impl Machine {
         let stats = client.stats()?;
         self.control = Control::Speaking(client);
         Ok(Some(stats))
+    }
+
+    /// Its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// CPU time of all its threads and helpers.
@@ -267,7 +280,7 @@ fn signal(pid: u32, signal: Signal) {
     }
 }
 
-fn code(status: ExitStatus) -> i32 {
+pub(super) fn code(status: ExitStatus) -> i32 {
     status
         .code()
         .unwrap_or_else(|| -status.signal().unwrap_or(1))

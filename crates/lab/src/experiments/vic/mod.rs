@@ -5,16 +5,16 @@
 //! (`guests/blk`) has a thread for each command in flight and counts interrupts and
 //! latencies; CPU time is read from outside around each run, of all threads.
 //!
-//! Where KVM emulates the guest's ring 0, a command takes about a thousand times
-//! longer than on hardware: the rule's thresholds in time ([`EMULATED`]) are scaled so
-//! that it acts at all, and recorded. On hardware its defaults stay.
+//! Where KVM emulates the guest's ring 0, a command costs the guest a millisecond, and
+//! a file in the host's cache answers in 50 µs: the device has one command at a time at
+//! any depth, and there is nothing to hold. So the disk takes as much longer there as
+//! the guest does (`latency_us=`), the rule's times are scaled like it,
+//! and both are recorded. On hardware neither is done.
 //!
-//! The database run (`tps.*`, `db_interrupts_per_s.*`) joins as a further load whose
-//! machine is a Linux guest in QEMU over `tare blk`: its figures go into the same
-//! [`Samples`], with the arms' names.
+//! [`database`]: PostgreSQL in a Linux guest in QEMU over `tare blk`.
 
+mod database;
 mod goals;
-mod pace;
 mod plan;
 mod rule;
 mod sample;
@@ -38,7 +38,6 @@ use crate::figure::{Figure, Samples};
 use crate::goal::Goal;
 use crate::observe::CpuReading;
 use crate::request::Depth;
-use pace::Pace;
 use plan::{Arm, Load, Plan};
 use sample::Outside;
 use scratch::Scratch;
@@ -49,12 +48,13 @@ const IMAGE: &str = "blk";
 const SILENCE: Duration = Duration::from_secs(60);
 /// Samples of the decision's time.
 const DECISION_SAMPLES: usize = 11;
-/// What is set of the rule where KVM emulates the guest. Commands are counted in
-/// hundreds a second there, and a hold of 1 ms is over before the next completes.
-const EMULATED: [&str; 2] = [
-    "disk0.coalesce.iops_threshold=50",
-    "disk0.coalesce.longest_hold_us=200000",
-];
+/// Where KVM emulates the guest: completions a second from which the rule acts, since
+/// they are counted in tens and hundreds there.
+const EMULATED_IOPS_THRESHOLD: u32 = 10;
+/// Of the deepest queue, so many commands are to be with the disk.
+const WITH_THE_DISK: f64 = 48.0;
+/// Bounds of a disk's latency.
+const LATENCY_US: [f64; 2] = [5_000.0, 500_000.0];
 
 /// The experiment, as far as it came.
 pub(crate) struct Vic {
@@ -62,6 +62,8 @@ pub(crate) struct Vic {
     plan: Plan,
     image: String,
     kvm: Kvm,
+    /// Commands a second that the guest sends where it waits for none.
+    pace: Option<f64>,
     samples: Samples,
     missing: Vec<String>,
     failures: Vec<String>,
@@ -69,8 +71,6 @@ pub(crate) struct Vic {
     over_time: Vec<DiskInterval>,
     /// R's distribution in them.
     distribution: Vec<RatioShare>,
-    /// Commands a second that the disk was held to.
-    paced: Option<u32>,
     /// The rule's settings as they were read back.
     settings: Option<Value>,
 }
@@ -83,12 +83,12 @@ impl Vic {
             plan: Plan::of(depth),
             image: image.unwrap_or_else(|| IMAGE.to_owned()),
             kvm: Kvm::None,
+            pace: None,
             samples: Samples::default(),
             missing: Vec::new(),
             failures: Vec::new(),
             over_time: Vec::new(),
             distribution: Vec::new(),
-            paced: None,
             settings: None,
         }
     }
@@ -108,45 +108,76 @@ impl Vic {
         }
     }
 
-    /// One command, to find out what executes guests.
-    fn find_kvm(&mut self, bench: &mut Bench<'_>, scratch: &Scratch) -> Result<(), RunError> {
+    /// The deepest queue on a disk that answers at once: what executes guests, and at
+    /// what pace a guest sends commands.
+    fn calibrate(&mut self, bench: &mut Bench<'_>, scratch: &Scratch) -> Result<(), RunError> {
         let place = Place {
             arm: Arm::Off.name(),
             round: 0,
         };
-        let words = "count=1 warm_ms=0 hold".to_owned();
+        let depth = plan::CIF[plan::CIF.len() - 1];
+        let words = format!(
+            "{} cif={depth} ms=500 warm_ms=300 hold",
+            Load::Random.words()
+        );
         let spec = GuestSpec {
-            disks: vec![format!("{}{}", scratch.file().display(), ",coalesce=off")],
+            disks: vec![self.disk(scratch, Arm::Off)],
             ..place.machine(&self.image, 1, words)
         };
         let mut guest = bench.executor.measure(&spec)?;
-        if guest.record(SILENCE, bench.interrupt)?.is_some()
-            && let Some(stats) = guest.stats()?
-        {
-            self.kvm = stats.kvm;
+        while let Some(record) = guest.record(SILENCE, bench.interrupt)? {
+            if record.get("begin").is_some()
+                && let Some(stats) = guest.stats()?
+            {
+                self.kvm = stats.kvm;
+            }
+            if record.get("completed").is_some() {
+                inside::keep(bench, place, "pace", &record)?;
+                let number = |name: &str| record.get(name).and_then(Value::as_f64);
+                let pace = number("completed").zip(number("ns"));
+                self.pace = pace.map(|(completed, ns)| completed * 1e9 / ns);
+                break;
+            }
         }
         Ok(())
     }
 
-    /// Makes the disk the slower one where the guest would be.
-    fn pace(&mut self, scratch: &Scratch) -> Option<Pace> {
-        let commands_per_s = self
-            .plan
-            .emulated_pace
-            .filter(|_| self.kvm == Kvm::Emulated)?;
-        match Pace::limit(&scratch.file(), commands_per_s) {
-            Ok(pace) => {
-                self.paced = Some(commands_per_s);
-                Some(pace)
+    /// The latency that the disk is given, microseconds; 0 for its own. Where KVM
+    /// emulates: such that of the deepest queue most commands are with the disk.
+    fn latency_us(&self) -> u32 {
+        match (self.kvm, self.pace) {
+            (Kvm::Emulated, Some(pace)) if pace > 0.0 => {
+                let [least, most] = LATENCY_US;
+                (WITH_THE_DISK / pace * 1e6).clamp(least, most) as u32
             }
-            Err(error) => {
-                self.missing.push(format!(
-                    "depths beyond the guest's own pace: the disk could not be slowed ({error}), \
-                     so that commands hardly wait in the device and the rule delivers all"
-                ));
-                None
-            }
+            _ => 0,
         }
+    }
+
+    /// What is set of the rule for such a disk. The longest hold is to its latency as
+    /// the rule's own is to that of the talk's storage.
+    fn rule_words(&self) -> Vec<String> {
+        match self.latency_us() {
+            0 => Vec::new(),
+            latency_us => vec![
+                format!("disk0.coalesce.iops_threshold={EMULATED_IOPS_THRESHOLD}"),
+                format!("disk0.coalesce.longest_hold_us={}", latency_us / 2),
+            ],
+        }
+    }
+
+    /// A disk as `tare run` takes it.
+    fn disk(&self, scratch: &Scratch, arm: Arm) -> String {
+        let latency_us = match arm {
+            // QEMU's device has no such setting.
+            Arm::Qemu => 0,
+            _ => self.latency_us(),
+        };
+        let latency = match latency_us {
+            0 => String::new(),
+            latency_us => format!(",latency_us={latency_us}"),
+        };
+        format!("{}{}{latency}", scratch.file().display(), arm.disk_words())
     }
 
     fn turn(
@@ -182,16 +213,17 @@ impl Vic {
         };
         let depths = plan::depths(load, arm).iter().map(u32::to_string);
         let depths: Vec<String> = depths.collect();
+        let latency = Duration::from_micros(self.latency_us().into());
         let cmdline = format!(
             "{} cif={} ms={} warm_ms={} hold",
             load.words(),
             depths.join(","),
-            self.plan.counted.as_millis(),
-            self.plan.warm_up.as_millis()
+            self.plan.counted.max(latency * 8).as_millis(),
+            (self.plan.warm_up + latency * 2).as_millis()
         );
         let spec = GuestSpec {
             engine: arm.engine(),
-            disks: vec![format!("{}{}", scratch.file().display(), arm.disk_words())],
+            disks: vec![self.disk(scratch, arm)],
             ..place.machine(&self.image, 1, cmdline)
         };
         let mut guest = bench.executor.measure(&spec)?;
@@ -230,11 +262,12 @@ impl Vic {
             return Ok(());
         };
         self.kvm = stats.kvm;
-        if arm != Arm::Vic || stats.kvm != Kvm::Emulated {
+        let words = self.rule_words();
+        if arm != Arm::Vic || words.is_empty() {
             return Ok(());
         }
         let mut change = SettingsChange::default();
-        for word in EMULATED {
+        for word in &words {
             if let Err(error) = change.set(word) {
                 self.failures.push(format!("{word}: {error}"));
             }
@@ -359,16 +392,20 @@ impl Experiment for Vic {
             "cif": plan::CIF,
             "loads": Load::ALL.map(|load| json!({"about": load.about(), "words": load.words()})),
             "disk_mib": self.plan.disk_mib,
-            "vic_where_emulated": EMULATED,
-            "commands_per_s_where_emulated": self.plan.emulated_pace,
+            "iops_threshold_where_emulated": EMULATED_IOPS_THRESHOLD,
+            "database": self.plan.database.as_ref().map(database::Plan::told),
         })
     }
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
         self.weigh_rule();
         let scratch = Scratch::make(self.plan.disk_mib).map_err(RunError::Root)?;
-        self.find_kvm(bench, &scratch)?;
-        let _pace = self.pace(&scratch);
+        self.calibrate(bench, &scratch)?;
+        if let Some(plan) = self.plan.database
+            && let Some(why) = database::weigh(bench, &plan, self.kvm, &mut self.samples)?
+        {
+            self.missing.push(format!("the database: {why}"));
+        }
         for round in 0..self.plan.rounds {
             for load in Load::ALL {
                 for arm in rotated(Arm::of(load), round) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::database;
 use crate::request::Depth;
 
 /// Commands in flight.
@@ -128,16 +129,15 @@ pub(super) struct Plan {
     pub(super) warm_up: Duration,
     /// Size of the disk.
     pub(super) disk_mib: u64,
-    /// Commands a second that the disk takes where KVM emulates the guest: a third of
-    /// what a guest carries there.
-    pub(super) emulated_pace: Option<u32>,
+    /// The database's part; none in tests that have no such guest.
+    pub(super) database: Option<database::Plan>,
 }
 
 impl Plan {
     pub(super) const fn of(depth: Depth) -> Self {
         let (rounds, ms) = match depth {
-            Depth::Quick => (1, 400),
-            Depth::Standard => (3, 1000),
+            Depth::Quick => (1, 1000),
+            Depth::Standard => (3, 2000),
             Depth::Full => (10, 5000),
         };
         Self {
@@ -145,7 +145,7 @@ impl Plan {
             counted: Duration::from_millis(ms),
             warm_up: Duration::from_millis(450),
             disk_mib: 64,
-            emulated_pace: Some(300),
+            database: Some(database::Plan::of(depth)),
         }
     }
 
@@ -159,6 +159,7 @@ impl Plan {
             Arm::Qemu => each * depths + Duration::from_secs(6),
             _ => each * depths + Duration::from_secs(1),
         };
-        runs.map(of).sum::<Duration>() * self.rounds as u32
+        let database = self.database.map(|plan| plan.took());
+        runs.map(of).sum::<Duration>() * self.rounds as u32 + database.unwrap_or_default()
     }
 }

@@ -3,7 +3,7 @@
 use tare_control::stats::Kvm;
 
 use super::plan::{Arm, CIF, Load};
-use super::{EMULATED, Vic, goals};
+use super::{Vic, goals};
 use crate::experiments::Story;
 use crate::experiments::inside::missed;
 use crate::figure::{Figure, value};
@@ -63,7 +63,28 @@ fn answer(figures: &[Figure]) -> Vec<String> {
             number(vic)
         ));
     }
+    sentences.extend(database(figures));
     sentences
+}
+
+/// What the database did.
+fn database(figures: &[Figure]) -> Option<String> {
+    let pair = |name: &str| {
+        let of = |arm: &str| value(figures, &format!("{name}.{arm}"));
+        Some((of("off")?, of("vic")?))
+    };
+    let (tps, per_s) = (pair("tps")?, pair("db_interrupts_per_s")?);
+    let per_io = pair("db_interrupts_per_io")?;
+    Some(format!(
+        "PostgreSQL over tare blk: {} transactions a second without coalescing and {} with it, {} \
+         and {} interrupts a second ({} and {} for each request).",
+        number(tps.0),
+        number(tps.1),
+        number(per_s.0),
+        number(per_s.1),
+        number(per_io.0),
+        number(per_io.1)
+    ))
 }
 
 fn sections(experiment: &Vic, figures: &[Figure]) -> Vec<Section> {
@@ -71,6 +92,7 @@ fn sections(experiment: &Vic, figures: &[Figure]) -> Vec<Section> {
         .into_iter()
         .filter_map(|load| by_depth(load, figures))
         .collect();
+    sections.extend(database_table(figures));
     if !experiment.over_time.is_empty() {
         sections.push(Section {
             title: "R over time".to_owned(),
@@ -88,6 +110,50 @@ fn sections(experiment: &Vic, figures: &[Figure]) -> Vec<Section> {
         });
     }
     sections
+}
+
+/// The database's runs.
+fn database_table(figures: &[Figure]) -> Option<Section> {
+    const COLUMNS: [&str; 6] = [
+        "tps",
+        "db_latency_ms",
+        "db_interrupts_per_s",
+        "db_interrupts_per_io",
+        "db_iops",
+        "db_in_flight",
+    ];
+    let row = |arm: Arm| {
+        let get = |name: &&str| value(figures, &format!("{name}.{}", arm.name()));
+        get(&COLUMNS[0])?;
+        let cells = COLUMNS
+            .iter()
+            .map(|name| get(name).map_or("–".into(), number));
+        Some(
+            std::iter::once(arm.name().to_owned())
+                .chain(cells)
+                .collect(),
+        )
+    };
+    let rows: Vec<Vec<String>> = [Arm::Off, Arm::Vic].into_iter().filter_map(row).collect();
+    (!rows.is_empty()).then(|| Section {
+        title: "A database".to_owned(),
+        lead: "PostgreSQL and pgbench's TPC-B in a Linux guest in QEMU, whose disk is served by \
+               tare blk and changes between the arms while it runs. In flight: as the disk \
+               counts it at each completion."
+            .to_owned(),
+        html: table(
+            &[
+                "arm",
+                "transactions/s",
+                "a transaction, ms",
+                "interrupts/s",
+                "interrupts",
+                "requests/s",
+                "in flight",
+            ],
+            &rows,
+        ),
+    })
 }
 
 /// A table of one load: a row for each depth and arm.
@@ -156,29 +222,35 @@ fn method(experiment: &Vic) -> Vec<String> {
          the host unless the file system takes direct I/O."
             .to_owned(),
         "CPU time covers a run with its warm-up, divided by all of its completions. Latencies are \
-         the guest's own, within 6 %."
+         the guest's own, within 1 %."
             .to_owned(),
         "QEMU's own virtio-blk is behind its microvm with virtio over MMIO, whose interrupts cost \
          two more exits than MSI-X."
             .to_owned(),
     ];
-    if let Some(commands_per_s) = experiment.paced {
+    if experiment.latency_us() > 0 {
         method.push(format!(
-            "The disk was held to {commands_per_s} commands a second by the block layer's throttle: \
-             else the emulated guest is the slower one and the device has one command at a time \
-             at any depth. So commands a second cannot gain beyond that; QEMU reads through the \
-             host's cache and is not held."
+            "The guest sends at most {} commands a second, so a command took the disk {} ms at \
+             least (latency_us=), of the deepest queue most are with the disk: else the emulated guest is the \
+             slower one and the device has one command at a time at any depth. QEMU reads \
+             through the host's cache and has no such latency: its interrupts and CPU time are \
+             those of a disk that is never waited for.",
+            number(experiment.pace.unwrap_or_default()),
+            number(f64::from(experiment.latency_us()) / 1e3)
         ));
     }
     if let Some(settings) = &experiment.settings {
         method.push(format!("vIC's settings as read back: {settings}."));
+    }
+    if let Some(plan) = &experiment.plan.database {
+        method.push(format!("The database's machine and runs: {}.", plan.told()));
     }
     if experiment.kvm == Kvm::Emulated {
         method.push(format!(
             "This KVM emulates the guest's ring 0, some thousand times slower than hardware: \
              {} were set so that the rule acts at these rates. Figures in time are the emulator's; \
              counts for each command are the guest's.",
-            EMULATED.join(" and ")
+            experiment.rule_words().join(" and ")
         ));
     }
     method

@@ -15,14 +15,14 @@ fn short() -> Box<Vic> {
     let mut vic = Vic::new(Depth::Quick, None);
     vic.plan.rounds = 2;
     vic.plan.disk_mib = 1;
-    vic.plan.emulated_pace = None;
+    vic.plan.database = None;
     vic.plan.counted = Duration::from_millis(10);
     Box::new(vic)
 }
 
 /// Twice the commands and a quarter of the interrupts with vIC; flushes as fast.
 fn prints(spec: &GuestSpec) -> Vec<Value> {
-    let coalesces = spec.disks[0].ends_with("coalesce=auto");
+    let coalesces = spec.disks[0].contains("coalesce=auto");
     let depths = spec.cmdline.split_whitespace();
     let depths = depths.filter_map(|word| word.strip_prefix("cif="));
     let depths = depths
@@ -91,7 +91,7 @@ fn what_misses_its_goal_is_said() {
     let page = run.text("report.html");
     assert!(page.contains("interrupts_per_io.cif64.vic is 0.25; the goal is at most 0.125"));
     assert!(!page.contains("interrupts_per_io.cif16.vic is"));
-    assert!(page.contains("iops_threshold=50"), "set for the emulator");
+    assert!(page.contains("iops_threshold=10"), "set for the emulator");
 }
 
 #[test]

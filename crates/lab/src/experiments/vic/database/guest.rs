@@ -1,0 +1,116 @@
+//! The Linux guest: Debian's kernel, PostgreSQL's programs of this computer, and
+//! a script that says what it is about to do.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tare_rootfs::guest::{self, CMDLINE, GuestError, MACHINE_MODULES};
+use tare_rootfs::host::{self, HostError};
+use tare_rootfs::kernel::debian;
+use tare_rootfs::modules::{ModuleError, Modules};
+use tare_rootfs::tree::{NameError, Node};
+use tare_rootfs::{Cache, Task, Tree, cpio};
+
+use super::Plan;
+use super::cluster::{self, Postgres};
+
+/// What the script calls besides the database's.
+const PROGRAMS: [&str; 8] = [
+    "cat", "mkdir", "mount", "sed", "setpriv", "sleep", "sync", "umount",
+];
+const SCRIPT: &str = include_str!("guest.sh");
+
+/// Why there is no guest.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum GuestFilesError {
+    /// No kernel.
+    #[error("there is no kernel of Debian's: {0}")]
+    Kernel(String),
+    /// A module.
+    #[error(transparent)]
+    Module(#[from] ModuleError),
+    /// A program.
+    #[error(transparent)]
+    Program(#[from] HostError),
+    /// Tare's first process.
+    #[error(transparent)]
+    Init(#[from] GuestError),
+    /// A place.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The initramfs.
+    #[error("cannot pack the guest's files: {0}")]
+    Pack(String),
+    /// A file.
+    #[error("cannot write the guest's files")]
+    Write(#[from] io::Error),
+}
+
+/// What boots.
+#[derive(Debug)]
+pub(super) struct Guest {
+    pub(super) kernel: PathBuf,
+    pub(super) initramfs: PathBuf,
+    pub(super) cmdline: String,
+}
+
+/// Packs the initramfs into `directory`.
+pub(super) fn make(
+    postgres: &Postgres,
+    directory: &Path,
+    plan: &Plan,
+) -> Result<Guest, GuestFilesError> {
+    let kernel = Cache::open_default()
+        .map_err(|error| error.to_string())
+        .and_then(|cache| debian::find_or_obtain(&cache).map_err(|error| error.to_string()))
+        .map_err(GuestFilesError::Kernel)?;
+    let mut tree = Tree::new();
+    let shell = host::add_program(&mut tree, "sh")?;
+    for program in PROGRAMS {
+        host::add_program(&mut tree, program)?;
+    }
+    for program in ["postgres", "pgbench", "pg_isready"] {
+        host::add_program(&mut tree, &postgres.program(program).to_string_lossy())?;
+    }
+    host::add_file(&mut tree, &postgres.share.join("timezonesets"))?;
+    // The server looks for the directory of its modules, and needs none of them.
+    let modules = postgres.programs.with_file_name("lib");
+    let modules = modules.to_string_lossy();
+    tree.insert(modules.trim_start_matches('/'), Node::directory())?;
+    let owner = cluster::owner();
+    let people = format!("root:x:0:0::/:{shell}\ndb:x:{owner}:{owner}::/:{shell}\n");
+    tree.insert("etc/passwd", Node::bytes(people.into_bytes(), 0o644))?;
+    let script = script(postgres, plan);
+    tree.insert("weigh.sh", Node::bytes(script.into_bytes(), 0o755))?;
+    let modules = Modules::open(&kernel.modules)?;
+    let wanted: Vec<&str> = MACHINE_MODULES.iter().copied().chain(["ext4"]).collect();
+    let wanted = modules.closure(&wanted)?;
+    let task = Task {
+        command: vec![shell, "/weigh.sh".to_owned()],
+        ..Task::default()
+    };
+    guest::add_init(&mut tree, task, &wanted, &guest::find_init()?)?;
+    let mut packed = cpio::pack(&tree).map_err(|error| GuestFilesError::Pack(error.to_string()))?;
+    let initramfs = directory.join("initramfs");
+    io::Seek::rewind(&mut packed)?;
+    io::copy(&mut packed, &mut File::create(&initramfs)?)?;
+    Ok(Guest {
+        kernel: kernel.image,
+        initramfs,
+        cmdline: format!("console=ttyS0 quiet panic=-1 {CMDLINE}"),
+    })
+}
+
+/// The script with the plan's numbers.
+fn script(postgres: &Postgres, plan: &Plan) -> String {
+    let head = format!(
+        "programs={}\nowner={}\nclients={}\nseconds={}\nruns={}\n",
+        postgres.programs.display(),
+        cluster::owner(),
+        plan.clients,
+        plan.seconds,
+        plan.runs()
+    );
+    head + SCRIPT
+}

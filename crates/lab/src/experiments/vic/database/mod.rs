@@ -1,0 +1,341 @@
+//! A database over `tare blk`, off against vIC: PostgreSQL and pgbench's TPC-B in
+//! one Linux guest in QEMU, whose disk changes between the two by `PUT
+//! /v1/settings` (what `tare set` sends), in turns.
+//!
+//! Neighbours: `appliance::served` starts the machine, `cluster` makes its disk,
+//! `guest` what boots. Where KVM emulates, QEMU translates: transactions a second
+//! are the translator's, interrupts for each request are the rule's.
+
+mod cluster;
+mod guest;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tare_control::settings::SettingsChange;
+use tare_control::stats::{Kvm, Stats};
+use tempfile::TempDir;
+
+use super::plan::Arm;
+use super::{Bench, RunError};
+use crate::appliance::{Accelerator, ApplianceError, Guest, ServedGuest};
+use crate::experiments::inside::{self, Place};
+use crate::figure::Samples;
+use crate::request::Depth;
+
+/// Longest silence: the translator boots, and a run.
+const SILENCE: Duration = Duration::from_secs(90);
+/// Whose turn it is. Each goes first as often as the other.
+const TURNS: [Arm; 4] = [Arm::Off, Arm::Vic, Arm::Vic, Arm::Off];
+/// The rule where a translated guest is the slow side.
+const TRANSLATED: [&str; 2] = [
+    "disk0.coalesce.iops_threshold=50",
+    "disk0.coalesce.longest_hold_us=20000",
+];
+
+/// How much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// Runs of each arm, even.
+    pub(super) rounds: usize,
+    /// Time of each run.
+    pub(super) seconds: u64,
+    /// Sessions at once.
+    pub(super) clients: u32,
+    /// Times 100,000 accounts.
+    pub(super) scale: u32,
+    /// Size of the disk.
+    pub(super) disk_mib: u64,
+    /// Memory of the guest: too little for the accounts.
+    pub(super) memory_mib: u32,
+    /// Latency of the disk where the guest is translated.
+    pub(super) latency_us: u32,
+}
+
+impl Plan {
+    pub(super) const fn of(depth: Depth) -> Self {
+        let (rounds, seconds) = match depth {
+            Depth::Quick => (2, 5),
+            Depth::Standard => (4, 10),
+            Depth::Full => (10, 30),
+        };
+        Self {
+            rounds,
+            seconds,
+            clients: 32,
+            scale: 20,
+            disk_mib: 1024,
+            memory_mib: 384,
+            latency_us: 10_000,
+        }
+    }
+
+    const fn runs(&self) -> usize {
+        self.rounds * 2
+    }
+
+    /// What all of it takes, about.
+    pub(super) fn took(&self) -> Duration {
+        Duration::from_secs(30 + (self.seconds + 3) * self.runs() as u64)
+    }
+
+    pub(super) fn told(&self) -> Value {
+        json!({
+            "runs_of_each_arm": self.rounds, "seconds": self.seconds, "clients": self.clients,
+            "accounts": u64::from(self.scale) * 100_000, "memory_mib": self.memory_mib,
+            "latency_us_where_translated": self.latency_us, "vic_where_translated": TRANSLATED,
+        })
+    }
+}
+
+/// Why there is nothing to weigh.
+#[derive(Debug, thiserror::Error)]
+enum PrepareError {
+    #[error("cannot make a directory")]
+    Directory(#[source] std::io::Error),
+    #[error(transparent)]
+    Cluster(#[from] cluster::ClusterError),
+    #[error(transparent)]
+    Guest(#[from] guest::GuestFilesError),
+}
+
+/// Files of the machine, which go with it.
+struct Prepared {
+    _directory: TempDir,
+    disk: PathBuf,
+    guest: guest::Guest,
+}
+
+impl Prepared {
+    fn make(plan: &Plan) -> Result<Self, PrepareError> {
+        let postgres = cluster::Postgres::find()?;
+        let directory = tempfile::Builder::new()
+            .prefix("tare-vic-db-")
+            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .tempdir()
+            .map_err(PrepareError::Directory)?;
+        let guest = guest::make(&postgres, directory.path(), plan)?;
+        let disk = cluster::make(&postgres, directory.path(), plan.scale, plan.disk_mib)?;
+        Ok(Self {
+            _directory: directory,
+            disk,
+            guest,
+        })
+    }
+}
+
+/// Weighs the database; the outcome is why not, where it cannot be.
+pub(super) fn weigh(
+    bench: &mut Bench<'_>,
+    plan: &Plan,
+    kvm: Kvm,
+    samples: &mut Samples,
+) -> Result<Option<String>, RunError> {
+    bench
+        .progress
+        .step("a database over tare blk: making its tables");
+    let prepared = match Prepared::make(plan) {
+        Ok(prepared) => prepared,
+        Err(error) => return Ok(Some(sentence(&error))),
+    };
+    let native = kvm == Kvm::Hardware;
+    let latency_us = if native { 0 } else { plan.latency_us };
+    let spec = ServedGuest {
+        label: "database".to_owned(),
+        disk: format!("{},latency_us={latency_us}", prepared.disk.display()),
+        kernel: prepared.guest.kernel.clone(),
+        initramfs: prepared.guest.initramfs.clone(),
+        cmdline: prepared.guest.cmdline.clone(),
+        accelerator: match native {
+            true => Accelerator::Kvm,
+            false => Accelerator::Translator,
+        },
+        cpus: 2,
+        memory_mib: plan.memory_mib,
+    };
+    let rule = if native { &[][..] } else { &TRANSLATED };
+    inside::optional(runs(bench, &spec, rule, samples))
+}
+
+/// A sentence with all causes.
+fn sentence(error: &dyn std::error::Error) -> String {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        said = format!("{said}: {error}");
+        cause = error.source();
+    }
+    said
+}
+
+/// All runs in one machine.
+pub(super) fn runs(
+    bench: &mut Bench<'_>,
+    spec: &ServedGuest,
+    rule: &[&str],
+    samples: &mut Samples,
+) -> Result<(), RunError> {
+    let mut guest = bench.executor.serve(spec)?;
+    let mut run = Run::default();
+    loop {
+        let record = guest.record(SILENCE, bench.interrupt)?;
+        let Some(record) = record else {
+            return Err(ApplianceError::Silent(SILENCE).into());
+        };
+        let number = |name: &str| record.get(name).and_then(Value::as_u64);
+        if let Some(number) = number("next") {
+            run = Run::of(number as usize);
+            let what = format!("a database over tare blk, {}", run.arm.name());
+            bench.progress.step(&what);
+            change(&mut *guest, run.arm, rule)?;
+        }
+        let place = run.place();
+        inside::keep(bench, place, "database", &record)?;
+        if number("begin").is_some() {
+            run.begin = guest.stats()?;
+        } else if number("end").is_some() {
+            run.end = guest.stats()?;
+            if let Some(counted) = run.add(samples) {
+                inside::keep(bench, place, "database counters", &counted)?;
+            }
+        } else if let Some(tps) = record.get("tps").and_then(Value::as_f64) {
+            samples.add(&format!("tps.{}", run.arm.name()), "1/s", tps);
+        } else if let Some(ms) = record.get("latency_ms").and_then(Value::as_f64) {
+            samples.add(&format!("db_latency_ms.{}", run.arm.name()), "ms", ms);
+        } else if record.get("done").is_some() {
+            bench.recorder.flush()?;
+            return Ok(());
+        }
+    }
+}
+
+/// The arm's rule, from now on.
+fn change(guest: &mut dyn Guest, arm: Arm, rule: &[&str]) -> Result<(), RunError> {
+    let mode = match arm {
+        Arm::Vic => "disk0.coalesce=auto",
+        _ => "disk0.coalesce=off",
+    };
+    let mut change = SettingsChange::default();
+    for word in [mode].iter().chain(rule) {
+        // Words of this file, which its test sets.
+        let _ = change.set(word);
+    }
+    guest.set(&change)?;
+    Ok(())
+}
+
+/// One run.
+#[derive(Debug)]
+struct Run {
+    arm: Arm,
+    round: usize,
+    begin: Option<Stats>,
+    end: Option<Stats>,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self::of(0)
+    }
+}
+
+impl Run {
+    fn of(number: usize) -> Self {
+        Self {
+            arm: TURNS[number % TURNS.len()],
+            round: number / 2,
+            begin: None,
+            end: None,
+        }
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            arm: self.arm.name(),
+            round: self.round,
+        }
+    }
+
+    /// Adds what the disk counted meanwhile.
+    fn add(&self, samples: &mut Samples) -> Option<Value> {
+        let (begin, end) = self.begin.as_ref().zip(self.end.as_ref())?;
+        let seconds = end.uptime_ns.saturating_sub(begin.uptime_ns) as f64 / 1e9;
+        let count = |name: &str| counter(end, name).saturating_sub(counter(begin, name)) as f64;
+        let interrupts = count("interrupts");
+        let requests = count("reads") + count("writes") + count("flushes");
+        let depth = count("in_flight_sum") / requests;
+        let arm = self.arm.name();
+        let mut put = |name: &str, unit, value| samples.add(&format!("{name}.{arm}"), unit, value);
+        put("db_interrupts_per_s", "1/s", interrupts / seconds);
+        put("db_interrupts_per_io", "1", interrupts / requests);
+        put("db_iops", "1/s", requests / seconds);
+        put("db_in_flight", "1", depth);
+        Some(json!({
+            "seconds": seconds, "interrupts": interrupts, "requests": requests,
+            "reads": count("reads"), "writes": count("writes"), "flushes": count("flushes"),
+            "in_flight": depth,
+        }))
+    }
+}
+
+fn counter(stats: &Stats, name: &str) -> u64 {
+    let disk = stats.devices.first();
+    let count = disk.and_then(|disk| disk.counters.get(name));
+    count.copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_of_the_rule_is_a_setting() {
+        for word in TRANSLATED {
+            assert!(SettingsChange::default().set(word).is_ok(), "{word}");
+        }
+        for arm in TURNS {
+            assert!(arm == Arm::Off || arm == Arm::Vic);
+        }
+    }
+
+    #[test]
+    fn each_arm_goes_first_as_often_as_the_other() {
+        let first = |number: usize| Run::of(number).arm;
+        let firsts: Vec<Arm> = (0..8).step_by(2).map(first).collect();
+        assert_eq!(firsts, [Arm::Off, Arm::Vic, Arm::Off, Arm::Vic]);
+        for pair in 0..4 {
+            assert_ne!(first(pair * 2), first(pair * 2 + 1));
+            assert_eq!(Run::of(pair * 2).round, Run::of(pair * 2 + 1).round);
+        }
+    }
+
+    #[test]
+    fn what_the_disk_counted_becomes_rates() {
+        let at = |seconds: u64, interrupts: u64, reads: u64| {
+            let mut stats = crate::appliance::fake::stats(Kvm::None, 1, 0);
+            stats.uptime_ns = seconds * 1_000_000_000;
+            let counters = [
+                ("interrupts", interrupts),
+                ("reads", reads),
+                ("flushes", reads / 2),
+                ("in_flight_sum", reads * 6),
+            ];
+            let mut disk = tare_control::stats::DeviceStats::default();
+            disk.counters = counters
+                .map(|(name, count)| (name.to_owned(), count))
+                .into();
+            stats.devices.push(disk);
+            stats
+        };
+        let mut run = Run::of(1);
+        run.begin = Some(at(1, 10, 100));
+        run.end = Some(at(3, 70, 180));
+        let mut samples = Samples::default();
+        assert!(run.add(&mut samples).is_some());
+        assert_eq!(samples.values("db_interrupts_per_s.vic"), [30.0]);
+        assert_eq!(samples.values("db_interrupts_per_io.vic"), [0.5]);
+        assert_eq!(samples.values("db_iops.vic"), [60.0]);
+        assert_eq!(samples.values("db_in_flight.vic"), [4.0]);
+    }
+}
