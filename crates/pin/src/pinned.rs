@@ -33,7 +33,7 @@ pub enum PinError {
         /// Its name.
         name: String,
         /// Where to.
-        cpus: CpuList,
+        cpus: Box<CpuList>,
         /// Why.
         source: Errno,
     },
@@ -45,9 +45,9 @@ pub enum PinError {
         /// Its name.
         name: String,
         /// Where to.
-        cpus: CpuList,
+        cpus: Box<CpuList>,
         /// Where it is.
-        got: CpuList,
+        got: Box<CpuList>,
     },
     /// A cgroup cannot be changed.
     #[error("cannot give {folder} the CPUs {cpus}")]
@@ -55,7 +55,7 @@ pub enum PinError {
         /// The cgroup.
         folder: PathBuf,
         /// Which CPUs.
-        cpus: CpuList,
+        cpus: Box<CpuList>,
         /// Why.
         source: std::io::Error,
     },
@@ -213,7 +213,7 @@ impl Pinned {
         self.append(entries)?;
         write_cpusets(&steps).map_err(|(folder, source)| PinError::Cpuset {
             folder,
-            cpus: CpuList(wanted),
+            cpus: Box::new(CpuList(wanted)),
             source,
         })
     }
@@ -275,7 +275,7 @@ impl Pinned {
     fn seat(&self, seat: &Seat) -> Result<Seated, PinError> {
         let tid = seat.task.id.tid;
         let name = || seat.task.name.clone();
-        let cpus = CpuList(seat.cpus);
+        let cpus = Box::new(CpuList(seat.cpus));
         let bounded = self.plan.cpuset().is_some();
         let outcome = match affinity::get(tid) {
             // Its own narrower choice within the cgroup's CPUs stays.
@@ -294,7 +294,7 @@ impl Pinned {
                 tid,
                 name: name(),
                 cpus,
-                got: CpuList(got),
+                got: Box::new(CpuList(got)),
             }),
             Err(source) => Err(PinError::Refused {
                 tid,

@@ -28,14 +28,14 @@ pub enum Choice {
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// CPUs that were named do not exist.
-    #[error("this computer has no CPU {0}: its CPUs are {1}")]
-    Missing(CpuList, CpuList),
+    #[error("this computer has no CPU {}: its CPUs are {}", .0[0], .0[1])]
+    Missing(Box<[CpuList; 2]>),
     /// CPUs that were named are off.
-    #[error("CPU {0} is offline: those online are {1}")]
-    Offline(CpuList, CpuList),
+    #[error("CPU {} is offline: those online are {}", .0[0], .0[1])]
+    Offline(Box<[CpuList; 2]>),
     /// The target's cgroup does not have them.
-    #[error("CPU {0} is not allowed for {1}: its cgroup has {2}")]
-    NotAllowed(CpuList, String, CpuList),
+    #[error("CPU {} is not allowed for {}: its cgroup has {}", .0[0], .1, .0[1])]
+    NotAllowed(Box<[CpuList; 2]>, String),
     /// There is no CPU to use.
     #[error("no CPU is online that {0} may use")]
     NoCpu(String),
@@ -159,15 +159,21 @@ fn check(
     };
     let online = host.online();
     if let Some(missing) = beyond(&host.present) {
-        return Err(PlanError::Missing(missing, CpuList(host.present)));
+        return Err(PlanError::Missing(Box::new([
+            missing,
+            CpuList(host.present),
+        ])));
     }
     if let Some(offline) = beyond(&online) {
-        return Err(PlanError::Offline(offline, CpuList(online)));
+        return Err(PlanError::Offline(Box::new([offline, CpuList(online)])));
     }
     match beyond(&allowed) {
         Some(refused) => {
             let name = target.name.clone();
-            Err(PlanError::NotAllowed(refused, name, CpuList(allowed)))
+            Err(PlanError::NotAllowed(
+                Box::new([refused, CpuList(allowed)]),
+                name,
+            ))
         }
         None => Ok(list.0),
     }

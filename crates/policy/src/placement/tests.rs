@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
 use std::vec::Vec;
 
 use proptest::prelude::*;
