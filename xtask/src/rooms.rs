@@ -64,9 +64,11 @@ const ROOMS: &[(&str, &[&str])] = &[
             "tare-control",
             "tare-platform",
             "tare-policy",
-            "tare-rootfs",
             "tare-probe",
+            "tare-profile",
+            "tare-rootfs",
             "tare-stats",
+            "tare-tailor",
         ],
     ),
     (

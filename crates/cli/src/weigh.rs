@@ -25,6 +25,7 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
     };
     request.out = args.out;
     request.image = args.image;
+    request.app = args.app;
     let platforms = args.platforms;
     request.platforms = PlatformOptions {
         workloads: platforms.workloads,

@@ -8,6 +8,7 @@ use crate::appliance::{ApplianceError, Executor};
 use crate::error::WeighError;
 use crate::experiments::platforms::StageError;
 use crate::interrupt::{Interrupt, Interrupted};
+use crate::linux::LinuxError;
 use crate::load::LoadError;
 use crate::progress::Progress;
 use crate::record::Recorder;
@@ -39,6 +40,9 @@ pub(crate) enum RunError {
     /// The platforms could not be set up.
     #[error(transparent)]
     Stage(#[from] StageError),
+    /// A Linux guest failed.
+    #[error(transparent)]
+    Linux(LinuxError),
     /// A sample could not be kept.
     #[error(transparent)]
     Record(#[from] WeighError),
@@ -56,6 +60,7 @@ impl RunError {
         match self {
             Self::Interrupted(interrupted) => interrupted.exit_code(),
             Self::Appliance(error) => error.exit_code(),
+            Self::Linux(error) => error.exit_code(),
             Self::Record(error) => error.exit_code(),
             Self::Root(_) => ExitCode::Output,
             Self::Load(_) | Self::Stage(_) | Self::NoAnswer => ExitCode::WeighFailed,
@@ -77,6 +82,15 @@ impl From<LoadError> for RunError {
         match error {
             LoadError::Interrupted(interrupted) => Self::Interrupted(interrupted),
             other => Self::Load(other),
+        }
+    }
+}
+
+impl From<LinuxError> for RunError {
+    fn from(error: LinuxError) -> Self {
+        match error {
+            LinuxError::Interrupted(interrupted) => Self::Interrupted(interrupted),
+            other => Self::Linux(other),
         }
     }
 }

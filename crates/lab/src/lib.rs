@@ -5,6 +5,7 @@
 //! | [`weigh()`] | a weighing from request to outcome |
 //! | `experiments` | what is done and asked: phases, arms, goals, story |
 //! | `appliance` | machines under test behind a trait; `tare run` as a process |
+//! | `linux` | Linux guests with example applications, their instructions counted |
 //! | `load` | open- and closed-loop HTTP load |
 //! | `observe` | CPU time from outside |
 //! | `record`, `figure`, `goal`, `summary` | samples, medians with intervals, goals, `summary.json` |
@@ -23,6 +24,7 @@ mod figure;
 mod goal;
 mod host;
 mod interrupt;
+mod linux;
 mod load;
 mod observe;
 mod outcome;
@@ -45,6 +47,12 @@ pub use weigh::weigh;
 /// times: what `tcp-rr`'s Linux guests run.
 pub fn print_transactions(transactions: usize, cpus: usize) -> std::io::Result<()> {
     experiments::tcp_rr::print_transactions(transactions, cpus)
+}
+
+/// Makes `count` system calls of each kind and prints their times: what the guests
+/// of `tailor` run.
+pub fn print_calls(count: usize) -> std::io::Result<()> {
+    experiments::tailor::print_calls(count)
 }
 
 /// Names of the experiments that there are, with a line about each.

@@ -43,6 +43,8 @@ pub struct WeighRequest {
     pub image: Option<String>,
     /// What only the experiment of platforms knows.
     pub platforms: PlatformOptions,
+    /// The example application of `tailor`; `None` is lighttpd.
+    pub app: Option<String>,
     /// The command as it was typed, recorded in `command.txt`.
     pub command: Vec<String>,
 }
@@ -56,6 +58,7 @@ impl WeighRequest {
             out: None,
             tare: None,
             image: None,
+            app: None,
             platforms: PlatformOptions::default(),
             command: std::env::args().collect(),
         }

@@ -30,7 +30,8 @@ pub fn weigh(request: WeighRequest) -> Result<Outcome, WeighError> {
         None => std::env::current_exe().map_err(WeighError::Executable)?,
     };
     let (interrupt, _watch) = Interrupt::watch().map_err(WeighError::Signals)?;
-    let mut experiment = (entry.make)(request.depth, request.image.clone());
+    let subject = request.app.as_ref().or(request.image.as_ref());
+    let mut experiment = (entry.make)(request.depth, subject.cloned());
     experiment.configure(&request)?;
     let progress = Progress::new(experiment.planned());
     let weighing = Weighing {

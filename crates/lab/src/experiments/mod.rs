@@ -21,6 +21,7 @@ mod inside;
 pub(crate) mod ipi_halt;
 pub(crate) mod kv;
 pub(crate) mod platforms;
+pub(crate) mod tailor;
 pub(crate) mod tcp_rr;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -144,5 +145,10 @@ pub(crate) const ALL: &[Entry] = &[
         name: "platforms",
         about: "bare metal, container, VM, container in VM: what each costs, and what pinning gains",
         make: |depth, _| Box::new(platforms::Platforms::new(depth)),
+    },
+    Entry {
+        name: "tailor",
+        about: "a kernel cut to one application against Debian's: instructions, sizes, answers",
+        make: |depth, app| Box::new(tailor::Tailor::new(depth, app)),
     },
 ];

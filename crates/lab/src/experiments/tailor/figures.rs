@@ -1,0 +1,282 @@
+//! What was weighed, and the figures that come of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tare_profile::Profile;
+use tare_tailor::cut::Cut;
+
+use super::calls::Calls;
+use super::plan::{DEBIAN, alone, back};
+use super::rates::Step;
+use crate::figure::{Figure, Samples, median, value};
+use crate::linux::counter::Count;
+use crate::linux::kernels::Bootable;
+use crate::linux::machine::Booted;
+
+/// How many of the fastest samples make the ideal case, as in the talk.
+const FASTEST: usize = 30;
+/// Answers that differ, in full, for the list of failures.
+const SHOWN: usize = 3;
+
+/// Everything measured.
+#[derive(Debug, Default)]
+pub(super) struct Weighed {
+    samples: Samples,
+    answers: BTreeMap<String, Vec<Vec<u8>>>,
+    dialogs: Vec<Vec<u8>>,
+    /// Rates of each kernel, for the chart.
+    pub(super) steps: BTreeMap<String, Vec<Step>>,
+    kernels: Vec<String>,
+}
+
+impl Weighed {
+    /// Calls that the application makes.
+    pub(super) fn used(&mut self, profile: &Profile) {
+        let count = profile.calls.len() as f64;
+        self.samples.add("syscalls_used", "", count);
+    }
+
+    /// Options of a kernel that is not built.
+    pub(super) fn options(&mut self, name: &str, options: usize) {
+        let figure = format!("options.{name}");
+        self.samples.add(&figure, "", options as f64);
+    }
+
+    /// A kernel's sizes.
+    pub(super) fn kernel(&mut self, kernel: &Bootable) {
+        self.options(&kernel.name, kernel.options);
+        let figure = format!("image_bytes.{}", kernel.name);
+        self.samples.add(&figure, "B", kernel.image_bytes as f64);
+    }
+
+    /// A boot with the counter, whose time is the counter's too.
+    pub(super) fn booted(&mut self, kernel: &str, booted: Booted) {
+        let all = booted.count.total() as f64;
+        self.samples
+            .add(&format!("boot_insns.{kernel}"), "insns", all);
+    }
+
+    /// A boot without it.
+    pub(super) fn started(&mut self, kernel: &str, booted: Booted) {
+        let ms = booted.after.as_secs_f64() * 1e3;
+        self.samples.add(&format!("boot_ms.{kernel}"), "ms", ms);
+    }
+
+    /// Instructions of single requests of a phase.
+    pub(super) fn requests(&mut self, kernel: &str, phase: &str, counts: &[Count]) {
+        if !self.kernels.iter().any(|name| name == kernel) {
+            self.kernels.push(kernel.to_owned());
+        }
+        for count in counts {
+            let all = count.total() as f64;
+            self.samples
+                .add(&format!("{phase}_insns.{kernel}"), "insns", all);
+            self.samples.add(
+                &format!("{phase}_kernel_insns.{kernel}"),
+                "insns",
+                count.kernel as f64,
+            );
+        }
+    }
+
+    /// Guest memory ever touched.
+    pub(super) fn memory(&mut self, kernel: &str, kib: u64) {
+        let figure = format!("guest_rss_kib.{kernel}");
+        self.samples.add(&figure, "KiB", kib as f64);
+    }
+
+    /// Answers to the fuzzed requests.
+    pub(super) fn answers(&mut self, kernel: &str, dialogs: &[Vec<u8>], answers: Vec<Vec<u8>>) {
+        self.dialogs = dialogs.to_vec();
+        self.answers.insert(kernel.to_owned(), answers);
+        if kernel != DEBIAN {
+            let differ = self.different(kernel).len() as f64;
+            let figure = format!("answers_differ.{kernel}");
+            self.samples.add(&figure, "", differ);
+        }
+    }
+
+    /// Rising rates.
+    pub(super) fn rates(&mut self, kernel: &str, steps: &[Step]) {
+        let carried = steps.iter().filter(|step| step.carried);
+        let most = carried.map(|step| step.rate).fold(0.0, f64::max);
+        self.samples.add(&format!("rps_max.{kernel}"), "1/s", most);
+        if let Some(first) = steps.first() {
+            let figure = format!("response_us.{kernel}");
+            self.samples.add(&figure, "us", first.p50_us);
+        }
+        self.steps.insert(kernel.to_owned(), steps.to_vec());
+    }
+
+    /// System calls one by one.
+    pub(super) fn calls(&mut self, kernel: &str, calls: &Calls) {
+        for (call, times) in calls {
+            for time in times {
+                let figure = format!("syscall_cycles.{call}.{kernel}.p50");
+                self.samples.add(&figure, "insns", *time as f64);
+            }
+        }
+    }
+
+    /// Places of the answers that are others than Debian's kernel gave.
+    fn different(&self, kernel: &str) -> Vec<usize> {
+        let (Some(right), Some(given)) = (self.answers.get(DEBIAN), self.answers.get(kernel))
+        else {
+            return Vec::new();
+        };
+        let pairs = right.iter().zip(given).enumerate();
+        pairs
+            .filter(|(_, (a, b))| a != b)
+            .map(|(at, _)| at)
+            .collect()
+    }
+
+    /// A sentence for each of the first answers that differ.
+    pub(super) fn failures(&self, right: &str) -> Vec<String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut sentences = Vec::new();
+        for (kernel, given) in &self.answers {
+            for at in self.different(kernel).into_iter().take(SHOWN) {
+                sentences.push(format!(
+                    "{kernel} answers {:?} by {:?}, {right} by {:?}",
+                    text(&self.dialogs[at]),
+                    text(&given[at]),
+                    text(&self.answers[right][at]),
+                ));
+            }
+        }
+        sentences
+    }
+
+    /// Medians, ideal cases, and what they are against Debian's kernel.
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let mut figures = self.samples.figures();
+        figures.extend(
+            figures
+                .clone()
+                .iter()
+                .filter_map(|figure| self.ideal(figure)),
+        );
+        for kernel in self.kernels.iter().filter(|name| *name != DEBIAN) {
+            figures.extend(percent(&figures, "peak_insns", "request_pct", kernel));
+            figures.extend(percent(&figures, "browsing_insns", "browsing_pct", kernel));
+            figures.extend(percent(&figures, "boot_insns", "boot_pct", kernel));
+        }
+        figures.extend(gains(&figures));
+        figures
+    }
+
+    /// The mean of the fastest, for figures that the talk gives so.
+    fn ideal(&self, of: &Figure) -> Option<Figure> {
+        let name = match of.name.strip_suffix(".p50") {
+            Some(call) => call.to_owned(),
+            None => of
+                .name
+                .split_once("_insns.")
+                .filter(|(phase, _)| matches!(*phase, "peak" | "browsing"))
+                .map(|(phase, kernel)| format!("{phase}_insns_fastest.{kernel}"))?,
+        };
+        let mut sorted = tare_stats::sorted(self.samples.values(&of.name))?;
+        sorted.truncate(FASTEST);
+        let mean = sorted.iter().sum::<f64>() / sorted.len().max(1) as f64;
+        Some(Figure {
+            value: mean,
+            low: *sorted.first()?,
+            high: *sorted.last()?,
+            n: sorted.len(),
+            name,
+            unit: of.unit.clone(),
+        })
+    }
+}
+
+/// A kernel's figure as a percentage of Debian's.
+fn percent(figures: &[Figure], base: &str, name: &str, kernel: &str) -> Option<Figure> {
+    let of = |kernel: &str| value(figures, &format!("{base}.{kernel}"));
+    let share = 100.0 * of(kernel)? / of(DEBIAN)?;
+    median(&format!("{name}.{kernel}"), "%", &[share])
+}
+
+/// What each cut takes off a request: alone, and where it is the last one left,
+/// by the fastest samples, which differ least from run to run.
+fn gains(figures: &[Figure]) -> Vec<Figure> {
+    let of = |kernel: &str| value(figures, &format!("peak_insns_fastest.{kernel}"));
+    let gain = |name: String, with: Option<f64>, without: Option<f64>| {
+        let share = 100.0 * (1.0 - with? / without?);
+        median(&format!("gain_pct.{name}"), "%", &[share])
+    };
+    let mut all = Vec::new();
+    for kernel in ["tailored", "trusting"] {
+        all.extend(gain(kernel.to_owned(), of(kernel), of(DEBIAN)));
+    }
+    let cuts: BTreeSet<Cut> = Cut::ALL.into_iter().collect();
+    for cut in cuts {
+        all.extend(gain(cut.name().to_owned(), of(&alone(cut)), of("none")));
+        all.extend(gain(back(cut), of("trusting"), of(&back(cut))));
+    }
+    all
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn counts(user: u64, kernel: u64) -> Vec<Count> {
+        (0..40)
+            .map(|more| Count {
+                user,
+                kernel: kernel + more,
+            })
+            .collect()
+    }
+
+    fn weighed() -> Weighed {
+        let mut weighed = Weighed::default();
+        for (kernel, insns) in [
+            (DEBIAN, 900),
+            ("tailored", 400),
+            ("trusting", 300),
+            ("none", 800),
+            ("smp.alone", 700),
+            ("smp.back", 350),
+        ] {
+            weighed.requests(kernel, "peak", &counts(100, insns));
+        }
+        weighed
+    }
+
+    #[test]
+    fn the_ideal_case_is_the_mean_of_the_thirty_fastest() {
+        let figures = weighed().figures();
+        assert_eq!(value(&figures, "peak_insns.debian"), Some(1019.5));
+        assert_eq!(value(&figures, "peak_insns_fastest.debian"), Some(1014.5));
+    }
+
+    #[test]
+    fn a_cuts_gain_is_against_the_kernel_without_it() {
+        let figures = weighed().figures();
+        let alone = value(&figures, "gain_pct.smp").unwrap();
+        assert!((alone - 100.0 * 100.0 / 914.5).abs() < 1e-9, "{alone}");
+        let back = value(&figures, "gain_pct.smp.back").unwrap();
+        assert!((back - 100.0 * 50.0 / 464.5).abs() < 1e-9, "{back}");
+        assert_eq!(value(&figures, "gain_pct.dac"), None);
+    }
+
+    #[test]
+    fn other_answers_than_debians_are_failures() {
+        let mut weighed = weighed();
+        let asked = [b"a".to_vec(), b"b".to_vec()];
+        weighed.answers(DEBIAN, &asked, vec![b"1".to_vec(), b"2".to_vec()]);
+        weighed.answers("tailored", &asked, vec![b"1".to_vec(), b"3".to_vec()]);
+        assert_eq!(
+            value(&weighed.figures(), "answers_differ.tailored"),
+            Some(1.0)
+        );
+        let failures = weighed.failures(DEBIAN);
+        assert_eq!(
+            failures,
+            ["tailored answers \"b\" by \"3\", debian by \"2\""]
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! A kernel cut to one application, against Debian's (`SYSTEMS.md`, part 4):
+//! guest instructions for a request and for a boot, sizes, rising rates, and
+//! answers that must stay the same.
+
+mod calls;
+mod figures;
+mod goals;
+mod plan;
+mod rates;
+mod requests;
+mod story;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tare_control::stats::Kvm;
+use tare_rootfs::{Cache, Tree};
+
+pub(crate) use self::calls::print as print_calls;
+use self::figures::Weighed;
+use self::plan::{Arm, DEBIAN, Plan};
+use super::{Experiment, Story};
+use crate::bench::{Bench, RunError};
+use crate::figure::Figure;
+use crate::goal::Goal;
+use crate::linux::LinuxError;
+use crate::linux::catalog::{self, App};
+use crate::linux::counter::Plugin;
+use crate::linux::kernels::{self, Bootable};
+use crate::linux::machine::Machine;
+use crate::linux::{files, fuzz};
+use crate::request::Depth;
+
+/// Seed of the fuzzed requests: every run asks the same.
+const SEED: u64 = 0x7461_7265;
+
+/// The experiment and what it has measured.
+pub(crate) struct Tailor {
+    plan: Plan,
+    weighed: Weighed,
+}
+
+/// What every arm of a run shares.
+struct Workload {
+    app: App,
+    tree: Tree,
+    plugin: Plugin,
+    cache: Cache,
+    dialogs: Vec<Vec<u8>>,
+}
+
+impl Tailor {
+    /// Planned for a depth and an application.
+    pub(crate) fn new(depth: Depth, app: Option<String>) -> Self {
+        Self {
+            plan: Plan::new(depth, app),
+            weighed: Weighed::default(),
+        }
+    }
+
+    fn kernel(
+        &self,
+        bench: &Bench<'_>,
+        load: &Workload,
+        arm: &Arm,
+    ) -> Result<Bootable, LinuxError> {
+        bench.progress.step(&format!("the kernel {}", arm.name));
+        match &arm.cuts {
+            None => kernels::debian(&load.cache),
+            Some(cuts) => {
+                kernels::tailored(&load.app, &arm.name, cuts, &load.cache, bench.interrupt)
+            }
+        }
+    }
+
+    /// Boots, answers and counts on one kernel.
+    fn counted(
+        &mut self,
+        bench: &mut Bench<'_>,
+        load: &Workload,
+        kernel: &Bootable,
+    ) -> Result<(), RunError> {
+        bench
+            .progress
+            .step(&format!("{} on {}: counting", load.app.name, kernel.name));
+        let mut machine = Machine::start(&load.app, &load.tree, kernel, Some(&load.plugin))?;
+        let booted = machine.serve(&load.app, bench.interrupt)?;
+        self.weighed.booted(&kernel.name, booted);
+        bench.recorder.sample(&json!({
+            "sample": "boot", "kernel": kernel.name, "insns": booted.count,
+            "ms": booted.after.as_secs_f64() * 1e3,
+        }))?;
+        for phase in &load.app.phases {
+            let counts = requests::count(&machine, phase, self.plan.requests, bench.interrupt)?;
+            bench.recorder.sample(&json!({
+                "sample": "requests", "kernel": kernel.name, "phase": phase.name, "insns": counts,
+            }))?;
+            self.weighed.requests(&kernel.name, &phase.name, &counts);
+        }
+        if let Some(kib) = machine.touched_kib() {
+            self.weighed.memory(&kernel.name, kib);
+        }
+        let mut answers = Vec::new();
+        for request in &load.dialogs {
+            bench.interrupt.check().map_err(LinuxError::from)?;
+            answers.push(machine.answer(&load.app, request)?);
+        }
+        self.weighed.answers(&kernel.name, &load.dialogs, answers);
+        Ok(bench.recorder.flush()?)
+    }
+
+    /// More boots, rising rates and single calls, without counting.
+    fn timed(
+        &mut self,
+        bench: &mut Bench<'_>,
+        load: &Workload,
+        kernel: &Bootable,
+    ) -> Result<(), RunError> {
+        for boot in 1..self.plan.boots {
+            bench
+                .progress
+                .step(&format!("boot {} of {}", boot + 1, kernel.name));
+            let mut machine = Machine::start(&load.app, &load.tree, kernel, Some(&load.plugin))?;
+            let booted = machine.serve(&load.app, bench.interrupt)?;
+            self.weighed.booted(&kernel.name, booted);
+        }
+        bench.progress.step(&format!("rates on {}", kernel.name));
+        let mut machine = Machine::start(&load.app, &load.tree, kernel, None)?;
+        let booted = machine.serve(&load.app, bench.interrupt)?;
+        self.weighed.started(&kernel.name, booted);
+        let steps = rates::rising(&machine, &load.app, &self.plan, bench.interrupt)?;
+        bench.recorder.sample(&json!({
+            "sample": "rates", "kernel": kernel.name, "steps": steps,
+        }))?;
+        self.weighed.rates(&kernel.name, &steps);
+        drop(machine);
+        bench
+            .progress
+            .step(&format!("system calls on {}", kernel.name));
+        let calls = calls::measure(kernel, self.plan.calls, bench.interrupt)?;
+        bench.recorder.sample(&json!({
+            "sample": "calls", "kernel": kernel.name, "insns": calls,
+        }))?;
+        self.weighed.calls(&kernel.name, &calls);
+        Ok(())
+    }
+}
+
+impl Experiment for Tailor {
+    fn planned(&self) -> Duration {
+        self.plan.planned()
+    }
+
+    fn plan(&self) -> Value {
+        serde_json::to_value(&self.plan).unwrap_or(Value::Null)
+    }
+
+    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
+        bench.progress.step("packages");
+        let app = catalog::find(&self.plan.app)?;
+        let cache = Cache::open_default().map_err(LinuxError::from)?;
+        let load = Workload {
+            tree: files::tree(&app, &cache)?,
+            plugin: Plugin::compile(&cache)?,
+            dialogs: fuzz::dialogs(app.protocol, SEED, self.plan.dialogs),
+            cache,
+            app,
+        };
+        self.weighed.used(&load.app.profile()?);
+        let microvm = kernels::microvm_options(&load.cache)?;
+        self.weighed.options("microvm", microvm);
+        let mut whole = Vec::new();
+        for arm in self.plan.arms.clone() {
+            let kernel = self.kernel(bench, &load, &arm)?;
+            self.weighed.kernel(&kernel);
+            self.counted(bench, &load, &kernel)?;
+            whole.push(kernel);
+        }
+        for kernel in &whole {
+            self.timed(bench, &load, kernel)?;
+        }
+        for arm in self.plan.single.clone() {
+            let kernel = self.kernel(bench, &load, &arm)?;
+            self.counted(bench, &load, &kernel)?;
+        }
+        Ok(())
+    }
+
+    /// The translator's machines run the same way with and without a KVM.
+    fn kvm(&self) -> Kvm {
+        Kvm::None
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        self.weighed.figures()
+    }
+
+    fn goals(&self) -> &'static [Goal] {
+        goals::GOALS
+    }
+
+    fn failures(&self) -> Vec<String> {
+        self.weighed.failures(DEBIAN)
+    }
+
+    fn report(&self, figures: &[Figure]) -> Story {
+        story::story(&self.plan, &self.weighed, figures)
+    }
+}

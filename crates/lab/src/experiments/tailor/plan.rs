@@ -1,0 +1,188 @@
+//! Which kernels are weighed, and how often.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde::Serialize;
+use tare_tailor::cut::Cut;
+
+use crate::request::Depth;
+
+/// One kernel of a weighing.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Arm {
+    /// Its name in figures.
+    pub(super) name: String,
+    /// Its cuts; Debian's kernel has none to name.
+    pub(super) cuts: Option<BTreeSet<Cut>>,
+}
+
+/// The plan of one run.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Plan {
+    /// Name of the depth.
+    pub(super) depth: &'static str,
+    /// The application.
+    pub(super) app: String,
+    /// Kernels that are weighed whole.
+    pub(super) arms: Vec<Arm>,
+    /// Kernels with one cut more or fewer: only instructions are counted.
+    pub(super) single: Vec<Arm>,
+    /// Boots of each of the first kernels.
+    pub(super) boots: usize,
+    /// Fuzzed connections.
+    pub(super) dialogs: usize,
+    /// Requests, or visits, that are counted one by one.
+    pub(super) requests: usize,
+    /// Rates to try, rising.
+    pub(super) rates: Vec<f64>,
+    /// Length of one rate's load.
+    pub(super) load_ms: u64,
+    /// System calls of each kind.
+    pub(super) calls: usize,
+}
+
+/// Name of the kernel that others are compared with.
+pub(super) const DEBIAN: &str = "debian";
+/// With the default cuts.
+pub(super) const TAILORED: &str = "tailored";
+/// With all cuts that give up safety besides.
+pub(super) const TRUSTING: &str = "trusting";
+
+impl Plan {
+    /// The plan for a depth.
+    pub(super) fn new(depth: Depth, app: Option<String>) -> Self {
+        let rates = |doublings: u32| (0..doublings).map(|n| 50.0 * f64::from(1 << n)).collect();
+        let plan = Self {
+            depth: depth.name(),
+            app: app.unwrap_or_else(|| "lighttpd".to_owned()),
+            arms: arms(),
+            single: Vec::new(),
+            boots: 3,
+            dialogs: 200,
+            requests: 120,
+            rates: rates(7),
+            load_ms: 1500,
+            calls: 2000,
+        };
+        match depth {
+            Depth::Standard => plan,
+            Depth::Quick => Self {
+                boots: 1,
+                dialogs: 60,
+                requests: 40,
+                rates: rates(4),
+                load_ms: 700,
+                calls: 500,
+                ..plan
+            },
+            Depth::Full => Self {
+                single: single(),
+                boots: 5,
+                dialogs: 500,
+                requests: 300,
+                load_ms: 5000,
+                ..plan
+            },
+        }
+    }
+
+    /// How long it takes where every kernel is made already.
+    pub(super) fn planned(&self) -> Duration {
+        let boots = (self.arms.len() * self.boots.max(1) + self.single.len()) as u64;
+        let kernels = (self.arms.len() + self.single.len()) as u64;
+        let load = self.rates.len() as u64 * self.load_ms * self.arms.len() as u64;
+        Duration::from_secs(8 * boots)
+            + Duration::from_millis(80 * self.requests as u64 * kernels + load)
+    }
+}
+
+fn arms() -> Vec<Arm> {
+    let default = Cut::by_default();
+    let all = default.union(&Cut::trusting()).copied().collect();
+    [
+        (DEBIAN, None),
+        (TAILORED, Some(default)),
+        (TRUSTING, Some(all)),
+    ]
+    .map(|(name, cuts)| Arm {
+        name: name.to_owned(),
+        cuts,
+    })
+    .into()
+}
+
+/// Each cut taken alone, on a kernel without any, and each one taken back from
+/// the kernel with all; the compiler's flags only alone.
+fn single() -> Vec<Arm> {
+    let all: BTreeSet<Cut> = Cut::by_default().union(&Cut::trusting()).copied().collect();
+    let mut arms = vec![Arm {
+        name: "none".to_owned(),
+        cuts: Some(BTreeSet::new()),
+    }];
+    for cut in Cut::ALL.into_iter().filter(|cut| is_in_the_kernel(*cut)) {
+        arms.push(Arm {
+            name: alone(cut),
+            cuts: Some(BTreeSet::from([cut])),
+        });
+        let mut others = all.clone();
+        if others.remove(&cut) {
+            arms.push(Arm {
+                name: back(cut),
+                cuts: Some(others),
+            });
+        }
+    }
+    arms
+}
+
+/// The arm of a cut alone.
+pub(super) fn alone(cut: Cut) -> String {
+    format!("{}.alone", cut.name())
+}
+
+/// The arm without that cut only.
+pub(super) fn back(cut: Cut) -> String {
+    format!("{}.back", cut.name())
+}
+
+/// Cuts of the root file system, and of what a guest with one CPU and no disk
+/// has not, change nothing that is counted here.
+pub(super) fn is_in_the_kernel(cut: Cut) -> bool {
+    !matches!(cut, Cut::Packages | Cut::IoScheduler)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_full_weighing_takes_each_cut_alone_and_back() {
+        assert!(Plan::new(Depth::Standard, None).single.is_empty());
+        let full = Plan::new(Depth::Full, None);
+        let names: Vec<&str> = full.single.iter().map(|arm| arm.name.as_str()).collect();
+        for name in [
+            "none",
+            "dac.alone",
+            "dac.back",
+            "smp.alone",
+            "smp.back",
+            "o3.alone",
+        ] {
+            assert!(names.contains(&name), "{name}: {names:?}");
+        }
+        assert!(!names.contains(&"o3.back"));
+    }
+
+    #[test]
+    fn tailored_gives_up_no_safety_and_trusting_all() {
+        let plan = Plan::new(Depth::Quick, None);
+        let cuts = |name: &str| {
+            let arm = plan.arms.iter().find(|arm| arm.name == name);
+            arm.and_then(|arm| arm.cuts.clone()).unwrap_or_default()
+        };
+        assert!(cuts(TAILORED).iter().all(|cut| cut.gives_up().is_none()));
+        assert!(cuts(TRUSTING).contains(&Cut::Mitigations));
+        assert!(cuts(DEBIAN).is_empty());
+    }
+}

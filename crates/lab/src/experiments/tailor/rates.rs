@@ -1,0 +1,138 @@
+//! Rising request rates, as httperf does them.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::plan::Plan;
+use crate::interrupt::Interrupt;
+use crate::linux::LinuxError;
+use crate::linux::catalog::{App, Protocol};
+use crate::linux::machine::{ANSWER, Machine};
+use crate::load::{Connections, Exchange, Expected, Generator, LoadError, Schedule};
+
+/// Connections at most.
+const CONNECTIONS: usize = 8;
+/// A rate is carried if so many of its requests are answered right,
+const ANSWERED: f64 = 0.98;
+/// and 99 of 100 of them within this time.
+const P99: Duration = Duration::from_millis(250);
+
+/// One rate and how it was carried.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Step {
+    /// Requests a second that were due.
+    pub(super) rate: f64,
+    /// Requests a second that were answered right.
+    pub(super) answered: f64,
+    /// Median response time, us.
+    pub(super) p50_us: f64,
+    /// 99th percentile, us.
+    pub(super) p99_us: f64,
+    /// Whether it was carried.
+    pub(super) carried: bool,
+}
+
+/// Tries the plan's rates until one is not carried.
+pub(super) fn rising(
+    machine: &Machine,
+    app: &App,
+    plan: &Plan,
+    interrupt: &Interrupt,
+) -> Result<Vec<Step>, LinuxError> {
+    let exchange = exchange(machine, app)?;
+    let mut steps = Vec::new();
+    for rate in &plan.rates {
+        let step = one(machine, &exchange, *rate, plan, interrupt)?;
+        let carried = step.carried;
+        steps.push(step);
+        if !carried {
+            break;
+        }
+    }
+    Ok(steps)
+}
+
+fn one(
+    machine: &Machine,
+    exchange: &Exchange,
+    rate: f64,
+    plan: &Plan,
+    interrupt: &Interrupt,
+) -> Result<Step, LinuxError> {
+    let time = Duration::from_millis(plan.load_ms);
+    let connections = Connections::KeepAlive(CONNECTIONS);
+    let mut load = Generator::of(
+        machine.address(),
+        vec![exchange.clone()],
+        connections,
+        ANSWER,
+    );
+    let requests =
+        load.run(Schedule::steady(rate, time), interrupt)
+            .map_err(|error| match error {
+                LoadError::Interrupted(interrupted) => LinuxError::Interrupted(interrupted),
+                LoadError::Poll(source) => LinuxError::file("the load's connections")(source),
+            })?;
+    let right = requests.iter().filter(|request| request.failure.is_none());
+    let latencies: Vec<f64> = right
+        .map(|request| request.latency_ns() as f64 / 1e3)
+        .collect();
+    let last_ns = requests
+        .iter()
+        .map(|request| request.done_ns)
+        .max()
+        .unwrap_or(0);
+    let seconds = (last_ns as f64 / 1e9).max(time.as_secs_f64());
+    let share = latencies.len() as f64 / requests.len().max(1) as f64;
+    let sorted = tare_stats::sorted(&latencies).unwrap_or_default();
+    let quantile = |q| match sorted.is_empty() {
+        true => f64::INFINITY,
+        false => tare_stats::quantile(&sorted, q),
+    };
+    let p99_us = quantile(0.99);
+    Ok(Step {
+        rate,
+        answered: latencies.len() as f64 / seconds,
+        p50_us: quantile(0.5),
+        p99_us,
+        carried: share >= ANSWERED && p99_us <= P99.as_secs_f64() * 1e6,
+    })
+}
+
+/// The first request of the peak, with its answer.
+fn exchange(machine: &Machine, app: &App) -> Result<Exchange, LinuxError> {
+    let peak = app.phases.iter().find(|phase| phase.name == "peak");
+    let request = peak.and_then(|phase| phase.requests.first());
+    let request = request.map_or(&[][..], String::as_bytes);
+    let answer = machine.learn(request)?;
+    let answer = match app.protocol {
+        Protocol::Http => Expected::Http(body(&answer).into()),
+        Protocol::Redis | Protocol::Memcached => Expected::Exactly(answer.into()),
+    };
+    Ok(Exchange {
+        wire: request.into(),
+        answer,
+    })
+}
+
+/// What follows the head.
+fn body(answer: &[u8]) -> &[u8] {
+    let end = b"\r\n\r\n";
+    let head = answer.windows(end.len()).position(|window| window == end);
+    head.map_or(&[], |at| &answer[at + end.len()..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_body_follows_the_first_empty_line() {
+        assert_eq!(
+            body(b"HTTP/1.1 200 OK\r\nA: b\r\n\r\none\r\n\r\ntwo"),
+            b"one\r\n\r\ntwo"
+        );
+        assert_eq!(body(b"HTTP/1.1"), b"");
+    }
+}

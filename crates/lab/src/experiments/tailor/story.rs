@@ -1,0 +1,197 @@
+//! What the kernels say.
+
+use super::figures::Weighed;
+use super::goals::GOALS;
+use super::plan::{DEBIAN, Plan, TAILORED, TRUSTING};
+use crate::experiments::Story;
+use crate::experiments::inside::missed;
+use crate::figure::{Figure, value};
+use crate::report::{Section, table};
+use crate::table::number;
+use tare_control::stats::Kvm;
+use tare_tailor::cut::Cut;
+
+/// Figures of the first table, with their rows' names.
+const ROWS: &[(&str, &str)] = &[
+    ("options", "options that are on"),
+    ("image_bytes", "bytes of the compressed image"),
+    ("boot_insns", "instructions to the first answer"),
+    ("boot_ms", "ms to the first answer, translated"),
+    ("guest_rss_kib", "KiB of guest memory touched"),
+    ("peak_insns", "instructions of a request, peak (median)"),
+    ("peak_insns_fastest", "the same, mean of the 30 fastest"),
+    ("peak_kernel_insns", "of these in the kernel (median)"),
+    (
+        "browsing_insns",
+        "instructions of a request, browsing (median)",
+    ),
+    ("rps_max", "requests a second carried, translated"),
+    ("response_us", "us to answer at the lowest rate, translated"),
+    (
+        "answers_differ",
+        "fuzzed answers that differ from Debian's kernel",
+    ),
+];
+
+pub(super) fn story(plan: &Plan, weighed: &Weighed, figures: &[Figure]) -> Story {
+    Story {
+        title: format!("A kernel cut to {}", plan.app),
+        question: "A general kernel pays for what an application never uses. In the talk, cuts in \
+                   the configuration took 11 % and cuts in the source 15.8 % of a request's \
+                   cycles. What do they take here, does the application still answer the same, \
+                   and what is each cut worth?"
+            .to_owned(),
+        glance: String::new(),
+        answer: answer(plan, figures),
+        sections: sections(weighed, figures),
+        method: method(plan),
+        disappointments: missed(figures, GOALS, Kvm::None).collect(),
+    }
+}
+
+fn answer(plan: &Plan, figures: &[Figure]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for (kernel, what) in [
+        (TAILORED, "The tailored kernel, which gives up no safety,"),
+        (
+            TRUSTING,
+            "With all cuts that trust the application the kernel",
+        ),
+    ] {
+        let of = |figure: &str| value(figures, &format!("{figure}.{kernel}"));
+        if let (Some(request), Some(boot)) = (of("request_pct"), of("boot_pct")) {
+            sentences.push(format!(
+                "{what} answers a request of {} with {} % of the instructions that Debian's \
+                 takes, and boots with {} % of them.",
+                plan.app,
+                number(request),
+                number(boot)
+            ));
+        }
+    }
+    sentences
+}
+
+fn sections(weighed: &Weighed, figures: &[Figure]) -> Vec<Section> {
+    vec![
+        kernels(figures),
+        calls(figures),
+        cuts(figures),
+        rates(weighed),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn cell(figures: &[Figure], name: &str) -> String {
+    value(figures, name).map_or("–".to_owned(), number)
+}
+
+fn section(title: &str, lead: &str, head: &[&str], rows: &[Vec<String>]) -> Option<Section> {
+    (!rows.is_empty()).then(|| Section {
+        title: title.to_owned(),
+        lead: lead.to_owned(),
+        html: table(head, rows),
+    })
+}
+
+const KERNELS: [&str; 3] = [DEBIAN, TAILORED, TRUSTING];
+
+fn kernels(figures: &[Figure]) -> Option<Section> {
+    let rows = ROWS.iter().map(|(figure, about)| {
+        let cells = KERNELS.map(|kernel| cell(figures, &format!("{figure}.{kernel}")));
+        std::iter::once((*about).to_owned()).chain(cells).collect()
+    });
+    section(
+        "The kernels",
+        "Instructions are exact; times are the translator's.",
+        &["", DEBIAN, TAILORED, TRUSTING],
+        &rows.collect::<Vec<_>>(),
+    )
+}
+
+fn calls(figures: &[Figure]) -> Option<Section> {
+    let names = figures.iter().filter_map(|figure| {
+        let call = figure.name.strip_prefix("syscall_cycles.")?;
+        call.strip_suffix(".debian")
+    });
+    let rows = names.map(|call| {
+        let cells = KERNELS.iter().flat_map(|kernel| {
+            let figure = format!("syscall_cycles.{call}.{kernel}");
+            let median = format!("{figure}.p50");
+            [cell(figures, &figure), cell(figures, &median)]
+        });
+        std::iter::once(call.to_owned()).chain(cells).collect()
+    });
+    section(
+        "Single system calls",
+        "Instructions of a call from the program's side: the mean of the 30 fastest, then the \
+         median.",
+        &["", DEBIAN, "median", TAILORED, "median", TRUSTING, "median"],
+        &rows.collect::<Vec<_>>(),
+    )
+}
+
+fn cuts(figures: &[Figure]) -> Option<Section> {
+    let measured = Cut::ALL
+        .into_iter()
+        .filter(|cut| value(figures, &format!("gain_pct.{cut}")).is_some());
+    let rows = measured.map(|cut| {
+        vec![
+            format!("{cut}: {}", cut.about()),
+            cell(figures, &format!("gain_pct.{cut}")),
+            cell(figures, &format!("gain_pct.{cut}.back")),
+            cut.gives_up().unwrap_or("nothing").to_owned(),
+        ]
+    });
+    section(
+        "What each cut takes off a request",
+        "Per cent of a request's instructions at the peak (30 fastest): taken alone, on a kernel \
+         with no cut; and what comes back when it is taken from the kernel with all.",
+        &["", "alone", "taken back", "safety that it gives up"],
+        &rows.collect::<Vec<_>>(),
+    )
+}
+
+fn rates(weighed: &Weighed) -> Option<Section> {
+    let rows = weighed.steps.iter().flat_map(|(kernel, steps)| {
+        steps.iter().map(move |step| {
+            vec![
+                format!("{kernel}, {} a second", number(step.rate)),
+                number(step.answered),
+                number(step.p50_us),
+                number(step.p99_us),
+                if step.carried { "yes" } else { "no" }.to_owned(),
+            ]
+        })
+    });
+    section(
+        "Rising rates",
+        "Requests that are due at a steady rate, whatever the server does; response times in us \
+         count from when a request was due. All of it is the translator's time.",
+        &["", "answered a second", "median", "p99", "carried"],
+        &rows.collect::<Vec<_>>(),
+    )
+}
+
+fn method(plan: &Plan) -> Vec<String> {
+    vec![
+        "QEMU's translator with one vCPU; a plugin counts every instruction that the guest \
+         executes, apart for the kernel's half of the addresses. A request's count also has what \
+         it leaves to be done within 15 ms."
+            .to_owned(),
+        format!(
+            "{} requests at the peak (one connection), {} visits when browsing (a connection \
+             each), one after the other, on every kernel; {} connections with drawn requests, \
+             whose answers are compared without their dates.",
+            plan.requests, plan.requests, plan.dialogs
+        ),
+        "options.microvm is the kernel's own configuration of a general guest (defconfig and \
+         kvm_guest.config), which is not built."
+            .to_owned(),
+        "System calls are timed in the guest on a clock of one nanosecond for each instruction \
+         (-icount shift=0,sleep=off), less the cost of reading the clock."
+            .to_owned(),
+    ]
+}

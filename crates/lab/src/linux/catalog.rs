@@ -1,0 +1,226 @@
+//! The example applications: data files in `lab/appliances`, in one form.
+
+use serde::Deserialize;
+use tare_profile::Profile;
+
+use super::LinuxError;
+
+/// An example application.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct App {
+    /// Its name: that of its directory.
+    #[serde(skip)]
+    pub(crate) name: &'static str,
+    /// One line about it.
+    pub(crate) about: String,
+    /// What it speaks.
+    pub(crate) protocol: Protocol,
+    /// The port on which it does.
+    pub(crate) port: u16,
+    /// Memory of its guest.
+    pub(crate) memory_mib: u32,
+    /// Debian's packages that hold its programs and all of their libraries.
+    pub(crate) packages: Vec<String>,
+    /// Programs of the packages, by their places.
+    pub(crate) programs: Vec<String>,
+    /// Shared objects that the program loads by itself, with their libraries.
+    #[serde(default)]
+    pub(crate) modules: Vec<String>,
+    /// Directories that it wants.
+    #[serde(default)]
+    pub(crate) directories: Vec<String>,
+    /// What the guest runs.
+    pub(crate) command: Vec<String>,
+    /// Files of the guest: configuration and content.
+    #[serde(default, rename = "file")]
+    pub(crate) files: Vec<File>,
+    /// Whether it works.
+    pub(crate) check: Check,
+    /// What is asked of it, by phase.
+    #[serde(rename = "phase")]
+    pub(crate) phases: Vec<Phase>,
+}
+
+/// What an application speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Protocol {
+    /// HTTP/1.1.
+    Http,
+    /// The inline form of Redis's protocol.
+    Redis,
+    /// Memcached's text protocol.
+    Memcached,
+}
+
+/// A file of the guest.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    /// Its place, with a leading `/`.
+    pub(crate) path: String,
+    /// Its text.
+    #[serde(default)]
+    pub(crate) text: String,
+    /// Or so many bytes of letters.
+    #[serde(default)]
+    pub(crate) fill_bytes: usize,
+}
+
+/// One connection that says whether the application works.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Check {
+    /// What is sent; the application then closes.
+    pub(crate) send: String,
+    /// What the answer contains.
+    pub(crate) expect: Vec<String>,
+}
+
+/// A way of being used.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Phase {
+    /// `peak` or `browsing`; start-up and shutdown are every guest's.
+    pub(crate) name: String,
+    /// How its requests use connections.
+    pub(crate) connection: Connection,
+    /// Sent once before.
+    #[serde(default)]
+    pub(crate) prepare: String,
+    /// One round of requests; each has one answer of always the same length.
+    pub(crate) requests: Vec<String>,
+}
+
+/// How requests use connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Connection {
+    /// One for all.
+    Kept,
+    /// A new one for each round.
+    EachVisit,
+}
+
+/// A data file and the profile that was taken of it.
+struct Entry {
+    name: &'static str,
+    text: &'static str,
+    profile: &'static [u8],
+}
+
+macro_rules! entry {
+    ($name:literal) => {
+        Entry {
+            name: $name,
+            text: include_str!(concat!(
+                "../../../../lab/appliances/",
+                $name,
+                "/appliance.toml"
+            )),
+            profile: include_bytes!(concat!(
+                "../../../../lab/appliances/",
+                $name,
+                "/profile.json"
+            )),
+        }
+    };
+}
+
+/// Every application.
+const ALL: &[Entry] = &[
+    entry!("lighttpd"),
+    entry!("nginx"),
+    entry!("redis"),
+    entry!("memcached"),
+    entry!("apache"),
+];
+
+/// Names of the applications.
+pub(crate) fn names() -> Vec<&'static str> {
+    ALL.iter().map(|entry| entry.name).collect()
+}
+
+/// The application of that name.
+pub(crate) fn find(name: &str) -> Result<App, LinuxError> {
+    let entry = entry(name)?;
+    let app: App = toml::from_str(entry.text).map_err(|source| LinuxError::Catalog {
+        name: entry.name.to_owned(),
+        source: Box::new(source),
+    })?;
+    Ok(App {
+        name: entry.name,
+        ..app
+    })
+}
+
+fn entry(name: &str) -> Result<&'static Entry, LinuxError> {
+    let found = ALL.iter().find(|entry| entry.name == name);
+    found.ok_or_else(|| LinuxError::UnknownApp {
+        name: name.to_owned(),
+        known: names(),
+    })
+}
+
+impl App {
+    /// What was seen of it in all phases, from start-up to shutdown.
+    pub(crate) fn profile(&self) -> Result<Profile, LinuxError> {
+        let entry = entry(self.name)?;
+        Profile::read(entry.profile).map_err(|source| LinuxError::Profile {
+            app: self.name.to_owned(),
+            source,
+        })
+    }
+
+    /// Whether an answer passes its check.
+    pub(crate) fn passes(&self, answer: &[u8]) -> bool {
+        let answer = String::from_utf8_lossy(answer);
+        let mut expected = self.check.expect.iter();
+        expected.all(|text| answer.contains(text.as_str()))
+    }
+}
+
+impl File {
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.text.clone().into_bytes();
+        bytes.extend((0..self.fill_bytes).map(|at| b'a' + (at % 26) as u8));
+        bytes
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_appliance_is_well_formed_and_has_a_check_and_both_loads() {
+        for name in names() {
+            let app = find(name).unwrap();
+            assert!(!app.check.expect.is_empty(), "{name}");
+            let phases: Vec<&str> = app.phases.iter().map(|phase| phase.name.as_str()).collect();
+            assert_eq!(phases, ["peak", "browsing"], "{name}");
+            assert!(app.command[0].starts_with('/'), "{name}");
+            assert!(app.programs.contains(&app.command[0]), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_appliance_has_a_profile_that_serves_a_network() {
+        for name in names() {
+            let profile = find(name).unwrap().profile().unwrap();
+            assert!(profile.call_count() > 50, "{name}");
+            for call in ["execve", "socket", "bind"] {
+                assert!(profile.calls.contains_key(call), "{name}: {call}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_appliance_lists_those_there_are() {
+        let error = find("httpd").unwrap_err().to_string();
+        assert!(error.contains("'httpd'; there are: lighttpd, "), "{error}");
+    }
+}

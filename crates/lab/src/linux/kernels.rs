@@ -1,0 +1,234 @@
+//! Kernels that applications are weighed on: Debian's, and tailored ones, which
+//! are kept in the cache by what they are made of.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tare_rootfs::guest::MACHINE_MODULES;
+use tare_rootfs::kernel::debian;
+use tare_rootfs::modules::{Module, Modules};
+use tare_rootfs::{Cache, Tree};
+use tare_tailor::choose::Target;
+use tare_tailor::cut::Cut;
+use tare_tailor::kconfig::{Config, KconfigError};
+use tare_tailor::kernel::{LOCK, MakeError, Order, Workshop};
+use tare_tailor::lock::{self, Lock};
+use tare_tailor::mapping::Symbol;
+use tare_tailor::source::Source;
+
+use super::LinuxError;
+use super::catalog::App;
+use crate::interrupt::Interrupt;
+
+/// The cache's directory of kernels made for the lab.
+const ENTRIES: &str = "lab-kernels";
+/// The image, in a kernel's directory.
+const IMAGE: &str = "bzImage";
+/// What Tare's first process needs besides the application: its signals come
+/// over a pair of UNIX sockets, its locks are futexes.
+const FIRST_PROCESS: [&str; 3] = ["NET", "UNIX", "FUTEX"];
+
+/// A kernel to boot.
+#[derive(Clone, Debug)]
+pub(crate) struct Bootable {
+    /// Its name in figures.
+    pub(crate) name: String,
+    /// The compressed image.
+    pub(crate) image: PathBuf,
+    /// Modules that its devices need.
+    pub(crate) modules: Vec<Module>,
+    /// Options that are on, built in or as modules.
+    pub(crate) options: usize,
+    /// Bytes of the image.
+    pub(crate) image_bytes: u64,
+}
+
+/// Debian's cloud kernel.
+pub(crate) fn debian(cache: &Cache) -> Result<Bootable, LinuxError> {
+    let kernel = debian::find_or_obtain(cache)?;
+    let modules = Modules::open(&kernel.modules)?.closure(MACHINE_MODULES)?;
+    Ok(Bootable {
+        name: "debian".to_owned(),
+        options: options(&kernel.config)?,
+        image_bytes: bytes(&kernel.image)?,
+        image: kernel.image,
+        modules,
+    })
+}
+
+/// The order for an application with these cuts.
+pub(crate) fn order(app: &App, cuts: &BTreeSet<Cut>) -> Result<Order, LinuxError> {
+    let mut order = Order::new(app.profile()?, Target::Qemu);
+    order.cuts = cuts.clone();
+    for symbol in FIRST_PROCESS.into_iter().filter_map(Symbol::new) {
+        order.add.insert(symbol, "Tare's first process".to_owned());
+    }
+    Ok(order)
+}
+
+/// A tailored kernel; made if the cache has none of these ingredients.
+pub(crate) fn tailored(
+    app: &App,
+    name: &str,
+    cuts: &BTreeSet<Cut>,
+    cache: &Cache,
+    interrupt: &Interrupt,
+) -> Result<Bootable, LinuxError> {
+    let order = order(app, cuts)?;
+    let entries = cache.dir().join(ENTRIES);
+    let place = entries.join(key(app, &order));
+    if kept(&place).is_none() {
+        make(name, &order, &place, cache, interrupt)?;
+    }
+    kept(&place)
+        .map(|(lock, image)| Bootable {
+            name: name.to_owned(),
+            image,
+            modules: Vec::new(),
+            options: Config::read(&(lock.config.join("\n") + "\n")).options(),
+            image_bytes: lock.image_bytes,
+        })
+        .ok_or_else(|| LinuxError::Missing {
+            app: app.name.to_owned(),
+            path: place.join(IMAGE).display().to_string(),
+        })
+}
+
+/// The directory of what is asked for: another list of symbols, cut or version
+/// of Tare is another kernel.
+fn key(app: &App, order: &Order) -> String {
+    let choice = order.choice();
+    let symbols: Vec<&str> = choice.symbols.keys().map(Symbol::name).collect();
+    let cuts: Vec<&str> = order.cuts.iter().map(|cut| cut.name()).collect();
+    let patches: String = order.cuts.iter().filter_map(|cut| cut.patch()).collect();
+    let tools = lock::tools();
+    let all = format!("{symbols:?} {cuts:?} {tools:?} {patches}");
+    format!("{}-{}", app.name, &lock::sha256(all.as_bytes())[..12])
+}
+
+/// A kernel that was made before and is still what its lock says.
+fn kept(place: &Path) -> Option<(Lock, PathBuf)> {
+    let lock = Lock::read(&place.join(LOCK)).ok()?;
+    let image = place.join(IMAGE);
+    let same = lock::sha256_of_file(&image).ok()? == lock.image_sha256;
+    same.then_some((lock, image))
+}
+
+/// Makes it in a directory whose objects all kernels of the lab share, so that
+/// only what another configuration changes is compiled again.
+fn make(
+    name: &str,
+    order: &Order,
+    place: &Path,
+    cache: &Cache,
+    interrupt: &Interrupt,
+) -> Result<(), LinuxError> {
+    let workshop = Workshop {
+        cache: cache.clone(),
+        source: Source::default(),
+        jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+    };
+    let objects = cache.dir().join(ENTRIES).join("objects");
+    let made = workshop.make(order, &objects, |_| interrupt.check().is_ok());
+    // An end on request is no failure of the build.
+    interrupt.check()?;
+    let kernel = made.map_err(|source| LinuxError::Make {
+        kernel: name.to_owned(),
+        source: Box::new(source),
+    })?;
+    fs::create_dir_all(place).map_err(LinuxError::file(place))?;
+    for (from, to) in [
+        (kernel.image.bz_image, IMAGE),
+        // Last: a lock without its image is none.
+        (objects.join(LOCK), LOCK),
+    ] {
+        let to = place.join(to);
+        fs::copy(&from, &to).map_err(LinuxError::file(&to))?;
+    }
+    Ok(())
+}
+
+/// Options of a general guest: the kernel's own defaults with what it lists for
+/// guests of KVM (`kernel/configs/kvm_guest.config`), which is only configured.
+pub(crate) fn microvm_options(cache: &Cache) -> Result<usize, LinuxError> {
+    let make_error = |source| LinuxError::Make {
+        kernel: "microvm".to_owned(),
+        source: Box::new(source),
+    };
+    let sources = Source::default().obtain(cache);
+    let sources = sources.map_err(|error| make_error(MakeError::Obtain(error)))?;
+    let objects = tempfile::tempdir().map_err(LinuxError::file("a temporary directory"))?;
+    let output = Command::new("make")
+        .arg("-C")
+        .arg(sources.tree.dir())
+        .arg(format!("O={}", objects.path().display()))
+        .args(["ARCH=x86_64", "x86_64_defconfig", "kvm_guest.config"])
+        .env_remove("MAKEFLAGS")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(LinuxError::file("make"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(make_error(MakeError::Kconfig(KconfigError::Scripts {
+            said,
+        })));
+    }
+    options(&objects.path().join(".config"))
+}
+
+/// Options that are on in a configuration file.
+fn options(config: &Path) -> Result<usize, LinuxError> {
+    let text = fs::read_to_string(config).map_err(LinuxError::file(config))?;
+    Ok(Config::read(&text).options())
+}
+
+fn bytes(path: &Path) -> Result<u64, LinuxError> {
+    let metadata = fs::metadata(path).map_err(LinuxError::file(path))?;
+    Ok(metadata.len())
+}
+
+/// A guest's files with the first process and the modules of this kernel.
+pub(crate) fn with_init(
+    tree: &Tree,
+    command: &[String],
+    kernel: &Bootable,
+) -> Result<Tree, LinuxError> {
+    let task = tare_rootfs::Task {
+        command: command.to_vec(),
+        ..tare_rootfs::Task::default()
+    };
+    let init = tare_rootfs::guest::find_init()?;
+    let mut tree = tree.clone();
+    tare_rootfs::guest::add_init(&mut tree, task, &kernel.modules, &init)?;
+    Ok(tree)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::linux::catalog;
+
+    #[test]
+    fn another_cut_is_another_kernel() {
+        let app = catalog::find("lighttpd").unwrap();
+        let key_of = |cuts: &BTreeSet<Cut>| key(&app, &order(&app, cuts).unwrap());
+        let default = Cut::by_default();
+        let mut more = default.clone();
+        more.insert(Cut::Dac);
+        assert_eq!(key_of(&default), key_of(&default));
+        assert_ne!(key_of(&default), key_of(&more));
+    }
+
+    #[test]
+    fn an_image_that_its_lock_does_not_know_is_not_taken() {
+        let place = tempfile::tempdir().unwrap();
+        assert!(kept(place.path()).is_none());
+        fs::write(place.path().join(IMAGE), "image").unwrap();
+        fs::write(place.path().join(LOCK), "{}").unwrap();
+        assert!(kept(place.path()).is_none());
+    }
+}

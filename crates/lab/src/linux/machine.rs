@@ -1,0 +1,306 @@
+//! One guest: QEMU's translator, one vCPU, a port of it forwarded to one of
+//! ours, its memory in a file that can be looked at. Dropping it ends it.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::AsRawFd as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use tare_rootfs::{Tree, cpio, guest};
+use tempfile::TempDir;
+
+use super::LinuxError;
+use super::catalog::App;
+use super::counter::{Count, Counter, Plugin};
+use super::dialog::{Dialog, timeless};
+use super::kernels::{Bootable, with_init};
+use crate::interrupt::Interrupt;
+
+const QEMU: &str = "qemu-system-x86_64";
+/// A plain processor, without what the translator would complain about.
+const CPU: &str = "Haswell,-pcid,-x2apic,-tsc-deadline,-invpcid,-hle,-rtm";
+/// The guest's address in QEMU's user network.
+const ADDRESS: &str = "ip=10.0.2.15::10.0.2.2:255.255.255.0:guest:eth0:off";
+/// Longest time from start to the first right answer: a busy computer
+/// translates slowly.
+const SERVING: Duration = Duration::from_secs(180);
+/// Between two tries of the check while it starts.
+const TRY: Duration = Duration::from_millis(100);
+/// Longest wait for an answer.
+pub(crate) const ANSWER: Duration = Duration::from_secs(5);
+/// Nothing more comes of an answer after this time.
+const QUIET: Duration = Duration::from_millis(300);
+/// Lines of the console that an error shows.
+const SAID: usize = 8;
+
+/// What executes the guest besides counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clock {
+    /// The computer's.
+    Wall,
+    /// One nanosecond for each instruction, and no waiting: a guest that talks
+    /// to nobody runs the same way each time.
+    Instructions,
+}
+
+/// A guest that runs.
+pub(crate) struct Machine {
+    child: Child,
+    started: Instant,
+    kernel: String,
+    port: u16,
+    counter: Option<Counter>,
+    directory: TempDir,
+    // QEMU reads it after the start.
+    _initramfs: File,
+}
+
+/// How a guest came to serve.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Booted {
+    /// From the start of QEMU to the first right answer.
+    pub(crate) after: Duration,
+    /// Instructions until then.
+    pub(crate) count: Count,
+}
+
+impl Machine {
+    /// Starts `app` with these files on a kernel, counting where there is a
+    /// plugin.
+    pub(crate) fn start(
+        app: &App,
+        tree: &Tree,
+        kernel: &Bootable,
+        plugin: Option<&Plugin>,
+    ) -> Result<Self, LinuxError> {
+        let directory = scratch()?;
+        let port = free_port().map_err(LinuxError::file("a port of the loopback"))?;
+        let (counter, mut words) = match plugin {
+            Some(plugin) => {
+                let (counter, words) = plugin.counter(&directory.path().join("count"))?;
+                (Some(counter), words.to_vec())
+            }
+            None => (None, Vec::new()),
+        };
+        words.extend([
+            "-netdev".to_owned(),
+            format!(
+                "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:{}",
+                app.port
+            ),
+            "-device".to_owned(),
+            "virtio-net-pci,netdev=net,romfile=".to_owned(),
+        ]);
+        let tree = with_init(tree, &app.command, kernel)?;
+        let initramfs = cpio::pack(&tree)?;
+        let mut command = command(kernel, app.memory_mib, &initramfs, Clock::Wall)?;
+        command.args(words).stdout(console(&directory)?);
+        Ok(Self {
+            child: command.spawn().map_err(LinuxError::NoQemu)?,
+            started: Instant::now(),
+            kernel: kernel.name.clone(),
+            port,
+            counter,
+            directory,
+            _initramfs: initramfs,
+        })
+    }
+
+    /// Waits until the application's check passes.
+    pub(crate) fn serve(&mut self, app: &App, interrupt: &Interrupt) -> Result<Booted, LinuxError> {
+        let mut last = Vec::new();
+        while self.started.elapsed() < SERVING {
+            interrupt.check()?;
+            self.alive()?;
+            let answer = Dialog::open(self.address(), ANSWER)
+                .and_then(|dialog| dialog.until_closed(app.check.send.as_bytes()));
+            if let Ok(answer) = answer {
+                if app.passes(&answer) {
+                    return Ok(Booted {
+                        after: self.started.elapsed(),
+                        count: self.count()?,
+                    });
+                }
+                last = answer;
+            }
+            interrupt.sleep(TRY)?;
+        }
+        Err(LinuxError::Check {
+            kernel: self.kernel.clone(),
+            limit: SERVING,
+            said: format!("{:?}; {}", String::from_utf8_lossy(&last), self.said()),
+        })
+    }
+
+    /// The answer to one connection's requests, without its date.
+    pub(crate) fn answer(&mut self, app: &App, request: &[u8]) -> Result<Vec<u8>, LinuxError> {
+        let answer =
+            Dialog::open(self.address(), ANSWER).and_then(|dialog| dialog.until_closed(request));
+        match answer {
+            Ok(answer) => Ok(timeless(app.protocol, &answer)),
+            Err(_) => {
+                self.alive()?;
+                Ok(b"(no answer)".to_vec())
+            }
+        }
+    }
+
+    /// The answer to a request on a connection that stays open.
+    pub(crate) fn learn(&self, request: &[u8]) -> Result<Vec<u8>, LinuxError> {
+        Dialog::open(self.address(), ANSWER)
+            .and_then(|mut dialog| dialog.learn(request, QUIET))
+            .map_err(|_| self.unanswered(request))
+    }
+
+    /// Instructions so far; none without a plugin.
+    pub(crate) fn count(&self) -> Result<Count, LinuxError> {
+        self.counter
+            .as_ref()
+            .map_or(Ok(Count::default()), Counter::read)
+    }
+
+    /// Where it answers.
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// The error for a request that was not answered.
+    pub(crate) fn unanswered(&self, request: &[u8]) -> LinuxError {
+        LinuxError::NoAnswer {
+            kernel: self.kernel.clone(),
+            request: String::from_utf8_lossy(request).into_owned(),
+        }
+    }
+
+    /// Guest memory that was ever touched, KiB.
+    pub(crate) fn touched_kib(&self) -> Option<u64> {
+        let maps = fs::read_to_string(format!("/proc/{}/smaps", self.child.id())).ok()?;
+        let mut lines = maps.lines();
+        lines.find(|line| line.contains("/memfd:memory-backend-memfd"))?;
+        let rss = lines.find_map(|line| line.strip_prefix("Rss:"))?;
+        rss.trim().strip_suffix("kB")?.trim().parse().ok()
+    }
+
+    fn alive(&mut self) -> Result<(), LinuxError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            _ => Err(LinuxError::Ended {
+                kernel: self.kernel.clone(),
+                said: self.said(),
+            }),
+        }
+    }
+
+    fn said(&self) -> String {
+        last_lines(&self.directory.path().join("console"))
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a command to its end on a clock of instructions; what it printed.
+pub(crate) fn run_to_end(
+    command_line: &[String],
+    tree: &Tree,
+    kernel: &Bootable,
+    interrupt: &Interrupt,
+) -> Result<String, LinuxError> {
+    let directory = scratch()?;
+    let initramfs = cpio::pack(&with_init(tree, command_line, kernel)?)?;
+    let mut child = command(kernel, 256, &initramfs, Clock::Instructions)?
+        .stdout(console(&directory)?)
+        .spawn()
+        .map_err(LinuxError::NoQemu)?;
+    let begin = Instant::now();
+    let ended = loop {
+        if let Ok(Some(_)) = child.try_wait() {
+            break Ok(());
+        }
+        if begin.elapsed() > SERVING {
+            break Err(LinuxError::Check {
+                kernel: kernel.name.clone(),
+                limit: SERVING,
+                said: last_lines(&directory.path().join("console")),
+            });
+        }
+        if let Err(interrupted) = interrupt.sleep(TRY) {
+            break Err(interrupted.into());
+        }
+    };
+    let _ = child.kill();
+    let _ = child.wait();
+    ended?;
+    let path = directory.path().join("console");
+    let bytes = fs::read(&path).map_err(LinuxError::file(&path))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn command(
+    kernel: &Bootable,
+    memory_mib: u32,
+    initramfs: &File,
+    clock: Clock,
+) -> Result<Command, LinuxError> {
+    fcntl_setfd(initramfs, FdFlags::empty())
+        .map_err(|errno| LinuxError::file("the initramfs")(errno.into()))?;
+    let mut command = Command::new(QEMU);
+    command
+        .args(["-no-user-config", "-nodefaults", "-no-reboot"])
+        .args(["-display", "none", "-serial", "stdio", "-smp", "1"])
+        .args(["-machine", "q35,accel=tcg,memory-backend=ram"])
+        .args(["-cpu", CPU])
+        .args(["-m", &memory_mib.to_string()])
+        .arg("-object")
+        .arg(format!("memory-backend-memfd,id=ram,size={memory_mib}M"))
+        .arg("-kernel")
+        .arg(&kernel.image)
+        .arg("-initrd")
+        .arg(format!("/proc/self/fd/{}", initramfs.as_raw_fd()))
+        .arg("-append")
+        .arg(format!(
+            "console=ttyS0 quiet panic=-1 {} {ADDRESS} tsc=reliable clocksource=tsc",
+            guest::CMDLINE
+        ))
+        .stdin(Stdio::null());
+    if clock == Clock::Instructions {
+        command.args(["-icount", "shift=0,sleep=off"]);
+    }
+    Ok(command)
+}
+
+fn scratch() -> Result<TempDir, LinuxError> {
+    TempDir::with_prefix("tare-weigh-").map_err(LinuxError::file("a temporary directory"))
+}
+
+fn console(directory: &TempDir) -> Result<File, LinuxError> {
+    let path: PathBuf = directory.path().join("console");
+    File::create(&path).map_err(LinuxError::file(path))
+}
+
+fn last_lines(path: &std::path::Path) -> String {
+    let text = fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    match lines.split_at_checked(lines.len().saturating_sub(SAID)) {
+        Some((_, [])) | None => "it said nothing".to_owned(),
+        Some((_, last)) => last.join(" | "),
+    }
+}
+
+/// A port that is free now.
+fn free_port() -> io::Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    Ok(listener.local_addr()?.port())
+}

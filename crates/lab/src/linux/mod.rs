@@ -1,0 +1,160 @@
+//! Linux guests that carry an example application, in QEMU's translator, where
+//! every instruction can be counted.
+//!
+//! ```text
+//! catalog    lab/appliances/*: packages, files, command, check, load
+//! files      an application's files from Debian's packages
+//! kernels    the kernels it runs on: Debian's, tailored ones from the cache
+//! machine    one guest: QEMU, a forwarded port, memory
+//! counter    instructions, counted by a plugin of the translator
+//! dialog     requests and answers on a connection
+//! fuzz       requests that are drawn, the same for every kernel
+//! ```
+//!
+//! Neighbours: `rootfs` (packages, initramfs), `tailor` (kernels) below.
+//! Limits: one vCPU; figures are the translator's, not a processor's.
+
+pub(crate) mod catalog;
+pub(crate) mod counter;
+pub(crate) mod dialog;
+pub(crate) mod files;
+pub(crate) mod fuzz;
+pub(crate) mod kernels;
+pub(crate) mod machine;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tare_control::exit::ExitCode;
+
+use crate::interrupt::Interrupted;
+
+/// What went wrong with a Linux guest.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinuxError {
+    /// No such application.
+    #[error("there is no appliance '{name}'; there are: {}", .known.join(", "))]
+    UnknownApp {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
+    /// An application's data file is malformed.
+    #[error("lab/appliances/{name}/appliance.toml is malformed")]
+    Catalog {
+        /// The application.
+        name: String,
+        /// What is wrong.
+        source: Box<toml::de::Error>,
+    },
+    /// The packages lack something that the application needs.
+    #[error("the packages of {app} hold no {path}: add the package that does")]
+    Missing {
+        /// The application.
+        app: String,
+        /// The file.
+        path: String,
+    },
+    /// A package.
+    #[error(transparent)]
+    Package(#[from] tare_rootfs::package::PackageError),
+    /// Debian's kernel.
+    #[error(transparent)]
+    Kernel(#[from] tare_rootfs::kernel::debian::ObtainError),
+    /// Its modules.
+    #[error(transparent)]
+    Modules(#[from] tare_rootfs::modules::ModuleError),
+    /// The cache.
+    #[error(transparent)]
+    Cache(#[from] tare_rootfs::cache::CacheError),
+    /// The guest's files.
+    #[error(transparent)]
+    Name(#[from] tare_rootfs::tree::NameError),
+    /// The initramfs.
+    #[error(transparent)]
+    Pack(#[from] tare_rootfs::cpio::PackError),
+    /// The first process.
+    #[error(transparent)]
+    Guest(#[from] tare_rootfs::guest::GuestError),
+    /// A tailored kernel.
+    #[error("the kernel {kernel} was not made")]
+    Make {
+        /// Which.
+        kernel: String,
+        /// Why.
+        source: Box<tare_tailor::kernel::MakeError>,
+    },
+    /// A profile.
+    #[error("the profile of {app} cannot be read")]
+    Profile {
+        /// The application.
+        app: String,
+        /// Why.
+        source: tare_profile::ProfileError,
+    },
+    /// QEMU cannot be started.
+    #[error("cannot run qemu-system-x86_64: install it (Debian: qemu-system-x86)")]
+    NoQemu(#[source] io::Error),
+    /// The counter cannot be compiled.
+    #[error("the instruction counter cannot be compiled: {0}")]
+    Counter(String),
+    /// A file or program of this computer.
+    #[error("cannot use {}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The machine ended.
+    #[error("the guest on {kernel} ended: {said}")]
+    Ended {
+        /// The kernel.
+        kernel: String,
+        /// The last lines of its console.
+        said: String,
+    },
+    /// The application's check does not pass.
+    #[error("the check did not pass on {kernel} within {limit:?}: {said}")]
+    Check {
+        /// The kernel.
+        kernel: String,
+        /// How long it was tried.
+        limit: Duration,
+        /// The last answer and the console's last lines.
+        said: String,
+    },
+    /// An answer did not come.
+    #[error("no answer to {request:?} on {kernel}")]
+    NoAnswer {
+        /// The kernel.
+        kernel: String,
+        /// What was asked.
+        request: String,
+    },
+    /// A signal came.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+}
+
+impl LinuxError {
+    /// The exit code that fits.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::UnknownApp { .. } => ExitCode::Usage,
+            Self::NoQemu(_) => ExitCode::NoEngine,
+            Self::Interrupted(interrupted) => interrupted.exit_code(),
+            _ => ExitCode::WeighFailed,
+        }
+    }
+
+    /// The error for a file or program.
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { path, source }
+    }
+}
