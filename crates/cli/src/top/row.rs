@@ -149,7 +149,8 @@ fn percent(share: f64) -> String {
 
 /// At most five characters.
 fn short(hz: f64) -> String {
-    match hz.max(0.0) {
+    // The sum of nothing is -0.0, and the maximum of both zeros may be either.
+    match hz + 0.0 {
         _ if hz >= 999_500.0 => format!("{:.1}M", hz / 1e6),
         _ if hz >= 9_999.5 => format!("{:.0}k", hz / 1e3),
         _ if hz >= 9.95 => format!("{hz:.0}"),
@@ -192,6 +193,8 @@ pub(super) mod tests {
     fn cells_fit_their_columns() {
         let mut row = row("m", 4_194_304, 15.99);
         row.exits = 12_345_678.0;
+        row.interrupts = std::iter::empty::<f64>().sum();
+        assert_eq!(row.cell(Column::Irqs), "0.0");
         row.interrupts = 999_499.0;
         for (column, _, width) in Column::ALL {
             assert!(row.cell(column).len() <= usize::from(width), "{column:?}");
