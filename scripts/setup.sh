@@ -74,6 +74,8 @@ run)
     ;;
 test)
     packages passt qemu-system-x86 e2fsprogs fio postgresql kmod acpica-tools cpio curl iproute2 memcached libmemcached-tools busybox runc util-linux libc-bin bsdutils binutils runc
+    # What configures and builds a Linux kernel.
+    packages make flex bison bc libelf-dev zstd patch xz-utils
     ;;
 *)
     echo "setup: unknown goal '$goal' (build, run or test)" >&2

@@ -88,6 +88,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "tare-probe",
             "tare-profile",
             "tare-rootfs",
+            "tare-tailor",
             "tare-stats",
             "tare-vhost",
             "tare-why",

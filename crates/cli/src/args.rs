@@ -15,6 +15,7 @@ use crate::run::memory_size::MemorySize;
 use crate::run::net_choice::NetChoice;
 use crate::run::publish::Publish;
 use crate::seconds::Seconds;
+use crate::tailor::args::TailorArgs;
 use crate::top::Column;
 
 /// Runs one application per virtual machine, and weighs what that costs.
@@ -97,6 +98,14 @@ pub(crate) enum Verb {
     /// its slide or run, what was measured, the gain to expect and the command.
     /// Without a target: what each kind of work should get on this computer.
     Advise(AdviseArgs),
+    /// Cut a Linux kernel to one application and prove that it works
+    ///
+    /// From profiles (tare profile) to options, from options to a kernel, whose
+    /// application is then checked in a guest; what the proof shows to be missing is
+    /// added. With the same --out a kernel grows again by --add in a few minutes. The
+    /// default takes no cut that gives up safety.
+    #[command(after_help = crate::tailor::args::cuts())]
+    Tailor(Box<TailorArgs>),
     /// Say what this computer offers to Tare
     ///
     /// One line for each thing, with the remedy where something is missing or

@@ -22,6 +22,7 @@ mod run;
 mod seconds;
 mod session;
 mod supervise;
+mod tailor;
 mod top;
 mod weigh;
 mod why;
@@ -66,6 +67,7 @@ fn perform(verb: Verb) -> Result<Ended, Failure> {
         Verb::Top(args) => top::top(&args),
         Verb::Pin(args) => pin::pin(&args),
         Verb::Advise(args) => advise::advise(&args),
+        Verb::Tailor(args) => tailor::tailor(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Weigh(args) => weigh::weigh(args),
         Verb::ExitCodes => print(&exit_codes::table()),

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use support::Place;
 
-const VERBS: [&str; 17] = [
+const VERBS: [&str; 18] = [
     "run",
     "ps",
     "stop",
@@ -21,6 +21,7 @@ const VERBS: [&str; 17] = [
     "profile",
     "top",
     "pin",
+    "tailor",
     "advise",
     "doctor",
     "weigh",

@@ -66,6 +66,12 @@ exit_codes! {
     RootImage = 42,
     /// A profile cannot be read: missing, of another version, or edited by hand.
     ProfileUnusable = 43,
+    /// Kernel sources, a patch or a lock: missing, of another version, or damaged.
+    KernelSources = 44,
+    /// The kernel's configuration does not grant an option.
+    KernelConfig = 45,
+    /// The kernel did not compile.
+    KernelBuild = 46,
     /// A machine of that name is running.
     NameInUse = 50,
     /// No machine of that name is running.
@@ -106,6 +112,10 @@ exit_codes! {
     Output = 76,
     /// An experiment ran, and a sample or a check failed.
     WeighFailed = 77,
+    /// A kernel was made, and its application does not work on it.
+    NotProven = 78,
+    /// A kernel that was made again is not the same.
+    LockDiffers = 79,
     /// The command cannot be run.
     CannotRun = 126,
     /// There is no such command.

@@ -31,3 +31,5 @@ pub mod root;
 pub mod search;
 pub mod source;
 pub mod tailoring;
+#[cfg(test)]
+mod testing;

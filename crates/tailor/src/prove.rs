@@ -37,6 +37,8 @@ const TRIES: u32 = 50;
 /// Requests of the load, and how many wait at once.
 const LOAD_REQUESTS: u32 = 200;
 const LOAD_CLIENTS: u32 = 4;
+/// How long a start with a counted clock may take, which is a slow one.
+const WEIGHED: Duration = Duration::from_secs(300);
 /// Lines of the kernel's that no sound guest has.
 const ALARMS: &[&str] = &[
     "BUG:",
@@ -336,6 +338,8 @@ pub fn weigh_boot(
         console,
     }
     .start()?;
-    running.until(terms.limit, |console| Figures::on(console).is_some());
+    running.until(WEIGHED, |console| {
+        Figures::on(console).is_some() || terms.interrupted.load(Ordering::Relaxed)
+    });
     Ok(Figures::on(&running.console()))
 }

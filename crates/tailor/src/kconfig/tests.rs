@@ -8,15 +8,7 @@ use tare_profile::{Call, Profile};
 
 use super::*;
 use crate::choose::{Part, Target, Wish, choose};
-
-/// The tree that the environment names.
-fn tree() -> Option<Tree> {
-    let Some(dir) = std::env::var_os("TARE_LINUX_SOURCE") else {
-        println!("SKIP: TARE_LINUX_SOURCE names no kernel source tree");
-        return None;
-    };
-    Some(Tree::open(Path::new(&dir)).unwrap())
-}
+use crate::testing::tree;
 
 fn everything(target: Target) -> Choice {
     let mut profile = Profile::empty();

@@ -32,13 +32,9 @@ fn a_mistake_in_a_data_file_is_named_with_its_place() {
     assert!(place.contains("line 2, column 1"), "{place}");
 }
 
-/// A tree with the kernel's sources, named by the environment.
+/// A tree with the kernel's sources.
 fn tree() -> Option<PathBuf> {
-    let tree = std::env::var_os("TARE_LINUX_SOURCE").map(PathBuf::from);
-    if tree.is_none() {
-        println!("SKIP: TARE_LINUX_SOURCE names no kernel source tree");
-    }
-    tree
+    crate::testing::tree().map(|tree| tree.dir().to_owned())
 }
 
 #[test]

@@ -197,15 +197,14 @@ mod tests {
 
     #[test]
     fn our_patches_apply_to_debians_sources() {
-        let Some(dir) = std::env::var_os("TARE_LINUX_SOURCE") else {
-            println!("SKIP: TARE_LINUX_SOURCE names no kernel source tree");
+        let Some(tree) = crate::testing::tree() else {
             return;
         };
         let copy = tempfile::tempdir().unwrap();
         for file in ["fs/namei.c", "fs/exec.c"] {
             let to = copy.path().join(file);
             fs::create_dir_all(to.parent().unwrap()).unwrap();
-            fs::copy(Path::new(&dir).join(file), to).unwrap();
+            fs::copy(tree.dir().join(file), to).unwrap();
         }
         for cut in Cut::ALL {
             if let Some(text) = cut.patch() {

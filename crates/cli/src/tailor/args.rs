@@ -1,0 +1,178 @@
+//! The words of `tare tailor`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use tare_tailor::check::Check;
+use tare_tailor::choose::{Part, Target};
+use tare_tailor::cut::Cut;
+use tare_tailor::mapping::Symbol;
+
+/// `tare tailor`.
+#[derive(Debug, Args)]
+pub(crate) struct TailorArgs {
+    /// Profiles of the application (tare profile), merged
+    #[arg(value_name = "PROFILE", required_unless_present = "lock")]
+    pub(crate) profiles: Vec<PathBuf>,
+    /// Command of the guest [default: the profile's, or the root image's]
+    #[arg(value_name = "COMMAND", last = true)]
+    pub(crate) command: Vec<String>,
+    /// Kernel sources: an archive or a directory [default: Debian's package,
+    /// downloaded once]
+    #[arg(long, value_name = "TARBALL|DIR")]
+    pub(crate) source: Option<PathBuf>,
+    /// The machine that the kernel is for
+    #[arg(long = "for", value_name = "ENGINE", default_value = "tare")]
+    pub(crate) target: TargetArg,
+    /// A part of the machine besides a network card, which the profile brings:
+    /// disk, entropy, cpus, network
+    #[arg(long = "with", value_name = "PART")]
+    pub(crate) parts: Vec<PartArg>,
+    /// Build an option in (VIRTIO_BALLOON); with the same --out only what
+    /// changed is compiled
+    #[arg(long, value_name = "OPTION", value_parser = symbol)]
+    pub(crate) add: Vec<Symbol>,
+    /// Do not take a default cut, or build an option that the application only
+    /// looked at
+    #[arg(long, value_name = "CUT|OPTION", value_parser = keep)]
+    pub(crate) keep: Vec<Keep>,
+    /// Take a cut (listed below)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cut: Vec<Cut>,
+    /// Take all cuts that give up safety: the guest runs nothing but what is
+    /// trusted
+    #[arg(long)]
+    pub(crate) trusting: bool,
+    /// What shows that the application works: a command in the guest,
+    /// http:PORT/PATH or tcp:PORT [default: it runs]
+    #[arg(long, value_name = "CHECK")]
+    pub(crate) check: Option<Check>,
+    /// The application's files: a directory or a container image [default: of
+    /// this computer, as the profile saw them]
+    #[arg(long, value_name = "DIR|TAR")]
+    pub(crate) root: Option<PathBuf>,
+    /// Make the kernel of a lock file again and compare
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["profiles", "add", "keep", "cut", "trusting"])]
+    pub(crate) lock: Option<PathBuf>,
+    /// Directory for the kernel, its lock, report and objects; used again
+    /// [default: out/kernel-NAME]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Compilers at once [default: as many as CPUs]
+    #[arg(short, long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// Minutes after which no further kernel is tried
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    pub(crate) minutes: u64,
+    /// Seconds that a check may take to pass
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    pub(crate) patience: u64,
+    /// Solve the configuration once more for each cut, and say what it is worth
+    #[arg(long)]
+    pub(crate) each_cut: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `--for`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TargetArg {
+    /// Tare's monitor
+    Tare,
+    /// QEMU
+    Qemu,
+    /// Firecracker
+    Firecracker,
+}
+
+/// `--with`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PartArg {
+    /// A disk with ext4
+    Disk,
+    /// A source of random numbers
+    Entropy,
+    /// Several CPUs
+    Cpus,
+    /// A network card
+    Network,
+}
+
+/// `--keep`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// What a cut would take.
+    Cut(Cut),
+    /// An option.
+    Option(Symbol),
+}
+
+impl From<TargetArg> for Target {
+    fn from(target: TargetArg) -> Self {
+        match target {
+            TargetArg::Tare => Self::Tare,
+            TargetArg::Qemu => Self::Qemu,
+            TargetArg::Firecracker => Self::Firecracker,
+        }
+    }
+}
+
+impl From<PartArg> for Part {
+    fn from(part: PartArg) -> Self {
+        match part {
+            PartArg::Disk => Self::Disk,
+            PartArg::Entropy => Self::Entropy,
+            PartArg::Cpus => Self::SeveralCpus,
+            PartArg::Network => Self::Network,
+        }
+    }
+}
+
+fn symbol(word: &str) -> Result<Symbol, String> {
+    Symbol::new(word).ok_or_else(|| format!("`{word}` is no name of an option"))
+}
+
+/// Cuts are written small, options in capitals.
+fn keep(word: &str) -> Result<Keep, String> {
+    match word.parse::<Cut>() {
+        Ok(cut) => Ok(Keep::Cut(cut)),
+        Err(_) if word.chars().any(|c| c.is_ascii_uppercase()) => symbol(word).map(Keep::Option),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The cuts that there are, for the verb's help.
+pub(crate) fn cuts() -> String {
+    use std::fmt::Write as _;
+    let mut text = String::from("Cuts (* by default, ! gives up safety: --trusting):");
+    for cut in Cut::ALL {
+        let mark = match cut {
+            cut if Cut::by_default().contains(&cut) => '*',
+            cut if cut.gives_up().is_some() => '!',
+            _ => ' ',
+        };
+        let about = textwrap::fill(cut.about(), 54).replace('\n', &format!("\n{:23}", ""));
+        let _ = write!(text, "\n  {mark} {:<18} {about}", cut.name());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_is_told_from_an_option() {
+        assert_eq!(keep("smp"), Ok(Keep::Cut(Cut::Smp)));
+        let option = Symbol::new("PSI").map(Keep::Option);
+        assert_eq!(keep("CONFIG_PSI").ok(), option);
+        assert!(keep("nonsense").is_err_and(|error| error.contains("io-scheduler")));
+    }
+
+    #[test]
+    fn the_list_of_cuts_fits_a_terminal() {
+        assert!(cuts().lines().all(|line| line.len() < 80));
+    }
+}

@@ -1,0 +1,68 @@
+//! Exit codes of `tare tailor`.
+
+use tare_control::exit::ExitCode;
+use tare_tailor::build::BuildError;
+use tare_tailor::kernel::MakeError;
+use tare_tailor::lock::LockError;
+use tare_tailor::prove::ProveError;
+use tare_tailor::root::RootError;
+use tare_tailor::tailoring::TailorError;
+
+use crate::failure::Explain;
+
+impl Explain for MakeError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Obtain(_) | Self::Source(_) | Self::Patch(_) => ExitCode::KernelSources,
+            Self::OtherSources { .. } | Self::OtherPatch(_) => ExitCode::KernelSources,
+            Self::Kconfig(_) => ExitCode::KernelConfig,
+            Self::Build(BuildError::Interrupted) => ExitCode::Interrupted,
+            Self::Build(BuildError::Full { .. }) => ExitCode::Output,
+            Self::Build(_) => ExitCode::KernelBuild,
+            Self::Lock(error) => error.code(),
+            Self::Busy(_) => ExitCode::NameInUse,
+            Self::Dir { .. } | Self::Space { .. } => ExitCode::Output,
+        }
+    }
+}
+
+impl Explain for LockError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Json { .. } | Self::Schema { .. } => ExitCode::KernelSources,
+            Self::File { .. } => ExitCode::Output,
+        }
+    }
+}
+
+impl Explain for ProveError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Guest(error) => error.code(),
+            Self::Pack(_) => ExitCode::RootMissing,
+            Self::Machine(_) => ExitCode::NoEngine,
+            Self::Dir { .. } => ExitCode::Output,
+            Self::Interrupted => ExitCode::Interrupted,
+        }
+    }
+}
+
+impl Explain for TailorError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Make(error) => error.code(),
+            Self::Prove(error) => error.code(),
+            Self::OutOfTime { .. } => ExitCode::NotProven,
+        }
+    }
+}
+
+impl Explain for RootError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::NoCommand => ExitCode::Usage,
+            Self::Host(_) | Self::Walk(_) => ExitCode::RootMissing,
+            Self::Image { .. } => ExitCode::RootImage,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The figures of a report: both kernels' configurations, starts and cuts.
+
+use std::fs;
+use std::path::Path;
+
+use tare_rootfs::Kernel as DebianKernel;
+use tare_rootfs::guest;
+use tare_rootfs::modules::{Module, Modules};
+use tare_tailor::calls;
+use tare_tailor::cut::Cut;
+use tare_tailor::kconfig::{Config, Prompts};
+use tare_tailor::kernel::{Order, Workshop};
+use tare_tailor::prove::{Terms, weigh_boot};
+use tare_tailor::report::{CutLine, KernelFigures, Report, SCHEMA};
+use tare_tailor::root::Application;
+use tare_tailor::tailoring::Tailored;
+
+use super::args::TailorArgs;
+use crate::failure::Failure;
+
+/// What figures are made of.
+pub(super) struct Figures<'a> {
+    pub(super) args: &'a TailorArgs,
+    pub(super) order: &'a Order,
+    pub(super) workshop: &'a Workshop,
+    pub(super) application: &'a Application,
+    pub(super) terms: &'a Terms,
+    pub(super) debian: Option<(&'a DebianKernel, &'a Config)>,
+    pub(super) dir: &'a Path,
+}
+
+impl Figures<'_> {
+    /// The report; its files and whole time are the caller's.
+    pub(super) fn report(&self, tailored: &Tailored) -> Result<Report, Failure> {
+        let mut notes = self.application.notes.clone();
+        let never: Vec<&str> = tailored
+            .kernel
+            .choice
+            .never_there
+            .iter()
+            .map(String::as_str)
+            .collect();
+        if !never.is_empty() {
+            notes.push(format!(
+                "calls that were answered by ENOSYS where they were profiled are left out: {}",
+                never.join(", ")
+            ));
+        }
+        let optional = &tailored.kernel.choice.optional;
+        if !optional.is_empty() {
+            let names: Vec<&str> = optional.keys().map(|symbol| symbol.name()).collect();
+            notes.push(format!(
+                "only looked at, so left out (--keep builds them): {}",
+                names.join(", ")
+            ));
+        }
+        let (tailored_figures, debian) = self.kernels(tailored)?;
+        Ok(Report {
+            schema: SCHEMA,
+            tailored: tailored_figures,
+            debian,
+            calls_used: self.order.profile.calls.len(),
+            cuts: self.cuts(&tailored.kernel.config)?,
+            check: self.terms.check.to_string(),
+            failure: tailored.proof.failure.clone(),
+            load_requests: tailored.proof.requests,
+            added: tailored.added.clone(),
+            notes,
+            kernels: tailored.kernels,
+            build_s: tailored.build_time.as_secs_f64(),
+            total_s: 0.0,
+            files: Vec::new(),
+        })
+    }
+
+    fn kernels(
+        &self,
+        tailored: &Tailored,
+    ) -> Result<(KernelFigures, Option<KernelFigures>), Failure> {
+        let sources = self.workshop.source.obtain(&self.workshop.cache);
+        let tree = sources.map_err(tare_tailor::kernel::MakeError::from)?.tree;
+        let prompts = Prompts::of(&tree);
+        let table = calls::of(&tree)
+            .map_err(|error| Failure::new(tare_control::exit::ExitCode::KernelSources, error))?;
+        let kernel = &tailored.kernel;
+        let boot = |image: &Path, modules: &[Module], name: &str| {
+            let console = self.dir.join("logs").join(name);
+            weigh_boot(image, modules, self.application, self.terms, &console)
+        };
+        let own = boot(&kernel.image.bz_image, &[], "boot-tailored.log")?;
+        let lock = &kernel.lock;
+        let memory = self.terms.memory_mib;
+        let own = KernelFigures::of(
+            lock.linux_version.clone(),
+            &kernel.config,
+            &prompts,
+            &table,
+            lock.image_bytes,
+        )
+        .with_boot(own, memory);
+        let Some((debian, config)) = self.debian else {
+            return Ok((own, None));
+        };
+        let other = boot(&debian.image, &modules(debian), "boot-debian.log")?;
+        let bytes = fs::metadata(&debian.image).map_or(0, |data| data.len());
+        let other = KernelFigures::of(debian.release.clone(), config, &prompts, &table, bytes)
+            .with_boot(other, memory);
+        Ok((own, Some(other)))
+    }
+
+    /// The cuts, with what each is worth if that was asked: options of the
+    /// kernel with it less options of the kernel without it.
+    fn cuts(&self, config: &Config) -> Result<Vec<CutLine>, Failure> {
+        let mut lines = Vec::new();
+        for cut in Cut::ALL {
+            let taken = self.order.cuts.contains(&cut);
+            let in_configuration = cut.patch().is_none() && cut.flag().is_none();
+            let options = match self.args.each_cut && in_configuration && cut != Cut::Packages {
+                true => Some(self.worth(cut, config)?),
+                false => None,
+            };
+            lines.push(CutLine {
+                cut,
+                taken,
+                about: cut.about(),
+                gives_up: cut.gives_up(),
+                options,
+            });
+        }
+        Ok(lines)
+    }
+
+    fn worth(&self, cut: Cut, config: &Config) -> Result<i64, Failure> {
+        let mut order = self.order.clone();
+        let taken = !order.cuts.insert(cut);
+        if taken {
+            order.cuts.remove(&cut);
+        }
+        if cut == Cut::Smp {
+            order.parts.insert(tare_tailor::choose::Part::SeveralCpus);
+        }
+        let other = self
+            .workshop
+            .configure(&order, &self.dir.join("each-cut"))?;
+        let count = |config: &Config| i64::try_from(config.options()).unwrap_or(0);
+        let (with, without) = match taken {
+            true => (count(config), count(&other)),
+            false => (count(&other), count(config)),
+        };
+        Ok(with - without)
+    }
+}
+
+fn modules(kernel: &DebianKernel) -> Vec<Module> {
+    Modules::open(&kernel.modules)
+        .and_then(|all| all.closure(guest::MACHINE_MODULES))
+        .unwrap_or_default()
+}

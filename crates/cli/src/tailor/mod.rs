@@ -1,0 +1,181 @@
+//! `tare tailor`: from profiles to a kernel that is proven with its application.
+//!
+//! The work is `crates/tailor`'s; here is what it is told and how it is printed.
+
+pub(crate) mod args;
+mod explain;
+mod figures;
+mod order;
+mod progress;
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use tare_control::exit::ExitCode;
+use tare_rootfs::Cache;
+use tare_rootfs::kernel::debian;
+use tare_tailor::build::Image;
+use tare_tailor::check::Check;
+use tare_tailor::kconfig::Config;
+use tare_tailor::kernel::{Kernel, LOCK, Workshop};
+use tare_tailor::lock::Lock;
+use tare_tailor::machine::Execution;
+use tare_tailor::prove::Terms;
+use tare_tailor::root::{self, RootFrom};
+use tare_tailor::source::Source;
+use tare_tailor::tailoring::{Step, Tailored, Tailoring};
+
+use crate::failure::{Failure, Outcome};
+use args::TailorArgs;
+use progress::Progress;
+
+/// Memory of the guest that proves a kernel, MiB.
+const MEMORY_MIB: u32 = 256;
+/// The report, in the kernel's directory.
+const REPORT_TEXT: &str = "report.txt";
+const REPORT_JSON: &str = "report.json";
+
+/// Tailors a kernel, or makes one again from its lock.
+pub(crate) fn tailor(args: &TailorArgs) -> Outcome {
+    let workshop = Workshop {
+        cache: Cache::open_default()?,
+        source: args.source.clone().map(Source::at).unwrap_or_default(),
+        jobs: args.jobs.unwrap_or_else(cpus),
+    };
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))
+            .map_err(|error| Failure::new(ExitCode::Internal, error))?;
+    }
+    match &args.lock {
+        Some(lock) => again(args, lock, &workshop, &interrupted),
+        None => anew(args, &workshop, interrupted),
+    }
+}
+
+fn cpus() -> NonZeroUsize {
+    thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Makes the kernel of a lock again and says what differs.
+fn again(args: &TailorArgs, path: &Path, workshop: &Workshop, ended: &AtomicBool) -> Outcome {
+    let lock = Lock::read(path)?;
+    let out = args
+        .out
+        .clone()
+        .unwrap_or_else(|| "out/kernel-again".into());
+    let mut progress = Progress::new();
+    let kernel = workshop.make_again(&lock, &out, |file| {
+        progress.step(&Step::Made(file));
+        !ended.load(Ordering::Relaxed)
+    })?;
+    let image = install(&out, &kernel)?;
+    let differences = lock.differences(&kernel.lock);
+    if differences.is_empty() {
+        crate::print(&format!(
+            "Equal bit for bit: {} ({})\n",
+            image.display(),
+            lock.image_sha256
+        ))?;
+        return Ok(ExitCode::Success);
+    }
+    crate::print(&format!("Not equal: {} differ.\n", differences.join(", ")))?;
+    Ok(ExitCode::LockDiffers)
+}
+
+fn anew(args: &TailorArgs, workshop: &Workshop, interrupted: Arc<AtomicBool>) -> Outcome {
+    let begin = Instant::now();
+    let profile = order::profile(&args.profiles)?;
+    let order = order::order(profile, args);
+    let dir = order::place(args, &order.profile);
+    let from = args.root.clone().map_or(RootFrom::Profile, RootFrom::Path);
+    let application = root::gather(&from, &order.profile, &args.command, &order.cuts)?;
+    let debian = debian::find_or_obtain(&workshop.cache)
+        .map_err(|error| crate::warn(&format!("Debian's kernel is not compared: {error}")))
+        .ok();
+    let debian_config = debian.as_ref().and_then(|kernel| {
+        let text = fs::read_to_string(&kernel.config).ok()?;
+        Some(Config::read(&text))
+    });
+    let terms = Terms {
+        check: args.check.clone().unwrap_or(Check::Runs),
+        execution: Execution::Translated,
+        memory_mib: MEMORY_MIB,
+        limit: Duration::from_secs(args.patience),
+        interrupted: Arc::clone(&interrupted),
+    };
+    let mut progress = Progress::new();
+    let tailoring = Tailoring {
+        workshop,
+        application: &application,
+        terms: &terms,
+        debian: debian_config.as_ref(),
+        dir: &dir,
+        limit: Duration::from_secs(args.minutes.saturating_mul(60)),
+    };
+    let tailored = tailoring.run(order.clone(), |step| {
+        progress.step(&step);
+        !interrupted.load(Ordering::Relaxed)
+    })?;
+    let image = install(&dir, &tailored.kernel)?;
+    let figures = figures::Figures {
+        args,
+        order: &order,
+        workshop,
+        application: &application,
+        terms: &terms,
+        debian: debian.as_ref().zip(debian_config.as_ref()),
+        dir: &dir,
+    };
+    progress.say("weighing the start of both kernels");
+    let mut report = figures.report(&tailored)?;
+    report.total_s = begin.elapsed().as_secs_f64();
+    report.files = files(&dir, &image, &tailored);
+    write(&dir.join(REPORT_TEXT), report.to_string().as_bytes())?;
+    let json = serde_json::to_string_pretty(&report)
+        .map_err(|error| Failure::new(ExitCode::Internal, error))?;
+    write(&dir.join(REPORT_JSON), json.as_bytes())?;
+    match args.json {
+        true => crate::print(&(json + "\n"))?,
+        false => crate::print(&report.to_string())?,
+    };
+    Ok(match tailored.proof.passed() {
+        true => ExitCode::Success,
+        false => ExitCode::NotProven,
+    })
+}
+
+fn files(dir: &Path, image: &Path, tailored: &Tailored) -> Vec<String> {
+    vec![
+        format!("Kernel: {}", image.display()),
+        format!("Lock: {}", dir.join(LOCK).display()),
+        format!("Console: {}", tailored.proof.console.display()),
+        format!("Report: {}", dir.join(REPORT_JSON).display()),
+    ]
+}
+
+/// The images beside the lock, where they are found without knowing builds.
+fn install(dir: &Path, kernel: &Kernel) -> Result<PathBuf, Failure> {
+    let Image { bz_image, vmlinux } = &kernel.image;
+    let copy = |from: &Path, name: &str| {
+        let to = dir.join(name);
+        fs::copy(from, &to)
+            .map(|_| to)
+            .map_err(|error| Failure::new(ExitCode::Output, error))
+    };
+    copy(vmlinux, "vmlinux")?;
+    copy(bz_image, "bzImage")
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    fs::write(path, bytes).map_err(|error| {
+        let sentence = format!("cannot write {}: {error}", path.display());
+        Failure::new(ExitCode::Output, anyhow::anyhow!(sentence))
+    })
+}

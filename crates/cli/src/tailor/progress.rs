@@ -1,0 +1,78 @@
+//! How far a tailoring is: on a terminal one line that is written over, else a
+//! line for each step.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+use tare_tailor::tailoring::Step;
+
+/// Files that a small kernel is made of, about.
+const FILES: usize = 1100;
+/// Between two lines of a terminal.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// Between two lines of a file.
+const SLOW: Duration = Duration::from_secs(60);
+/// Width of the bar.
+const BAR: usize = 20;
+
+/// Progress on standard error.
+pub(super) struct Progress {
+    terminal: bool,
+    files: usize,
+    last: Option<Instant>,
+}
+
+impl Progress {
+    /// For what begins now.
+    pub(super) fn new() -> Self {
+        Self {
+            terminal: std::io::stderr().is_terminal(),
+            files: 0,
+            last: None,
+        }
+    }
+
+    /// A step.
+    pub(super) fn step(&mut self, step: &Step<'_>) {
+        match step {
+            Step::Made(file) => self.made(file),
+            Step::Proving => self.say("booting the kernel and checking the application"),
+            Step::Failed(why) => self.say(&format!("not proven: {why}")),
+            Step::Trying(count, why) => {
+                self.say(&format!("trying {count} options: {why}"));
+            }
+        }
+    }
+
+    fn made(&mut self, file: &str) {
+        self.files += 1;
+        let interval = if self.terminal { INTERVAL } else { SLOW };
+        if self.last.is_some_and(|last| last.elapsed() < interval) {
+            return;
+        }
+        self.last = Some(Instant::now());
+        let done = (self.files * BAR / FILES).min(BAR);
+        let bar = format!("{:<BAR$}", "=".repeat(done));
+        let name: String = file
+            .chars()
+            .filter(|c| c.is_ascii_graphic())
+            .take(40)
+            .collect();
+        let line = format!("[{bar}] {:>4} files  {name}", self.files);
+        match self.terminal {
+            true => {
+                let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+            }
+            false => crate::warn(&line),
+        }
+    }
+
+    /// A line that stays.
+    pub(super) fn say(&mut self, line: &str) {
+        if self.terminal && self.files > 0 {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+        self.files = 0;
+        crate::warn(line);
+    }
+}
