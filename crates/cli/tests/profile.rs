@@ -7,6 +7,7 @@
 mod support;
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -149,7 +150,6 @@ fn an_application_in_a_guest_is_profiled_with_call_graphs() {
     let place = Place::new();
     let root = place.path().join("root");
     let graphs = place.path().join("graphs");
-    fs::create_dir_all(root.join("bin")).unwrap();
     let busybox = "/bin/busybox";
     if !fs::exists(busybox).unwrap()
         || Command::new("qemu-system-x86_64")
@@ -165,7 +165,16 @@ fn an_application_in_a_guest_is_profiled_with_call_graphs() {
         skip("a guest needs busybox, QEMU, Debian's kernel and cargo xtask init");
         return;
     }
-    fs::copy(busybox, root.join("bin/busybox")).unwrap();
+    let libraries = tare_rootfs::host::libraries(busybox.as_ref()).unwrap();
+    for file in libraries
+        .iter()
+        .map(PathBuf::as_path)
+        .chain([Path::new(busybox)])
+    {
+        let place = root.join(file.strip_prefix("/").unwrap());
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::copy(file, place).unwrap();
+    }
     let out = place.path().join("p.json").to_str().unwrap().to_owned();
     let script = "/bin/busybox cat /proc/version > /dev/null; exit 5";
     let words = [

@@ -88,7 +88,9 @@ fn command(order: &Order) -> Result<Command, String> {
 
 fn profile(command: &mut Command, order: &Order, limits: &Limits) -> Result<Finds, String> {
     let mut recorder = Recorder::start(None).map_err(|error| error.to_string())?;
-    let mut child = recorder.spawn(command).map_err(|error| error.to_string())?;
+    let mut child = recorder
+        .spawn(command)
+        .map_err(|error| format!("cannot run {}: {error}", order.command[0]))?;
     let outcome = recorder
         .until_command_ends(&mut child, limits, |_| {})
         .map_err(|error| error.to_string())?;
