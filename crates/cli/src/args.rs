@@ -92,12 +92,6 @@ pub(crate) enum Verb {
     /// comes back with --undo, at the end of --for, with Ctrl-C, and after a kill
     /// with the next tare pin or tare advise.
     Pin(PinArgs),
-    /// Say what to change about how an application runs, with the evidence
-    ///
-    /// The second talk's best practices and what came since, as rules: each names
-    /// its slide or run, what was measured, the gain to expect and the command.
-    /// Without a target: what each kind of work should get on this computer.
-    Advise(AdviseArgs),
     /// Cut a Linux kernel to one application and prove that it works
     ///
     /// From profiles (tare profile) to options, from options to a kernel, whose
@@ -106,6 +100,12 @@ pub(crate) enum Verb {
     /// default takes no cut that gives up safety.
     #[command(after_help = crate::tailor::args::cuts())]
     Tailor(Box<TailorArgs>),
+    /// Say what to change about how an application runs, with the evidence
+    ///
+    /// The second talk's best practices and what came since, as rules: each names
+    /// its slide or run, what was measured, the gain to expect and the command.
+    /// Without a target: what each kind of work should get on this computer.
+    Advise(AdviseArgs),
     /// Say what this computer offers to Tare
     ///
     /// One line for each thing, with the remedy where something is missing or
