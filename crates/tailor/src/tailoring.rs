@@ -146,7 +146,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
             (self.progress)(Step::Failed(failure));
             let console = std::fs::read(&proof.console).unwrap_or_default();
             let console = String::from_utf8_lossy(&console).into_owned();
-            let suspects = self.new(missing::suspects(&console, &kernel.config));
+            let suspects = self.not_yet_added(missing::suspects(&console, &kernel.config));
             if suspects.is_empty() {
                 break;
             }
@@ -203,7 +203,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
         Ok((kernel, proof))
     }
 
-    fn new(&self, suspects: BTreeMap<Symbol, String>) -> BTreeMap<Symbol, String> {
+    fn not_yet_added(&self, suspects: BTreeMap<Symbol, String>) -> BTreeMap<Symbol, String> {
         let all = suspects.into_iter();
         all.filter(|(symbol, _)| !self.order.add.contains_key(symbol))
             .collect()

@@ -74,9 +74,8 @@ pub fn patched(
     let entry = cache.get_or_fill(&format!("{ENTRIES}/{}", &key[..16]), |entry| {
         let copy = entry.join("linux");
         link(sources.tree.dir(), &copy)?;
-        let all = patches.iter();
-        all.map(|(name, text)| apply(&copy, name, text))
-            .collect::<Result<(), _>>()
+        let mut all = patches.iter();
+        all.try_for_each(|(name, text)| apply(&copy, name, text))
     })?;
     Ok((Tree::open(&entry.join("linux"))?, listed))
 }
