@@ -321,11 +321,11 @@ mod tests {
                 ("flushes", reads / 2),
                 ("in_flight_sum", reads * 6),
             ];
-            let mut disk = tare_control::stats::DeviceStats::default();
-            disk.counters = counters
-                .map(|(name, count)| (name.to_owned(), count))
-                .into();
-            stats.devices.push(disk);
+            let counters = counters.map(|(name, count)| (name.to_owned(), count));
+            stats.devices.push(tare_control::stats::DeviceStats {
+                counters: counters.into(),
+                ..Default::default()
+            });
             stats
         };
         let mut run = Run::of(1);
