@@ -228,8 +228,8 @@ impl Workshop {
 
     /// The configuration of an order, without building it.
     pub fn configure(&self, order: &Order, dir: &Path) -> Result<Config, MakeError> {
-        let sources = self.source.obtain(&self.cache)?;
-        Ok(kconfig::solve(&sources.tree, dir, &order.choice())?)
+        let tree = self.source.tree(&self.cache)?;
+        Ok(kconfig::solve(&tree, dir, &order.choice())?)
     }
 
     fn build(

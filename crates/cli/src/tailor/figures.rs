@@ -9,7 +9,7 @@ use tare_rootfs::modules::{Module, Modules};
 use tare_tailor::calls;
 use tare_tailor::cut::Cut;
 use tare_tailor::kconfig::{Config, Prompts};
-use tare_tailor::kernel::{Order, Workshop};
+use tare_tailor::kernel::{MakeError, Order, Workshop};
 use tare_tailor::prove::{Terms, weigh_boot};
 use tare_tailor::report::{CutLine, KernelFigures, Report, SCHEMA};
 use tare_tailor::root::Application;
@@ -77,8 +77,8 @@ impl Figures<'_> {
         &self,
         tailored: &Tailored,
     ) -> Result<(KernelFigures, Option<KernelFigures>), Failure> {
-        let sources = self.workshop.source.obtain(&self.workshop.cache);
-        let tree = sources.map_err(tare_tailor::kernel::MakeError::from)?.tree;
+        let tree = self.workshop.source.tree(&self.workshop.cache);
+        let tree = tree.map_err(MakeError::from)?;
         let prompts = Prompts::of(&tree);
         let table = calls::of(&tree)
             .map_err(|error| Failure::new(tare_control::exit::ExitCode::KernelSources, error))?;

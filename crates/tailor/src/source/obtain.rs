@@ -89,6 +89,15 @@ impl Source {
         }
     }
 
+    /// The tree, unpacked once, without its hash, which of a directory takes
+    /// seconds.
+    pub fn tree(&self, cache: &Cache) -> Result<Tree, ObtainError> {
+        match self {
+            Self::Directory(path) => Ok(Tree::open(path)?),
+            Self::Debian | Self::Archive(_) => Ok(self.obtain(cache)?.tree),
+        }
+    }
+
     /// The tree, unpacked once, and its hash.
     pub fn obtain(&self, cache: &Cache) -> Result<Sources, ObtainError> {
         match self {
