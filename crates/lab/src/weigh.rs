@@ -10,7 +10,7 @@ use crate::appliance::Executor;
 use crate::appliance::tare::TareRun;
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
-use crate::experiments::{self, Entry, Experiment};
+use crate::experiments::{self, Entry, Experiment, Subject};
 use crate::host::{HostFacts, revision};
 use crate::interrupt::Interrupt;
 use crate::outcome::{Ending, Outcome};
@@ -30,8 +30,8 @@ pub fn weigh(request: WeighRequest) -> Result<Outcome, WeighError> {
         None => std::env::current_exe().map_err(WeighError::Executable)?,
     };
     let (interrupt, _watch) = Interrupt::watch().map_err(WeighError::Signals)?;
-    let subject = request.app.as_ref().or(request.image.as_ref());
-    let mut experiment = (entry.make)(request.depth, subject.cloned());
+    let subject = subject(entry, &request)?;
+    let mut experiment = (entry.make)(request.depth, subject);
     experiment.configure(&request)?;
     let progress = Progress::new(experiment.planned());
     let weighing = Weighing {
@@ -50,6 +50,21 @@ fn find(name: &str) -> Result<&'static Entry, WeighError> {
         name: name.to_owned(),
         known: experiments::ALL.iter().map(|entry| entry.name).collect(),
     })
+}
+
+/// What the experiment is told to weigh, if it can be told that.
+fn subject(entry: &Entry, request: &WeighRequest) -> Result<Option<String>, WeighError> {
+    let refused = |option| {
+        let name = entry.name;
+        Err(WeighError::Option(format!(
+            "{option} is none of {name}'s options"
+        )))
+    };
+    match (entry.subject, &request.image, &request.app) {
+        (Subject::App | Subject::Own, Some(_), _) => refused("--image"),
+        (Subject::Image | Subject::Own, _, Some(_)) => refused("--app"),
+        (_, image, app) => Ok(image.clone().or(app.clone())),
+    }
 }
 
 /// One weighing, whatever starts its machines.
@@ -208,6 +223,25 @@ mod tests {
         let (said, code) = text.expect_err("no such experiment");
         assert!(said.starts_with(expected), "{said}");
         assert_eq!(code, ExitCode::Usage);
+    }
+
+    #[test]
+    fn what_an_experiment_cannot_be_told_is_refused() {
+        let told = |experiment: &str, image: Option<&str>, app: Option<&str>| {
+            let mut request = WeighRequest::new(experiment);
+            request.image = image.map(str::to_owned);
+            request.app = app.map(str::to_owned);
+            let entry = find(experiment).ok()?;
+            subject(entry, &request).ok().flatten()
+        };
+        assert_eq!(
+            told("tailor", None, Some("nginx")),
+            Some("nginx".to_owned())
+        );
+        assert_eq!(told("kv", Some("kv"), None), Some("kv".to_owned()));
+        assert_eq!(told("kv", None, Some("nginx")), None);
+        assert_eq!(told("tailor", Some("kv"), None), None);
+        assert_eq!(told("platforms", Some("kv"), None), None);
     }
 
     #[test]

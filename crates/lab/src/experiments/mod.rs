@@ -95,8 +95,21 @@ pub(crate) struct Entry {
     pub(crate) name: &'static str,
     /// One line about it.
     pub(crate) about: &'static str,
-    /// Makes it; the image may be given.
+    /// What it can be told to weigh.
+    pub(crate) subject: Subject,
+    /// Makes it; its subject may be given.
     pub(crate) make: fn(Depth, Option<String>) -> Box<dyn Experiment>,
+}
+
+/// What an experiment can be told to weigh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// An image of the library OS: `--image`.
+    Image,
+    /// An example application: `--app`.
+    App,
+    /// Options of its own.
+    Own,
 }
 
 /// All experiments.
@@ -104,51 +117,61 @@ pub(crate) const ALL: &[Entry] = &[
     Entry {
         name: "http-bursts",
         about: "a web server under bursts and breaks: CPU, exits, latency of three ways to wait",
+        subject: Subject::Image,
         make: |depth, image| Box::new(http_bursts::HttpBursts::new(depth, image)),
     },
     Entry {
         name: "ipi-halt",
         about: "an interrupt to a halted CPU: cycles with and without halt polling",
+        subject: Subject::Image,
         make: |depth, image| Box::new(ipi_halt::IpiHalt::new(depth, image)),
     },
     Entry {
         name: "halt-budget",
         about: "ways for a halted CPU to wait: CPU against wake-up time, and the best possible",
+        subject: Subject::Image,
         make: |depth, image| Box::new(halt_budget::HaltBudget::new(depth, image)),
     },
     Entry {
         name: "events",
         about: "two threads that signal each other: round trips, halts and interrupts a message",
+        subject: Subject::Image,
         make: |depth, image| Box::new(events::planned(depth, image)),
     },
     Entry {
         name: "tcp-rr",
         about: "one byte each way over the loopback, on one and two CPUs, guest and host",
+        subject: Subject::Image,
         make: |depth, image| Box::new(tcp_rr::planned(depth, image)),
     },
     Entry {
         name: "vic",
         about: "a disk's interrupts: off, coalesced by depth, QEMU's own device",
+        subject: Subject::Image,
         make: |depth, image| Box::new(vic::Vic::new(depth, image)),
     },
     Entry {
         name: "vmexit",
         about: "the price of each kind of exit: cpuid, ports, memory, timers, interrupts, CR3",
+        subject: Subject::Image,
         make: |depth, image| Box::new(vmexit::Vmexit::new(depth, image)),
     },
     Entry {
         name: "kv",
         about: "a cache: Tare's appliance and memcached in a container, rate and latency",
+        subject: Subject::Image,
         make: |depth, image| Box::new(kv::Kv::new(depth, image)),
     },
     Entry {
         name: "platforms",
         about: "bare metal, container, VM, container in VM: what each costs, and what pinning gains",
+        subject: Subject::Own,
         make: |depth, _| Box::new(platforms::Platforms::new(depth)),
     },
     Entry {
         name: "tailor",
         about: "a kernel cut to one application against Debian's: instructions, sizes, answers",
+        subject: Subject::App,
         make: |depth, app| Box::new(tailor::Tailor::new(depth, app)),
     },
 ];
