@@ -66,7 +66,7 @@ exit_codes! {
     RootImage = 42,
     /// A profile cannot be read: missing, of another version, or edited by hand.
     ProfileUnusable = 43,
-    /// Kernel sources, a patch or a lock: missing, of another version, or damaged.
+    /// Kernel sources, a patch or a lock: missing, damaged, or of others.
     KernelSources = 44,
     /// The kernel's configuration does not grant an option.
     KernelConfig = 45,
@@ -78,7 +78,7 @@ exit_codes! {
     NoSuchMachine = 51,
     /// The machine did not answer on its control socket.
     ControlFailed = 52,
-    /// No machine, container or process is called so, or nothing is pinned for it.
+    /// No machine, container or process is called so, or it has no pins.
     NoSuchTarget = 53,
     /// /dev/kvm may not be opened by this user.
     KvmPermission = 60,
