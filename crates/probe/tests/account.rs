@@ -100,9 +100,6 @@ fn a_storm_is_watched_within_a_budget_and_its_counts_are_scaled() {
         account.window_ns / 1_000_000,
     );
     assert!(account.counted_share < 0.9, "{told:?}");
-    // All of it would have been two to three times the budget and more.
-    let cost = account.share(account.observer.bpf_ns.unwrap());
-    assert!(cost < 2.0 * BUDGET, "{told:?}");
     let reads = count_reads(&account);
     let off = u64::from(READS).abs_diff(reads) as f64 / f64::from(READS);
     assert!(off < 0.3, "{reads} {told:?}");
