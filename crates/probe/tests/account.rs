@@ -177,7 +177,10 @@ fn an_ipi_is_followed_from_its_sender_to_the_handler() {
         return;
     };
     let vm = vm::of_pid(storm.pid()).unwrap();
-    let Some(account) = counted(observe(&[vm], WINDOW).remove(0)) else {
+    // Halts and the steps of wake-ups are compared, so none may be sampled.
+    let mut observer = Observer::counting(&[vm], Counting::Every);
+    std::thread::sleep(WINDOW);
+    let Some(account) = counted(observer.turn().remove(0)) else {
         return;
     };
     let ipi = account.ipis.first().unwrap();
