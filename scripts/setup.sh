@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what a goal needs on Debian 12 and does nothing where it is there.
-# Usage: scripts/setup.sh build|run|test
+# Usage: scripts/setup.sh build|run|test|weigh
 set -euo pipefail
 
-goal=${1:?usage: scripts/setup.sh build|run|test}
+goal=${1:?usage: scripts/setup.sh build|run|test|weigh}
 root=$(cd "$(dirname "$0")/.." && pwd)
 # The oldest Rust that Cargo.toml accepts.
 rust_min=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$root/Cargo.toml")
@@ -77,8 +77,13 @@ test)
     # What configures and builds a Linux kernel.
     packages make flex bison bc libelf-dev zstd patch xz-utils
     ;;
+weigh)
+    # What experiments beyond that of `run` use: kernels, databases, platforms.
+    packages passt qemu-system-x86 e2fsprogs postgresql kmod memcached mmdebstrap runc \
+        util-linux libc-bin make flex bison bc libelf-dev zstd patch xz-utils
+    ;;
 *)
-    echo "setup: unknown goal '$goal' (build, run or test)" >&2
+    echo "setup: unknown goal '$goal' (build, run, test or weigh)" >&2
     exit 2
     ;;
 esac
