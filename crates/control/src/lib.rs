@@ -13,5 +13,6 @@ pub mod halt;
 pub mod last_words;
 pub mod live;
 pub mod rundir;
+pub mod sentence;
 pub mod settings;
 pub mod stats;

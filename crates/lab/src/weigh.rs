@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use tare_control::exit::ExitCode;
+use tare_control::sentence::chain;
 
 use crate::appliance::Executor;
 use crate::appliance::tare::TareRun;
@@ -184,18 +185,6 @@ fn ending(result: Result<(), RunError>) -> (Ending, Option<String>) {
             (Ending::Broken(code), Some(chain(&error)))
         }
     }
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 fn rfc3339(time: SystemTime) -> String {

@@ -18,7 +18,6 @@ pub mod console;
 mod disk;
 pub mod ending;
 pub mod exits;
-pub mod failure;
 pub mod halt;
 pub mod inherit;
 pub mod io;

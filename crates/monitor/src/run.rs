@@ -19,6 +19,7 @@ use tare_control::{
     config::Console,
     exit::{Ended, ExitCode},
     rundir::RunDir,
+    sentence::chain,
 };
 use tare_daemon::signals;
 use tare_hv::Kicker;
@@ -27,7 +28,6 @@ use crate::{
     confine::{self, Files, OnViolation, Role},
     console::terminal,
     ending::{Ender, Ending},
-    failure::chain,
     http::server::Server,
     inherit::{Inherited, borrow},
     machine::{Control, Machine},

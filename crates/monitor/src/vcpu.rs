@@ -45,7 +45,7 @@ impl VcpuLoop {
     fn turn(&mut self) -> Option<Ending> {
         let exit = match self.vcpu.run() {
             Ok(exit) => exit,
-            Err(error) => return Some(Ending::Failed(crate::failure::chain(&error))),
+            Err(error) => return Some(Ending::Failed(tare_control::sentence::chain(&error))),
         };
         self.exits.count(&exit);
         match exit {

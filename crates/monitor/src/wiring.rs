@@ -6,11 +6,10 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
+use tare_control::sentence::chain;
 use tare_devices::{Interrupts, Kick, MsiMessage, MsixRoutes, Wiring};
 use tare_hv::{IoAddress, Vm, VmError, WriteMatch};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
-
-use crate::failure::chain;
 
 /// First GSI that is not an IOAPIC pin.
 const FIRST_MSI_GSI: u32 = 24;

@@ -6,12 +6,12 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tare_control::sentence::chain;
 use tare_daemon::poll::{Interest, Poll, Wait};
 use tare_devices::blk::{Clock as _, MonotonicClock};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
 use crate::counters::VhostCounters;
-use crate::failure::chain;
 use crate::session::Session;
 
 const STOP: u64 = 0;

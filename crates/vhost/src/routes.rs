@@ -5,20 +5,17 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use serde_json::to_vec;
-use tare_control::api::{Stop, StopRequest};
+use tare_control::api::Stop;
 use tare_control::settings::{Coalesce, DiskSettings, Settings, SettingsChange, SettingsError};
 use tare_control::stats::{DeviceStats, Kvm, Stats};
-use tare_daemon::http::{Method, Request, Response, Routes};
-use tare_daemon::observe::{MemoryObserver, ThreadObserver, prometheus};
+use tare_daemon::http::{Request, Response, Routes};
+use tare_daemon::interface::{self, Interface};
+use tare_daemon::observe::{MemoryObserver, ThreadObserver};
 use tare_devices::CounterSource;
 
-use crate::failure::chain;
 use crate::io::lock;
 use crate::session::Session;
 
-const JSON: &str = "application/json";
-const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The one disk's name in settings.
 const DISK: &str = "disk0";
 
@@ -39,29 +36,11 @@ pub(crate) struct Control {
 
 impl Routes for Control {
     fn answer(&mut self, request: &Request<'_>) -> Response {
-        let reads = matches!(request.method, Method::Get | Method::Head);
-        let writes = matches!(request.method, Method::Put | Method::Post);
-        match request.path {
-            "/v1/stats" if reads => json(to_vec(&self.stats())),
-            "/metrics" if reads => {
-                let text = prometheus::text(&self.stats());
-                Response::ok(PROMETHEUS, text.into_bytes())
-            }
-            "/v1/settings" if reads => json(to_vec(&self.settings())),
-            "/v1/settings" if request.method == Method::Put => self.set(request.body),
-            "/v1/stop" if writes => self.stop(request.body),
-            "/v1/stats" | "/metrics" => Response::method_not_allowed("GET, HEAD"),
-            "/v1/settings" => Response::method_not_allowed("GET, HEAD, PUT"),
-            "/v1/stop" => Response::method_not_allowed("PUT, POST"),
-            _ => Response::error(
-                404,
-                "there are /v1/stats, /v1/settings, /v1/stop and /metrics",
-            ),
-        }
+        interface::answer(self, request)
     }
 }
 
-impl Control {
+impl Interface for Control {
     fn stats(&self) -> Stats {
         let uptime_ns = self.started.elapsed().as_nanos();
         let counters = self.counters.iter().flat_map(|it| it.snapshot());
@@ -94,21 +73,7 @@ impl Control {
         }
     }
 
-    fn set(&mut self, body: &[u8]) -> Response {
-        let change = match serde_json::from_slice::<SettingsChange>(body) {
-            Ok(change) => change,
-            Err(error) => {
-                let sentence = format!("the body is no change of settings: {error}");
-                return Response::error(400, &sentence);
-            }
-        };
-        match self.change(&change) {
-            Ok(settings) => json(to_vec(&settings)),
-            Err(error) => Response::error(400, &chain(&error)),
-        }
-    }
-
-    fn change(&self, change: &SettingsChange) -> Result<Settings, SettingsError> {
+    fn change(&mut self, change: &SettingsChange) -> Result<Settings, SettingsError> {
         let wanted = self.settings().changed(change)?;
         if change.disks.contains_key(DISK)
             && let Some(disk) = wanted.disks.get(DISK)
@@ -121,27 +86,7 @@ impl Control {
         Ok(self.settings())
     }
 
-    fn stop(&mut self, body: &[u8]) -> Response {
-        let request = match body {
-            [] => Ok(StopRequest::default()),
-            body => serde_json::from_slice(body),
-        };
-        match request {
-            Ok(StopRequest { how }) => {
-                self.stop = Some(how);
-                Response::accepted(b"{}".to_vec())
-            }
-            Err(error) => {
-                let sentence = format!("the body is no stop request: {error}");
-                Response::error(400, &sentence)
-            }
-        }
-    }
-}
-
-fn json(body: Result<Vec<u8>, serde_json::Error>) -> Response {
-    match body {
-        Ok(body) => Response::ok(JSON, body),
-        Err(error) => Response::error(500, &error.to_string()),
+    fn stop(&mut self, how: Stop) {
+        self.stop = Some(how);
     }
 }

@@ -12,6 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::{Pid, gettid};
 use tare_control::api::Stop;
 use tare_control::exit::ExitCode;
+use tare_control::sentence::chain;
 use tare_daemon::confine::{self, ConfineError, Files, OnViolation, Role};
 use tare_daemon::http::server::Server;
 use tare_daemon::observe::{MemoryObserver, ThreadObserver};
@@ -21,7 +22,7 @@ use tare_devices::blk::{Blk, BlkSettings, Disk, MonotonicClock, choose, paced};
 use tare_devices::virtio::VirtioDevice as _;
 
 use crate::counters::VhostCounters;
-use crate::failure::{chain, complain};
+use crate::failure::complain;
 use crate::io::{Connected, IoLoop, QUEUES};
 use crate::routes::Control;
 use crate::session::Session;

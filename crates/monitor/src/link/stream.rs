@@ -126,7 +126,7 @@ impl StreamLink {
         result.inspect_err(|error| {
             if self.peer == Peer::There {
                 self.peer = Peer::Gone;
-                let error = crate::failure::chain(error);
+                let error = tare_control::sentence::chain(error);
                 eprintln!("tare-monitor: the network is down: {error}");
             }
         })

@@ -11,7 +11,7 @@ use tare_devices::CounterSource;
 use tare_hv::{StatsFd, StatsValue};
 
 use crate::{exits::ExitCounters, halt::Governor};
-pub use tare_daemon::observe::{MemoryObserver, ThreadObserver, prometheus};
+pub use tare_daemon::observe::{MemoryObserver, ThreadObserver};
 
 /// A vCPU's sources.
 pub struct ObservedVcpu {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use tare_control::sentence::chain;
 use tare_init::account::look_up;
 use tare_probe::guest::tracer::Tracer;
 use tare_probe::guest::{FAILURE, FINDS, ORDERS, Order, PROFILE, STATUS, TRACE, parcel};
@@ -122,13 +123,6 @@ fn graphs(command: &mut Command, order: &Order, limits: &Limits) -> Result<Finds
     };
     let trace = tracer.read().map_err(|error| chain(&error))?;
     Ok((TRACE, trace, status))
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
 }
 
 fn code(status: ExitStatus) -> u8 {

@@ -26,6 +26,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+use tare_control::sentence::chain;
 use tare_control::stats::Kvm;
 use tare_platform::place::doubling;
 use tare_platform::workload::{self, Form};
@@ -405,14 +406,6 @@ fn narrow(times: &[f64]) -> bool {
     let interval = tare_stats::mean_interval(times);
     mean.zip(interval)
         .is_some_and(|(mean, interval)| (interval.high - mean) / mean < NARROW)
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", chain(source)),
-        None => error.to_string(),
-    }
 }
 
 impl Experiment for Platforms {
