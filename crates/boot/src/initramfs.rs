@@ -8,7 +8,7 @@ use vm_memory::{Bytes, GuestAddress};
 
 use crate::GuestMemoryMmap;
 use crate::error::LoadError;
-use crate::load::{Source, size};
+use crate::source::{Source, size};
 
 const PAGE: u64 = 4 * KIB;
 

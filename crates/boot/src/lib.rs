@@ -21,10 +21,14 @@ mod linux;
 mod load;
 mod memory_map;
 mod note;
+mod protocol;
+mod source;
 mod start_info;
 
 pub use error::{LoadError, Part};
-pub use load::{LoadOptions, Loaded, Protocol, Source, load};
+pub use load::{LoadOptions, Loaded, load};
+pub use protocol::Protocol;
+pub use source::Source;
 
 /// Guest memory as all rooms use it: no dirty bitmap.
 pub type GuestMemoryMmap = vm_memory::GuestMemoryMmap<()>;

@@ -1,24 +1,20 @@
 //! Loading: check everything, then write everything.
 
-use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 
 use tare_abi::entry::{EntryState, boot_gdt};
 use tare_abi::layout;
-use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion, ReadVolatile};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion};
 
 use crate::elf::{Entry, Image};
 use crate::error::LoadError;
 use crate::initramfs::Placement;
 use crate::linux::{self, BzImage, SetupHeader, ZeroPage};
 use crate::memory_map::MemoryMap;
+use crate::protocol::Protocol;
+use crate::source::Source;
 use crate::start_info::StartInfo;
 use crate::{GuestMemoryMmap, acpi, cmdline};
-
-/// Where an image or initramfs comes from: a file, or bytes in a [`std::io::Cursor`].
-pub trait Source: Read + ReadVolatile + Seek {}
-
-impl<S: Read + ReadVolatile + Seek> Source for S {}
 
 /// What goes along with the image.
 #[derive(Debug)]
@@ -31,17 +27,6 @@ pub struct LoadOptions<'a, S> {
     pub cpus: u8,
     /// How the image may be entered.
     pub protocol: Protocol,
-}
-
-/// How an image may be entered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Protocol {
-    /// By its PVH note only: images of the library OS.
-    #[default]
-    Pvh,
-    /// As a Linux kernel: by its PVH note if it has one, else by the 64-bit
-    /// protocol; as a bzImage.
-    Linux,
 }
 
 /// A machine ready to start.
@@ -200,9 +185,4 @@ fn write_gdt(entry: EntryState, memory: &GuestMemoryMmap) -> Result<(), LoadErro
         .flat_map(u64::to_le_bytes)
         .collect();
     Ok(memory.write_slice(&bytes, GuestAddress(layout::BOOT_GDT))?)
-}
-
-/// The size of a source in bytes.
-pub(crate) fn size<S: Seek>(source: &mut S) -> std::io::Result<u64> {
-    source.seek(SeekFrom::End(0))
 }

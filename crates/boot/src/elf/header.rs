@@ -3,7 +3,7 @@
 use std::io::SeekFrom;
 
 use crate::error::{LoadError, Part};
-use crate::load::Source;
+use crate::source::Source;
 
 const HEADER_BYTES: usize = 64;
 const PROGRAM_HEADER_BYTES: usize = 56;

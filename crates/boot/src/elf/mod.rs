@@ -15,8 +15,9 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion};
 
 use crate::GuestMemoryMmap;
 use crate::error::LoadError;
-use crate::load::{Protocol, Source, size};
 use crate::note;
+use crate::protocol::Protocol;
+use crate::source::{Source, size};
 use header::{ProgramHeader, program_headers, read_at};
 
 const MAX_NOTES_BYTES: u64 = 64 * 1024;

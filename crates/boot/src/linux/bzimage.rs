@@ -10,7 +10,7 @@ use vm_memory::{Bytes, GuestAddress};
 use super::setup_header::SetupHeader;
 use crate::GuestMemoryMmap;
 use crate::error::{LoadError, Part};
-use crate::load::{Source, size};
+use crate::source::{Source, size};
 
 const SECTOR: u64 = 512;
 /// Protocol 2.12 has `xloadflags`, which say whether there is a 64-bit entry.

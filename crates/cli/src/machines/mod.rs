@@ -4,6 +4,7 @@ mod logs;
 mod ps;
 mod set;
 mod stats;
+mod stats_error;
 mod stop;
 mod watch;
 

@@ -3,46 +3,19 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use tare_control::client::{Client, ClientError};
+use tare_control::client::Client;
 use tare_control::exit::ExitCode;
 use tare_control::rundir::RunRoot;
 use tare_control::stats::{DeviceStats, HaltStats, Kvm, Stats, VcpuStats};
 
+use super::stats_error::StatsError;
 use super::watch::{Form, Watching, watch};
 use crate::args::{StatsArgs, WatchSeconds};
-use crate::failure::{Explain, Failure, Outcome};
+use crate::failure::{Failure, Outcome};
 use crate::record::Record;
 
 /// Widest line printed.
 const WIDTH: usize = 79;
-
-/// Statistics that cannot be had.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StatsError {
-    /// QEMU does not count what Tare counts.
-    #[error("{0:?} runs in QEMU, which has no statistics for Tare")]
-    Qemu(String),
-    /// The machine did not answer.
-    #[error("cannot ask the machine {name:?}")]
-    Ask {
-        /// The machine.
-        name: String,
-        /// Why.
-        source: ClientError,
-    },
-    /// Nothing to watch.
-    #[error("{0:?} has no disk to watch; `tare run --disk FILE` gives one")]
-    NoDisk(String),
-}
-
-impl Explain for StatsError {
-    fn code(&self) -> ExitCode {
-        match self {
-            Self::Qemu(_) | Self::Ask { .. } => ExitCode::ControlFailed,
-            Self::NoDisk(_) => ExitCode::Usage,
-        }
-    }
-}
 
 /// Prints the statistics of a machine.
 pub(crate) fn stats(args: &StatsArgs) -> Outcome {

@@ -18,7 +18,7 @@ use tare_control::exit::ExitCode;
 use tare_control::live::{self, DiskInterval, RatioShare};
 use tare_control::stats::Stats;
 
-use super::stats::StatsError;
+use super::stats_error::StatsError;
 use crate::failure::{Failure, Outcome};
 
 /// How often to look for Ctrl-C while waiting.

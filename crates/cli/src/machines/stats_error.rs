@@ -1,0 +1,34 @@
+//! Why there are no statistics.
+
+use tare_control::client::ClientError;
+use tare_control::exit::ExitCode;
+
+use crate::failure::Explain;
+
+/// Statistics that cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StatsError {
+    /// QEMU does not count what Tare counts.
+    #[error("{0:?} runs in QEMU, which has no statistics for Tare")]
+    Qemu(String),
+    /// The machine did not answer.
+    #[error("cannot ask the machine {name:?}")]
+    Ask {
+        /// The machine.
+        name: String,
+        /// Why.
+        source: ClientError,
+    },
+    /// Nothing to watch.
+    #[error("{0:?} has no disk to watch; `tare run --disk FILE` gives one")]
+    NoDisk(String),
+}
+
+impl Explain for StatsError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Qemu(_) | Self::Ask { .. } => ExitCode::ControlFailed,
+            Self::NoDisk(_) => ExitCode::Usage,
+        }
+    }
+}
