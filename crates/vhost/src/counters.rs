@@ -15,6 +15,9 @@ tare_devices::counters! {
         /// Memory that could not be mapped: beyond its file's end, overlapping,
         /// too many regions.
         memory_refused,
+        /// Front-ends that took memory away which they had shared; each is sent
+        /// away.
+        memory_lost,
         /// Attempts to change device configuration; nothing there can be changed.
         config_writes_refused,
         /// Queues that were started.

@@ -12,7 +12,7 @@ use tare_devices::blk::{Clock as _, MonotonicClock};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
 use crate::counters::VhostCounters;
-use crate::session::Session;
+use crate::session::{Session, install_bus_error_handler};
 
 const STOP: u64 = 0;
 const LISTENER: u64 = 1;
@@ -23,6 +23,8 @@ const WAKE: u64 = 4;
 pub(crate) const QUEUES: u64 = 16;
 /// Complaints about front-ends that are printed; more are only counted.
 const MOST_COMPLAINTS: u32 = 20;
+const MEMORY_GONE: &str =
+    "a front-end is sent away: it shortened the file of memory that it had shared";
 
 /// The connection, so that the main thread can end a wait for its next byte.
 pub(crate) type Connected = Arc<Mutex<Option<UnixStream>>>;
@@ -53,6 +55,7 @@ impl IoLoop {
         stop: OwnedFd,
         wake: OwnedFd,
     ) -> io::Result<Self> {
+        install_bus_error_handler()?;
         listener.set_nonblocking(true)?;
         poll.add(&stop, STOP)?;
         poll.add(&wake, WAKE)?;
@@ -111,7 +114,10 @@ impl IoLoop {
                 }
             }
             let complaint = self.serve(&ready);
-            if let Some(complaint) = complaint {
+            if lock(&self.session).memory_is_gone() {
+                self.complain(MEMORY_GONE);
+                self.disconnect()?;
+            } else if let Some(complaint) = complaint {
                 self.complain(&complaint);
             }
         }

@@ -21,6 +21,8 @@
 
 mod counters;
 mod failure;
+#[cfg(any(test, feature = "testing"))]
+pub mod front;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz_entry;
 mod io;

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use rustix::process::Signal;
+use tare_vhost::front::Front;
 
 use crate::daemon::Daemon;
 use crate::support::Place;
@@ -77,6 +78,35 @@ fn a_front_end_in_the_middle_of_a_message_does_not_hold_up_the_end() {
     });
     assert_eq!(daemon.signal(Signal::TERM).code, Some(143));
     assert!(!place.path().join("s").exists());
+}
+
+#[test]
+fn a_front_end_that_shortens_its_memory_is_sent_away_and_the_next_is_served() {
+    let (place, disk) = with_disk();
+    let mut daemon = Daemon::start(&place, &disk);
+    let served = |front: &mut Front| {
+        front.share();
+        front.start(0, 0).unwrap();
+        front.offer_read(0, 1);
+    };
+    let mut front = Front::connect(&place.path().join("s"));
+    served(&mut front);
+    front.file.set_len(0).unwrap();
+    front.notify();
+    daemon.until("it is sent away", |stats| {
+        let counters = &stats.devices[0].counters;
+        (counters["memory_lost"], counters["disconnects"]) == (1, 1)
+    });
+    let mut front = Front::connect(&place.path().join("s"));
+    served(&mut front);
+    front.notify();
+    assert_eq!(front.answer(1), 0);
+    assert_eq!(daemon.counter("reads"), 1);
+    let ended = daemon.signal(Signal::TERM);
+    assert_eq!(ended.code, Some(143));
+    let said = ended.err.matches("it shortened the file").count();
+    // One line more says where it serves.
+    assert_eq!((said, ended.err.lines().count()), (1, 2), "{ended:?}");
 }
 
 #[test]

@@ -42,6 +42,8 @@ pub(crate) enum LogError {
 
 /// The logs of all queues.
 pub(crate) struct LogArea {
+    /// Watches the memory.
+    regions: Regions,
     memory: Arc<GuestRam>,
     queues: u16,
     size: u16,
@@ -86,10 +88,16 @@ impl LogArea {
         regions.add(place, file)?;
         let memory = regions.memory().ok_or(MemoryError::Unknown)?;
         Ok(Self {
+            regions,
             memory: Arc::new(memory),
             queues,
             size,
         })
+    }
+
+    /// Whether the file became shorter than the log.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.regions.are_gone()
     }
 
     /// The log of queue `index` with `size` descriptors; `None`: there is no

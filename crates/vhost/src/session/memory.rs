@@ -1,8 +1,8 @@
 //! Guest memory as the front-end shares it: regions of files, checked before
 //! they are mapped, and the translation of the front-end's own addresses.
 //!
-//! Limits: files with a length (no device memory); a front-end that shortens a
-//! file behind a mapping ends this process by SIGBUS.
+//! Limits: files with a length (no device memory). What happens when a front-end
+//! shortens one later is `shortened`'s.
 
 use std::fs::File;
 use std::io;
@@ -12,6 +12,8 @@ use std::sync::Arc;
 use vm_memory::{FileOffset, GuestAddress, GuestRegionMmap, MmapRegion};
 
 use tare_devices::GuestRam;
+
+use super::shortened::Watch;
 
 /// Most regions at a time; as many as a front-end sends in one message is 8,
 /// one by one it may add up to this many.
@@ -63,10 +65,17 @@ pub(crate) struct Place {
     pub(crate) offset: u64,
 }
 
+/// A region in this process.
+struct Mapped {
+    /// Goes before the mapping does.
+    watch: Watch,
+    region: Arc<GuestRegionMmap<()>>,
+}
+
 /// All regions.
 #[derive(Clone, Default)]
 pub(crate) struct Regions {
-    places: Vec<(Place, Arc<GuestRegionMmap<()>>)>,
+    places: Vec<(Place, Arc<Mapped>)>,
 }
 
 impl Regions {
@@ -78,11 +87,11 @@ impl Regions {
         let overlaps = |(other, _): &(Place, _)| {
             place.guest < other.guest + other.size && other.guest < place.guest + place.size
         };
-        let region = map(place, file)?;
+        let mapped = map(place, file)?;
         if self.places.iter().any(overlaps) {
             return Err(MemoryError::Overlap);
         }
-        self.places.push((place, Arc::new(region)));
+        self.places.push((place, Arc::new(mapped)));
         Ok(())
     }
 
@@ -100,8 +109,15 @@ impl Regions {
     pub(crate) fn memory(&self) -> Option<GuestRam> {
         let mut regions: Vec<_> = self.places.iter().collect();
         regions.sort_by_key(|(place, _)| place.guest);
-        let regions = regions.into_iter().map(|(_, region)| Arc::clone(region));
+        let regions = regions
+            .into_iter()
+            .map(|(_, mapped)| Arc::clone(&mapped.region));
         GuestRam::from_arc_regions(regions.collect()).ok()
+    }
+
+    /// Whether a file became shorter than what is mapped of it.
+    pub(crate) fn are_gone(&self) -> bool {
+        self.places.iter().any(|(_, mapped)| mapped.watch.is_gone())
     }
 
     /// The guest-physical address of what the front-end sees at `user`.
@@ -116,7 +132,7 @@ impl Regions {
     }
 }
 
-fn map(place: Place, file: File) -> Result<GuestRegionMmap<()>, MemoryError> {
+fn map(place: Place, file: File) -> Result<Mapped, MemoryError> {
     let Place { guest, size, .. } = place;
     let empty = MemoryError::Empty { guest, size };
     let ends = [place.guest, place.user, place.offset].map(|at| at.checked_add(size));
@@ -126,11 +142,17 @@ fn map(place: Place, file: File) -> Result<GuestRegionMmap<()>, MemoryError> {
     let Ok(bytes @ 1..) = usize::try_from(size) else {
         return Err(empty);
     };
-    let length = file.metadata().map_err(MemoryError::Map)?.size();
+    let found = file.metadata().map_err(MemoryError::Map)?;
+    let length = found.size();
     if end > length {
         return Err(MemoryError::BeyondFile { end, length });
     }
     let region = MmapRegion::from_file(FileOffset::new(file, place.offset), bytes)
         .map_err(|error| MemoryError::Map(io::Error::other(error)))?;
-    GuestRegionMmap::new(region, GuestAddress(guest)).ok_or(empty)
+    let watch = Watch::new(region.as_ptr(), bytes, found.blksize());
+    let region = GuestRegionMmap::new(region, GuestAddress(guest)).ok_or(empty)?;
+    Ok(Mapped {
+        watch: watch.ok_or(MemoryError::TooMany)?,
+        region: Arc::new(region),
+    })
 }

@@ -11,6 +11,7 @@ mod memory;
 mod notifier;
 mod requests;
 mod ring;
+mod shortened;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,7 @@ use log_area::LogArea;
 use memory::Regions;
 use notifier::Kick;
 use ring::Ring;
+pub(crate) use shortened::install as install_bus_error_handler;
 
 /// Why a queue does not start.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +72,8 @@ pub(crate) struct Session {
     /// Queues that are started and enabled, by index.
     live: Vec<Option<Virtqueue>>,
     backend_pending: bool,
+    /// A file became shorter than the memory that was mapped of it.
+    memory_went: bool,
     /// What went wrong in a queue, until somebody says it.
     complaint: Option<String>,
 }
@@ -96,6 +100,7 @@ impl Session {
             rings: (0..queues).map(|_| Ring::default()).collect(),
             live: (0..queues).map(|_| None).collect(),
             backend_pending: false,
+            memory_went: false,
             complaint: None,
         }
     }
@@ -105,10 +110,17 @@ impl Session {
         &self.device
     }
 
-    /// Changes coalescing at run time; what was held is delivered.
+    /// Changes coalescing at run time; [`go_on`](Self::go_on) delivers what was
+    /// held. Any thread may call it: it does not touch the front-end's memory.
     pub(crate) fn set_coalescing(&mut self, settings: tare_policy::coalesce::Settings) {
         self.device.set_coalescing(settings);
-        self.backend_ready();
+        self.backend_pending = true;
+    }
+
+    /// Whether the front-end took memory away that it had shared.
+    pub(crate) fn memory_is_gone(&self) -> bool {
+        let log = self.log.as_ref();
+        self.memory_went || self.regions.are_gone() || log.is_some_and(LogArea::is_gone)
     }
 
     /// What went wrong in a queue since the last call.
@@ -182,6 +194,10 @@ impl Session {
     pub(crate) fn forget_frontend(&mut self) {
         self.quiesce();
         self.stop_device();
+        if self.memory_is_gone() {
+            self.counters.memory_lost.increment();
+        }
+        self.memory_went = false;
         let fresh = |_| Ring::default();
         self.rings = (0..self.rings.len()).map(fresh).collect();
         self.features = 0;
@@ -353,6 +369,7 @@ impl Session {
     /// Other memory below the same queues.
     fn change_memory(&mut self, regions: Regions) -> Result<(), StartError> {
         self.quiesce();
+        self.memory_went = self.memory_is_gone();
         self.regions = regions;
         self.memory = self.regions.memory();
         for index in 0..self.rings.len() {

@@ -7,7 +7,8 @@ use std::os::unix::net::UnixStream;
 use vhost::VhostBackend as _;
 use vhost::vhost_user::VhostUserFrontend as _;
 
-use super::front::{Daemon, MEMORY_BYTES, eventually};
+use super::daemon::Daemon;
+use crate::front::{MEMORY_BYTES, eventually};
 
 #[track_caller]
 fn serves_the_next(daemon: &Daemon) {
@@ -43,6 +44,55 @@ fn rings_outside_memory_do_not_start() {
         assert!(front.start(0, offset).is_err(), "{offset:#x}");
     }
     eventually("counted", || daemon.counters.protocol_errors.get() == 3);
+    serves_the_next(&daemon);
+}
+
+#[test]
+fn memory_that_is_taken_away_ends_its_connection_only() {
+    let daemon = Daemon::new();
+    // Everything; all rings but the descriptors; data and status.
+    for (times, left) in (1..).zip([0, 0x2000, 0x5000]) {
+        let mut front = daemon.connect();
+        front.share();
+        front.start(0, 0).unwrap();
+        front.offer_read(0, 1);
+        front.file.set_len(left).unwrap();
+        front.notify();
+        eventually("counted", || daemon.counters.memory_lost.get() == times);
+        eventually("sent away", || daemon.counters.disconnects.get() == times);
+        assert!(front.link.get_features().is_err(), "{left:#x}");
+    }
+    serves_the_next(&daemon);
+}
+
+#[test]
+fn a_log_that_is_taken_away_ends_its_connection_only() {
+    let daemon = Daemon::new();
+    let mut front = daemon.connect();
+    front.share();
+    front.start(0, 0).unwrap();
+    front.offer_read(0, 1);
+    let (_, log) = front.log.as_ref().unwrap();
+    log.set_len(0).unwrap();
+    front.notify();
+    eventually("counted", || daemon.counters.memory_lost.get() == 1);
+    eventually("sent away", || daemon.counters.disconnects.get() == 1);
+    drop(front);
+    serves_the_next(&daemon);
+}
+
+#[test]
+fn memory_that_was_taken_away_before_it_is_changed_is_counted() {
+    let daemon = Daemon::new();
+    let mut front = daemon.connect();
+    front.share();
+    front.start(0, 0).unwrap();
+    front.offer_read(0, 1);
+    let other = front.region(0x1000);
+    front.file.set_len(0x1000).unwrap();
+    let _ = front.link.set_mem_table(&[other]);
+    eventually("counted", || daemon.counters.memory_lost.get() == 1);
+    drop(front);
     serves_the_next(&daemon);
 }
 

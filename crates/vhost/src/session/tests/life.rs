@@ -6,7 +6,8 @@ use vhost::VhostBackend as _;
 use vhost::vhost_user::VhostUserFrontend as _;
 use vhost::vhost_user::message::VhostUserConfigFlags;
 
-use super::front::{Daemon, eventually};
+use super::daemon::Daemon;
+use crate::front::{self, eventually};
 
 #[test]
 fn a_front_end_reads_goes_and_comes_back() {
@@ -62,7 +63,7 @@ fn memory_changes_below_a_queue_that_works() {
     let mut front = daemon.connect();
     front.share();
     front.start(0, 0).unwrap();
-    let whole = front.region(super::front::MEMORY_BYTES);
+    let whole = front.region(front::MEMORY_BYTES);
     for turn in 0..3 {
         front.offer_read(turn, u64::from(turn) + 4);
         front.notify();

@@ -1,28 +1,22 @@
-//! The daemon's I/O loop on a thread, and a front-end with a driver.
+//! A front-end with a driver, for tests: of this crate and of the program.
+#![allow(clippy::unwrap_used)]
 
 use std::fs::File;
-use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::net::UnixListener;
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, memfd_create};
-use tare_daemon::poll::Poll;
 use tare_devices::GuestRam;
-use tare_devices::blk::{
-    Access, Blk, BlkSettings, Cache, Disk, MonotonicClock, SERIAL_BYTES, choose,
-};
 use vhost::vhost_user::message::{VhostUserInflight, VhostUserProtocolFeatures};
 use vhost::vhost_user::{Frontend, VhostUserFrontend as _};
 use vhost::{VhostBackend as _, VhostUserMemoryRegionInfo, VringConfigData};
+use virtio_bindings::virtio_blk::{VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT};
+use virtio_bindings::virtio_ring::{VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
 use vm_memory::{Bytes as _, FileOffset, GuestAddress, GuestRegionMmap, MmapRegion};
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-use crate::counters::VhostCounters;
-use crate::io::{IoLoop, QUEUES};
-use crate::session::Session;
-
+/// Bytes of its memory.
 pub const MEMORY_BYTES: u64 = 1 << 20;
 /// The front-end's address of its memory.
 pub const USER: u64 = 0x7000_0000;
@@ -32,75 +26,17 @@ const USED: u64 = 0x3000;
 const HEADER: u64 = 0x4000;
 const DATA: u64 = 0x5000;
 const STATUS: u64 = 0x6000;
+const NEXT: u16 = VRING_DESC_F_NEXT as u16;
+const WRITABLE: u16 = VRING_DESC_F_WRITE as u16;
 
+/// A file in memory of `bytes` zero bytes.
 pub fn memory_file(bytes: u64) -> File {
     let file = File::from(memfd_create(c"test", MemfdFlags::CLOEXEC).unwrap());
     file.set_len(bytes).unwrap();
     file
 }
 
-fn event() -> OwnedFd {
-    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
-}
-
-/// The daemon, ended when dropped.
-pub struct Daemon {
-    directory: tempfile::TempDir,
-    pub counters: Arc<VhostCounters>,
-    stop: OwnedFd,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Daemon {
-    /// Serves a disk whose sectors hold their numbers.
-    pub fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("disk");
-        let bytes: Vec<u8> = (0..64).flat_map(|sector| [sector; 512]).collect();
-        std::fs::write(&path, bytes).unwrap();
-        let disk = Disk::open(&path, Access::ReadWrite).unwrap();
-        let settings = BlkSettings {
-            serial: [b's'; SERIAL_BYTES],
-            queues: 2,
-            cache: Cache::Writeback,
-            coalesce: tare_policy::coalesce::Settings::default(),
-        };
-        let engine = choose(&disk).unwrap().engine;
-        let device = Blk::new(settings, disk, engine, Box::new(MonotonicClock));
-        let poll = Arc::new(Poll::new().unwrap());
-        let counters: Arc<VhostCounters> = Arc::default();
-        let session = Session::new(device, Arc::clone(&poll), Arc::clone(&counters), QUEUES);
-        let session = Arc::new(Mutex::new(session));
-        let listener = UnixListener::bind(directory.path().join("s")).unwrap();
-        let stop = event();
-        let stopped = stop.try_clone().unwrap();
-        let counted = Arc::clone(&counters);
-        let io = IoLoop::new(poll, listener, session, counted, stopped, event()).unwrap();
-        let thread = std::thread::spawn(move || io.run().unwrap());
-        Self {
-            directory,
-            counters,
-            stop,
-            thread: Some(thread),
-        }
-    }
-
-    pub fn socket(&self) -> std::path::PathBuf {
-        self.directory.path().join("s")
-    }
-
-    pub fn connect(&self) -> Front {
-        Front::new(Frontend::connect(self.socket(), 2).unwrap())
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        rustix::io::write(&self.stop, &1u64.to_ne_bytes()).unwrap();
-        self.thread.take().unwrap().join().unwrap();
-    }
-}
-
+/// Waits until something holds; panics with `what` after ten seconds.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
@@ -111,16 +47,22 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// A front-end with memory and one queue.
 pub struct Front {
+    /// The connection.
     pub link: Frontend,
+    /// The file of its memory.
     pub file: File,
+    /// Its memory.
     pub memory: GuestRam,
-    kick: vmm_sys_util::eventfd::EventFd,
-    call: vmm_sys_util::eventfd::EventFd,
+    kick: EventFd,
+    call: EventFd,
+    /// The log of what is in flight, to be given to a successor.
     pub log: Option<(VhostUserInflight, File)>,
 }
 
 impl Front {
-    fn new(mut link: Frontend) -> Self {
+    /// Connects to the daemon at `socket` and agrees on all features.
+    pub fn connect(socket: &Path) -> Self {
+        let mut link = Frontend::connect(socket, 2).unwrap();
         let file = memory_file(MEMORY_BYTES);
         let copy = FileOffset::new(file.try_clone().unwrap(), 0);
         let region = MmapRegion::from_file(copy, MEMORY_BYTES as usize).unwrap();
@@ -132,7 +74,7 @@ impl Front {
         link.set_hdr_flags(vhost::vhost_user::message::VhostUserHeaderFlag::NEED_REPLY);
         link.set_features(features).unwrap();
         assert!(protocol.contains(VhostUserProtocolFeatures::INFLIGHT_SHMFD));
-        let eventfd = || vmm_sys_util::eventfd::EventFd::new(libc_nonblock()).unwrap();
+        let eventfd = || EventFd::new(EFD_NONBLOCK).unwrap();
         Self {
             link,
             file,
@@ -143,6 +85,7 @@ impl Front {
         }
     }
 
+    /// The first `bytes` of its memory as a region.
     pub fn region(&self, bytes: u64) -> VhostUserMemoryRegionInfo {
         VhostUserMemoryRegionInfo {
             guest_phys_addr: 0,
@@ -190,16 +133,33 @@ impl Front {
         self.memory.write_obj(value, GuestAddress(at)).unwrap();
     }
 
+    /// The used ring's index.
     pub fn used(&self) -> u16 {
         self.memory.read_obj(GuestAddress(USED + 2)).unwrap()
     }
 
     /// Offers a read of `sector` as the driver's `number`th request.
     pub fn offer_read(&self, number: u16, sector: u64) {
-        self.put(HEADER, 0u64);
+        self.offer(number, (VIRTIO_BLK_T_IN, sector), WRITABLE);
+    }
+
+    /// Offers a write of `byte`s to `sector` as the driver's `number`th request.
+    pub fn offer_write(&self, number: u16, sector: u64, byte: u8) {
+        let data = GuestAddress(DATA);
+        self.memory.write_slice(&[byte; 512], data).unwrap();
+        self.offer(number, (VIRTIO_BLK_T_OUT, sector), 0);
+    }
+
+    /// Offers a request with one sector of data.
+    fn offer(&self, number: u16, (kind, sector): (u32, u64), data: u16) {
+        self.put(HEADER, u64::from(kind));
         self.put(HEADER + 8, sector);
         self.put(STATUS, 0xffu8);
-        let chain = [(HEADER, 16u32, 1u16), (DATA, 512, 3), (STATUS, 1, 2)];
+        let chain = [
+            (HEADER, 16u32, NEXT),
+            (DATA, 512, NEXT | data),
+            (STATUS, 1, WRITABLE),
+        ];
         for (index, (address, len, flags)) in (0..).zip(chain) {
             let entry = TABLE + 16 * index;
             self.put(entry, address);
@@ -213,11 +173,13 @@ impl Front {
         self.put(AVAILABLE + 2, number.wrapping_add(1));
     }
 
+    /// Notifies queue 0.
     pub fn notify(&self) {
         self.kick.write(1).unwrap();
     }
 
-    /// The read's data, once it was answered with success and an interrupt.
+    /// The first byte of the data, once the request was answered with success and
+    /// an interrupt.
     pub fn answer(&self, used: u16) -> u8 {
         eventually("an answer", || self.used() == used);
         eventually("an interrupt", || self.call.read().is_ok());
@@ -225,8 +187,4 @@ impl Front {
         assert_eq!(status, 0);
         self.memory.read_obj(GuestAddress(DATA)).unwrap()
     }
-}
-
-fn libc_nonblock() -> i32 {
-    vmm_sys_util::eventfd::EFD_NONBLOCK
 }

@@ -1,0 +1,79 @@
+//! The daemon's I/O loop on a thread.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use rustix::event::{EventfdFlags, eventfd};
+use tare_daemon::poll::Poll;
+use tare_devices::blk::{
+    Access, Blk, BlkSettings, Cache, Disk, MonotonicClock, SERIAL_BYTES, choose,
+};
+
+use crate::counters::VhostCounters;
+use crate::front::Front;
+use crate::io::{IoLoop, QUEUES};
+use crate::session::Session;
+
+fn event() -> OwnedFd {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
+}
+
+/// The daemon, ended when dropped.
+pub struct Daemon {
+    directory: tempfile::TempDir,
+    pub counters: Arc<VhostCounters>,
+    stop: OwnedFd,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Daemon {
+    /// Serves a disk whose sectors hold their numbers.
+    pub fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("disk");
+        let bytes: Vec<u8> = (0..64).flat_map(|sector| [sector; 512]).collect();
+        std::fs::write(&path, bytes).unwrap();
+        let disk = Disk::open(&path, Access::ReadWrite).unwrap();
+        let settings = BlkSettings {
+            serial: [b's'; SERIAL_BYTES],
+            queues: 2,
+            cache: Cache::Writeback,
+            coalesce: tare_policy::coalesce::Settings::default(),
+        };
+        let engine = choose(&disk).unwrap().engine;
+        let device = Blk::new(settings, disk, engine, Box::new(MonotonicClock));
+        let poll = Arc::new(Poll::new().unwrap());
+        let counters: Arc<VhostCounters> = Arc::default();
+        let session = Session::new(device, Arc::clone(&poll), Arc::clone(&counters), QUEUES);
+        let session = Arc::new(Mutex::new(session));
+        let listener = UnixListener::bind(directory.path().join("s")).unwrap();
+        let stop = event();
+        let stopped = stop.try_clone().unwrap();
+        let counted = Arc::clone(&counters);
+        let io = IoLoop::new(poll, listener, session, counted, stopped, event()).unwrap();
+        let thread = std::thread::spawn(move || io.run().unwrap());
+        Self {
+            directory,
+            counters,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    pub fn socket(&self) -> std::path::PathBuf {
+        self.directory.path().join("s")
+    }
+
+    pub fn connect(&self) -> Front {
+        Front::connect(&self.socket())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        rustix::io::write(&self.stop, &1u64.to_ne_bytes()).unwrap();
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
