@@ -161,15 +161,13 @@ impl Pair {
             }
             Step::Pass(ns) => self.pass(ns)?,
             Step::CaughtUp => {
-                self.model.held.clear();
+                self.model.caught_up();
                 self.coalescer.caught_up(self.now_ns);
                 self.known = self.came;
             }
             Step::Configure(parameters) => self.configure(parameters)?,
             Step::Reset => {
-                self.model.configure(self.now_ns, self.model.parameters);
-                self.model.in_flight.clear();
-                self.model.flushes = [false; 2];
+                self.model.reset(self.now_ns);
                 self.coalescer.reset(self.now_ns);
                 self.known = self.came;
             }

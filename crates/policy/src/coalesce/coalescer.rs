@@ -123,6 +123,7 @@ impl Coalescer {
     pub fn reset(&mut self, now_ns: u64) {
         let settings = self.settings;
         let _nobody_is_told = self.configure(now_ns, settings);
+        self.epoch.forget();
         self.in_flight = InFlight::default();
         (self.flushes, self.flushed) = (false, false);
     }
@@ -220,6 +221,7 @@ impl Coalescer {
 
     #[inline(never)]
     fn release(&mut self, now_ns: u64, cause: Cause) {
+        self.epoch.delivered();
         if self.held == 0 {
             return;
         }

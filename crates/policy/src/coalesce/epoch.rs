@@ -9,8 +9,10 @@ pub(super) struct Epoch {
     /// Sum and number of the peaks of commands in flight.
     peak_sum: u64,
     peaks: u64,
-    /// A request was submitted since the last completion.
-    rising: bool,
+    /// The most in flight since the driver began to answer a delivery, and
+    /// whether it has been told of more since.
+    peak: u64,
+    told: bool,
 }
 
 /// What an epoch amounted to.
@@ -27,30 +29,50 @@ impl Epoch {
         now_ns >= self.end_ns
     }
 
+    /// A submission. The first after a delivery is the driver's answer to it: the
+    /// peak before it counts.
+    ///
+    /// Only peaks count. While a batch is reaped, and until the driver has taken
+    /// in what it was told of and has submitted as many again, fewer commands are
+    /// in flight without the load being any lighter; and the more are told of at a
+    /// time, the deeper is that dip, so that a mean over it would undo the ratio
+    /// that made it.
     pub(super) const fn submitted(&mut self) {
-        self.rising = true;
+        if self.told {
+            self.told = false;
+            self.peak_sum += self.peak;
+            self.peaks += 1;
+            self.peak = 0;
+        }
     }
 
     /// Counts a completion that found `cif` commands in flight.
-    ///
-    /// Only the peaks count, the completions that follow a submission: while a
-    /// batch is being reaped, or its completions are on their way to a driver
-    /// that will submit as many again, the number in flight dips without the
-    /// load being any lighter.
-    pub(super) fn completed(&mut self, cif: u64) {
+    pub(super) const fn completed(&mut self, cif: u64) {
         self.completions += 1;
-        if self.rising {
-            self.rising = false;
-            self.peak_sum += cif;
-            self.peaks += 1;
+        if cif > self.peak {
+            self.peak = cif;
         }
+    }
+
+    /// The driver is told of all completions so far.
+    pub(super) const fn delivered(&mut self) {
+        self.told = true;
+    }
+
+    /// The driver has nothing in flight any more, and was told of nothing.
+    pub(super) const fn forget(&mut self) {
+        (self.peak, self.told) = (0, false);
     }
 
     /// Ends the epoch at `now_ns` and begins the next, `epoch_ns` long. The
     /// rate is over the time that really passed: after a pause it is low.
     pub(super) fn turn(&mut self, now_ns: u64, epoch_ns: u64) -> Load {
         let elapsed_ns = now_ns.saturating_sub(self.start_ns).max(1);
-        let cif = self.peak_sum.div_ceil(self.peaks.max(1));
+        let cif = match self.peaks {
+            // The driver has answered nothing: what there is must do.
+            0 => self.peak,
+            peaks => self.peak_sum.div_ceil(peaks),
+        };
         let load = Load {
             completions: self.completions,
             iops: self.completions.saturating_mul(1_000_000_000) / elapsed_ns,
@@ -59,7 +81,8 @@ impl Epoch {
         *self = Self {
             start_ns: now_ns,
             end_ns: now_ns.saturating_add(epoch_ns),
-            rising: self.rising,
+            peak: self.peak,
+            told: self.told,
             ..Self::default()
         };
         load

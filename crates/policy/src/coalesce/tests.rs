@@ -1,9 +1,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod additions;
+mod slow;
 mod table;
 
 use super::*;
+use slow::Slow;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;

@@ -14,7 +14,10 @@ pub struct Model {
     epoch_start_ns: Option<u64>,
     completions: u64,
     peaks: Vec<u64>,
-    submitted_since: bool,
+    /// What the driver had in flight at each completion since it began to answer
+    /// a delivery.
+    seen: Vec<u64>,
+    told: bool,
     /// The driver flushed in the last epoch, in this one.
     pub flushes: [bool; 2],
 }
@@ -30,7 +33,8 @@ impl Model {
             epoch_start_ns: None,
             completions: 0,
             peaks: Vec::new(),
-            submitted_since: false,
+            seen: Vec::new(),
+            told: false,
             flushes: [false; 2],
         }
     }
@@ -44,21 +48,23 @@ impl Model {
 
     pub fn submitted(&mut self, kind: Kind) {
         self.in_flight.push(kind);
-        self.submitted_since = true;
+        if std::mem::take(&mut self.told) {
+            self.peaks.push(peak(&self.seen));
+            self.seen.clear();
+        }
         self.flushes[1] |= matches!(kind, Kind::Flush | Kind::WriteThrough);
     }
 
     pub fn completed(&mut self, now_ns: u64, index: usize) -> (Kind, Decision) {
         self.epoch(now_ns);
         let driver_sees = self.in_flight.len() + self.held.len();
-        if std::mem::take(&mut self.submitted_since) {
-            self.peaks.push(driver_sees as u64);
-        }
+        self.seen.push(driver_sees as u64);
         self.completions += 1;
         let deliver = self.delivers(now_ns, self.in_flight[index], driver_sees);
         let kind = self.in_flight.swap_remove(index);
         if deliver {
             self.held.clear();
+            self.told = true;
             return (kind, Decision::Deliver);
         }
         self.held.push(now_ns);
@@ -132,7 +138,10 @@ impl Model {
         if self.parameters.mode == Mode::Auto {
             let seconds = (now_ns - start_ns).max(1) as f64 / 1e9;
             let iops = self.completions as f64 / seconds;
-            let mean = self.peaks.iter().sum::<u64>() as f64 / self.peaks.len().max(1) as f64;
+            let mean = match self.peaks.len() {
+                0 => peak(&self.seen) as f64,
+                count => self.peaks.iter().sum::<u64>() as f64 / count as f64,
+            };
             let pair = self.table(mean.ceil() as u32, iops);
             if pair != self.pair {
                 (self.pair, self.counter) = (pair, 1);
@@ -177,17 +186,35 @@ impl Model {
         let due = self.deadline().is_some_and(|deadline| now_ns >= deadline);
         if due {
             self.held.clear();
+            self.told = true;
             self.counter = 1;
         }
         due
     }
 
+    pub fn caught_up(&mut self) {
+        self.held.clear();
+        self.told = true;
+    }
+
+    pub fn reset(&mut self, now_ns: u64) {
+        self.seen.clear();
+        self.configure(now_ns, self.parameters);
+        (self.told, self.flushes) = (false, [false; 2]);
+        self.in_flight.clear();
+    }
+
     pub fn configure(&mut self, now_ns: u64, parameters: Parameters) -> bool {
         let told = !self.held.is_empty();
         self.held.clear();
+        self.told = true;
         self.parameters = parameters;
         (self.pair, self.counter) = (Self::first(&parameters), 1);
         self.begin_epoch(now_ns);
         told
     }
+}
+
+fn peak(seen: &[u64]) -> u64 {
+    seen.iter().copied().max().unwrap_or(0)
 }

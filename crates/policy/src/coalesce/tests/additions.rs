@@ -184,6 +184,32 @@ fn reaping_in_batches_does_not_make_a_load_look_lighter() {
     assert_eq!(coalescer.deadline(), None);
 }
 
+/// A guest whose threads each need a while to take a completion in and to send
+/// the next command: after a delivery of many the queue fills up slowly.
+#[test]
+fn a_driver_that_answers_slowly_does_not_make_a_load_look_lighter() {
+    for cif in [16, 24, 32, 64, 128] {
+        let mut slow = Slow::new(cif);
+        slow.run(4_000);
+        assert_eq!(slow.coalescer.ratio().skip_up(), cif / 8, "CIF {cif}");
+        let before = *slow.coalescer.counters();
+        slow.run(cif * 100);
+        let after = slow.coalescer.counters();
+        let delivered = after.delivered - before.delivered;
+        assert_eq!(delivered, 800, "CIF {cif}");
+    }
+}
+
+/// And one that is slower than the disk keeps the queue as deep as it can.
+#[test]
+fn a_driver_slower_than_the_disk_gets_the_ratio_of_what_the_disk_has() {
+    let mut slow = Slow::new(64);
+    slow.answer_ns = slow.latency_ns / 32;
+    slow.run(8_000);
+    let skip = slow.coalescer.ratio().skip_up();
+    assert!((4..=6).contains(&skip), "1/{skip}");
+}
+
 #[test]
 fn off_delivers_everything_and_still_counts() {
     let mut steady = Loop::new(Settings::with_mode(Mode::Off), 64, 5 * US);
