@@ -18,7 +18,9 @@ tare_devices::counters! {
         /// Front-ends that took memory away which they had shared; each is sent
         /// away.
         memory_lost,
-        /// Attempts to change device configuration; nothing there can be changed.
+        /// Times that the driver chose a cache mode.
+        cache_changes,
+        /// Attempts to change other device configuration, which cannot be changed.
         config_writes_refused,
         /// Queues that were started.
         queue_starts,

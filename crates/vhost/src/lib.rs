@@ -17,7 +17,7 @@
 //! go on with a new process after this one was killed.
 //!
 //! Limits: one front-end at a time, no migration, no polled queues, no packed
-//! rings; the cache mode is the command line's and not the driver's to change.
+//! rings.
 
 mod counters;
 mod failure;

@@ -76,6 +76,10 @@ const CONSOLE: &[c_long] = &[
     libc::SYS_sendto,
 ];
 
+/// A vCPU that switches a disk's write cache off waits until the disk has what
+/// was in it.
+const CACHE_MODE: &[c_long] = &[libc::SYS_fdatasync];
+
 const EVENTS: &[c_long] = &[
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
@@ -141,7 +145,7 @@ pub(super) fn restrict(role: Role) -> Result<(), ConfineError> {
 
 fn program(role: Role) -> Result<BpfProgram, ConfineError> {
     let lists: &[&[c_long]] = match role {
-        Role::Vcpu => &[EVERYWHERE, CONSOLE],
+        Role::Vcpu => &[EVERYWHERE, CONSOLE, CACHE_MODE],
         Role::Io => &[EVERYWHERE, EVENTS, LINKS, DISKS],
         Role::Main => &[EVERYWHERE, EVENTS, CONTROL],
         Role::Frontend => &[EVERYWHERE, EVENTS, DISKS, FRONTEND],
@@ -229,7 +233,9 @@ mod tests {
             libc::SYS_io_uring_setup,
             libc::SYS_io_uring_register,
         ];
-        for list in [EVERYWHERE, CONSOLE, EVENTS, LINKS, DISKS, FRONTEND, CONTROL] {
+        for list in [
+            EVERYWHERE, CONSOLE, CACHE_MODE, EVENTS, LINKS, DISKS, FRONTEND, CONTROL,
+        ] {
             assert!(list.iter().all(|call| !forbidden.contains(call)));
         }
     }

@@ -18,6 +18,8 @@ counters! {
         writes,
         /// Their bytes.
         write_bytes,
+        /// Writes and write-zeroes requests that were durable before their answer.
+        durable_writes,
         /// Flushes answered with success.
         flushes,
         /// Discards answered with success.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::fs::FallocateFlags;
 use tare_policy::coalesce::{Coalescer, Decision, Kind, Settings};
 use virtio_bindings::virtio_blk::{
-    VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_S_OK,
+    VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_S_OK,
 };
 use vm_memory::GuestAddress;
 
@@ -43,8 +43,8 @@ pub struct BlkSettings {
 pub struct Blk {
     settings: BlkSettings,
     queue_sizes: Vec<u16>,
-    features: u64,
-    cache: Cache,
+    pub(super) features: u64,
+    pub(super) cache: Cache,
     pub(super) disk: Disk,
     pub(super) engine: Box<dyn Engine>,
     pub(super) clock: Box<dyn Clock>,
@@ -206,6 +206,7 @@ impl Blk {
                     request,
                     durability,
                     done: 0,
+                    flushes: false,
                 };
                 self.depart(flight, queue, memory)
             }
@@ -332,15 +333,6 @@ impl Blk {
             false => Err(Refusal::Unsupported),
         }
     }
-
-    /// A driver that does not know flush must find every write durable
-    /// (5.2.6.2).
-    fn durability(&self) -> Durability {
-        match (config::has(self.features, VIRTIO_BLK_F_FLUSH), self.cache) {
-            (true, Cache::Writeback) => Durability::Cached,
-            _ => Durability::Durable,
-        }
-    }
 }
 
 /// The last byte that the device writes.
@@ -366,6 +358,7 @@ fn kind(request: Request, durability: Durability) -> Kind {
 pub(super) fn operation(flight: &Flight) -> Operation {
     let keep = FallocateFlags::KEEP_SIZE;
     match flight.request {
+        _ if flight.flushes => Operation::Flush,
         Request::Read { offset, .. } => Operation::Read {
             offset: offset + flight.done,
         },
@@ -416,16 +409,14 @@ impl VirtioDevice for Blk {
     }
 
     fn write_config(&mut self, offset: usize, data: &[u8]) -> bool {
-        let cache = match data {
-            [0] => Cache::Writethrough,
-            [1] => Cache::Writeback,
-            _ => return false,
+        let Some(cache) = self.cache_written(offset, data) else {
+            return false;
         };
-        let allowed = offset == config::WRITEBACK && self.disk.is_writable();
-        if allowed {
-            self.cache = cache;
+        let changed = self.set_cache(cache);
+        if changed.is_err() {
+            self.counters.io_errors.increment();
         }
-        allowed
+        changed.is_ok()
     }
 
     fn start(&mut self, features: u64) {

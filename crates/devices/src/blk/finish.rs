@@ -8,7 +8,7 @@ use virtio_bindings::virtio_blk::{VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK};
 use vm_memory::Bytes;
 
 use super::device::operation;
-use super::engine::Finished;
+use super::engine::{Durability, Finished};
 use super::flight::{Flight, Reply};
 use super::{Blk, Request};
 use crate::GuestRam;
@@ -73,21 +73,25 @@ impl Blk {
     fn judge(&mut self, flight: &mut Flight, result: io::Result<usize>) -> Outcome {
         match (flight.request, result) {
             (_, Err(error)) if may_be_repeated(&error) => Outcome::Partial(0),
+            (_, Ok(_)) if flight.flushes => Outcome::Done,
+            (_, Err(error)) if flight.flushes => Outcome::Failed(error),
             (Request::Read { len, .. } | Request::Write { len, .. }, Ok(done)) => {
                 flight.done += done as u64;
                 match done {
+                    _ if flight.done >= len && self.owes_flush(flight) => Outcome::Partial(done),
                     _ if flight.done >= len => Outcome::Done,
                     0 => Outcome::Failed(io::ErrorKind::UnexpectedEof.into()),
                     done => Outcome::Partial(done),
                 }
             }
+            (_, Ok(_)) if self.owes_flush(flight) => Outcome::Partial(0),
             (_, Ok(_)) => Outcome::Done,
             // A hint that the file system does not understand.
             (Request::Discard { .. }, Err(error)) if is_unsupported(&error) => Outcome::Done,
             (Request::WriteZeroes { offset, len, .. }, Err(error)) if is_unsupported(&error) => {
                 let range = (offset, len);
                 let file = self.disk.file();
-                match self.slow.zero(file, range, flight.durability) {
+                match self.slow.zero(file, range, self.durability()) {
                     Ok(()) => Outcome::Done,
                     Err(error) => Outcome::Failed(error),
                 }
@@ -104,6 +108,13 @@ impl Blk {
     ) -> Result<(), QueueError> {
         let counters = &self.counters;
         let mut written = 1;
+        let writes = matches!(
+            flight.request,
+            Request::Write { .. } | Request::WriteZeroes { .. }
+        );
+        if writes && flight.durability == Durability::Durable {
+            counters.durable_writes.increment();
+        }
         match flight.request {
             Request::Read { len, .. } => {
                 counters.reads.increment();

@@ -31,6 +31,8 @@ pub(super) struct Flight {
     pub(super) durability: Durability,
     /// Bytes transferred so far.
     pub(super) done: u64,
+    /// All are transferred, and made durable now.
+    pub(super) flushes: bool,
 }
 
 /// Requests in flight by token, and buffers to use again.

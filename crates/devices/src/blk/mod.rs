@@ -8,7 +8,8 @@
 //!
 //! What the guest was told is durable is durable: a flush is fdatasync(2) begun
 //! after the writes completed that it covers; in write-through mode, and for a
-//! driver that does not know flush, every write is RWF_DSYNC.
+//! driver that does not know flush, every write is RWF_DSYNC, and what cannot be
+//! is followed by a flush. The driver may change the mode (`cache`).
 //!
 //! A disk can be made to take its time ([`paced()`]).
 //!
@@ -21,6 +22,7 @@
 //! addressed with it; buffers that it cannot take are copied.
 
 mod aligned;
+mod cache;
 mod clock;
 mod config;
 mod counters;
@@ -37,8 +39,8 @@ mod slow;
 #[cfg(test)]
 mod tests;
 
+pub use cache::Cache;
 pub use clock::{Clock, MonotonicClock};
-pub use config::Cache;
 pub use counters::BlkCounters;
 pub use device::{Blk, BlkSettings};
 pub use disk::{Access, Disk, DiskError, Problem};

@@ -16,6 +16,7 @@ use crate::virtio::Progress;
 use crate::virtio::driver::{BUFFERS, Driver, Machine, Ring as DriverRing, WRITE, get, put, take};
 
 mod bad_requests;
+mod cache;
 mod coalescing;
 mod disks;
 mod durability;
@@ -119,6 +120,18 @@ fn put_header(machine: &Machine<Blk>, at: u64, kind: u32, sector: u64) {
     put(&machine.memory, at, &header);
 }
 
+/// Offers 32 reads of 4 KiB each, one behind the other on the disk and in memory.
+fn offer_deep_reads(machine: &Machine<Blk>, ring: &mut DriverRing<'_>) {
+    for n in 0..32 {
+        Wanted {
+            data: DATA + n * 4096,
+            status: STATUS + n * 0x40,
+            ..Wanted::new(0, n * 8, 4096)
+        }
+        .offer(machine, ring);
+    }
+}
+
 /// Lets the device work until `count` more requests are used.
 fn serve(machine: &Machine<Blk>, ring: &mut DriverRing<'_>, queue: u16, count: usize) -> Vec<u32> {
     let mut found = Vec::new();
@@ -132,6 +145,17 @@ fn serve(machine: &Machine<Blk>, ring: &mut DriverRing<'_>, queue: u16, count: u
         let _ = machine.io(|device| device.backend_ready());
     }
     panic!("{} of {count} requests were answered", found.len());
+}
+
+/// A machine whose engine ends operations when the test says so.
+fn held(settings: BlkSettings) -> (Machine<Blk>, Arc<Mutex<Gate>>) {
+    let file = file();
+    let gate = Arc::<Mutex<Gate>>::default();
+    let engine = Held {
+        engine: SyncEngine::new(file.try_clone().unwrap()),
+        gate: Arc::clone(&gate),
+    };
+    (machine_with(settings, &file, Box::new(engine)), gate)
 }
 
 /// One request from beginning to end; returns its status.

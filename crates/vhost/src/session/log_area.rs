@@ -1,5 +1,6 @@
 //! The memory in which all queues keep their logs of what is in flight. It is
-//! made here and kept by the front-end, which gives it to the next back-end.
+//! made here and kept by the front-end, which gives it to the next back-end. A byte
+//! behind the logs is the cache mode that the driver believes in.
 
 use std::fs::File;
 use std::io;
@@ -9,9 +10,13 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use tare_devices::GuestRam;
 use tare_devices::blk::MAX_QUEUES;
 use tare_devices::virtio::InflightLog;
+use vm_memory::{Bytes as _, GuestAddress};
 
 use super::memory::{MemoryError, Place, Regions};
 use super::ring::MAX_SIZE;
+
+/// Bytes behind the logs.
+const BEHIND: u64 = 64;
 
 /// Why there is no log.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +52,8 @@ pub(crate) struct LogArea {
     memory: Arc<GuestRam>,
     queues: u16,
     size: u16,
+    /// Where the byte of the cache mode is.
+    cache_at: GuestAddress,
 }
 
 impl LogArea {
@@ -54,7 +61,7 @@ impl LogArea {
     pub(crate) fn bytes(queues: u16, size: u16) -> Result<u64, LogError> {
         let known = (1..=MAX_QUEUES).contains(&queues) && (1..=MAX_SIZE).contains(&size);
         known
-            .then(|| u64::from(queues) * InflightLog::part_bytes(size))
+            .then(|| u64::from(queues) * InflightLog::part_bytes(size) + BEHIND)
             .ok_or(LogError::Shape { queues, size })
     }
 
@@ -92,7 +99,19 @@ impl LogArea {
             memory: Arc::new(memory),
             queues,
             size,
+            cache_at: GuestAddress(needed - BEHIND),
         })
+    }
+
+    /// What is noted of the cache mode; zero: nothing.
+    pub(crate) fn cache_mode(&self) -> u8 {
+        self.memory.read_obj(self.cache_at).unwrap_or_default()
+    }
+
+    /// Notes the cache mode.
+    pub(crate) fn note_cache_mode(&self, entry: u8) {
+        // Cannot fail: the area was mapped with this byte.
+        let _ = self.memory.write_obj(entry, self.cache_at);
     }
 
     /// Whether the file became shorter than the log.

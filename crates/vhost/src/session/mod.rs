@@ -6,6 +6,7 @@
 //! device first ends what it has in flight ([`Blk::quiesce`]): nothing of a
 //! front-end that went is lost, and nothing is written after it.
 
+mod cache_mode;
 mod log_area;
 mod memory;
 mod notifier;
@@ -18,13 +19,15 @@ mod tests;
 use std::sync::Arc;
 
 use tare_daemon::poll::{Interest, Poll};
-use tare_devices::blk::{Blk, QUEUE_SIZE};
+use tare_devices::blk::{Blk, Cache, QUEUE_SIZE};
 use tare_devices::virtio::{
     EventIdx, InterruptDecision, Progress, QueueError, Queues, VirtioDevice as _, Virtqueue,
 };
+use virtio_bindings::virtio_blk::VIRTIO_BLK_F_CONFIG_WCE;
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
 use crate::counters::VhostCounters;
+use cache_mode::{Belief, Driver};
 use log_area::LogArea;
 use memory::Regions;
 use notifier::Kick;
@@ -65,6 +68,9 @@ pub(crate) struct Session {
     counters: Arc<VhostCounters>,
     first_token: u64,
     features: u64,
+    /// The command line's cache mode.
+    offered_cache: Cache,
+    belief: Belief,
     regions: Regions,
     memory: Option<tare_devices::GuestRam>,
     log: Option<LogArea>,
@@ -88,12 +94,15 @@ impl Session {
         first_token: u64,
     ) -> Self {
         let queues = device.queue_sizes().len();
+        let offered_cache = device.cache();
         Self {
             device,
             poll,
             counters,
             first_token,
             features: 0,
+            offered_cache,
+            belief: Belief::Unknown,
             regions: Regions::default(),
             memory: None,
             log: None,
@@ -193,6 +202,7 @@ impl Session {
     /// is left.
     pub(crate) fn forget_frontend(&mut self) {
         self.quiesce();
+        self.belief = Belief::Unknown;
         self.stop_device();
         if self.memory_is_gone() {
             self.counters.memory_lost.increment();
@@ -275,9 +285,32 @@ impl Session {
         }
     }
 
+    /// The device's reset takes the cache mode back; the front-end's knowledge of
+    /// it stays.
     fn stop_device(&mut self) {
         self.live.fill_with(|| None);
         self.device.stop();
+        if let Err(error) = self.apply_cache_mode() {
+            self.complaint = Some(format!("the disk does not become write-through: {error}"));
+        }
+    }
+
+    /// What the driver believes of the cache mode, from now on.
+    fn believe(&mut self, belief: Belief) -> std::io::Result<()> {
+        self.belief = belief;
+        if let Some(log) = &self.log {
+            log.note_cache_mode(belief.entry(self.offered_cache));
+        }
+        self.apply_cache_mode()
+    }
+
+    fn apply_cache_mode(&mut self) -> std::io::Result<()> {
+        let driver = match self.features & 1 << VIRTIO_BLK_F_CONFIG_WCE {
+            0 => Driver::MayNot,
+            _ => Driver::MayChoose,
+        };
+        let cache = self.belief.in_force(self.offered_cache, driver);
+        self.device.set_cache(cache)
     }
 
     /// Brings a queue to life that the front-end has set up.

@@ -17,10 +17,10 @@ use vhost::vhost_user::message::{
 use vhost::vhost_user::{
     Error, GpuBackend, Result, VhostUserBackendReqHandlerMut as Requests, VhostUserVirtioFeatures,
 };
-use virtio_bindings::virtio_blk::VIRTIO_BLK_F_CONFIG_WCE;
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 
+use super::cache_mode::Belief;
 use super::log_area::LogArea;
 use super::memory::{MAX_REGIONS, MemoryError, Place, Regions};
 use super::notifier::{self, Notifier};
@@ -38,10 +38,9 @@ const PROTOCOL: VhostUserProtocolFeatures = VhostUserProtocolFeatures::MQ
     .union(VhostUserProtocolFeatures::RESET_DEVICE);
 
 impl Session {
-    /// Feature bits. The driver cannot change the cache mode: a front-end goes on
-    /// after a restart of this process without saying what the driver chose.
+    /// Feature bits.
     pub(super) fn offered(&self) -> u64 {
-        self.device.features() & !(1 << VIRTIO_BLK_F_CONFIG_WCE)
+        self.device.features()
             | 1 << VIRTIO_F_VERSION_1
             | 1 << VIRTIO_RING_F_EVENT_IDX
             | 1 << VIRTIO_RING_F_INDIRECT_DESC
@@ -95,6 +94,7 @@ impl Requests for Session {
         }
         self.features = features;
         self.device.start(features);
+        self.apply_cache_mode().map_err(Error::ReqHandlerError)?;
         if features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0 {
             for index in 0..self.rings.len() {
                 self.enable(index).map_err(failed)?;
@@ -225,15 +225,23 @@ impl Requests for Session {
         if offset + size > CONFIG_BYTES {
             return Err(Error::InvalidParam);
         }
+        if self.belief == Belief::Unknown {
+            self.believe(Belief::Read).map_err(Error::ReqHandlerError)?;
+        }
         let mut config = vec![0; size];
         self.device.read_config(offset, &mut config);
         Ok(config)
     }
 
-    /// The driver was not offered to change anything: it is ignored.
-    fn set_config(&mut self, _: u32, _: &[u8], _: VhostUserConfigFlags) -> Result<()> {
-        self.counters.config_writes_refused.increment();
-        Ok(())
+    /// The driver may change the cache mode and nothing else.
+    fn set_config(&mut self, offset: u32, data: &[u8], _: VhostUserConfigFlags) -> Result<()> {
+        let Some(cache) = self.device.cache_written(offset as usize, data) else {
+            self.counters.config_writes_refused.increment();
+            return Ok(());
+        };
+        self.counters.cache_changes.increment();
+        let changed = self.believe(Belief::Chosen(cache));
+        changed.map_err(Error::ReqHandlerError)
     }
 
     fn get_inflight_fd(&mut self, wanted: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
@@ -253,8 +261,15 @@ impl Requests for Session {
         }
         let place = (given.mmap_offset, given.mmap_size);
         let shape = (given.num_queues, given.queue_size);
-        self.log = Some(LogArea::map(file, place, shape).map_err(failed)?);
-        Ok(())
+        let log = LogArea::map(file, place, shape).map_err(failed)?;
+        let noted = Belief::of_entry(log.cache_mode());
+        self.log = Some(log);
+        // What this connection has said is newer.
+        let belief = match (self.belief, noted) {
+            (Belief::Chosen(_), _) | (_, Belief::Unknown) => self.belief,
+            _ => noted,
+        };
+        self.believe(belief).map_err(Error::ReqHandlerError)
     }
 
     fn get_max_mem_slots(&mut self) -> Result<u64> {

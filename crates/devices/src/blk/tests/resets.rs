@@ -4,13 +4,7 @@ use super::*;
 
 #[test]
 fn a_reset_waits_for_the_engine_and_forgets_its_answers() {
-    let file = file();
-    let gate = Arc::<Mutex<Gate>>::default();
-    let engine = Held {
-        engine: SyncEngine::new(file.try_clone().unwrap()),
-        gate: Arc::clone(&gate),
-    };
-    let machine = machine_with(settings(), &file, Box::new(engine));
+    let (machine, gate) = held(settings());
     let driver = Driver::new(&machine);
     let mut rings = driver.start(FEATURES, 64);
     Wanted::new(0, 1, 512).offer(&machine, &mut rings[0]);
@@ -34,14 +28,7 @@ fn memory_is_the_drivers_again_after_a_reset() {
     let driver = Driver::new(&machine);
     for round in 0..20u8 {
         let mut rings = driver.start(FEATURES, 256);
-        for n in 0..32 {
-            Wanted {
-                data: DATA + n * 4096,
-                status: STATUS + n * 0x40,
-                ..Wanted::new(0, n * 8, 4096)
-            }
-            .offer(&machine, &mut rings[0]);
-        }
+        offer_deep_reads(&machine, &mut rings[0]);
         let _ = machine.io(|device| device.notified(0));
         driver.reset();
         // What the kernel still wrote now would be seen.
@@ -60,17 +47,10 @@ fn memory_is_the_drivers_again_after_a_reset() {
 
 #[test]
 fn more_requests_than_fit_wait_their_turn() {
-    let file = file();
-    let gate = Arc::<Mutex<Gate>>::default();
-    let engine = Held {
-        engine: SyncEngine::new(file.try_clone().unwrap()),
-        gate: Arc::clone(&gate),
-    };
-    let many = BlkSettings {
+    let (machine, gate) = held(BlkSettings {
         queues: 8,
         ..settings()
-    };
-    let machine = machine_with(many, &file, Box::new(engine));
+    });
     let driver = Driver::new(&machine);
     let mut rings = driver.start(FEATURES | 1 << 12 | 1 << 28, 256);
     put_header(&machine, HEADER, 0, 0);
@@ -118,14 +98,7 @@ fn a_reset_on_another_thread_waits_for_the_ring() {
         });
         for round in 0..20 {
             let mut rings = driver.start(FEATURES, 256);
-            for n in 0..32 {
-                Wanted {
-                    data: DATA + n * 4096,
-                    status: STATUS + n * 0x40,
-                    ..Wanted::new(0, n * 8, 4096)
-                }
-                .offer(machine, &mut rings[0]);
-            }
+            offer_deep_reads(machine, &mut rings[0]);
             to_io.send(()).unwrap();
             from_io.recv().unwrap();
             driver.reset();

@@ -4,12 +4,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use tare_daemon::poll::Poll;
+use tare_devices::CounterSource;
 use tare_devices::blk::{
-    Access, Blk, BlkSettings, Cache, Disk, MonotonicClock, SERIAL_BYTES, choose,
+    Access, Blk, BlkSettings, Cache, Disk, MonotonicClock, SERIAL_BYTES, choose, paced,
 };
+
+use tare_devices::virtio::VirtioDevice as _;
 
 use crate::counters::VhostCounters;
 use crate::front::Front;
@@ -23,6 +27,7 @@ fn event() -> OwnedFd {
 /// The daemon, ended when dropped.
 pub struct Daemon {
     directory: tempfile::TempDir,
+    disk: Arc<dyn CounterSource>,
     pub counters: Arc<VhostCounters>,
     stop: OwnedFd,
     thread: Option<JoinHandle<()>>,
@@ -31,6 +36,11 @@ pub struct Daemon {
 impl Daemon {
     /// Serves a disk whose sectors hold their numbers.
     pub fn new() -> Self {
+        Self::with_latency(Duration::ZERO)
+    }
+
+    /// As [`new`](Self::new); each request takes so long.
+    pub fn with_latency(latency: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("disk");
         let bytes: Vec<u8> = (0..64).flat_map(|sector| [sector; 512]).collect();
@@ -43,7 +53,9 @@ impl Daemon {
             coalesce: tare_policy::coalesce::Settings::default(),
         };
         let engine = choose(&disk).unwrap().engine;
+        let engine = paced(engine, latency, Box::new(MonotonicClock));
         let device = Blk::new(settings, disk, engine, Box::new(MonotonicClock));
+        let disk_counters = device.counters();
         let poll = Arc::new(Poll::new().unwrap());
         let counters: Arc<VhostCounters> = Arc::default();
         let session = Session::new(device, Arc::clone(&poll), Arc::clone(&counters), QUEUES);
@@ -56,10 +68,16 @@ impl Daemon {
         let thread = std::thread::spawn(move || io.run().unwrap());
         Self {
             directory,
+            disk: disk_counters,
             counters,
             stop,
             thread: Some(thread),
         }
+    }
+
+    /// Writes that were durable before their answer.
+    pub fn durable_writes(&self) -> u64 {
+        self.disk.snapshot()["durable_writes"]
     }
 
     pub fn socket(&self) -> std::path::PathBuf {

@@ -106,6 +106,6 @@ fn the_configuration_is_as_long_as_the_front_end_wants() {
     let (_, config) = front.link.get_config(0, 96, flags, &[0; 96]).unwrap();
     assert_eq!(config.len(), 96);
     assert_eq!(config[..8], 64u64.to_le_bytes());
-    front.link.set_config(32, flags, &[0]).unwrap();
+    front.link.set_config(0, flags, &[0]).unwrap();
     assert_eq!(daemon.counters.config_writes_refused.get(), 1);
 }
