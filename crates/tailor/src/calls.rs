@@ -3,6 +3,8 @@
 
 use std::{collections::BTreeSet, fs, io, path::PathBuf};
 
+use tare_profile::Profile;
+
 use crate::{
     kconfig::Config,
     mapping::{Trigger, rows},
@@ -27,6 +29,13 @@ pub fn of(tree: &Tree) -> Result<BTreeSet<String>, TableError> {
         Ok(text) => Ok(in_table(&text)),
         Err(source) => Err(TableError { path, source }),
     }
+}
+
+/// Calls that a profile names and the table does not have: of a newer kernel,
+/// or no calls at all.
+pub fn unknown<'a>(calls: &BTreeSet<String>, profile: &'a Profile) -> Vec<&'a str> {
+    let names = profile.calls.keys().map(String::as_str);
+    names.filter(|name| !calls.contains(*name)).collect()
 }
 
 /// Calls of the table that are answered under a configuration; one that is
@@ -58,7 +67,19 @@ fn in_table(text: &str) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
+    use tare_profile::Call;
+
     use super::*;
+
+    #[test]
+    fn a_call_that_the_sources_do_not_have_is_named() {
+        let table = in_table("0\tcommon\tread\tsys_read\n");
+        let mut profile = Profile::empty();
+        for call in ["read", "raed"] {
+            profile.calls.insert(call.to_owned(), Call::default());
+        }
+        assert_eq!(unknown(&table, &profile), ["raed"]);
+    }
 
     #[test]
     fn a_call_goes_with_the_options_that_give_it() {

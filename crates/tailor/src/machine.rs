@@ -15,6 +15,8 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use tare_abi::{exit::STATUS_LINE, ports};
 use tare_rootfs::guest;
 
+use crate::choose::Target;
+
 /// QEMU's program.
 const QEMU: &str = "qemu-system-x86_64";
 /// Between two looks at a machine.
@@ -40,6 +42,39 @@ pub enum Execution {
 /// cycles of the guest's clock, of which QEMU makes one a nanosecond.
 pub const NS_PER_INSTRUCTION: u64 = 2;
 
+/// QEMU's machine, which stands for the one that a kernel is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Board {
+    /// With PCI and ACPI, as Tare's monitor has them.
+    Q35,
+    /// With virtio over MMIO and no ACPI, as Firecracker's.
+    Microvm,
+}
+
+impl Board {
+    /// The board for a kernel of this target.
+    pub fn of(target: Target) -> Self {
+        match target {
+            Target::Tare | Target::Qemu => Self::Q35,
+            Target::Firecracker => Self::Microvm,
+        }
+    }
+
+    const fn machine(self) -> &'static str {
+        match self {
+            Self::Q35 => "q35",
+            Self::Microvm => "microvm,acpi=off",
+        }
+    }
+
+    const fn network_card(self) -> &'static str {
+        match self {
+            Self::Q35 => "virtio-net-pci,netdev=n,romfile=",
+            Self::Microvm => "virtio-net-device,netdev=n",
+        }
+    }
+}
+
 /// What a machine is made of.
 #[derive(Debug)]
 pub struct Machine<'a> {
@@ -53,6 +88,8 @@ pub struct Machine<'a> {
     pub memory_mib: u32,
     /// A port of the guest that the host reaches.
     pub port: Option<u16>,
+    /// The board.
+    pub board: Board,
     /// How it is executed.
     pub execution: Execution,
     /// Where the console goes.
@@ -127,7 +164,10 @@ impl Machine<'_> {
         };
         qemu.args(["-no-user-config", "-nodefaults", "-no-reboot"])
             .args(["-display", "none", "-cpu", cpu])
-            .args(["-machine", &format!("q35,accel={accelerator}")])
+            .args([
+                "-machine",
+                &format!("{},accel={accelerator}", self.board.machine()),
+            ])
             .args(["-m", &self.memory_mib.to_string()])
             .args(["-serial", &format!("file:{}", escaped(self.console))])
             .args(["-device", &exit_device()])
@@ -141,7 +181,7 @@ impl Machine<'_> {
         if let (Some(host), Some(guest)) = (host_port, self.port) {
             let forward = format!("user,id=n,hostfwd=tcp:127.0.0.1:{host}-:{guest}");
             qemu.args(["-netdev", &forward])
-                .args(["-device", "virtio-net-pci,netdev=n,romfile="]);
+                .args(["-device", self.board.network_card()]);
         }
         qemu
     }

@@ -24,7 +24,7 @@ use tare_rootfs::{
 
 use crate::{
     check::{self, Check},
-    machine::{self, Execution, Machine, MachineError, Running},
+    machine::{self, Board, Execution, Machine, MachineError, Running},
     root::Application,
 };
 
@@ -56,6 +56,8 @@ const ALARMS: &[&str] = &[
 pub struct Terms {
     /// What shows that the application works.
     pub check: Check,
+    /// The board of the guest's machine.
+    pub board: Board,
     /// How the guest is executed.
     pub execution: Execution,
     /// Its memory, MiB.
@@ -136,6 +138,7 @@ pub fn prove(
         words: "",
         memory_mib: terms.memory_mib,
         port: terms.check.port(),
+        board: terms.board,
         execution: terms.execution,
         console,
     }
@@ -334,6 +337,7 @@ pub fn weigh_boot(
         words: "quiet",
         memory_mib: terms.memory_mib,
         port: terms.check.port(),
+        board: terms.board,
         execution: Execution::Counted,
         console,
     }

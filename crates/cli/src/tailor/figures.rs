@@ -1,8 +1,11 @@
 //! The figures of a report: both kernels' configurations, starts and cuts.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::thread;
 
+use tare_init::Figures as Boot;
 use tare_rootfs::Kernel as DebianKernel;
 use tare_rootfs::guest;
 use tare_rootfs::modules::{Module, Modules};
@@ -10,7 +13,8 @@ use tare_tailor::calls;
 use tare_tailor::cut::Cut;
 use tare_tailor::kconfig::{Config, Prompts};
 use tare_tailor::kernel::{MakeError, Order, Workshop};
-use tare_tailor::prove::{Terms, weigh_boot};
+use tare_tailor::machine::Board;
+use tare_tailor::prove::{ProveError, Terms, weigh_boot};
 use tare_tailor::report::{CutLine, KernelFigures, Report, SCHEMA};
 use tare_tailor::root::Application;
 use tare_tailor::tailoring::Tailored;
@@ -54,7 +58,19 @@ impl Figures<'_> {
                 names.join(", ")
             ));
         }
-        let (tailored_figures, debian) = self.kernels(tailored)?;
+        let tree = self.workshop.source.tree(&self.workshop.cache);
+        let tree = tree.map_err(MakeError::from)?;
+        let table = calls::of(&tree)
+            .map_err(|error| Failure::new(tare_control::exit::ExitCode::KernelSources, error))?;
+        let unknown = calls::unknown(&table, &self.order.profile);
+        if !unknown.is_empty() {
+            notes.push(format!(
+                "Linux {} has no calls of these names, which the profile has: {}",
+                tree.version(),
+                unknown.join(", ")
+            ));
+        }
+        let (tailored_figures, debian) = self.kernels(tailored, &Prompts::of(&tree), &table)?;
         Ok(Report {
             schema: SCHEMA,
             tailored: tailored_figures,
@@ -76,36 +92,50 @@ impl Figures<'_> {
     fn kernels(
         &self,
         tailored: &Tailored,
+        prompts: &Prompts,
+        table: &BTreeSet<String>,
     ) -> Result<(KernelFigures, Option<KernelFigures>), Failure> {
-        let tree = self.workshop.source.tree(&self.workshop.cache);
-        let tree = tree.map_err(MakeError::from)?;
-        let prompts = Prompts::of(&tree);
-        let table = calls::of(&tree)
-            .map_err(|error| Failure::new(tare_control::exit::ExitCode::KernelSources, error))?;
         let kernel = &tailored.kernel;
-        let boot = |image: &Path, modules: &[Module], name: &str| {
-            let console = self.dir.join("logs").join(name);
-            weigh_boot(image, modules, self.application, self.terms, &console)
-        };
-        let own = boot(&kernel.image.bz_image, &[], "boot-tailored.log")?;
+        let (own, other) = self.boots(&kernel.image.bz_image)?;
         let lock = &kernel.lock;
         let memory = self.terms.memory_mib;
         let own = KernelFigures::of(
             lock.linux_version.clone(),
             &kernel.config,
-            &prompts,
-            &table,
+            prompts,
+            table,
             lock.image_bytes,
         )
         .with_boot(own, memory);
-        let Some((debian, config)) = self.debian else {
-            return Ok((own, None));
+        let debian = self.debian.map(|(debian, config)| {
+            let bytes = fs::metadata(&debian.image).map_or(0, |data| data.len());
+            let release = debian.release.clone();
+            KernelFigures::of(release, config, prompts, table, bytes).with_boot(other, memory)
+        });
+        Ok((own, debian))
+    }
+
+    /// Starts of the tailored kernel and of Debian's, both at once: instructions
+    /// are the same on a busy computer.
+    fn boots(&self, image: &Path) -> Result<(Option<Boot>, Option<Boot>), ProveError> {
+        let boot = |image: &Path, modules: &[Module], terms: &Terms, name: &str| {
+            let console = self.dir.join("logs").join(name);
+            weigh_boot(image, modules, self.application, terms, &console)
         };
-        let other = boot(&debian.image, &modules(debian), "boot-debian.log")?;
-        let bytes = fs::metadata(&debian.image).map_or(0, |data| data.len());
-        let other = KernelFigures::of(debian.release.clone(), config, &prompts, &table, bytes)
-            .with_boot(other, memory);
-        Ok((own, Some(other)))
+        let pc = Terms {
+            board: Board::Q35,
+            ..self.terms.clone()
+        };
+        thread::scope(|scope| {
+            let other = self.debian.map(|(debian, _)| {
+                let modules = modules(debian);
+                let (boot, pc) = (&boot, &pc);
+                scope.spawn(move || boot(&debian.image, &modules, pc, "boot-debian.log"))
+            });
+            let own = boot(image, &[], self.terms, "boot-tailored.log")?;
+            let other = other.and_then(|thread| thread.join().ok()).transpose()?;
+            Ok((own, other.flatten()))
+        })
     }
 
     /// The cuts, with what each is worth if that was asked: options of the

@@ -25,7 +25,7 @@ use tare_tailor::check::Check;
 use tare_tailor::kconfig::Config;
 use tare_tailor::kernel::{Kernel, LOCK, Workshop};
 use tare_tailor::lock::Lock;
-use tare_tailor::machine::Execution;
+use tare_tailor::machine::{Board, Execution};
 use tare_tailor::prove::Terms;
 use tare_tailor::root::{self, RootFrom};
 use tare_tailor::source::Source;
@@ -105,6 +105,7 @@ fn anew(args: &TailorArgs, workshop: &Workshop, interrupted: Arc<AtomicBool>) ->
     });
     let terms = Terms {
         check: args.check.clone().unwrap_or(Check::Runs),
+        board: Board::of(order.target),
         execution: Execution::Translated,
         memory_mib: MEMORY_MIB,
         limit: Duration::from_secs(args.patience),

@@ -17,7 +17,7 @@ use tare_tailor::kconfig::{Config, KconfigError};
 use tare_tailor::kernel::{LOCK, MakeError, Order, Workshop};
 use tare_tailor::lock::{self, Lock};
 use tare_tailor::mapping::Symbol;
-use tare_tailor::source::Source;
+use tare_tailor::source::{Source, Sources};
 
 use super::LinuxError;
 use super::catalog::App;
@@ -40,8 +40,8 @@ pub(crate) struct Bootable {
     pub(crate) image: PathBuf,
     /// Modules that its devices need.
     pub(crate) modules: Vec<Module>,
-    /// Options that are on, built in or as modules.
-    pub(crate) options: usize,
+    /// Its configuration.
+    pub(crate) config: Config,
     /// Bytes of the image.
     pub(crate) image_bytes: u64,
 }
@@ -52,7 +52,7 @@ pub(crate) fn debian(cache: &Cache) -> Result<Bootable, LinuxError> {
     let modules = Modules::open(&kernel.modules)?.closure(MACHINE_MODULES)?;
     Ok(Bootable {
         name: "debian".to_owned(),
-        options: options(&kernel.config)?,
+        config: configuration(&kernel.config)?,
         image_bytes: bytes(&kernel.image)?,
         image: kernel.image,
         modules,
@@ -78,34 +78,58 @@ pub(crate) fn tailored(
     interrupt: &Interrupt,
 ) -> Result<Bootable, LinuxError> {
     let order = order(app, cuts)?;
+    let sources = sources(cache)?;
     let entries = cache.dir().join(ENTRIES);
-    let place = entries.join(key(app, &order));
+    let place = entries.join(key(app, &order, &sources));
     if kept(&place).is_none() {
         make(name, &order, &place, cache, interrupt)?;
     }
     kept(&place)
-        .map(|(lock, image)| Bootable {
-            name: name.to_owned(),
-            image,
-            modules: Vec::new(),
-            options: Config::read(&(lock.config.join("\n") + "\n")).options(),
-            image_bytes: lock.image_bytes,
-        })
+        .map(|it| bootable(name, it))
         .ok_or_else(|| LinuxError::Missing {
             app: app.name.to_owned(),
             path: place.join(IMAGE).display().to_string(),
         })
 }
 
-/// The directory of what is asked for: another list of symbols, cut or version
-/// of Tare is another kernel.
-fn key(app: &App, order: &Order) -> String {
+/// A tailored kernel that was made before, with the sources that are here already.
+pub(crate) fn kept_for(
+    app: &App,
+    name: &str,
+    cuts: &BTreeSet<Cut>,
+    cache: &Cache,
+) -> Result<Bootable, LinuxError> {
+    let none = || LinuxError::NotKept {
+        app: app.name.to_owned(),
+    };
+    if !cache.dir().join(ENTRIES).is_dir() {
+        return Err(none());
+    }
+    let key = key(app, &order(app, cuts)?, &sources(cache)?);
+    let place = cache.dir().join(ENTRIES).join(key);
+    kept(&place).map(|it| bootable(name, it)).ok_or_else(none)
+}
+
+fn bootable(name: &str, (lock, image): (Lock, PathBuf)) -> Bootable {
+    Bootable {
+        name: name.to_owned(),
+        image,
+        modules: Vec::new(),
+        config: Config::read(&(lock.config.join("\n") + "\n")),
+        image_bytes: lock.image_bytes,
+    }
+}
+
+/// The directory of what is asked for: another source, list of symbols, cut,
+/// patch or compiler is another kernel.
+fn key(app: &App, order: &Order, sources: &Sources) -> String {
     let choice = order.choice();
     let symbols: Vec<&str> = choice.symbols.keys().map(Symbol::name).collect();
     let cuts: Vec<&str> = order.cuts.iter().map(|cut| cut.name()).collect();
     let patches: String = order.cuts.iter().filter_map(|cut| cut.patch()).collect();
     let tools = lock::tools();
-    let all = format!("{symbols:?} {cuts:?} {tools:?} {patches}");
+    let sources = &sources.sha256;
+    let all = format!("{sources} {symbols:?} {cuts:?} {tools:?} {patches}");
     format!("{}-{}", app.name, &lock::sha256(all.as_bytes())[..12])
 }
 
@@ -135,10 +159,7 @@ fn make(
     let made = workshop.make(order, &objects, |_| interrupt.check().is_ok());
     // An end on request is no failure of the build.
     interrupt.check()?;
-    let kernel = made.map_err(|source| LinuxError::Make {
-        kernel: name.to_owned(),
-        source: Box::new(source),
-    })?;
+    let kernel = made.map_err(|source| not_made(name, source))?;
     fs::create_dir_all(place).map_err(LinuxError::file(place))?;
     for (from, to) in [
         (kernel.image.bz_image, IMAGE),
@@ -151,38 +172,68 @@ fn make(
     Ok(())
 }
 
-/// Options of a general guest: the kernel's own defaults with what it lists for
-/// guests of KVM (`kernel/configs/kvm_guest.config`), which is only configured.
-pub(crate) fn microvm_options(cache: &Cache) -> Result<usize, LinuxError> {
-    let make_error = |source| LinuxError::Make {
-        kernel: "microvm".to_owned(),
-        source: Box::new(source),
-    };
+/// What kernels are made of.
+pub(crate) fn sources(cache: &Cache) -> Result<Sources, LinuxError> {
     let sources = Source::default().obtain(cache);
-    let sources = sources.map_err(|error| make_error(MakeError::Obtain(error)))?;
-    let objects = tempfile::tempdir().map_err(LinuxError::file("a temporary directory"))?;
-    let output = Command::new("make")
-        .arg("-C")
-        .arg(sources.tree.dir())
-        .arg(format!("O={}", objects.path().display()))
-        .args(["ARCH=x86_64", "x86_64_defconfig", "kvm_guest.config"])
-        .env_remove("MAKEFLAGS")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(LinuxError::file("make"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(make_error(MakeError::Kconfig(KconfigError::Scripts {
-            said,
-        })));
-    }
-    options(&objects.path().join(".config"))
+    sources.map_err(|error| not_made("sources", MakeError::Obtain(error)))
 }
 
-/// Options that are on in a configuration file.
-fn options(config: &Path) -> Result<usize, LinuxError> {
-    let text = fs::read_to_string(config).map_err(LinuxError::file(config))?;
-    Ok(Config::read(&text).options())
+/// A configuration that others are compared with, and which is not built.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Yardstick {
+    /// A general guest: the kernel's own defaults with what it lists for guests
+    /// of KVM (`kernel/configs/kvm_guest.config`).
+    Microvm,
+    /// The least that is on in any kernel for this processor, whatever one asks.
+    Floor,
+}
+
+impl Yardstick {
+    /// Its name in figures.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Microvm => "microvm",
+            Self::Floor => "floor",
+        }
+    }
+
+    /// Has the kernel's scripts solve it.
+    pub(crate) fn configuration(self, sources: &Sources) -> Result<Config, LinuxError> {
+        let objects = tempfile::tempdir().map_err(LinuxError::file("a temporary directory"))?;
+        let asked = objects.path().join("asked.config");
+        let least = "CONFIG_64BIT=y\nCONFIG_EXPERT=y\n";
+        fs::write(&asked, least).map_err(LinuxError::file(&asked))?;
+        let mut make = Command::new("make");
+        make.arg("-C")
+            .arg(sources.tree.dir())
+            .arg(format!("O={}", objects.path().display()))
+            .arg("ARCH=x86_64")
+            .env_remove("MAKEFLAGS")
+            .stdin(Stdio::null());
+        match self {
+            Self::Microvm => make.args(["x86_64_defconfig", "kvm_guest.config"]),
+            Self::Floor => make.arg("allnoconfig").env("KCONFIG_ALLCONFIG", &asked),
+        };
+        let output = make.output().map_err(LinuxError::file("make"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            let failed = MakeError::Kconfig(KconfigError::Scripts { said });
+            return Err(not_made(self.name(), failed));
+        }
+        configuration(&objects.path().join(".config"))
+    }
+}
+
+fn configuration(path: &Path) -> Result<Config, LinuxError> {
+    let text = fs::read_to_string(path).map_err(LinuxError::file(path))?;
+    Ok(Config::read(&text))
+}
+
+fn not_made(kernel: &str, source: MakeError) -> LinuxError {
+    LinuxError::Make {
+        kernel: kernel.to_owned(),
+        source: Box::new(source),
+    }
 }
 
 fn bytes(path: &Path) -> Result<u64, LinuxError> {
@@ -212,15 +263,29 @@ mod tests {
     use super::*;
     use crate::linux::catalog;
 
+    /// A tree of a few files.
+    fn sources(dir: &Path, text: &str) -> Sources {
+        fs::create_dir_all(dir.join("scripts/kconfig")).unwrap();
+        fs::write(dir.join("Kconfig"), text).unwrap();
+        let makefile = "VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 1\n";
+        fs::write(dir.join("Makefile"), makefile).unwrap();
+        let cache = Cache::at(dir.join("cache"));
+        Source::Directory(dir.to_owned()).obtain(&cache).unwrap()
+    }
+
     #[test]
-    fn another_cut_is_another_kernel() {
+    fn another_cut_or_source_is_another_kernel() {
         let app = catalog::find("lighttpd").unwrap();
-        let key_of = |cuts: &BTreeSet<Cut>| key(&app, &order(&app, cuts).unwrap());
+        let dir = tempfile::tempdir().unwrap();
+        let [one, other] = ["a", "b"].map(|text| sources(dir.path(), text));
+        let key_of =
+            |cuts: &BTreeSet<Cut>, of: &Sources| key(&app, &order(&app, cuts).unwrap(), of);
         let default = Cut::by_default();
         let mut more = default.clone();
         more.insert(Cut::Dac);
-        assert_eq!(key_of(&default), key_of(&default));
-        assert_ne!(key_of(&default), key_of(&more));
+        assert_eq!(key_of(&default, &one), key_of(&default, &one.clone()));
+        assert_ne!(key_of(&default, &one), key_of(&more, &one));
+        assert_ne!(key_of(&default, &one), key_of(&default, &other));
     }
 
     #[test]

@@ -11,27 +11,29 @@ use crate::{mapping::Symbol, source::Tree};
 const OURS: &str = "x86";
 
 /// The `depends on` lines of a symbol, as they stand; lines around a whole
-/// group (`if`, `menu`) are not seen.
-pub fn of(tree: &Tree, symbol: &Symbol) -> Vec<String> {
-    let mut found = Vec::new();
-    for file in kconfig_files(tree.dir()) {
-        if let Ok(text) = fs::read_to_string(&file) {
-            found.extend(in_text(&text, symbol));
-        }
-    }
-    found
+/// group (`if`, `menu`) are not seen. `None` for a symbol that no file defines.
+pub fn of(tree: &Tree, symbol: &Symbol) -> Option<Vec<String>> {
+    let files = kconfig_files(tree.dir()).into_iter();
+    let texts = files.filter_map(|file| fs::read_to_string(file).ok());
+    let found: Vec<Vec<String>> = texts.filter_map(|text| in_text(&text, symbol)).collect();
+    (!found.is_empty()).then(|| found.concat())
 }
 
-fn in_text(text: &str, symbol: &Symbol) -> Vec<String> {
+fn in_text(text: &str, symbol: &Symbol) -> Option<Vec<String>> {
     let mut is_ours = false;
-    let mut found = Vec::new();
+    let mut found = None;
     for line in text.lines() {
         if let Some(name) = defined(line) {
             is_ours = name == symbol.name();
+            if is_ours {
+                found.get_or_insert_with(Vec::new);
+            }
         } else if let Some(depends) = line.trim().strip_prefix("depends on ")
             && is_ours
         {
-            found.push(depends.trim().to_owned());
+            found
+                .get_or_insert_with(Vec::new)
+                .push(depends.trim().to_owned());
         }
     }
     found
@@ -71,10 +73,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lines_of_one_symbol_are_found() {
+    fn the_lines_of_one_symbol_are_found_and_none_of_an_unknown_one() {
         let text = "config A\n\tbool \"a\"\n\tdepends on B && C\n\tdepends on D\n\n\
                     config AB\n\tdepends on X\n";
         let symbol = Symbol::new("A").unwrap();
-        assert_eq!(in_text(text, &symbol), ["B && C", "D"]);
+        assert_eq!(in_text(text, &symbol).unwrap(), ["B && C", "D"]);
+        let symbol = Symbol::new("X").unwrap();
+        assert_eq!(in_text(text, &symbol), None);
     }
 }

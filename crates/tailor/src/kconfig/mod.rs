@@ -59,17 +59,18 @@ pub struct NotGranted {
     pub symbol: Symbol,
     /// What asked for it.
     pub reasons: BTreeSet<String>,
-    /// What it depends on, as its Kconfig file says; empty where the tree
-    /// has no such symbol.
-    pub depends: Vec<String>,
+    /// What it depends on, as its Kconfig file says; `None` where the tree has
+    /// no such symbol.
+    pub depends: Option<Vec<String>>,
 }
 
 fn list(all: &[NotGranted]) -> String {
     let sentence = |one: &NotGranted| {
         let reasons: Vec<&str> = one.reasons.iter().map(String::as_str).collect();
-        let depends = match one.depends.as_slice() {
-            [] => "it depends on nothing, or does not exist".to_owned(),
-            depends => format!("it depends on {}", depends.join(" and ")),
+        let depends = match one.depends.as_deref() {
+            None => "these sources have no such option".to_owned(),
+            Some([]) => "other options around it rule it out".to_owned(),
+            Some(depends) => format!("it depends on {}", depends.join(" and ")),
         };
         format!("{} (for {}; {depends})", one.symbol, reasons.join(", "))
     };

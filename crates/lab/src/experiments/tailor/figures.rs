@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tare_profile::Profile;
 use tare_tailor::cut::Cut;
+use tare_tailor::kconfig::{Config, Prompts};
 
 use super::calls::Calls;
 use super::plan::{DEBIAN, alone, back};
@@ -36,15 +37,20 @@ impl Weighed {
         self.samples.add("syscalls_used", "", count);
     }
 
-    /// Options of a kernel that is not built.
-    pub(super) fn options(&mut self, name: &str, options: usize) {
-        let figure = format!("options.{name}");
-        self.samples.add(&figure, "", options as f64);
+    /// Options that are on, and those of them that a person can set.
+    pub(super) fn options(&mut self, name: &str, config: &Config, prompts: &Prompts) {
+        for (figure, count) in [
+            ("options", config.options()),
+            ("options_settable", prompts.count(config)),
+        ] {
+            self.samples
+                .add(&format!("{figure}.{name}"), "", count as f64);
+        }
     }
 
     /// A kernel's sizes.
-    pub(super) fn kernel(&mut self, kernel: &Bootable) {
-        self.options(&kernel.name, kernel.options);
+    pub(super) fn kernel(&mut self, kernel: &Bootable, prompts: &Prompts) {
+        self.options(&kernel.name, &kernel.config, prompts);
         let figure = format!("image_bytes.{}", kernel.name);
         self.samples.add(&figure, "B", kernel.image_bytes as f64);
     }

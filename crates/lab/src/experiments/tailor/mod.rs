@@ -15,6 +15,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 use tare_rootfs::{Cache, Tree};
+use tare_tailor::kconfig::Prompts;
 
 pub(crate) use self::calls::print as print_calls;
 use self::figures::Weighed;
@@ -26,7 +27,7 @@ use crate::goal::Goal;
 use crate::linux::LinuxError;
 use crate::linux::catalog::{self, App};
 use crate::linux::counter::Plugin;
-use crate::linux::kernels::{self, Bootable};
+use crate::linux::kernels::{self, Bootable, Yardstick};
 use crate::linux::machine::Machine;
 use crate::linux::{files, fuzz};
 use crate::request::Depth;
@@ -167,12 +168,16 @@ impl Experiment for Tailor {
             app,
         };
         self.weighed.used(&load.app.profile()?);
-        let microvm = kernels::microvm_options(&load.cache)?;
-        self.weighed.options("microvm", microvm);
+        let sources = kernels::sources(&load.cache)?;
+        let prompts = Prompts::of(&sources.tree);
+        for yardstick in [Yardstick::Microvm, Yardstick::Floor] {
+            let config = yardstick.configuration(&sources)?;
+            self.weighed.options(yardstick.name(), &config, &prompts);
+        }
         let mut whole = Vec::new();
         for arm in self.plan.arms.clone() {
             let kernel = self.kernel(bench, &load, &arm)?;
-            self.weighed.kernel(&kernel);
+            self.weighed.kernel(&kernel, &prompts);
             self.counted(bench, &load, &kernel)?;
             whole.push(kernel);
         }
