@@ -19,28 +19,42 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// A table whose first column is text and whose others are numbers. Cells are text.
+/// A table whose first column is text. Cells are text; columns of words are set as such,
+/// the others as numbers.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let words: Vec<bool> = (0..head.len())
+        .map(|column| rows.iter().filter_map(|row| row.get(column)).any(is_words))
+        .collect();
+    let class = |column: usize| match words.get(column) {
+        Some(true) => " class=\"words\"",
+        _ => "",
+    };
     let mut out = String::from("<div class=\"scroll\"><table><thead><tr>");
-    for cell in head {
-        let _ = write!(out, "<th scope=\"col\">{}</th>", escape(cell));
+    for (column, cell) in head.iter().enumerate() {
+        let class = class(column);
+        let _ = write!(out, "<th scope=\"col\"{class}>{}</th>", escape(cell));
     }
     out.push_str("</tr></thead><tbody>\n");
     for row in rows {
         out.push_str("<tr>");
         for (column, cell) in row.iter().enumerate() {
-            let tag = if column == 0 {
-                "th scope=\"row\""
-            } else {
-                "td"
+            let (tag, scope) = match column {
+                0 => ("th", " scope=\"row\""),
+                _ => ("td", ""),
             };
-            let end = if column == 0 { "th" } else { "td" };
-            let _ = write!(out, "<{tag}>{}</{end}>", escape(cell));
+            let class = class(column);
+            let _ = write!(out, "<{tag}{scope}{class}>{}</{tag}>", escape(cell));
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</tbody></table></div>\n");
     out
+}
+
+/// Whether a cell is a sentence, which may be broken into lines, and no figure.
+fn is_words(cell: &String) -> bool {
+    let is_word = |piece: &&str| piece.chars().filter(|c| c.is_alphabetic()).count() > 1;
+    cell.split_whitespace().filter(is_word).count() > 3
 }
 
 /// Sentences as a list; nothing for none.
@@ -57,6 +71,15 @@ pub(crate) fn list(sentences: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_of_words_are_told_from_figures() {
+        let row = ["a", "0.407 .. 0.41", "cannot be told from here"].map(str::to_owned);
+        let table = table(&["place", "95 %", "finding"], &[row.to_vec()]);
+        assert!(table.contains("<td>0.407 .. 0.41</td>"), "{table}");
+        let sentence = "<td class=\"words\">cannot be told from here</td>";
+        assert!(table.contains(sentence), "{table}");
+    }
 
     #[test]
     fn what_a_guest_says_cannot_become_markup() {

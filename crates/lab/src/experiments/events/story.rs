@@ -5,7 +5,7 @@ use crate::experiments::Story;
 use crate::experiments::dialogue::Dialogue;
 use crate::experiments::inside::{missed, not_measured};
 use crate::figure::{Figure, value};
-use crate::report::svg::{legend, percentiles};
+use crate::report::svg::percentiles;
 use crate::report::{Section, table};
 use crate::table::number;
 
@@ -105,8 +105,11 @@ fn sections(experiment: &Dialogue) -> Vec<Section> {
             lead: "Two messages, there and back, on a logarithmic scale; dots: median and 99th \
                    percentile. Lower is better."
                 .to_owned(),
-            html: legend(&names)
-                + &percentiles(&distributions, "Round-trip time by percentile for the arms"),
+            html: percentiles(
+                &names,
+                &distributions,
+                "Round-trip time by percentile for the arms",
+            ),
         });
     }
     sections.extend(cross_check(experiment));

@@ -9,7 +9,7 @@ use super::tables::{comparison, glance, threads};
 use crate::experiments::Story;
 use crate::figure::{Figure, value};
 use crate::report::Section;
-use crate::report::svg::{legend, percentiles};
+use crate::report::svg::percentiles;
 use crate::table::number;
 
 /// The story of a run, complete or not.
@@ -90,8 +90,11 @@ fn sections(plan: &Plan, data: &Data) -> Vec<Section> {
             lead: "From the time at which a request was to be sent to the end of its answer, on a \
                    logarithmic scale; dots: median and 99th percentile. Lower is better."
                 .to_owned(),
-            html: legend(&names)
-                + &percentiles(&distributions, "Latency by percentile for the three arms"),
+            html: percentiles(
+                &names,
+                &distributions,
+                "Latency by percentile for the three arms",
+            ),
         });
         sections.push(comparison(data));
     }

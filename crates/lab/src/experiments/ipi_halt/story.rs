@@ -6,7 +6,7 @@ use super::{Arm, GAP, IpiHalt, QUANTILES, WAKE, turn_figure};
 use crate::experiments::Story;
 use crate::experiments::inside::{self, Data, not_measured};
 use crate::figure::{Figure, median, quantile, value};
-use crate::report::svg::{Distribution, legend, percentiles};
+use crate::report::svg::{Distribution, percentiles};
 use crate::report::{Section, table};
 use crate::table::number;
 
@@ -146,8 +146,11 @@ fn sections(experiment: &IpiHalt) -> Vec<Section> {
             lead: "From sending the interrupt to the handler's first instruction, on a \
                    logarithmic scale; dots: median and 99th percentile. Lower is better."
                 .to_owned(),
-            html: legend(&Arm::ALL.map(Arm::name))
-                + &percentiles(&distributions, "Wake-up time by percentile for the arms"),
+            html: percentiles(
+                &Arm::ALL.map(Arm::name),
+                &distributions,
+                "Wake-up time by percentile for the arms",
+            ),
         });
     }
     sections.extend(breakdown(experiment));

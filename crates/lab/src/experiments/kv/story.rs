@@ -6,7 +6,7 @@ use super::{Arm, CONNECTIONS, Kv, LATENCY, mix};
 use crate::experiments::Story;
 use crate::experiments::inside::not_measured;
 use crate::figure::{Figure, value};
-use crate::report::svg::{legend, percentiles};
+use crate::report::svg::percentiles;
 use crate::report::{Section, table};
 use crate::table::number;
 
@@ -84,7 +84,7 @@ fn sections(experiment: &Kv) -> Vec<Section> {
         lead: "From the time at which a command was due to the end of its answer, on a \
                logarithmic scale; dots: median and 99th percentile. Lower is better."
             .to_owned(),
-        html: legend(&names) + &percentiles(&distributions, "Answer time by percentile"),
+        html: percentiles(&names, &distributions, "Answer time by percentile"),
     }]
 }
 

@@ -7,7 +7,7 @@ use crate::experiments::Story;
 use crate::experiments::dialogue::{Dialogue, Where};
 use crate::experiments::inside::{missed, not_measured};
 use crate::figure::{Figure, value};
-use crate::report::svg::{legend, percentiles};
+use crate::report::svg::percentiles;
 use crate::report::{Section, table};
 use crate::table::number;
 
@@ -70,7 +70,7 @@ fn sections(experiment: &Dialogue, figures: &[Figure]) -> Vec<Section> {
         lead: "From one answer to the next, on a logarithmic scale; dots: median and 99th \
                percentile. Lower is better."
             .to_owned(),
-        html: legend(&names) + &percentiles(&distributions, "Transaction time by percentile"),
+        html: percentiles(&names, &distributions, "Transaction time by percentile"),
     };
     let mut sections = vec![chart, exits(experiment, figures)];
     sections.extend(by_kind(figures));

@@ -13,6 +13,9 @@ pub(crate) use percentiles::{Distribution, percentiles};
 pub(crate) use scatter::{Mark, scatter};
 pub(crate) use timeline::{Band, Panel, Timeline};
 
+/// Colours of series that the page's style has; later series begin again.
+const COLOURS: usize = 6;
+
 /// Width of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Width {
@@ -58,10 +61,16 @@ pub(crate) fn figure(description: &str, draw: impl Fn(Width) -> (f64, String)) -
 
 /// A legend of series in the order of their colours.
 pub(crate) fn legend(names: &[&str]) -> String {
-    let items = names.iter().enumerate().map(|(index, name)| {
+    legend_of(names.iter().copied().enumerate())
+}
+
+/// A legend of series, each by the number of its colour.
+fn legend_of<'a>(series: impl Iterator<Item = (usize, &'a str)>) -> String {
+    let items = series.map(|(index, name)| {
         format!(
             "<span><svg viewBox=\"0 0 30 10\" aria-hidden=\"true\">\
-             <path class=\"line dash s{index}\" d=\"M0 5H30\"/></svg>{}</span>",
+             <path class=\"line dash s{}\" d=\"M0 5H30\"/></svg>{}</span>",
+            index % COLOURS,
             super::escape(name)
         )
     });
@@ -69,4 +78,24 @@ pub(crate) fn legend(names: &[&str]) -> String {
         "<div class=\"legend\">{}</div>\n",
         items.collect::<String>()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_colour_is_a_lines_and_a_dots_in_the_pages_style() {
+        let style = include_str!("../style.css");
+        for index in 0..COLOURS {
+            assert!(
+                style.contains(&format!("svg .s{index}{{stroke:")),
+                "{index}"
+            );
+            assert!(
+                style.contains(&format!("svg .dot.s{index}{{fill:")),
+                "{index}"
+            );
+        }
+    }
 }

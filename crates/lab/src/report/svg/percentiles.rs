@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use super::figure;
 use super::scale::Scale;
+use super::{COLOURS, figure, legend_of};
 
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 18.0;
@@ -31,15 +31,18 @@ impl Distribution {
     }
 }
 
-/// The chart as a figure; nothing without samples.
-pub(crate) fn percentiles(series: &[Distribution], description: &str) -> String {
+/// The chart as a figure with the legend of the series that have samples; nothing without.
+pub(crate) fn percentiles(names: &[&str], series: &[Distribution], description: &str) -> String {
     let least = series.iter().filter_map(|s| s.sorted_us.first()).copied();
     let greatest = series.iter().filter_map(|s| s.sorted_us.last()).copied();
     let (Some(least), Some(greatest)) = (least.reduce(f64::min), greatest.reduce(f64::max)) else {
         return String::new();
     };
     let longest = series.iter().map(|s| s.sorted_us.len()).max().unwrap_or(1);
-    figure(description, |width| {
+    let present = series
+        .iter()
+        .filter_map(|one| Some((one.series, *names.get(one.series)?)));
+    let chart = figure(description, |width| {
         let y = Scale::log(least, greatest, (TOP + HEIGHT, TOP));
         let right = width.units() - RIGHT;
         let x = Scale::linear(0.0, nines(tail(longest)), (LEFT, right));
@@ -50,7 +53,8 @@ pub(crate) fn percentiles(series: &[Distribution], description: &str) -> String 
             draw(&mut out, one, x, y);
         }
         (TOP + HEIGHT + AXIS, out)
-    })
+    });
+    legend_of(present) + &chart
 }
 
 /// Share beyond the last sample of `n`.
@@ -122,7 +126,7 @@ fn draw(out: &mut String, one: &Distribution, x: Scale, y: Scale) {
     let _ = writeln!(
         out,
         "<path class=\"line dash s{}\" d=\"{path}\"/>",
-        one.series
+        one.series % COLOURS
     );
     for share in [0.5, 0.99] {
         let value = tare_stats::quantile(&one.sorted_us, share);
@@ -130,7 +134,7 @@ fn draw(out: &mut String, one: &Distribution, x: Scale, y: Scale) {
             let _ = writeln!(
                 out,
                 "<circle class=\"dot s{}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\"/>",
-                one.series,
+                one.series % COLOURS,
                 x.at(nines(share)),
                 y.at(value)
             );
@@ -166,19 +170,18 @@ mod tests {
     fn a_chart_of_many_samples_has_few_points_and_keeps_the_greatest() {
         let sorted_us: Vec<f64> = (1..=50_000).map(f64::from).collect();
         assert_eq!(index_of(POINTS - 1, sorted_us.len()), 49_999);
-        let chart = percentiles(
-            &[Distribution {
-                series: 0,
-                sorted_us,
-            }],
-            "x",
-        );
+        let series = [Distribution {
+            series: 1,
+            sorted_us,
+        }];
+        let chart = percentiles(&["never", "poll"], &series, "x");
         assert!(chart.len() < 40_000, "{}", chart.len());
         assert!(chart.contains("99.99"));
+        assert!(chart.contains("poll") && !chart.contains("never"));
     }
 
     #[test]
     fn no_samples_make_no_chart() {
-        assert_eq!(percentiles(&[], "x"), "");
+        assert_eq!(percentiles(&["never"], &[], "x"), "");
     }
 }
