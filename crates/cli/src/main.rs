@@ -46,11 +46,13 @@ fn main() -> ExitCode {
 }
 
 fn outcome() -> Result<Ended, Failure> {
-    let words = || std::env::args_os().skip(1);
-    session::become_program(words())
+    let words = session::tied_to_parent(std::env::args_os().collect())
+        .map_err(|error| Failure::new(Code::Internal, error))?;
+    let after_name = || words.iter().skip(1).cloned();
+    session::become_program(after_name())
         .map(|never| never.map(Ended::from))
-        .or_else(|| supervise::from_words(words()))
-        .unwrap_or_else(|| perform(Cli::parse().verb))
+        .or_else(|| supervise::from_words(after_name()))
+        .unwrap_or_else(|| perform(Cli::parse_from(&words).verb))
 }
 
 fn perform(verb: Verb) -> Result<Ended, Failure> {

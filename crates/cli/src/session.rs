@@ -11,6 +11,7 @@ use std::process::Command;
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal, setsid};
 use tare_control::exit::ExitCode;
+use tare_control::lifeline::UNTIL_PARENT_ENDS;
 
 use crate::failure::{Failure, Outcome};
 
@@ -45,7 +46,7 @@ pub(crate) fn become_program(mut words: impl Iterator<Item = OsString>) -> Optio
     let prepared = if word == OsStr::new(OWN_SESSION) {
         setsid().map(drop).map_err(io::Error::from)
     } else if word == OsStr::new(WITH_PARENT) {
-        end_with_parent(words.next())
+        end_with_parent(words.next(), Signal::KILL)
     } else {
         return None;
     };
@@ -59,9 +60,21 @@ pub(crate) fn become_program(mut words: impl Iterator<Item = OsString>) -> Optio
     Some(Err(Failure::new(ExitCode::Internal, error)))
 }
 
+/// Takes [`UNTIL_PARENT_ENDS`] and the process ID off a command line and does what they
+/// say; any other stays as it is.
+pub(crate) fn tied_to_parent(words: Vec<OsString>) -> io::Result<Vec<OsString>> {
+    match &words[..] {
+        [program, tie, parent, verb @ ..] if tie == OsStr::new(UNTIL_PARENT_ENDS) => {
+            end_with_parent(Some(parent.clone()), Signal::TERM)?;
+            Ok([std::slice::from_ref(program), verb].concat())
+        }
+        _ => Ok(words),
+    }
+}
+
 /// The parent may have ended before it could be watched.
-fn end_with_parent(parent: Option<OsString>) -> io::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
+fn end_with_parent(parent: Option<OsString>, signal: Signal) -> io::Result<()> {
+    set_parent_process_death_signal(Some(signal))?;
     let now = getppid().map(|pid| pid.as_raw_nonzero().to_string());
     let expected = parent.and_then(|parent| parent.into_string().ok());
     match now == expected {
@@ -71,6 +84,7 @@ fn end_with_parent(parent: Option<OsString>) -> io::Result<()> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -83,6 +97,14 @@ mod tests {
 
     #[test]
     fn a_parent_that_ended_is_noticed() {
-        assert!(end_with_parent(Some(OsString::from("1000000000"))).is_err());
+        assert!(end_with_parent(Some(OsString::from("1000000000")), Signal::KILL).is_err());
+        let tied = ["tare", UNTIL_PARENT_ENDS, "1000000000", "ps"].map(OsString::from);
+        assert!(tied_to_parent(tied.into()).is_err());
+    }
+
+    #[test]
+    fn a_command_line_without_a_tie_stays_as_it_is() {
+        let words = ["tare", "run", UNTIL_PARENT_ENDS, "1"].map(OsString::from);
+        assert_eq!(tied_to_parent(words.clone().into()).unwrap(), words);
     }
 }

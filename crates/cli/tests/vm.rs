@@ -12,12 +12,12 @@ use std::fs;
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use support::guest::{self, Then};
 use support::needs::{built, kvm, passt, skip};
-use support::{Ended, Place, end, eventually, free_port, get, get_within, installed, output};
+use support::{Ended, Place, end, eventually, free_port, get, get_within, installed, output, tiny};
 
 /// The HTTP appliance, if it is built.
 fn http() -> Option<PathBuf> {
@@ -32,7 +32,7 @@ fn run(image: &[u8]) -> Ended {
     ended
 }
 
-fn tiny(then: Then) -> Ended {
+fn tiny_guest(then: Then) -> Ended {
     run(&guest::image("hello from ring 0", then))
 }
 
@@ -41,12 +41,34 @@ fn the_guests_end_is_the_exit_code() {
     if !kvm() {
         return;
     }
-    tiny(Then::Exit(0x10)).expect(0, "hello from ring 0");
-    tiny(Then::Exit(0x310)).expect(1, "3");
-    tiny(Then::Exit(0x20)).expect(70, "panic");
-    tiny(Then::Exit(0x21)).expect(71, "exception");
-    tiny(Then::Reset).expect(72, "reset");
-    tiny(Then::PowerOff).expect(0, "hello from ring 0");
+    tiny_guest(Then::Exit(0x10)).expect(0, "hello from ring 0");
+    tiny_guest(Then::Exit(0x310)).expect(1, "3");
+    tiny_guest(Then::Exit(0x20)).expect(70, "panic");
+    tiny_guest(Then::Exit(0x21)).expect(71, "exception");
+    tiny_guest(Then::Reset).expect(72, "reset");
+    tiny_guest(Then::PowerOff).expect(0, "hello from ring 0");
+}
+
+/// The guest never serves, so the weighing waits for it until it is killed.
+#[test]
+fn killing_a_weighing_leaves_no_machine() {
+    if !passt() {
+        return;
+    }
+    let place = Place::new();
+    let image = place.file("tiny", &guest::image("up", Then::Halt));
+    let out = place.path().join("weighed");
+    let words = ["weigh", "http-bursts", "--quick", "--image", &image];
+    let mut weighing = place.tare(&words).arg("--out").arg(out).spawn().unwrap();
+    eventually("a machine of the weighing runs", || {
+        place.run(&["ps", "--json"]).out.contains("weigh-")
+    });
+    weighing.kill().unwrap();
+    weighing.wait().unwrap();
+    eventually("the machine has ended", || {
+        place.run(&["ps", "--json"]).out == "[]\n"
+    });
+    assert!(place.run_directories().is_empty());
 }
 
 #[test]
@@ -103,7 +125,7 @@ fn dedicated_vcpus_are_refused_where_cpus_or_kvm_are_not_to_be_had() {
 #[test]
 fn a_triple_fault_is_said_with_registers() {
     if kvm() {
-        tiny(Then::TripleFault).expect(73, "rip");
+        tiny_guest(Then::TripleFault).expect(73, "rip");
     }
 }
 
@@ -137,31 +159,12 @@ fn a_machine_that_does_not_start_in_the_background_says_why() {
     assert!(place.run_directories().is_empty());
 }
 
-/// A machine called `web` in the foreground, started when its guest has spoken.
-fn foreground(place: &Place, words: &[&str]) -> Child {
-    let image = place.file("tiny", &guest::image("hello from ring 0", Then::Halt));
-    let mut all = vec!["run", &image, "--name", "web"];
-    all.extend(words);
-    let child = place.tare(&all).spawn().unwrap();
-    let log = place.run_root().join("web/console.log");
-    eventually("the guest has spoken", || {
-        fs::read_to_string(&log).is_ok_and(|log| log.contains("ring 0"))
-    });
-    child
-}
-
 #[test]
 fn signals_end_a_run_with_their_code() {
     if !kvm() {
         return;
     }
-    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
-        let place = Place::new();
-        let child = foreground(&place, &["--net", "none"]);
-        output("kill", &[signal, &child.id().to_string()]);
-        end(child).expect(code, "hello from ring 0");
-        assert!(place.run_directories().is_empty());
-    }
+    tiny::ends_by_signals(&["--net", "none"]);
 }
 
 /// With `script` as the terminal: the key, not a signal to one process.
@@ -192,10 +195,7 @@ fn ctrl_c_on_a_terminal_ends_the_run_and_leaves_no_thread() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let log = place.run_root().join("web/console.log");
-    eventually("the guest has spoken", || {
-        fs::read_to_string(&log).is_ok_and(|log| log.contains("ring 0"))
-    });
+    tiny::has_spoken(&place);
     let mut keys = script.stdin.take().unwrap();
     keys.write_all(b"\x03").unwrap();
     let ended = end(script);
@@ -213,7 +213,7 @@ fn a_killed_machine_leaves_nothing_that_hinders_the_next() {
     let place = Place::new();
     let port = format!("{}:80", free_port());
     for _ in 0..2 {
-        let mut child = foreground(&place, &["-p", &port]);
+        let mut child = tiny::foreground(&place, &["-p", &port]);
         child.kill().unwrap();
         child.wait().unwrap();
         eventually("passt has ended and let go of the port", || {
@@ -233,7 +233,7 @@ fn a_second_machine_on_the_same_port_is_refused() {
     }
     let place = Place::new();
     let port = format!("{}:80", free_port());
-    let child = foreground(&place, &["-p", &port]);
+    let child = tiny::foreground(&place, &["-p", &port]);
     let image = place.file("other", &guest::image("up", Then::Halt));
     place
         .run(&["run", &image, "-p", &port])
@@ -247,44 +247,15 @@ fn a_machine_in_the_background_is_listed_read_counted_and_stopped() {
     if !kvm() {
         return;
     }
-    let place = Place::new();
-    let image = place.file("tiny", &guest::image("hello from ring 0", Then::Halt));
-    let started = place.run(&["run", &image, "-d", "--net", "none", "-c", "2"]);
-    assert_eq!(
-        (started.code, started.out.as_str()),
-        (Some(0), "tiny-1\n"),
-        "{started:#?}"
-    );
-    place
-        .run(&["ps", "--json"])
-        .expect(0, "\"name\": \"tiny-1\"");
-    eventually("the guest's line is in the log", || {
+    tiny::runs_in_the_background(&["--net", "none", "-c", "2"], |place| {
         place
-            .run(&["logs", "tiny-1"])
-            .out
-            .contains("hello from ring 0")
+            .run(&["ps", "--json"])
+            .expect(0, "\"name\": \"tiny-1\"");
+        place.run(&["stats", "tiny-1"]).expect(0, "vcpu1");
+        let json = place.run(&["stats", "tiny-1", "--json"]).out;
+        let stats: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(stats["vcpus"].as_array().unwrap().len(), 2, "{json}");
     });
-    place.run(&["stats", "tiny-1"]).expect(0, "vcpu1");
-    let json = place.run(&["stats", "tiny-1", "--json"]).out;
-    let stats: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(stats["vcpus"].as_array().unwrap().len(), 2, "{json}");
-    let following = place.tare(&["logs", "-f", "tiny-1"]).spawn().unwrap();
-    let descriptors = format!("/proc/{}/fd", following.id());
-    eventually("the log is being followed", || {
-        fs::read_dir(&descriptors).is_ok_and(|open| {
-            open.flatten()
-                .filter_map(|link| fs::read_link(link.path()).ok())
-                .any(|file| file.ends_with("console.log"))
-        })
-    });
-    let stopped = place.run(&["stop", "tiny-1"]);
-    assert_eq!(
-        (stopped.code, stopped.err.as_str()),
-        (Some(0), ""),
-        "asked, not killed"
-    );
-    end(following).expect(0, "hello from ring 0");
-    assert!(place.run_directories().is_empty());
 }
 
 /// Serves a file of the host's directory through the appliance, and stops it.

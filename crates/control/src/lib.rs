@@ -11,6 +11,7 @@ pub mod config;
 pub mod exit;
 pub mod halt;
 pub mod last_words;
+pub mod lifeline;
 pub mod live;
 pub mod rundir;
 pub mod sentence;

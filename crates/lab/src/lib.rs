@@ -24,6 +24,7 @@ mod figure;
 mod goal;
 mod host;
 mod interrupt;
+mod lifeline;
 mod linux;
 mod load;
 mod observe;

@@ -5,6 +5,7 @@
 
 pub mod guest;
 pub mod needs;
+pub mod tiny;
 
 use std::io::{Read, Write as _};
 use std::net::TcpStream;

@@ -6,13 +6,14 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use tare_control::stats::Stats;
 
 use super::{Appliance, ApplianceError};
 use crate::interrupt::{Interrupt, SLICE};
+use crate::lifeline::ending_with_us;
 use crate::observe::CpuReading;
 
 /// A container that was started. Dropping it ends it.
@@ -26,7 +27,7 @@ pub(super) struct Contained {
 impl Contained {
     /// Starts memcached with one worker thread on a port of the loopback.
     pub(super) fn start(port: u16, memory_mib: u32) -> Result<Self, ApplianceError> {
-        let mut command = Command::new("unshare");
+        let mut command = ending_with_us("unshare");
         // `--kill-child`: whoever ends `unshare` ends what runs in it.
         command
             .args("--user --map-root-user --mount --pid --ipc --uts --fork".split(' '))

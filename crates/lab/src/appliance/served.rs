@@ -3,7 +3,7 @@
 //! images do; settings and statistics are the disk's.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -16,6 +16,7 @@ use super::console::Console;
 use super::guest::Guest;
 use super::tare::{Machine, code};
 use crate::interrupt::{Interrupt, SLICE};
+use crate::lifeline::ending_with_us;
 use crate::observe::CpuReading;
 
 /// How long the disk may take to be served.
@@ -151,7 +152,7 @@ impl Qemu {
     fn start(spec: &ServedGuest, socket: &Path) -> Result<Self, ApplianceError> {
         let (reader, writer) = std::io::pipe().map_err(ApplianceError::Prepare)?;
         let errors = writer.try_clone().map_err(ApplianceError::Prepare)?;
-        let mut command = Command::new("qemu-system-x86_64");
+        let mut command = ending_with_us("qemu-system-x86_64");
         command
             .args(words(spec, socket))
             .stdin(Stdio::null())

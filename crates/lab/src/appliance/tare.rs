@@ -1,5 +1,6 @@
 //! Real machines: `tare run` in the foreground, in a process group of its own,
-//! so that Ctrl-C reaches the lab and not the machine under test.
+//! so that Ctrl-C reaches the lab and not the machine under test. A machine ends with
+//! the lab also when that is killed.
 
 use std::fs;
 use std::io;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tare_control::client::{Client, ClientError};
 use tare_control::exit::ExitCode;
+use tare_control::lifeline::UNTIL_PARENT_ENDS;
 use tare_control::rundir::{RunDir, default_root};
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
@@ -62,6 +64,7 @@ impl TareRun {
         let errors = writer.try_clone().map_err(ApplianceError::Prepare)?;
         let mut command = Command::new(&self.executable);
         command
+            .args([UNTIL_PARENT_ENDS, &std::process::id().to_string()])
             .args(arguments(&name))
             .stdin(Stdio::null())
             .stdout(writer)

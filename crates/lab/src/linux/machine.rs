@@ -19,6 +19,7 @@ use super::counter::{Count, Counter, Plugin};
 use super::dialog::{Dialog, timeless};
 use super::kernels::{Bootable, with_init};
 use crate::interrupt::Interrupt;
+use crate::lifeline::ending_with_us;
 
 const QEMU: &str = "qemu-system-x86_64";
 /// A plain processor, without what the translator would complain about.
@@ -252,7 +253,7 @@ fn command(
 ) -> Result<Command, LinuxError> {
     fcntl_setfd(initramfs, FdFlags::empty())
         .map_err(|errno| LinuxError::file("the initramfs")(errno.into()))?;
-    let mut command = Command::new(QEMU);
+    let mut command = ending_with_us(QEMU);
     command
         .args(["-no-user-config", "-nodefaults", "-no-reboot"])
         .args(["-display", "none", "-serial", "stdio", "-smp", "1"])

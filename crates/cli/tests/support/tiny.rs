@@ -1,0 +1,79 @@
+//! What a machine of a tiny guest does alike under both engines. The words say which
+//! engine, and that there is no network.
+
+use std::fs;
+use std::process::Child;
+
+use super::guest::{self, Then};
+use super::{Place, end, eventually, output};
+
+/// What the guest says.
+const LINE: &str = "hello from ring 0";
+
+/// A guest that says its line and halts.
+fn image(place: &Place) -> String {
+    place.file("tiny", &guest::image(LINE, Then::Halt))
+}
+
+/// Waits until the guest of the machine `web` has spoken.
+pub fn has_spoken(place: &Place) {
+    let log = place.run_root().join("web/console.log");
+    eventually("the guest has spoken", || {
+        fs::read_to_string(&log).is_ok_and(|log| log.contains(LINE))
+    });
+}
+
+/// A machine called `web` in the foreground whose guest has spoken.
+pub fn foreground(place: &Place, words: &[&str]) -> Child {
+    let image = image(place);
+    let all = [&["run", &image, "--name", "web"], words].concat();
+    let child = place.tare(&all).spawn().unwrap();
+    has_spoken(place);
+    child
+}
+
+/// Signals end a run with their code.
+pub fn ends_by_signals(words: &[&str]) {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let place = Place::new();
+        let child = foreground(&place, words);
+        output("kill", &[signal, &child.id().to_string()]);
+        end(child).expect(code, LINE);
+        assert!(place.run_directories().is_empty());
+    }
+}
+
+/// A machine in the background, the first of its image, is listed, read and stopped;
+/// `meanwhile` it runs.
+pub fn runs_in_the_background(words: &[&str], meanwhile: impl FnOnce(&Place)) {
+    let place = Place::new();
+    let image = image(&place);
+    let started = place.run(&[&["run", &image, "-d"], words].concat());
+    assert_eq!(
+        (started.code, started.out.as_str()),
+        (Some(0), "tiny-1\n"),
+        "{started:#?}"
+    );
+    place.run(&["ps"]).expect(0, "tiny-1");
+    eventually("the guest's line is in the log", || {
+        place.run(&["logs", "tiny-1"]).out.contains(LINE)
+    });
+    meanwhile(&place);
+    let following = place.tare(&["logs", "-f", "tiny-1"]).spawn().unwrap();
+    let descriptors = format!("/proc/{}/fd", following.id());
+    eventually("the log is being followed", || {
+        fs::read_dir(&descriptors).is_ok_and(|open| {
+            open.flatten()
+                .filter_map(|link| fs::read_link(link.path()).ok())
+                .any(|file| file.ends_with("console.log"))
+        })
+    });
+    let stopped = place.run(&["stop", "tiny-1"]);
+    assert_eq!(
+        (stopped.code, stopped.err.as_str()),
+        (Some(0), ""),
+        "asked, not killed"
+    );
+    end(following).expect(0, LINE);
+    assert!(place.run_directories().is_empty());
+}
