@@ -102,7 +102,7 @@ pub(crate) fn from_words(mut words: impl Iterator<Item = OsString>) -> Option<Ru
         return None;
     }
     Some(match read_task(words.next()) {
-        Ok(task) => run(&task),
+        Ok(task) => run(&task, || Ok(())),
         Err(error) => Err(SuperviseError::Task(error).into()),
     })
 }
@@ -117,14 +117,13 @@ fn read_task(descriptor: Option<OsString>) -> io::Result<Supervised> {
     Ok(serde_json::from_slice(&document)?)
 }
 
-/// Starts QEMU, waits for its end, removes the run directory.
-pub(crate) fn run(task: &Supervised) -> RunOutcome {
-    let ended = start_and_wait(task).map_err(|source| {
-        Failure::from(SuperviseError::Run {
-            program: task.program.clone(),
-            source,
-        })
-    });
+/// Starts QEMU, does what is left to be done `meanwhile`, waits for QEMU's end, removes the
+/// run directory. If the rest fails QEMU ends as well.
+pub(crate) fn run(
+    task: &Supervised,
+    meanwhile: impl FnOnce() -> Result<(), Failure>,
+) -> RunOutcome {
+    let ended = start_and_wait(task, meanwhile);
     let run_dir = RunDir::at(&task.run_dir);
     let said = match task.guest {
         GuestKind::LibraryOs => None,
@@ -146,17 +145,30 @@ pub(crate) fn run(task: &Supervised) -> RunOutcome {
 }
 
 /// QEMU's exit status and the signal that asked for the end, or 0.
-fn start_and_wait(task: &Supervised) -> io::Result<(ExitStatus, i32)> {
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+fn start_and_wait(
+    task: &Supervised,
+    meanwhile: impl FnOnce() -> Result<(), Failure>,
+) -> Result<(ExitStatus, i32), Failure> {
+    let failed = |source| SuperviseError::Run {
+        program: task.program.clone(),
+        source,
+    };
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let handle = signals.handle();
-    let mut child = session::until_we_end(&task.program)?
-        .args(&task.arguments)
-        .spawn()?;
+    let mut child = session::until_we_end(&task.program)
+        .and_then(|mut command| command.args(&task.arguments).spawn())
+        .map_err(failed)?;
     let received = Arc::new(AtomicI32::new(0));
     let passing = pass_on(signals, &child, Arc::clone(&received));
+    let done = meanwhile();
+    if done.is_err() {
+        // Asked, not killed: it puts the terminal back as it was.
+        let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+    }
     let status = child.wait();
     stop(&handle, passing);
-    Ok((status?, received.load(Ordering::SeqCst)))
+    done?;
+    Ok((status.map_err(failed)?, received.load(Ordering::SeqCst)))
 }
 
 fn pass_on(

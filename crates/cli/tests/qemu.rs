@@ -3,8 +3,10 @@
 
 mod support;
 
+use std::fs::Permissions;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -12,7 +14,10 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use support::guest::{self, Then};
 use support::needs::beside;
-use support::{Place, end, eventually, installed, output};
+use support::{Place, end, eventually, installed, output, tiny};
+
+/// For machines without a network.
+const WORDS: &[&str] = &["--net", "none", "--engine", "qemu"];
 
 /// `true` if QEMU is there; says so if not.
 fn qemu() -> bool {
@@ -95,35 +100,12 @@ fn a_machine_in_the_background_is_listed_read_and_stopped() {
     if !qemu() {
         return;
     }
-    let place = Place::new();
-    let image = place.file("tiny", &guest::image("hello from ring 0", Then::Halt));
-    let words = ["run", &image, "-d", "--net", "none", "--engine", "qemu"];
-    let started = place.run(&words);
-    assert_eq!(
-        (started.code, started.out.as_str()),
-        (Some(0), "tiny-1\n"),
-        "{started:#?}"
-    );
-    place.run(&["ps"]).expect(0, "tiny-1");
-    place
-        .run(&["ps", "--json"])
-        .expect(0, "\"engine\": \"qemu\"");
-    eventually("the guest's line is in the log", || {
+    tiny::runs_in_the_background(WORDS, |place| {
         place
-            .run(&["logs", "tiny-1"])
-            .out
-            .contains("hello from ring 0")
+            .run(&["ps", "--json"])
+            .expect(0, "\"engine\": \"qemu\"");
+        place.run(&["stats", "tiny-1"]).expect(52, "runs in QEMU");
     });
-    place.run(&["stats", "tiny-1"]).expect(52, "runs in QEMU");
-    let following = place.tare(&["logs", "-f", "tiny-1"]).spawn().unwrap();
-    let stopped = place.run(&["stop", "tiny-1"]);
-    assert_eq!(
-        (stopped.code, stopped.err.as_str()),
-        (Some(0), ""),
-        "asked, not killed"
-    );
-    end(following).expect(0, "hello from ring 0");
-    assert!(place.run_directories().is_empty());
 }
 
 /// The HTTP appliance in the background as `web`, serving `<p>weighed`; the
@@ -160,6 +142,36 @@ fn the_appliance_serves_a_directory() {
     if appliance(&place, &[]).is_some() {
         place.run(&["stop", "web"]).expect(0, "");
     }
+}
+
+/// passt starts beside QEMU: what it cannot do is said, and QEMU does not stay.
+#[test]
+fn a_network_that_fails_while_qemu_starts_ends_it_too() {
+    if !qemu() {
+        return;
+    }
+    let place = Place::new();
+    let image = place.file("tiny", &guest::image("up", Then::Halt));
+    let script = "#!/bin/sh\nsleep 0.2\necho \"Failed to bind any port for '-t 1:1', exiting\" >&2\nexit 1\n";
+    let passt = place.file("passt", script.as_bytes());
+    std::fs::set_permissions(&passt, Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let ended = end(place
+        .tare(&["run", &image, "--engine", "qemu"])
+        .env("PATH", format!("{}:{path}", place.path().display()))
+        .spawn()
+        .unwrap());
+    ended.expect(30, "Failed to bind any port");
+    assert!(place.run_directories().is_empty());
+    let mine = place.path().to_string_lossy().into_owned();
+    let left = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter(|entry| {
+            let words = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).contains(&mine)
+        });
+    assert_eq!(left.count(), 0);
 }
 
 /// In the translator, since each would take a KVM that emulates ring 0 long.
@@ -225,21 +237,7 @@ fn signals_end_a_run_with_their_code() {
     if !qemu() {
         return;
     }
-    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
-        let place = Place::new();
-        let image = place.file("tiny", &guest::image("up", Then::Halt));
-        let words = [
-            "run", &image, "--name", "web", "--net", "none", "--engine", "qemu",
-        ];
-        let child = place.tare(&words).stdout(Stdio::piped()).spawn().unwrap();
-        let log = place.run_root().join("web/console.log");
-        eventually("the guest has started", || {
-            std::fs::read_to_string(&log).is_ok_and(|log| log.contains("up"))
-        });
-        output("kill", &[signal, &child.id().to_string()]);
-        assert_eq!(end(child).code, Some(code));
-        assert!(place.run_directories().is_empty());
-    }
+    tiny::ends_by_signals(WORDS);
 }
 
 #[test]
@@ -248,15 +246,7 @@ fn killing_tare_leaves_no_qemu() {
         return;
     }
     let place = Place::new();
-    let image = place.file("tiny", &guest::image("up", Then::Halt));
-    let words = [
-        "run", &image, "--name", "web", "--net", "none", "--engine", "qemu",
-    ];
-    let mut child = place.tare(&words).spawn().unwrap();
-    let log = place.run_root().join("web/console.log");
-    eventually("the guest has started", || {
-        std::fs::read_to_string(&log).is_ok_and(|log| log.contains("up"))
-    });
+    let mut child = tiny::foreground(&place, WORDS);
     child.kill().unwrap();
     child.wait().unwrap();
     eventually("QEMU lets go of the lock", || {

@@ -3,7 +3,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use tare_control::config::GuestKind;
@@ -16,6 +15,7 @@ use super::claim::Claim;
 use super::disk::OpenDisk;
 use super::engine::{Accelerator, Engine};
 use super::own_cpus::OwnCpu;
+use super::passt::Passt;
 use super::plan::{Files, Net, Place, Plan};
 use super::publish::Publish;
 use super::{mac, monitor, passt, qemu};
@@ -75,7 +75,17 @@ pub(crate) struct Prepared {
     pub(crate) place: Place,
 }
 
-/// A network interface whose other end is there.
+impl Prepared {
+    /// Waits until the other end of the network is there.
+    pub(crate) fn connect(&mut self) -> Result<(), Failure> {
+        if let Some(LinkEnd::Passt(passt)) = self.link.as_mut().map(|link| &mut link.end) {
+            keep_log(&passt.wait_ready()?, self.claim.dir())?;
+        }
+        Ok(())
+    }
+}
+
+/// A network interface.
 #[derive(Debug)]
 pub(crate) struct Link {
     /// Hardware address.
@@ -87,8 +97,8 @@ pub(crate) struct Link {
 /// The other end of a network interface.
 #[derive(Debug)]
 pub(crate) enum LinkEnd {
-    /// passt's socket.
-    Passt(OwnedFd),
+    /// passt, which may not be ready yet.
+    Passt(Passt),
     /// A tap interface.
     Tap {
         /// Its name.
@@ -135,7 +145,9 @@ pub(crate) fn launch(plan: Plan) -> RunOutcome {
         ports: forwards.iter().map(Publish::to_string).collect(),
         started_s: now_s(),
     };
-    let (link, initrd) = connect_and_pack(net, files, claim.dir())?;
+    let link = link(net, mac::address(claim.dir().name()))?;
+    // While passt starts.
+    let initrd = initrd(files)?;
     let console_log = console_log(claim.dir())?;
     let prepared = Prepared {
         claim,
@@ -182,25 +194,13 @@ fn engine_name(engine: &Engine) -> EngineName {
     }
 }
 
-/// Packs the root directory while passt starts.
-fn connect_and_pack(
-    net: Net,
-    files: Files,
-    dir: &RunDir,
-) -> Result<(Option<Link>, Option<File>), Failure> {
-    let mac = mac::address(dir.name());
-    let (end, initrd) = match net {
-        Net::None => return Ok((None, initrd(files)?)),
-        Net::Tap { name, file } => (LinkEnd::Tap { name, file }, initrd(files)?),
-        Net::User(forwards) => {
-            let starting = passt::start(&forwards, mac)?;
-            let initrd = initrd(files)?;
-            let ready = starting.finish()?;
-            keep_log(&ready.log, dir)?;
-            (LinkEnd::Passt(ready.socket), initrd)
-        }
+fn link(net: Net, mac: [u8; 6]) -> Result<Option<Link>, Failure> {
+    let end = match net {
+        Net::None => return Ok(None),
+        Net::Tap { name, file } => LinkEnd::Tap { name, file },
+        Net::User(forwards) => LinkEnd::Passt(passt::start(&forwards, mac)?),
     };
-    Ok((Some(Link { mac, end }), initrd))
+    Ok(Some(Link { mac, end }))
 }
 
 fn initrd(files: Files) -> Result<Option<File>, Failure> {

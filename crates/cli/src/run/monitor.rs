@@ -54,7 +54,8 @@ impl Explain for MonitorError {
 }
 
 /// Starts the monitor for a prepared machine.
-pub(crate) fn start(program: &Path, machine: Prepared) -> Outcome {
+pub(crate) fn start(program: &Path, mut machine: Prepared) -> Outcome {
+    machine.connect()?;
     let dir = machine.claim.dir().clone();
     let socket = UnixListener::bind(dir.control_socket())
         .map_err(RunFileError::of("the control socket", &dir))?;
@@ -107,8 +108,8 @@ fn net(link: &Link) -> Result<NetConfig, MonitorError> {
         mac: link.mac,
         mtu: passt::MTU,
         backend: match &link.end {
-            LinkEnd::Passt(socket) => NetBackend::Stream {
-                fd: inherit(socket)?,
+            LinkEnd::Passt(passt) => NetBackend::Stream {
+                fd: inherit(passt.socket())?,
             },
             LinkEnd::Tap { name, file } => NetBackend::Tap {
                 fd: inherit(file)?,

@@ -75,21 +75,16 @@ impl Explain for PasstError {
     }
 }
 
-/// passt, being started.
+/// passt, once started. Its end of the pair stays open here until it is ready, so that a
+/// machine that was started meanwhile sees no closed socket when passt is tried again.
 #[derive(Debug)]
-pub(crate) struct Starting<'a> {
-    forwards: &'a [Publish],
-    mac: [u8; 6],
-    attempt: Attempt,
-}
-
-/// passt, ready.
-#[derive(Debug)]
-pub(crate) struct Ready {
+pub(crate) struct Passt {
+    forwards: Vec<Publish>,
     /// The machine's end: frames with a length before each.
-    pub(crate) socket: OwnedFd,
-    /// What passt said, for the run directory.
-    pub(crate) log: String,
+    ours: OwnedFd,
+    theirs: Option<OwnedFd>,
+    template: Template,
+    child: Child,
 }
 
 /// Where passt takes its interface from.
@@ -99,68 +94,79 @@ enum Template {
     Loopback,
 }
 
-#[derive(Debug)]
-struct Attempt {
-    child: Child,
-    socket: OwnedFd,
-    template: Template,
-}
-
-/// Starts passt for a guest with that hardware address; [`Starting::finish`]
+/// Starts passt for a guest with that hardware address; [`Passt::wait_ready`]
 /// waits for it, so that other work can be done in between.
-pub(crate) fn start(forwards: &[Publish], mac: [u8; 6]) -> Result<Starting<'_>, PasstError> {
+pub(crate) fn start(forwards: &[Publish], mac: [u8; 6]) -> Result<Passt, PasstError> {
     let template = match has_default_route() {
         true => Template::DefaultRoute,
         false => Template::Loopback,
     };
-    Ok(Starting {
-        forwards,
-        mac,
-        attempt: spawn(forwards, mac, template)?,
-    })
-}
-
-impl Starting<'_> {
-    /// Waits until passt has bound its ports.
-    pub(crate) fn finish(self) -> Result<Ready, PasstError> {
-        let template = self.attempt.template;
-        match wait(self.attempt) {
-            Err(PasstError::Refused(message)) if message.contains("interface") => {
-                let other = match template {
-                    Template::DefaultRoute => Template::Loopback,
-                    Template::Loopback => Template::DefaultRoute,
-                };
-                spawn(self.forwards, self.mac, other)
-                    .and_then(wait)
-                    .map_err(|_| PasstError::Refused(message))
-            }
-            other => other,
-        }
-    }
-}
-
-fn spawn(forwards: &[Publish], mac: [u8; 6], template: Template) -> Result<Attempt, PasstError> {
     let (mut ours, theirs) = UnixStream::pair().map_err(PasstError::Start)?;
     ours.write_all(&arp::announcement(mac, GUEST, GATEWAY))
         .map_err(PasstError::Start)?;
-    fcntl_setfd(&theirs, FdFlags::empty()).map_err(|errno| PasstError::Start(errno.into()))?;
-    let child = Command::new("passt")
+    let theirs = theirs.into();
+    Ok(Passt {
+        forwards: forwards.to_vec(),
+        ours: ours.into(),
+        child: spawn(forwards, &theirs, template)?,
+        theirs: Some(theirs),
+        template,
+    })
+}
+
+impl Passt {
+    /// The machine's end of the socket pair.
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        &self.ours
+    }
+
+    /// Waits until passt has bound its ports; what it said, for the run directory. Its end
+    /// of the pair is passt's alone then.
+    pub(crate) fn wait_ready(&mut self) -> Result<String, PasstError> {
+        let Some(theirs) = self.theirs.take() else {
+            return Ok(String::new());
+        };
+        match wait(&mut self.child) {
+            Err(PasstError::Refused(message)) if message.contains("interface") => self
+                .again(&theirs)
+                .map_err(|_| PasstError::Refused(message)),
+            other => other,
+        }
+    }
+
+    /// With the other template. A machine that was started has its end already; passt must
+    /// not inherit that, or it would never see it closed.
+    fn again(&mut self, theirs: &OwnedFd) -> Result<String, PasstError> {
+        let template = match self.template {
+            Template::DefaultRoute => Template::Loopback,
+            Template::Loopback => Template::DefaultRoute,
+        };
+        inherit(&self.ours, FdFlags::CLOEXEC)?;
+        self.child = spawn(&self.forwards, theirs, template)?;
+        wait(&mut self.child)
+    }
+}
+
+fn spawn(forwards: &[Publish], theirs: &OwnedFd, template: Template) -> Result<Child, PasstError> {
+    inherit(theirs, FdFlags::empty())?;
+    let spawned = Command::new("passt")
         .args(["--fd", &theirs.as_raw_fd().to_string()])
         .args(arguments(forwards, template))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .process_group(0)
-        .spawn()
-        .map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => PasstError::Missing,
-            _ => PasstError::Start(source),
-        })?;
-    Ok(Attempt {
-        child,
-        socket: ours.into(),
-        template,
+        .spawn();
+    // Nobody else that is started gets it.
+    inherit(theirs, FdFlags::CLOEXEC)?;
+    spawned.map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => PasstError::Missing,
+        _ => PasstError::Start(source),
     })
+}
+
+fn inherit(fd: &OwnedFd, flags: FdFlags) -> Result<(), PasstError> {
+    fcntl_setfd(fd, flags).map_err(|errno| PasstError::Start(errno.into()))
 }
 
 fn arguments(forwards: &[Publish], template: Template) -> Vec<String> {
@@ -195,18 +201,16 @@ fn arguments(forwards: &[Publish], template: Template) -> Vec<String> {
     arguments
 }
 
-fn wait(mut attempt: Attempt) -> Result<Ready, PasstError> {
-    let said = read_until_detached(&mut attempt.child);
+/// What passt said, once it serves.
+fn wait(child: &mut Child) -> Result<String, PasstError> {
+    let said = read_until_detached(child);
     if matches!(said, Err(PasstError::TimedOut)) {
-        let _ = attempt.child.kill();
+        let _ = child.kill();
     }
-    let status = attempt.child.wait().map_err(PasstError::Start)?;
+    let status = child.wait().map_err(PasstError::Start)?;
     let log = without_noise(&said?);
     match status.success() {
-        true => Ok(Ready {
-            socket: attempt.socket,
-            log,
-        }),
+        true => Ok(log),
         false if log.is_empty() => Err(PasstError::Refused(status.to_string())),
         false => Err(PasstError::Refused(
             log.lines().collect::<Vec<_>>().join("; "),
@@ -311,12 +315,13 @@ mod tests {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = taken.local_addr().expect("its address").port();
         let forwards = [format!("{port}:80").parse().expect("a forward")];
-        let error = start(&forwards, [2, 0, 0, 0, 0, 1])
-            .and_then(Starting::finish)
-            .expect_err("the port is taken");
+        let ready = || {
+            let mut passt = start(&forwards, [2, 0, 0, 0, 0, 1])?;
+            passt.wait_ready().map(|_| passt)
+        };
+        let error = ready().expect_err("the port is taken");
         assert_eq!(error.code(), ExitCode::PortInUse, "{error}");
         drop(taken);
-        let ready = start(&forwards, [2, 0, 0, 0, 0, 1]).and_then(Starting::finish);
-        drop(ready.expect("passt starts on a free port"));
+        drop(ready().expect("passt starts on a free port"));
     }
 }

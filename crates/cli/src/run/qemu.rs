@@ -36,7 +36,7 @@ const GREETING_LIMIT: Duration = Duration::from_millis(250);
 const SPEECH_LIMIT: Duration = Duration::from_secs(1);
 
 /// Starts QEMU for a prepared machine.
-pub(crate) fn start(program: &Path, accelerator: Accelerator, machine: Prepared) -> RunOutcome {
+pub(crate) fn start(program: &Path, accelerator: Accelerator, mut machine: Prepared) -> RunOutcome {
     let dir = machine.claim.dir().clone();
     let arguments = arguments(accelerator, &machine)
         .map_err(|errno: Errno| RunFileError::of("descriptors for QEMU", &dir)(errno.into()))?;
@@ -52,11 +52,11 @@ pub(crate) fn start(program: &Path, accelerator: Accelerator, machine: Prepared)
                 .record
                 .write(&dir)
                 .map_err(RunFileError::of("run.json", &dir))?;
-            let code = supervise::run(&supervised);
-            drop(machine);
-            code
+            // While QEMU starts, passt does too.
+            supervise::run(&supervised, || machine.connect())
         }
         Place::Background => {
+            machine.connect()?;
             let command = supervise::command(&supervised)
                 .map_err(RunFileError::of("the supervisor's task", &dir))?;
             let begin = Instant::now();
@@ -196,7 +196,7 @@ fn console(place: Place, dir: &RunDir, words: &mut Words) {
 
 fn net(link: &Link, board: Board, words: &mut Words) -> Result<(), Errno> {
     let backend = match &link.end {
-        LinkEnd::Passt(socket) => format!("socket,id=net,fd={}", inherit(socket)?),
+        LinkEnd::Passt(passt) => format!("socket,id=net,fd={}", inherit(passt.socket())?),
         LinkEnd::Tap { file, .. } => format!("tap,id=net,fd={},vhost=off", inherit(file)?),
     };
     let [a, b, c, d, e, f] = link.mac;
