@@ -83,12 +83,40 @@ impl Rule for GrowShrink {
     }
 }
 
+/// A host's tick (250 Hz): a timer on CPU time expires when one meets a thread
+/// that runs.
+const TICK_NS: u64 = 4_000_000;
+
+/// When the host's ticks come. One in each 4 ms, here at an arbitrary time of
+/// them, since recorded loads of round numbers would run in step with it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ticks {
+    number: u64,
+}
+
+impl Ticks {
+    /// Whether one comes in this stretch of time; stretches only go forward.
+    fn meet(&mut self, from_ns: u64, until_ns: u64) -> bool {
+        self.number = self.number.max((from_ns / TICK_NS).saturating_sub(1));
+        while self.next_ns() < from_ns {
+            self.number += 1;
+        }
+        self.next_ns() < until_ns
+    }
+
+    fn next_ns(&self) -> u64 {
+        let mixed = self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        (self.number.saturating_mul(TICK_NS)).saturating_add(mixed % TICK_NS)
+    }
+}
+
 /// [`Budget`] as it acts: through KVM, whose own rule chooses below the longest
-/// window that it is given, and looking after CPU time.
+/// window that it is given, and looking after CPU time, by the host's tick.
 #[derive(Clone, Debug)]
 pub struct Governed {
     budget: Budget,
     kvm: GrowShrink,
+    ticks: Ticks,
     counted: Reading,
     look_at_cpu_ns: u64,
     /// CPU time of a wake-up that was scheduled.
@@ -104,6 +132,7 @@ impl Governed {
         Self {
             budget,
             kvm: GrowShrink::new(first.window_ns),
+            ticks: Ticks::default(),
             counted,
             look_at_cpu_ns: first.look_after_cpu_ns,
             scheduled_ns: costs.scheduled_ns,
@@ -124,6 +153,9 @@ impl Rule for Governed {
 
     fn halted(&mut self, halt: Halt, polled_ns: u64, now_ns: u64) {
         let polled = self.kvm.window_ns() > 0;
+        let began_ns = self.counted.now_ns;
+        let ran_until_ns = now_ns.saturating_sub(halt.wait_ns - polled_ns);
+        let met_by_tick = self.ticks.meet(began_ns, ran_until_ns);
         let counted = &mut self.counted;
         counted.now_ns = now_ns;
         counted.run_ns += halt.busy_ns + polled_ns;
@@ -137,7 +169,7 @@ impl Rule for Governed {
             counted.missed_ns += polled_ns;
         }
         self.kvm.halted(halt.wait_ns);
-        if self.counted.run_ns >= self.look_at_cpu_ns {
+        if met_by_tick && self.counted.run_ns >= self.look_at_cpu_ns {
             let decision = self.budget.look(&self.counted);
             self.kvm.set_longest_ns(decision.window_ns);
             self.look_at_cpu_ns = self.counted.run_ns + decision.look_after_cpu_ns;

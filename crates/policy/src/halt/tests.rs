@@ -1,5 +1,7 @@
 //! The rule against loads whose best window is known, and against any load.
 
+mod windows;
+
 use std::vec::Vec;
 
 use proptest::prelude::*;
@@ -69,7 +71,8 @@ fn periodic_waits_beyond_the_longest_window_are_not_polled_for() {
 
 #[test]
 fn bursts_whose_waits_are_affordable_are_caught() {
-    let halts = bursts(200);
+    // It takes some looks, for each of which a tick must meet the vCPU.
+    let halts = bursts(600);
     let (_, outcome) = governed(1, &halts);
     assert!(outcome.caught * 10 > outcome.halts * 6, "{outcome:?}");
     assert!(outcome.polled_ppm() <= 10_000, "{outcome:?}");
@@ -220,9 +223,9 @@ proptest! {
     #[test]
     fn the_budget_is_kept_whatever_the_load(halts in load(), percent in 1u16..60) {
         let (_, outcome) = governed(percent, &halts);
-        // Beyond the share: what is polled until a look, and one poll.
+        // Beyond the share: what is polled until a look, a tick late, and one poll.
         let allowed = outcome.elapsed_ns * u64::from(percent) / 100;
-        let late = 10 * MS + 2 * LONGEST_WINDOW_NS;
+        let late = 14 * MS + 2 * LONGEST_WINDOW_NS;
         prop_assert!(outcome.polled_ns <= allowed + late, "{outcome:?} {allowed}");
     }
 
@@ -250,7 +253,7 @@ proptest! {
                 caught: spread(caught),
             });
             prop_assert!(decision.window_ns <= LONGEST_WINDOW_NS);
-            prop_assert!(decision.look_after_cpu_ns >= 10 * MS);
+            prop_assert!(decision.look_after_cpu_ns >= MS);
         }
     }
 }
