@@ -162,22 +162,23 @@ impl Coalescer {
             self.cycle.restart();
             return Some(Cause::Shallow);
         }
-        if auto && urgent {
-            self.cycle.deliver();
-            return Some(Cause::Urgent);
-        }
-        if self.held > 0 && now_ns >= self.hold_deadline_ns {
-            self.cycle.restart();
-            return Some(Cause::Deadline);
-        }
-        if self.cycle.step() == Decision::Deliver {
+        // Whatever delivers a completion, it takes its turn in the cycle.
+        let turn = self.cycle.step();
+        let cause = if auto && urgent {
+            Cause::Urgent
+        } else if self.held > 0 && now_ns >= self.hold_deadline_ns {
+            Cause::Deadline
+        } else if turn == Decision::Deliver {
             return Some(Cause::Ratio);
-        }
-        if auto && self.is_stale(in_flight) {
+        } else if auto && self.is_stale(in_flight) {
+            Cause::Stale
+        } else {
+            return None;
+        };
+        if turn == Decision::Hold {
             self.cycle.restart();
-            return Some(Cause::Stale);
         }
-        None
+        Some(cause)
     }
 
     /// Whether somebody is likely to wait for this request, still in flight.

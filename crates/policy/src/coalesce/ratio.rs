@@ -9,11 +9,15 @@ pub const RATIO_SLOTS: usize = 36;
 /// Longest cycle: no queue has more entries.
 const LONGEST_CYCLE: u32 = 32_768;
 
-/// `count_up` of `skip_up` completions are delivered.
+/// `count_up` of `skip_up` completions are delivered; in the table's last row some
+/// cycles are one completion longer, such that it is 8 of CIF for every CIF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ratio {
     count_up: u32,
     skip_up: u32,
+    /// Of so many cycles, so many are longer.
+    longer: u32,
+    of_cycles: u32,
 }
 
 impl Ratio {
@@ -29,7 +33,12 @@ impl Ratio {
     }
 
     const fn of(count_up: u32, skip_up: u32) -> Self {
-        Self { count_up, skip_up }
+        Self {
+            count_up,
+            skip_up,
+            longer: 0,
+            of_cycles: 1,
+        }
     }
 
     /// The table: what suits `cif` commands in flight at `iops` completions per
@@ -47,13 +56,18 @@ impl Ratio {
         } else if cif < row * 4 {
             Self::of(2, 3)
         } else {
-            Self::of(1, cif / (row * 2))
+            Self {
+                count_up: 1,
+                skip_up: cif / (row * 2),
+                longer: cif % (row * 2),
+                of_cycles: row * 2,
+            }
         };
         table.with_run_of_at_most(iops.saturating_mul(parameters.longest_hold_ns) / 1_000_000_000)
     }
 
     fn with_run_of_at_most(self, completions: u64) -> Self {
-        let run = u64::from(self.skip_up - self.count_up);
+        let run = u64::from(self.skip_up - self.count_up) + u64::from(self.longer > 0);
         if run <= completions {
             return self;
         }
@@ -67,19 +81,21 @@ impl Ratio {
         self.count_up
     }
 
-    /// Completions of a cycle.
+    /// Completions of a cycle, the longer ones' last left out.
     pub const fn skip_up(self) -> u32 {
         self.skip_up
     }
 
     /// R in thousandths, rounded to nearest.
     pub const fn permille(self) -> u32 {
-        (self.count_up * 1000 + self.skip_up / 2) / self.skip_up
+        let completions = self.skip_up as u64 * self.of_cycles as u64 + self.longer as u64;
+        let delivered = self.count_up as u64 * self.of_cycles as u64;
+        ((delivered * 1000 + completions / 2) / completions) as u32
     }
 
     /// The slot of R in a distribution, from all delivered to few: 1, 4/5, 3/4,
-    /// 2/3, 1/2, 1/3 and so on to 1/32, and the last for less. Other ratios go
-    /// to the nearest slot that is not smaller.
+    /// 2/3, 1/2, 1/3 and so on to 1/32, and the last for less. A ratio of the last
+    /// row goes to the nearest slot, others to the nearest that is not smaller.
     #[inline(never)]
     pub const fn slot(self) -> usize {
         let (count, skip) = (self.count_up, self.skip_up);
@@ -92,8 +108,8 @@ impl Ratio {
         } else if count * 3 >= skip * 2 {
             3
         } else {
-            let halves = skip / count;
-            let slot = if halves < 2 { 4 } else { halves as usize + 2 };
+            let cycle = skip / count + (self.longer * 2 >= self.of_cycles) as u32;
+            let slot = if cycle < 2 { 4 } else { cycle as usize + 2 };
             if slot < RATIO_SLOTS {
                 slot
             } else {
@@ -120,11 +136,20 @@ impl Ratio {
 pub(super) struct Cycle {
     pub(super) ratio: Ratio,
     counter: u32,
+    /// Completions of this cycle.
+    skip_up: u32,
+    /// What has come together for a longer one.
+    owed: u32,
 }
 
 impl Cycle {
     pub(super) const fn new(ratio: Ratio) -> Self {
-        Self { ratio, counter: 1 }
+        Self {
+            ratio,
+            counter: 1,
+            skip_up: ratio.skip_up,
+            owed: 0,
+        }
     }
 
     /// The talk's decision for one completion.
@@ -132,8 +157,9 @@ impl Cycle {
         if self.counter < self.ratio.count_up {
             self.counter += 1;
             Decision::Deliver
-        } else if self.counter >= self.ratio.skip_up {
+        } else if self.counter >= self.skip_up {
             self.counter = 1;
+            self.choose_length();
             Decision::Deliver
         } else {
             self.counter += 1;
@@ -141,16 +167,18 @@ impl Cycle {
         }
     }
 
+    /// Of the next cycle, so that the fraction is exact over all.
+    fn choose_length(&mut self) {
+        self.owed += self.ratio.longer;
+        self.skip_up = self.ratio.skip_up;
+        if self.owed >= self.ratio.of_cycles {
+            self.owed -= self.ratio.of_cycles;
+            self.skip_up += 1;
+        }
+    }
+
     /// The cycle begins anew.
     pub(super) fn restart(&mut self) {
         self.counter = 1;
-    }
-
-    /// A completion that is delivered in any case takes its turn: where the
-    /// cycle would have held, it begins anew.
-    pub(super) fn deliver(&mut self) {
-        if self.step() == Decision::Hold {
-            self.restart();
-        }
     }
 }

@@ -10,6 +10,9 @@ pub struct Model {
     /// When each held completion came.
     pub held: Vec<u64>,
     pub pair: (u32, u32),
+    /// Of the last row: the numerator and denominator of 1/R, and cycles so far.
+    inverse: (u32, u32),
+    cycles: u32,
     counter: u32,
     epoch_start_ns: Option<u64>,
     completions: u64,
@@ -27,6 +30,8 @@ impl Model {
         Self {
             pair: Self::first(&parameters),
             parameters,
+            inverse: (0, 1),
+            cycles: 0,
             in_flight: Vec::new(),
             held: Vec::new(),
             counter: 1,
@@ -78,40 +83,42 @@ impl Model {
             self.counter = 1;
             return true;
         }
-        if auto && self.urgent(kind) {
-            if !self.pattern() {
-                self.counter = 1;
-            }
-            return true;
-        }
-        if self.deadline().is_some_and(|deadline| now_ns >= deadline) {
-            self.counter = 1;
-            return true;
-        }
+        let urgent = auto && self.urgent(kind);
+        let due = self.deadline().is_some_and(|deadline| now_ns >= deadline);
+        let would_hold = self.held.len() + 1;
+        let stale = auto && would_hold > 1 && would_hold > driver_sees / (2 * row);
         if self.pattern() {
             return true;
         }
-        let would_hold = self.held.len() + 1;
-        let stale = auto && would_hold > 1 && would_hold > driver_sees / (2 * row);
-        if stale {
+        let delivers = urgent || due || stale;
+        if delivers {
             self.counter = 1;
         }
-        stale
+        delivers
     }
 
     /// The talk's pseudo-code.
     fn pattern(&mut self) -> bool {
         let (count_up, skip_up) = self.pair;
+        let skip_up = skip_up + self.lengthening();
         if self.counter < count_up {
             self.counter += 1;
             true
         } else if self.counter >= skip_up {
             self.counter = 1;
+            self.cycles += 1;
             true
         } else {
             self.counter += 1;
             false
         }
+    }
+
+    /// By how much this cycle is longer, so that all together are in proportion.
+    fn lengthening(&self) -> u32 {
+        let (numerator, denominator) = self.inverse;
+        let whole = |cycles: u32| cycles * (numerator % denominator) / denominator;
+        whole(self.cycles) - whole(self.cycles.saturating_sub(1))
     }
 
     fn urgent(&self, kind: Kind) -> bool {
@@ -142,9 +149,10 @@ impl Model {
                 0 => peak(&self.seen) as f64,
                 count => self.peaks.iter().sum::<u64>() as f64 / count as f64,
             };
-            let pair = self.table(mean.ceil() as u32, iops);
-            if pair != self.pair {
-                (self.pair, self.counter) = (pair, 1);
+            let (pair, inverse) = self.table(mean.ceil() as u32, iops);
+            if (pair, inverse) != (self.pair, self.inverse) {
+                (self.pair, self.inverse) = (pair, inverse);
+                (self.counter, self.cycles) = (1, 0);
             }
         }
         self.begin_epoch(now_ns);
@@ -157,7 +165,7 @@ impl Model {
         self.peaks.clear();
     }
 
-    fn table(&self, cif: u32, iops: f64) -> (u32, u32) {
+    fn table(&self, cif: u32, iops: f64) -> ((u32, u32), (u32, u32)) {
         let row = self.parameters.cif_threshold;
         // Whole completions, as the rule counts them.
         let iops = iops.floor();
@@ -170,10 +178,17 @@ impl Model {
             3 => (2, 3),
             _ => (1, cif / (row * 2)),
         };
-        if skip - count <= in_longest_hold {
-            (count, skip)
+        let last_row = cif / row >= 4 && iops >= f64::from(self.parameters.iops_threshold);
+        let inverse = if last_row {
+            (cif % (row * 2), row * 2)
         } else {
-            (1, 1 + in_longest_hold)
+            (0, 1)
+        };
+        let longest = skip + u32::from(inverse.0 > 0);
+        if longest - count <= in_longest_hold {
+            ((count, skip), inverse)
+        } else {
+            ((1, 1 + in_longest_hold), (0, 1))
         }
     }
 
@@ -209,7 +224,8 @@ impl Model {
         self.held.clear();
         self.told = true;
         self.parameters = parameters;
-        (self.pair, self.counter) = (Self::first(&parameters), 1);
+        (self.pair, self.inverse) = (Self::first(&parameters), (0, 1));
+        (self.counter, self.cycles) = (1, 0);
         self.begin_epoch(now_ns);
         told
     }
