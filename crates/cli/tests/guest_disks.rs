@@ -8,11 +8,13 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
 use serde_json::Value;
 use support::needs::{built, kvm, passt};
 use support::{Place, eventually, free_port, get};
+use tare_control::client::Client;
 
 /// Bytes of a disk.
 const BYTES: usize = 4 << 20;
@@ -42,6 +44,62 @@ fn blocks_read_back_as_they_were_written() {
         assert_eq!((of("errors"), of("mismatches")), (0, 0), "{line}");
         assert_eq!(of("completed"), 150, "{line}");
         assert!(line["flush_ns"]["count"].as_u64().unwrap() > 0, "{line}");
+    }
+}
+
+/// What the disk's file looks like after the guest emptied half of it.
+fn emptied(how: &str) -> Option<(Vec<u8>, u64, Value)> {
+    let image = kvm().then(|| built("blk")).flatten()?;
+    let place = Place::new();
+    let disk = place.file("disk.img", &vec![7; BYTES]);
+    let words = format!("clear={how} span=2M count=1 warm_ms=0");
+    let run = ["run", image.to_str().unwrap(), "--net", "none", "--disk"];
+    let ended = place.run(&[&run[..], &[&disk, "--cmdline", &words]].concat());
+    ended.expect(0, "\"done\":true");
+    let lines = ended.out.lines().map(serde_json::from_str::<Value>);
+    let mut lines = lines.map(Result::unwrap);
+    let line = lines.find(|line| line["completed"].is_u64()).unwrap();
+    let held = fs::metadata(&disk).unwrap().blocks() * 512;
+    Some((fs::read(&disk).unwrap(), held, line))
+}
+
+#[test]
+fn what_the_guest_empties_is_zeros_in_the_file_and_a_hole_after_discard() {
+    for (how, held) in [("zeroes", BYTES), ("discard", BYTES / 2)] {
+        let Some((bytes, holds, line)) = emptied(how) else {
+            return;
+        };
+        let (emptied, rest) = bytes.split_at(BYTES / 2);
+        assert!(emptied.iter().all(|byte| *byte == 0), "{how}");
+        assert!(rest.iter().all(|byte| *byte == 7), "{how}");
+        // Give or take what the file system needs to know it.
+        let near = holds.abs_diff(held as u64) <= 128 << 10;
+        assert!(near, "{how}: the file holds {holds} bytes");
+        assert_eq!(line["errors"], 0, "{how}: {line}");
+    }
+}
+
+#[test]
+fn the_guest_switches_the_write_cache() {
+    let Some(image) = kvm().then(|| built("blk")).flatten() else {
+        return;
+    };
+    let place = Place::new();
+    let disk = place.file("disk.img", &vec![0; BYTES]);
+    for (cache, durable) in [("writethrough", 40), ("writeback", 0)] {
+        let words = format!("cache={cache} read=0 count=40 warm_ms=0 hold");
+        let run = ["run", image.to_str().unwrap(), "--net", "none", "-d"];
+        let named = ["--name", cache, "--disk", &disk, "--cmdline", &words];
+        place.run(&[&run[..], &named].concat()).expect(0, cache);
+        let socket = place.run_root().join(cache).join("control.sock");
+        let counted = |name: &str| {
+            let stats = Client::new(&socket).stats().unwrap();
+            let blk = stats.devices.iter().find(|it| it.kind == "blk");
+            blk.unwrap().counters[name]
+        };
+        eventually("it has written", || counted("writes") == 40);
+        assert_eq!(counted("durable_writes"), durable, "{cache}");
+        place.run(&["stop", cache]).expect(0, "");
     }
 }
 

@@ -51,3 +51,4 @@ pub mod serve;
 pub mod sync;
 pub mod thread;
 pub mod time;
+mod virtio;

@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tare_libos::block::SECTOR_BYTES;
+use tare_libos::block::{Cache, SECTOR_BYTES};
 
 /// Most commands in flight.
 pub const MOST_IN_FLIGHT: u32 = 256;
@@ -37,6 +37,15 @@ pub enum Switch {
     Off,
 }
 
+/// What makes the span empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clear {
+    /// Its content is not needed any more.
+    Discard,
+    /// It becomes zeros.
+    Zeroes,
+}
+
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -58,6 +67,10 @@ pub struct Job {
     pub flush_every: Option<u32>,
     /// One more thread that writes a block and flushes.
     pub committer: Switch,
+    /// The disk's write cache; none for as it is.
+    pub cache: Option<Cache>,
+    /// The span is emptied before the first run.
+    pub clear: Option<Clear>,
     /// Patterns are written, and checked where read.
     pub verify: Switch,
     /// When a run ends.
@@ -80,6 +93,8 @@ impl Default for Job {
             rate: None,
             flush_every: None,
             committer: Switch::Off,
+            cache: None,
+            clear: None,
             verify: Switch::Off,
             length: Length::Ms(1000),
             warm_ms: 100,
@@ -134,6 +149,8 @@ impl Job {
                 self.flush_every = Some(bounded("flush_every", value, wanted, 1, most)? as u32);
             }
             "committer" => self.committer = switch("committer", value)?,
+            "cache" => self.cache = Some(cache(value)?),
+            "clear" => self.clear = Some(clear(value)?),
             "verify" => self.verify = switch("verify", value)?,
             "ms" => self.length = Length::Ms(number("ms", value)?),
             "count" => self.length = Length::Count(number("count", value)?),
@@ -178,6 +195,22 @@ fn switch(key: &'static str, value: &str) -> Result<Switch, JobError> {
         "on" => Ok(Switch::On),
         "off" => Ok(Switch::Off),
         _ => Err(wrong(key, value, "on or off")),
+    }
+}
+
+fn cache(value: &str) -> Result<Cache, JobError> {
+    match value {
+        "writeback" => Ok(Cache::Writeback),
+        "writethrough" => Ok(Cache::Writethrough),
+        _ => Err(wrong("cache", value, "writeback or writethrough")),
+    }
+}
+
+fn clear(value: &str) -> Result<Clear, JobError> {
+    match value {
+        "discard" => Ok(Clear::Discard),
+        "zeroes" => Ok(Clear::Zeroes),
+        _ => Err(wrong("clear", value, "discard or zeroes")),
     }
 }
 
@@ -229,7 +262,8 @@ mod tests {
     #[test]
     fn every_word_is_understood_and_others_are_left_alone() {
         let line = "ip=dhcp disk=A cif=1,64 block=8K read=67 order=sequential span=1G rate=500 \
-                    flush_every=8 committer=on verify=on count=10 warm_ms=0 seed=9 hold";
+                    flush_every=8 committer=on cache=writethrough clear=zeroes verify=on \
+                    count=10 warm_ms=0 seed=9 hold";
         let expected = Job {
             disk: "A".to_string(),
             cif: alloc::vec![1, 64],
@@ -240,6 +274,8 @@ mod tests {
             rate: Some(500),
             flush_every: Some(8),
             committer: Switch::On,
+            cache: Some(Cache::Writethrough),
+            clear: Some(Clear::Zeroes),
             verify: Switch::On,
             length: Length::Count(10),
             warm_ms: 0,
@@ -269,6 +305,8 @@ mod tests {
             "count=0",
             "verify=yes",
             "committer=1",
+            "cache=off",
+            "clear=all",
             "flush_every=0",
             "seed=0",
         ] {

@@ -18,6 +18,8 @@
 //! | `rate=N` | none | commands a second of all threads; latency from when due |
 //! | `flush_every=N` | never | a flush after each N-th write of a thread |
 //! | `committer=on\|off` | off | one more thread: writes a block, flushes, again |
+//! | `cache=writeback\|writethrough` | as it is | switches the disk's write cache first |
+//! | `clear=discard\|zeroes` | no | makes the span empty first, zeroes are checked |
 //! | `verify=on\|off` | off | writes patterns, and reads check them |
 //! | `ms=N` or `count=N` | `ms=1000` | when a run ends |
 //! | `warm_ms=N` | 100 | before anything counts |
@@ -31,6 +33,7 @@ pub mod histogram;
 pub mod job;
 pub mod pattern;
 pub mod places;
+pub mod prepare;
 pub mod report;
 pub mod run;
 mod worker;

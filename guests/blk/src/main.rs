@@ -7,11 +7,12 @@ extern crate alloc;
 use alloc::string::{String, ToString};
 use core::time::Duration;
 
-use tare_guest_blk::{Job, report, run};
+use tare_guest_blk::run::{self, Edge};
+use tare_guest_blk::{Job, prepare, report};
 use tare_libos::block::Disk;
 use tare_libos::{env, println, thread};
 
-/// Time for somebody to read the machine's statistics.
+/// Time for somebody to set the disk.
 const PAUSE: Duration = Duration::from_millis(50);
 
 fn blk() -> Result<(), String> {
@@ -26,12 +27,14 @@ fn blk() -> Result<(), String> {
         job.block,
         job.read
     );
+    prepare::prepare(&job, &disk).map_err(|error| error.to_string())?;
+    thread::sleep(PAUSE);
     for &cif in &job.cif {
-        println!("{{\"begin\":true,\"cif\":{cif}}}");
-        thread::sleep(PAUSE);
-        let outcome = run::run(&job, &disk, cif).map_err(|error| error.to_string())?;
-        println!("{{\"end\":true,\"cif\":{cif}}}");
-        thread::sleep(PAUSE);
+        let tell = |edge| match edge {
+            Edge::Begin => println!("{{\"begin\":true,\"cif\":{cif}}}"),
+            Edge::End => println!("{{\"end\":true,\"cif\":{cif}}}"),
+        };
+        let outcome = run::run(&job, &disk, cif, tell).map_err(|error| error.to_string())?;
         println!("{}", report::line(&outcome));
     }
     println!("{{\"done\":true}}");

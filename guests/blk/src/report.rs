@@ -3,8 +3,7 @@
 //! `iops` counts commands that completed while the run counted, of all threads but
 //! the committer; times are in ns, within 0.8 %. `interrupts`, `completions` and
 //! `notifications` are the driver's own counts in the same time and include the
-//! committer's; `all` are the completions of the whole run, between the lines
-//! `begin` and `end`. `instructions` are not the guest's to know: where KVM counts them,
+//! committer's, between the lines `begin` and `end`. `instructions` are not the guest's to know: where KVM counts them,
 //! the monitor's statistics have them.
 
 use alloc::format;
@@ -22,11 +21,10 @@ pub fn line(outcome: &Outcome) -> String {
     let completed = seen.times.count();
     let error = seen.error.map(|error| format!("\"{error}\""));
     format!(
-        "{{\"cif\":{},\"all\":{},\"ns\":{ns},\"completed\":{completed},\"iops\":{},\"errors\":{},\"error\":{},\
+        "{{\"cif\":{},\"ns\":{ns},\"completed\":{completed},\"iops\":{},\"errors\":{},\"error\":{},\
          \"mismatches\":{},\"interrupts\":{},\"completions\":{},\"notifications\":{},\
          \"waits_for_room\":{},\"latency_ns\":{},\"flush_ns\":{},\"commit_ns\":{}}}",
         outcome.cif,
-        outcome.all,
         per_second(completed, ns),
         seen.errors,
         error.as_deref().unwrap_or("null"),

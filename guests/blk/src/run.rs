@@ -51,14 +51,25 @@ pub struct Outcome {
     pub seen: Seen,
     /// What happened at the device while commands counted.
     pub device: DiskStats,
-    /// Requests that the device completed from the run's begin to its end.
-    pub all: u64,
 }
 
-/// Does the job once with `cif` commands in flight.
-pub fn run(job: &Job, disk: &Disk, cif: u32) -> Result<Outcome, RunError> {
+/// What a run has come to, while all threads are at work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// From now on commands count.
+    Begin,
+    /// And now no longer.
+    End,
+}
+
+/// Does the job once with `cif` commands in flight; `at` is called at its edges.
+pub fn run(
+    job: &Job,
+    disk: &Disk,
+    cif: u32,
+    mut at: impl FnMut(Edge),
+) -> Result<Outcome, RunError> {
     let places = places(job, disk, cif)?;
-    let first = disk.stats();
     let shared = Arc::new(Shared {
         disk: disk.clone(),
         job: job.clone(),
@@ -73,6 +84,7 @@ pub fn run(job: &Job, disk: &Disk, cif: u32) -> Result<Outcome, RunError> {
     });
     let threads = start(&shared)?;
     thread::sleep(Duration::from_millis(job.warm_ms));
+    at(Edge::Begin);
     let before = disk.stats();
     let from = clock::ticks();
     shared.from.store(from, Ordering::Relaxed);
@@ -86,6 +98,7 @@ pub fn run(job: &Job, disk: &Disk, cif: u32) -> Result<Outcome, RunError> {
     }
     let after = disk.stats();
     let ticks = clock::ticks().saturating_sub(from);
+    at(Edge::End);
     shared.stop.store(true, Ordering::Relaxed);
     let mut seen = Seen::default();
     for thread in threads {
@@ -96,7 +109,6 @@ pub fn run(job: &Job, disk: &Disk, cif: u32) -> Result<Outcome, RunError> {
         ticks,
         seen,
         device: difference(&before, &after),
-        all: difference(&first, &disk.stats()).completions,
     })
 }
 

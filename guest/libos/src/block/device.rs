@@ -28,20 +28,45 @@ pub(crate) struct Geometry {
     pub(crate) depth: usize,
     /// Queues in use.
     pub(crate) queues: usize,
+    /// Most sectors of one discard; zero: there is none.
+    pub(crate) discard_sectors: u32,
+    /// Most sectors that the device zeroes at once; zero: it does not.
+    pub(crate) zero_sectors: u32,
 }
 
 impl Geometry {
-    /// Where `bytes` from `sector` on end, if that is on the disk.
+    /// Whether `bytes` from `sector` on are on the disk.
     pub(super) fn check(&self, sector: u64, bytes: usize) -> Result<(), BlockError> {
         if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) {
             return Err(BlockError::NotWholeSectors);
         }
-        let end = sector.checked_add((bytes / SECTOR_BYTES) as u64);
-        match end {
+        self.check_sectors(sector, (bytes / SECTOR_BYTES) as u64)
+    }
+
+    /// Whether `sectors` from `sector` on are on the disk.
+    pub(super) fn check_sectors(&self, sector: u64, sectors: u64) -> Result<(), BlockError> {
+        match sector.checked_add(sectors) {
             Some(end) if end <= self.sectors => Ok(()),
             _ => Err(BlockError::BeyondEnd),
         }
     }
+
+    /// Whether it may be written.
+    pub(super) fn check_writable(&self) -> Result<(), BlockError> {
+        match self.access {
+            Access::ReadWrite => Ok(()),
+            Access::ReadOnly => Err(BlockError::ReadOnly),
+        }
+    }
+}
+
+/// When a write counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// When the device has it; a flush makes it durable.
+    Writeback,
+    /// When it is durable.
+    Writethrough,
 }
 
 /// One request, checked: whole sectors, on the disk, no longer than
@@ -64,6 +89,20 @@ pub(crate) enum Operation<'a> {
     },
     /// Make durable what was written.
     Flush,
+    /// The content of sectors is not needed any more.
+    Discard {
+        /// First sector.
+        sector: u64,
+        /// How many.
+        sectors: u32,
+    },
+    /// Sectors become zeros.
+    WriteZeroes {
+        /// First sector.
+        sector: u64,
+        /// How many.
+        sectors: u32,
+    },
 }
 
 /// What has happened at a device since it was opened.
@@ -88,6 +127,9 @@ pub(crate) trait Device: Send + Sync {
 
     /// Carries a request out; blocks the thread until it has completed.
     fn execute(&self, operation: Operation<'_>) -> Result<(), BlockError>;
+
+    /// Switches the write cache.
+    fn set_cache(&self, cache: Cache) -> Result<(), BlockError>;
 
     /// What has happened so far.
     fn stats(&self) -> DiskStats;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::memory::MemoryDisk;
-use super::{Access, BlockError, Device, DiskStats, Operation, SECTOR_BYTES};
+use super::{Access, BlockError, Cache, Device, DiskStats, Operation, SECTOR_BYTES};
 
 /// A disk. Clones are the same disk.
 #[derive(Clone)]
@@ -91,14 +91,59 @@ impl Disk {
     pub fn write(&self, mut sector: u64, from: &[u8]) -> Result<(), BlockError> {
         let geometry = self.device.geometry();
         geometry.check(sector, from.len())?;
-        if geometry.access == Access::ReadOnly {
-            return Err(BlockError::ReadOnly);
-        }
+        geometry.check_writable()?;
         for from in from.chunks(geometry.request_bytes) {
             self.device.execute(Operation::Write { sector, from })?;
             sector += (from.len() / SECTOR_BYTES) as u64;
         }
         Ok(())
+    }
+
+    /// Tells the device that the content of `sectors` sectors from `sector` on is
+    /// not needed any more: what is read there then is anything. Unsupported where
+    /// the device has no discard.
+    pub fn discard(&self, sector: u64, sectors: u64) -> Result<(), BlockError> {
+        let most = self.device.geometry().discard_sectors;
+        self.erase((sector, sectors), most, |sector, sectors| {
+            Operation::Discard { sector, sectors }
+        })
+    }
+
+    /// Makes `sectors` sectors from `sector` on zeros, by the device; Unsupported
+    /// where it does not do that.
+    pub fn write_zeroes(&self, sector: u64, sectors: u64) -> Result<(), BlockError> {
+        let most = self.device.geometry().zero_sectors;
+        self.erase((sector, sectors), most, |sector, sectors| {
+            Operation::WriteZeroes { sector, sectors }
+        })
+    }
+
+    /// Requests of at most `most` sectors each.
+    fn erase(
+        &self,
+        (mut sector, mut left): (u64, u64),
+        most: u32,
+        operation: fn(u64, u32) -> Operation<'static>,
+    ) -> Result<(), BlockError> {
+        let geometry = self.device.geometry();
+        geometry.check_sectors(sector, left)?;
+        geometry.check_writable()?;
+        if most == 0 {
+            return Err(BlockError::Unsupported);
+        }
+        while left > 0 {
+            let sectors = u32::try_from(left).map_or(most, |left| left.min(most));
+            self.device.execute(operation(sector, sectors))?;
+            sector += u64::from(sectors);
+            left -= u64::from(sectors);
+        }
+        Ok(())
+    }
+
+    /// Switches the write cache. To [`Cache::Writethrough`]: all that was written is
+    /// durable when it returns, and from then on each write when its own call does.
+    pub fn set_cache(&self, cache: Cache) -> Result<(), BlockError> {
+        self.device.set_cache(cache)
     }
 
     /// Makes durable what was written before this call.

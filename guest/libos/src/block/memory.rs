@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Access, BlockError, Device, DiskStats, Geometry, Operation, SECTOR_BYTES};
+use super::{Access, BlockError, Cache, Device, DiskStats, Geometry, Operation, SECTOR_BYTES};
 use crate::sync::SpinLock;
 
 /// Longest request, as a device might have it.
@@ -28,6 +28,8 @@ impl MemoryDisk {
                 request_bytes: REQUEST_BYTES,
                 depth: DEPTH,
                 queues: 1,
+                discard_sectors: u32::MAX,
+                zero_sectors: u32::MAX,
             },
             bytes: SpinLock::new(bytes),
             completions: AtomicU64::new(0),
@@ -54,8 +56,18 @@ impl Device for MemoryDisk {
                 let into = bytes.get_mut(start..start + from.len());
                 into.ok_or(BlockError::BeyondEnd)?.copy_from_slice(from);
             }
+            Operation::Discard { sector, sectors } | Operation::WriteZeroes { sector, sectors } => {
+                let start = sector as usize * SECTOR_BYTES;
+                let erased = bytes.get_mut(start..start + sectors as usize * SECTOR_BYTES);
+                erased.ok_or(BlockError::BeyondEnd)?.fill(0);
+            }
             Operation::Flush => {}
         }
+        Ok(())
+    }
+
+    /// Memory is as durable as it gets.
+    fn set_cache(&self, _: Cache) -> Result<(), BlockError> {
         Ok(())
     }
 

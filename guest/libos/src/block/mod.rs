@@ -27,7 +27,7 @@ mod list;
 mod memory;
 mod virtio;
 
-pub use device::{Access, DiskStats};
+pub use device::{Access, Cache, DiskStats};
 pub(crate) use device::{Device, Geometry, Operation};
 pub use disk::Disk;
 pub use error::BlockError;

@@ -23,6 +23,8 @@ fn geometry(serial: &str) -> Geometry {
         request_bytes: 1024,
         depth: 1,
         queues: 1,
+        discard_sectors: 8,
+        zero_sectors: 3,
     }
 }
 
@@ -44,8 +46,15 @@ impl Device for Scribe {
             Operation::Read { sector, into } => (sector, into.len()),
             Operation::Write { sector, from } => (sector, from.len()),
             Operation::Flush => (0, 0),
+            Operation::Discard { sector, sectors } | Operation::WriteZeroes { sector, sectors } => {
+                (sector, sectors as usize)
+            }
         };
         self.asked.lock().push(asked);
+        self.answer
+    }
+
+    fn set_cache(&self, _: Cache) -> Result<(), BlockError> {
         self.answer
     }
 
@@ -73,6 +82,36 @@ fn long_transfers_are_split_as_the_device_wants() {
 }
 
 #[test]
+fn what_is_erased_is_split_as_the_device_wants() {
+    let device = scribe("");
+    let disk = Disk::new("disk0", Arc::clone(&device) as Arc<dyn Device>);
+    disk.discard(80, 20).unwrap();
+    disk.write_zeroes(0, 4).unwrap();
+    disk.discard(100, 0).unwrap();
+    let expected = [(80, 8), (88, 8), (96, 4), (0, 3), (3, 1)];
+    assert_eq!(*device.asked.lock(), expected);
+    for (sector, sectors) in [(80, 21), (101, 0), (u64::MAX, 1)] {
+        assert_eq!(disk.discard(sector, sectors), Err(BlockError::BeyondEnd));
+    }
+    let disk = Disk::in_memory("d", vec![1; 2048], Access::ReadWrite);
+    disk.write_zeroes(1, 2).unwrap();
+    let mut all = [9; 2048];
+    disk.read(0, &mut all).unwrap();
+    assert_eq!(all, [&[1; 512][..], &[0; 1024], &[1; 512]].concat()[..]);
+}
+
+#[test]
+fn a_device_that_does_not_erase_is_not_asked_to() {
+    let mut device = scribe("");
+    let geometry = &mut Arc::get_mut(&mut device).unwrap().geometry;
+    (geometry.discard_sectors, geometry.zero_sectors) = (0, 0);
+    let disk = Disk::new("disk0", Arc::clone(&device) as Arc<dyn Device>);
+    assert_eq!(disk.discard(0, 1), Err(BlockError::Unsupported));
+    assert_eq!(disk.write_zeroes(0, 1), Err(BlockError::Unsupported));
+    assert!(device.asked.lock().is_empty());
+}
+
+#[test]
 fn requests_that_make_no_sense_do_not_reach_the_device() {
     let device = scribe("");
     let disk = Disk::new("disk0", Arc::clone(&device) as Arc<dyn Device>);
@@ -93,6 +132,7 @@ fn requests_that_make_no_sense_do_not_reach_the_device() {
 fn a_read_only_disk_takes_no_writes() {
     let disk = Disk::in_memory("d", vec![1; 1024], Access::ReadOnly);
     assert_eq!(disk.write(0, &[0; 512]), Err(BlockError::ReadOnly));
+    assert_eq!(disk.write_zeroes(0, 1), Err(BlockError::ReadOnly));
     let mut sector = [0; 512];
     disk.read(1, &mut sector).unwrap();
     assert_eq!(sector, [1; 512]);

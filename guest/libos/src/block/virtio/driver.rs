@@ -16,7 +16,7 @@ use super::features;
 use super::header::{self, LEN, SERIAL_LEN};
 use super::ring::{Added, Completion, Data, NotAdded, Ring};
 use super::setup::{self, OpenError, Tables};
-use crate::block::{BlockError, Device, DiskStats, Geometry, Operation};
+use crate::block::{BlockError, Cache, Device, DiskStats, Geometry, Operation};
 use crate::hal::once::OnceCell;
 use crate::sync::IrqLock;
 use crate::thread;
@@ -61,6 +61,8 @@ impl VirtioBlk {
                 serial: alloc::string::String::new(),
                 sectors: config.sectors,
                 access: config.access,
+                discard_sectors: config.discard_sectors,
+                zero_sectors: config.zero_sectors,
                 request_bytes: config.request_bytes,
                 depth: Ring::depth(indirect) * lanes.len(),
                 queues: lanes.len(),
@@ -147,6 +149,7 @@ impl Device for VirtioBlk {
 
     fn execute(&self, operation: Operation<'_>) -> Result<(), BlockError> {
         let request = header::of(&operation);
+        let range = header::range(&operation);
         let data = match operation {
             Operation::Read { into, .. } => Data::In(NonNull::from(into)),
             Operation::Write { from, .. } => Data::Out(NonNull::from(from)),
@@ -154,8 +157,27 @@ impl Device for VirtioBlk {
             // (virtio 1.2, 5.2.6.2).
             Operation::Flush if self.features & features::FLUSH == 0 => return Ok(()),
             Operation::Flush => Data::None,
+            Operation::Discard { .. } | Operation::WriteZeroes { .. } => {
+                Data::Out(NonNull::from(&range[..]))
+            }
         };
         self.submit(request, data)
+    }
+
+    fn set_cache(&self, cache: Cache) -> Result<(), BlockError> {
+        if self.features & features::CONFIG_WCE == 0 {
+            return Err(BlockError::Unsupported);
+        }
+        let wanted = u8::from(cache == Cache::Writeback);
+        let mut transport = self.transport.lock();
+        let written = transport.write_config_space(features::CONFIG_WRITEBACK, wanted);
+        written.map_err(|_| BlockError::Unsupported)?;
+        let now = transport.read_config_space::<u8>(features::CONFIG_WRITEBACK);
+        // The device has to make durable what was written, and may fail.
+        match now {
+            Ok(now) if now == wanted => Ok(()),
+            _ => Err(BlockError::Io),
+        }
     }
 
     fn stats(&self) -> DiskStats {

@@ -6,6 +6,8 @@ const IN: u32 = 0;
 const OUT: u32 = 1;
 const FLUSH: u32 = 4;
 const GET_ID: u32 = 8;
+const DISCARD: u32 = 11;
+const WRITE_ZEROES: u32 = 13;
 
 const OK: u8 = 0;
 const UNSUPPORTED: u8 = 2;
@@ -14,6 +16,8 @@ pub(super) const UNWRITTEN: u8 = 0xff;
 
 /// Length of a header.
 pub(super) const LEN: usize = 16;
+/// Length of a range of sectors.
+const RANGE_LEN: usize = 16;
 /// Length of a serial number.
 pub(super) const SERIAL_LEN: usize = 20;
 
@@ -23,7 +27,24 @@ pub(super) fn of(operation: &Operation<'_>) -> [u8; LEN] {
         Operation::Read { sector, .. } => header(IN, *sector),
         Operation::Write { sector, .. } => header(OUT, *sector),
         Operation::Flush => header(FLUSH, 0),
+        // The sectors are in the data.
+        Operation::Discard { .. } => header(DISCARD, 0),
+        Operation::WriteZeroes { .. } => header(WRITE_ZEROES, 0),
     }
+}
+
+/// The data of an operation that names its sectors there: first sector, number,
+/// no flags.
+pub(super) fn range(operation: &Operation<'_>) -> [u8; RANGE_LEN] {
+    let (Operation::Discard { sector, sectors } | Operation::WriteZeroes { sector, sectors }) =
+        operation
+    else {
+        return [0; RANGE_LEN];
+    };
+    let mut range = [0; RANGE_LEN];
+    range[..8].copy_from_slice(&sector.to_le_bytes());
+    range[8..12].copy_from_slice(&sectors.to_le_bytes());
+    range
 }
 
 /// The header of a request for the serial number.
@@ -75,6 +96,15 @@ mod tests {
         assert_eq!(of(&write)[..9], [1, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(of(&Operation::Flush)[0], 4);
         assert_eq!(get_id()[0], 8);
+        let (sector, sectors) = (0x0102, 0x0304);
+        let discard = Operation::Discard { sector, sectors };
+        let zeroes = Operation::WriteZeroes { sector, sectors };
+        let expected = [2, 1, 0, 0, 0, 0, 0, 0, 4, 3, 0, 0, 0, 0, 0, 0];
+        for (operation, kind) in [(discard, 11), (zeroes, 13)] {
+            assert_eq!(of(&operation)[0], kind);
+            assert_eq!(of(&operation)[1..], [0; 15]);
+            assert_eq!(range(&operation), expected);
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Taking a device over: features, configuration space, queues.
 
 use tare_hal::virtio::Transport;
-use virtio_drivers::transport::{DeviceStatus, Transport as _};
+use virtio_drivers::transport::Transport as _;
 
 use super::features;
 use crate::block::{Access, SECTOR_BYTES};
+use crate::virtio;
 
 /// Longest request where the device says nothing.
 const REQUEST_BYTES: usize = 1 << 20;
@@ -38,29 +39,18 @@ pub(super) struct Config {
     pub(super) request_bytes: usize,
     pub(super) queues: usize,
     pub(super) access: Access,
+    /// Most sectors of one request; zero: the device knows none.
+    pub(super) discard_sectors: u32,
+    pub(super) zero_sectors: u32,
 }
 
 /// Resets the device and agrees on features.
 pub(super) fn negotiate(transport: &mut Transport, tables: Tables) -> Result<u64, OpenError> {
-    transport.set_status(DeviceStatus::empty());
-    let mut status = DeviceStatus::ACKNOWLEDGE | DeviceStatus::DRIVER;
-    transport.set_status(status);
     let wanted = match tables {
         Tables::Direct => features::WANTED,
         Tables::Indirect => features::WANTED | features::INDIRECT,
     };
-    let features = transport.read_device_features() & wanted;
-    transport.write_driver_features(features);
-    status |= DeviceStatus::FEATURES_OK;
-    transport.set_status(status);
-    // A legacy device does not know the bit (virtio 1.2, 3.1.2).
-    let accepted = transport.get_status().contains(DeviceStatus::FEATURES_OK);
-    if features & features::VERSION_1 != 0 && !accepted {
-        transport.set_status(DeviceStatus::FAILED);
-        return Err(OpenError::Features);
-    }
-    transport.set_guest_page_size(virtio_drivers::PAGE_SIZE as u32);
-    Ok(features)
+    virtio::negotiate(transport, wanted).map_err(|virtio::Refused| OpenError::Features)
 }
 
 /// Reads the configuration space; as many queues as there are `cores`.
@@ -74,6 +64,10 @@ pub(super) fn config(
     let longest = match features & features::SIZE_MAX {
         0 => REQUEST_BYTES,
         _ => transport.read_config_space::<u32>(features::CONFIG_SIZE_MAX)? as usize,
+    };
+    let most = |feature, offset| match features & feature {
+        0 => Ok(0),
+        _ => transport.read_config_space::<u32>(offset),
     };
     let queues = match features & features::MULTI_QUEUE {
         0 => 1,
@@ -89,6 +83,8 @@ pub(super) fn config(
             0 => Access::ReadWrite,
             _ => Access::ReadOnly,
         },
+        discard_sectors: most(features::DISCARD, features::CONFIG_DISCARD_SECTORS)?,
+        zero_sectors: most(features::WRITE_ZEROES, features::CONFIG_ZERO_SECTORS)?,
     })
 }
 

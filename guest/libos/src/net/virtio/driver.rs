@@ -9,12 +9,13 @@ use core::sync::atomic::{Ordering, fence};
 
 use tare_hal::virtio::{Dma, Handler, Transport};
 use virtio_drivers::queue::VirtQueue;
-use virtio_drivers::transport::{DeviceStatus, Transport as _};
+use virtio_drivers::transport::Transport as _;
 
 use super::buffer::{Buffer, FRAME_MAX, Filled};
 use super::{features, header};
 use crate::net::frame::{self, Checksums, Medium};
 use crate::net::link::{Link, Properties, Received, SendChecksums};
+use crate::virtio;
 
 const RECEIVE: u16 = 0;
 const TRANSMIT: u16 = 1;
@@ -67,7 +68,8 @@ impl VirtioNet {
     /// Takes the device over; `on_receive` is called when frames have come.
     pub(crate) fn new(mut transport: Transport, on_receive: Handler) -> Result<Self, OpenError> {
         transport.on_interrupt(RECEIVE, on_receive);
-        let features = negotiate(&mut transport)?;
+        let features = virtio::negotiate(&mut transport, features::WANTED);
+        let features = features.map_err(|virtio::Refused| OpenError::Features)?;
         let has = |feature| features & feature != 0;
         let event_idx = has(features::EVENT_IDX);
         let (mac, mtu) = read_config(&transport, features).map_err(OpenError::Setup)?;
@@ -147,24 +149,6 @@ impl VirtioNet {
             Err(_) => self.spare.push(buffer),
         }
     }
-}
-
-fn negotiate(transport: &mut Transport) -> Result<u64, OpenError> {
-    transport.set_status(DeviceStatus::empty());
-    let mut status = DeviceStatus::ACKNOWLEDGE | DeviceStatus::DRIVER;
-    transport.set_status(status);
-    let features = transport.read_device_features() & features::WANTED;
-    transport.write_driver_features(features);
-    status |= DeviceStatus::FEATURES_OK;
-    transport.set_status(status);
-    // A legacy device does not know the bit (virtio 1.2, 3.1.2).
-    let accepted = transport.get_status().contains(DeviceStatus::FEATURES_OK);
-    if features & features::VERSION_1 != 0 && !accepted {
-        transport.set_status(DeviceStatus::FAILED);
-        return Err(OpenError::Features);
-    }
-    transport.set_guest_page_size(virtio_drivers::PAGE_SIZE as u32);
-    Ok(features)
 }
 
 fn read_config(transport: &Transport, features: u64) -> virtio_drivers::Result<([u8; 6], u16)> {

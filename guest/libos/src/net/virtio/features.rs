@@ -1,5 +1,7 @@
 //! Feature bits (virtio 1.2, 5.1.3 and 6) and the configuration space.
 
+pub(super) use crate::virtio::VERSION_1;
+
 /// The device finishes checksums of frames that are sent.
 pub(super) const CSUM: u64 = 1 << 0;
 /// The driver takes frames with unfinished or already verified checksums.
@@ -10,8 +12,6 @@ pub(super) const MTU: u64 = 1 << 3;
 pub(super) const MAC: u64 = 1 << 5;
 /// Notifications are asked for by index (virtio 1.2, 2.7.7).
 pub(super) const EVENT_IDX: u64 = 1 << 29;
-/// Not a legacy device.
-pub(super) const VERSION_1: u64 = 1 << 32;
 
 /// What the driver would like. No indirect descriptors: a frame is one buffer.
 pub(super) const WANTED: u64 = CSUM | GUEST_CSUM | MTU | MAC | EVENT_IDX | VERSION_1;
