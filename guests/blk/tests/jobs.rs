@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use tare_guest_blk::run::{Outcome, RunError, run};
+use tare_guest_blk::run::{Edge, Outcome, RunError, run};
 use tare_guest_blk::{Job, report};
 use tare_libos::block::{Access, Disk};
 
@@ -15,7 +15,21 @@ fn disk(access: Access) -> Disk {
 }
 
 fn done(line: &str, cif: u32) -> Outcome {
-    run(&job(line), &disk(Access::ReadWrite), cif).unwrap()
+    run(&job(line), &disk(Access::ReadWrite), cif, |_| {}).unwrap()
+}
+
+#[test]
+fn a_run_tells_of_its_edges_while_it_is_at_work() {
+    let disk = disk(Access::ReadWrite);
+    let mut edges = Vec::new();
+    let at = |edge| edges.push((edge, disk.stats().completions));
+    let outcome = run(&job("ms=30 warm_ms=10"), &disk, 2, at).unwrap();
+    let [(Edge::Begin, begin), (Edge::End, end)] = edges[..] else {
+        panic!("{edges:?}");
+    };
+    assert!(begin > 0, "the warm-up comes first");
+    assert!(end - begin >= outcome.device.completions);
+    assert!(outcome.device.completions > 0);
 }
 
 #[test]
@@ -59,7 +73,7 @@ fn a_pace_is_kept() {
 
 #[test]
 fn jobs_that_cannot_be_done_are_refused() {
-    let refused = |line: &str, access| run(&job(line), &disk(access), 300).unwrap_err();
+    let refused = |line: &str, access| run(&job(line), &disk(access), 300, |_| {}).unwrap_err();
     assert_eq!(
         refused("read=50", Access::ReadOnly),
         RunError::ReadOnly("disk0".into())

@@ -40,15 +40,12 @@ pub(crate) enum OpenDiskError {
     /// Coalescing in an engine that has none.
     #[error("interrupts of a disk are coalesced in Tare's own monitor only")]
     CoalesceWithoutTare,
-    /// A latency in an engine that gives none.
-    #[error("a disk takes latency_us= in Tare's own monitor and tare blk only")]
-    LatencyWithoutTare,
 }
 
 impl Explain for OpenDiskError {
     fn code(&self) -> ExitCode {
         match self {
-            Self::CoalesceWithoutTare | Self::LatencyWithoutTare => ExitCode::Usage,
+            Self::CoalesceWithoutTare => ExitCode::Usage,
             Self::Disk(error) => tare_daemon::disk::code(error),
         }
     }
@@ -80,9 +77,6 @@ pub(crate) fn open(
         let coalesces = !matches!(asked.coalesce, None | Some(DiskCoalesce::Off));
         if coalesces && !tares_own {
             return Err(OpenDiskError::CoalesceWithoutTare);
-        }
-        if asked.latency_us > 0 && !tares_own {
-            return Err(OpenDiskError::LatencyWithoutTare);
         }
         let disk = Disk::open(&asked.path, asked.access)?;
         Ok(OpenDisk {

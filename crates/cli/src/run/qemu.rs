@@ -222,11 +222,14 @@ fn drive(number: usize, disk: &OpenDisk, board: Board, words: &mut Words) -> Res
         DiskCache::Writeback => "writeback",
         DiskCache::Writethrough => "writethrough",
     };
+    let source = match disk.latency_us {
+        0 => format!("format=raw,file={file},file.locking=off"),
+        latency_us => slowly(&file, disk_bytes(&disk.file)?, latency_us),
+    };
     words.two(
         "-drive",
         format!(
-            "if=none,id=disk{number},format=raw,file={file},file.locking=off,\
-             readonly={read_only},cache={cache},discard=unmap"
+            "if=none,id=disk{number},{source},readonly={read_only},cache={cache},discard=unmap"
         ),
     );
     words.two(
@@ -239,6 +242,30 @@ fn drive(number: usize, disk: &OpenDisk, board: Board, words: &mut Words) -> Res
         ),
     );
     Ok(())
+}
+
+/// A file whose requests take so long. QEMU has no filter that delays, but a null
+/// device that does, and a quorum that waits for all its members: the file, asked twice,
+/// outvotes the null device.
+fn slowly(file: &str, bytes: u64, latency_us: u32) -> String {
+    let member = |n: u8| {
+        format!(
+            "children.{n}.driver=raw,children.{n}.file.driver=file,\
+             children.{n}.file.filename={file},children.{n}.file.locking=off"
+        )
+    };
+    let latency_ns = u64::from(latency_us) * 1000;
+    format!(
+        "driver=quorum,vote-threshold=2,{},{},children.2.driver=null-co,\
+         children.2.size={bytes},children.2.latency-ns={latency_ns}",
+        member(0),
+        member(1)
+    )
+}
+
+/// Of a file or a block device.
+fn disk_bytes(file: &File) -> Result<u64, Errno> {
+    rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))
 }
 
 /// A path that names the descriptor in the process that inherits it.

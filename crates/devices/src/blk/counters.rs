@@ -91,6 +91,9 @@ impl CounterSource for CoalesceView {
         for cause in Cause::ALL {
             let name = format!("coalesce_delivered_{}", cause.name());
             found.insert(name, sum(&|it| it.delivered_by[cause as usize]));
+            // What ended the wait of those that were held.
+            let name = format!("coalesce_released_{}", cause.name());
+            found.insert(name, sum(&|it| it.released[cause as usize]));
         }
         // R's distribution: completions by the ratio of their epoch.
         for slot in 0..RATIO_SLOTS {

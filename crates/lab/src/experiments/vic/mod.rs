@@ -1,5 +1,5 @@
 //! Interrupt coalescing of a disk (`SYSTEMS.md`, part 1): off against vIC by
-//! depth, interleaved, under four loads, and QEMU's own device on the same file.
+//! depth, interleaved, under several loads, and QEMU's own device on the same file.
 //!
 //! A machine for each arm, load and round; it goes through the depths. The guest
 //! (`guests/blk`) has a thread for each command in flight and counts interrupts and
@@ -9,10 +9,14 @@
 //! a file in the host's cache answers in 50 µs: the device has one command at a time at
 //! any depth, and there is nothing to hold. So the disk takes as much longer there as
 //! the guest does (`latency_us=`), the rule's times are scaled like it,
-//! and both are recorded. On hardware neither is done.
+//! and both are recorded. On hardware neither is done. On such a disk the guest is
+//! mostly idle, and a command cannot come sooner for an interrupt less; so two more
+//! loads keep the guest busy: a disk that is faster than the guest, with more threads
+//! than commands with it ([`Load::Busy`]), and the file as it is ([`Load::Cached`]).
 //!
 //! [`database`]: PostgreSQL in a Linux guest in QEMU over `tare blk`.
 
+mod around;
 mod database;
 mod goals;
 mod plan;
@@ -26,9 +30,9 @@ mod tests;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tare_control::live::{self, DiskInterval, RatioShare};
+use tare_control::live::{DiskInterval, RatioShare};
 use tare_control::settings::SettingsChange;
-use tare_control::stats::{Kvm, Stats};
+use tare_control::stats::Kvm;
 
 use super::inside::{self, Place, rotated};
 use super::{Experiment, Story};
@@ -36,10 +40,9 @@ use crate::appliance::{ApplianceError, Guest, GuestSpec};
 use crate::bench::{Bench, RunError};
 use crate::figure::{Figure, Samples};
 use crate::goal::Goal;
-use crate::observe::CpuReading;
 use crate::request::Depth;
+use around::{Around, Reading};
 use plan::{Arm, Load, Plan};
-use sample::Outside;
 use scratch::Scratch;
 
 /// The image that loads the disk.
@@ -51,8 +54,9 @@ const DECISION_SAMPLES: usize = 11;
 /// Where KVM emulates the guest: completions a second from which the rule acts, since
 /// they are counted in tens and hundreds there.
 const EMULATED_IOPS_THRESHOLD: u32 = 10;
-/// Of the deepest queue, so many commands are to be with the disk.
-const WITH_THE_DISK: f64 = 48.0;
+/// Commands that the guest could send while the disk has one: half as many again as
+/// the deepest queue has, so that it is the disk that is waited for.
+const IN_A_LATENCY: f64 = 96.0;
 /// Bounds of a disk's latency.
 const LATENCY_US: [f64; 2] = [5_000.0, 500_000.0];
 
@@ -121,7 +125,7 @@ impl Vic {
             Load::Random.words()
         );
         let spec = GuestSpec {
-            disks: vec![self.disk(scratch, Arm::Off)],
+            disks: vec![disk(scratch, Arm::Off, 0)],
             ..place.machine(&self.image, 1, words)
         };
         let mut guest = bench.executor.measure(&spec)?;
@@ -143,21 +147,37 @@ impl Vic {
     }
 
     /// The latency that the disk is given, microseconds; 0 for its own. Where KVM
-    /// emulates: such that of the deepest queue most commands are with the disk.
+    /// emulates: such that the disk is what is waited for.
     fn latency_us(&self) -> u32 {
+        self.time_of(IN_A_LATENCY)
+    }
+
+    /// The same under a load of one of `depths`.
+    fn latency_under(&self, load: Load, depths: &[u32]) -> u32 {
+        match load {
+            Load::Cached => 0,
+            // So many are with the disk while the guest sends as fast as it can.
+            Load::Busy => self.time_of(depths.first().copied().unwrap_or(1).into()),
+            _ => self.latency_us(),
+        }
+    }
+
+    /// How long the guest takes for so many commands, where KVM emulates it.
+    fn time_of(&self, commands: f64) -> u32 {
         match (self.kvm, self.pace) {
             (Kvm::Emulated, Some(pace)) if pace > 0.0 => {
                 let [least, most] = LATENCY_US;
-                (WITH_THE_DISK / pace * 1e6).clamp(least, most) as u32
+                (commands / pace * 1e6).clamp(least, most) as u32
             }
             _ => 0,
         }
     }
 
-    /// What is set of the rule for such a disk. The longest hold is to its latency as
-    /// the rule's own is to that of the talk's storage.
-    fn rule_words(&self) -> Vec<String> {
-        match self.latency_us() {
+    /// What is set of the rule for a disk of such a latency. The longest hold is to it
+    /// as the rule's own is to that of the talk's storage.
+    fn rule_words(&self, latency_us: u32) -> Vec<String> {
+        match latency_us {
+            0 if self.latency_us() > 0 => self.rule_words(self.latency_us()),
             0 => Vec::new(),
             latency_us => vec![
                 format!("disk0.coalesce.iops_threshold={EMULATED_IOPS_THRESHOLD}"),
@@ -166,20 +186,7 @@ impl Vic {
         }
     }
 
-    /// A disk as `tare run` takes it.
-    fn disk(&self, scratch: &Scratch, arm: Arm) -> String {
-        let latency_us = match arm {
-            // QEMU's device has no such setting.
-            Arm::Qemu => 0,
-            _ => self.latency_us(),
-        };
-        let latency = match latency_us {
-            0 => String::new(),
-            latency_us => format!(",latency_us={latency_us}"),
-        };
-        format!("{}{}{latency}", scratch.file().display(), arm.disk_words())
-    }
-
+    /// A turn of an arm: a machine, or several.
     fn turn(
         &mut self,
         bench: &mut Bench<'_>,
@@ -188,12 +195,13 @@ impl Vic {
         arm: Arm,
         round: usize,
     ) -> Result<(), RunError> {
-        let result = self.machine(bench, scratch, load, arm, round);
-        if arm != Arm::Qemu {
-            return result;
-        }
-        if let Some(why) = inside::optional(result)? {
-            self.missing.push(format!("QEMU's own device: {why}"));
+        for depths in plan::machines(load, arm) {
+            let result = self.machine(bench, scratch, (load, depths), arm, round);
+            if arm != Arm::Qemu {
+                result?;
+            } else if let Some(why) = inside::optional(result)? {
+                self.missing.push(format!("QEMU's own device: {why}"));
+            }
         }
         Ok(())
     }
@@ -203,7 +211,7 @@ impl Vic {
         &mut self,
         bench: &mut Bench<'_>,
         scratch: &Scratch,
-        load: Load,
+        (load, depths): (Load, &[u32]),
         arm: Arm,
         round: usize,
     ) -> Result<(), RunError> {
@@ -211,19 +219,20 @@ impl Vic {
             arm: arm.name(),
             round,
         };
-        let depths = plan::depths(load, arm).iter().map(u32::to_string);
-        let depths: Vec<String> = depths.collect();
-        let latency = Duration::from_micros(self.latency_us().into());
+        let latency_us = self.latency_under(load, depths);
+        let threads = depths.iter().map(|cif| load.threads(*cif).to_string());
+        let threads: Vec<String> = threads.collect();
+        let latency = Duration::from_micros(latency_us.into());
         let cmdline = format!(
             "{} cif={} ms={} warm_ms={} hold",
             load.words(),
-            depths.join(","),
+            threads.join(","),
             self.plan.counted.max(latency * 8).as_millis(),
             (self.plan.warm_up + latency * 2).as_millis()
         );
         let spec = GuestSpec {
             engine: arm.engine(),
-            disks: vec![self.disk(scratch, arm)],
+            disks: vec![disk(scratch, arm, latency_us)],
             ..place.machine(&self.image, 1, cmdline)
         };
         let mut guest = bench.executor.measure(&spec)?;
@@ -234,10 +243,9 @@ impl Vic {
                 return Err(ApplianceError::Silent(SILENCE).into());
             };
             inside::keep(bench, place, load.about(), &record)?;
-            if record.get("begin").is_some() {
-                if around.last.is_none() {
-                    self.adjust(bench, place, &mut *guest, arm)?;
-                }
+            if record.get("disk").is_some() {
+                self.adjust(bench, place, &mut *guest, arm, latency_us)?;
+            } else if record.get("begin").is_some() {
                 around.begin = Some(Reading::of(&mut *guest)?);
             } else if record.get("end").is_some() {
                 around.last = Some(Reading::of(&mut *guest)?);
@@ -257,12 +265,13 @@ impl Vic {
         place: Place,
         guest: &mut dyn Guest,
         arm: Arm,
+        latency_us: u32,
     ) -> Result<(), RunError> {
         let Some(stats) = guest.stats()? else {
             return Ok(());
         };
         self.kvm = stats.kvm;
-        let words = self.rule_words();
+        let words = self.rule_words(latency_us);
         if arm != Arm::Vic || words.is_empty() {
             return Ok(());
         }
@@ -275,7 +284,7 @@ impl Vic {
         if let Some(settings) = guest.set(&change)? {
             let value = serde_json::to_value(&settings).unwrap_or_default();
             inside::keep(bench, place, "settings", &value)?;
-            self.settings = Some(value);
+            self.settings.get_or_insert(value);
         }
         Ok(())
     }
@@ -294,7 +303,8 @@ impl Vic {
         };
         let outside = around.outside();
         let kept = json!({"cif": line.get("cif"), "cpu": outside.cpu,
-            "instructions": outside.instructions, "delivered_per_io": outside.ratio});
+            "instructions": outside.instructions, "disk": outside.disk,
+            "counters": around.counters()});
         inside::keep(bench, place, "outside", &kept)?;
         for wrong in ["errors", "mismatches"] {
             let count = line.get(wrong).and_then(Value::as_u64).unwrap_or(0);
@@ -315,66 +325,13 @@ impl Vic {
     }
 }
 
-/// What is read at an edge of a run.
-struct Reading {
-    cpu: CpuReading,
-    stats: Option<Stats>,
-}
-
-impl Reading {
-    fn of(guest: &mut dyn Guest) -> Result<Self, RunError> {
-        let stats = guest.stats()?;
-        Ok(Self {
-            cpu: guest.cpu()?,
-            stats,
-        })
-    }
-
-    fn instructions(&self) -> Option<u64> {
-        let vcpus = self.stats.as_ref()?.vcpus.iter();
-        let counts = vcpus.filter_map(|vcpu| vcpu.kvm.get("insn_emulation"));
-        Some(counts.sum())
-    }
-}
-
-/// The edges of a run.
-#[derive(Default)]
-struct Around {
-    begin: Option<Reading>,
-    last: Option<Reading>,
-}
-
-impl Around {
-    fn outside(&self) -> Outside {
-        let (Some(begin), Some(end)) = (&self.begin, &self.last) else {
-            return Outside::default();
-        };
-        let instructions = begin.instructions().zip(end.instructions());
-        let instructions = instructions.map(|(then, now)| now.saturating_sub(then));
-        Outside {
-            cpu: Some(end.cpu.since(&begin.cpu)),
-            instructions: instructions.filter(|count| *count > 0),
-            ratio: self.intervals().first().map(|interval| interval.r),
-        }
-    }
-
-    fn stats(&self) -> Option<(&Stats, &Stats)> {
-        let (begin, end) = (self.begin.as_ref()?, self.last.as_ref()?);
-        begin.stats.as_ref().zip(end.stats.as_ref())
-    }
-
-    fn intervals(&self) -> Vec<DiskInterval> {
-        let intervals = self.stats().map(|(begin, end)| live::intervals(begin, end));
-        let busy = intervals.into_iter().flatten();
-        busy.filter(|interval| interval.completions > 0).collect()
-    }
-
-    /// Since the machine began: it went through all depths.
-    fn distribution(&self) -> Option<Vec<RatioShare>> {
-        let (_, end) = self.stats()?;
-        let (_, disk) = live::disks(end).next()?;
-        Some(live::distribution(None, disk))
-    }
+/// A disk as `tare run` takes it.
+fn disk(scratch: &Scratch, arm: Arm, latency_us: u32) -> String {
+    let latency = match latency_us {
+        0 => String::new(),
+        latency_us => format!(",latency_us={latency_us}"),
+    };
+    format!("{}{}{latency}", scratch.file().display(), arm.disk_words())
 }
 
 impl Experiment for Vic {
@@ -406,8 +363,12 @@ impl Experiment for Vic {
         {
             self.missing.push(format!("the database: {why}"));
         }
+        let slow_disk = self.latency_us() > 0;
         for round in 0..self.plan.rounds {
             for load in Load::ALL {
+                if load.needs_slow_disk() && !slow_disk {
+                    continue;
+                }
                 for arm in rotated(Arm::of(load), round) {
                     let what = format!("{}, {}", load.about(), arm.name());
                     inside::announce(bench, round, self.plan.rounds, &what);

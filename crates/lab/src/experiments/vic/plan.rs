@@ -8,9 +8,12 @@ use crate::request::Depth;
 /// Commands in flight.
 pub(super) const CIF: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Those of the mixed load: the question is about a deep reader.
-pub(super) const CIF_DEEP: [u32; 1] = [32];
-/// Those of QEMU's own device, each of whose machines takes seconds to start.
-pub(super) const CIF_QEMU: [u32; 4] = [1, 8, 32, 64];
+const CIF_DEEP: [u32; 1] = [32];
+/// Those of QEMU's own device, each of whose machines takes seconds to start, and
+/// of a disk that answers at once.
+const CIF_FEW: [u32; 4] = [1, 8, 32, 64];
+/// Threads for each command that is to be with the disk while the guest is busy.
+const BUSY_THREADS: u32 = 2;
 
 /// What the guest asks of its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,16 +26,29 @@ pub(super) enum Load {
     Sequential,
     /// 4 KiB random reads, and one thread that writes and flushes.
     Committer,
+    /// The first, where it is not the disk that is waited for: a disk that is faster
+    /// than the guest, and more threads than commands are with it.
+    Busy,
+    /// The first on the file as it is, in the host's cache.
+    Cached,
 }
 
 impl Load {
-    pub(super) const ALL: [Self; 4] =
-        [Self::Random, Self::Mixed, Self::Sequential, Self::Committer];
+    pub(super) const ALL: [Self; 6] = [
+        Self::Random,
+        Self::Mixed,
+        Self::Sequential,
+        Self::Committer,
+        Self::Busy,
+        Self::Cached,
+    ];
 
     /// Words for the guest.
     pub(super) const fn words(self) -> &'static str {
         match self {
-            Self::Random => "block=4K read=100 order=random",
+            Self::Random | Self::Cached => "block=4K read=100 order=random",
+            // More requests than a queue has descriptors for.
+            Self::Busy => "block=4K read=100 order=random blk_indirect=on",
             Self::Mixed => "block=8K read=67 order=random",
             Self::Sequential => "block=64K read=100 order=sequential",
             Self::Committer => "block=4K read=100 order=random committer=on",
@@ -46,6 +62,8 @@ impl Load {
             Self::Mixed => ".mixed8k",
             Self::Sequential => ".seq64k",
             Self::Committer => ".committer",
+            Self::Busy => ".busy",
+            Self::Cached => ".cached",
         }
     }
 
@@ -56,7 +74,28 @@ impl Load {
             Self::Mixed => "8 KiB, two thirds reads",
             Self::Sequential => "64 KiB sequential reads",
             Self::Committer => "4 KiB random reads beside one that commits",
+            Self::Busy => "4 KiB random reads of a guest that is never idle",
+            Self::Cached => "4 KiB random reads from the host's cache",
         }
+    }
+
+    /// Threads of the guest for `cif` commands with the disk.
+    pub(super) const fn threads(self, cif: u32) -> u32 {
+        match self {
+            Self::Busy => cif * BUSY_THREADS,
+            _ => cif,
+        }
+    }
+
+    /// The commands with the disk that so many threads are for.
+    pub(super) const fn cif(self, threads: u32) -> u32 {
+        threads / self.threads(1)
+    }
+
+    /// Whether it makes sense where the disk takes no longer than it does: there the
+    /// first load is this one.
+    pub(super) const fn needs_slow_disk(self) -> bool {
+        matches!(self, Self::Busy | Self::Cached)
     }
 }
 
@@ -103,19 +142,21 @@ impl Arm {
     /// The arms of a load.
     pub(super) const fn of(load: Load) -> &'static [Self] {
         match load {
-            Load::Random => &[Self::Off, Self::Vic, Self::Qemu],
-            Load::Mixed | Load::Sequential => &[Self::Off, Self::Vic],
+            Load::Random | Load::Cached => &[Self::Off, Self::Vic, Self::Qemu],
+            Load::Mixed | Load::Sequential | Load::Busy => &[Self::Off, Self::Vic],
             Load::Committer => &[Self::Off, Self::Vic, Self::Plain],
         }
     }
 }
 
-/// The depths of an arm under a load.
-pub(super) const fn depths(load: Load, arm: Arm) -> &'static [u32] {
+/// The depths of an arm under a load, those that a machine goes through together.
+pub(super) const fn machines(load: Load, arm: Arm) -> &'static [&'static [u32]] {
     match (load, arm) {
-        (Load::Committer, _) => &CIF_DEEP,
-        (_, Arm::Qemu) => &CIF_QEMU,
-        _ => &CIF,
+        (Load::Committer, _) => &[&CIF_DEEP],
+        // Each has a latency of its own.
+        (Load::Busy, _) => &[&[32], &[64]],
+        (Load::Cached, _) | (_, Arm::Qemu) => &[&CIF_FEW],
+        _ => &[&CIF],
     }
 }
 
@@ -125,7 +166,7 @@ pub(super) struct Plan {
     pub(super) rounds: usize,
     /// Time that counts, of each depth.
     pub(super) counted: Duration,
-    /// Time before: two epochs of the rule, so that its ratio is settled.
+    /// Time before: four epochs of the rule, so that its ratio is settled.
     pub(super) warm_up: Duration,
     /// Size of the disk.
     pub(super) disk_mib: u64,
@@ -143,7 +184,7 @@ impl Plan {
         Self {
             rounds,
             counted: Duration::from_millis(ms),
-            warm_up: Duration::from_millis(450),
+            warm_up: Duration::from_millis(850),
             disk_mib: 64,
             database: Some(database::Plan::of(depth)),
         }
@@ -152,7 +193,10 @@ impl Plan {
     pub(super) fn took(&self) -> Duration {
         let runs = Load::ALL.iter().flat_map(|load| {
             let arms = Arm::of(*load).iter();
-            arms.map(|arm| (depths(*load, *arm).len() as u32, *arm))
+            arms.flat_map(|arm| {
+                let machines = machines(*load, *arm).iter();
+                machines.map(|depths| (depths.len() as u32, *arm))
+            })
         });
         let each = self.counted + self.warm_up + Duration::from_millis(250);
         let of = |(depths, arm): (u32, Arm)| match arm {

@@ -1,6 +1,7 @@
 //! From a run's line to samples.
 
 use serde_json::Value;
+use tare_control::live::DiskInterval;
 
 use super::plan::{Arm, Load};
 use crate::figure::{Figure, Samples, median, value};
@@ -13,8 +14,8 @@ pub(super) struct Outside {
     pub(super) cpu: Option<CpuSpent>,
     /// Instructions of ring 0 that KVM executed itself, where it counts them.
     pub(super) instructions: Option<u64>,
-    /// Deliveries that the rule asked for, and completions, where they are counted.
-    pub(super) ratio: Option<f64>,
+    /// What the disk did, where it says so.
+    pub(super) disk: Option<DiskInterval>,
 }
 
 /// Figures of a run under a load.
@@ -24,7 +25,7 @@ pub(super) fn add(samples: &mut Samples, load: Load, arm: Arm, line: &Value, out
         let time = line.get(of).and_then(|times| times.get(name));
         time.and_then(Value::as_f64).map_or(f64::NAN, |ns| ns / 1e3)
     };
-    let cif = get("cif");
+    let cif = load.cif(get("cif") as u32);
     let suffix = format!("cif{cif}{}.{}", load.infix(), arm.name());
     let mut put = |name: &str, unit, value| samples.add(&format!("{name}.{suffix}"), unit, value);
     put("iops", "1/s", get("completed") * 1e9 / get("ns"));
@@ -35,15 +36,20 @@ pub(super) fn add(samples: &mut Samples, load: Load, arm: Arm, line: &Value, out
     );
     if let Some(cpu) = &outside.cpu {
         let us = (cpu.monitor_ns + cpu.helper_ns) as f64 / 1e3;
-        put("cpu_us_per_io", "us", us / get("all"));
+        put("cpu_us_per_io", "us", us / get("completions"));
     }
     put("latency_p50_us", "us", time("latency_ns", "p50"));
     put("latency_p99_us", "us", time("latency_ns", "p99"));
     if let Some(instructions) = outside.instructions {
-        put("instructions_per_io", "1", instructions as f64 / get("all"));
+        put(
+            "instructions_per_io",
+            "1",
+            instructions as f64 / get("completions"),
+        );
     }
-    if let Some(ratio) = outside.ratio {
-        put("delivered_per_io", "1", ratio);
+    if let Some(disk) = &outside.disk {
+        put("delivered_per_io", "1", disk.r);
+        put("in_flight", "1", disk.in_flight);
     }
     if load == Load::Committer {
         let mut put = |name: &str, value| {
@@ -77,6 +83,17 @@ pub(super) fn figures(samples: &Samples) -> Vec<Figure> {
             if let Some((off, vic)) = pair("cpu_us_per_io") {
                 derived.push((format!("cpu_gain_pct.{at}"), "%", (1.0 - vic / off) * 100.0));
                 derived.push((format!("cpu_vic_over_off.{at}"), "1", vic / off));
+            }
+            if let Some((off, vic)) = pair("instructions_per_io") {
+                let gain = (1.0 - vic / off) * 100.0;
+                derived.push((format!("instructions_gain_pct.{at}"), "%", gain));
+                // What an interrupt costs, by as many fewer as there are.
+                if let Some((more, fewer)) = pair("interrupts_per_io").filter(|(a, b)| a > b) {
+                    let each = (off - vic) / (more - fewer);
+                    derived.push((format!("instructions_per_interrupt.{at}"), "1", each));
+                    let share = each * more / off * 100.0;
+                    derived.push((format!("interrupt_share_pct.{at}"), "%", share));
+                }
             }
             if let Some((off, vic)) = pair("latency_p50_us") {
                 derived.push((format!("latency_vic_over_off.{at}"), "1", vic / off));
