@@ -38,6 +38,11 @@ mod summary;
 mod table;
 mod weigh;
 
+/// Example applications by hand: what `tare-appliance` does.
+pub mod by_hand {
+    pub use crate::linux::by_hand::{ByHandError, answers, check, load, root, words};
+}
+
 pub use error::WeighError;
 pub use experiments::platforms::{PlatformOptions, parse_shard};
 pub use outcome::{Ending, Outcome};

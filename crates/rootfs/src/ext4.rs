@@ -1,27 +1,25 @@
 //! A tree as an ext4 disk, made by `mke2fs -d` without mounting anything.
 //!
-//! Owners are kept when root makes the disk; otherwise all is the caller's, since
-//! nobody else may give files away.
+//! Owners are those that `directory` can give.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter};
-use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::cpio::{PackError, copy};
-use crate::tree::{Kind, Node, Tree};
+use crate::directory::{self, WriteError};
+use crate::tree::Tree;
 
 const PROGRAM: &str = "mke2fs";
 
 /// A disk that cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// A file cannot be copied.
+    /// The files cannot be laid out.
     #[error(transparent)]
-    Pack(#[from] PackError),
+    Write(#[from] WriteError),
     /// A temporary file or directory cannot be made.
-    #[error("cannot lay out the disk's files")]
+    #[error("cannot make the disk's file")]
     Layout(#[source] io::Error),
     /// The program is missing.
     #[error("{PROGRAM} is not installed; install it (Debian: e2fsprogs)")]
@@ -35,13 +33,7 @@ pub enum DiskError {
 /// holds `tree`.
 pub fn make(tree: &Tree, disk: &Path, bytes: u64) -> Result<(), DiskError> {
     let dir = tempfile::tempdir().map_err(DiskError::Layout)?;
-    for (name, node) in tree.entries() {
-        lay_out(&dir.path().join(name), node)?;
-    }
-    // Last, so that a directory without write permission can be filled.
-    for (name, node) in tree.entries() {
-        settle(&dir.path().join(name), node).map_err(DiskError::Layout)?;
-    }
+    directory::write(tree, dir.path())?;
     File::create(disk)
         .and_then(|file| file.set_len(bytes))
         .map_err(DiskError::Layout)?;
@@ -66,29 +58,4 @@ pub fn make(tree: &Tree, disk: &Path, bytes: u64) -> Result<(), DiskError> {
 fn search_path() -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     format!("{path}:/usr/sbin:/sbin")
-}
-
-fn lay_out(place: &Path, node: &Node) -> Result<(), DiskError> {
-    match &node.kind {
-        Kind::Directory => fs::create_dir(place).map_err(DiskError::Layout),
-        Kind::Link(target) => symlink(target, place).map_err(DiskError::Layout),
-        Kind::File(content) => {
-            let file = File::create_new(place).map_err(DiskError::Layout)?;
-            let mut to = BufWriter::new(file);
-            copy(content, &mut to)?;
-            to.into_inner()
-                .map(drop)
-                .map_err(|error| DiskError::Layout(error.into_error()))
-        }
-    }
-}
-
-fn settle(place: &Path, node: &Node) -> io::Result<()> {
-    if rustix::process::geteuid().is_root() {
-        lchown(place, Some(node.uid), Some(node.gid))?;
-    }
-    match node.kind {
-        Kind::Link(_) => Ok(()),
-        _ => fs::set_permissions(place, fs::Permissions::from_mode(node.permissions)),
-    }
 }

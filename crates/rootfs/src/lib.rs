@@ -8,6 +8,7 @@
 //! oci              a tree from a container image
 //! package          Debian's packages, unpacked and not installed
 //! cpio, ext4       a tree as an initramfs, as a disk
+//! directory        a tree as a directory of this computer
 //! guest            the initramfs of a command: tree, modules, first process
 //! ```
 //!
@@ -19,6 +20,7 @@
 
 pub mod cache;
 pub mod cpio;
+pub mod directory;
 pub mod ext4;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz_entry;

@@ -86,6 +86,11 @@ pub(crate) trait Appliance {
     /// CPU time of its threads; costs it nothing.
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError>;
 
+    /// Its image file.
+    fn image(&self) -> Option<PathBuf> {
+        None
+    }
+
     /// Size of its image file.
     fn image_bytes(&self) -> Option<u64>;
 }

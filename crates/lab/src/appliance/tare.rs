@@ -344,12 +344,15 @@ impl Appliance for Restarting {
         self.machine.cpu()
     }
 
-    fn image_bytes(&self) -> Option<u64> {
+    fn image(&self) -> Option<PathBuf> {
         let json = fs::read(self.machine.directory.machine_json()).unwrap_or_default();
         let config: serde_json::Value = serde_json::from_slice(&json).unwrap_or_default();
         let recorded = config.get("image_path").and_then(|path| path.as_str());
-        let path = recorded.unwrap_or(&self.spec.image);
-        Some(fs::metadata(path).ok()?.len())
+        Some(recorded.unwrap_or(&self.spec.image).into())
+    }
+
+    fn image_bytes(&self) -> Option<u64> {
+        Some(fs::metadata(self.image()?).ok()?.len())
     }
 }
 

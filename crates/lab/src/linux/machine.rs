@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::AsRawFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,8 @@ const QEMU: &str = "qemu-system-x86_64";
 const CPU: &str = "Haswell,-pcid,-x2apic,-tsc-deadline,-invpcid,-hle,-rtm";
 /// The guest's address in QEMU's user network.
 const ADDRESS: &str = "ip=10.0.2.15::10.0.2.2:255.255.255.0:guest:eth0:off";
+/// The same for the library OS.
+const IMAGE_ADDRESS: &str = "ip=10.0.2.15/24,10.0.2.2";
 /// Longest time from start to the first right answer: a busy computer
 /// translates slowly.
 const SERVING: Duration = Duration::from_secs(180);
@@ -34,7 +36,7 @@ const TRY: Duration = Duration::from_millis(100);
 /// Longest wait for an answer.
 pub(crate) const ANSWER: Duration = Duration::from_secs(5);
 /// Nothing more comes of an answer after this time.
-const QUIET: Duration = Duration::from_millis(300);
+pub(crate) const QUIET: Duration = Duration::from_millis(300);
 /// Lines of the console that an error shows.
 const SAID: usize = 8;
 
@@ -78,32 +80,48 @@ impl Machine {
         kernel: &Bootable,
         plugin: Option<&Plugin>,
     ) -> Result<Self, LinuxError> {
+        let initramfs = cpio::pack(&with_init(tree, &app.command, kernel)?)?;
+        let mut command = command(kernel, app.memory_mib, &initramfs, Clock::Wall)?;
+        command.args(["-device", "virtio-net-pci,netdev=net,romfile="]);
+        Self::launch(command, &kernel.name, app.port, plugin, initramfs)
+    }
+
+    /// Starts an image of Tare's library OS that serves these files, counting.
+    pub(crate) fn start_image(
+        app: &App,
+        tree: &Tree,
+        image: &Path,
+        plugin: &Plugin,
+    ) -> Result<Self, LinuxError> {
+        let initramfs = cpio::pack(tree)?;
+        let command = image_command(image, app.memory_mib, &initramfs)?;
+        Self::launch(command, app.name, app.port, Some(plugin), initramfs)
+    }
+
+    fn launch(
+        mut command: Command,
+        kernel: &str,
+        guest_port: u16,
+        plugin: Option<&Plugin>,
+        initramfs: File,
+    ) -> Result<Self, LinuxError> {
         let directory = scratch()?;
         let port = free_port().map_err(LinuxError::file("a port of the loopback"))?;
-        let (counter, mut words) = match plugin {
-            Some(plugin) => {
-                let (counter, words) = plugin.counter(&directory.path().join("count"))?;
-                (Some(counter), words.to_vec())
-            }
-            None => (None, Vec::new()),
-        };
-        words.extend([
-            "-netdev".to_owned(),
-            format!(
-                "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:{}",
-                app.port
-            ),
-            "-device".to_owned(),
-            "virtio-net-pci,netdev=net,romfile=".to_owned(),
-        ]);
-        let tree = with_init(tree, &app.command, kernel)?;
-        let initramfs = cpio::pack(&tree)?;
-        let mut command = command(kernel, app.memory_mib, &initramfs, Clock::Wall)?;
-        command.args(words).stdout(console(&directory)?);
+        let forward = format!("hostfwd=tcp:127.0.0.1:{port}-:{guest_port}");
+        command
+            .arg("-netdev")
+            .arg(format!("user,id=net,restrict=on,{forward}"))
+            .stdout(console(&directory)?);
+        let mut counter = None;
+        if let Some(plugin) = plugin {
+            let (counts, words) = plugin.counter(&directory.path().join("count"))?;
+            command.args(words);
+            counter = Some(counts);
+        }
         Ok(Self {
             child: command.spawn().map_err(LinuxError::NoQemu)?,
             started: Instant::now(),
-            kernel: kernel.name.clone(),
+            kernel: kernel.to_owned(),
             port,
             counter,
             directory,
@@ -251,30 +269,51 @@ fn command(
     initramfs: &File,
     clock: Clock,
 ) -> Result<Command, LinuxError> {
+    let mut command = bare(&kernel.image, memory_mib, initramfs)?;
+    command
+        .args(["-machine", "q35,accel=tcg,memory-backend=ram"])
+        .args(["-cpu", CPU])
+        .arg("-append")
+        .arg(format!(
+            "console=ttyS0 quiet panic=-1 no_timer_check {} {ADDRESS} tsc=reliable clocksource=tsc",
+            guest::CMDLINE
+        ));
+    if clock == Clock::Instructions {
+        command.args(["-icount", "shift=0,sleep=off"]);
+    }
+    Ok(command)
+}
+
+/// The machine that `tare run --engine qemu` makes for the library OS.
+fn image_command(image: &Path, memory_mib: u32, files: &File) -> Result<Command, LinuxError> {
+    let mut command = bare(image, memory_mib, files)?;
+    command
+        .args([
+            "-machine",
+            "microvm,rtc=on,acpi=off,accel=tcg,memory-backend=ram",
+        ])
+        .args(["-cpu", "max", "-append", IMAGE_ADDRESS])
+        .args(["-global", "virtio-mmio.force-legacy=off"])
+        .args(["-device", "virtio-rng-device"])
+        .args(["-device", "virtio-net-device,netdev=net"]);
+    Ok(command)
+}
+
+fn bare(kernel: &Path, memory_mib: u32, initramfs: &File) -> Result<Command, LinuxError> {
     fcntl_setfd(initramfs, FdFlags::empty())
         .map_err(|errno| LinuxError::file("the initramfs")(errno.into()))?;
     let mut command = ending_with_us(QEMU);
     command
         .args(["-no-user-config", "-nodefaults", "-no-reboot"])
         .args(["-display", "none", "-serial", "stdio", "-smp", "1"])
-        .args(["-machine", "q35,accel=tcg,memory-backend=ram"])
-        .args(["-cpu", CPU])
         .args(["-m", &memory_mib.to_string()])
         .arg("-object")
         .arg(format!("memory-backend-memfd,id=ram,size={memory_mib}M"))
         .arg("-kernel")
-        .arg(&kernel.image)
+        .arg(kernel)
         .arg("-initrd")
         .arg(format!("/proc/self/fd/{}", initramfs.as_raw_fd()))
-        .arg("-append")
-        .arg(format!(
-            "console=ttyS0 quiet panic=-1 {} {ADDRESS} tsc=reliable clocksource=tsc",
-            guest::CMDLINE
-        ))
         .stdin(Stdio::null());
-    if clock == Clock::Instructions {
-        command.args(["-icount", "shift=0,sleep=off"]);
-    }
     Ok(command)
 }
 
@@ -287,7 +326,7 @@ fn console(directory: &TempDir) -> Result<File, LinuxError> {
     File::create(&path).map_err(LinuxError::file(path))
 }
 
-fn last_lines(path: &std::path::Path) -> String {
+fn last_lines(path: &Path) -> String {
     let text = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text

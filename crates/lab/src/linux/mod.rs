@@ -8,12 +8,15 @@
 //! machine    one guest: QEMU, a forwarded port, memory
 //! counter    instructions, counted by a plugin of the translator
 //! dialog     requests and answers on a connection
+//! requests   requests whose instructions are counted
 //! fuzz       requests that are drawn, the same for every kernel
+//! by_hand    all of that from a terminal: tare-appliance
 //! ```
 //!
 //! Neighbours: `rootfs` (packages, initramfs), `tailor` (kernels) below.
 //! Limits: one vCPU; figures are the translator's, not a processor's.
 
+pub(crate) mod by_hand;
 pub(crate) mod catalog;
 pub(crate) mod counter;
 pub(crate) mod dialog;
@@ -21,6 +24,7 @@ pub(crate) mod files;
 pub(crate) mod fuzz;
 pub(crate) mod kernels;
 pub(crate) mod machine;
+pub(crate) mod requests;
 #[cfg(test)]
 mod tests;
 
@@ -42,6 +46,14 @@ pub(crate) enum LinuxError {
         name: String,
         /// What there is.
         known: Vec<&'static str>,
+    },
+    /// No such load.
+    #[error("{app} has no phase '{phase}'; there are peak and browsing")]
+    UnknownPhase {
+        /// The application.
+        app: String,
+        /// What was asked for.
+        phase: String,
     },
     /// An application's data file is malformed.
     #[error("lab/appliances/{name}/appliance.toml is malformed")]
@@ -74,6 +86,9 @@ pub(crate) enum LinuxError {
     /// The guest's files.
     #[error(transparent)]
     Name(#[from] tare_rootfs::tree::NameError),
+    /// The guest's files as a directory.
+    #[error(transparent)]
+    Write(#[from] tare_rootfs::directory::WriteError),
     /// The initramfs.
     #[error(transparent)]
     Pack(#[from] tare_rootfs::cpio::PackError),
@@ -88,6 +103,15 @@ pub(crate) enum LinuxError {
         /// Why.
         source: Box<tare_tailor::kernel::MakeError>,
     },
+    /// No tailored kernel was made yet.
+    #[error("no kernel was made for {app} yet: tare weigh tailor --app {app} makes it")]
+    NotKept {
+        /// The application.
+        app: String,
+    },
+    /// The image of the library OS is not known.
+    #[error("no machine told where the image is")]
+    NoImage,
     /// A profile.
     #[error("the profile of {app} cannot be read")]
     Profile {
@@ -145,7 +169,7 @@ impl LinuxError {
     /// The exit code that fits.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::UnknownApp { .. } => ExitCode::Usage,
+            Self::UnknownApp { .. } | Self::UnknownPhase { .. } => ExitCode::Usage,
             Self::NoQemu(_) => ExitCode::NoEngine,
             Self::Interrupted(interrupted) => interrupted.exit_code(),
             _ => ExitCode::WeighFailed,

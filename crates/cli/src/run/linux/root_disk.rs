@@ -8,6 +8,7 @@ use std::io;
 use tare_control::config::{DiskCache, DiskCoalesce};
 use tare_control::exit::ExitCode;
 use tare_devices::blk::{Access, Disk};
+use tare_rootfs::directory::WriteError;
 use tare_rootfs::ext4::{self, DiskError};
 use tare_rootfs::{Root, Tree};
 
@@ -40,9 +41,9 @@ struct RootDiskError {
 impl Explain for RootDiskError {
     fn code(&self) -> ExitCode {
         match &self.source {
-            DiskError::Pack(error) => error.code(),
+            DiskError::Write(WriteError::Pack(error)) => error.code(),
             DiskError::Failed(_) => ExitCode::RootTooLarge,
-            DiskError::Layout(_) | DiskError::NoProgram => ExitCode::Output,
+            DiskError::Write(_) | DiskError::Layout(_) | DiskError::NoProgram => ExitCode::Output,
         }
     }
 

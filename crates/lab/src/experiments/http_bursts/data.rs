@@ -1,10 +1,12 @@
 //! What the experiment has measured so far.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use tare_control::stats::{Kvm, Stats};
 
 use super::arms::Arm;
+use super::linux::Side;
 use super::sample::{CpuSample, Line, Phase, Place};
 use crate::error::WeighError;
 use crate::figure::{Figure, Samples, quantile};
@@ -28,6 +30,10 @@ pub(crate) struct Data {
     pub(crate) carried: f64,
     /// Samples that failed.
     pub(crate) failures: Vec<String>,
+    /// The image's file, once a machine has been started with it.
+    pub(crate) image: Option<PathBuf>,
+    /// Arms of the comparison with Linux that were not to be had, and why.
+    pub(crate) uncompared: Vec<String>,
 }
 
 impl Default for Data {
@@ -40,6 +46,8 @@ impl Default for Data {
             rate: None,
             carried: 0.0,
             failures: Vec::new(),
+            image: None,
+            uncompared: Vec::new(),
         }
     }
 }
@@ -156,6 +164,9 @@ const ORDER: &[&str] = &[
     "first_line_ms",
     "monitor_rss_kib",
     "image_bytes",
+    "tcg_insns_per_request",
+    "tcg_insns_per_connection",
+    "tcg_boot_insns",
 ];
 
 fn rank(name: &str) -> usize {
@@ -169,8 +180,10 @@ fn rank(name: &str) -> usize {
 fn arm_rank(name: &str) -> (usize, usize) {
     let mut parts = name.split('.').skip(1);
     let arm = parts.next().unwrap_or_default();
-    let place = Arm::ALL.iter().position(|a| a.name() == arm);
-    (parts.count(), place.unwrap_or(Arm::ALL.len()))
+    let all = Side::ALL.map(Side::name).into_iter();
+    let mut all = all.take(2).chain(Arm::ALL.map(Arm::name));
+    let place = all.position(|name| name == arm);
+    (parts.count(), place.unwrap_or(usize::MAX))
 }
 
 /// A sentence about requests that failed; `None` if all were answered.

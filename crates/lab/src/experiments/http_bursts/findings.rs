@@ -23,6 +23,7 @@ pub(crate) fn disappointments(data: &Data, figures: &[Figure]) -> Vec<String> {
         .filter_map(|figure| missed(data, figures, figure))
         .collect();
     sentences.extend(unmeasured(data, figures));
+    sentences.extend(uncompared(data));
     sentences.extend(slow(data));
     sentences.extend(noisy(data));
     sentences.extend(uncertain(figures));
@@ -83,6 +84,12 @@ fn unmeasured(data: &Data, figures: &[Figure]) -> Option<String> {
         .map(|goal| goal.figure)
         .collect();
     (!missing.is_empty()).then(|| format!("Not measured in this run: {}.", missing.join(", ")))
+}
+
+/// Arms of the comparison with Linux that were not to be had.
+fn uncompared(data: &Data) -> impl Iterator<Item = String> {
+    let arms = data.uncompared.iter();
+    arms.map(|why| format!("Not compared with Linux: {why}."))
 }
 
 fn slow(data: &Data) -> Option<String> {

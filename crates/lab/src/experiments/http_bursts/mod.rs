@@ -3,13 +3,15 @@
 //!
 //! Every arm has its turn in every cycle, in rotated order: boot, burst, break,
 //! one request a second. One machine is alive at a time, since a spinning one
-//! would disturb the others.
+//! would disturb the others. At the end the same files come from Apache on Linux,
+//! counted in the translator.
 
 mod arms;
 mod charts;
 mod data;
 mod findings;
 mod goals;
+mod linux;
 mod phases;
 mod plan;
 mod report;
@@ -42,6 +44,8 @@ use crate::request::Depth;
 const START: Duration = Duration::from_millis(800);
 /// The same for one batch of counting.
 const BATCH: Duration = Duration::from_millis(600);
+/// The same for an arm that is counted in the translator.
+const COMPARED: Duration = Duration::from_secs(6);
 
 /// The experiment and what it has measured.
 pub(crate) struct HttpBursts {
@@ -188,7 +192,8 @@ impl Experiment for HttpBursts {
         let turns = (START + self.plan.turn()) * count(self.plan.cycles * Arm::ALL.len());
         let calibrating = (START + ms(self.plan.calibrate_ms)) * count(Arm::ALL.len());
         let counting = self.counting() * count(self.plan.cycles);
-        START * 2 * count(self.plan.starts) + calibrating + turns + counting
+        let compared = COMPARED * count(self.plan.compared.min(1) * linux::Side::ALL.len());
+        START * 2 * count(self.plan.starts) + calibrating + turns + counting + compared
     }
 
     fn plan(&self) -> Value {
@@ -206,7 +211,8 @@ impl Experiment for HttpBursts {
             }
         }
         self.two_cpus(bench, &root)?;
-        self.translated(bench, &root)
+        self.translated(bench, &root)?;
+        linux::compare(&mut self.data, &self.plan, bench)
     }
 
     fn kvm(&self) -> Kvm {

@@ -51,6 +51,21 @@ pub(crate) struct Plan {
     pub(crate) timeout_ms: u64,
     /// Connections at most.
     pub(crate) connections: usize,
+    /// Requests that are counted in the translator for each arm of the comparison
+    /// with Linux; zero leaves it out.
+    pub(crate) compared: usize,
+    /// Where the comparison's tailored kernel comes from.
+    pub(crate) tailored: Tailored,
+}
+
+/// Where a tailored kernel comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Tailored {
+    /// From the cache, if it is there.
+    Kept,
+    /// From the cache, or it is made, which takes minutes.
+    Made,
 }
 
 impl Plan {
@@ -75,6 +90,8 @@ impl Plan {
             idle_2cpu_ms: 800,
             timeout_ms: 4000,
             connections: 16,
+            compared: 40,
+            tailored: Tailored::Kept,
         };
         match depth {
             Depth::Standard => standard,
@@ -87,6 +104,7 @@ impl Plan {
                 starts: 1,
                 batches: 2,
                 batch: 3,
+                compared: 20,
                 idle_2cpu_ms: 0,
                 ..standard
             },
@@ -102,6 +120,8 @@ impl Plan {
                 starts: 15,
                 batches: 5,
                 batch: 20,
+                compared: 200,
+                tailored: Tailored::Made,
                 idle_2cpu_ms: 60_000,
                 ..standard
             },

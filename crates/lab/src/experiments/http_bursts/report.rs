@@ -5,7 +5,7 @@ use super::charts::{distributions, timeline};
 use super::data::Data;
 use super::findings::disappointments;
 use super::plan::{Plan, TALK_RATE};
-use super::tables::{comparison, glance, threads};
+use super::tables::{comparison, glance, on_linux, threads};
 use crate::experiments::Story;
 use crate::figure::{Figure, value};
 use crate::report::Section;
@@ -24,7 +24,7 @@ pub(crate) fn story(plan: &Plan, data: &Data, figures: &[Figure]) -> Story {
             .to_owned(),
         glance: glance(figures),
         answer: answer(data, figures),
-        sections: sections(plan, data),
+        sections: sections(plan, data, figures),
         method: method(plan, data, figures),
         disappointments: disappointments(data, figures),
     }
@@ -51,6 +51,16 @@ fn answer(data: &Data, figures: &[Figure]) -> Vec<String> {
     if let (Some(spin), Some(tare)) = latency {
         sentences.push(compared(data, spin, tare));
     }
+    let translated = |arm: &str| get(&format!("tcg_insns_per_request.{arm}"));
+    if let (Some(linux), Some(tare)) = (translated("linux"), translated("tare")) {
+        sentences.push(format!(
+            "For the same file Apache on Debian's kernel executed {} instructions a request, \
+             Tare's image {}: {} times fewer.",
+            number(linux),
+            number(tare),
+            number(linux / tare)
+        ));
+    }
     sentences
 }
 
@@ -73,7 +83,7 @@ fn compared(data: &Data, spin: f64, tare: f64) -> String {
     )
 }
 
-fn sections(plan: &Plan, data: &Data) -> Vec<Section> {
+fn sections(plan: &Plan, data: &Data, figures: &[Figure]) -> Vec<Section> {
     let names = Arm::ALL.map(Arm::name);
     let mut sections = vec![Section {
         title: "CPU over time".to_owned(),
@@ -99,6 +109,7 @@ fn sections(plan: &Plan, data: &Data) -> Vec<Section> {
         sections.push(comparison(data));
     }
     sections.extend(threads(data));
+    sections.extend(on_linux(figures));
     sections
 }
 

@@ -108,6 +108,7 @@ impl<'s, 'b> Session<'s, 'b> {
             .duration_since(self.machine.started());
         self.value("first_byte_ms", "ms", after.as_secs_f64() * 1e3)?;
         self.stats(Phase::Start)?;
+        self.data.image = self.machine.image();
         if let Some(bytes) = self.machine.image_bytes() {
             self.value("image_bytes", "bytes", bytes as f64)?;
         }

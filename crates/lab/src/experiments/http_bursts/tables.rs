@@ -2,6 +2,7 @@
 
 use super::arms::Arm;
 use super::data::Data;
+use super::linux::Side;
 use super::sample::{CpuSample, Phase};
 use crate::figure::{Figure, value};
 use crate::report::{Section, table};
@@ -79,6 +80,37 @@ pub(super) fn comparison(data: &Data) -> Section {
             &rows,
         ),
     }
+}
+
+/// The same file from Apache on Linux and from Tare's image, by instructions.
+pub(super) fn on_linux(figures: &[Figure]) -> Option<Section> {
+    let rows = [
+        ("a request on a kept connection", "tcg_insns_per_request"),
+        ("a connection with one request", "tcg_insns_per_connection"),
+        ("boot until the first answer", "tcg_boot_insns"),
+    ];
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|(title, base)| {
+            let cell = |side: Side| {
+                let value = value(figures, &format!("{base}.{}", side.name()));
+                value.map_or("–".to_owned(), number)
+            };
+            let cells = Side::ALL.map(cell);
+            std::iter::once(title.to_owned()).chain(cells).collect()
+        })
+        .collect();
+    let known = rows
+        .iter()
+        .any(|row| row.iter().skip(1).any(|it| it != "–"));
+    known.then(|| Section {
+        title: "The same file from Apache on Linux".to_owned(),
+        lead: "Guest instructions, kernel and application together, counted by a plugin of \
+               QEMU's translator: Apache on Debian's kernel, on a kernel tailored to it, and \
+               Tare's image. Medians; on one vCPU, with the same 1 KiB file."
+            .to_owned(),
+        html: table(&["instructions", "linux", "tailored", "tare"], &rows),
+    })
 }
 
 fn p_value(p: f64) -> String {

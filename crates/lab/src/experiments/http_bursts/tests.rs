@@ -34,6 +34,7 @@ fn short() -> Plan {
         batch: 3,
         idle_2cpu_ms: 40,
         timeout_ms: 500,
+        compared: 0,
         ..Plan::new(Depth::Quick, None)
     }
 }

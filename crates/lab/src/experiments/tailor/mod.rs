@@ -7,7 +7,6 @@ mod figures;
 mod goals;
 mod plan;
 mod rates;
-mod requests;
 mod story;
 
 use std::time::Duration;
@@ -29,7 +28,7 @@ use crate::linux::catalog::{self, App};
 use crate::linux::counter::Plugin;
 use crate::linux::kernels::{self, Bootable, Yardstick};
 use crate::linux::machine::Machine;
-use crate::linux::{files, fuzz};
+use crate::linux::{files, fuzz, requests};
 use crate::request::Depth;
 
 /// Seed of the fuzzed requests: every run asks the same.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use super::LinuxError;
+use super::catalog::{Connection, Phase};
+use super::counter::Count;
+use super::dialog::Dialog;
+use super::machine::{ANSWER, Machine};
 use crate::interrupt::Interrupt;
-use crate::linux::LinuxError;
-use crate::linux::catalog::{Connection, Phase};
-use crate::linux::counter::Count;
-use crate::linux::dialog::Dialog;
-use crate::linux::machine::{ANSWER, Machine};
 
 /// For what a request leaves to be done: the guest sleeps before this is over.
 const SETTLE: Duration = Duration::from_millis(15);
@@ -15,7 +15,7 @@ const SETTLE: Duration = Duration::from_millis(15);
 const REOPENED: usize = 50;
 
 /// Counts `samples` rounds of a phase; instructions of one request each.
-pub(super) fn count(
+pub(crate) fn count(
     machine: &Machine,
     phase: &Phase,
     samples: usize,

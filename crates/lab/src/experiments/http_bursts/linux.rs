@@ -1,0 +1,187 @@
+//! The first talk's other comparison: the same files from Apache on Debian's kernel,
+//! on a kernel tailored to it, and from Tare's image. All three run in QEMU's
+//! translator on one processor, where instructions are counted exactly.
+
+use std::path::Path;
+use std::slice;
+
+use serde_json::json;
+use tare_control::sentence::chain;
+use tare_rootfs::tree::Node;
+use tare_rootfs::{Cache, Tree};
+use tare_tailor::cut::Cut;
+
+use super::data::Data;
+use super::plan::{Plan, Tailored};
+use crate::bench::{Bench, RunError};
+use crate::interrupt::Interrupt;
+use crate::linux::catalog::{self, App, Connection, Phase};
+use crate::linux::counter::{Count, Plugin};
+use crate::linux::kernels::{self, Bootable};
+use crate::linux::machine::Machine;
+use crate::linux::{LinuxError, files, requests};
+
+/// The application of the Linux arms.
+const APP: &str = "apache";
+/// What is asked for.
+const REQUEST: &str = "GET /kib.txt HTTP/1.1\r\nHost: guest\r\n\r\n";
+
+/// An arm of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Apache on Debian's kernel.
+    Linux,
+    /// Apache on its tailored kernel.
+    Tailored,
+    /// Tare's image.
+    Tare,
+}
+
+impl Side {
+    /// All, in the order in which they are read.
+    pub(super) const ALL: [Self; 3] = [Self::Linux, Self::Tailored, Self::Tare];
+
+    /// Name in figures.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Linux => "linux",
+            Self::Tailored => "tailored",
+            Self::Tare => "tare",
+        }
+    }
+}
+
+/// Boots each arm and counts; an arm that is not to be had is named in the data.
+pub(super) fn compare(data: &mut Data, plan: &Plan, bench: &mut Bench<'_>) -> Result<(), RunError> {
+    if plan.compared == 0 {
+        return Ok(());
+    }
+    let workload = match Workload::gather() {
+        Ok(workload) => workload,
+        Err(error) => {
+            data.uncompared.push(chain(&error));
+            return Ok(());
+        }
+    };
+    let image = data.image.clone();
+    for side in Side::ALL {
+        let step = format!("{} in QEMU's translator: counting", side.name());
+        bench.progress.step(&step);
+        match workload.count(side, image.as_deref(), plan, bench.interrupt) {
+            Ok(counts) => keep(data, bench, side, &counts)?,
+            Err(LinuxError::Interrupted(interrupted)) => {
+                return Err(LinuxError::from(interrupted).into());
+            }
+            Err(error) => {
+                let why = format!("{}: {}", side.name(), chain(&error));
+                data.uncompared.push(why);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the arms share.
+struct Workload {
+    app: App,
+    plugin: Plugin,
+    cache: Cache,
+}
+
+/// What one arm took.
+struct Counts {
+    boot: Count,
+    requests: Vec<Count>,
+    connections: Vec<Count>,
+}
+
+impl Workload {
+    fn gather() -> Result<Self, LinuxError> {
+        let cache = Cache::open_default()?;
+        Ok(Self {
+            app: catalog::find(APP)?,
+            plugin: Plugin::compile(&cache)?,
+            cache,
+        })
+    }
+
+    fn count(
+        &self,
+        side: Side,
+        image: Option<&Path>,
+        plan: &Plan,
+        interrupt: &Interrupt,
+    ) -> Result<Counts, LinuxError> {
+        let mut machine = match side {
+            Side::Linux => self.on(&kernels::debian(&self.cache)?)?,
+            Side::Tailored => self.on(&self.tailored(plan, interrupt)?)?,
+            Side::Tare => {
+                let image = image.ok_or(LinuxError::NoImage)?;
+                Machine::start_image(&self.app, &self.served()?, image, &self.plugin)?
+            }
+        };
+        let boot = machine.serve(&self.app, interrupt)?.count;
+        let samples = plan.compared;
+        let [kept, each] = [Connection::Kept, Connection::EachVisit].map(phase);
+        Ok(Counts {
+            boot,
+            requests: requests::count(&machine, &kept, samples, interrupt)?,
+            connections: requests::count(&machine, &each, samples, interrupt)?,
+        })
+    }
+
+    fn on(&self, kernel: &Bootable) -> Result<Machine, LinuxError> {
+        let tree = files::tree(&self.app, &self.cache)?;
+        Machine::start(&self.app, &tree, kernel, Some(&self.plugin))
+    }
+
+    fn tailored(&self, plan: &Plan, interrupt: &Interrupt) -> Result<Bootable, LinuxError> {
+        let (name, cuts) = (Side::Tailored.name(), Cut::by_default());
+        match plan.tailored {
+            Tailored::Made => kernels::tailored(&self.app, name, &cuts, &self.cache, interrupt),
+            Tailored::Kept => kernels::kept_for(&self.app, name, &cuts, &self.cache),
+        }
+    }
+
+    /// The files that Apache serves, below the image's root.
+    fn served(&self) -> Result<Tree, LinuxError> {
+        let mut tree = Tree::new();
+        for file in &self.app.files {
+            if let Some(name) = file.path.strip_prefix("/srv/") {
+                tree.insert(name, Node::bytes(file.bytes(), 0o644))?;
+            }
+        }
+        Ok(tree)
+    }
+}
+
+fn phase(connection: Connection) -> Phase {
+    Phase {
+        name: String::new(),
+        connection,
+        prepare: String::new(),
+        requests: vec![REQUEST.to_owned()],
+    }
+}
+
+fn keep(
+    data: &mut Data,
+    bench: &mut Bench<'_>,
+    side: Side,
+    counts: &Counts,
+) -> Result<(), RunError> {
+    for (base, counts) in [
+        ("tcg_boot_insns", slice::from_ref(&counts.boot)),
+        ("tcg_insns_per_request", &counts.requests),
+        ("tcg_insns_per_connection", &counts.connections),
+    ] {
+        let figure = format!("{base}.{}", side.name());
+        bench.recorder.sample(&json!({
+            "sample": "translated", "figure": figure, "insns": counts,
+        }))?;
+        for count in counts {
+            data.samples.add(&figure, "insns", count.total() as f64);
+        }
+    }
+    Ok(bench.recorder.flush()?)
+}

@@ -1,0 +1,168 @@
+//! An example application by hand: its root as a directory, for `tare run --root`
+//! and `tare profile --in-guest`; its check, loads and drawn requests, asked of
+//! whoever answers on a port of this computer. `lab/appliances/take-profile` and
+//! `lab/appliances/compare` are made of it.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tare_rootfs::{Cache, directory};
+
+use super::catalog::{self, App, Connection, Phase};
+use super::dialog::{Dialog, timeless};
+use super::machine::{ANSWER, QUIET};
+use super::{LinuxError, files, fuzz};
+
+/// How long the check is tried: a translated guest of a busy computer boots slowly.
+const SERVING: Duration = Duration::from_secs(180);
+/// Between two tries.
+const TRY: Duration = Duration::from_millis(200);
+/// Seed of the drawn requests.
+const SEED: u64 = 0x7461_7265;
+
+/// An application that cannot be laid out or asked.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct ByHandError(#[from] LinuxError);
+
+/// Writes an application's files below `dir`, which is made.
+pub fn root(name: &str, dir: &Path) -> Result<(), ByHandError> {
+    let app = catalog::find(name)?;
+    let cache = Cache::open_default().map_err(LinuxError::from)?;
+    let tree = files::tree(&app, &cache)?;
+    fs::create_dir_all(dir).map_err(LinuxError::file(dir))?;
+    Ok(directory::write(&tree, dir).map_err(LinuxError::from)?)
+}
+
+/// What it is run with, a line each: its port, its memory in MiB, its command.
+pub fn words(name: &str) -> Result<String, ByHandError> {
+    let app = catalog::find(name)?;
+    let (port, memory, command) = (app.port, app.memory_mib, app.command.join(" "));
+    Ok(format!("{port}\n{memory}\n{command}\n"))
+}
+
+/// Waits until its check passes on `port`.
+pub fn check(name: &str, port: u16) -> Result<(), ByHandError> {
+    let app = catalog::find(name)?;
+    let begin = Instant::now();
+    let mut last = "nobody answered".to_owned();
+    while begin.elapsed() < SERVING {
+        match asked(port, app.check.send.as_bytes()) {
+            Some(answer) if app.passes(&answer) => return Ok(()),
+            Some(answer) => last = String::from_utf8_lossy(&answer).into_owned(),
+            None => {}
+        }
+        std::thread::sleep(TRY);
+    }
+    Err(LinuxError::Check {
+        kernel: format!("port {port}"),
+        limit: SERVING,
+        said: last,
+    }
+    .into())
+}
+
+/// Asks `rounds` rounds of a phase; gives the number of answers.
+pub fn load(name: &str, port: u16, phase: &str, rounds: usize) -> Result<usize, ByHandError> {
+    let app = catalog::find(name)?;
+    let phase = named(&app, phase)?;
+    let mut visitor = Visitor {
+        port,
+        dialog: None,
+        answers: 0,
+    };
+    if !phase.prepare.is_empty() {
+        visitor.learn(&phase.prepare)?;
+    }
+    let known = phase.requests.iter().map(|request| {
+        let bytes = visitor.learn(request)?;
+        Ok((request, bytes))
+    });
+    let known: Vec<(&String, usize)> = known.collect::<Result<_, LinuxError>>()?;
+    visitor.answers = 0;
+    for _ in 0..rounds {
+        if phase.connection == Connection::EachVisit {
+            visitor.dialog = None;
+        }
+        for (request, bytes) in &known {
+            visitor.ask(request, *bytes)?;
+        }
+    }
+    Ok(visitor.answers)
+}
+
+/// Asks `count` drawn dialogs; gives a line for each, its answer without dates.
+pub fn answers(name: &str, port: u16, count: usize) -> Result<String, ByHandError> {
+    let app = catalog::find(name)?;
+    let mut lines = String::new();
+    for request in fuzz::dialogs(app.protocol, SEED, count) {
+        let answer = asked(port, &request).map(|answer| timeless(app.protocol, &answer));
+        let answer = answer.unwrap_or_else(|| b"(no answer)".to_vec());
+        let [request, answer] = [request, answer].map(|it| it.escape_ascii().to_string());
+        let _ = writeln!(lines, "{request} -> {answer}");
+    }
+    Ok(lines)
+}
+
+fn named<'a>(app: &'a App, name: &str) -> Result<&'a Phase, LinuxError> {
+    let mut phases = app.phases.iter();
+    phases
+        .find(|phase| phase.name == name)
+        .ok_or_else(|| LinuxError::UnknownPhase {
+            app: app.name.to_owned(),
+            phase: name.to_owned(),
+        })
+}
+
+fn open(port: u16) -> std::io::Result<Dialog> {
+    Dialog::open(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), ANSWER)
+}
+
+fn asked(port: u16, request: &[u8]) -> Option<Vec<u8>> {
+    open(port)
+        .and_then(|dialog| dialog.until_closed(request))
+        .ok()
+}
+
+/// Somebody who asks and comes back when the connection was closed.
+struct Visitor {
+    port: u16,
+    dialog: Option<Dialog>,
+    answers: usize,
+}
+
+impl Visitor {
+    /// The length of an answer, as it is on a connection of its own.
+    fn learn(&mut self, request: &str) -> Result<usize, LinuxError> {
+        let answer = open(self.port).and_then(|mut dialog| dialog.learn(request.as_bytes(), QUIET));
+        answer
+            .map(|answer| answer.len())
+            .map_err(|_| self.unanswered(request))
+    }
+
+    fn ask(&mut self, request: &str, answer_bytes: usize) -> Result<(), LinuxError> {
+        // Servers end a connection after so many requests.
+        for _ in 0..2 {
+            let mut dialog = match self.dialog.take() {
+                Some(dialog) => dialog,
+                None => open(self.port).map_err(|_| self.unanswered(request))?,
+            };
+            if dialog.exchange(request.as_bytes(), answer_bytes).is_ok() {
+                self.dialog = Some(dialog);
+                self.answers += 1;
+                return Ok(());
+            }
+        }
+        Err(self.unanswered(request))
+    }
+
+    fn unanswered(&self, request: &str) -> LinuxError {
+        LinuxError::NoAnswer {
+            kernel: format!("port {}", self.port),
+            request: request.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! A tree as a directory of this computer.
+//!
+//! Owners are kept when root writes it; otherwise all is the caller's, since
+//! nobody else may give files away.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::cpio::{PackError, copy};
+use crate::tree::{Kind, Node, Tree};
+
+/// A tree that cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// A file of the tree cannot be copied.
+    #[error(transparent)]
+    Pack(#[from] PackError),
+    /// Its place cannot be written.
+    #[error("cannot write {}", path.display())]
+    Place {
+        /// The place.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Writes every entry below `dir`, where none of them may be yet.
+pub fn write(tree: &Tree, dir: &Path) -> Result<(), WriteError> {
+    for (name, node) in tree.entries() {
+        lay_out(&dir.join(name), node)?;
+    }
+    // Last, so that a directory without write permission can be filled.
+    for (name, node) in tree.entries() {
+        let place = dir.join(name);
+        settle(&place, node).map_err(at(&place))?;
+    }
+    Ok(())
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> WriteError {
+    move |source| WriteError::Place {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn lay_out(place: &Path, node: &Node) -> Result<(), WriteError> {
+    match &node.kind {
+        Kind::Directory => fs::create_dir(place).map_err(at(place)),
+        Kind::Link(target) => symlink(target, place).map_err(at(place)),
+        Kind::File(content) => {
+            let file = File::create_new(place).map_err(at(place))?;
+            let mut to = BufWriter::new(file);
+            copy(content, &mut to)?;
+            to.into_inner()
+                .map(drop)
+                .map_err(|error| at(place)(error.into_error()))
+        }
+    }
+}
+
+fn settle(place: &Path, node: &Node) -> io::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        lchown(place, Some(node.uid), Some(node.gid))?;
+    }
+    match node.kind {
+        Kind::Link(_) => Ok(()),
+        _ => fs::set_permissions(place, fs::Permissions::from_mode(node.permissions)),
+    }
+}
