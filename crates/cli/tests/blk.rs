@@ -8,6 +8,8 @@ mod bad;
 mod cloud_hypervisor;
 #[path = "blk/daemon.rs"]
 mod daemon;
+#[path = "blk/kinds.rs"]
+mod kinds;
 #[path = "blk/linux.rs"]
 mod linux;
 mod support;

@@ -27,7 +27,7 @@ echo "CACHE $(cat $cache)"
 echo "write through" >$cache; echo "CACHE $(cat $cache)"
 read go
 echo "RUNNING"
-$verify --loops=3 >/tmp/out 2>&1; code=$?
+$verify >/tmp/out 2>&1; code=$?
 [ $code = 0 ] || cat /tmp/out
 echo "VERIFIED $code"
 umount /mnt; sync

@@ -1,0 +1,194 @@
+//! Disks of every kind, and what the kernel does not allow.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::process::Command;
+
+use rustix::process::Signal;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
+use tare_vhost::front::Front;
+
+use crate::daemon::Daemon;
+use crate::support::needs::{built, kvm, skip};
+use crate::support::{Place, installed};
+
+/// Bytes of a disk.
+const BYTES: usize = 1 << 20;
+
+/// Lets a front-end read sector 1 and write sector 2 with 0x5a.
+fn used(place: &Place, daemon: &Daemon) -> u8 {
+    let mut front = Front::connect(&place.path().join("s"));
+    front.share();
+    front.start(0, 0).unwrap();
+    front.offer_read(0, 1);
+    front.notify();
+    let read = front.answer(1);
+    front.offer_write(1, 2, 0x5a);
+    front.notify();
+    front.answer(2);
+    assert_eq!((daemon.counter("reads"), daemon.counter("writes")), (1, 1));
+    read
+}
+
+fn sector(path: &str, number: u64) -> [u8; 512] {
+    let mut sector = [0; 512];
+    let file = File::open(path).unwrap();
+    file.read_exact_at(&mut sector, number * 512).unwrap();
+    sector
+}
+
+/// Runs `act` where io_uring_setup(2) says EPERM, as containers have it, also to
+/// every process that `act` starts.
+fn without_io_uring<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    const IO_URING_SETUP: i64 = 425;
+    const EPERM: u32 = 1;
+    let filter = SeccompFilter::new(
+        BTreeMap::from([(IO_URING_SETUP, Vec::new())]),
+        SeccompAction::Allow,
+        SeccompAction::Errno(EPERM),
+        TargetArch::x86_64,
+    );
+    let filter: BpfProgram = filter.unwrap().try_into().unwrap();
+    std::thread::scope(|scope| {
+        let confined = scope.spawn(move || {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            apply_filter(&filter).unwrap();
+            act()
+        });
+        confined.join().unwrap()
+    })
+}
+
+#[test]
+fn a_daemon_that_may_not_use_io_uring_says_so_and_serves() {
+    let place = Place::new();
+    let disk = place.file("d.img", &[3; BYTES]);
+    let mut daemon = without_io_uring(|| Daemon::start(&place, &disk));
+    assert_eq!(used(&place, &daemon), 3);
+    assert_eq!(sector(&disk, 2), [0x5a; 512]);
+    let ended = daemon.signal(Signal::TERM);
+    let said = ended.err.matches("io_uring is not allowed here").count();
+    assert_eq!(said, 1, "{ended:?}");
+}
+
+#[test]
+fn a_machine_that_may_not_use_io_uring_says_so_and_runs() {
+    let Some(image) = kvm().then(|| built("blk")).flatten() else {
+        return;
+    };
+    let place = Place::new();
+    let disk = place.file("d.img", &[0; BYTES]);
+    let words = "cif=4 read=50 verify=on committer=on count=40 warm_ms=0";
+    let run = ["run", image.to_str().unwrap(), "--net", "none", "--disk"];
+    let ended = without_io_uring(|| place.run(&[&run[..], &[&disk, "--cmdline", words]].concat()));
+    ended.expect(0, "\"errors\":0,\"error\":null,\"mismatches\":0");
+    let said = ended.err.matches("is served without io_uring").count();
+    assert_eq!(said, 1, "{ended:?}");
+}
+
+/// A loop device over a file, gone when dropped.
+struct Loop(String);
+
+impl Loop {
+    /// `None`, said, where there is none to be had.
+    fn over(file: &str) -> Option<Self> {
+        let made = Command::new("losetup")
+            .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+            .args(["--find", "--show", "--direct-io=on", file])
+            .output();
+        match made {
+            Ok(made) if made.status.success() => {
+                let path = String::from_utf8(made.stdout).unwrap();
+                Some(Self(path.trim().to_owned()))
+            }
+            other => {
+                println!("SKIP: no loop device: {other:?}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup")
+            .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+            .args(["-d", &self.0])
+            .status();
+    }
+}
+
+#[test]
+fn a_block_device_is_served_without_the_hosts_cache() {
+    let place = Place::new();
+    let file = place.file("d.img", &[3; BYTES]);
+    let Some(device) = Loop::over(&file) else {
+        return;
+    };
+    let mut daemon = Daemon::start(&place, &device.0);
+    // Its flags while it is served: O_DIRECT is 0o40000 in /proc.
+    let pid = daemon.stats().unwrap().pid;
+    let direct = fs::read_dir(format!("/proc/{pid}/fd"))
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| fs::read_link(entry.path()).is_ok_and(|it| it == *device.0))
+        .map(|entry| {
+            let info = format!("/proc/{pid}/fdinfo/{}", entry.file_name().display());
+            let info = fs::read_to_string(info).unwrap();
+            let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+            u32::from_str_radix(flags.unwrap().trim(), 8).unwrap() & 0o40000 != 0
+        });
+    let direct: Vec<_> = direct.collect();
+    assert!(
+        !direct.is_empty() && direct.iter().all(|it| *it),
+        "{direct:?}"
+    );
+    assert_eq!(used(&place, &daemon), 3);
+    assert_eq!(daemon.counter("bounced"), 0);
+    let path = place.path().join("t");
+    let again = [
+        "blk",
+        "--socket",
+        path.to_str().unwrap(),
+        "--disk",
+        &device.0,
+    ];
+    place.run(&again).expect(36, "is already in use");
+    assert_eq!(daemon.signal(Signal::TERM).code, Some(143));
+    assert_eq!(sector(&device.0, 2), [0x5a; 512]);
+}
+
+#[test]
+fn qemu_and_tare_do_not_take_each_others_disk() {
+    if !installed("qemu-system-x86_64") {
+        skip("qemu-system-x86_64 is not installed");
+        return;
+    }
+    let place = Place::new();
+    let disk = place.file("d.img", &[0; BYTES]);
+    let qemu = || {
+        let mut qemu = Command::new("qemu-system-x86_64");
+        qemu.args(["-accel", "tcg", "-nodefaults", "-display", "none", "-S"]);
+        qemu.args(["-qmp", "stdio", "-drive"]);
+        qemu.arg(format!("if=virtio,format=raw,file={disk}"));
+        qemu.stdin(std::process::Stdio::piped());
+        qemu.stdout(std::process::Stdio::piped());
+        qemu.stderr(std::process::Stdio::piped());
+        qemu.spawn().unwrap()
+    };
+    let daemon = Daemon::start(&place, &disk);
+    let refused = crate::support::end(qemu());
+    refused.expect(1, "Failed to lock");
+    drop(daemon);
+    let mut holder = qemu();
+    // Its greeting comes when everything is open.
+    let mut greeting = [0; 1];
+    std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut greeting).unwrap();
+    let path = place.path().join("t");
+    let words = ["blk", "--socket", path.to_str().unwrap(), "--disk", &disk];
+    let ended = place.run(&words);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    ended.expect(36, "is already in use");
+}
