@@ -57,7 +57,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "tare-vhost",
         &["tare-control", "tare-daemon", "tare-devices", "tare-policy"],
     ),
-    ("tare-platform", &["tare-rootfs"]),
+    ("tare-platform", &["tare-pin", "tare-rootfs"]),
     (
         "tare-lab",
         &[

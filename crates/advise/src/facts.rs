@@ -26,8 +26,8 @@ impl Platform {
     /// As the lab's figures call it.
     pub fn figure_name(self) -> &'static str {
         match self {
-            Self::Process => "bm",
-            Self::Container => "cn",
+            Self::Process => "bare",
+            Self::Container => "container",
             Self::TareVm | Self::Vm => "vm",
         }
     }
@@ -87,6 +87,34 @@ pub struct Halting {
     pub wasted_millicpus: u64,
 }
 
+/// What a disk of a machine did within the window.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Disk {
+    /// As `tare set` calls it.
+    pub name: String,
+    /// Whether its completions may be held back.
+    pub coalesces: bool,
+    /// Requests that were completed, a second.
+    pub completions_per_s: u64,
+    /// Interrupts for each of them, thousandths.
+    pub interrupts_permille: u64,
+    /// Requests in flight when one was completed, thousandths, at the mean.
+    pub depth_permille: u64,
+    /// Completions a second from which coalescing would begin.
+    pub least_completions_per_s: u64,
+    /// Requests in flight from which it would.
+    pub least_depth: u64,
+}
+
+impl Disk {
+    /// Whether coalescing is off and would do something.
+    pub fn would_coalesce(&self) -> bool {
+        !self.coalesces
+            && self.completions_per_s >= self.least_completions_per_s.max(1)
+            && self.depth_permille >= self.least_depth * 1000
+    }
+}
+
 /// Everything that rules look at.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Facts {
@@ -114,8 +142,8 @@ pub struct Facts {
     pub throttled: u64,
     /// Halts, of a machine that was observed.
     pub halting: Option<Halting>,
-    /// Disks of a machine of Tare that do not coalesce.
-    pub uncoalesced_disks: Vec<String>,
+    /// Disks of a machine of Tare, within the window.
+    pub disks: Vec<Disk>,
     /// KVM emulates ring 0 here.
     pub emulated: bool,
 }

@@ -15,6 +15,6 @@ mod runs;
 mod workload;
 
 pub use advice::{Advice, Change, Gain, Report, Untold};
-pub use facts::{Facts, Halting, Layout, Platform, Resources};
+pub use facts::{Disk, Facts, Halting, Layout, Platform, Resources};
 pub use runs::{Figure, Runs};
 pub use workload::{Workload, workload, workloads};

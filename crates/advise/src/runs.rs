@@ -98,7 +98,7 @@ mod tests {
             fs::create_dir(dir.path().join(run)).unwrap();
             let text = format!(
                 "{{\"started\":\"{started}\",\"experiment\":\"platforms\",\"figures\":[\
-                 {{\"name\":\"pin_gain_pct.ffmpeg.cn\",\"unit\":\"%\",\"value\":{value},\"low\":1,\
+                 {{\"name\":\"pin_gain_pct.ffmpeg.container\",\"unit\":\"%\",\"value\":{value},\"low\":1,\
                  \"high\":9,\"n\":6}},{{\"name\":\"x\",\"value\":1,\"low\":1,\"high\":1}}]}}"
             );
             fs::write(dir.path().join(run).join("summary.json"), text).unwrap();
@@ -106,7 +106,7 @@ mod tests {
         fs::create_dir(dir.path().join("c")).unwrap();
         fs::write(dir.path().join("c/summary.json"), "{").unwrap();
         let runs = Runs::read(&[dir.path(), Path::new("/nonexistent")]);
-        let figure = runs.pin_gain("ffmpeg", "cn").unwrap();
+        let figure = runs.pin_gain("ffmpeg", "container").unwrap();
         assert_eq!((figure.value, figure.run.as_str()), (5.0, "a"));
         assert_eq!(runs.pin_gain("ffmpeg", "vm"), None);
     }

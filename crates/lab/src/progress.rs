@@ -67,6 +67,16 @@ impl Progress {
         }
     }
 
+    /// Something to be read later too.
+    pub(crate) fn say(&self, what: &str) {
+        match self.shown {
+            Shown::Bar => self.bar.println(format!("weigh: {what}")),
+            Shown::Lines => eprintln!("weigh: {what}"),
+            #[cfg(test)]
+            Shown::Nothing => {}
+        }
+    }
+
     /// A step that was planned to take `planned` is done.
     pub(crate) fn done(&self, planned: Duration) {
         self.bar.inc(millis(planned));

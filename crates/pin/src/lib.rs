@@ -30,6 +30,7 @@ pub mod affinity;
 mod cpu_list;
 mod host;
 mod journal;
+pub mod ledger;
 mod pinned;
 mod plan;
 mod target;

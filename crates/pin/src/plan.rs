@@ -80,7 +80,7 @@ impl Plan {
         };
         let mut cpus: Vec<Cpu> = host.cpus.clone();
         cpus.retain(|cpu| asked.contains(cpu.number));
-        let is_vm = matches!(target.kind, Kind::Vm(_));
+        let is_vm = target.vcpus().is_some();
         let placement = match choice {
             Choice::Cpus(_) if !is_vm => Some(Placement::whole(asked)),
             _ => {
@@ -106,13 +106,13 @@ impl Plan {
 
     /// The CPUs of a thread that does this.
     pub fn cpus_of(&self, role: Role) -> CpuMask {
-        match (&self.target.kind, role) {
-            (Kind::Vm(_), Role::Vcpu(index)) => {
+        match (self.target.vcpus(), role) {
+            (Some(_), Role::Vcpu(index)) => {
                 let index = u16::try_from(index).unwrap_or(u16::MAX);
                 self.placement.vcpu(index)
             }
-            (Kind::Vm(_), _) => self.placement.helpers,
-            _ => self.placement.all,
+            (Some(_), _) => self.placement.helpers,
+            (None, _) => self.placement.all,
         }
     }
 
@@ -215,9 +215,9 @@ fn discount_own_load(target: &Target, cpus: &mut [Cpu]) -> u64 {
 /// vCPUs of a machine; of others the CPUs of its quota, else those it keeps busy.
 fn demand(target: &Target, busy_millicpus: u64, cpus: usize) -> u16 {
     let whole = |millicpus: u64| usize::try_from(millicpus.div_ceil(1000)).unwrap_or(usize::MAX);
-    let wanted = match &target.kind {
-        Kind::Vm(vm) => vm.vcpus.len().max(1),
-        _ => whole(target.quota_millicpus().unwrap_or(busy_millicpus))
+    let wanted = match target.vcpus() {
+        Some(vcpus) => vcpus.max(1),
+        None => whole(target.quota_millicpus().unwrap_or(busy_millicpus))
             .min(cpus)
             .max(1),
     };
@@ -252,14 +252,13 @@ fn pages_by_node(text: &str) -> BTreeMap<u16, u64> {
 fn notes(target: &Target, host: &Host, placement: &Placement) -> Vec<String> {
     let mut notes = Vec::new();
     let used = placement.all.or(&placement.helpers);
-    match (&target.kind, placement.sharing) {
-        (Kind::Vm(vm), Sharing::Overcommitted) => notes.push(format!(
-            "{} vCPUs share {} CPUs: none is tied to one, since two on one CPU would stop each \
+    match (target.vcpus(), placement.sharing) {
+        (Some(vcpus), Sharing::Overcommitted) => notes.push(format!(
+            "{vcpus} vCPUs share {} CPUs: none is tied to one, since two on one CPU would stop each \
              other",
-            vm.vcpus.len(),
             used.count()
         )),
-        (Kind::Vm(_), Sharing::WithHelpers) => notes.push(
+        (Some(_), Sharing::WithHelpers) => notes.push(
             "no CPU is left for emulator and I/O threads: they share those of the vCPUs".to_owned(),
         ),
         _ => {}
@@ -271,7 +270,7 @@ fn notes(target: &Target, host: &Host, placement: &Placement) -> Vec<String> {
         notes.push(format!("these CPUs lie on {} NUMA nodes", nodes.len()));
     }
     let isolated = used.and(&host.isolated());
-    if !matches!(target.kind, Kind::Vm(_)) && isolated.count() > 1 {
+    if target.vcpus().is_none() && isolated.count() > 1 {
         notes.push(format!(
             "CPUs {} are isolated: the kernel does not spread threads over them",
             CpuList(isolated)

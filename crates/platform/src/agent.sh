@@ -3,6 +3,7 @@
 # ("vm|container CPUSET REQUEST", the request with its bytes escaped), and runs each as a step.
 stty -echo -onlcr 2> /dev/null
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+hostname tare
 mount -t tmpfs tmpfs /tmp
 mkdir -p /dev/shm && mountpoint -q /dev/shm || mount -t tmpfs tmpfs /dev/shm
 mount -t ext4 -o noatime /dev/vdb /scratch || { echo "@tare broken no scratch disk"; exit 1; }

@@ -1,5 +1,5 @@
-//! Bare metal: a chroot in a mount namespace of its own, and nothing else. Its
-//! mounts go with its last process, however that ends.
+//! Bare metal: a chroot in namespaces of its own for mounts and the host's name, and
+//! nothing else. Both go with its last process, however that ends.
 
 use std::fs;
 use std::path::Path;
@@ -17,6 +17,7 @@ set -e
 tree=$1 scratch=$2 access=$3; shift 3
 while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs"; shift; done
 shift
+hostname tare
 mount --bind "$tree" "$tree"
 [ "$access" = rw ] || mount -o remount,bind,ro "$tree"
 mount -t proc proc "$tree/proc"
@@ -43,6 +44,7 @@ pub fn command(tree: &Path, scratch: &Path, access: Access, groups: &Groups) -> 
     command
         .args([
             "--mount",
+            "--uts",
             "--propagation",
             "private",
             "/bin/sh",

@@ -1,18 +1,18 @@
 //! What was changed on this host, written down before it is done, so that it is
 //! undone at the end, or by the next start when the end never came.
 //!
-//! A journal is a file of JSON lines, locked while its writer lives. A journal
-//! without a living writer is undone from its end to its begin and removed.
-//! Undoing is repeatable: what is gone already is fine. Processes are known by PID
-//! and start time, and only within the same boot.
+//! A journal is a ledger as `tare pin`'s are ([`tare_pin::ledger`]). One without a
+//! living writer is undone from its end to its begin and removed. Undoing is
+//! repeatable: what is gone already is fine. Processes are known by PID and start
+//! time, and only within the same boot. Placements are in `tare pin`'s own.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use tare_pin::ledger::{self, Ledger, boot_id};
 
 use crate::{cgroup, processes};
 
@@ -66,8 +66,7 @@ pub struct JournalError {
 /// The journal of this process. Dropping it undoes everything.
 #[derive(Debug)]
 pub struct Journal {
-    path: PathBuf,
-    file: File,
+    ledger: Ledger<Change>,
     changes: Vec<Change>,
 }
 
@@ -82,32 +81,20 @@ impl Journal {
         fs::create_dir_all(dir).map_err(failed(dir))?;
         let undone = undo_left(dir).map_err(failed(dir))?;
         let path = dir.join(format!("{}.journal", std::process::id()));
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .map_err(failed(&path))?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|errno| failed(&path)(errno.into()))?;
+        let ledger = Ledger::create(&path).map_err(failed(&path))?;
         let mut journal = Self {
-            path,
-            file,
+            ledger,
             changes: Vec::new(),
         };
-        journal.note(Change::Boot { id: boot() })?;
+        journal.note(Change::Boot { id: boot_id() })?;
         Ok((journal, undone))
     }
 
     /// Writes a change down; it may be done afterwards.
     pub fn note(&mut self, change: Change) -> Result<(), JournalError> {
-        let write = |file: &mut File| -> io::Result<()> {
-            let mut line = serde_json::to_vec(&change)?;
-            line.push(b'\n');
-            file.write_all(&line)?;
-            file.sync_data()
-        };
-        write(&mut self.file).map_err(|source| JournalError {
-            path: self.path.clone(),
+        let written = self.ledger.write(std::slice::from_ref(&change));
+        written.map_err(|source| JournalError {
+            path: self.ledger.path().to_owned(),
             source,
         })?;
         self.changes.push(change);
@@ -118,7 +105,7 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         undo(&self.changes);
-        let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(self.ledger.path());
     }
 }
 
@@ -129,31 +116,21 @@ fn undo_left(dir: &Path) -> io::Result<usize> {
         if path.extension().is_none_or(|end| end != "journal") {
             continue;
         }
-        let file = File::open(&path)?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            continue; // Its writer lives.
+        // None: its writer lives.
+        if let Some(left) = ledger::left(&path) {
+            undo(&of_this_boot(left.entries));
+            fs::remove_file(&path)?;
+            count += 1;
         }
-        undo(&read(&fs::read_to_string(&path)?));
-        fs::remove_file(&path)?;
-        count += 1;
     }
     Ok(count)
 }
 
-/// The changes in a journal; a last line that was cut off was not yet done.
-fn read(text: &str) -> Vec<Change> {
-    let changes: Vec<Change> = text
-        .lines()
-        .map_while(|line| serde_json::from_str(line).ok())
-        .collect();
-    let same_boot = changes.first() == Some(&Change::Boot { id: boot() });
+/// Of another boot only directories are still there.
+fn of_this_boot(changes: Vec<Change>) -> Vec<Change> {
+    let same_boot = changes.first() == Some(&Change::Boot { id: boot_id() });
     let outlives = |change: &Change| same_boot || matches!(change, Change::Directory { .. });
     changes.into_iter().filter(outlives).collect()
-}
-
-fn boot() -> String {
-    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    id.trim().to_owned()
 }
 
 fn undo(changes: &[Change]) {
@@ -201,7 +178,7 @@ mod tests {
         let pid = sleeper.id();
         journal.note(Change::Process { pid, start }).unwrap();
         // As after SIGKILL: the file stays, its lock goes, nothing is undone.
-        fs::copy(&journal.path, dir.path().join("1.journal")).unwrap();
+        fs::copy(journal.ledger.path(), dir.path().join("1.journal")).unwrap();
         journal.changes.clear();
         drop(journal);
         assert!(left.exists());
@@ -222,7 +199,10 @@ mod tests {
         ]
         .map(|change| serde_json::to_string(&change).unwrap());
         let text = format!("{}\n{{\"did\":\"dir", lines.join("\n"));
-        assert_eq!(read(&text), [Change::Directory { path: "/x".into() }]);
+        assert_eq!(
+            of_this_boot(ledger::parse(&text)),
+            [Change::Directory { path: "/x".into() }]
+        );
     }
 
     #[test]

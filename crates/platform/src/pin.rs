@@ -1,76 +1,74 @@
-//! Threads on CPUs: set, and read back.
+//! CPUs of this host, and machines on them by `tare pin`'s means and in its journal.
 
-use std::io;
+use tare_pin::{
+    Choice, CpuList, CpuListError, Host, HostError, PinError, Pinned, Plan, PlanError, Store,
+    StoreError, Target, TargetError, affinity,
+};
 
-use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
-/// A placement that the kernel did not take.
+/// A machine that is not placed.
 #[derive(Debug, thiserror::Error)]
-pub enum PinError {
-    /// It refused.
-    #[error("cannot place thread {tid} on CPUs {cpus:?}")]
-    Refused {
-        /// The thread.
-        tid: u32,
-        /// Where it was to be.
-        cpus: Vec<u32>,
-        /// Why.
-        source: io::Error,
-    },
-    /// It took another.
-    #[error("thread {tid} was placed on CPUs {asked:?} and is on {got:?}")]
-    Other {
-        /// The thread.
-        tid: u32,
-        /// Where it was to be.
-        asked: Vec<u32>,
-        /// Where it is.
-        got: Vec<u32>,
-    },
+pub enum PlacementError {
+    /// No journal.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The host's CPUs are not known.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// No such CPUs.
+    #[error(transparent)]
+    Cpus(#[from] CpuListError),
+    /// The machine has ended.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// It cannot be placed so.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The kernel did not take it.
+    #[error(transparent)]
+    Pin(#[from] PinError),
+}
+
+/// Places machines.
+#[derive(Debug)]
+pub struct Pins {
+    store: Store,
+    host: Host,
+}
+
+impl Pins {
+    /// In the user's journal of placements. Puts back what was left there.
+    pub fn open() -> Result<Self, PlacementError> {
+        Self::with(Store::open_default()?)
+    }
+
+    fn with(store: Store) -> Result<Self, PlacementError> {
+        store.recover();
+        Ok(Self {
+            store,
+            host: Host::read()?,
+        })
+    }
+
+    /// Puts a virtual CPU on each of `cpus` and all other threads of the process on
+    /// any of them, read back; dropping it puts them where they were.
+    pub fn machine(
+        &self,
+        name: &str,
+        pid: u32,
+        vcpus: &[u32],
+        cpus: &[u32],
+    ) -> Result<Pinned, PlacementError> {
+        let target = Target::machine(name, pid, vcpus)?;
+        let cpus: CpuList = list(cpus).parse()?;
+        let plan = Plan::make(&target, &self.host, &Choice::Cpus(cpus))?;
+        Ok(tare_pin::pin(&self.store, name, &plan, &|| false)?)
+    }
 }
 
 /// CPUs that this process may use.
 pub fn allowed() -> Vec<u32> {
-    sched_getaffinity(None).map_or_else(|_| vec![0], |set| listed(&set))
-}
-
-/// Places a thread on `cpus` and reads back that it is there. A thread that is gone
-/// is fine.
-pub fn place(tid: u32, cpus: &[u32]) -> Result<(), PinError> {
-    let Some(pid) = i32::try_from(tid).ok().and_then(Pid::from_raw) else {
-        return Ok(());
-    };
-    let mut set = CpuSet::new();
-    for cpu in cpus {
-        set.set(*cpu as usize);
-    }
-    let gone = |errno| errno == rustix::io::Errno::SRCH;
-    match sched_setaffinity(Some(pid), &set) {
-        Err(errno) if gone(errno) => return Ok(()),
-        Err(errno) => {
-            return Err(PinError::Refused {
-                tid,
-                cpus: cpus.to_vec(),
-                source: errno.into(),
-            });
-        }
-        Ok(()) => {}
-    }
-    match sched_getaffinity(Some(pid)) {
-        Ok(set) if listed(&set) != cpus => Err(PinError::Other {
-            tid,
-            asked: cpus.to_vec(),
-            got: listed(&set),
-        }),
-        _ => Ok(()),
-    }
-}
-
-fn listed(set: &CpuSet) -> Vec<u32> {
-    (0..CpuSet::MAX_CPU as u32)
-        .filter(|cpu| set.is_set(*cpu as usize))
-        .collect()
+    affinity::get(std::process::id())
+        .map_or_else(|_| vec![0], |cpus| cpus.iter().map(u32::from).collect())
 }
 
 /// CPUs as the kernel's lists write them.
@@ -85,18 +83,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_placement_is_read_back() {
+    fn a_machine_is_placed_read_back_and_put_back() {
+        let dir = tempfile::tempdir().unwrap();
         let mut child = std::process::Command::new("sleep")
             .arg("9")
             .spawn()
             .unwrap();
-        let last = *allowed().last().unwrap();
-        place(child.id(), &[last]).unwrap();
-        let refused = place(child.id(), &[1023]).unwrap_err();
-        assert!(matches!(refused, PinError::Refused { .. }), "{refused:?}");
+        let pins = Pins::with(Store::in_directory(dir.path())).unwrap();
+        let all = allowed();
+        let last = *all.last().unwrap();
+        let id = child.id();
+        let now = || -> Vec<u32> { affinity::get(id).unwrap().iter().map(u32::from).collect() };
+        let pinned = pins.machine("lab", id, &[id], &[last]).unwrap();
+        assert_eq!(now(), [last]);
+        drop(pinned);
+        assert_eq!(now(), all);
+        let refused = pins.machine("lab", id, &[id], &[1023]).unwrap_err();
+        assert!(matches!(refused, PlacementError::Plan(_)), "{refused:?}");
         child.kill().unwrap();
         child.wait().unwrap();
-        place(child.id(), &[last]).unwrap();
+        assert!(pins.machine("lab", id, &[id], &[last]).is_err());
         assert_eq!(list(&[0, 2]), "0,2");
     }
 }

@@ -162,6 +162,11 @@ impl Root {
             "/step",
             &limits,
         );
+        // A minimal tree has none, and then `localhost` is asked of the network.
+        let hosts = self.tree.join("etc/hosts");
+        if !hosts.exists() {
+            put(&hosts, "127.0.0.1 localhost\n127.0.1.1 tare\n")?;
+        }
         put(&ours.join("step"), PROGRAM)?;
         put(&ours.join("agent"), AGENT)?;
         put(&ours.join("bundle/config.json"), &inner.to_string())
@@ -195,10 +200,9 @@ impl Root {
         for (file, text) in &workload.files {
             put(&dir.join(file), text)?;
         }
-        let resolver = fs::read("/etc/resolv.conf").unwrap_or_default();
-        let path = self.tree.join("etc/resolv.conf");
-        fs::write(&path, resolver).map_err(write(&path))?;
+        self.give_network()?;
         let data = format!("/tare/data/{name}");
+        let maven = maven_settings(scratch)?;
         let mut command = bare::command(&self.tree, scratch, Access::Write, groups);
         command
             .args([
@@ -213,11 +217,26 @@ impl Root {
             .args(&workload.install)
             .envs(workload.parameters(form).into_iter().flatten())
             .env("DATA", &data)
-            .env("LC_ALL", "C");
+            .env("LC_ALL", "C")
+            .envs(maven.map(|path| ("MAVEN_SETTINGS", path)));
         let done = run(&mut command, &format!("installing {}", workload.name));
         groups.empty();
         done?;
         put(&stamp, &wanted)
+    }
+
+    /// What installing needs of this host's way to the network: its resolver, and the
+    /// authorities that its administrator trusts (a mirror's, a proxy's).
+    fn give_network(&self) -> Result<(), RootError> {
+        let authorities = fs::read_dir("/usr/local/share/ca-certificates");
+        let authorities = authorities.into_iter().flatten().flatten();
+        let files = authorities.map(|entry| entry.path());
+        for file in files.chain([PathBuf::from("/etc/resolv.conf")]) {
+            let Ok(bytes) = fs::read(&file) else { continue };
+            let path = self.tree.join(file.strip_prefix("/").unwrap_or(&file));
+            fs::write(&path, bytes).map_err(write(&path))?;
+        }
+        Ok(())
     }
 
     /// Makes the disk and the initramfs of what is installed now.
@@ -313,6 +332,7 @@ impl Root {
 /// Installs packages, then runs the workload's own preparation beside its files.
 /// `WORKLOAD DATA PACKAGE...`
 const INSTALL: &str = r#"
+exec 1>&2
 name=$1 data=$2; shift 2
 export DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp
 if [ $# -gt 0 ] && ! dpkg-query -W -f='${Status}\n' "$@" 2> /dev/null | awk '!/ok installed/ { bad = 1 } END { exit bad || NR < '$#' }'; then
@@ -322,10 +342,24 @@ if [ $# -gt 0 ] && ! dpkg-query -W -f='${Status}\n' "$@" 2> /dev/null | awk '!/o
     apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends "$@"
     apt-get clean
 fi
+update-ca-certificates
 rm -rf "$data" && mkdir -p "$data"
 cd "/tare/workloads/$name"
 bash -eu ./prepare
 "#;
+
+/// Lays the user's settings of Maven (mirrors, proxies) where installing finds them, if
+/// there are any.
+fn maven_settings(scratch: &Path) -> Result<Option<&'static str>, RootError> {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let settings = home.map(|home| home.join(".m2/settings.xml"));
+    let Some(settings) = settings.filter(|path| path.is_file()) else {
+        return Ok(None);
+    };
+    let path = scratch.join("settings.xml");
+    fs::copy(settings, &path).map_err(write(&path))?;
+    Ok(Some("/scratch/settings.xml"))
+}
 
 /// A minimal Debian with what every platform needs.
 fn bootstrap(dir: &Path, tree: &Path) -> Result<(), RootError> {

@@ -33,19 +33,28 @@ impl Step {
             Source::Wall => "wall",
             Source::Output => "output",
         };
+        let limit = Duration::from_secs(workload.timeout_s.into());
         let ours = [
             ("CPUS", cpus.to_string()),
             ("FORM", form.name().to_owned()),
             ("PORT", PORT.to_owned()),
             ("SOURCE", source.to_owned()),
-            ("TIMEOUT", workload.timeout_s.to_string()),
         ];
         variables.extend(ours.map(|(name, value)| (name.to_owned(), value)));
         Some(Self {
             workload: workload.name.clone(),
             variables,
-            limit: Duration::from_secs(workload.timeout_s.into()),
+            limit,
         })
+        .map(|step| step.within(limit))
+    }
+
+    /// The same with a limit of at most `most`, in whole seconds.
+    pub fn within(mut self, most: Duration) -> Self {
+        self.limit = self.limit.min(Duration::from_secs(most.as_secs().max(1)));
+        let seconds = self.limit.as_secs().to_string();
+        self.variables.insert("TIMEOUT".to_owned(), seconds);
+        self
     }
 
     /// The request's file.
@@ -132,7 +141,7 @@ pub enum StepError {
     Journal(#[from] crate::journal::JournalError),
     /// The host refused a placement.
     #[error(transparent)]
-    Pin(#[from] crate::pin::PinError),
+    Pin(#[from] crate::pin::PlacementError),
     /// Whoever waited gave up.
     #[error("given up")]
     GivenUp,

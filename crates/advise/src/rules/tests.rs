@@ -1,7 +1,7 @@
 use tare_policy::placement::Class;
 
 use super::*;
-use crate::facts::{Halting, Layout, Platform, Resources};
+use crate::facts::{Disk, Halting, Layout, Platform, Resources};
 
 /// A container of 2 CPUs on the talk's host of 112, unpinned.
 fn container() -> Facts {
@@ -30,6 +30,19 @@ fn machine(class: Class) -> Facts {
     facts.class = Some(class);
     facts.resources.vcpus = 2;
     facts
+}
+
+/// A disk that would coalesce from 4 requests in flight.
+fn disk(coalesces: bool, depth_permille: u64) -> Disk {
+    Disk {
+        name: "disk0".to_owned(),
+        coalesces,
+        completions_per_s: 2000,
+        interrupts_permille: 990,
+        depth_permille,
+        least_completions_per_s: 2000,
+        least_depth: 4,
+    }
 }
 
 fn rules(facts: &Facts) -> Vec<&'static str> {
@@ -125,9 +138,11 @@ fn what_came_since_applies_to_its_cases() {
         ),
         (with(&|f| f.halting = halting(5000, 900, 1)), &[]),
         (
-            with(&|f| f.uncoalesced_disks = vec!["disk0".to_owned()]),
+            with(&|f| f.disks = vec![disk(false, 4000)]),
             &["coalesce-disk-interrupts"],
         ),
+        (with(&|f| f.disks = vec![disk(true, 4000)]), &[]),
+        (with(&|f| f.disks = vec![disk(false, 3999)]), &[]),
     ];
     for (facts, expected) in cases {
         assert_eq!(rules(&facts), expected, "{facts:?}");

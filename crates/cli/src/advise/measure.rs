@@ -11,6 +11,7 @@ use tare_probe::sched::{Cause, Observer, Times};
 use tare_probe::vm::{Monitor, Role, Vm};
 use tare_probe::{Unavailable, kvm};
 
+use super::disks;
 use crate::failure::Failure;
 
 /// Busy time below which a target has done too little to tell its kind, thousandths
@@ -33,7 +34,12 @@ pub(super) fn measure(
     let mut facts = super::on(host, name);
     facts.platform = Some(platform(target));
     let throttled = target.throttled_periods();
+    let disks = match &target.kind {
+        Kind::Vm(vm) => disks::Window::begin(vm),
+        _ => None,
+    };
     let (times, account, unavailable) = watch(target, window);
+    facts.disks = disks.map(disks::Window::end).unwrap_or_default();
     facts.throttled = target
         .throttled_periods()
         .zip(throttled)
@@ -55,7 +61,7 @@ fn platform(target: &Target) -> Platform {
         Kind::Process(_) => Platform::Process,
         Kind::Container(_) => Platform::Container,
         Kind::Vm(vm) if vm.monitor == Monitor::Tare => Platform::TareVm,
-        Kind::Vm(_) => Platform::Vm,
+        Kind::Vm(_) | Kind::Machine(..) => Platform::Vm,
     }
 }
 

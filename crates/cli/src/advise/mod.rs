@@ -3,6 +3,7 @@
 //! The rules are `crates/advise`'s; here is what they look at ([`measure`]), how
 //! it is printed, and the trial of what they say ([`trial`]).
 
+mod disks;
 mod measure;
 mod text;
 mod trial;

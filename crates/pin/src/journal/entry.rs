@@ -1,6 +1,5 @@
 //! Lines of a journal.
 
-use std::fs;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -50,19 +49,9 @@ pub(crate) struct Begin {
     pub(crate) holder: u32,
 }
 
-/// The name of this boot.
-pub(crate) fn boot_id() -> String {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    text.trim().to_owned()
-}
-
-/// The entries of a journal. A line that was cut off was never acted upon: it and
-/// what follows is left out. `None` without a first line.
-pub(crate) fn parse(text: &str) -> Option<(Begin, Vec<Entry>)> {
-    let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
-    let mut entries = whole
-        .lines()
-        .map_while(|line| serde_json::from_str::<Entry>(line).ok());
+/// A journal's first line and its others; `None` without a first line.
+pub(crate) fn begun(entries: Vec<Entry>) -> Option<(Begin, Vec<Entry>)> {
+    let mut entries = entries.into_iter();
     match entries.next()? {
         Entry::Begin(begin) => Some((begin, entries.collect())),
         _ => None,
@@ -76,6 +65,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::ledger;
+
+    fn parse(text: &str) -> Option<(Begin, Vec<Entry>)> {
+        begun(ledger::parse(text))
+    }
 
     fn lines() -> String {
         let begin = Begin {

@@ -1,17 +1,18 @@
 //! The directory of journals, and one that is being written.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
 
-use super::entry::{boot_id, parse};
+use super::entry::begun;
 use super::undo::undo;
 use super::{Begin, Entry, Undone};
+use crate::ledger::{self, Ledger, boot_id};
 use crate::target::Target;
 use crate::task;
 
@@ -70,8 +71,7 @@ pub struct Store {
 /// A journal that this process writes, and its lock.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    file: File,
-    path: PathBuf,
+    ledger: Ledger<Entry>,
     entries: Vec<Entry>,
 }
 
@@ -167,17 +167,9 @@ impl Store {
         let ns = since.unwrap_or_default().as_nanos();
         let name = format!("{ns:020}-{}.jsonl", std::process::id());
         let path = self.folder.join(name);
-        let opened = OpenOptions::new()
-            .append(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path);
-        let file = opened.map_err(|source| at(&path, source))?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|errno| at(&path, errno.into()))?;
+        let ledger = Ledger::create(&path).map_err(|source| at(&path, source))?;
         let mut journal = Journal {
-            file,
-            path,
+            ledger,
             entries: Vec::new(),
         };
         let begin = Begin {
@@ -247,38 +239,29 @@ impl Journal {
     pub(crate) fn undo(self) -> Undone {
         let undone = undo(&self.entries);
         // What could not be removed is undone twice, which changes nothing.
-        let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(self.ledger.path());
         undone
     }
 
     fn write(&mut self, entries: &[Entry]) -> Result<(), StoreError> {
-        let mut text = Vec::new();
-        for entry in entries {
-            serde_json::to_writer(&mut text, entry)
-                .map_err(|error| at(&self.path, error.into()))?;
-            text.push(b'\n');
-        }
-        self.file
-            .write_all(&text)
-            .and_then(|()| self.file.sync_data())
-            .map_err(|source| at(&self.path, source))
+        let written = self.ledger.write(entries);
+        written.map_err(|source| at(self.ledger.path(), source))
     }
 }
 
 /// A journal that nobody works on: its lock and content. One without a first line
 /// was begun and nothing else; it is removed.
 fn free(path: &Path) -> Option<(File, Begin, Vec<Entry>)> {
-    let file = File::open(path).ok()?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
-    let Some((begin, entries)) = read(path) else {
+    let left = ledger::left(path)?;
+    let Some((begin, entries)) = begun(left.entries) else {
         let _ = fs::remove_file(path);
         return None;
     };
-    Some((file, begin, entries))
+    Some((left.lock, begin, entries))
 }
 
 fn read(path: &Path) -> Option<(Begin, Vec<Entry>)> {
-    parse(&String::from_utf8_lossy(&fs::read(path).ok()?))
+    begun(ledger::read(path)?)
 }
 
 /// Whether nothing is left that these entries changed.

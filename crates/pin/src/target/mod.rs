@@ -40,6 +40,9 @@ pub enum Kind {
     Vm(Box<Vm>),
     /// A container: all processes of its cgroup.
     Container(Container),
+    /// A machine whose maker knows which threads run vCPUs: its first thread, and
+    /// theirs in their order.
+    Machine(TaskId, Vec<u32>),
     /// A process: its first thread.
     Process(TaskId),
 }
@@ -88,6 +91,26 @@ impl Target {
         }
     }
 
+    /// The machine of this process, as its maker knows it: QEMU's translator holds
+    /// nothing of KVM, and says by QMP which threads run vCPUs.
+    pub fn machine(name: &str, pid: u32, vcpus: &[u32]) -> Result<Self, TargetError> {
+        let gone = || TargetError::Nothing(pid.to_string());
+        let first = task::of(pid, pid).ok_or_else(gone)?.id;
+        Ok(Self {
+            name: name.to_owned(),
+            kind: Kind::Machine(first, vcpus.to_vec()),
+        })
+    }
+
+    /// Its vCPUs, if it is a machine.
+    pub fn vcpus(&self) -> Option<usize> {
+        match &self.kind {
+            Kind::Vm(vm) => Some(vm.vcpus.len()),
+            Kind::Machine(_, vcpus) => Some(vcpus.len()),
+            Kind::Container(_) | Kind::Process(_) => None,
+        }
+    }
+
     /// Its threads now, with what they do in a machine.
     pub fn tasks(&self) -> Vec<(Task, Role)> {
         match &self.kind {
@@ -109,13 +132,19 @@ impl Target {
                 .flat_map(task::of_process)
                 .map(|task| (task, Role::Other))
                 .collect(),
-            Kind::Process(first) => match first.lives() {
-                true => task::of_process(first.pid)
-                    .into_iter()
-                    .map(|task| (task, Role::Other))
-                    .collect(),
-                false => Vec::new(),
-            },
+            Kind::Machine(first, vcpus) => {
+                let role = |task: &Task| match vcpus.iter().position(|tid| *tid == task.id.tid) {
+                    Some(index) => Role::Vcpu(u32::try_from(index).unwrap_or(u32::MAX)),
+                    None if task.id == *first => Role::Emulator,
+                    None => Role::Other,
+                };
+                let tasks = living(first).into_iter();
+                tasks.map(|task| (task.clone(), role(&task))).collect()
+            }
+            Kind::Process(first) => {
+                let tasks = living(first).into_iter();
+                tasks.map(|task| (task, Role::Other)).collect()
+            }
         }
     }
 
@@ -124,7 +153,7 @@ impl Target {
         match &self.kind {
             Kind::Vm(vm) => Some(vm.pid),
             Kind::Container(container) => container.pids().first().copied(),
-            Kind::Process(first) => Some(first.pid),
+            Kind::Machine(first, _) | Kind::Process(first) => Some(first.pid),
         }
     }
 
@@ -133,7 +162,9 @@ impl Target {
         match &self.kind {
             Kind::Vm(vm) => format!("process {} {}", vm.pid, vm.started_ticks),
             Kind::Container(container) => format!("cgroup {}", container.processes.display()),
-            Kind::Process(first) => format!("process {} {}", first.pid, first.started_ticks),
+            Kind::Machine(first, _) | Kind::Process(first) => {
+                format!("process {} {}", first.pid, first.started_ticks)
+            }
         }
     }
 
@@ -173,6 +204,14 @@ impl Target {
             .lines()
             .find_map(|line| line.strip_prefix("nr_throttled "));
         count?.trim().parse().ok()
+    }
+}
+
+/// The threads of a process, if it still is the one that had this first thread.
+fn living(first: &TaskId) -> Vec<Task> {
+    match first.lives() {
+        true => task::of_process(first.pid),
+        false => Vec::new(),
     }
 }
 

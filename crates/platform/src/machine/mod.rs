@@ -9,12 +9,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
+use tare_pin::Pinned;
+
 use crate::heard::{Heard, Report, Watch};
 use crate::journal::{Change, Journal};
+use crate::pin::Pins;
 use crate::place::Mode;
+use crate::processes;
 use crate::root::Root;
 use crate::step::{GRACE, Said, Step, StepError};
-use crate::{pin, processes};
 
 /// A machine translated instruction by instruction takes its time.
 const BOOT: Duration = Duration::from_secs(120);
@@ -62,6 +65,8 @@ pub struct Machine {
     cpus: u32,
     vcpus: Vec<u32>,
     control: PathBuf,
+    name: String,
+    pinned: Option<Pinned>,
 }
 
 impl Machine {
@@ -117,6 +122,8 @@ impl Machine {
             cpus,
             vcpus: Vec::new(),
             control: run_root.join(&name).join("control.sock"),
+            name,
+            pinned: None,
         };
         machine.boot(watch)?;
         Ok(machine)
@@ -162,15 +169,13 @@ impl Machine {
     }
 
     /// Places its threads. Pinned: a virtual CPU on each of `cpus`, all others on any
-    /// of them; vanilla: all on all CPUs of the host.
-    pub fn place(&self, mode: Mode, cpus: &[u32]) -> Result<(), StepError> {
-        let all = pin::allowed();
-        for (tid, _) in processes::threads(self.pid) {
-            let vcpu = self.vcpus.iter().position(|vcpu| *vcpu == tid);
-            match (mode, vcpu.and_then(|index| cpus.get(index))) {
-                (Mode::Vanilla, _) => pin::place(tid, &all)?,
-                (Mode::Pinned, Some(cpu)) => pin::place(tid, &[*cpu])?,
-                (Mode::Pinned, None) => pin::place(tid, cpus)?,
+    /// of them; vanilla: where they were.
+    pub fn place(&mut self, pins: &Pins, mode: Mode, cpus: &[u32]) -> Result<(), StepError> {
+        match (mode, &self.pinned) {
+            (Mode::Vanilla, _) => self.pinned = None,
+            (Mode::Pinned, Some(_)) => {}
+            (Mode::Pinned, None) => {
+                self.pinned = Some(pins.machine(&self.name, self.pid, &self.vcpus, cpus)?);
             }
         }
         Ok(())

@@ -74,6 +74,9 @@ pub struct Workload {
     pub install: Vec<String>,
     /// Longest time of a run, s.
     pub timeout_s: u32,
+    /// The least form in which it runs without being asked for by name.
+    #[serde(default)]
+    pub unasked_from: Form,
     /// Parameters of the quick form; without them it is left out there.
     pub quick: Option<Parameters>,
     /// Parameters of the form in between; the full one's when missing.
@@ -95,9 +98,11 @@ pub struct Workload {
 }
 
 /// The extent of a weighing, which chooses the parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Form {
     /// Does it work, roughly.
+    #[default]
     Quick,
     /// In between.
     Standard,

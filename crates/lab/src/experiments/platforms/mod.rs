@@ -15,6 +15,7 @@ mod findings;
 mod observe;
 mod options;
 mod plan;
+mod schedule;
 mod stage;
 mod story;
 #[cfg(test)]
@@ -43,17 +44,11 @@ use crate::goal::Goal;
 use crate::request::{Depth, WeighRequest};
 use data::{Data, Run};
 use observe::Observed;
-use plan::{Cell, Dice};
+use plan::Cell;
 use stage::{Ran, Stage};
 
-/// A mean is known well enough at this half width, relative.
-const NARROW: f64 = 0.01;
-/// Runs before a mean is believed to be known.
-const LEAST_RUNS: usize = 5;
-/// Runs after which no kind of run is repeated, as many as the talk's.
-const MOST_RUNS: usize = 20;
-/// Failures in a row after which a kind of run is given up.
-const PATIENCE: usize = 2;
+/// A run may take so long even where less of the budget is left.
+const LEAST_LIMIT: Duration = Duration::from_secs(30);
 /// What the observer may cost, and the A/A arms differ, percent.
 const GOALS: &[Goal] = &[
     Goal::on_any("aa_difference_pct", 2.0),
@@ -63,7 +58,10 @@ const GOALS: &[Goal] = &[
 /// The experiment.
 pub(crate) struct Platforms {
     form: Form,
+    /// Time for runs.
     budget: Duration,
+    /// Time for all, set-up with it.
+    whole: Option<Duration>,
     pub(self) seed: u64,
     host: String,
     host_cpus: u32,
@@ -84,16 +82,18 @@ pub(crate) struct Platforms {
 impl Platforms {
     /// Planned for a depth; [`Experiment::configure`] says the rest.
     pub(crate) fn new(depth: Depth) -> Self {
-        let (form, minutes) = match depth {
-            Depth::Quick => (Form::Quick, 12),
-            Depth::Standard => (Form::Standard, 45),
-            Depth::Full => (Form::Full, 12 * 60),
+        let minutes = |n: u64| Duration::from_secs(n * 60);
+        let (form, budget, whole) = match depth {
+            Depth::Quick => (Form::Quick, minutes(12), Some(minutes(14))),
+            Depth::Standard => (Form::Standard, minutes(45), None),
+            Depth::Full => (Form::Full, minutes(12 * 60), None),
         };
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let host_cpus = pin::allowed().len() as u32;
         Self {
             form,
-            budget: Duration::from_secs(minutes * 60),
+            budget,
+            whole,
             seed: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(1, |t| t.as_secs()),
@@ -128,6 +128,7 @@ impl Platforms {
                 Err(error) => return Err(WeighError::Workload(Box::new(error))),
             };
             match workload.parameters(self.form) {
+                Some(_) if !named && self.form < workload.unasked_from => {}
                 Some(_) => self.workloads.push(workload),
                 None if named => {
                     let why = format!("workload {name} has no {} form", self.form.name());
@@ -239,71 +240,13 @@ impl Platforms {
         *self.failures.entry(what).or_default() += 1;
     }
 
-    fn rounds(&mut self, bench: &mut Bench<'_>, stage: &mut Stage) -> Result<(), RunError> {
-        let names: Vec<String> = self.workloads.iter().map(|w| w.name.clone()).collect();
-        let cells = plan::cells(&names, &self.sizes, self.host_cpus, self.options.shard);
-        let mut dice = Dice(self.seed);
-        let begin = Instant::now();
-        let mut spent = Duration::ZERO;
-        for round in 0.. {
-            let mut order: Vec<Cell> = cells
-                .iter()
-                .filter(|c| self.wants(c, stage))
-                .cloned()
-                .collect();
-            // Runs on the host are short where machines are translated.
-            let host = order.iter().filter(|c| !c.place.platform.is_virtual());
-            let again: Vec<Cell> = host.cloned().collect();
-            order.extend(again);
-            dice.shuffle(&mut order);
-            let mut ran = false;
-            for cell in order {
-                let left = self.budget.saturating_sub(begin.elapsed());
-                if !self.fits(&cell, left) || !self.wants(&cell, stage) {
-                    continue;
-                }
-                ran = true;
-                self.once(bench, stage, &cell, round)?;
-                let now = begin.elapsed().min(self.budget);
-                bench.progress.done(now.saturating_sub(spent));
-                spent = now;
-            }
-            if !ran {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a kind of run is to be repeated.
-    fn wants(&self, cell: &Cell, stage: &Stage) -> bool {
-        if !stage.has(&cell.place) || self.bad.get(cell).is_some_and(|bad| *bad >= PATIENCE) {
-            return false;
-        }
-        let times = self.data.times(&self.host, cell);
-        times.len() < LEAST_RUNS || (times.len() < MOST_RUNS && !narrow(&times))
-    }
-
-    fn fits(&self, cell: &Cell, left: Duration) -> bool {
-        // What has not run yet takes at most as long as its like did.
-        let like = |(other, _): &(&Cell, &f64)| {
-            other.workload == cell.workload
-                && other.place.platform.is_virtual() == cell.place.platform.is_virtual()
-        };
-        let known = self.took.get(cell).copied();
-        let known = known.or_else(|| {
-            let like = self.took.iter().filter(like);
-            like.map(|(_, took)| *took).reduce(f64::max)
-        });
-        left > Duration::from_secs_f64(known.unwrap_or(0.0).max(0.0))
-    }
-
     fn once(
         &mut self,
         bench: &mut Bench<'_>,
         stage: &mut Stage,
         cell: &Cell,
         round: u32,
+        left: Duration,
     ) -> Result<(), RunError> {
         bench.interrupt.check()?;
         let Some(workload) = self.workloads.iter().find(|w| w.name == cell.workload) else {
@@ -312,6 +255,7 @@ impl Platforms {
         let Some(step) = Step::new(workload, self.form, cell.place.size) else {
             return Ok(());
         };
+        let step = step.within(left.max(LEAST_LIMIT));
         bench.progress.step(&format!(
             "round {}: {} on {}",
             round + 1,
@@ -401,18 +345,13 @@ impl Platforms {
     }
 }
 
-fn narrow(times: &[f64]) -> bool {
-    let mean = tare_stats::mean(times);
-    let interval = tare_stats::mean_interval(times);
-    mean.zip(interval)
-        .is_some_and(|(mean, interval)| (interval.high - mean) / mean < NARROW)
-}
-
 impl Experiment for Platforms {
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
         self.options = request.platforms.clone();
         self.seed = self.options.seed.unwrap_or(self.seed);
-        self.budget = self.options.budget.unwrap_or(self.budget);
+        if let Some(budget) = self.options.budget {
+            (self.budget, self.whole) = (budget, None);
+        }
         self.tare = match &request.tare {
             Some(path) => path.clone(),
             None => std::env::current_exe().map_err(WeighError::Executable)?,
@@ -447,10 +386,14 @@ impl Experiment for Platforms {
     }
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
+        let begin = Instant::now();
         let result = match self.options.merge.is_empty() {
-            true => self
-                .set_up(bench)
-                .and_then(|mut stage| self.rounds(bench, &mut stage)),
+            true => self.set_up(bench).and_then(|mut stage| {
+                if let Some(whole) = self.whole {
+                    self.budget = self.budget.min(whole.saturating_sub(begin.elapsed()));
+                }
+                self.rounds(bench, &mut stage)
+            }),
             false => Ok(()),
         };
         bench

@@ -8,6 +8,7 @@ use tare_platform::cgroup::{self, CgroupError, Groups, PERIOD_US};
 use tare_platform::container::{Containers, Limits, RUNTIME};
 use tare_platform::journal::{Change, JournalError};
 use tare_platform::machine::{Inside, Machine};
+use tare_platform::pin::{Pins, PlacementError};
 use tare_platform::root::RootError;
 use tare_platform::workload::Form;
 use tare_platform::{
@@ -31,6 +32,9 @@ pub(crate) enum StageError {
     /// No group to hold runs.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
+    /// No journal of placements, so nothing may be placed.
+    #[error(transparent)]
+    Pins(#[from] PlacementError),
     /// No place for what runs write.
     #[error("cannot make {}", path.display())]
     Scratch {
@@ -62,6 +66,7 @@ pub(super) struct Stage {
     dir: PathBuf,
     tare: PathBuf,
     cpus: Vec<u32>,
+    pins: Pins,
     journal: Journal,
     /// What this host does not offer: a sentence each.
     pub(super) missing: Vec<String>,
@@ -98,6 +103,7 @@ impl Stage {
             dir,
             tare: tare.to_owned(),
             cpus: pin::allowed(),
+            pins: Pins::open()?,
             journal,
             missing: Vec::new(),
         };
@@ -282,7 +288,7 @@ impl Stage {
         let Some(machine) = self.machines.get_mut(&place.size) else {
             return Err(StepError::GivenUp);
         };
-        machine.place(place.mode, &set)?;
+        machine.place(&self.pins, place.mode, &set)?;
         machine.thaw();
         let members = Members::Process(machine.pid());
         let mut looking = Looking::new(interrupt, self.observer.as_mut(), members, None);
