@@ -111,40 +111,13 @@ struct thread {
 	u64 wake_last_ns;
 };
 
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_HASH);
-	MAP_UINT(max_entries, 1024);
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, struct vm);
-} vms SEC(".maps");
+HASH_MAP(vms, 1024, u32, struct vm);
 
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_HASH);
-	MAP_UINT(max_entries, 8192);
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, struct thread);
-} threads SEC(".maps");
+HASH_MAP(threads, 8192, u32, struct thread);
 
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_HASH);
-	MAP_UINT(max_entries, 32768);
-	MAP_TYPE(key, struct key);
-	MAP_TYPE(value, struct value);
-} counts SEC(".maps");
+HASH_MAP(counts, 32768, struct key, struct value);
 
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
-	MAP_UINT(max_entries, 1);
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, u64);
-} lost SEC(".maps");
-
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
-	MAP_UINT(max_entries, 1);
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, struct gate);
-} gate SEC(".maps");
+ARRAY_MAP(gate, 1, struct gate);
 
 /* Where kvm_exit's record has its fields (tracefs: events/kvm/kvm_exit/format). */
 const volatile u32 exit_reason_offset = 8;
@@ -180,8 +153,6 @@ NOINLINE int insert(const struct key *key, u64 times, u64 ns)
 {
 	struct value fresh = { times, ns };
 	struct value *value;
-	u32 zero = 0;
-	u64 *missed;
 
 	if (!bpf_map_update_elem(&counts, key, &fresh, BPF_NOEXIST))
 		return 0;
@@ -190,9 +161,7 @@ NOINLINE int insert(const struct key *key, u64 times, u64 ns)
 		add(value, times, ns);
 		return 0;
 	}
-	missed = bpf_map_lookup_elem(&lost, &zero);
-	if (missed)
-		__sync_fetch_and_add(missed, 1);
+	lose(0);
 	return 0;
 }
 

@@ -71,35 +71,9 @@ struct thread {
 	u64 cpu;		/* where it ran last */
 };
 
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_HASH);
-	MAP_UINT(max_entries, 16384);
-	MAP_TYPE(key, u64);
-	MAP_TYPE(value, struct thread);
-} threads SEC(".maps");
+HASH_MAP(threads, 16384, u64, struct thread);
 
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_HASH);
-	MAP_UINT(max_entries, 32768);
-	MAP_TYPE(key, struct key);
-	MAP_TYPE(value, struct value);
-} counts SEC(".maps");
-
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
-	MAP_UINT(max_entries, 1);
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, u64);
-} lost SEC(".maps");
-
-INLINE void lose(void)
-{
-	u32 zero = 0;
-	u64 *missed = bpf_map_lookup_elem(&lost, &zero);
-
-	if (missed)
-		__sync_fetch_and_add(missed, 1);
-}
+HASH_MAP(counts, 32768, struct key, struct value);
 
 NOINLINE int count(const struct key *key, u64 ns)
 {
@@ -111,7 +85,7 @@ NOINLINE int count(const struct key *key, u64 ns)
 		value = bpf_map_lookup_elem(&counts, key);
 	}
 	if (!value) {
-		lose();
+		lose(0);
 		return 0;
 	}
 	__sync_fetch_and_add(&value->count, 1);
@@ -208,24 +182,29 @@ INLINE void enters(struct thread *thread)
 	thread->in_ns = now;
 }
 
+/* What is known of a task, if it is observed, and its key. */
+INLINE struct thread *thread_of(const struct task_struct *task, u64 *key)
+{
+	u32 tid = 0;
+
+	READ_FIELD(tid, task, pid);
+	*key = tid;
+	return bpf_map_lookup_elem(&threads, key);
+}
+
 /* preempt, prev, next, prev_state (the last since Linux 5.18). */
 SEC("raw_tp/sched_switch")
 int on_sched_switch(struct raw *ctx)
 {
 	const struct task_struct *prev = (void *)ctx->arg[1];
 	const struct task_struct *next = (void *)ctx->arg[2];
-	u32 prev_tid = 0, next_tid = 0;
 	struct thread *thread;
 	u64 key;
 
-	READ_FIELD(prev_tid, prev, pid);
-	READ_FIELD(next_tid, next, pid);
-	key = prev_tid;
-	thread = bpf_map_lookup_elem(&threads, &key);
+	thread = thread_of(prev, &key);
 	if (thread)
 		leaves(thread, prev, (ctx->arg[0] & 1) || !ctx->arg[3]);
-	key = next_tid;
-	thread = bpf_map_lookup_elem(&threads, &key);
+	thread = thread_of(next, &key);
 	if (thread)
 		enters(thread);
 	return 0;
@@ -235,13 +214,9 @@ SEC("raw_tp/sched_waking")
 int on_sched_waking(struct raw *ctx)
 {
 	const struct task_struct *task = (void *)ctx->arg[0];
-	struct thread *thread;
-	u32 tid = 0;
 	u64 key;
+	struct thread *thread = thread_of(task, &key);
 
-	READ_FIELD(tid, task, pid);
-	key = tid;
-	thread = bpf_map_lookup_elem(&threads, &key);
 	if (thread && thread->out_ns && !thread->ready_ns)
 		thread->ready_ns = bpf_ktime_get_ns();
 	return 0;
@@ -253,13 +228,10 @@ int on_sched_process_fork(struct raw *ctx)
 	const struct task_struct *parent = (void *)ctx->arg[0];
 	const struct task_struct *child = (void *)ctx->arg[1];
 	struct thread fresh = { .cpu = NO_CPU };
-	struct thread *thread;
-	u32 tid = 0;
 	u64 key;
+	struct thread *thread = thread_of(parent, &key);
+	u32 tid = 0;
 
-	READ_FIELD(tid, parent, pid);
-	key = tid;
-	thread = bpf_map_lookup_elem(&threads, &key);
 	if (!thread)
 		return 0;
 	fresh.group = thread->group;
@@ -268,7 +240,7 @@ int on_sched_process_fork(struct raw *ctx)
 	key = tid;
 	event(fresh.group, CLASS_THREAD);
 	if (bpf_map_update_elem(&threads, &key, &fresh, BPF_ANY))
-		lose();
+		lose(0);
 	return 0;
 }
 
@@ -276,13 +248,9 @@ SEC("raw_tp/sched_process_exit")
 int on_sched_process_exit(struct raw *ctx)
 {
 	const struct task_struct *task = (void *)ctx->arg[0];
-	struct thread *thread;
-	u32 tid = 0;
 	u64 key;
+	struct thread *thread = thread_of(task, &key);
 
-	READ_FIELD(tid, task, pid);
-	key = tid;
-	thread = bpf_map_lookup_elem(&threads, &key);
 	if (!thread)
 		return 0;
 	stretch(thread->group, CLASS_ON, 0, thread->in_ns, bpf_ktime_get_ns());

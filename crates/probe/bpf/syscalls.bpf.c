@@ -154,19 +154,9 @@ struct {
 	MAP_TYPE(value, struct call);
 } calls SEC(".maps");
 
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_HASH);
-	MAP_UINT(max_entries, 8192);
-	MAP_TYPE(key, u64);	/* call << 32 | error */
-	MAP_TYPE(value, u64);
-} errors SEC(".maps");
+HASH_MAP(errors, 8192, u64, u64);	/* call << 32 | error */
 
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_HASH);
-	MAP_UINT(max_entries, 8192);
-	MAP_TYPE(key, struct use_key);
-	MAP_TYPE(value, u64);
-} uses SEC(".maps");
+HASH_MAP(uses, 8192, struct use_key, u64);
 
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_HASH);
@@ -175,13 +165,6 @@ struct {
 	MAP_TYPE(key, struct file_key);
 	MAP_TYPE(value, u64);
 } files SEC(".maps");
-
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
-	MAP_UINT(max_entries, 8);
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, u64);
-} lost SEC(".maps");
 
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_RINGBUF);
@@ -241,14 +224,6 @@ struct registers {
 	u64 r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs;
 };
 #define OFFSET_OF_R10 56
-
-INLINE void lose(u32 what)
-{
-	u64 *count = bpf_map_lookup_elem(&lost, &what);
-
-	if (count)
-		__sync_fetch_and_add(count, 1);
-}
 
 INLINE struct task *current_task(u32 *tid)
 {
@@ -478,6 +453,27 @@ INLINE struct file *opened(u32 descriptor)
 	return file;
 }
 
+/* A record about a task, still empty; none, and counted as lost, without room. */
+INLINE struct path_record *begin_record(const struct task *task, u32 tid, u32 kind)
+{
+	struct path_record *record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+
+	if (!record) {
+		lose(LOST_RECORDS);
+		return 0;
+	}
+	record->kind = kind;
+	record->tid = tid;
+	record->tgid = task->tgid;
+	record->what = 0;
+	record->device = 0;
+	record->inode = 0;
+	record->mode = 0;
+	record->file_system[0] = 0;
+	record->path[0] = 0;
+	return record;
+}
+
 NOINLINE int on_open(struct task *task, u32 tid, u32 descriptor, u32 position)
 {
 	struct path_record *record;
@@ -486,16 +482,10 @@ NOINLINE int on_open(struct task *task, u32 tid, u32 descriptor, u32 position)
 
 	if (!task)
 		return 0;
-	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
-	if (!record) {
-		lose(LOST_RECORDS);
+	record = begin_record(task, tid, KIND_OPEN);
+	if (!record)
 		return 0;
-	}
-	record->kind = KIND_OPEN;
-	record->tid = tid;
-	record->tgid = task->tgid;
 	record->what = position ? (u32)task->arg[0] : (u32)-100;
-	record->file_system[0] = 0;
 	file = opened(descriptor);
 	describe(file, record);
 	key.device = record->device;
@@ -504,7 +494,6 @@ NOINLINE int on_open(struct task *task, u32 tid, u32 descriptor, u32 position)
 		bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
 		return 0;
 	}
-	record->path[0] = 0;
 	bpf_probe_read_user_str(record->path, sizeof(record->path),
 				(void *)task->arg[position ? 1 : 0]);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
@@ -539,20 +528,11 @@ NOINLINE int on_path(struct task *task, u32 tid, u32 position)
 		key.inode = (key.inode ^ (u8)begin[i]) * 0x100000001b3ULL;
 	if (!first_sight(&key))
 		return 0;
-	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
-	if (!record) {
-		lose(LOST_RECORDS);
+	record = begin_record(task, tid, KIND_PATH);
+	if (!record)
 		return 0;
-	}
-	record->kind = KIND_PATH;
-	record->tid = tid;
-	record->tgid = task->tgid;
-	record->what = 0;
 	record->device = key.device;
 	record->inode = key.inode;
-	record->mode = 0;
-	record->file_system[0] = 0;
-	record->path[0] = 0;
 	bpf_probe_read_user_str(record->path, sizeof(record->path), path);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return 0;
@@ -564,20 +544,10 @@ NOINLINE int on_mount(struct task *task, u32 tid, u32 position)
 
 	if (!task)
 		return 0;
-	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
-	if (!record) {
-		lose(LOST_RECORDS);
+	record = begin_record(task, tid, KIND_MOUNT);
+	if (!record)
 		return 0;
-	}
-	record->kind = KIND_MOUNT;
-	record->tid = tid;
-	record->tgid = task->tgid;
-	record->what = 0;
-	record->device = 0;
-	record->inode = 0;
 	record->mode = position ? task->arg[3] : 0;
-	record->path[0] = 0;
-	record->file_system[0] = 0;
 	bpf_probe_read_user_str(record->file_system, sizeof(record->file_system),
 				(void *)task->arg[position ? 2 : 0]);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
@@ -772,19 +742,12 @@ int on_exec(struct raw *ctx)
 	if (!task || task->role != COUNTS)
 		return 0;
 	rename(task, tid);
-	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
-	if (!record) {
-		lose(LOST_RECORDS);
+	record = begin_record(task, tid, KIND_PROGRAM);
+	if (!record)
 		return 0;
-	}
 	number = __sync_fetch_and_add(&programs, 1);
 	task->program = number;
-	record->kind = KIND_PROGRAM;
-	record->tid = tid;
-	record->tgid = task->tgid;
 	record->what = number;
-	record->file_system[0] = 0;
-	record->path[0] = 0;
 	READ_FIELD(file, program, file);
 	describe(file, record);
 	READ_FIELD(name, program, filename);

@@ -22,6 +22,20 @@ typedef long long s64;
 /* Map declarations in BTF (libbpf's convention). */
 #define MAP_UINT(name, value) int(*name)[value]
 #define MAP_TYPE(name, value) typeof(value) *name
+#define HASH_MAP(name, entries, key_type, value_type) \
+	struct { \
+		MAP_UINT(type, BPF_MAP_TYPE_HASH); \
+		MAP_UINT(max_entries, entries); \
+		MAP_TYPE(key, key_type); \
+		MAP_TYPE(value, value_type); \
+	} name SEC(".maps")
+#define ARRAY_MAP(name, entries, value_type) \
+	struct { \
+		MAP_UINT(type, BPF_MAP_TYPE_ARRAY); \
+		MAP_UINT(max_entries, entries); \
+		MAP_TYPE(key, u32); \
+		MAP_TYPE(value, value_type); \
+	} name SEC(".maps")
 #define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
 #define BPF_MAP_TYPE_PERCPU_HASH 5
@@ -54,6 +68,17 @@ struct task_struct {
 struct raw {
 	u64 arg[12];
 };
+
+/* How much was not counted for want of room, by what it was. */
+ARRAY_MAP(lost, 8, u64);
+
+INLINE void lose(u32 what)
+{
+	u64 *count = bpf_map_lookup_elem(&lost, &what);
+
+	if (count)
+		__sync_fetch_and_add(count, 1);
+}
 
 /*
  * The bucket of a time: eight for each doubling. The same rule, with its
