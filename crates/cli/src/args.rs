@@ -362,6 +362,10 @@ pub(crate) struct WhyArgs {
     /// Seconds to watch
     #[arg(short, long, value_name = "N", default_value = "5")]
     pub(crate) seconds: Seconds,
+    /// Prices of exits: the summary.json of a tare weigh vmexit [default: the newest
+    /// of this computer in out or lab/runs, else built-in estimates]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prices: Option<PathBuf>,
     /// Print JSON (docs/why.md)
     #[arg(long)]
     pub(crate) json: bool,

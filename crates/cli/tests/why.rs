@@ -423,6 +423,51 @@ fn what_is_no_machine_is_said_so() {
 }
 
 #[test]
+fn prices_are_from_a_run_of_vmexit_and_said_to_be() {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    let place = Place::new();
+    let machine = Machine::start(&place, &image, "mode=exit kind=pio_in_user", &[]);
+    let summary = |experiment: &str| {
+        let figure = |name: &str, ns: f64| {
+            serde_json::json!({"name": format!("exit_ns.{name}"), "unit": "ns",
+                               "value": ns, "low": ns, "high": ns, "n": 1})
+        };
+        let document = serde_json::json!({
+            "experiment": experiment, "started": "2026-01-02T03:04:05Z", "revision": "v0",
+            "machine": {"cpu": "another", "cores": 1, "kernel": "6.1", "memory_mib": 1,
+                        "kvm": why(&place, &machine.name)["execution"], "halt_poll_ns": null,
+                        "load_average": null, "governor": null},
+            "figures": [figure("control", 1_000.0), figure("pio_in_user", 8_777.0)],
+        });
+        place.file(experiment, document.to_string().as_bytes())
+    };
+    let tell = |prices: &str| {
+        let words = [
+            "why",
+            &machine.name,
+            "--seconds",
+            SECONDS,
+            "--prices",
+            prices,
+        ];
+        place.run(&words)
+    };
+    let told = tell(&summary("vmexit"));
+    told.expect(0, "7,777 ns each, as tare weigh vmexit measured");
+    let text = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        text.contains("on another computer (another, Linux 6.1), 2026-01-02"),
+        "{text}"
+    );
+    tell(&summary("kv")).expect(2, "is a weighing of kv, not of vmexit");
+    tell("/nowhere").expect(2, "cannot read /nowhere");
+    let built_in = place.run(&["why", &machine.name, "--seconds", SECONDS]);
+    built_in.expect(0, "ns each, by a built-in estimate");
+}
+
+#[test]
 fn a_machine_that_ends_meanwhile_is_told_until_then() {
     let Some((_alone, image)) = ready() else {
         return;

@@ -9,6 +9,7 @@
 //! | `load` | open- and closed-loop HTTP load |
 //! | `observe` | CPU time from outside |
 //! | `record`, `figure`, `goal`, `summary` | samples, medians with intervals, goals, `summary.json` |
+//! | [`kept`] | results of earlier weighings, for those who go by them |
 //! | `report`, `table`, `progress` | what people see |
 //!
 //! Neighbours: `tare-control` (statistics, exit codes), `tare-stats` (intervals).
@@ -24,6 +25,7 @@ mod figure;
 mod goal;
 mod host;
 mod interrupt;
+pub mod kept;
 mod lifeline;
 mod linux;
 mod load;

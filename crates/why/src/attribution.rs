@@ -22,7 +22,7 @@ pub struct Attribution {
 
 impl Attribution {
     /// Divides the time of every vCPU.
-    pub fn of(load: &Load, prices: &Prices) -> Self {
+    pub fn of(load: &Load, prices: &Prices<'_>) -> Self {
         let mut attribution = Self::default();
         for vcpu in &load.vcpus {
             attribution.add(vcpu, prices);
@@ -40,7 +40,7 @@ impl Attribution {
         self.sources.get(&source).copied().unwrap_or(0.0)
     }
 
-    fn add(&mut self, vcpu: &Vcpu, prices: &Prices) {
+    fn add(&mut self, vcpu: &Vcpu, prices: &Prices<'_>) {
         let busy = (vcpu.cpu - vcpu.polling.share()).max(0.0);
         let mut left = busy;
         for (source, share) in awake(vcpu, busy, prices) {
@@ -69,12 +69,12 @@ impl Attribution {
 /// Time that followed wake-ups, by the source of the interrupts: a vCPU that
 /// halts runs because of them. Each halt's share is limited: what a guest does
 /// for longer is its own work.
-fn awake(vcpu: &Vcpu, busy: f64, prices: &Prices) -> Vec<(Source, f64)> {
+fn awake(vcpu: &Vcpu, busy: f64, prices: &Prices<'_>) -> Vec<(Source, f64)> {
     let interrupts: f64 = vcpu.interrupts.values().sum();
     if interrupts <= 0.0 {
         return Vec::new();
     }
-    let limit = vcpu.halts * prices.awake_ns / NS_IN_S;
+    let limit = vcpu.halts * prices.built_in.awake_ns / NS_IN_S;
     let woken = busy.min(limit);
     let by_source = vcpu.interrupts.iter();
     by_source
@@ -89,11 +89,11 @@ enum Item {
 }
 
 /// Counts times prices, of the part of the events that no wake-up explains.
-fn costs(vcpu: &Vcpu, prices: &Prices, part: f64) -> Vec<(Item, f64)> {
+fn costs(vcpu: &Vcpu, prices: &Prices<'_>, part: f64) -> Vec<(Item, f64)> {
     let cost = |hz: f64, ns: f64| hz * part * ns / NS_IN_S;
     let mut costs = Vec::new();
     for (exit, &hz) in &vcpu.exits {
-        let cost = cost(hz, prices.exit_ns(exit));
+        let cost = cost(hz, prices.exit(exit).ns);
         match exit.owner() {
             Some(source) => costs.push((Item::Interrupt(source), cost)),
             // In the price of an interrupt.
@@ -102,18 +102,18 @@ fn costs(vcpu: &Vcpu, prices: &Prices, part: f64) -> Vec<(Item, f64)> {
         }
     }
     for (&source, &hz) in &vcpu.interrupts {
-        let cost = cost(hz, prices.interrupt_ns);
+        let cost = cost(hz, prices.built_in.interrupt_ns);
         costs.push((Item::Interrupt(source), cost));
     }
     costs
 }
 
 /// How much of the time that is left went to exits and interrupts.
-fn served(vcpu: &Vcpu, left: f64, priced: f64, prices: &Prices) -> f64 {
+fn served(vcpu: &Vcpu, left: f64, priced: f64, prices: &Prices<'_>) -> f64 {
     match vcpu.guest {
         // The kernel knows when the guest ran; without events, it is its own.
         Some(guest) if priced > 0.0 => (left - guest).max(0.0),
-        _ if priced >= prices.whole_from * left => left,
+        _ if priced >= prices.built_in.whole_from * left => left,
         _ => priced,
     }
 }

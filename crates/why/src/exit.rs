@@ -103,6 +103,21 @@ impl Exit {
         }
     }
 
+    /// Whether it interrupts the vCPU itself.
+    pub(crate) fn is_self_ipi(&self) -> bool {
+        matches!(self, Self::Apic { register: SELF_IPI })
+    }
+
+    /// Whether it sets the deadline of the vCPU's timer.
+    pub(crate) fn is_tsc_deadline(&self) -> bool {
+        matches!(
+            self,
+            Self::Msr {
+                index: TSC_DEADLINE
+            }
+        )
+    }
+
     /// Whether it ends an interrupt, of whichever source.
     pub fn is_end_of_interrupt(&self) -> bool {
         matches!(self, Self::Apic { register: EOI })

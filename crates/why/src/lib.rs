@@ -15,6 +15,7 @@ mod attribution;
 mod exit;
 mod finding;
 mod load;
+mod measured;
 mod monitor;
 mod price;
 mod remedy;
@@ -26,17 +27,19 @@ pub mod words;
 pub use exit::Exit;
 pub use finding::{Basis, Breakdown, Cause, Diagnosis, Finding};
 pub use load::{Execution, Load, Polling, Raised, Source, Thread, Vcpu};
+pub use measured::Measured;
 pub use monitor::Monitor;
-pub use price::Prices;
 
 use attribution::Attribution;
+use price::Prices;
 
 /// Share of a core below which a cause is not worth a sentence.
 pub const WORTH_SAYING: f64 = 0.002;
 
-/// Says what burns a machine's CPU time, the largest cause first.
-pub fn diagnose(load: &Load) -> Diagnosis {
-    let prices = Prices::of(load.execution);
+/// Says what burns a machine's CPU time, the largest cause first. Exits have the
+/// prices that were measured, else those that are built in.
+pub fn diagnose(load: &Load, measured: Option<&Measured>) -> Diagnosis {
+    let prices = Prices::of(load, measured);
     let attribution = Attribution::of(load, &prices);
     let mut findings = rules::findings(load, &attribution, &prices);
     findings.retain(|finding| finding.share >= WORTH_SAYING);

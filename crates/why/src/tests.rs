@@ -31,7 +31,7 @@ fn thread(name: &str, role: Role, cpu: f64) -> Thread {
 }
 
 fn first(load: &Load) -> Finding {
-    diagnose(load).findings.into_iter().next().unwrap()
+    diagnose(load, None).findings.into_iter().next().unwrap()
 }
 
 /// A vCPU that is woken by `source` and halts again.
@@ -54,7 +54,7 @@ fn raised_by_monitor(mut load: Load, source: Source, hz: f64) -> Load {
 
 #[test]
 fn an_idle_machine_has_nothing_to_find() {
-    assert_eq!(diagnose(&idle()).findings, []);
+    assert_eq!(diagnose(&idle(), None).findings, []);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn hpet_interrupts_are_told_with_the_main_loops_part() {
             .starts_with("HPET interrupts, 1,000/s, about 30 %")
     );
     assert_eq!(found.remedy, "start QEMU with -machine hpet=off");
-    let all = diagnose(&load).findings;
+    let all = diagnose(&load, None).findings;
     assert!(
         all.iter().all(|f| f.cause != Cause::EmulatorThread),
         "{all:?}"
@@ -179,7 +179,7 @@ fn on_hardware_exits_cost_what_the_guest_did_not_run() {
     load.vcpus[0].cpu = 1.0;
     load.vcpus[0].guest = Some(0.7);
     load.vcpus[0].exits = [(Exit::Cpuid, 10_000.0)].into();
-    let diagnosis = diagnose(&load);
+    let diagnosis = diagnose(&load, None);
     assert!(
         (diagnosis.breakdown.exits - 0.3).abs() < 1e-9,
         "{diagnosis:?}"
@@ -238,7 +238,7 @@ fn the_breakdown_adds_up_to_the_whole() {
     load.vcpus[0].polling.lost = 0.1;
     load.threads.push(thread("io", Role::Io, 0.05));
     load.threads.push(thread("vhost-4711", Role::Vhost, 0.02));
-    let parts = diagnose(&load).breakdown;
+    let parts = diagnose(&load, None).breakdown;
     let sum = parts.guest
         + parts.polling
         + parts.interrupts
@@ -254,9 +254,37 @@ fn the_breakdown_adds_up_to_the_whole() {
 fn causes_come_largest_first() {
     let mut load = woken(idle(), Source::Timer, 100.0, 0.1);
     load.threads[0].cpu = 0.5;
-    let shares: Vec<f64> = diagnose(&load).findings.iter().map(|f| f.share).collect();
+    let shares: Vec<f64> = diagnose(&load, None)
+        .findings
+        .iter()
+        .map(|f| f.share)
+        .collect();
     assert!(
         shares.len() > 1 && shares.is_sorted_by(|a, b| a >= b),
         "{shares:?}"
     );
+}
+
+#[test]
+fn exits_cost_what_was_measured_on_that_kind_of_kvm_and_the_evidence_says_so() {
+    let mut load = idle();
+    load.vcpus[0].cpu = 1.0;
+    load.vcpus[0].exits = [(Exit::Cpuid, 1_000.0)].into();
+    let figures = [("exit_ns.control", 500.0), ("exit_ns.cpuid", 100_500.0)];
+    let told = |execution| {
+        let measured = Measured::of(execution, figures).unwrap();
+        let findings = diagnose(&load, Some(&measured)).findings;
+        let exits = findings.into_iter().find(|f| f.cause == Cause::Exits);
+        (
+            exits.as_ref().unwrap().share,
+            exits.unwrap().evidence.join("; "),
+        )
+    };
+    // 1,000 a second of 100 us each; 0.2 of the time would make it all theirs.
+    let (share, evidence) = told(Execution::Emulated);
+    assert!((share - 0.1).abs() < 1e-9, "{share}");
+    assert!(evidence.contains("100,000 ns each, as tare weigh vmexit measured it"));
+    let (share, evidence) = told(Execution::Hardware);
+    assert!((share - 0.004).abs() < 1e-9, "{share}");
+    assert!(evidence.contains("about 4,000 ns each, by a built-in estimate"));
 }

@@ -19,7 +19,7 @@ fn the_largest_cause_of_every_recorded_machine_is_named() {
         let (cause, _) = name.rsplit_once('-').unwrap();
         let expected: Cause = serde_json::from_str(&format!("{cause:?}")).unwrap();
         let account: Account = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        let diagnosis = diagnose(&Load::from(&account));
+        let diagnosis = diagnose(&Load::from(&account), None);
         // Others used the computer while it was recorded.
         let mut causes = diagnosis.findings.iter().map(|finding| finding.cause);
         let own = causes.find(|cause| *cause == expected || *cause != Cause::Steal);

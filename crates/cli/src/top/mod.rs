@@ -23,6 +23,7 @@ use tare_probe::account::Account;
 use crate::args::TopArgs;
 use crate::failure::{Failure, Outcome};
 use crate::observe::{ObserveError, Watch};
+use crate::why::prices::Prices;
 pub(crate) use row::Column;
 use row::Row;
 use view::{View, Wish};
@@ -40,9 +41,10 @@ struct Interval {
 /// Shows all machines.
 pub(crate) fn top(args: &TopArgs) -> Outcome {
     let interval = args.interval.duration();
+    let prices = Prices::newest();
     let watch = Watch::all();
     if args.once || !std::io::stdout().is_terminal() {
-        return print(watch, args, interval);
+        return print(watch, args, &prices);
     }
     // A signal ends the loop, which puts the terminal back.
     let ended = Arc::new(AtomicBool::new(false));
@@ -53,18 +55,17 @@ pub(crate) fn top(args: &TopArgs) -> Outcome {
     // Also puts the terminal back when this thread panics.
     let mut screen = ratatui::try_init().map_err(terminal)?;
     let view = View::new(args.sort, interval.as_secs_f64());
-    let outcome = show(&mut screen, view, &intervals, &ended);
+    let outcome = show(&mut screen, view, &intervals, &ended, &prices);
     ratatui::try_restore().map_err(terminal)?;
     outcome
 }
 
 /// Tables to standard output, until nobody reads them.
-fn print(mut watch: Watch, args: &TopArgs, interval: Duration) -> Outcome {
+fn print(mut watch: Watch, args: &TopArgs, prices: &Prices) -> Outcome {
     let mut out = std::io::stdout().lock();
     loop {
-        let accounts = watch.interval(interval);
-        let rows = accounts.iter().map(Row::of).collect();
-        let table = batch::table(rows, args.sort);
+        let accounts = watch.interval(args.interval.duration());
+        let table = batch::table(rows(&accounts, prices), args.sort);
         match out.write_all(table.as_bytes()).and_then(|()| out.flush()) {
             Ok(()) if !args.once => {}
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -97,6 +98,7 @@ fn show(
     mut view: View,
     intervals: &Receiver<Interval>,
     ended: &AtomicBool,
+    prices: &Prices,
 ) -> Outcome {
     loop {
         screen
@@ -112,22 +114,26 @@ fn show(
             return Ok(ExitCode::Success);
         }
         match intervals.try_recv() {
-            Ok(interval) => take(&mut view, interval),
+            Ok(interval) => take(&mut view, interval, prices),
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => return Err(ObserveError::Stopped.into()),
         }
     }
 }
 
-fn take(view: &mut View, interval: Interval) {
+fn take(view: &mut View, interval: Interval, prices: &Prices) {
     let accounts = &interval.accounts;
-    let rows = accounts.iter().map(Row::of).collect();
     // The same programs watch all machines: each account has the whole cost.
     let cost = accounts
         .iter()
         .map(|account| account.share(account.observer.total_ns()))
         .fold(0.0, f64::max);
-    view.show(rows, cost, interval.note);
+    view.show(rows(accounts, prices), cost, interval.note);
+}
+
+fn rows(accounts: &[Account], prices: &Prices) -> Vec<Row> {
+    let row = |account| Row::of(account, prices.measured());
+    accounts.iter().map(row).collect()
 }
 
 fn terminal(error: std::io::Error) -> Failure {

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use tare_probe::account::Account;
-use tare_why::{Load, diagnose};
+use tare_why::{Load, Measured, diagnose};
 
 /// A machine within one interval.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,9 +76,9 @@ impl Column {
 
 impl Row {
     /// From the account of an interval.
-    pub(super) fn of(account: &Account) -> Self {
+    pub(super) fn of(account: &Account, prices: Option<&Measured>) -> Self {
         let load = Load::from(account);
-        let diagnosis = diagnose(&load);
+        let diagnosis = diagnose(&load, prices);
         let largest = diagnosis.findings.first();
         Self {
             name: account.vm.name.clone(),

@@ -3,6 +3,7 @@
 //! The account is `crates/probe`'s, the judgement `crates/why`'s; here is whom it
 //! is about and how it is printed.
 
+pub(crate) mod prices;
 mod report;
 
 use serde::Serialize;
@@ -11,17 +12,20 @@ use tare_control::exit::ExitCode;
 use crate::args::WhyArgs;
 use crate::failure::{Failure, Outcome};
 use crate::observe::Watch;
+use prices::Prices;
 use report::{Report, SCHEMA};
 
 /// The document of `--json` (`docs/why.md`).
 #[derive(Debug, Serialize)]
 struct Document {
     schema: u32,
+    prices: Prices,
     machines: Vec<Report>,
 }
 
 /// Watches for a while and says what was seen.
 pub(crate) fn why(args: &WhyArgs) -> Outcome {
+    let prices = Prices::find(args.prices.as_deref())?;
     let mut watch = match &args.target {
         Some(target) => Watch::one(target)?,
         None => Watch::all(),
@@ -39,10 +43,14 @@ pub(crate) fn why(args: &WhyArgs) -> Outcome {
         true => Vec::new(),
         false => watch.interval(args.seconds.duration()),
     };
-    let machines: Vec<Report> = accounts.into_iter().map(Report::of).collect();
+    let machines: Vec<Report> = accounts
+        .into_iter()
+        .map(|account| Report::of(account, &prices))
+        .collect();
     if args.json {
         let document = Document {
             schema: SCHEMA,
+            prices,
             machines,
         };
         let json = serde_json::to_string_pretty(&document)
@@ -50,6 +58,6 @@ pub(crate) fn why(args: &WhyArgs) -> Outcome {
         return crate::print(&(json + "\n"));
     }
     let mut texts: Vec<String> = machines.iter().map(Report::text).collect();
-    texts.push(report::notes(&machines));
+    texts.push(report::notes(&machines, &prices));
     crate::print(&texts.join("\n"))
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use super::prices::Prices;
 use serde::Serialize;
 use tare_probe::account::Account;
 use tare_why::words::{percent, rate};
@@ -34,7 +35,7 @@ pub(super) struct Report {
 
 impl Report {
     /// From an account.
-    pub(super) fn of(account: Account) -> Self {
+    pub(super) fn of(account: Account, prices: &Prices) -> Self {
         let load = Load::from(&account);
         Self {
             name: account.vm.name.clone(),
@@ -44,7 +45,7 @@ impl Report {
             vcpus: load.vcpus.len(),
             seconds: account.window_ns as f64 / 1e9,
             ended: account.ended,
-            diagnosis: diagnose(&load),
+            diagnosis: diagnose(&load, prices.measured()),
             unavailable: account
                 .unavailable
                 .iter()
@@ -133,8 +134,9 @@ impl Report {
     }
 }
 
-/// What concerns all machines: what could not be observed, and the cost.
-pub(super) fn notes(reports: &[Report]) -> String {
+/// What concerns all machines: what could not be observed, where prices are from,
+/// and the cost.
+pub(super) fn notes(reports: &[Report], prices: &Prices) -> String {
     let missing: BTreeSet<&String> = reports.iter().flat_map(|r| &r.unavailable).collect();
     let mut text = String::new();
     for missing in missing {
@@ -149,6 +151,7 @@ pub(super) fn notes(reports: &[Report]) -> String {
         );
         text.push_str(&fill(&line, "", ""));
     }
+    text.push_str(&fill(&prices.sentence(), "", "  "));
     let cost = reports.iter().map(|report| report.observer_share);
     let cost = percent(cost.fold(0.0, f64::max));
     let _ = writeln!(text, "Watching cost {cost} of a core.");

@@ -16,11 +16,11 @@ use crate::price::Prices;
 use crate::remedy;
 
 /// What all rules find.
-pub(crate) fn findings(load: &Load, time: &Attribution, prices: &Prices) -> Vec<Finding> {
+pub(crate) fn findings(load: &Load, time: &Attribution, prices: &Prices<'_>) -> Vec<Finding> {
     let mut findings = timers::findings(load, time, prices);
     findings.extend(messages::findings(load, time));
     findings.extend(polling::findings(load));
-    findings.extend(exits::findings(load, time));
+    findings.extend(exits::findings(load, time, prices));
     findings.extend(threads::findings(load, prices));
     findings.extend(contention::findings(load));
     findings.extend(guest::findings(load, time));
@@ -56,11 +56,11 @@ fn emulator(load: &Load) -> f64 {
 }
 
 /// CPU time of the monitor's main loop that so many timers explain.
-fn timers_part(load: &Load, hz: f64, prices: &Prices) -> f64 {
+fn timers_part(load: &Load, hz: f64, prices: &Prices<'_>) -> f64 {
     let all = monitor_timers_hz(load);
     if all <= 0.0 {
         return 0.0;
     }
-    let explained = (all * prices.monitor_timer_ns / 1e9).min(emulator(load));
+    let explained = (all * prices.built_in.monitor_timer_ns / 1e9).min(emulator(load));
     explained * hz / all
 }

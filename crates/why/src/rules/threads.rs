@@ -11,7 +11,7 @@ use crate::words::{percent, rate};
 /// Threads named in the evidence.
 const NAMED: usize = 4;
 
-pub(super) fn findings(load: &Load, prices: &Prices) -> Option<Finding> {
+pub(super) fn findings(load: &Load, prices: &Prices<'_>) -> Option<Finding> {
     let mut threads: Vec<&Thread> = load
         .threads
         .iter()

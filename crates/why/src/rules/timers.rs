@@ -14,7 +14,7 @@ const LEAST_HZ: f64 = 20.0;
 /// Part of the intervals that must be even for a tick to be called one.
 const REGULAR: f64 = 0.6;
 
-pub(super) fn findings(load: &Load, time: &Attribution, prices: &Prices) -> Vec<Finding> {
+pub(super) fn findings(load: &Load, time: &Attribution, prices: &Prices<'_>) -> Vec<Finding> {
     let devices = [
         (Source::Hpet, Cause::Hpet, "HPET"),
         (Source::Pit, Cause::Pit, "PIT"),
@@ -31,7 +31,7 @@ pub(super) fn findings(load: &Load, time: &Attribution, prices: &Prices) -> Vec<
 fn chip(
     load: &Load,
     time: &Attribution,
-    prices: &Prices,
+    prices: &Prices<'_>,
     (source, cause, name): (Source, Cause, &str),
 ) -> Option<Finding> {
     let raised = load.raised.get(&source).copied().unwrap_or_default();

@@ -1,0 +1,122 @@
+//! Where `tare why` and `tare top` have the prices of exits from: a run of `tare
+//! weigh vmexit`, or what is built in.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use tare_control::exit::ExitCode;
+use tare_control::stats::Kvm;
+use tare_lab::kept::{self, KeptError, KeptRun};
+use tare_why::{Execution, Measured};
+
+use crate::failure::Explain;
+
+/// The experiment that prices exits.
+const EXPERIMENT: &str = "vmexit";
+
+/// Prices, and where they are from.
+#[derive(Debug, Serialize)]
+#[serde(tag = "origin", rename_all = "snake_case")]
+pub(crate) enum Prices {
+    /// Estimates that are built in.
+    BuiltIn,
+    /// Measured by `tare weigh vmexit`.
+    Measured {
+        /// Its `summary.json`.
+        file: PathBuf,
+        /// When, RFC 3339.
+        started: String,
+        /// On what, if not on this computer.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        elsewhere: Option<String>,
+        #[serde(skip)]
+        prices: Measured,
+    },
+}
+
+/// A file of prices that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PricesError {
+    /// It cannot be read, or is something else.
+    #[error(transparent)]
+    Kept(#[from] KeptError),
+    /// It prices nothing.
+    #[error("{} has no price of an exit", .0.display())]
+    Nothing(PathBuf),
+}
+
+impl Explain for PricesError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Usage
+    }
+
+    fn way_out(&self) -> Option<String> {
+        Some("tare weigh vmexit --quick makes one, out/vmexit-*/summary.json".to_owned())
+    }
+}
+
+impl Prices {
+    /// Those of a file, else the newest that were measured on this computer.
+    pub(crate) fn find(file: Option<&Path>) -> Result<Self, PricesError> {
+        match file {
+            Some(file) => Self::of(kept::read(file, EXPERIMENT)?)
+                .ok_or_else(|| PricesError::Nothing(file.to_owned())),
+            None => Ok(Self::newest()),
+        }
+    }
+
+    /// The newest that were measured on this computer, else what is built in.
+    pub(crate) fn newest() -> Self {
+        let measured = kept::newest(EXPERIMENT).and_then(Self::of);
+        measured.unwrap_or(Self::BuiltIn)
+    }
+
+    fn of(run: KeptRun) -> Option<Self> {
+        let execution = match run.kvm {
+            Kvm::Hardware => Execution::Hardware,
+            Kvm::Emulated => Execution::Emulated,
+            Kvm::None => return None,
+        };
+        let figures = run.figures.iter();
+        let figures = figures.map(|(name, value)| (name.as_str(), *value));
+        Some(Self::Measured {
+            prices: Measured::of(execution, figures)?,
+            file: run.file,
+            started: run.started,
+            elsewhere: run.elsewhere,
+        })
+    }
+
+    /// What was measured.
+    pub(crate) fn measured(&self) -> Option<&Measured> {
+        match self {
+            Self::BuiltIn => None,
+            Self::Measured { prices, .. } => Some(prices),
+        }
+    }
+
+    /// Where they are from, as a sentence.
+    pub(crate) fn sentence(&self) -> String {
+        match self {
+            Self::BuiltIn => "Exits are priced by built-in estimates (tare weigh vmexit --quick \
+                              measures this computer's)."
+                .to_owned(),
+            Self::Measured {
+                file,
+                started,
+                elsewhere,
+                ..
+            } => {
+                let day = started.split('T').next().unwrap_or(started);
+                let on = elsewhere.as_ref().map_or_else(
+                    || "this computer".to_owned(),
+                    |other| format!("another computer ({other})"),
+                );
+                format!(
+                    "Exits are priced as tare weigh vmexit measured them on {on}, {day} ({}).",
+                    file.display()
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Results of earlier weighings, for those who go by them: what `summary.json` says
+//! and whether it was measured on this computer.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use tare_control::stats::Kvm;
+
+use crate::host::HostFacts;
+use crate::summary::Summary;
+
+/// Directories of run directories: where `tare weigh` puts them, and where a
+/// source tree keeps them.
+const PLACES: [&str; 2] = ["out", "lab/runs"];
+/// A longer file is no summary.
+const LONGEST: u64 = 4 << 20;
+
+/// A run whose results were kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptRun {
+    /// Its `summary.json`.
+    pub file: PathBuf,
+    /// When it started, RFC 3339, UTC.
+    pub started: String,
+    /// What executed its guests.
+    pub kvm: Kvm,
+    /// Its figures' values by name.
+    pub figures: BTreeMap<String, f64>,
+    /// What it ran on, if that is not this computer as it is now.
+    pub elsewhere: Option<String>,
+}
+
+/// Results that cannot be gone by.
+#[derive(Debug, thiserror::Error)]
+pub enum KeptError {
+    /// The file cannot be read.
+    #[error("cannot read {}", file.display())]
+    Read {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is something else.
+    #[error("{} is no summary.json of tare weigh", file.display())]
+    NoSummary {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// It is of another experiment.
+    #[error("{} is a weighing of {found}, not of {wanted}", file.display())]
+    Experiment {
+        /// Which.
+        file: PathBuf,
+        /// The experiment in it.
+        found: String,
+        /// The one that was asked for.
+        wanted: String,
+    },
+}
+
+/// The newest run of an experiment on this computer, as it is now, that lies where
+/// runs are kept. What cannot be read there is passed over.
+pub fn newest(experiment: &str) -> Option<KeptRun> {
+    newest_in(&PLACES.map(Path::new), experiment)
+}
+
+/// A run's results.
+pub fn read(file: &Path, experiment: &str) -> Result<KeptRun, KeptError> {
+    let failed = |source| KeptError::Read {
+        file: file.to_owned(),
+        source,
+    };
+    let mut text = Vec::new();
+    let opened = File::open(file).map_err(failed)?;
+    opened
+        .take(LONGEST)
+        .read_to_end(&mut text)
+        .map_err(failed)?;
+    let summary: Summary =
+        serde_json::from_slice(&text).map_err(|source| KeptError::NoSummary {
+            file: file.to_owned(),
+            source,
+        })?;
+    if summary.experiment != experiment {
+        return Err(KeptError::Experiment {
+            file: file.to_owned(),
+            found: summary.experiment,
+            wanted: experiment.to_owned(),
+        });
+    }
+    Ok(KeptRun {
+        file: file.to_owned(),
+        started: summary.started,
+        kvm: summary.machine.kvm,
+        elsewhere: elsewhere(&summary.machine),
+        figures: summary
+            .figures
+            .into_iter()
+            .map(|f| (f.name, f.value))
+            .collect(),
+    })
+}
+
+fn newest_in(places: &[&Path], experiment: &str) -> Option<KeptRun> {
+    let entries = places.iter().filter_map(|place| fs::read_dir(place).ok());
+    let files = entries
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path().join("summary.json")));
+    files
+        .filter_map(|file| read(&file, experiment).ok())
+        .filter(|run| run.elsewhere.is_none())
+        .max_by(|a, b| a.started.cmp(&b.started))
+}
+
+/// The processor and the kernel, which prices depend on, if they are others here.
+fn elsewhere(there: &HostFacts) -> Option<String> {
+    let here = HostFacts::read();
+    let same = here.cpu == there.cpu && here.kernel == there.kernel;
+    (!same).then(|| format!("{}, Linux {}", there.cpu, there.kernel))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::figure::Figure;
+
+    /// A run of `experiment` in `place`.
+    fn keep(place: &Path, name: &str, experiment: &str, started: &str, machine: HostFacts) {
+        let summary = Summary {
+            experiment: experiment.to_owned(),
+            started: started.to_owned(),
+            revision: "v0".to_owned(),
+            machine,
+            figures: vec![Figure {
+                name: "exit_ns.cpuid".to_owned(),
+                unit: "ns".to_owned(),
+                value: 1.0,
+                low: 1.0,
+                high: 1.0,
+                n: 1,
+            }],
+        };
+        fs::create_dir_all(place.join(name)).unwrap();
+        let file = place.join(name).join("summary.json");
+        fs::write(file, serde_json::to_vec(&summary).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn the_newest_run_of_this_computer_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        let (out, runs) = (root.path().join("out"), root.path().join("runs"));
+        let here = HostFacts::read;
+        let other = HostFacts {
+            kernel: "2.6.32".to_owned(),
+            ..here()
+        };
+        keep(&out, "a", "vmexit", "2026-01-01T00:00:00Z", here());
+        keep(&runs, "b", "vmexit", "2026-02-01T00:00:00Z", here());
+        keep(&out, "c", "vmexit", "2026-03-01T00:00:00Z", other);
+        keep(&out, "d", "kv", "2026-04-01T00:00:00Z", here());
+        fs::create_dir(out.join("e")).unwrap();
+        fs::write(out.join("e/summary.json"), "{").unwrap();
+        let places = [out.as_path(), runs.as_path(), Path::new("/nowhere")];
+        let found = newest_in(&places, "vmexit").unwrap();
+        assert_eq!(found.file, runs.join("b/summary.json"));
+        assert_eq!(found.figures["exit_ns.cpuid"], 1.0);
+        assert_eq!(newest_in(&places, "tcp-rr"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_gone_by_is_said_so() {
+        let root = tempfile::tempdir().unwrap();
+        let place = root.path();
+        keep(place, "kv", "kv", "2026-01-01T00:00:00Z", HostFacts::read());
+        fs::write(place.join("text"), "no JSON").unwrap();
+        let said = |name: &str| read(&place.join(name), "vmexit").unwrap_err().to_string();
+        assert!(said("gone").starts_with("cannot read "));
+        assert!(said("text").ends_with("is no summary.json of tare weigh"));
+        assert!(said("kv/summary.json").ends_with("is a weighing of kv, not of vmexit"));
+        assert!(said(".").starts_with("cannot read "), "a directory");
+    }
+}
