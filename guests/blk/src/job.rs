@@ -77,6 +77,8 @@ pub struct Job {
     pub length: Length,
     /// Time before anything counts.
     pub warm_ms: u64,
+    /// Time over which the threads begin, one after the other.
+    pub ramp_ms: u64,
     /// Of the random numbers.
     pub seed: u64,
 }
@@ -98,6 +100,7 @@ impl Default for Job {
             verify: Switch::Off,
             length: Length::Ms(1000),
             warm_ms: 100,
+            ramp_ms: 0,
             seed: 1,
         }
     }
@@ -155,6 +158,7 @@ impl Job {
             "ms" => self.length = Length::Ms(number("ms", value)?),
             "count" => self.length = Length::Count(number("count", value)?),
             "warm_ms" => self.warm_ms = bounded("warm_ms", value, "a number", 0, MOST)?,
+            "ramp_ms" => self.ramp_ms = bounded("ramp_ms", value, "a number", 0, MOST)?,
             "seed" => self.seed = number("seed", value)?,
             _ => {}
         }
@@ -263,7 +267,7 @@ mod tests {
     fn every_word_is_understood_and_others_are_left_alone() {
         let line = "ip=dhcp disk=A cif=1,64 block=8K read=67 order=sequential span=1G rate=500 \
                     flush_every=8 committer=on cache=writethrough clear=zeroes verify=on \
-                    count=10 warm_ms=0 seed=9 hold";
+                    count=10 warm_ms=0 ramp_ms=5 seed=9 hold";
         let expected = Job {
             disk: "A".to_string(),
             cif: alloc::vec![1, 64],
@@ -279,6 +283,7 @@ mod tests {
             verify: Switch::On,
             length: Length::Count(10),
             warm_ms: 0,
+            ramp_ms: 5,
             seed: 9,
         };
         assert_eq!(parse(line), Ok(expected));

@@ -23,6 +23,7 @@
 //! | `verify=on\|off` | off | writes patterns, and reads check them |
 //! | `ms=N` or `count=N` | `ms=1000` | when a run ends |
 //! | `warm_ms=N` | 100 | before anything counts |
+//! | `ramp_ms=N` | 0 | over which the threads begin: a slow disk then answers evenly |
 //! | `seed=N` | 1 | of the random numbers |
 
 #![cfg_attr(target_os = "none", no_std)]

@@ -79,6 +79,10 @@ pub(crate) fn work(shared: &Shared, index: u32) -> Seen {
         writes: 0,
         seen: Seen::default(),
     };
+    let begins_ns = shared.job.ramp_ms * 1_000_000 * u64::from(index) / u64::from(shared.threads);
+    if begins_ns > 0 {
+        thread::sleep(Duration::from_nanos(begins_ns));
+    }
     match shared.job.rate {
         None => worker.closed_loop(),
         Some(rate) => worker.paced(rate, index),

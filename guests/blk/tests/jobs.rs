@@ -49,6 +49,13 @@ fn a_time_ends_a_run() {
 }
 
 #[test]
+fn threads_begin_one_after_the_other_over_the_ramp() {
+    let begun = std::time::Instant::now();
+    done("count=1 warm_ms=0 ramp_ms=200", 2);
+    assert!(begun.elapsed() >= std::time::Duration::from_millis(100));
+}
+
+#[test]
 fn what_is_verified_matches() {
     let outcome = done("count=2000 warm_ms=0 read=50 verify=on block=512", 4);
     assert_eq!((outcome.seen.mismatches, outcome.seen.errors), (0, 0));

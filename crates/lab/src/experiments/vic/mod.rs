@@ -224,11 +224,13 @@ impl Vic {
         let threads: Vec<String> = threads.collect();
         let latency = Duration::from_micros(latency_us.into());
         let cmdline = format!(
-            "{} cif={} ms={} warm_ms={} hold",
+            "{} cif={} ms={} warm_ms={} ramp_ms={} hold",
             load.words(),
             threads.join(","),
             self.plan.counted.max(latency * 8).as_millis(),
-            (self.plan.warm_up + latency * 2).as_millis()
+            (self.plan.warm_up + latency * 2).as_millis(),
+            // Commands that begin together come back together for ever.
+            latency.as_millis()
         );
         let spec = GuestSpec {
             engine: arm.engine(),
