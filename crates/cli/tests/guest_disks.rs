@@ -13,7 +13,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use support::needs::{built, kvm, passt};
-use support::{Place, eventually, free_port, get};
+use support::{Place, eventually, free_port, get, installed};
 use tare_control::client::Client;
 
 /// Bytes of a disk.
@@ -21,11 +21,17 @@ const BYTES: usize = 4 << 20;
 
 /// Loads a disk as `words` say: the line of figures.
 fn loaded(cpus: &str, disk_words: &str, words: &str) -> Option<Value> {
+    loaded_in("tare", cpus, disk_words, words)
+}
+
+/// The same in any engine.
+fn loaded_in(engine: &str, cpus: &str, disk_words: &str, words: &str) -> Option<Value> {
     let image = kvm().then(|| built("blk")).flatten()?;
     let place = Place::new();
     let disk = place.file("disk.img", &vec![0; BYTES]) + disk_words;
     let mut all = vec!["run", image.to_str().unwrap(), "--net", "none"];
-    all.extend(["--cpus", cpus, "--disk", &disk, "--cmdline", words]);
+    all.extend(["--engine", engine, "--cpus", cpus]);
+    all.extend(["--disk", &disk, "--cmdline", words]);
     let ended = place.run(&all);
     ended.expect(0, "\"done\":true");
     let lines = ended.out.lines().map(serde_json::from_str::<Value>);
@@ -44,6 +50,25 @@ fn blocks_read_back_as_they_were_written() {
         assert_eq!((of("errors"), of("mismatches")), (0, 0), "{line}");
         assert_eq!(of("completed"), 150, "{line}");
         assert!(line["flush_ns"]["count"].as_u64().unwrap() > 0, "{line}");
+    }
+}
+
+/// In QEMU a null device lends the file its latency, and must not answer for it.
+#[test]
+fn a_disk_takes_its_time_in_both_monitors_and_keeps_what_is_written() {
+    for engine in ["tare", "qemu-kvm"] {
+        if engine != "tare" && !installed("qemu-system-x86_64") {
+            return eprintln!("SKIP: QEMU is not installed");
+        }
+        let words = "cif=8 read=50 verify=on count=40 warm_ms=0";
+        let Some(line) = loaded_in(engine, "1", ",latency_us=40000", words) else {
+            return;
+        };
+        let of = |name: &str| line[name].as_u64().unwrap();
+        assert_eq!((of("errors"), of("mismatches")), (0, 0), "{line}");
+        let p50_ns = line["latency_ns"]["p50"].as_u64().unwrap();
+        // Within the buckets of the guest's histogram.
+        assert!(p50_ns > 39_600_000, "{engine}: {line}");
     }
 }
 
