@@ -92,6 +92,24 @@ pub(crate) fn tailored(
         })
 }
 
+/// A tailored kernel that was made before, with the sources that are here already.
+pub(crate) fn kept_for(
+    app: &App,
+    name: &str,
+    cuts: &BTreeSet<Cut>,
+    cache: &Cache,
+) -> Result<Bootable, LinuxError> {
+    let none = || LinuxError::NotKept {
+        app: app.name.to_owned(),
+    };
+    if !cache.dir().join(ENTRIES).is_dir() {
+        return Err(none());
+    }
+    let key = key(app, &order(app, cuts)?, &sources(cache)?);
+    let place = cache.dir().join(ENTRIES).join(key);
+    kept(&place).map(|it| bootable(name, it)).ok_or_else(none)
+}
+
 fn bootable(name: &str, (lock, image): (Lock, PathBuf)) -> Bootable {
     Bootable {
         name: name.to_owned(),
