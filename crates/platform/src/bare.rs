@@ -7,7 +7,6 @@ use std::process::{Child, Command, Stdio};
 
 use crate::cgroup::Groups;
 use crate::heard::{Heard, Report, Watch};
-use crate::root::Root;
 use crate::step::{Step, StepError};
 
 /// Enters the groups, makes the mounts, changes to the root.
@@ -64,14 +63,14 @@ pub fn command(tree: &Path, scratch: &Path, access: Access, groups: &Groups) -> 
 
 /// Runs a step on the bare machine, within `groups`.
 pub fn run(
-    root: &Root,
+    tree: &Path,
     scratch: &Path,
     groups: &Groups,
     step: &Step,
     watch: &mut dyn Watch,
 ) -> Result<Report, StepError> {
     ask(scratch, step)?;
-    let mut command = command(root.tree(), scratch, Access::Read, groups);
+    let mut command = command(tree, scratch, Access::Read, groups);
     command.args(["/bin/bash", "/tare/step", "@/scratch/request"]);
     let result = heard(&mut command, "the chroot", step, watch);
     groups.empty();

@@ -234,6 +234,8 @@ impl Root {
         for file in files.chain([PathBuf::from("/etc/resolv.conf")]) {
             let Ok(bytes) = fs::read(&file) else { continue };
             let path = self.tree.join(file.strip_prefix("/").unwrap_or(&file));
+            let dir = path.parent().unwrap_or(&self.tree);
+            fs::create_dir_all(dir).map_err(write(dir))?;
             fs::write(&path, bytes).map_err(write(&path))?;
         }
         Ok(())
@@ -342,7 +344,7 @@ if [ $# -gt 0 ] && ! dpkg-query -W -f='${Status}\n' "$@" 2> /dev/null | awk '!/o
     apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends "$@"
     apt-get clean
 fi
-update-ca-certificates
+! command -v update-ca-certificates > /dev/null || update-ca-certificates
 rm -rf "$data" && mkdir -p "$data"
 cd "/tare/workloads/$name"
 bash -eu ./prepare

@@ -211,7 +211,7 @@ impl Platforms {
                 .step(&format!("installing {}", workload.name));
             match stage.install(&workload, self.form) {
                 Ok(()) => self.workloads.push(workload),
-                Err(error) => self.fail(format!("{}: {error}", workload.name)),
+                Err(error) => self.fail(format!("{}: {}", workload.name, chain(&error))),
             }
         }
         bench.interrupt.check()?;

@@ -240,7 +240,7 @@ impl Stage {
             .filter(|_| cell.arm != Arm::Unobserved);
         let members = Members::Groups(groups.dirs().to_vec());
         let mut looking = Looking::new(interrupt, observer, members, None);
-        let report = bare::run(&self.root, &scratch, &groups, step, &mut looking)?;
+        let report = bare::run(self.root.tree(), &scratch, &groups, step, &mut looking)?;
         Ok(Ran {
             report,
             observed: looking.observed,
