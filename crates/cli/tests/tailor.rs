@@ -1,0 +1,254 @@
+//! `tare tailor` from a profile to a report, on a tree whose Makefile is the
+//! test's: its "kernels" are guests of a few bytes, which say that a call is
+//! missing, or that the command ended, by what they were configured with.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+use support::guest::{Then, image};
+use support::{Ended, Place, end, installed};
+use tare_abi::exit::STATUS_LINE;
+use tare_profile::{Call, FileUse, Profile};
+use tare_rootfs::guest::find_init;
+
+/// Programs that a tailoring runs here: without apt nothing is downloaded.
+const PROGRAMS: &[&str] = &[
+    "make",
+    "echo",
+    "sh",
+    "cp",
+    "cat",
+    "grep",
+    "mkdir",
+    "patch",
+    "gcc",
+    "ld",
+    "qemu-system-x86_64",
+];
+
+/// A tree, and what runs in it.
+struct Bench {
+    place: Place,
+}
+
+impl Bench {
+    /// `image` is the recipe that makes the bzImage.
+    fn new(image: &str) -> Self {
+        let place = Place::new();
+        let tree = place.path().join("tree");
+        for dir in ["scripts/kconfig", "arch/x86/entry/syscalls", "fs"] {
+            fs::create_dir_all(tree.join(dir)).unwrap();
+        }
+        fs::write(tree.join("Kconfig"), "config EPOLL\n\tbool \"epoll\"\n").unwrap();
+        let table = "0\tcommon\tread\tsys_read\n232\tcommon\tepoll_wait\tsys_epoll_wait\n";
+        fs::write(tree.join("arch/x86/entry/syscalls/syscall_64.tbl"), table).unwrap();
+        let bench = Self { place };
+        bench.makes(image);
+        let programs = bench.place.path().join("bin");
+        fs::create_dir(&programs).unwrap();
+        for program in PROGRAMS {
+            let found = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+                .map(|dir| dir.join(program))
+                .find(|path| path.is_file());
+            if let Some(found) = found {
+                symlink(found, programs.join(program)).unwrap();
+            }
+        }
+        let root = bench.place.path().join("root/bin");
+        fs::create_dir_all(&root).unwrap();
+        fs::write(root.join("app"), "").unwrap();
+        bench
+    }
+
+    /// Symbols that the scripts do not know are not granted.
+    fn makes(&self, image: &str) {
+        let makefile = format!(
+            "VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 1\nOUT = $(O)/arch/x86/boot/bzImage\n\
+             allnoconfig:\n\t@grep -v UNKNOWN $(KCONFIG_ALLCONFIG) > $(O)/.config\n\
+             bzImage:\n\t@mkdir -p $(O)/arch/x86/boot\n\t@echo '  LD      vmlinux'\n\
+             \t@{image}\n\t@cp $(OUT) $(O)/vmlinux\n"
+        );
+        fs::write(self.path("tree/Makefile"), makefile).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn word(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    /// A profile with these calls and paths.
+    fn profile(&self, calls: &[&str], paths: &[&str]) -> String {
+        let mut profile = Profile::empty();
+        for call in calls {
+            let seen = Call {
+                count: 1,
+                ..Call::default()
+            };
+            profile.calls.insert((*call).to_owned(), seen);
+        }
+        profile.features.files = paths
+            .iter()
+            .map(|path| FileUse {
+                file_system: "proc".to_owned(),
+                path: (*path).to_owned(),
+                count: 1,
+            })
+            .collect();
+        let json = serde_json::to_vec(&profile).unwrap();
+        self.place.file("profile.json", &json)
+    }
+
+    fn tare(&self, words: &[&str]) -> Command {
+        let mut tare = self.place.tare(words);
+        tare.env("TARE_CACHE", self.path("cache"))
+            .env("PATH", self.path("bin"));
+        tare
+    }
+
+    /// `tare tailor` for an application in the root.
+    fn tailor(&self, profile: &str, more: &[&str]) -> Ended {
+        let [tree, root, out] = ["tree", "root", "out"].map(|name| self.word(name));
+        let words = ["tailor", profile, "--source", &tree, "--root", &root];
+        let words = [&words[..], &["--out", &out, "--patience", "20"], more].concat();
+        let command = ["--", "/bin/app"];
+        end(self.tare(&[&words[..], &command].concat()).spawn().unwrap())
+    }
+
+    fn report(&self) -> Value {
+        serde_json::from_slice(&fs::read(self.path("out/report.json")).unwrap()).unwrap()
+    }
+}
+
+/// A recipe for a kernel that works with an option, and one that ends with this
+/// line without it; both are files of the place.
+fn works_with(bench: &Bench, option: &str, lacking: &str) -> String {
+    let works = image(&format!("{STATUS_LINE}0"), Then::Exit(0x10));
+    let works = bench.place.file("works", &works);
+    let ends = image(lacking, Then::Exit(0x11));
+    let ends = bench.place.file("ends", &ends);
+    format!("cp $$(grep -q {option}=y $(O)/.config && echo {works} || echo {ends}) $(OUT)")
+        .replace("echo", "printf %s")
+}
+
+fn ready() -> bool {
+    let why = match installed("qemu-system-x86_64") {
+        false => "qemu-system-x86_64 is not installed",
+        true if find_init().is_err() => "tare-init is not built (cargo xtask init)",
+        true => return true,
+    };
+    eprintln!("SKIP: {why}");
+    false
+}
+
+#[test]
+fn what_a_guest_says_it_lacks_is_added_and_the_kernel_made_again_bit_for_bit() {
+    if !ready() {
+        return;
+    }
+    let bench = Bench::new("");
+    bench.makes(&works_with(
+        &bench,
+        "EPOLL",
+        "app: epoll_wait: Function not implemented",
+    ));
+    let profile = bench.profile(&["read", "raed"], &[]);
+    bench
+        .tailor(&profile, &[])
+        .expect(0, "Added EPOLL: the guest said: app: epoll_wait");
+    let report = bench.report();
+    assert_eq!(report["kernels"], 2);
+    let notes = report["notes"].to_string();
+    assert!(
+        notes.contains("no calls of these names, which the profile has: raed"),
+        "{notes}"
+    );
+    let [lock, tree, again] = ["out/kernel.lock", "tree", "again"].map(|name| bench.word(name));
+    let words = [
+        "tailor", "--lock", &lock, "--source", &tree, "--out", &again,
+    ];
+    end(bench.tare(&words).spawn().unwrap()).expect(0, "Equal bit for bit");
+    // A kernel grows again in its directory.
+    bench
+        .tailor(&profile, &["--add", "EPOLL", "--add", "PACKET"])
+        .expect(0, "Proven by");
+    assert_eq!(bench.report()["kernels"], 1);
+}
+
+#[test]
+fn what_a_guest_does_not_say_is_found_by_bisection() {
+    if !ready() {
+        return;
+    }
+    let bench = Bench::new("");
+    bench.makes(&works_with(&bench, "CONFIG_PSI", "app: it does not work"));
+    let looked_at = [
+        "/proc/pressure/cpu",
+        "/proc/config.gz",
+        "/proc/self/io",
+        "/proc/self/cgroup",
+    ];
+    let ended = bench.tailor(&bench.profile(&["read"], &looked_at), &[]);
+    ended.expect(0, "Added PSI: the proof fails without it");
+    assert_eq!(bench.report()["added"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_check_that_never_passes_ends_in_time_and_names_the_console() {
+    if !ready() {
+        return;
+    }
+    let bench = Bench::new("");
+    bench.makes(&works_with(&bench, "NOTHING", "app: it does not work"));
+    let ended = bench.tailor(&bench.profile(&["read"], &[]), &[]);
+    ended.expect(78, "Not proven by");
+    let console = bench.word("out/logs/proof-1.log");
+    ended.expect(78, &format!("Console: {console}"));
+    assert!(
+        fs::read_to_string(console)
+            .unwrap()
+            .contains("it does not work")
+    );
+}
+
+#[test]
+fn a_full_disk_is_named_and_the_same_command_goes_on() {
+    if !ready() {
+        return;
+    }
+    let bench = Bench::new("echo 'ld: vmlinux: No space left on device' >&2; exit 1");
+    let profile = bench.profile(&["epoll_wait"], &[]);
+    let ended = bench.tailor(&profile, &[]);
+    ended.expect(76, "run the same command again, it goes on from there");
+    bench.makes(&works_with(&bench, "EPOLL", ""));
+    bench.tailor(&profile, &[]).expect(0, "Proven by");
+}
+
+#[test]
+fn sources_options_and_patches_that_do_not_fit_are_named() {
+    let bench = Bench::new("true");
+    let profile = bench.profile(&["read"], &[]);
+    let unknown = bench.tailor(&profile, &["--add", "UNKNOWN_OPTION"]);
+    unknown.expect(
+        45,
+        "UNKNOWN_OPTION (for added by the user; these sources have no such option",
+    );
+    let patch = bench.tailor(&profile, &["--trusting"]);
+    patch.expect(44, "the patch read-only-noexec does not apply");
+    fs::write(
+        bench.path("tree/Makefile"),
+        "VERSION = 5\nPATCHLEVEL = 10\nSUBLEVEL = 3\n",
+    )
+    .unwrap();
+    bench
+        .tailor(&profile, &[])
+        .expect(44, "is Linux 5.10.3; Tare tailors Linux 6.1");
+}
