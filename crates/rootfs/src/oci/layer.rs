@@ -1,5 +1,6 @@
 //! One layer: its entries in order, and what it removes from those below.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt as _;
@@ -19,6 +20,8 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const WHITEOUT: &str = ".wh.";
 /// All that is in its directory is removed.
 const OPAQUE: &str = ".wh..wh..opq";
+/// What tar archives are made of, bytes.
+const BLOCK: u64 = 512;
 /// Bytes moved at a time.
 const CHUNK: usize = 256 << 10;
 
@@ -93,7 +96,7 @@ impl Spool {
 /// Reads a layer to its end.
 pub(super) fn read(name: &str, part: impl Read, spool: &mut Spool) -> Result<Layer, ImageError> {
     let plain = decompress(name, BufReader::with_capacity(CHUNK, part))?;
-    let left = std::cell::Cell::new(spool.left);
+    let left = Cell::new(spool.left);
     let outcome = entries(
         name,
         Bounded {
@@ -124,7 +127,12 @@ fn decompress<'a>(
 
 fn entries(name: &str, plain: impl Read, spool: &mut Spool) -> Result<Layer, ImageError> {
     let mut layer = Layer::default();
-    let mut archive = tar::Archive::new(plain);
+    let given = Cell::new(0);
+    let mut archive = tar::Archive::new(Padded {
+        from: plain,
+        given: &given,
+        padding: 0,
+    });
     for entry in archive.entries().map_err(damaged(name))? {
         let mut entry = entry.map_err(damaged(name))?;
         let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
@@ -133,6 +141,10 @@ fn entries(name: &str, plain: impl Read, spool: &mut Spool) -> Result<Layer, Ima
         };
         if !layer.note_whiteout(&path) {
             layer.add(path, &mut entry, name, spool)?;
+        }
+        let is_file = entry.header().entry_type() == EntryType::Regular;
+        if is_file && entry.raw_file_position() + entry.size() > given.get() {
+            return Err(damaged(name)(io::ErrorKind::UnexpectedEof.into()));
         }
     }
     Ok(layer)
@@ -215,10 +227,34 @@ fn inside(path: &str, layer: &str) -> Result<Option<String>, ImageError> {
     Ok(Some(parts.join("/")).filter(|name| !name.is_empty()))
 }
 
+/// Fills the last block of an archive, which some builders of images (umoci insert)
+/// leave short, as docker and skopeo read it too. What it made up is not `given`.
+struct Padded<'a, R> {
+    from: R,
+    given: &'a Cell<u64>,
+    padding: u64,
+}
+
+impl<R: Read> Read for Padded<'_, R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let n = self.from.read(to)?;
+        let given = self.given.get() + n as u64;
+        self.given.set(given);
+        if n > 0 || to.is_empty() {
+            return Ok(n);
+        }
+        let missing = given.next_multiple_of(BLOCK) - given - self.padding;
+        let n = to.len().min(missing as usize);
+        to[..n].fill(0);
+        self.padding += n as u64;
+        Ok(n)
+    }
+}
+
 /// Gives up at a number of bytes: a small layer can unpack to any size.
 struct Bounded<'a, R> {
     from: R,
-    left: &'a std::cell::Cell<u64>,
+    left: &'a Cell<u64>,
 }
 
 impl<R: Read> Read for Bounded<'_, R> {

@@ -155,6 +155,15 @@ fn damage_is_named() {
 }
 
 #[test]
+fn a_layer_may_end_short_of_its_last_block_but_not_of_its_last_file() {
+    let whole = layer(&[Entry::File("a", 0o644, b"content")]);
+    let short = docker_archive(CONFIG, &[whole[..512 + 7].to_vec()]);
+    assert_eq!(text(&open(&short).unwrap().tree, "a"), "content");
+    let cut = docker_archive(CONFIG, &[whole[..512 + 6].to_vec()]);
+    assert!(matches!(open(&cut), Err(ImageError::Damaged { .. })));
+}
+
+#[test]
 fn an_image_for_another_machine_is_refused() {
     let arm = CONFIG.replace("amd64", "arm64");
     let error = open(&oci_archive(&arm, &[])).unwrap_err();
