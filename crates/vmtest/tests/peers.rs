@@ -35,6 +35,7 @@ fn passed(output: &Output) {
     assert!(console.contains("selftest done, 0 failed"), "{output:?}");
 }
 
+/// With a device: Firecracker takes its status one step at a time.
 #[test]
 fn everything_works_on_firecracker() {
     let Some(image) = or_skip(image("selftest")) else {
@@ -51,6 +52,7 @@ fn everything_works_on_firecracker() {
 fn firecracker_configuration(image: &Path) -> String {
     format!(
         r#"{{"boot-source": {{"kernel_image_path": "{}", "boot_args": ""}}, "drives": [],
+            "entropy": {{}},
             "machine-config": {{"vcpu_count": 2, "mem_size_mib": 64}}}}"#,
         image.display()
     )

@@ -96,7 +96,12 @@ impl Inner for Transport {
         self.inner.get_status()
     }
 
+    /// One step at a time (virtio 1.2, 3.1.1): Firecracker takes no two at once, as
+    /// virtio-drivers writes them.
     fn set_status(&mut self, status: DeviceStatus) {
+        if status == DeviceStatus::ACKNOWLEDGE | DeviceStatus::DRIVER {
+            self.inner.set_status(DeviceStatus::ACKNOWLEDGE);
+        }
         self.inner.set_status(status);
     }
 
