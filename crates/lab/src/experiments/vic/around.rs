@@ -65,7 +65,7 @@ impl Around {
     }
 
     /// What the disk counted, of what grew: why completions were delivered, and
-    /// what ended the wait of the others.
+    /// what ended the wait of the others. Times are no counts.
     pub(super) fn counters(&self) -> BTreeMap<String, u64> {
         let Some((begin, end)) = self.stats() else {
             return BTreeMap::new();
@@ -77,7 +77,8 @@ impl Around {
                 (name.clone(), now.saturating_sub(then))
             })
         });
-        grown.filter(|(_, count)| *count > 0).collect()
+        let counts = grown.filter(|(name, _)| !name.ends_with("_ns"));
+        counts.filter(|(_, count)| *count > 0).collect()
     }
 
     /// Since the machine began: it went through all depths.

@@ -260,7 +260,8 @@ impl Vic {
         }
     }
 
-    /// Finds out what executes the guest, and sets vIC as it must be there.
+    /// Finds out what executes the guest, and sets the rule, and plain coalescing's
+    /// longest hold, as they must be there.
     fn adjust(
         &mut self,
         bench: &mut Bench<'_>,
@@ -274,7 +275,7 @@ impl Vic {
         };
         self.kvm = stats.kvm;
         let words = self.rule_words(latency_us);
-        if arm != Arm::Vic || words.is_empty() {
+        if !matches!(arm, Arm::Vic | Arm::Plain) || words.is_empty() {
             return Ok(());
         }
         let mut change = SettingsChange::default();
@@ -286,7 +287,9 @@ impl Vic {
         if let Some(settings) = guest.set(&change)? {
             let value = serde_json::to_value(&settings).unwrap_or_default();
             inside::keep(bench, place, "settings", &value)?;
-            self.settings.get_or_insert(value);
+            if arm == Arm::Vic {
+                self.settings.get_or_insert(value);
+            }
         }
         Ok(())
     }
