@@ -1,8 +1,11 @@
 //! Watching virtual machines for `tare why` and `tare top`: `tare_probe` with the
 //! program's exit codes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use signal_hook::consts::{SIGINT, SIGTERM};
 use tare_control::exit::ExitCode;
 use tare_probe::Unavailable;
 use tare_probe::account::Account;
@@ -21,6 +24,9 @@ pub(crate) enum ObserveError {
     /// The thread that watches ended.
     #[error("the thread that watches has stopped")]
     Stopped,
+    /// Signals cannot be waited for.
+    #[error("cannot wait for signals")]
+    Signals(#[source] std::io::Error),
 }
 
 impl Explain for ObserveError {
@@ -55,6 +61,8 @@ pub(crate) struct Watch {
     vms: Vec<Vm>,
     scope: Scope,
     unavailable: Vec<Unavailable>,
+    /// Whether an interval is to end now.
+    stopped: Arc<AtomicBool>,
 }
 
 /// Whom a watch is about.
@@ -74,6 +82,7 @@ impl Watch {
             vms: listing.vms,
             scope: Scope::All,
             unavailable: listing.unavailable,
+            stopped: Arc::default(),
         }
     }
 
@@ -85,6 +94,7 @@ impl Watch {
             vms,
             scope: Scope::Chosen,
             unavailable: Vec::new(),
+            stopped: Arc::default(),
         })
     }
 
@@ -98,6 +108,20 @@ impl Watch {
         &self.unavailable
     }
 
+    /// SIGINT and SIGTERM end an interval from now on, not the program.
+    pub(crate) fn end_by_signal(&self) -> Result<(), ObserveError> {
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&self.stopped))
+                .map_err(ObserveError::Signals)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a signal has ended an interval.
+    pub(crate) fn was_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
     /// An account of the next `length` for each machine; ends sooner when all of
     /// them have.
     pub(crate) fn interval(&mut self, length: Duration) -> Vec<Account> {
@@ -105,7 +129,7 @@ impl Watch {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let all_ended = !self.is_empty() && self.observer.all_ended();
-            if left.is_zero() || all_ended {
+            if left.is_zero() || all_ended || self.was_stopped() {
                 break;
             }
             std::thread::sleep(left.min(LOOK));

@@ -282,6 +282,34 @@ fn why_names_the_hpet_of_qemu() {
 }
 
 #[test]
+fn why_speaks_of_libvirts_machines_in_its_language() {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    if !installed("qemu-system-x86_64") {
+        skip("QEMU is not installed");
+        return;
+    }
+    let place = Place::new();
+    // What libvirt gives every QEMU.
+    let socket = format!(
+        "socket,id=charmonitor,path={},server=on,wait=off",
+        place.file("monitor.sock", b"")
+    );
+    let monitor = ["-chardev", &socket, "-mon"];
+    let monitor = [
+        &monitor[..],
+        &["chardev=charmonitor,id=monitor,mode=control"],
+    ]
+    .concat();
+    let qemu = Qemu::start(&place, &image, "pc", "mode=hpet hz=1000", &monitor);
+    let machine = expect_cause(&place, &qemu.0.id().to_string(), "hpet");
+    assert_eq!(machine["monitor"], "libvirt");
+    let told = machine["findings"].to_string();
+    assert!(told.contains("<timer name='hpet' present='no'/>"), "{told}");
+}
+
+#[test]
 fn why_names_the_pit_of_qemu() {
     qemu_case("pc", "mode=pit hz=1000", "pit");
 }

@@ -26,8 +26,9 @@ pub struct KeptRun {
     pub started: String,
     /// What executed its guests.
     pub kvm: Kvm,
-    /// Its figures' values by name.
-    pub figures: BTreeMap<String, f64>,
+    /// The lower ends of its figures' intervals by name: what other work on the
+    /// computer takes only adds.
+    pub lowest: BTreeMap<String, f64>,
     /// What it ran on, if that is not this computer as it is now.
     pub elsewhere: Option<String>,
 }
@@ -98,10 +99,10 @@ pub fn read(file: &Path, experiment: &str) -> Result<KeptRun, KeptError> {
         started: summary.started,
         kvm: summary.machine.kvm,
         elsewhere: elsewhere(&summary.machine),
-        figures: summary
+        lowest: summary
             .figures
             .into_iter()
-            .map(|f| (f.name, f.value))
+            .map(|f| (f.name, f.low))
             .collect(),
     })
 }
@@ -140,9 +141,9 @@ mod tests {
             figures: vec![Figure {
                 name: "exit_ns.cpuid".to_owned(),
                 unit: "ns".to_owned(),
-                value: 1.0,
+                value: 2.0,
                 low: 1.0,
-                high: 1.0,
+                high: 3.0,
                 n: 1,
             }],
         };
@@ -169,7 +170,7 @@ mod tests {
         let places = [out.as_path(), runs.as_path(), Path::new("/nowhere")];
         let found = newest_in(&places, "vmexit").unwrap();
         assert_eq!(found.file, runs.join("b/summary.json"));
-        assert_eq!(found.figures["exit_ns.cpuid"], 1.0);
+        assert_eq!(found.lowest["exit_ns.cpuid"], 1.0);
         assert_eq!(newest_in(&places, "tcp-rr"), None);
     }
 

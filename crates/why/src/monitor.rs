@@ -22,10 +22,11 @@ pub enum Monitor {
 }
 
 impl Monitor {
-    /// The monitor of a machine. libvirt is known by its directory, where it puts
-    /// the secret and the sockets that it gives every QEMU.
+    /// The monitor of a machine. libvirt is known by its name for the protocol's
+    /// socket, and by its directory, where it puts what it gives every QEMU.
     pub fn of(vm: &Vm) -> Self {
-        let is_libvirts = |word: &String| word.contains("/libvirt/");
+        let signs = ["/libvirt/", "id=charmonitor"];
+        let is_libvirts = |word: &String| signs.iter().any(|sign| word.contains(sign));
         match vm.monitor {
             vm::Monitor::Tare => Self::Tare,
             vm::Monitor::Qemu if vm.command.iter().any(is_libvirts) => Self::Libvirt,
@@ -46,5 +47,44 @@ impl Monitor {
             Self::CloudHypervisor => "Cloud Hypervisor",
             Self::Other => "unknown monitor",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(command: &[&str]) -> Monitor {
+        Monitor::of(&Vm {
+            pid: 1,
+            started_ticks: 0,
+            name: String::new(),
+            monitor: vm::Monitor::Qemu,
+            command: command.iter().map(|&word| word.to_owned()).collect(),
+            vcpus: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn a_qemu_of_libvirt_is_told_from_one_started_by_hand() {
+        // As libvirt 9.0 starts it: as a system's service, and with a root of its own.
+        let key = r#"{"qom-type":"secret","id":"masterKey0","file":"/var/lib/libvirt/qemu/domain-1-db/master-key.aes"}"#;
+        assert_eq!(
+            told(&["qemu-system-x86_64", "-object", key]),
+            Monitor::Libvirt
+        );
+        let monitor = "socket,id=charmonitor,fd=22,server=on,wait=off";
+        assert_eq!(
+            told(&["qemu-system-x86_64", "-chardev", monitor]),
+            Monitor::Libvirt
+        );
+        let by_hand = [
+            "qemu-system-x86_64",
+            "-name",
+            "guest=db",
+            "-qmp",
+            "unix:/run/q,server",
+        ];
+        assert_eq!(told(&by_hand), Monitor::Qemu);
     }
 }

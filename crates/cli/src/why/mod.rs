@@ -39,6 +39,8 @@ pub(crate) fn why(args: &WhyArgs) -> Outcome {
             _ => "No virtual machine of this user runs on this host.\n",
         });
     }
+    // Whoever has seen enough still wants to know what was seen.
+    watch.end_by_signal()?;
     let accounts = match watch.is_empty() {
         true => Vec::new(),
         false => watch.interval(args.seconds.duration()),

@@ -77,8 +77,8 @@ impl Prices {
             Kvm::Emulated => Execution::Emulated,
             Kvm::None => return None,
         };
-        let figures = run.figures.iter();
-        let figures = figures.map(|(name, value)| (name.as_str(), *value));
+        let lowest = run.lowest.iter();
+        let figures = lowest.map(|(name, ns)| (name.as_str(), *ns));
         Some(Self::Measured {
             prices: Measured::of(execution, figures)?,
             file: run.file,

@@ -63,7 +63,7 @@ impl Arm {
     const fn about(self) -> &'static str {
         match self {
             Self::Tare => "tare: the kv appliance on one vCPU",
-            Self::Memcached => "memcached: one thread in a container (unshare), the host's network",
+            Self::Memcached => "memcached: one thread in a container (runc), the host's network",
         }
     }
 }

@@ -105,8 +105,7 @@ fn method(experiment: &Kv) -> Vec<String> {
             number(experiment.load.as_secs_f64()),
             experiment.turns
         ),
-        "memcached runs with one thread in namespaces of its own made by unshare, on the host's \
-         network; the appliance has one vCPU and is reached through passt."
+        "memcached runs with one thread in a container of runc, on the host's network; the appliance has one vCPU and is reached through passt."
             .to_owned(),
         format!(
             "Instructions: {} commands one after the other on one connection, between readings of \
