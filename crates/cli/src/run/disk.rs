@@ -61,6 +61,9 @@ impl Explain for OpenDiskError {
             Problem::Format { .. } => Some(format!(
                 "convert it: qemu-img convert -O raw {disk} {disk}.raw"
             )),
+            Problem::InUse => Some(format!(
+                "end that program (fuser -v {disk} names it), or add ,ro in both"
+            )),
             _ => None,
         }
     }

@@ -92,10 +92,12 @@ struct Loop(String);
 
 impl Loop {
     /// `None`, said, where there is none to be had.
-    fn over(file: &str) -> Option<Self> {
+    fn over(file: &str, more: &[&str]) -> Option<Self> {
         let made = Command::new("losetup")
             .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
-            .args(["--find", "--show", "--direct-io=on", file])
+            .args(["--find", "--show"])
+            .args(more)
+            .arg(file)
             .output();
         match made {
             Ok(made) if made.status.success() => {
@@ -123,7 +125,7 @@ impl Drop for Loop {
 fn a_block_device_is_served_without_the_hosts_cache() {
     let place = Place::new();
     let file = place.file("d.img", &[3; BYTES]);
-    let Some(device) = Loop::over(&file) else {
+    let Some(device) = Loop::over(&file, &["--direct-io=on"]) else {
         return;
     };
     let mut daemon = Daemon::start(&place, &device.0);
@@ -154,9 +156,31 @@ fn a_block_device_is_served_without_the_hosts_cache() {
         "--disk",
         &device.0,
     ];
-    place.run(&again).expect(36, "is already in use");
+    place.run(&again).expect(36, "fuser -v");
     assert_eq!(daemon.signal(Signal::TERM).code, Some(143));
     assert_eq!(sector(&device.0, 2), [0x5a; 512]);
+}
+
+#[test]
+fn a_read_only_block_device_is_served_to_be_read_only() {
+    let place = Place::new();
+    let file = place.file("d.img", &[3; BYTES]);
+    let Some(device) = Loop::over(&file, &["--read-only"]) else {
+        return;
+    };
+    let socket = place.path().join("s");
+    let words = ["blk", "--socket", socket.to_str().unwrap(), "--disk"];
+    let refused = place.run(&[&words[..], &[&device.0]].concat());
+    refused.expect(34, "add ,ro to give it to be read only");
+    assert!(!socket.exists());
+    let daemon = Daemon::start(&place, &format!("{},ro", device.0));
+    let mut front = Front::connect(&socket);
+    front.share();
+    front.start(0, 0).unwrap();
+    front.offer_read(0, 1);
+    front.notify();
+    assert_eq!(front.answer(1), 3);
+    assert_eq!(daemon.counter("reads"), 1);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, OFlags, SeekFrom, StatxFlags, fcntl_getfl, seek, statx};
+use rustix::io::Errno;
 
 use super::aligned::Aligned;
 use super::raw_io::{self, Exclusive};
@@ -149,6 +150,7 @@ impl Disk {
         };
         let direct = direct(&file);
         let bytes = length(&file).map_err(wrong)?;
+        check_writable(&file, access).map_err(wrong)?;
         lock(&file, access).map_err(|source| wrong(lock_problem(source)))?;
         check_format(&file, bytes).map_err(wrong)?;
         Ok(Self {
@@ -251,6 +253,21 @@ fn length(file: &File) -> Result<u64, Problem> {
         0 => Err(Problem::Empty),
         bytes if !bytes.is_multiple_of(SECTOR_BYTES) => Err(Problem::OddSize { bytes }),
         bytes => Ok(bytes),
+    }
+}
+
+fn check_writable(file: &File, access: Access) -> Result<(), Problem> {
+    let block = file.metadata().map(|it| it.file_type().is_block_device());
+    if access == Access::ReadOnly || !block.unwrap_or(false) {
+        return Ok(());
+    }
+    let unknown = |source| Problem::Io {
+        act: "asked whether it is read-only",
+        source,
+    };
+    match raw_io::is_read_only(file).map_err(unknown)? {
+        true => Err(Problem::NotWritable(Errno::ROFS.into())),
+        false => Ok(()),
     }
 }
 

@@ -152,6 +152,21 @@ pub(super) fn lock(file: &File, exclusive: Exclusive) -> io::Result<()> {
     }
 }
 
+/// Whether a block device is set to be read only: the kernel lets it be opened for
+/// writing all the same, and refuses each write.
+pub(super) fn is_read_only(device: &File) -> io::Result<bool> {
+    let mut read_only: libc::c_int = 0;
+    // SAFETY: BLKROGET writes an int behind its argument.
+    let done = unsafe { libc::ioctl(device.as_raw_fd(), BLKROGET, &mut read_only) };
+    match done {
+        0 => Ok(read_only != 0),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// `_IO(0x12, 94)` (`linux/fs.h`).
+const BLKROGET: libc::c_ulong = 0x125e;
+
 /// Whether others may hold a lock as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exclusive {
