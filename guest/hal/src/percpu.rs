@@ -4,7 +4,7 @@
 
 use core::cell::{Cell, UnsafeCell};
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use alloc::boxed::Box;
 use x86_64::registers::model_specific::Msr;
@@ -37,7 +37,7 @@ pub(crate) struct Cpu {
     /// Interrupt handlers running.
     pub(crate) interrupt_depth: Cell<u32>,
     /// What the timer is armed for, TSC or APIC ticks are the timer's own
-    /// matter: nanoseconds of the clock, `u64::MAX` if it is not.
+    /// matter: nanoseconds of the clock, or that it is not (`crate::timer`).
     pub(crate) armed_ns: AtomicU64,
     /// The fiber that runs, once the CPU has adopted one.
     pub(crate) current: UnsafeCell<Option<Fiber>>,
@@ -64,7 +64,7 @@ impl Cpu {
             ends_written: Cell::new(0),
             apic_id,
             interrupt_depth: Cell::new(0),
-            armed_ns: AtomicU64::new(u64::MAX),
+            armed_ns: AtomicU64::new(crate::timer::NOTHING),
             current: UnsafeCell::new(None),
             previous: UnsafeCell::new(None),
             dying: Cell::new(false),
@@ -155,9 +155,4 @@ impl<T> PerCpu<T> {
         );
         &self.values[(cpu.index as usize) % MAX]
     }
-}
-
-/// Deadlines are compared without a lock.
-pub(crate) fn armed_ns() -> u64 {
-    current().armed_ns.load(Ordering::Relaxed)
 }

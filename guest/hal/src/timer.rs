@@ -3,23 +3,55 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::{apic, clock, percpu};
+use crate::percpu::{self, Cpu};
+use crate::{apic, clock};
+
+/// Nothing is armed.
+pub(crate) const NOTHING: u64 = u64::MAX;
+/// Nothing is armed since the interrupt has come.
+const EXPIRED: u64 = u64::MAX - 1;
+
+/// Whether the timer was set, which costs an exit, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Armed {
+    /// It was not: what is armed comes soon enough.
+    Already,
+    /// The deadline is the first, or nearer than what was armed.
+    Nearer,
+    /// What was armed has just come, and was no longer the last one.
+    Again,
+}
 
 /// Interrupts this CPU at `deadline_ns` of the clock. A deadline that is armed
 /// already and not later stays: it only ends a halt early, and re-arming costs
 /// an exit. With that rule a deadline that keeps moving away, as those of
 /// retransmissions do, is armed once for many.
-/// Says whether the timer was set.
-pub fn arm(deadline_ns: u64) -> bool {
-    if deadline_ns >= percpu::armed_ns() {
-        return false;
+pub fn arm(deadline_ns: u64) -> Armed {
+    let cpu = percpu::current();
+    let armed_ns = cpu.armed_ns.load(Ordering::Relaxed);
+    if deadline_ns >= armed_ns {
+        return Armed::Already;
     }
-    percpu::current()
-        .armed_ns
-        .store(deadline_ns, Ordering::Relaxed);
+    cpu.armed_ns.store(deadline_ns, Ordering::Relaxed);
     match clock::timer_ticks_until(deadline_ns) {
         None => apic::arm_tsc(clock::ticks_at(deadline_ns)),
         Some(ticks) => apic::arm_ticks(ticks),
     }
-    true
+    match armed_ns {
+        EXPIRED => Armed::Again,
+        _ => Armed::Nearer,
+    }
+}
+
+/// This CPU halts without a deadline: the next one is the first.
+pub fn rest() {
+    let armed_ns = &percpu::current().armed_ns;
+    if armed_ns.load(Ordering::Relaxed) == EXPIRED {
+        armed_ns.store(NOTHING, Ordering::Relaxed);
+    }
+}
+
+/// The timer's interrupt has come.
+pub(crate) fn expired(cpu: &Cpu) {
+    cpu.armed_ns.store(EXPIRED, Ordering::Relaxed);
 }

@@ -100,12 +100,13 @@ fn print_counters(messages: u64, before: &[CoreStats], after: &[CoreStats]) {
         all(after) - all(before)
     };
     println!(
-        "{{\"messages\":{messages},\"halts\":{},\"ipis\":{},\"ipis_skipped\":{},\"timers\":{},\
+        "{{\"messages\":{messages},\"halts\":{},\"ipis\":{},\"ipis_skipped\":{},\"timers\":{},\"timers_renewed\":{},\
          \"spins\":{},\"spins_caught\":{},\"spun_ns\":{},\"switches\":{}}}",
         sum(|s| s.halts),
         sum(|s| s.ipis_sent),
         sum(|s| s.ipis_skipped),
         sum(|s| s.timers_armed),
+        sum(|s| s.timers_renewed),
         sum(|s| s.spins),
         sum(|s| s.spins_caught),
         sum(|s| s.spun_ns),

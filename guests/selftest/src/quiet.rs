@@ -18,7 +18,12 @@ pub(crate) fn idle(seconds: u64) {
             (after.halted_ns - before.halted_ns) / 1_000_000,
             (after.spun_ns - before.spun_ns) / 1_000,
             after.switches - before.switches,
-            after.timers_armed - before.timers_armed,
+            timers(&after) - timers(before),
         );
     }
+}
+
+/// Writes of the timer.
+fn timers(stats: &sched::CoreStats) -> u64 {
+    stats.timers_armed + stats.timers_renewed
 }

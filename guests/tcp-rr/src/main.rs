@@ -105,10 +105,11 @@ fn print_counters(transactions: u64, before: &[CoreStats], after: &[CoreStats]) 
         all(after) - all(before)
     };
     println!(
-        "{{\"transactions\":{transactions},\"halts\":{},\"ipis\":{},\"timers\":{},\"switches\":{}}}",
+        "{{\"transactions\":{transactions},\"halts\":{},\"ipis\":{},\"timers\":{},\"timers_renewed\":{},\"switches\":{}}}",
         sum(|s| s.halts),
         sum(|s| s.ipis_sent),
         sum(|s| s.timers_armed),
+        sum(|s| s.timers_renewed),
         sum(|s| s.switches),
     );
 }

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use super::descriptors::GATES;
-use crate::{apic, percpu};
+use crate::{apic, percpu, timer};
 
 /// What a handler is.
 pub type Handler = &'static (dyn Fn() + Sync);
@@ -58,7 +58,7 @@ extern "C" fn tare_interrupt(vector: u64) {
     let cpu = percpu::current();
     cpu.interrupt_depth.set(cpu.interrupt_depth.get() + 1);
     match vector as u8 {
-        TIMER => cpu.armed_ns.store(u64::MAX, Ordering::Relaxed),
+        TIMER => timer::expired(cpu),
         WAKE => {}
         SPURIOUS => {
             cpu.interrupt_depth.set(cpu.interrupt_depth.get() - 1);

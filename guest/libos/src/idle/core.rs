@@ -4,7 +4,8 @@ use core::cell::RefCell;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use tare_abi::cmdline;
-use tare_hal::{clock, cpu, timer};
+use tare_hal::timer::{self, Armed};
+use tare_hal::{clock, cpu};
 use tare_policy::spin::{DEFAULT_BUDGET_PCT, DEFAULT_MAX_NS, Limits, Spin, Wait};
 
 use super::mode;
@@ -24,6 +25,7 @@ struct Counters {
     spun_ns: Counter,
     idle_turns: Counter,
     timers_armed: Counter,
+    timers_renewed: Counter,
 }
 
 impl Counters {
@@ -36,6 +38,7 @@ impl Counters {
             spun_ns: Counter::new(),
             idle_turns: Counter::new(),
             timers_armed: Counter::new(),
+            timers_renewed: Counter::new(),
         }
     }
 }
@@ -60,6 +63,7 @@ pub(crate) fn stats(core: usize) -> CoreStats {
         spun_ns: counters.spun_ns.get(),
         idle_turns: counters.idle_turns.get(),
         timers_armed: counters.timers_armed.get(),
+        timers_renewed: counters.timers_renewed.get(),
         ..CoreStats::default()
     }
 }
@@ -171,11 +175,7 @@ fn halt(core: &Core, begin_ns: u64) -> Halt {
         if core.has_work() {
             return false;
         }
-        if let Some(deadline_ns) = core.next_deadline_ns()
-            && timer::arm(deadline_ns)
-        {
-            counters().timers_armed.add(1);
-        }
+        arm(core.next_deadline_ns());
         true
     });
     let way_back_ns = mailbox.end_halt();
@@ -188,5 +188,17 @@ fn halt(core: &Core, begin_ns: u64) -> Halt {
     Halt {
         length_ns,
         way_back_ns,
+    }
+}
+
+/// Interrupts a halt at a deadline, if there is one.
+fn arm(deadline_ns: Option<u64>) {
+    let Some(deadline_ns) = deadline_ns else {
+        return timer::rest();
+    };
+    match timer::arm(deadline_ns) {
+        Armed::Already => {}
+        Armed::Nearer => counters().timers_armed.add(1),
+        Armed::Again => counters().timers_renewed.add(1),
     }
 }

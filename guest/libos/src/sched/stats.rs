@@ -27,8 +27,12 @@ pub struct CoreStats {
     /// Halted cores that were woken by an interrupt command of this core that
     /// woke another one too.
     pub ipis_shared: u64,
-    /// Deadlines given to the timer.
+    /// Deadlines given to the timer since they were the first, or nearer than
+    /// the armed one.
     pub timers_armed: u64,
+    /// Deadlines given to it after its own interrupt, since what had come was no
+    /// longer the last one: one for each interrupt, whatever happens meanwhile.
+    pub timers_renewed: u64,
 }
 
 /// A counter that one core writes and all may read.

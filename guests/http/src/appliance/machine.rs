@@ -144,7 +144,7 @@ fn expose_cores(out: &mut Vec<u8>) {
         out,
         "tare_core_timers_armed_total",
         "Deadlines armed.",
-        |core| core.timers_armed,
+        |core| core.timers_armed + core.timers_renewed,
     );
 }
 
