@@ -5,10 +5,14 @@
 use std::fs;
 use std::sync::atomic::Ordering;
 
+use serde_json::Value;
+use tare_control::stats::Kvm;
 use tempfile::TempDir;
 
+use super::dialogue::Dialogue;
 use super::{ALL, Experiment};
-use crate::appliance::fake::Fakes;
+use crate::appliance::GuestSpec;
+use crate::appliance::fake::{Fakes, Fault};
 use crate::figure::Figure;
 use crate::interrupt::Interrupt;
 use crate::outcome::Outcome;
@@ -43,6 +47,25 @@ impl Run {
             fakes,
             outcome,
         }
+    }
+
+    /// A short weighing of two threads that answer each other, with machines that
+    /// say what `prints` gives.
+    pub(crate) fn of_dialogue(
+        planned: Dialogue,
+        prints: fn(&GuestSpec) -> Vec<Value>,
+        fault: Fault,
+    ) -> Self {
+        let short = Dialogue {
+            turns: 2,
+            exchanges: 4,
+            ..planned
+        };
+        let fakes = Fakes {
+            prints,
+            ..Fakes::new(Kvm::Emulated, fault)
+        };
+        Self::of(short.kind.image, Box::new(short), fakes)
     }
 
     /// A file of the results.

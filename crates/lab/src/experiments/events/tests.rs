@@ -3,21 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 use serde_json::{Value, json};
-use tare_control::stats::Kvm;
 
 use super::*;
 use crate::appliance::GuestSpec;
-use crate::appliance::fake::{Fakes, Fault};
+use crate::appliance::fake::Fault;
 use crate::experiments::testing::{Run, figure};
 use crate::outcome::Ending;
-
-fn short() -> Box<Dialogue> {
-    Box::new(Dialogue {
-        turns: 2,
-        exchanges: 4,
-        ..planned(Depth::Quick, None)
-    })
-}
 
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     let halts = if spec.cpus == 2 { 8 } else { 1 };
@@ -31,11 +22,7 @@ fn prints(spec: &GuestSpec) -> Vec<Value> {
 }
 
 fn run(fault: Fault) -> Run {
-    let fakes = Fakes {
-        prints,
-        ..Fakes::new(Kvm::Emulated, fault)
-    };
-    Run::of("events", short(), fakes)
+    Run::of_dialogue(planned(Depth::Quick, None), prints, fault)
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use tare_control::stats::{Kvm, Stats, ThreadStats, VcpuStats};
 use tare_policy::halt::{Costs, Halt};
 
+use super::simulate::Point;
 use super::wakeups::Wakeups;
 use super::{BUDGET, Load, Policy, simulate};
 use crate::figure::{Figure, Samples, median};
@@ -12,6 +13,15 @@ use crate::figure::{Figure, Samples, median};
 /// A share of caught wake-ups above which an arm's median is that of caught
 /// ones.
 const MOSTLY: f64 = 0.6;
+
+/// Fewer recorded waits tell nothing of a load.
+const TELLING: usize = 100;
+
+/// What a budget's latency is compared with.
+const BESTS: [(&str, fn(&[Halt], Costs, u64) -> Point); 2] = [
+    ("frontier_gap_pct", simulate::best),
+    ("reachable_gap_pct", simulate::reachable),
+];
 
 /// One machine's measured time.
 #[derive(Debug, Default)]
@@ -223,16 +233,17 @@ impl Data {
         })
     }
 
-    /// How far the measured budget's mean latency lies above the best possible
-    /// for the same waits, percent.
-    fn frontier_gap(&self, load: Load) -> Option<f64> {
+    /// How far the measured budget's mean latency lies above `best` of the same
+    /// waits, percent; `None` where there were too few to tell.
+    fn gap(&self, load: Load, best: fn(&[Halt], Costs, u64) -> Point) -> Option<f64> {
         let costs = self.costs()?;
         let caught = self.caught(load, Policy::Budget)?;
         let waits = self.waits(load);
-        let best = simulate::best(waits, costs, BUDGET).latency_us * 1e3;
+        let best_ns = best(waits, costs, BUDGET).latency_us * 1e3;
         let (fast, slow) = (costs.caught_ns as f64, costs.scheduled_ns as f64);
-        let ours = caught * fast + (1.0 - caught) * slow;
-        (!waits.is_empty() && best > 0.0).then_some(((ours - best) / best * 100.0).max(0.0))
+        let ours_ns = caught * fast + (1.0 - caught) * slow;
+        let is_told = waits.len() >= TELLING && best_ns > 0.0;
+        is_told.then_some(((ours_ns - best_ns) / best_ns * 100.0).max(0.0))
     }
 
     /// By how much an idle machine under a budget exceeds one that never polls.
@@ -261,9 +272,11 @@ impl Data {
             figures.extend(caught.and_then(|caught| median(&name, "1", &[caught])));
         }
         for load in Load::ALL {
-            let name = format!("frontier_gap_pct.{}", load.name());
-            let gap = self.frontier_gap(load);
-            figures.extend(gap.and_then(|gap| median(&name, "%", &[gap])));
+            for (base, best) in BESTS {
+                let name = format!("{base}.{}", load.name());
+                let gap = self.gap(load, best);
+                figures.extend(gap.and_then(|gap| median(&name, "%", &[gap])));
+            }
         }
         figures
     }

@@ -6,17 +6,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::appliance::GuestSpec;
-use crate::appliance::fake::{Fakes, Fault};
+use crate::appliance::fake::Fault;
 use crate::experiments::testing::{Run, figure};
 use crate::outcome::Ending;
-
-fn short() -> Box<Dialogue> {
-    Box::new(Dialogue {
-        turns: 2,
-        exchanges: 4,
-        ..planned(Depth::Quick, None)
-    })
-}
 
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     let halts = if spec.cpus == 2 { 8 } else { 0 };
@@ -25,17 +17,13 @@ fn prints(spec: &GuestSpec) -> Vec<Value> {
         json!({"begin": true}),
         json!({"end": true}),
         json!({"rr": [2000, 4000, 6000, 8000]}),
-        json!({"transactions": 4, "halts": halts, "ipis": halts, "timers": 2}),
+        json!({"transactions": 4, "halts": halts, "ipis": halts, "timers": 2, "timers_renewed": 1}),
         json!({"done": true}),
     ]
 }
 
 fn run(fault: Fault) -> Run {
-    let fakes = Fakes {
-        prints,
-        ..Fakes::new(Kvm::Emulated, fault)
-    };
-    Run::of("tcp-rr", short(), fakes)
+    Run::of_dialogue(planned(Depth::Quick, None), prints, fault)
 }
 
 #[test]
