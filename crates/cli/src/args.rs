@@ -11,6 +11,7 @@ use tare_control::halt::HaltPolicy;
 
 use crate::exit_codes;
 use crate::run::disk_choice::DiskChoice;
+use crate::run::machine_size;
 use crate::run::memory_size::MemorySize;
 use crate::run::net_choice::NetChoice;
 use crate::run::publish::Publish;
@@ -144,10 +145,17 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// CPUs of the machine, 1 to 16
-    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = machine_size::cpus_written,
+        allow_negative_numbers = true
+    )]
     pub(crate) cpus: u32,
     /// Memory: MiB, or with a unit (512M, 1G) [default: 64M, for Linux 512M]
-    #[arg(short, long, value_name = "SIZE")]
+    #[arg(short, long, value_name = "SIZE", allow_negative_numbers = true)]
     pub(crate) memory: Option<MemorySize>,
     /// Directory that the guest gets as its files (packed when starting); for
     /// Linux also a container image (OCI layout, or its archive, or docker save;
@@ -536,7 +544,7 @@ pub(crate) struct DoctorArgs {
 
 /// `tare weigh`.
 #[derive(Debug, Args)]
-#[command(after_help = crate::weigh::list())]
+#[command(after_help = crate::weigh::list(), arg_required_else_help = true)]
 pub(crate) struct WeighArgs {
     /// The experiment
     #[arg(value_name = "EXPERIMENT")]

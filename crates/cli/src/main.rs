@@ -84,6 +84,7 @@ fn print(text: &str) -> Outcome {
     use std::io::Write as _;
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            let error = anyhow::Error::new(error).context("cannot write to standard output");
             Err(Failure::new(Code::Output, error))
         }
         _ => Ok(Code::Success),

@@ -94,6 +94,19 @@ fn a_number_of_cpus_that_no_machine_has() {
 }
 
 #[test]
+fn numbers_that_are_none_are_told_from_options() {
+    for (words, says) in [
+        (["-c", "-1"], "a machine has 1 to 16 CPUs"),
+        (["-c", "99999999999"], "a machine has 1 to 16 CPUs"),
+        (["-m", "-5"], "a size is a number of MiB"),
+    ] {
+        let place = Place::new();
+        let all = [&["run", "tiny"], &words[..]].concat();
+        place.run(&all).expect(2, says);
+    }
+}
+
+#[test]
 fn memory_that_is_too_small_or_not_there() {
     refused(&["--memory", "4M"], 21, "4 MiB of memory is too small");
     refused(&["-m", "1000000G"], 21, "more than this computer has");

@@ -3,7 +3,7 @@
 
 mod support;
 
-use support::Place;
+use support::{Place, end};
 use tare_control::rundir::RunRoot;
 
 #[test]
@@ -114,7 +114,20 @@ fn doctor_says_a_line_for_each_thing_anywhere() {
 
 #[test]
 fn an_unknown_experiment_is_named_with_those_that_exist() {
-    Place::new()
-        .run(&["weigh", "feathers"])
-        .expect(2, "http-bursts");
+    let place = Place::new();
+    place.run(&["weigh", "feathers"]).expect(2, "http-bursts");
+    place.run(&["weigh"]).expect(2, "http-bursts: ");
+}
+
+#[test]
+fn a_full_disk_behind_standard_output_is_said() {
+    let place = Place::new();
+    let root = RunRoot::open(place.run_root()).unwrap();
+    let (dir, _lock) = root.create("web").unwrap();
+    std::fs::write(dir.console_log(), "hello\n").unwrap();
+    for words in [&["ps"] as &[&str], &["exit-codes"], &["logs", "web"]] {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let command = place.tare(words).stdout(full).spawn().unwrap();
+        end(command).expect(76, "cannot write to standard output: No space left");
+    }
 }

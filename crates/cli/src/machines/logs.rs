@@ -11,7 +11,7 @@ use tare_control::exit::ExitCode;
 use tare_control::rundir::{RunDir, RunRoot};
 
 use crate::args::LogsArgs;
-use crate::failure::{Explain, Failure, Outcome};
+use crate::failure::{Explain, Outcome};
 
 /// How often to look whether a machine still lives that writes nothing; a
 /// machine that ends by itself is noticed at once.
@@ -20,17 +20,23 @@ const LOOK: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// A log that cannot be read.
+/// A log that cannot be printed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read the console's log of {name:?}")]
-struct LogError {
-    name: String,
-    source: io::Error,
+enum LogError {
+    /// It cannot be read.
+    #[error("cannot read the console's log")]
+    Read(#[source] io::Error),
+    /// Standard output does not take it.
+    #[error("cannot write to standard output")]
+    Write(#[source] io::Error),
 }
 
 impl Explain for LogError {
     fn code(&self) -> ExitCode {
-        ExitCode::ControlFailed
+        match self {
+            Self::Read(_) => ExitCode::ControlFailed,
+            Self::Write(_) => ExitCode::Output,
+        }
     }
 }
 
@@ -38,33 +44,35 @@ impl Explain for LogError {
 pub(crate) fn logs(args: &LogsArgs) -> Outcome {
     let dir = RunRoot::open_default()?.find(&args.name)?;
     let printed = match args.follow {
-        false => File::open(dir.console_log()).and_then(|mut log| pass(&mut log)),
+        false => File::open(dir.console_log())
+            .map_err(LogError::Read)
+            .and_then(|mut log| pass(&mut log)),
         true => follow(&dir),
     };
     match printed {
-        Ok(_) => Ok(ExitCode::Success),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::Success),
-        Err(source) => Err(Failure::from(LogError {
-            name: args.name.clone(),
-            source,
-        })),
+        Err(LogError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Ok(ExitCode::Success)
+        }
+        other => Ok(other.map(|()| ExitCode::Success)?),
     }
 }
 
-fn follow(dir: &RunDir) -> io::Result<()> {
+fn follow(dir: &RunDir) -> Result<(), LogError> {
     let path = dir.console_log();
-    let mut log = File::open(&path)?;
-    let events = watch(&path)?;
+    let mut log = File::open(&path).map_err(LogError::Read)?;
+    let events = watch(&path).map_err(LogError::Read)?;
     loop {
         // Looked at before reading: what comes in between is read.
-        let over = log.metadata()?.nlink() == 0 || !dir.is_alive();
+        let links = log.metadata().map_err(LogError::Read)?.nlink();
+        let over = links == 0 || !dir.is_alive();
         pass(&mut log)?;
         if over {
             return Ok(());
         }
         let mut fds = [PollFd::new(&events, PollFlags::IN)];
         if poll(&mut fds, Some(&LOOK)).is_ok_and(|ready| ready > 0) {
-            let _ = rustix::io::read(&events, &mut [0; 4096])?;
+            rustix::io::read(&events, &mut [0; 4096])
+                .map_err(|errno| LogError::Read(errno.into()))?;
         }
     }
 }
@@ -78,13 +86,15 @@ fn watch(path: &Path) -> io::Result<rustix::fd::OwnedFd> {
 }
 
 /// Copies what there is to standard output.
-fn pass(log: &mut File) -> io::Result<()> {
+fn pass(log: &mut File) -> Result<(), LogError> {
     let mut out = io::stdout().lock();
     let mut chunk = [0; 16 * 1024];
     loop {
-        match log.read(&mut chunk)? {
-            0 => return out.flush(),
-            n => out.write_all(&chunk[..n])?,
-        }
+        let length = log.read(&mut chunk).map_err(LogError::Read)?;
+        let written = match length {
+            0 => return out.flush().map_err(LogError::Write),
+            length => out.write_all(&chunk[..length]),
+        };
+        written.map_err(LogError::Write)?;
     }
 }

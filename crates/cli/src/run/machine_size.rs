@@ -9,6 +9,12 @@ use crate::failure::Explain;
 /// Memory in MiB that a guest keeps for itself beside image and files.
 const GUEST_RESERVE_MIB: u64 = 4;
 
+/// A number of CPUs as it is written; whether a machine may have so many is asked later.
+pub(crate) fn cpus_written(text: &str) -> Result<u32, String> {
+    let number = text.parse();
+    number.map_err(|_| format!("a machine has 1 to {MAX_CPUS} CPUs"))
+}
+
 /// A machine of a size that cannot be had.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SizeError {

@@ -19,7 +19,7 @@ mod image_check;
 pub(crate) mod launch;
 pub(crate) mod linux;
 mod mac;
-mod machine_size;
+pub(crate) mod machine_size;
 pub(crate) mod memory_size;
 mod monitor;
 pub(crate) mod net_choice;
