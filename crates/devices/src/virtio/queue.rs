@@ -115,13 +115,6 @@ impl Virtqueue {
         self.queue.size()
     }
 
-    /// Whether a chain waits.
-    pub fn has_available(&self, memory: &GuestRam) -> Result<bool, QueueError> {
-        let index = self.queue.avail_idx(memory, Ordering::Acquire);
-        let index = index.map_err(QueueError::Ring)?;
-        Ok(index.0 != self.queue.next_avail())
-    }
-
     /// Takes the next chain into `chain`; `false` when none waits.
     pub fn pop(&mut self, memory: &GuestRam, chain: &mut Chain) -> Result<bool, QueueError> {
         let limit = self.queue.size().max(self.longest_chain);

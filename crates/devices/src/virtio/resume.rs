@@ -60,11 +60,6 @@ impl Virtqueue {
     pub fn next_available(&self) -> u16 {
         self.queue_ref().next_avail()
     }
-
-    /// The log, for the queue's next life.
-    pub fn into_log(self) -> Option<InflightLog> {
-        self.log
-    }
 }
 
 /// The descriptors of a chain by its head. Ends early at whatever makes no

@@ -113,13 +113,6 @@ impl Vm {
             .map_err(refused(|| format!("an irqfd for GSI {gsi}")))
     }
 
-    /// Takes an irqfd back.
-    pub fn remove_irqfd(&self, gsi: u32, event: &EventFd) -> Result<(), VmError> {
-        self.fd
-            .unregister_irqfd(event, gsi)
-            .map_err(refused(|| format!("to take back the irqfd of GSI {gsi}")))
-    }
-
     /// Lets `gsi` deliver `message`. Costs nothing when that is so already;
     /// else KVM replaces the whole table.
     pub fn msi_route(&self, gsi: u32, message: MsiMessage) -> Result<(), VmError> {
@@ -158,14 +151,6 @@ impl Vm {
     /// First GSI that KVM does not have; messages take 24 up to this.
     pub fn gsi_limit(&self) -> u32 {
         self.gsi_limit
-    }
-
-    /// Sets interrupt line `gsi` (an IOAPIC pin) high and low again: an edge.
-    pub fn pulse_line(&self, gsi: u32) -> Result<(), VmError> {
-        let set = |level| self.fd.set_irq_line(gsi, level);
-        set(true)
-            .and_then(|()| set(false))
-            .map_err(refused(|| format!("an edge on GSI {gsi}")))
     }
 
     /// KVM's statistics of the whole machine.

@@ -21,10 +21,7 @@ pub use kind::{Access, Device, ExitKind, Isa, USER_SIGNAL};
 pub use thread::{Halts, OffCpu, OnCpu, Preemptor, ThreadAccount, Vcpu};
 pub use wakeup::{Step, Wakeups};
 
-use crate::{
-    Unavailable,
-    vm::{Role, Vm},
-};
+use crate::{Unavailable, vm::Vm};
 
 /// Everything known about one VM in a window.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -76,13 +73,6 @@ impl Account {
         self.threads
             .iter()
             .filter_map(|thread| Some((thread, thread.vcpu.as_ref()?)))
-    }
-
-    /// Threads in this role.
-    pub fn in_role(&self, role: Role) -> impl Iterator<Item = &ThreadAccount> {
-        self.threads
-            .iter()
-            .filter(move |thread| thread.role == role)
     }
 
     /// On-CPU time of all threads, ns.
