@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, geteuid};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::Value;
-use support::needs::skip;
+use support::needs::{built, kvm, skip};
 use support::{Ended, Place, end};
 
 /// A shell that does this until the test ends.
@@ -86,6 +86,44 @@ fn work_is_told_by_what_it_spends_its_time_with() {
     let idle = Doing::new("sleep 60");
     let told = facts(&place, &idle.pid());
     assert_eq!(told["facts"]["class"], Value::Null, "{pipes}: {told}");
+}
+
+/// By the machine's own account of its disk, with coalescing off and without need.
+#[test]
+fn a_machine_whose_disk_is_loaded_is_told_to_coalesce() {
+    let Some(image) = kvm().then(|| built("blk")).flatten() else {
+        return;
+    };
+    let place = Place::new();
+    let disk = place.file("disk.img", &vec![0; 4 << 20]);
+    let disk = format!("{disk},coalesce=off,latency_us=200000");
+    let words = "cif=16 read=100 count=1000000 warm_ms=0";
+    let machine = ["run", image.to_str().unwrap(), "-d", "--name", "loaded"];
+    let rest = ["--net", "none", "--disk", &disk, "--cmdline", words];
+    place.run(&[&machine[..], &rest].concat()).expect(0, "");
+    // This machine may be too slow for the published thresholds.
+    let (rate, depth) = (
+        "disk0.coalesce.iops_threshold=1",
+        "disk0.coalesce.cif_threshold=2",
+    );
+    place
+        .run(&["set", "loaded", rate, depth])
+        .expect(0, "disk0.coalesce.iops_threshold");
+    let told = facts(&place, "loaded");
+    let disk = &told["facts"]["disks"][0];
+    assert_eq!(told["facts"]["platform"], "tare-vm", "{told}");
+    assert!(disk["interrupts_permille"].as_u64() > Some(0), "{told}");
+    assert!(disk["depth_permille"].as_u64() > Some(2000), "{told}");
+    let rule = |advice: &Value| advice["rule"] == "coalesce-disk-interrupts";
+    let advice = told["advice"].as_array().unwrap().iter().find(|a| rule(a));
+    let command = advice.unwrap()["command"].as_str().unwrap();
+    assert_eq!(command, "tare set loaded disk0.coalesce=auto");
+    // Doing as told takes the advice away.
+    let command: Vec<&str> = command.split(' ').skip(1).collect();
+    place.run(&command).expect(0, "auto");
+    let now = facts(&place, "loaded");
+    assert!(!now["advice"].as_array().unwrap().iter().any(rule), "{now}");
+    place.run(&["stop", "loaded", "--time", "2"]).expect(0, "");
 }
 
 /// A process that is alone with its CPU gains nothing from being told so.

@@ -163,6 +163,11 @@ impl Machine {
         self.engine
     }
 
+    /// Where Tare's monitor answers, if it is what executes the machine.
+    pub fn control(&self) -> Option<&Path> {
+        (self.engine == Engine::Tare).then_some(self.control.as_path())
+    }
+
     /// The process with its virtual CPUs.
     pub fn pid(&self) -> u32 {
         self.pid

@@ -106,11 +106,13 @@ impl Data {
     pub(crate) fn csv(&self) -> String {
         let mut out = String::from(
             "host,workload,platform,mode,size,limit,arm,round,warm_up,value,unit,time,wall_s,\
-             context_switches,migrations,on_cpu_s,throttled_s,steal_s,failure\n",
+             context_switches,migrations,on_cpu_s,throttled_s,steal_s,disk_requests,disk_busy_s,\
+             disk_wait_s,kvm_exits,failure\n",
         );
         for run in &self.runs {
             let place = &run.cell.place;
             let sched = run.observed.sched.as_ref();
+            let exits = run.observed.kvm.as_ref().and_then(|kvm| kvm.get("exits"));
             let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
             let cells = [
                 run.host.clone(),
@@ -131,6 +133,10 @@ impl Data {
                 number(sched.map(|s| s.on_cpu_ns as f64 / 1e9)),
                 number(run.observed.throttled_us.map(|us| us as f64 / 1e6)),
                 run.observed.steal_s.to_string(),
+                run.observed.disk_requests.to_string(),
+                run.observed.disk_busy_s.to_string(),
+                run.observed.disk_wait_s.to_string(),
+                number(exits.map(|exits| *exits as f64)),
                 run.failure.clone().unwrap_or_default(),
             ];
             out.push_str(&cells.map(|cell| quoted(&cell)).join(","));

@@ -1,10 +1,13 @@
-//! What is seen beside a run: the scheduler by BPF, and the system's counters.
+//! What is seen beside a run: the scheduler by BPF, the system's counters, and of a
+//! machine of Tare the statistics of KVM.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use tare_control::client::Client;
+use tare_control::stats::Stats;
 use tare_platform::{Watch, cgroup};
 use tare_probe::sched::{Group, Observer};
 
@@ -15,6 +18,7 @@ const TICKS_PER_S: f64 = 100.0;
 
 /// Seen beside one run; counters of the whole system unless said otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Observed {
     /// CPU time that was used, s.
     pub(crate) busy_s: f64,
@@ -26,10 +30,17 @@ pub(crate) struct Observed {
     pub(crate) disk_requests: u64,
     /// Bytes to and from disks.
     pub(crate) disk_bytes: u64,
+    /// Time in which a disk had a request, over all disks, s.
+    pub(crate) disk_busy_s: f64,
+    /// Time that requests took together, s: over their number, iostat's await.
+    pub(crate) disk_wait_s: f64,
     /// Time for which a quota kept the run off, us.
     pub(crate) throttled_us: Option<u64>,
     /// The run's own threads, where BPF sees them.
     pub(crate) sched: Option<Sched>,
+    /// KVM's counters over all vCPUs (exits, halts, interrupts), where Tare's monitor
+    /// runs the machine: QEMU's translator has no exits.
+    pub(crate) kvm: Option<BTreeMap<String, u64>>,
 }
 
 /// The threads of a run, of a machine those of its monitor.
@@ -63,8 +74,10 @@ pub(super) struct Looking<'a> {
     members: Members,
     /// A group with a quota.
     quota: Option<PathBuf>,
+    machine: Option<Client>,
     group: Option<Group>,
     before: Counters,
+    kvm_before: Option<BTreeMap<String, u64>>,
     pub(super) observed: Observed,
 }
 
@@ -80,10 +93,22 @@ impl<'a> Looking<'a> {
             observer,
             members,
             quota,
+            machine: None,
             group: None,
             before: Counters::default(),
+            kvm_before: None,
             observed: Observed::default(),
         }
+    }
+
+    /// Asks the machine behind this control socket too.
+    pub(super) fn ask(mut self, socket: Option<&Path>) -> Self {
+        self.machine = socket.map(Client::new);
+        self
+    }
+
+    fn kvm(&mut self) -> Option<BTreeMap<String, u64>> {
+        Some(counters(&self.machine.as_mut()?.stats().ok()?))
     }
 
     fn pids(&self) -> Vec<u32> {
@@ -119,12 +144,14 @@ impl Watch for Looking<'_> {
             observer.turn();
             self.group = Some(group);
         }
+        self.kvm_before = self.kvm();
         self.before = Counters::read(self.quota.as_ref());
     }
 
     fn end(&mut self) {
         let now = Counters::read(self.quota.as_ref());
         self.observed = now.since(&self.before);
+        self.observed.kvm = self.kvm().zip(self.kvm_before.take()).map(grown);
         let Some((observer, group)) = self.observer.as_mut().zip(self.group) else {
             return;
         };
@@ -152,6 +179,24 @@ impl Watch for Looking<'_> {
     }
 }
 
+/// KVM's counters, summed over vCPUs.
+fn counters(stats: &Stats) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for (name, count) in stats.vcpus.iter().flat_map(|vcpu| &vcpu.kvm) {
+        *sums.entry(name.clone()).or_default() += count;
+    }
+    sums
+}
+
+/// By how much the first are above the second; what did not move is left out.
+fn grown((now, then): (BTreeMap<String, u64>, BTreeMap<String, u64>)) -> BTreeMap<String, u64> {
+    let since = |(name, count): (String, u64)| {
+        let grown = count.saturating_sub(then.get(&name).copied().unwrap_or(0));
+        (grown > 0).then_some((name, grown))
+    };
+    now.into_iter().filter_map(since).collect()
+}
+
 /// Counters of the system that only rise.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Counters {
@@ -160,6 +205,8 @@ struct Counters {
     switches: u64,
     requests: u64,
     sectors: u64,
+    disk_busy_ms: u64,
+    disk_wait_ms: u64,
     throttled_us: Option<u64>,
 }
 
@@ -204,6 +251,8 @@ impl Counters {
             if words.get(2).is_some_and(|name| !name.starts_with("loop")) {
                 counters.requests += number(3) + number(7);
                 counters.sectors += number(5) + number(9);
+                counters.disk_wait_ms += number(6) + number(10);
+                counters.disk_busy_ms += number(12);
             }
         }
         counters
@@ -217,14 +266,19 @@ impl Counters {
             context_switches: self.switches.saturating_sub(before.switches),
             disk_requests: self.requests.saturating_sub(before.requests),
             disk_bytes: self.sectors.saturating_sub(before.sectors) * 512,
+            disk_busy_s: self.disk_busy_ms.saturating_sub(before.disk_busy_ms) as f64 / 1e3,
+            disk_wait_s: self.disk_wait_ms.saturating_sub(before.disk_wait_ms) as f64 / 1e3,
             throttled_us: throttled.map(|(now, then)| now.saturating_sub(then)),
             sched: None,
+            kvm: None,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tare_control::stats::Kvm;
+
     use super::*;
 
     #[test]
@@ -238,9 +292,26 @@ mod tests {
             switches: 1234,
             requests: 150,
             sectors: 1200,
+            disk_busy_ms: 1,
+            disk_wait_ms: 14,
             throttled_us: None,
         };
         assert_eq!(counters, expected);
         assert_eq!(Counters::parse("", "x"), Counters::default());
+    }
+
+    #[test]
+    fn exits_of_all_vcpus_are_told_by_how_much_they_grew() {
+        let stats = |exits| crate::appliance::fake::stats(Kvm::Emulated, 2, exits);
+        let grown = grown((counters(&stats(25)), counters(&stats(10))));
+        assert_eq!(grown.get("halt_exits"), Some(&30), "{grown:?}");
+        assert!(grown.values().all(|count| *count > 0), "{grown:?}");
+    }
+
+    #[test]
+    fn a_record_from_before_a_counter_was_added_is_read() {
+        let old = r#"{"busy_s":1.0,"steal_s":0.0,"context_switches":3}"#;
+        let observed: Observed = serde_json::from_str(old).expect("readable");
+        assert_eq!((observed.context_switches, observed.kvm), (3, None));
     }
 }

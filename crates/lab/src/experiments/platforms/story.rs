@@ -5,6 +5,7 @@ use tare_stats::summarize;
 
 use super::analysis::{self, Comparison, overhead, pin_gain, split};
 use super::findings;
+use super::observe::Observed;
 use super::plan::Arm;
 use super::{Platforms, data::Data};
 use crate::experiments::Story;
@@ -257,6 +258,12 @@ fn pinning(data: &Data) -> Section {
     }
 }
 
+/// How long a disk request took, at the mean; as iostat's await.
+fn await_ms(observed: &Observed) -> Option<f64> {
+    let requests = observed.disk_requests as f64;
+    (requests > 0.0).then(|| observed.disk_wait_s * 1e3 / requests)
+}
+
 /// What goes with the overhead: means over the runs that count.
 fn causes(data: &Data) -> Section {
     let mut rows = Vec::new();
@@ -282,6 +289,8 @@ fn causes(data: &Data) -> Section {
                 mean(&|r| Some(r.observed.throttled_us? as f64 / 1e6)),
                 mean(&|r| Some(r.observed.steal_s)),
                 mean(&|r| Some(r.observed.disk_requests as f64)),
+                mean(&|r| await_ms(&r.observed)),
+                mean(&|r| Some(*r.observed.kvm.as_ref()?.get("exits")? as f64)),
             ]);
         }
     }
@@ -290,7 +299,7 @@ fn causes(data: &Data) -> Section {
         lead:
             "Means of the runs, of a machine as its host sees it. Context switches, steal and disk \
                requests are the whole host's; the others the run's own threads'. QEMU's translator \
-               has no exits; Tare's monitor tells them by tare why."
+               has no exits."
                 .to_owned(),
         html: table(
             &[
@@ -303,6 +312,8 @@ fn causes(data: &Data) -> Section {
                 "throttled, s",
                 "steal, s",
                 "disk requests",
+                "await, ms",
+                "KVM exits",
             ],
             &rows,
         ),
