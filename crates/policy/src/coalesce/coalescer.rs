@@ -6,19 +6,27 @@ use super::ratio::Cycle;
 use super::{Cause, Counters, Decision, Kind, Mode, Ratio, Settings, slot_of_hold};
 
 /// Decides which completions of one queue are delivered. See the module.
+// What each completion touches comes first, within the reach of short addresses:
+// the counters have a kilobyte.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Coalescer {
-    settings: Settings,
     cycle: Cycle,
     in_flight: InFlight,
+    /// The driver flushed in this epoch, in the last one.
+    flushes: bool,
+    flushed: bool,
     /// Completions held now, when the first of them was, and until when.
     held: u64,
     held_since_ns: u64,
     hold_deadline_ns: u64,
+    /// Completions that the driver was told of and has not answered by a
+    /// submission; held ones, without those that it has answered: it must have
+    /// seen them.
+    unanswered: u64,
+    unseen: u64,
     epoch: Epoch,
-    /// The driver flushed in this epoch, in the last one.
-    flushes: bool,
-    flushed: bool,
+    settings: Settings,
     counters: Counters,
 }
 
@@ -33,6 +41,8 @@ impl Coalescer {
             held: 0,
             held_since_ns: 0,
             hold_deadline_ns: 0,
+            unanswered: 0,
+            unseen: 0,
             epoch: Epoch::default(),
             flushes: false,
             flushed: false,
@@ -44,6 +54,11 @@ impl Coalescer {
     /// [`completed`](Self::completed) of the same kind, in any order.
     pub fn submitted(&mut self, kind: Kind) {
         self.in_flight.add(kind);
+        if self.unanswered > 0 {
+            self.unanswered -= 1;
+        } else {
+            self.unseen = self.unseen.saturating_sub(1);
+        }
         self.epoch.submitted();
         self.flushes |= matches!(kind, Kind::Flush | Kind::WriteThrough);
     }
@@ -62,7 +77,7 @@ impl Coalescer {
         }
         let in_flight = self.in_flight.total().max(1);
         let urgent = self.is_urgent(kind);
-        self.epoch.completed(in_flight + self.held);
+        self.epoch.completed(in_flight + self.unseen);
         self.counters.completions += 1;
         if !self.in_flight.remove(kind) {
             self.counters.unmatched += 1;
@@ -124,6 +139,7 @@ impl Coalescer {
         let settings = self.settings;
         let _nobody_is_told = self.configure(now_ns, settings);
         self.epoch.forget();
+        self.unanswered = 0;
         self.in_flight = InFlight::default();
         (self.flushes, self.flushed) = (false, false);
     }
@@ -203,6 +219,7 @@ impl Coalescer {
     }
 
     fn deliver(&mut self, now_ns: u64, cause: Cause) -> Decision {
+        self.unanswered += 1;
         self.counters.delivered += 1;
         self.counters.delivered_by[cause as usize] += 1;
         self.release(now_ns, cause);
@@ -216,6 +233,7 @@ impl Coalescer {
             self.hold_deadline_ns = now_ns.saturating_add(longest_ns);
         }
         self.held += 1;
+        self.unseen += 1;
         self.counters.held += 1;
         Decision::Hold
     }
@@ -230,7 +248,8 @@ impl Coalescer {
         self.counters.released[cause as usize] += self.held;
         self.counters.hold_time[slot_of_hold(hold_ns)] += 1;
         self.counters.longest_hold_ns = self.counters.longest_hold_ns.max(hold_ns);
-        self.held = 0;
+        self.unanswered += self.unseen;
+        (self.held, self.unseen) = (0, 0);
     }
 
     /// Ends the epoch, at whatever completion comes first after its time, and
@@ -247,6 +266,8 @@ impl Coalescer {
             }
         }
         self.flushed = core::mem::take(&mut self.flushes);
+        // Whoever sends fewer commands than before never answers the rest.
+        self.unanswered = 0;
         self.counters.epochs += 1;
         self.counters.ratio_completions[ended.slot()] += load.completions;
         self.counters.ratio_epochs[self.cycle.ratio.slot()] += 1;

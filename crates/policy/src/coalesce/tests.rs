@@ -70,3 +70,8 @@ fn settings(change: impl FnOnce(&mut Parameters)) -> Settings {
     change(&mut parameters);
     Settings::new(parameters).unwrap()
 }
+
+/// The defaults but for epochs of 1,000 completions, to test many depths.
+fn short_epochs() -> Settings {
+    settings(|p| p.epoch_ns = 5 * MS)
+}

@@ -21,6 +21,9 @@ pub struct Model {
     /// a delivery.
     seen: Vec<u64>,
     told: bool,
+    /// Completions told and not answered by a submission; of those held, answered.
+    unanswered: usize,
+    answered: usize,
     /// The driver flushed in the last epoch, in this one.
     pub flushes: [bool; 2],
 }
@@ -40,6 +43,8 @@ impl Model {
             peaks: Vec::new(),
             seen: Vec::new(),
             told: false,
+            unanswered: 0,
+            answered: 0,
             flushes: [false; 2],
         }
     }
@@ -53,6 +58,10 @@ impl Model {
 
     pub fn submitted(&mut self, kind: Kind) {
         self.in_flight.push(kind);
+        match self.unanswered {
+            0 => self.answered = self.held.len().min(self.answered + 1),
+            _ => self.unanswered -= 1,
+        }
         if std::mem::take(&mut self.told) {
             self.peaks.push(peak(&self.seen));
             self.seen.clear();
@@ -63,13 +72,13 @@ impl Model {
     pub fn completed(&mut self, now_ns: u64, index: usize) -> (Kind, Decision) {
         self.epoch(now_ns);
         let driver_sees = self.in_flight.len() + self.held.len();
-        self.seen.push(driver_sees as u64);
+        self.seen.push((driver_sees - self.answered) as u64);
         self.completions += 1;
         let deliver = self.delivers(now_ns, self.in_flight[index], driver_sees);
         let kind = self.in_flight.swap_remove(index);
         if deliver {
-            self.held.clear();
-            self.told = true;
+            self.unanswered += 1;
+            self.tell();
             return (kind, Decision::Deliver);
         }
         self.held.push(now_ns);
@@ -156,6 +165,7 @@ impl Model {
             }
         }
         self.begin_epoch(now_ns);
+        self.unanswered = 0;
         self.flushes = [self.flushes[1], false];
     }
 
@@ -200,14 +210,19 @@ impl Model {
     pub fn expired(&mut self, now_ns: u64) -> bool {
         let due = self.deadline().is_some_and(|deadline| now_ns >= deadline);
         if due {
-            self.held.clear();
-            self.told = true;
+            self.tell();
             self.counter = 1;
         }
         due
     }
 
     pub fn caught_up(&mut self) {
+        self.tell();
+    }
+
+    fn tell(&mut self) {
+        self.unanswered += self.held.len() - self.answered;
+        self.answered = 0;
         self.held.clear();
         self.told = true;
     }
@@ -216,13 +231,13 @@ impl Model {
         self.seen.clear();
         self.configure(now_ns, self.parameters);
         (self.told, self.flushes) = (false, [false; 2]);
+        self.unanswered = 0;
         self.in_flight.clear();
     }
 
     pub fn configure(&mut self, now_ns: u64, parameters: Parameters) -> bool {
         let told = !self.held.is_empty();
-        self.held.clear();
-        self.told = true;
+        self.tell();
         self.parameters = parameters;
         (self.pair, self.inverse) = (Self::first(&parameters), (0, 1));
         (self.counter, self.cycles) = (1, 0);

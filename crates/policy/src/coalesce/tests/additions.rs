@@ -200,6 +200,18 @@ fn a_driver_that_answers_slowly_does_not_make_a_load_look_lighter() {
     }
 }
 
+/// A driver that looks at the ring by itself answers what is held.
+#[test]
+fn a_driver_that_sees_held_completions_does_not_make_a_load_look_deeper() {
+    let mut polling = Loop::new(short_epochs(), 32, 5 * US);
+    for _ in 0..4_000 {
+        polling.now_ns += polling.gap_ns;
+        let _ = polling.coalescer.completed(polling.now_ns, Kind::Read);
+        polling.submit(1);
+    }
+    assert_eq!(polling.coalescer.ratio().permille(), 250);
+}
+
 /// And one that is slower than the disk keeps the queue as deep as it can.
 #[test]
 fn a_driver_slower_than_the_disk_gets_the_ratio_of_what_the_disk_has() {

@@ -20,11 +20,6 @@ fn pair(ratio: Ratio) -> (u32, u32) {
     (ratio.count_up(), ratio.skip_up())
 }
 
-/// The defaults but for epochs of 1,000 completions, to test many depths.
-fn short_epochs() -> Settings {
-    settings(|p| p.epoch_ns = 5 * MS)
-}
-
 #[test]
 fn steady_load_gets_the_ratio_of_the_table_exactly() {
     for cif in 1..=256 {
