@@ -20,10 +20,6 @@ pub enum Source {
     KvmStatistics,
     /// KVM's trace points of exits, `kvm_exit` and `kvm_entry`.
     KvmExit,
-    /// KVM's files in debugfs.
-    Debugfs,
-    /// The machine protocol of a QEMU.
-    Qmp,
     /// Sampling by the CPU clock.
     CpuClock,
     /// Run time of BPF programs as the kernel measures it.
@@ -39,8 +35,6 @@ impl fmt::Display for Source {
             Self::Proc => "/proc",
             Self::KvmStatistics => "KVM statistics",
             Self::KvmExit => "kvm_exit",
-            Self::Debugfs => "debugfs",
-            Self::Qmp => "QMP",
             Self::CpuClock => "CPU clock samples",
             Self::BpfRunTime => "BPF run time",
         })

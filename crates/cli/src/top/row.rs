@@ -60,6 +60,30 @@ impl Column {
         (Self::Cause, "TOP CAUSE", 15),
     ];
 
+    /// Those that a line of so many characters has room for: what says least goes
+    /// first.
+    pub(super) fn fitting(width: u16) -> Vec<(Self, &'static str, u16)> {
+        const FIRST_TO_GO: [Column; 7] = [
+            Column::Pid,
+            Column::Irqs,
+            Column::Halts,
+            Column::Guest,
+            Column::Exits,
+            Column::Steal,
+            Column::Cause,
+        ];
+        let mut columns = Self::ALL.to_vec();
+        for least in FIRST_TO_GO {
+            let blanks = columns.len() as u16 - 1;
+            let needed: u16 = columns.iter().map(|(.., width)| width).sum();
+            if needed + blanks <= width {
+                break;
+            }
+            columns.retain(|(column, ..)| *column != least);
+        }
+        columns
+    }
+
     /// The next one, or the one before; around the ends.
     pub(super) fn beside(self, steps: isize) -> Self {
         let count = Self::ALL.len() as isize;
@@ -199,6 +223,19 @@ pub(super) mod tests {
         for (column, _, width) in Column::ALL {
             assert!(row.cell(column).len() <= usize::from(width), "{column:?}");
         }
+    }
+
+    #[test]
+    fn a_narrow_line_has_whole_columns_and_less_of_them() {
+        let titles = |width| -> Vec<_> {
+            let columns = Column::fitting(width).into_iter();
+            columns.map(|(_, title, _)| title).collect()
+        };
+        assert_eq!(titles(80).len(), Column::ALL.len());
+        assert_eq!(titles(79), titles(80), "exactly wide enough");
+        assert_eq!(titles(42), ["NAME", "CPU%", "STEAL", "TOP CAUSE"]);
+        assert_eq!(titles(41), ["NAME", "CPU%", "TOP CAUSE"]);
+        assert_eq!(titles(1), ["NAME", "CPU%"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row as Cells, Table, TableState, Wrap};
 
-use super::row::Column;
+use super::row::{Column, Row};
 use super::view::{Flow, Page, View};
 
 const HELP: &str = "\
@@ -75,29 +75,34 @@ fn machines(frame: &mut Frame<'_>, view: &View, area: Rect) {
         frame.render_widget(Paragraph::new(text).style(dim()), area);
         return;
     }
-    let header = Cells::new(Column::ALL.map(|(column, title, _)| {
+    let columns = Column::fitting(area.width);
+    let header = Cells::new(columns.iter().map(|&(column, title, _)| {
         let style = match column == view.sort {
             true => bold().add_modifier(Modifier::UNDERLINED),
             false => bold(),
         };
         cell(title.to_owned(), column).style(style)
     }));
-    let rows = view
-        .rows
-        .iter()
-        .map(|row| Cells::new(Column::ALL.map(|(column, ..)| cell(row.cell(column), column))));
-    let table = Table::new(rows, widths())
+    let cells = |row: &Row| {
+        let cells = columns
+            .iter()
+            .map(|(column, ..)| cell(row.cell(*column), *column));
+        Cells::new(cells.collect::<Vec<_>>())
+    };
+    let rows = view.rows.iter().map(cells);
+    let table = Table::new(rows, widths(&columns))
         .header(header)
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     let mut state = TableState::new().with_selected(view.index());
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-fn widths() -> [Constraint; Column::ALL.len()] {
-    Column::ALL.map(|(column, _, width)| match column {
+fn widths(columns: &[(Column, &str, u16)]) -> Vec<Constraint> {
+    let width = |&(column, _, width): &(Column, &str, u16)| match column {
         Column::Name => Constraint::Min(width),
         _ => Constraint::Length(width),
-    })
+    };
+    columns.iter().map(width).collect()
 }
 
 fn cell(text: String, column: Column) -> Cell<'static> {
@@ -172,6 +177,13 @@ mod tests {
         assert!(text.find("storm-2") < text.find("http-1"), "{text}");
         assert!(text.contains("polling loses"), "{text}");
         assert!(text.contains("2 machines"), "{text}");
+    }
+
+    #[test]
+    fn a_narrow_screen_cuts_no_number() {
+        let text = drawn(&two_machines(), 40, 10);
+        assert!(text.contains(" 199 ") && text.contains("CPU%"), "{text}");
+        assert!(!text.contains("EXITS"), "{text}");
     }
 
     #[test]
