@@ -98,3 +98,43 @@ fn libmemcacheds_conformance_test_passes() {
     let said = String::from_utf8_lossy(&[run.stdout, run.stderr].concat()).into_owned();
     assert!(said.contains("All tests passed"), "{said}");
 }
+
+/// What a program with pymemcache does.
+const PYMEMCACHE: &str = r#"
+import sys
+from pymemcache.client.base import Client
+c = Client(("127.0.0.1", int(sys.argv[1])), timeout=20, default_noreply=False)
+assert c.set("a", b"1") and c.add("a", b"2") is False and c.replace("a", b"10")
+assert c.append("a", b"0") and c.prepend("a", b"1") and c.get("a") == b"1100"
+assert c.incr("a", 1) == 1101 and c.decr("a", 2) == 1099 and c.incr("none", 1) is None
+value, token = c.gets("a")
+assert c.cas("a", b"x", token) and c.cas("a", b"y", token) is False
+assert c.set_many({"k%d" % n: b"v" * n for n in range(20)}) == []
+assert len(c.get_many(["k%d" % n for n in range(25)])) == 20
+assert c.touch("a", 100) and c.delete("a") and c.get("a") is None
+assert c.version() and int(c.stats()[b"curr_items"]) == 20
+try:
+    c.get("k" * 251)
+    sys.exit("a key of 251 bytes was taken")
+except Exception as error:
+    assert "long" in str(error), error
+assert c.flush_all() and c.get("k1") is None
+print("all as expected")
+"#;
+
+#[test]
+fn pymemcache_gets_what_it_expects() {
+    let Some(image) = image() else { return };
+    let python = "/usr/bin/python3";
+    let has = std::process::Command::new(python)
+        .args(["-c", "import pymemcache"])
+        .output();
+    if !has.is_ok_and(|output| output.status.success()) {
+        println!("SKIP: python3-pymemcache is not installed");
+        return;
+    }
+    let cache = Cache::start(&image, "");
+    let run = output(python, &["-c", PYMEMCACHE, &cache.port.to_string()]);
+    let said = String::from_utf8_lossy(&[run.stdout, run.stderr].concat()).into_owned();
+    assert!(said.contains("all as expected"), "{said}");
+}
