@@ -208,7 +208,7 @@ enum Look {
     NotYet(String),
 }
 
-fn look(running: &Running, check: &Check, lives: bool) -> Look {
+fn look(running: &mut Running, check: &Check, lives: bool) -> Look {
     let console = running.console();
     let of_probe = |result: Result<(), String>| match result {
         Ok(()) => Look::Passed,
@@ -219,24 +219,33 @@ fn look(running: &Running, check: &Check, lives: bool) -> Look {
         (Check::Tcp { .. }, Some(port)) if lives => {
             of_probe(check::is_taken(port).map_err(|error| error.to_string()))
         }
-        (Check::Command(_) | Check::Runs, _) => match machine::status(&console) {
-            Some(0) => Look::Passed,
-            Some(status) => Look::Failed(format!("it ended with status {status}")),
-            None if matches!(check, Check::Runs) => runs(&console),
-            None => Look::NotYet("the command did not end".to_owned()),
-        },
+        (Check::Command(_), _) => {
+            ended(&console).unwrap_or_else(|| Look::NotYet("the command did not end".to_owned()))
+        }
+        (Check::Runs, _) => ended(&console).unwrap_or_else(|| runs(running)),
         _ => Look::NotYet("nobody answered".to_owned()),
     }
 }
 
-/// Whether an application goes on; its time is the console's age.
-fn runs(console: &str) -> Look {
-    match Figures::on(console) {
-        None => Look::NotYet("the first process did not start".to_owned()),
-        Some(_) => {
-            thread::sleep(RUNS);
-            Look::Passed
-        }
+/// What a command's end says; `None` while it goes on.
+fn ended(console: &str) -> Option<Look> {
+    Some(match machine::status(console)? {
+        0 => Look::Passed,
+        status => Look::Failed(format!("it ended with status {status}")),
+    })
+}
+
+/// Whether an application that was started goes on for a while.
+fn runs(running: &mut Running) -> Look {
+    if Figures::on(&running.console()).is_none() {
+        return Look::NotYet("the first process did not start".to_owned());
+    }
+    running.wait(RUNS);
+    let lives = running.is_alive();
+    match ended(&running.console()) {
+        Some(look) => look,
+        None if lives => Look::Passed,
+        None => Look::NotYet("the guest ended without its command".to_owned()),
     }
 }
 
@@ -346,4 +355,19 @@ pub fn weigh_boot(
         Figures::on(console).is_some() || terms.interrupted.load(Ordering::Relaxed)
     });
     Ok(Figures::on(&running.console()))
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_abi::exit::STATUS_LINE;
+
+    use super::*;
+
+    #[test]
+    fn a_command_that_ended_is_judged_by_its_status() {
+        let of = |status: &str| ended(&format!("app: no\r\n{STATUS_LINE}{status}\r\n"));
+        assert!(matches!(of("0"), Some(Look::Passed)));
+        assert!(matches!(of("1"), Some(Look::Failed(why)) if why.ends_with("status 1")));
+        assert!(ended("app: it goes on\r\n").is_none());
+    }
 }
