@@ -109,13 +109,19 @@ fn an_idle_image_hardly_wakes() {
         .collect();
     assert_eq!(cores.len(), 2, "{}", outcome.console);
     for line in cores {
-        let halts = line
-            .split(' ')
-            .skip_while(|word| *word != "halts")
-            .nth(1)
-            .and_then(|number| number.parse::<u32>().ok());
-        assert!(halts.is_some_and(|halts| halts <= 2), "{line}");
+        let (halts, timers) = (number_after(line, "halts"), number_after(line, "timers"));
+        // The translator's timer, measured on a busy host, may come too early: each
+        // time it is set for what is left. A tick would come 300 times or more,
+        // and other wake-ups set no timer.
+        assert!(timers <= 20 && halts <= timers + 2, "{line}");
     }
+}
+
+/// The number after `word`.
+fn number_after(line: &str, word: &str) -> u32 {
+    let mut words = line.split(' ').skip_while(|other| *other != word);
+    let number = words.nth(1).and_then(|number| number.parse().ok());
+    number.unwrap_or_else(|| panic!("no {word}: {line}"))
 }
 
 /// The HTTP appliance answers through `device`; then QEMU is told to end.
