@@ -138,11 +138,161 @@ fn ctrl_c_writes_what_was_seen() {
         .tare(&["profile", "--out", &out, "--", "sleep", "1234"])
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_secs(2));
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    let id = child.id();
+    support::eventually("the command runs", || {
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        let children = children.unwrap_or_default();
+        let name = |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm"));
+        let mut names = children.split_whitespace().map(name);
+        names.any(|name| name.is_ok_and(|name| name == "sleep\n"))
+    });
+    // It may not sleep yet.
+    std::thread::sleep(Duration::from_millis(500));
+    let pid = Pid::from_raw(i32::try_from(id).unwrap()).unwrap();
     kill_process(pid, Signal::INT).unwrap();
     end(child).expect(130, "clock_nanosleep");
     assert_eq!(read(&out)["calls"]["execve"]["count"], 1);
+}
+
+/// busybox with its libraries below `root`.
+fn lay_out_busybox(root: &Path) {
+    let busybox = Path::new("/bin/busybox");
+    let libraries = tare_rootfs::host::libraries(busybox).unwrap();
+    for file in libraries.iter().map(PathBuf::as_path).chain([busybox]) {
+        let place = root.join(file.strip_prefix("/").unwrap());
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::copy(file, place).unwrap();
+    }
+}
+
+#[test]
+fn a_command_that_ends_at_once_is_profiled_whole() {
+    if !ready() {
+        return;
+    }
+    let place = Place::new();
+    let out = place.path().join("p.json").to_str().unwrap().to_owned();
+    place
+        .run(&["profile", "--out", &out, "--", "/bin/false"])
+        .expect(1, "system calls are in use");
+    let profile = read(&out);
+    assert_eq!(profile["calls"]["execve"]["count"], 1);
+    assert_eq!(profile["calls"]["exit_group"]["count"], 1);
+}
+
+#[test]
+fn a_process_that_runs_is_profiled_and_goes_on() {
+    if !ready() {
+        return;
+    }
+    let place = Place::new();
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", "while :; do sleep 0.05; done"])
+        .spawn()
+        .unwrap();
+    let pid = child.id().to_string();
+    let out = place.path().join("p.json").to_str().unwrap().to_owned();
+    let ended = place.run(&["profile", "--pid", &pid, "--seconds", "1", "--out", &out]);
+    let goes_on = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    ended.expect(0, "clock_nanosleep");
+    assert!(goes_on);
+    assert_eq!(read(&out)["phases"][0]["taken"]["way"]["pid"], child.id());
+}
+
+/// A container of runc's, ended when dropped.
+struct Contained {
+    name: String,
+    runc: std::process::Child,
+}
+
+impl Contained {
+    /// Starts busybox in one that reads a kernel file over and over.
+    fn start(bundle: &Path) -> Option<Self> {
+        let root = bundle.join("rootfs");
+        if !fs::exists("/bin/busybox").unwrap() || !support::installed("runc") {
+            skip("a container needs runc and busybox");
+            return None;
+        }
+        lay_out_busybox(&root);
+        for dir in ["proc", "dev", "sys"] {
+            fs::create_dir_all(root.join(dir)).unwrap();
+        }
+        let spec = Command::new("runc")
+            .arg("spec")
+            .current_dir(bundle)
+            .status();
+        assert!(spec.unwrap().success());
+        let path = bundle.join("config.json");
+        let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        let script = "while :; do /bin/busybox cat /proc/version; /bin/busybox sleep 0.05; done";
+        config["process"]["terminal"] = false.into();
+        config["process"]["args"] = vec!["/bin/busybox", "sh", "-c", script].into();
+        fs::write(&path, serde_json::to_vec(&config).unwrap()).unwrap();
+        let name = format!("tare-profile-{}", std::process::id());
+        let runc = Command::new("runc")
+            .args(["run", "--bundle", bundle.to_str().unwrap(), &name])
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        Some(Self { name, runc })
+    }
+
+    fn runs(&self) -> bool {
+        let state = Command::new("runc").args(["state", &self.name]).output();
+        String::from_utf8_lossy(&state.unwrap().stdout).contains("\"running\"")
+    }
+}
+
+impl Drop for Contained {
+    fn drop(&mut self) {
+        let _ = Command::new("runc")
+            .args(["delete", "--force", &self.name])
+            .status();
+        let _ = self.runc.wait();
+    }
+}
+
+#[test]
+fn a_container_is_profiled_by_its_name() {
+    if !ready() {
+        return;
+    }
+    let place = Place::new();
+    let Some(container) = Contained::start(place.path()) else {
+        return;
+    };
+    let begin = Instant::now();
+    while !container.runs() {
+        if begin.elapsed() > Duration::from_secs(20) {
+            skip("runc starts no container here");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let out = place.path().join("p.json").to_str().unwrap().to_owned();
+    let name = container.name.as_str();
+    place
+        .run(&[
+            "profile",
+            "--container",
+            name,
+            "--seconds",
+            "1",
+            "--out",
+            &out,
+        ])
+        .expect(0, "/proc/version");
+    assert!(container.runs());
+    let profile = read(&out);
+    let tasks = profile["tasks"].as_array().unwrap();
+    assert!(tasks.len() > 1, "{tasks:#?}");
+    assert!(
+        tasks.iter().all(|task| task["name"] == "busybox"),
+        "{tasks:#?}"
+    );
 }
 
 #[test]
@@ -165,16 +315,7 @@ fn an_application_in_a_guest_is_profiled_with_call_graphs() {
         skip("a guest needs busybox, QEMU, Debian's kernel and cargo xtask init");
         return;
     }
-    let libraries = tare_rootfs::host::libraries(busybox.as_ref()).unwrap();
-    for file in libraries
-        .iter()
-        .map(PathBuf::as_path)
-        .chain([Path::new(busybox)])
-    {
-        let place = root.join(file.strip_prefix("/").unwrap());
-        fs::create_dir_all(place.parent().unwrap()).unwrap();
-        fs::copy(file, place).unwrap();
-    }
+    lay_out_busybox(&root);
     let out = place.path().join("p.json").to_str().unwrap().to_owned();
     let script = "/bin/busybox cat /proc/version > /dev/null; exit 5";
     let words = [

@@ -147,7 +147,11 @@ impl Recorder {
     pub fn follow_container(&mut self, container: Container) -> Result<usize, FollowError> {
         let name = container.cgroup.display().to_string();
         for pid in container.processes() {
-            follow::check(pid)?;
+            match follow::check(pid) {
+                // Processes come and go in a container.
+                Ok(()) | Err(FollowError::NoProcess(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         let added = self.add_until_settled(|| container.processes().into_iter().collect());
         self.container = Some(container);
