@@ -23,7 +23,11 @@ pub(crate) fn escape(text: &str) -> String {
 /// the others as numbers.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let words: Vec<bool> = (0..head.len())
-        .map(|column| rows.iter().filter_map(|row| row.get(column)).any(is_words))
+        .map(|column| {
+            rows.iter()
+                .filter_map(|row| row.get(column))
+                .any(|cell| is_words(cell))
+        })
         .collect();
     let class = |column: usize| match words.get(column) {
         Some(true) => " class=\"words\"",
@@ -52,7 +56,7 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// Whether a cell is a sentence, which may be broken into lines, and no figure.
-fn is_words(cell: &String) -> bool {
+fn is_words(cell: &str) -> bool {
     let is_word = |piece: &&str| piece.chars().filter(|c| c.is_alphabetic()).count() > 1;
     cell.split_whitespace().filter(is_word).count() > 3
 }

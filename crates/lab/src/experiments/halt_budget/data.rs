@@ -17,8 +17,11 @@ const MOSTLY: f64 = 0.6;
 /// Fewer recorded waits tell nothing of a load.
 const TELLING: usize = 100;
 
+/// The best that recorded waits allow.
+type Best = fn(&[Halt], Costs, u64) -> Point;
+
 /// What a budget's latency is compared with.
-const BESTS: [(&str, fn(&[Halt], Costs, u64) -> Point); 2] = [
+const BESTS: [(&str, Best); 2] = [
     ("frontier_gap_pct", simulate::best),
     ("reachable_gap_pct", simulate::reachable),
 ];
