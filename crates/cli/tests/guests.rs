@@ -82,6 +82,29 @@ fn a_message_between_two_cores_costs_one_halt_and_one_interrupt_at_most() {
     }
 }
 
+#[test]
+fn a_spin_before_the_halt_saves_the_wakers_interrupts() {
+    let counted = |words: &str| {
+        let lines = measured("events", "2", &format!("rounds=100 {words}"))?;
+        let counters = lines.iter().find(|line| line["messages"].is_u64()).cloned();
+        let counters = counters.unwrap();
+        Some(move |name: &str| counters[name].as_u64().unwrap())
+    };
+    let Some(without) = counted("halt_spin_ns=0") else {
+        return;
+    };
+    assert_eq!((without("spins"), without("spins_caught")), (0, 0));
+    // Where the host keeps one core from running, the other spins in vain.
+    let caught = (0..5).find_map(|_| {
+        let with = counted("halt_spin_ns=1100000 halt_spin_budget=100")?;
+        (with("spins_caught") > 0).then_some(with)
+    });
+    let with = caught.unwrap();
+    // Whoever finds its work spinning was sent nothing.
+    assert!(with("ipis_skipped") >= with("spins_caught"));
+    assert!(with("ipis") + with("ipis_skipped") <= with("messages"));
+}
+
 /// Runs one check of the selftest: the words of what it says.
 fn checked(check: &str, cpus: &str) -> Option<Vec<String>> {
     let image = image("selftest")?;
