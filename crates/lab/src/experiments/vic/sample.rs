@@ -87,8 +87,10 @@ pub(super) fn figures(samples: &Samples) -> Vec<Figure> {
             if let Some((off, vic)) = pair("instructions_per_io") {
                 let gain = (1.0 - vic / off) * 100.0;
                 derived.push((format!("instructions_gain_pct.{at}"), "%", gain));
-                // What an interrupt costs, by as many fewer as there are.
-                if let Some((more, fewer)) = pair("interrupts_per_io").filter(|(a, b)| a > b) {
+                // What an interrupt costs, by as many fewer as there are, if they are
+                // clearly fewer.
+                let interrupts = pair("interrupts_per_io");
+                if let Some((more, fewer)) = interrupts.filter(|(a, b)| *a > 1.5 * b) {
                     let each = (off - vic) / (more - fewer);
                     derived.push((format!("instructions_per_interrupt.{at}"), "1", each));
                     let share = each * more / off * 100.0;
