@@ -139,7 +139,7 @@ impl Load {
             Self::Every1ms => "an interrupt every ms",
             Self::Bursts => "8 interrupts 100 µs apart, then 100 ms of nothing",
             Self::Sleep10us => {
-                "a loop of sleeps of 10 µs by the timer, which arming it is no part of"
+                "a loop of sleeps of 10 µs by the timer"
             }
         }
     }

@@ -61,12 +61,12 @@ fn glance(figures: &[Figure]) -> String {
     table(
         &[
             "load",
-            "polled, % of a CPU",
-            "share caught",
-            "never: p50, µs",
-            "budget: p50, µs",
-            "above the best possible, %",
-            "above KVM's best, %",
+            "polled, %",
+            "caught",
+            "never, µs",
+            "budget, µs",
+            "above best, %",
+            "above KVM's, %",
         ],
         &rows,
     )
