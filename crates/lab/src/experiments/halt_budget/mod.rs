@@ -138,9 +138,7 @@ impl Load {
             Self::Every100us => "an interrupt every 100 µs",
             Self::Every1ms => "an interrupt every ms",
             Self::Bursts => "8 interrupts 100 µs apart, then 100 ms of nothing",
-            Self::Sleep10us => {
-                "a loop of sleeps of 10 µs by the timer"
-            }
+            Self::Sleep10us => "a loop of sleeps of 10 µs by the timer",
         }
     }
 
