@@ -94,7 +94,7 @@ fn any_file(file: &str, text: &str) -> Vec<String> {
         if let Some(word) = UNFINISHED.iter().find(|word| has_word(line, word)) {
             found.push(format!("{}: {word}: finish it or open an issue", place()));
         }
-        if let Some(path) = MACHINE_PATHS.iter().find(|path| line.contains(**path)) {
+        if let Some(path) = MACHINE_PATHS.iter().find(|path| has_path(line, path)) {
             found.push(format!("{}: {path} is a path of one machine", place()));
         }
     }
@@ -105,6 +105,12 @@ fn any_file(file: &str, text: &str) -> Vec<String> {
 /// blank.
 fn keeps_blanks(file: &str) -> bool {
     file.starts_with("fuzz/corpus/") || file.ends_with(".patch") || file == "LICENSE"
+}
+
+/// Whether a path in `line` begins with `begin`.
+fn has_path(line: &str, begin: &str) -> bool {
+    line.match_indices(begin)
+        .any(|(at, _)| !line[..at].ends_with(|before: char| before.is_alphanumeric()))
 }
 
 fn has_word(line: &str, word: &str) -> bool {
