@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use support::guest::{self, Then};
 use support::needs::{built, kvm, passt, skip};
-use support::{Ended, Place, end, eventually, free_port, get, get_within, installed, output, tiny};
+use support::{Ended, Place, end, eventually, free_port, get, get_within, installed, tiny};
 
 /// The HTTP appliance, if it is built.
 fn http() -> Option<PathBuf> {
