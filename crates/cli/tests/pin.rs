@@ -423,7 +423,7 @@ fn a_placement_ends_with_its_time_with_a_signal_and_when_asked() {
     let timed = place.pin(&[&pid, "--cpus", "1", "--for", "0.3"]);
     timed.expect(0, "1 threads are where they were");
     assert_eq!(seats(&[living.pid()]), before);
-    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+    let hold = || {
         let holder = place
             .pin_command(&[&pid, "--cpus", "1", "--for", "100"])
             .spawn()
@@ -431,18 +431,16 @@ fn a_placement_ends_with_its_time_with_a_signal_and_when_asked() {
         eventually("it is pinned", || {
             seats(&[living.pid()]).values().all(|cpus| *cpus == [1])
         });
+        holder
+    };
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let holder = hold();
         let holder_pid = Pid::from_raw(i32::try_from(holder.id()).unwrap()).unwrap();
         kill_process(holder_pid, signal).unwrap();
         end(holder).expect(code, "where");
         assert_eq!(seats(&[living.pid()]), before);
     }
-    let holder = place
-        .pin_command(&[&pid, "--cpus", "1", "--for", "100"])
-        .spawn()
-        .unwrap();
-    eventually("it is pinned", || {
-        seats(&[living.pid()]).values().all(|cpus| *cpus == [1])
-    });
+    let holder = hold();
     place.pin(&[&pid, "--undo"]).expect(0, "");
     end(holder).expect(143, "where");
     assert_eq!(seats(&[living.pid()]), before);

@@ -75,7 +75,7 @@ fn every_exit_is_counted_by_what_caused_it() {
 
 #[test]
 fn a_storm_is_watched_within_a_budget_and_its_counts_are_scaled() {
-    const READS: u32 = 100_000;
+    const READS: u32 = 200_000;
     const BUDGET: f64 = 0.004;
     let _alone = alone();
     // IN from the RTC's data port, again and again.
@@ -105,7 +105,9 @@ fn a_storm_is_watched_within_a_budget_and_its_counts_are_scaled() {
     assert!(account.counted_share < 0.9 || paid < BUDGET, "{told:?}");
     let reads = count_reads(&account);
     let off = u64::from(READS).abs_diff(reads) as f64 / f64::from(READS);
-    assert!(off < 0.3, "{reads} {told:?}");
+    // Unscaled it would be nine tenths; on a busy computer the slices may well meet
+    // the storm where it is slow.
+    assert!(off < 0.5, "{reads} {told:?}");
     println!("{reads} of {READS}, {told:?}");
 }
 

@@ -76,6 +76,19 @@ impl Place {
     }
 }
 
+/// A test that fails leaves no machine running in the background.
+impl Drop for Place {
+    fn drop(&mut self) {
+        for name in self.run_directories() {
+            let _ = self
+                .tare(&["stop", &name, "--time", "1"])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+        }
+    }
+}
+
 /// How a command ended.
 #[derive(Debug)]
 pub struct Ended {
