@@ -35,6 +35,9 @@ const SERVING: Duration = Duration::from_secs(180);
 const TRY: Duration = Duration::from_millis(100);
 /// Longest wait for an answer.
 pub(crate) const ANSWER: Duration = Duration::from_secs(5);
+/// Shortest wait for the first one: QEMU's network takes connections before the
+/// guest has one, and loses what it is sent for them.
+const FIRST_ANSWER: Duration = Duration::from_millis(200);
 /// Nothing more comes of an answer after this time.
 pub(crate) const QUIET: Duration = Duration::from_millis(300);
 /// Lines of the console that an error shows.
@@ -135,7 +138,7 @@ impl Machine {
         while self.started.elapsed() < SERVING {
             interrupt.check()?;
             self.alive()?;
-            let answer = Dialog::open(self.address(), ANSWER)
+            let answer = Dialog::open(self.address(), patience(self.started.elapsed()))
                 .and_then(|dialog| dialog.until_closed(app.check.send.as_bytes()));
             if let Ok(answer) = answer {
                 if app.passes(&answer) {
@@ -337,6 +340,12 @@ fn last_lines(path: &Path) -> String {
         Some((_, [])) | None => "it said nothing".to_owned(),
         Some((_, last)) => last.join(" | "),
     }
+}
+
+/// How long to wait for the first answer that long after the start: an eighth
+/// longer at most than it took.
+fn patience(since_start: Duration) -> Duration {
+    (since_start / 8).clamp(FIRST_ANSWER, ANSWER)
 }
 
 /// A port that is free now.

@@ -34,7 +34,7 @@ pub(super) struct Plan {
     pub(super) dialogs: usize,
     /// Requests, or visits, that are counted one by one.
     pub(super) requests: usize,
-    /// Rates to try, rising.
+    /// Rates to try, rising, until one is not carried.
     pub(super) rates: Vec<f64>,
     /// Length of one rate's load.
     pub(super) load_ms: u64,
@@ -52,7 +52,6 @@ pub(super) const TRUSTING: &str = "trusting";
 impl Plan {
     /// The plan for a depth.
     pub(super) fn new(depth: Depth, app: Option<String>) -> Self {
-        let rates = |doublings: u32| (0..doublings).map(|n| 50.0 * f64::from(1 << n)).collect();
         let plan = Self {
             depth: depth.name(),
             app: app.unwrap_or_else(|| "lighttpd".to_owned()),
@@ -61,7 +60,7 @@ impl Plan {
             boots: 3,
             dialogs: 200,
             requests: 120,
-            rates: rates(7),
+            rates: rising(),
             load_ms: 1500,
             calls: 2000,
         };
@@ -71,7 +70,6 @@ impl Plan {
                 boots: 1,
                 dialogs: 60,
                 requests: 40,
-                rates: rates(4),
                 load_ms: 700,
                 calls: 500,
                 ..plan
@@ -95,6 +93,13 @@ impl Plan {
         Duration::from_secs(8 * boots)
             + Duration::from_millis(80 * self.requests as u64 * kernels + load)
     }
+}
+
+/// From 50 requests a second, two steps for each doubling, further than a
+/// translated guest can follow.
+fn rising() -> Vec<f64> {
+    let rate = |step: i32| (50.0 * 2f64.powf(f64::from(step) / 2.0)).round();
+    (0..20).map(rate).collect()
 }
 
 fn arms() -> Vec<Arm> {
