@@ -56,7 +56,9 @@ pub(crate) fn number(value: f64) -> String {
         _ if size >= 100.0 => 1,
         _ if size >= 10.0 => 2,
         _ if size >= 0.1 => 3,
-        _ => 4,
+        _ if size >= 0.01 => 4,
+        // Three that are not zeros.
+        _ => 2 + (-size.log10()).ceil().min(9.0) as usize,
     };
     let plain = format!("{value:.digits$}");
     let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
@@ -115,6 +117,8 @@ mod tests {
             (0.0, "0"),
             (0.01234, "0.0123"),
             (0.05, "0.05"),
+            (0.0055, "0.0055"),
+            (0.000_021_54, "0.0000215"),
             (1.5, "1.5"),
             (12.345, "12.35"),
             (100.0, "100"),
