@@ -223,7 +223,9 @@ fn an_ipi_is_followed_from_its_sender_to_the_handler() {
         .filter(|(step, _)| *step != Step::Total)
         .map(|(_, histogram)| histogram.sum_ns)
         .sum();
-    assert!(total.sum_ns <= parts, "{} > {parts}", total.sum_ns);
+    // A wake-up at the window's edge may have its total in it and not all its steps.
+    let most = parts + parts / 100;
+    assert!(total.sum_ns <= most, "{} > {parts}", total.sum_ns);
     assert!(total.sum_ns >= parts / 2, "{} << {parts}", total.sum_ns);
 }
 

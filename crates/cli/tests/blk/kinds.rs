@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
 use std::process::Command;
 
@@ -11,7 +12,7 @@ use tare_vhost::front::Front;
 
 use crate::daemon::Daemon;
 use crate::support::needs::{built, kvm, skip};
-use crate::support::{Place, installed};
+use crate::support::{Place, eventually, installed};
 
 /// Bytes of a disk.
 const BYTES: usize = 1 << 20;
@@ -205,10 +206,18 @@ fn qemu_and_tare_do_not_take_each_others_disk() {
     let refused = crate::support::end(qemu());
     refused.expect(1, "Failed to lock");
     drop(daemon);
+    // Its greeting comes when everything is open. The kernel takes a moment to let go
+    // of the file of a ring whose process was killed.
     let mut holder = qemu();
-    // Its greeting comes when everything is open.
-    let mut greeting = [0; 1];
-    std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut greeting).unwrap();
+    eventually("QEMU has the disk", || {
+        let mut greeting = [0; 1];
+        let greeted = holder.stdout.as_mut().unwrap().read_exact(&mut greeting);
+        if greeted.is_err() {
+            holder.wait().unwrap();
+            holder = qemu();
+        }
+        greeted.is_ok()
+    });
     let path = place.path().join("t");
     let words = ["blk", "--socket", path.to_str().unwrap(), "--disk", &disk];
     let ended = place.run(&words);
