@@ -2,6 +2,7 @@
 
 use crate::interval::Interval;
 use crate::quantile::{quantile, sorted};
+use crate::random::SplitMix64;
 
 /// The 95 % percentile interval of `figure` over `rounds` resamplings with
 /// replacement (Efron and Tibshirani, *An Introduction to the Bootstrap*, 13.3).
@@ -16,11 +17,11 @@ pub fn bootstrap_interval(
     if samples.is_empty() || rounds == 0 {
         return None;
     }
-    let mut state = seed;
+    let mut random = SplitMix64::new(seed);
     let mut resample = vec![0.0; samples.len()];
     let figures: Vec<f64> = (0..rounds)
         .map(|_| {
-            resample.fill_with(|| samples[below(&mut state, samples.len())]);
+            resample.fill_with(|| samples[random.below(samples.len())]);
             figure(&resample)
         })
         .collect();
@@ -29,20 +30,6 @@ pub fn bootstrap_interval(
         low: quantile(&figures, 0.025),
         high: quantile(&figures, 0.975),
     })
-}
-
-/// SplitMix64 (Steele, Lea and Flood 2014): the next value of the sequence.
-pub(crate) fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// A value below `bound` by multiplication; biased by less than `bound` / 2^64.
-fn below(state: &mut u64, bound: usize) -> usize {
-    ((u128::from(next(state)) * bound as u128) >> 64) as usize
 }
 
 #[cfg(test)]
@@ -57,21 +44,6 @@ mod tests {
     }
 
     #[test]
-    fn the_generator_is_splitmix64() {
-        // First outputs for seed 1234567 in the reference implementation.
-        let mut state = 1_234_567;
-        let first: [u64; 3] = std::array::from_fn(|_| next(&mut state));
-        assert_eq!(
-            first,
-            [
-                6_457_827_717_110_365_317,
-                3_203_168_211_198_807_973,
-                9_817_491_932_198_370_423,
-            ]
-        );
-    }
-
-    #[test]
     fn the_same_seed_gives_the_same_interval() {
         let samples: Vec<f64> = (0..50).map(f64::from).collect();
         let once = bootstrap_interval(&samples, 200, 7, mean_of);
@@ -81,8 +53,8 @@ mod tests {
 
     #[test]
     fn a_mean_of_many_agrees_with_students_interval() {
-        let mut state = 3;
-        let samples: Vec<f64> = (0..400).map(|_| below(&mut state, 1_000) as f64).collect();
+        let mut random = SplitMix64::new(3);
+        let samples: Vec<f64> = (0..400).map(|_| random.below(1_000) as f64).collect();
         let boot = bootstrap_interval(&samples, 2_000, 1, mean_of).unwrap();
         let student = mean_interval(&samples).unwrap();
         let width = student.high - student.low;

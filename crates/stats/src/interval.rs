@@ -165,12 +165,10 @@ mod tests {
     /// The promise itself: medians of a known distribution are covered.
     #[test]
     fn ninety_five_percent_of_intervals_hold_the_median() {
-        let mut state = 1u64;
+        let mut random = crate::SplitMix64::new(1);
         let mut covered = 0;
         for _ in 0..4_000 {
-            let mut samples: Vec<f64> = (0..25)
-                .map(|_| crate::bootstrap::next(&mut state) as f64)
-                .collect();
+            let mut samples: Vec<f64> = (0..25).map(|_| random.next_u64() as f64).collect();
             samples.sort_unstable_by(f64::total_cmp);
             let interval = median_interval(&samples).unwrap();
             let median = u64::MAX as f64 / 2.0;

@@ -15,11 +15,13 @@
 mod bootstrap;
 mod interval;
 mod quantile;
+mod random;
 mod rank;
 mod summary;
 
 pub use bootstrap::bootstrap_interval;
 pub use interval::{Interval, mean_interval, median_interval};
 pub use quantile::{quantile, sorted};
+pub use random::SplitMix64;
 pub use rank::{RankTest, mann_whitney};
 pub use summary::{Summary, mean, mean_of_fastest, summarize};

@@ -2,27 +2,19 @@
 //! every kernel, so that their answers can be compared. What depends on time,
 //! memory or chance is not asked for.
 
+use tare_stats::SplitMix64;
+
 use super::catalog::Protocol;
 
-/// A seeded sequence (splitmix64, G. Steele et al. 2014).
-pub(crate) struct Draw(u64);
+/// Seed of the drawn requests: every run asks the same.
+pub(crate) const SEED: u64 = 0x7461_7265;
+
+/// Draws of a seed.
+struct Draw(SplitMix64);
 
 impl Draw {
-    /// The sequence of a seed.
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
+        self.0.below(bound)
     }
 
     fn of<'a>(&mut self, words: &[&'a str]) -> &'a str {
@@ -41,7 +33,7 @@ impl Draw {
 /// What is sent on `count` connections, one after the other. Each ends with
 /// what makes the application close.
 pub(crate) fn dialogs(protocol: Protocol, seed: u64, count: usize) -> Vec<Vec<u8>> {
-    let mut draw = Draw::new(seed);
+    let mut draw = Draw(SplitMix64::new(seed));
     let mut one = || match protocol {
         Protocol::Http => http(&mut draw),
         Protocol::Redis => several(&mut draw, redis, "QUIT\r\n"),
