@@ -7,7 +7,9 @@
 //! `Documentation/virt/kvm/x86/cpuid.rst`.
 
 use kvm_bindings::{CpuId, KVM_CPUID_FLAG_SIGNIFCANT_INDEX, kvm_cpuid_entry2};
-use tare_abi::cpuid::{FREQUENCIES, KVM_SIGNATURE, TARE, TARE_SIGNATURE, TARE_VERSION};
+use tare_abi::cpuid::{
+    FREQUENCIES, KVM_FEATURES, KVM_SIGNATURE, TARE, TARE_SIGNATURE, TARE_VERSION,
+};
 
 use crate::probe::Probe;
 
@@ -66,6 +68,9 @@ impl Leaves {
             for entry in &mut self.0 {
                 feature.clear(entry);
             }
+        }
+        for entry in self.all(KVM_FEATURES) {
+            entry.eax = probe.paravirtual_features();
         }
     }
 
@@ -208,7 +213,7 @@ fn tare_leaf() -> kvm_cpuid_entry2 {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::probe::testing;
+    use crate::probe::{HYPERCALLS, Kind, testing};
 
     fn entry(function: u32, [eax, ebx, ecx, edx]: [u32; 4]) -> kvm_cpuid_entry2 {
         kvm_cpuid_entry2 {
@@ -229,6 +234,7 @@ mod tests {
             entry(4, [0x63, 0, 0, 0]),
             entry(0xb, [7, 7, 7, 7]),
             entry(KVM_SIGNATURE, [KVM_SIGNATURE + 1, 0, 0, 0]),
+            entry(KVM_FEATURES, [HYPERCALLS | 1, 0, 0, 0]),
             entry(AMD_SIZES, [0, 0, 0x3007, 0]),
         ]
     }
@@ -294,6 +300,22 @@ mod tests {
         let tare = leaf(&leaves, TARE);
         assert_eq!(tare.eax, TARE_VERSION);
         assert_eq!(tare.ebx.to_le_bytes(), *b"Tare");
+    }
+
+    #[test]
+    fn hypercalls_are_offered_by_hardware_only() {
+        let offered = |kind| {
+            let mut probe = testing::probe(supported(), &[]);
+            probe.kind = kind;
+            let topology = Topology { index: 0, count: 1 };
+            leaf(
+                build(&probe, topology, None).unwrap().as_slice(),
+                KVM_FEATURES,
+            )
+            .eax
+        };
+        assert_eq!(offered(Kind::Hardware), HYPERCALLS | 1);
+        assert_eq!(offered(Kind::Emulated), 1);
     }
 
     #[test]

@@ -9,12 +9,13 @@ use std::{
 use tare_hv::Exit;
 
 /// Kinds of exits that a machine survives or ends with, as [`Exit::name`] says.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "pio_in",
     "pio_out",
     "mmio_read",
     "mmio_write",
     "hlt",
+    "emulator_gap",
     "interrupted",
     "system_event",
     "shutdown",
@@ -75,6 +76,7 @@ mod tests {
                 data: &[],
             },
             Exit::Hlt,
+            Exit::Filled,
             Exit::Interrupted,
             Exit::SystemEvent(tare_hv::SystemEvent::Reset),
         ];
@@ -82,6 +84,6 @@ mod tests {
             counters.count(exit);
             assert_eq!(counters.snapshot()[exit.name()], 1, "{}", exit.name());
         }
-        assert_eq!(counters.snapshot().values().sum::<u64>(), 7);
+        assert_eq!(counters.snapshot().values().sum::<u64>(), 8);
     }
 }

@@ -68,7 +68,7 @@ impl VcpuLoop {
                 None
             }
             // With the irqchip in the kernel HLT does not come here.
-            Exit::Hlt | Exit::Interrupted => None,
+            Exit::Hlt | Exit::Filled | Exit::Interrupted => None,
             Exit::Shutdown(crash) => Some(Ending::TripleFault(crash)),
             Exit::InternalError(crash) | Exit::FailEntry(crash) | Exit::Unexpected(crash) => {
                 Some(Ending::KvmInternal(crash))

@@ -21,6 +21,7 @@ pub(crate) mod testing;
 use std::time::{Duration, Instant};
 
 use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, kvm_cpuid_entry2};
+use tare_abi::cpuid::KVM_FEATURES;
 use thiserror::Error;
 
 pub use capabilities::Capabilities;
@@ -74,6 +75,10 @@ pub enum ProbeError {
         outcome: Outcome,
     },
 }
+
+/// Paravirtual features that a guest uses by hypercalls: waking a spinner, sending IPIs,
+/// yielding to a preempted CPU, naming shared pages.
+pub(crate) const HYPERCALLS: u32 = 1 << 7 | 1 << 11 | 1 << 13 | 1 << 16;
 
 /// How this KVM executes a guest's ring 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -136,11 +141,17 @@ pub struct Probe {
 
 impl Probe {
     /// KVM's paravirtual features as a guest sees them, EAX of its feature leaf
-    /// (Linux `Documentation/virt/kvm/x86/cpuid.rst`).
+    /// (Linux `Documentation/virt/kvm/x86/cpuid.rst`). No hypercalls where ring 0 is
+    /// emulated: KVM's emulator only patches their instruction, for hardware to execute,
+    /// which in read-only code is a page fault.
     pub fn paravirtual_features(&self) -> u32 {
-        let leaf = tare_abi::cpuid::KVM_FEATURES;
-        let entry = self.supported.iter().find(|entry| entry.function == leaf);
-        entry.map_or(0, |entry| entry.eax)
+        let mut leaves = self.supported.iter();
+        let leaf = leaves.find(|entry| entry.function == KVM_FEATURES);
+        let features = leaf.map_or(0, |entry| entry.eax);
+        match self.kind {
+            Kind::Hardware => features,
+            Kind::Emulated => features & !HYPERCALLS,
+        }
     }
 
     /// Probes; takes a few milliseconds.

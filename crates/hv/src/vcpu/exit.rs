@@ -44,6 +44,8 @@ pub enum Exit<'a> {
     },
     /// HLT; only from a machine without irqchip.
     Hlt,
+    /// An instruction that KVM's emulator lacks (INT3, FWAIT): it is done, nothing is left.
+    Filled,
     /// The processor shut down (triple fault).
     Shutdown(Box<Crash>),
     /// KVM could not go on, such as with an instruction that its emulator lacks.
@@ -67,6 +69,7 @@ impl Exit<'_> {
             Self::MmioRead { .. } => "mmio_read",
             Self::MmioWrite { .. } => "mmio_write",
             Self::Hlt => "hlt",
+            Self::Filled => "emulator_gap",
             Self::Shutdown(_) => "shutdown",
             Self::InternalError(_) => "internal_error",
             Self::FailEntry(_) => "fail_entry",

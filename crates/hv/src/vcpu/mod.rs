@@ -2,6 +2,7 @@
 //! from any.
 
 mod exit;
+mod gaps;
 mod kick;
 mod registers;
 mod run;
@@ -19,6 +20,7 @@ use crate::memory::GuestMemoryMmap;
 use crate::probe::Probe;
 use crate::stats::{StatsError, StatsFd};
 use crate::vm::Vm;
+use gaps::Gaps;
 use kick::KickTarget;
 pub(crate) use registers::set_mode;
 
@@ -61,11 +63,15 @@ pub struct Vcpu {
     fd: VcpuFd,
     index: u8,
     memory: GuestMemoryMmap,
+    gaps: Gaps,
 }
 
 impl Vcpu {
     pub(crate) fn new(vm: &Vm, probe: &Probe, index: u8, count: u8) -> Result<Self, VcpuError> {
-        let vcpu = Self::bare(vm, index)?;
+        let vcpu = Self {
+            gaps: Gaps::of(probe),
+            ..Self::bare(vm, index)?
+        };
         let tsc_khz = vcpu.fd.get_tsc_khz().ok();
         let topology = cpuid::Topology { index, count };
         let cpuid = cpuid::build(probe, topology, tsc_khz).ok_or(VcpuError::Cpuid { index })?;
@@ -93,6 +99,7 @@ impl Vcpu {
             fd,
             index,
             memory: vm.memory().clone(),
+            gaps: Gaps::default(),
         })
     }
 

@@ -41,7 +41,11 @@ impl Vcpu {
             Reason::Shutdown => Ok(Exit::Shutdown(self.crash(CrashCause::Shutdown))),
             Reason::InternalError => {
                 let cause = self.internal_error();
-                Ok(Exit::InternalError(self.crash(cause)))
+                let crash = self.crash(cause);
+                match self.fill_gap(&crash) {
+                    true => Ok(Exit::Filled),
+                    false => Ok(Exit::InternalError(crash)),
+                }
             }
             Reason::FailEntry { reason } => Ok(Exit::FailEntry(
                 self.crash(CrashCause::FailEntry { reason }),

@@ -1,8 +1,9 @@
 //! Guests that cannot go on.
 
-use tare_hv::{CrashCause, Exit, Kind};
+use tare_abi::entry::CODE_SELECTOR;
+use tare_hv::{CrashCause, Exit, Kind, Outcome};
 
-use crate::machine::{CODE, Machine, kvm};
+use crate::machine::{CODE, DATA, Machine, kvm};
 
 const UD2: [u8; 2] = [0x0f, 0x0b];
 /// paddd xmm0, xmm0: valid, and not in KVM's emulator.
@@ -48,17 +49,75 @@ fn an_instruction_that_kvm_lacks_is_an_internal_error_with_its_bytes() {
 }
 
 #[test]
+fn a_breakpoint_reaches_its_handler_and_returns_behind_it() {
+    const HANDLER: usize = 0x100;
+    const VECTOR: u64 = 3;
+    let handler = CODE + HANDLER as u64;
+    // lidt [DATA + 0x800]; int3; out 0x81, al
+    let mut code = vec![0x0f, 0x01, 0x1c, 0x25];
+    code.extend((DATA as u32 + 0x800).to_le_bytes());
+    let behind = CODE + code.len() as u64 + 1;
+    code.extend([0xcc, 0xe6, 0x81]);
+    code.resize(HANDLER, 0x90);
+    // mov rax, [rsp]; out 0x80, eax; iretq
+    code.extend([0x48, 0x8b, 0x04, 0x24, 0xe7, 0x80, 0x48, 0xcf]);
+    let Some(mut machine) = Machine::long(&code) else {
+        return;
+    };
+    let low = handler & 0xffff | u64::from(CODE_SELECTOR) << 16 | 0x8e << 40;
+    machine.write(
+        DATA + 16 * VECTOR,
+        &(low | handler >> 16 << 48).to_le_bytes(),
+    );
+    machine.write(DATA + 0x800, &0xfff_u16.to_le_bytes());
+    machine.write(DATA + 0x802, &DATA.to_le_bytes());
+    let mut filled = 0;
+    let mut writes = Vec::new();
+    while writes.len() < 2 {
+        match machine.vcpu.run().unwrap() {
+            Exit::Filled => filled += 1,
+            Exit::PioOut { port, data, .. } => writes.push((port, data.to_vec())),
+            other => panic!("{other:#?}"),
+        }
+    }
+    assert_eq!(writes[0], (0x80, (behind as u32).to_le_bytes().to_vec()));
+    assert_eq!(writes[1].0, 0x81);
+    let (_, probe) = kvm().unwrap();
+    let lacks = probe.outcome("int3") == Some(Outcome::NotEmulated);
+    assert_eq!(filled, usize::from(lacks));
+}
+
+#[test]
+fn waiting_for_the_x87_unit_goes_on() {
+    // fninit; fwait; out 0x80, al
+    let Some(mut machine) = Machine::long(&[0xdb, 0xe3, 0x9b, 0xe6, 0x80]) else {
+        return;
+    };
+    let mut filled = 0;
+    loop {
+        match machine.vcpu.run().unwrap() {
+            Exit::Filled => filled += 1,
+            Exit::PioOut { port, .. } => break assert_eq!(port, 0x80),
+            other => panic!("{other:#?}"),
+        }
+    }
+    let (_, probe) = kvm().unwrap();
+    let lacks = probe.outcome("fwait") == Some(Outcome::NotEmulated);
+    assert_eq!(filled, usize::from(lacks));
+}
+
+#[test]
 fn the_probe_finds_what_the_processor_refuses() {
     let Some((_, probe)) = kvm() else {
         return;
     };
-    assert_eq!(probe.outcome("ud2"), Some(tare_hv::Outcome::Works));
-    assert_eq!(probe.outcome("cpuid"), Some(tare_hv::Outcome::Works));
+    assert_eq!(probe.outcome("ud2"), Some(Outcome::Works));
+    assert_eq!(probe.outcome("cpuid"), Some(Outcome::Works));
     assert_eq!(probe.outcome("no such instruction"), None);
     if probe.kind == Kind::Hardware {
         assert_eq!(probe.broken().count(), 0, "{probe}");
     } else {
-        assert_eq!(probe.outcome("paddd"), Some(tare_hv::Outcome::NotEmulated));
+        assert_eq!(probe.outcome("paddd"), Some(Outcome::NotEmulated));
     }
     println!("{probe}");
 }
