@@ -52,12 +52,19 @@ impl Ending {
         }
     }
 
-    /// What it means: Linux that panics asks for a reset, after it said why.
+    /// What it means: Linux that panics asks for a reset, after it said why; a kernel
+    /// without ports for its processes powers off, after the command's status was said.
     pub fn explained(self, guest: GuestKind, console_log: &File) -> Self {
-        let panicked = || last_words::of(console_log) == Some(LastWords::Panic);
-        match (self, guest) {
-            (Self::Reset, GuestKind::Linux) if panicked() => Self::Guest(GuestExit::Panic),
-            (other, _) => other,
+        match (&self, guest) {
+            (Self::Reset | Self::PowerOff, GuestKind::Linux) => {}
+            _ => return self,
+        }
+        match (&self, last_words::of(console_log)) {
+            (Self::Reset, Some(LastWords::Panic)) => Self::Guest(GuestExit::Panic),
+            (Self::PowerOff, Some(LastWords::Status(status))) => {
+                Self::Guest(GuestExit::Status(status))
+            }
+            _ => self,
         }
     }
 
@@ -157,6 +164,8 @@ impl Ender {
 mod tests {
     use std::io::Write as _;
 
+    use tare_abi::exit::STATUS_LINE;
+
     use super::*;
 
     #[test]
@@ -190,6 +199,19 @@ mod tests {
         let library_os = code(Ending::Reset, GuestKind::LibraryOs);
         assert_eq!(library_os, ExitCode::GuestReset);
         assert_eq!(code(Ending::PowerOff, GuestKind::Linux), ExitCode::Success);
+    }
+
+    #[test]
+    fn the_status_that_linux_said_before_it_powered_off_is_its_commands() {
+        let mut log = tempfile::tempfile().unwrap();
+        writeln!(log, "{STATUS_LINE}42\r\n[ 1.0] reboot: Power down").unwrap();
+        let ended = |ending: Ending, guest| ending.explained(guest, &log).ended(guest);
+        let linux = GuestKind::Linux;
+        assert_eq!(ended(Ending::PowerOff, linux), Ended::Status(42));
+        let reset = Ended::Code(ExitCode::GuestReset);
+        assert_eq!(ended(Ending::Reset, linux), reset);
+        let library_os = ended(Ending::PowerOff, GuestKind::LibraryOs);
+        assert_eq!(library_os, Ended::Code(ExitCode::Success));
     }
 
     #[test]
