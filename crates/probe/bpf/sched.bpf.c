@@ -4,21 +4,24 @@
  * one by the system call that waits (what cpudist and offcputime tell).
  *
  * User space puts threads into `threads`, each with the group it counts for;
- * what they fork belongs to the same group. A key of `counts` is group, class,
- * what was waited in, bucket; src/sched/ has the same classes and codes.
+ * what they fork belongs to the same group. src/sched/ has the same classes,
+ * codes and keys. Programs are typed (tp_btf), so that fields are read by plain
+ * loads, and a switch of a watched thread costs as few look-ups as its stretches:
+ * that it was stopped, or moved, is told by the class of the stretch.
  */
 #include "tare.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 enum class {
-	CLASS_ON = 1,		/* stretches on a CPU */
-	CLASS_OFF = 2,		/* what: where it waited */
-	CLASS_READY = 3,	/* waits for a CPU */
-	CLASS_VOLUNTARY = 4,
-	CLASS_INVOLUNTARY = 5,
-	CLASS_MIGRATION = 6,
-	CLASS_THREAD = 7,	/* threads begun */
+	CLASS_ON_WAITS = 1,	/* stretches on a CPU that end by waiting, */
+	CLASS_ON_STOPPED = 2,	/* ... although it could have run on, */
+	CLASS_ON_ENDS = 3,	/* ... with the thread */
+	CLASS_OFF = 4,		/* what: where it waited */
+	CLASS_READY = 5,	/* waits for a CPU, the one where it ran last, */
+	CLASS_READY_MOVED = 6,	/* ... or another */
+	CLASS_MOVED = 7,	/* it moved, and when it was ready is not known */
+	CLASS_THREAD = 8,	/* threads begun */
 };
 
 /* What a thread waits in: a system call's number, or one of these. */
@@ -38,6 +41,15 @@ struct task_struct___wait {
 	unsigned int in_iowait : 1;
 } __attribute__((preserve_access_index));
 
+/* A bit field of one word, wherever this kernel has it. */
+#define BIT_FIELD(pointer, field) ({ \
+	const void *word_ = (const void *)(pointer) + \
+		__builtin_preserve_field_info((pointer)->field, 0); \
+	u64 bits_ = *(const u32 *)word_; \
+	bits_ <<= __builtin_preserve_field_info((pointer)->field, 4); \
+	bits_ >> __builtin_preserve_field_info((pointer)->field, 5); \
+})
+
 struct pt_regs {
 	unsigned long r11;
 	unsigned long cx;
@@ -50,12 +62,10 @@ static void *(*bpf_get_current_task_btf)(void) = (void *)158;
 static void *(*bpf_task_pt_regs)(void *task) = (void *)175;
 static u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 
-struct key {
-	u32 group;
-	u32 class;
-	u32 what;
-	u32 bucket;
-};
+/* Bits of a key: group from 36, class from 32, what from 12, bucket. */
+#define KEY_GROUP 36
+#define KEY_CLASS 32
+#define KEY_WHAT 12
 
 struct value {
 	u64 count;
@@ -73,16 +83,16 @@ struct thread {
 
 HASH_MAP(threads, 16384, u64, struct thread);
 
-HASH_MAP(counts, 32768, struct key, struct value);
+HASH_MAP(counts, 32768, u64, struct value);
 
-NOINLINE int count(const struct key *key, u64 ns)
+NOINLINE int count(u64 key, u64 ns)
 {
-	struct value *value = bpf_map_lookup_elem(&counts, key);
+	struct value *value = bpf_map_lookup_elem(&counts, &key);
 	struct value fresh = {};
 
 	if (!value) {
-		bpf_map_update_elem(&counts, key, &fresh, BPF_NOEXIST);
-		value = bpf_map_lookup_elem(&counts, key);
+		bpf_map_update_elem(&counts, &key, &fresh, BPF_NOEXIST);
+		value = bpf_map_lookup_elem(&counts, &key);
 	}
 	if (!value) {
 		lose(0);
@@ -93,167 +103,131 @@ NOINLINE int count(const struct key *key, u64 ns)
 	return 0;
 }
 
+INLINE u64 key_of(u32 group, u64 class, u64 what)
+{
+	return (u64)group << KEY_GROUP | class << KEY_CLASS | what << KEY_WHAT;
+}
+
 INLINE void stretch(u32 group, u32 class, u32 what, u64 from, u64 to)
 {
-	struct key key = { .group = group, .class = class, .what = what };
-
-	if (!from || to < from)
-		return;
-	key.bucket = bucket(to - from);
-	count(&key, to - from);
-}
-
-INLINE void event(u32 group, u32 class)
-{
-	struct key key = { .group = group, .class = class };
-
-	count(&key, 0);
-}
-
-/* One bit of a bit field, wherever this kernel has it. */
-INLINE u32 waits_for_disk(const void *task)
-{
-	const struct task_struct___wait *fields = task;
-	u64 word = 0;
-
-	bpf_probe_read_kernel(&word, sizeof(u32),
-			      task + __builtin_preserve_field_info(fields->in_iowait, 0));
-	word <<= __builtin_preserve_field_info(fields->in_iowait, 4);
-	word >>= __builtin_preserve_field_info(fields->in_iowait, 5);
-	return word & 1;
+	if (from && to >= from)
+		count(key_of(group, class, what) | bucket(to - from), to - from);
 }
 
 /* What the current thread, which leaves its CPU, waits in. */
-NOINLINE u32 waits_in(const void *prev)
+INLINE u32 waits_in(const struct task_struct *prev)
 {
-	const struct task_struct___wait *task = prev;
+	const struct task_struct___wait *task = (const void *)prev;
 	const struct pt_regs *regs;
-	unsigned long number = 0, ip = 0, cx = 1, si = 0;
-	u32 flags = 0, io;
+	u32 io;
 
-	READ_FIELD(flags, task, flags);
-	if (flags & PF_KTHREAD)
+	if (task->flags & PF_KTHREAD)
 		return WHAT_KERNEL;
-	io = waits_for_disk(prev) ? WHAT_IO : 0;
+	io = BIT_FIELD(task, in_iowait) ? WHAT_IO : 0;
 	regs = bpf_task_pt_regs(bpf_get_current_task_btf());
-	READ_FIELD(ip, regs, ip);
-	READ_FIELD(cx, regs, cx);
 	/* SYSCALL puts the return address into RCX; a fault does not. */
-	if (ip != cx)
+	if (regs->ip != regs->cx)
 		return WHAT_FAULT | io;
-	READ_FIELD(number, regs, orig_ax);
-	READ_FIELD(si, regs, si);
-	if (number == NR_IOCTL && si == KVM_RUN)
+	if (regs->orig_ax == NR_IOCTL && regs->si == KVM_RUN)
 		return WHAT_KVM_RUN | io;
-	return (number & 0xffff) | io;
+	return (regs->orig_ax & 0xffff) | io;
 }
 
-INLINE void leaves(struct thread *thread, const void *prev, u32 could_run)
+INLINE void leaves(struct thread *thread, const struct task_struct *prev, u32 could_run, u64 now)
 {
-	u64 now = bpf_ktime_get_ns();
-
-	stretch(thread->group, CLASS_ON, 0, thread->in_ns, now);
+	stretch(thread->group, could_run ? CLASS_ON_STOPPED : CLASS_ON_WAITS, 0,
+		thread->in_ns, now);
 	thread->in_ns = 0;
 	thread->out_ns = now;
 	thread->ready_ns = could_run ? now : 0;
-	event(thread->group, could_run ? CLASS_INVOLUNTARY : CLASS_VOLUNTARY);
 	if (!could_run)
 		thread->what = waits_in(prev);
 }
 
-INLINE void enters(struct thread *thread)
+INLINE void enters(struct thread *thread, u64 now)
 {
-	u64 now = bpf_ktime_get_ns();
 	u64 cpu = bpf_get_smp_processor_id();
-	u64 ready = thread->ready_ns;
+	u64 ready = thread->ready_ns, waited = ready ? ready : now;
+	u32 moved = thread->cpu != cpu && (u32)thread->cpu != NO_CPU;
 
-	if (ready) {
-		stretch(thread->group, CLASS_READY, 0, ready, now);
-		if (ready > thread->out_ns)
-			stretch(thread->group, CLASS_OFF, thread->what, thread->out_ns, ready);
-	} else {
-		stretch(thread->group, CLASS_OFF, thread->what, thread->out_ns, now);
-	}
-	if (thread->cpu != cpu && (u32)thread->cpu != NO_CPU)
-		event(thread->group, CLASS_MIGRATION);
+	if (ready)
+		stretch(thread->group, moved ? CLASS_READY_MOVED : CLASS_READY, 0, ready, now);
+	else if (moved)
+		count(key_of(thread->group, CLASS_MOVED, 0), 0);
+	if (waited > thread->out_ns)
+		stretch(thread->group, CLASS_OFF, thread->what, thread->out_ns, waited);
 	thread->cpu = cpu;
 	thread->out_ns = 0;
 	thread->ready_ns = 0;
 	thread->in_ns = now;
 }
 
-/* What is known of a task, if it is observed, and its key. */
-INLINE struct thread *thread_of(const struct task_struct *task, u64 *key)
+/* What is known of a task, if it is observed. Idle tasks never are. */
+INLINE struct thread *thread_of(const struct task_struct *task)
 {
-	u32 tid = 0;
+	u64 key = (u32)task->pid;
 
-	READ_FIELD(tid, task, pid);
-	*key = tid;
-	return bpf_map_lookup_elem(&threads, key);
+	return key ? bpf_map_lookup_elem(&threads, &key) : 0;
 }
 
 /* preempt, prev, next, prev_state (the last since Linux 5.18). */
-SEC("raw_tp/sched_switch")
+SEC("tp_btf/sched_switch")
 int on_sched_switch(struct raw *ctx)
 {
 	const struct task_struct *prev = (void *)ctx->arg[1];
 	const struct task_struct *next = (void *)ctx->arg[2];
-	struct thread *thread;
-	u64 key;
+	struct thread *thread = thread_of(prev);
+	u64 now = 0;
 
-	thread = thread_of(prev, &key);
+	if (thread) {
+		now = bpf_ktime_get_ns();
+		leaves(thread, prev, (ctx->arg[0] & 1) || !ctx->arg[3], now);
+	}
+	thread = thread_of(next);
 	if (thread)
-		leaves(thread, prev, (ctx->arg[0] & 1) || !ctx->arg[3]);
-	thread = thread_of(next, &key);
-	if (thread)
-		enters(thread);
+		enters(thread, now ? now : bpf_ktime_get_ns());
 	return 0;
 }
 
-SEC("raw_tp/sched_waking")
+SEC("tp_btf/sched_waking")
 int on_sched_waking(struct raw *ctx)
 {
-	const struct task_struct *task = (void *)ctx->arg[0];
-	u64 key;
-	struct thread *thread = thread_of(task, &key);
+	struct thread *thread = thread_of((void *)ctx->arg[0]);
 
 	if (thread && thread->out_ns && !thread->ready_ns)
 		thread->ready_ns = bpf_ktime_get_ns();
 	return 0;
 }
 
-SEC("raw_tp/sched_process_fork")
+SEC("tp_btf/sched_process_fork")
 int on_sched_process_fork(struct raw *ctx)
 {
 	const struct task_struct *parent = (void *)ctx->arg[0];
 	const struct task_struct *child = (void *)ctx->arg[1];
 	struct thread fresh = { .cpu = NO_CPU };
-	u64 key;
-	struct thread *thread = thread_of(parent, &key);
-	u32 tid = 0;
+	struct thread *thread = thread_of(parent);
+	u64 key = (u32)child->pid;
 
 	if (!thread)
 		return 0;
 	fresh.group = thread->group;
 	fresh.out_ns = fresh.ready_ns = bpf_ktime_get_ns();
-	READ_FIELD(tid, child, pid);
-	key = tid;
-	event(fresh.group, CLASS_THREAD);
+	count(key_of(fresh.group, CLASS_THREAD, 0), 0);
 	if (bpf_map_update_elem(&threads, &key, &fresh, BPF_ANY))
 		lose(0);
 	return 0;
 }
 
-SEC("raw_tp/sched_process_exit")
+SEC("tp_btf/sched_process_exit")
 int on_sched_process_exit(struct raw *ctx)
 {
 	const struct task_struct *task = (void *)ctx->arg[0];
-	u64 key;
-	struct thread *thread = thread_of(task, &key);
+	struct thread *thread = thread_of(task);
+	u64 key = (u32)task->pid;
 
 	if (!thread)
 		return 0;
-	stretch(thread->group, CLASS_ON, 0, thread->in_ns, bpf_ktime_get_ns());
+	stretch(thread->group, CLASS_ON_ENDS, 0, thread->in_ns, bpf_ktime_get_ns());
 	bpf_map_delete_elem(&threads, &key);
 	return 0;
 }

@@ -7,7 +7,10 @@
  * points run with preemption off, so a plain addition is exact), errors, uses of
  * numbers that select features. What is rare goes through `records`: tasks that
  * end or change their name, programs, the first opening of a file. Single calls
- * go through `single_calls` on request. src/syscalls/{record,counts}.rs have the layouts.
+ * go through `single_calls` on request. src/syscalls/{record,calls}.rs have the layouts.
+ *
+ * Two runs for each call are paid by the application, so they do little: registers
+ * are loaded where they lie, and what was like the last time is one addition.
  */
 #include "tare.bpf.h"
 
@@ -20,7 +23,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 static long (*bpf_probe_read_user)(void *to, u32 size, const void *from) = (void *)112;
 static long (*bpf_probe_read_user_str)(void *to, u32 size, const void *from) = (void *)114;
 static long (*bpf_probe_read_kernel_str)(void *to, u32 size, const void *from) = (void *)115;
-static u64 (*bpf_get_current_task)(void) = (void *)35;
+static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 static long (*bpf_ringbuf_output)(void *ring, void *data, u64 size, u64 flags) = (void *)130;
 static void *(*bpf_ringbuf_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
 static void (*bpf_ringbuf_submit)(void *data, u64 flags) = (void *)132;
@@ -36,6 +39,7 @@ static void (*bpf_ringbuf_discard)(void *data, u64 flags) = (void *)133;
 #define MAX_ERRNO 4095
 #define PATH_BYTES 512
 #define PREFIX_BYTES 64
+#define AT_FDCWD ((u32)-100)
 
 enum number {
 	NR_OPEN = 2, NR_STAT = 4, NR_LSTAT = 6, NR_IOCTL = 16, NR_ACCESS = 21,
@@ -59,6 +63,28 @@ enum lost { LOST_RECORDS, LOST_LOG, LOST_TASKS, LOST_USES, LOST_KINDS };
 
 enum use { USE_SOCKET = 1, USE_OPTION, USE_IOCTL, USE_CLONE, USE_PRCTL, USE_ARCH_PRCTL };
 
+/* What a call asks for by its arguments. */
+enum asks {
+	ASKS_NOTHING, ASKS_SOCKET, ASKS_OPTION, ASKS_IOCTL, ASKS_CLONE, ASKS_CLONE3,
+	ASKS_FORK, ASKS_VFORK, ASKS_UNSHARE, ASKS_PRCTL, ASKS_ARCH_PRCTL, ASKS_OPEN,
+	ASKS_OPENAT, ASKS_PATH, ASKS_PATHAT, ASKS_MOUNT, ASKS_FSOPEN,
+};
+
+static const u8 asks[MAX_CALLS] = {
+	[NR_SOCKET] = ASKS_SOCKET, [NR_SOCKETPAIR] = ASKS_SOCKET,
+	[NR_SETSOCKOPT] = ASKS_OPTION, [NR_GETSOCKOPT] = ASKS_OPTION,
+	[NR_IOCTL] = ASKS_IOCTL, [NR_CLONE] = ASKS_CLONE, [NR_CLONE3] = ASKS_CLONE3,
+	[NR_FORK] = ASKS_FORK, [NR_VFORK] = ASKS_VFORK, [NR_UNSHARE] = ASKS_UNSHARE,
+	[NR_PRCTL] = ASKS_PRCTL, [NR_ARCH_PRCTL] = ASKS_ARCH_PRCTL,
+	[NR_OPEN] = ASKS_OPEN, [NR_CREAT] = ASKS_OPEN,
+	[NR_OPENAT] = ASKS_OPENAT, [NR_OPENAT2] = ASKS_OPENAT,
+	[NR_STAT] = ASKS_PATH, [NR_LSTAT] = ASKS_PATH, [NR_ACCESS] = ASKS_PATH,
+	[NR_READLINK] = ASKS_PATH, [NR_STATFS] = ASKS_PATH, [NR_CHDIR] = ASKS_PATH,
+	[NR_NEWFSTATAT] = ASKS_PATHAT, [NR_READLINKAT] = ASKS_PATHAT,
+	[NR_FACCESSAT] = ASKS_PATHAT, [NR_FACCESSAT2] = ASKS_PATHAT,
+	[NR_STATX] = ASKS_PATHAT, [NR_MOUNT] = ASKS_MOUNT, [NR_FSOPEN] = ASKS_FSOPEN,
+};
+
 enum kind { KIND_TASK = 1, KIND_PROGRAM, KIND_OPEN, KIND_PATH, KIND_MOUNT };
 
 enum end { RENAMED, ENDED };
@@ -73,24 +99,11 @@ struct task {
 	u32 role;
 	u64 enter_ns;		/* 0 outside a call */
 	u64 calls;
-	u64 arg[6];
 	u32 number;
 	u32 program;
 	u64 made[MAX_CALLS / 64];	/* calls made under this name */
 	char comm[16];
-};
-
-struct call {
-	u64 count;
-	u64 varies;		/* a bit for each argument */
-	u64 first[6];
-	u64 timed;
-	u64 total_ns;
-	u64 shortest_ns;
-	u64 longest_ns;
-	u64 slowest_kept;	/* place of the longest among the fastest */
-	u64 fastest_ns[FASTEST];
-	u64 histogram[BUCKETS];
+	u64 arg[6];		/* for the log only */
 };
 
 struct use_key {
@@ -98,6 +111,23 @@ struct use_key {
 	u32 a;
 	u32 b;
 	u32 c;
+};
+
+struct call {
+	u64 count;
+	u64 varies;		/* a bit for each argument */
+	u64 first[6];
+	u64 total_ns;
+	u64 longest_ns;
+	u64 kept;		/* how many of the fastest there are */
+	u64 slowest_kept;	/* place of the longest among them */
+	u64 bound_ns;		/* it, once all places are taken */
+	u64 error;		/* the last error, and how often it is not in `errors` */
+	u64 error_count;
+	struct use_key use;	/* the last use, and how often it is not in `uses` */
+	u64 use_count;
+	u64 fastest_ns[FASTEST];
+	u64 histogram[BUCKETS];
 };
 
 struct file_key {
@@ -153,6 +183,14 @@ struct {
 	MAP_TYPE(key, u32);
 	MAP_TYPE(value, struct call);
 } calls SEC(".maps");
+
+/* Runs that no call's count tells of. */
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	MAP_UINT(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, u64);
+} other_runs SEC(".maps");
 
 HASH_MAP(errors, 8192, u64, u64);	/* call << 32 | error */
 
@@ -219,16 +257,27 @@ struct linux_binprm {
 	const char *filename;
 } __attribute__((preserve_access_index));
 
-/* struct pt_regs from r10 to cs. */
+/* struct pt_regs of x86-64, which is the same in every kernel; cs has 16 bits. */
 struct registers {
-	u64 r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs;
+	u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip;
+	u16 cs;
 };
-#define OFFSET_OF_R10 56
 
 INLINE struct task *current_task(u32 *tid)
 {
-	*tid = (u32)bpf_get_current_pid_tgid();
+	*tid = bpf_get_current_task_btf()->pid;
 	return bpf_map_lookup_elem(&tasks, tid);
+}
+
+/* Counts a run that is about no call of a followed task. */
+INLINE int other_run(void)
+{
+	u32 zero = 0;
+	u64 *runs = bpf_map_lookup_elem(&other_runs, &zero);
+
+	if (runs)
+		++*runs;
+	return 0;
 }
 
 /* Tells user space who made which calls, and forgets which. */
@@ -259,10 +308,32 @@ NOINLINE int flush(struct task *task, u32 tid, u32 end)
 	return 0;
 }
 
-SEC("raw_tp/sys_enter")
+INLINE void count(struct call *call, const struct registers *regs)
+{
+	u64 varies = call->varies;
+
+	if (call->count++ == 0) {
+		call->first[0] = regs->di;
+		call->first[1] = regs->si;
+		call->first[2] = regs->dx;
+		call->first[3] = regs->r10;
+		call->first[4] = regs->r8;
+		call->first[5] = regs->r9;
+		return;
+	}
+	varies |= call->first[0] != regs->di;
+	varies |= (call->first[1] != regs->si) << 1;
+	varies |= (call->first[2] != regs->dx) << 2;
+	varies |= (call->first[3] != regs->r10) << 3;
+	varies |= (call->first[4] != regs->r8) << 4;
+	varies |= (call->first[5] != regs->r9) << 5;
+	call->varies = varies;
+}
+
+SEC("tp_btf/sys_enter")
 int on_sys_enter(struct raw *ctx)
 {
-	struct registers regs;
+	struct registers *regs = (void *)ctx->arg[0];
 	struct call *call;
 	struct task *task;
 	u64 number = ctx->arg[1];
@@ -270,35 +341,29 @@ int on_sys_enter(struct raw *ctx)
 
 	task = current_task(&tid);
 	if (!task || task->role == STARTS_OTHERS)
-		return 0;
+		return other_run();
 	if (task->role == WAITS_FOR_EXEC) {
 		if (number != NR_EXECVE && number != NR_EXECVEAT)
-			return 0;
+			return other_run();
 		task->role = COUNTS;
 	}
-	if (bpf_probe_read_kernel(&regs, sizeof(regs), (void *)(ctx->arg[0] + OFFSET_OF_R10)))
-		return 0;
-	if ((regs.cs & 0xffff) != USER_CS || number & X32 || number >= FOREIGN)
+	if (regs->cs != USER_CS || number & X32 || number >= FOREIGN)
 		number = FOREIGN;
 	index = number;
 	call = bpf_map_lookup_elem(&calls, &index);
 	if (!call)
 		return 0;
-	task->number = index;
-	task->arg[0] = regs.di;
-	task->arg[1] = regs.si;
-	task->arg[2] = regs.dx;
-	task->arg[3] = regs.r10;
-	task->arg[4] = regs.r8;
-	task->arg[5] = regs.r9;
-	if (call->count++ == 0) {
-		for (int i = 0; i < 6; i++)
-			call->first[i] = task->arg[i];
-	} else {
-		for (int i = 0; i < 6; i++)
-			if (call->first[i] != task->arg[i])
-				call->varies |= 1 << i;
+	count(call, regs);
+	if (logging) {
+		/* execve leaves other registers. */
+		task->arg[0] = regs->di;
+		task->arg[1] = regs->si;
+		task->arg[2] = regs->dx;
+		task->arg[3] = regs->r10;
+		task->arg[4] = regs->r8;
+		task->arg[5] = regs->r9;
 	}
+	task->number = index;
 	task->calls++;
 	task->made[(index >> 6) & 7] |= 1ULL << (index & 63);
 	task->enter_ns = bpf_ktime_get_ns();
@@ -318,19 +383,26 @@ INLINE u32 octave(u64 ns)
 	return octave < BUCKETS ? octave : BUCKETS - 1;
 }
 
-/* Keeps the time if it is among the fastest of this CPU. */
+/*
+ * Keeps the time if it is among the fastest of this CPU. Inline, since in a function
+ * of its own the loop has too many states for verifiers before Linux 6.5.
+ */
 INLINE void keep(struct call *call, u64 ns)
 {
-	u64 place = call->timed;
+	u64 place = call->kept;
 	u64 worst = 0;
 
 	if (place >= FASTEST) {
-		place = call->slowest_kept;
-		if (place >= FASTEST || ns >= call->fastest_ns[place])
+		if (ns >= call->bound_ns)
 			return;
+		place = call->slowest_kept;
+		if (place >= FASTEST)
+			return;
+	} else {
+		call->kept++;
 	}
 	call->fastest_ns[place] = ns;
-	if (call->timed + 1 < FASTEST)
+	if (call->kept < FASTEST)
 		return;
 	place = 0;
 	for (int i = 0; i < FASTEST; i++) {
@@ -340,6 +412,7 @@ INLINE void keep(struct call *call, u64 ns)
 		}
 	}
 	call->slowest_kept = place;
+	call->bound_ns = worst;
 }
 
 INLINE void time(struct call *call, u64 ns)
@@ -347,46 +420,62 @@ INLINE void time(struct call *call, u64 ns)
 	u32 bucket = octave(ns);
 
 	keep(call, ns);
-	if (call->timed == 0 || ns < call->shortest_ns)
-		call->shortest_ns = ns;
 	if (ns > call->longest_ns)
 		call->longest_ns = ns;
 	call->total_ns += ns;
-	call->timed++;
 	if (bucket < BUCKETS)
 		call->histogram[bucket]++;
 }
 
-INLINE void fail(u32 number, s64 result)
+/* Adds to a count in a map; without room it is lost as `what`. */
+INLINE void add(void *map, const void *key, u64 more, u32 what)
 {
-	u64 key = (u64)number << 32 | (u64)-result;
-	u64 *count = bpf_map_lookup_elem(&errors, &key);
+	u64 *count = bpf_map_lookup_elem(map, key);
 	u64 none = 0;
 
 	if (!count) {
-		bpf_map_update_elem(&errors, &key, &none, BPF_NOEXIST);
-		count = bpf_map_lookup_elem(&errors, &key);
+		bpf_map_update_elem(map, key, &none, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(map, key);
 	}
 	if (count)
-		__sync_fetch_and_add(count, 1);
+		__sync_fetch_and_add(count, more);
 	else
-		lose(LOST_KINDS);
+		lose(what);
 }
 
-NOINLINE int use(u32 kind, u32 a, u32 b, u32 c)
+NOINLINE int fail(struct call *call, u32 number, u64 error)
 {
-	struct use_key key = { kind, a, b, c };
-	u64 *count = bpf_map_lookup_elem(&uses, &key);
-	u64 none = 0;
+	u64 key = (u64)number << 32;
 
-	if (!count) {
-		bpf_map_update_elem(&uses, &key, &none, BPF_NOEXIST);
-		count = bpf_map_lookup_elem(&uses, &key);
+	if (!call)
+		return 0;
+	if (call->error == error) {
+		call->error_count++;
+		return 0;
 	}
-	if (count)
-		__sync_fetch_and_add(count, 1);
-	else
-		lose(LOST_USES);
+	key |= call->error;
+	if (call->error_count)
+		add(&errors, &key, call->error_count, LOST_KINDS);
+	call->error = error;
+	call->error_count = 1;
+	return 0;
+}
+
+NOINLINE int use(struct call *call, u32 kind, u32 a, u32 b, u32 c)
+{
+	struct use_key last;
+
+	if (!call)
+		return 0;
+	last = call->use;
+	if (last.kind == kind && last.a == a && last.b == b && last.c == c) {
+		call->use_count++;
+		return 0;
+	}
+	if (call->use_count)
+		add(&uses, &last, call->use_count, LOST_USES);
+	call->use = (struct use_key){ kind, a, b, c };
+	call->use_count = 1;
 	return 0;
 }
 
@@ -411,33 +500,47 @@ INLINE int first_sight(const struct file_key *key)
 	return 0;
 }
 
+/* Device and number of a file's inode. */
+INLINE void identify(struct file *file, struct file_key *key)
+{
+	struct super_block *super = 0;
+	struct inode *inode = 0;
+	unsigned long number = 0;
+	u32 device = 0;
+
+	READ_FIELD(inode, file, f_inode);
+	READ_FIELD(number, inode, i_ino);
+	READ_FIELD(super, inode, i_sb);
+	READ_FIELD(device, super, s_dev);
+	key->device = device;
+	key->inode = number;
+}
+
 /* Type of the file system that a file is on, its device, number and mode. */
 INLINE void describe(struct file *file, struct path_record *record)
 {
 	struct file_system_type *type = 0;
 	struct super_block *super = 0;
 	struct inode *inode = 0;
+	struct file_key key;
 	const char *name = 0;
-	unsigned long number = 0;
-	u32 device = 0;
 	u16 mode = 0;
 
+	identify(file, &key);
 	READ_FIELD(inode, file, f_inode);
 	READ_FIELD(mode, inode, i_mode);
-	READ_FIELD(number, inode, i_ino);
 	READ_FIELD(super, inode, i_sb);
-	READ_FIELD(device, super, s_dev);
 	READ_FIELD(type, super, s_type);
 	READ_FIELD(name, type, name);
-	record->device = device;
-	record->inode = number;
+	record->device = key.device;
+	record->inode = key.inode;
 	record->mode = mode;
 	bpf_probe_read_kernel_str(record->file_system, sizeof(record->file_system), name);
 }
 
 INLINE struct file *opened(u32 descriptor)
 {
-	struct task_struct___files *task = (void *)bpf_get_current_task();
+	struct task_struct___files *task = (void *)bpf_get_current_task_btf();
 	struct files_struct *files = 0;
 	struct fdtable *table = 0;
 	struct file **array = 0, *file = 0;
@@ -474,7 +577,7 @@ INLINE struct path_record *begin_record(const struct task *task, u32 tid, u32 ki
 	return record;
 }
 
-NOINLINE int on_open(struct task *task, u32 tid, u32 descriptor, u32 position)
+NOINLINE int on_open(struct task *task, u32 tid, u32 descriptor, u32 directory, u64 path)
 {
 	struct path_record *record;
 	struct file_key key;
@@ -482,20 +585,16 @@ NOINLINE int on_open(struct task *task, u32 tid, u32 descriptor, u32 position)
 
 	if (!task)
 		return 0;
+	file = opened(descriptor);
+	identify(file, &key);
+	if (!first_sight(&key))
+		return 0;
 	record = begin_record(task, tid, KIND_OPEN);
 	if (!record)
 		return 0;
-	record->what = position ? (u32)task->arg[0] : (u32)-100;
-	file = opened(descriptor);
+	record->what = directory;
 	describe(file, record);
-	key.device = record->device;
-	key.inode = record->inode;
-	if (!first_sight(&key)) {
-		bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
-		return 0;
-	}
-	bpf_probe_read_user_str(record->path, sizeof(record->path),
-				(void *)task->arg[position ? 1 : 0]);
+	bpf_probe_read_user_str(record->path, sizeof(record->path), (void *)path);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return 0;
 }
@@ -512,17 +611,19 @@ INLINE int is_kernel_path(const char *path)
 }
 
 /* A name below /proc, /sys or /dev that was looked at without being opened. */
-NOINLINE int on_path(struct task *task, u32 tid, u32 position)
+NOINLINE int on_path(struct task *task, u32 tid, u64 path)
 {
 	struct path_record *record;
 	struct file_key key = { ~0ULL, 0xcbf29ce484222325ULL };
 	char begin[PREFIX_BYTES] = {};
-	const void *path;
 
 	if (!task)
 		return 0;
-	path = (const void *)task->arg[position ? 1 : 0];
-	if (bpf_probe_read_user_str(begin, sizeof(begin), path) < 5 || !is_kernel_path(begin))
+	/* Most names are others, and are not read to their end. */
+	if (bpf_probe_read_user(begin, 8, (void *)path) == 0 && !is_kernel_path(begin))
+		return 0;
+	if (bpf_probe_read_user_str(begin, sizeof(begin), (void *)path) < 5 ||
+	    !is_kernel_path(begin))
 		return 0;
 	for (int i = 0; i < PREFIX_BYTES; i++)
 		key.inode = (key.inode ^ (u8)begin[i]) * 0x100000001b3ULL;
@@ -533,12 +634,12 @@ NOINLINE int on_path(struct task *task, u32 tid, u32 position)
 		return 0;
 	record->device = key.device;
 	record->inode = key.inode;
-	bpf_probe_read_user_str(record->path, sizeof(record->path), path);
+	bpf_probe_read_user_str(record->path, sizeof(record->path), (void *)path);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 
-NOINLINE int on_mount(struct task *task, u32 tid, u32 position)
+NOINLINE int on_mount(struct task *task, u32 tid, u64 flags, u64 file_system)
 {
 	struct path_record *record;
 
@@ -547,16 +648,16 @@ NOINLINE int on_mount(struct task *task, u32 tid, u32 position)
 	record = begin_record(task, tid, KIND_MOUNT);
 	if (!record)
 		return 0;
-	record->mode = position ? task->arg[3] : 0;
+	record->mode = flags;
 	bpf_probe_read_user_str(record->file_system, sizeof(record->file_system),
-				(void *)task->arg[position ? 2 : 0]);
+				(void *)file_system);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 
-INLINE void use_clone(u64 flags)
+INLINE void use_clone(struct call *call, u64 flags)
 {
-	use(USE_CLONE, 0, (u32)flags, flags >> 32);
+	use(call, USE_CLONE, 0, (u32)flags, flags >> 32);
 }
 
 NOINLINE int rename(struct task *task, u32 tid)
@@ -568,77 +669,68 @@ NOINLINE int rename(struct task *task, u32 tid)
 	return 0;
 }
 
-/* What a call that succeeded asked of the kernel. */
-NOINLINE int features(struct task *task, u32 tid, s64 result)
+/*
+ * What a call that succeeded asked of the kernel. Its arguments are still in its
+ * registers: none of these calls replaces them.
+ */
+NOINLINE int features(struct task *task, struct call *call, struct registers *regs,
+		      u32 tid, s64 result)
 {
 	u64 flags = 0;
 
-	if (!task)
+	if (!task || !call)
 		return 0;
-	switch (task->number) {
-	case NR_SOCKET:
-	case NR_SOCKETPAIR:
-		use(USE_SOCKET, task->arg[0], task->arg[1] & 0xf, task->arg[2]);
+	switch (asks[task->number & (MAX_CALLS - 1)]) {
+	case ASKS_SOCKET:
+		use(call, USE_SOCKET, regs->di, regs->si & 0xf, regs->dx);
 		break;
-	case NR_SETSOCKOPT:
-	case NR_GETSOCKOPT:
-		use(USE_OPTION, task->arg[1], task->arg[2], 0);
+	case ASKS_OPTION:
+		use(call, USE_OPTION, regs->si, regs->dx, 0);
 		break;
-	case NR_IOCTL:
-		use(USE_IOCTL, task->arg[1], 0, 0);
+	case ASKS_IOCTL:
+		use(call, USE_IOCTL, regs->si, 0, 0);
 		break;
-	case NR_FORK:
-		use_clone(0);
+	case ASKS_FORK:
+		use_clone(call, 0);
 		break;
-	case NR_VFORK:
-		use_clone(CLONE_VM | CLONE_VFORK);
+	case ASKS_VFORK:
+		use_clone(call, CLONE_VM | CLONE_VFORK);
 		break;
-	case NR_CLONE:
-		use_clone(task->arg[0] & ~(u64)CSIGNAL);
+	case ASKS_CLONE:
+		use_clone(call, regs->di & ~(u64)CSIGNAL);
 		break;
-	case NR_UNSHARE:
-		use_clone(task->arg[0]);
+	case ASKS_UNSHARE:
+		use_clone(call, regs->di);
 		break;
-	case NR_CLONE3:
-		bpf_probe_read_user(&flags, sizeof(flags), (void *)task->arg[0]);
-		use_clone(flags);
+	case ASKS_CLONE3:
+		bpf_probe_read_user(&flags, sizeof(flags), (void *)regs->di);
+		use_clone(call, flags);
 		break;
-	case NR_PRCTL:
-		use(USE_PRCTL, task->arg[0], 0, 0);
-		if (task->arg[0] == PR_SET_NAME)
+	case ASKS_PRCTL:
+		use(call, USE_PRCTL, regs->di, 0, 0);
+		if (regs->di == PR_SET_NAME)
 			rename(task, tid);
 		break;
-	case NR_ARCH_PRCTL:
-		use(USE_ARCH_PRCTL, task->arg[0], 0, 0);
+	case ASKS_ARCH_PRCTL:
+		use(call, USE_ARCH_PRCTL, regs->di, 0, 0);
 		break;
-	case NR_OPEN:
-	case NR_CREAT:
-		on_open(task, tid, result, 0);
+	case ASKS_OPEN:
+		on_open(task, tid, result, AT_FDCWD, regs->di);
 		break;
-	case NR_OPENAT:
-	case NR_OPENAT2:
-		on_open(task, tid, result, 1);
+	case ASKS_OPENAT:
+		on_open(task, tid, result, regs->di, regs->si);
 		break;
-	case NR_STAT:
-	case NR_LSTAT:
-	case NR_ACCESS:
-	case NR_READLINK:
-	case NR_STATFS:
-	case NR_CHDIR:
-		on_path(task, tid, 0);
+	case ASKS_PATH:
+		on_path(task, tid, regs->di);
 		break;
-	case NR_NEWFSTATAT:
-	case NR_READLINKAT:
-	case NR_FACCESSAT:
-	case NR_FACCESSAT2:
-	case NR_STATX:
-		on_path(task, tid, 1);
+	case ASKS_PATHAT:
+		on_path(task, tid, regs->si);
 		break;
-	case NR_MOUNT:
-		on_mount(task, tid, 1);
+	case ASKS_MOUNT:
+		on_mount(task, tid, regs->r10, regs->dx);
 		break;
-	case NR_FSOPEN:
-		on_mount(task, tid, 0);
+	case ASKS_FSOPEN:
+		on_mount(task, tid, 0, regs->di);
 		break;
 	}
 	return 0;
@@ -663,9 +755,10 @@ NOINLINE int write_log(struct task *task, u32 tid, u64 ns, s64 result)
 	return 0;
 }
 
-SEC("raw_tp/sys_exit")
+SEC("tp_btf/sys_exit")
 int on_sys_exit(struct raw *ctx)
 {
+	struct registers *regs = (void *)ctx->arg[0];
 	s64 result = ctx->arg[1];
 	struct call *call;
 	struct task *task;
@@ -674,7 +767,7 @@ int on_sys_exit(struct raw *ctx)
 
 	task = current_task(&tid);
 	if (!task || !task->enter_ns)
-		return 0;
+		return other_run();
 	ns = bpf_ktime_get_ns() - task->enter_ns;
 	number = task->number;
 	call = bpf_map_lookup_elem(&calls, &number);
@@ -682,9 +775,9 @@ int on_sys_exit(struct raw *ctx)
 		return 0;
 	time(call, ns);
 	if (result < 0 && result >= -MAX_ERRNO)
-		fail(number, result);
-	else
-		features(task, tid, result);
+		fail(call, number, -result);
+	else if (asks[number & (MAX_CALLS - 1)])
+		features(task, call, regs, tid, result);
 	if (logging)
 		write_log(task, tid, ns, result);
 	task->enter_ns = 0;
@@ -700,6 +793,7 @@ int on_fork(struct raw *ctx)
 	struct task *task;
 	int tid = 0, tgid = 0;
 
+	other_run();
 	READ_FIELD(tid, parent, pid);
 	task = bpf_map_lookup_elem(&tasks, &tid);
 	if (!task)
@@ -726,6 +820,7 @@ int on_exec(struct raw *ctx)
 	u32 tid, before = (u32)ctx->arg[1];
 	u32 number;
 
+	other_run();
 	task = current_task(&tid);
 	if (before != tid) {
 		/* A thread other than the first becomes the first. */
@@ -762,6 +857,7 @@ int on_exit(struct raw *ctx)
 	struct task *task;
 	u32 tid;
 
+	other_run();
 	task = current_task(&tid);
 	if (!task)
 		return 0;

@@ -127,3 +127,24 @@ fn groups_are_told_apart() {
     assert!(times[0].on_cpu.sum_ns + times[0].off_ns(Cause::RunQueue) > 100_000_000);
     assert!(times[1].on_cpu.sum_ns < 50_000_000, "{:?}", times[1]);
 }
+
+#[test]
+fn groups_that_are_over_leave_room_for_others() {
+    let Some(mut observer) = observer() else {
+        return;
+    };
+    for _ in 0..3 {
+        let group = observer.group();
+        observer.watch_process(group, std::process::id());
+        assert!(Command::new("true").status().unwrap().success());
+        let times = observer.turn();
+        assert_eq!(times.len(), 1, "{times:?}");
+        assert!(
+            times[0].group == group && times[0].threads_begun > 0,
+            "{times:?}"
+        );
+        observer.forget(group);
+        assert_eq!(observer.turn(), []);
+    }
+    assert_eq!(observer.unavailable(), []);
+}

@@ -5,12 +5,13 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, geteuid, getppid, kill_process};
-use tare_probe::syscalls::{Container, FollowError, Recorder};
+use tare_probe::syscalls::{Container, FollowError, Limits, Recorder};
 use tare_profile::{Argument, Profile, Way};
 
 /// What this program does instead of its tests, when a test starts it.
@@ -312,6 +313,35 @@ fn a_process_that_runs_is_followed_with_its_descendants_and_logged() {
     assert!(text.contains(" sleep clock_nanosleep("), "{text}");
     let timed: u64 = profile.calls.values().map(|call| call.time.count()).sum();
     assert_eq!(end.written, timed);
+}
+
+#[test]
+fn each_process_is_asked_to_end_once() {
+    let Some(_alone) = ready() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let told = dir.path().join("told");
+    let begun = dir.path().join("begun");
+    let script = "trap 'echo told >> $0' TERM; : > $1; \
+                  until [ -e $0 ]; do sleep 0.05; done; sleep 0.3";
+    let mut recorder = Recorder::start(None).unwrap();
+    let mut command = Command::new("/bin/bash");
+    command.args(["-c", script]).arg(&told).arg(&begun);
+    let mut child = recorder.spawn(&mut command).unwrap();
+    let limits = Limits::default();
+    let asked = Arc::clone(&limits.terminated);
+    let waiter = thread::spawn(move || {
+        for _ in 0..500 {
+            if begun.exists() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        asked.store(true, Ordering::Relaxed);
+    });
+    let outcome = recorder.until_command_ends(&mut child, &limits, |_| {});
+    waiter.join().unwrap();
+    assert_eq!(outcome.unwrap().status.unwrap().code(), Some(0));
+    assert_eq!(fs::read_to_string(told).unwrap(), "told\n");
 }
 
 #[test]

@@ -50,7 +50,8 @@ pub enum Way {
 pub struct Observer {
     /// Events that the kernel's side handled.
     pub events: u64,
-    /// Time spent in them, ns (the kernel's `run_time_ns` of the programs).
+    /// Time spent in them, ns (the kernel's `run_time_ns` of the programs, measured in
+    /// samples and scaled to all events).
     pub kernel_ns: u64,
     /// CPU time of the observing process, ns.
     pub user_ns: u64,

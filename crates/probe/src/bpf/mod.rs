@@ -13,7 +13,7 @@ mod reason;
 mod run_time;
 
 pub use object::{Image, Object, Point};
-pub use run_time::{RunTime, RunTimeMeter};
+pub use run_time::{RunTime, RunTimeMeter, RunTimeSampler};
 
 /// Embeds an object that the build script compiled.
 #[macro_export]

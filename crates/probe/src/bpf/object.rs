@@ -1,8 +1,10 @@
 //! One compiled file of BPF programs in the kernel.
 
 use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
-use aya::programs::{PerfEvent, Program, RawTracePoint, TracePoint, perf_event};
-use aya::{Ebpf, EbpfLoader, Pod};
+use aya::programs::{
+    BtfTracePoint, PerfEvent, Program, ProgramError, RawTracePoint, TracePoint, perf_event,
+};
+use aya::{Btf, Ebpf, EbpfLoader, Pod};
 
 use super::reason;
 use crate::{Source, Unavailable};
@@ -26,6 +28,14 @@ impl Image {
 pub enum Point<'a> {
     /// A raw trace point: no tracefs, arguments as the kernel passes them.
     Raw {
+        /// The trace point's name without its category.
+        event: &'a str,
+        /// The program's function in the object.
+        program: &'a str,
+    },
+    /// A trace point with arguments of the kernel's own types, whose fields are loaded
+    /// directly.
+    Typed {
         /// The trace point's name without its category.
         event: &'a str,
         /// The program's function in the object.
@@ -77,19 +87,21 @@ impl Object {
     /// Loads and attaches each program; returns those that this kernel refuses. A
     /// program may be attached at many points.
     pub fn attach(&mut self, points: &[Point<'_>]) -> Vec<Unavailable> {
+        let mut types = None;
         points
             .iter()
-            .filter_map(|point| self.attach_one(*point).err())
+            .filter_map(|point| self.attach_one(*point, &mut types).err())
             .collect()
     }
 
-    fn attach_one(&mut self, point: Point<'_>) -> Result<(), Unavailable> {
+    /// `types` are the kernel's, once they have been read.
+    fn attach_one(&mut self, point: Point<'_>, types: &mut Option<Btf>) -> Result<(), Unavailable> {
         let (source, name, function) = point.parts();
         let unavailable = |why: String| Unavailable::named(source, &name, why);
         let program = self.ebpf.program_mut(function);
         let program = program.ok_or_else(|| unavailable(format!("no program {function}")))?;
         point
-            .attach(program)
+            .attach(program, types)
             .map_err(|error| unavailable(reason::of(&error)))
     }
 
@@ -150,6 +162,16 @@ impl Object {
     pub fn remove<const V: usize>(&mut self, map: &str, key: u32) {
         if let Some(data) = self.ebpf.map_mut(map)
             && let Ok(mut hash) = HashMap::<&mut MapData, u32, [u64; V]>::try_from(data)
+        {
+            // It may be gone already.
+            let _ = hash.remove(&key);
+        }
+    }
+
+    /// Removes an entry of a hash map whose keys are `K` words.
+    pub fn delete<const K: usize, const V: usize>(&mut self, map: &str, key: [u64; K]) {
+        if let Some(data) = self.ebpf.map_mut(map)
+            && let Ok(mut hash) = HashMap::<&mut MapData, [u64; K], [u64; V]>::try_from(data)
         {
             // It may be gone already.
             let _ = hash.remove(&key);
@@ -233,7 +255,9 @@ impl Object {
 impl Point<'_> {
     fn parts(&self) -> (Source, String, &str) {
         match self {
-            Self::Raw { event, program } => (Source::TracePoint, (*event).to_owned(), program),
+            Self::Raw { event, program } | Self::Typed { event, program } => {
+                (Source::TracePoint, (*event).to_owned(), program)
+            }
             Self::Record {
                 category,
                 event,
@@ -245,12 +269,21 @@ impl Point<'_> {
         }
     }
 
-    fn attach(self, program: &mut Program) -> Result<(), aya::programs::ProgramError> {
+    fn attach(self, program: &mut Program, types: &mut Option<Btf>) -> Result<(), ProgramError> {
         match self {
             Self::Raw { event, .. } => {
                 let program: &mut RawTracePoint = program.try_into()?;
                 once(program.load())?;
                 program.attach(event).map(drop)
+            }
+            Self::Typed { event, .. } => {
+                let program: &mut BtfTracePoint = program.try_into()?;
+                let types = match types {
+                    Some(types) => types,
+                    None => types.insert(Btf::from_sys_fs()?),
+                };
+                once(program.load(event, types))?;
+                program.attach().map(drop)
             }
             Self::Record {
                 category, event, ..
@@ -279,11 +312,9 @@ impl Point<'_> {
 }
 
 /// A program that is attached at a second point is in the kernel already.
-fn once(
-    loaded: Result<(), aya::programs::ProgramError>,
-) -> Result<(), aya::programs::ProgramError> {
+fn once(loaded: Result<(), ProgramError>) -> Result<(), ProgramError> {
     match loaded {
-        Err(aya::programs::ProgramError::AlreadyLoaded) => Ok(()),
+        Err(ProgramError::AlreadyLoaded) => Ok(()),
         other => other,
     }
 }

@@ -26,11 +26,14 @@ struct Place {
 /// Draws a function and all below it.
 pub(super) fn svg(name: &str, root: &Node) -> String {
     let levels = depth(root);
-    let height = HEIGHT * (levels + 1) as f64;
+    // One line more for the heading, and one of space.
+    let height = HEIGHT * (levels + 2) as f64;
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
          font-family=\"monospace\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
+         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
+         <text x=\"3\" y=\"13\">{}; callers below, width is time</text>\n",
+        spent(name, root)
     );
     let whole = Place {
         left: 0.0,
@@ -50,24 +53,19 @@ fn depth(node: &Node) -> usize {
 fn frame(text: &mut String, name: &str, node: &Node, place: &Place, per_ns: f64, height: f64) {
     let top = height - HEIGHT * (place.level + 1) as f64;
     let share = 100.0 * node.total_ns as f64 * per_ns / WIDTH;
-    let calls = match node.calls {
-        1 => "1 call".to_owned(),
-        calls => format!("{calls} calls"),
-    };
-    let us = node.total_ns as f64 / 1000.0;
-    let name = escaped(name);
     let _ = writeln!(
         text,
-        "<g><title>{name}: {us:.3} us in {calls}, {share:.1} %</title>\
+        "<g><title>{}, {share:.1} %</title>\
          <rect x=\"{:.2}\" y=\"{top:.0}\" width=\"{:.2}\" height=\"{:.0}\" fill=\"{}\" rx=\"1\"/>\
          <text x=\"{:.2}\" y=\"{:.0}\">{}</text></g>",
+        spent(name, node),
         place.left,
         place.width,
         HEIGHT - 1.0,
-        colour(&name),
+        colour(name),
         place.left + 3.0,
         top + 13.0,
-        fitting(&name, place.width),
+        escaped(&fitting(name, place.width)),
     );
     let mut left = place.left;
     for (name, child) in node.by_time() {
@@ -86,12 +84,23 @@ fn frame(text: &mut String, name: &str, node: &Node, place: &Place, per_ns: f64,
     }
 }
 
-/// As much of a name as the frame has room for.
-fn fitting(name: &str, width: f64) -> &str {
+/// A function's name, its time and its calls.
+fn spent(name: &str, node: &Node) -> String {
+    let calls = match node.calls {
+        1 => "1 call".to_owned(),
+        calls => format!("{calls} calls"),
+    };
+    let us = node.total_ns as f64 / 1000.0;
+    format!("{}: {us:.3} us in {calls}", escaped(name))
+}
+
+/// As much of a name as the frame has room for, with two dots for the rest.
+fn fitting(name: &str, width: f64) -> String {
     let room = ((width - 6.0) / CHARACTER).max(0.0) as usize;
     match room {
-        0..3 => "",
-        room => name.get(..room.min(name.len())).unwrap_or_default(),
+        room if room >= name.chars().count() => name.to_owned(),
+        0..5 => String::new(),
+        room => name.chars().take(room - 2).chain("..".chars()).collect(),
     }
 }
 
@@ -112,4 +121,17 @@ fn escaped(name: &str) -> String {
     name.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_cut_shows_it() {
+        assert_eq!(fitting("vfs_read", 100.0), "vfs_read");
+        assert_eq!(fitting("security_file_permission", 76.0), "security..");
+        assert_eq!(fitting("read", 34.0), "read");
+        assert_eq!(fitting("vfs_read", 30.0), "");
+    }
 }

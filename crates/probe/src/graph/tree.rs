@@ -165,5 +165,9 @@ mod tests {
             svg.contains("<title>copy: 0.300 us in 1 call, 30.0 %</title>"),
             "{svg}"
         );
+        assert!(
+            svg.contains("; callers below, width is time</text>"),
+            "{svg}"
+        );
     }
 }

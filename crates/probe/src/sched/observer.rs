@@ -14,19 +14,19 @@ use crate::bpf::{Object, Point, RunTime, RunTimeMeter};
 use crate::proc;
 use crate::{Source, Unavailable};
 
-const RAW: [Point<'static>; 4] = [
-    raw("sched_process_fork", "on_sched_process_fork"),
-    raw("sched_process_exit", "on_sched_process_exit"),
-    raw("sched_waking", "on_sched_waking"),
-    raw("sched_switch", "on_sched_switch"),
+const POINTS: [Point<'static>; 4] = [
+    typed("sched_process_fork", "on_sched_process_fork"),
+    typed("sched_process_exit", "on_sched_process_exit"),
+    typed("sched_waking", "on_sched_waking"),
+    typed("sched_switch", "on_sched_switch"),
 ];
 /// As the programs write it for a thread that has not run yet.
 const NO_CPU: u64 = 0xffff_ffff;
 /// Scans for threads of a process; what they fork meanwhile follows by itself.
 const SCANS: usize = 2;
 
-const fn raw(event: &'static str, program: &'static str) -> Point<'static> {
-    Point::Raw { event, program }
+const fn typed(event: &'static str, program: &'static str) -> Point<'static> {
+    Point::Typed { event, program }
 }
 
 /// Threads that are told together.
@@ -39,7 +39,8 @@ pub struct Observer {
     object: Object,
     missing: Vec<Unavailable>,
     meter: Option<RunTimeMeter>,
-    groups: u32,
+    groups: BTreeSet<u32>,
+    newest: u32,
     before: Reading,
     since: Instant,
     cost: (u64, RunTime),
@@ -50,7 +51,7 @@ impl Observer {
     /// Loads and attaches the programs; nobody is watched yet.
     pub fn start() -> Result<Self, Unavailable> {
         let mut object = Object::load(crate::bpf_image!("sched.bpf.o"), &[])?;
-        let mut missing = object.attach(&RAW);
+        let mut missing = object.attach(&POINTS);
         if let Some(place) = missing.iter().position(|gone| gone.name == "sched_switch") {
             return Err(missing.swap_remove(place));
         }
@@ -59,7 +60,8 @@ impl Observer {
             object,
             missing,
             meter,
-            groups: 0,
+            groups: BTreeSet::new(),
+            newest: 0,
             before: Reading::default(),
             since: Instant::now(),
             cost: (0, RunTime::default()),
@@ -81,8 +83,23 @@ impl Observer {
 
     /// A new group without threads.
     pub fn group(&mut self) -> Group {
-        self.groups += 1;
-        Group(self.groups)
+        self.newest += 1;
+        self.groups.insert(self.newest);
+        Group(self.newest)
+    }
+
+    /// Forgets a group with its threads and counts: who watches one group after the
+    /// other would else fill the maps.
+    pub fn forget(&mut self, group: Group) {
+        self.groups.remove(&group.0);
+        for (tid, [ids, ..]) in self.object.entries::<1, 5>("threads") {
+            if ids as u32 == group.0 {
+                self.object.delete::<1, 5>("threads", tid);
+            }
+        }
+        let others = |[key]: &[u64; 1]| Key::from(*key).group() != group;
+        self.object.retain::<1, 2>("counts", others);
+        self.before.forget(group);
     }
 
     /// Puts every thread of a process and of its descendants into `group`, and all
@@ -116,11 +133,11 @@ impl Observer {
         let reading = self.read();
         let window_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let observer = self.cost();
-        let groups = 1..=self.groups;
+        let groups = self.groups.iter();
         let times = groups.map(|group| Times {
             window_ns,
             observer,
-            ..reading.times(&self.before, Group(group))
+            ..reading.times(&self.before, Group(*group))
         });
         let times = times.collect();
         self.lost = self.object.word("lost", 0).unwrap_or(0);
@@ -136,9 +153,9 @@ impl Observer {
 
     fn read(&self) -> Reading {
         let mut reading = Reading::default();
-        let counts = self.object.entries::<2, 2>("counts").into_iter();
+        let counts = self.object.entries::<1, 2>("counts").into_iter();
         reading.counts = counts
-            .map(|(key, [count, ns])| (Key::from(key), (count, ns)))
+            .map(|([key], [count, ns])| (Key::from(key), (count, ns)))
             .collect();
         let now_ns = clock_ns(ClockId::Monotonic);
         for (_, words) in self.object.entries::<1, 5>("threads") {

@@ -7,13 +7,15 @@ use serde::{Deserialize, Serialize};
 use super::{Cause, Group};
 use crate::account::{Histogram, ObserverCost};
 
-const ON: u32 = 1;
-const OFF: u32 = 2;
-const READY: u32 = 3;
-const VOLUNTARY: u32 = 4;
-const INVOLUNTARY: u32 = 5;
-const MIGRATION: u32 = 6;
-const THREAD: u32 = 7;
+// Classes of `bpf/sched.bpf.c`.
+const ON_WAITS: u32 = 1;
+const ON_STOPPED: u32 = 2;
+const ON_ENDS: u32 = 3;
+const OFF: u32 = 4;
+const READY: u32 = 5;
+const READY_MOVED: u32 = 6;
+const MOVED: u32 = 7;
+const THREAD: u32 = 8;
 
 /// One group within a window. Stretches that go on at its end count with their
 /// time until then, and are not yet in a bucket.
@@ -77,13 +79,19 @@ pub(super) struct Key {
     bucket: u32,
 }
 
-impl From<[u64; 2]> for Key {
-    fn from([ids, place]: [u64; 2]) -> Self {
+impl Key {
+    pub(super) fn group(self) -> Group {
+        Group(self.group)
+    }
+}
+
+impl From<u64> for Key {
+    fn from(word: u64) -> Self {
         Self {
-            group: ids as u32,
-            class: (ids >> 32) as u32,
-            what: place as u32,
-            bucket: (place >> 32) as u32,
+            group: (word >> 36) as u32,
+            class: (word >> 32) as u32 & 0xf,
+            what: (word >> 12) as u32 & 0xf_ffff,
+            bucket: word as u32 & 0xfff,
         }
     }
 }
@@ -115,6 +123,13 @@ impl Reading {
         }
     }
 
+    /// Leaves out what is known of a group.
+    pub(super) fn forget(&mut self, group: Group) {
+        self.counts.retain(|key, _| key.group() != group);
+        self.pending_on.remove(&group.0);
+        self.pending_off.retain(|(of, _), _| *of != group.0);
+    }
+
     /// What a group did between `before` and this.
     pub(super) fn times(&self, before: &Self, group: Group) -> Times {
         let mut times = Times {
@@ -137,12 +152,15 @@ impl Reading {
             }
             let mut add = |cause| off.entry(cause).or_default().add(key.bucket, count, ns);
             match key.class {
-                ON => times.on_cpu.add(key.bucket, count, ns),
+                ON_WAITS | ON_STOPPED | ON_ENDS => times.on_cpu.add(key.bucket, count, ns),
                 OFF => add(Cause::of(key.what)),
-                READY => add(Cause::RunQueue),
-                VOLUNTARY => times.voluntary_switches += count,
-                INVOLUNTARY => times.involuntary_switches += count,
-                MIGRATION => times.migrations += count,
+                READY | READY_MOVED => add(Cause::RunQueue),
+                _ => {}
+            }
+            match key.class {
+                ON_WAITS => times.voluntary_switches += count,
+                ON_STOPPED => times.involuntary_switches += count,
+                READY_MOVED | MOVED => times.migrations += count,
                 THREAD => times.threads_begun += count,
                 _ => {}
             }
@@ -182,7 +200,7 @@ mod tests {
     const GROUP: Group = Group(3);
 
     fn key(class: u32, what: u32) -> Key {
-        Key::from([3 | u64::from(class) << 32, u64::from(what) | 40 << 32])
+        Key::from(3 << 36 | u64::from(class) << 32 | u64::from(what) << 12 | 40)
     }
 
     #[test]
@@ -212,7 +230,7 @@ mod tests {
     #[test]
     fn other_groups_are_left_out() {
         let mut reading = Reading::default();
-        reading.counts.insert(key(MIGRATION, 0), (5, 0));
+        reading.counts.insert(key(MOVED, 0), (5, 0));
         assert_eq!(reading.times(&Reading::default(), GROUP).migrations, 5);
         assert_eq!(reading.times(&Reading::default(), Group(4)).migrations, 0);
         assert_eq!(reading.times(&reading.clone(), GROUP).migrations, 0);

@@ -13,21 +13,44 @@ pub(super) const COMPAT: &str = "compat";
 /// Numbers that are counted.
 const CALLS: u32 = FOREIGN + 1;
 /// Words of the kernel side's `struct call`.
-const WORDS: usize = 13 + FASTEST + BUCKETS;
+const WORDS: usize = HEAD + FASTEST + BUCKETS;
+/// Words before the fastest times: count, bits of what varies, first arguments,
+/// sum, longest, places of the fastest (3), last error (2), last use (3).
+const HEAD: usize = 18;
+const FIRST: usize = 2;
+const TOTAL: usize = 8;
+const KEPT: usize = 10;
+const ERROR: usize = 13;
+const USE: usize = 15;
 
-/// Reads all calls that were made. Tasks are not known here.
-pub(super) fn read(object: &Object) -> BTreeMap<String, Call> {
+/// What was counted by calls.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    /// All calls that were made, by name. Tasks are not known here.
+    pub(super) calls: BTreeMap<String, Call>,
+    /// Uses of numbers that select features, with their counts; a key may be there
+    /// more than once.
+    pub(super) uses: Vec<([u64; 2], u64)>,
+}
+
+/// Reads what was counted.
+pub(super) fn read(object: &Object) -> Counted {
     let mut calls: BTreeMap<u32, Call> = BTreeMap::new();
+    let mut uses = Vec::new();
     for number in 0..CALLS {
         let seen = object.per_cpu::<WORDS>("calls", number);
-        for words in seen.iter().filter(|words| words[0] > 0 || words[8] > 0) {
+        for words in seen.iter().filter(|words| words[0] > 0 || words[KEPT] > 0) {
             let call = of_cpu(number, words);
             match calls.get_mut(&number) {
                 None => drop(calls.insert(number, call)),
                 Some(all) => all.merge(&call),
             }
+            uses.push(([words[USE], words[USE + 1]], words[USE + 2]));
         }
     }
+    uses.retain(|(_, count)| *count > 0);
+    let older = object.entries::<2, 1>("uses").into_iter();
+    uses.extend(older.map(|(key, [count])| (key, count)));
     for ([key], [count]) in object.entries::<1, 1>("errors") {
         if let Some(call) = calls.get_mut(&((key >> 32) as u32)) {
             let name = names::errno(key & 0xffff_ffff);
@@ -35,7 +58,10 @@ pub(super) fn read(object: &Object) -> BTreeMap<String, Call> {
         }
     }
     let named = calls.into_iter().map(|(number, call)| (name(number), call));
-    named.collect()
+    Counted {
+        calls: named.collect(),
+        uses,
+    }
 }
 
 /// The name under which a number stands in the profile.
@@ -53,14 +79,18 @@ fn of_cpu(number: u32, words: &[u64; WORDS]) -> Call {
         0 => 0,
         _ => table::row(number).map_or(MAX_ARGUMENTS, |row| row.arguments),
     };
+    let mut errors = BTreeMap::new();
+    if words[ERROR + 1] > 0 {
+        errors.insert(names::errno(words[ERROR]), words[ERROR + 1]);
+    }
     Call {
         number,
         count,
-        errors: BTreeMap::new(),
+        errors,
         time: durations(words),
         arguments: (0..arguments)
             .map(|position| match varies >> position & 1 {
-                0 => Argument::Constant(words[2 + position]),
+                0 => Argument::Constant(words[FIRST + position]),
                 _ => Argument::Varies,
             })
             .collect(),
@@ -69,19 +99,15 @@ fn of_cpu(number: u32, words: &[u64; WORDS]) -> Call {
 }
 
 fn durations(words: &[u64; WORDS]) -> Durations {
-    let timed = words[8];
-    if timed == 0 {
-        return Durations::default();
-    }
-    let (fastest, histogram) = words[13..].split_at(FASTEST);
-    let kept = usize::try_from(timed).map_or(FASTEST, |timed| timed.min(FASTEST));
+    let (fastest, histogram) = words[HEAD..].split_at(FASTEST);
+    let kept = usize::try_from(words[KEPT]).map_or(FASTEST, |kept| kept.min(FASTEST));
     let mut fastest_ns = fastest[..kept].to_vec();
     fastest_ns.sort_unstable();
     let used = histogram.iter().rposition(|count| *count > 0);
     Durations {
-        total_ns: words[9],
-        shortest_ns: words[10],
-        longest_ns: words[11],
+        total_ns: words[TOTAL],
+        shortest_ns: fastest_ns.first().copied().unwrap_or(0),
+        longest_ns: words[TOTAL + 1],
         fastest_ns,
         histogram: histogram[..used.map_or(0, |last| last + 1)].to_vec(),
     }
@@ -94,12 +120,15 @@ mod tests {
     #[test]
     fn a_cpus_words_become_a_call() {
         let mut words = [0; WORDS];
-        words[..13].copy_from_slice(&[3, 0b10, 5, 9, 7, 0, 0, 0, 2, 300, 100, 200, 0]);
-        words[13..15].copy_from_slice(&[200, 100]);
-        words[13 + FASTEST + 6] = 1;
-        words[13 + FASTEST + 7] = 1;
+        words[..HEAD]
+            .copy_from_slice(&[3, 0b10, 5, 9, 7, 0, 0, 0, 300, 200, 2, 0, 0, 11, 1, 0, 0, 0]);
+        words[HEAD..HEAD + 2].copy_from_slice(&[200, 100]);
+        words[HEAD + FASTEST + 6] = 1;
+        words[HEAD + FASTEST + 7] = 1;
         let call = of_cpu(0, &words);
         assert_eq!(call.count, 3);
+        assert_eq!(call.errors, [("EAGAIN".to_owned(), 1)].into());
+        assert_eq!(call.time.shortest_ns, 100);
         assert_eq!(call.time.fastest_ns, [100, 200]);
         assert_eq!(call.time.count(), 2);
         assert_eq!(call.time.mean_ns(), Some(150));

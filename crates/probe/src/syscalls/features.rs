@@ -87,8 +87,13 @@ impl Paths {
     }
 
     /// Everything with its counts; the devices; how many files are not listed.
-    pub(super) fn finish(self, object: &Object) -> (Features, Vec<String>, u64) {
-        let mut features = numbers(object);
+    /// `uses` are keys and counts of what is told by numbers alone.
+    pub(super) fn finish(
+        self,
+        object: &Object,
+        uses: &[([u64; 2], u64)],
+    ) -> (Features, Vec<String>, u64) {
+        let mut features = numbers(uses);
         let mut unnamed = self.dropped;
         let mut files = BTreeMap::<(String, String), u64>::new();
         for (key, [count]) in object.entries::<2, 1>("files") {
@@ -138,12 +143,12 @@ fn absolute(record: &PathRecord) -> String {
 }
 
 /// What is counted by numbers alone.
-fn numbers(object: &Object) -> Features {
+fn numbers(uses: &[([u64; 2], u64)]) -> Features {
     let mut features = Features::default();
-    for ([first, second], [count]) in object.entries::<2, 1>("uses") {
+    for ([first, second], count) in uses {
         let (kind, a) = (first & 0xffff_ffff, first >> 32);
         let (b, c) = (second & 0xffff_ffff, second >> 32);
-        features.merge(&one(kind, [a, b, c], count));
+        features.merge(&one(kind, [a, b, c], *count));
     }
     features
 }

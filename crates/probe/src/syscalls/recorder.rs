@@ -1,5 +1,6 @@
 //! The observation: whom it follows, what it has heard, the profile at its end.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -9,21 +10,24 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use aya::maps::{MapData, RingBuf};
 use rustix::thread::gettid;
 use rustix::time::{ClockId, clock_gettime};
-use tare_profile::{Observer, Phase, Profile, SCHEMA, Taken, Way};
+use tare_profile::{Call, Observer, Phase, Profile, SCHEMA, Taken, Way};
 
 use super::call_log::{CallLog, LogEnd, LogError};
-use super::calls::COMPAT;
+use super::calls::{self, COMPAT, Counted};
 use super::features::Paths;
 use super::follow::{self, Container, FollowError};
 use super::modules::Modules;
 use super::record::{LogRecord, MADE_WORDS, Record, TaskRecord};
 use super::tasks::Tasks;
-use crate::bpf::{Image, Object, Point, RunTimeMeter};
+use crate::bpf::{Image, Object, Point, RunTime, RunTimeSampler};
 use crate::{Source, Unavailable, bpf_image};
 
 const IMAGE: Image = bpf_image!("syscalls.bpf.o");
 /// Words of the kernel side's `struct task`.
 const TASK_WORDS: usize = 20;
+const PROGRAM: usize = 3;
+const MADE: usize = 4;
+const COMM: usize = MADE + MADE_WORDS;
 /// `enum role`.
 const COUNTS: u64 = 0;
 const STARTS_OTHERS: u64 = 2;
@@ -34,15 +38,19 @@ const LOST_LOG: u32 = 1;
 const PASSES: usize = 16;
 
 const POINTS: &[Point<'_>] = &[
-    point("sched_process_fork", "on_fork"),
-    point("sched_process_exec", "on_exec"),
-    point("sched_process_exit", "on_exit"),
-    point("sys_exit", "on_sys_exit"),
-    point("sys_enter", "on_sys_enter"),
+    raw("sched_process_fork", "on_fork"),
+    raw("sched_process_exec", "on_exec"),
+    raw("sched_process_exit", "on_exit"),
+    typed("sys_exit", "on_sys_exit"),
+    typed("sys_enter", "on_sys_enter"),
 ];
 
-const fn point(event: &'static str, program: &'static str) -> Point<'static> {
+const fn raw(event: &'static str, program: &'static str) -> Point<'static> {
     Point::Raw { event, program }
+}
+
+const fn typed(event: &'static str, program: &'static str) -> Point<'static> {
+    Point::Typed { event, program }
 }
 
 /// A command that cannot be observed from its start.
@@ -62,7 +70,7 @@ pub struct Recorder {
     records: RingBuf<MapData>,
     single_calls: RingBuf<MapData>,
     log: Option<Result<CallLog, LogError>>,
-    meter: Option<RunTimeMeter>,
+    meter: Option<RunTimeSampler>,
     unavailable: Vec<String>,
     tasks: Tasks,
     paths: Paths,
@@ -98,7 +106,7 @@ impl Recorder {
         let records = object.take_ring("records")?;
         let single_calls = object.take_ring("single_calls")?;
         let mut unavailable = Vec::new();
-        let meter = RunTimeMeter::start()
+        let meter = RunTimeSampler::start()
             .map_err(|why| unavailable.push(why.to_string()))
             .ok();
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -177,6 +185,9 @@ impl Recorder {
             }
         }
         self.drain_log();
+        if let Some(meter) = &mut self.meter {
+            meter.turn();
+        }
     }
 
     /// Looks around, which costs more: modules, processes that entered the
@@ -210,14 +221,14 @@ impl Recorder {
         self.drain();
         self.let_go();
         self.drain();
-        let observer = self.observer();
-        let mut calls = super::calls::read(&self.object);
+        let Counted { mut calls, uses } = calls::read(&self.object);
+        let observer = self.observer(&calls);
         if calls.contains_key(COMPAT) {
             let why = "calls of 32-bit programs are counted as one, `compat`, without their kinds";
             self.unavailable.push(why.to_owned());
         }
         let (tasks, unlisted) = self.tasks.finish(&mut calls);
-        let (features, devices, unnamed) = self.paths.finish(&self.object);
+        let (features, devices, unnamed) = self.paths.finish(&self.object, &uses);
         let log_lost = self.object.word("lost", LOST_LOG).unwrap_or(0);
         let log = self.log.map(|log| log.and_then(|log| log.finish(log_lost)));
         for (count, what) in [
@@ -283,7 +294,7 @@ impl Recorder {
         let mut words = [0; TASK_WORDS];
         words[0] = u64::from(pid) | role << 32;
         for (place, byte) in comm.bytes().take(15).enumerate() {
-            words[18 + place / 8] |= u64::from(byte) << (8 * (place % 8));
+            words[COMM + place / 8] |= u64::from(byte) << (8 * (place % 8));
         }
         if role == COUNTS {
             // Programs that `execve` started have numbers from below.
@@ -292,7 +303,7 @@ impl Recorder {
             if let Ok(program) = program {
                 self.tasks.program(number, program.display().to_string());
             }
-            words[9] = u64::from(number) << 32;
+            words[PROGRAM] = u64::from(number) << 32;
         }
         self.object.insert("tasks", tid, words)
     }
@@ -327,13 +338,15 @@ impl Recorder {
         }
     }
 
-    fn observer(&self) -> Observer {
-        let run = self.meter.as_ref().map(|meter| meter.read(&self.object));
-        let run = run.unwrap_or_default();
+    fn observer(&self, calls: &BTreeMap<String, Call>) -> Observer {
         let word = |index: &u32| self.object.word("lost", *index).unwrap_or(0);
+        let others = self.object.per_cpu::<1>("other_runs", 0);
+        // Each call's begin was one run, and its end.
+        let of_calls = calls.values().map(|call| call.count + call.time.count());
+        let events = of_calls.sum::<u64>() + others.iter().flatten().sum::<u64>();
         Observer {
-            events: run.runs,
-            kernel_ns: run.ns,
+            events,
+            kernel_ns: RunTime::of(&self.object).of_runs(events),
             user_ns: clock_ns(ClockId::ProcessCPUTime).saturating_sub(self.own_cpu_ns),
             lost: LOST.iter().map(word).sum(),
         }
@@ -342,8 +355,8 @@ impl Recorder {
 
 fn task(tid: u32, words: &[u64; TASK_WORDS]) -> TaskRecord {
     let mut made = [0; MADE_WORDS];
-    made.copy_from_slice(&words[10..18]);
-    let bytes: Vec<u8> = words[18..]
+    made.copy_from_slice(&words[MADE..COMM]);
+    let bytes: Vec<u8> = words[COMM..COMM + 2]
         .iter()
         .flat_map(|word| word.to_le_bytes())
         .collect();
@@ -354,7 +367,7 @@ fn task(tid: u32, words: &[u64; TASK_WORDS]) -> TaskRecord {
         tgid: words[0] as u32,
         calls: words[2],
         made,
-        program: (words[9] >> 32) as u32,
+        program: (words[PROGRAM] >> 32) as u32,
         comm: String::from_utf8_lossy(text).into_owned(),
     }
 }

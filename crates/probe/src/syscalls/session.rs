@@ -1,6 +1,7 @@
 //! The course of an observation: until its subject ends, its time is over, or
 //! somebody says so.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
@@ -148,7 +149,9 @@ impl Recorder {
     }
 
     fn signal_all(&self, child: &Child, signal: Signal) {
-        for pid in self.living().into_iter().chain([child.id()]) {
+        // Each once: a server may take the second for more than the first.
+        let all: BTreeSet<u32> = self.living().into_iter().chain([child.id()]).collect();
+        for pid in all {
             let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
             // It may be gone.
             let _ = pid.map(|pid| kill_process(pid, signal));

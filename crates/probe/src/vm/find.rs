@@ -151,7 +151,7 @@ fn vcpus(pid: u32, descriptors: &Path) -> Result<Option<Vec<u32>>, FindError> {
     Ok(has_vm.then_some(vcpus))
 }
 
-fn command(folder: &Path) -> Vec<String> {
+pub(super) fn command(folder: &Path) -> Vec<String> {
     let bytes = fs::read(folder.join("cmdline")).unwrap_or_default();
     let words = bytes.split(|byte| *byte == 0);
     let mut words: Vec<_> = words
@@ -165,7 +165,7 @@ fn command(folder: &Path) -> Vec<String> {
 
 /// The name of Tare's run whose monitor is process `pid`: the run's `lock` is one
 /// of its descriptors.
-fn run_name(pid: u32, monitor: Monitor) -> Option<String> {
+pub(super) fn run_name(pid: u32, monitor: Monitor) -> Option<String> {
     if monitor != Monitor::Tare && monitor != Monitor::Qemu {
         return None;
     }

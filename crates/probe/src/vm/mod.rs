@@ -5,11 +5,13 @@ mod monitor;
 mod name;
 mod role;
 mod threads;
+mod translated;
 
 use serde::{Deserialize, Serialize};
 
 pub use find::{FindError, Listing, find, list, of_pid};
 pub use threads::{VmThread, threads};
+pub use translated::{Translated, translated};
 
 /// A KVM virtual machine: a process that holds a `kvm-vm` descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
