@@ -2,20 +2,19 @@
 //! nothing else. Both go with its last process, however that ends.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 
 use crate::cgroup::Groups;
 use crate::heard::{Heard, Report, Watch};
 use crate::step::{Step, StepError};
 
-/// Enters the groups, makes the mounts, changes to the root.
-/// `TREE SCRATCH ro|rw GROUP... -- COMMAND...`
+/// Makes the mounts, changes to the root.
+/// `TREE SCRATCH ro|rw COMMAND...`
 const ENTER: &str = r#"
 set -e
 tree=$1 scratch=$2 access=$3; shift 3
-while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs"; shift; done
-shift
 hostname tare
 mount --bind "$tree" "$tree"
 [ "$access" = rw ] || mount -o remount,bind,ro "$tree"
@@ -39,7 +38,7 @@ pub enum Access {
 
 /// A command in the root, not yet started.
 pub fn command(tree: &Path, scratch: &Path, access: Access, groups: &Groups) -> Command {
-    let mut command = Command::new("unshare");
+    let mut command = groups.command("unshare");
     command
         .args([
             "--mount",
@@ -55,9 +54,7 @@ pub fn command(tree: &Path, scratch: &Path, access: Access, groups: &Groups) -> 
         .arg(match access {
             Access::Read => "ro",
             Access::Write => "rw",
-        })
-        .args(groups.dirs())
-        .arg("--");
+        });
     command
 }
 
@@ -94,7 +91,7 @@ pub(crate) fn heard(
     watch: &mut dyn Watch,
 ) -> Result<Report, StepError> {
     let child = command
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
@@ -102,10 +99,10 @@ pub(crate) fn heard(
         what: what.to_owned(),
         source,
     })?);
-    let Some(stdout) = child.0.stdout.take() else {
+    let (Some(stdin), Some(stdout)) = (child.0.stdin.take(), child.0.stdout.take()) else {
         return Err(StepError::GivenUp);
     };
-    let result = Heard::on(stdout, what).follow(step, watch);
+    let result = Heard::on(stdout, what).follow(step, &mut Held { watch, stdin });
     if result.is_ok() {
         let _ = child.0.wait();
     }
@@ -114,6 +111,29 @@ pub(crate) fn heard(
         return Err(StepError::Ended { what, last });
     }
     result
+}
+
+/// A step waits for a line before it begins, so that what a watch does to begin takes
+/// no CPU from the run.
+struct Held<'a> {
+    watch: &'a mut dyn Watch,
+    stdin: ChildStdin,
+}
+
+impl Watch for Held<'_> {
+    fn begin(&mut self) {
+        self.watch.begin();
+        // A step that is gone says so by its end.
+        let _ = self.stdin.write_all(b"\n");
+    }
+
+    fn end(&mut self) {
+        self.watch.end();
+    }
+
+    fn stop(&self) -> bool {
+        self.watch.stop()
+    }
 }
 
 /// A child that does not outlive this.

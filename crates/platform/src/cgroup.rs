@@ -1,13 +1,15 @@
 //! Control groups of both versions: one of ours that holds a run, so that all its
 //! processes are found, and, where a size asks for it, kept to CPUs or time.
 //!
-//! On version 1 the freezer's hierarchy holds a run: it accounts for nothing, so
-//! holding costs the run nothing. Limits are in the hierarchies of `cpuset` and
-//! `cpu`. On version 2 one directory does all.
+//! On version 1 the freezer's hierarchy holds a run, or where it is missing another
+//! that accounts for nothing, so holding costs the run nothing. Limits are in the
+//! hierarchies of `cpuset` and `cpu`. On version 2 one directory does all; a controller
+//! that the root does not hand down yet is handed down, and taken back in the end.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,8 +19,15 @@ use crate::processes;
 /// CFS's period, us.
 pub const PERIOD_US: u64 = 100_000;
 const ROOT: &str = "/sys/fs/cgroup";
+/// Hierarchies beside those of controllers that can hold a run, best first.
+const HOLDERS: [&str; 4] = ["freezer", "systemd", "unified", "pids"];
+/// Enters the groups: `GROUP... -- COMMAND...`
+const ENTER: &str =
+    r#"while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs"; shift; done; shift; exec "$@""#;
 /// Killed processes are gone within this.
 const GONE: Duration = Duration::from_secs(5);
+/// Controllers that a group of version 2 hands down.
+const SUBTREE: &str = "cgroup.subtree_control";
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Control groups that cannot be made as asked.
@@ -54,7 +63,7 @@ impl Groups {
     ) -> Result<Self, CgroupError> {
         let mut groups = Self::default();
         if let Some(cpus) = cpus {
-            let dir = groups.add(journal, "cpuset", name)?;
+            let dir = groups.limit(journal, "cpuset", name)?;
             // Version 1 wants memory nodes before CPUs.
             if is_v1("cpuset") {
                 let nodes = fs::read_to_string(parent("cpuset").join("cpuset.mems"));
@@ -63,7 +72,7 @@ impl Groups {
             write(&dir.join("cpuset.cpus"), cpus)?;
         }
         if let Some(quota) = quota_us {
-            let dir = groups.add(journal, "cpu", name)?;
+            let dir = groups.limit(journal, "cpu", name)?;
             if is_v1("cpu") {
                 write(&dir.join("cpu.cfs_period_us"), &PERIOD_US.to_string())?;
                 write(&dir.join("cpu.cfs_quota_us"), &quota.to_string())?;
@@ -71,11 +80,13 @@ impl Groups {
                 write(&dir.join("cpu.max"), &format!("{quota} {PERIOD_US}"))?;
             }
         }
-        groups.add(journal, "freezer", name)?;
+        if let Some(holder) = holder() {
+            groups.add(journal, holder.join(name))?;
+        }
         Ok(groups)
     }
 
-    fn add(
+    fn limit(
         &mut self,
         journal: &mut Journal,
         controller: &'static str,
@@ -84,16 +95,32 @@ impl Groups {
         if !available(controller) {
             return Err(CgroupError::NoController(controller));
         }
+        if !is_v1(controller) {
+            hand_down(journal, Path::new(ROOT), controller)?;
+        }
         let dir = parent(controller).join(name);
+        self.add(journal, dir.clone())?;
+        Ok(dir)
+    }
+
+    fn add(&mut self, journal: &mut Journal, dir: PathBuf) -> Result<(), CgroupError> {
         if !self.0.contains(&dir) {
             journal.note(Change::Cgroup { path: dir.clone() })?;
             fs::create_dir_all(&dir).map_err(|source| CgroupError::Write {
                 path: dir.clone(),
                 source,
             })?;
-            self.0.push(dir.clone());
+            self.0.push(dir);
         }
-        Ok(dir)
+        Ok(())
+    }
+
+    /// A command that is in these groups before it is anything else.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-ec", ENTER, "tare"]);
+        command.args(&self.0).args(["--", program]);
+        command
     }
 
     /// The directories.
@@ -107,14 +134,63 @@ impl Groups {
     }
 }
 
-/// Whether a controller can be used by us. Holding needs none on version 2.
+/// Whether a controller can be used by us.
 pub fn available(controller: &str) -> bool {
-    if is_v1(controller) {
-        return true;
+    is_v1(controller) || lists(&Path::new(ROOT).join("cgroup.controllers"), controller)
+}
+
+/// Whether a run's processes can be held together. Needs no controller.
+pub fn holds() -> bool {
+    holder().is_some()
+}
+
+/// Where groups that hold are made.
+fn holder() -> Option<PathBuf> {
+    let beside = HOLDERS.map(|name| Path::new(ROOT).join(name));
+    let mut places = beside.into_iter().chain([PathBuf::from(ROOT)]);
+    places.find(|dir| dir.join("cgroup.procs").exists())
+}
+
+/// Where a group of this name would be, in every hierarchy: runtimes make theirs in
+/// all that there are.
+pub fn everywhere(name: &str) -> Vec<PathBuf> {
+    let below = fs::read_dir(ROOT).into_iter().flatten().flatten();
+    let below = below.map(|entry| entry.path());
+    let hierarchies = below.chain([PathBuf::from(ROOT)]);
+    // What only groups of version 2 that are no root have is no hierarchy's.
+    let is_root =
+        |dir: &PathBuf| dir.join("cgroup.procs").exists() && !dir.join("cgroup.events").exists();
+    let roots = hierarchies.filter(is_root);
+    roots
+        .map(|dir| dir.join(name.trim_start_matches('/')))
+        .collect()
+}
+
+/// Lets groups below `root` have a controller of version 2.
+fn hand_down(
+    journal: &mut Journal,
+    root: &Path,
+    controller: &'static str,
+) -> Result<(), CgroupError> {
+    let path = root.join(SUBTREE);
+    if lists(&path, controller) {
+        return Ok(());
     }
-    let controllers = fs::read_to_string(Path::new(ROOT).join("cgroup.controllers"));
-    controllers
-        .is_ok_and(|list| controller == "freezer" || list.split(' ').any(|c| c == controller))
+    journal.note(Change::Controller {
+        path: path.clone(),
+        name: controller.to_owned(),
+    })?;
+    write(&path, &format!("+{controller}"))
+}
+
+/// Takes a controller back, unless others have come to use it.
+pub fn take_back(path: &Path, controller: &str) {
+    let _ = write(path, &format!("-{controller}"));
+}
+
+fn lists(path: &Path, controller: &str) -> bool {
+    let list = fs::read_to_string(path);
+    list.is_ok_and(|list| list.split_whitespace().any(|name| name == controller))
 }
 
 fn is_v1(controller: &str) -> bool {
@@ -183,4 +259,25 @@ pub fn throttled_us(dir: &Path) -> Option<u64> {
         lines.find(|(name, _)| *name == key)?.1.parse::<u64>().ok()
     };
     value("throttled_usec").or_else(|| Some(value("throttled_time")? / 1000))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_controller_that_is_not_handed_down_is_and_is_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(SUBTREE);
+        fs::write(&file, "memory pids\n").unwrap();
+        let journals = dir.path().join("journal");
+        let (mut journal, _) = Journal::begin(&journals).unwrap();
+        hand_down(&mut journal, dir.path(), "pids").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "memory pids\n");
+        hand_down(&mut journal, dir.path(), "cpuset").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "+cpuset");
+        drop(journal);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "-cpuset");
+    }
 }

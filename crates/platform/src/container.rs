@@ -1,21 +1,117 @@
 //! Containers: the configuration that runc here and crun in a machine get, and a
-//! step under runc.
+//! step under an engine of this host: runc alone, or podman with runc below it.
+//!
+//! podman's images, containers and states are below a directory of ours, so the
+//! user's are not touched. Its limits of open files and processes are this process's
+//! own: it would raise them, which not every host allows.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
 
+use rustix::process::{Resource, getrlimit};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::bare;
-use crate::cgroup::PERIOD_US;
+use crate::cgroup::{self, Groups, PERIOD_US};
 use crate::heard::{Report, Watch};
-use crate::journal::{Change, Journal, delete_container};
-use crate::root::Root;
+use crate::journal::{Change, Journal};
+use crate::program::{self, Patience};
 use crate::step::{Step, StepError};
 
-/// The runtime on the host.
-pub const RUNTIME: &str = "runc";
+/// What starts containers on the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// runc alone.
+    #[default]
+    Runc,
+    /// podman, conmon and runc.
+    Podman,
+}
+
+impl Engine {
+    /// Its program, and its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Runc => "runc",
+            Self::Podman => "podman",
+        }
+    }
+
+    /// Its program, told where its states are.
+    fn command(self, state: &Path, id: &str) -> Command {
+        let mut command = Command::new(self.name());
+        match self {
+            Self::Runc => command.arg("--root").arg(state),
+            Self::Podman => command
+                .args(["--runtime", "runc", "--cgroup-manager", "cgroupfs"])
+                .args(["--events-backend", "none", "--storage-driver", "vfs"])
+                .arg("--root")
+                .arg(state.join("root"))
+                .arg("--runroot")
+                .arg(run_directory(id))
+                .arg("--tmpdir")
+                .arg(run_directory(id).join("tmp")),
+        };
+        command
+    }
+
+    /// Removes a container, running or not.
+    pub fn delete(self, state: &Path, id: &str) {
+        let (state_of, words): (_, &[&str]) = match self {
+            Self::Runc => (state.join(id), &["delete", "--force"]),
+            Self::Podman => (state.join("root"), &["rm", "--force", "--time", "0"]),
+        };
+        if state_of.exists() {
+            let _ = self.command(state, id).args(words).arg(id).output();
+        }
+    }
+}
+
+/// Where podman keeps what does not outlive a boot: it refuses long paths there.
+fn run_directory(id: &str) -> PathBuf {
+    Path::new("/run").join(id)
+}
+
+/// A name that is no engine's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("containers are started by runc or by podman")]
+pub struct UnknownEngine;
+
+impl FromStr for Engine {
+    type Err = UnknownEngine;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut all = [Self::Runc, Self::Podman].into_iter();
+        all.find(|engine| engine.name() == text)
+            .ok_or(UnknownEngine)
+    }
+}
+
+/// A container that has its step and waits to be started.
+#[derive(Debug)]
+pub struct Waiting {
+    group: String,
+    start: Command,
+}
+
+impl Waiting {
+    /// The container's group, as its runtime was told.
+    pub fn group(&self) -> &str {
+        &self.group
+    }
+}
+
+/// What podman itself takes at most of open files, and of processes if there can be so
+/// many; nothing that it starts can have more where limits may not be raised.
+const MOST: u64 = 1 << 20;
+/// The environment of a container.
+const PATH: &str = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
+/// The command of a container.
+const STEP: &[&str] = &["/bin/bash", "/tare/step", "@/scratch/request"];
 /// What workloads that change their user need, of what Docker leaves by default.
 const CAPABILITIES: &[&str] = &[
     "CAP_CHOWN",
@@ -60,8 +156,8 @@ pub fn config(rootfs: &Path, scratch: &Path, group: &str, limits: &Limits) -> Va
         "process": {
             "terminal": false,
             "user": {"uid": 0, "gid": 0},
-            "args": ["/bin/bash", "/tare/step", "@/scratch/request"],
-            "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"],
+            "args": STEP,
+            "env": [PATH],
             "cwd": "/",
             "capabilities": {
                 "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES,
@@ -95,62 +191,157 @@ pub fn config(rootfs: &Path, scratch: &Path, group: &str, limits: &Limits) -> Va
 /// Containers of this host.
 #[derive(Debug)]
 pub struct Containers {
+    engine: Engine,
     dir: PathBuf,
     id: String,
 }
 
 impl Containers {
     /// With bundles and states below `dir`; whatever is started is in the journal.
-    pub fn new(journal: &mut Journal, dir: &Path) -> Result<Self, StepError> {
-        let id = format!("tare-lab-{}", std::process::id());
+    pub fn new(journal: &mut Journal, engine: Engine, dir: &Path) -> Result<Self, StepError> {
         let this = Self {
+            engine,
             dir: dir.join("container"),
-            id,
+            id: format!("tare-lab-{}", std::process::id()),
         };
+        if engine == Engine::Podman {
+            let path = run_directory(&this.id);
+            journal.note(Change::Directory { path })?;
+        }
+        for path in cgroup::everywhere(&this.id) {
+            journal.note(Change::Cgroup { path })?;
+        }
         journal.note(Change::Container {
-            runtime: RUNTIME.to_owned(),
+            engine,
             state: this.state(),
             id: this.id.clone(),
         })?;
         Ok(this)
     }
 
+    /// Starts one that does nothing: whether containers work here at all.
+    pub fn try_out(
+        &self,
+        tree: &Path,
+        scratch: &Path,
+        patience: Patience<'_>,
+    ) -> Result<(), StepError> {
+        let waiting = self.prepare(tree, scratch, &Limits::default(), &["/bin/true"], patience)?;
+        let what = format!("a container of {}", self.engine.name());
+        let tried = program::run(waiting.start, &what, &Groups::default(), patience);
+        self.engine.delete(&self.state(), &self.id);
+        Ok(tried.map(drop)?)
+    }
+
+    /// Makes a container for a step.
+    pub fn ready(
+        &self,
+        tree: &Path,
+        scratch: &Path,
+        limits: &Limits,
+        step: &Step,
+        patience: Patience<'_>,
+    ) -> Result<Waiting, StepError> {
+        bare::ask(scratch, step)?;
+        self.prepare(tree, scratch, limits, STEP, patience)
+    }
+
+    /// Runs the step of a container.
+    pub fn run(
+        &self,
+        mut waiting: Waiting,
+        step: &Step,
+        watch: &mut dyn Watch,
+    ) -> Result<Report, StepError> {
+        let result = bare::heard(&mut waiting.start, "the container", step, watch);
+        self.engine.delete(&self.state(), &self.id);
+        result
+    }
+
     fn state(&self) -> PathBuf {
         self.dir.join("state")
     }
 
-    /// The container's group, as its runtime was told.
-    pub fn group(&self) -> String {
-        format!("/{}", self.id)
-    }
-
-    /// Runs a step in a new container.
-    pub fn run(
+    fn prepare(
         &self,
-        root: &Root,
+        tree: &Path,
         scratch: &Path,
         limits: &Limits,
-        step: &Step,
-        watch: &mut dyn Watch,
-    ) -> Result<Report, StepError> {
+        words: &[&str],
+        patience: Patience<'_>,
+    ) -> Result<Waiting, StepError> {
+        let state = self.state();
         let failed = |source| StepError::Start {
             what: "the container's bundle".to_owned(),
             source,
         };
-        bare::ask(scratch, step)?;
-        fs::create_dir_all(self.state()).map_err(failed)?;
-        let config = config(root.tree(), scratch, &self.group(), limits);
-        fs::write(self.dir.join("config.json"), config.to_string()).map_err(failed)?;
-        let mut command = Command::new(RUNTIME);
-        command.arg("--root").arg(self.state());
-        command
-            .args(["run", "--bundle"])
-            .arg(&self.dir)
-            .arg(&self.id);
-        let result = bare::heard(&mut command, "the container", step, watch);
-        delete_container(RUNTIME, &self.state(), &self.id);
-        result
+        fs::create_dir_all(&state).map_err(failed)?;
+        let group = format!("/{}", self.id);
+        let mut start = self.engine.command(&state, &self.id);
+        match self.engine {
+            Engine::Runc => {
+                let mut config = config(tree, scratch, &group, limits);
+                config["process"]["args"] = json!(words);
+                fs::write(self.dir.join("config.json"), config.to_string()).map_err(failed)?;
+                start.args(["run", "--bundle"]).arg(&self.dir).arg(&self.id);
+                Ok(Waiting { group, start })
+            }
+            Engine::Podman => {
+                let mut create = self.engine.command(&state, &self.id);
+                create.args(["create", "--name", &self.id, "--cgroup-parent", &group]);
+                create.args(podman_options(scratch, limits));
+                create.arg("--rootfs").arg(tree).args(words);
+                let made = program::run(create, "podman create", &Groups::default(), patience)?;
+                start.args(["start", "--attach", "--interactive", &self.id]);
+                let group = format!("{group}/libpod-{}", made.trim());
+                Ok(Waiting { group, start })
+            }
+        }
     }
+}
+
+/// What makes podman's container like [`config`]'s, whatever the limits.
+const PODMAN: [&str; 11] = [
+    "--interactive",
+    "--read-only",
+    "--hostname=tare",
+    "--network=none",
+    "--log-driver=none",
+    "--security-opt=no-new-privileges",
+    "--cap-drop=all",
+    "--pids-limit=-1",
+    "--shm-size=256m",
+    "--tmpfs=/tmp:size=256m,mode=1777",
+    "--tmpfs=/run:size=64m,mode=1777",
+];
+
+fn podman_options(scratch: &Path, limits: &Limits) -> Vec<String> {
+    let mut options: Vec<String> = PODMAN.iter().map(|&option| option.to_owned()).collect();
+    options.extend(CAPABILITIES.iter().map(|name| format!("--cap-add={name}")));
+    options.push(format!("--env={PATH}"));
+    options.push(format!("--volume={}:/scratch", scratch.display()));
+    let pids = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap_or_default();
+    let pids = pids.trim().parse().unwrap_or(MOST);
+    for (name, resource, most) in [
+        ("nofile", Resource::Nofile, MOST),
+        ("nproc", Resource::Nproc, MOST.min(pids)),
+    ] {
+        let limit = getrlimit(resource);
+        let within = |limit: Option<u64>| limit.unwrap_or(most).min(most);
+        let (soft, hard) = (within(limit.current), within(limit.maximum));
+        options.push(format!("--ulimit={name}={soft}:{hard}"));
+    }
+    options.extend(
+        limits
+            .cpus
+            .iter()
+            .map(|cpus| format!("--cpuset-cpus={cpus}")),
+    );
+    if let Some(quota) = limits.quota_us {
+        options.push(format!("--cpu-period={PERIOD_US}"));
+        options.push(format!("--cpu-quota={quota}"));
+    }
+    options
 }
 
 #[cfg(test)]

@@ -9,11 +9,12 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 use tare_pin::ledger::{self, Ledger, boot_id};
 
+use crate::container::Engine;
 use crate::{cgroup, processes};
 
 /// A change.
@@ -35,6 +36,13 @@ pub enum Change {
         /// Its directory.
         path: PathBuf,
     },
+    /// A controller that groups of version 2 below are given.
+    Controller {
+        /// The file of the group that gives.
+        path: PathBuf,
+        /// The controller.
+        name: String,
+    },
     /// A process and what descends from it.
     Process {
         /// Its PID.
@@ -44,8 +52,9 @@ pub enum Change {
     },
     /// A container.
     Container {
-        /// The runtime.
-        runtime: String,
+        /// What started it.
+        #[serde(rename = "runtime")]
+        engine: Engine,
         /// Directory of its state.
         state: PathBuf,
         /// Its name.
@@ -138,30 +147,34 @@ fn undo(changes: &[Change]) {
         match change {
             Change::Boot { .. } => {}
             Change::Directory { path } => {
+                unmount_below(path);
                 let _ = fs::remove_dir_all(path);
             }
             Change::Cgroup { path } => cgroup::remove(path),
+            Change::Controller { path, name } => cgroup::take_back(path, name),
             Change::Process { pid, start } => processes::end_tree(*pid, *start),
-            Change::Container { runtime, state, id } => delete_container(runtime, state, id),
+            Change::Container { engine, state, id } => engine.delete(state, id),
         }
     }
 }
 
-/// Removes a container, running or not.
-pub fn delete_container(runtime: &str, state: &Path, id: &str) {
-    if !state.join(id).exists() {
-        return;
+/// Takes away what a runtime mounted in a directory, the latest first: removing must
+/// not reach what is mounted.
+fn unmount_below(dir: &Path) {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    let places = places.map(|place| PathBuf::from(place.replace("\\040", " ")));
+    let ours: Vec<PathBuf> = places.filter(|place| place.starts_with(dir)).collect();
+    for place in ours.into_iter().rev() {
+        let _ = unmount(place, UnmountFlags::DETACH);
     }
-    let _ = Command::new(runtime)
-        .arg("--root")
-        .arg(state)
-        .args(["delete", "--force", id])
-        .output();
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]

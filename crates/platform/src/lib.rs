@@ -8,6 +8,7 @@
 //! bare, container, machine
 //!            start a step there: chroot, runc, a virtual machine (crun in it)
 //! step       what a step says while it runs: begin, end, verdict
+//! program    installing and preparing, within a limit, by root
 //! journal    what was changed on this host, undone at the end or at the next start
 //! ```
 //!
@@ -26,6 +27,7 @@ pub mod machine;
 pub mod pin;
 pub mod place;
 pub mod processes;
+mod program;
 pub mod root;
 pub mod step;
 pub mod workload;
@@ -33,6 +35,7 @@ pub mod workload;
 pub use heard::{Report, Watch};
 pub use journal::Journal;
 pub use place::{Limit, Mode, Place, Platform};
+pub use program::{Patience, ProgramError};
 pub use root::Root;
 pub use step::{Step, StepError, Verdict};
 pub use workload::Workload;

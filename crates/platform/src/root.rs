@@ -14,7 +14,6 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
@@ -26,6 +25,7 @@ use tare_rootfs::{Cache, Kernel, Task, Tree, cpio};
 use crate::bare::{self, Access};
 use crate::cgroup::Groups;
 use crate::container::{self, Limits};
+use crate::program::{self, Patience, ProgramError};
 use crate::step::{AGENT, PROGRAM};
 use crate::workload::{Form, Workload};
 
@@ -46,14 +46,9 @@ pub enum RootError {
     /// Another weighing uses it.
     #[error("another weighing of platforms uses {}; wait for its end", .0.display())]
     Busy(PathBuf),
-    /// A program is missing, or failed.
-    #[error("{program} failed: {said}")]
-    Program {
-        /// The program.
-        program: String,
-        /// What it said last.
-        said: String,
-    },
+    /// A program that makes it did not.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// A file cannot be written.
     #[error("cannot write {}", path.display())]
     Write {
@@ -79,20 +74,27 @@ pub enum RootError {
     Pack(#[from] cpio::PackError),
 }
 
+/// Where the root is, which is ours alone as long as this lives.
+#[derive(Debug)]
+pub struct Site {
+    dir: PathBuf,
+    cache: Cache,
+    _lock: fs::File,
+}
+
 /// The root.
 #[derive(Debug)]
 pub struct Root {
-    dir: PathBuf,
+    site: Site,
     tree: PathBuf,
     disk: PathBuf,
     initramfs: PathBuf,
     kernel: Kernel,
-    _lock: fs::File,
 }
 
-impl Root {
-    /// The root in the user's cache, made if it is missing.
-    pub fn open() -> Result<Self, RootError> {
+impl Site {
+    /// In the user's cache.
+    pub fn claim() -> Result<Self, RootError> {
         if !rustix::process::geteuid().is_root() {
             return Err(RootError::NotRoot);
         }
@@ -103,17 +105,33 @@ impl Root {
         let lock = fs::File::create(&path).map_err(write(&path))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| RootError::Busy(dir.clone()))?;
+        Ok(Self {
+            dir,
+            cache,
+            _lock: lock,
+        })
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Root {
+    /// The root on its site, made there if it is missing, within `groups`.
+    pub fn open(site: Site, groups: &Groups, patience: Patience<'_>) -> Result<Self, RootError> {
+        let dir = &site.dir;
         let tree = dir.join("tree");
         if !tree.is_dir() {
-            bootstrap(&dir, &tree)?;
+            bootstrap(dir, &tree, groups, patience)?;
         }
         let root = Self {
             disk: dir.join("root.img"),
             initramfs: dir.join("initramfs"),
-            kernel: debian::find_or_obtain(&cache)?,
+            kernel: debian::find_or_obtain(&site.cache)?,
             tree,
-            dir,
-            _lock: lock,
+            site,
         };
         root.write_programs()?;
         Ok(root)
@@ -121,7 +139,7 @@ impl Root {
 
     /// Where it and its neighbours are.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        &self.site.dir
     }
 
     /// The tree.
@@ -179,6 +197,7 @@ impl Root {
         form: Form,
         scratch: &Path,
         groups: &Groups,
+        patience: Patience<'_>,
     ) -> Result<(), RootError> {
         let ours = self.tree.join("tare");
         let name = format!("{}-{}", workload.name, form.name());
@@ -219,9 +238,8 @@ impl Root {
             .env("DATA", &data)
             .env("LC_ALL", "C")
             .envs(maven.map(|path| ("MAVEN_SETTINGS", path)));
-        let done = run(&mut command, &format!("installing {}", workload.name));
-        groups.empty();
-        done?;
+        let what = format!("installing {}", workload.name);
+        program::run(command, &what, groups, patience)?;
         put(&stamp, &wanted)
     }
 
@@ -242,7 +260,7 @@ impl Root {
     }
 
     /// Makes the disk and the initramfs of what is installed now.
-    pub fn finish(&self) -> Result<(), RootError> {
+    pub fn finish(&self, groups: &Groups, patience: Patience<'_>) -> Result<(), RootError> {
         let init = guest::find_init()?;
         let mut parts = vec![
             PROGRAM.to_owned(),
@@ -260,31 +278,30 @@ impl Root {
         }
         parts.push(format!("{:?}", fs::read(&init).map(Sha256::digest).ok()));
         let wanted = hash(parts);
-        let stamp = self.dir.join("stamp");
+        let stamp = self.site.dir.join("stamp");
         if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
             return Ok(());
         }
-        self.make_disk()?;
+        self.make_disk(groups, patience)?;
         self.make_initramfs(&init)?;
         put(&stamp, &wanted)
     }
 
-    fn make_disk(&self) -> Result<(), RootError> {
-        let mut size = Command::new("du");
+    fn make_disk(&self, groups: &Groups, patience: Patience<'_>) -> Result<(), RootError> {
+        let run = |command, what| program::run(command, what, groups, patience);
+        let mut size = groups.command("du");
         size.args(["-s", "-x", "-B1"]).arg(&self.tree);
-        let said = run(&mut size, "du")?.stdout;
-        let used = String::from_utf8_lossy(&said);
-        let used: u64 = used
+        let used: u64 = run(size, "du")?
             .split_whitespace()
             .next()
             .and_then(|n| n.parse().ok())
             .unwrap_or(0);
         let bytes = used + used / 4 + SPARE_BYTES;
-        let partial = self.dir.join("root.img.partial");
+        let partial = self.site.dir.join("root.img.partial");
         let made = fs::File::create(&partial)
             .and_then(|file| file.set_len(bytes.next_multiple_of(1 << 20)));
         made.map_err(write(&partial))?;
-        let mut command = Command::new("mke2fs");
+        let mut command = groups.command("mke2fs");
         // Without a journal: nothing writes it, and a journal would have to be replayed.
         command
             .args([
@@ -299,7 +316,7 @@ impl Root {
                 "-d",
             ])
             .args([&self.tree, &partial]);
-        let made = run(&mut command, "mke2fs").map(drop);
+        let made = run(command, "mke2fs");
         if made.is_err() {
             let _ = fs::remove_file(&partial);
         }
@@ -322,7 +339,7 @@ impl Root {
         let mut tree = Tree::new();
         guest::add_init(&mut tree, task, &modules, init)?;
         let mut packed = cpio::pack(&tree)?;
-        let partial = self.dir.join("initramfs.partial");
+        let partial = self.site.dir.join("initramfs.partial");
         let mut file = fs::File::create(&partial).map_err(write(&partial))?;
         io::Seek::rewind(&mut packed)
             .and_then(|()| io::copy(&mut packed, &mut file))
@@ -364,45 +381,28 @@ fn maven_settings(scratch: &Path) -> Result<Option<&'static str>, RootError> {
 }
 
 /// A minimal Debian with what every platform needs.
-fn bootstrap(dir: &Path, tree: &Path) -> Result<(), RootError> {
+fn bootstrap(
+    dir: &Path,
+    tree: &Path,
+    groups: &Groups,
+    patience: Patience<'_>,
+) -> Result<(), RootError> {
     let partial = dir.join("tree.partial");
     if partial.exists() {
         fs::remove_dir_all(&partial).map_err(write(&partial))?;
     }
-    let mut command = Command::new("mmdebstrap");
+    let mut command = groups.command("mmdebstrap");
     command
         .args(["--quiet", "--variant=minbase"])
         .arg(format!("--include={PACKAGES}"))
         .args(["--aptopt=Apt::Install-Recommends \"false\"", SUITE])
         .arg(&partial);
-    run(&mut command, "mmdebstrap")?;
-    fs::rename(&partial, tree).map_err(write(tree))
-}
-
-/// Runs a command to its end; what it said last becomes the error.
-fn run(command: &mut Command, what: &str) -> Result<Output, RootError> {
-    let failed = |said: String| RootError::Program {
-        program: what.to_owned(),
-        said,
-    };
-    let output = command
-        .output()
-        .map_err(|error| failed(error.to_string()))?;
-    if output.status.success() {
-        return Ok(output);
+    let made = program::run(command, "mmdebstrap", groups, patience);
+    if made.is_err() {
+        let _ = fs::remove_dir_all(&partial);
     }
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let lines: Vec<&str> = text
-        .lines()
-        .rev()
-        .filter(|l| !l.trim().is_empty())
-        .take(3)
-        .collect();
-    let said = match lines.is_empty() {
-        true => output.status.to_string(),
-        false => lines.into_iter().rev().collect::<Vec<_>>().join(" | "),
-    };
-    Err(failed(said))
+    made?;
+    fs::rename(&partial, tree).map_err(write(tree))
 }
 
 fn hash(parts: impl IntoIterator<Item = String>) -> String {

@@ -142,6 +142,9 @@ pub enum StepError {
     /// The host refused a placement.
     #[error(transparent)]
     Pin(#[from] crate::pin::PlacementError),
+    /// A program around it did not do its work.
+    #[error(transparent)]
+    Program(#[from] crate::program::ProgramError),
     /// Whoever waited gave up.
     #[error("given up")]
     GivenUp,

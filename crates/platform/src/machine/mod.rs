@@ -17,10 +17,12 @@ use crate::pin::Pins;
 use crate::place::Mode;
 use crate::processes;
 use crate::root::Root;
-use crate::step::{GRACE, Said, Step, StepError};
+use crate::step::{Said, Step, StepError};
 
 /// A machine translated instruction by instruction takes its time.
 const BOOT: Duration = Duration::from_secs(120);
+/// And so does ending what a step left, and writing its files, on a busy host.
+const SETTLE: Duration = Duration::from_secs(180);
 const MEMORY: &str = "1G";
 /// Size of the disk for what runs write; sparse.
 const SCRATCH_BYTES: u64 = 2 << 30;
@@ -88,6 +90,7 @@ impl Machine {
         let run_root = dir.join("run");
         fs::create_dir_all(&run_root).map_err(failed)?;
         let scratch = scratch_disk(dir, &name).map_err(failed)?;
+        let errors = dir.join(format!("{name}.err"));
         let mut child = Command::new(tare)
             .args(["run", "--kernel"])
             .arg(root.kernel())
@@ -103,7 +106,7 @@ impl Machine {
             .env("TARE_RUN_ROOT", &run_root)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(fs::File::create(dir.join(format!("{name}.err"))).map_err(failed)?)
+            .stderr(fs::File::create(&errors).map_err(failed)?)
             .spawn()
             .map_err(failed)?;
         let pid = child.id();
@@ -125,7 +128,20 @@ impl Machine {
             name,
             pinned: None,
         };
-        machine.boot(watch)?;
+        machine.boot(watch).map_err(|error| match error {
+            // What it said before there was a console.
+            StepError::Ended { what, last } if last.is_empty() => StepError::Ended {
+                what,
+                last: last_line(&errors),
+            },
+            other => other,
+        })?;
+        if machine.pid != pid
+            && let Some(start) = processes::start_time(machine.pid)
+        {
+            let pid = machine.pid;
+            journal.note(Change::Process { pid, start })?;
+        }
         Ok(machine)
     }
 
@@ -225,7 +241,7 @@ impl Machine {
                 source,
             })?;
         let report = self.heard.follow(step, watch)?;
-        while self.heard.next(GRACE, watch)? != Said::Over {}
+        while self.heard.next(SETTLE, watch)? != Said::Over {}
         Ok(report)
     }
 }
@@ -237,6 +253,11 @@ impl Drop for Machine {
         }
         let _ = self.child.wait();
     }
+}
+
+fn last_line(file: &Path) -> String {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines().next_back().unwrap_or_default().to_owned()
 }
 
 /// Tare's monitor names its threads.

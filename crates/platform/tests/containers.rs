@@ -1,0 +1,105 @@
+//! Containers of both engines around a small root. Needs root, runc and podman.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::process::Command;
+use std::time::Duration;
+
+use support::{Blind, Stage, step};
+use tare_platform::cgroup;
+use tare_platform::container::{Containers, Engine, Limits};
+use tare_platform::{Patience, StepError, Verdict, Watch, pin};
+
+const LONG: Patience<'static> = Patience {
+    limit: Duration::from_secs(120),
+    stop: &|| false,
+};
+
+/// The stage and its containers; none where the engine is not installed.
+fn stage(engine: Engine, run: &str) -> Option<(Stage, Containers)> {
+    let mut stage = Stage::new(run, "true")?;
+    for program in ["runc", engine.name()] {
+        if Command::new(program).arg("--version").output().is_err() {
+            eprintln!("SKIP: {program} is not installed");
+            return None;
+        }
+    }
+    let containers = Containers::new(&mut stage.journal, engine, stage.dir.path()).unwrap();
+    Some((stage, containers))
+}
+
+/// Groups of this process's containers, wherever runtimes made them.
+fn groups() -> Vec<std::path::PathBuf> {
+    let name = format!("tare-lab-{}", std::process::id());
+    let all = cgroup::everywhere(&name).into_iter();
+    all.filter(|dir| dir.exists()).collect()
+}
+
+/// One test: containers are named by the process that starts them.
+#[test]
+fn a_container_of_either_engine_keeps_to_its_cpus_and_leaves_nothing() {
+    for engine in [Engine::Runc, Engine::Podman] {
+        let Some((stage, containers)) = stage(engine, "nproc > metric") else {
+            continue;
+        };
+        let (tree, scratch) = (stage.tree(), stage.scratch());
+        containers.try_out(&tree, &scratch, LONG).unwrap();
+        let last = *pin::allowed().last().unwrap();
+        let limits = Limits {
+            cpus: Some(last.to_string()),
+            quota_us: Some(100_000),
+        };
+        let step = step("output");
+        let waiting = containers
+            .ready(&tree, &scratch, &limits, &step, LONG)
+            .unwrap();
+        let report = containers.run(waiting, &step, &mut Blind).unwrap();
+        assert_eq!(
+            report.verdict,
+            Verdict::Counts(1.0),
+            "{engine:?}: {report:?}"
+        );
+        std::fs::remove_file(tree.join("bin/true")).unwrap();
+        let tried = containers.try_out(&tree, &scratch, LONG);
+        let said = tried.unwrap_err().to_string();
+        let name = engine.name();
+        assert!(
+            said.starts_with(&format!("a container of {name} failed: ")),
+            "{said}"
+        );
+        given_up(stage, &containers);
+    }
+}
+
+/// Gives up once it has begun.
+#[derive(Default)]
+struct Impatient(bool);
+
+impl Watch for Impatient {
+    fn begin(&mut self) {
+        self.0 = true;
+    }
+    fn end(&mut self) {}
+    fn stop(&self) -> bool {
+        self.0
+    }
+}
+
+fn given_up(stage: Stage, containers: &Containers) {
+    let scripts = stage.tree().join("tare/workloads/w");
+    std::fs::write(scripts.join("run"), "setsid sleep 600 & sleep 600").unwrap();
+    let step = step("output");
+    let (tree, scratch) = (stage.tree(), stage.scratch());
+    let waiting = containers.ready(&tree, &scratch, &Limits::default(), &step, LONG);
+    let ended = containers.run(waiting.unwrap(), &step, &mut Impatient::default());
+    assert!(matches!(ended, Err(StepError::GivenUp)), "{ended:?}");
+    let dir = stage.dir.path().to_owned();
+    drop(stage);
+    assert_eq!(groups(), Vec::<std::path::PathBuf>::new());
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(&dir.display().to_string()), "{mounts}");
+    let run = format!("/run/tare-lab-{}", std::process::id());
+    assert!(!std::path::Path::new(&run).exists());
+}
