@@ -15,6 +15,10 @@ pub const INIT: &str = ".tare/init";
 /// Words for the kernel's command line, without which it does not start our
 /// first process.
 pub const CMDLINE: &str = "rdinit=/.tare/init";
+/// Words for every kernel: its console, an end instead of a stop.
+pub const WORDS: &str = "console=ttyS0 panic=-1";
+/// No test of the timer's interrupt against time, which a busy translator fails.
+pub const UNTIMED: &str = "no_timer_check";
 /// Modules for the devices of Tare's machines and of QEMU's with virtio.
 pub const MACHINE_MODULES: &[&str] = &[
     "virtio_pci",

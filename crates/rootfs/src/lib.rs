@@ -10,6 +10,7 @@
 //! cpio, ext4       a tree as an initramfs, as a disk
 //! directory        a tree as a directory of this computer
 //! guest            the initramfs of a command: tree, modules, first process
+//! qemu             what guests in QEMU share
 //! ```
 //!
 //! Neighbours: `init` (the first process and its task) below, `cli`, `probe`,
@@ -30,6 +31,7 @@ pub mod kernel;
 pub mod modules;
 pub mod oci;
 pub mod package;
+pub mod qemu;
 pub mod tree;
 pub mod walk;
 

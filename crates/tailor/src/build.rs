@@ -7,7 +7,7 @@
 
 use std::{
     fs,
-    io::{self, BufRead, BufReader},
+    io::{self, BufRead, BufReader, PipeReader},
     num::NonZeroUsize,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
@@ -36,7 +36,7 @@ pub struct Image {
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// The file system is full.
-    #[error("no space left in {}: free some and run the same command again, it goes on from there", dir.display())]
+    #[error("no space left in {} (or, for the compiler's files, in {}): free some and run the same command again, it goes on from there", dir.display(), std::env::temp_dir().display())]
     Full {
         /// The build directory.
         dir: PathBuf,
@@ -80,27 +80,37 @@ pub fn build(
         source,
     };
     let log = fs::File::create(&log_path).map_err(|error| file(&log_path, error))?;
-    let errors = log.try_clone().map_err(|error| file(&log_path, error))?;
-    let mut make = make(tree, build, flags, jobs)
-        .stdout(Stdio::piped())
-        .stderr(errors)
-        .spawn()
-        .map_err(BuildError::NoMake)?;
-    let goes_on = follow(&mut make, log, &mut progress);
-    if !goes_on {
+    let (output, mut make) = start(tree, build, flags, jobs)?;
+    let said = follow(output, log, &mut progress);
+    if !said.goes_on {
         end(&make);
     }
     let status = make.wait().map_err(|error| file(build, error))?;
-    if !goes_on {
+    if !said.goes_on {
         return Err(BuildError::Interrupted);
     }
     if !status.success() {
-        return Err(failure(build, &log_path, status));
+        return Err(failure(build, &log_path, status, said));
     }
     Ok(Image {
         bz_image: build.join("arch/x86/boot/bzImage"),
         vmlinux: build.join("vmlinux"),
     })
+}
+
+/// Output and errors come by one pipe, in their order; it ends with the last
+/// compiler.
+fn start(
+    tree: &Tree,
+    build: &Path,
+    flags: &[String],
+    jobs: NonZeroUsize,
+) -> Result<(PipeReader, Child), BuildError> {
+    let (output, words) = io::pipe().map_err(BuildError::NoMake)?;
+    let errors = words.try_clone().map_err(BuildError::NoMake)?;
+    let mut make = make(tree, build, flags, jobs);
+    let child = make.stdout(words).stderr(errors).spawn();
+    Ok((output, child.map_err(BuildError::NoMake)?))
 }
 
 fn make(tree: &Tree, build: &Path, flags: &[String], jobs: NonZeroUsize) -> Command {
@@ -123,22 +133,48 @@ fn make(tree: &Tree, build: &Path, flags: &[String], jobs: NonZeroUsize) -> Comm
     make
 }
 
-/// Passes the output on until it ends; `false` when the build shall end.
-fn follow(make: &mut Child, mut log: fs::File, progress: &mut impl FnMut(&str) -> bool) -> bool {
-    let Some(output) = make.stdout.take() else {
-        return true;
+/// What a build said.
+#[derive(Debug)]
+struct Said {
+    /// Whether it may go on.
+    goes_on: bool,
+    /// Whether anybody found no room.
+    full: bool,
+    /// The first line that says error.
+    error: Option<String>,
+    /// The last line.
+    last: String,
+}
+
+/// Passes the output on until it ends, or until the build shall. What it said is
+/// kept here: on a full disk the log may lack it.
+fn follow(output: PipeReader, mut log: fs::File, progress: &mut impl FnMut(&str) -> bool) -> Said {
+    let mut said = Said {
+        goes_on: true,
+        full: false,
+        error: None,
+        last: "it said nothing".to_owned(),
     };
-    for line in BufReader::new(output).lines().map_while(Result::ok) {
+    let lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
+    for line in lines {
+        let line = String::from_utf8_lossy(&line);
         // A log that cannot be written does not end a build; the same full
         // disk will.
         let _ = io::Write::write_all(&mut log, format!("{line}\n").as_bytes());
-        if let Some(made) = made(&line)
-            && !progress(made)
-        {
-            return false;
+        if let Some(made) = made(&line) {
+            if !progress(made) {
+                said.goes_on = false;
+                return said;
+            }
+            continue;
         }
+        said.full |= line.contains("No space left on device");
+        if said.error.is_none() && (line.contains("error:") || line.contains("Error ")) {
+            said.error = Some(line.trim().to_owned());
+        }
+        line.trim().clone_into(&mut said.last);
     }
-    true
+    said
 }
 
 /// The file that a line of Kbuild's output (`  CC      fs/open.o`) says is made.
@@ -158,24 +194,18 @@ fn end(make: &Child) {
     }
 }
 
-fn failure(build: &Path, log: &Path, status: ExitStatus) -> BuildError {
+fn failure(build: &Path, log: &Path, status: ExitStatus, said: Said) -> BuildError {
     use std::os::unix::process::ExitStatusExt;
     if status.signal().is_some() {
         return BuildError::Interrupted;
     }
-    let text = fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    if text.contains("No space left on device") {
+    if said.full {
         return BuildError::Full {
             dir: build.to_owned(),
         };
     }
-    let said = text
-        .lines()
-        .find(|line| line.contains("error:") || line.contains("Error "))
-        .or_else(|| text.lines().next_back());
     BuildError::Compile {
-        said: said.unwrap_or("it said nothing").trim().to_owned(),
+        said: said.error.unwrap_or(said.last),
         log: log.to_owned(),
     }
 }

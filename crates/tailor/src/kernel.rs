@@ -18,7 +18,7 @@ use crate::{
     kconfig::{self, Config, KconfigError},
     lock::{self, Lock, LockError},
     mapping::Symbol,
-    source::{ObtainError, PatchError, Source, SourceError, Sources, Tree, patched},
+    source::{ObtainError, PatchError, Source, SourceError, Sources, Tree, patched, switched},
 };
 
 /// Objects of the build, in the kernel's directory.
@@ -126,6 +126,19 @@ pub struct Workshop {
     pub source: Source,
     /// Compilers at once.
     pub jobs: NonZeroUsize,
+    /// Trees with patches.
+    pub patching: Patching,
+}
+
+/// Where patches go: a build from another directory compiles everything again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Patching {
+    /// Into trees of the cache, one for each set of patches.
+    #[default]
+    Cached,
+    /// Into one tree in the kernel's directory, for many kernels one after the
+    /// other there: they compile only files that patches change.
+    InPlace,
 }
 
 impl Order {
@@ -240,12 +253,21 @@ impl Workshop {
         mut progress: impl FnMut(&str) -> bool,
     ) -> Result<Kernel, MakeError> {
         let objects = dir.join(OBJECTS);
+        let patches = patches(recipe.cuts);
+        // Sources that do not fit leave no directory behind.
+        let cached = match self.patching {
+            Patching::Cached => Some(patched(recipe.sources, &patches, &self.cache)?),
+            Patching::InPlace => None,
+        };
         let _held = hold(dir)?;
         let objects = fs::create_dir_all(&objects)
             .and_then(|()| objects.canonicalize())
             .map_err(failed(&objects))?;
         room(&objects)?;
-        let (tree, patches) = patched(recipe.sources, &patches(recipe.cuts), &self.cache)?;
+        let (tree, patches) = match cached {
+            Some(cached) => cached,
+            None => switched(recipe.sources, &patches, dir)?,
+        };
         let config = solve(&tree, &objects)?;
         let begin = Instant::now();
         let mut files_made = 0;

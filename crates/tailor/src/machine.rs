@@ -3,7 +3,6 @@
 use std::{
     fs::{self, File},
     io,
-    net::TcpListener,
     os::fd::AsRawFd as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -13,16 +12,13 @@ use std::{
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use tare_abi::{exit::STATUS_LINE, ports};
-use tare_rootfs::guest;
+use tare_rootfs::guest::{CMDLINE, WORDS};
+use tare_rootfs::qemu;
 
 use crate::choose::Target;
 
-/// QEMU's program.
-const QEMU: &str = "qemu-system-x86_64";
 /// Between two looks at a machine.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A plain processor, without what the translator would complain about.
-const TCG_CPU: &str = "Haswell,-pcid,-x2apic,-tsc-deadline,-invpcid,-hle,-rtm";
 /// Most bytes of a console that are read.
 const CONSOLE_BYTES: usize = 4 << 20;
 
@@ -100,7 +96,7 @@ pub struct Machine<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
     /// No QEMU.
-    #[error("cannot run {QEMU}: install qemu-system-x86")]
+    #[error("cannot run {}: install qemu-system-x86", qemu::PROGRAM)]
     NoQemu(#[source] io::Error),
     /// A file.
     #[error("cannot use {}", path.display())]
@@ -136,7 +132,7 @@ impl Machine<'_> {
             .map_err(|errno| file(Path::new("the initramfs"), errno.into()))?;
         let port = match self.port {
             None => None,
-            Some(_) => Some(free_port().map_err(MachineError::NoPort)?),
+            Some(_) => Some(qemu::free_port().map_err(MachineError::NoPort)?),
         };
         let child = self
             .command(port)
@@ -153,14 +149,14 @@ impl Machine<'_> {
     }
 
     fn command(&self, host_port: Option<u16>) -> Command {
-        let mut qemu = Command::new(QEMU);
+        let mut qemu = Command::new(qemu::PROGRAM);
         let accelerator = match self.execution {
             Execution::Kvm => "kvm",
             Execution::Translated | Execution::Counted => "tcg",
         };
         let cpu = match self.execution {
             Execution::Kvm => "host",
-            Execution::Translated | Execution::Counted => TCG_CPU,
+            Execution::Translated | Execution::Counted => qemu::TRANSLATED_CPU,
         };
         qemu.args(["-no-user-config", "-nodefaults", "-no-reboot"])
             .args(["-display", "none", "-cpu", cpu])
@@ -169,7 +165,7 @@ impl Machine<'_> {
                 &format!("{},accel={accelerator}", self.board.machine()),
             ])
             .args(["-m", &self.memory_mib.to_string()])
-            .args(["-serial", &format!("file:{}", escaped(self.console))])
+            .args(["-serial", &format!("file:{}", qemu::escaped(self.console))])
             .args(["-device", &exit_device()])
             .arg("-kernel")
             .arg(self.kernel)
@@ -189,14 +185,11 @@ impl Machine<'_> {
     /// The address is QEMU's for its user's network.
     fn cmdline(&self) -> String {
         let address = match self.port {
-            Some(_) => "ip=10.0.2.15::10.0.2.2:255.255.255.0::eth0:off",
+            Some(_) => qemu::ADDRESS,
             None => "",
         };
         let Self { words, .. } = self;
-        format!(
-            "console=ttyS0 panic=-1 {} {address} {words}",
-            guest::CMDLINE
-        )
+        format!("{WORDS} {CMDLINE} {address} {words}")
     }
 }
 
@@ -254,16 +247,6 @@ fn exit_device() -> String {
 
 fn inherited(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
-}
-
-/// QEMU's options double a comma that is not a separator.
-fn escaped(path: &Path) -> String {
-    path.to_string_lossy().replace(',', ",,")
-}
-
-/// Free now; who takes it in between makes QEMU fail, which is seen.
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
 #[cfg(test)]

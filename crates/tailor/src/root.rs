@@ -16,7 +16,7 @@ use tare_rootfs::{
     walk::{Links, Listing, WalkError, walk},
 };
 
-use crate::cut::Cut;
+use crate::{check::Check, cut::Cut};
 
 /// Most bytes of an application's files.
 const LIMIT_BYTES: u64 = 512 << 20;
@@ -109,6 +109,9 @@ pub enum RootError {
         "neither the profile nor the root says a command: profile one that is started (tare profile -- CMD), or name one after --"
     )]
     NoCommand,
+    /// The check is a command that is not among the files.
+    #[error("the root has no program {0}, which the check starts: add it, or name another --check")]
+    NoCheck(String),
     /// A program or file of this computer.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -125,28 +128,36 @@ pub enum RootError {
     },
 }
 
-/// Gathers an application's files. `command` stands before the profile's and
-/// the image's.
+/// Gathers an application's files, and the program of a check that is a command.
+/// `command` stands before the profile's and the image's.
 pub fn gather(
     from: &RootFrom,
     profile: &Profile,
     command: &[String],
+    check: &Check,
     cuts: &BTreeSet<Cut>,
 ) -> Result<Application, RootError> {
+    let check = match check {
+        Check::Command(words) => words.first().map(String::as_str),
+        _ => None,
+    };
     let command = match command.is_empty() {
         true => profiled_command(profile).unwrap_or_default(),
         false => command.to_vec(),
     };
     let mut application = match from {
-        RootFrom::Profile => return of_profile(profile, command),
+        RootFrom::Profile => return of_profile(profile, command, check),
         RootFrom::Path(path) if path.is_file() || oci::is_layout(path) => of_image(path, &command)?,
         RootFrom::Path(path) => of_directory(path, &command)?,
     };
     if application.task.command.is_empty() {
         return Err(RootError::NoCommand);
     }
+    let check = check
+        .map(|program| place_of(&application.tree, program))
+        .transpose()?;
     if cuts.contains(&Cut::Packages) {
-        cut_packages(&mut application, profile);
+        cut_packages(&mut application, profile, check);
     }
     Ok(application)
 }
@@ -203,13 +214,34 @@ fn task(command: Vec<String>) -> Task {
     }
 }
 
-fn of_profile(profile: &Profile, mut command: Vec<String>) -> Result<Application, RootError> {
+/// Where the guest finds a program in its files.
+fn place_of(tree: &Tree, program: &str) -> Result<String, RootError> {
+    let places: Vec<String> = match program.contains('/') {
+        true => vec![program.trim_start_matches('/').to_owned()],
+        false => PROGRAMS
+            .iter()
+            .map(|dir| format!("{dir}/{program}"))
+            .collect(),
+    };
+    let mut places = places.iter().filter_map(|it| tree.through_links(it).ok());
+    let found = places.find(|place| tree.get(place).is_some());
+    found.ok_or_else(|| RootError::NoCheck(program.to_owned()))
+}
+
+fn of_profile(
+    profile: &Profile,
+    mut command: Vec<String>,
+    check: Option<&str>,
+) -> Result<Application, RootError> {
     let Some(program) = command.first_mut() else {
         return Err(RootError::NoCommand);
     };
     let mut tree = Tree::new();
     let mut notes = Vec::new();
     *program = host::add_program(&mut tree, program)?;
+    if let Some(program) = check {
+        host::add_program(&mut tree, program)?;
+    }
     for program in programs(profile) {
         if Path::new(program).is_file() {
             host::add_program(&mut tree, program)?;
@@ -290,13 +322,14 @@ fn is_library(path: &Path) -> bool {
 
 /// Takes files away that the profile did not see: programs that no task ran,
 /// and what lies in directories of which nothing was opened.
-fn cut_packages(application: &mut Application, profile: &Profile) {
+fn cut_packages(application: &mut Application, profile: &Profile, check: Option<String>) {
     let tree = &application.tree;
     let through = |path: &str| tree.through_links(path.trim_start_matches('/')).ok();
     let programs: BTreeSet<String> = programs(profile)
         .into_iter()
         .chain(application.task.command.first().map(String::as_str))
         .filter_map(through)
+        .chain(check)
         .collect();
     let dirs: BTreeSet<String> = directories(profile)
         .into_iter()
@@ -381,7 +414,7 @@ mod tests {
         let command = ["/bin/server".to_owned()];
         let profile = profile("/bin/server", &["/srv"]);
         let names = |cuts: &BTreeSet<Cut>| {
-            let root = gather(&from, &profile, &command, cuts).unwrap();
+            let root = gather(&from, &profile, &command, &Check::Runs, cuts).unwrap();
             let is_file = |name: &&str| matches!(root.tree.get(name).unwrap().kind, Kind::File(_));
             let names = root.tree.entries().map(|(name, _)| name).filter(is_file);
             names.map(str::to_owned).collect::<Vec<_>>()
@@ -392,22 +425,54 @@ mod tests {
     }
 
     #[test]
+    fn the_checks_program_stays_of_a_root_or_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("usr/bin")).unwrap();
+        for name in ["server", "ask", "perl"] {
+            fs::write(dir.path().join("usr/bin").join(name), name).unwrap();
+        }
+        let (from, command) = (RootFrom::Path(dir.path().to_owned()), ["server".to_owned()]);
+        let profile = profile("/usr/bin/server", &["/usr/bin"]);
+        let cuts = BTreeSet::from([Cut::Packages]);
+        let with = |check: &str| {
+            let check = check.parse().unwrap();
+            gather(&from, &profile, &command, &check, &cuts)
+        };
+        for check in ["ask -h", "/usr/bin/ask"] {
+            let root = with(check).unwrap();
+            let has = |name: &str| root.tree.get(name).is_some();
+            assert!(has("usr/bin/ask") && !has("usr/bin/perl"));
+        }
+        let error = with("question").unwrap_err().to_string();
+        assert!(error.contains("no program question"), "{error}");
+    }
+
+    #[test]
     fn a_profile_of_this_computer_brings_its_programs_and_data() {
         let data = tempfile::tempdir().unwrap();
         fs::write(data.path().join("page"), "x").unwrap();
         let place = data.path().to_str().unwrap();
         let profile = profile("/bin/sh", &[place, "/etc", "/var/log"]);
         let command = ["sh".to_owned()];
-        let root = gather(&RootFrom::Profile, &profile, &command, &BTreeSet::new()).unwrap();
+        let gathered = |check: &Check| {
+            let none = BTreeSet::new();
+            gather(&RootFrom::Profile, &profile, &command, check, &none)
+        };
+        let root = gathered(&"cat /etc/passwd".parse().unwrap()).unwrap();
         let has = |name: &str| root.tree.get(name.trim_start_matches('/')).is_some();
         assert!(has(&root.task.command[0]) && has("/etc/passwd"));
         assert!(has(&format!("{place}/page")) && has("/var/log"));
         assert!(!has("/etc/shadow"));
+        let check = |name: &str| ["bin", "usr/bin"].map(|dir| has(&format!("{dir}/{name}")));
+        assert!(check("cat").contains(&true));
+        let none = gathered(&"no-such-program".parse().unwrap()).unwrap_err();
+        assert!(none.to_string().contains("no-such-program"), "{none}");
     }
 
     #[test]
     fn nothing_to_run_is_an_error() {
-        let nothing = gather(&RootFrom::Profile, &Profile::empty(), &[], &BTreeSet::new());
+        let (profile, none) = (Profile::empty(), BTreeSet::new());
+        let nothing = gather(&RootFrom::Profile, &profile, &[], &Check::Runs, &none);
         assert!(matches!(nothing, Err(RootError::NoCommand)));
     }
 }

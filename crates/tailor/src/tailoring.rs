@@ -9,9 +9,12 @@ use std::{
 
 use serde::Serialize;
 
+use tare_rootfs::modules::Module;
+
 use crate::{
-    kconfig::Config,
+    kconfig::{Config, KconfigError},
     kernel::{Kernel, MakeError, Order, Workshop},
+    machine::Board,
     mapping::Symbol,
     missing,
     prove::{Proof, ProveError, Terms, prove},
@@ -21,6 +24,8 @@ use crate::{
 
 /// Consoles of the proofs, in the kernel's directory.
 const LOGS: &str = "logs";
+/// Configurations of candidates, in the kernel's directory.
+const CANDIDATES: &str = "candidates";
 /// Proofs after which a guest's messages are no longer followed.
 const FOLLOWED: usize = 4;
 
@@ -33,12 +38,23 @@ pub struct Tailoring<'a> {
     pub application: &'a Application,
     /// How it is proven.
     pub terms: &'a Terms,
-    /// Debian's configuration: what an application may have had where it worked.
-    pub debian: Option<&'a Config>,
+    /// Debian's kernel: what an application may have had where it worked.
+    pub debian: Option<Control<'a>>,
     /// Where the kernel is made.
     pub dir: &'a Path,
     /// How long all of it may take.
     pub limit: Duration,
+}
+
+/// A kernel that has everything: what does not work there lacks no option.
+#[derive(Clone, Copy, Debug)]
+pub struct Control<'a> {
+    /// The compressed image.
+    pub image: &'a Path,
+    /// Modules that the proof's machine needs.
+    pub modules: &'a [Module],
+    /// Its configuration.
+    pub config: &'a Config,
 }
 
 /// A kernel and how it was proven.
@@ -74,6 +90,8 @@ pub enum Step<'a> {
     Proving,
     /// The proof failed, and why.
     Failed(&'a str),
+    /// Debian's kernel is booted: does the application work there?
+    Control,
     /// Options are tried, and why.
     Trying(usize, &'a str),
 }
@@ -154,10 +172,44 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
             self.add(suspects);
             (kernel, proof) = self.build_and_prove()?;
         }
-        match proof.passed() {
-            true => Ok((kernel, proof)),
-            false => self.search(kernel, proof),
+        let Some(failure) = &mut proof.failure else {
+            return Ok((kernel, proof));
+        };
+        if let Some(why) = self.fails_with_everything()? {
+            failure.push_str(&why);
+            (self.progress)(Step::Failed(failure));
+            return Ok((kernel, proof));
         }
+        self.search(kernel, proof)
+    }
+
+    /// What is to be said if the application does not work on Debian's kernel
+    /// either: then no option is looked for, which would take many builds.
+    fn fails_with_everything(&mut self) -> Result<Option<String>, TailorError> {
+        let Tailoring {
+            application,
+            terms,
+            debian,
+            dir,
+            ..
+        } = self.tailoring;
+        let Some(debian) = debian else {
+            return Ok(None);
+        };
+        (self.progress)(Step::Control);
+        let pc = Terms {
+            board: Board::Q35,
+            ..(*terms).clone()
+        };
+        let console = dir.join(LOGS).join("proof-debian.log");
+        let proof = prove(debian.image, debian.modules, application, &pc, &console)?;
+        let console = console.display();
+        let told = |why| {
+            format!(
+                "; Debian's kernel does not pass either ({why}; {console}), so no option is looked for"
+            )
+        };
+        Ok(proof.failure.map(told))
     }
 
     /// Bisection over what the profile only looked at, then over what the
@@ -169,38 +221,66 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
     ) -> Result<(Kernel, Proof), TailorError> {
         let optional = self.order.choice().optional.into_keys();
         let known = self.tailoring.debian;
-        let known = known.map(|debian| missing::known(&kernel.config, debian));
+        let known = known.map(|debian| missing::known(&kernel.config, debian.config));
         let sets: [(&str, BTreeSet<Symbol>); 2] = [
             ("what the profile only looked at", optional.collect()),
             ("what Debian's kernel has", known.unwrap_or_default()),
         ];
         for (what, set) in sets {
-            let candidates: Vec<Symbol> = set.into_iter().collect();
+            let before = self.order.add.clone();
+            let why = format!("the proof fails without it (bisection over {what})");
+            let candidates = self.grantable(set)?;
             if candidates.is_empty() {
                 continue;
             }
             (self.progress)(Step::Trying(candidates.len(), what));
-            let mut last = None;
-            let before = self.order.add.clone();
-            let why = format!("the proof fails without it (bisection over {what})");
             let found = search::needed(&candidates, |set| {
                 self.order.add = with(&before, set, &why);
-                let (kernel, proof) = self.build_and_prove()?;
-                let passed = proof.passed();
-                last = Some((kernel, proof));
-                Ok::<_, TailorError>(passed)
-            })?;
-            let Some(found) = found else {
-                // All together do not help: none of them is it.
-                self.order.add = before;
+                self.proves()
+            });
+            self.order.add = before;
+            let Some(found) = found? else {
+                // All together do not help: none of them is it. The directory has the
+                // last one tried: the kernel that is reported is made again.
+                (kernel, proof) = self.build_and_prove()?;
                 continue;
             };
-            self.order.add = before;
             self.add(found.into_iter().map(|it| (it, why.clone())).collect());
             (kernel, proof) = self.build_and_prove()?;
             break;
         }
         Ok((kernel, proof))
+    }
+
+    /// Whether the order's kernel is proven. Options without what they depend on
+    /// make none.
+    fn proves(&mut self) -> Result<bool, TailorError> {
+        match self.build_and_prove() {
+            Ok((_, proof)) => Ok(proof.passed()),
+            Err(TailorError::Make(MakeError::Kconfig(KconfigError::NotGranted(_)))) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Those of the options that the kernel's scripts grant with all of the others.
+    fn grantable(&self, mut set: BTreeSet<Symbol>) -> Result<Vec<Symbol>, TailorError> {
+        let Tailoring { workshop, dir, .. } = self.tailoring;
+        let mut order = self.order.clone();
+        loop {
+            let candidates: Vec<Symbol> = set.iter().cloned().collect();
+            if candidates.is_empty() {
+                return Ok(candidates);
+            }
+            order.add = with(&self.order.add, &candidates, "a candidate");
+            let solved = workshop.configure(&order, &dir.join(CANDIDATES));
+            let Err(MakeError::Kconfig(KconfigError::NotGranted(missing))) = solved else {
+                return solved.map(|_| candidates).map_err(TailorError::from);
+            };
+            set.retain(|symbol| !missing.iter().any(|it| it.symbol == *symbol));
+            if set.len() == candidates.len() {
+                return Err(MakeError::from(KconfigError::NotGranted(missing)).into());
+            }
+        }
     }
 
     fn not_yet_added(&self, suspects: BTreeMap<Symbol, String>) -> BTreeMap<Symbol, String> {

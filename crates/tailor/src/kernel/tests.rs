@@ -25,6 +25,7 @@ fn place() -> Place {
         cache: Cache::at(dir.path().join("cache")),
         source: Source::Directory(tree),
         jobs: NonZeroUsize::MIN,
+        patching: Patching::Cached,
     };
     Place { dir, workshop }
 }

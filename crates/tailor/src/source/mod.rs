@@ -9,7 +9,7 @@ use std::{
 };
 
 pub use obtain::{ObtainError, Source, Sources};
-pub use patch::{PatchError, patched};
+pub use patch::{PatchError, patched, switched};
 
 /// Versions that the mapping and the patches were checked against.
 pub const SUPPORTED: (u32, u32) = (6, 1);
@@ -68,6 +68,18 @@ pub enum SourceError {
         /// Why.
         source: io::Error,
     },
+}
+
+impl SourceError {
+    /// The error of a tree by another name than the directory it was unpacked in.
+    fn of(self, name: &Path) -> Self {
+        let dir = name.to_owned();
+        match self {
+            Self::NoTree { .. } => Self::NoTree { dir },
+            Self::Unsupported { version, .. } => Self::Unsupported { dir, version },
+            Self::Read { .. } => self,
+        }
+    }
 }
 
 impl Tree {

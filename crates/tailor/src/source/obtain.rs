@@ -128,7 +128,7 @@ fn debian(cache: &Cache) -> Result<PathBuf, ObtainError> {
     cache.get_or_fill(&format!("{ENTRIES}/debian-{version}"), |entry| {
         package::download(PACKAGE, entry)?;
         let packed = entry.join(PACKAGE_ARCHIVE);
-        unpack(&packed, entry)?;
+        unpack(&packed, entry, Path::new(PACKAGE))?;
         let _ = fs::remove_dir_all(entry.join("usr"));
         Ok(())
     })
@@ -151,12 +151,13 @@ fn archive(cache: &Cache, path: &Path) -> Result<PathBuf, ObtainError> {
     })?;
     let hash = lock::sha256_of_file(path)?;
     cache.get_or_fill(&format!("{ENTRIES}/archive-{}", &hash[..16]), |entry| {
-        unpack(path, entry)
+        unpack(path, entry, path)
     })
 }
 
-/// Unpacks an archive of one directory as `entry/linux`, and hashes it.
-fn unpack(archive: &Path, entry: &Path) -> Result<(), ObtainError> {
+/// Unpacks an archive of one directory as `entry/linux`, and hashes it; `name` is
+/// what the user knows it by.
+fn unpack(archive: &Path, entry: &Path, name: &Path) -> Result<(), ObtainError> {
     let dir = entry.join("linux");
     let io = |source| ObtainError::Missing {
         path: dir.clone(),
@@ -177,10 +178,15 @@ fn unpack(archive: &Path, entry: &Path) -> Result<(), ObtainError> {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(ObtainError::Unpack {
             path: archive.to_owned(),
-            said: said.lines().next().unwrap_or("it said nothing").to_owned(),
+            said: said
+                .lines()
+                .find(|line| !line.trim().is_empty())
+                .unwrap_or("it said nothing")
+                .to_owned(),
         });
     }
-    let hash = lock::sha256_of_tree(&Tree::open(&dir)?)?;
+    let tree = Tree::open(&dir).map_err(|error| error.of(name))?;
+    let hash = lock::sha256_of_tree(&tree)?;
     fs::write(entry.join(HASH), hash).map_err(io)
 }
 
@@ -232,11 +238,15 @@ mod tests {
         let cache = Cache::at(dir.path().join("cache"));
         let old = packed(dir.path(), "VERSION = 5\nPATCHLEVEL = 4\nSUBLEVEL = 1\n");
         let error = Source::at(old).obtain(&cache).unwrap_err().to_string();
-        assert!(error.contains("is Linux 5.4.1"), "{error}");
+        assert!(error.contains("/linux.tar is Linux 5.4.1"), "{error}");
         let damaged = dir.path().join("damaged.tar");
         fs::write(&damaged, "no archive").unwrap();
         let error = Source::at(damaged).obtain(&cache).unwrap_err().to_string();
         assert!(error.contains("damaged.tar cannot be unpacked"), "{error}");
+        let packed = dir.path().join("packed.tar.gz");
+        fs::write(&packed, [0x1f, 0x8b, 8, 0]).unwrap();
+        let error = Source::at(packed).obtain(&cache).unwrap_err().to_string();
+        assert!(error.contains("gzip: "), "{error}");
         let missing = Source::at(dir.path().join("none")).obtain(&cache);
         assert!(matches!(missing, Err(ObtainError::Missing { .. })));
         let entries = fs::read_dir(cache.dir().join(ENTRIES)).unwrap();

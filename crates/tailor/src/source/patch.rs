@@ -1,7 +1,9 @@
 //! A copy of a tree with patches: hard links for all but the files that they
-//! change, so that it costs names and no bytes.
+//! change, so that it costs names and no bytes. Kept in the cache, one for each
+//! set of patches, or one whose patches are put on and taken off.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
@@ -11,7 +13,10 @@ use std::{
 use tare_rootfs::cache::{Cache, CacheError};
 
 use super::{SourceError, Sources, Tree};
-use crate::lock::{self, Patch};
+use crate::{
+    cut::Cut,
+    lock::{self, Patch},
+};
 
 /// The cache's directory of trees with patches.
 const ENTRIES: &str = "linux-patched";
@@ -20,7 +25,7 @@ const ENTRIES: &str = "linux-patched";
 #[derive(Debug, thiserror::Error)]
 pub enum PatchError {
     /// It is for other sources.
-    #[error("the patch {name} does not apply to {}: {said}", tree.display())]
+    #[error("the patch {name} does not apply to {}: {said} Leave it out by --keep {name}, or take Debian's sources (no --source)", tree.display())]
     DoesNotApply {
         /// The patch.
         name: String,
@@ -45,6 +50,14 @@ pub enum PatchError {
         /// What cp said.
         said: String,
     },
+    /// A file of the copy.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The cache.
     #[error(transparent)]
     Cache(#[from] CacheError),
@@ -59,13 +72,7 @@ pub fn patched(
     patches: &[(&str, &str)],
     cache: &Cache,
 ) -> Result<(Tree, Vec<Patch>), PatchError> {
-    let listed: Vec<Patch> = patches
-        .iter()
-        .map(|(name, text)| Patch {
-            name: (*name).to_owned(),
-            sha256: lock::sha256(text.as_bytes()),
-        })
-        .collect();
+    let listed = listed(patches);
     if patches.is_empty() {
         return Ok((sources.tree.clone(), listed));
     }
@@ -75,9 +82,74 @@ pub fn patched(
         let copy = entry.join("linux");
         link(sources.tree.dir(), &copy)?;
         let mut all = patches.iter();
-        all.try_for_each(|(name, text)| apply(&copy, name, text))
+        all.try_for_each(|(name, text)| apply(&copy, sources.tree.dir(), name, text))
     })?;
     Ok((Tree::open(&entry.join("linux"))?, listed))
+}
+
+/// The tree in `dir` with just these patches: a copy is made once, and then only
+/// files that other patches change are written, so that a build of another set
+/// compiles those again and no others.
+pub fn switched(
+    sources: &Sources,
+    patches: &[(&str, &str)],
+    dir: &Path,
+) -> Result<(Tree, Vec<Patch>), PatchError> {
+    let copy = dir.join(format!("linux-{:.16}", sources.sha256));
+    if !copy.is_dir() {
+        let making = dir.join(".linux");
+        let _ = fs::remove_dir_all(&making);
+        link(sources.tree.dir(), &making)?;
+        fs::rename(&making, &copy).map_err(unwritten(&copy))?;
+    }
+    let scratch = tempfile::tempdir_in(dir).map_err(unwritten(dir))?;
+    let asked = patches.iter().map(|(_, text)| *text);
+    let known = Cut::ALL
+        .iter()
+        .filter_map(|cut| -> Option<&str> { cut.patch() });
+    let changed: BTreeSet<&str> = asked.chain(known).flat_map(files).collect();
+    for file in &changed {
+        let (from, to) = (sources.tree.dir().join(file), scratch.path().join(file));
+        let parent = to.parent().unwrap_or(dir);
+        fs::create_dir_all(parent).map_err(unwritten(parent))?;
+        match fs::copy(&from, &to) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(unwritten(&to)(error));
+            }
+            _ => (),
+        }
+    }
+    for (name, text) in patches {
+        apply(scratch.path(), sources.tree.dir(), name, text)?;
+    }
+    for file in changed {
+        let (from, to) = (scratch.path().join(file), copy.join(file));
+        let wanted = fs::read(&from).ok();
+        if wanted.is_some() && wanted != fs::read(&to).ok() {
+            // In place of the link, whose other end is the original.
+            fs::rename(&from, &to).map_err(unwritten(&to))?;
+        }
+    }
+    Ok((Tree::open(&copy)?, listed(patches)))
+}
+
+/// The files that a patch changes.
+fn files(patch: &str) -> impl Iterator<Item = &str> {
+    patch.lines().filter_map(|line| line.strip_prefix("+++ b/"))
+}
+
+fn listed(patches: &[(&str, &str)]) -> Vec<Patch> {
+    let all = patches.iter();
+    all.map(|(name, text)| Patch {
+        name: (*name).to_owned(),
+        sha256: lock::sha256(text.as_bytes()),
+    })
+    .collect()
+}
+
+fn unwritten(path: &Path) -> impl FnOnce(io::Error) -> PatchError {
+    let path = path.to_owned();
+    move |source| PatchError::Write { path, source }
 }
 
 /// Hard links, or a copy where the cache lies on another file system.
@@ -107,7 +179,8 @@ fn link(tree: &Path, copy: &Path) -> Result<(), PatchError> {
 }
 
 /// `patch` replaces a file that it changes and so leaves the other link alone.
-fn apply(tree: &Path, name: &str, text: &str) -> Result<(), PatchError> {
+/// `tree` is a copy of what the user knows as `original`.
+fn apply(tree: &Path, original: &Path, name: &str, text: &str) -> Result<(), PatchError> {
     let no_patch = |source| PatchError::NoProgram {
         program: "patch",
         source,
@@ -134,7 +207,7 @@ fn apply(tree: &Path, name: &str, text: &str) -> Result<(), PatchError> {
     let telling = |line: &&str| line.contains("FAILED") || line.contains("can't find");
     Err(PatchError::DoesNotApply {
         name: name.to_owned(),
-        tree: tree.to_owned(),
+        tree: original.to_owned(),
         said: said
             .lines()
             .find(telling)
@@ -181,6 +254,31 @@ mod tests {
     }
 
     #[test]
+    fn patches_are_put_on_and_taken_off_in_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("tree");
+        fs::create_dir_all(root.join("fs")).unwrap();
+        // A file that one of our patches changes, so it is known when none is on.
+        fs::write(root.join("fs/namei.c"), "one\ntwo\n").unwrap();
+        let sources = sources(&root);
+        let own = dir.path().join("own");
+        fs::create_dir(&own).unwrap();
+        let with = |patches: &[(&str, &str)]| {
+            let (tree, _) = switched(&sources, patches, &own).unwrap();
+            let text = |file: &str| fs::read_to_string(tree.dir().join(file)).unwrap();
+            assert_eq!(text("fs/a.c"), "one\ntwo\n");
+            text("fs/namei.c")
+        };
+        let three = PATCH.replace("a.c", "namei.c");
+        let four = three.replace("three", "four");
+        assert_eq!(with(&[("three", &three)]), "one\nthree\n");
+        assert_eq!(with(&[("four", &four)]), "one\nfour\n");
+        assert_eq!(with(&[]), "one\ntwo\n");
+        assert_eq!(lock::sha256_of_tree(&sources.tree).unwrap(), sources.sha256);
+        assert_eq!(fs::read_dir(own).unwrap().count(), 1, "one tree, no rest");
+    }
+
+    #[test]
     fn a_patch_that_does_not_apply_is_named_and_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let sources = sources(&dir.path().join("tree"));
@@ -188,7 +286,9 @@ mod tests {
         let other = PATCH.replace("-two", "-four");
         let error = patched(&sources, &[("other", &other)], &cache).unwrap_err();
         let said = error.to_string();
-        assert!(said.contains("the patch other does not apply"), "{said}");
+        let tree = sources.tree.dir().display();
+        let what = format!("the patch other does not apply to {tree}: ");
+        assert!(said.starts_with(&what), "{said}");
         assert!(said.contains("FAILED"), "{said}");
         let entries = fs::read_dir(cache.dir().join(ENTRIES)).unwrap();
         assert_eq!(entries.count(), 0);
@@ -207,7 +307,7 @@ mod tests {
         }
         for cut in Cut::ALL {
             if let Some(text) = cut.patch() {
-                apply(copy.path(), cut.name(), text).unwrap();
+                apply(copy.path(), tree.dir(), cut.name(), text).unwrap();
             }
         }
     }
