@@ -156,7 +156,7 @@ fn class<S: serde::Serializer>(class: &Option<Class>, to: S) -> Result<S::Ok, S:
 }
 
 /// A class as people say it.
-pub(crate) fn words(class: Class) -> &'static str {
+pub fn words(class: Class) -> &'static str {
     match class {
         Class::CpuBound => "CPU-bound",
         Class::IoBound => "I/O-bound",

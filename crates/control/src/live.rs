@@ -1,4 +1,4 @@
-//! What disks did between two samples of a machine's statistics: the live view
+//! What happened between two samples of a machine's statistics: the live view
 //! of `tare stats --watch`, and the data of the charts of R.
 
 use std::collections::BTreeMap;
@@ -47,13 +47,26 @@ pub fn disks(stats: &Stats) -> impl Iterator<Item = (String, &DeviceStats)> {
         .map(|(n, disk): (usize, _)| (format!("disk{n}"), disk))
 }
 
+/// By how much each counter grew between two samples; what did not is left out.
+pub fn grown(
+    before: &BTreeMap<String, u64>,
+    after: &BTreeMap<String, u64>,
+) -> BTreeMap<String, u64> {
+    let since = |(name, count): (&String, &u64)| {
+        let grown = count.saturating_sub(before.get(name).copied().unwrap_or(0));
+        (grown > 0).then(|| (name.clone(), grown))
+    };
+    after.iter().filter_map(since).collect()
+}
+
 /// What each disk did between two samples.
 pub fn intervals(before: &Stats, after: &Stats) -> Vec<DiskInterval> {
     let pairs = disks(before).zip(disks(after));
     pairs
         .map(|((disk, old), (_, new))| {
-            let grown = |name: &str| count(new, name).saturating_sub(count(old, name));
-            let completions = grown("coalesce_completions");
+            let counts = grown(&old.counters, &new.counters);
+            let count = |name: &str| counts.get(name).copied().unwrap_or(0);
+            let completions = count("coalesce_completions");
             let per_io = |amount: u64| amount as f64 / completions.max(1) as f64;
             let (from_s, to_s) = (seconds(before.uptime_ns), seconds(after.uptime_ns));
             DiskInterval {
@@ -62,9 +75,9 @@ pub fn intervals(before: &Stats, after: &Stats) -> Vec<DiskInterval> {
                 to_s,
                 completions,
                 iops: completions as f64 / (to_s - from_s).max(1e-9),
-                in_flight: per_io(grown("in_flight_sum")),
-                r: per_io(grown("coalesce_delivered") + grown("coalesce_expiries")),
-                interrupts_per_io: per_io(grown("interrupts")),
+                in_flight: per_io(count("in_flight_sum")),
+                r: per_io(count("coalesce_delivered") + count("coalesce_expiries")),
+                interrupts_per_io: per_io(count("interrupts")),
             }
         })
         .collect()
@@ -96,10 +109,6 @@ fn slots(disk: &DeviceStats) -> BTreeMap<u16, u64> {
         Some((permille, *completions))
     };
     disk.counters.iter().filter_map(slot).collect()
-}
-
-fn count(device: &DeviceStats, name: &str) -> u64 {
-    device.counters.get(name).copied().unwrap_or(0)
 }
 
 fn seconds(ns: u64) -> f64 {

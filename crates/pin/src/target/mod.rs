@@ -59,7 +59,7 @@ impl Target {
             true => of_container(),
             false => match vm::find(text) {
                 Ok(vm) => Some(Kind::Vm(Box::new(vm))),
-                Err(FindError::NoName(_)) => of_container(),
+                Err(FindError::NoName(_)) => translated(text).or_else(of_container),
                 Err(error) => return Err(error.into()),
             },
         };
@@ -81,9 +81,10 @@ impl Target {
             Err(FindError::NoVm { .. } | FindError::NotPermitted { .. }) => {
                 let gone = || TargetError::Nothing(pid.to_string());
                 let task = task::of(pid, pid).ok_or_else(gone)?;
+                let kind = translated(&pid.to_string()).unwrap_or(Kind::Process(task.id));
                 Ok(Self {
                     name: task.name,
-                    kind: Kind::Process(task.id),
+                    kind,
                 })
             }
             Err(FindError::NoProcess(_)) => Err(TargetError::Nothing(pid.to_string())),
@@ -205,6 +206,13 @@ impl Target {
             .find_map(|line| line.strip_prefix("nr_throttled "));
         count?.trim().parse().ok()
     }
+}
+
+/// The machine of QEMU's translator of this name or process ID.
+fn translated(text: &str) -> Option<Kind> {
+    let machine = vm::translated(text)?;
+    let first = task::of(machine.pid, machine.pid)?.id;
+    Some(Kind::Machine(first, machine.vcpus))
 }
 
 /// The threads of a process, if it still is the one that had this first thread.
