@@ -13,7 +13,7 @@ use crate::summary::Summary;
 
 /// Directories of run directories: where `tare weigh` puts them, and where a
 /// source tree keeps them.
-const PLACES: [&str; 2] = ["out", "lab/runs"];
+pub const PLACES: [&str; 2] = ["out", "lab/runs"];
 /// A longer file is no summary.
 const LONGEST: u64 = 4 << 20;
 
@@ -31,6 +31,21 @@ pub struct KeptRun {
     pub lowest: BTreeMap<String, f64>,
     /// What it ran on, if that is not this computer as it is now.
     pub elsewhere: Option<String>,
+}
+
+/// A figure of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptFigure {
+    /// The run's folder.
+    pub run: String,
+    /// Its name.
+    pub name: String,
+    /// Median.
+    pub value: f64,
+    /// Lower end of its 95 % interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
 }
 
 /// Results that cannot be gone by.
@@ -70,23 +85,36 @@ pub fn newest(experiment: &str) -> Option<KeptRun> {
     newest_in(&PLACES.map(Path::new), experiment)
 }
 
+/// The figures whose names begin so, of all runs in `places` and of whatever computer,
+/// the latest run's last. What cannot be read is passed over.
+pub fn figures(places: &[&Path], prefix: &str) -> Vec<KeptFigure> {
+    let mut runs: Vec<(String, String, Summary)> = files_in(places)
+        .filter_map(|file| {
+            let run = file.parent()?.file_name()?.to_string_lossy().into_owned();
+            let summary = summary(&file).ok()?;
+            Some((summary.started.clone(), run, summary))
+        })
+        .collect();
+    runs.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+    let figures = runs.into_iter().flat_map(|(_, run, summary)| {
+        let figures = summary.figures.into_iter();
+        figures.map(move |figure| (run.clone(), figure))
+    });
+    let about = figures.filter(|(_, figure)| figure.name.starts_with(prefix));
+    about
+        .map(|(run, figure)| KeptFigure {
+            run,
+            name: figure.name,
+            value: figure.value,
+            low: figure.low,
+            high: figure.high,
+        })
+        .collect()
+}
+
 /// A run's results.
 pub fn read(file: &Path, experiment: &str) -> Result<KeptRun, KeptError> {
-    let failed = |source| KeptError::Read {
-        file: file.to_owned(),
-        source,
-    };
-    let mut text = Vec::new();
-    let opened = File::open(file).map_err(failed)?;
-    opened
-        .take(LONGEST)
-        .read_to_end(&mut text)
-        .map_err(failed)?;
-    let summary: Summary =
-        serde_json::from_slice(&text).map_err(|source| KeptError::NoSummary {
-            file: file.to_owned(),
-            source,
-        })?;
+    let summary = summary(file)?;
     if summary.experiment != experiment {
         return Err(KeptError::Experiment {
             file: file.to_owned(),
@@ -107,12 +135,33 @@ pub fn read(file: &Path, experiment: &str) -> Result<KeptRun, KeptError> {
     })
 }
 
-fn newest_in(places: &[&Path], experiment: &str) -> Option<KeptRun> {
+fn summary(file: &Path) -> Result<Summary, KeptError> {
+    let failed = |source| KeptError::Read {
+        file: file.to_owned(),
+        source,
+    };
+    let mut text = Vec::new();
+    let opened = File::open(file).map_err(failed)?;
+    opened
+        .take(LONGEST)
+        .read_to_end(&mut text)
+        .map_err(failed)?;
+    serde_json::from_slice(&text).map_err(|source| KeptError::NoSummary {
+        file: file.to_owned(),
+        source,
+    })
+}
+
+/// The summaries one folder below these.
+fn files_in(places: &[&Path]) -> impl Iterator<Item = PathBuf> {
     let entries = places.iter().filter_map(|place| fs::read_dir(place).ok());
-    let files = entries
+    entries
         .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path().join("summary.json")));
-    files
+        .filter_map(|entry| Some(entry.ok()?.path().join("summary.json")))
+}
+
+fn newest_in(places: &[&Path], experiment: &str) -> Option<KeptRun> {
+    files_in(places)
         .filter_map(|file| read(&file, experiment).ok())
         .filter(|run| run.elsewhere.is_none())
         .max_by(|a, b| a.started.cmp(&b.started))
@@ -172,6 +221,25 @@ mod tests {
         assert_eq!(found.file, runs.join("b/summary.json"));
         assert_eq!(found.lowest["exit_ns.cpuid"], 1.0);
         assert_eq!(newest_in(&places, "tcp-rr"), None);
+    }
+
+    #[test]
+    fn figures_come_with_the_latest_runs_last() {
+        let root = tempfile::tempdir().unwrap();
+        let place = root.path();
+        keep(place, "a", "platforms", "2026-02-01", HostFacts::read());
+        keep(place, "b", "platforms", "2026-01-01", HostFacts::read());
+        fs::create_dir(place.join("c")).unwrap();
+        fs::write(place.join("c/summary.json"), "{").unwrap();
+        let places = [place, Path::new("/nonexistent")];
+        let found = figures(&places, "exit_ns.");
+        let runs: Vec<&str> = found.iter().map(|figure| figure.run.as_str()).collect();
+        assert_eq!(runs, ["b", "a"]);
+        assert_eq!(
+            (found[0].value, found[0].low, found[0].high),
+            (2.0, 1.0, 3.0)
+        );
+        assert_eq!(figures(&places, "pin_gain_pct."), []);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 
 use std::process::Command;
 
+use tare_probe::syscalls::find_program;
+
 /// Of util-linux.
 const SETPRIV: &str = "setpriv";
 
@@ -19,8 +21,7 @@ pub(crate) fn ending_with_us(program: &str) -> Command {
 }
 
 fn installed(program: &str) -> bool {
-    let directories = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&directories).any(|directory| directory.join(program).is_file())
+    find_program(program).is_ok()
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use tare_tailor::cut::Cut;
+
 use crate::experiments::platforms::PlatformOptions;
 
 /// How long an experiment may take.
@@ -45,6 +47,8 @@ pub struct WeighRequest {
     pub platforms: PlatformOptions,
     /// The example application of `tailor`; `None` is lighttpd.
     pub app: Option<String>,
+    /// Cuts that `tailor` weighs one by one; empty is all, `None` is as the depth says.
+    pub cuts: Option<Vec<Cut>>,
     /// The command as it was typed, recorded in `command.txt`.
     pub command: Vec<String>,
 }
@@ -59,6 +63,7 @@ impl WeighRequest {
             tare: None,
             image: None,
             app: None,
+            cuts: None,
             platforms: PlatformOptions::default(),
             command: std::env::args().collect(),
         }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{getegid, geteuid};
 use serde_json::{Value, json};
 use tare_control::stats::Stats;
-use tare_platform::journal::delete_container;
+use tare_platform::container::Engine;
 use tempfile::TempDir;
 
 use super::{Appliance, ApplianceError};
@@ -23,7 +23,7 @@ use crate::interrupt::{Interrupt, SLICE};
 use crate::observe::CpuReading;
 
 /// The runtime.
-const RUNTIME: &str = "runc";
+const RUNTIME: &str = Engine::Runc.name();
 /// Where programs and their libraries are.
 const PROGRAMS: [&str; 3] = ["usr", "lib", "lib64"];
 /// Who memcached is in the container, where that may be chosen.
@@ -195,15 +195,11 @@ impl Appliance for Contained {
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
         CpuReading::read(self.child.id(), &[]).map_err(ApplianceError::Cpu)
     }
-
-    fn image_bytes(&self) -> Option<u64> {
-        None
-    }
 }
 
 impl Drop for Contained {
     fn drop(&mut self) {
-        delete_container(RUNTIME, &state(self.bundle.path()), &self.id);
+        Engine::Runc.delete(&state(self.bundle.path()), &self.id);
         let _: io::Result<()> = self.child.kill();
         let _ = self.child.wait();
     }

@@ -3,6 +3,7 @@
 //!
 //! An [`Appliance`] ends when it is dropped, whatever way its owner left.
 
+use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -92,7 +93,9 @@ pub(crate) trait Appliance {
     }
 
     /// Size of its image file.
-    fn image_bytes(&self) -> Option<u64>;
+    fn image_bytes(&self) -> Option<u64> {
+        Some(fs::metadata(self.image()?).ok()?.len())
+    }
 }
 
 /// What went wrong with a machine.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
+use tare_rootfs::qemu;
 use tempfile::TempDir;
 
 use super::ApplianceError;
@@ -152,7 +153,7 @@ impl Qemu {
     fn start(spec: &ServedGuest, socket: &Path) -> Result<Self, ApplianceError> {
         let (reader, writer) = std::io::pipe().map_err(ApplianceError::Prepare)?;
         let errors = writer.try_clone().map_err(ApplianceError::Prepare)?;
-        let mut command = ending_with_us("qemu-system-x86_64");
+        let mut command = ending_with_us(qemu::PROGRAM);
         command
             .args(words(spec, socket))
             .stdin(Stdio::null())
@@ -160,7 +161,7 @@ impl Qemu {
             .stderr(errors);
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let child = command.spawn().map_err(|source| ApplianceError::Execute {
-            path: "qemu-system-x86_64".into(),
+            path: qemu::PROGRAM.into(),
             source,
         })?;
         // From here on the guard is there.

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -17,6 +17,7 @@ use tare_control::lifeline::UNTIL_PARENT_ENDS;
 use tare_control::rundir::{RunDir, default_root};
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
+use tare_rootfs::qemu::free_port;
 
 use super::console::Console;
 use super::contained::Contained;
@@ -138,12 +139,6 @@ fn arguments(spec: &Spec, name: &str, port: u16) -> Vec<String> {
         format!("127.0.0.1:{port}:{}", spec.port),
     ]);
     words
-}
-
-/// A port that is free now.
-fn free_port() -> io::Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    Ok(listener.local_addr()?.port())
 }
 
 /// Whether a machine answers on its control socket.
@@ -349,10 +344,6 @@ impl Appliance for Restarting {
         let config: serde_json::Value = serde_json::from_slice(&json).unwrap_or_default();
         let recorded = config.get("image_path").and_then(|path| path.as_str());
         Some(recorded.unwrap_or(&self.spec.image).into())
-    }
-
-    fn image_bytes(&self) -> Option<u64> {
-        Some(fs::metadata(self.image()?).ok()?.len())
     }
 }
 

@@ -32,14 +32,8 @@ pub(crate) mod vmexit;
 pub(crate) trait Experiment {
     /// Takes what the request says beyond depth and image, before anything else.
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
-        match request.platforms.is_default() {
-            true => Ok(()),
-            false => Err(WeighError::Option(
-                "--workload, --sizes, --resume, --shard, --merge, --seed and --budget are for \
-                 platforms"
-                    .to_owned(),
-            )),
-        }
+        no_platforms(request)?;
+        no_cuts(request)
     }
 
     /// How long it will take.
@@ -68,6 +62,26 @@ pub(crate) trait Experiment {
 
     /// The experiment's part of the report.
     fn report(&self, figures: &[Figure]) -> Story;
+}
+
+/// Refuses the options of `platforms`.
+fn no_platforms(request: &WeighRequest) -> Result<(), WeighError> {
+    match request.platforms.is_default() {
+        true => Ok(()),
+        false => Err(WeighError::Option(
+            "--workload, --sizes, --resume, --shard, --merge, --seed and --budget are for \
+             platforms"
+                .to_owned(),
+        )),
+    }
+}
+
+/// Refuses the options of `tailor`.
+fn no_cuts(request: &WeighRequest) -> Result<(), WeighError> {
+    match request.cuts {
+        None => Ok(()),
+        Some(_) => Err(WeighError::Option("--cuts is for tailor".to_owned())),
+    }
 }
 
 /// What a report says besides figures and machine.

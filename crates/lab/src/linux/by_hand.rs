@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use tare_rootfs::{Cache, directory};
 
 use super::catalog::{self, App, Connection, Phase};
-use super::dialog::{Dialog, timeless};
+use super::dialog::{Dialog, ask, timeless};
 use super::machine::{ANSWER, QUIET};
 use super::{LinuxError, files, fuzz};
 
@@ -20,8 +21,6 @@ use super::{LinuxError, files, fuzz};
 const SERVING: Duration = Duration::from_secs(180);
 /// Between two tries.
 const TRY: Duration = Duration::from_millis(200);
-/// Seed of the drawn requests.
-const SEED: u64 = 0x7461_7265;
 
 /// An application that cannot be laid out or asked.
 #[derive(Debug, thiserror::Error)]
@@ -50,10 +49,10 @@ pub fn check(name: &str, port: u16) -> Result<(), ByHandError> {
     let begin = Instant::now();
     let mut last = "nobody answered".to_owned();
     while begin.elapsed() < SERVING {
-        match asked(port, app.check.send.as_bytes()) {
-            Some(answer) if app.passes(&answer) => return Ok(()),
-            Some(answer) => last = String::from_utf8_lossy(&answer).into_owned(),
-            None => {}
+        match ask(at(port), ANSWER, app.check.send.as_bytes()) {
+            Ok(answer) if app.passes(&answer) => return Ok(()),
+            Ok(answer) => last = String::from_utf8_lossy(&answer).into_owned(),
+            Err(_) => {}
         }
         std::thread::sleep(TRY);
     }
@@ -98,9 +97,9 @@ pub fn load(name: &str, port: u16, phase: &str, rounds: usize) -> Result<usize, 
 pub fn answers(name: &str, port: u16, count: usize) -> Result<String, ByHandError> {
     let app = catalog::find(name)?;
     let mut lines = String::new();
-    for request in fuzz::dialogs(app.protocol, SEED, count) {
-        let answer = asked(port, &request).map(|answer| timeless(app.protocol, &answer));
-        let answer = answer.unwrap_or_else(|| b"(no answer)".to_vec());
+    for request in fuzz::dialogs(app.protocol, fuzz::SEED, count) {
+        let answer = ask(at(port), ANSWER, &request).map(|answer| timeless(app.protocol, &answer));
+        let answer = answer.unwrap_or_else(|_| b"(no answer)".to_vec());
         let [request, answer] = [request, answer].map(|it| it.escape_ascii().to_string());
         let _ = writeln!(lines, "{request} -> {answer}");
     }
@@ -117,14 +116,12 @@ fn named<'a>(app: &'a App, name: &str) -> Result<&'a Phase, LinuxError> {
         })
 }
 
-fn open(port: u16) -> std::io::Result<Dialog> {
-    Dialog::open(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), ANSWER)
+fn at(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-fn asked(port: u16, request: &[u8]) -> Option<Vec<u8>> {
-    open(port)
-        .and_then(|dialog| dialog.until_closed(request))
-        .ok()
+fn open(port: u16) -> io::Result<Dialog> {
+    Dialog::open(at(port), ANSWER)
 }
 
 /// Somebody who asks and comes back when the connection was closed.

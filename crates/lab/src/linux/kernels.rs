@@ -14,7 +14,7 @@ use tare_rootfs::{Cache, Tree};
 use tare_tailor::choose::Target;
 use tare_tailor::cut::Cut;
 use tare_tailor::kconfig::{Config, KconfigError};
-use tare_tailor::kernel::{LOCK, MakeError, Order, Workshop};
+use tare_tailor::kernel::{LOCK, MakeError, Order, Patching, Workshop};
 use tare_tailor::lock::{self, Lock};
 use tare_tailor::mapping::Symbol;
 use tare_tailor::source::{Source, Sources};
@@ -141,8 +141,16 @@ fn kept(place: &Path) -> Option<(Lock, PathBuf)> {
     same.then_some((lock, image))
 }
 
-/// Makes it in a directory whose objects all kernels of the lab share, so that
-/// only what another configuration changes is compiled again.
+/// The directory of objects that a kernel shares with those of about as many cuts.
+fn objects(cuts: &BTreeSet<Cut>) -> &'static str {
+    match cuts.len() < Cut::by_default().len() {
+        true => "objects-few-cuts",
+        false => "objects-many-cuts",
+    }
+}
+
+/// Makes it in a directory whose objects many kernels of the lab share, so that
+/// only what another configuration or patch changes is compiled again.
 fn make(
     name: &str,
     order: &Order,
@@ -154,8 +162,9 @@ fn make(
         cache: cache.clone(),
         source: Source::default(),
         jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+        patching: Patching::InPlace,
     };
-    let objects = cache.dir().join(ENTRIES).join("objects");
+    let objects = cache.dir().join(ENTRIES).join(objects(&order.cuts));
     let made = workshop.make(order, &objects, |_| interrupt.check().is_ok());
     // An end on request is no failure of the build.
     interrupt.check()?;

@@ -2,28 +2,25 @@
 //! ours, its memory in a file that can be looked at. Dropping it ends it.
 
 use std::fs::{self, File};
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::io::{FdFlags, fcntl_setfd};
-use tare_rootfs::{Tree, cpio, guest};
+use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
+use tare_rootfs::{Tree, cpio, qemu};
 use tempfile::TempDir;
 
 use super::LinuxError;
 use super::catalog::App;
 use super::counter::{Count, Counter, Plugin};
-use super::dialog::{Dialog, timeless};
+use super::dialog::{Dialog, ask, timeless};
 use super::kernels::{Bootable, with_init};
 use crate::interrupt::Interrupt;
 use crate::lifeline::ending_with_us;
 
-const QEMU: &str = "qemu-system-x86_64";
-/// A plain processor, without what the translator would complain about.
-const CPU: &str = "Haswell,-pcid,-x2apic,-tsc-deadline,-invpcid,-hle,-rtm";
 /// The guest's address in QEMU's user network.
 const ADDRESS: &str = "ip=10.0.2.15::10.0.2.2:255.255.255.0:guest:eth0:off";
 /// The same for the library OS.
@@ -109,7 +106,7 @@ impl Machine {
         initramfs: File,
     ) -> Result<Self, LinuxError> {
         let directory = scratch()?;
-        let port = free_port().map_err(LinuxError::file("a port of the loopback"))?;
+        let port = qemu::free_port().map_err(LinuxError::file("a port of the loopback"))?;
         let forward = format!("hostfwd=tcp:127.0.0.1:{port}-:{guest_port}");
         command
             .arg("-netdev")
@@ -138,9 +135,8 @@ impl Machine {
         while self.started.elapsed() < SERVING {
             interrupt.check()?;
             self.alive()?;
-            let answer = Dialog::open(self.address(), patience(self.started.elapsed()))
-                .and_then(|dialog| dialog.until_closed(app.check.send.as_bytes()));
-            if let Ok(answer) = answer {
+            let limit = patience(self.started.elapsed());
+            if let Ok(answer) = ask(self.address(), limit, app.check.send.as_bytes()) {
                 if app.passes(&answer) {
                     return Ok(Booted {
                         after: self.started.elapsed(),
@@ -160,9 +156,7 @@ impl Machine {
 
     /// The answer to one connection's requests, without its date.
     pub(crate) fn answer(&mut self, app: &App, request: &[u8]) -> Result<Vec<u8>, LinuxError> {
-        let answer =
-            Dialog::open(self.address(), ANSWER).and_then(|dialog| dialog.until_closed(request));
-        match answer {
+        match ask(self.address(), ANSWER, request) {
             Ok(answer) => Ok(timeless(app.protocol, &answer)),
             Err(_) => {
                 self.alive()?;
@@ -275,11 +269,10 @@ fn command(
     let mut command = bare(&kernel.image, memory_mib, initramfs)?;
     command
         .args(["-machine", "q35,accel=tcg,memory-backend=ram"])
-        .args(["-cpu", CPU])
+        .args(["-cpu", qemu::TRANSLATED_CPU])
         .arg("-append")
         .arg(format!(
-            "console=ttyS0 quiet panic=-1 no_timer_check {} {ADDRESS} tsc=reliable clocksource=tsc",
-            guest::CMDLINE
+            "{WORDS} quiet {UNTIMED} {CMDLINE} {ADDRESS} tsc=reliable clocksource=tsc"
         ));
     if clock == Clock::Instructions {
         command.args(["-icount", "shift=0,sleep=off"]);
@@ -305,7 +298,7 @@ fn image_command(image: &Path, memory_mib: u32, files: &File) -> Result<Command,
 fn bare(kernel: &Path, memory_mib: u32, initramfs: &File) -> Result<Command, LinuxError> {
     fcntl_setfd(initramfs, FdFlags::empty())
         .map_err(|errno| LinuxError::file("the initramfs")(errno.into()))?;
-    let mut command = ending_with_us(QEMU);
+    let mut command = ending_with_us(qemu::PROGRAM);
     command
         .args(["-no-user-config", "-nodefaults", "-no-reboot"])
         .args(["-display", "none", "-serial", "stdio", "-smp", "1"])
@@ -346,10 +339,4 @@ fn last_lines(path: &Path) -> String {
 /// longer at most than it took.
 fn patience(since_start: Duration) -> Duration {
     (since_start / 8).clamp(FIRST_ANSWER, ANSWER)
-}
-
-/// A port that is free now.
-fn free_port() -> io::Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    Ok(listener.local_addr()?.port())
 }

@@ -238,7 +238,7 @@ impl Data {
 
     /// How far the measured budget's mean latency lies above `best` of the same
     /// waits, percent; `None` where there were too few to tell.
-    fn gap(&self, load: Load, best: fn(&[Halt], Costs, u64) -> Point) -> Option<f64> {
+    fn gap(&self, load: Load, best: Best) -> Option<f64> {
         let costs = self.costs()?;
         let caught = self.caught(load, Policy::Budget)?;
         let waits = self.waits(load);

@@ -2,15 +2,20 @@
 //! what pinning gains, and how far the instrument itself can be trusted.
 
 use tare_platform::{Mode, Place, Platform};
-use tare_stats::{mann_whitney, mean, mean_interval, summarize};
+use tare_stats::{SplitMix64, mann_whitney, mean, mean_interval, summarize};
 
-use super::data::Data;
-use super::plan::{Arm, Cell, Dice};
+use super::data::{Data, Run};
+use super::plan::{Arm, Cell};
 use crate::figure::Figure;
 
 /// Below this p-value two series differ. At 0.05 five of 100 equal pairs would differ
 /// on average, so often more; at 0.01 hardly ever more than five do.
 pub(super) const ALPHA: f64 = 0.01;
+/// A slow-down that is to be found, and weighings in which it is looked for.
+const SLOWER: f64 = 1.05;
+const WEIGHINGS: usize = 400;
+/// Most runs of each kind that are tried.
+pub(super) const MOST_DRAWN: usize = 200;
 /// Resamplings of a fit.
 const ROUNDS: usize = 400;
 
@@ -41,7 +46,7 @@ impl Estimate {
     }
 
     /// From a ratio to the percent that it is above 1.
-    fn percent(self) -> Self {
+    pub(super) fn percent(self) -> Self {
         let percent = |ratio: f64| (ratio - 1.0) * 100.0;
         Self {
             value: percent(self.value),
@@ -100,10 +105,18 @@ fn baseline(place: &Place, host_cpus: u32) -> Place {
 }
 
 /// What a place costs, over the bare machine of the same size: on each host, then
-/// together.
+/// together. That machine itself is 1 by definition.
 pub(super) fn overhead(data: &Data, workload: &str, place: Place) -> Option<Estimate> {
     let of_host = |(host, cpus): (String, u32)| {
         let over = data.times(&host, &cell(workload, place, Arm::Main));
+        if place == baseline(&place, cpus) {
+            return (!over.is_empty()).then_some(Estimate {
+                value: 1.0,
+                low: 1.0,
+                high: 1.0,
+                n: over.len(),
+            });
+        }
         let under = data.times(&host, &cell(workload, baseline(&place, cpus), Arm::Main));
         ratio(&over, &under)
     };
@@ -164,7 +177,7 @@ pub(super) fn split(data: &Data, workload: &str, platform: Platform, mode: Mode)
         series.iter().filter_map(point).collect()
     };
     let (constant, slope) = line(&points(&series))?;
-    let mut dice = Dice(0x7a7e);
+    let mut dice = SplitMix64::new(0x7a7e);
     let mut draw = |samples: &[f64]| -> Vec<f64> {
         (0..samples.len())
             .map(|_| samples[dice.below(samples.len())])
@@ -217,32 +230,36 @@ fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     Some((mean_y - slope * mean_x, slope))
 }
 
-/// Two series that are compared, and what came out.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Two kinds of runs that are compared, and what came out.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Comparison {
-    /// How much the first median is above the second, percent.
-    pub(super) percent: f64,
+    /// The first's time over the second's: the median over pairs of runs that came one
+    /// after the other, with its interval.
+    pub(super) ratio: Estimate,
     /// Of the rank test.
     pub(super) p: f64,
     /// Cliff's delta.
     pub(super) effect: f64,
-    pub(super) n: usize,
 }
 
 impl Comparison {
-    /// Compares by medians and ranks; `None` without samples on both sides.
-    pub(super) fn of(a: &[f64], b: &[f64]) -> Option<Self> {
-        let (first, second) = (summarize(a)?, summarize(b)?);
+    /// Compares by pairs and by ranks; `None` without pairs.
+    pub(super) fn of(a: &[f64], b: &[f64], ratios: &[f64]) -> Option<Self> {
+        let pairs = summarize(ratios)?;
         let test = mann_whitney(a, b);
         Some(Self {
-            percent: (first.median / second.median - 1.0) * 100.0,
+            ratio: Estimate {
+                value: pairs.median,
+                low: pairs.low,
+                high: pairs.high,
+                n: pairs.n,
+            },
             p: test.p,
             effect: test.cliffs_delta,
-            n: a.len().min(b.len()),
         })
     }
 
-    /// Whether the series differ.
+    /// Whether the kinds of runs differ.
     pub(super) fn differs(&self) -> bool {
         self.p < ALPHA
     }
@@ -254,12 +271,62 @@ pub(super) fn against_baseline(data: &Data, workload: &str, arm: Arm) -> Vec<Com
     for (host, cpus) in data.hosts() {
         for size in sizes(data, workload) {
             let place = Place::new(Platform::Bare, Mode::Vanilla, size, cpus);
-            let main = data.times(&host, &cell(workload, place, Arm::Main));
-            let other = data.times(&host, &cell(workload, place, arm));
-            comparisons.extend(Comparison::of(&main, &other));
+            let [main, other] = [Arm::Main, arm].map(|arm| cell(workload, place, arm));
+            let ratios = data.pairs(&host, &main, &other);
+            let [a, b] = [&main, &other].map(|cell| data.times(&host, cell));
+            comparisons.extend(Comparison::of(&a, &b, &ratios));
         }
     }
     comparisons
+}
+
+/// What observing took of the bare machine's runs, as the kernel accounts for it: the
+/// median over runs, percent of their time on CPUs.
+pub(super) fn accounted(data: &Data, workload: &str) -> Option<Figure> {
+    let bare = |run: &&Run| {
+        let place = run.cell.place;
+        run.cell.workload == workload && place.platform == Platform::Bare && !run.warm_up
+    };
+    let costs = data.runs.iter().filter(bare);
+    let costs = costs.filter_map(|run| run.observed.sched.as_ref()?.accounted_pct());
+    let name = format!("observer_accounted_pct.{workload}");
+    crate::figure::median(&name, "pct", &costs.collect::<Vec<_>>())
+}
+
+/// From how many runs on the rank test finds a slow-down of 5 % in 95 of 100 weighings,
+/// and on how many runs that rests: by comparing series drawn from the bare machine's
+/// runs, one of them made slower. `None` with few runs, or if [`MOST_DRAWN`] do not do.
+pub(super) fn runs_to_find(data: &Data, workload: &str) -> Option<(usize, usize)> {
+    let noise = noise(data, workload);
+    let mut dice = SplitMix64::new(0x5105);
+    let finds = |runs: usize, dice: &mut SplitMix64| {
+        let mut draw = |slower: f64| -> Vec<f64> {
+            let drawn = (0..runs).map(|_| noise[dice.below(noise.len())] * slower);
+            drawn.collect()
+        };
+        let found = (0..WEIGHINGS).filter(|_| mann_whitney(&draw(SLOWER), &draw(1.0)).p < ALPHA);
+        found.count() * 100 >= WEIGHINGS * 95
+    };
+    let mut candidates = (5..=MOST_DRAWN).filter(|n| *n <= 20 || n % 10 == 0);
+    let enough = candidates.find(|runs| noise.len() >= 10 && finds(*runs, &mut dice))?;
+    Some((enough, noise.len()))
+}
+
+/// Times of the bare machine and of its A/A arm, over the median of their kind.
+pub(super) fn noise(data: &Data, workload: &str) -> Vec<f64> {
+    let mut noise = Vec::new();
+    for (host, cpus) in data.hosts() {
+        for size in sizes(data, workload) {
+            let place = Place::new(Platform::Bare, Mode::Vanilla, size, cpus);
+            let arms = [Arm::Main, Arm::Control];
+            let times = arms.map(|arm| data.times(&host, &cell(workload, place, arm)));
+            let times = times.concat();
+            if let Some(all) = summarize(&times) {
+                noise.extend(times.iter().map(|time| time / all.median));
+            }
+        }
+    }
+    noise
 }
 
 /// Values outside three quartile distances of the middle half: kept, and shown.
@@ -279,9 +346,6 @@ pub(super) fn outliers(samples: &[f64]) -> Vec<f64> {
 /// Every figure of the experiment.
 pub(super) fn figures(data: &Data) -> Vec<Figure> {
     let mut figures = Vec::new();
-    let mut differences = Vec::new();
-    let mut significant = Vec::new();
-    let mut observers = Vec::new();
     for workload in data.workloads() {
         for c in data.cells(&workload) {
             let ratio = overhead(data, &workload, c.place);
@@ -300,27 +364,39 @@ pub(super) fn figures(data: &Data) -> Vec<Figure> {
             let name = format!("pin_gain_pct.{workload}.{}", platform.name());
             figures.extend(gain.map(|gain| gain.figure(name, "pct")));
         }
-        let controls = against_baseline(data, &workload, Arm::Control);
-        differences.extend(controls.iter().map(|c| c.percent.abs()));
-        significant.extend(
-            controls
-                .iter()
-                .map(|c| f64::from(u8::from(c.differs())) * 100.0),
-        );
-        let costs = against_baseline(data, &workload, Arm::Unobserved);
-        let costs: Vec<f64> = costs.iter().map(|c| c.percent).collect();
-        figures.extend(crate::figure::median(
-            &format!("observer_cost_pct.{workload}"),
-            "pct",
-            &costs,
-        ));
-        observers.extend(costs);
     }
-    figures.extend(crate::figure::median(
-        "aa_difference_pct",
-        "pct",
-        &differences,
-    ));
+    figures.extend(of_the_instrument(data));
+    figures
+}
+
+/// How far two equal arms differ, and what observing costs.
+fn of_the_instrument(data: &Data) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    let (mut differences, mut significant, mut costs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut accounts: Vec<Figure> = Vec::new();
+    for workload in data.workloads() {
+        for control in against_baseline(data, &workload, Arm::Control) {
+            differences.push(control.ratio.percent().value.abs());
+            significant.push(f64::from(u8::from(control.differs())) * 100.0);
+        }
+        let ratios: Vec<Estimate> = against_baseline(data, &workload, Arm::Unobserved)
+            .into_iter()
+            .map(|cost| cost.ratio)
+            .collect();
+        let name = format!("observer_cost_pct.{workload}");
+        figures.extend(together(&ratios).map(|cost| cost.percent().figure(name, "pct")));
+        costs.extend(ratios);
+        accounts.extend(accounted(data, &workload));
+        let runs = runs_to_find(data, &workload).map(|(runs, n)| Estimate {
+            value: runs as f64,
+            low: runs as f64,
+            high: runs as f64,
+            n,
+        });
+        figures.extend(runs.map(|r| r.figure(format!("runs_to_find_5pct.{workload}"), "runs")));
+    }
+    let name = "aa_difference_pct";
+    figures.extend(crate::figure::median(name, "pct", &differences));
     let share = tare_stats::mean(&significant).map(|share| Estimate {
         value: share,
         low: share,
@@ -328,10 +404,13 @@ pub(super) fn figures(data: &Data) -> Vec<Figure> {
         n: significant.len(),
     });
     figures.extend(share.map(|s| s.figure("aa_significant_pct".to_owned(), "pct")));
-    figures.extend(crate::figure::median(
-        "observer_cost_pct",
-        "pct",
-        &observers,
-    ));
+    let cost = together(&costs).map(Estimate::percent);
+    figures.extend(cost.map(|cost| cost.figure("observer_cost_pct".to_owned(), "pct")));
+    let most = accounts.iter().max_by(|a, b| a.value.total_cmp(&b.value));
+    let most = most.cloned().map(|most| Figure {
+        name: "observer_accounted_pct".to_owned(),
+        ..most
+    });
+    figures.extend(accounts.into_iter().chain(most));
     figures
 }

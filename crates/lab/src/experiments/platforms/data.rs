@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::observe::Observed;
 use super::plan::{Arm, Cell};
@@ -23,6 +24,9 @@ pub(crate) struct Run {
     pub(crate) cell: Cell,
     /// Round, from 0.
     pub(crate) round: u32,
+    /// Runs of one block came one after the other: when it began, ms since 1970.
+    #[serde(default)]
+    pub(crate) block: Option<u64>,
     /// Whether it only warmed up.
     pub(crate) warm_up: bool,
     /// The metric.
@@ -43,6 +47,14 @@ pub(crate) struct Run {
     pub(crate) engine: Option<String>,
 }
 
+/// What the plans of a record say of `key`, the last of them; `None` where they do not.
+pub(super) fn planned(dir: &Path, key: &str) -> Option<String> {
+    let text = fs::read_to_string(dir.join("raw.jsonl")).ok()?;
+    let lines = text.lines().rev();
+    let mut lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.find_map(|line| Some(line.get("plan")?.get(key)?.as_str()?.to_owned()))
+}
+
 /// All runs so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Data {
@@ -55,6 +67,22 @@ impl Data {
         let of = |run: &&Run| run.host == host && run.cell == *cell && !run.warm_up;
         let counting = self.runs.iter().filter(of);
         counting.filter_map(|run| run.time).collect()
+    }
+
+    /// How much longer the first kind of run took than the second, as a ratio for each
+    /// block in which both count: whatever changes slowly is in both.
+    pub(crate) fn pairs(&self, host: &str, first: &Cell, second: &Cell) -> Vec<f64> {
+        let of = |run: &&Run| run.host == host && !run.warm_up && run.block.is_some();
+        let mut blocks: BTreeMap<u64, [Option<f64>; 2]> = BTreeMap::new();
+        for run in self.runs.iter().filter(of) {
+            for (place, cell) in [first, second].into_iter().enumerate() {
+                if let Some(block) = run.block.filter(|_| run.cell == *cell) {
+                    blocks.entry(block).or_default()[place] = run.time;
+                }
+            }
+        }
+        let ratio = |times: [Option<f64>; 2]| Some(times[0]? / times[1]?);
+        blocks.into_values().filter_map(ratio).collect()
     }
 
     /// Hosts with their CPUs, in order.

@@ -23,15 +23,16 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tare_control::sentence::chain;
 use tare_control::stats::Kvm;
+pub use tare_platform::container::Engine as ContainerEngine;
 use tare_platform::place::doubling;
 use tare_platform::workload::{self, Form};
-use tare_platform::{Mode, Place, Platform, Step, Verdict, Workload, pin};
+use tare_platform::{Mode, Patience, Place, Platform, Step, Verdict, Workload, pin};
 
 pub use options::{PlatformOptions, parse_shard};
 pub(crate) use stage::StageError;
@@ -44,15 +45,18 @@ use crate::goal::Goal;
 use crate::request::{Depth, WeighRequest};
 use data::{Data, Run};
 use observe::Observed;
-use plan::Cell;
+use plan::{Cell, Turn};
 use stage::{Ran, Stage};
 
+/// Making the root, and installing a workload, may each take so long.
+const MAKING: Duration = Duration::from_secs(30 * 60);
 /// A run may take so long even where less of the budget is left.
 const LEAST_LIMIT: Duration = Duration::from_secs(30);
 /// What the observer may cost, and the A/A arms differ, percent.
 const GOALS: &[Goal] = &[
     Goal::on_any("aa_difference_pct", 2.0),
     Goal::on_any("observer_cost_pct", 2.0),
+    Goal::on_any("observer_accounted_pct", 2.0),
 ];
 
 /// The experiment.
@@ -140,6 +144,21 @@ impl Platforms {
         Ok(())
     }
 
+    /// Runs of another form, or in other containers, are no more of the same.
+    fn check_record(&self, dir: &Path) -> Result<(), WeighError> {
+        let engine = self.options.container_engine.name();
+        for (key, ours) in [("form", self.form.name()), ("container_engine", engine)] {
+            if let Some(theirs) = data::planned(dir, key).filter(|theirs| theirs != ours) {
+                return Err(WeighError::Option(format!(
+                    "the record {} has the {key} {theirs}, and this weighing {ours}: resume it as \
+                     its command.txt says",
+                    dir.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn choose_sizes(&mut self) -> Result<(), WeighError> {
         if self.options.sizes.is_empty() {
             return Ok(());
@@ -194,6 +213,11 @@ impl Platforms {
 
     pub(self) fn disappointments(&self) -> Vec<String> {
         let mut sentences = self.missing.clone();
+        if self.options.container_engine == ContainerEngine::Podman {
+            let sentence =
+                "Containers are podman's: conmon and runc, with its own seccomp profile.";
+            sentences.push(sentence.to_owned());
+        }
         if self.host_cpus == 1 {
             sentences.push("One CPU: there is one size, and nothing to float among.".to_owned());
         }
@@ -202,30 +226,40 @@ impl Platforms {
 
     /// Sets the stage: what cannot be had is named, and the rest runs.
     fn set_up(&mut self, bench: &mut Bench<'_>) -> Result<Stage, RunError> {
+        let begin = Instant::now();
+        let stop = || bench.interrupt.check().is_err();
+        // Where all has its time, making one thing takes half of what is left at most.
+        let whole = self.whole;
+        let patience = || Patience {
+            limit: whole.map_or(MAKING, |whole| whole.saturating_sub(begin.elapsed()) / 2),
+            stop: &stop,
+        };
         bench.progress.step("root file system");
-        let mut stage = Stage::new(&self.tare)?;
+        let stage = Stage::new(&self.tare, self.options.container_engine, patience());
+        bench.interrupt.check()?;
+        let mut stage = stage?;
         for workload in std::mem::take(&mut self.workloads) {
-            bench.interrupt.check()?;
             bench
                 .progress
                 .step(&format!("installing {}", workload.name));
-            match stage.install(&workload, self.form) {
+            let installed = stage.install(&workload, self.form, patience());
+            bench.interrupt.check()?;
+            match installed {
                 Ok(()) => self.workloads.push(workload),
                 Err(error) => self.fail(format!("{}: {}", workload.name, chain(&error))),
             }
         }
-        bench.interrupt.check()?;
         bench.progress.step("disk of the root");
-        let disk = stage.finish_root();
+        let disk = stage.finish_root(patience());
         for size in self.sizes.clone() {
             let booted = match &disk {
                 Ok(()) => {
                     bench
                         .progress
                         .step(&format!("booting a machine of {size} CPUs"));
-                    stage.boot(size, bench.interrupt).map_err(|e| e.to_string())
+                    stage.boot(size, bench.interrupt).map_err(|e| chain(&e))
                 }
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(chain(error)),
             };
             bench.interrupt.check()?;
             if let Err(why) = booted {
@@ -245,7 +279,7 @@ impl Platforms {
         bench: &mut Bench<'_>,
         stage: &mut Stage,
         cell: &Cell,
-        round: u32,
+        turn: Turn,
         left: Duration,
     ) -> Result<(), RunError> {
         bench.interrupt.check()?;
@@ -258,7 +292,7 @@ impl Platforms {
         let step = step.within(left.max(LEAST_LIMIT));
         bench.progress.step(&format!(
             "round {}: {} on {}",
-            round + 1,
+            turn.round + 1,
             cell.workload,
             cell.place
         ));
@@ -275,7 +309,7 @@ impl Platforms {
         let run = self.run_of(
             workload,
             cell,
-            round,
+            turn,
             value,
             failure,
             ran.as_ref(),
@@ -293,7 +327,7 @@ impl Platforms {
         &self,
         workload: &Workload,
         cell: &Cell,
-        round: u32,
+        turn: Turn,
         value: Option<f64>,
         failure: Option<String>,
         ran: Option<&Ran>,
@@ -304,7 +338,8 @@ impl Platforms {
             host: self.host.clone(),
             host_cpus: self.host_cpus,
             cell: cell.clone(),
-            round,
+            round: turn.round,
+            block: Some(turn.block),
             warm_up: !self.is_warm(cell),
             value,
             unit: workload.metric.unit.clone(),
@@ -347,6 +382,7 @@ impl Platforms {
 
 impl Experiment for Platforms {
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
+        super::no_cuts(request)?;
         self.options = request.platforms.clone();
         self.seed = self.options.seed.unwrap_or(self.seed);
         if let Some(budget) = self.options.budget {
@@ -356,6 +392,9 @@ impl Experiment for Platforms {
             Some(path) => path.clone(),
             None => std::env::current_exe().map_err(WeighError::Executable)?,
         };
+        if let Some(dir) = &self.options.resume {
+            self.check_record(dir)?;
+        }
         let records = self.options.merge.iter().chain(&self.options.resume);
         for dir in records {
             let read = self.data.read(dir);
@@ -381,6 +420,7 @@ impl Experiment for Platforms {
             "form": self.form.name(), "budget_s": self.budget.as_secs(), "seed": self.seed,
             "host": self.host, "host_cpus": self.host_cpus, "sizes": self.sizes,
             "workloads": self.workloads.iter().map(|w| &w.name).collect::<Vec<_>>(),
+            "container_engine": self.options.container_engine.name(),
             "shard": self.options.shard, "merge": self.options.merge,
         })
     }

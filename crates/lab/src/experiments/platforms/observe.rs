@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tare_control::client::Client;
+use tare_control::live;
 use tare_control::stats::Stats;
 use tare_platform::{Watch, cgroup};
 use tare_probe::sched::{Group, Observer};
@@ -56,6 +57,9 @@ pub(crate) struct Sched {
     pub(crate) migrations: u64,
     /// What observing cost within the window.
     pub(crate) observer_ns: u64,
+    /// Of it the programs in the kernel, where their time is known.
+    #[serde(default)]
+    pub(crate) observer_bpf_ns: Option<u64>,
 }
 
 /// Where a run's processes are found.
@@ -133,6 +137,15 @@ impl<'a> Looking<'a> {
     }
 }
 
+impl Sched {
+    /// What observing cost, of the run's own time on CPUs, percent; exact, where the
+    /// kernel tells the programs' time.
+    pub(crate) fn accounted_pct(&self) -> Option<f64> {
+        let known = self.observer_bpf_ns.is_some() && self.on_cpu_ns > 0;
+        known.then(|| self.observer_ns as f64 / self.on_cpu_ns as f64 * 100.0)
+    }
+}
+
 impl Watch for Looking<'_> {
     fn begin(&mut self) {
         let pids = self.pids();
@@ -151,7 +164,8 @@ impl Watch for Looking<'_> {
     fn end(&mut self) {
         let now = Counters::read(self.quota.as_ref());
         self.observed = now.since(&self.before);
-        self.observed.kvm = self.kvm().zip(self.kvm_before.take()).map(grown);
+        let kvm = self.kvm_before.take().zip(self.kvm());
+        self.observed.kvm = kvm.map(|(then, now)| live::grown(&then, &now));
         let Some((observer, group)) = self.observer.as_mut().zip(self.group) else {
             return;
         };
@@ -159,6 +173,7 @@ impl Watch for Looking<'_> {
             .turn()
             .into_iter()
             .find(|times| times.group == group);
+        observer.forget(group);
         self.observed.sched = times.map(|times| Sched {
             on_cpu_ns: times.on_cpu.sum_ns,
             io_ns: times.io_ns(),
@@ -171,6 +186,7 @@ impl Watch for Looking<'_> {
             involuntary: times.involuntary_switches,
             migrations: times.migrations,
             observer_ns: times.observer.user_space_ns + times.observer.bpf_ns.unwrap_or(0),
+            observer_bpf_ns: times.observer.bpf_ns,
         });
     }
 
@@ -186,15 +202,6 @@ fn counters(stats: &Stats) -> BTreeMap<String, u64> {
         *sums.entry(name.clone()).or_default() += count;
     }
     sums
-}
-
-/// By how much the first are above the second; what did not move is left out.
-fn grown((now, then): (BTreeMap<String, u64>, BTreeMap<String, u64>)) -> BTreeMap<String, u64> {
-    let since = |(name, count): (String, u64)| {
-        let grown = count.saturating_sub(then.get(&name).copied().unwrap_or(0));
-        (grown > 0).then_some((name, grown))
-    };
-    now.into_iter().filter_map(since).collect()
 }
 
 /// Counters of the system that only rise.
@@ -303,7 +310,7 @@ mod tests {
     #[test]
     fn exits_of_all_vcpus_are_told_by_how_much_they_grew() {
         let stats = |exits| crate::appliance::fake::stats(Kvm::Emulated, 2, exits);
-        let grown = grown((counters(&stats(25)), counters(&stats(10))));
+        let grown = live::grown(&counters(&stats(10)), &counters(&stats(25)));
         assert_eq!(grown.get("halt_exits"), Some(&30), "{grown:?}");
         assert!(grown.values().all(|count| *count > 0), "{grown:?}");
     }

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tare_platform::container::Engine;
+
 /// Options of the platforms' experiment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlatformOptions {
@@ -10,6 +12,8 @@ pub struct PlatformOptions {
     pub workloads: Vec<String>,
     /// CPUs; doubling from one to all when empty.
     pub sizes: Vec<u32>,
+    /// What starts containers on the host.
+    pub container_engine: Engine,
     /// A run record to be continued.
     pub resume: Option<PathBuf>,
     /// Which part of how many: index from 1, count.

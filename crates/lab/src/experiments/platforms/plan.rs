@@ -23,6 +23,15 @@ pub(crate) struct Cell {
     pub(crate) arm: Arm,
 }
 
+/// When a run's turn is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    /// Round, from 0.
+    pub(super) round: u32,
+    /// When its block began, ms since 1970.
+    pub(super) block: u64,
+}
+
 /// Everything for these workloads and sizes, of one part of all.
 pub(super) fn cells(
     workloads: &[String],
@@ -61,31 +70,22 @@ fn of(workload: &str, size: u32, host_cpus: u32) -> Vec<Cell> {
     cells
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014).
-#[derive(Clone, Debug)]
-pub(super) struct Dice(pub(super) u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `n`, which is not 0.
-    pub(super) fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
-
-    /// A random order (Fisher and Yates).
-    pub(super) fn shuffle<T>(&mut self, all: &mut [T]) {
-        for last in (1..all.len()).rev() {
-            let other = self.below(last + 1);
-            all.swap(last, other);
+/// What runs one after the other, so that it can be compared in pairs: a baseline with
+/// its like, all else by itself.
+pub(super) fn blocks(cells: &[Cell]) -> Vec<Vec<Cell>> {
+    let mut blocks: Vec<Vec<Cell>> = Vec::new();
+    let same = |block: &Vec<Cell>, cell: &Cell| {
+        block
+            .iter()
+            .any(|other| other.workload == cell.workload && other.place == cell.place)
+    };
+    for cell in cells {
+        match blocks.iter_mut().find(|block| same(block, cell)) {
+            Some(block) => block.push(cell.clone()),
+            None => blocks.push(vec![cell.clone()]),
         }
     }
+    blocks
 }
 
 #[cfg(test)]
@@ -129,16 +129,17 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_one_order_with_each_once() {
-        let order = |seed| {
-            let mut all: Vec<usize> = (0..50).collect();
-            Dice(seed).shuffle(&mut all);
-            all
-        };
-        assert_eq!(order(7), order(7));
-        assert_ne!(order(7), order(8));
-        let mut sorted = order(7);
-        sorted.sort_unstable();
-        assert_eq!(sorted, (0..50).collect::<Vec<_>>());
+    fn a_baseline_runs_beside_its_like() {
+        let blocks = blocks(&cells(&names(), &[1, 2], 2, None));
+        assert_eq!(blocks.len(), 2 * 2 * 8);
+        for arms in blocks.iter().filter(|block| block.len() > 1) {
+            let place = arms[0].place;
+            assert_eq!(
+                (place.platform, place.mode),
+                (Platform::Bare, Mode::Vanilla)
+            );
+            assert!(arms.iter().all(|c| c.place == place), "{arms:?}");
+            assert_eq!(arms.len() as u32, 1 + place.size, "{arms:?}");
+        }
     }
 }

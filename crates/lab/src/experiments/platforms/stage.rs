@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tare_control::sentence::chain;
 use tare_platform::cgroup::{self, CgroupError, Groups, PERIOD_US};
-use tare_platform::container::{Containers, Limits, RUNTIME};
+use tare_platform::container::{Containers, Engine, Limits};
 use tare_platform::journal::{Change, JournalError};
 use tare_platform::machine::{Inside, Machine};
 use tare_platform::pin::{Pins, PlacementError};
-use tare_platform::root::RootError;
+use tare_platform::root::{RootError, Site};
 use tare_platform::workload::Form;
 use tare_platform::{
-    Journal, Limit, Place, Platform, Report, Root, Step, StepError, Watch, Workload, bare, pin,
+    Journal, Limit, Patience, Place, Platform, Report, Root, Step, StepError, Watch, Workload,
+    bare, pin,
 };
 use tare_probe::sched::Observer;
 
@@ -66,6 +68,8 @@ pub(super) struct Stage {
     dir: PathBuf,
     tare: PathBuf,
     cpus: Vec<u32>,
+    /// What holds installing, and all that makes the root.
+    making: Groups,
     pins: Pins,
     journal: Journal,
     /// What this host does not offer: a sentence each.
@@ -81,28 +85,35 @@ pub(super) struct Ran {
 
 impl Stage {
     /// Undoes what earlier weighings left, then makes what all runs need.
-    pub(super) fn new(tare: &Path) -> Result<Self, StageError> {
-        let root = Root::open()?;
-        let (mut journal, undone) = Journal::begin(&root.dir().join("journal"))?;
+    pub(super) fn new(
+        tare: &Path,
+        engine: Engine,
+        patience: Patience<'_>,
+    ) -> Result<Self, StageError> {
+        let site = Site::claim()?;
+        let (mut journal, undone) = Journal::begin(&site.dir().join("journal"))?;
         if undone > 0 {
             eprintln!("weigh: undid what {undone} earlier weighing(s) left behind");
         }
-        let dir = root.dir().join(format!("run-{}", std::process::id()));
+        let dir = site.dir().join(format!("run-{}", std::process::id()));
         journal.note(Change::Directory { path: dir.clone() })?;
         let scratch = dir.join("scratch");
         fs::create_dir_all(&scratch).map_err(|source| StageError::Scratch {
             path: scratch,
             source,
         })?;
+        let name = format!("tare-lab-{}-install", std::process::id());
+        let making = Groups::make(&mut journal, &name, None, None)?;
         let mut stage = Self {
             machines: BTreeMap::new(),
             groups: BTreeMap::new(),
             containers: None,
             observer: None,
-            root,
+            root: Root::open(site, &making, patience)?,
             dir,
             tare: tare.to_owned(),
             cpus: pin::allowed(),
+            making,
             pins: Pins::open()?,
             journal,
             missing: Vec::new(),
@@ -117,23 +128,15 @@ impl Stage {
             }
             Err(why) => stage.missing.push(format!("times on and off CPUs: {why}")),
         }
-        stage.find_runtime()?;
+        stage.find_groups();
+        stage.find_runtime(engine, patience)?;
         Ok(stage)
     }
 
-    fn find_runtime(&mut self) -> Result<(), StageError> {
-        match std::process::Command::new(RUNTIME)
-            .arg("--version")
-            .output()
-        {
-            Ok(_) => match Containers::new(&mut self.journal, &self.dir) {
-                Ok(containers) => self.containers = Some(containers),
-                Err(StepError::Journal(error)) => return Err(error.into()),
-                Err(error) => self.missing.push(format!("container: {error}")),
-            },
-            Err(error) => self
-                .missing
-                .push(format!("container: no {RUNTIME} ({error})")),
+    fn find_groups(&mut self) {
+        if !cgroup::holds() {
+            let what = "bare metal: no control groups to find a run's processes by";
+            self.missing.push(what.to_owned());
         }
         for (controller, what) in [
             ("cpuset", "sizes by sets of CPUs"),
@@ -144,6 +147,23 @@ impl Stage {
                     .push(format!("{what}: no controller {controller}"));
             }
         }
+    }
+
+    /// Containers are there where one that does nothing runs.
+    fn find_runtime(&mut self, engine: Engine, patience: Patience<'_>) -> Result<(), StageError> {
+        let containers = match Containers::new(&mut self.journal, engine, &self.dir) {
+            Err(StepError::Journal(error)) => return Err(error.into()),
+            other => other,
+        };
+        let scratch = self.scratch();
+        let tried = containers.and_then(|containers| {
+            containers.try_out(self.root.tree(), &scratch, patience)?;
+            Ok(containers)
+        });
+        match tried {
+            Ok(containers) => self.containers = Some(containers),
+            Err(error) => self.missing.push(format!("container: {}", chain(&error))),
+        }
         Ok(())
     }
 
@@ -152,17 +172,19 @@ impl Stage {
     }
 
     /// Installs a workload into the root.
-    pub(super) fn install(&mut self, workload: &Workload, form: Form) -> Result<(), StageError> {
-        let name = format!("tare-lab-{}-install", std::process::id());
-        let groups = Groups::make(&mut self.journal, &name, None, None)?;
-        Ok(self
-            .root
-            .install(workload, form, &self.scratch(), &groups)?)
+    pub(super) fn install(
+        &self,
+        workload: &Workload,
+        form: Form,
+        patience: Patience<'_>,
+    ) -> Result<(), RootError> {
+        let (root, scratch) = (&self.root, self.scratch());
+        root.install(workload, form, &scratch, &self.making, patience)
     }
 
     /// Makes the disk of the root.
-    pub(super) fn finish_root(&self) -> Result<(), RootError> {
-        self.root.finish()
+    pub(super) fn finish_root(&self, patience: Patience<'_>) -> Result<(), RootError> {
+        self.root.finish(&self.making, patience)
     }
 
     /// Boots the machine of a size, frozen until its turn.
@@ -189,7 +211,7 @@ impl Stage {
         };
         limited
             && match place.platform {
-                Platform::Bare => true,
+                Platform::Bare => cgroup::holds(),
                 Platform::Container => self.containers.is_some(),
                 Platform::Vm | Platform::VmContainer => self.machines.contains_key(&place.size),
             }
@@ -234,16 +256,22 @@ impl Stage {
             }
         };
         let scratch = self.scratch();
-        let observer = self
-            .observer
-            .as_mut()
-            .filter(|_| cell.arm != Arm::Unobserved);
+        let observed = self.observer.is_some();
+        if cell.arm == Arm::Unobserved {
+            // Its programs must not run beside what is not observed.
+            self.observer = None;
+        }
+        let observer = self.observer.as_mut();
         let members = Members::Groups(groups.dirs().to_vec());
         let mut looking = Looking::new(interrupt, observer, members, None);
-        let report = bare::run(self.root.tree(), &scratch, &groups, step, &mut looking)?;
+        let report = bare::run(self.root.tree(), &scratch, &groups, step, &mut looking);
+        let seen = looking.observed;
+        if observed && self.observer.is_none() {
+            self.observer = Observer::start().ok();
+        }
         Ok(Ran {
-            report,
-            observed: looking.observed,
+            report: report?,
+            observed: seen,
             engine: None,
         })
     }
@@ -264,11 +292,16 @@ impl Stage {
         let Some(containers) = &self.containers else {
             return Err(StepError::GivenUp);
         };
-        let group = cgroup::directory("cpu", &containers.group());
+        let patience = Patience {
+            limit: step.limit,
+            stop: &|| interrupt.check().is_err(),
+        };
+        let waiting = containers.ready(self.root.tree(), &scratch, &limits, step, patience)?;
+        let group = cgroup::directory("cpu", waiting.group());
         let quota = (place.limit == Limit::Quota).then(|| group.clone());
         let members = Members::Groups(vec![group]);
         let mut looking = Looking::new(interrupt, self.observer.as_mut(), members, quota);
-        let report = containers.run(&self.root, &scratch, &limits, step, &mut looking)?;
+        let report = containers.run(waiting, step, &mut looking)?;
         Ok(Ran {
             report,
             observed: looking.observed,

@@ -14,7 +14,14 @@ use crate::report::svg::{Bar, bars, legend};
 use crate::report::{Section, table};
 use crate::table::number;
 
-const PLATFORMS: [&str; 4] = ["bare metal", "container", "VM", "container in VM"];
+/// With the talk's abbreviations.
+const PLATFORMS: [&str; 4] = [
+    "bare metal (BM)",
+    "container (CN)",
+    "VM",
+    "container in VM (VMCN)",
+];
+const SHORT: [&str; 4] = ["BM", "CN", "VM", "VMCN"];
 
 pub(super) fn story(experiment: &Platforms, figures: &[Figure]) -> Story {
     let data = &experiment.data;
@@ -22,7 +29,8 @@ pub(super) fn story(experiment: &Platforms, figures: &[Figure]) -> Story {
     for workload in data.workloads() {
         sections.push(ratios(data, &workload));
     }
-    sections.extend([splits(data), pinning(data), causes(data), controls(data)]);
+    sections.extend(splits(data));
+    sections.extend([pinning(data), causes(data), controls(data)]);
     Story {
         title: "What each platform costs an application, and when pinning pays".to_owned(),
         question:
@@ -96,7 +104,14 @@ fn answer(experiment: &Platforms, figures: &[Figure]) -> Vec<String> {
         ));
     }
     if let Some(cost) = value(figures, "observer_cost_pct") {
-        sentences.push(format!("Observing costs {} % at the median.", number(cost)));
+        sentences.push(format!("Observing costs {} %, by pairs.", number(cost)));
+    }
+    if let Some(cost) = value(figures, "observer_accounted_pct") {
+        sentences.push(format!(
+            "By the kernel's account it takes {} % of the CPU time of the workload that it takes \
+             most of.",
+            number(cost)
+        ));
     }
     sentences
 }
@@ -120,6 +135,7 @@ fn talk(experiment: &Platforms) -> Section {
 }
 
 fn ratios(data: &Data, workload: &str) -> Section {
+    let (unit, scale) = unit(data, workload);
     let mut chart = Vec::new();
     let mut rows = Vec::new();
     for cell in data.cells(workload) {
@@ -131,13 +147,18 @@ fn ratios(data: &Data, workload: &str) -> Section {
             .iter()
             .position(|p| *p == place.platform)
             .unwrap_or(0);
-        let label = format!("{}, {}", place.mode.name(), place.size_name());
+        let label = format!(
+            "{} {} {}",
+            SHORT[series],
+            place.mode.name(),
+            place.size_name()
+        );
         chart.push(Bar {
             label,
             figure: ratio.figure(place.to_string(), "x"),
             series,
         });
-        rows.push(row(data, &cell, &ratio));
+        rows.push(row(data, &cell, &ratio, scale));
     }
     let html = format!(
         "{}{}{}",
@@ -153,7 +174,7 @@ fn ratios(data: &Data, workload: &str) -> Section {
                 "CHR",
                 "ratio",
                 "95 %",
-                "median",
+                &format!("median, {unit}"),
                 "95 %",
                 "n",
                 "outliers (kept)"
@@ -163,19 +184,34 @@ fn ratios(data: &Data, workload: &str) -> Section {
     );
     Section {
         title: format!("{workload}: overhead"),
-        lead:
-            "Mean time over the bare machine's of the same size. Labels are mode and CPUs; q: by \
-               CFS quota, another mechanism than sets of CPUs."
-                .to_owned(),
+        lead: "Mean time over the bare machine's of the same size, and median time. Labels are \
+               platform, mode and CPUs; q: by CFS quota, another mechanism than sets of CPUs."
+            .to_owned(),
         html,
     }
 }
 
-fn row(data: &Data, cell: &super::plan::Cell, ratio: &analysis::Estimate) -> Vec<String> {
+/// In which unit a workload's times are told, and times which factor: that of a rate is
+/// the time of one operation.
+fn unit(data: &Data, workload: &str) -> (String, f64) {
+    let run = data.runs.iter().find(|run| run.cell.workload == workload);
+    match run.map_or("", |run| run.unit.as_str()) {
+        "1/s" => ("us/operation".to_owned(), 1e6),
+        other => (other.to_owned(), 1.0),
+    }
+}
+
+fn row(
+    data: &Data,
+    cell: &super::plan::Cell,
+    ratio: &analysis::Estimate,
+    scale: f64,
+) -> Vec<String> {
     let hosts = data.hosts();
     let times: Vec<f64> = hosts
         .iter()
         .flat_map(|(host, _)| data.times(host, cell))
+        .map(|time| time * scale)
         .collect();
     let cpus = hosts.first().map_or(1, |(_, cpus)| *cpus);
     let range = |low: f64, high: f64| format!("{} .. {}", number(low), number(high));
@@ -195,7 +231,8 @@ fn row(data: &Data, cell: &super::plan::Cell, ratio: &analysis::Estimate) -> Vec
     ]
 }
 
-fn splits(data: &Data) -> Section {
+/// Nothing where there is one size only.
+fn splits(data: &Data) -> Option<Section> {
     let mut rows = Vec::new();
     for workload in data.workloads() {
         for platform in Platform::ALL.into_iter().skip(1) {
@@ -224,7 +261,7 @@ fn splits(data: &Data) -> Section {
             }
         }
     }
-    Section {
+    (!rows.is_empty()).then(|| Section {
         title: "Overhead by type and by size".to_owned(),
         lead: "Overhead = constant + falling / CPUs, fitted by least squares; intervals by \
                resampling runs. Of a VM the constant is what the talk calls PTO; of a container the \
@@ -232,7 +269,7 @@ fn splits(data: &Data) -> Section {
                right."
             .to_owned(),
         html: table(&["", "constant, %", "falling, % at each size"], &rows),
-    }
+    })
 }
 
 fn pinning(data: &Data) -> Section {
@@ -324,30 +361,55 @@ fn controls(data: &Data) -> Section {
     let mut rows = Vec::new();
     for workload in data.workloads() {
         for (arm, name) in [(Arm::Control, "A/A"), (Arm::Unobserved, "observer")] {
-            for Comparison {
-                percent,
-                p,
-                effect,
-                n,
-            } in analysis::against_baseline(data, &workload, arm)
+            for Comparison { ratio, p, effect } in analysis::against_baseline(data, &workload, arm)
             {
+                let longer = ratio.percent();
                 rows.push(vec![
                     format!("{workload}, {name}"),
-                    number(percent),
+                    number(longer.value),
+                    format!("{} .. {}", number(longer.low), number(longer.high)),
                     number(p),
                     number(effect),
-                    n.to_string(),
+                    longer.n.to_string(),
                 ]);
             }
         }
+        if let Some(cost) = analysis::accounted(data, &workload) {
+            rows.push(vec![
+                format!("{workload}, observer, accounted"),
+                number(cost.value),
+                format!("{} .. {}", number(cost.low), number(cost.high)),
+                "-".to_owned(),
+                "-".to_owned(),
+                cost.n.to_string(),
+            ]);
+        }
     }
+    let finds = data.workloads().into_iter().map(|workload| {
+        let noise = analysis::noise(data, &workload).len().to_string();
+        let runs = match analysis::runs_to_find(data, &workload) {
+            Some((runs, _)) => runs.to_string(),
+            None => format!("above {}, or too few to tell", analysis::MOST_DRAWN),
+        };
+        vec![workload, runs, noise]
+    });
+    let finds: Vec<Vec<String>> = finds.collect();
+    let finds = table(&["", "runs that find 5 %", "drawn from n"], &finds);
     Section {
         title: "How far the instrument can be trusted".to_owned(),
         lead:
             "The bare machine against itself: once more the same (A/A), and without the observer. \
-               Difference of medians, the rank test's p, Cliff's delta."
+               How much longer it took, as the median over pairs of runs that came one after the \
+               other in random order; the rank test's p and Cliff's delta over all runs. Accounted: \
+               the time of the observer's programs in the kernel and of its own thread, of the \
+               run's time on CPUs. Below: from how many runs of each kind on the rank test (p < \
+               0.01) finds a made slow-down of 5 % in 95 of 100 weighings, drawn from the runs of \
+               the bare machine and its A/A arm."
                 .to_owned(),
-        html: table(&["", "difference, %", "p", "effect", "n"], &rows),
+        html: table(
+            &["", "difference, %", "95 %", "p", "effect", "n"],
+            &rows,
+        ) + &finds,
     }
 }
 
@@ -366,7 +428,9 @@ fn method(experiment: &Platforms) -> Vec<String> {
             .to_owned(),
         format!(
             "Rounds in random order (seed {}), each kind of run once a round, those on the host \
-             twice; the first run of each workload on each platform and size only warms up.",
+             more often; the bare machine's runs come with their like (A/A, and without the \
+             observer) one after the other, in random order. The first run of each workload on \
+             each platform and size only warms up.",
             experiment.seed
         ),
         "Bare metal is kept to a size by a set of CPUs, in place of the talk's boot with fewer; its \

@@ -2,12 +2,17 @@
 
 #![allow(clippy::unwrap_used)]
 
+use tare_control::exit::ExitCode;
 use tare_platform::{Mode, Place, Platform};
+use tare_stats::SplitMix64;
 
 use super::analysis::{self, Comparison};
 use super::data::{Data, Run};
 use super::observe::Observed;
-use super::plan::{Arm, Cell, Dice};
+use super::plan::{Arm, Cell};
+use super::{ContainerEngine, Platforms};
+use crate::experiments::Experiment as _;
+use crate::request::{Depth, WeighRequest};
 
 /// Runs of each kind, as many as the talk's.
 const RUNS: usize = 20;
@@ -16,24 +21,24 @@ const SPREAD: f64 = 0.02;
 
 /// A time around `mean`, nearly normal (a sum of twelve), with an outlier now and
 /// then.
-fn time(dice: &mut Dice, mean: f64) -> f64 {
-    let unit = |dice: &mut Dice| dice.below(1_000_000) as f64 / 1e6;
+fn time(dice: &mut SplitMix64, mean: f64) -> f64 {
+    let unit = |dice: &mut SplitMix64| dice.below(1_000_000) as f64 / 1e6;
     let normal: f64 = (0..12).map(|_| unit(dice)).sum::<f64>() - 6.0;
     let late = if dice.below(50) == 0 { 1.3 } else { 1.0 };
     mean * (1.0 + SPREAD * normal) * late
 }
 
-fn series(dice: &mut Dice, mean: f64) -> Vec<f64> {
-    (0..RUNS).map(|_| time(dice, mean)).collect()
-}
-
-/// Of each 100 comparisons, in how many the instrument tells `slower` from 1.
-fn found(slower: f64) -> Vec<usize> {
+/// Of each 100 comparisons of series of `runs`, in how many the instrument tells
+/// `slower` from 1.
+fn found(slower: f64, runs: usize, time: impl Fn(&mut SplitMix64) -> f64) -> Vec<usize> {
     let hundred = |seed| {
-        let mut dice = Dice(seed);
+        let mut dice = SplitMix64::new(seed);
         let differs = |_: &usize| {
-            let (a, b) = (series(&mut dice, slower), series(&mut dice, 1.0));
-            Comparison::of(&a, &b).unwrap().differs()
+            let mut series =
+                |mean: f64| -> Vec<f64> { (0..runs).map(|_| time(&mut dice) * mean).collect() };
+            let (a, b) = (series(slower), series(1.0));
+            let ratios: Vec<f64> = a.iter().zip(&b).map(|(a, b)| a / b).collect();
+            Comparison::of(&a, &b, &ratios).unwrap().differs()
         };
         (0..100).filter(differs).count()
     };
@@ -42,14 +47,74 @@ fn found(slower: f64) -> Vec<usize> {
 
 #[test]
 fn a_slow_down_of_five_percent_is_found_in_95_of_100() {
-    let found = found(1.05);
+    let found = found(1.05, RUNS, |dice| time(dice, 1.0));
     assert!(found.iter().all(|found| *found >= 95), "{found:?}");
 }
 
 #[test]
 fn equal_arms_differ_in_at_most_five_of_100() {
-    let found = found(1.0);
+    let found = found(1.0, RUNS, |dice| time(dice, 1.0));
     assert!(found.iter().all(|found| *found <= 5), "{found:?}");
+}
+
+#[test]
+fn how_many_runs_find_five_percent_is_told_from_the_runs_themselves() {
+    let mut dice = SplitMix64::new(3);
+    let mut data = Data::default();
+    let place = Place::new(Platform::Bare, Mode::Vanilla, 8, 8);
+    for arm in [Arm::Main, Arm::Control] {
+        for _ in 0..40 {
+            data.runs
+                .push(run("a", "w", place, arm, time(&mut dice, 7.0)));
+        }
+    }
+    let (enough, n) = analysis::runs_to_find(&data, "w").unwrap();
+    assert_eq!(n, 80);
+    assert!((5..=RUNS).contains(&enough), "{enough}");
+    let found = found(1.05, enough, |dice| time(dice, 1.0));
+    let mean = found.iter().sum::<usize>() / found.len();
+    assert!(mean >= 90, "{enough} runs: {found:?}");
+    data.runs.truncate(5);
+    assert_eq!(analysis::runs_to_find(&data, "w"), None);
+}
+
+/// The runs that are kept in the source tree, the newest first.
+fn kept() -> Vec<Data> {
+    let runs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
+    let dirs = std::fs::read_dir(runs)
+        .unwrap()
+        .map(|dir| dir.unwrap().path());
+    let ours = |dir: &std::path::PathBuf| dir.to_string_lossy().contains("-platforms-");
+    let mut dirs: Vec<_> = dirs.filter(ours).collect();
+    dirs.sort();
+    let read = |dir: std::path::PathBuf| {
+        let mut data = Data::default();
+        data.read(&dir).unwrap();
+        data
+    };
+    dirs.into_iter().rev().map(read).collect()
+}
+
+#[test]
+fn with_recorded_noise_five_percent_is_found_and_equal_arms_are_equal() {
+    let data = kept().remove(0);
+    assert!(!data.workloads().is_empty());
+    for workload in data.workloads() {
+        let noise = analysis::noise(&data, &workload);
+        let draw = |dice: &mut SplitMix64| noise[dice.below(noise.len())];
+        let equal = found(1.0, RUNS, draw);
+        assert!(
+            equal.iter().all(|found| *found <= 5),
+            "{workload}: {equal:?}"
+        );
+        let Some((enough, _)) = analysis::runs_to_find(&data, &workload) else {
+            continue;
+        };
+        let found = found(1.05, enough, draw);
+        let mean = found.iter().sum::<usize>() / found.len();
+        assert!(mean >= 93, "{workload}, {enough} runs: {found:?}");
+        println!("{workload}: from {enough} runs on");
+    }
 }
 
 fn run(host: &str, workload: &str, place: Place, arm: Arm, time: f64) -> Run {
@@ -63,6 +128,7 @@ fn run(host: &str, workload: &str, place: Place, arm: Arm, time: f64) -> Run {
             arm,
         },
         round: 1,
+        block: None,
         warm_up: false,
         value: Some(time),
         unit: "s".into(),
@@ -77,7 +143,7 @@ fn run(host: &str, workload: &str, place: Place, arm: Arm, time: f64) -> Run {
 
 /// Overheads made of a constant of the VM and a falling part of the container.
 fn made(hosts: &[(&str, f64)]) -> Data {
-    let mut dice = Dice(7);
+    let mut dice = SplitMix64::new(7);
     let mut data = Data::default();
     for (host, speed) in hosts {
         for size in [1, 2, 4, 8] {
@@ -115,6 +181,30 @@ fn a_made_overhead_is_split_into_what_it_was_made_of() {
 }
 
 #[test]
+fn pairs_hold_what_changes_slowly_out_of_a_difference() {
+    let place = Place::new(Platform::Bare, Mode::Vanilla, 8, 8);
+    let mut data = Data::default();
+    for block in 0..20_u64 {
+        // The machine gets slower and slower, and the second arm takes 3 % longer.
+        let slower = 1.0 + block as f64 / 10.0;
+        for (arm, mean) in [(Arm::Main, 1.03), (Arm::Unobserved, 1.0)] {
+            let mut run = run("a", "w", place, arm, mean * slower);
+            (run.block, run.warm_up) = (Some(block), block == 0 && arm == Arm::Main);
+            data.runs.push(run);
+        }
+    }
+    let comparison = analysis::against_baseline(&data, "w", Arm::Unobserved).remove(0);
+    let ratio = comparison.ratio;
+    assert_eq!(ratio.n, 19);
+    assert!((ratio.value - 1.03).abs() < 1e-9, "{ratio:?}");
+    assert!((ratio.high - ratio.low) < 1e-9, "{ratio:?}");
+    assert!(!comparison.differs(), "{comparison:?}");
+    let costs = analysis::figures(&data);
+    let cost = costs.iter().find(|f| f.name == "observer_cost_pct.w");
+    assert!((cost.unwrap().value - 3.0).abs() < 1e-6, "{cost:?}");
+}
+
+#[test]
 fn one_size_cannot_be_split() {
     let mut data = made(&[("a", 1.0)]);
     data.runs.retain(|run| run.cell.place.size == 2);
@@ -147,6 +237,38 @@ fn a_record_is_read_back_without_its_torn_end() {
         data.csv()
             .contains("a,\"w,\"\"x\"\"\",container,vanilla,1,quota,control,")
     );
+}
+
+/// Each start of a weighing adds its plan to the record: the last one holds.
+#[test]
+fn a_record_of_another_form_or_engine_is_not_continued() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = |form: &str, engine: &str| {
+        let plan = serde_json::json!({"form": form, "container_engine": engine});
+        serde_json::json!({"sample": "plan", "plan": plan}).to_string()
+    };
+    let text = format!(
+        "{}\n{}\n{{\"pla",
+        plan("full", "runc"),
+        plan("quick", "podman")
+    );
+    std::fs::write(dir.path().join("raw.jsonl"), text).unwrap();
+    let resumed = |depth, engine| {
+        let mut request = WeighRequest::new("platforms");
+        request.platforms.resume = Some(dir.path().to_owned());
+        request.platforms.container_engine = engine;
+        let configured = Platforms::new(depth).configure(&request);
+        configured.map_err(|error| (error.to_string(), error.exit_code()))
+    };
+    let (said, code) = resumed(Depth::Full, ContainerEngine::Podman).unwrap_err();
+    assert!(
+        said.contains("form quick, and this weighing full"),
+        "{said}"
+    );
+    assert_eq!(code, ExitCode::Usage);
+    let (said, _) = resumed(Depth::Quick, ContainerEngine::Runc).unwrap_err();
+    assert!(said.contains("container_engine podman, and this"), "{said}");
+    resumed(Depth::Quick, ContainerEngine::Podman).unwrap();
 }
 
 #[test]

@@ -21,6 +21,7 @@ use self::figures::Weighed;
 use self::plan::{Arm, DEBIAN, Plan};
 use super::{Experiment, Story};
 use crate::bench::{Bench, RunError};
+use crate::error::WeighError;
 use crate::figure::Figure;
 use crate::goal::Goal;
 use crate::linux::LinuxError;
@@ -29,10 +30,7 @@ use crate::linux::counter::Plugin;
 use crate::linux::kernels::{self, Bootable, Yardstick};
 use crate::linux::machine::Machine;
 use crate::linux::{files, fuzz, requests};
-use crate::request::Depth;
-
-/// Seed of the fuzzed requests: every run asks the same.
-const SEED: u64 = 0x7461_7265;
+use crate::request::{Depth, WeighRequest};
 
 /// The experiment and what it has measured.
 pub(crate) struct Tailor {
@@ -147,6 +145,20 @@ impl Tailor {
 }
 
 impl Experiment for Tailor {
+    fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
+        super::no_platforms(request)?;
+        let Some(cuts) = &request.cuts else {
+            return Ok(());
+        };
+        let idle = cuts.iter().find(|cut| !plan::is_in_the_kernel(**cut));
+        if let Some(cut) = idle {
+            let why = "changes no instruction that is counted here: leave it out";
+            return Err(WeighError::Option(format!("--cuts: {cut} {why}")));
+        }
+        self.plan.take_singly(cuts);
+        Ok(())
+    }
+
     fn planned(&self) -> Duration {
         self.plan.planned()
     }
@@ -162,7 +174,7 @@ impl Experiment for Tailor {
         let load = Workload {
             tree: files::tree(&app, &cache)?,
             plugin: Plugin::compile(&cache)?,
-            dialogs: fuzz::dialogs(app.protocol, SEED, self.plan.dialogs),
+            dialogs: fuzz::dialogs(app.protocol, fuzz::SEED, self.plan.dialogs),
             cache,
             app,
         };

@@ -49,6 +49,9 @@ pub(super) const TAILORED: &str = "tailored";
 /// With all cuts that give up safety besides.
 pub(super) const TRUSTING: &str = "trusting";
 
+/// Requests, or visits: the thirty that count as the ideal case are a quarter.
+const REQUESTS: usize = 120;
+
 impl Plan {
     /// The plan for a depth.
     pub(super) fn new(depth: Depth, app: Option<String>) -> Self {
@@ -59,7 +62,7 @@ impl Plan {
             single: Vec::new(),
             boots: 3,
             dialogs: 200,
-            requests: 120,
+            requests: REQUESTS,
             rates: rising(),
             load_ms: 1500,
             calls: 2000,
@@ -75,7 +78,7 @@ impl Plan {
                 ..plan
             },
             Depth::Full => Self {
-                single: single(),
+                single: single(&Cut::ALL),
                 boots: 5,
                 dialogs: 500,
                 requests: 300,
@@ -83,6 +86,16 @@ impl Plan {
                 ..plan
             },
         }
+    }
+
+    /// Counts each of these cuts alone and taken back, or of all cuts for none, by
+    /// as many requests as the standard depth takes.
+    pub(super) fn take_singly(&mut self, cuts: &[Cut]) {
+        self.single = match cuts.is_empty() {
+            true => single(&Cut::ALL),
+            false => single(cuts),
+        };
+        self.requests = self.requests.max(REQUESTS);
     }
 
     /// How long it takes where every kernel is made already.
@@ -117,28 +130,41 @@ fn arms() -> Vec<Arm> {
     .into()
 }
 
-/// Each cut taken alone, on a kernel without any, and each one taken back from
-/// the kernel with all; the compiler's flags only alone.
-fn single() -> Vec<Arm> {
+/// Each cut taken alone, on a kernel without any, and then each one taken back from
+/// the kernel with all; the compiler's flags only alone. In either family what
+/// compiles few files again comes first and what compiles all of them last.
+fn single(cuts: &[Cut]) -> Vec<Arm> {
     let all: BTreeSet<Cut> = Cut::by_default().union(&Cut::trusting()).copied().collect();
-    let mut arms = vec![Arm {
-        name: "none".to_owned(),
-        cuts: Some(BTreeSet::new()),
-    }];
-    for cut in Cut::ALL.into_iter().filter(|cut| is_in_the_kernel(*cut)) {
-        arms.push(Arm {
-            name: alone(cut),
-            cuts: Some(BTreeSet::from([cut])),
-        });
-        let mut others = all.clone();
-        if others.remove(&cut) {
-            arms.push(Arm {
-                name: back(cut),
-                cuts: Some(others),
-            });
-        }
+    let mut cuts: Vec<Cut> = cuts
+        .iter()
+        .copied()
+        .filter(|it| is_in_the_kernel(*it))
+        .collect();
+    cuts.sort_by_key(|cut| (reach(*cut), *cut));
+    cuts.dedup();
+    let arm = |name, cuts| Arm {
+        name,
+        cuts: Some(cuts),
+    };
+    let alones = cuts
+        .iter()
+        .map(|cut| arm(alone(*cut), BTreeSet::from([*cut])));
+    let backs = cuts.iter().filter(|cut| all.contains(cut)).map(|cut| {
+        let others = all.iter().copied().filter(|it| it != cut);
+        arm(back(*cut), others.collect())
+    });
+    let none = arm("none".to_owned(), BTreeSet::new());
+    std::iter::once(none).chain(alones).chain(backs).collect()
+}
+
+/// How much is compiled again for a cut: some files, most of them, all.
+const fn reach(cut: Cut) -> u8 {
+    match cut {
+        Cut::ReadOnlyNoexec | Cut::LookupPermission | Cut::InodePermission => 0,
+        Cut::Audit | Cut::Lsm => 1,
+        Cut::Smp | Cut::Native | Cut::O3 => 3,
+        _ => 2,
     }
-    arms
 }
 
 /// The arm of a cut alone.
@@ -177,6 +203,35 @@ mod tests {
             assert!(names.contains(&name), "{name}: {names:?}");
         }
         assert!(!names.contains(&"o3.back"));
+    }
+
+    #[test]
+    fn kernels_that_share_objects_follow_each_other() {
+        let names: Vec<String> = single(&[Cut::Smp, Cut::O3, Cut::Packages, Cut::Audit, Cut::Smp])
+            .into_iter()
+            .map(|arm| arm.name)
+            .collect();
+        let right = [
+            "none",
+            "audit.alone",
+            "smp.alone",
+            "o3.alone",
+            "audit.back",
+            "smp.back",
+        ];
+        assert_eq!(names, right);
+    }
+
+    #[test]
+    fn cuts_are_counted_at_any_depth() {
+        let mut quick = Plan::new(Depth::Quick, None);
+        quick.take_singly(&[]);
+        assert_eq!(
+            quick.single.len(),
+            Plan::new(Depth::Full, None).single.len()
+        );
+        assert_eq!(quick.requests, Plan::new(Depth::Standard, None).requests);
+        assert_eq!(quick.boots, 1);
     }
 
     #[test]

@@ -71,14 +71,9 @@ impl Around {
             return BTreeMap::new();
         };
         let pairs = live::disks(begin).zip(live::disks(end)).take(1);
-        let grown = pairs.flat_map(|((_, old), (_, new))| {
-            new.counters.iter().map(|(name, now)| {
-                let then = old.counters.get(name).copied().unwrap_or(0);
-                (name.clone(), now.saturating_sub(then))
-            })
-        });
-        let counts = grown.filter(|(name, _)| !name.ends_with("_ns"));
-        counts.filter(|(_, count)| *count > 0).collect()
+        let grown =
+            pairs.flat_map(|((_, old), (_, new))| live::grown(&old.counters, &new.counters));
+        grown.filter(|(name, _)| !name.ends_with("_ns")).collect()
     }
 
     /// Since the machine began: it went through all depths.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tare_rootfs::guest::{self, CMDLINE, GuestError, MACHINE_MODULES};
+use tare_rootfs::guest::{self, CMDLINE, GuestError, MACHINE_MODULES, WORDS};
 use tare_rootfs::host::{self, HostError};
 use tare_rootfs::kernel::debian;
 use tare_rootfs::modules::{ModuleError, Modules};
@@ -98,7 +98,7 @@ pub(super) fn make(
     Ok(Guest {
         kernel: kernel.image,
         initramfs,
-        cmdline: format!("console=ttyS0 quiet panic=-1 {CMDLINE}"),
+        cmdline: format!("{WORDS} quiet {CMDLINE}"),
     })
 }
 
