@@ -21,6 +21,7 @@ mod root;
 mod run;
 mod seconds;
 mod session;
+mod signals;
 mod supervise;
 mod tailor;
 mod top;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
 use tare_control::exit::ExitCode;
 use tare_probe::Unavailable;
 use tare_probe::account::Account;
@@ -13,6 +12,7 @@ use tare_probe::kvm::Observer;
 use tare_probe::vm::{self, FindError, Vm};
 
 use crate::failure::Explain;
+use crate::signals;
 
 /// How often threads are looked at within an interval, so that the time of those
 /// that end is not lost.
@@ -110,11 +110,7 @@ impl Watch {
 
     /// SIGINT and SIGTERM end an interval from now on, not the program.
     pub(crate) fn end_by_signal(&self) -> Result<(), ObserveError> {
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&self.stopped))
-                .map_err(ObserveError::Signals)?;
-        }
-        Ok(())
+        signals::raise(&self.stopped).map_err(ObserveError::Signals)
     }
 
     /// Whether a signal has ended an interval.

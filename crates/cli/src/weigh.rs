@@ -26,10 +26,12 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
     request.out = args.out;
     request.image = args.image;
     request.app = args.app;
+    request.cuts = args.cuts;
     let platforms = args.platforms;
     request.platforms = PlatformOptions {
         workloads: platforms.workloads,
         sizes: platforms.sizes,
+        container_engine: platforms.container_engine,
         resume: platforms.resume,
         shard: platforms.shard,
         merge: platforms.merge,

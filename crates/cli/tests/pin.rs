@@ -239,6 +239,33 @@ fn a_machine_of_qemu_is_pinned_by_role_and_put_back() {
     }
 }
 
+/// It holds nothing of KVM: its threads' names tell.
+#[test]
+fn a_machine_of_the_translator_is_pinned_by_role_and_put_back() {
+    if cpus().is_none() {
+        return;
+    }
+    if !installed("qemu-system-x86_64") {
+        skip("qemu-system-x86_64 is not installed");
+        return;
+    }
+    let place = Place::new();
+    let child = Command::new("qemu-system-x86_64")
+        .args(["-name", "pin-tcg,debug-threads=on", "-S"])
+        .args(["-M", "q35,accel=tcg", "-m", "64", "-nodefaults"])
+        .args(["-display", "none"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn();
+    let qemu = Living(child.unwrap());
+    let is_vcpu = |name: &str| name.starts_with("CPU ");
+    eventually("its vCPU has a thread", || {
+        let tids = tids(qemu.pid()).into_iter();
+        tids.filter(|tid| is_vcpu(&comm(qemu.pid(), *tid))).count() == 1
+    });
+    there_and_back(&place, "pin-tcg", qemu.pid(), is_vcpu);
+}
+
 fn firecracker() -> Option<PathBuf> {
     let peers = std::env::var_os("TARE_PEERS").map(PathBuf::from);
     let peers = peers.unwrap_or_else(|| std::env::temp_dir().join("peers/bin"));

@@ -8,7 +8,7 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
@@ -107,6 +107,38 @@ fn what_cannot_be_profiled_is_said_before_anything_starts() {
     }
     assert!(!fs::exists(&mark).unwrap());
     assert!(!fs::exists(&merged).unwrap());
+}
+
+#[test]
+fn without_the_right_to_bpf_nothing_starts_and_the_way_out_is_said() {
+    if !geteuid().is_root() || !support::installed("setpriv") {
+        skip("only root with setpriv can give up its capabilities");
+        return;
+    }
+    let place = Place::new();
+    let mark = place.path().join("mark");
+    let out = place.path().join("p.json");
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--bounding-set", "-all", "--inh-caps", "-all"])
+        .args([env!("CARGO_BIN_EXE_tare"), "profile", "--out"])
+        .arg(&out)
+        .args(["--", "touch"])
+        .arg(&mark)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let ended = end(command.spawn().unwrap());
+    ended.expect(65, "become root, or profile the application in a guest");
+    assert_eq!(ended.err.lines().count(), 1, "{ended:#?}");
+    // Neither the command's mark nor a profile, nor the beginning of one.
+    let left: Vec<_> = fs::read_dir(place.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| {
+            name.to_string_lossy().contains("mark") || name.to_string_lossy().contains("p.json")
+        })
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

@@ -66,11 +66,14 @@ impl Bench {
         bench
     }
 
-    /// Symbols that the scripts do not know are not granted.
+    /// Symbols that the scripts do not know, or without what they depend on, are
+    /// not granted.
     fn makes(&self, image: &str) {
         let makefile = format!(
             "VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 1\nOUT = $(O)/arch/x86/boot/bzImage\n\
-             allnoconfig:\n\t@grep -v UNKNOWN $(KCONFIG_ALLCONFIG) > $(O)/.config\n\
+             DROPPED = UNKNOWN\\|_NUMA$(shell grep -q IKCONFIG=y $(KCONFIG_ALLCONFIG) \
+             || echo '\\|IKCONFIG_PROC')\n\
+             allnoconfig:\n\t@grep -v '$(DROPPED)' $(KCONFIG_ALLCONFIG) > $(O)/.config\n\
              bzImage:\n\t@mkdir -p $(O)/arch/x86/boot\n\t@echo '  LD      vmlinux'\n\
              \t@{image}\n\t@cp $(OUT) $(O)/vmlinux\n"
         );
@@ -220,6 +223,66 @@ fn a_check_that_never_passes_ends_in_time_and_names_the_console() {
 }
 
 #[test]
+fn bisection_passes_over_what_is_not_granted() {
+    if !ready() {
+        return;
+    }
+    let bench = Bench::new("");
+    bench.makes(&works_with(
+        &bench,
+        "CONFIG_IKCONFIG_PROC",
+        "app: it does not work",
+    ));
+    // NUMA is not granted at all, IKCONFIG_PROC not without IKCONFIG.
+    let looked_at = [
+        "/proc/config.gz",
+        "/proc/pressure/cpu",
+        "/sys/devices/system/node/online",
+    ];
+    let ended = bench.tailor(&bench.profile(&["read"], &looked_at), &[]);
+    ended.expect(0, "Added IKCONFIG: the proof fails without it");
+    ended.expect(0, "Added IKCONFIG_PROC: the proof fails without it");
+    assert_eq!(bench.report()["added"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_search_that_finds_nothing_leaves_the_kernel_that_is_reported() {
+    if !ready() {
+        return;
+    }
+    let bench = Bench::new("");
+    bench.makes(&works_with(&bench, "NOTHING", "app: it does not work"));
+    let ended = bench.tailor(&bench.profile(&["read"], &["/proc/pressure/cpu"]), &[]);
+    ended.expect(78, "Not proven by");
+    let lock = fs::read_to_string(bench.path("out/kernel.lock")).unwrap();
+    assert!(!lock.contains("CONFIG_PSI=y"), "{lock}");
+    let config = fs::read_to_string(bench.path("out/build/.config")).unwrap();
+    assert!(!config.contains("CONFIG_PSI=y"));
+}
+
+#[test]
+fn nothing_is_searched_for_where_debians_kernel_fails_too() {
+    if !ready() {
+        return;
+    }
+    let bench = Bench::new("");
+    bench.makes(&works_with(&bench, "CONFIG_PSI", "app: it does not work"));
+    let release = "6.1.0-99999-cloud-amd64";
+    let kernels = bench.path("cache/kernels/debian").join(release);
+    fs::create_dir_all(kernels.join("lib/modules").join(release)).unwrap();
+    fs::create_dir(kernels.join("boot")).unwrap();
+    let boot = |name: &str| kernels.join(format!("boot/{name}-{release}"));
+    fs::write(boot("config"), "CONFIG_PSI=y\n").unwrap();
+    let fails = image("app: it does not work here", Then::Exit(0x11));
+    fs::write(boot("vmlinuz"), fails).unwrap();
+    let ended = bench.tailor(&bench.profile(&["read"], &["/proc/pressure/cpu"]), &[]);
+    ended.expect(78, "Debian's kernel does not pass either");
+    assert_eq!(bench.report()["kernels"], 1);
+    let console = fs::read_to_string(bench.path("out/logs/proof-debian.log")).unwrap();
+    assert!(console.contains("does not work here"), "{console}");
+}
+
+#[test]
 fn a_full_disk_is_named_and_the_same_command_goes_on() {
     if !ready() {
         return;
@@ -243,6 +306,7 @@ fn sources_options_and_patches_that_do_not_fit_are_named() {
     );
     let patch = bench.tailor(&profile, &["--trusting"]);
     patch.expect(44, "the patch read-only-noexec does not apply");
+    patch.expect(44, "Leave it out by --keep read-only-noexec");
     fs::write(
         bench.path("tree/Makefile"),
         "VERSION = 5\nPATCHLEVEL = 10\nSUBLEVEL = 3\n",

@@ -41,6 +41,15 @@ fn ready() -> Option<(MutexGuard<'static, ()>, PathBuf)> {
     Some((alone, image))
 }
 
+/// The same where this program is installed.
+fn ready_with(program: &str) -> Option<(MutexGuard<'static, ()>, PathBuf)> {
+    if !installed(program) {
+        skip(&format!("{program} is not installed"));
+        return None;
+    }
+    ready()
+}
+
 /// A machine of Tare's in the background, stopped when dropped.
 struct Machine<'a> {
     place: &'a Place,
@@ -263,13 +272,9 @@ fn tare_case(cmdline: &str, more: &[&str], cause: &str) {
 
 /// A case in QEMU.
 fn qemu_case(model: &str, cmdline: &str, cause: &str) {
-    let Some((_alone, image)) = ready() else {
+    let Some((_alone, image)) = ready_with("qemu-system-x86_64") else {
         return;
     };
-    if !installed("qemu-system-x86_64") {
-        skip("QEMU is not installed");
-        return;
-    }
     let place = Place::new();
     let qemu = Qemu::start(&place, &image, model, cmdline, &[]);
     let machine = expect_cause(&place, &qemu.0.id().to_string(), cause);
@@ -283,13 +288,9 @@ fn why_names_the_hpet_of_qemu() {
 
 #[test]
 fn why_speaks_of_libvirts_machines_in_its_language() {
-    let Some((_alone, image)) = ready() else {
+    let Some((_alone, image)) = ready_with("qemu-system-x86_64") else {
         return;
     };
-    if !installed("qemu-system-x86_64") {
-        skip("QEMU is not installed");
-        return;
-    }
     let place = Place::new();
     // What libvirt gives every QEMU.
     let socket = format!(
@@ -361,13 +362,9 @@ fn why_names_halt_polling_that_loses() {
 
 #[test]
 fn why_names_interrupts_of_a_device() {
-    let Some((_alone, image)) = ready() else {
+    let Some((_alone, image)) = ready_with("passt") else {
         return;
     };
-    if !installed("passt") {
-        skip("passt is not installed");
-        return;
-    }
     let place = Place::new();
     let port = free_port();
     let forward = format!("{port}:9/udp");
@@ -557,13 +554,9 @@ fn top_on_a_terminal(place: &Place, keys: &[&[u8]]) -> Vec<u8> {
 
 #[test]
 fn top_draws_on_a_terminal_and_puts_it_back() {
-    let Some((_alone, image)) = ready() else {
+    let Some((_alone, image)) = ready_with("script") else {
         return;
     };
-    if !installed("script") {
-        skip("script is not installed");
-        return;
-    }
     let place = Place::new();
     let machine = Machine::start(&place, &image, "mode=spin", &[]);
     for end in [b"q".as_slice(), b"\x03"] {

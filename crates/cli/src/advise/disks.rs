@@ -1,20 +1,18 @@
 //! What the disks of a machine of Tare did within a window, by its own account.
 
-use std::time::Instant;
-
 use tare_advise::Disk;
 use tare_control::client::Client;
 use tare_control::config::DiskCoalesce;
+use tare_control::live::{self, DiskInterval};
 use tare_control::rundir::RunRoot;
 use tare_control::settings::DiskSettings;
-use tare_control::stats::{DeviceStats, Stats};
+use tare_control::stats::Stats;
 use tare_probe::vm::{Monitor, Vm};
 
 /// The beginning of a window.
 pub(super) struct Window {
     client: Client,
     before: Stats,
-    began: Instant,
 }
 
 impl Window {
@@ -24,75 +22,60 @@ impl Window {
         let dir = RunRoot::open_default().ok()?.find(&vm.name).ok()?;
         let mut client = Client::new(dir.control_socket());
         let before = client.stats().ok()?;
-        Some(Self {
-            client,
-            before,
-            began: Instant::now(),
-        })
+        Some(Self { client, before })
     }
 
     /// Ends: its disks in their order.
     pub(super) fn end(mut self) -> Vec<Disk> {
-        let seconds = self.began.elapsed().as_secs_f64();
         let (Ok(after), Ok(settings)) = (self.client.stats(), self.client.settings()) else {
             return Vec::new();
         };
-        let pairs = disks(&self.before).zip(disks(&after)).enumerate();
-        pairs
-            .filter_map(|(number, (before, after))| {
-                let name = format!("disk{number}");
-                let settings = settings.disks.get(&name)?;
-                Some(disk(name, before, after, settings, seconds))
+        let intervals = live::intervals(&self.before, &after).into_iter();
+        intervals
+            .filter_map(|interval| {
+                let settings = settings.disks.get(&interval.disk)?;
+                Some(disk(interval, settings))
             })
             .collect()
     }
 }
 
-fn disks(stats: &Stats) -> impl Iterator<Item = &DeviceStats> {
-    stats.devices.iter().filter(|device| device.kind == "blk")
-}
-
-fn disk(
-    name: String,
-    before: &DeviceStats,
-    after: &DeviceStats,
-    settings: &DiskSettings,
-    seconds: f64,
-) -> Disk {
-    let grown = |counter: &str| {
-        let of = |device: &DeviceStats| device.counters.get(counter).copied().unwrap_or(0);
-        of(after).saturating_sub(of(before))
-    };
-    let completions = grown("coalesce_completions");
-    let each = |counter| {
-        (grown(counter) * 1000)
-            .checked_div(completions)
-            .unwrap_or(0)
-    };
+fn disk(interval: DiskInterval, settings: &DiskSettings) -> Disk {
+    let permille = |each: f64| (each * 1000.0).round() as u64;
     Disk {
-        name,
         coalesces: settings.coalesce.mode != DiskCoalesce::Off,
-        completions_per_s: (completions as f64 / seconds) as u64,
-        interrupts_permille: each("interrupts"),
-        depth_permille: each("in_flight_sum"),
+        completions_per_s: interval.iops as u64,
+        interrupts_permille: permille(interval.interrupts_per_io),
+        depth_permille: permille(interval.in_flight),
         least_completions_per_s: settings.coalesce.iops_threshold.into(),
         least_depth: settings.coalesce.cif_threshold.into(),
+        name: interval.disk,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use tare_control::stats::MemoryStats;
     use tare_policy::coalesce::{Mode, Settings};
 
     use super::*;
 
-    fn device(counts: [u64; 3]) -> DeviceStats {
+    fn sample(uptime_ns: u64, counts: [u64; 3]) -> Stats {
         let names = ["coalesce_completions", "interrupts", "in_flight_sum"];
-        DeviceStats {
-            kind: "blk".to_owned(),
-            counters: names.map(str::to_owned).into_iter().zip(counts).collect(),
-            ..DeviceStats::default()
-        }
+        let counters: BTreeMap<_, _> = names.into_iter().zip(counts).collect();
+        let stats = serde_json::json!({
+            "name": "db",
+            "pid": 1,
+            "kvm": "emulated",
+            "uptime_ns": uptime_ns,
+            "vcpus": [],
+            "devices": [{ "kind": "blk", "address": "", "counters": counters }],
+            "threads": [],
+            "memory": MemoryStats::default(),
+        });
+        serde_json::from_value(stats).expect("statistics")
     }
 
     #[test]
@@ -101,8 +84,13 @@ mod tests {
             path: "x".to_owned(),
             coalesce: (&Settings::with_mode(Mode::Off)).into(),
         };
-        let (before, after) = (device([100, 90, 100]), device([8100, 8010, 64_100]));
-        let disk = disk("disk0".to_owned(), &before, &after, &settings, 2.0);
+        let before = sample(1_000_000_000, [100, 90, 100]);
+        let after = sample(3_000_000_000, [8100, 8010, 64_100]);
+        let judged = |before, after| {
+            let interval = live::intervals(before, after).remove(0);
+            disk(interval, &settings)
+        };
+        let disk = judged(&before, &after);
         assert_eq!(
             (
                 disk.completions_per_s,
@@ -112,7 +100,6 @@ mod tests {
             (4000, 990, 8000)
         );
         assert!(disk.would_coalesce());
-        let idle = super::disk("disk0".to_owned(), &before, &before, &settings, 2.0);
-        assert!(!idle.would_coalesce());
+        assert!(!judged(&before, &before).would_coalesce());
     }
 }

@@ -73,8 +73,10 @@ fn watch(target: &Target, window: Duration) -> (Option<Times>, Option<Account>, 
         let group = observer.group();
         for (task, role) in target.tasks() {
             match &target.kind {
-                Kind::Vm(_) if role.is_vcpu() => observer.watch_thread(group, task.id.tid),
-                Kind::Vm(_) => {}
+                Kind::Vm(_) | Kind::Machine(..) if role.is_vcpu() => {
+                    observer.watch_thread(group, task.id.tid);
+                }
+                Kind::Vm(_) | Kind::Machine(..) => {}
                 _ => observer.watch_process(group, task.id.pid),
             }
         }

@@ -11,8 +11,9 @@ mod trial;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tare_advise::{Change, Facts, Report, Resources, Runs, Workload, rules, workload};
+use tare_advise::{Change, Facts, Figure, Report, Resources, Runs, Workload, rules, workload};
 use tare_control::exit::ExitCode;
+use tare_lab::kept;
 use tare_pin::{Host, Store, Target};
 use tare_policy::placement::Class;
 use tare_probe::Unavailable;
@@ -21,9 +22,7 @@ use crate::args::AdviseArgs;
 use crate::failure::{Failure, Outcome};
 use crate::pin::{Signal, recover};
 
-/// Where runs are kept in a checkout, and where `tare weigh` writes them.
-const RUNS: [&str; 2] = ["lab/runs", "out"];
-/// Another place for them.
+/// Another place where runs are kept.
 const RUNS_VARIABLE: &str = "TARE_RUNS";
 
 /// One subject with what is said of it: an element of `--json`.
@@ -140,7 +139,15 @@ fn on(host: &Host, name: &str) -> Facts {
 
 fn runs() -> Runs {
     let set = std::env::var_os(RUNS_VARIABLE).map(PathBuf::from);
-    let mut folders: Vec<&Path> = RUNS.iter().map(Path::new).collect();
-    folders.extend(set.as_deref());
-    Runs::read(&folders)
+    let mut places: Vec<&Path> = kept::PLACES.iter().map(Path::new).collect();
+    places.extend(set.as_deref());
+    let figures = kept::figures(&places, Runs::PREFIX).into_iter();
+    let figures = figures.map(|it| Figure {
+        name: it.name,
+        value: it.value,
+        low: it.low,
+        high: it.high,
+        run: it.run,
+    });
+    Runs::new(figures.collect())
 }

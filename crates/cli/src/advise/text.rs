@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use tare_advise::words;
+
 use super::Advised;
 
 /// Width of a line.
@@ -29,10 +31,13 @@ fn one(advised: &Advised) -> String {
             ("because: ", advice.because.clone()),
             ("evidence: ", advice.evidence.to_owned()),
             ("gain: ", advice.gain.to_string()),
-            ("do: ", advice.command.clone().unwrap_or_default()),
         ];
         for (head, line) in lines.iter().filter(|(_, line)| !line.is_empty()) {
             text.push_str(&paragraph(&format!("     {head}"), line));
+        }
+        // On one line, however long, so that it can be pasted.
+        if let Some(command) = &advice.command {
+            let _ = writeln!(text, "     do: {command}");
         }
     }
     for untold in &report.untold {
@@ -49,8 +54,8 @@ fn measured(advised: &Advised) -> Option<String> {
     let facts = &advised.facts;
     facts.platform?;
     let kind = match facts.class {
-        Some(class) => format!("{class:?}"),
-        None => "too little done to tell its kind".to_owned(),
+        Some(class) => words(class),
+        None => "too little done to tell its kind",
     };
     Some(format!(
         "{kind}; {:.2} CPUs busy, {:.1} % of runnable time waiting for a CPU, {} moves/s, {} of {} \

@@ -3,17 +3,18 @@
 use std::fs::OpenOptions;
 use std::io;
 
+use tare_probe::syscalls::find_program;
+
 use super::finding::Finding;
-use crate::run::engine::in_path;
 
 pub(super) fn findings() -> Vec<Finding> {
     vec![passt(), tap()]
 }
 
 fn passt() -> Finding {
-    match in_path("passt") {
-        Some(path) => Finding::ok("passt", path.display().to_string()),
-        None => Finding::missing("passt", "no network without privileges")
+    match find_program("passt") {
+        Ok(path) => Finding::ok("passt", path.display().to_string()),
+        Err(_) => Finding::missing("passt", "no network without privileges")
             .remedy("install passt (Debian: passt)"),
     }
 }

@@ -2,8 +2,10 @@
 
 use std::process::Command;
 
+use tare_probe::syscalls::find_program;
+use tare_rootfs::qemu;
+
 use super::finding::Finding;
-use crate::run::engine::{QEMU, in_path};
 use crate::run::image;
 
 pub(super) fn findings() -> Vec<Finding> {
@@ -11,7 +13,7 @@ pub(super) fn findings() -> Vec<Finding> {
 }
 
 fn qemu() -> Finding {
-    let Some(path) = in_path(QEMU) else {
+    let Ok(path) = find_program(qemu::PROGRAM) else {
         return Finding::missing("qemu", "without KVM, nothing to run machines in")
             .remedy("install qemu-system-x86");
     };

@@ -8,6 +8,7 @@ mod guest;
 mod merge;
 mod output;
 mod plan;
+pub(crate) mod read;
 mod text;
 mod units;
 

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use tare_control::config::GuestKind;
 use tare_control::exit::ExitCode;
 use tare_hv::{Kind, Kvm, OpenError, Probe};
+use tare_probe::syscalls::find_program;
+use tare_rootfs::qemu;
 
 use crate::args::EngineArg;
 use crate::failure::Explain;
 
-/// QEMU's program.
-pub(crate) const QEMU: &str = "qemu-system-x86_64";
 /// Tare's monitor.
 const MONITOR: &str = "tare-monitor";
 
@@ -58,7 +58,7 @@ pub(crate) enum EngineError {
     #[error("there is neither KVM nor QEMU: {0}")]
     Nothing(String),
     /// QEMU was asked for and is missing.
-    #[error("{QEMU} is not installed")]
+    #[error("{} is not installed", qemu::PROGRAM)]
     NoQemu,
     /// The monitor is not where it should be.
     #[error("{MONITOR} is not beside tare{}", at(.0))]
@@ -149,7 +149,7 @@ fn without_kvm(error: OpenError) -> Result<Engine, EngineError> {
 
 fn qemu(accelerator: Accelerator, because: Option<String>) -> Result<Engine, EngineError> {
     Ok(Engine::Qemu {
-        program: in_path(QEMU).ok_or(EngineError::NoQemu)?,
+        program: find_program(qemu::PROGRAM).map_err(|_| EngineError::NoQemu)?,
         accelerator,
         because,
     })
@@ -167,11 +167,4 @@ fn monitor() -> Result<PathBuf, EngineError> {
         Some(path) if path.is_file() => Ok(path),
         other => Err(EngineError::NoMonitor(other)),
     }
-}
-
-/// The program of that name on the search path.
-pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
-    env::split_paths(&env::var_os("PATH")?)
-        .map(|dir| dir.join(program))
-        .find(|path| path.is_file())
 }

@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn two_starts_on_one_port_fail_with_passts_message() {
-        if super::super::engine::in_path("passt").is_none() {
+        if tare_probe::syscalls::find_program("passt").is_err() {
             eprintln!("SKIP: passt is not installed");
             return;
         }

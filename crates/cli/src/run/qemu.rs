@@ -20,6 +20,7 @@ use tare_control::config::{DiskCache, GuestKind};
 use tare_control::exit::Ended;
 use tare_control::rundir::RunDir;
 use tare_devices::blk::Access;
+use tare_rootfs::qemu::{self, escaped};
 
 use super::background;
 use super::disk::OpenDisk;
@@ -91,7 +92,9 @@ fn arguments(accelerator: Accelerator, machine: &Prepared) -> Result<Vec<String>
         .one("-no-user-config")
         .one("-nodefaults")
         .one("-no-reboot");
-    words.two("-name", machine.claim.dir().name());
+    // Threads with names, so that `tare pin` tells vCPUs from others.
+    let name = machine.claim.dir().name();
+    words.two("-name", format!("{name},debug-threads=on"));
     words.two("-display", "none");
     let board = Board::of(machine.guest);
     words.two("-machine", board.machine_type(accelerator, record.cpus));
@@ -163,11 +166,7 @@ impl Board {
     fn cpu(self, accelerator: Accelerator) -> &'static str {
         match (accelerator, self) {
             (Accelerator::Tcg, Self::Microvm) => "max",
-            // A plain processor, without what the translator would complain
-            // about; tracers of Linux crash on `max` with several CPUs.
-            (Accelerator::Tcg, Self::Q35) => {
-                "Haswell,-pcid,-x2apic,-tsc-deadline,-invpcid,-hle,-rtm"
-            }
+            (Accelerator::Tcg, Self::Q35) => qemu::TRANSLATED_CPU,
             // What a KVM that emulates ring 0 cannot execute must not be offered.
             (Accelerator::Kvm, _) => "host,-arch-capabilities,-cx16",
         }
@@ -276,11 +275,6 @@ fn inherited(file: &File) -> Result<String, Errno> {
 fn inherit(fd: &impl AsFd) -> Result<i32, Errno> {
     fcntl_setfd(fd, FdFlags::empty())?;
     Ok(fd.as_fd().as_raw_fd())
-}
-
-/// QEMU's options double a comma that is not a separator.
-fn escaped(path: &Path) -> String {
-    path.to_string_lossy().replace(',', ",,")
 }
 
 /// Arguments in the making.

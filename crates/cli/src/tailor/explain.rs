@@ -60,7 +60,7 @@ impl Explain for TailorError {
 impl Explain for RootError {
     fn code(&self) -> ExitCode {
         match self {
-            Self::NoCommand => ExitCode::Usage,
+            Self::NoCommand | Self::NoCheck(_) => ExitCode::Usage,
             Self::Host(_) | Self::Walk(_) => ExitCode::RootMissing,
             Self::Image { .. } => ExitCode::RootImage,
         }

@@ -7,8 +7,7 @@ use std::thread;
 
 use tare_init::Figures as Boot;
 use tare_rootfs::Kernel as DebianKernel;
-use tare_rootfs::guest;
-use tare_rootfs::modules::{Module, Modules};
+use tare_rootfs::modules::Module;
 use tare_tailor::calls;
 use tare_tailor::cut::Cut;
 use tare_tailor::kconfig::{Config, Prompts};
@@ -17,7 +16,7 @@ use tare_tailor::machine::Board;
 use tare_tailor::prove::{ProveError, Terms, weigh_boot};
 use tare_tailor::report::{CutLine, KernelFigures, Report, SCHEMA};
 use tare_tailor::root::Application;
-use tare_tailor::tailoring::Tailored;
+use tare_tailor::tailoring::{Control, Tailored};
 
 use super::args::TailorArgs;
 use crate::failure::Failure;
@@ -29,7 +28,7 @@ pub(super) struct Figures<'a> {
     pub(super) workshop: &'a Workshop,
     pub(super) application: &'a Application,
     pub(super) terms: &'a Terms,
-    pub(super) debian: Option<(&'a DebianKernel, &'a Config)>,
+    pub(super) debian: Option<(&'a DebianKernel, Control<'a>)>,
     pub(super) dir: &'a Path,
 }
 
@@ -107,10 +106,11 @@ impl Figures<'_> {
             lock.image_bytes,
         )
         .with_boot(own, memory);
-        let debian = self.debian.map(|(debian, config)| {
+        let debian = self.debian.map(|(debian, control)| {
             let bytes = fs::metadata(&debian.image).map_or(0, |data| data.len());
             let release = debian.release.clone();
-            KernelFigures::of(release, config, prompts, table, bytes).with_boot(other, memory)
+            KernelFigures::of(release, control.config, prompts, table, bytes)
+                .with_boot(other, memory)
         });
         Ok((own, debian))
     }
@@ -127,10 +127,9 @@ impl Figures<'_> {
             ..self.terms.clone()
         };
         thread::scope(|scope| {
-            let other = self.debian.map(|(debian, _)| {
-                let modules = modules(debian);
+            let other = self.debian.map(|(_, debian)| {
                 let (boot, pc) = (&boot, &pc);
-                scope.spawn(move || boot(&debian.image, &modules, pc, "boot-debian.log"))
+                scope.spawn(move || boot(debian.image, debian.modules, pc, "boot-debian.log"))
             });
             let own = boot(image, &[], self.terms, "boot-tailored.log")?;
             let other = other.and_then(|thread| thread.join().ok()).transpose()?;
@@ -179,10 +178,4 @@ impl Figures<'_> {
         };
         Ok(with - without)
     }
-}
-
-fn modules(kernel: &DebianKernel) -> Vec<Module> {
-    Modules::open(&kernel.modules)
-        .and_then(|all| all.closure(guest::MACHINE_MODULES))
-        .unwrap_or_default()
 }

@@ -16,22 +16,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
 use tare_control::exit::ExitCode;
 use tare_rootfs::Cache;
+use tare_rootfs::guest;
 use tare_rootfs::kernel::debian;
+use tare_rootfs::modules::{Module, Modules};
 use tare_tailor::build::Image;
 use tare_tailor::check::Check;
 use tare_tailor::kconfig::Config;
-use tare_tailor::kernel::{Kernel, LOCK, Workshop};
+use tare_tailor::kernel::{Kernel, LOCK, Patching, Workshop};
 use tare_tailor::lock::Lock;
 use tare_tailor::machine::{Board, Execution};
 use tare_tailor::prove::Terms;
 use tare_tailor::root::{self, RootFrom};
 use tare_tailor::source::Source;
-use tare_tailor::tailoring::{Step, Tailored, Tailoring};
+use tare_tailor::tailoring::{Control, Step, Tailored, Tailoring};
 
 use crate::failure::{Failure, Outcome};
+use crate::profile::read;
+use crate::signals;
 use args::TailorArgs;
 use progress::Progress;
 
@@ -47,12 +50,9 @@ pub(crate) fn tailor(args: &TailorArgs) -> Outcome {
         cache: Cache::open_default()?,
         source: args.source.clone().map(Source::at).unwrap_or_default(),
         jobs: args.jobs.unwrap_or_else(cpus),
+        patching: Patching::Cached,
     };
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted))
-            .map_err(|error| Failure::new(ExitCode::Internal, error))?;
-    }
+    let interrupted = signals::flag().map_err(|error| Failure::new(ExitCode::Internal, error))?;
     match &args.lock {
         Some(lock) => again(args, lock, &workshop, &interrupted),
         None => anew(args, &workshop, interrupted),
@@ -91,20 +91,16 @@ fn again(args: &TailorArgs, path: &Path, workshop: &Workshop, ended: &AtomicBool
 
 fn anew(args: &TailorArgs, workshop: &Workshop, interrupted: Arc<AtomicBool>) -> Outcome {
     let begin = Instant::now();
-    let profile = order::profile(&args.profiles)?;
+    let profile = read::merged(&args.profiles)?;
     let order = order::order(profile, args);
     let dir = order::place(args, &order.profile);
     let from = args.root.clone().map_or(RootFrom::Profile, RootFrom::Path);
-    let application = root::gather(&from, &order.profile, &args.command, &order.cuts)?;
-    let debian = debian::find_or_obtain(&workshop.cache)
-        .map_err(|error| crate::warn(&format!("Debian's kernel is not compared: {error}")))
-        .ok();
-    let debian_config = debian.as_ref().and_then(|kernel| {
-        let text = fs::read_to_string(&kernel.config).ok()?;
-        Some(Config::read(&text))
-    });
+    let check = args.check.clone().unwrap_or(Check::Runs);
+    let application = root::gather(&from, &order.profile, &args.command, &check, &order.cuts)?;
+    let debian = Debian::obtain(&workshop.cache);
+    let control = debian.as_ref().map(Debian::control);
     let terms = Terms {
-        check: args.check.clone().unwrap_or(Check::Runs),
+        check,
         board: Board::of(order.target),
         execution: Execution::Translated,
         memory_mib: MEMORY_MIB,
@@ -116,7 +112,7 @@ fn anew(args: &TailorArgs, workshop: &Workshop, interrupted: Arc<AtomicBool>) ->
         workshop,
         application: &application,
         terms: &terms,
-        debian: debian_config.as_ref(),
+        debian: control,
         dir: &dir,
         limit: Duration::from_secs(args.minutes.saturating_mul(60)),
     };
@@ -131,7 +127,9 @@ fn anew(args: &TailorArgs, workshop: &Workshop, interrupted: Arc<AtomicBool>) ->
         workshop,
         application: &application,
         terms: &terms,
-        debian: debian.as_ref().zip(debian_config.as_ref()),
+        debian: debian
+            .as_ref()
+            .map(|debian| (&debian.kernel, debian.control())),
         dir: &dir,
     };
     progress.say("weighing the start of both kernels");
@@ -150,6 +148,39 @@ fn anew(args: &TailorArgs, workshop: &Workshop, interrupted: Arc<AtomicBool>) ->
         true => ExitCode::Success,
         false => ExitCode::NotProven,
     })
+}
+
+/// Debian's kernel with what its figures and proofs need.
+struct Debian {
+    kernel: tare_rootfs::Kernel,
+    modules: Vec<Module>,
+    config: Config,
+}
+
+impl Debian {
+    /// Nothing but a warning where it is not to be had.
+    fn obtain(cache: &Cache) -> Option<Self> {
+        let kernel = debian::find_or_obtain(cache)
+            .map_err(|error| crate::warn(&format!("Debian's kernel is not compared: {error}")))
+            .ok()?;
+        let modules = Modules::open(&kernel.modules)
+            .and_then(|all| all.closure(guest::MACHINE_MODULES))
+            .unwrap_or_default();
+        let text = fs::read_to_string(&kernel.config).ok()?;
+        Some(Self {
+            modules,
+            config: Config::read(&text),
+            kernel,
+        })
+    }
+
+    fn control(&self) -> Control<'_> {
+        Control {
+            image: &self.kernel.image,
+            modules: &self.modules,
+            config: &self.config,
+        }
+    }
 }
 
 fn files(dir: &Path, image: &Path, tailored: &Tailored) -> Vec<String> {

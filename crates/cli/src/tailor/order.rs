@@ -1,72 +1,14 @@
-//! From words to an order: profiles read and merged, cuts, options, place.
+//! From words to an order: cuts, options, place.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use tare_control::exit::ExitCode;
-use tare_profile::{MAX_BYTES, Profile, ProfileError, Way};
+use tare_profile::{Profile, Way};
 use tare_tailor::check::Check;
 use tare_tailor::choose::Part;
 use tare_tailor::cut::Cut;
 use tare_tailor::kernel::Order;
 
 use super::args::{Keep, TailorArgs};
-use crate::failure::Explain;
-
-/// A profile that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ReadError {
-    /// No such file.
-    #[error("cannot read the profile {}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// It is none.
-    #[error("cannot use the profile {}", path.display())]
-    Profile {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: ProfileError,
-    },
-}
-
-impl Explain for ReadError {
-    fn code(&self) -> ExitCode {
-        ExitCode::ProfileUnusable
-    }
-}
-
-/// All profiles as one.
-pub(super) fn profile(paths: &[PathBuf]) -> Result<Profile, ReadError> {
-    let mut all = Profile::empty();
-    for path in paths {
-        let read = |source| ReadError::File {
-            path: path.clone(),
-            source,
-        };
-        let length = fs::metadata(path).map_err(read)?.len();
-        if length > MAX_BYTES as u64 {
-            let error = ProfileError::TooLarge {
-                bytes: usize::try_from(length).unwrap_or(usize::MAX),
-                limit: MAX_BYTES,
-            };
-            return Err(unusable(path)(error));
-        }
-        let bytes = fs::read(path).map_err(read)?;
-        all.merge(&Profile::read(&bytes).map_err(unusable(path))?);
-    }
-    Ok(all)
-}
-
-fn unusable(path: &Path) -> impl FnOnce(ProfileError) -> ReadError {
-    let path = path.to_owned();
-    move |source| ReadError::Profile { path, source }
-}
 
 /// The order that the words mean.
 pub(super) fn order(profile: Profile, args: &TailorArgs) -> Order {

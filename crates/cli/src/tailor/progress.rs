@@ -38,6 +38,7 @@ impl Progress {
             Step::Made(file) => self.made(file),
             Step::Proving => self.say("booting the kernel and checking the application"),
             Step::Failed(why) => self.say(&format!("not proven: {why}")),
+            Step::Control => self.say("checking the application on Debian's kernel"),
             Step::Trying(count, why) => {
                 self.say(&format!("trying {count} options: {why}"));
             }

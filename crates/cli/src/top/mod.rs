@@ -10,7 +10,6 @@ mod screen;
 mod view;
 
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::Duration;
@@ -23,6 +22,7 @@ use tare_probe::account::Account;
 use crate::args::TopArgs;
 use crate::failure::{Failure, Outcome};
 use crate::observe::{ObserveError, Watch};
+use crate::signals;
 use crate::why::prices::Prices;
 pub(crate) use row::Column;
 use row::Row;
@@ -47,10 +47,7 @@ pub(crate) fn top(args: &TopArgs) -> Outcome {
         return print(watch, args, &prices);
     }
     // A signal ends the loop, which puts the terminal back.
-    let ended = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&ended)).map_err(terminal)?;
-    }
+    let ended = signals::flag().map_err(terminal)?;
     let intervals = observe(watch, interval);
     // Also puts the terminal back when this thread panics.
     let mut screen = ratatui::try_init().map_err(terminal)?;

@@ -13,21 +13,17 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use tare_control::exit::ExitCode;
 use tare_probe::guest::parcel::{self, PIECE_MAX, ParcelError};
 use tare_probe::syscalls::{ProgramError, find_program};
 use tare_rootfs::Kernel;
-use tare_rootfs::guest::CMDLINE;
+use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
+use tare_rootfs::qemu;
 
 use crate::failure::{Explain, Failure};
 use crate::profile::plan::Plan;
+use crate::signals;
 
-const QEMU: &str = "qemu-system-x86_64";
-/// A plain processor, as for Linux under `tare run`.
-const CPU: &str = "Haswell,-pcid,-x2apic,-tsc-deadline,-invpcid,-hle,-rtm";
-/// QEMU's own network, which forwards ports.
-const ADDRESS: &str = "ip=10.0.2.15::10.0.2.2:255.255.255.0::eth0:off";
 /// How long a guest may take to boot and to end, beyond its observation.
 const BOOT: Duration = Duration::from_secs(120);
 const TURN: Duration = Duration::from_millis(50);
@@ -79,14 +75,10 @@ impl Machine {
         memory_mib: u32,
         plan: &Plan,
     ) -> Result<Self, Failure> {
-        let program = find_program(QEMU).map_err(MachineError::NoQemu)?;
+        let program = find_program(qemu::PROGRAM).map_err(MachineError::NoQemu)?;
         let finds = finds().map_err(failed("make a disk in memory"))?;
         let (orders, theirs) = UnixStream::pair().map_err(failed("make a pair of sockets"))?;
-        let asked = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&asked))
-                .map_err(failed("watch signals"))?;
-        }
+        let asked = signals::flag().map_err(failed("watch signals"))?;
         let inherit = |fd: &dyn AsFd| {
             fcntl_setfd(fd.as_fd(), FdFlags::empty())
                 .map(|()| fd.as_fd().as_raw_fd())
@@ -94,7 +86,7 @@ impl Machine {
         };
         let mut command = Command::new(program);
         command
-            .args(["-machine", "q35,accel=tcg", "-cpu", CPU])
+            .args(["-machine", "q35,accel=tcg", "-cpu", qemu::TRANSLATED_CPU])
             .args(["-m", &memory_mib.to_string()])
             .args(["-no-user-config", "-nodefaults", "-no-reboot"])
             .args(["-display", "none", "-serial", "stdio"])
@@ -175,10 +167,9 @@ fn finds() -> io::Result<File> {
 fn words(plan: &Plan) -> String {
     let address = match plan.publish.is_empty() {
         true => "",
-        false => ADDRESS,
+        false => qemu::ADDRESS,
     };
-    // A busy translator fails the test of the timer's interrupt against time.
-    format!("console=ttyS0 panic=-1 quiet no_timer_check {CMDLINE} {address}")
+    format!("{WORDS} quiet {UNTIMED} {CMDLINE} {address}")
 }
 
 fn drive(fd: i32) -> String {

@@ -22,10 +22,6 @@ use crate::failure::{Explain, Failure};
 
 pub(crate) use root::{LinuxRoot, parts};
 
-/// Words for every kernel: its console, an end instead of a stop, and no test of
-/// the timer's interrupt against time, which a busy translator fails.
-const WORDS: &str = "console=ttyS0 panic=-1 no_timer_check";
-
 /// Words of `tare run` that do not go together for Linux.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinuxError {
@@ -82,7 +78,7 @@ pub(crate) fn choose(kernel: &Path, args: &RunArgs, memory_mib: u32) -> Result<C
 }
 
 fn words(args: &RunArgs, hostname: &str, files: &Files) -> String {
-    let mut words = vec![WORDS.to_owned()];
+    let mut words = vec![guest::WORDS.to_owned(), guest::UNTIMED.to_owned()];
     if matches!(files, Files::Linux(_)) {
         // The console is the command's.
         words.push("quiet".to_owned());

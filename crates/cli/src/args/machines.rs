@@ -1,0 +1,91 @@
+//! Machines that run: `tare ps`, `stop`, `logs`, `stats`, `set`.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+
+/// `tare ps`.
+#[derive(Debug, Args)]
+pub(crate) struct PsArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `tare stop`.
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    /// Machines to stop
+    #[arg(value_name = "NAME", required = true)]
+    pub(crate) names: Vec<String>,
+    /// Seconds to wait before a machine is killed
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 5)]
+    pub(crate) time: u32,
+}
+
+/// `tare logs`.
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// The machine
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Go on until the machine ends
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+}
+
+/// `tare stats`.
+#[derive(Debug, Args)]
+pub(crate) struct StatsArgs {
+    /// The machine
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Watch the disks: IOPS, requests in flight, R and interrupts per I/O at
+    /// each interval of so many seconds, and R's distribution
+    #[arg(
+        short,
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "1"
+    )]
+    pub(crate) watch: Option<WatchSeconds>,
+    /// End after so many intervals
+    #[arg(long, value_name = "N", requires = "watch")]
+    pub(crate) count: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// An interval between samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct WatchSeconds(pub(crate) Duration);
+
+impl FromStr for WatchSeconds {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            Ok(seconds) if (0.05..=3600.0).contains(&seconds) => {
+                Ok(Self(Duration::from_secs_f64(seconds)))
+            }
+            _ => Err("an interval is 0.05 to 3600 seconds"),
+        }
+    }
+}
+
+/// `tare set`.
+#[derive(Debug, Args)]
+pub(crate) struct SetArgs {
+    /// The machine
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// What to change, such as disk0.coalesce=4/5
+    #[arg(value_name = "KEY=VALUE")]
+    pub(crate) pairs: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

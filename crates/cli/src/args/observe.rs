@@ -1,0 +1,125 @@
+//! Watching machines and applications: `tare why`, `profile`, `top`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::run::publish::Publish;
+use crate::seconds::Seconds;
+use crate::top::Column;
+
+/// `tare why`.
+#[derive(Debug, Args)]
+pub(crate) struct WhyArgs {
+    /// The machine: its process, or its name [default: all of this host]
+    #[arg(value_name = "PID|NAME")]
+    pub(crate) target: Option<String>,
+    /// Seconds to watch
+    #[arg(short, long, value_name = "N", default_value = "5")]
+    pub(crate) seconds: Seconds,
+    /// Prices of exits: the summary.json of a tare weigh vmexit [default: the newest
+    /// of this computer in out or lab/runs, else built-in estimates]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prices: Option<PathBuf>,
+    /// Print JSON (docs/why.md)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `tare profile`.
+#[derive(Debug, Args)]
+pub(crate) struct ProfileArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<ProfileVerb>,
+    /// Command to start and observe
+    #[arg(value_name = "COMMAND", last = true)]
+    pub(crate) command: Vec<String>,
+    /// Observe a process that runs, with its descendants
+    #[arg(long, value_name = "PID", group = "subject")]
+    pub(crate) pid: Option<u32>,
+    /// Observe a container: its name or ID, or the path of its cgroup
+    #[arg(long, value_name = "NAME|ID|CGROUP", group = "subject")]
+    pub(crate) container: Option<String>,
+    /// Run the command in a guest with Debian's kernel, in QEMU; its files are a
+    /// directory or a container image
+    #[arg(long, value_name = "IMAGE|DIR", group = "subject")]
+    pub(crate) in_guest: Option<PathBuf>,
+    /// Your name for what the application does meanwhile (start-up, peak)
+    #[arg(
+        long,
+        value_name = "LABEL",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(crate) label: String,
+    /// End after so many seconds, and end the command [default: when all ended]
+    #[arg(short, long, value_name = "N")]
+    pub(crate) seconds: Option<Seconds>,
+    /// Write the profile to a file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Write each single call to a file: time, task, arguments, result, length
+    #[arg(long, value_name = "FILE", conflicts_with = "in_guest")]
+    pub(crate) log: Option<PathBuf>,
+    /// Call graphs of these calls in the guest's kernel (read,openat), from a
+    /// second run
+    #[arg(
+        long,
+        value_name = "CALL",
+        value_delimiter = ',',
+        requires = "in_guest"
+    )]
+    pub(crate) graph: Vec<String>,
+    /// Directory for the call graphs: CALL.txt, CALL.folded, CALL.svg
+    #[arg(long, value_name = "DIR", default_value = ".", requires = "graph")]
+    pub(crate) graph_out: PathBuf,
+    /// Forward a port of the host to the guest
+    #[arg(
+        short,
+        long = "publish",
+        value_name = "[ADDR:]HOST:GUEST",
+        requires = "in_guest"
+    )]
+    pub(crate) publish: Vec<Publish>,
+    /// Print the profile as JSON; what the command prints goes to standard error
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `tare profile merge`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProfileVerb {
+    /// Make one profile of several: start-up, peak, shutdown
+    Merge(MergeArgs),
+}
+
+/// `tare profile merge`.
+#[derive(Debug, Args)]
+pub(crate) struct MergeArgs {
+    /// Profiles
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// File for the merged profile
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+}
+
+/// `tare top`.
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// Print one table and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Seconds between two looks
+    #[arg(short, long, value_name = "N", default_value = "1")]
+    pub(crate) interval: Seconds,
+    /// Sort by: name, pid, cpu, guest, exits, halts, irqs, steal, cause
+    #[arg(
+        short,
+        long,
+        value_name = "COLUMN",
+        default_value = "cpu",
+        hide_possible_values = true
+    )]
+    pub(crate) sort: Column,
+}

@@ -1,0 +1,165 @@
+//! What a machine or a served disk is made of: `tare run`, `tare blk`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use tare_control::halt::HaltPolicy;
+
+use crate::run::disk_choice::DiskChoice;
+use crate::run::machine_size;
+use crate::run::memory_size::MemorySize;
+use crate::run::net_choice::NetChoice;
+use crate::run::publish::Publish;
+
+/// `tare run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Image: a path, or the name of an image that came with Tare (http)
+    #[arg(
+        value_name = "IMAGE",
+        required_unless_present = "kernel",
+        conflicts_with = "kernel"
+    )]
+    pub(crate) image: Option<PathBuf>,
+    /// Linux kernel instead of an image: a bzImage or vmlinux, or debian for
+    /// Debian's cloud kernel (downloaded once)
+    #[arg(long, value_name = "FILE|debian")]
+    pub(crate) kernel: Option<PathBuf>,
+    /// Command of a Linux guest [default: the root image's]; its status becomes
+    /// the exit code
+    #[arg(value_name = "COMMAND", last = true, requires = "kernel")]
+    pub(crate) command: Vec<String>,
+    /// Name of the machine [default: the image's name and a number]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// CPUs of the machine, 1 to 16
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = machine_size::cpus_written,
+        allow_negative_numbers = true
+    )]
+    pub(crate) cpus: u32,
+    /// Memory: MiB, or with a unit (512M, 1G) [default: 64M, for Linux 512M]
+    #[arg(short, long, value_name = "SIZE", allow_negative_numbers = true)]
+    pub(crate) memory: Option<MemorySize>,
+    /// Directory that the guest gets as its files (packed when starting); for
+    /// Linux also a container image (OCI layout, or its archive, or docker save;
+    /// of several there, TAR:NAME)
+    #[arg(long, value_name = "DIR|TAR", conflicts_with = "initrd")]
+    pub(crate) root: Option<PathBuf>,
+    /// Put the files of --root on an ext4 disk of that size instead of in memory
+    /// (Linux; made when starting, and gone with the machine)
+    #[arg(long, value_name = "SIZE", requires = "root", requires = "kernel")]
+    pub(crate) root_disk: Option<MemorySize>,
+    /// Initramfs file, given to the guest as it is
+    #[arg(long, value_name = "FILE")]
+    pub(crate) initrd: Option<PathBuf>,
+    /// Words for the guest's command line
+    #[arg(
+        long,
+        value_name = "WORDS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) cmdline: String,
+    /// Forward a port of the host to the guest
+    #[arg(
+        short,
+        long = "publish",
+        value_name = "[ADDR:]HOST:GUEST[/udp]",
+        long_help = "Forward a port of the host to the guest: [ADDR:]HOST:GUEST[/tcp|/udp]; \
+                     ADDR is 127.0.0.1 unless given"
+    )]
+    pub(crate) publish: Vec<Publish>,
+    /// Network: user (through passt, no privileges), none, or tap=NAME
+    #[arg(long, value_name = "NET", default_value = "user")]
+    pub(crate) net: NetChoice,
+    /// Give the guest a disk: a raw file or block device. After FILE: ro,
+    /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B,
+    /// latency_us=N
+    #[arg(
+        long = "disk",
+        value_name = "FILE[,...]",
+        long_help = "Give the guest a disk: a raw file or block device. After FILE, \
+                     with commas: ro (read only), cache=writeback (a flush makes \
+                     writes durable) or writethrough, serial=TEXT, queues=N [as many \
+                     as CPUs], coalesce=auto (as few interrupts as the queue's depth \
+                     needs), off, or A/B (A interrupts for B completions), \
+                     latency_us=N (each request takes at least so long, as on slower \
+                     storage)"
+    )]
+    pub(crate) disks: Vec<DiskChoice>,
+    /// How the library OS waits: block, poller or spin [default: block]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) idle: Option<IdleArg>,
+    /// How a halted CPU waits on the host: budget=PCT (polls as long as saves
+    /// most within that share of a CPU), never (scheduled out at once), kernel
+    /// (as the host is set), poll=NS, dedicated [default: budget=1]
+    #[arg(
+        long,
+        value_name = "HOW",
+        long_help = "How a halted CPU waits on the host. budget=PCT: polls as long as \
+                     saves the most wake-up time within that share of a CPU, chosen \
+                     anew as the load changes; never: is scheduled out at once; \
+                     kernel: as the host is set; poll=NS: polls for up to NS \
+                     nanoseconds; dedicated: has a CPU of the host alone and halts \
+                     without leaving it [default: budget=1, and in QEMU kernel]"
+    )]
+    pub(crate) halt: Option<HaltPolicy>,
+    /// Run in the background and print the machine's name
+    #[arg(short, long)]
+    pub(crate) detach: bool,
+    /// What executes the guest: auto (tare, or qemu where there is no KVM),
+    /// tare, qemu (translated, without KVM), qemu-kvm
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        default_value = "auto",
+        hide_possible_values = true
+    )]
+    pub(crate) engine: EngineArg,
+}
+
+/// `tare blk`.
+#[derive(Debug, Args)]
+pub(crate) struct BlkArgs {
+    /// UNIX socket to make; front-ends connect to it, one at a time
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) socket: PathBuf,
+    /// Disk: a raw file or block device. After FILE: ro,
+    /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B,
+    /// latency_us=N
+    #[arg(long, value_name = "FILE[,...]")]
+    pub(crate) disk: DiskChoice,
+    /// Name for tare ps, stats, set and stop [default: blk and a number]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
+
+/// `--idle`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IdleArg {
+    /// Threads sleep until an interrupt; cores halt
+    Block,
+    /// Device threads poll and declare idle turns; the core halts after 200 ms
+    Poller,
+    /// Pollers that never let the core halt
+    Spin,
+}
+
+/// `--engine`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineArg {
+    /// Tare's monitor, or QEMU where there is no KVM
+    Auto,
+    /// Tare's monitor
+    Tare,
+    /// QEMU's translator, without KVM
+    Qemu,
+    /// QEMU with KVM
+    QemuKvm,
+}

@@ -1,0 +1,69 @@
+//! Experiments: `tare weigh`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// `tare weigh`.
+#[derive(Debug, Args)]
+#[command(after_help = crate::weigh::list(), arg_required_else_help = true)]
+pub(crate) struct WeighArgs {
+    /// The experiment
+    #[arg(value_name = "EXPERIMENT")]
+    pub(crate) experiment: String,
+    /// A few seconds for each phase: does it work, roughly
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) quick: bool,
+    /// The durations of the talk that the experiment comes from
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Directory for summary.json, raw.jsonl and report.html; new or empty
+    /// [default: out/EXPERIMENT-DATE-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Image to weigh, as tare run takes it [default: the experiment's own]
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
+    /// Example application for tailor: lighttpd, nginx, redis, memcached
+    /// [default: lighttpd]
+    #[arg(long, value_name = "NAME", conflicts_with = "image")]
+    pub(crate) app: Option<String>,
+    /// For tailor: count the instructions of each cut alone and taken back, or
+    /// of these cuts; a kernel each, minutes where it is not kept [default: all
+    /// with --full, else none]
+    #[arg(long, value_name = "NAME,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
+    pub(crate) cuts: Option<Vec<tare_tailor::cut::Cut>>,
+    #[command(flatten)]
+    pub(crate) platforms: PlatformArgs,
+}
+
+/// `tare weigh platforms`.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of platforms")]
+pub(crate) struct PlatformArgs {
+    /// Workload by name or file, again for several [default: all of the form]
+    #[arg(long = "workload", value_name = "NAME|FILE.toml")]
+    pub(crate) workloads: Vec<String>,
+    /// Sizes in CPUs [default: 1, 2, 4, ... up to all]
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
+    pub(crate) sizes: Vec<u32>,
+    /// What starts containers; podman has runc below it
+    #[arg(long, value_name = "runc|podman", default_value = "runc")]
+    pub(crate) container_engine: tare_lab::ContainerEngine,
+    /// Continue the run record in this directory
+    #[arg(long, value_name = "DIR", conflicts_with = "out")]
+    pub(crate) resume: Option<PathBuf>,
+    /// Do the I-th of N parts, as one of several jobs or hosts
+    #[arg(long, value_name = "I/N", value_parser = tare_lab::parse_shard)]
+    pub(crate) shard: Option<(u32, u32)>,
+    /// Read run records instead of measuring, of one host or several; again for
+    /// each directory
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["resume", "shard"])]
+    pub(crate) merge: Vec<PathBuf>,
+    /// Seed of the random order [default: the time]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Minutes to spend on runs [default: 12 with --quick, 720 with --full, else 45]
+    #[arg(long, value_name = "MINUTES")]
+    pub(crate) budget: Option<u32>,
+}

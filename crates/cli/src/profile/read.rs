@@ -1,0 +1,62 @@
+//! Profiles from files.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use tare_control::exit::ExitCode;
+use tare_profile::{MAX_BYTES, Profile, ProfileError};
+
+use crate::failure::Explain;
+
+/// A profile that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    /// No such file.
+    #[error("cannot read the profile {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is none.
+    #[error("cannot use the profile {}", path.display())]
+    Profile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: ProfileError,
+    },
+}
+
+impl Explain for ReadError {
+    fn code(&self) -> ExitCode {
+        ExitCode::ProfileUnusable
+    }
+}
+
+/// All profiles as one.
+pub(crate) fn merged(paths: &[PathBuf]) -> Result<Profile, ReadError> {
+    let mut all = Profile::empty();
+    for path in paths {
+        all.merge(&read(path)?);
+    }
+    Ok(all)
+}
+
+/// One that is too long is not read further than it takes to tell.
+fn read(path: &Path) -> Result<Profile, ReadError> {
+    let failed = |source| ReadError::File {
+        path: path.to_owned(),
+        source,
+    };
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
+        .map_err(failed)?;
+    Profile::read(&bytes).map_err(|source| ReadError::Profile {
+        path: path.to_owned(),
+        source,
+    })
+}
