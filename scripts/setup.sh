@@ -73,7 +73,7 @@ run)
     kvm_usable || packages qemu-system-x86
     ;;
 test)
-    packages passt qemu-system-x86 e2fsprogs fio postgresql kmod acpica-tools cpio curl iproute2 memcached libmemcached-tools python3-pymemcache busybox runc util-linux libc-bin bsdutils binutils
+    packages passt qemu-system-x86 e2fsprogs fio postgresql kmod acpica-tools cpio curl iproute2 memcached libmemcached-tools python3-pymemcache busybox runc podman util-linux libc-bin bsdutils binutils
     # What configures and builds a Linux kernel.
     packages make flex bison bc libelf-dev zstd patch xz-utils
     ;;
