@@ -129,7 +129,7 @@ pub enum RootError {
 }
 
 /// Gathers an application's files, and the program of a check that is a command.
-/// `command` stands before the profile's and the image's.
+/// `command` stands before the profile's; to an image it is what it is to `tare run`.
 pub fn gather(
     from: &RootFrom,
     profile: &Profile,
@@ -141,14 +141,17 @@ pub fn gather(
         Check::Command(words) => words.first().map(String::as_str),
         _ => None,
     };
-    let command = match command.is_empty() {
-        true => profiled_command(profile).unwrap_or_default(),
+    let profiled = profiled_command(profile).unwrap_or_default();
+    let command_or_profiled = match command.is_empty() {
+        true => profiled.clone(),
         false => command.to_vec(),
     };
     let mut application = match from {
-        RootFrom::Profile => return of_profile(profile, command, check),
-        RootFrom::Path(path) if path.is_file() || oci::is_layout(path) => of_image(path, &command)?,
-        RootFrom::Path(path) => of_directory(path, &command)?,
+        RootFrom::Profile => return of_profile(profile, command_or_profiled, check),
+        RootFrom::Path(path) if path.is_file() || oci::is_layout(path) => {
+            of_image(path, command, profiled)?
+        }
+        RootFrom::Path(path) => of_directory(path, command_or_profiled)?,
     };
     if application.task.command.is_empty() {
         return Err(RootError::NoCommand);
@@ -173,22 +176,22 @@ fn profiled_command(profile: &Profile) -> Option<Vec<String>> {
         })
 }
 
-fn of_image(path: &Path, command: &[String]) -> Result<Application, RootError> {
+fn of_image(
+    path: &Path,
+    command: &[String],
+    profiled: Vec<String>,
+) -> Result<Application, RootError> {
     let image =
         oci::read(&oci::Place::of(path), LIMIT_BYTES).map_err(|source| RootError::Image {
             path: path.to_owned(),
             source,
         })?;
-    let own = image.settings.command(&[]);
+    let own = image.settings.command(command);
     Ok(Application {
         tree: image.tree,
         task: Task {
             // The profile is of this image: its own words are the better ones.
-            command: if own.is_empty() {
-                command.to_vec()
-            } else {
-                own
-            },
+            command: if own.is_empty() { profiled } else { own },
             environment: image.settings.env,
             working_directory: image.settings.working_dir,
             user: image.settings.user,
@@ -198,11 +201,11 @@ fn of_image(path: &Path, command: &[String]) -> Result<Application, RootError> {
     })
 }
 
-fn of_directory(path: &Path, command: &[String]) -> Result<Application, RootError> {
+fn of_directory(path: &Path, command: Vec<String>) -> Result<Application, RootError> {
     let Listing { tree, warnings, .. } = walk(path, Links::Kept, LIMIT_BYTES)?;
     Ok(Application {
         tree,
-        task: task(command.to_vec()),
+        task: task(command),
         notes: warnings,
     })
 }
@@ -467,6 +470,35 @@ mod tests {
         assert!(check("cat").contains(&true));
         let none = gathered(&"no-such-program".parse().unwrap()).unwrap_err();
         assert!(none.to_string().contains("no-such-program"), "{none}");
+    }
+
+    #[test]
+    fn words_of_the_user_stand_before_an_images() {
+        let image = |config: &str| {
+            let layer = oci::testing::layer(&[oci::testing::Entry::File("bin/a", 0o755, b"a")]);
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            let archive = oci::testing::oci_archive(config, &[layer]);
+            std::io::Write::write_all(&mut file, &archive).unwrap();
+            file
+        };
+        let profile = Profile::empty();
+        let command = |config: &str, words: &[&str]| {
+            let file = image(config);
+            let from = RootFrom::Path(file.path().to_owned());
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            gather(&from, &profile, &words, &Check::Runs, &BTreeSet::new())
+                .map(|root| root.task.command)
+        };
+        let with_cmd = r#"{"config":{"Cmd":["/bin/own"]}}"#;
+        assert_eq!(command(with_cmd, &[]).unwrap(), ["/bin/own"]);
+        assert_eq!(
+            command(with_cmd, &["/bin/a", "-x"]).unwrap(),
+            ["/bin/a", "-x"]
+        );
+        let with_entrypoint = r#"{"config":{"Entrypoint":["/bin/a"],"Cmd":["-y"]}}"#;
+        assert_eq!(command(with_entrypoint, &["-x"]).unwrap(), ["/bin/a", "-x"]);
+        let none = command(r#"{"config":{}}"#, &[]);
+        assert!(matches!(none, Err(RootError::NoCommand)));
     }
 
     #[test]
