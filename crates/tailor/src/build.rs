@@ -177,6 +177,18 @@ fn follow(output: PipeReader, mut log: fs::File, progress: &mut impl FnMut(&str)
     said
 }
 
+/// Bytes on the disk of what is in a build directory.
+pub fn kept_bytes(build: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let of = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(data) if data.is_dir() => kept_bytes(&entry.path()),
+        Ok(data) => data.blocks() * 512,
+        Err(_) => 0,
+    };
+    let entries = fs::read_dir(build).into_iter().flatten();
+    entries.flatten().map(of).sum()
+}
+
 /// The file that a line of Kbuild's output (`  CC      fs/open.o`) says is made.
 fn made(line: &str) -> Option<&str> {
     let mut words = line.strip_prefix("  ")?.split_whitespace();

@@ -70,3 +70,14 @@ fn a_build_ends_when_it_shall_and_leaves_no_compiler() {
         0
     );
 }
+
+#[test]
+fn what_is_kept_is_counted_and_links_are_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("fs")).unwrap();
+    fs::write(dir.path().join("fs/a.o"), vec![7; 100_000]).unwrap();
+    std::os::unix::fs::symlink("/usr", dir.path().join("source")).unwrap();
+    let bytes = kept_bytes(dir.path());
+    assert!((100_000..200_000).contains(&bytes), "{bytes}");
+    assert_eq!(kept_bytes(&dir.path().join("none")), 0);
+}

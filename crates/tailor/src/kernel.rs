@@ -16,7 +16,7 @@ use crate::{
     choose::{Choice, Part, Target, Wish, choose},
     cut::Cut,
     kconfig::{self, Config, KconfigError},
-    lock::{self, Lock, LockError},
+    lock::{self, Lock, LockError, Patch},
     mapping::Symbol,
     source::{ObtainError, PatchError, Source, SourceError, Sources, Tree, patched, switched},
 };
@@ -95,12 +95,14 @@ pub enum MakeError {
         source: io::Error,
     },
     /// No room for the objects.
-    #[error("{} has {} MiB left, a kernel's objects need {}: free some, or name another directory with --out", dir.display(), free_bytes >> 20, build::SPACE_BYTES >> 20)]
+    #[error("{} has {} MiB left, a kernel's objects need {}: free some, or name another directory with --out", dir.display(), free_bytes >> 20, needed_bytes >> 20)]
     Space {
         /// The directory.
         dir: PathBuf,
         /// Free there, bytes.
         free_bytes: u64,
+        /// What the objects that are not there yet need, bytes.
+        needed_bytes: u64,
     },
     /// The lock is of other sources.
     #[error(
@@ -252,23 +254,25 @@ impl Workshop {
         solve: impl FnOnce(&Tree, &Path) -> Result<Config, KconfigError>,
         mut progress: impl FnMut(&str) -> bool,
     ) -> Result<Kernel, MakeError> {
-        let objects = dir.join(OBJECTS);
         let patches = patches(recipe.cuts);
         // Sources that do not fit leave no directory behind.
         let cached = match self.patching {
             Patching::Cached => Some(patched(recipe.sources, &patches, &self.cache)?),
             Patching::InPlace => None,
         };
+        let is_new = !dir.exists();
         let _held = hold(dir)?;
-        let objects = fs::create_dir_all(&objects)
-            .and_then(|()| objects.canonicalize())
-            .map_err(failed(&objects))?;
-        room(&objects)?;
-        let (tree, patches) = match cached {
-            Some(cached) => cached,
-            None => switched(recipe.sources, &patches, dir)?,
-        };
-        let config = solve(&tree, &objects)?;
+        let prepared = prepare(recipe.sources, cached, &patches, dir, solve);
+        if is_new && prepared.is_err() {
+            // Nothing was compiled: the next try needs nothing of it.
+            let _ = fs::remove_dir_all(dir);
+        }
+        let Prepared {
+            objects,
+            tree,
+            patches,
+            config,
+        } = prepared?;
         let begin = Instant::now();
         let mut files_made = 0;
         let image = build::build(&tree, &objects, &recipe.flags, self.jobs, |file| {
@@ -319,7 +323,41 @@ fn hold(dir: &Path) -> Result<fs::File, MakeError> {
     }
 }
 
-/// Objects that are there already need no more room.
+/// What the compiler starts from.
+struct Prepared {
+    objects: PathBuf,
+    tree: Tree,
+    patches: Vec<Patch>,
+    config: Config,
+}
+
+/// Room, tree and configuration of a build; `cached` is a tree with its patches.
+fn prepare(
+    sources: &Sources,
+    cached: Option<(Tree, Vec<Patch>)>,
+    patches: &[(&str, &str)],
+    dir: &Path,
+    solve: impl FnOnce(&Tree, &Path) -> Result<Config, KconfigError>,
+) -> Result<Prepared, MakeError> {
+    let objects = dir.join(OBJECTS);
+    let objects = fs::create_dir_all(&objects)
+        .and_then(|()| objects.canonicalize())
+        .map_err(failed(&objects))?;
+    room(&objects)?;
+    let (tree, patches) = match cached {
+        Some(cached) => cached,
+        None => switched(sources, patches, dir)?,
+    };
+    let config = solve(&tree, &objects)?;
+    Ok(Prepared {
+        objects,
+        tree,
+        patches,
+        config,
+    })
+}
+
+/// Whether what is not there yet has room.
 fn room(objects: &Path) -> Result<(), MakeError> {
     if objects.join("vmlinux").exists() {
         return Ok(());
@@ -328,10 +366,12 @@ fn room(objects: &Path) -> Result<(), MakeError> {
         return Ok(());
     };
     let free_bytes = there.f_bavail.saturating_mul(there.f_frsize);
-    match free_bytes < build::SPACE_BYTES {
+    let needed_bytes = build::SPACE_BYTES.saturating_sub(build::kept_bytes(objects));
+    match free_bytes < needed_bytes {
         true => Err(MakeError::Space {
             dir: objects.to_owned(),
             free_bytes,
+            needed_bytes,
         }),
         false => Ok(()),
     }

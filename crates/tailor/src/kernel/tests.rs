@@ -56,6 +56,25 @@ fn a_lock_of_other_sources_is_refused() {
 }
 
 #[test]
+fn what_is_not_granted_leaves_no_new_directory_and_an_old_one_alone() {
+    let Place { dir, workshop } = place();
+    let makefile = MAKEFILE.replace("@cp", "@grep -v UNKNOWN");
+    let makefile = makefile.replace(" $(O)/.config\nbzImage", " > $(O)/.config\nbzImage");
+    fs::write(dir.path().join("tree/Makefile"), makefile).unwrap();
+    let mut order = Order::new(Profile::empty(), Target::Qemu);
+    let good = order.clone();
+    let unknown = Symbol::new("UNKNOWN").unwrap();
+    order.add.insert(unknown, "the test".to_owned());
+    let out = dir.path().join("out");
+    let error = workshop.make(&order, &out, |_| true).unwrap_err();
+    assert!(error.to_string().contains("UNKNOWN"), "{error}");
+    assert!(!out.exists());
+    workshop.make(&good, &out, |_| true).unwrap();
+    assert!(workshop.make(&order, &out, |_| true).is_err());
+    assert!(out.join(LOCK).exists());
+}
+
+#[test]
 fn two_kernels_are_not_made_in_one_directory_at_once() {
     let Place { dir, workshop } = place();
     let order = Order::new(Profile::empty(), Target::Qemu);
