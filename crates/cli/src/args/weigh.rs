@@ -24,7 +24,7 @@ pub(crate) struct WeighArgs {
     /// Image to weigh, as tare run takes it [default: the experiment's own]
     #[arg(long, value_name = "IMAGE")]
     pub(crate) image: Option<String>,
-    /// Example application for tailor: lighttpd, nginx, redis, memcached
+    /// Example application for tailor: lighttpd, nginx, redis, memcached, apache
     /// [default: lighttpd]
     #[arg(long, value_name = "NAME", conflicts_with = "image")]
     pub(crate) app: Option<String>,
