@@ -266,6 +266,36 @@ fn a_machine_of_the_translator_is_pinned_by_role_and_put_back() {
     there_and_back(&place, "pin-tcg", qemu.pid(), is_vcpu);
 }
 
+/// `tare ps` shows the process that waits for QEMU.
+#[test]
+fn a_machine_in_qemu_is_found_by_the_process_that_tare_ps_shows() {
+    if cpus().is_none() {
+        return;
+    }
+    if !installed("qemu-system-x86_64") {
+        skip("qemu-system-x86_64 is not installed");
+        return;
+    }
+    let place = Place::new();
+    let image = place.file("image", &guest::image("up", Then::Halt));
+    let words = ["run", &image, "-d", "--name", "inner", "--net", "none"];
+    let words: Vec<&str> = words.into_iter().chain(["--engine", "qemu"]).collect();
+    place.run(&words).expect(0, "inner");
+    let listed: serde_json::Value =
+        serde_json::from_str(&place.run(&["ps", "--json"]).out).unwrap();
+    let pid = u32::try_from(listed[0]["pid"].as_u64().unwrap()).unwrap();
+    let (shown, before) = (pid.to_string(), seats(&[pid]));
+    let planned = place.pin(&[&shown, "--cpus", "0,1", "--dry-run"]);
+    planned.expect(0, "vcpu0");
+    place.pin(&[&shown, "--cpus", "1"]).expect(0, "vcpu0");
+    // By whichever name: it is one machine.
+    place
+        .pin(&["inner", "--undo"])
+        .expect(0, "threads are where they were");
+    assert_eq!(seats(&[pid]), before, "who waits for QEMU was not moved");
+    place.run(&["stop", "inner", "--time", "2"]).expect(0, "");
+}
+
 fn firecracker() -> Option<PathBuf> {
     let peers = std::env::var_os("TARE_PEERS").map(PathBuf::from);
     let peers = peers.unwrap_or_else(|| std::env::temp_dir().join("peers/bin"));

@@ -59,7 +59,9 @@ impl Target {
             true => of_container(),
             false => match vm::find(text) {
                 Ok(vm) => Some(Kind::Vm(Box::new(vm))),
-                Err(FindError::NoName(_)) => translated(text).or_else(of_container),
+                Err(FindError::NoName(_)) => {
+                    translated(text).map(|(_, kind)| kind).or_else(of_container)
+                }
                 Err(error) => return Err(error.into()),
             },
         };
@@ -70,9 +72,10 @@ impl Target {
         })
     }
 
-    /// The machine or process of this ID.
+    /// The machine or process of this ID; of a process of Tare's that waits for QEMU,
+    /// the machine.
     pub fn of_pid(pid: u32) -> Result<Self, TargetError> {
-        match vm::of_pid(pid) {
+        match vm::find(&pid.to_string()) {
             Ok(vm) => Ok(Self {
                 name: vm.name.clone(),
                 kind: Kind::Vm(Box::new(vm)),
@@ -81,11 +84,9 @@ impl Target {
             Err(FindError::NoVm { .. } | FindError::NotPermitted { .. }) => {
                 let gone = || TargetError::Nothing(pid.to_string());
                 let task = task::of(pid, pid).ok_or_else(gone)?;
-                let kind = translated(&pid.to_string()).unwrap_or(Kind::Process(task.id));
-                Ok(Self {
-                    name: task.name,
-                    kind,
-                })
+                let process = || (task.name, Kind::Process(task.id));
+                let (name, kind) = translated(&pid.to_string()).unwrap_or_else(process);
+                Ok(Self { name, kind })
             }
             Err(FindError::NoProcess(_)) => Err(TargetError::Nothing(pid.to_string())),
             Err(error) => Err(error.into()),
@@ -208,11 +209,11 @@ impl Target {
     }
 }
 
-/// The machine of QEMU's translator of this name or process ID.
-fn translated(text: &str) -> Option<Kind> {
+/// The machine of QEMU's translator of this name or process ID, with its name.
+fn translated(text: &str) -> Option<(String, Kind)> {
     let machine = vm::translated(text)?;
     let first = task::of(machine.pid, machine.pid)?.id;
-    Some(Kind::Machine(first, machine.vcpus))
+    Some((machine.name, Kind::Machine(first, machine.vcpus)))
 }
 
 /// The threads of a process, if it still is the one that had this first thread.

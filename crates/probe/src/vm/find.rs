@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tare_control::rundir::{RunRoot, default_root};
 
@@ -84,10 +84,17 @@ pub fn list() -> Listing {
     listing
 }
 
-/// The virtual machine of a process ID or name; an ID comes first.
+/// The virtual machine of a process ID or name; an ID comes first, that of its
+/// monitor or of Tare's process that supervises it.
 pub fn find(target: &str) -> Result<Vm, FindError> {
     if let Ok(pid) = target.parse() {
-        return of_pid(pid);
+        return match of_pid(pid) {
+            Err(none @ FindError::NoVm { .. }) => {
+                let machine = supervised(pid).and_then(|machine| of_pid(machine).ok());
+                machine.ok_or(none)
+            }
+            found => found,
+        };
     }
     let mut named: Vec<Vm> = list().vms;
     named.retain(|vm| vm.name == target);
@@ -161,6 +168,32 @@ pub(super) fn command(folder: &Path) -> Vec<String> {
         words.pop();
     }
     words
+}
+
+/// The process of the machine that process `pid` started and waits for, as Tare does
+/// with QEMU: both hold the `lock` of one run.
+pub(super) fn supervised(pid: u32) -> Option<u32> {
+    let held = |pid: u32| -> Vec<PathBuf> {
+        let descriptors = fs::read_dir(proc::process(pid).join("fd"));
+        let descriptors = descriptors.into_iter().flatten().flatten();
+        let links = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
+        let is_lock = |link: &PathBuf| {
+            link.file_name().is_some_and(|name| name == "lock")
+                && link.with_file_name("run.json").is_file()
+        };
+        links.filter(is_lock).collect()
+    };
+    let locks = held(pid);
+    let is_child = |child: &u32| {
+        let stat = proc::stat(&proc::process(*child));
+        stat.is_some_and(|stat| stat.parent == pid)
+    };
+    let all = match locks.is_empty() {
+        true => Vec::new(),
+        false => proc::numbers(Path::new("/proc")).unwrap_or_default(),
+    };
+    let mut children = all.into_iter().filter(is_child);
+    children.find(|child| held(*child).iter().any(|lock| locks.contains(lock)))
 }
 
 /// The name of Tare's run whose monitor is process `pid`: the run's `lock` is one

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::find::{command, run_name};
+use super::find::{command, run_name, supervised};
 use super::{Monitor, name};
 use crate::proc;
 
@@ -19,11 +19,12 @@ pub struct Translated {
     pub vcpus: Vec<u32>,
 }
 
-/// The translated machine of this process ID or name; `None` if there is none, or
+/// The translated machine of this name or process ID, which may be that of Tare's
+/// process that supervises it; `None` if there is none, or
 /// several have the name, or QEMU does not name its threads.
 pub fn translated(target: &str) -> Option<Translated> {
     if let Ok(pid) = target.parse() {
-        return of_pid(pid);
+        return of_pid(pid).or_else(|| of_pid(supervised(pid)?));
     }
     let all = proc::numbers(Path::new("/proc")).unwrap_or_default();
     let mut named = all.into_iter().filter_map(of_pid);
