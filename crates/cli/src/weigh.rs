@@ -30,6 +30,7 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
     let platforms = args.platforms;
     request.platforms = PlatformOptions {
         workloads: platforms.workloads,
+        platforms: platforms.platforms,
         sizes: platforms.sizes,
         container_engine: platforms.container_engine,
         resume: platforms.resume,

@@ -46,7 +46,7 @@ pub mod by_hand {
 }
 
 pub use error::WeighError;
-pub use experiments::platforms::{ContainerEngine, PlatformOptions, parse_shard};
+pub use experiments::platforms::{ContainerEngine, Platform, PlatformOptions, parse_shard};
 pub use outcome::{Ending, Outcome};
 pub use request::{Depth, WeighRequest};
 pub use weigh::weigh;

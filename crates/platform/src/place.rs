@@ -1,6 +1,7 @@
 //! Where a run happens: on which platform, how bound to CPUs, with how many.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +36,21 @@ impl Platform {
     /// Whether a virtual machine is part of it.
     pub const fn is_virtual(self) -> bool {
         matches!(self, Self::Vm | Self::VmContainer)
+    }
+}
+
+/// A platform that there is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no such platform; there are bare, container, vm and vm-container")]
+pub struct UnknownPlatform;
+
+impl FromStr for Platform {
+    type Err = UnknownPlatform;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|platform| platform.name() == text)
+            .ok_or(UnknownPlatform)
     }
 }
 
@@ -139,6 +155,17 @@ mod tests {
         assert_eq!(doubling(1), [1]);
         assert_eq!(doubling(2), [1, 2]);
         assert_eq!(doubling(6), [1, 2, 4, 6]);
+    }
+
+    #[test]
+    fn a_platform_is_known_by_its_name() {
+        for platform in Platform::ALL {
+            assert_eq!(platform.name().parse(), Ok(platform));
+        }
+        assert_eq!("VM".parse::<Platform>(), Err(UnknownPlatform));
+        let said = UnknownPlatform.to_string();
+        let named = Platform::ALL.iter().all(|p| said.contains(p.name()));
+        assert!(named, "{said}");
     }
 
     #[test]

@@ -44,6 +44,10 @@ pub(crate) struct PlatformArgs {
     /// Workload by name or file, again for several [default: all of the form]
     #[arg(long = "workload", value_name = "NAME|FILE.toml")]
     pub(crate) workloads: Vec<String>,
+    /// Platform: bare, container, vm or vm-container, again for several; what it
+    /// costs is told beside bare [default: all]
+    #[arg(long = "platform", value_name = "NAME", conflicts_with = "merge")]
+    pub(crate) platforms: Vec<tare_lab::Platform>,
     /// Sizes in CPUs [default: 1, 2, 4, ... up to all]
     #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
     pub(crate) sizes: Vec<u32>,

@@ -47,12 +47,12 @@ pub(crate) struct Run {
     pub(crate) engine: Option<String>,
 }
 
-/// What the plans of a record say of `key`, the last of them; `None` where they do not.
-pub(super) fn planned(dir: &Path, key: &str) -> Option<String> {
+/// The plan of a record, the last of them; `None` where there is none.
+pub(super) fn planned(dir: &Path) -> Option<Value> {
     let text = fs::read_to_string(dir.join("raw.jsonl")).ok()?;
     let lines = text.lines().rev();
     let mut lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    lines.find_map(|line| Some(line.get("plan")?.get(key)?.as_str()?.to_owned()))
+    lines.find_map(|mut line| Some(line.get_mut("plan")?.take()))
 }
 
 /// All runs so far.

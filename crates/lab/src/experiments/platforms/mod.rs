@@ -29,10 +29,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use tare_control::sentence::chain;
 use tare_control::stats::Kvm;
+pub use tare_platform::Platform;
 pub use tare_platform::container::Engine as ContainerEngine;
 use tare_platform::place::doubling;
 use tare_platform::workload::{self, Form};
-use tare_platform::{Mode, Patience, Place, Platform, Step, Verdict, Workload, pin};
+use tare_platform::{Mode, Patience, Place, Step, Verdict, Workload, pin};
 
 pub use options::{PlatformOptions, parse_shard};
 pub(crate) use stage::StageError;
@@ -144,11 +145,27 @@ impl Platforms {
         Ok(())
     }
 
-    /// Runs of another form, or in other containers, are no more of the same.
+    /// Runs of another form, in other containers or on other platforms are no more of
+    /// the same.
     fn check_record(&self, dir: &Path) -> Result<(), WeighError> {
-        let engine = self.options.container_engine.name();
-        for (key, ours) in [("form", self.form.name()), ("container_engine", engine)] {
-            if let Some(theirs) = data::planned(dir, key).filter(|theirs| theirs != ours) {
+        let Some(plan) = data::planned(dir) else {
+            return Ok(());
+        };
+        let form = self.form.name().to_owned();
+        let engine = self.options.container_engine.name().to_owned();
+        let word = |key: &str| Some(plan.get(key)?.as_str()?.to_owned());
+        // Records from before there was a choice are of all platforms.
+        let platforms = plan.get("platforms").and_then(Value::as_array);
+        let platforms = platforms.map_or(names(&Platform::ALL), |all| {
+            let all = all.iter().filter_map(Value::as_str);
+            all.collect::<Vec<_>>().join(", ")
+        });
+        for (key, theirs, ours) in [
+            ("form", word("form"), form),
+            ("container_engine", word("container_engine"), engine),
+            ("platforms", Some(platforms), names(&self.options.wanted())),
+        ] {
+            if let Some(theirs) = theirs.filter(|theirs| *theirs != ours) {
                 return Err(WeighError::Option(format!(
                     "the record {} has the {key} {theirs}, and this weighing {ours}: resume it as \
                      its command.txt says",
@@ -218,6 +235,10 @@ impl Platforms {
                 "Containers are podman's: conmon and runc, with its own seccomp profile.";
             sentences.push(sentence.to_owned());
         }
+        if !self.options.wanted().contains(&Platform::Bare) && self.options.merge.is_empty() {
+            let sentence = "No ratios: bare metal was not among the platforms that were asked for.";
+            sentences.push(sentence.to_owned());
+        }
         if self.host_cpus == 1 {
             sentences.push("One CPU: there is one size, and nothing to float among.".to_owned());
         }
@@ -235,7 +256,9 @@ impl Platforms {
             stop: &stop,
         };
         bench.progress.step("root file system");
-        let stage = Stage::new(&self.tare, self.options.container_engine, patience());
+        let wanted = self.options.wanted();
+        let engine = self.options.container_engine;
+        let stage = Stage::new(&self.tare, &wanted, engine, patience());
         bench.interrupt.check()?;
         let mut stage = stage?;
         for workload in std::mem::take(&mut self.workloads) {
@@ -248,6 +271,10 @@ impl Platforms {
                 Ok(()) => self.workloads.push(workload),
                 Err(error) => self.fail(format!("{}: {}", workload.name, chain(&error))),
             }
+        }
+        self.missing.append(&mut stage.missing);
+        if !wanted.iter().any(|platform| platform.is_virtual()) {
+            return Ok(stage);
         }
         bench.progress.step("disk of the root");
         let disk = stage.finish_root(patience());
@@ -266,7 +293,6 @@ impl Platforms {
                 self.missing.push(format!("machines of {size} CPUs: {why}"));
             }
         }
-        self.missing.append(&mut stage.missing);
         Ok(stage)
     }
 
@@ -380,6 +406,11 @@ impl Platforms {
     }
 }
 
+fn names(platforms: &[Platform]) -> String {
+    let names: Vec<&str> = platforms.iter().map(|platform| platform.name()).collect();
+    names.join(", ")
+}
+
 impl Experiment for Platforms {
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
         super::no_cuts(request)?;
@@ -420,6 +451,7 @@ impl Experiment for Platforms {
             "form": self.form.name(), "budget_s": self.budget.as_secs(), "seed": self.seed,
             "host": self.host, "host_cpus": self.host_cpus, "sizes": self.sizes,
             "workloads": self.workloads.iter().map(|w| &w.name).collect::<Vec<_>>(),
+            "platforms": self.options.wanted().iter().map(|p| p.name()).collect::<Vec<_>>(),
             "container_engine": self.options.container_engine.name(),
             "shard": self.options.shard, "merge": self.options.merge,
         })

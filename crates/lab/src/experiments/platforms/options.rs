@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tare_platform::Platform;
 use tare_platform::container::Engine;
 
 /// Options of the platforms' experiment.
@@ -10,6 +11,8 @@ use tare_platform::container::Engine;
 pub struct PlatformOptions {
     /// Workloads by name or file; all that the form has when empty.
     pub workloads: Vec<String>,
+    /// Platforms; all when empty.
+    pub platforms: Vec<Platform>,
     /// CPUs; doubling from one to all when empty.
     pub sizes: Vec<u32>,
     /// What starts containers on the host.
@@ -27,6 +30,13 @@ pub struct PlatformOptions {
 }
 
 impl PlatformOptions {
+    /// The platforms that are wanted, in their usual order.
+    pub(super) fn wanted(&self) -> Vec<Platform> {
+        let chosen =
+            |platform: &Platform| self.platforms.is_empty() || self.platforms.contains(platform);
+        Platform::ALL.into_iter().filter(chosen).collect()
+    }
+
     /// Whether anything was asked that other experiments do not know.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
@@ -46,6 +56,14 @@ pub fn parse_shard(text: &str) -> Result<(u32, u32), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_platforms_are_wanted_where_none_is_named() {
+        let mut options = PlatformOptions::default();
+        assert_eq!(options.wanted(), Platform::ALL);
+        options.platforms = vec![Platform::Vm, Platform::Bare, Platform::Vm];
+        assert_eq!(options.wanted(), [Platform::Bare, Platform::Vm]);
+    }
 
     #[test]
     fn parts_count_from_one() {

@@ -32,9 +32,10 @@ pub(super) struct Turn {
     pub(super) block: u64,
 }
 
-/// Everything for these workloads and sizes, of one part of all.
+/// Everything for these workloads, platforms and sizes, of one part of all.
 pub(super) fn cells(
     workloads: &[String],
+    platforms: &[Platform],
     sizes: &[u32],
     host_cpus: u32,
     shard: Option<(u32, u32)>,
@@ -46,21 +47,25 @@ pub(super) fn cells(
     // A baseline and what is compared with it stay together.
     let ours = |n: &usize| *n as u32 % count == index - 1;
     let ours = pairs.enumerate().filter(|(n, _)| ours(n));
-    ours.flat_map(|(_, (workload, size))| of(workload, size, host_cpus))
+    ours.flat_map(|(_, (workload, size))| of(workload, platforms, size, host_cpus))
         .collect()
 }
 
-fn of(workload: &str, size: u32, host_cpus: u32) -> Vec<Cell> {
+fn of(workload: &str, platforms: &[Platform], size: u32, host_cpus: u32) -> Vec<Cell> {
     let cell = |place, arm| Cell {
         workload: workload.to_owned(),
         place,
         arm,
     };
     let mut cells = Vec::new();
-    for platform in Platform::ALL {
+    for platform in platforms {
         for mode in [Mode::Vanilla, Mode::Pinned] {
-            cells.push(cell(Place::new(platform, mode, size, host_cpus), Arm::Main));
+            let place = Place::new(*platform, mode, size, host_cpus);
+            cells.push(cell(place, Arm::Main));
         }
+    }
+    if !platforms.contains(&Platform::Bare) {
+        return cells;
     }
     let baseline = Place::new(Platform::Bare, Mode::Vanilla, size, host_cpus);
     cells.push(cell(baseline, Arm::Control));
@@ -98,7 +103,7 @@ mod tests {
 
     #[test]
     fn every_platform_is_vanilla_and_pinned_with_a_control() {
-        let cells = cells(&names()[..1], &[1, 2], 2, None);
+        let cells = cells(&names()[..1], &Platform::ALL, &[1, 2], 2, None);
         let main = cells.iter().filter(|c| c.arm == Arm::Main).count();
         assert_eq!((main, cells.len()), (16, 19));
         let names: Vec<String> = cells.iter().map(|c| c.place.to_string()).collect();
@@ -109,10 +114,23 @@ mod tests {
     }
 
     #[test]
+    fn only_the_platforms_that_are_wanted_run() {
+        let wanted = [Platform::Bare, Platform::Vm];
+        let both = cells(&names()[..1], &wanted, &[1, 2], 2, None);
+        assert!(both.iter().all(|c| wanted.contains(&c.place.platform)));
+        let main = both.iter().filter(|c| c.arm == Arm::Main).count();
+        assert_eq!((main, both.len()), (8, 11));
+        // What is to equal the bare machine runs beside it or not at all.
+        let one = cells(&names()[..1], &wanted[1..], &[1, 2], 2, None);
+        assert!(one.iter().all(|c| c.arm == Arm::Main), "{one:?}");
+        assert_eq!(one.len(), 4);
+    }
+
+    #[test]
     fn parts_are_disjoint_and_keep_baselines() {
-        let all = cells(&names(), &[1, 2], 2, None);
+        let all = cells(&names(), &Platform::ALL, &[1, 2], 2, None);
         let parts: Vec<Vec<Cell>> = (1..=3)
-            .map(|i| cells(&names(), &[1, 2], 2, Some((i, 3))))
+            .map(|i| cells(&names(), &Platform::ALL, &[1, 2], 2, Some((i, 3))))
             .collect();
         let mut together: Vec<Cell> = parts.concat();
         together.sort();
@@ -130,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_baseline_runs_beside_its_like() {
-        let blocks = blocks(&cells(&names(), &[1, 2], 2, None));
+        let blocks = blocks(&cells(&names(), &Platform::ALL, &[1, 2], 2, None));
         assert_eq!(blocks.len(), 2 * 2 * 8);
         for arms in blocks.iter().filter(|block| block.len() > 1) {
             let place = arms[0].place;

@@ -64,7 +64,8 @@ impl Platforms {
         stage: &mut Stage,
     ) -> Result<(), RunError> {
         let names: Vec<String> = self.workloads.iter().map(|w| w.name.clone()).collect();
-        let cells = plan::cells(&names, &self.sizes, self.host_cpus, self.options.shard);
+        let (cpus, shard) = (self.host_cpus, self.options.shard);
+        let cells = plan::cells(&names, &self.options.wanted(), &self.sizes, cpus, shard);
         let mut dice = SplitMix64::new(self.seed);
         let mut budget = Budget::new(self.budget);
         let blocks = plan::blocks(&cells);

@@ -87,6 +87,7 @@ impl Stage {
     /// Undoes what earlier weighings left, then makes what all runs need.
     pub(super) fn new(
         tare: &Path,
+        wanted: &[Platform],
         engine: Engine,
         patience: Patience<'_>,
     ) -> Result<Self, StageError> {
@@ -128,13 +129,15 @@ impl Stage {
             }
             Err(why) => stage.missing.push(format!("times on and off CPUs: {why}")),
         }
-        stage.find_groups();
-        stage.find_runtime(engine, patience)?;
+        stage.find_groups(wanted);
+        if wanted.contains(&Platform::Container) {
+            stage.find_runtime(engine, patience)?;
+        }
         Ok(stage)
     }
 
-    fn find_groups(&mut self) {
-        if !cgroup::holds() {
+    fn find_groups(&mut self, wanted: &[Platform]) {
+        if wanted.contains(&Platform::Bare) && !cgroup::holds() {
             let what = "bare metal: no control groups to find a run's processes by";
             self.missing.push(what.to_owned());
         }

@@ -241,7 +241,7 @@ fn a_record_is_read_back_without_its_torn_end() {
 
 /// Each start of a weighing adds its plan to the record: the last one holds.
 #[test]
-fn a_record_of_another_form_or_engine_is_not_continued() {
+fn a_record_of_another_form_engine_or_platforms_is_not_continued() {
     let dir = tempfile::tempdir().unwrap();
     let plan = |form: &str, engine: &str| {
         let plan = serde_json::json!({"form": form, "container_engine": engine});
@@ -269,6 +269,30 @@ fn a_record_of_another_form_or_engine_is_not_continued() {
     let (said, _) = resumed(Depth::Quick, ContainerEngine::Runc).unwrap_err();
     assert!(said.contains("container_engine podman, and this"), "{said}");
     resumed(Depth::Quick, ContainerEngine::Podman).unwrap();
+    // That record is from before there was a choice: it is of all platforms.
+    let (said, code) = resumed_on(Platform::Vm, dir.path()).unwrap_err();
+    assert!(
+        said.contains("platforms bare, container, vm, vm-container, and this weighing vm:"),
+        "{said}"
+    );
+    assert_eq!(code, ExitCode::Usage);
+    let plan = serde_json::json!({"sample": "plan", "plan": {"platforms": ["vm"]}});
+    std::fs::write(dir.path().join("raw.jsonl"), plan.to_string()).unwrap();
+    let (said, _) = resumed_on(Platform::Bare, dir.path()).unwrap_err();
+    assert!(
+        said.contains("platforms vm, and this weighing bare:"),
+        "{said}"
+    );
+    resumed_on(Platform::Vm, dir.path()).unwrap();
+}
+
+fn resumed_on(platform: Platform, dir: &std::path::Path) -> Result<(), (String, ExitCode)> {
+    let mut request = WeighRequest::new("platforms");
+    request.platforms.resume = Some(dir.to_owned());
+    request.platforms.container_engine = ContainerEngine::Podman;
+    request.platforms.platforms = vec![platform];
+    let configured = Platforms::new(Depth::Quick).configure(&request);
+    configured.map_err(|error| (error.to_string(), error.exit_code()))
 }
 
 #[test]
