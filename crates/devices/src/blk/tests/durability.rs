@@ -2,7 +2,6 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use super::*;
 
@@ -34,13 +33,18 @@ fn write_for_ever(path: &std::path::Path) {
     }
 }
 
-fn last_said(child: &mut Child) -> u32 {
+/// Kills it when it has said the number `round`; the last number that it said.
+fn killed_after(round: u32, mut child: Child) -> u32 {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let numbers = lines.map_while(Result::ok).filter_map(|line| {
+    let mut numbers = lines.map_while(Result::ok).filter_map(|line| {
         let number = line.rsplit_once("flushed ")?.1.parse().ok()?;
         Some::<u32>(number)
     });
-    numbers.last().unwrap_or(0)
+    let reached = numbers.find(|number| *number >= round);
+    child.kill().unwrap();
+    let last = numbers.last().or(reached);
+    child.wait().unwrap();
+    last.expect("it ended before it was killed")
 }
 
 #[test]
@@ -51,20 +55,16 @@ fn flushed_writes_survive_the_death_of_the_process() {
     let program = std::env::current_exe().unwrap();
     let dir = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
     let path = dir.path().join("disk.img");
-    for after_ms in [150, 230, 310] {
+    for round in [1, 100, 450] {
         let file = File::create(&path).unwrap();
         file.set_len(SECTORS * 512).unwrap();
-        let mut child = Command::new(&program)
+        let child = Command::new(&program)
             .args(["--exact", NAME, "--nocapture"])
             .env(CHILD, &path)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(after_ms));
-        child.kill().unwrap();
-        let flushed = last_said(&mut child);
-        child.wait().unwrap();
-        assert!(flushed > 0, "nothing was flushed within {after_ms} ms");
+        let flushed = killed_after(round, child);
         let bytes = std::fs::read(&path).unwrap();
         for round in flushed.saturating_sub(198).max(1)..=flushed {
             let at = (round % 200) as usize * 8 * 512;
