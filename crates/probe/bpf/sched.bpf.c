@@ -72,6 +72,23 @@ struct value {
 	u64 ns;
 };
 
+/* What a thread did since it last found other stretches here. */
+struct recent {
+	u64 key;
+	u64 count;
+	u64 ns;
+};
+
+/*
+ * A thread's latest stretches by kind and by the lowest bits of their bucket. Most
+ * stretches of a thread are alike: they are counted here, in what is at hand, and
+ * brought to `counts` together.
+ */
+#define RECENT_ON 0
+#define RECENT_OFF 8
+#define RECENT_READY 16
+#define RECENTS 24
+
 struct thread {
 	u32 group;
 	u32 what;
@@ -79,13 +96,17 @@ struct thread {
 	u64 ready_ns;		/* since when it could run but does not */
 	u64 in_ns;		/* since when it is on a CPU; 0 off one */
 	u64 cpu;		/* where it ran last */
+	struct recent recent[RECENTS];
 };
 
 HASH_MAP(threads, 16384, u64, struct thread);
 
+/* Zeros: a thread is larger than a program's stack. */
+ARRAY_MAP(blank, 1, struct thread);
+
 HASH_MAP(counts, 32768, u64, struct value);
 
-NOINLINE int count(u64 key, u64 ns)
+NOINLINE int count(u64 key, u64 times, u64 ns)
 {
 	struct value *value = bpf_map_lookup_elem(&counts, &key);
 	struct value fresh = {};
@@ -98,7 +119,7 @@ NOINLINE int count(u64 key, u64 ns)
 		lose(0);
 		return 0;
 	}
-	__sync_fetch_and_add(&value->count, 1);
+	__sync_fetch_and_add(&value->count, times);
 	__sync_fetch_and_add(&value->ns, ns);
 	return 0;
 }
@@ -108,10 +129,29 @@ INLINE u64 key_of(u32 group, u64 class, u64 what)
 	return (u64)group << KEY_GROUP | class << KEY_CLASS | what << KEY_WHAT;
 }
 
-INLINE void stretch(u32 group, u32 class, u32 what, u64 from, u64 to)
+INLINE void bring(struct recent *recent)
 {
-	if (from && to >= from)
-		count(key_of(group, class, what) | bucket(to - from), to - from);
+	if (recent->count)
+		count(recent->key, recent->count, recent->ns);
+}
+
+INLINE void stretch(struct thread *thread, u32 kind, u32 class, u32 what, u64 from, u64 to)
+{
+	struct recent *recent;
+	u64 key, ns = to - from;
+
+	if (!from || to < from)
+		return;
+	key = key_of(thread->group, class, what) | bucket(ns);
+	recent = &thread->recent[kind + (key & 7)];
+	if (recent->key != key) {
+		bring(recent);
+		recent->key = key;
+		recent->count = 0;
+		recent->ns = 0;
+	}
+	recent->count++;
+	recent->ns += ns;
 }
 
 /* What the current thread, which leaves its CPU, waits in. */
@@ -135,7 +175,7 @@ INLINE u32 waits_in(const struct task_struct *prev)
 
 INLINE void leaves(struct thread *thread, const struct task_struct *prev, u32 could_run, u64 now)
 {
-	stretch(thread->group, could_run ? CLASS_ON_STOPPED : CLASS_ON_WAITS, 0,
+	stretch(thread, RECENT_ON, could_run ? CLASS_ON_STOPPED : CLASS_ON_WAITS, 0,
 		thread->in_ns, now);
 	thread->in_ns = 0;
 	thread->out_ns = now;
@@ -151,11 +191,12 @@ INLINE void enters(struct thread *thread, u64 now)
 	u32 moved = thread->cpu != cpu && (u32)thread->cpu != NO_CPU;
 
 	if (ready)
-		stretch(thread->group, moved ? CLASS_READY_MOVED : CLASS_READY, 0, ready, now);
+		stretch(thread, RECENT_READY, moved ? CLASS_READY_MOVED : CLASS_READY, 0,
+			ready, now);
 	else if (moved)
-		count(key_of(thread->group, CLASS_MOVED, 0), 0);
+		count(key_of(thread->group, CLASS_MOVED, 0), 1, 0);
 	if (waited > thread->out_ns)
-		stretch(thread->group, CLASS_OFF, thread->what, thread->out_ns, waited);
+		stretch(thread, RECENT_OFF, CLASS_OFF, thread->what, thread->out_ns, waited);
 	thread->cpu = cpu;
 	thread->out_ns = 0;
 	thread->ready_ns = 0;
@@ -204,17 +245,26 @@ int on_sched_process_fork(struct raw *ctx)
 {
 	const struct task_struct *parent = (void *)ctx->arg[0];
 	const struct task_struct *child = (void *)ctx->arg[1];
-	struct thread fresh = { .cpu = NO_CPU };
-	struct thread *thread = thread_of(parent);
+	struct thread *thread = thread_of(parent), *fresh;
 	u64 key = (u32)child->pid;
+	u32 group, zero = 0;
 
 	if (!thread)
 		return 0;
-	fresh.group = thread->group;
-	fresh.out_ns = fresh.ready_ns = bpf_ktime_get_ns();
-	count(key_of(fresh.group, CLASS_THREAD, 0), 0);
-	if (bpf_map_update_elem(&threads, &key, &fresh, BPF_ANY))
+	group = thread->group;
+	count(key_of(group, CLASS_THREAD, 0), 1, 0);
+	fresh = bpf_map_lookup_elem(&blank, &zero);
+	if (!fresh || bpf_map_update_elem(&threads, &key, fresh, BPF_ANY)) {
 		lose(0);
+		return 0;
+	}
+	fresh = bpf_map_lookup_elem(&threads, &key);
+	if (!fresh)
+		return 0;
+	/* The child has not run yet. */
+	fresh->group = group;
+	fresh->cpu = NO_CPU;
+	fresh->out_ns = fresh->ready_ns = bpf_ktime_get_ns();
 	return 0;
 }
 
@@ -227,7 +277,9 @@ int on_sched_process_exit(struct raw *ctx)
 
 	if (!thread)
 		return 0;
-	stretch(thread->group, CLASS_ON_ENDS, 0, thread->in_ns, bpf_ktime_get_ns());
+	stretch(thread, RECENT_ON, CLASS_ON_ENDS, 0, thread->in_ns, bpf_ktime_get_ns());
+	for (u32 i = 0; i < RECENTS; i++)
+		bring(&thread->recent[i]);
 	bpf_map_delete_elem(&threads, &key);
 	return 0;
 }

@@ -61,6 +61,18 @@ pub enum Point<'a> {
     },
 }
 
+impl<'a> Point<'a> {
+    /// A raw trace point.
+    pub const fn raw(event: &'a str, program: &'a str) -> Self {
+        Self::Raw { event, program }
+    }
+
+    /// A trace point with typed arguments.
+    pub const fn typed(event: &'a str, program: &'a str) -> Self {
+        Self::Typed { event, program }
+    }
+}
+
 /// An object in the kernel.
 #[derive(Debug)]
 pub struct Object {
@@ -168,36 +180,21 @@ impl Object {
         }
     }
 
-    /// Removes an entry of a hash map whose keys are `K` words.
-    pub fn delete<const K: usize, const V: usize>(&mut self, map: &str, key: [u64; K]) {
-        if let Some(data) = self.ebpf.map_mut(map)
-            && let Ok(mut hash) = HashMap::<&mut MapData, [u64; K], [u64; V]>::try_from(data)
-        {
-            // It may be gone already.
-            let _ = hash.remove(&key);
-        }
-    }
-
-    /// Removes those entries of a hash map whose keys are `K` words for which `gone`
-    /// says so.
+    /// Keeps those entries of a hash map whose keys are `K` and whose values are `V`
+    /// words for which `keep` says so.
     pub fn retain<const K: usize, const V: usize>(
         &mut self,
         map: &str,
-        mut keep: impl FnMut(&[u64; K]) -> bool,
+        mut keep: impl FnMut(&[u64; K], &[u64; V]) -> bool,
     ) {
-        let stale: Vec<_> = self
-            .hash::<[u64; K], [u64; V]>(map)
-            .map_or_else(Vec::new, |hash| {
-                hash.keys()
-                    .filter_map(Result::ok)
-                    .filter(|key| !keep(key))
-                    .collect()
-            });
+        let stale = self.entries::<K, V>(map).into_iter();
+        let stale: Vec<_> = stale.filter(|(key, value)| !keep(key, value)).collect();
         let Some(data) = self.ebpf.map_mut(map) else {
             return;
         };
         if let Ok(mut hash) = HashMap::<&mut MapData, [u64; K], [u64; V]>::try_from(data) {
-            for key in stale {
+            for (key, _) in stale {
+                // It may be gone already.
                 let _ = hash.remove(&key);
             }
         }

@@ -54,7 +54,7 @@ pub(super) fn load(vms: &[Vm]) -> (Option<Object>, Vec<Unavailable>) {
         .collect();
     let raw = RAW
         .iter()
-        .map(|(event, program)| Point::Raw { event, program });
+        .map(|(event, program)| Point::raw(event, program));
     missing.extend(object.attach(&raw.chain([EXIT]).collect::<Vec<_>>()));
     (Some(object), missing)
 }
@@ -67,7 +67,7 @@ pub(super) fn watch(object: &mut Object, pid: u32) -> Result<(), Unavailable> {
 /// Counts no more for it.
 pub(super) fn forget(object: &mut Object, pid: u32) {
     object.remove::<VM_WORDS>("vms", pid);
-    object.retain::<3, 4>("counts", |[ids, ..]| *ids as u32 != pid);
+    object.retain::<3, 4>("counts", |[ids, ..], _| *ids as u32 != pid);
 }
 
 /// Counts what this thread does for process `pid`.

@@ -15,19 +15,20 @@ use crate::proc;
 use crate::{Source, Unavailable};
 
 const POINTS: [Point<'static>; 4] = [
-    typed("sched_process_fork", "on_sched_process_fork"),
-    typed("sched_process_exit", "on_sched_process_exit"),
-    typed("sched_waking", "on_sched_waking"),
-    typed("sched_switch", "on_sched_switch"),
+    Point::typed("sched_process_fork", "on_sched_process_fork"),
+    Point::typed("sched_process_exit", "on_sched_process_exit"),
+    Point::typed("sched_waking", "on_sched_waking"),
+    Point::typed("sched_switch", "on_sched_switch"),
 ];
 /// As the programs write it for a thread that has not run yet.
 const NO_CPU: u64 = 0xffff_ffff;
+/// Kinds of latest stretches that a thread has at hand: `RECENTS` of the programs.
+const RECENTS: usize = 24;
+/// Words of a `struct thread`.
+const THREAD_WORDS: usize = 5 + RECENTS * 3;
+type Thread = [u64; THREAD_WORDS];
 /// Scans for threads of a process; what they fork meanwhile follows by itself.
 const SCANS: usize = 2;
-
-const fn typed(event: &'static str, program: &'static str) -> Point<'static> {
-    Point::Typed { event, program }
-}
 
 /// Threads that are told together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -92,13 +93,10 @@ impl Observer {
     /// other would else fill the maps.
     pub fn forget(&mut self, group: Group) {
         self.groups.remove(&group.0);
-        for (tid, [ids, ..]) in self.object.entries::<1, 5>("threads") {
-            if ids as u32 == group.0 {
-                self.object.delete::<1, 5>("threads", tid);
-            }
-        }
-        let others = |[key]: &[u64; 1]| Key::from(*key).group() != group;
-        self.object.retain::<1, 2>("counts", others);
+        let threads = |_: &[u64; 1], [ids, ..]: &Thread| *ids as u32 != group.0;
+        self.object.retain("threads", threads);
+        let counts = |[key]: &[u64; 1], _: &_| Key::from(*key).group() != group;
+        self.object.retain::<1, 2>("counts", counts);
         self.before.forget(group);
     }
 
@@ -116,13 +114,15 @@ impl Observer {
     }
 
     /// Puts one thread into `group`, and all that it starts from now on. It counts
-    /// from its next switch.
+    /// from its next switch; of another group that it was in, what it had at hand goes.
     pub fn watch_thread(&mut self, group: Group, tid: u32) {
-        let known = self.object.lookup::<1, 5>("threads", [tid.into()]);
+        let known: Option<Thread> = self.object.lookup("threads", [tid.into()]);
         if known.is_some_and(|words| words[0] as u32 == group.0) {
             return;
         }
-        let thread = [group.0.into(), 0, 0, 0, NO_CPU];
+        let mut thread: Thread = [0; THREAD_WORDS];
+        thread[0] = group.0.into();
+        thread[4] = NO_CPU;
         if let Err(why) = self.object.put("threads", [tid.into()], thread) {
             self.missing.push(why);
         }
@@ -158,8 +158,10 @@ impl Observer {
             .map(|([key], [count, ns])| (Key::from(key), (count, ns)))
             .collect();
         let now_ns = clock_ns(ClockId::Monotonic);
-        for (_, words) in self.object.entries::<1, 5>("threads") {
-            reading.pending(words, now_ns);
+        for (_, words) in self.object.entries::<1, THREAD_WORDS>("threads") {
+            let [ids, out, ready, inside, _, recent @ ..] = words;
+            reading.pending([ids, out, ready, inside], now_ns);
+            reading.recent(recent.as_chunks().0);
         }
         reading
     }

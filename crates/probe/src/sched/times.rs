@@ -106,7 +106,7 @@ pub(super) struct Reading {
 
 impl Reading {
     /// Adds a thread's stretch that goes on: its words in the map `threads`.
-    pub(super) fn pending(&mut self, [ids, out, ready, inside, _]: [u64; 5], now_ns: u64) {
+    pub(super) fn pending(&mut self, [ids, out, ready, inside]: [u64; 4], now_ns: u64) {
         let (group, what) = (ids as u32, (ids >> 32) as u32);
         let since = |from: u64| now_ns.saturating_sub(from);
         if inside > 0 {
@@ -120,6 +120,14 @@ impl Reading {
             }
         } else if out > 0 {
             off(Cause::of(what), since(out));
+        }
+    }
+
+    /// Adds a thread's latest stretches: key, count and ns of each kind.
+    pub(super) fn recent(&mut self, kinds: &[[u64; 3]]) {
+        for [key, count, ns] in kinds.iter().filter(|[_, count, _]| *count > 0) {
+            let sum = self.counts.entry(Key::from(*key)).or_default();
+            *sum = (sum.0 + count, sum.1 + ns);
         }
     }
 
@@ -206,7 +214,7 @@ mod tests {
     #[test]
     fn a_stretch_that_goes_on_belongs_to_both_windows_in_part() {
         let mut first = Reading::default();
-        first.pending([3 | 202 << 32, 1_000, 0, 0, 0], 1_400);
+        first.pending([3 | 202 << 32, 1_000, 0, 0], 1_400);
         let times = first.times(&Reading::default(), GROUP);
         assert_eq!(times.off_ns(Cause::Lock), 400);
         let mut second = Reading::default();
@@ -219,12 +227,24 @@ mod tests {
     #[test]
     fn a_thread_that_was_woken_waits_for_a_cpu_from_then_on() {
         let mut reading = Reading::default();
-        reading.pending([3 | 7 << 32, 1_000, 1_300, 0, 0], 2_000);
-        reading.pending([3, 0, 0, 1_900, 0], 2_000);
+        reading.pending([3 | 7 << 32, 1_000, 1_300, 0], 2_000);
+        reading.pending([3, 0, 0, 1_900], 2_000);
         let times = reading.times(&Reading::default(), GROUP);
         assert_eq!(times.off_ns(Cause::Events), 300);
         assert_eq!(times.off_ns(Cause::RunQueue), 700);
         assert_eq!((times.on_cpu.sum_ns, times.io_ns()), (100, 300));
+    }
+
+    #[test]
+    fn what_a_thread_has_at_hand_is_added_to_what_is_counted() {
+        let mut reading = Reading::default();
+        reading.counts.insert(key(OFF, 202), (1, 1_000));
+        let word = 3 << 36 | u64::from(OFF) << 32 | 202 << 12 | 40;
+        reading.recent(&[[word, 2, 500], [word, 1, 300], [0, 0, 0]]);
+        let times = reading.times(&Reading::default(), GROUP);
+        assert_eq!(times.off_ns(Cause::Lock), 1_800);
+        assert_eq!(times.off_cpu[0].stretches.count(), 4);
+        assert_eq!(reading.counts.len(), 1);
     }
 
     #[test]

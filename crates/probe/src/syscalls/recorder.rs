@@ -38,20 +38,12 @@ const LOST_LOG: u32 = 1;
 const PASSES: usize = 16;
 
 const POINTS: &[Point<'_>] = &[
-    raw("sched_process_fork", "on_fork"),
-    raw("sched_process_exec", "on_exec"),
-    raw("sched_process_exit", "on_exit"),
-    typed("sys_exit", "on_sys_exit"),
-    typed("sys_enter", "on_sys_enter"),
+    Point::raw("sched_process_fork", "on_fork"),
+    Point::raw("sched_process_exec", "on_exec"),
+    Point::raw("sched_process_exit", "on_exit"),
+    Point::typed("sys_exit", "on_sys_exit"),
+    Point::typed("sys_enter", "on_sys_enter"),
 ];
-
-const fn raw(event: &'static str, program: &'static str) -> Point<'static> {
-    Point::Raw { event, program }
-}
-
-const fn typed(event: &'static str, program: &'static str) -> Point<'static> {
-    Point::Typed { event, program }
-}
 
 /// A command that cannot be observed from its start.
 #[derive(Debug, thiserror::Error)]
