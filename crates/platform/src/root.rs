@@ -19,7 +19,7 @@ use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
 use tare_rootfs::guest::{self, GuestError};
 use tare_rootfs::kernel::debian::{self, ObtainError};
-use tare_rootfs::modules::{ModuleError, Modules};
+use tare_rootfs::modules::ModuleError;
 use tare_rootfs::{Cache, Kernel, Task, Tree, cpio};
 
 use crate::bare::{self, Access};
@@ -333,9 +333,7 @@ impl Root {
             },
             ..Task::default()
         };
-        let mut wanted = guest::MACHINE_MODULES.to_vec();
-        wanted.push(EXT4);
-        let modules = Modules::open(&self.kernel.modules)?.closure(&wanted)?;
+        let modules = self.kernel.machine_modules(&[EXT4])?;
         let mut tree = Tree::new();
         guest::add_init(&mut tree, task, &modules, init)?;
         let mut packed = cpio::pack(&tree)?;

@@ -18,9 +18,8 @@ use tare_probe::guest::parcel::ParcelError;
 use tare_probe::guest::{FAILURE, OBSERVER, Order, PROFILE, STATUS, TRACE};
 use tare_probe::syscalls::table;
 use tare_profile::{Profile, ProfileError, Way};
-use tare_rootfs::guest::{self, GuestError, MACHINE_MODULES};
+use tare_rootfs::guest::{self, GuestError};
 use tare_rootfs::kernel::debian;
-use tare_rootfs::modules::Modules;
 use tare_rootfs::tree::Node;
 use tare_rootfs::{Cache, Kernel, Task, Tree, cpio};
 
@@ -138,7 +137,7 @@ impl Guest {
             user: String::new(),
             ..self.task.clone()
         };
-        let modules = Modules::open(&self.kernel.modules)?.closure(MACHINE_MODULES)?;
+        let modules = self.kernel.machine_modules(&[])?;
         guest::add_init(&mut tree, task, &modules, &self.init)?;
         let observer = Node::host(&self.observer, 0o755).map_err(|source| GuestError::Read {
             path: self.observer.clone(),

@@ -18,9 +18,8 @@ use std::time::{Duration, Instant};
 
 use tare_control::exit::ExitCode;
 use tare_rootfs::Cache;
-use tare_rootfs::guest;
 use tare_rootfs::kernel::debian;
-use tare_rootfs::modules::{Module, Modules};
+use tare_rootfs::modules::Module;
 use tare_tailor::build::Image;
 use tare_tailor::check::Check;
 use tare_tailor::kconfig::Config;
@@ -163,9 +162,7 @@ impl Debian {
         let kernel = debian::find_or_obtain(cache)
             .map_err(|error| crate::warn(&format!("Debian's kernel is not compared: {error}")))
             .ok()?;
-        let modules = Modules::open(&kernel.modules)
-            .and_then(|all| all.closure(guest::MACHINE_MODULES))
-            .unwrap_or_default();
+        let modules = kernel.machine_modules(&[]).unwrap_or_default();
         let text = fs::read_to_string(&kernel.config).ok()?;
         Some(Self {
             modules,

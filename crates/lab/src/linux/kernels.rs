@@ -7,9 +7,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tare_rootfs::guest::MACHINE_MODULES;
 use tare_rootfs::kernel::debian;
-use tare_rootfs::modules::{Module, Modules};
+use tare_rootfs::modules::Module;
 use tare_rootfs::{Cache, Tree};
 use tare_tailor::choose::Target;
 use tare_tailor::cut::Cut;
@@ -49,7 +48,7 @@ pub(crate) struct Bootable {
 /// Debian's cloud kernel.
 pub(crate) fn debian(cache: &Cache) -> Result<Bootable, LinuxError> {
     let kernel = debian::find_or_obtain(cache)?;
-    let modules = Modules::open(&kernel.modules)?.closure(MACHINE_MODULES)?;
+    let modules = kernel.machine_modules(&[])?;
     Ok(Bootable {
         name: "debian".to_owned(),
         config: configuration(&kernel.config)?,

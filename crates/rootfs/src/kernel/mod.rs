@@ -4,6 +4,9 @@ pub mod debian;
 
 use std::path::PathBuf;
 
+use crate::guest::MACHINE_MODULES;
+use crate::modules::{Module, ModuleError, Modules};
+
 /// A kernel with its modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
@@ -17,4 +20,11 @@ pub struct Kernel {
     pub modules: PathBuf,
     /// Its configuration.
     pub config: PathBuf,
+}
+
+impl Kernel {
+    /// The modules that virtual hardware needs, and `besides`, in the order of loading.
+    pub fn machine_modules(&self, besides: &[&str]) -> Result<Vec<Module>, ModuleError> {
+        Modules::open(&self.modules)?.closure(&[MACHINE_MODULES, besides].concat())
+    }
 }

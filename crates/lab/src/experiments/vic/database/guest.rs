@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tare_rootfs::guest::{self, CMDLINE, GuestError, MACHINE_MODULES, WORDS};
+use tare_rootfs::guest::{self, CMDLINE, GuestError, WORDS};
 use tare_rootfs::host::{self, HostError};
 use tare_rootfs::kernel::debian;
-use tare_rootfs::modules::{ModuleError, Modules};
+use tare_rootfs::modules::ModuleError;
 use tare_rootfs::tree::{NameError, Node};
 use tare_rootfs::{Cache, Task, Tree, cpio};
 
@@ -83,9 +83,7 @@ pub(super) fn make(
     tree.insert("etc/passwd", Node::bytes(people.into_bytes(), 0o644))?;
     let script = script(postgres, plan);
     tree.insert("weigh.sh", Node::bytes(script.into_bytes(), 0o755))?;
-    let modules = Modules::open(&kernel.modules)?;
-    let wanted: Vec<&str> = MACHINE_MODULES.iter().copied().chain(["ext4"]).collect();
-    let wanted = modules.closure(&wanted)?;
+    let wanted = kernel.machine_modules(&["ext4"])?;
     let task = Task {
         command: vec![shell, "/weigh.sh".to_owned()],
         ..Task::default()
