@@ -24,9 +24,14 @@ pub(crate) struct Figure {
     pub(crate) n: usize,
 }
 
+/// A figure by its name, if it is there.
+pub(crate) fn find<'a>(figures: &'a [Figure], name: &str) -> Option<&'a Figure> {
+    figures.iter().find(|f| f.name == name)
+}
+
 /// Value of a figure, if it is there.
 pub(crate) fn value(figures: &[Figure], name: &str) -> Option<f64> {
-    figures.iter().find(|f| f.name == name).map(|f| f.value)
+    find(figures, name).map(|f| f.value)
 }
 
 /// Samples by figure, in the order in which the figures first came.

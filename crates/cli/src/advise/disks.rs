@@ -55,28 +55,9 @@ fn disk(interval: DiskInterval, settings: &DiskSettings) -> Disk {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use tare_control::stats::MemoryStats;
     use tare_policy::coalesce::{Mode, Settings};
 
     use super::*;
-
-    fn sample(uptime_ns: u64, counts: [u64; 3]) -> Stats {
-        let names = ["coalesce_completions", "interrupts", "in_flight_sum"];
-        let counters: BTreeMap<_, _> = names.into_iter().zip(counts).collect();
-        let stats = serde_json::json!({
-            "name": "db",
-            "pid": 1,
-            "kvm": "emulated",
-            "uptime_ns": uptime_ns,
-            "vcpus": [],
-            "devices": [{ "kind": "blk", "address": "", "counters": counters }],
-            "threads": [],
-            "memory": MemoryStats::default(),
-        });
-        serde_json::from_value(stats).expect("statistics")
-    }
 
     #[test]
     fn a_disk_is_judged_by_what_grew_within_the_window() {
@@ -84,13 +65,17 @@ mod tests {
             path: "x".to_owned(),
             coalesce: (&Settings::with_mode(Mode::Off)).into(),
         };
-        let before = sample(1_000_000_000, [100, 90, 100]);
-        let after = sample(3_000_000_000, [8100, 8010, 64_100]);
-        let judged = |before, after| {
-            let interval = live::intervals(before, after).remove(0);
-            disk(interval, &settings)
+        let interval = |completions, in_flight, interrupts_per_io| DiskInterval {
+            disk: "disk0".to_owned(),
+            from_s: 1.0,
+            to_s: 3.0,
+            completions,
+            iops: completions as f64 / 2.0,
+            in_flight,
+            r: interrupts_per_io,
+            interrupts_per_io,
         };
-        let disk = judged(&before, &after);
+        let disk = disk(interval(8_000, 8.0, 0.99), &settings);
         assert_eq!(
             (
                 disk.completions_per_s,
@@ -100,6 +85,7 @@ mod tests {
             (4000, 990, 8000)
         );
         assert!(disk.would_coalesce());
-        assert!(!judged(&before, &before).would_coalesce());
+        let idle = super::disk(interval(0, 0.0, 0.0), &settings);
+        assert!(!idle.would_coalesce());
     }
 }

@@ -282,7 +282,7 @@ pub(super) fn against_baseline(data: &Data, workload: &str, arm: Arm) -> Vec<Com
 
 /// What observing took of the bare machine's runs, as the kernel accounts for it: the
 /// median over runs, percent of their time on CPUs.
-pub(super) fn accounted(data: &Data, workload: &str) -> Option<Figure> {
+fn accounted(data: &Data, workload: &str) -> Option<Figure> {
     let bare = |run: &&Run| {
         let place = run.cell.place;
         run.cell.workload == workload && place.platform == Platform::Bare && !run.warm_up

@@ -9,7 +9,7 @@ use super::observe::Observed;
 use super::plan::Arm;
 use super::{Platforms, data::Data};
 use crate::experiments::Story;
-use crate::figure::{Figure, value};
+use crate::figure::{Figure, find, value};
 use crate::report::svg::{Bar, bars, legend};
 use crate::report::{Section, table};
 use crate::table::number;
@@ -30,7 +30,7 @@ pub(super) fn story(experiment: &Platforms, figures: &[Figure]) -> Story {
         sections.push(ratios(data, &workload));
     }
     sections.extend(splits(data));
-    sections.extend([pinning(data), causes(data), controls(data)]);
+    sections.extend([pinning(data), causes(data), controls(data, figures)]);
     Story {
         title: "What each platform costs an application, and when pinning pays".to_owned(),
         question:
@@ -357,7 +357,7 @@ fn causes(data: &Data) -> Section {
     }
 }
 
-fn controls(data: &Data) -> Section {
+fn controls(data: &Data, figures: &[Figure]) -> Section {
     let mut rows = Vec::new();
     for workload in data.workloads() {
         for (arm, name) in [(Arm::Control, "A/A"), (Arm::Unobserved, "observer")] {
@@ -374,7 +374,8 @@ fn controls(data: &Data) -> Section {
                 ]);
             }
         }
-        if let Some(cost) = analysis::accounted(data, &workload) {
+        let accounted = format!("observer_accounted_pct.{workload}");
+        if let Some(cost) = find(figures, &accounted) {
             rows.push(vec![
                 format!("{workload}, observer, accounted"),
                 number(cost.value),
@@ -387,8 +388,8 @@ fn controls(data: &Data) -> Section {
     }
     let finds = data.workloads().into_iter().map(|workload| {
         let noise = analysis::noise(data, &workload).len().to_string();
-        let runs = match analysis::runs_to_find(data, &workload) {
-            Some((runs, _)) => runs.to_string(),
+        let runs = match value(figures, &format!("runs_to_find_5pct.{workload}")) {
+            Some(runs) => number(runs),
             None => format!("above {}, or too few to tell", analysis::MOST_DRAWN),
         };
         vec![workload, runs, noise]
