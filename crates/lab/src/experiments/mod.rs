@@ -69,8 +69,8 @@ fn no_platforms(request: &WeighRequest) -> Result<(), WeighError> {
     match request.platforms.is_default() {
         true => Ok(()),
         false => Err(WeighError::Option(
-            "--workload, --sizes, --container-engine, --resume, --shard, --merge, --seed and \
-             --budget are for platforms"
+            "--workload, --platform, --sizes, --container-engine, --resume, --shard, --merge, \
+             --seed and --budget are for platforms"
                 .to_owned(),
         )),
     }
