@@ -40,7 +40,7 @@ pub enum PlanError {
     #[error("no CPU is online that {0} may use")]
     NoCpu(String),
     /// It has no thread any more.
-    #[error("{0} has ended, or its threads are hidden from this user")]
+    #[error("{0} has no thread: it has ended, holds no process, or hides them from this user")]
     NoThread(String),
 }
 
