@@ -18,6 +18,8 @@ use crate::bare;
 use crate::cgroup::{self, Groups, PERIOD_US};
 use crate::heard::{Report, Watch};
 use crate::journal::{Change, Journal};
+use crate::pin;
+use crate::place::{Limit, Place};
 use crate::program::{self, Patience};
 use crate::step::{Step, StepError};
 
@@ -133,6 +135,24 @@ pub struct Limits {
     pub cpus: Option<String>,
     /// CPU time in each period, us.
     pub quota_us: Option<u64>,
+}
+
+impl Limits {
+    /// Those of a place on the host, of which this process may use `allowed`. A
+    /// container's group is not below this process's: where that is kept to CPUs
+    /// (`confined`), the container is told so.
+    pub fn of(place: &Place, allowed: &[u32], confined: bool) -> Self {
+        let size = match place.limit {
+            Limit::Cpuset => place.size as usize,
+            _ => allowed.len(),
+        };
+        let bound = confined || place.limit == Limit::Cpuset;
+        let set = pin::list(allowed.get(..size).unwrap_or(allowed));
+        Self {
+            cpus: bound.then_some(set),
+            quota_us: (place.limit == Limit::Quota).then_some(u64::from(place.size) * PERIOD_US),
+        }
+    }
 }
 
 /// The configuration (OCI runtime specification 1.0) of a container that runs the
@@ -347,6 +367,25 @@ fn podman_options(scratch: &Path, limits: &Limits) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_container_has_no_cpu_that_the_weighing_has_not() {
+        use crate::place::{Mode, Platform};
+        let allowed = [1, 3];
+        let limits = |mode, size, confined| {
+            let place = Place::new(Platform::Container, mode, size, 2);
+            let limits = Limits::of(&place, &allowed, confined);
+            (limits.cpus, limits.quota_us)
+        };
+        let (one, both) = (Some("1".to_owned()), Some("1,3".to_owned()));
+        assert_eq!(limits(Mode::Vanilla, 2, false), (None, None));
+        assert_eq!(limits(Mode::Vanilla, 1, false), (None, Some(PERIOD_US)));
+        assert_eq!(limits(Mode::Vanilla, 2, true), (both.clone(), None));
+        assert_eq!(limits(Mode::Vanilla, 1, true), (both, Some(PERIOD_US)));
+        for confined in [false, true] {
+            assert_eq!(limits(Mode::Pinned, 1, confined), (one.clone(), None));
+        }
+    }
 
     #[test]
     fn limits_are_set_only_where_they_are_asked_for() {

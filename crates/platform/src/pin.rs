@@ -71,6 +71,13 @@ pub fn allowed() -> Vec<u32> {
         .map_or_else(|_| vec![0], |cpus| cpus.iter().map(u32::from).collect())
 }
 
+/// CPUs that are online; those allowed where the kernel does not say.
+pub fn online() -> Vec<u32> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online");
+    let list = text.ok().and_then(|text| CpuList::from_kernel(&text));
+    list.map_or_else(allowed, |list| list.iter().map(u32::from).collect())
+}
+
 /// CPUs as the kernel's lists write them.
 pub fn list(cpus: &[u32]) -> String {
     let words: Vec<String> = cpus.iter().map(u32::to_string).collect();
@@ -104,5 +111,7 @@ mod tests {
         child.wait().unwrap();
         assert!(pins.machine("lab", id, &[id], &[last]).is_err());
         assert_eq!(list(&[0, 2]), "0,2");
+        let online = online();
+        assert!(all.iter().all(|cpu| online.contains(cpu)), "{online:?}");
     }
 }

@@ -239,6 +239,14 @@ impl Platforms {
             let sentence = "No ratios: bare metal was not among the platforms that were asked for.";
             sentences.push(sentence.to_owned());
         }
+        let online = pin::online().len() as u32;
+        if self.host_cpus < online && self.options.merge.is_empty() {
+            sentences.push(format!(
+                "This weighing was allowed {} of this host's {online} CPUs (by a cpuset or its \
+                 affinity): sizes and CHR are of those.",
+                self.host_cpus
+            ));
+        }
         if self.host_cpus == 1 {
             sentences.push("One CPU: there is one size, and nothing to float among.".to_owned());
         }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tare_control::sentence::chain;
-use tare_platform::cgroup::{self, CgroupError, Groups, PERIOD_US};
+use tare_platform::cgroup::{self, CgroupError, Groups};
 use tare_platform::container::{Containers, Engine, Limits};
 use tare_platform::journal::{Change, JournalError};
 use tare_platform::machine::{Inside, Machine};
@@ -286,11 +286,8 @@ impl Stage {
         interrupt: &Interrupt,
     ) -> Result<Ran, StepError> {
         let place = cell.place;
-        let set = pin::list(&self.set(place.size));
-        let limits = Limits {
-            cpus: (place.limit == Limit::Cpuset).then_some(set),
-            quota_us: (place.limit == Limit::Quota).then_some(u64::from(place.size) * PERIOD_US),
-        };
+        let confined = self.cpus != pin::online() && cgroup::available("cpuset");
+        let limits = Limits::of(&place, &self.cpus, confined);
         let scratch = self.scratch();
         let Some(containers) = &self.containers else {
             return Err(StepError::GivenUp);
