@@ -13,6 +13,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tare_pin::CpuList;
+
 use crate::journal::{Change, Journal, JournalError};
 use crate::processes;
 
@@ -44,6 +46,14 @@ pub enum CgroupError {
         /// Why.
         source: io::Error,
     },
+    /// The kernel does not give a group these CPUs.
+    #[error("a group cannot have the CPUs {cpus}: one is offline, or kept from this machine")]
+    NoCpus {
+        /// As they were asked for.
+        cpus: String,
+        /// Why.
+        source: io::Error,
+    },
     /// The journal cannot be written.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -69,7 +79,10 @@ impl Groups {
                 let nodes = fs::read_to_string(parent("cpuset").join("cpuset.mems"));
                 write(&dir.join("cpuset.mems"), nodes.unwrap_or_default().trim())?;
             }
-            write(&dir.join("cpuset.cpus"), cpus)?;
+            give(&dir, cpus).map_err(|source| CgroupError::NoCpus {
+                cpus: cpus.to_owned(),
+                source,
+            })?;
         }
         if let Some(quota) = quota_us {
             let dir = groups.limit(journal, "cpu", name)?;
@@ -183,6 +196,23 @@ fn hand_down(
     write(&path, &format!("+{controller}"))
 }
 
+/// Gives a group CPUs, and reads back that it has them: version 2 takes any list, and
+/// replaces what is offline by the CPUs of the group above.
+fn give(group: &Path, cpus: &str) -> io::Result<()> {
+    fs::write(group.join("cpuset.cpus"), cpus)?;
+    let files = ["cpuset.effective_cpus", "cpuset.cpus.effective"];
+    let mut found = files
+        .iter()
+        .filter_map(|name| fs::read_to_string(group.join(name)).ok());
+    let Some(has) = found.next() else {
+        return Ok(());
+    };
+    match CpuList::from_kernel(&has) == CpuList::from_kernel(cpus) {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("it would have {}", has.trim()))),
+    }
+}
+
 /// Takes a controller back, unless others have come to use it.
 pub fn take_back(path: &Path, controller: &str) {
     let _ = write(path, &format!("-{controller}"));
@@ -265,6 +295,25 @@ pub fn throttled_us(dir: &Path) -> Option<u64> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cpus_that_a_group_does_not_get_are_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        // As version 2 has it, with CPU 1 offline.
+        fs::write(dir.path().join("cpuset.cpus.effective"), "0,2-3\n").unwrap();
+        let refused = give(dir.path(), "0-1").unwrap_err();
+        assert_eq!(refused.to_string(), "it would have 0,2-3");
+        give(dir.path(), "0,2,3").unwrap();
+        // The real one refuses CPUs that are not there, or has others.
+        if available("cpuset") && rustix::process::geteuid().is_root() {
+            let (mut journal, _) = Journal::begin(&dir.path().join("journal")).unwrap();
+            let name = format!("tare-test-cpus-{}", std::process::id());
+            let refused = Groups::make(&mut journal, &name, Some("1023"), None).unwrap_err();
+            assert!(refused.to_string().contains("CPUs 1023"), "{refused}");
+            drop(journal);
+            assert!(!parent("cpuset").join(&name).exists());
+        }
+    }
 
     #[test]
     fn a_controller_that_is_not_handed_down_is_and_is_taken_back() {

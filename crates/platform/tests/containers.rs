@@ -61,6 +61,15 @@ fn a_container_of_either_engine_keeps_to_its_cpus_and_leaves_nothing() {
             Verdict::Counts(1.0),
             "{engine:?}: {report:?}"
         );
+        let nowhere = Limits {
+            cpus: Some("1023".to_owned()),
+            quota_us: None,
+        };
+        let said = match containers.ready(&tree, &scratch, &nowhere, &step, LONG) {
+            Ok(waiting) => containers.run(waiting, &step, &mut Blind).unwrap_err(),
+            Err(error) => error,
+        };
+        assert!(said.to_string().contains("1023"), "{said}");
         std::fs::remove_file(tree.join("bin/true")).unwrap();
         let tried = containers.try_out(&tree, &scratch, LONG);
         let said = tried.unwrap_err().to_string();
