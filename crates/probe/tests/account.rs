@@ -135,7 +135,12 @@ fn a_guest_that_touches_many_addresses_does_not_fill_the_maps() {
     let exits = account.exits();
     assert!(exits.len() < 2_100, "{} kinds", exits.len());
     assert!(account.overflowed > 3_000, "{}", account.overflowed);
-    assert_eq!(count(&account, &ExitKind::Various), account.overflowed);
+    // Counts are scaled by the share of the time that was counted, on a busy computer.
+    let various = count(&account, &ExitKind::Various) as f64 * account.counted_share;
+    assert!(
+        (various - account.overflowed as f64).abs() <= 1.0,
+        "{various}: {account:#?}"
+    );
     assert!(account.unavailable.iter().all(|it| it.name != "counts"));
 }
 
