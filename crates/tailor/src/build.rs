@@ -6,6 +6,7 @@
 //! `make` goes on where an interrupted build ended.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, BufRead, BufReader, PipeReader},
     num::NonZeroUsize,
@@ -187,6 +188,58 @@ pub fn kept_bytes(build: &Path) -> u64 {
     };
     let entries = fs::read_dir(build).into_iter().flatten();
     entries.flatten().map(of).sum()
+}
+
+/// Objects of a build directory, and how many of them each option's change compiles
+/// again: Kbuild keeps what an object depends on in a file beside it
+/// (`scripts/basic/fixdep.c`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    objects: usize,
+    of: BTreeMap<String, usize>,
+}
+
+impl Reach {
+    /// What is known of a build directory; nothing where nothing was compiled.
+    pub fn of(build: &Path) -> Self {
+        let mut reach = Self::default();
+        reach.add(build);
+        reach
+    }
+
+    /// How many objects an option's change compiles again.
+    pub fn objects(&self, option: &str) -> usize {
+        self.of.get(option).copied().unwrap_or(0)
+    }
+
+    /// Whether it compiles few: less than a quarter.
+    pub fn is_near(&self, option: &str) -> bool {
+        self.objects(option) * 4 <= self.objects
+    }
+
+    fn add(&mut self, dir: &Path) {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                self.add(&path);
+            } else if path.to_string_lossy().ends_with(".o.cmd") {
+                let text = fs::read_to_string(&path).unwrap_or_default();
+                self.objects += 1;
+                for option in options(&text) {
+                    *self.of.entry(option.to_owned()).or_insert(0) += 1;
+                }
+            }
+        }
+    }
+}
+
+/// The options that an object's list of dependencies names.
+fn options(list: &str) -> BTreeSet<&str> {
+    let named = list.split("include/config/").skip(1);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    named
+        .filter_map(|rest| rest.split(|c| !is_name(c)).next())
+        .collect()
 }
 
 /// The file that a line of Kbuild's output (`  CC      fs/open.o`) says is made.

@@ -81,3 +81,25 @@ fn what_is_kept_is_counted_and_links_are_not_followed() {
     assert!((100_000..200_000).contains(&bytes), "{bytes}");
     assert_eq!(kept_bytes(&dir.path().join("none")), 0);
 }
+
+#[test]
+fn what_an_option_compiles_again_is_in_the_build_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("fs")).unwrap();
+    for number in 0..4 {
+        let only = match number {
+            0 => "    $(wildcard include/config/PSI) \\\n",
+            _ => "",
+        };
+        let list = format!(
+            "deps_fs/a.o := \\\n    $(wildcard include/config/SMP) \\\n\
+             {only}    $(wildcard include/config/SMP) \\\n  /usr/src/a.h \\\n"
+        );
+        fs::write(dir.path().join(format!("fs/.{number}.o.cmd")), list).unwrap();
+    }
+    let reach = Reach::of(dir.path());
+    let all = ["SMP", "PSI", "P", "NEW"].map(|option| reach.objects(option));
+    assert_eq!(all, [4, 1, 0, 0]);
+    assert!(!reach.is_near("SMP") && reach.is_near("PSI") && reach.is_near("NEW"));
+    assert!(Reach::of(&dir.path().join("none")).is_near("SMP"));
+}

@@ -61,10 +61,14 @@ pub fn suspects(console: &str, config: &Config) -> BTreeMap<Symbol, String> {
     found
 }
 
-/// All options of the mapping that a configuration lacks and another has.
+/// All options of the mapping that a configuration lacks and another has, but for
+/// those of hardware: the machine's is there already.
 pub fn known(config: &Config, debian: &Config) -> BTreeSet<Symbol> {
     let on: BTreeSet<&str> = debian.on().collect();
-    let rows = rows().iter().filter(|row| row.cut.is_none());
+    let is_hardware = |row: &Row| matches!(row.trigger, Trigger::Targets(_) | Trigger::Parts(_));
+    let rows = rows()
+        .iter()
+        .filter(|row| row.cut.is_none() && !is_hardware(row));
     let symbols = rows.flat_map(|row| &row.needs);
     symbols
         .filter(|symbol| on.contains(symbol.name()) && !config.has(symbol))
@@ -156,6 +160,14 @@ mod tests {
         assert!(names("epoll_create1: Function not implemented", "CONFIG_EPOLL=y").is_empty());
         assert!(names("epoll_create1 is ready", "").is_empty());
         assert!(names("/srv/x: No such file or directory", "").is_empty());
+    }
+
+    #[test]
+    fn what_debian_has_and_no_program_asks_for_is_not_searched() {
+        let debian = "CONFIG_SYSVIPC=y\nCONFIG_EPOLL=y\nCONFIG_SERIO=y\nCONFIG_VIRTIO_BLK=m\n";
+        let found = known(&Config::read("CONFIG_EPOLL=y\n"), &Config::read(debian));
+        let found: Vec<&str> = found.iter().map(Symbol::name).collect();
+        assert_eq!(found, ["SYSVIPC"]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde::Serialize;
 use tare_rootfs::modules::Module;
 
 use crate::{
+    build::Reach,
     kconfig::{Config, KconfigError},
     kernel::{Kernel, MakeError, Order, Workshop},
     machine::Board,
@@ -213,43 +214,60 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
     }
 
     /// Bisection over what the profile only looked at, then over what the
-    /// mapping knows and Debian's kernel has.
-    fn search(
-        &mut self,
-        mut kernel: Kernel,
-        mut proof: Proof,
-    ) -> Result<(Kernel, Proof), TailorError> {
+    /// mapping knows and Debian's kernel has: first over what compiles little
+    /// again, since most of the options that a call needs compile all of it.
+    fn search(&mut self, kernel: Kernel, proof: Proof) -> Result<(Kernel, Proof), TailorError> {
         let optional = self.order.choice().optional.into_keys();
         let known = self.tailoring.debian;
         let known = known.map(|debian| missing::known(&kernel.config, debian.config));
-        let sets: [(&str, BTreeSet<Symbol>); 2] = [
+        let known = known.unwrap_or_default();
+        let objects = kernel.image.vmlinux.parent();
+        let reach = objects.map(Reach::of).unwrap_or_default();
+        let near = known.iter().filter(|symbol| reach.is_near(symbol.name()));
+        let sets: [(&str, BTreeSet<Symbol>); 3] = [
             ("what the profile only looked at", optional.collect()),
-            ("what Debian's kernel has", known.unwrap_or_default()),
+            (
+                "what Debian's kernel has and little of the kernel knows of",
+                near.cloned().collect(),
+            ),
+            ("what Debian's kernel has", known),
         ];
+        let kernels = self.kernels;
         for (what, set) in sets {
-            let before = self.order.add.clone();
-            let why = format!("the proof fails without it (bisection over {what})");
-            let candidates = self.grantable(set)?;
-            if candidates.is_empty() {
-                continue;
+            if let Some(found) = self.needed_of(what, set, &reach)? {
+                self.add(found);
+                break;
             }
-            (self.progress)(Step::Trying(candidates.len(), what));
-            let found = search::needed(&candidates, |set| {
-                self.order.add = with(&before, set, &why);
-                self.proves()
-            });
-            self.order.add = before;
-            let Some(found) = found? else {
-                // All together do not help: none of them is it. The directory has the
-                // last one tried: the kernel that is reported is made again.
-                (kernel, proof) = self.build_and_prove()?;
-                continue;
-            };
-            self.add(found.into_iter().map(|it| (it, why.clone())).collect());
-            (kernel, proof) = self.build_and_prove()?;
-            break;
         }
-        Ok((kernel, proof))
+        match self.kernels == kernels {
+            true => Ok((kernel, proof)),
+            // The directory has the last one tried: the one that is reported is made.
+            false => self.build_and_prove(),
+        }
+    }
+
+    /// What of a set the proof needs, and why; `None` if all of it does not help.
+    fn needed_of(
+        &mut self,
+        what: &str,
+        set: BTreeSet<Symbol>,
+        reach: &Reach,
+    ) -> Result<Option<BTreeMap<Symbol, String>>, TailorError> {
+        let mut candidates = self.grantable(set)?;
+        if candidates.is_empty() {
+            return Ok(None);
+        }
+        candidates.sort_by_key(|symbol| reach.objects(symbol.name()));
+        (self.progress)(Step::Trying(candidates.len(), what));
+        let why = format!("the proof fails without it (bisection over {what})");
+        let before = self.order.add.clone();
+        let found = search::needed(&candidates, |set| {
+            self.order.add = with(&before, set, &why);
+            self.proves()
+        });
+        self.order.add = before;
+        let found = found?.map(|all| all.into_iter().map(|it| (it, why.clone())).collect());
+        Ok(found)
     }
 
     /// Whether the order's kernel is proven. Options without what they depend on
