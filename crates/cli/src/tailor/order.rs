@@ -28,7 +28,13 @@ pub(super) fn order(profile: Profile, args: &TailorArgs) -> Order {
     order.cuts.extend(&args.cut);
     for keep in &args.keep {
         match keep {
-            Keep::Cut(cut) => drop(order.cuts.remove(cut)),
+            Keep::Cut(cut) => {
+                order.cuts.remove(cut);
+                if *cut == Cut::Smp {
+                    // What the cut would take is there for several CPUs only.
+                    order.parts.insert(Part::SeveralCpus);
+                }
+            }
             Keep::Option(symbol) => drop(order.keep.insert(symbol.clone())),
         }
     }
@@ -62,5 +68,35 @@ fn name(profile: &Profile) -> String {
     match name.chars().filter(plain).take(40).collect::<String>() {
         name if name.is_empty() => "application".to_owned(),
         name => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use tare_tailor::mapping::Symbol;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        args: TailorArgs,
+    }
+
+    fn has_smp(words: &[&str]) -> bool {
+        let all = [&["tailor", "p.json"], words].concat();
+        let parsed = Words::try_parse_from(all).map(|words| words.args);
+        let order = parsed.map(|args| order(Profile::empty(), &args));
+        let smp = Symbol::new("SMP");
+        order.is_ok_and(|order| smp.is_some_and(|smp| order.choice().symbols.contains_key(&smp)))
+    }
+
+    #[test]
+    fn several_cpus_come_with_the_part_or_with_the_cut_that_is_kept() {
+        assert!(!has_smp(&[]));
+        assert!(has_smp(&["--with", "cpus"]));
+        assert!(has_smp(&["--keep", "smp"]));
+        assert!(!has_smp(&["--with", "cpus", "--cut", "smp"]));
     }
 }
