@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use tare_rootfs::kernel::debian;
 use tare_rootfs::modules::Module;
 use tare_rootfs::{Cache, Tree};
-use tare_tailor::choose::Target;
+use tare_tailor::choose::{Part, Target};
 use tare_tailor::cut::Cut;
 use tare_tailor::kconfig::{Config, KconfigError};
 use tare_tailor::kernel::{LOCK, MakeError, Order, Patching, Workshop};
@@ -62,10 +62,30 @@ pub(crate) fn debian(cache: &Cache) -> Result<Bootable, LinuxError> {
 pub(crate) fn order(app: &App, cuts: &BTreeSet<Cut>) -> Result<Order, LinuxError> {
     let mut order = Order::new(app.profile()?, Target::Qemu);
     order.cuts = cuts.clone();
+    if !cuts.contains(&Cut::Smp) {
+        // The guest has one CPU; a kernel that is not cut could drive more.
+        order.parts.insert(Part::SeveralCpus);
+    }
     for symbol in FIRST_PROCESS.into_iter().filter_map(Symbol::new) {
         order.add.insert(symbol, "Tare's first process".to_owned());
     }
     Ok(order)
+}
+
+/// Whether two sets of cuts make one kernel: something else asks for what one of
+/// them would take.
+pub(crate) fn is_same(
+    app: &App,
+    one: &BTreeSet<Cut>,
+    other: &BTreeSet<Cut>,
+) -> Result<bool, LinuxError> {
+    let ingredients = |cuts: &BTreeSet<Cut>| {
+        let symbols = order(app, cuts)?.choice().symbols.into_keys();
+        let of_source = cuts.iter().map(|cut| (cut.patch(), cut.flag()));
+        let of_source = of_source.filter(|it| *it != (None, None));
+        Ok::<_, LinuxError>((symbols.collect::<Vec<_>>(), of_source.collect::<Vec<_>>()))
+    };
+    Ok(ingredients(one)? == ingredients(other)?)
 }
 
 /// A tailored kernel; made if the cache has none of these ingredients.
@@ -294,6 +314,25 @@ mod tests {
         assert_eq!(key_of(&default, &one), key_of(&default, &one.clone()));
         assert_ne!(key_of(&default, &one), key_of(&more, &one));
         assert_ne!(key_of(&default, &one), key_of(&default, &other));
+    }
+
+    #[test]
+    fn a_cut_that_takes_nothing_makes_the_same_kernel() {
+        let app = catalog::find("lighttpd").unwrap();
+        let all: BTreeSet<Cut> = Cut::by_default().union(&Cut::trusting()).copied().collect();
+        let none = BTreeSet::new();
+        let alone = |cut: &Cut| is_same(&app, &BTreeSet::from([*cut]), &none).unwrap();
+        let without = |cut: Cut| all.iter().copied().filter(|it| *it != cut).collect();
+        let back = |cut: &Cut| is_same(&app, &without(*cut), &all).unwrap();
+        let same = |is_same: &dyn Fn(&Cut) -> bool| {
+            let cuts = Cut::ALL.into_iter().filter(is_same);
+            cuts.collect::<Vec<_>>()
+        };
+        // Of a guest with one CPU; security modules need users.
+        assert_eq!(same(&alone), [Cut::Packages, Cut::IoScheduler, Cut::Dac]);
+        let flags = [Cut::Native, Cut::O3];
+        let taken = same(&back).into_iter().filter(|cut| !flags.contains(cut));
+        assert_eq!(taken.collect::<Vec<_>>(), [Cut::Packages, Cut::IoScheduler]);
     }
 
     #[test]

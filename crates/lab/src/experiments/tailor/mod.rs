@@ -144,6 +144,14 @@ impl Tailor {
     }
 }
 
+/// Whether a single cut changes no kernel: its gain would be chance.
+fn takes_nothing(app: &App, arm: &Arm) -> Result<bool, LinuxError> {
+    match (&arm.cuts, plan::beside(arm)) {
+        (Some(cuts), Some(beside)) => kernels::is_same(app, cuts, &beside),
+        _ => Ok(false),
+    }
+}
+
 impl Experiment for Tailor {
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
         super::no_platforms(request)?;
@@ -196,6 +204,11 @@ impl Experiment for Tailor {
             self.timed(bench, &load, kernel)?;
         }
         for arm in self.plan.single.clone() {
+            if takes_nothing(&load.app, &arm)? {
+                let sample = json!({ "sample": "same", "kernel": arm.name });
+                bench.recorder.sample(&sample)?;
+                continue;
+            }
             let kernel = self.kernel(bench, &load, &arm)?;
             self.counted(bench, &load, &kernel)?;
         }

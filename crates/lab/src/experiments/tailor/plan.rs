@@ -157,6 +157,16 @@ fn single(cuts: &[Cut]) -> Vec<Arm> {
     std::iter::once(none).chain(alones).chain(backs).collect()
 }
 
+/// The cuts of the kernel that a single cut's is held against; `None` for that
+/// kernel itself.
+pub(super) fn beside(arm: &Arm) -> Option<BTreeSet<Cut>> {
+    match arm.cuts.as_ref()?.len() {
+        0 => None,
+        1 => Some(BTreeSet::new()),
+        _ => Some(Cut::by_default().union(&Cut::trusting()).copied().collect()),
+    }
+}
+
 /// How much is compiled again for a cut: some files, most of them, all.
 const fn reach(cut: Cut) -> u8 {
     match cut {
@@ -220,6 +230,19 @@ mod tests {
             "smp.back",
         ];
         assert_eq!(names, right);
+    }
+
+    #[test]
+    fn each_single_cut_is_held_against_none_or_all() {
+        for arm in single(&Cut::ALL) {
+            let beside = beside(&arm).map(|cuts| cuts.len());
+            let right = match arm.name.rsplit_once('.') {
+                Some((_, "alone")) => Some(0),
+                Some(_) => Some(14),
+                None => None,
+            };
+            assert_eq!(beside, right, "{}", arm.name);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::figures::Weighed;
 use super::goals::GOALS;
-use super::plan::{DEBIAN, Plan, TAILORED, TRUSTING};
+use super::plan::{DEBIAN, Plan, TAILORED, TRUSTING, back};
 use crate::experiments::Story;
 use crate::experiments::inside::missed;
 use crate::figure::{Figure, value};
@@ -135,21 +135,23 @@ fn calls(figures: &[Figure]) -> Option<Section> {
 }
 
 fn cuts(figures: &[Figure]) -> Option<Section> {
+    let has = |name: String| value(figures, &name).is_some();
     let measured = Cut::ALL
         .into_iter()
-        .filter(|cut| value(figures, &format!("gain_pct.{cut}")).is_some());
+        .filter(|cut| has(format!("gain_pct.{cut}")) || has(format!("gain_pct.{}", back(*cut))));
     let rows = measured.map(|cut| {
         vec![
             format!("{cut}: {}", cut.about()),
             cell(figures, &format!("gain_pct.{cut}")),
-            cell(figures, &format!("gain_pct.{cut}.back")),
+            cell(figures, &format!("gain_pct.{}", back(cut))),
             cut.gives_up().unwrap_or("nothing").to_owned(),
         ]
     });
     section(
         "What each cut takes off a request",
         "Per cent of a request's instructions at the peak (30 fastest): taken alone, on a kernel \
-         with no cut; and what comes back when it is taken from the kernel with all.",
+         with no cut; and what comes back when it is taken from the kernel with all. A dash: the \
+         kernel stays the same, since something else asks for what the cut would take.",
         &["", "alone", "taken back", "safety that it gives up"],
         &rows.collect::<Vec<_>>(),
     )
