@@ -45,7 +45,7 @@ pub(super) fn measure(
         .zip(throttled)
         .map_or(0, |(now, then)| now.saturating_sub(then));
     if let Some(times) = &times {
-        judge(&mut facts, times, matches!(target.kind, Kind::Vm(_)));
+        judge(&mut facts, times, halt(target));
     }
     if let Some(account) = &account {
         facts.emulated = account.emulated;
@@ -101,18 +101,26 @@ fn account(vm: &Vm, window: Duration) -> Option<Account> {
     kvm::observe(std::slice::from_ref(vm), window).pop()
 }
 
-fn judge(facts: &mut Facts, times: &Times, is_vm: bool) {
+/// As what a halted vCPU is seen to wait; QEMU's translator waits on a condition.
+fn halt(target: &Target) -> Option<Cause> {
+    match &target.kind {
+        Kind::Vm(_) => Some(Cause::Halt),
+        Kind::Machine(..) => Some(Cause::Lock),
+        Kind::Container(_) | Kind::Process(_) => None,
+    }
+}
+
+fn judge(facts: &mut Facts, times: &Times, halt: Option<Cause>) {
     let ready_ns = times.off_ns(Cause::RunQueue);
     let runnable_ns = times.on_cpu.sum_ns + ready_ns;
     facts.busy_millicpus = times.busy_millicpus();
     facts.ready_permille = (ready_ns * 1000).checked_div(runnable_ns).unwrap_or(0);
     facts.migrations_per_s = per_second(times.migrations, times.window_ns);
-    let io_ns = match is_vm {
-        false => times.io_ns(),
-        true if per_second(times.voluntary_switches, times.window_ns) >= IO_HALTS_PER_S => {
-            times.off_ns(Cause::Halt)
-        }
-        true => 0,
+    let halts_per_s = per_second(times.voluntary_switches, times.window_ns);
+    let io_ns = match halt {
+        None => times.io_ns(),
+        Some(halt) if halts_per_s >= IO_HALTS_PER_S => times.off_ns(halt),
+        Some(_) => 0,
     };
     if facts.busy_millicpus >= IDLE_MILLICPUS {
         facts.class = Class::of(runnable_ns, io_ns);
@@ -153,10 +161,7 @@ fn resources(target: &Target, facts: &Facts) -> Resources {
     Resources {
         assigned_millicpus: quota_millicpus.map_or(set_millicpus, |quota| quota.min(set_millicpus)),
         quota_millicpus,
-        vcpus: match &target.kind {
-            Kind::Vm(vm) => vm.vcpus.len() as u64,
-            _ => 0,
-        },
+        vcpus: target.vcpus().unwrap_or(0) as u64,
         ..facts.resources
     }
 }
@@ -194,4 +199,42 @@ fn layout(target: &Target, host: &Host) -> Layout {
     let on_vcpus = helpers.iter().filter(|cpus| !cpus.and(&tied).is_empty());
     layout.helpers_on_vcpus = on_vcpus.count() as u64;
     layout
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tare_probe::account::ObserverCost;
+
+    use super::*;
+
+    /// Two seconds with 0.2 s on a CPU, 0.3 s in reads and 1.5 s on a condition, which
+    /// is how QEMU's translator halts.
+    fn times(switches: u64) -> Times {
+        let stretches = |ms: u64| serde_json::json!({"buckets": [], "sum_ns": ms * 1_000_000});
+        serde_json::from_value(serde_json::json!({
+            "group": 0, "window_ns": 2_000_000_000_u64, "on_cpu": stretches(200),
+            "off_cpu": [
+                {"cause": "lock", "stretches": stretches(1500)},
+                {"cause": "disk", "stretches": stretches(300)},
+            ],
+            "voluntary_switches": switches, "involuntary_switches": 0, "migrations": 0,
+            "threads_begun": 0, "observer": ObserverCost::default(),
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_machine_that_halts_often_waits_for_input_and_output_in_the_translator_too() {
+        let class = |switches, halt| {
+            let mut facts = Facts::default();
+            judge(&mut facts, &times(switches), halt);
+            facts.class
+        };
+        assert_eq!(class(400, Some(Cause::Lock)), Some(Class::UltraIoBound));
+        assert_eq!(class(20, Some(Cause::Lock)), Some(Class::CpuBound));
+        assert_eq!(class(400, Some(Cause::Halt)), Some(Class::CpuBound));
+        assert_eq!(class(400, None), Some(Class::IoBound));
+    }
 }
