@@ -229,10 +229,14 @@ impl Client {
                 return Err(ClientError::BadResponse("too long"));
             }
             let left = self.left(deadline)?;
-            let count = stream
+            let read = stream
                 .set_read_timeout(Some(left))
-                .and_then(|()| stream.read(&mut chunk))
-                .map_err(|error| self.broken(error))?;
+                .and_then(|()| stream.read(&mut chunk));
+            let count = match read {
+                // By any signal: a read with a limit is not begun again (signal(7)).
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read.map_err(|error| self.broken(error))?,
+            };
             if count == 0 {
                 return Err(ClientError::Broken(io::ErrorKind::UnexpectedEof.into()));
             }

@@ -39,6 +39,8 @@ impl Dialog {
             match self.0.read(&mut chunk) {
                 Ok(0) => return Ok(answer),
                 Ok(bytes) => answer.extend_from_slice(&chunk[..bytes]),
+                // By any signal: a read with a limit is not begun again (signal(7)).
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if answer.is_empty() => return Err(error),
                 Err(_) => return Ok(answer),
             }
