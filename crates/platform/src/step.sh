@@ -24,9 +24,12 @@ timeout -k 2 "$TIMEOUT" bash -eu "$here/run" > ../log 2>&1 < /dev/null
 status=$?
 end=${EPOCHREALTIME/./}
 echo "@tare end $((end - begin))"
+# 137 is timeout's last word, and that of whatever the kernel kills for its memory.
+[ "$status" = 137 ] && [ $((end - begin)) -ge $((TIMEOUT * 1000000)) ] && status=124
 case $status in
 0) ;;
-124 | 137) bad "it ran longer than $TIMEOUT s" ;;
+124) bad "it ran longer than $TIMEOUT s" ;;
+137) bad "a program of its run was killed: out of memory perhaps" ;;
 *) bad "its run ended with status $status" ;;
 esac
 timeout -k 2 "$TIMEOUT" bash -eu "$here/check" > ../log 2>&1 < /dev/null || bad "its check failed: $(tail -n 1 ../log)"

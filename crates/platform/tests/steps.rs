@@ -42,7 +42,13 @@ fn a_run_that_is_right_counts_with_its_time() {
 fn a_run_that_hangs_fails_or_fails_its_check_does_not_count_and_says_so() {
     for (run, check, expected) in [
         ("sleep 60", "true", "it ran longer than 2 s"),
+        ("trap '' TERM; sleep 60", "true", "it ran longer than 2 s"),
         ("exit 3", "true", "its run ended with status 3"),
+        (
+            "bash -c 'kill -9 $$'",
+            "true",
+            "a program of its run was killed: out of memory perhaps",
+        ),
         // As on a full disk.
         (
             "echo lost > /dev/full",
