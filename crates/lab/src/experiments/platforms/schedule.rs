@@ -99,7 +99,34 @@ impl Platforms {
             }
             bench.progress.say(&self.forecast(&blocks, round, &budget));
         }
+        let possible = cells.iter().filter(|cell| stage.has(&cell.place));
+        if let Some(sentence) = self.untold(possible) {
+            bench.progress.say(&sentence);
+            self.missing.push(sentence);
+        }
         Ok(())
+    }
+
+    /// Which of these kinds of runs say nothing since there was no time for them, or for
+    /// the first only. Those that failed have said why.
+    pub(super) fn untold<'a>(&self, cells: impl Iterator<Item = &'a Cell>) -> Option<String> {
+        let is_untold = |cell: &&Cell| {
+            let runs = || self.data.runs.iter().filter(|run| run.cell == **cell);
+            let failed = runs().any(|run| run.failure.is_some());
+            cell.arm == Arm::Main && !failed && runs().all(|run| run.warm_up)
+        };
+        let told = |cell: &Cell| {
+            let warmed = self.data.runs.iter().any(|run| run.cell == *cell);
+            let why = if warmed { " (one, to warm up)" } else { "" };
+            format!("{} on {}{why}", cell.workload, cell.place)
+        };
+        let cells: Vec<String> = cells.filter(is_untold).map(told).collect();
+        (!cells.is_empty()).then(|| {
+            format!(
+                "no time was left for runs that count of {}; give more with --budget",
+                cells.join(", ")
+            )
+        })
     }
 
     /// One round: what is wanted, in random order; in the first one each once, so that

@@ -296,6 +296,43 @@ fn resumed_on(platform: Platform, dir: &std::path::Path) -> Result<(), (String, 
 }
 
 #[test]
+fn what_there_was_no_time_for_is_said() {
+    let cell = |mode, arm| Cell {
+        workload: "w".to_owned(),
+        place: Place::new(Platform::Vm, mode, 2, 2),
+        arm,
+    };
+    let cells = [
+        cell(Mode::Vanilla, Arm::Main),
+        cell(Mode::Pinned, Arm::Main),
+        cell(Mode::Vanilla, Arm::Control),
+    ];
+    let mut platforms = Platforms::new(Depth::Quick);
+    let said = |platforms: &Platforms| platforms.untold(cells.iter());
+    let begin = "no time was left for runs that count of w on vm.vanilla.2";
+    let nothing = said(&platforms).unwrap();
+    assert!(
+        nothing.starts_with(&format!("{begin}, w on vm.pinned.2;")),
+        "{nothing}"
+    );
+    let mut first = run("a", "w", cells[0].place, Arm::Main, 1.0);
+    first.warm_up = true;
+    platforms.data.runs.push(first.clone());
+    // What failed has said so.
+    let mut failed = run("a", "w", cells[1].place, Arm::Main, 1.0);
+    (failed.time, failed.failure) = (None, Some("it ran longer than 5 s".to_owned()));
+    platforms.data.runs.push(failed);
+    let warmed = said(&platforms).unwrap();
+    assert!(
+        warmed.starts_with(&format!("{begin} (one, to warm up);")),
+        "{warmed}"
+    );
+    first.warm_up = false;
+    platforms.data.runs.push(first);
+    assert_eq!(said(&platforms), None);
+}
+
+#[test]
 fn outliers_are_named_and_kept() {
     let samples = [1.0, 1.1, 0.9, 1.0, 1.05, 9.0];
     assert_eq!(analysis::outliers(&samples), [9.0]);
