@@ -169,6 +169,7 @@ impl Weighed {
             figures.extend(percent(&figures, "boot_insns", "boot_pct", kernel));
         }
         figures.extend(gains(&figures));
+        figures.extend(gains_of_calls(&figures));
         figures
     }
 
@@ -223,6 +224,40 @@ fn gains(figures: &[Figure]) -> Vec<Figure> {
     all
 }
 
+/// Names of the calls that were timed one by one on the kernel without cuts.
+pub(super) fn calls_of(figures: &[Figure]) -> Vec<String> {
+    let names = figures.iter().filter_map(|figure| {
+        let call = figure.name.strip_prefix("syscall_cycles.")?;
+        call.strip_suffix(".none").map(str::to_owned)
+    });
+    names.collect()
+}
+
+/// What each cut takes off single calls, as [`gains`].
+fn gains_of_calls(figures: &[Figure]) -> Vec<Figure> {
+    let mut all = Vec::new();
+    for call in calls_of(figures) {
+        let of = |kernel: &str| value(figures, &format!("syscall_cycles.{call}.{kernel}"));
+        for cut in Cut::ALL {
+            for (name, with, without) in [
+                (cut.name().to_owned(), alone(cut), "none".to_owned()),
+                (back(cut), "trusting".to_owned(), back(cut)),
+            ] {
+                let (Some(with), Some(without)) = (of(&with), of(&without)) else {
+                    continue;
+                };
+                let share = 100.0 * (1.0 - with / without);
+                all.extend(median(
+                    &format!("call_gain_pct.{name}.{call}"),
+                    "%",
+                    &[share],
+                ));
+            }
+        }
+    }
+    all
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -267,6 +302,19 @@ mod tests {
         let back = value(&figures, "gain_pct.smp.back").unwrap();
         assert!((back - 100.0 * 50.0 / 464.5).abs() < 1e-9, "{back}");
         assert_eq!(value(&figures, "gain_pct.dac"), None);
+    }
+
+    #[test]
+    fn a_cut_is_worth_something_to_single_calls_too() {
+        let mut weighed = weighed();
+        for (kernel, insns) in [("none", 200), ("smp.alone", 150), ("trusting", 90)] {
+            let calls = Calls::from([("stat".to_owned(), vec![insns; 40])]);
+            weighed.calls(kernel, &calls);
+        }
+        let figures = weighed.figures();
+        assert_eq!(value(&figures, "call_gain_pct.smp.stat"), Some(25.0));
+        assert_eq!(value(&figures, "call_gain_pct.smp.back.stat"), None);
+        assert_eq!(calls_of(&figures), ["stat"]);
     }
 
     #[test]

@@ -132,6 +132,11 @@ impl Tailor {
         }))?;
         self.weighed.rates(&kernel.name, &steps);
         drop(machine);
+        self.calls(bench, kernel)
+    }
+
+    /// Single calls, which are exact and so show what a request's count hides.
+    fn calls(&mut self, bench: &mut Bench<'_>, kernel: &Bootable) -> Result<(), RunError> {
         bench
             .progress
             .step(&format!("system calls on {}", kernel.name));
@@ -211,6 +216,7 @@ impl Experiment for Tailor {
             }
             let kernel = self.kernel(bench, &load, &arm)?;
             self.counted(bench, &load, &kernel)?;
+            self.calls(bench, &kernel)?;
         }
         Ok(())
     }
