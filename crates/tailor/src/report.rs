@@ -194,7 +194,11 @@ impl Report {
     }
 
     fn write_proof(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { check, kernels, .. } = self;
+        let Self { check, .. } = self;
+        let kernels = match self.kernels {
+            1 => "1 kernel".to_owned(),
+            several => format!("{several} kernels"),
+        };
         match &self.failure {
             None => writeln!(
                 f,
@@ -207,10 +211,7 @@ impl Report {
             writeln!(f, "Added {symbol}: {why}")?;
         }
         let (build, total) = (self.build_s, self.total_s);
-        writeln!(
-            f,
-            "{kernels} kernels built in {build:.0} s, {total:.0} s in all."
-        )
+        writeln!(f, "{kernels} built in {build:.0} s, {total:.0} s in all.")
     }
 }
 
@@ -279,6 +280,7 @@ mod tests {
         );
         assert!(has(&["boot, million instructions", "1.5", "-"]), "{text}");
         assert!(has(&["memory at its start, KiB", "6144", "-"]), "{text}");
+        assert!(text.contains("\n1 kernel built in "), "{text}");
     }
 
     #[test]
