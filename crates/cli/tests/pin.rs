@@ -184,6 +184,9 @@ fn a_machine_of_tare_is_pinned_by_role_and_put_back() {
     let listed: serde_json::Value =
         serde_json::from_str(&place.run(&["ps", "--json"]).out).unwrap();
     let pid = u32::try_from(listed[0]["pid"].as_u64().unwrap()).unwrap();
+    eventually("its threads are there", || {
+        place.run(&["logs", "pinned"]).out.contains("up")
+    });
     there_and_back(&place, "pinned", pid, |name| name.starts_with("vcpu"));
     place.run(&["stop", "pinned", "--time", "2"]).expect(0, "");
 }

@@ -142,11 +142,16 @@ impl Worker<'_> {
         let interval = Duration::from_nanos(1_000_000_000 * threads / rate);
         let first = Duration::from_nanos(1_000_000_000 * u64::from(index) / rate);
         let mut due = Instant::now() + first;
-        while self.may_go_on(clock::ticks()) {
+        loop {
             thread::sleep_until(due);
             let late = Instant::now() - due;
             let ticks = late.as_nanos() as u64 * (clock::ticks_per_s() / 1000) / 1_000_000;
-            self.command(clock::ticks().saturating_sub(ticks));
+            let begun = clock::ticks().saturating_sub(ticks);
+            // What counts is decided for when it was due, once for all.
+            if !self.may_go_on(begun) {
+                return;
+            }
+            self.command(begun);
             due += interval;
         }
     }
