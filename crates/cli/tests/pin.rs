@@ -194,11 +194,7 @@ fn a_machine_of_tare_is_pinned_by_role_and_put_back() {
 /// Without debug-threads: vCPUs are told by what they run.
 #[test]
 fn a_machine_of_qemu_is_pinned_by_role_and_put_back() {
-    if cpus().is_none() || !kvm() {
-        return;
-    }
-    if !installed("qemu-system-x86_64") {
-        skip("qemu-system-x86_64 is not installed");
+    if cpus().is_none() || !kvm() || !qemu() {
         return;
     }
     if !geteuid().is_root() {
@@ -245,11 +241,7 @@ fn a_machine_of_qemu_is_pinned_by_role_and_put_back() {
 /// It holds nothing of KVM: its threads' names tell.
 #[test]
 fn a_machine_of_the_translator_is_pinned_by_role_and_put_back() {
-    if cpus().is_none() {
-        return;
-    }
-    if !installed("qemu-system-x86_64") {
-        skip("qemu-system-x86_64 is not installed");
+    if cpus().is_none() || !qemu() {
         return;
     }
     let place = Place::new();
@@ -272,11 +264,7 @@ fn a_machine_of_the_translator_is_pinned_by_role_and_put_back() {
 /// `tare ps` shows the process that waits for QEMU.
 #[test]
 fn a_machine_in_qemu_is_found_by_the_process_that_tare_ps_shows() {
-    if cpus().is_none() {
-        return;
-    }
-    if !installed("qemu-system-x86_64") {
-        skip("qemu-system-x86_64 is not installed");
+    if cpus().is_none() || !qemu() {
         return;
     }
     let place = Place::new();
@@ -297,6 +285,14 @@ fn a_machine_in_qemu_is_found_by_the_process_that_tare_ps_shows() {
         .expect(0, "threads are where they were");
     assert_eq!(seats(&[pid]), before, "who waits for QEMU was not moved");
     place.run(&["stop", "inner", "--time", "2"]).expect(0, "");
+}
+
+fn qemu() -> bool {
+    let is_there = installed("qemu-system-x86_64");
+    if !is_there {
+        skip("qemu-system-x86_64 is not installed");
+    }
+    is_there
 }
 
 fn firecracker() -> Option<PathBuf> {
