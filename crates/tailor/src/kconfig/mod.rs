@@ -33,7 +33,7 @@ pub enum KconfigError {
     /// The kernel's scripts failed.
     #[error("the kernel's configuration scripts failed: {said}")]
     Scripts {
-        /// Their last line.
+        /// The first line that says why they stopped, else their last.
         said: String,
     },
     /// No `make`.
@@ -93,7 +93,10 @@ pub fn solve_lines(tree: &Tree, build: &Path, lines: &str) -> Result<Config, Kco
         let path = path.to_owned();
         move |source| KconfigError::File { path, source }
     };
-    fs::create_dir_all(build).map_err(file(build))?;
+    // The scripts run in the tree, where a relative directory is another.
+    let build = &fs::create_dir_all(build)
+        .and_then(|()| build.canonicalize())
+        .map_err(file(build))?;
     let asked = build.join(ASKED);
     fs::write(&asked, lines).map_err(file(&asked))?;
     run_scripts(tree, build, &asked)?;
@@ -123,9 +126,11 @@ fn run_scripts(tree: &Tree, build: &Path, asked: &Path) -> Result<(), KconfigErr
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    let last = said.lines().rfind(|line| !line.trim().is_empty());
+    let mut lines = said.lines().filter(|line| !line.trim().is_empty());
+    let stopped = lines.clone().find(|line| line.contains("***"));
+    let why = stopped.or_else(|| lines.next_back());
     Err(KconfigError::Scripts {
-        said: last.unwrap_or("they said nothing").trim().to_owned(),
+        said: why.unwrap_or("they said nothing").trim().to_owned(),
     })
 }
 

@@ -75,6 +75,22 @@ fn what_is_not_granted_leaves_no_new_directory_and_an_old_one_alone() {
 }
 
 #[test]
+fn a_configuration_is_made_in_a_directory_named_from_here() {
+    let Place { dir, workshop } = place();
+    let order = Order::new(Profile::empty(), Target::Qemu);
+    let up: PathBuf = std::env::current_dir()
+        .unwrap()
+        .components()
+        .skip(1)
+        .map(|_| "..")
+        .collect();
+    let here = up.join(dir.path().strip_prefix("/").unwrap()).join("out");
+    let config = workshop.configure(&order, &here).unwrap();
+    assert!(config.on().next().is_some());
+    assert!(dir.path().join("out/.config").exists());
+}
+
+#[test]
 fn two_kernels_are_not_made_in_one_directory_at_once() {
     let Place { dir, workshop } = place();
     let order = Order::new(Profile::empty(), Target::Qemu);
