@@ -60,16 +60,16 @@ impl Explain for PortError {
     }
 }
 
-/// Binds each port and lets go of it again.
+/// Binds each port and lets go of it again, unless one is named twice.
 pub(crate) fn check(forwards: &[Publish]) -> Result<(), PortError> {
     let mut seen = HashSet::new();
-    for forward in forwards {
-        if !seen.insert((forward.address, forward.host, forward.protocol)) {
-            return Err(PortError::Twice(*forward));
-        }
-        bind(forward).map_err(|source| explain(*forward, source))?;
+    let is_again = |it: &&Publish| !seen.insert((it.address, it.host, it.protocol));
+    if let Some(twice) = forwards.iter().find(is_again) {
+        return Err(PortError::Twice(*twice));
     }
-    Ok(())
+    forwards
+        .iter()
+        .try_for_each(|forward| bind(forward).map_err(|source| explain(*forward, source)))
 }
 
 fn bind(forward: &Publish) -> io::Result<()> {
@@ -128,9 +128,9 @@ mod tests {
 
     #[test]
     fn a_port_forwarded_twice_is_a_wrong_command_line() {
+        // Whoever has the port: the command line is looked at first.
         let listener = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("its address").port();
-        drop(listener);
         let twice = [forward(port, Protocol::Udp), forward(port, Protocol::Udp)];
         assert_eq!(check(&twice).expect_err("twice").code(), ExitCode::Usage);
     }
