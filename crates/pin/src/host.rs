@@ -3,11 +3,12 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tare_policy::placement::{Cpu, CpuMask, Isolation};
 
 use crate::cpu_list::CpuList;
+use crate::load::{Asked, permille};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 const NODES: &str = "/sys/devices/system/node";
@@ -40,14 +41,22 @@ pub struct Host {
 }
 
 impl Host {
-    /// This host. Takes a sixth of a second, in which the load is looked at.
+    /// This host. Takes a sixth of a second, in which the load is looked at: what
+    /// threads ask of each CPU, and where their times are hidden how busy it is.
     pub fn read() -> Result<Self, HostError> {
         let mut host = Self::read_in(Path::new(CPUS), Path::new(NODES))?;
         let before = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let asked = Asked::now();
+        let begin = Instant::now();
         std::thread::sleep(LOOK);
+        let window = begin.elapsed();
+        let threads = asked.since();
         let after = fs::read_to_string("/proc/stat").unwrap_or_default();
         for cpu in &mut host.cpus {
-            cpu.load_permille = load_permille(&before, &after, cpu.number).unwrap_or(0);
+            let here = threads.iter().filter(|(task, _)| task.cpu == cpu.number);
+            let asked = permille(here.map(|(_, ns)| ns).sum(), window);
+            let busy = load_permille(&before, &after, cpu.number).unwrap_or(0);
+            cpu.load_permille = asked.max(busy);
         }
         Ok(host)
     }

@@ -31,6 +31,7 @@ mod cpu_list;
 mod host;
 mod journal;
 pub mod ledger;
+mod load;
 mod pinned;
 mod plan;
 mod target;

@@ -9,6 +9,7 @@ use tare_probe::vm::Role;
 
 use crate::cpu_list::CpuList;
 use crate::host::Host;
+use crate::load::permille;
 use crate::target::{Cpuset, Kind, Target};
 use crate::task::{self, Task};
 
@@ -186,29 +187,32 @@ fn drop_isolated(cpus: &mut Vec<Cpu>) {
     }
 }
 
-/// Takes the target's own work off the CPUs' loads; says how much it is.
+/// Takes what the target's own threads ask for off the CPUs' loads; says how much
+/// they run, thousandths of a CPU.
 fn discount_own_load(target: &Target, cpus: &mut [Cpu]) -> u64 {
     let begin = Instant::now();
-    let run = |tasks: Vec<(Task, Role)>| -> BTreeMap<_, _> {
-        let tasks = tasks.into_iter();
-        tasks
-            .map(|(task, _)| (task.id, (task.run_ns, task.cpu)))
-            .collect()
-    };
-    let before = run(target.tasks());
+    let before: BTreeMap<_, _> = target
+        .tasks()
+        .into_iter()
+        .map(|(task, _)| (task.id, task))
+        .collect();
     std::thread::sleep(LOOK);
-    let after = run(target.tasks());
-    let window_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let after = target.tasks();
+    let window = begin.elapsed();
     let mut all_ns = 0;
-    for (id, (run_ns, number)) in after {
-        let then = before.get(&id).map_or(run_ns, |(run_ns, _)| *run_ns);
-        let own_ns = run_ns.saturating_sub(then);
-        all_ns += own_ns;
-        if let Some(cpu) = cpus.iter_mut().find(|cpu| cpu.number == number) {
-            let own = u16::try_from(own_ns * 1000 / window_ns.max(1)).unwrap_or(1000);
+    for (now, _) in after {
+        let Some(then) = before.get(&now.id) else {
+            continue;
+        };
+        let run_ns = now.run_ns.saturating_sub(then.run_ns);
+        let ready_ns = now.ready_ns.saturating_sub(then.ready_ns);
+        all_ns += run_ns;
+        if let Some(cpu) = cpus.iter_mut().find(|cpu| cpu.number == now.cpu) {
+            let own = permille(run_ns + ready_ns, window);
             cpu.load_permille = cpu.load_permille.saturating_sub(own);
         }
     }
+    let window_ns = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
     all_ns * 1000 / window_ns.max(1)
 }
 

@@ -48,8 +48,7 @@ pub(crate) fn of_process(pid: u32) -> Vec<Task> {
 /// One thread.
 pub(crate) fn of(pid: u32, tid: u32) -> Option<Task> {
     let stat = stat(pid, tid)?;
-    let schedstat = fs::read_to_string(thread(pid, tid).join("schedstat")).unwrap_or_default();
-    let (run_ns, ready_ns) = tare_probe::proc::schedstat(&schedstat).unwrap_or_default();
+    let (run_ns, ready_ns) = schedstat(pid, tid);
     Some(Task {
         id: TaskId {
             pid,
@@ -61,6 +60,12 @@ pub(crate) fn of(pid: u32, tid: u32) -> Option<Task> {
         run_ns,
         ready_ns,
     })
+}
+
+/// A thread's time on a CPU and waiting for one so far, ns; 0 if it has ended.
+pub(crate) fn schedstat(pid: u32, tid: u32) -> (u64, u64) {
+    let text = fs::read_to_string(thread(pid, tid).join("schedstat")).unwrap_or_default();
+    tare_probe::proc::schedstat(&text).unwrap_or_default()
 }
 
 /// The numbers among a folder's entries, ascending.

@@ -38,7 +38,7 @@ pub struct Cpu {
     pub node: u16,
     /// Left out by the host's scheduler (`isolcpus`).
     pub isolated: Isolation,
-    /// How busy it is with others' work, thousandths.
+    /// What others ask of it, thousandths: more than 1000 where threads queue for it.
     pub load_permille: u16,
 }
 
