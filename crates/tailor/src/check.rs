@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use rustix::io::{Errno, read, retry_on_intr};
+
 /// How long one answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// A connection that stays open for so long has somebody at its other end: the
@@ -109,19 +111,13 @@ pub fn get(port: u16, path: &str) -> io::Result<Answer> {
 
 /// Connects to a port of this host and sees whether anybody is there.
 pub fn is_taken(port: u16) -> io::Result<()> {
-    let mut stream = connect(port)?;
+    let stream = connect(port)?;
     stream.set_read_timeout(Some(OPEN_LIMIT))?;
-    loop {
-        match stream.read(&mut [0]) {
-            Ok(0) => return Err(io::ErrorKind::ConnectionRefused.into()),
-            Ok(_) => return Ok(()),
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock => return Ok(()),
-                // By any signal: a read with a limit is not begun again (signal(7)).
-                io::ErrorKind::Interrupted => {}
-                _ => return Err(error),
-            },
-        }
+    // By any signal: a read with a limit is not begun again (signal(7)).
+    match retry_on_intr(|| read(&stream, &mut [0])) {
+        Ok(0) => Err(io::ErrorKind::ConnectionRefused.into()),
+        Ok(_) | Err(Errno::AGAIN) => Ok(()),
+        Err(errno) => Err(errno.into()),
     }
 }
 

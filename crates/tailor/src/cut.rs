@@ -94,6 +94,11 @@ impl Cut {
         Self::of_kind(Kind::Trusting)
     }
 
+    /// Cuts of a kernel made by `--trusting`: those and what is cut by default.
+    pub fn all_trusting() -> BTreeSet<Self> {
+        &Self::by_default() | &Self::trusting()
+    }
+
     fn of_kind(kind: Kind) -> BTreeSet<Self> {
         let all = Self::ALL.into_iter();
         all.filter(|cut| cut.facts().kind == kind).collect()

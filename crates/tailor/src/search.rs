@@ -16,24 +16,23 @@ pub fn needed<T: Clone, E>(
     }
     let mut needed: Vec<T> = Vec::new();
     let mut left = candidates.to_vec();
-    loop {
+    while !left.is_empty() && (needed.is_empty() || !works(&needed)?) {
         // With what is needed already, the shortest beginning of the rest that
-        // works; that whole `left` works is known.
-        let (mut too_short, mut enough) = (needed.is_empty().then_some(0), left.len());
-        while too_short.map_or(0, |short| short + 1) < enough {
-            let middle = too_short.map_or(0, |short| (short + enough) / 2);
+        // works: an empty one does not, and all of it does.
+        let (mut too_short, mut enough) = (0, left.len());
+        while too_short + 1 < enough {
+            let middle = (too_short + enough) / 2;
             let set = [&needed, &left[..middle]].concat();
             match works(&set)? {
                 true => enough = middle,
-                false => too_short = Some(middle),
+                false => too_short = middle,
             }
         }
-        let Some(last) = enough.checked_sub(1) else {
-            return Ok(Some(needed));
-        };
+        let last = enough - 1;
         needed.push(left[last].clone());
         left.truncate(last);
     }
+    Ok(Some(needed))
 }
 
 #[cfg(test)]

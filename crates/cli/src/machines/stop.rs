@@ -1,10 +1,11 @@
 //! `tare stop`: ask, wait, and kill what does not end in time.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::io::{read, retry_on_intr};
 use rustix::process::{Pid, Signal, kill_process};
 use tare_control::api::Stop;
 use tare_control::client::Client;
@@ -96,13 +97,16 @@ fn quit(socket: &Path, limit: Duration) -> io::Result<()> {
     stream.set_read_timeout(Some(limit))?;
     stream.set_write_timeout(Some(limit))?;
     let mut answer = [0; 4096];
+    // A read with a limit is not begun again after a signal (signal(7)).
+    let mut listen = |stream: &UnixStream| retry_on_intr(|| read(stream, &mut answer));
     for command in ["qmp_capabilities", "quit"] {
-        if stream.read(&mut answer)? == 0 {
+        if listen(&stream)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         stream.write_all(format!("{{\"execute\":\"{command}\"}}\n").as_bytes())?;
     }
-    stream.read(&mut answer).map(drop)
+    listen(&stream)?;
+    Ok(())
 }
 
 fn pid(record: &Record) -> Option<Pid> {

@@ -8,13 +8,12 @@
 //! `supervise` starts QEMU and waits for it, here or in a session of its own.
 
 use std::fs::File;
-use std::io::Read as _;
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::io::{Errno, FdFlags, fcntl_setfd, read, retry_on_intr};
 use tare_abi::ports;
 use tare_control::config::{DiskCache, GuestKind};
 use tare_control::exit::Ended;
@@ -78,9 +77,10 @@ fn speaks(console_log: &Path) -> bool {
 }
 
 fn greets(socket: &Path) -> bool {
-    let greeting = UnixStream::connect(socket).and_then(|mut stream| {
+    let greeting = UnixStream::connect(socket).and_then(|stream| {
         stream.set_read_timeout(Some(GREETING_LIMIT))?;
-        stream.read(&mut [0; 16])
+        // A read with a limit is not begun again after a signal (signal(7)).
+        Ok(retry_on_intr(|| read(&stream, &mut [0; 16]))?)
     });
     greeting.is_ok_and(|bytes| bytes > 0)
 }

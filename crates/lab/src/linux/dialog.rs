@@ -4,6 +4,8 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use rustix::io::{read, retry_on_intr};
+
 use super::catalog::Protocol;
 
 /// Longest answer that is taken, bytes.
@@ -36,12 +38,11 @@ impl Dialog {
         let mut answer = Vec::new();
         let mut chunk = [0; 4096];
         loop {
-            match self.0.read(&mut chunk) {
+            // By any signal: a read with a limit is not begun again (signal(7)).
+            match retry_on_intr(|| read(&self.0, &mut chunk)) {
                 Ok(0) => return Ok(answer),
                 Ok(bytes) => answer.extend_from_slice(&chunk[..bytes]),
-                // By any signal: a read with a limit is not begun again (signal(7)).
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if answer.is_empty() => return Err(error),
+                Err(errno) if answer.is_empty() => return Err(errno.into()),
                 Err(_) => return Ok(answer),
             }
             self.0.set_read_timeout(Some(quiet))?;

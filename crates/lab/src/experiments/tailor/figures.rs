@@ -1,13 +1,12 @@
 //! What was weighed, and the figures that come of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tare_profile::Profile;
-use tare_tailor::cut::Cut;
 use tare_tailor::kconfig::{Config, Prompts};
 
 use super::calls::Calls;
-use super::plan::{DEBIAN, alone, back};
+use super::plan::{self, DEBIAN, Pair};
 use super::rates::Step;
 use crate::figure::{Figure, Samples, median, value};
 use crate::linux::counter::Count;
@@ -168,8 +167,12 @@ impl Weighed {
             figures.extend(percent(&figures, "browsing_insns", "browsing_pct", kernel));
             figures.extend(percent(&figures, "boot_insns", "boot_pct", kernel));
         }
-        figures.extend(gains(&figures));
-        figures.extend(gains_of_calls(&figures));
+        let by_request = |kernel: &str| format!("gain_pct.{kernel}");
+        figures.extend(gains(&figures, "peak_insns_fastest", by_request));
+        for call in calls_of(&figures) {
+            let by_call = |kernel: &str| format!("call_gain_pct.{kernel}.{call}");
+            figures.extend(gains(&figures, &format!("syscall_cycles.{call}"), by_call));
+        }
         figures
     }
 
@@ -204,24 +207,15 @@ fn percent(figures: &[Figure], base: &str, name: &str, kernel: &str) -> Option<F
     median(&format!("{name}.{kernel}"), "%", &[share])
 }
 
-/// What each cut takes off a request: alone, and where it is the last one left,
-/// by the fastest samples, which differ least from run to run.
-fn gains(figures: &[Figure]) -> Vec<Figure> {
-    let of = |kernel: &str| value(figures, &format!("peak_insns_fastest.{kernel}"));
-    let gain = |name: String, with: Option<f64>, without: Option<f64>| {
-        let share = 100.0 * (1.0 - with? / without?);
-        median(&format!("gain_pct.{name}"), "%", &[share])
+/// What cuts take off a figure of each kernel, for requests and calls by the
+/// fastest samples, which differ least from run to run.
+fn gains(figures: &[Figure], of: &str, name: impl Fn(&str) -> String) -> Vec<Figure> {
+    let gain = |pair: Pair| {
+        let of = |kernel: &str| value(figures, &format!("{of}.{kernel}"));
+        let share = 100.0 * (1.0 - of(&pair.with)? / of(&pair.without)?);
+        median(&name(&pair.name), "%", &[share])
     };
-    let mut all = Vec::new();
-    for kernel in ["tailored", "trusting"] {
-        all.extend(gain(kernel.to_owned(), of(kernel), of(DEBIAN)));
-    }
-    let cuts: BTreeSet<Cut> = Cut::ALL.into_iter().collect();
-    for cut in cuts {
-        all.extend(gain(cut.name().to_owned(), of(&alone(cut)), of("none")));
-        all.extend(gain(back(cut), of("trusting"), of(&back(cut))));
-    }
-    all
+    plan::pairs().into_iter().filter_map(gain).collect()
 }
 
 /// Names of the calls that were timed one by one on the kernel without cuts.
@@ -231,31 +225,6 @@ pub(super) fn calls_of(figures: &[Figure]) -> Vec<String> {
         call.strip_suffix(".none").map(str::to_owned)
     });
     names.collect()
-}
-
-/// What each cut takes off single calls, as [`gains`].
-fn gains_of_calls(figures: &[Figure]) -> Vec<Figure> {
-    let mut all = Vec::new();
-    for call in calls_of(figures) {
-        let of = |kernel: &str| value(figures, &format!("syscall_cycles.{call}.{kernel}"));
-        for cut in Cut::ALL {
-            for (name, with, without) in [
-                (cut.name().to_owned(), alone(cut), "none".to_owned()),
-                (back(cut), "trusting".to_owned(), back(cut)),
-            ] {
-                let (Some(with), Some(without)) = (of(&with), of(&without)) else {
-                    continue;
-                };
-                let share = 100.0 * (1.0 - with / without);
-                all.extend(median(
-                    &format!("call_gain_pct.{name}.{call}"),
-                    "%",
-                    &[share],
-                ));
-            }
-        }
-    }
-    all
 }
 
 #[cfg(test)]

@@ -48,6 +48,8 @@ pub(super) const DEBIAN: &str = "debian";
 pub(super) const TAILORED: &str = "tailored";
 /// With all cuts that give up safety besides.
 pub(super) const TRUSTING: &str = "trusting";
+/// Without any cut.
+const NONE: &str = "none";
 
 /// Requests, or visits: the thirty that count as the ideal case are a quarter.
 const REQUESTS: usize = 120;
@@ -116,12 +118,10 @@ fn rising() -> Vec<f64> {
 }
 
 fn arms() -> Vec<Arm> {
-    let default = Cut::by_default();
-    let all = default.union(&Cut::trusting()).copied().collect();
     [
         (DEBIAN, None),
-        (TAILORED, Some(default)),
-        (TRUSTING, Some(all)),
+        (TAILORED, Some(Cut::by_default())),
+        (TRUSTING, Some(Cut::all_trusting())),
     ]
     .map(|(name, cuts)| Arm {
         name: name.to_owned(),
@@ -134,7 +134,7 @@ fn arms() -> Vec<Arm> {
 /// the kernel with all; the compiler's flags only alone. In either family what
 /// compiles few files again comes first and what compiles all of them last.
 fn single(cuts: &[Cut]) -> Vec<Arm> {
-    let all: BTreeSet<Cut> = Cut::by_default().union(&Cut::trusting()).copied().collect();
+    let all = Cut::all_trusting();
     let mut cuts: Vec<Cut> = cuts
         .iter()
         .copied()
@@ -153,7 +153,7 @@ fn single(cuts: &[Cut]) -> Vec<Arm> {
         let others = all.iter().copied().filter(|it| it != cut);
         arm(back(*cut), others.collect())
     });
-    let none = arm("none".to_owned(), BTreeSet::new());
+    let none = arm(NONE.to_owned(), BTreeSet::new());
     std::iter::once(none).chain(alones).chain(backs).collect()
 }
 
@@ -163,8 +163,36 @@ pub(super) fn beside(arm: &Arm) -> Option<BTreeSet<Cut>> {
     match arm.cuts.as_ref()?.len() {
         0 => None,
         1 => Some(BTreeSet::new()),
-        _ => Some(Cut::by_default().union(&Cut::trusting()).copied().collect()),
+        _ => Some(Cut::all_trusting()),
     }
+}
+
+/// Two kernels whose difference is what cuts are worth.
+pub(super) struct Pair {
+    /// The name of the gain in figures.
+    pub(super) name: String,
+    /// The kernel with the cuts.
+    pub(super) with: String,
+    /// The kernel that it is held against.
+    pub(super) without: String,
+}
+
+/// What gains are read from: all cuts against Debian's kernel, each cut alone, and
+/// each one where it is the last to be taken.
+pub(super) fn pairs() -> Vec<Pair> {
+    let pair = |name: String, with: &str, without: &str| Pair {
+        name,
+        with: with.to_owned(),
+        without: without.to_owned(),
+    };
+    let whole = [TAILORED, TRUSTING].map(|kernel| pair(kernel.to_owned(), kernel, DEBIAN));
+    let single = Cut::ALL.into_iter().flat_map(|cut| {
+        [
+            pair(cut.name().to_owned(), &alone(cut), NONE),
+            pair(back(cut), TRUSTING, &back(cut)),
+        ]
+    });
+    whole.into_iter().chain(single).collect()
 }
 
 /// How much is compiled again for a cut: some files, most of them, all.

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tare_control::sentence::chain;
 use tare_control::settings::SettingsChange;
 use tare_control::stats::{Kvm, Stats};
 use tempfile::TempDir;
@@ -137,7 +138,7 @@ pub(super) fn weigh(
         .step("a database over tare blk: making its tables");
     let prepared = match Prepared::make(plan) {
         Ok(prepared) => prepared,
-        Err(error) => return Ok(Some(sentence(&error))),
+        Err(error) => return Ok(Some(chain(&error))),
     };
     let native = kvm == Kvm::Hardware;
     let latency_us = if native { 0 } else { plan.latency_us };
@@ -156,17 +157,6 @@ pub(super) fn weigh(
     };
     let rule = if native { &[][..] } else { &TRANSLATED };
     inside::optional(runs(bench, &spec, rule, samples))
-}
-
-/// A sentence with all causes.
-fn sentence(error: &dyn std::error::Error) -> String {
-    let mut said = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        said = format!("{said}: {error}");
-        cause = error.source();
-    }
-    said
 }
 
 /// All runs in one machine.
