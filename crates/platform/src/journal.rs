@@ -43,6 +43,13 @@ pub enum Change {
         /// The controller.
         name: String,
     },
+    /// A setting of the kernel.
+    Setting {
+        /// Its file.
+        path: PathBuf,
+        /// What it said before.
+        was: String,
+    },
     /// A process and what descends from it.
     Process {
         /// Its PID.
@@ -152,6 +159,7 @@ fn undo(changes: &[Change]) {
             }
             Change::Cgroup { path } => cgroup::remove(path),
             Change::Controller { path, name } => cgroup::take_back(path, name),
+            Change::Setting { path, was } => drop(fs::write(path, was)),
             Change::Process { pid, start } => processes::end_tree(*pid, *start),
             Change::Container { engine, state, id } => engine.delete(state, id),
         }

@@ -9,6 +9,7 @@
 //!            start a step there: chroot, runc, a virtual machine (crun in it)
 //! step       what a step says while it runs: begin, end, verdict
 //! program    installing and preparing, within a limit, by root
+//! autogroup  one rule of sharing CPUs on all of them
 //! journal    what was changed on this host, undone at the end or at the next start
 //! ```
 //!
@@ -18,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod autogroup;
 pub mod bare;
 pub mod cgroup;
 pub mod container;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tare_pin::Pinned;
 
+use crate::autogroup;
 use crate::heard::{Heard, Report, Watch};
 use crate::journal::{Change, Journal};
 use crate::pin::Pins;
@@ -93,6 +94,10 @@ impl Machine {
         fs::create_dir_all(&run_root).map_err(failed)?;
         let scratch = scratch_disk(dir, &name).map_err(failed)?;
         let errors = dir.join(format!("{name}.err"));
+        let words = format!(
+            "rdinit=/.tare/init quiet nowatchdog {}",
+            autogroup::GUEST_WORD
+        );
         let mut child = Command::new(tare)
             .args(["run", "--kernel"])
             .arg(root.kernel())
@@ -104,7 +109,7 @@ impl Machine {
             .arg(&scratch)
             .args(["--net", "none", "--memory", MEMORY, "--name", &name])
             .args(["--cpus", &cpus.to_string()])
-            .args(["--cmdline", "rdinit=/.tare/init quiet nowatchdog"])
+            .args(["--cmdline", &words])
             .env("TARE_RUN_ROOT", &run_root)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -14,7 +14,7 @@ use tare_platform::root::{RootError, Site};
 use tare_platform::workload::Form;
 use tare_platform::{
     Journal, Limit, Patience, Place, Platform, Report, Root, Step, StepError, Watch, Workload,
-    bare, pin,
+    autogroup, bare, pin,
 };
 use tare_probe::sched::Observer;
 
@@ -68,6 +68,8 @@ pub(super) struct Stage {
     dir: PathBuf,
     tare: PathBuf,
     cpus: Vec<u32>,
+    /// Whether this host has CPUs beside those, which a container must be kept from.
+    confined: bool,
     /// What holds installing, and all that makes the root.
     making: Groups,
     pins: Pins,
@@ -105,7 +107,9 @@ impl Stage {
         })?;
         let name = format!("tare-lab-{}-install", std::process::id());
         let making = Groups::make(&mut journal, &name, None, None)?;
+        let cpus = pin::allowed();
         let mut stage = Self {
+            confined: cpus != pin::online() && cgroup::available("cpuset"),
             machines: BTreeMap::new(),
             groups: BTreeMap::new(),
             containers: None,
@@ -113,12 +117,15 @@ impl Stage {
             root: Root::open(site, &making, patience)?,
             dir,
             tare: tare.to_owned(),
-            cpus: pin::allowed(),
+            cpus,
             making,
             pins: Pins::open()?,
             journal,
             missing: Vec::new(),
         };
+        if let Err(error) = autogroup::switch_off(&mut stage.journal) {
+            stage.missing.push(chain(&error));
+        }
         match Observer::start() {
             Ok(observer) => {
                 let gone = observer.unavailable();
@@ -286,8 +293,7 @@ impl Stage {
         interrupt: &Interrupt,
     ) -> Result<Ran, StepError> {
         let place = cell.place;
-        let confined = self.cpus != pin::online() && cgroup::available("cpuset");
-        let limits = Limits::of(&place, &self.cpus, confined);
+        let limits = Limits::of(&place, &self.cpus, self.confined);
         let scratch = self.scratch();
         let Some(containers) = &self.containers else {
             return Err(StepError::GivenUp);
