@@ -4,13 +4,22 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use support::{Place, eventually, free_port, get, installed, needs};
+use tare_init::{Refusal, Telling};
+use tare_profile::Profile;
 use tare_rootfs::kernel::debian;
 use tare_rootfs::oci::testing::{Entry, docker_archive, gzip, layer, oci_archive, oci_archive_of};
 use tare_rootfs::tree::{Content, Kind};
 use tare_rootfs::{Cache, Tree, guest, host};
+use tare_tailor::check::Check;
+use tare_tailor::machine::{Board, Execution};
+use tare_tailor::prove::{Terms, prove};
+use tare_tailor::root::{RootFrom, gather};
 
 const PAGE: &str = "<p>from a Linux guest";
 const CONFIG: &str = r#"{"architecture":"amd64","os":"linux","config":{"Entrypoint":["/bin/busybox","sh","-c"],"Cmd":["exit 3"],"Env":["WHO=image"],"WorkingDir":"/srv","User":"7:8"}}"#;
@@ -268,4 +277,54 @@ fn roots_and_kernels_that_are_wrong_are_refused_by_name() {
     let text = place.file("text", b"#!/bin/sh");
     let words = ["run", "--kernel", &text, "--net", "none"];
     place.run(&words).expect(11, "neither a vmlinux");
+}
+
+#[test]
+fn what_a_kernel_refuses_a_program_is_told_by_its_guest() {
+    if !debian() {
+        return;
+    }
+    let place = Place::new();
+    let root = place.path().join("root");
+    write_below(&root);
+    // By a child, by another beside it, twice, and by nobody.
+    let script = "busybox cat /dev/tare-none 2> /dev/null
+        busybox sh -c 'busybox cat /proc/tare-none' 2> /dev/null & wait
+        busybox cat /dev/tare-none 2> /dev/null
+        busybox cat /dev/null && exit 3";
+    let command = ["/bin/busybox", "sh", "-c", script].map(str::to_owned);
+    let application = gather(
+        &RootFrom::Path(root),
+        &Profile::empty(),
+        &command,
+        &Check::Runs,
+        &BTreeSet::new(),
+    );
+    let terms = Terms {
+        check: Check::Runs,
+        board: Board::Q35,
+        execution: Execution::Translated,
+        memory_mib: 512,
+        limit: Duration::from_secs(120),
+        refusals: Telling::Told,
+        interrupted: Arc::default(),
+    };
+    let kernel = debian::find_or_obtain(&Cache::open_default().unwrap()).unwrap();
+    let console = place.path().join("console");
+    let proof = prove(&kernel.image, &[], &application.unwrap(), &terms, &console).unwrap();
+    assert_eq!(proof.failure.unwrap(), "it ended with status 3");
+    let console = std::fs::read_to_string(console).unwrap();
+    for (path, count) in [
+        ("/dev/tare-none", 1),
+        ("/proc/tare-none", 1),
+        ("/dev/null", 0),
+    ] {
+        let refused = Refusal::all_on(&console);
+        let here = |it: &&Refusal| it.text.as_deref() == Some(path);
+        let errors: Vec<u16> = refused.iter().filter(here).map(|it| it.error).collect();
+        assert_eq!(errors, vec![2; count], "{path}: {console}");
+        let lines = console.lines().filter(|line| line.contains("refused: "));
+        let told = lines.filter(|line| line.contains(&format!("\"{path}\"")));
+        assert_eq!(told.count(), count, "{path}: {console}");
+    }
 }

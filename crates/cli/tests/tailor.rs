@@ -14,6 +14,7 @@ use serde_json::Value;
 use support::guest::{Then, image};
 use support::{Ended, Place, end, installed};
 use tare_abi::exit::STATUS_LINE;
+use tare_init::Refusal;
 use tare_profile::{Call, FileUse, Profile};
 use tare_rootfs::guest::find_init;
 
@@ -126,6 +127,17 @@ impl Bench {
         end(self.tare(&[&words[..], &command].concat()).spawn().unwrap())
     }
 
+    /// A kernel of Debian's in the cache, with this configuration.
+    fn debian(&self, config: &str, image: &[u8]) {
+        let release = "6.1.0-99999-cloud-amd64";
+        let kernels = self.path("cache/kernels/debian").join(release);
+        fs::create_dir_all(kernels.join("lib/modules").join(release)).unwrap();
+        fs::create_dir(kernels.join("boot")).unwrap();
+        let boot = |name: &str| kernels.join(format!("boot/{name}-{release}"));
+        fs::write(boot("config"), config).unwrap();
+        fs::write(boot("vmlinuz"), image).unwrap();
+    }
+
     fn report(&self) -> Value {
         serde_json::from_slice(&fs::read(self.path("out/report.json")).unwrap()).unwrap()
     }
@@ -205,6 +217,40 @@ fn what_a_guest_does_not_say_is_found_by_bisection() {
 }
 
 #[test]
+fn what_only_the_tailored_kernel_refuses_is_added() {
+    if !ready() {
+        return;
+    }
+    let refusals = |paths: &[&str]| {
+        let of = |path: &&str| Refusal {
+            call: 257,
+            error: 2,
+            selectors: Vec::new(),
+            text: Some((*path).to_owned()),
+        };
+        let lines: Vec<String> = paths.iter().map(|path| of(path).line()).collect();
+        lines.join("\n")
+    };
+    let bench = Bench::new("");
+    let lacking = refusals(&["/etc/ld.so.preload", "/proc/pressure/cpu", "/dev/mystery"]);
+    bench.makes(&works_with(&bench, "CONFIG_PSI", &lacking));
+    let granted = refusals(&["/etc/ld.so.preload"]) + &format!("\n{STATUS_LINE}0");
+    bench.debian("CONFIG_PSI=y\n", &image(&granted, Then::Exit(0x10)));
+    let profile = bench.profile(&["read"], &["/proc/self/io", "/proc/self/cgroup"]);
+    let ended = bench.tailor(&profile, &[]);
+    ended.expect(0, "Added PSI: only this kernel refuses /proc/pressure/cpu");
+    let report = bench.report();
+    assert_eq!(report["added"].as_array().unwrap().len(), 1);
+    // Without it, with it to see what is refused then, tried, and to be reported; the
+    // last two compile nothing.
+    assert_eq!(report["kernels"], 4);
+
+    bench.makes(&works_with(&bench, "NOTHING", &lacking));
+    let ended = bench.tailor(&profile, &[]);
+    ended.expect(78, "only this kernel refuses openat /dev/mystery (ENOENT)");
+}
+
+#[test]
 fn a_check_that_never_passes_ends_in_time_and_names_the_console() {
     if !ready() {
         return;
@@ -267,14 +313,8 @@ fn nothing_is_searched_for_where_debians_kernel_fails_too() {
     }
     let bench = Bench::new("");
     bench.makes(&works_with(&bench, "CONFIG_PSI", "app: it does not work"));
-    let release = "6.1.0-99999-cloud-amd64";
-    let kernels = bench.path("cache/kernels/debian").join(release);
-    fs::create_dir_all(kernels.join("lib/modules").join(release)).unwrap();
-    fs::create_dir(kernels.join("boot")).unwrap();
-    let boot = |name: &str| kernels.join(format!("boot/{name}-{release}"));
-    fs::write(boot("config"), "CONFIG_PSI=y\n").unwrap();
     let fails = image("app: it does not work here", Then::Exit(0x11));
-    fs::write(boot("vmlinuz"), fails).unwrap();
+    bench.debian("CONFIG_PSI=y\n", &fails);
     let ended = bench.tailor(&bench.profile(&["read"], &["/proc/pressure/cpu"]), &[]);
     ended.expect(78, "Debian's kernel does not pass either");
     assert_eq!(bench.report()["kernels"], 1);

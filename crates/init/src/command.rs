@@ -9,9 +9,10 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
-use tare_init::Task;
 use tare_init::account::{Account, look_up};
+use tare_init::{Task, Telling};
 
+use crate::watch::{self, Watch};
 use crate::{CANNOT_RUN, say, terminal};
 
 /// Where programs are looked up unless the task says otherwise.
@@ -29,6 +30,10 @@ pub(crate) fn run(task: &Task) -> Result<u8, String> {
     let mut signals = Signals::new(FORWARDED.iter().chain(&[SIGCHLD]))
         .map_err(|error| format!("cannot watch signals: {error}"))?;
     let account = account(&task.user)?;
+    let mut watch = match task.refusals {
+        Telling::Told => Some(Watch::default()),
+        Telling::Silent => None,
+    };
     for words in &task.beside {
         // What it lacks is said; the command may do without.
         let _ = start(words, task, &account, |_| {});
@@ -37,7 +42,10 @@ pub(crate) fn run(task: &Task) -> Result<u8, String> {
     loop {
         let terminal = |command: &mut Command| terminal::give(command, account.uid);
         let status = match start(&task.command, task, &account, terminal) {
-            Ok(child) => until_it_ends(child, &mut signals),
+            Ok(child) => match &mut watch {
+                Some(watch) => watch.until_it_ends(child).map_or(u8::MAX, meaning),
+                None => until_it_ends(child, &mut signals),
+            },
             Err(status) => return Ok(status),
         };
         left -= 1;
@@ -58,6 +66,9 @@ fn start(
     let (program, arguments) = words.split_first().ok_or(CANNOT_RUN)?;
     let mut command = command(program, arguments, task, account);
     equip(&mut command);
+    if task.refusals == Telling::Told {
+        watch::follow(&mut command);
+    }
     let started = command.spawn();
     let child = started.map_err(|error| {
         say(&format!("cannot run {program}: {error}"));

@@ -10,7 +10,9 @@
 pub mod account;
 pub mod address;
 mod figures;
+pub mod refusal;
 mod task;
 
 pub use figures::Figures;
+pub use refusal::Refusal;
 pub use task::{Root, TASK_FILE, Task, TaskError, Telling, WORK_DIR};

@@ -17,6 +17,7 @@ mod modules;
 mod mounts;
 mod network;
 mod terminal;
+mod watch;
 
 use std::fmt::Display;
 use std::fs;

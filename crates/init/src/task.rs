@@ -41,6 +41,10 @@ pub struct Task {
     /// Whether figures of the start go to the console.
     #[serde(default)]
     pub figures: Telling,
+    /// Whether system calls that the kernel refuses go to the console, a kind once.
+    /// Commands are then followed, which slows them down and keeps signals from them.
+    #[serde(default)]
+    pub refusals: Telling,
 }
 
 /// Whether something is said.

@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::names;
+
 /// What was asked of the kernel beyond the calls themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -103,4 +105,62 @@ pub struct MountUse {
     pub file_system: String,
     /// How often.
     pub count: u64,
+}
+
+impl SocketUse {
+    /// By the arguments of `socket`, without its kind's flags.
+    pub fn of(family: u64, kind: u64, protocol: u64, count: u64) -> Self {
+        Self {
+            family: names::family(family),
+            kind: names::kind(kind),
+            protocol: protocol as u32,
+            count,
+        }
+    }
+}
+
+impl OptionUse {
+    /// By the arguments of `setsockopt`.
+    pub fn of(level: u64, option: u64, count: u64) -> Self {
+        let (level, name) = names::option(level, option);
+        Self { level, name, count }
+    }
+}
+
+impl IoctlUse {
+    /// By the request's number.
+    pub fn of(request: u64, count: u64) -> Self {
+        Self {
+            request: names::ioctl(request),
+            count,
+        }
+    }
+}
+
+impl CloneUse {
+    /// By the flags of `clone`, without its signal.
+    pub fn of(flags: u64, count: u64) -> Self {
+        Self {
+            flags: names::clone_flags(flags),
+            count,
+        }
+    }
+}
+
+impl PrctlUse {
+    /// By the operation of `prctl`.
+    pub fn of(operation: u64, count: u64) -> Self {
+        Self {
+            operation: names::prctl(operation),
+            count,
+        }
+    }
+
+    /// By the operation of `arch_prctl`.
+    pub fn of_arch(operation: u64, count: u64) -> Self {
+        Self {
+            operation: names::arch_prctl(operation),
+            count,
+        }
+    }
 }

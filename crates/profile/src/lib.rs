@@ -7,6 +7,9 @@
 //! figure is what one long observation would have given: times are kept as
 //! histograms and the fastest samples themselves, never as means of means.
 //!
+//! [`table`], [`names`] and [`paths`] are its vocabulary: what numbers and paths of
+//! system calls are called in it.
+//!
 //! A profile is a file, so it is hostile: [`Profile::read`] bounds it, refuses
 //! other versions by name, and checks that its figures agree with each other.
 
@@ -17,8 +20,11 @@ mod durations;
 mod error;
 mod features;
 mod merge;
+pub mod names;
 mod observer;
+pub mod paths;
 mod read;
+pub mod table;
 mod task;
 
 pub use call::{Argument, Call, MAX_ARGUMENTS};

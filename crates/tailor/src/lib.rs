@@ -26,6 +26,7 @@ pub mod machine;
 pub mod mapping;
 pub mod missing;
 pub mod prove;
+mod refused;
 pub mod report;
 pub mod root;
 pub mod search;

@@ -64,6 +64,9 @@ pub struct Terms {
     pub memory_mib: u32,
     /// How long the check may take to pass.
     pub limit: Duration,
+    /// Whether the guest tells what its kernel refuses the application
+    /// ([`tare_init::Refusal`]), which slows it down.
+    pub refusals: Telling,
     /// Ends the proof.
     pub interrupted: Arc<AtomicBool>,
 }
@@ -130,7 +133,7 @@ pub fn prove(
             source,
         })?;
     }
-    let initramfs = initramfs(application, modules, &terms.check)?;
+    let initramfs = initramfs(application, modules, terms)?;
     let begin = Instant::now();
     let mut running = Machine {
         kernel,
@@ -159,19 +162,20 @@ pub fn prove(
 
 /// The guest's files, packed: with a check by command that command is what the
 /// machine lives for, and the application runs beside it.
-pub fn initramfs(
+fn initramfs(
     application: &Application,
     modules: &[Module],
-    check: &Check,
+    terms: &Terms,
 ) -> Result<File, ProveError> {
     let mut tree = application.tree.clone();
     let mut task = application.task.clone();
-    if let Check::Command(words) = check {
+    if let Check::Command(words) = &terms.check {
         task.beside.push(task.command.clone());
         task.command.clone_from(words);
         task.tries = TRIES;
     }
     task.figures = Telling::Told;
+    task.refusals = terms.refusals;
     guest::add_init(&mut tree, task, modules, &guest::find_init()?)?;
     Ok(cpio::pack(&tree)?)
 }
@@ -339,7 +343,7 @@ pub fn weigh_boot(
     terms: &Terms,
     console: &Path,
 ) -> Result<Option<Figures>, ProveError> {
-    let initramfs = initramfs(application, modules, &terms.check)?;
+    let initramfs = initramfs(application, modules, terms)?;
     let mut running = Machine {
         kernel,
         initramfs: &initramfs,

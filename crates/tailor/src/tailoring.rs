@@ -9,6 +9,7 @@ use std::{
 
 use serde::Serialize;
 
+use tare_init::Telling;
 use tare_rootfs::modules::Module;
 
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
     mapping::Symbol,
     missing,
     prove::{Proof, ProveError, Terms, prove},
+    refused,
     root::Application,
     search,
 };
@@ -27,8 +29,11 @@ use crate::{
 const LOGS: &str = "logs";
 /// Configurations of candidates, in the kernel's directory.
 const CANDIDATES: &str = "candidates";
-/// Proofs after which a guest's messages are no longer followed.
+/// Proofs after which a guest's messages, or what it is refused, are no longer
+/// followed.
 const FOLLOWED: usize = 4;
+/// Where options come from that a refused system call points at.
+const REFUSED: &str = "what only this kernel refuses";
 
 /// A tailoring to be done.
 #[derive(Debug)]
@@ -116,6 +121,18 @@ pub enum TailorError {
     },
 }
 
+/// Options, each with why it is needed or may be.
+type Reasons = BTreeMap<Symbol, String>;
+
+/// What was found to be refused.
+#[derive(Debug, Default)]
+struct Refused {
+    /// Options that it points at.
+    suspects: Reasons,
+    /// What is refused still, as a sentence has it.
+    told: String,
+}
+
 /// The loop's state.
 struct Round<'a, P> {
     tailoring: &'a Tailoring<'a>,
@@ -163,8 +180,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
                 return Ok((kernel, proof));
             };
             (self.progress)(Step::Failed(failure));
-            let console = std::fs::read(&proof.console).unwrap_or_default();
-            let console = String::from_utf8_lossy(&console).into_owned();
+            let console = read(&proof.console);
             let suspects = self.not_yet_added(missing::suspects(&console, &kernel.config));
             if suspects.is_empty() {
                 break;
@@ -181,12 +197,34 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
             (self.progress)(Step::Failed(failure));
             return Ok((kernel, proof));
         }
-        self.search(kernel, proof)
+        let refused = self.follow_refusals(&kernel)?;
+        let (kernel, mut proof) = self.search(kernel, proof, refused.suspects)?;
+        if let Some(failure) = &mut proof.failure
+            && !refused.told.is_empty()
+        {
+            let told = format!("; only this kernel refuses {}", refused.told);
+            failure.push_str(&told);
+        }
+        Ok((kernel, proof))
     }
 
     /// What is to be said if the application does not work on Debian's kernel
     /// either: then no option is looked for, which would take many builds.
     fn fails_with_everything(&mut self) -> Result<Option<String>, TailorError> {
+        let Some(proof) = self.control("proof-debian.log", Telling::Silent)? else {
+            return Ok(None);
+        };
+        let console = proof.console.display();
+        let told = |why| {
+            format!(
+                "; Debian's kernel does not pass either ({why}; {console}), so no option is looked for"
+            )
+        };
+        Ok(proof.failure.map(told))
+    }
+
+    /// The same proof on Debian's kernel, where that is at hand.
+    fn control(&mut self, log: &str, refusals: Telling) -> Result<Option<Proof>, TailorError> {
         let Tailoring {
             application,
             terms,
@@ -200,40 +238,90 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
         (self.progress)(Step::Control);
         let pc = Terms {
             board: Board::Q35,
+            refusals,
             ..(*terms).clone()
         };
-        let console = dir.join(LOGS).join("proof-debian.log");
+        let console = dir.join(LOGS).join(log);
         let proof = prove(debian.image, debian.modules, application, &pc, &console)?;
-        let console = console.display();
-        let told = |why| {
-            format!(
-                "; Debian's kernel does not pass either ({why}; {console}), so no option is looked for"
-            )
-        };
-        Ok(proof.failure.map(told))
+        Ok(Some(proof))
     }
 
-    /// Bisection over what the profile only looked at, then over what the
-    /// mapping knows and Debian's kernel has: first over what compiles little
-    /// again, since most of the options that a call needs compile all of it.
-    fn search(&mut self, kernel: Kernel, proof: Proof) -> Result<(Kernel, Proof), TailorError> {
-        let optional = self.order.choice().optional.into_keys();
+    /// What this kernel refuses the application and Debian's does not, round by
+    /// round: a program that ended by the first refusal meets the next one later.
+    fn follow_refusals(&mut self, kernel: &Kernel) -> Result<Refused, TailorError> {
+        let mut refused = Refused::default();
+        let Some(there) = self.control("refusals-debian.log", Telling::Told)? else {
+            return Ok(refused);
+        };
+        let there = read(&there.console);
+        let before = self.order.add.clone();
+        let mut kernel = kernel.clone();
+        for round in 1..=FOLLOWED {
+            let Tailoring {
+                application,
+                terms,
+                dir,
+                ..
+            } = self.tailoring;
+            (self.progress)(Step::Proving);
+            let telling = Terms {
+                refusals: Telling::Told,
+                ..(*terms).clone()
+            };
+            let console = dir.join(LOGS).join(format!("refusals-{round}.log"));
+            let image = &kernel.image.bz_image;
+            let proof = prove(image, &[], application, &telling, &console)?;
+            let only_here = refused::only_here(&read(&console), &there);
+            refused.told = refused::told(&only_here);
+            if proof.passed() {
+                break;
+            }
+            let suspects = refused::suspects(&only_here, &self.order, &kernel.config);
+            let suspects = self.grantable(suspects)?;
+            if suspects.is_empty() {
+                break;
+            }
+            (self.progress)(Step::Trying(suspects.len(), REFUSED));
+            self.order.add.extend(suspects.clone());
+            refused.suspects.extend(suspects);
+            kernel = self.build()?;
+        }
+        self.order.add = before;
+        Ok(refused)
+    }
+
+    /// Bisection over what is refused, over what the profile only looked at, then
+    /// over what the mapping knows and Debian's kernel has: first over what compiles
+    /// little again, since most of the options that a call needs compile all of it.
+    fn search(
+        &mut self,
+        kernel: Kernel,
+        proof: Proof,
+        refused: Reasons,
+    ) -> Result<(Kernel, Proof), TailorError> {
+        let optional: BTreeSet<Symbol> = self.order.choice().optional.into_keys().collect();
         let known = self.tailoring.debian;
         let known = known.map(|debian| missing::known(&kernel.config, debian.config));
         let known = known.unwrap_or_default();
         let objects = kernel.image.vmlinux.parent();
         let reach = objects.map(Reach::of).unwrap_or_default();
         let near = known.iter().filter(|symbol| reach.is_near(symbol.name()));
-        let sets: [(&str, BTreeSet<Symbol>); 3] = [
-            ("what the profile only looked at", optional.collect()),
+        let near = near.cloned().collect();
+        let guesses = [
+            ("what the profile only looked at", optional),
             (
                 "what Debian's kernel has and little of the kernel knows of",
-                near.cloned().collect(),
+                near,
             ),
             ("what Debian's kernel has", known),
         ];
+        let guesses = guesses.map(|(what, set)| {
+            let why = format!("the proof fails without it (bisection over {what})");
+            let set = set.into_iter().map(|symbol| (symbol, why.clone()));
+            (what, set.collect())
+        });
         let kernels = self.kernels;
-        for (what, set) in sets {
+        for (what, set) in std::iter::once((REFUSED, refused)).chain(guesses) {
             if let Some(found) = self.needed_of(what, set, &reach)? {
                 self.add(found);
                 break;
@@ -246,28 +334,27 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
         }
     }
 
-    /// What of a set the proof needs, and why; `None` if all of it does not help.
+    /// What of a set the proof needs; `None` if all of it does not help.
     fn needed_of(
         &mut self,
         what: &str,
-        set: BTreeSet<Symbol>,
+        set: Reasons,
         reach: &Reach,
-    ) -> Result<Option<BTreeMap<Symbol, String>>, TailorError> {
-        let mut candidates = self.grantable(set)?;
+    ) -> Result<Option<Reasons>, TailorError> {
+        let mut candidates: Vec<_> = self.grantable(set)?.into_iter().collect();
         if candidates.is_empty() {
             return Ok(None);
         }
-        candidates.sort_by_key(|symbol| reach.objects(symbol.name()));
+        candidates.sort_by_key(|(symbol, _)| reach.objects(symbol.name()));
         (self.progress)(Step::Trying(candidates.len(), what));
-        let why = format!("the proof fails without it (bisection over {what})");
         let before = self.order.add.clone();
         let found = search::needed(&candidates, |set| {
-            self.order.add = with(&before, set, &why);
+            self.order.add = before.clone();
+            self.order.add.extend(set.iter().cloned());
             self.proves()
         });
         self.order.add = before;
-        let found = found?.map(|all| all.into_iter().map(|it| (it, why.clone())).collect());
-        Ok(found)
+        Ok(found?.map(|all| all.into_iter().collect()))
     }
 
     /// Whether the order's kernel is proven. Options without what they depend on
@@ -281,33 +368,33 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
     }
 
     /// Those of the options that the kernel's scripts grant with all of the others.
-    fn grantable(&self, mut set: BTreeSet<Symbol>) -> Result<Vec<Symbol>, TailorError> {
+    fn grantable(&self, mut set: Reasons) -> Result<Reasons, TailorError> {
         let Tailoring { workshop, dir, .. } = self.tailoring;
         let mut order = self.order.clone();
-        loop {
-            let candidates: Vec<Symbol> = set.iter().cloned().collect();
-            if candidates.is_empty() {
-                return Ok(candidates);
-            }
-            order.add = with(&self.order.add, &candidates, "a candidate");
+        while !set.is_empty() {
+            order.add.clone_from(&self.order.add);
+            order.add.extend(set.clone());
             let solved = workshop.configure(&order, &dir.join(CANDIDATES));
             let Err(MakeError::Kconfig(KconfigError::NotGranted(missing))) = solved else {
-                return solved.map(|_| candidates).map_err(TailorError::from);
+                solved?;
+                break;
             };
-            set.retain(|symbol| !missing.iter().any(|it| it.symbol == *symbol));
-            if set.len() == candidates.len() {
+            let count = set.len();
+            set.retain(|symbol, _| !missing.iter().any(|it| it.symbol == *symbol));
+            if set.len() == count {
                 return Err(MakeError::from(KconfigError::NotGranted(missing)).into());
             }
         }
+        Ok(set)
     }
 
-    fn not_yet_added(&self, suspects: BTreeMap<Symbol, String>) -> BTreeMap<Symbol, String> {
+    fn not_yet_added(&self, suspects: Reasons) -> Reasons {
         let all = suspects.into_iter();
         all.filter(|(symbol, _)| !self.order.add.contains_key(symbol))
             .collect()
     }
 
-    fn add(&mut self, symbols: BTreeMap<Symbol, String>) {
+    fn add(&mut self, symbols: Reasons) {
         for (symbol, why) in symbols {
             self.order.add.insert(symbol.clone(), why.clone());
             self.added.push(Added { symbol, why });
@@ -315,31 +402,41 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
     }
 
     fn build_and_prove(&mut self) -> Result<(Kernel, Proof), TailorError> {
+        let kernel = self.build()?;
         let Tailoring {
-            workshop,
             application,
             terms,
+            dir,
+            ..
+        } = self.tailoring;
+        (self.progress)(Step::Proving);
+        let log = format!("proof-{}.log", self.kernels);
+        let console = dir.join(LOGS).join(log);
+        let proof = prove(&kernel.image.bz_image, &[], application, terms, &console)?;
+        Ok((kernel, proof))
+    }
+
+    fn build(&mut self) -> Result<Kernel, TailorError> {
+        let Tailoring {
+            workshop,
             dir,
             limit,
             ..
         } = self.tailoring;
-        let logs = dir.join(LOGS);
         if self.begin.elapsed() > *limit {
-            let limit = *limit;
+            let (limit, logs) = (*limit, dir.join(LOGS));
             return Err(TailorError::OutOfTime { limit, logs });
         }
         let progress = &mut self.progress;
         let kernel = workshop.make(&self.order, dir, |file| progress(Step::Made(file)))?;
         self.kernels += 1;
         self.build_time += kernel.build_time;
-        progress(Step::Proving);
-        let console = logs.join(format!("proof-{}.log", self.kernels));
-        let proof = prove(&kernel.image.bz_image, &[], application, terms, &console)?;
-        Ok((kernel, proof))
+        Ok(kernel)
     }
 }
 
-fn with(before: &BTreeMap<Symbol, String>, set: &[Symbol], why: &str) -> BTreeMap<Symbol, String> {
-    let more = set.iter().map(|symbol| (symbol.clone(), why.to_owned()));
-    before.clone().into_iter().chain(more).collect()
+/// A console; empty where there is none.
+fn read(console: &Path) -> String {
+    let bytes = std::fs::read(console).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
 }

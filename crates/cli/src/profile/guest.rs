@@ -16,7 +16,7 @@ use tare_control::exit::{Ended, ExitCode};
 use tare_probe::graph;
 use tare_probe::guest::parcel::ParcelError;
 use tare_probe::guest::{FAILURE, OBSERVER, Order, PROFILE, STATUS, TRACE};
-use tare_probe::syscalls::table;
+use tare_profile::table;
 use tare_profile::{Profile, ProfileError, Way};
 use tare_rootfs::guest::{self, GuestError};
 use tare_rootfs::kernel::debian;

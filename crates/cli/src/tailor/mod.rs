@@ -17,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tare_control::exit::ExitCode;
+use tare_init::Telling;
 use tare_rootfs::Cache;
 use tare_rootfs::kernel::debian;
 use tare_rootfs::modules::Module;
@@ -104,6 +105,7 @@ fn anew(args: &TailorArgs, workshop: &Workshop, interrupted: Arc<AtomicBool>) ->
         execution: Execution::Translated,
         memory_mib: MEMORY_MIB,
         limit: Duration::from_secs(args.patience),
+        refusals: Telling::Silent,
         interrupted: Arc::clone(&interrupted),
     };
     let mut progress = Progress::new();

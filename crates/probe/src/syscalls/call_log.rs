@@ -7,8 +7,10 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 
+use tare_profile::{names, table};
+
+use super::calls;
 use super::record::LogRecord;
-use super::{calls, names, table};
 
 /// Longest log, bytes; what is beyond is counted.
 const MAX_BYTES: u64 = 1 << 30;

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use tare_profile::{Argument, BUCKETS, Call, Durations, FASTEST, MAX_ARGUMENTS};
+use tare_profile::{Argument, BUCKETS, Call, Durations, FASTEST, MAX_ARGUMENTS, names, table};
 
 use super::record::FOREIGN;
-use super::{names, table};
 use crate::bpf::Object;
 
 /// The name of what 32-bit programs called.

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use tare_profile::{
-    CloneUse, Features, FileUse, IoctlUse, MountUse, OptionUse, PrctlUse, SocketUse,
+    CloneUse, Features, FileUse, IoctlUse, MountUse, OptionUse, PrctlUse, SocketUse, paths,
 };
 
 use super::record::PathRecord;
-use super::{names, paths};
 use crate::bpf::Object;
 
 /// Most files and names that are remembered.
@@ -157,34 +156,12 @@ fn numbers(uses: &[([u64; 2], u64)]) -> Features {
 fn one(kind: u64, [a, b, c]: [u64; 3], count: u64) -> Features {
     let mut features = Features::default();
     match kind {
-        1 => features.sockets.push(SocketUse {
-            family: names::family(a),
-            kind: names::kind(b),
-            protocol: c as u32,
-            count,
-        }),
-        2 => {
-            let (level, name) = names::option(a, b);
-            features
-                .socket_options
-                .push(OptionUse { level, name, count });
-        }
-        3 => features.ioctls.push(IoctlUse {
-            request: names::ioctl(a),
-            count,
-        }),
-        4 => features.clones.push(CloneUse {
-            flags: names::clone_flags(c << 32 | b),
-            count,
-        }),
-        5 => features.prctls.push(PrctlUse {
-            operation: names::prctl(a),
-            count,
-        }),
-        6 => features.prctls.push(PrctlUse {
-            operation: names::arch_prctl(a),
-            count,
-        }),
+        1 => features.sockets.push(SocketUse::of(a, b, c, count)),
+        2 => features.socket_options.push(OptionUse::of(a, b, count)),
+        3 => features.ioctls.push(IoctlUse::of(a, count)),
+        4 => features.clones.push(CloneUse::of(c << 32 | b, count)),
+        5 => features.prctls.push(PrctlUse::of(a, count)),
+        6 => features.prctls.push(PrctlUse::of_arch(a, count)),
         _ => {}
     }
     features

@@ -9,10 +9,8 @@
 //! calls      counts of each CPU, made into calls of the profile
 //! tasks      tasks and programs
 //! features   uses of numbers by name, files, mounts
-//! paths      how a path stands in the profile
 //! call_log   single calls as lines of text
 //! modules    kernel modules that came or were used meanwhile
-//! table      numbers, names and arguments of system calls; `names` the rest
 //! ```
 //!
 //! The kernel side is `bpf/syscalls.bpf.c`: it counts there, and passes on only
@@ -25,13 +23,10 @@ mod calls;
 mod features;
 mod follow;
 mod modules;
-mod names;
-mod paths;
 mod program;
 mod record;
 mod recorder;
 mod session;
-pub mod table;
 mod tasks;
 
 pub use call_log::{LogEnd, LogError};

@@ -8,22 +8,22 @@ mod socket;
 mod task;
 
 /// The name of an error; its number where it has none.
-pub(super) fn errno(number: u64) -> String {
+pub fn errno(number: u64) -> String {
     named(errno::ERRNO, number)
 }
 
 /// The name of a socket family.
-pub(super) fn family(number: u64) -> String {
+pub fn family(number: u64) -> String {
     named(socket::FAMILIES, number)
 }
 
 /// The name of a kind of socket.
-pub(super) fn kind(number: u64) -> String {
+pub fn kind(number: u64) -> String {
     named(socket::KINDS, number)
 }
 
 /// The names of a level and of an option of it.
-pub(super) fn option(level: u64, option: u64) -> (String, String) {
+pub fn option(level: u64, option: u64) -> (String, String) {
     let options: &[(u64, &str)] = match level {
         0 => socket::IP,
         1 => socket::SOCKET,
@@ -36,22 +36,22 @@ pub(super) fn option(level: u64, option: u64) -> (String, String) {
 }
 
 /// The name of an `ioctl`; its number in hexadecimal where it has none.
-pub(super) fn ioctl(request: u64) -> String {
+pub fn ioctl(request: u64) -> String {
     find(ioctl::IOCTL, request).map_or_else(|| format!("{request:#x}"), str::to_owned)
 }
 
 /// The name of an operation of `prctl`.
-pub(super) fn prctl(operation: u64) -> String {
+pub fn prctl(operation: u64) -> String {
     named(task::PRCTL, operation)
 }
 
 /// The name of an operation of `arch_prctl`.
-pub(super) fn arch_prctl(operation: u64) -> String {
+pub fn arch_prctl(operation: u64) -> String {
     named(task::ARCH_PRCTL, operation)
 }
 
 /// The names of flags of `clone`, sorted; bits without one in hexadecimal.
-pub(super) fn clone_flags(flags: u64) -> Vec<String> {
+pub fn clone_flags(flags: u64) -> Vec<String> {
     let bits = (0..u64::BITS).map(|bit| flags & (1 << bit));
     let mut names: Vec<String> = bits
         .filter(|bit| *bit != 0)

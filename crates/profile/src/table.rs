@@ -422,7 +422,7 @@ mod tests {
         assert!(TABLE.is_sorted_by_key(|(number, _, _)| *number));
         for (known, text, arguments) in TABLE {
             assert_eq!(number(text), Some(*known));
-            assert!(*arguments <= tare_profile::MAX_ARGUMENTS);
+            assert!(*arguments <= crate::MAX_ARGUMENTS);
         }
         assert_eq!(name(0), "read");
         assert_eq!(name(9999), "call_9999");

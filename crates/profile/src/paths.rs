@@ -18,7 +18,7 @@ const KERNEL: &[(&str, &str)] = &[
 ];
 
 /// The path as the profile has it.
-pub(super) fn in_profile(path: &str) -> String {
+pub fn in_profile(path: &str) -> String {
     let path = normal(path);
     if file_system(&path).is_some() {
         return without_ids(&path);
@@ -31,7 +31,7 @@ pub(super) fn in_profile(path: &str) -> String {
 }
 
 /// The file system that a path leads to by its name, if it is one of the kernel's.
-pub(super) fn file_system(path: &str) -> Option<&'static str> {
+pub fn file_system(path: &str) -> Option<&'static str> {
     let below = |place: &str| {
         path.strip_prefix(place)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -43,7 +43,7 @@ pub(super) fn file_system(path: &str) -> Option<&'static str> {
 }
 
 /// Without `.`, `..` and doubled slashes; links are not followed.
-pub(super) fn normal(path: &str) -> String {
+pub fn normal(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
