@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use crate::cgroup::Groups;
 use crate::heard::{Heard, Report, Watch};
-use crate::step::{Step, StepError};
+use crate::step::{PATH, Step, StepError};
 
 /// Makes the mounts, changes to the root.
 /// `TREE SCRATCH ro|rw COMMAND...`
@@ -69,6 +69,9 @@ pub fn run(
     ask(scratch, step)?;
     let mut command = command(tree, scratch, Access::Read, groups);
     command.args(["/bin/bash", "/tare/step", "@/scratch/request"]);
+    // As in containers and machines: a library of MPI, for one, goes by what a batch
+    // system said to whoever started the weighing.
+    command.env_clear().env("PATH", PATH);
     let result = heard(&mut command, "the chroot", step, watch);
     groups.empty();
     result

@@ -21,7 +21,7 @@ use crate::journal::{Change, Journal};
 use crate::pin;
 use crate::place::{Limit, Place};
 use crate::program::{self, Patience};
-use crate::step::{Step, StepError};
+use crate::step::{PATH, Step, StepError};
 
 /// What starts containers on the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,8 +110,6 @@ impl Waiting {
 /// What podman itself takes at most of open files, and of processes if there can be so
 /// many; nothing that it starts can have more where limits may not be raised.
 const MOST: u64 = 1 << 20;
-/// The environment of a container.
-const PATH: &str = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
 /// The command of a container.
 const STEP: &[&str] = &["/bin/bash", "/tare/step", "@/scratch/request"];
 /// What workloads that change their user need, of what Docker leaves by default.
@@ -177,7 +175,7 @@ pub fn config(rootfs: &Path, scratch: &Path, group: &str, limits: &Limits) -> Va
             "terminal": false,
             "user": {"uid": 0, "gid": 0},
             "args": STEP,
-            "env": [PATH],
+            "env": [format!("PATH={PATH}")],
             "cwd": "/",
             "capabilities": {
                 "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES,
@@ -338,7 +336,7 @@ const PODMAN: [&str; 11] = [
 fn podman_options(scratch: &Path, limits: &Limits) -> Vec<String> {
     let mut options: Vec<String> = PODMAN.iter().map(|&option| option.to_owned()).collect();
     options.extend(CAPABILITIES.iter().map(|name| format!("--cap-add={name}")));
-    options.push(format!("--env={PATH}"));
+    options.push(format!("--env=PATH={PATH}"));
     options.push(format!("--volume={}:/scratch", scratch.display()));
     let pids = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap_or_default();
     let pids = pids.trim().parse().unwrap_or(MOST);

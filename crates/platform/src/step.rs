@@ -14,6 +14,9 @@ const PORT: &str = "24680";
 /// How much longer than a workload's limit anything around it may take.
 pub const GRACE: Duration = Duration::from_secs(45);
 
+/// Where programs are looked for until a step says otherwise.
+pub(crate) const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {

@@ -93,3 +93,14 @@ fn a_run_waits_until_whoever_looks_on_is_ready() {
     let report = stage.run_before(&mut Slow(ready));
     assert!(matches!(report.verdict, Verdict::Counts(_)), "{report:?}");
 }
+
+#[test]
+fn a_run_has_nothing_of_the_environment_of_the_weighing() {
+    // Cargo sets it for the tests.
+    assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+    let Some(mut stage) = Stage::new("[ -z \"${CARGO_MANIFEST_DIR-}\" ]", "true") else {
+        return;
+    };
+    let report = stage.run();
+    assert!(matches!(report.verdict, Verdict::Counts(_)), "{report:?}");
+}
