@@ -16,7 +16,7 @@ use crate::failure::Failure;
 
 /// Busy time below which a target has done too little to tell its kind, thousandths
 /// of a CPU.
-const IDLE_MILLICPUS: u64 = 5;
+const IDLE_MILLICPUS: u64 = 20;
 /// Halts a second from which a machine's halts are waits for input and output.
 const IO_HALTS_PER_S: u64 = 50;
 

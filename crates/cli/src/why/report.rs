@@ -37,6 +37,7 @@ impl Report {
     /// From an account.
     pub(super) fn of(account: Account, prices: &Prices) -> Self {
         let load = Load::from(&account);
+        let diagnosis = diagnose(&load, prices.measured()).of_machine(&account.vm.name);
         Self {
             name: account.vm.name.clone(),
             pid: account.vm.pid,
@@ -45,7 +46,7 @@ impl Report {
             vcpus: load.vcpus.len(),
             seconds: account.window_ns as f64 / 1e9,
             ended: account.ended,
-            diagnosis: diagnose(&load, prices.measured()),
+            diagnosis,
             unavailable: account
                 .unavailable
                 .iter()
