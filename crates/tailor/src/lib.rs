@@ -6,7 +6,9 @@
 //! [`mapping`], which is data. [`kconfig`] has the kernel's own scripts solve
 //! the dependencies, and holds what was granted against what was asked.
 //! [`build`] makes the image and [`lock`] says what it was made of; [`kernel`]
-//! is all of that in one call.
+//! is all of that in one call. [`tailoring`] proves it, and where the proof fails finds
+//! what is missing: [`missing`] by the guest's words, `refused` by its system calls,
+//! [`search`] by trying.
 //!
 //! Neighbours: `profile` (what is asked), `rootfs` (Debian's packages, roots of
 //! guests) below; `lab` and `cli` above.

@@ -255,23 +255,15 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
         };
         let there = read(&there.console);
         let before = self.order.add.clone();
+        let telling = Terms {
+            refusals: Telling::Told,
+            ..self.tailoring.terms.clone()
+        };
         let mut kernel = kernel.clone();
         for round in 1..=FOLLOWED {
-            let Tailoring {
-                application,
-                terms,
-                dir,
-                ..
-            } = self.tailoring;
-            (self.progress)(Step::Proving);
-            let telling = Terms {
-                refusals: Telling::Told,
-                ..(*terms).clone()
-            };
-            let console = dir.join(LOGS).join(format!("refusals-{round}.log"));
-            let image = &kernel.image.bz_image;
-            let proof = prove(image, &[], application, &telling, &console)?;
-            let only_here = refused::only_here(&read(&console), &there);
+            let log = format!("refusals-{round}.log");
+            let proof = self.prove(&kernel, &telling, &log)?;
+            let only_here = refused::only_here(&read(&proof.console), &there);
             refused.told = refused::told(&only_here);
             if proof.passed() {
                 break;
@@ -403,17 +395,19 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
 
     fn build_and_prove(&mut self) -> Result<(Kernel, Proof), TailorError> {
         let kernel = self.build()?;
+        let log = format!("proof-{}.log", self.kernels);
+        let proof = self.prove(&kernel, self.tailoring.terms, &log)?;
+        Ok((kernel, proof))
+    }
+
+    /// A proof on a kernel; its console is in a log of this name.
+    fn prove(&mut self, kernel: &Kernel, terms: &Terms, log: &str) -> Result<Proof, TailorError> {
         let Tailoring {
-            application,
-            terms,
-            dir,
-            ..
+            application, dir, ..
         } = self.tailoring;
         (self.progress)(Step::Proving);
-        let log = format!("proof-{}.log", self.kernels);
-        let console = dir.join(LOGS).join(log);
-        let proof = prove(&kernel.image.bz_image, &[], application, terms, &console)?;
-        Ok((kernel, proof))
+        let (image, console) = (&kernel.image.bz_image, dir.join(LOGS).join(log));
+        Ok(prove(image, &[], application, terms, &console)?)
     }
 
     fn build(&mut self) -> Result<Kernel, TailorError> {
