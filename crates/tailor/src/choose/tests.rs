@@ -22,9 +22,13 @@ fn profile(calls: &[(&str, u64, u64)]) -> Profile {
 }
 
 fn chosen(profile: &Profile, cuts: &[Cut], parts: &[Part]) -> Choice {
+    chosen_for(Target::Qemu, profile, cuts, parts)
+}
+
+fn chosen_for(target: Target, profile: &Profile, cuts: &[Cut], parts: &[Part]) -> Choice {
     choose(&Wish {
         profile,
-        target: Target::Qemu,
+        target,
         parts,
         cuts: &cuts.iter().copied().collect(),
         add: &BTreeMap::new(),
@@ -43,6 +47,18 @@ fn a_call_brings_what_gives_it_and_says_why() {
     assert_eq!(epoll, Some(BTreeSet::from(["epoll_wait".to_owned()])));
     assert!(!has(&choice, "IO_URING"));
     assert!(!has(&chosen(&profile(&[]), &[], &[]), "EPOLL"));
+}
+
+#[test]
+fn a_console_whose_line_is_in_the_acpi_tables_only_is_found_there() {
+    for (target, right) in [
+        (Target::Tare, true),
+        (Target::Qemu, false),
+        (Target::Firecracker, false),
+    ] {
+        let choice = chosen_for(target, &profile(&[]), &[], &[]);
+        assert_eq!(has(&choice, "SERIAL_8250_PNP"), right, "{target:?}");
+    }
 }
 
 #[test]
