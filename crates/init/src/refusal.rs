@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 /// Begin of the line.
 const BEGIN: &str = "refused: ";
-/// Most bytes of a string argument.
-pub const TEXT_BYTES: usize = 255;
+/// Most bytes of a string argument that is told.
+pub const TEXT_BYTES: usize = 256;
+/// Arguments of a system call.
+const ARGUMENTS: usize = 6;
 
 /// A kind of refused system call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -31,14 +33,19 @@ impl Refusal {
         format!("{BEGIN}{document}")
     }
 
-    /// All that a console tells; lines of others in between, and torn ones, are
-    /// passed over.
+    /// All that a console tells; lines of others in between, torn ones and what the
+    /// first process never says are passed over.
     pub fn all_on(console: &str) -> BTreeSet<Self> {
         let told = console.lines().filter_map(|line| {
             let (_, document) = line.split_once(BEGIN)?;
             serde_json::from_str(document).ok()
         });
-        told.collect()
+        told.filter(Self::is_within_bounds).collect()
+    }
+
+    fn is_within_bounds(&self) -> bool {
+        let text = self.text.as_deref().unwrap_or_default();
+        self.selectors.len() <= ARGUMENTS && text.len() <= TEXT_BYTES
     }
 }
 
@@ -109,11 +116,16 @@ mod tests {
             selectors: vec![10, 1, 0],
             text: None,
         };
+        let long = Refusal {
+            text: Some("x".repeat(TEXT_BYTES + 1)),
+            ..path.clone()
+        };
         let console = format!(
-            "[ 0.1] Run\r\ntare-init: {}\r\ntare-init: {}\n{}\nrefused: {{\"call\": 1}}\nrefused: {{",
+            "[ 0.1] Run\r\ntare-init: {}\r\ntare-init: {}\n{}\n{}\nrefused: {{\"call\": 1}}\nrefused: {{",
             path.line(),
             socket.line(),
-            socket.line()
+            socket.line(),
+            long.line(),
         );
         assert_eq!(Refusal::all_on(&console), [socket, path].into());
     }

@@ -191,7 +191,12 @@ fn string(pid: pid_t, address: u64) -> Option<String> {
             break;
         }
     }
-    (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    // What is no UTF-8 has grown.
+    while text.len() > refusal::TEXT_BYTES {
+        text.pop();
+    }
+    (!text.is_empty()).then_some(text)
 }
 
 /// A request without an address.

@@ -21,6 +21,8 @@ pub mod calls;
 pub mod check;
 pub mod choose;
 pub mod cut;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz_entry;
 pub mod kconfig;
 pub mod kernel;
 pub mod lock;

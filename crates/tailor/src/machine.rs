@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Read as _, Seek as _, SeekFrom},
     os::fd::AsRawFd as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -20,7 +20,7 @@ use crate::choose::Target;
 /// Between two looks at a machine.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Most bytes of a console that are read.
-const CONSOLE_BYTES: usize = 4 << 20;
+const CONSOLE_BYTES: u64 = 4 << 20;
 
 /// How QEMU executes the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,9 +196,7 @@ impl Machine<'_> {
 impl Running {
     /// What the guest printed until now.
     pub fn console(&self) -> String {
-        let bytes = fs::read(&self.console).unwrap_or_default();
-        let begin = bytes.len().saturating_sub(CONSOLE_BYTES);
-        String::from_utf8_lossy(&bytes[begin..]).into_owned()
+        console(&self.console)
     }
 
     /// Whether it goes on.
@@ -235,6 +233,19 @@ impl Drop for Running {
     }
 }
 
+/// The end of a console's file, as text; empty where there is none.
+pub(crate) fn console(path: &Path) -> String {
+    let end = || {
+        let mut file = File::open(path)?;
+        let begin = file.metadata()?.len().saturating_sub(CONSOLE_BYTES);
+        file.seek(SeekFrom::Start(begin))?;
+        let mut bytes = Vec::new();
+        file.take(CONSOLE_BYTES).read_to_end(&mut bytes)?;
+        io::Result::Ok(bytes)
+    };
+    String::from_utf8_lossy(&end().unwrap_or_default()).into_owned()
+}
+
 /// The status of the command that a console tells.
 pub fn status(console: &str) -> Option<u8> {
     let mut lines = console.lines().rev();
@@ -250,8 +261,20 @@ fn inherited(file: &File) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_more_than_the_end_of_a_console_is_read() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(console(file.path()), "");
+        let bytes = usize::try_from(CONSOLE_BYTES).unwrap();
+        let text = "a".repeat(9) + &"b".repeat(bytes);
+        fs::write(file.path(), text).unwrap();
+        assert_eq!(console(file.path()), "b".repeat(bytes));
+        assert_eq!(console(Path::new("/none")), "");
+    }
 
     #[test]
     fn the_last_status_of_a_console_counts() {

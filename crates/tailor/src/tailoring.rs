@@ -16,7 +16,7 @@ use crate::{
     build::Reach,
     kconfig::{Config, KconfigError},
     kernel::{Kernel, MakeError, Order, Workshop},
-    machine::Board,
+    machine::{self, Board},
     mapping::Symbol,
     missing,
     prove::{Proof, ProveError, Terms, prove},
@@ -180,7 +180,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
                 return Ok((kernel, proof));
             };
             (self.progress)(Step::Failed(failure));
-            let console = read(&proof.console);
+            let console = machine::console(&proof.console);
             let suspects = self.not_yet_added(missing::suspects(&console, &kernel.config));
             if suspects.is_empty() {
                 break;
@@ -253,7 +253,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
         let Some(there) = self.control("refusals-debian.log", Telling::Told)? else {
             return Ok(refused);
         };
-        let there = read(&there.console);
+        let there = machine::console(&there.console);
         let before = self.order.add.clone();
         let telling = Terms {
             refusals: Telling::Told,
@@ -263,7 +263,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
         for round in 1..=FOLLOWED {
             let log = format!("refusals-{round}.log");
             let proof = self.prove(&kernel, &telling, &log)?;
-            let only_here = refused::only_here(&read(&proof.console), &there);
+            let only_here = refused::only_here(&machine::console(&proof.console), &there);
             refused.told = refused::told(&only_here);
             if proof.passed() {
                 break;
@@ -427,10 +427,4 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
         self.build_time += kernel.build_time;
         Ok(kernel)
     }
-}
-
-/// A console; empty where there is none.
-fn read(console: &Path) -> String {
-    let bytes = std::fs::read(console).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -1,0 +1,65 @@
+//! Entry point for fuzzing: bytes are the consoles of two guests. Whatever they say,
+//! nothing panics, and what is told of it is bounded and has no control characters.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tare_init::Figures;
+use tare_profile::Profile;
+
+use crate::choose::Target;
+use crate::kconfig::Config;
+use crate::kernel::Order;
+use crate::{machine, missing, refused};
+
+/// Longest sentence of refusals, bytes: some texts, names around each, and three bytes
+/// for one that was replaced.
+const TOLD_BYTES: usize = 4 * (3 * tare_init::refusal::TEXT_BYTES + 256);
+
+/// Reads the consoles of a tailored kernel and of Debian's, which a zero divides.
+///
+/// # Panics
+///
+/// When something beyond its bounds is told: that is what is looked for.
+pub fn consoles(bytes: &[u8]) {
+    let mut two = bytes
+        .splitn(2, |byte| *byte == 0)
+        .map(String::from_utf8_lossy);
+    let (here, there) = (
+        two.next().unwrap_or_default(),
+        two.next().unwrap_or_default(),
+    );
+    let _ = (Figures::on(&here), machine::status(&here));
+    let config = Config::read("CONFIG_EPOLL=y\n");
+    let order = Order {
+        profile: Profile::empty(),
+        target: Target::Qemu,
+        parts: BTreeSet::new(),
+        cuts: BTreeSet::new(),
+        add: BTreeMap::new(),
+        keep: BTreeSet::new(),
+    };
+    for why in missing::suspects(&here, &config).values() {
+        assert!(!why.contains(char::is_control), "{why:?}");
+    }
+    let only_here = refused::only_here(&here, &there);
+    for symbol in refused::suspects(&only_here, &order, &config).keys() {
+        assert!(!config.has(symbol), "{symbol} is there");
+    }
+    let told = refused::told(&only_here);
+    assert!(
+        told.len() <= TOLD_BYTES && !told.contains(char::is_control),
+        "{told:?}"
+    );
+}
+
+#[cfg(test)]
+#[path = "../../../fuzz/judges/corpus.rs"]
+mod corpus;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_corpus_of_consoles_does_no_harm() {
+        super::corpus::replay("guest_console", super::consoles);
+    }
+}
