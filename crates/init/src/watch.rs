@@ -1,5 +1,6 @@
 //! Following commands by ptrace(2), to tell what the kernel refuses them. It slows
-//! every system call down, so it is done where a proof has failed, to say why.
+//! every system call down, so it is done where a proof has failed, to say why. Not by
+//! the crate `nix`: it knows no real-time signals, which must be passed on too.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeSet;
