@@ -55,6 +55,43 @@ impl Explain for FindError {
     }
 }
 
+/// A machine that cannot be watched.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TargetError {
+    /// There is none.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// It has no KVM.
+    #[error(
+        "{name} (process {pid}) runs in QEMU's translator, without KVM, whose exits and \
+             interrupts are what is watched"
+    )]
+    Translated {
+        /// Its name.
+        name: String,
+        /// QEMU's process.
+        pid: u32,
+    },
+}
+
+impl Explain for TargetError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Find(error) => error.code(),
+            Self::Translated { .. } => ExitCode::NoSuchMachine,
+        }
+    }
+
+    fn way_out(&self) -> Option<String> {
+        match self {
+            Self::Find(error) => error.way_out(),
+            Self::Translated { name, .. } => Some(format!(
+                "tare advise {name} says what it spends its time with"
+            )),
+        }
+    }
+}
+
 /// Machines that are watched.
 pub(crate) struct Watch {
     observer: Observer,
@@ -87,8 +124,16 @@ impl Watch {
     }
 
     /// The machine of that process or name.
-    pub(crate) fn one(target: &str) -> Result<Self, FindError> {
-        let vms = vec![vm::find(target)?];
+    pub(crate) fn one(target: &str) -> Result<Self, TargetError> {
+        let vms = vec![
+            vm::find(target).map_err(|error| match vm::translated(target) {
+                Some(machine) => TargetError::Translated {
+                    name: machine.name,
+                    pid: machine.pid,
+                },
+                None => error.into(),
+            })?,
+        ];
         Ok(Self {
             observer: Observer::start(&vms),
             vms,

@@ -259,6 +259,11 @@ fn a_machine_of_the_translator_is_pinned_by_role_and_put_back() {
         tids.filter(|tid| is_vcpu(&comm(qemu.pid(), *tid))).count() == 1
     });
     there_and_back(&place, "pin-tcg", qemu.pid(), is_vcpu);
+    for target in ["pin-tcg".to_owned(), qemu.pid().to_string()] {
+        place
+            .run(&["why", &target])
+            .expect(51, "runs in QEMU's translator, without KVM");
+    }
 }
 
 /// `tare ps` shows the process that waits for QEMU.
