@@ -9,7 +9,7 @@ use tare_control::exit::ExitCode;
 use tare_probe::Unavailable;
 use tare_probe::account::Account;
 use tare_probe::kvm::Observer;
-use tare_probe::vm::{self, FindError, Vm};
+use tare_probe::vm::{self, FindError, Translated, Vm};
 
 use crate::failure::Explain;
 use crate::signals;
@@ -125,15 +125,13 @@ impl Watch {
 
     /// The machine of that process or name.
     pub(crate) fn one(target: &str) -> Result<Self, TargetError> {
-        let vms = vec![
-            vm::find(target).map_err(|error| match vm::translated(target) {
-                Some(machine) => TargetError::Translated {
-                    name: machine.name,
-                    pid: machine.pid,
-                },
-                None => error.into(),
-            })?,
-        ];
+        let found = vm::find(target);
+        let has_no_kvm = matches!(found, Err(FindError::NoVm { .. } | FindError::NoName(_)));
+        if has_no_kvm && let Some(machine) = vm::translated(target) {
+            let Translated { name, pid, .. } = machine;
+            return Err(TargetError::Translated { name, pid });
+        }
+        let vms = vec![found?];
         Ok(Self {
             observer: Observer::start(&vms),
             vms,

@@ -16,4 +16,5 @@ pub mod live;
 pub mod rundir;
 pub mod sentence;
 pub mod settings;
+pub mod shell;
 pub mod stats;

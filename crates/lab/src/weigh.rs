@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 use tare_control::exit::ExitCode;
 use tare_control::sentence::chain;
+use tare_control::shell::quoted;
 
 use crate::appliance::Executor;
 use crate::appliance::tare::TareRun;
@@ -191,15 +192,6 @@ fn rfc3339(time: SystemTime) -> String {
     humantime::format_rfc3339_seconds(time).to_string()
 }
 
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,12 +223,5 @@ mod tests {
         assert_eq!(told("kv", None, Some("nginx")), None);
         assert_eq!(told("tailor", Some("kv"), None), None);
         assert_eq!(told("platforms", Some("kv"), None), None);
-    }
-
-    #[test]
-    fn words_survive_a_shell() {
-        assert_eq!(quoted("--out=a/b"), "--out=a/b");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
-        assert_eq!(quoted(""), "''");
     }
 }

@@ -1,8 +1,6 @@
 //! Entry point for fuzzing: bytes are the consoles of two guests. Whatever they say,
 //! nothing panics, and what is told of it is bounded and has no control characters.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use tare_init::Figures;
 use tare_profile::Profile;
 
@@ -30,14 +28,7 @@ pub fn consoles(bytes: &[u8]) {
     );
     let _ = (Figures::on(&here), machine::status(&here));
     let config = Config::read("CONFIG_EPOLL=y\n");
-    let order = Order {
-        profile: Profile::empty(),
-        target: Target::Qemu,
-        parts: BTreeSet::new(),
-        cuts: BTreeSet::new(),
-        add: BTreeMap::new(),
-        keep: BTreeSet::new(),
-    };
+    let order = Order::new(Profile::empty(), Target::Qemu);
     for why in missing::suspects(&here, &config).values() {
         assert!(!why.contains(char::is_control), "{why:?}");
     }

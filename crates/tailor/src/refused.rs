@@ -191,14 +191,7 @@ mod tests {
     }
 
     fn order() -> Order {
-        Order {
-            profile: Profile::empty(),
-            target: Target::Qemu,
-            parts: BTreeSet::new(),
-            cuts: BTreeSet::new(),
-            add: BTreeMap::new(),
-            keep: BTreeSet::new(),
-        }
+        Order::new(Profile::empty(), Target::Qemu)
     }
 
     #[test]

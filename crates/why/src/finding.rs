@@ -141,20 +141,13 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// The same with a machine's name in the remedies' commands.
+    /// The same with a machine's name, as a shell takes it, in the remedies' commands.
     #[must_use]
-    pub fn of_machine(mut self, name: &str) -> Self {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        let word = match name.chars().all(is_plain) {
-            true => name.to_owned(),
-            // For a shell; a quote within one is left out, closed and open.
-            false => format!("'{}'", name.replace('\'', "'\\''")),
-        };
+    pub fn of_machine(mut self, word: &str) -> Self {
         for finding in &mut self.findings {
-            finding.remedy = PLACEHOLDERS.iter().fold(
-                std::mem::take(&mut finding.remedy),
-                |remedy, placeholder| remedy.replace(placeholder, &word),
-            );
+            for placeholder in PLACEHOLDERS {
+                finding.remedy = finding.remedy.replace(placeholder, word);
+            }
         }
         self
     }
@@ -163,39 +156,6 @@ impl Diagnosis {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn commands_of_remedies_name_the_machine() {
-        let remedied = |remedy: &str, name: &str| {
-            let finding = Finding {
-                cause: Cause::Steal,
-                share: 0.1,
-                basis: Basis::Measured,
-                what: String::new(),
-                evidence: Vec::new(),
-                remedy: remedy.to_owned(),
-            };
-            let diagnosis = Diagnosis {
-                breakdown: Breakdown::default(),
-                findings: vec![finding],
-            };
-            let mut named = diagnosis.of_machine(name).findings;
-            named.pop().map(|finding| finding.remedy)
-        };
-        let cases = [
-            ("tare pin NAME, or", "web", "tare pin web, or"),
-            ("virsh vcpupin DOMAIN 0 1", "web", "virsh vcpupin web 0 1"),
-            (
-                "virsh schedinfo DOMAIN",
-                "it's 1",
-                "virsh schedinfo 'it'\\''s 1'",
-            ),
-            ("-machine hpet=off", "web", "-machine hpet=off"),
-        ];
-        for (remedy, name, named) in cases {
-            assert_eq!(remedied(remedy, name).as_deref(), Some(named));
-        }
-    }
 
     #[test]
     fn a_sentence_says_cause_rate_share_and_remedy() {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::prices::Prices;
 use serde::Serialize;
+use tare_control::shell::quoted;
 use tare_probe::account::Account;
 use tare_why::words::{percent, rate};
 use tare_why::{Diagnosis, Execution, Finding, Load, Monitor, diagnose};
@@ -37,7 +38,7 @@ impl Report {
     /// From an account.
     pub(super) fn of(account: Account, prices: &Prices) -> Self {
         let load = Load::from(&account);
-        let diagnosis = diagnose(&load, prices.measured()).of_machine(&account.vm.name);
+        let diagnosis = named(diagnose(&load, prices.measured()), &account.vm.name);
         Self {
             name: account.vm.name.clone(),
             pid: account.vm.pid,
@@ -159,6 +160,11 @@ pub(super) fn notes(reports: &[Report], prices: &Prices) -> String {
     text
 }
 
+/// The diagnosis with commands that can be pasted.
+fn named(diagnosis: Diagnosis, machine: &str) -> Diagnosis {
+    diagnosis.of_machine(&quoted(machine))
+}
+
 /// The sentence, then its evidence.
 fn paragraph(number: usize, finding: &Finding, text: &mut String) {
     let first = format!("{number:>2}. ");
@@ -173,4 +179,44 @@ fn fill(text: &str, first: &str, others: &str) -> String {
         .initial_indent(first)
         .subsequent_indent(others);
     textwrap::fill(text, options) + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_why::{Basis, Breakdown, Cause};
+
+    use super::*;
+
+    #[test]
+    fn commands_of_remedies_name_the_machine() {
+        let remedied = |remedy: &str, name: &str| {
+            let finding = Finding {
+                cause: Cause::Steal,
+                share: 0.1,
+                basis: Basis::Measured,
+                what: String::new(),
+                evidence: Vec::new(),
+                remedy: remedy.to_owned(),
+            };
+            let diagnosis = Diagnosis {
+                breakdown: Breakdown::default(),
+                findings: vec![finding],
+            };
+            let mut named = super::named(diagnosis, name).findings;
+            named.pop().map(|finding| finding.remedy)
+        };
+        let cases = [
+            ("tare pin NAME, or", "web", "tare pin web, or"),
+            ("virsh vcpupin DOMAIN 0 1", "web", "virsh vcpupin web 0 1"),
+            (
+                "virsh schedinfo DOMAIN",
+                "it's 1",
+                "virsh schedinfo 'it'\\''s 1'",
+            ),
+            ("-machine hpet=off", "web", "-machine hpet=off"),
+        ];
+        for (remedy, name, named) in cases {
+            assert_eq!(remedied(remedy, name).as_deref(), Some(named));
+        }
+    }
 }
