@@ -152,7 +152,8 @@ fn cuts(figures: &[Figure]) -> Option<Section> {
         "What each cut takes off a request",
         "Per cent of a request's instructions at the peak (30 fastest): taken alone, on a kernel \
          with no cut; and what comes back when it is taken from the kernel with all. A dash: the \
-         kernel stays the same, since something else asks for what the cut would take.",
+         kernel stays the same, since something else asks for what the cut would take, or an \
+         interruption came first.",
         &["", "alone", "taken back", "safety that it gives up"],
         &rows.collect::<Vec<_>>(),
     )
