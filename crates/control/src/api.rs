@@ -13,7 +13,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{config::MachineConfig, stats::Kvm};
+use crate::config::MachineConfig;
+use crate::stats::Kvm;
 
 /// A machine as it is now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

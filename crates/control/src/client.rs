@@ -5,24 +5,19 @@
 //! little; it is made anew when the monitor closed it. The server is in
 //! `crates/monitor`; the bodies are in [`crate::api`] and [`crate::stats`].
 
-use std::{
-    io::{self, Read as _, Write as _},
-    os::unix::net::UnixStream,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::io;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use rustix::{
-    io::Errno,
-    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType},
-};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::de::DeserializeOwned;
 
-use crate::{
-    api::{ErrorBody, Machine, Stop, StopRequest},
-    settings::{Settings, SettingsChange},
-    stats::Stats,
-};
+use crate::api::{ErrorBody, Machine, Stop, StopRequest};
+use crate::settings::{Settings, SettingsChange};
+use crate::stats::Stats;
 
 /// How long a request may take if [`Client::with_timeout`] says nothing.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -332,7 +327,8 @@ impl Head {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::{os::unix::net::UnixListener, thread};
+    use std::os::unix::net::UnixListener;
+    use std::thread;
 
     use super::*;
 

@@ -3,7 +3,9 @@
 //! `tare` checks and opens everything; the monitor gets descriptors that are
 //! open already, so that it can confine itself before it reads a guest byte.
 
-use std::{fmt, os::fd::RawFd, str::FromStr};
+use std::fmt;
+use std::os::fd::RawFd;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 

@@ -15,17 +15,13 @@
 //! root (`.lock` in it), so that nobody takes a directory that is just being
 //! made for a stale one.
 
-use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
-    io,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
-    path::{Path, PathBuf},
-};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use rustix::{
-    fs::{FlockOperation, flock},
-    io::Errno,
-};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 /// Environment variable that names another root for run directories.
 pub const ROOT_VARIABLE: &str = "TARE_RUN_ROOT";

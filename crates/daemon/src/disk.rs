@@ -1,10 +1,8 @@
 //! Disks: from the configuration to what the device takes, and the exit codes
 //! of those that cannot be used.
 
-use tare_control::{
-    config::{DiskCache, DiskConfig},
-    exit::ExitCode,
-};
+use tare_control::config::{DiskCache, DiskConfig};
+use tare_control::exit::ExitCode;
 use tare_devices::blk::{BlkSettings, Cache, DiskError, MAX_QUEUES, Problem, SERIAL_BYTES};
 use tare_policy::coalesce::{self, Settings};
 

@@ -2,16 +2,12 @@
 //! that may be empty (epoll itself reports hang-ups even to those who asked for
 //! nothing, which would spin).
 
-use std::{
-    io,
-    mem::MaybeUninit,
-    os::fd::{AsFd, OwnedFd},
-};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, epoll, poll},
-    io::Errno,
-};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::io::Errno;
 
 /// What to wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,7 +127,8 @@ impl Poll {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::{io::Write as _, os::unix::net::UnixStream};
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
 
     use super::*;
 

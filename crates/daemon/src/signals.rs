@@ -1,12 +1,8 @@
 //! SIGINT, SIGTERM and SIGHUP as an event for the main thread.
 
-use std::{
-    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
-    sync::{
-        OnceLock,
-        atomic::{AtomicI32, Ordering},
-    },
-};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
 use vmm_sys_util::signal::register_signal_handler;

@@ -1,37 +1,31 @@
 //! Puts devices on a machine's buses: wiring, place on the bus, ioeventfds,
 //! the I/O thread's view and the observer's.
 
-use std::{
-    io,
-    os::fd::{AsFd as _, OwnedFd},
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_abi::layout;
 use tare_control::config::NetConfig;
-use tare_devices::{
-    CounterSource,
-    blk::{self, Blk, MonotonicClock},
-    cmos::Cmos,
-    net::{Net, NetSettings},
-    pci::{MemoryWindow, PciBus},
-    power::Power,
-    virtio::{VirtioDevice, VirtioPci},
-};
+use tare_devices::blk::{Blk, MonotonicClock};
+use tare_devices::cmos::Cmos;
+use tare_devices::net::{Net, NetSettings};
+use tare_devices::pci::{MemoryWindow, PciBus};
+use tare_devices::power::Power;
+use tare_devices::virtio::{VirtioDevice, VirtioPci};
+use tare_devices::{CounterSource, blk};
 use tare_hv::{GuestMemoryMmap, Vm};
 use vmm_sys_util::eventfd::EventFd;
 
-use crate::{
-    bus::{Bus, StrayAccesses},
-    console::Console,
-    disk::OpenDisk,
-    io::IoDevice,
-    link::AnyLink,
-    observe::ObservedDevice,
-    settings::{Adjustable, AdjustableDisk},
-    start::{StartError, failed_to},
-    wiring::{FunctionWiring, Gsis},
-};
+use crate::bus::{Bus, StrayAccesses};
+use crate::console::Console;
+use crate::disk::OpenDisk;
+use crate::io::IoDevice;
+use crate::link::AnyLink;
+use crate::observe::ObservedDevice;
+use crate::settings::{Adjustable, AdjustableDisk};
+use crate::start::{StartError, failed_to};
+use crate::wiring::{FunctionWiring, Gsis};
 
 /// A device on the bus, and its queues' events.
 type Added<D> = (Arc<Mutex<VirtioPci<D>>>, Vec<Arc<EventFd>>);

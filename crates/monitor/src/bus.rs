@@ -3,21 +3,15 @@
 //! Reads that nobody answers give ones, writes go nowhere, as on hardware; both
 //! are counted by the PCI bus or here.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tare_abi::{layout, ports};
-use tare_devices::{
-    CounterSource,
-    cmos::Cmos,
-    pci::PciBus,
-    power::{Power, PowerEvent},
-};
+use tare_devices::CounterSource;
+use tare_devices::cmos::Cmos;
+use tare_devices::pci::PciBus;
+use tare_devices::power::{Power, PowerEvent};
 
 use crate::console::Console;
 

@@ -8,7 +8,8 @@ use tare_devices::blk::{Access, BlkSettings, Disk};
 
 pub(crate) use tare_daemon::disk::code;
 
-use crate::{inherit::Inherited, start::StartError};
+use crate::inherit::Inherited;
+use crate::start::StartError;
 
 /// A disk that was judged and locked.
 pub(crate) struct OpenDisk {

@@ -1,19 +1,16 @@
 //! Why a run ends: the first reason wins, and becomes the monitor's message
 //! and exit code.
 
-use std::{
-    fmt,
-    fs::File,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::fmt;
+use std::fs::File;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_abi::exit::GuestExit;
-use tare_control::{
-    api::Stop,
-    config::GuestKind,
-    exit::{Ended, ExitCode},
-    last_words::{self, LastWords},
-};
+use tare_control::api::Stop;
+use tare_control::config::GuestKind;
+use tare_control::exit::{Ended, ExitCode};
+use tare_control::last_words;
+use tare_control::last_words::LastWords;
 use tare_daemon::signals::Request;
 use tare_hv::Crash;
 use vmm_sys_util::eventfd::EventFd;

@@ -1,10 +1,8 @@
 //! Counts a vCPU's returns to the monitor by kind. Written by the vCPU's
 //! thread alone, read by any.
 
-use std::{
-    collections::BTreeMap,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tare_hv::Exit;
 

@@ -3,11 +3,9 @@
 
 #![allow(unsafe_code)]
 
-use std::{
-    collections::BTreeSet,
-    io,
-    os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
-};
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use tare_control::config::Descriptor;
 use vmm_sys_util::eventfd::EventFd;

@@ -1,50 +1,40 @@
 //! Builds a machine from its set-up: memory, image, devices, vCPUs. Nothing
 //! runs yet.
 
-use std::{
-    cell::RefCell,
-    fs::File,
-    ops::Range,
-    rc::Rc,
-    sync::{Arc, atomic::AtomicBool},
-    time::Instant,
-};
+use std::cell::RefCell;
+use std::fs::File;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use rustix::stdio::stdout;
 use tare_abi::{layout, ports};
 use tare_boot::{LoadOptions, Protocol};
-use tare_control::{
-    config::{self, MachineConfig},
-    halt::HaltPolicy,
-    stats,
-};
-use tare_devices::{
-    rng::{OsEntropy, Rng},
-    serial::{IrqLine, SerialPort},
-};
+use tare_control::config::MachineConfig;
+use tare_control::halt::HaltPolicy;
+use tare_control::{config, stats};
+use tare_devices::rng::{OsEntropy, Rng};
+use tare_devices::serial::{IrqLine, SerialPort};
 use tare_hv::{DisableExits, GuestMemoryMmap, Kicker, Kind, Kvm, Probe, Vm};
 use vm_memory::{GuestMemoryBackend as _, GuestMemoryRegion as _};
 use vmm_sys_util::eventfd::EventFd;
 
-use crate::{
-    assembly::Devices,
-    bus::Bus,
-    console::{
-        Console,
-        log::ConsoleLog,
-        output::{Output, Screen},
-        terminal,
-    },
-    ending::Ender,
-    exits::ExitCounters,
-    halt::{CanPoll, Governor},
-    io::{ConsoleInput, IoLoop},
-    observe::{MemoryObserver, ObservedVcpu, Observer},
-    settings::Adjustable,
-    start::{Setup, StartError, failed_to},
-    vcpu::VcpuLoop,
-    wiring::eventfd,
-};
+use crate::assembly::Devices;
+use crate::bus::Bus;
+use crate::console::log::ConsoleLog;
+use crate::console::output::{Output, Screen};
+use crate::console::{Console, terminal};
+use crate::ending::Ender;
+use crate::exits::ExitCounters;
+use crate::halt::{CanPoll, Governor};
+use crate::io::{ConsoleInput, IoLoop};
+use crate::observe::{MemoryObserver, ObservedVcpu, Observer};
+use crate::settings::Adjustable;
+use crate::start::{Setup, StartError, failed_to};
+use crate::vcpu::VcpuLoop;
+use crate::wiring::eventfd;
 
 /// A machine ready to run.
 pub(crate) struct Machine {

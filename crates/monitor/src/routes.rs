@@ -1,19 +1,15 @@
 //! What the control socket answers; the table is in [`tare_control::api`].
 
-use tare_control::{
-    api::{Machine, State, Stop},
-    config::MachineConfig,
-    settings::{Settings, SettingsChange, SettingsError},
-    stats::Stats,
-};
+use tare_control::api::{Machine, State, Stop};
+use tare_control::config::MachineConfig;
+use tare_control::settings::{Settings, SettingsChange, SettingsError};
+use tare_control::stats::Stats;
 use tare_daemon::interface::{self, Interface};
 
-use crate::{
-    ending::{Ender, Ending},
-    http::{Request, Response, Routes},
-    observe::Observer,
-    settings::Adjustable,
-};
+use crate::ending::{Ender, Ending};
+use crate::http::{Request, Response, Routes};
+use crate::observe::Observer;
+use crate::settings::Adjustable;
 
 /// The control interface of one machine.
 pub struct Control {

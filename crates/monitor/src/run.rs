@@ -1,43 +1,35 @@
 //! The program: set up, build, confine, run, end, and leave nothing behind.
 
-use std::{
-    ffi::OsString,
-    io::Write as _,
-    sync::{
-        Arc, Barrier,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
-};
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+use std::thread;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use rustix::thread::{Pid, gettid};
 use tare_abi::exit::GuestExit;
-use tare_control::{
-    api::State,
-    config::Console,
-    exit::{Ended, ExitCode},
-    rundir::RunDir,
-    sentence::chain,
-};
+use tare_control::api::State;
+use tare_control::config::Console;
+use tare_control::exit::{Ended, ExitCode};
+use tare_control::rundir::RunDir;
+use tare_control::sentence::chain;
 use tare_daemon::signals;
 use tare_hv::Kicker;
 
-use crate::{
-    confine::{self, Files, OnViolation, Role},
-    console::terminal,
-    ending::{Ender, Ending},
-    http::server::Server,
-    inherit::{Inherited, borrow},
-    machine::{Control, Machine},
-    observe::ThreadObserver,
-    poll::{Poll, Wait},
-    routes,
-    start::{Setup, StartError, failed_to, read_config},
-    vcpu::settle,
-    wiring::eventfd,
-};
+use crate::confine::{Files, OnViolation, Role};
+use crate::console::terminal;
+use crate::ending::{Ender, Ending};
+use crate::http::server::Server;
+use crate::inherit::{Inherited, borrow};
+use crate::machine::{Control, Machine};
+use crate::observe::ThreadObserver;
+use crate::poll::{Poll, Wait};
+use crate::start::{Setup, StartError, failed_to, read_config};
+use crate::vcpu::settle;
+use crate::wiring::eventfd;
+use crate::{confine, routes};
 
 /// Stack of each thread besides the main one, in bytes.
 const STACK_BYTES: usize = 256 << 10;

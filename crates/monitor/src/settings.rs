@@ -4,15 +4,14 @@
 //! Another setting: a field of [`Adjustable`] for what it acts on, a line in
 //! [`Adjustable::now`], and one in [`Adjustable::apply`], which cannot fail.
 
-use std::{
-    cell::RefCell,
-    rc::Rc,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_control::halt::HaltPolicy;
 use tare_control::settings::{Coalesce, DiskSettings, Settings, SettingsChange, SettingsError};
-use tare_devices::{blk::Blk, virtio::VirtioPci};
+use tare_devices::blk::Blk;
+use tare_devices::virtio::VirtioPci;
 use tare_policy::coalesce;
 use vmm_sys_util::eventfd::EventFd;
 

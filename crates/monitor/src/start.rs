@@ -1,30 +1,27 @@
 //! From the command line to a checked set-up: the configuration, and every
 //! descriptor that it names, taken and typed.
 
-use std::{
-    ffi::OsString,
-    fs::File,
-    io::{self, Read as _, Seek as _},
-    os::{fd::OwnedFd, unix::net::UnixListener},
-};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::io::{Read as _, Seek as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 
 use tare_abi::layout::{MAX_CPUS, MIN_MEMORY_MIB};
 use tare_boot::LoadError;
-use tare_control::{
-    config::{Console, Descriptor, MachineConfig},
-    exit::ExitCode,
-    halt::HaltPolicy,
-    rundir::{RunDir, valid_name},
-};
+use tare_control::config::{Console, Descriptor, MachineConfig};
+use tare_control::exit::ExitCode;
+use tare_control::halt::HaltPolicy;
+use tare_control::rundir::{RunDir, valid_name};
 use tare_devices::blk::DiskError;
 
-use crate::{
-    confine::ConfineError,
-    disk::{self, OpenDisk},
-    inherit::{InheritError, Inherited},
-    link::{AnyLink, OpenLinkError},
-    wiring::WiringError,
-};
+use crate::confine::ConfineError;
+use crate::disk;
+use crate::disk::OpenDisk;
+use crate::inherit::{InheritError, Inherited};
+use crate::link::{AnyLink, OpenLinkError};
+use crate::wiring::WiringError;
 
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// Smallest MTU of IPv4 (RFC 791).

@@ -1,19 +1,15 @@
 //! A vCPU's thread: runs the guest, forwards its accesses, says why it ended.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tare_devices::power::PowerEvent;
 use tare_hv::{Exit, SystemEvent, Vcpu};
 
-use crate::{
-    bus::Bus,
-    ending::{Ender, Ending},
-    exits::ExitCounters,
-};
+use crate::bus::Bus;
+use crate::ending::{Ender, Ending};
+use crate::exits::ExitCounters;
 
 /// What a vCPU's thread works with.
 pub struct VcpuLoop {

@@ -1,10 +1,8 @@
 //! How a PCI function reaches the vCPUs and the I/O thread: an irqfd for each
 //! MSI-X vector, an eventfd for each queue that is its ioeventfd as well.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32, Ordering},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tare_control::sentence::chain;
 use tare_devices::{Interrupts, Kick, MsiMessage, MsixRoutes, Wiring};

@@ -3,20 +3,16 @@
 
 mod support;
 
-use std::{
-    io::{Read as _, Write as _},
-    os::unix::net::UnixStream,
-    process::Command,
-    thread,
-    time::Duration,
-};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use support::{Rig, Running, code, kvm};
-use tare_control::{
-    api::{State, Stop},
-    client::ClientError,
-    stats::{Stats, VcpuStats},
-};
+use tare_control::api::{State, Stop};
+use tare_control::client::ClientError;
+use tare_control::stats::{Stats, VcpuStats};
 
 fn halted(cpus: u8) -> Running {
     let guest = code::all(&[&code::print("up"), code::HALT]);

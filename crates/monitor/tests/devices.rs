@@ -5,16 +5,18 @@
 
 mod support;
 
-use std::{
-    io::{Read as _, Write as _},
-    os::unix::net::UnixStream,
-    thread,
-    time::Duration,
-};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::Duration;
 
-use support::{Rig, code, code::*, elf::ENTRY, kvm};
+use support::code::*;
+use support::elf::ENTRY;
+use support::{Rig, code, kvm};
 use tare_abi::layout;
-use tare_control::{api::Stop, config::DiskCoalesce, settings::SettingsChange};
+use tare_control::api::Stop;
+use tare_control::config::DiskCoalesce;
+use tare_control::settings::SettingsChange;
 
 /// The first device, at 00:01.0: its BAR and its configuration space.
 const BAR: u32 = layout::PCI_MMIO_START as u32;

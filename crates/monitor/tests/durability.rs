@@ -5,16 +5,15 @@
 
 mod support;
 
-use std::{
-    fs::File,
-    os::unix::fs::FileExt as _,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::json;
-use support::{Rig, Running, code::*, kvm, wait_until};
+use support::code::*;
+use support::{Rig, Running, kvm, wait_until};
 use tare_abi::{layout, ports};
 use tare_control::api::Stop;
 

@@ -5,7 +5,8 @@ mod support;
 
 use rustix::process::Signal;
 use support::{Rig, bare, code, kvm};
-use tare_abi::{exit::GuestExit, ports};
+use tare_abi::exit::GuestExit;
+use tare_abi::ports;
 
 #[test]
 fn an_application_that_succeeds_ends_with_0_and_says_nothing() {

@@ -3,10 +3,13 @@
 
 mod support;
 
-use std::{thread, time::Duration};
+use std::thread;
+use std::time::Duration;
 
 use support::{Rig, Running, code, kvm};
-use tare_control::{halt::HaltPolicy, settings::SettingsChange, stats::HaltStats};
+use tare_control::halt::HaltPolicy;
+use tare_control::settings::SettingsChange;
+use tare_control::stats::HaltStats;
 
 fn halted(policy: &str) -> Running {
     let guest = code::all(&[&code::print("up"), code::HALT]);

@@ -1,9 +1,9 @@
 //! Several observations as one.
 
-use crate::{
-    Profile,
-    call::Call,
-    features::{CloneUse, Features, FileUse, IoctlUse, MountUse, OptionUse, PrctlUse, SocketUse},
+use crate::Profile;
+use crate::call::Call;
+use crate::features::{
+    CloneUse, Features, FileUse, IoctlUse, MountUse, OptionUse, PrctlUse, SocketUse,
 };
 
 impl Profile {

@@ -1,10 +1,8 @@
 //! A profile from a file, which anybody may have edited.
 
-use crate::{
-    Profile, SCHEMA,
-    call::{Call, MAX_ARGUMENTS},
-    error::ProfileError,
-};
+use crate::call::{Call, MAX_ARGUMENTS};
+use crate::error::ProfileError;
+use crate::{Profile, SCHEMA};
 
 /// Longest profile that is read, bytes. One of a browser with all its
 /// processes has some 2 MB.

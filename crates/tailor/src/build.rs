@@ -5,15 +5,13 @@
 //! are fixed here, the last stays out of an image without debug information.
 //! `make` goes on where an interrupted build ended.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    io::{self, BufRead, BufReader, PipeReader},
-    num::NonZeroUsize,
-    os::unix::process::CommandExt,
-    path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, PipeReader};
+use std::num::NonZeroUsize;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::{fs, io};
 
 use crate::source::Tree;
 

@@ -1,15 +1,15 @@
 //! Which system calls a program of the guest can reach: all of the table but
 //! those whose code the configuration leaves out.
 
-use std::{collections::BTreeSet, fs, io, path::PathBuf};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::{fs, io};
 
 use tare_profile::Profile;
 
-use crate::{
-    kconfig::Config,
-    mapping::{Trigger, rows},
-    source::Tree,
-};
+use crate::kconfig::Config;
+use crate::mapping::{Trigger, rows};
+use crate::source::Tree;
 
 /// The table of x86-64's calls.
 const TABLE: &str = "arch/x86/entry/syscalls/syscall_64.tbl";

@@ -1,12 +1,10 @@
 //! What shows that an application works in its guest.
 
-use std::{
-    fmt,
-    io::{self, Read as _, Write as _},
-    net::{Ipv4Addr, SocketAddr, TcpStream},
-    str::FromStr,
-    time::Duration,
-};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::str::FromStr;
+use std::time::Duration;
+use std::{fmt, io};
 
 use rustix::io::{Errno, read, retry_on_intr};
 
@@ -144,7 +142,9 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::{net::TcpListener, sync::mpsc, thread};
+    use std::net::TcpListener;
+    use std::sync::mpsc;
+    use std::thread;
 
     use super::*;
 

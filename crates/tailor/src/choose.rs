@@ -5,10 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use tare_profile::{Call, Profile};
 
-use crate::{
-    cut::Cut,
-    mapping::{Row, Symbol, Trigger, rows},
-};
+use crate::cut::Cut;
+use crate::mapping::{Row, Symbol, Trigger, rows};
 
 /// The machine that a kernel is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]

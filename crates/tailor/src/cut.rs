@@ -1,6 +1,8 @@
 //! Cuts that are taken or left one at a time.
 
-use std::{collections::BTreeSet, fmt, str::FromStr};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
 
 /// A cut of the fourth talk that is more than "nobody asked for it".
 #[derive(

@@ -1,25 +1,24 @@
 //! A kernel from an order: patches, configuration, image and lock.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs, io,
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use tare_profile::Profile;
 use tare_rootfs::Cache;
 
-use crate::{
-    build::{self, BuildError, Image},
-    choose::{Choice, Part, Target, Wish, choose},
-    cut::Cut,
-    kconfig::{self, Config, KconfigError},
-    lock::{self, Lock, LockError, Patch},
-    mapping::Symbol,
-    source::{ObtainError, PatchError, Source, SourceError, Sources, Tree, patched, switched},
+use crate::build::{BuildError, Image};
+use crate::choose::{Choice, Part, Target, Wish, choose};
+use crate::cut::Cut;
+use crate::kconfig::{Config, KconfigError};
+use crate::lock::{Lock, LockError, Patch};
+use crate::mapping::Symbol;
+use crate::source::{
+    ObtainError, PatchError, Source, SourceError, Sources, Tree, patched, switched,
 };
+use crate::{build, kconfig, lock};
 
 /// Objects of the build, in the kernel's directory.
 const OBJECTS: &str = "build";

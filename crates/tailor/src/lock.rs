@@ -1,16 +1,15 @@
 //! What a build is made of, so that it can be made again bit for bit.
 
-use std::{
-    collections::BTreeSet,
-    fs, io,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{cut::Cut, source::Tree};
+use crate::cut::Cut;
+use crate::source::Tree;
 
 /// The schema that this version writes and reads.
 pub const SCHEMA: &str = "tare-kernel-lock/1";

@@ -1,17 +1,16 @@
 //! A machine in QEMU for a kernel that is to be proven or weighed.
 
-use std::{
-    fs::{self, File},
-    io::{self, Read as _, Seek as _, SeekFrom},
-    os::fd::AsRawFd as _,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use rustix::io::{FdFlags, fcntl_setfd};
-use tare_abi::{exit::STATUS_LINE, ports};
+use tare_abi::exit::STATUS_LINE;
+use tare_abi::ports;
 use tare_rootfs::guest::{CMDLINE, WORDS};
 use tare_rootfs::qemu;
 

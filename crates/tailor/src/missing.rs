@@ -4,10 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{
-    kconfig::Config,
-    mapping::{Row, Symbol, Trigger, rows},
-};
+use crate::kconfig::Config;
+use crate::mapping::{Row, Symbol, Trigger, rows};
 
 /// What the C library and the kernel say of what is not there, lower case.
 const PHRASES: &[&str] = &[

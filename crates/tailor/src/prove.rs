@@ -1,32 +1,25 @@
 //! The proof that an application works on a kernel: the kernel boots, the check
 //! passes, a load of it runs without errors.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    io,
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-    time::{Duration, Instant},
-};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use serde::Serialize;
 use tare_init::{Figures, Telling};
-use tare_rootfs::{
-    cpio::{self, PackError},
-    guest::{self, GuestError},
-    modules::Module,
-};
+use tare_rootfs::cpio::PackError;
+use tare_rootfs::guest::GuestError;
+use tare_rootfs::modules::Module;
+use tare_rootfs::{cpio, guest};
 
-use crate::{
-    check::{self, Check},
-    machine::{self, Board, Execution, Machine, MachineError, Running},
-    root::Application,
-};
+use crate::check::Check;
+use crate::machine::{Board, Execution, Machine, MachineError, Running};
+use crate::root::Application;
+use crate::{check, machine};
 
 /// Between two tries of a check.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -9,7 +9,10 @@ use tare_profile::{
     names, paths, table,
 };
 
-use crate::{choose::Choice, kconfig::Config, kernel::Order, mapping::Symbol};
+use crate::choose::Choice;
+use crate::kconfig::Config;
+use crate::kernel::Order;
+use crate::mapping::Symbol;
 
 /// `SOCK_NONBLOCK` and `SOCK_CLOEXEC` (`include/linux/net.h`).
 const SOCKET_FLAGS: u64 = 0o2_004_000;

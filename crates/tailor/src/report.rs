@@ -1,17 +1,16 @@
 //! What a tailored kernel is, beside Debian's.
 
-use std::{collections::BTreeSet, fmt};
+use std::collections::BTreeSet;
+use std::fmt;
 
 use serde::Serialize;
 use tare_init::Figures;
 
-use crate::{
-    calls,
-    cut::Cut,
-    kconfig::{Config, Prompts},
-    machine::NS_PER_INSTRUCTION,
-    tailoring::Added,
-};
+use crate::calls;
+use crate::cut::Cut;
+use crate::kconfig::{Config, Prompts};
+use crate::machine::NS_PER_INSTRUCTION;
+use crate::tailoring::Added;
 
 /// The schema of the JSON form.
 pub const SCHEMA: &str = "tare-tailor/1";

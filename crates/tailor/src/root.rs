@@ -1,22 +1,19 @@
 //! The application's files: of a directory or an image, or of this computer as
 //! the profile saw them.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use tare_profile::{Profile, Way};
-use tare_rootfs::{
-    Task, Tree,
-    host::{self, HostError},
-    oci::{self, ImageError},
-    tree::Kind,
-    walk::{Links, Listing, WalkError, walk},
-};
+use tare_rootfs::host::HostError;
+use tare_rootfs::oci::ImageError;
+use tare_rootfs::tree::Kind;
+use tare_rootfs::walk::{Links, Listing, WalkError, walk};
+use tare_rootfs::{Task, Tree, host, oci};
 
-use crate::{check::Check, cut::Cut};
+use crate::check::Check;
+use crate::cut::Cut;
 
 /// Most bytes of an application's files.
 const LIMIT_BYTES: u64 = 512 << 20;

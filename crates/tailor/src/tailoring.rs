@@ -1,29 +1,23 @@
 //! From an order to a proven kernel: build, prove, and where the proof fails
 //! find what is missing, add it, and go round again.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use tare_init::Telling;
 use tare_rootfs::modules::Module;
 
-use crate::{
-    build::Reach,
-    kconfig::{Config, KconfigError},
-    kernel::{Kernel, MakeError, Order, Workshop},
-    machine::{self, Board},
-    mapping::Symbol,
-    missing,
-    prove::{Proof, ProveError, Terms, prove},
-    refused,
-    root::Application,
-    search,
-};
+use crate::build::Reach;
+use crate::kconfig::{Config, KconfigError};
+use crate::kernel::{Kernel, MakeError, Order, Workshop};
+use crate::machine::Board;
+use crate::mapping::Symbol;
+use crate::prove::{Proof, ProveError, Terms, prove};
+use crate::root::Application;
+use crate::{machine, missing, refused, search};
 
 /// Consoles of the proofs, in the kernel's directory.
 const LOGS: &str = "logs";

@@ -1,7 +1,8 @@
 //! Kernel sources for tests: the tree that `TARE_LINUX_SOURCE` names, else the
 //! one in the cache, which is filled where `TARE_REQUIRE_LINUX` is set.
 
-use std::{path::PathBuf, sync::OnceLock};
+use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use tare_rootfs::Cache;
 

@@ -1,7 +1,8 @@
 //! What the server counts, and its text for Prometheus.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 
 use crate::decimal;
 use crate::status::Status;

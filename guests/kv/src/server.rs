@@ -1,7 +1,8 @@
 //! One server: its store and what its commands answer.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 
 use tare_libos::sync::Mutex;

@@ -13,7 +13,8 @@ use tare_rootfs::modules::Modules;
 use tare_rootfs::tree::Node;
 use tare_rootfs::{Cache, Kernel, Tree, cpio, host};
 
-use crate::support::{Place, installed, needs::skip};
+use crate::support::needs::skip;
+use crate::support::{Place, installed};
 
 /// What the guest's script calls.
 const PROGRAMS: [&str; 7] = ["cat", "fio", "insmod", "mkdir", "mount", "sync", "umount"];

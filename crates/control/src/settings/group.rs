@@ -1,7 +1,8 @@
 //! A group of settings, written once: the values in force, a change of some of
 //! them, and the words for people.
 
-use std::{fmt::Display, str::FromStr};
+use std::fmt::Display;
+use std::str::FromStr;
 
 use crate::config::{DiskCoalesce, NoCoalesce};
 

@@ -7,7 +7,8 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 
 use tare_control::exit::ExitCode;
-use vmm_sys_util::{errno, signal::register_signal_handler};
+use vmm_sys_util::errno;
+use vmm_sys_util::signal::register_signal_handler;
 
 use super::Role;
 

@@ -2,19 +2,14 @@
 //! far as the client takes them. While an answer waits nothing more is read, so
 //! that a client that only asks and never reads costs no memory.
 
-use std::{
-    io::{self, Read as _, Write as _},
-    os::{
-        fd::{AsFd, BorrowedFd},
-        unix::net::UnixStream,
-    },
-};
+use std::io;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 
-use super::{
-    Method, Response, Routes,
-    request::{MAX_BODY, MAX_HEAD, parse},
-    response::{Connection as After, Part},
-};
+use super::request::{MAX_BODY, MAX_HEAD, parse};
+use super::response::{Connection as After, Part};
+use super::{Method, Response, Routes};
 use crate::poll::Interest;
 
 const CHUNK: usize = 1024;

@@ -1,11 +1,10 @@
 //! The listening socket and its clients, as a guest of somebody's event loop.
 
-use std::{io, os::unix::net::UnixListener};
+use std::io;
+use std::os::unix::net::UnixListener;
 
-use super::{
-    Routes,
-    connection::{Connection, Fate},
-};
+use super::Routes;
+use super::connection::{Connection, Fate};
 use crate::poll::{Interest, Poll};
 
 /// Most clients at a time.
@@ -99,17 +98,13 @@ impl Server {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::{
-        io::{Read as _, Write as _},
-        os::unix::net::UnixStream,
-        path::PathBuf,
-    };
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+    use std::path::PathBuf;
 
     use super::*;
-    use crate::{
-        http::{Request, Response},
-        poll::Wait,
-    };
+    use crate::http::{Request, Response};
+    use crate::poll::Wait;
 
     struct Echo;
 

@@ -1,10 +1,9 @@
 //! Resident memory, guest's and monitor's, from `/proc/self/smaps` (`proc(5)`).
 
-use std::{
-    fs::File,
-    io::{self, BufRead as _, BufReader, Seek as _},
-    ops::Range,
-};
+use std::fs::File;
+use std::io;
+use std::io::{BufRead as _, BufReader, Seek as _};
+use std::ops::Range;
 
 use tare_control::stats::MemoryStats;
 

@@ -3,7 +3,8 @@
 //! Names begin with `tare_`; times are seconds, sizes bytes, as Prometheus
 //! wants its units. KVM's counters keep KVM's names behind `tare_kvm_`.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use tare_control::stats::{Stats, ThreadStats};
 

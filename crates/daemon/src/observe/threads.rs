@@ -1,9 +1,12 @@
 //! CPU time of the monitor's threads, from `/proc/self/task/TID/` (`proc(5)`:
 //! `stat` fields 14 and 15 in clock ticks, `schedstat` in ns).
 
-use std::{fs::File, io, os::unix::fs::FileExt as _};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
 
-use rustix::{param::clock_ticks_per_second, thread::Pid};
+use rustix::param::clock_ticks_per_second;
+use rustix::thread::Pid;
 use tare_control::stats::ThreadStats;
 
 /// One thread.

@@ -80,7 +80,8 @@ fn first() -> Option<String> {
 }
 
 fn index_of(name: &str) -> Option<u32> {
-    use rustix::net::{AddressFamily, SocketType, netdevice::name_to_index, socket};
+    use rustix::net::netdevice::name_to_index;
+    use rustix::net::{AddressFamily, SocketType, socket};
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
     name_to_index(&socket, name).ok()
 }

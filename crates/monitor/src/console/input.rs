@@ -2,7 +2,8 @@
 
 use std::io;
 
-use rustix::{io::Errno, stdio::stdin};
+use rustix::io::Errno;
+use rustix::stdio::stdin;
 
 use super::Console;
 use crate::poll::{Interest, Poll};

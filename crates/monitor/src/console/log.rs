@@ -3,7 +3,9 @@
 //! When the file reaches [`LIMIT_BYTES`], its first half goes and the second
 //! half moves to the front, behind a line that says so.
 
-use std::{fs::File, io, os::unix::fs::FileExt as _};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 

@@ -10,12 +10,11 @@ pub mod log;
 pub mod output;
 pub mod terminal;
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tare_devices::{CounterSource, serial::SerialPort};
+use tare_devices::CounterSource;
+use tare_devices::serial::SerialPort;
 use vmm_sys_util::eventfd::EventFd;
 
 use output::Output;

@@ -4,17 +4,14 @@
 //! `PATIENCE_MS` once; then output to it is dropped until it takes some again.
 //! The log has everything. A closed reader is forgotten.
 
-use std::{
-    io::{self, Write},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-};
+use std::io;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    fs::{FileType, Mode, OFlags},
-    io::Errno,
-    net::SendFlags,
-};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
 
 use super::log::ConsoleLog;
 

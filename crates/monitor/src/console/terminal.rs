@@ -5,13 +5,11 @@
 
 use std::sync::OnceLock;
 
-use rustix::{
-    process::getpgrp,
-    stdio::stdin,
-    termios::{
-        LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, isatty, tcgetattr,
-        tcgetpgrp, tcsetattr,
-    },
+use rustix::process::getpgrp;
+use rustix::stdio::stdin;
+use rustix::termios::{
+    LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, isatty, tcgetattr,
+    tcgetpgrp, tcsetattr,
 };
 
 static BEFORE: OnceLock<Termios> = OnceLock::new();

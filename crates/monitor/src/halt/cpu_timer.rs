@@ -8,10 +8,12 @@
 
 #![allow(unsafe_code)]
 
-use std::{io, mem, ptr, sync::OnceLock};
+use std::sync::OnceLock;
+use std::{io, mem, ptr};
 
 use rustix::thread::gettid;
-use vmm_sys_util::{eventfd::EventFd, signal::register_signal_handler};
+use vmm_sys_util::eventfd::EventFd;
+use vmm_sys_util::signal::register_signal_handler;
 
 /// The signal that it sends to the thread that made it.
 const SIGNAL: libc::c_int = libc::SIGVTALRM;

@@ -9,9 +9,13 @@
 mod cpu_timer;
 mod reading;
 
-use std::{fs::File, os::unix::fs::FileExt as _, sync::Arc, time::Instant};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+use std::time::Instant;
 
-use tare_control::{halt::HaltPolicy, stats::HaltStats};
+use tare_control::halt::HaltPolicy;
+use tare_control::stats::HaltStats;
 use tare_hv::{StatsFd, Vm, VmError};
 use tare_policy::halt::{Budget, Reading, Settings, Standing};
 use vmm_sys_util::eventfd::EventFd;

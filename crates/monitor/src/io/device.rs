@@ -4,19 +4,15 @@
 //! Events only mark work; [`IoDevice::go_on`] does one bounded piece of each
 //! marked kind in each turn of the loop, so that no device starves another.
 
-use std::{
-    io,
-    os::fd::OwnedFd,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tare_devices::virtio::{Progress, VirtioDevice, VirtioPci};
 use vmm_sys_util::eventfd::EventFd;
 
-use crate::{
-    inherit::borrow,
-    poll::{Interest, Poll},
-};
+use crate::inherit::borrow;
+use crate::poll::{Interest, Poll};
 
 /// What the I/O thread calls, whatever the device is.
 pub trait QueueWork: Send {
@@ -179,13 +175,12 @@ impl IoDevice {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::{
-        os::unix::net::UnixStream,
-        sync::atomic::{AtomicU32, Ordering},
-    };
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::{poll::Wait, wiring::eventfd};
+    use crate::poll::Wait;
+    use crate::wiring::eventfd;
 
     #[derive(Default)]
     struct Script {

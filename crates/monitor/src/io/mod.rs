@@ -3,18 +3,18 @@
 
 mod device;
 
-use std::{io, sync::Arc};
+use std::io;
+use std::sync::Arc;
 
 use tare_devices::blk::{Clock as _, MonotonicClock};
 use vmm_sys_util::eventfd::EventFd;
 
 pub use device::{IoDevice, QueueWork};
 
-use crate::{
-    console::{Console, input::Input},
-    inherit::borrow,
-    poll::{Poll, Wait},
-};
+use crate::console::Console;
+use crate::console::input::Input;
+use crate::inherit::borrow;
+use crate::poll::{Poll, Wait};
 
 const STOP: u64 = 0;
 const STDIN: u64 = 1;

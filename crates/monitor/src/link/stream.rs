@@ -5,15 +5,11 @@
 //! `send` takes a batch. A length that no frame has means that the stream is
 //! out of step, for good: the link closes.
 
-use std::{
-    io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::{
-    io::Errno,
-    net::{RecvFlags, SendFlags, recv, send},
-};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tare_devices::net::{Link, LinkError, LinkFeatures, LinkOffload, NetHeader, RxFrame};
 
 /// Bytes of the length.
@@ -232,10 +228,8 @@ impl Link for StreamLink {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::{
-        io::{Read as _, Write as _},
-        os::unix::net::UnixStream,
-    };
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
 
     use super::*;
 

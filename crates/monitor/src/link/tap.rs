@@ -5,16 +5,12 @@
 
 #![allow(unsafe_code)]
 
-use std::{
-    io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::{
-    fs::{OFlags, fcntl_getfl, fcntl_setfl},
-    io::Errno,
-    ioctl::{IntegerSetter, Opcode, Setter, ioctl, opcode},
-};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::ioctl::{IntegerSetter, Opcode, Setter, ioctl, opcode};
 use tare_devices::net::{
     HEADER_LEN, Link, LinkError, LinkFeatures, LinkOffload, NetHeader, RxFrame, RxOffload,
 };

@@ -3,14 +3,20 @@
 //!
 //! All files of /proc are opened before the monitor confines itself.
 
-use std::{cell::RefCell, collections::BTreeMap, io, rc::Rc, sync::Arc, time::Instant};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::thread::Pid;
 use tare_control::stats::{DeviceStats, Kvm, Stats, VcpuStats};
 use tare_devices::CounterSource;
 use tare_hv::{StatsFd, StatsValue};
 
-use crate::{exits::ExitCounters, halt::Governor};
+use crate::exits::ExitCounters;
+use crate::halt::Governor;
 pub use tare_daemon::observe::{MemoryObserver, ThreadObserver};
 
 /// A vCPU's sources.

@@ -1,6 +1,7 @@
 //! 32-bit guest code, assembled by hand.
 
-use tare_abi::{exit::GuestExit, ports};
+use tare_abi::exit::GuestExit;
+use tare_abi::ports;
 
 /// `cli; hlt` for ever.
 pub const HALT: &[u8] = &[0xfa, 0xf4, 0xeb, 0xfd];

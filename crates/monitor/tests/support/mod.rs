@@ -6,29 +6,22 @@
 pub mod code;
 pub mod elf;
 
-use std::{
-    fs::File,
-    io::Write as _,
-    os::{
-        fd::{AsRawFd as _, OwnedFd},
-        unix::{net::UnixListener, process::ExitStatusExt as _},
-    },
-    process::{Child, Command, Stdio},
-    sync::Mutex,
-    thread,
-    time::{Duration, Instant},
-};
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::{
-    fs::{MemfdFlags, memfd_create},
-    io::{FdFlags, fcntl_setfd},
-    process::{Pid, Signal, kill_process},
-};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tare_control::{
-    client::Client,
-    rundir::{RunDir, RunRoot},
-};
+use tare_control::client::Client;
+use tare_control::rundir::{RunDir, RunRoot};
 
 /// Longest time for anything that should happen.
 pub const PATIENCE: Duration = Duration::from_secs(20);

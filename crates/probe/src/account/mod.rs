@@ -21,7 +21,8 @@ pub use kind::{Access, Device, ExitKind, Isa, USER_SIGNAL};
 pub use thread::{Halts, OffCpu, OnCpu, Preemptor, ThreadAccount, Vcpu};
 pub use wakeup::{Step, Wakeups};
 
-use crate::{Unavailable, vm::Vm};
+use crate::Unavailable;
+use crate::vm::Vm;
 
 /// Everything known about one VM in a window.
 #[derive(Clone, Debug, Serialize, Deserialize)]

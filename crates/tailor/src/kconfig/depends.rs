@@ -1,11 +1,10 @@
 //! What a symbol depends on, for a sentence to the user; the scripts decide.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use crate::{mapping::Symbol, source::Tree};
+use crate::mapping::Symbol;
+use crate::source::Tree;
 
 /// Other processors, whose symbols may have the same names.
 const OURS: &str = "x86";

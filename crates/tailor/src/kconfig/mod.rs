@@ -10,17 +10,17 @@ mod config;
 mod depends;
 mod prompts;
 
-use std::{
-    collections::BTreeSet,
-    fs, io,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{fs, io};
 
 pub use config::Config;
 pub use prompts::Prompts;
 
-use crate::{choose::Choice, mapping::Symbol, source::Tree};
+use crate::choose::Choice;
+use crate::mapping::Symbol;
+use crate::source::Tree;
 
 /// The list that is asked for, in the build directory.
 const ASKED: &str = "asked.config";

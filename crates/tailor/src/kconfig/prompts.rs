@@ -1,7 +1,8 @@
 //! Which symbols a person can set. The others follow from those: of the options
 //! that are on in the smallest kernel most are of this kind.
 
-use std::{collections::BTreeSet, fs};
+use std::collections::BTreeSet;
+use std::fs;
 
 use super::{Config, depends};
 use crate::source::Tree;

@@ -3,10 +3,8 @@
 mod obtain;
 mod patch;
 
-use std::{
-    fmt, fs, io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
 
 pub use obtain::{ObtainError, Source, Sources};
 pub use patch::{PatchError, patched, switched};

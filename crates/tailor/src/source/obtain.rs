@@ -1,15 +1,12 @@
 //! Where a tree comes from: Debian's package, an archive, a directory.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{fs, io};
 
-use tare_rootfs::{
-    cache::{Cache, CacheError},
-    package::{self, PackageError},
-};
+use tare_rootfs::cache::{Cache, CacheError};
+use tare_rootfs::package;
+use tare_rootfs::package::PackageError;
 
 use super::{SourceError, Tree};
 use crate::lock::{self, LockError};

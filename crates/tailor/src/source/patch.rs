@@ -2,21 +2,18 @@
 //! change, so that it costs names and no bytes. Kept in the cache, one for each
 //! set of patches, or one whose patches are put on and taken off.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{fs, io};
 
 use tare_rootfs::cache::{Cache, CacheError};
 
 use super::{SourceError, Sources, Tree};
-use crate::{
-    cut::Cut,
-    lock::{self, Patch},
-};
+use crate::cut::Cut;
+use crate::lock;
+use crate::lock::Patch;
 
 /// The cache's directory of trees with patches.
 const ENTRIES: &str = "linux-patched";

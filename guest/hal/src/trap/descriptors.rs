@@ -5,11 +5,12 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use x86_64::PrivilegeLevel;
 use x86_64::VirtAddr;
+use x86_64::instructions::tables;
 use x86_64::structures::DescriptorTablePointer;
 use x86_64::structures::gdt::{Descriptor, SegmentSelector};
 use x86_64::structures::tss::TaskStateSegment;
-use x86_64::{PrivilegeLevel, instructions::tables};
 
 use super::entry;
 use crate::boot::CODE_SELECTOR;

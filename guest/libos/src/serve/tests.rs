@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::SeqCst;
 use core::time::Duration;
 
 use super::{Service, Stream, Transport, TransportError, start};

@@ -14,12 +14,10 @@ pub(crate) use guest::Driver;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) use machine::MEMORY_LEN;
 pub(crate) use machine::Machine;
-pub(crate) use ring::Ring;
 #[cfg(test)]
-pub(crate) use {
-    machine::take,
-    ring::{BUFFERS, INDIRECT, NEXT, WRITE, write_descriptor},
-};
+pub(crate) use machine::take;
+pub(crate) use ring::Ring;
+pub(crate) use ring::{BUFFERS, INDIRECT, NEXT, WRITE, write_descriptor};
 
 /// Writes guest memory.
 #[allow(clippy::unwrap_used)]

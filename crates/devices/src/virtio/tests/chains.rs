@@ -1,6 +1,7 @@
 //! Descriptor chains and rings, good and hostile.
 
-use virtio_queue::desc::{RawDescriptor, split::Descriptor};
+use virtio_queue::desc::RawDescriptor;
+use virtio_queue::desc::split::Descriptor;
 use virtio_queue::mock::MockSplitQueue;
 use vm_memory::GuestAddress;
 

@@ -3,11 +3,12 @@
 use tare_platform::{Limit, Mode, Platform};
 use tare_stats::summarize;
 
+use super::Platforms;
 use super::analysis::{self, Comparison, overhead, pin_gain, split};
+use super::data::Data;
 use super::findings;
 use super::observe::Observed;
 use super::plan::Arm;
-use super::{Platforms, data::Data};
 use crate::experiments::Story;
 use crate::figure::{Figure, find, value};
 use crate::report::svg::{Bar, bars, legend};
