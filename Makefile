@@ -37,7 +37,7 @@ fuzz:
 	@scripts/setup.sh build
 	@$(CARGO) xtask fuzz --seconds $(or $(SECONDS),30)
 
-## ci: what CI runs before the tests: format, clippy, docs, tidy, licences
+## ci: what CI runs before the tests: format, tidy, licences, advisories, clippy, docs
 ci:
 	@scripts/setup.sh build
 	@$(CARGO) xtask ci

@@ -3,13 +3,14 @@
 use anyhow::Result;
 
 use crate::shell::{cargo, run};
-use crate::{licences, tidy, workspace};
+use crate::{advisories, licences, tidy, workspace};
 
-/// Format, clippy, docs, tidy, licences; stops at the first that fails.
+/// Format, tidy, licences, advisories, clippy, docs; stops at the first that fails.
 pub fn ci() -> Result<()> {
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
     tidy::run()?;
     licences::check()?;
+    advisories::check()?;
     clippy()?;
     docs()
 }

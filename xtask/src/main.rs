@@ -6,9 +6,10 @@
 //! | `guests` | the guest images alone |
 //! | `init` | the first process of Linux guests alone |
 //! | `test` | every test, host and guest |
-//! | `ci` | format, clippy, docs, tidy, licences |
+//! | `ci` | format, tidy, licences, advisories, clippy, docs |
 //! | `fuzz` | each fuzz target for some seconds |
 
+mod advisories;
 mod build;
 mod checks;
 mod fuzz;
@@ -40,7 +41,7 @@ enum Verb {
     Init,
     /// Run every test.
     Test,
-    /// Format, clippy with warnings denied, docs, tidy, licences.
+    /// Check format, tidy, licences, advisories, clippy and docs.
     Ci,
     /// The project's own rules, quickly.
     Tidy,
