@@ -5,6 +5,7 @@ use crate::workspace::Package;
 /// Each room with the rooms it may use (`docs/architecture.md`).
 const ROOMS: &[(&str, &[&str])] = &[
     ("tare-abi", &[]),
+    ("tare-account", &[]),
     ("tare-policy", &[]),
     ("tare-stats", &[]),
     ("tare-control", &["tare-abi", "tare-policy"]),
@@ -27,6 +28,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "tare-probe",
         &[
+            "tare-account",
             "tare-control",
             "tare-hv",
             "tare-init",
@@ -34,7 +36,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "tare-stats",
         ],
     ),
-    ("tare-why", &["tare-probe"]),
+    ("tare-why", &["tare-account"]),
     ("tare-pin", &["tare-policy", "tare-probe"]),
     ("tare-advise", &["tare-policy"]),
     ("tare-boot", &["tare-abi"]),
@@ -61,6 +63,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "tare-lab",
         &[
+            "tare-account",
             "tare-control",
             "tare-platform",
             "tare-policy",
@@ -75,6 +78,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "tare",
         &[
             "tare-abi",
+            "tare-account",
             "tare-advise",
             "tare-boot",
             "tare-control",

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tare_account::Account;
 use tare_control::exit::ExitCode;
 use tare_probe::Unavailable;
-use tare_probe::account::Account;
 use tare_probe::kvm::Observer;
 use tare_probe::vm::{self, FindError, Translated, Vm};
 

@@ -82,7 +82,7 @@ INLINE void lose(u32 what)
 
 /*
  * The bucket of a time: eight for each doubling. The same rule, with its
- * tests, is in src/account/histogram.rs.
+ * tests, is in crates/account/src/histogram.rs.
  */
 INLINE u32 bucket(u64 ns)
 {

@@ -1,5 +1,5 @@
 //! Observing virtual machines from outside: which there are ([`vm`]), and where
-//! their CPU time, exits, halts and interrupts go ([`kvm`], [`account`]); where the
+//! their CPU time, exits, halts and interrupts go ([`kvm`], `tare_account`); where the
 //! time of any processes goes, on and off CPUs ([`sched`]); what an application asks
 //! of its kernel ([`syscalls`]), here or in a guest ([`guest`], [`graph`]).
 //!
@@ -9,7 +9,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod account;
 pub mod bpf;
 pub mod graph;
 pub mod guest;
@@ -17,7 +16,6 @@ pub mod kvm;
 pub mod proc;
 pub mod sched;
 pub mod syscalls;
-mod unavailable;
 pub mod vm;
 
-pub use unavailable::{Source, Unavailable};
+pub use tare_account::{Source, Unavailable};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use support::{Own, Storm, alone, counted, times};
+use tare_account::{Access, Account, Device, ExitKind, Injector, IpiMode, IrqLine, Step};
 use tare_probe::Source;
-use tare_probe::account::{Access, Account, Device, ExitKind, Injector, IpiMode, IrqLine, Step};
 use tare_probe::kvm::{Counting, Observer, observe};
 use tare_probe::vm::{self, FindError, Monitor, Role};
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use tare_probe::account::{
+use tare_account::Role;
+use tare_account::{
     Account, Device, ExitKind, Injector, InterruptCount, IpiMode, IrqLine, LineCount, Preemptor,
     ThreadAccount, Vcpu as Observed,
 };
-use tare_probe::vm::Role;
 
 use crate::exit::Exit;
 use crate::load::{Execution, Load, Polling, Raised, Source, Thread, Vcpu};

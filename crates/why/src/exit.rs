@@ -1,7 +1,7 @@
 //! Exits as the rules group them, with the names of what a guest touched.
 
 use serde::{Deserialize, Serialize};
-use tare_probe::account::Device;
+use tare_account::Device;
 
 use crate::load::Source;
 

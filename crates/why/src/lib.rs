@@ -1,6 +1,6 @@
 //! What burns a machine's CPU time, and what to do about it.
 //!
-//! [`diagnose`] turns an account (`tare_probe`) into findings: pure, no I/O, no
+//! [`diagnose`] turns an account (`tare_account`) into findings: pure, no I/O, no
 //! clock. `load` is the account in shares and rates, `attribution` divides the
 //! vCPUs' time among sources of interrupts, kinds of exits and the guest, `rules`
 //! have a file for each kind of cause, `remedy` the words of each monitor.
@@ -51,7 +51,7 @@ pub fn diagnose(load: &Load, measured: Option<&Measured>) -> Diagnosis {
 }
 
 fn breakdown(load: &Load, attribution: &Attribution) -> Breakdown {
-    use tare_probe::vm::Role;
+    use tare_account::Role;
     let io_threads = load.threads_in(|role| matches!(role, Role::Io | Role::Worker));
     let kernel_threads = load.threads_in(|role| matches!(role, Role::Vhost | Role::Kvm));
     Breakdown {

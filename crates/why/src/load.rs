@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tare_probe::vm::Role;
+use tare_account::Role;
 
 use crate::exit::Exit;
 use crate::monitor::Monitor;

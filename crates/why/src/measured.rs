@@ -112,7 +112,7 @@ fn kinds(exit: &Exit) -> &'static [&'static str] {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use tare_probe::account::Device;
+    use tare_account::Device;
 
     use super::*;
 

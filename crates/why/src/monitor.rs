@@ -1,7 +1,7 @@
 //! The programs that run KVM machines, as far as remedies differ.
 
 use serde::{Deserialize, Serialize};
-use tare_probe::vm::{self, Vm};
+use tare_account::Vm;
 
 /// Which monitor runs a machine, and who started it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -28,11 +28,11 @@ impl Monitor {
         let signs = ["/libvirt/", "id=charmonitor"];
         let is_libvirts = |word: &String| signs.iter().any(|sign| word.contains(sign));
         match vm.monitor {
-            vm::Monitor::Tare => Self::Tare,
-            vm::Monitor::Qemu if vm.command.iter().any(is_libvirts) => Self::Libvirt,
-            vm::Monitor::Qemu => Self::Qemu,
-            vm::Monitor::Firecracker => Self::Firecracker,
-            vm::Monitor::CloudHypervisor => Self::CloudHypervisor,
+            tare_account::Monitor::Tare => Self::Tare,
+            tare_account::Monitor::Qemu if vm.command.iter().any(is_libvirts) => Self::Libvirt,
+            tare_account::Monitor::Qemu => Self::Qemu,
+            tare_account::Monitor::Firecracker => Self::Firecracker,
+            tare_account::Monitor::CloudHypervisor => Self::CloudHypervisor,
             _ => Self::Other,
         }
     }
@@ -59,7 +59,7 @@ mod tests {
             pid: 1,
             started_ticks: 0,
             name: String::new(),
-            monitor: vm::Monitor::Qemu,
+            monitor: tare_account::Monitor::Qemu,
             command: command.iter().map(|&word| word.to_owned()).collect(),
             vcpus: Vec::new(),
         })

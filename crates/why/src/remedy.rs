@@ -1,7 +1,7 @@
 //! What to do about a cause, in the words of the monitor that runs the machine.
 //! What only the guest can change is the same for all.
 
-use tare_probe::account::Device;
+use tare_account::Device;
 
 use crate::finding::Cause;
 use crate::monitor::Monitor;

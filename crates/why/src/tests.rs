@@ -2,8 +2,8 @@
 //! `tests/recorded.rs`.
 #![allow(clippy::unwrap_used)]
 
-use tare_probe::account::Device;
-use tare_probe::vm::Role;
+use tare_account::Device;
+use tare_account::Role;
 
 use super::*;
 

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use tare_probe::account::Account;
+use tare_account::Account;
 use tare_why::{Cause, Load, diagnose};
 
 #[test]

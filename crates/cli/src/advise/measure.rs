@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tare_account::Account;
 use tare_advise::{Facts, Halting, Layout, Platform, Resources};
 use tare_pin::{Host, Kind, PlanError, Target, affinity};
 use tare_policy::placement::{Class, CpuMask};
-use tare_probe::account::Account;
 use tare_probe::sched::{Cause, Observer, Times};
 use tare_probe::vm::{Monitor, Role, Vm};
 use tare_probe::{Unavailable, kvm};
@@ -205,7 +205,7 @@ fn layout(target: &Target, host: &Host) -> Layout {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use tare_probe::account::ObserverCost;
+    use tare_account::ObserverCost;
 
     use super::*;
 

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
+use tare_account::Account;
 use tare_control::exit::ExitCode;
-use tare_probe::account::Account;
 
 use crate::args::TopArgs;
 use crate::failure::{Failure, Outcome};

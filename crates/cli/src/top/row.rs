@@ -1,7 +1,7 @@
 //! A machine as one line, and the columns by which lines are sorted.
 
 use clap::ValueEnum;
-use tare_probe::account::Account;
+use tare_account::Account;
 use tare_why::{Load, Measured, diagnose};
 
 /// A machine within one interval.

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use super::prices::Prices;
 use serde::Serialize;
+use tare_account::Account;
 use tare_control::shell::quoted;
-use tare_probe::account::Account;
 use tare_why::words::{percent, rate};
 use tare_why::{Diagnosis, Execution, Finding, Load, Monitor, diagnose};
 

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use super::classes;
 use super::counts::Counts;
 use super::threads::{Reading, Threads};
-use crate::account::{
+use crate::proc;
+use crate::vm::{Role, Vm};
+use tare_account::{
     Cost, CostBasis, ExitCount, ExitKind, Halts, Histogram, OnCpu, Preemptor, Step, ThreadAccount,
     Vcpu, Wakeups,
 };
-use crate::proc;
-use crate::vm::{Role, Vm};
 
 /// Longest time that an emulating KVM's exit to user space is taken to cost: the
 /// rest of the thread's time in user mode is the guest's ring 3.

@@ -1,7 +1,7 @@
 //! Classes of counts, as `bpf/kvm.bpf.c` numbers them, and their keys.
 
-use crate::account::{Access, ExitKind, IpiMode, IpiTarget, IrqLine, Isa, Step};
 use crate::kvm::device;
+use tare_account::{Access, ExitKind, IpiMode, IpiTarget, IrqLine, Isa, Step};
 
 pub(super) const MSR: u32 = 1;
 pub(super) const PORT: u32 = 2;

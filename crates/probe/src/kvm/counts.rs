@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::classes::Key;
-use crate::account::Histogram;
 use crate::bpf::Object;
+use tare_account::Histogram;
 
 /// How often and how long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Whose port or page an address is, by convention of the PC.
 
-use crate::account::Device;
+use tare_account::Device;
 
 /// The device that has this I/O port.
 pub(super) fn at_port(port: u16) -> Device {

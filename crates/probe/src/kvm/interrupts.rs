@@ -2,9 +2,9 @@
 
 use super::classes::{self, Key};
 use super::counts::Counts;
-use crate::account::{Injector, InterruptCount, IpiCount, LineCount};
 use crate::proc;
 use crate::vm::Role;
+use tare_account::{Injector, InterruptCount, IpiCount, LineCount};
 
 /// Raised lines, most frequent first.
 pub(super) fn lines(counts: &Counts, role: &impl Fn(u32) -> Role) -> Vec<LineCount> {

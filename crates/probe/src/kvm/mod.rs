@@ -20,8 +20,8 @@ pub use gate::Counting;
 pub(crate) use host::kernel_threads;
 pub use observer::Observer;
 
-use crate::account::Account;
 use crate::vm::Vm;
+use tare_account::Account;
 
 /// Looks whether all machines have ended this often.
 const LOOK: Duration = Duration::from_millis(200);

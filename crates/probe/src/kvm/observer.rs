@@ -12,11 +12,11 @@ use super::gate::{Counting, Gate};
 use super::statistics::Statistics;
 use super::threads::Threads;
 use super::{classes, events, host, interrupts};
-use crate::account::{Account, ObserverCost};
 use crate::bpf::Object;
 use crate::proc;
 use crate::vm::{self, Role, Vm};
 use crate::{Source, Unavailable};
+use tare_account::{Account, ObserverCost};
 
 /// Observes virtual machines until it is dropped.
 #[derive(Debug)]

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::account::{OffCpu, OnCpu};
 use crate::proc::{self, Switches, TaskStat};
 use crate::vm::{Role, Vm};
+use tare_account::{OffCpu, OnCpu};
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 

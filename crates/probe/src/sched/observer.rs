@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Times;
 use super::times::{Key, Reading};
-use crate::account::ObserverCost;
 use crate::bpf::{Object, Point, RunTime, RunTimeMeter};
 use crate::proc;
 use crate::{Source, Unavailable};
+use tare_account::ObserverCost;
 
 const POINTS: [Point<'static>; 4] = [
     Point::typed("sched_process_fork", "on_sched_process_fork"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Cause, Group};
-use crate::account::{Histogram, ObserverCost};
+use tare_account::{Histogram, ObserverCost};
 
 // Classes of `bpf/sched.bpf.c`.
 const ON_WAITS: u32 = 1;

@@ -1,71 +1,11 @@
 //! Which virtual machines this host runs.
 
 mod find;
-mod monitor;
 mod name;
-mod role;
 mod threads;
 mod translated;
 
-use serde::{Deserialize, Serialize};
-
 pub use find::{FindError, Listing, find, list, of_pid};
+pub use tare_account::{Monitor, Role, Vm};
 pub use threads::{VmThread, threads};
 pub use translated::{Translated, translated};
-
-/// A KVM virtual machine: a process that holds a `kvm-vm` descriptor.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Vm {
-    /// Process ID of the monitor.
-    pub pid: u32,
-    /// Start of the process in clock ticks since boot: tells it from a later
-    /// process of the same ID.
-    pub started_ticks: u64,
-    /// Tare's name of the run, QEMU's `-name`, Firecracker's `--id`, else the
-    /// process's name.
-    pub name: String,
-    /// Which program runs it.
-    pub monitor: Monitor,
-    /// The monitor's command line.
-    pub command: Vec<String>,
-    /// Its vCPUs' indices, ascending.
-    pub vcpus: Vec<u32>,
-}
-
-/// A program that runs virtual machines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Monitor {
-    /// `tare-monitor`.
-    Tare,
-    /// QEMU, also below libvirt.
-    Qemu,
-    /// Firecracker.
-    Firecracker,
-    /// Cloud Hypervisor.
-    CloudHypervisor,
-    /// crosvm.
-    Crosvm,
-    /// Another program.
-    Other,
-}
-
-/// What a thread of a monitor (or a kernel thread working for it) does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// Runs the vCPU of this index.
-    Vcpu(u32),
-    /// The monitor's first thread: event loop, timers, device emulation.
-    Emulator,
-    /// I/O of devices (QEMU's iothreads, Tare's `io`, device threads).
-    Io,
-    /// A pool's thread, started for blocking work.
-    Worker,
-    /// A vhost worker of the kernel.
-    Vhost,
-    /// KVM's own thread for the VM (`kvm-pit/PID`, `kvm-nx-lpage-re`).
-    Kvm,
-    /// Anything else.
-    Other,
-}

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use tare_abi::entry::{EntryMode, EntryState, boot_gdt};
 use tare_abi::layout::{BOOT_GDT, MIB};
+use tare_account::Account;
 use tare_hv::{Exit, Kvm, Probe, Vm, guest_memory};
 use tare_probe::Source;
-use tare_probe::account::Account;
 use vm_memory::{Bytes, GuestAddress};
 
 const CODE: u64 = 0x10_0000;

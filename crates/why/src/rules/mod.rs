@@ -51,7 +51,7 @@ fn monitor_timers_hz(load: &Load) -> f64 {
 
 /// The monitor's main loop, share of a core.
 fn emulator(load: &Load) -> f64 {
-    use tare_probe::vm::Role;
+    use tare_account::Role;
     load.threads_in(|role| matches!(role, Role::Emulator | Role::Other))
 }
 

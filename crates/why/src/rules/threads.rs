@@ -1,6 +1,6 @@
 //! The monitor's threads other than vCPUs.
 
-use tare_probe::vm::Role;
+use tare_account::Role;
 
 use super::{emulator, finding, monitor_timers_hz, timers_part};
 use crate::finding::{Basis, Cause, Finding};

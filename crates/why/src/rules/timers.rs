@@ -1,6 +1,6 @@
 //! Periodic timers: those that a PC has, and the guest's own.
 
-use tare_probe::vm::Role;
+use tare_account::Role;
 
 use super::{finding, timers_part};
 use crate::attribution::Attribution;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tare_probe::account::{Access, Account, ExitKind, Histogram, Isa, Step, USER_SIGNAL};
+use tare_account::{Access, Account, ExitKind, Histogram, Isa, Step, USER_SIGNAL};
 use tare_probe::kvm::{Counting, Observer};
 
 use super::{Place, SILENCE, keep};

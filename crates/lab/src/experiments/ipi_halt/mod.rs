@@ -15,8 +15,8 @@ mod tests;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tare_account::Account;
 use tare_control::stats::Kvm;
-use tare_probe::account::Account;
 
 use self::host::HostError;
 use super::inside::{self, Data, Place};

@@ -1,6 +1,6 @@
 //! What the wake-ups say: the talk's table beside this machine's.
 
-use tare_probe::account::Step;
+use tare_account::Step;
 
 use super::{Arm, GAP, IpiHalt, QUANTILES, WAKE, turn_figure};
 use crate::experiments::Story;

@@ -1,6 +1,6 @@
 //! What a thread does, by its name.
 
-use super::{Monitor, Role};
+use crate::vm::{Monitor, Role};
 
 impl Role {
     /// Whether it runs a vCPU.
@@ -9,7 +9,7 @@ impl Role {
     }
 
     /// The role of thread `tid` called `name` in process `pid`.
-    pub(crate) fn of(monitor: Monitor, pid: u32, tid: u32, name: &str) -> Self {
+    pub fn of(monitor: Monitor, pid: u32, tid: u32, name: &str) -> Self {
         if let Some(index) = vcpu(name) {
             return Self::Vcpu(index);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::ExitKind;
+use crate::ExitKind;
 
 /// Exits of one kind within the window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

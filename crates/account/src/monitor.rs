@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::Monitor;
+use crate::vm::Monitor;
 
 impl Monitor {
     /// By the executable, else by the command line's first word (an executable that
     /// was replaced or runs in another root has no useful path).
-    pub(super) fn of(exe: &Path, command: &[String]) -> Self {
+    pub fn of(exe: &Path, command: &[String]) -> Self {
         let first = command.first().map(Path::new);
         let names = [Some(exe), first].into_iter().flatten();
         names

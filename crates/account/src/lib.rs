@@ -5,11 +5,17 @@
 //! [`Account::unavailable`]. Dividing by the window gives rates, by a count of
 //! transactions the figures of one ([`Account::per`]).
 
+#![forbid(unsafe_code)]
+
 mod exit;
 mod histogram;
 mod interrupt;
 mod kind;
+mod monitor;
+mod role;
 mod thread;
+mod unavailable;
+mod vm;
 mod wakeup;
 
 use serde::{Deserialize, Serialize};
@@ -19,10 +25,9 @@ pub use histogram::{Bucket, Histogram};
 pub use interrupt::{Injector, InterruptCount, IpiCount, IpiMode, IpiTarget, IrqLine, LineCount};
 pub use kind::{Access, Device, ExitKind, Isa, USER_SIGNAL};
 pub use thread::{Halts, OffCpu, OnCpu, Preemptor, ThreadAccount, Vcpu};
+pub use unavailable::{Source, Unavailable};
+pub use vm::{Monitor, Role, Vm};
 pub use wakeup::{Step, Wakeups};
-
-use crate::Unavailable;
-use crate::vm::Vm;
 
 /// Everything known about one VM in a window.
 #[derive(Clone, Debug, Serialize, Deserialize)]

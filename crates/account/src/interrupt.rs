@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Histogram;
+use crate::Histogram;
 use crate::vm::Role;
 
 /// An interrupt line that was raised (`kvm_set_irq` with level 1), or a message

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Histogram;
+use crate::Histogram;
 
 /// Steps of the wake-ups of one vCPU by an IPI, each a histogram. A step that no
 /// trace point on this host delimits stays empty.

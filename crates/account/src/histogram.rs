@@ -62,7 +62,7 @@ impl Histogram {
     }
 
     /// Puts `count` times, together `sum_ns`, into the bucket `index`.
-    pub(crate) fn add(&mut self, index: u32, count: u64, sum_ns: u64) {
+    pub fn add(&mut self, index: u32, count: u64, sum_ns: u64) {
         let from_ns = lower_edge_ns(index);
         match self
             .buckets
@@ -83,7 +83,7 @@ impl Histogram {
     }
 }
 
-/// The bucket of a time; the same rule is in `bpf/kvm.bpf.c`.
+/// The bucket of a time; the same rule is in `crates/probe/bpf/tare.bpf.h`.
 pub(crate) fn index_of(ns: u64) -> u32 {
     if ns < 1 << PER_OCTAVE_BITS {
         return ns as u32;

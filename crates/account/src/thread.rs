@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ExitCount, Histogram, Wakeups};
 use crate::vm::Role;
+use crate::{ExitCount, Histogram, Wakeups};
 
 /// One thread within the window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
