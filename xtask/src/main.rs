@@ -7,6 +7,8 @@
 //! | `init` | the first process of Linux guests alone |
 //! | `test` | every test, host and guest |
 //! | `ci` | format, tidy, licences, advisories, clippy, docs |
+//! | `tidy` | the project's own rules alone |
+//! | `spec` | `docs/SPEC.md` from `docs/spec/*.toml` |
 //! | `fuzz` | each fuzz target for some seconds |
 
 mod advisories;
@@ -45,6 +47,8 @@ enum Verb {
     Ci,
     /// The project's own rules, quickly.
     Tidy,
+    /// Write docs/SPEC.md from docs/spec/*.toml.
+    Spec,
     /// Run each fuzz target for some seconds.
     Fuzz {
         /// Seconds for each target.
@@ -61,6 +65,7 @@ fn main() -> Result<()> {
         Verb::Test => build::test(),
         Verb::Ci => checks::ci(),
         Verb::Tidy => tidy::run(),
+        Verb::Spec => spec::write(),
         Verb::Fuzz { seconds } => fuzz::run(seconds),
     }
 }

@@ -1,10 +1,8 @@
 //! The project's own rules, as far as a program can check them.
 
-use std::collections::HashSet;
 use std::fs;
-use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::shell::{self, root};
 use crate::{rooms, spec, workspace};
@@ -55,7 +53,7 @@ pub fn run() -> Result<()> {
             found.extend(rust_file(file, &text));
         }
     }
-    found.extend(missing_tests(&files)?);
+    found.extend(spec::violations(&files)?);
     let packages = workspace::metadata()?.packages;
     for package in packages.iter().filter(|package| package.source.is_none()) {
         found.extend(rooms::violations(package));
@@ -142,23 +140,4 @@ fn manifest(package: &workspace::Package) -> Option<String> {
     let text = fs::read_to_string(&package.manifest_path).ok()?;
     let lints = text.contains("[lints]\nworkspace = true");
     (!lints).then(|| format!("{}: does not take the workspace's lints", package.name))
-}
-
-fn missing_tests(files: &[String]) -> Result<Vec<String>> {
-    let sources: Vec<String> = files
-        .iter()
-        .filter(|file| file.ends_with(".rs"))
-        .filter_map(|file| fs::read_to_string(root().join(file)).ok())
-        .collect();
-    let known: HashSet<&str> = sources
-        .iter()
-        .flat_map(|source| spec::functions(source))
-        .collect();
-    let path = Path::new("docs/SPEC.md");
-    let text = fs::read_to_string(root().join(path)).context("docs/SPEC.md")?;
-    Ok(spec::named_tests(&text)
-        .into_iter()
-        .filter(|name| !known.contains(name))
-        .map(|name| format!("{}: no test is called {name}", path.display()))
-        .collect())
 }
