@@ -77,7 +77,7 @@ pub fn guests() -> Result<()> {
     Ok(())
 }
 
-/// Every test: host rooms, guest rooms on the host, whole machines.
+/// Every test: host crates, guest crates on the host, whole machines.
 pub fn test() -> Result<()> {
     guests()?;
     // Tests of whole machines start the programs by their place.

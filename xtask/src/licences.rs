@@ -34,7 +34,7 @@ pub fn check() -> Result<()> {
 
 fn refusal(package: &Package) -> Option<String> {
     let Some(licence) = &package.license else {
-        return Some(format!("{} {} names none", package.name, package.version));
+        return Some(format!("{} {}: no licence", package.name, package.version));
     };
     let allowed = Expression::parse_mode(licence, spdx::ParseMode::LAX).is_ok_and(|expression| {
         expression.evaluate(|needed| {
@@ -45,4 +45,43 @@ fn refusal(package: &Package) -> Option<String> {
         })
     });
     (!allowed).then(|| format!("{} {}: {licence}", package.name, package.version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::testing::package;
+
+    fn refused(licence: Option<&str>) -> bool {
+        let mut package = package("dependency", &[]);
+        package.license = licence.map(str::to_owned);
+        refusal(&package).is_some()
+    }
+
+    #[test]
+    fn one_allowed_alternative_is_enough() {
+        assert!(!refused(Some("MIT OR GPL-2.0-only")));
+        assert!(!refused(Some("MIT/Apache-2.0")));
+    }
+
+    #[test]
+    fn every_part_of_a_conjunction_must_be_allowed() {
+        assert!(refused(Some("MIT AND GPL-2.0-only")));
+        assert!(!refused(Some("(MIT OR Apache-2.0) AND Unicode-3.0")));
+    }
+
+    #[test]
+    fn a_missing_or_unknown_licence_is_refused() {
+        assert!(refused(None));
+        assert!(refused(Some("my own terms")));
+    }
+
+    #[test]
+    fn the_list_is_that_of_cargo_deny() {
+        let text = std::fs::read_to_string(crate::shell::root().join("deny.toml")).unwrap();
+        let config: toml::Table = toml::from_str(&text).unwrap();
+        let allowed = config["licenses"]["allow"].as_array().unwrap();
+        let allowed: Vec<&str> = allowed.iter().filter_map(toml::Value::as_str).collect();
+        assert_eq!(allowed, ALLOWED);
+    }
 }

@@ -5,12 +5,12 @@ use std::fs;
 use anyhow::{Result, bail};
 
 use crate::shell::{self, root};
-use crate::{rooms, spec, workspace};
+use crate::{language, layers, spec, workspace};
 
 /// Longest source file in lines, tests included.
 const MAX_LINES: usize = 700;
-/// Rooms whose job is unsafe code.
-const UNSAFE_ROOMS: &[&str] = &["crates/hv/", "guest/hal/"];
+/// Crates whose job is unsafe code.
+const UNSAFE_CRATES: &[&str] = &["crates/hv/", "guest/hal/"];
 /// Files elsewhere in which another crate or the system forces it. Kept short.
 const UNSAFE_FILES: &[&str] = &[
     // A tap's ioctls, inherited descriptors by number, siginfo of SIGSYS.
@@ -49,6 +49,7 @@ pub fn run() -> Result<()> {
             continue;
         };
         found.extend(any_file(file, &text));
+        found.extend(language::violations(file, &text));
         if file.ends_with(".rs") {
             found.extend(rust_file(file, &text));
         }
@@ -56,7 +57,7 @@ pub fn run() -> Result<()> {
     found.extend(spec::violations(&files)?);
     let packages = workspace::metadata()?.packages;
     for package in packages.iter().filter(|package| package.source.is_none()) {
-        found.extend(rooms::violations(package));
+        found.extend(layers::violations(package));
         found.extend(manifest(package));
     }
     if !found.is_empty() {
@@ -125,13 +126,15 @@ fn rust_file(file: &str, text: &str) -> Vec<String> {
     }
     let is_test = file.ends_with("/tests.rs") || file.contains("/tests/");
     if !text.starts_with("//!") && !file.ends_with("build.rs") && !is_test {
-        found.push(format!("{file}: begins without saying what it is (//!)"));
+        found.push(format!("{file}: no //! comment at the top"));
     }
-    let may = UNSAFE_ROOMS.iter().any(|room| file.starts_with(room))
+    let may = UNSAFE_CRATES.iter().any(|path| file.starts_with(path))
         || UNSAFE_FILES.contains(&file)
         || file == "xtask/src/tidy.rs";
     if !may && text.contains("allow(unsafe_code)") {
-        found.push(format!("{file}: unsafe code outside its rooms"));
+        found.push(format!(
+            "{file}: unsafe code outside the files that may have it"
+        ));
     }
     found
 }
@@ -139,5 +142,52 @@ fn rust_file(file: &str, text: &str) -> Vec<String> {
 fn manifest(package: &workspace::Package) -> Option<String> {
     let text = fs::read_to_string(&package.manifest_path).ok()?;
     let lints = text.contains("[lints]\nworkspace = true");
-    (!lints).then(|| format!("{}: does not take the workspace's lints", package.name))
+    (!lints).then(|| format!("{}: no `[lints] workspace = true`", package.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unfinished_work_and_trailing_blanks_are_found_by_line() {
+        let found = any_file("crates/t/src/a.rs", "fine\n// TODO later\nblank \n");
+        assert_eq!(found.len(), 2);
+        assert!(found[0].starts_with("crates/t/src/a.rs:2: TODO"));
+        assert!(found[1].starts_with("crates/t/src/a.rs:3: blanks"));
+    }
+
+    #[test]
+    fn a_path_of_one_machine_is_found_and_a_part_of_another_is_not() {
+        assert_eq!(any_file("a.md", "see /root/x\n").len(), 1);
+        assert!(any_file("a.md", "see guest/root/x\n").is_empty());
+    }
+
+    #[test]
+    fn patches_keep_their_blanks() {
+        assert!(any_file("docs/adr/a.patch", " \n").is_empty());
+    }
+
+    #[test]
+    fn a_source_file_needs_a_header_and_a_bounded_length() {
+        let long = format!("//! Header.\n{}", "x();\n".repeat(MAX_LINES));
+        assert_eq!(rust_file("crates/t/src/a.rs", &long).len(), 1);
+        assert_eq!(rust_file("crates/t/src/a.rs", "fn a() {}\n").len(), 1);
+        assert!(rust_file("crates/t/src/tests.rs", "fn a() {}\n").is_empty());
+    }
+
+    #[test]
+    fn unsafe_code_is_allowed_in_listed_files_only() {
+        let text = "//! Header.\n#![allow(unsafe_code)]\n";
+        assert_eq!(rust_file("crates/t/src/a.rs", text).len(), 1);
+        assert!(rust_file("guest/hal/src/a.rs", text).is_empty());
+        assert!(rust_file(UNSAFE_FILES[0], text).is_empty());
+    }
+
+    #[test]
+    fn every_file_that_may_have_unsafe_code_exists() {
+        for file in UNSAFE_FILES {
+            assert!(root().join(file).is_file(), "{file} is gone");
+        }
+    }
 }

@@ -80,3 +80,26 @@ pub fn guests() -> Result<Vec<Package>> {
     packages.retain(Package::is_guest);
     Ok(packages)
 }
+
+/// Packages for tests.
+#[cfg(test)]
+pub mod testing {
+    use super::{Dependency, Package};
+
+    /// A member of the workspace with dependencies and their kinds.
+    pub fn package(name: &str, dependencies: &[(&str, Option<&str>)]) -> Package {
+        let dependencies = dependencies.iter().map(|(name, kind)| Dependency {
+            name: (*name).to_owned(),
+            kind: kind.map(str::to_owned),
+        });
+        Package {
+            name: name.to_owned(),
+            version: "0.1.0".to_owned(),
+            license: Some("Apache-2.0".to_owned()),
+            source: None,
+            dependencies: dependencies.collect(),
+            targets: Vec::new(),
+            manifest_path: String::new(),
+        }
+    }
+}

@@ -1,9 +1,9 @@
-//! Who may name whom: lower rooms never name higher ones.
+//! Which crate may depend on which: never on a higher layer.
 
 use crate::workspace::Package;
 
-/// Each room with the rooms it may use (`docs/architecture.md`).
-const ROOMS: &[(&str, &[&str])] = &[
+/// Each crate with the crates it may use (`docs/architecture.md`).
+const LAYERS: &[(&str, &[&str])] = &[
     ("tare-abi", &[]),
     ("tare-account", &[]),
     ("tare-policy", &[]),
@@ -104,8 +104,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Dependencies of a room that its place in the house forbids. Test
-/// dependencies may look up.
+/// Dependencies of a crate that its layer forbids. Test dependencies may point upward.
 pub fn violations(package: &Package) -> Vec<String> {
     let allowed = allowed(package);
     package
@@ -122,8 +121,63 @@ fn allowed(package: &Package) -> &'static [&'static str] {
     if package.is_guest() {
         return &["tare-libos"];
     }
-    ROOMS
+    LAYERS
         .iter()
         .find(|(name, _)| *name == package.name)
-        .map_or(&[], |(_, allowed)| *allowed)
+        .map_or(&[], |(_, allowed)| allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::testing::package;
+
+    #[test]
+    fn a_dependency_on_a_higher_layer_is_refused() {
+        let found = violations(&package("tare-abi", &[("tare-monitor", None)]));
+        assert_eq!(found, ["tare-abi may not use tare-monitor"]);
+    }
+
+    #[test]
+    fn tests_may_use_higher_layers_and_foreign_crates_are_free() {
+        let dependencies = [("tare-monitor", Some("dev")), ("serde", None)];
+        assert!(violations(&package("tare-abi", &dependencies)).is_empty());
+    }
+
+    #[test]
+    fn an_application_uses_the_library_os_only() {
+        let libos = package("tare-guest-web", &[("tare-libos", None)]);
+        assert!(violations(&libos).is_empty());
+        let hal = package("tare-guest-web", &[("tare-hal", None)]);
+        assert_eq!(violations(&hal).len(), 1);
+    }
+
+    #[test]
+    fn an_unlisted_crate_may_use_nothing_of_ours() {
+        assert_eq!(
+            violations(&package("tare-new", &[("tare-abi", None)])).len(),
+            1
+        );
+    }
+
+    /// Follows the table: were there a way back to a crate, layers would not exist.
+    #[test]
+    fn no_crate_reaches_itself() {
+        for (name, _) in LAYERS {
+            let mut seen = Vec::new();
+            let mut next: Vec<&str> = direct(name).to_vec();
+            while let Some(below) = next.pop() {
+                assert_ne!(below, *name, "{name} reaches itself");
+                if !seen.contains(&below) {
+                    seen.push(below);
+                    next.extend(direct(below));
+                }
+            }
+        }
+    }
+
+    fn direct(name: &str) -> &'static [&'static str] {
+        let found = LAYERS.iter().find(|(have, _)| *have == name);
+        found.map_or(&[], |(_, allowed)| allowed)
+    }
 }

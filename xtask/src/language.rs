@@ -1,0 +1,140 @@
+//! Phrases that the project's text does not use, each with what to write instead.
+//!
+//! Text is compared word by word across line ends, so a phrase that a comment wraps is found.
+
+/// Phrases in lower case, with the replacement that the message suggests.
+const REFUSED: &[(&str, &str)] = &[
+    ("to be had", "available"),
+    ("for ever", "forever"),
+    ("is told", "active voice: gets, reports, logs"),
+    ("are told", "active voice: get, report, log"),
+    ("is said", "active voice: reports, prints, states"),
+    ("are said", "active voice: report, print, state"),
+    ("is asked", "active voice: asks, requests"),
+    ("cannot be so", "invalid, and which limit"),
+    ("the talk", "the source's short name (docs/background.md)"),
+    ("first talk", "Toro (docs/background.md)"),
+    (
+        "second talk",
+        "the source's short name (docs/background.md)",
+    ),
+    ("third talk", "the source's short name (docs/background.md)"),
+    (
+        "fourth talk",
+        "the source's short name (docs/background.md)",
+    ),
+    ("systems.md", "docs/background.md"),
+    ("last words", "console exit"),
+];
+/// Paths whose text is clean and stays so.
+const CLEAN: &[&str] = &[
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "Makefile",
+    "scripts/",
+    "xtask/",
+];
+/// Files with prose in them, by the end of their name.
+const PROSE: &[&str] = &[".rs", ".md", ".toml", ".c", ".h", ".sh", "Makefile"];
+
+/// Refused phrases in one file, by line.
+pub fn violations(file: &str, text: &str) -> Vec<String> {
+    let prose = PROSE.iter().any(|end| file.ends_with(end));
+    let clean = CLEAN.iter().any(|path| file.starts_with(path));
+    if !prose || !clean || file == "xtask/src/language.rs" {
+        return Vec::new();
+    }
+    let words = words(text);
+    REFUSED
+        .iter()
+        .flat_map(|(phrase, instead)| {
+            lines_with(&words, phrase)
+                .map(move |line| format!("{file}:{line}: \"{phrase}\": write: {instead}"))
+        })
+        .collect()
+}
+
+/// A word in lower case without punctuation around it, and its line.
+struct Word {
+    text: String,
+    line: usize,
+}
+
+/// The words of a text; marks of comments and lists are none.
+fn words(text: &str) -> Vec<Word> {
+    let mut words = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        for word in line.split_whitespace() {
+            let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+            let word = word.strip_suffix("'s").unwrap_or(word);
+            if !word.is_empty() {
+                words.push(Word {
+                    text: word.to_lowercase(),
+                    line: index + 1,
+                });
+            }
+        }
+    }
+    words
+}
+
+/// Lines in which `phrase` begins.
+fn lines_with<'a>(words: &'a [Word], phrase: &str) -> impl Iterator<Item = usize> + use<'a> {
+    let wanted: Vec<String> = phrase.split(' ').map(str::to_owned).collect();
+    words
+        .windows(wanted.len())
+        .filter(move |have| {
+            have.iter()
+                .zip(&wanted)
+                .all(|(have, want)| have.text == *want)
+        })
+        .map(|have| have[0].line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Vec<String> {
+        violations("xtask/src/a.rs", text)
+    }
+
+    #[test]
+    fn a_phrase_is_found_with_its_line_and_what_to_write() {
+        let found = found("fine\n/// where KVM is to be had.\n");
+        assert_eq!(found, ["xtask/src/a.rs:2: \"to be had\": write: available"]);
+    }
+
+    #[test]
+    fn a_phrase_that_a_comment_wraps_is_found() {
+        assert_eq!(found("    /// why it is\n    /// told so\n").len(), 1);
+    }
+
+    #[test]
+    fn case_and_punctuation_do_not_hide_a_phrase() {
+        assert_eq!(
+            found("\"For ever\", *is told*; (the talk's) cure\n").len(),
+            3
+        );
+    }
+
+    #[test]
+    fn longer_words_are_not_phrases() {
+        assert!(found("this told, is_told(), the talks, for everyone\n").is_empty());
+    }
+
+    #[test]
+    fn recorded_data_and_paths_that_are_not_listed_are_left_alone() {
+        assert!(violations("lab/runs/a/report.md", "to be had").is_empty());
+        assert!(violations("xtask/corpus.bin", "to be had").is_empty());
+    }
+
+    #[test]
+    fn phrases_are_written_as_they_are_compared() {
+        for (phrase, _) in REFUSED {
+            assert_eq!(*phrase, phrase.to_lowercase());
+            assert!(phrase.split(' ').all(|word| !word.is_empty()));
+        }
+    }
+}
