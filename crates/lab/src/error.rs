@@ -1,4 +1,4 @@
-//! Why nothing could be weighed.
+//! Why a run could not start.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ pub enum WeighError {
     /// No such experiment.
     #[error("there is no experiment '{name}'; there are: {}", .known.join(", "))]
     UnknownExperiment {
-        /// What was asked for.
+        /// Requested.
         name: String,
         /// What there is.
         known: Vec<&'static str>,
@@ -37,7 +37,7 @@ pub enum WeighError {
         /// Why.
         source: io::Error,
     },
-    /// A workload that cannot be had.
+    /// An unavailable workload.
     #[error(transparent)]
     Workload(#[from] Box<tare_platform::workload::FindError>),
     /// An option that does not fit: a sentence.

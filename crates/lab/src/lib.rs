@@ -2,18 +2,18 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`weigh()`] | a weighing from request to outcome |
-//! | `experiments` | what is done and asked: phases, arms, goals, story |
+//! | [`weigh()`] | one run from request to outcome |
+//! | `experiments` | phases, arms, goals and report of each experiment |
 //! | `appliance` | machines under test behind a trait; `tare run` as a process |
 //! | `linux` | Linux guests with example applications, their instructions counted |
 //! | `load` | open- and closed-loop HTTP load |
 //! | `observe` | CPU time from outside |
 //! | `record`, `figure`, `goal`, `summary` | samples, medians with intervals, goals, `summary.json` |
-//! | [`kept`] | results of earlier weighings, for those who go by them |
-//! | `report`, `table`, `progress` | what people see |
+//! | [`stored_runs`] | results of earlier runs |
+//! | `report`, `table`, `progress` | table, progress, report |
 //!
 //! Neighbours: `tare-control` (statistics, exit codes), `tare-stats` (intervals).
-//! Machines are processes here; nothing knows how one works inside.
+//! Machines are processes here.
 
 #![forbid(unsafe_code)]
 
@@ -25,17 +25,17 @@ mod figure;
 mod goal;
 mod host;
 mod interrupt;
-pub mod kept;
-mod lifeline;
 mod linux;
 mod load;
 mod observe;
 mod outcome;
+mod parent_death;
 mod pin;
 mod progress;
 mod record;
 mod report;
 mod request;
+pub mod stored_runs;
 mod summary;
 mod table;
 mod weigh;
@@ -63,7 +63,7 @@ pub fn print_calls(count: usize) -> std::io::Result<()> {
     experiments::tailor::print_calls(count)
 }
 
-/// Names of the experiments that there are, with a line about each.
+/// Names of all experiments, with a line about each.
 pub fn experiments() -> Vec<(&'static str, &'static str)> {
     experiments::ALL
         .iter()

@@ -1,4 +1,4 @@
-//! What a weighing came to.
+//! Outcome of a run.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -14,7 +14,7 @@ pub enum Depth {
     /// About half a minute.
     #[default]
     Standard,
-    /// `--full`: the durations of the talk that the experiment comes from.
+    /// `--full`: the durations of the experiment's source (docs/background.md).
     Full,
 }
 

@@ -11,7 +11,7 @@ use crate::host::HostFacts;
 pub(crate) struct Summary {
     /// Name of the experiment.
     pub(crate) experiment: String,
-    /// When it started, RFC 3339, UTC.
+    /// Start time, RFC 3339, UTC.
     pub(crate) started: String,
     /// Revision of the source, or version.
     pub(crate) revision: String,

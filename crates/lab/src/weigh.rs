@@ -54,12 +54,12 @@ fn find(name: &str) -> Result<&'static Entry, WeighError> {
     })
 }
 
-/// What the experiment is told to weigh, if it can be told that.
+/// The image or application to measure, if the experiment takes one.
 fn subject(entry: &Entry, request: &WeighRequest) -> Result<Option<String>, WeighError> {
     let refused = |option| {
         let name = entry.name;
         Err(WeighError::Option(format!(
-            "{option} is none of {name}'s options"
+            "{option} is not an option of {name}"
         )))
     };
     match (entry.subject, &request.image, &request.app) {
@@ -138,7 +138,7 @@ impl Weighing<'_> {
         let html = report::html(&Report {
             summary: &summary,
             goals,
-            story: experiment.report(&summary.figures),
+            text: experiment.report(&summary.figures),
             failures: &failures,
             ending,
             command: &self.command(),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_experiment_cannot_be_told_is_refused() {
+    fn options_of_other_experiments_are_refused() {
         let told = |experiment: &str, image: Option<&str>, app: Option<&str>| {
             let mut request = WeighRequest::new(experiment);
             request.image = image.map(str::to_owned);

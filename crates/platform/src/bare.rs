@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use crate::cgroup::Groups;
-use crate::heard::{Heard, Report, Watch};
+use crate::output::{OutputReader, Report, Watch};
 use crate::step::{PATH, Step, StepError};
 
 /// Makes the mounts, changes to the root.
@@ -69,7 +69,7 @@ pub fn run(
     ask(scratch, step)?;
     let mut command = command(tree, scratch, Access::Read, groups);
     command.args(["/bin/bash", "/tare/step", "@/scratch/request"]);
-    // As in containers and machines: a library of MPI, for one, goes by what a batch
+    // As in containers and machines: a library of MPI, for one, uses what a batch
     // system said to whoever started the weighing.
     command.env_clear().env("PATH", PATH);
     let result = heard(&mut command, "the chroot", step, watch);
@@ -105,7 +105,7 @@ pub(crate) fn heard(
     let (Some(stdin), Some(stdout)) = (child.0.stdin.take(), child.0.stdout.take()) else {
         return Err(StepError::GivenUp);
     };
-    let result = Heard::on(stdout, what).follow(step, &mut Held { watch, stdin });
+    let result = OutputReader::on(stdout, what).follow(step, &mut Held { watch, stdin });
     if result.is_ok() {
         let _ = child.0.wait();
     }

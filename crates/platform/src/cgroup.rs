@@ -165,12 +165,12 @@ fn holder() -> Option<PathBuf> {
 }
 
 /// Where a group of this name would be, in every hierarchy: runtimes make theirs in
-/// all that there are.
+/// all of them.
 pub fn everywhere(name: &str) -> Vec<PathBuf> {
     let below = fs::read_dir(ROOT).into_iter().flatten().flatten();
     let below = below.map(|entry| entry.path());
     let hierarchies = below.chain([PathBuf::from(ROOT)]);
-    // What only groups of version 2 that are no root have is no hierarchy's.
+    // What only groups of version 2 that are not the root have is not a hierarchy's.
     let is_root =
         |dir: &PathBuf| dir.join("cgroup.procs").exists() && !dir.join("cgroup.events").exists();
     let roots = hierarchies.filter(is_root);
@@ -207,9 +207,10 @@ fn give(group: &Path, cpus: &str) -> io::Result<()> {
     let Some(has) = found.next() else {
         return Ok(());
     };
-    match CpuList::from_kernel(&has) == CpuList::from_kernel(cpus) {
-        true => Ok(()),
-        false => Err(io::Error::other(format!("it would have {}", has.trim()))),
+    if CpuList::from_kernel(&has) == CpuList::from_kernel(cpus) {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("it would have {}", has.trim())))
     }
 }
 
@@ -229,13 +230,14 @@ fn is_v1(controller: &str) -> bool {
 }
 
 fn parent(controller: &str) -> PathBuf {
-    match is_v1(controller) {
-        true => Path::new(ROOT).join(controller),
-        false => PathBuf::from(ROOT),
+    if is_v1(controller) {
+        Path::new(ROOT).join(controller)
+    } else {
+        PathBuf::from(ROOT)
     }
 }
 
-/// The directory of a group that a runtime was told by this name.
+/// The directory of the group that a container runtime got by this name.
 pub fn directory(controller: &str, name: &str) -> PathBuf {
     parent(controller).join(name.trim_start_matches('/'))
 }
@@ -252,7 +254,7 @@ fn members(dir: &Path) -> Vec<u32> {
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
-/// Kills all within until there is nobody; says how many there were at first.
+/// Kills all processes within until none is left; returns how many there were.
 fn empty(dir: &Path) -> usize {
     let begin = Instant::now();
     let first = members(dir).len();

@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 
 use crate::bare;
 use crate::cgroup::{self, Groups, PERIOD_US};
-use crate::heard::{Report, Watch};
 use crate::journal::{Change, Journal};
+use crate::output::{Report, Watch};
 use crate::pin;
 use crate::place::{Limit, Place};
-use crate::program::{self, Patience};
+use crate::program::{self, Timeout};
 use crate::step::{PATH, Step, StepError};
 
 /// What starts containers on the host.
@@ -43,7 +43,7 @@ impl Engine {
         }
     }
 
-    /// Its program, told where its states are.
+    /// Its command line with the directory of its state.
     fn command(self, state: &Path, id: &str) -> Command {
         let mut command = Command::new(self.name());
         match self {
@@ -78,7 +78,7 @@ fn run_directory(id: &str) -> PathBuf {
     Path::new("/run").join(id)
 }
 
-/// A name that is no engine's.
+/// A name that is not an engine's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("containers are started by runc or by podman")]
 pub struct UnknownEngine;
@@ -101,7 +101,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// The container's group, as its runtime was told.
+    /// The container's group, as passed to its runtime.
     pub fn group(&self) -> &str {
         &self.group
     }
@@ -138,7 +138,7 @@ pub struct Limits {
 impl Limits {
     /// Those of a place on the host, of which this process may use `allowed`. A
     /// container's group is not below this process's: where that is kept to CPUs
-    /// (`confined`), the container is told so.
+    /// (`confined`), the container gets this list.
     pub fn of(place: &Place, allowed: &[u32], confined: bool) -> Self {
         let size = match place.limit {
             Limit::Cpuset => place.size as usize,
@@ -242,11 +242,11 @@ impl Containers {
         &self,
         tree: &Path,
         scratch: &Path,
-        patience: Patience<'_>,
+        timeout: Timeout<'_>,
     ) -> Result<(), StepError> {
-        let waiting = self.prepare(tree, scratch, &Limits::default(), &["/bin/true"], patience)?;
+        let waiting = self.prepare(tree, scratch, &Limits::default(), &["/bin/true"], timeout)?;
         let what = format!("a container of {}", self.engine.name());
-        let tried = program::run(waiting.start, &what, &Groups::default(), patience);
+        let tried = program::run(waiting.start, &what, &Groups::default(), timeout);
         self.engine.delete(&self.state(), &self.id);
         Ok(tried.map(drop)?)
     }
@@ -258,10 +258,10 @@ impl Containers {
         scratch: &Path,
         limits: &Limits,
         step: &Step,
-        patience: Patience<'_>,
+        timeout: Timeout<'_>,
     ) -> Result<Waiting, StepError> {
         bare::ask(scratch, step)?;
-        self.prepare(tree, scratch, limits, STEP, patience)
+        self.prepare(tree, scratch, limits, STEP, timeout)
     }
 
     /// Runs the step of a container.
@@ -286,7 +286,7 @@ impl Containers {
         scratch: &Path,
         limits: &Limits,
         words: &[&str],
-        patience: Patience<'_>,
+        timeout: Timeout<'_>,
     ) -> Result<Waiting, StepError> {
         let state = self.state();
         let failed = |source| StepError::Start {
@@ -309,7 +309,7 @@ impl Containers {
                 create.args(["create", "--name", &self.id, "--cgroup-parent", &group]);
                 create.args(podman_options(scratch, limits));
                 create.arg("--rootfs").arg(tree).args(words);
-                let made = program::run(create, "podman create", &Groups::default(), patience)?;
+                let made = program::run(create, "podman create", &Groups::default(), timeout)?;
                 start.args(["start", "--attach", "--interactive", &self.id]);
                 let group = format!("{group}/libpod-{}", made.trim());
                 Ok(Waiting { group, start })

@@ -39,9 +39,9 @@ impl Platform {
     }
 }
 
-/// A platform that there is not.
+/// An unknown platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no such platform; there are bare, container, vm and vm-container")]
+#[error("unknown platform (known: bare, container, vm, vm-container)")]
 pub struct UnknownPlatform;
 
 impl FromStr for Platform {
@@ -84,7 +84,7 @@ pub enum Limit {
     Cpuset,
     /// CFS bandwidth: time on any CPU.
     Quota,
-    /// The machine has so many virtual CPUs.
+    /// Number of the machine's virtual CPUs.
     Vcpus,
 }
 
@@ -102,7 +102,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place of this platform and size on a host of so many CPUs. A vanilla
+    /// The place of this platform and size on a host with this number of CPUs. A vanilla
     /// container that is smaller than the host is kept small by quota, as in the
     /// talk: a set of CPUs would be pinning.
     pub const fn new(platform: Platform, mode: Mode, size: u32, host_cpus: u32) -> Self {

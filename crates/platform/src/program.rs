@@ -1,4 +1,4 @@
-//! A program that is run to its end, unless it takes too long or nobody waits for it
+//! Runs a program to its end, unless it takes too long or the caller stops waiting
 //! any more. What it leaves in its groups is ended with it.
 
 use std::io::{ErrorKind, Read};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::cgroup::Groups;
 
-/// Longest time between two looks at whether to go on.
+/// Longest time between two checks of whether to go on.
 const SLICE: Duration = Duration::from_millis(50);
 /// So much of the end of what a program says is kept, bytes.
 const KEPT: usize = 64 << 10;
@@ -18,10 +18,10 @@ const ECHO: Duration = Duration::from_secs(1);
 
 /// How long to wait for a program, and whether at all.
 #[derive(Clone, Copy)]
-pub struct Patience<'a> {
+pub struct Timeout<'a> {
     /// The longest time.
     pub limit: Duration,
-    /// Whether to give up.
+    /// Whether to abort.
     pub stop: &'a dyn Fn() -> bool,
 }
 
@@ -44,7 +44,7 @@ pub enum ProgramError {
         /// The limit.
         limit: Duration,
     },
-    /// Nobody waits any more; it was ended.
+    /// The caller stopped waiting; the program was killed.
     #[error("{0} was given up")]
     GivenUp(String),
 }
@@ -55,7 +55,7 @@ pub(crate) fn run(
     mut command: Command,
     what: &str,
     groups: &Groups,
-    patience: Patience<'_>,
+    timeout: Timeout<'_>,
 ) -> Result<String, ProgramError> {
     let failed = |said: String| ProgramError::Failed {
         what: what.to_owned(),
@@ -75,7 +75,7 @@ pub(crate) fn run(
     })?;
     let output = child.stdout.take().map(tail);
     let errors = child.stderr.take().map(tail);
-    let ended = wait(&mut child, what, patience);
+    let ended = wait(&mut child, what, timeout);
     if ended.is_err() {
         let _ = child.kill();
         let _ = child.wait();
@@ -83,17 +83,18 @@ pub(crate) fn run(
     // Whoever is left may hold the pipes.
     groups.empty();
     let status = ended?;
-    let said = |tail: Option<Receiver<Vec<u8>>>| {
+    let text_of = |tail: Option<Receiver<Vec<u8>>>| {
         let bytes = tail.and_then(|tail| tail.recv_timeout(ECHO).ok());
         String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
     };
-    match status.success() {
-        true => Ok(said(output)),
-        false => Err(failed(last_lines(&said(errors), status))),
+    if status.success() {
+        Ok(text_of(output))
+    } else {
+        Err(failed(last_lines(&text_of(errors), status)))
     }
 }
 
-fn wait(child: &mut Child, what: &str, patience: Patience<'_>) -> Result<ExitStatus, ProgramError> {
+fn wait(child: &mut Child, what: &str, timeout: Timeout<'_>) -> Result<ExitStatus, ProgramError> {
     let begin = Instant::now();
     loop {
         match child.try_wait() {
@@ -106,13 +107,13 @@ fn wait(child: &mut Child, what: &str, patience: Patience<'_>) -> Result<ExitSta
                 });
             }
         }
-        if (patience.stop)() {
+        if (timeout.stop)() {
             return Err(ProgramError::GivenUp(what.to_owned()));
         }
-        if begin.elapsed() > patience.limit {
+        if begin.elapsed() > timeout.limit {
             return Err(ProgramError::TooLong {
                 what: what.to_owned(),
-                limit: patience.limit,
+                limit: timeout.limit,
             });
         }
         thread::sleep(SLICE);
@@ -156,8 +157,8 @@ mod tests {
     fn shell(script: &str, limit: Duration, stop: &dyn Fn() -> bool) -> Result<String, String> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]);
-        let patience = Patience { limit, stop };
-        run(command, "it", &Groups::default(), patience).map_err(|error| error.to_string())
+        let timeout = Timeout { limit, stop };
+        run(command, "it", &Groups::default(), timeout).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -172,12 +173,12 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_named() {
-        let patience = Patience {
+        let timeout = Timeout {
             limit: Duration::from_secs(60),
             stop: &|| false,
         };
         let command = Command::new("no-such-program");
-        let said = run(command, "it", &Groups::default(), patience).unwrap_err();
+        let said = run(command, "it", &Groups::default(), timeout).unwrap_err();
         assert_eq!(
             said.to_string(),
             "it failed: no-such-program is not installed"

@@ -25,7 +25,7 @@ use tare_rootfs::{Cache, Kernel, Task, Tree, cpio};
 use crate::bare::{self, Access};
 use crate::cgroup::Groups;
 use crate::container::{self, Limits};
-use crate::program::{self, Patience, ProgramError};
+use crate::program::{self, ProgramError, Timeout};
 use crate::step::{AGENT, PROGRAM};
 use crate::workload::{Form, Workload};
 
@@ -120,11 +120,11 @@ impl Site {
 
 impl Root {
     /// The root on its site, made there if it is missing, within `groups`.
-    pub fn open(site: Site, groups: &Groups, patience: Patience<'_>) -> Result<Self, RootError> {
+    pub fn open(site: Site, groups: &Groups, timeout: Timeout<'_>) -> Result<Self, RootError> {
         let dir = &site.dir;
         let tree = dir.join("tree");
         if !tree.is_dir() {
-            bootstrap(dir, &tree, groups, patience)?;
+            bootstrap(dir, &tree, groups, timeout)?;
         }
         let root = Self {
             disk: dir.join("root.img"),
@@ -197,7 +197,7 @@ impl Root {
         form: Form,
         scratch: &Path,
         groups: &Groups,
-        patience: Patience<'_>,
+        timeout: Timeout<'_>,
     ) -> Result<(), RootError> {
         let ours = self.tree.join("tare");
         let name = format!("{}-{}", workload.name, form.name());
@@ -239,7 +239,7 @@ impl Root {
             .env("LC_ALL", "C")
             .envs(maven.map(|path| ("MAVEN_SETTINGS", path)));
         let what = format!("installing {}", workload.name);
-        program::run(command, &what, groups, patience)?;
+        program::run(command, &what, groups, timeout)?;
         put(&stamp, &wanted)
     }
 
@@ -260,7 +260,7 @@ impl Root {
     }
 
     /// Makes the disk and the initramfs of what is installed now.
-    pub fn finish(&self, groups: &Groups, patience: Patience<'_>) -> Result<(), RootError> {
+    pub fn finish(&self, groups: &Groups, timeout: Timeout<'_>) -> Result<(), RootError> {
         let init = guest::find_init()?;
         let mut parts = vec![
             PROGRAM.to_owned(),
@@ -282,13 +282,13 @@ impl Root {
         if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
             return Ok(());
         }
-        self.make_disk(groups, patience)?;
+        self.make_disk(groups, timeout)?;
         self.make_initramfs(&init)?;
         put(&stamp, &wanted)
     }
 
-    fn make_disk(&self, groups: &Groups, patience: Patience<'_>) -> Result<(), RootError> {
-        let run = |command, what| program::run(command, what, groups, patience);
+    fn make_disk(&self, groups: &Groups, timeout: Timeout<'_>) -> Result<(), RootError> {
+        let run = |command, what| program::run(command, what, groups, timeout);
         let mut size = groups.command("du");
         size.args(["-s", "-x", "-B1"]).arg(&self.tree);
         let used: u64 = run(size, "du")?
@@ -383,7 +383,7 @@ fn bootstrap(
     dir: &Path,
     tree: &Path,
     groups: &Groups,
-    patience: Patience<'_>,
+    timeout: Timeout<'_>,
 ) -> Result<(), RootError> {
     let partial = dir.join("tree.partial");
     if partial.exists() {
@@ -395,7 +395,7 @@ fn bootstrap(
         .arg(format!("--include={PACKAGES}"))
         .args(["--aptopt=Apt::Install-Recommends \"false\"", SUITE])
         .arg(&partial);
-    let made = program::run(command, "mmdebstrap", groups, patience);
+    let made = program::run(command, "mmdebstrap", groups, timeout);
     if made.is_err() {
         let _ = fs::remove_dir_all(&partial);
     }

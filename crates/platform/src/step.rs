@@ -1,4 +1,4 @@
-//! One run of a workload, as what is asked and what is said back.
+//! Protocol of one workload run: request and status lines.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::workload::{Form, Source, Workload};
 
 /// The program that runs a step, in the root.
 pub const PROGRAM: &str = include_str!("step.sh");
-/// What takes requests within a virtual machine.
+/// The agent that takes requests within a virtual machine.
 pub const AGENT: &str = include_str!("agent.sh");
 /// Ports that workloads may use.
 const PORT: &str = "24680";
@@ -17,7 +17,7 @@ pub const GRACE: Duration = Duration::from_secs(45);
 /// Where programs are looked for until a step says otherwise.
 pub(crate) const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What is asked.
+/// A request to run a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The workload's name.
@@ -29,7 +29,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// A run in `form` on so many CPUs; `None` where the file leaves the form out.
+    /// A run in `form` on a number of CPUs; `None` where the file leaves the form out.
     pub fn new(workload: &Workload, form: Form, cpus: u32) -> Option<Self> {
         let mut variables = workload.parameters(form)?.clone();
         let source = match workload.metric.source {
@@ -73,28 +73,31 @@ impl Step {
     pub fn word(&self) -> String {
         let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"=_-./".contains(byte);
         let bytes = self.document().into_bytes();
-        let escaped = bytes.iter().map(|byte| match plain(byte) {
-            true => char::from(*byte).to_string(),
-            false => format!("\\x{byte:02x}"),
+        let escaped = bytes.iter().map(|byte| {
+            if plain(byte) {
+                char::from(*byte).to_string()
+            } else {
+                format!("\\x{byte:02x}")
+            }
         });
         escaped.collect()
     }
 }
 
-/// What a step says.
+/// A status line of a step.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Said {
+pub enum StatusLine {
     /// The run begins now.
     Begin,
-    /// It is over, after so many microseconds by the platform's own clock.
+    /// The run has ended, after this many microseconds by the platform's own clock.
     End(u64),
-    /// Whether it counts.
+    /// Whether the run is valid.
     Verdict(Verdict),
     /// A line of its log.
     Log(String),
     /// The machine takes requests.
     Ready,
-    /// The machine is done with a request.
+    /// The machine has finished a request.
     Over,
     /// The machine cannot be used.
     Broken(String),
@@ -103,9 +106,9 @@ pub enum Said {
 /// Whether a run counts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// It does, with this value.
+    /// Valid, with this value.
     Counts(f64),
-    /// It does not, and why.
+    /// Invalid, and why.
     Not(String),
 }
 
@@ -133,7 +136,7 @@ pub enum StepError {
     Ended {
         /// Which platform.
         what: String,
-        /// Its last words.
+        /// The last lines of its output.
         last: String,
     },
     /// Something about it cannot be set.
@@ -153,20 +156,20 @@ pub enum StepError {
     GivenUp,
 }
 
-/// Reads a line; `None` for what is not a step's.
-pub fn said(line: &str) -> Option<Said> {
+/// Parses a line; `None` if it is not a status line.
+pub fn status_line(line: &str) -> Option<StatusLine> {
     // A console may put its own noise before ours.
     let (_, rest) = line.split_once("@tare ")?;
     let rest = rest.trim_end();
     let (word, rest) = rest.split_once(' ').unwrap_or((rest, ""));
     match word {
-        "begin" => Some(Said::Begin),
-        "end" => rest.parse().ok().map(Said::End),
-        "log" => Some(Said::Log(rest.to_owned())),
-        "ready" => Some(Said::Ready),
-        "over" => Some(Said::Over),
-        "broken" => Some(Said::Broken(rest.to_owned())),
-        "verdict" => Some(Said::Verdict(verdict(rest))),
+        "begin" => Some(StatusLine::Begin),
+        "end" => rest.parse().ok().map(StatusLine::End),
+        "log" => Some(StatusLine::Log(rest.to_owned())),
+        "ready" => Some(StatusLine::Ready),
+        "over" => Some(StatusLine::Over),
+        "broken" => Some(StatusLine::Broken(rest.to_owned())),
+        "verdict" => Some(StatusLine::Verdict(verdict(rest))),
         _ => None,
     }
 }
@@ -181,7 +184,7 @@ fn verdict(text: &str) -> Verdict {
     match text.split_once(' ') {
         Some(("ok", value)) => match number(value) {
             Some(value) => Verdict::Counts(value),
-            None => Verdict::Not(format!("its metric is no number above 0: '{value}'")),
+            None => Verdict::Not(format!("its metric is not a number above 0: '{value}'")),
         },
         Some(("bad", why)) => Verdict::Not(why.to_owned()),
         _ => Verdict::Not("its metric is missing".to_owned()),
@@ -194,12 +197,15 @@ mod tests {
 
     #[test]
     fn lines_are_understood_behind_a_consoles_noise() {
-        assert_eq!(said("[ 1.2] x@tare begin\r"), Some(Said::Begin));
-        assert_eq!(said("@tare end 12"), Some(Said::End(12)));
-        let counts = Said::Verdict(Verdict::Counts(1.5));
-        assert_eq!(said("@tare verdict ok 1.5"), Some(counts));
-        assert_eq!(said("begin"), None);
-        assert_eq!(said("@tare end x"), None);
+        assert_eq!(
+            status_line("[ 1.2] x@tare begin\r"),
+            Some(StatusLine::Begin)
+        );
+        assert_eq!(status_line("@tare end 12"), Some(StatusLine::End(12)));
+        let counts = StatusLine::Verdict(Verdict::Counts(1.5));
+        assert_eq!(status_line("@tare verdict ok 1.5"), Some(counts));
+        assert_eq!(status_line("begin"), None);
+        assert_eq!(status_line("@tare end x"), None);
     }
 
     #[test]

@@ -10,9 +10,9 @@ use std::time::Duration;
 use support::{Blind, Stage, step};
 use tare_platform::cgroup;
 use tare_platform::container::{Containers, Engine, Limits};
-use tare_platform::{Patience, StepError, Verdict, Watch, pin};
+use tare_platform::{StepError, Timeout, Verdict, Watch, pin};
 
-const LONG: Patience<'static> = Patience {
+const LONG: Timeout<'static> = Timeout {
     limit: Duration::from_secs(120),
     stop: &|| false,
 };

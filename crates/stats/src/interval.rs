@@ -50,7 +50,7 @@ fn lower_rank(n: u64) -> u64 {
     low
 }
 
-/// Student's interval of the mean, as the second talk reports it: right for
+/// Student's interval of the mean, as CPU-Pinning 2020 reports it: right for
 /// means of many or of normal samples. `None` below two samples or if one is
 /// not finite.
 pub fn mean_interval(samples: &[f64]) -> Option<Interval> {

@@ -53,7 +53,7 @@ pub fn mean(samples: &[f64]) -> Option<f64> {
 }
 
 /// The mean of the `n` smallest samples, all if there are fewer: the fourth
-/// talk's ideal case, free of interrupts. `None` if either is zero or a sample
+/// ideal case of Kernel Tailoring, free of interrupts. `None` if either is zero or a sample
 /// is not finite.
 pub fn mean_of_fastest(samples: &[f64], n: usize) -> Option<f64> {
     let sorted = sorted(samples)?;

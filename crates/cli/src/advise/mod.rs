@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use tare_advise::{Change, Facts, Figure, Report, Resources, Runs, Workload, rules, workload};
 use tare_control::exit::ExitCode;
-use tare_lab::kept;
+use tare_lab::stored_runs;
 use tare_pin::{Host, Store, Target};
 use tare_policy::placement::Class;
 use tare_probe::Unavailable;
@@ -139,9 +139,9 @@ fn on(host: &Host, name: &str) -> Facts {
 
 fn runs() -> Runs {
     let set = std::env::var_os(RUNS_VARIABLE).map(PathBuf::from);
-    let mut places: Vec<&Path> = kept::PLACES.iter().map(Path::new).collect();
+    let mut places: Vec<&Path> = stored_runs::PLACES.iter().map(Path::new).collect();
     places.extend(set.as_deref());
-    let figures = kept::figures(&places, Runs::PREFIX).into_iter();
+    let figures = stored_runs::figures(&places, Runs::PREFIX).into_iter();
     let figures = figures.map(|it| Figure {
         name: it.name,
         value: it.value,

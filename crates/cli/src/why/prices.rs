@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use tare_control::exit::ExitCode;
 use tare_control::stats::Kvm;
-use tare_lab::kept::{self, KeptError, KeptRun};
+use tare_lab::stored_runs::{self, StoredRun, StoredRunError};
 use tare_why::{Execution, Measured};
 
 use crate::failure::Explain;
@@ -39,7 +39,7 @@ pub(crate) enum Prices {
 pub(crate) enum PricesError {
     /// It cannot be read, or is something else.
     #[error(transparent)]
-    Kept(#[from] KeptError),
+    Kept(#[from] StoredRunError),
     /// It prices nothing.
     #[error("{} has no price of an exit", .0.display())]
     Nothing(PathBuf),
@@ -59,7 +59,7 @@ impl Prices {
     /// Those of a file, else the newest that were measured on this computer.
     pub(crate) fn find(file: Option<&Path>) -> Result<Self, PricesError> {
         match file {
-            Some(file) => Self::of(kept::read(file, EXPERIMENT)?)
+            Some(file) => Self::of(stored_runs::read(file, EXPERIMENT)?)
                 .ok_or_else(|| PricesError::Nothing(file.to_owned())),
             None => Ok(Self::newest()),
         }
@@ -67,11 +67,11 @@ impl Prices {
 
     /// The newest that were measured on this computer, else what is built in.
     pub(crate) fn newest() -> Self {
-        let measured = kept::newest(EXPERIMENT).and_then(Self::of);
+        let measured = stored_runs::newest(EXPERIMENT).and_then(Self::of);
         measured.unwrap_or(Self::BuiltIn)
     }
 
-    fn of(run: KeptRun) -> Option<Self> {
+    fn of(run: StoredRun) -> Option<Self> {
         let execution = match run.kvm {
             Kvm::Hardware => Execution::Hardware,
             Kvm::Emulated => Execution::Emulated,

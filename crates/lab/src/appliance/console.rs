@@ -79,9 +79,10 @@ impl Console {
     pub(crate) fn last(&self) -> String {
         let said = self.lock();
         let lines: Vec<&str> = said.last.iter().map(String::as_str).collect();
-        match lines.is_empty() {
-            true => "it said nothing".to_owned(),
-            false => lines.join(" | "),
+        if lines.is_empty() {
+            "it said nothing".to_owned()
+        } else {
+            lines.join(" | ")
         }
     }
 

@@ -29,7 +29,7 @@ pub(crate) enum Fault {
     BadAnswers,
     /// The machine of this number ends as it starts.
     Ends(usize),
-    /// Every answer takes so many ms.
+    /// Delay of every answer, ms.
     Slow(u64),
 }
 
@@ -260,7 +260,7 @@ impl Drop for Fake {
     }
 }
 
-/// Statistics after so many requests: each is 1000 instructions and one halt
+/// Statistics after a number of requests: each is 1000 instructions and one halt
 /// on every vCPU.
 pub(crate) fn stats(kvm: Kvm, cpus: u8, requests: u64) -> Stats {
     let vcpu = |index| VcpuStats {

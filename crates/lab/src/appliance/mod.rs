@@ -127,7 +127,7 @@ pub(crate) enum ApplianceError {
     #[error("the machine printed no figures for {0:?}")]
     Silent(Duration),
     /// Its control socket failed.
-    #[error("the machine's statistics are not to be had")]
+    #[error("the machine's statistics are not available")]
     Control(#[from] ClientError),
     /// Its threads could not be read.
     #[error("the machine's CPU time cannot be read")]

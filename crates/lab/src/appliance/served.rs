@@ -17,8 +17,8 @@ use super::console::Console;
 use super::guest::Guest;
 use super::tare::{Machine, code};
 use crate::interrupt::{Interrupt, SLICE};
-use crate::lifeline::ending_with_us;
 use crate::observe::CpuReading;
+use crate::parent_death::ending_with_us;
 
 /// How long the disk may take to be served.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -29,7 +29,7 @@ use crate::observe::{CpuReading, descendants, helpers_with};
 
 /// How long a machine has to end after SIGTERM, before it is killed.
 const GRACE: Duration = Duration::from_secs(3);
-/// Tries to find a port that nobody takes before the machine does.
+/// Tries to find a port that stays free until the machine binds it.
 const PORT_TRIES: usize = 5;
 
 /// Starts machines with the `tare` executable.
@@ -180,13 +180,13 @@ impl Machine {
         }
     }
 
-    /// Asks for statistics; `None` where nobody speaks the control interface.
+    /// Asks for statistics; `None` where the machine has no control interface.
     pub(super) fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
         let socket = self.directory.control_socket();
         let mut client = match std::mem::replace(&mut self.control, Control::Mute) {
             Control::Mute => return Ok(None),
             Control::Speaking(client) => client,
-            // QEMU's own socket greets its clients, which is no HTTP.
+            // QEMU's own socket greets its clients, which is not HTTP.
             Control::Unknown => match Client::new(socket).stats() {
                 Ok(_) => Client::new(self.directory.control_socket()),
                 Err(ClientError::BadResponse(_) | ClientError::Connect { .. }) => return Ok(None),
@@ -208,7 +208,7 @@ impl Machine {
         CpuReading::read(self.child.id(), &self.helpers).map_err(ApplianceError::Cpu)
     }
 
-    /// Changes settings; `None` where nobody speaks the control interface.
+    /// Changes settings; `None` where the machine has no control interface.
     pub(super) fn set(
         &mut self,
         change: &SettingsChange,

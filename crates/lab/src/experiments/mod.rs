@@ -1,5 +1,5 @@
-//! The experiments that there are. Each is a module that keeps its own data and
-//! shares machinery: machines, load, records, figures, report.
+//! The experiments. Each is a module with its own data; machines, load, records,
+//! figures and the report page are shared.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::goal::Goal;
 use crate::report::Section;
 use crate::request::{Depth, WeighRequest};
 
-mod dialogue;
 pub(crate) mod events;
+mod guest_bench;
 pub(crate) mod halt_budget;
 pub(crate) mod http_bursts;
-mod inside;
 pub(crate) mod ipi_halt;
 pub(crate) mod kv;
+mod ping_pong;
 pub(crate) mod platforms;
 pub(crate) mod tailor;
 pub(crate) mod tcp_rr;
@@ -30,49 +30,49 @@ pub(crate) mod vmexit;
 
 /// One experiment, planned for one depth.
 pub(crate) trait Experiment {
-    /// Takes what the request says beyond depth and image, before anything else.
+    /// Takes the experiment's own options from the request; called first.
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
         no_platforms(request)?;
         no_cuts(request)
     }
 
-    /// How long it will take.
+    /// Planned duration.
     fn planned(&self) -> Duration;
 
-    /// What is fixed before it begins, for the record.
+    /// The plan, for the record.
     fn plan(&self) -> Value;
 
-    /// Does it. Whatever was measured until an error stays.
+    /// Runs it. Samples taken before an error are kept.
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError>;
 
-    /// What executes guests here, as the machines said.
+    /// The KVM that executed guests, as the machines reported it.
     fn kvm(&self) -> Kvm;
 
-    /// What came out so far.
+    /// Figures so far.
     fn figures(&self) -> Vec<Figure>;
 
-    /// What the figures should be.
+    /// Goals for the figures.
     fn goals(&self) -> &'static [Goal];
 
-    /// Samples and checks that failed, one sentence each: none, where an error
-    /// breaks the experiment off.
+    /// Failed samples and checks, one sentence each.
     fn failures(&self) -> Vec<String> {
         Vec::new()
     }
 
     /// The experiment's part of the report.
-    fn report(&self, figures: &[Figure]) -> Story;
+    fn report(&self, figures: &[Figure]) -> ReportText;
 }
 
 /// Refuses the options of `platforms`.
 fn no_platforms(request: &WeighRequest) -> Result<(), WeighError> {
-    match request.platforms.is_default() {
-        true => Ok(()),
-        false => Err(WeighError::Option(
+    if request.platforms.is_default() {
+        Ok(())
+    } else {
+        Err(WeighError::Option(
             "--workload, --platform, --sizes, --container-engine, --resume, --shard, --merge, \
              --seed and --budget are for platforms"
                 .to_owned(),
-        )),
+        ))
     }
 }
 
@@ -84,12 +84,12 @@ fn no_cuts(request: &WeighRequest) -> Result<(), WeighError> {
     }
 }
 
-/// What a report says besides figures and machine.
+/// An experiment's part of the report, beside figures and machine.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Story {
+pub(crate) struct ReportText {
     /// Title of the report.
     pub(crate) title: String,
-    /// What was asked: a paragraph.
+    /// The question: a paragraph.
     pub(crate) question: String,
     /// The answer at a glance: a small table, as safe HTML.
     pub(crate) glance: String,
@@ -99,23 +99,23 @@ pub(crate) struct Story {
     pub(crate) sections: Vec<Section>,
     /// How it was measured: a sentence each.
     pub(crate) method: Vec<String>,
-    /// What disappointed: a sentence each.
-    pub(crate) disappointments: Vec<String>,
+    /// Limitations: a sentence each.
+    pub(crate) limitations: Vec<String>,
 }
 
-/// How an experiment is found and made.
+/// An experiment in the registry.
 pub(crate) struct Entry {
     /// Name on the command line.
     pub(crate) name: &'static str,
     /// One line about it.
     pub(crate) about: &'static str,
-    /// What it can be told to weigh.
+    /// Which option names what it measures.
     pub(crate) subject: Subject,
     /// Makes it; its subject may be given.
     pub(crate) make: fn(Depth, Option<String>) -> Box<dyn Experiment>,
 }
 
-/// What an experiment can be told to weigh.
+/// Which option names what an experiment measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// An image of the library OS: `--image`.
@@ -166,7 +166,7 @@ pub(crate) const ALL: &[Entry] = &[
     },
     Entry {
         name: "vmexit",
-        about: "the price of each kind of exit: cpuid, ports, memory, timers, interrupts, CR3",
+        about: "the cost of each kind of exit: cpuid, ports, memory, timers, interrupts, CR3",
         subject: Subject::Image,
         make: |depth, image| Box::new(vmexit::Vmexit::new(depth, image)),
     },

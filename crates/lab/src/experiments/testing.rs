@@ -9,7 +9,7 @@ use serde_json::Value;
 use tare_control::stats::Kvm;
 use tempfile::TempDir;
 
-use super::dialogue::Dialogue;
+use super::ping_pong::PingPong;
 use super::{ALL, Experiment};
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::{Fakes, Fault};
@@ -52,11 +52,11 @@ impl Run {
     /// A short weighing of two threads that answer each other, with machines that
     /// say what `prints` gives.
     pub(crate) fn of_dialogue(
-        planned: Dialogue,
+        planned: PingPong,
         prints: fn(&GuestSpec) -> Vec<Value>,
         fault: Fault,
     ) -> Self {
-        let short = Dialogue {
+        let short = PingPong {
             turns: 2,
             exchanges: 4,
             ..planned

@@ -47,7 +47,7 @@ pub fn words(name: &str) -> Result<String, ByHandError> {
 pub fn check(name: &str, port: u16) -> Result<(), ByHandError> {
     let app = catalog::find(name)?;
     let begin = Instant::now();
-    let mut last = "nobody answered".to_owned();
+    let mut last = "no answer".to_owned();
     while begin.elapsed() < SERVING {
         match ask(at(port), ANSWER, app.check.send.as_bytes()) {
             Ok(answer) if app.passes(&answer) => return Ok(()),
@@ -141,7 +141,7 @@ impl Visitor {
     }
 
     fn ask(&mut self, request: &str, answer_bytes: usize) -> Result<(), LinuxError> {
-        // Servers end a connection after so many requests.
+        // Servers end a connection after a number of requests.
         for _ in 0..2 {
             let mut dialog = match self.dialog.take() {
                 Some(dialog) => dialog,

@@ -37,7 +37,7 @@ pub(crate) struct App {
     pub(crate) files: Vec<File>,
     /// Whether it works.
     pub(crate) check: Check,
-    /// What is asked of it, by phase.
+    /// Requests, by phase.
     #[serde(rename = "phase")]
     pub(crate) phases: Vec<Phase>,
 }
@@ -63,7 +63,7 @@ pub(crate) struct File {
     /// Its text.
     #[serde(default)]
     pub(crate) text: String,
-    /// Or so many bytes of letters.
+    /// Or this many bytes of letters.
     #[serde(default)]
     pub(crate) fill_bytes: usize,
 }

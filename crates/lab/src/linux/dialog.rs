@@ -24,7 +24,7 @@ impl Dialog {
         Ok(Self(stream))
     }
 
-    /// Sends, and takes an answer of so many bytes.
+    /// Sends, and takes an answer of this many bytes.
     pub(crate) fn exchange(&mut self, request: &[u8], answer_bytes: usize) -> io::Result<Vec<u8>> {
         self.0.write_all(request)?;
         let mut answer = vec![0; answer_bytes];

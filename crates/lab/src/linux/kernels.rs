@@ -1,4 +1,4 @@
-//! Kernels that applications are weighed on: Debian's, and tailored ones, which
+//! Kernels that applications are measured on: Debian's, and tailored ones, which
 //! are kept in the cache by what they are made of.
 
 use std::collections::BTreeSet;
@@ -139,7 +139,7 @@ fn bootable(name: &str, (lock, image): (Lock, PathBuf)) -> Bootable {
     }
 }
 
-/// The directory of what is asked for: another source, list of symbols, cut,
+/// The directory of a kernel request: another source, list of symbols, cut,
 /// patch or compiler is another kernel.
 fn key(app: &App, order: &Order, sources: &Sources) -> String {
     let choice = order.choice();
@@ -162,9 +162,10 @@ fn kept(place: &Path) -> Option<(Lock, PathBuf)> {
 
 /// The directory of objects that a kernel shares with those of about as many cuts.
 fn objects(cuts: &BTreeSet<Cut>) -> &'static str {
-    match cuts.len() < Cut::by_default().len() {
-        true => "objects-few-cuts",
-        false => "objects-many-cuts",
+    if cuts.len() < Cut::by_default().len() {
+        "objects-few-cuts"
+    } else {
+        "objects-many-cuts"
     }
 }
 
@@ -185,13 +186,13 @@ fn make(
     };
     let objects = cache.dir().join(ENTRIES).join(objects(&order.cuts));
     let made = workshop.make(order, &objects, |_| interrupt.check().is_ok());
-    // An end on request is no failure of the build.
+    // An end on request is not a failure of the build.
     interrupt.check()?;
     let kernel = made.map_err(|source| not_made(name, source))?;
     fs::create_dir_all(place).map_err(LinuxError::file(place))?;
     for (from, to) in [
         (kernel.image.bz_image, IMAGE),
-        // Last: a lock without its image is none.
+        // Last: a lock without its image is invalid.
         (objects.join(LOCK), LOCK),
     ] {
         let to = place.join(to);

@@ -19,7 +19,7 @@ use super::counter::{Count, Counter, Plugin};
 use super::dialog::{Dialog, ask, timeless};
 use super::kernels::{Bootable, with_init};
 use crate::interrupt::Interrupt;
-use crate::lifeline::ending_with_us;
+use crate::parent_death::ending_with_us;
 
 /// The guest's address in QEMU's user network.
 const ADDRESS: &str = "ip=10.0.2.15::10.0.2.2:255.255.255.0:guest:eth0:off";
@@ -45,8 +45,8 @@ const SAID: usize = 8;
 pub(crate) enum Clock {
     /// The computer's.
     Wall,
-    /// One nanosecond for each instruction, and no waiting: a guest that talks
-    /// to nobody runs the same way each time.
+    /// One nanosecond for each instruction, and no waiting: a guest
+    /// without a peer runs the same way each time.
     Instructions,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Machine {
     _initramfs: File,
 }
 
-/// How a guest came to serve.
+/// How a guest started to serve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Booted {
     /// From the start of QEMU to the first right answer.
@@ -135,7 +135,7 @@ impl Machine {
         while self.started.elapsed() < SERVING {
             interrupt.check()?;
             self.alive()?;
-            let limit = patience(self.started.elapsed());
+            let limit = timeout(self.started.elapsed());
             if let Ok(answer) = ask(self.address(), limit, app.check.send.as_bytes()) {
                 if app.passes(&answer) {
                     return Ok(Booted {
@@ -337,6 +337,6 @@ fn last_lines(path: &Path) -> String {
 
 /// How long to wait for the first answer that long after the start: an eighth
 /// longer at most than it took.
-fn patience(since_start: Duration) -> Duration {
+fn timeout(since_start: Duration) -> Duration {
     (since_start / 8).clamp(FIRST_ANSWER, ANSWER)
 }

@@ -9,7 +9,7 @@
 //! counter    instructions, counted by a plugin of the translator
 //! dialog     requests and answers on a connection
 //! requests   requests whose instructions are counted
-//! fuzz       requests that are drawn, the same for every kernel
+//! fuzz       requests that are drawn, the same forevery kernel
 //! by_hand    all of that from a terminal: tare-appliance
 //! ```
 //!
@@ -42,7 +42,7 @@ pub(crate) enum LinuxError {
     /// No such application.
     #[error("there is no appliance '{name}'; there are: {}", .known.join(", "))]
     UnknownApp {
-        /// What was asked for.
+        /// Requested.
         name: String,
         /// What there is.
         known: Vec<&'static str>,
@@ -52,7 +52,7 @@ pub(crate) enum LinuxError {
     UnknownPhase {
         /// The application.
         app: String,
-        /// What was asked for.
+        /// Requested.
         phase: String,
     },
     /// An application's data file is malformed.
@@ -110,7 +110,7 @@ pub(crate) enum LinuxError {
         app: String,
     },
     /// The image of the library OS is not known.
-    #[error("no machine told where the image is")]
+    #[error("no machine reported the path of the image")]
     NoImage,
     /// A profile.
     #[error("the profile of {app} cannot be read")]

@@ -11,7 +11,7 @@ use crate::interrupt::Interrupt;
 
 /// For what a request leaves to be done: the guest sleeps before this is over.
 const SETTLE: Duration = Duration::from_millis(15);
-/// Connections that may end under way: servers end them after so many requests.
+/// Connections that may end under way: servers end them after a number of requests.
 const REOPENED: usize = 50;
 
 /// Counts `samples` rounds of a phase; instructions of one request each.

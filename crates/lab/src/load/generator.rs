@@ -30,7 +30,7 @@ pub(crate) enum LoadError {
 #[derive(Debug)]
 pub(crate) struct Generator {
     address: SocketAddr,
-    /// Request `i` is exchange `i` of them, around and around.
+    /// Request `i` is exchange `i` of them, around and snapshots.
     exchanges: Vec<Exchange>,
     mode: Connections,
     timeout: Duration,
@@ -140,7 +140,7 @@ impl Generator {
             if self.connections[place].request.is_some() {
                 self.advance(place, run);
             } else {
-                // Nothing is owed: the server closed it, or talks nonsense.
+                // No answer is due: the server closed the connection, or sent garbage.
                 self.connections.swap_remove(place);
             }
         }

@@ -20,7 +20,7 @@ pub(crate) enum Schedule {
         concurrency: usize,
         /// No further request after this time.
         until: Duration,
-        /// At most so many.
+        /// At most this many.
         count: usize,
     },
 }
@@ -79,7 +79,7 @@ impl Schedule {
 /// How requests use connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Connections {
-    /// Kept and used again, at most so many.
+    /// Kept alive and reused, at most this many.
     KeepAlive(usize),
     /// One for each request, closed by the client after the answer, at most so
     /// many at once.

@@ -155,13 +155,13 @@ fn silence_ends_as_a_timeout() {
 }
 
 #[test]
-fn nobody_there_and_hanging_up_are_counted() {
+fn refused_and_dropped_connections_are_counted() {
     let free = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap();
-    let mut nobody = generator(free, Connections::KeepAlive(1));
-    let requests = nobody
+    let mut refused = generator(free, Connections::KeepAlive(1));
+    let requests = refused
         .run(Schedule::one_by_one(2), &Interrupt::default())
         .unwrap();
     assert!(

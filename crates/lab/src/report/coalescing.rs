@@ -1,4 +1,4 @@
-//! R over time and R's distribution, as the second talk draws them for its
+//! R over time and R's distribution, as vIC 2011 draws them for its
 //! database run, from the data of [`tare_control::live`].
 
 use tare_control::live::{DiskInterval, RatioShare};

@@ -1,5 +1,5 @@
 //! `report.html`: one file that opens without a network. The page and its
-//! style are the same for every experiment; the [`Story`] is the experiment's.
+//! style are the same forevery experiment; the [`ReportText`] is the experiment's.
 
 pub(crate) mod coalescing;
 mod page;
@@ -8,7 +8,7 @@ mod text;
 
 use std::time::Duration;
 
-use crate::experiments::Story;
+use crate::experiments::ReportText;
 use crate::goal::Goal;
 use crate::outcome::Ending;
 use crate::summary::Summary;
@@ -31,7 +31,7 @@ pub(crate) struct Section {
 pub(crate) struct Report<'a> {
     pub(crate) summary: &'a Summary,
     pub(crate) goals: &'a [Goal],
-    pub(crate) story: Story,
+    pub(crate) text: ReportText,
     pub(crate) failures: &'a [String],
     pub(crate) ending: Ending,
     pub(crate) command: &'a str,

@@ -1,4 +1,4 @@
-//! The page around an experiment's story.
+//! The page around an experiment's text.
 
 use std::fmt::Write as _;
 
@@ -16,22 +16,22 @@ const STYLE: &str = include_str!("style.css");
 
 /// The whole page.
 pub(crate) fn html(report: &Report<'_>) -> String {
-    let story = &report.story;
-    let mut out = head(&story.title);
+    let text = &report.text;
+    let mut out = head(&text.title);
     header(&mut out, report);
-    let _ = writeln!(out, "<p>{}</p>", escape(&story.question));
-    if !story.glance.is_empty() {
-        let _ = writeln!(out, "<div class=\"answer glance\">{}</div>", story.glance);
+    let _ = writeln!(out, "<p>{}</p>", escape(&text.question));
+    if !text.glance.is_empty() {
+        let _ = writeln!(out, "<div class=\"answer glance\">{}</div>", text.glance);
     }
-    for sentence in &story.answer {
+    for sentence in &text.answer {
         let _ = writeln!(out, "<p>{}</p>", escape(sentence));
     }
-    for section in &story.sections {
+    for section in &text.sections {
         push_section(&mut out, section);
     }
     push_section(&mut out, &figures(report));
-    push_list(&mut out, "What disappointed", &story.disappointments);
-    push_list(&mut out, "How it was measured", &story.method);
+    push_list(&mut out, "Limitations", &text.limitations);
+    push_list(&mut out, "How it was measured", &text.method);
     push_section(&mut out, &machine(report.summary));
     push_section(&mut out, &files(report.command));
     out.push_str("</main>\n</body>\n</html>\n");
@@ -57,7 +57,7 @@ fn header(out: &mut String, report: &Report<'_>) {
         "<h1>{}</h1>\n<div class=\"meta\"><span>tare weigh {}</span><span>{}</span>\
          <span>took {took}</span><span>revision {}</span>\
          {}</div>",
-        escape(&report.story.title),
+        escape(&report.text.title),
         escape(&summary.experiment),
         escape(&summary.started.replace('T', " ").replace('Z', " UTC")),
         escape(&summary.revision),
@@ -76,7 +76,7 @@ fn header(out: &mut String, report: &Report<'_>) {
     );
 }
 
-/// Which KVM; nothing if no machine came to say it.
+/// Which KVM; empty if no machine reported it.
 fn kvm_badge(summary: &Summary) -> String {
     let words = match summary.machine.kvm {
         _ if summary.figures.is_empty() => return String::new(),

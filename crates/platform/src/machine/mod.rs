@@ -12,13 +12,13 @@ use std::time::Duration;
 use tare_pin::Pinned;
 
 use crate::autogroup;
-use crate::heard::{Heard, Report, Watch};
 use crate::journal::{Change, Journal};
+use crate::output::{OutputReader, Report, Watch};
 use crate::pin::Pins;
 use crate::place::Mode;
 use crate::processes;
 use crate::root::Root;
-use crate::step::{Said, Step, StepError};
+use crate::step::{StatusLine, Step, StepError};
 
 /// A machine translated instruction by instruction takes its time.
 const BOOT: Duration = Duration::from_secs(120);
@@ -63,7 +63,7 @@ pub enum Inside {
 pub struct Machine {
     child: Child,
     stdin: ChildStdin,
-    heard: Heard,
+    output: OutputReader,
     /// The process with the virtual CPUs.
     pid: u32,
     engine: Engine,
@@ -126,7 +126,7 @@ impl Machine {
         let mut machine = Self {
             child,
             stdin,
-            heard: Heard::on(stdout, "the virtual machine"),
+            output: OutputReader::on(stdout, "the virtual machine"),
             pid,
             engine: Engine::Tare,
             cpus,
@@ -154,9 +154,9 @@ impl Machine {
 
     fn boot(&mut self, watch: &dyn Watch) -> Result<(), StepError> {
         loop {
-            match self.heard.next(BOOT, watch)? {
-                Said::Ready => break,
-                Said::Broken(why) => {
+            match self.output.next(BOOT, watch)? {
+                StatusLine::Ready => break,
+                StatusLine::Broken(why) => {
                     return Err(StepError::Ended {
                         what: "the virtual machine".to_owned(),
                         last: why,
@@ -247,8 +247,8 @@ impl Machine {
                 what: "a step in the virtual machine".to_owned(),
                 source,
             })?;
-        let report = self.heard.follow(step, watch)?;
-        while self.heard.next(SETTLE, watch)? != Said::Over {}
+        let report = self.output.follow(step, watch)?;
+        while self.output.next(SETTLE, watch)? != StatusLine::Over {}
         Ok(report)
     }
 }
@@ -285,10 +285,11 @@ fn scratch_disk(dir: &Path, name: &str) -> std::io::Result<PathBuf> {
         .args(["-q", "-F", "-t", "ext4", "-E", "nodiscard"])
         .arg(&path)
         .output()?;
-    match made.status.success() {
-        true => Ok(path),
-        false => Err(std::io::Error::other(
+    if made.status.success() {
+        Ok(path)
+    } else {
+        Err(std::io::Error::other(
             String::from_utf8_lossy(&made.stderr).trim().to_owned(),
-        )),
+        ))
     }
 }

@@ -14,13 +14,13 @@ pub const DIRECTORY: &str = "lab/workloads";
 /// More than any workload with its programs.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A workload that cannot be had.
+/// An unavailable workload.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// No such workload.
     #[error("there is no workload '{name}'; there are: {}; or give the path of a file", known.join(", "))]
     Unknown {
-        /// What was asked for.
+        /// Requested.
         name: String,
         /// What there is.
         known: Vec<String>,
@@ -41,7 +41,7 @@ pub enum FindError {
     Parse(#[from] ParseError),
 }
 
-/// Names of the workloads that there are.
+/// Names of all workloads.
 pub fn known() -> Vec<String> {
     texts().into_keys().collect()
 }

@@ -106,7 +106,7 @@ pub enum Form {
     Quick,
     /// In between.
     Standard,
-    /// As the talk did it.
+    /// As CPU-Pinning 2020 did it.
     Full,
 }
 

@@ -50,7 +50,10 @@ fn mistake(workload: &Workload) -> Option<(&'static str, String)> {
         !name.is_empty() && !name.starts_with(['-', '.']) && name.chars().all(known)
     };
     if !plain(&workload.name, "-_") {
-        let what = format!("'{}' is no name: letters, digits, - and _", workload.name);
+        let what = format!(
+            "'{}' is not a name: letters, digits, - and _",
+            workload.name
+        );
         return Some(("about", what));
     }
     if !(1..=MAX_TIMEOUT_S).contains(&workload.timeout_s) {
@@ -65,10 +68,10 @@ fn mistake(workload: &Workload) -> Option<(&'static str, String)> {
         }
     }
     if let Some(package) = workload.install.iter().find(|p| !plain(p, "-+.:")) {
-        return Some(("install", format!("'{package}' is no package's name")));
+        return Some(("install", format!("'{package}' is not a package's name")));
     }
     if let Some(file) = workload.files.keys().find(|f| !plain(f, "-_.")) {
-        return Some(("files", format!("'{file}' is no file name")));
+        return Some(("files", format!("'{file}' is not a file name")));
     }
     let forms = [
         ("quick", workload.quick.as_ref()),
@@ -78,7 +81,7 @@ fn mistake(workload: &Workload) -> Option<(&'static str, String)> {
     for (form, parameters) in forms {
         let mut names = parameters.into_iter().flatten().map(|(name, _)| name);
         if let Some(name) = names.find(|n| !plain(n, "_")) {
-            return Some((form, format!("'{name}' is no variable's name")));
+            return Some((form, format!("'{name}' is not a variable's name")));
         }
     }
     None

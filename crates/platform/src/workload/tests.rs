@@ -10,7 +10,7 @@ const GOOD: &str = "about = \"x\"\nkind = \"cpu\"\ntimeout_s = 5\nfull = { N = \
                     run = \"true\"\ncheck = \"true\"\n\
                     [metric]\nunit = \"s\"\ndirection = \"lower\"\nsource = \"wall\"\n";
 
-fn said(text: &str) -> String {
+fn status_line(text: &str) -> String {
     parse("x", Path::new("x.toml"), text)
         .unwrap_err()
         .to_string()
@@ -44,9 +44,9 @@ fn a_mistake_is_named_with_its_line_and_column() {
         ("timeout_s = 5", "timeout_s = ", "x.toml:3:13: "),
         ("run = \"true\"", "run = \"\"", "x.toml:5:1: run is empty"),
         ("run = ", "ran = ", "x.toml:5:1: unknown field `ran`"),
-        ("{ N =", "{ 'A B' =", "x.toml:4:1: 'A B' is no variable"),
+        ("{ N =", "{ 'A B' =", "x.toml:4:1: 'A B' is not a variable"),
     ] {
-        let said = said(&GOOD.replace(from, to));
+        let said = status_line(&GOOD.replace(from, to));
         assert!(said.starts_with(expected), "{said}");
     }
 }
@@ -54,7 +54,7 @@ fn a_mistake_is_named_with_its_line_and_column() {
 #[test]
 fn a_file_cannot_leave_its_directory() {
     let text = format!("{GOOD}[files]\n\"../x\" = \"\"\n");
-    assert!(said(&text).contains("'../x' is no file name"));
+    assert!(status_line(&text).contains("'../x' is not a file name"));
 }
 
 #[test]

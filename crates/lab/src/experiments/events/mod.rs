@@ -1,16 +1,16 @@
-//! Two threads that signal each other (`SYSTEMS.md`, part 3: event objects): the
+//! Two threads that signal each other (KVM Message Passing 2015, event objects): the
 //! time of a round trip, and how many halts, interrupts and timer writes a
 //! message costs, as the library OS's scheduler counts them.
 
 mod host;
-mod story;
+mod report;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use super::dialogue::{Arm, Dialogue, Kind, Where};
-use super::inside::Exchange;
+use super::guest_bench::Exchange;
+use super::ping_pong::{Arm, Kind, PingPong, Where};
 use crate::goal::Goal;
 use crate::request::Depth;
 
@@ -117,10 +117,10 @@ static KIND: Kind = Kind {
     host: |rounds, _cpus| Ok(host::round_trips(rounds)),
     quantiles: &[("round_trip_us_p50", 0.5), ("round_trip_us_p99", 0.99)],
     goals: GOALS,
-    story: story::story,
+    report_text: report::report_text,
 };
 
 /// Planned for a depth; the image may be another than Tare's own.
-pub(crate) fn planned(depth: Depth, image: Option<String>) -> Dialogue {
-    Dialogue::new(&KIND, depth, image)
+pub(crate) fn planned(depth: Depth, image: Option<String>) -> PingPong {
+    PingPong::new(&KIND, depth, image)
 }

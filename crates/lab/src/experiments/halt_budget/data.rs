@@ -15,7 +15,7 @@ use crate::figure::{Figure, Samples, median};
 const MOSTLY: f64 = 0.6;
 
 /// Fewer recorded waits tell nothing of a load.
-const TELLING: usize = 100;
+const MIN_WAITS: usize = 100;
 
 /// The best that recorded waits allow.
 type Best = fn(&[Halt], Costs, u64) -> Point;
@@ -195,7 +195,7 @@ impl Data {
         self.missing.contains_key(&policy)
     }
 
-    /// Policies that are not to be had here, with why.
+    /// Policies that are unavailable here, with the reason.
     pub(super) fn not_to_be_had(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let missing = self.missing.iter();
         missing.map(|(policy, why)| (policy.name(), why.as_str()))
@@ -245,8 +245,8 @@ impl Data {
         let best_ns = best(waits, costs, BUDGET).latency_us * 1e3;
         let (fast, slow) = (costs.caught_ns as f64, costs.scheduled_ns as f64);
         let ours_ns = caught * fast + (1.0 - caught) * slow;
-        let is_told = waits.len() >= TELLING && best_ns > 0.0;
-        is_told.then_some(((ours_ns - best_ns) / best_ns * 100.0).max(0.0))
+        let is_known = waits.len() >= MIN_WAITS && best_ns > 0.0;
+        is_known.then_some(((ours_ns - best_ns) / best_ns * 100.0).max(0.0))
     }
 
     /// By how much an idle machine under a budget exceeds one that never polls.

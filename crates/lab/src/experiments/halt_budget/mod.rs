@@ -1,12 +1,12 @@
-//! Ways for a halted vCPU to wait (`SYSTEMS.md`, part 3): what each costs and
+//! Ways for a halted vCPU to wait (KVM Message Passing 2015): what each costs and
 //! how fast each wakes, over loads from idle to a loop of short sleeps, beside
 //! the best possible for the waits as they were recorded.
 //!
 //! Arms in rotated order for each load, each turn a machine of its own.
 
 mod data;
+mod report;
 mod simulate;
-mod story;
 #[cfg(test)]
 mod tests;
 mod wakeups;
@@ -18,8 +18,8 @@ use tare_control::stats::Kvm;
 
 use self::data::{Data, Turn};
 use self::wakeups::Wakeups;
-use super::inside::{self, Place};
-use super::{Experiment, Story};
+use super::guest_bench::{self, Place};
+use super::{Experiment, ReportText};
 use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
 use crate::figure::Figure;
@@ -215,8 +215,8 @@ impl HaltBudget {
         let records = policy == Policy::Never && !self.data.has_waits(load);
         let (mut wakes_us, mut recording) = (Vec::new(), None);
         let mut unavailable = None;
-        let around = inside::run(bench, place, &spec, |record| {
-            let wakes = inside::numbers(record, "wake_ns");
+        let snapshots = guest_bench::run(bench, place, &spec, |record| {
+            let wakes = guest_bench::numbers(record, "wake_ns");
             wakes_us.extend(wakes.map(|ns| ns / 1e3));
             if records && record.get("begin").is_some() {
                 match Wakeups::begin() {
@@ -226,7 +226,7 @@ impl HaltBudget {
             }
         })?;
         self.data.unrecorded(unavailable);
-        let (Some(begin), Some(end)) = (around.begin, around.end) else {
+        let (Some(begin), Some(end)) = (snapshots.begin, snapshots.end) else {
             return Ok(());
         };
         let turn = Turn::between(&begin, &end, wakes_us);
@@ -236,7 +236,7 @@ impl HaltBudget {
             let busy_ns: Vec<u64> = waits.iter().map(|halt| halt.busy_ns).collect();
             let wait_ns: Vec<u64> = waits.iter().map(|halt| halt.wait_ns).collect();
             let waits = json!({"load": load.name(), "busy_ns": busy_ns, "wait_ns": wait_ns});
-            inside::keep(bench, place, "waits", &waits)?;
+            guest_bench::keep(bench, place, "waits", &waits)?;
         }
         self.data.add(policy, load, &end, turn);
         Ok(())
@@ -279,16 +279,16 @@ impl Experiment for HaltBudget {
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
         for round in 0..self.rounds {
             for load in Load::ALL {
-                for policy in inside::rotated(&Policy::ALL, round) {
+                for policy in guest_bench::rotated(&Policy::ALL, round) {
                     if self.data.is_missing(policy) {
                         continue;
                     }
                     let what = format!("{}, {}", policy.name(), load.name());
-                    inside::announce(bench, round, self.rounds, &what);
+                    guest_bench::announce(bench, round, self.rounds, &what);
                     let result = self.turn(bench, policy, load, round);
                     match policy {
                         Policy::Dedicated => {
-                            let why = inside::optional(result)?;
+                            let why = guest_bench::optional(result)?;
                             self.data.missing(policy, why);
                         }
                         _ => {
@@ -314,7 +314,7 @@ impl Experiment for HaltBudget {
         GOALS
     }
 
-    fn report(&self, figures: &[Figure]) -> Story {
-        story::story(self, figures)
+    fn report(&self, figures: &[Figure]) -> ReportText {
+        report::report_text(self, figures)
     }
 }

@@ -93,8 +93,9 @@ pub(super) fn reachable(halts: &[Halt], costs: Costs, per_myriad: u64) -> Point 
     let allowed_pct = per_myriad as f64 / 100.0;
     let within = points.iter().filter(|point| point.cpu_pct <= allowed_pct);
     let turns = within.flat_map(|cheap| {
-        let dear = points.iter().filter(|p| p.cpu_pct > allowed_pct);
-        dear.map(|dear| between(cheap, dear, allowed_pct))
+        let expensive = points.iter().filter(|p| p.cpu_pct > allowed_pct);
+        expensive
+            .map(|expensive| between(cheap, expensive, allowed_pct))
             .chain([cheap.clone()])
     });
     turns
@@ -103,11 +104,11 @@ pub(super) fn reachable(halts: &[Halt], costs: Costs, per_myriad: u64) -> Point 
 }
 
 /// Turns of two windows that cost `cpu_pct` together.
-fn between(cheap: &Point, dear: &Point, cpu_pct: f64) -> Point {
-    let part = (cpu_pct - cheap.cpu_pct) / (dear.cpu_pct - cheap.cpu_pct);
+fn between(cheap: &Point, expensive: &Point, cpu_pct: f64) -> Point {
+    let part = (cpu_pct - cheap.cpu_pct) / (expensive.cpu_pct - cheap.cpu_pct);
     Point {
         cpu_pct,
-        latency_us: cheap.latency_us + part * (dear.latency_us - cheap.latency_us),
+        latency_us: cheap.latency_us + part * (expensive.latency_us - cheap.latency_us),
         ..cheap.clone()
     }
 }

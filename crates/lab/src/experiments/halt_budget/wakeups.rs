@@ -16,7 +16,7 @@ const BUFFER_KIB: &str = "8192";
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WakeupsError {
     /// No tracefs, or none that this user may write to.
-    #[error("tracefs with kvm_vcpu_wakeup is not to be had")]
+    #[error("tracefs with kvm_vcpu_wakeup is not available")]
     Unavailable(#[source] io::Error),
 }
 

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Arm {
     /// The control arm: a scheduler that never halts.
     Spin,
-    /// The talk's cure: pollers declare idle turns, the core halts after 200 ms.
+    /// Toro's cure: pollers declare idle turns, the core halts after 200 ms.
     Poller,
-    /// Blocking I/O: nobody polls.
+    /// Blocking I/O: no thread polls.
     Tare,
 }
 

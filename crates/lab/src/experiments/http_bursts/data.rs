@@ -32,7 +32,7 @@ pub(crate) struct Data {
     pub(crate) failures: Vec<String>,
     /// The image's file, once a machine has been started with it.
     pub(crate) image: Option<PathBuf>,
-    /// Arms of the comparison with Linux that were not to be had, and why.
+    /// Arms of the comparison with Linux that were unavailable, and why.
     pub(crate) uncompared: Vec<String>,
 }
 

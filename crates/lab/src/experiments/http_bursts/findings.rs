@@ -1,10 +1,10 @@
-//! What disappointed, and what stands in the way: sentences from the figures.
+//! Limitations, and what stands in the way: sentences from the figures.
 
 use tare_control::stats::Kvm;
 
 use super::data::Data;
 use super::goals::GOALS;
-use super::plan::TALK_RATE;
+use super::plan::SOURCE_RATE;
 use crate::figure::{Figure, value};
 use crate::goal::judge;
 use crate::table::number;
@@ -17,7 +17,7 @@ const WIDE: f64 = 0.25;
 
 /// Missed goals with what is known of their causes, a lowered rate, figures
 /// that are uncertain.
-pub(crate) fn disappointments(data: &Data, figures: &[Figure]) -> Vec<String> {
+pub(crate) fn limitations(data: &Data, figures: &[Figure]) -> Vec<String> {
     let mut sentences: Vec<String> = figures
         .iter()
         .filter_map(|figure| missed(data, figures, figure))
@@ -86,16 +86,16 @@ fn unmeasured(data: &Data, figures: &[Figure]) -> Option<String> {
     (!missing.is_empty()).then(|| format!("Not measured in this run: {}.", missing.join(", ")))
 }
 
-/// Arms of the comparison with Linux that were not to be had.
+/// Arms of the comparison with Linux that were unavailable.
 fn uncompared(data: &Data) -> impl Iterator<Item = String> {
     let arms = data.uncompared.iter();
     arms.map(|why| format!("Not compared with Linux: {why}."))
 }
 
 fn slow(data: &Data) -> Option<String> {
-    let rate = data.rate.filter(|rate| *rate < TALK_RATE)?;
+    let rate = data.rate.filter(|rate| *rate < SOURCE_RATE)?;
     Some(format!(
-        "The talk's 100 requests a second were not carried here ({} in a closed loop); the \
+        "Toro's 100 requests a second were not carried here ({} in a closed loop); the \
          bursts are of {} a second.",
         number(data.carried),
         number(rate)

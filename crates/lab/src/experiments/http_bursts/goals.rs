@@ -16,7 +16,7 @@ const fn goal(figure: &'static str, at_most: f64, on: &'static [Kvm]) -> Goal {
     }
 }
 
-/// What the figures should be.
+/// Goals for the figures.
 pub(crate) const GOALS: &[Goal] = &[
     goal("cpu_idle_pct.tare", 0.05, ANY_KVM),
     goal("cpu_idle_pct.tare.2cpu", 0.05, ANY_KVM),

@@ -1,4 +1,4 @@
-//! The first talk's other comparison: the same files from Apache on Debian's kernel,
+//! Toro's other comparison: the same files from Apache on Debian's kernel,
 //! on a kernel tailored to it, and from Tare's image. All three run in QEMU's
 //! translator on one processor, where instructions are counted exactly.
 
@@ -23,7 +23,7 @@ use crate::linux::{LinuxError, files, requests};
 
 /// The application of the Linux arms.
 const APP: &str = "apache";
-/// What is asked for.
+/// Requests.
 const REQUEST: &str = "GET /kib.txt HTTP/1.1\r\nHost: guest\r\n\r\n";
 
 /// An arm of the comparison.
@@ -51,7 +51,7 @@ impl Side {
     }
 }
 
-/// Boots each arm and counts; an arm that is not to be had is named in the data.
+/// Boots each arm and counts; an unavailable arm is recorded in the data.
 pub(super) fn compare(data: &mut Data, plan: &Plan, bench: &mut Bench<'_>) -> Result<(), RunError> {
     if plan.compared == 0 {
         return Ok(());

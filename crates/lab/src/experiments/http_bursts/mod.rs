@@ -1,5 +1,5 @@
-//! The first talk's experiment: a web server under bursts and breaks
-//! (`SYSTEMS.md`, part 0), with three ways to wait as arms.
+//! Toro's experiment: a web server under bursts and breaks, with three ways to wait
+//! as arms.
 //!
 //! Every arm has its turn in every cycle, in rotated order: boot, burst, break,
 //! one request a second. One machine is alive at a time, since a spinning one
@@ -34,7 +34,7 @@ use self::data::Data;
 use self::plan::{Plan, ms};
 use self::sample::Phase;
 use self::session::{BOOT, FILE, Session, Turn, body, spec};
-use super::{Experiment, Story};
+use super::{Experiment, ReportText};
 use crate::bench::{Bench, RunError};
 use crate::figure::Figure;
 use crate::goal::Goal;
@@ -231,8 +231,8 @@ impl Experiment for HttpBursts {
         self.data.failures.clone()
     }
 
-    fn report(&self, figures: &[Figure]) -> Story {
-        report::story(&self.plan, &self.data, figures)
+    fn report(&self, figures: &[Figure]) -> ReportText {
+        report::report_text(&self.plan, &self.data, figures)
     }
 }
 

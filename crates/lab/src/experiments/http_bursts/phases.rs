@@ -56,7 +56,7 @@ impl Session<'_, '_> {
         self.loaded(Phase::Steady, Schedule::steady(1.0, time), time, second)
     }
 
-    /// Nothing is asked: CPU time from outside, statistics only at the edges of
+    /// No requests: CPU time from outside, statistics only at the edges of
     /// the windows and outside of them.
     pub(crate) fn rest(&mut self) -> Result<(), RunError> {
         let begin = Instant::now();

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::request::Depth;
 
-/// Requests per second of a burst, as in the talk.
-pub(crate) const TALK_RATE: f64 = 100.0;
+/// Requests per second of a burst, as in Toro.
+pub(crate) const SOURCE_RATE: f64 = 100.0;
 /// A machine carries a rate if it managed this much more in a closed loop.
 const HEADROOM: f64 = 1.25;
 
@@ -134,10 +134,10 @@ impl Plan {
     }
 
     /// The burst rate for machines of which the slowest carried `carried`
-    /// requests per second: the talk's where that is carried, else half.
+    /// requests per second: Toro's where that is carried, else half.
     pub(crate) fn rate(carried: f64) -> f64 {
-        if carried >= TALK_RATE * HEADROOM {
-            TALK_RATE
+        if carried >= SOURCE_RATE * HEADROOM {
+            SOURCE_RATE
         } else {
             carried / 2.0
         }

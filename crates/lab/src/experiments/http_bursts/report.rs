@@ -1,32 +1,32 @@
-//! The experiment's story: what was asked, what came out, what disappointed.
+//! The experiment's report: question, results, limitations.
 
 use super::arms::Arm;
 use super::charts::{distributions, timeline};
 use super::data::Data;
-use super::findings::disappointments;
-use super::plan::{Plan, TALK_RATE};
+use super::findings::limitations;
+use super::plan::{Plan, SOURCE_RATE};
 use super::tables::{comparison, glance, on_linux, threads};
-use crate::experiments::Story;
+use crate::experiments::ReportText;
 use crate::figure::{Figure, value};
 use crate::report::Section;
 use crate::report::svg::percentiles;
 use crate::table::number;
 
-/// The story of a run, complete or not.
-pub(crate) fn story(plan: &Plan, data: &Data, figures: &[Figure]) -> Story {
-    Story {
+/// The report of a run, complete or not.
+pub(crate) fn report_text(plan: &Plan, data: &Data, figures: &[Figure]) -> ReportText {
+    ReportText {
         title: "What waiting costs a web server in a virtual machine".to_owned(),
         question: "An appliance that polls burns a core of its host whether anybody asks or \
                    not. The same web server image waited in three ways, under bursts of \
                    requests and breaks: spin never lets its core halt, poller is the first \
-                   talk's cure (pollers declare idle turns, the core halts when all have \
+                   Toro's cure (pollers declare idle turns, the core halts when all have \
                    been idle for 200 ms), tare blocks until an interrupt comes."
             .to_owned(),
         glance: glance(figures),
         answer: answer(data, figures),
         sections: sections(plan, data, figures),
         method: method(plan, data, figures),
-        disappointments: disappointments(data, figures),
+        limitations: limitations(data, figures),
     }
 }
 
@@ -39,7 +39,7 @@ fn answer(data: &Data, figures: &[Figure]) -> Vec<String> {
         get("cpu_1rps_pct.poller"),
     ) {
         sentences.push(format!(
-            "With nothing to do, spinning took {} % of a core and blocking {} %. The talk's \
+            "With nothing to do, spinning took {} % of a core and blocking {} %. Toro's \
              cure halts too, but each lone request keeps its pollers awake for 200 ms: {} % of a \
              core at one request a second.",
             number(spin),
@@ -67,8 +67,8 @@ fn answer(data: &Data, figures: &[Figure]) -> Vec<String> {
 /// A chance of this or less tells two series apart.
 const TOLD_APART: f64 = 0.05;
 
-/// The blocking arm's latency against the spinning one's, if they can be told
-/// apart.
+/// The blocking arm's latency against the spinning one's, if they can be
+/// distinguished.
 fn compared(data: &Data, spin: f64, tare: f64) -> String {
     let of = |arm: Arm| data.latencies.get(&arm).map_or(&[][..], Vec::as_slice);
     let test = tare_stats::mann_whitney(of(Arm::Tare), of(Arm::Spin));
@@ -117,7 +117,7 @@ fn method(plan: &Plan, data: &Data, figures: &[Figure]) -> Vec<String> {
     let mut sentences = vec![
         format!(
             "Each machine: image {}, {} vCPU, {} MiB, started by tare run with --idle spin, \
-             poller or block. The talk gave its guest two cores and used one; one is given here.",
+             poller or block. Toro gave its guest two cores and used one; one is given here.",
             plan.image, plan.cpus, plan.memory_mib
         ),
         format!(
@@ -160,14 +160,14 @@ fn method(plan: &Plan, data: &Data, figures: &[Figure]) -> Vec<String> {
 
 fn rate_sentence(rate: f64, carried: f64) -> String {
     let (rate, carried) = (number(rate), number(carried));
-    if rate == number(TALK_RATE) {
+    if rate == number(SOURCE_RATE) {
         return format!(
-            "Bursts of {rate} requests a second, as in the talk; in a closed loop the slowest \
+            "Bursts of {rate} requests a second, as in Toro; in a closed loop the slowest \
              arm carried {carried}."
         );
     }
     format!(
-        "Bursts of {rate} requests a second: this machine does not carry the talk's 100. In a \
+        "Bursts of {rate} requests a second: this machine does not carry Toro's 100. In a \
          closed loop the slowest arm carried {carried} a second, and the bursts are half of that."
     )
 }

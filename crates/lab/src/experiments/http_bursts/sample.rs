@@ -19,7 +19,7 @@ pub(crate) enum Phase {
     Burst,
     /// Begin of a break; drawn, not counted.
     Settle,
-    /// Nothing is asked.
+    /// No requests.
     Break,
     /// One request a second.
     Steady,

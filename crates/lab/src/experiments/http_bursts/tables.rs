@@ -32,9 +32,10 @@ pub(super) fn glance(figures: &[Figure]) -> String {
             known.then(|| std::iter::once(title.to_owned()).chain(cells).collect())
         })
         .collect();
-    match rows.is_empty() {
-        true => String::new(),
-        false => table(&["medians", "spin", "poller", "tare"], &rows),
+    if rows.is_empty() {
+        String::new()
+    } else {
+        table(&["medians", "spin", "poller", "tare"], &rows)
     }
 }
 

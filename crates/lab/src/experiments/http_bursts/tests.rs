@@ -231,7 +231,7 @@ fn a_slow_appliance_gets_half_of_what_it_carries() {
         carried < 125.0 && (burst - carried / 2.0).abs() < 1e-9,
         "{rate}"
     );
-    assert!(run.text("report.html").contains("not carry the talk"));
+    assert!(run.text("report.html").contains("not carry Toro"));
 }
 
 #[test]

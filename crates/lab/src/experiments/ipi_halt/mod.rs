@@ -1,4 +1,4 @@
-//! The fourth talk's benchmark (`SYSTEMS.md`, part 3): from the command that
+//! The IPI benchmark of KVM Message Passing 2015: from the command that
 //! sends an interrupt to the first instruction of its handler on a CPU that
 //! halted about 100 µs ago.
 //!
@@ -8,7 +8,7 @@
 //! and two threads of the host.
 
 mod host;
-mod story;
+mod report;
 #[cfg(test)]
 mod tests;
 
@@ -19,21 +19,21 @@ use tare_account::Account;
 use tare_control::stats::Kvm;
 
 use self::host::HostError;
-use super::inside::{self, Data, Place};
-use super::{Experiment, Story};
+use super::guest_bench::{self, Data, Place};
+use super::{Experiment, ReportText};
 use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
 use crate::figure::{Figure, median};
 use crate::goal::Goal;
 use crate::request::Depth;
 
-/// Time from the halt to the interrupt, as in the talk.
+/// Time from the halt to the interrupt, as in KVM Message Passing 2015.
 const GAP: Duration = Duration::from_micros(100);
 /// What a turn is planned to take.
 const TURN: Duration = Duration::from_millis(900);
 /// The same in QEMU.
 const QEMU_TURN: Duration = Duration::from_secs(7);
-/// The quantiles of the talk's table, and p90.
+/// The quantiles of KVM Message Passing 2015's table, and p90.
 const QUANTILES: [(&str, f64); 5] = [
     ("min", 0.0),
     ("p50", 0.5),
@@ -46,7 +46,7 @@ const WAKE: &str = "wake_cycles";
 /// What sending took, in cycles.
 const SEND: &str = "send_cycles";
 
-/// The talk: polling wakes in 1/3.5 of the time of scheduling.
+/// KVM Message Passing 2015: polling wakes in 1/3.5 of the time of scheduling.
 const GOALS: &[Goal] = &[Goal {
     figure: "wake_poll_to_never",
     at_most: 0.2857,
@@ -106,7 +106,7 @@ pub(crate) struct IpiHalt {
     data: Data,
     /// A turn that schedules on a halt, watched from outside.
     watched: Option<Account>,
-    /// Dedicated vCPUs are not to be had here.
+    /// Dedicated vCPUs are not available here.
     refused: bool,
     /// Frequency of the guest's counter.
     khz: Option<f64>,
@@ -153,9 +153,9 @@ impl IpiHalt {
             ..place.machine(&self.image, 2, cmdline)
         };
         let (mut wakes, mut sends, mut khz) = (Vec::new(), Vec::new(), None);
-        let around = inside::run(bench, place, &spec, |record| {
-            wakes.extend(inside::numbers(record, "wake"));
-            sends.extend(inside::numbers(record, "send"));
+        let snapshots = guest_bench::run(bench, place, &spec, |record| {
+            wakes.extend(guest_bench::numbers(record, "wake"));
+            sends.extend(guest_bench::numbers(record, "send"));
             khz = khz.or(record.get("khz").and_then(Value::as_f64));
         })?;
         self.khz = self.khz.or(khz);
@@ -166,7 +166,7 @@ impl IpiHalt {
         }
         self.data.extend(WAKE, arm.name(), wakes.into_iter());
         self.data.extend(SEND, arm.name(), sends.into_iter());
-        if let Some(end) = &around.end {
+        if let Some(end) = &snapshots.end {
             self.data.count(arm.name(), None, end);
         }
         Ok(())
@@ -179,17 +179,20 @@ impl IpiHalt {
             round: self.rounds,
         };
         let (samples, gap_us) = (self.samples, GAP.as_micros());
-        let cmdline = format!("samples={samples} gap_us={gap_us} hold {}", inside::PAUSE);
+        let cmdline = format!(
+            "samples={samples} gap_us={gap_us} hold {}",
+            guest_bench::PAUSE
+        );
         let spec = GuestSpec {
             halt: "never",
             ..place.machine(&self.image, 2, cmdline)
         };
         bench.progress.step("the steps of a wake-up");
-        self.watched = inside::watch(bench, place, &spec)?;
+        self.watched = guest_bench::watch(bench, place, &spec)?;
         if self
             .watched
             .as_ref()
-            .is_none_or(|account| inside::steps(account).is_empty())
+            .is_none_or(|account| guest_bench::steps(account).is_empty())
         {
             let why = self
                 .watched
@@ -222,7 +225,7 @@ impl IpiHalt {
                 return Ok(());
             }
         };
-        inside::keep(bench, place, "host", &json!({"wake_ns": wakes}))?;
+        guest_bench::keep(bench, place, "host", &json!({"wake_ns": wakes}))?;
         self.data.extend(WAKE, place.arm, wakes.into_iter());
         Ok(())
     }
@@ -236,7 +239,7 @@ impl IpiHalt {
     }
 
     fn in_order(round: usize) -> impl Iterator<Item = Arm> {
-        inside::rotated(&Arm::ALL, round).filter(move |arm| *arm != Arm::Qemu || round == 0)
+        guest_bench::rotated(&Arm::ALL, round).filter(move |arm| *arm != Arm::Qemu || round == 0)
     }
 }
 
@@ -271,17 +274,17 @@ impl Experiment for IpiHalt {
                 if arm == Arm::Dedicated && self.refused {
                     continue;
                 }
-                inside::announce(bench, round, self.rounds, arm.name());
+                guest_bench::announce(bench, round, self.rounds, arm.name());
                 let result = self.turn(bench, arm, round);
                 match arm {
                     Arm::Dedicated => {
-                        let why = inside::optional(result)?;
+                        let why = guest_bench::optional(result)?;
                         self.refused = why.is_some();
                         let missing = why.map(|why| format!("dedicated: {why}"));
                         self.data.missing.extend(missing);
                     }
                     Arm::Qemu => {
-                        let why = inside::optional(result)?;
+                        let why = guest_bench::optional(result)?;
                         self.data
                             .missing
                             .extend(why.map(|why| format!("qemu: {why}")));
@@ -320,10 +323,10 @@ impl Experiment for IpiHalt {
                 .quantiles(SEND, arm.name(), "cycles", 1.0, &[("p50", 0.5)]);
             figures.extend(of);
         }
-        figures.extend(story::steps(self));
-        figures.extend(story::ratio(&self.data));
+        figures.extend(report::steps(self));
+        figures.extend(report::ratio(&self.data));
         for arm in [Arm::Never, Arm::Poll, Arm::Budget] {
-            figures.extend(story::polling(&self.data, arm));
+            figures.extend(report::polling(&self.data, arm));
         }
         figures
     }
@@ -332,7 +335,7 @@ impl Experiment for IpiHalt {
         GOALS
     }
 
-    fn report(&self, figures: &[Figure]) -> Story {
-        story::story(self, figures)
+    fn report(&self, figures: &[Figure]) -> ReportText {
+        report::report_text(self, figures)
     }
 }

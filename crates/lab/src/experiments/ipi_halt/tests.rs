@@ -56,7 +56,7 @@ fn every_arm_has_its_quantiles_and_the_ratio_is_judged() {
         run.outcome.table
     );
     let html = run.text("report.html");
-    assert!(html.contains("talk: bare metal") && html.contains("<svg"));
+    assert!(html.contains("KVM Message Passing 2015: bare metal") && html.contains("<svg"));
     run.nothing_is_left();
 }
 

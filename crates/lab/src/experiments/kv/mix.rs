@@ -1,4 +1,4 @@
-//! What is asked of a cache: ten reads to a write, of keys drawn evenly, all of
+//! Requests to a cache: ten reads to a write, of keys drawn evenly, all of
 //! which are there. Everything is known before it is sent, so that every answer
 //! can be checked.
 

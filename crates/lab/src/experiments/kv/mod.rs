@@ -7,7 +7,7 @@
 //! executes a guest itself, the instructions of a `get` and a `set` are counted.
 
 mod mix;
-mod story;
+mod report;
 #[cfg(test)]
 mod tests;
 
@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tare_control::stats::{Kvm, Stats};
 
-use super::inside::{self, Data, Place};
-use super::{Experiment, Story};
+use super::guest_bench::{self, Data, Place};
+use super::{Experiment, ReportText};
 use crate::appliance::{Appliance, Spec};
 use crate::bench::{Bench, RunError};
 use crate::figure::{Figure, quantile};
@@ -103,7 +103,7 @@ impl Kv {
         }
     }
 
-    /// A server with its items, or why there is none where it need not be.
+    /// Starts a loaded server; `None` if the optional arm is unavailable.
     fn serve(
         &mut self,
         bench: &mut Bench<'_>,
@@ -142,9 +142,9 @@ impl Kv {
         }
     }
 
-    /// Notes once why an arm is not to be had; an interruption stays one.
+    /// Records once why an arm is unavailable; an interruption is passed on.
     fn missing<T>(&mut self, arm: Arm, error: RunError) -> Result<Option<T>, RunError> {
-        let why = inside::optional(Err(error))?.unwrap_or_default();
+        let why = guest_bench::optional(Err(error))?.unwrap_or_default();
         let known = |m: &String| m.starts_with(&format!("{}: ", arm.name()));
         if !self.data.missing.iter().any(known) {
             self.data.missing.push(format!("{}: {why}", arm.name()));
@@ -169,7 +169,7 @@ impl Kv {
         let answered = asked.iter().filter(|r| r.failure.is_none()).count();
         let carried = answered as f64 / seconds;
         let record = json!({"answered": answered, "seconds": seconds});
-        inside::keep(bench, place(arm, 0), "calibration", &record)?;
+        guest_bench::keep(bench, place(arm, 0), "calibration", &record)?;
         let name = format!("kv_ops_per_s.{}", arm.name());
         self.data.samples.add(&name, "1/s", carried);
         Ok(Some(carried))
@@ -190,7 +190,7 @@ impl Kv {
         let cpu = server.cpu()?;
         let asked = generator(server.as_ref(), mix::mixed()).run(schedule, bench.interrupt)?;
         let spent = server.cpu()?.since(&cpu);
-        inside::keep(bench, place(arm, round), "load", &json!(asked))?;
+        guest_bench::keep(bench, place(arm, round), "load", &json!(asked))?;
         self.check(arm, "load", &asked);
         let answered = || asked.iter().filter(|r| r.failure.is_none());
         let us = answered().map(|r| r.latency_ns() as f64 / 1e3);
@@ -298,8 +298,8 @@ impl Experiment for Kv {
         let rate = (slowest / 2.0).max(1.0);
         self.rate = Some(rate);
         for round in 0..self.turns {
-            for arm in inside::rotated(&Arm::ALL, round) {
-                inside::announce(bench, round, self.turns, arm.name());
+            for arm in guest_bench::rotated(&Arm::ALL, round) {
+                guest_bench::announce(bench, round, self.turns, arm.name());
                 self.turn(bench, arm, round, rate)?;
                 bench.recorder.flush()?;
                 bench.progress.done(START + self.load);
@@ -332,7 +332,7 @@ impl Experiment for Kv {
         self.failures.clone()
     }
 
-    fn report(&self, figures: &[Figure]) -> Story {
-        story::story(self, figures)
+    fn report(&self, figures: &[Figure]) -> ReportText {
+        report::report_text(self, figures)
     }
 }

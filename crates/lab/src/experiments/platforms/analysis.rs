@@ -57,7 +57,7 @@ impl Estimate {
     }
 }
 
-/// Mean over mean, as the talk has it. Its interval adds the relative half widths
+/// Mean over mean, as CPU-Pinning 2020 has it. Its interval adds the relative half widths
 /// of both means by squares, on a logarithmic scale.
 pub(super) fn ratio(a: &[f64], b: &[f64]) -> Option<Estimate> {
     let (over, under) = (mean(a)?, mean(b)?);

@@ -117,7 +117,7 @@ impl Data {
         cells
     }
 
-    /// Adds the runs of a record. Lines that are no runs, and a last one that was
+    /// Adds the runs of a record. Lines that are not runs, and a last one that was
     /// cut off, are passed over.
     pub(crate) fn read(&mut self, dir: &Path) -> io::Result<usize> {
         let text = fs::read_to_string(dir.join("raw.jsonl"))?;
@@ -176,8 +176,9 @@ impl Data {
 
 /// A field of CSV (RFC 4180).
 fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
     }
 }

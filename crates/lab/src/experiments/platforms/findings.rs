@@ -1,4 +1,4 @@
-//! The talk's findings beside this machine's: agrees, disagrees, or cannot be told
+//! CPU-Pinning 2020's findings beside this machine's: agrees, disagrees, or undecided
 //! here, and why.
 
 use tare_platform::workload::Kind;
@@ -24,7 +24,7 @@ impl Verdict {
         match self {
             Self::Agrees(why) => ("agrees", why),
             Self::Disagrees(why) => ("disagrees", why),
-            Self::CannotTell(why) => ("cannot be told here", why),
+            Self::CannotTell(why) => ("undecided here", why),
         }
     }
 }
@@ -39,11 +39,11 @@ pub(super) struct Evidence<'a> {
     pub(super) host_cpus: u32,
 }
 
-/// A finding of the talk with its verdict.
+/// A finding of CPU-Pinning 2020 with its verdict.
 pub(super) fn table(evidence: &Evidence<'_>) -> Vec<(&'static str, Verdict)> {
     vec![
         (
-            "The overhead of a VM is constant over its size (PTO; slide 23)",
+            "The overhead of a VM is constant over its size (PTO)",
             constant(evidence),
         ),
         (
@@ -51,23 +51,17 @@ pub(super) fn table(evidence: &Evidence<'_>) -> Vec<(&'static str, Verdict)> {
             shrinking(evidence),
         ),
         (
-            "Pinning a small container that computes takes its overhead away (slide 30)",
+            "Pinning a small container that computes takes its overhead away",
             container_pin(evidence),
         ),
+        ("Pinning a VM that computes gains nothing", vm_pin(evidence)),
+        ("Pinning work that waits for I/O gains", io_pin(evidence)),
         (
-            "Pinning a VM that computes gains nothing (slide 30)",
-            vm_pin(evidence),
-        ),
-        (
-            "Pinning work that waits for I/O gains (slide 30)",
-            io_pin(evidence),
-        ),
-        (
-            "A container in a VM beats a container for I/O-bound work (slide 30)",
+            "A container in a VM beats a container for I/O-bound work",
             nested(evidence),
         ),
         (
-            "The right CHR: 0.07-0.14 computing, 0.14-0.28 I/O, 0.28-0.57 much I/O (slide 30)",
+            "The right CHR: 0.07-0.14 computing, 0.14-0.28 I/O, 0.28-0.57 much I/O",
             chr(evidence),
         ),
     ]
@@ -127,9 +121,10 @@ fn constant(evidence: &Evidence<'_>) -> Verdict {
     let votes = evidence.all().filter_map(|workload| {
         let split = split(evidence.data, workload, Platform::Vm, Mode::Vanilla)?;
         let falling = &split.falling.first()?.1;
-        let vote = match falling.differs_from(0.0) {
-            true => Some(falling.value.abs() < NOTHING_PCT),
-            false => (split.constant.differs_from(0.0)).then_some(true),
+        let vote = if falling.differs_from(0.0) {
+            Some(falling.value.abs() < NOTHING_PCT)
+        } else {
+            (split.constant.differs_from(0.0)).then_some(true)
         };
         Some((
             said(&format!("{workload}: constant"), &split.constant),
@@ -166,9 +161,10 @@ fn gains<'a>(
 }
 
 fn gained(gain: &Estimate) -> Option<bool> {
-    match gain.differs_from(0.0) {
-        true => Some(gain.value > 0.0),
-        false => (gain.n > 2 && gain.high < NOTHING_PCT).then_some(false),
+    if gain.differs_from(0.0) {
+        Some(gain.value > 0.0)
+    } else {
+        (gain.n > 2 && gain.high < NOTHING_PCT).then_some(false)
     }
 }
 
@@ -253,8 +249,8 @@ mod tests {
         };
         assert_eq!(vote(&[Some(true), None]), "agrees");
         assert_eq!(vote(&[Some(false)]), "disagrees");
-        assert_eq!(vote(&[Some(false), Some(true)]), "cannot be told here");
-        assert_eq!(vote(&[None]), "cannot be told here");
-        assert_eq!(vote(&[]), "cannot be told here");
+        assert_eq!(vote(&[Some(false), Some(true)]), "undecided here");
+        assert_eq!(vote(&[None]), "undecided here");
+        assert_eq!(vote(&[]), "undecided here");
     }
 }

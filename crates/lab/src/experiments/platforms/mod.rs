@@ -1,4 +1,4 @@
-//! The third talk's study: workloads on bare metal, in a container, in a virtual
+//! CPU-Pinning 2020's study: workloads on bare metal, in a container, in a virtual
 //! machine and in a container in one, vanilla and pinned, at doubling sizes.
 //!
 //! ```text
@@ -15,9 +15,9 @@ mod findings;
 mod observe;
 mod options;
 mod plan;
+mod report;
 mod schedule;
 mod stage;
-mod story;
 #[cfg(test)]
 mod tests;
 
@@ -33,12 +33,12 @@ pub use tare_platform::Platform;
 pub use tare_platform::container::Engine as ContainerEngine;
 use tare_platform::place::doubling;
 use tare_platform::workload::{self, Form};
-use tare_platform::{Mode, Patience, Place, Step, Verdict, Workload, pin};
+use tare_platform::{Mode, Place, Step, Timeout, Verdict, Workload, pin};
 
 pub use options::{PlatformOptions, parse_shard};
 pub(crate) use stage::StageError;
 
-use super::{Experiment, Story};
+use super::{Experiment, ReportText};
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
 use crate::figure::Figure;
@@ -75,7 +75,7 @@ pub(crate) struct Platforms {
     options: PlatformOptions,
     tare: PathBuf,
     pub(self) data: Data,
-    /// What is not to be had here.
+    /// What is not available here.
     missing: Vec<String>,
     failures: BTreeMap<String, usize>,
     /// Kinds of runs that failed so often in a row.
@@ -118,14 +118,15 @@ impl Platforms {
 
     fn choose_workloads(&mut self) -> Result<(), WeighError> {
         let named = !self.options.workloads.is_empty();
-        let names = match named {
-            true => self.options.workloads.clone(),
-            false => workload::known(),
+        let names = if named {
+            self.options.workloads.clone()
+        } else {
+            workload::known()
         };
         for name in names {
             let workload = match workload::find(&name) {
                 Ok(workload) => workload,
-                // One that nobody asked for does not stop the others.
+                // One that was not requested does not stop the others.
                 Err(error) if !named => {
                     self.missing.push(format!("workload {name}: {error}"));
                     continue;
@@ -145,7 +146,7 @@ impl Platforms {
         Ok(())
     }
 
-    /// Runs of another form, in other containers or on other platforms are no more of
+    /// Runs of another form, in other containers or on other platforms are not of
     /// the same.
     fn check_record(&self, dir: &Path) -> Result<(), WeighError> {
         let Some(plan) = data::planned(dir) else {
@@ -184,7 +185,7 @@ impl Platforms {
         let cpus = self.host_cpus;
         match self.sizes.iter().find(|size| !(1..=cpus).contains(*size)) {
             Some(size) => Err(WeighError::Option(format!(
-                "size {size} is not to be had: this machine allows 1 to {cpus} CPUs"
+                "size {size} is not available: this machine allows 1 to {cpus} CPUs"
             ))),
             None => Ok(()),
         }
@@ -228,7 +229,7 @@ impl Platforms {
         .collect()
     }
 
-    pub(self) fn disappointments(&self) -> Vec<String> {
+    pub(self) fn limitations(&self) -> Vec<String> {
         let mut sentences = self.missing.clone();
         if self.options.container_engine == ContainerEngine::Podman {
             let sentence =
@@ -253,27 +254,27 @@ impl Platforms {
         sentences
     }
 
-    /// Sets the stage: what cannot be had is named, and the rest runs.
+    /// Prepares the platforms: an unavailable one is reported, and the rest runs.
     fn set_up(&mut self, bench: &mut Bench<'_>) -> Result<Stage, RunError> {
         let begin = Instant::now();
         let stop = || bench.interrupt.check().is_err();
         // Where all has its time, making one thing takes half of what is left at most.
         let whole = self.whole;
-        let patience = || Patience {
+        let timeout = || Timeout {
             limit: whole.map_or(MAKING, |whole| whole.saturating_sub(begin.elapsed()) / 2),
             stop: &stop,
         };
         bench.progress.step("root file system");
         let wanted = self.options.wanted();
         let engine = self.options.container_engine;
-        let stage = Stage::new(&self.tare, &wanted, engine, patience());
+        let stage = Stage::new(&self.tare, &wanted, engine, timeout());
         bench.interrupt.check()?;
         let mut stage = stage?;
         for workload in std::mem::take(&mut self.workloads) {
             bench
                 .progress
                 .step(&format!("installing {}", workload.name));
-            let installed = stage.install(&workload, self.form, patience());
+            let installed = stage.install(&workload, self.form, timeout());
             bench.interrupt.check()?;
             match installed {
                 Ok(()) => self.workloads.push(workload),
@@ -285,7 +286,7 @@ impl Platforms {
             return Ok(stage);
         }
         bench.progress.step("disk of the root");
-        let disk = stage.finish_root(patience());
+        let disk = stage.finish_root(timeout());
         for size in self.sizes.clone() {
             let booted = match &disk {
                 Ok(()) => {
@@ -448,9 +449,10 @@ impl Experiment for Platforms {
     }
 
     fn planned(&self) -> Duration {
-        match self.options.merge.is_empty() {
-            true => self.budget,
-            false => Duration::ZERO,
+        if self.options.merge.is_empty() {
+            self.budget
+        } else {
+            Duration::ZERO
         }
     }
 
@@ -467,14 +469,15 @@ impl Experiment for Platforms {
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
         let begin = Instant::now();
-        let result = match self.options.merge.is_empty() {
-            true => self.set_up(bench).and_then(|mut stage| {
+        let result = if self.options.merge.is_empty() {
+            self.set_up(bench).and_then(|mut stage| {
                 if let Some(whole) = self.whole {
                     self.budget = self.budget.min(whole.saturating_sub(begin.elapsed()));
                 }
                 self.rounds(bench, &mut stage)
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         };
         bench
             .recorder
@@ -489,9 +492,10 @@ impl Experiment for Platforms {
             .iter()
             .filter_map(|run| run.engine.as_deref());
         let tare = tare_platform::machine::Engine::Tare.name();
-        match engines.any(|engine| engine == tare) {
-            true => Kvm::Hardware,
-            false => Kvm::None,
+        if engines.any(|engine| engine == tare) {
+            Kvm::Hardware
+        } else {
+            Kvm::None
         }
     }
 
@@ -511,7 +515,7 @@ impl Experiment for Platforms {
         self.failures.iter().map(counted).collect()
     }
 
-    fn report(&self, figures: &[Figure]) -> Story {
-        story::story(self, figures)
+    fn report(&self, figures: &[Figure]) -> ReportText {
+        report::report_text(self, figures)
     }
 }

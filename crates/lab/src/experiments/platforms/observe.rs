@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn exits_of_all_vcpus_are_told_by_how_much_they_grew() {
+    fn exits_are_counted_by_their_growth_over_all_vcpus() {
         let stats = |exits| crate::appliance::fake::stats(Kvm::Emulated, 2, exits);
         let grown = live::grown(&counters(&stats(10)), &counters(&stats(25)));
         assert_eq!(grown.get("halt_exits"), Some(&30), "{grown:?}");

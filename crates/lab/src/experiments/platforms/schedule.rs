@@ -17,7 +17,7 @@ use crate::bench::{Bench, RunError};
 const NARROW: f64 = 0.01;
 /// Runs before a mean is believed to be known.
 const LEAST_RUNS: usize = 5;
-/// Runs after which no kind of run is repeated. The talk's 20 do not find 5 % where
+/// Runs after which no kind of run is repeated. CPU-Pinning 2020's 20 do not find 5 % where
 /// single runs differ by more than 4 %.
 const MOST_RUNS: usize = 200;
 /// A block whose runs are this short, s, comes twice as often as other kinds of runs.
@@ -31,7 +31,7 @@ const HOST_TURNS: (f64, f64) = (2.0, 6.0);
 struct Budget {
     begin: Instant,
     whole: Duration,
-    told: Duration,
+    reported: Duration,
 }
 
 impl Budget {
@@ -39,7 +39,7 @@ impl Budget {
         Self {
             begin: Instant::now(),
             whole,
-            told: Duration::ZERO,
+            reported: Duration::ZERO,
         }
     }
 
@@ -50,8 +50,8 @@ impl Budget {
     /// What was spent since this was asked last.
     fn spent(&mut self) -> Duration {
         let now = self.whole - self.left();
-        let since = now.saturating_sub(self.told);
-        self.told = now;
+        let since = now.saturating_sub(self.reported);
+        self.reported = now;
         since
     }
 }
@@ -100,27 +100,27 @@ impl Platforms {
             bench.progress.say(&self.forecast(&blocks, round, &budget));
         }
         let possible = cells.iter().filter(|cell| stage.has(&cell.place));
-        if let Some(sentence) = self.untold(possible) {
+        if let Some(sentence) = self.skipped(possible) {
             bench.progress.say(&sentence);
             self.missing.push(sentence);
         }
         Ok(())
     }
 
-    /// Which of these kinds of runs say nothing since there was no time for them, or for
+    /// Which of these kinds of runs were skipped because there was no time for them, or for
     /// the first only. Those that failed have said why.
-    pub(super) fn untold<'a>(&self, cells: impl Iterator<Item = &'a Cell>) -> Option<String> {
-        let is_untold = |cell: &&Cell| {
+    pub(super) fn skipped<'a>(&self, cells: impl Iterator<Item = &'a Cell>) -> Option<String> {
+        let is_skipped = |cell: &&Cell| {
             let runs = || self.data.runs.iter().filter(|run| run.cell == **cell);
             let failed = runs().any(|run| run.failure.is_some());
             cell.arm == Arm::Main && !failed && runs().all(|run| run.warm_up)
         };
-        let told = |cell: &Cell| {
+        let name = |cell: &Cell| {
             let warmed = self.data.runs.iter().any(|run| run.cell == *cell);
             let why = if warmed { " (one, to warm up)" } else { "" };
             format!("{} on {}{why}", cell.workload, cell.place)
         };
-        let cells: Vec<String> = cells.filter(is_untold).map(told).collect();
+        let cells: Vec<String> = cells.filter(is_skipped).map(name).collect();
         (!cells.is_empty()).then(|| {
             format!(
                 "no time was left for runs that count of {}; give more with --budget",
@@ -169,9 +169,10 @@ impl Platforms {
                 .sum()
         };
         let (host, machines) = (took(false), took(true));
-        match host > 0.0 {
-            true => (machines / host).clamp(HOST_TURNS.0, HOST_TURNS.1) as usize,
-            false => HOST_TURNS.0 as usize,
+        if host > 0.0 {
+            (machines / host).clamp(HOST_TURNS.0, HOST_TURNS.1) as usize
+        } else {
+            HOST_TURNS.0 as usize
         }
     }
 

@@ -13,7 +13,7 @@ use tare_platform::pin::{Pins, PlacementError};
 use tare_platform::root::{RootError, Site};
 use tare_platform::workload::Form;
 use tare_platform::{
-    Journal, Limit, Patience, Place, Platform, Report, Root, Step, StepError, Watch, Workload,
+    Journal, Limit, Place, Platform, Report, Root, Step, StepError, Timeout, Watch, Workload,
     autogroup, bare, pin,
 };
 use tare_probe::sched::Observer;
@@ -78,7 +78,7 @@ pub(super) struct Stage {
     pub(super) missing: Vec<String>,
 }
 
-/// A run that came to an end.
+/// A finished run.
 pub(super) struct Ran {
     pub(super) report: Report,
     pub(super) observed: Observed,
@@ -91,7 +91,7 @@ impl Stage {
         tare: &Path,
         wanted: &[Platform],
         engine: Engine,
-        patience: Patience<'_>,
+        timeout: Timeout<'_>,
     ) -> Result<Self, StageError> {
         let site = Site::claim()?;
         let (mut journal, undone) = Journal::begin(&site.dir().join("journal"))?;
@@ -114,7 +114,7 @@ impl Stage {
             groups: BTreeMap::new(),
             containers: None,
             observer: None,
-            root: Root::open(site, &making, patience)?,
+            root: Root::open(site, &making, timeout)?,
             dir,
             tare: tare.to_owned(),
             cpus,
@@ -138,7 +138,7 @@ impl Stage {
         }
         stage.find_groups(wanted);
         if wanted.contains(&Platform::Container) {
-            stage.find_runtime(engine, patience)?;
+            stage.find_runtime(engine, timeout)?;
         }
         Ok(stage)
     }
@@ -160,14 +160,14 @@ impl Stage {
     }
 
     /// Containers are there where one that does nothing runs.
-    fn find_runtime(&mut self, engine: Engine, patience: Patience<'_>) -> Result<(), StageError> {
+    fn find_runtime(&mut self, engine: Engine, timeout: Timeout<'_>) -> Result<(), StageError> {
         let containers = match Containers::new(&mut self.journal, engine, &self.dir) {
             Err(StepError::Journal(error)) => return Err(error.into()),
             other => other,
         };
         let scratch = self.scratch();
         let tried = containers.and_then(|containers| {
-            containers.try_out(self.root.tree(), &scratch, patience)?;
+            containers.try_out(self.root.tree(), &scratch, timeout)?;
             Ok(containers)
         });
         match tried {
@@ -186,15 +186,15 @@ impl Stage {
         &self,
         workload: &Workload,
         form: Form,
-        patience: Patience<'_>,
+        timeout: Timeout<'_>,
     ) -> Result<(), RootError> {
         let (root, scratch) = (&self.root, self.scratch());
-        root.install(workload, form, &scratch, &self.making, patience)
+        root.install(workload, form, &scratch, &self.making, timeout)
     }
 
     /// Makes the disk of the root.
-    pub(super) fn finish_root(&self, patience: Patience<'_>) -> Result<(), RootError> {
-        self.root.finish(&self.making, patience)
+    pub(super) fn finish_root(&self, timeout: Timeout<'_>) -> Result<(), RootError> {
+        self.root.finish(&self.making, timeout)
     }
 
     /// Boots the machine of a size, frozen until its turn.
@@ -298,11 +298,11 @@ impl Stage {
         let Some(containers) = &self.containers else {
             return Err(StepError::GivenUp);
         };
-        let patience = Patience {
+        let timeout = Timeout {
             limit: step.limit,
             stop: &|| interrupt.check().is_err(),
         };
-        let waiting = containers.ready(self.root.tree(), &scratch, &limits, step, patience)?;
+        let waiting = containers.ready(self.root.tree(), &scratch, &limits, step, timeout)?;
         let group = cgroup::directory("cpu", waiting.group());
         let quota = (place.limit == Limit::Quota).then(|| group.clone());
         let members = Members::Groups(vec![group]);

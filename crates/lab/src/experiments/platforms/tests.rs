@@ -14,7 +14,7 @@ use super::{ContainerEngine, Platforms};
 use crate::experiments::Experiment as _;
 use crate::request::{Depth, WeighRequest};
 
-/// Runs of each kind, as many as the talk's.
+/// Runs of each kind, as many as CPU-Pinning 2020's.
 const RUNS: usize = 20;
 /// Spread of a run's time: 2 %, what this machine shows when it is quiet.
 const SPREAD: f64 = 0.02;
@@ -58,7 +58,7 @@ fn equal_arms_differ_in_at_most_five_of_100() {
 }
 
 #[test]
-fn how_many_runs_find_five_percent_is_told_from_the_runs_themselves() {
+fn runs_needed_to_find_five_percent_follow_from_the_spread_of_the_runs() {
     let mut dice = SplitMix64::new(3);
     let mut data = Data::default();
     let place = Place::new(Platform::Bare, Mode::Vanilla, 8, 8);
@@ -308,7 +308,7 @@ fn what_there_was_no_time_for_is_said() {
         cell(Mode::Vanilla, Arm::Control),
     ];
     let mut platforms = Platforms::new(Depth::Quick);
-    let said = |platforms: &Platforms| platforms.untold(cells.iter());
+    let said = |platforms: &Platforms| platforms.skipped(cells.iter());
     let begin = "no time was left for runs that count of w on vm.vanilla.2";
     let nothing = said(&platforms).unwrap();
     assert!(

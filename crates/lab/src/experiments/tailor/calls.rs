@@ -44,12 +44,13 @@ pub(super) fn measure(
         .lines()
         .filter_map(|line| serde_json::from_str(line.trim()).ok());
     let all: Calls = lines.flat_map(|calls: Calls| calls).collect();
-    match all.is_empty() {
-        false => Ok(all),
-        true => Err(LinuxError::Ended {
+    if all.is_empty() {
+        Err(LinuxError::Ended {
             kernel: kernel.name.clone(),
             said,
-        }),
+        })
+    } else {
+        Ok(all)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What was weighed, and the figures that come of it.
+//! Measurements and the figures derived from them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::linux::counter::Count;
 use crate::linux::kernels::Bootable;
 use crate::linux::machine::Booted;
 
-/// How many of the fastest samples make the ideal case, as in the talk.
+/// How many of the fastest samples make the ideal case, as in Kernel Tailoring.
 const FASTEST: usize = 30;
 /// Answers that differ, in full, for the list of failures.
 const SHOWN: usize = 3;
@@ -176,7 +176,7 @@ impl Weighed {
         figures
     }
 
-    /// The mean of the fastest, for figures that the talk gives so.
+    /// The mean of the fastest, for figures that Kernel Tailoring gives so.
     fn ideal(&self, of: &Figure) -> Option<Figure> {
         let name = match of.name.strip_suffix(".p50") {
             Some(call) => call.to_owned(),

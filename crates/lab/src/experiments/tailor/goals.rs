@@ -14,7 +14,7 @@ const fn goal(figure: &'static str, at_most: f64) -> Goal {
     }
 }
 
-/// What the figures should be: the talk's source cuts took 15.8 % of a request's
+/// What the figures should be: Kernel Tailoring's source cuts took 15.8 % of a request's
 /// cycles, which is 84.2 % left.
 pub(super) const GOALS: &[Goal] = &[
     goal("request_pct.tailored", 84.2),

@@ -1,4 +1,4 @@
-//! A kernel cut to one application, against Debian's (`SYSTEMS.md`, part 4):
+//! A kernel cut to one application, against Debian's (Kernel Tailoring):
 //! guest instructions for a request and for a boot, sizes, rising rates, and
 //! answers that must stay the same.
 
@@ -7,7 +7,7 @@ mod figures;
 mod goals;
 mod plan;
 mod rates;
-mod story;
+mod report;
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tare_tailor::kconfig::Prompts;
 pub(crate) use self::calls::print as print_calls;
 use self::figures::Weighed;
 use self::plan::{Arm, DEBIAN, Plan};
-use super::{Experiment, Story};
+use super::{Experiment, ReportText};
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
 use crate::figure::Figure;
@@ -238,7 +238,7 @@ impl Experiment for Tailor {
         self.weighed.failures(DEBIAN)
     }
 
-    fn report(&self, figures: &[Figure]) -> Story {
-        story::story(&self.plan, &self.weighed, figures)
+    fn report(&self, figures: &[Figure]) -> ReportText {
+        report::report_text(&self.plan, &self.weighed, figures)
     }
 }

@@ -1,4 +1,4 @@
-//! Which kernels are weighed, and how often.
+//! Which kernels are measured, and how often.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(super) struct Plan {
     pub(super) depth: &'static str,
     /// The application.
     pub(super) app: String,
-    /// Kernels that are weighed whole.
+    /// Kernels that are measured completely.
     pub(super) arms: Vec<Arm>,
     /// Kernels with one cut more or fewer: only instructions are counted.
     pub(super) single: Vec<Arm>,
@@ -93,9 +93,10 @@ impl Plan {
     /// Counts each of these cuts alone and taken back, or of all cuts for none, by
     /// as many requests as the standard depth takes.
     pub(super) fn take_singly(&mut self, cuts: &[Cut]) {
-        self.single = match cuts.is_empty() {
-            true => single(&Cut::ALL),
-            false => single(cuts),
+        self.single = if cuts.is_empty() {
+            single(&Cut::ALL)
+        } else {
+            single(cuts)
         };
         self.requests = self.requests.max(REQUESTS);
     }

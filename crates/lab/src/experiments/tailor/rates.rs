@@ -15,7 +15,7 @@ use crate::load::{Connections, Exchange, Expected, Generator, LoadError, Schedul
 const CONNECTIONS: usize = 8;
 /// Tries of a rate.
 const TRIES: usize = 2;
-/// A rate is carried if so many of its requests are answered right,
+/// A rate is sustained if this share of its requests gets a right answer,
 const ANSWERED: f64 = 0.98;
 /// and 99 of 100 of them within this time.
 const P99: Duration = Duration::from_millis(250);
@@ -96,9 +96,12 @@ fn one(
     let seconds = (last_ns as f64 / 1e9).max(time.as_secs_f64());
     let share = latencies.len() as f64 / requests.len().max(1) as f64;
     let sorted = tare_stats::sorted(&latencies).unwrap_or_default();
-    let quantile = |q| match sorted.is_empty() {
-        true => f64::INFINITY,
-        false => tare_stats::quantile(&sorted, q),
+    let quantile = |q| {
+        if sorted.is_empty() {
+            f64::INFINITY
+        } else {
+            tare_stats::quantile(&sorted, q)
+        }
     };
     let p99_us = quantile(0.99);
     Ok(Step {

@@ -11,7 +11,7 @@ use super::host;
 /// The program, beside `tare`.
 const PROGRAM: &str = "tare-rr";
 
-/// Why there are no files for the guest.
+/// Why the guest's files could not be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GuestFilesError {
     /// The program is not there.

@@ -1,10 +1,10 @@
-//! TCP_RR over the loopback (`SYSTEMS.md`, part 3): one byte each way between
+//! TCP_RR over the loopback (KVM Message Passing 2015): one byte each way between
 //! two threads, inside the library OS and on the host, on one CPU and on two;
 //! with what a transaction costs in halts, interrupts and timer writes.
 
 mod host;
 mod linux;
-mod story;
+mod report;
 #[cfg(test)]
 mod tests;
 
@@ -13,8 +13,8 @@ use std::time::Duration;
 use tare_control::stats::Kvm;
 
 pub(crate) use self::linux::{GuestFilesError, print as print_transactions};
-use super::dialogue::{Arm, Dialogue, Kind, Where};
-use super::inside::Exchange;
+use super::guest_bench::Exchange;
+use super::ping_pong::{Arm, Kind, PingPong, Where};
 use crate::goal::Goal;
 use crate::request::Depth;
 
@@ -137,10 +137,10 @@ static KIND: Kind = Kind {
     host: host::transactions,
     quantiles: &[(RR, 0.5), ("rr_p99_us", 0.99)],
     goals: GOALS,
-    story: story::story,
+    report_text: report::report_text,
 };
 
 /// Planned for a depth; the image may be another than Tare's own.
-pub(crate) fn planned(depth: Depth, image: Option<String>) -> Dialogue {
-    Dialogue::new(&KIND, depth, image)
+pub(crate) fn planned(depth: Depth, image: Option<String>) -> PingPong {
+    PingPong::new(&KIND, depth, image)
 }

@@ -3,7 +3,7 @@
 
 use crate::goal::Goal;
 
-/// The talk: +19 % IOPS and -17 % CPU for each I/O.
+/// vIC 2011: +19 % IOPS and -17 % CPU for each I/O.
 const IOPS: f64 = 1.0 / 1.19;
 const CPU: f64 = 0.83;
 
@@ -16,7 +16,7 @@ pub(super) const GOALS: &[Goal] = &[
     Goal::on_any_kvm("iops_off_over_vic.cif64", IOPS),
     Goal::on_any_kvm("cpu_vic_over_off.cif32", CPU),
     Goal::on_any_kvm("cpu_vic_over_off.cif64", CPU),
-    // The same where the guest is never idle, as in the talk.
+    // The same where the guest is never idle, as in vIC 2011.
     Goal::on_any_kvm("iops_off_over_vic.cif32.busy", IOPS),
     Goal::on_any_kvm("iops_off_over_vic.cif64.busy", IOPS),
     Goal::on_any_kvm("cpu_vic_over_off.cif32.busy", CPU),

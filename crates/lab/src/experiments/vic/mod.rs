@@ -1,4 +1,4 @@
-//! Interrupt coalescing of a disk (`SYSTEMS.md`, part 1): off against vIC by
+//! Interrupt coalescing of a disk (vIC 2011): off against vIC by
 //! depth, interleaved, under several loads, and QEMU's own device on the same file.
 //!
 //! A machine for each arm, load and round; it goes through the depths. The guest
@@ -16,14 +16,14 @@
 //!
 //! [`database`]: PostgreSQL in a Linux guest in QEMU over `tare blk`.
 
-mod around;
 mod database;
 mod goals;
 mod plan;
+mod report;
 mod rule;
 mod sample;
 mod scratch;
-mod story;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -34,16 +34,16 @@ use tare_control::live::{DiskInterval, RatioShare};
 use tare_control::settings::SettingsChange;
 use tare_control::stats::Kvm;
 
-use super::inside::{self, Place, rotated};
-use super::{Experiment, Story};
+use super::guest_bench::{self, Place, rotated};
+use super::{Experiment, ReportText};
 use crate::appliance::{ApplianceError, Guest, GuestSpec};
 use crate::bench::{Bench, RunError};
 use crate::figure::{Figure, Samples};
 use crate::goal::Goal;
 use crate::request::Depth;
-use around::{Around, Reading};
 use plan::{Arm, Load, Plan};
 use scratch::Scratch;
+use snapshot::{Reading, Snapshots};
 
 /// The image that loads the disk.
 const IMAGE: &str = "blk";
@@ -136,7 +136,7 @@ impl Vic {
                 self.kvm = stats.kvm;
             }
             if record.get("completed").is_some() {
-                inside::keep(bench, place, "pace", &record)?;
+                guest_bench::keep(bench, place, "pace", &record)?;
                 let number = |name: &str| record.get(name).and_then(Value::as_f64);
                 let pace = number("completed").zip(number("ns"));
                 self.pace = pace.map(|(completed, ns)| completed * 1e9 / ns);
@@ -162,7 +162,7 @@ impl Vic {
         }
     }
 
-    /// How long the guest takes for so many commands, where KVM emulates it.
+    /// The guest's own time for the commands in flight, where KVM emulates it.
     fn time_of(&self, commands: f64) -> u32 {
         match (self.kvm, self.pace) {
             (Kvm::Emulated, Some(pace)) if pace > 0.0 => {
@@ -174,7 +174,7 @@ impl Vic {
     }
 
     /// What is set of the rule for a disk of such a latency. The longest hold is to it
-    /// as the rule's own is to that of the talk's storage.
+    /// as the rule's own is to that of vIC 2011's storage.
     fn rule_words(&self, latency_us: u32) -> Vec<String> {
         match latency_us {
             0 if self.latency_us() > 0 => self.rule_words(self.latency_us()),
@@ -199,7 +199,7 @@ impl Vic {
             let result = self.machine(bench, scratch, (load, depths), arm, round);
             if arm != Arm::Qemu {
                 result?;
-            } else if let Some(why) = inside::optional(result)? {
+            } else if let Some(why) = guest_bench::optional(result)? {
                 self.missing.push(format!("QEMU's own device: {why}"));
             }
         }
@@ -229,7 +229,7 @@ impl Vic {
             threads.join(","),
             self.plan.counted.max(latency * 8).as_millis(),
             (self.plan.warm_up + latency * 2).as_millis(),
-            // Commands that begin together come back together for ever.
+            // Commands that begin together complete together forever.
             latency.as_millis()
         );
         let spec = GuestSpec {
@@ -238,21 +238,21 @@ impl Vic {
             ..place.machine(&self.image, 1, cmdline)
         };
         let mut guest = bench.executor.measure(&spec)?;
-        let mut around = Around::default();
+        let mut snapshots = Snapshots::default();
         loop {
             let record = guest.record(SILENCE, bench.interrupt)?;
             let Some(record) = record else {
                 return Err(ApplianceError::Silent(SILENCE).into());
             };
-            inside::keep(bench, place, load.about(), &record)?;
+            guest_bench::keep(bench, place, load.about(), &record)?;
             if record.get("disk").is_some() {
                 self.adjust(bench, place, &mut *guest, arm, latency_us)?;
             } else if record.get("begin").is_some() {
-                around.begin = Some(Reading::of(&mut *guest)?);
+                snapshots.begin = Some(Reading::of(&mut *guest)?);
             } else if record.get("end").is_some() {
-                around.last = Some(Reading::of(&mut *guest)?);
+                snapshots.last = Some(Reading::of(&mut *guest)?);
             } else if record.get("completed").is_some() {
-                self.take(bench, place, load, &around, &record)?;
+                self.take(bench, place, load, &snapshots, &record)?;
             } else if record.get("done").is_some() {
                 bench.recorder.flush()?;
                 return Ok(());
@@ -286,7 +286,7 @@ impl Vic {
         }
         if let Some(settings) = guest.set(&change)? {
             let value = serde_json::to_value(&settings).unwrap_or_default();
-            inside::keep(bench, place, "settings", &value)?;
+            guest_bench::keep(bench, place, "settings", &value)?;
             if arm == Arm::Vic {
                 self.settings.get_or_insert(value);
             }
@@ -300,17 +300,17 @@ impl Vic {
         bench: &mut Bench<'_>,
         place: Place,
         load: Load,
-        around: &Around,
+        snapshots: &Snapshots,
         line: &Value,
     ) -> Result<(), RunError> {
         let Some(arm) = Arm::of(load).iter().find(|arm| arm.name() == place.arm) else {
             return Ok(());
         };
-        let outside = around.outside();
+        let outside = snapshots.outside();
         let kept = json!({"cif": line.get("cif"), "cpu": outside.cpu,
             "instructions": outside.instructions, "disk": outside.disk,
-            "counters": around.counters()});
-        inside::keep(bench, place, "outside", &kept)?;
+            "counters": snapshots.counters()});
+        guest_bench::keep(bench, place, "outside", &kept)?;
         for wrong in ["errors", "mismatches"] {
             let count = line.get(wrong).and_then(Value::as_u64).unwrap_or(0);
             if count > 0 {
@@ -321,8 +321,8 @@ impl Vic {
         }
         sample::add(&mut self.samples, load, *arm, line, &outside);
         if load == Load::Random && *arm == Arm::Vic && place.round == 0 {
-            self.over_time.extend(around.intervals());
-            if let Some(shares) = around.distribution() {
+            self.over_time.extend(snapshots.intervals());
+            if let Some(shares) = snapshots.distribution() {
                 self.distribution = shares;
             }
         }
@@ -355,7 +355,7 @@ impl Experiment for Vic {
             "loads": Load::ALL.map(|load| json!({"about": load.about(), "words": load.words()})),
             "disk_mib": self.plan.disk_mib,
             "iops_threshold_where_emulated": EMULATED_IOPS_THRESHOLD,
-            "database": self.plan.database.as_ref().map(database::Plan::told),
+            "database": self.plan.database.as_ref().map(database::Plan::describe),
         })
     }
 
@@ -376,7 +376,7 @@ impl Experiment for Vic {
                 }
                 for arm in rotated(Arm::of(load), round) {
                     let what = format!("{}, {}", load.about(), arm.name());
-                    inside::announce(bench, round, self.plan.rounds, &what);
+                    guest_bench::announce(bench, round, self.plan.rounds, &what);
                     self.turn(bench, &scratch, load, arm, round)?;
                 }
             }
@@ -400,7 +400,7 @@ impl Experiment for Vic {
         self.failures.clone()
     }
 
-    fn report(&self, figures: &[Figure]) -> Story {
-        story::story(self, figures)
+    fn report(&self, figures: &[Figure]) -> ReportText {
+        report::report_text(self, figures)
     }
 }

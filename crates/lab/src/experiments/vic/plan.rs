@@ -87,7 +87,7 @@ impl Load {
         }
     }
 
-    /// The commands with the disk that so many threads are for.
+    /// Requests in flight that this number of threads keeps.
     pub(super) const fn cif(self, threads: u32) -> u32 {
         threads / self.threads(1)
     }

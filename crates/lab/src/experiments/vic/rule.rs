@@ -9,7 +9,7 @@ use tare_policy::coalesce::{Coalescer, Kind, Settings};
 
 /// Decisions of a sample.
 const DECISIONS: u32 = 200_000;
-/// What runs for each completion, as the symbol table has it.
+/// Functions that run for each completion, by symbol name.
 const PATH: [&str; 2] = ["Coalescer::completed", "Coalescer::release"];
 
 /// Time of a submission and its completion's decision, ns, one sample a call:
@@ -31,7 +31,7 @@ pub(super) fn decision_ns() -> f64 {
 }
 
 /// Bytes of the decision in the monitor beside this program, by its symbol
-/// table; an error says why it is not to be had.
+/// table; an error says why it is unavailable.
 pub(super) fn text_bytes() -> Result<f64, String> {
     if cfg!(debug_assertions) {
         return Err("policy_text_bytes: this program is not optimised".to_owned());

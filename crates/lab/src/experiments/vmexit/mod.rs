@@ -1,12 +1,12 @@
-//! The price of each kind of exit (`SYSTEMS.md`, part 3): instructions that
+//! The cost of each kind of exit (KVM Message Passing 2015): instructions that
 //! leave the guest, in loops that double until they take long enough, as
 //! kvm-unit-tests does it.
 //!
 //! Each kind has a machine of its own, since an instruction that this KVM cannot
 //! do ends the machine: then the kind is unavailable, and the rest goes on. What
-//! had a price in Tare is then priced in QEMU on the same KVM, all in one machine.
+//! had a cost in Tare is then measured in QEMU on the same KVM, all in one machine.
 
-mod story;
+mod report;
 #[cfg(test)]
 mod tests;
 
@@ -16,8 +16,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 
-use super::inside::{self, Data, Place};
-use super::{Experiment, Story};
+use super::guest_bench::{self, Data, Place};
+use super::{Experiment, ReportText};
 use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
 use crate::figure::Figure;
@@ -26,7 +26,7 @@ use crate::request::Depth;
 
 /// What a turn is planned to take beside its samples.
 const TURN: Duration = Duration::from_millis(500);
-/// The same for QEMU's, which prices all kinds.
+/// The same for QEMU's, which measures all kinds.
 const QEMU_TURN: Duration = Duration::from_secs(10);
 /// What the figures of QEMU end in.
 const QEMU: &str = "qemu";
@@ -115,7 +115,7 @@ impl Vmexit {
         let cmdline = format!("kind={kind} samples={samples} target_us={target_us} hold");
         let spec = place.machine(&self.image, cpus(kind), cmdline);
         let (mut khz, mut sampled, mut total, mut why) = (None, None, None, None);
-        let around = inside::run(bench, place, &spec, |record| {
+        let snapshots = guest_bench::run(bench, place, &spec, |record| {
             khz = khz.or(record.get("khz").and_then(Value::as_f64));
             total = total.or(record.get("total").and_then(Value::as_f64));
             why = why.take().or(record
@@ -126,19 +126,19 @@ impl Vmexit {
             }
         })?;
         if let (Some(khz), Some(sampled)) = (khz, sampled) {
-            self.price(kind, &sampled, khz);
+            self.add_cost(kind, &sampled, khz);
         }
         *self.iterations.entry(kind).or_default() += total.unwrap_or(0.0);
-        if let Some(end) = &around.end {
-            self.data.count(kind, around.begin.as_ref(), end);
+        if let Some(end) = &snapshots.end {
+            self.data.count(kind, snapshots.begin.as_ref(), end);
         }
         self.unavailable(kind, why);
         Ok(())
     }
 
-    /// The kinds that have a price, in one machine of QEMU.
+    /// The kinds with a known cost, in one QEMU machine.
     fn in_qemu(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
-        let priced: Vec<&str> = KINDS
+        let costed: Vec<&str> = KINDS
             .iter()
             .map(|(kind, _)| *kind)
             .filter(|kind| !self.data.samples.values(&figure(kind)).is_empty())
@@ -148,24 +148,24 @@ impl Vmexit {
             round: 0,
         };
         let (samples, target_us) = (self.samples, self.target.as_micros());
-        let kinds = priced.join(",");
+        let kinds = costed.join(",");
         let cmdline = format!("kind={kinds} samples={samples} target_us={target_us} hold");
         let spec = GuestSpec {
             engine: "qemu-kvm",
             ..place.machine(&self.image, 4, cmdline)
         };
         let (mut khz, mut all) = (None, Vec::new());
-        let result = inside::run(bench, place, &spec, |record| {
+        let result = guest_bench::run(bench, place, &spec, |record| {
             khz = khz.or(record.get("khz").and_then(Value::as_f64));
             if record.get("cycles").is_some() {
                 all.push(record.clone());
             }
         });
-        let why = inside::optional(result.map(|_| ()))?;
+        let why = guest_bench::optional(result.map(|_| ()))?;
         for sampled in &all {
             let kind = sampled.get("kind").and_then(Value::as_str);
             if let (Some(khz), Some(kind)) = (khz, kind) {
-                self.price(&format!("{kind}.{QEMU}"), sampled, khz);
+                self.add_cost(&format!("{kind}.{QEMU}"), sampled, khz);
             }
         }
         self.unavailable(QEMU, why);
@@ -173,15 +173,15 @@ impl Vmexit {
     }
 
     /// Keeps the samples of a kind.
-    fn price(&mut self, kind: &str, sampled: &Value, khz: f64) {
+    fn add_cost(&mut self, kind: &str, sampled: &Value, khz: f64) {
         let iterations = sampled.get("iterations").and_then(Value::as_f64);
         let ns = 1e6 / khz / iterations.unwrap_or(f64::NAN);
-        for cycles in inside::numbers(sampled, "cycles") {
+        for cycles in guest_bench::numbers(sampled, "cycles") {
             self.data.samples.add(&figure(kind), "ns", cycles * ns);
         }
     }
 
-    /// Notes that a kind is not to be had, once.
+    /// Records once that a kind is unavailable.
     fn unavailable(&mut self, kind: &str, why: Option<String>) {
         let known = |m: &String| m.starts_with(&format!("{kind}: "));
         if let Some(why) = why.filter(|_| !self.data.missing.iter().any(known)) {
@@ -224,13 +224,13 @@ impl Experiment for Vmexit {
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
         for round in 0..self.rounds {
             // Rotated by a third of the list, so that no kind is always early.
-            for (kind, _) in inside::rotated(&KINDS, round * 5) {
-                inside::announce(bench, round, self.rounds, kind);
+            for (kind, _) in guest_bench::rotated(&KINDS, round * 5) {
+                guest_bench::announce(bench, round, self.rounds, kind);
                 let result = self.turn(bench, kind, round);
-                // Without the loop by itself nothing can be weighed.
+                // Every cost is relative to the empty loop.
                 let why = match kind {
                     CONTROL => result.map(|()| None)?,
-                    _ => inside::optional(result)?,
+                    _ => guest_bench::optional(result)?,
                 };
                 self.unavailable(kind, why);
                 bench.progress.done(self.planned_turn());
@@ -261,7 +261,7 @@ impl Experiment for Vmexit {
         &[]
     }
 
-    fn report(&self, figures: &[Figure]) -> Story {
-        story::story(self, figures)
+    fn report(&self, figures: &[Figure]) -> ReportText {
+        report::report_text(self, figures)
     }
 }

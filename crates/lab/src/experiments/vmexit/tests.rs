@@ -15,7 +15,7 @@ fn short() -> Box<Vmexit> {
     })
 }
 
-/// 100 cycles for the loop, 2,100 for everything else; no hypercall.
+/// 100 cycles for the loop, 2,100 foreverything else; no hypercall.
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     if spec.engine == "qemu-kvm" {
         let mut lines = vec![json!({"khz": 2_000_000})];
@@ -58,7 +58,7 @@ fn each_kind_has_a_price_and_what_is_unavailable_is_said() {
     for (kind, _) in KINDS.iter().filter(|(kind, _)| *kind != "hypercall") {
         assert_eq!(figure(&summary, &format!("exit_ns.{kind}")).n, 6);
     }
-    // QEMU prices what Tare could.
+    // QEMU measures the kinds that Tare could.
     assert_eq!(figure(&summary, "exit_ns.ipi_cluster.qemu").value, 2.0);
     assert_eq!(figure(&summary, "exit_ns.control").value, 50.0);
     assert_eq!(figure(&summary, "exit_ns.cpuid").value, 1050.0);

@@ -67,9 +67,10 @@ fn axes(out: &mut String, x: Scale, y: Scale, right: f64) {
     let bottom = TOP + HEIGHT;
     for tick in x.ticks(5) {
         let at = x.at(tick);
-        let label = match tick <= LEAST_PCT * 1.001 {
-            true => "0".to_owned(),
-            false => number(tick),
+        let label = if tick <= LEAST_PCT * 1.001 {
+            "0".to_owned()
+        } else {
+            number(tick)
         };
         let _ = writeln!(
             out,

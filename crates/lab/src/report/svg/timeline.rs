@@ -1,5 +1,5 @@
 //! A share in percent (of a core, of completions) over time, one panel for each arm above a common axis, as
-//! the first talk draws it.
+//! Toro draws it.
 
 use std::fmt::Write as _;
 

@@ -19,7 +19,7 @@ const NOBODY: u32 = 65534;
 /// Most that a server may take to start and to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why there is no database.
+/// Why the database did not start.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClusterError {
     /// Not installed.
@@ -96,9 +96,10 @@ impl Postgres {
 
 /// Who owns the files, and runs the server in the guest.
 pub(super) fn owner() -> u32 {
-    match geteuid().is_root() {
-        true => NOBODY,
-        false => geteuid().as_raw(),
+    if geteuid().is_root() {
+        NOBODY
+    } else {
+        geteuid().as_raw()
     }
 }
 

@@ -21,11 +21,11 @@ const PROGRAMS: [&str; 8] = [
 ];
 const SCRIPT: &str = include_str!("guest.sh");
 
-/// Why there is no guest.
+/// Why the guest did not start.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GuestFilesError {
     /// No kernel.
-    #[error("there is no kernel of Debian's: {0}")]
+    #[error("no Debian kernel: {0}")]
     Kernel(String),
     /// A module.
     #[error(transparent)]

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use super::plan::Arm;
 use super::{Bench, RunError};
 use crate::appliance::{Accelerator, ApplianceError, Guest, ServedGuest};
-use crate::experiments::inside::{self, Place};
+use crate::experiments::guest_bench::{self, Place};
 use crate::figure::Samples;
 use crate::request::Depth;
 
@@ -81,7 +81,7 @@ impl Plan {
         Duration::from_secs(30 + (self.seconds + 3) * self.runs() as u64)
     }
 
-    pub(super) fn told(&self) -> Value {
+    pub(super) fn describe(&self) -> Value {
         json!({
             "runs_of_each_arm": self.rounds, "seconds": self.seconds, "clients": self.clients,
             "accounts": u64::from(self.scale) * 100_000, "memory_mib": self.memory_mib,
@@ -148,15 +148,16 @@ pub(super) fn weigh(
         kernel: prepared.guest.kernel.clone(),
         initramfs: prepared.guest.initramfs.clone(),
         cmdline: prepared.guest.cmdline.clone(),
-        accelerator: match native {
-            true => Accelerator::Kvm,
-            false => Accelerator::Translator,
+        accelerator: if native {
+            Accelerator::Kvm
+        } else {
+            Accelerator::Translator
         },
         cpus: 2,
         memory_mib: plan.memory_mib,
     };
     let rule = if native { &[][..] } else { &TRANSLATED };
-    inside::optional(runs(bench, &spec, rule, samples))
+    guest_bench::optional(runs(bench, &spec, rule, samples))
 }
 
 /// All runs in one machine.
@@ -181,13 +182,13 @@ pub(super) fn runs(
             change(&mut *guest, run.arm, rule)?;
         }
         let place = run.place();
-        inside::keep(bench, place, "database", &record)?;
+        guest_bench::keep(bench, place, "database", &record)?;
         if number("begin").is_some() {
             run.begin = guest.stats()?;
         } else if number("end").is_some() {
             run.end = guest.stats()?;
             if let Some(counted) = run.add(samples) {
-                inside::keep(bench, place, "database counters", &counted)?;
+                guest_bench::keep(bench, place, "database counters", &counted)?;
             }
         } else if let Some(tps) = record.get("tps").and_then(Value::as_f64) {
             samples.add(&format!("tps.{}", run.arm.name()), "1/s", tps);

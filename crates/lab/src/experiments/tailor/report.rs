@@ -3,8 +3,8 @@
 use super::figures::{Weighed, calls_of};
 use super::goals::GOALS;
 use super::plan::{DEBIAN, Plan, TAILORED, TRUSTING, back};
-use crate::experiments::Story;
-use crate::experiments::inside::missed;
+use crate::experiments::ReportText;
+use crate::experiments::guest_bench::missed;
 use crate::figure::{Figure, value};
 use crate::report::{Section, table};
 use crate::table::number;
@@ -34,10 +34,10 @@ const ROWS: &[(&str, &str)] = &[
     ),
 ];
 
-pub(super) fn story(plan: &Plan, weighed: &Weighed, figures: &[Figure]) -> Story {
-    Story {
+pub(super) fn report_text(plan: &Plan, weighed: &Weighed, figures: &[Figure]) -> ReportText {
+    ReportText {
         title: format!("A kernel cut to {}", plan.app),
-        question: "A general kernel pays for what an application never uses. In the talk, cuts in \
+        question: "A general kernel pays for what an application never uses. In Kernel Tailoring, cuts in \
                    the configuration took 11 % and cuts in the source 15.8 % of a request's \
                    cycles. What do they take here, does the application still answer the same, \
                    and what is each cut worth?"
@@ -46,7 +46,7 @@ pub(super) fn story(plan: &Plan, weighed: &Weighed, figures: &[Figure]) -> Story
         answer: answer(plan, figures),
         sections: sections(weighed, figures),
         method: method(plan),
-        disappointments: missed(figures, GOALS, Kvm::None).collect(),
+        limitations: missed(figures, GOALS, Kvm::None).collect(),
     }
 }
 

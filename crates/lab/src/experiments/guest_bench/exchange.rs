@@ -1,5 +1,5 @@
-//! Two threads of a guest that answer each other: how long an exchange takes,
-//! and what it costs as the library OS's scheduler counts it.
+//! Ping-pong between two threads of a guest: time of an exchange, and its cost in
+//! the scheduler's counters of the library OS.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::{Data, Place, numbers, run};
 use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
 
-/// How an image says it, and under which names it is kept.
+/// Names of an image's output fields and of the figures made from them.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     /// Lists of times, in cycles.
@@ -36,7 +36,7 @@ impl Exchange {
         suffix: &str,
     ) -> Result<(), RunError> {
         let (mut times, mut khz, mut counters) = (Vec::new(), None, None);
-        let around = run(bench, place, spec, |record| {
+        let snapshots = run(bench, place, spec, |record| {
             times.extend(numbers(record, self.times));
             khz = khz.or(record.get("khz").and_then(Value::as_f64));
             if record.get(self.number).is_some() {
@@ -53,13 +53,13 @@ impl Exchange {
         if let (Some(counters), Some(number)) = (counters, number) {
             self.count(data, suffix, &counters, number);
         }
-        if let Some(end) = &around.end {
+        if let Some(end) = &snapshots.end {
             let mut turn = Data::default();
-            turn.count(place.arm, around.begin.as_ref(), end);
+            turn.count(place.arm, snapshots.begin.as_ref(), end);
             if let Some(number) = number {
                 self.count_kvm(data, suffix, &turn, place, number + self.warm_up);
             }
-            data.count(place.arm, around.begin.as_ref(), end);
+            data.count(place.arm, snapshots.begin.as_ref(), end);
         }
         Ok(())
     }

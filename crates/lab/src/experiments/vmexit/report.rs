@@ -1,26 +1,26 @@
-//! What the prices say.
+//! The report: cost of each kind of exit.
 
 use tare_control::stats::Kvm;
 
 use super::{CONTROL, KINDS, Vmexit};
-use crate::experiments::Story;
+use crate::experiments::ReportText;
 use crate::figure::Figure;
 use crate::report::svg::{Bar, bars};
 use crate::report::{Section, table};
 use crate::table::number;
 
-pub(super) fn story(experiment: &Vmexit, figures: &[Figure]) -> Story {
-    Story {
+pub(super) fn report_text(experiment: &Vmexit, figures: &[Figure]) -> ReportText {
+    ReportText {
         title: "What each kind of exit costs here".to_owned(),
         question: "Some instructions of a guest are not executed by the CPU: the guest is left, \
                    the kernel or the monitor does what the instruction asks for, and the guest \
-                   goes on. Each kind has its price; an account of exits multiplies with it."
+                   goes on. Each kind has its cost; an account of exits multiplies by it."
             .to_owned(),
         glance: String::new(),
         answer: answer(experiment, figures),
         sections: sections(experiment, figures),
         method: method(experiment),
-        disappointments: disappointments(experiment),
+        limitations: limitations(experiment),
     }
 }
 
@@ -67,7 +67,7 @@ fn answer(experiment: &Vmexit, figures: &[Figure]) -> Vec<String> {
     if experiment.data.kvm == Kvm::Emulated {
         sentences.push(
             "This KVM executes every instruction of ring 0 itself: those around an exit cost as \
-             much as it does (the table says how many they are), and a write to an MSR is no exit \
+             much as it does (the table says how many they are), and a write to an MSR is not an exit \
              but one more instruction."
                 .to_owned(),
         );
@@ -97,10 +97,10 @@ fn sections(experiment: &Vmexit, figures: &[Figure]) -> Vec<Section> {
             .to_owned(),
         html: bars(&shown, "ns", "Price of each kind of exit in ns"),
     };
-    vec![chart, prices(experiment, figures)]
+    vec![chart, costs(experiment, figures)]
 }
 
-fn prices(experiment: &Vmexit, figures: &[Figure]) -> Section {
+fn costs(experiment: &Vmexit, figures: &[Figure]) -> Section {
     let dash = || "–".to_owned();
     let rows: Vec<Vec<String>> = KINDS
         .iter()
@@ -126,7 +126,7 @@ fn prices(experiment: &Vmexit, figures: &[Figure]) -> Section {
         title: "What an iteration is".to_owned(),
         lead:
             "Median ns; the same in QEMU on this KVM; without the loop; returns to the monitor; instructions that KVM emulated. \
-               The last two include what the guest printed and the wait around, over all \
+               The last two include what the guest printed and the wait snapshots, over all \
                iterations."
                 .to_owned(),
         html: table(
@@ -157,7 +157,7 @@ fn method(experiment: &Vmexit) -> Vec<String> {
     ]
 }
 
-fn disappointments(experiment: &Vmexit) -> Vec<String> {
+fn limitations(experiment: &Vmexit) -> Vec<String> {
     let missing = experiment.data.missing.iter();
     // The first line of what a machine said is enough.
     let first = |why: &str| why.split(" | ").next().unwrap_or(why).to_owned();

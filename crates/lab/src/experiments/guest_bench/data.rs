@@ -1,4 +1,4 @@
-//! What such an experiment has measured so far.
+//! Measurements of a guest benchmark so far.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tare_control::stats::{Kvm, Stats};
 use crate::figure::{Figure, Samples, quantile};
 use crate::report::svg::Distribution;
 
-/// Samples by what they are of and by arm, and what KVM counted.
+/// Samples by metric and arm, plus KVM counters.
 #[derive(Debug)]
 pub(crate) struct Data {
     /// What executes guests.
@@ -18,7 +18,7 @@ pub(crate) struct Data {
     series: BTreeMap<(&'static str, &'static str), Vec<f64>>,
     /// KVM's counters and the monitor's exits by arm, summed over vCPUs and turns.
     pub(crate) counted: BTreeMap<&'static str, Counted>,
-    /// Arms that are not to be had here, with why.
+    /// Arms that are unavailable here, with the reason.
     pub(crate) missing: Vec<String>,
 }
 

@@ -1,33 +1,33 @@
-//! Listening to a step on whatever it prints, within a time limit.
+//! Reads a step's output with a time limit.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::step::{GRACE, Said, Step, StepError, Verdict, said};
+use crate::step::{GRACE, StatusLine, Step, StepError, Verdict, status_line};
 
-/// Longest time between two looks at whether to go on.
+/// Longest time between two checks of whether to go on.
 const SLICE: Duration = Duration::from_millis(50);
-/// A line longer than this is cut.
+/// Longer lines are truncated, bytes.
 const MAX_LINE: u64 = 16 << 10;
-/// Lines kept for the case that something ends badly.
+/// Lines kept for error messages.
 const LAST: usize = 8;
 
-/// Who looks on while a step runs.
+/// Callbacks while a step runs.
 pub trait Watch {
     /// The run begins.
     fn begin(&mut self);
     /// The run is over.
     fn end(&mut self);
-    /// Whether to give up.
+    /// Whether to abort.
     fn stop(&self) -> bool;
 }
 
-/// What a step came to.
+/// Result of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// Whether it counts.
+    /// Whether the run is valid.
     pub verdict: Verdict,
     /// How long it ran, by the platform's own clock, us.
     pub wall_us: u64,
@@ -37,14 +37,14 @@ pub struct Report {
 
 /// Lines as they come.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct OutputReader {
     lines: Receiver<String>,
     last: Vec<String>,
     what: String,
 }
 
-impl Heard {
-    /// Listens to `from`, which is called `what` in errors.
+impl OutputReader {
+    /// Reads from `from`; errors name it `what`.
     pub(crate) fn on(from: impl Read + Send + 'static, what: &str) -> Self {
         let (sender, lines) = sync_channel(1024);
         thread::spawn(move || {
@@ -68,8 +68,12 @@ impl Heard {
         }
     }
 
-    /// What is said next within `limit`.
-    pub(crate) fn next(&mut self, limit: Duration, watch: &dyn Watch) -> Result<Said, StepError> {
+    /// The next status line within `limit`.
+    pub(crate) fn next(
+        &mut self,
+        limit: Duration,
+        watch: &dyn Watch,
+    ) -> Result<StatusLine, StepError> {
         let deadline = Instant::now() + limit;
         loop {
             if watch.stop() {
@@ -78,7 +82,7 @@ impl Heard {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left.min(SLICE)) {
                 Ok(line) => {
-                    let found = said(&line);
+                    let found = status_line(&line);
                     self.keep(line);
                     if let Some(said) = found {
                         return Ok(said);
@@ -120,21 +124,21 @@ impl Heard {
         let limit = step.limit + GRACE;
         loop {
             match self.next(limit, watch)? {
-                Said::Begin => watch.begin(),
-                Said::End(us) => {
+                StatusLine::Begin => watch.begin(),
+                StatusLine::End(us) => {
                     watch.end();
                     wall_us = us;
                 }
-                Said::Log(line) => log.push(line),
-                Said::Verdict(verdict) => {
+                StatusLine::Log(line) => log.push(line),
+                StatusLine::Verdict(verdict) => {
                     return Ok(Report {
                         verdict,
                         wall_us,
                         log,
                     });
                 }
-                Said::Broken(_) | Said::Over => return Err(self.ended()),
-                Said::Ready => {}
+                StatusLine::Broken(_) | StatusLine::Over => return Err(self.ended()),
+                StatusLine::Ready => {}
             }
         }
     }

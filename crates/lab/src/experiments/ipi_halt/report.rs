@@ -1,27 +1,27 @@
-//! What the wake-ups say: the talk's table beside this machine's.
+//! What the wake-ups say: KVM Message Passing 2015's table beside this machine's.
 
 use tare_account::Step;
 
 use super::{Arm, GAP, IpiHalt, QUANTILES, WAKE, turn_figure};
-use crate::experiments::Story;
-use crate::experiments::inside::{self, Data, not_measured};
+use crate::experiments::ReportText;
+use crate::experiments::guest_bench::{self, Data, not_measured};
 use crate::figure::{Figure, median, quantile, value};
 use crate::report::svg::{Distribution, percentiles};
 use crate::report::{Section, table};
 use crate::table::number;
 
-/// The talk's table (`SYSTEMS.md`, part 3): min, p50, p99, max in cycles and p50 in µs.
-const TALK: [(&str, [&str; 5]); 3] = [
+/// The table of KVM Message Passing 2015: min, p50, p99, max in cycles and p50 in µs.
+const REPORTED: [(&str, [&str; 5]); 3] = [
     (
-        "talk: KVM, schedules on HLT",
+        "KVM Message Passing 2015: KVM, schedules on HLT",
         ["13,800", "14,900", "24,900", "521,000", "5.7"],
     ),
     (
-        "talk: KVM, polls on HLT",
+        "KVM Message Passing 2015: KVM, polls on HLT",
         ["4,000", "4,300", "6,900", "50,000", "1.7"],
     ),
     (
-        "talk: bare metal",
+        "KVM Message Passing 2015: bare metal",
         ["1,200", "1,200", "1,300", "1,400", "0.5"],
     ),
 ];
@@ -36,13 +36,13 @@ pub(super) fn ratio(data: &Data) -> Option<Figure> {
 
 /// Median of each step of a wake-up that is scheduled.
 pub(super) fn steps(experiment: &IpiHalt) -> Vec<Figure> {
-    let steps = experiment.watched.as_ref().map(inside::steps);
+    let steps = experiment.watched.as_ref().map(guest_bench::steps);
     let figures = steps.into_iter().flatten().filter_map(|(step, times)| {
         let ns = times.buckets.iter();
         let ns: Vec<f64> = ns
             .flat_map(|b| std::iter::repeat_n(b.from_ns as f64, b.count as usize))
             .collect();
-        let name = format!("step_ns_p50.{}.never", inside::step_name(step));
+        let name = format!("step_ns_p50.{}.never", guest_bench::step_name(step));
         quantile(&name, "ns", &ns, 0.5)
     });
     figures.collect()
@@ -58,9 +58,9 @@ pub(super) fn polling(data: &Data, arm: Arm) -> Option<Figure> {
     Some(figure)
 }
 
-pub(super) fn story(experiment: &IpiHalt, figures: &[Figure]) -> Story {
+pub(super) fn report_text(experiment: &IpiHalt, figures: &[Figure]) -> ReportText {
     let data = &experiment.data;
-    Story {
+    ReportText {
         title: "What it takes to wake a halted CPU of a virtual machine".to_owned(),
         question: format!(
             "Work that switches often between running and waiting pays for wake-ups. CPU 0 of a \
@@ -73,7 +73,7 @@ pub(super) fn story(experiment: &IpiHalt, figures: &[Figure]) -> Story {
         answer: answer(data, figures),
         sections: sections(experiment),
         method: method(experiment),
-        disappointments: disappointments(experiment, figures),
+        limitations: limitations(experiment, figures),
     }
 }
 
@@ -85,10 +85,10 @@ fn glance(experiment: &IpiHalt) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let talk = TALK
+    let reported = REPORTED
         .iter()
         .map(|(name, cells)| std::iter::once(*name).chain(*cells).map(str::to_owned));
-    rows.extend(talk.map(Iterator::collect));
+    rows.extend(reported.map(Iterator::collect));
     table(&["cycles", "min", "p50", "p99", "max", "p50, µs"], &rows)
 }
 
@@ -111,14 +111,15 @@ fn answer(data: &Data, figures: &[Figure]) -> Vec<String> {
         let test = tare_stats::mann_whitney(data.of(WAKE, "poll"), data.of(WAKE, "never"));
         sentences.push(format!(
             "Scheduling on a halt took {} cycles at the median and polling {}: {} to 1, where the \
-             talk's hardware had 3.5 to 1. Cliff's delta is {:+.2}, p {}.",
+             KVM Message Passing 2015's hardware had 3.5 to 1. Cliff's delta is {:+.2}, p {}.",
             number(never),
             number(poll),
             number((never / poll * 100.0).round() / 100.0),
             test.cliffs_delta,
-            match test.p < 0.001 {
-                true => "below 0.001".to_owned(),
-                false => format!("{:.3}", test.p),
+            if test.p < 0.001 {
+                "below 0.001".to_owned()
+            } else {
+                format!("{:.3}", test.p)
             }
         ));
     }
@@ -168,11 +169,11 @@ fn distribution(experiment: &IpiHalt, series: usize, arm: Arm) -> Option<Distrib
 
 /// A wake-up taken apart at KVM's and the scheduler's trace points.
 fn breakdown(experiment: &IpiHalt) -> Option<Section> {
-    let steps = inside::steps(experiment.watched.as_ref()?);
+    let steps = guest_bench::steps(experiment.watched.as_ref()?);
     let us = |ns: Option<u64>| ns.map_or("–".to_owned(), |ns| number(ns as f64 / 1e3));
     let rows = steps.iter().map(|(step, times)| {
         vec![
-            inside::step_name(*step).to_owned(),
+            guest_bench::step_name(*step).to_owned(),
             about(*step).to_owned(),
             times.count().to_string(),
             us(times.quantile_ns(0.5)),
@@ -302,13 +303,13 @@ fn method(experiment: &IpiHalt) -> Vec<String> {
     ]
 }
 
-fn disappointments(experiment: &IpiHalt, figures: &[Figure]) -> Vec<String> {
+fn limitations(experiment: &IpiHalt, figures: &[Figure]) -> Vec<String> {
     let mut sentences: Vec<String> = not_measured(&experiment.data).collect();
     sentences.extend(lost_polls(&experiment.data));
     let ratio = figures.iter().find(|f| f.name == "wake_poll_to_never");
     if let Some(ratio) = ratio.filter(|ratio| ratio.high > 0.2857) {
         sentences.push(format!(
-            "Polling saved less than the talk's factor of 3.5: its wake-ups take {} of those that \
+            "Polling saved less than KVM Message Passing 2015's factor of 3.5: its wake-ups take {} of those that \
              schedule ({} to {} by round). Where ring 0 is emulated, instructions around the halt \
              are part of both, and a busy host narrows the gap further.",
             number(ratio.value),

@@ -3,15 +3,15 @@
 use tare_control::stats::Kvm;
 
 use super::{Arm, CONNECTIONS, Kv, LATENCY, mix};
-use crate::experiments::Story;
-use crate::experiments::inside::not_measured;
+use crate::experiments::ReportText;
+use crate::experiments::guest_bench::not_measured;
 use crate::figure::{Figure, value};
 use crate::report::svg::percentiles;
 use crate::report::{Section, table};
 use crate::table::number;
 
-pub(super) fn story(experiment: &Kv, figures: &[Figure]) -> Story {
-    Story {
+pub(super) fn report_text(experiment: &Kv, figures: &[Figure]) -> ReportText {
+    ReportText {
         title: "A cache as an appliance, and memcached in a container".to_owned(),
         question: "The same commands of memcached's text protocol go to Tare's kv appliance and \
                    to memcached in a container of the same machine: how many does each carry, and \
@@ -21,7 +21,7 @@ pub(super) fn story(experiment: &Kv, figures: &[Figure]) -> Story {
         answer: answer(experiment, figures),
         sections: sections(experiment),
         method: method(experiment),
-        disappointments: disappointments(experiment, figures),
+        limitations: limitations(experiment, figures),
     }
 }
 
@@ -115,7 +115,7 @@ fn method(experiment: &Kv) -> Vec<String> {
     ]
 }
 
-fn disappointments(experiment: &Kv, figures: &[Figure]) -> Vec<String> {
+fn limitations(experiment: &Kv, figures: &[Figure]) -> Vec<String> {
     let of = |arm: Arm| value(figures, &format!("kv_ops_per_s.{}", arm.name()));
     let slower = of(Arm::Tare).zip(of(Arm::Memcached));
     let slower = slower.filter(|(tare, memcached)| tare < memcached);

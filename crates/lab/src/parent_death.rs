@@ -1,5 +1,5 @@
-//! Programs that end with this one, however it ends: what is killed has no hand left to
-//! stop what it started. Machines that `tare run` starts are told so themselves
+//! Child processes that end with this one, also when it is killed and cannot clean up.
+//! Machines that `tare run` starts do this themselves
 //! (`tare_control::lifeline`); this is for what is started without it.
 
 use std::process::Command;
@@ -10,7 +10,7 @@ use tare_probe::syscalls::find_program;
 const SETPRIV: &str = "setpriv";
 
 /// `program`, killed when this thread's process ends. Where nothing can tie them, and where
-/// there is no such program, it is started as it is.
+/// there is no such program, the child starts without it.
 pub(crate) fn ending_with_us(program: &str) -> Command {
     if !installed(SETPRIV) || !installed(program) {
         return Command::new(program);

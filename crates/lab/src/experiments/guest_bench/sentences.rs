@@ -1,4 +1,4 @@
-//! Sentences that a story of any of these experiments may need.
+//! Sentences shared by the reports of these experiments.
 
 use tare_control::stats::Kvm;
 
@@ -20,7 +20,7 @@ pub(crate) fn missed(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> impl Itera
     })
 }
 
-/// A sentence for each arm that is not to be had here.
+/// A sentence for each arm that is unavailable here.
 pub(crate) fn not_measured(data: &Data) -> impl Iterator<Item = String> {
     let missing = data.missing.iter();
     missing.map(|why| format!("Not measured: {why}."))

@@ -34,12 +34,12 @@ impl Reading {
 
 /// The edges of a run.
 #[derive(Default)]
-pub(super) struct Around {
+pub(super) struct Snapshots {
     pub(super) begin: Option<Reading>,
     pub(super) last: Option<Reading>,
 }
 
-impl Around {
+impl Snapshots {
     pub(super) fn outside(&self) -> Outside {
         let (Some(begin), Some(end)) = (&self.begin, &self.last) else {
             return Outside::default();
@@ -65,7 +65,7 @@ impl Around {
     }
 
     /// What the disk counted, of what grew: why completions were delivered, and
-    /// what ended the wait of the others. Times are no counts.
+    /// what ended the wait of the others. Times are not counts.
     pub(super) fn counters(&self) -> BTreeMap<String, u64> {
         let Some((begin, end)) = self.stats() else {
             return BTreeMap::new();

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 
 use super::{ARMS, GOALS, OF_KVM, RR};
-use crate::experiments::Story;
-use crate::experiments::dialogue::{Dialogue, Where};
-use crate::experiments::inside::{missed, not_measured};
+use crate::experiments::ReportText;
+use crate::experiments::guest_bench::{missed, not_measured};
+use crate::experiments::ping_pong::{PingPong, Where};
 use crate::figure::{Figure, value};
 use crate::report::svg::percentiles;
 use crate::report::{Section, table};
 use crate::table::number;
 
-pub(super) fn story(experiment: &Dialogue, figures: &[Figure]) -> Story {
-    Story {
+pub(super) fn report_text(experiment: &PingPong, figures: &[Figure]) -> ReportText {
+    ReportText {
         title: "One byte each way: TCP transactions on one CPU and on two".to_owned(),
         question: "A client and a server on one machine exchange single bytes over the loopback. \
-                   In the talk, two vCPUs took three times as long as bare metal, 25 µs more, with \
+                   In KVM Message Passing 2015, two vCPUs took three times as long as bare metal, 25 µs more, with \
                    1.99 halts and 9.58 MSR writes a transaction, 8 of them to the APIC's timer; on \
                    one vCPU there was nearly none of it."
             .to_owned(),
@@ -23,7 +23,7 @@ pub(super) fn story(experiment: &Dialogue, figures: &[Figure]) -> Story {
         answer: answer(figures),
         sections: sections(experiment, figures),
         method: method(experiment),
-        disappointments: disappointments(experiment, figures),
+        limitations: limitations(experiment, figures),
     }
 }
 
@@ -60,7 +60,7 @@ fn answer(figures: &[Figure]) -> Vec<String> {
     sentences
 }
 
-fn sections(experiment: &Dialogue, figures: &[Figure]) -> Vec<Section> {
+fn sections(experiment: &PingPong, figures: &[Figure]) -> Vec<Section> {
     let names = experiment.names();
     let distributions = experiment.data.distributions(RR, &names);
     if distributions.is_empty() {
@@ -82,7 +82,7 @@ fn sections(experiment: &Dialogue, figures: &[Figure]) -> Vec<Section> {
 const OWN: [&str; 4] = ["halt", "ipi", "timer", "timer_renewed"];
 
 /// What a transaction costs, as the guest and as KVM count it.
-fn exits(experiment: &Dialogue, figures: &[Figure]) -> Section {
+fn exits(experiment: &PingPong, figures: &[Figure]) -> Section {
     let guests = ARMS.iter().filter(|arm| match arm.place {
         Where::Tare { .. } | Where::Qemu { .. } => !experiment.data.of(RR, arm.name).is_empty(),
         Where::Linux { .. } | Where::Host { .. } => false,
@@ -163,7 +163,7 @@ fn by_kind(figures: &[Figure]) -> Option<Section> {
     })
 }
 
-fn method(experiment: &Dialogue) -> Vec<String> {
+fn method(experiment: &PingPong) -> Vec<String> {
     vec![
         format!(
             "Image {}; {} turns of {} transactions for each arm, arms in rotated order, a new \
@@ -183,7 +183,7 @@ fn method(experiment: &Dialogue) -> Vec<String> {
     ]
 }
 
-fn disappointments(experiment: &Dialogue, figures: &[Figure]) -> Vec<String> {
+fn limitations(experiment: &PingPong, figures: &[Figure]) -> Vec<String> {
     missed(figures, GOALS, experiment.data.kvm)
         .chain(not_measured(&experiment.data))
         .collect()

@@ -1,27 +1,27 @@
 //! What the messages say.
 
 use super::{ARMS, GOALS, PER_MESSAGE, ROUND_TRIP};
-use crate::experiments::Story;
-use crate::experiments::dialogue::Dialogue;
-use crate::experiments::inside::{missed, not_measured};
+use crate::experiments::ReportText;
+use crate::experiments::guest_bench::{missed, not_measured};
+use crate::experiments::ping_pong::PingPong;
 use crate::figure::{Figure, value};
 use crate::report::svg::percentiles;
 use crate::report::{Section, table};
 use crate::table::number;
 
-pub(super) fn story(experiment: &Dialogue, figures: &[Figure]) -> Story {
-    Story {
+pub(super) fn report_text(experiment: &PingPong, figures: &[Figure]) -> ReportText {
+    ReportText {
         title: "What a message between two threads costs in a virtual machine".to_owned(),
         question: "Two threads of an appliance signal each other in turn. On two vCPUs each \
                    message ends a halt; what that takes beyond the message is exits: the halt, \
-                   the interrupt, and, in the talk's guest, eight writes to the APIC's timer for \
+                   the interrupt, and, in KVM Message Passing 2015's guest, eight writes to the APIC's timer for \
                    each transaction."
             .to_owned(),
         glance: glance(figures),
         answer: answer(figures),
         sections: sections(experiment),
         method: method(experiment),
-        disappointments: disappointments(experiment, figures),
+        limitations: limitations(experiment, figures),
     }
 }
 
@@ -45,12 +45,13 @@ fn glance(figures: &[Figure]) -> String {
             std::iter::once(arm.about.to_owned()).chain(cells).collect()
         })
         .collect();
-    match rows.is_empty() {
-        true => String::new(),
-        false => table(
+    if rows.is_empty() {
+        String::new()
+    } else {
+        table(
             &["medians", "trip, µs", "p99, µs", "halts", "IPIs", "timers"],
             &rows,
-        ),
+        )
     }
 }
 
@@ -64,7 +65,7 @@ fn answer(figures: &[Figure]) -> Vec<String> {
     ) {
         sentences.push(format!(
             "Between two vCPUs a message costs {} halts, {} interrupts and {} timer writes. The \
-             talk's guest did 2 halts, 2 interrupts and 8 timer writes for a transaction of two \
+             KVM Message Passing 2015's guest did 2 halts, 2 interrupts and 8 timer writes for a transaction of two \
              messages.",
             number(halts),
             number(ipis),
@@ -95,7 +96,7 @@ fn answer(figures: &[Figure]) -> Vec<String> {
     sentences
 }
 
-fn sections(experiment: &Dialogue) -> Vec<Section> {
+fn sections(experiment: &PingPong) -> Vec<Section> {
     let mut sections = Vec::new();
     let names = experiment.names();
     let distributions = experiment.data.distributions(ROUND_TRIP, &names);
@@ -117,7 +118,7 @@ fn sections(experiment: &Dialogue) -> Vec<Section> {
 }
 
 /// KVM's halts beside the guest's own.
-fn cross_check(experiment: &Dialogue) -> Option<Section> {
+fn cross_check(experiment: &PingPong) -> Option<Section> {
     let data = &experiment.data;
     let rows: Vec<Vec<String>> = ARMS
         .iter()
@@ -156,7 +157,7 @@ fn cross_check(experiment: &Dialogue) -> Option<Section> {
     })
 }
 
-fn method(experiment: &Dialogue) -> Vec<String> {
+fn method(experiment: &PingPong) -> Vec<String> {
     vec![
         format!(
             "Image {}; {} turns of {} round trips for each arm, arms in rotated order, a new \
@@ -178,7 +179,7 @@ fn method(experiment: &Dialogue) -> Vec<String> {
     ]
 }
 
-fn disappointments(experiment: &Dialogue, figures: &[Figure]) -> Vec<String> {
+fn limitations(experiment: &PingPong, figures: &[Figure]) -> Vec<String> {
     let mut sentences: Vec<String> = missed(figures, GOALS, experiment.data.kvm)
         .chain(not_measured(&experiment.data))
         .collect();

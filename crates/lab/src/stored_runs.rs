@@ -1,5 +1,5 @@
-//! Results of earlier weighings, for those who go by them: what `summary.json` says
-//! and whether it was measured on this computer.
+//! Loads results of earlier runs from `summary.json`, and checks whether they were
+//! measured on this computer.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,28 +14,28 @@ use crate::summary::Summary;
 /// Directories of run directories: where `tare weigh` puts them, and where a
 /// source tree keeps them.
 pub const PLACES: [&str; 2] = ["out", "lab/runs"];
-/// A longer file is no summary.
+/// Longest `summary.json` that is read, bytes.
 const LONGEST: u64 = 4 << 20;
 
-/// A run whose results were kept.
+/// A stored run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct KeptRun {
+pub struct StoredRun {
     /// Its `summary.json`.
     pub file: PathBuf,
-    /// When it started, RFC 3339, UTC.
+    /// Start time, RFC 3339, UTC.
     pub started: String,
     /// What executed its guests.
     pub kvm: Kvm,
-    /// The lower ends of its figures' intervals by name: what other work on the
-    /// computer takes only adds.
+    /// Lower end of each figure's interval, by name: load on the host only adds to
+    /// a figure.
     pub lowest: BTreeMap<String, f64>,
-    /// What it ran on, if that is not this computer as it is now.
+    /// The machine it ran on, if it differs from this one.
     pub elsewhere: Option<String>,
 }
 
 /// A figure of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct KeptFigure {
+pub struct StoredFigure {
     /// The run's folder.
     pub run: String,
     /// Its name.
@@ -48,9 +48,9 @@ pub struct KeptFigure {
     pub high: f64,
 }
 
-/// Results that cannot be gone by.
+/// Unusable stored results.
 #[derive(Debug, thiserror::Error)]
-pub enum KeptError {
+pub enum StoredRunError {
     /// The file cannot be read.
     #[error("cannot read {}", file.display())]
     Read {
@@ -59,16 +59,16 @@ pub enum KeptError {
         /// Why.
         source: io::Error,
     },
-    /// It is something else.
-    #[error("{} is no summary.json of tare weigh", file.display())]
+    /// The file is not a `summary.json`.
+    #[error("{} is not a summary.json of tare weigh", file.display())]
     NoSummary {
         /// Which.
         file: PathBuf,
         /// Why.
         source: serde_json::Error,
     },
-    /// It is of another experiment.
-    #[error("{} is a weighing of {found}, not of {wanted}", file.display())]
+    /// The run is of another experiment.
+    #[error("{} is a run of {found}, not of {wanted}", file.display())]
     Experiment {
         /// Which.
         file: PathBuf,
@@ -79,15 +79,15 @@ pub enum KeptError {
     },
 }
 
-/// The newest run of an experiment on this computer, as it is now, that lies where
-/// runs are kept. What cannot be read there is passed over.
-pub fn newest(experiment: &str) -> Option<KeptRun> {
+/// The newest stored run of an experiment on this computer with its present
+/// processor and kernel. Unreadable files are skipped.
+pub fn newest(experiment: &str) -> Option<StoredRun> {
     newest_in(&PLACES.map(Path::new), experiment)
 }
 
-/// The figures whose names begin so, of all runs in `places` and of whatever computer,
-/// the latest run's last. What cannot be read is passed over.
-pub fn figures(places: &[&Path], prefix: &str) -> Vec<KeptFigure> {
+/// All figures whose name begins with `prefix`, from all runs in `places` and any
+/// computer, oldest run first. Unreadable files are skipped.
+pub fn figures(places: &[&Path], prefix: &str) -> Vec<StoredFigure> {
     let mut runs: Vec<(String, String, Summary)> = files_in(places)
         .filter_map(|file| {
             let run = file.parent()?.file_name()?.to_string_lossy().into_owned();
@@ -102,7 +102,7 @@ pub fn figures(places: &[&Path], prefix: &str) -> Vec<KeptFigure> {
     });
     let about = figures.filter(|(_, figure)| figure.name.starts_with(prefix));
     about
-        .map(|(run, figure)| KeptFigure {
+        .map(|(run, figure)| StoredFigure {
             run,
             name: figure.name,
             value: figure.value,
@@ -112,17 +112,17 @@ pub fn figures(places: &[&Path], prefix: &str) -> Vec<KeptFigure> {
         .collect()
 }
 
-/// A run's results.
-pub fn read(file: &Path, experiment: &str) -> Result<KeptRun, KeptError> {
+/// Reads one run's results.
+pub fn read(file: &Path, experiment: &str) -> Result<StoredRun, StoredRunError> {
     let summary = summary(file)?;
     if summary.experiment != experiment {
-        return Err(KeptError::Experiment {
+        return Err(StoredRunError::Experiment {
             file: file.to_owned(),
             found: summary.experiment,
             wanted: experiment.to_owned(),
         });
     }
-    Ok(KeptRun {
+    Ok(StoredRun {
         file: file.to_owned(),
         started: summary.started,
         kvm: summary.machine.kvm,
@@ -135,8 +135,8 @@ pub fn read(file: &Path, experiment: &str) -> Result<KeptRun, KeptError> {
     })
 }
 
-fn summary(file: &Path) -> Result<Summary, KeptError> {
-    let failed = |source| KeptError::Read {
+fn summary(file: &Path) -> Result<Summary, StoredRunError> {
+    let failed = |source| StoredRunError::Read {
         file: file.to_owned(),
         source,
     };
@@ -146,13 +146,13 @@ fn summary(file: &Path) -> Result<Summary, KeptError> {
         .take(LONGEST)
         .read_to_end(&mut text)
         .map_err(failed)?;
-    serde_json::from_slice(&text).map_err(|source| KeptError::NoSummary {
+    serde_json::from_slice(&text).map_err(|source| StoredRunError::NoSummary {
         file: file.to_owned(),
         source,
     })
 }
 
-/// The summaries one folder below these.
+/// The `summary.json` of each run directory below `places`.
 fn files_in(places: &[&Path]) -> impl Iterator<Item = PathBuf> {
     let entries = places.iter().filter_map(|place| fs::read_dir(place).ok());
     entries
@@ -160,14 +160,15 @@ fn files_in(places: &[&Path]) -> impl Iterator<Item = PathBuf> {
         .filter_map(|entry| Some(entry.ok()?.path().join("summary.json")))
 }
 
-fn newest_in(places: &[&Path], experiment: &str) -> Option<KeptRun> {
+fn newest_in(places: &[&Path], experiment: &str) -> Option<StoredRun> {
     files_in(places)
         .filter_map(|file| read(&file, experiment).ok())
         .filter(|run| run.elsewhere.is_none())
         .max_by(|a, b| a.started.cmp(&b.started))
 }
 
-/// The processor and the kernel, which prices depend on, if they are others here.
+/// The run's processor and kernel, which exit costs depend on, if they differ from
+/// this machine's.
 fn elsewhere(there: &HostFacts) -> Option<String> {
     let here = HostFacts::read();
     let same = here.cpu == there.cpu && here.kernel == there.kernel;
@@ -243,15 +244,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_gone_by_is_said_so() {
+    fn an_unusable_summary_is_refused_by_name() {
         let root = tempfile::tempdir().unwrap();
         let place = root.path();
         keep(place, "kv", "kv", "2026-01-01T00:00:00Z", HostFacts::read());
         fs::write(place.join("text"), "no JSON").unwrap();
         let said = |name: &str| read(&place.join(name), "vmexit").unwrap_err().to_string();
         assert!(said("gone").starts_with("cannot read "));
-        assert!(said("text").ends_with("is no summary.json of tare weigh"));
-        assert!(said("kv/summary.json").ends_with("is a weighing of kv, not of vmexit"));
+        assert!(said("text").ends_with("is not a summary.json of tare weigh"));
+        assert!(said("kv/summary.json").ends_with("is a run of kv, not of vmexit"));
         assert!(said(".").starts_with("cannot read "), "a directory");
     }
 }

@@ -4,18 +4,18 @@ use tare_control::stats::Kvm;
 
 use super::plan::{Arm, CIF, Load};
 use super::{Vic, goals};
-use crate::experiments::Story;
-use crate::experiments::inside::missed;
+use crate::experiments::ReportText;
+use crate::experiments::guest_bench::missed;
 use crate::figure::{Figure, value};
 use crate::report::coalescing::{ratio_distribution, ratio_over_time};
 use crate::report::{Section, table};
 use crate::table::number;
 
-pub(super) fn story(experiment: &Vic, figures: &[Figure]) -> Story {
-    Story {
+pub(super) fn report_text(experiment: &Vic, figures: &[Figure]) -> ReportText {
+    ReportText {
         title: "Interrupts of a disk: every completion, or as many as the depth needs".to_owned(),
         question: "A guest with many commands in flight does not need an interrupt for each. In \
-                   the talk, delivering some completions only brought up to 19 % more commands a \
+                   vIC 2011, delivering some completions only brought up to 19 % more commands a \
                    second and 17 % less CPU, and nothing was lost with few in flight. Does it \
                    here, and what happens to somebody who waits for a flush meanwhile?"
             .to_owned(),
@@ -23,7 +23,7 @@ pub(super) fn story(experiment: &Vic, figures: &[Figure]) -> Story {
         answer: answer(figures),
         sections: sections(experiment, figures),
         method: method(experiment),
-        disappointments: disappointments(experiment, figures),
+        limitations: limitations(experiment, figures),
     }
 }
 
@@ -267,7 +267,10 @@ fn method(experiment: &Vic) -> Vec<String> {
         method.push(format!("vIC's settings as read back: {settings}."));
     }
     if let Some(plan) = &experiment.plan.database {
-        method.push(format!("The database's machine and runs: {}.", plan.told()));
+        method.push(format!(
+            "The database's machine and runs: {}.",
+            plan.describe()
+        ));
     }
     if experiment.kvm == Kvm::Emulated {
         method.push(format!(
@@ -280,7 +283,7 @@ fn method(experiment: &Vic) -> Vec<String> {
     method
 }
 
-fn disappointments(experiment: &Vic, figures: &[Figure]) -> Vec<String> {
+fn limitations(experiment: &Vic, figures: &[Figure]) -> Vec<String> {
     let missing = experiment.missing.iter();
     missed(figures, goals::GOALS, experiment.kvm)
         .chain(missing.map(|why| format!("Not measured: {why}.")))

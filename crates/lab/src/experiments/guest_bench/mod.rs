@@ -1,12 +1,12 @@
-//! Experiments whose samples are taken inside a guest: running its image,
-//! keeping every line that it prints, and what KVM counted meanwhile.
+//! Experiments that sample inside a guest: run its image, record every line that it
+//! prints and KVM's counters meanwhile.
 //!
 //! An image prints JSON objects: `{"begin":true}` before it measures (and then
 //! waits a moment, so that statistics can be read), samples, and at last
 //! `{"done":true}`, after which it holds. Where printing would disturb the
 //! account, it prints after `{"end":true}` and another moment.
 //!
-//! Whose turn it is, and what their stories have in common, is here too.
+//! The order of turns and the sentences that these reports share are here too.
 
 mod data;
 mod exchange;
@@ -60,7 +60,7 @@ impl Place {
 
 /// Statistics around the measuring; `None` where there are none.
 #[derive(Debug, Default)]
-pub(crate) struct Around {
+pub(crate) struct Snapshots {
     /// At `begin`; absent if the image says none.
     pub(crate) begin: Option<Stats>,
     /// At `end`, or at `done` if the image says none.
@@ -73,9 +73,9 @@ pub(crate) fn run(
     place: Place,
     spec: &GuestSpec,
     mut take: impl FnMut(&Value),
-) -> Result<Around, RunError> {
+) -> Result<Snapshots, RunError> {
     let mut guest = bench.executor.measure(spec)?;
-    let mut around = Around::default();
+    let mut snapshots = Snapshots::default();
     loop {
         let record = guest.record(SILENCE, bench.interrupt)?;
         let Some(record) = record else {
@@ -84,17 +84,17 @@ pub(crate) fn run(
         keep(bench, place, "guest", &record)?;
         take(&record);
         if record.get("begin").is_some() {
-            around.begin = stats(bench, place, guest.stats()?)?;
+            snapshots.begin = stats(bench, place, guest.stats()?)?;
         }
         if record.get("end").is_some() {
-            around.end = stats(bench, place, guest.stats()?)?;
+            snapshots.end = stats(bench, place, guest.stats()?)?;
         }
         if record.get("done").is_some() {
-            if around.end.is_none() {
-                around.end = stats(bench, place, guest.stats()?)?;
+            if snapshots.end.is_none() {
+                snapshots.end = stats(bench, place, guest.stats()?)?;
             }
             bench.recorder.flush()?;
-            return Ok(around);
+            return Ok(snapshots);
         }
     }
 }

@@ -6,24 +6,24 @@ use tare_policy::halt::{Costs, Halt};
 
 use super::simulate::{self, Point};
 use super::{BUDGET, HaltBudget, Load, Policy};
-use crate::experiments::Story;
-use crate::experiments::inside::missed;
+use crate::experiments::ReportText;
+use crate::experiments::guest_bench::missed;
 use crate::figure::{Figure, value};
 use crate::report::svg::{Mark, scatter};
 use crate::report::{Section, table};
 use crate::table::number;
 
-/// The talk's wake-ups on hardware (`SYSTEMS.md`, part 3), where this machine's
-/// own could not be told apart.
-const TALK: Costs = Costs {
+/// Wake-ups on hardware as KVM Message Passing 2015 reports them, used where this machine's
+/// own are indistinguishable.
+const REPORTED: Costs = Costs {
     caught_ns: 1700,
     scheduled_ns: 5700,
 };
 /// A vCPU that waited for a CPU for more of the time than this was not alone.
 const CROWDED_PCT: f64 = 3.0;
 
-pub(super) fn story(experiment: &HaltBudget, figures: &[Figure]) -> Story {
-    Story {
+pub(super) fn report_text(experiment: &HaltBudget, figures: &[Figure]) -> ReportText {
+    ReportText {
         title: "Halt polling on a budget".to_owned(),
         question: "A halted vCPU can be polled for before its thread is scheduled out: \
                    wake-ups within that time are fast, and the polling costs CPU. How long \
@@ -36,7 +36,7 @@ pub(super) fn story(experiment: &HaltBudget, figures: &[Figure]) -> Story {
         answer: answer(experiment, figures),
         sections: sections(experiment, figures),
         method: method(experiment),
-        disappointments: disappointments(experiment, figures),
+        limitations: limitations(experiment, figures),
     }
 }
 
@@ -102,7 +102,7 @@ fn answer(experiment: &HaltBudget, figures: &[Figure]) -> Vec<String> {
 
 fn sections(experiment: &HaltBudget, figures: &[Figure]) -> Vec<Section> {
     let mut sections = vec![measured(figures)];
-    let costs = experiment.data.costs().unwrap_or(TALK);
+    let costs = experiment.data.costs().unwrap_or(REPORTED);
     let simulated = Load::ALL.into_iter().filter_map(|load| {
         let waits = experiment.data.waits(load);
         (waits.len() > 10).then(|| rules(load, waits, costs))
@@ -184,9 +184,10 @@ fn mark(point: &Point) -> Mark {
         name: point.name.clone(),
         cpu_pct: point.cpu_pct,
         latency_us: point.latency_us,
-        series: match point.name.starts_with("budget") {
-            true => 1,
-            false => 2,
+        series: if point.name.starts_with("budget") {
+            1
+        } else {
+            2
         },
     }
 }
@@ -197,7 +198,7 @@ fn method(experiment: &HaltBudget) -> Vec<String> {
         Some(_) => "medians of the arm that polls, where it caught most wake-ups, and of the one \
                     that never does"
             .to_owned(),
-        None => "the talk's on hardware, 1.7 and 5.7 µs, since the polling arm caught too few \
+        None => "KVM Message Passing 2015's on hardware, 1.7 and 5.7 µs, since the polling arm caught too few \
                  wake-ups here to tell"
             .to_owned(),
     };
@@ -237,7 +238,7 @@ fn method(experiment: &HaltBudget) -> Vec<String> {
     sentences
 }
 
-fn disappointments(experiment: &HaltBudget, figures: &[Figure]) -> Vec<String> {
+fn limitations(experiment: &HaltBudget, figures: &[Figure]) -> Vec<String> {
     let data = &experiment.data;
     let missing = data.not_to_be_had();
     let mut sentences: Vec<String> = missing
@@ -251,7 +252,7 @@ fn disappointments(experiment: &HaltBudget, figures: &[Figure]) -> Vec<String> {
     if let Some(worst) = worst.filter(|worst| worst.value > CROWDED_PCT) {
         sentences.push(format!(
             "The host was busy: under {} the vCPU was ready and waited for a CPU for {} % of the \
-             time. KVM polls for nobody while another task wants the CPU, and the budget rests.",
+             time. KVM does not poll while another task wants the CPU, so the budget is unspent.",
             worst.name.trim_start_matches("waiting_pct."),
             number(worst.value.round())
         ));

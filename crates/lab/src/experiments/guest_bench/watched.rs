@@ -1,5 +1,5 @@
-//! A machine that measures inside, watched from outside: what it made KVM do, by
-//! kind. Watching costs, so these turns give no times.
+//! A guest benchmark observed from outside: its exits by kind. Observing costs time,
+//! so these turns give counts only.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use crate::bench::{Bench, RunError};
 /// than it takes to load the programs that watch.
 pub(crate) const PAUSE: &str = "pause_ms=1200";
 
-/// Runs an image from its `begin` to its `end` (or `done`) under watch; `None` where
-/// no machine of KVM is to be seen.
+/// Runs an image from its `begin` to its `end` (or `done`) under observation; `None` where
+/// it has no KVM machine.
 pub(crate) fn watch(
     bench: &mut Bench<'_>,
     place: Place,

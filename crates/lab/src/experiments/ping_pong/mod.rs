@@ -1,6 +1,6 @@
 //! Two threads that answer each other, in several places: what `events` and
 //! `tcp-rr` have in common. A [`Kind`] says what they exchange and where, a
-//! [`Dialogue`] is one planned weighing of it.
+//! [`PingPong`] is one planned weighing of it.
 //!
 //! Arms in rotated order, each turn a machine of its own. QEMU's firmware takes
 //! seconds under emulation: its arms have one turn, in the first round.
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 
 pub(crate) use self::arm::{Arm, Where};
-use super::inside::{self, Data, Exchange, Place};
+use super::guest_bench::{self, Data, Exchange, Place};
 use super::tcp_rr::GuestFilesError;
-use super::{Experiment, Story};
+use super::{Experiment, ReportText};
 use crate::appliance::{GuestSpec, LinuxGuest};
 use crate::bench::{Bench, RunError};
 use crate::figure::{Figure, quantile};
@@ -49,7 +49,7 @@ pub(crate) struct Kind {
     pub(crate) each: Duration,
     /// Where.
     pub(crate) arms: &'static [Arm],
-    /// The same on the host: times in ns of so many exchanges on so many CPUs.
+    /// The same on the host: times in ns of this many exchanges on this many CPUs.
     pub(crate) host: fn(usize, usize) -> io::Result<Vec<f64>>,
     /// What Linux guests run, if there are any.
     pub(crate) program: Option<Fill>,
@@ -57,14 +57,14 @@ pub(crate) struct Kind {
     pub(crate) exits: Option<&'static str>,
     /// Figures that are quantiles of the times.
     pub(crate) quantiles: &'static [(&'static str, f64)],
-    /// What the figures should be.
+    /// Goals for the figures.
     pub(crate) goals: &'static [Goal],
     /// What they say.
-    pub(crate) story: fn(&Dialogue, &[Figure]) -> Story,
+    pub(crate) report_text: fn(&PingPong, &[Figure]) -> ReportText,
 }
 
 /// A planned weighing and what it has measured.
-pub(crate) struct Dialogue {
+pub(crate) struct PingPong {
     pub(crate) kind: &'static Kind,
     pub(crate) depth: Depth,
     pub(crate) image: String,
@@ -73,7 +73,7 @@ pub(crate) struct Dialogue {
     pub(crate) data: Data,
 }
 
-impl Dialogue {
+impl PingPong {
     /// Planned for a depth; the image may be another than Tare's own.
     pub(crate) fn new(kind: &'static Kind, depth: Depth, image: Option<String>) -> Self {
         let (turns, exchanges) = (kind.sizes)(depth);
@@ -108,13 +108,13 @@ impl Dialogue {
                     ..self.machine(place, cpus, words)
                 };
                 let result = self.guest(bench, place, arm, &spec);
-                let why = inside::optional(result)?;
+                let why = guest_bench::optional(result)?;
                 self.missing(arm, why);
                 Ok(())
             }
             Where::Linux { cpus } => {
                 let result = self.linux(bench, place, arm, cpus);
-                let why = inside::optional(result)?;
+                let why = guest_bench::optional(result)?;
                 self.missing(arm, why);
                 Ok(())
             }
@@ -186,15 +186,15 @@ impl Dialogue {
             bench
                 .progress
                 .step(&format!("exits by kind: {}", arm.about));
-            let words = format!("{words} {}", inside::PAUSE);
+            let words = format!("{words} {}", guest_bench::PAUSE);
             let spec = self.machine(place, cpus, &words);
-            let Some(account) = inside::watch(bench, place, &spec)? else {
+            let Some(account) = guest_bench::watch(bench, place, &spec)? else {
                 let why = "exits by kind: nothing was seen from outside";
                 self.missing(arm, Some(why.to_owned()));
                 continue;
             };
             let number = self.exchanges as f64 + self.kind.exchange.warm_up;
-            for (name, count) in inside::exits(&account) {
+            for (name, count) in guest_bench::exits(&account) {
                 let each = count as f64 / number;
                 if each >= RARE {
                     let name = format!("{base}.{name}.{}", arm.suffix);
@@ -215,7 +215,7 @@ impl Dialogue {
         bench.interrupt.check()?;
         match (self.kind.host)(self.exchanges, cpus) {
             Ok(times) => {
-                inside::keep(bench, place, "host", &json!({"exchange_ns": times}))?;
+                guest_bench::keep(bench, place, "host", &json!({"exchange_ns": times}))?;
                 let us = times.into_iter().map(|ns| ns / 1e3);
                 self.data.extend(self.kind.exchange.series, place.arm, us);
             }
@@ -224,7 +224,7 @@ impl Dialogue {
         Ok(())
     }
 
-    /// Notes once why an arm is not to be had.
+    /// Records once why an arm is unavailable.
     fn missing(&mut self, arm: &Arm, why: Option<String>) {
         let known = |m: &String| m.starts_with(&format!("{}: ", arm.name));
         if let Some(why) = why.filter(|_| !self.data.missing.iter().any(known)) {
@@ -253,7 +253,7 @@ impl Dialogue {
     }
 }
 
-impl Experiment for Dialogue {
+impl Experiment for PingPong {
     fn planned(&self) -> Duration {
         let turns = |arm: &Arm| u32::try_from(arm.turns(self.turns)).unwrap_or(u32::MAX);
         let arms = self.kind.arms.iter();
@@ -271,12 +271,12 @@ impl Experiment for Dialogue {
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
         let indices: Vec<usize> = (0..self.kind.arms.len()).collect();
         for round in 0..self.turns {
-            for index in inside::rotated(&indices, round) {
+            for index in guest_bench::rotated(&indices, round) {
                 let arm = &self.kind.arms[index];
                 if round >= arm.turns(self.turns) {
                     continue;
                 }
-                inside::announce(bench, round, self.turns, arm.about);
+                guest_bench::announce(bench, round, self.turns, arm.about);
                 self.turn(bench, arm, round)?;
                 bench.progress.done(self.planned_turn(arm));
             }
@@ -309,7 +309,7 @@ impl Experiment for Dialogue {
         self.kind.goals
     }
 
-    fn report(&self, figures: &[Figure]) -> Story {
-        (self.kind.story)(self, figures)
+    fn report(&self, figures: &[Figure]) -> ReportText {
+        (self.kind.report_text)(self, figures)
     }
 }

@@ -9,13 +9,13 @@ use super::data::Data;
 use super::findings;
 use super::observe::Observed;
 use super::plan::Arm;
-use crate::experiments::Story;
+use crate::experiments::ReportText;
 use crate::figure::{Figure, find, value};
 use crate::report::svg::{Bar, bars, legend};
 use crate::report::{Section, table};
 use crate::table::number;
 
-/// With the talk's abbreviations.
+/// With CPU-Pinning 2020's abbreviations.
 const PLATFORMS: [&str; 4] = [
     "bare metal (BM)",
     "container (CN)",
@@ -24,15 +24,15 @@ const PLATFORMS: [&str; 4] = [
 ];
 const SHORT: [&str; 4] = ["BM", "CN", "VM", "VMCN"];
 
-pub(super) fn story(experiment: &Platforms, figures: &[Figure]) -> Story {
+pub(super) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportText {
     let data = &experiment.data;
-    let mut sections = vec![talk(experiment)];
+    let mut sections = vec![source_findings(experiment)];
     for workload in data.workloads() {
         sections.push(ratios(data, &workload));
     }
     sections.extend(splits(data));
     sections.extend([pinning(data), causes(data), controls(data, figures)]);
-    Story {
+    ReportText {
         title: "What each platform costs an application, and when pinning pays".to_owned(),
         question:
             "The same workloads on bare metal (a chroot), in a container (runc), in a virtual \
@@ -44,7 +44,7 @@ pub(super) fn story(experiment: &Platforms, figures: &[Figure]) -> Story {
         answer: answer(experiment, figures),
         sections,
         method: method(experiment),
-        disappointments: experiment.disappointments(),
+        limitations: experiment.limitations(),
     }
 }
 
@@ -89,13 +89,10 @@ fn answer(experiment: &Platforms, figures: &[Figure]) -> Vec<String> {
         .iter()
         .find_map(|run| run.engine.clone())
     {
-        sentences.push(match experiment.translated() {
-            true => format!(
+        sentences.push(if experiment.translated() { format!(
                 "Machines were run by {engine}: there is no KVM here that runs Linux at full speed. \
                  Ratios of VMs are the translator's, not a hypervisor's."
-            ),
-            false => format!("Machines were run by {engine}."),
-        });
+            ) } else { format!("Machines were run by {engine}.") });
     }
     if let Some(difference) = value(figures, "aa_difference_pct") {
         sentences.push(format!(
@@ -117,7 +114,7 @@ fn answer(experiment: &Platforms, figures: &[Figure]) -> Vec<String> {
     sentences
 }
 
-fn talk(experiment: &Platforms) -> Section {
+fn source_findings(experiment: &Platforms) -> Section {
     let rows: Vec<Vec<String>> = findings::table(&experiment.evidence())
         .into_iter()
         .map(|(finding, verdict)| {
@@ -126,12 +123,12 @@ fn talk(experiment: &Platforms) -> Section {
         })
         .collect();
     Section {
-        title: "The talk's findings and this machine".to_owned(),
+        title: "CPU-Pinning 2020's findings and this machine".to_owned(),
         lead:
-            "What the talk found on 112 cores with hardware virtualisation, and what this machine \
+            "Findings of CPU-Pinning 2020 on 112 cores with hardware virtualisation, and what this machine \
                says to it."
                 .to_owned(),
-        html: table(&["the talk", "here", "because"], &rows),
+        html: table(&["CPU-Pinning 2020", "here", "because"], &rows),
     }
 }
 
@@ -192,7 +189,7 @@ fn ratios(data: &Data, workload: &str) -> Section {
     }
 }
 
-/// In which unit a workload's times are told, and times which factor: that of a rate is
+/// Unit and factor in which a workload's times are printed: that of a rate is
 /// the time of one operation.
 fn unit(data: &Data, workload: &str) -> (String, f64) {
     let run = data.runs.iter().find(|run| run.cell.workload == workload);
@@ -265,7 +262,7 @@ fn splits(data: &Data) -> Option<Section> {
     (!rows.is_empty()).then(|| Section {
         title: "Overhead by type and by size".to_owned(),
         lead: "Overhead = constant + falling / CPUs, fitted by least squares; intervals by \
-               resampling runs. Of a VM the constant is what the talk calls PTO; of a container the \
+               resampling runs. Of a VM the constant is what CPU-Pinning 2020 calls PTO; of a container the \
                falling part is PSO. Two sizes fit any such line: they cannot say whether the form is \
                right."
             .to_owned(),
@@ -435,7 +432,7 @@ fn method(experiment: &Platforms) -> Vec<String> {
              each platform and size only warms up.",
             experiment.seed
         ),
-        "Bare metal is kept to a size by a set of CPUs, in place of the talk's boot with fewer; its \
+        "Bare metal is kept to a size by a set of CPUs, where CPU-Pinning 2020 booted with fewer; its \
          vanilla and pinned runs are then bound alike. A pinned machine has a virtual CPU on each \
          CPU of its set and all other threads within the set. Machines that wait are stopped."
             .to_owned(),
@@ -446,7 +443,7 @@ fn method(experiment: &Platforms) -> Vec<String> {
     if quota {
         method.push(
             "A vanilla container below the host's size is kept to it by CFS quota (q), as docker \
-             run --cpus does and as in the talk."
+             run --cpus does and as in CPU-Pinning 2020."
                 .to_owned(),
         );
     }
