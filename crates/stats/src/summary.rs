@@ -52,7 +52,7 @@ pub fn mean(samples: &[f64]) -> Option<f64> {
     mean.is_finite().then_some(mean)
 }
 
-/// The mean of the `n` smallest samples, all if there are fewer: the fourth
+/// The mean of the `n` smallest samples, all if there are fewer: the
 /// ideal case of Kernel Tailoring, free of interrupts. `None` if either is zero or a sample
 /// is not finite.
 pub fn mean_of_fastest(samples: &[f64], n: usize) -> Option<f64> {

@@ -9,7 +9,7 @@
 //! counter    instructions, counted by a plugin of the translator
 //! dialog     requests and answers on a connection
 //! requests   requests whose instructions are counted
-//! fuzz       requests that are drawn, the same forevery kernel
+//! fuzz       requests that are drawn, the same for every kernel
 //! by_hand    all of that from a terminal: tare-appliance
 //! ```
 //!

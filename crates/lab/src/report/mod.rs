@@ -1,5 +1,5 @@
 //! `report.html`: one file that opens without a network. The page and its
-//! style are the same forevery experiment; the [`ReportText`] is the experiment's.
+//! style are the same for every experiment; the [`ReportText`] is the experiment's.
 
 pub(crate) mod coalescing;
 mod page;

@@ -16,11 +16,11 @@ use crate::table::number;
 pub(crate) fn report_text(plan: &Plan, data: &Data, figures: &[Figure]) -> ReportText {
     ReportText {
         title: "What waiting costs a web server in a virtual machine".to_owned(),
-        question: "An appliance that polls burns a core of its host whether anybody asks or \
-                   not. The same web server image waited in three ways, under bursts of \
-                   requests and breaks: spin never lets its core halt, poller is the first \
-                   Toro's cure (pollers declare idle turns, the core halts when all have \
-                   been idle for 200 ms), tare blocks until an interrupt comes."
+        question: "An appliance that polls uses a whole core of its host even without requests. \
+                   The same web server image waited in three ways, under bursts of requests \
+                   and breaks: spin never halts its core; poller follows Toro (pollers declare \
+                   idle turns, the core halts when all have been idle for 200 ms); tare \
+                   blocks until an interrupt arrives."
             .to_owned(),
         glance: glance(figures),
         answer: answer(data, figures),
@@ -40,8 +40,8 @@ fn answer(data: &Data, figures: &[Figure]) -> Vec<String> {
     ) {
         sentences.push(format!(
             "With nothing to do, spinning took {} % of a core and blocking {} %. Toro's \
-             cure halts too, but each lone request keeps its pollers awake for 200 ms: {} % of a \
-             core at one request a second.",
+             poller halts too, but a single request keeps it awake for 200 ms: {} % of a core at \
+             one request a second.",
             number(spin),
             number(tare),
             number(poller)
@@ -64,16 +64,16 @@ fn answer(data: &Data, figures: &[Figure]) -> Vec<String> {
     sentences
 }
 
-/// A chance of this or less tells two series apart.
-const TOLD_APART: f64 = 0.05;
+/// Two series differ where p is at most this.
+const SIGNIFICANT: f64 = 0.05;
 
 /// The blocking arm's latency against the spinning one's, if they can be
 /// distinguished.
 fn compared(data: &Data, spin: f64, tare: f64) -> String {
     let of = |arm: Arm| data.latencies.get(&arm).map_or(&[][..], Vec::as_slice);
     let test = tare_stats::mann_whitney(of(Arm::Tare), of(Arm::Spin));
-    if test.p > TOLD_APART {
-        return "This run does not tell the latencies of blocking and spinning apart.".to_owned();
+    if test.p > SIGNIFICANT {
+        return "This run does not distinguish the latencies of blocking and spinning.".to_owned();
     }
     let percent = ((tare / spin - 1.0) * 100.0).round();
     let than = if percent < 0.0 { "faster" } else { "slower" };

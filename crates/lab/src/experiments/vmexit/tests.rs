@@ -15,7 +15,7 @@ fn short() -> Box<Vmexit> {
     })
 }
 
-/// 100 cycles for the loop, 2,100 foreverything else; no hypercall.
+/// 100 cycles for the loop, 2,100 for everything else; no hypercall.
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     if spec.engine == "qemu-kvm" {
         let mut lines = vec![json!({"khz": 2_000_000})];
