@@ -265,7 +265,7 @@ fn roots_and_kernels_that_are_wrong_are_refused_by_name() {
     let several = [(Some("a"), CONFIG, &layers[..]), (Some("b"), "{}", &layers)];
     let several = place.file("several.tar", &oci_archive_of(&several));
     run(&["--root", &several]).expect(42, "there are several images: a, b");
-    run(&["--root", &format!("{several}:c")]).expect(42, "no image is called c");
+    run(&["--root", &format!("{several}:c")]).expect(42, "there is no image named c");
     if guest::find_init().is_ok() && installed("mke2fs") {
         let full = [layer(&[Entry::File("f", 0o644, &vec![1; 8 << 20])])];
         let full = place.file("full.tar", &oci_archive(CONFIG, &full));

@@ -3,6 +3,7 @@
 //!
 //! The same tree gives the same bytes.
 
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write};
 use std::os::unix::fs::FileExt as _;
@@ -13,7 +14,8 @@ use flate2::Compression as Level;
 use flate2::write::GzEncoder;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
-use crate::tree::{Content, Kind, Node, Tree};
+use crate::quote::quoted;
+use crate::tree::{Content, Kind, LinkGroup, Node, Tree};
 
 /// Bytes moved at a time.
 const CHUNK: usize = 256 * 1024;
@@ -22,11 +24,11 @@ const HEADER: u64 = 110;
 /// Name of the last entry.
 const TRAILER: &str = "TRAILER!!!";
 
-/// A tree that cannot be packed.
+/// Why a tree cannot be packed.
 #[derive(Debug, thiserror::Error)]
 pub enum PackError {
-    /// Something in it cannot be read.
-    #[error("cannot read {}", path.display())]
+    /// A file cannot be read.
+    #[error("cannot read {}", quoted(&path.to_string_lossy()))]
     Read {
         /// The file.
         path: PathBuf,
@@ -34,10 +36,10 @@ pub enum PackError {
         source: io::Error,
     },
     /// A file became shorter or longer while it was read.
-    #[error("{} changed while it was packed", .0.display())]
+    #[error("{} changed while it was being packed", quoted(&.0.to_string_lossy()))]
     Changed(PathBuf),
     /// A file of 4 GiB or more.
-    #[error("{0} is too large for an initramfs; use a disk")]
+    #[error("{} is too large for an initramfs (limit: 4 GiB); use a disk", quoted(.0))]
     FileTooLarge(String),
     /// The archive cannot be written.
     #[error("cannot write the packed root directory")]
@@ -54,12 +56,12 @@ pub enum Compression {
     Gzip,
 }
 
-/// Packs into a memory file that nobody can change any more.
+/// Packs into a sealed memory file.
 pub fn pack(tree: &Tree) -> Result<File, PackError> {
     pack_as(tree, Compression::None)
 }
 
-/// Packs and compresses into a memory file that nobody can change any more.
+/// Packs and compresses into a sealed memory file.
 pub fn pack_as(tree: &Tree, compression: Compression) -> Result<File, PackError> {
     let write = |errno: rustix::io::Errno| PackError::Write(errno.into());
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -80,19 +82,45 @@ pub fn pack_as(tree: &Tree, compression: Compression) -> Result<File, PackError>
 /// Writes the archive.
 pub fn archive(tree: &Tree, to: impl Write) -> Result<(), PackError> {
     let mut to = BufWriter::with_capacity(CHUNK, to);
+    let groups = link_counts(tree);
+    let mut inodes = HashMap::new();
     for (index, (name, node)) in tree.entries().enumerate() {
         // The kernel takes an inode number of 0 for a name without content.
-        let inode = u32::try_from(index + 1).unwrap_or(u32::MAX);
-        append(name, node, inode, &mut to)?;
+        let own = u32::try_from(index + 1).unwrap_or(u32::MAX);
+        let (inode, links) = match node.links {
+            Some(group) => (*inodes.entry(group).or_insert(own), groups[&group]),
+            None => (own, 1),
+        };
+        let header = Header { inode, links };
+        // The first name of a file carries its data (Linux `init/initramfs.c`, maybe_link).
+        let data = if inode == own {
+            Data::Here
+        } else {
+            Data::Earlier
+        };
+        append(name, node, header, data, &mut to)?;
     }
     newc::trailer(to)
         .and_then(|mut to| to.flush())
         .map_err(PackError::Write)
 }
 
+/// Names of each file that has several.
+fn link_counts(tree: &Tree) -> HashMap<LinkGroup, u32> {
+    let mut counts = HashMap::new();
+    for group in tree.entries().filter_map(|(_, node)| node.links) {
+        *counts.entry(group).or_insert(0) += 1;
+    }
+    counts
+}
+
 /// Bytes of the archive of a tree, before compression.
 pub fn archive_bytes(tree: &Tree) -> u64 {
-    let entries = tree.entries().map(|(name, node)| entry_bytes(name, node));
+    let mut seen = HashSet::new();
+    let entries = tree.entries().map(|(name, node)| match node.links {
+        Some(group) if !seen.insert(group) => name_bytes(name),
+        _ => entry_bytes(name, node),
+    });
     entries.fold(trailer_bytes(), u64::saturating_add)
 }
 
@@ -117,15 +145,38 @@ fn name_bytes(name: &str) -> u64 {
     (HEADER + name.len() as u64 + 1).next_multiple_of(4)
 }
 
-fn append(name: &str, node: &Node, inode: u32, to: &mut impl Write) -> Result<(), PackError> {
+/// An entry's inode number and link count.
+#[derive(Clone, Copy)]
+struct Header {
+    inode: u32,
+    links: u32,
+}
+
+/// Where a file's bytes are in the archive.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Data {
+    /// With this entry.
+    Here,
+    /// With an earlier entry of the same inode.
+    Earlier,
+}
+
+fn append(
+    name: &str,
+    node: &Node,
+    header: Header,
+    data: Data,
+    to: &mut impl Write,
+) -> Result<(), PackError> {
     let too_large = || PackError::FileTooLarge(name.to_owned());
     let (kind, links, bytes) = match &node.kind {
         Kind::Directory => (ModeFileType::Directory, 2, 0),
-        Kind::File(content) => (ModeFileType::Regular, 1, content.len()),
+        Kind::File(_) if data == Data::Earlier => (ModeFileType::Regular, header.links, 0),
+        Kind::File(content) => (ModeFileType::Regular, header.links, content.len()),
         Kind::Link(target) => (ModeFileType::Symlink, 1, target.len() as u64),
     };
     let mut entry = Builder::new(name)
-        .ino(inode)
+        .ino(header.inode)
         .nlink(links)
         .mode(node.permissions)
         .uid(node.uid)
@@ -134,8 +185,8 @@ fn append(name: &str, node: &Node, inode: u32, to: &mut impl Write) -> Result<()
         .mtime(node.modified_s)
         .write(to, u32::try_from(bytes).map_err(|_| too_large())?);
     match &node.kind {
-        Kind::Directory => {}
-        Kind::File(content) => copy(content, &mut entry)?,
+        Kind::File(content) if data == Data::Here => copy(content, &mut entry)?,
+        Kind::Directory | Kind::File(_) => {}
         Kind::Link(target) => entry
             .write_all(target.as_bytes())
             .map_err(PackError::Write)?,

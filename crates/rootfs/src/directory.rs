@@ -3,6 +3,7 @@
 //! Owners are kept when root writes it; otherwise all is the caller's, since
 //! nobody else may give files away.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
@@ -29,8 +30,16 @@ pub enum WriteError {
 
 /// Writes every entry below `dir`, where none of them may be yet.
 pub fn write(tree: &Tree, dir: &Path) -> Result<(), WriteError> {
+    let mut first = HashMap::new();
     for (name, node) in tree.entries() {
-        lay_out(&dir.join(name), node)?;
+        let place = dir.join(name);
+        match node.links.and_then(|group| first.get(&group)) {
+            Some(linked) => fs::hard_link(linked, &place).map_err(at(&place))?,
+            None => lay_out(&place, node)?,
+        }
+        if let Some(group) = node.links {
+            first.entry(group).or_insert(place);
+        }
     }
     // Last, so that a directory without write permission can be filled.
     for (name, node) in tree.entries() {

@@ -2,16 +2,21 @@
 //! they are, nothing panics, names stay inside the root, and no more is unpacked
 //! than allowed.
 
+use std::collections::HashSet;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::oci::read_archive;
-use crate::tree::{Kind, Tree};
+use crate::cpio;
+use crate::oci::{Limits, read_archive};
+use crate::tree::{Kind, PATH_MAX, Tree};
 
-/// Most bytes that an image may unpack to.
-const LIMIT_BYTES: u64 = 1 << 20;
+/// What an image may unpack to.
+const LIMITS: Limits = Limits {
+    bytes: 1 << 20,
+    entries: 1000,
+};
 
 /// Reads `archive` as an image.
 ///
@@ -25,18 +30,42 @@ pub fn image_archive(archive: &[u8]) {
     if file.write_all(archive).is_err() {
         return;
     }
-    if let Ok(Some(image)) = read_archive(file, LIMIT_BYTES) {
+    if let Ok(Some(image)) = read_archive(file, LIMITS) {
         judge(&image.tree);
     }
 }
 
 fn judge(tree: &Tree) {
+    assert!(tree.len() as u64 <= LIMITS.entries, "too many entries");
+    let mut contents = 0;
+    let mut groups = HashSet::new();
     for (name, node) in tree.entries() {
         let climbs = name.split('/').any(|part| matches!(part, "" | "." | ".."));
         assert!(!climbs, "{name:?} is in the tree");
-        if let Kind::File(content) = &node.kind {
-            assert!(content.len() <= LIMIT_BYTES, "{name:?} is too large");
+        assert!(name.len() <= PATH_MAX, "{name:?} is too long");
+        let again = node.links.is_some_and(|group| !groups.insert(group));
+        if let (Kind::File(content), false) = (&node.kind, again) {
+            contents += content.len();
         }
+    }
+    assert!(contents <= LIMITS.bytes, "files of {contents} bytes");
+    let mut packed = 0;
+    cpio::archive(tree, CountBytes(&mut packed)).expect("a tree that cannot be packed");
+    assert!(packed <= LIMITS.bytes, "an archive of {packed} bytes");
+    assert_eq!(packed, cpio::archive_bytes(tree));
+}
+
+/// Counts what is written to it.
+struct CountBytes<'a>(&'a mut u64);
+
+impl io::Write for CountBytes<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        *self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -28,10 +28,13 @@ pub mod fuzz_entry;
 pub mod guest;
 pub mod host;
 pub mod kernel;
+mod left_out;
+mod lookups;
 pub mod modules;
 pub mod oci;
 pub mod package;
 pub mod qemu;
+mod quote;
 pub mod tree;
 pub mod walk;
 

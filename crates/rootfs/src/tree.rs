@@ -1,23 +1,34 @@
-//! What a guest gets as its files, before it is an archive or a disk.
+//! The files of a guest, before they become an archive or a disk.
 //!
 //! Names are relative (`etc/passwd`), without `.` and `..`; every entry's
-//! directory is in the tree, before it.
+//! directory is in the tree, before it. Names that are hard links to one file
+//! share a [`LinkGroup`].
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Longest path in bytes (`PATH_MAX` less its NUL).
-pub const NAME_MAX: usize = 4095;
+use crate::lookups::Lookups;
+use crate::quote::quoted;
 
-/// Most links that are followed for one name (the kernel's `MAXSYMLINKS`).
+/// Longest path in bytes (Linux's `PATH_MAX` less its NUL).
+pub const PATH_MAX: usize = 4095;
+/// Longest component of a path in bytes (Linux's `NAME_MAX`).
+pub const NAME_MAX: usize = 255;
+
+/// Most symbolic links followed for one name (Linux's `MAXSYMLINKS`).
 const MAX_LINKS: u32 = 40;
 
 /// Files, directories and links by name.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     entries: BTreeMap<String, Node>,
+    /// Number of link groups handed out.
+    link_groups: u32,
+    /// Length of all names together.
+    name_bytes: u64,
 }
 
 /// One entry.
@@ -33,7 +44,13 @@ pub struct Node {
     pub gid: u32,
     /// Modification time, seconds since 1970.
     pub modified_s: u32,
+    /// The hard links that this entry is one of; only files have them.
+    pub links: Option<LinkGroup>,
 }
+
+/// Names in one tree that are hard links to one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkGroup(u32);
 
 /// What an entry is.
 #[derive(Clone, Debug)]
@@ -69,21 +86,36 @@ pub enum Content {
     },
 }
 
-/// A name that no entry can have.
+/// A name that a tree cannot hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// It is empty, absolute, has `.` or `..`, a NUL, or is too long.
-    #[error("{0:?} is no name for a file of the guest")]
+    /// It is empty, absolute, or contains `.`, `..` or a NUL.
+    #[error("invalid file name {}: must be relative, without \".\", \"..\" and NUL", quoted(.0))]
     Form(String),
-    /// Links of the tree lead it out of the root, or round in circles.
-    #[error("{0:?} leads out of the root")]
+    /// It is longer than Linux allows.
+    #[error(
+        "file name {} is too long: {} bytes (limits: {PATH_MAX} bytes, {NAME_MAX} per component)",
+        quoted(.0), .0.len()
+    )]
+    TooLong(String),
+    /// Symbolic links lead it out of the root, or form a loop.
+    #[error("{} leads out of the root directory or through a loop of links", quoted(.0))]
     Climbs(String),
-    /// A part of the path is there already and is no directory.
-    #[error("{name:?} cannot be a directory: it is something else already")]
+    /// A component of the path exists and is not a directory.
+    #[error(
+        "{} is not a directory, but another file's path goes through it",
+        quoted(name)
+    )]
     NotDirectory {
-        /// The part of the path.
+        /// The component, with what leads to it.
         name: String,
     },
+    /// The target of a hard link is missing or not a file.
+    #[error("{} cannot be hard-linked: not a file of this root", quoted(.0))]
+    LinkTarget(String),
+    /// Resolving paths has used up its budget.
+    #[error("resolving paths takes too many steps")]
+    TooManySteps,
 }
 
 impl Content {
@@ -134,6 +166,7 @@ impl Node {
             uid: 0,
             gid: 0,
             modified_s: 0,
+            links: None,
         }
     }
 }
@@ -144,16 +177,14 @@ impl Tree {
         Self::default()
     }
 
-    /// Adds or replaces an entry; directories above it are made. A directory
-    /// that replaces one keeps what is in it.
+    /// Adds or replaces an entry and creates missing directories above it. A
+    /// directory that replaces a directory keeps what is in it.
     pub fn insert(&mut self, name: &str, node: Node) -> Result<(), NameError> {
         check(name)?;
         for (at, _) in name.match_indices('/') {
             let parent = &name[..at];
             match self.entries.get(parent) {
-                None => {
-                    self.entries.insert(parent.to_owned(), Node::directory());
-                }
+                None => self.put(parent, Node::directory()),
                 Some(node) if matches!(node.kind, Kind::Directory) => {}
                 Some(_) => {
                     return Err(NameError::NotDirectory {
@@ -162,44 +193,79 @@ impl Tree {
                 }
             }
         }
-        let is_directory = matches!(node.kind, Kind::Directory);
-        let was = self.entries.insert(name.to_owned(), node);
-        if !is_directory && was.is_some_and(|was| matches!(was.kind, Kind::Directory)) {
+        let was_directory = self
+            .get(name)
+            .is_some_and(|was| matches!(was.kind, Kind::Directory));
+        if was_directory && !matches!(node.kind, Kind::Directory) {
             self.remove_below(name);
         }
+        self.put(name, node);
         Ok(())
     }
 
-    /// Where an entry of that name lies when the links above it are followed, as
-    /// seen from the root. The last part is not followed.
+    fn put(&mut self, name: &str, node: Node) {
+        if self.entries.insert(name.to_owned(), node).is_none() {
+            self.name_bytes += name.len() as u64;
+        }
+    }
+
+    /// Adds `name` as a hard link to the file `target`. A symbolic link is copied.
+    pub fn hard_link(&mut self, target: &str, name: &str) -> Result<(), NameError> {
+        let missing = || NameError::LinkTarget(target.to_owned());
+        let next = LinkGroup(self.link_groups);
+        let node = self.entries.get_mut(target).ok_or_else(missing)?;
+        match node.kind {
+            Kind::Directory => return Err(missing()),
+            Kind::Link(_) => {}
+            Kind::File(_) if node.links.is_some() => {}
+            Kind::File(_) => {
+                node.links = Some(next);
+                self.link_groups += 1;
+            }
+        }
+        let node = node.clone();
+        self.insert(name, node)
+    }
+
+    /// The place of an entry after following the links above it, as seen from the
+    /// root. The last component is not followed.
     pub fn through_links(&self, name: &str) -> Result<String, NameError> {
+        self.resolve(name, &mut Lookups::unlimited())
+    }
+
+    /// As [`Tree::through_links`], within a budget.
+    pub(crate) fn resolve(&self, name: &str, lookups: &mut Lookups) -> Result<String, NameError> {
+        check_length(name)?;
         let climbs = || NameError::Climbs(name.to_owned());
-        let mut left: Vec<String> = name.rsplit('/').map(str::to_owned).collect();
-        let mut place: Vec<String> = Vec::new();
+        let mut left: Vec<&str> = name.rsplit('/').collect();
+        let mut place = String::new();
         let mut followed = 0;
         while let Some(part) = left.pop() {
-            match part.as_str() {
+            match part {
                 "" | "." => continue,
-                ".." => drop(place.pop().ok_or_else(climbs)?),
-                _ => place.push(part),
+                ".." if place.is_empty() => return Err(climbs()),
+                ".." => parent(&mut place),
+                part => push(&mut place, part),
             }
             if left.is_empty() {
                 break;
             }
-            let Some(Kind::Link(target)) = self.get(&place.join("/")).map(|node| &node.kind) else {
+            lookups.charge(place.len())?;
+            let Some(Kind::Link(target)) = self.get(&place).map(|node| &node.kind) else {
                 continue;
             };
             followed += 1;
-            if followed > MAX_LINKS || left.len() > NAME_MAX {
+            if followed > MAX_LINKS || left.len() > PATH_MAX {
                 return Err(climbs());
             }
-            match target.starts_with('/') {
-                true => place.clear(),
-                false => drop(place.pop()),
+            if target.starts_with('/') {
+                place.clear();
+            } else {
+                parent(&mut place);
             }
-            left.extend(target.rsplit('/').map(str::to_owned));
+            left.extend(target.rsplit('/'));
         }
-        Ok(place.join("/"))
+        Ok(place)
     }
 
     /// The entry of that name.
@@ -207,24 +273,44 @@ impl Tree {
         self.entries.get(name)
     }
 
-    /// Removes an entry and what is below it.
+    /// Removes an entry and everything below it.
     pub fn remove(&mut self, name: &str) {
-        self.entries.remove(name);
+        self.take(name);
         self.remove_below(name);
     }
 
-    /// Removes what is in a directory; everything for the empty name.
+    /// Removes everything in a directory; the whole tree for the empty name.
     pub fn remove_below(&mut self, name: &str) {
         if name.is_empty() {
-            return self.entries.clear();
+            self.entries.clear();
+            self.name_bytes = 0;
+            return;
         }
-        let prefix = format!("{name}/");
-        self.entries.retain(|entry, _| !entry.starts_with(&prefix));
+        // The character after "/" is "0": between the two lies what is below.
+        let (first, end) = (format!("{name}/"), format!("{name}0"));
+        let range = (Bound::Excluded(first), Bound::Excluded(end));
+        let below: Vec<String> = self
+            .entries
+            .range(range)
+            .map(|(it, _)| it.clone())
+            .collect();
+        for entry in below {
+            self.take(&entry);
+        }
     }
 
-    /// Adds another tree's entries, which win.
+    fn take(&mut self, name: &str) {
+        if self.entries.remove(name).is_some() {
+            self.name_bytes -= name.len() as u64;
+        }
+    }
+
+    /// Adds another tree's entries; they replace entries of the same name.
     pub fn merge(&mut self, other: Self) -> Result<(), NameError> {
-        for (name, node) in other.entries {
+        let offset = self.link_groups;
+        self.link_groups += other.link_groups;
+        for (name, mut node) in other.entries {
+            node.links = node.links.map(|LinkGroup(id)| LinkGroup(id + offset));
             self.insert(&name, node)?;
         }
         Ok(())
@@ -235,6 +321,11 @@ impl Tree {
         self.entries
             .iter()
             .map(|(name, node)| (name.as_str(), node))
+    }
+
+    /// Length of all names together.
+    pub(crate) fn name_bytes(&self) -> u64 {
+        self.name_bytes
     }
 
     /// Number of entries.
@@ -248,10 +339,30 @@ impl Tree {
     }
 }
 
+fn push(place: &mut String, part: &str) {
+    if !place.is_empty() {
+        place.push('/');
+    }
+    place.push_str(part);
+}
+
+fn parent(place: &mut String) {
+    place.truncate(place.rfind('/').unwrap_or(0));
+}
+
 fn check(name: &str) -> Result<(), NameError> {
+    check_length(name)?;
     let bad = |part: &str| matches!(part, "" | "." | "..");
-    if name.len() > NAME_MAX || name.contains('\0') || name.split('/').any(bad) {
+    if name.contains('\0') || name.split('/').any(bad) {
         return Err(NameError::Form(name.to_owned()));
+    }
+    Ok(())
+}
+
+/// Refuses what Linux would refuse, before any work is done for it.
+pub(crate) fn check_length(name: &str) -> Result<(), NameError> {
+    if name.len() > PATH_MAX || name.split('/').any(|part| part.len() > NAME_MAX) {
+        return Err(NameError::TooLong(name.to_owned()));
     }
     Ok(())
 }
@@ -325,5 +436,64 @@ mod tests {
         assert_eq!(names(&tree), ["a", "a/b"]);
         tree.insert("a", file()).unwrap();
         assert_eq!(names(&tree), ["a"]);
+    }
+
+    #[test]
+    fn names_longer_than_linux_allows_are_refused_at_once() {
+        let mut tree = Tree::new();
+        for name in ["x".repeat(NAME_MAX + 1), "a/".repeat(100_000) + "a"] {
+            assert_eq!(
+                tree.insert(&name, file()),
+                Err(NameError::TooLong(name.clone()))
+            );
+            assert_eq!(
+                tree.through_links(&name),
+                Err(NameError::TooLong(name.clone()))
+            );
+            assert!(NameError::TooLong(name).to_string().len() < 400);
+        }
+        assert!(tree.insert(&"x".repeat(NAME_MAX), file()).is_ok());
+    }
+
+    #[test]
+    fn a_directory_goes_with_what_is_in_it_and_nothing_else() {
+        let mut tree = Tree::new();
+        for name in ["a/b/c", "a-b", "a0", "a.txt", "ab/c"] {
+            tree.insert(name, file()).unwrap();
+        }
+        tree.remove("a");
+        assert_eq!(names(&tree), ["a-b", "a.txt", "a0", "ab", "ab/c"]);
+        assert_eq!(tree.name_bytes(), 3 + 5 + 2 + 2 + 4);
+    }
+
+    #[test]
+    fn hard_links_are_one_file_and_stay_apart_after_a_merge() {
+        let linked = || {
+            let mut tree = Tree::new();
+            tree.insert("a", file()).unwrap();
+            tree.hard_link("a", "b").unwrap();
+            tree.hard_link("b", "c").unwrap();
+            tree
+        };
+        let group = |tree: &Tree, name: &str| tree.get(name).unwrap().links.unwrap();
+        let mut tree = linked();
+        assert_eq!(group(&tree, "a"), group(&tree, "c"));
+        let mut other = Tree::new();
+        for (name, node) in linked()
+            .entries
+            .into_iter()
+            .map(|(n, it)| (format!("x{n}"), it))
+        {
+            other.insert(&name, node).unwrap();
+        }
+        other.link_groups = 1;
+        tree.merge(other).unwrap();
+        assert_eq!(group(&tree, "xa"), group(&tree, "xb"));
+        assert_ne!(group(&tree, "a"), group(&tree, "xa"));
+        tree.insert("d", Node::directory()).unwrap();
+        for target in ["d", "none"] {
+            let refused = tree.hard_link(target, "e");
+            assert_eq!(refused, Err(NameError::LinkTarget(target.to_owned())));
+        }
     }
 }

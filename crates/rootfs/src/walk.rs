@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::cpio::{entry_bytes, trailer_bytes};
-use crate::tree::{Content, Kind, NAME_MAX, NameError, Node, Tree};
+use crate::tree::{self, Content, Kind, NameError, Node, Tree};
 
 /// What a directory holds.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl Walk<'_> {
             "" => file_name,
             _ => format!("{prefix}/{file_name}"),
         };
-        if name.len() > NAME_MAX {
+        if tree::check_length(&name).is_err() {
             return self.pass_over(&path, "its path is too long");
         }
         let metadata = entry.metadata().map_err(read(&path))?;
@@ -193,6 +193,7 @@ impl Walk<'_> {
             uid,
             gid,
             modified_s: u32::try_from(metadata.mtime().max(0)).unwrap_or(u32::MAX),
+            links: None,
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tare_profile::{Profile, Way};
 use tare_rootfs::host::HostError;
-use tare_rootfs::oci::ImageError;
+use tare_rootfs::oci::{ImageError, Limits};
 use tare_rootfs::tree::Kind;
 use tare_rootfs::walk::{Links, Listing, WalkError, walk};
 use tare_rootfs::{Task, Tree, host, oci};
@@ -179,9 +179,11 @@ fn of_image(
     profiled: Vec<String>,
 ) -> Result<Application, RootError> {
     let image =
-        oci::read(&oci::Place::of(path), LIMIT_BYTES).map_err(|source| RootError::Image {
-            path: path.to_owned(),
-            source,
+        oci::read(&oci::Place::of(path), Limits::of_bytes(LIMIT_BYTES)).map_err(|source| {
+            RootError::Image {
+                path: path.to_owned(),
+                source,
+            }
         })?;
     let own = image.settings.command(command);
     Ok(Application {
@@ -194,7 +196,7 @@ fn of_image(
             user: image.settings.user,
             ..Task::default()
         },
-        notes: Vec::new(),
+        notes: image.warnings,
     })
 }
 

@@ -138,3 +138,57 @@ fn a_file_that_changes_is_noticed() {
     fs::write(dir.path().join("index.html"), "longer than before").unwrap();
     assert!(matches!(pack(&tree), Err(PackError::Changed(_))));
 }
+
+#[test]
+fn hard_links_are_packed_once_with_one_inode() {
+    let mut tree = Tree::new();
+    tree.insert("b/data", Node::bytes(*b"12345", 0o644))
+        .unwrap();
+    for name in ["a", "c"] {
+        tree.hard_link("b/data", name).unwrap();
+    }
+    tree.insert("single", Node::bytes(*b"1", 0o644)).unwrap();
+    let bytes = contents(pack(&tree).unwrap());
+    assert_eq!(bytes.len() as u64, archive_bytes(&tree));
+    let mut rest = bytes.as_slice();
+    let mut seen = Vec::new();
+    while let Ok(reader) = newc::Reader::new(rest) {
+        let entry = reader.entry();
+        if entry.is_trailer() {
+            break;
+        }
+        seen.push((
+            entry.name().to_owned(),
+            entry.ino(),
+            entry.nlink(),
+            entry.file_size(),
+        ));
+        rest = reader.finish().unwrap();
+    }
+    let seen: Vec<_> = seen
+        .iter()
+        .map(|it| (it.0.as_str(), it.1, it.2, it.3))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("a", 1, 3, 5),
+            ("b", 2, 2, 0),
+            ("b/data", 1, 3, 0),
+            ("c", 1, 3, 0),
+            ("single", 5, 1, 1)
+        ]
+    );
+}
+
+#[test]
+fn hard_links_become_hard_links_of_a_directory() {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut tree = Tree::new();
+    tree.insert("a", Node::bytes(*b"12345", 0o644)).unwrap();
+    tree.hard_link("a", "z").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    crate::directory::write(&tree, dir.path()).unwrap();
+    let inode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().ino();
+    assert_eq!(inode("a"), inode("z"));
+}

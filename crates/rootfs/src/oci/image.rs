@@ -1,5 +1,6 @@
 //! An image: layers on each other, and what to run in them.
 
+use std::collections::HashSet;
 #[cfg(any(test, feature = "fuzz"))]
 use std::fs::File;
 use std::path::Path;
@@ -7,10 +8,13 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::ImageError;
-use super::layer::{self, Added, Layer, Spool};
+use super::layer::{Added, Layer, Unpacker};
+use super::limits::{Budget, LimitError, Limits, MAX_LAYERS};
 use super::manifest::{self, Manifest};
 use super::place::Place;
 use super::store::{self, Store};
+use crate::cpio;
+use crate::lookups::Lookups;
 use crate::tree::{NameError, Tree};
 
 /// A root and what to run in it.
@@ -20,6 +24,8 @@ pub struct Image {
     pub tree: Tree,
     /// What it says about its command.
     pub settings: Settings,
+    /// Files that the guest does not get, one sentence each.
+    pub warnings: Vec<String>,
 }
 
 /// What an image says about its command (OCI `config.md`).
@@ -76,39 +82,55 @@ pub fn is_layout(dir: &Path) -> bool {
     store::is_layout(dir)
 }
 
-/// Reads an image, of a directory or an archive, that unpacks to `limit_bytes` at most.
-pub fn read(place: &Place, limit_bytes: u64) -> Result<Image, ImageError> {
+/// Reads an image, of a directory or an archive, within limits.
+pub fn read(place: &Place, limits: Limits) -> Result<Image, ImageError> {
     let store = Store::open(&place.path)?;
-    of_store(&store, place.name.as_deref(), limit_bytes)?
+    of_store(&store, place.name.as_deref(), limits)?
         .ok_or_else(|| ImageError::NotAnImage(place.path.clone()))
 }
 
 #[cfg(any(test, feature = "fuzz"))]
 /// Reads an image from an open archive; `None` if it is something else.
-pub(crate) fn read_archive(file: File, limit_bytes: u64) -> Result<Option<Image>, ImageError> {
-    of_store(&Store::archive(file)?, None, limit_bytes)
+pub(crate) fn read_archive(file: File, limits: Limits) -> Result<Option<Image>, ImageError> {
+    of_store(&Store::archive(file)?, None, limits)
 }
 
 fn of_store(
     store: &Store,
     name: Option<&str>,
-    limit_bytes: u64,
+    limits: Limits,
 ) -> Result<Option<Image>, ImageError> {
     let Some(manifest) = manifest::read(store, name)? else {
         return Ok(None);
     };
+    if manifest.layers.len() > MAX_LAYERS {
+        return Err(LimitError::Layers.into());
+    }
     let settings = settings(&manifest)?;
-    let mut tree = Tree::new();
-    let mut spool = Spool::new(limit_bytes)?;
+    let budget = Budget::new(limits);
+    let mut unpacker = Unpacker::new(&budget)?;
+    let mut merged = Merged {
+        tree: Tree::new(),
+        budget: &budget,
+        lookups: budget.lookups(),
+    };
+    let mut checked = HashSet::new();
     for layer in &manifest.layers {
-        if let Some(digest) = &layer.digest {
+        // A manifest can name a layer many times.
+        if let Some(digest) = layer.digest.as_ref().filter(|it| checked.insert(it.path())) {
             store.check(digest)?;
         }
         let part = store.part(&layer.name)?;
-        let read = layer::read(&layer.name, part, &mut spool)?;
-        apply(read, &layer.name, &mut tree)?;
+        let read = unpacker.layer(&layer.name, part)?;
+        merged.apply(read, &layer.name)?;
     }
-    Ok(Some(Image { tree, settings }))
+    let tree = merged.tree;
+    budget.check_tree(tree.len() as u64, cpio::archive_bytes(&tree))?;
+    Ok(Some(Image {
+        tree,
+        settings,
+        warnings: unpacker.left_out.into_warnings(),
+    }))
 }
 
 fn settings(manifest: &Manifest) -> Result<Settings, ImageError> {
@@ -122,46 +144,68 @@ fn settings(manifest: &Manifest) -> Result<Settings, ImageError> {
     Ok(config.config.unwrap_or_default())
 }
 
-/// First what goes, which is of lower layers only, then what comes.
-fn apply(layer: Layer, name: &str, tree: &mut Tree) -> Result<(), ImageError> {
-    let place = |tree: &Tree, entry: &str| {
-        tree.through_links(entry).map_err(|source| match source {
+/// Layers on each other.
+struct Merged<'a> {
+    tree: Tree,
+    budget: &'a Budget,
+    lookups: Lookups,
+}
+
+impl Merged<'_> {
+    /// First the removals, which concern lower layers only, then the additions.
+    fn apply(&mut self, layer: Layer, name: &str) -> Result<(), ImageError> {
+        for gone in &layer.removed {
+            let gone = self.place(gone, name)?;
+            self.tree.remove(&gone);
+        }
+        for emptied in &layer.emptied {
+            let emptied = match emptied.as_str() {
+                "" => String::new(),
+                emptied => self.place(emptied, name)?,
+            };
+            self.tree.remove_below(&emptied);
+        }
+        for (entry, added) in layer.added {
+            self.add(&entry, added, name)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, entry: &str, added: Added, layer: &str) -> Result<(), ImageError> {
+        let entry = self.place(entry, layer)?;
+        let failed = |source| refused(layer, source);
+        self.lookups.charge_insert(&entry).map_err(failed)?;
+        match added {
+            Added::Node(node) => self.tree.insert(&entry, node),
+            Added::HardLink(target) => {
+                let target = self.place(&target, layer)?;
+                self.tree.hard_link(&target, &entry)
+            }
+        }
+        .map_err(failed)?;
+        // Directories that a name implies count as well.
+        let (entries, bytes) = (self.tree.len() as u64, self.tree.name_bytes());
+        Ok(self.budget.check_tree(entries, bytes)?)
+    }
+
+    fn place(&mut self, entry: &str, layer: &str) -> Result<String, ImageError> {
+        let place = self.tree.resolve(entry, &mut self.lookups);
+        place.map_err(|source| match source {
             NameError::Climbs(_) => ImageError::Climbs {
-                layer: name.to_owned(),
+                layer: layer.to_owned(),
                 entry: entry.to_owned(),
             },
-            source => ImageError::Name {
-                layer: name.to_owned(),
-                source,
-            },
+            source => refused(layer, source),
         })
-    };
-    for gone in &layer.removed {
-        let gone = place(tree, gone)?;
-        tree.remove(&gone);
     }
-    for emptied in &layer.emptied {
-        let emptied = match emptied.as_str() {
-            "" => String::new(),
-            emptied => place(tree, emptied)?,
-        };
-        tree.remove_below(&emptied);
+}
+
+fn refused(layer: &str, source: NameError) -> ImageError {
+    match source {
+        NameError::TooManySteps => LimitError::Lookups.into(),
+        source => ImageError::Name {
+            layer: layer.to_owned(),
+            source,
+        },
     }
-    for (entry, added) in layer.added {
-        let node = match added {
-            Added::Node(node) => node,
-            Added::HardLink(target) => {
-                let target = place(tree, &target)?;
-                let node = tree.get(&target).cloned();
-                node.ok_or(ImageError::Missing(format!("{target} in {name}")))?
-            }
-        };
-        let entry = place(tree, &entry)?;
-        tree.insert(&entry, node)
-            .map_err(|source| ImageError::Name {
-                layer: name.to_owned(),
-                source,
-            })?;
-    }
-    Ok(())
 }

@@ -10,29 +10,31 @@ use flate2::bufread::MultiGzDecoder;
 use tar::EntryType;
 
 use super::ImageError;
+use super::limits::{Budget, CompressedReader, StreamReader};
 use super::store::damaged;
 use super::zstd::ZstdReader;
-use crate::tree::{Content, Kind, Node};
+use crate::left_out::LeftOut;
+use crate::tree::{self, Content, Kind, Node};
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Before the name of what is removed (OCI `layer.md`, "Whiteouts").
 const WHITEOUT: &str = ".wh.";
-/// All that is in its directory is removed.
+/// Removes all entries of lower layers in its directory.
 const OPAQUE: &str = ".wh..wh..opq";
-/// What tar archives are made of, bytes.
+/// Unit of tar archives, bytes.
 const BLOCK: u64 = 512;
 /// Bytes moved at a time.
 const CHUNK: usize = 256 << 10;
 
-/// What a layer does to those below it.
+/// A layer's changes to those below it.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
-    /// Entries that go.
+    /// Entries to remove.
     pub(super) removed: Vec<String>,
-    /// Directories that become empty.
+    /// Directories to empty.
     pub(super) emptied: Vec<String>,
-    /// Entries that come, in order.
+    /// Entries to add, in order.
     pub(super) added: Vec<(String, Added)>,
 }
 
@@ -44,72 +46,184 @@ pub(super) enum Added {
     HardLink(String),
 }
 
-/// Where contents go, and how much more may.
+/// Unpacks layers: their contents go into one temporary file.
 #[derive(Debug)]
-pub(super) struct Spool {
+pub(super) struct Unpacker<'a> {
     file: Arc<File>,
     at: u64,
-    limit_bytes: u64,
-    /// Bytes that layers may still have, contents, headers and all.
-    left: u64,
+    budget: &'a Budget,
+    /// Entries that a guest cannot get.
+    pub(super) left_out: LeftOut,
 }
 
-impl Spool {
-    pub(super) fn new(limit_bytes: u64) -> Result<Self, ImageError> {
+impl<'a> Unpacker<'a> {
+    pub(super) fn new(budget: &'a Budget) -> Result<Self, ImageError> {
         let file = tempfile::tempfile().map_err(ImageError::Spool)?;
         Ok(Self {
             file: Arc::new(file),
             at: 0,
-            limit_bytes,
-            left: limit_bytes,
+            budget,
+            left_out: LeftOut::default(),
         })
     }
 
-    fn too_large(&self) -> ImageError {
-        ImageError::TooLarge {
-            limit_bytes: self.limit_bytes,
+    /// Reads a layer to its end.
+    pub(super) fn layer(&mut self, name: &str, part: impl Read) -> Result<Layer, ImageError> {
+        let budget = self.budget;
+        let part = CompressedReader { from: part, budget };
+        let read = decompress(name, BufReader::with_capacity(CHUNK, part)).and_then(|plain| {
+            let from = StreamReader {
+                from: plain,
+                budget,
+            };
+            self.entries(name, from)
+        });
+        // The archive's reader reports an exceeded limit as damage.
+        read.map_err(|error| budget.exceeded().map_or(error, ImageError::Limit))
+    }
+
+    fn entries(&mut self, name: &str, plain: impl Read) -> Result<Layer, ImageError> {
+        let mut layer = Layer::default();
+        let given = Cell::new(0);
+        let mut archive = tar::Archive::new(Padded {
+            from: plain,
+            given: &given,
+            padding: 0,
+        });
+        let mut entries = archive.entries().map_err(damaged(name))?;
+        loop {
+            self.budget.begin_header();
+            let Some(entry) = entries.next() else {
+                return Ok(layer);
+            };
+            let mut entry = entry.map_err(damaged(name))?;
+            self.budget.end_header();
+            self.budget.take_entry()?;
+            self.entry(&mut layer, &mut entry, name)?;
+            // What is left of it must not count as the next entry's headers.
+            self.content(&mut entry, name, |_, _| Ok(()))?;
+            let kind = entry.header().entry_type();
+            let is_file = matches!(kind, EntryType::Regular | EntryType::Continuous);
+            if is_file && entry.raw_file_position() + entry.size() > given.get() {
+                return Err(damaged(name)(io::ErrorKind::UnexpectedEof.into()));
+            }
         }
     }
 
-    /// Copies a file's content.
-    fn keep(&mut self, from: &mut impl Read, name: &str) -> Result<Content, ImageError> {
-        let offset = self.at;
-        let mut chunk = vec![0; CHUNK];
-        loop {
-            let n = from.read(&mut chunk).map_err(damaged(name))?;
-            if n == 0 {
-                break;
-            }
-            self.file
-                .write_all_at(&chunk[..n], self.at)
-                .map_err(ImageError::Spool)?;
-            self.at += n as u64;
+    fn entry(
+        &mut self,
+        layer: &mut Layer,
+        entry: &mut tar::Entry<'_, impl Read>,
+        name: &str,
+    ) -> Result<(), ImageError> {
+        let raw = entry.path_bytes();
+        let Ok(path) = std::str::from_utf8(&raw) else {
+            let path = String::from_utf8_lossy(&raw);
+            self.left_out.add(&path, "its name is not UTF-8");
+            return Ok(());
+        };
+        let Some(path) = inside(path, name)? else {
+            return Ok(());
+        };
+        if layer.note_whiteout(&path) {
+            return Ok(());
         }
+        let added = self.node(&path, entry, name)?;
+        layer.added.extend(added.map(|added| (path, added)));
+        Ok(())
+    }
+
+    fn node(
+        &mut self,
+        path: &str,
+        entry: &mut tar::Entry<'_, impl Read>,
+        layer: &str,
+    ) -> Result<Option<Added>, ImageError> {
+        let kind = match entry.header().entry_type() {
+            EntryType::Directory => Kind::Directory,
+            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+                Kind::File(self.keep(entry, layer)?)
+            }
+            EntryType::Symlink | EntryType::Link => {
+                let target = entry.link_name_bytes().unwrap_or_default();
+                let Ok(target) = std::str::from_utf8(&target) else {
+                    self.left_out.add(path, "its target is not UTF-8");
+                    return Ok(None);
+                };
+                if entry.header().entry_type() == EntryType::Link {
+                    return Ok(inside(target, layer)?.map(Added::HardLink));
+                }
+                checked(target, layer)?;
+                Kind::Link(target.to_owned())
+            }
+            EntryType::Block | EntryType::Char => {
+                self.left_out.add(path, "it is a device");
+                return Ok(None);
+            }
+            EntryType::Fifo => {
+                self.left_out.add(path, "it is a named pipe");
+                return Ok(None);
+            }
+            // Extensions of the archive's own, such as a global header.
+            _ => return Ok(None),
+        };
+        let header = entry.header();
+        let number = |value: io::Result<u64>| value.map_err(damaged(layer)).map(saturating);
+        let node = Node {
+            kind,
+            permissions: header.mode().map_err(damaged(layer))? & 0o7777,
+            uid: number(header.uid())?,
+            gid: number(header.gid())?,
+            modified_s: header.mtime().map(saturating).unwrap_or(0),
+            links: None,
+        };
+        if let Ok(Some(pax)) = entry.pax_extensions() {
+            let is_attribute = |key: &[u8]| key.starts_with(b"SCHILY.xattr.");
+            if pax.flatten().any(|it| is_attribute(it.key_bytes())) {
+                let what = "(extended attributes, such as file capabilities)";
+                self.left_out.add_part(path, what);
+            }
+        }
+        Ok(Some(Added::Node(node)))
+    }
+
+    /// Copies a file's content, holes and all.
+    fn keep(
+        &mut self,
+        from: &mut tar::Entry<'_, impl Read>,
+        layer: &str,
+    ) -> Result<Content, ImageError> {
+        let offset = self.at;
+        self.content(from, layer, |this, bytes| {
+            this.file
+                .write_all_at(bytes, this.at)
+                .map_err(ImageError::Spool)?;
+            this.at += bytes.len() as u64;
+            Ok(())
+        })?;
         Ok(Content::Part {
             file: Arc::clone(&self.file),
             offset,
             bytes: self.at - offset,
         })
     }
-}
 
-/// Reads a layer to its end.
-pub(super) fn read(name: &str, part: impl Read, spool: &mut Spool) -> Result<Layer, ImageError> {
-    let plain = decompress(name, BufReader::with_capacity(CHUNK, part))?;
-    let left = Cell::new(spool.left);
-    let outcome = entries(
-        name,
-        Bounded {
-            from: plain,
-            left: &left,
-        },
-        spool,
-    );
-    spool.left = left.get();
-    match outcome {
-        // Whatever failed, failed for want of room.
-        Err(_) if spool.left == 0 => Err(spool.too_large()),
-        other => other,
+    /// Reads the rest of an entry's content, counted before it is used.
+    fn content(
+        &mut self,
+        from: &mut impl Read,
+        layer: &str,
+        mut use_it: impl FnMut(&mut Self, &[u8]) -> Result<(), ImageError>,
+    ) -> Result<(), ImageError> {
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            let n = from.read(&mut chunk).map_err(damaged(layer))?;
+            if n == 0 {
+                return Ok(());
+            }
+            self.budget.take_content(n as u64)?;
+            use_it(self, &chunk[..n])?;
+        }
     }
 }
 
@@ -125,33 +239,8 @@ fn decompress<'a>(
     })
 }
 
-fn entries(name: &str, plain: impl Read, spool: &mut Spool) -> Result<Layer, ImageError> {
-    let mut layer = Layer::default();
-    let given = Cell::new(0);
-    let mut archive = tar::Archive::new(Padded {
-        from: plain,
-        given: &given,
-        padding: 0,
-    });
-    for entry in archive.entries().map_err(damaged(name))? {
-        let mut entry = entry.map_err(damaged(name))?;
-        let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        let Some(path) = inside(&path, name)? else {
-            continue;
-        };
-        if !layer.note_whiteout(&path) {
-            layer.add(path, &mut entry, name, spool)?;
-        }
-        let is_file = entry.header().entry_type() == EntryType::Regular;
-        if is_file && entry.raw_file_position() + entry.size() > given.get() {
-            return Err(damaged(name)(io::ErrorKind::UnexpectedEof.into()));
-        }
-    }
-    Ok(layer)
-}
-
 impl Layer {
-    /// Whether the entry only says what goes.
+    /// Notes a whiteout; `false` for any other entry.
     fn note_whiteout(&mut self, path: &str) -> bool {
         let (directory, file) = path.rsplit_once('/').unwrap_or(("", path));
         if file == OPAQUE {
@@ -166,45 +255,6 @@ impl Layer {
             _ => format!("{directory}/{gone}"),
         });
         true
-    }
-
-    fn add(
-        &mut self,
-        path: String,
-        entry: &mut tar::Entry<'_, impl Read>,
-        layer: &str,
-        spool: &mut Spool,
-    ) -> Result<(), ImageError> {
-        let target = entry
-            .link_name_bytes()
-            .map(|target| String::from_utf8_lossy(&target).into_owned())
-            .unwrap_or_default();
-        let kind = match entry.header().entry_type() {
-            EntryType::Directory => Kind::Directory,
-            EntryType::Symlink => Kind::Link(target),
-            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                Kind::File(spool.keep(entry, layer)?)
-            }
-            EntryType::Link => {
-                if let Some(target) = inside(&target, layer)? {
-                    self.added.push((path, Added::HardLink(target)));
-                }
-                return Ok(());
-            }
-            // Devices are the guest kernel's; pipes are nobody's.
-            _ => return Ok(()),
-        };
-        let header = entry.header();
-        let number = |value: io::Result<u64>| value.map_err(damaged(layer)).map(saturating);
-        let node = Node {
-            kind,
-            permissions: header.mode().map_err(damaged(layer))? & 0o7777,
-            uid: number(header.uid())?,
-            gid: number(header.gid())?,
-            modified_s: header.mtime().map(saturating).unwrap_or(0),
-        };
-        self.added.push((path, Added::Node(node)));
-        Ok(())
     }
 }
 
@@ -224,11 +274,21 @@ fn inside(path: &str, layer: &str) -> Result<Option<String>, ImageError> {
             entry: path.to_owned(),
         });
     }
-    Ok(Some(parts.join("/")).filter(|name| !name.is_empty()))
+    let name = parts.join("/");
+    checked(&name, layer)?;
+    Ok(Some(name).filter(|name| !name.is_empty()))
+}
+
+/// Refuses a name or target that is longer than Linux allows.
+fn checked(name: &str, layer: &str) -> Result<(), ImageError> {
+    tree::check_length(name).map_err(|source| ImageError::Name {
+        layer: layer.to_owned(),
+        source,
+    })
 }
 
 /// Fills the last block of an archive, which some builders of images (umoci insert)
-/// leave short, as docker and skopeo read it too. What it made up is not `given`.
+/// leave short, as docker and skopeo accept it too. The padding does not count as `given`.
 struct Padded<'a, R> {
     from: R,
     given: &'a Cell<u64>,
@@ -248,27 +308,5 @@ impl<R: Read> Read for Padded<'_, R> {
         to[..n].fill(0);
         self.padding += n as u64;
         Ok(n)
-    }
-}
-
-/// Gives up at a number of bytes: a small layer can unpack to any size.
-struct Bounded<'a, R> {
-    from: R,
-    left: &'a Cell<u64>,
-}
-
-impl<R: Read> Read for Bounded<'_, R> {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let n = self.from.read(to)?;
-        match self.left.get().checked_sub(n as u64) {
-            Some(left) if left > 0 => {
-                self.left.set(left);
-                Ok(n)
-            }
-            _ => {
-                self.left.set(0);
-                Err(io::Error::other("it is too large"))
-            }
-        }
     }
 }

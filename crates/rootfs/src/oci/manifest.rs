@@ -18,7 +18,7 @@ const NAMES: &[&str] = &[
     "org.opencontainers.image.ref.name",
 ];
 /// Indexes that name indexes: one is usual for several platforms.
-const MAX_NESTING: u32 = 3;
+pub(super) const MAX_NESTING: u32 = 3;
 
 /// Where an image's parts are.
 #[derive(Debug, PartialEq, Eq)]
@@ -170,7 +170,7 @@ fn of_index(store: &Store, index: &Index, nesting: u32) -> Result<Manifest, Imag
     }
     let manifest: ImageManifest = parse(&digest.path(), &document)?;
     let config = Digest::parse(&manifest.config.digest)?;
-    let layer = |descriptor: &Descriptor| {
+    let layer = |descriptor: &Descriptor| -> Result<LayerName, ImageError> {
         let digest = Digest::parse(&descriptor.digest)?;
         Ok(LayerName {
             name: digest.path(),
@@ -203,7 +203,7 @@ fn of_docker(store: &Store, name: Option<&str>) -> Result<Manifest, ImageError> 
 pub(super) fn parse<T: DeserializeOwned>(part: &str, document: &[u8]) -> Result<T, ImageError> {
     serde_json::from_slice(document).map_err(|source| ImageError::Document {
         part: part.to_owned(),
-        source,
+        source: source.into(),
     })
 }
 

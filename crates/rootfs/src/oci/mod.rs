@@ -5,19 +5,25 @@
 //! store    blobs by name: files of a directory, parts of an archive
 //! manifest from index.json or manifest.json to configuration and layers
 //! place    where an image lies; choice: which one of several
-//! layer    a layer's entries and whiteouts, unpacked within bounds
+//! limits   what unpacking may cost
+//! layer    a layer's entries and whiteouts, unpacked within the limits
 //! zstd     layers compressed by zstd
 //! image    layers on each other: a tree, and what to run in it
 //! ```
 //!
 //! Images are hostile: digests are checked, names that climb out of the root are
-//! refused, what is unpacked is bounded. Extended attributes are left out.
+//! refused, and bytes, entries, headers and look-ups are limited. Devices, named
+//! pipes, extended attributes and names that are not UTF-8 are left out, with a
+//! warning.
 //! References: OCI image specification 1.1 (`layer.md`, `config.md`); moby
 //! `image/spec`.
 
+#[cfg(test)]
+mod bombs;
 mod choice;
 mod image;
 mod layer;
+mod limits;
 mod manifest;
 mod place;
 mod store;
@@ -30,18 +36,20 @@ mod zstd;
 use std::io;
 use std::path::PathBuf;
 
+use crate::quote::{escaped, quoted};
 use crate::tree::NameError;
 
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) use image::read_archive;
 pub use image::{Image, Settings, is_layout, read};
+pub use limits::{LimitError, Limits};
 pub use place::Place;
 
-/// An image that cannot be a root.
+/// Why an image cannot be a root.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// The archive or directory cannot be opened.
-    #[error("{} cannot be opened", path.display())]
+    #[error("cannot open {}", path.display())]
     Open {
         /// The file or directory.
         path: PathBuf,
@@ -50,60 +58,71 @@ pub enum ImageError {
     },
     /// It is something else.
     #[error(
-        "{} is no container image: it has neither index.json (OCI) nor manifest.json (docker save)",
+        "{} is not a container image: it has neither index.json (OCI) nor manifest.json (docker save)",
         .0.display()
     )]
     NotAnImage(PathBuf),
-    /// A part that others name is not there.
-    #[error("the image is damaged: it has no {0}")]
+    /// A part that is referred to does not exist.
+    #[error("damaged image: {} is missing", escaped(.0))]
     Missing(String),
     /// A part cannot be read to its end.
-    #[error("the image is damaged: {part} cannot be read")]
+    #[error("damaged image: cannot read {}", escaped(part))]
     Damaged {
         /// The part.
         part: String,
         /// Why.
-        source: io::Error,
+        source: DamageError,
     },
-    /// A part is not what its digest says.
-    #[error("the image is damaged: {0} is not what its digest says")]
+    /// A part does not match its digest.
+    #[error("damaged image: {} does not match its digest", escaped(.0))]
     Digest(String),
-    /// A document that is not understood.
-    #[error("the image is damaged: {part} is not understood")]
+    /// A document that is not valid.
+    #[error("damaged image: {} is not a valid document", escaped(part))]
     Document {
         /// The part.
         part: String,
         /// Why.
-        source: serde_json::Error,
+        source: DamageError,
     },
-    /// A digest that is none, or not by SHA-256.
-    #[error("the image names {0:?}, which is no SHA-256 digest")]
+    /// A digest that is invalid or not SHA-256.
+    #[error("unsupported digest {} (supported: SHA-256)", quoted(.0))]
     BadDigest(String),
     /// More than one image, and none was chosen.
-    #[error("there are several images: {}", known.join(", "))]
+    #[error("there are several images: {}", list(known))]
     Several {
-        /// What they are called.
+        /// Their names.
         known: Vec<String>,
     },
-    /// No image is called so.
-    #[error("no image is called {name}; there {} {}", are(known), known.join(", "))]
+    /// No image has this name.
+    #[error(
+        "there is no image named {}; available: {}",
+        escaped(name),
+        list(known)
+    )]
     Unknown {
         /// The name that was asked for.
         name: String,
-        /// What there is.
+        /// The images' names.
         known: Vec<String>,
     },
-    /// Documents that name each other without end.
-    #[error("the image's index is nested too deeply")]
+    /// Documents that refer to each other without end.
+    #[error(
+        "the image's index is nested too deeply (limit: {} levels)",
+        manifest::MAX_NESTING
+    )]
     Nested,
     /// For another machine.
-    #[error("the image is for {found}, not for linux/amd64")]
+    #[error("the image is for {}, not for linux/amd64", escaped(found))]
     Platform {
         /// What it is for.
         found: String,
     },
     /// A name that leads out of the root.
-    #[error("{entry:?} in the layer {layer} climbs out of the root")]
+    #[error(
+        "{} in layer {} leads out of the root directory",
+        quoted(entry),
+        escaped(layer)
+    )]
     Climbs {
         /// The layer.
         layer: String,
@@ -111,27 +130,38 @@ pub enum ImageError {
         entry: String,
     },
     /// A name that no file can have.
-    #[error("the layer {layer} is damaged")]
+    #[error("damaged image: invalid entry in layer {}", escaped(layer))]
     Name {
         /// The layer.
         layer: String,
         /// Why.
         source: NameError,
     },
-    /// More than there is room for.
-    #[error("the image unpacks to more than the {} MiB that there is room for", limit_bytes >> 20)]
-    TooLarge {
-        /// Most bytes.
-        limit_bytes: u64,
-    },
-    /// No place to unpack to.
+    /// It exceeds a limit.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// The temporary file cannot be written.
     #[error("cannot unpack the image into a temporary file")]
     Spool(#[source] io::Error),
 }
 
-fn are(known: &[String]) -> &'static str {
-    match known.len() {
-        1 => "is",
-        _ => "are",
+/// What a reader of foreign bytes says, which may quote them.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", escaped(.0))]
+pub struct DamageError(String);
+
+impl From<io::Error> for DamageError {
+    fn from(error: io::Error) -> Self {
+        Self(error.to_string())
     }
+}
+
+impl From<serde_json::Error> for DamageError {
+    fn from(error: serde_json::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+fn list(names: &[String]) -> String {
+    escaped(&names.join(", "))
 }

@@ -1,8 +1,9 @@
 //! The parts of an image by name: files of a directory, or parts of an archive.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use super::ImageError;
+use super::limits::MAX_HEADER_BYTES;
 use super::manifest::Digest;
 
 /// Largest document, such as a manifest.
@@ -50,7 +52,7 @@ impl Store {
         };
         let parts = list(part).map_err(|source| ImageError::Damaged {
             part: "its archive".to_owned(),
-            source,
+            source: source.into(),
         })?;
         Ok(Self::Archive { file, parts })
     }
@@ -133,15 +135,24 @@ pub(super) fn is_layout(dir: &Path) -> bool {
 
 pub(super) fn damaged(part: &str) -> impl FnOnce(io::Error) -> ImageError {
     let part = part.to_owned();
-    move |source| ImageError::Damaged { part, source }
+    move |source| ImageError::Damaged {
+        part,
+        source: source.into(),
+    }
 }
 
 /// The regular files of an archive, and links among them, as docker writes for
 /// layers that are there twice.
 fn list(part: Part) -> io::Result<HashMap<String, (u64, u64)>> {
     let mut parts = HashMap::new();
-    let mut archive = tar::Archive::new(part);
-    for entry in archive.entries()? {
+    let left = Cell::new(0);
+    let mut archive = tar::Archive::new(HeaderReader { part, left: &left });
+    let mut entries = archive.entries_with_seek()?;
+    for _ in 0..=MAX_PARTS {
+        left.set(MAX_HEADER_BYTES);
+        let Some(entry) = entries.next() else {
+            return Ok(parts);
+        };
         let entry = entry?;
         let name = entry.path()?.to_string_lossy().into_owned();
         let name = name.trim_start_matches("./").to_owned();
@@ -155,12 +166,45 @@ fn list(part: Part) -> io::Result<HashMap<String, (u64, u64)>> {
                 .is_file()
                 .then(|| (entry.raw_file_position(), entry.size())),
         };
-        if parts.len() >= MAX_PARTS {
-            return Err(io::Error::other("it has too many files"));
-        }
         parts.extend(place.map(|place| (name, place)));
     }
-    Ok(parts)
+    Err(io::Error::other(format!(
+        "it has more than {MAX_PARTS} files"
+    )))
+}
+
+/// Reads headers of the archive; files are skipped by seeking, so whatever is
+/// read belongs to headers, whose names could fill the memory.
+struct HeaderReader<'a> {
+    part: Part,
+    left: &'a Cell<u64>,
+}
+
+impl Read for HeaderReader<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let n = self.part.read(to)?;
+        let left = self.left.get().checked_sub(n as u64);
+        let left = left.ok_or_else(|| {
+            io::Error::other(format!(
+                "the headers of a file are larger than {} KiB",
+                MAX_HEADER_BYTES >> 10
+            ))
+        })?;
+        self.left.set(left);
+        Ok(n)
+    }
+}
+
+impl Seek for HeaderReader<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::Current(by) => self.part.at.checked_add_signed(by),
+            SeekFrom::End(_) => None,
+        };
+        self.part.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.part.at)
+    }
 }
 
 /// What a link's target is called in the archive.

@@ -13,7 +13,7 @@ const ROOM: u64 = 1 << 20;
 fn open(archive: &[u8]) -> Result<Image, ImageError> {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), archive).unwrap();
-    read(&Place::of(file.path()), ROOM)
+    read(&Place::of(file.path()), Limits::of_bytes(ROOM))
 }
 
 fn of_layers(layers: &[&[Entry<'_>]]) -> Result<Image, ImageError> {
@@ -183,7 +183,7 @@ fn a_layer_that_unpacks_without_end_is_bounded() {
     assert!(bomb.len() < 100_000);
     let refused = open(&oci_archive(CONFIG, &[bomb]));
     assert!(
-        matches!(refused, Err(ImageError::TooLarge { .. })),
+        matches!(refused, Err(ImageError::Limit(LimitError::Bytes { .. }))),
         "{refused:?}"
     );
 }
@@ -202,7 +202,7 @@ fn one_of_several_images_is_chosen_by_name() {
     let open = |name: &str| {
         read(
             &Place::of(&dir.path().join(format!("images.tar{name}"))),
-            ROOM,
+            Limits::of_bytes(ROOM),
         )
     };
     let error = open("").unwrap_err().to_string();
@@ -214,7 +214,7 @@ fn one_of_several_images_is_chosen_by_name() {
     assert_eq!(names(&open(":db").unwrap().tree), ["second"]);
     let error = open(":b").unwrap_err().to_string();
     assert!(
-        error.starts_with("no image is called b; there are docker.io"),
+        error.starts_with("there is no image named b; available: docker.io"),
         "{error}"
     );
 }
@@ -228,7 +228,90 @@ fn a_layout_is_read_from_a_directory() {
         .unwrap();
     assert!(is_layout(dir.path()));
     assert_eq!(
-        names(&read(&Place::of(dir.path()), ROOM).unwrap().tree),
+        names(
+            &read(&Place::of(dir.path()), Limits::of_bytes(ROOM))
+                .unwrap()
+                .tree
+        ),
         ["a"]
+    );
+}
+
+#[test]
+fn hard_links_stay_one_file() {
+    let entries = [
+        Entry::File("a", 0o644, b"content"),
+        Entry::HardLink("b", "a"),
+        Entry::HardLink("c", "b"),
+    ];
+    let tree = of_layers(&[&entries]).unwrap().tree;
+    let group = |name: &str| tree.get(name).unwrap().links;
+    assert!(group("a").is_some() && group("a") == group("b") && group("b") == group("c"));
+    let missing = of_layers(&[&[Entry::HardLink("b", "none")]]).unwrap_err();
+    assert!(matches!(missing, ImageError::Name { .. }), "{missing:?}");
+}
+
+#[test]
+fn what_a_guest_does_not_get_is_reported() {
+    let mut special = tar::Builder::new(Vec::new());
+    let mut entry = |kind, name: &[u8]| {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_size(0);
+        header.set_mode(0o644);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.as_mut_bytes()[..name.len()].copy_from_slice(name);
+        header.set_cksum();
+        special.append(&header, &b""[..]).unwrap();
+    };
+    entry(tar::EntryType::Char, b"dev/null");
+    entry(tar::EntryType::Regular, b"caf\xe9");
+    entry(tar::EntryType::Regular, b"caf\xe8");
+    entry(tar::EntryType::Regular, b"kept");
+    let layers = [special.into_inner().unwrap()];
+    let image = open(&oci_archive(CONFIG, &layers)).unwrap();
+    assert_eq!(names(&image.tree), ["kept"]);
+    assert_eq!(
+        image.warnings,
+        [
+            "dev/null is left out: it is a device",
+            "caf\u{fffd} is left out: its name is not UTF-8",
+            "caf\u{fffd} is left out: its name is not UTF-8",
+        ]
+    );
+}
+
+#[test]
+fn errors_quote_little_of_an_image_and_escape_it() {
+    let long = format!("../\u{1b}]0;title\u{7}{}", "x".repeat(70));
+    let error = of_layers(&[&[Entry::File(&long, 0o644, b"")]]).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        !text.contains('\u{1b}') && text.contains(r"\u{1b}"),
+        "{text}"
+    );
+    let mut broken = docker_archive(CONFIG, &[layer(&[Entry::File("a", 0o644, b"x")])]);
+    broken[100..107].copy_from_slice(b"\x1b[31m77");
+    let Err(ImageError::Damaged { source, .. }) = open(&broken) else {
+        panic!("a damaged archive is taken");
+    };
+    assert!(!source.to_string().contains('\u{1b}'), "{source}");
+}
+
+#[test]
+fn long_names_of_the_outer_archive_are_not_kept_in_memory() {
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::GNULongName);
+    header.set_size(1 << 20);
+    header.set_cksum();
+    archive.append(&header, &vec![b'x'; 1 << 20][..]).unwrap();
+    let Err(ImageError::Damaged { source, .. }) = open(&archive.into_inner().unwrap()) else {
+        panic!("an archive of names is taken");
+    };
+    assert_eq!(
+        source.to_string(),
+        "the headers of a file are larger than 256 KiB"
     );
 }

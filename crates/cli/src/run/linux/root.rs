@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tare_control::exit::ExitCode;
 use tare_rootfs::guest::{self, GuestError};
 use tare_rootfs::modules::{Module, ModuleError, Modules};
-use tare_rootfs::oci::{self, Image, ImageError, Place};
+use tare_rootfs::oci::{self, Image, ImageError, LimitError, Limits, Place};
 use tare_rootfs::walk::{Links, Listing, WalkError, walk};
 use tare_rootfs::{Task, Tree};
 
@@ -72,7 +72,7 @@ impl Explain for RootImageError {
         use ImageError as Because;
         match self.source {
             Because::Open { .. } => ExitCode::RootMissing,
-            Because::TooLarge { .. } => ExitCode::RootTooLarge,
+            Because::Limit(_) => ExitCode::RootTooLarge,
             Because::Spool(_) => ExitCode::Output,
             _ => ExitCode::RootImage,
         }
@@ -80,8 +80,9 @@ impl Explain for RootImageError {
 
     fn way_out(&self) -> Option<String> {
         match self.source {
-            ImageError::TooLarge { .. } => {
-                Some("give the guest more room with --memory or --root-disk".to_owned())
+            ImageError::Limit(LimitError::Header | LimitError::Layers) => None,
+            ImageError::Limit(_) => {
+                Some("give the guest more space with --memory or --root-disk".to_owned())
             }
             ImageError::Several { .. } => Some(format!(
                 "write the one to run behind it: --root {}:NAME",
@@ -156,11 +157,15 @@ fn of_directory(from: &Path, command: &[String], limit_bytes: u64) -> Result<Par
 }
 
 fn of_image(place: &Place, command: &[String], limit_bytes: u64) -> Result<Parts, RootImageError> {
-    let read = oci::read(place, limit_bytes).map_err(|source| RootImageError {
+    let read = oci::read(place, Limits::of_bytes(limit_bytes)).map_err(|source| RootImageError {
         path: place.path.clone(),
         source,
     });
-    let Image { tree, settings } = read?;
+    let Image {
+        tree,
+        settings,
+        warnings,
+    } = read?;
     let task = Task {
         command: settings.command(command),
         environment: settings.env,
@@ -168,7 +173,7 @@ fn of_image(place: &Place, command: &[String], limit_bytes: u64) -> Result<Parts
         user: settings.user,
         ..Task::default()
     };
-    Ok((tree, task, Vec::new()))
+    Ok((tree, task, warnings))
 }
 
 /// Those that the machine's devices need, of a kernel that has modules.
