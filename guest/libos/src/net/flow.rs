@@ -1,5 +1,6 @@
 //! [`Flow`], a TCP connection's four-tuple, and [`FlowTable`].
 
+use alloc::collections::TryReserveError;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -112,8 +113,22 @@ impl FlowTable {
         }
     }
 
+    /// Makes sure that `more` flows can be inserted without memory.
+    pub fn try_reserve(&mut self, more: usize) -> Result<(), TryReserveError> {
+        while (self.len + more) * 2 > self.slots.len() {
+            let mut larger = Vec::new();
+            larger.try_reserve_exact(self.slots.len() * 2)?;
+            self.move_to(larger);
+        }
+        Ok(())
+    }
+
     fn grow(&mut self) {
-        let larger = vec![FREE; self.slots.len() * 2];
+        self.move_to(Vec::new());
+    }
+
+    fn move_to(&mut self, mut larger: Vec<Slot>) {
+        larger.resize(self.slots.len() * 2, FREE);
         for slot in core::mem::replace(&mut self.slots, larger) {
             if slot.value != 0 {
                 let at = self.find(slot.key);

@@ -8,13 +8,10 @@ use core::time::Duration;
 use smoltcp::time::Instant as StackInstant;
 
 use super::addr::ToSocketAddrs;
-use super::stack::{ConnectionId, Half, Interest, ListenerId};
+use super::stack::{ConnectionId, Half, Interest, Limits, ListenerId};
 use super::system::{Attempt, SystemStack, lock, now, wait_for};
 use crate::io::{self, Error, ErrorKind, IoSlice, Read, Write};
 use crate::thread::Thread;
-
-/// Connections that may wait to be accepted.
-const BACKLOG: usize = 128;
 
 /// Which halves of a connection to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +95,7 @@ impl TcpListener {
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         let local = address.to_socket_addr()?;
         Ok(Self {
-            id: lock().listen(local, BACKLOG)?,
+            id: lock().listen(local, Limits::for_heap().backlog)?,
             local,
             limit: Limit::none(),
             nonblocking: AtomicBool::new(false),

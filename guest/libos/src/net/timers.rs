@@ -2,6 +2,7 @@
 //! moved and taken back at any time. A deadline that is taken back leaves
 //! nothing behind, so that a quiet connection never wakes anybody.
 
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 
 use smoltcp::time::Instant;
@@ -23,6 +24,14 @@ impl Timers {
             heap: Vec::new(),
             places: Vec::new(),
         }
+    }
+
+    /// Makes sure that numbers below `count` can be given deadlines without memory.
+    pub fn try_reserve(&mut self, count: usize) -> Result<(), TryReserveError> {
+        let heap = count.saturating_sub(self.heap.len());
+        self.heap.try_reserve(heap)?;
+        let places = count.saturating_sub(self.places.len());
+        self.places.try_reserve(places)
     }
 
     /// The earliest deadline.

@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
+use crate::heap;
+
 /// How long a buffer may be, in bytes.
 pub trait Sizes {
     /// Its length as long as requests fit in.
@@ -96,8 +98,13 @@ impl<S: Sizes> Buffer<S> {
             return Err(NoRoom::Full);
         }
         let more = self.end.max(S::FIRST).min(S::MOST - self.end);
-        let reserved = self.bytes.try_reserve_exact(more);
-        reserved.map_err(|_| NoRoom::NoMemory)?;
+        // Growing moves the bytes: for a moment there are two buffers.
+        if !heap::has_room(self.end + more) {
+            return Err(NoRoom::NoMemory);
+        }
+        self.bytes
+            .try_reserve_exact(more)
+            .map_err(|_| NoRoom::NoMemory)?;
         self.bytes.resize(self.end + more, 0);
         Ok(())
     }

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::Stream;
+use crate::heap;
 use crate::net::TcpListener;
 use crate::sync::{Arc, Condvar, Mutex};
 use crate::thread::{self, SpawnError};
@@ -11,6 +12,8 @@ use crate::thread::{self, SpawnError};
 /// the text of a server's figures, take less than half; interrupt handlers run on
 /// it too.
 const STACK_BYTES: usize = 16 * 1024;
+/// What a worker takes of the heap: its stack, its record, and a first buffer.
+const WORKER_BYTES: usize = STACK_BYTES + 4 * 1024;
 /// Threads that stay without a connection, for the next ones.
 const RESTING: usize = 16;
 /// Pause after a failed `accept`, which means that memory is short.
@@ -90,7 +93,7 @@ impl<S: Service> Workers<S> {
                 continue;
             };
             let stream = Stream::new(tcp);
-            let has_room = workers.service.has_room();
+            let has_room = workers.service.has_room() && heap::has_room(WORKER_BYTES);
             if has_room && (workers.call() || Self::start(workers).is_ok()) {
                 return workers.service.serve(stream);
             }

@@ -25,6 +25,8 @@ const FEWEST_CONNECTIONS: u64 = 16;
 /// What an open connection takes of the heap, a tenth above what was measured
 /// (40.4 kB): its socket's buffers (20 KiB), its stack, its own buffer.
 const CONNECTION_BYTES: u64 = 44 * 1024;
+/// Kept for connections that are one too many, so that they get an answer.
+const REFUSED_BYTES: u64 = 1024 * 1024;
 /// How long the line that says where the server is waits for an address.
 const ADDRESS_WAIT: Duration = Duration::from_secs(60);
 
@@ -99,7 +101,6 @@ fn most_connections() -> io::Result<u64> {
             "connections= wants a number above 0",
         ));
     }
-    let heap = heap::stats();
-    let room = heap.total.saturating_sub(heap.used) / CONNECTION_BYTES;
+    let room = heap::available().saturating_sub(REFUSED_BYTES) / CONNECTION_BYTES;
     Ok(room.clamp(FEWEST_CONNECTIONS, MOST_CONNECTIONS))
 }

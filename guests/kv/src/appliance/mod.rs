@@ -1,7 +1,7 @@
 //! The server on the library OS: TCP streams, threads, memory.
 //!
 //! Words of the command line: `port=N` (11211), `mem=MIB` for the items (three
-//! quarters of the heap), `connections=N` (as many as the rest carries, up to
+//! quarters of what is free), `connections=N` (as many as the rest carries, up to
 //! [`MOST_CONNECTIONS`]), `idle_s=N` after which a quiet connection is closed
 //! (never).
 
@@ -66,8 +66,7 @@ impl Clock for WallClock {
 }
 
 fn settings() -> io::Result<Settings> {
-    let heap = heap::stats();
-    let free = heap.total.saturating_sub(heap.used);
+    let free = heap::available();
     let port = number("port", "port= wants 1 to 65535", u16::MAX.into())?;
     let most_mem = free >> 20;
     let mem = number("mem", "mem= wants MiB, less than the guest has", most_mem)?;

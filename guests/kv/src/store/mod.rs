@@ -13,6 +13,8 @@ mod slots;
 
 use alloc::vec::Vec;
 
+use tare_libos::heap;
+
 use crate::limits::MAX_RELATIVE_S;
 use crate::number::{Digits, push, unsigned_64};
 use crate::request::{Direction, Entry, Form, Verb};
@@ -536,7 +538,11 @@ fn show(item: &Item, form: Form, out: &mut Vec<u8>) -> Result<(), OutputFull> {
     /// A blank and the longest number.
     const CAS: usize = 21;
     let bytes = item.plain();
-    out.try_reserve(bytes.len() + CAS).map_err(|_| OutputFull)?;
+    let more = bytes.len() + CAS;
+    if out.capacity() - out.len() < more && !heap::has_room(out.len() + more) {
+        return Err(OutputFull);
+    }
+    out.try_reserve(more).map_err(|_| OutputFull)?;
     match form {
         Form::Plain => out.extend_from_slice(bytes),
         Form::WithCas => {

@@ -20,6 +20,8 @@ const CONNECT_HANDSHAKE: Duration = Duration::from_secs(30);
 /// A connection that the application closed is given up this much later.
 const CLOSE: Duration = Duration::from_secs(30);
 
+const NO_MEMORY: Error = Error::new(ErrorKind::ResourceBusy, "no memory for a connection");
+
 /// A half of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Half {
@@ -124,10 +126,10 @@ impl<L: Link, W: Wake> Stack<L, W> {
             .tcp
             .ephemeral(local, remote)
             .ok_or(ErrorKind::ResourceBusy)?;
-        let mut connection = Connection::new(flow, via, Role::Owned).ok_or(Error::new(
-            ErrorKind::ResourceBusy,
-            "no memory for a connection",
-        ))?;
+        if !self.tcp.make_room(&mut self.counters) {
+            return Err(NO_MEMORY);
+        }
+        let mut connection = Connection::new(flow, via, Role::Owned).ok_or(NO_MEMORY)?;
         let context = match via {
             Via::Wire => self.wire.interface().context(),
             Via::Loopback => self.loopback.interface().context(),
@@ -231,6 +233,10 @@ impl<L: Link, W: Wake> Stack<L, W> {
             return;
         };
         connection.role = Role::Orphan;
+        self.tcp.note_orphan(id.0, &mut self.counters);
+        let Ok(connection) = self.tcp.connection(id) else {
+            return;
+        };
         connection.limit = Some((now + CLOSE, Limit::Close));
         match connection.socket().recv_queue() {
             0 => connection.socket().close(),

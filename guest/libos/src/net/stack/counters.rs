@@ -20,12 +20,16 @@ pub struct Counters {
     pub martian: u64,
     /// TCP connections in the table now, in any state.
     pub connections: u64,
+    /// Of these, how many the application has closed; they wait for their peers.
+    pub orphans: u64,
+    /// Closed connections forgotten early, to stay within the limits.
+    pub orphans_evicted: u64,
     /// TCP connections accepted into a listener's queue.
     pub accepted: u64,
-    /// SYNs passed over because a listener's queue was full.
+    /// SYNs dropped because a listener's queue was full.
     pub backlog_full: u64,
     /// Half-open connections given up for newer ones.
     pub half_open_evicted: u64,
-    /// SYNs passed over for want of memory or table space.
+    /// SYNs dropped for lack of memory or table space.
     pub refused: u64,
 }

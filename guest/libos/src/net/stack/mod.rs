@@ -14,6 +14,7 @@ mod config;
 mod connection;
 mod counters;
 mod datagram;
+mod limits;
 mod listener;
 mod tcp;
 
@@ -34,6 +35,7 @@ pub use config::Setup;
 pub use connection::ConnectionId;
 pub use counters::Counters;
 pub use datagram::DatagramId;
+pub use limits::Limits;
 pub use listener::ListenerId;
 
 /// Which port a connection lives on.
@@ -63,7 +65,12 @@ pub struct Stack<L: Link, W: Wake> {
     udp: datagram::Udp<W>,
     configured: Waiters<W>,
     counters: Counters,
+    /// Polls in a row that left frames in the queue and did not look at deadlines.
+    turns_without_timers: u32,
 }
+
+/// At most this many [`Stack::poll`]s in a row handle nothing but frames.
+const TURNS_WITHOUT_TIMERS: u32 = 32;
 
 impl<L: Link, W: Wake> Stack<L, W> {
     /// A network on `link`. `seed` should differ at each boot: sequence
@@ -78,6 +85,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
             udp: datagram::Udp::default(),
             configured: Waiters::default(),
             counters: Counters::default(),
+            turns_without_timers: 0,
         };
         stack.loopback.set_addresses([config::LOCALHOST]);
         if let Setup::Static { address, gateway } = setup {
@@ -103,7 +111,13 @@ impl<L: Link, W: Wake> Stack<L, W> {
                 break;
             }
         }
-        self.run_timers(now);
+        // What is queued may be what a deadline waits for: frames first, but not
+        // for ever.
+        self.turns_without_timers += 1;
+        if progress == Progress::Idle || self.turns_without_timers >= TURNS_WITHOUT_TIMERS {
+            self.turns_without_timers = 0;
+            self.run_timers(now);
+        }
         self.wire.link.flush();
         if !self.loopback.link.is_empty() {
             progress = Progress::More;
@@ -144,8 +158,15 @@ impl<L: Link, W: Wake> Stack<L, W> {
     pub fn counters(&self) -> Counters {
         Counters {
             connections: self.tcp.len() as u64,
+            orphans: self.tcp.orphans.len() as u64,
             ..self.counters
         }
+    }
+
+    /// Bounds what peers can make this side hold, in place of what follows from the
+    /// heap's size.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.tcp.limits = limits;
     }
 
     /// The device, for tests.

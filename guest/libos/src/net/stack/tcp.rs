@@ -10,6 +10,7 @@ use smoltcp::socket::tcp::State;
 use smoltcp::time::{Duration, Instant};
 
 use super::connection::{Connection, Limit, Role};
+use super::limits::{Limits, Orphans};
 use super::listener::Listener;
 use super::{ConnectionId, Counters, ListenerId, Via};
 use crate::io::{Error, ErrorKind, Result};
@@ -22,6 +23,9 @@ use crate::net::waiters::Wake;
 
 /// A peer that asked for a connection has this long to complete it.
 const ACCEPT_HANDSHAKE: Duration = Duration::from_secs(5);
+/// A half-open connection keeps its place for the rest of its time less this, also
+/// when the queue is full: a peer with a longer round trip loses it to a newer one.
+const HALF_OPEN_GUARANTEED: Duration = Duration::from_secs(4);
 /// Connections that are kept to answer a peer's repeated FIN. More than these
 /// are forgotten early, oldest first: they hold their buffers.
 const TIME_WAIT_KEPT: usize = 32;
@@ -39,6 +43,8 @@ pub(super) struct Tcp<W> {
     /// Connections whose output waits for room on the link.
     stalled: Vec<u32>,
     time_wait: VecDeque<u32>,
+    pub(super) limits: Limits,
+    pub(super) orphans: Orphans,
     next_port: u16,
 }
 
@@ -53,6 +59,8 @@ impl<W: Wake> Tcp<W> {
             unresolved: Vec::new(),
             stalled: Vec::new(),
             time_wait: VecDeque::new(),
+            limits: Limits::for_heap(),
+            orphans: Orphans::default(),
             next_port: EPHEMERAL | (secret >> 48) as u16,
         }
     }
@@ -126,11 +134,24 @@ impl<W: Wake> Tcp<W> {
             counters.backlog_full += 1;
             return Opened::Full;
         }
-        if listener.half_open.len() >= listener.backlog
-            && let Some(oldest) = listener.half_open.front().copied()
-        {
+        let mut evicted = None;
+        if listener.half_open.len() >= listener.backlog {
+            let Some(oldest) = listener.half_open.front().copied() else {
+                return Opened::Full;
+            };
+            if !self.is_overdue(oldest, now) {
+                counters.backlog_full += 1;
+                return Opened::Full;
+            }
             counters.half_open_evicted += 1;
+            evicted = Some(oldest);
+        }
+        if let Some(oldest) = evicted {
             self.remove(oldest);
+        }
+        if !self.make_room(counters) {
+            counters.refused += 1;
+            return Opened::Full;
         }
         let role = Role::Opening(ListenerId(index as u32));
         let Some(mut connection) = Connection::new(segment.flow, via, role) else {
@@ -146,6 +167,50 @@ impl<W: Wake> Tcp<W> {
             listener.half_open.push_back(id);
         }
         Opened::Connection(id)
+    }
+
+    /// Whether a half-open connection has been waiting so long that a newer one
+    /// may take its place.
+    fn is_overdue(&self, id: u32, now: Instant) -> bool {
+        let connection = self.connections[id as usize].as_ref();
+        let limit = connection.and_then(|connection| connection.limit);
+        limit.is_none_or(|(deadline, _)| deadline - HALF_OPEN_GUARANTEED <= now)
+    }
+
+    /// Makes room for one more connection, at the expense of closed ones that
+    /// only wait for their peers. `false` if there is none.
+    pub(super) fn make_room(&mut self, counters: &mut Counters) -> bool {
+        while !self.limits.allow(self.table.len()) {
+            if !self.forget_oldest_orphan() {
+                return false;
+            }
+            counters.orphans_evicted += 1;
+        }
+        let one_more = [
+            self.connections.try_reserve(1).is_ok(),
+            self.unresolved.try_reserve(1).is_ok(),
+            self.stalled.try_reserve(1).is_ok(),
+            self.table.try_reserve(1).is_ok(),
+            self.timers.try_reserve(self.connections.len() + 1).is_ok(),
+        ];
+        one_more.iter().all(|reserved| *reserved)
+    }
+
+    /// The application has closed a connection. Beyond the limit the oldest one
+    /// closed is forgotten: what its peer still sends is answered with a reset.
+    pub(super) fn note_orphan(&mut self, id: u32, counters: &mut Counters) {
+        self.orphans.add(id);
+        while self.orphans.len() > self.limits.orphans && self.forget_oldest_orphan() {
+            counters.orphans_evicted += 1;
+        }
+    }
+
+    fn forget_oldest_orphan(&mut self) -> bool {
+        let Some(id) = self.orphans.oldest() else {
+            return false;
+        };
+        self.remove(id);
+        true
     }
 
     pub(super) fn insert(&mut self, connection: Connection<W>) -> u32 {
@@ -165,6 +230,7 @@ impl<W: Wake> Tcp<W> {
         self.table.remove(&connection.flow);
         self.timers.set(id, None);
         self.free.push(id);
+        self.orphans.remove(id);
         if let Role::Opening(listener) | Role::Queued(listener) = connection.role
             && let Some(listener) = &mut self.listeners[listener.0 as usize]
         {

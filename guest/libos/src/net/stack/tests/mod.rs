@@ -6,6 +6,7 @@ mod cable;
 mod faults;
 mod hostile;
 mod idle;
+mod limits;
 mod loopback;
 mod setup;
 mod tcp;
