@@ -73,12 +73,12 @@ fn files() -> Vec<(String, Vec<u8>)> {
     let mut tree = Tree::new();
     let busybox = host::add_program(&mut tree, "busybox").unwrap();
     let contents = tree.entries().filter_map(|(name, node)| match &node.kind {
-        Kind::File(Content::Host { path, .. }) => {
+        Kind::File(Content::Host(file)) => {
             let name = match format!("/{name}") == busybox {
                 true => "bin/busybox",
                 false => name,
             };
-            Some((name.to_owned(), std::fs::read(path).unwrap()))
+            Some((name.to_owned(), std::fs::read(file.path()).unwrap()))
         }
         _ => None,
     });
@@ -253,7 +253,7 @@ fn roots_and_kernels_that_are_wrong_are_refused_by_name() {
     };
     let climbs = [layer(&[Entry::File("../etc/passwd", 0o644, b"x")])];
     let climbs = place.file("climbs.tar", &oci_archive(CONFIG, &climbs));
-    run(&["--root", &climbs]).expect(42, "\"../etc/passwd\" in the layer");
+    run(&["--root", &climbs]).expect(42, "\"../etc/passwd\" in layer");
     let mut damaged = oci_archive(CONFIG, &[layer(&[])]);
     damaged.truncate(2000);
     let damaged = place.file("damaged.tar", &damaged);

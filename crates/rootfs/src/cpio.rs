@@ -14,6 +14,7 @@ use flate2::Compression as Level;
 use flate2::write::GzEncoder;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
+use crate::host_file::OpenError;
 use crate::quote::quoted;
 use crate::tree::{Content, Kind, LinkGroup, Node, Tree};
 
@@ -141,7 +142,7 @@ pub(crate) fn trailer_bytes() -> u64 {
 }
 
 /// A header and a name with its NUL.
-fn name_bytes(name: &str) -> u64 {
+pub(crate) fn name_bytes(name: &str) -> u64 {
     (HEADER + name.len() as u64 + 1).next_multiple_of(4)
 }
 
@@ -203,16 +204,16 @@ pub(crate) fn copy(content: &Content, to: &mut impl Write) -> Result<(), PackErr
             offset,
             bytes,
         } => copy_part(file, *offset, *bytes, Path::new("the unpacked image"), to),
-        Content::Host { path, bytes } => {
-            let read = |source| PackError::Read {
-                path: path.clone(),
-                source,
-            };
-            let file = File::open(path).map_err(read)?;
-            if file.metadata().map_err(read)?.len() != *bytes {
-                return Err(PackError::Changed(path.clone()));
-            }
-            copy_part(&file, 0, *bytes, path, to)
+        Content::Host(listed) => {
+            let path = listed.path();
+            let file = listed.open().map_err(|error| match error {
+                OpenError::Changed => PackError::Changed(path.clone()),
+                OpenError::Open(source) => PackError::Read {
+                    path: path.clone(),
+                    source,
+                },
+            })?;
+            copy_part(&file, 0, listed.len(), &path, to)
         }
     }
 }

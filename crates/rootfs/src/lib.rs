@@ -27,6 +27,7 @@ pub mod ext4;
 pub mod fuzz_entry;
 pub mod guest;
 pub mod host;
+mod host_file;
 pub mod kernel;
 mod left_out;
 mod lookups;
@@ -39,6 +40,7 @@ pub mod tree;
 pub mod walk;
 
 pub use cache::Cache;
+pub use host_file::HostFile;
 pub use kernel::Kernel;
 pub use tare_init::{Root, Task};
 pub use tree::Tree;

@@ -10,6 +10,7 @@ use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::host_file::HostFile;
 use crate::lookups::Lookups;
 use crate::quote::quoted;
 
@@ -68,13 +69,8 @@ pub enum Kind {
 pub enum Content {
     /// Here.
     Bytes(Arc<[u8]>),
-    /// In a file of the host, which must not change its size.
-    Host {
-        /// The file.
-        path: PathBuf,
-        /// Its size.
-        bytes: u64,
-    },
+    /// In a file of the host, which must not change.
+    Host(HostFile),
     /// Somewhere in an open file.
     Part {
         /// The file.
@@ -123,7 +119,8 @@ impl Content {
     pub fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Host { bytes, .. } | Self::Part { bytes, .. } => *bytes,
+            Self::Host(file) => file.len(),
+            Self::Part { bytes, .. } => *bytes,
         }
     }
 
@@ -146,12 +143,8 @@ impl Node {
 
     /// A file of root's from the host.
     pub fn host(path: impl Into<PathBuf>, permissions: u32) -> std::io::Result<Self> {
-        let path = path.into();
-        let bytes = std::fs::metadata(&path)?.len();
-        Ok(Self::of(
-            Kind::File(Content::Host { path, bytes }),
-            permissions,
-        ))
+        let file = HostFile::named(path.into())?;
+        Ok(Self::of(Kind::File(Content::Host(file)), permissions))
     }
 
     /// A symbolic link of root's.

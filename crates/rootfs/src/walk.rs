@@ -1,59 +1,70 @@
 //! A tree from a directory of the host, bounded by the size of the archive that
 //! it becomes.
 //!
-//! For the library OS a symbolic link is packed as what it points to, if that
-//! lies inside the root; for Linux links stay links. Links that lead out of
-//! the root or into themselves (where they are followed), devices, sockets,
-//! pipes and names that are not UTF-8 are passed over with a warning.
+//! For the library OS a symbolic link is packed as the file it points to, if that
+//! lies inside the root; for Linux links stay links, hard links included. Links
+//! that lead out of the root or into themselves (where they are followed),
+//! devices, sockets, pipes and names that are not UTF-8 are left out with a
+//! warning.
+//!
+//! The directory may belong to someone else, who may change it meanwhile: all
+//! is opened from its descriptor ([`crate::host_file`]).
 
-use std::fs::{self, DirEntry, Metadata};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::cpio::{entry_bytes, trailer_bytes};
+use rustix::fs::{AtFlags, Dir, FileType, Stat, readlinkat, statat};
+
+use crate::cpio::{entry_bytes, name_bytes, trailer_bytes};
+use crate::host_file::{HostFile, Identity, RootDir};
+use crate::left_out::LeftOut;
+use crate::quote::quoted;
 use crate::tree::{self, Content, Kind, NameError, Node, Tree};
 
-/// What a directory holds.
+/// The files of a directory.
 #[derive(Debug)]
 pub struct Listing {
     /// Its files.
     pub tree: Tree,
-    /// What was passed over, one sentence each.
+    /// Files that are left out, one sentence each.
     pub warnings: Vec<String>,
     /// Size of the tree's archive.
     pub archive_bytes: u64,
 }
 
-/// What becomes of symbolic links, and with them of owners.
+/// How symbolic links and owners are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// Files and directories that they point to; all is root's. For the library OS.
+    /// As the files they point to, all owned by root. For the library OS.
     Followed,
-    /// Links; owners are kept, but what belongs to the caller becomes root's.
+    /// As links. Owners are kept, except that the caller's files become root's.
     Kept,
 }
 
-/// A directory that cannot be given to a guest.
+/// Why a directory cannot be a guest's root.
 #[derive(Debug, thiserror::Error)]
 pub enum WalkError {
-    /// It is not there.
+    /// It does not exist.
     #[error("the root directory {} does not exist", .0.display())]
     Missing(PathBuf),
-    /// It is something else.
+    /// It is not a directory.
     #[error("the root {} is not a directory", .0.display())]
     NotDirectory(PathBuf),
-    /// Something in it cannot be read.
-    #[error("cannot read {}", path.display())]
+    /// A file or directory in it cannot be read.
+    #[error("cannot read {}", quoted(&path.to_string_lossy()))]
     Read {
         /// The file or directory.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// It does not fit.
+    /// Its archive is too large.
     #[error(
-        "the root directory {} packs to more than the {} KiB that fit beside the image",
+        "the root directory {} packs to more than {} KiB, which is all that fits beside the image",
         root.display(),
         limit_bytes / 1024
     )]
@@ -78,161 +89,203 @@ pub fn walk(root: &Path, links: Links, limit_bytes: u64) -> Result<Listing, Walk
         return Err(WalkError::NotDirectory(root.to_owned()));
     }
     let mut walk = Walk {
-        root,
+        given: root,
         links,
-        inside: canonical.clone(),
+        root: RootDir::open(&canonical).map_err(read(root))?,
         limit_bytes,
         open: Vec::new(),
-        listing: Listing {
-            tree: Tree::new(),
-            warnings: Vec::new(),
-            archive_bytes: 0,
-        },
+        hard_links: HashMap::new(),
+        tree: Tree::new(),
+        left_out: LeftOut::default(),
+        archive_bytes: 0,
     };
-    walk.directory(&canonical, "")?;
+    walk.directory(Path::new(""), "")?;
     walk.grow(trailer_bytes())?;
-    Ok(walk.listing)
+    Ok(Listing {
+        tree: walk.tree,
+        warnings: walk.left_out.into_warnings(),
+        archive_bytes: walk.archive_bytes,
+    })
+}
+
+/// An entry of a directory, from one look at it.
+struct Seen {
+    file_name: OsString,
+    stat: Stat,
+    /// Target of a symbolic link.
+    target: Option<OsString>,
 }
 
 struct Walk<'a> {
-    root: &'a Path,
+    /// The directory as the user named it.
+    given: &'a Path,
     links: Links,
     /// Nothing outside this directory is packed.
-    inside: PathBuf,
+    root: RootDir,
     limit_bytes: u64,
-    /// The directories that are being listed, outermost first.
+    /// The directories that are being listed, below the root, outermost first.
     open: Vec<PathBuf>,
-    listing: Listing,
+    /// The first name of each file that has several.
+    hard_links: HashMap<Identity, String>,
+    tree: Tree,
+    left_out: LeftOut,
+    archive_bytes: u64,
 }
 
 impl Walk<'_> {
+    /// Lists `source`, a path below the root, as `prefix` of the guest.
     fn directory(&mut self, source: &Path, prefix: &str) -> Result<(), WalkError> {
-        let mut entries = fs::read_dir(source)
-            .and_then(|entries| entries.collect::<io::Result<Vec<DirEntry>>>())
-            .map_err(read(source))?;
-        entries.sort_by_key(DirEntry::file_name);
+        // Its descriptor is closed before those below it are opened.
+        let mut entries = self
+            .root
+            .open_below(source)
+            .and_then(|directory| list(&directory))
+            .map_err(read(&self.root.full(source)))?;
+        entries.sort_by(|a, b| a.file_name.cmp(&b.file_name));
         self.open.push(source.to_owned());
         for entry in entries {
-            self.entry(&entry, prefix)?;
+            self.entry(&entry, source, prefix)?;
         }
         self.open.pop();
         Ok(())
     }
 
-    fn entry(&mut self, entry: &DirEntry, prefix: &str) -> Result<(), WalkError> {
-        let path = entry.path();
-        let Ok(file_name) = entry.file_name().into_string() else {
-            return self.pass_over(&path, "its name is not UTF-8");
+    fn entry(&mut self, entry: &Seen, source: &Path, prefix: &str) -> Result<(), WalkError> {
+        let path = source.join(&entry.file_name);
+        let Some(file_name) = entry.file_name.to_str() else {
+            return self.leave_out(&path, "its name is not UTF-8");
         };
         let name = match prefix {
-            "" => file_name,
+            "" => file_name.to_owned(),
             _ => format!("{prefix}/{file_name}"),
         };
         if tree::check_length(&name).is_err() {
-            return self.pass_over(&path, "its path is too long");
+            return self.leave_out(&path, "its path is too long");
         }
-        let metadata = entry.metadata().map_err(read(&path))?;
-        match (metadata.is_symlink(), self.links) {
-            (false, _) => self.add(path, name, &metadata),
-            (true, Links::Followed) => self.link(&path, name),
-            (true, Links::Kept) => self.keep_link(&path, &name, &metadata),
-        }
-    }
-
-    fn keep_link(&mut self, link: &Path, name: &str, metadata: &Metadata) -> Result<(), WalkError> {
-        let target = fs::read_link(link).map_err(read(link))?;
-        match target.into_os_string().into_string() {
-            Ok(target) => self.put(name, self.node(Kind::Link(target), metadata)),
-            Err(_) => self.pass_over(link, "its target is not UTF-8"),
+        match (&entry.target, self.links) {
+            (None, _) => self.add(path, name, &entry.stat),
+            (Some(_), Links::Followed) => self.follow(&path, name),
+            (Some(target), Links::Kept) => match target.to_str() {
+                Some(target) => {
+                    self.put(&name, self.node(Kind::Link(target.to_owned()), &entry.stat))
+                }
+                None => self.leave_out(&path, "its target is not UTF-8"),
+            },
         }
     }
 
-    fn link(&mut self, link: &Path, name: String) -> Result<(), WalkError> {
-        let Ok(target) = link.canonicalize() else {
-            return self.pass_over(link, "the link leads nowhere");
+    fn follow(&mut self, link: &Path, name: String) -> Result<(), WalkError> {
+        let Ok(target) = self.root.full(link).canonicalize() else {
+            return self.leave_out(link, "the link leads nowhere");
         };
-        if !target.starts_with(&self.inside) {
-            return self.pass_over(link, "the link leads out of the root directory");
-        }
-        if self.open.contains(&target) {
-            return self.pass_over(link, "the link leads to a directory that it is in");
-        }
-        let metadata = target.metadata().map_err(read(&target))?;
-        self.add(target, name, &metadata)
-    }
-
-    fn add(&mut self, source: PathBuf, name: String, metadata: &Metadata) -> Result<(), WalkError> {
-        if metadata.is_dir() {
-            self.put(&name, self.node(Kind::Directory, metadata))?;
-            return self.directory(&source, &name);
-        }
-        // Linux makes its devices itself.
-        let kind = metadata.file_type();
-        if self.links == Links::Kept && (kind.is_char_device() || kind.is_block_device()) {
-            return Ok(());
-        }
-        if !metadata.is_file() {
-            return self.pass_over(&source, "it is neither a file nor a directory");
-        }
-        let bytes = metadata.len();
-        let content = Content::Host {
-            path: source,
-            bytes,
+        let Ok(target) = target.strip_prefix(self.root.path()) else {
+            return self.leave_out(link, "the link leads out of the root directory");
         };
-        self.put(&name, self.node(Kind::File(content), metadata))
+        if self.open.iter().any(|open| open == target) {
+            return self.leave_out(link, "the link leads to a directory that it is in");
+        }
+        let stat = self.root.stat_below(target);
+        let stat = stat.map_err(read(&self.root.full(target)))?;
+        self.add(target.to_owned(), name, &stat)
     }
 
-    fn node(&self, kind: Kind, metadata: &Metadata) -> Node {
+    fn add(&mut self, source: PathBuf, name: String, stat: &Stat) -> Result<(), WalkError> {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {
+                self.put(&name, self.node(Kind::Directory, stat))?;
+                self.directory(&source, &name)
+            }
+            FileType::RegularFile => self.file(source, name, stat),
+            // Linux makes its devices itself.
+            FileType::CharacterDevice | FileType::BlockDevice if self.links == Links::Kept => {
+                Ok(())
+            }
+            _ => self.leave_out(&source, "it is neither a file nor a directory"),
+        }
+    }
+
+    fn file(&mut self, source: PathBuf, name: String, stat: &Stat) -> Result<(), WalkError> {
+        if self.links == Links::Kept && stat.st_nlink > 1 {
+            let identity = Identity::of(stat);
+            if let Some(first) = self.hard_links.get(&identity).cloned() {
+                self.grow(name_bytes(&name))?;
+                return Ok(self.tree.hard_link(&first, &name)?);
+            }
+            self.hard_links.insert(identity, name.clone());
+        }
+        let content = Content::Host(HostFile::below(&self.root, source, stat));
+        self.put(&name, self.node(Kind::File(content), stat))
+    }
+
+    fn node(&self, kind: Kind, stat: &Stat) -> Node {
         let (uid, gid) = match self.links {
             Links::Followed => (0, 0),
-            Links::Kept => owner(metadata),
+            Links::Kept => owner(stat),
         };
         Node {
             kind,
-            permissions: metadata.mode() & 0o7777,
+            permissions: stat.st_mode & 0o7777,
             uid,
             gid,
-            modified_s: u32::try_from(metadata.mtime().max(0)).unwrap_or(u32::MAX),
+            modified_s: u32::try_from(stat.st_mtime.max(0)).unwrap_or(u32::MAX),
             links: None,
         }
     }
 
     fn put(&mut self, name: &str, node: Node) -> Result<(), WalkError> {
         self.grow(entry_bytes(name, &node))?;
-        Ok(self.listing.tree.insert(name, node)?)
+        Ok(self.tree.insert(name, node)?)
     }
 
     /// Accounts for one entry's header, name and content.
     fn grow(&mut self, bytes: u64) -> Result<(), WalkError> {
-        let total = self.listing.archive_bytes.saturating_add(bytes);
+        let total = self.archive_bytes.saturating_add(bytes);
         if total > self.limit_bytes || bytes >= u64::from(u32::MAX) {
-            return Err(self.too_large());
+            return Err(WalkError::TooLarge {
+                root: self.given.to_owned(),
+                limit_bytes: self.limit_bytes,
+            });
         }
-        self.listing.archive_bytes = total;
+        self.archive_bytes = total;
         Ok(())
     }
 
-    fn too_large(&self) -> WalkError {
-        WalkError::TooLarge {
-            root: self.root.to_owned(),
-            limit_bytes: self.limit_bytes,
-        }
-    }
-
-    fn pass_over(&mut self, path: &Path, why: &str) -> Result<(), WalkError> {
-        self.listing
-            .warnings
-            .push(format!("{} is left out: {why}", path.display()));
+    fn leave_out(&mut self, below: &Path, why: &str) -> Result<(), WalkError> {
+        let path = self.root.full(below);
+        self.left_out.add(&path.to_string_lossy(), why);
         Ok(())
     }
 }
 
-/// What belongs to who runs Tare is root's in the guest.
-fn owner(metadata: &Metadata) -> (u32, u32) {
-    let ours = rustix::process::geteuid().as_raw();
-    match metadata.uid() == ours {
-        true => (0, 0),
-        false => (metadata.uid(), metadata.gid()),
+/// The entries of an open directory, links with their targets.
+fn list(directory: &File) -> io::Result<Vec<Seen>> {
+    let mut entries = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        let target = is_link.then(|| readlinkat(directory, name, Vec::new()));
+        entries.push(Seen {
+            file_name: OsString::from_vec(name.to_bytes().to_vec()),
+            stat,
+            target: target
+                .transpose()?
+                .map(|target| OsString::from_vec(target.into_bytes())),
+        });
+    }
+    Ok(entries)
+}
+
+/// Files of the user who runs Tare are root's in the guest.
+fn owner(stat: &Stat) -> (u32, u32) {
+    if stat.st_uid == rustix::process::geteuid().as_raw() {
+        (0, 0)
+    } else {
+        (stat.st_uid, stat.st_gid)
     }
 }
 
@@ -244,6 +297,7 @@ fn read(path: &Path) -> impl FnOnce(io::Error) -> WalkError {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
@@ -351,5 +405,19 @@ mod tests {
             walk(Path::new("/no/such"), 1),
             Err(WalkError::Missing(_))
         ));
+    }
+
+    #[test]
+    fn linux_keeps_hard_links() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("b"), [0; 1000]).unwrap();
+        fs::hard_link(dir.path().join("b"), dir.path().join("a")).unwrap();
+        let kept = super::walk(dir.path(), Links::Kept, 1 << 20).unwrap();
+        let group = |name: &str| kept.tree.get(name).unwrap().links;
+        assert!(group("a").is_some() && group("a") == group("b"));
+        assert_eq!(kept.archive_bytes, crate::cpio::archive_bytes(&kept.tree));
+        // The library OS reads each name's data where it finds it.
+        let followed = walk(dir.path(), 1 << 20).unwrap();
+        assert_eq!(followed.tree.get("a").unwrap().links, None);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::ImageError;
 use super::limits::MAX_HEADER_BYTES;
 use super::manifest::Digest;
+use crate::host_file::RootDir;
 
 /// Largest document, such as a manifest.
 const MAX_DOCUMENT_BYTES: u64 = 4 << 20;
@@ -22,7 +23,7 @@ const MAX_PARTS: usize = 10_000;
 /// An open image.
 #[derive(Debug)]
 pub(super) enum Store {
-    Directory(PathBuf),
+    Directory(RootDir),
     Archive {
         file: Arc<File>,
         /// Offset and size.
@@ -36,11 +37,10 @@ impl Store {
             path: path.to_owned(),
             source,
         };
-        let file = File::open(path).map_err(open)?;
-        match file.metadata().map_err(open)?.is_dir() {
-            true => Ok(Self::Directory(path.to_owned())),
-            false => Self::archive(file),
+        if path.is_dir() {
+            return RootDir::open(path).map(Self::Directory).map_err(open);
         }
+        Self::archive(File::open(path).map_err(open)?)
     }
 
     pub(super) fn archive(file: File) -> Result<Self, ImageError> {
@@ -106,7 +106,8 @@ impl Store {
         let missing = || ImageError::Missing(name.to_owned());
         match self {
             Self::Directory(dir) => {
-                let file = File::open(dir.join(name)).map_err(|_| missing())?;
+                let file = dir.open_through_links(name.as_ref());
+                let file = file.map_err(|_| missing())?;
                 let metadata = file.metadata().map_err(|_| missing())?;
                 metadata.is_file().then_some(()).ok_or_else(missing)?;
                 Ok(Part {
