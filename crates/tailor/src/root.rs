@@ -1,8 +1,9 @@
 //! The application's files: of a directory or an image, or of this computer as
 //! the profile saw them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use tare_profile::{Profile, Way};
@@ -17,6 +18,11 @@ use crate::cut::Cut;
 
 /// Most bytes of an application's files.
 const LIMIT_BYTES: u64 = 512 << 20;
+/// Most files and directories named in a note.
+const MOST_NAMED: usize = 12;
+/// Permission bits of everybody else.
+const OTHERS_READ: u32 = 0o004;
+const OTHERS_SEARCH: u32 = 0o001;
 /// Directories of programs: those that the profile saw are named by its tasks.
 const PROGRAMS: &[&str] = &["bin", "sbin", "usr/bin", "usr/sbin"];
 /// Directories that a profile of this computer names and whose content is not
@@ -239,14 +245,19 @@ fn of_profile(
         return Err(RootError::NoCommand);
     };
     let mut tree = Tree::new();
-    let mut notes = Vec::new();
+    let mut refused = BTreeSet::new();
     *program = host::add_program(&mut tree, program)?;
     if let Some(program) = check {
         host::add_program(&mut tree, program)?;
     }
     for program in programs(profile) {
-        if Path::new(program).is_file() {
+        if !Path::new(program).is_file() {
+            continue;
+        }
+        if is_public(Path::new(program)) {
             host::add_program(&mut tree, program)?;
+        } else {
+            refused.insert(program.to_owned());
         }
     }
     for name in ETC {
@@ -256,13 +267,70 @@ fn of_profile(
         }
     }
     for dir in directories(profile) {
-        add_directory(&mut tree, Path::new(dir), &mut notes)?;
+        add_directory(&mut tree, Path::new(dir), &mut refused)?;
     }
+    let notes = notes(&tree, &refused);
     Ok(Application {
         tree,
         task: task(command),
         notes,
     })
+}
+
+/// What the guest gets of this computer, by directory, and what it does not get.
+fn notes(tree: &Tree, refused: &BTreeSet<String>) -> Vec<String> {
+    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+    for (name, node) in tree.entries() {
+        if matches!(node.kind, Kind::File(_)) {
+            let (dir, _) = name.rsplit_once('/').unwrap_or(("", name));
+            *counts.entry(dir).or_default() += 1;
+        }
+    }
+    let dirs: Vec<String> = counts
+        .iter()
+        .map(|(dir, files)| format!("/{dir} ({files})"))
+        .collect();
+    let files: u32 = counts.values().sum();
+    let given = format!(
+        "{files} files of this computer go into the guest: {}",
+        short(&dirs)
+    );
+    let withheld = (!refused.is_empty()).then(|| {
+        let refused: Vec<String> = refused.iter().cloned().collect();
+        format!(
+            "{} files that the profile names are left out, for not every user may read them: {}; \
+             give them with --root if they belong to the application",
+            refused.len(),
+            short(&refused)
+        )
+    });
+    [given].into_iter().chain(withheld).collect()
+}
+
+/// The first of these, and how many more there are.
+fn short(names: &[String]) -> String {
+    let named = names[..names.len().min(MOST_NAMED)].join(", ");
+    let named: String = named.chars().filter(|c| !c.is_control()).collect();
+    match names.len().saturating_sub(MOST_NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+/// Whether every user of this computer may read a file. A profile can come from
+/// someone else or from a guest, who choose what it names.
+fn is_public(path: &Path) -> bool {
+    let Ok(path) = path.canonicalize() else {
+        return false;
+    };
+    let allows = |path: &Path, bit: u32| {
+        fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & bit != 0)
+    };
+    allows(&path, OTHERS_READ)
+        && path
+            .ancestors()
+            .skip(1)
+            .all(|dir| allows(dir, OTHERS_SEARCH))
 }
 
 /// Programs of the tasks.
@@ -283,7 +351,11 @@ fn directories(profile: &Profile) -> BTreeSet<&str> {
 
 /// The files in a directory of this computer, not what is below it; libraries
 /// with what they need.
-fn add_directory(tree: &mut Tree, dir: &Path, notes: &mut Vec<String>) -> Result<(), RootError> {
+fn add_directory(
+    tree: &mut Tree,
+    dir: &Path,
+    refused: &mut BTreeSet<String>,
+) -> Result<(), RootError> {
     let is = |all: &[&str]| all.iter().any(|one| Path::new(one) == dir);
     if is(OTHERS) || !dir.is_dir() {
         return Ok(());
@@ -300,9 +372,11 @@ fn add_directory(tree: &mut Tree, dir: &Path, notes: &mut Vec<String>) -> Result
         if !path.is_file() {
             continue;
         }
-        if let Err(error) = host::add_file(tree, &path) {
-            notes.push(error.to_string());
+        if !is_public(&path) {
+            refused.insert(path.to_string_lossy().into_owned());
+            continue;
         }
+        host::add_file(tree, &path)?;
         if is_library(&path) {
             for needed in host::libraries_of_plugin(&path)? {
                 host::add_file(tree, &needed)?;
@@ -452,6 +526,7 @@ mod tests {
     #[test]
     fn a_profile_of_this_computer_brings_its_programs_and_data() {
         let data = tempfile::tempdir().unwrap();
+        allow(data.path(), 0o755);
         fs::write(data.path().join("page"), "x").unwrap();
         let place = data.path().to_str().unwrap();
         let profile = profile("/bin/sh", &[place, "/etc", "/var/log"]);
@@ -469,6 +544,37 @@ mod tests {
         assert!(check("cat").contains(&true));
         let none = gathered(&"no-such-program".parse().unwrap()).unwrap_err();
         assert!(none.to_string().contains("no-such-program"), "{none}");
+    }
+
+    fn allow(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_profile_does_not_bring_what_others_may_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        allow(dir.path(), 0o755);
+        let write = |name: &str, mode: u32| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, name).unwrap();
+            allow(&path, mode);
+        };
+        write("site/page", 0o644);
+        write("site/key", 0o600);
+        write("ssh/config", 0o644);
+        allow(&dir.path().join("ssh"), 0o700);
+        std::os::unix::fs::symlink("../ssh/config", dir.path().join("site/link")).unwrap();
+        let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        let profile = profile("/bin/sh", &[&place("site"), &place("ssh")]);
+        let command = ["sh".to_owned()];
+        let none = BTreeSet::new();
+        let root = gather(&RootFrom::Profile, &profile, &command, &Check::Runs, &none).unwrap();
+        let has = |name: &str| root.tree.get(place(name).trim_start_matches('/')).is_some();
+        assert!(has("site/page"));
+        assert!(!has("site/key") && !has("ssh/config") && !has("site/link"));
+        assert!(root.notes[0].contains("site (1)"), "{:?}", root.notes);
+        assert!(root.notes[1].starts_with("3 files that the profile names are left out"));
     }
 
     #[test]
