@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Where `make run` writes: a new directory in out/ unless OUT names one.
 OUT ?=
 
-.PHONY: run test build bench fuzz ci help clean
+.PHONY: run test build install uninstall bench fuzz ci help clean
 
 ## run: set up, build, boot the HTTP appliance, weigh it under bursts, write the report
 run:
@@ -12,6 +12,7 @@ run:
 	@$(MAKE) --no-print-directory binaries
 	@target/release/tare doctor
 	@target/release/tare weigh http-bursts $(if $(OUT),--out $(OUT))
+	@scripts/next.sh
 
 ## test: set up, build, run every test
 test:
@@ -26,6 +27,14 @@ build:
 .PHONY: binaries
 binaries:
 	@$(CARGO) xtask build
+
+## install: copy what is built into PREFIX (default /usr/local), below DESTDIR
+install:
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
+
+## uninstall: remove what install copied
+uninstall:
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh uninstall
 
 ## bench: criterion benchmarks of the decision and data paths
 bench:

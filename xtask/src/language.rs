@@ -34,6 +34,8 @@ const CLEAN: &[&str] = &[
     "docs/adr/0001-crates-and-layers.md",
     "docs/adr/0023-instructions-instead-of-seconds.md",
     "docs/background.md",
+    "docs/templates/",
+    "docs/results.md",
     "docs/glossary.md",
     "Makefile",
     "scripts/",

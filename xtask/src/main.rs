@@ -9,6 +9,7 @@
 //! | `ci` | format, tidy, licences, advisories, clippy, docs |
 //! | `tidy` | the project's own rules alone |
 //! | `spec` | `docs/SPEC.md` from `docs/spec/*.toml` |
+//! | `results` | `docs/results.md` and the README's figures from `lab/runs` |
 //! | `fuzz` | each fuzz target for some seconds |
 
 mod advisories;
@@ -18,6 +19,7 @@ mod fuzz;
 mod language;
 mod layers;
 mod licences;
+mod results;
 mod shell;
 mod spec;
 mod tidy;
@@ -50,6 +52,8 @@ enum Verb {
     Tidy,
     /// Write docs/SPEC.md from docs/spec/*.toml.
     Spec,
+    /// Write docs/results.md and the README's figures from lab/runs.
+    Results,
     /// Run each fuzz target for some seconds.
     Fuzz {
         /// Seconds for each target.
@@ -67,6 +71,7 @@ fn main() -> Result<()> {
         Verb::Ci => checks::ci(),
         Verb::Tidy => tidy::run(),
         Verb::Spec => spec::write(),
+        Verb::Results => results::write(),
         Verb::Fuzz { seconds } => fuzz::run(seconds),
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Result, bail};
 
 use crate::shell::{self, root};
-use crate::{language, layers, spec, workspace};
+use crate::{language, layers, results, spec, workspace};
 
 /// Longest source file in lines, tests included.
 const MAX_LINES: usize = 700;
@@ -55,6 +55,7 @@ pub fn run() -> Result<()> {
         }
     }
     found.extend(spec::violations(&files)?);
+    found.extend(results::violations()?);
     let packages = workspace::metadata()?.packages;
     for package in packages.iter().filter(|package| package.source.is_none()) {
         found.extend(layers::violations(package));

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Copies what `make build` left in target/release to PREFIX (default /usr/local), below DESTDIR.
+# Usage: scripts/install.sh [uninstall]
+#
+# The programs stay together in lib/tare, since tare finds its monitor, guest images and the
+# first process of Linux guests beside itself; bin/tare is a link.
+set -euo pipefail
+
+prefix=${PREFIX:-/usr/local}
+root=${DESTDIR:-}$prefix
+cd "$(dirname "$0")/.."
+built=${CARGO_TARGET_DIR:-target}/release
+programs=(tare tare-monitor tare-rr tare-calls tare-appliance)
+
+uninstall() {
+    rm -rf "$root/lib/tare"
+    rm -f "$root/bin/tare" "$root/share/bash-completion/completions/tare"
+    rm -f "$root"/share/man/man1/tare.1 "$root"/share/man/man1/tare-*.1
+}
+
+if [ "${1:-}" = uninstall ]; then
+    uninstall
+    echo "removed tare from $root"
+    exit
+fi
+for needed in tare tare-monitor images/http linux/tare-init; do
+    if [ ! -f "$built/$needed" ]; then
+        echo "install: $built/$needed is missing: run \`make build\` first" >&2
+        exit 1
+    fi
+done
+
+uninstall
+install -d "$root/bin" "$root/lib/tare/images" "$root/lib/tare/linux" \
+    "$root/share/man/man1" "$root/share/bash-completion/completions"
+for program in "${programs[@]}"; do
+    install -m 755 "$built/$program" "$root/lib/tare/"
+done
+install -m 644 "$built"/images/* "$root/lib/tare/images/"
+install -m 755 "$built"/linux/* "$root/lib/tare/linux/"
+ln -s ../lib/tare/tare "$root/bin/tare"
+"$built/tare" man --out "$root/share/man/man1" >/dev/null
+"$built/tare" completions bash >"$root/share/bash-completion/completions/tare"
+echo "installed $root/bin/tare; remove it with \`make uninstall\` and the same PREFIX"
