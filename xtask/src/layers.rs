@@ -99,7 +99,11 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("tare-hal", &["tare-abi"]),
-    ("tare-libos", &["tare-abi", "tare-hal", "tare-policy"]),
+    ("tare-tcp", &[]),
+    (
+        "tare-libos",
+        &["tare-abi", "tare-hal", "tare-policy", "tare-tcp"],
+    ),
     ("tare-vmtest", &["tare-abi"]),
     ("xtask", &[]),
 ];

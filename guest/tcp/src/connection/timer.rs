@@ -1,0 +1,173 @@
+//! Deadlines: retransmission, tail loss probe, reordering, closed windows,
+//! delayed acknowledgements, keepalive and TIME-WAIT.
+
+use super::{Connection, Loss, State, Wait};
+use crate::congestion::Phase;
+use crate::rtt;
+use crate::time::{Duration, Instant};
+
+/// A peer may hold the acknowledgement of a single segment that long (RFC 8985,
+/// 7.2: `WCDelAckT`).
+const PEER_DELAY: Duration = Duration::from_millis(200);
+/// No probe comes sooner.
+const PROBE_MIN: Duration = Duration::from_millis(10);
+
+impl Connection {
+    /// When to poll next if nothing arrives; `None`: never.
+    #[inline]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.earliest().known()
+    }
+
+    #[inline]
+    pub(super) fn earliest(&self) -> Instant {
+        let protocol = self.timer.min(self.delayed_ack.due());
+        protocol.min(self.keep_alive_due).min(self.time_wait_end)
+    }
+
+    /// Arms the retransmission timer for what is outstanding now.
+    #[inline]
+    pub(super) fn arm(&mut self, now: Instant) {
+        if self.board.is_empty() {
+            self.timer = Instant::NEVER;
+            return;
+        }
+        let timeout = self.round_trip.timeout().backed_off(self.backoff, rtt::MAX);
+        let give_up = self.stalled_since + self.config.user_timeout;
+        self.wait = Wait::Timeout;
+        self.timer = (self.timeout_base + timeout).min(give_up);
+        if let Some(due) = self.reordering_due {
+            if due < self.timer {
+                (self.wait, self.timer) = (Wait::Reordering, due);
+            }
+        } else if self.may_probe() {
+            let due = now + self.probe_timeout();
+            if due < self.timer {
+                (self.wait, self.timer) = (Wait::Probe, due);
+            }
+        }
+    }
+
+    #[inline]
+    fn may_probe(&self) -> bool {
+        self.has_sack
+            && self.tail_probe.is_none()
+            && self.backoff == 0
+            && self.congestion.phase() == Phase::Open
+            && self.board.sacked() == 0
+            && !matches!(self.state, State::SynSent | State::SynReceived)
+    }
+
+    #[inline]
+    fn probe_timeout(&self) -> Duration {
+        let Some(smoothed) = self.round_trip.smoothed() else {
+            return rtt::INITIAL;
+        };
+        let twice = (smoothed + smoothed).max(PROBE_MIN);
+        if self.board.len() == 1 {
+            twice + PEER_DELAY
+        } else {
+            twice
+        }
+    }
+
+    /// The peer's window is closed: ask from time to time whether it still is.
+    pub(super) fn arm_persist(&mut self, now: Instant) {
+        if self.timer == Instant::NEVER {
+            self.wait = Wait::Persist;
+            self.timer = now + self.round_trip.timeout().backed_off(self.backoff, rtt::MAX);
+        }
+    }
+
+    pub(super) fn run_timers(&mut self, now: Instant) {
+        if self.time_wait_end <= now {
+            return self.end(None);
+        }
+        if self.delayed_ack.due() <= now {
+            self.ack_now = true;
+            self.delayed_ack.go_alone(now);
+        }
+        if self.keep_alive_due <= now {
+            self.on_keep_alive(now);
+        }
+        if self.timer <= now {
+            self.timer = Instant::NEVER;
+            match self.wait {
+                Wait::Timeout => self.on_timeout(now),
+                Wait::Probe => {
+                    self.send_tail_probe();
+                    self.arm(now);
+                }
+                Wait::Reordering => {
+                    if self.detect_by_time(now) && self.congestion.phase() == Phase::Open {
+                        self.congestion.enter_recovery(self.flight(), self.next);
+                    }
+                    self.arm(now);
+                }
+                Wait::Persist if now.since(self.last_heard) >= self.config.user_timeout => {
+                    self.time_out();
+                }
+                Wait::Persist => {
+                    self.window_probe = true;
+                    self.backoff += 1;
+                    self.arm_persist(now);
+                }
+            }
+        }
+    }
+
+    /// The retransmission timeout (RFC 6298, 5).
+    fn on_timeout(&mut self, now: Instant) {
+        let in_handshake = matches!(self.state, State::SynSent | State::SynReceived);
+        let gives_up = if in_handshake {
+            self.backoff >= self.config.handshake_retries
+        } else {
+            now.since(self.stalled_since) >= self.config.user_timeout
+        };
+        if gives_up {
+            return self.time_out();
+        }
+        self.statistics.timeouts += 1;
+        self.backoff += 1;
+        self.timeout_base = now;
+        self.reordering_due = None;
+        self.tail_probe = None;
+        let first = self.board.first().copied();
+        if let Some(first) = first
+            && !in_handshake
+            && self.path.on_timeout(first.len, self.backoff)
+        {
+            self.apply_mss();
+        }
+        if in_handshake {
+            self.congestion.note_handshake_loss();
+        } else {
+            self.congestion.on_timeout(self.next);
+        }
+        if first.is_some_and(|first| first.is_sacked()) {
+            self.board.forget_sacks();
+        }
+        self.board.mark_lost(|_| true);
+        self.arm(now);
+    }
+
+    fn on_keep_alive(&mut self, now: Instant) {
+        let Some(keep) = self.keep_alive else {
+            self.keep_alive_due = Instant::NEVER;
+            return;
+        };
+        let silent = now.since(self.last_heard);
+        if silent < keep.idle || !self.board.is_empty() {
+            // Something was heard, or retransmission finds out by itself.
+            self.keep_alive_due = (self.last_heard + keep.idle).max(now + keep.interval);
+            return;
+        }
+        if self.keep_alive_probes >= keep.probes {
+            self.abort_with(Loss::TimedOut);
+            return;
+        }
+        self.keep_alive_probes += 1;
+        self.window_probe = true;
+        self.keep_alive_due = now + keep.interval;
+    }
+}
