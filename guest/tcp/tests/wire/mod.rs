@@ -1,0 +1,291 @@
+//! A wire between two connections, in simulated time: loss, delay, jitter,
+//! reordering, duplicates, damage, a rate with a queue, and an MTU. The same
+//! seed gives the same run.
+
+#![allow(dead_code)] // each test takes a part
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::SocketAddr;
+
+use tare_tcp::time::{Duration, Instant};
+use tare_tcp::{Config, Connection, FourTuple, Identity, Pool, Secret, Segment};
+
+/// Ethernet, IPv4 and what else is not in a TCP segment.
+const OVERHEAD: usize = 34;
+
+/// What a wire does to segments, each way. Shares are of 100,000.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Impairment {
+    pub lost: u64,
+    pub duplicated: u64,
+    pub damaged: u64,
+    /// Delayed by `reorder_delay_us` more.
+    pub reordered: u64,
+    pub reorder_delay_us: u64,
+    pub delay_us: u64,
+    pub jitter_us: u64,
+    /// Bits a second; 0 is no limit.
+    pub rate: u64,
+    /// Packets that wait for the rate; 0 is no limit.
+    pub queue: usize,
+    /// Largest IP packet; 0 is no limit. Larger ones vanish.
+    pub mtu: usize,
+    /// Whether a packet that is too large is reported.
+    pub reports_mtu: bool,
+}
+
+/// xorshift: enough for a wire.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11
+    }
+
+    fn chance(&mut self, of_100_000: u64) -> bool {
+        self.next() % 100_000 < of_100_000
+    }
+}
+
+/// One direction.
+struct Lane {
+    impairment: Impairment,
+    /// When the last queued packet has left.
+    free_at: u64,
+    departures: std::collections::VecDeque<u64>,
+    pub carried: u64,
+    pub dropped: u64,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Arrival {
+    at: u64,
+    order: u64,
+    to: usize,
+    bytes: Vec<u8>,
+}
+
+/// Two ends, their wire and their clock.
+pub struct World {
+    pub now: Instant,
+    pub ends: [Connection; 2],
+    lanes: [Lane; 2],
+    arrivals: BinaryHeap<Reverse<Arrival>>,
+    random: Random,
+    order: u64,
+}
+
+pub const SECRET: Secret = Secret::new(*b"secret of a test");
+
+pub fn tuple(local: usize) -> FourTuple {
+    let ends = [
+        SocketAddr::from(([10, 0, 0, 1], 40_000)),
+        SocketAddr::from(([10, 0, 0, 2], 80)),
+    ];
+    FourTuple {
+        local: ends[local],
+        remote: ends[1 - local],
+    }
+}
+
+impl World {
+    /// End 0 connects to end 1, which answers its SYN when that arrives.
+    pub fn new(impairment: Impairment, config: Config, seed: u64) -> Self {
+        let now = Instant::from_micros(1_000_000);
+        let pool = Pool::new(64 << 20);
+        let mut client = connect(config, &pool, now);
+        let syn = {
+            let out = client.poll(now).expect("a SYN");
+            let mut bytes = vec![0; out.wire_len()];
+            out.write(40_000, 80, &mut bytes);
+            bytes
+        };
+        let tuple = tuple(1);
+        let identity = Identity {
+            secret: &SECRET,
+            tuple: &tuple,
+        };
+        let syn = Segment::parse(&syn).expect("a segment");
+        let server = Connection::accept(config, identity, &syn, &pool, now);
+        let lane = || Lane {
+            impairment,
+            free_at: 0,
+            departures: std::collections::VecDeque::new(),
+            carried: 0,
+            dropped: 0,
+        };
+        Self {
+            now,
+            ends: [client, server],
+            lanes: [lane(), lane()],
+            arrivals: BinaryHeap::new(),
+            random: Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1),
+            order: 0,
+        }
+    }
+
+    /// Sends all that may be sent now.
+    pub fn flush(&mut self) {
+        for from in 0..2 {
+            while let Some(out) = self.ends[from].poll(self.now) {
+                let mut bytes = vec![0; out.wire_len()];
+                out.write(1, 2, &mut bytes);
+                self.carry(from, bytes);
+            }
+        }
+    }
+
+    fn carry(&mut self, from: usize, bytes: Vec<u8>) {
+        let now = self.now.as_micros();
+        let limits = self.lanes[from].impairment;
+        let size = bytes.len() + 20;
+        if limits.mtu > 0 && size > limits.mtu {
+            self.lanes[from].dropped += 1;
+            if limits.reports_mtu {
+                let seq = Segment::parse(&bytes).expect("own segment").seq;
+                self.ends[from].on_packet_too_big(seq, limits.mtu as u16 - 40, self.now);
+            }
+            return;
+        }
+        let lane = &mut self.lanes[from];
+        lane.carried += 1;
+        while lane.departures.front().is_some_and(|at| *at <= now) {
+            lane.departures.pop_front();
+        }
+        if limits.queue > 0 && lane.departures.len() >= limits.queue {
+            lane.dropped += 1;
+            return;
+        }
+        let mut leaves = now;
+        let bits = (bytes.len() + OVERHEAD) as u64 * 8;
+        if let Some(wire) = (bits * 1_000_000).checked_div(limits.rate) {
+            leaves = lane.free_at.max(now) + wire;
+            lane.free_at = leaves;
+            lane.departures.push_back(leaves);
+        }
+        if self.random.chance(limits.lost) || self.random.chance(limits.damaged) {
+            self.lanes[from].dropped += 1;
+            return;
+        }
+        let copies = 1 + u64::from(self.random.chance(limits.duplicated));
+        for _ in 0..copies {
+            let mut at = leaves + limits.delay_us.max(20);
+            if limits.jitter_us > 0 {
+                at += self.random.next() % limits.jitter_us;
+            }
+            if self.random.chance(limits.reordered) {
+                at += limits.reorder_delay_us;
+            }
+            self.order += 1;
+            self.arrivals.push(Reverse(Arrival {
+                at,
+                order: self.order,
+                to: 1 - from,
+                bytes: bytes.clone(),
+            }));
+        }
+    }
+
+    /// Goes to the next event and handles it; `false` when nothing will happen.
+    pub fn step(&mut self) -> bool {
+        self.flush();
+        let arrival = self.arrivals.peek().map(|Reverse(arrival)| arrival.at);
+        let deadlines = self.ends.iter().filter_map(Connection::next_deadline);
+        let next = deadlines.map(Instant::as_micros).chain(arrival).min();
+        let Some(next) = next else { return false };
+        self.now = Instant::from_micros(next.max(self.now.as_micros()));
+        while self
+            .arrivals
+            .peek()
+            .is_some_and(|Reverse(a)| a.at <= self.now.as_micros())
+        {
+            let Some(Reverse(arrival)) = self.arrivals.pop() else {
+                break;
+            };
+            let segment = Segment::parse(&arrival.bytes).expect("own segment");
+            self.ends[arrival.to].on_segment(self.now, &segment);
+            self.flush();
+        }
+        self.flush();
+        true
+    }
+
+    /// Runs for `duration`.
+    pub fn run_for(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        while self.now < end && self.step() {}
+    }
+}
+
+pub fn connect(config: Config, pool: &Pool, now: Instant) -> Connection {
+    let tuple = tuple(0);
+    let identity = Identity {
+        secret: &SECRET,
+        tuple: &tuple,
+    };
+    Connection::connect(config, identity, pool, now)
+}
+
+/// What one transfer came to.
+#[derive(Debug)]
+pub struct Outcome {
+    pub micros: u64,
+    pub sent: u64,
+    pub retransmitted: u64,
+    pub timeouts: u64,
+}
+
+/// The byte at `at` of every transfer.
+pub fn byte(at: usize) -> u8 {
+    (at.wrapping_mul(31) ^ at >> 8 ^ at >> 16) as u8
+}
+
+/// End 1 sends `len` bytes and closes; end 0 checks each and closes.
+pub fn transfer(world: &mut World, len: usize) -> Outcome {
+    let start = world.now;
+    let (mut sent, mut got) = (0, 0);
+    let mut buf = vec![0; 64 << 10];
+    let limit = start + Duration::from_secs(600);
+    while world.now < limit {
+        while sent < len && world.ends[1].send_queue() < world.ends[1].send_capacity() {
+            let chunk: Vec<u8> = (sent..len.min(sent + 16_384)).map(byte).collect();
+            match world.ends[1].send(&chunk).expect("sending goes on") {
+                0 => break,
+                n => sent += n,
+            }
+        }
+        if sent == len {
+            world.ends[1].close();
+        }
+        let n = world.ends[0]
+            .recv(&mut buf, world.now)
+            .expect("receiving goes on");
+        for (at, value) in buf[..n].iter().enumerate() {
+            assert_eq!(*value, byte(got + at), "byte {}", got + at);
+        }
+        got += n;
+        if n > 0 {
+            continue;
+        }
+        if got == len && world.ends[0].is_finished() {
+            world.ends[0].close();
+            let statistics = world.ends[1].statistics();
+            let outcome = Outcome {
+                micros: world.now.since(start).as_micros(),
+                sent: statistics.segments_sent,
+                retransmitted: statistics.segments_retransmitted,
+                timeouts: statistics.timeouts,
+            };
+            return outcome;
+        }
+        assert!(
+            world.step(),
+            "the connection sleeps with {got} of {len} bytes received"
+        );
+    }
+    panic!("{got} of {len} bytes after 600 s");
+}
