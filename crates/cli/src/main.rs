@@ -62,6 +62,7 @@ fn perform(verb: Verb) -> Result<Ended, Failure> {
         Verb::Profile(args) => return profile::profile(*args),
         Verb::Ps(args) => machines::ps(&args),
         Verb::Stop(args) => machines::stop(&args),
+        Verb::Rm(args) => machines::rm(&args),
         Verb::Logs(args) => machines::logs(&args),
         Verb::Stats(args) => machines::stats(&args),
         Verb::Set(args) => machines::set(&args),

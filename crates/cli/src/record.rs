@@ -3,10 +3,16 @@
 
 use std::fs;
 use std::io;
+use std::io::Read as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use tare_control::rundir::RunDir;
+use tare_host::process;
+use tare_host::process::ProcessHandle;
+
+/// Longest record in bytes.
+const LONGEST: u64 = 1 << 20;
 
 /// A machine, as it was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +23,10 @@ pub(crate) struct Record {
     pub(crate) pid: u32,
     /// Path of the image.
     pub(crate) image: String,
+    /// When that process started, in clock ticks since boot: with the number it
+    /// names one process. Absent in records of older versions.
+    #[serde(default)]
+    pub(crate) start_time: Option<u64>,
     /// vCPUs.
     pub(crate) cpus: u8,
     /// Guest memory.
@@ -61,15 +71,28 @@ impl EngineName {
 impl Record {
     /// Writes the record of the machine in `dir`, whole or not at all.
     pub(crate) fn write(&self, dir: &RunDir) -> io::Result<()> {
-        let path = dir.run_json();
-        let fresh = path.with_extension("new");
-        fs::write(&fresh, serde_json::to_vec_pretty(self)?)?;
-        fs::rename(&fresh, &path)
+        let draft = dir.run_json_draft();
+        fs::write(&draft, serde_json::to_vec_pretty(self)?)?;
+        fs::rename(&draft, dir.run_json())
+    }
+
+    /// The process that the record names, unless it has ended.
+    pub(crate) fn process(&self) -> Option<ProcessHandle> {
+        ProcessHandle::open(self.pid, self.start_time?)
+    }
+
+    /// Names the process that the machine's life is that of.
+    pub(crate) fn set_process(&mut self, pid: u32) {
+        self.pid = pid;
+        self.start_time = process::start_time(pid);
     }
 
     /// Reads the record of the machine in `dir`.
     pub(crate) fn read(dir: &RunDir) -> io::Result<Self> {
-        Ok(serde_json::from_slice(&fs::read(dir.run_json())?)?)
+        let mut document = Vec::new();
+        let file = dir.open_file(&dir.run_json())?;
+        file.take(LONGEST).read_to_end(&mut document)?;
+        Ok(serde_json::from_slice(&document)?)
     }
 }
 

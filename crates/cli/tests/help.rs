@@ -9,10 +9,11 @@ use std::path::Path;
 
 use support::Place;
 
-const VERBS: [&str; 18] = [
+const VERBS: [&str; 19] = [
     "run",
     "ps",
     "stop",
+    "rm",
     "logs",
     "stats",
     "set",

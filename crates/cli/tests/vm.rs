@@ -222,7 +222,8 @@ fn a_killed_machine_leaves_nothing_that_hinders_the_next() {
         });
         assert_eq!(place.run_directories(), ["web"]);
     }
-    place.run(&["ps"]).expect(0, "NAME");
+    place.run(&["ps", "-a"]).expect(0, "killed");
+    place.run(&["rm", "web"]).expect(0, "");
     assert!(place.run_directories().is_empty());
 }
 

@@ -78,6 +78,10 @@ exit_codes! {
     NoSuchMachine = 51,
     /// The machine did not answer on its control socket.
     ControlFailed = 52,
+    /// Other users could change the root of run directories.
+    RunRootUnsafe = 54,
+    /// The run directory of that name was not made by Tare.
+    RunDirForeign = 55,
     /// No machine, container or process is called so, or it has no pins.
     NoSuchTarget = 53,
     /// /dev/kvm may not be opened by this user.

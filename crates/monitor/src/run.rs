@@ -51,13 +51,20 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Ended {
         Ok(both) => both,
         Err(error) => return refuse(&error).into(),
     };
-    let run_dir = RunDir::at(&config.run_dir);
+    // Opened before the main thread may open nothing any more.
+    let removal = RunDir::at(&config.run_dir).removal();
     let (code, lock) = match Setup::new(config, inherited) {
         Ok(setup) => live(setup, started),
         Err(error) => (refuse(&error).into(), None),
     };
-    if let Err(error) = run_dir.remove() {
-        complain(&chain(&error));
+    match removal {
+        Ok(Some(removal)) => {
+            if let Err(error) = removal.remove() {
+                complain(&format!("cannot remove the run directory: {error}"));
+            }
+        }
+        Ok(None) => {}
+        Err(error) => complain(&chain(&error)),
     }
     // Only now may another machine have the name.
     drop(lock);

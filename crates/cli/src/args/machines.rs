@@ -1,4 +1,4 @@
-//! Machines that run: `tare ps`, `stop`, `logs`, `stats`, `set`.
+//! Machines: `tare ps`, `stop`, `rm`, `logs`, `stats`, `set`.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,6 +8,9 @@ use clap::Args;
 /// `tare ps`.
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {
+    /// List machines that have ended as well, with their exit codes
+    #[arg(short, long)]
+    pub(crate) all: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -22,6 +25,14 @@ pub(crate) struct StopArgs {
     /// Seconds to wait before a machine is killed
     #[arg(short, long, value_name = "SECONDS", default_value_t = 5)]
     pub(crate) time: u32,
+}
+
+/// `tare rm`.
+#[derive(Debug, Args)]
+pub(crate) struct RmArgs {
+    /// Machines to remove
+    #[arg(value_name = "NAME", required = true)]
+    pub(crate) names: Vec<String>,
 }
 
 /// `tare logs`.

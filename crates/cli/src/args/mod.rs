@@ -14,7 +14,7 @@ use clap_complete::Shell;
 
 use crate::exit_codes;
 use crate::tailor::args::TailorArgs;
-pub(crate) use machines::{LogsArgs, PsArgs, SetArgs, StatsArgs, StopArgs, WatchSeconds};
+pub(crate) use machines::{LogsArgs, PsArgs, RmArgs, SetArgs, StatsArgs, StopArgs, WatchSeconds};
 pub(crate) use observe::{MergeArgs, ProfileArgs, ProfileVerb, TopArgs, WhyArgs};
 pub(crate) use place::{AdviseArgs, PinArgs};
 pub(crate) use run::{BlkArgs, EngineArg, IdleArg, RunArgs};
@@ -51,6 +51,8 @@ pub(crate) enum Verb {
     ///
     /// Asks, waits, and kills what does not end in time.
     Stop(StopArgs),
+    /// Remove what machines that have ended left: log and exit code
+    Rm(RmArgs),
     /// Print what a machine wrote to its console
     Logs(LogsArgs),
     /// Show a machine's statistics

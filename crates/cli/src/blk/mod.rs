@@ -9,6 +9,7 @@ use tare_control::exit::ExitCode;
 use tare_control::rundir::RunRoot;
 use tare_daemon::disk::{DiskConfigError, settings};
 use tare_devices::blk::{Access, Disk, MAX_QUEUES};
+use tare_host::process::start_time;
 use tare_vhost::{BlkDaemon, ServeError, Socket, SocketError};
 
 use crate::args::BlkArgs;
@@ -115,6 +116,7 @@ fn record(config: &DiskConfig) -> Record {
     Record {
         engine: EngineName::Blk,
         pid: std::process::id(),
+        start_time: start_time(std::process::id()),
         image: config.path.clone(),
         cpus: 0,
         memory_mib: 0,

@@ -42,9 +42,10 @@ impl Explain for LogError {
 
 /// Prints the log, and with `--follow` what is added until the machine ends.
 pub(crate) fn logs(args: &LogsArgs) -> Outcome {
-    let dir = RunRoot::open_default()?.find(&args.name)?;
+    let dir = RunRoot::open_default()?.look_up(&args.name)?.dir;
     let printed = match args.follow {
-        false => File::open(dir.console_log())
+        false => dir
+            .open_file(&dir.console_log())
             .map_err(LogError::Read)
             .and_then(|mut log| pass(&mut log)),
         true => follow(&dir),
@@ -59,7 +60,7 @@ pub(crate) fn logs(args: &LogsArgs) -> Outcome {
 
 fn follow(dir: &RunDir) -> Result<(), LogError> {
     let path = dir.console_log();
-    let mut log = File::open(&path).map_err(LogError::Read)?;
+    let mut log = dir.open_file(&path).map_err(LogError::Read)?;
     let events = watch(&path).map_err(LogError::Read)?;
     loop {
         // Looked at before reading: what comes in between is read.

@@ -1,7 +1,8 @@
-//! The verbs about machines that run: `ps`, `stop`, `logs`, `stats`, `set`.
+//! The verbs about machines: `ps`, `stop`, `rm`, `logs`, `stats`, `set`.
 
 mod logs;
 mod ps;
+mod rm;
 mod set;
 mod stats;
 mod stats_error;
@@ -10,6 +11,7 @@ mod watch;
 
 pub(crate) use logs::logs;
 pub(crate) use ps::ps;
+pub(crate) use rm::rm;
 pub(crate) use set::set;
 pub(crate) use stats::stats;
 pub(crate) use stop::stop;

@@ -1,28 +1,52 @@
-//! `tare ps`: the running machines of this user.
+//! `tare ps`: the machines of this user.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 use tare_control::exit::ExitCode;
-use tare_control::rundir::{RunDir, RunRoot};
+use tare_control::rundir::{Listing, Run, RunRoot, RunState};
+use tare_host::printable::printable;
 
 use crate::args::PsArgs;
 use crate::failure::{Failure, Outcome};
 use crate::record::{Record, now_s};
+use crate::warn;
 
-/// A running machine as `tare ps --json` shows it.
+/// A machine as `tare ps --json` shows it.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
     #[serde(flatten)]
     record: Record,
-    uptime_s: u64,
+    #[serde(flatten)]
+    state: State,
 }
 
-/// Lists the machines that run.
+/// Whether it runs.
+#[derive(Debug, Serialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+enum State {
+    Running {
+        uptime_s: u64,
+    },
+    Ended {
+        /// None: it was killed.
+        exit_code: Option<u8>,
+        ended_s: Option<u64>,
+    },
+}
+
+/// Lists the machines that run, with `--all` those that have ended as well.
 pub(crate) fn ps(args: &PsArgs) -> Outcome {
-    let machines = RunRoot::open_default()?.list()?;
-    let rows: Vec<Row> = machines.iter().filter_map(row).collect();
+    let Listing { runs, foreign } = RunRoot::open_default()?.list()?;
+    for path in foreign {
+        warn(&format!(
+            "{} was not made by tare and is left alone",
+            path.display()
+        ));
+    }
+    let shown = |run: &&Run| args.all || run.state == RunState::Running;
+    let rows: Vec<Row> = runs.iter().filter(shown).filter_map(row).collect();
     if args.json {
         let json = serde_json::to_string_pretty(&rows)
             .map_err(|error| Failure::new(ExitCode::Internal, error))?;
@@ -32,38 +56,60 @@ pub(crate) fn ps(args: &PsArgs) -> Outcome {
 }
 
 /// A machine that is just ending, or not yet started, has no record.
-fn row(dir: &RunDir) -> Option<Row> {
-    let record = Record::read(dir).ok()?;
+fn row(run: &Run) -> Option<Row> {
+    let record = Record::read(&run.dir).ok()?;
+    let state = match &run.state {
+        RunState::Running => State::Running {
+            uptime_s: now_s().saturating_sub(record.started_s),
+        },
+        RunState::Ended(end) => State::Ended {
+            exit_code: end.map(|end| end.code),
+            ended_s: end.map(|end| end.ended_s),
+        },
+    };
     Some(Row {
-        name: dir.name().to_owned(),
-        uptime_s: now_s().saturating_sub(record.started_s),
+        name: run.dir.name().to_owned(),
         record,
+        state,
     })
 }
 
 fn table(rows: &[Row]) -> String {
     let mut text = format!(
-        "{:<16} {:>7} {:>6} {:>4} {:>7} {:<8} PORTS\n",
-        "NAME", "PID", "UP", "CPUS", "MEMORY", "ENGINE"
+        "{:<16} {:>7} {:>10} {:>4} {:>7} {:<8} PORTS\n",
+        "NAME", "PID", "STATE", "CPUS", "MEMORY", "ENGINE"
     );
     for row in rows {
         let record = &row.record;
         let _ = writeln!(
             text,
-            "{:<16} {:>7} {:>6} {:>4} {:>7} {:<8} {}",
-            row.name,
+            "{:<16} {:>7} {:>10} {:>4} {:>7} {:<8} {}",
+            printable(&row.name),
             record.pid,
-            duration(row.uptime_s),
+            state(&row.state),
             record.cpus,
             format!("{} M", record.memory_mib),
             record.engine.name(),
-            ports(&record.ports),
+            printable(&ports(&record.ports)),
         );
     }
     text
 }
 
-/// As short as can be: the loopback address and TCP are what one expects.
+fn state(state: &State) -> String {
+    match state {
+        State::Running { uptime_s } => format!("up {}", duration(*uptime_s)),
+        State::Ended {
+            exit_code: Some(code),
+            ..
+        } => format!("exit {code}"),
+        State::Ended {
+            exit_code: None, ..
+        } => "killed".to_owned(),
+    }
+}
+
+/// Leaves out the defaults: the loopback address and TCP.
 fn ports(ports: &[String]) -> String {
     let short = |port: &String| {
         let port = port.strip_prefix("127.0.0.1:").unwrap_or(port);
@@ -94,18 +140,19 @@ mod tests {
             record: Record {
                 engine: EngineName::QemuKvm,
                 pid: 4_194_304,
+                start_time: None,
                 image: "http".to_owned(),
                 cpus: 16,
                 memory_mib: 65_536,
                 ports: vec!["127.0.0.1:8080:80/tcp".to_owned()],
                 started_s: 0,
             },
-            uptime_s: 7199,
+            state: State::Running { uptime_s: 7199 },
         };
         let table = table(&[row]);
         assert!(table.lines().all(|line| line.len() < 80), "{table}");
         assert!(table.ends_with("qemu-kvm 8080:80\n"), "{table}");
-        assert!(table.contains("119 min"), "{table}");
+        assert!(table.contains("up 119 min"), "{table}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::io::{read, retry_on_intr};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tare_control::api::Stop;
 use tare_control::client::Client;
 use tare_control::exit::ExitCode;
@@ -60,13 +60,13 @@ fn stop_one(root: &RunRoot, name: &str, limit: Duration) -> Result<(), Failure> 
     let record = Record::read(&dir).ok();
     ask(&dir, record.as_ref(), limit);
     if !ends_within(&dir, limit) {
-        let pid = record.and_then(|record| pid(&record));
-        let pid = pid.ok_or_else(|| StopError::NoProcess(name.to_owned()))?;
+        let process = record.and_then(|record| record.process());
+        let process = process.ok_or_else(|| StopError::NoProcess(name.to_owned()))?;
         warn(&format!(
             "{name} did not end within {} s: killed",
             limit.as_secs()
         ));
-        let _ = kill_process(pid, Signal::KILL);
+        let _ = process.signal(Signal::KILL);
         if !ends_within(&dir, KILL_LIMIT) {
             return Err(StopError::Immortal(name.to_owned()).into());
         }
@@ -85,8 +85,11 @@ fn ask(dir: &RunDir, record: Option<&Record>, limit: Duration) {
             .is_ok(),
         EngineName::Qemu | EngineName::QemuKvm => quit(&dir.control_socket(), limit).is_ok(),
     };
-    if let (false, Some(pid)) = (asked, record.and_then(pid)) {
-        let _ = kill_process(pid, Signal::TERM);
+    if asked {
+        return;
+    }
+    if let Some(process) = record.and_then(Record::process) {
+        let _ = process.signal(Signal::TERM);
     }
 }
 
@@ -109,10 +112,6 @@ fn quit(socket: &Path, limit: Duration) -> io::Result<()> {
     Ok(())
 }
 
-fn pid(record: &Record) -> Option<Pid> {
-    i32::try_from(record.pid).ok().and_then(Pid::from_raw)
-}
-
 fn ends_within(dir: &RunDir, limit: Duration) -> bool {
     let begin = Instant::now();
     loop {
@@ -126,10 +125,11 @@ fn ends_within(dir: &RunDir, limit: Duration) -> bool {
     }
 }
 
-/// Looking for a machine that has ended removes what it left.
+/// Removes what a machine that had to be killed left. A new machine may have the
+/// name by now.
 fn clean(root: &RunRoot, name: &str) -> Result<(), Failure> {
-    match root.find(name) {
-        Err(RunDirError::NotRunning(_)) | Ok(_) => Ok(()),
+    match root.remove(name) {
+        Ok(()) | Err(RunDirError::NotRunning(_) | RunDirError::InUse(_)) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn detach(
         .stderr(log(&machine.console_log)?)
         .spawn()
         .map_err(failed)?;
-    machine.record.pid = child.id();
+    machine.record.set_process(child.id());
     let Prepared {
         claim,
         record,

@@ -4,7 +4,7 @@
 use std::fs::File;
 
 use tare_control::exit::ExitCode;
-use tare_control::rundir::{RunDir, RunDirError, RunRoot};
+use tare_control::rundir::{ROOT_VARIABLE, Removal, RunDir, RunDirError, RunRoot};
 
 use super::plan::Name;
 use crate::failure::Explain;
@@ -18,14 +18,22 @@ impl Explain for RunDirError {
             Self::InUse(_) => ExitCode::NameInUse,
             Self::NotRunning(_) => ExitCode::NoSuchMachine,
             Self::BadName(_) | Self::PathTooLong(_) => ExitCode::Usage,
-            Self::NotOurs(_) | Self::Io { .. } => ExitCode::Output,
+            Self::NotADirectory(_) | Self::NotOurs(_) | Self::WritableByOthers { .. } => {
+                ExitCode::RunRootUnsafe
+            }
+            Self::Foreign(_) => ExitCode::RunDirForeign,
+            Self::Io { .. } => ExitCode::Output,
         }
     }
 
     fn way_out(&self) -> Option<String> {
         match self {
             Self::InUse(name) => Some(format!("stop it (tare stop {name}), or give another name")),
-            Self::NotRunning(_) => Some("tare ps lists those that run".to_owned()),
+            Self::NotRunning(_) => Some("tare ps -a lists all machines".to_owned()),
+            Self::NotADirectory(_) | Self::NotOurs(_) | Self::WritableByOthers { .. } => Some(
+                format!("set {ROOT_VARIABLE} to a directory of mode 0700 of yours"),
+            ),
+            Self::Foreign(_) => Some("give another name, or move it away".to_owned()),
             _ => None,
         }
     }
@@ -36,6 +44,8 @@ impl Explain for RunDirError {
 pub(crate) struct Claim {
     dir: RunDir,
     lock: File,
+    /// Opened before this process may be confined.
+    removal: Option<Removal>,
     at_end: AtEnd,
 }
 
@@ -54,6 +64,7 @@ impl Claim {
             Name::Numbered(stem) => first_free(root, stem)?,
         };
         Ok(Self {
+            removal: dir.removal()?,
             dir,
             lock,
             at_end: AtEnd::Remove,
@@ -79,8 +90,8 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if self.at_end == AtEnd::Remove {
-            let _ = self.dir.remove();
+        if let (AtEnd::Remove, Some(removal)) = (self.at_end, &self.removal) {
+            let _ = removal.remove();
         }
     }
 }

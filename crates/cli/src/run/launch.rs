@@ -9,6 +9,7 @@ use tare_control::config::GuestKind;
 use tare_control::exit::{Ended, ExitCode};
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::{RunDir, RunRoot};
+use tare_host::process::start_time;
 use tare_rootfs::cpio;
 
 use super::claim::Claim;
@@ -139,6 +140,7 @@ pub(crate) fn launch(plan: Plan) -> RunOutcome {
     let record = Record {
         engine: engine_name(&engine),
         pid: std::process::id(),
+        start_time: start_time(std::process::id()),
         image: image.path.to_string_lossy().into_owned(),
         cpus,
         memory_mib,

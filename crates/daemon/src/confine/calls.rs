@@ -117,7 +117,6 @@ const CONTROL: &[c_long] = &[
     libc::SYS_lseek,
     libc::SYS_pread64,
     libc::SYS_recvfrom,
-    libc::SYS_rmdir,
     libc::SYS_sendto,
     libc::SYS_shutdown,
     libc::SYS_statx,
@@ -125,7 +124,9 @@ const CONTROL: &[c_long] = &[
     // The timer on CPU time that reconsiders halt polling; it was made before.
     libc::SYS_timer_delete,
     libc::SYS_timer_settime,
+    // Of the run directory and the vhost-user socket.
     libc::SYS_unlink,
+    libc::SYS_unlinkat,
 ];
 
 /// `KVMIO`, the type of KVM's ioctls (`asm-generic/ioctl.h`: bits 8 to 15).

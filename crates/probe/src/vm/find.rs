@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tare_control::rundir::{RunRoot, default_root};
+use tare_control::rundir::RunRoot;
 
 use super::{Monitor, Vm, name};
 use crate::proc;
@@ -202,10 +202,7 @@ pub(super) fn run_name(pid: u32, monitor: Monitor) -> Option<String> {
     if monitor != Monitor::Tare && monitor != Monitor::Qemu {
         return None;
     }
-    // Opening makes the folder: look only where there is one.
-    let root = default_root();
-    root.is_dir().then_some(())?;
-    let runs = RunRoot::open(root).ok()?.list().ok()?;
+    let runs = RunRoot::open_default().ok()?.list().ok()?.running();
     let held: Vec<_> = fs::read_dir(proc::process(pid).join("fd"))
         .ok()?
         .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())

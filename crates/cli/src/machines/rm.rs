@@ -1,0 +1,41 @@
+//! `tare rm`: remove what machines that have ended left.
+
+use tare_control::exit::ExitCode;
+use tare_control::rundir::{RunDirError, RunRoot};
+
+use crate::args::RmArgs;
+use crate::failure::{Explain, Failure, Outcome};
+use crate::warn;
+
+/// A machine that cannot be removed.
+#[derive(Debug, thiserror::Error)]
+#[error("the machine {0:?} is running")]
+struct StillRunning(String);
+
+impl Explain for StillRunning {
+    fn code(&self) -> ExitCode {
+        ExitCode::NameInUse
+    }
+
+    fn way_out(&self) -> Option<String> {
+        Some(format!("stop it first (tare stop {})", self.0))
+    }
+}
+
+/// Removes each machine; the first failure decides the exit code, after all.
+pub(crate) fn rm(args: &RmArgs) -> Outcome {
+    let root = RunRoot::open_default()?;
+    let mut first = None;
+    for name in &args.names {
+        let removed = root.remove(name).map_err(|error| match error {
+            RunDirError::InUse(name) => Failure::from(StillRunning(name)),
+            other => other.into(),
+        });
+        match (removed, &first) {
+            (Ok(()), _) => {}
+            (Err(failure), None) => first = Some(failure),
+            (Err(failure), Some(_)) => warn(&failure.sentence()),
+        }
+    }
+    first.map_or(Ok(ExitCode::Success), Err)
+}

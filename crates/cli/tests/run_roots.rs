@@ -1,0 +1,189 @@
+//! Roots of run directories that hold what Tare did not make, or that others can
+//! change: no verb removes, follows or waits for anything there.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use support::Place;
+use tare_control::rundir::{RunRoot, record_end};
+
+/// Every verb that reads the root, for a machine of that name.
+fn verbs(name: &str) -> Vec<Vec<&str>> {
+    vec![
+        vec!["ps"],
+        vec!["ps", "-a", "--json"],
+        vec!["logs", name],
+        vec!["stop", name],
+        vec!["rm", name],
+        vec!["stats", name],
+        vec!["set", name],
+        vec!["why", name, "--for", "1"],
+        vec!["top", "--once"],
+        vec!["pin", name, "--dry-run"],
+        vec!["advise", name],
+    ]
+}
+
+/// What a directory of the user's, or somebody who may write there, can hold.
+fn plant(root: &Path) {
+    fs::create_dir_all(root.join("photos/2026")).unwrap();
+    fs::write(root.join("photos/2026/a.jpg"), "x").unwrap();
+    fs::write(root.join("file"), "x").unwrap();
+    symlink("photos", root.join("link")).unwrap();
+    fs::create_dir(root.join("trap")).unwrap();
+    let mode = Mode::from_raw_mode(0o600);
+    for fifo in ["fifo", "trap/lock", "trap/run.json", "trap/console.log"] {
+        mknodat(CWD, root.join(fifo), FileType::Fifo, mode, 0).unwrap();
+    }
+}
+
+fn tree(root: &Path) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(root).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            paths.extend(tree(&entry.path()));
+        }
+        paths.push(entry.path());
+    }
+    paths.retain(|path| !path.ends_with(".lock"));
+    paths.sort();
+    paths
+}
+
+#[test]
+fn no_verb_removes_or_waits_for_what_tare_did_not_make() {
+    let place = Place::new();
+    let root = place.run_root();
+    fs::create_dir(&root).unwrap();
+    plant(&root);
+    let before = tree(&root);
+    for name in ["photos", "file", "link", "fifo", "trap"] {
+        for words in verbs(name) {
+            let ended = place.run(&words);
+            assert!(ended.code.is_some(), "{words:?}: {ended:#?}");
+            assert_eq!(tree(&root), before, "{words:?}: {ended:#?}");
+        }
+        place
+            .run(&["logs", name])
+            .expect(55, "was not made by tare");
+        place.run(&["rm", name]).expect(55, "was not made by tare");
+    }
+    let listed = place.run(&["ps"]);
+    listed.expect(0, "photos was not made by tare and is left alone");
+    assert_eq!(listed.out.lines().count(), 1);
+}
+
+#[test]
+fn a_machine_does_not_take_a_directory_that_tare_did_not_make() {
+    let place = Place::new();
+    let root = place.run_root();
+    fs::create_dir(&root).unwrap();
+    plant(&root);
+    let before = tree(&root);
+    let disk = place.file("disk.img", &[0; 1 << 20]);
+    let socket = place.path().join("s");
+    let socket = socket.to_str().unwrap();
+    for name in ["photos", "file", "link", "trap"] {
+        let words = ["blk", "--socket", socket, "--disk", &disk, "--name", name];
+        place.run(&words).expect(55, "was not made by tare");
+        assert_eq!(tree(&root), before);
+    }
+}
+
+#[test]
+fn a_root_that_others_can_change_is_refused_by_every_verb() {
+    let place = Place::new();
+    let root = place.run_root();
+    fs::create_dir(&root).unwrap();
+    plant(&root);
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).unwrap();
+    for words in [
+        &["ps"] as &[&str],
+        &["logs", "trap"],
+        &["stop", "trap"],
+        &["rm", "trap"],
+        &["stats", "trap"],
+        &["set", "trap"],
+    ] {
+        place
+            .run(words)
+            .expect(54, "is writable by other users (mode 0777)");
+    }
+    for words in verbs("trap") {
+        assert!(place.run(&words).code.is_some(), "{words:?}");
+    }
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn a_machine_that_ended_keeps_its_log_until_it_is_removed() {
+    let place = Place::new();
+    let root = RunRoot::open(place.run_root()).unwrap();
+    for (name, code) in [("panicked", Some(70)), ("killed", None)] {
+        let (dir, lock) = root.create(name).unwrap();
+        fs::write(dir.console_log(), "the guest's last line\n").unwrap();
+        let record = r#"{"engine":"tare","pid":1,"image":"x","cpus":1,
+            "memory_mib":64,"ports":[],"started_s":1}"#;
+        fs::write(dir.run_json(), record).unwrap();
+        if let Some(code) = code {
+            record_end(&lock, code).unwrap();
+        }
+    }
+    assert_eq!(place.run(&["ps"]).out.lines().count(), 1);
+    let all = place.run(&["ps", "-a"]);
+    all.expect(0, "exit 70");
+    all.expect(0, "killed");
+    let json = place.run(&["ps", "-a", "--json"]).out;
+    assert!(json.contains("\"exit_code\": 70"), "{json}");
+    for name in ["panicked", "killed"] {
+        place
+            .run(&["logs", name])
+            .expect(0, "the guest's last line");
+        place
+            .run(&["logs", "-f", name])
+            .expect(0, "the guest's last line");
+        place.run(&["stop", name]).expect(51, "is running");
+        place.run(&["rm", name]).expect(0, "");
+        place.run(&["logs", name]).expect(51, name);
+    }
+    assert!(place.run_directories().is_empty());
+}
+
+#[test]
+fn a_machine_that_runs_is_not_removed() {
+    let place = Place::new();
+    let root = RunRoot::open(place.run_root()).unwrap();
+    let (_dir, _lock) = root.create("web").unwrap();
+    place.run(&["rm", "web"]).expect(50, "stop it first");
+    assert_eq!(place.run_directories(), ["web"]);
+}
+
+/// The number in a record may be another process's by now.
+#[test]
+fn a_process_that_took_the_number_of_a_machine_is_not_killed() {
+    let place = Place::new();
+    let root = RunRoot::open(place.run_root()).unwrap();
+    let (dir, _lock) = root.create("web").unwrap();
+    let mut other = std::process::Command::new("sleep")
+        .arg("60")
+        .spawn()
+        .unwrap();
+    let record = format!(
+        r#"{{"engine":"tare","pid":{},"start_time":1,"image":"x","cpus":1,
+            "memory_mib":64,"ports":[],"started_s":1}}"#,
+        other.id()
+    );
+    fs::write(dir.run_json(), record).unwrap();
+    place
+        .run(&["stop", "web", "--time", "0"])
+        .expect(52, "its process is unknown");
+    assert!(other.try_wait().unwrap().is_none());
+    other.kill().unwrap();
+    other.wait().unwrap();
+}

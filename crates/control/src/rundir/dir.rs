@@ -1,0 +1,127 @@
+//! The directory of one machine: its files by name.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+
+use super::entry::{
+    CONSOLE, CONTROL, Found, LOCK, MACHINE, PASST, RUN, Removal, find, is_own_file,
+};
+use super::error::{RunDirError, at};
+use super::{RunState, entry};
+
+/// The directory of one machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunDir {
+    path: PathBuf,
+}
+
+impl RunDir {
+    /// The directory at `path`, as [`crate::config::MachineConfig::run_dir`] names it.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The directory itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The machine's name.
+    pub fn name(&self) -> &str {
+        let name = self.path.file_name().and_then(|name| name.to_str());
+        name.unwrap_or_default()
+    }
+
+    /// `machine.json`, the configuration.
+    pub fn machine_json(&self) -> PathBuf {
+        self.path.join(MACHINE)
+    }
+
+    /// `lock`, locked while the machine runs.
+    pub fn lock_file(&self) -> PathBuf {
+        self.path.join(LOCK)
+    }
+
+    /// `control.sock`, the control interface.
+    pub fn control_socket(&self) -> PathBuf {
+        self.path.join(CONTROL)
+    }
+
+    /// `console.log`, what the guest wrote to its serial port.
+    pub fn console_log(&self) -> PathBuf {
+        self.path.join(CONSOLE)
+    }
+
+    /// `run.json`, how `tare` started the machine.
+    pub fn run_json(&self) -> PathBuf {
+        self.path.join(RUN)
+    }
+
+    /// `run.new`, which becomes `run.json` when it is whole.
+    pub fn run_json_draft(&self) -> PathBuf {
+        self.path.join(entry::RUN_NEW)
+    }
+
+    /// `passt.log`, what passt wrote when it started.
+    pub fn passt_log(&self) -> PathBuf {
+        self.path.join(PASST)
+    }
+
+    /// Whether a machine runs here, that is, somebody holds the lock.
+    pub fn is_alive(&self) -> bool {
+        match self.examine() {
+            Ok((_, Found::Run(found))) => found.state() == RunState::Running,
+            _ => false,
+        }
+    }
+
+    /// Opens a file of this directory for reading. Follows no link and refuses
+    /// what is not a regular file of this user.
+    pub fn open_file(&self, path: &Path) -> io::Result<File> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = open(path, flags, Mode::empty())?;
+        if is_own_file(&file)? {
+            Ok(file.into())
+        } else {
+            Err(io::Error::other("not a regular file of this user"))
+        }
+    }
+
+    /// Opens the directory for its removal, if it is there. An error if Tare did
+    /// not make it.
+    pub fn removal(&self) -> Result<Option<Removal>, RunDirError> {
+        match self.examine().map_err(|source| at(&self.path, source))? {
+            (root, Found::Run(found)) => Ok(Some(Removal::new(root, self.name(), found))),
+            (_, Found::Missing | Found::Empty) => Ok(None),
+            (_, Found::Foreign) => Err(RunDirError::Foreign(self.path.clone())),
+        }
+    }
+
+    /// Removes the directory: see [`Removal::remove`]. For the machine's own end;
+    /// others use [`super::RunRoot`]'s methods.
+    pub fn remove(&self) -> Result<(), RunDirError> {
+        match self.removal()? {
+            Some(removal) => removal.remove().map_err(|source| at(&self.path, source)),
+            None => Ok(()),
+        }
+    }
+
+    fn examine(&self) -> io::Result<(OwnedFd, Found)> {
+        let root = self
+            .path
+            .parent()
+            .filter(|path| !path.as_os_str().is_empty());
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let root = match open(root.unwrap_or(Path::new(".")), flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Err(io::ErrorKind::NotFound.into()),
+            other => other?,
+        };
+        let found = find(&root, self.name())?;
+        Ok((root, found))
+    }
+}
