@@ -190,5 +190,5 @@ fn a_site_is_served_from_a_disk() {
     place.run(&["stop", "web"]).expect(0, "");
     // Without its disk, a sentence.
     let ended = place.run(&["run", image.to_str().unwrap(), "--net", "none"]);
-    ended.expect(1, "error: there is no disk disk0 to serve from");
+    ended.expect(1, "error: no disk disk0 to serve from");
 }

@@ -2,13 +2,14 @@
 
 use core::time::Duration;
 
+use super::content::Content;
 use super::cpio::{Entry, Kind};
 use crate::io::{Error, ErrorKind, Read, Result};
 
 /// An open file: a view of its bytes and a position.
 #[derive(Clone, Debug)]
 pub struct File {
-    bytes: &'static [u8],
+    content: Content,
     metadata: Metadata,
     position: usize,
 }
@@ -17,25 +18,30 @@ impl File {
     /// Opens the file at `path`.
     pub fn open(path: &str) -> Result<Self> {
         if let Some(volume) = super::MOUNTED.get() {
-            let (bytes, metadata) = volume.read(path)?;
-            return Ok(Self::new(bytes, metadata));
+            let (content, metadata) = volume.read(path)?;
+            return Ok(Self::new(content, metadata));
         }
         let entry = super::tree().lookup(path).ok_or(ErrorKind::NotFound)?;
         entry.kind.check_openable()?;
-        Ok(Self::new(entry.data, Metadata::of(entry)))
+        Ok(Self::new(entry.data.into(), Metadata::of(entry)))
     }
 
-    fn new(bytes: &'static [u8], metadata: Metadata) -> Self {
+    fn new(content: Content, metadata: Metadata) -> Self {
         Self {
-            bytes,
+            content,
             metadata,
             position: 0,
         }
     }
 
     /// The whole content, wherever the position is.
-    pub fn bytes(&self) -> &'static [u8] {
-        self.bytes
+    pub fn bytes(&self) -> &[u8] {
+        &self.content
+    }
+
+    /// The whole content, as a handle that outlives the file.
+    pub fn content(&self) -> Content {
+        self.content.clone()
     }
 
     /// Length, time and kind.
@@ -46,7 +52,7 @@ impl File {
 
 impl Read for File {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
-        let mut rest = &self.bytes[self.position..];
+        let mut rest = &self.content[self.position..];
         let n = rest.read(buf)?;
         self.position += n;
         Ok(n)

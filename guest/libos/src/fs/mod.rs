@@ -7,9 +7,10 @@
 //! looks at a file does not pay for it.
 //!
 //! After [`mount_root`] or [`mount_disk`] files come from a disk (`volume`): the
-//! first access to a file reads it, and it stays in memory for ever, up to three
-//! quarters of the heap; what does not fit is an error. A damaged file system gives
-//! errors where it is damaged.
+//! first access to a file reads it whole, and it stays in memory until that is needed
+//! for another one. Files may take three quarters of the heap; one for which there is
+//! no memory is an error of kind [`ErrorKind::ResourceBusy`]. A damaged file system
+//! gives errors where it is damaged.
 //!
 //! ```
 //! # // a one-file archive, as `tare run --root` would pack it
@@ -23,7 +24,7 @@
 //! # tare_libos::fs::mount(archive.leak());
 //! use tare_libos::fs;
 //!
-//! let text: &'static [u8] = fs::read("/motd")?;
+//! let text = fs::read("/motd")?;
 //! assert_eq!(text, b"hey\n");
 //! let file = fs::File::open("motd")?;
 //! assert_eq!(file.metadata().len(), 4);
@@ -33,6 +34,7 @@
 //! # Ok::<(), tare_libos::io::Error>(())
 //! ```
 
+mod content;
 pub mod cpio;
 mod dir;
 mod file;
@@ -48,6 +50,7 @@ use tare_hal::once::OnceCell;
 
 use crate::block::Disk;
 use crate::io::{ErrorKind, Result};
+pub use content::Content;
 pub use dir::{DirEntry, ReadDir};
 pub use file::{File, Metadata};
 pub use tree::Tree;
@@ -62,7 +65,7 @@ static MOUNTED: OnceCell<Box<dyn Source>> = OnceCell::new();
 /// Files that are not in the initramfs.
 pub(crate) trait Source: Send + Sync {
     fn metadata(&self, path: &str) -> Result<Metadata>;
-    fn read(&self, path: &str) -> Result<(&'static [u8], Metadata)>;
+    fn read(&self, path: &str) -> Result<(Content, Metadata)>;
     fn read_dir(&self, path: &str) -> Result<Vec<DirEntry>>;
     fn disk_name(&self) -> &'static str;
 }
@@ -88,9 +91,9 @@ pub fn mount_root() -> core::result::Result<(), MountError> {
 }
 
 /// The whole content of the file at `path`. An archive's is not copied; a
-/// disk's is read once.
-pub fn read(path: &str) -> Result<&'static [u8]> {
-    File::open(path).map(|file| file.bytes())
+/// disk's is read unless it is in memory.
+pub fn read(path: &str) -> Result<Content> {
+    File::open(path).map(|file| file.content())
 }
 
 /// What is known about the file or directory at `path`.

@@ -9,11 +9,11 @@ use crate::block::BlockError;
 use crate::io::{Error, ErrorKind};
 use crate::thread::SpawnError;
 
-/// Why a disk's files cannot be had.
+/// Why a disk's files are not available.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// The command line, or nobody, names a disk that does not exist.
-    #[error("there is no disk {0} to serve from: give the machine one, or name it with root=")]
+    /// There is no disk of the name that the command line gives, or of the default one.
+    #[error("no disk {0} to serve from: give the machine one (--disk), or name it with root=")]
     NoDisk(&'static str),
     /// The superblock could not be read.
     #[error("the disk {disk} cannot be read")]

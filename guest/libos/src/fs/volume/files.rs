@@ -2,17 +2,18 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use ext4_view::{Ext4, Ext4Error, FileType, PathBuf};
 
+use super::cache::Cache;
 use super::error;
 use super::reader::Reader;
 use super::{MountError, superblock};
 use crate::block::Disk;
+use crate::fs::content::Content;
 use crate::fs::cpio::Kind;
 use crate::fs::dir::DirEntry;
 use crate::fs::file::Metadata;
@@ -27,18 +28,22 @@ const CHUNK: usize = 64 * 1024;
 const HOST_BYTES: u64 = 1 << 30;
 
 const DAMAGED: Error = Error::new(ErrorKind::InvalidData, "the file system is damaged");
-const NO_MEMORY: Error = Error::new(ErrorKind::Other, "no memory for the file's content");
+const NO_MEMORY: Error = Error::new(
+    ErrorKind::ResourceBusy,
+    "no memory for the file's content: give the machine more",
+);
 
 /// The file system, and what of it is in memory.
 pub(super) struct Files {
     ext4: Ext4,
     disk_bytes: u64,
-    /// By path without links, so that no file is here twice.
-    kept: BTreeMap<String, (&'static [u8], Metadata)>,
+    /// Bytes that files may take now.
+    room: fn() -> u64,
+    cache: Cache,
 }
 
 impl Files {
-    pub(super) fn mount(disk: &Disk) -> core::result::Result<Self, MountError> {
+    pub(super) fn mount(disk: &Disk, room: fn() -> u64) -> core::result::Result<Self, MountError> {
         let reader = Reader(disk.clone());
         let mut bytes = [0; superblock::LEN];
         let read = reader.fill(superblock::OFFSET, &mut bytes);
@@ -58,7 +63,8 @@ impl Files {
                 reason: error.to_string(),
             })?,
             disk_bytes: disk.bytes(),
-            kept: BTreeMap::new(),
+            room,
+            cache: Cache::default(),
         })
     }
 
@@ -67,20 +73,20 @@ impl Files {
         Ok(convert(&metadata.map_err(|error| error::of(&error))?))
     }
 
-    pub(super) fn read(&mut self, path: &str) -> Result<(&'static [u8], Metadata)> {
+    pub(super) fn read(&mut self, path: &str) -> Result<(Content, Metadata)> {
         let path = self.ext4.canonicalize(path);
         let path = path.map_err(|error| error::of(&error))?;
         let key = name(&path).ok_or(ErrorKind::NotFound)?;
-        if let Some(kept) = self.kept.get(key) {
-            return Ok(*kept);
+        if let Some(cached) = self.cache.get(key) {
+            return Ok(cached);
         }
         let (bytes, metadata) = self.load(&path)?;
-        let kept = (&*bytes.leak(), metadata);
-        self.kept.insert(key.to_string(), kept);
-        Ok(kept)
+        let content = Content::loaded(bytes);
+        self.cache.put(key, &content, metadata);
+        Ok((content, metadata))
     }
 
-    fn load(&self, path: &PathBuf) -> Result<(Vec<u8>, Metadata)> {
+    fn load(&mut self, path: &PathBuf) -> Result<(Vec<u8>, Metadata)> {
         let failed = |error: Ext4Error| error::of(&error);
         let metadata = convert(&self.ext4.metadata(path).map_err(failed)?);
         metadata.kind.check_openable()?;
@@ -88,14 +94,8 @@ impl Files {
         if metadata.len > self.disk_bytes {
             return Err(DAMAGED);
         }
-        if metadata.len > room() {
-            return Err(NO_MEMORY);
-        }
+        let mut bytes = self.buffer(metadata.len)?;
         let mut file = self.ext4.open(path).map_err(failed)?;
-        let mut bytes = Vec::new();
-        let len = usize::try_from(metadata.len).map_err(|_| NO_MEMORY)?;
-        bytes.try_reserve_exact(len).map_err(|_| NO_MEMORY)?;
-        bytes.resize(len, 0);
         for chunk in bytes.chunks_mut(CHUNK) {
             let mut rest = chunk;
             while !rest.is_empty() {
@@ -106,6 +106,21 @@ impl Files {
             }
         }
         Ok((bytes, metadata))
+    }
+
+    /// `len` zeroed bytes; other files make room for them.
+    fn buffer(&mut self, len: u64) -> Result<Vec<u8>> {
+        let wanted = usize::try_from(len).map_err(|_| NO_MEMORY)?;
+        loop {
+            let mut bytes = Vec::new();
+            if len <= (self.room)() && bytes.try_reserve_exact(wanted).is_ok() {
+                bytes.resize(wanted, 0);
+                return Ok(bytes);
+            }
+            if !self.cache.evict() {
+                return Err(NO_MEMORY);
+            }
+        }
     }
 
     pub(super) fn list(&self, path: &str) -> Result<Vec<DirEntry>> {
@@ -153,7 +168,7 @@ fn convert(metadata: &ext4_view::Metadata) -> Metadata {
 }
 
 /// Memory that files may take now: a quarter of the heap stays for the rest.
-fn room() -> u64 {
+pub(super) fn room() -> u64 {
     let heap = heap::stats();
     match heap.total {
         0 => HOST_BYTES,

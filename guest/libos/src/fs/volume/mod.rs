@@ -7,6 +7,7 @@
 //! within the file system. A journal that was not written back is taken into
 //! account; nothing is ever written.
 
+mod cache;
 mod error;
 mod files;
 mod reader;
@@ -21,6 +22,7 @@ use core::fmt;
 
 pub use error::MountError;
 
+use super::content::Content;
 use super::dir::DirEntry;
 use super::file::Metadata;
 use super::{Source, cpio};
@@ -44,13 +46,18 @@ pub struct Volume {
 impl Volume {
     /// Mounts the file system on `disk`, to be read only.
     pub fn open(disk: &Disk) -> core::result::Result<Self, MountError> {
+        Self::open_within(disk, files::room)
+    }
+
+    /// The same with the memory that `room` leaves for files, in bytes.
+    fn open_within(disk: &Disk, room: fn() -> u64) -> core::result::Result<Self, MountError> {
         let (questions, asked) = mpsc::channel::<Question>();
         let (mounted, answer) = mpsc::channel();
         let theirs = disk.clone();
         thread::Builder::new()
             .name("files")
             .stack_size(STACK_BYTES)
-            .spawn(move || match Files::mount(&theirs) {
+            .spawn(move || match Files::mount(&theirs, room) {
                 Err(error) => drop(mounted.send(Err(error))),
                 Ok(mut files) => {
                     let _ = mounted.send(Ok(()));
@@ -70,8 +77,9 @@ impl Volume {
         self.ask(move |files| files.metadata(&path))
     }
 
-    /// A file's content and metadata; the content stays in memory for ever.
-    pub fn read(&self, path: &str) -> Result<(&'static [u8], Metadata)> {
+    /// A file's content and metadata. The content stays in memory for as long as
+    /// somebody holds it, and longer unless the memory is needed.
+    pub fn read(&self, path: &str) -> Result<(Content, Metadata)> {
         let path = absolute(path)?;
         self.ask(move |files| files.read(&path))
     }
@@ -99,7 +107,7 @@ impl Source for Volume {
         Volume::metadata(self, path)
     }
 
-    fn read(&self, path: &str) -> Result<(&'static [u8], Metadata)> {
+    fn read(&self, path: &str) -> Result<(Content, Metadata)> {
         Volume::read(self, path)
     }
 

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::superblock::{self, SuperblockError};
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use super::*;
 use crate::block::Access;
 
@@ -111,6 +113,21 @@ fn a_directory_lists_its_entries() {
         error(volume.read_dir("index.html")),
         ErrorKind::NotADirectory
     );
+}
+
+#[test]
+fn files_make_room_for_each_other_unless_they_are_held() {
+    static ROOM: AtomicU64 = AtomicU64::new(0);
+    ROOM.store(1 << 20, Ordering::SeqCst);
+    let disk = Disk::in_memory("disk0", image(&["-t", "ext4"]), Access::ReadOnly);
+    let volume = Volume::open_within(&disk, || ROOM.load(Ordering::SeqCst)).unwrap();
+    let (held, _) = volume.read("index.html").unwrap();
+    drop(volume.read("css/a.css").unwrap());
+    ROOM.store(100, Ordering::SeqCst);
+    assert_eq!(error(volume.read("large")), ErrorKind::ResourceBusy);
+    assert_eq!(held, b"<p>hello");
+    ROOM.store(1 << 20, Ordering::SeqCst);
+    assert_eq!(volume.read("large").unwrap().0, large());
 }
 
 #[test]
