@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::conditions::{self, Outcome};
 use crate::decimal;
@@ -25,6 +26,8 @@ pub struct Answer {
 pub enum Content {
     /// A complete file with its prepared head.
     Whole(Arc<Asset>),
+    /// A range of a file; the head is in the connection's scratch.
+    Part(Arc<Asset>, Range<usize>),
     /// Bytes of memory that stays; the head is in the connection's scratch.
     Static(&'static [u8]),
     /// Bytes made for this answer; the head is in the connection's scratch.
@@ -42,6 +45,20 @@ pub(crate) fn plain(head: &mut Vec<u8>, status: Status, fields: &[u8]) -> Answer
     Answer {
         status,
         content: Content::Static(status.text()),
+    }
+}
+
+/// What may be done with a resource of this server.
+pub(crate) const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
+
+/// The answer to OPTIONS.
+pub(crate) fn options(head: &mut Vec<u8>) -> Answer {
+    head.extend_from_slice(Status::Ok.line());
+    head.extend_from_slice(ALLOW);
+    push_length(head, 0);
+    Answer {
+        status: Status::Ok,
+        content: Content::Static(b""),
     }
 }
 
@@ -73,7 +90,7 @@ pub(crate) fn answer_file(request: &Request<'_>, asset: Arc<Asset>, head: &mut V
             site::push_part_head(head, &asset, first, last);
             Answer {
                 status: Status::PartialContent,
-                content: Content::Static(&asset.bytes[first as usize..=last as usize]),
+                content: Content::Part(asset, first as usize..last as usize + 1),
             }
         }
         Some(Selection::Unsatisfiable) => {

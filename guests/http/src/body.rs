@@ -116,7 +116,11 @@ impl Discard {
             (State::Size { value, digits: 1.. }, b'\r') => State::SizeEnd(value),
             (State::Size { value, digits: 1.. }, b';' | b' ' | b'\t') => State::Extension(value),
             (State::Extension(value), b'\r') => State::SizeEnd(value),
-            (State::Extension(_), b'\n') => return Err(Status::BadRequest),
+            (State::Extension(_) | State::Trailer | State::TrailerStart, _)
+                if is_control(byte) && byte != b'\r' =>
+            {
+                return Err(Status::BadRequest);
+            }
             (State::Extension(_), _) => self.spend(self.state)?,
             (State::SizeEnd(0), b'\n') => State::TrailerStart,
             (State::SizeEnd(len), b'\n') => self.begin_chunk(len)?,
@@ -127,7 +131,6 @@ impl Discard {
             },
             (State::TrailerStart, b'\r') => State::Last,
             (State::Trailer, b'\r') => State::TrailerLineFeed,
-            (State::TrailerStart | State::Trailer, b'\n') => return Err(Status::BadRequest),
             (State::TrailerStart | State::Trailer, _) => self.spend(State::Trailer)?,
             (State::TrailerLineFeed, b'\n') => State::TrailerStart,
             (State::Last, b'\n') => State::Ended,
@@ -162,6 +165,11 @@ impl Discard {
             .ok_or(Status::HeaderFieldsTooLarge)?;
         Ok(next)
     }
+}
+
+/// Control characters other than the tab.
+fn is_control(byte: u8) -> bool {
+    byte.is_ascii_control() && byte != b'\t'
 }
 
 #[cfg(test)]
@@ -205,11 +213,15 @@ mod tests {
             b"1\n",
             b"1\rx",
             b"1;a\n",
+            b"1;a\0\r\n",
+            b"1;a=\x08\r\n",
+            b"1;a=\x7f\r\n",
             b"1\r\nab",
             b"1\r\na\n",
             b"1\r\na\rx",
             b"0\r\n\n",
             b"0\r\nA: b\n",
+            b"0\r\nA: \0\r\n\r\n",
             b"0\r\nA: b\rx",
             b"0\r\n\rx",
             b"00000000000000001\r\n",

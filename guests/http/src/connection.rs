@@ -263,7 +263,8 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
         let tail = Tail::new(self.server.date_line(), persistence);
         let head = core::mem::take(&mut self.head);
         let (head_bytes, content): (&[u8], &[u8]) = match &answer.content {
-            Content::Whole(asset) => (asset.ok_head(), asset.bytes),
+            Content::Whole(asset) => (asset.ok_head(), &asset.bytes),
+            Content::Part(asset, range) => (&head, &asset.bytes[range.clone()]),
             Content::Static(bytes) => (&head, bytes),
             Content::Owned(bytes) => (&head, bytes),
         };
@@ -421,8 +422,9 @@ fn ends_head(bytes: &[u8], seen: usize) -> bool {
 
 /// The status for a head that does not fit.
 fn too_long(bytes: &[u8]) -> Status {
-    match bytes.contains(&b'\n') {
-        true => Status::HeaderFieldsTooLarge,
-        false => Status::UriTooLong,
+    if bytes.contains(&b'\n') {
+        Status::HeaderFieldsTooLarge
+    } else {
+        Status::UriTooLong
     }
 }

@@ -1,72 +1,29 @@
-//! A file's media type from its name's extension.
+//! A file's media type from its name's extension. The table is made when the image
+//! is built (`build.rs`).
+
+include!(concat!(env!("OUT_DIR"), "/content_types.rs"));
+
+/// Longest extension of the table.
+const LONGEST: usize = 11;
+const UNKNOWN: &str = "application/octet-stream";
 
 /// The value of `Content-Type` for a path; bytes of no known kind are
 /// `application/octet-stream`. Text is said to be UTF-8.
 pub fn of(path: &str) -> &'static str {
     let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
-    let Some((_, extension)) = name.rsplit_once('.') else {
-        return UNKNOWN;
-    };
-    TYPES
-        .iter()
-        .find(|(known, _)| known.eq_ignore_ascii_case(extension))
-        .map_or(UNKNOWN, |(_, media)| media)
+    name.rsplit_once('.')
+        .and_then(|(_, extension)| find(extension.as_bytes()))
+        .unwrap_or(UNKNOWN)
 }
 
-const UNKNOWN: &str = "application/octet-stream";
-
-/// The IANA registry's types of what sites are made of.
-const TYPES: [(&str, &str); 49] = [
-    ("html", "text/html; charset=utf-8"),
-    ("htm", "text/html; charset=utf-8"),
-    ("css", "text/css; charset=utf-8"),
-    ("js", "text/javascript; charset=utf-8"),
-    ("mjs", "text/javascript; charset=utf-8"),
-    ("json", "application/json"),
-    ("map", "application/json"),
-    ("webmanifest", "application/manifest+json"),
-    ("xml", "text/xml; charset=utf-8"),
-    ("rss", "application/rss+xml; charset=utf-8"),
-    ("atom", "application/atom+xml; charset=utf-8"),
-    ("xhtml", "application/xhtml+xml; charset=utf-8"),
-    ("txt", "text/plain; charset=utf-8"),
-    ("log", "text/plain; charset=utf-8"),
-    ("md", "text/markdown; charset=utf-8"),
-    ("csv", "text/csv; charset=utf-8"),
-    ("ics", "text/calendar; charset=utf-8"),
-    ("vtt", "text/vtt; charset=utf-8"),
-    ("yaml", "application/yaml"),
-    ("yml", "application/yaml"),
-    ("toml", "application/toml"),
-    ("png", "image/png"),
-    ("jpg", "image/jpeg"),
-    ("jpeg", "image/jpeg"),
-    ("gif", "image/gif"),
-    ("svg", "image/svg+xml; charset=utf-8"),
-    ("webp", "image/webp"),
-    ("avif", "image/avif"),
-    ("ico", "image/vnd.microsoft.icon"),
-    ("bmp", "image/bmp"),
-    ("tif", "image/tiff"),
-    ("tiff", "image/tiff"),
-    ("woff", "font/woff"),
-    ("woff2", "font/woff2"),
-    ("ttf", "font/ttf"),
-    ("otf", "font/otf"),
-    ("mp3", "audio/mpeg"),
-    ("ogg", "audio/ogg"),
-    ("oga", "audio/ogg"),
-    ("wav", "audio/wav"),
-    ("flac", "audio/flac"),
-    ("mp4", "video/mp4"),
-    ("webm", "video/webm"),
-    ("ogv", "video/ogg"),
-    ("pdf", "application/pdf"),
-    ("wasm", "application/wasm"),
-    ("zip", "application/zip"),
-    ("gz", "application/gzip"),
-    ("tar", "application/x-tar"),
-];
+fn find(extension: &[u8]) -> Option<&'static str> {
+    let mut lower = [0; LONGEST];
+    let lower = lower.get_mut(..extension.len())?;
+    lower.copy_from_slice(extension);
+    lower.make_ascii_lowercase();
+    let found = TYPES.binary_search_by(|(known, _)| known.as_bytes().cmp(lower));
+    found.ok().map(|at| TYPES[at].1)
+}
 
 #[cfg(test)]
 mod tests {
@@ -79,17 +36,82 @@ mod tests {
         assert_eq!(of("dir.html/README"), UNKNOWN);
         assert_eq!(of("noext"), UNKNOWN);
         assert_eq!(of("trailing."), UNKNOWN);
+        assert_eq!(of("a.extension-that-is-longer"), UNKNOWN);
         assert_eq!(of(""), UNKNOWN);
     }
 
     #[test]
-    fn no_extension_is_listed_twice() {
-        for (at, (extension, media)) in TYPES.iter().enumerate() {
+    fn extensions_are_sorted_lower_case_and_fit() {
+        assert!(TYPES.is_sorted_by(|(a, _), (b, _)| a < b));
+        for (extension, media) in TYPES {
+            assert_eq!(extension, extension.to_ascii_lowercase());
             assert!(
-                TYPES[..at].iter().all(|(other, _)| other != extension),
+                extension.len() <= LONGEST && media.contains('/'),
                 "{extension}"
             );
-            assert!(media.contains('/'));
+        }
+    }
+
+    #[test]
+    fn what_sites_are_made_of_is_known() {
+        for (extension, media) in [
+            ("css", "text/css; charset=utf-8"),
+            ("js", "text/javascript; charset=utf-8"),
+            ("json", "application/json"),
+            ("svg", "image/svg+xml; charset=utf-8"),
+            ("svgz", "image/svg+xml; charset=utf-8"),
+            ("webp", "image/webp"),
+            ("avif", "image/avif"),
+            ("jxl", "image/jxl"),
+            ("heic", "image/heic"),
+            ("apng", "image/apng"),
+            ("ico", "image/vnd.microsoft.icon"),
+            ("woff2", "font/woff2"),
+            ("eot", "application/vnd.ms-fontobject"),
+            ("mp3", "audio/mpeg"),
+            ("m4a", "audio/mp4"),
+            ("aac", "audio/aac"),
+            ("opus", "audio/ogg"),
+            ("mp4", "video/mp4"),
+            ("m4v", "video/x-m4v"),
+            ("mov", "video/quicktime"),
+            ("mpg", "video/mpeg"),
+            ("mkv", "video/x-matroska"),
+            ("gltf", "model/gltf+json"),
+            ("glb", "model/gltf-binary"),
+            ("geojson", "application/geo+json"),
+            ("jsonld", "application/ld+json"),
+            ("wasm", "application/wasm"),
+            ("pdf", "application/pdf"),
+            ("zip", "application/zip"),
+            ("7z", "application/x-7z-compressed"),
+            ("bz2", "application/x-bzip2"),
+            ("xz", "application/x-xz"),
+            ("zst", "application/zstd"),
+            (
+                "docx",
+                "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+            ),
+            (
+                "xlsx",
+                "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+            ),
+            (
+                "pptx",
+                "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+            ),
+            ("odt", "application/vnd.oasis.opendocument.text"),
+            ("rtf", "application/rtf"),
+            ("epub", "application/epub+zip"),
+            ("jar", "application/java-archive"),
+            ("apk", "application/vnd.android.package-archive"),
+            ("webmanifest", "application/manifest+json"),
+            ("atom", "application/atom+xml; charset=utf-8"),
+            ("md", "text/markdown; charset=utf-8"),
+            ("csv", "text/csv; charset=utf-8"),
+            ("yaml", "application/yaml"),
+        ] {
+            assert_eq!(of(&alloc::format!("a.{extension}")), media, "{extension}");
         }
     }
 }

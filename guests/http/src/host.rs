@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tare_libos::fs::Content;
 use tare_libos::serve::host;
 
 use crate::connection;
 use crate::server::{Platform, Server};
-use crate::site::{Files, Node};
+use crate::site::{Files, FindError, Node};
 
 /// Files held in memory for good, as on the appliance.
 #[derive(Debug, Default)]
@@ -27,6 +28,7 @@ impl MemoryFiles {
         for (at, _) in path.match_indices('/') {
             self.0.insert(path[..at].into(), Node::Directory);
         }
+        let bytes = bytes.into();
         self.0.insert(path.into(), Node::File { bytes, modified_s });
         self
     }
@@ -57,7 +59,7 @@ impl MemoryFiles {
                 self.0.insert(path, Node::Directory);
             } else if entry.file_type()?.is_file() {
                 let modified = entry.metadata()?.modified()?;
-                let bytes = std::fs::read(entry.path())?.leak();
+                let bytes = Content::loaded(std::fs::read(entry.path())?);
                 let modified_s = seconds(modified);
                 self.0.insert(path, Node::File { bytes, modified_s });
             }
@@ -67,8 +69,8 @@ impl MemoryFiles {
 }
 
 impl Files for MemoryFiles {
-    fn find(&self, path: &str) -> Option<Node> {
-        self.0.get(path).copied()
+    fn find(&self, path: &str) -> Result<Option<Node>, FindError> {
+        Ok(self.0.get(path).cloned())
     }
 }
 

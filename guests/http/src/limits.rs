@@ -3,11 +3,11 @@
 use core::time::Duration;
 
 /// Longest request head in bytes; beyond it 431, or 414 if it is the target.
-pub const MAX_HEAD: usize = 8 * 1024;
+pub const MAX_HEAD: usize = 16 * 1024;
 /// Longest request target in bytes; beyond it 414.
-pub const MAX_TARGET: usize = 4 * 1024;
+pub const MAX_TARGET: usize = 8 * 1024;
 /// Most header fields of a request; beyond it 431.
-pub const MAX_FIELDS: usize = 64;
+pub const MAX_FIELDS: usize = 100;
 /// Longest request body that is read and thrown away; beyond it 413. No
 /// resource of a static server has a use for a body.
 pub const MAX_BODY: u64 = 64 * 1024;

@@ -3,13 +3,14 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use tare_libos::fs;
 use tare_libos::sync::Mutex;
 
-use crate::answer::{Answer, Content, answer_file, plain, push_length, redirect};
+use crate::answer::{ALLOW, Answer, Content, answer_file, options, plain, push_length, redirect};
 use crate::counters::Counters;
 use crate::http_date;
 use crate::request::{Method, Request};
-use crate::site::{Asset, Assets, Files, Node};
+use crate::site::{Asset, Assets, Files, FindError, Node};
 use crate::status::Status;
 use crate::target::{self, Form, Resource, TargetError};
 
@@ -27,8 +28,20 @@ pub struct Server<P> {
     platform: P,
     assets: Assets,
     date: Mutex<DateLine>,
+    metrics: Metrics,
     /// What has been counted.
     pub counters: Counters,
+}
+
+/// Whether the server's figures are served at `/metrics`, to everybody who can reach
+/// its port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Metrics {
+    /// `/metrics` is a path like any other.
+    #[default]
+    Off,
+    /// In the place of a file of that name.
+    On,
 }
 
 /// Path of the server's figures from the root.
@@ -42,8 +55,14 @@ impl<P: Platform> Server<P> {
             platform,
             assets: Assets::new(),
             date: Mutex::new(DateLine::at(u64::MAX)),
+            metrics: Metrics::Off,
             counters: Counters::default(),
         }
+    }
+
+    /// The same server with or without its figures at `/metrics`.
+    pub fn with_metrics(self, metrics: Metrics) -> Self {
+        Self { metrics, ..self }
     }
 
     /// The machine below.
@@ -64,8 +83,8 @@ impl<P: Platform> Server<P> {
     /// The answer to `request`. Unless it is a whole file, its status line and
     /// fields are put into `head`.
     pub fn answer(&self, request: &Request<'_>, head: &mut Vec<u8>) -> Answer {
-        if request.method == Method::NotAllowed {
-            return plain(head, Status::MethodNotAllowed, b"Allow: GET, HEAD\r\n");
+        if !matches!(request.method, Method::Get | Method::Head) {
+            return answer_other(request, head);
         }
         if let Some(asset) = self.assets.get(request.target) {
             return answer_file(request, asset, head);
@@ -81,44 +100,55 @@ impl<P: Platform> Server<P> {
             Err(TargetError::NotUtf8) => return plain(head, Status::NotFound, b""),
             Err(_) => return plain(head, Status::BadRequest, b""),
         };
-        if resource.path == METRICS && resource.form == Form::Name {
+        let is_metrics = resource.path == METRICS && resource.form == Form::Name;
+        if is_metrics && self.metrics == Metrics::On {
             return self.answer_metrics(head);
         }
-        match self.find(&resource) {
-            Found::Asset(asset) => {
+        let mut found = self.find(&resource);
+        if matches!(found, Err(FindError::NoMemory)) {
+            // The latest files are held; let go of, they make room for this one.
+            self.assets.clear();
+            found = self.find(&resource);
+        }
+        match found {
+            Ok(Found::Asset(asset)) => {
                 self.assets.put(request.target, &asset);
                 answer_file(request, asset, head)
             }
-            Found::DirectoryWithoutSlash => redirect(head, &resource),
-            Found::Nothing => plain(head, Status::NotFound, b""),
+            Ok(Found::DirectoryWithoutSlash) => redirect(head, &resource),
+            Ok(Found::Nothing) => plain(head, Status::NotFound, b""),
+            Err(FindError::NoMemory) => {
+                plain(head, Status::ServiceUnavailable, b"Retry-After: 1\r\n")
+            }
+            Err(FindError::Unreadable) => plain(head, Status::InternalServerError, b""),
         }
     }
 
-    fn find(&self, resource: &Resource<'_>) -> Found {
-        match (self.platform.find(resource.path), resource.form) {
+    fn find(&self, resource: &Resource<'_>) -> Result<Found, FindError> {
+        Ok(match (self.platform.find(resource.path)?, resource.form) {
             (Some(Node::File { bytes, modified_s }), Form::Name) => {
                 self.prepare(resource.path, bytes, modified_s)
             }
             (Some(Node::Directory), Form::Name) => Found::DirectoryWithoutSlash,
-            (Some(Node::Directory), Form::Directory) => self.find_index(resource.path),
+            (Some(Node::Directory), Form::Directory) => self.find_index(resource.path)?,
             _ => Found::Nothing,
-        }
+        })
     }
 
-    fn find_index(&self, directory: &str) -> Found {
+    fn find_index(&self, directory: &str) -> Result<Found, FindError> {
         let parts = if directory.is_empty() {
             ["", ""]
         } else {
             [directory, "/"]
         };
         let path = [parts[0], parts[1], "index.html"].concat();
-        match self.platform.find(&path) {
+        Ok(match self.platform.find(&path)? {
             Some(Node::File { bytes, modified_s }) => self.prepare(&path, bytes, modified_s),
             _ => Found::Nothing,
-        }
+        })
     }
 
-    fn prepare(&self, path: &str, bytes: &'static [u8], modified_s: u64) -> Found {
+    fn prepare(&self, path: &str, bytes: fs::Content, modified_s: u64) -> Found {
         let now_s = self.platform.unix_s();
         Found::Asset(Arc::new(Asset::new(path, bytes, modified_s, now_s)))
     }
@@ -136,6 +166,19 @@ impl<P: Platform> Server<P> {
             content: Content::Owned(text),
         }
     }
+}
+
+/// The answer to a method that gives no representation.
+#[cold]
+fn answer_other(request: &Request<'_>, head: &mut Vec<u8>) -> Answer {
+    if request.method != Method::Options {
+        return plain(head, Status::MethodNotAllowed, ALLOW);
+    }
+    // `*` is the server as a whole (RFC 9110, 9.3.7).
+    if request.target != "*" && target::resolve(request.target, &mut Vec::new()).is_err() {
+        return plain(head, Status::BadRequest, b"");
+    }
+    options(head)
 }
 
 enum Found {

@@ -5,26 +5,38 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use tare_libos::fs::Content;
 use tare_libos::sync::Mutex;
 
 use crate::conditions::Validators;
 use crate::status::Status;
 use crate::{content_type, decimal, http_date};
 
-/// Where files come from. Contents live as long as the server: on the
-/// appliance they are slices of the initramfs, and are sent without a copy.
+/// Where files come from. A content is a handle: on the appliance it leads to the
+/// initramfs or to what was read from a disk, and is sent without a copy.
 pub trait Files {
     /// What is at `path`, which is clean and relative; `None` for nothing.
-    fn find(&self, path: &str) -> Option<Node>;
+    fn find(&self, path: &str) -> Result<Option<Node>, FindError>;
+}
+
+/// Why a path cannot be looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FindError {
+    /// There is a file, and no memory for it now.
+    #[error("no memory for the file")]
+    NoMemory,
+    /// The file, or a directory on the way to it, cannot be read.
+    #[error("the file cannot be read")]
+    Unreadable,
 }
 
 /// A file or a directory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Node {
     /// A regular file.
     File {
         /// Its content.
-        bytes: &'static [u8],
+        bytes: Content,
         /// Time of its last change, seconds since 1970.
         modified_s: u64,
     },
@@ -37,7 +49,7 @@ pub enum Node {
 #[derive(Debug)]
 pub struct Asset {
     /// The content.
-    pub bytes: &'static [u8],
+    pub bytes: Content,
     /// Status line and fields of a complete answer, up to Content-Length.
     head: Box<[u8]>,
     modified_s: u64,
@@ -52,7 +64,7 @@ pub struct Asset {
 impl Asset {
     /// Prepares the head of a file's answers. A file from the future counts as
     /// changed `now_s`, seconds since 1970 (RFC 9110, 8.8.2.1).
-    pub fn new(path: &str, bytes: &'static [u8], modified_s: u64, now_s: u64) -> Self {
+    pub fn new(path: &str, bytes: Content, modified_s: u64, now_s: u64) -> Self {
         let shown_s = modified_s.min(now_s);
         let mut head = Vec::with_capacity(256);
         let mut field = |name: &[u8], value: &dyn Fn(&mut Vec<u8>)| -> Range<usize> {
@@ -145,6 +157,12 @@ impl Assets {
         (**key == *target).then(|| Arc::clone(asset))
     }
 
+    /// Forgets all, so that memory which nobody uses is freed.
+    pub(crate) fn clear(&self) {
+        let mut slots = self.0.lock();
+        slots.iter_mut().for_each(|slot| *slot = None);
+    }
+
     pub(crate) fn put(&self, target: &str, asset: &Arc<Asset>) {
         if target.len() <= LONGEST_KEY {
             let entry = (Box::from(target), Arc::clone(asset));
@@ -183,7 +201,12 @@ mod tests {
 
     #[test]
     fn the_head_of_an_asset_is_complete_and_short() {
-        let asset = Asset::new("a/b.html", b"hello", 784_111_777, u64::MAX);
+        let asset = Asset::new(
+            "a/b.html",
+            Content::archived(b"hello"),
+            784_111_777,
+            u64::MAX,
+        );
         let expected = "HTTP/1.1 200 OK\r\n\
             Content-Type: text/html; charset=utf-8\r\n\
             Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
@@ -200,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_file_from_the_future_is_dated_now_and_keeps_its_tag() {
-        let asset = Asset::new("a", b"", 2_000_000_000, 1_000);
+        let asset = Asset::new("a", Content::archived(b""), 2_000_000_000, 1_000);
         assert_eq!(asset.validators().modified_s, 1_000);
         assert_eq!(asset.validators().etag, b"\"77359400-0\"");
     }
@@ -208,7 +231,7 @@ mod tests {
     #[test]
     fn a_slot_never_answers_for_another_target() {
         let assets = Assets::new();
-        let asset = Arc::new(Asset::new("a", b"", 0, 0));
+        let asset = Arc::new(Asset::new("a", Content::archived(b""), 0, 0));
         for i in 0..1_000 {
             let target = alloc::format!("/{i}");
             assert!(assets.get(&target).is_none());

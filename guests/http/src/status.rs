@@ -43,7 +43,7 @@ statuses! {
     BadRequest = 400 "Bad Request",
     /// No such file.
     NotFound = 404 "Not Found",
-    /// Neither GET nor HEAD.
+    /// Neither GET nor HEAD nor OPTIONS.
     MethodNotAllowed = 405 "Method Not Allowed",
     /// The request did not arrive in time.
     RequestTimeout = 408 "Request Timeout",
@@ -59,9 +59,11 @@ statuses! {
     ExpectationFailed = 417 "Expectation Failed",
     /// The head is too long or has too many fields.
     HeaderFieldsTooLarge = 431 "Request Header Fields Too Large",
+    /// A file cannot be read.
+    InternalServerError = 500 "Internal Server Error",
     /// An unknown method or transfer coding.
     NotImplemented = 501 "Not Implemented",
-    /// Too many connections.
+    /// Too many connections, or no memory for a file.
     ServiceUnavailable = 503 "Service Unavailable",
     /// Neither HTTP/1.0 nor HTTP/1.1.
     VersionNotSupported = 505 "HTTP Version Not Supported",

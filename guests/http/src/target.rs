@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::request::authority;
+
 /// What a target names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resource<'a> {
@@ -29,6 +31,9 @@ pub enum TargetError {
     /// Neither a path nor an absolute URI.
     #[error("target has no path")]
     NoPath,
+    /// An absolute URI without a valid host, or with user information.
+    #[error("target names no host")]
+    Authority,
     /// `%` without two hexadecimal digits after it.
     #[error("percent sign without two hexadecimal digits")]
     BadEscape,
@@ -66,7 +71,14 @@ fn strip_authority(target: &str) -> Result<&str, TargetError> {
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
         return Err(TargetError::NoPath);
     }
-    Ok(rest.find('/').map_or("/", |at| &rest[at..]))
+    let (host, path) = match rest.find('/') {
+        Some(at) => rest.split_at(at),
+        None => (rest, "/"),
+    };
+    if !authority::is_valid(host.as_bytes()) {
+        return Err(TargetError::Authority);
+    }
+    Ok(path)
 }
 
 /// A path that means what it says; `None` if it may have to be rewritten.

@@ -4,7 +4,12 @@
 
 mod support;
 
+use tare_guest_http::host::MemoryFiles;
+use tare_guest_http::server::{Platform, Server};
+use tare_guest_http::site::{Files, FindError, Node};
+
 use support::{Act, MODIFIED, Script, ask, get, responses, server};
+use tare_guest_http::server::Metrics;
 use tare_guest_http::status::Status;
 
 #[test]
@@ -120,13 +125,9 @@ fn other_methods_are_not_allowed_and_unknown_ones_not_implemented() {
     );
     assert_eq!(
         (answers[0].status, answers[0].field("Allow")),
-        (405, Some("GET, HEAD"))
+        (405, Some("GET, HEAD, OPTIONS"))
     );
     assert_eq!(answers[1].status, 200, "the connection goes on");
-    assert_eq!(
-        ask(&server, "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")[0].status,
-        405
-    );
     assert_eq!(
         ask(&server, "CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n")[0].status,
         405
@@ -251,6 +252,10 @@ fn requests_that_break_the_protocol_end_the_connection() {
         ("GET / HTTP/1.1\r\nHost: a\r\nExpect: x\r\n\r\n", 417),
         (
             "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
+            400,
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
             501,
         ),
         (
@@ -271,19 +276,23 @@ fn requests_that_break_the_protocol_end_the_connection() {
 #[test]
 fn long_heads_are_refused_by_what_is_long() {
     let server = server();
-    let target = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(5_000));
+    let target = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(8_192));
     assert_eq!(ask(&server, &target)[0].status, 414);
-    let endless = format!("GET /{}", "a".repeat(9_000));
+    let endless = format!("GET /{}", "a".repeat(17_000));
     assert_eq!(ask(&server, &endless)[0].status, 414);
     let field = format!(
         "GET / HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n",
-        "a".repeat(9_000)
+        "a".repeat(17_000)
     );
     assert_eq!(ask(&server, &field)[0].status, 431);
-    let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(64));
+    let many = format!(
+        "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
+        "A: b\r\n".repeat(100)
+    );
     assert_eq!(ask(&server, &many)[0].status, 431);
     let fits = format!(
-        "GET / HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n",
+        "GET /?{} HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n",
+        "a".repeat(8_000),
         "a".repeat(8_000)
     );
     assert_eq!(ask(&server, &fits)[0].status, 200);
@@ -305,8 +314,52 @@ fn old_clients_get_what_they_ask_for() {
 }
 
 #[test]
+fn figures_are_served_only_where_that_is_switched_on() {
+    let site = MemoryFiles::new().with("metrics", b"a file", 0);
+    assert_eq!(get(&server(), "/metrics", "").status, 404);
+    assert_eq!(get(&Server::new(site), "/metrics", "").body, b"a file");
+}
+
+/// Files that are there and cannot be given.
+struct Failing(FindError);
+
+impl Files for Failing {
+    fn find(&self, path: &str) -> Result<Option<Node>, FindError> {
+        match path {
+            "" => Ok(Some(Node::Directory)),
+            _ => Err(self.0),
+        }
+    }
+}
+
+impl Platform for Failing {
+    fn unix_s(&self) -> u64 {
+        0
+    }
+
+    fn expose(&self, _out: &mut Vec<u8>) {}
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_not_missing() {
+    for (error, status, retry) in [
+        (FindError::NoMemory, 503, Some("1")),
+        (FindError::Unreadable, 500, None),
+    ] {
+        let server = Server::new(Failing(error));
+        for target in ["/file", "/"] {
+            let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+            let script = Script::new([Act::Send(head.into())]).run(&server);
+            let answer = responses(&script.sent, &[]).remove(0);
+            assert_eq!(answer.status, status, "{target}");
+            assert_eq!(answer.field("Retry-After"), retry);
+        }
+    }
+}
+
+#[test]
 fn figures_are_served_as_text() {
-    let server = server();
+    let server = server().with_metrics(Metrics::On);
     get(&server, "/ten.txt", "");
     get(&server, "/nothing", "");
     let metrics = get(&server, "/metrics", "");

@@ -2,13 +2,14 @@
 
 use alloc::vec::Vec;
 
+use tare_libos::io::ErrorKind;
 use tare_libos::sched::{self, CoreStats};
 use tare_libos::time::{Instant, SystemTime, UNIX_EPOCH};
-use tare_libos::{fs, heap, net, thread};
+use tare_libos::{fs, heap, io, net, thread};
 
 use crate::counters::{COUNTER, GAUGE, family, sample, sample_seconds, single};
 use crate::server::Platform;
-use crate::site::{Files, Node};
+use crate::site::{Files, FindError, Node};
 
 /// The machine that the appliance runs on.
 pub(super) struct Machine {
@@ -27,15 +28,23 @@ impl Machine {
 }
 
 impl Files for Machine {
-    fn find(&self, path: &str) -> Option<Node> {
-        let metadata = fs::metadata(path).ok()?;
-        if metadata.is_dir() {
-            return Some(Node::Directory);
-        }
-        let bytes = fs::read(path).ok()?;
-        let modified_s = metadata.modified().as_secs();
-        Some(Node::File { bytes, modified_s })
+    fn find(&self, path: &str) -> Result<Option<Node>, FindError> {
+        read(path).or_else(|error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::Unsupported => Ok(None),
+            ErrorKind::ResourceBusy => Err(FindError::NoMemory),
+            _ => Err(FindError::Unreadable),
+        })
     }
+}
+
+fn read(path: &str) -> io::Result<Option<Node>> {
+    let metadata = fs::metadata(path)?;
+    if metadata.is_dir() {
+        return Ok(Some(Node::Directory));
+    }
+    let bytes = fs::read(path)?;
+    let modified_s = metadata.modified().as_secs();
+    Ok(Some(Node::File { bytes, modified_s }))
 }
 
 impl Platform for Machine {

@@ -1,8 +1,9 @@
 //! The server on the library OS: files of the initramfs or of a disk, TCP streams,
 //! threads.
 //!
-//! Words of the command line: `port=N` (80), `connections=N` (as many as the heap
-//! carries, up to [`MOST_CONNECTIONS`]).
+//! Options on the command line: `port=N` (80), `connections=N` (as many as the heap
+//! carries, up to [`MOST_CONNECTIONS`]), `metrics=on` to serve figures for Prometheus
+//! at `/metrics` (off).
 
 mod machine;
 
@@ -15,7 +16,7 @@ use tare_libos::serve::{self, Service, Stream};
 use tare_libos::{env, fs, heap, println};
 
 use crate::connection;
-use crate::server::Server;
+use crate::server::{Metrics, Server};
 use machine::Machine;
 
 /// Most connections, whatever the memory.
@@ -61,7 +62,7 @@ fn serve_files() -> io::Result<()> {
     };
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
     let http = Http {
-        server: Server::new(Machine::new()),
+        server: Server::new(Machine::new()).with_metrics(metrics()?),
         most: most_connections()?,
     };
     serve::start(listener, http)
@@ -90,6 +91,17 @@ impl Service for Http {
 
     fn refuse(&self, stream: Stream) {
         connection::refuse(stream, &self.server);
+    }
+}
+
+fn metrics() -> io::Result<Metrics> {
+    match env::var("metrics") {
+        None | Some("off") => Ok(Metrics::Off),
+        Some("on") => Ok(Metrics::On),
+        Some(_) => Err(Error::new(
+            ErrorKind::InvalidInput,
+            "metrics= wants on or off",
+        )),
     }
 }
 

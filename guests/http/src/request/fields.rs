@@ -2,6 +2,7 @@
 
 use httparse::Header;
 
+use super::authority;
 use super::{Body, Conditions, Persistence, Version};
 use crate::decimal;
 use crate::status::Status;
@@ -18,12 +19,17 @@ pub(super) struct Fields<'a> {
     keep_alive: bool,
     length: Option<u64>,
     coding: Option<Coding>,
+    chunked: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Coding {
+    /// `chunked` alone.
     Chunked,
-    Other,
+    /// Others, and `chunked` last.
+    Unknown,
+    /// `chunked` is not last, or there twice: the body has no certain end.
+    Endless,
 }
 
 impl<'a> Fields<'a> {
@@ -59,9 +65,7 @@ impl<'a> Fields<'a> {
     }
 
     fn take_host(&mut self, value: &'a [u8]) -> Result<(), Status> {
-        let valid =
-            |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte);
-        if self.host.replace(value).is_some() || !value.iter().all(valid) {
+        if self.host.replace(value).is_some() || !authority::is_valid(value) {
             return Err(Status::BadRequest);
         }
         Ok(())
@@ -92,12 +96,17 @@ impl<'a> Fields<'a> {
     }
 
     fn take_coding(&mut self, value: &[u8]) {
-        let chunked = value.eq_ignore_ascii_case(b"chunked") && self.coding.is_none();
-        self.coding = Some(if chunked {
-            Coding::Chunked
-        } else {
-            Coding::Other
-        });
+        for member in list(value) {
+            let chunked = member.eq_ignore_ascii_case(b"chunked");
+            self.coding = Some(match self.coding {
+                None if chunked => Coding::Chunked,
+                Some(Coding::Endless) if chunked && !self.chunked => Coding::Unknown,
+                _ => Coding::Endless,
+            });
+            self.chunked |= chunked;
+        }
+        // The field is there even if it names nothing.
+        self.coding.get_or_insert(Coding::Endless);
     }
 
     pub(super) fn persistence(&self, version: Version) -> Persistence {
@@ -117,7 +126,8 @@ impl<'a> Fields<'a> {
             (Some(_), Some(_)) => Err(Status::BadRequest),
             (Some(_), None) if version == Version::Http10 => Err(Status::BadRequest),
             (Some(Coding::Chunked), None) => Ok(Body::Chunked),
-            (Some(Coding::Other), None) => Err(Status::NotImplemented),
+            (Some(Coding::Unknown), None) => Err(Status::NotImplemented),
+            (Some(Coding::Endless), None) => Err(Status::BadRequest),
         }
     }
 }

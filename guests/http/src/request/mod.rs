@@ -5,7 +5,9 @@
 //! of Content-Length and Transfer-Encoding, lengths that differ, folded lines,
 //! a second Host. A refused request ends its connection.
 
+pub(crate) mod authority;
 mod fields;
+mod newer;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +15,7 @@ use core::mem::MaybeUninit;
 
 use crate::limits::{MAX_FIELDS, MAX_TARGET};
 use crate::status::Status;
+use newer::Parts;
 
 /// What the start of a connection's bytes is.
 #[derive(Debug, PartialEq, Eq)]
@@ -55,6 +58,8 @@ pub enum Method {
     Get,
     /// The head of one.
     Head,
+    /// What may be done with a resource.
+    Options,
     /// A method of RFC 9110 or 5789 that no file supports.
     NotAllowed,
 }
@@ -140,7 +145,7 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Status> {
     let len = match head.parse_with_uninit_headers(bytes, &mut headers) {
         Ok(httparse::Status::Complete(len)) => len,
         Ok(httparse::Status::Partial) => return Ok(Parsed::Partial),
-        Err(error) => return Err(refusal(error, bytes)),
+        Err(error) => return refused(error, bytes),
     };
     let (Some(method), Some(target), Some(minor)) = (head.method, head.path, head.version) else {
         return Err(Status::BadRequest);
@@ -150,14 +155,36 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Status> {
     } else {
         Version::Http11
     };
+    let line = Line {
+        method,
+        target,
+        version,
+    };
+    judge(&line, head.headers).map(|request| Parsed::Complete(request, len))
+}
+
+/// A request line's parts.
+struct Line<'a> {
+    method: &'a str,
+    target: &'a str,
+    version: Version,
+}
+
+#[inline]
+fn judge<'a>(line: &Line<'a>, headers: &[httparse::Header<'a>]) -> Result<Request<'a>, Status> {
+    let Line {
+        method,
+        target,
+        version,
+    } = *line;
     if target.len() > MAX_TARGET {
         return Err(Status::UriTooLong);
     }
-    let fields = fields::Fields::read(head.headers)?;
+    let fields = fields::Fields::read(headers)?;
     if version == Version::Http11 && fields.host.is_none() {
         return Err(Status::BadRequest);
     }
-    let request = Request {
+    Ok(Request {
         method: method_of(method)?,
         target,
         version,
@@ -167,37 +194,51 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Status> {
         conditions: fields.conditions,
         range: fields.range,
         if_range: fields.if_range,
-    };
-    Ok(Parsed::Complete(request, len))
+    })
 }
 
 fn method_of(name: &str) -> Result<Method, Status> {
     match name {
         "GET" => Ok(Method::Get),
         "HEAD" => Ok(Method::Head),
-        "POST" | "PUT" | "DELETE" | "OPTIONS" | "PATCH" | "TRACE" | "CONNECT" => {
-            Ok(Method::NotAllowed)
-        }
+        "OPTIONS" => Ok(Method::Options),
+        "POST" | "PUT" | "DELETE" | "PATCH" | "TRACE" | "CONNECT" => Ok(Method::NotAllowed),
         _ => Err(Status::NotImplemented),
     }
 }
 
+/// What a head that the library refuses comes to.
 #[cold]
-fn refusal(error: httparse::Error, bytes: &[u8]) -> Status {
+fn refused(error: httparse::Error, bytes: &[u8]) -> Result<Parsed<'_>, Status> {
     match error {
-        httparse::Error::TooManyHeaders => Status::HeaderFieldsTooLarge,
-        httparse::Error::Version if names_a_version(bytes) => Status::VersionNotSupported,
-        _ => Status::BadRequest,
+        httparse::Error::TooManyHeaders => Err(Status::HeaderFieldsTooLarge),
+        httparse::Error::Version => of_another_version(bytes),
+        _ => Err(Status::BadRequest),
     }
 }
 
-/// Whether the first line ends in `HTTP/` and two numbers.
+fn of_another_version(bytes: &[u8]) -> Result<Parsed<'_>, Status> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    match newer::parse(bytes, &mut headers) {
+        Some(Ok(Parts::Partial)) => Ok(Parsed::Partial),
+        Some(Ok(Parts::Complete(line, headers, len))) => {
+            judge(&line, headers).map(|request| Parsed::Complete(request, len))
+        }
+        Some(Err(status)) => Err(status),
+        None if names_a_version(bytes) => Err(Status::VersionNotSupported),
+        None => Err(Status::BadRequest),
+    }
+}
+
+/// Whether the first line has three parts, the last one `HTTP/` and two numbers.
 fn names_a_version(bytes: &[u8]) -> bool {
     let start = bytes.trim_ascii_start();
     let line = start.split(|byte| *byte == b'\n').next().unwrap_or(start);
-    let word = line.trim_ascii_end().rsplit(|byte| *byte == b' ').next();
-    matches!(
-        word.and_then(|word| word.strip_prefix(b"HTTP/")),
+    let mut parts = line.trim_ascii_end().split(|byte| *byte == b' ');
+    let version = parts.by_ref().nth(2);
+    let names = matches!(
+        version.and_then(|version| version.strip_prefix(b"HTTP/")),
         Some([major, b'.', minor]) if major.is_ascii_digit() && minor.is_ascii_digit()
-    )
+    );
+    names && parts.next().is_none()
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tare_guest_http::connection;
 use tare_guest_http::host::MemoryFiles;
-use tare_guest_http::server::Server;
+use tare_guest_http::server::{Platform, Server};
 use tare_libos::serve::{Transport, TransportError};
 
 /// What a client does next.
@@ -49,7 +49,7 @@ impl Script {
     }
 
     /// Serves the script to its end.
-    pub fn run(mut self, server: &Server<MemoryFiles>) -> Self {
+    pub fn run<P: Platform>(mut self, server: &Server<P>) -> Self {
         connection::serve(Borrowed(&mut self), server);
         self
     }
