@@ -19,6 +19,20 @@ pub struct LineCount {
     pub intervals: Histogram,
 }
 
+/// Raises of a line that KVM's 8259s saw (`kvm_pic_set_irq`), without those that found
+/// the pin pending.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PicCount {
+    /// Pin, 0 to 15: the line's number.
+    pub pin: u32,
+    /// The guest masks the pin there: its local or I/O APIC delivers, or nothing does.
+    pub masked: bool,
+    /// Who raised it.
+    pub injector: Injector,
+    /// How often.
+    pub count: u64,
+}
+
 /// Where an interrupt enters KVM's interrupt controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

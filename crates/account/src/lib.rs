@@ -1,7 +1,7 @@
 //! The account of one virtual machine over a window of time.
 //!
-//! Plain data: counts and times within the window, times in ns. `Option` means
-//! that nobody on this host could tell; the reason is in
+//! Plain data: counts and times within the window, times in ns. `None` means
+//! unknown on this host; the reason is in
 //! [`Account::unavailable`]. Dividing by the window gives rates, by a count of
 //! transactions the figures of one ([`Account::per`]).
 
@@ -12,6 +12,7 @@ mod histogram;
 mod interrupt;
 mod kind;
 mod monitor;
+mod quota;
 mod role;
 mod thread;
 mod unavailable;
@@ -22,9 +23,12 @@ use serde::{Deserialize, Serialize};
 
 pub use exit::{Cost, CostBasis, ExitCount};
 pub use histogram::{Bucket, Histogram};
-pub use interrupt::{Injector, InterruptCount, IpiCount, IpiMode, IpiTarget, IrqLine, LineCount};
+pub use interrupt::{
+    Injector, InterruptCount, IpiCount, IpiMode, IpiTarget, IrqLine, LineCount, PicCount,
+};
 pub use kind::{Access, Device, ExitKind, Isa, USER_SIGNAL};
-pub use thread::{Halts, OffCpu, OnCpu, Preemptor, ThreadAccount, Vcpu};
+pub use quota::{CgroupVersion, Quota};
+pub use thread::{Awake, Halts, OffCpu, OnCpu, Preemptor, ThreadAccount, Vcpu};
 pub use unavailable::{Source, Unavailable};
 pub use vm::{Monitor, Role, Vm};
 pub use wakeup::{Step, Wakeups};
@@ -37,7 +41,7 @@ pub struct Account {
     /// Length of the window, ns.
     pub window_ns: u64,
     /// Share of the window in which events were counted, 1.0 being all of it. Less in
-    /// a storm: the counts are scaled by it, and so are estimates.
+    /// a storm: the counts are scaled by it, and so are estimates. 0 without BPF.
     #[serde(default = "whole")]
     pub counted_share: f64,
     /// The VM ended within the window: the account stops there.
@@ -50,10 +54,16 @@ pub struct Account {
     pub threads: Vec<ThreadAccount>,
     /// Interrupt lines that were raised (`kvm_set_irq`), by GSI.
     pub lines: Vec<LineCount>,
+    /// Lines as the 8259s saw them.
+    #[serde(default)]
+    pub pic: Vec<PicCount>,
     /// Interrupts that a local APIC accepted, by vCPU, vector and injector.
     pub interrupts: Vec<InterruptCount>,
     /// Interrupts between vCPUs as their senders asked for them.
     pub ipis: Vec<IpiCount>,
+    /// CPU quotas of the control groups that its threads are in.
+    #[serde(default)]
+    pub quotas: Vec<Quota>,
     /// Kinds that were counted together because the guest made too many.
     pub overflowed: u64,
     /// Sources that could not be used.
@@ -68,6 +78,12 @@ fn whole() -> f64 {
 }
 
 impl Account {
+    /// Whether events were counted at all; without, rates of exits, halts and
+    /// interrupts are unknown, not zero.
+    pub fn counts_events(&self) -> bool {
+        self.counted_share > 0.0
+    }
+
     /// Exits of all vCPUs, by kind, most frequent first.
     pub fn exits(&self) -> Vec<ExitCount> {
         let all = self.vcpus().flat_map(|(_, vcpu)| &vcpu.exits);

@@ -56,22 +56,26 @@ pub struct OffCpu {
     pub involuntary_switches: u64,
     /// Single waits for a CPU, from being ready to running. Empty without BPF.
     pub run_delays: Histogram,
-    /// Who ran when it was switched out although it could have run, most
-    /// frequent first.
+    /// Processes that ran while it waited for their CPU, longest first.
     pub preempted_by: Vec<Preemptor>,
 }
 
-/// A thread that took another's CPU.
+/// A process that had the CPU which a thread waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preemptor {
-    /// Process ID.
+    /// Process ID; 0 is the CPU's idle task.
     pub pid: u32,
-    /// Thread ID.
-    pub tid: u32,
-    /// Its name.
-    pub name: String,
-    /// How often.
+    /// Its name; `None` if it has ended.
+    #[serde(default)]
+    pub process: Option<String>,
+    /// The virtual machine that it runs, by name.
+    #[serde(default)]
+    pub machine: Option<String>,
+    /// How often it followed the thread on the CPU although that could have run.
     pub count: u64,
+    /// Time that it ran while the thread waited, ns.
+    #[serde(default)]
+    pub ran_ns: u64,
 }
 
 /// What a vCPU's thread has beside a thread's account.
@@ -88,9 +92,24 @@ pub struct Vcpu {
     pub timer_arming: Histogram,
     /// Steps of wake-ups.
     pub wakeups: Wakeups,
+    /// Time on a CPU from the end of a halt to the next halt, by the interrupt that
+    /// ended the halt.
+    #[serde(default)]
+    pub awake: Vec<Awake>,
     /// KVM's own counters within the window, by KVM's names, where they could be
     /// read.
     pub kvm: std::collections::BTreeMap<String, u64>,
+}
+
+/// Time that a vCPU was awake because of one vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Awake {
+    /// The vector; `None` if no trace point on this host named it.
+    pub vector: Option<u8>,
+    /// How often.
+    pub count: u64,
+    /// Time on a CPU, ns.
+    pub total_ns: u64,
 }
 
 /// Halts of a vCPU.

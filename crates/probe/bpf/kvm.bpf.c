@@ -34,14 +34,17 @@ enum class {
 	CLASS_ACCEPT = 18,	/* a: apic id, b: vector */
 	CLASS_ACCEPT_INTERVAL = 19, /* a: apic id, b: vector << 32 | bucket */
 	CLASS_IPI = 20,		/* a: ICR's mode, shorthand and vector */
+	CLASS_PIC = 21,		/* a: pin of the 8259s, b: masked */
 	CLASS_HALT = 32,	/* a: valid */
 	CLASS_HALT_WAIT = 33,	/* b: bucket */
 	CLASS_POLL_SUCCESS = 34,
 	CLASS_POLL_WASTED = 35,
 	CLASS_ARM_INTERVAL = 36, /* b: bucket */
 	CLASS_STEP = 37,	/* a: step, b: bucket */
+	CLASS_AWAKE = 38,	/* a: vector that began it, 0: unknown; ns on a CPU */
 	CLASS_RUN_DELAY = 48,	/* b: bucket */
-	CLASS_PREEMPTED = 49,	/* a: by thread, b: of process */
+	CLASS_PREEMPTED = 49,	/* b: by process */
+	CLASS_TAKEN = 50,	/* b: by process; ns that it ran instead */
 };
 
 enum step { SEND, KICK, SCHEDULE, RETURN, ENTRY, HANDLER, TOTAL };
@@ -60,6 +63,14 @@ enum step { SEND, KICK, SCHEDULE, RETURN, ENTRY, HANDLER, TOTAL };
 #define CLOSED (~0ull)
 /* A wake-up that takes longer belongs to another interrupt. */
 #define LONGEST_SEND_NS 1000000
+/*
+ * QEMU raises a line below 16 at both interrupt controllers, and a line that is
+ * routed to a message is a line and a message: one interrupt within this time.
+ */
+#define SAME_RAISE_NS 50000
+/* An interrupt is sent, accepted and wakes its vCPU within this time. */
+#define SAME_STEP_NS 50000
+#define MAX_CPUS 1024
 
 struct key {
 	u32 tgid;
@@ -109,6 +120,23 @@ struct thread {
 	u64 accept_ns;
 	u64 wake_ipi_ns;	/* as a target */
 	u64 wake_last_ns;
+	u64 line_ns;		/* when it last raised a line */
+	u32 line_is_new;	/* it was not raised before */
+	u32 accept_vector;	/* since it last woke a thread */
+	u32 waker_vector;	/* what woke it, before its halt ended */
+	u32 awake_vector;	/* what began the time awake */
+	u64 awake_ns;		/* since when it has been awake; 0 if unknown */
+	u64 awake_off_ns;	/* off_ns then */
+	u64 wait_off_ns;	/* off_ns when it last began to wait */
+	u64 accepted_ns;	/* when accept_vector was */
+	u32 cpu;		/* where it waits for the CPU */
+	u32 line;		/* the line that it last raised */
+};
+
+/* A CPU: who waits for it, and since when its current task runs. */
+struct cpu {
+	u64 since_ns;
+	u64 waiter;		/* thread of an observed VM, or 0 */
 };
 
 HASH_MAP(vms, 1024, u32, struct vm);
@@ -118,6 +146,8 @@ HASH_MAP(threads, 8192, u32, struct thread);
 HASH_MAP(counts, 32768, struct key, struct value);
 
 ARRAY_MAP(gate, 1, struct gate);
+
+ARRAY_MAP(cpus, MAX_CPUS, struct cpu);
 
 /* Where kvm_exit's record has its fields (tracefs: events/kvm/kvm_exit/format). */
 const volatile u32 exit_reason_offset = 8;
@@ -215,6 +245,11 @@ INLINE struct thread *of_slice(struct thread *thread, u64 slice)
 	thread->armed_ns = 0;
 	thread->ipi_ns = 0;
 	thread->accept_ns = 0;
+	thread->line_ns = 0;
+	thread->accept_vector = 0;
+	thread->waker_vector = 0;
+	thread->awake_vector = 0;
+	thread->awake_ns = 0;
 	return thread;
 }
 
@@ -467,15 +502,10 @@ int on_kvm_entry(struct raw *ctx)
 }
 
 /* An interrupt entered an interrupt controller, on whichever thread. */
-INLINE void line(u32 which)
+INLINE void line(u32 which, u64 slice, struct thread *thread, u32 tid)
 {
-	struct key key = { .class = CLASS_LINE, .a = which };
-	u64 slice = slice_now();
-	struct thread *thread;
+	struct key key = { .tid = tid, .class = CLASS_LINE, .a = which };
 
-	if (slice == CLOSED)
-		return;
-	thread = current_in(slice, &key.tid);
 	if (thread)
 		key.tgid = thread->tgid;
 	count_series(&key, CLASS_LINE_INTERVAL, slice);
@@ -484,15 +514,60 @@ INLINE void line(u32 which)
 SEC("raw_tp/kvm_set_irq")
 int on_kvm_set_irq(struct raw *ctx)
 {
-	if ((s32)ctx->arg[1])
-		line((u32)ctx->arg[0] & ~MSI);
+	u32 tid, gsi = (u32)ctx->arg[0] & ~MSI;
+	u64 slice = slice_now(), now;
+	struct thread *thread;
+
+	if (slice == CLOSED || !(s32)ctx->arg[1])
+		return 0;
+	thread = current_in(slice, &tid);
+	if (!thread) {
+		line(gsi, slice, thread, tid);
+		return 0;
+	}
+	now = bpf_ktime_get_ns();
+	thread->line_is_new = gsi >= 16 || gsi != thread->line ||
+			      now - thread->line_ns > SAME_RAISE_NS;
+	thread->line = gsi;
+	thread->line_ns = now;
+	if (thread->line_is_new)
+		line(gsi, slice, thread, tid);
+	return 0;
+}
+
+/* Follows kvm_set_irq where the line goes to the 8259s; a pin that is pending merges. */
+SEC("raw_tp/kvm_pic_set_irq")
+int on_kvm_pic_set_irq(struct raw *ctx)
+{
+	u32 chip = (u8)ctx->arg[0], pin = (u8)ctx->arg[1], mask = (u8)ctx->arg[3];
+	struct key key = { .class = CLASS_PIC, .a = (chip & 1) << 3 | (pin & 7) };
+	struct thread *thread = current_thread(&key.tid);
+
+	if (!thread || !thread->line_is_new)
+		return 0;
+	thread->line_is_new = 0;
+	key.tgid = thread->tgid;
+	key.b = mask >> (pin & 7) & 1;
+	count(&key, 0);
 	return 0;
 }
 
 SEC("raw_tp/kvm_msi_set_irq")
 int on_kvm_msi_set_irq(struct raw *ctx)
 {
-	line(MSI | (u8)ctx->arg[1]);
+	u64 slice = slice_now();
+	struct thread *thread;
+	u32 tid;
+
+	if (slice == CLOSED)
+		return 0;
+	thread = current_in(slice, &tid);
+	if (thread && bpf_ktime_get_ns() - thread->line_ns < SAME_RAISE_NS) {
+		/* The line that was counted is routed to this message. */
+		thread->line_ns = 0;
+		return 0;
+	}
+	line(MSI | (u8)ctx->arg[1], slice, thread, tid);
 	return 0;
 }
 
@@ -515,7 +590,7 @@ SEC("raw_tp/kvm_apic_accept_irq")
 int on_kvm_apic_accept_irq(struct raw *ctx)
 {
 	struct key key = { .class = CLASS_ACCEPT, .a = (u32)ctx->arg[0], .b = (u8)ctx->arg[3] };
-	u64 slice = slice_now();
+	u64 slice = slice_now(), now;
 	struct thread *thread;
 
 	if (slice == CLOSED)
@@ -523,36 +598,67 @@ int on_kvm_apic_accept_irq(struct raw *ctx)
 	thread = current_in(slice, &key.tid);
 	if (thread) {
 		key.tgid = thread->tgid;
+		now = bpf_ktime_get_ns();
+		thread->accept_vector = key.b;
+		thread->accepted_ns = now;
+		if (now - thread->ipi_ns > SAME_STEP_NS && thread->awake_ns &&
+		    !thread->awake_vector)
+			thread->awake_vector = key.b;
 		if (thread->ipi_ns)
-			thread->accept_ns = bpf_ktime_get_ns();
+			thread->accept_ns = now;
 	}
 	count_series(&key, CLASS_ACCEPT_INTERVAL, slice);
 	return 0;
 }
 
-INLINE void end_of_interrupt(void)
+INLINE void end_of_interrupt(u32 vector)
 {
 	u32 tid;
 	struct thread *thread = current_thread(&tid);
 
-	if (!thread || thread->wake_stage < ENTRY)
+	if (!thread)
+		return;
+	if (thread->awake_ns && !thread->awake_vector)
+		thread->awake_vector = vector;
+	if (thread->wake_stage < ENTRY)
 		return;
 	step(thread, tid, HANDLER, bpf_ktime_get_ns());
 	wake_ends(thread, tid);
 }
 
+/* apic, vector (-1: none was in service). */
 SEC("raw_tp/kvm_eoi")
 int on_kvm_eoi(struct raw *ctx)
 {
-	end_of_interrupt();
+	end_of_interrupt((s32)ctx->arg[1] < 0 ? 0 : (u8)ctx->arg[1]);
 	return 0;
 }
 
 SEC("raw_tp/kvm_pv_eoi")
 int on_kvm_pv_eoi(struct raw *ctx)
 {
-	end_of_interrupt();
+	end_of_interrupt((u8)ctx->arg[1]);
 	return 0;
+}
+
+/*
+ * The time on a CPU since the last halt ended belongs to the interrupt that ended
+ * it. A thread that began to wait in this halt had run until then.
+ */
+INLINE void was_awake(struct thread *thread, u32 tid, u64 began)
+{
+	struct key key = {
+		.tgid = thread->tgid, .tid = tid, .class = CLASS_AWAKE,
+		.a = thread->awake_vector,
+	};
+	u64 off = thread->first_wait_ns ? thread->wait_off_ns : thread->off_ns;
+	u64 length, away;
+
+	if (!thread->awake_ns || began <= thread->awake_ns)
+		return;
+	length = began - thread->awake_ns;
+	away = off - thread->awake_off_ns;
+	count(&key, length > away ? length - away : 0);
 }
 
 /*
@@ -570,6 +676,11 @@ int on_kvm_vcpu_wakeup(struct raw *ctx)
 		return 0;
 	now = bpf_ktime_get_ns();
 	began = now - ns;
+	was_awake(thread, key.tid, began);
+	thread->awake_ns = now;
+	thread->awake_off_ns = thread->off_ns;
+	thread->awake_vector = thread->waker_vector;
+	thread->waker_vector = 0;
 	key.tgid = thread->tgid;
 	count(&key, ns);
 	histogram(key.tgid, key.tid, CLASS_HALT_WAIT, 0, 0, ns);
@@ -590,6 +701,24 @@ int on_kvm_vcpu_wakeup(struct raw *ctx)
 	return 0;
 }
 
+/* The CPU that the scheduler last chose for a task. */
+INLINE u32 where(const struct task_struct *task)
+{
+	int cpu = 0;
+
+	READ_FIELD(cpu, task, wake_cpu);
+	return cpu;
+}
+
+INLINE void waits_for(struct thread *thread, u32 tid, u32 number)
+{
+	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &number);
+
+	thread->cpu = number;
+	if (cpu)
+		cpu->waiter = tid;
+}
+
 SEC("raw_tp/sched_waking")
 int on_sched_waking(struct raw *ctx)
 {
@@ -606,8 +735,14 @@ int on_sched_waking(struct raw *ctx)
 		return 0;
 	now = bpf_ktime_get_ns();
 	target->ready_ns = now;
+	waits_for(target, tid, where(task));
 	sender = current_in(slice, &sender_tid);
-	if (!sender || sender->tgid != target->tgid || !sender->accept_ns)
+	if (!sender || sender->tgid != target->tgid)
+		return 0;
+	if (!target->waker_vector && now - sender->accepted_ns < SAME_STEP_NS)
+		target->waker_vector = sender->accept_vector;
+	sender->accept_vector = 0;
+	if (!sender->accept_ns)
 		return 0;
 	if (now - sender->ipi_ns > LONGEST_SEND_NS)
 		return 0;
@@ -623,7 +758,7 @@ int on_sched_waking(struct raw *ctx)
 }
 
 INLINE void leaves(struct thread *thread, u32 tid, const struct task_struct *next,
-		   u32 next_tid, u32 could_run)
+		   u32 number, u32 could_run)
 {
 	struct key key = { .tgid = thread->tgid, .tid = tid, .class = CLASS_PREEMPTED };
 	u32 next_tgid = 0;
@@ -634,13 +769,42 @@ INLINE void leaves(struct thread *thread, u32 tid, const struct task_struct *nex
 	if (!could_run) {
 		if (!thread->first_wait_ns)
 			thread->first_wait_ns = now;
+		thread->wait_off_ns = thread->off_ns;
 		return;
 	}
 	thread->ready_ns = now;
+	waits_for(thread, tid, number);
 	READ_FIELD(next_tgid, next, tgid);
-	key.a = next_tid;
 	key.b = next_tgid;
 	count(&key, 0);
+}
+
+/* The task that leaves this CPU ran while a thread of a VM waited for it. */
+INLINE void charge(struct cpu *cpu, u32 number, const struct task_struct *prev, u64 slice)
+{
+	struct key key = { .class = CLASS_TAKEN };
+	u32 waiter = cpu->waiter, tgid = 0;
+	u64 now = bpf_ktime_get_ns();
+	u64 since = cpu->since_ns;
+	struct thread *thread;
+
+	cpu->since_ns = now;
+	if (!waiter)
+		return;
+	thread = known_thread(&waiter, slice);
+	if (!thread || !thread->ready_ns || thread->cpu != number) {
+		cpu->waiter = 0;
+		return;
+	}
+	if (since < thread->ready_ns)
+		since = thread->ready_ns;
+	if (now <= since)
+		return;
+	READ_FIELD(tgid, prev, tgid);
+	key.tgid = thread->tgid;
+	key.tid = waiter;
+	key.b = tgid;
+	count(&key, now - since);
 }
 
 INLINE void enters(struct thread *thread, u32 tid)
@@ -665,17 +829,21 @@ int on_sched_switch(struct raw *ctx)
 {
 	const struct task_struct *prev = (void *)ctx->arg[1];
 	const struct task_struct *next = (void *)ctx->arg[2];
-	u32 prev_tid = 0, next_tid = 0;
+	u32 prev_tid = 0, next_tid = 0, number = bpf_get_smp_processor_id();
 	u64 slice = slice_now();
 	struct thread *thread;
+	struct cpu *cpu;
 
 	if (slice == CLOSED)
 		return 0;
 	READ_FIELD(prev_tid, prev, pid);
 	READ_FIELD(next_tid, next, pid);
+	cpu = bpf_map_lookup_elem(&cpus, &number);
+	if (cpu)
+		charge(cpu, number, prev, slice);
 	thread = known_thread(&prev_tid, slice);
 	if (thread)
-		leaves(thread, prev_tid, next, next_tid, (ctx->arg[0] & 1) || !ctx->arg[3]);
+		leaves(thread, prev_tid, next, number, (ctx->arg[0] & 1) || !ctx->arg[3]);
 	thread = known_thread(&next_tid, slice);
 	if (thread)
 		enters(thread, next_tid);

@@ -60,7 +60,6 @@ struct pt_regs {
 
 static void *(*bpf_get_current_task_btf)(void) = (void *)158;
 static void *(*bpf_task_pt_regs)(void *task) = (void *)175;
-static u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 
 /* Bits of a key: group from 36, class from 32, what from 12, bucket. */
 #define KEY_GROUP 36

@@ -49,6 +49,7 @@ static long (*bpf_map_update_elem)(void *map, const void *key, const void *value
 				   u64 flags) = (void *)2;
 static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
+static u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*bpf_get_current_comm)(void *buffer, u32 size) = (void *)16;
 static long (*bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
@@ -57,6 +58,7 @@ static u64 (*bpf_jiffies64)(void) = (void *)118;
 struct task_struct {
 	int pid;
 	int tgid;
+	int wake_cpu;
 } __attribute__((preserve_access_index));
 
 /* Reads one field of a kernel struct; `to` is a variable. */

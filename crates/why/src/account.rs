@@ -20,8 +20,6 @@ const RTC_LINE: u32 = 8;
 const X2APIC: std::ops::RangeInclusive<u32> = 0x800..=0x8ff;
 /// How far from their median intervals may be to count as even.
 const EVEN: f64 = 0.2;
-/// What the probe calls a thread that it can no longer find.
-const ENDED: &str = "(ended)";
 /// Names shown of those who took a CPU.
 const NAMED: usize = 3;
 
@@ -58,9 +56,8 @@ fn other(account: &Account, thread: &ThreadAccount) -> Thread {
 
 fn vcpu(account: &Account, thread: &ThreadAccount, observed: &Observed) -> Vcpu {
     let halts = &observed.halts;
-    let others = |by: &&Preemptor| by.pid != account.vm.pid || by.name != ENDED;
     let preemptors = thread.off_cpu.preempted_by.iter();
-    let preemptors = preemptors.filter(others).take(NAMED);
+    let preemptors = preemptors.filter(|by| by.ran_ns > 0).take(NAMED);
     Vcpu {
         index: observed.index,
         cpu: account.share(thread.on_cpu.total_ns),
@@ -73,15 +70,22 @@ fn vcpu(account: &Account, thread: &ThreadAccount, observed: &Observed) -> Vcpu 
                 .per_second(halts.polls_attempted.saturating_sub(halts.polls_successful)),
         },
         waiting: account.share(thread.off_cpu.run_delay_ns),
-        preempted_by: preemptors
-            .map(|by| format!("{} ({})", by.name, by.pid))
-            .collect(),
+        preempted_by: preemptors.map(named).collect(),
         halts: account.per_second(halts.count),
         halt_median_us: halts.waits.quantile_ns(0.5).map(|ns| ns / 1000),
         interrupts: taken(account, observed.index),
         timer_regularity: timer_regularity(account, observed.index),
         exits: exits(account, observed),
         allowed: thread.allowed_cpus.clone(),
+    }
+}
+
+/// A process that had a CPU, by its machine or its name.
+fn named(by: &Preemptor) -> String {
+    match (&by.machine, &by.process) {
+        (Some(machine), _) => format!("machine {machine}"),
+        (None, Some(process)) => format!("{process} ({})", by.pid),
+        (None, None) => format!("a process that has exited ({})", by.pid),
     }
 }
 

@@ -6,19 +6,15 @@ use std::collections::BTreeMap;
 use super::classes;
 use super::counts::Counts;
 use super::threads::{Reading, Threads};
-use crate::proc;
-use crate::vm::{Role, Vm};
+use crate::vm::{self, Role, Vm};
 use tare_account::{
-    Cost, CostBasis, ExitCount, ExitKind, Halts, Histogram, OnCpu, Preemptor, Step, ThreadAccount,
-    Vcpu, Wakeups,
+    Awake, Cost, CostBasis, ExitCount, ExitKind, Halts, Histogram, OnCpu, Preemptor, Step,
+    ThreadAccount, Vcpu, Wakeups,
 };
 
 /// Longest time that an emulating KVM's exit to user space is taken to cost: the
 /// rest of the thread's time in user mode is the guest's ring 3.
 const LONGEST_EMULATED_NS: u64 = 30_000;
-
-/// A thread without a name runs a vCPU that spins only if it ran longer than this.
-const BUSY_NS: u64 = 50_000_000;
 
 /// Where the figures of one machine's threads come from.
 pub(super) struct Parts<'a> {
@@ -32,69 +28,66 @@ pub(super) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// What each thread does: by its name, else vCPUs by doing what only vCPUs do.
+    /// The role of each thread, by its name; vCPUs without a name by what only their
+    /// threads do.
     pub(super) fn roles(&self) -> BTreeMap<u32, Role> {
         let readings = self.after.readings.keys();
         let mut roles: BTreeMap<_, _> = readings
             .map(|tid| (*tid, self.after.role(self.vm, *tid)))
             .collect();
-        if roles.values().any(|role| matches!(role, Role::Vcpu(_))) {
+        if roles.values().any(|role| role.is_vcpu()) {
             return roles;
         }
-        let mut nameless = self.nameless_vcpus(&roles);
-        nameless.sort_unstable();
-        for (tid, index) in nameless.iter().zip(&self.vm.vcpus) {
-            roles.insert(*tid, Role::Vcpu(*index));
+        let tids: Vec<u32> = roles.keys().copied().collect();
+        let mut vcpus = vm::nameless_vcpus(self.vm, &tids);
+        if vcpus.is_empty() {
+            // The machine has ended: exits remain.
+            let mut exiting: Vec<u32> = self
+                .counts
+                .iter()
+                .filter_map(|(key, _)| key.vcpu())
+                .collect();
+            exiting.sort_unstable();
+            exiting.dedup();
+            vcpus = exiting
+                .into_iter()
+                .zip(self.vm.vcpus.iter().copied())
+                .collect();
         }
+        let vcpus = vcpus.into_iter();
+        roles.extend(vcpus.map(|(tid, index)| (tid, Role::Vcpu(index))));
         roles
-    }
-
-    /// Threads that made exits; then, as a guest that spins makes none, those that
-    /// have no known role and ran most. vCPUs' threads start in their order.
-    fn nameless_vcpus(&self, roles: &BTreeMap<u32, Role>) -> Vec<u32> {
-        let exits = self.counts.iter().filter(|(key, _)| key.is_of_vcpu());
-        let mut found: Vec<u32> = exits.map(|(key, _)| key.tid).collect();
-        found.sort_unstable();
-        found.dedup();
-        let others = roles.iter().filter(|(_, role)| **role == Role::Other);
-        let mut busy: Vec<(u64, u32)> = others
-            .map(|(tid, _)| (self.run_ns(*tid), *tid))
-            .filter(|(run_ns, tid)| *run_ns > BUSY_NS && !found.contains(tid))
-            .collect();
-        busy.sort_unstable_by_key(|(run_ns, _)| Reverse(*run_ns));
-        let missing = self.vm.vcpus.len().saturating_sub(found.len());
-        found.extend(busy.iter().take(missing).map(|(_, tid)| tid));
-        found
-    }
-
-    fn run_ns(&self, tid: u32) -> u64 {
-        let none = Reading::default();
-        let before = self.before.readings.get(&tid).unwrap_or(&none);
-        let after = self.after.readings.get(&tid);
-        after.map_or(0, |after| after.on_cpu(before, self.emulated).total_ns)
     }
 
     pub(super) fn threads(&self, roles: &BTreeMap<u32, Role>) -> Vec<ThreadAccount> {
         let none = Reading::default();
+        let by_thread = self.counts.by_thread();
+        let no_counts = Counts::default();
         self.after
             .readings
             .iter()
             .map(|(tid, after)| {
                 let before = self.before.readings.get(tid).unwrap_or(&none);
                 let role = roles.get(tid).copied().unwrap_or(Role::Other);
-                self.thread(*tid, role, before, after)
+                let counts = by_thread.get(tid).unwrap_or(&no_counts);
+                self.thread((*tid, role), before, after, counts)
             })
             .collect()
     }
 
-    fn thread(&self, tid: u32, role: Role, before: &Reading, after: &Reading) -> ThreadAccount {
-        let counts = self.counts.of_thread(tid);
+    fn thread(
+        &self,
+        (tid, role): (u32, Role),
+        before: &Reading,
+        after: &Reading,
+        counts: &Counts,
+    ) -> ThreadAccount {
         let on_cpu = after.on_cpu(before, self.emulated);
         let mut off_cpu = after.off_cpu(before);
         off_cpu.run_delays = counts.histogram(classes::RUN_DELAY, |_| true);
-        off_cpu.preempted_by = preemptors(&counts);
+        off_cpu.preempted_by = preemptors(counts);
         let vcpu = match role {
-            Role::Vcpu(index) => Some(self.vcpu(index, &counts, &on_cpu)),
+            Role::Vcpu(index) => Some(self.vcpu(index, counts, &on_cpu)),
             _ => None,
         };
         ThreadAccount {
@@ -118,6 +111,7 @@ impl Parts<'_> {
             halts: halts(counts, &kvm),
             timer_arming: counts.histogram(classes::ARM_INTERVAL, |_| true),
             wakeups: wakeups(counts),
+            awake: awake(counts),
             kvm,
         }
     }
@@ -149,25 +143,38 @@ impl Parts<'_> {
     }
 }
 
+/// Processes that had the CPU, longest first; their names come later.
 fn preemptors(counts: &Counts) -> Vec<Preemptor> {
-    let preempted = counts.class(classes::PREEMPTED);
-    let mut all: Vec<_> = preempted
-        .map(|(key, value)| {
-            let pid = key.b as u32;
-            let name = match key.a {
-                // The scheduler took the CPU's own idle task: bandwidth ran out.
-                0 => Some("(idle)".to_owned()),
-                tid => proc::comm(&proc::thread(pid, tid)),
-            };
-            Preemptor {
-                pid,
-                tid: key.a,
-                name: name.unwrap_or_else(|| "(ended)".to_owned()),
-                count: value.count,
-            }
+    let mut by_pid: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for (key, value) in counts.class(classes::PREEMPTED) {
+        by_pid.entry(key.b as u32).or_default().0 += value.count;
+    }
+    for (key, value) in counts.class(classes::TAKEN) {
+        by_pid.entry(key.b as u32).or_default().1 += value.ns;
+    }
+    let all = by_pid.into_iter().map(|(pid, (count, ran_ns))| Preemptor {
+        pid,
+        process: None,
+        machine: None,
+        count,
+        ran_ns,
+    });
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|preemptor| Reverse((preemptor.ran_ns, preemptor.count)));
+    all
+}
+
+/// Time awake by vector, longest first.
+fn awake(counts: &Counts) -> Vec<Awake> {
+    let mut all: Vec<_> = counts
+        .class(classes::AWAKE)
+        .map(|(key, value)| Awake {
+            vector: u8::try_from(key.a).ok().filter(|vector| *vector > 0),
+            count: value.count,
+            total_ns: value.ns,
         })
         .collect();
-    all.sort_by_key(|preemptor| Reverse(preemptor.count));
+    all.sort_by_key(|awake| Reverse(awake.total_ns));
     all
 }
 

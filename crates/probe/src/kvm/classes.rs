@@ -17,14 +17,17 @@ pub(super) const LINE_INTERVAL: u32 = 17;
 pub(super) const ACCEPT: u32 = 18;
 pub(super) const ACCEPT_INTERVAL: u32 = 19;
 pub(super) const IPI: u32 = 20;
+pub(super) const PIC: u32 = 21;
 pub(super) const HALT: u32 = 32;
 pub(super) const HALT_WAIT: u32 = 33;
 pub(super) const POLL_SUCCESS: u32 = 34;
 pub(super) const POLL_WASTED: u32 = 35;
 pub(super) const ARM_INTERVAL: u32 = 36;
 pub(super) const STEP: u32 = 37;
+pub(super) const AWAKE: u32 = 38;
 pub(super) const RUN_DELAY: u32 = 48;
 pub(super) const PREEMPTED: u32 = 49;
+pub(super) const TAKEN: u32 = 50;
 
 const MSI: u32 = 1 << 31;
 const VMX: u32 = 1;
@@ -94,9 +97,9 @@ impl Key {
         })
     }
 
-    /// A class that only a vCPU's thread counts.
-    pub(super) fn is_of_vcpu(&self) -> bool {
-        matches!(self.class, MSR..=VARIOUS | IPI | HALT)
+    /// The vCPU's thread, of a class that only those count.
+    pub(super) fn vcpu(&self) -> Option<u32> {
+        matches!(self.class, MSR..=VARIOUS | IPI | HALT).then_some(self.tid)
     }
 
     pub(super) fn line(&self) -> IrqLine {

@@ -58,14 +58,19 @@ impl Counts {
         self
     }
 
-    /// Those of one process; 0 is nobody's.
-    pub(super) fn of_process(&self, tgid: u32) -> Self {
-        self.filtered(|key| key.tgid == tgid)
+    /// By process; 0 stands for threads of no machine.
+    pub(super) fn by_process(self) -> HashMap<u32, Self> {
+        self.divided(|key| key.tgid)
     }
 
-    /// Those of one thread.
-    pub(super) fn of_thread(&self, tid: u32) -> Self {
-        self.filtered(|key| key.tid == tid)
+    /// By thread.
+    pub(super) fn by_thread(&self) -> HashMap<u32, Self> {
+        self.clone().divided(|key| key.tid)
+    }
+
+    /// Drops those of one process.
+    pub(super) fn forget(&mut self, tgid: u32) {
+        self.entries.retain(|key, _| key.tgid != tgid);
     }
 
     pub(super) fn absorb(&mut self, other: Self) {
@@ -99,10 +104,12 @@ impl Counts {
         histogram
     }
 
-    fn filtered(&self, wanted: impl Fn(&Key) -> bool) -> Self {
-        let entries = self.entries.iter().filter(|(key, _)| wanted(key));
-        Self {
-            entries: entries.map(|(key, value)| (*key, *value)).collect(),
+    fn divided(self, by: impl Fn(&Key) -> u32) -> HashMap<u32, Self> {
+        let mut parts: HashMap<u32, Self> = HashMap::new();
+        for (key, value) in self.entries {
+            let part = parts.entry(by(&key)).or_default();
+            part.entries.insert(key, value);
         }
+        parts
     }
 }

@@ -20,6 +20,7 @@ const RAW: &[(&str, &str)] = &[
     ("kvm_userspace_exit", "on_kvm_userspace_exit"),
     ("kvm_entry", "on_kvm_entry"),
     ("kvm_set_irq", "on_kvm_set_irq"),
+    ("kvm_pic_set_irq", "on_kvm_pic_set_irq"),
     ("kvm_msi_set_irq", "on_kvm_msi_set_irq"),
     ("kvm_apic_ipi", "on_kvm_apic_ipi"),
     ("kvm_apic_accept_irq", "on_kvm_apic_accept_irq"),
@@ -39,7 +40,7 @@ const FORMATS: [&str; 2] = [
 ];
 /// Words of `struct vm` and `struct thread`.
 const VM_WORDS: usize = 2;
-const THREAD_WORDS: usize = 17;
+const THREAD_WORDS: usize = 25;
 
 /// Loads the object, names the machines, then attaches; also returns what is
 /// missing.

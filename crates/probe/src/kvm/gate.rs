@@ -70,10 +70,10 @@ impl Gate {
         }
     }
 
-    /// A window begins.
-    pub(super) fn begin(&mut self) {
+    /// A window begins at `from_ns` of the monotonic clock.
+    pub(super) fn begin(&mut self, from_ns: u64) {
         self.stretches = vec![Stretch {
-            from_ns: nanoseconds(clock_gettime(ClockId::Monotonic)),
+            from_ns,
             open_ticks: self.open_ticks(),
         }];
     }
@@ -104,14 +104,13 @@ impl Gate {
         }
     }
 
-    /// Share of the window so far in which the programs counted.
-    pub(super) fn share(&self, object: Option<&Object>) -> f64 {
-        let now = nanoseconds(clock_gettime(ClockId::Monotonic));
+    /// Share of the window until `now_ns` in which the programs counted.
+    pub(super) fn share(&self, object: &Object, now_ns: u64) -> f64 {
         let rhythm = Rhythm {
             tick_ns: tick_ns(),
-            anchor_ns: object.map_or(0, last_slice_ns),
+            anchor_ns: last_slice_ns(object),
         };
-        share(&self.stretches, now, rhythm)
+        share(&self.stretches, now_ns, rhythm)
     }
 
     fn open_ticks(&self) -> u64 {

@@ -4,7 +4,7 @@ use super::classes::{self, Key};
 use super::counts::Counts;
 use crate::proc;
 use crate::vm::Role;
-use tare_account::{Injector, InterruptCount, IpiCount, LineCount};
+use tare_account::{Injector, InterruptCount, IpiCount, LineCount, PicCount};
 
 /// Raised lines, most frequent first.
 pub(super) fn lines(counts: &Counts, role: &impl Fn(u32) -> Role) -> Vec<LineCount> {
@@ -21,6 +21,21 @@ pub(super) fn lines(counts: &Counts, role: &impl Fn(u32) -> Role) -> Vec<LineCou
         .collect();
     lines.sort_by_key(|line| std::cmp::Reverse(line.count));
     lines
+}
+
+/// Raises that the 8259s saw, most frequent first.
+pub(super) fn pic(counts: &Counts, role: &impl Fn(u32) -> Role) -> Vec<PicCount> {
+    let mut pic: Vec<_> = counts
+        .class(classes::PIC)
+        .map(|(key, value)| PicCount {
+            pin: key.a,
+            masked: key.b != 0,
+            injector: injector(key, None, role),
+            count: value.count,
+        })
+        .collect();
+    pic.sort_by_key(|count| std::cmp::Reverse(count.count));
+    pic
 }
 
 /// Accepted interrupts, most frequent first.

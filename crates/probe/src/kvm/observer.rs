@@ -1,7 +1,8 @@
 //! The observer: sources that stay open, and an account at each turn.
 
-use std::collections::{BTreeMap, HashSet};
-use std::time::Instant;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -14,9 +15,15 @@ use super::threads::Threads;
 use super::{classes, events, host, interrupts};
 use crate::bpf::Object;
 use crate::proc;
+use crate::proc::quota::{self, Group, Mounts};
 use crate::vm::{self, Role, Vm};
 use crate::{Source, Unavailable};
-use tare_account::{Account, ObserverCost};
+use tare_account::{Account, ObserverCost, Quota};
+
+/// Share of a core that looks at threads within a window may cost.
+const LOOKS_SHARE: f64 = 0.003;
+/// Shortest time between two of them.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Observes virtual machines until it is dropped.
 #[derive(Debug)]
@@ -26,10 +33,20 @@ pub struct Observer {
     gate: Gate,
     unavailable: Vec<Unavailable>,
     emulated: bool,
+    mounts: Mounts,
     watched: Vec<Watched>,
-    counts: Counts,
+    /// When the window began, and what had been counted then.
+    began: Snapshot,
     lost: u64,
-    since: Instant,
+    /// When threads may be looked at again.
+    next_look: Instant,
+}
+
+/// What is read at the end of a window, where the next one begins.
+#[derive(Debug)]
+struct Snapshot {
+    at: Instant,
+    counts: Counts,
     own_cpu_ns: u64,
 }
 
@@ -37,15 +54,18 @@ pub struct Observer {
 #[derive(Debug)]
 struct Watched {
     vm: Vm,
+    /// Where its window begins, if it was found after the others' began.
+    since: Option<Instant>,
     kernel_threads: Vec<u32>,
     before: Threads,
     after: Threads,
+    quotas: BTreeMap<PathBuf, Group>,
     overflowed: u64,
     statistics: Statistics,
 }
 
 impl Observer {
-    /// Opens every source that this host offers. The first turn begins now. A storm
+    /// Opens every source that this host offers. The first window begins now. A storm
     /// of events is sampled.
     pub fn start(vms: &[Vm]) -> Self {
         Self::counting(vms, Counting::default())
@@ -53,26 +73,37 @@ impl Observer {
 
     /// The same, with a choice.
     pub fn counting(vms: &[Vm], counting: Counting) -> Self {
-        let (object, mut unavailable) = events::load(vms);
+        let mut kernel_threads = host::kernel_threads();
+        let mut watched: Vec<_> = vms
+            .iter()
+            .map(|vm| Watched::new(vm, kernel_threads.remove(&vm.pid).unwrap_or_default()))
+            .collect();
+        let (mut object, mut unavailable) = events::load(vms);
         let bpf = object.is_some().then(Cost::start);
         let bpf = bpf.and_then(|bpf| bpf.map_err(|why| unavailable.push(why)).ok());
+        let mounts = Mounts::read();
+        for watched in &mut watched {
+            watched.read(object.as_mut());
+            watched.begin(&mounts);
+        }
         let mut observer = Self {
-            object,
             bpf,
             gate: Gate::new(counting),
             unavailable,
             emulated: !proc::has_hardware_virtualisation(),
-            watched: vms.iter().map(Watched::new).collect(),
-            counts: Counts::default(),
+            mounts,
+            watched,
+            began: Snapshot::now(object.as_ref()),
             lost: 0,
-            since: Instant::now(),
-            own_cpu_ns: 0,
+            next_look: Instant::now() + LOOK,
+            object,
         };
-        observer.begin();
+        observer.begin_costs();
         observer
     }
 
-    /// Observes these from now on: keeps those that it knows, forgets others.
+    /// Observes these from now on: keeps those that it knows, forgets others. The window
+    /// of one that is new begins now.
     pub fn follow(&mut self, vms: &[Vm]) {
         let same = |a: &Vm, b: &Vm| a.pid == b.pid && a.started_ticks == b.started_ticks;
         let (kept, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.watched)
@@ -82,10 +113,20 @@ impl Observer {
         for watched in gone {
             self.forget(&watched);
         }
-        for vm in vms {
-            if !self.watched.iter().any(|watched| same(vm, &watched.vm)) {
-                self.add(vm);
-            }
+        self.join(vms);
+    }
+
+    /// Observes these too from now on.
+    pub fn join(&mut self, vms: &[Vm]) {
+        let same = |a: &Vm, b: &Vm| a.pid == b.pid && a.started_ticks == b.started_ticks;
+        let is_new = |vm: &&Vm| !self.watched.iter().any(|watched| same(vm, &watched.vm));
+        let new: Vec<&Vm> = vms.iter().filter(is_new).collect();
+        if new.is_empty() {
+            return;
+        }
+        let mut kernel_threads = host::kernel_threads();
+        for vm in new {
+            self.add(vm, kernel_threads.remove(&vm.pid).unwrap_or_default());
         }
     }
 
@@ -94,12 +135,64 @@ impl Observer {
         self.watched.iter().all(Watched::has_ended)
     }
 
-    /// Reads the threads' files, so that threads which end are accounted until now.
-    /// Cheap enough for several times a second.
+    /// Adapts the sampling of events, and reads the threads' times, so that those which
+    /// end are accounted until now. Threads are read so rarely that it costs no more than
+    /// a small share of a core, however many there are.
     pub fn refresh(&mut self) {
-        for watched in &mut self.watched {
-            watched.refresh(self.object.as_mut());
+        self.look_at_cost();
+        if Instant::now() < self.next_look {
+            return;
         }
+        let cpu_ns = own_cpu_ns();
+        for watched in &mut self.watched {
+            watched.glance(self.object.as_mut());
+        }
+        let spent = Duration::from_nanos(own_cpu_ns().saturating_sub(cpu_ns));
+        self.next_look = Instant::now() + LOOK.max(spent.div_f64(LOOKS_SHARE));
+    }
+
+    /// One account for each machine since the last turn, in the order of their
+    /// following. The next window begins where this one ends.
+    pub fn turn(&mut self) -> Vec<Account> {
+        for watched in &mut self.watched {
+            watched.read(self.object.as_mut());
+        }
+        self.look_at_cost();
+        let now = Snapshot::now(self.object.as_ref());
+        let counted_share = match &self.object {
+            Some(object) => self.gate.share(object, now_ns()),
+            None => 0.0,
+        };
+        let cost = self.cost(&now);
+        self.begin_costs();
+        let began = std::mem::replace(&mut self.began, now);
+        let added = self.began.counts.since(&began.counts);
+        let mut added = added.scaled(counted_share).by_process();
+        let outside = self.outside(added.remove(&0).unwrap_or_default());
+        let names = self.names();
+        let lost = self.newly_lost();
+        let mut accounts = Vec::new();
+        for watched in &mut self.watched {
+            let since = watched.since.unwrap_or(began.at);
+            let counts = added.remove(&watched.vm.pid).unwrap_or_default();
+            let mut account =
+                watched.account(counts, &outside, self.object.as_ref(), self.emulated);
+            account.window_ns = nanoseconds(self.began.at.saturating_duration_since(since));
+            account.counted_share = counted_share;
+            account.observer = cost;
+            account.quotas = watched.quotas(&self.mounts);
+            account
+                .unavailable
+                .splice(0..0, self.unavailable.iter().cloned());
+            account.unavailable.extend(lost.clone());
+            name_preemptors(&mut account, &names);
+            accounts.push(account);
+            watched.begin(&self.mounts);
+        }
+        accounts
+    }
+
+    fn look_at_cost(&mut self) {
         let (Some(bpf), Some(object)) = (&mut self.bpf, &mut self.object) else {
             return;
         };
@@ -109,59 +202,30 @@ impl Observer {
         bpf.rest(self.gate.narrowed());
     }
 
-    /// One account for each machine since the last turn, in the order of their
-    /// following.
-    pub fn turn(&mut self) -> Vec<Account> {
-        self.refresh();
-        let counts = self.object.as_ref().map(Counts::read).unwrap_or_default();
-        let window_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let counted_share = self.gate.share(self.object.as_ref());
-        let added = counts.since(&self.counts).scaled(counted_share);
-        let outside = self.outside(&added);
-        let mut accounts: Vec<_> = self
-            .watched
-            .iter_mut()
-            .map(|watched| watched.account(&added, &outside, self.object.as_ref(), self.emulated))
-            .collect();
-        let cost = self.cost();
-        let lost = self.newly_lost();
-        for account in &mut accounts {
-            account.window_ns = window_ns;
-            account.counted_share = counted_share;
-            account.observer = cost;
-            account
-                .unavailable
-                .splice(0..0, self.unavailable.iter().cloned());
-            account.unavailable.extend(lost.clone());
-        }
-        self.counts = counts;
-        self.begin();
-        accounts
-    }
-
-    fn begin(&mut self) {
-        for watched in &mut self.watched {
-            watched.refresh(self.object.as_mut());
-            watched.begin();
-        }
-        self.since = Instant::now();
-        self.own_cpu_ns = own_cpu_ns();
+    fn begin_costs(&mut self) {
         if let (Some(bpf), Some(object)) = (&mut self.bpf, &self.object) {
             bpf.begin(object);
         }
-        self.gate.begin();
+        self.gate.begin(now_ns());
     }
 
-    fn add(&mut self, vm: &Vm) {
+    fn add(&mut self, vm: &Vm, kernel_threads: Vec<u32>) {
         if let Some(object) = &mut self.object
             && let Err(unavailable) = events::watch(object, vm.pid)
         {
             self.unavailable.push(unavailable);
         }
-        let mut watched = Watched::new(vm);
-        watched.refresh(self.object.as_mut());
-        watched.begin();
+        let mut watched = Watched::new(vm, kernel_threads);
+        watched.read(self.object.as_mut());
+        watched.begin(&self.mounts);
+        watched.since = Some(Instant::now());
         self.watched.push(watched);
+    }
+
+    /// Names of the observed machines by process.
+    fn names(&self) -> BTreeMap<u32, String> {
+        let vms = self.watched.iter().map(|watched| &watched.vm);
+        vms.map(|vm| (vm.pid, vm.name.clone())).collect()
     }
 
     fn forget(&mut self, watched: &Watched) {
@@ -172,13 +236,13 @@ impl Observer {
             events::forget_thread(object, *tid);
         }
         events::forget(object, watched.vm.pid);
-        self.counts = Counts::read(object);
+        self.began.counts.forget(watched.vm.pid);
     }
 
-    fn cost(&self) -> ObserverCost {
+    fn cost(&self, now: &Snapshot) -> ObserverCost {
         let bpf = self.bpf.as_ref().map(Cost::total);
         ObserverCost {
-            user_space_ns: own_cpu_ns().saturating_sub(self.own_cpu_ns),
+            user_space_ns: now.own_cpu_ns.saturating_sub(self.began.own_cpu_ns),
             bpf_ns: bpf.map(|bpf| bpf.ns),
             bpf_runs: bpf.map(|bpf| bpf.runs),
         }
@@ -194,21 +258,18 @@ impl Observer {
 
     /// Interrupts by threads of no machine: they are this machine's only if it is
     /// the only one.
-    fn outside(&self, added: &Counts) -> Outside {
-        let strangers = added.of_process(0);
-        let senders: HashSet<u32> = strangers
-            .class(classes::LINE)
-            .map(|(key, _)| key.tid)
-            .collect();
-        if senders.is_empty() {
+    fn outside(&self, strangers: Counts) -> Outside {
+        let interrupts = strangers.sum(classes::LINE).count;
+        if interrupts == 0 {
             return Outside::Attributed(Counts::default());
         }
-        match vm::list().vms.len() {
+        let machines = match self.watched.len() {
+            0 | 1 => vm::list().vms.len(),
+            several => several,
+        };
+        match machines {
             0 | 1 => Outside::Attributed(strangers),
-            count => {
-                let interrupts = strangers.sum(classes::LINE).count;
-                Outside::Ambiguous { interrupts, count }
-            }
+            _ => Outside::Ambiguous { interrupts },
         }
     }
 }
@@ -216,16 +277,29 @@ impl Observer {
 /// Interrupts by threads of no machine.
 enum Outside {
     Attributed(Counts),
-    Ambiguous { interrupts: u64, count: usize },
+    Ambiguous { interrupts: u64 },
+}
+
+impl Snapshot {
+    fn now(object: Option<&Object>) -> Self {
+        let counts = object.map(Counts::read).unwrap_or_default();
+        Self {
+            at: Instant::now(),
+            counts,
+            own_cpu_ns: own_cpu_ns(),
+        }
+    }
 }
 
 impl Watched {
-    fn new(vm: &Vm) -> Self {
+    fn new(vm: &Vm, kernel_threads: Vec<u32>) -> Self {
         Self {
             vm: vm.clone(),
-            kernel_threads: host::kernel_threads(vm.pid),
+            since: None,
+            kernel_threads,
             before: Threads::default(),
             after: Threads::default(),
+            quotas: BTreeMap::new(),
             overflowed: 0,
             statistics: Statistics::open(vm),
         }
@@ -236,37 +310,67 @@ impl Watched {
         stat.is_none_or(|stat| stat.started_ticks != self.vm.started_ticks)
     }
 
-    fn refresh(&mut self, object: Option<&mut Object>) {
-        if self.has_ended() {
-            return;
+    /// Reads all of its threads' files.
+    fn read(&mut self, object: Option<&mut Object>) {
+        if !self.has_ended() {
+            let gone = self.after.read(&self.vm, &self.kernel_threads);
+            self.tell(object, &gone);
         }
-        let gone = self.after.refresh(&self.vm, &self.kernel_threads);
+    }
+
+    /// Reads the times of its threads.
+    fn glance(&mut self, object: Option<&mut Object>) {
+        if !self.has_ended() {
+            let gone = self.after.glance(&self.vm, &self.kernel_threads);
+            self.tell(object, &gone);
+        }
+    }
+
+    /// Names its threads to the BPF programs.
+    fn tell(&self, object: Option<&mut Object>, gone: &[u32]) {
         let Some(object) = object else { return };
         for tid in self.after.readings.keys() {
-            match gone.contains(tid) {
-                true => events::forget_thread(object, *tid),
-                false => events::watch_thread(object, self.vm.pid, *tid),
+            if gone.contains(tid) {
+                events::forget_thread(object, *tid);
+            } else {
+                events::watch_thread(object, self.vm.pid, *tid);
             }
         }
     }
 
     /// What is known now is where the next window begins.
-    fn begin(&mut self) {
+    fn begin(&mut self, mounts: &Mounts) {
         let vm = self.vm.pid;
         let alive = |tid: &u32| proc::thread(vm, *tid).exists() || proc::process(*tid).exists();
         self.after.readings.retain(|tid, _| alive(tid));
+        if self.before.readings.is_empty() {
+            self.statistics.begin();
+            self.quotas = self.read_quotas(mounts);
+        }
         self.before = self.after.clone();
-        self.statistics.begin();
+        self.since = None;
+    }
+
+    /// What its groups throttled since the last turn.
+    fn quotas(&mut self, mounts: &Mounts) -> Vec<Quota> {
+        let now = self.read_quotas(mounts);
+        let quotas = quota::since(&now, &self.quotas);
+        self.quotas = now;
+        quotas
+    }
+
+    fn read_quotas(&self, mounts: &Mounts) -> BTreeMap<PathBuf, Group> {
+        let tids: Vec<u32> = self.after.readings.keys().copied().collect();
+        quota::read(mounts, self.vm.pid, &tids)
     }
 
     fn account(
         &mut self,
-        added: &Counts,
+        mut counts: Counts,
         outside: &Outside,
         object: Option<&Object>,
         emulated: bool,
     ) -> Account {
-        let mut counts = added.of_process(self.vm.pid);
         let mut unavailable = Vec::new();
         let kvm = self.statistics.turn(&mut unavailable);
         let parts = Parts {
@@ -280,14 +384,16 @@ impl Watched {
         let roles = parts.roles();
         let threads = parts.threads(&roles);
         if object.is_some() && !fires(&counts) {
-            let why = "it did not fire: exits are counted by what caused them, without their cost";
+            let why =
+                "it does not fire here: exits are counted by type, and their cost is estimated";
             unavailable.push(Unavailable::new(Source::KvmExit, why));
         }
         match outside {
             Outside::Attributed(strangers) => counts.absorb(strangers.clone()),
-            Outside::Ambiguous { interrupts, count } => {
+            Outside::Ambiguous { interrupts } => {
                 let why = format!(
-                    "{interrupts} interrupts came from outside, for one of {count} virtual machines"
+                    "{interrupts} interrupts were raised by threads that belong to no machine \
+                     (vhost, VFIO) and are not in these figures"
                 );
                 unavailable.push(Unavailable::named(Source::TracePoint, "kvm_set_irq", why));
             }
@@ -302,8 +408,10 @@ impl Watched {
             emulated,
             threads,
             lines: interrupts::lines(&counts, &role),
+            pic: interrupts::pic(&counts, &role),
             interrupts: interrupts::accepted(&counts, &role),
             ipis: interrupts::ipis(&counts, &role),
+            quotas: Vec::new(),
             overflowed: overflowed.saturating_sub(self.overflowed),
             unavailable,
             observer: ObserverCost::default(),
@@ -324,8 +432,32 @@ fn fires(counts: &Counts) -> bool {
     !ran || counts.sum(classes::HARDWARE).count > 0
 }
 
+/// Names the processes that had vCPUs' CPUs, and the machines that they run.
+fn name_preemptors(account: &mut Account, machines: &BTreeMap<u32, String>) {
+    let threads = account.threads.iter_mut();
+    for preemptor in threads.flat_map(|thread| &mut thread.off_cpu.preempted_by) {
+        preemptor.process = match preemptor.pid {
+            0 => Some("(idle)".to_owned()),
+            pid => proc::comm(&proc::process(pid)),
+        };
+        preemptor.machine = machines.get(&preemptor.pid).cloned();
+    }
+}
+
 fn own_cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+    of_clock(ClockId::ThreadCPUTime)
+}
+
+fn now_ns() -> u64 {
+    of_clock(ClockId::Monotonic)
+}
+
+fn of_clock(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
     let whole = u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000;
     whole + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

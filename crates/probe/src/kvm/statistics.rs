@@ -44,10 +44,6 @@ impl Statistics {
         for (index, number) in &lent {
             statistics.add(*index, copy(vm.pid, *number));
         }
-        if lent.is_empty() {
-            let why = "KVM gives them to the monitor alone, and this one does not keep them open";
-            statistics.unavailable = Some(Unavailable::new(Source::KvmStatistics, why));
-        }
         statistics
     }
 
@@ -81,16 +77,21 @@ impl Statistics {
     /// What was counted in the window, by vCPU.
     pub(super) fn turn(&mut self, unavailable: &mut Vec<Unavailable>) -> BTreeMap<u32, Counters> {
         unavailable.extend(self.unavailable.clone());
-        let added = |vcpu: &OfVcpu| {
-            let now = read(&vcpu.descriptor).into_iter();
-            now.map(|(name, value)| {
-                let before = vcpu.before.get(&name).copied().unwrap_or(0);
-                (name, value.saturating_sub(before))
-            })
-            .collect()
-        };
-        let vcpus = self.vcpus.iter();
-        vcpus.map(|(index, vcpu)| (*index, added(vcpu))).collect()
+        let vcpus = self.vcpus.iter_mut();
+        vcpus.map(|(index, vcpu)| (*index, vcpu.turn())).collect()
+    }
+}
+
+impl OfVcpu {
+    /// What was counted since the last turn.
+    fn turn(&mut self) -> Counters {
+        let now = read(&self.descriptor);
+        let before = std::mem::replace(&mut self.before, now.clone());
+        let added = now.into_iter().map(|(name, value)| {
+            let before = before.get(&name).copied().unwrap_or(0);
+            (name, value.saturating_sub(before))
+        });
+        added.collect()
     }
 }
 

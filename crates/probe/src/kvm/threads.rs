@@ -1,6 +1,6 @@
 //! Readings of the threads of one virtual machine, and their differences.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -27,20 +27,36 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Reads again; returns the IDs of threads that have gone.
-    pub(super) fn refresh(&mut self, vm: &Vm, kernel_threads: &[u32]) -> Vec<u32> {
-        let folder = proc::process(vm.pid);
-        let own = proc::numbers(&folder.join("task")).unwrap_or_default();
-        let own = own.iter().map(|tid| (*tid, proc::thread(vm.pid, *tid)));
-        let kernel = kernel_threads.iter().map(|tid| (*tid, proc::process(*tid)));
-        let mut gone: Vec<u32> = self.readings.keys().copied().collect();
-        for (tid, folder) in own.chain(kernel) {
+    /// Reads all again; returns the IDs of threads that have gone.
+    pub(super) fn read(&mut self, vm: &Vm, kernel_threads: &[u32]) -> Vec<u32> {
+        let mut gone = self.known();
+        for (tid, folder) in folders(vm, kernel_threads) {
             if let Some(reading) = Reading::of(&folder) {
                 self.readings.insert(tid, reading);
-                gone.retain(|known| *known != tid);
+                gone.remove(&tid);
             }
         }
-        gone
+        gone.into_iter().collect()
+    }
+
+    /// Reads the times of those that are known and all of those that are new; returns
+    /// the IDs of threads that have gone.
+    pub(super) fn glance(&mut self, vm: &Vm, kernel_threads: &[u32]) -> Vec<u32> {
+        let mut gone = self.known();
+        for (tid, folder) in folders(vm, kernel_threads) {
+            let lives = match self.readings.get_mut(&tid) {
+                Some(known) => known.update_times(&folder),
+                None => Reading::of(&folder).map(|new| drop(self.readings.insert(tid, new))),
+            };
+            if lives.is_some() {
+                gone.remove(&tid);
+            }
+        }
+        gone.into_iter().collect()
+    }
+
+    fn known(&self) -> BTreeSet<u32> {
+        self.readings.keys().copied().collect()
     }
 
     pub(super) fn role(&self, vm: &Vm, tid: u32) -> Role {
@@ -52,10 +68,18 @@ impl Threads {
     }
 }
 
+/// Threads with their folders: the monitor's, and the kernel's that work for it.
+fn folders(vm: &Vm, kernel_threads: &[u32]) -> Vec<(u32, PathBuf)> {
+    let own = proc::numbers(&proc::process(vm.pid).join("task")).unwrap_or_default();
+    let own = own.iter().map(|tid| (*tid, proc::thread(vm.pid, *tid)));
+    let kernel = kernel_threads.iter().map(|tid| (*tid, proc::process(*tid)));
+    own.chain(kernel).collect()
+}
+
 impl Reading {
     fn of(folder: &Path) -> Option<Self> {
         let stat = proc::stat(folder)?;
-        let read = |name: &str| fs::read_to_string(PathBuf::from(folder).join(name));
+        let read = |name: &str| fs::read_to_string(folder.join(name));
         let (run_ns, wait_ns) = proc::schedstat(&read("schedstat").ok()?)?;
         Some(Self {
             stat,
@@ -64,6 +88,12 @@ impl Reading {
             run_ns,
             wait_ns,
         })
+    }
+
+    fn update_times(&mut self, folder: &Path) -> Option<()> {
+        let text = fs::read_to_string(folder.join("schedstat")).ok()?;
+        (self.run_ns, self.wait_ns) = proc::schedstat(&text)?;
+        Some(())
     }
 
     /// Time on a CPU since `before`.

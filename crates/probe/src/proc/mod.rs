@@ -4,6 +4,7 @@
 //! treated as missing.
 
 mod cpu_list;
+pub(crate) mod quota;
 mod task;
 
 use std::fs;

@@ -7,5 +7,6 @@ mod translated;
 
 pub use find::{FindError, Listing, find, list, of_pid};
 pub use tare_account::{Monitor, Role, Vm};
+pub(crate) use threads::nameless_vcpus;
 pub use threads::{VmThread, threads};
 pub use translated::{Translated, translated};

@@ -1,5 +1,6 @@
 //! The threads of a machine, each with what it does.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
@@ -7,6 +8,8 @@ use super::{Role, Vm};
 use crate::kvm::kernel_threads;
 use crate::proc;
 
+/// SIGUSR1 in a set of signals.
+const SIGUSR1: u64 = 1 << 9;
 /// `ioctl` and `KVM_RUN`, as `/proc/PID/syscall` shows them.
 const IOCTL: &str = "16";
 const KVM_RUN: &str = "0xae80";
@@ -31,8 +34,8 @@ pub struct VmThread {
 
 /// All threads of a machine now, kernel threads that work for it included.
 ///
-/// vCPUs are told by their names; where a monitor names none (QEMU without
-/// `debug-threads`), by the descriptor that a thread is in `KVM_RUN` with.
+/// Names identify vCPUs; where a monitor names none (QEMU without `debug-threads`),
+/// see [`nameless_vcpus`].
 pub fn threads(vm: &Vm) -> Vec<VmThread> {
     let mut found: Vec<VmThread> = proc::numbers(&proc::process(vm.pid).join("task"))
         .unwrap_or_default()
@@ -40,22 +43,59 @@ pub fn threads(vm: &Vm) -> Vec<VmThread> {
         .filter_map(|tid| VmThread::of(vm, vm.pid, tid))
         .collect();
     if !found.iter().any(|thread| thread.role.is_vcpu()) {
-        for _ in 0..LOOKS {
-            for thread in &mut found {
-                if let Some(index) = runs_vcpu(thread.pid, thread.tid) {
-                    thread.role = Role::Vcpu(index);
-                }
+        let tids: Vec<u32> = found.iter().map(|thread| thread.tid).collect();
+        let vcpus = nameless_vcpus(vm, &tids);
+        for thread in &mut found {
+            if let Some(index) = vcpus.get(&thread.tid) {
+                thread.role = Role::Vcpu(*index);
             }
-            let vcpus = found.iter().filter(|thread| thread.role.is_vcpu());
-            if vcpus.count() >= vm.vcpus.len() {
-                break;
-            }
-            std::thread::sleep(BETWEEN);
         }
     }
-    let kernel = kernel_threads(vm.pid).into_iter();
+    let kernel = kernel_threads().remove(&vm.pid).unwrap_or_default();
+    let kernel = kernel.into_iter();
     found.extend(kernel.filter_map(|tid| VmThread::of(vm, tid, tid)));
     found
+}
+
+/// The vCPUs among these threads of a machine, by thread ID.
+///
+/// QEMU unblocks SIGUSR1, its kick, in vCPU threads only (`kvm_init_cpu_signals`), and
+/// starts them in the order of their vCPUs: this also finds one that never leaves its
+/// guest. In another monitor the descriptor that a thread is in `KVM_RUN` with names
+/// its vCPU, while it is there.
+pub(crate) fn nameless_vcpus(vm: &Vm, tids: &[u32]) -> BTreeMap<u32, u32> {
+    let kicked: Vec<u32> = tids
+        .iter()
+        .copied()
+        .filter(|tid| *tid != vm.pid && takes_kicks(vm.pid, *tid))
+        .collect();
+    if kicked.len() == vm.vcpus.len() {
+        return kicked.into_iter().zip(vm.vcpus.iter().copied()).collect();
+    }
+    let mut found = BTreeMap::new();
+    for _ in 0..LOOKS {
+        let seen = tids.iter().copied();
+        found.extend(seen.filter_map(|tid| Some((tid, runs_vcpu(vm.pid, tid)?))));
+        if found.len() >= vm.vcpus.len() {
+            break;
+        }
+        std::thread::sleep(BETWEEN);
+    }
+    found
+}
+
+/// Whether SIGUSR1 may interrupt a thread.
+fn takes_kicks(pid: u32, tid: u32) -> bool {
+    let status = fs::read_to_string(proc::thread(pid, tid).join("status"));
+    status.is_ok_and(|status| blocked_signals(&status).is_some_and(|set| set & SIGUSR1 == 0))
+}
+
+/// The set of signals that a thread blocks, of its `status`.
+fn blocked_signals(status: &str) -> Option<u64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigBlk:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
 }
 
 impl VmThread {
@@ -93,6 +133,19 @@ fn in_kvm_run(line: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_vcpu_thread_of_qemu_leaves_its_kick_unblocked() {
+        let sigusr1 = |set: &str| {
+            let status = format!("Threads:\t4\nSigBlk:\t{set}\nSigIgn:\t0\n");
+            blocked_signals(&status).unwrap() & SIGUSR1
+        };
+        // QEMU 7.2: a vCPU, the main loop, the RCU thread.
+        assert_eq!(sigusr1("fffffffe7ffbf837"), 0);
+        assert_ne!(sigusr1("0000000010002240"), 0);
+        assert_ne!(sigusr1("fffffffe7ffbfa77"), 0);
+        assert_eq!(blocked_signals("SigBlk:\tx"), None);
+    }
 
     #[test]
     fn a_thread_in_kvm_run_names_its_vcpu_s_descriptor() {

@@ -1,0 +1,208 @@
+//! CPU quotas of the control groups that a thread is in, of both cgroup versions.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tare_account::{CgroupVersion, Quota};
+
+/// The files of one group with a quota, by its directory.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Group {
+    version: CgroupVersion,
+    cpus: f64,
+    period_us: u64,
+    throttled_ns: u64,
+    threads: Vec<u32>,
+}
+
+/// Where this host mounts its control groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mounts {
+    cpu_v1: Option<PathBuf>,
+    unified: Option<PathBuf>,
+}
+
+impl Mounts {
+    /// Those of this process's mount namespace.
+    pub(crate) fn read() -> Self {
+        Self::parse(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+    }
+
+    fn parse(mountinfo: &str) -> Self {
+        let mut mounts = Self::default();
+        for line in mountinfo.lines() {
+            let Some((mount, file_system)) = line.split_once(" - ") else {
+                continue;
+            };
+            let Some(point) = mount.split(' ').nth(4).map(PathBuf::from) else {
+                continue;
+            };
+            let mut fields = file_system.split(' ');
+            let kind = fields.next();
+            let mut has_cpu = || fields.any(|field| field.split(',').any(|option| option == "cpu"));
+            match kind {
+                Some("cgroup2") => mounts.unified = mounts.unified.or(Some(point)),
+                Some("cgroup") if has_cpu() => mounts.cpu_v1 = mounts.cpu_v1.or(Some(point)),
+                _ => {}
+            }
+        }
+        mounts
+    }
+
+    /// The groups of a thread that may have a quota, the innermost first.
+    fn groups(&self, cgroup: &str) -> Vec<(CgroupVersion, PathBuf)> {
+        let mut groups = Vec::new();
+        for line in cgroup.lines() {
+            let mut fields = line.splitn(3, ':');
+            let (_, controllers, path) = (fields.next(), fields.next(), fields.next());
+            let (version, root) = match controllers {
+                Some("") => (CgroupVersion::V2, &self.unified),
+                Some(list) if list.split(',').any(|name| name == "cpu") => {
+                    (CgroupVersion::V1, &self.cpu_v1)
+                }
+                _ => continue,
+            };
+            let (Some(root), Some(path)) = (root, path) else {
+                continue;
+            };
+            let path = Path::new(path.trim_start_matches('/'));
+            let below = path.ancestors().filter(|part| !part.as_os_str().is_empty());
+            groups.extend(below.map(|part| (version, root.join(part))));
+        }
+        groups
+    }
+}
+
+/// Groups with a quota that these threads of process `pid` are in.
+pub(crate) fn read(mounts: &Mounts, pid: u32, tids: &[u32]) -> BTreeMap<PathBuf, Group> {
+    let mut found: BTreeMap<PathBuf, Option<Group>> = BTreeMap::new();
+    for &tid in tids {
+        let cgroup = fs::read_to_string(super::thread(pid, tid).join("cgroup"));
+        for (version, directory) in mounts.groups(&cgroup.unwrap_or_default()) {
+            let group = found
+                .entry(directory)
+                .or_insert_with_key(|directory| Group::read(version, directory));
+            if let Some(group) = group {
+                group.threads.push(tid);
+            }
+        }
+    }
+    let with_quota = found.into_iter();
+    with_quota
+        .filter_map(|(directory, group)| Some((directory, group?)))
+        .collect()
+}
+
+/// What was throttled between two readings.
+pub(crate) fn since(
+    now: &BTreeMap<PathBuf, Group>,
+    before: &BTreeMap<PathBuf, Group>,
+) -> Vec<Quota> {
+    let quota = |(directory, group): (&PathBuf, &Group)| {
+        let then = before.get(directory).map_or(0, |group| group.throttled_ns);
+        Quota {
+            directory: directory.display().to_string(),
+            version: group.version,
+            cpus: group.cpus,
+            period_us: group.period_us,
+            throttled_ns: group.throttled_ns.saturating_sub(then),
+            threads: group.threads.clone(),
+        }
+    };
+    now.iter().map(quota).collect()
+}
+
+impl Group {
+    /// `None` if the group has no quota.
+    fn read(version: CgroupVersion, directory: &Path) -> Option<Self> {
+        let file = |name: &str| fs::read_to_string(directory.join(name)).ok();
+        let (quota_us, period_us) = match version {
+            CgroupVersion::V2 => limit(&file("cpu.max")?)?,
+            CgroupVersion::V1 => (
+                file("cpu.cfs_quota_us")?.trim().parse().ok()?,
+                file("cpu.cfs_period_us")?.trim().parse().ok()?,
+            ),
+        };
+        (period_us > 0).then_some(())?;
+        Some(Self {
+            version,
+            cpus: quota_us as f64 / period_us as f64,
+            period_us,
+            throttled_ns: throttled_ns(&file("cpu.stat")?),
+            threads: Vec::new(),
+        })
+    }
+}
+
+/// Quota and period of `cpu.max`, us; `None` for `max`.
+fn limit(text: &str) -> Option<(u64, u64)> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    Some((quota.parse().ok()?, period.parse().ok()?))
+}
+
+/// `throttled_time` (version 1, ns) or `throttled_usec` (version 2) of `cpu.stat`.
+fn throttled_ns(stat: &str) -> u64 {
+    let field = |name: &str| {
+        let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
+        lines.find(|(key, _)| *key == name)?.1.trim().parse().ok()
+    };
+    let us: Option<u64> = field("throttled_usec");
+    us.map_or_else(
+        || field("throttled_time").unwrap_or(0),
+        |us| us.saturating_mul(1000),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+30 23 0:26 / /sys/fs/cgroup/unified rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n\
+33 23 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct\n\
+34 23 0:30 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
+cut";
+
+    #[test]
+    fn groups_of_both_versions_are_found_up_to_the_root() {
+        let mounts = Mounts::parse(MOUNTS);
+        let groups = mounts.groups("4:cpuset:/a\n3:cpu,cpuacct:/machine/vm\n0::/user/x\n9:name=y");
+        let expected = [
+            (CgroupVersion::V1, "/sys/fs/cgroup/cpu,cpuacct/machine/vm"),
+            (CgroupVersion::V1, "/sys/fs/cgroup/cpu,cpuacct/machine"),
+            (CgroupVersion::V2, "/sys/fs/cgroup/unified/user/x"),
+            (CgroupVersion::V2, "/sys/fs/cgroup/unified/user"),
+        ];
+        let expected = expected.map(|(version, path)| (version, PathBuf::from(path)));
+        assert_eq!(groups, expected);
+        assert_eq!(mounts.groups("0::/"), []);
+    }
+
+    #[test]
+    fn quotas_and_throttled_times_of_both_versions_are_read() {
+        assert_eq!(limit("30000 100000\n"), Some((30_000, 100_000)));
+        assert_eq!(limit("max 100000\n"), None);
+        let v1 = "nr_periods 10\nnr_throttled 9\nthrottled_time 3511000000\n";
+        assert_eq!(throttled_ns(v1), 3_511_000_000);
+        let v2 = "usage_usec 1\nnr_throttled 9\nthrottled_usec 3511000\n";
+        assert_eq!(throttled_ns(v2), 3_511_000_000);
+        assert_eq!(throttled_ns(""), 0);
+    }
+
+    #[test]
+    fn what_was_throttled_is_the_difference_of_two_readings() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = |throttled_us: u64| {
+            fs::write(folder.path().join("cpu.max"), "50000 100000\n").unwrap();
+            let stat = format!("throttled_usec {throttled_us}\n");
+            fs::write(folder.path().join("cpu.stat"), stat).unwrap();
+            let group = Group::read(CgroupVersion::V2, folder.path()).unwrap();
+            BTreeMap::from([(folder.path().to_owned(), group)])
+        };
+        let quotas = since(&group(900), &group(400));
+        assert_eq!((quotas[0].cpus, quotas[0].throttled_ns), (0.5, 500_000));
+        fs::write(folder.path().join("cpu.max"), "max 100000\n").unwrap();
+        assert_eq!(Group::read(CgroupVersion::V2, folder.path()), None);
+    }
+}
