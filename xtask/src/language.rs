@@ -35,6 +35,7 @@ const CLEAN: &[&str] = &[
     "docs/adr/0023-instructions-instead-of-seconds.md",
     "docs/background.md",
     "docs/templates/",
+    "docs/tutorials/",
     "docs/results.md",
     "docs/glossary.md",
     "Makefile",
