@@ -33,6 +33,7 @@ const CLEAN: &[&str] = &[
     "SECURITY.md",
     "docs/adr/0001-crates-and-layers.md",
     "docs/adr/0023-instructions-instead-of-seconds.md",
+    "docs/architecture.md",
     "docs/background.md",
     "docs/templates/",
     "docs/tutorials/",

@@ -19,6 +19,7 @@ mod fuzz;
 mod language;
 mod layers;
 mod licences;
+mod links;
 mod results;
 mod shell;
 mod spec;

@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Result, bail};
 
 use crate::shell::{self, root};
-use crate::{language, layers, results, spec, workspace};
+use crate::{language, layers, links, results, spec, workspace};
 
 /// Longest source file in lines, tests included.
 const MAX_LINES: usize = 700;
@@ -50,6 +50,7 @@ pub fn run() -> Result<()> {
         };
         found.extend(any_file(file, &text));
         found.extend(language::violations(file, &text));
+        found.extend(links::violations(file, &text));
         if file.ends_with(".rs") {
             found.extend(rust_file(file, &text));
         }

@@ -2,6 +2,11 @@
 //! (bzImage, vmlinux), its initramfs, the command line, the boot information and
 //! the ACPI tables.
 //!
+//! # Interface
+//!
+//! [`load()`] checks all headers, then writes, and returns where the first vCPU enters
+//! ([`Loaded`]). A [`LoadError`] names the file, the part and the limit, and memory is unchanged.
+//!
 //! Neighbours: `abi` (where everything lies, the entry state) below, `monitor`
 //! above, which gives open files and fresh (zeroed) guest memory. Files are hostile: every
 //! header is checked before a byte of guest memory is written.

@@ -2,6 +2,13 @@
 //! machine's configuration, its settings and statistics, the run directory and
 //! the exit codes. Serialised types and the small client that fetches them; the server
 //! is in `crates/daemon`.
+//!
+//! # Interface
+//!
+//! HTTP on the socket in the run directory: `GET /v1/machine`, `/v1/stats`, `/metrics`,
+//! `GET` and `PUT /v1/settings` (one document, [`settings`]), `PUT /v1/stop`. The lock on the run
+//! directory is the machine's life ([`rundir`]). [`live`] derives rates and ratios from two samples
+//! of the statistics.
 
 #![forbid(unsafe_code)]
 

@@ -7,6 +7,17 @@
 //! [`net::Link`], [`rng::Entropy`]). The one exception is [`blk`], whose engine reads
 //! and writes the disk's file itself.
 //!
+//! # Interface
+//!
+//! [`pci::PciBus`] holds the devices; the monitor forwards ports 0xcf8 to 0xcff, the ECAM window
+//! and the BAR window to it. [`virtio::VirtioPci`] gets `notified(queue)` and `backend_ready()`
+//! from the I/O loop, states by `interest()` which descriptors to watch and by `deadline_ns()` when
+//! held interrupts are due; that deadline is the loop's only timeout, and `None` while nothing is
+//! held. A device reaches outside by its [`Wiring`]: [`Interrupts`] (irqfds), [`MsixRoutes`]
+//! (routes) and [`Kick`] (the I/O thread). The network's other end is a [`net::Link`]: a stream
+//! socket or a tap in the monitor. Behind another transport (`crates/vhost`) a queue resumes where
+//! another process left it, with a log of requests in flight in memory of the front-end.
+//!
 //! # Threads
 //!
 //! Each device sits under a mutex of its own. vCPU threads call what a guest's

@@ -9,6 +9,13 @@
 //!          └─ vm.vcpu(index, ..)   CPUID, MSRs, registers, run, statistics
 //! ```
 //!
+//! # Interface
+//!
+//! [`Vcpu::run`] returns an [`Exit`]: an access with its data, a shutdown or an internal error with
+//! a [`Crash`] (registers and the bytes at RIP). A [`Kicker`] ends a run from another thread.
+//! [`Vm::irqfd`], [`Vm::ioeventfd`] and MSI routes connect devices without exits, and [`StatsFd`]
+//! reads KVM's counters.
+//!
 //! Neighbours: `abi` (layout, entry state, CPUID leaves) below, `monitor`
 //! above. The host's unsafe code lives here, in modules that allow it by name.
 //! Limits: x86-64 only; the full in-kernel irqchip, without a PIT, since

@@ -3,6 +3,12 @@
 //!
 //! The crate also compiles for the host, where parsing and locks have their
 //! tests; what touches the machine exists only for `target_os = "none"`.
+//!
+//! # Interface
+//!
+//! `cpu` (halt, interrupts, `pause`), `fiber` (context switch), `PerCpu`, `smp` and `ipi` (other
+//! cores), `irq` (handlers), `timer` and `clock`, `virtio` (PCI and MMIO transports), `memory`
+//! (heap, stacks with guard pages), `power` (end of the machine).
 
 #![cfg_attr(target_os = "none", no_std)]
 // On the host only the tests use what is left of the machine's side.

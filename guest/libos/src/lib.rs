@@ -21,6 +21,20 @@
 //! An application is a `#![no_std] #![no_main]` binary with one [`entry!`].
 //! The crate also compiles for the host, where [`thread`] is a shim over
 //! `std::thread`, so that everything above it can be tested there.
+//!
+//! [`serve`] is what servers share: accepting, a thread for each connection, the transport, the
+//! buffer. [`block`] has blocking calls: a request in flight is a thread that sleeps until the
+//! interrupt handler takes its completion off the ring. [`net`] has one lock and one thread.
+//!
+//! # Three idle loops
+//!
+//! `idle=` on the command line (`tare run --idle`) chooses between arms of one image:
+//!
+//! | `idle=` | network thread | a core without work |
+//! |---|---|---|
+//! | `block` (default) | woken by interrupts and deadlines | spins briefly, then halts |
+//! | `poller` | a poller looks in a loop and declares idle turns | halts when every poller has been idle for 200 ms, as in Toro |
+//! | `spin` | a poller looks forever | never halts |
 
 #![cfg_attr(target_os = "none", no_std)]
 #![deny(unsafe_code)]
