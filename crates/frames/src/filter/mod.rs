@@ -1,0 +1,147 @@
+//! The decision about each frame.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::address::{embedded, special};
+use crate::flows::Flows;
+use crate::packet::{ICMPV6, Ip, Packet, Ports, UDP};
+use crate::{Prefix, Reason};
+
+const DHCP_CLIENT: u16 = 68;
+const DHCP_SERVER: u16 = 67;
+
+/// What is closed and open beyond the special addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rules {
+    /// The host's own addresses.
+    pub host: Vec<Prefix>,
+    /// Addresses that are open all the same.
+    pub allow: Vec<Prefix>,
+    /// The guest's gateway: ARP for it always passes.
+    pub gateway: Option<IpAddr>,
+}
+
+/// What happens to a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on.
+    Pass,
+    /// It goes no further.
+    Drop(Reason),
+}
+
+/// The filter of one network interface.
+#[derive(Debug)]
+pub struct Filter {
+    rules: Rules,
+    flows: Flows,
+}
+
+impl Filter {
+    /// A filter by `rules`.
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            flows: Flows::new(),
+        }
+    }
+
+    /// Decides about a frame from the guest.
+    pub fn check_outgoing(&self, frame: &[u8]) -> Verdict {
+        match Packet::parse(frame).and_then(|packet| self.check_packet(&packet)) {
+            Ok(()) => Verdict::Pass,
+            Err(reason) => Verdict::Drop(reason),
+        }
+    }
+
+    /// Notes a frame to the guest: it may be answered.
+    pub fn note_incoming(&mut self, frame: &[u8]) {
+        if let Ok(Packet::Ip(ip)) = Packet::parse(frame)
+            && self.destination(ip.source).is_err()
+        {
+            self.flows.record(&ip);
+        }
+    }
+
+    fn check_packet(&self, packet: &Packet) -> Result<(), Reason> {
+        match packet {
+            Packet::Rarp => Ok(()),
+            Packet::Arp { sender, target } => {
+                // A probe (RFC 5227) has no sender yet.
+                if !sender.is_unspecified() {
+                    self.source((*sender).into())?;
+                }
+                if self.rules.gateway == Some((*target).into()) {
+                    return Ok(());
+                }
+                self.destination((*target).into())
+            }
+            Packet::Ip(ip) if starts_up(ip) || self.flows.answers(ip) => Ok(()),
+            Packet::Ip(ip) => {
+                self.source(ip.source)?;
+                self.destination(ip.destination)
+            }
+        }
+    }
+
+    /// The host may have the guest's address too, in a network of its own, so
+    /// the host's addresses are not looked for here.
+    fn source(&self, address: IpAddr) -> Result<(), Reason> {
+        match special(address) {
+            Some(reason) if !self.allows(address) => Err(reason),
+            _ => Ok(()),
+        }
+    }
+
+    fn destination(&self, address: IpAddr) -> Result<(), Reason> {
+        if self.allows(address) {
+            return Ok(());
+        }
+        if let Some(reason) = special(address) {
+            return Err(reason);
+        }
+        if self.is_hosts(address) {
+            return Err(Reason::Host);
+        }
+        Ok(())
+    }
+
+    fn allows(&self, address: IpAddr) -> bool {
+        self.rules.allow.iter().any(|range| range.contains(address))
+    }
+
+    fn is_hosts(&self, address: IpAddr) -> bool {
+        let embedded = match address {
+            IpAddr::V6(address) => embedded(address).map(IpAddr::V4),
+            IpAddr::V4(_) => None,
+        };
+        let mut addresses = std::iter::once(address).chain(embedded);
+        addresses.any(|address| self.rules.host.iter().any(|range| range.contains(address)))
+    }
+}
+
+/// What a guest says before it has an address, or to find its router: DHCP
+/// (RFC 2131) and neighbour discovery (RFC 4861), which passt answers itself.
+fn starts_up(ip: &Ip) -> bool {
+    let dhcp = Ports {
+        source: DHCP_CLIENT,
+        destination: DHCP_SERVER,
+    };
+    match ip.destination {
+        IpAddr::V4(to) => to.is_broadcast() && ip.protocol == UDP && ip.ports == Some(dhcp),
+        IpAddr::V6(to) => {
+            let on_link = to.is_multicast() || to.is_unicast_link_local();
+            let source = match ip.source {
+                IpAddr::V6(from) => from.is_unspecified() || from.is_unicast_link_local(),
+                IpAddr::V4(_) => false,
+            };
+            on_link && source && ip.protocol == ICMPV6
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+//! What the filter of frames must keep to, whatever the bytes are. Shared by the
+//! fuzz target and the replay of the corpus in tare-frames.
+
+use std::net::Ipv4Addr;
+
+use tare_frames::{Filter, Prefix, Rules, Verdict};
+
+const HOST: [u8; 4] = [192, 168, 7, 1];
+
+/// The first byte says how often the frame also goes to the guest, which must
+/// never open an address that is not the frame's own source.
+pub fn judge(bytes: &[u8]) {
+    let Some((mode, frame)) = bytes.split_first() else {
+        return;
+    };
+    let mut filter = Filter::new(Rules {
+        host: vec![Prefix::from(Ipv4Addr::from(HOST))],
+        ..Rules::default()
+    });
+    let fresh = filter.check_outgoing(frame);
+    if fresh == Verdict::Pass {
+        assert!(!names_the_host(frame), "{frame:?}");
+    }
+    for _ in 0..mode % 3 {
+        filter.note_incoming(frame);
+    }
+    let later = filter.check_outgoing(frame);
+    // Only a frame from itself to itself answers itself.
+    if later != fresh {
+        assert_eq!(frame.get(26..30), frame.get(30..34), "{frame:?}");
+    }
+}
+
+/// A second reading, by fixed places alone: IPv4 without tags whose destination
+/// is the host's, except for what DHCP sends.
+fn names_the_host(frame: &[u8]) -> bool {
+    let (Some([0x08, 0x00]), Some(to)) = (frame.get(12..14), frame.get(30..34)) else {
+        return false;
+    };
+    let dhcp = frame[23] == 17 && to == [255; 4];
+    let closed = matches!(to, [0 | 127 | 224..=239 | 255, ..] | [169, 254, ..]);
+    (closed && !dhcp) || to == HOST
+}
