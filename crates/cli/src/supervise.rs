@@ -5,14 +5,16 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -22,8 +24,10 @@ use tare_control::config::GuestKind;
 use tare_control::exit::{Ended, ExitCode};
 use tare_control::last_words::{self, LastWords};
 use tare_control::rundir::RunDir;
+use tare_frames::Rules;
 
 use crate::failure::{Explain, Failure, RunOutcome};
+use crate::run::relay;
 use crate::session;
 
 /// First word of a supervisor's command line; no verb begins like this.
@@ -42,6 +46,18 @@ pub(crate) struct Supervised {
     pub(crate) run_dir: PathBuf,
     /// What the image is.
     pub(crate) guest: GuestKind,
+    /// Which addresses it may not reach, if its network is passt. The socket to
+    /// passt is standard input of a supervisor in the background.
+    pub(crate) filter: Option<Rules>,
+}
+
+/// The socket to passt, for the relay.
+#[derive(Debug)]
+pub(crate) struct Uplink {
+    /// It.
+    pub(crate) socket: OwnedFd,
+    /// Standard input of QEMU: not the supervisor's where that is the socket.
+    pub(crate) qemu_input: Stdio,
 }
 
 /// QEMU did not run, or failed.
@@ -85,12 +101,13 @@ impl Explain for SuperviseError {
 }
 
 /// A process in a session of its own that will supervise.
-pub(crate) fn command(task: &Supervised) -> io::Result<Command> {
+pub(crate) fn command(task: &Supervised, uplink: Option<OwnedFd>) -> io::Result<Command> {
     let mut file = File::from(memfd_create("tare-task", MemfdFlags::empty())?);
     file.write_all(&serde_json::to_vec(task)?)?;
     file.rewind()?;
     let mut command = session::in_own_session(&env::current_exe()?)?;
     command.arg(SUPERVISE).arg(file.as_raw_fd().to_string());
+    command.stdin(uplink.map_or_else(Stdio::null, Stdio::from));
     // The descriptor lives until the process that inherits it has started.
     std::mem::forget(file);
     Ok(command)
@@ -102,28 +119,37 @@ pub(crate) fn from_words(mut words: impl Iterator<Item = OsString>) -> Option<Ru
         return None;
     }
     Some(match read_task(words.next()) {
-        Ok(task) => run(&task, || Ok(())),
+        Ok((task, uplink)) => run(&task, uplink, || Ok(())),
         Err(error) => Err(SuperviseError::Task(error).into()),
     })
 }
 
-fn read_task(descriptor: Option<OsString>) -> io::Result<Supervised> {
+fn read_task(descriptor: Option<OsString>) -> io::Result<(Supervised, Option<Uplink>)> {
     let number: u32 = descriptor
         .and_then(|word| word.into_string().ok()?.parse().ok())
         .ok_or(io::ErrorKind::InvalidInput)?;
     let file = File::open(format!("/proc/self/fd/{number}"))?;
     let mut document = Vec::new();
     file.take(TASK_MAX).read_to_end(&mut document)?;
-    Ok(serde_json::from_slice(&document)?)
+    let task: Supervised = serde_json::from_slice(&document)?;
+    let uplink = match task.filter {
+        Some(_) => Some(Uplink {
+            socket: io::stdin().as_fd().try_clone_to_owned()?,
+            qemu_input: Stdio::null(),
+        }),
+        None => None,
+    };
+    Ok((task, uplink))
 }
 
 /// Starts QEMU, does what is left to be done `meanwhile`, waits for QEMU's end, removes the
 /// run directory. If the rest fails QEMU ends as well.
 pub(crate) fn run(
     task: &Supervised,
+    uplink: Option<Uplink>,
     meanwhile: impl FnOnce() -> Result<(), Failure>,
 ) -> RunOutcome {
-    let ended = start_and_wait(task, meanwhile);
+    let ended = start_and_wait(task, uplink, meanwhile);
     let run_dir = RunDir::at(&task.run_dir);
     let said = match task.guest {
         GuestKind::LibraryOs => None,
@@ -147,6 +173,7 @@ pub(crate) fn run(
 /// QEMU's exit status and the signal that asked for the end, or 0.
 fn start_and_wait(
     task: &Supervised,
+    uplink: Option<Uplink>,
     meanwhile: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<(ExitStatus, i32), Failure> {
     let failed = |source| SuperviseError::Run {
@@ -155,9 +182,7 @@ fn start_and_wait(
     };
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let handle = signals.handle();
-    let mut child = session::until_we_end(&task.program)
-        .and_then(|mut command| command.args(&task.arguments).spawn())
-        .map_err(failed)?;
+    let mut child = spawn(task, uplink).map_err(failed)?;
     let received = Arc::new(AtomicI32::new(0));
     let passing = pass_on(signals, &child, Arc::clone(&received));
     let done = meanwhile();
@@ -169,6 +194,21 @@ fn start_and_wait(
     stop(&handle, passing);
     done?;
     Ok((status.map_err(failed)?, received.load(Ordering::SeqCst)))
+}
+
+/// Starts QEMU with its network's socket, behind which the relay filters.
+fn spawn(task: &Supervised, uplink: Option<Uplink>) -> io::Result<Child> {
+    let mut command = session::until_we_end(&task.program)?;
+    command.args(&task.arguments);
+    let (Some(uplink), Some(rules)) = (uplink, &task.filter) else {
+        return command.spawn();
+    };
+    let (ours, theirs) = UnixStream::pair()?;
+    relay::start(ours, uplink.socket.into(), rules.clone())?;
+    fcntl_setfd(&theirs, FdFlags::empty())?;
+    let backend = format!("socket,id=net,fd={}", theirs.as_raw_fd());
+    command.args(["-netdev", &backend]);
+    command.stdin(uplink.qemu_input).spawn()
 }
 
 fn pass_on(

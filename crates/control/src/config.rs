@@ -10,6 +10,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::halt::HaltPolicy;
+use tare_frames::Rules;
 use tare_policy::coalesce::{Mode, Ratio, SettingsError};
 
 /// One virtual machine. Written as JSON to `machine.json` in the run directory
@@ -105,6 +106,8 @@ pub enum NetBackend {
     Stream {
         /// The socket.
         fd: Descriptor,
+        /// Which addresses the guest may not reach through it.
+        filter: Rules,
     },
     /// A tap interface opened with `IFF_NO_PI | IFF_VNET_HDR`, header size 12.
     Tap {

@@ -66,7 +66,11 @@ impl Devices {
         };
         let backend = link.as_fd().try_clone_to_owned();
         let backend = backend.map_err(failed_to("copy the network's descriptor"))?;
+        let dropped = link.counters();
         self.add("net", Net::new(settings, link), Some(backend))?;
+        if let Some(net) = self.observed.last_mut() {
+            net.counters.extend(dropped);
+        }
         Ok(())
     }
 

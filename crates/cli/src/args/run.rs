@@ -76,7 +76,15 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) publish: Vec<Publish>,
     /// Network: user (through passt, no privileges), none, or tap=NAME
-    #[arg(long, value_name = "NET", default_value = "user")]
+    #[arg(
+        long,
+        value_name = "NET",
+        default_value = "user",
+        long_help = "Network: user (through passt, no privileges), none, or tap=NAME. With \
+                     user the guest cannot reach the host's own addresses, its loopback or \
+                     link-local addresses; user,allow=ADDRESS[/BITS] opens some, and can be \
+                     repeated: user,allow=127.0.0.1,allow=192.0.2.0/24"
+    )]
     pub(crate) net: NetChoice,
     /// Give the guest a disk: a raw file or block device. After FILE: ro,
     /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B,

@@ -30,7 +30,7 @@ impl Explain for Silent {
 }
 
 /// Starts `command`, which becomes the machine, and prints the machine's name
-/// as soon as it `answers`.
+/// as soon as it `answers`. Standard input is the command's own choice.
 pub(crate) fn detach(
     mut command: Command,
     mut machine: Prepared,
@@ -39,7 +39,6 @@ pub(crate) fn detach(
     let failed = |error| Failure::new(ExitCode::Internal, error);
     let log = |file: &File| file.try_clone().map(Stdio::from).map_err(failed);
     let mut child = command
-        .stdin(Stdio::null())
         .stdout(log(&machine.console_log)?)
         .stderr(log(&machine.console_log)?)
         .spawn()

@@ -10,6 +10,7 @@ use tare_control::exit::{Ended, ExitCode};
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::{RunDir, RunRoot};
 use tare_host::process::start_time;
+use tare_frames::Rules;
 use tare_rootfs::cpio;
 
 use super::claim::Claim;
@@ -79,7 +80,7 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// Waits until the other end of the network is there.
     pub(crate) fn connect(&mut self) -> Result<(), Failure> {
-        if let Some(LinkEnd::Passt(passt)) = self.link.as_mut().map(|link| &mut link.end) {
+        if let Some(LinkEnd::Passt { passt, .. }) = self.link.as_mut().map(|link| &mut link.end) {
             keep_log(&passt.wait_ready()?, self.claim.dir())?;
         }
         Ok(())
@@ -99,7 +100,12 @@ pub(crate) struct Link {
 #[derive(Debug)]
 pub(crate) enum LinkEnd {
     /// passt, which may not be ready yet.
-    Passt(Passt),
+    Passt {
+        /// The process and the socket to it.
+        passt: Passt,
+        /// What the guest may not reach.
+        filter: Rules,
+    },
     /// A tap interface.
     Tap {
         /// Its name.
@@ -177,7 +183,7 @@ pub(crate) fn launch(plan: Plan) -> RunOutcome {
 
 fn forwards(net: &Net) -> Vec<Publish> {
     match net {
-        Net::User(forwards) => forwards.clone(),
+        Net::User { forwards, .. } => forwards.clone(),
         Net::None | Net::Tap { .. } => Vec::new(),
     }
 }
@@ -200,7 +206,10 @@ fn link(net: Net, mac: [u8; 6]) -> Result<Option<Link>, Failure> {
     let end = match net {
         Net::None => return Ok(None),
         Net::Tap { name, file } => LinkEnd::Tap { name, file },
-        Net::User(forwards) => LinkEnd::Passt(passt::start(&forwards, mac)?),
+        Net::User { forwards, filter } => LinkEnd::Passt {
+            passt: passt::start(&forwards, mac)?,
+            filter,
+        },
     };
     Ok(Some(Link { mac, end }))
 }

@@ -14,6 +14,7 @@ mod cmdline;
 pub(crate) mod disk;
 pub(crate) mod disk_choice;
 pub(crate) mod engine;
+mod frame_rules;
 pub(crate) mod image;
 mod image_check;
 pub(crate) mod launch;
@@ -29,6 +30,7 @@ pub(crate) mod plan;
 mod ports;
 pub(crate) mod publish;
 pub(crate) mod qemu;
+pub(crate) mod relay;
 mod tap;
 
 use crate::args::RunArgs;

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -108,8 +108,9 @@ fn net(link: &Link) -> Result<NetConfig, MonitorError> {
         mac: link.mac,
         mtu: passt::MTU,
         backend: match &link.end {
-            LinkEnd::Passt(passt) => NetBackend::Stream {
+            LinkEnd::Passt { passt, filter } => NetBackend::Stream {
                 fd: inherit(passt.socket())?,
+                filter: filter.clone(),
             },
             LinkEnd::Tap { name, file } => NetBackend::Tap {
                 fd: inherit(file)?,
@@ -166,7 +167,7 @@ fn background(
 ) -> Outcome {
     let mut command =
         session::in_own_session(program).map_err(|source| execute(program, source))?;
-    command.args(arguments);
+    command.args(arguments).stdin(Stdio::null());
     let mut client = Client::new(machine.claim.dir().control_socket()).with_timeout(ATTEMPT);
     let mut socket = Some(socket);
     background::detach(command, machine, || {

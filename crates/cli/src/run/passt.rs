@@ -13,7 +13,9 @@
 //! - It takes its addresses from the interface with the default route, and
 //!   refuses to start without one. There, `-i lo` with a hardware address works.
 //!
-//! The guest may not reach the host's loopback services (`--no-map-gw`).
+//! passt connects a guest to whatever address it names: `--no-map-gw` closes the
+//! gateway's alone. What the guest may not reach is dropped before passt sees it
+//! (`tare_frames::Filter`, in the monitor).
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};

@@ -11,6 +11,7 @@ use tare_control::config::GuestKind;
 use tare_control::exit::ExitCode;
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::valid_name;
+use tare_frames::Rules;
 use tare_rootfs::walk::{Links, Listing, walk};
 
 use super::disk::{self, OpenDisk};
@@ -21,7 +22,7 @@ use super::memory_size::MemorySize;
 use super::net_choice::NetChoice;
 use super::own_cpus::{self, OwnCpu};
 use super::publish::Publish;
-use super::{cmdline, machine_size, passt, ports, tap};
+use super::{cmdline, frame_rules, machine_size, passt, ports, tap};
 use crate::args::RunArgs;
 use crate::failure::{Explain, Failure};
 
@@ -96,8 +97,13 @@ impl Files {
 pub(crate) enum Net {
     /// No interface.
     None,
-    /// passt with these forwards.
-    User(Vec<Publish>),
+    /// passt.
+    User {
+        /// Its forwards.
+        forwards: Vec<Publish>,
+        /// What the guest may not reach.
+        filter: Rules,
+    },
     /// An attached tap interface.
     Tap {
         /// Its name.
@@ -265,7 +271,7 @@ fn default_memory(guest: GuestKind) -> MemorySize {
 
 /// With passt the address is known: the guest need not ask for it.
 fn static_address(net: &NetChoice) -> Option<String> {
-    (*net == NetChoice::User).then(|| {
+    matches!(net, NetChoice::User(_)).then(|| {
         format!(
             "{}/{},{}",
             Ipv4Addr::from(passt::GUEST),
@@ -312,9 +318,12 @@ fn open_initrd(path: PathBuf, memory_mib: u32, room: u64) -> Result<File, PlanEr
 
 fn net(choice: NetChoice, publish: Vec<Publish>) -> Result<Net, Failure> {
     match choice {
-        NetChoice::User => {
+        NetChoice::User(allow) => {
             ports::check(&publish)?;
-            Ok(Net::User(publish))
+            Ok(Net::User {
+                forwards: publish,
+                filter: frame_rules::of_this_host(allow),
+            })
         }
         _ if !publish.is_empty() => Err(PlanError::PublishWithoutUser.into()),
         NetChoice::None => Ok(Net::None),

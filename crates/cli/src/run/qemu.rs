@@ -8,12 +8,13 @@
 //! `supervise` starts QEMU and waits for it, here or in a session of its own.
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rustix::io::{Errno, FdFlags, fcntl_setfd, read, retry_on_intr};
+use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd, read, retry_on_intr};
 use tare_abi::ports;
 use tare_control::config::{DiskCache, GuestKind};
 use tare_control::exit::Ended;
@@ -27,7 +28,7 @@ use super::engine::Accelerator;
 use super::launch::{Link, LinkEnd, Prepared, RunFileError};
 use super::plan::Place;
 use crate::failure::RunOutcome;
-use crate::supervise::{self, Supervised};
+use crate::supervise::{self, Supervised, Uplink};
 
 /// How long QEMU may take to greet a client.
 const GREETING_LIMIT: Duration = Duration::from_millis(250);
@@ -45,7 +46,13 @@ pub(crate) fn start(program: &Path, accelerator: Accelerator, mut machine: Prepa
         arguments,
         run_dir: dir.path().to_owned(),
         guest: machine.guest,
+        filter: machine.link.as_ref().and_then(|link| match &link.end {
+            LinkEnd::Passt { filter, .. } => Some(filter.clone()),
+            LinkEnd::Tap { .. } => None,
+        }),
     };
+    let uplink = uplink(&machine)
+        .map_err(|errno| RunFileError::of("a socket to passt", &dir)(errno.into()))?;
     match machine.place {
         Place::Foreground => {
             machine
@@ -53,11 +60,15 @@ pub(crate) fn start(program: &Path, accelerator: Accelerator, mut machine: Prepa
                 .write(&dir)
                 .map_err(RunFileError::of("run.json", &dir))?;
             // While QEMU starts, passt does too.
-            supervise::run(&supervised, || machine.connect())
+            let uplink = uplink.map(|socket| Uplink {
+                socket,
+                qemu_input: Stdio::inherit(),
+            });
+            supervise::run(&supervised, uplink, || machine.connect())
         }
         Place::Background => {
             machine.connect()?;
-            let command = supervise::command(&supervised)
+            let command = supervise::command(&supervised, uplink)
                 .map_err(RunFileError::of("the supervisor's task", &dir))?;
             let begin = Instant::now();
             let (socket, log) = (dir.control_socket(), dir.console_log());
@@ -66,6 +77,17 @@ pub(crate) fn start(program: &Path, accelerator: Accelerator, mut machine: Prepa
             });
             started.map(Ended::from)
         }
+    }
+}
+
+/// The machine's end of its socket to passt, which the supervisor's relay uses.
+fn uplink(machine: &Prepared) -> Result<Option<OwnedFd>, Errno> {
+    match machine.link.as_ref().map(|link| &link.end) {
+        Some(LinkEnd::Passt { passt, .. }) => {
+            let copy = fcntl_dupfd_cloexec(passt.socket(), 0)?;
+            Ok(Some(copy))
+        }
+        _ => Ok(None),
     }
 }
 
@@ -194,12 +216,13 @@ fn console(place: Place, dir: &RunDir, words: &mut Words) {
 }
 
 fn net(link: &Link, board: Board, words: &mut Words) -> Result<(), Errno> {
-    let backend = match &link.end {
-        LinkEnd::Passt(passt) => format!("socket,id=net,fd={}", inherit(passt.socket())?),
-        LinkEnd::Tap { file, .. } => format!("tap,id=net,fd={},vhost=off", inherit(file)?),
-    };
+    // The supervisor adds the one that leads to its relay and so to passt.
+    if let LinkEnd::Tap { file, .. } = &link.end {
+        let backend = format!("tap,id=net,fd={},vhost=off", inherit(file)?);
+        words.two("-netdev", backend);
+    }
     let [a, b, c, d, e, f] = link.mac;
-    words.two("-netdev", backend).two(
+    words.two(
         "-device",
         format!(
             "{},netdev=net,mac={a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}",

@@ -1,12 +1,15 @@
 //! The other ends of a network device: a stream socket (passt) or a tap.
 
 mod announce;
+mod dropped;
 mod stream;
 mod tap;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use tare_control::config::{Descriptor, NetBackend, NetConfig};
+use tare_devices::CounterSource;
 use tare_devices::net::{Link, LinkError, LinkFeatures, NetHeader, RxFrame, RxOffload};
 
 use crate::inherit::{InheritError, Inherited};
@@ -50,10 +53,10 @@ impl AnyLink {
     pub fn open(config: &NetConfig, inherited: &mut Inherited) -> Result<Self, OpenLinkError> {
         let mut take = |fd: Descriptor| -> Result<OwnedFd, InheritError> { inherited.take(fd) };
         match &config.backend {
-            NetBackend::Stream { fd } => {
+            NetBackend::Stream { fd, filter } => {
                 let max_frame = usize::from(config.mtu) + ETHERNET_HEADER;
-                let mut link =
-                    StreamLink::new(take(*fd)?, max_frame).map_err(OpenLinkError::Stream)?;
+                let mut link = StreamLink::new(take(*fd)?, max_frame, filter.clone())
+                    .map_err(OpenLinkError::Stream)?;
                 // A peer that is gone shows when the guest uses the link.
                 let _ = announce(&mut link, config.mac);
                 Ok(Self::Stream(link))
@@ -66,6 +69,14 @@ impl AnyLink {
                     source,
                 })
             }
+        }
+    }
+
+    /// Counts what the link itself drops.
+    pub(crate) fn counters(&self) -> Option<Arc<dyn CounterSource>> {
+        match self {
+            Self::Stream(link) => Some(link.dropped()),
+            Self::Tap(_) => None,
         }
     }
 

@@ -4,13 +4,20 @@
 //! One buffer each way: one `recv` brings as many frames as there are, one
 //! `send` takes a batch. A length that no frame has means that the stream is
 //! out of step, for good: the link closes.
+//!
+//! passt connects to any address, so what the guest may not reach is dropped
+//! here ([`tare_frames::Filter`]) and counted.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tare_devices::net::{Link, LinkError, LinkFeatures, LinkOffload, NetHeader, RxFrame};
+use tare_frames::{Filter, Rules, Verdict};
+
+use super::dropped::FilterCounters;
 
 /// Bytes of the length.
 const PREFIX: usize = 4;
@@ -25,6 +32,8 @@ pub struct StreamLink {
     tx: Window,
     /// Length of the frame being written to `tx`.
     reserved: usize,
+    filter: Filter,
+    dropped: Arc<FilterCounters>,
     peer: Peer,
 }
 
@@ -75,8 +84,8 @@ impl Window {
 
 impl StreamLink {
     /// A link over a connected stream socket; `max_frame` is the longest
-    /// Ethernet frame.
-    pub fn new(socket: OwnedFd, max_frame: usize) -> io::Result<Self> {
+    /// Ethernet frame, `rules` say which frames of the guest go no further.
+    pub fn new(socket: OwnedFd, max_frame: usize, rules: Rules) -> io::Result<Self> {
         rustix::net::getpeername(&socket)?;
         rustix::io::ioctl_fionbio(&socket, true)?;
         let size = BATCH.max(2 * (max_frame + PREFIX));
@@ -86,8 +95,15 @@ impl StreamLink {
             rx: Window::new(size),
             tx: Window::new(size),
             reserved: 0,
+            filter: Filter::new(rules),
+            dropped: Arc::default(),
             peer: Peer::There,
         })
+    }
+
+    /// Counts the guest's frames that the filter dropped.
+    pub(crate) fn dropped(&self) -> Arc<FilterCounters> {
+        Arc::clone(&self.dropped)
     }
 
     /// Length of the first frame in the receive buffer, if all of it is there.
@@ -180,9 +196,11 @@ impl Link for StreamLink {
             return Ok(None);
         };
         let start = self.rx.start + PREFIX;
+        let bytes = &mut self.rx.bytes[start..start + length];
+        self.filter.note_incoming(bytes);
         Ok(Some(RxFrame {
             header: NetHeader::default(),
-            bytes: &mut self.rx.bytes[start..start + length],
+            bytes,
         }))
     }
 
@@ -208,10 +226,17 @@ impl Link for StreamLink {
 
     fn commit(&mut self, _header: &NetHeader) -> Result<(), LinkError> {
         let at = self.tx.end;
-        let prefix = (self.reserved as u32).to_be_bytes();
-        self.tx.bytes[at..at + PREFIX].copy_from_slice(&prefix);
-        self.tx.end += PREFIX + self.reserved;
-        self.reserved = 0;
+        let length = std::mem::take(&mut self.reserved);
+        let end = at + PREFIX + length;
+        // The frame is a copy: the guest cannot change it any more.
+        match self.filter.check_outgoing(&self.tx.bytes[at + PREFIX..end]) {
+            Verdict::Pass => {
+                let prefix = (length as u32).to_be_bytes();
+                self.tx.bytes[at..at + PREFIX].copy_from_slice(&prefix);
+                self.tx.end = end;
+            }
+            Verdict::Drop(reason) => self.dropped.count(reason),
+        }
         Ok(())
     }
 
@@ -234,16 +259,28 @@ mod tests {
     use super::*;
 
     const MAX: usize = 1514;
+    /// A protocol that the filter lets pass whatever follows.
+    const RARP: [u8; 2] = [0x80, 0x35];
 
     fn pair() -> (StreamLink, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        (StreamLink::new(ours.into(), MAX).unwrap(), theirs)
+        (
+            StreamLink::new(ours.into(), MAX, Rules::default()).unwrap(),
+            theirs,
+        )
     }
 
     fn framed(frame: &[u8]) -> Vec<u8> {
         let mut bytes = (frame.len() as u32).to_be_bytes().to_vec();
         bytes.extend_from_slice(frame);
         bytes
+    }
+
+    fn send(link: &mut StreamLink, frame: &[u8]) {
+        let room = link.reserve(frame.len()).unwrap();
+        room.unwrap().copy_from_slice(frame);
+        link.commit(&NetHeader::default()).unwrap();
+        link.flush().unwrap();
     }
 
     fn peeked(link: &mut StreamLink) -> Option<Vec<u8>> {
@@ -313,6 +350,7 @@ mod tests {
         let mut sent = 0;
         while let Some(room) = link.reserve(1000).unwrap() {
             room.fill(7);
+            room[12..14].copy_from_slice(&RARP);
             link.commit(&NetHeader::default()).unwrap();
             link.flush().unwrap();
             sent += 1;
@@ -326,7 +364,7 @@ mod tests {
         let received = reader.join().unwrap().unwrap();
         for frame in received.chunks(1004) {
             assert_eq!(frame[..4], 1000u32.to_be_bytes());
-            assert!(frame[4..].iter().all(|byte| *byte == 7));
+            assert!(frame[18..].iter().all(|byte| *byte == 7));
         }
         assert!(link.reserve(1000).unwrap().is_some());
     }
@@ -335,12 +373,22 @@ mod tests {
     fn room_that_is_not_committed_is_not_sent() {
         let (mut link, mut peer) = pair();
         link.reserve(100).unwrap().unwrap().fill(1);
-        link.reserve(3).unwrap().unwrap().copy_from_slice(b"abc");
-        link.commit(&NetHeader::default()).unwrap();
-        link.flush().unwrap();
+        send(&mut link, b"twelve bytes\x80\x35");
         drop(link);
         let mut received = Vec::new();
         peer.read_to_end(&mut received).unwrap();
-        assert_eq!(received, framed(b"abc"));
+        assert_eq!(received, framed(b"twelve bytes\x80\x35"));
+    }
+
+    #[test]
+    fn a_frame_that_the_filter_drops_is_counted_and_not_sent() {
+        let (mut link, mut peer) = pair();
+        send(&mut link, b"twelve bytes\x08\x00 short");
+        send(&mut link, b"twelve bytes\x80\x35");
+        assert_eq!(link.dropped().tx_filtered_malformed.get(), 1);
+        drop(link);
+        let mut received = Vec::new();
+        peer.read_to_end(&mut received).unwrap();
+        assert_eq!(received, framed(b"twelve bytes\x80\x35"));
     }
 }

@@ -84,7 +84,7 @@ fn words(args: &RunArgs, hostname: &str, files: &Files) -> String {
         words.push("quiet".to_owned());
         words.push(guest::CMDLINE.to_owned());
     }
-    if args.net == NetChoice::User {
+    if matches!(args.net, NetChoice::User(_)) {
         words.push(address(hostname).word());
     }
     words.join(" ")
