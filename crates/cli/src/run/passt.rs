@@ -274,6 +274,8 @@ fn lists_default_route(table: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
     use super::*;
 
     #[test]
@@ -325,5 +327,74 @@ mod tests {
         assert_eq!(error.code(), ExitCode::PortInUse, "{error}");
         drop(taken);
         drop(ready().expect("passt starts on a free port"));
+    }
+
+    /// A TCP segment without data that opens a connection, from the guest, with its
+    /// length before it.
+    fn syn(mac: [u8; 6], to: Ipv4Addr, port: u16) -> Vec<u8> {
+        let mut frame = vec![0xff; 6];
+        frame.extend(mac);
+        frame.extend([0x08, 0x00]);
+        let mut ip = vec![0x45, 0, 0, 40, 0, 1, 0x40, 0, 64, 6, 0, 0];
+        ip.extend(GUEST);
+        ip.extend(to.octets());
+        let mut tcp = 40_000_u16.to_be_bytes().to_vec();
+        tcp.extend(port.to_be_bytes());
+        tcp.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0]);
+        let pseudo = [&ip[12..20], &[0, 6, 0, 20], &tcp].concat();
+        let checksum = internet_checksum(&pseudo);
+        tcp[16..18].copy_from_slice(&checksum);
+        let checksum = internet_checksum(&ip);
+        ip[10..12].copy_from_slice(&checksum);
+        frame.extend(ip);
+        frame.extend(tcp);
+        [&(frame.len() as u32).to_be_bytes()[..], &frame].concat()
+    }
+
+    /// RFC 1071.
+    fn internet_checksum(bytes: &[u8]) -> [u8; 2] {
+        let words = bytes.chunks(2);
+        let sum: u32 = words
+            .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]))
+            .sum();
+        let folded = (sum & 0xffff) + (sum >> 16);
+        (!(((folded & 0xffff) + (folded >> 16)) as u16)).to_be_bytes()
+    }
+
+    /// Sends segments to a listener on the host's loopback through the filter and passt,
+    /// then one to a listener that is open; whether the first saw a connection.
+    fn reaches_loopback(filter: tare_frames::Rules) -> bool {
+        let mac = [2, 0, 0, 0, 0, 1];
+        let victim = TcpListener::bind("127.0.0.1:0").expect("a port");
+        victim.set_nonblocking(true).expect("a mode");
+        let mut passt = start(&[], mac).expect("passt");
+        let (mut guest, ours) = UnixStream::pair().expect("a pair");
+        let network = passt.socket().try_clone().expect("a copy");
+        passt.wait_ready().expect("passt is ready");
+        super::super::relay::start(ours, network.into(), filter).expect("a relay");
+        let port = victim.local_addr().expect("its address").port();
+        for to in [Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED] {
+            guest.write_all(&syn(mac, to, port)).expect("sent");
+        }
+        let open = TcpListener::bind("127.0.0.2:0").expect("a port");
+        let port = open.local_addr().expect("its address").port();
+        let to = Ipv4Addr::new(127, 0, 0, 2);
+        guest.write_all(&syn(mac, to, port)).expect("sent");
+        open.accept().expect("frames arrive in order");
+        victim.accept().is_ok()
+    }
+
+    #[test]
+    fn a_frame_to_the_hosts_loopback_opens_no_connection() {
+        if tare_probe::syscalls::find_program("passt").is_err() {
+            eprintln!("SKIP: passt is not installed");
+            return;
+        }
+        let allowing = |range: &str| tare_frames::Rules {
+            allow: vec![range.parse().expect("a range")],
+            ..Default::default()
+        };
+        assert!(!reaches_loopback(allowing("127.0.0.2")));
+        assert!(reaches_loopback(allowing("127.0.0.0/8")), "the control");
     }
 }

@@ -1,0 +1,113 @@
+//! What a hostile guest may not do, tried by the guest `hostile` from inside.
+
+mod support;
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+
+use support::needs::{built, passt, skip};
+use support::{Place, installed};
+
+/// Listens for connections and datagrams on one port.
+struct Victim {
+    tcp: TcpListener,
+    udp: UdpSocket,
+}
+
+impl Victim {
+    fn on(address: Ipv4Addr) -> Self {
+        let tcp = TcpListener::bind((address, 0)).unwrap();
+        let udp = UdpSocket::bind(tcp.local_addr().unwrap()).unwrap();
+        tcp.set_nonblocking(true).unwrap();
+        udp.set_nonblocking(true).unwrap();
+        Self { tcp, udp }
+    }
+
+    fn port(&self) -> u16 {
+        self.tcp.local_addr().unwrap().port()
+    }
+
+    #[track_caller]
+    fn assert_untouched(&self) {
+        let connection = self.tcp.accept().map(|(_, peer)| peer);
+        assert_eq!(connection.unwrap_err().kind(), ErrorKind::WouldBlock);
+        let datagram = self.udp.recv_from(&mut [0; 64]);
+        assert_eq!(datagram.unwrap_err().kind(), ErrorKind::WouldBlock);
+    }
+
+    /// A datagram may be lost.
+    #[track_caller]
+    fn assert_reached(&self) {
+        self.tcp.accept().unwrap();
+    }
+}
+
+/// An address of this host besides its loopback's.
+fn own_address() -> Option<Ipv4Addr> {
+    let table = fs::read_to_string("/proc/net/fib_trie").ok()?;
+    let mut leaf = None;
+    for line in table.lines() {
+        if let Some((_, address)) = line.split_once("|-- ") {
+            leaf = address.trim().parse::<Ipv4Addr>().ok();
+        }
+        let own = leaf.filter(|address| !address.is_loopback());
+        if line.ends_with("/32 host LOCAL") && own.is_some() {
+            return own;
+        }
+    }
+    None
+}
+
+/// The guest tries to reach `victim` at `to`; the machine's network is `net`.
+fn try_to_reach(engine: &str, net: &str, to: Ipv4Addr, victim: &Victim) {
+    let Some(image) = built("hostile") else {
+        return;
+    };
+    let connect = format!("connect={to}:{}", victim.port());
+    let image = image.to_str().unwrap();
+    let place = Place::new();
+    let ended = place.run(&[
+        "run",
+        image,
+        "--engine",
+        engine,
+        "--net",
+        net,
+        "--cmdline",
+        &connect,
+    ]);
+    ended.expect(0, "hostile done");
+}
+
+/// The library OS keeps 127.0.0.0/8 to itself, so the guest tries another address of
+/// the host; what goes to loopback is tried without a guest, beside `run::relay`.
+fn no_address_of_the_host_is_reached(engine: &str) {
+    let Some(address) = own_address() else {
+        skip("the host has no address but its loopback's");
+        return;
+    };
+    if built("hostile").is_none() {
+        return;
+    }
+    let victim = Victim::on(address);
+    try_to_reach(engine, "user", address, &victim);
+    victim.assert_untouched();
+    // The control: the same guest reaches what is open.
+    try_to_reach(engine, &format!("user,allow={address}"), address, &victim);
+    victim.assert_reached();
+}
+
+#[test]
+fn a_guest_reaches_no_address_of_the_host_unless_it_is_opened() {
+    if passt() {
+        no_address_of_the_host_is_reached("tare");
+    }
+}
+
+#[test]
+fn a_guest_in_qemu_reaches_no_address_of_the_host_unless_it_is_opened() {
+    if passt() && installed("qemu-system-x86_64") {
+        no_address_of_the_host_is_reached("qemu");
+    }
+}
