@@ -9,8 +9,8 @@ use tare_control::config::GuestKind;
 use tare_control::exit::{Ended, ExitCode};
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::{RunDir, RunRoot};
-use tare_host::process::start_time;
 use tare_frames::Rules;
+use tare_host::process::start_time;
 use tare_rootfs::cpio;
 
 use super::claim::Claim;
