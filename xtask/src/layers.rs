@@ -40,7 +40,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tare-why", &["tare-account"]),
     ("tare-pin", &["tare-policy", "tare-probe"]),
     ("tare-advise", &["tare-policy"]),
-    ("tare-boot", &["tare-abi"]),
+    ("tare-boot", &["tare-abi", "tare-control"]),
     ("tare-init", &["tare-abi"]),
     ("tare-rootfs", &["tare-init"]),
     ("tare-devices", &["tare-abi", "tare-policy"]),

@@ -19,6 +19,7 @@ pub mod acpi;
 mod cmdline;
 mod elf;
 mod error;
+mod exit;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz_entry;
 mod initramfs;

@@ -102,42 +102,11 @@ impl StartError {
             Self::OpenKvm(_) | Self::Probe(_) | Self::Vm(_) | Self::Vcpu(_) => {
                 ExitCode::KvmUnsupported
             }
-            Self::Load(error) => load_code(error),
+            Self::Load(error) => error.into(),
             Self::Wiring(_) | Self::Bus(_) | Self::Confine(_) | Self::Io { .. } => {
                 ExitCode::Internal
             }
         }
-    }
-}
-
-fn load_code(error: &LoadError) -> ExitCode {
-    match error {
-        LoadError::Image(_) | LoadError::Initramfs(_) => ExitCode::ImageUnreadable,
-        LoadError::NotElf
-        | LoadError::NotAKernel
-        | LoadError::No64BitEntry
-        | LoadError::WrongMachine { .. }
-        | LoadError::Headers { .. } => ExitCode::ImageNotElf,
-        LoadError::Truncated { .. } => ExitCode::ImageTruncated,
-        LoadError::NoPvhNote | LoadError::Notes => ExitCode::ImageNoPvh,
-        LoadError::OutsideMemory {
-            need_mib: Some(_), ..
-        }
-        | LoadError::InitramfsTooLarge { .. }
-        | LoadError::KernelTooLarge { .. } => ExitCode::ImageTooLarge,
-        LoadError::NoSegments
-        | LoadError::SegmentSize { .. }
-        | LoadError::KernelAlignment { .. }
-        | LoadError::OutsideMemory { .. }
-        | LoadError::BootArea { .. }
-        | LoadError::Overlap { .. }
-        | LoadError::EntryOutside { .. } => ExitCode::ImageLayout,
-        LoadError::CmdlineTooLong { .. } | LoadError::CmdlineNotPrintable { .. } => {
-            ExitCode::Cmdline
-        }
-        LoadError::MemoryTooSmall { .. } => ExitCode::Memory,
-        LoadError::Acpi { .. } => ExitCode::Cpus,
-        LoadError::Memory(_) => ExitCode::Internal,
     }
 }
 

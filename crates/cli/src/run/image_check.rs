@@ -36,7 +36,7 @@ pub(crate) enum ImageCheckError {
         source: LoadError,
     },
     /// No memory to try in.
-    #[error("no memory to try loading the image")]
+    #[error("cannot allocate memory to check the image")]
     Memory(#[from] MemoryError),
 }
 
@@ -45,32 +45,8 @@ impl Explain for ImageCheckError {
         match self {
             Self::Read { .. } => ExitCode::ImageUnreadable,
             Self::Memory(_) => ExitCode::Memory,
-            Self::Load { source, .. } => load_code(source),
+            Self::Load { source, .. } => source.into(),
         }
-    }
-}
-
-/// The same codes as the monitor's.
-fn load_code(error: &LoadError) -> ExitCode {
-    match error {
-        LoadError::Image(_) | LoadError::Initramfs(_) => ExitCode::ImageUnreadable,
-        LoadError::NotElf
-        | LoadError::NotAKernel
-        | LoadError::No64BitEntry
-        | LoadError::WrongMachine { .. } => ExitCode::ImageNotElf,
-        LoadError::Truncated { .. } => ExitCode::ImageTruncated,
-        LoadError::NoPvhNote | LoadError::Notes => ExitCode::ImageNoPvh,
-        LoadError::OutsideMemory {
-            need_mib: Some(_), ..
-        }
-        | LoadError::InitramfsTooLarge { .. }
-        | LoadError::KernelTooLarge { .. } => ExitCode::ImageTooLarge,
-        LoadError::CmdlineTooLong { .. } | LoadError::CmdlineNotPrintable { .. } => {
-            ExitCode::Cmdline
-        }
-        LoadError::MemoryTooSmall { .. } | LoadError::Memory(_) => ExitCode::Memory,
-        LoadError::Acpi { .. } => ExitCode::Cpus,
-        _ => ExitCode::ImageLayout,
     }
 }
 
