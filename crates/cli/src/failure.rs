@@ -1,4 +1,4 @@
-//! How a verb fails: one sentence, the way out of it, and the process's exit
+//! How a verb fails: one sentence, the hint of it, and the process's exit
 //! code. Each fallible module has its own error; this puts a code to it.
 
 use std::error::Error;
@@ -11,7 +11,7 @@ pub(crate) trait Explain: Error + Send + Sync + 'static {
     fn code(&self) -> ExitCode;
 
     /// What to do about it, as a clause that follows the message.
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         None
     }
 }
@@ -20,7 +20,7 @@ pub(crate) trait Explain: Error + Send + Sync + 'static {
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: ExitCode,
-    way_out: Option<String>,
+    hint: Option<String>,
     error: anyhow::Error,
 }
 
@@ -30,12 +30,12 @@ impl Failure {
         self.code
     }
 
-    /// The chain of causes and the way out, in one line.
+    /// The chain of causes and the hint, in one line.
     pub(crate) fn sentence(&self) -> String {
         let mut text = format!("{:#}", self.error);
-        if let Some(way_out) = &self.way_out {
+        if let Some(hint) = &self.hint {
             text.push_str(": ");
-            text.push_str(way_out);
+            text.push_str(hint);
         }
         text
     }
@@ -44,7 +44,7 @@ impl Failure {
     pub(crate) fn new(code: ExitCode, error: impl Into<anyhow::Error>) -> Self {
         Self {
             code,
-            way_out: None,
+            hint: None,
             error: error.into(),
         }
     }
@@ -54,7 +54,7 @@ impl<E: Explain> From<E> for Failure {
     fn from(error: E) -> Self {
         Self {
             code: error.code(),
-            way_out: error.way_out(),
+            hint: error.hint(),
             error: error.into(),
         }
     }
@@ -86,7 +86,7 @@ mod tests {
             ExitCode::PortInUse
         }
 
-        fn way_out(&self) -> Option<String> {
+        fn hint(&self) -> Option<String> {
             Some("choose another".to_owned())
         }
     }

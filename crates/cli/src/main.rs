@@ -1,7 +1,7 @@
-//! tare: run, observe and weigh appliances.
+//! tare: run, observe and measure appliances.
 //!
-//! Each verb is parse (`args`), plan, effects. A failure is printed once, as
-//! one line with its causes and the way out, and ends with a documented exit
+//! Each verb is three steps: parse (`args`), plan, effects. A failure is printed once, as
+//! one line with its causes and the hint, and ends with a documented exit
 //! code (`tare_control::exit`).
 
 mod advise;
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 }
 
 fn outcome() -> Result<Ended, Failure> {
-    let words = session::tied_to_parent(std::env::args_os().collect())
+    let words = session::with_parent_death(std::env::args_os().collect())
         .map_err(|error| Failure::new(Code::Internal, error))?;
     let after_name = || words.iter().skip(1).cloned();
     session::become_program(after_name())
@@ -81,7 +81,7 @@ fn perform(verb: Verb) -> Result<Ended, Failure> {
     outcome.map(Ended::from)
 }
 
-/// Writes to standard output; a reader that went away is no failure.
+/// Writes to standard output; a reader that went away is not a failure.
 fn print(text: &str) -> Outcome {
     use std::io::Write as _;
     match std::io::stdout().write_all(text.as_bytes()) {
@@ -93,7 +93,7 @@ fn print(text: &str) -> Outcome {
     }
 }
 
-/// One line to the user that is no failure.
+/// Prints a warning: one line to the user.
 fn warn(text: &str) {
     eprintln!("tare: {text}");
 }

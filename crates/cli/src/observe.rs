@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(250);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ObserveError {
     /// The thread that watches ended.
-    #[error("the thread that watches has stopped")]
+    #[error("the observing thread has stopped")]
     Stopped,
     /// Signals cannot be waited for.
     #[error("cannot wait for signals")]
@@ -45,7 +45,7 @@ impl Explain for FindError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         match self {
             Self::NoVm { .. } | Self::NoName(_) | Self::NoProcess(_) => {
                 Some("tare top --once lists those that run".to_owned())
@@ -82,9 +82,9 @@ impl Explain for TargetError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         match self {
-            Self::Find(error) => error.way_out(),
+            Self::Find(error) => error.hint(),
             Self::Translated { name, .. } => Some(format!(
                 "tare advise {name} says what it spends its time with"
             )),
@@ -141,7 +141,7 @@ impl Watch {
         })
     }
 
-    /// Whether there is nobody to watch.
+    /// Whether there is no machine to watch.
     pub(crate) fn is_empty(&self) -> bool {
         self.vms.is_empty()
     }

@@ -13,7 +13,7 @@ pub(crate) struct Seconds(Duration);
 
 /// A time that cannot be meant.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a time is {SHORTEST} to {LONGEST} seconds")]
+#[error("a duration is {SHORTEST} to {LONGEST} seconds")]
 pub(crate) struct SecondsError;
 
 impl Seconds {

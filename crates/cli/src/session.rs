@@ -11,7 +11,7 @@ use std::process::Command;
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal, setsid};
 use tare_control::exit::ExitCode;
-use tare_control::lifeline::UNTIL_PARENT_ENDS;
+use tare_control::parent_death::UNTIL_PARENT_ENDS;
 
 use crate::failure::{Failure, Outcome};
 
@@ -62,7 +62,7 @@ pub(crate) fn become_program(mut words: impl Iterator<Item = OsString>) -> Optio
 
 /// Takes [`UNTIL_PARENT_ENDS`] and the process ID off a command line and does what they
 /// say; any other stays as it is.
-pub(crate) fn tied_to_parent(words: Vec<OsString>) -> io::Result<Vec<OsString>> {
+pub(crate) fn with_parent_death(words: Vec<OsString>) -> io::Result<Vec<OsString>> {
     match &words[..] {
         [program, tie, parent, verb @ ..] if tie == OsStr::new(UNTIL_PARENT_ENDS) => {
             end_with_parent(Some(parent.clone()), Signal::TERM)?;
@@ -99,12 +99,12 @@ mod tests {
     fn a_parent_that_ended_is_noticed() {
         assert!(end_with_parent(Some(OsString::from("1000000000")), Signal::KILL).is_err());
         let tied = ["tare", UNTIL_PARENT_ENDS, "1000000000", "ps"].map(OsString::from);
-        assert!(tied_to_parent(tied.into()).is_err());
+        assert!(with_parent_death(tied.into()).is_err());
     }
 
     #[test]
     fn a_command_line_without_a_tie_stays_as_it_is() {
         let words = ["tare", "run", UNTIL_PARENT_ENDS, "1"].map(OsString::from);
-        assert_eq!(tied_to_parent(words.clone().into()).unwrap(), words);
+        assert_eq!(with_parent_death(words.clone().into()).unwrap(), words);
     }
 }

@@ -21,8 +21,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use tare_abi::exit::GuestExit;
 use tare_control::config::GuestKind;
+use tare_control::console_exit::{self, ConsoleExit};
 use tare_control::exit::{Ended, ExitCode};
-use tare_control::last_words::{self, LastWords};
 use tare_control::rundir::RunDir;
 use tare_frames::Rules;
 
@@ -94,9 +94,8 @@ impl Explain for SuperviseError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
-        matches!(self, Self::Panic | Self::Fault)
-            .then(|| "its last words are on the console".to_owned())
+    fn hint(&self) -> Option<String> {
+        matches!(self, Self::Panic | Self::Fault).then(|| "see the end of its console".to_owned())
     }
 }
 
@@ -155,7 +154,7 @@ pub(crate) fn run(
         GuestKind::LibraryOs => None,
         GuestKind::Linux => File::open(run_dir.console_log())
             .ok()
-            .and_then(|log| last_words::of(&log)),
+            .and_then(|log| console_exit::read(&log)),
     };
     let _ = run_dir.remove();
     let (status, signal) = ended?;
@@ -163,8 +162,8 @@ pub(crate) fn run(
         SIGINT => Ok(ExitCode::Interrupted.into()),
         SIGTERM | SIGHUP => Ok(ExitCode::Terminated.into()),
         _ => match (said, meaning(status)?) {
-            (Some(LastWords::Status(status)), _) => Ok(Ended::Status(status)),
-            (Some(LastWords::Panic), _) => Err(SuperviseError::Panic.into()),
+            (Some(ConsoleExit::Status(status)), _) => Ok(Ended::Status(status)),
+            (Some(ConsoleExit::Panic), _) => Err(SuperviseError::Panic.into()),
             (None, code) => Ok(code.into()),
         },
     }

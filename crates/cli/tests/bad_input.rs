@@ -60,7 +60,7 @@ fn a_missing_image() {
         &place,
         &["run", "no-image"],
         10,
-        "no image is called no-image",
+        "no image is named no-image",
     );
     let dir = place.path().to_str().unwrap().to_owned();
     check(&place, &["run", &dir], 10, "is not a file");
@@ -89,16 +89,16 @@ fn an_image_that_no_machine_can_load() {
 
 #[test]
 fn a_number_of_cpus_that_no_machine_has() {
-    refused(&["--cpus", "0"], 20, "0 CPUs: a machine has 1 to 16");
+    refused(&["--cpus", "0"], 20, "0 CPUs: use 1 to 16");
     refused(&["-c", "17"], 20, "17 CPUs");
 }
 
 #[test]
 fn numbers_that_are_none_are_told_from_options() {
     for (words, says) in [
-        (["-c", "-1"], "a machine has 1 to 16 CPUs"),
-        (["-c", "99999999999"], "a machine has 1 to 16 CPUs"),
-        (["-m", "-5"], "a size is a number of MiB"),
+        (["-c", "-1"], "use 1 to 16 CPUs"),
+        (["-c", "99999999999"], "use 1 to 16 CPUs"),
+        (["-m", "-5"], "invalid size: use a number of MiB"),
     ] {
         let place = Place::new();
         let all = [&["run", "tiny"], &words[..]].concat();
@@ -109,12 +109,12 @@ fn numbers_that_are_none_are_told_from_options() {
 #[test]
 fn memory_that_is_too_small_or_not_there() {
     refused(&["--memory", "4M"], 21, "4 MiB of memory is too small");
-    refused(&["-m", "1000000G"], 21, "more than this computer has");
+    refused(&["-m", "1000000G"], 21, "more than this host has");
 }
 
 #[test]
 fn a_command_line_for_the_guest_that_does_not_fit() {
-    refused(&["--cmdline", &"x".repeat(4096)], 22, "at most 4095 fit");
+    refused(&["--cmdline", &"x".repeat(4096)], 22, "the limit is 4095");
     refused(&["--cmdline", "a\u{7}"], 22, "only printable ASCII");
 }
 
@@ -202,7 +202,7 @@ fn a_disk_that_cannot_be_used() {
     let words = format!("{raw},coalesce=1/4");
     if installed("qemu-system-x86_64") {
         let alone = ["--disk", &words, "--engine", "qemu", "--net", "none"];
-        refused(&alone, 2, "in Tare's own monitor only");
+        refused(&alone, 2, "needs Tare's own monitor");
     }
 }
 
@@ -269,8 +269,12 @@ fn words_that_mean_nothing() {
 
 #[test]
 fn words_that_do_not_go_together() {
-    refused(&["--name", "../web"], 2, "is no name for a machine");
-    refused(&["--net", "none", "-p", "18080:80"], 2, "--net user only");
+    refused(&["--name", "../web"], 2, "invalid machine name");
+    refused(
+        &["--net", "none", "-p", "18080:80"],
+        2,
+        "--publish needs --net user",
+    );
     refused(&["-p", "18080:80", "-p", "18080:81"], 2, "forwarded twice");
 }
 
@@ -312,6 +316,6 @@ fn what_a_user_without_rights_may_not_do() {
     }
     let low = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
     if low.is_ok_and(|low| low.trim().parse::<u16>().is_ok_and(|low| low > 81)) {
-        as_nobody(&["run", &image, "-p", "81:80"]).expect(30, "without privileges");
+        as_nobody(&["run", &image, "-p", "81:80"]).expect(30, "needs privileges");
     }
 }

@@ -93,10 +93,10 @@ fn exit_codes_are_printed_by_verb_and_by_help() {
     let place = Place::new();
     place
         .run(&["exit-codes"])
-        .expect(0, "  60  /dev/kvm may not be opened");
+        .expect(0, "  60  This user may not open /dev/kvm");
     place
         .run(&["help", "exit-codes"])
-        .expect(0, "  60  /dev/kvm may not be opened");
+        .expect(0, "  60  This user may not open /dev/kvm");
 }
 
 #[test]

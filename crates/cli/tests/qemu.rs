@@ -55,7 +55,7 @@ fn halt_polling_is_refused_where_it_cannot_be_set() {
     let image = place.file("tiny", &guest::image("hello", Then::Exit(0x10)));
     let words = ["run", &image, "--net", "none", "--engine", "qemu"];
     let ended = place.run(&[&words[..], &["--halt", "never"]].concat());
-    ended.expect(2, "Tare's own monitor only");
+    ended.expect(2, "needs Tare's own monitor");
 }
 
 /// In a mount namespace whose /dev has nothing in it.

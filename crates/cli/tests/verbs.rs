@@ -42,9 +42,9 @@ fn a_name_that_leaves_the_directory_is_refused() {
 fn a_setting_that_does_not_exist_is_refused_before_anybody_is_asked() {
     let place = Place::new();
     for (word, sentence) in [
-        ("coalesce", "\"coalesce\" is no KEY=VALUE"),
-        ("disk0.speed=1", "disk0.speed: there is no such setting"),
-        ("disk0.coalesce=5/4", "\"5/4\" is no way to coalesce"),
+        ("coalesce", "\"coalesce\" is not KEY=VALUE"),
+        ("disk0.speed=1", "disk0.speed: unknown setting"),
+        ("disk0.coalesce=5/4", "invalid coalescing \"5/4\""),
     ] {
         let ended = place.run(&["set", "web", word]);
         ended.expect(2, sentence);
@@ -66,7 +66,7 @@ fn a_machine_that_does_not_answer_is_a_control_failure() {
     let (_dir, _lock) = root.create("mute").unwrap();
     place
         .run(&["stats", "mute"])
-        .expect(52, "cannot ask the machine");
+        .expect(52, "cannot query the machine");
     place
         .run(&["stop", "mute", "--time", "0"])
         .expect(52, "its process is unknown");

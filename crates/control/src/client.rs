@@ -29,7 +29,7 @@ const CONNECT_RETRY: Duration = Duration::from_millis(5);
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens: the machine has ended, or is about to listen.
+    /// No process listens: the machine has ended, or does not listen yet.
     #[error("cannot connect to {path}")]
     Connect {
         /// The socket.
@@ -44,7 +44,7 @@ pub enum ClientError {
     #[error("the machine did not answer within {0:?}")]
     TimedOut(Duration),
     /// The answer is not HTTP, or too long.
-    #[error("the machine's answer is not understood: {0}")]
+    #[error("invalid answer from the machine: {0}")]
     BadResponse(&'static str),
     /// The answer's body is not the expected JSON.
     #[error("the machine's answer is not the expected JSON")]
@@ -258,7 +258,7 @@ impl Client {
 }
 
 /// Connects without waiting: a full queue is EAGAIN, so that a machine that
-/// was stopped (SIGSTOP) cannot hold its client for ever.
+/// was stopped (SIGSTOP) cannot hold its client forever.
 fn connect_now(path: &Path) -> Result<UnixStream, Errno> {
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

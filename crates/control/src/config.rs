@@ -163,18 +163,18 @@ pub enum DiskCoalesce {
     Auto,
     /// All.
     Off,
-    /// So many of so many, whatever is in flight: the control arm.
+    /// A fixed ratio, whatever is in flight: the control arm.
     Ratio {
         /// Delivered.
         delivered: u32,
-        /// Of so many.
+        /// Of this many completions.
         of: u32,
     },
 }
 
 /// Text that is no [`DiskCoalesce`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no way to coalesce: auto, off, or a ratio such as 1/4")]
+#[error("invalid coalescing {0:?}: use auto, off, or a ratio such as 1/4")]
 pub struct NoCoalesce(String);
 
 impl FromStr for DiskCoalesce {

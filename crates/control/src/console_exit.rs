@@ -1,28 +1,28 @@
-//! How a Linux guest ended, from the end of its console: a panic looks like a
-//! reset, and QEMU's exit port has no room for the status of a command.
+//! How a Linux guest ended, read from the end of its console: a panic looks like a
+//! reset, and QEMU's exit port cannot carry the status of a command.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 use tare_abi::exit::STATUS_LINE;
 
-/// Bytes of the console that are looked at.
+/// Bytes of the console that are read.
 const TAIL_BYTES: u64 = 16 * 1024;
-/// What Linux says when it gives up (`kernel/panic.c`); with `panic=-1` it resets
-/// the machine a few lines later. A kernel may put a time before it.
+/// The line that Linux prints when it panics (`kernel/panic.c`); with `panic=-1` it
+/// resets the machine a few lines later. A timestamp may precede it.
 const PANIC: &str = "Kernel panic - not syncing";
 
-/// How a guest said that it ends.
+/// How a guest ended, by its console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LastWords {
+pub enum ConsoleExit {
     /// Its command ended with this status.
     Status(u8),
     /// Its kernel panicked.
     Panic,
 }
 
-/// The last words in a console's log, if there are any.
-pub fn of(console_log: &File) -> Option<LastWords> {
+/// The exit that a console's log ends with, if it does.
+pub fn read(console_log: &File) -> Option<ConsoleExit> {
     let length = console_log.metadata().ok()?.len();
     let mut at = length.saturating_sub(TAIL_BYTES);
     let mut tail = Vec::new();
@@ -39,14 +39,13 @@ pub fn of(console_log: &File) -> Option<LastWords> {
     in_text(&String::from_utf8_lossy(&tail))
 }
 
-fn in_text(text: &str) -> Option<LastWords> {
-    text.lines().rev().find_map(|line| match is_panic(line) {
-        true => Some(LastWords::Panic),
-        false => line
-            .trim()
-            .strip_prefix(STATUS_LINE)
-            .and_then(|status| status.parse().ok())
-            .map(LastWords::Status),
+fn in_text(text: &str) -> Option<ConsoleExit> {
+    text.lines().rev().find_map(|line| {
+        if is_panic(line) {
+            return Some(ConsoleExit::Panic);
+        }
+        let status = line.trim().strip_prefix(STATUS_LINE)?;
+        status.parse().ok().map(ConsoleExit::Status)
     })
 }
 
@@ -64,7 +63,7 @@ mod tests {
     #[test]
     fn the_last_status_counts() {
         let text = format!("{STATUS_LINE}1\r\nmore\r\n{STATUS_LINE}77\r\n[ 2.1] reboot: off\r\n");
-        assert_eq!(in_text(&text), Some(LastWords::Status(77)));
+        assert_eq!(in_text(&text), Some(ConsoleExit::Status(77)));
     }
 
     #[test]
@@ -73,7 +72,7 @@ mod tests {
             "[    1.0] Kernel panic - not syncing: x\r\n[    1.1] Kernel Offset: 0x1\r\n",
             "Kernel panic - not syncing: x\r\nKernel Offset: 0x1\r\n",
         ] {
-            assert_eq!(in_text(text), Some(LastWords::Panic), "{text}");
+            assert_eq!(in_text(text), Some(ConsoleExit::Panic), "{text}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Exit codes of `tare` and `tare-monitor`. Scripts rely on them: a code is
-//! never reused for another meaning. The table is printed by `tare help exit-codes`
-//! and stands in `docs/exit-codes.md`; a test holds the two together.
+//! never reused for another meaning. `tare exit-codes` prints the table, and
+//! `docs/exit-codes.md` repeats it; a test compares the two.
 
 macro_rules! exit_codes {
     ($($(#[doc = $doc:literal])+ $name:ident = $code:literal,)+) => {
@@ -26,7 +26,7 @@ exit_codes! {
     Usage = 2,
     /// The image is missing or cannot be read.
     ImageUnreadable = 10,
-    /// The image is not a 64-bit x86 ELF file, or the kernel no Linux kernel.
+    /// The image is not a 64-bit x86 ELF file, or not a Linux kernel.
     ImageNotElf = 11,
     /// The image ends before its headers say it does.
     ImageTruncated = 12,
@@ -34,7 +34,7 @@ exit_codes! {
     ImageNoPvh = 13,
     /// The image, or the initramfs, does not fit into guest memory.
     ImageTooLarge = 14,
-    /// Segments of the image overlap, or lie outside guest memory.
+    /// Segments of the image overlap or lie outside guest memory.
     ImageLayout = 15,
     /// The number of CPUs is zero or more than this host's KVM allows.
     Cpus = 20,
@@ -42,7 +42,7 @@ exit_codes! {
     Memory = 21,
     /// The command line for the guest is too long or not printable.
     Cmdline = 22,
-    /// CPUs to pin to do not exist, are offline or not allowed.
+    /// A CPU to pin to does not exist, is offline or is not allowed.
     CpuSet = 23,
     /// A forwarded port is in use or not allowed.
     PortInUse = 30,
@@ -50,25 +50,25 @@ exit_codes! {
     Tap = 31,
     /// passt is missing or failed to start.
     Passt = 32,
-    /// A front-end's socket is in use or cannot be made.
+    /// The front-end's socket is in use or cannot be created.
     Socket = 33,
     /// The disk is missing, or this user may not open it.
     DiskUnreadable = 34,
-    /// The disk is empty, of odd size, or not a raw image.
+    /// The disk is empty, has a partial sector, or is not a raw image.
     DiskUnusable = 35,
     /// The disk is in use by another program.
     DiskInUse = 36,
-    /// The root directory is missing, unreadable or no directory.
+    /// The root directory is missing, unreadable or not a directory.
     RootMissing = 40,
     /// The root directory is too large for guest memory.
     RootTooLarge = 41,
-    /// The root's container image is damaged or climbs out of its root.
+    /// The root's container image is damaged, too large, or climbs out.
     RootImage = 42,
-    /// A profile cannot be read: missing, of another version, or edited by hand.
+    /// A profile is missing, has an unknown version, or is not valid.
     ProfileUnusable = 43,
-    /// Kernel sources, a patch or a lock: missing, damaged, or of others.
+    /// Kernel sources, a patch or a lock: missing, damaged or foreign.
     KernelSources = 44,
-    /// The kernel's configuration does not grant an option.
+    /// The kernel's configuration does not accept a requested option.
     KernelConfig = 45,
     /// The kernel did not compile.
     KernelBuild = 46,
@@ -78,51 +78,51 @@ exit_codes! {
     NoSuchMachine = 51,
     /// The machine did not answer on its control socket.
     ControlFailed = 52,
-    /// Other users could change the root of run directories.
-    RunRootUnsafe = 54,
-    /// The run directory of that name was not made by Tare.
-    RunDirForeign = 55,
-    /// No machine, container or process is called so, or it has no pins.
+    /// No machine, container or process has this name, or it has no pins.
     NoSuchTarget = 53,
-    /// /dev/kvm may not be opened by this user.
+    /// Other users can change the run root (TARE_RUN_ROOT).
+    RunRootUnsafe = 54,
+    /// The directory of that name in the run root was not made by Tare.
+    RunDirForeign = 55,
+    /// This user may not open /dev/kvm.
     KvmPermission = 60,
-    /// KVM lacks something that Tare needs, or refused a call.
+    /// KVM lacks a feature that Tare needs, or refused a call.
     KvmUnsupported = 61,
-    /// There is neither KVM nor QEMU.
+    /// Neither KVM nor QEMU is available.
     NoEngine = 62,
     /// This user may not observe the machine.
     ObservePermission = 63,
-    /// The kernel refused a placement; what was changed is put back.
-    PinRefused = 67,
-    /// The journal of placements cannot be kept; nothing was changed.
-    PinJournal = 68,
-    /// No process of that number, no container of that name.
+    /// No process has this ID, or no container this name.
     NoSuchProcess = 64,
-    /// This kernel, or this user, has no BPF to observe with.
+    /// BPF is not available in this kernel or to this user.
     NoObserver = 65,
+    /// The kernel refused a CPU placement; the old placement is restored.
+    PinRefused = 67,
+    /// The journal of CPU placements cannot be written; no change made.
+    PinJournal = 68,
     /// The guest panicked.
     GuestPanic = 70,
-    /// The guest met a processor exception that it does not handle.
+    /// The guest raised a processor exception that it does not handle.
     GuestFault = 71,
     /// The guest asked for a reset.
     GuestReset = 72,
     /// The guest's processor shut down (triple fault).
     TripleFault = 73,
-    /// KVM returned an internal error: it could not go on with the guest.
+    /// KVM returned an internal error and cannot continue the guest.
     KvmInternal = 74,
-    /// Tare itself failed; the message says where.
+    /// Tare itself failed; the message names the place.
     Internal = 75,
-    /// A file could not be written: disk full or not permitted.
+    /// A file could not be written: disk full or permission denied.
     Output = 76,
-    /// An experiment ran, and a sample or a check failed.
+    /// An experiment ran, but a sample or a check failed.
     WeighFailed = 77,
-    /// A kernel was made, and its application does not work on it.
+    /// The kernel was built, but its application does not work on it.
     NotProven = 78,
-    /// A kernel that was made again is not the same.
+    /// A rebuilt kernel differs from the one in the lock file.
     LockDiffers = 79,
-    /// The command cannot be run.
+    /// The command exists but cannot be executed.
     CannotRun = 126,
-    /// There is no such command.
+    /// The command does not exist.
     CommandNotFound = 127,
     /// Ended by Ctrl-C (SIGINT).
     Interrupted = 130,

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Longest poll that can be asked for, ns: beyond a second it is no poll.
+/// Longest poll, ns: beyond a second it is not a poll any more.
 pub const LONGEST_POLL_NS: u32 = 1_000_000_000;
 
 /// How a halted vCPU waits. Serialised as people write it.
@@ -20,7 +20,7 @@ pub enum HaltPolicy {
     Never,
     /// As the kernel's parameters say.
     Kernel,
-    /// Polls for up to so many ns.
+    /// Polls for up to this many ns.
     Poll(u32),
     /// Polls for as long as saves the most within this share of a CPU.
     Budget(CpuShare),
@@ -63,10 +63,10 @@ impl CpuShare {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HaltPolicyError {
     /// None of the five.
-    #[error("a halt is never, kernel, poll=NS, budget=PCT or dedicated")]
+    #[error("invalid halt policy: use never, kernel, poll=NS, budget=PCT or dedicated")]
     Form,
     /// Not a number of ns within the range.
-    #[error("a poll is 0 to {LONGEST_POLL_NS} ns")]
+    #[error("invalid poll time: use 0 to {LONGEST_POLL_NS} ns")]
     Length,
     /// Not a share.
     #[error(

@@ -1,6 +1,6 @@
-//! What passes between `tare`, `tare-monitor` and anybody with `curl`: the
+//! The interfaces between `tare`, `tare-monitor` and any HTTP client: a
 //! machine's configuration, its settings and statistics, the run directory and
-//! the exit codes. Serialised types and the small client that fetches them; the server
+//! the exit codes. Serialised types, and a small client that fetches them; the server
 //! is in `crates/daemon`.
 //!
 //! # Interface
@@ -15,11 +15,11 @@
 pub mod api;
 pub mod client;
 pub mod config;
+pub mod console_exit;
 pub mod exit;
 pub mod halt;
-pub mod last_words;
-pub mod lifeline;
 pub mod live;
+pub mod parent_death;
 pub mod rundir;
 pub mod sentence;
 pub mod settings;

@@ -1,5 +1,5 @@
-//! How a program that starts machines has them end with it, however it ends.
+//! Machines that end with the program that started them, however that ends.
 
-/// First word of a command line of `tare`, before the parent's process ID and a verb:
-/// the verb gets SIGTERM when that parent ends. What it becomes (`tare-monitor`) does too.
+/// First argument of `tare`, before the parent's process ID and a verb: the kernel sends
+/// SIGTERM to the verb, and to the `tare-monitor` that it becomes, when that parent ends.
 pub const UNTIL_PARENT_ENDS: &str = "--until-parent-ends";

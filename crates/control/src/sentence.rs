@@ -1,9 +1,9 @@
-//! Errors as sentences.
+//! Errors as one line of text.
 
 use std::error::Error;
 
 /// An error with its causes, outermost first, in one line. A cause that the
-/// line ends with already is not said again.
+/// line already ends with is not repeated.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

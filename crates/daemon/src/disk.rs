@@ -10,7 +10,7 @@ use tare_policy::coalesce::{self, Settings};
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiskConfigError {
     /// Queues.
-    #[error("it has no queue or too many")]
+    #[error("the number of queues is zero or too large")]
     Queues,
     /// Serial number.
     #[error("its serial number is too long")]

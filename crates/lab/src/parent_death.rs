@@ -1,6 +1,6 @@
 //! Child processes that end with this one, also when it is killed and cannot clean up.
 //! Machines that `tare run` starts do this themselves
-//! (`tare_control::lifeline`); this is for what is started without it.
+//! (`tare_control::parent_death`); this is for what is started without it.
 
 use std::process::Command;
 

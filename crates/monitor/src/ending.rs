@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tare_abi::exit::GuestExit;
 use tare_control::api::Stop;
 use tare_control::config::GuestKind;
+use tare_control::console_exit;
+use tare_control::console_exit::ConsoleExit;
 use tare_control::exit::{Ended, ExitCode};
-use tare_control::last_words;
-use tare_control::last_words::LastWords;
 use tare_daemon::signals::Request;
 use tare_hv::Crash;
 use vmm_sys_util::eventfd::EventFd;
@@ -56,9 +56,9 @@ impl Ending {
             (Self::Reset | Self::PowerOff, GuestKind::Linux) => {}
             _ => return self,
         }
-        match (&self, last_words::of(console_log)) {
-            (Self::Reset, Some(LastWords::Panic)) => Self::Guest(GuestExit::Panic),
-            (Self::PowerOff, Some(LastWords::Status(status))) => {
+        match (&self, console_exit::read(console_log)) {
+            (Self::Reset, Some(ConsoleExit::Panic)) => Self::Guest(GuestExit::Panic),
+            (Self::PowerOff, Some(ConsoleExit::Status(status))) => {
                 Self::Guest(GuestExit::Status(status))
             }
             _ => self,

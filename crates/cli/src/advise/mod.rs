@@ -25,7 +25,7 @@ use crate::pin::{Signal, recover};
 /// Another place where runs are kept.
 const RUNS_VARIABLE: &str = "TARE_RUNS";
 
-/// One subject with what is said of it: an element of `--json`.
+/// One subject with its advice: an element of `--json`.
 #[derive(Debug, Serialize)]
 struct Advised {
     subject: String,
@@ -35,7 +35,7 @@ struct Advised {
     unavailable: Vec<Unavailable>,
 }
 
-/// Advises, and tries if that is asked for.
+/// Advises, and with `--try` tries the advice.
 pub(crate) fn advise(args: &AdviseArgs) -> Outcome {
     let store = Store::open_default()?;
     let signal = Signal::watch().map_err(|error| Failure::new(ExitCode::Internal, error))?;

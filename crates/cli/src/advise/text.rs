@@ -9,7 +9,7 @@ use super::Advised;
 /// Width of a line.
 const WIDTH: usize = 79;
 
-/// All that is said, for people.
+/// The whole advice as text.
 pub(super) fn of(all: &[Advised]) -> String {
     let parts: Vec<String> = all.iter().map(one).collect();
     parts.join("\n")

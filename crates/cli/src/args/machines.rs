@@ -41,7 +41,7 @@ pub(crate) struct LogsArgs {
     /// The machine
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Go on until the machine ends
+    /// Print new output until the machine ends
     #[arg(short, long)]
     pub(crate) follow: bool,
 }
@@ -52,8 +52,8 @@ pub(crate) struct StatsArgs {
     /// The machine
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Watch the disks: IOPS, requests in flight, R and interrupts per I/O at
-    /// each interval of so many seconds, and R's distribution
+    /// Watch the disks: IOPS, requests in flight, R and interrupts per I/O in
+    /// each interval of this many seconds, and R's distribution
     #[arg(
         short,
         long,
@@ -62,7 +62,7 @@ pub(crate) struct StatsArgs {
         default_missing_value = "1"
     )]
     pub(crate) watch: Option<WatchSeconds>,
-    /// End after so many intervals
+    /// End after this many intervals
     #[arg(long, value_name = "N", requires = "watch")]
     pub(crate) count: Option<u64>,
     /// Print JSON

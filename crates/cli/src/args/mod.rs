@@ -20,7 +20,7 @@ pub(crate) use place::{AdviseArgs, PinArgs};
 pub(crate) use run::{BlkArgs, EngineArg, IdleArg, RunArgs};
 pub(crate) use weigh::WeighArgs;
 
-/// Runs one application per virtual machine, and weighs what that costs.
+/// Runs one application per virtual machine, and measures and cuts what that costs.
 #[derive(Debug, Parser)]
 #[command(
     name = "tare",
@@ -38,84 +38,84 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Boot an appliance
+    /// Start a virtual machine: an appliance or a Linux guest
     ///
-    /// In the foreground the guest's serial console is the terminal, and Ctrl-C
-    /// ends the run. Without /dev/kvm the same image runs in QEMU, which is
-    /// slower. IMAGE is looked up in $TARE_IMAGES and beside tare, or is a path. A
-    /// Linux guest: tare run --kernel debian --root DIR -- COMMAND.
+    /// In the foreground the terminal is the guest's serial console, and Ctrl-C
+    /// ends the machine. Without /dev/kvm the same image runs in QEMU, which is
+    /// slower. IMAGE is a path, or a name that is looked up in $TARE_IMAGES and
+    /// beside tare. A Linux guest: tare run --kernel debian --root DIR -- COMMAND.
     Run(Box<RunArgs>),
-    /// List the running machines
+    /// List machines
     Ps(PsArgs),
     /// Stop machines
     ///
-    /// Asks, waits, and kills what does not end in time.
+    /// Requests a shutdown, waits, and kills machines that do not end in time.
     Stop(StopArgs),
-    /// Remove what machines that have ended left: log and exit code
+    /// Remove the log and exit code of machines that have ended
     Rm(RmArgs),
-    /// Print what a machine wrote to its console
+    /// Print a machine's console output
     Logs(LogsArgs),
     /// Show a machine's statistics
     Stats(StatsArgs),
-    /// Change settings of a machine while it runs, or list them
+    /// Change or list the settings of a running machine
     ///
-    /// Without KEY=VALUE every setting is listed with its value and meaning. All
-    /// of a change is made, or nothing.
+    /// Without KEY=VALUE, lists every setting with its value and meaning. Several
+    /// changes are made together or not at all.
     Set(SetArgs),
     /// Serve a disk to QEMU or Cloud Hypervisor (vhost-user-blk)
     ///
-    /// The device of tare run --disk, with its coalescing, for virtual machines
-    /// of others; their memory must be shared. Ends with Ctrl-C, SIGTERM or tare
-    /// stop. QEMU: -object memory-backend-memfd,id=m,size=1G,share=on
+    /// The disk of tare run --disk, with its interrupt coalescing, for virtual
+    /// machines of other programs. Their memory must be shared. Ends with Ctrl-C,
+    /// SIGTERM or tare stop. QEMU: -object memory-backend-memfd,id=m,size=1G,share=on
     /// -machine memory-backend=m -chardev socket,id=c,path=S,reconnect=1
     /// -device vhost-user-blk-pci,chardev=c. Cloud Hypervisor: --memory
     /// size=1G,shared=on --disk vhost_user=true,socket=S.
     Blk(BlkArgs),
-    /// Say what burns a virtual machine's CPU time, and the remedy
+    /// Explain where a virtual machine's CPU time goes, and how to reduce it
     ///
-    /// Any KVM virtual machine of this host, Tare's or not: watches it for a
-    /// while and names the causes, the largest first. Observing needs root, or
-    /// CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE; what is missing is named, and the
-    /// rest is told.
+    /// Works for any KVM virtual machine of this host, Tare's or not: observes it
+    /// for some seconds and lists the causes, the largest first. Needs root, or
+    /// CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE. Sources that are unavailable are
+    /// listed, and the rest is reported.
     Why(WhyArgs),
-    /// Say what an application asks of its kernel
+    /// Record which kernel features an application uses
     ///
-    /// Counts every system call of a command and of all that descends from it,
-    /// with the arguments that select features of a kernel, until they end. The
-    /// profile is a file for tare tailor. Observing needs root, or CAP_BPF,
-    /// CAP_PERFMON and CAP_SYS_PTRACE. The command's status is passed on.
+    /// Counts every system call of a command and its descendants, with the
+    /// arguments that select kernel features, until they end. The profile is the
+    /// input of tare tailor. Needs root, or CAP_BPF, CAP_PERFMON and
+    /// CAP_SYS_PTRACE. Exits with the command's status.
     #[command(args_conflicts_with_subcommands = true)]
     Profile(Box<ProfileArgs>),
     /// Watch all virtual machines: CPU, exits, halts, interrupts, causes
     Top(TopArgs),
-    /// Put all threads of a machine, container or process onto CPUs, and back
+    /// Pin the threads of a machine, container or process to CPUs, and undo it
     ///
-    /// vCPUs get a CPU each, emulator and I/O threads others where there are any;
-    /// containers get a cpuset. Threads that begin meanwhile are caught, and what
-    /// the kernel took is read back. The old placement is written down first: it
-    /// comes back with --undo, at the end of --for, with Ctrl-C, and after a kill
-    /// with the next tare pin or tare advise.
+    /// Each vCPU gets a CPU of its own, and emulator and I/O threads get other
+    /// CPUs if there are any; containers get a cpuset. New threads are pinned as
+    /// well, and the result is read back from the kernel. The old placement is
+    /// saved first. It is restored by --undo, at the end of --for, by Ctrl-C, and
+    /// after a kill by the next tare pin or tare advise.
     Pin(PinArgs),
-    /// Cut a Linux kernel to one application and prove that it works
+    /// Build a Linux kernel cut to one application, and test the application on it
     ///
-    /// From profiles (tare profile) to options, from options to a kernel, whose
-    /// application is then checked in a guest; what the proof shows to be missing is
-    /// added. With the same --out a kernel grows again by --add in a few minutes. The
-    /// default takes no cut that gives up safety.
+    /// Selects kernel options from profiles (tare profile), builds the kernel, and
+    /// tests the application on it in a guest; options that the test shows to be
+    /// missing are added. With the same --out, --add rebuilds incrementally in
+    /// minutes. The default keeps every option that serves security.
     #[command(after_help = crate::tailor::args::cuts())]
     Tailor(Box<TailorArgs>),
-    /// Say what to change about how an application runs, with the evidence
+    /// Recommend how to run an application, with the evidence
     ///
-    /// The second talk's best practices and what came since, as rules: each names
-    /// its slide or run, what was measured, the gain to expect and the command.
-    /// Without a target: what each kind of work should get on this computer.
+    /// Applies rules for placement, memory and disks. Each recommendation cites
+    /// its source, what was measured, the expected gain and the command. Without
+    /// a target, lists what each kind of workload should get on this host.
     Advise(AdviseArgs),
-    /// Say what this computer offers to Tare
+    /// Check this host: KVM, networking, QEMU, observability
     ///
-    /// One line for each thing, with the remedy where something is missing or
-    /// limited. KVM is judged by running code in a throw-away machine.
+    /// Prints a line for each feature, with the remedy where one is missing or
+    /// limited. KVM is tested by running code in a temporary virtual machine.
     Doctor(DoctorArgs),
-    /// Run an experiment and write its figures and report
+    /// Run benchmarks and write a report
     Weigh(WeighArgs),
     /// Print the exit codes and their meanings
     #[command(long_about = exit_codes::long_about())]

@@ -34,7 +34,7 @@ pub(crate) struct ProfileArgs {
     /// Command to start and observe
     #[arg(value_name = "COMMAND", last = true)]
     pub(crate) command: Vec<String>,
-    /// Observe a process that runs, with its descendants
+    /// Observe a running process and its descendants
     #[arg(long, value_name = "PID", group = "subject")]
     pub(crate) pid: Option<u32>,
     /// Observe a container: its name or ID, or the path of its cgroup
@@ -44,7 +44,7 @@ pub(crate) struct ProfileArgs {
     /// directory or a container image
     #[arg(long, value_name = "IMAGE|DIR", group = "subject")]
     pub(crate) in_guest: Option<PathBuf>,
-    /// Your name for what the application does meanwhile (start-up, peak)
+    /// Label for this phase of the application (start-up, peak)
     #[arg(
         long,
         value_name = "LABEL",
@@ -52,7 +52,7 @@ pub(crate) struct ProfileArgs {
         hide_default_value = true
     )]
     pub(crate) label: String,
-    /// End after so many seconds, and end the command [default: when all ended]
+    /// End the command after this many seconds [default: when all end]
     #[arg(short, long, value_name = "N")]
     pub(crate) seconds: Option<Seconds>,
     /// Write the profile to a file

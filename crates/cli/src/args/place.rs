@@ -37,10 +37,10 @@ pub(crate) struct PinArgs {
     /// [default: auto]
     #[arg(long, value_name = "LIST|auto")]
     pub(crate) cpus: Option<CpuChoice>,
-    /// Put the old placement back after so many seconds
+    /// Restore the old placement after this many seconds
     #[arg(long = "for", value_name = "SECONDS", conflicts_with = "undo")]
     pub(crate) for_seconds: Option<Seconds>,
-    /// Put the old placement back now
+    /// Restore the old placement now
     #[arg(long, conflicts_with_all = ["cpus", "dry_run"])]
     pub(crate) undo: bool,
     /// Print where each thread would go, and change nothing

@@ -51,16 +51,16 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR|TAR", conflicts_with = "initrd")]
     pub(crate) root: Option<PathBuf>,
     /// Put the files of --root on an ext4 disk of that size instead of in memory
-    /// (Linux; made when starting, and gone with the machine)
+    /// (Linux; created at start and removed with the machine)
     #[arg(long, value_name = "SIZE", requires = "root", requires = "kernel")]
     pub(crate) root_disk: Option<MemorySize>,
-    /// Initramfs file, given to the guest as it is
+    /// Initramfs file, passed to the guest unchanged
     #[arg(long, value_name = "FILE")]
     pub(crate) initrd: Option<PathBuf>,
-    /// Words for the guest's command line
+    /// Text added to the guest's command line
     #[arg(
         long,
-        value_name = "WORDS",
+        value_name = "TEXT",
         default_value = "",
         hide_default_value = true,
         allow_hyphen_values = true

@@ -14,7 +14,7 @@ pub(crate) struct WeighArgs {
     /// A few seconds for each phase: does it work, roughly
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
-    /// The durations of the talk that the experiment comes from
+    /// The durations of the source that the experiment repeats
     #[arg(long)]
     pub(crate) full: bool,
     /// Directory for summary.json, raw.jsonl and report.html; new or empty
@@ -45,7 +45,7 @@ pub(crate) struct PlatformArgs {
     #[arg(long = "workload", value_name = "NAME|FILE.toml")]
     pub(crate) workloads: Vec<String>,
     /// Platform: bare, container, vm or vm-container, again for several; what it
-    /// costs is told beside bare [default: all]
+    /// costs is reported beside bare [default: all]
     #[arg(long = "platform", value_name = "NAME", conflicts_with = "merge")]
     pub(crate) platforms: Vec<tare_lab::Platform>,
     /// Sizes in CPUs [default: 1, 2, 4, ... up to all]

@@ -15,11 +15,11 @@ use tare_vhost::{BlkDaemon, ServeError, Socket, SocketError};
 use crate::args::BlkArgs;
 use crate::failure::{Explain, Failure, Outcome};
 use crate::record::{EngineName, Record, now_s};
-use crate::run::claim::Claim;
 use crate::run::disk::OpenDiskError;
 use crate::run::disk_choice::DiskChoice;
 use crate::run::launch::RunFileError;
 use crate::run::plan::Name;
+use crate::run::run_dir_guard::RunDirGuard;
 use crate::warn;
 
 impl Explain for SocketError {
@@ -27,7 +27,7 @@ impl Explain for SocketError {
         ExitCode::Socket
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         match self {
             Self::InUse(_) => Some("give another --socket, or end that program".to_owned()),
             Self::NotASocket(_) | Self::Make { .. } => Some("give another --socket".to_owned()),
@@ -43,7 +43,7 @@ impl Explain for ServeError {
 
 /// The command line's disk is none; its own parser has refused it before.
 #[derive(Debug, thiserror::Error)]
-#[error("the disk cannot be so")]
+#[error("invalid disk settings")]
 struct BadDisk(#[from] DiskConfigError);
 
 impl Explain for BadDisk {
@@ -62,8 +62,8 @@ pub(crate) fn blk(args: BlkArgs) -> Outcome {
         Some(name) => Name::Given(name),
         None => Name::Numbered("blk".to_owned()),
     };
-    let claim = Claim::take(&RunRoot::open_default()?, &name)?;
-    let dir = claim.dir();
+    let run_dir = RunDirGuard::take(&RunRoot::open_default()?, &name)?;
+    let dir = run_dir.dir();
     let control = UnixListener::bind(dir.control_socket())
         .map_err(RunFileError::of("the control socket", dir))?;
     record(&config)

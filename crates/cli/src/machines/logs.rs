@@ -24,7 +24,7 @@ const LOOK: Timespec = Timespec {
 #[derive(Debug, thiserror::Error)]
 enum LogError {
     /// It cannot be read.
-    #[error("cannot read the console's log")]
+    #[error("cannot read the console log")]
     Read(#[source] io::Error),
     /// Standard output does not take it.
     #[error("cannot write to standard output")]

@@ -17,7 +17,7 @@ impl Explain for StillRunning {
         ExitCode::NameInUse
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         Some(format!("stop it first (tare stop {})", self.0))
     }
 }

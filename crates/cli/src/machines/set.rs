@@ -17,17 +17,17 @@ const WIDTH: usize = 80;
 /// Settings that cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SetError {
-    /// A word that is no setting.
+    /// An argument that is not a setting.
     #[error(transparent)]
     Word(#[from] SettingsError),
     /// QEMU has other settings.
-    #[error("{0:?} runs in QEMU, which has no settings for Tare")]
+    #[error("{0:?} runs in QEMU, which tare set does not support")]
     Qemu(String),
     /// The machine cannot be as asked.
     #[error("{0}")]
     Refused(String),
     /// The machine did not answer.
-    #[error("cannot ask the machine {name:?}")]
+    #[error("cannot query the machine {name:?}")]
     Ask {
         /// The machine.
         name: String,
@@ -44,7 +44,7 @@ impl Explain for SetError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         matches!(self, Self::Word(_) | Self::Refused(_))
             .then(|| "`tare set NAME` lists the settings".to_owned())
     }

@@ -9,10 +9,10 @@ use crate::failure::Explain;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StatsError {
     /// QEMU does not count what Tare counts.
-    #[error("{0:?} runs in QEMU, which has no statistics for Tare")]
+    #[error("{0:?} runs in QEMU, which tare stats does not support")]
     Qemu(String),
     /// The machine did not answer.
-    #[error("cannot ask the machine {name:?}")]
+    #[error("cannot query the machine {name:?}")]
     Ask {
         /// The machine.
         name: String,
@@ -20,7 +20,7 @@ pub(crate) enum StatsError {
         source: ClientError,
     },
     /// Nothing to watch.
-    #[error("{0:?} has no disk to watch; `tare run --disk FILE` gives one")]
+    #[error("{0:?} has no disk to watch; `tare run --disk FILE` adds one")]
     NoDisk(String),
 }
 

@@ -26,7 +26,7 @@ const KILL_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StopError {
     /// It was killed and is still there.
-    #[error("the machine {0:?} does not end")]
+    #[error("the machine {0:?} is still running after SIGKILL")]
     Immortal(String),
     /// It did not take the request, and its process is unknown.
     #[error("the machine {0:?} does not answer, and its process is unknown")]

@@ -14,14 +14,14 @@ impl Explain for TargetError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         match self {
             Self::Nothing(_) => Some(
                 "give a process ID, a cgroup's path, or a name that tare top --once, runc list or \
                  podman ps shows"
                     .to_owned(),
             ),
-            Self::Vm(error) => error.way_out(),
+            Self::Vm(error) => error.hint(),
         }
     }
 }
@@ -50,7 +50,7 @@ impl Explain for StoreError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         match self {
             Self::Io { .. } | Self::NotOurs(_) | Self::NoHome => Some(
                 "nothing was changed; set TARE_STATE_DIR to a directory of your own".to_owned(),
@@ -83,9 +83,9 @@ impl Explain for PinError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         match self {
-            Self::Journal(error) => error.way_out(),
+            Self::Journal(error) => error.hint(),
             Self::Ended(_) | Self::Interrupted => None,
             _ if self.code() == ExitCode::ObservePermission => {
                 Some("it belongs to another user: become root".to_owned())

@@ -41,17 +41,17 @@ const PROGRAM: &str = "tare-observe";
 enum InGuestError {
     #[error("{PROGRAM} is not beside tare-init; build it with: cargo xtask init")]
     NoObserver,
-    #[error("no system call is called {0:?}")]
+    #[error("unknown system call {0:?}")]
     NoSuchCall(String),
     #[error("the guest's observer failed: {0}")]
     Observer(String),
-    #[error("the guest ended without its finds; its console above says more")]
+    #[error("the guest ended without a profile; see its console above")]
     Nothing(#[source] ParcelError),
     #[error("the guest's profile is damaged")]
     Profile(#[source] ProfileError),
     #[error("cannot write {}", path.display())]
     Graph { path: PathBuf, source: io::Error },
-    #[error("the order cannot be written")]
+    #[error("cannot write the request for the guest")]
     Order(#[from] serde_json::Error),
 }
 

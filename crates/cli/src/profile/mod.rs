@@ -49,7 +49,7 @@ impl Explain for StartError {
     }
 }
 
-/// BPF is not to be had.
+/// BPF is unavailable.
 #[derive(Debug, thiserror::Error)]
 #[error("system calls cannot be observed here: {0}")]
 struct NoObserver(Unavailable);
@@ -59,7 +59,7 @@ impl Explain for NoObserver {
         ExitCode::NoObserver
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         Some("become root, or profile the application in a guest with --in-guest".to_owned())
     }
 }

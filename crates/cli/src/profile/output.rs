@@ -27,7 +27,7 @@ impl Explain for OutputError {
 #[derive(Debug)]
 pub(super) struct OutFile {
     path: PathBuf,
-    /// Beside it; none where the path is no regular file, such as a pipe.
+    /// Beside it; none where the path is not a regular file, such as a pipe.
     temporary: Option<PathBuf>,
     file: File,
 }

@@ -19,7 +19,7 @@ pub(super) enum PlanError {
     #[error("nothing to profile; write a command after --, or --pid, --container or --in-guest")]
     Nothing,
     #[error(
-        "a process that runs has its command already; leave out either --pid, --container or {0:?}"
+        "--pid and --container observe a running process; remove either the option or the command {0:?}"
     )]
     Both(String),
     #[error("a label has at most {LABEL_MAX} bytes and no control characters")]

@@ -14,7 +14,7 @@ impl Explain for WalkError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         matches!(self, Self::TooLarge { .. })
             .then(|| "give the guest more memory with --memory".to_owned())
     }
@@ -29,7 +29,7 @@ impl Explain for PackError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         matches!(self, Self::Changed(_)).then(|| "try again".to_owned())
     }
 }

@@ -45,22 +45,22 @@ pub(crate) fn detach(
         .map_err(failed)?;
     machine.record.set_process(child.id());
     let Prepared {
-        claim,
+        run_dir,
         record,
         console_log,
         ..
     } = machine;
-    let started = match record.write(claim.dir()) {
+    let started = match record.write(run_dir.dir()) {
         // A machine that ended at once has removed its directory already; its
         // exit code says why.
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(RunFileError::of("run.json", claim.dir())(error).into())
+            Err(RunFileError::of("run.json", run_dir.dir())(error).into())
         }
         _ => wait(&mut child, answers),
     };
     match started {
         Ok(None) => {
-            println!("{}", claim.hand_over().name());
+            println!("{}", run_dir.hand_over().name());
             Ok(ExitCode::Success)
         }
         Ok(Some(code)) => {

@@ -11,7 +11,7 @@ use crate::failure::Explain;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CmdlineError {
     /// Beyond the place that there is.
-    #[error("the guest's command line has {bytes} bytes, at most {} fit", CMDLINE_MAX - 1)]
+    #[error("the guest's command line has {bytes} bytes; the limit is {}", CMDLINE_MAX - 1)]
     TooLong {
         /// Its length.
         bytes: usize,

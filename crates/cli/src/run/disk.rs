@@ -38,7 +38,7 @@ pub(crate) enum OpenDiskError {
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// Coalescing in an engine that has none.
-    #[error("interrupts of a disk are coalesced in Tare's own monitor only")]
+    #[error("coalesce= needs Tare's own monitor (--engine tare)")]
     CoalesceWithoutTare,
 }
 
@@ -50,7 +50,7 @@ impl Explain for OpenDiskError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         let Self::Disk(error) = self else { return None };
         let disk = &error.disk;
         match error.problem {

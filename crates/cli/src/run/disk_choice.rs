@@ -33,28 +33,28 @@ const LONGEST_LATENCY_US: u32 = 1_000_000;
 pub(crate) enum DiskChoiceError {
     /// No file.
     #[error(
-        "a disk is FILE[,ro][,cache=MODE][,serial=TEXT][,queues=N][,coalesce=HOW][,latency_us=N]"
+        "invalid disk: use FILE[,ro][,cache=MODE][,serial=TEXT][,queues=N][,coalesce=HOW][,latency_us=N]"
     )]
     Form,
     /// A word that is none of its settings.
     #[error(
-        "{0:?} is no setting of a disk: ro, cache=, serial=, queues=, coalesce= and latency_us= are"
+        "unknown disk setting {0:?}: use ro, cache=, serial=, queues=, coalesce= or latency_us="
     )]
     Setting(String),
     /// Not a cache mode.
-    #[error("{0:?} is no cache mode: writeback or writethrough")]
+    #[error("unknown cache mode {0:?}: use writeback or writethrough")]
     Cache(String),
     /// Not a serial number.
-    #[error("a serial number has 1 to {SERIAL_BYTES} printable ASCII characters")]
+    #[error("invalid serial number: use 1 to {SERIAL_BYTES} printable ASCII characters")]
     Serial,
     /// Not a number of queues.
-    #[error("a disk has 1 to {MAX_QUEUES} queues")]
+    #[error("invalid number of queues: use 1 to {MAX_QUEUES}")]
     Queues,
     /// Not a way to coalesce.
     #[error(transparent)]
     Coalesce(#[from] NoCoalesce),
     /// Not a latency.
-    #[error("{0:?} is no latency: 0 to {LONGEST_LATENCY_US} microseconds")]
+    #[error("invalid latency {0:?}: use 0 to {LONGEST_LATENCY_US} microseconds")]
     Latency(String),
 }
 
@@ -172,7 +172,10 @@ mod tests {
         }
         for how in ["", "on", "5/4", "0/1", "1/0", "1/99999"] {
             let error = error(&format!("d,coalesce={how}")).to_string();
-            assert!(error.starts_with(&format!("{how:?} is no way")), "{error}");
+            assert!(
+                error.starts_with(&format!("invalid coalescing {how:?}")),
+                "{error}"
+            );
         }
     }
 }

@@ -47,7 +47,7 @@ pub(crate) enum EngineError {
     #[error("cannot use KVM")]
     Kvm(#[source] OpenError),
     /// More CPUs than KVM gives.
-    #[error("{asked} CPUs are more than KVM gives a machine here ({most})")]
+    #[error("{asked} CPUs: KVM on this host allows at most {most} for a machine")]
     TooManyCpus {
         /// Asked for.
         asked: u32,
@@ -55,7 +55,7 @@ pub(crate) enum EngineError {
         most: usize,
     },
     /// Neither KVM nor QEMU.
-    #[error("there is neither KVM nor QEMU: {0}")]
+    #[error("neither KVM nor QEMU is available: {0}")]
     Nothing(String),
     /// QEMU was asked for and is missing.
     #[error("{} is not installed", qemu::PROGRAM)]
@@ -82,7 +82,7 @@ impl Explain for EngineError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         let text = match self {
             Self::Kvm(_) => "or use --engine qemu, which needs no KVM",
             Self::TooManyCpus { .. } => return None,

@@ -26,7 +26,7 @@ pub(crate) struct Image {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImageError {
     /// No file of that name in any place.
-    #[error("no image is called {}", .0.display())]
+    #[error("no image is named {}", .0.display())]
     Unknown(PathBuf),
     /// The file cannot be opened.
     #[error("cannot open the image {}", path.display())]
@@ -46,7 +46,7 @@ impl Explain for ImageError {
         ExitCode::ImageUnreadable
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         match self {
             Self::Unknown(_) => Some(format!("{}, or give a path", known_images())),
             Self::Open { .. } | Self::NotFile(_) => None,
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn an_unknown_image_is_named() {
         let error = open(Path::new("no-such-image")).expect_err("no image");
-        assert_eq!(error.to_string(), "no image is called no-such-image");
+        assert_eq!(error.to_string(), "no image is named no-such-image");
         assert_eq!(error.code(), ExitCode::ImageUnreadable);
     }
 

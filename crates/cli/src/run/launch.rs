@@ -13,13 +13,13 @@ use tare_frames::Rules;
 use tare_host::process::start_time;
 use tare_rootfs::cpio;
 
-use super::claim::Claim;
 use super::disk::OpenDisk;
 use super::engine::{Accelerator, Engine};
 use super::own_cpus::OwnCpu;
 use super::passt::Passt;
 use super::plan::{Files, Net, Place, Plan};
 use super::publish::Publish;
+use super::run_dir_guard::RunDirGuard;
 use super::{mac, monitor, passt, qemu};
 use crate::failure::{Explain, Failure, RunOutcome};
 use crate::record::{EngineName, Record, now_s};
@@ -52,7 +52,7 @@ impl Explain for RunFileError {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     /// Its run directory and lock.
-    pub(crate) claim: Claim,
+    pub(crate) run_dir: RunDirGuard,
     /// What `tare ps` shows.
     pub(crate) record: Record,
     /// What the image is.
@@ -81,7 +81,7 @@ impl Prepared {
     /// Waits until the other end of the network is there.
     pub(crate) fn connect(&mut self) -> Result<(), Failure> {
         if let Some(LinkEnd::Passt { passt, .. }) = self.link.as_mut().map(|link| &mut link.end) {
-            keep_log(&passt.wait_ready()?, self.claim.dir())?;
+            keep_log(&passt.wait_ready()?, self.run_dir.dir())?;
         }
         Ok(())
     }
@@ -141,7 +141,7 @@ pub(crate) fn launch(plan: Plan) -> RunOutcome {
         place,
         ..
     } = plan;
-    let claim = Claim::take(&RunRoot::open_default()?, &name)?;
+    let run_dir = RunDirGuard::take(&RunRoot::open_default()?, &name)?;
     let forwards = forwards(&net);
     let record = Record {
         engine: engine_name(&engine),
@@ -153,12 +153,12 @@ pub(crate) fn launch(plan: Plan) -> RunOutcome {
         ports: forwards.iter().map(Publish::to_string).collect(),
         started_s: now_s(),
     };
-    let link = link(net, mac::address(claim.dir().name()))?;
+    let link = link(net, mac::address(run_dir.dir().name()))?;
     // While passt starts.
     let initrd = initrd(files)?;
-    let console_log = console_log(claim.dir())?;
+    let console_log = console_log(run_dir.dir())?;
     let prepared = Prepared {
-        claim,
+        run_dir,
         record,
         guest,
         image: image.file,

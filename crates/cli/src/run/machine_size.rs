@@ -1,4 +1,4 @@
-//! CPUs and memory of a machine, as far as they can be judged before KVM is asked.
+//! CPUs and memory of a machine, as far as they can be checked before KVM is opened.
 
 use tare_abi::layout::{MAX_CPUS, MIB, MIN_MEMORY_MIB};
 use tare_control::exit::ExitCode;
@@ -9,26 +9,26 @@ use crate::failure::Explain;
 /// Memory in MiB that a guest keeps for itself beside image and files.
 const GUEST_RESERVE_MIB: u64 = 4;
 
-/// A number of CPUs as it is written; whether a machine may have so many is asked later.
+/// A number of CPUs as written; KVM's limit is checked later.
 pub(crate) fn cpus_written(text: &str) -> Result<u32, String> {
     let number = text.parse();
-    number.map_err(|_| format!("a machine has 1 to {MAX_CPUS} CPUs"))
+    number.map_err(|_| format!("use 1 to {MAX_CPUS} CPUs"))
 }
 
 /// A machine of a size that cannot be had.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SizeError {
     /// No CPU, or too many.
-    #[error("{0} CPUs: a machine has 1 to {MAX_CPUS}")]
+    #[error("{0} CPUs: use 1 to {MAX_CPUS}")]
     Cpus(u32),
     /// Less than any guest needs.
-    #[error("{mib} MiB of memory is too small: a machine has at least {MIN_MEMORY_MIB}")]
+    #[error("{mib} MiB of memory is too small: the minimum is {MIN_MEMORY_MIB} MiB")]
     MemoryTooSmall {
         /// Asked for.
         mib: u32,
     },
-    /// More than this computer has.
-    #[error("{mib} MiB of memory is more than this computer has ({host_mib} MiB)")]
+    /// More than this host has.
+    #[error("{mib} MiB of memory is more than this host has ({host_mib} MiB)")]
     MemoryTooLarge {
         /// Asked for.
         mib: u32,

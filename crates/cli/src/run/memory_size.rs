@@ -13,10 +13,10 @@ pub(crate) struct MemorySize {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SizeError {
     /// No number, or an unknown unit.
-    #[error("a size is a number of MiB, or a number and a unit: 64, 512M, 1G")]
+    #[error("invalid size: use a number of MiB, or a number with a unit: 64, 512M, 1G")]
     Form,
     /// More than fits the type.
-    #[error("{0} is more memory than any machine has")]
+    #[error("{0} is too large for a size of memory")]
     Huge(String),
     /// Kilobytes that are no whole MiB.
     #[error("{0} is not a whole number of MiB")]

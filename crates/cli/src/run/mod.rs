@@ -2,14 +2,13 @@
 //!
 //! ```text
 //! plan ── linux (kernel, root, command line), image, image_check, machine_size, cmdline, ports, tap, disk, engine, rootfs::walk
-//! launch ── claim, passt, rootfs::cpio, then one of
+//! launch ── run_dir, passt, rootfs::cpio, then one of
 //!     monitor   tare becomes tare-monitor, or starts it in the background
 //!     qemu      tare starts QEMU and waits for it
 //! ```
 
 mod arp;
 mod background;
-pub(crate) mod claim;
 mod cmdline;
 pub(crate) mod disk;
 pub(crate) mod disk_choice;
@@ -31,6 +30,7 @@ mod ports;
 pub(crate) mod publish;
 pub(crate) mod qemu;
 pub(crate) mod relay;
+pub(crate) mod run_dir_guard;
 mod tap;
 
 use crate::args::RunArgs;

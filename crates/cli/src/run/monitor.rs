@@ -56,7 +56,7 @@ impl Explain for MonitorError {
 /// Starts the monitor for a prepared machine.
 pub(crate) fn start(program: &Path, mut machine: Prepared) -> Outcome {
     machine.connect()?;
-    let dir = machine.claim.dir().clone();
+    let dir = machine.run_dir.dir().clone();
     let socket = UnixListener::bind(dir.control_socket())
         .map_err(RunFileError::of("the control socket", &dir))?;
     let config = configuration(&machine, &socket)?;
@@ -76,7 +76,7 @@ pub(crate) fn start(program: &Path, mut machine: Prepared) -> Outcome {
 fn configuration(machine: &Prepared, socket: &UnixListener) -> Result<MachineConfig, MonitorError> {
     let log = inherit(&machine.console_log)?;
     Ok(MachineConfig {
-        name: machine.claim.dir().name().to_owned(),
+        name: machine.run_dir.dir().name().to_owned(),
         cpus: machine.record.cpus,
         memory_mib: machine.record.memory_mib,
         cmdline: machine.cmdline.clone(),
@@ -98,8 +98,8 @@ fn configuration(machine: &Prepared, socket: &UnixListener) -> Result<MachineCon
             Place::Background => Console::Log { log },
         },
         control: inherit(socket)?,
-        run_dir: machine.claim.dir().path().to_string_lossy().into_owned(),
-        lock: inherit(machine.claim.lock())?,
+        run_dir: machine.run_dir.dir().path().to_string_lossy().into_owned(),
+        lock: inherit(machine.run_dir.lock())?,
     })
 }
 
@@ -149,7 +149,7 @@ fn inherit(fd: &impl AsFd) -> Result<Descriptor, MonitorError> {
 
 /// Returns only if the program cannot be executed.
 fn foreground(program: &Path, arguments: &[String], machine: Prepared) -> Outcome {
-    let dir = machine.claim.dir();
+    let dir = machine.run_dir.dir();
     machine
         .record
         .write(dir)
@@ -168,7 +168,7 @@ fn background(
     let mut command =
         session::in_own_session(program).map_err(|source| execute(program, source))?;
     command.args(arguments).stdin(Stdio::null());
-    let mut client = Client::new(machine.claim.dir().control_socket()).with_timeout(ATTEMPT);
+    let mut client = Client::new(machine.run_dir.dir().control_socket()).with_timeout(ATTEMPT);
     let mut socket = Some(socket);
     background::detach(command, machine, || {
         // Only the monitor listens now: its end is noticed by whoever connects.

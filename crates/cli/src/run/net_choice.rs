@@ -23,13 +23,13 @@ pub(crate) enum NetChoice {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NetChoiceError {
     /// Not one of the three.
-    #[error("invalid network: give user, user,allow=ADDRESS[/BITS], none or tap=NAME")]
+    #[error("invalid network: use user, user,allow=ADDRESS[/BITS], none or tap=NAME")]
     Form,
     /// A range that cannot be allowed.
     #[error(transparent)]
     Range(#[from] PrefixError),
     /// A name that no interface can have.
-    #[error("an interface's name has 1 to 15 characters and neither / nor blanks")]
+    #[error("invalid interface name: use 1 to 15 characters without / and blanks")]
     Name,
 }
 

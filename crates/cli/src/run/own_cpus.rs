@@ -1,6 +1,6 @@
 //! CPUs of the host that vCPUs have alone (`--halt dedicated`).
 //!
-//! Whose a CPU is, is said by a lock on its directory in sysfs, held as long as
+//! A lock on its directory in sysfs says which machine has a CPU, held as long as
 //! the machine lives: machines of all users see it, and nothing is left behind.
 
 use std::fs::{self, File};
@@ -36,7 +36,7 @@ pub(crate) enum OwnCpuError {
     TooFew {
         /// vCPUs.
         asked: u8,
-        /// CPUs that nobody else has.
+        /// CPUs that no other machine has.
         free: usize,
         /// CPUs that this process may use.
         usable: usize,
@@ -54,7 +54,7 @@ impl Explain for OwnCpuError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         matches!(self, Self::TooFew { .. }).then(|| {
             "give the machine fewer CPUs, stop another that has CPUs alone, or use --halt budget=1"
                 .to_owned()

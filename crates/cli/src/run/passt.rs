@@ -71,7 +71,7 @@ impl Explain for PasstError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         matches!(self, Self::Missing)
             .then(|| "install it (Debian: passt), or use --net none or --net tap=NAME".to_owned())
     }
@@ -159,7 +159,7 @@ fn spawn(forwards: &[Publish], theirs: &OwnedFd, template: Template) -> Result<C
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn();
-    // Nobody else that is started gets it.
+    // No other child inherits it.
     inherit(theirs, FdFlags::CLOEXEC)?;
     spawned.map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => PasstError::Missing,

@@ -53,7 +53,7 @@ pub(crate) struct Plan {
     pub(crate) halt: HaltPolicy,
     /// CPUs of the host that its vCPUs have alone.
     pub(crate) own_cpus: Vec<OwnCpu>,
-    /// What Linux is told on a KVM that emulates ring 0, in a sentence.
+    /// The notice about Linux on a KVM that emulates ring 0, in a sentence.
     pub(crate) emulated: Option<String>,
     /// Where the run belongs.
     pub(crate) place: Place,
@@ -126,13 +126,13 @@ pub(crate) enum Place {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlanError {
     /// Not a machine's name.
-    #[error("{0:?} is no name for a machine")]
+    #[error("invalid machine name {0:?}")]
     BadName(String),
     /// Forwards without passt.
-    #[error("ports can be forwarded with --net user only")]
+    #[error("--publish needs --net user")]
     PublishWithoutUser,
     /// Halt polling in an engine that cannot set it.
-    #[error("how a halted CPU waits can be set in Tare's own monitor only")]
+    #[error("--halt needs Tare's own monitor (--engine tare)")]
     HaltWithoutTare,
     /// The initramfs.
     #[error("cannot open the initramfs {}", path.display())]
@@ -161,7 +161,7 @@ impl Explain for PlanError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         match self {
             Self::BadName(_) => Some(
                 "use 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit"
@@ -208,7 +208,7 @@ pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
         disk: Some(disk), ..
     }) = &files
     {
-        // The first, as the first process is told.
+        // The first disk: the first process gets its name.
         disks.insert(0, disk.make(cpus)?);
     }
     Ok(Plan {
@@ -344,7 +344,7 @@ fn halt(asked: Option<HaltPolicy>, engine: &Engine) -> Result<HaltPolicy, PlanEr
 }
 
 impl Plan {
-    /// One line about an engine that nobody asked for, or that cannot do all.
+    /// One line about an engine that was not requested, or that lacks a feature.
     pub(crate) fn notice(&self) -> Option<String> {
         match &self.engine {
             Engine::Qemu {

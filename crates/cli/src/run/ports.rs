@@ -1,4 +1,4 @@
-//! Looks whether the forwarded ports can be had, before anything is started.
+//! Checks before the start that the forwarded ports are free.
 
 use std::collections::HashSet;
 use std::io;
@@ -22,7 +22,7 @@ pub(crate) enum PortError {
     #[error("port {} of {} is forwarded twice", .0.host, .0.address)]
     Twice(Publish),
     /// A low port without the privilege for it.
-    #[error("port {} may not be used without privileges", .0.host)]
+    #[error("port {} needs privileges", .0.host)]
     Privileged(Publish),
     /// An address that this host does not have.
     #[error("{} is not an address of this host", .0.address)]
@@ -45,7 +45,7 @@ impl Explain for PortError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         match self {
             Self::InUse { forward } => Some(format!(
                 "stop what listens there (ss -lpn 'sport = :{}'), or forward another port",

@@ -49,16 +49,16 @@ impl fmt::Display for Publish {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PublishError {
     /// Wrong number of parts.
-    #[error("a forward is [ADDR:]HOST:GUEST[/tcp|/udp], such as 8080:80")]
+    #[error("invalid port forward: use [ADDR:]HOST:GUEST[/tcp|/udp], such as 8080:80")]
     Form,
     /// Not a port.
-    #[error("{0} is not a port: ports go from 1 to 65535")]
+    #[error("invalid port {0}: use 1 to 65535")]
     Port(String),
     /// Not an address.
     #[error("{0} is not an IPv4 address")]
     Address(String),
     /// Not a protocol.
-    #[error("{0} is not a protocol: tcp or udp")]
+    #[error("unknown protocol {0}: use tcp or udp")]
     Protocol(String),
 }
 

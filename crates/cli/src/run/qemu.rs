@@ -38,7 +38,7 @@ const SPEECH_LIMIT: Duration = Duration::from_secs(1);
 
 /// Starts QEMU for a prepared machine.
 pub(crate) fn start(program: &Path, accelerator: Accelerator, mut machine: Prepared) -> RunOutcome {
-    let dir = machine.claim.dir().clone();
+    let dir = machine.run_dir.dir().clone();
     let arguments = arguments(accelerator, &machine)
         .map_err(|errno: Errno| RunFileError::of("descriptors for QEMU", &dir)(errno.into()))?;
     let supervised = Supervised {
@@ -115,7 +115,7 @@ fn arguments(accelerator: Accelerator, machine: &Prepared) -> Result<Vec<String>
         .one("-nodefaults")
         .one("-no-reboot");
     // Threads with names, so that `tare pin` tells vCPUs from others.
-    let name = machine.claim.dir().name();
+    let name = machine.run_dir.dir().name();
     words.two("-name", format!("{name},debug-threads=on"));
     words.two("-display", "none");
     let board = Board::of(machine.guest);
@@ -129,19 +129,19 @@ fn arguments(accelerator: Accelerator, machine: &Prepared) -> Result<Vec<String>
     }
     words.two("-append", &machine.cmdline);
     // The lock is the machine's life: QEMU keeps it too.
-    fcntl_setfd(machine.claim.lock(), FdFlags::empty())?;
+    fcntl_setfd(machine.run_dir.lock(), FdFlags::empty())?;
     words.two(
         "-device",
         format!("isa-debug-exit,iobase={:#x},iosize=4", ports::EXIT),
     );
     words.two("-global", "virtio-mmio.force-legacy=off");
     words.two("-device", board.device("virtio-rng"));
-    console(machine.place, machine.claim.dir(), &mut words);
+    console(machine.place, machine.run_dir.dir(), &mut words);
     words.two(
         "-qmp",
         format!(
             "unix:{},server=on,wait=off",
-            escaped(&machine.claim.dir().control_socket())
+            escaped(&machine.run_dir.dir().control_socket())
         ),
     );
     if let Some(link) = &machine.link {

@@ -26,7 +26,7 @@ impl Explain for RunDirError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         match self {
             Self::InUse(name) => Some(format!("stop it (tare stop {name}), or give another name")),
             Self::NotRunning(_) => Some("tare ps -a lists all machines".to_owned()),
@@ -41,7 +41,7 @@ impl Explain for RunDirError {
 
 /// A claimed name.
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub(crate) struct RunDirGuard {
     dir: RunDir,
     lock: File,
     /// Opened before this process may be confined.
@@ -49,14 +49,14 @@ pub(crate) struct Claim {
     at_end: AtEnd,
 }
 
-/// What happens to the directory when the claim goes.
+/// What happens to the directory when the run_dir goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AtEnd {
     Remove,
     Keep,
 }
 
-impl Claim {
+impl RunDirGuard {
     /// Takes the name, or the first free number after it.
     pub(crate) fn take(root: &RunRoot, name: &Name) -> Result<Self, RunDirError> {
         let (dir, lock) = match name {
@@ -88,7 +88,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for RunDirGuard {
     fn drop(&mut self) {
         if let (AtEnd::Remove, Some(removal)) = (self.at_end, &self.removal) {
             let _ = removal.remove();
@@ -117,12 +117,12 @@ mod tests {
         let keep = tempfile::tempdir().unwrap();
         let root = RunRoot::open(keep.path().join("tare")).unwrap();
         let numbered = Name::Numbered("http".to_owned());
-        let first = Claim::take(&root, &numbered).unwrap();
-        let second = Claim::take(&root, &numbered).unwrap();
+        let first = RunDirGuard::take(&root, &numbered).unwrap();
+        let second = RunDirGuard::take(&root, &numbered).unwrap();
         assert_eq!(first.dir().name(), "http-1");
         assert_eq!(second.dir().name(), "http-2");
         drop(first);
-        let third = Claim::take(&root, &numbered).unwrap();
+        let third = RunDirGuard::take(&root, &numbered).unwrap();
         assert_eq!(third.dir().name(), "http-1");
     }
 
@@ -131,8 +131,8 @@ mod tests {
         let keep = tempfile::tempdir().unwrap();
         let root = RunRoot::open(keep.path().join("tare")).unwrap();
         let name = Name::Given("web".to_owned());
-        let _held = Claim::take(&root, &name).unwrap();
-        let error = Claim::take(&root, &name).unwrap_err();
+        let _held = RunDirGuard::take(&root, &name).unwrap();
+        let error = RunDirGuard::take(&root, &name).unwrap_err();
         assert_eq!(error.code(), ExitCode::NameInUse);
     }
 }

@@ -29,7 +29,7 @@ const VNET_HEADER_BYTES: i32 = 12;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TapError {
     /// No interface of that name.
-    #[error("there is no tap interface {0}")]
+    #[error("the tap interface {0} does not exist")]
     Missing(String),
     /// An interface of another kind.
     #[error("{0} is not a tap interface")]
@@ -58,7 +58,7 @@ impl Explain for TapError {
         ExitCode::Tap
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         match self {
             Self::Missing(name) | Self::NotAllowed(name) => Some(format!(
                 "make it with: ip tuntap add dev {name} mode tap vnet_hdr user $USER && \
@@ -146,7 +146,7 @@ mod tests {
         assert!(matches!(error, TapError::Missing(_)));
         assert!(
             error
-                .way_out()
+                .hint()
                 .is_some_and(|way| way.contains("ip tuntap add"))
         );
         assert!(check_exists("tare-none0").is_err());

@@ -131,7 +131,7 @@ impl From<PartArg> for Part {
 }
 
 fn symbol(word: &str) -> Result<Symbol, String> {
-    Symbol::new(word).ok_or_else(|| format!("`{word}` is no name of an option"))
+    Symbol::new(word).ok_or_else(|| format!("`{word}` is not the name of an option"))
 }
 
 /// Cuts are written small, options in capitals.

@@ -1,6 +1,6 @@
 //! `tare tailor`: from profiles to a kernel that is proven with its application.
 //!
-//! The work is `crates/tailor`'s; here is what it is told and how it is printed.
+//! `crates/tailor` does the work; this builds its request and prints the result.
 
 pub(crate) mod args;
 mod explain;
@@ -159,7 +159,7 @@ struct Debian {
 }
 
 impl Debian {
-    /// Nothing but a warning where it is not to be had.
+    /// Only a warning where it is unavailable.
     fn obtain(cache: &Cache) -> Option<Self> {
         let kernel = debian::find_or_obtain(cache)
             .map_err(|error| crate::warn(&format!("Debian's kernel is not compared: {error}")))

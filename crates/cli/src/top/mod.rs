@@ -1,7 +1,7 @@
 //! `tare top`: all virtual machines of this host, live.
 //!
 //! A thread observes, one interval after the other; the loop here draws what it
-//! sends and reads keys. Where standard output is no terminal, the table is
+//! sends and reads keys. Where standard output is not a terminal, the table is
 //! printed once for each interval instead.
 
 mod batch;
@@ -57,7 +57,7 @@ pub(crate) fn top(args: &TopArgs) -> Outcome {
     outcome
 }
 
-/// Tables to standard output, until nobody reads them.
+/// Tables to standard output, until the reader goes away.
 fn print(mut watch: Watch, args: &TopArgs, prices: &Prices) -> Outcome {
     let mut out = std::io::stdout().lock();
     loop {

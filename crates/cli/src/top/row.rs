@@ -60,7 +60,7 @@ impl Column {
         (Self::Cause, "TOP CAUSE", 15),
     ];
 
-    /// Those that a line of so many characters has room for: what says least goes
+    /// The columns that fit into a line of this many characters: what says least goes
     /// first.
     pub(super) fn fitting(width: u16) -> Vec<(Self, &'static str, u16)> {
         const FIRST_TO_GO: [Column; 7] = [

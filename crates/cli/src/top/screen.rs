@@ -15,7 +15,7 @@ Sort by a column:
   H halts     i interrupts s steal     t cause
   < >         the column beside
 
-Up, Down      choose a machine, whose cause is told below
+Up, Down      select a machine; its cause is shown below
 Space         pause, go on
 q, Ctrl-C     quit
 

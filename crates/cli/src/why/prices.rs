@@ -41,7 +41,7 @@ pub(crate) enum PricesError {
     #[error(transparent)]
     Kept(#[from] StoredRunError),
     /// It prices nothing.
-    #[error("{} has no price of an exit", .0.display())]
+    #[error("{} has no cost of an exit", .0.display())]
     Nothing(PathBuf),
 }
 
@@ -50,7 +50,7 @@ impl Explain for PricesError {
         ExitCode::Usage
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         Some("tare weigh vmexit --quick makes one, out/vmexit-*/summary.json".to_owned())
     }
 }

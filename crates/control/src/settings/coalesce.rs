@@ -11,9 +11,9 @@ group! {
     Coalesce, CoalesceChange {
         /// what interrupts the guest: auto, off or A/B
         "coalesce" mode: DiskCoalesce,
-        /// all are delivered below so many commands in flight
+        /// all are delivered below this many commands in flight
         "coalesce.cif_threshold" cif_threshold: u32,
-        /// all are delivered below so many completions a second
+        /// all are delivered below this many completions a second
         "coalesce.iops_threshold" iops_threshold: u32,
         /// the ratio is chosen anew after this long
         "coalesce.epoch_us" epoch_us: u64,

@@ -64,7 +64,7 @@ macro_rules! group {
 
 pub(super) use group;
 
-/// A value as `tare set` takes it; what is wrong is said with the text.
+/// A value as `tare set` takes it; an error quotes the text.
 pub(super) trait FromWord: Sized {
     fn from_word(word: &str) -> Result<Self, String>;
 }
@@ -89,5 +89,5 @@ impl FromWord for DiskCoalesce {
 
 fn number<T: FromStr + Display>(word: &str, most: T) -> Result<T, String> {
     word.parse()
-        .map_err(|_| format!("{word:?} is no whole number up to {most}"))
+        .map_err(|_| format!("{word:?} is not a whole number up to {most}"))
 }

@@ -36,16 +36,16 @@ use crate::halt::{HaltPolicy, HaltPolicyError};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// No `=`.
-    #[error("{0:?} is no KEY=VALUE")]
+    #[error("{0:?} is not KEY=VALUE")]
     Form(String),
-    /// The key is nobody's.
-    #[error("there is no such setting")]
+    /// The key is unknown.
+    #[error("unknown setting")]
     NoSuchKey,
     /// The value is not of the setting's type.
     #[error("{0}")]
     Value(String),
     /// The machine has no such disk.
-    #[error("there is no {0}; disks are disk0, disk1 and so on, as `tare run` was given them")]
+    #[error("{0} does not exist; disks are disk0, disk1, ... in the order of --disk")]
     NoSuchDisk(String),
     /// A disk's coalescing cannot be so.
     #[error("{disk}")]

@@ -96,7 +96,7 @@ fn one_wrong_value_refuses_the_whole_change() {
         refused(&["disk0.coalesce.longest_hold_us=18446744073709551615"]),
         "disk0: longest hold of 18446744073709551615 ns is not in 1 ns..=1 s"
     );
-    assert!(refused(&["disk7.coalesce=off"]).starts_with("there is no disk7"));
+    assert!(refused(&["disk7.coalesce=off"]).starts_with("disk7 does not exist"));
 }
 
 #[test]
@@ -123,21 +123,18 @@ fn words_that_are_no_setting_are_named() {
     };
     assert_eq!(
         error("disk0.coalesce"),
-        "\"disk0.coalesce\" is no KEY=VALUE"
+        "\"disk0.coalesce\" is not KEY=VALUE"
     );
-    assert_eq!(error("speed=1"), "speed: there is no such setting");
-    assert_eq!(
-        error("disk0.speed=1"),
-        "disk0.speed: there is no such setting"
-    );
+    assert_eq!(error("speed=1"), "speed: unknown setting");
+    assert_eq!(error("disk0.speed=1"), "disk0.speed: unknown setting");
     assert!(error("halt=budget=0").starts_with("halt: a budget is a share"));
     assert_eq!(
         error("disk0.coalesce=5/4"),
-        "disk0.coalesce: \"5/4\" is no way to coalesce: auto, off, or a ratio such as 1/4"
+        "disk0.coalesce: invalid coalescing \"5/4\": use auto, off, or a ratio such as 1/4"
     );
     assert_eq!(
         error("disk0.coalesce.epoch_us=1s"),
-        "disk0.coalesce.epoch_us: \"1s\" is no whole number up to 18446744073709551615"
+        "disk0.coalesce.epoch_us: \"1s\" is not a whole number up to 18446744073709551615"
     );
     let json = r#"{"disks":{"disk0":{"coalesce":{"speed":1}}}}"#;
     assert!(serde_json::from_str::<SettingsChange>(json).is_err());

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tare_control::client::{Client, ClientError};
 use tare_control::exit::ExitCode;
-use tare_control::lifeline::UNTIL_PARENT_ENDS;
+use tare_control::parent_death::UNTIL_PARENT_ENDS;
 use tare_control::rundir::{RunDir, default_root};
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;

@@ -36,8 +36,8 @@ pub(crate) fn spare(
     let hidden = probe.hidden_features();
     let words = words(hidden.map(|it| (it.name, it.linux_number())));
     let sentence = format!(
-        "this KVM emulates the kernel's instructions: Linux starts slowly, no further than its \
-         first process, and is told: {words}"
+        "this KVM emulates ring 0: Linux starts slowly and reaches no further than its first \
+         process; added to its command line: {words}"
     );
     Ok((cmdline::linux(&words, &cmdline)?, Some(sentence)))
 }

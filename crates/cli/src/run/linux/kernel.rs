@@ -37,10 +37,10 @@ pub(super) struct OpenKernel {
     pub(super) modules: Option<PathBuf>,
 }
 
-/// Opens a kernel's file, or the newest of Debian's that is to be had.
+/// Opens a kernel's file, or the newest of Debian's that is available.
 pub(super) fn open(kernel: &Path) -> Result<OpenKernel, Failure> {
     if kernel != Path::new(DEBIAN) {
-        // A kernel is no image of ours: its name is a path.
+        // A kernel is not one of our images: its name is a path.
         let path = Path::new(".").join(kernel);
         let image = image::open(if kernel.is_absolute() { kernel } else { &path })?;
         return Ok(OpenKernel {

@@ -29,7 +29,7 @@ pub(crate) enum LinuxError {
     #[error("a command needs files to run in: add --root DIR or --root IMAGE.tar")]
     NoRoot,
     /// The library OS's word.
-    #[error("--idle is for the library OS; Linux decides itself how it waits")]
+    #[error("--idle applies to the library OS only; Linux has its own idle loop")]
     Idle,
 }
 

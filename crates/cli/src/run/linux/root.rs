@@ -41,7 +41,7 @@ pub(super) enum Store {
 
 /// A root without a command.
 #[derive(Debug, thiserror::Error)]
-#[error("{} says no command; write it after --, as in: -- /bin/sh", .0.display())]
+#[error("{} names no command; write one after --, as in: -- /bin/sh", .0.display())]
 struct NoCommand(PathBuf);
 
 impl Explain for NoCommand {
@@ -78,7 +78,7 @@ impl Explain for RootImageError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         match self.source {
             ImageError::Limit(LimitError::Header | LimitError::Layers) => None,
             ImageError::Limit(_) => {

@@ -47,13 +47,13 @@ impl Explain for RootDiskError {
         }
     }
 
-    fn way_out(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         matches!(self.source, DiskError::Failed(_))
             .then(|| "make it larger with --root-disk".to_owned())
     }
 }
 
-/// What the first process is told.
+/// Arguments for the first process.
 pub(super) fn root() -> Root {
     Root::Disk {
         device: DEVICE.to_owned(),
