@@ -9,7 +9,7 @@ OUT ?=
 ## run: set up, build, boot the HTTP appliance, weigh it under bursts, write the report
 run:
 	@scripts/setup.sh run
-	@$(MAKE) --no-print-directory binaries
+	@$(CARGO) xtask build --for run
 	@target/release/tare doctor
 	@target/release/tare weigh http-bursts $(if $(OUT),--out $(OUT))
 	@scripts/next.sh

@@ -23,7 +23,7 @@ if [ "${1:-}" = uninstall ]; then
     echo "removed tare from $root"
     exit
 fi
-for needed in tare tare-monitor images/http linux/tare-init; do
+for needed in tare tare-monitor images/http; do
     if [ ! -f "$built/$needed" ]; then
         echo "install: $built/$needed is missing: run \`make build\` first" >&2
         exit 1
@@ -34,10 +34,14 @@ uninstall
 install -d "$root/bin" "$root/lib/tare/images" "$root/lib/tare/linux" \
     "$root/share/man/man1" "$root/share/bash-completion/completions"
 for program in "${programs[@]}"; do
-    install -m 755 "$built/$program" "$root/lib/tare/"
+    [ ! -f "$built/$program" ] || install -m 755 "$built/$program" "$root/lib/tare/"
 done
 install -m 644 "$built"/images/* "$root/lib/tare/images/"
-install -m 755 "$built"/linux/* "$root/lib/tare/linux/"
+if [ -f "$built/linux/tare-init" ]; then
+    install -m 755 "$built"/linux/* "$root/lib/tare/linux/"
+else
+    echo "install: without Linux guests and the other appliances: \`make build\` adds them"
+fi
 ln -s ../lib/tare/tare "$root/bin/tare"
 "$built/tare" man --out "$root/share/man/man1" >/dev/null
 "$built/tare" completions bash >"$root/share/bash-completion/completions/tare"

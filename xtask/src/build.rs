@@ -6,29 +6,47 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::shell::{cargo, output, root, run, target_dir};
-use crate::workspace::{self, Package};
+use crate::workspace;
 
 /// The guest's target.
 const GUEST_TARGET: &str = "x86_64-unknown-none";
 /// The profile that guest images are built with.
 const GUEST_PROFILE: &str = "guest";
 
+/// What a build is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Purpose {
+    /// Everything that `make install` copies.
+    All,
+    /// What `make run` starts: the HTTP appliance, and Linux guests where QEMU is installed.
+    Run,
+}
+
+/// The image that `make run` boots.
+const RUN_IMAGE: &str = "http";
+
 /// `target/release/tare`, `tare-monitor` and `target/release/images/*`.
-pub fn release() -> Result<()> {
-    run(&mut cargo(&[
-        "build",
-        "--locked",
-        "--release",
-        "-p",
-        "tare",
-        "-p",
-        "tare-monitor",
-        // `tare-rr` and its like, which the weighings run beside tare.
-        "-p",
-        "tare-lab",
-    ]))?;
-    init()?;
-    guests()
+pub fn release(purpose: Purpose) -> Result<()> {
+    let mut host = cargo(&["build", "--locked", "--release", "-p", "tare"]);
+    host.args(["-p", "tare-monitor"]);
+    if purpose == Purpose::All {
+        // `tare-rr` and others, which experiments start beside tare.
+        host.args(["-p", "tare-lab"]);
+    }
+    run(&mut host)?;
+    if purpose == Purpose::All || qemu_is_installed() {
+        init()?;
+    }
+    match purpose {
+        Purpose::All => guests(),
+        Purpose::Run => images(|name| name == RUN_IMAGE),
+    }
+}
+
+/// Whether `make run` can compare with Linux, whose guests need the programs of [`init`].
+fn qemu_is_installed() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join("qemu-system-x86_64").is_file())
 }
 
 /// The first process of Linux guests and the observer there, linked statically, put into `linux`
@@ -59,18 +77,28 @@ pub fn init() -> Result<()> {
     Ok(())
 }
 
-/// The guest images, put beside both the debug and the release programs.
+/// All guest images, put beside both the debug and the release programs.
 pub fn guests() -> Result<()> {
+    images(|_| true)
+}
+
+/// The guest images that are `wanted`, by name.
+fn images(wanted: impl Fn(&str) -> bool) -> Result<()> {
     let packages = workspace::guests()?;
+    let names: Vec<(&str, &str)> = packages
+        .iter()
+        .flat_map(|package| package.bins().map(|bin| (package.name.as_str(), bin)))
+        .filter(|(_, bin)| wanted(bin))
+        .collect();
     let mut command = guest_cargo()?;
-    for package in &packages {
-        command.args(["-p", &package.name]);
+    for (package, bin) in &names {
+        command.args(["-p", package, "--bin", bin]);
     }
     run(&mut command)?;
     let built = target_dir().join(GUEST_TARGET).join(GUEST_PROFILE);
     for profile in ["debug", "release"] {
         let images = target_dir().join(profile).join("images");
-        for name in packages.iter().flat_map(Package::bins) {
+        for (_, name) in &names {
             install(&built.join(name), &images)?;
         }
     }

@@ -29,6 +29,8 @@ mod workspace;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use build::Purpose;
+
 /// Project tooling.
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
@@ -40,7 +42,11 @@ struct Args {
 #[derive(Subcommand)]
 enum Verb {
     /// Build tare, tare-monitor and the guest images (release).
-    Build,
+    Build {
+        /// What the build is for.
+        #[arg(long = "for", value_enum, default_value = "all")]
+        purpose: Purpose,
+    },
     /// Build the guest images and put them into target/{debug,release}/images.
     Guests,
     /// Build the first process of Linux guests and put it beside the programs.
@@ -65,7 +71,7 @@ enum Verb {
 
 fn main() -> Result<()> {
     match Args::parse().verb {
-        Verb::Build => build::release(),
+        Verb::Build { purpose } => build::release(purpose),
         Verb::Guests => build::guests(),
         Verb::Init => build::init(),
         Verb::Test => build::test(),

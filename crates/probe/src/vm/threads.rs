@@ -35,7 +35,7 @@ pub struct VmThread {
 /// All threads of a machine now, kernel threads that work for it included.
 ///
 /// Names identify vCPUs; where a monitor names none (QEMU without `debug-threads`),
-/// see [`nameless_vcpus`].
+/// see `nameless_vcpus`.
 pub fn threads(vm: &Vm) -> Vec<VmThread> {
     let mut found: Vec<VmThread> = proc::numbers(&proc::process(vm.pid).join("task"))
         .unwrap_or_default()

@@ -1,0 +1,76 @@
+//! `scripts/install.sh` with programs that only stand for those of a build.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// A build directory and a place to install into.
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    /// With these files below `release`, each a program that does nothing.
+    fn with(files: &[&str]) -> Self {
+        let place = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        for file in files {
+            let path = place.dir.path().join("build/release").join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "#!/bin/sh\n").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        place
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/install.sh");
+        Command::new(script)
+            .args(args)
+            .env("CARGO_TARGET_DIR", self.dir.path().join("build"))
+            .env("DESTDIR", self.dir.path().join("dest"))
+            .env("PREFIX", "/opt/tare")
+            .output()
+            .unwrap()
+    }
+
+    fn installed(&self, file: &str) -> bool {
+        self.dir.path().join("dest/opt/tare").join(file).exists()
+    }
+}
+
+#[test]
+fn programs_are_installed_together_and_removed() {
+    let place = Place::with(&["tare", "tare-monitor", "images/http", "linux/tare-init"]);
+    assert!(place.run(&[]).status.success());
+    for file in ["tare", "tare-monitor", "images/http", "linux/tare-init"] {
+        assert!(place.installed(&format!("lib/tare/{file}")), "{file}");
+    }
+    // The link leads to the program beside which the others are.
+    let link = place.dir.path().join("dest/opt/tare/bin/tare");
+    assert!(link.canonicalize().unwrap().ends_with("lib/tare/tare"));
+    assert!(place.run(&["uninstall"]).status.success());
+    assert!(!place.installed("lib/tare") && !place.installed("bin/tare"));
+}
+
+#[test]
+fn a_build_without_linux_guests_is_installed_and_says_so() {
+    let place = Place::with(&["tare", "tare-monitor", "images/http"]);
+    let output = place.run(&[]);
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stdout).contains("make build"));
+}
+
+#[test]
+fn nothing_is_installed_before_a_build() {
+    let place = Place::with(&["tare"]);
+    let output = place.run(&[]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("run `make build` first"));
+    assert!(!place.installed("bin"));
+}
