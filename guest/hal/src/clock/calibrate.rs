@@ -1,6 +1,10 @@
 //! Measures the TSC and the APIC's timer against a clock of known frequency:
-//! the ACPI power management timer, else the PIT. Takes 2 ms, and
+//! the ACPI power management timer, else the PIT. Takes 5 ms, and
 //! only where neither CPUID nor KVM tells (QEMU's translator).
+//!
+//! The host may take the CPU away at any point, also between the readings of two
+//! clocks. So each reading of the reference lies between two of the TSC, the closest
+//! pair of several tries counts, and of several windows the median.
 
 #![allow(unsafe_code)]
 
@@ -8,29 +12,25 @@ use core::arch::x86_64::_rdtsc;
 
 use x86_64::instructions::port::Port;
 
+use super::windows::{self, Measured, Passed, Sample, WINDOWS};
 use crate::acpi::Tables;
 use crate::{apic, cpu};
 
-/// What was measured.
-pub(super) struct Measured {
-    /// TSC frequency.
-    pub(super) tsc_hz: u64,
-    /// APIC timer frequency at divider 1.
-    pub(super) timer_hz: u64,
-}
-
 const PM_TIMER_HZ: u64 = 3_579_545;
-const PM_TIMER_MASK: u32 = 0x00ff_ffff;
+const PM_TIMER_MASK: u64 = 0x00ff_ffff;
 const PIT_HZ: u64 = 1_193_182;
+const PIT_MASK: u64 = 0xffff;
 const PIT_CHANNEL_0: u16 = 0x40;
 const PIT_COMMAND: u16 = 0x43;
 /// Channel 0, both bytes, mode 0.
 const PIT_COUNT_DOWN: u8 = 0b0011_0000;
 const PIT_LATCH: u8 = 0;
-/// Measured for this part of a second.
-const MEASURE_FRACTION: u64 = 500;
+/// A window lasts this part of a second.
+const WINDOW_FRACTION: u64 = 1000;
+/// Tries to read all clocks at one time.
+const TRIES: usize = 8;
 /// Looks at a clock that stands still before it is given up.
-const PATIENCE: u32 = 2_000_000;
+const MOST_LOOKS: u32 = 2_000_000;
 /// Taken when no clock ticks: what QEMU's translator counts.
 const GUESS_HZ: u64 = 1_000_000_000;
 
@@ -38,58 +38,114 @@ const GUESS_HZ: u64 = 1_000_000_000;
 pub(super) fn measure(tables: &Tables) -> Measured {
     apic::mask_timer();
     apic::arm_ticks(u32::MAX);
-    let (tsc, timer) = (tsc(), apic::ticks_left());
-    let elapsed = tables
+    let measured = tables
         .pm_timer_port
-        .and_then(wait_pm_timer)
-        .or_else(wait_pit);
-    let (tsc, timer) = (tsc_since(tsc), timer.wrapping_sub(apic::ticks_left()));
+        .and_then(|port| measure_with(&Reference::PmTimer(port)))
+        .or_else(|| {
+            start_pit();
+            measure_with(&Reference::Pit)
+        });
     apic::unmask_timer();
-    match elapsed {
-        Some((ticks, hz)) => Measured {
-            tsc_hz: tsc * hz / ticks,
-            timer_hz: u64::from(timer) * hz / ticks,
-        },
-        None => Measured {
-            tsc_hz: GUESS_HZ,
-            timer_hz: GUESS_HZ,
-        },
-    }
+    measured.unwrap_or(Measured {
+        tsc_hz: GUESS_HZ,
+        timer_hz: GUESS_HZ,
+    })
 }
 
-/// Waits 2 ms; gives the ticks that passed and their frequency.
-fn wait_pm_timer(port: u16) -> Option<(u64, u64)> {
-    // SAFETY: reading the timer has no effect.
-    let read = || unsafe { Port::<u32>::new(port).read() } & PM_TIMER_MASK;
-    let start = read();
-    for _ in 0..PATIENCE {
-        let passed = u64::from(read().wrapping_sub(start) & PM_TIMER_MASK);
-        if passed >= PM_TIMER_HZ / MEASURE_FRACTION {
-            return Some((passed, PM_TIMER_HZ));
+fn measure_with(reference: &Reference) -> Option<Measured> {
+    let mut windows = [Measured::default(); WINDOWS];
+    for window in &mut windows {
+        let begin = sample(reference);
+        reference.wait(begin.clock)?;
+        let end = sample(reference);
+        let passed = Passed {
+            ticks: reference.passed(begin.clock, end.clock),
+            hz: reference.hz(),
+        };
+        *window = begin.to(&end, &passed)?;
+    }
+    Some(windows::median(windows))
+}
+
+/// A clock of known frequency.
+enum Reference {
+    /// The ACPI power management timer at this port, 24 bits upwards.
+    PmTimer(u16),
+    /// Channel 0 of the 8254, 16 bits downwards.
+    Pit,
+}
+
+impl Reference {
+    fn hz(&self) -> u64 {
+        match self {
+            Self::PmTimer(_) => PM_TIMER_HZ,
+            Self::Pit => PIT_HZ,
         }
-        cpu::pause();
     }
-    None
+
+    fn read(&self) -> u64 {
+        match self {
+            // SAFETY: reading the timer has no effect.
+            Self::PmTimer(port) => u64::from(unsafe { Port::<u32>::new(*port).read() }),
+            Self::Pit => u64::from(u16::MAX - pit_count()),
+        }
+    }
+
+    /// Ticks between two readings.
+    fn passed(&self, from: u64, to: u64) -> u64 {
+        let mask = match self {
+            Self::PmTimer(_) => PM_TIMER_MASK,
+            Self::Pit => PIT_MASK,
+        };
+        to.wrapping_sub(from) & mask
+    }
+
+    /// Waits for a window's length; `None` if the clock stands still.
+    fn wait(&self, start: u64) -> Option<()> {
+        for _ in 0..MOST_LOOKS {
+            if self.passed(start, self.read()) >= self.hz() / WINDOW_FRACTION {
+                return Some(());
+            }
+            cpu::pause();
+        }
+        None
+    }
 }
 
-/// Lets channel 0 count down for 2 ms (Intel 8254, mode 0). Its interrupt is
-/// masked; channel 2 would need port 0x61, which microvm machines lack.
-fn wait_pit() -> Option<(u64, u64)> {
+/// The quickest of several readings of all clocks.
+fn sample(reference: &Reference) -> Sample {
+    let mut best = read_all(reference);
+    for _ in 1..TRIES {
+        let sample = read_all(reference);
+        if sample.took < best.took {
+            best = sample;
+        }
+    }
+    best
+}
+
+fn read_all(reference: &Reference) -> Sample {
+    let begin = tsc();
+    let clock = reference.read();
+    let timer = apic::ticks_left();
+    let took = tsc().wrapping_sub(begin);
+    Sample {
+        tsc: begin.wrapping_add(took / 2),
+        clock,
+        timer,
+        took,
+    }
+}
+
+/// Lets channel 0 count down (Intel 8254, mode 0). Its interrupt is masked; channel 2
+/// would need port 0x61, which microvm machines lack.
+fn start_pit() {
     // SAFETY: nobody else uses the PIT.
     unsafe {
         Port::<u8>::new(PIT_COMMAND).write(PIT_COUNT_DOWN);
         Port::<u8>::new(PIT_CHANNEL_0).write(0xff);
         Port::<u8>::new(PIT_CHANNEL_0).write(0xff);
     }
-    let start = pit_count();
-    for _ in 0..PATIENCE {
-        let passed = u64::from(start.wrapping_sub(pit_count()));
-        if passed >= PIT_HZ / MEASURE_FRACTION {
-            return Some((passed, PIT_HZ));
-        }
-        cpu::pause();
-    }
-    None
 }
 
 fn pit_count() -> u16 {
@@ -104,8 +160,4 @@ fn pit_count() -> u16 {
 fn tsc() -> u64 {
     // SAFETY: every 64-bit CPU has the counter.
     unsafe { _rdtsc() }
-}
-
-fn tsc_since(start: u64) -> u64 {
-    tsc().wrapping_sub(start)
 }

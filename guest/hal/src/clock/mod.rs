@@ -13,6 +13,7 @@ mod scale;
 mod tsc;
 #[cfg(target_os = "none")]
 mod wall;
+mod windows;
 
 #[cfg(not(target_os = "none"))]
 pub use host::*;
