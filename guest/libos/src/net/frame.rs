@@ -10,6 +10,7 @@ use super::flow::Flow;
 const ETHERNET_HEADER: usize = 14;
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const ETHERTYPE_ARP: [u8; 2] = [0x08, 0x06];
+const ETHERTYPE_VLAN: [u8; 2] = [0x81, 0x00];
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 
@@ -87,6 +88,10 @@ pub enum FrameError {
     /// A fragment; none are put together here.
     #[error("frame is a fragment")]
     Fragment,
+    /// It has a tag with a priority and the network number 0; what is behind the tag
+    /// was not looked at.
+    #[error("frame has a priority tag")]
+    PriorityTag,
     /// Neither ARP nor IPv4.
     #[error("protocol is not spoken here")]
     Protocol,
@@ -114,11 +119,17 @@ pub fn parse_as(frame: &[u8], medium: Medium, checksums: Checksums) -> Result<Fr
             match [header[12], header[13]] {
                 ETHERTYPE_IPV4 => &frame[ETHERNET_HEADER..],
                 ETHERTYPE_ARP => return Ok(Frame::Arp),
+                ETHERTYPE_VLAN if is_priority_tag(frame) => return Err(FrameError::PriorityTag),
                 _ => return Err(FrameError::Protocol),
             }
         }
     };
     parse_ipv4(packet, checksums)
+}
+
+/// Whether the tag of a tagged frame names no network (IEEE 802.1Q, 9.6).
+fn is_priority_tag(frame: &[u8]) -> bool {
+    matches!(frame.get(14..18), Some([high, 0, ..]) if high & 0x0f == 0)
 }
 
 fn parse_ipv4(packet: &[u8], checksums: Checksums) -> Result<Frame, FrameError> {

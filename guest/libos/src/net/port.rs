@@ -8,7 +8,7 @@
 use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
 use smoltcp::phy::{Checksum, ChecksumCapabilities, Device, DeviceCapabilities, RxToken, TxToken};
 use smoltcp::time::{Duration, Instant};
-use smoltcp::wire::{EthernetAddress, HardwareAddress, Ipv4Address, Ipv4Cidr};
+use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr, Ipv4Address, Ipv4Cidr};
 
 use super::frame::Medium;
 use super::link::{Link, Properties, SendChecksums};
@@ -62,6 +62,20 @@ impl<L: Link> Port<L> {
     /// Whether `address` is one of this side's.
     pub fn has_address(&self, address: Ipv4Address) -> bool {
         self.interface.has_ip_addr(address)
+    }
+
+    /// Whether `address` is in the network of one of this side's.
+    pub fn is_on_link(&self, address: Ipv4Address) -> bool {
+        let mut addresses = self.interface.ip_addrs().iter();
+        addresses.any(|own| own.contains_addr(&address.into()))
+    }
+
+    /// Whether `address` is everybody's in the network of one of this side's.
+    pub fn is_subnet_broadcast(&self, address: Ipv4Address) -> bool {
+        let mut addresses = self.interface.ip_addrs().iter();
+        addresses.any(|own| match own {
+            IpCidr::Ipv4(own) => own.broadcast() == Some(address),
+        })
     }
 
     /// Replaces all addresses.

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use tare_libos::io::ErrorKind;
+use tare_libos::net::stack::FigureKind;
 use tare_libos::sched::{self, CoreStats};
 use tare_libos::time::{Instant, SystemTime, UNIX_EPOCH};
 use tare_libos::{fs, heap, io, net, thread};
@@ -158,24 +159,11 @@ fn expose_cores(out: &mut Vec<u8>) {
 }
 
 fn expose_network(out: &mut Vec<u8>) {
-    let net = net::stats();
-    for (name, help, value) in [
-        (
-            "tare_net_received_frames_total",
-            "Frames received.",
-            net.frames_received,
-        ),
-        (
-            "tare_net_received_bytes_total",
-            "Bytes received.",
-            net.bytes_received,
-        ),
-        (
-            "tare_net_malformed_frames_total",
-            "Frames that make no sense.",
-            net.malformed,
-        ),
-    ] {
-        single(out, name, COUNTER, help, value);
+    for figure in net::stats().figures() {
+        let kind = match figure.kind {
+            FigureKind::Counter => COUNTER,
+            FigureKind::Gauge => GAUGE,
+        };
+        single(out, figure.name, kind, figure.help, figure.value);
     }
 }

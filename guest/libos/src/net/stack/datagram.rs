@@ -70,6 +70,12 @@ impl<W> Default for Udp<W> {
 }
 
 impl<W: Wake> Udp<W> {
+    /// Whether a socket takes what comes on `flow`.
+    pub(super) fn has_socket(&self, flow: &Flow) -> bool {
+        let mut sockets = self.sockets.iter().flatten();
+        sockets.any(|socket| overlap(&socket.local, &flow.local))
+    }
+
     pub(super) fn ingress<L: Link>(
         &mut self,
         port: &mut Port<L>,

@@ -9,13 +9,17 @@
 //! and its waiters are woken.
 
 mod acknowledge;
+mod arp;
 mod calls;
 mod config;
 mod connection;
 mod counters;
 mod datagram;
+mod dhcp;
+mod icmp;
 mod limits;
 mod listener;
+mod neighbours;
 mod tcp;
 
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -24,7 +28,7 @@ use smoltcp::iface::SocketSet;
 use smoltcp::time::Instant;
 use smoltcp::wire::Ipv4Cidr;
 
-use super::frame::{self, Frame, FrameError};
+use super::frame::{self, Checksums, Frame, FrameError, Segment};
 use super::link::{Link, Loopback, Received};
 use super::port::Port;
 use super::waiters::{Waiters, Wake};
@@ -33,7 +37,7 @@ use crate::io::{ErrorKind, Result};
 pub use calls::{Half, Interest};
 pub use config::Setup;
 pub use connection::ConnectionId;
-pub use counters::Counters;
+pub use counters::{Counters, Figure, FigureKind};
 pub use datagram::DatagramId;
 pub use limits::Limits;
 pub use listener::ListenerId;
@@ -60,7 +64,10 @@ pub struct Stack<L: Link, W: Wake> {
     loopback: Port<Loopback>,
     /// For frames that concern no socket: ARP, ICMP, resets to nobody.
     nobody: SocketSet<'static>,
-    setup: config::State,
+    setup: dhcp::State,
+    neighbours: neighbours::Neighbours,
+    claim: arp::Claim,
+    icmp_errors: icmp::ErrorBudget,
     tcp: tcp::Tcp<W>,
     udp: datagram::Udp<W>,
     configured: Waiters<W>,
@@ -80,7 +87,10 @@ impl<L: Link, W: Wake> Stack<L, W> {
             wire: Port::new(link, seed, now),
             loopback: Port::new(Loopback::default(), !seed, now),
             nobody: SocketSet::new(alloc::vec::Vec::new()),
-            setup: config::State::new(setup),
+            setup: dhcp::State::new(setup),
+            neighbours: neighbours::Neighbours::new(),
+            claim: arp::Claim::default(),
+            icmp_errors: icmp::ErrorBudget::default(),
             tcp: tcp::Tcp::new(seed.rotate_left(17)),
             udp: datagram::Udp::default(),
             configured: Waiters::default(),
@@ -90,6 +100,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         stack.loopback.set_addresses([config::LOCALHOST]);
         if let Setup::Static { address, gateway } = setup {
             stack.set_address(Some(address), gateway);
+            stack.claim_address(address.address(), now);
         }
         stack.drive_setup(now);
         stack.wire.link.flush();
@@ -183,38 +194,101 @@ impl<L: Link, W: Wake> Stack<L, W> {
         self.counters.bytes_received += bytes.len() as u64;
         match frame::parse_as(bytes, frame::Medium::Ethernet, checksums) {
             Ok(frame) => self.ingress_wire(frame, bytes, now),
+            Err(FrameError::PriorityTag) => self.ingress_tagged(bytes, checksums, now),
             Err(error) => self.count_refusal(error),
         }
         self.wire.link.recycle(buffer);
         true
     }
 
+    /// A frame with a priority and no network of its own is like one without the tag
+    /// (IEEE 802.1Q, 9.6).
+    #[cold]
+    fn ingress_tagged(&mut self, bytes: &[u8], checksums: Checksums, now: Instant) {
+        let mut untagged = alloc::vec::Vec::new();
+        if untagged.try_reserve_exact(bytes.len()).is_err() {
+            return;
+        }
+        untagged.extend_from_slice(&bytes[..12]);
+        untagged.extend_from_slice(&bytes[16..]);
+        match frame::parse_as(&untagged, frame::Medium::Ethernet, checksums) {
+            Ok(frame) => self.ingress_wire(frame, &untagged, now),
+            Err(error) => self.count_refusal(error),
+        }
+    }
+
+    /// Whether a segment is for this host alone, by both of its addresses: no other
+    /// one takes part in a connection (RFC 9293, 3.9.2.3).
+    #[inline]
+    fn is_for_this_host(&mut self, segment: &Segment, frame: &[u8]) -> bool {
+        let flow = &segment.flow;
+        let mine = frame[0] & 1 == 0
+            && self.wire.has_address(*flow.local.ip())
+            && !self.wire.is_subnet_broadcast(*flow.remote.ip());
+        self.counters.broadcast += u64::from(!mine);
+        mine
+    }
+
     fn ingress_wire(&mut self, frame: Frame, bytes: &[u8], now: Instant) {
         match frame {
             Frame::Tcp(segment) if is_foreign(segment.flow.remote, segment.flow.local) => {
+                if !self.is_for_this_host(&segment, bytes) {
+                    return;
+                }
+                if segment.opens() {
+                    self.learn_from_syn(&segment, bytes, now);
+                }
                 let (port, nobody) = (&mut self.wire, &mut self.nobody);
                 let counters = &mut self.counters;
                 self.tcp
                     .ingress(port, Via::Wire, &segment, bytes, nobody, counters, now);
             }
-            Frame::Udp(flow)
-                if flow.local.port() == config::DHCP_CLIENT_PORT && self.setup.is_dhcp() =>
-            {
+            Frame::Udp(flow) if flow.local.port() == dhcp::CLIENT_PORT && self.setup.is_dhcp() => {
                 self.ingress_dhcp(bytes, now);
             }
             Frame::Udp(flow) if is_foreign(flow.remote, flow.local) => {
+                if !self.udp.has_socket(&flow) && !self.may_send_error(now) {
+                    return;
+                }
                 let (port, nobody) = (&mut self.wire, &mut self.nobody);
                 self.udp.ingress(port, Via::Wire, &flow, bytes, nobody, now);
             }
             Frame::Tcp(_) | Frame::Udp(_) => self.counters.martian += 1,
-            Frame::Arp => {
-                self.wire.ingress(bytes, &mut self.nobody, now);
-                self.tcp
-                    .retry_unresolved(&mut self.wire, &mut self.counters, now);
-                self.udp.retry(&mut self.wire, now);
-            }
-            Frame::OtherIpv4 => self.wire.ingress(bytes, &mut self.nobody, now),
+            Frame::Arp => self.ingress_arp(bytes, now),
+            Frame::OtherIpv4 => self.ingress_other(bytes, now),
         }
+    }
+
+    /// Another protocol than TCP and UDP: ICMP, and what ICMP refuses.
+    fn ingress_other(&mut self, bytes: &[u8], now: Instant) {
+        const PROTOCOL: usize = 14 + 9;
+        const ICMP: u8 = 1;
+        let address = |at: usize| {
+            let octets = bytes.get(at..).and_then(<[u8]>::first_chunk::<4>);
+            SocketAddrV4::new(octets.map_or(Ipv4Addr::UNSPECIFIED, |it| (*it).into()), 0)
+        };
+        let (remote, local) = (address(26), address(30));
+        if !is_foreign(remote, local) {
+            self.counters.martian += 1;
+        } else if bytes[0] & 1 == 1 || !self.wire.has_address(*local.ip()) {
+            // Echo requests to everybody are what amplifiers are made of.
+            self.counters.broadcast += 1;
+        } else if bytes.get(PROTOCOL) == Some(&ICMP) || self.may_send_error(now) {
+            self.wire.ingress(bytes, &mut self.nobody, now);
+        }
+    }
+
+    /// Whether one more ICMP error may be sent.
+    fn may_send_error(&mut self, now: Instant) -> bool {
+        let allowed = self.icmp_errors.take(now);
+        self.counters.icmp_errors_suppressed += u64::from(!allowed);
+        allowed
+    }
+
+    fn retry_unresolved(&mut self, now: Instant) {
+        self.tcp
+            .retry_unresolved(&mut self.wire, &mut self.counters, now);
+        self.udp.retry(&mut self.wire, now);
     }
 
     #[inline]
@@ -263,7 +337,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
             FrameError::Truncated | FrameError::Malformed => self.counters.malformed += 1,
             FrameError::Checksum => self.counters.bad_checksum += 1,
             FrameError::Fragment => self.counters.fragments += 1,
-            FrameError::Protocol => self.counters.other_protocol += 1,
+            FrameError::Protocol | FrameError::PriorityTag => self.counters.other_protocol += 1,
         }
     }
 

@@ -8,6 +8,7 @@ mod hostile;
 mod idle;
 mod limits;
 mod loopback;
+mod neighbours;
 mod setup;
 mod tcp;
 mod udp;

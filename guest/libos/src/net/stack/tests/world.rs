@@ -15,6 +15,9 @@ pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub(super) const HTTP: SocketAddrV4 = SocketAddrV4::new(SERVER, 80);
 
+/// Frames that a stack sends when it takes its address.
+pub(super) const CLAIMS: u64 = 2;
+
 pub(super) struct World {
     pub(super) server: TestStack,
     pub(super) client: TestStack,

@@ -1,0 +1,261 @@
+//! ARP, broadcasts, ICMP errors and tags, frame by frame: no second stack, but what
+//! any station may send.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+
+use smoltcp::time::Duration;
+
+use super::hostile::segment;
+use super::world::{SERVER, World};
+use crate::net::checksum::Sum;
+use crate::net::frame::{self, Frame, FrameError, flags};
+
+const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const EVERYBODY: [u8; 6] = [0xff; 6];
+const REQUEST: u8 = 1;
+const REPLY: u8 = 2;
+
+fn mac(number: u16) -> [u8; 6] {
+    let [high, low] = number.to_be_bytes();
+    [2, 0, 0, 7, high, low]
+}
+
+fn host(number: u16) -> Ipv4Addr {
+    Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 0).to_bits() + u32::from(number))
+}
+
+fn arp(operation: u8, to: [u8; 6], sender: ([u8; 6], Ipv4Addr), target: Ipv4Addr) -> Vec<u8> {
+    let mut frame = [&to[..], &sender.0, &[8, 6, 0, 1, 8, 0, 6, 4, 0, operation]].concat();
+    frame.extend(sender.0);
+    frame.extend(sender.1.octets());
+    frame.extend([0; 6]);
+    frame.extend(target.octets());
+    frame
+}
+
+/// A server alone on its link; what it sends stays with the test.
+fn alone(seed: u64) -> World {
+    let mut world = World::new(seed);
+    world.server.link().take_sent();
+    world
+}
+
+fn answers(world: &mut World, frame: &[u8]) -> Vec<Vec<u8>> {
+    world.server.link().inject(frame);
+    world.server.poll(world.now, 16);
+    world.server.link().take_sent()
+}
+
+/// A SYN from a host of the network, from its own hardware address.
+fn syn(from: u16, source: [u8; 6]) -> Vec<u8> {
+    let mut frame = segment(host(from), 1000 + from, flags::SYN, 7);
+    frame[6..12].copy_from_slice(&source);
+    frame
+}
+
+/// An IPv4 packet to `to` in a frame to `station`.
+fn packet(station: [u8; 6], to: Ipv4Addr, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut ip = vec![
+        0x45,
+        0,
+        0,
+        20 + payload.len() as u8,
+        0,
+        1,
+        0,
+        0,
+        64,
+        protocol,
+        0,
+        0,
+    ];
+    ip.extend(host(2).octets());
+    ip.extend(to.octets());
+    let sum = Sum::new().plus(&ip).finish();
+    ip[10..12].copy_from_slice(&[!sum[0], !sum[1]]);
+    [&station[..], &[2, 0, 0, 0, 0, 2, 8, 0], &ip, payload].concat()
+}
+
+fn echo_request() -> Vec<u8> {
+    let mut icmp = vec![8, 0, 0, 0, 0, 1, 0, 1];
+    let sum = Sum::new().plus(&icmp).finish();
+    icmp[2..4].copy_from_slice(&[!sum[0], !sum[1]]);
+    icmp
+}
+
+#[test]
+fn an_address_is_probed_and_announced_when_it_is_taken() {
+    let mut world = World::new(200);
+    let sent = world.server.link().take_sent();
+    let own = (OWN_MAC, SERVER);
+    let probe = arp(REQUEST, EVERYBODY, (OWN_MAC, Ipv4Addr::UNSPECIFIED), SERVER);
+    assert_eq!(sent, [probe, arp(REQUEST, EVERYBODY, own, SERVER)]);
+}
+
+#[test]
+fn two_hundred_neighbours_are_answered_without_asking() {
+    let mut world = alone(201);
+    world.listen(4096);
+    for round in 0..2 {
+        for number in 2..202 {
+            let sent = answers(&mut world, &syn(number, mac(number)));
+            let to: Vec<_> = sent.iter().map(|frame| &frame[..6]).collect();
+            assert_eq!(to, [mac(number)], "round {round}, host {number}");
+        }
+        world.pass(Duration::from_secs(40));
+        world.server.link().take_sent();
+    }
+}
+
+#[test]
+fn what_came_through_a_router_is_not_learned() {
+    let mut world = alone(202);
+    world.listen(16);
+    let mut far = segment(Ipv4Addr::new(192, 0, 2, 9), 1000, flags::SYN, 7);
+    far[6..12].copy_from_slice(&mac(1));
+    // There is no route back, and the router's address is nobody's on this link.
+    assert!(answers(&mut world, &far).is_empty());
+}
+
+#[test]
+fn an_announcement_moves_a_neighbour_that_is_known() {
+    let mut world = alone(203);
+    world.listen(16);
+    let sent = answers(&mut world, &syn(9, mac(9)));
+    assert_eq!(sent[0][..6], mac(9));
+    // From another station, but not announced: a SYN alone moves nobody.
+    let sent = answers(&mut world, &syn(9, mac(1)));
+    assert!(sent.iter().all(|frame| frame[..6] == mac(9)));
+    for (operation, new) in [(REQUEST, mac(10)), (REPLY, mac(11))] {
+        answers(
+            &mut world,
+            &arp(operation, EVERYBODY, (new, host(9)), host(9)),
+        );
+        let mut echo = packet(OWN_MAC, SERVER, 1, &echo_request());
+        echo[26..30].copy_from_slice(&host(9).octets());
+        echo[24..26].copy_from_slice(&[0, 0]);
+        let sum = Sum::new().plus(&echo[14..34]).finish();
+        echo[24..26].copy_from_slice(&[!sum[0], !sum[1]]);
+        let sent = answers(&mut world, &echo);
+        assert_eq!(sent[0][..6], new);
+    }
+}
+
+#[test]
+fn announcements_of_strangers_are_not_learned() {
+    let mut world = alone(204);
+    for number in 2..202 {
+        let stranger = (mac(number), host(number));
+        let sent = answers(&mut world, &arp(REQUEST, EVERYBODY, stranger, host(number)));
+        assert!(sent.is_empty());
+    }
+}
+
+#[test]
+fn a_probe_for_our_address_is_answered() {
+    let mut world = alone(205);
+    let probe = arp(REQUEST, EVERYBODY, (mac(9), Ipv4Addr::UNSPECIFIED), SERVER);
+    let sent = answers(&mut world, &probe);
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0][..6], mac(9));
+    assert_eq!(
+        sent[0][20..32],
+        arp(REPLY, mac(9), (OWN_MAC, SERVER), host(0))[20..32]
+    );
+    let other = arp(
+        REQUEST,
+        EVERYBODY,
+        (mac(9), Ipv4Addr::UNSPECIFIED),
+        host(77),
+    );
+    assert!(answers(&mut world, &other).is_empty());
+}
+
+#[test]
+fn a_claim_to_our_address_is_counted_and_answered_now_and_then() {
+    let mut world = alone(206);
+    let claim = arp(REQUEST, EVERYBODY, (mac(9), SERVER), SERVER);
+    assert_eq!(answers(&mut world, &claim).len(), 1);
+    assert_eq!(answers(&mut world, &claim).len(), 0);
+    world.now += Duration::from_secs(10);
+    assert_eq!(answers(&mut world, &claim).len(), 1);
+    assert_eq!(world.server.counters().address_conflicts, 3);
+}
+
+#[test]
+fn echoes_and_segments_to_everybody_are_not_answered() {
+    let mut world = alone(207);
+    world.listen(16);
+    assert_eq!(
+        answers(&mut world, &packet(OWN_MAC, SERVER, 1, &echo_request())).len(),
+        1
+    );
+    let subnet = Ipv4Addr::new(10, 0, 0, 255);
+    for to in [subnet, Ipv4Addr::BROADCAST, host(44)] {
+        assert!(answers(&mut world, &packet(OWN_MAC, to, 1, &echo_request())).is_empty());
+    }
+    assert!(answers(&mut world, &packet(EVERYBODY, SERVER, 1, &echo_request())).is_empty());
+    let mut in_broadcast_frame = syn(9, mac(9));
+    in_broadcast_frame[..6].copy_from_slice(&EVERYBODY);
+    assert!(answers(&mut world, &in_broadcast_frame).is_empty());
+    assert!(answers(&mut world, &segment(subnet, 1000, flags::SYN, 1)).is_empty());
+    let counters = world.server.counters();
+    assert_eq!((counters.broadcast, counters.connections), (6, 0));
+}
+
+#[test]
+fn echoes_from_impossible_addresses_are_dropped() {
+    let mut world = alone(208);
+    let mut echo = packet(OWN_MAC, SERVER, 1, &echo_request());
+    echo[26..30].copy_from_slice(&[127, 0, 0, 1]);
+    echo[24..26].copy_from_slice(&[0, 0]);
+    let sum = Sum::new().plus(&echo[14..34]).finish();
+    echo[24..26].copy_from_slice(&[!sum[0], !sum[1]]);
+    assert!(answers(&mut world, &echo).is_empty());
+    assert_eq!(world.server.counters().martian, 1);
+}
+
+#[test]
+fn icmp_errors_are_limited() {
+    let mut world = alone(209);
+    // Teach it the neighbour, so that errors are sent at once.
+    answers(
+        &mut world,
+        &arp(REQUEST, EVERYBODY, ([2, 0, 0, 0, 0, 2], host(2)), SERVER),
+    );
+    let udp = [0, 9, 0x77, 0x77, 0, 8, 0, 0];
+    let mut errors = 0;
+    for n in 0..300 {
+        let protocol = if n % 2 == 0 { 17 } else { 99 };
+        errors += answers(&mut world, &packet(OWN_MAC, SERVER, protocol, &udp)).len();
+    }
+    assert_eq!(errors, 50);
+    assert_eq!(world.server.counters().icmp_errors_suppressed, 250);
+}
+
+#[test]
+fn a_priority_tag_makes_no_difference() {
+    let mut world = alone(210);
+    world.listen(16);
+    let plain = syn(9, mac(9));
+    for (tag, taken) in [([0x81, 0, 0xe0, 0], true), ([0x81, 0, 0, 5], false)] {
+        let tagged = [&plain[..12], &tag, &plain[12..]].concat();
+        let expected = if taken {
+            FrameError::PriorityTag
+        } else {
+            FrameError::Protocol
+        };
+        assert_eq!(frame::parse(&tagged), Err(expected));
+        let sent = answers(&mut world, &tagged);
+        let answered = sent
+            .iter()
+            .any(|frame| matches!(frame::parse(frame), Ok(Frame::Tcp(_))));
+        assert_eq!(answered, taken);
+    }
+    for len in 0..22 {
+        let tagged = [&plain[..12], &[0x81, 0, 0, 0], &plain[12..]].concat();
+        assert!(answers(&mut world, &tagged[..len]).is_empty());
+    }
+}
