@@ -5,8 +5,11 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use support::{Place, eventually, free_port, get, installed, needs};
@@ -195,6 +198,70 @@ fn an_images_settings_are_honoured_and_its_status_is_ours() {
 }
 
 #[test]
+fn a_pipe_passes_every_byte_and_its_end_on() {
+    if !debian() {
+        return;
+    }
+    let place = Place::new();
+    let root = place.path().join("root");
+    write_below(&root);
+    let root = root.to_str().unwrap();
+    let script = "/bin/busybox cat; echo complaint >&2; exit 3";
+    let words = [
+        &["run", "--kernel", "debian", "--root", root, "--net", "none"],
+        &["--engine", "qemu", "--"][..],
+        &["/bin/busybox", "sh", "-c", script],
+    ];
+    // Each byte, and more than a port's buffers hold.
+    let input: Vec<u8> = (0..=255).cycle().take(200_000).collect();
+    let mut tare = place.tare(&words.concat());
+    let mut child = tare.stdin(Stdio::piped()).spawn().unwrap();
+    let mut to_guest = child.stdin.take().unwrap();
+    let sent = input.clone();
+    let writer = thread::spawn(move || to_guest.write_all(&sent));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(
+        output.stdout == input,
+        "{} bytes: {said}",
+        output.stdout.len()
+    );
+    assert!(said.contains("complaint\n"), "{said}");
+}
+
+#[test]
+fn an_images_user_has_its_groups_and_its_directories_are_made() {
+    if !debian() {
+        return;
+    }
+    let place = Place::new();
+    let accounts = [
+        Entry::File("etc/passwd", 0o644, b"web:x:7:8::/srv:/bin/sh\n"),
+        Entry::File("etc/group", 0o644, b"web:x:8:\ncerts:x:9:web\n"),
+        Entry::HardLink("etc/shared", "etc/group"),
+    ];
+    let config = r#"{"architecture":"amd64","os":"linux","config":{"User":"web",
+        "WorkingDir":"/made/here","Volumes":{"/data":{}},"Entrypoint":["/bin/busybox","sh","-c"]}}"#;
+    let mut layers = image_layers();
+    layers.push(layer(&accounts));
+    let image = place.file("image.tar", &gzip(&docker_archive(config, &layers)));
+    let script = "b=/bin/busybox; $b id; $b pwd; $b ls -d /data; $b stat -c 'links %h' /etc/group";
+    let words = [
+        &[
+            "run", "--kernel", "debian", "--root", &image, "--net", "none",
+        ],
+        &["--engine", "qemu", "--", script][..],
+    ];
+    let ended = place.run(&words.concat());
+    ended.expect(0, "groups=");
+    for part in ["9(certs)", "/made/here\n", "/data\n", "links 2\n"] {
+        assert!(ended.out.contains(part), "{part}: {ended:#?}");
+    }
+}
+
+#[test]
 fn a_root_on_a_disk_is_the_guests_and_the_console_is_its_commands_terminal() {
     if !debian() {
         return;
@@ -224,7 +291,7 @@ fn a_root_on_a_disk_is_the_guests_and_the_console_is_its_commands_terminal() {
     ];
     let ended = place.run(&words);
     ended.expect(6, "/ ext4 rw");
-    assert!(ended.out.contains("to the terminal"), "{ended:#?}");
+    assert!(ended.err.contains("to the terminal"), "{ended:#?}");
     assert!(!root.join("new").exists());
     assert!(place.run_directories().is_empty());
 }

@@ -9,23 +9,26 @@ pub struct Account {
     pub uid: u32,
     /// Group number.
     pub gid: u32,
+    /// Numbers of the other groups that list the user.
+    pub groups: Vec<u32>,
     /// Home directory, if the user is listed.
     pub home: Option<String>,
 }
 
-/// A user or group that the guest does not list.
+/// Why an account cannot be found.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccountError {
-    /// No user of that name.
-    #[error("there is no user {0} in /etc/passwd")]
+    /// No user has this name.
+    #[error("the guest's /etc/passwd has no user {0}")]
     User(String),
-    /// No group of that name.
-    #[error("there is no group {0} in /etc/group")]
+    /// No group has this name.
+    #[error("the guest's /etc/group has no group {0}")]
     Group(String),
 }
 
 /// Looks up `who` in the texts of `/etc/passwd` and `/etc/group`. A number need
-/// not be listed; its group is then 0.
+/// not be listed; its group is then 0. As with docker, a group that is given
+/// replaces all groups that list the user.
 pub fn look_up(who: &str, passwd: &str, group: &str) -> Result<Account, AccountError> {
     let (user, of_group) = match who.split_once(':') {
         Some((user, of_group)) => (user, Some(of_group)),
@@ -41,7 +44,12 @@ pub fn look_up(who: &str, passwd: &str, group: &str) -> Result<Account, AccountE
         .unwrap_or(user)
         .parse()
         .map_err(|_| AccountError::User(user.to_owned()))?;
-    let gid = match of_group.filter(|name| !name.is_empty()) {
+    let of_group = of_group.filter(|name| !name.is_empty());
+    let groups = match (of_group, field(0)) {
+        (None, Some(name)) => listing(group, name),
+        _ => Vec::new(),
+    };
+    let gid = match of_group {
         None => field(3).and_then(|gid| gid.parse().ok()).unwrap_or(0),
         Some(name) => find(group, name)
             .and_then(|line| line.get(2).copied())
@@ -52,8 +60,20 @@ pub fn look_up(who: &str, passwd: &str, group: &str) -> Result<Account, AccountE
     Ok(Account {
         uid,
         gid,
+        groups,
         home: field(5).filter(|home| !home.is_empty()).map(str::to_owned),
     })
+}
+
+/// The groups that list a user among their members.
+fn listing(table: &str, user: &str) -> Vec<u32> {
+    let number = |line: &str| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let members = fields.get(3)?;
+        let is_member = members.split(',').any(|member| member.trim() == user);
+        is_member.then(|| fields[2].parse().ok())?
+    };
+    table.lines().filter_map(number).collect()
 }
 
 /// The fields of the line whose name or number is `key`; a name wins.
@@ -73,7 +93,7 @@ mod tests {
     use super::*;
 
     const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nwww-data:x:33:34:w:/var/www:/bin/false\n";
-    const GROUP: &str = "root:x:0:\nstaff:x:50:\n";
+    const GROUP: &str = "root:x:0:\nstaff:x:50:\nssl:x:60:www-data,other\nbroken:x:y:www-data\nlog:x:70:x,www-data\nshort:www-data\n";
 
     fn ids(who: &str) -> Result<(u32, u32), AccountError> {
         look_up(who, PASSWD, GROUP).map(|account| (account.uid, account.gid))
@@ -87,6 +107,16 @@ mod tests {
         assert_eq!(ids("www-data:staff"), Ok((33, 50)));
         assert_eq!(ids("1000"), Ok((1000, 0)));
         assert_eq!(ids("1000:1001"), Ok((1000, 1001)));
+    }
+
+    #[test]
+    fn groups_that_list_a_user_come_unless_a_group_is_given() {
+        let groups = |who| look_up(who, PASSWD, GROUP).unwrap().groups;
+        assert_eq!(groups("www-data"), [60, 70]);
+        assert_eq!(groups("33"), [60, 70]);
+        assert_eq!(groups("www-data:staff"), [0; 0]);
+        assert_eq!(groups("root"), [0; 0]);
+        assert_eq!(groups("4711"), [0; 0]);
     }
 
     #[test]

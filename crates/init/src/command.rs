@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::Duration;
 
@@ -12,8 +11,9 @@ use signal_hook::iterator::Signals;
 use tare_init::account::{Account, look_up};
 use tare_init::{Task, Telling};
 
+use crate::streams::Streams;
 use crate::watch::{self, Watch};
-use crate::{CANNOT_RUN, say, terminal};
+use crate::{CANNOT_RUN, credentials, say, terminal};
 
 /// Where programs are looked up unless the task says otherwise.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -34,22 +34,33 @@ pub(crate) fn run(task: &Task) -> Result<u8, String> {
         Telling::Told => Some(Watch::default()),
         Telling::Silent => None,
     };
+    make_directory(directory(task))?;
+    let streams = Streams::open();
     for words in &task.beside {
-        // What it lacks is said; the command may do without.
-        let _ = start(words, task, &account, |_| {});
+        // A failure is reported; the command may do without it.
+        let _ = start(words, task, &account, |_| Ok(()));
     }
     let mut left = task.tries.max(1);
     loop {
-        let terminal = |command: &mut Command| terminal::give(command, account.uid);
-        let status = match start(&task.command, task, &account, terminal) {
+        let equip = |command: &mut Command| {
+            terminal::give(command, account.uid);
+            streams.as_ref().map_or(Ok(()), |it| it.give(command))
+        };
+        let status = match start(&task.command, task, &account, equip) {
             Ok(child) => match &mut watch {
                 Some(watch) => watch.until_it_ends(child).map_or(u8::MAX, meaning),
                 None => until_it_ends(child, &mut signals),
             },
-            Err(status) => return Ok(status),
+            Err(status) => {
+                left = 1;
+                status
+            }
         };
         left -= 1;
         if status == 0 || left == 0 {
+            if let Some(streams) = streams {
+                streams.close();
+            }
             return Ok(status);
         }
         std::thread::sleep(PAUSE);
@@ -61,11 +72,16 @@ fn start(
     words: &[String],
     task: &Task,
     account: &Account,
-    equip: impl FnOnce(&mut Command),
+    equip: impl FnOnce(&mut Command) -> io::Result<()>,
 ) -> Result<Pid, u8> {
     let (program, arguments) = words.split_first().ok_or(CANNOT_RUN)?;
     let mut command = command(program, arguments, task, account);
-    equip(&mut command);
+    equip(&mut command).map_err(|error| {
+        say(&format!("cannot connect the streams of {program}: {error}"));
+        CANNOT_RUN
+    })?;
+    // After the terminal's session, which needs root.
+    credentials::give(&mut command, account);
     if task.refusals == Telling::Told {
         watch::follow(&mut command);
     }
@@ -86,11 +102,20 @@ fn account(user: &str) -> Result<Account, String> {
     look_up(user, &text("/etc/passwd"), &text("/etc/group")).map_err(|error| error.to_string())
 }
 
-fn command(program: &str, arguments: &[String], task: &Task, account: &Account) -> Command {
-    let directory = match task.working_directory.as_str() {
+fn directory(task: &Task) -> &str {
+    match task.working_directory.as_str() {
         "" => "/",
         given => given,
-    };
+    }
+}
+
+/// Makes the working directory if no layer of the image has it, as runc does.
+fn make_directory(directory: &str) -> Result<(), String> {
+    fs::create_dir_all(directory)
+        .map_err(|error| format!("cannot make the working directory {directory}: {error}"))
+}
+
+fn command(program: &str, arguments: &[String], task: &Task, account: &Account) -> Command {
     // The standard library looks the program up in the child's PATH.
     let mut command = Command::new(program);
     command
@@ -103,11 +128,7 @@ fn command(program: &str, arguments: &[String], task: &Task, account: &Account) 
                 .iter()
                 .filter_map(|pair| pair.split_once('=')),
         )
-        .current_dir(directory);
-    if (account.uid, account.gid) != (0, 0) {
-        // A kernel without users refuses to change them, even to what they are.
-        command.gid(account.gid).uid(account.uid);
-    }
+        .current_dir(directory(task));
     command
 }
 

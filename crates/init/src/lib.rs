@@ -1,6 +1,6 @@
-//! What the first process of a Linux guest is told: the task.
+//! The task of a Linux guest's first process.
 //!
-//! `rootfs` writes it into the guest's files, the program of this room reads
+//! `rootfs` writes it into the guest's files, the program of this crate reads
 //! it. The program is linked statically (`cargo xtask init`), so that it runs
 //! on any root file system. This library is plain data and pure functions;
 //! what the program does with them is in `main.rs` and below it.
@@ -11,6 +11,7 @@ pub mod account;
 pub mod address;
 mod figures;
 pub mod refusal;
+pub mod stream;
 mod task;
 
 pub use figures::Figures;

@@ -11,11 +11,13 @@
 
 mod clock;
 mod command;
+mod credentials;
 mod disk;
 mod end;
 mod modules;
 mod mounts;
 mod network;
+mod streams;
 mod terminal;
 mod watch;
 

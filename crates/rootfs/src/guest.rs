@@ -26,6 +26,7 @@ pub const MACHINE_MODULES: &[&str] = &[
     "virtio_net",
     "virtio_blk",
     "virtio_rng",
+    "virtio_console",
 ];
 /// The file's place beside `tare`.
 const PROGRAM: &str = "linux/tare-init";
@@ -52,6 +53,11 @@ pub enum GuestError {
     /// A file of the root stands where Tare's own must be.
     #[error(transparent)]
     Name(#[from] NameError),
+}
+
+/// Whether a kernel with this command line starts our first process.
+pub fn starts_init(cmdline: &str) -> bool {
+    cmdline.split_ascii_whitespace().any(|arg| arg == CMDLINE)
 }
 
 /// Adds the first process, its modules and its task to the files of a guest.

@@ -18,14 +18,15 @@ use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd, read, retry_o
 use tare_abi::ports;
 use tare_control::config::{DiskCache, GuestKind};
 use tare_control::exit::Ended;
-use tare_control::rundir::RunDir;
 use tare_devices::blk::Access;
+use tare_rootfs::guest;
 use tare_rootfs::qemu::{self, escaped};
 
 use super::background;
 use super::disk::OpenDisk;
 use super::engine::Accelerator;
 use super::launch::{Link, LinkEnd, Prepared, RunFileError};
+use super::linux::stdio;
 use super::plan::Place;
 use crate::failure::RunOutcome;
 use crate::supervise::{self, Supervised, Uplink};
@@ -39,7 +40,7 @@ const SPEECH_LIMIT: Duration = Duration::from_secs(1);
 /// Starts QEMU for a prepared machine.
 pub(crate) fn start(program: &Path, accelerator: Accelerator, mut machine: Prepared) -> RunOutcome {
     let dir = machine.run_dir.dir().clone();
-    let arguments = arguments(accelerator, &machine)
+    let (arguments, _kept) = arguments(accelerator, &machine)
         .map_err(|errno: Errno| RunFileError::of("descriptors for QEMU", &dir)(errno.into()))?;
     let supervised = Supervised {
         program: program.to_owned(),
@@ -107,7 +108,10 @@ fn greets(socket: &Path) -> bool {
     greeting.is_ok_and(|bytes| bytes > 0)
 }
 
-fn arguments(accelerator: Accelerator, machine: &Prepared) -> Result<Vec<String>, Errno> {
+fn arguments(
+    accelerator: Accelerator,
+    machine: &Prepared,
+) -> Result<(Vec<String>, Vec<OwnedFd>), Errno> {
     let record = &machine.record;
     let mut words = Words::default();
     words
@@ -136,7 +140,7 @@ fn arguments(accelerator: Accelerator, machine: &Prepared) -> Result<Vec<String>
     );
     words.two("-global", "virtio-mmio.force-legacy=off");
     words.two("-device", board.device("virtio-rng"));
-    console(machine.place, machine.run_dir.dir(), &mut words);
+    let kept = console(machine, board, &mut words)?;
     words.two(
         "-qmp",
         format!(
@@ -150,7 +154,7 @@ fn arguments(accelerator: Accelerator, machine: &Prepared) -> Result<Vec<String>
     for (number, disk) in machine.disks.iter().enumerate() {
         drive(number, disk, board, &mut words)?;
     }
-    Ok(words.0)
+    Ok((words.0, kept))
 }
 
 /// The machine that QEMU makes.
@@ -203,9 +207,16 @@ impl Board {
     }
 }
 
-fn console(place: Place, dir: &RunDir, words: &mut Words) {
-    let log = escaped(&dir.console_log());
-    match place {
+/// The console, or the streams of a pipeline; descriptors to keep until QEMU runs.
+fn console(machine: &Prepared, board: Board, words: &mut Words) -> Result<Vec<OwnedFd>, Errno> {
+    let path = machine.run_dir.dir().console_log();
+    let log = escaped(&path);
+    match machine.place {
+        Place::Foreground if guest::starts_init(&machine.cmdline) && stdio::wanted() => {
+            let (arguments, kept) = stdio::arguments(&board.device("virtio-serial"), &path)?;
+            words.0.extend(arguments);
+            return Ok(kept);
+        }
         Place::Foreground => words.two(
             "-chardev",
             format!("stdio,id=console,signal=on,logfile={log},logappend=on"),
@@ -213,6 +224,7 @@ fn console(place: Place, dir: &RunDir, words: &mut Words) {
         Place::Background => words.two("-chardev", format!("file,id=console,path={log},append=on")),
     };
     words.two("-serial", "chardev:console");
+    Ok(Vec::new())
 }
 
 fn net(link: &Link, board: Board, words: &mut Words) -> Result<(), Errno> {

@@ -1,6 +1,6 @@
 //! An image: layers on each other, and what to run in them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 #[cfg(any(test, feature = "fuzz"))]
 use std::fs::File;
 use std::path::Path;
@@ -8,14 +8,17 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::ImageError;
-use super::layer::{Added, Layer, Unpacker};
+use super::layer::{self, Added, Layer, Unpacker};
 use super::limits::{Budget, LimitError, Limits, MAX_LAYERS};
 use super::manifest::{self, Manifest};
 use super::place::Place;
 use super::store::{self, Store};
 use crate::cpio;
 use crate::lookups::Lookups;
-use crate::tree::{NameError, Tree};
+use crate::tree::{NameError, Node, Tree};
+
+/// Where volumes are named, for errors.
+const CONFIGURATION: &str = "the configuration";
 
 /// A root and what to run in it.
 #[derive(Debug)]
@@ -47,7 +50,14 @@ pub struct Settings {
     /// Who runs it, `USER[:GROUP]`.
     #[serde(deserialize_with = "or_empty")]
     pub user: String,
+    /// Directories for data, which exist even if no layer has them.
+    #[serde(deserialize_with = "or_empty")]
+    pub volumes: BTreeMap<String, Empty>,
 }
+
+/// A value without meaning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Empty {}
 
 /// A field that is missing or null.
 fn or_empty<'de, D: serde::Deserializer<'de>, T: Deserialize<'de> + Default>(
@@ -84,7 +94,7 @@ pub fn is_layout(dir: &Path) -> bool {
 
 /// Reads an image, of a directory or an archive, within limits.
 pub fn read(place: &Place, limits: Limits) -> Result<Image, ImageError> {
-    let store = Store::open(&place.path)?;
+    let store = Store::open(&place.path, limits)?;
     of_store(&store, place.name.as_deref(), limits)?
         .ok_or_else(|| ImageError::NotAnImage(place.path.clone()))
 }
@@ -124,6 +134,7 @@ fn of_store(
         let read = unpacker.layer(&layer.name, part)?;
         merged.apply(read, &layer.name)?;
     }
+    merged.make_volumes(&settings)?;
     let tree = merged.tree;
     budget.check_tree(tree.len() as u64, cpio::archive_bytes(&tree))?;
     Ok(Some(Image {
@@ -186,6 +197,19 @@ impl Merged<'_> {
         // Directories that a name implies count as well.
         let (entries, bytes) = (self.tree.len() as u64, self.tree.name_bytes());
         Ok(self.budget.check_tree(entries, bytes)?)
+    }
+
+    fn make_volumes(&mut self, settings: &Settings) -> Result<(), ImageError> {
+        for volume in settings.volumes.keys() {
+            self.budget.take_entry()?;
+            let name = layer::inside(volume, CONFIGURATION)?;
+            let Some(name) = name else { continue };
+            let place = self.place(&name, CONFIGURATION)?;
+            if self.tree.get(&place).is_none() {
+                self.add(&name, Added::Node(Node::directory()), CONFIGURATION)?;
+            }
+        }
+        Ok(())
     }
 
     fn place(&mut self, entry: &str, layer: &str) -> Result<String, ImageError> {

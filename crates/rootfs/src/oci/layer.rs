@@ -16,7 +16,7 @@ use super::zstd::ZstdReader;
 use crate::left_out::LeftOut;
 use crate::tree::{self, Content, Kind, Node};
 
-const GZIP: [u8; 2] = [0x1f, 0x8b];
+pub(super) const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Before the name of what is removed (OCI `layer.md`, "Whiteouts").
 const WHITEOUT: &str = ".wh.";
@@ -263,7 +263,7 @@ fn saturating(value: u64) -> u32 {
 }
 
 /// A name relative to the root; `None` for the root itself.
-fn inside(path: &str, layer: &str) -> Result<Option<String>, ImageError> {
+pub(super) fn inside(path: &str, layer: &str) -> Result<Option<String>, ImageError> {
     let parts: Vec<&str> = path
         .split('/')
         .filter(|part| !matches!(*part, "" | "."))

@@ -84,8 +84,8 @@ pub enum ImageError {
         /// Why.
         source: DamageError,
     },
-    /// A digest that is invalid or not SHA-256.
-    #[error("unsupported digest {} (supported: SHA-256)", quoted(.0))]
+    /// A digest that is invalid or of an unknown algorithm.
+    #[error("unsupported digest {} (supported: sha256, sha512)", quoted(.0))]
     BadDigest(String),
     /// More than one image, and none was chosen.
     #[error("there are several images: {}", list(known))]

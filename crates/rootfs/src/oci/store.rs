@@ -3,20 +3,23 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use sha2::{Digest as _, Sha256};
+use flate2::bufread::MultiGzDecoder;
 
 use super::ImageError;
-use super::limits::MAX_HEADER_BYTES;
+use super::layer::GZIP;
+use super::limits::{LimitError, Limits, MAX_HEADER_BYTES};
 use super::manifest::Digest;
 use crate::host_file::RootDir;
 
 /// Largest document, such as a manifest.
 const MAX_DOCUMENT_BYTES: u64 = 4 << 20;
+/// Parts of a compressed archive besides layers.
+const OTHER_PARTS_BYTES: u64 = 16 << 20;
 /// Most parts of an archive: a layer has three at most.
 const MAX_PARTS: usize = 10_000;
 
@@ -32,7 +35,7 @@ pub(super) enum Store {
 }
 
 impl Store {
-    pub(super) fn open(path: &Path) -> Result<Self, ImageError> {
+    pub(super) fn open(path: &Path, limits: Limits) -> Result<Self, ImageError> {
         let open = |source| ImageError::Open {
             path: path.to_owned(),
             source,
@@ -40,7 +43,12 @@ impl Store {
         if path.is_dir() {
             return RootDir::open(path).map(Self::Directory).map_err(open);
         }
-        Self::archive(File::open(path).map_err(open)?)
+        let mut file = File::open(path).map_err(open)?;
+        let mut begin = [0; GZIP.len()];
+        if matches!(file.read_exact_at(&mut begin, 0), Ok(()) if begin == GZIP) {
+            file = decompressed(file, limits)?;
+        }
+        Self::archive(file)
     }
 
     pub(super) fn archive(file: File) -> Result<Self, ImageError> {
@@ -76,28 +84,17 @@ impl Store {
     pub(super) fn checked_document(&self, digest: &Digest) -> Result<Vec<u8>, ImageError> {
         let name = digest.path();
         let bytes = self.document(&name)?;
-        match Sha256::digest(&bytes).as_slice() == digest.bytes() {
-            true => Ok(bytes),
-            false => Err(ImageError::Digest(name)),
+        match digest.matches(bytes.as_slice()) {
+            Ok(true) => Ok(bytes),
+            _ => Err(ImageError::Digest(name)),
         }
     }
 
     /// Checks a part of any size against its digest.
     pub(super) fn check(&self, digest: &Digest) -> Result<(), ImageError> {
         let name = digest.path();
-        let mut hash = Sha256::new();
-        let mut part = self.part(&name)?;
-        let mut chunk = vec![0; 256 << 10];
-        loop {
-            match part.read(&mut chunk).map_err(damaged(&name))? {
-                0 => break,
-                n => hash.update(&chunk[..n]),
-            }
-        }
-        match hash.finalize().as_slice() == digest.bytes() {
-            true => Ok(()),
-            false => Err(ImageError::Digest(name)),
-        }
+        let matches = digest.matches(self.part(&name)?).map_err(damaged(&name))?;
+        matches.then_some(()).ok_or(ImageError::Digest(name))
     }
 
     /// A part's bytes. Names of a directory's parts never leave it: they are
@@ -125,6 +122,27 @@ impl Store {
                 })
             }
         }
+    }
+}
+
+/// A compressed archive (`docker save | gzip`), plain, in a file without a name.
+fn decompressed(file: File, limits: Limits) -> Result<File, ImageError> {
+    // The layers and little else; each is counted again as it is unpacked.
+    let limit_bytes = limits.bytes.saturating_add(OTHER_PARTS_BYTES);
+    let mut plain = tempfile::tempfile().map_err(ImageError::Spool)?;
+    let mut from = MultiGzDecoder::new(BufReader::new(file)).take(limit_bytes + 1);
+    let mut chunk = vec![0; 256 << 10];
+    let mut bytes = 0;
+    loop {
+        let n = from.read(&mut chunk).map_err(damaged("its archive"))?;
+        bytes += n as u64;
+        if bytes > limit_bytes {
+            return Err(LimitError::Bytes { limit_bytes }.into());
+        }
+        if n == 0 {
+            return Ok(plain);
+        }
+        plain.write_all(&chunk[..n]).map_err(ImageError::Spool)?;
     }
 }
 

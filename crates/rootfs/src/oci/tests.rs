@@ -46,6 +46,7 @@ fn an_image_is_its_files_and_its_settings() {
     for archive in [
         oci_archive(CONFIG, &layers),
         docker_archive(CONFIG, &layers),
+        gzip(&docker_archive(CONFIG, &layers)),
         oci_archive(CONFIG, &[zstd(&plain)]),
     ] {
         let image = open(&archive).unwrap();
@@ -314,4 +315,26 @@ fn long_names_of_the_outer_archive_are_not_kept_in_memory() {
         source.to_string(),
         "the headers of a file are larger than 256 KiB"
     );
+}
+
+#[test]
+fn volumes_are_directories_and_stay_inside() {
+    let volumes = |names: &str| format!(r#"{{"config":{{"Volumes":{{{names}}}}}}}"#);
+    let layers = [layer(&[Entry::File("data/file", 0o644, b"x")])];
+    let config = volumes(r#""/data":{},"/var/lib/db":{},"/":{}"#);
+    let image = open(&oci_archive(&config, &layers)).unwrap();
+    let made = ["data", "data/file", "var", "var/lib", "var/lib/db"];
+    assert_eq!(names(&image.tree), made);
+    let climbs = open(&oci_archive(&volumes(r#""/../x":{}"#), &layers));
+    assert!(matches!(climbs, Err(ImageError::Climbs { .. })));
+}
+
+#[test]
+fn a_compressed_archive_that_expands_without_end_is_bounded() {
+    let bomb = gzip(&vec![0; 20 << 20]);
+    let refused = open(&bomb);
+    assert!(matches!(
+        refused,
+        Err(ImageError::Limit(LimitError::Bytes { .. }))
+    ));
 }

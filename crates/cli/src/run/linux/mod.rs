@@ -5,6 +5,7 @@ pub(crate) mod emulated;
 mod kernel;
 mod root;
 mod root_disk;
+pub(crate) mod stdio;
 
 use std::net::Ipv4Addr;
 use std::path::Path;
