@@ -53,7 +53,7 @@ fn settled(mode: Mode, cif: u32) -> (Coalescer, u64) {
 /// A completion and the submission that takes its place.
 #[inline(always)]
 fn one(coalescer: &mut Coalescer, now_ns: u64, kind: Kind) -> Decision {
-    let decision = coalescer.completed(now_ns, kind);
+    let decision = coalescer.completed(now_ns, kind, 1_000_000);
     coalescer.submitted(kind);
     decision
 }

@@ -15,7 +15,8 @@
 //! let now_ns = 1_000; // read once for each batch of completions
 //! let mut wanted = Decision::Hold;
 //! // For each completion of the batch, after its used entry is written:
-//! wanted = wanted.or(coalescer.completed(now_ns, Kind::Read));
+//! let latency_ns = 800; // since its submission
+//! wanted = wanted.or(coalescer.completed(now_ns, Kind::Read, latency_ns));
 //! if wanted == Decision::Deliver {
 //!     // `Virtqueue::decide`, perhaps an interrupt, and then:
 //!     coalescer.caught_up(now_ns);
@@ -40,6 +41,7 @@ mod ratio;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 pub use coalescer::Coalescer;
 pub use counters::{Cause, Counters, HOLD_SLOTS, slot_of_hold};

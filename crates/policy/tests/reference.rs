@@ -20,6 +20,8 @@ enum Step {
     Complete(Option<usize>, usize),
     /// Keeps the number in flight for so many completions so far apart.
     Steady(u64, usize),
+    /// Requests take this long from now on.
+    Latency(u64),
     Pass(u64),
     CaughtUp,
     Configure(Parameters),
@@ -74,6 +76,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(pick, count)| Step::Complete(pick, count)),
         8 => (1..100_000u64, 1..200usize).prop_map(|(gap_ns, count)| Step::Steady(gap_ns, count)),
         6 => (0..3 * MS).prop_map(Step::Pass),
+        2 => prop_oneof![0..20_000u64, 100_000..30 * MS].prop_map(Step::Latency),
         2 => Just(Step::CaughtUp),
         1 => parameters().prop_map(Step::Configure),
         1 => Just(Step::Reset),
@@ -85,6 +88,8 @@ struct Pair {
     model: Model,
     coalescer: Coalescer,
     now_ns: u64,
+    latency_ns: u64,
+    epoch_start_ns: u64,
     /// Completions that came, and completions that the driver knows of.
     came: u64,
     known: u64,
@@ -96,6 +101,8 @@ impl Pair {
             model: Model::new(parameters),
             coalescer: Coalescer::new(Settings::new(parameters).unwrap()),
             now_ns: 0,
+            latency_ns: MS,
+            epoch_start_ns: 0,
             came: 0,
             known: 0,
         }
@@ -112,8 +119,20 @@ impl Pair {
             return Ok(());
         }
         let index = pick.map_or(0, |pick| pick % in_flight);
-        let (kind, expected) = self.model.completed(self.now_ns, index);
-        let decision = self.coalescer.completed(self.now_ns, kind);
+        let kind = self.model.in_flight[index];
+        let latency_ns = self.latency_ns;
+        let epochs = self.coalescer.counters().epochs;
+        let decision = self.coalescer.completed(self.now_ns, kind, latency_ns);
+        let holds = self.coalescer.ratio() != Ratio::ONE;
+        let ends = self.coalescer.counters().epochs > epochs;
+        // A trial may end an epoch early, and nothing ends one late.
+        let lapsed = self.epoch_start_ns + self.model.parameters.epoch_ns <= self.now_ns;
+        prop_assert!(ends || !lapsed);
+        if ends {
+            self.epoch_start_ns = self.now_ns;
+        }
+        let trial = (ends, holds, self.coalescer.hold_limit_ns(latency_ns));
+        let (_, expected) = self.model.completed(self.now_ns, index, trial);
         prop_assert_eq!(decision, expected);
         self.came += 1;
         if decision == Decision::Deliver {
@@ -159,6 +178,7 @@ impl Pair {
                     self.submit(kind);
                 }
             }
+            Step::Latency(ns) => self.latency_ns = ns,
             Step::Pass(ns) => self.pass(ns)?,
             Step::CaughtUp => {
                 self.model.caught_up();
@@ -168,6 +188,7 @@ impl Pair {
             Step::Configure(parameters) => self.configure(parameters)?,
             Step::Reset => {
                 self.model.reset(self.now_ns);
+                self.epoch_start_ns = self.now_ns;
                 self.coalescer.reset(self.now_ns);
                 self.known = self.came;
             }
@@ -180,6 +201,7 @@ impl Pair {
         let settings = Settings::new(parameters).unwrap();
         let decision = self.coalescer.configure(self.now_ns, settings);
         prop_assert_eq!(decision == Decision::Deliver, told);
+        self.epoch_start_ns = self.now_ns;
         self.known = self.came;
         Ok(())
     }
@@ -230,7 +252,7 @@ proptest! {
                 coalescer.submitted(kind);
                 submitted += 1;
             } else {
-                let _ = coalescer.completed(now_ns, kind);
+                let _ = coalescer.completed(now_ns, kind, ns);
             }
             let counters = coalescer.counters();
             let matched = counters.completions - counters.unmatched;

@@ -187,6 +187,7 @@ impl Blk {
             head: self.chain.head(),
             status_at,
             kind: request.map_or(Kind::Control, |request| kind(request, durability)),
+            submitted_ns: self.now_ns,
         };
         self.lanes[index].coalescer.submitted(reply.kind);
         if matches!(reply.kind, Kind::Flush | Kind::WriteThrough) {

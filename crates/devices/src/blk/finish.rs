@@ -167,7 +167,8 @@ impl Blk {
         let lane = &mut self.lanes[reply.queue];
         self.counters.in_flight_sum.add(lane.coalescer.in_flight());
         lane.counted = true;
-        let decision = lane.coalescer.completed(now_ns, reply.kind);
+        let latency_ns = now_ns.saturating_sub(reply.submitted_ns);
+        let decision = lane.coalescer.completed(now_ns, reply.kind, latency_ns);
         lane.delivers |= decision == Decision::Deliver;
         queue.advise(decision);
         Ok(())

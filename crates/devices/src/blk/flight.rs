@@ -19,8 +19,10 @@ pub(super) struct Reply {
     pub(super) head: u16,
     /// Where the status byte goes.
     pub(super) status_at: GuestAddress,
-    /// What it is to those who wait for it.
+    /// Its class, for coalescing.
     pub(super) kind: Kind,
+    /// When it was taken from the queue, by the device's clock.
+    pub(super) submitted_ns: u64,
 }
 
 /// A request that the engine has.

@@ -3,6 +3,7 @@
 use super::epoch::Epoch;
 use super::in_flight::InFlight;
 use super::ratio::Cycle;
+use super::trial::Trial;
 use super::{Cause, Counters, Decision, Kind, Mode, Ratio, Settings, slot_of_hold};
 
 /// Decides which completions of one queue are delivered. See the module.
@@ -25,6 +26,7 @@ pub struct Coalescer {
     /// seen them.
     unanswered: u64,
     unseen: u64,
+    trial: Trial,
     epoch: Epoch,
     settings: Settings,
     counters: Counters,
@@ -43,6 +45,7 @@ impl Coalescer {
             hold_deadline_ns: 0,
             unanswered: 0,
             unseen: 0,
+            trial: Trial::default(),
             epoch: Epoch::default(),
             flushes: false,
             flushed: false,
@@ -69,9 +72,10 @@ impl Coalescer {
         self.flushes = true;
     }
 
-    /// A request was completed and its used entry is visible: is the driver to
-    /// know now? No division and no clock here, except once an epoch.
-    pub fn completed(&mut self, now_ns: u64, kind: Kind) -> Decision {
+    /// A request was completed and its used entry is visible: does the driver get
+    /// an interrupt now? `latency_ns` is the time since its submission. No division
+    /// and no clock here, except once an epoch.
+    pub fn completed(&mut self, now_ns: u64, kind: Kind, latency_ns: u64) -> Decision {
         if self.epoch.has_lapsed(now_ns) {
             self.turn_epoch(now_ns);
         }
@@ -82,14 +86,16 @@ impl Coalescer {
         if !self.in_flight.remove(kind) {
             self.counters.unmatched += 1;
         }
-        match self.judge(now_ns, in_flight, urgent) {
+        self.trial.completed(latency_ns);
+        let hold_ns = self.hold_limit_ns(latency_ns);
+        match self.judge(now_ns, in_flight, urgent, hold_ns) {
             Some(cause) => self.deliver(now_ns, cause),
-            None => self.hold(now_ns),
+            None => self.hold(now_ns, latency_ns, hold_ns),
         }
     }
 
-    /// When held completions must be delivered, if there are any. Does not move
-    /// while they are held.
+    /// When held completions must be delivered, if there are any. While they are
+    /// held it only moves forward: a quick request among them waits for less.
     pub const fn deadline(&self) -> Option<u64> {
         if self.held == 0 {
             None
@@ -126,6 +132,7 @@ impl Coalescer {
         self.settings = settings;
         self.cycle = Cycle::new(first_ratio(&settings));
         self.epoch.turn(now_ns, settings.parameters().epoch_ns);
+        self.trial = Trial::default();
         if held {
             Decision::Deliver
         } else {
@@ -171,7 +178,7 @@ impl Coalescer {
 
     /// Why the completion is delivered; `None`: it is held. `in_flight` counts
     /// the completion itself.
-    fn judge(&mut self, now_ns: u64, in_flight: u64, urgent: bool) -> Option<Cause> {
+    fn judge(&mut self, now_ns: u64, in_flight: u64, urgent: bool, hold_ns: u64) -> Option<Cause> {
         let parameters = self.settings.parameters();
         let auto = parameters.mode == Mode::Auto;
         if auto && in_flight < u64::from(parameters.cif_threshold) {
@@ -186,6 +193,8 @@ impl Coalescer {
             Cause::Deadline
         } else if turn == Decision::Deliver {
             return Some(Cause::Ratio);
+        } else if hold_ns < SHORTEST_HOLD_NS {
+            Cause::Quick
         } else if auto && self.is_stale(in_flight) {
             Cause::Stale
         } else {
@@ -226,12 +235,26 @@ impl Coalescer {
         Decision::Deliver
     }
 
-    const fn hold(&mut self, now_ns: u64) -> Decision {
-        if self.held == 0 {
-            let longest_ns = self.settings.parameters().longest_hold_ns;
-            self.held_since_ns = now_ns;
-            self.hold_deadline_ns = now_ns.saturating_add(longest_ns);
+    /// How long a completion may be held whose request took `latency_ns`.
+    pub fn hold_limit_ns(&self, latency_ns: u64) -> u64 {
+        let parameters = self.settings.parameters();
+        if parameters.mode == Mode::Auto {
+            parameters
+                .longest_hold_ns
+                .min(self.trial.longest_hold(latency_ns))
+        } else {
+            parameters.longest_hold_ns
         }
+    }
+
+    fn hold(&mut self, now_ns: u64, latency_ns: u64, hold_ns: u64) -> Decision {
+        let deadline_ns = now_ns.saturating_add(hold_ns);
+        if self.held == 0 {
+            self.trial.first_held(latency_ns);
+            self.held_since_ns = now_ns;
+            self.hold_deadline_ns = deadline_ns;
+        }
+        self.hold_deadline_ns = self.hold_deadline_ns.min(deadline_ns);
         self.held += 1;
         self.unseen += 1;
         self.counters.held += 1;
@@ -245,6 +268,8 @@ impl Coalescer {
             return;
         }
         let hold_ns = now_ns.saturating_sub(self.held_since_ns);
+        let by_deadline = matches!(cause, Cause::Deadline);
+        self.trial.released(self.held, hold_ns, by_deadline);
         self.counters.released[cause as usize] += self.held;
         self.counters.hold_time[slot_of_hold(hold_ns)] += 1;
         self.counters.longest_hold_ns = self.counters.longest_hold_ns.max(hold_ns);
@@ -260,7 +285,9 @@ impl Coalescer {
         let load = self.epoch.turn(now_ns, parameters.epoch_ns);
         let ended = self.cycle.ratio;
         if parameters.mode == Mode::Auto {
-            let ratio = Ratio::choose(load.cif, load.iops, parameters);
+            let table = Ratio::choose(load.cif, load.iops, parameters);
+            let ratio = self.trial.turn(table, &load);
+            self.epoch.shorten(self.trial.epoch_ns(parameters.epoch_ns));
             if ratio != ended {
                 self.cycle = Cycle::new(ratio);
             }
@@ -273,6 +300,10 @@ impl Coalescer {
         self.counters.ratio_epochs[self.cycle.ratio.slot()] += 1;
     }
 }
+
+/// Without a hold as long as this a completion is delivered: the end of so short a
+/// hold costs the host more than an interrupt.
+const SHORTEST_HOLD_NS: u64 = 2_000;
 
 const fn first_ratio(settings: &Settings) -> Ratio {
     match settings.parameters().mode {

@@ -12,6 +12,8 @@ pub enum Cause {
     Ratio,
     /// Few commands were in flight.
     Shallow,
+    /// The request was so quick that any hold would show.
+    Quick,
     /// Somebody waits for the completion that came.
     Urgent,
     /// A completion had been held for the longest time.
@@ -26,9 +28,10 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause, in the order of the counters' arrays.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Ratio,
         Self::Shallow,
+        Self::Quick,
         Self::Urgent,
         Self::Deadline,
         Self::Stale,
@@ -41,6 +44,7 @@ impl Cause {
         match self {
             Self::Ratio => "ratio",
             Self::Shallow => "shallow",
+            Self::Quick => "quick",
             Self::Urgent => "urgent",
             Self::Deadline => "deadline",
             Self::Stale => "stale",

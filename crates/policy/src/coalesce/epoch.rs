@@ -20,6 +20,7 @@ pub(super) struct Epoch {
 pub(super) struct Load {
     pub(super) completions: u64,
     pub(super) iops: u64,
+    pub(super) elapsed_ns: u64,
     /// Mean peak of commands in flight, rounded up.
     pub(super) cif: u32,
 }
@@ -64,6 +65,11 @@ impl Epoch {
         (self.peak, self.told) = (0, false);
     }
 
+    /// Changes how long the running epoch is.
+    pub(super) const fn shorten(&mut self, epoch_ns: u64) {
+        self.end_ns = self.start_ns.saturating_add(epoch_ns);
+    }
+
     /// Ends the epoch at `now_ns` and begins the next, `epoch_ns` long. The
     /// rate is over the time that really passed: after a pause it is low.
     pub(super) fn turn(&mut self, now_ns: u64, epoch_ns: u64) -> Load {
@@ -75,6 +81,7 @@ impl Epoch {
         };
         let load = Load {
             completions: self.completions,
+            elapsed_ns,
             iops: self.completions.saturating_mul(1_000_000_000) / elapsed_ns,
             cif: u32::try_from(cif).unwrap_or(u32::MAX),
         };

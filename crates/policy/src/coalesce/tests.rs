@@ -9,6 +9,7 @@ use slow::Slow;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
+const LONG_NS: u64 = 10_000 * MS;
 
 /// A driver that keeps `cif` reads in flight: it submits anew whatever was
 /// delivered to it, and completions come `gap_ns` apart.
@@ -17,6 +18,9 @@ struct Loop {
     now_ns: u64,
     gap_ns: u64,
     kind: Kind,
+    /// What each request took. The default is so long that its share allows every
+    /// hold: what is tested then is the ratio.
+    latency_ns: u64,
 }
 
 impl Loop {
@@ -26,15 +30,16 @@ impl Loop {
             now_ns: 77 * MS,
             gap_ns,
             kind: Kind::Read,
+            latency_ns: LONG_NS,
         };
         steady.submit(u64::from(cif));
         steady
     }
 
-    /// One whose ratio has settled: two epochs have passed.
+    /// One whose ratio has settled: six epochs have passed.
     fn settled(settings: Settings, cif: u32, gap_ns: u64) -> Self {
         let mut steady = Self::new(settings, cif, gap_ns);
-        let until_ns = steady.now_ns + 2 * settings.parameters().epoch_ns + gap_ns;
+        let until_ns = steady.now_ns + 6 * settings.parameters().epoch_ns + gap_ns;
         while steady.now_ns <= until_ns {
             let _ = steady.turn();
         }
@@ -51,7 +56,9 @@ impl Loop {
     fn turn(&mut self) -> Decision {
         self.now_ns += self.gap_ns;
         let held = self.coalescer.held();
-        let decision = self.coalescer.completed(self.now_ns, self.kind);
+        let decision = self
+            .coalescer
+            .completed(self.now_ns, self.kind, self.latency_ns);
         if decision == Decision::Deliver {
             self.submit(held + 1);
         }

@@ -6,8 +6,9 @@ use std::fmt;
 
 use tare_policy::coalesce::{Cause, Coalescer, Counters, Decision, Kind, Mode, Settings};
 
-/// A request at the backend: when it completes, its number, its kind.
-type Pending = Reverse<(u64, u64, u8)>;
+/// A request at the backend: when it completes, its number, its kind, when it was
+/// submitted.
+type Pending = Reverse<(u64, u64, u8, u64)>;
 
 const KINDS: [Kind; 5] = [
     Kind::Read,
@@ -143,14 +144,14 @@ impl Simulation {
         // The timer would wake the device earlier than the batch's end.
         self.now_ns = (self.now_ns + self.phase.batch_ns).min(due_ns.max(self.now_ns));
         let mut wanted = Decision::Hold;
-        while let Some(Reverse((at_ns, _, kind))) = self.backend.peek().copied() {
+        while let Some(Reverse((at_ns, _, kind, submitted_ns))) = self.backend.peek().copied() {
             if at_ns > self.now_ns {
                 break;
             }
             let in_flight = self.backend.len();
             self.backend.pop();
             self.untold_ns.push(self.now_ns);
-            wanted = wanted.or(self.complete(KINDS[usize::from(kind)], in_flight));
+            wanted = wanted.or(self.complete(KINDS[usize::from(kind)], in_flight, submitted_ns));
         }
         if wanted == Decision::Deliver {
             self.coalescer.caught_up(self.now_ns);
@@ -158,8 +159,9 @@ impl Simulation {
         }
     }
 
-    fn complete(&mut self, kind: Kind, in_flight: usize) -> Decision {
-        let decision = self.coalescer.completed(self.now_ns, kind);
+    fn complete(&mut self, kind: Kind, in_flight: usize, submitted_ns: u64) -> Decision {
+        let latency_ns = self.now_ns - submitted_ns;
+        let decision = self.coalescer.completed(self.now_ns, kind, latency_ns);
         let parameters = self.settings.parameters();
         let urgent = matches!(kind, Kind::Flush | Kind::WriteThrough | Kind::Control);
         let shallow = in_flight < parameters.cif_threshold as usize;
@@ -192,7 +194,7 @@ impl Simulation {
             let latency_ns = self.pick_latency();
             self.submitted += 1;
             self.waited_for += 1;
-            let request = (self.now_ns + latency_ns, self.submitted, kind);
+            let request = (self.now_ns + latency_ns, self.submitted, kind, self.now_ns);
             self.backend.push(Reverse(request));
             self.coalescer.submitted(KINDS[usize::from(kind)]);
         }

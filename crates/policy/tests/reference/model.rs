@@ -7,8 +7,8 @@ pub struct Model {
     pub parameters: Parameters,
     /// Requests that the backend has.
     pub in_flight: Vec<Kind>,
-    /// When each held completion came.
-    pub held: Vec<u64>,
+    /// When each held completion came, and until when it may be held.
+    pub held: Vec<(u64, u64)>,
     pub pair: (u32, u32),
     /// Of the last row: the numerator and denominator of 1/R, and cycles so far.
     inverse: (u32, u32),
@@ -69,23 +69,33 @@ impl Model {
         self.flushes[1] |= matches!(kind, Kind::Flush | Kind::WriteThrough);
     }
 
-    pub fn completed(&mut self, now_ns: u64, index: usize) -> (Kind, Decision) {
-        self.epoch(now_ns);
+    /// `trial` is what the comparison with an epoch without holds says: whether this
+    /// epoch ends, whether there are holds, and for how long.
+    pub fn completed(
+        &mut self,
+        now_ns: u64,
+        index: usize,
+        trial: (bool, bool, u64),
+    ) -> (Kind, Decision) {
+        let (ends, holds, limit_ns) = trial;
+        if ends {
+            self.epoch(now_ns, holds);
+        }
         let driver_sees = self.in_flight.len() + self.held.len();
         self.seen.push((driver_sees - self.answered) as u64);
         self.completions += 1;
-        let deliver = self.delivers(now_ns, self.in_flight[index], driver_sees);
+        let deliver = self.delivers(now_ns, self.in_flight[index], driver_sees, limit_ns);
         let kind = self.in_flight.swap_remove(index);
         if deliver {
             self.unanswered += 1;
             self.tell();
             return (kind, Decision::Deliver);
         }
-        self.held.push(now_ns);
+        self.held.push((now_ns, now_ns + limit_ns));
         (kind, Decision::Hold)
     }
 
-    fn delivers(&mut self, now_ns: u64, kind: Kind, driver_sees: usize) -> bool {
+    fn delivers(&mut self, now_ns: u64, kind: Kind, driver_sees: usize, limit_ns: u64) -> bool {
         let auto = self.parameters.mode == Mode::Auto;
         let row = self.parameters.cif_threshold as usize;
         if auto && self.in_flight.len() < row {
@@ -99,7 +109,8 @@ impl Model {
         if self.pattern() {
             return true;
         }
-        let delivers = urgent || due || stale;
+        let quick = limit_ns < 2_000;
+        let delivers = urgent || due || stale || quick;
         if delivers {
             self.counter = 1;
         }
@@ -145,12 +156,8 @@ impl Model {
         }
     }
 
-    fn epoch(&mut self, now_ns: u64) {
+    fn epoch(&mut self, now_ns: u64, holds: bool) {
         let start_ns = self.epoch_start_ns.unwrap_or(0);
-        let first = self.epoch_start_ns.is_none();
-        if !first && now_ns < start_ns + self.parameters.epoch_ns {
-            return;
-        }
         if self.parameters.mode == Mode::Auto {
             let seconds = (now_ns - start_ns).max(1) as f64 / 1e9;
             let iops = self.completions as f64 / seconds;
@@ -158,7 +165,8 @@ impl Model {
                 0 => peak(&self.seen) as f64,
                 count => self.peaks.iter().sum::<u64>() as f64 / count as f64,
             };
-            let (pair, inverse) = self.table(mean.ceil() as u32, iops);
+            let table = self.table(mean.ceil() as u32, iops);
+            let (pair, inverse) = if holds { table } else { ((1, 1), (0, 1)) };
             if (pair, inverse) != (self.pair, self.inverse) {
                 (self.pair, self.inverse) = (pair, inverse);
                 (self.counter, self.cycles) = (1, 0);
@@ -203,8 +211,7 @@ impl Model {
     }
 
     pub fn deadline(&self) -> Option<u64> {
-        let first = self.held.first()?;
-        Some(first + self.parameters.longest_hold_ns)
+        self.held.iter().map(|(_, until_ns)| *until_ns).min()
     }
 
     pub fn expired(&mut self, now_ns: u64) -> bool {

@@ -20,7 +20,11 @@ pub(super) fn decision_ns() -> f64 {
     let mut now_ns = 1_000_000_000;
     let mut one = || {
         now_ns += 100;
-        let _ = black_box(coalescer.completed(black_box(now_ns), black_box(Kind::Read)));
+        let _ = black_box(coalescer.completed(
+            black_box(now_ns),
+            black_box(Kind::Read),
+            black_box(3_200),
+        ));
         coalescer.submitted(Kind::Read);
     };
     // Two epochs settle the ratio, mostly in the first sample.

@@ -62,7 +62,10 @@ fn urgent_requests_are_delivered_in_the_middle_of_a_hold() {
         assert_eq!(steady.turn(), Decision::Hold);
         steady.coalescer.submitted(kind);
         let now_ns = steady.now_ns + US;
-        assert_eq!(steady.coalescer.completed(now_ns, kind), Decision::Deliver);
+        assert_eq!(
+            steady.coalescer.completed(now_ns, kind, LONG_NS),
+            Decision::Deliver
+        );
         assert_eq!(steady.coalescer.held(), 0, "{kind:?}");
         let counters = steady.coalescer.counters();
         assert_eq!(counters.released[Cause::Urgent as usize], 1);
@@ -79,10 +82,14 @@ fn a_lone_read_beside_deep_writes_is_urgent() {
     for reads in 1..=4 {
         while steady.turn() == Decision::Hold {}
         (0..reads).for_each(|_| steady.coalescer.submitted(Kind::Read));
-        let decision = steady.coalescer.completed(steady.now_ns, Kind::Read);
+        let decision = steady
+            .coalescer
+            .completed(steady.now_ns, Kind::Read, LONG_NS);
         assert_eq!(decision == Decision::Deliver, reads < 4, "{reads} reads");
         for _ in 1..reads {
-            let _ = steady.coalescer.completed(steady.now_ns, Kind::Read);
+            let _ = steady
+                .coalescer
+                .completed(steady.now_ns, Kind::Read, LONG_NS);
         }
     }
 }
@@ -93,11 +100,15 @@ fn a_lone_write_is_urgent_only_while_its_driver_flushes() {
     let write = |steady: &mut Loop| {
         while steady.turn() == Decision::Hold {}
         steady.coalescer.submitted(Kind::Write);
-        steady.coalescer.completed(steady.now_ns, Kind::Write)
+        steady
+            .coalescer
+            .completed(steady.now_ns, Kind::Write, LONG_NS)
     };
     assert_eq!(write(&mut steady), Decision::Hold);
     steady.coalescer.submitted(Kind::Flush);
-    let flushed = steady.coalescer.completed(steady.now_ns, Kind::Flush);
+    let flushed = steady
+        .coalescer
+        .completed(steady.now_ns, Kind::Flush, LONG_NS);
     assert_eq!(flushed, Decision::Deliver);
     assert_eq!(write(&mut steady), Decision::Deliver);
     // 200 ms on, in the next epoch, it still is; two epochs on it is not.
@@ -112,7 +123,9 @@ fn a_flush_on_another_queue_makes_a_lone_write_urgent() {
     let mut steady = deep();
     steady.coalescer.flushed_elsewhere();
     steady.coalescer.submitted(Kind::Write);
-    let decision = steady.coalescer.completed(steady.now_ns, Kind::Write);
+    let decision = steady
+        .coalescer
+        .completed(steady.now_ns, Kind::Write, LONG_NS);
     assert_eq!(decision, Decision::Deliver);
 }
 
@@ -121,7 +134,9 @@ fn a_burst_that_ends_drains_without_waiting_for_the_deadline() {
     let mut steady = deep();
     let mut since_delivery: i32 = 0;
     for left in (1..=64).rev() {
-        let decision = steady.coalescer.completed(steady.now_ns, Kind::Read);
+        let decision = steady
+            .coalescer
+            .completed(steady.now_ns, Kind::Read, LONG_NS);
         since_delivery = if decision == Decision::Deliver {
             0
         } else {
@@ -174,7 +189,7 @@ fn reaping_in_batches_does_not_make_a_load_look_lighter() {
         now_ns += 80 * US;
         let mut wanted = Decision::Hold;
         for _ in 0..16 {
-            wanted = wanted.or(coalescer.completed(now_ns, Kind::Read));
+            wanted = wanted.or(coalescer.completed(now_ns, Kind::Read, LONG_NS));
         }
         assert_eq!(wanted, Decision::Deliver);
         coalescer.caught_up(now_ns);
@@ -206,7 +221,9 @@ fn a_driver_that_sees_held_completions_does_not_make_a_load_look_deeper() {
     let mut polling = Loop::new(short_epochs(), 32, 5 * US);
     for _ in 0..4_000 {
         polling.now_ns += polling.gap_ns;
-        let _ = polling.coalescer.completed(polling.now_ns, Kind::Read);
+        let _ = polling
+            .coalescer
+            .completed(polling.now_ns, Kind::Read, LONG_NS);
         polling.submit(1);
     }
     assert_eq!(polling.coalescer.ratio().permille(), 250);
@@ -236,7 +253,7 @@ fn a_fixed_ratio_holds_whoever_waits_but_not_beyond_the_deadline() {
     let fixed = Mode::Fixed(Ratio::new(1, 8).unwrap());
     let mut coalescer = Coalescer::new(Settings::with_mode(fixed));
     coalescer.submitted(Kind::Flush);
-    assert_eq!(coalescer.completed(5, Kind::Flush), Decision::Hold);
+    assert_eq!(coalescer.completed(5, Kind::Flush, LONG_NS), Decision::Hold);
     assert_eq!(coalescer.deadline(), Some(5 + MS));
     assert_eq!(coalescer.expired(5 + MS), Decision::Deliver);
     let mut steady = Loop::new(Settings::with_mode(fixed), 32, 5 * US);
@@ -273,7 +290,10 @@ fn a_reset_forgets_requests_and_keeps_counters() {
 #[test]
 fn a_completion_that_was_never_submitted_is_counted_and_delivered() {
     let mut coalescer = Coalescer::new(Settings::default());
-    assert_eq!(coalescer.completed(1, Kind::Read), Decision::Deliver);
+    assert_eq!(
+        coalescer.completed(1, Kind::Read, LONG_NS),
+        Decision::Deliver
+    );
     assert_eq!(coalescer.counters().unmatched, 1);
     assert_eq!(coalescer.in_flight(), 0);
 }

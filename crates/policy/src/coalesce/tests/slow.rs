@@ -55,7 +55,7 @@ impl Slow {
             self.disk.push_back(self.now_ns + self.latency_ns);
         } else if completes == Some(&at_ns) {
             self.disk.pop_front();
-            if self.coalescer.completed(self.now_ns, Kind::Read) == Decision::Deliver {
+            if self.coalescer.completed(self.now_ns, Kind::Read, LONG_NS) == Decision::Deliver {
                 self.told(held + 1);
             }
         } else {

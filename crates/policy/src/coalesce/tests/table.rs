@@ -91,15 +91,15 @@ fn the_rows_are_multiples_of_the_threshold() {
 }
 
 #[test]
-fn the_ratio_is_chosen_once_an_epoch() {
+fn the_ratio_is_chosen_at_the_end_of_the_second_epoch() {
     let mut steady = Loop::new(Settings::default(), 32, 5 * US);
     let start_ns = steady.now_ns + steady.gap_ns;
-    while steady.now_ns + steady.gap_ns < start_ns + 200 * MS {
+    while steady.now_ns + steady.gap_ns < start_ns + 400 * MS {
         assert_eq!(steady.turn(), Decision::Deliver);
     }
-    assert_eq!(steady.coalescer.counters().epochs, 1);
-    let _ = steady.turn();
     assert_eq!(steady.coalescer.counters().epochs, 2);
+    let _ = steady.turn();
+    assert_eq!(steady.coalescer.counters().epochs, 3);
     assert_eq!(pair(steady.coalescer.ratio()), (1, 4));
 }
 

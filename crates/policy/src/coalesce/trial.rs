@@ -1,0 +1,256 @@
+//! How long completions may be held: by comparison with what there is without holds.
+//!
+//! A hold of a 64th of a request's latency costs whoever waits 1.6 %, whatever else is
+//! in flight: so much is always allowed ([`Phase::Careful`]). Longer holds can be free:
+//! requests of equal length that once complete together do so again, and a disk with a
+//! backlog loses nothing. Where latencies are regular, they are tried ([`Phase::Bold`])
+//! and kept as long as mean, 99th percentile and IOPS stay what they are without holds
+//! ([`Phase::Plain`]). Holds that end by their deadline save nothing: then there are
+//! none for a while ([`Phase::Paused`]).
+
+use super::Ratio;
+use super::epoch::Load;
+
+/// A careful hold may cost this share of a latency: 2 to the power of minus so much.
+const SHARE: u32 = 6;
+/// The highest latency of this many completions stands for the 99th percentile.
+const BLOCK: u32 = 128;
+/// Bold holds may cost this share of the mean latency, and of IOPS: one of so much.
+const MEAN_SHARE: u64 = 80;
+/// Of this many completions, fewer than one may end a hold by its deadline.
+const PER_DEADLINE: u64 = 32;
+/// Completions of a window for each command in flight: without holds, and with them,
+/// before they are judged and when.
+const PLAIN_ROUNDS: u64 = 2;
+const SETTLING_ROUNDS: u64 = 4;
+const ROUNDS: u64 = 16;
+/// Epochs until a load that is new is measured: it has begun in the first.
+const NEW_LOAD_EPOCHS: u32 = 2;
+/// Epochs of bold holds before the comparison is made anew.
+const BOLD_EPOCHS: u32 = 256;
+/// Epochs before bold holds are tried again, at first and at most.
+const CAREFUL_EPOCHS: (u32, u32) = (128, 1024);
+/// Most epochs without holds after a window whose holds ended by deadlines.
+const LONGEST_PAUSE: u32 = 64;
+
+/// What is tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// No holds: what follows is compared with this.
+    #[default]
+    Plain,
+    /// Holds as long as the ratio says; not judged yet: completions are being drawn
+    /// together.
+    Settling,
+    /// Holds as long as the ratio says.
+    Bold,
+    /// Holds that cost a 64th.
+    Careful,
+    /// No holds.
+    Paused,
+}
+
+/// What is measured in a window of one or several epochs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    completions: u64,
+    elapsed_ns: u64,
+    /// Sum of latencies, holds included.
+    total_ns: u64,
+    /// Completions that took longer than nearly all without holds.
+    late: u64,
+    deadlines: u64,
+    /// The highest latencies of each [`BLOCK`] completions: of the running one, and
+    /// the sum.
+    block_len: u32,
+    blocks: u32,
+    block_max_ns: u64,
+    block_sum_ns: u64,
+}
+
+/// Latencies and rate without holds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Base {
+    mean_ns: u64,
+    /// About the 99th percentile, and 1.9 % more.
+    high_ns: u64,
+    iops: u64,
+    cif: u32,
+}
+
+/// The trials of one queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Trial {
+    phase: Phase,
+    /// Epochs until bold holds may be tried, and how long it was the last time.
+    bold_after: u32,
+    last_bold_after: u32,
+    /// Epochs left of the phase, and length of the last pause.
+    left: u32,
+    last_pause: u32,
+    /// The latency of the completion that is held longest.
+    first_held_ns: u64,
+    window: Window,
+    base: Base,
+}
+
+impl Trial {
+    /// The longest hold of a completion whose request took `latency_ns`.
+    pub(super) fn longest_hold(&self, latency_ns: u64) -> u64 {
+        let quick_ns = self.base.mean_ns - (self.base.mean_ns >> 2);
+        let bold = matches!(self.phase, Phase::Settling | Phase::Bold);
+        if bold && latency_ns >= quick_ns {
+            u64::MAX
+        } else {
+            latency_ns >> SHARE
+        }
+    }
+
+    /// A request has taken `latency_ns`.
+    pub(super) fn completed(&mut self, latency_ns: u64) {
+        let window = &mut self.window;
+        window.total_ns += latency_ns;
+        window.late += u64::from(latency_ns > self.base.high_ns);
+        window.block_max_ns = window.block_max_ns.max(latency_ns);
+        window.block_len += 1;
+        if window.block_len == BLOCK {
+            window.end_block();
+        }
+    }
+
+    /// The first completion of a run of held ones.
+    pub(super) fn first_held(&mut self, latency_ns: u64) {
+        self.first_held_ns = latency_ns;
+    }
+
+    /// A run of `held` completions is delivered, the first after `hold_ns`.
+    pub(super) fn released(&mut self, held: u64, hold_ns: u64, by_deadline: bool) {
+        // The others were held for less: on average, for about half as long.
+        self.window.total_ns += (held + 1) * hold_ns / 2;
+        if self.first_held_ns + hold_ns > self.base.high_ns {
+            self.window.late += held;
+        }
+        self.window.deadlines += u64::from(by_deadline);
+    }
+
+    /// How long the next epoch is to be, of at most `epoch_ns`: a trial that fails
+    /// costs something, so the first judgement comes early.
+    pub(super) fn epoch_ns(&self, epoch_ns: u64) -> u64 {
+        let rounds = match self.phase {
+            Phase::Settling => SETTLING_ROUNDS,
+            Phase::Bold if self.left == BOLD_EPOCHS => ROUNDS,
+            _ => return epoch_ns,
+        };
+        (self.base.mean_ns * rounds).clamp(epoch_ns / 64, epoch_ns)
+    }
+
+    /// An epoch ends: the next one's ratio, the table's or 1.
+    pub(super) fn turn(&mut self, table: Ratio, load: &Load) -> Ratio {
+        self.window.completions += load.completions;
+        self.window.elapsed_ns += load.elapsed_ns;
+        self.left = self.left.saturating_sub(1);
+        self.bold_after = self.bold_after.saturating_sub(1);
+        if table == Ratio::ONE {
+            self.enter(Phase::Plain, NEW_LOAD_EPOCHS);
+        } else {
+            self.choose(load.cif);
+        }
+        match self.phase {
+            Phase::Settling | Phase::Bold | Phase::Careful => table,
+            Phase::Plain | Phase::Paused => Ratio::ONE,
+        }
+    }
+
+    fn choose(&mut self, cif: u32) {
+        let rounds = self.window.completions / u64::from(cif.max(1));
+        match self.phase {
+            Phase::Plain if self.left > 0 => self.window = Window::default(),
+            Phase::Plain if rounds >= PLAIN_ROUNDS => {
+                self.base = self.window.measured(cif);
+                if self.base.is_regular() && self.bold_after == 0 {
+                    self.enter(Phase::Settling, BOLD_EPOCHS);
+                } else {
+                    self.enter(Phase::Careful, self.bold_after);
+                }
+            }
+            Phase::Settling if rounds >= SETTLING_ROUNDS => self.enter(Phase::Bold, BOLD_EPOCHS),
+            Phase::Bold if self.base.cif.abs_diff(cif) > self.base.cif / 8 => {
+                self.enter(Phase::Plain, NEW_LOAD_EPOCHS);
+            }
+            Phase::Bold if rounds >= ROUNDS => self.judge_bold(),
+            Phase::Careful if rounds >= ROUNDS => self.judge_careful(),
+            Phase::Paused if self.left == 0 => self.enter(Phase::Plain, 0),
+            _ => {}
+        }
+    }
+
+    fn judge_bold(&mut self) {
+        let (window, base) = (&self.window, &self.base);
+        let now = window.measured(base.cif);
+        let free = now.mean_ns <= base.mean_ns + base.mean_ns / MEAN_SHARE
+            && now.iops + now.iops / MEAN_SHARE >= base.iops
+            && window.late * u64::from(BLOCK) <= window.completions
+            && !window.ends_by_deadlines();
+        if !free {
+            let (first, most) = CAREFUL_EPOCHS;
+            self.last_bold_after = (self.last_bold_after * 2).clamp(first, most);
+            self.bold_after = self.last_bold_after;
+            self.enter(Phase::Careful, self.bold_after);
+        } else if self.left == 0 {
+            self.last_bold_after = 0;
+            self.enter(Phase::Plain, 0);
+        } else {
+            self.window = Window::default();
+        }
+    }
+
+    fn judge_careful(&mut self) {
+        if self.window.ends_by_deadlines() {
+            self.last_pause = (self.last_pause * 2).clamp(1, LONGEST_PAUSE);
+            self.enter(Phase::Paused, self.last_pause);
+        } else if self.left == 0 {
+            self.enter(Phase::Plain, 0);
+        } else {
+            self.last_pause /= 2;
+            self.window = Window::default();
+        }
+    }
+
+    fn enter(&mut self, phase: Phase, epochs: u32) {
+        (self.phase, self.left) = (phase, epochs);
+        self.window = Window::default();
+    }
+}
+
+impl Window {
+    #[cold]
+    #[inline(never)]
+    fn end_block(&mut self) {
+        self.block_sum_ns += core::mem::take(&mut self.block_max_ns);
+        (self.block_len, self.blocks) = (0, self.blocks + 1);
+    }
+
+    fn ends_by_deadlines(&self) -> bool {
+        self.deadlines * PER_DEADLINE > self.completions
+    }
+
+    fn measured(&self, cif: u32) -> Base {
+        let high_ns = match self.blocks {
+            0 => self.block_max_ns,
+            blocks => self.block_sum_ns / u64::from(blocks),
+        };
+        Base {
+            mean_ns: self.total_ns / self.completions.max(1),
+            high_ns: high_ns + high_ns / 52,
+            iops: self.completions.saturating_mul(1_000_000_000) / self.elapsed_ns.max(1),
+            cif,
+        }
+    }
+}
+
+impl Base {
+    /// Whether nearly all requests took about the same time.
+    fn is_regular(&self) -> bool {
+        self.high_ns - self.mean_ns.min(self.high_ns) <= self.mean_ns / 4
+    }
+}
