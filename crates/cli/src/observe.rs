@@ -17,6 +17,8 @@ use crate::signals;
 /// How often threads are looked at within an interval, so that the time of those
 /// that end is not lost.
 const LOOK: Duration = Duration::from_millis(250);
+/// How often machines that start within a window are looked for, at most.
+const LIST: Duration = Duration::from_millis(500);
 
 /// Watching that failed after it had begun.
 #[derive(Debug, thiserror::Error)]
@@ -161,24 +163,44 @@ impl Watch {
         self.stopped.load(Ordering::Relaxed)
     }
 
+    /// The same as [`Self::interval`], once: machines that start within it are observed
+    /// from then on.
+    pub(crate) fn window(&mut self, length: Duration) -> Vec<Account> {
+        let end = Instant::now() + length;
+        let mut next_list = Instant::now() + LIST;
+        while !self.pause_until(end) {
+            if matches!(self.scope, Scope::All) && Instant::now() >= next_list {
+                let began = Instant::now();
+                self.observer.join(&vm::list().vms);
+                // Listing takes no more than a small part of a core.
+                next_list = Instant::now() + LIST.max(began.elapsed() * 100);
+            }
+        }
+        self.observer.turn()
+    }
+
     /// An account of the next `length` for each machine; ends sooner when all of
     /// them have.
     pub(crate) fn interval(&mut self, length: Duration) -> Vec<Account> {
         let end = Instant::now() + length;
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let all_ended = !self.is_empty() && self.observer.all_ended();
-            if left.is_zero() || all_ended || self.was_stopped() {
-                break;
-            }
-            std::thread::sleep(left.min(LOOK));
-            self.observer.refresh();
-        }
+        while !self.pause_until(end) {}
         let accounts = self.observer.turn();
         if matches!(self.scope, Scope::All) {
             self.look_around();
         }
         accounts
+    }
+
+    /// Waits for a while; whether the interval is over.
+    fn pause_until(&mut self, end: Instant) -> bool {
+        let left = end.saturating_duration_since(Instant::now());
+        let all_ended = !self.is_empty() && self.observer.all_ended();
+        if left.is_zero() || all_ended || self.was_stopped() {
+            return true;
+        }
+        std::thread::sleep(left.min(LOOK));
+        self.observer.refresh();
+        false
     }
 
     fn look_around(&mut self) {

@@ -510,7 +510,7 @@ fn prices_are_from_a_run_of_vmexit_and_said_to_be() {
         text.contains("on another computer (another, Linux 6.1), 2026-01-02"),
         "{text}"
     );
-    tell(&summary("kv")).expect(2, "is a weighing of kv, not of vmexit");
+    tell(&summary("kv")).expect(2, "is a run of kv, not of vmexit");
     tell("/nowhere").expect(2, "cannot read /nowhere");
     let built_in = place.run(&["why", &machine.name, "--seconds", SECONDS]);
     built_in.expect(0, "ns each, by a built-in estimate");

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use tare_account::Role;
 use tare_account::{
-    Account, Device, ExitKind, Injector, InterruptCount, IpiMode, IrqLine, LineCount, Preemptor,
-    ThreadAccount, Vcpu as Observed,
+    Account, Device, ExitCount, ExitKind, Injector, InterruptCount, IpiMode, IrqLine, LineCount,
+    Role, ThreadAccount, Vcpu as Observed,
 };
 
+use crate::command_line::CommandLine;
 use crate::exit::Exit;
-use crate::load::{Execution, Load, Polling, Raised, Source, Thread, Vcpu};
+use crate::load::{
+    Awake, Events, Execution, Load, Polling, Raised, Source, Taker, Thread, Throttled, TimerLine,
+    Vcpu,
+};
 use crate::monitor::Monitor;
 
 /// Lines with a meaning of their own on a PC (ACPI connects interrupt 0 to the
@@ -20,8 +23,8 @@ const RTC_LINE: u32 = 8;
 const X2APIC: std::ops::RangeInclusive<u32> = 0x800..=0x8ff;
 /// How far from their median intervals may be to count as even.
 const EVEN: f64 = 0.2;
-/// Names shown of those who took a CPU.
-const NAMED: usize = 3;
+/// All processes that have ended.
+const EXITED: &str = "processes that have exited";
 
 impl From<&Account> for Load {
     fn from(account: &Account) -> Self {
@@ -29,19 +32,37 @@ impl From<&Account> for Load {
             .threads
             .iter()
             .partition(|thread| thread.vcpu.is_some());
+        let qemu = match account.vm.monitor {
+            tare_account::Monitor::Qemu => CommandLine::new(&account.vm.command),
+            _ => CommandLine::default(),
+        };
+        let lines = Lines::of(account, &qemu);
         Self {
+            name: account.vm.name.clone(),
+            pid: account.vm.pid,
+            seconds: account.window_ns as f64 / 1e9,
             monitor: Monitor::of(&account.vm),
-            execution: match account.emulated {
-                true => Execution::Emulated,
-                false => Execution::Hardware,
+            events: if account.counts_events() {
+                Events::Counted
+            } else {
+                Events::Unknown
+            },
+            timer_line: lines.timer_line(),
+            execution: if account.emulated {
+                Execution::Emulated
+            } else {
+                Execution::Hardware
             },
             host_cpus: account.host_cpus,
             vcpus: vcpus
                 .into_iter()
-                .filter_map(|thread| Some(vcpu(account, thread, thread.vcpu.as_ref()?)))
+                .filter_map(|thread| Some(vcpu(account, &lines, thread, thread.vcpu.as_ref()?)))
                 .collect(),
             threads: others.into_iter().map(|t| other(account, t)).collect(),
-            raised: raised(account),
+            raised: raised(account, &lines),
+            sent_ipis: sent_ipis(account),
+            throttled: throttled(account),
+            qemu,
         }
     }
 }
@@ -51,15 +72,16 @@ fn other(account: &Account, thread: &ThreadAccount) -> Thread {
         name: thread.name.clone(),
         role: thread.role,
         cpu: account.share(thread.on_cpu.total_ns),
+        wakeups: account.per_second(thread.off_cpu.voluntary_switches),
     }
 }
 
-fn vcpu(account: &Account, thread: &ThreadAccount, observed: &Observed) -> Vcpu {
+fn vcpu(account: &Account, lines: &Lines, thread: &ThreadAccount, observed: &Observed) -> Vcpu {
     let halts = &observed.halts;
-    let preemptors = thread.off_cpu.preempted_by.iter();
-    let preemptors = preemptors.filter(|by| by.ran_ns > 0).take(NAMED);
+    let interrupts = taken(account, lines, observed.index);
     Vcpu {
         index: observed.index,
+        tid: thread.tid,
         cpu: account.share(thread.on_cpu.total_ns),
         guest: guest(account, thread, observed),
         polling: Polling {
@@ -70,23 +92,90 @@ fn vcpu(account: &Account, thread: &ThreadAccount, observed: &Observed) -> Vcpu 
                 .per_second(halts.polls_attempted.saturating_sub(halts.polls_successful)),
         },
         waiting: account.share(thread.off_cpu.run_delay_ns),
-        preempted_by: preemptors.map(named).collect(),
+        taken_by: takers(account, thread),
         halts: account.per_second(halts.count),
         halt_median_us: halts.waits.quantile_ns(0.5).map(|ns| ns / 1000),
-        interrupts: taken(account, observed.index),
+        awake: awake(account, lines, observed, &interrupts),
+        interrupts,
         timer_regularity: timer_regularity(account, observed.index),
         exits: exits(account, observed),
         allowed: thread.allowed_cpus.clone(),
     }
 }
 
-/// A process that had a CPU, by its machine or its name.
-fn named(by: &Preemptor) -> String {
-    match (&by.machine, &by.process) {
-        (Some(machine), _) => format!("machine {machine}"),
-        (None, Some(process)) => format!("{process} ({})", by.pid),
-        (None, None) => format!("a process that has exited ({})", by.pid),
+/// Who had its CPU while it waited. A CPU that idles has no taker.
+fn takers(account: &Account, thread: &ThreadAccount) -> Vec<Taker> {
+    let takers = thread.off_cpu.preempted_by.iter();
+    takers
+        .filter(|by| by.ran_ns > 0 && by.pid != 0)
+        .map(|by| Taker {
+            name: match (&by.machine, &by.process) {
+                (Some(machine), _) => format!("machine {machine}"),
+                (None, Some(process)) => format!("{process} ({})", by.pid),
+                (None, None) => EXITED.to_owned(),
+            },
+            is_own: by.pid == account.vm.pid,
+            share: account.share(by.ran_ns),
+        })
+        .collect()
+}
+
+/// Time awake by source: that of the vector that ended the halt; a vector that no trace
+/// point named stands for all interrupts of the vCPU.
+fn awake(
+    account: &Account,
+    lines: &Lines,
+    observed: &Observed,
+    interrupts: &BTreeMap<Source, f64>,
+) -> BTreeMap<Source, Awake> {
+    let mut awake: BTreeMap<Source, Awake> = BTreeMap::new();
+    for stretch in &observed.awake {
+        let by_vector = stretch
+            .vector
+            .map(|vector| of_vector(account, lines, observed.index, vector));
+        let parts = by_vector.filter(|parts| !parts.is_empty());
+        let parts = parts.unwrap_or_else(|| interrupts.clone());
+        let all: f64 = parts.values().sum();
+        for (source, hz) in parts {
+            let part = if all > 0.0 { hz / all } else { 0.0 };
+            let entry = awake.entry(source).or_default();
+            entry.hz += account.per_second(stretch.count) * part;
+            entry.share += account.share(stretch.total_ns) * part;
+        }
     }
+    awake
+}
+
+/// Interrupts per second of one vector on one vCPU, by source.
+fn of_vector(account: &Account, lines: &Lines, index: u32, vector: u8) -> BTreeMap<Source, f64> {
+    let mut found = BTreeMap::new();
+    let interrupts = account.interrupts.iter();
+    for count in interrupts.filter(|count| count.apic_id == index && count.vector == vector) {
+        for (source, part) in sources(account, lines, count) {
+            *found.entry(source).or_default() += account.per_second(count.count) * part;
+        }
+    }
+    found
+}
+
+/// Fixed IPIs as their senders wrote them.
+fn sent_ipis(account: &Account) -> f64 {
+    let fixed = account.ipis.iter().filter(|ipi| ipi.mode == IpiMode::Fixed);
+    account.per_second(fixed.map(|ipi| ipi.count).sum())
+}
+
+fn throttled(account: &Account) -> Vec<Throttled> {
+    let stopped = account.quotas.iter().filter(|quota| quota.throttled_ns > 0);
+    stopped
+        .map(|quota| Throttled {
+            directory: quota.directory.clone(),
+            version: quota.version,
+            cpus: quota.cpus,
+            period_us: quota.period_us,
+            share: account.share(quota.throttled_ns),
+            threads: quota.threads.clone(),
+        })
+        .collect()
 }
 
 /// Time in the guest: what timed exits leave of it, else the kernel's account.
@@ -149,37 +238,54 @@ fn single(kind: &ExitKind) -> Option<Exit> {
 }
 
 /// Interrupts per second that one vCPU took, by source.
-fn taken(account: &Account, index: u32) -> BTreeMap<Source, f64> {
+fn taken(account: &Account, lines: &Lines, index: u32) -> BTreeMap<Source, f64> {
     let mut taken = BTreeMap::new();
     let own = |count: &&InterruptCount| count.apic_id == index;
     for count in account.interrupts.iter().filter(own) {
         let hz = account.per_second(count.count);
-        for (source, part) in sources(account, count) {
+        for (source, part) in sources(account, lines, count) {
             *taken.entry(source).or_default() += hz * part;
         }
+    }
+    if index == 0 {
+        through_pic(account, lines, &mut taken);
     }
     taken
 }
 
+/// The 8259s interrupt the first vCPU, past the local APIC's acceptance.
+fn through_pic(account: &Account, lines: &Lines, taken: &mut BTreeMap<Source, f64>) {
+    let mut delivered: BTreeMap<Source, f64> = BTreeMap::new();
+    for count in account.pic.iter().filter(|count| !count.masked) {
+        let source = lines.source(IrqLine::Gsi(count.pin), &count.injector);
+        *delivered.entry(source).or_default() += account.per_second(count.count);
+    }
+    for (source, hz) in delivered {
+        let known = taken.entry(source).or_default();
+        *known = known.max(hz);
+    }
+}
+
 /// Who made an interrupt, in parts if its thread makes several kinds.
-fn sources(account: &Account, interrupt: &InterruptCount) -> Vec<(Source, f64)> {
+fn sources(account: &Account, lines: &Lines, interrupt: &InterruptCount) -> Vec<(Source, f64)> {
     let is_ipi = account
         .ipis
         .iter()
         .any(|ipi| ipi.vector == interrupt.vector && ipi.mode == IpiMode::Fixed);
     match &interrupt.injector {
-        Injector::OwnVcpu | Injector::OtherVcpu if is_ipi => vec![(Source::Ipi, 1.0)],
+        Injector::OwnVcpu if is_ipi => vec![(Source::SelfIpi, 1.0)],
+        Injector::OtherVcpu if is_ipi => vec![(Source::Ipi, 1.0)],
         Injector::OwnVcpu => vec![(Source::Timer, 1.0)],
-        injector => by_lines(account, injector),
+        injector => by_lines(account, lines, injector),
     }
 }
 
 /// What a thread raises, by its lines.
-fn by_lines(account: &Account, injector: &Injector) -> Vec<(Source, f64)> {
+fn by_lines(account: &Account, lines: &Lines, injector: &Injector) -> Vec<(Source, f64)> {
     let mut counts: BTreeMap<Source, u64> = BTreeMap::new();
-    let lines = account.lines.iter();
-    for line in lines.filter(|line| line.injector == *injector) {
-        *counts.entry(of_line(line)).or_default() += line.count;
+    let raised = account.lines.iter();
+    for line in raised.filter(|line| line.injector == *injector) {
+        *counts.entry(lines.of_raise(line)).or_default() += line.count;
     }
     let all: u64 = counts.values().sum();
     if all == 0 {
@@ -189,27 +295,70 @@ fn by_lines(account: &Account, injector: &Injector) -> Vec<(Source, f64)> {
     counts.into_iter().map(|(s, n)| (s, part(n))).collect()
 }
 
-/// The kernel's PIT has a thread of the kernel; a timer line that somebody else
-/// raises is the HPET's in place of it.
-fn of_line(line: &LineCount) -> Source {
-    match line.line {
-        IrqLine::Gsi(gsi) if TIMER_LINES.contains(&gsi) => match &line.injector {
-            Injector::Thread {
-                role: Role::Kvm, ..
-            } => Source::Pit,
-            Injector::Outside { name, .. } if name.starts_with("kvm-pit") => Source::Pit,
-            _ => Source::Hpet,
-        },
-        IrqLine::Gsi(RTC_LINE) => Source::Rtc,
-        _ => Source::Device,
+/// Which timers a machine has behind the line of the PIT.
+struct Lines {
+    /// KVM has the PIT: only an HPET in its place raises the line from the VMM.
+    kernel_pit: bool,
+    may_have_hpet: bool,
+    /// The guest touched the HPET in this window.
+    uses_hpet: bool,
+}
+
+impl Lines {
+    fn of(account: &Account, qemu: &CommandLine) -> Self {
+        let is_hpet = |exit: &ExitCount| {
+            let Exit::Memory { device, .. } = single(&exit.kind)? else {
+                return None;
+            };
+            (device == Device::Hpet).then_some(())
+        };
+        Self {
+            kernel_pit: account.threads.iter().any(|thread| is_pit(&thread.name)),
+            may_have_hpet: !qemu.has_no_hpet(),
+            uses_hpet: account.exits().iter().any(|exit| is_hpet(exit).is_some()),
+        }
+    }
+
+    fn timer_line(&self) -> TimerLine {
+        if !self.kernel_pit && self.may_have_hpet && !self.uses_hpet {
+            TimerLine::PitOrHpet
+        } else {
+            TimerLine::Certain
+        }
+    }
+
+    fn of_raise(&self, line: &LineCount) -> Source {
+        self.source(line.line, &line.injector)
+    }
+
+    /// The kernel's PIT has a thread of the kernel; a timer line that the VMM raises
+    /// beside it is the HPET's in place of it.
+    fn source(&self, line: IrqLine, injector: &Injector) -> Source {
+        match line {
+            IrqLine::Gsi(gsi) if TIMER_LINES.contains(&gsi) => match injector {
+                Injector::Thread {
+                    role: Role::Kvm, ..
+                } => Source::Pit,
+                Injector::Outside { name, .. } if is_pit(name) => Source::Pit,
+                _ if self.kernel_pit || (self.may_have_hpet && self.uses_hpet) => Source::Hpet,
+                _ => Source::Pit,
+            },
+            IrqLine::Gsi(RTC_LINE) => Source::Rtc,
+            _ => Source::Device,
+        }
     }
 }
 
-fn raised(account: &Account) -> BTreeMap<Source, Raised> {
+/// KVM's thread for its PIT.
+fn is_pit(name: &str) -> bool {
+    name.starts_with("kvm-pit")
+}
+
+fn raised(account: &Account, lines: &Lines) -> BTreeMap<Source, Raised> {
     let mut raised: BTreeMap<Source, Raised> = BTreeMap::new();
     for line in &account.lines {
         let hz = account.per_second(line.count);
-        let entry = raised.entry(of_line(line)).or_default();
+        let entry = raised.entry(lines.of_raise(line)).or_default();
         entry.hz += hz;
         if is_monitors(&line.injector) {
             entry.by_monitor_hz += hz;

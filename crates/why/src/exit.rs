@@ -15,7 +15,7 @@ const CURRENT_COUNT: u32 = 0x390;
 const SELF_IPI: u32 = 0x3f0;
 const TSC_DEADLINE: u32 = 0x6e0;
 
-/// What made the guest exit, whichever trace point told.
+/// What made the guest exit, whichever trace point showed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
@@ -55,15 +55,15 @@ impl Exit {
     /// As it is called in sentences.
     pub fn name(&self) -> String {
         match self {
-            Self::Port { port, device } => format!("accesses to port {port:#x} ({device})"),
+            Self::Port { port, device } => format!("accesses to I/O port {port:#x} ({device})"),
             Self::Memory { page, device } => {
-                format!("accesses to registers at {page:#x} ({device})")
+                format!("accesses to MMIO page {page:#x} ({device})")
             }
             Self::Apic { register } => format!("accesses to the local APIC's {}", apic(*register)),
             Self::Msr { index } => format!("accesses to MSR {}", msr(*index)),
             Self::Cpuid => "CPUID instructions".to_owned(),
             Self::Hypercall => "hypercalls".to_owned(),
-            Self::Various => "exits of various kinds".to_owned(),
+            Self::Various => "exits at more addresses than are listed".to_owned(),
         }
     }
 
@@ -101,6 +101,11 @@ impl Exit {
                 _ => None,
             },
         }
+    }
+
+    /// Whether it programs a timer of the vCPU.
+    pub(crate) fn is_timer(&self) -> bool {
+        self.owner() == Some(Source::Timer)
     }
 
     /// Whether it interrupts the vCPU itself.

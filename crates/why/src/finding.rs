@@ -2,13 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::remedy::Remedy;
+
 /// What burns CPU time, or keeps a machine from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// The guest computes: what the machine is for.
+    /// The guest's own code: what the machine is for.
     Guest,
-    /// The guest never halts and asks for nothing: it computes or spins.
+    /// The guest never executes HLT, without interrupts or exits: it computes or spins.
     GuestSpins,
     /// KVM polls for wake-ups that come too late.
     PollingLoses,
@@ -24,16 +26,24 @@ pub enum Cause {
     PeriodicTick,
     /// vCPUs that interrupt each other.
     IpiStorm,
+    /// vCPUs that interrupt themselves.
+    SelfIpis,
     /// A device's interrupts.
     DeviceInterrupts,
     /// Exits of one kind.
     Exits,
-    /// Threads of the monitor other than vCPUs.
+    /// Threads of the VMM other than vCPUs.
     EmulatorThread,
-    /// vCPUs wait for a CPU that others use.
+    /// Threads of the kernel that work for the machine.
+    KernelThreads,
+    /// Runnable vCPUs wait for a CPU that others use.
     Steal,
+    /// A control group's CPU quota stops vCPUs.
+    Throttled,
     /// vCPUs of this machine share a CPU while others are not allowed to them.
     PinnedTogether,
+    /// Not visible without BPF.
+    Unknown,
 }
 
 /// How a share is known.
@@ -59,28 +69,35 @@ pub struct Finding {
     pub what: String,
     /// Counts, rates and names behind it.
     pub evidence: Vec<String>,
+    /// Which parts of the breakdown it explains.
+    pub parts: Breakdown,
     /// What to do about it; empty where there is nothing to do.
+    pub remedies: Vec<Remedy>,
+    /// The remedies as text, once they are rendered.
     pub remedy: String,
 }
 
 impl Finding {
-    /// The finding and what to do, as one sentence without a full stop.
-    pub fn sentence(&self) -> String {
+    /// What happens and how much it takes, without a full stop.
+    pub fn headline(&self) -> String {
         let about = match self.basis {
             Basis::Measured => "",
             Basis::Estimated => "about ",
         };
         let lost = match self.cause {
-            Cause::Steal | Cause::PinnedTogether => " lost waiting",
+            Cause::Steal | Cause::PinnedTogether | Cause::Throttled => " lost waiting",
             _ => "",
         };
-        let share = crate::words::percent(self.share);
-        let mut text = format!("{}, {about}{share} of a core{lost}", self.what);
-        if !self.remedy.is_empty() {
-            text.push_str(": ");
-            text.push_str(&self.remedy);
+        let share = crate::text::percent(self.share);
+        format!("{}, {about}{share} of a core{lost}", self.what)
+    }
+
+    /// The headline and what to do, without a full stop.
+    pub fn sentence(&self) -> String {
+        if self.remedy.is_empty() {
+            return self.headline();
         }
-        text
+        format!("{}: {}", self.headline(), self.remedy)
     }
 }
 
@@ -97,9 +114,13 @@ impl Cause {
             Self::Rtc => "RTC",
             Self::PeriodicTick => "guest timer",
             Self::IpiStorm => "IPIs",
+            Self::SelfIpis => "self-IPIs",
             Self::DeviceInterrupts => "device IRQs",
             Self::Exits => "exits",
-            Self::EmulatorThread => "emulator",
+            Self::EmulatorThread => "VMM threads",
+            Self::KernelThreads => "kernel threads",
+            Self::Throttled => "throttled",
+            Self::Unknown => "needs BPF",
             Self::Steal => "steal",
             Self::PinnedTogether => "pinned together",
         }
@@ -126,10 +147,10 @@ pub struct Breakdown {
     pub emulator_threads: f64,
     /// Threads of the kernel that work for the machine.
     pub kernel_threads: f64,
+    /// vCPUs' time that cannot be divided without BPF.
+    #[serde(default)]
+    pub unknown: f64,
 }
-
-/// What stands for a machine's name in a remedy.
-const PLACEHOLDERS: [&str; 2] = ["NAME", "DOMAIN"];
 
 /// A machine's diagnosis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -140,14 +161,30 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
 }
 
+impl Breakdown {
+    /// Its parts by name, without `total`.
+    pub fn parts(&self) -> [(&'static str, f64); 8] {
+        [
+            ("guest", self.guest),
+            ("interrupts", self.interrupts),
+            ("exits", self.exits),
+            ("halt polling", self.polling),
+            ("VMM threads", self.emulator_threads),
+            ("I/O threads", self.io_threads),
+            ("kernel threads", self.kernel_threads),
+            ("unknown", self.unknown),
+        ]
+    }
+}
+
 impl Diagnosis {
-    /// The same with a machine's name, as a shell takes it, in the remedies' commands.
+    /// The same with the remedies as text; `quote` makes one word of a shell's line.
     #[must_use]
-    pub fn of_machine(mut self, word: &str) -> Self {
+    pub fn rendered(mut self, quote: fn(&str) -> String) -> Self {
         for finding in &mut self.findings {
-            for placeholder in PLACEHOLDERS {
-                finding.remedy = finding.remedy.replace(placeholder, word);
-            }
+            let remedies = finding.remedies.iter();
+            let lines: Vec<String> = remedies.map(|remedy| remedy.render(quote)).collect();
+            finding.remedy = lines.join("; or ");
         }
         self
     }
@@ -158,18 +195,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sentence_says_cause_rate_share_and_remedy() {
+    fn a_sentence_has_cause_rate_share_and_remedy() {
         let mut finding = Finding {
             cause: Cause::Hpet,
             share: 0.07,
             basis: Basis::Measured,
             what: "HPET interrupts, 1,000/s".to_owned(),
             evidence: Vec::new(),
-            remedy: "start QEMU with -machine hpet=off".to_owned(),
+            parts: Breakdown::default(),
+            remedies: vec![Remedy::qemu_with(&["-machine hpet=off"])],
+            remedy: String::new(),
         };
+        let headline = "HPET interrupts, 1,000/s, 7.0 % of a core";
+        assert_eq!(finding.sentence(), headline);
+        let diagnosis = Diagnosis {
+            breakdown: Breakdown::default(),
+            findings: vec![finding.clone()],
+        };
+        let rendered = diagnosis.rendered(str::to_owned).findings.remove(0);
         assert_eq!(
-            finding.sentence(),
-            "HPET interrupts, 1,000/s, 7.0 % of a core: start QEMU with -machine hpet=off"
+            rendered.sentence(),
+            format!("{headline}: start QEMU with -machine hpet=off")
         );
         finding.basis = Basis::Estimated;
         assert!(finding.sentence().contains("about 7.0 % of a core"));

@@ -3,7 +3,8 @@
 //! [`diagnose`] turns an account (`tare_account`) into findings: pure, no I/O, no
 //! clock. `load` is the account in shares and rates, `attribution` divides the
 //! vCPUs' time among sources of interrupts, kinds of exits and the guest, `rules`
-//! have a file for each kind of cause, `remedy` the words of each monitor.
+//! have a file for each kind of cause, `advice` the remedies for each VMM.
+//! Every part of the breakdown above 1 % is in a finding (`rules::complete`).
 //!
 //! What the scheduler's clock tells (threads, polling, waiting) is measured; what
 //! is counted and priced, or divided, is marked as an estimate.
@@ -11,7 +12,9 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod advice;
 mod attribution;
+mod command_line;
 mod exit;
 mod finding;
 mod load;
@@ -22,13 +25,18 @@ mod remedy;
 mod rules;
 #[cfg(test)]
 mod tests;
-pub mod words;
+pub mod text;
 
+pub use command_line::CommandLine;
 pub use exit::Exit;
 pub use finding::{Basis, Breakdown, Cause, Diagnosis, Finding};
-pub use load::{Execution, Load, Polling, Raised, Source, Thread, Vcpu};
+pub use load::{
+    Awake, Events, Execution, Load, Polling, Raised, Source, Taker, Thread, Throttled, TimerLine,
+    Vcpu,
+};
 pub use measured::Measured;
 pub use monitor::Monitor;
+pub use remedy::Remedy;
 
 use attribution::Attribution;
 use price::Prices;
@@ -41,11 +49,13 @@ pub const WORTH_SAYING: f64 = 0.002;
 pub fn diagnose(load: &Load, measured: Option<&Measured>) -> Diagnosis {
     let prices = Prices::of(load, measured);
     let attribution = Attribution::of(load, &prices);
+    let breakdown = breakdown(load, &attribution);
     let mut findings = rules::findings(load, &attribution, &prices);
     findings.retain(|finding| finding.share >= WORTH_SAYING);
+    rules::complete(load, &breakdown, &mut findings);
     findings.sort_by(|a, b| b.share.total_cmp(&a.share));
     Diagnosis {
-        breakdown: breakdown(load, &attribution),
+        breakdown,
         findings,
     }
 }
@@ -62,6 +72,7 @@ fn breakdown(load: &Load, attribution: &Attribution) -> Breakdown {
         exits: attribution.exits.values().sum(),
         io_threads,
         kernel_threads,
+        unknown: attribution.unknown,
         emulator_threads: load.threads_in(|_| true) - io_threads - kernel_threads,
     }
 }

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tare_account::Role;
+use tare_account::{CgroupVersion, Role};
 
+use crate::command_line::CommandLine;
 use crate::exit::Exit;
 use crate::monitor::Monitor;
 
@@ -19,11 +20,32 @@ pub enum Execution {
     Emulated,
 }
 
+/// Whether events (exits, interrupts, halts) were counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Events {
+    /// BPF counted them.
+    Counted,
+    /// Their rates are unknown, not zero.
+    Unknown,
+}
+
 /// One machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// Which monitor runs it.
+    /// Its name.
+    pub name: String,
+    /// Process ID of its VMM.
+    pub pid: u32,
+    /// Length of the window, s.
+    pub seconds: f64,
+    /// Which VMM runs it.
     pub monitor: Monitor,
+    /// The options of a QEMU.
+    pub qemu: CommandLine,
+    /// Whether events were counted.
+    pub events: Events,
+    /// Which timer raises the PIT's line where KVM has no PIT.
+    pub timer_line: TimerLine,
     /// What executes the guest.
     pub execution: Execution,
     /// CPUs of the host that are online.
@@ -34,6 +56,36 @@ pub struct Load {
     pub threads: Vec<Thread>,
     /// Lines and messages raised, by source.
     pub raised: BTreeMap<Source, Raised>,
+    /// IPIs per second as vCPUs sent them, to others and to themselves.
+    pub sent_ipis: f64,
+    /// Quotas that stopped its threads.
+    pub throttled: Vec<Throttled>,
+}
+
+/// Who may raise the line of the PIT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimerLine {
+    /// The source is certain.
+    Certain,
+    /// The VMM has the PIT and an HPET, and both raise this line.
+    PitOrHpet,
+}
+
+/// A control group whose quota stopped threads of the machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Throttled {
+    /// Its directory.
+    pub directory: String,
+    /// Its hierarchy.
+    pub version: CgroupVersion,
+    /// The quota, in CPUs.
+    pub cpus: f64,
+    /// The quota's period, us.
+    pub period_us: u64,
+    /// Time that its threads were stopped, share of a core.
+    pub share: f64,
+    /// Threads in it.
+    pub threads: Vec<u32>,
 }
 
 /// One vCPU.
@@ -41,6 +93,8 @@ pub struct Load {
 pub struct Vcpu {
     /// Index.
     pub index: u32,
+    /// Its thread's ID.
+    pub tid: u32,
     /// On a CPU, share of a core.
     pub cpu: f64,
     /// Of that, in the guest; `None` where the kernel cannot tell it from exits.
@@ -49,8 +103,8 @@ pub struct Vcpu {
     pub polling: Polling,
     /// Runnable, and waiting for a CPU.
     pub waiting: f64,
-    /// Who ran instead, most frequent first: `name (process)`.
-    pub preempted_by: Vec<String>,
+    /// Who ran instead, longest first.
+    pub taken_by: Vec<Taker>,
     /// Halts per second.
     pub halts: f64,
     /// Median time of a halt, µs.
@@ -59,10 +113,33 @@ pub struct Vcpu {
     pub interrupts: BTreeMap<Source, f64>,
     /// Share (0 to 1) of its own timer's interrupts that came evenly.
     pub timer_regularity: f64,
+    /// Time awake between halts, by the source of the interrupt that ended the halt; empty
+    /// if it was not observed.
+    pub awake: BTreeMap<Source, Awake>,
     /// Exits per second.
     pub exits: BTreeMap<Exit, f64>,
     /// CPUs of the host that its thread may use; empty if not known.
     pub allowed: Vec<u32>,
+}
+
+/// Time awake after interrupts of one source.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Awake {
+    /// Halts per second that it ended.
+    pub hz: f64,
+    /// Share of a core.
+    pub share: f64,
+}
+
+/// A process that had the CPU which a vCPU waited for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Taker {
+    /// Its process, by name and ID, or its machine.
+    pub name: String,
+    /// Whether it is the VMM of the waiting machine itself.
+    pub is_own: bool,
+    /// Share of a core.
+    pub share: f64,
 }
 
 /// Polling for the end of halts.
@@ -78,7 +155,7 @@ pub struct Polling {
     pub lost_hz: f64,
 }
 
-/// A thread that is no vCPU.
+/// A thread that runs no vCPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thread {
     /// Its name.
@@ -87,6 +164,8 @@ pub struct Thread {
     pub role: Role,
     /// On a CPU, share of a core.
     pub cpu: f64,
+    /// Wake-ups per second.
+    pub wakeups: f64,
 }
 
 /// Interrupts as their sources raised them.
@@ -110,8 +189,10 @@ pub enum Source {
     Rtc,
     /// The vCPU's own APIC timer.
     Timer,
-    /// Another vCPU, or itself.
+    /// Another vCPU.
     Ipi,
+    /// The vCPU itself, by an IPI.
+    SelfIpi,
     /// A device.
     Device,
 }
@@ -127,6 +208,14 @@ impl Load {
     /// A sum over the vCPUs.
     pub fn sum(&self, of: impl Fn(&Vcpu) -> f64) -> f64 {
         self.vcpus.iter().map(of).sum()
+    }
+
+    /// Exits per second of all vCPUs that `is` accepts.
+    pub fn exits(&self, is: impl Fn(&Exit) -> bool) -> f64 {
+        self.sum(|vcpu| {
+            let exits = vcpu.exits.iter().filter(|(exit, _)| is(exit));
+            exits.map(|(_, hz)| hz).sum()
+        })
     }
 
     /// Interrupts per second that vCPUs took from a source.

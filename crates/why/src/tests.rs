@@ -1,16 +1,23 @@
 //! The rules on made loads, a machine each; recorded accounts are replayed in
 //! `tests/recorded.rs`.
-#![allow(clippy::unwrap_used)]
 
-use tare_account::Device;
 use tare_account::Role;
+use tare_account::{CgroupVersion, Device};
 
 use super::*;
 
 /// An emulated machine of QEMU with one vCPU that does nothing.
 fn idle() -> Load {
     Load {
+        name: "web".to_owned(),
+        pid: 4711,
+        seconds: 2.0,
         monitor: Monitor::Qemu,
+        qemu: CommandLine::default(),
+        events: Events::Counted,
+        timer_line: TimerLine::Certain,
+        sent_ipis: 0.0,
+        throttled: Vec::new(),
         execution: Execution::Emulated,
         host_cpus: 4,
         vcpus: vec![Vcpu {
@@ -27,11 +34,13 @@ fn thread(name: &str, role: Role, cpu: f64) -> Thread {
         name: name.to_owned(),
         role,
         cpu,
+        wakeups: 0.0,
     }
 }
 
 fn first(load: &Load) -> Finding {
-    diagnose(load, None).findings.into_iter().next().unwrap()
+    let diagnosis = diagnose(load, None).rendered(str::to_owned);
+    diagnosis.findings.into_iter().next().unwrap()
 }
 
 /// A vCPU that is woken by `source` and halts again.
@@ -58,7 +67,7 @@ fn an_idle_machine_has_nothing_to_find() {
 }
 
 #[test]
-fn hpet_interrupts_are_told_with_the_main_loops_part() {
+fn hpet_interrupts_include_the_main_loops_part() {
     let mut load = woken(idle(), Source::Hpet, 1000.0, 0.28);
     load = raised_by_monitor(load, Source::Hpet, 1000.0);
     load.threads[0].cpu = 0.024;
@@ -107,7 +116,7 @@ fn a_tick_is_periodic_or_uneven() {
 }
 
 #[test]
-fn polling_in_vain_is_told_from_polling_that_pays() {
+fn failed_polls_are_distinguished_from_those_that_pay() {
     let mut load = woken(idle(), Source::Timer, 600.0, 0.5);
     load.vcpus[0].polling = Polling {
         won: 0.02,
@@ -150,7 +159,7 @@ fn interrupts_between_vcpus_are_a_storm() {
     load.vcpus[1].interrupts = [(Source::Ipi, 36_000.0)].into();
     let found = first(&load);
     assert_eq!(found.cause, Cause::IpiStorm);
-    assert!(found.what.contains("36,000/s"), "{found:?}");
+    assert!(found.what.contains("between vCPUs, 36,000/s"), "{found:?}");
     assert!(found.share > 1.9, "{found:?}");
 }
 
@@ -215,11 +224,20 @@ fn waiting_for_a_cpu_is_steal_or_the_machines_own_pinning() {
     let mut load = idle();
     load.vcpus[0].cpu = 0.33;
     load.vcpus[0].waiting = 0.66;
-    load.vcpus[0].preempted_by = vec!["stress (99)".to_owned()];
+    load.vcpus[0].taken_by = vec![Taker {
+        name: "stress (99)".to_owned(),
+        is_own: false,
+        share: 0.6,
+    }];
     load.vcpus[0].allowed = vec![0];
     let found = first(&load);
     assert_eq!((found.cause, found.basis), (Cause::Steal, Basis::Measured));
-    assert!(found.evidence.iter().any(|e| e.contains("stress (99)")));
+    assert!(
+        found
+            .evidence
+            .iter()
+            .any(|e| e.contains("stress (99) 60 %"))
+    );
     let mut second = load.vcpus[0].clone();
     second.index = 1;
     load.vcpus.push(second);
@@ -245,7 +263,8 @@ fn the_breakdown_adds_up_to_the_whole() {
         + parts.exits
         + parts.io_threads
         + parts.emulator_threads
-        + parts.kernel_threads;
+        + parts.kernel_threads
+        + parts.unknown;
     assert!((sum - parts.total).abs() < 1e-9, "{parts:?}");
     assert!((parts.total - load.cpu()).abs() < 1e-9);
 }
@@ -271,7 +290,7 @@ fn exits_cost_what_was_measured_on_that_kind_of_kvm_and_the_evidence_says_so() {
     load.vcpus[0].cpu = 1.0;
     load.vcpus[0].exits = [(Exit::Cpuid, 1_000.0)].into();
     let figures = [("exit_ns.control", 500.0), ("exit_ns.cpuid", 100_500.0)];
-    let told = |execution| {
+    let priced = |execution| {
         let measured = Measured::of(execution, figures).unwrap();
         let findings = diagnose(&load, Some(&measured)).findings;
         let exits = findings.into_iter().find(|f| f.cause == Cause::Exits);
@@ -281,10 +300,303 @@ fn exits_cost_what_was_measured_on_that_kind_of_kvm_and_the_evidence_says_so() {
         )
     };
     // 1,000 a second of 100 us each; 0.2 of the time would make it all theirs.
-    let (share, evidence) = told(Execution::Emulated);
+    let (share, evidence) = priced(Execution::Emulated);
     assert!((share - 0.1).abs() < 1e-9, "{share}");
     assert!(evidence.contains("100,000 ns each, as tare weigh vmexit measured it"));
-    let (share, evidence) = told(Execution::Hardware);
+    let (share, evidence) = priced(Execution::Hardware);
     assert!((share - 0.004).abs() < 1e-9, "{share}");
     assert!(evidence.contains("about 4,000 ns each, by a built-in estimate"));
+}
+
+#[test]
+fn exits_at_a_timer_that_does_not_interrupt_are_exits() {
+    let hpet = Exit::Memory {
+        page: 0xfed0_0000,
+        device: Device::Hpet,
+    };
+    let pit = Exit::Port {
+        port: 0x40,
+        device: Device::Pit,
+    };
+    let rtc = Exit::Port {
+        port: 0x71,
+        device: Device::Rtc,
+    };
+    let deadline = Exit::Msr { index: 0x6e0 };
+    let count = Exit::Apic { register: 0x390 };
+    let end = Exit::Apic { register: 0xb0 };
+    for exit in [hpet, pit, rtc, deadline, count, end] {
+        let mut load = idle();
+        load.vcpus[0].cpu = 0.98;
+        load.vcpus[0].exits = [(exit, 96_000.0)].into();
+        // A tick beside it explains none of it.
+        load.vcpus[0].interrupts = [(Source::Timer, 250.0), (Source::Hpet, 30.0)].into();
+        let found = first(&load);
+        assert_eq!(found.cause, Cause::Exits, "{found:?}");
+        assert!(found.what.contains("96,000/s"), "{found:?}");
+        assert!(found.share > 0.8 && !found.remedies.is_empty(), "{found:?}");
+    }
+}
+
+#[test]
+fn time_awake_is_the_interrupts_that_ended_the_halt() {
+    let mut load = woken(idle(), Source::Timer, 250.0, 0.25);
+    load.vcpus[0].halts = 300.0;
+    load.vcpus[0].interrupts = [(Source::Timer, 250.0), (Source::Device, 50.0)].into();
+    let awake = |hz, share| Awake { hz, share };
+    load.vcpus[0].awake = [
+        (Source::Timer, awake(250.0, 0.013)),
+        (Source::Device, awake(50.0, 0.23)),
+    ]
+    .into();
+    let findings = diagnose(&load, None).findings;
+    let share = |cause| findings.iter().find(|f| f.cause == cause).unwrap().share;
+    assert_eq!(findings[0].cause, Cause::DeviceInterrupts);
+    assert!(share(Cause::DeviceInterrupts) >= 0.23, "{findings:?}");
+    assert!(share(Cause::PeriodicTick) < 0.03, "{findings:?}");
+}
+
+#[test]
+fn a_quota_is_named_with_the_command_that_raises_it() {
+    let mut load = idle();
+    load.vcpus[0].cpu = 0.3;
+    load.vcpus[0].waiting = 0.7;
+    load.vcpus[0].tid = 77;
+    let group = |version| Throttled {
+        directory: "/sys/fs/cgroup/cpu/vm".to_owned(),
+        version,
+        cpus: 0.3,
+        period_us: 100_000,
+        share: 0.69,
+        threads: vec![77],
+    };
+    load.throttled = vec![group(CgroupVersion::V1)];
+    let found = first(&load);
+    assert_eq!(found.cause, Cause::Throttled);
+    assert!(found.what.contains("0.30 CPUs"), "{found:?}");
+    assert_eq!(
+        found.remedy,
+        "raise the quota to 2 CPUs: echo 200000 > /sys/fs/cgroup/cpu/vm/cpu.cfs_quota_us"
+    );
+    let steal = diagnose(&load, None).findings;
+    let steal = steal.iter().find(|found| found.cause == Cause::Steal);
+    assert!(steal.unwrap().share < 0.02, "{steal:?}");
+    load.throttled = vec![group(CgroupVersion::V2)];
+    assert!(
+        first(&load)
+            .remedy
+            .ends_with("echo 200000 100000 > /sys/fs/cgroup/cpu/vm/cpu.max")
+    );
+}
+
+#[test]
+fn without_bpf_what_is_unknown_is_not_zero() {
+    let mut load = idle();
+    load.events = Events::Unknown;
+    load.vcpus[0].cpu = 0.98;
+    let found = first(&load);
+    assert_eq!(found.cause, Cause::Unknown);
+    assert!(found.what.contains("not visible without BPF"), "{found:?}");
+    assert!(found.remedy.contains("sudo tare why 4711"), "{found:?}");
+    let diagnosis = diagnose(&load, None);
+    assert!((diagnosis.breakdown.unknown - 0.98).abs() < 1e-9);
+    assert!(
+        diagnosis
+            .findings
+            .iter()
+            .all(|f| f.cause != Cause::GuestSpins)
+    );
+}
+
+#[test]
+fn a_masked_pit_and_a_pit_in_qemu_are_named() {
+    let mut load = idle();
+    load.threads.push(thread("kvm-pit/4711", Role::Kvm, 0.019));
+    let raised = Raised {
+        hz: 1000.0,
+        by_monitor_hz: 0.0,
+    };
+    load.raised.insert(Source::Pit, raised);
+    let found = first(&load);
+    assert_eq!(found.cause, Cause::Pit);
+    assert!(found.what.contains("masks"), "{found:?}");
+    assert!((found.share - 0.019).abs() < 1e-9);
+    let mut load = woken(idle(), Source::Pit, 1000.0, 0.05);
+    load = raised_by_monitor(load, Source::Pit, 1000.0);
+    load.threads[0].cpu = 0.03;
+    load.threads[0].wakeups = 1000.0;
+    let found = first(&load);
+    assert_eq!(found.cause, Cause::Pit);
+    assert!((found.share - 0.08).abs() < 1e-9, "{found:?}");
+}
+
+#[test]
+fn options_of_qemu_are_named_in_the_remedy() {
+    let with = |line: &str| {
+        let mut load = idle();
+        load.threads[0].cpu = 0.025;
+        load.threads[0].wakeups = 950.0;
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        load.qemu = CommandLine::new(&words);
+        let found = first(&load);
+        assert!(
+            found.what.contains("VMM main loop, 950/s wake-ups"),
+            "{found:?}"
+        );
+        found.remedy
+    };
+    let usb = with("qemu -M pc -device piix3-usb-uhci -device usb-tablet");
+    assert_eq!(
+        usb,
+        "start QEMU without -device piix3-usb-uhci -device usb-tablet"
+    );
+    assert_eq!(with("qemu -M microvm"), "start QEMU with -machine pit=off");
+    assert!(with("qemu -M q35").contains("strace -c -f -p 4711"));
+}
+
+/// Loads of all kinds, by a generator that is the same every time.
+fn some_load(seed: u64) -> Load {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let mut load = idle();
+    if next(2) == 0 {
+        load.execution = Execution::Hardware;
+    }
+    if next(8) == 0 {
+        load.events = Events::Unknown;
+    }
+    let exits = [
+        Exit::Cpuid,
+        Exit::Hypercall,
+        Exit::Msr { index: 0x6e0 },
+        Exit::Apic { register: 0xb0 },
+        Exit::Apic { register: 0x300 },
+        Exit::Apic { register: 0x390 },
+        Exit::Memory {
+            page: 0xfed0_0000,
+            device: Device::Hpet,
+        },
+        Exit::Port {
+            port: 0x71,
+            device: Device::Rtc,
+        },
+    ];
+    let sources = [
+        Source::Hpet,
+        Source::Pit,
+        Source::Rtc,
+        Source::Timer,
+        Source::Ipi,
+        Source::SelfIpi,
+        Source::Device,
+    ];
+    let mut vcpu = load.vcpus.remove(0);
+    for index in 0..=next(3) {
+        vcpu.index = index as u32;
+        vcpu.cpu = next(1001) as f64 / 1000.0;
+        vcpu.guest =
+            (load.execution == Execution::Hardware).then(|| vcpu.cpu * next(101) as f64 / 100.0);
+        vcpu.polling.lost = vcpu.cpu * next(3) as f64 / 10.0;
+        vcpu.polling.lost_hz = next(2) as f64;
+        vcpu.halts = [0.0, 3.0, 900.0][next(3) as usize];
+        vcpu.exits.clear();
+        vcpu.interrupts.clear();
+        vcpu.awake.clear();
+        for exit in exits {
+            if next(3) == 0 {
+                vcpu.exits.insert(exit, next(100_000) as f64);
+            }
+        }
+        for source in sources {
+            if next(3) == 0 {
+                vcpu.interrupts.insert(source, next(3_000) as f64);
+                let share = vcpu.cpu * next(50) as f64 / 100.0;
+                if next(2) == 0 {
+                    vcpu.awake.insert(source, Awake { hz: 300.0, share });
+                }
+            }
+        }
+        load.vcpus.push(vcpu.clone());
+    }
+    let roles = [
+        Role::Emulator,
+        Role::Io,
+        Role::Kvm,
+        Role::Vhost,
+        Role::Worker,
+        Role::Other,
+    ];
+    for role in roles {
+        if next(2) == 0 {
+            load.threads
+                .push(thread("some", role, next(400) as f64 / 1000.0));
+        }
+    }
+    for source in [Source::Hpet, Source::Pit, Source::Rtc, Source::Device] {
+        if next(2) == 0 {
+            load = raised_by_monitor(load, source, next(2_000) as f64);
+        }
+    }
+    load
+}
+
+#[test]
+fn every_part_of_the_breakdown_is_in_a_finding() {
+    for seed in 1..3_000 {
+        let load = some_load(seed);
+        let diagnosis = diagnose(&load, None);
+        let parts = diagnosis.breakdown.parts();
+        for (index, (name, share)) in parts.iter().enumerate() {
+            let findings = diagnosis.findings.iter();
+            let explained: f64 = findings.map(|found| found.parts.parts()[index].1).sum();
+            assert!(
+                (share - explained).abs() <= 0.01,
+                "{seed}: {name} {share}, explained {explained}: {diagnosis:#?}"
+            );
+        }
+        let sum: f64 = parts.iter().map(|(_, share)| share).sum();
+        assert!((sum - diagnosis.breakdown.total).abs() < 1e-6, "{seed}");
+    }
+}
+
+#[test]
+fn every_cause_but_the_guests_work_has_a_remedy_for_every_vmm() {
+    let causes = [
+        Cause::GuestSpins,
+        Cause::PollingLoses,
+        Cause::Polling,
+        Cause::Hpet,
+        Cause::Pit,
+        Cause::Rtc,
+        Cause::PeriodicTick,
+        Cause::IpiStorm,
+        Cause::SelfIpis,
+        Cause::DeviceInterrupts,
+        Cause::EmulatorThread,
+        Cause::Unknown,
+    ];
+    let vmms = [
+        Monitor::Tare,
+        Monitor::Qemu,
+        Monitor::Libvirt,
+        Monitor::Firecracker,
+        Monitor::CloudHypervisor,
+        Monitor::Other,
+    ];
+    for monitor in vmms {
+        let load = Load { monitor, ..idle() };
+        for cause in causes {
+            assert!(
+                !advice::for_cause(cause, &load).is_empty(),
+                "{cause:?} {monitor:?}"
+            );
+        }
+        assert!(!advice::steal(&load, &[&load.vcpus[0]]).is_empty());
+        assert!(!advice::exits(&Exit::Cpuid, &load).is_empty());
+    }
 }

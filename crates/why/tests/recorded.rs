@@ -1,7 +1,6 @@
 //! Accounts recorded from real machines that burn CPU time in one way, each named
 //! for its cause and monitor. `TARE_RECORD=1 cargo test -p tare --test why` records
 //! them anew on whatever computer it runs on.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::path::Path;
@@ -24,6 +23,15 @@ fn the_largest_cause_of_every_recorded_machine_is_named() {
         let mut causes = diagnosis.findings.iter().map(|finding| finding.cause);
         let own = causes.find(|cause| *cause == expected || *cause != Cause::Steal);
         assert_eq!(own, Some(expected), "{name}: {diagnosis:#?}");
+        let parts = diagnosis.breakdown.parts();
+        for (index, (part, share)) in parts.iter().enumerate() {
+            let findings = diagnosis.findings.iter();
+            let explained: f64 = findings.map(|found| found.parts.parts()[index].1).sum();
+            assert!(
+                (share - explained).abs() <= 0.01,
+                "{name}: {part} {diagnosis:#?}"
+            );
+        }
         seen += 1;
     }
     assert!(seen >= 12, "{seen} accounts");

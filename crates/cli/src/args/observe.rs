@@ -17,10 +17,16 @@ pub(crate) struct WhyArgs {
     /// Seconds to watch
     #[arg(short, long, value_name = "N", default_value = "5")]
     pub(crate) seconds: Seconds,
-    /// Prices of exits: the summary.json of a tare weigh vmexit [default: the newest
+    /// Show only the N machines with the most CPU time
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) count: Option<usize>,
+    /// Costs of exits: the summary.json of a tare weigh vmexit [default: the newest
     /// of this computer in out or lab/runs, else built-in estimates]
     #[arg(long, value_name = "FILE")]
     pub(crate) prices: Option<PathBuf>,
+    /// Compare two documents of --json: what changed from A to B
+    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["target", "json"])]
+    pub(crate) compare: Option<Vec<PathBuf>>,
     /// Print JSON (docs/why.md)
     #[arg(long)]
     pub(crate) json: bool,

@@ -2,6 +2,8 @@
 
 use clap::ValueEnum;
 use tare_account::Account;
+use tare_control::shell::quoted;
+use tare_host::printable::printable;
 use tare_why::{Load, Measured, diagnose};
 
 /// A machine within one interval.
@@ -102,7 +104,7 @@ impl Row {
     /// From the account of an interval.
     pub(super) fn of(account: &Account, prices: Option<&Measured>) -> Self {
         let load = Load::from(account);
-        let diagnosis = diagnose(&load, prices);
+        let diagnosis = diagnose(&load, prices).rendered(quoted);
         let largest = diagnosis.findings.first();
         Self {
             name: account.vm.name.clone(),
@@ -116,14 +118,16 @@ impl Row {
             cause: largest
                 .map_or("-", |finding| finding.cause.short())
                 .to_owned(),
-            sentence: largest.map_or_else(String::new, tare_why::Finding::sentence),
+            sentence: largest.map_or_else(String::new, |finding| {
+                printable(&finding.sentence()).into_owned()
+            }),
         }
     }
 
     /// The text of one cell.
     pub(super) fn cell(&self, column: Column) -> String {
         match column {
-            Column::Name => printable(&self.name),
+            Column::Name => printable(&self.name).into_owned(),
             Column::Pid => self.pid.to_string(),
             Column::Cpu => percent(self.cpu),
             Column::Guest => percent(self.guest),
@@ -156,12 +160,6 @@ pub(super) fn sort(rows: &mut [Row], by: Column) {
         text.then(number(b).total_cmp(&number(a)))
             .then(a.pid.cmp(&b.pid))
     });
-}
-
-/// A machine's name is its owner's: nothing of it may move the cursor.
-fn printable(name: &str) -> String {
-    let replace = |c: char| if c.is_control() { '?' } else { c };
-    name.chars().map(replace).collect()
 }
 
 fn percent(share: f64) -> String {
@@ -242,7 +240,7 @@ pub(super) mod tests {
     fn a_name_cannot_move_the_cursor() {
         let mut row = row("m", 1, 0.0);
         row.name = "a\u{1b}[2Jb\n".to_owned();
-        assert_eq!(row.cell(Column::Name), "a?[2Jb?");
+        assert_eq!(row.cell(Column::Name), "a\u{fffd}[2Jb\u{fffd}");
     }
 
     #[test]

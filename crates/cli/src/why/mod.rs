@@ -1,10 +1,12 @@
 //! `tare why`: what burns the CPU time of a machine, and what to do about it.
 //!
-//! The account is `crates/probe`'s, the judgement `crates/why`'s; here is whom it
-//! is about and how it is printed.
+//! The account is `crates/probe`'s, the judgement `crates/why`'s; here are the
+//! choice of machines and the printing.
 
+mod compare;
 pub(crate) mod prices;
 mod report;
+mod secrets;
 
 use serde::Serialize;
 use tare_control::exit::ExitCode;
@@ -23,8 +25,11 @@ struct Document {
     machines: Vec<Report>,
 }
 
-/// Watches for a while and says what was seen.
+/// Watches for a while and prints what it saw.
 pub(crate) fn why(args: &WhyArgs) -> Outcome {
+    if let Some([before, after]) = args.compare.as_deref() {
+        return crate::print(&compare::compare(before, after)?);
+    }
     let prices = Prices::find(args.prices.as_deref())?;
     let mut watch = match &args.target {
         Some(target) => Watch::one(target)?,
@@ -33,33 +38,47 @@ pub(crate) fn why(args: &WhyArgs) -> Outcome {
     for missing in watch.unavailable() {
         crate::warn(&missing.to_string());
     }
-    if watch.is_empty() && !args.json {
+    // An interrupt ends the window early; what was seen is printed all the same.
+    watch.end_by_signal()?;
+    let accounts = watch.window(args.seconds.duration());
+    if accounts.is_empty() && !args.json {
         return crate::print(match watch.unavailable() {
             [] => "No virtual machine runs on this host.\n",
             _ => "No virtual machine of this user runs on this host.\n",
         });
     }
-    // Whoever has seen enough still wants to know what was seen.
-    watch.end_by_signal()?;
-    let accounts = match watch.is_empty() {
-        true => Vec::new(),
-        false => watch.interval(args.seconds.duration()),
-    };
-    let machines: Vec<Report> = accounts
+    let mut machines: Vec<Report> = accounts
         .into_iter()
         .map(|account| Report::of(account, &prices))
         .collect();
+    machines.sort_by(|a, b| b.burn().total_cmp(&a.burn()));
+    machines.truncate(args.count.unwrap_or(usize::MAX));
     if args.json {
-        let document = Document {
-            schema: SCHEMA,
-            prices,
-            machines,
-        };
-        let json = serde_json::to_string_pretty(&document)
-            .map_err(|error| Failure::new(ExitCode::Internal, error))?;
-        return crate::print(&(json + "\n"));
+        return print_json(prices, machines);
     }
-    let mut texts: Vec<String> = machines.iter().map(Report::text).collect();
-    texts.push(report::notes(&machines, &prices));
-    crate::print(&texts.join("\n"))
+    crate::print(&text(&machines, &prices))
+}
+
+fn print_json(prices: Prices, machines: Vec<Report>) -> Outcome {
+    let document = Document {
+        schema: SCHEMA,
+        prices,
+        machines,
+    };
+    let json = serde_json::to_string_pretty(&document)
+        .map_err(|error| Failure::new(ExitCode::Internal, error))?;
+    crate::print(&(json + "\n"))
+}
+
+/// The busiest machine first; several quiet ones in one line.
+fn text(machines: &[Report], prices: &Prices) -> String {
+    let (quiet, busy): (Vec<_>, Vec<_>) = machines
+        .iter()
+        .partition(|report| machines.len() > 1 && report.is_quiet());
+    let mut texts: Vec<String> = busy.into_iter().map(Report::text).collect();
+    if !quiet.is_empty() {
+        texts.push(report::quiet(&quiet));
+    }
+    texts.push(report::notes(machines, prices));
+    texts.join("\n")
 }

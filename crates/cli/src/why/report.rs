@@ -1,17 +1,23 @@
 //! One machine's diagnosis as a document (`--json`) and as text.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::time::SystemTime;
 
 use super::prices::Prices;
+use super::secrets::masked;
 use serde::Serialize;
-use tare_account::Account;
+use tare_account::{Account, Source, Unavailable};
 use tare_control::shell::quoted;
-use tare_why::words::{percent, rate};
+use tare_host::printable::printable;
+use tare_why::text::{percent, rate};
 use tare_why::{Diagnosis, Execution, Finding, Load, Monitor, diagnose};
 
-/// Widest line printed.
-const WIDTH: usize = 79;
+/// Widths of text, however wide the terminal is.
+const WIDTHS: std::ops::RangeInclusive<usize> = 40..=100;
+const DEFAULT_WIDTH: usize = 79;
 /// Smallest share of a core that is printed as a part of the whole.
 const SHOWN: f64 = 0.0005;
 /// Version of the document; a field that changes its meaning changes it.
@@ -26,19 +32,24 @@ pub(super) struct Report {
     execution: Execution,
     vcpus: usize,
     seconds: f64,
+    /// The end of the window, RFC 3339.
+    time: String,
     ended: bool,
     #[serde(flatten)]
     diagnosis: Diagnosis,
     unavailable: Vec<String>,
     observer_share: f64,
+    #[serde(skip)]
+    busiest_exits: Vec<String>,
     account: Account,
 }
 
 impl Report {
     /// From an account.
-    pub(super) fn of(account: Account, prices: &Prices) -> Self {
+    pub(super) fn of(mut account: Account, prices: &Prices) -> Self {
         let load = Load::from(&account);
-        let diagnosis = named(diagnose(&load, prices.measured()), &account.vm.name);
+        let diagnosis = diagnose(&load, prices.measured()).rendered(quoted);
+        account.vm.command = masked(&account.vm.command);
         Self {
             name: account.vm.name.clone(),
             pid: account.vm.pid,
@@ -46,7 +57,9 @@ impl Report {
             execution: load.execution,
             vcpus: load.vcpus.len(),
             seconds: account.window_ns as f64 / 1e9,
+            time: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             ended: account.ended,
+            busiest_exits: busiest_exits(&load),
             diagnosis,
             unavailable: account
                 .unavailable
@@ -58,10 +71,26 @@ impl Report {
         }
     }
 
+    /// CPU time and time lost waiting, share of a core: what the machines are sorted by.
+    pub(super) fn burn(&self) -> f64 {
+        let findings = self.diagnosis.findings.iter();
+        let lost = findings.filter(|found| found.parts.total == 0.0);
+        self.diagnosis.breakdown.total + lost.map(|found| found.share).sum::<f64>()
+    }
+
+    /// Whether nothing is worth a sentence.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.diagnosis.findings.is_empty()
+    }
+
+    pub(super) fn name(&self) -> Cow<'_, str> {
+        printable(&self.name)
+    }
+
     /// For people.
     pub(super) fn text(&self) -> String {
         let mut text = self.title();
-        if self.diagnosis.findings.is_empty() {
+        if self.is_quiet() {
             text.push_str("Nothing burns CPU time here.\n");
         }
         for (number, finding) in self.diagnosis.findings.iter().enumerate() {
@@ -74,17 +103,14 @@ impl Report {
     }
 
     fn title(&self) -> String {
-        let cpus = match self.vcpus {
-            1 => "1 vCPU".to_owned(),
-            count => format!("{count} vCPUs"),
-        };
+        let cpus = plural(self.vcpus, "vCPU");
         let emulated = match self.execution {
-            Execution::Emulated => " on an emulating KVM",
+            Execution::Emulated => " on a KVM that emulates ring 0",
             Execution::Hardware => "",
         };
         let title = format!(
             "{}: {}{emulated}, process {}, {cpus}; {} of a core over {:.1} s{}.",
-            self.name,
+            self.name(),
             self.monitor.name(),
             self.pid,
             percent(self.diagnosis.breakdown.total),
@@ -95,17 +121,8 @@ impl Report {
     }
 
     fn breakdown(&self, text: &mut String) {
-        let parts = &self.diagnosis.breakdown;
-        let parts = [
-            ("guest", parts.guest),
-            ("interrupts", parts.interrupts),
-            ("exits", parts.exits),
-            ("polling", parts.polling),
-            ("emulator threads", parts.emulator_threads),
-            ("I/O threads", parts.io_threads),
-            ("kernel threads", parts.kernel_threads),
-        ];
-        let parts = parts.into_iter().filter(|(_, share)| *share >= SHOWN);
+        let parts = self.diagnosis.breakdown.parts().into_iter();
+        let parts = parts.filter(|(_, share)| *share >= SHOWN);
         let parts: Vec<_> = parts
             .map(|(name, share)| format!("{name} {}", percent(share)))
             .collect();
@@ -114,41 +131,69 @@ impl Report {
         }
         let line = format!("Where the CPU time went: {}.", parts.join(", "));
         text.push_str(&fill(&line, "", ""));
-        let exits: Vec<_> = self.busiest_exits();
-        if !exits.is_empty() {
-            let line = format!("Most frequent exits: {}.", exits.join(", "));
+        if !self.busiest_exits.is_empty() {
+            let line = format!("Most frequent exits: {}.", self.busiest_exits.join(", "));
             text.push_str(&fill(&line, "", ""));
         }
     }
+}
 
-    fn busiest_exits(&self) -> Vec<String> {
-        let load = Load::from(&self.account);
-        let mut exits: BTreeMap<_, f64> = BTreeMap::new();
-        for (exit, hz) in load.vcpus.iter().flat_map(|vcpu| &vcpu.exits) {
-            *exits.entry(*exit).or_default() += hz;
-        }
-        let mut exits: Vec<_> = exits.into_iter().filter(|(_, hz)| *hz >= 1.0).collect();
-        exits.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let shown = exits.into_iter().take(3);
-        shown
-            .map(|(exit, hz)| format!("{} {}", exit.name(), rate(hz)))
-            .collect()
+fn busiest_exits(load: &Load) -> Vec<String> {
+    let mut exits: BTreeMap<_, f64> = BTreeMap::new();
+    for (exit, hz) in load.vcpus.iter().flat_map(|vcpu| &vcpu.exits) {
+        *exits.entry(*exit).or_default() += hz;
+    }
+    let mut exits: Vec<_> = exits.into_iter().filter(|(_, hz)| *hz >= 1.0).collect();
+    exits.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let shown = exits.into_iter().take(3);
+    shown
+        .map(|(exit, hz)| format!("{} {}", exit.name(), rate(hz)))
+        .collect()
+}
+
+/// Machines without a finding, in one line.
+pub(super) fn quiet(reports: &[&Report]) -> String {
+    /// Names that fit.
+    const NAMED: usize = 8;
+    let mut names: Vec<_> = reports.iter().take(NAMED).map(|r| r.name()).collect();
+    if reports.len() > NAMED {
+        names.push(format!("{} more", reports.len() - NAMED).into());
+    }
+    let machines = plural(reports.len(), "machine");
+    fill(
+        &format!("{machines} without a finding: {}.", names.join(", ")),
+        "",
+        "  ",
+    )
+}
+
+fn plural(count: usize, what: &str) -> String {
+    if count == 1 {
+        format!("1 {what}")
+    } else {
+        format!("{count} {what}s")
     }
 }
 
 /// What concerns all machines: what could not be observed, where prices are from,
 /// and the cost.
 pub(super) fn notes(reports: &[Report], prices: &Prices) -> String {
-    let missing: BTreeSet<&String> = reports.iter().flat_map(|r| &r.unavailable).collect();
+    let missing = reports
+        .iter()
+        .flat_map(|report| &report.account.unavailable);
+    let missing: BTreeSet<String> = missing
+        .filter(|it| matters(it))
+        .map(ToString::to_string)
+        .collect();
     let mut text = String::new();
     for missing in missing {
         text.push_str(&fill(&format!("{missing}."), "", "  "));
     }
     let counted = reports.iter().map(|report| report.account.counted_share);
     let counted = counted.fold(1.0, f64::min);
-    if counted < 1.0 {
+    if counted > 0.0 && counted < 0.9 {
         let line = format!(
-            "So many events come that they were counted for {} of the time, and scaled.",
+            "Events were sampled {} of the time; counts are extrapolated.",
             percent(counted)
         );
         text.push_str(&fill(&line, "", ""));
@@ -156,67 +201,49 @@ pub(super) fn notes(reports: &[Report], prices: &Prices) -> String {
     text.push_str(&fill(&prices.sentence(), "", "  "));
     let cost = reports.iter().map(|report| report.observer_share);
     let cost = percent(cost.fold(0.0, f64::max));
-    let _ = writeln!(text, "Watching cost {cost} of a core.");
+    let _ = writeln!(text, "Overhead of tare why itself: {cost} of a core.");
     text
 }
 
-/// The diagnosis with commands that can be pasted.
-fn named(diagnosis: Diagnosis, machine: &str) -> Diagnosis {
-    diagnosis.of_machine(&quoted(machine))
+/// Whether a missing source changes what is said: estimates of exits and the sampling of
+/// events are marked where they are used.
+fn matters(missing: &Unavailable) -> bool {
+    !matches!(
+        missing.source,
+        Source::KvmExit | Source::KvmStatistics | Source::BpfRunTime
+    ) && missing.name != "kvm:kvm_exit"
 }
 
-/// The sentence, then its evidence.
+/// The headline, its evidence, then the remedies, a line each: a command stays whole.
 fn paragraph(number: usize, finding: &Finding, text: &mut String) {
     let first = format!("{number:>2}. ");
-    text.push_str(&fill(&format!("{}.", finding.sentence()), &first, "    "));
+    let headline = format!("{}.", finding.headline());
+    text.push_str(&fill(&headline, &first, "    "));
     for evidence in &finding.evidence {
         text.push_str(&fill(evidence, "    - ", "      "));
     }
+    for remedy in &finding.remedies {
+        let remedy = remedy.render(quoted);
+        let _ = writeln!(text, "    Fix: {}", printable(&remedy));
+    }
 }
 
+/// Text of others is in most sentences: nothing of it may act on the terminal.
 fn fill(text: &str, first: &str, others: &str) -> String {
-    let options = textwrap::Options::new(WIDTH)
+    let options = textwrap::Options::new(width())
         .initial_indent(first)
         .subsequent_indent(others);
-    textwrap::fill(text, options) + "\n"
+    textwrap::fill(&printable(text), options) + "\n"
 }
 
-#[cfg(test)]
-mod tests {
-    use tare_why::{Basis, Breakdown, Cause};
-
-    use super::*;
-
-    #[test]
-    fn commands_of_remedies_name_the_machine() {
-        let remedied = |remedy: &str, name: &str| {
-            let finding = Finding {
-                cause: Cause::Steal,
-                share: 0.1,
-                basis: Basis::Measured,
-                what: String::new(),
-                evidence: Vec::new(),
-                remedy: remedy.to_owned(),
-            };
-            let diagnosis = Diagnosis {
-                breakdown: Breakdown::default(),
-                findings: vec![finding],
-            };
-            let mut named = super::named(diagnosis, name).findings;
-            named.pop().map(|finding| finding.remedy)
-        };
-        let cases = [
-            ("tare pin NAME, or", "web", "tare pin web, or"),
-            ("virsh vcpupin DOMAIN 0 1", "web", "virsh vcpupin web 0 1"),
-            (
-                "virsh schedinfo DOMAIN",
-                "it's 1",
-                "virsh schedinfo 'it'\\''s 1'",
-            ),
-            ("-machine hpet=off", "web", "-machine hpet=off"),
-        ];
-        for (remedy, name, named) in cases {
-            assert_eq!(remedied(remedy, name).as_deref(), Some(named));
-        }
-    }
+/// The terminal's width, within reason.
+fn width() -> usize {
+    let size = std::io::stdout()
+        .is_terminal()
+        .then(|| ratatui::crossterm::terminal::size().ok());
+    size.flatten().map_or(DEFAULT_WIDTH, |(columns, _)| {
+        usize::from(columns)
+            .saturating_sub(1)
+            .clamp(*WIDTHS.start(), *WIDTHS.end())
+    })
 }

@@ -1,16 +1,27 @@
-//! vCPUs that could run and have no CPU.
+//! vCPUs that could run and have no CPU: a quota, the machine's own pinning, or others.
 
 use std::collections::BTreeMap;
 
 use super::finding;
-use crate::finding::{Basis, Cause, Finding};
-use crate::load::{Load, Vcpu};
-use crate::words::{percent, vcpus};
+use crate::advice;
+use crate::finding::{Basis, Breakdown, Cause, Finding};
+use crate::load::{Load, Throttled, Vcpu};
+use crate::text::{list, percent, vcpus};
 
 /// vCPUs by the CPUs that they may use.
 type Groups<'a> = BTreeMap<&'a [u32], Vec<&'a Vcpu>>;
 
+/// Names shown of those who had the CPUs.
+const NAMED: usize = 3;
+/// Share of a core from which one of them is worth its name.
+const WORTH_NAMING: f64 = 0.005;
+
 pub(super) fn findings(load: &Load) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = Vec::new();
+    let mut throttled: BTreeMap<u32, f64> = BTreeMap::new();
+    for quota in &load.throttled {
+        findings.extend(quota_finding(load, quota, &mut throttled));
+    }
     let mut groups = Groups::new();
     for vcpu in &load.vcpus {
         groups.entry(&vcpu.allowed).or_default().push(vcpu);
@@ -18,13 +29,61 @@ pub(super) fn findings(load: &Load) -> Vec<Finding> {
     let (together, others): (Groups<'_>, Groups<'_>) = groups
         .into_iter()
         .partition(|(cpus, members)| is_together(load, cpus, members));
-    let mut findings: Vec<_> = together
-        .into_iter()
-        .map(|(cpus, members)| pinned(load, cpus, &members))
-        .collect();
+    for (cpus, members) in together {
+        findings.push(pinned(load, cpus, &members, &throttled));
+    }
     let others: Vec<&Vcpu> = others.into_values().flatten().collect();
-    findings.extend(steal(load, &others));
+    findings.extend(steal(load, &others, &throttled));
     findings
+}
+
+/// A finding whose share is time that was not used.
+fn lost(load: &Load, cause: Cause, what: String, share: f64) -> Finding {
+    let mut found = finding(load, cause, Basis::Measured, what, Breakdown::default());
+    found.share = share;
+    found
+}
+
+/// Waiting that a quota does not explain.
+fn unthrottled(vcpu: &Vcpu, throttled: &BTreeMap<u32, f64>) -> f64 {
+    let by_quota = throttled.get(&vcpu.tid).copied().unwrap_or(0.0);
+    (vcpu.waiting - by_quota).max(0.0)
+}
+
+/// The kernel counts a group's stopped time, and each stopped vCPU waits for all of it.
+fn quota_finding(
+    load: &Load,
+    quota: &Throttled,
+    throttled: &mut BTreeMap<u32, f64>,
+) -> Option<Finding> {
+    let members = load.vcpus.iter().filter(|v| quota.threads.contains(&v.tid));
+    let members: Vec<&Vcpu> = members.collect();
+    let mut left = quota.share;
+    let mut share = 0.0;
+    for vcpu in &members {
+        let stopped = left.min(unthrottled(vcpu, throttled));
+        *throttled.entry(vcpu.tid).or_default() += stopped;
+        share += stopped;
+        left -= stopped;
+    }
+    if share <= 0.0 {
+        return None;
+    }
+    let what = format!(
+        "throttled: the CPU quota of its cgroup, {:.2} CPUs, stops {}",
+        quota.cpus,
+        vcpus(&members.iter().map(|vcpu| vcpu.index).collect::<Vec<_>>())
+    );
+    let mut found = lost(load, Cause::Throttled, what, share);
+    found.evidence.push(format!(
+        "{} was throttled {} of the time (cpu.stat)",
+        quota.directory,
+        percent(quota.share)
+    ));
+    found.evidence.push(waits(&members));
+    let wanted = load.cpu() + members.iter().map(|vcpu| vcpu.waiting).sum::<f64>();
+    found.remedies = vec![advice::quota(quota, wanted, load)];
+    Some(found)
 }
 
 /// More vCPUs than CPUs that they may use, though the host has others.
@@ -32,36 +91,65 @@ fn is_together(load: &Load, cpus: &[u32], members: &[&Vcpu]) -> bool {
     !cpus.is_empty() && members.len() > cpus.len() && (cpus.len() as u32) < load.host_cpus
 }
 
-fn pinned(load: &Load, cpus: &[u32], members: &[&Vcpu]) -> Finding {
-    let share = members.iter().map(|vcpu| vcpu.waiting).sum();
+fn pinned(load: &Load, cpus: &[u32], members: &[&Vcpu], throttled: &BTreeMap<u32, f64>) -> Finding {
+    let share = members
+        .iter()
+        .map(|vcpu| unthrottled(vcpu, throttled))
+        .sum();
     let indices: Vec<u32> = members.iter().map(|vcpu| vcpu.index).collect();
     let names: Vec<String> = cpus.iter().map(u32::to_string).collect();
     let what = format!(
-        "{} pinned on top of each other, on CPU {}",
+        "{} are pinned to the same CPU {} and preempt each other",
         vcpus(&indices),
-        crate::words::list(&names)
+        list(&names)
     );
-    let mut found = finding(load, Cause::PinnedTogether, share, Basis::Measured, what);
+    let mut found = lost(load, Cause::PinnedTogether, what, share);
     found.evidence.push(waits(members));
+    found.remedies = vec![advice::own_cpus(load, members, cpus)];
     found
 }
 
-fn steal(load: &Load, members: &[&Vcpu]) -> Option<Finding> {
-    let share: f64 = members.iter().map(|vcpu| vcpu.waiting).sum();
+fn steal(load: &Load, members: &[&Vcpu], throttled: &BTreeMap<u32, f64>) -> Option<Finding> {
+    let waiting: Vec<&Vcpu> = members
+        .iter()
+        .copied()
+        .filter(|vcpu| unthrottled(vcpu, throttled) > 0.0)
+        .collect();
+    let share: f64 = waiting.iter().map(|v| unthrottled(v, throttled)).sum();
     if share <= 0.0 {
         return None;
     }
-    let what = "vCPUs wait for a CPU that others use".to_owned();
-    let mut found = finding(load, Cause::Steal, share, Basis::Measured, what);
-    found.evidence.push(waits(members));
-    let mut by: Vec<&String> = members.iter().flat_map(|v| &v.preempted_by).collect();
-    by.dedup();
-    let names: Vec<_> = by.into_iter().take(3).cloned().collect();
-    if !names.is_empty() {
-        let names = crate::words::list(&names);
-        found.evidence.push(format!("their CPU went to {names}"));
-    }
+    let indices: Vec<u32> = waiting.iter().map(|vcpu| vcpu.index).collect();
+    let what = format!(
+        "steal (run-queue latency): {} runnable, but not running",
+        vcpus(&indices)
+    );
+    let mut found = lost(load, Cause::Steal, what, share);
+    found.evidence.push(waits(&waiting));
+    found.evidence.extend(takers(&waiting));
+    found.remedies = advice::steal(load, &waiting);
     Some(found)
+}
+
+/// Who had the CPUs meanwhile, summed by process.
+fn takers(waiting: &[&Vcpu]) -> Option<String> {
+    let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
+    for taker in waiting.iter().flat_map(|vcpu| &vcpu.taken_by) {
+        let name = if taker.is_own {
+            "its own threads"
+        } else {
+            taker.name.as_str()
+        };
+        *shares.entry(name).or_default() += taker.share;
+    }
+    let mut shares: Vec<_> = shares.into_iter().collect();
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let named = shares.into_iter().take(NAMED);
+    let named: Vec<String> = named
+        .filter(|(_, share)| *share >= WORTH_NAMING)
+        .map(|(name, share)| format!("{name} {}", percent(share)))
+        .collect();
+    (!named.is_empty()).then(|| format!("meanwhile their CPU ran {}", named.join(", ")))
 }
 
 fn waits(members: &[&Vcpu]) -> String {

@@ -1,16 +1,14 @@
 //! Exits of one kind that no interrupt explains.
 
 use super::finding;
+use crate::advice;
 use crate::attribution::Attribution;
 use crate::exit::Exit;
-use crate::finding::{Basis, Cause, Finding};
+use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::Load;
 use crate::price::Prices;
-use crate::remedy;
-use crate::words::{rate, thousands};
+use crate::text::{rate, thousands};
 
-/// Exits per second from which a kind is worth a sentence.
-const LEAST_HZ: f64 = 100.0;
 /// Kinds that get a sentence of their own.
 const KINDS: usize = 3;
 
@@ -20,27 +18,30 @@ pub(super) fn findings(load: &Load, time: &Attribution, prices: &Prices<'_>) -> 
     largest
         .into_iter()
         .take(KINDS)
-        .filter_map(|(exit, share)| of_kind(load, exit, *share, prices))
+        .map(|(exit, share)| of_kind(load, exit, *share, prices))
         .collect()
 }
 
-fn of_kind(load: &Load, exit: &Exit, share: f64, prices: &Prices<'_>) -> Option<Finding> {
-    let hz = load.sum(|vcpu| vcpu.exits.get(exit).copied().unwrap_or(0.0));
-    if hz < LEAST_HZ {
-        return None;
-    }
-    let what = format!("{}, {}", exit.name(), rate(hz));
-    let mut found = finding(load, Cause::Exits, share, Basis::Estimated, what);
-    found.evidence.push(match exit.is_monitors() {
-        true => "each leaves the guest, and KVM returns to the monitor".to_owned(),
-        false => "each leaves the guest; KVM serves it in the kernel".to_owned(),
+fn of_kind(load: &Load, exit: &Exit, share: f64, prices: &Prices<'_>) -> Finding {
+    let hz = load.exits(|other| other == exit);
+    let what = format!("VM exits: {}, {}", exit.name(), rate(hz));
+    let parts = Breakdown {
+        exits: share,
+        ..Breakdown::default()
+    };
+    let mut found = finding(load, Cause::Exits, Basis::Estimated, what, parts);
+    found.evidence.push(if exit.is_monitors() {
+        "each returns to the VMM in user space, unless an eventfd takes it".to_owned()
+    } else {
+        "KVM handles each in the kernel".to_owned()
     });
     let price = prices.exit(exit);
     let ns = thousands(price.ns.round() as u64);
-    found.evidence.push(match price.is_measured {
-        true => format!("{ns} ns each, as tare weigh vmexit measured it"),
-        false => format!("about {ns} ns each, by a built-in estimate"),
+    found.evidence.push(if price.is_measured {
+        format!("{ns} ns each, as tare weigh vmexit measured it")
+    } else {
+        format!("about {ns} ns each, by a built-in estimate")
     });
-    found.remedy = remedy::exits(exit.device(), load.monitor).to_owned();
-    Some(found)
+    found.remedies = advice::exits(exit, load);
+    found
 }

@@ -1,61 +1,63 @@
-//! Interrupts by others: vCPUs that interrupt each other, and devices.
+//! Interrupts by others: IPIs, and devices.
 
-use super::finding;
+use super::{finding, interrupts};
 use crate::attribution::Attribution;
 use crate::finding::{Basis, Cause, Finding};
-use crate::load::{Load, Source};
-use crate::words::rate;
+use crate::load::{Load, Source, Vcpu};
+use crate::text::rate;
 
-/// Interrupts per second from which they are worth a sentence.
-const LEAST_HZ: f64 = 50.0;
+/// Interrupts per second from which a single cause is worth a sentence; fewer count as
+/// the rest.
+const LEAST_HZ: f64 = 20.0;
 
 pub(super) fn findings(load: &Load, time: &Attribution) -> Vec<Finding> {
-    [ipis(load, time), devices(load, time)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        ipis(load, time, Source::Ipi),
+        ipis(load, time, Source::SelfIpi),
+        devices(load, time),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
-fn ipis(load: &Load, time: &Attribution) -> Option<Finding> {
-    let commands = load.sum(|vcpu| {
-        let owned = |exit: &&crate::exit::Exit| exit.owner() == Some(Source::Ipi);
-        let ours = vcpu.exits.keys().filter(owned);
-        ours.map(|exit| vcpu.exits[exit]).sum()
-    });
-    let taken = load.taken(Source::Ipi);
-    let hz = taken.max(commands);
-    if hz < LEAST_HZ {
+fn ipis(load: &Load, time: &Attribution, source: Source) -> Option<Finding> {
+    let hz = load.taken(source);
+    let share = time.source(source);
+    if hz < LEAST_HZ && share <= 0.0 {
         return None;
     }
-    let what = format!("interrupts between vCPUs, {}", rate(hz));
-    let share = time.source(Source::Ipi);
-    let mut found = finding(load, Cause::IpiStorm, share, Basis::Estimated, what);
-    let of = |vcpu: &crate::load::Vcpu| {
-        let hz = vcpu.interrupts.get(&Source::Ipi).copied()?;
+    let (cause, what) = match source {
+        Source::SelfIpi => (Cause::SelfIpis, "IPIs of vCPUs to themselves"),
+        _ => (Cause::IpiStorm, "IPIs between vCPUs"),
+    };
+    let what = format!("{what}, {}", rate(hz));
+    let parts = interrupts(share);
+    let mut found = finding(load, cause, Basis::Estimated, what, parts);
+    let of = |vcpu: &Vcpu| {
+        let hz = vcpu.interrupts.get(&source).copied()?;
         (hz >= 1.0).then(|| format!("vCPU {} took {}", vcpu.index, rate(hz)))
     };
     found.evidence.extend(load.vcpus.iter().filter_map(of));
     found
         .evidence
-        .push(format!("{} writes to interrupt commands", rate(commands)));
+        .push(format!("{} IPIs sent", rate(load.sent_ipis)));
     Some(found)
 }
 
 fn devices(load: &Load, time: &Attribution) -> Option<Finding> {
     let taken = load.taken(Source::Device);
-    if taken < LEAST_HZ {
+    let share = time.source(Source::Device);
+    if taken < LEAST_HZ && share <= 0.0 {
         return None;
     }
-    let what = format!("interrupts from devices, {}", rate(taken));
-    let share = time.source(Source::Device);
-    let mut found = finding(load, Cause::DeviceInterrupts, share, Basis::Estimated, what);
-    let raised = load
-        .raised
-        .get(&Source::Device)
-        .copied()
-        .unwrap_or_default();
+    let what = format!("device interrupts, {}", rate(taken));
+    let parts = interrupts(share);
+    let mut found = finding(load, Cause::DeviceInterrupts, Basis::Estimated, what, parts);
+    let raised = load.raised.get(&Source::Device);
+    let raised = raised.copied().unwrap_or_default();
     found.evidence.push(format!(
-        "devices raised {}, {} of them by threads of the monitor",
+        "devices raised {}, {} of them by VMM threads",
         rate(raised.hz),
         rate(raised.by_monitor_hz)
     ));

@@ -1,35 +1,37 @@
-//! Halt polling: KVM looks for the wake-up for a while before it schedules a
-//! halted vCPU out (`Documentation/virt/kvm/halt-polling.rst`).
+//! Halt polling: KVM polls for the wake-up for a while before it schedules a halted
+//! vCPU out (`Documentation/virt/kvm/halt-polling.rst`).
 
 use super::finding;
-use crate::finding::{Basis, Cause, Finding};
+use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::Load;
-use crate::words::{percent, rate};
+use crate::text::{percent, rate};
 
 pub(super) fn findings(load: &Load) -> Option<Finding> {
     let won = load.sum(|vcpu| vcpu.polling.won);
     let lost = load.sum(|vcpu| vcpu.polling.lost);
     let won_hz = load.sum(|vcpu| vcpu.polling.won_hz);
     let lost_hz = load.sum(|vcpu| vcpu.polling.lost_hz);
-    let (cause, what) = match lost > won {
-        true => (
-            Cause::PollingLoses,
-            format!("halt polling that loses, {} polls in vain", rate(lost_hz)),
-        ),
-        false => (
-            Cause::Polling,
-            format!("halt polling, {} wake-ups seen", rate(won_hz)),
-        ),
-    };
     if won_hz + lost_hz <= 0.0 {
         return None;
     }
-    let mut found = finding(load, cause, won + lost, Basis::Measured, what);
-    found.evidence.push(format!(
-        "{} polls gave up ({}), {} saw the wake-up ({})",
+    let cause = if lost > won {
+        Cause::PollingLoses
+    } else {
+        Cause::Polling
+    };
+    let what = format!(
+        "halt polling (halt_poll_ns): {} polls failed, {} succeeded",
         rate(lost_hz),
+        rate(won_hz)
+    );
+    let parts = Breakdown {
+        polling: won + lost,
+        ..Breakdown::default()
+    };
+    let mut found = finding(load, cause, Basis::Measured, what, parts);
+    found.evidence.push(format!(
+        "failed polls took {} of a core, successful ones {}",
         percent(lost),
-        rate(won_hz),
         percent(won)
     ));
     if let Some(us) = load.vcpus.iter().filter_map(|v| v.halt_median_us).max() {

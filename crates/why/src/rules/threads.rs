@@ -1,45 +1,92 @@
-//! The monitor's threads other than vCPUs.
+//! The VMM's threads other than vCPUs, and threads of the kernel that work for it.
 
 use tare_account::Role;
 
-use super::{emulator, finding, monitor_timers_hz, timers_part};
-use crate::finding::{Basis, Cause, Finding};
+use super::{finding, is_main_loop, kernel_pit_fires, timers_part, vmm_timers_hz};
+use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::{Load, Thread};
 use crate::price::Prices;
-use crate::words::{percent, rate};
+use crate::text::{percent, rate};
 
 /// Threads named in the evidence.
 const NAMED: usize = 4;
 
-pub(super) fn findings(load: &Load, prices: &Prices<'_>) -> Option<Finding> {
-    let mut threads: Vec<&Thread> = load
-        .threads
-        .iter()
-        .filter(|thread| thread.role != Role::Kvm && thread.cpu > 0.0)
-        .collect();
-    threads.sort_by(|a, b| b.cpu.total_cmp(&a.cpu));
-    let busiest = threads.first()?;
-    let timers_hz = monitor_timers_hz(load);
+pub(super) fn findings(load: &Load, prices: &Prices<'_>) -> Vec<Finding> {
+    [vmm(load, prices), kernel(load)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn is_kernels(role: Role) -> bool {
+    matches!(role, Role::Kvm | Role::Vhost)
+}
+
+fn vmm(load: &Load, prices: &Prices<'_>) -> Option<Finding> {
+    let threads = busiest(load, |role| !is_kernels(role));
+    let first = threads.first()?;
+    let timers_hz = vmm_timers_hz(load);
     let timers = timers_part(load, timers_hz, prices);
-    let all: f64 = threads.iter().map(|thread| thread.cpu).sum();
-    let share = (all - timers).max(0.0);
-    let what = format!("threads of the monitor, most of all {}", busiest.name);
-    let basis = match timers > 0.0 {
-        true => Basis::Estimated,
-        false => Basis::Measured,
+    let parts = Breakdown {
+        emulator_threads: (load.threads_in(is_main_loop) - timers).max(0.0),
+        io_threads: load.threads_in(|role| matches!(role, Role::Io | Role::Worker)),
+        ..Breakdown::default()
     };
-    let mut found = finding(load, Cause::EmulatorThread, share, basis, what);
-    let named = threads.iter().take(NAMED);
-    let named: Vec<_> = named
-        .map(|thread| format!("{} {}", thread.name, percent(thread.cpu)))
-        .collect();
-    found.evidence.push(named.join(", "));
+    let what = match first.role {
+        Role::Emulator => "VMM main loop".to_owned(),
+        Role::Io => format!("I/O thread {}", first.name),
+        _ => format!("VMM thread {}", first.name),
+    };
+    let what = format!("{what}, {} wake-ups", rate(first.wakeups));
+    let basis = if timers > 0.0 {
+        Basis::Estimated
+    } else {
+        Basis::Measured
+    };
+    let mut found = finding(load, Cause::EmulatorThread, basis, what, parts);
+    found.evidence.push(named(&threads));
     if timers > 0.0 {
         found.evidence.push(format!(
             "without {} of the main loop for {} of its timers",
-            percent(timers.min(emulator(load))),
+            percent(timers),
             rate(timers_hz)
         ));
     }
     Some(found)
+}
+
+/// vhost workers; KVM's PIT has a finding of its own while it fires.
+fn kernel(load: &Load) -> Option<Finding> {
+    let fires = kernel_pit_fires(load);
+    let is_here = |role| role == Role::Vhost || (role == Role::Kvm && !fires);
+    let threads = busiest(load, is_here);
+    let first = threads.first()?;
+    let parts = Breakdown {
+        kernel_threads: load.threads_in(is_here),
+        ..Breakdown::default()
+    };
+    let what = format!(
+        "kernel threads for the VM, most of all {}, {} wake-ups",
+        first.name,
+        rate(first.wakeups)
+    );
+    let mut found = finding(load, Cause::KernelThreads, Basis::Measured, what, parts);
+    found.evidence.push(named(&threads));
+    Some(found)
+}
+
+/// Those that ran, the busiest first.
+fn busiest(load: &Load, is: impl Fn(Role) -> bool) -> Vec<&Thread> {
+    let threads = load.threads.iter();
+    let mut threads: Vec<&Thread> = threads.filter(|t| is(t.role) && t.cpu > 0.0).collect();
+    threads.sort_by(|a, b| b.cpu.total_cmp(&a.cpu));
+    threads
+}
+
+fn named(threads: &[&Thread]) -> String {
+    let named = threads.iter().take(NAMED);
+    let named: Vec<_> = named
+        .map(|thread| format!("{} {}", thread.name, percent(thread.cpu)))
+        .collect();
+    named.join(", ")
 }

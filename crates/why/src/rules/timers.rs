@@ -2,25 +2,29 @@
 
 use tare_account::Role;
 
-use super::{finding, timers_part};
+use super::{finding, interrupts, kernel_pit_fires, timers_part, vmm_timer_hz};
 use crate::attribution::Attribution;
-use crate::finding::{Basis, Cause, Finding};
-use crate::load::{Load, Source};
+use crate::finding::{Basis, Breakdown, Cause, Finding};
+use crate::load::{Load, Source, TimerLine};
 use crate::price::Prices;
-use crate::words::{percent, rate};
+use crate::text::{percent, rate};
 
-/// Interrupts per second from which a timer counts as periodic work.
-const LEAST_HZ: f64 = 20.0;
+/// Interrupts per second from which the line of a chip counts as a periodic timer.
+const LEAST_HZ: f64 = 10.0;
 /// Part of the intervals that must be even for a tick to be called one.
 const REGULAR: f64 = 0.6;
 
 pub(super) fn findings(load: &Load, time: &Attribution, prices: &Prices<'_>) -> Vec<Finding> {
-    let devices = [
+    let pit = match load.timer_line {
+        TimerLine::Certain => "PIT",
+        TimerLine::PitOrHpet => "PIT (or HPET in its place)",
+    };
+    let chips = [
         (Source::Hpet, Cause::Hpet, "HPET"),
-        (Source::Pit, Cause::Pit, "PIT"),
+        (Source::Pit, Cause::Pit, pit),
         (Source::Rtc, Cause::Rtc, "RTC"),
     ];
-    let mut findings: Vec<_> = devices
+    let mut findings: Vec<_> = chips
         .into_iter()
         .filter_map(|device| chip(load, time, prices, device))
         .collect();
@@ -36,28 +40,43 @@ fn chip(
 ) -> Option<Finding> {
     let raised = load.raised.get(&source).copied().unwrap_or_default();
     let taken = load.taken(source);
-    if raised.hz < LEAST_HZ || taken <= 0.0 {
+    let vcpus = time.source(source);
+    if raised.hz.max(taken) < LEAST_HZ && vcpus <= 0.0 {
         return None;
     }
-    let threads = match source {
-        Source::Pit => load.threads_in(|role| role == Role::Kvm),
-        _ => timers_part(load, taken, prices),
+    let by_kernel = source == Source::Pit && kernel_pit_fires(load);
+    let kernel = if by_kernel {
+        load.threads_in(|role| role == Role::Kvm)
+    } else {
+        0.0
     };
-    let vcpus = time.source(source);
-    let what = format!("{name} interrupts, {}", rate(taken));
-    let mut found = finding(load, cause, vcpus + threads, Basis::Estimated, what);
-    found.evidence.push(match source {
-        Source::Pit => format!("KVM's own PIT raises its line {}", rate(raised.hz)),
-        // QEMU raises lines below 16 at both interrupt controllers.
-        _ => format!(
-            "a timer of the monitor's main loop raises its line {}",
+    let vmm = timers_part(load, vmm_timer_hz(load, source), prices);
+    let parts = Breakdown {
+        interrupts: vcpus,
+        kernel_threads: kernel,
+        emulator_threads: vmm,
+        ..Breakdown::default()
+    };
+    let is_masked = taken < raised.hz / 10.0;
+    let what = if is_masked {
+        format!(
+            "{name} fires {} although the guest masks its line",
             rate(raised.hz)
-        ),
+        )
+    } else {
+        format!("{name} interrupts, {}", rate(taken))
+    };
+    let mut found = finding(load, cause, Basis::Estimated, what, parts);
+    found.evidence.push(if by_kernel {
+        format!("KVM's PIT thread raises the line {}", rate(raised.hz))
+    } else {
+        let raises = rate(raised.hz);
+        format!("a timer of the VMM's main loop raises the line {raises}")
     });
     found.evidence.push(format!(
-        "{} in vCPUs that wake up for them, {} in threads that raise them",
+        "{} in vCPUs that it wakes up, {} in threads that raise it",
         percent(vcpus),
-        percent(threads)
+        percent(kernel + vmm)
     ));
     Some(found)
 }
@@ -65,19 +84,21 @@ fn chip(
 /// The guest's own timer, whether it ticks or its programs sleep briefly.
 fn tick(load: &Load, time: &Attribution) -> Option<Finding> {
     let hz = load.taken(Source::Timer);
-    if hz < LEAST_HZ {
+    let share = time.source(Source::Timer);
+    if share <= 0.0 {
         return None;
     }
     let regularity = load.sum(|vcpu| {
         let own = vcpu.interrupts.get(&Source::Timer).copied();
         vcpu.timer_regularity * own.unwrap_or(0.0)
-    }) / hz;
-    let what = match regularity >= REGULAR {
-        true => format!("the guest's periodic timer, {}", rate(hz)),
-        false => format!("the guest's timer, {} at uneven times", rate(hz)),
+    }) / hz.max(f64::MIN_POSITIVE);
+    let what = if regularity >= REGULAR {
+        format!("the guest's periodic timer, {}", rate(hz))
+    } else {
+        format!("the guest's timer, {} at uneven times", rate(hz))
     };
-    let share = time.source(Source::Timer);
-    let mut found = finding(load, Cause::PeriodicTick, share, Basis::Estimated, what);
+    let parts = interrupts(share);
+    let mut found = finding(load, Cause::PeriodicTick, Basis::Estimated, what, parts);
     found.evidence.push(format!(
         "interrupts of the vCPUs' own APIC timers; {} of the intervals are even",
         percent(regularity)
