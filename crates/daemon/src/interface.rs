@@ -65,10 +65,10 @@ fn no_such_path(more: &str) -> Response {
 }
 
 fn change(program: &mut impl Interface, body: &[u8]) -> Response {
-    let change = match serde_json::from_slice(body) {
+    let change = match SettingsChange::from_json(body) {
         Ok(change) => change,
         Err(error) => {
-            let sentence = format!("the body is no change of settings: {error}");
+            let sentence = format!("invalid change of settings: {error}");
             return Response::error(400, &sentence);
         }
     };

@@ -39,10 +39,10 @@ impl Adjustable {
     pub(crate) fn now(&self) -> Settings {
         let disks = (0..).zip(&self.disks);
         Settings {
-            halt: match &self.halt {
+            halt: Some(match &self.halt {
                 Some(halt) => halt.borrow().policy(),
                 None => HaltPolicy::Kernel,
-            },
+            }),
             disks: disks.map(|(n, disk)| (disk_name(n), disk.now())).collect(),
         }
     }

@@ -65,7 +65,7 @@ fn the_way_to_wait_changes_while_the_machine_runs() {
         let mut change = SettingsChange::default();
         change.set(word).unwrap();
         let settings = client.set(&change).unwrap();
-        assert_eq!(format!("halt={}", settings.halt), word);
+        assert_eq!(format!("halt={}", settings.halt.unwrap()), word);
         assert_eq!(halt(&running).window_ns, window_ns, "{word}");
     }
     let mut change = SettingsChange::default();

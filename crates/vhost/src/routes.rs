@@ -68,8 +68,8 @@ impl Interface for Control {
             coalesce: Coalesce::from(&coalescing),
         };
         Settings {
+            halt: None,
             disks: [(DISK.to_owned(), disk)].into(),
-            ..Settings::default()
         }
     }
 

@@ -69,9 +69,16 @@ fn text(stats: &Stats) -> String {
     for vcpu in &stats.vcpus {
         vcpu_lines(vcpu, &mut text);
     }
-    let silent = |device: &&DeviceStats| device.counters.values().all(|value| *value == 0);
-    for device in stats.devices.iter().filter(|device| !silent(device)) {
-        device_lines(device, &mut text);
+    // A daemon's disk is all that it has, so it is shown while it is idle too.
+    let daemon = stats.vcpus.is_empty();
+    for device in &stats.devices {
+        let idle = device.counters.values().all(|value| *value == 0);
+        if daemon || !idle {
+            device_lines(device, &mut text);
+        }
+        if daemon && idle {
+            text.push_str("  no requests yet\n");
+        }
     }
     text
 }
@@ -227,6 +234,15 @@ mod tests {
             assert!(line.len() < 80, "{line}");
         }
         assert!(text.contains("50.00"), "{text}");
+    }
+
+    #[test]
+    fn an_idle_disk_of_a_daemon_is_shown() {
+        let mut stats = example();
+        stats.devices[0].counters.insert("rx_bytes".to_owned(), 0);
+        assert!(!text(&stats).contains("no requests yet"));
+        stats.vcpus.clear();
+        assert!(text(&stats).contains("net 00:01.0\n  no requests yet\n"));
     }
 
     #[test]

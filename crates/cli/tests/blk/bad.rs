@@ -124,3 +124,20 @@ fn it_is_a_machine_to_the_other_verbs() {
     let wrong = place.run(&["set", "disk", "disk0.coalesce=5/4"]);
     assert_ne!(wrong.code, Some(0), "{wrong:?}");
 }
+
+#[test]
+fn what_a_disk_does_not_have_is_refused_and_nothing_is_changed() {
+    let (place, disk) = with_disk();
+    let daemon = Daemon::start(&place, &disk);
+    let before = place.run(&["set", "disk", "--json"]);
+    for words in [
+        &["set", "disk", "halt=never"] as &[&str],
+        &["set", "disk", "disk0.coalesce=4/5", "halt=never"],
+    ] {
+        place.run(words).expect(2, "halt: unknown setting");
+        assert_eq!(place.run(&["set", "disk", "--json"]).out, before.out);
+    }
+    place.run(&["stats", "disk"]).expect(0, "no requests yet");
+    place.run(&["logs", "disk"]).expect(52, "has no console");
+    drop(daemon);
+}

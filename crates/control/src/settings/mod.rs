@@ -27,6 +27,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub use coalesce::{Coalesce, CoalesceChange};
 
@@ -72,9 +73,9 @@ pub enum SettingsError {
 /// All settings of a machine, in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// How a halted vCPU waits.
-    #[serde(default)]
-    pub halt: HaltPolicy,
+    /// How a halted vCPU waits; none where there is no vCPU (`tare blk`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halt: Option<HaltPolicy>,
     /// Disks by name, `disk0` being the first.
     pub disks: BTreeMap<String, DiskSettings>,
 }
@@ -125,7 +126,7 @@ impl Settings {
     pub fn changed(&self, change: &SettingsChange) -> Result<Self, SettingsError> {
         let mut next = self.clone();
         if let Some(halt) = change.halt {
-            next.halt = self.halt_changed(halt)?;
+            next.halt = Some(self.halt_changed(halt)?);
         }
         for (name, change) in &change.disks {
             let disk = next.disks.get_mut(name);
@@ -142,7 +143,11 @@ impl Settings {
 
     /// KVM takes what a dedicated vCPU does without only before the first vCPU.
     fn halt_changed(&self, wanted: HaltPolicy) -> Result<HaltPolicy, SettingsError> {
-        match (self.halt, wanted) {
+        let now = self.halt.ok_or_else(|| SettingsError::Key {
+            key: "halt".to_owned(),
+            source: Box::new(SettingsError::NoSuchKey),
+        })?;
+        match (now, wanted) {
             (now, wanted) if now == wanted => Ok(now),
             (HaltPolicy::Dedicated, _) | (_, HaltPolicy::Dedicated) => {
                 Err(SettingsError::DedicatedAtStart)
@@ -153,11 +158,11 @@ impl Settings {
 
     /// Every setting, for people.
     pub fn rows(&self) -> Vec<Row> {
-        let halt = Row {
+        let halt = self.halt.map(|halt| Row {
             key: "halt".to_owned(),
-            value: self.halt.to_string(),
+            value: halt.to_string(),
             meaning: "how a halted CPU waits: never, kernel, poll=NS, budget=PCT",
-        };
+        });
         let disks = self.disks.iter().flat_map(|(name, disk)| {
             let rows = disk.coalesce.rows().into_iter();
             rows.map(move |(key, value, meaning)| Row {
@@ -166,11 +171,31 @@ impl Settings {
                 meaning,
             })
         });
-        std::iter::once(halt).chain(disks).collect()
+        halt.into_iter().chain(disks).collect()
+    }
+}
+
+fn holds_sequence(value: &Value) -> bool {
+    match value {
+        Value::Array(_) => true,
+        Value::Object(fields) => fields.values().any(holds_sequence),
+        _ => false,
     }
 }
 
 impl SettingsChange {
+    /// A change as a JSON document: objects only. Derived code would take a
+    /// sequence for an object's fields in their order, and `[]` for no change.
+    pub fn from_json(document: &[u8]) -> serde_json::Result<Self> {
+        let value: Value = serde_json::from_slice(document)?;
+        if holds_sequence(&value) {
+            return Err(serde::de::Error::custom(
+                "a sequence where an object is expected",
+            ));
+        }
+        serde_json::from_value(value)
+    }
+
     /// Adds what a word such as `disk0.coalesce=4/5` asks for.
     pub fn set(&mut self, word: &str) -> Result<(), SettingsError> {
         let pair = word.split_once('=');

@@ -24,7 +24,7 @@ fn one_disk() -> Settings {
         coalesce: Coalesce::from(&tare_policy::coalesce::Settings::default()),
     };
     Settings {
-        halt: HaltPolicy::default(),
+        halt: Some(HaltPolicy::default()),
         disks: [("disk0".to_owned(), disk)].into(),
     }
 }
@@ -103,12 +103,12 @@ fn one_wrong_value_refuses_the_whole_change() {
 fn how_a_halted_cpu_waits_is_set_and_dedicated_is_not() {
     let settings = one_disk();
     let polling = settings.changed(&change(&["halt=poll=50000"])).unwrap();
-    assert_eq!(polling.halt, HaltPolicy::Poll(50_000));
+    assert_eq!(polling.halt, Some(HaltPolicy::Poll(50_000)));
     assert_eq!(polling.disks, settings.disks);
     let refused = settings.changed(&change(&["halt=dedicated"])).unwrap_err();
     assert!(sentence(&refused).contains("when a machine starts"));
     let dedicated = Settings {
-        halt: HaltPolicy::Dedicated,
+        halt: Some(HaltPolicy::Dedicated),
         ..settings
     };
     assert!(dedicated.changed(&change(&["halt=never"])).is_err());
@@ -138,4 +138,36 @@ fn words_that_are_no_setting_are_named() {
     );
     let json = r#"{"disks":{"disk0":{"coalesce":{"speed":1}}}}"#;
     assert!(serde_json::from_str::<SettingsChange>(json).is_err());
+}
+
+#[test]
+fn a_daemon_without_vcpus_refuses_halt_and_changes_nothing() {
+    let disks = Settings {
+        halt: None,
+        ..one_disk()
+    };
+    let change = change(&["disk0.coalesce=4/5", "halt=never"]);
+    let refused = disks.changed(&change).unwrap_err();
+    assert_eq!(sentence(&refused), "halt: unknown setting");
+    assert!(disks.rows().iter().all(|row| row.key != "halt"));
+    assert!(!serde_json::to_string(&disks).unwrap().contains("halt"));
+}
+
+#[test]
+fn a_change_in_json_is_made_of_objects() {
+    assert_eq!(
+        SettingsChange::from_json(b"{}").unwrap(),
+        SettingsChange::default()
+    );
+    for document in [
+        "[]",
+        "[null,{}]",
+        r#"{"disks":[]}"#,
+        r#"{"disks":{"disk0":[]}}"#,
+        "null",
+        "7",
+    ] {
+        let refused = SettingsChange::from_json(document.as_bytes());
+        assert!(refused.is_err(), "{document}");
+    }
 }
