@@ -32,6 +32,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use tare_control::exit::{Ended, ExitCode as Code};
+use tare_host::printable::printable_lines;
 
 use args::{Cli, Verb};
 use failure::{Failure, Outcome};
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
     match outcome() {
         Ok(ended) => ended.into(),
         Err(failure) => {
-            eprintln!("tare: {}", failure.sentence());
+            eprintln!("tare: {}", printable_lines(&failure.sentence()));
             failure.code().into()
         }
     }
@@ -95,5 +96,5 @@ fn print(text: &str) -> Outcome {
 
 /// Prints a warning: one line to the user.
 fn warn(text: &str) {
-    eprintln!("tare: {text}");
+    eprintln!("tare: {}", printable_lines(text));
 }

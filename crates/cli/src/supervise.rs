@@ -24,6 +24,7 @@ use tare_control::config::GuestKind;
 use tare_control::console_exit::{self, ConsoleExit};
 use tare_control::exit::{Ended, ExitCode};
 use tare_control::rundir::RunDir;
+use tare_control::sentence::chain;
 use tare_frames::Rules;
 
 use crate::failure::{Explain, Failure, RunOutcome};
@@ -118,7 +119,11 @@ pub(crate) fn from_words(mut words: impl Iterator<Item = OsString>) -> Option<Ru
         return None;
     }
     Some(match read_task(words.next()) {
-        Ok((task, uplink)) => run(&task, uplink, || Ok(())),
+        Ok((task, uplink)) => {
+            let ended = wait_for_end(&task, uplink, || Ok(()));
+            leave(&task, &ended);
+            ended.outcome
+        }
         Err(error) => Err(SuperviseError::Task(error).into()),
     })
 }
@@ -141,6 +146,35 @@ fn read_task(descriptor: Option<OsString>) -> io::Result<(Supervised, Option<Upl
     Ok((task, uplink))
 }
 
+/// Leaves log and exit code of a machine in the background that ended by itself.
+/// `tare stop` ends QEMU through its monitor, and removes the directory itself.
+fn leave(task: &Supervised, ended: &SupervisedEnd) {
+    let dir = RunDir::at(&task.run_dir);
+    let code = match &ended.outcome {
+        Ok(ended) => ended.number(),
+        Err(failure) => failure.code() as u8,
+    };
+    let left = match ended.end {
+        WhoEnded::User => dir.remove(),
+        WhoEnded::Guest => dir.leave_ended(code),
+    };
+    if let Err(error) = left {
+        eprintln!("tare: {}", chain(&error));
+    }
+}
+
+/// How QEMU ended, and at whose request.
+struct SupervisedEnd {
+    outcome: RunOutcome,
+    end: WhoEnded,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WhoEnded {
+    User,
+    Guest,
+}
+
 /// Starts QEMU, does what is left to be done `meanwhile`, waits for QEMU's end, removes the
 /// run directory. If the rest fails QEMU ends as well.
 pub(crate) fn run(
@@ -148,16 +182,42 @@ pub(crate) fn run(
     uplink: Option<Uplink>,
     meanwhile: impl FnOnce() -> Result<(), Failure>,
 ) -> RunOutcome {
-    let ended = start_and_wait(task, uplink, meanwhile);
-    let run_dir = RunDir::at(&task.run_dir);
+    let ended = wait_for_end(task, uplink, meanwhile);
+    let _ = RunDir::at(&task.run_dir).remove();
+    ended.outcome
+}
+
+fn wait_for_end(
+    task: &Supervised,
+    uplink: Option<Uplink>,
+    meanwhile: impl FnOnce() -> Result<(), Failure>,
+) -> SupervisedEnd {
+    let (status, signal) = match start_and_wait(task, uplink, meanwhile) {
+        Ok(ended) => ended,
+        Err(failure) => {
+            return SupervisedEnd {
+                outcome: Err(failure),
+                end: WhoEnded::User,
+            };
+        }
+    };
+    SupervisedEnd {
+        outcome: outcome(task, status, signal),
+        end: if signal == 0 {
+            WhoEnded::Guest
+        } else {
+            WhoEnded::User
+        },
+    }
+}
+
+fn outcome(task: &Supervised, status: ExitStatus, signal: i32) -> RunOutcome {
     let said = match task.guest {
         GuestKind::LibraryOs => None,
-        GuestKind::Linux => File::open(run_dir.console_log())
+        GuestKind::Linux => File::open(RunDir::at(&task.run_dir).console_log())
             .ok()
             .and_then(|log| console_exit::read(&log)),
     };
-    let _ = run_dir.remove();
-    let (status, signal) = ended?;
     match signal {
         SIGINT => Ok(ExitCode::Interrupted.into()),
         SIGTERM | SIGHUP => Ok(ExitCode::Terminated.into()),

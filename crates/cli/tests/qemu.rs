@@ -252,5 +252,13 @@ fn killing_tare_leaves_no_qemu() {
     eventually("QEMU lets go of the lock", || {
         place.run(&["ps", "--json"]).out == "[]\n"
     });
+    place.run(&["rm", "web"]).expect(0, "");
     assert!(place.run_directories().is_empty());
+}
+
+#[test]
+fn a_panic_in_the_background_of_qemu_leaves_log_and_exit_code() {
+    if qemu() {
+        tiny::keeps_what_a_panic_left(&["--engine", "qemu"], 5_000_000);
+    }
 }

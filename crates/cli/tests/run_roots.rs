@@ -187,3 +187,23 @@ fn a_process_that_took_the_number_of_a_machine_is_not_killed() {
     other.kill().unwrap();
     other.wait().unwrap();
 }
+
+#[test]
+fn names_and_records_of_others_cannot_command_a_terminal() {
+    let place = Place::new();
+    let root = RunRoot::open(place.run_root()).unwrap();
+    let (dir, _lock) = root.create("web").unwrap();
+    let record = r#"{"engine":"tare","pid":1,"image":"\u001b]0;t\u0007","cpus":1,
+        "memory_mib":64,"ports":["\u001b]52;c;eA==\u0007"],"started_s":1}"#;
+    fs::write(dir.run_json(), record).unwrap();
+    fs::create_dir(place.run_root().join("evil\x1b]0;title\x07")).unwrap();
+    fs::write(place.run_root().join("evil\x1b]0;title\x07/x"), "").unwrap();
+    let evil = "evil\x1b]0;title\x07";
+    for words in verbs("web").into_iter().chain(verbs(evil)) {
+        let ended = place.run(&words);
+        for text in [&ended.out, &ended.err] {
+            let active = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+            assert!(!text.contains(active), "{words:?}: {ended:#?}");
+        }
+    }
+}

@@ -160,6 +160,13 @@ fn a_machine_that_does_not_start_in_the_background_says_why() {
 }
 
 #[test]
+fn a_panic_in_the_background_leaves_log_and_exit_code() {
+    if kvm() {
+        tiny::keeps_what_a_panic_left(&[], 100_000);
+    }
+}
+
+#[test]
 fn signals_end_a_run_with_their_code() {
     if !kvm() {
         return;

@@ -140,6 +140,16 @@ pub enum Ended {
     Status(u8),
 }
 
+impl Ended {
+    /// The process's exit code.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Code(code) => code as u8,
+            Self::Status(status) => status,
+        }
+    }
+}
+
 impl From<ExitCode> for Ended {
     fn from(code: ExitCode) -> Self {
         Self::Code(code)
@@ -148,10 +158,7 @@ impl From<ExitCode> for Ended {
 
 impl From<Ended> for std::process::ExitCode {
     fn from(ended: Ended) -> Self {
-        match ended {
-            Ended::Code(code) => code.into(),
-            Ended::Status(status) => status.into(),
-        }
+        ended.number().into()
     }
 }
 

@@ -65,6 +65,14 @@ impl Ending {
         }
     }
 
+    /// Whether a user asked for the end.
+    pub fn was_requested(&self) -> bool {
+        matches!(
+            self,
+            Self::Interrupted | Self::Terminated | Self::Stopped(_)
+        )
+    }
+
     /// The code of the table.
     pub fn code(&self) -> ExitCode {
         match self {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
@@ -13,7 +14,7 @@ use tare_abi::exit::GuestExit;
 use tare_control::api::State;
 use tare_control::config::Console;
 use tare_control::exit::{Ended, ExitCode};
-use tare_control::rundir::RunDir;
+use tare_control::rundir::{Removal, RunDir, record_end};
 use tare_control::sentence::chain;
 use tare_daemon::signals;
 use tare_hv::Kicker;
@@ -53,14 +54,17 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Ended {
     };
     // Opened before the main thread may open nothing any more.
     let removal = RunDir::at(&config.run_dir).removal();
-    let (code, lock) = match Setup::new(config, inherited) {
-        Ok(setup) => live(setup, started),
-        Err(error) => (refuse(&error).into(), None),
+    let (code, kept, lock) = match Setup::new(config, inherited) {
+        Ok(mut setup) => {
+            let (code, kept) = live(&mut setup, started);
+            (code, kept, Some(setup.lock))
+        }
+        Err(error) => (refuse(&error).into(), Kept::Nothing, None),
     };
     match removal {
         Ok(Some(removal)) => {
-            if let Err(error) = removal.remove() {
-                complain(&format!("cannot remove the run directory: {error}"));
+            if let Err(error) = leave(&removal, kept, lock.as_ref(), code) {
+                complain(&format!("cannot clean the run directory: {error}"));
             }
         }
         Ok(None) => {}
@@ -71,20 +75,49 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Ended {
     code
 }
 
-/// One machine's life. The lock comes back to be held until all is removed.
-fn live(mut setup: Setup, started: Instant) -> (Ended, Option<std::os::fd::OwnedFd>) {
-    let outcome = build(&mut setup, started)
-        .and_then(|(machine, control)| run_machine(&setup, machine, &control));
+/// What stays of a machine in its run directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    Nothing,
+    /// Until `tare rm`.
+    LogAndCode,
+}
+
+fn leave(
+    removal: &Removal,
+    kept: Kept,
+    lock: Option<&OwnedFd>,
+    ended: Ended,
+) -> std::io::Result<()> {
+    match (kept, lock) {
+        (Kept::LogAndCode, Some(lock)) => {
+            removal.remove_only_running()?;
+            record_end(lock, ended.number())
+        }
+        _ => removal.remove(),
+    }
+}
+
+/// One machine's life, and what stays of it.
+fn live(setup: &mut Setup, started: Instant) -> (Ended, Kept) {
+    let outcome =
+        build(setup, started).and_then(|(machine, control)| run_machine(setup, machine, &control));
     terminal::restore();
-    let code = match outcome {
+    match outcome {
         Ok(ending) => {
             let ending = ending.explained(setup.config.guest, &setup.console_log);
             tell(&ending);
-            ending.ended(setup.config.guest)
+            let ended = ending.ended(setup.config.guest);
+            // In the background nobody has seen the console yet.
+            let background = matches!(setup.config.console, Console::Log { .. });
+            if background && !ending.was_requested() {
+                (ended, Kept::LogAndCode)
+            } else {
+                (ended, Kept::Nothing)
+            }
         }
-        Err(error) => refuse(&error).into(),
-    };
-    (code, Some(setup.lock))
+        Err(error) => (refuse(&error).into(), Kept::Nothing),
+    }
 }
 
 fn build(setup: &mut Setup, started: Instant) -> Result<(Machine, Control), StartError> {

@@ -41,6 +41,9 @@ pub(crate) struct LogsArgs {
     /// The machine
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
+    /// Keep escape sequences, which a terminal executes
+    #[arg(long)]
+    pub(crate) raw: bool,
     /// Print new output until the machine ends
     #[arg(short, long)]
     pub(crate) follow: bool,

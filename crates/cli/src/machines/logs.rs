@@ -1,7 +1,7 @@
 //! `tare logs`: what a machine wrote to its console.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -9,9 +9,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 use tare_control::exit::ExitCode;
 use tare_control::rundir::{RunDir, RunRoot};
+use tare_host::printable::ConsoleFilter;
 
 use crate::args::LogsArgs;
 use crate::failure::{Explain, Outcome};
+use crate::record::{EngineName, Record};
 
 /// How often to look whether a machine still lives that writes nothing; a
 /// machine that ends by itself is noticed at once.
@@ -26,6 +28,9 @@ enum LogError {
     /// It cannot be read.
     #[error("cannot read the console log")]
     Read(#[source] io::Error),
+    /// It is not a machine.
+    #[error("{0:?} serves a disk (tare blk) and has no console")]
+    Disk(String),
     /// Standard output does not take it.
     #[error("cannot write to standard output")]
     Write(#[source] io::Error),
@@ -34,7 +39,7 @@ enum LogError {
 impl Explain for LogError {
     fn code(&self) -> ExitCode {
         match self {
-            Self::Read(_) => ExitCode::ControlFailed,
+            Self::Read(_) | Self::Disk(_) => ExitCode::ControlFailed,
             Self::Write(_) => ExitCode::Output,
         }
     }
@@ -43,14 +48,19 @@ impl Explain for LogError {
 /// Prints the log, and with `--follow` what is added until the machine ends.
 pub(crate) fn logs(args: &LogsArgs) -> Outcome {
     let dir = RunRoot::open_default()?.look_up(&args.name)?.dir;
-    let printed = match args.follow {
-        false => dir
-            .open_file(&dir.console_log())
+    let is_disk = |record: Record| record.engine == EngineName::Blk;
+    if Record::read(&dir).is_ok_and(is_disk) {
+        return Err(LogError::Disk(args.name.clone()).into());
+    }
+    let mut printer = Printer::new(args.raw);
+    let printed = if args.follow {
+        follow(&dir, &mut printer)
+    } else {
+        dir.open_file(&dir.console_log())
             .map_err(LogError::Read)
-            .and_then(|mut log| pass(&mut log)),
-        true => follow(&dir),
+            .and_then(|mut log| printer.pass(&mut log))
     };
-    match printed {
+    match printed.and_then(|()| printer.finish()) {
         Err(LogError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             Ok(ExitCode::Success)
         }
@@ -58,7 +68,7 @@ pub(crate) fn logs(args: &LogsArgs) -> Outcome {
     }
 }
 
-fn follow(dir: &RunDir) -> Result<(), LogError> {
+fn follow(dir: &RunDir, printer: &mut Printer) -> Result<(), LogError> {
     let path = dir.console_log();
     let mut log = dir.open_file(&path).map_err(LogError::Read)?;
     let events = watch(&path).map_err(LogError::Read)?;
@@ -66,7 +76,7 @@ fn follow(dir: &RunDir) -> Result<(), LogError> {
         // Looked at before reading: what comes in between is read.
         let links = log.metadata().map_err(LogError::Read)?.nlink();
         let over = links == 0 || !dir.is_alive();
-        pass(&mut log)?;
+        printer.pass(&mut log)?;
         if over {
             return Ok(());
         }
@@ -78,7 +88,7 @@ fn follow(dir: &RunDir) -> Result<(), LogError> {
     }
 }
 
-/// Told of each write and, as a change of its link count, of the removal.
+/// An event for each write and, as a change of the link count, for the removal.
 fn watch(path: &Path) -> io::Result<rustix::fd::OwnedFd> {
     let events = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
     let wanted = inotify::WatchFlags::MODIFY | inotify::WatchFlags::ATTRIB;
@@ -86,16 +96,42 @@ fn watch(path: &Path) -> io::Result<rustix::fd::OwnedFd> {
     Ok(events)
 }
 
-/// Copies what there is to standard output.
-fn pass(log: &mut File) -> Result<(), LogError> {
-    let mut out = io::stdout().lock();
-    let mut chunk = [0; 16 * 1024];
-    loop {
-        let length = log.read(&mut chunk).map_err(LogError::Read)?;
-        let written = match length {
-            0 => return out.flush().map_err(LogError::Write),
-            length => out.write_all(&chunk[..length]),
-        };
-        written.map_err(LogError::Write)?;
+/// Copies to standard output. On a terminal a guest's escape sequences, which could
+/// set its title or fill the clipboard, are dropped.
+struct Printer {
+    filter: Option<ConsoleFilter>,
+}
+
+impl Printer {
+    fn new(raw: bool) -> Self {
+        let filtered = !raw && io::stdout().is_terminal();
+        Self {
+            filter: filtered.then(ConsoleFilter::default),
+        }
+    }
+
+    /// Copies what is there.
+    fn pass(&mut self, log: &mut File) -> Result<(), LogError> {
+        let mut out = io::stdout().lock();
+        let mut chunk = [0; 16 * 1024];
+        loop {
+            let length = log.read(&mut chunk).map_err(LogError::Read)?;
+            let bytes = &chunk[..length];
+            let written = match &mut self.filter {
+                _ if bytes.is_empty() => return out.flush().map_err(LogError::Write),
+                Some(filter) => out.write_all(filter.clean(bytes).as_bytes()),
+                None => out.write_all(bytes),
+            };
+            written.map_err(LogError::Write)?;
+        }
+    }
+
+    /// Prints what waited for more.
+    fn finish(&mut self) -> Result<(), LogError> {
+        let rest = self.filter.as_mut().map(ConsoleFilter::finish);
+        let rest = rest.unwrap_or_default();
+        io::stdout()
+            .write_all(rest.as_bytes())
+            .map_err(LogError::Write)
     }
 }

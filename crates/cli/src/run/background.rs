@@ -37,10 +37,16 @@ pub(crate) fn detach(
     answers: impl FnMut() -> bool,
 ) -> Outcome {
     let failed = |error| Failure::new(ExitCode::Internal, error);
-    let log = |file: &File| file.try_clone().map(Stdio::from).map_err(failed);
+    // Opened anew: the monitor writes the guest's output at offsets of its own, and
+    // messages through a copy of its descriptor would overwrite that.
+    let path = machine.run_dir.dir().console_log();
+    let log = || {
+        let messages = File::options().append(true).open(&path);
+        messages.map(Stdio::from).map_err(failed)
+    };
     let mut child = command
-        .stdout(log(&machine.console_log)?)
-        .stderr(log(&machine.console_log)?)
+        .stdout(log()?)
+        .stderr(log()?)
         .spawn()
         .map_err(failed)?;
     machine.record.set_process(child.id());

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddrV4, TcpListener, UdpSocket};
+use std::thread;
+use std::time::Duration;
 
 use tare_control::exit::ExitCode;
 
@@ -60,6 +62,10 @@ impl Explain for PortError {
     }
 }
 
+/// How often a port in use is tried again, and the pause before each try.
+const TRIES: u32 = 25;
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Binds each port and lets go of it again, unless one is named twice.
 pub(crate) fn check(forwards: &[Publish]) -> Result<(), PortError> {
     let mut seen = HashSet::new();
@@ -69,7 +75,18 @@ pub(crate) fn check(forwards: &[Publish]) -> Result<(), PortError> {
     }
     forwards
         .iter()
-        .try_for_each(|forward| bind(forward).map_err(|source| explain(*forward, source)))
+        .try_for_each(|forward| bind_soon(forward).map_err(|source| explain(*forward, source)))
+}
+
+/// The passt of a machine that has just ended holds its ports for some milliseconds.
+fn bind_soon(forward: &Publish) -> io::Result<()> {
+    for _ in 0..TRIES {
+        match bind(forward) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => thread::sleep(PAUSE),
+            other => return other,
+        }
+    }
+    bind(forward)
 }
 
 fn bind(forward: &Publish) -> io::Result<()> {
@@ -102,6 +119,18 @@ mod tests {
             guest: 80,
             protocol,
         }
+    }
+
+    #[test]
+    fn a_port_that_becomes_free_soon_is_waited_for() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = listener.local_addr().expect("its address").port();
+        let holder = thread::spawn(move || {
+            thread::sleep(PAUSE * 3);
+            drop(listener);
+        });
+        assert!(check(&[forward(port, Protocol::Tcp)]).is_ok());
+        holder.join().expect("the holder");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::fs::File;
 
 use tare_control::exit::ExitCode;
-use tare_control::rundir::{ROOT_VARIABLE, Removal, RunDir, RunDirError, RunRoot};
+use tare_control::rundir::{ROOT_VARIABLE, Removal, Run, RunDir, RunDirError, RunRoot, RunState};
 
 use super::plan::Name;
 use crate::failure::Explain;
@@ -38,6 +38,10 @@ impl Explain for RunDirError {
         }
     }
 }
+
+/// Machines of one stem that have ended and are kept for `tare logs`. The oldest gives
+/// its name to the next machine.
+const KEPT_ENDED: usize = 10;
 
 /// A claimed name.
 #[derive(Debug)]
@@ -98,10 +102,23 @@ impl Drop for RunDirGuard {
 
 fn first_free(root: &RunRoot, stem: &str) -> Result<(RunDir, File), RunDirError> {
     let mut last = RunDirError::InUse(stem.to_owned());
+    let mut ended = Vec::new();
     for number in 1..=MOST {
-        match root.create(&format!("{stem}-{number}")) {
-            Err(error @ RunDirError::InUse(_)) => last = error,
-            other => return other,
+        let name = format!("{stem}-{number}");
+        match root.look_up(&name) {
+            Ok(Run {
+                state: RunState::Ended(end),
+                ..
+            }) => ended.push((end.map_or(0, |end| end.ended_s), name)),
+            Ok(_) | Err(RunDirError::Foreign(_)) => last = RunDirError::InUse(name),
+            Err(_) => match root.create(&name) {
+                Err(error @ RunDirError::InUse(_)) => last = error,
+                other => return other,
+            },
+        }
+        if ended.len() == KEPT_ENDED {
+            ended.sort();
+            return root.create(&ended[0].1);
         }
     }
     Err(last)
@@ -124,6 +141,20 @@ mod tests {
         drop(first);
         let third = RunDirGuard::take(&root, &numbered).unwrap();
         assert_eq!(third.dir().name(), "http-1");
+    }
+
+    #[test]
+    fn ended_machines_keep_their_numbers_up_to_a_limit() {
+        let keep = tempfile::tempdir().unwrap();
+        let root = RunRoot::open(keep.path().join("tare")).unwrap();
+        let numbered = Name::Numbered("http".to_owned());
+        for number in 1..=KEPT_ENDED {
+            let guard = RunDirGuard::take(&root, &numbered).unwrap();
+            assert_eq!(guard.hand_over().name(), format!("http-{number}"));
+        }
+        let next = RunDirGuard::take(&root, &numbered).unwrap();
+        assert!(root.look_up(next.dir().name()).is_ok());
+        assert_eq!(root.list().unwrap().runs.len(), KEPT_ENDED);
     }
 
     #[test]

@@ -11,7 +11,10 @@ const CODE: usize = HEADERS + NOTE;
 pub enum Then {
     /// Writes a value to the exit port.
     Exit(u32),
-    /// Halts with interrupts off, for ever.
+    /// Writes to the POST port as often as the second number says, then the first to
+    /// the exit port.
+    ExitAfter(u32, u32),
+    /// Halts with interrupts off, forever.
     Halt,
     /// Shuts the processor down by a fault without a handler.
     TripleFault,
@@ -29,6 +32,14 @@ pub fn image(line: &str, then: Then) -> Vec<u8> {
     }
     match then {
         Then::Exit(value) => {
+            code.extend([0xba, 0xf4, 0, 0, 0, 0xb8]); // mov edx, 0xf4; mov eax, value
+            code.extend(value.to_le_bytes());
+            code.push(0xef); // out dx, eax
+        }
+        Then::ExitAfter(value, writes) => {
+            code.push(0xb9); // mov ecx, writes
+            code.extend(writes.to_le_bytes());
+            code.extend([0xe6, 0x80, 0xe2, 0xfc]); // out 0x80, al; loop
             code.extend([0xba, 0xf4, 0, 0, 0, 0xb8]); // mov edx, 0xf4; mov eax, value
             code.extend(value.to_le_bytes());
             code.push(0xef); // out dx, eax

@@ -77,3 +77,19 @@ pub fn runs_in_the_background(words: &[&str], meanwhile: impl FnOnce(&Place)) {
     end(following).expect(0, LINE);
     assert!(place.run_directories().is_empty());
 }
+
+/// A machine in the background whose guest panics is listed with its exit code, and its
+/// log can be read, until it is removed. `writes` make it live long enough to start.
+pub fn keeps_what_a_panic_left(words: &[&str], writes: u32) {
+    let place = Place::new();
+    let image = place.file("tiny", &guest::image(LINE, Then::ExitAfter(0x20, writes)));
+    let started = place.run(&[&["run", &image, "-d", "--net", "none"], words].concat());
+    assert_eq!(started.code, Some(0), "{started:#?}");
+    eventually("the guest has panicked", || {
+        place.run(&["ps", "-a"]).out.contains("exit 70")
+    });
+    assert_eq!(place.run(&["ps"]).out.lines().count(), 1);
+    place.run(&["logs", "tiny-1"]).expect(0, LINE);
+    place.run(&["rm", "tiny-1"]).expect(0, "");
+    assert!(place.run_directories().is_empty());
+}

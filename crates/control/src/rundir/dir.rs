@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
+use super::end::record_end;
 use super::entry::{
     CONSOLE, CONTROL, Found, LOCK, MACHINE, PASST, RUN, Removal, find, is_own_file,
 };
@@ -109,6 +110,20 @@ impl RunDir {
             Some(removal) => removal.remove().map_err(|source| at(&self.path, source)),
             None => Ok(()),
         }
+    }
+
+    /// Leaves the log, the record and the exit code of a machine that ends now, until
+    /// [`super::RunRoot::remove`].
+    pub fn leave_ended(&self, code: u8) -> Result<(), RunDirError> {
+        let Some(removal) = self.removal()? else {
+            return Ok(());
+        };
+        let left = removal.remove_only_running().and_then(|()| {
+            let flags = OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
+            let lock = open(self.lock_file(), flags, Mode::empty())?;
+            record_end(&lock, code)
+        });
+        left.map_err(|source| at(&self.path, source))
     }
 
     fn examine(&self) -> io::Result<(OwnedFd, Found)> {
