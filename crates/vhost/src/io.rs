@@ -12,6 +12,7 @@ use tare_devices::blk::{Clock as _, MonotonicClock};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
 use crate::counters::VhostCounters;
+use crate::rule::SharedRule;
 use crate::session::{Session, install_bus_error_handler};
 
 const STOP: u64 = 0;
@@ -39,7 +40,8 @@ pub(crate) struct IoLoop {
     connected: Connected,
     counters: Arc<VhostCounters>,
     complaints: u32,
-    /// The main thread changed something.
+    /// The coalescing rule, which the main thread changes; `wake` says when.
+    rule: Arc<SharedRule>,
     wake: OwnedFd,
     /// Watched as long as they are open.
     _events: Vec<OwnedFd>,
@@ -68,6 +70,7 @@ impl IoLoop {
             poll.add(&engine, ENGINE)?;
             events.push(engine);
         }
+        let rule = lock(&session).device().coalescing();
         let mut io = Self {
             poll,
             listener,
@@ -77,6 +80,7 @@ impl IoLoop {
             connected: Connected::default(),
             counters,
             complaints: 0,
+            rule: Arc::new(SharedRule::new(rule)),
             wake,
             _events: events,
         };
@@ -87,6 +91,11 @@ impl IoLoop {
     /// Where the connection is found while there is one.
     pub(crate) fn connected(&self) -> Connected {
         Arc::clone(&self.connected)
+    }
+
+    /// The coalescing rule, for the main thread.
+    pub(crate) fn rule(&self) -> Arc<SharedRule> {
+        Arc::clone(&self.rule)
     }
 
     /// What wakes the thread, for whoever changes something.
@@ -109,7 +118,7 @@ impl IoLoop {
                     }
                     LISTENER => self.accept()?,
                     FRONTEND => self.message()?,
-                    WAKE => drop(rustix::io::read(&self.wake, &mut [0; 8])),
+                    WAKE => self.change_rule(),
                     _ => {}
                 }
             }
@@ -120,6 +129,13 @@ impl IoLoop {
             } else if let Some(complaint) = complaint {
                 self.complain(&complaint);
             }
+        }
+    }
+
+    fn change_rule(&self) {
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        if let Some(rule) = self.rule.take_change() {
+            lock(&self.session).set_coalescing(rule);
         }
     }
 

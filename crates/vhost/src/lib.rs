@@ -27,6 +27,7 @@ pub mod front;
 pub mod fuzz_entry;
 mod io;
 mod routes;
+mod rule;
 mod serve;
 mod session;
 mod socket;

@@ -2,7 +2,7 @@
 //! far as a disk without a machine has them.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 use tare_control::api::Stop;
@@ -13,8 +13,7 @@ use tare_daemon::interface::{self, Interface};
 use tare_daemon::observe::{MemoryObserver, ThreadObserver};
 use tare_devices::CounterSource;
 
-use crate::io::lock;
-use crate::session::Session;
+use crate::rule::SharedRule;
 
 /// The one disk's name in settings.
 const DISK: &str = "disk0";
@@ -24,7 +23,7 @@ pub(crate) struct Control {
     pub(crate) name: String,
     pub(crate) disk_path: String,
     pub(crate) started: Instant,
-    pub(crate) session: Arc<Mutex<Session>>,
+    pub(crate) rule: Arc<SharedRule>,
     pub(crate) counters: Vec<Arc<dyn CounterSource>>,
     pub(crate) threads: Vec<ThreadObserver>,
     pub(crate) memory: MemoryObserver,
@@ -62,7 +61,7 @@ impl Interface for Control {
     }
 
     fn settings(&self) -> Settings {
-        let coalescing = lock(&self.session).device().coalescing();
+        let coalescing = self.rule.get();
         let disk = DiskSettings {
             path: self.disk_path.clone(),
             coalesce: Coalesce::from(&coalescing),
@@ -80,7 +79,7 @@ impl Interface for Control {
             // `changed` has checked it.
             && let Ok(rule) = disk.coalesce.settings()
         {
-            lock(&self.session).set_coalescing(rule);
+            self.rule.set(rule);
             let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
         Ok(self.settings())

@@ -32,8 +32,9 @@ const SIGNAL: u64 = 0;
 const ENDED: u64 = 1;
 const SERVER: u64 = 2;
 const STACK_BYTES: usize = 256 << 10;
-/// How long the I/O thread gets to end what is in flight.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the I/O thread gets to end what is in flight, whatever hangs. The rest is in
+/// the log of requests in flight, and a successor does it again.
+const END_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// What is served, and where.
 pub struct BlkDaemon {
@@ -137,10 +138,10 @@ pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, ServeErro
     let stop = event()?;
     let listener = socket.listener().map_err(failed_to("serve the socket"))?;
     let stopped = clone(&stop)?;
-    let shared = Arc::clone(&session);
-    let io = IoLoop::new(epoll, listener, shared, counters, stopped, event()?);
+    let io = IoLoop::new(epoll, listener, session, counters, stopped, event()?);
     let io = io.map_err(failed_to("watch the socket"))?;
     let connected = io.connected();
+    let rule = io.rule();
     let wake = io.wake().map_err(failed_to("make an event"))?;
 
     let ended = event()?;
@@ -158,7 +159,7 @@ pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, ServeErro
         name,
         disk_path,
         started,
-        session,
+        rule,
         counters: sources,
         threads: threads.map_err(failed_to("open its threads' statistics"))?,
         memory: MemoryObserver::new(Vec::new()),
@@ -254,8 +255,10 @@ impl IoThread {
         let begin = Instant::now();
         let mut pause = Duration::from_micros(200);
         while !self.handle.is_finished() {
-            if begin.elapsed() > PATIENCE {
-                return complain("the I/O thread did not end in time");
+            if begin.elapsed() > END_TIMEOUT {
+                return complain(
+                    "requests in flight did not end within 1.5 s: they are left to the next daemon",
+                );
             }
             thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(20));

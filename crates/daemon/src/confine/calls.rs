@@ -106,6 +106,8 @@ const FRONTEND: &[c_long] = &[
     libc::SYS_fstat,
     libc::SYS_ftruncate,
     libc::SYS_memfd_create,
+    // Notifications, without waiting.
+    libc::SYS_preadv2,
     libc::SYS_recvmsg,
     libc::SYS_sendmsg,
     libc::SYS_shutdown,

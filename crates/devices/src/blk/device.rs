@@ -147,7 +147,11 @@ impl Blk {
             return Ok(Progress::Done);
         };
         queue.disable_notification(memory)?;
+        self.slow.begin_turn();
         for _ in 0..BATCH {
+            if self.slow.has_used_its_turn() {
+                return Ok(Progress::More);
+            }
             if self.flights.are_full() {
                 self.lanes[index].blocked = true;
                 self.counters.backpressure.increment();

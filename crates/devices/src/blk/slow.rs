@@ -37,11 +37,28 @@ impl From<io::Error> for SlowError {
     }
 }
 
-/// Aligned memory, made when it is first needed.
+/// Bytes after which a turn of the I/O loop ends: they are transferred while the device
+/// is locked, and messages, settings and other queues wait.
+const BYTES_PER_TURN: u64 = 1 << 20;
+
+/// Aligned memory, made when it is first needed, and what this turn has used.
 #[derive(Default)]
-pub(super) struct Slow(Option<Aligned>);
+pub(super) struct Slow {
+    memory: Option<Aligned>,
+    bytes: u64,
+}
 
 impl Slow {
+    /// A turn of the I/O loop begins.
+    pub(super) fn begin_turn(&mut self) {
+        self.bytes = 0;
+    }
+
+    /// Whether this turn has transferred what it may.
+    pub(super) fn has_used_its_turn(&self) -> bool {
+        self.bytes >= BYTES_PER_TURN
+    }
+
     /// Reads `len` bytes at `offset` into the chain's writable buffers.
     pub(super) fn read(
         &mut self,
@@ -50,6 +67,7 @@ impl Slow {
         chain: &Chain,
         (offset, len): (u64, u64),
     ) -> Result<(), SlowError> {
+        self.bytes += len;
         for (done, part) in chunks(len) {
             let bytes = &mut self.memory().as_mut_slice()[..part];
             file.read_exact_at(bytes, offset + done)?;
@@ -68,6 +86,7 @@ impl Slow {
         (offset, len): (u64, u64),
         durability: Durability,
     ) -> Result<(), SlowError> {
+        self.bytes += len;
         for (done, part) in chunks(len) {
             let bytes = &mut self.memory().as_mut_slice()[..part];
             chain.read(memory, skip + done as usize, bytes)?;
@@ -92,7 +111,7 @@ impl Slow {
     }
 
     fn memory(&mut self) -> &mut Aligned {
-        self.0.get_or_insert_with(|| Aligned::zeroed(CHUNK))
+        self.memory.get_or_insert_with(|| Aligned::zeroed(CHUNK))
     }
 }
 

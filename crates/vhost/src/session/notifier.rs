@@ -1,12 +1,20 @@
-//! The descriptors by which driver and device wake each other. They are the
-//! front-end's as well: nothing done with them may wait.
+//! The eventfds by which driver and device wake each other.
+//!
+//! The front-end holds the same open files, and with them the O_NONBLOCK flag: nothing
+//! here relies on it. Only eventfds are taken. A read does not wait by RWF_NOWAIT; a
+//! write of an eventfd has no such flag, so it is made only while the counter has
+//! room. A front-end that fills the counter between the look and the write stops its
+//! own disk until it reads; the control socket and the daemon's end do not wait for
+//! that ([`crate::rule`], [`crate::serve`]).
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, fstat};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use tare_daemon::poll::{Interest, Poll};
 
 /// What a read of a notifier came to.
@@ -31,7 +39,7 @@ pub(crate) struct Notifier {
 impl Notifier {
     /// Not watched yet.
     pub(crate) fn new(file: File, poll: &Arc<Poll>, token: u64) -> io::Result<Self> {
-        do_not_wait(&file)?;
+        require_eventfd(&file)?;
         Ok(Self {
             file,
             poll: Arc::clone(poll),
@@ -51,9 +59,11 @@ impl Notifier {
     /// Takes the notification, if there is one.
     pub(crate) fn take(&self) -> Kick {
         let mut count = [0; 8];
-        match rustix::io::read(&self.file, &mut count) {
+        let buffer = &mut [io::IoSliceMut::new(&mut count)];
+        // An offset of -1: the file has no position.
+        match preadv2(&self.file, buffer, u64::MAX, ReadWriteFlags::NOWAIT) {
             Ok(8) => Kick::Notified,
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Kick::Nothing,
+            Err(Errno::AGAIN | Errno::INTR) => Kick::Nothing,
             _ => Kick::Broken,
         }
     }
@@ -67,21 +77,115 @@ impl Drop for Notifier {
     }
 }
 
-/// A descriptor to write interrupts to.
+/// An eventfd to write interrupts to.
 pub(crate) fn sender(file: File) -> io::Result<File> {
-    do_not_wait(&file)?;
+    require_eventfd(&file)?;
     Ok(file)
 }
 
-/// Sends one; that the other end has not looked for very long is no failure.
+/// Signals an eventfd. One that is full is signalled already.
 pub(crate) fn send(file: &File) {
-    let _ = rustix::io::write(file, &1u64.to_ne_bytes());
+    if has_room(file) {
+        let _ = rustix::io::write(file, &1u64.to_ne_bytes());
+    }
 }
 
-fn do_not_wait(file: &File) -> io::Result<()> {
+/// Whether a write would not wait.
+fn has_room(file: &File) -> bool {
+    let mut looked = [PollFd::new(file, PollFlags::OUT)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let found = poll(&mut looked, Some(&at_once));
+    found.is_ok() && looked[0].revents().contains(PollFlags::OUT)
+}
+
+/// Refuses everything but an eventfd: an anonymous file without a type, that can be
+/// written, and that takes eight bytes but not the value 2^64-1.
+fn require_eventfd(file: &File) -> io::Result<()> {
+    const FILE_TYPE: u32 = 0o170_000;
+    let refused = || {
+        let what = "a queue's call, kick and error descriptors must be eventfds";
+        io::Error::new(io::ErrorKind::InvalidInput, what)
+    };
+    if fstat(file)?.st_mode & FILE_TYPE != 0 {
+        return Err(refused());
+    }
     let flags = fcntl_getfl(file)?;
     if !flags.contains(OFlags::NONBLOCK) {
         fcntl_setfl(file, flags | OFlags::NONBLOCK)?;
     }
-    Ok(())
+    match rustix::io::write(file, &u64::MAX.to_ne_bytes()) {
+        Err(Errno::INVAL) if has_room(file) => Ok(()),
+        _ => Err(refused()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use rustix::event::{EventfdFlags, eventfd};
+    use rustix::pipe::pipe;
+    use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
+
+    use super::*;
+
+    fn event() -> File {
+        File::from(eventfd(0, EventfdFlags::CLOEXEC).unwrap())
+    }
+
+    /// What the front-end does to its own descriptor, after it was handed over.
+    fn waits_again(file: &File) {
+        let flags = fcntl_getfl(file).unwrap();
+        fcntl_setfl(file, flags - OFlags::NONBLOCK).unwrap();
+    }
+
+    /// The result of `act`, which must not wait.
+    fn at_once<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || sender.send(act()));
+        receiver
+            .recv_timeout(Duration::from_secs(20))
+            .unwrap_or_else(|_| panic!("it waits"))
+    }
+
+    #[test]
+    fn only_eventfds_are_taken() {
+        assert!(sender(event()).is_ok());
+        let (reader, writer) = pipe().unwrap();
+        let clock = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::empty()).unwrap();
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let others: [OwnedFd; 5] = [reader, writer, clock, socket.into(), file.into()];
+        for other in others {
+            let error = sender(File::from(other)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+
+    #[test]
+    fn a_full_eventfd_does_not_hold_up_a_signal() {
+        let call = sender(event()).unwrap();
+        waits_again(&call);
+        rustix::io::write(&call, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+        at_once(move || send(&call));
+    }
+
+    #[test]
+    fn an_empty_eventfd_does_not_hold_up_a_look() {
+        let poll = Arc::new(Poll::new().unwrap());
+        let kick = Notifier::new(event(), &poll, 1).unwrap();
+        waits_again(&kick.file);
+        let (kick, found) = at_once(move || {
+            let found = kick.take();
+            (kick, found)
+        });
+        assert_eq!(found, Kick::Nothing);
+        rustix::io::write(&kick.file, &1u64.to_ne_bytes()).unwrap();
+        assert_eq!(at_once(move || kick.take()), Kick::Notified);
+    }
 }

@@ -102,3 +102,36 @@ fn buffers_that_o_direct_cannot_take_are_copied() {
     assert_eq!(request(&machine, &mut rings[0], write), 0);
     assert_eq!(fs::read(&path).unwrap()[9 * 512..10 * 512], [0x5a; 512]);
 }
+
+/// What is copied is copied while the device is locked: a turn ends after a mebibyte.
+#[test]
+fn a_turn_copies_a_bounded_number_of_bytes() {
+    let (_dir, path) = scratch();
+    fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let disk = Disk::open(&path, Access::ReadWrite).unwrap();
+    if !disk.is_direct() {
+        println!("SKIP: this file system has no O_DIRECT with 512-byte blocks");
+        return;
+    }
+    let chosen = choose(&disk).unwrap();
+    let device = Blk::new(settings(), disk, chosen.engine, Box::new(MonotonicClock));
+    let machine = Machine::new(device);
+    let mut rings = Driver::new(&machine).start(FEATURES, 64);
+    for slot in 0..6 {
+        let odd = Wanted {
+            data: DATA + 3,
+            status: STATUS + slot,
+            ..Wanted::new(0, 0, 256 << 10)
+        };
+        odd.offer(&machine, &mut rings[0]);
+    }
+    let turn = || machine.io(|device| device.notified(0));
+    let copied: Vec<u64> = (0..3)
+        .map(|_| {
+            let _ = turn();
+            machine.counter("bounced")
+        })
+        .collect();
+    assert_eq!(copied, [4, 6, 6]);
+    serve(&machine, &mut rings[0], 0, 6);
+}
