@@ -29,7 +29,7 @@ pub enum Idle {
     /// Blocking I/O: threads sleep until an interrupt, cores halt.
     #[default]
     Block,
-    /// The first talk's cure: device threads poll and declare idle turns; the
+    /// As in Toro: device threads poll and declare idle turns; the
     /// core halts when all have been idle for the policy's time.
     Poller,
     /// The control arm: pollers that never let the core halt.

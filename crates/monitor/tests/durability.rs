@@ -1,6 +1,6 @@
 //! What a guest was told of its disk is so: after the whole monitor was killed,
 //! after the file became shorter, and when the host has no room. The guest is a
-//! loop of a few instructions that writes and flushes, or reads, for ever.
+//! loop of a few instructions that writes and flushes, or reads, forever.
 #![allow(clippy::unwrap_used)]
 
 mod support;

@@ -6,7 +6,7 @@
 //! the vCPU to find at its next exit.
 //!
 //! Added to the talk's rule: a vCPU that makes no exit would leave it pending
-//! for ever, so the end of the window is a [deadline](Coalescer::deadline) at
+//! forever, so the end of the window is a [deadline](Coalescer::deadline) at
 //! which the kick is sent; and a halted vCPU, which looks at nothing, is woken
 //! at once. One [`Coalescer`] belongs to one vCPU and is used from one thread,
 //! or under the lock that guards what is pending.

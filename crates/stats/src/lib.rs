@@ -1,14 +1,12 @@
 //! Quantiles, confidence intervals, rank tests; pure.
 //!
-//! What a report needs to say something that stands: medians with intervals
-//! that assume no distribution, means with intervals where a comparison with
-//! the literature asks for them, a rank test with an effect size for "is A
-//! really faster than B", and the mean of the fastest samples of the fourth
-//! talk. Distribution functions come from `statrs`.
+//! What a sound report needs: medians with intervals that assume no distribution,
+//! means with intervals for comparisons with the literature, a rank test with an
+//! effect size for "is A really faster than B", and the mean of the fastest
+//! samples as in Kernel Tailoring. Distribution functions come from `statrs`.
 //!
-//! The known answers in the tests were worked out by SciPy 1.17 and NumPy; each
-//! test names the call. Samples that are not finite have no order and no mean:
-//! functions that meet one return `None`.
+//! The expected values in the tests come from SciPy 1.17 and NumPy; each
+//! test names the call. Functions return `None` for samples that are not finite.
 
 #![forbid(unsafe_code)]
 

@@ -159,7 +159,7 @@ impl IoLoop {
         session.take_complaint()
     }
 
-    /// How long to wait: without work, and with nothing held, for ever.
+    /// How long to wait: without work, and with nothing held, forever.
     fn patience(&self) -> Wait {
         let session = lock(&self.session);
         if session.has_more() {

@@ -177,7 +177,7 @@ pub fn switch(to: Fiber) {
     release_previous();
 }
 
-/// Marks the running fiber: the next switch leaves it for ever, and its stack
+/// Marks the running fiber: the next switch leaves it forever, and its stack
 /// is used again. Gives what it does last.
 fn finish() -> Option<End> {
     // SAFETY: only this CPU uses its cell.

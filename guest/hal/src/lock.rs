@@ -1,7 +1,7 @@
 //! Spin locks. [`SpinLock`] is for data that only threads touch; [`IrqLock`]
 //! also keeps interrupts off while held, for data that interrupt handlers
 //! touch too. Both `pause` while they wait. A thread must not switch away
-//! while it holds either: the next thread on its core would spin for ever.
+//! while it holds either: the next thread on its core would spin forever.
 
 #![allow(unsafe_code)]
 

@@ -88,7 +88,7 @@ pub(crate) fn init_first() {
 /// Makes `area` this CPU's.
 ///
 /// # Safety
-/// The area must live for ever and belong to this CPU alone.
+/// The area must live forever and belong to this CPU alone.
 pub(crate) unsafe fn init_further(area: *mut Cpu) {
     // SAFETY: by this function's contract; GS is used for nothing else.
     unsafe {
@@ -109,7 +109,7 @@ pub(crate) fn area(index: usize, apic_id: u32, stack_top: u64) -> &'static Cpu {
 pub(crate) fn current() -> &'static Cpu {
     let this: *const Cpu;
     // SAFETY: GS points to this CPU's area since its first instructions in
-    // Rust, and areas live for ever. A fiber stays on its CPU.
+    // Rust, and areas live forever. A fiber stays on its CPU.
     unsafe {
         core::arch::asm!("mov {}, gs:[0]", out(reg) this, options(pure, readonly, nostack, preserves_flags));
         &*this

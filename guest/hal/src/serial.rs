@@ -1,5 +1,5 @@
 //! The first serial port, output only, polled. Each port access costs an
-//! exit, so the transmitter is asked for room once for every sixteen bytes,
+//! exit, so the driver checks the transmitter once for every sixteen bytes,
 //! which is what its FIFO takes.
 
 #![allow(unsafe_code)]

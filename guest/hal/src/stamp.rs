@@ -1,5 +1,5 @@
 //! An interrupt whose handler's first instruction reads the time stamp counter:
-//! how long a halted CPU takes to run again (`SYSTEMS.md`, part 3).
+//! how long a halted CPU takes to run again (KVM Message Passing 2015).
 //!
 //! One CPU [`halt`]s, another [`send`]s. The handler saves no register: the
 //! vector is delivered only between the `sti` and the `cli` of [`halt`], where

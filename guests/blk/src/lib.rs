@@ -1,4 +1,4 @@
-//! Load on a disk, like iometer: `SYSTEMS.md`, part 1.
+//! Load on a disk, like iometer (vIC 2011).
 //!
 //! A job is a mix of reads and writes of one block size, random or sequential,
 //! with a number of commands in flight. There is a thread for each: it sends its

@@ -1,5 +1,4 @@
-//! Two threads that signal each other, on two cores or on one (`SYSTEMS.md`,
-//! part 3: event objects), and what a message costs in halts, interrupts and
+//! Two threads that signal each other, on two cores or on one (KVM Message Passing 2015: event objects), and what a message costs in halts, interrupts and
 //! timer writes, as the scheduler counts them.
 //!
 //! Prints JSON, a line each: `{"khz":N}`, `{"begin":true}` (and waits 100 ms),

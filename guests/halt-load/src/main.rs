@@ -1,5 +1,5 @@
 //! A CPU that halts and is woken in a rhythm, for weighing how it waits
-//! (`SYSTEMS.md`, part 3).
+//! (KVM Message Passing 2015).
 //!
 //! `load=idle` sleeps; `load=every` and `load=bursts` halt CPU 0 raw, and CPU 1
 //! interrupts it each `gap_us`, with a pause of `pause_us` after every

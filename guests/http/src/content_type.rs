@@ -8,7 +8,7 @@ const LONGEST: usize = 11;
 const UNKNOWN: &str = "application/octet-stream";
 
 /// The value of `Content-Type` for a path; bytes of no known kind are
-/// `application/octet-stream`. Text is said to be UTF-8.
+/// `application/octet-stream`. Text is declared as UTF-8.
 pub fn of(path: &str) -> &'static str {
     let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
     name.rsplit_once('.')

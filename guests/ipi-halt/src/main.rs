@@ -1,4 +1,4 @@
-//! The talk's benchmark of message passing (`SYSTEMS.md`, part 3): CPU 0 halts;
+//! The benchmark of KVM Message Passing 2015: CPU 0 halts;
 //! about 100 µs later CPU 1 reads the time stamp counter and sends an interrupt;
 //! the first instruction of the handler on CPU 0 reads it again.
 //!

@@ -2,7 +2,7 @@
 //!
 //! Whatever has arrived is carried out before anything is sent, so that a
 //! pipeline of small commands is answered with one message. A connection may be
-//! quiet for ever, as with memcached: no timer runs for it unless the server
+//! quiet forever, as with memcached: no timer runs for it unless the server
 //! is set up with one.
 
 use memchr::memchr;

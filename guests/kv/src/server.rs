@@ -252,7 +252,7 @@ fn stored_text(stored: Stored) -> &'static [u8] {
     }
 }
 
-/// Lack of memory is told to those too who did not want an answer.
+/// Lack of memory is reported even to clients that asked for no answer.
 fn reply_to(stored: Stored, reply: Reply) -> Reply {
     match stored {
         Stored::NoMemory => Reply::Wanted,

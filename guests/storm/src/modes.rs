@@ -1,4 +1,4 @@
-//! What each mode does, for ever.
+//! What each mode does, forever.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! TCP_RR over the loopback (`SYSTEMS.md`, part 3): a client sends one byte, a
+//! TCP_RR over the loopback (KVM Message Passing 2015): a client sends one byte, a
 //! server sends one back. The client runs on the first core, the server on the
 //! last: on one vCPU they share it.
 //!

@@ -76,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    /// Rules are for ever: each test takes a thread of its own.
+    /// Rules are forever: each test takes a thread of its own.
     fn confined(files: Files, check: impl FnOnce() + Send + 'static) {
         let body = move || match files.enforce().unwrap() {
             RulesetStatus::NotEnforced => println!("SKIP: this kernel has no Landlock"),

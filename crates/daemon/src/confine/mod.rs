@@ -29,7 +29,7 @@ pub enum ConfineError {
     Install(#[from] seccompiler::Error),
 }
 
-/// Confines the calling thread for ever.
+/// Confines the calling thread forever.
 pub fn confine(role: Role, files: Files) -> Result<(), ConfineError> {
     rustix::thread::set_no_new_privs(true)
         .map_err(|errno| ConfineError::NoNewPrivs(errno.into()))?;

@@ -1,4 +1,4 @@
-//! `console.log`, bounded: a guest that writes for ever does not fill the disk.
+//! `console.log`, bounded: a guest that writes forever does not fill the disk.
 //!
 //! When the file reaches [`LIMIT_BYTES`], its first half goes and the second
 //! half moves to the front, behind a line that says so.

@@ -56,7 +56,7 @@ enum Shown {
     Gone,
 }
 
-/// A standard output that is written without waiting for ever.
+/// A standard output that is written without waiting forever.
 #[derive(Debug)]
 pub struct Screen {
     fd: OwnedFd,

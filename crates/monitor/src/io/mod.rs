@@ -101,7 +101,7 @@ impl IoLoop {
         }
     }
 
-    /// How long to wait: without work, and with nothing held, for ever.
+    /// How long to wait: without work, and with nothing held, forever.
     fn patience(&self) -> Wait {
         if self.devices.iter().any(IoDevice::has_more) {
             return Wait::No;

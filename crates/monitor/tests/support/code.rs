@@ -3,7 +3,7 @@
 use tare_abi::exit::GuestExit;
 use tare_abi::ports;
 
-/// `cli; hlt` for ever.
+/// `cli; hlt` forever.
 pub const HALT: &[u8] = &[0xfa, 0xf4, 0xeb, 0xfd];
 /// `ud2` without an interrupt table: a triple fault.
 pub const TRIPLE_FAULT: &[u8] = &[0x0f, 0x0b];
@@ -53,7 +53,7 @@ pub fn echo() -> Vec<u8> {
     ]
 }
 
-/// Prints `byte` for ever.
+/// Prints `byte` forever.
 pub fn flood(byte: u8) -> Vec<u8> {
     let mut code = set_dx(ports::COM1);
     code.extend_from_slice(&[0xb0, byte, 0xee, 0xeb, 0xfd]);
@@ -104,7 +104,7 @@ pub fn load_idt(address: u32) -> Vec<u8> {
     [&[0x0f, 0x01, 0x1d][..], &address.to_le_bytes()].concat()
 }
 
-/// `sti; hlt` for ever.
+/// `sti; hlt` forever.
 pub const WAIT: &[u8] = &[0xfb, 0xf4, 0xeb, 0xfc];
 
 /// `code`, and behind it at `offset` from its begin, `handler`.

@@ -69,7 +69,7 @@ pub(crate) fn init_further() {
     }
     if cpuid::has_pv_eoi() {
         let flag = core::ptr::from_ref(&percpu::current().pv_eoi).addr() as u64;
-        // SAFETY: the flag lives for ever at its physical address.
+        // SAFETY: the flag lives forever at its physical address.
         unsafe { Msr::new(MSR_KVM_PV_EOI_EN).write(flag | 1) };
     }
 }

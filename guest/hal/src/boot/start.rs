@@ -86,7 +86,7 @@ extern "C" fn tare_boot(information: u64, protocol: u64) -> ! {
 /// Called by the trampoline on the CPU's own stack.
 #[unsafe(no_mangle)]
 extern "C" fn tare_boot_ap(area: *mut percpu::Cpu) -> ! {
-    // SAFETY: `smp` made this area for this CPU and keeps it for ever.
+    // SAFETY: `smp` made this area for this CPU and keeps it forever.
     unsafe { percpu::init_further(area) };
     trap::init();
     apic::init_further();

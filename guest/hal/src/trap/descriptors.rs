@@ -79,7 +79,7 @@ static FIRST_FAULT_STACK: Stack = Stack(UnsafeCell::new([0; FAULT_STACK_BYTES]))
 /// Loads this CPU's descriptor tables.
 pub(crate) fn init() {
     let descriptors = percpu::current().descriptors.get();
-    // SAFETY: the area is this CPU's, lives for ever, and nobody looks at its
+    // SAFETY: the area is this CPU's, lives forever, and nobody looks at its
     // descriptors but this function, once.
     unsafe {
         let descriptors = &mut *descriptors;

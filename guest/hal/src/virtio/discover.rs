@@ -110,7 +110,7 @@ fn open_mmio(word: &MmioWord) -> Option<Transport> {
     }
     let header = NonNull::new(word.base as *mut virtio_drivers::transport::mmio::VirtIOHeader)?;
     // SAFETY: the monitor says that these are a device's registers, and they
-    // are mapped for ever; the size includes the configuration space.
+    // are mapped forever; the size includes the configuration space.
     let inner = unsafe { MmioTransport::new(header, word.size as usize) }.ok()?;
     Some(Transport::new(
         inner.into(),

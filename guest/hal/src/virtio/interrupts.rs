@@ -154,7 +154,7 @@ pub(super) mod line {
 
     fn serve(registers: u64, handlers: &IrqLock<Vec<Callback>>) {
         for _ in 0..MAX_ROUNDS {
-            // SAFETY: the device's registers, mapped for ever (virtio 1.2, 4.2.2).
+            // SAFETY: the device's registers, mapped forever (virtio 1.2, 4.2.2).
             let status = unsafe { ((registers + INTERRUPT_STATUS) as *const u32).read_volatile() };
             if status == 0 {
                 return;

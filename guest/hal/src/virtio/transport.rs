@@ -178,7 +178,7 @@ mod pci {
     /// Queues whose address is kept; drivers here use three at most.
     const MAX_QUEUES: usize = 8;
 
-    /// Addresses of a device's structures, mapped for ever.
+    /// Addresses of a device's structures, mapped forever.
     #[derive(Debug)]
     pub(in crate::virtio) struct PciNotifier {
         common: u64,
@@ -208,7 +208,7 @@ mod pci {
 
         /// Gives `queue` its interrupt entry and looks its address up.
         pub(in crate::virtio) fn prepare(&mut self, queue: u16, entry: u16) {
-            // SAFETY: registers of the common configuration, mapped for ever.
+            // SAFETY: registers of the common configuration, mapped forever.
             let offset = unsafe {
                 ((self.common + QUEUE_SELECT) as *mut u16).write_volatile(queue);
                 ((self.common + QUEUE_MSIX_VECTOR) as *mut u16).write_volatile(entry);

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::*;
 use crate::sync::SpinLock;
 
-/// Notes what it is asked for.
+/// Records the requests that it gets.
 struct Scribe {
     geometry: Geometry,
     asked: SpinLock<Vec<(u64, usize)>>,

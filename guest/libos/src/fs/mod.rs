@@ -2,8 +2,8 @@
 //! file system on a disk.
 //!
 //! An archive (newc cpio, see [`cpio`]) stays where the boot loader put it and
-//! files are slices of it: opening copies nothing, and the slices live for
-//! ever. Its index is built by the first access, so that an image that never
+//! files are slices of it: opening copies nothing, and the slices live
+//! forever. Its index is built by the first access, so that an image that never
 //! looks at a file does not pay for it.
 //!
 //! After [`mount_root`] or [`mount_disk`] files come from a disk (`volume`): the

@@ -139,8 +139,7 @@ fn system() -> &'static SpinLock<System> {
     }
 }
 
-/// The stack, locked. When let go, the network thread is told if a deadline
-/// is nearer than the one it sleeps for.
+/// The stack, locked. When let go, wakes the network thread if a deadline is nearer than the one it sleeps for.
 pub(super) struct Guard(SpinGuard<'static, System>);
 
 pub(super) fn lock() -> Guard {

@@ -109,7 +109,7 @@ impl TcpListener {
         Ok((TcpStream::new(id), SocketAddr::V4(peer)))
     }
 
-    /// Connections one after the other, for ever.
+    /// Connections one after the other, forever.
     pub fn incoming(&self) -> impl Iterator<Item = io::Result<TcpStream>> + '_ {
         core::iter::repeat_with(|| self.accept().map(|(stream, _)| stream))
     }

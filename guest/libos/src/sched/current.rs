@@ -157,7 +157,7 @@ pub(crate) fn start(
     Ok(thread)
 }
 
-/// Leaves this thread for ever. Nothing on its stack may need dropping.
+/// Leaves this thread forever. Nothing on its stack may need dropping.
 fn end() {
     stop_polling(&current());
     local().block();

@@ -37,8 +37,7 @@ pub enum NoRoom {
 }
 
 impl<S: Sizes> Buffer<S> {
-    /// An empty buffer, which takes no memory before [`room`](Self::room) is asked
-    /// for.
+    /// An empty buffer, which takes no memory before the first call of [`room`](Self::room).
     pub const fn new() -> Self {
         Self {
             bytes: Vec::new(),

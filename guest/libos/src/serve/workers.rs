@@ -45,7 +45,7 @@ pub fn start<S: Service>(listener: TcpListener, service: S) -> Result<(), SpawnE
     Workers::start(&Arc::new(workers))
 }
 
-/// Holds the calling thread for ever: threads come and go, the server stays.
+/// Holds the calling thread forever: threads come and go, the server stays.
 pub fn stay() -> ! {
     loop {
         thread::park();

@@ -43,7 +43,7 @@ pub enum TryRecvError {
     /// None yet.
     #[error("the channel is empty")]
     Empty,
-    /// None for ever.
+    /// None forever.
     #[error("all senders of the channel are gone")]
     Disconnected,
 }
@@ -54,7 +54,7 @@ pub enum RecvTimeoutError {
     /// None in time.
     #[error("no message arrived in time")]
     Timeout,
-    /// None for ever.
+    /// None forever.
     #[error("all senders of the channel are gone")]
     Disconnected,
 }

@@ -75,8 +75,7 @@ impl Connection {
             && !segment.seq.after(self.receive.edge().max(next))
     }
 
-    /// A reset counts at exactly the next number; elsewhere in the window it is
-    /// asked about (RFC 5961, 3.2). In TIME-WAIT it is ignored (RFC 1337).
+    /// A reset counts at exactly the next number; elsewhere in the window it draws a challenge ACK (RFC 5961, 3.2). In TIME-WAIT it is ignored (RFC 1337).
     fn on_reset(&mut self, now: Instant, segment: &Segment<'_>) {
         if self.state == State::TimeWait {
             return;

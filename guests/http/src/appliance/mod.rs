@@ -31,7 +31,7 @@ const REFUSED_BYTES: u64 = 1024 * 1024;
 /// How long the line that says where the server is waits for an address.
 const ADDRESS_WAIT: Duration = Duration::from_secs(60);
 
-/// Serves the initramfs for ever; returns only if it cannot start.
+/// Serves the initramfs forever; returns only if it cannot start.
 pub fn run() -> io::Result<()> {
     if env::var("root").is_some() {
         let reason = "root= names a disk, and this image serves its initramfs: run http-disk";
@@ -40,7 +40,7 @@ pub fn run() -> io::Result<()> {
     serve_files()
 }
 
-/// Serves the file system on the disk `root=` (`disk0`) for ever; returns only if
+/// Serves the file system on the disk `root=` (`disk0`) forever; returns only if
 /// it cannot start. Apart from [`run`], because reading file systems is a quarter of
 /// an image.
 pub fn run_from_disk() -> Result<(), String> {

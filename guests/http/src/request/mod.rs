@@ -31,7 +31,7 @@ pub enum Parsed<'a> {
 /// A request that this server understands; the bytes stay where they were read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What is asked.
+    /// The method.
     pub method: Method,
     /// The target as sent.
     pub target: &'a str,
@@ -80,7 +80,7 @@ pub enum Persistence {
     Close,
     /// It stays, as HTTP/1.1 says by default.
     Keep,
-    /// It stays since an HTTP/1.0 client asked for it, and is told so.
+    /// It stays since an HTTP/1.0 client requested it; the answer confirms it.
     KeepByRequest,
 }
 

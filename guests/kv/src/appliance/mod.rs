@@ -27,7 +27,7 @@ const CONNECTION_BYTES: u64 = 48 * 1024;
 /// How long the line that says where the server is waits for an address.
 const ADDRESS_WAIT: Duration = Duration::from_secs(60);
 
-/// Serves for ever; returns only if it cannot start.
+/// Serves forever; returns only if it cannot start.
 pub fn run() -> io::Result<()> {
     let settings = settings()?;
     let port = settings.port;

@@ -40,7 +40,7 @@ impl Kick for Recorder {
 
 fn push<T>(list: &Mutex<Vec<T>>, item: T) {
     let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
-    // A fuzzer's guest may kick for ever.
+    // A fuzzer's guest may kick forever.
     if list.len() < 10_000 {
         list.push(item);
     }

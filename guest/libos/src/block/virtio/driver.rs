@@ -47,7 +47,7 @@ impl VirtioBlk {
         let (indirect, event_idx) = (has(features::INDIRECT), has(features::EVENT_IDX));
         let mut lanes: Vec<&'static Lane> = Vec::new();
         for index in 0..config.queues {
-            // Handlers live for ever, and so do disks.
+            // Handlers live forever, and so do disks.
             let lane: &'static Lane = Box::leak(Box::default());
             let handler = Box::leak(Box::new(move || lane.interrupted()));
             transport.on_interrupt_at(index as u16, index, handler);

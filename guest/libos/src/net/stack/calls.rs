@@ -291,7 +291,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// After a call of the application: what went to the loopback arrives in
-    /// the caller's context, and the device is told of frames.
+    /// the caller's context, and the device gets notified of frames.
     pub(super) fn finish(&mut self, now: Instant) {
         while self.receive_from_loopback(now) {}
         self.wire.link.flush();

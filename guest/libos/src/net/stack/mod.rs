@@ -123,7 +123,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
             }
         }
         // What is queued may be what a deadline waits for: frames first, but not
-        // for ever.
+        // forever.
         self.turns_without_timers += 1;
         if progress == Progress::Idle || self.turns_without_timers >= TURNS_WITHOUT_TIMERS {
             self.turns_without_timers = 0;

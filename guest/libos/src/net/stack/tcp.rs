@@ -319,7 +319,7 @@ impl<W: Wake> Tcp<W> {
         if state == State::Closed {
             self.remove(id);
         } else if connection.socket().recv_queue() > 0 {
-            // Nobody will read it: the peer is told (RFC 2525, 2.17).
+            // It will never be read: reset the peer (RFC 2525, 2.17).
             connection.socket().abort();
             let _ = port.egress(&mut connection.set, now);
             self.remove(id);

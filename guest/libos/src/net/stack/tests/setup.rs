@@ -101,7 +101,7 @@ fn answer_dhcp(world: &mut World, offer: Offer) -> (usize, Vec<DhcpMessageType>)
     (answers, others)
 }
 
-/// Lets client and server talk until nothing is said.
+/// Lets client and server exchange frames until both are silent.
 fn converse(world: &mut World, offer: Offer) -> usize {
     let mut answered = 0;
     loop {
@@ -162,7 +162,7 @@ fn dhcp_gives_an_address_and_renews_it() {
     assert_eq!((renew - world.now).secs(), 500);
     world.now = renew;
     world.client.poll(world.now, 16);
-    // The renewal goes to the server itself, whose hardware address is asked for.
+    // The renewal goes to the server itself, whose hardware address it resolves first.
     let asked = world.client.link().take_sent();
     assert_eq!(frame::parse(&asked[0]), Ok(Frame::Arp));
 }
