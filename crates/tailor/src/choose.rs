@@ -120,6 +120,15 @@ fn reasons(row: &Row, wish: &Wish<'_>) -> Vec<String> {
             features.sockets.iter().map(|socket| &socket.family),
             |family| families.contains(family),
         ),
+        Trigger::Protocols(protocols) => features
+            .sockets
+            .iter()
+            .map(|socket| format!("{} {}", socket.family, socket.protocol))
+            .filter(|protocol| protocols.contains(protocol))
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .map(|protocol| format!("a socket of {protocol}"))
+            .collect(),
         Trigger::Options(options) => seen(
             features.socket_options.iter().map(|option| &option.name),
             |option| options.contains(option),

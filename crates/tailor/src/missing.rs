@@ -93,7 +93,11 @@ fn is_meant(row: &Row, line: &str) -> bool {
             let mut paths = paths.filter(|path| path.starts_with('/'));
             paths.any(|path| patterns.iter().any(|pattern| pattern.matches(path)))
         }
-        Trigger::Clones(_) | Trigger::Always | Trigger::Targets(_) | Trigger::Parts(_) => false,
+        Trigger::Clones(_)
+        | Trigger::Protocols(_)
+        | Trigger::Always
+        | Trigger::Targets(_)
+        | Trigger::Parts(_) => false,
     }
 }
 

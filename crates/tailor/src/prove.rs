@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use serde::Serialize;
+use tare_abi::exit::STATUS_LINE;
 use tare_init::{Figures, Telling};
 use tare_rootfs::cpio::PackError;
 use tare_rootfs::guest::GuestError;
@@ -32,6 +33,9 @@ const LOAD_REQUESTS: u32 = 200;
 const LOAD_CLIENTS: u32 = 4;
 /// How long a start with a counted clock may take, which is a slow one.
 const WEIGHED: Duration = Duration::from_secs(300);
+/// Last lines of an application that a failure quotes, and characters of each.
+const LAST_LINES: usize = 3;
+const LINE_CHARS: usize = 160;
 /// Lines of the kernel's that no sound guest has.
 const ALARMS: &[&str] = &[
     "BUG:",
@@ -254,22 +258,41 @@ fn http(port: u16, path: &str) -> Result<(), String> {
     }
 }
 
-/// The failure with the console's last telling line.
+/// The failure with the console's last lines that are the application's, or the
+/// kernel's alarm.
 fn said(running: &Running, why: &str) -> String {
-    let console = running.console();
-    let telling = |line: &&str| {
-        let line = line.trim();
-        !line.is_empty() && !line.starts_with("---[")
-    };
-    let alarm = console.lines().find(|line| is_alarm(line));
-    let last = alarm.or_else(|| console.lines().rev().find(telling));
-    let last: String = last
-        .unwrap_or("it said nothing")
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(160)
+    match telling(&running.console()) {
+        None => format!("{why}; the console is empty"),
+        Some(lines) => format!("{why}; the guest said last: {lines}"),
+    }
+}
+
+fn telling(console: &str) -> Option<String> {
+    if let Some(alarm) = console.lines().find(|line| is_alarm(line)) {
+        return Some(plain(alarm));
+    }
+    // What follows is the end of the machine, which says nothing of its cause.
+    let end = console.find(STATUS_LINE).unwrap_or(console.len());
+    let is_kernels = |line: &str| line.starts_with('[') || line.starts_with("reboot: ");
+    let is_telling = |line: &&str| !line.is_empty() && !line.starts_with("---[");
+    let lines = || console[..end].lines().map(str::trim).filter(is_telling);
+    let mut last: Vec<&str> = lines()
+        .rev()
+        .filter(|line| !is_kernels(line))
+        .take(LAST_LINES)
         .collect();
-    format!("{why}; the guest said last: {}", last.trim())
+    if last.is_empty() {
+        last.extend(lines().next_back());
+    }
+    last.reverse();
+    let last: Vec<String> = last.into_iter().map(plain).collect();
+    (!last.is_empty()).then(|| last.join(" / "))
+}
+
+/// A line of the guest without control characters, not too long.
+fn plain(line: &str) -> String {
+    let printable = line.trim().chars().filter(|c| !c.is_control());
+    printable.take(LINE_CHARS).collect()
 }
 
 fn is_alarm(line: &str) -> bool {
@@ -356,9 +379,22 @@ pub fn weigh_boot(
 
 #[cfg(test)]
 mod tests {
-    use tare_abi::exit::STATUS_LINE;
-
     use super::*;
+
+    #[test]
+    fn a_failure_quotes_what_the_application_said_before_the_machine_ended() {
+        let console = format!(
+            "[    0.5] Run /init\r\ntare-init: figures: {{}}\r\nTraceback:\r\nLookupError: \x1b[1mno codec\r\n\r\n{STATUS_LINE}1\r\n[    1.0] reboot: Power down\r\n"
+        );
+        let said = telling(&console).unwrap();
+        assert!(
+            said.ends_with("Traceback: / LookupError: [1mno codec"),
+            "{said}"
+        );
+        let kernel = "[    0.5] a\r\n[    0.6] Warning: b\r\n";
+        assert_eq!(telling(kernel).as_deref(), Some("[    0.6] Warning: b"));
+        assert_eq!(telling("\r\n"), None);
+    }
 
     #[test]
     fn a_command_that_ended_is_judged_by_its_status() {

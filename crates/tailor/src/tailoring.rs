@@ -105,8 +105,16 @@ pub enum TailorError {
     /// The proof.
     #[error(transparent)]
     Prove(#[from] ProveError),
+    /// The application does not pass on Debian's kernel either.
+    #[error("the application does not work on Debian's kernel either: {why}; no kernel was built; the console is in {}", console.display())]
+    Control {
+        /// How the proof failed.
+        why: String,
+        /// The console's log.
+        console: PathBuf,
+    },
     /// No more time.
-    #[error("the time is over ({} min) and what is missing is not found; the consoles are in {}", limit.as_secs() / 60, logs.display())]
+    #[error("no working kernel found within {} min; the consoles are in {}", limit.as_secs() / 60, logs.display())]
     OutOfTime {
         /// How long it was.
         limit: Duration,
@@ -168,6 +176,8 @@ impl Tailoring<'_> {
 impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
     /// Follows what the guests say, then searches.
     fn until_proven(&mut self) -> Result<(Kernel, Proof), TailorError> {
+        // Seconds, where a kernel takes minutes.
+        self.check_on_debians_kernel()?;
         let (mut kernel, mut proof) = self.build_and_prove()?;
         for _ in 0..FOLLOWED {
             let Some(failure) = &proof.failure else {
@@ -183,12 +193,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
             self.add(suspects);
             (kernel, proof) = self.build_and_prove()?;
         }
-        let Some(failure) = &mut proof.failure else {
-            return Ok((kernel, proof));
-        };
-        if let Some(why) = self.fails_with_everything()? {
-            failure.push_str(&why);
-            (self.progress)(Step::Failed(failure));
+        if proof.failure.is_none() {
             return Ok((kernel, proof));
         }
         let refused = self.follow_refusals(&kernel)?;
@@ -202,19 +207,19 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
         Ok((kernel, proof))
     }
 
-    /// What is to be said if the application does not work on Debian's kernel
-    /// either: then no option is looked for, which would take many builds.
-    fn fails_with_everything(&mut self) -> Result<Option<String>, TailorError> {
+    /// Fails if the application does not work on Debian's kernel either, which has
+    /// every option that could be added.
+    fn check_on_debians_kernel(&mut self) -> Result<(), TailorError> {
         let Some(proof) = self.control("proof-debian.log", Telling::Silent)? else {
-            return Ok(None);
+            return Ok(());
         };
-        let console = proof.console.display();
-        let told = |why| {
-            format!(
-                "; Debian's kernel does not pass either ({why}; {console}), so no option is looked for"
-            )
-        };
-        Ok(proof.failure.map(told))
+        match proof.failure {
+            None => Ok(()),
+            Some(why) => Err(TailorError::Control {
+                why,
+                console: proof.console,
+            }),
+        }
     }
 
     /// The same proof on Debian's kernel, where that is at hand.

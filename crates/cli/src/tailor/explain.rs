@@ -52,7 +52,7 @@ impl Explain for TailorError {
         match self {
             Self::Make(error) => error.code(),
             Self::Prove(error) => error.code(),
-            Self::OutOfTime { .. } => ExitCode::NotProven,
+            Self::OutOfTime { .. } | Self::Control { .. } => ExitCode::NotProven,
         }
     }
 }

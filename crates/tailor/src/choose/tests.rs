@@ -131,3 +131,22 @@ fn a_family_of_sockets_brings_its_protocols() {
             .all(|name| has(&choice, name))
     );
 }
+
+#[test]
+fn a_sockets_protocol_brings_what_speaks_it() {
+    let with = |family: &str, protocol| {
+        let mut profile = profile(&[]);
+        profile.features.sockets.push(SocketUse {
+            family: family.to_owned(),
+            kind: "SOCK_STREAM".to_owned(),
+            protocol,
+            count: 1,
+        });
+        chosen(&profile, &[], &[])
+    };
+    assert!(has(&with("AF_INET", 132), "IP_SCTP"));
+    assert!(has(&with("AF_INET6", 262), "MPTCP"));
+    assert!(has(&with("AF_NETLINK", 12), "NF_TABLES"));
+    let plain = with("AF_INET", 6);
+    assert!(!has(&plain, "IP_SCTP") && !has(&plain, "MPTCP"));
+}

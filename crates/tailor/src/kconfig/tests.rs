@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use tare_profile::{Call, Profile};
+use tare_profile::{Call, Profile, SocketUse};
 
 use super::*;
 use crate::choose::{Part, Target, Wish, choose};
+use crate::cut::Cut;
 use crate::testing::tree;
 
-fn everything(target: Target) -> Choice {
+fn everything(target: Target, cuts: &BTreeSet<Cut>) -> Choice {
     let mut profile = Profile::empty();
     for call in ["epoll_wait", "futex", "accept4", "io_uring_setup", "shmget"] {
         profile.calls.insert(
@@ -21,11 +22,21 @@ fn everything(target: Target) -> Choice {
             },
         );
     }
+    for (family, protocol) in [("AF_INET6", 132), ("AF_INET", 262), ("AF_NETLINK", 4)]
+        .into_iter()
+        .chain([6, 9, 12].map(|number| ("AF_NETLINK", number)))
+    {
+        profile
+            .features
+            .sockets
+            .push(SocketUse::of(0, 1, protocol, 1));
+        profile.features.sockets.last_mut().unwrap().family = family.to_owned();
+    }
     choose(&Wish {
         profile: &profile,
         target,
         parts: &[Part::Disk, Part::Network, Part::Entropy, Part::SeveralCpus],
-        cuts: &BTreeSet::new(),
+        cuts,
         add: &BTreeMap::new(),
         keep: &BTreeSet::new(),
     })
@@ -34,9 +45,11 @@ fn everything(target: Target) -> Choice {
 #[test]
 fn every_target_is_granted_all_that_it_asks() {
     let Some(tree) = tree() else { return };
-    for target in [Target::Tare, Target::Qemu, Target::Firecracker] {
+    let targets = [Target::Tare, Target::Qemu, Target::Firecracker];
+    let cuts = [BTreeSet::new(), Cut::by_default(), Cut::all_trusting()];
+    for (target, cuts) in targets.into_iter().zip(cuts) {
         let build = tempfile::tempdir().unwrap();
-        let config = solve(&tree, build.path(), &everything(target)).unwrap();
+        let config = solve(&tree, build.path(), &everything(target, &cuts)).unwrap();
         assert!(config.has(&Symbol::new("EPOLL").unwrap()));
         assert!(!config.has(&Symbol::new("SOUND").unwrap()));
         assert_eq!(config.modules(), 0);

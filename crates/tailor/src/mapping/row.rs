@@ -69,6 +69,8 @@ pub enum Trigger {
     Calls(Vec<String>),
     /// A family of sockets.
     Families(Vec<String>),
+    /// A socket's protocol, as `FAMILY NUMBER`.
+    Protocols(Vec<String>),
     /// A socket option.
     Options(Vec<String>),
     /// A file system that files were opened on, or was mounted.
@@ -160,6 +162,7 @@ struct Raw {
     parts: Option<Vec<Part>>,
     calls: Option<Vec<String>>,
     families: Option<Vec<String>>,
+    protocols: Option<Vec<String>>,
     options: Option<Vec<String>>,
     file_systems: Option<Vec<String>>,
     #[serde(default)]
@@ -193,6 +196,7 @@ impl Raw {
             self.parts.map(Trigger::Parts),
             self.calls.map(Trigger::Calls),
             self.families.map(Trigger::Families),
+            self.protocols.map(Trigger::Protocols),
             self.options.map(Trigger::Options),
             self.file_systems.map(file_systems),
             self.paths.map(Trigger::Paths),

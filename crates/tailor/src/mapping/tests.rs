@@ -118,3 +118,128 @@ fn conditional(file: &Path, call: &'static str) -> impl Iterator<Item = String> 
         .collect();
     names.into_iter()
 }
+
+/// Options that harden a kernel, by source, and those that no row needs.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Hardening {
+    debian: BTreeSet<String>,
+    kspp: BTreeSet<String>,
+    exception: Vec<Exception>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exception {
+    options: Vec<String>,
+    why: String,
+}
+
+fn hardening() -> Hardening {
+    toml::from_str(include_str!("../../mapping/hardening.toml")).unwrap()
+}
+
+/// Options of rows that the default kernel of a machine with a network has.
+fn always_needed() -> BTreeSet<&'static str> {
+    let by_default = crate::cut::Cut::by_default();
+    let counts = |row: &&Row| match &row.trigger {
+        Trigger::Always => true,
+        Trigger::Parts(parts) => parts.contains(&crate::choose::Part::Network),
+        _ => false,
+    };
+    let is_cut = |row: &Row| row.cut.is_some_and(|cut| by_default.contains(&cut));
+    rows()
+        .iter()
+        .filter(counts)
+        .filter(|row| !is_cut(row) && row.taken.is_none() && !row.optional)
+        .flat_map(|row| row.needs.iter().map(Symbol::name))
+        .collect()
+}
+
+#[test]
+fn every_hardening_option_is_in_the_default_kernel_or_has_a_reason() {
+    let lists = hardening();
+    let needed = always_needed();
+    let mut excepted = BTreeSet::new();
+    for exception in &lists.exception {
+        assert!(
+            exception.why.len() > 20,
+            "{:?} has no reason",
+            exception.options
+        );
+        for option in &exception.options {
+            assert!(
+                excepted.insert(option.as_str()),
+                "{option} has two exceptions"
+            );
+        }
+    }
+    let all: BTreeSet<&str> = lists
+        .debian
+        .union(&lists.kspp)
+        .map(String::as_str)
+        .collect();
+    let open: Vec<&&str> = all
+        .iter()
+        .filter(|option| !needed.contains(**option) && !excepted.contains(**option))
+        .collect();
+    assert!(
+        open.is_empty(),
+        "neither in a row nor an exception: {open:?}"
+    );
+    let idle: Vec<&&str> = excepted
+        .iter()
+        .filter(|option| needed.contains(**option) || !all.contains(**option))
+        .collect();
+    assert!(idle.is_empty(), "exceptions for nothing: {idle:?}");
+}
+
+#[test]
+fn the_lists_of_hardening_options_are_those_of_the_sources() {
+    let lists = hardening();
+    if let Some(tree) = tree() {
+        let text = fs::read_to_string(tree.join("security/Kconfig.hardening")).unwrap();
+        let names = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("config "));
+        // What a compiler can do, parts of those listed, and what only shows them.
+        let aside = [
+            "CC_HAS_",
+            "GCC_PLUGIN_",
+            "INIT_STACK_",
+            "STACKLEAK_",
+            "RANDSTRUCT",
+        ];
+        let unlisted: Vec<&str> = names
+            .filter(|name| !lists.kspp.contains(*name))
+            .filter(|name| !aside.iter().any(|begin| name.starts_with(begin)))
+            .collect();
+        assert_eq!(unlisted, Vec::<&str>::new());
+    }
+    let kernel = tare_rootfs::Cache::open_default()
+        .ok()
+        .and_then(|cache| tare_rootfs::kernel::debian::find(&cache));
+    let Some(kernel) = kernel else {
+        println!("SKIP: Debian's kernel is not in the cache");
+        return;
+    };
+    let text = fs::read_to_string(&kernel.config).unwrap();
+    let is_on = |option: &String| {
+        text.lines().any(|line| {
+            let value = line.strip_prefix(&format!("CONFIG_{option}="));
+            value.is_some_and(|value| value != "n")
+        })
+    };
+    let off: Vec<_> = lists
+        .debian
+        .iter()
+        .filter(|option| !is_on(option))
+        .collect();
+    assert!(off.is_empty(), "not on in Debian's kernel: {off:?}");
+    let unlisted: Vec<_> = lists
+        .kspp
+        .difference(&lists.debian)
+        .filter(|option| is_on(option) && *option != "IOMMU_SUPPORT")
+        .collect();
+    assert!(unlisted.is_empty(), "on in Debian's kernel: {unlisted:?}");
+}
