@@ -10,7 +10,7 @@
 //! Not slabs but one least-recently-used list over items of all sizes, bounded
 //! by what they take of the heap ([`store`]): a change of the usual value size
 //! needs no pages moved between classes, and the item evicted is always the one
-//! that was used last. Expired items go when they are met, by a request or at
+//! that was used least recently. Expired items go when they are met, by a request or at
 //! the end of the list. No timer runs.
 //!
 //! # What an operation costs
@@ -18,9 +18,10 @@
 //! that a `get` is one lookup and one copy. Writing a value of the size that
 //! was there before allocates nothing.
 //!
-//! Limits: no binary protocol (a connection that begins with it is closed), no
-//! meta commands, no UDP, no authentication; `stats` has what monitoring reads
-//! (general, `items`, `slabs`, `settings`). As in memcached, keys may hold
+//! Limits: no binary protocol (a connection that begins with it is closed), no UDP, no
+//! authentication, of the meta commands neither `b` (base64 keys) nor `l` (time since
+//! the last access); `stats` has what monitoring reads (general, `items`, `slabs`,
+//! `settings`, `sizes`). As in memcached, keys may hold
 //! control characters other than the line's end and NUL: it is the client
 //! that must not send them.
 

@@ -147,6 +147,11 @@ impl<C: Clock> Server<C> {
             }
             Command::Get(ref get) => self.get(get, out),
             Command::Answer(text) => out.extend_from_slice(text),
+            Command::Meta(ref meta) => {
+                if self.store.lock().meta(meta, out).is_err() {
+                    out.extend_from_slice(NO_MEMORY_TO_GET);
+                }
+            }
             Command::Delete(key, reply) => {
                 let deleted = self.store.lock().delete(key);
                 say(if deleted { b"DELETED\r\n" } else { NOT_FOUND }, reply, out);
@@ -232,6 +237,8 @@ impl<C: Clock> Server<C> {
             b"items" => statistics::items(&store, out),
             b"slabs" => statistics::slabs(&store, out),
             b"settings" => statistics::settings(&self.settings, out),
+            // As memcached without -o track_sizes.
+            b"sizes" => out.extend_from_slice(b"STAT sizes_status disabled\r\n"),
             b"reset" => {
                 store.reset_counts();
                 return out.extend_from_slice(b"RESET\r\n");

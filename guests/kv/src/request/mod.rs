@@ -4,12 +4,14 @@
 //! the storage commands, its data. Every answer to a malformed command is
 //! decided here, in memcached's words (`proto_text.c` of 1.6).
 
+mod meta;
 mod words;
 
 use memchr::{memchr, memchr2};
 
 use crate::limits::{MAX_GET_LINE, MAX_KEY, MAX_LINE, MAX_VALUE};
 use crate::number::{signed_32, unsigned_32, unsigned_64};
+pub use meta::{Kind, Meta, Options};
 use words::Arguments;
 pub use words::Words;
 
@@ -79,6 +81,8 @@ pub enum Command<'a> {
     FlushAll(i32, Reply),
     /// `stats`, with its group or nothing.
     Stats(&'a [u8]),
+    /// `mg` and its family.
+    Meta(Meta<'a>),
     /// `version`.
     Version,
     /// Whatever has only an answer; none is empty.
@@ -177,6 +181,12 @@ pub fn parse(bytes: &[u8]) -> Parsed<'_> {
         b"decr" => arithmetic(words, Direction::Down),
         b"gat" => get_and_touch(words, Form::Plain, line),
         b"gats" => get_and_touch(words, Form::WithCas, line),
+        b"mg" => meta::parse(Kind::Get, words),
+        b"ms" => return meta::parse_set(words, bytes, data),
+        b"md" => meta::parse(Kind::Delete, words),
+        b"ma" => meta::parse(Kind::Arithmetic, words),
+        b"me" => meta::parse(Kind::Debug, words),
+        b"mn" => Command::Answer(b"MN\r\n"),
         b"delete" => delete(words),
         b"touch" => touch(words),
         b"flush_all" => flush_all(words),
@@ -212,9 +222,10 @@ fn unfinished(bytes: &[u8]) -> Parsed<'_> {
     let blanks = bytes.iter().take_while(|byte| **byte == b' ').count();
     let text = &bytes[blanks..];
     let is_get = text.starts_with(b"get ") || text.starts_with(b"gets ");
-    match blanks <= 100 && is_get && bytes.len() <= MAX_GET_LINE {
-        true => Parsed::Line,
-        false => Parsed::Hopeless,
+    if blanks <= 100 && is_get && bytes.len() <= MAX_GET_LINE {
+        Parsed::Line
+    } else {
+        Parsed::Hopeless
     }
 }
 
@@ -400,9 +411,10 @@ fn unknown<'a>(name: &'a [u8], words: Words<'a>) -> Command<'a> {
     );
     let is_binary = name.first() == Some(&BINARY);
     let is_http = words.last().unwrap_or(name).starts_with(b"HTTP/");
-    match is_binary || (!families && is_http) {
-        true => Command::Close,
-        false => ERROR,
+    if is_binary || (!families && is_http) {
+        Command::Close
+    } else {
+        ERROR
     }
 }
 

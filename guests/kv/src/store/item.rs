@@ -32,7 +32,16 @@ pub(super) struct Item {
     /// Where the value begins.
     value_at: u16,
     key_len: u8,
+    /// [`FETCHED`], [`STALE`] and [`WON`].
+    pub(super) state: u8,
 }
+
+/// The item was asked for since it was stored.
+pub(super) const FETCHED: u8 = 1;
+/// The item was invalidated.
+pub(super) const STALE: u8 = 2;
+/// Somebody was told to make the item anew.
+pub(super) const WON: u8 = 4;
 
 /// There is no memory for the item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +87,7 @@ impl Item {
             expires_s: 0,
             value_at: 0,
             key_len: 0,
+            state: 0,
         }
     }
 

@@ -9,6 +9,7 @@ mod counts;
 mod hash;
 mod index;
 mod item;
+mod meta;
 mod slots;
 
 use alloc::vec::Vec;
@@ -157,6 +158,7 @@ impl<C: Clock> Store<C> {
             self.slots[at].expires_s = self.expiry(exptime);
         }
         self.slots.touch(at);
+        self.slots[at].state |= item::FETCHED;
         show(&self.slots[at], form, out)?;
         Ok(true)
     }
@@ -365,6 +367,7 @@ impl<C: Clock> Store<C> {
             Ok(at) => {
                 self.slots[at].expires_s = self.expiry(entry.exptime);
                 self.slots[at].cas = self.next_cas();
+                self.slots[at].state = 0;
                 self.counts.total_items += 1;
                 Stored::Stored
             }
@@ -534,15 +537,19 @@ impl<'a> Change<'a> {
     }
 }
 
+/// Makes room for an answer, as far as there is memory for answers.
+fn reserve(out: &mut Vec<u8>, more: usize) -> Result<(), OutputFull> {
+    if out.capacity() - out.len() < more && !heap::has_room(out.len() + more) {
+        return Err(OutputFull);
+    }
+    out.try_reserve(more).map_err(|_| OutputFull)
+}
+
 fn show(item: &Item, form: Form, out: &mut Vec<u8>) -> Result<(), OutputFull> {
     /// A blank and the longest number.
     const CAS: usize = 21;
     let bytes = item.plain();
-    let more = bytes.len() + CAS;
-    if out.capacity() - out.len() < more && !heap::has_room(out.len() + more) {
-        return Err(OutputFull);
-    }
-    out.try_reserve(more).map_err(|_| OutputFull)?;
+    reserve(out, bytes.len() + CAS)?;
     match form {
         Form::Plain => out.extend_from_slice(bytes),
         Form::WithCas => {

@@ -1,0 +1,216 @@
+//! The meta commands `mg`, `ms`, `md`, `ma`, `mn` and `me` (memcached 1.6,
+//! `doc/protocol.txt`, and `proto_text.c` of 1.6.18 for the words of refusals).
+//!
+//! A flag is a letter with or without a token behind it; each may be given once. Not
+//! here: `b` (keys in base64) and `l` (time since the last access, which is not kept).
+
+use super::words::Words;
+use super::{BAD_FORMAT, Command, ERROR, Parsed, Verb};
+use crate::limits::{MAX_KEY, MAX_VALUE};
+use crate::number::{signed_32, unsigned_32, unsigned_64};
+
+/// A meta command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta<'a> {
+    /// Which one.
+    pub kind: Kind,
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its flags in order, as given.
+    pub flags: Words<'a>,
+    /// The same, understood.
+    pub options: Options,
+    /// The value of `ms`.
+    pub value: &'a [u8],
+}
+
+/// Which meta command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `mg`
+    Get,
+    /// `ms`
+    Set,
+    /// `md`
+    Delete,
+    /// `ma`
+    Arithmetic,
+    /// `me`
+    Debug,
+}
+
+/// Flags that do more than ask for something to be shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// `v`: the value.
+    pub value: bool,
+    /// `q`: no answer in the usual case.
+    pub quiet: bool,
+    /// `I`: invalidate, or store something older as stale.
+    pub invalidate: bool,
+    /// `C`: only the version with this unique number.
+    pub cas: Option<u64>,
+    /// `F`: the client's flags.
+    pub client_flags: u32,
+    /// `T`: the expiry.
+    pub expiry: Option<i32>,
+    /// `N`: make an item with this expiry if there is none.
+    pub vivify: Option<i32>,
+    /// `R`: let the first who asks win when less than this is left.
+    pub recache_s: Option<i32>,
+    /// `J`: the first value of a number.
+    pub initial: u64,
+    /// `D`: what is added or taken; 1 if it is not given.
+    pub delta: Option<u64>,
+    /// `M`: the mode, a letter.
+    pub mode: Option<u8>,
+}
+
+const INVALID_FLAG: &[u8] = b"CLIENT_ERROR invalid flag\r\n";
+const DUPLICATE_FLAG: &[u8] = b"CLIENT_ERROR duplicate flag\r\n";
+const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad token in command line format\r\n";
+const INVALID_OR_DUPLICATE: &[u8] = b"CLIENT_ERROR invalid or duplicate flag\r\n";
+const LONG_OPAQUE: &[u8] = b"CLIENT_ERROR opaque token too long\r\n";
+const MODE_LENGTH: &[u8] = b"CLIENT_ERROR incorrect length for M token\r\n";
+const SET_MODE: &[u8] = b"CLIENT_ERROR invalid mode for ms M token\r\n";
+const ARITHMETIC_MODE: &[u8] = b"CLIENT_ERROR invalid mode for ma M token\r\n";
+const MOST_OPAQUE: usize = 32;
+
+impl Kind {
+    /// The flags that it takes.
+    fn known(self) -> &'static [u8] {
+        match self {
+            Self::Get => b"cfhkOqstvNRT",
+            Self::Set => b"CcFIkMNOqsTtv",
+            Self::Delete => b"CIkOqT",
+            Self::Arithmetic => b"CcDfJkMNOqsTtv",
+            Self::Debug => b"",
+        }
+    }
+
+    /// `md` and `ma` have one text for whatever is wrong with a flag.
+    fn refusal(self, text: &'static [u8]) -> &'static [u8] {
+        match self {
+            Self::Delete | Self::Arithmetic => INVALID_OR_DUPLICATE,
+            _ => text,
+        }
+    }
+}
+
+/// A meta command without data.
+pub(super) fn parse(kind: Kind, mut words: Words<'_>) -> Command<'_> {
+    let Some(key) = words.next() else {
+        return match kind {
+            Kind::Debug => Command::Answer(BAD_FORMAT),
+            _ => ERROR,
+        };
+    };
+    if key.len() > MAX_KEY {
+        return Command::Answer(BAD_FORMAT);
+    }
+    match understand(kind, words) {
+        Err(text) => Command::Answer(text),
+        Ok(options) => Command::Meta(Meta {
+            kind,
+            key,
+            flags: words,
+            options,
+            value: b"",
+        }),
+    }
+}
+
+/// `ms`, whose data begins at `data`. The data of a refused one passes if its length
+/// is known.
+pub(super) fn parse_set<'a>(mut words: Words<'a>, bytes: &'a [u8], data: usize) -> Parsed<'a> {
+    let Some(key) = words.next() else {
+        return Parsed::Command(ERROR, data);
+    };
+    let length = words.next().and_then(signed_32);
+    let length = length.and_then(|length| usize::try_from(length).ok());
+    let (Some(length), true) = (length, key.len() <= MAX_KEY) else {
+        return Parsed::Command(Command::Answer(BAD_FORMAT), data);
+    };
+    let verb = Verb::Set;
+    if length > MAX_VALUE {
+        let command = Command::TooLarge {
+            verb,
+            key,
+            data: length.saturating_add(2),
+            reply: super::Reply::Wanted,
+        };
+        return Parsed::Command(command, data);
+    }
+    let total = data + length + 2;
+    let Some(chunk) = bytes.get(data..total) else {
+        return Parsed::Data { total, verb, key };
+    };
+    let command = match (understand(Kind::Set, words), chunk.split_at(length)) {
+        (Err(text), _) => Command::Answer(text),
+        (Ok(options), (value, b"\r\n")) => Command::Meta(Meta {
+            kind: Kind::Set,
+            key,
+            flags: words,
+            options,
+            value,
+        }),
+        _ => Command::Answer(super::BAD_CHUNK),
+    };
+    Parsed::Command(command, total)
+}
+
+fn understand(kind: Kind, flags: Words<'_>) -> Result<Options, &'static [u8]> {
+    let mut options = Options::default();
+    if kind == Kind::Debug {
+        return Ok(options);
+    }
+    let mut seen = 0u128;
+    for flag in flags {
+        let (letter, token) = (flag[0], &flag[1..]);
+        if !kind.known().contains(&letter) {
+            return Err(kind.refusal(INVALID_FLAG));
+        }
+        let bit = 1u128 << letter;
+        if seen & bit != 0 {
+            return Err(kind.refusal(DUPLICATE_FLAG));
+        }
+        seen |= bit;
+        options.take(kind, letter, token)?;
+    }
+    Ok(options)
+}
+
+impl Options {
+    fn take(&mut self, kind: Kind, letter: u8, token: &[u8]) -> Result<(), &'static [u8]> {
+        let bad = kind.refusal(BAD_TOKEN);
+        let seconds = || signed_32(token).ok_or(bad).map(Some);
+        match letter {
+            b'v' => self.value = true,
+            b'q' => self.quiet = true,
+            b'I' => self.invalidate = true,
+            b'C' => self.cas = Some(unsigned_64(token).ok_or(bad)?),
+            b'F' => self.client_flags = unsigned_32(token).ok_or(BAD_FORMAT)?,
+            b'T' => self.expiry = seconds()?,
+            b'N' => self.vivify = seconds()?,
+            b'R' => self.recache_s = seconds()?,
+            b'J' => self.initial = unsigned_64(token).ok_or(bad)?,
+            b'D' => self.delta = Some(unsigned_64(token).ok_or(bad)?),
+            b'O' if token.len() > MOST_OPAQUE => return Err(LONG_OPAQUE),
+            b'M' => self.mode = Some(mode(kind, token)?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn mode(kind: Kind, token: &[u8]) -> Result<u8, &'static [u8]> {
+    let [letter] = token else {
+        return Err(kind.refusal(MODE_LENGTH));
+    };
+    match (kind, letter) {
+        (Kind::Set, b'E' | b'A' | b'P' | b'R' | b'S') => Ok(*letter),
+        (Kind::Set, _) => Err(SET_MODE),
+        (_, b'I' | b'+' | b'i' | b'D' | b'-' | b'd') => Ok(*letter),
+        _ => Err(ARITHMETIC_MODE),
+    }
+}

@@ -1,0 +1,98 @@
+//! Meta commands: what they answer, without memcached beside (`differential.rs`
+//! compares the rest).
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use support::{ask, server, talk};
+
+/// The answers to a script whose lines end in `|`.
+fn answers(script: &str) -> String {
+    let script = script.replace('|', "\r\n") + "\r\n";
+    ask(script).text().replace("\r\n", "|")
+}
+
+#[test]
+fn flags_are_answered_in_the_order_asked() {
+    let script = "set k 5 0 3|abc|mg k s v f t k O123 h|mg k h";
+    assert_eq!(
+        answers(script),
+        "STORED|VA 3 s3 f5 t-1 kk O123 h0|abc|HD h1|"
+    );
+    assert_eq!(answers("ms k 2 T30 F7|hi|mg k f v t"), "HD|VA 2 f7 t30|hi|");
+    assert_eq!(answers("mn|me nothing"), "MN|EN|");
+    let debug = answers("set k 0 0 1|a|me k");
+    assert!(debug.starts_with("STORED|ME k exp=-1 cas=1 fetch=no cls=1 size="));
+}
+
+#[test]
+fn the_first_who_asks_for_a_stale_item_wins() {
+    let script = "set k 0 0 3|old|md k I T30|mg k v|mg k v|ms k 3|new|mg k v";
+    let expected = "STORED|HD|VA 3 X W|old|VA 3 Z X|old|HD|VA 3|new|";
+    assert_eq!(answers(script), expected);
+    assert_eq!(answers("mg k N30 t|mg k t"), "HD t30 W|HD t30 Z|");
+    assert_eq!(
+        answers("set k 0 10 1|a|mg k R30|mg k R30"),
+        "STORED|HD W|HD Z|"
+    );
+}
+
+#[test]
+fn versions_are_compared_and_older_ones_stored_as_stale() {
+    let script = "set k 0 0 1|a|ms k 1 C9|b|ms k 1 C1|c|ms k 1 C1 I|d|mg k v";
+    assert_eq!(answers(script), "STORED|EX|HD|HD|VA 1 X W|d|");
+    assert_eq!(answers("ms k 1 C1|a|md k C1"), "NF|NF|");
+    assert_eq!(
+        answers("set k 0 0 1|a|md k C9 k|md k C1"),
+        "STORED|EX kk|HD|"
+    );
+}
+
+#[test]
+fn numbers_are_counted_and_made() {
+    assert_eq!(
+        answers("ma n N30 J13 v t|ma n D7 v|ma n MD D100 v"),
+        "VA 2 t30|13|VA 2|20|VA 1|0|"
+    );
+    assert_eq!(
+        answers("ma n|set n 0 0 1|x|ma n"),
+        "NF|STORED|CLIENT_ERROR cannot increment or decrement non-numeric value|"
+    );
+}
+
+#[test]
+fn quiet_commands_answer_only_what_is_unusual() {
+    let script = "ms k 1 q|a|mg none q|md k q|md k q|ms k 1 MR q|b|mn";
+    assert_eq!(answers(script), "NF|NS|MN|");
+}
+
+#[test]
+fn refused_data_passes_and_the_pipeline_goes_on() {
+    let script = "ms k 3 z|abc|mn|ms k 3 k k|abc|mn|ms k 3 MX|abc|mn";
+    let expected = "CLIENT_ERROR invalid flag|MN|CLIENT_ERROR duplicate flag|MN|\
+                    CLIENT_ERROR invalid mode for ms M token|MN|";
+    assert_eq!(answers(script), expected);
+    let server = server();
+    let large = [
+        b"ms k 2000000\r\n".to_vec(),
+        vec![b'x'; 2_000_002],
+        b"mn\r\n".to_vec(),
+    ];
+    let answers = talk(&server, large);
+    assert_eq!(
+        answers.text(),
+        "SERVER_ERROR object too large for cache\r\nMN\r\n"
+    );
+}
+
+#[test]
+fn however_meta_commands_are_cut_the_answers_are_the_same() {
+    let script = b"ms k 5 T9 c\r\nhello\r\nmg k v t\r\nma n N0 J5 v\r\nmd k q\r\nmg k v\r\nmn\r\n";
+    let whole = ask(script);
+    for cut in 1..script.len() {
+        let (one, two) = script.split_at(cut);
+        let answers = talk(&server(), [one.to_vec(), two.to_vec()]);
+        assert_eq!(answers.bytes, whole.bytes, "cut at {cut}");
+    }
+}
