@@ -34,7 +34,7 @@ pub fn serve<T: Transport, P: Platform>(transport: T, server: &Server<P>) {
     server.counters.ended.one();
 }
 
-/// Answers a connection that is one too many.
+/// Answers a connection beyond the limit.
 pub fn refuse<T: Transport, P: Platform>(transport: T, server: &Server<P>) {
     server.counters.accepted.one();
     server.counters.refused.one();
@@ -247,7 +247,7 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
         }
     }
 
-    /// Answers what is no acceptable request; the connection ends.
+    /// Refuses a request; the connection ends.
     fn refuse<R>(&mut self, status: Status) -> Result<R, Ending> {
         let answer = plain(&mut self.head, status, b"");
         self.send(&answer, Method::Get, Persistence::Close)?;

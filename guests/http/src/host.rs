@@ -39,8 +39,8 @@ impl MemoryFiles {
         self
     }
 
-    /// Reads everything below `root`, never to be freed; names that are no UTF-8
-    /// are left out.
+    /// Reads everything below `root`, never to be freed; names that are not
+    /// UTF-8 are left out.
     pub fn read(root: &Path) -> std::io::Result<Self> {
         let mut files = Self::new();
         files.read_below(root, "")?;

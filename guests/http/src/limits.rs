@@ -28,7 +28,7 @@ pub const MIN_RATE_SHIFT: u32 = 12;
 /// How long a refused client's remaining bytes are awaited, so that it gets
 /// to read the answer.
 pub const LINGER: Duration = Duration::from_secs(2);
-/// The same for a connection that was one too many, whose thread is the one that
+/// The same for a connection beyond the limit, whose thread is the one that
 /// accepts the others.
 pub const REFUSED_LINGER: Duration = Duration::from_millis(10);
 

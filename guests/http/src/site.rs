@@ -157,7 +157,7 @@ impl Assets {
         (**key == *target).then(|| Arc::clone(asset))
     }
 
-    /// Forgets all, so that memory which nobody uses is freed.
+    /// Forgets all, so that unused memory is freed.
     pub(crate) fn clear(&self) {
         let mut slots = self.0.lock();
         slots.iter_mut().for_each(|slot| *slot = None);

@@ -43,7 +43,7 @@ pub enum TargetError {
     /// More `..` than there are directories.
     #[error("target leaves the root")]
     OutsideRoot,
-    /// The path is no UTF-8; no file here has such a name.
+    /// The path is not UTF-8; no file here has such a name.
     #[error("path is not UTF-8")]
     NotUtf8,
 }

@@ -17,12 +17,12 @@ use crate::store::{Clock, OutputFull};
 /// Serves a connection until it ends.
 pub fn serve<T: Transport, C: Clock>(transport: T, server: &Server<C>) {
     server.traffic.begins();
-    // However it ends, there is nobody left to tell.
+    // However it ends, there is no peer left to answer.
     let _ = Connection::new(transport, server).run();
     server.traffic.ends();
 }
 
-/// Answers a connection that is one too many.
+/// Answers a connection beyond the limit.
 pub fn refuse<T: Transport, C: Clock>(transport: T, server: &Server<C>) {
     server.traffic.refused();
     let mut output = Output::new(transport, &server.traffic);
@@ -51,7 +51,7 @@ impl Sizes for Commands {
 /// Why a connection ends.
 #[derive(Debug)]
 enum Ending {
-    /// The peer has ended, asked for it, or sent what is no command.
+    /// The peer has ended, asked for it, or sent an invalid command.
     Closed,
     /// The stream has failed, or a wait has been too long.
     Failed,

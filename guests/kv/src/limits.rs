@@ -7,7 +7,7 @@ pub const MAX_KEY: usize = 250;
 /// Longest value in bytes. Memcached counts key and header in this limit; here
 /// a value may be a full mebibyte.
 pub const MAX_VALUE: usize = 1 << 20;
-/// Longest command line that is no `get` or `gets`, as far as it has come
+/// Longest command line other than of `get` and `gets`, as far as it has come
 /// without an end; beyond it the connection is closed.
 pub const MAX_LINE: usize = 2048;
 /// Longest line of a `get` or `gets`; beyond it the connection is closed.

@@ -23,7 +23,7 @@ impl Disk {
         }
     }
 
-    /// A disk whose sectors are `bytes`; what is no whole sector at the end is
+    /// A disk whose sectors are `bytes`; a partial sector at the end is
     /// left out.
     pub fn in_memory(name: &str, bytes: Vec<u8>, access: Access) -> Self {
         Self::new(name, Arc::new(MemoryDisk::new(bytes, access)))

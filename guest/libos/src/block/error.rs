@@ -21,7 +21,7 @@ pub enum BlockError {
     #[error("the device does not support the request")]
     Unsupported,
     /// The device broke the rules of its queue and is not used any more.
-    #[error("the device answered what it was not asked and is not used any more")]
+    #[error("the device completed a request that was not submitted and is disabled")]
     Broken,
 }
 

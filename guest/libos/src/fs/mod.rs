@@ -118,7 +118,7 @@ pub fn read_dir(path: &str) -> Result<ReadDir> {
 /// Where the files are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// In the initramfs, so many.
+    /// In the initramfs.
     Archive {
         /// Regular files.
         files: usize,

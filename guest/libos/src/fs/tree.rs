@@ -141,7 +141,7 @@ pub(super) fn parent(path: &str) -> &str {
 }
 
 /// Eight bytes a step, multiplied and folded. The archive is the appliance's
-/// own, so nobody gains from collisions.
+/// own, so collisions are not an attack.
 fn hash(path: &str) -> u64 {
     const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
     let (words, rest) = path.as_bytes().as_chunks::<8>();

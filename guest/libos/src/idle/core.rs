@@ -169,8 +169,8 @@ struct Halt {
 
 /// Halts the core until an interrupt, unless there is work; `begin_ns` is now.
 fn halt(core: &Core, begin_ns: u64) -> Halt {
-    let mailbox = core.mailbox();
-    mailbox.announce_halt();
+    let inbox = core.inbox();
+    inbox.announce_halt();
     let halted = cpu::halt_if(|| {
         if core.has_work() {
             return false;
@@ -178,7 +178,7 @@ fn halt(core: &Core, begin_ns: u64) -> Halt {
         arm(core.next_deadline_ns());
         true
     });
-    let way_back_ns = mailbox.end_halt();
+    let way_back_ns = inbox.end_halt();
     let length_ns = clock::now_ns() - begin_ns;
     if halted {
         let counters = counters();

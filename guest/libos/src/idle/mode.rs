@@ -27,7 +27,7 @@ pub(super) fn init() {
         Some(Idle::Poller) => 1,
         Some(Idle::Spin) => 2,
         None => {
-            log::warn!("idle={name} is unknown, idle=block is taken");
+            log::warn!("unknown idle={name}: using idle=block");
             0
         }
     };

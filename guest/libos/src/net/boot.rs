@@ -45,7 +45,7 @@ fn setup() -> Setup {
         return Setup::Dhcp;
     };
     Setup::from_word(word).unwrap_or_else(|| {
-        log::error!("net: ip={word} is not ADDRESS/PREFIX[,GATEWAY]; asking DHCP");
+        log::error!("net: invalid ip={word}: want ADDRESS/PREFIX[,GATEWAY]; using DHCP");
         Setup::Dhcp
     })
 }

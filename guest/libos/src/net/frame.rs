@@ -80,7 +80,7 @@ pub enum FrameError {
     #[error("frame is cut short")]
     Truncated,
     /// A header contradicts itself.
-    #[error("header makes no sense")]
+    #[error("header is invalid")]
     Malformed,
     /// A checksum is wrong.
     #[error("checksum is wrong")]
@@ -93,7 +93,7 @@ pub enum FrameError {
     #[error("frame has a priority tag")]
     PriorityTag,
     /// Neither ARP nor IPv4.
-    #[error("protocol is not spoken here")]
+    #[error("protocol is not supported")]
     Protocol,
 }
 
@@ -205,7 +205,7 @@ impl Addresses {
             .plus(payload)
     }
 
-    /// Ports are the first two fields of TCP and of UDP; port 0 is nobody's.
+    /// Ports are the first two fields of TCP and of UDP; port 0 is reserved.
     fn flow(self, header: &[u8]) -> Result<Flow, FrameError> {
         let remote = u16::from_be_bytes([header[0], header[1]]);
         let local = u16::from_be_bytes([header[2], header[3]]);

@@ -1,5 +1,5 @@
 //! [`Link`]: what the stack needs of a network device, and the two links that
-//! are no device: [`Loopback`] and [`Absent`].
+//! are not devices: [`Loopback`] and [`Absent`].
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -12,7 +12,7 @@ use super::frame::{Checksums, Medium};
 pub enum SendChecksums {
     /// The stack.
     Software,
-    /// The device, or nobody needs them.
+    /// The device, or they are not needed.
     Device,
 }
 

@@ -10,7 +10,7 @@ use tare_policy::poller::Pollers;
 
 use super::stats::Counter;
 use super::timers::Timers;
-use super::{MAILBOXES, Mailbox, Thread};
+use super::{INBOXES, Inbox, Thread};
 use crate::idle::Idle;
 
 /// One core's scheduler.
@@ -97,9 +97,9 @@ impl Core {
     /// Makes ready what other cores, interrupts and time have made ready.
     #[inline]
     pub(crate) fn collect(&self) {
-        let mailbox = self.mailbox();
-        if mailbox.is_filled() {
-            self.ready.borrow_mut().extend(mailbox.take());
+        let inbox = self.inbox();
+        if inbox.is_filled() {
+            self.ready.borrow_mut().extend(inbox.take());
         }
         if self.next_deadline_ns().is_some() {
             self.expire(clock::now_ns());
@@ -109,7 +109,7 @@ impl Core {
     /// Whether there is something to run, now or by time.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        self.mailbox().is_filled()
+        self.inbox().is_filled()
             || self.ready_to_work() != 0
             || self
                 .next_deadline_ns()
@@ -123,8 +123,8 @@ impl Core {
     }
 
     #[inline]
-    pub(crate) fn mailbox(&self) -> &'static Mailbox {
-        &MAILBOXES[cpu::index()]
+    pub(crate) fn inbox(&self) -> &'static Inbox {
+        &INBOXES[cpu::index()]
     }
 
     fn expire(&self, now_ns: u64) {

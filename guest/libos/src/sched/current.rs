@@ -13,7 +13,7 @@ use tare_policy::poller::Poller;
 
 use super::core::SWITCHES;
 use super::timers::TimerId;
-use super::{CoreStats, MAILBOXES, Thread, local};
+use super::{CoreStats, INBOXES, Thread, local};
 use crate::idle;
 use crate::thread::{SpawnError, ThreadId};
 use crate::time::Instant;
@@ -111,13 +111,13 @@ pub fn active() {
 /// # Panics
 /// If there is no such core.
 pub fn core_stats(core: usize) -> CoreStats {
-    let mailbox = &MAILBOXES[core];
+    let inbox = &INBOXES[core];
     CoreStats {
         switches: SWITCHES[core].get(),
-        inbox: mailbox.delivered(),
-        ipis_sent: mailbox.ipis_sent.get(),
-        ipis_skipped: mailbox.ipis_skipped.get(),
-        ipis_shared: mailbox.ipis_shared.get(),
+        inbox: inbox.delivered(),
+        ipis_sent: inbox.ipis_sent.get(),
+        ipis_skipped: inbox.ipis_skipped.get(),
+        ipis_shared: inbox.ipis_shared.get(),
         ..idle::stats(core)
     }
 }

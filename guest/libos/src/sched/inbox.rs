@@ -18,7 +18,7 @@ use super::Thread;
 use super::stats::Counter;
 
 /// Where threads for one core arrive.
-pub(crate) struct Mailbox {
+pub(crate) struct Inbox {
     threads: IrqLock<Vec<Thread>>,
     /// Not empty, readable without the lock.
     filled: AtomicBool,
@@ -47,7 +47,7 @@ pub fn unpark_all(threads: impl IntoIterator<Item = Thread>) {
         return;
     }
     let commands = u64::from(ipi::wake_all(halted));
-    let own = &MAILBOXES[cpu::index()];
+    let own = &INBOXES[cpu::index()];
     own.ipis_sent.add(commands);
     own.ipis_shared.add(u64::from(halted.len()) - commands);
 }
@@ -62,9 +62,9 @@ pub(super) enum Left {
 }
 
 /// One for each core.
-pub(crate) static MAILBOXES: [Mailbox; cpu::MAX] = [const { Mailbox::new() }; cpu::MAX];
+pub(crate) static INBOXES: [Inbox; cpu::MAX] = [const { Inbox::new() }; cpu::MAX];
 
-impl Mailbox {
+impl Inbox {
     const fn new() -> Self {
         Self {
             threads: IrqLock::new(Vec::new()),
@@ -82,7 +82,7 @@ impl Mailbox {
     pub(crate) fn deliver(&self, thread: Thread) {
         let core = thread.core();
         if self.leave(thread) == Left::Halted {
-            MAILBOXES[cpu::index()].ipis_sent.add(1);
+            INBOXES[cpu::index()].ipis_sent.add(1);
             ipi::wake(core);
         }
     }
@@ -104,7 +104,7 @@ impl Mailbox {
             self.rung.store(clock::ticks(), Ordering::Relaxed);
             return Left::Halted;
         }
-        MAILBOXES[cpu::index()].ipis_skipped.add(1);
+        INBOXES[cpu::index()].ipis_skipped.add(1);
         Left::Awake
     }
 

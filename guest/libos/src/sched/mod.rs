@@ -37,7 +37,7 @@ pub(crate) use current::{adopt, running, start};
 #[cfg(target_os = "none")]
 pub use inbox::unpark_all;
 #[cfg(target_os = "none")]
-pub(crate) use inbox::{MAILBOXES, Mailbox};
+pub(crate) use inbox::{INBOXES, Inbox};
 #[cfg(target_os = "none")]
 pub use task::Thread;
 

@@ -9,7 +9,7 @@ use tare_hal::cpu;
 use tare_hal::fiber::Fiber;
 
 use super::inbox::Left;
-use super::{MAILBOXES, local};
+use super::{INBOXES, local};
 use crate::thread::ThreadId;
 
 /// Neither parked nor notified.
@@ -80,7 +80,7 @@ impl Thread {
                 local().push_ready(self.clone());
                 Left::Awake
             }
-            PARKED => MAILBOXES[self.task.core].leave(self.clone()),
+            PARKED => INBOXES[self.task.core].leave(self.clone()),
             _ => Left::Awake,
         }
     }
@@ -95,7 +95,7 @@ impl Thread {
         if self.is_near() {
             local().push_ready(self.clone());
         } else {
-            MAILBOXES[self.task.core].deliver(self.clone());
+            INBOXES[self.task.core].deliver(self.clone());
         }
     }
 

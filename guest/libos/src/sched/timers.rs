@@ -1,5 +1,5 @@
 //! The deadlines of one core's threads: a binary heap whose entries can be
-//! removed, so that a deadline that no longer matters wakes nobody.
+//! removed, so that a deadline that no longer matters wakes no thread.
 
 use alloc::vec::Vec;
 

@@ -29,10 +29,10 @@ pub struct Buffer<S> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRoom {
     /// It is as long as it may be.
-    #[error("received more than a buffer may hold")]
+    #[error("buffer is at its size limit")]
     Full,
     /// There is no memory for a longer one.
-    #[error("no memory for a longer buffer")]
+    #[error("no memory to extend the buffer")]
     NoMemory,
 }
 

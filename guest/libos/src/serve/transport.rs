@@ -36,7 +36,7 @@ pub trait Transport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
     /// The wait was over.
-    #[error("peer did not act in time")]
+    #[error("timed out waiting for the peer")]
     TimedOut,
     /// The connection is gone.
     #[error("connection broke")]

@@ -30,7 +30,7 @@ pub trait Service: Send + Sync + 'static {
     /// Serves a connection until it ends.
     fn serve(&self, stream: Stream);
 
-    /// Answers a connection that is one too many; nobody accepts meanwhile.
+    /// Answers a connection beyond the limit; no other one is accepted meanwhile.
     fn refuse(&self, stream: Stream);
 }
 

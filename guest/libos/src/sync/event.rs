@@ -78,7 +78,7 @@ impl Event {
             return true;
         }
         *self.waiter.lock() = Some(thread::current());
-        // A signal between the first look and the registration woke nobody.
+        // A signal between the first look and the registration woke no thread.
         if self.set.swap(false, Ordering::SeqCst) {
             *self.waiter.lock() = None;
             return true;

@@ -34,7 +34,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// The value, when nobody can hold the lock any more.
+    /// The value, when no thread can hold the lock any more.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }

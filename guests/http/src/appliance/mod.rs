@@ -34,7 +34,7 @@ const ADDRESS_WAIT: Duration = Duration::from_secs(60);
 /// Serves the initramfs forever; returns only if it cannot start.
 pub fn run() -> io::Result<()> {
     if env::var("root").is_some() {
-        let reason = "root= names a disk, and this image serves its initramfs: run http-disk";
+        let reason = "root= names a disk, but this image serves its initramfs: use http-disk";
         return Err(Error::new(ErrorKind::Unsupported, reason));
     }
     serve_files()
@@ -57,7 +57,7 @@ fn serve_files() -> io::Result<()> {
             .filter(|port| *port != 0)
             .ok_or(Error::new(
                 ErrorKind::InvalidInput,
-                "port= wants 1 to 65535",
+                "invalid port=: want 1 to 65535",
             ))?,
     };
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
@@ -100,7 +100,7 @@ fn metrics() -> io::Result<Metrics> {
         Some("on") => Ok(Metrics::On),
         Some(_) => Err(Error::new(
             ErrorKind::InvalidInput,
-            "metrics= wants on or off",
+            "invalid metrics=: want on or off",
         )),
     }
 }
@@ -110,7 +110,7 @@ fn most_connections() -> io::Result<u64> {
         let given = word.parse::<u64>().ok().filter(|most| *most > 0);
         return given.ok_or(Error::new(
             ErrorKind::InvalidInput,
-            "connections= wants a number above 0",
+            "invalid connections=: want a number above 0",
         ));
     }
     let room = heap::available().saturating_sub(REFUSED_BYTES) / CONNECTION_BYTES;

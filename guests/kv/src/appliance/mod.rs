@@ -1,6 +1,6 @@
 //! The server on the library OS: TCP streams, threads, memory.
 //!
-//! Words of the command line: `port=N` (11211), `mem=MIB` for the items (three
+//! Options on the command line: `port=N` (11211), `mem=MIB` for the items (three
 //! quarters of what is free), `connections=N` (as many as the rest carries, up to
 //! [`MOST_CONNECTIONS`]), `idle_s=N` after which a quiet connection is closed
 //! (never).
@@ -67,17 +67,21 @@ impl Clock for WallClock {
 
 fn settings() -> io::Result<Settings> {
     let free = heap::available();
-    let port = number("port", "port= wants 1 to 65535", u16::MAX.into())?;
+    let port = number("port", "invalid port=: want 1 to 65535", u16::MAX.into())?;
     let most_mem = free >> 20;
-    let mem = number("mem", "mem= wants MiB, less than the guest has", most_mem)?;
+    let mem = number(
+        "mem",
+        "invalid mem=: want MiB, less than the guest has",
+        most_mem,
+    )?;
     let memory_bytes = mem.map_or(free / 4 * 3, |mem| mem << 20);
     let room = (free - memory_bytes) / CONNECTION_BYTES;
     let connections = number(
         "connections",
-        "connections= wants a number above 0",
+        "invalid connections=: want a number above 0",
         u64::MAX,
     )?;
-    let idle = number("idle_s", "idle_s= wants seconds", u32::MAX.into())?;
+    let idle = number("idle_s", "invalid idle_s=: want seconds", u32::MAX.into())?;
     Ok(Settings {
         memory_bytes: memory_bytes as usize,
         connections: connections

@@ -1,7 +1,7 @@
 //! Meta commands on the store.
 //!
 //! An item may be stale: invalidated, and still shown to those who ask, of whom the
-//! first is to make it anew (it "wins") and the others are told that somebody does.
+//! first is to make it anew (it wins) and the others learn that another client does.
 
 use alloc::vec::Vec;
 
@@ -72,7 +72,7 @@ impl<C: Clock> Store<C> {
         Ok(())
     }
 
-    /// Who is to make the item anew: nobody, whoever asks now, or another one.
+    /// Who is to make the item anew: no client, the one that asks now, or another.
     fn marks(&mut self, at: u32, recache_s: Option<i32>) -> &'static [u8] {
         let left = self.left_s(at);
         let item = &mut self.slots[at];

@@ -52,7 +52,7 @@ pub enum Stored {
 pub enum Computed {
     /// The new value.
     Value(u64),
-    /// The value is no number.
+    /// The value is not a number.
     NotNumeric,
     /// There is no such item.
     NotFound,
@@ -112,7 +112,7 @@ impl<C: Clock> Store<C> {
         self.counts = Counts::default();
     }
 
-    /// How many items there are, those that nobody has missed yet among them.
+    /// How many items there are, expired ones that were not met yet included.
     pub fn len(&self) -> usize {
         self.slots.len() as usize
     }

@@ -38,7 +38,7 @@ pub(crate) struct VirtioBlk {
 }
 
 impl VirtioBlk {
-    /// Takes the device over, with a queue for each core if it has so many.
+    /// Takes the device over, with a queue for each core if it has enough.
     pub(crate) fn new(mut transport: Transport, tables: Tables) -> Result<Arc<Self>, OpenError> {
         let features = setup::negotiate(&mut transport, tables)?;
         let has = |feature| features & feature != 0;

@@ -245,7 +245,7 @@ impl Ring {
     /// to come back, so frames stay where they are, and callers get an error.
     fn give_up(&mut self) {
         if !core::mem::replace(&mut self.broken, true) {
-            log::error!("block: a device broke its queue and is not used any more");
+            log::error!("block: invalid used ring, the device is disabled");
         }
         for slot in &mut self.flights {
             if let Some(flight) = slot.take() {

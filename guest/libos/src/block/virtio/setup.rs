@@ -9,14 +9,14 @@ use crate::virtio;
 
 /// Longest request where the device says nothing.
 const REQUEST_BYTES: usize = 1 << 20;
-/// Most queues: the hal knows so many notification addresses.
+/// Most queues: the hal has that number of notification addresses.
 const MAX_QUEUES: usize = 8;
 
 /// Why a block device cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
     /// It did not accept the features asked for.
-    #[error("the block device refuses its features")]
+    #[error("the block device does not accept the negotiated features")]
     Features,
     /// A queue or the configuration space did not work out.
     #[error("the block device cannot be set up: {0}")]

@@ -41,8 +41,8 @@ impl Cache {
         self.files.insert(path.to_string(), cached);
     }
 
-    /// Drops the content that nobody holds and that was asked for least recently;
-    /// `false` if somebody holds every one.
+    /// Drops the least recently used content without another handle; `false` if
+    /// there is none.
     pub(super) fn evict(&mut self) -> bool {
         let unheld = self
             .files

@@ -24,7 +24,7 @@ use crate::io::{Error, ErrorKind, Result};
 const MOST_ENTRIES: usize = 65_536;
 /// Bytes read at once.
 const CHUNK: usize = 64 * 1024;
-/// Memory that files may take where nobody counts it: on the host.
+/// Memory that files may take where the heap is not accounted: on the host.
 const HOST_BYTES: u64 = 1 << 30;
 
 const DAMAGED: Error = Error::new(ErrorKind::InvalidData, "the file system is damaged");
@@ -136,7 +136,10 @@ impl Files {
                 continue;
             }
             if entries.len() == MOST_ENTRIES {
-                return Err(Error::new(ErrorKind::Unsupported, "too large a directory"));
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "the directory has too many entries",
+                ));
             }
             let path = match directory {
                 "" => name.to_string(),

@@ -94,7 +94,8 @@ impl Volume {
         &self,
         question: impl FnOnce(&mut Files) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        const GONE: Error = Error::new(ErrorKind::Other, "the disk's files are gone");
+        const GONE: Error =
+            Error::new(ErrorKind::Other, "the thread that reads the disk has ended");
         let (sender, answer) = mpsc::channel();
         let question = move |files: &mut Files| drop(sender.send(question(files)));
         self.questions.send(Box::new(question)).map_err(|_| GONE)?;

@@ -19,23 +19,23 @@ const DESCRIPTOR_BYTES: u64 = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SuperblockError {
     /// There is none.
-    #[error("there is no ext2, ext3 or ext4 file system")]
+    #[error("no ext2, ext3 or ext4 file system found")]
     Magic,
     /// Blocks of an impossible size.
-    #[error("the file system's block size makes no sense")]
+    #[error("invalid block size in the superblock")]
     BlockSize,
     /// More blocks than the disk has.
     #[error("the file system is larger than the disk")]
     TooLarge,
     /// Groups without blocks, or smaller than any tool makes them.
-    #[error("the file system's groups make no sense")]
+    #[error("invalid block groups in the superblock")]
     Groups,
     /// More groups than memory for them.
-    #[error("there is no memory for the file system's {0} groups")]
+    #[error("no memory for the {0} block groups of the file system")]
     Memory(u64),
 }
 
-/// Checks a superblock of a disk of so many bytes, with so much memory free.
+/// Checks the superblock of a disk of `disk_bytes`, with `free_bytes` of memory.
 pub(super) fn check(
     bytes: &[u8; LEN],
     disk_bytes: u64,

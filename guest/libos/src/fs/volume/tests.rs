@@ -159,7 +159,7 @@ fn links_stay_within_the_file_system() {
 fn what_is_no_file_system_is_named() {
     let problem = |bytes: Vec<u8>| mount(bytes).unwrap_err().to_string();
     assert_eq!(problem(vec![0; 512]), "the disk disk0 cannot be read");
-    let none = "the disk disk0: there is no ext2, ext3 or ext4 file system";
+    let none = "the disk disk0: no ext2, ext3 or ext4 file system found";
     assert_eq!(problem(vec![0; 65_536]), none);
     let mut cut = image(&["-t", "ext4"]);
     cut.truncate(1 << 20);

@@ -46,7 +46,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         if local.port() == 0 {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
-                "port 0 cannot be listened on",
+                "cannot listen on port 0",
             ));
         }
         let taken = |slot: &Option<Listener<W>>| {
@@ -118,7 +118,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         if remote.port() == 0 || remote.ip().is_unspecified() || remote.ip().is_multicast() {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
-                "nobody can be at that address",
+                "not the address and port of a host",
             ));
         }
         let (via, local) = self.route(*remote.ip())?;

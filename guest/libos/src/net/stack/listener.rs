@@ -17,7 +17,7 @@ pub(super) struct Listener<W> {
     pub(super) backlog: usize,
     /// Connections whose handshake is going on, oldest first.
     pub(super) half_open: VecDeque<u32>,
-    /// Open connections that nobody accepted yet.
+    /// Open connections that are not accepted yet.
     pub(super) ready: VecDeque<u32>,
     pub(super) acceptors: Waiters<W>,
 }

@@ -62,7 +62,7 @@ pub enum Progress {
 pub struct Stack<L: Link, W: Wake> {
     wire: Port<L>,
     loopback: Port<Loopback>,
-    /// For frames that concern no socket: ARP, ICMP, resets to nobody.
+    /// For frames that concern no socket: ARP, ICMP, resets for unknown connections.
     nobody: SocketSet<'static>,
     setup: dhcp::State,
     neighbours: neighbours::Neighbours,

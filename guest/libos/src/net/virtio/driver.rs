@@ -31,7 +31,7 @@ type Queue = VirtQueue<Dma, QUEUE>;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
     /// It did not accept the features asked for.
-    #[error("the network device refuses its features")]
+    #[error("the network device does not accept the negotiated features")]
     Features,
     /// A queue or the configuration space did not work out.
     #[error("the network device cannot be set up: {0}")]
