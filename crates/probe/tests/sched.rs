@@ -11,15 +11,7 @@ use tare_probe::sched::{Cause, Observer, Times};
 const WINDOW: Duration = Duration::from_millis(600);
 
 fn observer() -> Option<Observer> {
-    match Observer::start() {
-        Ok(observer) => Some(observer),
-        Err(why) => {
-            let required = std::env::var_os("TARE_REQUIRE_KVM").is_some_and(|value| value == "1");
-            assert!(!required, "{why}, and TARE_REQUIRE_KVM=1");
-            eprintln!("SKIP: {why}");
-            None
-        }
-    }
+    tare_vmtest::or_skip(Observer::start())
 }
 
 /// A child that is ended with the test.

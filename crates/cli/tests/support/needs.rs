@@ -1,28 +1,16 @@
 //! What a test of whole machines needs, and what is said where it is not there:
 //! SKIP, or a failure with TARE_REQUIRE_KVM=1.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::installed;
 
-/// Says why there is nothing to test, or fails if that must not be; `false`.
-#[track_caller]
-pub fn skip(why: &str) -> bool {
-    let required = std::env::var_os("TARE_REQUIRE_KVM").is_some_and(|value| value == "1");
-    assert!(!required, "{why}, and TARE_REQUIRE_KVM=1");
-    eprintln!("SKIP: {why}");
-    false
-}
+pub use tare_vmtest::skip;
 
 /// Whether machines can run here.
 pub fn kvm() -> bool {
-    let open = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/kvm");
-    if let Err(error) = open {
-        return skip(&format!("/dev/kvm: {error}"));
+    if !tare_vmtest::kvm() {
+        return false;
     }
     let tare = Path::new(env!("CARGO_BIN_EXE_tare"));
     tare.with_file_name("tare-monitor").is_file() || skip("tare-monitor is not built")

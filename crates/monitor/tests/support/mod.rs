@@ -26,17 +26,7 @@ use tare_control::rundir::{RunDir, RunRoot};
 /// Longest time for anything that should happen.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// `false`, with a line that says so, where KVM is missing.
-pub fn kvm() -> bool {
-    let open = File::options().read(true).write(true).open("/dev/kvm");
-    let Err(error) = open else {
-        return true;
-    };
-    let required = std::env::var_os("TARE_REQUIRE_KVM").is_some_and(|value| value == "1");
-    assert!(!required, "/dev/kvm is required: {error}");
-    println!("SKIP: /dev/kvm cannot be opened: {error}");
-    false
-}
+pub use tare_vmtest::kvm;
 
 /// Standard output of the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
