@@ -2,7 +2,7 @@
 
 use std::io;
 
-use tare_abi::layout::{CMDLINE_MAX, HIGH_RAM, MIB};
+use tare_abi::layout::{CMDLINE_MAX, HIGH_RAM, MIB, MMIO_GAP_START};
 use thiserror::Error;
 
 /// Why an image cannot be loaded.
@@ -132,7 +132,8 @@ pub enum LoadError {
     },
     /// The initramfs does not fit.
     #[error(
-        "the initramfs has {bytes} bytes, beside the image there is room for {room}; give the machine {need_mib} MiB of memory or put less into it"
+        "the initramfs has {bytes} bytes, beside the image there is room for {room}; {}",
+        initramfs_hint(*need_mib)
     )]
     InitramfsTooLarge {
         /// Its size.
@@ -200,6 +201,18 @@ impl std::fmt::Display for Part {
             Self::Segment(number) => write!(f, "segment {number}"),
             Self::Payload => f.write_str("its payload"),
         }
+    }
+}
+
+/// More memory helps only as far as it lies below the gap for devices.
+fn initramfs_hint(need_mib: u64) -> String {
+    let low_mib = MMIO_GAP_START / MIB;
+    if need_mib <= low_mib {
+        format!("give the machine {need_mib} MiB of memory or put less into it")
+    } else {
+        format!(
+            "it must lie below {low_mib} MiB, whatever the machine has: put less into it, or the files on a disk"
+        )
     }
 }
 

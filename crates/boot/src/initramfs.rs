@@ -89,4 +89,18 @@ mod tests {
         assert_eq!(room, MIB - PAGE);
         assert!(choose(3 * MIB as usize + 5, MIB + 7, need_mib * MIB).is_ok());
     }
+
+    #[test]
+    fn more_memory_is_advised_only_where_it_helps() {
+        let text = |need_mib| {
+            let error = LoadError::InitramfsTooLarge {
+                bytes: 2,
+                room: 1,
+                need_mib,
+            };
+            error.to_string()
+        };
+        assert!(text(3072).ends_with("give the machine 3072 MiB of memory or put less into it"));
+        assert!(text(3075).ends_with("put less into it, or the files on a disk"));
+    }
 }
