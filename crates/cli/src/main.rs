@@ -11,6 +11,7 @@ mod doctor;
 mod ending;
 mod exit_codes;
 mod failure;
+mod interruption;
 mod machines;
 mod manual;
 mod observe;

@@ -45,7 +45,12 @@ const SERVER: u64 = 3;
 pub fn run(arguments: impl Iterator<Item = OsString>) -> Ended {
     let started = Instant::now();
     end_on_panic();
-    let config = Inherited::all()
+    // Before any descriptor is made.
+    let inherited = Inherited::all();
+    // A signal during the set-up must not leave the run directory behind. Should this
+    // fail, `build` fails for the same reason and reports it.
+    let _ = signals::install();
+    let config = inherited
         .map_err(StartError::from)
         .and_then(|mut inherited| Ok((read_config(arguments, &mut inherited)?, inherited)));
     let (config, inherited) = match config {

@@ -10,6 +10,7 @@ use tare_control::exit::ExitCode;
 use super::launch::{Prepared, RunFileError};
 use crate::ending;
 use crate::failure::{Explain, Failure, Outcome};
+use crate::interruption::Interruption;
 
 /// How long a machine in the background may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -54,6 +55,7 @@ pub(crate) fn detach(
         run_dir,
         record,
         console_log,
+        interruption: machine_interruption,
         ..
     } = machine;
     let started = match record.write(run_dir.dir()) {
@@ -62,7 +64,7 @@ pub(crate) fn detach(
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(RunFileError::of("run.json", run_dir.dir())(error).into())
         }
-        _ => wait(&mut child, answers),
+        _ => wait(&mut child, &machine_interruption, answers),
     };
     match started {
         Ok(None) => {
@@ -83,12 +85,17 @@ pub(crate) fn detach(
 }
 
 /// `None` when the machine answers; its exit code if it ended before.
-fn wait(child: &mut Child, mut answers: impl FnMut() -> bool) -> Result<Option<ExitCode>, Failure> {
+fn wait(
+    child: &mut Child,
+    interruption: &Interruption,
+    mut answers: impl FnMut() -> bool,
+) -> Result<Option<ExitCode>, Failure> {
     let begin = Instant::now();
     while begin.elapsed() < ANSWER_LIMIT {
         if answers() {
             return Ok(None);
         }
+        interruption.check()?;
         let ended = child.try_wait();
         if let Some(status) = ended.map_err(|error| Failure::new(ExitCode::Internal, error))? {
             return Ok(Some(ending::code(status)));

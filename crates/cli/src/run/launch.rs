@@ -22,6 +22,7 @@ use super::publish::Publish;
 use super::run_dir_guard::RunDirGuard;
 use super::{mac, monitor, passt, qemu};
 use crate::failure::{Explain, Failure, RunOutcome};
+use crate::interruption::Interruption;
 use crate::record::{EngineName, Record, now_s};
 use crate::warn;
 
@@ -75,6 +76,8 @@ pub(crate) struct Prepared {
     pub(crate) console_log: File,
     /// Where the run belongs.
     pub(crate) place: Place,
+    /// Whether a signal asked for the end meanwhile.
+    pub(crate) interruption: Interruption,
 }
 
 impl Prepared {
@@ -83,6 +86,7 @@ impl Prepared {
         if let Some(LinkEnd::Passt { passt, .. }) = self.link.as_mut().map(|link| &mut link.end) {
             keep_log(&passt.wait_ready()?, self.run_dir.dir())?;
         }
+        self.interruption.check()?;
         Ok(())
     }
 }
@@ -141,6 +145,8 @@ pub(crate) fn launch(plan: Plan) -> RunOutcome {
         place,
         ..
     } = plan;
+    // From here on Ctrl-C lets the guard remove the directory.
+    let interruption = Interruption::watch().map_err(|e| Failure::new(ExitCode::Internal, e))?;
     let run_dir = RunDirGuard::take(&RunRoot::open_default()?, &name)?;
     let forwards = forwards(&net);
     let record = Record {
@@ -170,6 +176,7 @@ pub(crate) fn launch(plan: Plan) -> RunOutcome {
         own_cpus,
         console_log,
         place,
+        interruption,
     };
     match engine {
         Engine::Tare(program) => monitor::start(&program, prepared).map(Ended::from),

@@ -154,6 +154,7 @@ fn foreground(program: &Path, arguments: &[String], machine: Prepared) -> Outcom
         .record
         .write(dir)
         .map_err(RunFileError::of("run.json", dir))?;
+    machine.interruption.check()?;
     let source = Command::new(program).args(arguments).exec();
     drop(machine);
     Err(execute(program, source).into())

@@ -1,0 +1,76 @@
+//! Ctrl-C and SIGTERM while a machine is being started: noticed between two steps,
+//! so that what was made so far is removed.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use tare_control::exit::ExitCode;
+
+use crate::failure::Explain;
+
+/// The start was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Interrupted {
+    /// By SIGINT.
+    #[error("interrupted")]
+    CtrlC,
+    /// By SIGTERM.
+    #[error("terminated")]
+    Terminated,
+}
+
+impl Explain for Interrupted {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::CtrlC => ExitCode::Interrupted,
+            Self::Terminated => ExitCode::Terminated,
+        }
+    }
+}
+
+/// Holds the signal that came, if any. The program that this process becomes has the
+/// default actions again (`execve(2)`).
+#[derive(Debug)]
+pub(crate) struct Interruption {
+    signal: Arc<AtomicUsize>,
+}
+
+impl Interruption {
+    /// From now on the signals end nothing by themselves.
+    pub(crate) fn watch() -> io::Result<Self> {
+        let signal = Arc::new(AtomicUsize::new(0));
+        for number in [SIGINT, SIGTERM] {
+            let value = usize::try_from(number).unwrap_or_default();
+            signal_hook::flag::register_usize(number, Arc::clone(&signal), value)?;
+        }
+        Ok(Self { signal })
+    }
+
+    /// An error if a signal came.
+    pub(crate) fn check(&self) -> Result<(), Interrupted> {
+        match i32::try_from(self.signal.load(Ordering::SeqCst)) {
+            Ok(SIGINT) => Err(Interrupted::CtrlC),
+            Ok(SIGTERM) => Err(Interrupted::Terminated),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_during_a_start_is_its_exit_code() {
+        let interruption = Interruption {
+            signal: Arc::default(),
+        };
+        assert_eq!(interruption.check(), Ok(()));
+        for (signal, code) in [(2, ExitCode::Interrupted), (15, ExitCode::Terminated)] {
+            interruption.signal.store(signal, Ordering::SeqCst);
+            assert_eq!(interruption.check().map_err(|it| it.code()), Err(code));
+        }
+    }
+}
