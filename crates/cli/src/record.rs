@@ -57,6 +57,15 @@ impl EngineName {
         matches!(self, Self::Tare | Self::Blk)
     }
 
+    /// What confines the process that executes the guest: a filter of system calls, and with
+    /// `files` rules of Landlock as well.
+    pub(crate) fn confinement(self) -> &'static str {
+        match self {
+            Self::Tare | Self::Blk => "seccomp+files",
+            Self::Qemu | Self::QemuKvm => "seccomp",
+        }
+    }
+
     /// The name as `--engine` takes it.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal, setsid};
+use rustix::thread::set_no_new_privs;
 use tare_control::exit::ExitCode;
 use tare_control::parent_death::UNTIL_PARENT_ENDS;
 
@@ -46,7 +47,8 @@ pub(crate) fn become_program(mut words: impl Iterator<Item = OsString>) -> Optio
     let prepared = if word == OsStr::new(OWN_SESSION) {
         setsid().map(drop).map_err(io::Error::from)
     } else if word == OsStr::new(WITH_PARENT) {
-        end_with_parent(words.next(), Signal::KILL)
+        // What ends with us is QEMU: no program that it could start gains rights.
+        end_with_parent(words.next(), Signal::KILL).and_then(|()| Ok(set_no_new_privs(true)?))
     } else {
         return None;
     };

@@ -262,3 +262,36 @@ fn a_panic_in_the_background_of_qemu_leaves_log_and_exit_code() {
         tiny::keeps_what_a_panic_left(&["--engine", "qemu"], 5_000_000);
     }
 }
+
+/// `Seccomp: 2` is a filter (`proc_pid_status(5)`).
+#[test]
+fn qemu_runs_in_its_sandbox_and_gains_no_privileges() {
+    if !qemu() {
+        return;
+    }
+    tiny::runs_in_the_background(WORDS, |place| {
+        let root = place.run_root();
+        let lock = std::fs::canonicalize(root.join("tiny-1/lock")).unwrap();
+        let holds = |pid: &u32| {
+            let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter();
+            let links = open.flatten().flatten();
+            links
+                .filter_map(|link| std::fs::read_link(link.path()).ok())
+                .any(|path| path == lock)
+        };
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let numbers = processes.filter_map(|it| it.file_name().to_str()?.parse().ok());
+        let qemus: Vec<u32> = numbers
+            .filter(|pid| {
+                std::fs::read_to_string(format!("/proc/{pid}/comm"))
+                    .is_ok_and(|name| name.starts_with("qemu"))
+            })
+            .filter(holds)
+            .collect();
+        assert_eq!(qemus.len(), 1);
+        let status = std::fs::read_to_string(format!("/proc/{}/status", qemus[0])).unwrap();
+        assert!(status.contains("Seccomp:\t2\n"), "{status}");
+        assert!(status.contains("NoNewPrivs:\t1\n"), "{status}");
+        place.run(&["ps"]).expect(0, "seccomp");
+    });
+}

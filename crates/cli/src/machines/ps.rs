@@ -20,6 +20,8 @@ struct Row {
     record: Record,
     #[serde(flatten)]
     state: State,
+    /// What confines the process that executes the guest.
+    confinement: &'static str,
 }
 
 /// Whether it runs.
@@ -69,6 +71,7 @@ fn row(run: &Run) -> Option<Row> {
     };
     Some(Row {
         name: run.dir.name().to_owned(),
+        confinement: record.engine.confinement(),
         record,
         state,
     })
@@ -76,20 +79,21 @@ fn row(run: &Run) -> Option<Row> {
 
 fn table(rows: &[Row]) -> String {
     let mut text = format!(
-        "{:<16} {:>7} {:>10} {:>4} {:>7} {:<8} PORTS\n",
-        "NAME", "PID", "STATE", "CPUS", "MEMORY", "ENGINE"
+        "{:<16} {:>7} {:>10} {:>4} {:>7} {:<8} {:<13} PORTS\n",
+        "NAME", "PID", "STATE", "CPUS", "MEMORY", "ENGINE", "CONFINED BY"
     );
     for row in rows {
         let record = &row.record;
         let _ = writeln!(
             text,
-            "{:<16} {:>7} {:>10} {:>4} {:>7} {:<8} {}",
+            "{:<16} {:>7} {:>10} {:>4} {:>7} {:<8} {:<13} {}",
             printable(&row.name),
             record.pid,
             state(&row.state),
             record.cpus,
             format!("{} M", record.memory_mib),
             record.engine.name(),
+            row.confinement,
             printable(&ports(&record.ports)),
         );
     }
@@ -147,11 +151,15 @@ mod tests {
                 ports: vec!["127.0.0.1:8080:80/tcp".to_owned()],
                 started_s: 0,
             },
+            confinement: EngineName::QemuKvm.confinement(),
             state: State::Running { uptime_s: 7199 },
         };
         let table = table(&[row]);
         assert!(table.lines().all(|line| line.len() < 80), "{table}");
-        assert!(table.ends_with("qemu-kvm 8080:80\n"), "{table}");
+        assert!(
+            table.ends_with("qemu-kvm seccomp       8080:80\n"),
+            "{table}"
+        );
         assert!(table.contains("up 119 min"), "{table}");
     }
 

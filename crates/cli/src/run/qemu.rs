@@ -37,6 +37,10 @@ const GREETING_LIMIT: Duration = Duration::from_millis(250);
 /// How long a guest may say nothing before its machine counts as started.
 const SPEECH_LIMIT: Duration = Duration::from_secs(1);
 
+/// QEMU's own system call filter (`-sandbox`, libseccomp): no obsolete calls, no change
+/// of user, no new processes, no change of scheduling or limits.
+const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+
 /// Starts QEMU for a prepared machine.
 pub(crate) fn start(program: &Path, accelerator: Accelerator, mut machine: Prepared) -> RunOutcome {
     let dir = machine.run_dir.dir().clone();
@@ -118,6 +122,7 @@ fn arguments(
         .one("-no-user-config")
         .one("-nodefaults")
         .one("-no-reboot");
+    words.two("-sandbox", SANDBOX);
     // Threads with names, so that `tare pin` tells vCPUs from others.
     let name = machine.run_dir.dir().name();
     words.two("-name", format!("{name},debug-threads=on"));
