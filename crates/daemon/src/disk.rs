@@ -51,6 +51,6 @@ pub fn code(error: &DiskError) -> ExitCode {
         Problem::NotADisk | Problem::Empty | Problem::OddSize { .. } | Problem::Format { .. } => {
             ExitCode::DiskUnusable
         }
-        Problem::InUse => ExitCode::DiskInUse,
+        Problem::InUse | Problem::Mounted { .. } => ExitCode::DiskInUse,
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tare_control::sentence::chain;
 use tare_daemon::poll::{Interest, Poll, Wait};
@@ -22,8 +23,9 @@ const ENGINE: u64 = 3;
 const WAKE: u64 = 4;
 /// Tokens of queues begin here.
 pub(crate) const QUEUES: u64 = 16;
-/// Complaints about front-ends that are printed; more are only counted.
+/// Complaints about front-ends that are printed in each minute; more are only counted.
 const MOST_COMPLAINTS: u32 = 20;
+const COMPLAINTS_SPAN: Duration = Duration::from_secs(60);
 const MEMORY_GONE: &str =
     "a front-end is sent away: it shortened the file of memory that it had shared";
 
@@ -40,6 +42,7 @@ pub(crate) struct IoLoop {
     connected: Connected,
     counters: Arc<VhostCounters>,
     complaints: u32,
+    complaints_since: Instant,
     /// The coalescing rule, which the main thread changes; `wake` says when.
     rule: Arc<SharedRule>,
     wake: OwnedFd,
@@ -80,6 +83,7 @@ impl IoLoop {
             connected: Connected::default(),
             counters,
             complaints: 0,
+            complaints_since: Instant::now(),
             rule: Arc::new(SharedRule::new(rule)),
             wake,
             _events: events,
@@ -234,11 +238,16 @@ impl IoLoop {
     }
 
     fn complain(&mut self, message: &str) {
+        if self.complaints_since.elapsed() >= COMPLAINTS_SPAN {
+            (self.complaints_since, self.complaints) = (Instant::now(), 0);
+        }
         self.complaints += 1;
         match self.complaints {
             ..MOST_COMPLAINTS => crate::failure::complain(message),
             MOST_COMPLAINTS => {
-                crate::failure::complain(&format!("{message}; further ones are only counted"));
+                crate::failure::complain(&format!(
+                    "{message}; further ones within a minute are only counted"
+                ));
             }
             _ => self.complaints = MOST_COMPLAINTS + 1,
         }

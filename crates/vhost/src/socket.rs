@@ -6,6 +6,14 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{
+    self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with,
+};
+
+/// Front-ends that wait to be served.
+const BACKLOG: i32 = 128;
+
 /// A socket that cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
@@ -50,7 +58,7 @@ impl Socket {
             Ok(_) => std::fs::remove_file(path).map_err(failed)?,
             Err(_) => {}
         }
-        let listener = UnixListener::bind(path).map_err(|source| match source.kind() {
+        let listener = listen(path).map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => SocketError::InUse(path.to_owned()),
             _ => failed(source),
         })?;
@@ -89,6 +97,17 @@ impl Drop for Socket {
     }
 }
 
+/// As [`UnixListener::bind`], with mode 0600 from the start, whatever the umask: who can
+/// connect can write the disk.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
 fn inode(path: &Path) -> io::Result<(u64, u64)> {
     let found = path.symlink_metadata()?;
     Ok((found.dev(), found.ino()))
@@ -110,6 +129,15 @@ mod tests {
         assert!(UnixStream::connect(&path).is_ok());
         drop(socket);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn only_its_user_may_connect() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let socket = Socket::bind(&directory.path().join("s")).unwrap();
+        let mode = socket.path().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]

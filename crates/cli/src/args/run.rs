@@ -86,14 +86,16 @@ pub(crate) struct RunArgs {
                      repeated: user,allow=127.0.0.1,allow=192.0.2.0/24"
     )]
     pub(crate) net: NetChoice,
-    /// Give the guest a disk: a raw file or block device. After FILE: ro,
+    /// Give the guest a disk: a raw file or block device. After FILE
+    /// (a comma in its name is written ,,): ro, format=raw,
     /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B,
     /// latency_us=N
     #[arg(
         long = "disk",
         value_name = "FILE[,...]",
         long_help = "Give the guest a disk: a raw file or block device. After FILE, \
-                     with commas: ro (read only), cache=writeback (a flush makes \
+                     with commas (one in its name is written ,,): ro (read only), \
+                     format=raw (whatever it begins with), cache=writeback (a flush makes \
                      writes durable) or writethrough, serial=TEXT, queues=N [as many \
                      as CPUs], coalesce=auto (as few interrupts as the queue's depth \
                      needs), off, or A/B (A interrupts for B completions), \
@@ -138,7 +140,8 @@ pub(crate) struct BlkArgs {
     /// UNIX socket to make; front-ends connect to it, one at a time
     #[arg(long, value_name = "SOCKET")]
     pub(crate) socket: PathBuf,
-    /// Disk: a raw file or block device. After FILE: ro,
+    /// Disk: a raw file or block device. After FILE
+    /// (a comma in its name is written ,,): ro, format=raw,
     /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B,
     /// latency_us=N
     #[arg(long, value_name = "FILE[,...]")]

@@ -54,7 +54,8 @@ impl Explain for BadDisk {
 
 /// Serves a disk until Ctrl-C, SIGTERM or `tare stop`.
 pub(crate) fn blk(args: BlkArgs) -> Outcome {
-    let disk = Disk::open(&args.disk.path, args.disk.access).map_err(OpenDiskError::from)?;
+    let disk = Disk::open_as(&args.disk.path, args.disk.access, args.disk.format)
+        .map_err(OpenDiskError::from)?;
     let config = config(&args.disk, &disk);
     let settings = settings(&config).map_err(BadDisk)?;
     let socket = Socket::bind(&args.socket)?;

@@ -58,9 +58,12 @@ impl Explain for OpenDiskError {
             Problem::NotWritable(_) => Some("add ,ro to give it to be read only".to_owned()),
             Problem::Empty => Some(format!("give it a size: truncate -s 1G {disk}")),
             Problem::OddSize { .. } => Some(format!("round it up: truncate -s %512 {disk}")),
-            Problem::Format { .. } => Some(format!(
-                "convert it: qemu-img convert -O raw {disk} {disk}.raw"
-            )),
+            Problem::Format { .. } => Some(
+                "if it is a raw disk whose guest wrote that, add ,format=raw; convert only images \
+                 that you made yourself, since others can name files of this host as backing files"
+                    .to_owned(),
+            ),
+            Problem::Mounted { .. } => Some("unmount it, or add ,ro".to_owned()),
             Problem::InUse => Some(format!(
                 "end that program (fuser -v {disk} names it), or add ,ro in both"
             )),
@@ -81,7 +84,7 @@ pub(crate) fn open(
         if coalesces && !tares_own {
             return Err(OpenDiskError::CoalesceWithoutTare);
         }
-        let disk = Disk::open(&asked.path, asked.access)?;
+        let disk = Disk::open_as(&asked.path, asked.access, asked.format)?;
         Ok(OpenDisk {
             path: asked.path.to_string_lossy().into_owned(),
             file: disk.into_file(),

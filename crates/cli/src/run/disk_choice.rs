@@ -1,10 +1,10 @@
-//! `--disk FILE[,ro][,cache=...][,serial=...][,queues=N][,coalesce=...][,latency_us=N]`.
+//! `--disk FILE[,ro][,format=raw][,cache=...][,serial=...][,queues=N][,coalesce=...][,latency_us=N]`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use tare_control::config::{DiskCache, DiskCoalesce, NoCoalesce};
-use tare_devices::blk::{Access, MAX_QUEUES, SERIAL_BYTES};
+use tare_devices::blk::{Access, Format, MAX_QUEUES, SERIAL_BYTES};
 
 /// A disk as it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub(crate) struct DiskChoice {
     pub(crate) path: PathBuf,
     /// What the guest may do.
     pub(crate) access: Access,
+    /// What its bytes are.
+    pub(crate) format: Format,
     /// When a write counts as done.
     pub(crate) cache: DiskCache,
     /// Serial number; else the disk's place.
@@ -33,12 +35,12 @@ const LONGEST_LATENCY_US: u32 = 1_000_000;
 pub(crate) enum DiskChoiceError {
     /// No file.
     #[error(
-        "invalid disk: use FILE[,ro][,cache=MODE][,serial=TEXT][,queues=N][,coalesce=HOW][,latency_us=N]"
+        "invalid disk: use FILE[,ro][,format=raw][,cache=MODE][,serial=TEXT][,queues=N][,coalesce=HOW][,latency_us=N]"
     )]
     Form,
     /// A word that is none of its settings.
     #[error(
-        "unknown disk setting {0:?}: use ro, cache=, serial=, queues=, coalesce= or latency_us="
+        "unknown disk setting {0:?}: use ro, format=raw, cache=, serial=, queues=, coalesce= or latency_us="
     )]
     Setting(String),
     /// Not a cache mode.
@@ -62,18 +64,23 @@ impl FromStr for DiskChoice {
     type Err = DiskChoiceError;
 
     fn from_str(text: &str) -> Result<Self, DiskChoiceError> {
-        let mut words = text.split(',');
-        let path = words.next().filter(|path| !path.is_empty());
+        let (path, rest) = split_path(text);
+        if path.is_empty() {
+            return Err(DiskChoiceError::Form);
+        }
         let mut disk = Self {
-            path: path.ok_or(DiskChoiceError::Form)?.into(),
+            path: path.into(),
             access: Access::ReadWrite,
+            format: Format::Detect,
             cache: DiskCache::default(),
             serial: None,
             queues: None,
             coalesce: None,
             latency_us: 0,
         };
-        words.try_for_each(|word| disk.set(word))?;
+        if let Some(rest) = rest {
+            rest.split(',').try_for_each(|setting| disk.set(setting))?;
+        }
         Ok(disk)
     }
 }
@@ -82,6 +89,7 @@ impl DiskChoice {
     fn set(&mut self, word: &str) -> Result<(), DiskChoiceError> {
         match word.split_once('=') {
             None if word == "ro" => self.access = Access::ReadOnly,
+            Some(("format", "raw")) => self.format = Format::Raw,
             Some(("cache", "writeback")) => self.cache = DiskCache::Writeback,
             Some(("cache", "writethrough")) => self.cache = DiskCache::Writethrough,
             Some(("cache", other)) => return Err(DiskChoiceError::Cache(other.to_owned())),
@@ -93,6 +101,24 @@ impl DiskChoice {
         }
         Ok(())
     }
+}
+
+/// The path and the settings behind it. A comma of the path's own is written `,,`.
+fn split_path(text: &str) -> (String, Option<&str>) {
+    let mut path = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(',') {
+        path.push_str(before);
+        match after.strip_prefix(',') {
+            Some(more) => {
+                path.push(',');
+                rest = more;
+            }
+            None => return (path, Some(after)),
+        }
+    }
+    path.push_str(rest);
+    (path, None)
 }
 
 fn serial(text: &str) -> Result<String, DiskChoiceError> {
@@ -136,10 +162,11 @@ mod tests {
     #[test]
     fn every_setting_is_understood() {
         let disk: DiskChoice =
-            "d,ro,cache=writethrough,serial=A1,queues=4,coalesce=1/4,latency_us=900"
+            "d,ro,format=raw,cache=writethrough,serial=A1,queues=4,coalesce=1/4,latency_us=900"
                 .parse()
                 .expect("a disk");
         assert_eq!(disk.access, Access::ReadOnly);
+        assert_eq!(disk.format, Format::Raw);
         assert_eq!(disk.cache, DiskCache::Writethrough);
         assert_eq!(disk.serial.as_deref(), Some("A1"));
         assert_eq!(disk.queues, Some(4));
@@ -149,6 +176,18 @@ mod tests {
         };
         assert_eq!(disk.coalesce, Some(ratio));
         assert_eq!(disk.latency_us, 900);
+    }
+
+    #[test]
+    fn a_comma_of_the_path_is_written_twice() {
+        for (text, path, access) in [
+            ("a,,b.img", "a,b.img", Access::ReadWrite),
+            ("a,,b,,,ro", "a,b,", Access::ReadOnly),
+            (",,,,x", ",,x", Access::ReadWrite),
+        ] {
+            let disk: DiskChoice = text.parse().expect(text);
+            assert_eq!((disk.path, disk.access), (PathBuf::from(path), access));
+        }
     }
 
     #[test]

@@ -225,3 +225,52 @@ fn qemu_and_tare_do_not_take_each_others_disk() {
     holder.wait().unwrap();
     ended.expect(36, "is already in use");
 }
+
+/// A mounted file system, unmounted when dropped.
+struct Mounted(String);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_block_device_that_the_host_has_mounted_is_refused() {
+    let place = Place::new();
+    let file = place.file("d.img", &[0; 1 << 20]);
+    let made = Command::new("mke2fs")
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .args(["-q", "-t", "ext2", &file])
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        skip("mke2fs is not installed");
+        return;
+    }
+    let Some(device) = Loop::over(&file, &[]) else {
+        return;
+    };
+    let directory = place.path().join("mounted");
+    std::fs::create_dir(&directory).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-o", "ro", &device.0])
+        .arg(&directory)
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        skip("mount does not work here");
+        return;
+    }
+    let _mounted = Mounted(directory.to_str().unwrap().to_owned());
+    let socket = place.path().join("s");
+    let refused = place.run(&[
+        "blk",
+        "--socket",
+        socket.to_str().unwrap(),
+        "--disk",
+        &device.0,
+    ]);
+    refused.expect(
+        36,
+        &format!("is mounted on {} by this host", directory.display()),
+    );
+}

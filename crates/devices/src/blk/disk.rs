@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use super::raw_io::{self, Exclusive};
 use super::{SECTOR_BYTES, format};
 
 /// How long a lock of somebody else may last before the disk is in use.
-const LOCK_PATIENCE: Duration = Duration::from_millis(400);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(400);
 const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What the guest may do with a disk.
@@ -78,6 +78,12 @@ pub enum Problem {
         /// What it is.
         format: &'static str,
     },
+    /// A block device that the host has mounted.
+    #[error("is mounted on {place} by this host")]
+    Mounted {
+        /// Where.
+        place: String,
+    },
     /// Somebody else has it.
     #[error("is already in use by another program")]
     InUse,
@@ -89,6 +95,16 @@ pub enum Problem {
         /// Why it failed.
         source: io::Error,
     },
+}
+
+/// What a disk's bytes are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Raw, unless they begin like another format's: then the disk is refused.
+    #[default]
+    Detect,
+    /// Raw, whatever they begin with: a guest may have written that.
+    Raw,
 }
 
 /// A raw disk that this process holds the lock of. The lock belongs to the open
@@ -113,6 +129,12 @@ pub(super) enum Direct {
 impl Disk {
     /// Opens the disk at `path`, with O_DIRECT where that works.
     pub fn open(path: &Path, access: Access) -> Result<Self, DiskError> {
+        Self::open_as(path, access, Format::Detect)
+    }
+
+    /// As [`open`](Self::open), for a disk whose format is known. A block device that
+    /// is opened for writing must not be in use by the host (O_EXCL).
+    pub fn open_as(path: &Path, access: Access, format: Format) -> Result<Self, DiskError> {
         let name = path.display().to_string();
         let wrong = |problem| DiskError {
             disk: name.clone(),
@@ -123,11 +145,18 @@ impl Disk {
         if !kind.is_file() && !kind.file_type().is_block_device() {
             return Err(wrong(Problem::NotADisk));
         }
+        let writable = access == Access::ReadWrite;
+        let exclusive = if writable && kind.file_type().is_block_device() {
+            OFlags::EXCL
+        } else {
+            OFlags::empty()
+        };
         let open = |flags: OFlags| {
-            let writable = access == Access::ReadWrite;
             let mut options = OpenOptions::new();
-            let options = options.read(true).write(writable);
-            options.custom_flags(flags.bits() as i32).open(path)
+            options.read(true).write(writable);
+            let flags = flags | exclusive;
+            options.custom_flags(flags.bits() as i32);
+            patiently(libc::EBUSY, || options.open(path))
         };
         let file = open(OFlags::DIRECT)
             .and_then(|file| match direct(&file) {
@@ -138,11 +167,22 @@ impl Disk {
                 io::ErrorKind::InvalidInput => open(OFlags::empty()),
                 _ => Err(error),
             })
-            .map_err(|error| wrong(open_problem(error, access)))?;
-        Self::from_file(file, &name, access)
+            .map_err(|error| match error.raw_os_error() {
+                Some(libc::EBUSY) => wrong(match mounted_on(path) {
+                    Some(place) => Problem::Mounted { place },
+                    None => Problem::InUse,
+                }),
+                _ => wrong(open_problem(error, access)),
+            })?;
+        let disk = Self::from_file(file, &name, access)?;
+        if format == Format::Detect {
+            check_format(&disk.file).map_err(wrong)?;
+        }
+        Ok(disk)
     }
 
-    /// Judges and locks an open file; `name` is for people.
+    /// Checks and locks an open file, whose format its opener knows; `name` is for
+    /// people.
     pub fn from_file(file: File, name: &str, access: Access) -> Result<Self, DiskError> {
         let wrong = |problem| DiskError {
             disk: name.to_owned(),
@@ -152,7 +192,6 @@ impl Disk {
         let bytes = length(&file).map_err(wrong)?;
         check_writable(&file, access).map_err(wrong)?;
         lock(&file, access).map_err(|source| wrong(lock_problem(source)))?;
-        check_format(&file, bytes).map_err(wrong)?;
         Ok(Self {
             file,
             bytes,
@@ -191,6 +230,18 @@ impl Disk {
     }
 }
 
+/// Where the block device at `path` is mounted, by `/proc/self/mountinfo`.
+fn mounted_on(path: &Path) -> Option<String> {
+    let number = fs::metadata(path).ok()?.rdev();
+    let number = format!("{}:{}", libc::major(number), libc::minor(number));
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    mounts.lines().find_map(|line| {
+        // Mount, parent, device, root, place.
+        let mut fields = line.split(' ');
+        (fields.nth(2)? == number).then(|| fields.nth(1).map(str::to_owned))?
+    })
+}
+
 fn open_problem(error: io::Error, access: Access) -> Problem {
     use io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
     match (error.kind(), access) {
@@ -204,16 +255,18 @@ fn open_problem(error: io::Error, access: Access) -> Problem {
     }
 }
 
-/// The kernel takes an io_uring apart, and with it lets the file go, a moment
-/// after its process has ended: who starts a machine again at once must not be
-/// told that its disk is in use.
 fn lock(file: &File, access: Access) -> io::Result<()> {
+    patiently(libc::EAGAIN, || raw_io::lock(file, exclusive(access)))
+}
+
+/// Repeats `act` for a moment while it fails by `errno`: the kernel takes an io_uring
+/// apart, and with it lets the file go, a moment after its process has ended. Who
+/// starts a machine again at once finds its disk free.
+fn patiently<T>(errno: i32, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let began = Instant::now();
     loop {
-        match raw_io::lock(file, exclusive(access)) {
-            Err(error)
-                if error.kind() == io::ErrorKind::WouldBlock && began.elapsed() < LOCK_PATIENCE =>
-            {
+        match act() {
+            Err(error) if error.raw_os_error() == Some(errno) && began.elapsed() < LOCK_TIMEOUT => {
                 std::thread::sleep(LOCK_INTERVAL);
             }
             outcome => return outcome,
@@ -271,10 +324,9 @@ fn check_writable(file: &File, access: Access) -> Result<(), Problem> {
     }
 }
 
-fn check_format(file: &File, bytes: u64) -> Result<(), Problem> {
+fn check_format(file: &File) -> Result<(), Problem> {
     let mut start = Aligned::zeroed(format::LOOKED_AT);
     let start = start.as_mut_slice();
-    debug_assert!(bytes >= start.len() as u64);
     file.read_exact_at(start, 0).map_err(|source| Problem::Io {
         act: "read",
         source,

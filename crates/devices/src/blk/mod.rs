@@ -43,7 +43,7 @@ pub use cache::Cache;
 pub use clock::{Clock, MonotonicClock};
 pub use counters::BlkCounters;
 pub use device::{Blk, BlkSettings};
-pub use disk::{Access, Disk, DiskError, Problem};
+pub use disk::{Access, Disk, DiskError, Format, Problem};
 pub use engine::{Durability, Engine, EngineChoice, Finished, Operation, SyncEngine, choose};
 pub use paced::paced;
 pub use raw_io::{Buffers, Ring};

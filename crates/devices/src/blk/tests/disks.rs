@@ -135,3 +135,15 @@ fn a_turn_copies_a_bounded_number_of_bytes() {
     assert_eq!(copied, [4, 6, 6]);
     serve(&machine, &mut rings[0], 0, 6);
 }
+
+#[test]
+fn what_looks_like_another_format_is_raw_where_that_is_said() {
+    let (_dir, path) = scratch();
+    let mut image = vec![0; 4096];
+    image[..4].copy_from_slice(b"QFI\xfb");
+    fs::write(&path, &image).unwrap();
+    let detected = problem(&path, Access::ReadWrite);
+    assert!(matches!(detected, Problem::Format { format: "qcow2" }));
+    let disk = Disk::open_as(&path, Access::ReadWrite, Format::Raw).unwrap();
+    assert_eq!(disk.sectors(), 8);
+}
