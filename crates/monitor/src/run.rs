@@ -58,8 +58,10 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Ended {
         Err(error) => return refuse(&error).into(),
     };
     // Opened before the main thread may open nothing any more.
-    let removal = RunDir::at(&config.run_dir).removal();
-    let (code, kept, lock) = match Setup::new(config, inherited) {
+    let run_dir = RunDir::at(&config.run_dir);
+    let removal = run_dir.removal();
+    let setup = drop_capabilities(&run_dir).and_then(|()| Setup::new(config, inherited));
+    let (code, kept, lock) = match setup {
         Ok(mut setup) => {
             let (code, kept) = live(&mut setup, started);
             (code, kept, Some(setup.lock))
@@ -101,6 +103,14 @@ fn leave(
         }
         _ => removal.remove(),
     }
+}
+
+/// Before the image, the initramfs and the disks are read: only removing the run
+/// directory may need one.
+fn drop_capabilities(run_dir: &RunDir) -> Result<(), StartError> {
+    let path = run_dir.path();
+    let directories: Vec<_> = [Some(path), path.parent()].into_iter().flatten().collect();
+    confine::drop_capabilities(&directories).map_err(failed_to("drop its capabilities"))
 }
 
 /// One machine's life, and what stays of it.

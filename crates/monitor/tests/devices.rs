@@ -160,6 +160,11 @@ fn frames_cross_the_stream_socket_both_ways() {
         &take_interrupts(),
         &route_interrupt(),
         &store32(FRAME + QUEUE_STEP, u32::from_le_bytes(*b"ping")),
+        // Reverse ARP, which the filter lets pass.
+        &store32(
+            FRAME + QUEUE_STEP + 12,
+            u32::from_le_bytes([0x80, 0x35, 0, 0]),
+        ),
         &drive(2),
         &offer(0, 1526, DEVICE_WRITES),
         // The transmitted frame needs no interrupt: VRING_AVAIL_F_NO_INTERRUPT.

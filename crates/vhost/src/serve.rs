@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -167,6 +167,9 @@ pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, ServeErro
         wake,
     };
     let files = Files::remove_only(&run_dir)?.and_remove_in(socket.directory())?;
+    let directories = [Some(&*run_dir), run_dir.parent(), Some(socket.directory())];
+    let directories: Vec<&Path> = directories.into_iter().flatten().collect();
+    confine::drop_capabilities(&directories).map_err(failed_to("drop its capabilities"))?;
     confine::confine(Role::Main, files)?;
     thread.gate.wait();
     ready();

@@ -1,11 +1,12 @@
 //! Landlock: no file of any kind can be opened, made or changed any more,
-//! except that the main thread removes the run directory; no TCP either.
+//! except that the main thread removes the run directory; no TCP, no sockets
+//! with abstract names, and no signals from the other threads.
 
 use std::path::Path;
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
-    RulesetCreated, RulesetCreatedAttr as _, RulesetStatus,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset,
+    RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
 
 use super::ConfineError;
@@ -21,19 +22,19 @@ pub struct Files {
 }
 
 impl Files {
-    /// No files at all.
+    /// No files at all, and no signals.
     pub fn none() -> Result<Self, ConfineError> {
-        let rules = Ruleset::default()
-            .handle_access(AccessFs::from_all(NEWEST))?
-            .handle_access(AccessNet::from_all(NEWEST))?
-            .create()?;
+        let rules = rules(Scope::AbstractUnixSocket | Scope::Signal)?;
         Ok(Self { rules, quiet: true })
     }
 
     /// Files in `run_dir` may be removed, and the empty directory itself.
     /// This one speaks for the process if the kernel has no Landlock.
     pub fn remove_only(run_dir: &Path) -> Result<Self, ConfineError> {
-        let mut rules = Self::none()?.rules;
+        // It kicks vCPU threads, which are in domains of their own; kernels before
+        // 6.15 keep its signals from them. Its system call filter keeps signals to
+        // this process.
+        let mut rules = rules(Scope::AbstractUnixSocket.into())?;
         let inside = AccessFs::RemoveFile;
         rules = rules.add_rule(PathBeneath::new(PathFd::new(run_dir)?, inside))?;
         if let Some(root) = run_dir.parent() {
@@ -67,6 +68,14 @@ impl Files {
     fn enforce(self) -> Result<RulesetStatus, ConfineError> {
         Ok(self.rules.restrict_self()?.ruleset)
     }
+}
+
+fn rules(scope: BitFlags<Scope>) -> Result<RulesetCreated, ConfineError> {
+    Ok(Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .handle_access(AccessNet::from_all(NEWEST))?
+        .scope(scope)?
+        .create()?)
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! Confinement: what each thread may still ask of the kernel once a guest
-//! runs. No new privileges, Landlock (`files`), system calls (`calls`).
+//! runs. No new privileges, Landlock (`files`), no capabilities
+//! (`capabilities`), system calls with their arguments (`calls`).
 
 mod calls;
+mod capabilities;
 mod files;
 mod violation;
 
 pub use calls::Role;
+pub use capabilities::drop_capabilities;
 pub use files::Files;
 pub use violation::{OnViolation, install as install_violation_handler};
 
@@ -15,6 +18,9 @@ pub enum ConfineError {
     /// `PR_SET_NO_NEW_PRIVS`.
     #[error("the kernel refused to take away new privileges")]
     NoNewPrivs(#[source] std::io::Error),
+    /// `capset`.
+    #[error("the kernel refused to take away capabilities")]
+    Capabilities(#[source] std::io::Error),
     /// Landlock is there and refused the rules.
     #[error("Landlock refused the rules for files")]
     Landlock(#[from] landlock::RulesetError),
@@ -29,11 +35,16 @@ pub enum ConfineError {
     Install(#[from] seccompiler::Error),
 }
 
-/// Confines the calling thread forever.
+/// Confines the calling thread until it ends.
 pub fn confine(role: Role, files: Files) -> Result<(), ConfineError> {
     rustix::thread::set_no_new_privs(true)
         .map_err(|errno| ConfineError::NoNewPrivs(errno.into()))?;
     violation::remember(role);
     files.restrict()?;
+    // The main thread removes files at the end: what that needs was decided by
+    // `drop_capabilities`.
+    if role != Role::Main {
+        capabilities::drop_all().map_err(ConfineError::Capabilities)?;
+    }
     calls::restrict(role)
 }

@@ -122,7 +122,11 @@ impl Rig {
         self.config["net"] = json!({
             "mac": [2, 0, 0, 0, 0, 1],
             "mtu": 1500,
-            "backend": {"kind": "stream", "fd": socket.as_raw_fd()},
+            "backend": {
+                "kind": "stream",
+                "fd": socket.as_raw_fd(),
+                "filter": {"host": [], "allow": [], "gateway": null},
+            },
         });
         self.passed.push(socket);
         self

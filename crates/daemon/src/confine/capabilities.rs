@@ -1,0 +1,79 @@
+//! Capabilities: a daemon that root started has all of them and needs none,
+//! since everything is open before a guest runs.
+//!
+//! One exception: a directory in which files are to be removed may belong to
+//! another user (`sudo` with the user's run root). Then the main thread keeps
+//! CAP_DAC_OVERRIDE, and Landlock keeps it to that directory.
+
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::process::geteuid;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities,
+};
+
+/// Takes all capabilities from the calling thread and from those that it will
+/// start, except for what removing files in `directories` needs.
+pub fn drop_capabilities(directories: &[&Path]) -> io::Result<()> {
+    let foreign = |directory: &&Path| {
+        let owner = directory.metadata().map(|metadata| metadata.uid());
+        owner.is_ok_and(|owner| owner != geteuid().as_raw())
+    };
+    if directories.iter().any(foreign) {
+        keep_only(CapabilitySet::DAC_OVERRIDE)
+    } else {
+        drop_all()
+    }
+}
+
+/// Takes all capabilities from the calling thread.
+pub(super) fn drop_all() -> io::Result<()> {
+    keep_only(CapabilitySet::empty())
+}
+
+fn keep_only(kept: CapabilitySet) -> io::Result<()> {
+    // Kernels before 4.3 have no ambient set.
+    let _ = clear_ambient_capability_set();
+    let had = capabilities(None)?;
+    let sets = CapabilitySets {
+        effective: had.effective & kept,
+        permitted: had.permitted & kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    Ok(set_capabilities(None, sets)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    fn left(directories: &'static [&'static str]) -> CapabilitySet {
+        let body = move || {
+            let directories: Vec<&Path> = directories.iter().map(Path::new).collect();
+            drop_capabilities(&directories).expect("capabilities can be dropped");
+            let left = capabilities(None).expect("capabilities");
+            assert_eq!(left.inheritable, CapabilitySet::empty());
+            left.effective | left.permitted
+        };
+        thread::spawn(body).join().expect("a thread")
+    }
+
+    #[test]
+    fn no_capability_is_left() {
+        assert_eq!(left(&[]), CapabilitySet::empty());
+    }
+
+    #[test]
+    fn nothing_but_removal_is_left_for_a_directory_of_another_user() {
+        // Root's for any user but root, for whom it is its own.
+        let left = left(&["/"]);
+        assert!(CapabilitySet::DAC_OVERRIDE.contains(left), "{left:?}");
+        if geteuid().is_root() {
+            assert_eq!(left, CapabilitySet::empty());
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What the kernel says of each thread of a running monitor.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs;
+
+use support::{Rig, code, kvm};
+
+/// The value of a field of `/proc/PID/task/TID/status`.
+fn field<'a>(status: &'a str, name: &str) -> &'a str {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap().trim_start_matches(':').trim()
+}
+
+#[test]
+fn every_thread_of_a_running_machine_is_confined_and_has_no_capability() {
+    if !kvm() {
+        return;
+    }
+    let guest = code::all(&[&code::print("up"), code::HALT]);
+    let running = Rig::new(&guest).set("cpus", 2.into()).start();
+    running.wait_for("up");
+    let mut client = running.client();
+    // The answer comes from a main thread that is confined.
+    client.machine().unwrap();
+    let tasks = format!("/proc/{}/task", running.pid().as_raw_nonzero());
+    let mut names = Vec::new();
+    for task in fs::read_dir(tasks).unwrap() {
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let name = field(&status, "Name").to_owned();
+        // Helpers of io_uring and KVM never leave the kernel.
+        if name.starts_with("iou-") || name.starts_with("kvm-") {
+            continue;
+        }
+        assert_eq!(field(&status, "NoNewPrivs"), "1", "{name}");
+        assert_eq!(field(&status, "Seccomp"), "2", "{name}");
+        for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            assert_eq!(field(&status, set), "0000000000000000", "{name} {set}");
+        }
+        names.push(name);
+    }
+    names.sort();
+    assert_eq!(names, ["io", "tare-monitor", "vcpu0", "vcpu1"]);
+}
