@@ -20,15 +20,12 @@ use vmm_sys_util::eventfd::EventFd;
 use crate::bus::{Bus, StrayAccesses};
 use crate::console::Console;
 use crate::disk::OpenDisk;
-use crate::io::IoDevice;
+use crate::io::{IoDevice, QueueWork};
 use crate::link::AnyLink;
 use crate::observe::ObservedDevice;
-use crate::settings::{Adjustable, AdjustableDisk};
+use crate::settings::{Adjustable, AdjustableDisk, AdjustedDisk, DiskRule};
 use crate::start::{StartError, failed_to};
 use crate::wiring::{FunctionWiring, Gsis};
-
-/// A device on the bus, and its queues' events.
-type Added<D> = (Arc<Mutex<VirtioPci<D>>>, Vec<Arc<EventFd>>);
 
 /// Devices as they are added.
 pub(crate) struct Devices {
@@ -87,30 +84,47 @@ impl Devices {
         }
         let clock = Box::new(MonotonicClock);
         let engine = blk::paced(chosen.engine, disk.latency, Box::new(MonotonicClock));
+        let rule = Arc::new(DiskRule::new(disk.settings.coalesce));
         let device = Blk::new(disk.settings, disk.disk, engine, clock);
         let event = device.event().map(|event| event.try_clone_to_owned());
         let event = event.transpose();
         let event = event.map_err(failed_to("copy an eventfd"))?;
-        let (device, queues) = self.add("blk", device, event)?;
+        let shared = Arc::clone(&rule);
+        let queues = self.add_served("blk", device, event, |device| {
+            Box::new(AdjustedDisk {
+                device,
+                rule: shared,
+            })
+        })?;
         // At least one: the device makes sure.
         if let Some(queue) = queues.into_iter().next() {
             self.adjustable.disks.push(AdjustableDisk {
                 path: disk.path,
-                device,
+                rule,
                 queue,
             });
         }
         Ok(())
     }
 
-    /// A virtio device at the next PCI address; the device and its queues'
-    /// events.
+    /// A virtio device at the next PCI address; its queues' events.
     pub(crate) fn add<D: VirtioDevice + 'static>(
         &mut self,
         kind: &'static str,
         device: D,
         backend: Option<OwnedFd>,
-    ) -> Result<Added<D>, StartError> {
+    ) -> Result<Vec<Arc<EventFd>>, StartError> {
+        self.add_served(kind, device, backend, |device| Box::new(device))
+    }
+
+    /// The same, served by the I/O thread in the way that `serve` says.
+    fn add_served<D: VirtioDevice + 'static>(
+        &mut self,
+        kind: &'static str,
+        device: D,
+        backend: Option<OwnedFd>,
+        serve: impl FnOnce(Arc<Mutex<VirtioPci<D>>>) -> Box<dyn QueueWork>,
+    ) -> Result<Vec<Arc<EventFd>>, StartError> {
         let queues = device.queue_sizes().len() as u16;
         let wiring = FunctionWiring::new(&self.vm, &self.gsis, queues + 1, queues)?;
         let function = VirtioPci::new(device, self.memory.clone(), wiring.wiring());
@@ -122,10 +136,10 @@ impl Devices {
             let address = function.notify_address(queue).ok_or_else(unnotifiable)?;
             wiring.bind(queue, address)?;
         }
-        let work = Box::new(Arc::clone(&function));
+        let work = serve(function);
         self.io.push(IoDevice::new(work, wiring.queues(), backend));
         self.observe(kind, address.to_string(), counters);
-        Ok((function, wiring.queues().to_vec()))
+        Ok(wiring.queues().to_vec())
     }
 
     /// What of the devices can be set.

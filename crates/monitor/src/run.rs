@@ -26,7 +26,7 @@ use crate::http::server::Server;
 use crate::inherit::{Inherited, borrow};
 use crate::machine::{Control, Machine};
 use crate::observe::ThreadObserver;
-use crate::poll::{Poll, Wait};
+use crate::poll::Poll;
 use crate::start::{Setup, StartError, failed_to, read_config};
 use crate::vcpu::settle;
 use crate::wiring::eventfd;
@@ -35,7 +35,7 @@ use crate::{confine, routes};
 /// Stack of each thread besides the main one, in bytes.
 const STACK_BYTES: usize = 256 << 10;
 /// How long threads get to end.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_millis(1500);
 const SIGNAL: u64 = 0;
 const END: u64 = 1;
 const HALT: u64 = 2;
@@ -200,7 +200,7 @@ fn run_machine(
 fn serve(poll: &Poll, mut server: Server, mut routes: routes::Control, ender: &Ender) -> Ending {
     let mut ready = Vec::with_capacity(16);
     loop {
-        if let Err(error) = poll.wait(&mut ready, Wait::Forever) {
+        if let Err(error) = poll.wait(&mut ready, server.wait()) {
             return Ending::Failed(format!("the main thread cannot wait: {error}"));
         }
         for token in ready.drain(..) {
@@ -213,6 +213,7 @@ fn serve(poll: &Poll, mut server: Server, mut routes: routes::Control, ender: &E
                 token => server.ready(poll, token, &mut routes),
             }
         }
+        server.resume(poll);
         if let Some(ending) = ender.take() {
             return ending;
         }

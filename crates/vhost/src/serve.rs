@@ -16,7 +16,7 @@ use tare_control::sentence::chain;
 use tare_daemon::confine::{self, ConfineError, Files, OnViolation, Role};
 use tare_daemon::http::server::Server;
 use tare_daemon::observe::{MemoryObserver, ThreadObserver};
-use tare_daemon::poll::{Poll, Wait};
+use tare_daemon::poll::Poll;
 use tare_daemon::signals;
 use tare_devices::blk::{Blk, BlkSettings, Disk, MonotonicClock, choose, paced};
 use tare_devices::virtio::VirtioDevice as _;
@@ -182,7 +182,7 @@ pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, ServeErro
 fn wait(poll: &Poll, server: &mut Server, routes: &mut Control, thread: &IoThread) -> Ended {
     let mut ready = Vec::with_capacity(16);
     loop {
-        if let Err(error) = poll.wait(&mut ready, Wait::Forever) {
+        if let Err(error) = poll.wait(&mut ready, server.wait()) {
             return Ended::Failed(format!("the main thread cannot wait: {error}"));
         }
         for token in ready.drain(..) {
@@ -196,6 +196,7 @@ fn wait(poll: &Poll, server: &mut Server, routes: &mut Control, thread: &IoThrea
                 token => server.ready(poll, token, routes),
             }
         }
+        server.resume(poll);
         if let Some(how) = routes.stop {
             return Ended::Stopped(how);
         }

@@ -28,6 +28,7 @@ pub(super) struct Connection {
     output: Vec<u8>,
     sent: usize,
     after: After,
+    answered: bool,
 }
 
 impl Connection {
@@ -40,7 +41,13 @@ impl Connection {
             output: Vec::new(),
             sent: 0,
             after: After::Keep,
+            answered: false,
         })
+    }
+
+    /// Whether it is between requests: one was answered, the next has not begun.
+    pub(super) fn is_idle(&self) -> bool {
+        self.answered && self.input.is_empty() && self.output.is_empty()
     }
 
     /// What it waits for.
@@ -109,6 +116,7 @@ impl Connection {
                 self.input.len()
             }
         };
+        self.answered = true;
         self.input.drain(..length);
         if self.input.is_empty() {
             self.input = Vec::new();

@@ -3,7 +3,7 @@
 //!
 //! Everything is bounded: clients, heads, bodies, what waits to be sent. A
 //! client that is slow or silent costs its buffers and nothing else; when all
-//! places are taken, the one that was silent longest goes.
+//! places are taken, further clients wait ([`server`]).
 
 mod connection;
 mod request;

@@ -1,28 +1,35 @@
 //! The listening socket and its clients, as a guest of somebody's event loop.
+//!
+//! When all places are taken a client that is between requests makes room, or one
+//! that was silent for a second; while there is none, further clients wait in the
+//! socket's backlog, and the listener is not watched.
 
 use std::io;
+use std::io::ErrorKind;
 use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
 
 use super::Routes;
 use super::connection::{Connection, Fate};
-use crate::poll::{Interest, Poll};
+use crate::poll::{Interest, Poll, Wait};
 
 /// Most clients at a time.
 pub const MAX_CLIENTS: usize = 16;
+/// How long a request may stand still while others wait.
+const SILENCE_LIMIT: Duration = Duration::from_secs(1);
 
 /// The server. Uses the tokens from its first one on, [`Server::TOKENS`] of them.
 pub struct Server {
     listener: UnixListener,
+    listening: Interest,
     first_token: u64,
     clients: [Option<Client>; MAX_CLIENTS],
-    /// Counts events, to tell who was silent longest.
-    turn: u64,
 }
 
 struct Client {
     connection: Connection,
     watched: Interest,
-    last_turn: u64,
+    heard: Instant,
 }
 
 impl Server {
@@ -35,10 +42,20 @@ impl Server {
         poll.add(&listener, first_token)?;
         Ok(Self {
             listener,
+            listening: Interest::READ,
             first_token,
             clients: [const { None }; MAX_CLIENTS],
-            turn: 0,
         })
+    }
+
+    /// How long to wait for the next event: with clients in the backlog, until the
+    /// silent ones may go. Then comes [`Self::resume`].
+    pub fn wait(&self) -> Wait {
+        if self.listening == Interest::READ {
+            Wait::Forever
+        } else {
+            Wait::Nanoseconds(SILENCE_LIMIT.as_nanos() as u64)
+        }
     }
 
     /// Handles `token` if it is one of the server's.
@@ -46,7 +63,6 @@ impl Server {
         let Some(slot) = token.checked_sub(self.first_token) else {
             return;
         };
-        self.turn += 1;
         match usize::try_from(slot).ok().and_then(|n| n.checked_sub(1)) {
             None => self.accept(poll),
             Some(slot) if slot < MAX_CLIENTS => self.advance(poll, slot, routes),
@@ -54,19 +70,40 @@ impl Server {
         }
     }
 
+    /// Lets clients in that wait in the backlog, if there is room for them by now.
+    pub fn resume(&mut self, poll: &Poll) {
+        if self.listening != Interest::READ && self.place().is_some() {
+            self.listen(poll, Interest::READ);
+            self.accept(poll);
+        }
+    }
+
     fn accept(&mut self, poll: &Poll) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            let Ok(connection) = Connection::new(stream) else {
-                continue;
+        while let Some(slot) = self.place() {
+            let accepted = self.listener.accept();
+            let connection = match accepted.and_then(|(stream, _)| Connection::new(stream)) {
+                Ok(connection) => connection,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if passes(error.kind()) => continue,
+                // Out of descriptors: a client that is idle has one.
+                Err(_) if self.clients[slot].take().is_some() => continue,
+                Err(_) => break,
             };
-            let slot = self.free_slot();
             let token = self.first_token + 1 + slot as u64;
             // Replacing a client closes its descriptor, which leaves the set.
             self.clients[slot] = poll.add(&connection, token).ok().map(|()| Client {
                 connection,
                 watched: Interest::READ,
-                last_turn: self.turn,
+                heard: Instant::now(),
             });
+        }
+        self.listen(poll, Interest::default());
+    }
+
+    fn listen(&mut self, poll: &Poll, interest: Interest) {
+        let changed = poll.change(&self.listener, self.first_token, self.listening, interest);
+        if changed.is_ok() {
+            self.listening = interest;
         }
     }
 
@@ -74,7 +111,7 @@ impl Server {
         let Some(client) = &mut self.clients[slot] else {
             return;
         };
-        client.last_turn = self.turn;
+        client.heard = Instant::now();
         let fate = client.connection.advance(routes);
         let token = self.first_token + 1 + slot as u64;
         let interest = client.connection.interest();
@@ -83,16 +120,28 @@ impl Server {
         if fate == Fate::Leaves || watching.is_err() {
             self.clients[slot] = None;
         }
+        self.resume(poll);
     }
 
-    /// A free place, or the place of the client that was silent longest.
-    fn free_slot(&self) -> usize {
-        let last = |client: &Option<Client>| client.as_ref().map(|client| client.last_turn);
-        let slots = 0..MAX_CLIENTS;
-        slots
-            .min_by_key(|slot| last(&self.clients[*slot]))
-            .unwrap_or_default()
+    /// A place for another client: a free one, or that of a client that may go.
+    fn place(&self) -> Option<usize> {
+        if let Some(free) = self.clients.iter().position(Option::is_none) {
+            return Some(free);
+        }
+        let may_go = |client: &Client| {
+            client.connection.is_idle() || client.heard.elapsed() >= SILENCE_LIMIT
+        };
+        let clients = (0..).zip(self.clients.iter().flatten());
+        clients
+            .filter(|(_, client)| may_go(client))
+            .min_by_key(|(_, client)| client.heard)
+            .map(|(slot, _)| slot)
     }
+}
+
+/// Whether the next attempt may succeed at once.
+fn passes(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Interrupted | ErrorKind::ConnectionAborted)
 }
 
 #[cfg(test)]
@@ -190,17 +239,63 @@ mod tests {
     }
 
     #[test]
-    fn the_client_that_was_silent_longest_goes() {
+    fn the_idle_client_that_was_silent_longest_goes() {
         let mut rig = Rig::new();
         let mut clients: Vec<_> = (0..MAX_CLIENTS).map(|_| rig.connect()).collect();
-        clients[0].write_all(GET).unwrap();
-        rig.turn();
+        for n in [2, 1, 0] {
+            clients[n].write_all(GET).unwrap();
+            rig.turn();
+            assert!(read_some(&mut clients[n]).starts_with("HTTP/1.1 200"));
+        }
         let mut newest = rig.connect();
-        assert_eq!(clients[1].read(&mut [0]).unwrap(), 0, "dropped");
-        assert!(read_some(&mut clients[0]).starts_with("HTTP/1.1 200"));
+        assert_eq!(clients[2].read(&mut [0]).unwrap(), 0, "dropped");
         newest.write_all(GET).unwrap();
         rig.turn();
         assert!(read_some(&mut newest).starts_with("HTTP/1.1 200"));
+    }
+
+    #[test]
+    fn a_client_waits_while_all_others_are_in_the_middle_of_a_request() {
+        let mut rig = Rig::new();
+        let mut clients: Vec<_> = (0..MAX_CLIENTS).map(|_| rig.connect()).collect();
+        for client in &mut clients {
+            client.write_all(&GET[..8]).unwrap();
+            rig.turn();
+        }
+        let mut waiting = rig.connect();
+        waiting.write_all(GET).unwrap();
+        rig.turn();
+        assert_ne!(rig.server.wait(), Wait::Forever);
+        let mut ready = Vec::new();
+        rig.poll.wait(&mut ready, Wait::No).unwrap();
+        assert!(ready.is_empty(), "no busy loop while it waits");
+        for client in &mut clients {
+            client.write_all(&GET[8..]).unwrap();
+            rig.turn();
+            assert!(read_some(client).starts_with("HTTP/1.1 200"));
+        }
+        rig.turn();
+        assert!(read_some(&mut waiting).starts_with("HTTP/1.1 200"));
+        assert_eq!(rig.server.wait(), Wait::Forever);
+    }
+
+    #[test]
+    fn half_requests_keep_others_out_for_a_second_at_most() {
+        let mut rig = Rig::new();
+        let mut clients: Vec<_> = (0..MAX_CLIENTS).map(|_| rig.connect()).collect();
+        for client in &mut clients {
+            client.write_all(&GET[..8]).unwrap();
+            rig.turn();
+        }
+        let mut waiting = rig.connect();
+        waiting.write_all(GET).unwrap();
+        rig.turn();
+        for client in rig.server.clients.iter_mut().flatten() {
+            client.heard = client.heard.checked_sub(SILENCE_LIMIT).unwrap();
+        }
+        rig.server.resume(&rig.poll);
+        rig.turn();
+        assert!(read_some(&mut waiting).starts_with("HTTP/1.1 200"));
     }
 
     #[test]
