@@ -8,6 +8,8 @@ use crate::time::{Duration, Instant};
 
 /// Initial window in segments (RFC 6928).
 const INITIAL_SEGMENTS: u32 = 10;
+/// Slow start counts at most this much of one acknowledgement (RFC 9406, 4.2).
+const ACK_COUNTED_SEGMENTS: u32 = 8;
 /// Largest window; the send buffer is smaller.
 const WINDOW_MAX: u32 = 1 << 28;
 
@@ -112,23 +114,28 @@ impl Congestion {
 
     /// An acknowledgement arrived; loss detection has looked at it.
     pub(crate) fn on_ack(&mut self, delivery: &Delivery) {
+        // After a timeout one acknowledgement may cover much that the peer had
+        // already: it counts as one segment (RFC 3465, 2.3).
+        let counted = if self.phase == Phase::Loss {
+            delivery.acked.min(self.mss)
+        } else {
+            delivery.acked.min(ACK_COUNTED_SEGMENTS * self.mss)
+        };
         if self.phase != Phase::Open && !delivery.una.before(self.point) {
             self.finish();
         }
         match self.phase {
             Phase::Recovery => self.reduce_in_proportion(delivery),
-            _ if delivery.acked > 0 && delivery.was_limited => self.grow(delivery),
+            _ if delivery.acked > 0 && delivery.was_limited => self.grow(delivery, counted),
             _ => {}
         }
     }
 
     #[inline]
-    fn grow(&mut self, delivery: &Delivery) {
+    fn grow(&mut self, delivery: &Delivery, counted: u32) {
         if self.window < self.threshold {
             let (una, next) = (delivery.una, delivery.next);
-            let step = self
-                .slow_start
-                .on_ack(delivery.acked, una, next, delivery.sample);
+            let step = self.slow_start.on_ack(counted, una, next, delivery.sample);
             match step {
                 Step::Grow(by) if self.phase == Phase::Open => self.window += by,
                 // After a timeout: no more than the threshold.

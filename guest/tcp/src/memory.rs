@@ -19,14 +19,21 @@ pub struct Pool(Arc<Shared>);
 struct Shared {
     limit: usize,
     used: AtomicUsize,
+    may_take: fn(usize) -> bool,
 }
 
 impl Pool {
     /// A pool of `limit` bytes.
     pub fn new(limit: usize) -> Self {
+        Self::with_check(limit, |_| true)
+    }
+
+    /// A pool of `limit` bytes that also asks `may_take` before it takes more.
+    pub fn with_check(limit: usize, may_take: fn(usize) -> bool) -> Self {
         Self(Arc::new(Shared {
             limit,
             used: AtomicUsize::new(0),
+            may_take,
         }))
     }
 
@@ -47,7 +54,7 @@ impl Pool {
 
     pub(crate) fn take(&self, bytes: usize) -> bool {
         let used = self.0.used.fetch_add(bytes, Ordering::Relaxed);
-        let fits = used.saturating_add(bytes) <= self.0.limit;
+        let fits = used.saturating_add(bytes) <= self.0.limit && (self.0.may_take)(bytes);
         if !fits {
             self.give_back(bytes);
         }

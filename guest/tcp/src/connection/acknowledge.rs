@@ -195,7 +195,10 @@ impl Connection {
             is_duplicate && self.duplicates == DUPLICATES
         };
         let first: Seq = self.una;
-        is_lost && self.board.mark_lost(|record| record.seq == first)
+        let lost = is_lost && self.board.mark_lost(|record| record.seq == first);
+        // Duplicates do not say what left the network: one segment goes anyway.
+        self.probe_allowed |= lost;
+        lost
     }
 
     /// Whether the first SACK block reports a duplicate (RFC 2883, 4).

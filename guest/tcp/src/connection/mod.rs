@@ -196,6 +196,11 @@ impl Connection {
         self.loss
     }
 
+    #[inline]
+    fn is_opening(&self) -> bool {
+        matches!(self.state, State::SynSent | State::SynReceived)
+    }
+
     /// What it has counted.
     pub fn statistics(&self) -> Statistics {
         self.statistics
@@ -248,6 +253,13 @@ impl Connection {
             self.receive.tune(now, round_trip, &self.pool);
         }
         Ok(n)
+    }
+
+    /// Whether the peer should learn of a larger window: then [`Connection::poll`]
+    /// has an acknowledgement.
+    #[inline]
+    pub fn has_update(&self) -> bool {
+        self.ack_now
     }
 
     /// Copies received data and leaves it.

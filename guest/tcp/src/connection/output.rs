@@ -63,7 +63,7 @@ impl Connection {
         {
             return Some(plan);
         }
-        if !matches!(self.state, State::SynSent | State::SynReceived)
+        if !self.is_opening()
             && let Some(plan) = self.plan_new(now)
         {
             return Some(plan);

@@ -1,7 +1,7 @@
 //! Deadlines: retransmission, tail loss probe, reordering, closed windows,
 //! delayed acknowledgements, keepalive and TIME-WAIT.
 
-use super::{Connection, Loss, State, Wait};
+use super::{Connection, Loss, Wait};
 use crate::congestion::Phase;
 use crate::rtt;
 use crate::time::{Duration, Instant};
@@ -35,7 +35,10 @@ impl Connection {
         let timeout = self.round_trip.timeout().backed_off(self.backoff, rtt::MAX);
         let give_up = self.stalled_since + self.config.user_timeout;
         self.wait = Wait::Timeout;
-        self.timer = (self.timeout_base + timeout).min(give_up);
+        self.timer = self.timeout_base + timeout;
+        if !self.is_opening() {
+            self.timer = self.timer.min(give_up);
+        }
         if let Some(due) = self.reordering_due {
             if due < self.timer {
                 (self.wait, self.timer) = (Wait::Reordering, due);
@@ -55,7 +58,7 @@ impl Connection {
             && self.backoff == 0
             && self.congestion.phase() == Phase::Open
             && self.board.sacked() == 0
-            && !matches!(self.state, State::SynSent | State::SynReceived)
+            && !self.is_opening()
     }
 
     #[inline]
@@ -77,6 +80,12 @@ impl Connection {
             self.wait = Wait::Persist;
             self.timer = now + self.round_trip.timeout().backed_off(self.backoff, rtt::MAX);
         }
+    }
+
+    /// How long a peer with a closed window may leave probes unanswered: at least
+    /// one is sent within the timeout.
+    fn persist_limit(&self) -> Duration {
+        self.config.user_timeout + rtt::MAX
     }
 
     pub(super) fn run_timers(&mut self, now: Instant) {
@@ -104,7 +113,7 @@ impl Connection {
                     }
                     self.arm(now);
                 }
-                Wait::Persist if now.since(self.last_heard) >= self.config.user_timeout => {
+                Wait::Persist if now.since(self.last_heard) > self.persist_limit() => {
                     self.time_out();
                 }
                 Wait::Persist => {
@@ -118,7 +127,7 @@ impl Connection {
 
     /// The retransmission timeout (RFC 6298, 5).
     fn on_timeout(&mut self, now: Instant) {
-        let in_handshake = matches!(self.state, State::SynSent | State::SynReceived);
+        let in_handshake = self.is_opening();
         let gives_up = if in_handshake {
             self.backoff >= self.config.handshake_retries
         } else {

@@ -1,0 +1,213 @@
+//! Scripts in packetdrill's manner: segments are injected at given times, and
+//! what is sent is compared. Sequence numbers are relative to each side's SYN.
+
+#![allow(dead_code)] // each test takes a part
+
+use std::net::SocketAddr;
+
+use tare_tcp::options::{Options, Timestamps};
+use tare_tcp::segment::flags;
+use tare_tcp::time::{Duration, Instant};
+use tare_tcp::{Config, Connection, FourTuple, Identity, Pool, Secret, Segment, Seq, State};
+
+pub const ACK: u8 = flags::ACK;
+pub const SYN: u8 = flags::SYN;
+pub const RST: u8 = flags::RST;
+pub const FIN: u8 = flags::FIN;
+pub const PSH: u8 = flags::PSH;
+
+pub const SECRET: Secret = Secret::new(*b"secret of a test");
+/// The peer's initial sequence number.
+const PEER: u32 = 0xffff_ff00;
+
+/// A segment that was sent, with relative numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    pub flags: u8,
+    pub seq: u32,
+    pub ack: u32,
+    pub window: u16,
+    pub len: usize,
+    pub options: Options,
+}
+
+/// A connection under test, its peer being the script.
+pub struct Script {
+    pub now: Instant,
+    pub tcp: Connection,
+    pub pool: Pool,
+    iss: Seq,
+    /// The peer's clock, if it uses timestamps.
+    pub stamps: bool,
+}
+
+pub fn tuple() -> FourTuple {
+    FourTuple {
+        local: SocketAddr::from(([192, 0, 2, 1], 80)),
+        remote: SocketAddr::from(([192, 0, 2, 2], 4000)),
+    }
+}
+
+/// What the peer's SYN offers.
+pub fn modern() -> Options {
+    Options {
+        mss: Some(1012),
+        window_scale: Some(0),
+        sack_permitted: true,
+        ..Options::default()
+    }
+}
+
+pub fn config() -> Config {
+    Config {
+        mss: 1012,
+        ..Config::default()
+    }
+}
+
+impl Script {
+    /// An open connection whose peer offered `options`: data segments carry 1,000
+    /// bytes with timestamps and 1,012 without.
+    pub fn open(options: Options) -> Self {
+        Self::open_in(options, Pool::new(16 << 20))
+    }
+
+    /// An open connection with memory from `pool`.
+    pub fn open_in(options: Options, pool: Pool) -> Self {
+        let mut script = Self::half_open_in(options, pool);
+        script.inject(ACK, 1, 1, b"");
+        assert_eq!(script.tcp.state(), State::Established);
+        script.nothing();
+        script
+    }
+
+    /// Right after the SYN-ACK.
+    pub fn half_open(options: Options) -> Self {
+        Self::half_open_in(options, Pool::new(16 << 20))
+    }
+
+    fn half_open_in(mut options: Options, pool: Pool) -> Self {
+        let now = Instant::from_micros(10_000_000);
+        let stamps = options.timestamps.is_some();
+        options.timestamps = stamps.then_some(Timestamps {
+            value: 10_000,
+            echo: 0,
+        });
+        let syn = Segment {
+            seq: Seq(PEER),
+            ack: Seq(0),
+            flags: SYN,
+            window: 65_535,
+            options,
+            payload: b"",
+        };
+        let tuple = tuple();
+        let identity = Identity {
+            secret: &SECRET,
+            tuple: &tuple,
+        };
+        let mut tcp = Connection::accept(config(), identity, &syn, &pool, now);
+        let answer = tcp.poll(now).expect("a SYN-ACK");
+        assert_eq!(answer.flags, SYN | ACK);
+        assert_eq!(answer.ack, Seq(PEER) + 1);
+        let iss = answer.seq;
+        let mut script = Self {
+            now,
+            tcp,
+            pool,
+            iss,
+            stamps,
+        };
+        script.wait(10);
+        script
+    }
+
+    pub fn wait(&mut self, ms: u64) {
+        self.now = self.now + Duration::from_millis(ms);
+    }
+
+    /// Goes to the next deadline; how many milliseconds that is.
+    pub fn wait_for_deadline(&mut self) -> u64 {
+        let due = self.tcp.next_deadline().expect("a deadline");
+        let passed = due.since(self.now).as_millis();
+        self.now = due;
+        passed
+    }
+
+    pub fn segment<'a>(&self, bits: u8, seq: u32, ack: u32, payload: &'a [u8]) -> Segment<'a> {
+        let mut options = Options::default();
+        if self.stamps {
+            let value = (self.now.as_micros() / 1000) as u32;
+            options.timestamps = Some(Timestamps { value, echo: 0 });
+        }
+        Segment {
+            seq: Seq(PEER) + seq,
+            ack: self.iss + ack,
+            flags: bits,
+            window: 65_535,
+            options,
+            payload,
+        }
+    }
+
+    pub fn inject(&mut self, bits: u8, seq: u32, ack: u32, payload: &[u8]) {
+        let segment = self.segment(bits, seq, ack, payload);
+        self.tcp.on_segment(self.now, &segment);
+    }
+
+    /// An acknowledgement with SACK blocks.
+    pub fn sack(&mut self, ack: u32, blocks: &[(u32, u32)]) {
+        let mut segment = self.segment(ACK, 1, ack, b"");
+        for (start, end) in blocks {
+            segment
+                .options
+                .sack
+                .push(self.iss + *start, self.iss + *end);
+        }
+        self.tcp.on_segment(self.now, &segment);
+    }
+
+    /// The next segment that is sent now.
+    pub fn sent(&mut self) -> Option<Sent> {
+        let out = self.tcp.poll(self.now)?;
+        Some(Sent {
+            flags: out.flags & !PSH,
+            seq: out.seq.0.wrapping_sub(self.iss.0),
+            ack: out.ack.0.wrapping_sub(PEER),
+            window: out.window,
+            len: out.payload_len(),
+            options: out.options,
+        })
+    }
+
+    /// All that is sent now, as (sequence number, length).
+    pub fn data(&mut self) -> Vec<(u32, usize)> {
+        std::iter::from_fn(|| self.sent())
+            .map(|sent| (sent.seq, sent.len))
+            .collect()
+    }
+
+    pub fn expect(&mut self, bits: u8, seq: u32, ack: u32, len: usize) -> Sent {
+        let sent = self.sent().expect("a segment");
+        let got = (sent.flags, sent.seq, sent.ack, sent.len);
+        assert_eq!(got, (bits, seq, ack, len), "flags, seq, ack, len");
+        sent
+    }
+
+    pub fn nothing(&mut self) {
+        assert_eq!(self.sent(), None);
+    }
+
+    pub fn send(&mut self, len: usize) {
+        assert_eq!(self.tcp.send(&vec![7; len]), Ok(len));
+    }
+
+    /// SACK blocks of a segment, relative.
+    pub fn blocks(&self, sent: &Sent) -> Vec<(u32, u32)> {
+        let relative = |seq: Seq| seq.0.wrapping_sub(PEER);
+        let blocks = sent.options.sack.as_slice().iter();
+        blocks
+            .map(|(start, end)| (relative(*start), relative(*end)))
+            .collect()
+    }
+}
