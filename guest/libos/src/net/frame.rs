@@ -64,6 +64,10 @@ pub struct Segment {
     pub flow: Flow,
     /// [`flags`].
     pub flags: u8,
+    /// Where its header begins in the frame.
+    pub start: u16,
+    /// Where its data ends in the frame: Ethernet pads short ones.
+    pub end: u16,
 }
 
 impl Segment {
@@ -110,21 +114,21 @@ pub fn parse(frame: &[u8]) -> Result<Frame, FrameError> {
 /// Parses a frame of `medium`.
 #[inline]
 pub fn parse_as(frame: &[u8], medium: Medium, checksums: Checksums) -> Result<Frame, FrameError> {
-    let packet = match medium {
-        Medium::Ip => frame,
+    let (packet, offset) = match medium {
+        Medium::Ip => (frame, 0),
         Medium::Ethernet => {
             let header = frame
                 .first_chunk::<ETHERNET_HEADER>()
                 .ok_or(FrameError::Truncated)?;
             match [header[12], header[13]] {
-                ETHERTYPE_IPV4 => &frame[ETHERNET_HEADER..],
+                ETHERTYPE_IPV4 => (&frame[ETHERNET_HEADER..], ETHERNET_HEADER),
                 ETHERTYPE_ARP => return Ok(Frame::Arp),
                 ETHERTYPE_VLAN if is_priority_tag(frame) => return Err(FrameError::PriorityTag),
                 _ => return Err(FrameError::Protocol),
             }
         }
     };
-    parse_ipv4(packet, checksums)
+    parse_ipv4(packet, offset, checksums)
 }
 
 /// Whether the tag of a tagged frame names no network (IEEE 802.1Q, 9.6).
@@ -132,7 +136,7 @@ fn is_priority_tag(frame: &[u8]) -> bool {
     matches!(frame.get(14..18), Some([high, 0, ..]) if high & 0x0f == 0)
 }
 
-fn parse_ipv4(packet: &[u8], checksums: Checksums) -> Result<Frame, FrameError> {
+fn parse_ipv4(packet: &[u8], offset: usize, checksums: Checksums) -> Result<Frame, FrameError> {
     let header = packet.first_chunk::<20>().ok_or(FrameError::Truncated)?;
     let header_len = usize::from(header[0] & 0x0f) * 4;
     let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
@@ -154,13 +158,18 @@ fn parse_ipv4(packet: &[u8], checksums: Checksums) -> Result<Frame, FrameError> 
         dst: [header[16], header[17], header[18], header[19]],
     };
     match header[9] {
-        PROTOCOL_TCP => parse_tcp(addresses, payload, checksums),
+        PROTOCOL_TCP => parse_tcp(addresses, payload, offset + header_len, checksums),
         PROTOCOL_UDP => parse_udp(addresses, payload, checksums),
         _ => Ok(Frame::OtherIpv4),
     }
 }
 
-fn parse_tcp(on: Addresses, segment: &[u8], checksums: Checksums) -> Result<Frame, FrameError> {
+fn parse_tcp(
+    on: Addresses,
+    segment: &[u8],
+    start: usize,
+    checksums: Checksums,
+) -> Result<Frame, FrameError> {
     let header = segment.first_chunk::<20>().ok_or(FrameError::Truncated)?;
     let header_len = usize::from(header[12] >> 4) * 4;
     if header_len < 20 || header_len > segment.len() {
@@ -172,6 +181,8 @@ fn parse_tcp(on: Addresses, segment: &[u8], checksums: Checksums) -> Result<Fram
     Ok(Frame::Tcp(Segment {
         flow: on.flow(header)?,
         flags: header[13],
+        start: start as u16,
+        end: (start + segment.len()) as u16,
     }))
 }
 

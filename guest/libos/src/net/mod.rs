@@ -18,21 +18,24 @@
 //! | [`stack`] | all of it as a state machine without threads or clock |
 //! | `system` | the one stack of the appliance: lock, thread, waiting |
 //!
-//! Not here: IPv6, IP fragments, multicast, name service. Sequence numbers come
-//! from smoltcp's generator, seeded at boot.
+//! TCP is `tare_tcp`; smoltcp has the wire formats, ARP, ICMP, DHCP and UDP.
+//! Not here: IPv6, IP fragments, multicast, name service.
 
 pub mod addr;
+mod arp;
 pub(crate) mod boot;
 pub mod checksum;
 mod device;
 pub mod flow;
 pub mod frame;
 pub mod link;
+mod neighbours;
 pub mod port;
 pub mod stack;
 mod system;
 mod tcp;
 pub mod timers;
+mod transmit;
 mod udp;
 mod virtio;
 pub mod waiters;

@@ -8,10 +8,14 @@
 use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
 use smoltcp::phy::{Checksum, ChecksumCapabilities, Device, DeviceCapabilities, RxToken, TxToken};
 use smoltcp::time::{Duration, Instant};
-use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr, Ipv4Address, Ipv4Cidr};
+use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr, Ipv4Address, Ipv4Cidr};
 
+use super::arp::{self, Operation, Packet};
+use super::flow::Flow;
 use super::frame::Medium;
 use super::link::{Link, Properties, SendChecksums};
+use super::neighbours::Neighbours;
+use super::transmit;
 
 const ETHERNET_HEADER: usize = 14;
 /// When a socket wants to send and does not although it could, look again then.
@@ -32,7 +36,9 @@ pub enum Egress {
 pub struct Port<L> {
     /// The link.
     pub link: L,
+    properties: Properties,
     interface: Interface,
+    pub(super) neighbours: Neighbours,
 }
 
 impl<L: Link> Port<L> {
@@ -46,7 +52,12 @@ impl<L: Link> Port<L> {
         let mut config = Config::new(address);
         config.random_seed = seed;
         let interface = Interface::new(config, &mut Wire::new(&mut link, None), now);
-        Self { link, interface }
+        Self {
+            link,
+            properties,
+            interface,
+            neighbours: Neighbours::new(),
+        }
     }
 
     /// The interface, for addresses and routes.
@@ -88,6 +99,73 @@ impl<L: Link> Port<L> {
                 let _ = list.push(address.into());
             }
         });
+    }
+
+    /// Largest TCP segment that fits the link, header options included.
+    pub(super) fn segment_max(&self) -> u16 {
+        self.properties.mtu.saturating_sub(transmit::HEADERS)
+    }
+
+    /// Sends a TCP segment to the next hop `neighbor`.
+    #[inline]
+    pub(super) fn send_segment(
+        &mut self,
+        neighbor: [u8; 6],
+        flow: &Flow,
+        segment: &tare_tcp::Outgoing<'_>,
+    ) {
+        transmit::send_segment(&mut self.link, &self.properties, neighbor, flow, segment);
+    }
+
+    /// The hardware address of the next hop to `remote`. Asks the link for it if it
+    /// is not known.
+    pub(super) fn resolve(&mut self, remote: Ipv4Address, now: Instant) -> Option<[u8; 6]> {
+        if self.properties.medium == Medium::Ip {
+            return Some([0; 6]);
+        }
+        let next_hop = if self.is_on_link(remote) {
+            remote
+        } else {
+            self.gateway()?
+        };
+        let known = self.neighbours.get(next_hop, now);
+        if known.is_none() && self.link.send_ready() && self.neighbours.may_ask(next_hop, now) {
+            self.ask(next_hop);
+        }
+        known
+    }
+
+    fn ask(&mut self, address: Ipv4Address) {
+        let Some(own) = self.address() else {
+            return;
+        };
+        let request = Packet {
+            operation: Operation::Request,
+            sender_mac: self.properties.mac,
+            sender: own,
+            target_mac: [0; 6],
+            target: address,
+        };
+        self.link.send(arp::FRAME_BYTES, |frame| {
+            if let Some(frame) = frame.first_chunk_mut() {
+                request.write(arp::BROADCAST, frame);
+            }
+        });
+    }
+
+    /// Whether there is a router to other networks.
+    pub(super) fn has_gateway(&mut self) -> bool {
+        self.gateway().is_some()
+    }
+
+    fn gateway(&mut self) -> Option<Ipv4Address> {
+        let mut gateway = None;
+        self.interface.routes_mut().update(|routes| {
+            let mut routes = routes.iter();
+            let default = routes.find(|route| route.cidr.prefix_len() == 0);
+            gateway = default.map(|route| route.via_router);
+        });
+        gateway.map(|IpAddress::Ipv4(gateway)| gateway)
     }
 
     /// Lets `sockets` (or, with none of them concerned, the interface itself)

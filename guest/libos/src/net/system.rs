@@ -11,7 +11,7 @@ use smoltcp::time::Instant as StackInstant;
 use tare_hal::once::OnceCell;
 
 use super::device::Device;
-use super::stack::{Progress, Setup, Stack};
+use super::stack::{Progress, Seeds, Setup, Stack};
 use crate::io::{ErrorKind, Result};
 use crate::sync::{Event, SpinGuard, SpinLock};
 use crate::thread::{self, Thread};
@@ -49,8 +49,13 @@ pub(crate) enum Turns {
 /// Makes the network of the appliance and starts its threads. Called once, at
 /// boot; on the host by the first use, without a device.
 pub(crate) fn start(device: Device, setup: Setup, turns: Turns) {
-    let seed = crate::random::seed();
-    let stack = Stack::new(device, setup, seed, now());
+    let mut secret = [0; 16];
+    crate::random::fill(&mut secret);
+    let seeds = Seeds {
+        general: crate::random::seed(),
+        secret,
+    };
+    let stack = Stack::new(device, setup, seeds, now());
     let system = System {
         stack,
         sleeps_until: None,

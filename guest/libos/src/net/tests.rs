@@ -68,7 +68,7 @@ fn time_limits_end_waiting() {
     stream
         .set_write_timeout(Some(Duration::from_millis(5)))
         .unwrap();
-    let error = stream.write_all(&[0; 100_000]).unwrap_err();
+    let error = stream.write_all(&[0; 4 << 20]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
 
     peer.set_nonblocking(true).unwrap();

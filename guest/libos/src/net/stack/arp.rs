@@ -5,69 +5,15 @@ use core::net::Ipv4Addr;
 
 use smoltcp::time::{Duration, Instant};
 
-use super::neighbours::{Mac, is_unicast};
 use super::{Stack, Wake};
-use crate::net::frame::Segment;
+use crate::net::arp::{BROADCAST, FRAME_BYTES, Operation, Packet};
 use crate::net::link::Link;
+use crate::net::neighbours::{Mac, is_unicast};
 
-const FRAME_BYTES: usize = 42;
-const BROADCAST: Mac = [0xff; 6];
-/// Ethernet and IPv4, with addresses of six and four bytes.
-const KIND: [u8; 6] = [0, 1, 8, 0, 6, 4];
 /// How long after an address was taken a claim to it means that it was not free.
 const PROBATION: Duration = Duration::from_secs(2);
 /// An address is defended at most once in this time (RFC 5227, 2.4 b).
 const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operation {
-    Request,
-    Reply,
-}
-
-/// An ARP packet for IPv4 on Ethernet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Packet {
-    operation: Operation,
-    sender_mac: Mac,
-    sender: Ipv4Addr,
-    target_mac: Mac,
-    target: Ipv4Addr,
-}
-
-impl Packet {
-    fn parse(frame: &[u8]) -> Option<Self> {
-        let packet = frame.get(14..)?.first_chunk::<28>()?;
-        let operation = match packet.strip_prefix(&KIND)? {
-            [0, 1, ..] => Operation::Request,
-            [0, 2, ..] => Operation::Reply,
-            _ => return None,
-        };
-        Some(Self {
-            operation,
-            sender_mac: *packet[8..].first_chunk()?,
-            sender: Ipv4Addr::from_octets(*packet[14..].first_chunk()?),
-            target_mac: *packet[18..].first_chunk()?,
-            target: Ipv4Addr::from_octets(*packet[24..].first_chunk()?),
-        })
-    }
-
-    fn write(&self, to: Mac, frame: &mut [u8; FRAME_BYTES]) {
-        frame[..6].copy_from_slice(&to);
-        frame[6..12].copy_from_slice(&self.sender_mac);
-        frame[12..14].copy_from_slice(&[8, 6]);
-        frame[14..20].copy_from_slice(&KIND);
-        frame[20] = 0;
-        frame[21] = match self.operation {
-            Operation::Request => 1,
-            Operation::Reply => 2,
-        };
-        frame[22..28].copy_from_slice(&self.sender_mac);
-        frame[28..32].copy_from_slice(&self.sender.octets());
-        frame[32..38].copy_from_slice(&self.target_mac);
-        frame[38..42].copy_from_slice(&self.target.octets());
-    }
-}
 
 /// What ARP keeps beside the table of neighbours.
 #[derive(Default)]
@@ -96,9 +42,9 @@ impl<L: Link, W: Wake> Stack<L, W> {
             return self.answer_probe(&packet, own);
         }
         if packet.target == own {
-            self.neighbours.note(packet.sender, now);
+            self.note_neighbor(packet.sender, packet.sender_mac, now);
             self.wire.ingress(frame, &mut self.nobody, now);
-        } else if self.neighbours.knows(packet.sender) {
+        } else if self.wire.neighbours.knows(packet.sender) {
             self.learn(packet.sender, packet.sender_mac, now);
         } else {
             return;
@@ -106,17 +52,26 @@ impl<L: Link, W: Wake> Stack<L, W> {
         self.retry_unresolved(now);
     }
 
-    /// Learns where a SYN came from, so that its answer need not ask. Only on this
-    /// network: from elsewhere it came through a router. What is known lately stays.
-    pub(super) fn learn_from_syn(&mut self, segment: &Segment, frame: &[u8], now: Instant) {
-        let address = *segment.flow.remote.ip();
-        let Some(mac) = frame.get(6..).and_then(<[u8]>::first_chunk::<6>) else {
-            return;
-        };
-        let known = self.neighbours.is_fresh(address, now);
-        if !known && is_unicast(*mac) && self.wire.is_on_link(address) {
-            self.learn(address, *mac, now);
+    /// The neighbour that answers a SYN: the one that sent it, except that a SYN
+    /// alone moves nobody who is known. From another network it came through a
+    /// router, and goes back there if there is a route.
+    pub(super) fn neighbor_of_syn(
+        &mut self,
+        address: Ipv4Addr,
+        sender: Mac,
+        now: Instant,
+    ) -> Option<Mac> {
+        if !self.wire.is_on_link(address) {
+            return self.wire.has_gateway().then_some(sender);
         }
+        if let Some(known) = self.wire.neighbours.get(address, now) {
+            return Some(known);
+        }
+        if !is_unicast(sender) {
+            return None;
+        }
+        self.wire.neighbours.note(address, sender, now);
+        Some(sender)
     }
 
     /// Hands a neighbour's address to the interface as the answer to a request.
@@ -134,8 +89,15 @@ impl<L: Link, W: Wake> Stack<L, W> {
         };
         let mut frame = [0; FRAME_BYTES];
         packet.write(own_mac, &mut frame);
-        self.neighbours.note(address, now);
+        self.note_neighbor(address, mac, now);
         self.wire.ingress(&frame, &mut self.nobody, now);
+    }
+
+    /// Notes a neighbour; connections through it follow when it has moved.
+    fn note_neighbor(&mut self, address: Ipv4Addr, mac: Mac, now: Instant) {
+        if let Some(old) = self.wire.neighbours.note(address, mac, now) {
+            self.tcp.move_neighbor(old, mac);
+        }
     }
 
     /// Says that the address is taken (RFC 5227, 2.1.1).

@@ -2,12 +2,13 @@
 //! waits: what cannot be done yet is `WouldBlock`, and a thread can be
 //! registered for being woken.
 
+use alloc::boxed::Box;
 use core::net::SocketAddrV4;
 
-use smoltcp::socket::tcp::State;
 use smoltcp::time::{Duration, Instant};
+use tare_tcp::{KeepAlive, Loss, State};
 
-use super::connection::{Connection, Limit, RECEIVE_BUFFER, Role, fin_is_acknowledged};
+use super::connection::{Limit, Role, fin_is_acknowledged, to_kind, to_tcp};
 use super::listener::{Listener, overlap};
 use super::{ConnectionId, ListenerId, Stack, Via};
 use crate::io::{Error, ErrorKind, IoSlice, Result};
@@ -80,11 +81,12 @@ impl<L: Link, W: Wake> Stack<L, W> {
         else {
             return;
         };
-        for connection in listener.half_open.into_iter().chain(listener.ready) {
-            if let Ok(found) = self.tcp.connection(ConnectionId(connection)) {
+        drop(listener);
+        for connection in self.tcp.waiting_for(id) {
+            if let Ok(found) = self.tcp.connection(connection) {
                 found.role = Role::Orphan;
-                found.socket().abort();
-                self.drive_connection(ConnectionId(connection), now);
+                found.tcp.abort();
+                self.drive_connection(connection, now);
             }
         }
         self.finish(now);
@@ -129,17 +131,12 @@ impl<L: Link, W: Wake> Stack<L, W> {
         if !self.tcp.make_room(&mut self.counters) {
             return Err(NO_MEMORY);
         }
-        let mut connection = Connection::new(flow, via, Role::Owned).ok_or(NO_MEMORY)?;
-        let context = match via {
-            Via::Wire => self.wire.interface().context(),
-            Via::Loopback => self.loopback.interface().context(),
+        let mut connection = match via {
+            Via::Wire => self.tcp.connect(&self.wire, flow, via, now),
+            Via::Loopback => self.tcp.connect(&self.loopback, flow, via, now),
         };
-        connection
-            .socket()
-            .connect(context, remote, flow.local)
-            .map_err(|_| ErrorKind::AddrNotAvailable)?;
         connection.limit = Some((now + CONNECT_HANDSHAKE, Limit::Handshake));
-        let id = ConnectionId(self.tcp.insert(connection));
+        let id = ConnectionId(self.tcp.insert(Box::new(connection)));
         self.drive_connection(id, now);
         self.finish(now);
         Ok(id)
@@ -148,10 +145,10 @@ impl<L: Link, W: Wake> Stack<L, W> {
     /// Whether connecting is done; `WouldBlock` while it is not.
     pub fn connected(&mut self, id: ConnectionId) -> Result<()> {
         let connection = self.tcp.connection(id)?;
-        match connection.state() {
-            State::SynSent | State::SynReceived => Err(ErrorKind::WouldBlock.into()),
-            State::Closed if connection.timed_out => Err(ErrorKind::TimedOut.into()),
-            State::Closed => Err(ErrorKind::ConnectionRefused.into()),
+        match (connection.tcp.state(), connection.tcp.loss()) {
+            (State::SynSent | State::SynReceived, _) => Err(ErrorKind::WouldBlock.into()),
+            (State::Closed, Some(Loss::TimedOut)) => Err(ErrorKind::TimedOut.into()),
+            (State::Closed, _) => Err(ErrorKind::ConnectionRefused.into()),
             _ => Ok(()),
         }
     }
@@ -159,10 +156,8 @@ impl<L: Link, W: Wake> Stack<L, W> {
     /// Moves received bytes into `buf`; 0 is the end, `WouldBlock` not yet.
     pub fn read(&mut self, id: ConnectionId, buf: &mut [u8], now: Instant) -> Result<usize> {
         let connection = self.tcp.connection(id)?;
-        let queued = connection.socket().recv_queue();
-        let n = connection.read(buf)?;
-        // Below that the window shrank too little for an update to be due.
-        if queued > RECEIVE_BUFFER / 4 {
+        let n = connection.read(buf, now)?;
+        if connection.tcp.has_update() {
             self.drive_connection(id, now);
             self.finish(now);
         }
@@ -183,20 +178,15 @@ impl<L: Link, W: Wake> Stack<L, W> {
         now: Instant,
     ) -> Result<usize> {
         let connection = self.tcp.connection(id)?;
-        if connection.write_shut {
-            return Err(ErrorKind::BrokenPipe.into());
-        }
-        let loss = connection.loss();
         let mut written = 0;
         for part in parts {
-            let n = connection.socket().send_slice(part).map_err(|_| loss)?;
+            let n = connection.tcp.send(part).map_err(to_kind)?;
             written += n;
             if n < part.len() {
                 break;
             }
         }
         if written > 0 {
-            connection.acknowledgements.note_answer();
             self.drive_connection(id, now);
             self.finish(now);
         } else if parts.iter().any(|part| !part.is_empty()) {
@@ -214,9 +204,8 @@ impl<L: Link, W: Wake> Stack<L, W> {
                 connection.readers.wake_all();
             }
             Half::Write => {
-                connection.write_shut = true;
-                connection.socket().close();
-                if !fin_is_acknowledged(connection.state()) {
+                connection.tcp.close();
+                if !fin_is_acknowledged(connection.tcp.state()) {
                     connection.limit = Some((now + CLOSE, Limit::Close));
                 }
                 self.drive_connection(id, now);
@@ -238,9 +227,9 @@ impl<L: Link, W: Wake> Stack<L, W> {
             return;
         };
         connection.limit = Some((now + CLOSE, Limit::Close));
-        match connection.socket().recv_queue() {
-            0 => connection.socket().close(),
-            _ => connection.socket().abort(),
+        match connection.tcp.recv_queue() {
+            0 => connection.tcp.close(),
+            _ => connection.tcp.abort(),
         }
         self.drive_connection(id, now);
         self.finish(now);
@@ -268,10 +257,20 @@ impl<L: Link, W: Wake> Stack<L, W> {
 
     /// Whether small writes wait for acknowledgements (Nagle) or go at once.
     pub fn set_nodelay(&mut self, id: ConnectionId, nodelay: bool) -> Result<()> {
-        self.tcp
-            .connection(id)?
-            .socket()
-            .set_nagle_enabled(!nodelay);
+        self.tcp.connection(id)?.tcp.set_nodelay(nodelay);
+        Ok(())
+    }
+
+    /// Probes a silent peer; `None` never does.
+    pub fn set_keep_alive(
+        &mut self,
+        id: ConnectionId,
+        keep_alive: Option<KeepAlive>,
+        now: Instant,
+    ) -> Result<()> {
+        let connection = self.tcp.connection(id)?;
+        connection.tcp.set_keep_alive(keep_alive, to_tcp(now));
+        self.drive_connection(id, now);
         Ok(())
     }
 

@@ -34,10 +34,12 @@ pub struct Counters {
     pub orphans_evicted: u64,
     /// TCP connections accepted into a listener's queue.
     pub accepted: u64,
-    /// SYNs dropped because a listener's queue was full.
+    /// Segments dropped because a listener's queue of open connections was full.
     pub backlog_full: u64,
-    /// Half-open connections given up for newer ones.
-    pub half_open_evicted: u64,
+    /// SYNs answered by a cookie because too many handshakes were going on.
+    pub cookies_sent: u64,
+    /// Connections opened by a cookie that came back.
+    pub cookies_accepted: u64,
     /// SYNs dropped for lack of memory or table space.
     pub refused: u64,
 }
@@ -82,7 +84,7 @@ const fn gauge(name: &'static str, help: &'static str, value: u64) -> Figure {
 
 impl Counters {
     /// Every counter. The pattern names each field, so that none is left out.
-    pub fn figures(&self) -> [Figure; 18] {
+    pub fn figures(&self) -> [Figure; 19] {
         let Self {
             frames_received,
             bytes_received,
@@ -100,7 +102,8 @@ impl Counters {
             orphans_evicted,
             accepted,
             backlog_full,
-            half_open_evicted,
+            cookies_sent,
+            cookies_accepted,
             refused,
         } = *self;
         [
@@ -181,13 +184,18 @@ impl Counters {
             ),
             counter(
                 "tare_net_tcp_backlog_full_total",
-                "SYNs dropped because a queue was full.",
+                "Segments dropped because a queue of open connections was full.",
                 backlog_full,
             ),
             counter(
-                "tare_net_tcp_half_open_evicted_total",
-                "Half-open TCP connections given up for newer ones.",
-                half_open_evicted,
+                "tare_net_tcp_cookies_sent_total",
+                "SYNs answered by a cookie because a queue was full.",
+                cookies_sent,
+            ),
+            counter(
+                "tare_net_tcp_cookies_accepted_total",
+                "TCP connections opened by a cookie.",
+                cookies_accepted,
             ),
             counter(
                 "tare_net_tcp_refused_total",

@@ -8,11 +8,13 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::connection::{RECEIVE_BUFFER, SEND_BUFFER};
+use tare_tcp::Pool;
+
 use crate::heap;
 
-/// What a connection takes of the heap: its buffers and a share for the rest.
-const CONNECTION_BYTES: usize = RECEIVE_BUFFER + SEND_BUFFER + 2 * 1024;
+/// What a connection takes of the heap without its buffers, which come from the
+/// [`pool`], and with a share of its application's.
+const CONNECTION_BYTES: usize = 8 * 1024;
 /// Where the heap is not accounted: on the host.
 const HOST_HEAP_BYTES: u64 = 64 << 20;
 
@@ -32,10 +34,7 @@ impl Limits {
     /// What a heap of this size can carry: connections may take three quarters of
     /// it, closed ones an eighth of these, and a listener's queues a quarter.
     pub fn for_heap() -> Self {
-        let heap = match heap::stats().total {
-            0 => HOST_HEAP_BYTES,
-            total => total,
-        };
+        let heap = heap_bytes();
         let connections = ((heap / 4 * 3) as usize / CONNECTION_BYTES).max(64);
         Self {
             connections,
@@ -48,6 +47,19 @@ impl Limits {
     pub(super) fn allow(&self, open: usize) -> bool {
         open < self.connections && heap::has_room(CONNECTION_BYTES)
     }
+}
+
+fn heap_bytes() -> u64 {
+    match heap::stats().total {
+        0 => HOST_HEAP_BYTES,
+        total => total,
+    }
+}
+
+/// What the buffers of all connections may take: half of the heap, while its
+/// reserve stays untouched.
+pub(super) fn pool() -> Pool {
+    Pool::with_check((heap_bytes() / 2) as usize, heap::has_room)
 }
 
 /// Connections that the application has closed, oldest first.

@@ -1,6 +1,6 @@
 //! [`Listener`]: a port that waits for connections. It holds no sockets in
 //! store: a SYN makes one. What a flood of SYNs can take is bounded by the
-//! backlog; when that is full of half-open connections the oldest gives way.
+//! backlog; beyond it, SYNs are answered by cookies, which take nothing.
 
 use alloc::collections::VecDeque;
 use core::net::SocketAddrV4;
@@ -15,9 +15,9 @@ pub(super) struct Listener<W> {
     /// The address may be unspecified: any.
     pub(super) local: SocketAddrV4,
     pub(super) backlog: usize,
-    /// Connections whose handshake is going on, oldest first.
-    pub(super) half_open: VecDeque<u32>,
-    /// Open connections that are not accepted yet.
+    /// How many handshakes are going on.
+    pub(super) half_open: usize,
+    /// Open connections that the application has not accepted yet.
     pub(super) ready: VecDeque<u32>,
     pub(super) acceptors: Waiters<W>,
 }
@@ -27,7 +27,7 @@ impl<W> Listener<W> {
         Self {
             local,
             backlog: backlog.max(1),
-            half_open: VecDeque::new(),
+            half_open: 0,
             ready: VecDeque::new(),
             acceptors: Waiters::default(),
         }
@@ -35,11 +35,6 @@ impl<W> Listener<W> {
 
     pub(super) fn takes(&self, address: &SocketAddrV4) -> bool {
         overlap(&self.local, address)
-    }
-
-    pub(super) fn forget(&mut self, connection: u32) {
-        self.half_open.retain(|other| *other != connection);
-        self.ready.retain(|other| *other != connection);
     }
 }
 

@@ -3,12 +3,11 @@
 //! is passed in, and threads that must look again are woken through [`Wake`].
 //!
 //! One frame's way: [`frame::parse_as`] finds out what it is about, the
-//! [`FlowTable`](super::flow::FlowTable) gives the connection, smoltcp
-//! processes it with a set of that one socket, what the socket then has to
-//! send is sent, its deadline goes into the [`Timers`](super::timers::Timers),
-//! and its waiters are woken.
+//! [`FlowTable`](super::flow::FlowTable) gives the connection, `tare_tcp` takes
+//! the segment and gives those to send, the deadline goes into the
+//! [`Timers`](super::timers::Timers), and the connection's waiters are woken.
+//! Everything but TCP is smoltcp's, driven for one socket at a time.
 
-mod acknowledge;
 mod arp;
 mod calls;
 mod config;
@@ -19,8 +18,9 @@ mod dhcp;
 mod icmp;
 mod limits;
 mod listener;
-mod neighbours;
+mod open;
 mod tcp;
+mod too_big;
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
@@ -58,6 +58,16 @@ pub enum Progress {
     Idle,
 }
 
+/// Random numbers of this boot.
+#[derive(Clone, Copy)]
+pub struct Seeds {
+    /// For ports and transaction numbers, which may be seen.
+    pub general: u64,
+    /// The key of TCP's sequence numbers and cookies, which is not derived from
+    /// anything that may be.
+    pub secret: [u8; 16],
+}
+
 /// The network of the appliance.
 pub struct Stack<L: Link, W: Wake> {
     wire: Port<L>,
@@ -65,7 +75,6 @@ pub struct Stack<L: Link, W: Wake> {
     /// For frames that concern no socket: ARP, ICMP, resets for unknown connections.
     nobody: SocketSet<'static>,
     setup: dhcp::State,
-    neighbours: neighbours::Neighbours,
     claim: arp::Claim,
     icmp_errors: icmp::ErrorBudget,
     tcp: tcp::Tcp<W>,
@@ -80,18 +89,17 @@ pub struct Stack<L: Link, W: Wake> {
 const TURNS_WITHOUT_TIMERS: u32 = 32;
 
 impl<L: Link, W: Wake> Stack<L, W> {
-    /// A network on `link`. `seed` should differ at each boot: sequence
-    /// numbers and ports follow from it.
-    pub fn new(link: L, setup: Setup, seed: u64, now: Instant) -> Self {
+    /// A network on `link`. `seeds` differ at each boot.
+    pub fn new(link: L, setup: Setup, seeds: Seeds, now: Instant) -> Self {
+        let seed = seeds.general;
         let mut stack = Self {
             wire: Port::new(link, seed, now),
             loopback: Port::new(Loopback::default(), !seed, now),
             nobody: SocketSet::new(alloc::vec::Vec::new()),
             setup: dhcp::State::new(setup),
-            neighbours: neighbours::Neighbours::new(),
             claim: arp::Claim::default(),
             icmp_errors: icmp::ErrorBudget::default(),
-            tcp: tcp::Tcp::new(seed.rotate_left(17)),
+            tcp: tcp::Tcp::new(seed.rotate_left(17), seeds.secret),
             udp: datagram::Udp::default(),
             configured: Waiters::default(),
             counters: Counters::default(),
@@ -229,19 +237,36 @@ impl<L: Link, W: Wake> Stack<L, W> {
         mine
     }
 
+    /// The segment with the neighbour that its answer goes to: where it came from,
+    /// unless a SYN's sender is known to be elsewhere. None for a SYN that no route
+    /// leads back for.
+    #[inline]
+    fn arrival<'a>(
+        &mut self,
+        found: &Segment,
+        frame: &'a [u8],
+        now: Instant,
+    ) -> Option<tcp::Arrival<'a>> {
+        let mut neighbor = sender(frame);
+        if found.opens() {
+            neighbor = self.neighbor_of_syn(*found.flow.remote.ip(), neighbor, now)?;
+        }
+        Some(tcp::Arrival {
+            flow: found.flow,
+            segment: segment_in(found, frame)?,
+            neighbor,
+        })
+    }
+
     fn ingress_wire(&mut self, frame: Frame, bytes: &[u8], now: Instant) {
         match frame {
             Frame::Tcp(segment) if is_foreign(segment.flow.remote, segment.flow.local) => {
-                if !self.is_for_this_host(&segment, bytes) {
-                    return;
+                if self.is_for_this_host(&segment, bytes)
+                    && let Some(arrival) = self.arrival(&segment, bytes, now)
+                {
+                    let (port, counters) = (&mut self.wire, &mut self.counters);
+                    self.tcp.ingress(port, Via::Wire, &arrival, counters, now);
                 }
-                if segment.opens() {
-                    self.learn_from_syn(&segment, bytes, now);
-                }
-                let (port, nobody) = (&mut self.wire, &mut self.nobody);
-                let counters = &mut self.counters;
-                self.tcp
-                    .ingress(port, Via::Wire, &segment, bytes, nobody, counters, now);
             }
             Frame::Udp(flow) if flow.local.port() == dhcp::CLIENT_PORT && self.setup.is_dhcp() => {
                 self.ingress_dhcp(bytes, now);
@@ -274,6 +299,11 @@ impl<L: Link, W: Wake> Stack<L, W> {
             // Echo requests to everybody are what amplifiers are made of.
             self.counters.broadcast += 1;
         } else if bytes.get(PROTOCOL) == Some(&ICMP) || self.may_send_error(now) {
+            if let Some(report) = too_big::packet_too_big(bytes) {
+                let too_big::TooBig { flow, seq, mtu } = report;
+                let mss = mtu.saturating_sub(super::transmit::HEADERS);
+                self.tcp.on_packet_too_big(&flow, seq, mss, now);
+            }
             self.wire.ingress(bytes, &mut self.nobody, now);
         }
     }
@@ -303,16 +333,16 @@ impl<L: Link, W: Wake> Stack<L, W> {
         let (port, nobody) = (&mut self.loopback, &mut self.nobody);
         match frame::parse_as(&buffer, frame::Medium::Ip, checksums) {
             Ok(Frame::Tcp(segment)) => {
-                let counters = &mut self.counters;
-                self.tcp.ingress(
-                    port,
-                    Via::Loopback,
-                    &segment,
-                    &buffer,
-                    nobody,
-                    counters,
-                    now,
-                );
+                if let Some(parsed) = segment_in(&segment, &buffer) {
+                    let arrival = tcp::Arrival {
+                        flow: segment.flow,
+                        segment: parsed,
+                        neighbor: [0; 6],
+                    };
+                    let counters = &mut self.counters;
+                    self.tcp
+                        .ingress(port, Via::Loopback, &arrival, counters, now);
+                }
             }
             Ok(Frame::Udp(flow)) => {
                 self.udp
@@ -368,6 +398,20 @@ impl<L: Link, W: Wake> Stack<L, W> {
         }
         self.configured.wake_all();
     }
+}
+
+/// The segment that `found` describes in `frame`.
+#[inline]
+fn segment_in<'a>(found: &Segment, frame: &'a [u8]) -> Option<tare_tcp::Segment<'a>> {
+    let bytes = frame.get(usize::from(found.start)..usize::from(found.end))?;
+    tare_tcp::Segment::parse(bytes).ok()
+}
+
+/// Hardware address of an Ethernet frame's sender.
+#[inline]
+fn sender(frame: &[u8]) -> [u8; 6] {
+    let address = frame.get(6..12).and_then(<[u8]>::first_chunk);
+    address.copied().unwrap_or_default()
 }
 
 /// Whether a flow from the wire has addresses that may come from there (RFC

@@ -5,32 +5,44 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use smoltcp::iface::SocketSet;
-use smoltcp::socket::tcp::State;
-use smoltcp::time::{Duration, Instant};
+use smoltcp::time::Instant;
+use tare_tcp::segment::flags;
+use tare_tcp::{Pool, Secret, State};
 
-use super::connection::{Connection, Limit, Role};
+use super::connection::{Connection, Role, from_tcp, to_tcp};
 use super::limits::{Limits, Orphans};
 use super::listener::Listener;
+use super::open::Opened;
 use super::{ConnectionId, Counters, ListenerId, Via};
 use crate::io::{Error, ErrorKind, Result};
 use crate::net::flow::{Flow, FlowTable};
-use crate::net::frame::Segment;
 use crate::net::link::{Link, Loopback};
-use crate::net::port::{Egress, Port};
+use crate::net::neighbours;
+use crate::net::port::Port;
 use crate::net::timers::Timers;
 use crate::net::waiters::Wake;
 
-/// A peer that asked for a connection has this long to complete it.
-const ACCEPT_HANDSHAKE: Duration = Duration::from_secs(5);
-/// A half-open connection keeps its place for the rest of its time less this, also
-/// when the queue is full: a peer with a longer round trip loses it to a newer one.
-const HALF_OPEN_GUARANTEED: Duration = Duration::from_secs(4);
-/// Connections that are kept to answer a peer's repeated FIN. More than these
-/// are forgotten early, oldest first: they hold their buffers.
-const TIME_WAIT_KEPT: usize = 32;
+/// Connections that are kept to answer old segments. More than these are
+/// forgotten early, oldest first.
+const TIME_WAIT_KEPT: usize = 1024;
 /// First port for outgoing connections (RFC 6335, 6).
 const EPHEMERAL: u16 = 49152;
+
+/// A received segment with what surrounds it.
+pub(super) struct Arrival<'a> {
+    pub(super) flow: Flow,
+    pub(super) segment: tare_tcp::Segment<'a>,
+    /// Hardware address of the host that sent the frame.
+    pub(super) neighbor: [u8; 6],
+}
+
+impl Arrival<'_> {
+    /// Whether this asks for a new connection.
+    #[inline]
+    pub(super) fn opens(&self) -> bool {
+        self.segment.flags & (flags::SYN | flags::ACK | flags::RST | flags::FIN) == flags::SYN
+    }
+}
 
 pub(super) struct Tcp<W> {
     table: FlowTable,
@@ -45,13 +57,18 @@ pub(super) struct Tcp<W> {
     time_wait: VecDeque<u32>,
     pub(super) limits: Limits,
     pub(super) orphans: Orphans,
+    pub(super) secret: Secret,
+    /// What all buffers take together.
+    pub(super) pool: Pool,
+    /// Acknowledgements may bring cookies back until then.
+    pub(super) cookies_until: Instant,
     next_port: u16,
 }
 
 impl<W: Wake> Tcp<W> {
-    pub(super) fn new(secret: u64) -> Self {
+    pub(super) fn new(seed: u64, secret: [u8; 16]) -> Self {
         Self {
-            table: FlowTable::new(secret),
+            table: FlowTable::new(seed),
             connections: Vec::new(),
             free: Vec::new(),
             listeners: Vec::new(),
@@ -61,7 +78,10 @@ impl<W: Wake> Tcp<W> {
             time_wait: VecDeque::new(),
             limits: Limits::for_heap(),
             orphans: Orphans::default(),
-            next_port: EPHEMERAL | (secret >> 48) as u16,
+            secret: Secret::new(secret),
+            pool: super::limits::pool(),
+            cookies_until: Instant::from_micros(i64::MIN),
+            next_port: EPHEMERAL | (seed >> 48) as u16,
         }
     }
 
@@ -69,112 +89,95 @@ impl<W: Wake> Tcp<W> {
         self.table.len()
     }
 
-    /// Takes a segment: to its connection, to a listener, or to nobody.
-    #[allow(clippy::too_many_arguments)] // split borrows of the stack
+    /// Takes a segment: to its connection, to a listener, or to neither, which is
+    /// answered by a reset.
     pub(super) fn ingress<L: Link>(
         &mut self,
         port: &mut Port<L>,
         via: Via,
-        segment: &Segment,
-        frame: &[u8],
-        nobody: &mut SocketSet<'_>,
+        arrival: &Arrival<'_>,
         counters: &mut Counters,
         now: Instant,
     ) {
-        let id = match self.find(segment, via) {
+        let id = match self.find(arrival, via) {
             Some(id) => id,
-            None if segment.opens() && port.has_address(*segment.flow.local.ip()) => {
-                match self.open(segment, via, counters, now) {
-                    Opened::Connection(id) => id,
-                    Opened::Full => return,
-                    Opened::NoListener => return port.ingress(frame, nobody, now),
-                }
-            }
-            None => return port.ingress(frame, nobody, now),
+            None => match self.ingress_new(port, via, arrival, counters, now) {
+                Some(id) => id,
+                None => return,
+            },
         };
         if let Some(connection) = &mut self.connections[id as usize] {
-            port.ingress(frame, &mut connection.set, now);
+            if connection.neighbor != Some(arrival.neighbor) {
+                follow_neighbor(port, connection, arrival.neighbor);
+            }
+            connection.tcp.on_segment(to_tcp(now), &arrival.segment);
             self.drive(port, id, counters, now);
         }
     }
 
-    fn find(&mut self, segment: &Segment, via: Via) -> Option<u32> {
-        let id = self.table.get(&segment.flow)?;
+    fn ingress_new<L: Link>(
+        &mut self,
+        port: &mut Port<L>,
+        via: Via,
+        arrival: &Arrival<'_>,
+        counters: &mut Counters,
+        now: Instant,
+    ) -> Option<u32> {
+        if !port.has_address(*arrival.flow.local.ip()) {
+            counters.martian += u64::from(via == Via::Wire);
+            return None;
+        }
+        if arrival.segment.flags & flags::RST != 0 {
+            return None;
+        }
+        match self.open(port, via, arrival, counters, now) {
+            Opened::Connection(id) => Some(id),
+            Opened::Done => None,
+            Opened::NoListener => {
+                if let Some(reset) = arrival.segment.reset()
+                    && port.link.send_ready()
+                {
+                    port.send_segment(arrival.neighbor, &arrival.flow, &reset);
+                }
+                None
+            }
+        }
+    }
+
+    fn find(&mut self, arrival: &Arrival<'_>, via: Via) -> Option<u32> {
+        let id = self.table.get(&arrival.flow)?;
         let connection = self.connections[id as usize].as_ref()?;
         if connection.via != via {
             return None;
         }
-        // A new connection may reuse the ports of one that is over (RFC 9293, 3.6.1).
-        if segment.opens() && connection.in_time_wait {
+        // A new connection may reuse the ports of one that is over (RFC 6191).
+        if connection.in_time_wait && arrival.opens() && connection.tcp.may_reopen(&arrival.segment)
+        {
             self.remove(id);
             return None;
         }
         Some(id)
     }
 
-    fn open(
-        &mut self,
-        segment: &Segment,
-        via: Via,
-        counters: &mut Counters,
-        now: Instant,
-    ) -> Opened {
-        let is_for = |listener: &Option<Listener<W>>| {
-            listener
-                .as_ref()
-                .is_some_and(|l| l.takes(&segment.flow.local))
-        };
-        let Some(index) = self.listeners.iter().position(is_for) else {
-            return Opened::NoListener;
-        };
-        let Some(listener) = &mut self.listeners[index] else {
-            return Opened::NoListener;
-        };
-        if listener.ready.len() >= listener.backlog {
-            counters.backlog_full += 1;
-            return Opened::Full;
-        }
-        let mut evicted = None;
-        if listener.half_open.len() >= listener.backlog {
-            let Some(oldest) = listener.half_open.front().copied() else {
-                return Opened::Full;
-            };
-            if !self.is_overdue(oldest, now) {
-                counters.backlog_full += 1;
-                return Opened::Full;
+    /// A neighbour has announced another hardware address.
+    pub(super) fn move_neighbor(&mut self, old: [u8; 6], new: [u8; 6]) {
+        for connection in self.connections.iter_mut().flatten() {
+            if connection.neighbor == Some(old) {
+                connection.neighbor = Some(new);
             }
-            counters.half_open_evicted += 1;
-            evicted = Some(oldest);
         }
-        if let Some(oldest) = evicted {
-            self.remove(oldest);
-        }
-        if !self.make_room(counters) {
-            counters.refused += 1;
-            return Opened::Full;
-        }
-        let role = Role::Opening(ListenerId(index as u32));
-        let Some(mut connection) = Connection::new(segment.flow, via, role) else {
-            counters.refused += 1;
-            return Opened::Full;
-        };
-        if connection.socket().listen(segment.flow.local).is_err() {
-            return Opened::NoListener;
-        }
-        connection.limit = Some((now + ACCEPT_HANDSHAKE, Limit::Handshake));
-        let id = self.insert(connection);
-        if let Some(listener) = &mut self.listeners[index] {
-            listener.half_open.push_back(id);
-        }
-        Opened::Connection(id)
     }
 
-    /// Whether a half-open connection has been waiting so long that a newer one
-    /// may take its place.
-    fn is_overdue(&self, id: u32, now: Instant) -> bool {
-        let connection = self.connections[id as usize].as_ref();
-        let limit = connection.and_then(|connection| connection.limit);
-        limit.is_none_or(|(deadline, _)| deadline - HALF_OPEN_GUARANTEED <= now)
+    /// A router cannot forward a segment of `flow` that began at `seq`.
+    pub(super) fn on_packet_too_big(&mut self, flow: &Flow, seq: u32, mss: u16, now: Instant) {
+        if let Some(id) = self.table.get(flow)
+            && let Some(connection) = &mut self.connections[id as usize]
+        {
+            let seq = tare_tcp::Seq(seq);
+            connection.tcp.on_packet_too_big(seq, mss, to_tcp(now));
+            // Driven with what waits for the link.
+            self.stalled.push(id);
+        }
     }
 
     /// Makes room for one more connection, at the expense of closed ones that
@@ -213,13 +216,13 @@ impl<W: Wake> Tcp<W> {
         true
     }
 
-    pub(super) fn insert(&mut self, connection: Connection<W>) -> u32 {
+    pub(super) fn insert(&mut self, connection: Box<Connection<W>>) -> u32 {
         let id = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() as u32 - 1
         });
         self.table.insert(&connection.flow, id);
-        self.connections[id as usize] = Some(Box::new(connection));
+        self.connections[id as usize] = Some(connection);
         id
     }
 
@@ -231,10 +234,18 @@ impl<W: Wake> Tcp<W> {
         self.timers.set(id, None);
         self.free.push(id);
         self.orphans.remove(id);
-        if let Role::Opening(listener) | Role::Queued(listener) = connection.role
-            && let Some(listener) = &mut self.listeners[listener.0 as usize]
-        {
-            listener.forget(id);
+        match connection.role {
+            Role::Opening(listener) => {
+                if let Some(listener) = &mut self.listeners[listener.0 as usize] {
+                    listener.half_open -= 1;
+                }
+            }
+            Role::Queued(listener) => {
+                if let Some(listener) = &mut self.listeners[listener.0 as usize] {
+                    listener.ready.retain(|other| *other != id);
+                }
+            }
+            Role::Owned | Role::Orphan => {}
         }
         connection.readers.wake_all();
         connection.writers.wake_all();
@@ -251,25 +262,30 @@ impl<W: Wake> Tcp<W> {
         let Some(connection) = &mut self.connections[id as usize] else {
             return;
         };
-        connection.watch_silence();
-        let deadline = match port.egress(&mut connection.set, now) {
-            Egress::Done(deadline) => deadline,
-            Egress::Unresolved(deadline) => {
+        let deadline = match connection.neighbor.or_else(|| {
+            connection.neighbor = port.resolve(*connection.flow.remote.ip(), now);
+            connection.neighbor
+        }) {
+            Some(neighbor) => loop {
+                if !port.link.send_ready() {
+                    self.stalled.push(id);
+                    break None;
+                }
+                match connection.tcp.poll(to_tcp(now)) {
+                    Some(segment) => port.send_segment(neighbor, &connection.flow, &segment),
+                    None => break connection.tcp.next_deadline().map(from_tcp),
+                }
+            },
+            None => {
                 self.unresolved.push(id);
-                deadline
-            }
-            Egress::LinkFull => {
-                self.stalled.push(id);
-                None
+                Some(now + neighbours::RETRY)
             }
         };
-        let state = connection.state();
+        let state = connection.tcp.state();
         connection.note_state(state);
-        connection.note_acknowledgement(deadline);
-        let own = connection.limit.map(|(limit, _)| limit);
-        let deadline = match (deadline, own) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
+        let deadline = match (deadline, connection.limit) {
+            (Some(a), Some((b, _))) => Some(a.min(b)),
+            (a, b) => a.or(b.map(|(limit, _)| limit)),
         };
         self.timers.set(id, deadline);
         self.follow(port, id, state, counters, now);
@@ -290,7 +306,7 @@ impl<W: Wake> Tcp<W> {
         match connection.role {
             Role::Owned => connection.wake(),
             Role::Opening(listener) => match state {
-                State::Listen | State::Closed => self.remove(id),
+                State::Closed => self.remove(id),
                 State::SynReceived => {}
                 _ => {
                     connection.role = Role::Queued(listener);
@@ -306,7 +322,7 @@ impl<W: Wake> Tcp<W> {
 
     fn offer(&mut self, listener: ListenerId, id: u32) {
         if let Some(listener) = &mut self.listeners[listener.0 as usize] {
-            listener.half_open.retain(|other| *other != id);
+            listener.half_open -= 1;
             listener.ready.push_back(id);
             listener.acceptors.wake_all();
         }
@@ -318,10 +334,14 @@ impl<W: Wake> Tcp<W> {
         };
         if state == State::Closed {
             self.remove(id);
-        } else if connection.socket().recv_queue() > 0 {
-            // It will never be read: reset the peer (RFC 2525, 2.17).
-            connection.socket().abort();
-            let _ = port.egress(&mut connection.set, now);
+        } else if connection.tcp.recv_queue() > 0 {
+            // The application will not read it: a reset says so (RFC 2525, 2.17).
+            connection.tcp.abort();
+            if let Some(neighbor) = connection.neighbor
+                && let Some(reset) = connection.tcp.poll(to_tcp(now))
+            {
+                port.send_segment(neighbor, &connection.flow, &reset);
+            }
             self.remove(id);
         } else if state == State::TimeWait && !connection.in_time_wait {
             connection.in_time_wait = true;
@@ -365,12 +385,10 @@ impl<W: Wake> Tcp<W> {
         let Some(connection) = &mut self.connections[id as usize] else {
             return;
         };
-        connection.acknowledgements.note_deadline();
         match connection.limit {
             Some((deadline, _)) if deadline <= now => {
                 connection.limit = None;
-                connection.timed_out = true;
-                connection.socket().abort();
+                connection.tcp.time_out();
             }
             _ => {}
         }
@@ -410,6 +428,16 @@ impl<W: Wake> Tcp<W> {
         }
     }
 
+    /// Connections of a listener that the application has not accepted.
+    pub(super) fn waiting_for(&self, listener: ListenerId) -> Vec<ConnectionId> {
+        let is_waiting = |connection: &Connection<W>| matches!(connection.role, Role::Opening(of) | Role::Queued(of) if of == listener);
+        let numbered = (0..).zip(&self.connections);
+        numbered
+            .filter(|(_, slot)| slot.as_deref().is_some_and(is_waiting))
+            .map(|(id, _)| ConnectionId(id))
+            .collect()
+    }
+
     pub(super) fn connection(&mut self, id: ConnectionId) -> Result<&mut Connection<W>> {
         match self.connections.get_mut(id.0 as usize) {
             Some(Some(connection)) => Ok(connection),
@@ -438,9 +466,12 @@ impl<W: Wake> Tcp<W> {
     }
 }
 
-enum Opened {
-    Connection(u32),
-    /// Passed over; the peer will ask again.
-    Full,
-    NoListener,
+/// A segment came from another station than the last one. A peer of another network
+/// comes through another router now; one of this network announces that it moves.
+#[cold]
+fn follow_neighbor<L: Link, W>(port: &Port<L>, connection: &mut Connection<W>, neighbor: [u8; 6]) {
+    let is_routed = !port.is_on_link(*connection.flow.remote.ip());
+    if connection.neighbor.is_none() || is_routed {
+        connection.neighbor = Some(neighbor);
+    }
 }

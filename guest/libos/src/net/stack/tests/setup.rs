@@ -10,7 +10,7 @@ use smoltcp::wire::{
 
 use super::super::{Setup, Stack};
 use super::cable::{Sleeper, cable};
-use super::world::World;
+use super::world::{World, seeds};
 use crate::net::frame::{self, Frame};
 
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 168, 9, 1);
@@ -143,7 +143,7 @@ fn dhcp_frame(reply: &DhcpRepr<'_>, to: Ipv4Addr) -> Vec<u8> {
 fn with_dhcp() -> World {
     let mut world = World::new(70);
     let (_, link) = cable(71);
-    world.client = Stack::new(link, Setup::Dhcp, 72, world.now);
+    world.client = Stack::new(link, Setup::Dhcp, seeds(72), world.now);
     world
 }
 

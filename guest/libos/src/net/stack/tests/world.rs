@@ -5,7 +5,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use smoltcp::time::{Duration, Instant};
 
-use super::super::{ConnectionId, ListenerId, Progress, Setup, Stack};
+use super::super::{ConnectionId, ListenerId, Progress, Seeds, Setup, Stack};
 use super::cable::{End, Sleeper, cable};
 use crate::io::{ErrorKind, IoSlice, Result};
 
@@ -24,6 +24,13 @@ pub(super) struct World {
     pub(super) now: Instant,
 }
 
+pub(super) fn seeds(general: u64) -> Seeds {
+    Seeds {
+        general,
+        secret: [general as u8; 16],
+    }
+}
+
 fn with_address(address: Ipv4Addr) -> Setup {
     Setup::Static {
         address: smoltcp::wire::Ipv4Cidr::new(address, 24),
@@ -36,8 +43,8 @@ impl World {
         let now = Instant::from_millis(1);
         let (left, right) = cable(seed);
         Self {
-            server: Stack::new(left, with_address(SERVER), seed, now),
-            client: Stack::new(right, with_address(CLIENT), seed ^ 0xffff, now),
+            server: Stack::new(left, with_address(SERVER), seeds(seed), now),
+            client: Stack::new(right, with_address(CLIENT), seeds(seed ^ 0xffff), now),
             now,
         }
     }
