@@ -13,15 +13,15 @@ use std::thread;
 use std::time::Duration;
 
 use support::{Place, eventually, free_port, get, installed, needs};
-use tare_init::{Refusal, Telling};
+use tare_init::{Logging, Refusal};
 use tare_profile::Profile;
 use tare_rootfs::kernel::debian;
 use tare_rootfs::oci::testing::{Entry, docker_archive, gzip, layer, oci_archive, oci_archive_of};
 use tare_rootfs::tree::{Content, Kind};
 use tare_rootfs::{Cache, Tree, guest, host};
 use tare_tailor::check::Check;
-use tare_tailor::machine::{Board, Execution};
-use tare_tailor::prove::{Terms, prove};
+use tare_tailor::machine::{Execution, MachineType};
+use tare_tailor::prove::{ProofConfig, prove};
 use tare_tailor::root::{RootFrom, gather};
 
 const PAGE: &str = "<p>from a Linux guest";
@@ -367,13 +367,13 @@ fn what_a_kernel_refuses_a_program_is_told_by_its_guest() {
         &Check::Runs,
         &BTreeSet::new(),
     );
-    let terms = Terms {
+    let terms = ProofConfig {
         check: Check::Runs,
-        board: Board::Q35,
+        machine_type: MachineType::Q35,
         execution: Execution::Translated,
         memory_mib: 512,
         limit: Duration::from_secs(120),
-        refusals: Telling::Told,
+        refusals: Logging::On,
         interrupted: Arc::default(),
     };
     let kernel = debian::find_or_obtain(&Cache::open_default().unwrap()).unwrap();

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use tare_init::account::{Account, look_up};
-use tare_init::{Task, Telling};
+use tare_init::{Logging, Task};
 
 use crate::streams::Streams;
 use crate::watch::{self, Watch};
@@ -31,8 +31,8 @@ pub(crate) fn run(task: &Task) -> Result<u8, String> {
         .map_err(|error| format!("cannot watch signals: {error}"))?;
     let account = account(&task.user)?;
     let mut watch = match task.refusals {
-        Telling::Told => Some(Watch::default()),
-        Telling::Silent => None,
+        Logging::On => Some(Watch::default()),
+        Logging::Off => None,
     };
     make_directory(directory(task))?;
     let streams = Streams::open();
@@ -82,7 +82,7 @@ fn start(
     })?;
     // After the terminal's session, which needs root.
     credentials::give(&mut command, account);
-    if task.refusals == Telling::Told {
+    if task.refusals == Logging::On {
         watch::follow(&mut command);
     }
     let started = command.spawn();

@@ -16,4 +16,4 @@ mod task;
 
 pub use figures::Figures;
 pub use refusal::Refusal;
-pub use task::{Root, TASK_FILE, Task, TaskError, Telling, WORK_DIR};
+pub use task::{Logging, Root, TASK_FILE, Task, TaskError, WORK_DIR};

@@ -24,7 +24,7 @@ mod watch;
 use std::fmt::Display;
 use std::fs;
 
-use tare_init::{Figures, Root, TASK_FILE, Task, Telling};
+use tare_init::{Figures, Logging, Root, TASK_FILE, Task};
 
 /// Status of a command that cannot be run.
 const CANNOT_RUN: u8 = 126;
@@ -47,7 +47,7 @@ fn perform() -> Result<u8, String> {
     }
     mounts::temporary_file_systems();
     network::set_up(&task.hostname);
-    if task.figures == Telling::Told {
+    if task.figures == Logging::On {
         say(&figures(clock));
     }
     command::run(&task)

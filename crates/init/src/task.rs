@@ -40,22 +40,22 @@ pub struct Task {
     pub tries: u32,
     /// Whether figures of the start go to the console.
     #[serde(default)]
-    pub figures: Telling,
+    pub figures: Logging,
     /// Whether system calls that the kernel refuses go to the console, a kind once.
     /// Commands are then followed, which slows them down and keeps signals from them.
     #[serde(default)]
-    pub refusals: Telling,
+    pub refusals: Logging,
 }
 
-/// Whether something is said.
+/// Whether something is written to the console.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Telling {
+pub enum Logging {
     /// It is not.
     #[default]
-    Silent,
+    Off,
     /// It is.
-    Told,
+    On,
 }
 
 /// Where the command's files are.

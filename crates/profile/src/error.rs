@@ -12,7 +12,7 @@ pub enum ProfileError {
         limit: usize,
     },
     /// JSON of another kind, or cut off.
-    #[error("it is no profile, or a damaged one")]
+    #[error("not a profile, or a damaged one")]
     Json(#[from] serde_json::Error),
     /// Written by another version.
     #[error(

@@ -14,7 +14,7 @@ pub struct Cache(PathBuf);
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// No place for it.
-    #[error("there is no place for a cache: set TARE_CACHE to a directory")]
+    #[error("no directory for the cache: set TARE_CACHE to one")]
     NoPlace,
     /// It cannot be written.
     #[error("cannot write the cache {}; set TARE_CACHE to another directory", path.display())]

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A package that is not to be had.
+/// Why a package is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
     /// A program of Debian's is missing.

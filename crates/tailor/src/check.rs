@@ -39,7 +39,7 @@ pub enum Check {
 
 /// A check that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no check: http:PORT/PATH, tcp:PORT, or a command")]
+#[error("invalid check `{0}`: use http:PORT/PATH, tcp:PORT, or a command")]
 pub struct CheckError(String);
 
 impl FromStr for Check {

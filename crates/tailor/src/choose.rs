@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use tare_profile::{Call, Profile};
 
-use crate::cut::Cut;
+use crate::kernel::KernelSpec;
 use crate::mapping::{Row, Symbol, Trigger, rows};
 
 /// The machine that a kernel is for.
@@ -34,23 +34,6 @@ pub enum Part {
     SeveralCpus,
 }
 
-/// What a kernel shall be.
-#[derive(Clone, Debug)]
-pub struct Wish<'a> {
-    /// What the application asks of it.
-    pub profile: &'a Profile,
-    /// The machine.
-    pub target: Target,
-    /// The machine's parts.
-    pub parts: &'a [Part],
-    /// Cuts that are taken.
-    pub cuts: &'a BTreeSet<Cut>,
-    /// Symbols that the user adds.
-    pub add: &'a BTreeMap<Symbol, String>,
-    /// Optional symbols that are built all the same.
-    pub keep: &'a BTreeSet<Symbol>,
-}
-
 /// The symbols that a kernel needs, and what was left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Choice {
@@ -64,19 +47,19 @@ pub struct Choice {
 }
 
 /// Chooses the symbols.
-pub fn choose(wish: &Wish<'_>) -> Choice {
+pub fn choose(spec: &KernelSpec) -> Choice {
     let mut choice = Choice {
-        never_there: never_there(wish.profile),
+        never_there: never_there(&spec.profile),
         ..Choice::default()
     };
     for row in rows() {
-        let is_taken = |cut| wish.cuts.contains(&cut);
+        let is_taken = |cut| spec.cuts.contains(&cut);
         if row.cut.is_some_and(is_taken) || !row.taken.is_none_or(is_taken) {
             continue;
         }
-        for reason in reasons(row, wish) {
+        for reason in reasons(row, spec) {
             for symbol in &row.needs {
-                let is_built = !row.optional || wish.keep.contains(symbol);
+                let is_built = !row.optional || spec.keep.contains(symbol);
                 let list = match is_built {
                     true => &mut choice.symbols,
                     false => &mut choice.optional,
@@ -87,7 +70,7 @@ pub fn choose(wish: &Wish<'_>) -> Choice {
             }
         }
     }
-    for (symbol, why) in wish.add {
+    for (symbol, why) in &spec.add {
         let reasons = choice.symbols.entry(symbol.clone()).or_default();
         reasons.insert(why.clone());
     }
@@ -99,17 +82,17 @@ pub fn choose(wish: &Wish<'_>) -> Choice {
 }
 
 /// Why a row counts, a sentence for each observation.
-fn reasons(row: &Row, wish: &Wish<'_>) -> Vec<String> {
-    let features = &wish.profile.features;
+fn reasons(row: &Row, spec: &KernelSpec) -> Vec<String> {
+    let features = &spec.profile.features;
     match &row.trigger {
         Trigger::Always => vec!["every kernel".to_owned()],
-        Trigger::Targets(targets) => named(targets.contains(&wish.target), "the machine"),
+        Trigger::Targets(targets) => named(targets.contains(&spec.target), "the machine"),
         Trigger::Parts(parts) => named(
-            parts.iter().any(|part| wish.parts.contains(part)),
+            parts.iter().any(|part| spec.parts.contains(part)),
             "the machine",
         ),
         Trigger::Calls(calls) => seen(
-            wish.profile
+            spec.profile
                 .calls
                 .iter()
                 .filter(|(_, call)| !is_never_there(call))
@@ -148,7 +131,7 @@ fn reasons(row: &Row, wish: &Wish<'_>) -> Vec<String> {
         Trigger::Paths(patterns) => seen(features.files.iter().map(|file| &file.path), |path| {
             patterns.iter().any(|pattern| pattern.matches(path))
         }),
-        Trigger::Devices(patterns) => seen(wish.profile.devices.iter(), |path| {
+        Trigger::Devices(patterns) => seen(spec.profile.devices.iter(), |path| {
             patterns.iter().any(|pattern| pattern.matches(path))
         }),
         Trigger::Ioctls(requests) => seen(

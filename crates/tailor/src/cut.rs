@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// A cut of the fourth talk that is more than "nobody asked for it".
+/// A cut (Kernel Tailoring) of something that the application could use.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize, serde::Serialize,
 )]
@@ -247,7 +247,7 @@ impl fmt::Display for Cut {
 
 /// A word that names no cut.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("`{word}` is no cut: there are {}", Cut::ALL.map(Cut::name).join(", "))]
+#[error("unknown cut `{word}`; available: {}", Cut::ALL.map(Cut::name).join(", "))]
 pub struct UnknownCut {
     word: String,
 }

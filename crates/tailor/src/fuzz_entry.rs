@@ -6,7 +6,7 @@ use tare_profile::Profile;
 
 use crate::choose::Target;
 use crate::kconfig::Config;
-use crate::kernel::Order;
+use crate::kernel::KernelSpec;
 use crate::{machine, missing, refused};
 
 /// Longest sentence of refusals, bytes: some texts, names around each, and three bytes
@@ -28,12 +28,12 @@ pub fn consoles(bytes: &[u8]) {
     );
     let _ = (Figures::on(&here), machine::status(&here));
     let config = Config::read("CONFIG_EPOLL=y\n");
-    let order = Order::new(Profile::empty(), Target::Qemu);
+    let spec = KernelSpec::new(Profile::empty(), Target::Qemu);
     for why in missing::suspects(&here, &config).values() {
         assert!(!why.contains(char::is_control), "{why:?}");
     }
     let only_here = refused::only_here(&here, &there);
-    for symbol in refused::suspects(&only_here, &order, &config).keys() {
+    for symbol in refused::suspects(&only_here, &spec, &config).keys() {
         assert!(!config.has(symbol), "{symbol} is there");
     }
     let told = refused::told(&only_here);

@@ -1,4 +1,4 @@
-//! A kernel from an order: patches, configuration, image and lock.
+//! A kernel from its specification: patches, configuration, image and lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -10,7 +10,7 @@ use tare_profile::Profile;
 use tare_rootfs::Cache;
 
 use crate::build::{BuildError, Image};
-use crate::choose::{Choice, Part, Target, Wish, choose};
+use crate::choose::{Choice, Part, Target, choose};
 use crate::cut::Cut;
 use crate::kconfig::{Config, KconfigError};
 use crate::lock::{Lock, LockError, Patch};
@@ -27,10 +27,10 @@ pub const LOCK: &str = "kernel.lock";
 /// Held while a kernel is made in its directory.
 const HELD: &str = ".held";
 
-/// What a kernel shall be.
+/// What a kernel is made for, and how.
 #[derive(Clone, Debug)]
-pub struct Order {
-    /// What the application asks of it.
+pub struct KernelSpec {
+    /// The application's use of the kernel.
     pub profile: Profile,
     /// The machine.
     pub target: Target,
@@ -120,7 +120,7 @@ pub enum MakeError {
 
 /// Where and with what kernels are made.
 #[derive(Clone, Debug)]
-pub struct Workshop {
+pub struct KernelBuilder {
     /// Trees and packages.
     pub cache: Cache,
     /// The sources.
@@ -142,8 +142,8 @@ pub enum Patching {
     InPlace,
 }
 
-impl Order {
-    /// An order for a profile with the default cuts and the parts that it shows.
+impl KernelSpec {
+    /// A spec for a profile with the default cuts and the parts that it shows.
     pub fn new(profile: Profile, target: Target) -> Self {
         let inet = |family: &str| matches!(family, "AF_INET" | "AF_INET6");
         let mut sockets = profile.features.sockets.iter();
@@ -158,17 +158,9 @@ impl Order {
         }
     }
 
-    /// The symbols.
+    /// The symbols that it needs.
     pub fn choice(&self) -> Choice {
-        let parts: Vec<Part> = self.parts.iter().copied().collect();
-        choose(&Wish {
-            profile: &self.profile,
-            target: self.target,
-            parts: &parts,
-            cuts: &self.cuts,
-            add: &self.add,
-            keep: &self.keep,
-        })
+        choose(self)
     }
 
     fn flags(&self) -> Vec<String> {
@@ -184,21 +176,21 @@ fn patches(cuts: &BTreeSet<Cut>) -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-impl Workshop {
+impl KernelBuilder {
     /// Makes a kernel in `dir`; what is there of an earlier one is used.
     /// `progress` is told each file that is made, and may end the build.
     pub fn make(
         &self,
-        order: &Order,
+        spec: &KernelSpec,
         dir: &Path,
         progress: impl FnMut(&str) -> bool,
     ) -> Result<Kernel, MakeError> {
-        let choice = order.choice();
+        let choice = spec.choice();
         let sources = self.source.obtain(&self.cache)?;
         let recipe = Recipe {
             sources: &sources,
-            cuts: &order.cuts,
-            flags: order.flags(),
+            cuts: &spec.cuts,
+            flags: spec.flags(),
         };
         let solve = |tree: &Tree, build: &Path| kconfig::solve(tree, build, &choice);
         let mut kernel = self.build(&recipe, dir, solve, progress)?;
@@ -240,10 +232,10 @@ impl Workshop {
         self.build(&recipe, dir, solve, progress)
     }
 
-    /// The configuration of an order, without building it.
-    pub fn configure(&self, order: &Order, dir: &Path) -> Result<Config, MakeError> {
+    /// The configuration of a spec, without building it.
+    pub fn configure(&self, spec: &KernelSpec, dir: &Path) -> Result<Config, MakeError> {
         let tree = self.source.tree(&self.cache)?;
-        Ok(kconfig::solve(&tree, dir, &order.choice())?)
+        Ok(kconfig::solve(&tree, dir, &spec.choice())?)
     }
 
     fn build(

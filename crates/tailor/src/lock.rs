@@ -56,7 +56,7 @@ pub struct Patch {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// No lock, or a damaged one.
-    #[error("{} is no lock of a kernel, or a damaged one", path.display())]
+    #[error("{} is not a kernel lock file, or it is damaged", path.display())]
     Json {
         /// The file.
         path: PathBuf,

@@ -39,15 +39,15 @@ pub const NS_PER_INSTRUCTION: u64 = 2;
 
 /// QEMU's machine, which stands for the one that a kernel is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Board {
+pub enum MachineType {
     /// With PCI and ACPI, as Tare's monitor has them.
     Q35,
     /// With virtio over MMIO and no ACPI, as Firecracker's.
     Microvm,
 }
 
-impl Board {
-    /// The board for a kernel of this target.
+impl MachineType {
+    /// The machine type for a kernel of this target.
     pub fn of(target: Target) -> Self {
         match target {
             Target::Tare | Target::Qemu => Self::Q35,
@@ -83,8 +83,8 @@ pub struct Machine<'a> {
     pub memory_mib: u32,
     /// A port of the guest that the host reaches.
     pub port: Option<u16>,
-    /// The board.
-    pub board: Board,
+    /// The machine type.
+    pub machine_type: MachineType,
     /// How it is executed.
     pub execution: Execution,
     /// Where the console goes.
@@ -161,7 +161,7 @@ impl Machine<'_> {
             .args(["-display", "none", "-cpu", cpu])
             .args([
                 "-machine",
-                &format!("{},accel={accelerator}", self.board.machine()),
+                &format!("{},accel={accelerator}", self.machine_type.machine()),
             ])
             .args(["-m", &self.memory_mib.to_string()])
             .args(["-serial", &format!("file:{}", qemu::escaped(self.console))])
@@ -176,7 +176,7 @@ impl Machine<'_> {
         if let (Some(host), Some(guest)) = (host_port, self.port) {
             let forward = format!("user,id=n,hostfwd=tcp:127.0.0.1:{host}-:{guest}");
             qemu.args(["-netdev", &forward])
-                .args(["-device", self.board.network_card()]);
+                .args(["-device", self.machine_type.network_card()]);
         }
         qemu
     }

@@ -11,14 +11,14 @@ use std::{fs, io, thread};
 
 use serde::Serialize;
 use tare_abi::exit::STATUS_LINE;
-use tare_init::{Figures, Telling};
+use tare_init::{Figures, Logging};
 use tare_rootfs::cpio::PackError;
 use tare_rootfs::guest::GuestError;
 use tare_rootfs::modules::Module;
 use tare_rootfs::{cpio, guest};
 
 use crate::check::Check;
-use crate::machine::{Board, Execution, Machine, MachineError, Running};
+use crate::machine::{Execution, Machine, MachineError, MachineType, Running};
 use crate::root::Application;
 use crate::{check, machine};
 
@@ -50,11 +50,11 @@ const ALARMS: &[&str] = &[
 
 /// How a kernel is proven.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct ProofConfig {
     /// What shows that the application works.
     pub check: Check,
-    /// The board of the guest's machine.
-    pub board: Board,
+    /// The type of the guest's machine.
+    pub machine_type: MachineType,
     /// How the guest is executed.
     pub execution: Execution,
     /// Its memory, MiB.
@@ -63,7 +63,7 @@ pub struct Terms {
     pub limit: Duration,
     /// Whether the guest tells what its kernel refuses the application
     /// ([`tare_init::Refusal`]), which slows it down.
-    pub refusals: Telling,
+    pub refusals: Logging,
     /// Ends the proof.
     pub interrupted: Arc<AtomicBool>,
 }
@@ -121,7 +121,7 @@ pub fn prove(
     kernel: &Path,
     modules: &[Module],
     application: &Application,
-    terms: &Terms,
+    terms: &ProofConfig,
     console: &Path,
 ) -> Result<Proof, ProveError> {
     if let Some(dir) = console.parent() {
@@ -138,7 +138,7 @@ pub fn prove(
         words: "",
         memory_mib: terms.memory_mib,
         port: terms.check.port(),
-        board: terms.board,
+        machine_type: terms.machine_type,
         execution: terms.execution,
         console,
     }
@@ -162,7 +162,7 @@ pub fn prove(
 fn initramfs(
     application: &Application,
     modules: &[Module],
-    terms: &Terms,
+    terms: &ProofConfig,
 ) -> Result<File, ProveError> {
     let mut tree = application.tree.clone();
     let mut task = application.task.clone();
@@ -171,14 +171,14 @@ fn initramfs(
         task.command.clone_from(words);
         task.tries = TRIES;
     }
-    task.figures = Telling::Told;
+    task.figures = Logging::On;
     task.refusals = terms.refusals;
     guest::add_init(&mut tree, task, modules, &guest::find_init()?)?;
     Ok(cpio::pack(&tree)?)
 }
 
 /// What is wrong, if the check does not pass in time.
-fn judge(running: &mut Running, terms: &Terms) -> Result<Option<String>, ProveError> {
+fn judge(running: &mut Running, terms: &ProofConfig) -> Result<Option<String>, ProveError> {
     let begin = Instant::now();
     let mut last = "it did not start".to_owned();
     while begin.elapsed() < terms.limit {
@@ -300,7 +300,7 @@ fn is_alarm(line: &str) -> bool {
 }
 
 /// The check again and again, by several clients.
-fn load(running: &Running, terms: &Terms, proof: &mut Proof) {
+fn load(running: &Running, terms: &ProofConfig, proof: &mut Proof) {
     let Some(port) = running.port else { return };
     let one = || match &terms.check {
         Check::Http { path, .. } => http(port, path),
@@ -334,7 +334,7 @@ fn load(running: &Running, terms: &Terms, proof: &mut Proof) {
     }
 }
 
-fn after_load(running: &mut Running, proof: &Proof, terms: &Terms) -> Option<String> {
+fn after_load(running: &mut Running, proof: &Proof, terms: &ProofConfig) -> Option<String> {
     if let Some((kind, count)) = proof.errors.iter().next() {
         let all = proof.requests;
         return Some(format!(
@@ -356,7 +356,7 @@ pub fn weigh_boot(
     kernel: &Path,
     modules: &[Module],
     application: &Application,
-    terms: &Terms,
+    terms: &ProofConfig,
     console: &Path,
 ) -> Result<Option<Figures>, ProveError> {
     let initramfs = initramfs(application, modules, terms)?;
@@ -366,7 +366,7 @@ pub fn weigh_boot(
         words: "quiet",
         memory_mib: terms.memory_mib,
         port: terms.check.port(),
-        board: terms.board,
+        machine_type: terms.machine_type,
         execution: Execution::Counted,
         console,
     }

@@ -11,7 +11,7 @@ use tare_profile::{
 
 use crate::choose::Choice;
 use crate::kconfig::Config;
-use crate::kernel::Order;
+use crate::kernel::KernelSpec;
 use crate::mapping::Symbol;
 
 /// `SOCK_NONBLOCK` and `SOCK_CLOEXEC` (`include/linux/net.h`).
@@ -34,21 +34,21 @@ pub(crate) fn only_here(here: &str, there: &str) -> BTreeSet<Refusal> {
 /// what was refused.
 pub(crate) fn suspects(
     refused: &BTreeSet<Refusal>,
-    order: &Order,
+    spec: &KernelSpec,
     config: &Config,
 ) -> BTreeMap<Symbol, String> {
     let chosen = |profile: Profile| {
-        let order = Order {
+        let spec = KernelSpec {
             profile,
             add: BTreeMap::new(),
             keep: BTreeSet::new(),
-            ..order.clone()
+            ..spec.clone()
         };
         let Choice {
             mut symbols,
             optional,
             ..
-        } = order.choice();
+        } = spec.choice();
         symbols.extend(optional);
         symbols
     };
@@ -193,8 +193,8 @@ mod tests {
         lines.join("\r\n")
     }
 
-    fn order() -> Order {
-        Order::new(Profile::empty(), Target::Qemu)
+    fn spec() -> KernelSpec {
+        KernelSpec::new(Profile::empty(), Target::Qemu)
     }
 
     #[test]
@@ -222,11 +222,11 @@ mod tests {
         ];
         for (refusal, symbol) in cases {
             let refused = [refusal].into();
-            let found = suspects(&refused, &order(), &Config::read(""));
+            let found = suspects(&refused, &spec(), &Config::read(""));
             let names: Vec<&str> = found.keys().map(Symbol::name).collect();
             assert!(names.contains(&symbol), "{refused:?}: {names:?}");
             let has = Config::read(&format!("CONFIG_{symbol}=y\n"));
-            let found = suspects(&refused, &order(), &has);
+            let found = suspects(&refused, &spec(), &has);
             assert!(!found.keys().any(|it| it.name() == symbol), "{symbol}");
         }
     }
@@ -235,7 +235,7 @@ mod tests {
     fn what_has_no_option_points_at_none() {
         let refused = [refusal("openat", 2, &[], Some("/etc/passwd"))].into();
         assert_eq!(
-            suspects(&refused, &order(), &Config::read("")),
+            suspects(&refused, &spec(), &Config::read("")),
             BTreeMap::new()
         );
     }

@@ -1,4 +1,4 @@
-//! From an order to a proven kernel: build, prove, and where the proof fails
+//! From a spec to a proven kernel: build, prove, and where the proof fails
 //! find what is missing, add it, and go round again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use tare_init::Telling;
+use tare_init::Logging;
 use tare_rootfs::modules::Module;
 
 use crate::build::Reach;
 use crate::kconfig::{Config, KconfigError};
-use crate::kernel::{Kernel, MakeError, Order, Workshop};
-use crate::machine::Board;
+use crate::kernel::{Kernel, KernelBuilder, KernelSpec, MakeError};
+use crate::machine::MachineType;
 use crate::mapping::Symbol;
-use crate::prove::{Proof, ProveError, Terms, prove};
+use crate::prove::{Proof, ProofConfig, ProveError, prove};
 use crate::root::Application;
 use crate::{machine, missing, refused, search};
 
@@ -33,11 +33,11 @@ const REFUSED: &str = "what only this kernel refuses";
 #[derive(Debug)]
 pub struct Tailoring<'a> {
     /// Sources and compilers.
-    pub workshop: &'a Workshop,
+    pub builder: &'a KernelBuilder,
     /// The application.
     pub application: &'a Application,
     /// How it is proven.
-    pub terms: &'a Terms,
+    pub terms: &'a ProofConfig,
     /// Debian's kernel: what an application may have had where it worked.
     pub debian: Option<Control<'a>>,
     /// Where the kernel is made.
@@ -138,7 +138,7 @@ struct Refused {
 /// The loop's state.
 struct Round<'a, P> {
     tailoring: &'a Tailoring<'a>,
-    order: Order,
+    spec: KernelSpec,
     added: Vec<Added>,
     kernels: usize,
     build_time: Duration,
@@ -150,12 +150,12 @@ impl Tailoring<'_> {
     /// Does it. `progress` may end a build by `false`.
     pub fn run(
         &self,
-        order: Order,
+        spec: KernelSpec,
         progress: impl FnMut(Step<'_>) -> bool,
     ) -> Result<Tailored, TailorError> {
         let mut round = Round {
             tailoring: self,
-            order,
+            spec,
             added: Vec::new(),
             kernels: 0,
             build_time: Duration::ZERO,
@@ -210,7 +210,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
     /// Fails if the application does not work on Debian's kernel either, which has
     /// every option that could be added.
     fn check_on_debians_kernel(&mut self) -> Result<(), TailorError> {
-        let Some(proof) = self.control("proof-debian.log", Telling::Silent)? else {
+        let Some(proof) = self.control("proof-debian.log", Logging::Off)? else {
             return Ok(());
         };
         match proof.failure {
@@ -223,7 +223,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
     }
 
     /// The same proof on Debian's kernel, where that is at hand.
-    fn control(&mut self, log: &str, refusals: Telling) -> Result<Option<Proof>, TailorError> {
+    fn control(&mut self, log: &str, refusals: Logging) -> Result<Option<Proof>, TailorError> {
         let Tailoring {
             application,
             terms,
@@ -235,8 +235,8 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
             return Ok(None);
         };
         (self.progress)(Step::Control);
-        let pc = Terms {
-            board: Board::Q35,
+        let pc = ProofConfig {
+            machine_type: MachineType::Q35,
             refusals,
             ..(*terms).clone()
         };
@@ -249,13 +249,13 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
     /// round: a program that ended by the first refusal meets the next one later.
     fn follow_refusals(&mut self, kernel: &Kernel) -> Result<Refused, TailorError> {
         let mut refused = Refused::default();
-        let Some(there) = self.control("refusals-debian.log", Telling::Told)? else {
+        let Some(there) = self.control("refusals-debian.log", Logging::On)? else {
             return Ok(refused);
         };
         let there = machine::console(&there.console);
-        let before = self.order.add.clone();
-        let telling = Terms {
-            refusals: Telling::Told,
+        let before = self.spec.add.clone();
+        let telling = ProofConfig {
+            refusals: Logging::On,
             ..self.tailoring.terms.clone()
         };
         let mut kernel = kernel.clone();
@@ -267,17 +267,17 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
             if proof.passed() {
                 break;
             }
-            let suspects = refused::suspects(&only_here, &self.order, &kernel.config);
+            let suspects = refused::suspects(&only_here, &self.spec, &kernel.config);
             let suspects = self.grantable(suspects)?;
             if suspects.is_empty() {
                 break;
             }
             (self.progress)(Step::Trying(suspects.len(), REFUSED));
-            self.order.add.extend(suspects.clone());
+            self.spec.add.extend(suspects.clone());
             refused.suspects.extend(suspects);
             kernel = self.build()?;
         }
-        self.order.add = before;
+        self.spec.add = before;
         Ok(refused)
     }
 
@@ -290,7 +290,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
         proof: Proof,
         refused: Reasons,
     ) -> Result<(Kernel, Proof), TailorError> {
-        let optional: BTreeSet<Symbol> = self.order.choice().optional.into_keys().collect();
+        let optional: BTreeSet<Symbol> = self.spec.choice().optional.into_keys().collect();
         let known = self.tailoring.debian;
         let known = known.map(|debian| missing::known(&kernel.config, debian.config));
         let known = known.unwrap_or_default();
@@ -338,17 +338,17 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
         }
         candidates.sort_by_key(|(symbol, _)| reach.objects(symbol.name()));
         (self.progress)(Step::Trying(candidates.len(), what));
-        let before = self.order.add.clone();
+        let before = self.spec.add.clone();
         let found = search::needed(&candidates, |set| {
-            self.order.add = before.clone();
-            self.order.add.extend(set.iter().cloned());
+            self.spec.add = before.clone();
+            self.spec.add.extend(set.iter().cloned());
             self.proves()
         });
-        self.order.add = before;
+        self.spec.add = before;
         Ok(found?.map(|all| all.into_iter().collect()))
     }
 
-    /// Whether the order's kernel is proven. Options without what they depend on
+    /// Whether the spec's kernel is proven. Options without what they depend on
     /// make none.
     fn proves(&mut self) -> Result<bool, TailorError> {
         match self.build_and_prove() {
@@ -360,12 +360,12 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
 
     /// Those of the options that the kernel's scripts grant with all of the others.
     fn grantable(&self, mut set: Reasons) -> Result<Reasons, TailorError> {
-        let Tailoring { workshop, dir, .. } = self.tailoring;
-        let mut order = self.order.clone();
+        let Tailoring { builder, dir, .. } = self.tailoring;
+        let mut spec = self.spec.clone();
         while !set.is_empty() {
-            order.add.clone_from(&self.order.add);
-            order.add.extend(set.clone());
-            let solved = workshop.configure(&order, &dir.join(CANDIDATES));
+            spec.add.clone_from(&self.spec.add);
+            spec.add.extend(set.clone());
+            let solved = builder.configure(&spec, &dir.join(CANDIDATES));
             let Err(MakeError::Kconfig(KconfigError::NotGranted(missing))) = solved else {
                 solved?;
                 break;
@@ -381,13 +381,13 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
 
     fn not_yet_added(&self, suspects: Reasons) -> Reasons {
         let all = suspects.into_iter();
-        all.filter(|(symbol, _)| !self.order.add.contains_key(symbol))
+        all.filter(|(symbol, _)| !self.spec.add.contains_key(symbol))
             .collect()
     }
 
     fn add(&mut self, symbols: Reasons) {
         for (symbol, why) in symbols {
-            self.order.add.insert(symbol.clone(), why.clone());
+            self.spec.add.insert(symbol.clone(), why.clone());
             self.added.push(Added { symbol, why });
         }
     }
@@ -400,7 +400,12 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
     }
 
     /// A proof on a kernel; its console is in a log of this name.
-    fn prove(&mut self, kernel: &Kernel, terms: &Terms, log: &str) -> Result<Proof, TailorError> {
+    fn prove(
+        &mut self,
+        kernel: &Kernel,
+        terms: &ProofConfig,
+        log: &str,
+    ) -> Result<Proof, TailorError> {
         let Tailoring {
             application, dir, ..
         } = self.tailoring;
@@ -411,7 +416,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
 
     fn build(&mut self) -> Result<Kernel, TailorError> {
         let Tailoring {
-            workshop,
+            builder,
             dir,
             limit,
             ..
@@ -421,7 +426,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
             return Err(TailorError::OutOfTime { limit, logs });
         }
         let progress = &mut self.progress;
-        let kernel = workshop.make(&self.order, dir, |file| progress(Step::Made(file)))?;
+        let kernel = builder.make(&self.spec, dir, |file| progress(Step::Made(file)))?;
         self.kernels += 1;
         self.build_time += kernel.build_time;
         Ok(kernel)

@@ -11,9 +11,9 @@ use tare_rootfs::modules::Module;
 use tare_tailor::calls;
 use tare_tailor::cut::Cut;
 use tare_tailor::kconfig::{Config, Prompts};
-use tare_tailor::kernel::{MakeError, Order, Workshop};
-use tare_tailor::machine::Board;
-use tare_tailor::prove::{ProveError, Terms, weigh_boot};
+use tare_tailor::kernel::{KernelBuilder, KernelSpec, MakeError};
+use tare_tailor::machine::MachineType;
+use tare_tailor::prove::{ProofConfig, ProveError, weigh_boot};
 use tare_tailor::report::{CutLine, KernelFigures, Report, SCHEMA};
 use tare_tailor::root::Application;
 use tare_tailor::tailoring::{Control, Tailored};
@@ -24,10 +24,10 @@ use crate::failure::Failure;
 /// What figures are made of.
 pub(super) struct Figures<'a> {
     pub(super) args: &'a TailorArgs,
-    pub(super) order: &'a Order,
-    pub(super) workshop: &'a Workshop,
+    pub(super) spec: &'a KernelSpec,
+    pub(super) builder: &'a KernelBuilder,
     pub(super) application: &'a Application,
-    pub(super) terms: &'a Terms,
+    pub(super) terms: &'a ProofConfig,
     pub(super) debian: Option<(&'a DebianKernel, Control<'a>)>,
     pub(super) dir: &'a Path,
 }
@@ -57,11 +57,11 @@ impl Figures<'_> {
                 names.join(", ")
             ));
         }
-        let tree = self.workshop.source.tree(&self.workshop.cache);
+        let tree = self.builder.source.tree(&self.builder.cache);
         let tree = tree.map_err(MakeError::from)?;
         let table = calls::of(&tree)
             .map_err(|error| Failure::new(tare_control::exit::ExitCode::KernelSources, error))?;
-        let unknown = calls::unknown(&table, &self.order.profile);
+        let unknown = calls::unknown(&table, &self.spec.profile);
         if !unknown.is_empty() {
             notes.push(format!(
                 "Linux {} has no calls of these names, which the profile has: {}",
@@ -74,7 +74,7 @@ impl Figures<'_> {
             schema: SCHEMA,
             tailored: tailored_figures,
             debian,
-            calls_used: self.order.profile.calls.len(),
+            calls_used: self.spec.profile.calls.len(),
             cuts: self.cuts(&tailored.kernel.config)?,
             check: self.terms.check.to_string(),
             failure: tailored.proof.failure.clone(),
@@ -118,12 +118,12 @@ impl Figures<'_> {
     /// Starts of the tailored kernel and of Debian's, both at once: instructions
     /// are the same on a busy computer.
     fn boots(&self, image: &Path) -> Result<(Option<Boot>, Option<Boot>), ProveError> {
-        let boot = |image: &Path, modules: &[Module], terms: &Terms, name: &str| {
+        let boot = |image: &Path, modules: &[Module], terms: &ProofConfig, name: &str| {
             let console = self.dir.join("logs").join(name);
             weigh_boot(image, modules, self.application, terms, &console)
         };
-        let pc = Terms {
-            board: Board::Q35,
+        let pc = ProofConfig {
+            machine_type: MachineType::Q35,
             ..self.terms.clone()
         };
         thread::scope(|scope| {
@@ -142,7 +142,7 @@ impl Figures<'_> {
     fn cuts(&self, config: &Config) -> Result<Vec<CutLine>, Failure> {
         let mut lines = Vec::new();
         for cut in Cut::ALL {
-            let taken = self.order.cuts.contains(&cut);
+            let taken = self.spec.cuts.contains(&cut);
             let in_configuration = cut.patch().is_none() && cut.flag().is_none();
             let options = match self.args.each_cut && in_configuration && cut != Cut::Packages {
                 true => Some(self.worth(cut, config)?),
@@ -160,17 +160,15 @@ impl Figures<'_> {
     }
 
     fn worth(&self, cut: Cut, config: &Config) -> Result<i64, Failure> {
-        let mut order = self.order.clone();
-        let taken = !order.cuts.insert(cut);
+        let mut spec = self.spec.clone();
+        let taken = !spec.cuts.insert(cut);
         if taken {
-            order.cuts.remove(&cut);
+            spec.cuts.remove(&cut);
         }
         if cut == Cut::Smp {
-            order.parts.insert(tare_tailor::choose::Part::SeveralCpus);
+            spec.parts.insert(tare_tailor::choose::Part::SeveralCpus);
         }
-        let other = self
-            .workshop
-            .configure(&order, &self.dir.join("each-cut"))?;
+        let other = self.builder.configure(&spec, &self.dir.join("each-cut"))?;
         let count = |config: &Config| i64::try_from(config.options()).unwrap_or(0);
         let (with, without) = match taken {
             true => (count(config), count(&other)),

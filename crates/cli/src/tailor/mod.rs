@@ -5,8 +5,8 @@
 pub(crate) mod args;
 mod explain;
 mod figures;
-mod order;
 mod progress;
+mod spec;
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -17,17 +17,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tare_control::exit::ExitCode;
-use tare_init::Telling;
+use tare_init::Logging;
 use tare_rootfs::Cache;
 use tare_rootfs::kernel::debian;
 use tare_rootfs::modules::Module;
 use tare_tailor::build::Image;
 use tare_tailor::check::Check;
 use tare_tailor::kconfig::Config;
-use tare_tailor::kernel::{Kernel, LOCK, Patching, Workshop};
+use tare_tailor::kernel::{Kernel, KernelBuilder, LOCK, Patching};
 use tare_tailor::lock::Lock;
-use tare_tailor::machine::{Board, Execution};
-use tare_tailor::prove::Terms;
+use tare_tailor::machine::{Execution, MachineType};
+use tare_tailor::prove::ProofConfig;
 use tare_tailor::root::{self, RootFrom};
 use tare_tailor::source::Source;
 use tare_tailor::tailoring::{Control, Step, Tailored, Tailoring};
@@ -46,7 +46,7 @@ const REPORT_JSON: &str = "report.json";
 
 /// Tailors a kernel, or makes one again from its lock.
 pub(crate) fn tailor(args: &TailorArgs) -> Outcome {
-    let workshop = Workshop {
+    let builder = KernelBuilder {
         cache: Cache::open_default()?,
         source: args.source.clone().map(Source::at).unwrap_or_default(),
         jobs: args.jobs.unwrap_or_else(cpus),
@@ -54,8 +54,8 @@ pub(crate) fn tailor(args: &TailorArgs) -> Outcome {
     };
     let interrupted = signals::flag().map_err(|error| Failure::new(ExitCode::Internal, error))?;
     match &args.lock {
-        Some(lock) => again(args, lock, &workshop, &interrupted),
-        None => anew(args, &workshop, interrupted),
+        Some(lock) => again(args, lock, &builder, &interrupted),
+        None => anew(args, &builder, interrupted),
     }
 }
 
@@ -64,14 +64,14 @@ fn cpus() -> NonZeroUsize {
 }
 
 /// Makes the kernel of a lock again and says what differs.
-fn again(args: &TailorArgs, path: &Path, workshop: &Workshop, ended: &AtomicBool) -> Outcome {
+fn again(args: &TailorArgs, path: &Path, builder: &KernelBuilder, ended: &AtomicBool) -> Outcome {
     let lock = Lock::read(path)?;
     let out = args
         .out
         .clone()
         .unwrap_or_else(|| "out/kernel-again".into());
     let mut progress = Progress::new();
-    let kernel = workshop.make_again(&lock, &out, |file| {
+    let kernel = builder.make_again(&lock, &out, |file| {
         progress.step(&Step::Made(file));
         !ended.load(Ordering::Relaxed)
     })?;
@@ -89,43 +89,43 @@ fn again(args: &TailorArgs, path: &Path, workshop: &Workshop, ended: &AtomicBool
     Ok(ExitCode::LockDiffers)
 }
 
-fn anew(args: &TailorArgs, workshop: &Workshop, interrupted: Arc<AtomicBool>) -> Outcome {
+fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>) -> Outcome {
     let begin = Instant::now();
     let profile = read::merged(&args.profiles)?;
-    let order = order::order(profile, args);
-    let dir = order::place(args, &order.profile);
+    let spec = spec::spec(profile, args);
+    let dir = spec::place(args, &spec.profile);
     let from = args.root.clone().map_or(RootFrom::Profile, RootFrom::Path);
     let check = args.check.clone().unwrap_or(Check::Runs);
-    let application = root::gather(&from, &order.profile, &args.command, &check, &order.cuts)?;
-    let debian = Debian::obtain(&workshop.cache);
+    let application = root::gather(&from, &spec.profile, &args.command, &check, &spec.cuts)?;
+    let debian = Debian::obtain(&builder.cache);
     let control = debian.as_ref().map(Debian::control);
-    let terms = Terms {
+    let terms = ProofConfig {
         check,
-        board: Board::of(order.target),
+        machine_type: MachineType::of(spec.target),
         execution: Execution::Translated,
         memory_mib: MEMORY_MIB,
         limit: Duration::from_secs(args.patience),
-        refusals: Telling::Silent,
+        refusals: Logging::Off,
         interrupted: Arc::clone(&interrupted),
     };
     let mut progress = Progress::new();
     let tailoring = Tailoring {
-        workshop,
+        builder,
         application: &application,
         terms: &terms,
         debian: control,
         dir: &dir,
         limit: Duration::from_secs(args.minutes.saturating_mul(60)),
     };
-    let tailored = tailoring.run(order.clone(), |step| {
+    let tailored = tailoring.run(spec.clone(), |step| {
         progress.step(&step);
         !interrupted.load(Ordering::Relaxed)
     })?;
     let image = install(&dir, &tailored.kernel)?;
     let figures = figures::Figures {
         args,
-        order: &order,
-        workshop,
+        spec: &spec,
+        builder,
         application: &application,
         terms: &terms,
         debian: debian

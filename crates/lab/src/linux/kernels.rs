@@ -13,7 +13,7 @@ use tare_rootfs::{Cache, Tree};
 use tare_tailor::choose::{Part, Target};
 use tare_tailor::cut::Cut;
 use tare_tailor::kconfig::{Config, KconfigError};
-use tare_tailor::kernel::{LOCK, MakeError, Order, Patching, Workshop};
+use tare_tailor::kernel::{KernelBuilder, KernelSpec, LOCK, MakeError, Patching};
 use tare_tailor::lock::{self, Lock};
 use tare_tailor::mapping::Symbol;
 use tare_tailor::source::{Source, Sources};
@@ -59,8 +59,8 @@ pub(crate) fn debian(cache: &Cache) -> Result<Bootable, LinuxError> {
 }
 
 /// The order for an application with these cuts.
-pub(crate) fn order(app: &App, cuts: &BTreeSet<Cut>) -> Result<Order, LinuxError> {
-    let mut order = Order::new(app.profile()?, Target::Qemu);
+pub(crate) fn order(app: &App, cuts: &BTreeSet<Cut>) -> Result<KernelSpec, LinuxError> {
+    let mut order = KernelSpec::new(app.profile()?, Target::Qemu);
     order.cuts = cuts.clone();
     if !cuts.contains(&Cut::Smp) {
         // The guest has one CPU; a kernel that is not cut could drive more.
@@ -141,7 +141,7 @@ fn bootable(name: &str, (lock, image): (Lock, PathBuf)) -> Bootable {
 
 /// The directory of a kernel request: another source, list of symbols, cut,
 /// patch or compiler is another kernel.
-fn key(app: &App, order: &Order, sources: &Sources) -> String {
+fn key(app: &App, order: &KernelSpec, sources: &Sources) -> String {
     let choice = order.choice();
     let symbols: Vec<&str> = choice.symbols.keys().map(Symbol::name).collect();
     let cuts: Vec<&str> = order.cuts.iter().map(|cut| cut.name()).collect();
@@ -173,19 +173,19 @@ fn objects(cuts: &BTreeSet<Cut>) -> &'static str {
 /// only what another configuration or patch changes is compiled again.
 fn make(
     name: &str,
-    order: &Order,
+    order: &KernelSpec,
     place: &Path,
     cache: &Cache,
     interrupt: &Interrupt,
 ) -> Result<(), LinuxError> {
-    let workshop = Workshop {
+    let builder = KernelBuilder {
         cache: cache.clone(),
         source: Source::default(),
         jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
         patching: Patching::InPlace,
     };
     let objects = cache.dir().join(ENTRIES).join(objects(&order.cuts));
-    let made = workshop.make(order, &objects, |_| interrupt.check().is_ok());
+    let made = builder.make(order, &objects, |_| interrupt.check().is_ok());
     // An end on request is not a failure of the build.
     interrupt.check()?;
     let kernel = made.map_err(|source| not_made(name, source))?;

@@ -17,14 +17,14 @@ const RELEASE_END: &str = "-cloud-amd64";
 /// The cache's directory of Debian's kernels.
 const ENTRIES: &str = "kernels/debian";
 
-/// Debian's kernel is not to be had.
+/// Why Debian's kernel is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum ObtainError {
     /// The cache.
     #[error(transparent)]
     Cache(#[from] CacheError),
     /// The package.
-    #[error("Debian's kernel is not to be had; a kernel of yours is given with --kernel FILE")]
+    #[error("Debian's kernel is not available; name another one with --kernel FILE")]
     Package(#[from] PackageError),
     /// The cache cannot be written.
     #[error("cannot write the cache")]

@@ -3,6 +3,7 @@
 use tare_profile::{FileUse, SocketUse};
 
 use super::*;
+use crate::cut::Cut;
 
 fn profile(calls: &[(&str, u64, u64)]) -> Profile {
     let mut profile = Profile::empty();
@@ -26,13 +27,13 @@ fn chosen(profile: &Profile, cuts: &[Cut], parts: &[Part]) -> Choice {
 }
 
 fn chosen_for(target: Target, profile: &Profile, cuts: &[Cut], parts: &[Part]) -> Choice {
-    choose(&Wish {
-        profile,
+    choose(&KernelSpec {
+        profile: profile.clone(),
         target,
-        parts,
-        cuts: &cuts.iter().copied().collect(),
-        add: &BTreeMap::new(),
-        keep: &BTreeSet::new(),
+        parts: parts.iter().copied().collect(),
+        cuts: cuts.iter().copied().collect(),
+        add: BTreeMap::new(),
+        keep: BTreeSet::new(),
     })
 }
 

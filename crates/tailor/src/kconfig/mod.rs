@@ -27,7 +27,7 @@ const ASKED: &str = "asked.config";
 /// The result, in the build directory.
 const RESULT: &str = ".config";
 
-/// A configuration that was not to be had.
+/// Why a configuration cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum KconfigError {
     /// The kernel's scripts failed.

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use tare_profile::{Call, Profile, SocketUse};
 
 use super::*;
-use crate::choose::{Part, Target, Wish, choose};
+use crate::choose::{Part, Target, choose};
 use crate::cut::Cut;
+use crate::kernel::KernelSpec;
 use crate::testing::tree;
 
 fn everything(target: Target, cuts: &BTreeSet<Cut>) -> Choice {
@@ -32,13 +33,13 @@ fn everything(target: Target, cuts: &BTreeSet<Cut>) -> Choice {
             .push(SocketUse::of(0, 1, protocol, 1));
         profile.features.sockets.last_mut().unwrap().family = family.to_owned();
     }
-    choose(&Wish {
-        profile: &profile,
+    choose(&KernelSpec {
+        profile,
         target,
-        parts: &[Part::Disk, Part::Network, Part::Entropy, Part::SeveralCpus],
-        cuts,
-        add: &BTreeMap::new(),
-        keep: &BTreeSet::new(),
+        parts: [Part::Disk, Part::Network, Part::Entropy, Part::SeveralCpus].into(),
+        cuts: cuts.clone(),
+        add: BTreeMap::new(),
+        keep: BTreeSet::new(),
     })
 }
 

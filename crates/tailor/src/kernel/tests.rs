@@ -12,7 +12,7 @@ const MAKEFILE: &str = "VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 1\n\
 
 struct Place {
     dir: tempfile::TempDir,
-    workshop: Workshop,
+    builder: KernelBuilder,
 }
 
 fn place() -> Place {
@@ -21,63 +21,63 @@ fn place() -> Place {
     fs::create_dir_all(tree.join("scripts/kconfig")).unwrap();
     fs::write(tree.join("Kconfig"), "").unwrap();
     fs::write(tree.join("Makefile"), MAKEFILE).unwrap();
-    let workshop = Workshop {
+    let builder = KernelBuilder {
         cache: Cache::at(dir.path().join("cache")),
         source: Source::Directory(tree),
         jobs: NonZeroUsize::MIN,
         patching: Patching::Cached,
     };
-    Place { dir, workshop }
+    Place { dir, builder }
 }
 
 #[test]
 fn a_kernel_is_made_again_from_its_lock() {
-    let Place { dir, workshop } = place();
-    let mut order = Order::new(Profile::empty(), Target::Qemu);
-    order.cuts.insert(Cut::O3);
+    let Place { dir, builder } = place();
+    let mut spec = KernelSpec::new(Profile::empty(), Target::Qemu);
+    spec.cuts.insert(Cut::O3);
     let first = dir.path().join("first");
-    let kernel = workshop.make(&order, &first, |_| true).unwrap();
+    let kernel = builder.make(&spec, &first, |_| true).unwrap();
     assert_eq!(kernel.files_made, 1);
     assert_eq!(kernel.lock.flags, ["-O3"]);
     let lock = Lock::read(&first.join(LOCK)).unwrap();
     assert_eq!(lock, kernel.lock);
-    let again = workshop.make_again(&lock, &dir.path().join("again"), |_| true);
+    let again = builder.make_again(&lock, &dir.path().join("again"), |_| true);
     assert!(lock.differences(&again.unwrap().lock).is_empty());
 }
 
 #[test]
 fn a_lock_of_other_sources_is_refused() {
-    let Place { dir, workshop } = place();
-    let order = Order::new(Profile::empty(), Target::Qemu);
-    let kernel = workshop.make(&order, dir.path(), |_| true).unwrap();
+    let Place { dir, builder } = place();
+    let spec = KernelSpec::new(Profile::empty(), Target::Qemu);
+    let kernel = builder.make(&spec, dir.path(), |_| true).unwrap();
     fs::write(dir.path().join("tree/more.c"), "").unwrap();
-    let error = workshop.make_again(&kernel.lock, dir.path(), |_| true);
+    let error = builder.make_again(&kernel.lock, dir.path(), |_| true);
     assert!(matches!(error, Err(MakeError::OtherSources { .. })));
 }
 
 #[test]
 fn what_is_not_granted_leaves_no_new_directory_and_an_old_one_alone() {
-    let Place { dir, workshop } = place();
+    let Place { dir, builder } = place();
     let makefile = MAKEFILE.replace("@cp", "@grep -v UNKNOWN");
     let makefile = makefile.replace(" $(O)/.config\nbzImage", " > $(O)/.config\nbzImage");
     fs::write(dir.path().join("tree/Makefile"), makefile).unwrap();
-    let mut order = Order::new(Profile::empty(), Target::Qemu);
-    let good = order.clone();
+    let mut spec = KernelSpec::new(Profile::empty(), Target::Qemu);
+    let good = spec.clone();
     let unknown = Symbol::new("UNKNOWN").unwrap();
-    order.add.insert(unknown, "the test".to_owned());
+    spec.add.insert(unknown, "the test".to_owned());
     let out = dir.path().join("out");
-    let error = workshop.make(&order, &out, |_| true).unwrap_err();
+    let error = builder.make(&spec, &out, |_| true).unwrap_err();
     assert!(error.to_string().contains("UNKNOWN"), "{error}");
     assert!(!out.exists());
-    workshop.make(&good, &out, |_| true).unwrap();
-    assert!(workshop.make(&order, &out, |_| true).is_err());
+    builder.make(&good, &out, |_| true).unwrap();
+    assert!(builder.make(&spec, &out, |_| true).is_err());
     assert!(out.join(LOCK).exists());
 }
 
 #[test]
 fn a_configuration_is_made_in_a_directory_named_from_here() {
-    let Place { dir, workshop } = place();
-    let order = Order::new(Profile::empty(), Target::Qemu);
+    let Place { dir, builder } = place();
+    let spec = KernelSpec::new(Profile::empty(), Target::Qemu);
     let up: PathBuf = std::env::current_dir()
         .unwrap()
         .components()
@@ -85,17 +85,17 @@ fn a_configuration_is_made_in_a_directory_named_from_here() {
         .map(|_| "..")
         .collect();
     let here = up.join(dir.path().strip_prefix("/").unwrap()).join("out");
-    let config = workshop.configure(&order, &here).unwrap();
+    let config = builder.configure(&spec, &here).unwrap();
     assert!(config.on().next().is_some());
     assert!(dir.path().join("out/.config").exists());
 }
 
 #[test]
 fn two_kernels_are_not_made_in_one_directory_at_once() {
-    let Place { dir, workshop } = place();
-    let order = Order::new(Profile::empty(), Target::Qemu);
+    let Place { dir, builder } = place();
+    let spec = KernelSpec::new(Profile::empty(), Target::Qemu);
     let _held = hold(dir.path()).unwrap();
-    let error = workshop.make(&order, dir.path(), |_| true).unwrap_err();
+    let error = builder.make(&spec, dir.path(), |_| true).unwrap_err();
     assert!(matches!(error, MakeError::Busy(_)), "{error}");
 }
 
@@ -108,7 +108,7 @@ fn sockets_bring_a_network_card() {
         protocol: 0,
         count: 1,
     });
-    let parts = |profile| Order::new(profile, Target::Qemu).parts;
+    let parts = |profile| KernelSpec::new(profile, Target::Qemu).parts;
     assert_eq!(parts(profile), BTreeSet::from([Part::Network]));
     assert!(parts(Profile::empty()).is_empty());
 }

@@ -32,7 +32,7 @@ impl TryFrom<String> for Symbol {
     type Error = String;
 
     fn try_from(name: String) -> Result<Self, String> {
-        Self::new(&name).ok_or_else(|| format!("`{name}` is no configuration symbol"))
+        Self::new(&name).ok_or_else(|| format!("`{name}` is not a configuration symbol"))
     }
 }
 

@@ -45,7 +45,7 @@ impl fmt::Display for Version {
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// No kernel's.
-    #[error("{} is no tree of kernel sources: name the directory with Kconfig and Makefile, or its archive", dir.display())]
+    #[error("{} is not a tree of kernel sources: name the directory with Kconfig and Makefile, or its archive", dir.display())]
     NoTree {
         /// The directory.
         dir: PathBuf,

@@ -41,14 +41,14 @@ pub struct Sources {
     pub sha256: String,
 }
 
-/// Sources that are not to be had.
+/// Why sources are not available.
 #[derive(Debug, thiserror::Error)]
 pub enum ObtainError {
     /// The cache.
     #[error(transparent)]
     Cache(#[from] CacheError),
     /// Debian's package.
-    #[error("the sources of Debian's kernel are not to be had; name others with --source")]
+    #[error("the sources of Debian's kernel are not available; name others with --source")]
     Package(#[from] PackageError),
     /// The tree.
     #[error(transparent)]

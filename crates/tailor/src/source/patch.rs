@@ -58,7 +58,7 @@ pub enum PatchError {
     /// The cache.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// The copy is no tree.
+    /// The copy is not a tree of kernel sources.
     #[error(transparent)]
     Tree(#[from] SourceError),
 }

@@ -1,4 +1,4 @@
-//! From words to an order: cuts, options, place.
+//! From arguments to a kernel specification: cuts, options, directory.
 
 use std::path::{Path, PathBuf};
 
@@ -6,43 +6,42 @@ use tare_profile::{Profile, Way};
 use tare_tailor::check::Check;
 use tare_tailor::choose::Part;
 use tare_tailor::cut::Cut;
-use tare_tailor::kernel::Order;
+use tare_tailor::kernel::KernelSpec;
 
 use super::args::{Keep, TailorArgs};
 
-/// The order that the words mean.
-pub(super) fn order(profile: Profile, args: &TailorArgs) -> Order {
-    let mut order = Order::new(profile, args.target.into());
-    order
-        .parts
+/// The specification that the arguments ask for.
+pub(super) fn spec(profile: Profile, args: &TailorArgs) -> KernelSpec {
+    let mut spec = KernelSpec::new(profile, args.target.into());
+    spec.parts
         .extend(args.parts.iter().map(|part| Part::from(*part)));
     if args.check.as_ref().and_then(Check::port).is_some() {
-        order.parts.insert(Part::Network);
+        spec.parts.insert(Part::Network);
     }
     if args.trusting {
-        order.cuts.extend(Cut::trusting());
+        spec.cuts.extend(Cut::trusting());
     }
-    if order.parts.contains(&Part::SeveralCpus) {
-        order.cuts.remove(&Cut::Smp);
+    if spec.parts.contains(&Part::SeveralCpus) {
+        spec.cuts.remove(&Cut::Smp);
     }
-    order.cuts.extend(&args.cut);
+    spec.cuts.extend(&args.cut);
     for keep in &args.keep {
         match keep {
             Keep::Cut(cut) => {
-                order.cuts.remove(cut);
+                spec.cuts.remove(cut);
                 if *cut == Cut::Smp {
                     // What the cut would take is there for several CPUs only.
-                    order.parts.insert(Part::SeveralCpus);
+                    spec.parts.insert(Part::SeveralCpus);
                 }
             }
-            Keep::Option(symbol) => drop(order.keep.insert(symbol.clone())),
+            Keep::Option(symbol) => drop(spec.keep.insert(symbol.clone())),
         }
     }
     for symbol in &args.add {
         let why = "added by the user".to_owned();
-        order.add.insert(symbol.clone(), why);
+        spec.add.insert(symbol.clone(), why);
     }
-    order
+    spec
 }
 
 /// Where the kernel is made.
@@ -87,9 +86,9 @@ mod tests {
     fn has_smp(words: &[&str]) -> bool {
         let all = [&["tailor", "p.json"], words].concat();
         let parsed = Words::try_parse_from(all).map(|words| words.args);
-        let order = parsed.map(|args| order(Profile::empty(), &args));
+        let spec = parsed.map(|args| spec(Profile::empty(), &args));
         let smp = Symbol::new("SMP");
-        order.is_ok_and(|order| smp.is_some_and(|smp| order.choice().symbols.contains_key(&smp)))
+        spec.is_ok_and(|spec| smp.is_some_and(|smp| spec.choice().symbols.contains_key(&smp)))
     }
 
     #[test]
