@@ -30,8 +30,8 @@ pub struct Call {
     pub tasks: Vec<String>,
 }
 
-/// What was seen in one argument: a constant parameter, as the fourth talk
-/// cuts the code for all others.
+/// What was seen in one argument: a constant parameter, for which Kernel
+/// Tailoring cuts the code for all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Argument {

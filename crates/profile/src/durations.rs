@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How many of the fastest samples are kept: the fourth talk's ideal case is
-/// their mean.
+/// How many of the fastest samples are kept: Kernel Tailoring's ideal
+/// case is their mean.
 pub const FASTEST: usize = 30;
 
 /// Buckets of the histogram: bucket `i` counts samples of which the highest
