@@ -24,6 +24,8 @@ use crate::time::{Duration, Instant};
 
 /// Least send buffer while memory is not scarce.
 const SEND_MIN: u32 = 16 << 10;
+/// Probes of an idle connection come no faster.
+const KEEP_ALIVE_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Send buffer while it is.
 const SEND_SCARCE: u32 = 4 << 10;
 
@@ -351,7 +353,10 @@ impl Connection {
 
     /// Probes the peer while the connection is idle; `None` never does.
     pub fn set_keep_alive(&mut self, keep_alive: Option<KeepAlive>, now: Instant) {
-        self.keep_alive = keep_alive;
+        self.keep_alive = keep_alive.map(|keep| KeepAlive {
+            interval: keep.interval.max(KEEP_ALIVE_INTERVAL_MIN),
+            ..keep
+        });
         self.keep_alive_probes = 0;
         self.keep_alive_due = keep_alive.map_or(Instant::NEVER, |keep| now + keep.idle);
     }

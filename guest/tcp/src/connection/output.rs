@@ -30,7 +30,8 @@ impl Connection {
     /// The next segment to be sent now, or `None`. It counts as sent.
     #[inline]
     pub fn poll(&mut self, now: Instant) -> Option<Outgoing<'_>> {
-        if self.earliest() <= now {
+        // One deadline may make another due: a probe that comes late, the timeout.
+        while self.earliest() <= now {
             self.run_timers(now);
         }
         let plan = self.plan(now)?;
