@@ -6,7 +6,6 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use tare_policy::coalesce::{Coalescer, Decision, Kind, Mode, Settings};
-use tare_policy::kick;
 use tare_policy::poller::Pollers;
 use tare_policy::spin::{Spin, Wait};
 
@@ -82,18 +81,5 @@ fn coalesce(criterion: &mut Criterion) {
     }
 }
 
-fn kicks(criterion: &mut Criterion) {
-    for (name, step_ns) in [("sent", kick::WINDOW_NS), ("deferred", 1)] {
-        let mut kicks = kick::Coalescer::new(kick::WINDOW_NS);
-        let mut now_ns = 0;
-        criterion.bench_function(&format!("kick/{name}"), |bencher| {
-            bencher.iter(|| {
-                now_ns += step_ns;
-                kicks.request(black_box(now_ns), black_box(kick::Target::Running))
-            });
-        });
-    }
-}
-
-criterion_group!(benches, spin, pollers, coalesce, kicks);
+criterion_group!(benches, spin, pollers, coalesce);
 criterion_main!(benches);

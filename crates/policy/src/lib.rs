@@ -13,7 +13,6 @@ extern crate std;
 
 pub mod coalesce;
 pub mod halt;
-pub mod kick;
 pub mod placement;
 pub mod poller;
 pub mod spin;

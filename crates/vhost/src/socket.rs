@@ -21,7 +21,7 @@ pub enum SocketError {
     #[error("the socket {} is in use by another program", .0.display())]
     InUse(PathBuf),
     /// Something else is there.
-    #[error("{} is there and is no socket", .0.display())]
+    #[error("{} exists and is not a socket", .0.display())]
     NotASocket(PathBuf),
     /// The system refused.
     #[error("the socket {} cannot be made", path.display())]

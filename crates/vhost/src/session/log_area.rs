@@ -22,7 +22,9 @@ const BEHIND: u64 = 64;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogError {
     /// Numbers of queues or descriptors that there are not.
-    #[error("a log for {queues} queues of {size} descriptors is none")]
+    #[error(
+        "invalid in-flight log: {queues} queues of {size} descriptors (at most {MAX_QUEUES} queues of {MAX_SIZE})"
+    )]
     Shape {
         /// Queues.
         queues: u16,

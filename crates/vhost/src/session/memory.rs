@@ -23,7 +23,7 @@ pub(crate) const MAX_REGIONS: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MemoryError {
     /// No byte, or beyond the end of addresses.
-    #[error("a region of {size} bytes at {guest:#x} is none")]
+    #[error("invalid memory region: {size} bytes at {guest:#x}")]
     Empty {
         /// Guest address.
         guest: u64,
