@@ -416,6 +416,97 @@ fn why_names_a_busy_thread_of_the_monitor() {
     expect_cause(&place, &machine.name, "emulator_thread");
 }
 
+/// A burner of the storm image in a QEMU machine, and what must be named first.
+struct Case {
+    model: &'static str,
+    cmdline: &'static str,
+    cause: &'static str,
+    /// Part of its headline; whether a tick is even depends on the host's load.
+    what: &'static str,
+}
+
+const fn case(
+    model: &'static str,
+    cmdline: &'static str,
+    cause: &'static str,
+    what: &'static str,
+) -> Case {
+    Case {
+        model,
+        cmdline,
+        cause,
+        what,
+    }
+}
+
+/// Those that every run of the tests looks at.
+const FEW: &[Case] = &[
+    case(
+        "q35",
+        "mode=exit kind=tsc_deadline",
+        "exits",
+        "TSC_DEADLINE",
+    ),
+    case("pc", "mode=exit kind=timer_count", "exits", "initial count"),
+    case(
+        "q35,kernel-irqchip=split",
+        "mode=pit hz=1000",
+        "pit",
+        "PIT (or HPET",
+    ),
+    case(
+        "microvm",
+        "mode=tick hz=1000",
+        "periodic_tick",
+        "the guest's",
+    ),
+];
+/// The others, with TARE_SOAK=1.
+const MORE: &[Case] = &[
+    case("q35", "mode=exit kind=eoi", "exits", "end of interrupt"),
+    case("q35", "mode=exit kind=cpuid", "exits", "CPUID"),
+    case("pc", "mode=exit kind=pio_in_user", "exits", "port"),
+    case("pc", "mode=hpet hz=500", "hpet", "HPET"),
+    case("q35,kernel-irqchip=split", "mode=rtc hz=1024", "rtc", "RTC"),
+    case(
+        "q35,kernel-irqchip=split",
+        "mode=tick hz=1000",
+        "periodic_tick",
+        "the guest's",
+    ),
+    case("microvm", "mode=spin", "guest_spins", "never executed HLT"),
+];
+
+#[test]
+fn why_names_each_burner_in_each_machine_type() {
+    let Some((_alone, image)) = ready_with("qemu-system-x86_64") else {
+        return;
+    };
+    let more = std::env::var_os("TARE_SOAK").map_or(&[][..], |_| MORE);
+    for case in FEW.iter().chain(more) {
+        let place = Place::new();
+        let qemu = Qemu::start(&place, &image, case.model, case.cmdline, &[]);
+        let machine = expect_cause(&place, &qemu.0.id().to_string(), case.cause);
+        let findings = machine["findings"].as_array().unwrap();
+        let found = findings.iter().find(|found| found["cause"] == case.cause);
+        let what = found.unwrap()["what"].as_str().unwrap();
+        assert!(
+            what.contains(case.what),
+            "{} {}: {what}",
+            case.model,
+            case.cmdline
+        );
+        let share = found.unwrap()["share"].as_f64().unwrap();
+        let total = machine["breakdown"]["total"].as_f64().unwrap();
+        assert!(
+            share > total / 2.0,
+            "{} {}: {share} of {total}",
+            case.model,
+            case.cmdline
+        );
+    }
+}
+
 #[test]
 fn why_names_a_vcpu_that_waits_for_a_cpu() {
     let Some((_alone, image)) = ready() else {

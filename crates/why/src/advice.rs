@@ -311,8 +311,12 @@ pub(crate) fn own_cpus(load: &Load, vcpus: &[&Vcpu], taken: &[u32]) -> Remedy {
 
 /// The command that raises a quota to what the machine wants.
 pub(crate) fn quota(quota: &Throttled, wanted_cpus: f64, load: &Load) -> Remedy {
-    let cpus = wanted_cpus.ceil().max(1.0);
-    let effect = format!("raise the quota to {cpus:.0} CPUs");
+    // The VMM's own threads need little beside the vCPUs.
+    let cpus = (wanted_cpus - 0.1).ceil().max(1.0);
+    let effect = format!(
+        "raise the quota to {cpus:.0} CPU{}",
+        if cpus > 1.0 { "s" } else { "" }
+    );
     let unit = quota.directory.rsplit('/').next().unwrap_or_default();
     if load.monitor == Monitor::Libvirt {
         let (name, setting) = (load.name.as_str(), "vcpu_quota=-1");
