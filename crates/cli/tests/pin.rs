@@ -144,9 +144,7 @@ fn there_and_back(place: &Place, target: &str, pid: u32, is_vcpu: impl Fn(&str) 
     for tid in helpers {
         assert_eq!(allowed(tid), Some(other.clone()), "{}", pinned.out);
     }
-    place
-        .pin(&[target, "--undo"])
-        .expect(0, "threads are where they were");
+    place.pin(&[target, "--undo"]).expect(0, "threads restored");
     assert_eq!(seats(&[pid]), before);
     assert_eq!(place.journals(), 0);
     killed_and_recovered(place, target, &[pid], &before);
@@ -231,9 +229,7 @@ fn a_machine_of_qemu_is_pinned_by_role_and_put_back() {
         let with = |cpu: usize| placed.values().filter(|cpus| **cpus == [cpu]).count();
         assert_eq!(with(0) + with(1), placed.len(), "{}", pinned.out);
         assert_eq!(with(0).min(with(1)), 1, "one vCPU: {}", pinned.out);
-        place
-            .pin(&[name, "--undo"])
-            .expect(0, "are where they were");
+        place.pin(&[name, "--undo"]).expect(0, "restored");
         assert_eq!(seats(&[qemu.pid()]), before);
     }
 }
@@ -287,7 +283,7 @@ fn a_machine_in_qemu_is_found_by_the_process_that_tare_ps_shows() {
     // By whichever name: it is one machine.
     place
         .pin(&["inner", "--undo"])
-        .expect(0, "threads are where they were");
+        .expect(0, "threads restored");
     assert_eq!(seats(&[pid]), before, "who waits for QEMU was not moved");
     place.run(&["stop", "inner", "--time", "2"]).expect(0, "");
 }
@@ -462,9 +458,7 @@ fn a_container_is_pinned_by_its_cpuset_and_put_back() {
         assert_eq!(bounds().as_deref(), Some("1\n"));
         assert!(pinned.out.contains("The cgroup"), "{}", pinned.out);
     }
-    place
-        .pin(&[&name, "--undo"])
-        .expect(0, "are where they were");
+    place.pin(&[&name, "--undo"]).expect(0, "restored");
     assert_eq!(seats(&pids), before);
     assert_eq!(bounds(), bounds_before);
     killed_and_recovered(&place, &name, &pids, &before);
@@ -486,7 +480,7 @@ fn a_placement_ends_with_its_time_with_a_signal_and_when_asked() {
     let pid = living.pid().to_string();
     let before = seats(&[living.pid()]);
     let timed = place.pin(&[&pid, "--cpus", "1", "--for", "0.3"]);
-    timed.expect(0, "1 threads are where they were");
+    timed.expect(0, "placement of 1 thread restored");
     assert_eq!(seats(&[living.pid()]), before);
     let hold = || {
         let holder = place
@@ -502,12 +496,12 @@ fn a_placement_ends_with_its_time_with_a_signal_and_when_asked() {
         let holder = hold();
         let holder_pid = Pid::from_raw(i32::try_from(holder.id()).unwrap()).unwrap();
         kill_process(holder_pid, signal).unwrap();
-        end(holder).expect(code, "where");
+        end(holder).expect(code, "restored");
         assert_eq!(seats(&[living.pid()]), before);
     }
     let holder = hold();
     place.pin(&[&pid, "--undo"]).expect(0, "");
-    end(holder).expect(143, "where");
+    end(holder).expect(143, "restored");
     assert_eq!(seats(&[living.pid()]), before);
     assert_eq!(place.journals(), 0);
 }

@@ -258,8 +258,7 @@ fn notes(target: &Target, host: &Host, placement: &Placement) -> Vec<String> {
     let used = placement.all.or(&placement.helpers);
     match (target.vcpus(), placement.sharing) {
         (Some(vcpus), Sharing::Overcommitted) => notes.push(format!(
-            "{vcpus} vCPUs share {} CPUs: none is tied to one, since two on one CPU would stop each \
-             other",
+            "{vcpus} vCPUs must share {} CPU(s), and will preempt each other",
             used.count()
         )),
         (Some(_), Sharing::WithHelpers) => notes.push(

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use tare_host::printable::printable;
 use tare_pin::{CpuList, Pinned, Plan, Seat, Undone};
 use tare_policy::placement::CpuMask;
 use tare_probe::vm::Role;
@@ -26,14 +27,22 @@ pub(crate) fn placed(pinned: &Pinned) -> String {
 
 /// What came of putting back.
 pub(crate) fn undone(undone: &Undone) -> String {
-    let mut text = format!("{} threads are where they were", undone.restored);
+    let mut text = format!(
+        "placement of {} restored",
+        plural(undone.restored, "thread")
+    );
     if undone.cpusets > 0 {
-        let _ = write!(text, ", {} cgroups as they were", undone.cpusets);
+        let _ = write!(text, ", and of {}", plural(undone.cpusets, "cgroup"));
     }
     if undone.ended > 0 {
-        let _ = write!(text, ", {} threads have ended", undone.ended);
+        let _ = write!(text, "; {} ended meanwhile", plural(undone.ended, "thread"));
     }
     text
+}
+
+fn plural(count: usize, what: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{s}")
 }
 
 /// What a thread does, in a word.
@@ -61,17 +70,12 @@ fn heading(plan: &Plan, verb: &str) -> String {
 
 fn rows_of(rows: Vec<(&Seat, Option<CpuMask>)>) -> String {
     let mut text = format!(
-        "{:>8} {:>8}  {:<16} {:<9} {:<10} NOW\n",
-        "PID", "TID", "NAME", "ROLE", "ASKED"
+        "{:>8} {:>8}  {:<16} {:<9} {:<10} ACTUAL\n",
+        "PID", "TID", "NAME", "ROLE", "WANTED"
     );
     for (seat, now) in rows {
         let now = now.map_or("-".to_owned(), |now| CpuList(now).to_string());
-        let name: String = seat
-            .task
-            .name
-            .chars()
-            .map(|letter| if letter.is_control() { '?' } else { letter })
-            .collect();
+        let name = printable(&seat.task.name);
         let (id, cpus) = (seat.task.id, CpuList(seat.cpus).to_string());
         let role = role(seat.role);
         let _ = writeln!(
@@ -93,12 +97,12 @@ mod tests {
             restored: 3,
             ..Undone::default()
         };
-        assert_eq!(undone(&all), "3 threads are where they were");
+        assert_eq!(undone(&all), "placement of 3 threads restored");
         all.ended = 1;
         all.cpusets = 2;
         assert_eq!(
             undone(&all),
-            "3 threads are where they were, 2 cgroups as they were, 1 threads have ended"
+            "placement of 3 threads restored, and of 2 cgroups; 1 thread ended meanwhile"
         );
     }
 }
