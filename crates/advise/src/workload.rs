@@ -1,4 +1,4 @@
-//! Workloads whose kind is known beforehand: the second talk's and the lab's.
+//! Workloads whose kind is known beforehand: CPU-Pinning 2020's and the lab's.
 
 use tare_policy::placement::Class;
 
@@ -14,25 +14,29 @@ pub struct Workload {
 }
 
 const ALL: &[Workload] = &[
-    of("ffmpeg", Class::CpuBound, "talk 2, slide 13"),
-    of("mpi-search", Class::CpuBound, "talk 2, slide 15"),
-    of("mpi-prime", Class::CpuBound, "talk 2, slide 15"),
-    of("wordpress", Class::IoBound, "talk 2, slide 17"),
-    of("cassandra", Class::UltraIoBound, "talk 2, slides 20 and 30"),
+    of("ffmpeg", Class::CpuBound, "CPU-Pinning 2020, slide 13"),
+    of("mpi-search", Class::CpuBound, "CPU-Pinning 2020, slide 15"),
+    of("mpi-prime", Class::CpuBound, "CPU-Pinning 2020, slide 15"),
+    of("wordpress", Class::IoBound, "CPU-Pinning 2020, slide 17"),
+    of(
+        "cassandra",
+        Class::UltraIoBound,
+        "CPU-Pinning 2020, slides 20 and 30",
+    ),
     of(
         "redis",
         Class::IoBound,
-        "a network server, as the talk's WordPress",
+        "a network server, as the study's WordPress",
     ),
     of(
         "memcached",
         Class::IoBound,
-        "a network server, as the talk's WordPress",
+        "a network server, as the study's WordPress",
     ),
     of(
         "postgresql",
         Class::UltraIoBound,
-        "a database, as the talk's Cassandra",
+        "a database, as the study's Cassandra",
     ),
     of("fio", Class::UltraIoBound, "input and output alone"),
 ];

@@ -60,10 +60,10 @@ fn each_kind_of_work_and_each_known_workload_is_advised_without_measuring() {
     let place = Place::new();
     let kinds = advise(&place, &[]);
     kinds.expect(0, "CPU-bound work");
-    kinds.expect(0, "evidence: talk 2, slide 30");
+    kinds.expect(0, "evidence: CPU-Pinning 2020, slide 30");
     assert!(kinds.out.lines().all(|line| line.chars().count() < 80));
     let known = advise(&place, &["ffmpeg"]);
-    known.expect(0, "ffmpeg (planned; talk 2, slide 13)");
+    known.expect(0, "ffmpeg (planned; CPU-Pinning 2020, slide 13)");
     advise(&place, &["no-such-thing"]).expect(53, "no virtual machine, container or process");
     advise(&place, &["ffmpeg", "--try"]).expect(0, "Nothing to try");
 }

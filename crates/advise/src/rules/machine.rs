@@ -46,7 +46,7 @@ pub(super) fn halting(facts: &Facts, _: &Runs) -> Said {
         rule: "halt-polling",
         what: what.to_owned(),
         because,
-        evidence: "talk 3 (KVM message passing); ADR 16",
+        evidence: "KVM Message Passing 2015; ADR 16",
         gain,
         command: Some(command),
         change: Change::None,
@@ -72,7 +72,7 @@ pub(super) fn coalescing(facts: &Facts, _: &Runs) -> Said {
             first.depth_permille as f64 / 1000.0,
             first.interrupts_permille as f64 / 1000.0
         ),
-        evidence: "talk 1 (vIC); ADR 10",
+        evidence: "vIC 2011; ADR 10",
         gain: Gain::Published("up to 19 % more I/O a second, up to 17 % less CPU"),
         command: Some(format!(
             "tare set {} {}.coalesce=auto",

@@ -12,6 +12,9 @@ fn pin(facts: &Facts) -> Option<String> {
 }
 
 fn measured(facts: &Facts) -> String {
+    if facts.platform.is_none() {
+        return "nothing runs yet: this is advice for its kind of work, not measured".to_owned();
+    }
     format!(
         "{} CPUs busy, {} % of its runnable time spent waiting for a CPU, {} moves between CPUs a \
          second",
@@ -21,7 +24,7 @@ fn measured(facts: &Facts) -> String {
     )
 }
 
-/// Slide 30, 1: avoid small vanilla containers.
+/// CPU-Pinning 2020, slide 30 (1): avoid small vanilla containers.
 pub(super) fn small_vanilla_container(facts: &Facts, runs: &Runs) -> Said {
     let rule = "small-vanilla-container";
     (facts.platform == Some(Platform::Container) && !facts.layout.is_pinned()).then_some(())?;
@@ -43,7 +46,7 @@ pub(super) fn small_vanilla_container(facts: &Facts, runs: &Runs) -> Said {
                 f64::from(low) / 1000.0,
                 words(class)
             ),
-            evidence: "talk 2, slide 30 (1) and slide 25: the lower the CHR, the larger the overhead",
+            evidence: "CPU-Pinning 2020, slide 30 (1) and slide 25: the lower the CHR, the larger the overhead",
             gain: pin_gain(facts, runs),
             command: pin(facts),
             change: Change::Pin,
@@ -51,7 +54,7 @@ pub(super) fn small_vanilla_container(facts: &Facts, runs: &Runs) -> Said {
     })
 }
 
-/// Slide 30, 2: pin CPU-bound containers.
+/// CPU-Pinning 2020, slide 30 (2): pin CPU-bound containers.
 pub(super) fn cpu_bound_container(facts: &Facts, runs: &Runs) -> Said {
     let rule = "pin-cpu-bound-container";
     let container = matches!(facts.platform, Some(Platform::Container) | None);
@@ -64,14 +67,14 @@ pub(super) fn cpu_bound_container(facts: &Facts, runs: &Runs) -> Said {
         rule,
         what: "pin this CPU-bound container to as many CPUs as it uses".to_owned(),
         because: measured(facts),
-        evidence: "talk 2, slide 30 (2); the cause is on slide 26: accounting at each migration",
+        evidence: "CPU-Pinning 2020, slide 30 (2); the cause is on slide 26: accounting at each migration",
         gain: pin_gain(facts, runs),
         command: pin(facts),
         change: Change::Pin,
     }))
 }
 
-/// Slide 30, 3: not worthwhile for CPU-bound machines.
+/// CPU-Pinning 2020, slide 30 (3): not worthwhile for CPU-bound machines.
 pub(super) fn cpu_bound_machine(facts: &Facts, runs: &Runs) -> Said {
     let is_vm = facts.platform.is_some_and(Platform::is_vm);
     (is_vm && facts.class == Some(Class::CpuBound)).then_some(())?;
@@ -82,7 +85,7 @@ pub(super) fn cpu_bound_machine(facts: &Facts, runs: &Runs) -> Said {
             false => "leave this CPU-bound machine unpinned".to_owned(),
         },
         because: measured(facts),
-        evidence: "talk 2, slide 30 (3) and slide 23: a machine's overhead is constant over size, \
+        evidence: "CPU-Pinning 2020, slide 30 (3) and slide 23: a machine's overhead is constant over size, \
                    and pinning does not help",
         gain: pin_gain(facts, runs),
         command: None,
@@ -90,7 +93,7 @@ pub(super) fn cpu_bound_machine(facts: &Facts, runs: &Runs) -> Said {
     }))
 }
 
-/// Slide 30, 4: pin I/O-bound work.
+/// CPU-Pinning 2020, slide 30 (4): pin I/O-bound work.
 pub(super) fn io_bound(facts: &Facts, runs: &Runs) -> Said {
     let rule = "pin-io-bound";
     let class = facts.class.filter(|class| *class != Class::CpuBound)?;
@@ -102,7 +105,7 @@ pub(super) fn io_bound(facts: &Facts, runs: &Runs) -> Said {
         rule,
         what: format!("pin this {} work", words(class)),
         because: measured(facts),
-        evidence: "talk 2, slide 30 (4) and slide 28",
+        evidence: "CPU-Pinning 2020, slide 30 (4) and slide 28",
         gain: pin_gain(facts, runs),
         command: pin(facts),
         change: Change::Pin,
@@ -121,7 +124,7 @@ pub(super) fn one_node(facts: &Facts, _: &Runs) -> Said {
             rule,
             what: "keep its threads on the node that its memory is on".to_owned(),
             because: format!("its threads may run on {} nodes", facts.layout.nodes),
-            evidence: "since the talk: vendors' and distributions' tuning guides; no run of the \
+            evidence: "since then: vendors' and distributions' tuning guides; no run of the \
                        lab on a machine with two nodes",
             gain: Gain::Unknown,
             command: pin(facts),
@@ -141,7 +144,7 @@ pub(super) fn siblings(facts: &Facts, _: &Runs) -> Said {
                 "{} pairs of vCPUs share a core while {} cores have none",
                 layout.sibling_vcpus, layout.free_cores
             ),
-            evidence: "since the talk: two threads of a core share its execution units",
+            evidence: "since then: two threads of a core share its execution units",
             gain: Gain::Unknown,
             command: pin(facts),
             change: Change::Pin,
@@ -168,7 +171,7 @@ pub(super) fn helpers_apart(facts: &Facts, _: &Runs) -> Said {
             "{} such threads may run where a vCPU is tied",
             layout.helpers_on_vcpus
         ),
-        evidence: "since the talk: users ask for pinning that includes these threads",
+        evidence: "since then: users ask for pinning that includes these threads",
         gain: Gain::Unknown,
         command: pin(facts),
         change: Change::Pin,
@@ -188,7 +191,7 @@ pub(super) fn isolated(facts: &Facts, _: &Runs) -> Said {
                 "{} CPUs are isolated, and {} of its {} vCPUs are on one",
                 resources.isolated_cpus, layout.isolated_vcpus, resources.vcpus
             ),
-            evidence: "since the talk: the host's scheduler puts nobody else there",
+            evidence: "since then: the host's scheduler puts nobody else there",
             gain: Gain::Unknown,
             command: pin(facts),
             change: Change::Pin,

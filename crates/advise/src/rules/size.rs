@@ -25,7 +25,9 @@ pub(super) fn chr(facts: &Facts, _: &Runs) -> Said {
     let Some((least, most)) = range.cores(host) else {
         return untold(
             rule,
-            format!("{said} is less than one of this host's {host} cores: the talk's host had 112"),
+            format!(
+                "{said} is less than one of this host's {host} cores: the study's host had 112"
+            ),
         );
     };
     let cores = match least == most {
@@ -55,26 +57,26 @@ pub(super) fn chr(facts: &Facts, _: &Runs) -> Said {
         rule,
         what,
         because,
-        evidence: "talk 2, slide 30 (5 to 7); its slide 25 gives the next higher range for each",
+        evidence: "CPU-Pinning 2020, slide 30 (5 to 7); its slide 25 gives the next higher range for each",
         gain: Gain::Unknown,
         command: Some(command),
         change: Change::None,
     }))
 }
 
-/// Slide 29, 5: containers in a machine for I/O-bound work.
+/// CPU-Pinning 2020, slide 29 (5): containers in a machine for I/O-bound work.
 pub(super) fn platform(facts: &Facts, _: &Runs) -> Said {
     let rule = "platform";
     let class = facts.class?;
     let (what, evidence) = match (facts.platform, class) {
         (Some(Platform::Container) | None, Class::IoBound | Class::UltraIoBound) => (
             "a container in a virtual machine beats a container on the host for this work",
-            "talk 2, slide 29 (5)",
+            "CPU-Pinning 2020, slide 29 (5)",
         ),
         (None, Class::CpuBound) => (
             "a pinned container, not a virtual machine: its overhead is constant, and pinning \
              does not take it off",
-            "talk 2, slides 23 and 30",
+            "CPU-Pinning 2020, slides 23 and 30",
         ),
         _ => return None,
     };
@@ -107,7 +109,7 @@ pub(super) fn quota_and_set(facts: &Facts, _: &Runs) -> Said {
                 "it is pinned and has a quota of {} CPUs too",
                 quota as f64 / 1000.0
             ),
-            evidence: "since the talk: users' reports of throttling on CPUs that nobody else uses",
+            evidence: "since then: users' reports of throttling on CPUs that nobody else uses",
             gain: Gain::Unknown,
             command: Some(format!("podman update --cpus 0 {}", facts.name)),
             change: Change::None,
@@ -128,7 +130,7 @@ pub(super) fn throttled(facts: &Facts, _: &Runs) -> Said {
                 quota as f64 / 1000.0,
                 facts.throttled
             ),
-            evidence: "since the talk: a quota of one CPU ran 2.03 times slower than the same pinned",
+            evidence: "since then: a quota of one CPU ran 2.03 times slower than the same pinned",
             gain: Gain::Published("up to 2.03 times"),
             command: Some(format!("tare pin {} --cpus 0-{last}", facts.name)),
             change: Change::None,

@@ -3,7 +3,7 @@ use tare_policy::placement::Class;
 use super::*;
 use crate::facts::{Disk, Halting, Layout, Platform, Resources};
 
-/// A container of 2 CPUs on the talk's host of 112, unpinned.
+/// A container of 2 CPUs on the study's host of 112, unpinned.
 fn container() -> Facts {
     Facts {
         name: "web".to_owned(),
@@ -192,7 +192,7 @@ fn every_advice_names_its_evidence_and_commands_name_the_target() {
         machine(Class::CpuBound),
     ] {
         for advice in advise(&facts, &Runs::default()).advice {
-            let named = ["talk", "since the talk"]
+            let named = ["2011", "2015", "2020", "since then"]
                 .iter()
                 .any(|word| advice.evidence.contains(word));
             assert!(named, "{advice:?}");

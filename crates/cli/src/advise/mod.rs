@@ -127,6 +127,7 @@ fn planned(host: &Host, known: Workload, runs: &Runs) -> Advised {
 fn on(host: &Host, name: &str) -> Facts {
     Facts {
         name: name.to_owned(),
+        emulated: !tare_probe::proc::has_hardware_virtualisation(),
         resources: Resources {
             host_cpus: host.cpus.len() as u64,
             host_nodes: host.nodes() as u64,

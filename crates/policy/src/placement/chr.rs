@@ -1,7 +1,7 @@
 //! CHR: how many of a host's cores a container is assigned.
 //!
-//! The second talk's ranges are those of its slide 30. Its slide 25 gives the next
-//! higher range for each class; the talk does not say which holds.
+//! CPU-Pinning 2020's ranges are those of its slide 30. Its slide 25 gives the next
+//! higher range for each class; the study does not say which holds.
 
 /// What an application spends its time with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,7 +41,7 @@ impl Class {
         })
     }
 
-    /// The range that the second talk's slide 30 advises.
+    /// The range that CPU-Pinning 2020's slide 30 advises.
     pub const fn chr(self) -> ChrRange {
         let (low_permille, high_permille) = match self {
             Self::CpuBound => (70, 140),

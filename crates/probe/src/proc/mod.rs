@@ -53,7 +53,7 @@ pub(crate) fn online_cpus() -> u32 {
 }
 
 /// Whether this host's CPUs have VT-x or SVM; without, a KVM emulates ring 0.
-pub(crate) fn has_hardware_virtualisation() -> bool {
+pub fn has_hardware_virtualisation() -> bool {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = text.lines().find(|line| line.starts_with("flags"));
     flags.is_some_and(|line| {
