@@ -54,19 +54,14 @@ impl Fiber {
     /// A fiber that will run `body`, then `end`, on `stack` when first
     /// switched to.
     pub fn new(stack: Stack, body: Body, end: End) -> Self {
-        let top = stack.top() as *mut u64;
         // What `switch_stacks` pops: six registers, then the address to go to.
-        // SAFETY: the stack is mapped, ours, and at least a page long.
-        let rsp = unsafe {
-            let frame = top.sub(9);
-            for register in 0..6 {
-                frame.add(register).write(0);
-            }
-            frame.add(6).write(start_fiber as *const () as u64);
-            frame.add(7).write(0);
-            frame.add(8).write(0);
-            frame as u64
-        };
+        let mut frame = [0; 9];
+        frame[6] = start_fiber as *const () as u64;
+        let rsp = stack.top() - size_of_val(&frame) as u64;
+        // SAFETY: 1. `Stack` maps whole pages, at least one, and its top is the end of the last:
+        //    the frame lies within and is aligned to 8. 2. The stack is owned by this function and
+        //    runs nothing yet, so that no reference to these bytes exists.
+        unsafe { (rsp as *mut [u64; 9]).write(frame) };
         Self {
             inner: Arc::new(Inner {
                 state: AtomicU8::new(SUSPENDED),

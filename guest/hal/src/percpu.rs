@@ -81,7 +81,9 @@ static FIRST: First = First(UnsafeCell::new(Cpu::new(0, 0)));
 /// Makes the first CPU's area its own.
 pub(crate) fn init_first() {
     let area = FIRST.0.get();
-    // SAFETY: the first thing that the first CPU does.
+    // SAFETY: 1. `tare_boot` calls this first, before other code uses the area and before other
+    //    CPUs run, so that no reference to it exists. 2. `FIRST` is a static and
+    //    lives forever.
     unsafe { init_further(area) };
 }
 

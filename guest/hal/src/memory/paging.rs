@@ -227,7 +227,9 @@ fn address_of(table: &'static Table) -> u64 {
 
 fn boot_tables() -> (&'static Table, &'static Table) {
     debug_assert!((&raw const tare_pdpt).addr() != 0);
-    // SAFETY: statics of the entry code; access is atomic.
+    // SAFETY: 1. `boot/entry.rs` defines both, page-aligned and initialised, before any Rust
+    //    code runs. 2. They are never freed. 3. Rust reaches their entries as atomics only; the
+    //    processor also walks them, and sets accessed and dirty bits.
     unsafe { (&tare_pml4, &tare_pd0) }
 }
 
@@ -236,7 +238,8 @@ fn index(address: u64, shift: u32) -> usize {
 }
 
 fn page_0() -> &'static AtomicU64 {
-    // SAFETY: a static of the entry code; access is atomic.
+    // SAFETY: as in `boot_tables`: 1. defined by `boot/entry.rs`, 2. never freed, 3. reached as
+    //    atomics only.
     unsafe { &tare_pt0.0[0] }
 }
 

@@ -72,15 +72,19 @@ static IDT: Idt = Idt(UnsafeCell::new(
 
 #[repr(C, align(16))]
 struct Stack(UnsafeCell<[u8; FAULT_STACK_BYTES]>);
-// SAFETY: only the first CPU's hardware uses it.
+// SAFETY: 1. No code takes a reference to the bytes; `fault_stack_top` uses the address only.
+// 2. Only the first CPU's TSS names it, so one CPU at a time runs on it.
 unsafe impl Sync for Stack {}
 static FIRST_FAULT_STACK: Stack = Stack(UnsafeCell::new([0; FAULT_STACK_BYTES]));
 
 /// Loads this CPU's descriptor tables.
 pub(crate) fn init() {
     let descriptors = percpu::current().descriptors.get();
-    // SAFETY: the area is this CPU's, lives forever, and nobody looks at its
-    // descriptors but this function, once.
+    // SAFETY: 1. `percpu::current` gives this CPU's area, which lives forever. 2. This function alone
+    //    uses its descriptors, once for each CPU (`boot::start`), so the reference is unique.
+    //    3. The tables hold flat ring-0 segments, this CPU's TSS and gates to `entry`'s stubs, so that
+    //    loading them changes no segment in use. 4. Interrupts are off until the caller turns
+    //    them on.
     unsafe {
         let descriptors = &mut *descriptors;
         descriptors.tss.interrupt_stack_table[usize::from(FAULT_STACK) - 1] =

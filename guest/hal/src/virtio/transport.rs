@@ -208,7 +208,10 @@ mod pci {
 
         /// Gives `queue` its interrupt entry and looks its address up.
         pub(in crate::virtio) fn prepare(&mut self, queue: u16, entry: u16) {
-            // SAFETY: registers of the common configuration, mapped forever.
+            // SAFETY: 1. `discover` mapped the structure within its BAR (`pci::bar_memory`), after
+            //    virtio-drivers refused one shorter than these registers or misaligned; mappings
+            //    are never removed. 2. `&mut self`: no other core selects a queue in between.
+            //    3. The three registers are 16 bits wide (virtio 1.2, 4.1.4.3).
             let offset = unsafe {
                 ((self.common + QUEUE_SELECT) as *mut u16).write_volatile(queue);
                 ((self.common + QUEUE_MSIX_VECTOR) as *mut u16).write_volatile(entry);
@@ -216,6 +219,7 @@ mod pci {
             };
             let offset = u64::from(offset) * u64::from(self.multiplier);
             if offset + 2 <= u64::from(self.length)
+                && offset.is_multiple_of(2)
                 && let Some(address) = self.queues.get_mut(usize::from(queue))
             {
                 *address = self.notify + offset;
@@ -227,7 +231,9 @@ mod pci {
         pub(in crate::virtio) fn notify(&self, queue: u16) -> bool {
             match self.queues.get(usize::from(queue)) {
                 Some(&address) if address != 0 => {
-                    // SAFETY: inside the mapped notification region.
+                    // SAFETY: 1. `prepare` stored the address after checking that its two bytes
+                    //    are within the mapped notification region, at an even offset. 2. Mappings
+                    //    are never removed. 3. The device takes a write by any core at any time.
                     unsafe { (address as *mut u16).write_volatile(queue) };
                     true
                 }
