@@ -12,6 +12,9 @@ pub const HALT_SPIN_BUDGET: &str = "halt_spin_budget";
 /// Linux's way to name virtio-mmio devices, `virtio_mmio.device=SIZE@BASE:IRQ`
 /// (kernel `drivers/virtio/virtio_mmio.c`); Firecracker and QEMU's microvm use it.
 pub const VIRTIO_MMIO: &str = "virtio_mmio.device";
+/// The processor ring in which the image runs, `ring=0|3`, under monitors without
+/// Tare's CPUID leaf; by itself the image measures whether ring 0 is emulated.
+pub const RING: &str = "ring";
 /// Log level of the library OS, `log=error|warn|info|debug`.
 pub const LOG: &str = "log";
 
@@ -57,6 +60,15 @@ impl Idle {
     }
 }
 
+/// The ring that `ring=` names; `None` without it or for another value.
+pub fn ring(cmdline: &str) -> Option<u8> {
+    match value(cmdline, RING) {
+        Some("0") => Some(0),
+        Some("3") => Some(3),
+        _ => None,
+    }
+}
+
 /// The values of `key` on the command line, in order.
 pub fn values<'a>(cmdline: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
     cmdline
@@ -87,6 +99,14 @@ mod tests {
             assert_eq!(Idle::from_name(mode.name()), Some(mode));
         }
         assert_eq!(Idle::from_name("Spin"), None);
+    }
+
+    #[test]
+    fn a_ring_is_0_or_3() {
+        assert_eq!(ring("ring=0 ring=3"), Some(3));
+        assert_eq!(ring("ring=0"), Some(0));
+        assert_eq!(ring("ring=1"), None);
+        assert_eq!(ring(""), None);
     }
 
     #[test]

@@ -14,5 +14,8 @@ pub const FREQUENCIES: u32 = 0x4000_0010;
 pub const TARE: u32 = 0x4000_0100;
 /// `TareTareTare`.
 pub const TARE_SIGNATURE: [u8; 12] = *b"TareTareTare";
-/// Version of this contract.
-pub const TARE_VERSION: u32 = 1;
+/// Version of this contract. Version 2 added [`TARE_RING`].
+pub const TARE_VERSION: u32 = 2;
+/// The leaf behind it: EAX is the processor ring, 0 or 3, in which a library-OS image
+/// is to run.
+pub const TARE_RING: u32 = TARE + 1;

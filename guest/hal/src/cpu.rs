@@ -59,24 +59,32 @@ mod arch {
     use core::arch::asm;
 
     use super::InterruptState;
-    use crate::percpu;
     pub use crate::percpu::index;
     pub use crate::smp::count;
+    use crate::trap::irq;
+    use crate::{apic, percpu, ring};
 
-    const INTERRUPT_FLAG: u64 = 1 << 9;
-
-    /// Turns interrupts off and says whether they were on.
+    /// Keeps interrupt handlers from running on this CPU and says whether they
+    /// might. An interrupt that arrives meanwhile is noted, and handled when they
+    /// may run again: the flag is in memory, so that it costs the same in ring 3.
     #[inline(always)]
     pub fn disable_interrupts() -> InterruptState {
-        let flags: u64;
-        // SAFETY: reads the flags and clears one; `restore_interrupts` undoes it.
-        unsafe { asm!("pushfq", "pop {}", "cli", out(reg) flags) };
-        InterruptState {
-            enabled: flags & INTERRUPT_FLAG != 0,
+        let on: u64;
+        // SAFETY: this CPU's own flag. A handler between the two instructions
+        // leaves the flag as it was.
+        unsafe {
+            asm!(
+                "mov {on}, gs:[{flag}]",
+                "mov qword ptr gs:[{flag}], 0",
+                on = out(reg) on,
+                flag = const percpu::INTERRUPTS_ON_OFFSET,
+                options(nostack, preserves_flags),
+            );
         }
+        InterruptState { enabled: on != 0 }
     }
 
-    /// Puts the interrupt flag back.
+    /// Puts the flag back.
     #[inline(always)]
     pub fn restore_interrupts(state: InterruptState) {
         if state.enabled {
@@ -84,29 +92,47 @@ mod arch {
         }
     }
 
-    /// Turns interrupts on.
+    /// Lets interrupt handlers run, first those of pending interrupts.
     #[inline(always)]
     pub fn enable_interrupts() {
-        // SAFETY: the IDT is loaded before any Rust code that could call this.
-        unsafe { asm!("sti") };
+        let pending: u64;
+        // SAFETY: this CPU's own flag and pending interrupts. One that arrives
+        // after the first instruction is handled at once.
+        unsafe {
+            asm!(
+                "mov qword ptr gs:[{flag}], 1",
+                "mov {pending}, gs:[{all}]",
+                pending = out(reg) pending,
+                flag = const percpu::INTERRUPTS_ON_OFFSET,
+                all = const percpu::PENDING_OFFSET,
+                options(nostack, preserves_flags),
+            );
+        }
+        if pending != 0 {
+            irq::handle_pending();
+        }
+    }
+
+    /// Lets the hardware interrupt this CPU, once, and handlers run.
+    pub fn start_interrupts() {
+        ring::open_interrupts();
+        apic::find_end_of_interrupt();
+        enable_interrupts();
     }
 
     /// Halts until an interrupt has been handled, unless `may_halt`, called
-    /// with interrupts off, says no. Interrupts come on in the same breath as
-    /// the halt begins (`sti; hlt`), so none is lost between look and halt.
+    /// with interrupts off, says no. The halt begins only if no interrupt is
+    /// pending, so none is lost between look and halt.
     #[inline]
     pub fn halt_if(may_halt: impl FnOnce() -> bool) -> bool {
         assert!(!in_interrupt(), "interrupt handlers cannot halt");
         let _ = disable_interrupts();
-        if may_halt() {
-            // SAFETY: interrupts are taken only after the instruction that
-            // follows `sti`.
-            unsafe { asm!("sti", "hlt") };
-            true
-        } else {
-            enable_interrupts();
-            false
+        let halts = may_halt();
+        if halts {
+            ring::wait_for_interrupt();
         }
+        enable_interrupts();
+        halts
     }
 
     /// Reads the byte at `address`, for tests of the fault handler.

@@ -1,8 +1,94 @@
-//! What CPUID says that the image acts on.
+//! What CPUID says that the image acts on. The leaves are read once, in ring 0 on
+//! the first CPU: where KVM emulates ring 0, CPUID in ring 3 gives the host's.
 
-use core::arch::x86_64::__cpuid;
+#![allow(unsafe_code)]
 
-use tare_abi::cpuid::{FREQUENCIES, KVM_FEATURES, KVM_SIGNATURE};
+use core::arch::x86_64::{__cpuid, CpuidResult};
+use core::cell::UnsafeCell;
+
+use crate::ring;
+
+use tare_abi::cpuid::{
+    FREQUENCIES, KVM_FEATURES, KVM_SIGNATURE, TARE, TARE_RING, TARE_SIGNATURE, TARE_VERSION,
+};
+
+const EXTENDED: u32 = 0x8000_0000;
+/// The leaves that are kept.
+const LEAVES: [u32; 9] = [
+    0,
+    1,
+    0x15,
+    KVM_SIGNATURE,
+    KVM_FEATURES,
+    FREQUENCIES,
+    TARE,
+    TARE_RING,
+    EXTENDED + 1,
+];
+const NOTHING: CpuidResult = CpuidResult {
+    eax: 0,
+    ebx: 0,
+    ecx: 0,
+    edx: 0,
+};
+
+struct Kept(UnsafeCell<[CpuidResult; LEAVES.len()]>);
+// SAFETY: written by `init` before the other CPUs start.
+unsafe impl Sync for Kept {}
+static KEPT: Kept = Kept(UnsafeCell::new([NOTHING; LEAVES.len()]));
+
+/// Reads the leaves. In ring 0, on the first CPU, before anything else of this
+/// module.
+pub(crate) fn init() {
+    let highest = __cpuid(0).eax;
+    let has_hypervisor = __cpuid(1).ecx & (1 << 31) != 0;
+    let highest_of_hypervisor = if has_hypervisor {
+        __cpuid(KVM_SIGNATURE).eax
+    } else {
+        0
+    };
+    for (index, leaf) in LEAVES.into_iter().enumerate() {
+        let last = match leaf {
+            EXTENDED.. => __cpuid(EXTENDED).eax,
+            KVM_SIGNATURE.. => highest_of_hypervisor.max(KVM_SIGNATURE * u32::from(has_hypervisor)),
+            _ => highest,
+        };
+        if leaf <= last {
+            // SAFETY: nobody reads the leaves yet.
+            unsafe { (*KEPT.0.get())[index] = __cpuid(leaf) };
+        }
+    }
+}
+
+/// A leaf that is kept; zeros where the processor has no such leaf.
+fn leaf(leaf: u32) -> CpuidResult {
+    let index = LEAVES.iter().position(|known| *known == leaf);
+    // SAFETY: not written after `init`.
+    index.map_or(NOTHING, |index| unsafe { (*KEPT.0.get())[index] })
+}
+
+/// The ring that Tare's monitor wants the image to run in, 0 or 3.
+pub(crate) fn tare_ring() -> Option<u8> {
+    let tare = leaf(TARE);
+    let signature = [tare.ebx, tare.ecx, tare.edx].map(u32::to_le_bytes);
+    let is_tare = signature.as_flattened() == TARE_SIGNATURE && tare.eax >= TARE_VERSION;
+    is_tare.then(|| leaf(TARE_RING).eax as u8)
+}
+
+/// Whether pages can have 1 GiB.
+pub(crate) fn has_gib_pages() -> bool {
+    leaf(EXTENDED + 1).edx & (1 << 26) != 0
+}
+
+/// Whether the processor is AMD's, whose hypercall has an instruction of its own.
+pub(crate) fn is_amd() -> bool {
+    leaf(0).ebx == u32::from_le_bytes(*b"Auth")
+}
+
+/// The first CPU's APIC ID.
+pub(crate) fn first_apic_id() -> u32 {
+    leaf(1).ebx >> 24
+}
 
 const FEATURE_CLOCKSOURCE2: u32 = 1 << 3;
 const FEATURE_PV_EOI: u32 = 1 << 6;
@@ -11,14 +97,14 @@ const FEATURE_CLOCKSOURCE_STABLE: u32 = 1 << 24;
 /// APIC bus of KVM, unless a leaf says otherwise (kernel `arch/x86/kvm/lapic.h`).
 const KVM_APIC_KHZ: u32 = 1_000_000;
 
-/// Whether the local APIC has registers as MSRs.
+/// Whether the image can use the local APIC's registers as MSRs: ring 3 cannot.
 pub(crate) fn has_x2apic() -> bool {
-    __cpuid(1).ecx & (1 << 21) != 0
+    !ring::is_user() && leaf(1).ecx & (1 << 21) != 0
 }
 
-/// Whether the local timer takes deadlines in TSC ticks.
+/// Whether the image can set the local timer's deadlines in TSC ticks, by an MSR.
 pub(crate) fn has_tsc_deadline() -> bool {
-    __cpuid(1).ecx & (1 << 24) != 0
+    !ring::is_user() && leaf(1).ecx & (1 << 24) != 0
 }
 
 /// Whether KVM offers its EOI flag.
@@ -56,23 +142,23 @@ pub(crate) fn apic_khz() -> Option<u32> {
 }
 
 fn hypervisor_khz() -> Option<(u32, u32)> {
-    if !has_hypervisor() || __cpuid(KVM_SIGNATURE).eax < FREQUENCIES {
+    if !has_hypervisor() || leaf(KVM_SIGNATURE).eax < FREQUENCIES {
         return None;
     }
-    let leaf = __cpuid(FREQUENCIES);
-    (leaf.eax != 0).then_some((leaf.eax, leaf.ebx))
+    let khz = leaf(FREQUENCIES);
+    (khz.eax != 0).then_some((khz.eax, khz.ebx))
 }
 
 /// Leaf 0x15: crystal clock in Hz and the TSC's ratio to it.
 fn crystal_khz() -> Option<u32> {
-    if __cpuid(0).eax < 0x15 {
+    if leaf(0).eax < 0x15 {
         return None;
     }
-    let leaf = __cpuid(0x15);
+    let ratio = leaf(0x15);
     let (denominator, numerator, hz) = (
-        u64::from(leaf.eax),
-        u64::from(leaf.ebx),
-        u64::from(leaf.ecx),
+        u64::from(ratio.eax),
+        u64::from(ratio.ebx),
+        u64::from(ratio.ecx),
     );
     if denominator == 0 || numerator == 0 || hz == 0 {
         return None;
@@ -81,20 +167,17 @@ fn crystal_khz() -> Option<u32> {
 }
 
 fn kvm_features() -> u32 {
-    match is_kvm() {
-        true => __cpuid(KVM_FEATURES).eax,
-        false => 0,
-    }
+    if is_kvm() { leaf(KVM_FEATURES).eax } else { 0 }
 }
 
 fn is_kvm() -> bool {
     if !has_hypervisor() {
         return false;
     }
-    let leaf = __cpuid(KVM_SIGNATURE);
-    [leaf.ebx, leaf.ecx, leaf.edx] == [0x4b4d_564b, 0x564b_4d56, 0x4d]
+    let kvm = leaf(KVM_SIGNATURE);
+    [kvm.ebx, kvm.ecx, kvm.edx] == [0x4b4d_564b, 0x564b_4d56, 0x4d]
 }
 
 fn has_hypervisor() -> bool {
-    __cpuid(1).ecx & (1 << 31) != 0
+    leaf(1).ecx & (1 << 31) != 0
 }

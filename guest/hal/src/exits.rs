@@ -15,7 +15,7 @@ use x86_64::registers::model_specific::Msr;
 use crate::apic::timed;
 use crate::cpu::CpuSet;
 use crate::ipi::Several;
-use crate::{clock, cpu, ipi, memory, pci, smp};
+use crate::{clock, cpu, cpuid, ipi, memory, pci, ring, smp};
 
 /// First controller's mask, which an in-kernel interrupt controller serves.
 const PIC_MASK: u16 = 0x21;
@@ -96,6 +96,9 @@ impl Exit {
 /// Does it `iterations` times: cycles that all took. An error says what is not
 /// there; an instruction that the machine cannot execute ends the image.
 pub fn price(exit: Exit, iterations: u64) -> Result<u64, &'static str> {
+    if ring::is_user() {
+        return Err("only an image in ring 0 executes these instructions");
+    }
     match exit {
         Exit::Control => Ok(repeat(iterations, || {})),
         Exit::Cpuid => Ok(repeat(iterations, || {
@@ -164,8 +167,7 @@ fn with_interrupts_off(act: impl FnOnce() -> u64) -> u64 {
 }
 
 fn hypercall(iterations: u64) -> Result<u64, &'static str> {
-    // "Auth" of AuthenticAMD: SVM has an instruction of its own.
-    let is_amd = __cpuid(0).ebx == u32::from_le_bytes(*b"Auth");
+    let is_amd = cpuid::is_amd();
     // SAFETY: the call does nothing but give a result in RAX (kernel
     // `Documentation/virt/kvm/x86/hypercalls.rst`).
     Ok(repeat(iterations, || unsafe {
@@ -202,7 +204,7 @@ fn read(iterations: u64, address: u64) -> Result<u64, &'static str> {
 }
 
 fn tsc_deadline(iterations: u64) -> Result<u64, &'static str> {
-    if !crate::cpuid::has_tsc_deadline() {
+    if !cpuid::has_tsc_deadline() {
         return Err("the timer takes no deadlines");
     }
     let mut msr = Msr::new(IA32_TSC_DEADLINE);

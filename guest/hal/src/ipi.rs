@@ -12,10 +12,10 @@
 #![allow(unsafe_code)]
 
 use core::arch::asm;
-use core::arch::x86_64::__cpuid;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::cpu::CpuSet;
+use crate::ring::{self, service};
 use crate::{apic, cpuid, smp};
 
 /// CPUs of a cluster.
@@ -89,7 +89,7 @@ pub(crate) fn wake_by(several: Several, cpus: CpuSet) -> u32 {
         Several::Hypercall => {
             let low = ids().min().unwrap_or(0);
             let set = ids().fold(0_u128, |set, id| set | 1 << ((id - low) % CALLED));
-            call(set, low, apic::WAKE_COMMAND);
+            call(set, low);
         }
     }
     1
@@ -111,21 +111,31 @@ pub(crate) fn init() {
     SEVERAL.store(choice, Ordering::Relaxed);
 }
 
-fn call(set: u128, low: u32, command: u32) {
-    let is_amd = __cpuid(0).ebx == u32::from_le_bytes(*b"Auth");
+fn call(set: u128, low: u32) {
+    if ring::is_user() {
+        // Sixty-four CPUs are more than an image has.
+        service::call(service::SEND_IPI, [set as u64, u64::from(low), 0]);
+    } else {
+        call_here(set, low);
+    }
+}
+
+/// KVM's call by itself, in ring 0.
+pub(crate) fn call_here(set: u128, low: u32) {
+    let command = u64::from(apic::WAKE_COMMAND);
     let (first, second) = (set as u64, (set >> 64) as u64);
     // SAFETY: the call sends an interrupt that this image handles, and gives a
     // result in RAX. RBX, which holds an argument, is the compiler's: it is
     // exchanged before and after.
     unsafe {
-        if is_amd {
+        if cpuid::is_amd() {
             asm!("xchg rbx, {0}", "vmmcall", "xchg rbx, {0}", inout(reg) first => _,
                 inout("rax") SEND_IPI => _, in("rcx") second, in("rdx") u64::from(low),
-                in("rsi") u64::from(command), options(nostack));
+                in("rsi") command, options(nostack));
         } else {
             asm!("xchg rbx, {0}", "vmcall", "xchg rbx, {0}", inout(reg) first => _,
                 inout("rax") SEND_IPI => _, in("rcx") second, in("rdx") u64::from(low),
-                in("rsi") u64::from(command), options(nostack));
+                in("rsi") command, options(nostack));
         }
     }
 }

@@ -49,6 +49,8 @@ mod percpu;
 #[cfg(target_os = "none")]
 pub mod power;
 #[cfg(target_os = "none")]
+pub mod ring;
+#[cfg(target_os = "none")]
 pub mod serial;
 #[cfg(target_os = "none")]
 pub mod smp;

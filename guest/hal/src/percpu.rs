@@ -11,12 +11,17 @@ use x86_64::registers::model_specific::Msr;
 
 use crate::cpu::MAX;
 use crate::fiber::Fiber;
-use crate::trap::Descriptors;
 
 const IA32_GS_BASE: u32 = 0xc000_0101;
 
 /// Offset of [`Cpu::stack_top`], for the trampoline.
 pub(crate) const STACK_TOP_OFFSET: usize = offset_of!(Cpu, stack_top);
+/// Offsets of the software interrupt flag, for code in assembly.
+pub(crate) const INTERRUPTS_ON_OFFSET: usize = offset_of!(Cpu, interrupts_on);
+/// Offset of [`Cpu::pending`].
+pub(crate) const PENDING_OFFSET: usize = offset_of!(Cpu, pending);
+/// Offset of [`Cpu::resume`].
+pub(crate) const RESUME_OFFSET: usize = offset_of!(Cpu, resume);
 
 /// One CPU's data; only that CPU uses the cells.
 #[repr(C)]
@@ -27,6 +32,12 @@ pub(crate) struct Cpu {
     index: u64,
     /// Top of the stack on which the CPU starts.
     stack_top: u64,
+    /// Whether interrupt handlers may run: 1 or 0 (`gs:[24]`).
+    pub(crate) interrupts_on: AtomicU64,
+    /// Vectors that arrived while they might not, bit by vector from 32.
+    pub(crate) pending: AtomicU64,
+    /// Where the interrupted code continues, until the upcall has saved it.
+    resume: Cell<u64>,
     /// KVM's paravirtual EOI flag: bit 0 set means no EOI is needed.
     pub(crate) pv_eoi: AtomicU32,
     /// Ends of interrupts that the flag saved, and that were written.
@@ -45,8 +56,6 @@ pub(crate) struct Cpu {
     pub(crate) previous: UnsafeCell<Option<Fiber>>,
     /// Set while this CPU prints a panic or fault.
     pub(crate) dying: Cell<bool>,
-    /// Descriptor tables and emergency stacks.
-    pub(crate) descriptors: UnsafeCell<Descriptors>,
 }
 
 // SAFETY: cells are used by their own CPU only, through `current()`; the
@@ -59,6 +68,9 @@ impl Cpu {
             this: 0,
             index,
             stack_top: 0,
+            interrupts_on: AtomicU64::new(0),
+            pending: AtomicU64::new(0),
+            resume: Cell::new(0),
             pv_eoi: AtomicU32::new(0),
             ends_saved: Cell::new(0),
             ends_written: Cell::new(0),
@@ -68,7 +80,6 @@ impl Cpu {
             current: UnsafeCell::new(None),
             previous: UnsafeCell::new(None),
             dying: Cell::new(false),
-            descriptors: UnsafeCell::new(Descriptors::new()),
         }
     }
 }

@@ -8,6 +8,7 @@ use x86_64::instructions::port::Port;
 
 use crate::acpi::Tables;
 use crate::once::OnceCell;
+use crate::ring;
 
 /// How ACPI switches this machine off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,10 @@ pub fn exit(reason: GuestExit) -> ! {
         Port::<u8>::new(ports::I8042).write(ports::I8042_RESET);
     }
     loop {
-        x86_64::instructions::hlt();
+        if ring::is_user() {
+            crate::cpu::pause();
+        } else {
+            x86_64::instructions::hlt();
+        }
     }
 }

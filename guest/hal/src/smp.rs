@@ -10,7 +10,7 @@ use crate::cpu::MAX;
 use crate::memory::heap;
 use crate::once::OnceCell;
 use crate::percpu::{self, Cpu};
-use crate::{apic, boot, clock};
+use crate::{apic, boot, clock, cpuid};
 
 /// Pages of the stack on which a further CPU starts and idles.
 const STACK_PAGES: usize = 4;
@@ -47,7 +47,7 @@ pub(crate) fn apic_id(cpu: usize) -> u32 {
 
 /// Notes which CPUs there are; CPU 0 is the one that runs.
 pub(crate) fn init(tables: &Tables) {
-    let own = core::arch::x86_64::__cpuid(1).ebx >> 24;
+    let own = cpuid::first_apic_id();
     APIC_IDS[0].store(own, Ordering::Relaxed);
     let others = tables.apic_ids[..tables.cpus]
         .iter()

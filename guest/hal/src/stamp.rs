@@ -11,7 +11,7 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::{apic, cpu, percpu, smp};
+use crate::{apic, cpu, percpu, ring, smp};
 
 /// What the handler read; written by the entry code of the vector.
 #[unsafe(no_mangle)]
@@ -36,7 +36,10 @@ pub struct Sent {
 /// If another CPU halts for a stamp already, or in an interrupt handler.
 pub fn halt() -> u64 {
     assert!(!cpu::in_interrupt(), "interrupt handlers cannot halt");
+    assert!(!ring::is_user(), "only ring 0 halts for a stamp");
     let interrupts = cpu::disable_interrupts();
+    // SAFETY: hardware interrupts are let in again below.
+    unsafe { asm!("cli") };
     tare_stamp.store(0, Ordering::Relaxed);
     let announced =
         HALTED.compare_exchange(0, cpu::index() + 1, Ordering::SeqCst, Ordering::Relaxed);
@@ -46,11 +49,17 @@ pub fn halt() -> u64 {
         // `sti`; the stamp's handler changes no register but these two.
         unsafe { asm!("sti", "hlt", "cli", out("rax") _, out("rdx") _) };
         match tare_stamp.load(Ordering::Relaxed) {
-            0 => {}
+            // Another interrupt ended the halt: its handler may run.
+            0 => {
+                cpu::enable_interrupts();
+                let _ = cpu::disable_interrupts();
+            }
             stamp => break stamp,
         }
     };
     apic::end_of_interrupt(percpu::current());
+    // SAFETY: the stamp has come, and no other is sent.
+    unsafe { asm!("sti") };
     cpu::restore_interrupts(interrupts);
     stamp
 }

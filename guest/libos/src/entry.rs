@@ -6,16 +6,28 @@
 #[cfg(not(target_os = "none"))]
 #[macro_export]
 macro_rules! entry {
-    ($main:path) => {};
+    ($main:path $(, ring = 0)?) => {};
 }
 
 /// Makes `main` the image's entry: a function without arguments that returns
-/// anything that is a [`Termination`](crate::entry::Termination).
+/// anything that is a [`Termination`](crate::entry::Termination). The image runs in
+/// ring 0 or 3 (`tare_hal::ring`); with `ring = 0` in ring 0 only, for images that
+/// execute privileged instructions themselves.
 #[cfg(target_os = "none")]
 #[macro_export]
 macro_rules! entry {
     ($main:path) => {
+        $crate::entry!(@ $main, 3);
+    };
+    ($main:path, ring = 0) => {
+        $crate::entry!(@ $main, 0);
+    };
+    (@ $main:path, $ring:literal) => {
         const _: () = {
+            #[allow(unsafe_code)]
+            #[unsafe(no_mangle)]
+            static TARE_RING: u8 = $ring;
+
             #[allow(unsafe_code)]
             #[unsafe(no_mangle)]
             fn tare_main() -> ! {

@@ -18,7 +18,7 @@ pub fn start<T: Termination + 'static>(main: fn() -> T) -> ! {
     logger::init();
     idle::init();
     sched::adopt("boot");
-    cpu::enable_interrupts();
+    cpu::start_interrupts();
     smp::start(further_core);
     let main = thread::Builder::new()
         .name("main")
@@ -36,7 +36,7 @@ pub fn start<T: Termination + 'static>(main: fn() -> T) -> ! {
 /// A further core: its first thread only lends its stack to the idle loop.
 fn further_core() -> ! {
     sched::adopt("idle");
-    cpu::enable_interrupts();
+    cpu::start_interrupts();
     loop {
         thread::park();
     }

@@ -17,7 +17,7 @@ extern crate alloc;
 mod wake;
 
 #[cfg(target_os = "none")]
-tare_libos::entry!(wake::main);
+tare_libos::entry!(wake::main, ring = 0);
 
 /// Interrupts are the machine's: the host has none to send.
 #[cfg(not(target_os = "none"))]

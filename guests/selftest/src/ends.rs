@@ -17,7 +17,37 @@ pub(crate) fn chosen() -> Option<u8> {
     if env::has_word("null") {
         return Some(tare_libos::hal::cpu::fault(8));
     }
+    if let Some(status) = trespasses() {
+        return Some(status);
+    }
     env::var("exit").and_then(|status| status.parse().ok())
+}
+
+/// Tries what an image in ring 3 must not be able to do.
+#[cfg(target_os = "none")]
+fn trespasses() -> Option<u8> {
+    use tare_libos::hal::ring::{Trespass, ask_nonsense, trespass};
+
+    let what = match env::var("trespass")? {
+        "page-table" => Trespass::WritePageTable,
+        "descriptors" => Trespass::WriteDescriptors,
+        "read" => Trespass::ReadDescriptors,
+        "jump" => Trespass::Jump,
+        "cli" => Trespass::Privileged,
+        "gates" => {
+            let taken = ask_nonsense(0x7461_7265, 20_000);
+            tare_libos::println!("gates: 20000 requests, {taken} taken");
+            return Some(0);
+        }
+        _ => return None,
+    };
+    trespass(what)
+}
+
+/// The host has no rings to choose.
+#[cfg(not(target_os = "none"))]
+fn trespasses() -> Option<u8> {
+    None
 }
 
 /// Recurses until the stack is used up.

@@ -25,7 +25,7 @@ extern crate alloc;
 mod modes;
 
 #[cfg(target_os = "none")]
-tare_libos::entry!(modes::main);
+tare_libos::entry!(modes::main, ring = 0);
 
 /// Exits are the machine's: the host has none.
 #[cfg(not(target_os = "none"))]

@@ -18,7 +18,7 @@ extern crate alloc;
 mod doubling;
 
 #[cfg(target_os = "none")]
-tare_libos::entry!(doubling::main);
+tare_libos::entry!(doubling::main, ring = 0);
 
 /// Exits are the machine's: the host has none.
 #[cfg(not(target_os = "none"))]

@@ -9,7 +9,7 @@ pub(crate) mod ioapic;
 mod registers;
 pub(crate) mod timed;
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use x86_64::instructions::port::Port;
 use x86_64::registers::model_specific::Msr;
@@ -17,14 +17,17 @@ use x86_64::registers::model_specific::Msr;
 use crate::acpi::Tables;
 use crate::cpuid;
 use crate::percpu::{self, Cpu};
+use crate::ring::{self, kvm_register};
 use crate::trap::irq;
 use registers::{
-    CURRENT_COUNT, DIVIDE, EOI, INITIAL_COUNT, LVT_LINT0, LVT_LINT1, LVT_TIMER, SPURIOUS_VECTOR,
-    TASK_PRIORITY, read, write,
+    CURRENT_COUNT, DIVIDE, EOI, IN_SERVICE, INITIAL_COUNT, LVT_LINT0, LVT_LINT1, LVT_TIMER,
+    SPURIOUS_VECTOR, TASK_PRIORITY, read, write,
 };
 
 const MSR_KVM_PV_EOI_EN: u32 = 0x4b56_4d04;
 const IA32_TSC_DEADLINE: u32 = 0x6e0;
+/// Turns that a CPU waits for its own interrupt.
+const SELF_TRIES: u32 = 10_000_000;
 const MASKED: u32 = 1 << 16;
 const TSC_DEADLINE: u32 = 2 << 17;
 const NMI: u32 = 4 << 8;
@@ -70,21 +73,51 @@ pub(crate) fn init_further() {
     if cpuid::has_pv_eoi() {
         let flag = core::ptr::from_ref(&percpu::current().pv_eoi).addr() as u64;
         // SAFETY: the flag lives forever at its physical address.
-        unsafe { Msr::new(MSR_KVM_PV_EOI_EN).write(flag | 1) };
+        unsafe { kvm_register::write(MSR_KVM_PV_EOI_EN, flag | 1) };
+    }
+}
+
+/// KVM's registers that this module writes, and the bytes that KVM writes behind
+/// them (`crate::ring::service`).
+pub(crate) const SHARED_REGISTERS: [(u32, u64); 1] = [(MSR_KVM_PV_EOI_EN, 4)];
+
+/// Whether KVM ends interrupts when it delivers them, as one that emulates ring 0
+/// does.
+static ENDS_BY_ITSELF: AtomicBool = AtomicBool::new(false);
+
+/// Finds out whether interrupts have to be ended: sends one to this CPU while
+/// handlers are off, and looks whether it is in service. Ring 3 only, where an end
+/// costs much and the registers can be read in memory.
+pub(crate) fn find_end_of_interrupt() {
+    if !ring::is_user() || percpu::index() != 0 {
+        return;
+    }
+    let pending = &percpu::current().pending;
+    send_wake(cpuid::first_apic_id());
+    for _ in 0..SELF_TRIES {
+        if pending.load(Ordering::Relaxed) & 1 << (irq::WAKE - 32) != 0 {
+            let in_service = read(IN_SERVICE + u32::from(irq::WAKE) / 32);
+            let ends = in_service & 1 << (irq::WAKE % 32) == 0;
+            ENDS_BY_ITSELF.store(ends, Ordering::Relaxed);
+            return;
+        }
+        core::hint::spin_loop();
     }
 }
 
 /// Whether KVM has this CPU's flag for ends of interrupts.
 pub(crate) fn pv_eoi_is_enabled() -> bool {
     // SAFETY: KVM has the register where it offers the flag.
-    cpuid::has_pv_eoi() && unsafe { Msr::new(MSR_KVM_PV_EOI_EN).read() } & 1 != 0
+    cpuid::has_pv_eoi() && unsafe { kvm_register::read(MSR_KVM_PV_EOI_EN) } & 1 != 0
 }
 
 /// Ends the interrupt that is being handled.
 #[inline]
 pub(crate) fn end_of_interrupt(cpu: &Cpu) {
     // Only the hypervisor writes the flag, and only while this CPU is stopped.
-    if cpu.pv_eoi.load(Ordering::Relaxed) & 1 != 0 {
+    if ENDS_BY_ITSELF.load(Ordering::Relaxed) {
+        cpu.ends_saved.set(cpu.ends_saved.get() + 1);
+    } else if cpu.pv_eoi.load(Ordering::Relaxed) & 1 != 0 {
         cpu.pv_eoi.store(0, Ordering::Relaxed);
         cpu.ends_saved.set(cpu.ends_saved.get() + 1);
     } else {

@@ -8,13 +8,15 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use tare_abi::layout::LAPIC;
 use x86_64::registers::model_specific::Msr;
 
-use crate::{clock, cpu};
+use crate::{clock, cpu, ring};
 
 pub(crate) const TASK_PRIORITY: u32 = 0x08;
 pub(crate) const EOI: u32 = 0x0b;
 pub(crate) const SPURIOUS_VECTOR: u32 = 0x0f;
 const COMMAND: u32 = 0x30;
 const COMMAND_HIGH: u32 = 0x31;
+/// First of eight registers of interrupts in service.
+pub(crate) const IN_SERVICE: u32 = 0x10;
 pub(crate) const LVT_TIMER: u32 = 0x32;
 pub(crate) const LVT_LINT0: u32 = 0x35;
 pub(crate) const LVT_LINT1: u32 = 0x36;
@@ -43,6 +45,10 @@ pub(super) fn choose(x2apic: bool) {
 
 /// Switches this CPU's APIC on with the chosen interface.
 pub(super) fn enable() {
+    if ring::is_user() {
+        // It is on since the reset (`ring::choose`).
+        return;
+    }
     let mode = match is_x2apic() {
         true => GLOBAL_ENABLE | X2APIC_ENABLE,
         false => GLOBAL_ENABLE,

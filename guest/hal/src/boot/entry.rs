@@ -30,7 +30,7 @@ global_asm!(
     .asciz "Xen"
     .long tare_start32
 
-    .section .bss.boot, "aw", @nobits
+    .section .bss.ring0, "aw", @nobits
     .balign 4096
 tare_pml4:
     .skip 4096
@@ -38,23 +38,26 @@ tare_pml4:
 tare_pdpt:
     .skip 4096
     .global tare_pdpt
+
+    .section .bss.boot, "aw", @nobits
+    .balign 4096
     .skip 32768
 tare_boot_stack:
     .global tare_boot_stack
 
-    .section .data.boot, "aw", @progbits
+    .section .data.ring0, "aw", @progbits
     .balign 4096
-    // 2 MiB pages of the first GiB: present, writable, large, not executable;
-    // the first one by 4 KiB pages, the image's executable until
+    // 2 MiB pages of the first GiB: present, writable, user, large, not
+    // executable; the first one by 4 KiB pages, the image's executable until
     // `memory::paging` has protected its sections.
 tare_pd0:
     .global tare_pd0
-    .quad tare_pt0 + 3
-    .quad (1 << 21) | 0x83
-    .quad (2 << 21) | 0x83
+    .quad tare_pt0 + 7
+    .quad (1 << 21) | 0x87
+    .quad (2 << 21) | 0x87
     .set page, 3
     .rept 509
-    .quad (page << 21) | 0x8000000000000083
+    .quad (page << 21) | 0x8000000000000087
     .set page, page + 1
     .endr
 tare_pt0:
@@ -62,9 +65,9 @@ tare_pt0:
     .set page, 0
     .rept 512
     .if page == {trampoline} >> 12
-    .quad (page << 12) | 3
+    .quad (page << 12) | 7
     .else
-    .quad (page << 12) | 0x8000000000000003
+    .quad (page << 12) | 0x8000000000000007
     .endif
     .set page, page + 1
     .endr
@@ -87,8 +90,8 @@ tare_start32:
     cld
     mov esp, offset tare_boot_stack
     mov edi, ebx
-    mov dword ptr [tare_pml4], offset tare_pdpt + 3
-    mov dword ptr [tare_pdpt], offset tare_pd0 + 3
+    mov dword ptr [tare_pml4], offset tare_pdpt + 7
+    mov dword ptr [tare_pdpt], offset tare_pd0 + 7
     mov eax, cr4
     or eax, 0xa0                // PAE, PGE
     mov cr4, eax
@@ -119,8 +122,8 @@ tare_start64:
     cld
     mov rsp, offset tare_boot_stack
     mov rdi, rsi
-    mov qword ptr [tare_pml4], offset tare_pdpt + 3
-    mov qword ptr [tare_pdpt], offset tare_pd0 + 3
+    mov qword ptr [tare_pml4], offset tare_pdpt + 7
+    mov qword ptr [tare_pdpt], offset tare_pd0 + 7
     mov rax, cr4
     or rax, 0xa0
     mov cr4, rax

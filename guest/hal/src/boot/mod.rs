@@ -19,7 +19,7 @@ pub(crate) use physical::fake;
 #[cfg(target_os = "none")]
 pub(crate) use entry::{CODE_SELECTOR, TRAMPOLINE};
 #[cfg(target_os = "none")]
-pub(crate) use start::acpi_virtio_mmio;
+pub(crate) use start::{acpi_virtio_mmio, early_cmdline};
 #[cfg(target_os = "none")]
 pub use start::{cmdline, initramfs, ram_bytes};
 

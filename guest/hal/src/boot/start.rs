@@ -6,10 +6,10 @@ use core::cell::UnsafeCell;
 
 use alloc::vec::Vec;
 
-use super::{Handover, Physical, Protocol, parse};
+use super::{Handover, Physical, Protocol, parse, u32_at, u64_at};
 use crate::once::OnceCell;
 use crate::virtio::MmioWord;
-use crate::{acpi, apic, clock, memory, percpu, power, trap};
+use crate::{acpi, apic, clock, cpuid, memory, percpu, power, ring, trap};
 
 /// Command lines beyond this are cut.
 const CMDLINE_MAX: usize = tare_abi::layout::CMDLINE_MAX;
@@ -55,11 +55,14 @@ unsafe extern "Rust" {
 #[unsafe(no_mangle)]
 extern "C" fn tare_boot(information: u64, protocol: u64) -> ! {
     percpu::init_first();
-    trap::init();
+    cpuid::init();
     let protocol = match protocol {
         0 => Protocol::Pvh,
         _ => Protocol::Linux,
     };
+    let ring = ring::choose(protocol, information);
+    trap::init(ring);
+    ring::enter(ring);
     let Some(handover) = parse(&Identity, protocol, information) else {
         panic!("the boot information at {information:#x} is neither PVH's nor Linux's");
     };
@@ -83,12 +86,39 @@ extern "C" fn tare_boot(information: u64, protocol: u64) -> ! {
     unsafe { tare_main() }
 }
 
+/// The command line where the loader left it, before anything else is set up; empty
+/// if there is none.
+pub(crate) fn early_cmdline(protocol: Protocol, information: u64) -> &'static str {
+    const FIELD_OF_PVH: u64 = 24;
+    const FIELD_OF_LINUX: u64 = 0x228;
+    let (field, bytes) = match protocol {
+        Protocol::Pvh => (FIELD_OF_PVH, 8),
+        Protocol::Linux => (FIELD_OF_LINUX, 4),
+    };
+    let address = Identity
+        .bytes(information + field, bytes)
+        .and_then(|field| {
+            let low = u32_at(field, 0).map(u64::from);
+            u64_at(field, 0).or(low)
+        });
+    let text = address.filter(|&address| address != 0).and_then(|address| {
+        let bytes = Identity.bytes(address, CMDLINE_MAX as u64)?;
+        let length = bytes.iter().position(|&byte| byte == 0)?;
+        // SAFETY: the loader's memory stays as it is until `memory::init`, and the
+        // caller keeps nothing of it.
+        Some(unsafe { core::slice::from_raw_parts(bytes.as_ptr(), length) })
+    });
+    text.and_then(|text| core::str::from_utf8(text).ok())
+        .unwrap_or("")
+}
+
 /// Called by the trampoline on the CPU's own stack.
 #[unsafe(no_mangle)]
 extern "C" fn tare_boot_ap(area: *mut percpu::Cpu) -> ! {
     // SAFETY: `smp` made this area for this CPU and keeps it forever.
     unsafe { percpu::init_further(area) };
-    trap::init();
+    trap::init(ring::current());
+    ring::enter(ring::current());
     apic::init_further();
     crate::smp::run()
 }

@@ -17,6 +17,8 @@ mod windows;
 
 #[cfg(not(target_os = "none"))]
 pub use host::*;
+#[cfg(target_os = "none")]
+pub(crate) use pvclock::SHARED_REGISTERS;
 pub use scale::Scale;
 #[cfg(target_os = "none")]
 pub use tsc::{Frequency, now_ns, since_ns, ticks, ticks_per_s};

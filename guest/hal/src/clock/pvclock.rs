@@ -6,12 +6,16 @@
 use core::arch::x86_64::_rdtsc;
 use core::cell::UnsafeCell;
 
-use x86_64::registers::model_specific::Msr;
-
 use crate::cpuid;
+use crate::ring::kvm_register;
 
 const MSR_KVM_WALL_CLOCK_NEW: u32 = 0x4b56_4d00;
 const MSR_KVM_SYSTEM_TIME_NEW: u32 = 0x4b56_4d01;
+
+/// KVM's registers that this module writes, and the bytes that KVM writes behind
+/// them (`crate::ring::service`).
+pub(crate) const SHARED_REGISTERS: [(u32, u64); 2] =
+    [(MSR_KVM_WALL_CLOCK_NEW, 12), (MSR_KVM_SYSTEM_TIME_NEW, 32)];
 
 /// `pvclock_vcpu_time_info`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,7 +87,7 @@ pub(super) fn wall_ns() -> Option<u64> {
     // SAFETY: the hypervisor writes the structure at its physical address
     // before the instruction ends.
     let boot = unsafe {
-        Msr::new(MSR_KVM_WALL_CLOCK_NEW).write(address.addr() as u64);
+        kvm_register::write(MSR_KVM_WALL_CLOCK_NEW, address.addr() as u64);
         address.read_volatile()
     };
     if boot.version == 0 {
@@ -107,13 +111,12 @@ fn system_time() -> Option<SystemTime> {
         return None;
     }
     let address = SHARED.system.get();
-    let mut msr = Msr::new(MSR_KVM_SYSTEM_TIME_NEW);
     // SAFETY: the hypervisor writes the structure at its physical address
     // before it runs this CPU again.
     let time = unsafe {
-        msr.write(address.addr() as u64 | 1);
+        kvm_register::write(MSR_KVM_SYSTEM_TIME_NEW, address.addr() as u64 | 1);
         let time = address.read_volatile();
-        msr.write(0);
+        kvm_register::write(MSR_KVM_SYSTEM_TIME_NEW, 0);
         time
     };
     (time.version != 0 && time.version % 2 == 0).then_some(time)

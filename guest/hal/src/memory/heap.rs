@@ -74,6 +74,15 @@ pub(crate) fn raw_pages(count: usize) -> Option<NonNull<u8>> {
     NonNull::new(unsafe { HEAP.alloc(page_layout(count)?) })
 }
 
+/// 2 MiB at a multiple of 2 MiB below the first GiB, with whatever is in them.
+pub(crate) fn large_page() -> Option<NonNull<u8>> {
+    let layout = Layout::from_size_align(2 << 20, 2 << 20).ok()?;
+    // SAFETY: the layout is not empty.
+    let block = NonNull::new(unsafe { HEAP.alloc(layout) })?;
+    let is_low = block.addr().get() as u64 + (2 << 20) <= super::paging::BOOT_MAPPED;
+    is_low.then_some(block)
+}
+
 /// Gives pages back.
 ///
 /// # Safety

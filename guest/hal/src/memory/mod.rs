@@ -5,6 +5,7 @@
 pub mod heap;
 pub(crate) mod paging;
 pub mod stack;
+pub(crate) mod supervisor;
 
 use core::ops::Range;
 
@@ -67,6 +68,7 @@ pub(crate) fn init(handover: &Handover) {
         }
         paging::map_ram(&beyond);
     }
+    supervisor::reserve(handover.ram.bytes());
     paging::protect(&image);
     for range in free.pages() {
         let beyond = range.start.max(paging::BOOT_MAPPED)..range.end;

@@ -3,16 +3,20 @@
 //! more permissive after the other CPUs run, so that no CPU has to be told.
 //!
 //! The image's code is read-only, everything else is not executable, page 0 is
-//! not mapped (Intel SDM vol. 3A, chapter 4).
+//! not mapped, and ring 0's memory is not ring 3's (Intel SDM vol. 3A, chapter 4).
+//! An image in ring 3 changes the tables through the service gate and reads them
+//! through a window ([`WINDOW`]).
 
 #![allow(unsafe_code)]
 
 use core::ops::Range;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{Image, heap};
-use crate::lock::IrqLock;
+use super::{Image, heap, stack, supervisor};
+use crate::lock::SpinLock;
+use crate::ring::service;
+use crate::{cpuid, ring};
 
 /// What the entry code's tables map: the first GiB.
 pub(crate) const BOOT_MAPPED: u64 = GIB;
@@ -28,9 +32,17 @@ const LARGE_PAGE: u64 = 1 << 7;
 const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
-const RAM: u64 = PRESENT | WRITABLE | NO_EXECUTE;
+/// Ring 3 may use it. Tables above pages always carry it: pages decide.
+const USER: u64 = 1 << 2;
+
+const RAM: u64 = PRESENT | WRITABLE | USER | NO_EXECUTE;
 const DEVICE: u64 = RAM | UNCACHED;
-const TABLE: u64 = PRESENT | WRITABLE;
+const TABLE: u64 = PRESENT | WRITABLE | USER;
+
+/// Where ring 3 reads the page tables: at this distance from their addresses.
+const WINDOW: u64 = 0x7100_0000_0000;
+/// Most pages of stacks that one request maps.
+const MOST_PAGES: u64 = 4096;
 
 #[repr(C, align(4096))]
 struct Table([AtomicU64; 512]);
@@ -42,36 +54,99 @@ unsafe extern "C" {
     static tare_pt0: Table;
 }
 
-/// Serialises changes to the tables.
-static CHANGES: IrqLock<()> = IrqLock::new(());
+/// Serialises changes to the tables. Whoever holds it takes no interrupts: ring 0
+/// has them off in a gate, and before the gates there are none.
+#[unsafe(link_section = ".bss.ring0.state")]
+static CHANGES: SpinLock<()> = SpinLock::new(());
+
+/// Whether [`protect`] has run.
+static IS_PAGE_0_GONE: AtomicBool = AtomicBool::new(false);
+/// Whether the tables are ring 0's, so that ring 3 needs the gate and the window.
+static IS_PROTECTED: AtomicBool = AtomicBool::new(false);
 
 /// Gives each section of the image its rights, by pages of 4 KiB, and takes
 /// away page 0, which some loaders use for their information.
 pub(crate) fn protect(image: &Image) {
-    let _changes = CHANGES.lock();
+    let changes = CHANGES.lock();
+    page_0().store(0, Ordering::Relaxed);
+    IS_PAGE_0_GONE.store(true, Ordering::Relaxed);
+    if ring::is_user() {
+        open_window();
+    }
+    let directory = &boot_tables().1.0;
+    let further = supervisor::further();
+    if !further.is_empty() {
+        let value = further.start | (RAM & !USER) | LARGE_PAGE;
+        directory[index(further.start, 21)].store(value, Ordering::Relaxed);
+    }
+    // The tables first, then the entries: as soon as the entry of the directory's
+    // own pages is in effect, ring 3 cannot write to it.
+    let own = index(address_of(boot_tables().1), 21);
+    let mut own_entry = None;
     let mut base = image.text.start & !(LARGE - 1);
     // The entry code left the first 4 MiB from 2 MiB executable.
     while base < image.data.end.max(3 * LARGE) {
-        let entry = &boot_tables().1.0[index(base, 21)];
-        if base < image.data.end {
-            entry.store(image_table(image, base) | TABLE, Ordering::Relaxed);
+        let entry = if base < image.data.end {
+            image_table(image, base) | TABLE
         } else {
-            entry.store(base | RAM | LARGE_PAGE, Ordering::Relaxed);
+            base | RAM | LARGE_PAGE
+        };
+        if index(base, 21) == own {
+            own_entry = Some(entry);
+        } else {
+            directory[index(base, 21)].store(entry, Ordering::Relaxed);
         }
         base += LARGE;
     }
-    page_0().store(0, Ordering::Relaxed);
-    flush();
+    drop(changes);
+    if let Some(entry) = own_entry {
+        directory[own].store(entry, Ordering::Relaxed);
+    }
+    if ring::is_user() {
+        IS_PROTECTED.store(true, Ordering::Relaxed);
+        service::call(service::FLUSH, [0; 3]);
+    } else {
+        flush();
+    }
+}
+
+/// Lets ring 3 read the tables: maps the parts of ring 0's memory that hold some
+/// once more, for reading. Besides tables these hold descriptor tables and stacks
+/// of ring 0, which are no secret to an image.
+fn open_window() {
+    for part in supervisor::parts().iter().skip(1) {
+        let mut page = part.range.start;
+        while page < part.range.end {
+            let entry = entry_of(WINDOW + page);
+            entry.store(page | PRESENT | USER | NO_EXECUTE, Ordering::Relaxed);
+            page += PAGE;
+        }
+    }
+}
+
+/// The entry of a page that is mapped by 4 KiB, with the tables above it.
+fn entry_of(address: u64) -> &'static AtomicU64 {
+    let mut table = boot_tables().0;
+    for shift in [39, 30, 21] {
+        table = next_table(&table.0[index(address, shift)]);
+    }
+    &table.0[index(address, 12)]
 }
 
 fn image_table(image: &Image, base: u64) -> u64 {
     let table = new_table();
     let mut page = base;
     for entry in &table.0 {
-        let rights = if image.text.contains(&page) {
-            PRESENT
+        let rights = if supervisor::part_at(page).is_some() {
+            if image.text.contains(&page) {
+                PRESENT
+            } else {
+                RAM & !USER
+            }
+        } else if image.text.contains(&page) {
+            PRESENT | USER
         } else if image.rodata.contains(&page) {
-            PRESENT | NO_EXECUTE
+            PRESENT | USER | NO_EXECUTE
         } else {
             RAM
         };
@@ -84,13 +159,13 @@ fn image_table(image: &Image, base: u64) -> u64 {
 /// Maps RAM beyond the first GiB at its physical address.
 pub(crate) fn map_ram(range: &Range<u64>) {
     if range.end > BOOT_MAPPED && !range.is_empty() {
-        map_range(range, RAM);
+        map_range(range, true);
     }
 }
 
 /// Maps the last GiB below 4 GiB, where APICs and most devices are.
 pub(crate) fn map_low_devices() {
-    map_range(&(3 * GIB..4 * GIB), DEVICE);
+    map_range(&(3 * GIB..4 * GIB), false);
 }
 
 /// Maps device memory at its physical address; says whether it is mapped.
@@ -99,7 +174,7 @@ pub(crate) fn map_device(range: &Range<u64>) -> bool {
     if range.is_empty() || range.end > 1 << 47 {
         return false;
     }
-    map_range(range, DEVICE);
+    map_range(range, false);
     is_mapped(range)
 }
 
@@ -108,7 +183,7 @@ pub(crate) fn is_mapped(range: &Range<u64>) -> bool {
     if range.is_empty() || range.start == 0 || range.end > 1 << 47 {
         return false;
     }
-    if range.start < PAGE && page_0().load(Ordering::Relaxed) & PRESENT == 0 {
+    if range.start < PAGE && IS_PAGE_0_GONE.load(Ordering::Relaxed) {
         return false;
     }
     let first = range.start & !(GIB - 1);
@@ -123,30 +198,53 @@ pub(crate) fn is_mapped(range: &Range<u64>) -> bool {
 }
 
 fn gib_is_mapped(address: u64) -> bool {
-    let pdpt = boot_tables().0.0[index(address, 39)].load(Ordering::Relaxed);
+    let pdpt = readable(address_of(boot_tables().0)).0[index(address, 39)].load(Ordering::Relaxed);
     if pdpt & PRESENT == 0 {
         return false;
     }
-    table_at(pdpt).0[index(address, 30)].load(Ordering::Relaxed) & PRESENT != 0
+    readable(pdpt).0[index(address, 30)].load(Ordering::Relaxed) & PRESENT != 0
+}
+
+/// The table that `entry` points to, for reading: in ring 3 through the window.
+fn readable(entry: u64) -> &'static Table {
+    let distance = if needs_gate() { WINDOW } else { 0 };
+    table_at_distance(entry, distance)
 }
 
 /// Maps every GiB that `range` touches and that is not mapped, whole.
-fn map_range(range: &Range<u64>, rights: u64) {
-    let _changes = CHANGES.lock();
+fn map_range(range: &Range<u64>, is_ram: bool) {
     let mut at = range.start & !(GIB - 1);
     while at < range.end {
-        let pdpt = next_table(&boot_tables().0.0[index(at, 39)]);
-        let entry = &pdpt.0[index(at, 30)];
-        if entry.load(Ordering::Relaxed) & PRESENT == 0 {
-            let value = if has_gib_pages() {
-                at | rights | LARGE_PAGE
-            } else {
-                large_pages(at, rights) | TABLE
-            };
-            entry.store(value, Ordering::Release);
+        if needs_gate() {
+            service::call(service::MAP_GIB, [at, u64::from(is_ram), 0]);
+        } else {
+            map_gib_here(at, is_ram);
         }
         at += GIB;
     }
+}
+
+/// Maps the GiB at `address` at its own address, unless it is mapped. In ring 0, or
+/// before the tables are protected. Says whether it was asked for what there is.
+pub(crate) fn map_gib_here(address: u64, is_ram: bool) -> bool {
+    // The first GiB is mapped by the entry code; stacks and the window lie in the
+    // upper half of what 47 bits address.
+    if !address.is_multiple_of(GIB) || !(GIB..stack::WINDOW.start).contains(&address) {
+        return false;
+    }
+    let rights = if is_ram { RAM } else { DEVICE };
+    let _changes = CHANGES.lock();
+    let pdpt = next_table(&boot_tables().0.0[index(address, 39)]);
+    let entry = &pdpt.0[index(address, 30)];
+    if entry.load(Ordering::Relaxed) & PRESENT == 0 {
+        let value = if cpuid::has_gib_pages() {
+            address | rights | LARGE_PAGE
+        } else {
+            large_pages(address, rights) | TABLE
+        };
+        entry.store(value, Ordering::Release);
+    }
+    true
 }
 
 fn large_pages(base: u64, rights: u64) -> u64 {
@@ -159,34 +257,68 @@ fn large_pages(base: u64, rights: u64) -> u64 {
     address_of(table)
 }
 
-/// Maps the page at `address` to `frame`, writable. The entry must be empty.
-/// Says whether there was memory for the tables.
-pub(crate) fn map_page(address: u64, frame: u64) -> bool {
+/// Maps `count` pages from `address`, in the window of stacks, to the frames from
+/// `frame`, writable. Their entries must be empty. Says whether that was done;
+/// without memory for tables it is not.
+pub(crate) fn map_pages(address: u64, frame: u64, count: u64) -> bool {
+    if needs_gate() {
+        return service::call(service::MAP_PAGES, [address, frame, count]) == 1;
+    }
+    map_pages_here(address, frame, count)
+}
+
+/// [`map_pages`] in ring 0, or before the tables are protected.
+pub(crate) fn map_pages_here(address: u64, frame: u64, count: u64) -> bool {
+    let (Some(bytes), true) = (count.checked_mul(PAGE), count <= MOST_PAGES) else {
+        return false;
+    };
+    let (Some(end), Some(frames_end)) = (address.checked_add(bytes), frame.checked_add(bytes))
+    else {
+        return false;
+    };
+    let is_aligned = address.is_multiple_of(PAGE) && frame.is_multiple_of(PAGE);
+    let in_window = stack::WINDOW.start <= address && end <= stack::WINDOW.end;
+    if !is_aligned || !in_window || supervisor::overlaps(&(frame..frames_end)) {
+        return false;
+    }
     let _changes = CHANGES.lock();
+    (0..count).all(|page| map_page(address + page * PAGE, frame + page * PAGE))
+}
+
+fn map_page(address: u64, frame: u64) -> bool {
     let mut table = boot_tables().0;
     for shift in [39, 30, 21] {
         let entry = &table.0[index(address, shift)];
         if entry.load(Ordering::Relaxed) & PRESENT == 0 {
-            let Some(page) = heap::pages(1) else {
+            let Some(page) = supervisor::table_page() else {
                 return false;
             };
-            entry.store(page.addr().get() as u64 | TABLE, Ordering::Release);
+            entry.store(page | TABLE, Ordering::Release);
         }
         table = table_at(entry.load(Ordering::Relaxed));
     }
-    table.0[index(address, 12)].store(frame | RAM, Ordering::Release);
+    let entry = &table.0[index(address, 12)];
+    if entry.load(Ordering::Relaxed) & PRESENT != 0 {
+        return false;
+    }
+    entry.store(frame | RAM, Ordering::Release);
     true
+}
+
+/// Whether this code may not change the tables itself.
+fn needs_gate() -> bool {
+    ring::is_user() && IS_PROTECTED.load(Ordering::Relaxed)
 }
 
 /// The physical address behind an address that is mapped by 4 KiB pages.
 pub(crate) fn translate(address: u64) -> Option<u64> {
-    let mut table = boot_tables().0;
+    let mut table = readable(address_of(boot_tables().0));
     for shift in [39, 30, 21] {
         let entry = table.0[index(address, shift)].load(Ordering::Relaxed);
         if entry & PRESENT == 0 || entry & LARGE_PAGE != 0 {
             return None;
         }
-        table = table_at(entry);
+        table = readable(entry);
     }
     let entry = table.0[index(address, 12)].load(Ordering::Relaxed);
     (entry & PRESENT != 0).then_some(entry & ADDRESS | address & (PAGE - 1))
@@ -207,14 +339,18 @@ fn next_table(entry: &AtomicU64) -> &'static Table {
 /// # Panics
 /// Without memory: the image cannot go on.
 fn new_table() -> &'static Table {
-    match heap::pages(1) {
-        Some(page) => table_at(page.addr().get() as u64),
+    match supervisor::table_page() {
+        Some(page) => table_at(page),
         None => panic!("no memory for page tables: {:?}", heap::stats()),
     }
 }
 
 fn table_at(entry: u64) -> &'static Table {
-    let table = (entry & ADDRESS) as *const Table;
+    table_at_distance(entry, 0)
+}
+
+fn table_at_distance(entry: u64, distance: u64) -> &'static Table {
+    let table = ((entry & ADDRESS) + distance) as *const Table;
     debug_assert!(NonNull::new(table.cast_mut()).is_some());
     // SAFETY: entries that point to tables are made only here and by the entry
     // code, from pages that are never freed; access is atomic.
@@ -241,11 +377,6 @@ fn page_0() -> &'static AtomicU64 {
     // SAFETY: as in `boot_tables`: 1. defined by `boot/entry.rs`, 2. never freed, 3. reached as
     //    atomics only.
     unsafe { &tare_pt0.0[0] }
-}
-
-fn has_gib_pages() -> bool {
-    use core::arch::x86_64::__cpuid;
-    __cpuid(0x8000_0000).eax >= 0x8000_0001 && __cpuid(0x8000_0001).edx & (1 << 26) != 0
 }
 
 /// Forgets cached translations of this CPU.

@@ -13,7 +13,7 @@ use super::{heap, paging};
 use crate::lock::SpinLock;
 
 /// The window of stacks, 512 GiB from here.
-const WINDOW: Range<u64> = 0x7000_0000_0000..0x7080_0000_0000;
+pub(crate) const WINDOW: Range<u64> = 0x7000_0000_0000..0x7080_0000_0000;
 const PAGE: usize = 4096;
 
 struct Pool {
@@ -91,13 +91,8 @@ fn map(pages: usize) -> Option<Stack> {
         guard
     };
     let bottom = guard + PAGE as u64;
-    for page in 0..pages {
-        let offset = (page * PAGE) as u64;
-        // Without memory for tables the frames and this part of the window are
-        // lost, which is no matter to an image that has no memory.
-        if !paging::map_page(bottom + offset, frames.addr().get() as u64 + offset) {
-            return None;
-        }
-    }
-    Some(Stack { bottom, pages })
+    // Without memory for tables the frames and this part of the window are lost,
+    // which does not matter to an image that has no memory.
+    let mapped = paging::map_pages(bottom, frames.addr().get() as u64, pages as u64);
+    mapped.then_some(Stack { bottom, pages })
 }

@@ -1,4 +1,6 @@
-//! GDT and TSS of each CPU, and the IDT of all.
+//! Descriptor tables: one GDT and one IDT for all CPUs, a TSS for each. They lie in
+//! ring 0's memory, as do the stacks on which ring 0 runs.
+//! (Intel SDM vol. 3A, chapters 3.5, 6.10, 8.2 and 19.5.)
 
 #![allow(unsafe_code)]
 
@@ -9,37 +11,38 @@ use x86_64::PrivilegeLevel;
 use x86_64::VirtAddr;
 use x86_64::instructions::tables;
 use x86_64::structures::DescriptorTablePointer;
-use x86_64::structures::gdt::{Descriptor, SegmentSelector};
-use x86_64::structures::tss::TaskStateSegment;
+use x86_64::structures::gdt::SegmentSelector;
 
 use super::entry;
 use crate::boot::CODE_SELECTOR;
-use crate::memory::heap;
+use crate::cpu::MAX;
 use crate::percpu;
+use crate::ring::{Ring, gate};
 
 /// Gates in the IDT: 32 exceptions and 64 interrupts.
-pub(super) const GATES: usize = 96;
-const TSS_INDEX: u16 = 3;
+pub(crate) const GATES: usize = 96;
 /// Exceptions run on a stack of their own: an overflowing stack cannot take
 /// the frame of its own page fault.
 const FAULT_STACK_BYTES: usize = 16 * 1024;
 const FAULT_STACK: u8 = 1;
+/// Gates and, in ring 3, interrupts run on this stack.
+const RING_0_STACK_BYTES: usize = 4096;
+/// Bytes of the I/O permission bitmap: a bit for each port.
+const PORTS_BYTES: usize = 65536 / 8;
 
-/// Descriptor tables of one CPU.
-pub(crate) struct Descriptors {
-    gdt: [u64; 5],
-    tss: TaskStateSegment,
-}
+const CODE: u64 = 0x00af_9b00_0000_ffff;
+const DATA: u64 = 0x00cf_9300_0000_ffff;
+const USER_DATA: u64 = 0x00cf_f300_0000_ffff;
+const USER_CODE: u64 = 0x00af_fb00_0000_ffff;
+/// The first TSS's place in the GDT; each takes two entries.
+const TSS_INDEX: usize = 5;
+/// Present, ring 0, available 64-bit TSS.
+const TSS_KIND: u64 = 0x89 << 40;
 
-impl Descriptors {
-    /// Without a fault stack yet.
-    pub(crate) const fn new() -> Self {
-        Self {
-            gdt: [0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff, 0, 0],
-            tss: TaskStateSegment::new(),
-        }
-    }
-}
+/// An interrupt gate into ring 0 that only hardware uses, and one that ring 3 may
+/// call.
+const INTERRUPT_GATE: u8 = 0x8e;
+const CALLABLE_GATE: u8 = 0xee;
 
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -53,13 +56,8 @@ struct Gate {
     zero: u32,
 }
 
-#[repr(C, align(16))]
-struct Idt(UnsafeCell<[Gate; GATES]>);
-// SAFETY: written once, by the first CPU before any interrupt.
-unsafe impl Sync for Idt {}
-
-static IDT: Idt = Idt(UnsafeCell::new(
-    [Gate {
+impl Gate {
+    const NONE: Self = Self {
         offset_low: 0,
         selector: 0,
         stack: 0,
@@ -67,68 +65,143 @@ static IDT: Idt = Idt(UnsafeCell::new(
         offset_middle: 0,
         offset_high: 0,
         zero: 0,
-    }; GATES],
-));
+    };
 
-#[repr(C, align(16))]
-struct Stack(UnsafeCell<[u8; FAULT_STACK_BYTES]>);
-// SAFETY: 1. No code takes a reference to the bytes; `fault_stack_top` uses the address only.
-// 2. Only the first CPU's TSS names it, so one CPU at a time runs on it.
-unsafe impl Sync for Stack {}
-static FIRST_FAULT_STACK: Stack = Stack(UnsafeCell::new([0; FAULT_STACK_BYTES]));
-
-/// Loads this CPU's descriptor tables.
-pub(crate) fn init() {
-    let descriptors = percpu::current().descriptors.get();
-    // SAFETY: 1. `percpu::current` gives this CPU's area, which lives forever. 2. This function alone
-    //    uses its descriptors, once for each CPU (`boot::start`), so the reference is unique.
-    //    3. The tables hold flat ring-0 segments, this CPU's TSS and gates to `entry`'s stubs, so that
-    //    loading them changes no segment in use. 4. Interrupts are off until the caller turns
-    //    them on.
-    unsafe {
-        let descriptors = &mut *descriptors;
-        descriptors.tss.interrupt_stack_table[usize::from(FAULT_STACK) - 1] =
-            VirtAddr::new(fault_stack_top());
-        let tss = Descriptor::tss_segment_unchecked(&raw const descriptors.tss);
-        if let Descriptor::SystemSegment(low, high) = tss {
-            descriptors.gdt[3..5].copy_from_slice(&[low, high]);
+    fn to(offset: u64, stack: u8, kind: u8) -> Self {
+        Self {
+            offset_low: offset as u16,
+            selector: CODE_SELECTOR,
+            stack,
+            kind,
+            offset_middle: (offset >> 16) as u16,
+            offset_high: (offset >> 32) as u32,
+            zero: 0,
         }
-        tables::lgdt(&pointer(descriptors.gdt.as_ptr().addr(), 5 * 8));
-        tables::load_tss(SegmentSelector::new(TSS_INDEX, PrivilegeLevel::Ring0));
-        fill_idt_once();
-        tables::lidt(&pointer(IDT.0.get().addr(), GATES * size_of::<Gate>()));
     }
 }
 
-fn fault_stack_top() -> u64 {
-    let bottom = match percpu::index() {
-        0 => FIRST_FAULT_STACK.0.get().addr(),
-        _ => match heap::raw_pages(FAULT_STACK_BYTES / 4096) {
-            Some(pages) => pages.addr().get(),
-            None => panic!("no memory for a fault stack"),
-        },
-    };
-    (bottom + FAULT_STACK_BYTES) as u64
+/// A task state segment (Intel SDM vol. 3A, figure 8-11).
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+struct Task {
+    reserved: u32,
+    rsp: [u64; 3],
+    reserved_1: u64,
+    ist: [u64; 7],
+    reserved_2: u64,
+    reserved_3: u16,
+    ports: u16,
 }
 
-fn fill_idt_once() {
+#[derive(Clone, Copy)]
+#[repr(C, align(128))]
+struct Slot(Task);
+
+/// Tables and stacks of all CPUs. The task state segments share one bitmap that
+/// allows every port: ports are no secret to an image.
+#[repr(C, align(4096))]
+struct Tables {
+    idt: [Gate; GATES],
+    gdt: [u64; TSS_INDEX + 2 * MAX],
+    tasks: [Slot; MAX],
+    ports: [u8; PORTS_BYTES + 1],
+}
+
+#[repr(C, align(4096))]
+struct Stacks {
+    ring_0: [[u8; RING_0_STACK_BYTES]; MAX],
+    fault: [[u8; FAULT_STACK_BYTES]; MAX],
+}
+
+struct Shared<T>(UnsafeCell<T>);
+// SAFETY: tables are written in ring 0 by `init`: the common ones by the first CPU
+// before the others start, then each CPU's own; stacks belong to a CPU each.
+unsafe impl<T> Sync for Shared<T> {}
+
+const NO_TASK: Slot = Slot(Task {
+    reserved: 0,
+    rsp: [0; 3],
+    reserved_1: 0,
+    ist: [0; 7],
+    reserved_2: 0,
+    reserved_3: 0,
+    ports: 0,
+});
+
+#[unsafe(link_section = ".bss.ring0.tables")]
+static TABLES: Shared<Tables> = Shared(UnsafeCell::new(Tables {
+    idt: [Gate::NONE; GATES],
+    gdt: [0; TSS_INDEX + 2 * MAX],
+    tasks: [NO_TASK; MAX],
+    ports: [0; PORTS_BYTES + 1],
+}));
+
+#[unsafe(link_section = ".bss.ring0.stacks")]
+static STACKS: Shared<Stacks> = Shared(UnsafeCell::new(Stacks {
+    ring_0: [[0; RING_0_STACK_BYTES]; MAX],
+    fault: [[0; FAULT_STACK_BYTES]; MAX],
+}));
+
+/// Loads this CPU's descriptor tables, for an image in `ring`.
+pub(crate) fn init(ring: Ring) {
+    let cpu = percpu::index() % MAX;
+    fill_once(ring);
+    let tables = TABLES.0.get();
+    // SAFETY: in ring 0; this CPU's own entries, which it writes once.
+    unsafe {
+        let task = &raw mut (*tables).tasks[cpu];
+        let end = (&raw const (*tables).ports).addr() + PORTS_BYTES + 1;
+        (*task).0.rsp[0] = top_of(&raw const (*STACKS.0.get()).ring_0[cpu]);
+        (*task).0.ist[usize::from(FAULT_STACK) - 1] =
+            top_of(&raw const (*STACKS.0.get()).fault[cpu]);
+        (*task).0.ports = ((&raw const (*tables).ports).addr() - task.addr()) as u16;
+        let index = TSS_INDEX + 2 * cpu;
+        let (low, high) = task_descriptor(task.addr() as u64, (end - task.addr() - 1) as u64);
+        (*tables).gdt[index] = low;
+        (*tables).gdt[index + 1] = high;
+        let gdt = &raw const (*tables).gdt;
+        tables::lgdt(&pointer(gdt.addr(), size_of_val(&*gdt)));
+        tables::load_tss(SegmentSelector::new(index as u16, PrivilegeLevel::Ring0));
+        let idt = &raw const (*tables).idt;
+        tables::lidt(&pointer(idt.addr(), size_of_val(&*idt)));
+    }
+}
+
+fn top_of<T>(stack: *const T) -> u64 {
+    (stack.addr() + size_of::<T>()) as u64
+}
+
+fn task_descriptor(base: u64, limit: u64) -> (u64, u64) {
+    let low = limit & 0xffff
+        | (base & 0xff_ffff) << 16
+        | TSS_KIND
+        | (limit >> 16 & 0xf) << 48
+        | (base >> 24 & 0xff) << 56;
+    (low, base >> 32)
+}
+
+fn fill_once(ring: Ring) {
     static FILLED: AtomicBool = AtomicBool::new(false);
     if FILLED.swap(true, Ordering::Relaxed) {
         return;
     }
-    // SAFETY: the first CPU, before any interrupt; see `Idt`.
-    let gates = unsafe { &mut *IDT.0.get() };
-    for (vector, gate) in gates.iter_mut().enumerate() {
-        let offset = entry::stub(vector);
-        *gate = Gate {
-            offset_low: offset as u16,
-            selector: CODE_SELECTOR,
-            stack: if vector < 32 { FAULT_STACK } else { 0 },
-            kind: 0x8e,
-            offset_middle: (offset >> 16) as u16,
-            offset_high: (offset >> 32) as u32,
-            zero: 0,
-        };
+    // SAFETY: the first CPU in ring 0, before any interrupt and the other CPUs.
+    let tables = unsafe { &mut *TABLES.0.get() };
+    tables.gdt[1..TSS_INDEX].copy_from_slice(&[CODE, DATA, USER_DATA, USER_CODE]);
+    // The processor reads a byte beyond the bitmap, which must be all ones.
+    tables.ports[PORTS_BYTES] = 0xff;
+    for (vector, entry) in tables.idt.iter_mut().enumerate() {
+        *entry = gate(ring, vector);
+    }
+}
+
+fn gate(ring: Ring, vector: usize) -> Gate {
+    match (ring, vector) {
+        (Ring::Three, gate::HALT) => Gate::to(gate::halt(), 0, CALLABLE_GATE),
+        (Ring::Three, gate::SERVICE) => Gate::to(gate::service(), 0, CALLABLE_GATE),
+        (_, ..32) => Gate::to(entry::stub(vector), FAULT_STACK, INTERRUPT_GATE),
+        (Ring::Zero, _) => Gate::to(entry::stub(vector), 0, INTERRUPT_GATE),
+        (Ring::Three, _) => Gate::to(gate::stub(vector), 0, INTERRUPT_GATE),
     }
 }
 

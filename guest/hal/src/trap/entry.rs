@@ -1,6 +1,6 @@
-//! Entry code of exceptions and interrupts, one stub of 16 bytes a vector.
-//! An interrupt handler runs on the stack that it interrupts and saves only
-//! what a called function may change.
+//! Entry code of exceptions, and of interrupts for an image in ring 0. An interrupt
+//! handler runs on the stack that it interrupts and saves only what a called function
+//! may change. While the software flag is off, the vector is only noted as pending.
 
 #![allow(unsafe_code)]
 
@@ -8,6 +8,10 @@ use core::arch::global_asm;
 
 use super::descriptors::GATES;
 use super::irq::STAMP;
+use crate::percpu::{INTERRUPTS_ON_OFFSET, PENDING_OFFSET};
+
+/// Bytes of a stub.
+const STUB: usize = 64;
 
 unsafe extern "C" {
     static tare_stubs: u8;
@@ -15,18 +19,18 @@ unsafe extern "C" {
 
 /// Address of the entry code of `vector`.
 pub(super) fn stub(vector: usize) -> u64 {
-    (&raw const tare_stubs).addr() as u64 + vector as u64 * 16
+    (&raw const tare_stubs).addr() as u64 + (vector * STUB) as u64
 }
 
 global_asm!(
     r#"
     .section .text.tare_stubs, "ax", @progbits
-    .balign 16
+    .balign {stub}
     .global tare_stubs
 tare_stubs:
     .set vector, 0
     .rept {gates}
-    .balign 16
+    .balign {stub}
     .if vector < 32
     // Exceptions that push an error code themselves.
     .if (0x60227d00 >> vector) & 1
@@ -36,14 +40,19 @@ tare_stubs:
     push vector
     jmp tare_exception_entry
     .elseif vector == {stamp}
-    // Taken only where nothing is in these registers; 16 bytes.
+    // Taken only where nothing is in these registers.
     rdtsc
     mov [rip + tare_stamp], eax
     mov [rip + tare_stamp + 4], edx
     iretq
     .else
+    btr qword ptr gs:[{on}], 0
+    jnc 2f
     push vector
     jmp tare_interrupt_entry
+2:
+    bts qword ptr gs:[{pending}], vector - 32
+    iretq
     .endif
     .set vector, vector + 1
     .endr
@@ -99,5 +108,8 @@ tare_exception_entry:
     ud2
     "#,
     gates = const GATES,
+    stub = const STUB,
+    on = const INTERRUPTS_ON_OFFSET,
+    pending = const PENDING_OFFSET,
     stamp = const STAMP,
 );

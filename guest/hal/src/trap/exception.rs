@@ -5,7 +5,7 @@
 
 use core::fmt::{self, Write};
 
-use crate::memory::stack;
+use crate::memory::{stack, supervisor};
 use crate::{fiber, panic, percpu, power, serial};
 
 const PAGE_FAULT: u64 = 14;
@@ -63,6 +63,11 @@ fn report(out: &mut serial::Raw, frame: &Frame) -> fmt::Result {
     )?;
     panic::describe_thread(out);
     writeln!(out)?;
+    if frame.vector == PAGE_FAULT
+        && let Some(part) = supervisor::part_at(address)
+    {
+        writeln!(out, "{address:#x} holds {part}")?;
+    }
     if is_overflow(frame, address) {
         write!(out, "stack overflow: the guard page was hit")?;
         panic::describe_thread(out);

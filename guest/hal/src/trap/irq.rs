@@ -4,9 +4,10 @@
 #![allow(unsafe_code)]
 
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, compiler_fence};
 
 use super::descriptors::GATES;
+use crate::percpu::Cpu;
 use crate::{apic, percpu, timer};
 
 /// What a handler is.
@@ -16,6 +17,8 @@ pub type Handler = &'static (dyn Fn() + Sync);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vector(pub(crate) u8);
 
+/// Vector of bit 0 of the pending interrupts.
+const FIRST: usize = 32;
 /// The local timer's.
 pub(crate) const TIMER: u8 = 0x20;
 /// Wake-ups by other CPUs.
@@ -52,21 +55,60 @@ pub fn register(vector: Vector, handler: Handler) {
     HANDLERS[usize::from(vector.0)].store(cell, Ordering::Release);
 }
 
-/// Called by the entry code with interrupts off.
+/// Called by the entry code with the software flag off; turns it on again.
 #[unsafe(no_mangle)]
 extern "C" fn tare_interrupt(vector: u64) {
     let cpu = percpu::current();
+    handle(cpu, vector as usize);
+    finish(cpu);
+}
+
+/// Handles the interrupts that are pending on this CPU.
+#[cold]
+pub(crate) fn handle_pending() {
+    let cpu = percpu::current();
+    turn_off(cpu);
+    finish(cpu);
+}
+
+/// Handles what is pending until nothing is, and leaves the flag on.
+fn finish(cpu: &Cpu) {
+    loop {
+        let mut pending = if cpu.pending.load(Ordering::Relaxed) == 0 {
+            0
+        } else {
+            cpu.pending.swap(0, Ordering::Relaxed)
+        };
+        while pending != 0 {
+            let bit = pending.trailing_zeros();
+            pending &= pending - 1;
+            handle(cpu, FIRST + bit as usize);
+        }
+        // One that arrives from here on finds the flag on, or is seen below.
+        cpu.interrupts_on.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        if cpu.pending.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        turn_off(cpu);
+    }
+}
+
+fn turn_off(cpu: &Cpu) {
+    cpu.interrupts_on.store(0, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+}
+
+fn handle(cpu: &Cpu, vector: usize) {
     cpu.interrupt_depth.set(cpu.interrupt_depth.get() + 1);
     match vector as u8 {
         TIMER => timer::expired(cpu),
-        WAKE => {}
-        SPURIOUS => {
-            cpu.interrupt_depth.set(cpu.interrupt_depth.get() - 1);
-            return;
-        }
-        _ => call(vector as usize),
+        WAKE | SPURIOUS => {}
+        _ => call(vector),
     }
-    apic::end_of_interrupt(cpu);
+    if vector as u8 != SPURIOUS {
+        apic::end_of_interrupt(cpu);
+    }
     cpu.interrupt_depth.set(cpu.interrupt_depth.get() - 1);
 }
 

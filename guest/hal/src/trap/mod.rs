@@ -6,4 +6,4 @@ mod entry;
 mod exception;
 pub mod irq;
 
-pub(crate) use descriptors::{Descriptors, init};
+pub(crate) use descriptors::{GATES, init};

@@ -1,0 +1,137 @@
+//! Ring 0's memory: page tables, descriptor tables, ring-0 stacks and entry code.
+//! Once `paging::protect` has run, an image in ring 3 can read its page tables
+//! (through a read-only window, to translate addresses) and none of the rest.
+
+#![allow(unsafe_code)]
+
+use core::cell::UnsafeCell;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::heap;
+
+/// Pages for tables in the image: enough for the stacks of 128 MiB.
+const POOL_PAGES: usize = 96;
+const PAGE: u64 = 4096;
+const LARGE: u64 = 2 << 20;
+
+#[repr(C, align(4096))]
+struct Pool(UnsafeCell<[[u8; PAGE as usize]; POOL_PAGES]>);
+// SAFETY: pages are handed out once each.
+unsafe impl Sync for Pool {}
+
+#[unsafe(link_section = ".bss.ring0.pool")]
+static POOL: Pool = Pool(UnsafeCell::new([[0; PAGE as usize]; POOL_PAGES]));
+
+// The state of the pool, which ring 3 must not write.
+#[unsafe(link_section = ".bss.ring0.state")]
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+/// First address of the further pages, and how many were used; zero without any.
+#[unsafe(link_section = ".bss.ring0.state")]
+static FURTHER: AtomicU64 = AtomicU64::new(0);
+#[unsafe(link_section = ".bss.ring0.state")]
+static FURTHER_USED: AtomicU64 = AtomicU64::new(0);
+
+unsafe extern "C" {
+    static tare_ring0_text_start: u8;
+    static tare_ring0_text_end: u8;
+    static tare_ring0_data_start: u8;
+    static tare_ring0_data_end: u8;
+    static tare_ring0_bss_start: u8;
+    static tare_ring0_bss_end: u8;
+}
+
+/// What a part of ring 0's memory holds.
+pub(crate) struct Part {
+    /// For messages.
+    pub(crate) name: &'static str,
+    /// Where it is.
+    pub(crate) range: Range<u64>,
+}
+
+/// The parts of ring 0's memory. For ring 0, and before it is protected: where the
+/// further page tables are is ring 0's to know.
+pub(crate) fn parts() -> [Part; 4] {
+    let [text, data, bss] = image_parts();
+    let further = Part {
+        name: "page tables",
+        range: further(),
+    };
+    [text, data, bss, further]
+}
+
+/// The parts of the image that belong to ring 0.
+pub(crate) fn image_parts() -> [Part; 3] {
+    let address = |symbol: *const u8| symbol.addr() as u64;
+    let part = |name, start, end| Part {
+        name,
+        range: address(start)..address(end),
+    };
+    [
+        part(
+            "ring 0's entry code",
+            &raw const tare_ring0_text_start,
+            &raw const tare_ring0_text_end,
+        ),
+        part(
+            "page tables",
+            &raw const tare_ring0_data_start,
+            &raw const tare_ring0_data_end,
+        ),
+        part(
+            "page tables, descriptor tables and stacks of ring 0",
+            &raw const tare_ring0_bss_start,
+            &raw const tare_ring0_bss_end,
+        ),
+    ]
+}
+
+/// The part of ring 0's memory that `address` lies in.
+pub(crate) fn part_at(address: u64) -> Option<&'static str> {
+    let mut parts = parts().into_iter();
+    let part = parts.find(|part| part.range.contains(&address))?;
+    Some(part.name)
+}
+
+/// Whether any of `range` belongs to ring 0.
+pub(crate) fn overlaps(range: &Range<u64>) -> bool {
+    let touches = |part: &Part| range.start < part.range.end && part.range.start < range.end;
+    range.start >= range.end || parts().iter().any(touches)
+}
+
+/// A zeroed page for a table; `None` when all are used.
+pub(crate) fn table_page() -> Option<u64> {
+    let index = NEXT.load(Ordering::Relaxed);
+    if index < POOL_PAGES {
+        NEXT.store(index + 1, Ordering::Relaxed);
+        return Some(POOL.0.get().addr() as u64 + index as u64 * PAGE);
+    }
+    let (range, used) = (further(), FURTHER_USED.load(Ordering::Relaxed));
+    let page = range.start + used;
+    if page >= range.end {
+        return None;
+    }
+    FURTHER_USED.store(used + PAGE, Ordering::Relaxed);
+    // SAFETY: a page that nobody else has: heap memory may hold anything.
+    unsafe { core::ptr::write_bytes(page as *mut u64, 0, PAGE as usize / 8) };
+    Some(page)
+}
+
+/// Takes memory for the tables of a machine with much RAM: a page of tables maps
+/// 2 MiB of stacks. Before [`super::paging::protect`].
+pub(crate) fn reserve(ram_bytes: u64) {
+    if ram_bytes / LARGE <= POOL_PAGES as u64 {
+        return;
+    }
+    if let Some(block) = heap::large_page() {
+        FURTHER.store(block.addr().get() as u64, Ordering::Relaxed);
+    }
+}
+
+/// The large page that [`reserve`] took; empty without one.
+pub(crate) fn further() -> Range<u64> {
+    match FURTHER.load(Ordering::Relaxed) {
+        0 => 0..0,
+        start => start..start + LARGE,
+    }
+}

@@ -1,0 +1,77 @@
+//! Which ring an image runs in: what the monitor says in Tare's CPUID leaf, else
+//! `ring=` on the command line, else ring 3 where ring 0 is slow.
+
+use core::arch::x86_64::_rdtsc;
+
+use tare_abi::cmdline;
+use x86_64::registers::model_specific::Msr;
+
+use super::Ring;
+use crate::boot::{self, Protocol};
+use crate::cpuid;
+
+const IA32_APIC_BASE: u32 = 0x1b;
+const ENABLE: u64 = 1 << 11;
+const X2APIC_ENABLE: u64 = 1 << 10;
+/// Instructions that are timed.
+const TIMED: u64 = 100;
+/// Cycles that an emulated instruction takes at least: hardware takes about one,
+/// QEMU's translator some tens, KVM's emulator more than a thousand.
+const EMULATED_CYCLES: u64 = 500;
+const TRIES: usize = 4;
+
+unsafe extern "Rust" {
+    /// The highest ring that the image can run in, defined by
+    /// `tare_libos::entry!`.
+    static TARE_RING: u8;
+}
+
+/// The ring for this image on this machine. Runs in ring 0, on the first CPU.
+///
+/// # Panics
+/// If ring 3 is asked for and the image needs ring 0.
+pub(crate) fn choose(protocol: Protocol, information: u64) -> Ring {
+    // SAFETY: a constant of the image.
+    let can_leave = unsafe { TARE_RING } == Ring::Three.number();
+    match cpuid::tare_ring().or_else(|| named(protocol, information)) {
+        Some(3) if !can_leave => panic!("this image needs ring 0: start it with --ring 0"),
+        Some(3) => Ring::Three,
+        Some(_) => Ring::Zero,
+        None if can_leave && has_memory_apic() && is_emulated() => Ring::Three,
+        None => Ring::Zero,
+    }
+}
+
+/// The ring that the command line names.
+fn named(protocol: Protocol, information: u64) -> Option<u8> {
+    cmdline::ring(boot::early_cmdline(protocol, information))
+}
+
+/// Whether the local APIC is on with its memory-mapped registers, which ring 3 needs,
+/// as it is after a reset.
+fn has_memory_apic() -> bool {
+    // SAFETY: every CPU with a local APIC has the register.
+    unsafe { Msr::new(IA32_APIC_BASE).read() & (ENABLE | X2APIC_ENABLE) == ENABLE }
+}
+
+/// Whether this machine emulates ring 0: times a loop, the fastest of some tries,
+/// since the CPU may be taken away meanwhile.
+fn is_emulated() -> bool {
+    (0..TRIES).all(|_| timed() > TIMED * EMULATED_CYCLES)
+}
+
+fn timed() -> u64 {
+    // SAFETY: every 64-bit CPU has the counter; the loop counts a register down
+    // with two instructions a turn.
+    unsafe {
+        let begin = _rdtsc();
+        core::arch::asm!(
+            "2:",
+            "dec {turns:e}",
+            "jnz 2b",
+            turns = inout(reg) TIMED as u32 / 2 => _,
+            options(nomem, nostack),
+        );
+        _rdtsc().wrapping_sub(begin)
+    }
+}

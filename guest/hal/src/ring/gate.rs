@@ -1,0 +1,150 @@
+//! Entry code of interrupts and gates for an image in ring 3.
+//!
+//! An interrupt arrives in ring 0. Its stub clears the software flag; if the flag
+//! was set, it saves the interrupted address and returns to the upcall in ring 3,
+//! which runs the handler on the interrupted stack. Otherwise it notes the vector
+//! as pending. Emulated instructions are expensive, so stubs have six.
+//!
+//! Vector 3 (`int3`) is the halt gate, vector 4 (`int 4`) the service gate.
+//! (Intel SDM vol. 3A, chapter 6; the image has no red zone.)
+
+#![allow(unsafe_code)]
+
+use core::arch::global_asm;
+
+use crate::percpu::{INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET};
+use crate::trap::GATES;
+
+/// Selector of ring 3's data segment.
+pub(crate) const USER_DATA: u16 = 3 << 3 | 3;
+/// Selector of ring 3's code segment.
+pub(crate) const USER_CODE: u16 = 4 << 3 | 3;
+
+/// Vector of the halt gate.
+pub(crate) const HALT: usize = 3;
+/// Vector of the service gate.
+pub(crate) const SERVICE: usize = 4;
+
+/// Bytes of a stub.
+const STUB: usize = 64;
+
+unsafe extern "C" {
+    static tare_user_stubs: u8;
+    static tare_halt_gate: u8;
+    static tare_service_gate: u8;
+}
+
+/// Address of the entry code of interrupt `vector`, 32 or more.
+pub(crate) fn stub(vector: usize) -> u64 {
+    ((&raw const tare_user_stubs).addr() + (vector - 32) * STUB) as u64
+}
+
+/// Address of the halt gate.
+pub(crate) fn halt() -> u64 {
+    (&raw const tare_halt_gate).addr() as u64
+}
+
+/// Address of the service gate.
+pub(crate) fn service() -> u64 {
+    (&raw const tare_service_gate).addr() as u64
+}
+
+global_asm!(
+    r#"
+    .section .ring0_text, "ax", @progbits
+    .balign {stub}
+tare_user_stubs:
+    .global tare_user_stubs
+    .set vector, 32
+    .rept {gates} - 32
+    .balign {stub}
+    btr qword ptr gs:[{on}], 0
+    jnc 2f
+    test byte ptr [rsp + 8], 3  // only ring 3 has upcalls
+    jz 2f
+    pop qword ptr gs:[{resume}]
+    .byte 0x68                  // push, sign-extended
+    .long tare_upcalls + (vector - 32) * 16
+    iretq
+2:
+    bts qword ptr gs:[{pending}], vector - 32
+    iretq
+    .set vector, vector + 1
+    .endr
+
+    .balign 16
+    .global tare_halt_gate
+tare_halt_gate:
+    mov qword ptr gs:[{on}], 0
+    cmp qword ptr gs:[{pending}], 0
+    jne 3f
+    sti
+    hlt
+3:
+    iretq
+
+    .balign 16
+    .global tare_service_gate
+tare_service_gate:
+    cld
+    test edi, edi
+    jz 4f
+    sub rsp, 8
+    call tare_service
+    add rsp, 8
+    iretq
+4:
+    or qword ptr [rsp + 16], 0x200
+    iretq
+
+    .section .text.tare_upcalls, "ax", @progbits
+    .balign 16
+tare_upcalls:
+    .global tare_upcalls
+    .set vector, 32
+    .rept {gates} - 32
+    .balign 16
+    push qword ptr gs:[{resume}]
+    push rbp
+    push vector
+    jmp tare_upcall
+    .set vector, vector + 1
+    .endr
+
+tare_upcall:
+    lea rbp, [rsp + 8]          // a frame for backtraces
+    pushfq
+    push rax
+    push rcx
+    push rdx
+    push rsi
+    push rdi
+    push r8
+    push r9
+    push r10
+    push r11
+    cld
+    mov rdi, [rbp - 8]
+    and rsp, -16
+    call tare_interrupt
+    lea rsp, [rbp - 88]
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rdi
+    pop rsi
+    pop rdx
+    pop rcx
+    pop rax
+    popfq
+    lea rsp, [rsp + 8]          // the vector
+    pop rbp
+    ret
+    "#,
+    gates = const GATES,
+    stub = const STUB,
+    on = const INTERRUPTS_ON_OFFSET,
+    pending = const PENDING_OFFSET,
+    resume = const RESUME_OFFSET,
+);

@@ -1,0 +1,102 @@
+//! The service gate: what an image in ring 3 asks of ring 0. Every argument is
+//! checked here, since ring 3 may ask for anything.
+
+#![allow(unsafe_code)]
+
+use core::arch::asm;
+
+use x86_64::registers::model_specific::Msr;
+
+use crate::memory::{paging, supervisor};
+use crate::{clock, ipi};
+
+/// Lets hardware interrupts in; the entry code does it.
+pub(crate) const OPEN: u64 = 0;
+/// Writes a register of KVM's: number, value.
+pub(crate) const WRITE_MSR: u64 = 1;
+/// Reads a register of KVM's: number.
+pub(crate) const READ_MSR: u64 = 2;
+/// Maps pages of stacks: address, frame, count.
+pub(crate) const MAP_PAGES: u64 = 3;
+/// Maps a GiB at its own address: address, whether it is RAM.
+pub(crate) const MAP_GIB: u64 = 4;
+/// Drops this CPU's cached translations.
+pub(crate) const FLUSH: u64 = 5;
+/// Sends an interrupt to several CPUs by KVM's call: set, first APIC ID.
+pub(crate) const SEND_IPI: u64 = 6;
+
+/// Refused or unknown.
+const REFUSED: u64 = u64::MAX;
+
+/// Asks ring 0 for a service. Ring 3 only.
+pub(crate) fn call(number: u64, arguments: [u64; 3]) -> u64 {
+    let result;
+    // SAFETY: the gate follows the C calling convention but for the stack, which
+    // is its own; what a service does is its own to check.
+    unsafe {
+        asm!(
+            "int 4",
+            inout("rdi") number => _,
+            inout("rsi") arguments[0] => _,
+            inout("rdx") arguments[1] => _,
+            inout("rcx") arguments[2] => _,
+            out("rax") result,
+            out("r8") _,
+            out("r9") _,
+            out("r10") _,
+            out("r11") _,
+        );
+    }
+    result
+}
+
+/// Runs in ring 0 with interrupts off, on this CPU's ring-0 stack.
+#[unsafe(no_mangle)]
+extern "C" fn tare_service(number: u64, first: u64, second: u64, third: u64) -> u64 {
+    match number {
+        WRITE_MSR => write_msr(first, second),
+        READ_MSR => read_msr(first),
+        MAP_PAGES => u64::from(paging::map_pages_here(first, second, third)),
+        MAP_GIB => u64::from(paging::map_gib_here(first, second != 0)),
+        FLUSH => {
+            x86_64::instructions::tlb::flush_all();
+            0
+        }
+        SEND_IPI => {
+            ipi::call_here(u128::from(first), second as u32);
+            0
+        }
+        _ => REFUSED,
+    }
+}
+
+/// Registers by which KVM is told of memory that it shares with the guest, and the
+/// bytes that it writes there.
+fn shared_bytes(register: u64) -> Option<u64> {
+    clock::SHARED_REGISTERS
+        .iter()
+        .chain(&crate::apic::SHARED_REGISTERS)
+        .find(|(known, _)| u64::from(*known) == register)
+        .map(|(_, bytes)| *bytes)
+}
+
+fn write_msr(register: u64, value: u64) -> u64 {
+    let Some(bytes) = shared_bytes(register) else {
+        return REFUSED;
+    };
+    let address = value & !3;
+    if value != 0 && supervisor::overlaps(&(address..address.saturating_add(bytes))) {
+        return REFUSED;
+    }
+    // SAFETY: KVM writes only to the memory that was checked, which is ring 3's.
+    unsafe { Msr::new(register as u32).write(value) };
+    0
+}
+
+fn read_msr(register: u64) -> u64 {
+    match shared_bytes(register) {
+        // SAFETY: a register that KVM has where its clients ask for it.
+        Some(_) => unsafe { Msr::new(register as u32).read() },
+        None => REFUSED,
+    }
+}
