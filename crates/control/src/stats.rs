@@ -29,6 +29,9 @@ pub struct Stats {
     pub pid: u32,
     /// What executes the guest.
     pub kvm: Kvm,
+    /// The processor ring that a library-OS image runs in, 0 or 3.
+    #[serde(default)]
+    pub ring: Option<u8>,
     /// Time since the monitor began, ns.
     pub uptime_ns: u64,
     /// Per vCPU, by index.

@@ -8,7 +8,7 @@
 
 use kvm_bindings::{CpuId, KVM_CPUID_FLAG_SIGNIFCANT_INDEX, kvm_cpuid_entry2};
 use tare_abi::cpuid::{
-    FREQUENCIES, KVM_FEATURES, KVM_SIGNATURE, TARE, TARE_SIGNATURE, TARE_VERSION,
+    FREQUENCIES, KVM_FEATURES, KVM_SIGNATURE, TARE, TARE_RING, TARE_SIGNATURE, TARE_VERSION,
 };
 
 use crate::probe::Probe;
@@ -46,14 +46,19 @@ impl Topology {
 }
 
 /// The leaves for one vCPU; `None` if they are more than KVM's interface takes.
-pub(crate) fn build(probe: &Probe, topology: Topology, tsc_khz: Option<u32>) -> Option<CpuId> {
+pub(crate) fn build(
+    probe: &Probe,
+    topology: Topology,
+    tsc_khz: Option<u32>,
+    ring: u8,
+) -> Option<CpuId> {
     let mut leaves = Leaves(probe.supported_cpuid().to_vec());
     leaves.hide_what_does_not_work(probe);
     leaves.set_features(topology);
     leaves.set_caches(topology);
     leaves.set_topology(topology);
     leaves.set_amd_topology(topology);
-    leaves.add_hypervisor_leaves(tsc_khz);
+    leaves.add_hypervisor_leaves(tsc_khz, ring);
     if let Some(khz) = tsc_khz {
         leaves.add_tsc_ratio(khz);
     }
@@ -128,12 +133,12 @@ impl Leaves {
     }
 
     /// KVM's own leaves stay; behind them the frequencies and Tare's leaf.
-    fn add_hypervisor_leaves(&mut self, tsc_khz: Option<u32>) {
+    fn add_hypervisor_leaves(&mut self, tsc_khz: Option<u32>, ring: u8) {
         for entry in self.all(KVM_SIGNATURE) {
-            entry.eax = entry.eax.max(TARE);
+            entry.eax = entry.eax.max(TARE_RING);
         }
         self.0
-            .retain(|entry| ![FREQUENCIES, TARE].contains(&entry.function));
+            .retain(|entry| ![FREQUENCIES, TARE, TARE_RING].contains(&entry.function));
         if let Some(khz) = tsc_khz {
             self.0.push(kvm_cpuid_entry2 {
                 function: FREQUENCIES,
@@ -143,6 +148,11 @@ impl Leaves {
             });
         }
         self.0.push(tare_leaf());
+        self.0.push(kvm_cpuid_entry2 {
+            function: TARE_RING,
+            eax: ring.into(),
+            ..Default::default()
+        });
     }
 
     /// TSC frequency as crystal times ratio. Guests take the crystal for the APIC
@@ -242,7 +252,7 @@ mod tests {
     fn built(index: u8, count: u8) -> Vec<kvm_cpuid_entry2> {
         let probe = testing::probe(supported(), &[]);
         let topology = Topology { index, count };
-        let cpuid = build(&probe, topology, Some(2_450_000)).unwrap();
+        let cpuid = build(&probe, topology, Some(2_450_000), 3).unwrap();
         cpuid.as_slice().to_vec()
     }
 
@@ -296,7 +306,8 @@ mod tests {
     #[test]
     fn the_signature_of_tare_is_within_the_announced_leaves() {
         let leaves = built(0, 1);
-        assert_eq!(leaf(&leaves, KVM_SIGNATURE).eax, TARE);
+        assert_eq!(leaf(&leaves, KVM_SIGNATURE).eax, TARE_RING);
+        assert_eq!(leaf(&leaves, TARE_RING).eax, 3);
         let tare = leaf(&leaves, TARE);
         assert_eq!(tare.eax, TARE_VERSION);
         assert_eq!(tare.ebx.to_le_bytes(), *b"Tare");
@@ -309,7 +320,7 @@ mod tests {
             probe.kind = kind;
             let topology = Topology { index: 0, count: 1 };
             leaf(
-                build(&probe, topology, None).unwrap().as_slice(),
+                build(&probe, topology, None, 0).unwrap().as_slice(),
                 KVM_FEATURES,
             )
             .eax
@@ -322,7 +333,7 @@ mod tests {
     fn features_that_do_not_work_are_hidden() {
         let probe = testing::probe(supported(), &["popcnt"]);
         let topology = Topology { index: 0, count: 1 };
-        let cpuid = build(&probe, topology, None).unwrap();
+        let cpuid = build(&probe, topology, None, 0).unwrap();
         assert_eq!(leaf(cpuid.as_slice(), 1).ecx & 1 << 23, 0);
         let leaves = built(0, 1);
         assert_ne!(leaf(&leaves, 1).ecx & 1 << 23, 0);

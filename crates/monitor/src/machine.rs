@@ -12,7 +12,7 @@ use std::time::Instant;
 use rustix::stdio::stdout;
 use tare_abi::{layout, ports};
 use tare_boot::{LoadOptions, Protocol};
-use tare_control::config::MachineConfig;
+use tare_control::config::{GuestKind, MachineConfig};
 use tare_control::halt::HaltPolicy;
 use tare_control::{config, stats};
 use tare_devices::rng::{OsEntropy, Rng};
@@ -103,6 +103,10 @@ impl Machine {
                     Kind::Hardware => stats::Kvm::Hardware,
                     Kind::Emulated => stats::Kvm::Emulated,
                 },
+                ring: match setup.config.guest {
+                    GuestKind::LibraryOs => Some(ring(&setup.config, &probe)),
+                    GuestKind::Linux => None,
+                },
                 started: control.started,
                 vcpus: observed,
                 devices: observed_devices,
@@ -159,6 +163,16 @@ fn console(setup: &Setup, vm: &Vm) -> Result<(Console, ConsoleInput), StartError
     Ok((Console::new(port, eventfd()?), input))
 }
 
+/// The ring that a library-OS image is told to run in: what its command line says,
+/// else ring 3 where KVM emulates ring 0.
+fn ring(config: &MachineConfig, probe: &Probe) -> u8 {
+    let by_kvm = match probe.kind {
+        Kind::Hardware => 0,
+        Kind::Emulated => 3,
+    };
+    tare_abi::cmdline::ring(&config.cmdline).unwrap_or(by_kvm)
+}
+
 fn vcpus(
     vm: &Vm,
     probe: &Probe,
@@ -166,8 +180,9 @@ fn vcpus(
     control: &Control,
     bus: &Arc<Bus>,
 ) -> Result<(Vec<VcpuLoop>, Vec<ObservedVcpu>), StartError> {
+    let ring = ring(config, probe);
     let one = |index| {
-        let vcpu = vm.vcpu(probe, index, config.cpus)?;
+        let vcpu = vm.vcpu(probe, index, config.cpus, ring)?;
         let exits = Arc::<ExitCounters>::default();
         let observed = ObservedVcpu {
             index,

@@ -47,6 +47,7 @@ impl Interface for Control {
             name: self.name.clone(),
             pid: std::process::id(),
             kvm: Kvm::None,
+            ring: None,
             uptime_ns: u64::try_from(uptime_ns).unwrap_or(u64::MAX),
             halt: None,
             vcpus: Vec::new(),

@@ -106,6 +106,16 @@ pub(crate) struct RunArgs {
     /// How the library OS waits: block, poller or spin [default: block]
     #[arg(long, value_name = "HOW")]
     pub(crate) idle: Option<IdleArg>,
+    /// Processor ring that the image runs in: auto (3 where KVM emulates ring 0,
+    /// else 0), 0 or 3
+    #[arg(
+        long,
+        value_name = "RING",
+        default_value = "auto",
+        hide_possible_values = true,
+        conflicts_with = "kernel"
+    )]
+    pub(crate) ring: RingArg,
     /// How a halted CPU waits on the host: budget=PCT (polls as long as saves
     /// most within that share of a CPU), never (scheduled out at once), kernel
     /// (as the host is set), poll=NS, dedicated [default: budget=1]
@@ -160,6 +170,30 @@ pub(crate) enum IdleArg {
     Poller,
     /// Pollers that never let the core halt
     Spin,
+}
+
+/// `--ring`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RingArg {
+    /// 3 where KVM emulates ring 0, else 0
+    Auto,
+    /// Ring 0
+    #[value(name = "0")]
+    Zero,
+    /// Ring 3
+    #[value(name = "3")]
+    Three,
+}
+
+impl RingArg {
+    /// Its number, unless the machine decides.
+    pub(crate) const fn number(self) -> Option<u8> {
+        match self {
+            Self::Auto => None,
+            Self::Zero => Some(0),
+            Self::Three => Some(3),
+        }
+    }
 }
 
 /// `--engine`.

@@ -50,11 +50,11 @@ fn kind(probe: &Probe) -> Finding {
         Kind::Emulated => Finding::limited(
             "kvm",
             format!(
-                "guest ring 0 is executed by KVM's emulator, {each_ns} ns an instruction: \
-                 correct, slow, and every instruction can be counted"
+                "KVM emulates guest ring 0, {each_ns} ns an instruction, and executes \
+                 ring 3 at full speed: images run in ring 3"
             ),
         )
-        .remedy("figures of guest code compare in instructions, not in time"),
+        .remedy("with --ring 0 every instruction is counted, for exact figures"),
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn stats(args: &StatsArgs) -> Outcome {
 
 fn text(stats: &Stats) -> String {
     let mut text = format!(
-        "{}: process {}, {}, up {:.1} s\n",
+        "{}: process {}, {}{}, up {:.1} s\n",
         stats.name,
         stats.pid,
         match stats.kvm {
@@ -59,6 +59,9 @@ fn text(stats: &Stats) -> String {
             Kvm::Emulated => "emulated KVM",
             Kvm::None => "no KVM",
         },
+        stats
+            .ring
+            .map_or(String::new(), |ring| format!(", guest in ring {ring}")),
         seconds(stats.uptime_ns)
     );
     memory(stats, &mut text);
@@ -194,6 +197,7 @@ mod tests {
             name: "http-1".to_owned(),
             pid: 4_194_304,
             kvm: Kvm::Emulated,
+            ring: Some(3),
             uptime_ns: 90_000_000_000,
             vcpus: vec![VcpuStats {
                 exits: [("hlt".to_owned(), 3), ("pio_in".to_owned(), 0)].into(),

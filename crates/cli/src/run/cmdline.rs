@@ -4,7 +4,7 @@ use tare_abi::cmdline as words;
 use tare_abi::layout::CMDLINE_MAX;
 use tare_control::exit::ExitCode;
 
-use crate::args::IdleArg;
+use crate::args::{IdleArg, RingArg};
 use crate::failure::Explain;
 
 /// A command line that cannot be given to a guest.
@@ -32,11 +32,13 @@ impl Explain for CmdlineError {
 pub(crate) fn build(
     ip: Option<&str>,
     idle: Option<IdleArg>,
+    ring: RingArg,
     user: &str,
 ) -> Result<String, CmdlineError> {
     let mut line = Vec::new();
     line.extend(ip.map(|ip| format!("{}={ip}", words::IP)));
     line.extend(idle.map(|idle| format!("{}={}", words::IDLE, idle_mode(idle).name())));
+    line.extend(ring.number().map(|ring| format!("{}={ring}", words::RING)));
     line.extend(Some(user.trim().to_owned()).filter(|user| !user.is_empty()));
     check(line.join(" "))
 }
@@ -73,26 +75,30 @@ mod tests {
         let line = build(
             Some("10.0.2.15/24,10.0.2.2"),
             Some(IdleArg::Spin),
+            RingArg::Three,
             " ip=dhcp x ",
         );
         let line = line.expect("a command line");
-        assert_eq!(line, "ip=10.0.2.15/24,10.0.2.2 idle=spin ip=dhcp x");
+        assert_eq!(line, "ip=10.0.2.15/24,10.0.2.2 idle=spin ring=3 ip=dhcp x");
         assert_eq!(words::value(&line, words::IP), Some("dhcp"));
-        assert_eq!(build(None, None, ""), Ok(String::new()));
+        assert_eq!(build(None, None, RingArg::Auto, ""), Ok(String::new()));
     }
 
     #[test]
     fn what_does_not_fit_or_print_is_refused() {
         let fits = "x".repeat(CMDLINE_MAX - 1);
-        assert!(build(None, None, &fits).is_ok());
+        assert!(build(None, None, RingArg::Auto, &fits).is_ok());
         assert_eq!(
-            build(None, None, &format!("{fits}x")),
+            build(None, None, RingArg::Auto, &format!("{fits}x")),
             Err(CmdlineError::TooLong { bytes: CMDLINE_MAX })
         );
         assert_eq!(
-            build(None, None, "a\nb"),
+            build(None, None, RingArg::Auto, "a\nb"),
             Err(CmdlineError::NotPrintable('\n'))
         );
-        assert_eq!(build(None, None, "ä"), Err(CmdlineError::NotPrintable('ä')));
+        assert_eq!(
+            build(None, None, RingArg::Auto, "ä"),
+            Err(CmdlineError::NotPrintable('ä'))
+        );
     }
 }

@@ -244,7 +244,7 @@ pub(crate) struct Chosen {
 
 fn library_os(args: &RunArgs, memory_mib: u32) -> Result<Chosen, Failure> {
     let ip = static_address(&args.net);
-    let cmdline = cmdline::build(ip.as_deref(), args.idle, &args.cmdline)?;
+    let cmdline = cmdline::build(ip.as_deref(), args.idle, args.ring, &args.cmdline)?;
     // The parser wants an image or a kernel.
     let image = image::open(args.image.as_deref().unwrap_or(Path::new("")))?;
     let room = machine_size::room_for_files(memory_mib, image.bytes);

@@ -26,7 +26,9 @@ fn machine(page: &mut Page, stats: &Stats) {
     page.family("tare_machine_info", "gauge", "The machine, always 1.");
     let kvm = format!("{:?}", stats.kvm).to_lowercase();
     let name = stats.name.as_str();
-    page.sample("tare_machine_info", &[("name", name), ("kvm", &kvm)], 1);
+    let ring = stats.ring.map_or(String::new(), |ring| ring.to_string());
+    let labels = [("name", name), ("kvm", &kvm), ("ring", &ring)];
+    page.sample("tare_machine_info", &labels, 1);
     let name = "tare_uptime_seconds";
     page.family(name, "gauge", "Time since the monitor began.");
     page.sample(name, &[], seconds(stats.uptime_ns));
@@ -226,6 +228,7 @@ mod tests {
             name: "a\"b".to_owned(),
             pid: 1,
             kvm: Kvm::Emulated,
+            ring: Some(3),
             uptime_ns: 1_500_000_000,
             vcpus: vec![VcpuStats {
                 index: 0,

@@ -67,14 +67,20 @@ pub struct Vcpu {
 }
 
 impl Vcpu {
-    pub(crate) fn new(vm: &Vm, probe: &Probe, index: u8, count: u8) -> Result<Self, VcpuError> {
+    pub(crate) fn new(
+        vm: &Vm,
+        probe: &Probe,
+        topology: cpuid::Topology,
+        ring: u8,
+    ) -> Result<Self, VcpuError> {
+        let index = topology.index;
         let vcpu = Self {
             gaps: Gaps::of(probe),
             ..Self::bare(vm, index)?
         };
         let tsc_khz = vcpu.fd.get_tsc_khz().ok();
-        let topology = cpuid::Topology { index, count };
-        let cpuid = cpuid::build(probe, topology, tsc_khz).ok_or(VcpuError::Cpuid { index })?;
+        let cpuid =
+            cpuid::build(probe, topology, tsc_khz, ring).ok_or(VcpuError::Cpuid { index })?;
         vcpu.fd
             .set_cpuid2(&cpuid)
             .map_err(vcpu.failed("set the CPUID leaves"))?;

@@ -18,6 +18,7 @@ use tare_abi::layout;
 use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::eventfd::EventFd;
 
+use crate::cpuid;
 use crate::kvm::Kvm;
 use crate::memory::GuestMemoryMmap;
 use crate::probe::Probe;
@@ -102,8 +103,8 @@ impl Vm {
 
     /// Makes vCPU `index` of `count`, with a CPUID that holds what KVM supports
     /// and the probe found to work. Its APIC ID is its index.
-    pub fn vcpu(&self, probe: &Probe, index: u8, count: u8) -> Result<Vcpu, VcpuError> {
-        Vcpu::new(self, probe, index, count)
+    pub fn vcpu(&self, probe: &Probe, index: u8, count: u8, ring: u8) -> Result<Vcpu, VcpuError> {
+        Vcpu::new(self, probe, cpuid::Topology { index, count }, ring)
     }
 
     /// Signals on `event` raise interrupt `gsi`, without a system call of ours.

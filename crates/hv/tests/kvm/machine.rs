@@ -88,7 +88,7 @@ impl Machine {
         }
         memory.write_slice(code, GuestAddress(CODE)).unwrap();
         let vm = Vm::new(kvm, &memory).unwrap();
-        let vcpu = vm.vcpu(probe, 0, cpus).unwrap();
+        let vcpu = vm.vcpu(probe, 0, cpus, 0).unwrap();
         vcpu.enter_at(&entry).unwrap();
         Some(Self { vcpu, vm })
     }

@@ -41,7 +41,7 @@ fn the_second_vcpu_starts_in_its_trampoline_and_knows_its_id() {
         0x66, 0xb8, 1, 0, 0, 0, 0x0f, 0xa2, 0x66, 0x89, 0xd8, 0x66, 0xe7, 0x81, 0xf4,
     ];
     machine.write(AP_TRAMPOLINE, &trampoline);
-    let mut second = machine.vm.vcpu(probe, 1, 2).unwrap();
+    let mut second = machine.vm.vcpu(probe, 1, 2, 0).unwrap();
     let kicker = second.kicker();
     let (said, heard) = mpsc::channel();
     thread::scope(|scope| {

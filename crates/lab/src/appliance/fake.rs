@@ -81,6 +81,7 @@ impl Fakes {
             started: Instant::now(),
             address,
             kvm,
+            ring: 3,
             cpus,
             requests,
             over,
@@ -118,6 +119,8 @@ impl Executor for Fakes {
             started: Instant::now(),
             address,
             kvm: self.kvm,
+            // As the monitor chooses where KVM emulates ring 0.
+            ring: if spec.ring == "0" { 0 } else { 3 },
             cpus: spec.cpus,
             requests,
             over,
@@ -216,6 +219,7 @@ struct Fake {
     started: Instant,
     address: SocketAddr,
     kvm: Kvm,
+    ring: u8,
     cpus: u8,
     requests: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
@@ -238,6 +242,7 @@ impl Appliance for Fake {
     fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
         let requests = self.requests.load(Ordering::SeqCst);
         let mut stats = stats(self.kvm, self.cpus, requests);
+        stats.ring = Some(self.ring);
         stats.uptime_ns = self.started.elapsed().as_nanos() as u64;
         Ok((self.kvm != Kvm::None).then_some(stats))
     }
@@ -277,6 +282,7 @@ pub(crate) fn stats(kvm: Kvm, cpus: u8, requests: u64) -> Stats {
         name: "fake".into(),
         pid: std::process::id(),
         kvm,
+        ring: None,
         uptime_ns: 0,
         vcpus: (0..cpus).map(vcpu).collect(),
         devices: Vec::new(),

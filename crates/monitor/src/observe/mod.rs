@@ -45,6 +45,8 @@ pub struct Observer {
     pub name: String,
     /// What executes the guest.
     pub kvm: Kvm,
+    /// The ring that a library-OS image was told to run in.
+    pub ring: Option<u8>,
     /// When the monitor began.
     pub started: Instant,
     /// vCPUs.
@@ -83,6 +85,7 @@ impl Observer {
             name: self.name.clone(),
             pid: std::process::id(),
             kvm: self.kvm,
+            ring: self.ring,
             uptime_ns: self.uptime_ns(),
             vcpus: self.vcpus.iter().map(ObservedVcpu::stats).collect(),
             devices: self.devices.iter().map(ObservedDevice::stats).collect(),

@@ -121,7 +121,7 @@ fn run(kvm: &Kvm, code: &[u8], ready: &Sender<()>, go: &Receiver<()>) {
     memory.write_slice(code, GuestAddress(CODE)).unwrap();
     let vm = Vm::new(kvm, &memory).unwrap();
     let probe = Probe::run(kvm).unwrap();
-    let mut vcpu = vm.vcpu(&probe, 0, 1).unwrap();
+    let mut vcpu = vm.vcpu(&probe, 0, 1, 0).unwrap();
     vcpu.enter_at(&entry).unwrap();
     loop {
         match vcpu.run().unwrap() {
