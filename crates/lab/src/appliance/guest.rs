@@ -85,6 +85,9 @@ pub(super) fn arguments(spec: &GuestSpec, name: &str) -> Vec<String> {
         &cpus,
         "--engine",
         spec.engine,
+        // Counts of instructions and halts compare with those of earlier runs.
+        "--ring",
+        "0",
         "--halt",
         spec.halt,
         "--cmdline",

@@ -42,6 +42,8 @@ pub(crate) struct Spec {
     pub(crate) cmdline: String,
     /// What executes it, as `tare run --engine` takes it.
     pub(crate) engine: &'static str,
+    /// Processor ring of the image, as `tare run --ring` takes it.
+    pub(crate) ring: &'static str,
     /// How the library OS waits, as `tare run --idle` takes it.
     pub(crate) idle: &'static str,
     /// vCPUs.

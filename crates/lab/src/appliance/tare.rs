@@ -131,7 +131,8 @@ fn arguments(spec: &Spec, name: &str, port: u16) -> Vec<String> {
     if !spec.cmdline.is_empty() {
         words.extend(["--cmdline".into(), spec.cmdline.clone()]);
     }
-    words.extend(["--engine", spec.engine, "--idle", spec.idle].map(str::to_owned));
+    words.extend(["--engine", spec.engine, "--ring", spec.ring].map(str::to_owned));
+    words.extend(["--idle", spec.idle].map(str::to_owned));
     words.extend(["--cpus".into(), spec.cpus.to_string()]);
     words.extend(["--memory".into(), format!("{}M", spec.memory_mib)]);
     words.extend([

@@ -5,9 +5,9 @@ use tare_control::stats::{Kvm, Stats};
 /// KVM's counter of instructions that it executed in the guest's place.
 const INSTRUCTIONS: &str = "insn_emulation";
 
-/// Guest instructions so far; `None` where KVM does not execute them all.
+/// Guest instructions so far; `None` where KVM does not execute them all, as in ring 3.
 pub(crate) fn instructions(stats: &Stats) -> Option<f64> {
-    if stats.kvm != Kvm::Emulated {
+    if stats.kvm != Kvm::Emulated || stats.ring == Some(3) {
         return None;
     }
     let counts = stats.vcpus.iter().map(|v| v.kvm.get(INSTRUCTIONS).copied());

@@ -22,6 +22,7 @@ fn spec() -> Spec {
         port: 80,
         cmdline: String::new(),
         engine: "auto",
+        ring: "auto",
         idle: "poller",
         cpus: 2,
         memory_mib: 512,

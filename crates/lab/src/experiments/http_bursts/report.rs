@@ -145,7 +145,8 @@ fn method(plan: &Plan, data: &Data, figures: &[Figure]) -> Vec<String> {
         ),
         observer(figures),
         "Exits are returns from KVM_RUN, halts and injected interrupts of the vCPU together. \
-         boot_insns counts until the server says that it serves; insns_per_request is the mean \
+         Instructions are counted on a \
+         machine of its own in ring 0, where KVM emulates each; boot_insns counts until the server says that it serves; insns_per_request is the mean \
          of a batch on one connection, insns_per_connection of a batch of connections that the \
          client closes after one answer."
             .to_owned(),

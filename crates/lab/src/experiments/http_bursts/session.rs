@@ -35,6 +35,7 @@ pub(crate) fn spec(plan: &Plan, root: &Path, turn: Turn, engine: &'static str) -
         port: 80,
         cmdline: String::new(),
         engine,
+        ring: turn.ring,
         idle: turn.arm.idle(),
         cpus: turn.cpus,
         memory_mib: plan.memory_mib,
@@ -50,6 +51,8 @@ pub(crate) struct Turn {
     pub(crate) cycle: usize,
     /// vCPUs.
     pub(crate) cpus: u8,
+    /// Processor ring of the image, as `tare run --ring` takes it.
+    pub(crate) ring: &'static str,
 }
 
 /// A machine under test with everything around it. Dropping it ends the machine.

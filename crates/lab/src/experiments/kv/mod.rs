@@ -136,6 +136,7 @@ impl Kv {
             port: 11211,
             cmdline: format!("mem={ITEMS_MIB}"),
             engine: "auto",
+            ring: "auto",
             idle: "block",
             cpus: 1,
             memory_mib: MEMORY_MIB,
