@@ -65,6 +65,76 @@ fn everything_works_on_microvm_with_kvm() {
     passes(Model::Microvm, Accelerator::Kvm, 1);
 }
 
+fn passes_in_ring(ring: u8, model: Model, accelerator: Accelerator, cpus: u8) {
+    let Some(outcome) = run(model, accelerator, cpus, &format!("ring={ring}")) else {
+        return;
+    };
+    let console = outcome.console;
+    assert!(console.contains("selftest done, 0 failed"), "{console}");
+    assert_eq!(outcome.exit, Some(GuestExit::Status(0)));
+}
+
+#[test]
+fn everything_works_in_ring_3_translated() {
+    passes_in_ring(3, Model::Q35, Accelerator::Tcg, 2);
+    passes_in_ring(3, Model::Microvm, Accelerator::Tcg, 1);
+}
+
+#[test]
+fn everything_works_in_ring_3_on_sixteen_cores() {
+    passes_in_ring(3, Model::Q35, Accelerator::Tcg, 16);
+}
+
+#[test]
+fn everything_works_in_either_ring_with_kvm() {
+    passes_in_ring(0, Model::Microvm, Accelerator::Kvm, 1);
+    passes_in_ring(3, Model::Q35, Accelerator::Kvm, 2);
+}
+
+/// What the console says of an attempt on ring 0's memory.
+fn trespassed(what: &str, fault: &str, part: &str) {
+    let words = format!("ring=3 trespass={what}");
+    let Some(outcome) = run(Model::Microvm, Accelerator::Tcg, 1, &words) else {
+        return;
+    };
+    let console = outcome.console;
+    assert!(
+        console.contains(fault) && console.contains(part),
+        "{console}"
+    );
+    assert_eq!(outcome.exit, Some(GuestExit::Fault));
+}
+
+#[test]
+fn ring_3_cannot_write_page_tables() {
+    trespassed("page-table", "page fault writing", "holds page tables");
+}
+
+#[test]
+fn ring_3_cannot_reach_descriptor_tables() {
+    trespassed("descriptors", "page fault writing", "descriptor tables");
+    trespassed("read", "page fault reading", "descriptor tables");
+}
+
+#[test]
+fn ring_3_cannot_jump_into_entry_code_or_mask_interrupts() {
+    trespassed("jump", "page fault executing", "holds ring 0's entry code");
+    trespassed("cli", "general protection", "cs 23");
+}
+
+#[test]
+fn the_service_gate_survives_nonsense() {
+    let Some(outcome) = run(Model::Microvm, Accelerator::Tcg, 1, "ring=3 trespass=gates") else {
+        return;
+    };
+    assert!(
+        outcome.console.contains("gates: 20000 requests"),
+        "{}",
+        outcome.console
+    );
+    assert_eq!(outcome.exit, Some(GuestExit::Status(0)));
+}
+
 #[test]
 fn a_panic_is_told_with_its_thread_and_a_backtrace() {
     let Some(outcome) = run(Model::Microvm, Accelerator::Tcg, 1, "panic") else {
