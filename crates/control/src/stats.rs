@@ -29,7 +29,8 @@ pub struct Stats {
     pub pid: u32,
     /// What executes the guest.
     pub kvm: Kvm,
-    /// The processor ring that a library-OS image runs in, 0 or 3.
+    /// The processor ring in which a library-OS image is to run, 0 or 3. An image that
+    /// needs ring 0 stays there.
     #[serde(default)]
     pub ring: Option<u8>,
     /// Time since the monitor began, ns.

@@ -33,11 +33,18 @@ unsafe extern "Rust" {
 pub(crate) fn choose(protocol: Protocol, information: u64) -> Ring {
     // SAFETY: a constant of the image.
     let can_leave = unsafe { TARE_RING } == Ring::Three.number();
+    if !can_leave {
+        let asked = named(protocol, information);
+        assert!(
+            asked != Some(3),
+            "this image needs ring 0: start it with --ring 0"
+        );
+        return Ring::Zero;
+    }
     match cpuid::tare_ring().or_else(|| named(protocol, information)) {
-        Some(3) if !can_leave => panic!("this image needs ring 0: start it with --ring 0"),
         Some(3) => Ring::Three,
         Some(_) => Ring::Zero,
-        None if can_leave && has_memory_apic() && is_emulated() => Ring::Three,
+        None if has_memory_apic() && is_emulated() => Ring::Three,
         None => Ring::Zero,
     }
 }
