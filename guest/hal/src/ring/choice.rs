@@ -29,7 +29,7 @@ unsafe extern "Rust" {
 /// The ring for this image on this machine. Runs in ring 0, on the first CPU.
 ///
 /// # Panics
-/// If ring 3 is asked for and the image needs ring 0.
+/// If the command line says ring 3 and the image needs ring 0.
 pub(crate) fn choose(protocol: Protocol, information: u64) -> Ring {
     // SAFETY: a constant of the image.
     let can_leave = unsafe { TARE_RING } == Ring::Three.number();

@@ -70,7 +70,7 @@ extern "C" fn tare_service(number: u64, first: u64, second: u64, third: u64) -> 
     }
 }
 
-/// Registers by which KVM is told of memory that it shares with the guest, and the
+/// Registers that give KVM the address of memory to share with the guest, and the
 /// bytes that it writes there.
 fn shared_bytes(register: u64) -> Option<u64> {
     clock::SHARED_REGISTERS
