@@ -340,7 +340,7 @@ fn roots_and_kernels_that_are_wrong_are_refused_by_name() {
         run(&small).expect(41, "make it larger with --root-disk");
     }
     let root = place.path().to_str().unwrap();
-    run(&["--root", root]).expect(2, "says no command");
+    run(&["--root", root]).expect(2, "names no command");
     let text = place.file("text", b"#!/bin/sh");
     let words = ["run", "--kernel", &text, "--net", "none"];
     place.run(&words).expect(11, "neither a vmlinux");
