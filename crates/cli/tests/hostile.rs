@@ -1,4 +1,5 @@
 //! What a hostile guest may not do, tried by the guest `hostile` from inside.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

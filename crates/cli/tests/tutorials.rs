@@ -109,7 +109,7 @@ fn has(need: &str) -> bool {
         "passt" => passt(),
         "bpf" => observes() || skip("observing needs root and BPF"),
         "http" | "blk" => built(need).is_some(),
-        program => installed(program) || skip(&format!("{program} is not installed")),
+        program => installed(program) || skip(format!("{program} is not installed")),
     }
 }
 

@@ -46,7 +46,7 @@ fn ready() -> Option<(MutexGuard<'static, ()>, PathBuf)> {
 /// The same where this program is installed.
 fn ready_with(program: &str) -> Option<(MutexGuard<'static, ()>, PathBuf)> {
     if !installed(program) {
-        skip(&format!("{program} is not installed"));
+        skip(format!("{program} is not installed"));
         return None;
     }
     ready()

@@ -8,7 +8,7 @@
 //! warning.
 //!
 //! The directory may belong to someone else, who may change it meanwhile: all
-//! is opened from its descriptor ([`crate::host_file`]).
+//! is opened from its descriptor (`host_file`).
 
 use std::collections::HashMap;
 use std::ffi::OsString;

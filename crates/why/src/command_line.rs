@@ -100,10 +100,8 @@ impl CommandLine {
     /// A word of the guest kernel's command line that makes its idle loop poll.
     pub fn idle_poll(&self) -> Option<&str> {
         let mut append = self.values(&["-append"]);
-        let words = append.next()?.split_whitespace();
-        words
-            .filter(|word| matches!(*word, "idle=poll" | "idle=spin"))
-            .last()
+        let mut words = append.next()?.split_whitespace();
+        words.rfind(|word| matches!(*word, "idle=poll" | "idle=spin"))
     }
 
     /// Whether guests execute HLT without leaving the CPU.

@@ -32,7 +32,7 @@ impl Linux {
         for program in ["qemu-system-x86_64", "fio", "insmod", "mke2fs", "e2fsck"] {
             let in_sbin = std::path::Path::new("/sbin").join(program).is_file();
             let found = installed(program) || in_sbin;
-            if !found && !skip(&format!("{program} is not installed")) {
+            if !found && !skip(format!("{program} is not installed")) {
                 return None;
             }
         }
@@ -42,7 +42,7 @@ impl Linux {
         let kernel = match kernel {
             Ok(kernel) => kernel,
             Err(why) => {
-                skip(&format!("there is no kernel of Debian's: {why}"));
+                skip(format!("there is no kernel of Debian's: {why}"));
                 return None;
             }
         };

@@ -27,7 +27,7 @@ pub fn built(name: &str) -> Option<PathBuf> {
     let set = set.map(|dir| dir.join(name)).filter(|path| path.is_file());
     let found = set.or_else(|| beside(name));
     if found.is_none() {
-        skip(&format!(
+        skip(format!(
             "the {name} image is not built (cargo xtask guests)"
         ));
     }

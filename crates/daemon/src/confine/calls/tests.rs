@@ -10,7 +10,7 @@ const ROLES: [Role; 4] = [Role::Vcpu, Role::Io, Role::Main, Role::Frontend];
 /// Runs a filter as the kernel does (`net/core/filter.c`), as far as seccompiler
 /// generates it; the action.
 fn verdict(program: &[sock_filter], call: c_long, arguments: &[u64]) -> u32 {
-    let mut data = vec![0u8; 64];
+    let mut data = [0u8; 64];
     data[..4].copy_from_slice(&(call as u32).to_le_bytes());
     data[4..8].copy_from_slice(&0xc000_003e_u32.to_le_bytes()); // AUDIT_ARCH_X86_64
     for (at, argument) in data[16..].chunks_mut(8).zip(arguments) {
