@@ -94,7 +94,7 @@ fn what_cannot_be_profiled_is_said_before_anything_starts() {
             76,
             "/no/such/file",
         ),
-        (&["merge", &text, "--out", &merged], 43, "no profile"),
+        (&["merge", &text, "--out", &merged], 43, "not a profile"),
         (
             &["--in-guest", "/", "--graph", "nothing", "--", "true"],
             2,

@@ -32,7 +32,7 @@ fn a_socket_in_use_is_refused_and_left_alone() {
     refused(&place, "s", &disk, 33, "is in use by another program");
     assert!(UnixStream::connect(place.path().join("s")).is_ok());
     fs::write(place.path().join("file"), "x").unwrap();
-    refused(&place, "file", &disk, 33, "is no socket");
+    refused(&place, "file", &disk, 33, "is not a socket");
     refused(&place, "missing/s", &disk, 33, "cannot be made");
 }
 

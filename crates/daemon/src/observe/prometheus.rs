@@ -257,7 +257,9 @@ mod tests {
     #[test]
     fn labels_are_escaped_and_times_are_seconds() {
         let text = text(&sample_stats());
-        assert!(text.contains("tare_machine_info{name=\"a\\\"b\",kvm=\"emulated\"} 1\n"));
+        assert!(
+            text.contains("tare_machine_info{name=\"a\\\"b\",kvm=\"emulated\",ring=\"3\"} 1\n")
+        );
         assert!(text.contains("tare_uptime_seconds 1.500000000\n"));
         assert!(text.contains("tare_vcpu_exits_total{vcpu=\"0\",kind=\"pio_in\"} 3\n"));
     }

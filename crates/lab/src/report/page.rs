@@ -161,8 +161,8 @@ fn machine(summary: &Summary) -> Section {
     let kvm = match host.kvm {
         Kvm::Hardware => "hardware virtualisation",
         Kvm::Emulated => {
-            "guest ring 0 is executed by KVM's instruction emulator: counts are exact, \
-             times of guest code are not comparable with hardware"
+            "emulates guest ring 0: instructions counted there are exact, its times are not \
+             comparable with hardware; ring 3 runs at the processor's speed"
         }
         Kvm::None => "none; guests ran in QEMU's translator",
     };

@@ -1,7 +1,5 @@
 //! Limitations, and what stands in the way: sentences from the figures.
 
-use tare_control::stats::Kvm;
-
 use super::data::Data;
 use super::goals::GOALS;
 use super::plan::SOURCE_RATE;
@@ -35,45 +33,23 @@ fn missed(data: &Data, figures: &[Figure], figure: &Figure) -> Option<String> {
     let goal = number(verdict.goal.at_most);
     let (name, value, unit) = (&figure.name, number(figure.value), &figure.unit);
     let sentence = format!("{name} is {value} {unit}; the goal is at most {goal}.");
-    Some(match cause(data, figures, figure) {
+    Some(match cause(figures, figure) {
         Some(cause) => format!("{sentence} {cause}"),
         None => sentence,
     })
 }
 
-/// What is known to stand in the way of a goal.
-fn cause(data: &Data, figures: &[Figure], figure: &Figure) -> Option<String> {
-    let emulated = data.kvm == Kvm::Emulated;
-    match figure.name.as_str() {
-        "cpu_1rps_pct.tare" => {
-            let insns = value(figures, "insns_per_request").filter(|_| emulated)?;
-            let ns = figure.value / 100.0 * 1e9 / insns;
-            Some(format!(
-                "A request is {} guest instructions, so each cost {} ns of CPU time here, the \
-                 emulator's work and the I/O thread's included.",
-                number(insns),
-                number(ns)
-            ))
-        }
-        "first_byte_ms" => {
-            let insns = value(figures, "boot_insns").filter(|_| emulated)?;
-            let us = insns / 1000.0;
-            Some(format!(
-                "Booting is {} guest instructions, which at about 1 µs each take {} ms of it.",
-                number(insns),
-                number(us)
-            ))
-        }
-        "cpu_idle_pct.tare" | "cpu_idle_pct.tare.2cpu" => {
-            let exits = figure.name.replace("cpu_idle_pct", "idle_exits_per_s");
-            let exits = value(figures, &exits)?;
-            Some(format!(
-                "The vCPUs left the guest {} times a second meanwhile.",
-                number(exits)
-            ))
-        }
-        _ => None,
+/// Exits while the machine was idle, where it used CPU time.
+fn cause(figures: &[Figure], figure: &Figure) -> Option<String> {
+    if !figure.name.starts_with("cpu_idle_pct.tare") {
+        return None;
     }
+    let exits = figure.name.replace("cpu_idle_pct", "idle_exits_per_s");
+    let exits = value(figures, &exits)?;
+    Some(format!(
+        "The vCPUs left the guest {} times a second meanwhile.",
+        number(exits)
+    ))
 }
 
 /// Figures that could not be measured here.

@@ -1,7 +1,5 @@
 //! What the caches say.
 
-use tare_control::stats::Kvm;
-
 use super::{Arm, CONNECTIONS, Kv, LATENCY, mix};
 use crate::experiments::ReportText;
 use crate::experiments::guest_bench::not_measured;
@@ -56,19 +54,14 @@ fn answer(experiment: &Kv, figures: &[Figure]) -> Vec<String> {
             ));
         }
     }
+    // Instructions are known only where KVM emulates each.
     if let (Some(gets), Some(sets)) = (get("kv_insns_per_get"), get("kv_insns_per_set")) {
         sentences.push(format!(
-            "In the appliance a get takes {} instructions and a set {}, network included.",
+            "In the appliance a get takes {} instructions and a set {}, network included. This \
+             KVM emulates each: the appliance's rate and times are not those of hardware.",
             number(gets.round()),
             number(sets.round())
         ));
-    }
-    if experiment.data.kvm == Kvm::Emulated {
-        sentences.push(
-            "This KVM executes the appliance instruction by instruction: its rate and its times \
-             are emulation's, memcached's are not."
-                .to_owned(),
-        );
     }
     sentences
 }
