@@ -163,7 +163,7 @@ fn console(setup: &Setup, vm: &Vm) -> Result<(Console, ConsoleInput), StartError
     Ok((Console::new(port, eventfd()?), input))
 }
 
-/// The ring that a library-OS image is told to run in: what its command line says,
+/// The ring in which a library-OS image runs: what its command line says,
 /// else ring 3 where KVM emulates ring 0.
 fn ring(config: &MachineConfig, probe: &Probe) -> u8 {
     let by_kvm = match probe.kind {

@@ -45,7 +45,7 @@ pub struct Observer {
     pub name: String,
     /// What executes the guest.
     pub kvm: Kvm,
-    /// The ring that a library-OS image was told to run in.
+    /// The ring in which a library-OS image is to run.
     pub ring: Option<u8>,
     /// When the monitor began.
     pub started: Instant,

@@ -1,6 +1,8 @@
 //! Ring 0's memory: page tables, descriptor tables, ring-0 stacks and entry code.
-//! Once `paging::protect` has run, an image in ring 3 can read its page tables
-//! (through a read-only window, to translate addresses) and none of the rest.
+//! Once `paging::protect` has run, an image in ring 3 can neither write nor execute
+//! any of it at its own address. A window maps the tables and what lies beside them
+//! (descriptor tables, ring-0 stacks) for reading, so that ring 3 can translate
+//! addresses. Devices write where the image's drivers tell them, here too.
 
 #![allow(unsafe_code)]
 
