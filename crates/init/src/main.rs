@@ -5,7 +5,7 @@
 //! task.json ── mounts ── modules ── disk ── network ── command ── end
 //! ```
 //!
-//! What fails before the command is said on the console and goes on where a
+//! What fails before the command is reported on the console and goes on where a
 //! command may do without; what a command needs ends the machine with status
 //! 127 (not found) or 126 (cannot be run), as a shell's.
 

@@ -7,7 +7,7 @@ use rustix::system::finit_module;
 
 use crate::say;
 
-/// Loads each; one that fails is said, and the others may do.
+/// Loads each; one that fails is reported, and the others may do.
 pub(crate) fn load(paths: &[String]) {
     for path in paths {
         match load_one(path) {

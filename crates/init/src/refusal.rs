@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Begin of the line.
 const BEGIN: &str = "refused: ";
-/// Most bytes of a string argument that is told.
+/// Most bytes of a reported string argument.
 pub const TEXT_BYTES: usize = 256;
 /// Arguments of a system call.
 const ARGUMENTS: usize = 6;
@@ -36,11 +36,11 @@ impl Refusal {
     /// All that a console tells; lines of others in between, torn ones and what the
     /// first process never says are passed over.
     pub fn all_on(console: &str) -> BTreeSet<Self> {
-        let told = console.lines().filter_map(|line| {
+        let parsed = console.lines().filter_map(|line| {
             let (_, document) = line.split_once(BEGIN)?;
             serde_json::from_str(document).ok()
         });
-        told.filter(Self::is_within_bounds).collect()
+        parsed.filter(Self::is_within_bounds).collect()
     }
 
     fn is_within_bounds(&self) -> bool {

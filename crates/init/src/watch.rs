@@ -17,7 +17,7 @@ use tare_init::refusal::{self, Refusal};
 
 use crate::say;
 
-/// Most kinds that are told: a console is read to its end.
+/// Most kinds that are reported: a console is read to its end.
 const MOST: usize = 1024;
 /// Errors that say when, not what: a call that is to be made again, or waits.
 const TIMING: &[i32] = &[
@@ -32,7 +32,7 @@ const TIMING: &[i32] = &[
 ];
 /// From here on errors are the kernel's own (`include/linux/errno.h`).
 const ERESTARTSYS: i32 = 512;
-/// What a followed process is asked to report; it ends with its follower.
+/// What a followed process reports; it ends with its follower.
 const OPTIONS: c_int = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_TRACEFORK
     | libc::PTRACE_O_TRACEVFORK
@@ -49,10 +49,10 @@ pub(crate) fn follow(command: &mut Command) {
     }
 }
 
-/// What is followed, and what was told of it.
+/// What is followed, and what was reported of it.
 #[derive(Default)]
 pub(crate) struct Watch {
-    told: BTreeSet<Refusal>,
+    reported: BTreeSet<Refusal>,
     /// Threads that have stopped once.
     known: BTreeSet<pid_t>,
 }
@@ -91,9 +91,9 @@ impl Watch {
         }
         let signal = match signal {
             SYSCALL => {
-                if self.told.len() < MOST
+                if self.reported.len() < MOST
                     && let Some(refusal) = refused(pid)
-                    && self.told.insert(refusal.clone())
+                    && self.reported.insert(refusal.clone())
                 {
                     say(&refusal.line());
                 }

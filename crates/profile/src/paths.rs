@@ -54,9 +54,10 @@ pub fn normal(path: &str) -> String {
         }
     }
     let joined = parts.join("/");
-    match path.starts_with('/') {
-        true => format!("/{joined}"),
-        false => joined,
+    if path.starts_with('/') {
+        format!("/{joined}")
+    } else {
+        joined
     }
 }
 

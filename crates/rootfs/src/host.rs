@@ -52,9 +52,10 @@ pub enum HostError {
 /// Adds a program, by name or path, with its libraries and interpreter; gives
 /// its place in the guest, with a leading `/`.
 pub fn add_program(tree: &mut Tree, program: &str) -> Result<String, HostError> {
-    let path = match program.contains('/') {
-        true => PathBuf::from(program),
-        false => in_path(program).ok_or_else(|| HostError::Unknown(program.to_owned()))?,
+    let path = if program.contains('/') {
+        PathBuf::from(program)
+    } else {
+        in_path(program).ok_or_else(|| HostError::Unknown(program.to_owned()))?
     };
     add_file(tree, &path)?;
     for needed in libraries(&path)? {

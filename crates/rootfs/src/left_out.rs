@@ -52,7 +52,7 @@ mod tests {
         }
         let warnings = left_out.into_warnings();
         assert_eq!(warnings.len(), MAX_NAMED + 1);
-        assert_eq!(warnings[0], r"a\u{1b} is left out: it is a device");
+        assert_eq!(warnings[0], "a\u{fffd} is left out: it is a device");
         assert_eq!(warnings[20], "5 more files are left out or lose a part");
     }
 }

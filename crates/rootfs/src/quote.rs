@@ -1,5 +1,7 @@
 //! Text from images and archives, safe to print: quoted, escaped, and short.
 
+use tare_host::printable::printable;
+
 /// Most characters of foreign text in a message.
 const MAX_CHARS: usize = 200;
 
@@ -10,18 +12,11 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("{short:?}{end}")
 }
 
-/// `text` with control characters escaped, cut after 200 characters.
+/// `text` without characters that a terminal acts on, cut after 200 characters.
 pub(crate) fn escaped(text: &str) -> String {
     let short: String = text.chars().take(MAX_CHARS).collect();
     let end = if short.len() < text.len() { "..." } else { "" };
-    let escape = |c: char| -> String {
-        if c.is_control() {
-            c.escape_default().collect()
-        } else {
-            c.to_string()
-        }
-    };
-    short.chars().map(escape).chain([end.to_owned()]).collect()
+    format!("{}{end}", printable(&short))
 }
 
 #[cfg(test)]
@@ -31,7 +26,7 @@ mod tests {
     #[test]
     fn foreign_text_is_escaped_and_short() {
         assert_eq!(quoted("a\u{1b}[2J"), r#""a\u{1b}[2J""#);
-        assert_eq!(escaped("\u{1b}]0;x\u{7} y"), r"\u{1b}]0;x\u{7} y");
+        assert_eq!(escaped("\u{1b}]0;x\u{7} y"), "\u{fffd}]0;x\u{fffd} y");
         assert_eq!(quoted(&"x".repeat(201)).len(), 200 + 2 + 3);
         assert_eq!(escaped(&"x".repeat(200_000)).len(), 203);
     }

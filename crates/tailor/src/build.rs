@@ -64,7 +64,7 @@ pub enum BuildError {
     },
 }
 
-/// Builds the configuration in `build` with more flags for the compiler. `progress` is told each file that is
+/// Builds the configuration in `build` with more flags for the compiler. `progress` gets each file that is
 /// made, and may end the build by `false`.
 pub fn build(
     tree: &Tree,
@@ -132,9 +132,9 @@ fn make(tree: &Tree, build: &Path, flags: &[String], jobs: NonZeroUsize) -> Comm
     make
 }
 
-/// What a build said.
+/// What a build printed.
 #[derive(Debug)]
-struct Said {
+struct BuildOutput {
     /// Whether it may go on.
     goes_on: bool,
     /// Whether anybody found no room.
@@ -147,8 +147,12 @@ struct Said {
 
 /// Passes the output on until it ends, or until the build shall. What it said is
 /// kept here: on a full disk the log may lack it.
-fn follow(output: PipeReader, mut log: fs::File, progress: &mut impl FnMut(&str) -> bool) -> Said {
-    let mut said = Said {
+fn follow(
+    output: PipeReader,
+    mut log: fs::File,
+    progress: &mut impl FnMut(&str) -> bool,
+) -> BuildOutput {
+    let mut said = BuildOutput {
         goes_on: true,
         full: false,
         error: None,
@@ -257,7 +261,7 @@ fn end(make: &Child) {
     }
 }
 
-fn failure(build: &Path, log: &Path, status: ExitStatus, said: Said) -> BuildError {
+fn failure(build: &Path, log: &Path, status: ExitStatus, said: BuildOutput) -> BuildError {
     use std::os::unix::process::ExitStatusExt;
     if status.signal().is_some() {
         return BuildError::Interrupted;

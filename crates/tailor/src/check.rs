@@ -60,9 +60,10 @@ impl FromStr for Check {
             return Ok(Self::Tcp { port });
         }
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        match words.is_empty() {
-            true => Err(wrong()),
-            false => Ok(Self::Command(words)),
+        if words.is_empty() {
+            Err(wrong())
+        } else {
+            Ok(Self::Command(words))
         }
     }
 }

@@ -60,9 +60,10 @@ pub fn choose(spec: &KernelSpec) -> Choice {
         for reason in reasons(row, spec) {
             for symbol in &row.needs {
                 let is_built = !row.optional || spec.keep.contains(symbol);
-                let list = match is_built {
-                    true => &mut choice.symbols,
-                    false => &mut choice.optional,
+                let list = if is_built {
+                    &mut choice.symbols
+                } else {
+                    &mut choice.optional
                 };
                 list.entry(symbol.clone())
                     .or_default()

@@ -1,5 +1,5 @@
 //! Entry point for fuzzing: bytes are the consoles of two guests. Whatever they say,
-//! nothing panics, and what is told of it is bounded and has no control characters.
+//! nothing panics, and what is reported of it is bounded and has no control characters.
 
 use tare_init::Figures;
 use tare_profile::Profile;
@@ -17,7 +17,7 @@ const TOLD_BYTES: usize = 4 * (3 * tare_init::refusal::TEXT_BYTES + 256);
 ///
 /// # Panics
 ///
-/// When something beyond its bounds is told: that is what is looked for.
+/// When something beyond its bounds is reported: the fuzzer looks for that.
 pub fn consoles(bytes: &[u8]) {
     let mut two = bytes
         .splitn(2, |byte| *byte == 0)

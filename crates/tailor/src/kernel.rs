@@ -178,7 +178,7 @@ fn patches(cuts: &BTreeSet<Cut>) -> Vec<(&'static str, &'static str)> {
 
 impl KernelBuilder {
     /// Makes a kernel in `dir`; what is there of an earlier one is used.
-    /// `progress` is told each file that is made, and may end the build.
+    /// `progress` gets each file that is made, and may end the build.
     pub fn make(
         &self,
         spec: &KernelSpec,
@@ -358,13 +358,14 @@ fn room(objects: &Path) -> Result<(), MakeError> {
     };
     let free_bytes = there.f_bavail.saturating_mul(there.f_frsize);
     let needed_bytes = build::SPACE_BYTES.saturating_sub(build::kept_bytes(objects));
-    match free_bytes < needed_bytes {
-        true => Err(MakeError::Space {
+    if free_bytes < needed_bytes {
+        Err(MakeError::Space {
             dir: objects.to_owned(),
             free_bytes,
             needed_bytes,
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@
 //! what is missing: [`missing`] by the guest's words, `refused` by its system calls,
 //! [`search`] by trying.
 //!
-//! Neighbours: `profile` (what is asked), `rootfs` (Debian's packages, roots of
+//! Neighbours: `profile` (what is requested), `rootfs` (Debian's packages, roots of
 //! guests) below; `lab` and `cli` above.
 //! Limits: x86-64, Linux 6.1.
 

@@ -149,9 +149,10 @@ pub fn sha256_of_tree(tree: &Tree) -> Result<String, LockError> {
         let name = path.strip_prefix(tree.dir()).unwrap_or(&path);
         hash.update(name.as_os_str().as_encoded_bytes());
         hash.update([0]);
-        let content = match path.is_symlink() {
-            true => fs::read_link(&path).map(|target| target.into_os_string().into_encoded_bytes()),
-            false => fs::read(&path),
+        let content = if path.is_symlink() {
+            fs::read_link(&path).map(|target| target.into_os_string().into_encoded_bytes())
+        } else {
+            fs::read(&path)
         };
         let content = content.map_err(file(&path))?;
         hash.update((content.len() as u64).to_le_bytes());
@@ -179,9 +180,10 @@ fn list(dir: &Path, paths: &mut Vec<PathBuf>) -> Result<(), LockError> {
     for entry in fs::read_dir(dir).map_err(file(dir))? {
         let entry = entry.map_err(file(dir))?;
         let kind = entry.file_type().map_err(file(dir))?;
-        match kind.is_dir() {
-            true => list(&entry.path(), paths)?,
-            false => paths.push(entry.path()),
+        if kind.is_dir() {
+            list(&entry.path(), paths)?
+        } else {
+            paths.push(entry.path())
         }
     }
     Ok(())

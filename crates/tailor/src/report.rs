@@ -61,7 +61,7 @@ pub struct Report {
     pub schema: &'static str,
     /// The tailored kernel.
     pub tailored: KernelFigures,
-    /// Debian's, if it is to be had.
+    /// Debian's, if it is available.
     pub debian: Option<KernelFigures>,
     /// System calls that the profile has.
     pub calls_used: usize,

@@ -55,7 +55,7 @@ const WRITTEN: &[&str] = &[
     "/run",
     "/tmp",
 ];
-/// Files of `/etc` that are for everybody.
+/// Files of `/etc` that any program may read.
 const ETC: &[&str] = &[
     "group",
     "host.conf",
@@ -145,9 +145,10 @@ pub fn gather(
         _ => None,
     };
     let profiled = profiled_command(profile).unwrap_or_default();
-    let command_or_profiled = match command.is_empty() {
-        true => profiled.clone(),
-        false => command.to_vec(),
+    let command_or_profiled = if command.is_empty() {
+        profiled.clone()
+    } else {
+        command.to_vec()
     };
     let mut application = match from {
         RootFrom::Profile => return of_profile(profile, command_or_profiled, check),
@@ -185,7 +186,7 @@ fn of_image(
     profiled: Vec<String>,
 ) -> Result<Application, RootError> {
     let image =
-        oci::read(&oci::Place::of(path), Limits::of_bytes(LIMIT_BYTES)).map_err(|source| {
+        oci::read(&oci::ImageRef::of(path), Limits::of_bytes(LIMIT_BYTES)).map_err(|source| {
             RootError::Image {
                 path: path.to_owned(),
                 source,
@@ -224,12 +225,13 @@ fn task(command: Vec<String>) -> Task {
 
 /// Where the guest finds a program in its files.
 fn place_of(tree: &Tree, program: &str) -> Result<String, RootError> {
-    let places: Vec<String> = match program.contains('/') {
-        true => vec![program.trim_start_matches('/').to_owned()],
-        false => PROGRAMS
+    let places: Vec<String> = if program.contains('/') {
+        vec![program.trim_start_matches('/').to_owned()]
+    } else {
+        PROGRAMS
             .iter()
             .map(|dir| format!("{dir}/{program}"))
-            .collect(),
+            .collect()
     };
     let mut places = places.iter().filter_map(|it| tree.through_links(it).ok());
     let found = places.find(|place| tree.get(place).is_some());
@@ -424,9 +426,10 @@ fn cut_packages(application: &mut Application, profile: &Profile, check: Option<
             };
             let (dir, _) = name.rsplit_once('/').unwrap_or(("", name));
             let is_program = PROGRAMS.contains(&dir);
-            let kept = match is_program {
-                true => programs.contains(name),
-                false => dirs.contains(dir) || dir == "etc" || is_library(Path::new(name)),
+            let kept = if is_program {
+                programs.contains(name)
+            } else {
+                dirs.contains(dir) || dir == "etc" || is_library(Path::new(name))
             };
             (!kept && !programs.contains(name)).then(|| (name.to_owned(), content.len()))
         })

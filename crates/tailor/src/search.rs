@@ -23,9 +23,10 @@ pub fn needed<T: Clone, E>(
         while too_short + 1 < enough {
             let middle = (too_short + enough) / 2;
             let set = [&needed, &left[..middle]].concat();
-            match works(&set)? {
-                true => enough = middle,
-                false => too_short = middle,
+            if works(&set)? {
+                enough = middle
+            } else {
+                too_short = middle
             }
         }
         let last = enough - 1;

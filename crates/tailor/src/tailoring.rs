@@ -318,10 +318,11 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
                 break;
             }
         }
-        match self.kernels == kernels {
-            true => Ok((kernel, proof)),
+        if self.kernels == kernels {
+            Ok((kernel, proof))
+        } else {
             // The directory has the last one tried: the one that is reported is made.
-            false => self.build_and_prove(),
+            self.build_and_prove()
         }
     }
 

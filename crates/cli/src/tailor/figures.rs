@@ -144,9 +144,10 @@ impl Figures<'_> {
         for cut in Cut::ALL {
             let taken = self.spec.cuts.contains(&cut);
             let in_configuration = cut.patch().is_none() && cut.flag().is_none();
-            let options = match self.args.each_cut && in_configuration && cut != Cut::Packages {
-                true => Some(self.worth(cut, config)?),
-                false => None,
+            let options = if self.args.each_cut && in_configuration && cut != Cut::Packages {
+                Some(self.worth(cut, config)?)
+            } else {
+                None
             };
             lines.push(CutLine {
                 cut,
@@ -170,9 +171,10 @@ impl Figures<'_> {
         }
         let other = self.builder.configure(&spec, &self.dir.join("each-cut"))?;
         let count = |config: &Config| i64::try_from(config.options()).unwrap_or(0);
-        let (with, without) = match taken {
-            true => (count(config), count(&other)),
-            false => (count(&other), count(config)),
+        let (with, without) = if taken {
+            (count(config), count(&other))
+        } else {
+            (count(&other), count(config))
         };
         Ok(with - without)
     }

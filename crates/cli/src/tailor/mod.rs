@@ -141,13 +141,15 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
     let json = serde_json::to_string_pretty(&report)
         .map_err(|error| Failure::new(ExitCode::Internal, error))?;
     write(&dir.join(REPORT_JSON), json.as_bytes())?;
-    match args.json {
-        true => crate::print(&(json + "\n"))?,
-        false => crate::print(&report.to_string())?,
+    if args.json {
+        crate::print(&(json + "\n"))?
+    } else {
+        crate::print(&report.to_string())?
     };
-    Ok(match tailored.proof.passed() {
-        true => ExitCode::Success,
-        false => ExitCode::NotProven,
+    Ok(if tailored.proof.passed() {
+        ExitCode::Success
+    } else {
+        ExitCode::NotProven
     })
 }
 

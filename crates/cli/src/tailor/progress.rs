@@ -60,11 +60,10 @@ impl Progress {
             .take(40)
             .collect();
         let line = format!("[{bar}] {:>4} files  {name}", self.files);
-        match self.terminal {
-            true => {
-                let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
-            }
-            false => crate::warn(&line),
+        if self.terminal {
+            let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+        } else {
+            crate::warn(&line)
         }
     }
 

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use tar::{Builder, EntryType, Header};
 
 use super::testing::{docker_archive, gzip};
-use super::{Limits, Place, read};
+use super::{ImageRef, Limits, read};
 use crate::cpio;
 
 const CHILD: &str = "TARE_TEST_BOMB";
@@ -38,7 +38,7 @@ fn unpacks_in_a_child() {
         return;
     };
     limit_this_process();
-    let image = read(&Place::of(image.as_ref()), Limits::of_bytes(ROOM));
+    let image = read(&ImageRef::of(image.as_ref()), Limits::of_bytes(ROOM));
     match image {
         Ok(image) => {
             let mut packed = tempfile::tempfile().unwrap();
@@ -216,7 +216,7 @@ fn whiteouts_do_not_search_the_whole_root() {
     fs::File::create(file.path())
         .and_then(|mut file| file.write_all(&docker_archive("{}", &layers)))
         .unwrap();
-    let image = read(&Place::of(file.path()), Limits::of_bytes(ROOM)).unwrap();
+    let image = read(&ImageRef::of(file.path()), Limits::of_bytes(ROOM)).unwrap();
     assert_eq!(image.tree.len(), 50_010);
 }
 

@@ -23,9 +23,10 @@ pub(super) fn choose<T: Named>(all: Vec<T>, name: Option<&str>) -> Result<Vec<T>
         known
     };
     let Some(name) = name else {
-        return match all.len() <= 1 || all.iter().all(Named::may_be_one) || known().len() == 1 {
-            true => Ok(all),
-            false => Err(ImageError::Several { known: known() }),
+        return if all.len() <= 1 || all.iter().all(Named::may_be_one) || known().len() == 1 {
+            Ok(all)
+        } else {
+            Err(ImageError::Several { known: known() })
         };
     };
     if !all.iter().any(|it| is_called(it, name)) {

@@ -8,10 +8,10 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::ImageError;
+use super::image_ref::ImageRef;
 use super::layer::{self, Added, Layer, Unpacker};
 use super::limits::{Budget, LimitError, Limits, MAX_LAYERS};
 use super::manifest::{self, Manifest};
-use super::place::Place;
 use super::store::{self, Store};
 use crate::cpio;
 use crate::lookups::Lookups;
@@ -93,7 +93,7 @@ pub fn is_layout(dir: &Path) -> bool {
 }
 
 /// Reads an image, of a directory or an archive, within limits.
-pub fn read(place: &Place, limits: Limits) -> Result<Image, ImageError> {
+pub fn read(place: &ImageRef, limits: Limits) -> Result<Image, ImageError> {
     let store = Store::open(&place.path, limits)?;
     of_store(&store, place.name.as_deref(), limits)?
         .ok_or_else(|| ImageError::NotAnImage(place.path.clone()))

@@ -166,9 +166,10 @@ pub(super) fn read(store: &Store, name: Option<&str>) -> Result<Option<Manifest>
         let manifests = choice::choose(index.manifests, name)?;
         return of_index(store, &Index { manifests }, MAX_NESTING).map(Some);
     }
-    match store.has(DOCKER_MANIFEST) {
-        true => of_docker(store, name).map(Some),
-        false => Ok(None),
+    if store.has(DOCKER_MANIFEST) {
+        of_docker(store, name).map(Some)
+    } else {
+        Ok(None)
     }
 }
 

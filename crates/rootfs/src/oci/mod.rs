@@ -22,10 +22,10 @@
 mod bombs;
 mod choice;
 mod image;
+mod image_ref;
 mod layer;
 mod limits;
 mod manifest;
-mod place;
 mod store;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -42,8 +42,8 @@ use crate::tree::NameError;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) use image::read_archive;
 pub use image::{Image, Settings, is_layout, read};
+pub use image_ref::ImageRef;
 pub use limits::{LimitError, Limits};
-pub use place::Place;
 
 /// Why an image cannot be a root.
 #[derive(Debug, thiserror::Error)]

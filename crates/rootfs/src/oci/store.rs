@@ -228,9 +228,10 @@ impl Seek for HeaderReader<'_> {
 
 /// What a link's target is called in the archive.
 fn beside(name: &str, target: &str, relative: bool) -> String {
-    let mut parts: Vec<&str> = match relative {
-        true => name.split('/').collect(),
-        false => vec![""],
+    let mut parts: Vec<&str> = if relative {
+        name.split('/').collect()
+    } else {
+        vec![""]
     };
     parts.pop();
     for part in target.split('/') {

@@ -13,7 +13,7 @@ const ROOM: u64 = 1 << 20;
 fn open(archive: &[u8]) -> Result<Image, ImageError> {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), archive).unwrap();
-    read(&Place::of(file.path()), Limits::of_bytes(ROOM))
+    read(&ImageRef::of(file.path()), Limits::of_bytes(ROOM))
 }
 
 fn of_layers(layers: &[&[Entry<'_>]]) -> Result<Image, ImageError> {
@@ -202,7 +202,7 @@ fn one_of_several_images_is_chosen_by_name() {
     fs::write(&file, archive).unwrap();
     let open = |name: &str| {
         read(
-            &Place::of(&dir.path().join(format!("images.tar{name}"))),
+            &ImageRef::of(&dir.path().join(format!("images.tar{name}"))),
             Limits::of_bytes(ROOM),
         )
     };
@@ -230,7 +230,7 @@ fn a_layout_is_read_from_a_directory() {
     assert!(is_layout(dir.path()));
     assert_eq!(
         names(
-            &read(&Place::of(dir.path()), Limits::of_bytes(ROOM))
+            &read(&ImageRef::of(dir.path()), Limits::of_bytes(ROOM))
                 .unwrap()
                 .tree
         ),

@@ -69,27 +69,30 @@ impl<R: BufRead> ZstdReader<R> {
 
     fn skip(&mut self, bytes: u64) -> io::Result<()> {
         let skipped = io::copy(&mut self.source.by_ref().take(bytes), &mut io::sink())?;
-        match skipped == bytes {
-            true => Ok(()),
-            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        if skipped == bytes {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
         }
     }
 
     fn end(&mut self) -> io::Result<()> {
         self.frame = Frame::Between;
         let said = self.decoder.get_checksum_from_data();
-        match said.is_none() || said == self.decoder.get_calculated_checksum() {
-            true => Ok(()),
-            false => Err(io::Error::other("a frame is not what its checksum says")),
+        if said.is_none() || said == self.decoder.get_calculated_checksum() {
+            Ok(())
+        } else {
+            Err(io::Error::other("a frame is not what its checksum says"))
         }
     }
 }
 
 impl<R: BufRead> Read for ZstdReader<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        match to.is_empty() || !self.fill()? {
-            true => Ok(0),
-            false => self.decoder.read(to),
+        if to.is_empty() || !self.fill()? {
+            Ok(0)
+        } else {
+            self.decoder.read(to)
         }
     }
 }

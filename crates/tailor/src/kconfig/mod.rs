@@ -22,8 +22,8 @@ use crate::choose::Choice;
 use crate::mapping::Symbol;
 use crate::source::Tree;
 
-/// The list that is asked for, in the build directory.
-const ASKED: &str = "asked.config";
+/// The requested list, in the build directory.
+const REQUESTED: &str = "asked.config";
 /// The result, in the build directory.
 const RESULT: &str = ".config";
 
@@ -97,7 +97,7 @@ pub fn solve_lines(tree: &Tree, build: &Path, lines: &str) -> Result<Config, Kco
     let build = &fs::create_dir_all(build)
         .and_then(|()| build.canonicalize())
         .map_err(file(build))?;
-    let asked = build.join(ASKED);
+    let asked = build.join(REQUESTED);
     fs::write(&asked, lines).map_err(file(&asked))?;
     run_scripts(tree, build, &asked)?;
     let result = build.join(RESULT);

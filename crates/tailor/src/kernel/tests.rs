@@ -4,18 +4,18 @@
 
 use super::*;
 
-/// Makes a configuration of what is asked, and an "image" of it.
+/// Makes a configuration of what was requested, and an "image" of it.
 const MAKEFILE: &str = "VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 1\n\
     allnoconfig:\n\t@cp $(KCONFIG_ALLCONFIG) $(O)/.config\n\
     bzImage:\n\t@echo '  CC      a.o'\n\t@mkdir -p $(O)/arch/x86/boot\n\
     \t@cat $(O)/.config > $(O)/arch/x86/boot/bzImage; echo '$(KCFLAGS)' >> $(O)/arch/x86/boot/bzImage\n";
 
-struct Place {
+struct Fixture {
     dir: tempfile::TempDir,
     builder: KernelBuilder,
 }
 
-fn place() -> Place {
+fn fixture() -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().join("tree");
     fs::create_dir_all(tree.join("scripts/kconfig")).unwrap();
@@ -27,12 +27,12 @@ fn place() -> Place {
         jobs: NonZeroUsize::MIN,
         patching: Patching::Cached,
     };
-    Place { dir, builder }
+    Fixture { dir, builder }
 }
 
 #[test]
 fn a_kernel_is_made_again_from_its_lock() {
-    let Place { dir, builder } = place();
+    let Fixture { dir, builder } = fixture();
     let mut spec = KernelSpec::new(Profile::empty(), Target::Qemu);
     spec.cuts.insert(Cut::O3);
     let first = dir.path().join("first");
@@ -47,7 +47,7 @@ fn a_kernel_is_made_again_from_its_lock() {
 
 #[test]
 fn a_lock_of_other_sources_is_refused() {
-    let Place { dir, builder } = place();
+    let Fixture { dir, builder } = fixture();
     let spec = KernelSpec::new(Profile::empty(), Target::Qemu);
     let kernel = builder.make(&spec, dir.path(), |_| true).unwrap();
     fs::write(dir.path().join("tree/more.c"), "").unwrap();
@@ -57,7 +57,7 @@ fn a_lock_of_other_sources_is_refused() {
 
 #[test]
 fn what_is_not_granted_leaves_no_new_directory_and_an_old_one_alone() {
-    let Place { dir, builder } = place();
+    let Fixture { dir, builder } = fixture();
     let makefile = MAKEFILE.replace("@cp", "@grep -v UNKNOWN");
     let makefile = makefile.replace(" $(O)/.config\nbzImage", " > $(O)/.config\nbzImage");
     fs::write(dir.path().join("tree/Makefile"), makefile).unwrap();
@@ -76,7 +76,7 @@ fn what_is_not_granted_leaves_no_new_directory_and_an_old_one_alone() {
 
 #[test]
 fn a_configuration_is_made_in_a_directory_named_from_here() {
-    let Place { dir, builder } = place();
+    let Fixture { dir, builder } = fixture();
     let spec = KernelSpec::new(Profile::empty(), Target::Qemu);
     let up: PathBuf = std::env::current_dir()
         .unwrap()
@@ -92,7 +92,7 @@ fn a_configuration_is_made_in_a_directory_named_from_here() {
 
 #[test]
 fn two_kernels_are_not_made_in_one_directory_at_once() {
-    let Place { dir, builder } = place();
+    let Fixture { dir, builder } = fixture();
     let spec = KernelSpec::new(Profile::empty(), Target::Qemu);
     let _held = hold(dir.path()).unwrap();
     let error = builder.make(&spec, dir.path(), |_| true).unwrap_err();

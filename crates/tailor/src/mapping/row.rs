@@ -184,9 +184,10 @@ struct Raw {
 impl Raw {
     /// The row, or how many triggers it has instead of one.
     fn row(self) -> Result<Row, usize> {
-        let file_systems = match self.mounts_only {
-            true => Trigger::Mounts,
-            false => Trigger::FileSystems,
+        let file_systems = if self.mounts_only {
+            Trigger::Mounts
+        } else {
+            Trigger::FileSystems
         };
         let mut triggers = [
             self.always

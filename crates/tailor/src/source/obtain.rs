@@ -80,9 +80,10 @@ pub enum ObtainError {
 impl Source {
     /// The source that a path names.
     pub fn at(path: PathBuf) -> Self {
-        match path.is_dir() {
-            true => Self::Directory(path),
-            false => Self::Archive(path),
+        if path.is_dir() {
+            Self::Directory(path)
+        } else {
+            Self::Archive(path)
         }
     }
 

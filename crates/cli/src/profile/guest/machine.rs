@@ -165,9 +165,10 @@ fn finds() -> io::Result<File> {
 }
 
 fn words(plan: &Plan) -> String {
-    let address = match plan.publish.is_empty() {
-        true => "",
-        false => qemu::ADDRESS,
+    let address = if plan.publish.is_empty() {
+        ""
+    } else {
+        qemu::ADDRESS
     };
     format!("{WORDS} quiet {UNTIMED} {CMDLINE} {address}")
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tare_control::exit::ExitCode;
 use tare_rootfs::guest::{self, GuestError};
 use tare_rootfs::modules::{Module, ModuleError, Modules};
-use tare_rootfs::oci::{self, Image, ImageError, LimitError, Limits, Place};
+use tare_rootfs::oci::{self, Image, ImageError, ImageRef, LimitError, Limits};
 use tare_rootfs::walk::{Links, Listing, WalkError, walk};
 use tare_rootfs::{Task, Tree};
 
@@ -135,7 +135,7 @@ type Parts = (Tree, Task, Vec<String>);
 
 /// Reads a directory or a container image, and what is to be run there.
 pub(crate) fn parts(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, Failure> {
-    let place = Place::of(from);
+    let place = ImageRef::of(from);
     let is_image = place.path.is_file() || oci::is_layout(&place.path);
     let parts = match is_image {
         true => of_image(&place, command, limit_bytes)?,
@@ -156,7 +156,11 @@ fn of_directory(from: &Path, command: &[String], limit_bytes: u64) -> Result<Par
     Ok((tree, task, warnings))
 }
 
-fn of_image(place: &Place, command: &[String], limit_bytes: u64) -> Result<Parts, RootImageError> {
+fn of_image(
+    place: &ImageRef,
+    command: &[String],
+    limit_bytes: u64,
+) -> Result<Parts, RootImageError> {
     let read = oci::read(place, Limits::of_bytes(limit_bytes)).map_err(|source| RootImageError {
         path: place.path.clone(),
         source,

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 /// An image's file or directory, and its name there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ImageRef {
     /// The archive or layout.
     pub path: PathBuf,
     /// Which of its images; the only one without it.
     pub name: Option<String>,
 }
 
-impl Place {
+impl ImageRef {
     /// A path is taken as it is if there is such a file, for a colon may be part of it;
     /// else the name begins behind the first colon whose left side is one.
     pub fn of(text: &Path) -> Self {
@@ -57,7 +57,7 @@ mod tests {
             std::fs::write(dir.path().join(name), b"").unwrap();
         }
         let place = |text: &str| {
-            let place = Place::of(&dir.path().join(text));
+            let place = ImageRef::of(&dir.path().join(text));
             let file = place.path.strip_prefix(dir.path()).unwrap().to_owned();
             (file.to_str().unwrap().to_owned(), place.name)
         };
