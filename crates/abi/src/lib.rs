@@ -14,4 +14,5 @@ pub mod cpuid;
 pub mod entry;
 pub mod exit;
 pub mod layout;
+pub mod msi;
 pub mod ports;

@@ -1,6 +1,6 @@
 //! A small epoll: level-triggered, tokens instead of callbacks, and interest
-//! that may be empty (epoll itself reports hang-ups even to those who asked for
-//! nothing, which would spin).
+//! that may be empty (epoll itself reports hang-ups even for an empty
+//! interest, which would spin).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,32 +9,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
-/// What to wait for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Interest {
-    /// Data to read, or the other end closed.
-    pub readable: bool,
-    /// Room to write.
-    pub writable: bool,
-}
+pub use tare_devices::virtio::Interest;
 
-impl Interest {
-    /// To read.
-    pub const READ: Self = Self {
-        readable: true,
-        writable: false,
-    };
-
-    fn flags(self) -> epoll::EventFlags {
-        let mut flags = epoll::EventFlags::empty();
-        flags.set(epoll::EventFlags::IN, self.readable);
-        flags.set(epoll::EventFlags::OUT, self.writable);
-        flags
-    }
-
-    fn is_empty(self) -> bool {
-        self == Self::default()
-    }
+fn flags(interest: Interest) -> epoll::EventFlags {
+    let mut flags = epoll::EventFlags::empty();
+    flags.set(epoll::EventFlags::IN, interest.readable);
+    flags.set(epoll::EventFlags::OUT, interest.writable);
+    flags
 }
 
 /// Whether to wait for an event.
@@ -44,7 +25,7 @@ pub enum Wait {
     Forever,
     /// Take what there is.
     No,
-    /// For so many nanoseconds at most.
+    /// For this many nanoseconds at most.
     Nanoseconds(u64),
 }
 
@@ -77,11 +58,12 @@ impl Poll {
         new: Interest,
     ) -> io::Result<()> {
         let data = epoll::EventData::new_u64(token);
-        match (old.is_empty(), new.is_empty()) {
+        let nothing = Interest::default();
+        match (old == nothing, new == nothing) {
             _ if old == new => {}
-            (true, _) => epoll::add(&self.epoll, source, data, new.flags())?,
+            (true, _) => epoll::add(&self.epoll, source, data, flags(new))?,
             (_, true) => epoll::delete(&self.epoll, source)?,
-            _ => epoll::modify(&self.epoll, source, data, new.flags())?,
+            _ => epoll::modify(&self.epoll, source, data, flags(new))?,
         }
         Ok(())
     }

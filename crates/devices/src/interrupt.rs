@@ -3,15 +3,7 @@
 
 use std::sync::Arc;
 
-/// What an MSI-X table entry tells the device to write, and where
-/// (PCI 3.0, 6.8.2.7 to 6.8.2.9).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct MsiMessage {
-    /// Address of the write.
-    pub address: u64,
-    /// Data of the write.
-    pub data: u32,
-}
+pub use tare_abi::msi::MsiMessage;
 
 /// Delivers interrupts. One value per PCI function; the monitor writes the
 /// vector's irqfd.

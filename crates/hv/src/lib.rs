@@ -38,7 +38,7 @@ pub use memory::{GuestMemoryMmap, MemoryError, guest_memory};
 pub use probe::{
     Capabilities, Feature, Instruction, InstructionResult, Kind, Outcome, Probe, ProbeError,
 };
-pub use routing::MsiMessage;
 pub use stats::{Stat, StatsError, StatsFd, StatsUnit, StatsValue};
+pub use tare_abi::msi::MsiMessage;
 pub use vcpu::{Exit, Kicker, RunError, SystemEvent, Vcpu, VcpuError};
 pub use vm::{DisableExits, IoAddress, Vm, VmError, WriteMatch};

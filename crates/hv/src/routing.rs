@@ -10,20 +10,11 @@ use kvm_bindings::{
     KVM_IRQ_ROUTING_IRQCHIP, KVM_IRQ_ROUTING_MSI, KVM_IRQCHIP_IOAPIC, KVM_IRQCHIP_PIC_MASTER,
     KVM_IRQCHIP_PIC_SLAVE, KvmIrqRouting, kvm_irq_routing_entry,
 };
+use tare_abi::msi::MsiMessage;
 
 /// Pins of the IOAPIC, which take GSI 0 to 23. MSIs take the GSIs above.
 pub(crate) const IOAPIC_PINS: u32 = 24;
 const PIC_PINS: u32 = 16;
-
-/// What a message-signalled interrupt writes (PCI 3.0, 6.8.1): the address
-/// chooses the local APIC, the data the vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MsiMessage {
-    /// Message address, both halves.
-    pub address: u64,
-    /// Message data.
-    pub data: u32,
-}
 
 /// Every route of one machine.
 #[derive(Debug, Default)]

@@ -2,14 +2,14 @@
 //! the I/O thread's view and the observer's.
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_abi::layout;
 use tare_control::config::NetConfig;
 use tare_devices::blk::{Blk, MonotonicClock};
 use tare_devices::cmos::Cmos;
-use tare_devices::net::{Net, NetSettings};
+use tare_devices::net::{Link, Net, NetSettings};
 use tare_devices::pci::{MemoryWindow, PciBus};
 use tare_devices::power::Power;
 use tare_devices::virtio::{VirtioDevice, VirtioPci};
@@ -61,13 +61,27 @@ impl Devices {
             mac: net.mac,
             mtu: net.mtu,
         };
+        match link {
+            AnyLink::Tap(link) => self.add_link(settings, link),
+            AnyLink::Stream(link) => {
+                let dropped = link.dropped();
+                self.add_link(settings, link)?;
+                if let Some(net) = self.observed.last_mut() {
+                    net.counters.push(dropped);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn add_link<L: Link + AsFd + 'static>(
+        &mut self,
+        settings: NetSettings,
+        link: L,
+    ) -> Result<(), StartError> {
         let backend = link.as_fd().try_clone_to_owned();
         let backend = backend.map_err(failed_to("copy the network's descriptor"))?;
-        let dropped = link.counters();
         self.add("net", Net::new(settings, link), Some(backend))?;
-        if let Some(net) = self.observed.last_mut() {
-            net.counters.extend(dropped);
-        }
         Ok(())
     }
 

@@ -107,9 +107,7 @@ impl FunctionWiring {
     fn route(&self, vector: u16, message: Option<MsiMessage>) -> Result<(), VmError> {
         let gsi = self.first_gsi + u32::from(vector);
         match message {
-            Some(MsiMessage { address, data }) => self
-                .vm
-                .msi_route(gsi, tare_hv::MsiMessage { address, data }),
+            Some(message) => self.vm.msi_route(gsi, message),
             None => self.vm.remove_msi_route(gsi),
         }
     }

@@ -23,13 +23,22 @@ impl Progress {
     }
 }
 
-/// What a device waits for on its backend's descriptor.
+/// What to wait for on a descriptor. A device calls this its interest in its backend's:
+/// [`super::VirtioPci::backend_ready`] follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
-    /// Call [`super::VirtioPci::backend_ready`] when it can be read.
+    /// Data to read, or the other end closed.
     pub readable: bool,
-    /// Call it when it can be written.
+    /// Room to write.
     pub writable: bool,
+}
+
+impl Interest {
+    /// To read.
+    pub const READ: Self = Self {
+        readable: true,
+        writable: false,
+    };
 }
 
 /// What a device is.

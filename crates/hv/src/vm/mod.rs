@@ -18,11 +18,12 @@ use tare_abi::layout;
 use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::eventfd::EventFd;
 
+use crate::MsiMessage;
 use crate::cpuid;
 use crate::kvm::Kvm;
 use crate::memory::GuestMemoryMmap;
 use crate::probe::Probe;
-use crate::routing::{IOAPIC_PINS, MsiMessage, Routes};
+use crate::routing::{IOAPIC_PINS, Routes};
 use crate::stats::{StatsError, StatsFd};
 use crate::vcpu::{Vcpu, VcpuError};
 

@@ -40,11 +40,7 @@ impl<D: VirtioDevice> QueueWork for Arc<Mutex<VirtioPci<D>>> {
     }
 
     fn interest(&self) -> Interest {
-        let interest = lock(self).interest();
-        Interest {
-            readable: interest.readable,
-            writable: interest.writable,
-        }
+        lock(self).interest()
     }
 
     fn deadline_ns(&self) -> Option<u64> {

@@ -5,12 +5,9 @@ mod dropped;
 mod stream;
 mod tap;
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 
 use tare_control::config::{Descriptor, NetBackend, NetConfig};
-use tare_devices::CounterSource;
-use tare_devices::net::{Link, LinkError, LinkFeatures, NetHeader, RxFrame, RxOffload};
 
 use crate::inherit::{InheritError, Inherited};
 
@@ -27,10 +24,10 @@ pub enum OpenLinkError {
     /// The descriptor is not there.
     #[error(transparent)]
     Descriptor(#[from] InheritError),
-    /// It is no connected stream socket.
+    /// It is not a connected stream socket.
     #[error("the network's stream socket cannot be used")]
     Stream(#[source] std::io::Error),
-    /// It is no tap with a virtio header, or gone.
+    /// It is not a tap with a virtio header, or it is gone.
     #[error("the tap interface {name} cannot be used")]
     Tap {
         /// The interface.
@@ -70,70 +67,5 @@ impl AnyLink {
                 })
             }
         }
-    }
-
-    /// Counts what the link itself drops.
-    pub(crate) fn counters(&self) -> Option<Arc<dyn CounterSource>> {
-        match self {
-            Self::Stream(link) => Some(link.dropped()),
-            Self::Tap(_) => None,
-        }
-    }
-
-    fn link(&self) -> &dyn Link {
-        match self {
-            Self::Stream(link) => link,
-            Self::Tap(link) => link,
-        }
-    }
-
-    fn link_mut(&mut self) -> &mut dyn Link {
-        match self {
-            Self::Stream(link) => link,
-            Self::Tap(link) => link,
-        }
-    }
-}
-
-impl AsFd for AnyLink {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Stream(link) => link.as_fd(),
-            Self::Tap(link) => link.as_fd(),
-        }
-    }
-}
-
-impl Link for AnyLink {
-    fn features(&self) -> LinkFeatures {
-        self.link().features()
-    }
-
-    fn set_offload(&mut self, accepted: RxOffload) -> Result<(), LinkError> {
-        self.link_mut().set_offload(accepted)
-    }
-
-    fn peek(&mut self) -> Result<Option<RxFrame<'_>>, LinkError> {
-        self.link_mut().peek()
-    }
-
-    fn consume(&mut self) {
-        self.link_mut().consume();
-    }
-
-    fn reserve(&mut self, len: usize) -> Result<Option<&mut [u8]>, LinkError> {
-        self.link_mut().reserve(len)
-    }
-
-    fn commit(&mut self, header: &NetHeader) -> Result<(), LinkError> {
-        self.link_mut().commit(header)
-    }
-
-    fn flush(&mut self) -> Result<(), LinkError> {
-        self.link_mut().flush()
-    }
-
-    fn has_unsent(&self) -> bool {
-        self.link().has_unsent()
     }
 }
