@@ -11,7 +11,7 @@ const BUFFER_LEN: u32 = 2048;
 const WRITE: u16 = 2;
 const VERSION_1_AND_EVENT_IDX: u64 = 1 << 32 | 1 << 29;
 
-/// A link that has frames when it is told to, and takes all.
+/// A link that has frames on request and takes all that are sent.
 struct Endless {
     frame: Vec<u8>,
     room: Vec<u8>,

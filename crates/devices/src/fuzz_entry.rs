@@ -7,7 +7,7 @@
 
 use crate::blk::{
     Access, Blk, BlkSettings, Cache, Disk, MonotonicClock, Request, RequestLimits, SERIAL_BYTES,
-    Shape, SyncEngine, parse,
+    Shape, SyncIoEngine, parse,
 };
 use crate::net::{
     Link, LinkError, LinkFeatures, LinkOffload, Net, NetHeader, NetSettings, RxFrame,
@@ -90,7 +90,7 @@ pub fn virtio_blk(input: &[u8]) {
         cache: Cache::Writeback,
         coalesce: tare_policy::coalesce::Settings::default(),
     };
-    let engine = Box::new(SyncEngine::new(engine));
+    let engine = Box::new(SyncIoEngine::new(engine));
     let device = Blk::new(settings, disk, engine, Box::new(MonotonicClock));
     start_and_play(device, &mut input);
 }

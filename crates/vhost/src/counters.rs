@@ -7,9 +7,9 @@ tare_devices::counters! {
         frontends,
         /// Front-ends that went, or were sent away.
         disconnects,
-        /// Messages that were obeyed.
+        /// Messages that were executed.
         messages,
-        /// Messages that make no sense, or ask for what there is not; each ends
+        /// Messages that are invalid or ask for an unsupported feature; each ends
         /// its connection.
         protocol_errors,
         /// Memory that could not be mapped: beyond its file's end, overlapping,
@@ -28,7 +28,7 @@ tare_devices::counters! {
         resubmitted,
         /// Times that the driver notified a queue.
         notifications,
-        /// Descriptors for notifications that are no eventfds.
+        /// Descriptors for notifications that stopped working as eventfds.
         bad_notifiers,
         /// Interrupts that were sent.
         interrupts,
@@ -36,7 +36,7 @@ tare_devices::counters! {
         interrupts_suppressed,
         /// Interrupts that were held back by coalescing.
         interrupts_held,
-        /// Broken queues: chains or rings that make no sense.
+        /// Broken queues: invalid chains or rings.
         malformed,
     }
 }

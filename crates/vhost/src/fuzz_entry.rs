@@ -11,7 +11,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, memfd_create};
 use tare_daemon::poll::Poll;
 use tare_devices::blk::{
-    Access, Blk, BlkSettings, Cache, Disk, MonotonicClock, SERIAL_BYTES, SyncEngine,
+    Access, Blk, BlkSettings, Cache, Disk, MonotonicClock, SERIAL_BYTES, SyncIoEngine,
 };
 use vhost::vhost_user::message::{VhostUserSingleMemoryRegion, VhostUserVringAddrFlags};
 use vhost::vhost_user::{BackendReqHandler, VhostUserBackendReqHandlerMut as _};
@@ -58,7 +58,7 @@ fn split(input: &[u8]) -> Option<(&[u8], &[u8])> {
 
 fn session(memory: &[u8]) -> Option<Session> {
     let disk = memory_file(MEMORY_BYTES)?;
-    let engine = SyncEngine::new(disk.try_clone().ok()?);
+    let engine = SyncIoEngine::new(disk.try_clone().ok()?);
     let disk = Disk::from_file(disk, "fuzz", Access::ReadWrite).ok()?;
     let settings = BlkSettings {
         serial: [b'f'; SERIAL_BYTES],

@@ -102,7 +102,7 @@ impl IoLoop {
         Arc::clone(&self.rule)
     }
 
-    /// What wakes the thread, for whoever changes something.
+    /// Wakes the thread after a change.
     pub(crate) fn wake(&self) -> io::Result<OwnedFd> {
         self.wake.try_clone()
     }
@@ -196,7 +196,7 @@ impl IoLoop {
     }
 
     /// One message. A front-end that sends a part of one has its own queues
-    /// wait for the rest, and nobody else's.
+    /// wait for the rest.
     fn message(&mut self) -> io::Result<()> {
         let Some(frontend) = &mut self.frontend else {
             return Ok(());

@@ -11,7 +11,7 @@
 //! eventfds of the front-end's for notifications and interrupts. Neither thread
 //! polls or arms a timer, besides the deadline of a held interrupt.
 //!
-//! A front-end is hostile as a guest is: what makes no sense is counted and ends
+//! A front-end is hostile as a guest is: an invalid message is counted and ends
 //! its connection; the next one is served. What is in flight when it goes is
 //! ended first. The log of what is in flight (`INFLIGHT_SHMFD`) lets a front-end
 //! go on with a new process after this one was killed.

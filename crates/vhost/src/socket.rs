@@ -1,4 +1,4 @@
-//! The socket that front-ends connect to: made where nobody listens, removed at
+//! The socket that front-ends connect to: made where no program listens, removed at
 //! the end.
 
 use std::io;
@@ -17,7 +17,7 @@ const BACKLOG: i32 = 128;
 /// A socket that cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// Somebody listens there.
+    /// Another program listens there.
     #[error("the socket {} is in use by another program", .0.display())]
     InUse(PathBuf),
     /// Something else is there.
@@ -89,7 +89,7 @@ impl Socket {
 }
 
 impl Drop for Socket {
-    /// Unless somebody else has taken the place.
+    /// Unless another program has taken the place.
     fn drop(&mut self) {
         if inode(&self.path).is_ok_and(|now| now == self.inode) {
             let _ = std::fs::remove_file(&self.path);

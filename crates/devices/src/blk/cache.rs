@@ -1,6 +1,6 @@
 //! When a write counts as done, and the change of that while requests are in
 //! flight (CONFIG_WCE): a driver that has chosen write-through does not flush any
-//! more, so that all that it was told of must be durable from then on.
+//! more, so that all writes that were answered must be durable from then on.
 
 use std::io;
 
@@ -8,8 +8,8 @@ use rustix::fs::fdatasync;
 use rustix::io::retry_on_intr;
 use virtio_bindings::virtio_blk::VIRTIO_BLK_F_FLUSH;
 
-use super::engine::Durability;
-use super::flight::Flight;
+use super::in_flight::InFlightRequest;
+use super::io_engine::Durability;
 use super::{Blk, Request, config};
 
 /// When a write counts as done. The driver may change it while it runs
@@ -61,17 +61,17 @@ impl Blk {
     }
 
     /// Whether the request, whose data the file has, is to be made durable before
-    /// its answer: it was sent when that was not asked, or there is no such
+    /// its answer: it was sent before durability was required, or there is no such
     /// operation. What follows is a flush ([`super::device::operation`]).
-    pub(super) fn owes_flush(&self, flight: &mut Flight) -> bool {
-        let by_itself = match flight.request {
-            Request::Write { .. } => flight.durability == Durability::Durable,
+    pub(super) fn owes_flush(&self, pending: &mut InFlightRequest) -> bool {
+        let by_itself = match pending.request {
+            Request::Write { .. } => pending.durability == Durability::Durable,
             Request::WriteZeroes { .. } => false,
             _ => true,
         };
-        let owes = !by_itself && !flight.flushes && self.durability() == Durability::Durable;
+        let owes = !by_itself && !pending.flushes && self.durability() == Durability::Durable;
         if owes {
-            (flight.flushes, flight.durability) = (true, Durability::Durable);
+            (pending.flushes, pending.durability) = (true, Durability::Durable);
         }
         owes
     }

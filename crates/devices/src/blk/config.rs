@@ -13,7 +13,7 @@ const CONFIG_BYTES: usize = 60;
 /// Where the driver sets the cache mode.
 pub(super) const WRITEBACK: usize = 32;
 
-/// Feature bits that a disk with so many queues offers.
+/// Feature bits that a disk with `queues` queues offers.
 pub(super) fn features(disk: &Disk, queues: u16) -> u64 {
     let mut features = bit(VIRTIO_BLK_F_SIZE_MAX)
         | bit(VIRTIO_BLK_F_SEG_MAX)

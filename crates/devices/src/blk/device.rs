@@ -13,13 +13,13 @@ use vm_memory::GuestAddress;
 
 use super::counters::{AllCounters, CoalesceView};
 use super::disk::Direct;
-use super::engine::{Durability, Operation};
-use super::flight::{Flight, Flights, Reply};
+use super::in_flight::{InFlight, InFlightRequest, Reply};
+use super::io_engine::{Durability, Operation};
 use super::request::{HEADER_BYTES, Unmap};
 use super::slow::{Slow, SlowError};
 use super::{
-    BATCH, BlkCounters, Cache, Clock, Disk, Engine, MAX_IN_FLIGHT, MAX_QUEUES, QUEUE_SIZE, Refusal,
-    Request, RequestLimits, SERIAL_BYTES, Shape, config, parse,
+    BATCH, BlkCounters, Cache, Clock, Disk, IoEngine, MAX_IN_FLIGHT, MAX_QUEUES, QUEUE_SIZE,
+    Refusal, Request, RequestLimits, SERIAL_BYTES, Shape, config, parse,
 };
 use crate::virtio::{
     Chain, DeviceKind, Interest, Progress, QueueError, Queues, VirtioDevice, Virtqueue,
@@ -46,12 +46,12 @@ pub struct Blk {
     pub(super) features: u64,
     pub(super) cache: Cache,
     pub(super) disk: Disk,
-    pub(super) engine: Box<dyn Engine>,
+    pub(super) engine: Box<dyn IoEngine>,
     pub(super) clock: Box<dyn Clock>,
     /// The time, read once in each turn of the I/O loop.
     pub(super) now_ns: u64,
-    pub(super) lanes: Vec<Lane>,
-    pub(super) flights: Flights,
+    pub(super) queue_states: Vec<QueueState>,
+    pub(super) in_flight: InFlight,
     pub(super) slow: Slow,
     pub(super) counters: Arc<BlkCounters>,
     pub(super) view: Arc<CoalesceView>,
@@ -59,9 +59,9 @@ pub struct Blk {
 }
 
 /// What belongs to one queue.
-pub(super) struct Lane {
+pub(super) struct QueueState {
     pub(super) coalescer: Coalescer,
-    /// The driver is told at the end of this call.
+    /// The driver gets an interrupt at the end of this call.
     pub(super) delivers: bool,
     /// The coalescer has counted something since it was published.
     pub(super) counted: bool,
@@ -74,11 +74,11 @@ impl Blk {
     pub fn new(
         settings: BlkSettings,
         disk: Disk,
-        engine: Box<dyn Engine>,
+        engine: Box<dyn IoEngine>,
         clock: Box<dyn Clock>,
     ) -> Self {
         let queues = settings.queues.clamp(1, MAX_QUEUES);
-        let lane = |_| Lane {
+        let state = |_| QueueState {
             coalescer: Coalescer::new(settings.coalesce),
             delivers: false,
             counted: false,
@@ -93,8 +93,8 @@ impl Blk {
             engine,
             clock,
             now_ns: 0,
-            lanes: (0..queues).map(lane).collect(),
-            flights: Flights::default(),
+            queue_states: (0..queues).map(state).collect(),
+            in_flight: InFlight::default(),
             slow: Slow::default(),
             counters: Arc::default(),
             view: Arc::default(),
@@ -113,8 +113,8 @@ impl Blk {
     pub fn set_coalescing(&mut self, settings: Settings) {
         self.settings.coalesce = settings;
         let now_ns = self.clock.now_ns();
-        for lane in &mut self.lanes {
-            lane.delivers |= lane.coalescer.configure(now_ns, settings) == Decision::Deliver;
+        for state in &mut self.queue_states {
+            state.delivers |= state.coalescer.configure(now_ns, settings) == Decision::Deliver;
         }
     }
 
@@ -128,12 +128,12 @@ impl Blk {
     pub fn quiesce(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
         self.now_ns = self.clock.now_ns();
         let _ = self.settle(queues)?;
-        while self.flights.any() {
+        while self.in_flight.any() {
             self.engine.wait();
             let _ = self.settle(queues)?;
         }
         // The next request finds the memory that there is then.
-        self.flights.forget();
+        self.in_flight.forget();
         Ok(())
     }
 
@@ -152,8 +152,8 @@ impl Blk {
             if self.slow.has_used_its_turn() {
                 return Ok(Progress::More);
             }
-            if self.flights.are_full() {
-                self.lanes[index].blocked = true;
+            if self.in_flight.are_full() {
+                self.queue_states[index].blocked = true;
                 self.counters.backpressure.increment();
                 return Ok(Progress::Done);
             }
@@ -193,7 +193,7 @@ impl Blk {
             kind: request.map_or(Kind::Control, |request| kind(request, durability)),
             submitted_ns: self.now_ns,
         };
-        self.lanes[index].coalescer.submitted(reply.kind);
+        self.queue_states[index].coalescer.submitted(reply.kind);
         if matches!(reply.kind, Kind::Flush | Kind::WriteThrough) {
             self.flushed(index);
         }
@@ -206,14 +206,14 @@ impl Blk {
                 self.answer(reply, VIRTIO_BLK_S_OK as u8, written, queue, memory)
             }
             Ok(request) => {
-                let flight = Flight {
+                let pending = InFlightRequest {
                     reply,
                     request,
                     durability,
                     done: 0,
                     flushes: false,
                 };
-                self.depart(flight, queue, memory)
+                self.submit(pending, queue, memory)
             }
         }
     }
@@ -221,26 +221,26 @@ impl Blk {
     /// The driver flushes on queue `index`: what it writes on the others is
     /// likely to be what it waits for next.
     fn flushed(&mut self, index: usize) {
-        for (other, lane) in self.lanes.iter_mut().enumerate() {
+        for (other, state) in self.queue_states.iter_mut().enumerate() {
             if other != index {
-                lane.coalescer.flushed_elsewhere();
+                state.coalescer.flushed_elsewhere();
             }
         }
     }
 
     /// Hands a request to the engine, or to the slow way if O_DIRECT cannot take
     /// its buffers.
-    fn depart(
+    fn submit(
         &mut self,
-        flight: Flight,
+        pending: InFlightRequest,
         queue: &mut Virtqueue,
         memory: &GuestRam,
     ) -> Result<(), QueueError> {
-        let Some((token, mut buffers)) = self.flights.reserve(memory) else {
+        let Some((token, mut buffers)) = self.in_flight.reserve(memory) else {
             // `take_requests` saw a free one.
             return Err(QueueError::Broken);
         };
-        let gathered = match flight.request {
+        let gathered = match pending.request {
             Request::Read { len, .. } => buffers.gather(self.chain.writable(), 0, len as usize),
             Request::Write { len, .. } => {
                 buffers.gather(self.chain.readable(), HEADER_BYTES, len as usize)
@@ -248,7 +248,7 @@ impl Blk {
             _ => Ok(()),
         };
         if let Err(error) = gathered {
-            self.flights.release(token, buffers);
+            self.in_flight.release(token, buffers);
             return Err(error);
         }
         let fits = match self.disk.direct() {
@@ -256,37 +256,37 @@ impl Blk {
             Direct::No => true,
         };
         if !fits {
-            self.flights.release(token, buffers);
-            return self.serve_slowly(flight, queue, memory);
+            self.in_flight.release(token, buffers);
+            return self.serve_slowly(pending, queue, memory);
         }
-        self.flights.depart(token, flight);
-        self.engine.start(token, operation(&flight), buffers);
+        self.in_flight.submit(token, pending);
+        self.engine.start(token, operation(&pending), buffers);
         Ok(())
     }
 
     /// Copies the data of the request at hand.
     fn serve_slowly(
         &mut self,
-        flight: Flight,
+        pending: InFlightRequest,
         queue: &mut Virtqueue,
         memory: &GuestRam,
     ) -> Result<(), QueueError> {
         self.counters.bounced.increment();
         let (file, chain) = (self.disk.file(), &self.chain);
-        let served = match flight.request {
+        let served = match pending.request {
             Request::Read { offset, len } => self.slow.read(file, memory, chain, (offset, len)),
             Request::Write { offset, len } => self.slow.write(
                 file,
                 memory,
                 (chain, HEADER_BYTES),
                 (offset, len),
-                flight.durability,
+                pending.durability,
             ),
             _ => Ok(()),
         };
         match served {
-            Ok(()) => self.succeed(&flight, queue, memory),
-            Err(SlowError::Host(error)) => self.fail(&flight, &error, queue, memory),
+            Ok(()) => self.succeed(&pending, queue, memory),
+            Err(SlowError::Host(error)) => self.fail(&pending, &error, queue, memory),
             Err(SlowError::Queue(error)) => Err(error),
         }
     }
@@ -333,9 +333,10 @@ impl Blk {
             Request::WriteZeroes { .. } => VIRTIO_BLK_F_WRITE_ZEROES,
             _ => return Ok(request),
         };
-        match config::has(self.features, feature) {
-            true => Ok(request),
-            false => Err(Refusal::Unsupported),
+        if config::has(self.features, feature) {
+            Ok(request)
+        } else {
+            Err(Refusal::Unsupported)
         }
     }
 }
@@ -360,16 +361,16 @@ fn kind(request: Request, durability: Durability) -> Kind {
 }
 
 /// What is left to do of a request.
-pub(super) fn operation(flight: &Flight) -> Operation {
+pub(super) fn operation(pending: &InFlightRequest) -> Operation {
     let keep = FallocateFlags::KEEP_SIZE;
-    match flight.request {
-        _ if flight.flushes => Operation::Flush,
+    match pending.request {
+        _ if pending.flushes => Operation::Flush,
         Request::Read { offset, .. } => Operation::Read {
-            offset: offset + flight.done,
+            offset: offset + pending.done,
         },
         Request::Write { offset, .. } => Operation::Write {
-            offset: offset + flight.done,
-            durability: flight.durability,
+            offset: offset + pending.done,
+            durability: pending.durability,
         },
         Request::Discard { offset, len }
         | Request::WriteZeroes {
@@ -429,16 +430,16 @@ impl VirtioDevice for Blk {
     }
 
     fn stop(&mut self) {
-        if self.flights.any() {
+        if self.in_flight.any() {
             self.counters.drained.increment();
         }
         self.engine.drain();
-        self.flights.forget();
+        self.in_flight.forget();
         self.cache = self.settings.cache;
         let now_ns = self.clock.now_ns();
-        for lane in &mut self.lanes {
-            lane.coalescer.reset(now_ns);
-            (lane.blocked, lane.delivers) = (false, false);
+        for state in &mut self.queue_states {
+            state.coalescer.reset(now_ns);
+            (state.blocked, state.delivers) = (false, false);
         }
     }
 
@@ -454,11 +455,11 @@ impl VirtioDevice for Blk {
         self.engine.acknowledge();
         let mut progress = self.settle(queues)?;
         let mut resumed = false;
-        for index in 0..self.lanes.len() {
-            if std::mem::take(&mut self.lanes[index].blocked) {
+        for index in 0..self.queue_states.len() {
+            if std::mem::take(&mut self.queue_states[index].blocked) {
                 let taken = self.take_requests(index, queues)?;
                 // The next call goes on with what the budget cut off.
-                self.lanes[index].blocked |= taken == Progress::More;
+                self.queue_states[index].blocked |= taken == Progress::More;
                 progress = progress.or(taken);
                 resumed = true;
             }
@@ -477,7 +478,10 @@ impl VirtioDevice for Blk {
     }
 
     fn deadline_ns(&self) -> Option<u64> {
-        let deadlines = self.lanes.iter().filter_map(|it| it.coalescer.deadline());
+        let deadlines = self
+            .queue_states
+            .iter()
+            .filter_map(|it| it.coalescer.deadline());
         deadlines.chain(self.engine.due_ns()).min()
     }
 
@@ -492,12 +496,12 @@ impl VirtioDevice for Blk {
                 }
             }
         }
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if lane.coalescer.expired(now_ns) == Decision::Deliver
+        for (index, state) in self.queue_states.iter_mut().enumerate() {
+            if state.coalescer.expired(now_ns) == Decision::Deliver
                 && let Some((queue, _)) = queues.get(index)
             {
                 queue.advise(Decision::Deliver);
-                self.view.publish(index, &lane.coalescer);
+                self.view.publish(index, &state.coalescer);
             }
         }
         Ok(())

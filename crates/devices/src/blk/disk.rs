@@ -14,14 +14,14 @@ use super::aligned::Aligned;
 use super::raw_io::{self, Exclusive};
 use super::{SECTOR_BYTES, format};
 
-/// How long a lock of somebody else may last before the disk is in use.
+/// How long to wait for another process's lock before the disk counts as in use.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(400);
 const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What the guest may do with a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Read and write; nobody else may have it open.
+    /// Read and write; no other program may have it open.
     ReadWrite,
     /// Read; other readers may have it open as well.
     ReadOnly,
@@ -84,7 +84,7 @@ pub enum Problem {
         /// Where.
         place: String,
     },
-    /// Somebody else has it.
+    /// Another program has it.
     #[error("is already in use by another program")]
     InUse,
     /// The system refused for another reason.
@@ -108,7 +108,7 @@ pub enum Format {
 }
 
 /// A raw disk that this process holds the lock of. The lock belongs to the open
-/// file: whoever inherits the descriptor has it.
+/// file: a process that inherits the descriptor has it.
 #[derive(Debug)]
 pub struct Disk {
     file: File,
@@ -122,7 +122,7 @@ pub struct Disk {
 pub(super) enum Direct {
     /// It does not.
     No,
-    /// It does, with buffers aligned to so many bytes.
+    /// It does, with buffers aligned to this many bytes.
     Aligned(usize),
 }
 
@@ -315,12 +315,13 @@ fn check_writable(file: &File, access: Access) -> Result<(), Problem> {
         return Ok(());
     }
     let unknown = |source| Problem::Io {
-        act: "asked whether it is read-only",
+        act: "checked for being read-only",
         source,
     };
-    match raw_io::is_read_only(file).map_err(unknown)? {
-        true => Err(Problem::NotWritable(Errno::ROFS.into())),
-        false => Ok(()),
+    if raw_io::is_read_only(file).map_err(unknown)? {
+        Err(Problem::NotWritable(Errno::ROFS.into()))
+    } else {
+        Ok(())
     }
 }
 
@@ -347,8 +348,9 @@ fn direct(file: &File) -> Direct {
     let offset = u64::from(found.stx_dio_offset_align);
     let told = found.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
     let fits = memory.is_power_of_two() && (1..=SECTOR_BYTES).contains(&offset);
-    match opened && told && fits {
-        true => Direct::Aligned(memory.max(SECTOR_BYTES as usize)),
-        false => Direct::No,
+    if opened && told && fits {
+        Direct::Aligned(memory.max(SECTOR_BYTES as usize))
+    } else {
+        Direct::No
     }
 }

@@ -8,15 +8,15 @@ use virtio_bindings::virtio_blk::{VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK};
 use vm_memory::Bytes;
 
 use super::device::operation;
-use super::engine::{Durability, Finished};
-use super::flight::{Flight, Reply};
+use super::in_flight::{InFlightRequest, Reply};
+use super::io_engine::{Durability, Finished};
 use super::{Blk, Request};
 use crate::GuestRam;
 use crate::virtio::{Progress, QueueError, Queues, Virtqueue};
 
 impl Blk {
     /// Hands over what was started, answers what has ended, and lets the
-    /// coalescers know what the driver will be told of.
+    /// coalescers know which completions the driver will see.
     pub(super) fn settle(&mut self, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
         let mut progress = Progress::Done;
         if self.engine.submit().is_err() {
@@ -24,67 +24,67 @@ impl Blk {
             progress = Progress::More;
         }
         while let Some(finished) = self.engine.finished() {
-            progress = progress.or(self.arrived(finished, queues)?);
+            progress = progress.or(self.complete(finished, queues)?);
         }
         let now_ns = self.now_ns;
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
-            let delivers = std::mem::take(&mut lane.delivers);
+        for (index, state) in self.queue_states.iter_mut().enumerate() {
+            let delivers = std::mem::take(&mut state.delivers);
             if delivers && let Some((queue, _)) = queues.get(index) {
                 queue.advise(Decision::Deliver);
-                lane.coalescer.caught_up(now_ns);
+                state.coalescer.caught_up(now_ns);
             }
-            if std::mem::take(&mut lane.counted) || delivers {
-                self.view.publish(index, &lane.coalescer);
+            if std::mem::take(&mut state.counted) || delivers {
+                self.view.publish(index, &state.coalescer);
             }
         }
         Ok(progress)
     }
 
-    fn arrived(
+    fn complete(
         &mut self,
         finished: Finished,
         queues: &mut Queues<'_>,
     ) -> Result<Progress, QueueError> {
-        let Some(mut flight) = self.flights.arrived(finished.token) else {
+        let Some(mut pending) = self.in_flight.complete(finished.token) else {
             return Ok(Progress::Done);
         };
-        let Some((queue, memory)) = queues.get(flight.reply.queue) else {
+        let Some((queue, memory)) = queues.get(pending.reply.queue) else {
             return Ok(Progress::Done);
         };
         let mut buffers = finished.buffers;
-        let outcome = self.judge(&mut flight, finished.result);
+        let outcome = self.judge(&mut pending, finished.result);
         if let Outcome::Partial(done) = outcome {
             self.counters.resumed.increment();
             buffers.advance(done);
-            self.flights.depart(finished.token, flight);
-            let rest = operation(&flight);
+            self.in_flight.submit(finished.token, pending);
+            let rest = operation(&pending);
             self.engine.start(finished.token, rest, buffers);
             return Ok(Progress::More);
         }
-        self.flights.release(finished.token, buffers);
+        self.in_flight.release(finished.token, buffers);
         match outcome {
-            Outcome::Failed(error) => self.fail(&flight, &error, queue, memory)?,
-            _ => self.succeed(&flight, queue, memory)?,
+            Outcome::Failed(error) => self.fail(&pending, &error, queue, memory)?,
+            _ => self.succeed(&pending, queue, memory)?,
         }
         Ok(Progress::Done)
     }
 
     /// What the result means for the request.
-    fn judge(&mut self, flight: &mut Flight, result: io::Result<usize>) -> Outcome {
-        match (flight.request, result) {
+    fn judge(&mut self, pending: &mut InFlightRequest, result: io::Result<usize>) -> Outcome {
+        match (pending.request, result) {
             (_, Err(error)) if may_be_repeated(&error) => Outcome::Partial(0),
-            (_, Ok(_)) if flight.flushes => Outcome::Done,
-            (_, Err(error)) if flight.flushes => Outcome::Failed(error),
+            (_, Ok(_)) if pending.flushes => Outcome::Done,
+            (_, Err(error)) if pending.flushes => Outcome::Failed(error),
             (Request::Read { len, .. } | Request::Write { len, .. }, Ok(done)) => {
-                flight.done += done as u64;
+                pending.done += done as u64;
                 match done {
-                    _ if flight.done >= len && self.owes_flush(flight) => Outcome::Partial(done),
-                    _ if flight.done >= len => Outcome::Done,
+                    _ if pending.done >= len && self.owes_flush(pending) => Outcome::Partial(done),
+                    _ if pending.done >= len => Outcome::Done,
                     0 => Outcome::Failed(io::ErrorKind::UnexpectedEof.into()),
                     done => Outcome::Partial(done),
                 }
             }
-            (_, Ok(_)) if self.owes_flush(flight) => Outcome::Partial(0),
+            (_, Ok(_)) if self.owes_flush(pending) => Outcome::Partial(0),
             (_, Ok(_)) => Outcome::Done,
             // A hint that the file system does not understand.
             (Request::Discard { .. }, Err(error)) if is_unsupported(&error) => Outcome::Done,
@@ -102,20 +102,20 @@ impl Blk {
 
     pub(super) fn succeed(
         &mut self,
-        flight: &Flight,
+        pending: &InFlightRequest,
         queue: &mut Virtqueue,
         memory: &GuestRam,
     ) -> Result<(), QueueError> {
         let counters = &self.counters;
         let mut written = 1;
         let writes = matches!(
-            flight.request,
+            pending.request,
             Request::Write { .. } | Request::WriteZeroes { .. }
         );
-        if writes && flight.durability == Durability::Durable {
+        if writes && pending.durability == Durability::Durable {
             counters.durable_writes.increment();
         }
-        match flight.request {
+        match pending.request {
             Request::Read { len, .. } => {
                 counters.reads.increment();
                 counters.read_bytes.add(len);
@@ -130,12 +130,12 @@ impl Blk {
             Request::WriteZeroes { .. } => counters.write_zeroes.increment(),
             Request::GetId => {}
         }
-        self.answer(flight.reply, VIRTIO_BLK_S_OK as u8, written, queue, memory)
+        self.answer(pending.reply, VIRTIO_BLK_S_OK as u8, written, queue, memory)
     }
 
     pub(super) fn fail(
         &mut self,
-        flight: &Flight,
+        pending: &InFlightRequest,
         error: &io::Error,
         queue: &mut Virtqueue,
         memory: &GuestRam,
@@ -148,11 +148,11 @@ impl Blk {
             io::ErrorKind::UnexpectedEof => self.counters.truncated.increment(),
             _ => {}
         }
-        self.answer(flight.reply, VIRTIO_BLK_S_IOERR as u8, 1, queue, memory)
+        self.answer(pending.reply, VIRTIO_BLK_S_IOERR as u8, 1, queue, memory)
     }
 
-    /// Writes the status, gives the chain back, and asks whether the driver is
-    /// to know now.
+    /// Writes the status, gives the chain back, and decides whether to interrupt the
+    /// driver now.
     pub(super) fn answer(
         &mut self,
         reply: Reply,
@@ -164,12 +164,12 @@ impl Blk {
         memory.write_obj(status, reply.status_at)?;
         queue.complete(memory, reply.head, written)?;
         let now_ns = self.now_ns;
-        let lane = &mut self.lanes[reply.queue];
-        self.counters.in_flight_sum.add(lane.coalescer.in_flight());
-        lane.counted = true;
+        let state = &mut self.queue_states[reply.queue];
+        self.counters.in_flight_sum.add(state.coalescer.in_flight());
+        state.counted = true;
         let latency_ns = now_ns.saturating_sub(reply.submitted_ns);
-        let decision = lane.coalescer.completed(now_ns, reply.kind, latency_ns);
-        lane.delivers |= decision == Decision::Deliver;
+        let decision = state.coalescer.completed(now_ns, reply.kind, latency_ns);
+        state.delivers |= decision == Decision::Deliver;
         queue.advise(decision);
         Ok(())
     }
@@ -183,14 +183,14 @@ impl Blk {
     ) -> Result<(), QueueError> {
         let head = self.chain_head();
         queue.complete(memory, head, 0)?;
-        self.lanes[index].delivers = true;
+        self.queue_states[index].delivers = true;
         Ok(())
     }
 }
 
 enum Outcome {
     Done,
-    /// So many more bytes are done.
+    /// This many more bytes are done.
     Partial(usize),
     Failed(io::Error),
 }

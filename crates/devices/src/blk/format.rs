@@ -1,6 +1,6 @@
 //! Images that are not raw: recognised by their first bytes, so that they can
-//! be refused with a name. Nobody guesses a format from a guest's bytes to
-//! *read* by it.
+//! be refused with a name. A guess from a guest's bytes never decides how
+//! they are read.
 
 /// Bytes that [`of`] looks at.
 pub(super) const LOOKED_AT: usize = 512;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tare_policy::coalesce::Kind;
 use vm_memory::GuestAddress;
 
-use super::engine::Durability;
+use super::io_engine::Durability;
 use super::raw_io::Buffers;
 use super::{MAX_IN_FLIGHT, Request};
 use crate::GuestRam;
@@ -25,9 +25,9 @@ pub(super) struct Reply {
     pub(super) submitted_ns: u64,
 }
 
-/// A request that the engine has.
+/// A request that the I/O engine has.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Flight {
+pub(super) struct InFlightRequest {
     pub(super) reply: Reply,
     pub(super) request: Request,
     pub(super) durability: Durability,
@@ -39,14 +39,14 @@ pub(super) struct Flight {
 
 /// Requests in flight by token, and buffers to use again.
 #[derive(Default)]
-pub(super) struct Flights {
-    slots: Vec<Option<Flight>>,
+pub(super) struct InFlight {
+    slots: Vec<Option<InFlightRequest>>,
     free: Vec<usize>,
     spare: Vec<Buffers>,
     memory: Option<Arc<GuestRam>>,
 }
 
-impl Flights {
+impl InFlight {
     /// A free token and buffers to fill; `None` when all are in flight.
     pub(super) fn reserve(&mut self, memory: &GuestRam) -> Option<(usize, Buffers)> {
         let token = match self.free.pop() {
@@ -72,15 +72,15 @@ impl Flights {
         self.free.len() != self.slots.len()
     }
 
-    /// The request is the engine's now.
-    pub(super) fn depart(&mut self, token: usize, flight: Flight) {
+    /// The I/O engine has the request from now on.
+    pub(super) fn submit(&mut self, token: usize, pending: InFlightRequest) {
         if let Some(slot) = self.slots.get_mut(token) {
-            *slot = Some(flight);
+            *slot = Some(pending);
         }
     }
 
-    /// The request that the engine gave back; its token stays in use.
-    pub(super) fn arrived(&mut self, token: usize) -> Option<Flight> {
+    /// The request that the I/O engine has completed; its token stays in use.
+    pub(super) fn complete(&mut self, token: usize) -> Option<InFlightRequest> {
         self.slots.get_mut(token)?.take()
     }
 

@@ -10,7 +10,7 @@ use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use super::raw_io::{self, Buffers, Ring};
 use super::{Disk, MAX_IN_FLIGHT};
 
-/// What the file is asked for. Offsets and lengths in bytes.
+/// An operation on the file. Offsets and lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Fill the buffers.
@@ -60,7 +60,7 @@ impl Durability {
 /// An operation that ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// As given to [`Engine::start`].
+    /// As given to [`IoEngine::start`].
     pub token: usize,
     /// Bytes, or why not.
     pub result: io::Result<usize>,
@@ -70,7 +70,7 @@ pub struct Finished {
 
 /// Executes operations on a disk. Called on the I/O thread; [`drain`](Self::drain)
 /// on any.
-pub trait Engine: Send {
+pub trait IoEngine: Send {
     /// Begins `operation` at the latest with [`submit`](Self::submit). `token` is
     /// below [`MAX_IN_FLIGHT`] and not in use.
     fn start(&mut self, token: usize, operation: Operation, buffers: Buffers);
@@ -94,43 +94,43 @@ pub trait Engine: Send {
     /// Makes the event unreadable.
     fn acknowledge(&mut self);
 
-    /// When an operation that has ended may be told of (by the device's clock),
-    /// if it is to take its time.
+    /// When the next operation that has ended may be reported (by the device's clock), on a
+    /// disk with a latency of its own.
     fn due_ns(&self) -> Option<u64> {
         None
     }
 }
 
 /// An engine, and why it is not io_uring.
-pub struct EngineChoice {
+pub struct IoEngineChoice {
     /// The engine.
-    pub engine: Box<dyn Engine>,
+    pub engine: Box<dyn IoEngine>,
     /// Why requests are served one after the other, for people.
     pub refused: Option<io::Error>,
 }
 
 /// io_uring where the kernel allows it.
-pub fn choose(disk: &Disk) -> io::Result<EngineChoice> {
+pub fn choose(disk: &Disk) -> io::Result<IoEngineChoice> {
     match Ring::new(disk.file(), MAX_IN_FLIGHT) {
-        Ok(ring) => Ok(EngineChoice {
+        Ok(ring) => Ok(IoEngineChoice {
             engine: Box::new(ring),
             refused: None,
         }),
-        Err(error) => Ok(EngineChoice {
-            engine: Box::new(SyncEngine::new(disk.file().try_clone()?)),
+        Err(error) => Ok(IoEngineChoice {
+            engine: Box::new(SyncIoEngine::new(disk.file().try_clone()?)),
             refused: Some(error),
         }),
     }
 }
 
 /// preadv, pwritev2, fdatasync and fallocate on the calling thread.
-pub struct SyncEngine {
+pub struct SyncIoEngine {
     file: File,
     started: VecDeque<(usize, Operation, Buffers)>,
     ended: VecDeque<Finished>,
 }
 
-impl SyncEngine {
+impl SyncIoEngine {
     /// An engine on `file`.
     pub fn new(file: File) -> Self {
         Self {
@@ -154,7 +154,7 @@ impl SyncEngine {
     }
 }
 
-impl Engine for SyncEngine {
+impl IoEngine for SyncIoEngine {
     fn start(&mut self, token: usize, operation: Operation, buffers: Buffers) {
         self.started.push_back((token, operation, buffers));
     }

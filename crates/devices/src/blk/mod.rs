@@ -1,17 +1,17 @@
 //! virtio-blk (virtio 1.2, 5.2): a raw file or block device as the guest's disk.
 //!
-//! Requests go to an [`Engine`]: io_uring, whose completions an eventfd tells of,
+//! Requests go to an [`IoEngine`]: io_uring, which reports completions by an eventfd,
 //! or plain system calls on the I/O thread where io_uring is not allowed.
 //! Which completions interrupt the guest is `tare_policy::coalesce`'s decision,
 //! one coalescer for each queue; a held completion has a deadline, which the I/O
 //! loop takes as its timeout.
 //!
-//! What the guest was told is durable is durable: a flush is fdatasync(2) begun
+//! What is answered as durable is durable: a flush is fdatasync(2) begun
 //! after the writes completed that it covers; in write-through mode, and for a
 //! driver that does not know flush, every write is RWF_DSYNC, and what cannot be
 //! is followed by a flush. The driver may change the mode (`cache`).
 //!
-//! A disk can be made to take its time ([`paced()`]).
+//! A disk can have an artificial latency ([`paced()`]).
 //!
 //! A reset waits for what is in flight, on the thread that resets: only then may
 //! the driver use the memory for something else.
@@ -28,10 +28,10 @@ mod config;
 mod counters;
 mod device;
 mod disk;
-mod engine;
 mod finish;
-mod flight;
 mod format;
+mod in_flight;
+mod io_engine;
 mod paced;
 mod raw_io;
 mod request;
@@ -44,7 +44,9 @@ pub use clock::{Clock, MonotonicClock};
 pub use counters::BlkCounters;
 pub use device::{Blk, BlkSettings};
 pub use disk::{Access, Disk, DiskError, Format, Problem};
-pub use engine::{Durability, Engine, EngineChoice, Finished, Operation, SyncEngine, choose};
+pub use io_engine::{
+    Durability, Finished, IoEngine, IoEngineChoice, Operation, SyncIoEngine, choose,
+};
 pub use paced::paced;
 pub use raw_io::{Buffers, Ring};
 pub use request::{Refusal, Request, RequestLimits, Shape, parse};

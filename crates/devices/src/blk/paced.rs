@@ -1,22 +1,26 @@
-//! A disk that takes its time: each operation ends so long after it began, at
-//! the earliest, as on storage of a given latency.
+//! A disk with a latency of its own: each operation takes at least that long, as on
+//! slower storage.
 //!
 //! For weighing what happens at depths that a file in the host's cache never
 //! shows, and for trying applications on slow storage. Operations do not wait for
 //! each other: with N in flight, N end in each latency. No timer of its own: the
-//! I/O loop's timeout is [`Engine::due_ns`].
+//! I/O loop's timeout is [`IoEngine::due_ns`].
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use super::engine::{Engine, Finished, Operation};
+use super::io_engine::{Finished, IoEngine, Operation};
 use super::{Buffers, Clock, MAX_IN_FLIGHT};
 
 /// `engine`, with operations that take `latency` at least; itself, where that is
 /// nothing.
-pub fn paced(engine: Box<dyn Engine>, latency: Duration, clock: Box<dyn Clock>) -> Box<dyn Engine> {
+pub fn paced(
+    engine: Box<dyn IoEngine>,
+    latency: Duration,
+    clock: Box<dyn Clock>,
+) -> Box<dyn IoEngine> {
     let latency_ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
     match latency_ns {
         0 => engine,
@@ -24,9 +28,9 @@ pub fn paced(engine: Box<dyn Engine>, latency: Duration, clock: Box<dyn Clock>) 
     }
 }
 
-/// An engine whose operations take their time.
+/// An I/O engine whose operations take at least the latency.
 struct Paced {
-    engine: Box<dyn Engine>,
+    engine: Box<dyn IoEngine>,
     clock: Box<dyn Clock>,
     latency_ns: u64,
     /// When what has a token is due.
@@ -36,7 +40,7 @@ struct Paced {
 }
 
 impl Paced {
-    fn new(engine: Box<dyn Engine>, latency_ns: u64, clock: Box<dyn Clock>) -> Self {
+    fn new(engine: Box<dyn IoEngine>, latency_ns: u64, clock: Box<dyn Clock>) -> Self {
         Self {
             engine,
             clock,
@@ -56,7 +60,7 @@ impl Paced {
     }
 }
 
-impl Engine for Paced {
+impl IoEngine for Paced {
     fn start(&mut self, token: usize, operation: Operation, buffers: Buffers) {
         if let Some(due_ns) = self.due_ns.get_mut(token) {
             *due_ns = self.clock.now_ns().saturating_add(self.latency_ns);
@@ -77,7 +81,7 @@ impl Engine for Paced {
         self.waiting.pop_front().map(|(_, finished)| finished)
     }
 
-    /// Whoever waits here lets the disk go: nothing takes its time any more.
+    /// The caller is about to stop using the disk: from here on there is no latency.
     fn wait(&mut self) {
         self.gather();
         if self.waiting.is_empty() {

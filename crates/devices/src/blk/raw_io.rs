@@ -17,7 +17,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use vm_memory::{GuestMemory, Permissions};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
-use super::engine::{Engine, Finished, Operation};
+use super::io_engine::{Finished, IoEngine, Operation};
 use crate::GuestRam;
 use crate::virtio::{QueueError, Span};
 
@@ -218,7 +218,7 @@ impl Ring {
     }
 }
 
-impl Engine for Ring {
+impl IoEngine for Ring {
     fn start(&mut self, token: usize, operation: Operation, buffers: Buffers) {
         let (vectors, count) = (buffers.left().as_ptr(), buffers.left().len() as u32);
         let entry = match operation {

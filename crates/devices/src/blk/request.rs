@@ -144,16 +144,18 @@ pub fn parse(shape: &Shape, limits: RequestLimits) -> Result<Request, Refusal> {
 
 /// Data in one direction and none in the other.
 fn only(data: u64, other: u64) -> Result<(), Refusal> {
-    match data > 0 && other == 0 {
-        true => Ok(()),
-        false => Err(Refusal::Malformed),
+    if data > 0 && other == 0 {
+        Ok(())
+    } else {
+        Err(Refusal::Malformed)
     }
 }
 
 fn may_write(limits: RequestLimits) -> Result<(), Refusal> {
-    match limits.writable {
-        true => Ok(()),
-        false => Err(Refusal::ReadOnly),
+    if limits.writable {
+        Ok(())
+    } else {
+        Err(Refusal::ReadOnly)
     }
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt as _;
 use rustix::fs::fdatasync;
 
 use super::aligned::Aligned;
-use super::engine::Durability;
+use super::io_engine::Durability;
 use crate::GuestRam;
 use crate::virtio::{Chain, QueueError};
 

@@ -54,12 +54,12 @@ fn settings() -> BlkSettings {
     }
 }
 
-fn sync_engine(file: &File) -> Box<dyn Engine> {
-    Box::new(SyncEngine::new(file.try_clone().unwrap()))
+fn sync_engine(file: &File) -> Box<dyn IoEngine> {
+    Box::new(SyncIoEngine::new(file.try_clone().unwrap()))
 }
 
 /// io_uring, or nothing to test with.
-fn uring(file: &File) -> Option<Box<dyn Engine>> {
+fn uring(file: &File) -> Option<Box<dyn IoEngine>> {
     match Ring::new(file, MAX_IN_FLIGHT) {
         Ok(ring) => Some(Box::new(ring)),
         Err(error) => {
@@ -69,7 +69,7 @@ fn uring(file: &File) -> Option<Box<dyn Engine>> {
     }
 }
 
-fn machine_with(settings: BlkSettings, file: &File, engine: Box<dyn Engine>) -> Machine<Blk> {
+fn machine_with(settings: BlkSettings, file: &File, engine: Box<dyn IoEngine>) -> Machine<Blk> {
     let disk = disk(file, Access::ReadWrite);
     Machine::new(Blk::new(settings, disk, engine, Box::new(MonotonicClock)))
 }
@@ -152,7 +152,7 @@ fn held(settings: BlkSettings) -> (Machine<Blk>, Arc<Mutex<Gate>>) {
     let file = file();
     let gate = Arc::<Mutex<Gate>>::default();
     let engine = Held {
-        engine: SyncEngine::new(file.try_clone().unwrap()),
+        engine: SyncIoEngine::new(file.try_clone().unwrap()),
         gate: Arc::clone(&gate),
     };
     (machine_with(settings, &file, Box::new(engine)), gate)
@@ -167,7 +167,7 @@ fn request(machine: &Machine<Blk>, ring: &mut DriverRing<'_>, wanted: Wanted) ->
 
 /// An engine that ends operations when the test says so.
 struct Held {
-    engine: SyncEngine,
+    engine: SyncIoEngine,
     gate: Arc<Mutex<Gate>>,
 }
 
@@ -177,11 +177,11 @@ struct Gate {
     open: usize,
     drained: usize,
     waiting: usize,
-    /// What was asked of the engine.
+    /// Operations that were started.
     started: Vec<Operation>,
 }
 
-impl Engine for Held {
+impl IoEngine for Held {
     fn start(&mut self, token: usize, operation: Operation, buffers: Buffers) {
         let mut gate = self.gate.lock().unwrap();
         gate.waiting += 1;

@@ -22,7 +22,7 @@ pub struct NetSettings {
 /// Whether the link still works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkState {
-    /// It has to be told what the driver accepts.
+    /// It does not know yet what the driver accepts.
     Fresh,
     Up,
     Down,

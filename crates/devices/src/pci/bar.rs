@@ -5,7 +5,7 @@
 /// Sizing works, in one write or byte by byte. Any other address is refused:
 /// the register reads as what the monitor assigned, so that a guest that looks
 /// again goes on with the right address, and the refusal is counted. Moving
-/// would mean to bind every ioeventfd again, for guests that nobody has: Linux
+/// would mean to bind every ioeventfd again, for guests that do not exist: Linux
 /// keeps assigned BARs, and small guests only read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bar {

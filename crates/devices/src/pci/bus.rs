@@ -239,7 +239,7 @@ impl PciBus {
 }
 
 /// A place in configuration space. Only function 0 of a device exists; other
-/// functions and buses become a device number that nobody has.
+/// functions and buses become a device number that is not in use.
 #[derive(Clone, Copy)]
 struct Target {
     device: usize,

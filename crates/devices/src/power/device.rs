@@ -12,7 +12,7 @@ use crate::CounterSource;
 const RESET_CPU: u8 = 1 << 2;
 const SLEEP_ENABLE: u8 = 1 << 5;
 
-/// What the guest asked for.
+/// The guest's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerEvent {
     /// ACPI S5.

@@ -26,7 +26,7 @@ counters! {
         features_refused,
         /// Attempts to move the BAR.
         bar_moves_refused,
-        /// Configuration changes that the driver was told.
+        /// Configuration changes that raised an interrupt.
         config_changes,
     }
 }

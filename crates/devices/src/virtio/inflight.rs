@@ -82,7 +82,7 @@ impl InflightLog {
             return Ok(Unanswered::default());
         }
         if self.read::<u16>(AT_USED)? != used {
-            // Killed between the used index and the entry of what it told.
+            // Killed between the used index and the log's entry.
             let last: u16 = self.read(AT_LAST_HEAD)?;
             if last < self.size {
                 self.write(self.entry(last), 0u8)?;

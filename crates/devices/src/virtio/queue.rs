@@ -71,7 +71,7 @@ pub struct Virtqueue {
     /// The device's last word was to hold.
     holding: bool,
     /// Work on the queue was cut off by its budget: the next call goes on with
-    /// it and is no new notification.
+    /// it and is not a new notification.
     pub(super) unfinished: bool,
     /// A chain may have more descriptors than the queue, up to this.
     pub(super) longest_chain: u16,
@@ -97,7 +97,7 @@ impl Virtqueue {
         }
     }
 
-    /// Nothing is to be told of completions up to `used`.
+    /// The driver wants no interrupt for completions up to `used`.
     pub(super) fn start_at(&mut self, used: u16) {
         self.decided = used;
     }
@@ -204,7 +204,7 @@ impl Virtqueue {
     /// The decision point: looks at what was completed since the last time and
     /// says whether the driver gets an interrupt (2.7.7, 2.7.10). Called once
     /// after each batch. What is held back is decided about again with what is
-    /// delivered next: the driver's own wish is then asked about all of it.
+    /// delivered next: the driver's own wish then covers all of it.
     pub fn decide(&mut self, memory: &GuestRam) -> Result<Decision, QueueError> {
         match self.advice.take() {
             Some(advice) => self.holding = advice == coalesce::Decision::Hold,

@@ -11,8 +11,8 @@ use tare_devices::blk::Cache;
 /// Where the belief comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Belief {
-    /// This connection has not said or asked anything: the driver may have been
-    /// told by an earlier process.
+    /// This connection has not read or set it: the driver may know it from an earlier
+    /// process.
     #[default]
     Unknown,
     /// It has read the configuration.
@@ -39,7 +39,7 @@ impl Belief {
         }
     }
 
-    /// As a byte of the log; zero is no entry.
+    /// As a byte of the log; zero means that there is no entry.
     pub(super) fn entry(self, offered: Cache) -> u8 {
         match (self, self.shown(offered)) {
             (Self::Unknown, _) => 0,

@@ -18,7 +18,7 @@ use super::ring::MAX_SIZE;
 /// Bytes behind the logs.
 const BEHIND: u64 = 64;
 
-/// Why there is no log.
+/// Why a log cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogError {
     /// Numbers of queues or descriptors that there are not.

@@ -48,7 +48,7 @@ pub(crate) enum MemoryError {
     #[error("there are more than {MAX_REGIONS} regions")]
     TooMany,
     /// A region to be removed is not there.
-    #[error("there is no such region")]
+    #[error("unknown region")]
     Unknown,
 }
 

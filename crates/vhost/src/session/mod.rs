@@ -80,7 +80,7 @@ pub(crate) struct Session {
     backend_pending: bool,
     /// A file became shorter than the memory that was mapped of it.
     memory_went: bool,
-    /// What went wrong in a queue, until somebody says it.
+    /// What went wrong in a queue, until it is logged.
     complaint: Option<String>,
 }
 
@@ -256,7 +256,7 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until everything in flight is answered, and tells the driver.
+    /// Waits until everything in flight is answered, and interrupts the driver.
     fn quiesce(&mut self) {
         let _nothing_left = self.work(|device, queues| {
             device.quiesce(queues)?;
@@ -325,9 +325,10 @@ impl Session {
         ring.parked = Some(queue);
         ring.owes_interrupt = resumes;
         self.pay_interrupt(index);
-        match self.rings[index].enabled {
-            true => self.enable(index),
-            false => Ok(()),
+        if self.rings[index].enabled {
+            self.enable(index)
+        } else {
+            Ok(())
         }
     }
 

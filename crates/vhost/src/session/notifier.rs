@@ -24,7 +24,7 @@ pub(crate) enum Kick {
     Notified,
     /// Nothing yet.
     Nothing,
-    /// It will not notify any more: it is no eventfd, or closed.
+    /// It will not notify any more: it is not an eventfd, or closed.
     Broken,
 }
 

@@ -1,6 +1,5 @@
 //! What each message of the front-end does (QEMU `docs/interop/vhost-user.rst`).
-//! An error ends the connection: who sends what makes no sense is not one to go
-//! on with.
+//! An error ends the connection.
 
 use std::fs::File;
 use std::io;
@@ -55,9 +54,10 @@ impl Session {
 
     fn stopped(&self, index: u32) -> Result<usize> {
         let index = self.known(index)?;
-        match self.live[index].is_none() && self.rings[index].parked.is_none() {
-            true => Ok(index),
-            false => Err(Error::InvalidOperation("the queue is started")),
+        if self.live[index].is_none() && self.rings[index].parked.is_none() {
+            Ok(index)
+        } else {
+            Err(Error::InvalidOperation("the queue is started"))
         }
     }
 
@@ -170,9 +170,10 @@ impl Requests for Session {
                 .map_err(|source| failed(StartError::Watch { index, source }))?;
         }
         self.rings[index].kick = Some(kick);
-        match live || self.rings[index].parked.is_some() {
-            true => Ok(()),
-            false => self.start(index).map_err(failed),
+        if live || self.rings[index].parked.is_some() {
+            Ok(())
+        } else {
+            self.start(index).map_err(failed)
         }
     }
 
@@ -210,13 +211,11 @@ impl Requests for Session {
 
     fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
         let index = self.known(index)?;
-        match enable {
-            true => self.enable(index).map_err(failed),
-            false => {
-                self.disable(index);
-                Ok(())
-            }
+        if enable {
+            return self.enable(index).map_err(failed);
         }
+        self.disable(index);
+        Ok(())
     }
 
     /// Front-ends ask for structures longer than the device has: zeros follow.

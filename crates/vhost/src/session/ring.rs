@@ -36,7 +36,7 @@ pub(crate) struct Ring {
     pub(crate) kick: Option<Notifier>,
     /// Where interrupts go.
     pub(crate) call: Option<File>,
-    /// Where a broken queue is told of.
+    /// Where a broken queue is reported.
     pub(crate) error: Option<File>,
     /// The queue while it is started and not enabled.
     pub(crate) parked: Option<Virtqueue>,

@@ -128,7 +128,7 @@ fn cover((start, bytes): (usize, usize)) -> bool {
     let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: the range lies in a mapping of guest memory (`Watch` lives), whose
-    // bytes may change at any time; nobody refers to them but by volatile access.
+    // bytes may change at any time; all accesses to them are volatile.
     unsafe {
         let covered = mmap_anonymous(start, bytes, access, flags).is_ok();
         if covered {

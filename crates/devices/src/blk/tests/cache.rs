@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What the engine is asked for by a write and a flush of a driver with
+/// The operations that a write and a flush start, of a driver with
 /// `features`, after it set the cache mode.
 fn asked_by(features: u64, mode: Option<u64>) -> Vec<Operation> {
     let (machine, gate) = held(settings());

@@ -27,7 +27,7 @@ impl Bench {
         let file = file();
         let gate = Arc::<Mutex<Gate>>::default();
         let engine = Held {
-            engine: SyncEngine::new(file.try_clone().unwrap()),
+            engine: SyncIoEngine::new(file.try_clone().unwrap()),
             gate: Arc::clone(&gate),
         };
         let clock = TestClock::default();
@@ -94,7 +94,7 @@ impl Bench {
             if n >= warm_up {
                 interrupts += caused;
             }
-            // The driver submits again what an interrupt told it of.
+            // The driver submits again for each completion that an interrupt reported.
             if caused > 0 {
                 ring.set_used_event(ring.used_index());
                 (0..std::mem::take(&mut completed)).for_each(|_| self.offer(ring, 0));

@@ -1,4 +1,4 @@
-//! What the guest was told is durable is there after the process was killed.
+//! What was answered as durable is on disk after the process was killed.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,4 @@
-//! A disk of a given latency: nothing ends early, nobody waits for another, and
+//! A disk of a given latency: nothing ends early, no request waits for another, and
 //! letting the disk go waits for nothing.
 
 use std::time::Duration;

@@ -12,7 +12,7 @@ use crate::{GuestRam, Interrupts, Kick, MsiMessage, MsixRoutes, Wiring};
 /// Guest memory of the machine.
 pub(crate) const MEMORY_LEN: usize = 1 << 20;
 
-/// What the device asked of the monitor.
+/// What the device called in the monitor.
 #[derive(Default)]
 pub(crate) struct Recorder {
     pub(crate) signals: Mutex<Vec<u16>>,

@@ -1,4 +1,4 @@
-//! When a driver is interrupted, and when it is asked for notifications.
+//! When a driver is interrupted, and when the device wants notifications.
 
 use super::*;
 

@@ -8,7 +8,11 @@ fn the_whole_initialisation_leads_to_a_device_that_works() {
     let driver = Driver::new(&machine);
     let mut rings = driver.start(VERSION_1 | EVENT_IDX | INDIRECT_DESC, 16);
     assert_eq!(driver.status(), STARTED);
-    assert_eq!(take(&machine.recorder.kicks), [0], "the I/O thread is told");
+    assert_eq!(
+        take(&machine.recorder.kicks),
+        [0],
+        "the I/O thread gets a kick"
+    );
     assert!(answers(&machine, &mut rings[0]));
     assert_eq!(get(&machine.memory, BUFFERS, 17)[15..], [0x77, 0]);
     assert_eq!(machine.counter("invalid_accesses"), 0);

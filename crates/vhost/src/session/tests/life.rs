@@ -36,7 +36,7 @@ fn a_stopped_queue_goes_on_where_it_was() {
     assert_eq!(front.answer(1), 1);
     let base = front.link.get_vring_base(0).unwrap();
     assert_eq!(base, 1);
-    // Offered while nobody looks.
+    // Offered while the queue is disabled.
     front.offer_read(1, 2);
     front.start(1, 0).unwrap();
     assert_eq!(front.answer(2), 2);
