@@ -89,7 +89,7 @@ fn stop(program: &mut impl Interface, body: &[u8]) -> Response {
             Response::accepted(b"{}".to_vec())
         }
         Err(error) => {
-            let sentence = format!("the body is no stop request: {error}");
+            let sentence = format!("invalid stop request: {error}");
             Response::error(400, &sentence)
         }
     }

@@ -1,9 +1,9 @@
 //! Which completions of a storage queue are worth an interrupt (vIC).
 //!
-//! The second talk's rule (`SYSTEMS.md` part 1): the deeper the queue, the more
+//! The rule of vIC 2011 (`docs/background.md`): the deeper the queue, the more
 //! completions may be held back without draining the pipeline, and the
-//! decision rides on completions that arrive anyway. What the talk lacks and
-//! why it was added is in `docs/adr/0010-interrupt-coalescing.md`.
+//! decision rides on completions that arrive anyway. What was added to it and
+//! why is in `docs/adr/0010-interrupt-coalescing.md`.
 //!
 //! One [`Coalescer`] belongs to one queue and is used from one thread:
 //!
@@ -71,7 +71,7 @@ pub enum Kind {
 pub enum Decision {
     /// Let the driver know now, of this completion and of all held ones.
     Deliver,
-    /// Say nothing yet.
+    /// Raise no interrupt yet.
     Hold,
 }
 

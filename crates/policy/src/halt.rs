@@ -1,7 +1,7 @@
 //! How long a halted vCPU is polled for, bought with a share of a CPU.
 //!
-//! KVM can poll before it schedules a halted vCPU out (`SYSTEMS.md` part 3). A
-//! wake-up within the window is fast; the polling costs CPU either way. The talk
+//! KVM can poll before it schedules a halted vCPU out (KVM Message Passing 2015). A
+//! wake-up within the window is fast; the polling costs CPU either way. That work
 //! left open how to set the window by itself. [`Budget`] does: from KVM's
 //! histograms of waits it draws the [`Curve`] of what each window would cost and
 //! catch, and holds the window that catches the most within the budget, or takes
@@ -12,8 +12,8 @@
 //! puts both together again.
 //!
 //! [`replay`] runs recorded waits through every [`Rule`], KVM's own
-//! ([`GrowShrink`]) among them, and [`most_caught`] is the best that anybody
-//! could do. Why it is so: `docs/adr/0016-halting-on-a-budget.md`.
+//! ([`GrowShrink`]) among them, and [`most_caught`] is the best that any rule
+//! could do. The reasons: `docs/adr/0016-halting-on-a-budget.md`.
 
 mod budget;
 mod curve;

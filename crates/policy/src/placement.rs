@@ -6,7 +6,7 @@
 //! 1. All CPUs of one node, if one node has enough; of such nodes the one that the
 //!    memory is on, else the least loaded.
 //! 2. vCPUs get isolated CPUs where there are enough: the host's scheduler puts
-//!    nobody else there, and nobody's helpers either.
+//!    no other thread there.
 //! 3. vCPUs get cores of their own before they share one with a sibling thread.
 //! 4. The less loaded CPU is taken first; between equals the higher number, since
 //!    interrupts and services of a host are mostly on the first.
@@ -15,8 +15,8 @@
 //! 6. Fewer CPUs than vCPUs: no vCPU is tied to one, all share all of them. Two
 //!    vCPUs on one CPU stop each other in the middle of a lock.
 //!
-//! CHR, the share of a host's cores that a container is assigned, is the second
-//! talk's measure of size ([`chr_permille`], [`ChrRange`]).
+//! CHR, the share of a host's cores that a container is assigned, is the measure
+//! of size in CPU-Pinning 2020 ([`chr_permille`], [`ChrRange`]).
 
 mod chr;
 mod cpus;
@@ -150,7 +150,7 @@ pub fn place(cpus: &[Cpu], demand: Demand) -> Option<Placement> {
 }
 
 /// The CPUs that no vCPU has: the node's, else any; the vCPUs' if there is none.
-/// Isolated ones are nobody's, unless nothing else is left.
+/// Isolated ones stay free, unless nothing else is left.
 fn place_helpers(cpus: &[Cpu], node: Option<u16>, placement: &mut Placement) {
     let free = |cpu: &Cpu| !placement.all.contains(cpu.number);
     let tries: [&dyn Fn(&Cpu) -> bool; 3] = [

@@ -1,11 +1,11 @@
-//! When a core full of polling threads may halt: the first talk's rule.
+//! When a core full of polling threads may halt: the rule of Toro.
 //!
-//! A thread that polls a variable tells the scheduler of each fruitless look
-//! (an *idle turn*) and of each find (*active*). A thread whose turns have all
+//! A thread that polls a variable reports each fruitless look (an *idle turn*) and
+//! each find (*active*) to the scheduler. A thread whose turns have all
 //! been idle for [`IDLE_AFTER_NS`] counts as idle; when every polling thread of
 //! a core is idle and no other thread is ready, the core may halt.
 //!
-//! Source: `SYSTEMS.md` part 0; TORO's `SysThreadSwitch(IdleFlag)` and
+//! Source: `docs/background.md`; TORO's `SysThreadSwitch(IdleFlag)` and
 //! `SysThreadActive` with its constant of 200 ms. Added to the source's rule:
 //! after a halt ends, every poller gets a turn before the next halt, since any
 //! of them may be what the interrupt was for (the source could lose a wake-up

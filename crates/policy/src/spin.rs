@@ -2,7 +2,7 @@
 //!
 //! A core with nothing to do may look for work a little longer before it halts:
 //! a wake-up caught so saves the halt's exit, the waker's interrupt, the host's
-//! scheduling and the way back (the third talk's 10-15 us a round trip). A
+//! scheduling and the way back (10-15 us a round trip in KVM Message Passing 2015). A
 //! wake-up missed costs the spin. TORO spins 50 us, always; here the length
 //! comes from the distribution of the waits themselves, within a budget, as the
 //! host chooses its own polling.
@@ -37,7 +37,7 @@ pub const DEFAULT_MAX_NS: u32 = 200_000;
 pub const DEFAULT_BUDGET_PCT: u8 = 1;
 
 /// What a caught wake-up is worth until a way back was measured: the round trip
-/// that halting adds in the third talk, 10 to 15 us, and the host's work for it.
+/// that halting adds in KVM Message Passing 2015, 10 to 15 us, and the host's work for it.
 pub const DEFAULT_WAKE_WORTH_NS: u32 = 20_000;
 
 /// Longest way back that is believed (1 ms).

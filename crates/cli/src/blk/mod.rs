@@ -41,7 +41,7 @@ impl Explain for ServeError {
     }
 }
 
-/// The command line's disk is none; its own parser has refused it before.
+/// The command line's disk is invalid; its own parser has refused it before.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid disk settings")]
 struct BadDisk(#[from] DiskConfigError);

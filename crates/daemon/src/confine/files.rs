@@ -11,7 +11,7 @@ use landlock::{
 
 use super::ConfineError;
 
-/// Newest Landlock whose rights are asked for; an older kernel gives what it has.
+/// Newest Landlock ABI whose rights are requested; an older kernel gives what it has.
 const NEWEST: ABI = ABI::V5;
 
 /// Rules for one thread.

@@ -35,8 +35,8 @@ pub struct Request<'a> {
     pub(super) length: usize,
 }
 
-/// Why bytes are no request, as a status to answer with. The connection
-/// closes then, since nobody knows where the next request would begin.
+/// Why bytes are not a request, as a status to answer with. The connection
+/// closes then, since the start of the next request is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rejected {
     /// 400.
@@ -126,7 +126,7 @@ fn values<'a>(headers: &'a [httparse::Header<'_>], name: &'a str) -> impl Iterat
     headers
         .iter()
         .filter(move |header| header.name.eq_ignore_ascii_case(name))
-        // What is not UTF-8 is no number and no word that is looked for.
+        // A value that is not UTF-8 is neither a number nor a known word.
         .map(|header| std::str::from_utf8(header.value).unwrap_or("?").trim())
 }
 

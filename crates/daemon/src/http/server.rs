@@ -1,4 +1,4 @@
-//! The listening socket and its clients, as a guest of somebody's event loop.
+//! The listening socket and its clients, driven by the program's event loop.
 //!
 //! When all places are taken a client that is between requests makes room, or one
 //! that was silent for a second; while there is none, further clients wait in the

@@ -49,9 +49,10 @@ impl MemoryObserver {
                     |guest: &Range<u64>| range.start < guest.end && guest.start < range.end;
                 is_guest = self.guest.iter().any(overlaps);
             } else if let Some(bytes) = rss(&line) {
-                let sum = match is_guest {
-                    true => &mut resident.guest,
-                    false => &mut resident.monitor,
+                let sum = if is_guest {
+                    &mut resident.guest
+                } else {
+                    &mut resident.monitor
                 };
                 *sum += bytes;
             }

@@ -1,5 +1,5 @@
 //! A program seen from inside: its threads' time and its memory, gathered when
-//! somebody asks and never otherwise; all statistics as Prometheus text.
+//! a client requests them and never otherwise; all statistics as Prometheus text.
 //!
 //! The files of /proc are opened before the program confines itself.
 

@@ -21,7 +21,7 @@ pub struct Coalescer {
     held: u64,
     held_since_ns: u64,
     hold_deadline_ns: u64,
-    /// Completions that the driver was told of and has not answered by a
+    /// Completions that were delivered and that the driver has not answered by a
     /// submission; held ones, without those that it has answered: it must have
     /// seen them.
     unanswered: u64,
@@ -116,8 +116,8 @@ impl Coalescer {
         Decision::Deliver
     }
 
-    /// The driver was told of all completions so far, or does not want to be
-    /// told, or has seen them: nothing is held any more. Call it after the
+    /// The driver got an interrupt for all completions so far, or wants none, or has
+    /// seen them: nothing is held any more. Call it after the
     /// interrupt of a batch, in which completions may be held that came after
     /// the delivered one.
     pub fn caught_up(&mut self, now_ns: u64) {
@@ -144,7 +144,7 @@ impl Coalescer {
     /// settings and counters stay.
     pub fn reset(&mut self, now_ns: u64) {
         let settings = self.settings;
-        let _nobody_is_told = self.configure(now_ns, settings);
+        let _no_interrupt = self.configure(now_ns, settings);
         self.epoch.forget();
         self.unanswered = 0;
         self.in_flight = InFlight::default();
@@ -206,7 +206,7 @@ impl Coalescer {
         Some(cause)
     }
 
-    /// Whether somebody is likely to wait for this request, still in flight.
+    /// Whether a thread of the guest is likely to wait for this request, still in flight.
     const fn is_urgent(&self, kind: Kind) -> bool {
         let parameters = self.settings.parameters();
         match kind {
@@ -293,7 +293,7 @@ impl Coalescer {
             }
         }
         self.flushed = core::mem::take(&mut self.flushes);
-        // Whoever sends fewer commands than before never answers the rest.
+        // A driver that sends fewer commands than before never answers the rest.
         self.unanswered = 0;
         self.counters.epochs += 1;
         self.counters.ratio_completions[ended.slot()] += load.completions;

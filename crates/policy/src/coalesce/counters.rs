@@ -14,13 +14,13 @@ pub enum Cause {
     Shallow,
     /// The request was so quick that any hold would show.
     Quick,
-    /// Somebody waits for the completion that came.
+    /// A thread of the guest waits for the completion that came.
     Urgent,
     /// A completion had been held for the longest time.
     Deadline,
     /// Fewer commands were in flight than when the ratio was chosen.
     Stale,
-    /// The driver was told of, or saw, what had been completed.
+    /// The driver got an interrupt for, or saw, what had been completed.
     CaughtUp,
     /// Settings changed, or the queue was reset.
     Changed,
@@ -75,7 +75,7 @@ pub struct Counters {
     pub hold_time: [u64; HOLD_SLOTS],
     /// The longest of these times.
     pub longest_hold_ns: u64,
-    /// Completions of requests that were never submitted: the caller's mistake.
+    /// Completions of requests that were never submitted: an error of the caller.
     pub unmatched: u64,
     /// Epochs that began.
     pub epochs: u64,

@@ -10,7 +10,7 @@ pub(super) struct Epoch {
     peak_sum: u64,
     peaks: u64,
     /// The most in flight since the driver began to answer a delivery, and
-    /// whether it has been told of more since.
+    /// whether there was another delivery since.
     peak: u64,
     told: bool,
 }
@@ -34,8 +34,8 @@ impl Epoch {
     /// peak before it counts.
     ///
     /// Only peaks count. While a batch is reaped, and until the driver has taken
-    /// in what it was told of and has submitted as many again, fewer commands are
-    /// in flight without the load being any lighter; and the more are told of at a
+    /// in what was delivered and has submitted as many again, fewer commands are
+    /// in flight without the load being any lighter; and the more are delivered at a
     /// time, the deeper is that dip, so that a mean over it would undo the ratio
     /// that made it.
     pub(super) const fn submitted(&mut self) {
@@ -55,12 +55,12 @@ impl Epoch {
         }
     }
 
-    /// The driver is told of all completions so far.
+    /// All completions so far are delivered.
     pub(super) const fn delivered(&mut self) {
         self.told = true;
     }
 
-    /// The driver has nothing in flight any more, and was told of nothing.
+    /// The driver has nothing in flight any more, and nothing was delivered.
     pub(super) const fn forget(&mut self) {
         (self.peak, self.told) = (0, false);
     }

@@ -8,7 +8,7 @@ pub(super) struct InFlight {
     classes: [u32; 3],
 }
 
-/// What is told apart.
+/// Classes that are counted apart.
 #[derive(Clone, Copy)]
 enum Class {
     Reads,

@@ -15,7 +15,7 @@ const LONGEST_CYCLE: u32 = 32_768;
 pub struct Ratio {
     count_up: u32,
     skip_up: u32,
-    /// Of so many cycles, so many are longer.
+    /// `longer` of each `of_cycles` cycles are one completion longer.
     longer: u32,
     of_cycles: u32,
 }
@@ -152,7 +152,7 @@ impl Cycle {
         }
     }
 
-    /// The talk's decision for one completion.
+    /// The decision of vIC 2011 for one completion.
     pub(super) fn step(&mut self) -> Decision {
         if self.counter < self.ratio.count_up {
             self.counter += 1;

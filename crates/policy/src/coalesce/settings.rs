@@ -19,7 +19,7 @@ pub enum Mode {
     /// The ratio follows commands in flight and IOPS (vIC).
     Auto,
     /// Plain coalescing, the control arm: this ratio and the longest hold,
-    /// whatever is in flight and whoever waits.
+    /// whatever is in flight and whichever thread waits.
     Fixed(Ratio),
 }
 
@@ -35,8 +35,8 @@ pub struct Parameters {
     /// Below this many completions per second everything is delivered. The
     /// published value is 2000.
     pub iops_threshold: u32,
-    /// The ratio is chosen anew after this long: 1 ms to 60 s. The talk's
-    /// source has 200 ms.
+    /// The ratio is chosen anew after this long: 1 ms to 60 s. 200 ms is the value
+    /// recalled from descriptions of vIC 2011.
     pub epoch_ns: u64,
     /// No completion is held for longer: 1 ns to 1 s.
     pub longest_hold_ns: u64,

@@ -52,7 +52,7 @@ impl Loop {
         }
     }
 
-    /// One completion, and what the driver does when it is told.
+    /// One completion, and what the driver does after an interrupt.
     fn turn(&mut self) -> Decision {
         self.now_ns += self.gap_ns;
         let held = self.coalescer.held();
@@ -65,7 +65,7 @@ impl Loop {
         decision
     }
 
-    /// How many of so many completions are delivered.
+    /// How many of `count` completions are delivered.
     fn delivered(&mut self, completions: u32) -> u32 {
         let turns = (0..completions).map(|_| self.turn());
         turns.map(|d| u32::from(d == Decision::Deliver)).sum()

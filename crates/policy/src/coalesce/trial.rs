@@ -1,6 +1,6 @@
 //! How long completions may be held: by comparison with what there is without holds.
 //!
-//! A hold of a 64th of a request's latency costs whoever waits 1.6 %, whatever else is
+//! A hold of a 64th of a request's latency costs its thread 1.6 %, whatever else is
 //! in flight: so much is always allowed ([`Phase::Careful`]). Longer holds can be free:
 //! requests of equal length that once complete together do so again, and a disk with a
 //! backlog loses nothing. Where latencies are regular, they are tried ([`Phase::Bold`])

@@ -123,9 +123,10 @@ impl Budget {
         if contended(counted) {
             self.rest_until_ns = now_ns.saturating_add(REST_NS);
         }
-        (self.window_ns, self.standing) = match now_ns < self.rest_until_ns {
-            true => (0, Standing::Contended),
-            false => self.choose(),
+        (self.window_ns, self.standing) = if now_ns < self.rest_until_ns {
+            (0, Standing::Contended)
+        } else {
+            self.choose()
         };
     }
 
@@ -157,9 +158,10 @@ impl Budget {
             Standing::Spending => 0,
             _ => most / 2,
         };
-        match self.account_ns > needed {
-            true => (upper, Standing::Spending),
-            false => (lower, Standing::Saving),
+        if self.account_ns > needed {
+            (upper, Standing::Spending)
+        } else {
+            (lower, Standing::Saving)
         }
     }
 
@@ -195,8 +197,8 @@ impl Budget {
 }
 
 /// Whether the vCPUs waited for a CPU for more than a quarter of the time that
-/// they wanted one. KVM gives a poll up then, and whoever polls takes the
-/// CPU from somebody.
+/// they wanted one. KVM gives a poll up then, and polling takes the
+/// CPU from another thread.
 fn contended(counted: &Reading) -> bool {
     let wanted = counted.run_ns.saturating_add(counted.steal_ns);
     counted.steal_ns > STEAL_NOISE_NS && counted.steal_ns > wanted / 4

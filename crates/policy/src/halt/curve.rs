@@ -13,7 +13,7 @@ struct Point {
 }
 
 /// The windows that are worth having, from none to the one that catches the
-/// most: each catches more than the one before at a higher price for each catch.
+/// most: each catches more than the one before at a higher cost for each catch.
 /// Between two of them any point can be had by taking turns.
 #[derive(Clone, Debug)]
 pub struct Curve {
@@ -80,17 +80,18 @@ fn points(counts: &[u64; BUCKETS]) -> [Point; POINTS] {
 /// further one would cost more than the longest window.
 fn steepest(points: &[Point; POINTS], from: Point) -> Option<Point> {
     let gain = |point: &Point| point.caught.saturating_sub(from.caught);
-    let price = |point: &Point| point.cost_ns.saturating_sub(from.cost_ns);
+    let cost = |point: &Point| point.cost_ns.saturating_sub(from.cost_ns);
     let worth = |point: &&Point| {
         point.window_ns > from.window_ns
             && gain(point) > 0
-            && price(point) <= gain(point) * u128::from(LONGEST_WINDOW_NS)
+            && cost(point) <= gain(point) * u128::from(LONGEST_WINDOW_NS)
     };
     let further = points.iter().filter(worth);
     let best = further.reduce(|best, point| {
-        match gain(point) * price(best).max(1) > gain(best) * price(point).max(1) {
-            true => point,
-            false => best,
+        if gain(point) * cost(best).max(1) > gain(best) * cost(point).max(1) {
+            point
+        } else {
+            best
         }
     });
     best.copied()

@@ -64,9 +64,6 @@ impl GrowShrink {
 
     fn shrink(&mut self) {
         let shrunk = self.window_ns.checked_div(self.shrink).unwrap_or(0);
-        self.window_ns = match shrunk < self.start_ns {
-            true => 0,
-            false => shrunk,
-        };
+        self.window_ns = if shrunk < self.start_ns { 0 } else { shrunk };
     }
 }

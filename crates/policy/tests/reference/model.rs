@@ -117,7 +117,7 @@ impl Model {
         delivers
     }
 
-    /// The talk's pseudo-code.
+    /// The pseudo-code of vIC 2011.
     fn pattern(&mut self) -> bool {
         let (count_up, skip_up) = self.pair;
         let skip_up = skip_up + self.lengthening();

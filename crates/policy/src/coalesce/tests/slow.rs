@@ -1,4 +1,4 @@
-//! A driver that takes its time before a disk that takes its time.
+//! A slow driver before a slow disk.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ pub(super) struct Slow {
     pub(super) answer_ns: u64,
     /// When each command of the disk completes.
     disk: VecDeque<u64>,
-    /// When each thread that was told sends its next.
+    /// When each thread that got its completion sends its next request.
     answers: VecDeque<u64>,
 }
 
@@ -34,7 +34,7 @@ impl Slow {
         slow
     }
 
-    /// Until so many more completions have come.
+    /// Until this many more completions have come.
     pub(super) fn run(&mut self, completions: u32) {
         let until = self.coalescer.counters().completions + u64::from(completions);
         while self.coalescer.counters().completions < until {

@@ -1,4 +1,4 @@
-//! The published rule: ratios as in the table of `SYSTEMS.md` part 1.
+//! The published rule: ratios as in the table of vIC 2011.
 
 use proptest::prelude::*;
 
