@@ -50,7 +50,7 @@ pub enum Frame {
     /// A TCP segment.
     Tcp(Segment),
     /// A UDP datagram.
-    Udp(Flow),
+    Udp(Datagram),
     /// An ARP packet, not looked into.
     Arp,
     /// IPv4 with another protocol, such as ICMP.
@@ -75,6 +75,17 @@ impl Segment {
     pub fn opens(&self) -> bool {
         self.flags & (flags::SYN | flags::ACK | flags::RST | flags::FIN) == flags::SYN
     }
+}
+
+/// A UDP datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// `local` is the destination.
+    pub flow: Flow,
+    /// Where its data begins in the frame.
+    pub start: u16,
+    /// Where its data ends in the frame.
+    pub end: u16,
 }
 
 /// Why a frame is not taken.
@@ -159,7 +170,7 @@ fn parse_ipv4(packet: &[u8], offset: usize, checksums: Checksums) -> Result<Fram
     };
     match header[9] {
         PROTOCOL_TCP => parse_tcp(addresses, payload, offset + header_len, checksums),
-        PROTOCOL_UDP => parse_udp(addresses, payload, checksums),
+        PROTOCOL_UDP => parse_udp(addresses, payload, offset + header_len, checksums),
         _ => Ok(Frame::OtherIpv4),
     }
 }
@@ -186,7 +197,12 @@ fn parse_tcp(
     }))
 }
 
-fn parse_udp(on: Addresses, datagram: &[u8], checksums: Checksums) -> Result<Frame, FrameError> {
+fn parse_udp(
+    on: Addresses,
+    datagram: &[u8],
+    start: usize,
+    checksums: Checksums,
+) -> Result<Frame, FrameError> {
     let header = datagram.first_chunk::<8>().ok_or(FrameError::Truncated)?;
     let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
     if len < 8 {
@@ -200,7 +216,11 @@ fn parse_udp(on: Addresses, datagram: &[u8], checksums: Checksums) -> Result<Fra
     {
         return Err(FrameError::Checksum);
     }
-    on.flow(header).map(Frame::Udp)
+    Ok(Frame::Udp(Datagram {
+        flow: on.flow(header)?,
+        start: (start + 8) as u16,
+        end: (start + len) as u16,
+    }))
 }
 
 #[derive(Clone, Copy)]

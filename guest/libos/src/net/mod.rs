@@ -2,7 +2,8 @@
 //! TCP, UDP, ICMP echo, ARP and DHCP, and a loopback interface.
 //!
 //! Applications use [`TcpListener`], [`TcpStream`] and [`UdpSocket`]; calls
-//! that wait park their thread, and a core with nothing to do halts. The
+//! that wait park their thread, and a core with nothing to do halts. One thread
+//! waits for many sockets with [`poll`]. The
 //! address comes from `ip=ADDRESS/PREFIX[,GATEWAY]` on the command line, else
 //! from DHCP; [`address`] tells it.
 //!
@@ -31,6 +32,7 @@ pub mod frame;
 pub mod link;
 mod neighbours;
 pub mod port;
+mod ready;
 pub mod stack;
 mod system;
 mod tcp;
@@ -44,12 +46,13 @@ use core::time::Duration;
 
 pub use addr::ToSocketAddrs;
 pub use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-pub use stack::Counters;
+pub use ready::{Interests, Observer, PollItem, Readiness, Source, poll};
+pub use stack::{Counters, Take};
+pub use tare_tcp::KeepAlive;
 pub use tcp::{Shutdown, TcpListener, TcpStream};
 pub use udp::UdpSocket;
 
 use crate::io::{ErrorKind, Result};
-use crate::thread::Thread;
 
 /// The appliance's address on the network; none before DHCP has given one.
 pub fn address() -> Option<Ipv4Addr> {
@@ -79,11 +82,11 @@ impl system::Attempt for Configured {
         stack.address().ok_or(ErrorKind::WouldBlock.into())
     }
 
-    fn register(&self, stack: &mut system::SystemStack, waiter: Thread) {
+    fn register(&self, stack: &mut system::SystemStack, waiter: ready::Waiter) {
         stack.wait_address(waiter);
     }
 
-    fn cancel(&self, stack: &mut system::SystemStack, waiter: &Thread) {
+    fn cancel(&self, stack: &mut system::SystemStack, waiter: &ready::Waiter) {
         stack.cancel_address(waiter);
     }
 }

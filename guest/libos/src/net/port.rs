@@ -14,7 +14,7 @@ use super::arp::{self, Operation, Packet};
 use super::flow::Flow;
 use super::frame::Medium;
 use super::link::{Link, Properties, SendChecksums};
-use super::neighbours::Neighbours;
+use super::neighbours::{Mac, Neighbours};
 use super::transmit;
 
 const ETHERNET_HEADER: usize = 14;
@@ -110,18 +110,59 @@ impl<L: Link> Port<L> {
     #[inline]
     pub(super) fn send_segment(
         &mut self,
-        neighbor: [u8; 6],
+        neighbor: Mac,
         flow: &Flow,
         segment: &tare_tcp::Outgoing<'_>,
     ) {
         transmit::send_segment(&mut self.link, &self.properties, neighbor, flow, segment);
     }
 
+    /// Most bytes of a datagram that fits the link.
+    pub(super) fn datagram_max(&self) -> usize {
+        usize::from(
+            self.properties
+                .mtu
+                .saturating_sub(transmit::DATAGRAM_HEADERS),
+        )
+    }
+
+    /// Sends a datagram to the next hop `neighbor`.
+    pub(super) fn send_datagram(&mut self, neighbor: Mac, flow: &Flow, data: &[u8]) {
+        transmit::send_datagram(&mut self.link, &self.properties, neighbor, flow, data);
+    }
+
+    /// Sends an ICMP message of `len` bytes to the next hop `neighbor`.
+    pub(super) fn send_icmp(
+        &mut self,
+        neighbor: Mac,
+        flow: &Flow,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
+        transmit::send_icmp(&mut self.link, &self.properties, neighbor, flow, len, fill);
+    }
+
+    /// Bytes before the IP header of a frame.
+    pub(super) fn ip_offset(&self) -> usize {
+        match self.properties.medium {
+            Medium::Ethernet => ETHERNET_HEADER,
+            Medium::Ip => 0,
+        }
+    }
+
     /// The hardware address of the next hop to `remote`. Asks the link for it if it
     /// is not known.
-    pub(super) fn resolve(&mut self, remote: Ipv4Address, now: Instant) -> Option<[u8; 6]> {
+    pub(super) fn resolve(&mut self, remote: Ipv4Address, now: Instant) -> Option<Mac> {
         if self.properties.medium == Medium::Ip {
             return Some([0; 6]);
+        }
+        if remote.is_broadcast() || self.is_subnet_broadcast(remote) {
+            return Some(arp::BROADCAST);
+        }
+        if remote.is_multicast() {
+            // RFC 1112, 6.4: the low 23 bits.
+            let [_, a, b, c] = remote.octets();
+            return Some([1, 0, 0x5e, a & 0x7f, b, c]);
         }
         let next_hop = if self.is_on_link(remote) {
             remote

@@ -11,16 +11,17 @@ use smoltcp::time::Instant as StackInstant;
 use tare_hal::once::OnceCell;
 
 use super::device::Device;
+use super::ready::Waiter;
 use super::stack::{Progress, Seeds, Setup, Stack};
 use crate::io::{ErrorKind, Result};
 use crate::sync::{Event, SpinGuard, SpinLock};
-use crate::thread::{self, Thread};
+use crate::thread;
 use crate::time::Instant;
 
 /// Frames handled under the lock before others may have it.
 const BUDGET: usize = 8;
 
-pub(super) type SystemStack = Stack<Device, Thread>;
+pub(super) type SystemStack = Stack<Device, Waiter>;
 
 static SYSTEM: OnceCell<SpinLock<System>> = OnceCell::new();
 
@@ -189,34 +190,34 @@ pub(super) trait Attempt {
     fn attempt(&mut self, stack: &mut SystemStack, now: StackInstant) -> Result<Self::Output>;
 
     /// Asks to be woken when trying may help.
-    fn register(&self, stack: &mut SystemStack, waiter: Thread);
+    fn register(&self, stack: &mut SystemStack, waiter: Waiter);
 
     /// Takes that back.
-    fn cancel(&self, stack: &mut SystemStack, waiter: &Thread);
+    fn cancel(&self, stack: &mut SystemStack, waiter: &Waiter);
 }
 
 /// Tries until it is done or `timeout` has passed.
 pub(super) fn wait_for<A: Attempt>(timeout: Option<Duration>, mut call: A) -> Result<A::Output> {
-    let mut waiting: Option<(Thread, Option<Instant>)> = None;
+    let mut waiting: Option<(Waiter, Option<Instant>)> = None;
     loop {
         let mut stack = lock();
         let result = call.attempt(&mut stack, now());
         let would_block = matches!(&result, Err(error) if error.kind() == ErrorKind::WouldBlock);
         if !would_block || timeout == Some(Duration::ZERO) {
-            if let Some((thread, _)) = &waiting {
-                call.cancel(&mut stack, thread);
+            if let Some((waiter, _)) = &waiting {
+                call.cancel(&mut stack, waiter);
             }
             return result;
         }
-        let (thread, deadline) = waiting.get_or_insert_with(|| {
+        let (waiter, deadline) = waiting.get_or_insert_with(|| {
             let deadline = timeout.map(|timeout| Instant::now() + timeout);
-            (thread::current(), deadline)
+            (Waiter::Thread(thread::current()), deadline)
         });
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            call.cancel(&mut stack, thread);
+            call.cancel(&mut stack, waiter);
             return Err(ErrorKind::TimedOut.into());
         }
-        call.register(&mut stack, thread.clone());
+        call.register(&mut stack, waiter.clone());
         drop(stack);
         match deadline {
             None => thread::park(),

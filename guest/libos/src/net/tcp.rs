@@ -6,12 +6,13 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 
 use smoltcp::time::Instant as StackInstant;
+use tare_tcp::KeepAlive;
 
 use super::addr::ToSocketAddrs;
+use super::ready::{Readiness, Source, Waiter, Watched};
 use super::stack::{ConnectionId, Half, Interest, Limits, ListenerId};
 use super::system::{Attempt, SystemStack, lock, now, wait_for};
 use crate::io::{self, Error, ErrorKind, IoSlice, Read, Write};
-use crate::thread::Thread;
 
 /// Which halves of a connection to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,9 @@ pub enum Shutdown {
     /// Both.
     Both,
 }
+
+/// The limit of calls that must not wait.
+const NOT_AT_ALL: Option<Duration> = Some(Duration::ZERO);
 
 /// A limit for waiting: none, or nanoseconds. Zero means not to wait at all.
 #[derive(Debug)]
@@ -53,9 +57,10 @@ impl Limit {
     }
 
     fn unless(&self, nonblocking: &AtomicBool) -> Option<Duration> {
-        match nonblocking.load(Ordering::Relaxed) {
-            true => Some(Duration::ZERO),
-            false => self.get(),
+        if nonblocking.load(Ordering::Relaxed) {
+            NOT_AT_ALL
+        } else {
+            self.get()
         }
     }
 }
@@ -91,12 +96,21 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// Listens on an address; `0.0.0.0` is all of this appliance's.
+    /// Listens on an address; `0.0.0.0` is all of this appliance's, and port 0 a
+    /// free one.
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
-        let local = address.to_socket_addr()?;
+        Self::bind_with_backlog(address, usize::MAX)
+    }
+
+    /// Listens with at most `backlog` connections that wait to be accepted, within
+    /// the limit that follows from the heap.
+    pub fn bind_with_backlog(address: impl ToSocketAddrs, backlog: usize) -> io::Result<Self> {
+        let backlog = backlog.min(Limits::for_heap().backlog);
+        let mut stack = lock();
+        let id = stack.listen(address.to_socket_addr()?, backlog)?;
         Ok(Self {
-            id: lock().listen(local, Limits::for_heap().backlog)?,
-            local,
+            id,
+            local: stack.listens_on(id)?,
             limit: Limit::none(),
             nonblocking: AtomicBool::new(false),
         })
@@ -104,7 +118,15 @@ impl TcpListener {
 
     /// Waits for a connection.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let timeout = self.limit.unless(&self.nonblocking);
+        self.accept_within(self.limit.unless(&self.nonblocking))
+    }
+
+    /// A connection that is there; else fails with `WouldBlock`.
+    pub fn try_accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        self.accept_within(NOT_AT_ALL)
+    }
+
+    fn accept_within(&self, timeout: Option<Duration>) -> io::Result<(TcpStream, SocketAddr)> {
         let (id, peer) = wait_for(timeout, Accept(self.id))?;
         Ok((TcpStream::new(id), SocketAddr::V4(peer)))
     }
@@ -131,6 +153,20 @@ impl TcpListener {
     }
 }
 
+impl Watched for TcpListener {
+    fn state(&self, stack: &mut SystemStack) -> Readiness {
+        stack.listener_readiness(self.id)
+    }
+
+    fn add(&self, stack: &mut SystemStack, _: Interest, waiter: Waiter) {
+        stack.wait_accept(self.id, waiter);
+    }
+
+    fn remove(&self, stack: &mut SystemStack, _: Interest, waiter: &Waiter) {
+        stack.cancel_accept(self.id, waiter);
+    }
+}
+
 impl Drop for TcpListener {
     fn drop(&mut self) {
         lock().close_listener(self.id, now());
@@ -146,11 +182,11 @@ impl Attempt for Accept {
         stack.accept(self.0)
     }
 
-    fn register(&self, stack: &mut SystemStack, waiter: Thread) {
+    fn register(&self, stack: &mut SystemStack, waiter: Waiter) {
         stack.wait_accept(self.0, waiter);
     }
 
-    fn cancel(&self, stack: &mut SystemStack, waiter: &Thread) {
+    fn cancel(&self, stack: &mut SystemStack, waiter: &Waiter) {
         stack.cancel_accept(self.0, waiter);
     }
 }
@@ -184,10 +220,62 @@ impl TcpStream {
 
     /// Connects to an address; gives up after 30 seconds.
     pub fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
-        let remote = address.to_socket_addr()?;
+        Self::connect_within(address.to_socket_addr()?, None)
+    }
+
+    /// Connects to an address, or fails with `TimedOut` after `timeout`.
+    pub fn connect_timeout(address: &SocketAddr, timeout: Duration) -> io::Result<Self> {
+        if timeout.is_zero() {
+            return Err(Error::new(ErrorKind::InvalidInput, "a timeout of zero"));
+        }
+        Self::connect_within(address.to_socket_addr()?, Some(timeout))
+    }
+
+    fn connect_within(remote: SocketAddrV4, timeout: Option<Duration>) -> io::Result<Self> {
         let stream = Self::new(lock().connect(remote, now())?);
-        stream.wait(None, Interest::Writable, |stack, id, _| stack.connected(id))?;
+        stream.wait(timeout, Interest::Writable, |stack, id, _| {
+            stack.connected(id)
+        })?;
         Ok(stream)
+    }
+
+    /// Begins to connect and does not wait; reads and writes do not either. When the
+    /// stream is writable, [`take_error`](Self::take_error) gives the result.
+    pub fn connect_nonblocking(address: impl ToSocketAddrs) -> io::Result<Self> {
+        let stream = Self::new(lock().connect(address.to_socket_addr()?, now())?);
+        stream.set_nonblocking(true)?;
+        Ok(stream)
+    }
+
+    /// Why connecting failed or the connection was lost; the same at each call.
+    pub fn take_error(&self) -> io::Result<Option<Error>> {
+        lock().failure(self.socket.id)
+    }
+
+    /// Reads what is there; else fails with `WouldBlock`.
+    pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        lock().read(self.socket.id, buf, now())
+    }
+
+    /// Reads what is there without taking; else fails with `WouldBlock`.
+    pub fn try_peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        lock().peek(self.socket.id, buf)
+    }
+
+    /// Writes as much as there is room for; without room fails with `WouldBlock`.
+    pub fn try_write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        lock().write(self.socket.id, parts, now())
+    }
+
+    /// Bytes that a read would give at once.
+    pub fn bytes_readable(&self) -> io::Result<usize> {
+        lock().bytes_readable(self.socket.id)
+    }
+
+    /// Probes a peer that is silent, and gives it up when it does not answer;
+    /// `None`, as at first, never does.
+    pub fn set_keepalive(&self, probes: Option<KeepAlive>) -> io::Result<()> {
+        lock().set_keep_alive(self.socket.id, probes, now())
     }
 
     fn wait<R>(
@@ -263,8 +351,7 @@ impl TcpStream {
 
     /// Whether a read would not wait: there is data, the end, or an error.
     pub fn readable(&self) -> bool {
-        let result = lock().peek(self.socket.id, &mut [0]);
-        !matches!(result, Err(error) if error.kind() == ErrorKind::WouldBlock)
+        self.readiness().readable
     }
 
     /// Another handle of the same connection, for another thread.
@@ -272,6 +359,20 @@ impl TcpStream {
         Ok(Self {
             socket: Arc::clone(&self.socket),
         })
+    }
+}
+
+impl Watched for TcpStream {
+    fn state(&self, stack: &mut SystemStack) -> Readiness {
+        stack.readiness(self.socket.id)
+    }
+
+    fn add(&self, stack: &mut SystemStack, interest: Interest, waiter: Waiter) {
+        stack.wait(self.socket.id, interest, waiter);
+    }
+
+    fn remove(&self, stack: &mut SystemStack, interest: Interest, waiter: &Waiter) {
+        stack.cancel(self.socket.id, interest, waiter);
     }
 }
 
@@ -343,11 +444,11 @@ where
         (self.attempt)(stack, self.id, now)
     }
 
-    fn register(&self, stack: &mut SystemStack, waiter: Thread) {
+    fn register(&self, stack: &mut SystemStack, waiter: Waiter) {
         stack.wait(self.id, self.interest, waiter);
     }
 
-    fn cancel(&self, stack: &mut SystemStack, waiter: &Thread) {
+    fn cancel(&self, stack: &mut SystemStack, waiter: &Waiter) {
         stack.cancel(self.id, self.interest, waiter);
     }
 }

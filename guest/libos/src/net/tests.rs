@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{Shutdown, TcpListener, TcpStream};
+use super::{Interests, Observer, PollItem, Shutdown, Source, TcpListener, TcpStream, poll};
 use crate::io::{ErrorKind, IoSlice, Read, Write};
 use crate::thread;
 
@@ -91,4 +93,95 @@ fn nobody_listens_and_nobody_is_there() {
     assert_eq!(no_route.kind(), ErrorKind::NetworkUnreachable);
     let late = super::wait_configured(Some(Duration::from_millis(1))).unwrap_err();
     assert_eq!(late.kind(), ErrorKind::TimedOut);
+}
+
+/// An event queue as an application builds one on [`Source::watch`].
+#[derive(Default)]
+struct Events {
+    tokens: crate::sync::SpinLock<Vec<u64>>,
+    calls: core::sync::atomic::AtomicU32,
+}
+
+impl Observer for Events {
+    fn ready(&self, token: u64) {
+        self.tokens.lock().push(token);
+        self.calls
+            .fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn connecting_without_waiting_is_done_when_writable() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    assert_ne!(address.port(), 0);
+    assert_eq!(
+        listener.try_accept().unwrap_err().kind(),
+        ErrorKind::WouldBlock
+    );
+    let stream = TcpStream::connect_nonblocking(address).unwrap();
+    let mut items = [PollItem::new(&stream, Interests::WRITE)];
+    assert_eq!(poll(&mut items, None).unwrap(), 1);
+    assert_eq!(stream.take_error().unwrap(), None);
+    let mut items = [PollItem::new(&listener, Interests::READ)];
+    assert_eq!(poll(&mut items, None).unwrap(), 1);
+    let (peer, _) = listener.try_accept().unwrap();
+    assert_eq!(
+        peer.try_read(&mut [0]).unwrap_err().kind(),
+        ErrorKind::WouldBlock
+    );
+    assert_eq!(stream.try_write(&[IoSlice::new(b"hello")]).unwrap(), 5);
+    let mut items = [PollItem::new(&peer, Interests::READ)];
+    assert_eq!(poll(&mut items, None).unwrap(), 1);
+    assert_eq!(peer.bytes_readable().unwrap(), 5);
+    assert!(!peer.readiness().peer_finished);
+    drop(stream);
+    let mut items = [PollItem::new(&peer, Interests::NONE)];
+    assert_eq!(poll(&mut items, Some(Duration::from_millis(1))).unwrap(), 0);
+    assert!(peer.readiness().peer_finished && !peer.readiness().closed);
+}
+
+#[test]
+fn a_refused_connection_is_ready_and_says_why() {
+    let stream = TcpStream::connect_nonblocking("127.0.0.1:9").unwrap();
+    let mut items = [PollItem::new(&stream, Interests::WRITE)];
+    assert_eq!(poll(&mut items, None).unwrap(), 1);
+    assert!(items[0].readiness().failed && items[0].readiness().closed);
+    let why = stream.take_error().unwrap().unwrap();
+    assert_eq!(why.kind(), ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn an_observer_learns_once_for_each_watch() {
+    let events = Arc::new(Events::default());
+    let observer: Arc<dyn Observer> = events.clone();
+    let calls = || events.calls.load(core::sync::atomic::Ordering::Relaxed);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut peer, _) = listener.accept().unwrap();
+    let ready = peer.watch(Interests::READ, &observer, 7);
+    assert!(!ready.readable && ready.writable);
+    peer.watch(Interests::READ, &observer, 7);
+    stream.write_all(b"a").unwrap();
+    stream.write_all(b"b").unwrap();
+    while calls() == 0 {
+        thread::yield_now();
+    }
+    assert_eq!(*events.tokens.lock(), [7]);
+    // Watched again while there is data: the next data is an event of its own.
+    while peer.bytes_readable().unwrap() < 2 {
+        thread::yield_now();
+    }
+    assert!(peer.watch(Interests::READ, &observer, 8).readable);
+    stream.write_all(b"c").unwrap();
+    while calls() < 2 {
+        thread::yield_now();
+    }
+    assert_eq!(*events.tokens.lock(), [7, 8]);
+    peer.read_exact(&mut [0; 3]).unwrap();
+    peer.watch(Interests::READ, &observer, 9);
+    peer.unwatch(&observer, 9);
+    stream.write_all(b"d").unwrap();
+    peer.read_exact(&mut [0]).unwrap();
+    assert_eq!(calls(), 2);
 }

@@ -1,16 +1,17 @@
 //! [`UdpSocket`].
 
 use core::net::{SocketAddr, SocketAddrV4};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
 use smoltcp::time::Instant as StackInstant;
 
 use super::addr::ToSocketAddrs;
-use super::stack::DatagramId;
+use super::ready::{Readiness, Waiter, Watched};
+use super::stack::{DatagramId, Interest, Take};
 use super::system::{Attempt, SystemStack, lock, now, wait_for};
 use crate::io::{self, Error, ErrorKind};
 use crate::sync::SpinLock;
-use crate::thread::Thread;
 
 /// A UDP socket.
 ///
@@ -28,6 +29,7 @@ use crate::thread::Thread;
 pub struct UdpSocket {
     id: DatagramId,
     limit: SpinLock<Option<Duration>>,
+    nonblocking: AtomicBool,
 }
 
 impl UdpSocket {
@@ -36,25 +38,77 @@ impl UdpSocket {
         Ok(Self {
             id: lock().bind(address.to_socket_addr()?)?,
             limit: SpinLock::new(None),
+            nonblocking: AtomicBool::new(false),
         })
     }
 
-    /// Sends a datagram. When the socket's buffer is full (an address that
-    /// does not answer), fails with `WouldBlock`.
+    /// Makes `peer` the one that [`send`](Self::send) sends to, and the only one
+    /// whose datagrams are received.
+    pub fn connect(&self, peer: impl ToSocketAddrs) -> io::Result<()> {
+        lock().connect_datagrams(self.id, Some(peer.to_socket_addr()?))
+    }
+
+    /// Takes [`connect`](Self::connect) back.
+    pub fn disconnect(&self) -> io::Result<()> {
+        lock().connect_datagrams(self.id, None)
+    }
+
+    /// Sends a datagram. When 16 wait for addresses that do not answer, fails with
+    /// `WouldBlock`.
     pub fn send_to(&self, data: &[u8], to: impl ToSocketAddrs) -> io::Result<usize> {
         lock().send_to(self.id, data, to.to_socket_addr()?, now())
     }
 
+    /// Sends a datagram to the connected peer. Fails with `ConnectionRefused` when
+    /// the last one met a closed port.
+    pub fn send(&self, data: &[u8]) -> io::Result<usize> {
+        let mut stack = lock();
+        let peer = stack.datagram_peer(self.id)?;
+        stack.send_to(self.id, data, peer, now())
+    }
+
     /// Waits for a datagram; what does not fit into `buf` is lost.
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let timeout = *self.limit.lock();
-        let (n, from) = wait_for(timeout, Receive { id: self.id, buf })?;
-        Ok((n, SocketAddr::V4(from)))
+        self.receive(buf, Take::Remove)
+    }
+
+    /// Waits for a datagram of the connected peer.
+    pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.receive(buf, Take::Remove).map(|(n, _)| n)
+    }
+
+    /// Waits for a datagram and leaves it.
+    pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.receive(buf, Take::Peek)
+    }
+
+    fn receive(&self, buf: &mut [u8], take: Take) -> io::Result<(usize, SocketAddr)> {
+        let timeout = if self.nonblocking.load(Ordering::Relaxed) {
+            Some(Duration::ZERO)
+        } else {
+            *self.limit.lock()
+        };
+        let room = buf.len();
+        let id = self.id;
+        let (len, from) = wait_for(timeout, Receive { id, buf, take })?;
+        Ok((len.min(room), SocketAddr::V4(from)))
+    }
+
+    /// A datagram that is there, its whole length and its sender; else fails with
+    /// `WouldBlock`.
+    pub fn try_recv_from(&self, buf: &mut [u8], take: Take) -> io::Result<(usize, SocketAddr)> {
+        let (len, from) = lock().receive_from(self.id, buf, take)?;
+        Ok((len, SocketAddr::V4(from)))
     }
 
     /// Where this is bound.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(SocketAddr::V4(lock().bound(self.id)?))
+    }
+
+    /// The connected peer.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        Ok(SocketAddr::V4(lock().datagram_peer(self.id)?))
     }
 
     /// How long receiving waits before it fails with `TimedOut`.
@@ -64,6 +118,26 @@ impl UdpSocket {
         }
         *self.limit.lock() = limit;
         Ok(())
+    }
+
+    /// Whether receiving fails with `WouldBlock` instead of waiting.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.nonblocking.store(nonblocking, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Watched for UdpSocket {
+    fn state(&self, stack: &mut SystemStack) -> Readiness {
+        stack.datagram_readiness(self.id)
+    }
+
+    fn add(&self, stack: &mut SystemStack, _: Interest, waiter: Waiter) {
+        stack.wait_datagram(self.id, waiter);
+    }
+
+    fn remove(&self, stack: &mut SystemStack, _: Interest, waiter: &Waiter) {
+        stack.cancel_datagram(self.id, waiter);
     }
 }
 
@@ -76,20 +150,21 @@ impl Drop for UdpSocket {
 struct Receive<'a> {
     id: DatagramId,
     buf: &'a mut [u8],
+    take: Take,
 }
 
 impl Attempt for Receive<'_> {
     type Output = (usize, SocketAddrV4);
 
     fn attempt(&mut self, stack: &mut SystemStack, _: StackInstant) -> io::Result<Self::Output> {
-        stack.receive_from(self.id, self.buf)
+        stack.receive_from(self.id, self.buf, self.take)
     }
 
-    fn register(&self, stack: &mut SystemStack, waiter: Thread) {
+    fn register(&self, stack: &mut SystemStack, waiter: Waiter) {
         stack.wait_datagram(self.id, waiter);
     }
 
-    fn cancel(&self, stack: &mut SystemStack, waiter: &Thread) {
+    fn cancel(&self, stack: &mut SystemStack, waiter: &Waiter) {
         stack.cancel_datagram(self.id, waiter);
     }
 }

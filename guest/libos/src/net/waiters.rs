@@ -1,23 +1,13 @@
-//! [`Waiters`]: the threads that wait for one condition of a socket.
+//! [`Waiters`]: who waits for one condition of a socket.
 
 use alloc::vec::Vec;
 
-/// What can be woken: a parked thread.
+/// What can be woken: a parked thread, or an observer of many sockets.
 pub trait Wake {
     /// Makes it look again.
     fn wake(self);
-    /// Whether both are the same thread.
+    /// Whether both are the same.
     fn is(&self, other: &Self) -> bool;
-}
-
-impl Wake for crate::thread::Thread {
-    fn wake(self) {
-        self.unpark();
-    }
-
-    fn is(&self, other: &Self) -> bool {
-        self.id() == other.id()
-    }
 }
 
 /// Usually empty or one.

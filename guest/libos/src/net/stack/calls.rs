@@ -6,14 +6,16 @@ use alloc::boxed::Box;
 use core::net::SocketAddrV4;
 
 use smoltcp::time::{Duration, Instant};
-use tare_tcp::{KeepAlive, Loss, State};
+use tare_tcp::KeepAlive;
 
-use super::connection::{Limit, Role, fin_is_acknowledged, to_kind, to_tcp};
+use super::connection::{Limit, Role, fin_is_acknowledged, is_opening, to_kind, to_tcp};
 use super::listener::{Listener, overlap};
+use super::tcp::EPHEMERAL;
 use super::{ConnectionId, ListenerId, Stack, Via};
 use crate::io::{Error, ErrorKind, IoSlice, Result};
 use crate::net::flow::Flow;
 use crate::net::link::Link;
+use crate::net::ready::Readiness;
 use crate::net::waiters::Wake;
 
 /// How long connecting may take.
@@ -43,18 +45,18 @@ pub enum Interest {
 
 impl<L: Link, W: Wake> Stack<L, W> {
     /// Listens on `local`; at most `backlog` connections wait to be accepted.
-    pub fn listen(&mut self, local: SocketAddrV4, backlog: usize) -> Result<ListenerId> {
-        if local.port() == 0 {
-            return Err(Error::new(
-                ErrorKind::InvalidInput,
-                "cannot listen on port 0",
-            ));
-        }
-        let taken = |slot: &Option<Listener<W>>| {
-            slot.as_ref()
-                .is_some_and(|other| overlap(&other.local, &local))
+    /// Port 0 takes a free one.
+    pub fn listen(&mut self, mut local: SocketAddrV4, backlog: usize) -> Result<ListenerId> {
+        let is_taken = |local: &SocketAddrV4| {
+            let mut listeners = self.tcp.listeners.iter().flatten();
+            listeners.any(|other| overlap(&other.local, local))
         };
-        if self.tcp.listeners.iter().any(taken) {
+        if local.port() == 0 {
+            let free = (EPHEMERAL..=u16::MAX)
+                .map(|port| SocketAddrV4::new(*local.ip(), port))
+                .find(|local| !is_taken(local));
+            local = free.ok_or(ErrorKind::ResourceBusy)?;
+        } else if is_taken(&local) {
             return Err(ErrorKind::AddrInUse.into());
         }
         let listener = Some(Listener::new(local, backlog));
@@ -69,6 +71,20 @@ impl<L: Link, W: Wake> Stack<L, W> {
             }
         };
         Ok(ListenerId(index as u32))
+    }
+
+    /// Where a listener listens.
+    pub fn listens_on(&mut self, id: ListenerId) -> Result<SocketAddrV4> {
+        Ok(self.tcp.listener(id)?.local)
+    }
+
+    /// What a listener can do now.
+    pub fn listener_readiness(&mut self, id: ListenerId) -> Readiness {
+        let listener = self.tcp.listener(id);
+        Readiness {
+            readable: listener.is_ok_and(|listener| !listener.ready.is_empty()),
+            ..Readiness::default()
+        }
     }
 
     /// Stops listening; connections that were not accepted are reset.
@@ -145,12 +161,26 @@ impl<L: Link, W: Wake> Stack<L, W> {
     /// Whether connecting is done; `WouldBlock` while it is not.
     pub fn connected(&mut self, id: ConnectionId) -> Result<()> {
         let connection = self.tcp.connection(id)?;
-        match (connection.tcp.state(), connection.tcp.loss()) {
-            (State::SynSent | State::SynReceived, _) => Err(ErrorKind::WouldBlock.into()),
-            (State::Closed, Some(Loss::TimedOut)) => Err(ErrorKind::TimedOut.into()),
-            (State::Closed, _) => Err(ErrorKind::ConnectionRefused.into()),
-            _ => Ok(()),
+        if is_opening(connection.tcp.state()) {
+            return Err(ErrorKind::WouldBlock.into());
         }
+        connection.failure().map_or(Ok(()), Err)
+    }
+
+    /// Why connecting failed or the connection was lost.
+    pub fn failure(&mut self, id: ConnectionId) -> Result<Option<Error>> {
+        Ok(self.tcp.connection(id)?.failure())
+    }
+
+    /// What a connection can do now.
+    pub fn readiness(&mut self, id: ConnectionId) -> Readiness {
+        let connection = self.tcp.connection(id);
+        connection.map_or(Readiness::default(), |connection| connection.readiness())
+    }
+
+    /// Bytes that a read would give.
+    pub fn bytes_readable(&mut self, id: ConnectionId) -> Result<usize> {
+        Ok(self.tcp.connection(id)?.tcp.recv_queue())
     }
 
     /// Moves received bytes into `buf`; 0 is the end, `WouldBlock` not yet.

@@ -5,8 +5,9 @@ use smoltcp::time::Instant;
 use tare_tcp::{IoError, Loss, State};
 
 use super::{ListenerId, Via};
-use crate::io::{ErrorKind, Result};
+use crate::io::{Error, ErrorKind, Result};
 use crate::net::flow::Flow;
+use crate::net::ready::Readiness;
 use crate::net::waiters::{Waiters, Wake};
 
 /// Names a connection. Whoever accepted or connected it owns the number until
@@ -79,14 +80,47 @@ impl<W: Wake> Connection<W> {
     /// Wakes the threads that could go on now.
     #[inline]
     pub(super) fn wake(&mut self) {
-        if self.tcp.recv_queue() > 0 || !self.tcp.may_recv() {
+        if self.is_readable() {
             self.readers.wake_all();
         }
-        let (queued, capacity) = (self.tcp.send_queue(), self.tcp.send_capacity());
-        let has_room = queued <= capacity / 2;
-        if !is_opening(self.tcp.state()) && (!self.tcp.may_send() || has_room) {
+        if self.is_writable() {
             self.writers.wake_all();
         }
+    }
+
+    #[inline]
+    fn is_readable(&self) -> bool {
+        self.tcp.recv_queue() > 0 || !self.tcp.may_recv()
+    }
+
+    /// Whether half of the send buffer is free, so that few wake-ups fill it.
+    #[inline]
+    fn is_writable(&self) -> bool {
+        let has_room = || self.tcp.send_queue() <= self.tcp.send_capacity() / 2;
+        !is_opening(self.tcp.state()) && (!self.tcp.may_send() || has_room())
+    }
+
+    pub(super) fn readiness(&self) -> Readiness {
+        let state = self.tcp.state();
+        let peer_finished = self.read_shut || self.tcp.is_finished() || state == State::Closed;
+        Readiness {
+            readable: self.read_shut || self.is_readable(),
+            writable: self.is_writable(),
+            peer_finished,
+            closed: peer_finished && !self.tcp.may_send(),
+            failed: self.tcp.loss().is_some(),
+        }
+    }
+
+    /// Why it was lost, or never came to be.
+    pub(super) fn failure(&self) -> Option<Error> {
+        let kind = match self.tcp.loss()? {
+            Loss::TimedOut => ErrorKind::TimedOut,
+            Loss::Refused => ErrorKind::ConnectionRefused,
+            Loss::Reset => ErrorKind::ConnectionReset,
+            Loss::Aborted => ErrorKind::ConnectionAborted,
+        };
+        Some(kind.into())
     }
 
     pub(super) fn read(&mut self, buf: &mut [u8], now: Instant) -> Result<usize> {

@@ -42,6 +42,8 @@ pub struct Counters {
     pub cookies_accepted: u64,
     /// SYNs dropped for lack of memory or table space.
     pub refused: u64,
+    /// Datagrams dropped because a socket's queue was full.
+    pub udp_dropped: u64,
 }
 
 /// Whether a figure only grows.
@@ -84,7 +86,7 @@ const fn gauge(name: &'static str, help: &'static str, value: u64) -> Figure {
 
 impl Counters {
     /// Every counter. The pattern names each field, so that none is left out.
-    pub fn figures(&self) -> [Figure; 19] {
+    pub fn figures(&self) -> [Figure; 20] {
         let Self {
             frames_received,
             bytes_received,
@@ -105,6 +107,7 @@ impl Counters {
             cookies_sent,
             cookies_accepted,
             refused,
+            udp_dropped,
         } = *self;
         [
             counter(
@@ -201,6 +204,11 @@ impl Counters {
                 "tare_net_tcp_refused_total",
                 "SYNs dropped for lack of memory.",
                 refused,
+            ),
+            counter(
+                "tare_net_udp_dropped_total",
+                "Datagrams dropped because a socket's queue was full.",
+                udp_dropped,
             ),
         ]
     }

@@ -1,113 +1,214 @@
-//! UDP sockets: each with a smoltcp socket for the wire and one for the loopback.
+//! UDP sockets: bounded queues of datagrams. What cannot be sent before a
+//! neighbour's hardware address is known waits a short time.
 
-use alloc::vec;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::SocketAddrV4;
+use core::net::{Ipv4Addr, SocketAddrV4};
 
-use smoltcp::iface::{SocketHandle, SocketSet};
-use smoltcp::socket::udp::{PacketBuffer, PacketMetadata, SendError, Socket};
 use smoltcp::time::Instant;
-use smoltcp::wire::{IpAddress, IpEndpoint, IpListenEndpoint};
 
 use super::listener::overlap;
-use super::{Stack, Via};
+use super::tcp::EPHEMERAL;
+use super::{Stack, Via, icmp};
+use crate::heap;
 use crate::io::{Error, ErrorKind, Result};
 use crate::net::flow::Flow;
-use crate::net::link::Link;
+use crate::net::frame::Datagram;
+use crate::net::link::{Link, Loopback};
+use crate::net::neighbours;
 use crate::net::port::Port;
+use crate::net::ready::Readiness;
 use crate::net::waiters::{Waiters, Wake};
 
-/// Datagrams and bytes that a socket buffers in each direction.
-const DATAGRAMS: usize = 16;
-const BYTES: usize = 8 * 1024;
-/// First port that [`Stack::bind`] gives for port 0.
-const EPHEMERAL: u16 = 49152;
+/// Datagrams and bytes that a socket keeps until they are read; more are lost.
+const RECEIVE_DATAGRAMS: usize = 256;
+const RECEIVE_BYTES: usize = 128 * 1024;
+/// Datagrams of a socket that wait for hardware addresses.
+const UNRESOLVED: usize = 16;
+/// Requests for a hardware address before a datagram is lost.
+const REQUESTS: u32 = 3;
 
 /// Names a UDP socket until it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DatagramId(u32);
 
-struct Endpoint {
-    set: SocketSet<'static>,
-    handle: SocketHandle,
+struct Message {
+    peer: SocketAddrV4,
+    bytes: Vec<u8>,
 }
 
-impl Endpoint {
-    fn new(port: u16) -> Self {
-        let buffer = || PacketBuffer::new(vec![PacketMetadata::EMPTY; DATAGRAMS], vec![0; BYTES]);
-        let mut socket = Socket::new(buffer(), buffer());
-        // The port is not zero, the only reason to fail.
-        let _ = socket.bind(IpListenEndpoint { addr: None, port });
-        let mut set = SocketSet::new(vec![]);
-        let handle = set.add(socket);
-        Self { set, handle }
+impl Message {
+    /// A copy of `bytes`, if there is memory.
+    fn new(peer: SocketAddrV4, bytes: &[u8]) -> Option<Self> {
+        let mut copy = Vec::new();
+        if !heap::has_room(bytes.len()) || copy.try_reserve_exact(bytes.len()).is_err() {
+            return None;
+        }
+        copy.extend_from_slice(bytes);
+        Some(Self { peer, bytes: copy })
     }
+}
 
-    fn socket(&mut self) -> &mut Socket<'static> {
-        self.set.get_mut(self.handle)
-    }
+struct Unresolved {
+    flow: Flow,
+    message: Message,
+    requests_left: u32,
 }
 
 struct Datagrams<W> {
     local: SocketAddrV4,
-    wire: Endpoint,
-    loopback: Endpoint,
+    /// The only peer, once the socket is connected.
+    peer: Option<SocketAddrV4>,
+    received: VecDeque<Message>,
+    received_bytes: usize,
+    unresolved: VecDeque<Unresolved>,
+    /// What an ICMP message said about the last datagram to `peer`.
+    failure: Option<ErrorKind>,
     readers: Waiters<W>,
-    /// The wire's socket has datagrams that wait for a hardware address.
-    waiting: bool,
+}
+
+impl<W: Wake> Datagrams<W> {
+    fn new(local: SocketAddrV4) -> Self {
+        Self {
+            local,
+            peer: None,
+            received: VecDeque::new(),
+            received_bytes: 0,
+            unresolved: VecDeque::new(),
+            failure: None,
+            readers: Waiters::default(),
+        }
+    }
+
+    fn takes(&self, flow: &Flow) -> bool {
+        overlap(&self.local, &flow.local) && self.peer.is_none_or(|peer| peer == flow.remote)
+    }
+
+    /// Keeps a datagram for the application. `false` if there is no room.
+    fn receive(&mut self, peer: SocketAddrV4, bytes: &[u8]) -> bool {
+        let is_full = self.received.len() >= RECEIVE_DATAGRAMS
+            || self.received_bytes + bytes.len() > RECEIVE_BYTES;
+        if is_full || self.received.try_reserve(1).is_err() {
+            return false;
+        }
+        let Some(message) = Message::new(peer, bytes) else {
+            return false;
+        };
+        self.received_bytes += bytes.len();
+        self.received.push_back(message);
+        self.readers.wake_all();
+        true
+    }
+
+    fn wait_for_neighbor(&mut self, flow: Flow, bytes: &[u8]) -> Result<()> {
+        if self.unresolved.len() >= UNRESOLVED || self.unresolved.try_reserve(1).is_err() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let message = Message::new(flow.remote, bytes).ok_or(ErrorKind::ResourceBusy)?;
+        self.unresolved.push_back(Unresolved {
+            flow,
+            message,
+            requests_left: REQUESTS,
+        });
+        Ok(())
+    }
+
+    /// Sends what waited for hardware addresses that are known now. With `is_due`
+    /// the others have waited through one more request.
+    fn retry<L: Link>(&mut self, wire: &mut Port<L>, is_due: bool, now: Instant) {
+        let mut failure = None;
+        self.unresolved.retain_mut(|waiting| {
+            if !wire.link.send_ready() {
+                return true;
+            }
+            let remote = *waiting.flow.remote.ip();
+            if let Some(neighbor) = wire.resolve(remote, now) {
+                wire.send_datagram(neighbor, &waiting.flow, &waiting.message.bytes);
+                return false;
+            }
+            waiting.requests_left -= u32::from(is_due);
+            if waiting.requests_left == 0 {
+                failure = Some(waiting.message.peer);
+            }
+            waiting.requests_left > 0
+        });
+        if failure.is_some() && failure == self.peer {
+            self.fail(ErrorKind::NetworkUnreachable);
+        }
+    }
+
+    fn fail(&mut self, kind: ErrorKind) {
+        self.failure = Some(kind);
+        self.readers.wake_all();
+    }
 }
 
 pub(super) struct Udp<W> {
     sockets: Vec<Option<Datagrams<W>>>,
-}
-
-impl<W> Default for Udp<W> {
-    fn default() -> Self {
-        Self {
-            sockets: Vec::new(),
-        }
-    }
+    /// When datagrams that wait for hardware addresses are looked at.
+    pub(super) deadline: Option<Instant>,
+    next_port: u16,
 }
 
 impl<W: Wake> Udp<W> {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            sockets: Vec::new(),
+            deadline: None,
+            next_port: EPHEMERAL | seed as u16,
+        }
+    }
+
     /// Whether a socket takes what comes on `flow`.
     pub(super) fn has_socket(&self, flow: &Flow) -> bool {
         let mut sockets = self.sockets.iter().flatten();
-        sockets.any(|socket| overlap(&socket.local, &flow.local))
+        sockets.any(|socket| socket.takes(flow))
     }
 
-    pub(super) fn ingress<L: Link>(
-        &mut self,
-        port: &mut Port<L>,
-        via: Via,
-        flow: &Flow,
-        frame: &[u8],
-        nobody: &mut SocketSet<'_>,
-        now: Instant,
-    ) {
+    /// Hands a datagram to its socket: a connected one before others. `false` if
+    /// it was lost.
+    pub(super) fn ingress(&mut self, found: &Datagram, frame: &[u8]) -> bool {
+        let payload = usize::from(found.start)..usize::from(found.end);
+        let takes = |socket: &&mut Datagrams<W>| socket.takes(&found.flow);
+        let mut sockets = self.sockets.iter_mut().flatten().filter(takes);
+        let Some(mut socket) = sockets.next() else {
+            return false;
+        };
+        if socket.peer.is_none()
+            && let Some(connected) = sockets.find(|socket| socket.peer.is_some())
+        {
+            socket = connected;
+        }
+        let payload = frame.get(payload);
+        payload.is_some_and(|payload| socket.receive(found.flow.remote, payload))
+    }
+
+    /// A port of the peer is closed (ICMP type 3, code 3). Only a connected
+    /// socket learns of it (RFC 1122, 4.1.3.3).
+    pub(super) fn on_unreachable(&mut self, flow: &Flow) {
         let mut sockets = self.sockets.iter_mut().flatten();
-        let Some(found) = sockets.find(|socket| overlap(&socket.local, &flow.local)) else {
-            // The interface answers that the port is unreachable.
-            return port.ingress(frame, nobody, now);
-        };
-        let endpoint = match via {
-            Via::Wire => &mut found.wire,
-            Via::Loopback => &mut found.loopback,
-        };
-        port.ingress(frame, &mut endpoint.set, now);
-        if endpoint.socket().can_recv() {
-            found.readers.wake_all();
+        let socket = sockets.find(|socket| socket.peer.is_some() && socket.takes(flow));
+        if let Some(socket) = socket {
+            socket.fail(ErrorKind::ConnectionRefused);
         }
     }
 
-    /// A hardware address may have become known.
+    /// A hardware address may have become known, or the deadline has come.
     pub(super) fn retry<L: Link>(&mut self, wire: &mut Port<L>, now: Instant) {
+        let Some(deadline) = self.deadline else {
+            return;
+        };
+        let is_due = deadline <= now;
+        let mut is_waiting = false;
         for socket in self.sockets.iter_mut().flatten() {
-            if socket.waiting {
-                let _ = wire.egress(&mut socket.wire.set, now);
-                socket.waiting = socket.wire.socket().send_queue() > 0;
-            }
+            socket.retry(wire, is_due, now);
+            is_waiting |= !socket.unresolved.is_empty();
         }
+        self.deadline = match (is_waiting, is_due) {
+            (false, _) => None,
+            (true, true) => Some(now + neighbours::RETRY),
+            (true, false) => Some(deadline),
+        };
     }
 
     fn socket(&mut self, id: DatagramId) -> Result<&mut Datagrams<W>> {
@@ -116,30 +217,59 @@ impl<W: Wake> Udp<W> {
             _ => Err(Error::new(ErrorKind::InvalidInput, "not bound")),
         }
     }
+
+    /// A free port, beginning where nobody can guess (RFC 6056).
+    fn free_port(&mut self, ip: Ipv4Addr) -> Option<SocketAddrV4> {
+        let mut step = [0; 2];
+        crate::random::fill(&mut step);
+        self.next_port ^= u16::from_ne_bytes(step);
+        for _ in EPHEMERAL..=u16::MAX {
+            self.next_port = self.next_port.wrapping_add(1) | EPHEMERAL;
+            let local = SocketAddrV4::new(ip, self.next_port);
+            if !self.is_taken(&local) {
+                return Some(local);
+            }
+        }
+        None
+    }
+
+    fn is_taken(&self, local: &SocketAddrV4) -> bool {
+        let mut bound = self.sockets.iter().flatten();
+        bound.any(|other| overlap(&other.local, local))
+    }
 }
 
 impl<L: Link, W: Wake> Stack<L, W> {
+    pub(super) fn ingress_datagram<const ON_WIRE: bool>(
+        &mut self,
+        found: &Datagram,
+        frame: &[u8],
+        now: Instant,
+    ) {
+        if self.udp.has_socket(&found.flow) {
+            let kept = self.udp.ingress(found, frame);
+            self.counters.udp_dropped += u64::from(!kept);
+            return;
+        }
+        if !ON_WIRE {
+            icmp::send_port_unreachable(&mut self.loopback, [0; 6], found, frame);
+            return;
+        }
+        let concerns_all = frame[0] & 1 == 1 || !self.wire.has_address(*found.flow.local.ip());
+        if !concerns_all && self.may_send_error(now) {
+            icmp::send_port_unreachable(&mut self.wire, super::sender(frame), found, frame);
+        }
+    }
+
     /// Binds a UDP socket to `local`; port 0 takes a free one.
     pub fn bind(&mut self, mut local: SocketAddrV4) -> Result<DatagramId> {
-        let is_taken = |local: &SocketAddrV4| {
-            let mut bound = self.udp.sockets.iter().flatten();
-            bound.any(|other| overlap(&other.local, local))
-        };
         if local.port() == 0 {
-            let free = (EPHEMERAL..=u16::MAX)
-                .map(|port| SocketAddrV4::new(*local.ip(), port))
-                .find(|local| !is_taken(local));
+            let free = self.udp.free_port(*local.ip());
             local = free.ok_or(ErrorKind::ResourceBusy)?;
-        } else if is_taken(&local) {
+        } else if self.udp.is_taken(&local) {
             return Err(ErrorKind::AddrInUse.into());
         }
-        let socket = Some(Datagrams {
-            local,
-            wire: Endpoint::new(local.port()),
-            loopback: Endpoint::new(local.port()),
-            readers: Waiters::default(),
-            waiting: false,
-        });
+        let socket = Some(Datagrams::new(local));
         let index = match self.udp.sockets.iter().position(Option::is_none) {
             Some(index) => {
                 self.udp.sockets[index] = socket;
@@ -158,7 +288,25 @@ impl<L: Link, W: Wake> Stack<L, W> {
         Ok(self.udp.socket(id)?.local)
     }
 
-    /// Sends a datagram; `WouldBlock` when the socket's buffer is full.
+    /// Makes `peer` the only one that a socket exchanges datagrams with, or with
+    /// `None` takes that back.
+    pub fn connect_datagrams(&mut self, id: DatagramId, peer: Option<SocketAddrV4>) -> Result<()> {
+        let socket = self.udp.socket(id)?;
+        (socket.peer, socket.failure) = (peer, None);
+        let is_other = |message: &Message| peer.is_some_and(|peer| peer != message.peer);
+        socket.received.retain(|message| !is_other(message));
+        socket.received_bytes = socket.received.iter().map(|it| it.bytes.len()).sum();
+        Ok(())
+    }
+
+    /// The peer of a connected socket.
+    pub fn datagram_peer(&mut self, id: DatagramId) -> Result<SocketAddrV4> {
+        let peer = self.udp.socket(id)?.peer;
+        peer.ok_or(ErrorKind::NotConnected.into())
+    }
+
+    /// Sends a datagram; `WouldBlock` when too many wait for hardware addresses or
+    /// the link is full.
     pub fn send_to(
         &mut self,
         id: DatagramId,
@@ -166,53 +314,75 @@ impl<L: Link, W: Wake> Stack<L, W> {
         to: SocketAddrV4,
         now: Instant,
     ) -> Result<usize> {
+        if to.port() == 0 || to.ip().is_unspecified() {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "not the address and port of a host",
+            ));
+        }
         let (via, source) = self.route(*to.ip())?;
         let socket = self.udp.socket(id)?;
-        let endpoint = match via {
-            Via::Wire => &mut socket.wire,
-            Via::Loopback => &mut socket.loopback,
-        };
-        let mut meta = smoltcp::socket::udp::UdpMetadata::from(IpEndpoint::from(to));
-        meta.local_address = Some(IpAddress::Ipv4(source));
-        endpoint
-            .socket()
-            .send_slice(data, meta)
-            .map_err(|error| match error {
-                SendError::Unaddressable => Error::from(ErrorKind::InvalidInput),
-                SendError::BufferFull if data.len() > BYTES => {
-                    Error::new(ErrorKind::InvalidInput, "datagram too long")
-                }
-                SendError::BufferFull => Error::from(ErrorKind::WouldBlock),
-            })?;
-        match via {
-            Via::Wire => drop(self.wire.egress(&mut endpoint.set, now)),
-            Via::Loopback => drop(self.loopback.egress(&mut endpoint.set, now)),
+        if let Some(failure) = socket.failure.take() {
+            return Err(failure.into());
         }
-        socket.waiting = socket.wire.socket().send_queue() > 0;
+        let own = *socket.local.ip();
+        let source = if own.is_unspecified() { source } else { own };
+        let flow = Flow {
+            local: SocketAddrV4::new(source, socket.local.port()),
+            remote: to,
+        };
+        match via {
+            Via::Wire => {
+                if send(&mut self.wire, socket, flow, data, now)? {
+                    self.udp.deadline.get_or_insert(now + neighbours::RETRY);
+                }
+            }
+            Via::Loopback => {
+                send::<Loopback, W>(&mut self.loopback, socket, flow, data, now)?;
+            }
+        }
         self.finish(now);
         Ok(data.len())
     }
 
-    /// The next datagram, cut to `buf`, and its sender; or `WouldBlock`.
+    /// The next datagram, cut to `buf`: its whole length and its sender; or
+    /// `WouldBlock`. With [`Take::Peek`] it stays.
     pub fn receive_from(
         &mut self,
         id: DatagramId,
         buf: &mut [u8],
+        take: Take,
     ) -> Result<(usize, SocketAddrV4)> {
         let socket = self.udp.socket(id)?;
-        let endpoint = if socket.wire.socket().can_recv() {
-            &mut socket.wire
-        } else {
-            &mut socket.loopback
+        let Some(message) = socket.received.front() else {
+            return Err(socket
+                .failure
+                .take()
+                .unwrap_or(ErrorKind::WouldBlock)
+                .into());
         };
-        let (data, meta) = endpoint
-            .socket()
-            .recv()
-            .map_err(|_| ErrorKind::WouldBlock)?;
-        let n = data.len().min(buf.len());
-        buf[..n].copy_from_slice(&data[..n]);
-        let IpAddress::Ipv4(address) = meta.endpoint.addr;
-        Ok((n, SocketAddrV4::new(address, meta.endpoint.port)))
+        let n = message.bytes.len().min(buf.len());
+        buf[..n].copy_from_slice(&message.bytes[..n]);
+        let (len, peer) = (message.bytes.len(), message.peer);
+        if take == Take::Remove {
+            socket.received_bytes -= len;
+            socket.received.pop_front();
+        }
+        Ok((len, peer))
+    }
+
+    /// What a socket can do now.
+    pub fn datagram_readiness(&mut self, id: DatagramId) -> Readiness {
+        let Ok(socket) = self.udp.socket(id) else {
+            return Readiness::default();
+        };
+        let failed = socket.failure.is_some();
+        Readiness {
+            readable: failed || !socket.received.is_empty(),
+            writable: failed || socket.unresolved.len() < UNRESOLVED,
+            failed,
+            ..Readiness::default()
+        }
     }
 
     /// Registers for being woken when a datagram comes.
@@ -234,5 +404,37 @@ impl<L: Link, W: Wake> Stack<L, W> {
         if let Some(socket) = self.udp.sockets.get_mut(id.0 as usize) {
             *socket = None;
         }
+    }
+}
+
+/// Whether reading a datagram removes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// It does.
+    Remove,
+    /// The next call gives it again.
+    Peek,
+}
+
+/// Sends a datagram, or keeps it until the neighbour is known. Whether it waits.
+fn send<L: Link, W: Wake>(
+    port: &mut Port<L>,
+    socket: &mut Datagrams<W>,
+    flow: Flow,
+    data: &[u8],
+    now: Instant,
+) -> Result<bool> {
+    if data.len() > port.datagram_max() {
+        return Err(Error::new(ErrorKind::InvalidInput, "datagram too long"));
+    }
+    if !port.link.send_ready() {
+        return Err(ErrorKind::WouldBlock.into());
+    }
+    match port.resolve(*flow.remote.ip(), now) {
+        Some(neighbor) => {
+            port.send_datagram(neighbor, &flow, data);
+            Ok(false)
+        }
+        None => socket.wait_for_neighbor(flow, data).map(|()| true),
     }
 }

@@ -1,7 +1,13 @@
-//! [`ErrorBudget`]: how many ICMP errors may be sent (RFC 1812, 4.3.2.8). Without it
-//! whoever sends datagrams to closed ports decides how much this side sends to whom.
+//! ICMP errors that this side sends. [`ErrorBudget`] bounds them (RFC 1812,
+//! 4.3.2.8): without it whoever sends datagrams to closed ports decides how much
+//! this side sends to whom.
 
 use smoltcp::time::{Duration, Instant};
+
+use crate::net::frame::Datagram;
+use crate::net::link::Link;
+use crate::net::neighbours::Mac;
+use crate::net::port::Port;
 
 /// Errors that may be sent in a row.
 const BURST: u32 = 50;
@@ -39,6 +45,33 @@ impl ErrorBudget {
         self.tokens -= u32::from(allowed);
         allowed
     }
+}
+
+/// Type 3, code 3: no socket takes a datagram (RFC 1122, 4.1.3.1).
+const PORT_UNREACHABLE: [u8; 2] = [3, 3];
+const HEADER: usize = 8;
+/// Most bytes of the refused packet, so that the answer stays within 576 bytes
+/// (RFC 1812, 4.3.2.3).
+const QUOTED_MAX: usize = 576 - 20 - HEADER;
+
+/// Answers a datagram that no socket takes.
+pub(super) fn send_port_unreachable<L: Link>(
+    port: &mut Port<L>,
+    neighbor: Mac,
+    refused: &Datagram,
+    frame: &[u8],
+) {
+    let packet = frame.get(port.ip_offset()..usize::from(refused.end));
+    let packet = packet.unwrap_or_default();
+    let quoted = &packet[..packet.len().min(QUOTED_MAX)];
+    if !port.link.send_ready() {
+        return;
+    }
+    port.send_icmp(neighbor, &refused.flow, HEADER + quoted.len(), |message| {
+        message[..HEADER].fill(0);
+        message[..2].copy_from_slice(&PORT_UNREACHABLE);
+        message[HEADER..].copy_from_slice(quoted);
+    });
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ mod icmp;
 mod limits;
 mod listener;
 mod open;
+mod reports;
 mod tcp;
-mod too_big;
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
@@ -34,11 +34,13 @@ use super::port::Port;
 use super::waiters::{Waiters, Wake};
 use crate::io::{ErrorKind, Result};
 
+use reports::TooBig;
+
 pub use calls::{Half, Interest};
 pub use config::Setup;
 pub use connection::ConnectionId;
 pub use counters::{Counters, Figure, FigureKind};
-pub use datagram::DatagramId;
+pub use datagram::{DatagramId, Take};
 pub use limits::Limits;
 pub use listener::ListenerId;
 
@@ -100,7 +102,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
             claim: arp::Claim::default(),
             icmp_errors: icmp::ErrorBudget::default(),
             tcp: tcp::Tcp::new(seed.rotate_left(17), seeds.secret),
-            udp: datagram::Udp::default(),
+            udp: datagram::Udp::new(seed),
             configured: Waiters::default(),
             counters: Counters::default(),
             turns_without_timers: 0,
@@ -146,11 +148,12 @@ impl<L: Link, W: Wake> Stack<L, W> {
 
     /// When [`Stack::poll`] is due without a frame; `None`: never.
     pub fn deadline(&self) -> Option<Instant> {
-        let tcp = self.tcp.timers.earliest();
-        match (tcp, self.setup.deadline) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let deadlines = [
+            self.tcp.timers.earliest(),
+            self.setup.deadline,
+            self.udp.deadline,
+        ];
+        deadlines.into_iter().flatten().min()
     }
 
     /// The address on the wire; none before DHCP has given one.
@@ -268,15 +271,11 @@ impl<L: Link, W: Wake> Stack<L, W> {
                     self.tcp.ingress(port, Via::Wire, &arrival, counters, now);
                 }
             }
-            Frame::Udp(flow) if flow.local.port() == dhcp::CLIENT_PORT && self.setup.is_dhcp() => {
+            Frame::Udp(found) if self.setup.is_dhcp() && is_for_dhcp_client(&found) => {
                 self.ingress_dhcp(bytes, now);
             }
-            Frame::Udp(flow) if is_foreign(flow.remote, flow.local) => {
-                if !self.udp.has_socket(&flow) && !self.may_send_error(now) {
-                    return;
-                }
-                let (port, nobody) = (&mut self.wire, &mut self.nobody);
-                self.udp.ingress(port, Via::Wire, &flow, bytes, nobody, now);
+            Frame::Udp(found) if is_foreign(found.flow.remote, found.flow.local) => {
+                self.ingress_datagram::<true>(&found, bytes, now);
             }
             Frame::Tcp(_) | Frame::Udp(_) => self.counters.martian += 1,
             Frame::Arp => self.ingress_arp(bytes, now),
@@ -299,10 +298,13 @@ impl<L: Link, W: Wake> Stack<L, W> {
             // Echo requests to everybody are what amplifiers are made of.
             self.counters.broadcast += 1;
         } else if bytes.get(PROTOCOL) == Some(&ICMP) || self.may_send_error(now) {
-            if let Some(report) = too_big::packet_too_big(bytes) {
-                let too_big::TooBig { flow, seq, mtu } = report;
-                let mss = mtu.saturating_sub(super::transmit::HEADERS);
-                self.tcp.on_packet_too_big(&flow, seq, mss, now);
+            match reports::report(bytes) {
+                Some(reports::Report::TooBig(TooBig { flow, seq, mtu })) => {
+                    let mss = mtu.saturating_sub(super::transmit::HEADERS);
+                    self.tcp.on_packet_too_big(&flow, seq, mss, now);
+                }
+                Some(reports::Report::PortUnreachable(flow)) => self.udp.on_unreachable(&flow),
+                None => {}
             }
             self.wire.ingress(bytes, &mut self.nobody, now);
         }
@@ -330,7 +332,6 @@ impl<L: Link, W: Wake> Stack<L, W> {
         let Some(Received { buffer, checksums }) = self.loopback.link.receive() else {
             return false;
         };
-        let (port, nobody) = (&mut self.loopback, &mut self.nobody);
         match frame::parse_as(&buffer, frame::Medium::Ip, checksums) {
             Ok(Frame::Tcp(segment)) => {
                 if let Some(parsed) = segment_in(&segment, &buffer) {
@@ -339,16 +340,16 @@ impl<L: Link, W: Wake> Stack<L, W> {
                         segment: parsed,
                         neighbor: [0; 6],
                     };
-                    let counters = &mut self.counters;
+                    let (port, counters) = (&mut self.loopback, &mut self.counters);
                     self.tcp
                         .ingress(port, Via::Loopback, &arrival, counters, now);
                 }
             }
-            Ok(Frame::Udp(flow)) => {
-                self.udp
-                    .ingress(port, Via::Loopback, &flow, &buffer, nobody, now)
-            }
-            Ok(_) => port.ingress(&buffer, nobody, now),
+            Ok(Frame::Udp(found)) => self.ingress_datagram::<false>(&found, &buffer, now),
+            Ok(_) => match reports::report_in_packet(&buffer) {
+                Some(reports::Report::PortUnreachable(flow)) => self.udp.on_unreachable(&flow),
+                _ => self.loopback.ingress(&buffer, &mut self.nobody, now),
+            },
             Err(error) => self.count_refusal(error),
         }
         true
@@ -357,6 +358,9 @@ impl<L: Link, W: Wake> Stack<L, W> {
     fn run_timers(&mut self, now: Instant) {
         if self.setup.deadline.is_some_and(|deadline| deadline <= now) {
             self.drive_setup(now);
+        }
+        if self.udp.deadline.is_some_and(|deadline| deadline <= now) {
+            self.udp.retry(&mut self.wire, now);
         }
         self.tcp
             .run(&mut self.wire, &mut self.loopback, &mut self.counters, now);
@@ -412,6 +416,10 @@ fn segment_in<'a>(found: &Segment, frame: &'a [u8]) -> Option<tare_tcp::Segment<
 fn sender(frame: &[u8]) -> [u8; 6] {
     let address = frame.get(6..12).and_then(<[u8]>::first_chunk);
     address.copied().unwrap_or_default()
+}
+
+fn is_for_dhcp_client(found: &frame::Datagram) -> bool {
+    found.flow.local.port() == dhcp::CLIENT_PORT
 }
 
 /// Whether a flow from the wire has addresses that may come from there (RFC

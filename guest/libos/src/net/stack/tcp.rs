@@ -25,8 +25,8 @@ use crate::net::waiters::Wake;
 /// Connections that are kept to answer old segments. More than these are
 /// forgotten early, oldest first.
 const TIME_WAIT_KEPT: usize = 1024;
-/// First port for outgoing connections (RFC 6335, 6).
-const EPHEMERAL: u16 = 49152;
+/// First port that is given for port 0, and for outgoing connections (RFC 6335, 6).
+pub(super) const EPHEMERAL: u16 = 49152;
 
 /// A received segment with what surrounds it.
 pub(super) struct Arrival<'a> {

@@ -63,7 +63,7 @@ const OFFER: Offer = Offer {
 fn answer_dhcp(world: &mut World, offer: Offer) -> (usize, Vec<DhcpMessageType>) {
     let (mut answers, mut others) = (0, Vec::new());
     for frame in world.client.link().take_sent() {
-        let Ok(Frame::Udp(flow)) = frame::parse(&frame) else {
+        let Ok(Frame::Udp(frame::Datagram { flow, .. })) = frame::parse(&frame) else {
             continue;
         };
         if flow.local.port() != 67 {
