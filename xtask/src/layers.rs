@@ -11,12 +11,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tare-frames", &[]),
     ("tare-control", &["tare-abi", "tare-frames", "tare-policy"]),
     ("tare-profile", &[]),
+    ("tare-qemu", &["tare-abi"]),
     (
         "tare-tailor",
         &[
             "tare-abi",
             "tare-init",
             "tare-profile",
+            "tare-qemu",
             "tare-rootfs",
             "tare-stats",
         ],
@@ -71,6 +73,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tare-policy",
             "tare-probe",
             "tare-profile",
+            "tare-qemu",
             "tare-rootfs",
             "tare-stats",
             "tare-tailor",
@@ -94,6 +97,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tare-policy",
             "tare-probe",
             "tare-profile",
+            "tare-qemu",
             "tare-rootfs",
             "tare-tailor",
             "tare-stats",
@@ -107,7 +111,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "tare-libos",
         &["tare-abi", "tare-hal", "tare-policy", "tare-tcp"],
     ),
-    ("tare-vmtest", &["tare-abi"]),
+    ("tare-vmtest", &["tare-abi", "tare-qemu"]),
     ("xtask", &[]),
 ];
 

@@ -15,12 +15,13 @@ use std::time::Duration;
 use support::{Place, eventually, free_port, get, installed, needs};
 use tare_init::{Logging, Refusal};
 use tare_profile::Profile;
+use tare_qemu::MachineType;
 use tare_rootfs::kernel::debian;
 use tare_rootfs::oci::testing::{Entry, docker_archive, gzip, layer, oci_archive, oci_archive_of};
 use tare_rootfs::tree::{Content, Kind};
 use tare_rootfs::{Cache, Tree, guest, host};
 use tare_tailor::check::Check;
-use tare_tailor::machine::{Execution, MachineType};
+use tare_tailor::machine::Execution;
 use tare_tailor::prove::{ProofConfig, prove};
 use tare_tailor::root::{RootFrom, gather};
 

@@ -10,9 +10,8 @@ use std::{fs, io, thread};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use tare_abi::exit::STATUS_LINE;
-use tare_abi::ports;
+use tare_qemu::{self as qemu, Accelerator, CommandLine, GuestSystem, HostForward, MachineType};
 use tare_rootfs::guest::{CMDLINE, WORDS};
-use tare_rootfs::qemu;
 
 use crate::choose::Target;
 
@@ -37,36 +36,21 @@ pub enum Execution {
 /// cycles of the guest's clock, of which QEMU makes one a nanosecond.
 pub const NS_PER_INSTRUCTION: u64 = 2;
 
-/// QEMU's machine, which stands for the one that a kernel is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MachineType {
-    /// With PCI and ACPI, as Tare's monitor has them.
-    Q35,
-    /// With virtio over MMIO and no ACPI, as Firecracker's.
-    Microvm,
+impl Execution {
+    const fn accelerator(self) -> Accelerator {
+        match self {
+            Self::Kvm => Accelerator::Kvm,
+            Self::Translated | Self::Counted => Accelerator::Tcg,
+        }
+    }
 }
 
-impl MachineType {
-    /// The machine type for a kernel of this target.
-    pub fn of(target: Target) -> Self {
-        match target {
-            Target::Tare | Target::Qemu => Self::Q35,
-            Target::Firecracker => Self::Microvm,
-        }
-    }
-
-    const fn machine(self) -> &'static str {
-        match self {
-            Self::Q35 => "q35",
-            Self::Microvm => "microvm,acpi=off",
-        }
-    }
-
-    const fn network_card(self) -> &'static str {
-        match self {
-            Self::Q35 => "virtio-net-pci,netdev=n,romfile=",
-            Self::Microvm => "virtio-net-device,netdev=n",
-        }
+/// The machine type that stands for the monitor which a kernel is for: PCI and ACPI as
+/// Tare's has them, virtio over MMIO without ACPI as Firecracker's.
+pub fn machine_type(target: Target) -> MachineType {
+    match target {
+        Target::Tare | Target::Qemu => MachineType::Q35,
+        Target::Firecracker => MachineType::Microvm,
     }
 }
 
@@ -148,43 +132,29 @@ impl Machine<'_> {
     }
 
     fn command(&self, host_port: Option<u16>) -> Command {
-        let mut qemu = Command::new(qemu::PROGRAM);
-        let accelerator = match self.execution {
-            Execution::Kvm => "kvm",
-            Execution::Translated | Execution::Counted => "tcg",
-        };
-        let cpu = match self.execution {
-            Execution::Kvm => "host",
-            Execution::Translated | Execution::Counted => qemu::TRANSLATED_CPU,
-        };
-        qemu.args(["-no-user-config", "-nodefaults", "-no-reboot"])
-            .args(["-display", "none", "-cpu", cpu])
-            .args([
-                "-machine",
-                &format!("{},accel={accelerator}", self.machine_type.machine()),
-            ])
-            .args(["-m", &self.memory_mib.to_string()])
-            .args(["-serial", &format!("file:{}", qemu::escaped(self.console))])
-            .args(["-device", &exit_device()])
-            .arg("-kernel")
-            .arg(self.kernel)
-            .args(["-initrd", &inherited(self.initramfs)])
-            .args(["-append", &self.cmdline()]);
+        let accelerator = self.execution.accelerator();
+        let mut line = CommandLine::new(self.machine_type, accelerator, GuestSystem::Linux, 1);
+        line.memory_mib(self.memory_mib)
+            .serial(&format!("file:{}", qemu::escaped(self.console)))
+            .exit_port()
+            .kernel(self.kernel)
+            .initrd(&inherited(self.initramfs))
+            .append(&self.cmdline());
         if self.execution == Execution::Counted {
-            qemu.args(["-icount", "shift=1,sleep=off"]);
+            line.option("-icount", "shift=1,sleep=off");
         }
         if let (Some(host), Some(guest)) = (host_port, self.port) {
-            let forward = format!("user,id=n,hostfwd=tcp:127.0.0.1:{host}-:{guest}");
-            qemu.args(["-netdev", &forward])
-                .args(["-device", self.machine_type.network_card()]);
+            line.user_network(&[HostForward::loopback(host, guest)], false);
         }
-        qemu
+        let mut command = Command::new(qemu::PROGRAM);
+        line.apply(&mut command);
+        command
     }
 
     /// The address is QEMU's for its user's network.
     fn cmdline(&self) -> String {
         let address = match self.port {
-            Some(_) => qemu::ADDRESS,
+            Some(_) => qemu::USER_NETWORK,
             None => "",
         };
         let Self { words, .. } = self;
@@ -251,12 +221,8 @@ pub fn status(console: &str) -> Option<u8> {
     lines.find_map(|line| line.trim_end().strip_prefix(STATUS_LINE)?.parse().ok())
 }
 
-fn exit_device() -> String {
-    format!("isa-debug-exit,iobase={:#x},iosize=4", ports::EXIT)
-}
-
-fn inherited(file: &File) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
+fn inherited(file: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 #[cfg(test)]

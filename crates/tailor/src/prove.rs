@@ -12,13 +12,14 @@ use std::{fs, io, thread};
 use serde::Serialize;
 use tare_abi::exit::STATUS_LINE;
 use tare_init::{Figures, Logging};
+use tare_qemu::MachineType;
 use tare_rootfs::cpio::PackError;
 use tare_rootfs::guest::GuestError;
 use tare_rootfs::modules::Module;
 use tare_rootfs::{cpio, guest};
 
 use crate::check::Check;
-use crate::machine::{Execution, Machine, MachineError, MachineType, Running};
+use crate::machine::{Execution, Machine, MachineError, Running};
 use crate::root::Application;
 use crate::{check, machine};
 

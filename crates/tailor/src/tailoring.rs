@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use tare_init::Logging;
+use tare_qemu::MachineType;
 use tare_rootfs::modules::Module;
 
 use crate::build::Reach;
 use crate::kconfig::{Config, KconfigError};
 use crate::kernel::{Kernel, KernelBuilder, KernelSpec, MakeError};
-use crate::machine::MachineType;
 use crate::mapping::Symbol;
 use crate::prove::{Proof, ProofConfig, ProveError, prove};
 use crate::root::Application;

@@ -13,4 +13,5 @@ mod run;
 
 pub use image::{ImageError, image};
 pub use needs::{kvm, or_skip, skip};
-pub use run::{Accelerator, Machine, Model, Outcome, RunError};
+pub use run::{Machine, Outcome, RunError};
+pub use tare_qemu::{Accelerator, MachineType};

@@ -6,32 +6,16 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tare_abi::exit::GuestExit;
+use tare_qemu::{Accelerator, CommandLine, GuestSystem, MachineType, PROGRAM};
 
-const QEMU: &str = "qemu-system-x86_64";
-
-/// QEMU's machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Model {
-    /// PCI and ACPI, with firmware.
-    Q35,
-    /// virtio-mmio, nothing else.
-    Microvm,
-}
-
-/// What executes the guest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accelerator {
-    /// QEMU's translator.
-    Tcg,
-    /// `/dev/kvm`.
-    Kvm,
-}
+/// Guest memory.
+const MEMORY_MIB: u32 = 64;
 
 /// A machine to run an image in.
 #[derive(Clone, Debug)]
 pub struct Machine {
     image: PathBuf,
-    model: Model,
+    machine_type: MachineType,
     accelerator: Accelerator,
     cpus: u8,
     cmdline: String,
@@ -51,7 +35,7 @@ pub struct Outcome {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// QEMU cannot be started.
-    #[error("{QEMU} cannot be started")]
+    #[error("{PROGRAM} cannot be started")]
     Start(#[source] std::io::Error),
     /// There is no `/dev/kvm` that this user may open.
     #[error("/dev/kvm cannot be opened")]
@@ -65,16 +49,16 @@ pub enum RunError {
         console: String,
     },
     /// QEMU could not be waited for.
-    #[error("{QEMU} cannot be waited for")]
+    #[error("{PROGRAM} cannot be waited for")]
     Wait(#[source] std::io::Error),
 }
 
 impl Machine {
     /// A machine with 64 MiB and one CPU.
-    pub fn new(image: &Path, model: Model, accelerator: Accelerator) -> Self {
+    pub fn new(image: &Path, machine_type: MachineType, accelerator: Accelerator) -> Self {
         Self {
             image: image.to_owned(),
-            model,
+            machine_type,
             accelerator,
             cpus: 1,
             cmdline: String::new(),
@@ -133,22 +117,15 @@ impl Machine {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(QEMU);
-        let (accelerator, cpu) = match self.accelerator {
-            Accelerator::Tcg => ("tcg", "max"),
-            Accelerator::Kvm => ("kvm", "host,-arch-capabilities,-cx16"),
-        };
-        let model = match self.model {
-            Model::Q35 => "q35",
-            Model::Microvm => "microvm,rtc=on",
-        };
-        command
-            .args(["-M", model, "-accel", accelerator, "-cpu", cpu])
-            .args(["-m", "64", "-smp", &self.cpus.to_string()])
-            .arg("-kernel")
-            .arg(&self.image)
-            .args(["-append", &self.cmdline, "-nographic", "-no-reboot"])
-            .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"])
+        let (machine_type, guest) = (self.machine_type, GuestSystem::LibraryOs);
+        let mut line = CommandLine::new(machine_type, self.accelerator, guest, self.cpus);
+        line.memory_mib(MEMORY_MIB)
+            .kernel(&self.image)
+            .append(&self.cmdline)
+            .serial("stdio")
+            .exit_port();
+        let mut command = Command::new(PROGRAM);
+        line.apply(&mut command)
             .args(&self.arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

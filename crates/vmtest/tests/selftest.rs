@@ -9,13 +9,18 @@ use std::thread;
 use std::time::Duration;
 
 use tare_abi::exit::GuestExit;
-use tare_vmtest::{Accelerator, Machine, Model, Outcome, RunError, image, or_skip};
+use tare_vmtest::{Accelerator, Machine, MachineType, Outcome, RunError, image, or_skip};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-fn run(model: Model, accelerator: Accelerator, cpus: u8, cmdline: &str) -> Option<Outcome> {
+fn run(
+    machine_type: MachineType,
+    accelerator: Accelerator,
+    cpus: u8,
+    cmdline: &str,
+) -> Option<Outcome> {
     let image = or_skip(image("selftest"))?;
-    let machine = Machine::new(&image, model, accelerator)
+    let machine = Machine::new(&image, machine_type, accelerator)
         .cpus(cpus)
         .cmdline(cmdline)
         .argument("-nic")
@@ -26,8 +31,8 @@ fn run(model: Model, accelerator: Accelerator, cpus: u8, cmdline: &str) -> Optio
     }
 }
 
-fn passes(model: Model, accelerator: Accelerator, cpus: u8) {
-    let Some(outcome) = run(model, accelerator, cpus, "") else {
+fn passes(machine_type: MachineType, accelerator: Accelerator, cpus: u8) {
+    let Some(outcome) = run(machine_type, accelerator, cpus, "") else {
         return;
     };
     assert!(
@@ -42,31 +47,31 @@ fn passes(model: Model, accelerator: Accelerator, cpus: u8) {
 
 #[test]
 fn everything_works_on_q35_translated() {
-    passes(Model::Q35, Accelerator::Tcg, 2);
+    passes(MachineType::Q35, Accelerator::Tcg, 2);
 }
 
 #[test]
 fn everything_works_on_microvm_translated() {
-    passes(Model::Microvm, Accelerator::Tcg, 2);
+    passes(MachineType::Microvm, Accelerator::Tcg, 2);
 }
 
 #[test]
 fn everything_works_on_sixteen_cores() {
-    passes(Model::Q35, Accelerator::Tcg, 16);
+    passes(MachineType::Q35, Accelerator::Tcg, 16);
 }
 
 #[test]
 fn everything_works_on_q35_with_kvm() {
-    passes(Model::Q35, Accelerator::Kvm, 2);
+    passes(MachineType::Q35, Accelerator::Kvm, 2);
 }
 
 #[test]
 fn everything_works_on_microvm_with_kvm() {
-    passes(Model::Microvm, Accelerator::Kvm, 1);
+    passes(MachineType::Microvm, Accelerator::Kvm, 1);
 }
 
-fn passes_in_ring(ring: u8, model: Model, accelerator: Accelerator, cpus: u8) {
-    let Some(outcome) = run(model, accelerator, cpus, &format!("ring={ring}")) else {
+fn passes_in_ring(ring: u8, machine_type: MachineType, accelerator: Accelerator, cpus: u8) {
+    let Some(outcome) = run(machine_type, accelerator, cpus, &format!("ring={ring}")) else {
         return;
     };
     let console = outcome.console;
@@ -76,25 +81,25 @@ fn passes_in_ring(ring: u8, model: Model, accelerator: Accelerator, cpus: u8) {
 
 #[test]
 fn everything_works_in_ring_3_translated() {
-    passes_in_ring(3, Model::Q35, Accelerator::Tcg, 2);
-    passes_in_ring(3, Model::Microvm, Accelerator::Tcg, 1);
+    passes_in_ring(3, MachineType::Q35, Accelerator::Tcg, 2);
+    passes_in_ring(3, MachineType::Microvm, Accelerator::Tcg, 1);
 }
 
 #[test]
 fn everything_works_in_ring_3_on_sixteen_cores() {
-    passes_in_ring(3, Model::Q35, Accelerator::Tcg, 16);
+    passes_in_ring(3, MachineType::Q35, Accelerator::Tcg, 16);
 }
 
 #[test]
 fn everything_works_in_either_ring_with_kvm() {
-    passes_in_ring(0, Model::Microvm, Accelerator::Kvm, 1);
-    passes_in_ring(3, Model::Q35, Accelerator::Kvm, 2);
+    passes_in_ring(0, MachineType::Microvm, Accelerator::Kvm, 1);
+    passes_in_ring(3, MachineType::Q35, Accelerator::Kvm, 2);
 }
 
 /// What the console says of an attempt on ring 0's memory.
 fn trespassed(what: &str, fault: &str, part: &str) {
     let words = format!("ring=3 trespass={what}");
-    let Some(outcome) = run(Model::Microvm, Accelerator::Tcg, 1, &words) else {
+    let Some(outcome) = run(MachineType::Microvm, Accelerator::Tcg, 1, &words) else {
         return;
     };
     let console = outcome.console;
@@ -124,7 +129,12 @@ fn ring_3_cannot_jump_into_entry_code_or_mask_interrupts() {
 
 #[test]
 fn the_service_gate_survives_nonsense() {
-    let Some(outcome) = run(Model::Microvm, Accelerator::Tcg, 1, "ring=3 trespass=gates") else {
+    let Some(outcome) = run(
+        MachineType::Microvm,
+        Accelerator::Tcg,
+        1,
+        "ring=3 trespass=gates",
+    ) else {
         return;
     };
     assert!(
@@ -137,7 +147,7 @@ fn the_service_gate_survives_nonsense() {
 
 #[test]
 fn a_panic_is_told_with_its_thread_and_a_backtrace() {
-    let Some(outcome) = run(Model::Microvm, Accelerator::Tcg, 1, "panic") else {
+    let Some(outcome) = run(MachineType::Microvm, Accelerator::Tcg, 1, "panic") else {
         return;
     };
     assert_eq!(outcome.exit, Some(GuestExit::Panic));
@@ -149,7 +159,7 @@ fn a_panic_is_told_with_its_thread_and_a_backtrace() {
 
 #[test]
 fn a_stack_overflow_is_named() {
-    let Some(outcome) = run(Model::Microvm, Accelerator::Tcg, 1, "overflow") else {
+    let Some(outcome) = run(MachineType::Microvm, Accelerator::Tcg, 1, "overflow") else {
         return;
     };
     assert_eq!(outcome.exit, Some(GuestExit::Fault));
@@ -160,7 +170,7 @@ fn a_stack_overflow_is_named() {
 
 #[test]
 fn page_zero_is_not_mapped() {
-    let Some(outcome) = run(Model::Microvm, Accelerator::Tcg, 1, "null") else {
+    let Some(outcome) = run(MachineType::Microvm, Accelerator::Tcg, 1, "null") else {
         return;
     };
     assert_eq!(outcome.exit, Some(GuestExit::Fault));
@@ -169,7 +179,7 @@ fn page_zero_is_not_mapped() {
 
 #[test]
 fn an_idle_image_hardly_wakes() {
-    let Some(outcome) = run(Model::Microvm, Accelerator::Tcg, 2, "idle-for=3") else {
+    let Some(outcome) = run(MachineType::Microvm, Accelerator::Tcg, 2, "idle-for=3") else {
         return;
     };
     let cores: Vec<_> = outcome
@@ -195,14 +205,14 @@ fn number_after(line: &str, word: &str) -> u32 {
 }
 
 /// The HTTP appliance answers through `device`; then QEMU is told to end.
-fn serves(model: Model, accelerator: Accelerator, device: &str) {
+fn serves(machine_type: MachineType, accelerator: Accelerator, device: &str) {
     let Some(image) = or_skip(image("http")) else {
         return;
     };
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let port = free.map_or(0, |address| address.port());
     let qmp = std::env::temp_dir().join(format!("tare-{}-{port}.qmp", std::process::id()));
-    let machine = Machine::new(&image, model, accelerator)
+    let machine = Machine::new(&image, machine_type, accelerator)
         .argument("-netdev")
         .argument(&format!("user,id=net,hostfwd=tcp:127.0.0.1:{port}-:80"))
         .argument("-device")
@@ -246,7 +256,7 @@ fn quit(qmp: &Path) -> std::io::Result<()> {
 #[test]
 fn the_appliance_serves_on_microvm_translated() {
     serves(
-        Model::Microvm,
+        MachineType::Microvm,
         Accelerator::Tcg,
         "virtio-net-device,netdev=net",
     );
@@ -255,7 +265,7 @@ fn the_appliance_serves_on_microvm_translated() {
 #[test]
 fn the_appliance_serves_on_microvm_with_kvm() {
     serves(
-        Model::Microvm,
+        MachineType::Microvm,
         Accelerator::Kvm,
         "virtio-net-device,netdev=net",
     );
@@ -264,5 +274,5 @@ fn the_appliance_serves_on_microvm_with_kvm() {
 #[test]
 fn the_appliance_serves_on_q35_with_kvm() {
     let device = "virtio-net-pci,netdev=net,disable-legacy=on,romfile=";
-    serves(Model::Q35, Accelerator::Kvm, device);
+    serves(MachineType::Q35, Accelerator::Kvm, device);
 }

@@ -13,12 +13,19 @@ pub(crate) enum Protocol {
     Udp,
 }
 
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Protocol {
+    /// `tcp` or `udp`.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
             Self::Tcp => "tcp",
             Self::Udp => "udp",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::thread;
 
 use tare_init::Figures as Boot;
+use tare_qemu::MachineType;
 use tare_rootfs::Kernel as DebianKernel;
 use tare_rootfs::modules::Module;
 use tare_tailor::calls;
 use tare_tailor::cut::Cut;
 use tare_tailor::kconfig::{Config, Prompts};
 use tare_tailor::kernel::{KernelBuilder, KernelSpec, MakeError};
-use tare_tailor::machine::MachineType;
 use tare_tailor::prove::{ProofConfig, ProveError, weigh_boot};
 use tare_tailor::report::{CutLine, KernelFigures, Report, SCHEMA};
 use tare_tailor::root::Application;

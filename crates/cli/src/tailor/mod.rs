@@ -26,7 +26,7 @@ use tare_tailor::check::Check;
 use tare_tailor::kconfig::Config;
 use tare_tailor::kernel::{Kernel, KernelBuilder, LOCK, Patching};
 use tare_tailor::lock::Lock;
-use tare_tailor::machine::{Execution, MachineType};
+use tare_tailor::machine::{Execution, machine_type};
 use tare_tailor::prove::ProofConfig;
 use tare_tailor::root::{self, RootFrom};
 use tare_tailor::source::Source;
@@ -101,7 +101,7 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
     let control = debian.as_ref().map(Debian::control);
     let terms = ProofConfig {
         check,
-        machine_type: MachineType::of(spec.target),
+        machine_type: machine_type(spec.target),
         execution: Execution::Translated,
         memory_mib: MEMORY_MIB,
         limit: Duration::from_secs(args.patience),

@@ -25,7 +25,7 @@ mod served;
 pub(crate) mod tare;
 
 pub(crate) use guest::{Guest, GuestSpec, LinuxGuest};
-pub(crate) use served::{Accelerator, ServedGuest};
+pub(crate) use served::ServedGuest;
 
 /// What to start.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
-use tare_rootfs::qemu;
+use tare_qemu::{self as qemu, Accelerator, CommandLine, GuestSystem, MachineType};
 use tempfile::TempDir;
 
 use super::ApplianceError;
@@ -42,15 +42,6 @@ pub(crate) struct ServedGuest {
     pub(crate) cpus: u8,
     /// Memory.
     pub(crate) memory_mib: u32,
-}
-
-/// What executes a guest in QEMU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Accelerator {
-    /// KVM, where a distribution's kernel runs in it.
-    Kvm,
-    /// QEMU's translator.
-    Translator,
 }
 
 /// QEMU and its disk. Dropping it ends both, QEMU first.
@@ -154,8 +145,8 @@ impl Qemu {
         let (reader, writer) = std::io::pipe().map_err(ApplianceError::Prepare)?;
         let errors = writer.try_clone().map_err(ApplianceError::Prepare)?;
         let mut command = ending_with_us(qemu::PROGRAM);
-        command
-            .args(words(spec, socket))
+        command_line(spec, socket)
+            .apply(&mut command)
             .stdin(Stdio::null())
             .stdout(writer)
             .stderr(errors);
@@ -195,37 +186,18 @@ impl Drop for Qemu {
     }
 }
 
-fn words(spec: &ServedGuest, socket: &Path) -> Vec<String> {
-    let (accelerator, cpu) = match spec.accelerator {
-        Accelerator::Kvm => ("kvm", "host"),
-        // With `max` the kernel's own tests of what it patches fail.
-        Accelerator::Translator => ("tcg", "Haswell"),
-    };
-    let memory = format!("{}M", spec.memory_mib);
-    let pairs = [
-        ("-accel", accelerator.to_owned()),
-        ("-cpu", cpu.to_owned()),
-        ("-smp", spec.cpus.to_string()),
-        ("-m", memory.clone()),
-        (
-            "-object",
-            format!("memory-backend-memfd,id=m,size={memory},share=on"),
-        ),
-        ("-machine", "q35,memory-backend=m".to_owned()),
-        ("-display", "none".to_owned()),
-        ("-serial", "stdio".to_owned()),
-        ("-kernel", spec.kernel.to_string_lossy().into_owned()),
-        ("-initrd", spec.initramfs.to_string_lossy().into_owned()),
-        ("-append", spec.cmdline.clone()),
-        ("-chardev", format!("socket,id=c,path={}", socket.display())),
-        (
-            "-device",
-            "vhost-user-blk-pci,chardev=c,num-queues=1".to_owned(),
-        ),
-    ];
-    let pairs = pairs.into_iter();
-    let words = pairs.flat_map(|(key, value)| [key.to_owned(), value]);
-    words
-        .chain(["-nodefaults".to_owned(), "-no-reboot".to_owned()])
-        .collect()
+fn command_line(spec: &ServedGuest, socket: &Path) -> CommandLine {
+    let (accelerator, cpus) = (spec.accelerator, spec.cpus);
+    let mut line = CommandLine::new(MachineType::Q35, accelerator, GuestSystem::Linux, cpus);
+    line.memory_in_memfd(spec.memory_mib, true)
+        .serial("stdio")
+        .kernel(&spec.kernel)
+        .initrd(&spec.initramfs)
+        .append(&spec.cmdline)
+        .option(
+            "-chardev",
+            format!("socket,id=disk,path={}", qemu::escaped(socket)),
+        )
+        .virtio("vhost-user-blk", "chardev=disk,num-queues=1");
+    line
 }

@@ -17,7 +17,7 @@ use tare_control::parent_death::UNTIL_PARENT_ENDS;
 use tare_control::rundir::{RunDir, default_root};
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
-use tare_rootfs::qemu::free_port;
+use tare_qemu::free_port;
 
 use super::console::Console;
 use super::contained::Contained;

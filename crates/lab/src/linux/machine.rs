@@ -9,8 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::io::{FdFlags, fcntl_setfd};
+use tare_qemu::{self as qemu, Accelerator, CommandLine, GuestSystem, HostForward, MachineType};
 use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
-use tare_rootfs::{Tree, cpio, qemu};
+use tare_rootfs::{Tree, cpio};
 use tempfile::TempDir;
 
 use super::LinuxError;
@@ -21,9 +22,7 @@ use super::kernels::{Bootable, with_init};
 use crate::interrupt::Interrupt;
 use crate::parent_death::ending_with_us;
 
-/// The guest's address in QEMU's user network.
-const ADDRESS: &str = "ip=10.0.2.15::10.0.2.2:255.255.255.0:guest:eth0:off";
-/// The same for the library OS.
+/// The address that QEMU's user network gives the library OS.
 const IMAGE_ADDRESS: &str = "ip=10.0.2.15/24,10.0.2.2";
 /// Longest time from start to the first right answer: a busy computer
 /// translates slowly.
@@ -81,9 +80,8 @@ impl Machine {
         plugin: Option<&Plugin>,
     ) -> Result<Self, LinuxError> {
         let initramfs = cpio::pack(&with_init(tree, &app.command, kernel)?)?;
-        let mut command = command(kernel, app.memory_mib, &initramfs, Clock::Wall)?;
-        command.args(["-device", "virtio-net-pci,netdev=net,romfile="]);
-        Self::launch(command, &kernel.name, app.port, plugin, initramfs)
+        let line = linux_command_line(kernel, app.memory_mib, &initramfs, Clock::Wall)?;
+        Self::launch(line, &kernel.name, app.port, plugin, initramfs)
     }
 
     /// Starts an image of Tare's library OS that serves these files, counting.
@@ -94,12 +92,12 @@ impl Machine {
         plugin: &Plugin,
     ) -> Result<Self, LinuxError> {
         let initramfs = cpio::pack(tree)?;
-        let command = image_command(image, app.memory_mib, &initramfs)?;
-        Self::launch(command, app.name, app.port, Some(plugin), initramfs)
+        let line = image_command_line(image, app.memory_mib, &initramfs)?;
+        Self::launch(line, app.name, app.port, Some(plugin), initramfs)
     }
 
     fn launch(
-        mut command: Command,
+        mut line: CommandLine,
         kernel: &str,
         guest_port: u16,
         plugin: Option<&Plugin>,
@@ -107,15 +105,12 @@ impl Machine {
     ) -> Result<Self, LinuxError> {
         let directory = scratch()?;
         let port = qemu::free_port().map_err(LinuxError::file("a port of the loopback"))?;
-        let forward = format!("hostfwd=tcp:127.0.0.1:{port}-:{guest_port}");
-        command
-            .arg("-netdev")
-            .arg(format!("user,id=net,restrict=on,{forward}"))
-            .stdout(console(&directory)?);
+        line.user_network(&[HostForward::loopback(port, guest_port)], true);
+        let mut command = command(&line, console(&directory)?);
         let mut counter = None;
         if let Some(plugin) = plugin {
-            let (counts, words) = plugin.counter(&directory.path().join("count"))?;
-            command.args(words);
+            let (counts, args) = plugin.counter(&directory.path().join("count"))?;
+            command.args(args);
             counter = Some(counts);
         }
         Ok(Self {
@@ -232,8 +227,8 @@ pub(crate) fn run_to_end(
 ) -> Result<String, LinuxError> {
     let directory = scratch()?;
     let initramfs = cpio::pack(&with_init(tree, command_line, kernel)?)?;
-    let mut child = command(kernel, 256, &initramfs, Clock::Instructions)?
-        .stdout(console(&directory)?)
+    let line = linux_command_line(kernel, 256, &initramfs, Clock::Instructions)?;
+    let mut child = command(&line, console(&directory)?)
         .spawn()
         .map_err(LinuxError::NoQemu)?;
     let begin = Instant::now();
@@ -260,57 +255,63 @@ pub(crate) fn run_to_end(
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn command(
+fn linux_command_line(
     kernel: &Bootable,
     memory_mib: u32,
     initramfs: &File,
     clock: Clock,
-) -> Result<Command, LinuxError> {
-    let mut command = bare(&kernel.image, memory_mib, initramfs)?;
-    command
-        .args(["-machine", "q35,accel=tcg,memory-backend=ram"])
-        .args(["-cpu", qemu::TRANSLATED_CPU])
-        .arg("-append")
-        .arg(format!(
-            "{WORDS} quiet {UNTIMED} {CMDLINE} {ADDRESS} tsc=reliable clocksource=tsc"
-        ));
+) -> Result<CommandLine, LinuxError> {
+    let mut line = CommandLine::new(MachineType::Q35, Accelerator::Tcg, GuestSystem::Linux, 1);
+    boot(&mut line, &kernel.image, memory_mib, initramfs)?;
+    line.append(&format!(
+        "{WORDS} quiet {UNTIMED} {CMDLINE} {} tsc=reliable clocksource=tsc",
+        qemu::USER_NETWORK
+    ));
     if clock == Clock::Instructions {
-        command.args(["-icount", "shift=0,sleep=off"]);
+        line.option("-icount", "shift=0,sleep=off");
     }
-    Ok(command)
+    Ok(line)
 }
 
 /// The machine that `tare run --engine qemu` makes for the library OS.
-fn image_command(image: &Path, memory_mib: u32, files: &File) -> Result<Command, LinuxError> {
-    let mut command = bare(image, memory_mib, files)?;
-    command
-        .args([
-            "-machine",
-            "microvm,rtc=on,acpi=off,accel=tcg,memory-backend=ram",
-        ])
-        .args(["-cpu", "max", "-append", IMAGE_ADDRESS])
-        .args(["-global", "virtio-mmio.force-legacy=off"])
-        .args(["-device", "virtio-rng-device"])
-        .args(["-device", "virtio-net-device,netdev=net"]);
-    Ok(command)
+fn image_command_line(
+    image: &Path,
+    memory_mib: u32,
+    files: &File,
+) -> Result<CommandLine, LinuxError> {
+    let mut line = CommandLine::new(
+        MachineType::Microvm,
+        Accelerator::Tcg,
+        GuestSystem::LibraryOs,
+        1,
+    );
+    boot(&mut line, image, memory_mib, files)?;
+    line.append(IMAGE_ADDRESS).virtio("virtio-rng", "");
+    Ok(line)
 }
 
-fn bare(kernel: &Path, memory_mib: u32, initramfs: &File) -> Result<Command, LinuxError> {
+fn boot(
+    line: &mut CommandLine,
+    kernel: &Path,
+    memory_mib: u32,
+    initramfs: &File,
+) -> Result<(), LinuxError> {
     fcntl_setfd(initramfs, FdFlags::empty())
         .map_err(|errno| LinuxError::file("the initramfs")(errno.into()))?;
+    let initramfs = PathBuf::from(format!("/proc/self/fd/{}", initramfs.as_raw_fd()));
+    line.serial("stdio")
+        .memory_in_memfd(memory_mib, false)
+        .kernel(kernel)
+        .initrd(&initramfs);
+    Ok(())
+}
+
+fn command(line: &CommandLine, console: File) -> Command {
     let mut command = ending_with_us(qemu::PROGRAM);
+    line.apply(&mut command)
+        .stdin(Stdio::null())
+        .stdout(console);
     command
-        .args(["-no-user-config", "-nodefaults", "-no-reboot"])
-        .args(["-display", "none", "-serial", "stdio", "-smp", "1"])
-        .args(["-m", &memory_mib.to_string()])
-        .arg("-object")
-        .arg(format!("memory-backend-memfd,id=ram,size={memory_mib}M"))
-        .arg("-kernel")
-        .arg(kernel)
-        .arg("-initrd")
-        .arg(format!("/proc/self/fd/{}", initramfs.as_raw_fd()))
-        .stdin(Stdio::null());
-    Ok(command)
 }
 
 fn scratch() -> Result<TempDir, LinuxError> {

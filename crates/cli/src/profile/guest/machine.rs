@@ -5,6 +5,7 @@ use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,12 +17,13 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use tare_control::exit::ExitCode;
 use tare_probe::guest::parcel::{self, PIECE_MAX, ParcelError};
 use tare_probe::syscalls::{ProgramError, find_program};
+use tare_qemu::{self as qemu, Accelerator, CommandLine, GuestSystem, HostForward, MachineType};
 use tare_rootfs::Kernel;
 use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
-use tare_rootfs::qemu;
 
 use crate::failure::{Explain, Failure};
 use crate::profile::plan::Plan;
+use crate::run::publish::Publish;
 use crate::signals;
 
 /// How long a guest may take to boot and to end, beyond its observation.
@@ -84,24 +86,23 @@ impl Machine {
                 .map(|()| fd.as_fd().as_raw_fd())
                 .map_err(|errno| failed("hand over a descriptor")(errno.into()))
         };
-        let mut command = Command::new(program);
-        command
-            .args(["-machine", "q35,accel=tcg", "-cpu", qemu::TRANSLATED_CPU])
-            .args(["-m", &memory_mib.to_string()])
-            .args(["-no-user-config", "-nodefaults", "-no-reboot"])
-            .args(["-display", "none", "-serial", "stdio"])
-            .args([
+        let mut line = CommandLine::new(MachineType::Q35, Accelerator::Tcg, GuestSystem::Linux, 1);
+        let initrd = PathBuf::from(format!("/proc/self/fd/{}", inherit(initramfs)?));
+        line.memory_mib(memory_mib)
+            .serial("stdio")
+            .option(
                 "-chardev",
-                &format!("socket,id=orders,fd={}", inherit(&theirs)?),
-            ])
-            .args(["-serial", "chardev:orders"])
-            .args(["-device", "virtio-rng-pci"])
-            .arg("-kernel")
-            .arg(&kernel.image)
-            .args(["-initrd", &format!("/proc/self/fd/{}", inherit(initramfs)?)])
-            .args(["-append", &words(plan)])
-            .args(["-drive", &drive(inherit(&finds)?)])
-            .args(network(plan))
+                format!("socket,id=orders,fd={}", inherit(&theirs)?),
+            )
+            .serial("chardev:orders")
+            .virtio("virtio-rng", "")
+            .kernel(&kernel.image)
+            .initrd(&initrd)
+            .append(&words(plan))
+            .option("-drive", drive(inherit(&finds)?));
+        network(plan, &mut line);
+        let mut command = Command::new(program);
+        line.apply(&mut command)
             // Ctrl-C is for the observer within.
             .process_group(0)
             .stdin(Stdio::null());
@@ -168,7 +169,7 @@ fn words(plan: &Plan) -> String {
     let address = if plan.publish.is_empty() {
         ""
     } else {
-        qemu::ADDRESS
+        qemu::USER_NETWORK
     };
     format!("{WORDS} quiet {UNTIMED} {CMDLINE} {address}")
 }
@@ -177,19 +178,16 @@ fn drive(fd: i32) -> String {
     format!("file=/proc/self/fd/{fd},format=raw,if=virtio,file.locking=off")
 }
 
-fn network(plan: &Plan) -> Vec<String> {
+fn network(plan: &Plan, line: &mut CommandLine) {
     if plan.publish.is_empty() {
-        return Vec::new();
+        return;
     }
-    let mut user = "user,id=net".to_owned();
-    for it in &plan.publish {
-        let forward = format!(
-            ",hostfwd={}:{}:{}-:{}",
-            it.protocol, it.address, it.host, it.guest
-        );
-        user.push_str(&forward);
-    }
-    ["-netdev", &user, "-device", "virtio-net-pci,netdev=net"]
-        .map(str::to_owned)
-        .to_vec()
+    let forward = |it: &Publish| HostForward {
+        protocol: it.protocol.name(),
+        address: it.address,
+        host: it.host,
+        guest: it.guest,
+    };
+    let forwards: Vec<HostForward<'_>> = plan.publish.iter().map(forward).collect();
+    line.user_network(&forwards, false);
 }

@@ -20,10 +20,11 @@ use tempfile::TempDir;
 
 use super::plan::Arm;
 use super::{Bench, RunError};
-use crate::appliance::{Accelerator, ApplianceError, Guest, ServedGuest};
+use crate::appliance::{ApplianceError, Guest, ServedGuest};
 use crate::experiments::guest_bench::{self, Place};
 use crate::figure::Samples;
 use crate::request::Depth;
+use tare_qemu::Accelerator;
 
 /// Longest silence: the translator boots, and a run.
 const SILENCE: Duration = Duration::from_secs(90);
@@ -151,7 +152,7 @@ pub(super) fn weigh(
         accelerator: if native {
             Accelerator::Kvm
         } else {
-            Accelerator::Translator
+            Accelerator::Tcg
         },
         cpus: 2,
         memory_mib: plan.memory_mib,
