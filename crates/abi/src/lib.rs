@@ -1,5 +1,5 @@
 //! The host-guest contract: what Tare's monitor promises a guest and what a
-//! guest may rely on. Host rooms and guest rooms share this crate and
+//! guest may rely on. Host crates and guest crates share this crate and
 //! `tare-policy`, nothing else.
 //!
 //! Everything here is also true, as far as it can be, of other monitors: the
@@ -16,3 +16,4 @@ pub mod exit;
 pub mod layout;
 pub mod msi;
 pub mod ports;
+pub mod rings;

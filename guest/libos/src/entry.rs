@@ -6,27 +6,46 @@
 #[cfg(not(target_os = "none"))]
 #[macro_export]
 macro_rules! entry {
-    ($main:path $(, ring = 0)?) => {};
+    ($main:path $(, ring = $ring:literal $(, low_end = $low:expr)?)?) => {};
 }
 
 /// Makes `main` the image's entry: a function without arguments that returns
 /// anything that is a [`Termination`](crate::entry::Termination). The image runs in
-/// ring 0 or 3 (`tare_hal::ring`); with `ring = 0` in ring 0 only, for images that
-/// execute privileged instructions themselves.
+/// ring 0 or 3 (`tare_hal::ring`). With `ring = 0` it runs in ring 0 only: for images
+/// that execute privileged instructions themselves. With `ring = 3` it runs in ring 3
+/// only: for images that run other programs (`tare_hal::user`); `low_end = ADDRESS`
+/// then keeps the addresses from 4 MiB to there for them.
 #[cfg(target_os = "none")]
 #[macro_export]
 macro_rules! entry {
     ($main:path) => {
-        $crate::entry!(@ $main, 3);
+        $crate::entry!(@ $main, EITHER, 0);
     };
     ($main:path, ring = 0) => {
-        $crate::entry!(@ $main, 0);
+        $crate::entry!(@ $main, ZERO, 0);
     };
-    (@ $main:path, $ring:literal) => {
+    ($main:path, ring = 3) => {
+        $crate::entry!(@ $main, THREE, 0);
+    };
+    ($main:path, ring = 3, low_end = $low:expr) => {
+        $crate::entry!(@ $main, THREE, $low);
+    };
+    (@ $main:path, $rings:ident, $low:expr) => {
         const _: () = {
+            use $crate::hal::ring::{Note, Rings};
+
             #[allow(unsafe_code)]
             #[unsafe(no_mangle)]
-            static TARE_RING: u8 = $ring;
+            static TARE_RINGS: u32 = Rings::$rings.bits();
+
+            #[allow(unsafe_code)]
+            #[unsafe(no_mangle)]
+            static TARE_LOW_END: u64 = $low;
+
+            #[allow(unsafe_code)]
+            #[unsafe(link_section = ".note.tare")]
+            #[used]
+            static NOTE: Note = Note::new(Rings::$rings);
 
             #[allow(unsafe_code)]
             #[unsafe(no_mangle)]

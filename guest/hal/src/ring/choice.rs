@@ -6,7 +6,7 @@ use core::arch::x86_64::_rdtsc;
 use tare_abi::cmdline;
 use x86_64::registers::model_specific::Msr;
 
-use super::Ring;
+use super::{Ring, Rings};
 use crate::boot::{self, Protocol};
 use crate::cpuid;
 
@@ -21,25 +21,20 @@ const EMULATED_CYCLES: u64 = 500;
 const TRIES: usize = 4;
 
 unsafe extern "Rust" {
-    /// The highest ring that the image can run in, defined by
-    /// `tare_libos::entry!`.
-    static TARE_RING: u8;
+    /// The rings that the image supports ([`Rings`]), defined by `tare_libos::entry!`.
+    static TARE_RINGS: u32;
 }
 
 /// The ring for this image on this machine. Runs in ring 0, on the first CPU.
 ///
 /// # Panics
-/// If the command line says ring 3 and the image needs ring 0.
+/// If the command line names a ring that the image does not support, or the image
+/// needs ring 3 and the machine has no local APIC with registers in memory.
 pub(crate) fn choose(protocol: Protocol, information: u64) -> Ring {
-    // SAFETY: a constant of the image.
-    let can_leave = unsafe { TARE_RING } == Ring::Three.number();
-    if !can_leave {
-        let asked = named(protocol, information);
-        assert!(
-            asked != Some(3),
-            "this image needs ring 0: start it with --ring 0"
-        );
-        return Ring::Zero;
+    // SAFETY: 1. A constant of the image, which `tare_libos::entry!` defines.
+    let rings = Rings::from_bits(unsafe { TARE_RINGS }).unwrap_or(Rings::EITHER);
+    if rings != Rings::EITHER {
+        return only(rings, named(protocol, information));
     }
     match cpuid::tare_ring().or_else(|| named(protocol, information)) {
         Some(3) => Ring::Three,
@@ -47,6 +42,24 @@ pub(crate) fn choose(protocol: Protocol, information: u64) -> Ring {
         None if has_memory_apic() && is_emulated() => Ring::Three,
         None => Ring::Zero,
     }
+}
+
+/// The one ring of `rings`, if the command line names no other.
+fn only(rings: Rings, asked: Option<u8>) -> Ring {
+    let ring = if rings.contain(0) {
+        Ring::Zero
+    } else {
+        Ring::Three
+    };
+    if asked.is_some_and(|asked| asked != ring.number()) {
+        let needed = ring.number();
+        panic!("this image needs ring {needed}: start it with --ring {needed}");
+    }
+    assert!(
+        ring == Ring::Zero || has_memory_apic(),
+        "this image needs ring 3, and this machine's local APIC has no registers in memory"
+    );
+    ring
 }
 
 /// The ring that the command line names.

@@ -25,6 +25,8 @@ mod trespass;
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+pub use tare_abi::rings::{Note, Rings};
+
 pub(crate) use choice::choose;
 pub use trespass::{Trespass, ask_nonsense, trespass};
 

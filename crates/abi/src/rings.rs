@@ -1,0 +1,97 @@
+//! Which processor rings an image can run in, as an ELF note that a monitor reads
+//! before it starts the image (gABI, "Note Section").
+//!
+//! ```text
+//! name  "Tare\0" (5 bytes, padded to 8)
+//! type  NOTE_TYPE
+//! desc  4 bytes, little-endian: bit N set if the image runs in ring N
+//! ```
+//!
+//! An image without the note runs in either ring.
+
+/// Name of the note, with its NUL.
+pub const NOTE_NAME: [u8; 5] = *b"Tare\0";
+/// Type of the note, in the name space of [`NOTE_NAME`].
+pub const NOTE_TYPE: u32 = 1;
+
+/// The rings that an image supports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rings(u32);
+
+impl Rings {
+    /// Ring 0 only: the image executes privileged instructions itself.
+    pub const ZERO: Self = Self(1 << 0);
+    /// Ring 3 only: the image uses vector registers or runs other programs.
+    pub const THREE: Self = Self(1 << 3);
+    /// Either.
+    pub const EITHER: Self = Self(1 << 0 | 1 << 3);
+
+    /// From the note's descriptor; `None` if it names no ring, or one besides 0 and 3.
+    pub const fn from_bits(bits: u32) -> Option<Self> {
+        if bits == 0 || bits & !Self::EITHER.0 != 0 {
+            return None;
+        }
+        Some(Self(bits))
+    }
+
+    /// The note's descriptor.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether the image runs in `ring`, 0 or 3.
+    pub const fn contain(self, ring: u8) -> bool {
+        ring < 32 && self.0 & 1 << ring != 0
+    }
+}
+
+/// The note as an image carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Note {
+    name_bytes: u32,
+    descriptor_bytes: u32,
+    kind: u32,
+    name: [u8; 8],
+    rings: u32,
+}
+
+impl Note {
+    /// The note of an image that supports `rings`.
+    pub const fn new(rings: Rings) -> Self {
+        let [a, b, c, d, nul] = NOTE_NAME;
+        Self {
+            name_bytes: NOTE_NAME.len() as u32,
+            descriptor_bytes: 4,
+            kind: NOTE_TYPE,
+            name: [a, b, c, d, nul, 0, 0, 0],
+            rings: rings.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_has_header_name_and_rings() {
+        let note = Note::new(Rings::EITHER);
+        assert_eq!(
+            (note.name_bytes, note.descriptor_bytes, note.kind),
+            (5, 4, 1)
+        );
+        assert_eq!(&note.name, b"Tare\0\0\0\0");
+        assert_eq!(note.rings, 0b1001);
+        assert_eq!(size_of::<Note>(), 24);
+    }
+
+    #[test]
+    fn bits_of_other_rings_are_refused() {
+        assert_eq!(Rings::from_bits(0), None);
+        assert_eq!(Rings::from_bits(2), None);
+        assert_eq!(Rings::from_bits(1 << 31 | 1), None);
+        assert_eq!(Rings::from_bits(8), Some(Rings::THREE));
+        assert!(Rings::THREE.contain(3) && !Rings::THREE.contain(0) && !Rings::ZERO.contain(40));
+    }
+}
