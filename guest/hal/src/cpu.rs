@@ -48,6 +48,13 @@ pub struct InterruptState {
     enabled: bool,
 }
 
+impl InterruptState {
+    /// Whether they were on.
+    pub const fn were_on(self) -> bool {
+        self.enabled
+    }
+}
+
 /// Tells the CPU (and the hypervisor) that this is a wait loop.
 #[inline(always)]
 pub fn pause() {
@@ -82,6 +89,15 @@ mod arch {
             );
         }
         InterruptState { enabled: on != 0 }
+    }
+
+    /// Whether interrupt handlers may run on this CPU.
+    #[inline]
+    pub fn interrupts_are_on() -> bool {
+        percpu::current()
+            .interrupts_on
+            .load(core::sync::atomic::Ordering::Relaxed)
+            != 0
     }
 
     /// Puts the flag back.

@@ -12,11 +12,17 @@ use tare_abi::cpuid::{
     FREQUENCIES, KVM_FEATURES, KVM_SIGNATURE, TARE, TARE_RING, TARE_SIGNATURE, TARE_VERSION,
 };
 
+/// Structured extended features, subleaf 0.
+const FEATURES: u32 = 7;
+/// Extended state (XSAVE), subleaf 0.
+const EXTENDED_STATE: u32 = 0xd;
 const EXTENDED: u32 = 0x8000_0000;
 /// The leaves that are kept.
-const LEAVES: [u32; 9] = [
+const LEAVES: [u32; 11] = [
     0,
     1,
+    FEATURES,
+    EXTENDED_STATE,
     0x15,
     KVM_SIGNATURE,
     KVM_FEATURES,
@@ -83,6 +89,18 @@ pub(crate) fn has_gib_pages() -> bool {
 /// Whether the processor is AMD's, whose hypercall has an instruction of its own.
 pub(crate) fn is_amd() -> bool {
     leaf(0).ebx == u32::from_le_bytes(*b"Auth")
+}
+
+/// The parts of the extended state that the processor supports, as XCR0's low bits,
+/// and the bytes that XSAVE writes for them at most; `None` without XSAVE.
+pub(crate) fn extended_state() -> Option<(u32, u32)> {
+    let state = leaf(EXTENDED_STATE);
+    (leaf(1).ecx & (1 << 26) != 0).then_some((state.eax, state.ecx))
+}
+
+/// Whether ring 3 can write FS.base and GS.base itself.
+pub(crate) fn has_fsgsbase() -> bool {
+    leaf(FEATURES).ebx & 1 != 0
 }
 
 /// The first CPU's APIC ID.

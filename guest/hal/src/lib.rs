@@ -8,7 +8,8 @@
 //!
 //! `cpu` (halt, interrupts, `pause`), `fiber` (context switch), `PerCpu`, `smp` and `ipi` (other
 //! cores), `irq` (handlers), `timer` and `clock`, `virtio` (PCI and MMIO transports), `memory`
-//! (heap, stacks with guard pages), `power` (end of the machine).
+//! (heap, stacks with guard pages), `power` (end of the machine), `ring` (which ring the image runs
+//! in), `user` (unmodified programs).
 
 #![cfg_attr(target_os = "none", no_std)]
 // On the host only the tests use what is left of the machine's side.
@@ -60,6 +61,8 @@ pub mod stamp;
 pub mod timer;
 #[cfg(target_os = "none")]
 mod trap;
+#[cfg(target_os = "none")]
+pub mod user;
 
 #[cfg(target_os = "none")]
 pub use percpu::PerCpu;

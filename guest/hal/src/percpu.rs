@@ -11,6 +11,7 @@ use x86_64::registers::model_specific::Msr;
 
 use crate::cpu::MAX;
 use crate::fiber::Fiber;
+use crate::user::Area;
 
 const IA32_GS_BASE: u32 = 0xc000_0101;
 
@@ -22,6 +23,9 @@ pub(crate) const INTERRUPTS_ON_OFFSET: usize = offset_of!(Cpu, interrupts_on);
 pub(crate) const PENDING_OFFSET: usize = offset_of!(Cpu, pending);
 /// Offset of [`Cpu::resume`].
 pub(crate) const RESUME_OFFSET: usize = offset_of!(Cpu, resume);
+
+/// Offset of [`Cpu::user`].
+pub(crate) const USER_OFFSET: usize = offset_of!(Cpu, user);
 
 /// One CPU's data; only that CPU uses the cells.
 #[repr(C)]
@@ -38,6 +42,8 @@ pub(crate) struct Cpu {
     pub(crate) pending: AtomicU64,
     /// Where the interrupted code continues, until the upcall has saved it.
     resume: Cell<u64>,
+    /// What the entry code of programs uses (`crate::user`).
+    pub(crate) user: Area,
     /// KVM's paravirtual EOI flag: bit 0 set means no EOI is needed.
     pub(crate) pv_eoi: AtomicU32,
     /// Ends of interrupts that the flag saved, and that were written.
@@ -63,6 +69,12 @@ pub(crate) struct Cpu {
 unsafe impl Sync for Cpu {}
 
 impl Cpu {
+    /// Its index, from 0.
+    #[inline(always)]
+    pub(crate) fn number(&self) -> usize {
+        self.index as usize
+    }
+
     const fn new(index: u64, apic_id: u32) -> Self {
         Self {
             this: 0,
@@ -71,6 +83,7 @@ impl Cpu {
             interrupts_on: AtomicU64::new(0),
             pending: AtomicU64::new(0),
             resume: Cell::new(0),
+            user: Area::new(),
             pv_eoi: AtomicU32::new(0),
             ends_saved: Cell::new(0),
             ends_written: Cell::new(0),

@@ -80,16 +80,20 @@ pub fn start(run: fn() -> !) {
     apic::start_others();
 }
 
+/// Whether `cpu` runs.
+pub(crate) fn is_online(cpu: usize) -> bool {
+    ONLINE.load(Ordering::Acquire) & (1 << cpu) != 0
+}
+
 /// Whether `cpu` runs; waits for one that has been started.
 pub fn wait_online(cpu: usize) -> bool {
-    let is_online = || ONLINE.load(Ordering::Acquire) & (1 << cpu) != 0;
-    if is_online() {
+    if is_online(cpu) {
         return true;
     }
     let start = clock::now_ns();
     let mut told = start;
     loop {
-        if is_online() {
+        if is_online(cpu) {
             return true;
         }
         let now = clock::now_ns();

@@ -1,6 +1,7 @@
 //! What is checked, in order.
 
 mod paravirt;
+mod programs;
 mod several;
 
 use alloc::format;
@@ -36,6 +37,7 @@ pub(crate) const ALL: &[(&str, Check)] = &[
     ("wall-clock", wall_clock),
     ("paravirt", paravirt::check),
     ("wake-several", several::check),
+    ("programs", programs::check),
     ("random", random),
     ("poller", || patient(poller)),
     ("idle-halts", || patient(idle_halts)),

@@ -62,6 +62,9 @@ extern "C" fn tare_boot(information: u64, protocol: u64) -> ! {
     };
     let ring = ring::choose(protocol, information);
     trap::init(ring);
+    if ring == ring::Ring::Three {
+        crate::user::init();
+    }
     ring::enter(ring);
     let Some(handover) = parse(&Identity, protocol, information) else {
         panic!("the boot information at {information:#x} is neither PVH's nor Linux's");
@@ -118,6 +121,9 @@ extern "C" fn tare_boot_ap(area: *mut percpu::Cpu) -> ! {
     // SAFETY: `smp` made this area for this CPU and keeps it forever.
     unsafe { percpu::init_further(area) };
     trap::init(ring::current());
+    if ring::current() == ring::Ring::Three {
+        crate::user::init();
+    }
     ring::enter(ring::current());
     apic::init_further();
     crate::smp::run()

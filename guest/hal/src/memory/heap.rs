@@ -98,6 +98,17 @@ fn page_layout(count: usize) -> Option<Layout> {
     Layout::from_size_align(count.checked_mul(4096)?.max(4096), 4096).ok()
 }
 
+/// Clears `count` mapped pages at `address`.
+///
+/// # Safety
+/// They must be writable and belong to the caller.
+pub(crate) unsafe fn clear_pages(address: u64, count: usize) {
+    if let Some(start) = NonNull::new(address as *mut u8) {
+        // SAFETY: by this function's contract.
+        unsafe { clear(start, count * 4096) };
+    }
+}
+
 /// Clears memory with one instruction: a loop would be counted by the step.
 ///
 /// # Safety

@@ -10,6 +10,7 @@ pub(crate) mod supervisor;
 use core::ops::Range;
 
 use crate::boot::Handover;
+use crate::user;
 
 pub(crate) use paging::{is_mapped, map_device};
 
@@ -54,6 +55,7 @@ pub(crate) fn init(handover: &Handover) {
     free.remove(&(0..tare_abi::layout::HIGH_RAM));
     free.remove(&(image.text.start..image.data.end));
     free.remove(&handover.initramfs);
+    free.remove(&low_of_programs(&image, handover));
     for range in free
         .pages()
         .filter(|range| range.end <= paging::BOOT_MAPPED)
@@ -78,6 +80,20 @@ pub(crate) fn init(handover: &Handover) {
     }
     paging::map_ram(&handover.initramfs);
     paging::map_low_devices();
+}
+
+/// Low memory that the image keeps for programs; empty if it wants none, or if
+/// something lies there already.
+fn low_of_programs(image: &Image, handover: &Handover) -> Range<u64> {
+    let start = user::low().start;
+    let room = if image.data.end > start {
+        0
+    } else if handover.initramfs.is_empty() {
+        handover.ram.bytes()
+    } else {
+        handover.ram.bytes().min(handover.initramfs.start)
+    };
+    start..user::low_end(room)
 }
 
 /// Whether a stack frame may lie at `address`.

@@ -16,6 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::{Image, heap, stack, supervisor};
 use crate::lock::SpinLock;
 use crate::ring::service;
+use crate::user::{self, Access};
 use crate::{cpuid, ring};
 
 /// What the entry code's tables map: the first GiB.
@@ -227,9 +228,9 @@ fn map_range(range: &Range<u64>, is_ram: bool) {
 /// Maps the GiB at `address` at its own address, unless it is mapped. In ring 0, or
 /// before the tables are protected. Says whether it was asked for what there is.
 pub(crate) fn map_gib_here(address: u64, is_ram: bool) -> bool {
-    // The first GiB is mapped by the entry code; stacks and the window lie in the
-    // upper half of what 47 bits address.
-    if !address.is_multiple_of(GIB) || !(GIB..stack::WINDOW.start).contains(&address) {
+    // The first GiB is mapped by the entry code; programs' memory, stacks and the
+    // window lie in the upper quarter of what 47 bits address.
+    if !address.is_multiple_of(GIB) || !(GIB..user::WINDOW.start).contains(&address) {
         return false;
     }
     let rights = if is_ram { RAM } else { DEVICE };
@@ -303,6 +304,113 @@ fn map_page(address: u64, frame: u64) -> bool {
     }
     entry.store(frame | RAM, Ordering::Release);
     true
+}
+
+/// The entry of a page of programs' memory; 0 if there is none.
+pub(crate) fn program_entry(address: u64) -> u64 {
+    let mut table = readable(address_of(boot_tables().0));
+    for shift in [39, 30, 21] {
+        let entry = table.0[index(address, shift)].load(Ordering::Relaxed);
+        // Low memory that no program uses is still mapped by large pages.
+        if entry & PRESENT == 0 || entry & LARGE_PAGE != 0 {
+            return 0;
+        }
+        table = readable(entry);
+    }
+    table.0[index(address, 12)].load(Ordering::Relaxed)
+}
+
+/// Writes the entries of `count` pages of programs' memory from `address`, all in one
+/// table: `first`, made by [`ProgramPages::entry`], and the frames that follow its
+/// own; or none, if `first` is 0. In ring 0. Says whether that was done; without memory
+/// for tables it is not.
+pub(crate) fn set_pages_here(address: u64, first: u64, count: u64) -> bool {
+    let start = index(address, 12);
+    if !address.is_multiple_of(PAGE) || count == 0 || count > (512 - start) as u64 {
+        return false;
+    }
+    let frame = ProgramPages::frame(first);
+    let end = address.saturating_add(count * PAGE);
+    if !user::is_program_range(&(address..end))
+        || first & !ProgramPages::BITS != 0
+        || first != 0 && supervisor::overlaps(&(frame..frame + count * PAGE))
+    {
+        return false;
+    }
+    let _changes = CHANGES.lock();
+    let mut table = boot_tables().0;
+    for shift in [39, 30, 21] {
+        let entry = &table.0[index(address, shift)];
+        let value = entry.load(Ordering::Relaxed);
+        if value & PRESENT == 0 || value & LARGE_PAGE != 0 {
+            if first == 0 {
+                return true;
+            }
+            let Some(page) = supervisor::table_page() else {
+                return false;
+            };
+            entry.store(page | TABLE, Ordering::Release);
+        }
+        table = table_at(entry.load(Ordering::Relaxed));
+    }
+    let step = if first == 0 { 0 } else { PAGE };
+    let mut value = first;
+    let mut replaced = 0;
+    for entry in &table.0[start..start + count as usize] {
+        replaced |= entry.load(Ordering::Relaxed);
+        entry.store(value, Ordering::Relaxed);
+        value += step;
+    }
+    if replaced != 0 {
+        flush();
+    }
+    true
+}
+
+/// Entries of programs' pages.
+pub(crate) struct ProgramPages;
+
+impl ProgramPages {
+    /// A bit that the processor ignores: the frame was taken for this page.
+    const OWNED: u64 = 1 << 9;
+    /// What ring 3 may ask for.
+    const BITS: u64 = PRESENT | WRITABLE | USER | NO_EXECUTE | Self::OWNED | ADDRESS;
+
+    /// The entry for a frame; not present without any access.
+    pub(crate) fn entry(frame: u64, access: Access, is_owned: bool) -> u64 {
+        let Access {
+            read,
+            write,
+            execute,
+        } = access;
+        let set = |bits, is_set| if is_set { bits } else { 0 };
+        frame
+            | set(PRESENT | USER, read || write || execute)
+            | set(WRITABLE, write)
+            | set(NO_EXECUTE, !execute)
+            | set(Self::OWNED, is_owned)
+    }
+
+    /// The frame of an entry.
+    pub(crate) fn frame(entry: u64) -> u64 {
+        entry & ADDRESS
+    }
+
+    /// The frame, if it was taken for this page, or 0.
+    pub(crate) fn owned_frame(entry: u64) -> u64 {
+        if entry & Self::OWNED == 0 {
+            0
+        } else {
+            entry & ADDRESS
+        }
+    }
+
+    /// Whether the entry allows this access.
+    pub(crate) fn allows(entry: u64, access: Access) -> bool {
+        entry & PRESENT != 0
+            && (!access.write || entry & WRITABLE != 0)
+            && (!access.execute || entry & NO_EXECUTE == 0)
+    }
 }
 
 /// Whether this code may not change the tables itself.

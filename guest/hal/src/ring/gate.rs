@@ -14,6 +14,7 @@ use core::arch::global_asm;
 
 use crate::percpu::{INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET};
 use crate::trap::GATES;
+use crate::user;
 
 /// Selector of ring 3's data segment.
 pub(crate) const USER_DATA: u16 = 3 << 3 | 3;
@@ -104,14 +105,25 @@ tare_upcalls:
     .set vector, 32
     .rept {gates} - 32
     .balign 16
-    push qword ptr gs:[{resume}]
-    push rbp
-    push vector
-    jmp tare_upcall
+    mov gs:[{scratch}], rcx
+    mov cl, vector
+    .byte 0xe9                  // jmp with 32 bits: 16 bytes each
+    .long tare_upcall - . - 4
     .set vector, vector + 1
     .endr
 
+    // Flags are the interrupted code's, so nothing here changes them.
 tare_upcall:
+    movzx ecx, cl
+    mov gs:[{vector}], rcx
+    mov rcx, gs:[{context}]
+    jrcxz 5f
+    jmp tare_user_upcall        // it interrupted a program
+5:
+    mov rcx, gs:[{scratch}]
+    push qword ptr gs:[{resume}]
+    push rbp
+    push qword ptr gs:[{vector}]
     lea rbp, [rsp + 8]          // a frame for backtraces
     pushfq
     push rax
@@ -147,4 +159,7 @@ tare_upcall:
     on = const INTERRUPTS_ON_OFFSET,
     pending = const PENDING_OFFSET,
     resume = const RESUME_OFFSET,
+    scratch = const user::SCRATCH_OFFSET,
+    vector = const user::VECTOR_OFFSET,
+    context = const user::CONTEXT_OFFSET,
 );

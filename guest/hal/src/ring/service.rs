@@ -24,6 +24,10 @@ pub(crate) const MAP_GIB: u64 = 4;
 pub(crate) const FLUSH: u64 = 5;
 /// Sends an interrupt to several CPUs by KVM's call: set, first APIC ID.
 pub(crate) const SEND_IPI: u64 = 6;
+/// Writes entries of programs' pages, all in one table: address, first entry, count.
+pub(crate) const SET_PAGES: u64 = 7;
+/// Writes FS.base: address.
+pub(crate) const WRITE_FS: u64 = 8;
 
 /// Refused or unknown.
 const REFUSED: u64 = u64::MAX;
@@ -66,8 +70,22 @@ extern "C" fn tare_service(number: u64, first: u64, second: u64, third: u64) -> 
             ipi::call_here(u128::from(first), second as u32);
             0
         }
+        SET_PAGES => u64::from(paging::set_pages_here(first, second, third)),
+        WRITE_FS => write_fs(first),
         _ => REFUSED,
     }
+}
+
+fn write_fs(base: u64) -> u64 {
+    const IA32_FS_BASE: u32 = 0xc000_0100;
+    // Another address faults.
+    if base >> 47 != 0 && base >> 47 != (1 << 17) - 1 {
+        return REFUSED;
+    }
+    // SAFETY: 1. Every 64-bit processor has the register. 2. Ring 0 does not use FS. 3. The
+    //    address is canonical, as checked.
+    unsafe { Msr::new(IA32_FS_BASE).write(base) };
+    0
 }
 
 /// Registers that give KVM the address of memory to share with the guest, and the

@@ -25,7 +25,11 @@ pub(crate) const GATES: usize = 96;
 /// the frame of its own page fault.
 const FAULT_STACK_BYTES: usize = 16 * 1024;
 const FAULT_STACK: u8 = 1;
-/// Gates and, in ring 3, interrupts run on this stack.
+/// Interrupts of an image in ring 3 use the lower part of the fault stack, since they may
+/// find ring 0 on a program's stack (`crate::user`). Faults do not return to them.
+const INTERRUPT_STACK: u8 = 2;
+const INTERRUPT_STACK_BYTES: usize = 4096;
+/// Gates run on this stack.
 const RING_0_STACK_BYTES: usize = 4096;
 /// Bytes of the I/O permission bitmap: a bit for each port.
 const PORTS_BYTES: usize = 65536 / 8;
@@ -154,6 +158,8 @@ pub(crate) fn init(ring: Ring) {
         (*task).0.rsp[0] = top_of(&raw const (*STACKS.0.get()).ring_0[cpu]);
         (*task).0.ist[usize::from(FAULT_STACK) - 1] =
             top_of(&raw const (*STACKS.0.get()).fault[cpu]);
+        (*task).0.ist[usize::from(INTERRUPT_STACK) - 1] =
+            ((&raw const (*STACKS.0.get()).fault[cpu]).addr() + INTERRUPT_STACK_BYTES) as u64;
         (*task).0.ports = ((&raw const (*tables).ports).addr() - task.addr()) as u16;
         let index = TSS_INDEX + 2 * cpu;
         let (low, high) = task_descriptor(task.addr() as u64, (end - task.addr() - 1) as u64);
@@ -201,7 +207,7 @@ fn gate(ring: Ring, vector: usize) -> Gate {
         (Ring::Three, gate::SERVICE) => Gate::to(gate::service(), 0, CALLABLE_GATE),
         (_, ..32) => Gate::to(entry::stub(vector), FAULT_STACK, INTERRUPT_GATE),
         (Ring::Zero, _) => Gate::to(entry::stub(vector), 0, INTERRUPT_GATE),
-        (Ring::Three, _) => Gate::to(gate::stub(vector), 0, INTERRUPT_GATE),
+        (Ring::Three, _) => Gate::to(gate::stub(vector), INTERRUPT_STACK, INTERRUPT_GATE),
     }
 }
 

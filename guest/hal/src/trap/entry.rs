@@ -8,7 +8,8 @@ use core::arch::global_asm;
 
 use super::descriptors::GATES;
 use super::irq::STAMP;
-use crate::percpu::{INTERRUPTS_ON_OFFSET, PENDING_OFFSET};
+use crate::percpu::{INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET};
+use crate::user;
 
 /// Bytes of a stub.
 const STUB: usize = 64;
@@ -85,8 +86,24 @@ tare_interrupt_entry:
     add rsp, 8
     iretq
 
+    // A program's fault goes to ring 3, one of an access to its memory to the end of
+    // the access. Not these: NMI, double fault, machine check.
 tare_exception_entry:
     push rax
+    mov rax, [rsp + 8]
+    bt qword ptr [rip + tare_programs_own], rax
+    jnc 3f
+    mov rax, [rsp + 24]
+    cmp rax, offset tare_user_access_end
+    jae 4f
+    cmp rax, offset tare_user_access
+    jae 5f
+4:
+    test byte ptr [rsp + 32], 3
+    jz 3f
+    cmp qword ptr gs:[{context}], 0
+    jne 6f
+3:
     push rbx
     push rcx
     push rdx
@@ -106,10 +123,42 @@ tare_exception_entry:
     and rsp, -16
     call tare_exception
     ud2
+
+5:
+    lea rax, [rip + tare_user_access_end]
+    mov [rsp + 24], rax
+    pop rax
+    add rsp, 16
+    iretq
+
+6:
+    mov rax, [rsp + 8]
+    mov gs:[{fault}], rax
+    mov rax, [rsp + 16]
+    mov gs:[{fault} + 8], rax
+    mov rax, cr2
+    mov gs:[{fault} + 16], rax
+    mov rax, [rsp + 24]
+    mov gs:[{resume}], rax
+    lea rax, [rip + tare_user_fault]
+    mov [rsp + 24], rax
+    and dword ptr [rsp + 40], ~0x100
+    mov qword ptr gs:[{on}], 0
+    pop rax
+    add rsp, 16
+    iretq
+
+    .section .rodata.tare_programs_own, "a", @progbits
+    .balign 8
+tare_programs_own:
+    .quad 0xffffffff & ~(1 << 2 | 1 << 8 | 1 << 18)
     "#,
     gates = const GATES,
     stub = const STUB,
     on = const INTERRUPTS_ON_OFFSET,
     pending = const PENDING_OFFSET,
     stamp = const STAMP,
+    context = const user::CONTEXT_OFFSET,
+    fault = const user::FAULT_OFFSET,
+    resume = const RESUME_OFFSET,
 );

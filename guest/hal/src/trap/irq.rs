@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, compiler_fence};
 
 use super::descriptors::GATES;
 use crate::percpu::Cpu;
-use crate::{apic, percpu, timer};
+use crate::{apic, percpu, timer, user};
 
 /// What a handler is.
 pub type Handler = &'static (dyn Fn() + Sync);
@@ -63,6 +63,12 @@ extern "C" fn tare_interrupt(vector: u64) {
     finish(cpu);
 }
 
+/// [`handle_pending`] for entry code.
+#[unsafe(no_mangle)]
+extern "C" fn tare_handle_pending() {
+    handle_pending();
+}
+
 /// Handles the interrupts that are pending on this CPU.
 #[cold]
 pub(crate) fn handle_pending() {
@@ -103,7 +109,8 @@ fn handle(cpu: &Cpu, vector: usize) {
     cpu.interrupt_depth.set(cpu.interrupt_depth.get() + 1);
     match vector as u8 {
         TIMER => timer::expired(cpu),
-        WAKE | SPURIOUS => {}
+        WAKE => user::flush_if_asked(cpu.number()),
+        SPURIOUS => {}
         _ => call(vector),
     }
     if vector as u8 != SPURIOUS {

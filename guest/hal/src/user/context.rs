@@ -1,0 +1,189 @@
+//! A program's registers, and running it until it needs the library OS.
+
+#![allow(unsafe_code)]
+
+use alloc::boxed::Box;
+use core::marker::PhantomData;
+
+use super::entry;
+use super::vectors::{self, VectorState};
+use crate::percpu::{self, Cpu};
+use crate::ring::{self, service};
+use crate::{cpu, cpuid};
+
+/// Flags that a program may have: CF, PF, AF, ZF, SF, DF, OF, ID.
+const ALLOWED_FLAGS: u64 = 0x20_0cd5;
+/// The flag that is always set, and IF, which only shows that interrupts are on.
+const FIXED_FLAGS: u64 = 0x202;
+
+/// General registers of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the processor's own names")]
+pub struct Registers {
+    pub rax: u64,
+    pub rbx: u64,
+    pub rcx: u64,
+    pub rdx: u64,
+    pub rsi: u64,
+    pub rdi: u64,
+    pub rbp: u64,
+    pub rsp: u64,
+    pub r8: u64,
+    pub r9: u64,
+    pub r10: u64,
+    pub r11: u64,
+    pub r12: u64,
+    pub r13: u64,
+    pub r14: u64,
+    pub r15: u64,
+    pub rip: u64,
+    pub rflags: u64,
+    /// Base of FS, where compilers put thread-local storage.
+    pub fs_base: u64,
+}
+
+/// Why a program came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// SYSCALL: the number is in RAX, arguments in RDI, RSI, RDX, R10, R8 and R9, RIP is
+    /// the instruction after it; RCX holds RIP and R11 the flags.
+    SystemCall,
+    /// An interrupt, which has been handled: a chance to run another thread.
+    Interrupt,
+    /// An exception at RIP.
+    Fault {
+        /// Its vector: 14 is a page fault.
+        vector: u8,
+        /// The processor's error code; of a page fault bit 0 present, 1 write, 4 fetch.
+        error: u32,
+        /// CR2; of page faults the address.
+        address: u64,
+    },
+}
+
+/// A thread of a program. It belongs to the CPU on which it is made, as fibers do.
+#[derive(Debug)]
+pub struct Context {
+    /// Its general registers.
+    pub registers: Registers,
+    vectors: Box<VectorState>,
+    /// Its vector state may be in this CPU's registers.
+    stays: PhantomData<*mut ()>,
+}
+
+impl Context {
+    /// A thread with these registers and fresh vector registers.
+    pub fn new(registers: Registers) -> Self {
+        Self::with_vectors(registers, Box::default())
+    }
+
+    /// A thread with these registers and vector registers, such as a copy of another's.
+    pub fn with_vectors(registers: Registers, vectors: Box<VectorState>) -> Self {
+        Self {
+            registers,
+            vectors,
+            stays: PhantomData,
+        }
+    }
+
+    /// The vector registers as they are now.
+    pub fn vectors(&mut self) -> &mut VectorState {
+        let loaded = &percpu::current().user.vectors;
+        if loaded.get() == self.vectors_address() {
+            self.vectors.save();
+            // The caller may change them.
+            loaded.set(0);
+        }
+        &mut self.vectors
+    }
+
+    /// Runs the program until it needs the library OS.
+    ///
+    /// # Panics
+    /// In ring 0, in an interrupt handler, or with interrupts off.
+    pub fn enter(&mut self) -> Exit {
+        assert!(ring::is_user(), "programs run in ring 3 only");
+        assert!(!cpu::in_interrupt(), "an interrupt handler runs no program");
+        let cpu = percpu::current();
+        self.load_fs_base(cpu);
+        self.load_vectors(cpu);
+        let flags = self.registers.rflags & ALLOWED_FLAGS | FIXED_FLAGS;
+        self.registers.rflags = flags;
+        let state = cpu::disable_interrupts();
+        assert!(state.were_on(), "a program runs with interrupts on");
+        // SAFETY: 1. The flag is off. 2. The registers live until the call returns, which is
+        //    before anything else of this CPU's threads runs. 3. What the program does with the
+        //    address space is what `user` documents.
+        let reason = unsafe { entry::enter(&raw mut self.registers) };
+        // The program may have changed it; only a change by itself is lost, which
+        // the library OS would have to offer (AT_HWCAP2).
+        match reason {
+            entry::INTERRUPT => Exit::Interrupt,
+            entry::SYSTEM_CALL => {
+                cpu::enable_interrupts();
+                Exit::SystemCall
+            }
+            _ => {
+                let [vector, error, address] = &cpu.user.fault;
+                let exit = Exit::Fault {
+                    vector: vector.get() as u8,
+                    error: error.get() as u32,
+                    address: address.get(),
+                };
+                cpu::enable_interrupts();
+                exit
+            }
+        }
+    }
+
+    fn load_fs_base(&self, cpu: &Cpu) {
+        let base = self.registers.fs_base;
+        if cpu.user.fs_base.get() == base {
+            return;
+        }
+        if cpuid::has_fsgsbase() {
+            // SAFETY: 1. `vectors::init` switched the instruction on. 2. The library OS does not
+            //    use FS. 3. A base that is not canonical is refused by `is_canonical`.
+            unsafe { core::arch::asm!("wrfsbase {}", in(reg) canonical(base)) };
+        } else {
+            service::call(service::WRITE_FS, [canonical(base), 0, 0]);
+        }
+        cpu.user.fs_base.set(base);
+    }
+
+    fn load_vectors(&self, cpu: &Cpu) {
+        let own = self.vectors_address();
+        let loaded = cpu.user.vectors.replace(own);
+        if loaded == own {
+            return;
+        }
+        if loaded != 0 {
+            // SAFETY: 1. The address is that of a context's state on this CPU: contexts do not
+            //    leave it, and take their address away when they are dropped. 2. That context
+            //    does not run, so that nothing else uses its state.
+            unsafe { (*(loaded as *mut VectorState)).save() };
+        }
+        self.vectors.restore();
+    }
+
+    fn vectors_address(&self) -> u64 {
+        (&raw const *self.vectors).addr() as u64
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let loaded = &percpu::current().user.vectors;
+        if loaded.get() == self.vectors_address() {
+            loaded.set(0);
+        }
+    }
+}
+
+/// The nearest address with equal upper bits: others fault when loaded.
+fn canonical(address: u64) -> u64 {
+    ((address << 16) as i64 >> 16) as u64
+}
+
+const _: () = assert!(vectors::BYTES.is_multiple_of(64));

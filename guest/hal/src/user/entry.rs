@@ -1,0 +1,279 @@
+//! Entry code of programs: into one, and back by SYSCALL, an interrupt or a fault.
+//!
+//! While the software flag is off, no upcall comes, so that the scratch words of the
+//! CPU's area are this code's. [`tare_user_enter`](enter) turns the flag on before
+//! its last instructions: an upcall that finds the program there (between
+//! `tare_user_begin` and `tare_user_end`) takes RIP and RCX from the area instead.
+
+#![allow(unsafe_code)]
+
+use core::arch::global_asm;
+use core::mem::offset_of;
+
+use x86_64::registers::model_specific::Msr;
+
+use super::context::Registers;
+use super::{Area, vectors};
+use crate::percpu::{INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET, USER_OFFSET};
+
+/// Results of [`enter`].
+pub(super) const SYSTEM_CALL: u64 = 0;
+pub(super) const INTERRUPT: u64 = 1;
+pub(super) const FAULT: u64 = 2;
+
+const IA32_STAR: u32 = 0xc000_0081;
+const IA32_LSTAR: u32 = 0xc000_0082;
+const IA32_FMASK: u32 = 0xc000_0084;
+const IA32_EFER: u32 = 0xc000_0080;
+const SYSCALL_ENABLE: u64 = 1;
+/// SYSCALL loads CS 0x08 and SS 0x10; SYSRET CS 0x20 and SS 0x18, both for ring 3.
+const SELECTORS: u64 = 0x10 << 48 | 0x08 << 32;
+/// Flags that SYSCALL clears: TF, DF, NT, AC. Not IF: where KVM leaves the program in
+/// ring 3, nothing would set it again. So interrupts may find the entry code in ring 0,
+/// on the program's stack; they have a stack of their own and are noted as pending.
+const CLEARED: u64 = 0x100 | 0x400 | 0x4000 | 0x4_0000;
+
+unsafe extern "C" {
+    static tare_syscall_entry: u8;
+
+    /// Loads `registers` and continues the program; gives why it came back. The
+    /// software flag must be off; it is off after a system call and a fault, on
+    /// after an interrupt.
+    #[link_name = "tare_user_enter"]
+    pub(super) fn enter(registers: *mut Registers) -> u64;
+    /// Copies bytes; 1 if an address was not accessible.
+    #[link_name = "tare_user_copy"]
+    pub(super) fn copy(to: *mut u8, from: *const u8, count: usize) -> u64;
+    /// Reads an aligned word; 1 if the address was not accessible.
+    #[link_name = "tare_user_load"]
+    pub(super) fn load(from: *const u32, to: &mut u32) -> u64;
+}
+
+/// Points SYSCALL at the entry code and switches the vector registers on. In ring 0,
+/// on each CPU of an image that goes on in ring 3.
+pub(crate) fn init() {
+    let mut efer = Msr::new(IA32_EFER);
+    // SAFETY: 1. Long mode has the register. 2. Only SYSCALL is added.
+    unsafe {
+        let value = efer.read();
+        efer.write(value | SYSCALL_ENABLE);
+    }
+    let entry = (&raw const tare_syscall_entry).addr() as u64;
+    for (register, value) in [
+        (IA32_STAR, SELECTORS),
+        (IA32_LSTAR, entry),
+        (IA32_FMASK, CLEARED),
+    ] {
+        // SAFETY: 1. Every 64-bit processor has these registers. 2. The selectors are those of
+        //    the GDT (`trap::descriptors`), the address is the entry code's.
+        unsafe { Msr::new(register).write(value) };
+    }
+    vectors::init();
+}
+
+global_asm!(
+    r#"
+    .macro TARE_USER_SAVE_COMMON
+    mov [rcx + {rsp}], rsp
+    mov rsp, gs:[{stack}]
+    mov [rcx + {rax}], rax
+    mov [rcx + {rbx}], rbx
+    mov [rcx + {rdx}], rdx
+    mov [rcx + {rsi}], rsi
+    mov [rcx + {rdi}], rdi
+    mov [rcx + {rbp}], rbp
+    mov [rcx + {r8}], r8
+    mov [rcx + {r9}], r9
+    mov [rcx + {r10}], r10
+    mov [rcx + {r11}], r11
+    mov [rcx + {r12}], r12
+    mov [rcx + {r13}], r13
+    mov [rcx + {r14}], r14
+    mov [rcx + {r15}], r15
+    .endm
+
+    .section .text.tare_user, "ax", @progbits
+    .balign 16
+    .global tare_user_enter
+tare_user_enter:
+    push rbp
+    push rbx
+    push r12
+    push r13
+    push r14
+    push r15
+    sub rsp, 8
+    mov gs:[{stack}], rsp
+    mov rax, [rdi + {rip}]
+    mov gs:[{target}], rax
+    mov rax, [rdi + {rcx}]
+    mov gs:[{target_rcx}], rax
+    push qword ptr [rdi + {rflags}]
+    popfq
+    mov gs:[{context}], rdi
+    mov rsp, [rdi + {rsp}]
+    mov rax, [rdi + {rax}]
+    mov rbx, [rdi + {rbx}]
+    mov rdx, [rdi + {rdx}]
+    mov rsi, [rdi + {rsi}]
+    mov rbp, [rdi + {rbp}]
+    mov r8, [rdi + {r8}]
+    mov r9, [rdi + {r9}]
+    mov r10, [rdi + {r10}]
+    mov r11, [rdi + {r11}]
+    mov r12, [rdi + {r12}]
+    mov r13, [rdi + {r13}]
+    mov r14, [rdi + {r14}]
+    mov r15, [rdi + {r15}]
+    mov rdi, [rdi + {rdi}]
+    mov qword ptr gs:[{on}], 1
+tare_user_begin:
+    mov rcx, gs:[{pending}]
+    jrcxz 2f
+    mov qword ptr gs:[{on}], 0
+    jmp tare_user_not_entered
+2:
+    mov rcx, gs:[{target_rcx}]
+    jmp qword ptr gs:[{target}]
+tare_user_end:
+
+    // One came before the flag was on: the context still holds all registers.
+tare_user_not_entered:
+    mov rsp, gs:[{stack}]
+    mov qword ptr gs:[{context}], 0
+    cld
+    mov qword ptr gs:[{on}], 1
+    call tare_handle_pending
+    mov eax, {interrupt}
+tare_user_leave:
+    add rsp, 8
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbx
+    pop rbp
+    ret
+
+    // A fault, with the flag off. RCX is the program's.
+    .balign 16
+    .global tare_user_fault
+tare_user_fault:
+    mov gs:[{scratch}], rcx
+    mov qword ptr gs:[{vector}], 0
+    mov rcx, gs:[{context}]
+    // An interrupt or fault, with the flag off: RCX is the context.
+    .global tare_user_upcall
+tare_user_upcall:
+    TARE_USER_SAVE_COMMON
+    pushfq
+    pop qword ptr [rcx + {rflags}]
+    mov rdx, gs:[{scratch}]
+    mov rax, gs:[{resume}]
+    cmp rax, offset tare_user_begin
+    jb 3f
+    cmp rax, offset tare_user_end
+    jae 3f
+    mov rdx, gs:[{target_rcx}]
+    mov rax, gs:[{target}]
+3:
+    mov [rcx + {rcx}], rdx
+    mov [rcx + {rip}], rax
+    cld
+    mov qword ptr gs:[{context}], 0
+    xor ebp, ebp
+    mov rdi, gs:[{vector}]
+    test edi, edi
+    mov eax, {fault}
+    jz tare_user_leave
+    call tare_interrupt
+    mov eax, {interrupt}
+    jmp tare_user_leave
+
+    // SYSCALL in ring 3 that stays there, as where KVM emulates ring 0, comes to the
+    // first instruction in ring 3; elsewhere in ring 0.
+    .section .text.tare_syscall, "ax", @progbits
+    .balign 16
+    .global tare_syscall_entry
+tare_syscall_entry:
+    mov qword ptr gs:[{on}], 0
+    mov gs:[{resume}], rcx
+    mov gs:[{flags}], r11
+    mov ecx, cs
+    test cl, 3
+    lea rcx, [rip + tare_syscall_here]
+    jnz tare_syscall_here
+    sysretq
+tare_syscall_here:
+    mov rcx, gs:[{context}]
+    jrcxz 4f
+    jmp 5f
+4:
+    ud2                         // the library OS made a system call
+5:
+    TARE_USER_SAVE_COMMON
+    mov rdx, gs:[{flags}]
+    mov rax, gs:[{resume}]
+    mov [rcx + {r11}], rdx
+    mov [rcx + {rflags}], rdx
+    mov [rcx + {rcx}], rax
+    mov [rcx + {rip}], rax
+    cld
+    mov qword ptr gs:[{context}], 0
+    mov eax, {system_call}
+    jmp tare_user_leave
+
+    // Accesses to a program's memory: a fault here makes them give 1.
+    .section .text.tare_user_access, "ax", @progbits
+    .balign 16
+    .global tare_user_copy
+    .global tare_user_load
+    .global tare_user_access
+    .global tare_user_access_end
+tare_user_copy:
+    mov rcx, rdx
+tare_user_access:
+    rep movsb
+    xor eax, eax
+    ret
+tare_user_load:
+    mov ecx, [rdi]
+    mov [rsi], ecx
+    xor eax, eax
+    ret
+tare_user_access_end:
+    mov eax, 1
+    ret
+    "#,
+    rax = const offset_of!(Registers, rax),
+    rbx = const offset_of!(Registers, rbx),
+    rcx = const offset_of!(Registers, rcx),
+    rdx = const offset_of!(Registers, rdx),
+    rsi = const offset_of!(Registers, rsi),
+    rdi = const offset_of!(Registers, rdi),
+    rbp = const offset_of!(Registers, rbp),
+    rsp = const offset_of!(Registers, rsp),
+    r8 = const offset_of!(Registers, r8),
+    r9 = const offset_of!(Registers, r9),
+    r10 = const offset_of!(Registers, r10),
+    r11 = const offset_of!(Registers, r11),
+    r12 = const offset_of!(Registers, r12),
+    r13 = const offset_of!(Registers, r13),
+    r14 = const offset_of!(Registers, r14),
+    r15 = const offset_of!(Registers, r15),
+    rip = const offset_of!(Registers, rip),
+    rflags = const offset_of!(Registers, rflags),
+    context = const USER_OFFSET + offset_of!(Area, context),
+    stack = const USER_OFFSET + offset_of!(Area, stack),
+    target = const USER_OFFSET + offset_of!(Area, target),
+    target_rcx = const USER_OFFSET + offset_of!(Area, target_rcx),
+    scratch = const USER_OFFSET + offset_of!(Area, scratch),
+    vector = const USER_OFFSET + offset_of!(Area, vector),
+    flags = const USER_OFFSET + offset_of!(Area, flags),
+    on = const INTERRUPTS_ON_OFFSET,
+    pending = const PENDING_OFFSET,
+    resume = const RESUME_OFFSET,
+    system_call = const SYSTEM_CALL,
+    interrupt = const INTERRUPT,
+    fault = const FAULT,
+);

@@ -1,0 +1,316 @@
+//! Memory of programs: ranges of pages with access rights, in a window of the address
+//! space of their own and, for programs linked at a fixed address, in low memory that
+//! the image reserves. Ring 0 writes the entries, through the service gate.
+
+#![allow(unsafe_code)]
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::{entry, frames};
+use crate::cpu::{self, MAX};
+use crate::memory::paging::{self, ProgramPages};
+use crate::ring::service;
+use crate::{apic, percpu, smp};
+
+const PAGE: u64 = 4096;
+/// Pages of a page table.
+const TABLE: u64 = 512;
+
+/// Where programs may have memory: above every address that PCI devices get, below the
+/// library OS's stacks.
+pub const WINDOW: Range<u64> = 0x6000_0000_0000..0x7000_0000_0000;
+/// First address of low memory for programs: where Linux programs are linked.
+const LOW_START: u64 = 0x40_0000;
+const LARGE: u64 = 2 << 20;
+
+unsafe extern "C" {
+    /// End of low memory for programs, 0 for none; defined by `tare_libos::entry!`.
+    static TARE_LOW_END: u64;
+}
+
+/// End of low memory that is kept for programs on a machine with `ram_bytes`: at most
+/// half of it.
+pub(crate) fn low_end(ram_bytes: u64) -> u64 {
+    // SAFETY: a constant of the image.
+    let wanted = unsafe { TARE_LOW_END };
+    let end = wanted.min(ram_bytes / 2).min(paging::BOOT_MAPPED) & !(LARGE - 1);
+    let end = if end > LOW_START { end } else { LOW_START };
+    LOW_OF_RING_0.store(end, Ordering::Relaxed);
+    LOW.store(end, Ordering::Relaxed);
+    end
+}
+
+/// End of low memory for programs; ring 0 goes by a copy of its own.
+static LOW: AtomicU64 = AtomicU64::new(LOW_START);
+#[unsafe(link_section = ".bss.ring0.state")]
+static LOW_OF_RING_0: AtomicU64 = AtomicU64::new(0);
+
+/// Low memory for programs: addresses as Linux programs are linked for; empty unless the
+/// image asks for it (`entry!`).
+pub fn low() -> Range<u64> {
+    LOW_START..LOW.load(Ordering::Relaxed)
+}
+
+/// Whether programs may have memory in all of `range`; for ring 0.
+pub(crate) fn is_program_range(range: &Range<u64>) -> bool {
+    let within = |outer: Range<u64>| outer.start <= range.start && range.end <= outer.end;
+    range.start < range.end
+        && (within(WINDOW) || within(LOW_START..LOW_OF_RING_0.load(Ordering::Relaxed)))
+}
+
+/// What a program may do with a page. One without any access keeps its contents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Read. The processor has no memory that can be written and not read.
+    pub read: bool,
+    /// Write.
+    pub write: bool,
+    /// Execute.
+    pub execute: bool,
+}
+
+/// Why memory is not mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapError {
+    /// The range is empty, not of whole pages, or not in [`WINDOW`] and [`low`].
+    Outside,
+    /// Some page of it is mapped.
+    Taken,
+    /// There is no memory for pages or tables; nothing is mapped.
+    Memory,
+}
+
+/// Maps zeroed memory.
+///
+/// # Errors
+/// See [`MapError`].
+pub fn map(range: Range<u64>, access: Access) -> Result<(), MapError> {
+    check(&range)?;
+    if pages(&range).any(|page| paging::program_entry(page) != 0) {
+        return Err(MapError::Taken);
+    }
+    let mut at = range.start;
+    while at < range.end {
+        match map_some(at, (range.end - at) / PAGE, access) {
+            Some(count) => at += count * PAGE,
+            None => {
+                if at > range.start {
+                    unmap(range.start..at)?;
+                }
+                return Err(MapError::Memory);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Maps up to `most` pages at `at`; gives how many.
+fn map_some(at: u64, most: u64, access: Access) -> Option<u64> {
+    let in_table = TABLE - at / PAGE % TABLE;
+    let most = most.min(in_table);
+    let is_low = low().contains(&at);
+    let (frame, count) = if is_low {
+        (at, most)
+    } else {
+        let (frame, count) = frames::take(most as usize)?;
+        clear(frame, count);
+        (frame, count as u64)
+    };
+    let writable = Access {
+        read: true,
+        write: true,
+        ..access
+    };
+    let first = if is_low { writable } else { access };
+    if !set(at, frame, count, first, !is_low) {
+        if !is_low {
+            (0..count).for_each(|page| frames::give(frame + page * PAGE));
+        }
+        return None;
+    }
+    if is_low {
+        // Its frames are reached at their own address only.
+        clear(at, count as usize);
+        if first != access && !set(at, frame, count, access, false) {
+            return None;
+        }
+    }
+    Some(count)
+}
+
+/// Unmaps what is mapped of `range` and gives its memory back.
+///
+/// # Errors
+/// [`MapError::Outside`] only.
+pub fn unmap(range: Range<u64>) -> Result<(), MapError> {
+    check(&range)?;
+    let mut at = range.start;
+    while at < range.end {
+        // Frames are given back only when no CPU can reach them.
+        let end = range.end.min((at / PAGE / TABLE + 1) * TABLE * PAGE);
+        let mut owned = [0; TABLE as usize];
+        let mut is_mapped = false;
+        for (page, slot) in pages(&(at..end)).zip(&mut owned) {
+            let entry = paging::program_entry(page);
+            is_mapped |= entry != 0;
+            *slot = ProgramPages::owned_frame(entry);
+        }
+        if is_mapped {
+            service::call(service::SET_PAGES, [at, 0, (end - at) / PAGE]);
+            shoot_down();
+            owned
+                .into_iter()
+                .filter(|frame| *frame != 0)
+                .for_each(frames::give);
+        }
+        at = end;
+    }
+    Ok(())
+}
+
+/// Changes what a program may do with the pages of `range` that are mapped.
+///
+/// # Errors
+/// [`MapError::Outside`] only.
+pub fn protect(range: Range<u64>, access: Access) -> Result<(), MapError> {
+    check(&range)?;
+    let mut at = range.start;
+    while at < range.end {
+        let entry = paging::program_entry(at);
+        if entry == 0 {
+            at += PAGE;
+            continue;
+        }
+        // As many as one request can change: contiguous frames in one table.
+        let most = ((range.end - at) / PAGE).min(TABLE - at / PAGE % TABLE);
+        let follows = |page: u64| {
+            let other = paging::program_entry(at + page * PAGE);
+            other != 0 && ProgramPages::frame(other) == ProgramPages::frame(entry) + page * PAGE
+        };
+        let count = 1 + (1..most).take_while(|&page| follows(page)).count() as u64;
+        let is_owned = ProgramPages::owned_frame(entry) != 0;
+        set(at, ProgramPages::frame(entry), count, access, is_owned);
+        at += count * PAGE;
+    }
+    shoot_down();
+    Ok(())
+}
+
+/// Whether every page of `range` can be accessed like that.
+pub fn is_mapped(range: Range<u64>, access: Access) -> bool {
+    check(&(range.start & !(PAGE - 1)..range.end.next_multiple_of(PAGE))).is_ok()
+        && pages(&(range.start & !(PAGE - 1)..range.end.next_multiple_of(PAGE)))
+            .all(|page| ProgramPages::allows(paging::program_entry(page), access))
+}
+
+/// Copies `bytes` to a program's memory at `address`; `false` if some of it is not
+/// writable or not programs' memory, which may leave a part copied.
+pub fn write(address: u64, bytes: &[u8]) -> bool {
+    if bytes.is_empty() {
+        return true;
+    }
+    let Some(end) = address.checked_add(bytes.len() as u64) else {
+        return false;
+    };
+    // SAFETY: 1. The range lies in programs' memory, to which no reference exists. 2. A fault
+    //    there ends the copy: `trap::entry` knows its instructions.
+    is_in_windows(&(address..end))
+        && unsafe { entry::copy(address as *mut u8, bytes.as_ptr(), bytes.len()) == 0 }
+}
+
+/// Copies a program's memory at `address` to `bytes`; `false` if some of it is not
+/// readable or not programs' memory, which may leave a part copied.
+pub fn read(address: u64, bytes: &mut [u8]) -> bool {
+    if bytes.is_empty() {
+        return true;
+    }
+    let Some(end) = address.checked_add(bytes.len() as u64) else {
+        return false;
+    };
+    // SAFETY: as for `write`: 1. The range lies in programs' memory. 2. A fault ends the copy.
+    is_in_windows(&(address..end))
+        && unsafe { entry::copy(bytes.as_mut_ptr(), address as *const u8, bytes.len()) == 0 }
+}
+
+/// The aligned word at a program's `address`, in one access; `None` if it is not
+/// accessible, aligned, or a program's.
+pub fn load_u32(address: u64) -> Option<u32> {
+    if !address.is_multiple_of(4) || !is_in_windows(&(address..address.checked_add(4)?)) {
+        return None;
+    }
+    let mut word = 0;
+    // SAFETY: 1. The address lies in programs' memory. 2. A fault there ends the read.
+    let failed = unsafe { entry::load(address as *const u32, &mut word) };
+    (failed == 0).then_some(word)
+}
+
+/// Makes every other CPU forget cached translations.
+///
+/// # Panics
+/// With interrupts off: two CPUs would wait for each other.
+fn shoot_down() {
+    let others = || (0..smp::count()).filter(|&cpu| cpu != percpu::index() && smp::is_online(cpu));
+    if others().next().is_none() {
+        return;
+    }
+    assert!(
+        cpu::interrupts_are_on() && !cpu::in_interrupt(),
+        "memory of programs changes with interrupts on only"
+    );
+    for other in others() {
+        WANTED[other].fetch_add(1, Ordering::AcqRel);
+        apic::send_wake(smp::apic_id(other));
+    }
+    let targets: [u32; MAX] = core::array::from_fn(|cpu| WANTED[cpu].load(Ordering::Acquire));
+    for other in others() {
+        while (targets[other].wrapping_sub(DONE[other].load(Ordering::Acquire)) as i32) > 0 {
+            cpu::pause();
+        }
+    }
+}
+
+/// Requests to forget translations, and the last that each CPU has served.
+static WANTED: [AtomicU32; MAX] = [const { AtomicU32::new(0) }; MAX];
+static DONE: [AtomicU32; MAX] = [const { AtomicU32::new(0) }; MAX];
+
+/// Serves the requests to this CPU. Called for each wake-up interrupt.
+#[inline]
+pub(crate) fn flush_if_asked(cpu: usize) {
+    let wanted = WANTED[cpu % MAX].load(Ordering::Acquire);
+    if wanted != DONE[cpu % MAX].load(Ordering::Relaxed) {
+        service::call(service::FLUSH, [0; 3]);
+        DONE[cpu % MAX].store(wanted, Ordering::Release);
+    }
+}
+
+fn check(range: &Range<u64>) -> Result<(), MapError> {
+    let is_whole = range.start.is_multiple_of(PAGE) && range.end.is_multiple_of(PAGE);
+    if is_whole && is_in_windows(range) {
+        Ok(())
+    } else {
+        Err(MapError::Outside)
+    }
+}
+
+fn is_in_windows(range: &Range<u64>) -> bool {
+    let within = |outer: Range<u64>| outer.start <= range.start && range.end <= outer.end;
+    range.start < range.end && (within(WINDOW) || within(low()))
+}
+
+fn pages(range: &Range<u64>) -> impl Iterator<Item = u64> {
+    range.clone().step_by(PAGE as usize)
+}
+
+/// Has ring 0 write the entries of `count` pages at `address`, all in one table.
+fn set(address: u64, frame: u64, count: u64, access: Access, is_owned: bool) -> bool {
+    let entry = ProgramPages::entry(frame, access, is_owned);
+    service::call(service::SET_PAGES, [address, entry, count]) == 1
+}
+
+/// Clears pages that only the caller uses.
+fn clear(address: u64, count: usize) {
+    // SAFETY: 1. `map_some` has the pages for itself: fresh frames at their own address, or a
+    //    range that it has just mapped and that no program knows. 2. They are mapped, writable.
+    unsafe { crate::memory::heap::clear_pages(address, count) };
+}
