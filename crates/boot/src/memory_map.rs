@@ -1,4 +1,4 @@
-//! The memory map that a guest is told: RAM, and what is not for it to use.
+//! The memory map that a guest gets: RAM, and ranges that it may not use.
 
 use linux_loader::loader::elf::start_info::hvm_memmap_table_entry;
 use tare_abi::layout::{ACPI_END, HIGH_RAM, KIB, PCI_ECAM_SIZE, PCI_ECAM_START, RSDP};

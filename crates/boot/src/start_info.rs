@@ -15,7 +15,7 @@ use crate::memory_map::MemoryMap;
 const MAGIC: u32 = 0x336e_c578;
 const VERSION: u32 = 1;
 
-/// What a PVH guest is told.
+/// What a PVH guest gets from its loader.
 pub(crate) struct StartInfo {
     pub(crate) memory_map: MemoryMap,
     pub(crate) initramfs: Option<Range<u64>>,

@@ -42,19 +42,19 @@ fn through_tare(word: &str, program: &Path) -> io::Result<Command> {
 }
 
 /// Does what a command line made here says; `None` for any other.
-pub(crate) fn become_program(mut words: impl Iterator<Item = OsString>) -> Option<Outcome> {
-    let word = words.next()?;
+pub(crate) fn become_program(mut args: impl Iterator<Item = OsString>) -> Option<Outcome> {
+    let word = args.next()?;
     let prepared = if word == OsStr::new(OWN_SESSION) {
         setsid().map(drop).map_err(io::Error::from)
     } else if word == OsStr::new(WITH_PARENT) {
         // What ends with us is QEMU: no program that it could start gains rights.
-        end_with_parent(words.next(), Signal::KILL).and_then(|()| Ok(set_no_new_privs(true)?))
+        end_with_parent(args.next(), Signal::KILL).and_then(|()| Ok(set_no_new_privs(true)?))
     } else {
         return None;
     };
     let error = match prepared {
-        Ok(()) => match words.next() {
-            Some(program) => Command::new(program).args(words).exec(),
+        Ok(()) => match args.next() {
+            Some(program) => Command::new(program).args(args).exec(),
             None => io::Error::from(io::ErrorKind::InvalidInput),
         },
         Err(error) => error,
@@ -64,13 +64,13 @@ pub(crate) fn become_program(mut words: impl Iterator<Item = OsString>) -> Optio
 
 /// Takes [`UNTIL_PARENT_ENDS`] and the process ID off a command line and does what they
 /// say; any other stays as it is.
-pub(crate) fn with_parent_death(words: Vec<OsString>) -> io::Result<Vec<OsString>> {
-    match &words[..] {
+pub(crate) fn with_parent_death(args: Vec<OsString>) -> io::Result<Vec<OsString>> {
+    match &args[..] {
         [program, tie, parent, verb @ ..] if tie == OsStr::new(UNTIL_PARENT_ENDS) => {
             end_with_parent(Some(parent.clone()), Signal::TERM)?;
             Ok([std::slice::from_ref(program), verb].concat())
         }
-        _ => Ok(words),
+        _ => Ok(args),
     }
 }
 
@@ -79,9 +79,10 @@ fn end_with_parent(parent: Option<OsString>, signal: Signal) -> io::Result<()> {
     set_parent_process_death_signal(Some(signal))?;
     let now = getppid().map(|pid| pid.as_raw_nonzero().to_string());
     let expected = parent.and_then(|parent| parent.into_string().ok());
-    match now == expected {
-        true => Ok(()),
-        false => Err(io::Error::other("the starting process has ended")),
+    if now == expected {
+        Ok(())
+    } else {
+        Err(io::Error::other("the starting process has ended"))
     }
 }
 
@@ -92,8 +93,8 @@ mod tests {
 
     #[test]
     fn other_words_are_left_to_the_parser() {
-        let words = ["run", "http"].map(OsString::from);
-        assert!(become_program(words.into_iter()).is_none());
+        let args = ["run", "http"].map(OsString::from);
+        assert!(become_program(args.into_iter()).is_none());
         assert!(become_program(std::iter::empty()).is_none());
     }
 
@@ -106,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_command_line_without_a_tie_stays_as_it_is() {
-        let words = ["tare", "run", UNTIL_PARENT_ENDS, "1"].map(OsString::from);
-        assert_eq!(with_parent_death(words.clone().into()).unwrap(), words);
+        let args = ["tare", "run", UNTIL_PARENT_ENDS, "1"].map(OsString::from);
+        assert_eq!(with_parent_death(args.clone().into()).unwrap(), args);
     }
 }

@@ -114,11 +114,11 @@ pub(crate) fn command(task: &Supervised, uplink: Option<OwnedFd>) -> io::Result<
 }
 
 /// Supervises, if the command line says so; `None` for any other.
-pub(crate) fn from_words(mut words: impl Iterator<Item = OsString>) -> Option<RunOutcome> {
-    if words.next()? != OsStr::new(SUPERVISE) {
+pub(crate) fn from_words(mut args: impl Iterator<Item = OsString>) -> Option<RunOutcome> {
+    if args.next()? != OsStr::new(SUPERVISE) {
         return None;
     }
-    Some(match read_task(words.next()) {
+    Some(match read_task(args.next()) {
         Ok((task, uplink)) => {
             let ended = wait_for_end(&task, uplink, || Ok(()));
             leave(&task, &ended);

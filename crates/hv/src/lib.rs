@@ -12,7 +12,7 @@
 //! # Interface
 //!
 //! [`Vcpu::run`] returns an [`Exit`]: an access with its data, a shutdown or an internal error with
-//! a [`Crash`] (registers and the bytes at RIP). A [`Kicker`] ends a run from another thread.
+//! a [`Crash`] (registers and the bytes at RIP). A [`KickHandle`] ends a run from another thread.
 //! [`Vm::irqfd`], [`Vm::ioeventfd`] and MSI routes connect devices without exits, and [`StatsFd`]
 //! reads KVM's counters.
 //!
@@ -40,5 +40,5 @@ pub use probe::{
 };
 pub use stats::{Stat, StatsError, StatsFd, StatsUnit, StatsValue};
 pub use tare_abi::msi::MsiMessage;
-pub use vcpu::{Exit, Kicker, RunError, SystemEvent, Vcpu, VcpuError};
+pub use vcpu::{Exit, KickHandle, RunError, SystemEvent, Vcpu, VcpuError};
 pub use vm::{DisableExits, IoAddress, Vm, VmError, WriteMatch};

@@ -26,9 +26,10 @@ pub(crate) fn open(config: &DiskConfig, inherited: &mut Inherited) -> Result<Ope
     let bad = |error| StartError::BadConfig(format!("the disk {}: {error}", config.path));
     let settings = settings.map_err(bad)?;
     let file = File::from(inherited.take(config.file)?);
-    let access = match config.read_only {
-        true => Access::ReadOnly,
-        false => Access::ReadWrite,
+    let access = if config.read_only {
+        Access::ReadOnly
+    } else {
+        Access::ReadWrite
     };
     Ok(OpenDisk {
         path: config.path.clone(),

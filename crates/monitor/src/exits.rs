@@ -74,7 +74,7 @@ mod tests {
                 data: &[],
             },
             Exit::Hlt,
-            Exit::Filled,
+            Exit::Emulated,
             Exit::Interrupted,
             Exit::SystemEvent(tare_hv::SystemEvent::Reset),
         ];

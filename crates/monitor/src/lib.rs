@@ -16,7 +16,7 @@ mod assembly;
 pub mod bus;
 pub mod console;
 mod disk;
-pub mod ending;
+pub mod exit_reason;
 pub mod exits;
 pub mod halt;
 pub mod inherit;

@@ -17,7 +17,7 @@ use tare_control::halt::HaltPolicy;
 use tare_control::{config, stats};
 use tare_devices::rng::{OsEntropy, Rng};
 use tare_devices::serial::{IrqLine, SerialPort};
-use tare_hv::{DisableExits, GuestMemoryMmap, Kicker, Kind, Kvm, Probe, Vm};
+use tare_hv::{DisableExits, GuestMemoryMmap, KickHandle, Kind, Kvm, Probe, Vm};
 use vm_memory::{GuestMemoryBackend as _, GuestMemoryRegion as _};
 use vmm_sys_util::eventfd::EventFd;
 
@@ -26,7 +26,7 @@ use crate::bus::Bus;
 use crate::console::log::ConsoleLog;
 use crate::console::output::{Output, Screen};
 use crate::console::{Console, terminal};
-use crate::ending::Ender;
+use crate::exit_reason::ShutdownHandle;
 use crate::exits::ExitCounters;
 use crate::halt::{CanPoll, Governor};
 use crate::io::{ConsoleInput, IoLoop};
@@ -39,7 +39,7 @@ use crate::wiring::eventfd;
 /// A machine ready to run.
 pub(crate) struct Machine {
     pub(crate) vcpus: Vec<VcpuLoop>,
-    pub(crate) kickers: Vec<Kicker>,
+    pub(crate) kick_handles: Vec<KickHandle>,
     pub(crate) io: IoLoop,
     pub(crate) io_stop: EventFd,
     pub(crate) observer: Observer,
@@ -48,7 +48,7 @@ pub(crate) struct Machine {
 
 /// What ends the machine and its threads.
 pub(crate) struct Control {
-    pub(crate) ender: Ender,
+    pub(crate) shutdown: ShutdownHandle,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) started: Instant,
 }
@@ -92,7 +92,7 @@ impl Machine {
             io_stop.try_clone().map_err(failed_to("copy an eventfd"))?,
         );
         Ok(Self {
-            kickers: vcpus.iter().map(|it| it.vcpu.kicker()).collect(),
+            kick_handles: vcpus.iter().map(|it| it.vcpu.kick_handle()).collect(),
             vcpus,
             io: io.map_err(failed_to("watch its descriptors"))?,
             io_stop,
@@ -120,9 +120,10 @@ impl Machine {
 
 fn check_cpus(kvm: &Kvm, asked: u8) -> Result<(), StartError> {
     let most = kvm.max_vcpus().min(layout::MAX_CPUS.into());
-    match usize::from(asked) <= most {
-        true => Ok(()),
-        false => Err(StartError::Cpus { asked, most }),
+    if usize::from(asked) <= most {
+        Ok(())
+    } else {
+        Err(StartError::Cpus { asked, most })
     }
 }
 
@@ -148,9 +149,10 @@ fn console(setup: &Setup, vm: &Vm) -> Result<(Console, ConsoleInput), StartError
         config::Console::Log { .. } => (None, ConsoleInput::None),
         config::Console::Stdio { .. } => {
             let screen = Screen::new(stdout()).map_err(failed_to("use its standard output"))?;
-            let input = match terminal::may_read() {
-                true => ConsoleInput::Stdin,
-                false => ConsoleInput::None,
+            let input = if terminal::may_read() {
+                ConsoleInput::Stdin
+            } else {
+                ConsoleInput::None
             };
             (Some(screen), input)
         }
@@ -194,7 +196,7 @@ fn vcpus(
             own_cpu: config.own_cpus.get(usize::from(index)).map(|own| own.cpu),
             bus: Arc::clone(bus),
             exits,
-            ender: control.ender.clone(),
+            shutdown: control.shutdown.clone(),
             stop: Arc::clone(&control.stop),
         };
         Ok((runs, observed))
@@ -212,9 +214,10 @@ fn halt_by_itself(kvm: &Kvm, probe: &Probe, vm: &Vm) -> Result<(), StartError> {
     if !probe.halts_natively(kvm)? {
         return Err(StartError::DedicatedIgnored);
     }
-    let exits = match offered.contains(DisableExits::PAUSE) {
-        true => DisableExits::HLT.union(DisableExits::PAUSE),
-        false => DisableExits::HLT,
+    let exits = if offered.contains(DisableExits::PAUSE) {
+        DisableExits::HLT.union(DisableExits::PAUSE)
+    } else {
+        DisableExits::HLT
     };
     Ok(vm.disable_exits(exits)?)
 }
@@ -225,9 +228,10 @@ fn governor(
     policy: HaltPolicy,
     vcpus: &[ObservedVcpu],
 ) -> Result<Rc<RefCell<Governor>>, StartError> {
-    let can_poll = match probe.capabilities.halt_poll {
-        true => CanPoll::Yes,
-        false => CanPoll::No,
+    let can_poll = if probe.capabilities.halt_poll {
+        CanPoll::Yes
+    } else {
+        CanPoll::No
     };
     let stats = vcpus.iter().filter_map(|vcpu| vcpu.kvm.clone()).collect();
     let governor = Governor::new(Arc::clone(vm), policy, stats, can_poll)?;

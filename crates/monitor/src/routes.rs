@@ -6,7 +6,7 @@ use tare_control::settings::{Settings, SettingsChange, SettingsError};
 use tare_control::stats::Stats;
 use tare_daemon::interface::{self, Interface};
 
-use crate::ending::{Ender, Ending};
+use crate::exit_reason::{ExitReason, ShutdownHandle};
 use crate::http::{Request, Response, Routes};
 use crate::observe::Observer;
 use crate::settings::Adjustable;
@@ -20,7 +20,7 @@ pub struct Control {
     /// What can be set.
     pub(crate) adjustable: Adjustable,
     /// Where a stop goes.
-    pub ender: Ender,
+    pub shutdown: ShutdownHandle,
     /// Whether it was asked to end.
     pub state: State,
 }
@@ -56,6 +56,6 @@ impl Interface for Control {
 
     fn stop(&mut self, how: Stop) {
         self.state = State::Stopping;
-        self.ender.end(Ending::Stopped(how));
+        self.shutdown.end(ExitReason::Stopped(how));
     }
 }

@@ -17,11 +17,11 @@ use tare_control::exit::{Ended, ExitCode};
 use tare_control::rundir::{Removal, RunDir, record_end};
 use tare_control::sentence::chain;
 use tare_daemon::signals;
-use tare_hv::Kicker;
+use tare_hv::KickHandle;
 
 use crate::confine::{Files, OnViolation, Role};
 use crate::console::terminal;
-use crate::ending::{Ender, Ending};
+use crate::exit_reason::{ExitReason, ShutdownHandle};
 use crate::http::server::Server;
 use crate::inherit::{Inherited, borrow};
 use crate::machine::{Control, Machine};
@@ -35,7 +35,7 @@ use crate::{confine, routes};
 /// Stack of each thread besides the main one, in bytes.
 const STACK_BYTES: usize = 256 << 10;
 /// How long threads get to end.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const TIMEOUT: Duration = Duration::from_millis(1500);
 const SIGNAL: u64 = 0;
 const END: u64 = 1;
 const HALT: u64 = 2;
@@ -119,13 +119,13 @@ fn live(setup: &mut Setup, started: Instant) -> (Ended, Kept) {
         build(setup, started).and_then(|(machine, control)| run_machine(setup, machine, &control));
     terminal::restore();
     match outcome {
-        Ok(ending) => {
-            let ending = ending.explained(setup.config.guest, &setup.console_log);
-            tell(&ending);
-            let ended = ending.ended(setup.config.guest);
+        Ok(reason) => {
+            let reason = reason.explained(setup.config.guest, &setup.console_log);
+            tell(&reason);
+            let ended = reason.ended(setup.config.guest);
             // In the background nobody has seen the console yet.
             let background = matches!(setup.config.console, Console::Log { .. });
-            if background && !ending.was_requested() {
+            if background && !reason.was_requested() {
                 (ended, Kept::LogAndCode)
             } else {
                 (ended, Kept::Nothing)
@@ -143,7 +143,7 @@ fn build(setup: &mut Setup, started: Instant) -> Result<(Machine, Control), Star
     };
     confine::install_violation_handler(on_violation).map_err(of_errno("handle signals"))?;
     let control = Control {
-        ender: Ender::new(eventfd()?),
+        shutdown: ShutdownHandle::new(eventfd()?),
         stop: Arc::new(AtomicBool::new(false)),
         started,
     };
@@ -155,18 +155,18 @@ fn run_machine(
     setup: &Setup,
     mut machine: Machine,
     control: &Control,
-) -> Result<Ending, StartError> {
-    let ender = &control.ender;
+) -> Result<ExitReason, StartError> {
+    let shutdown = &control.shutdown;
     let poll = Poll::new().map_err(failed_to("make an epoll"))?;
     let signal = signals::install().and_then(|event| poll.add(event, SIGNAL));
     signal
-        .and_then(|()| poll.add(borrow(ender.event()), END))
+        .and_then(|()| poll.add(borrow(shutdown.event()), END))
         .map_err(failed_to("watch its events"))?;
     let listener = setup.control.try_clone();
     let server = listener.and_then(|listener| Server::new(listener, &poll, SERVER));
     let server = server.map_err(failed_to("serve its control socket"))?;
 
-    let threads = Threads::spawn(machine.vcpus, machine.io, ender)?;
+    let threads = Threads::spawn(machine.vcpus, machine.io, shutdown)?;
     machine.observer.threads = threads.observers()?;
     let vcpus = machine.observer.vcpu_threads();
     let vcpus = vcpus.map_err(failed_to("open its threads' statistics"))?;
@@ -183,39 +183,44 @@ fn run_machine(
         config: setup.config.clone(),
         observer: machine.observer,
         adjustable: machine.adjustable,
-        ender: ender.clone(),
+        shutdown: shutdown.clone(),
         state: State::Running,
     };
     confine::confine(Role::Main, files)?;
     threads.gate.wait();
 
-    let ending = serve(&poll, server, routes, ender);
+    let reason = serve(&poll, server, routes, shutdown);
     control.stop.store(true, Ordering::Release);
     let _ = machine.io_stop.write(1);
-    threads.join(&machine.kickers);
-    Ok(ending)
+    threads.join(&machine.kick_handles);
+    Ok(reason)
 }
 
 /// The main thread's loop, until there is a reason to end.
-fn serve(poll: &Poll, mut server: Server, mut routes: routes::Control, ender: &Ender) -> Ending {
+fn serve(
+    poll: &Poll,
+    mut server: Server,
+    mut routes: routes::Control,
+    shutdown: &ShutdownHandle,
+) -> ExitReason {
     let mut ready = Vec::with_capacity(16);
     loop {
         if let Err(error) = poll.wait(&mut ready, server.wait()) {
-            return Ending::Failed(format!("the main thread cannot wait: {error}"));
+            return ExitReason::Failed(format!("the main thread cannot wait: {error}"));
         }
         for token in ready.drain(..) {
             match token {
                 SIGNAL => signals::received()
                     .into_iter()
-                    .for_each(|it| ender.end(it.into())),
+                    .for_each(|it| shutdown.end(it.into())),
                 END => {}
                 HALT => routes.observer.halt.borrow_mut().due(),
                 token => server.ready(poll, token, &mut routes),
             }
         }
         server.resume(poll);
-        if let Some(ending) = ender.take() {
-            return ending;
+        if let Some(reason) = shutdown.take() {
+            return reason;
         }
     }
 }
@@ -231,13 +236,13 @@ impl Threads {
     fn spawn(
         vcpus: Vec<crate::vcpu::VcpuLoop>,
         io: crate::io::IoLoop,
-        ender: &Ender,
+        shutdown: &ShutdownHandle,
     ) -> Result<Self, StartError> {
         let (sender, names) = mpsc::channel();
         let gate = Arc::new(Barrier::new(vcpus.len() + 2));
         let mut handles = Vec::with_capacity(vcpus.len() + 1);
         let mut start = |name: String, role, own_cpu, work: Box<dyn FnOnce() + Send>| {
-            let (sender, gate, ender) = (sender.clone(), Arc::clone(&gate), ender.clone());
+            let (sender, gate, shutdown) = (sender.clone(), Arc::clone(&gate), shutdown.clone());
             let files = Files::none()?;
             let body = move || {
                 let name = thread::current().name().unwrap_or_default().to_owned();
@@ -246,10 +251,10 @@ impl Threads {
                 let settled = settle(own_cpu);
                 gate.wait();
                 let confined = confine::confine(role, files);
-                let confined = confined.map_err(|error| Ending::Failed(chain(&error)));
+                let confined = confined.map_err(|error| ExitReason::Failed(chain(&error)));
                 match settled.and(confined) {
                     Ok(()) => work(),
-                    Err(ending) => ender.end(ending),
+                    Err(reason) => shutdown.end(reason),
                 }
             };
             let builder = thread::Builder::new().name(name).stack_size(STACK_BYTES);
@@ -260,10 +265,12 @@ impl Threads {
             let name = format!("vcpu{}", vcpu.vcpu.index());
             start(name, Role::Vcpu, vcpu.own_cpu, Box::new(|| vcpu.run()))?;
         }
-        let failed = ender.clone();
+        let failed = shutdown.clone();
         let io = move || {
             if let Err(error) = io.run() {
-                failed.end(Ending::Failed(format!("the I/O thread failed: {error}")));
+                failed.end(ExitReason::Failed(format!(
+                    "the I/O thread failed: {error}"
+                )));
             }
         };
         start("io".to_owned(), Role::Io, None, Box::new(io))?;
@@ -287,15 +294,15 @@ impl Threads {
             .map_err(failed_to("open its threads' statistics"))
     }
 
-    /// Waits until the threads have ended, for [`PATIENCE`] at most: the end of
+    /// Waits until the threads have ended, for [`TIMEOUT`] at most: the end of
     /// the process ends what is left.
-    fn join(self, kickers: &[Kicker]) {
-        let deadline = Instant::now() + PATIENCE;
+    fn join(self, kick_handles: &[KickHandle]) {
+        let deadline = Instant::now() + TIMEOUT;
         while !self.handles.iter().all(JoinHandle::is_finished) {
             if Instant::now() > deadline {
                 return complain("a thread did not end in time");
             }
-            kickers.iter().for_each(Kicker::kick);
+            kick_handles.iter().for_each(KickHandle::kick);
             thread::sleep(Duration::from_millis(1));
         }
     }
@@ -311,12 +318,12 @@ fn end_on_panic() {
 }
 
 /// Says why the run ended, unless that is what everybody expects.
-fn tell(ending: &Ending) {
+fn tell(reason: &ExitReason) {
     if !matches!(
-        ending,
-        Ending::PowerOff | Ending::Guest(GuestExit::Status(0))
+        reason,
+        ExitReason::PowerOff | ExitReason::Guest(GuestExit::Status(0))
     ) {
-        complain(&ending.to_string());
+        complain(&reason.to_string());
     }
 }
 

@@ -8,7 +8,7 @@ use tare_devices::power::PowerEvent;
 use tare_hv::{Exit, SystemEvent, Vcpu};
 
 use crate::bus::Bus;
-use crate::ending::{Ender, Ending};
+use crate::exit_reason::{ExitReason, ShutdownHandle};
 use crate::exits::ExitCounters;
 
 /// What a vCPU's thread works with.
@@ -22,7 +22,7 @@ pub struct VcpuLoop {
     /// Counts its exits.
     pub exits: Arc<ExitCounters>,
     /// Where it says that the run ends.
-    pub ender: Ender,
+    pub shutdown: ShutdownHandle,
     /// Set before a kick: the thread returns.
     pub stop: Arc<AtomicBool>,
 }
@@ -31,17 +31,17 @@ impl VcpuLoop {
     /// Runs until the guest ends or [`Self::stop`] is set and the vCPU kicked.
     pub fn run(mut self) {
         while !self.stop.load(Ordering::Acquire) {
-            if let Some(ending) = self.turn() {
-                self.ender.end(ending);
+            if let Some(reason) = self.turn() {
+                self.shutdown.end(reason);
                 return;
             }
         }
     }
 
-    fn turn(&mut self) -> Option<Ending> {
+    fn turn(&mut self) -> Option<ExitReason> {
         let exit = match self.vcpu.run() {
             Ok(exit) => exit,
-            Err(error) => return Some(Ending::Failed(tare_control::sentence::chain(&error))),
+            Err(error) => return Some(ExitReason::Failed(tare_control::sentence::chain(&error))),
         };
         self.exits.count(&exit);
         match exit {
@@ -64,10 +64,10 @@ impl VcpuLoop {
                 None
             }
             // With the irqchip in the kernel HLT does not come here.
-            Exit::Hlt | Exit::Filled | Exit::Interrupted => None,
-            Exit::Shutdown(crash) => Some(Ending::TripleFault(crash)),
+            Exit::Hlt | Exit::Emulated | Exit::Interrupted => None,
+            Exit::Shutdown(crash) => Some(ExitReason::TripleFault(crash)),
             Exit::InternalError(crash) | Exit::FailEntry(crash) | Exit::Unexpected(crash) => {
-                Some(Ending::KvmInternal(crash))
+                Some(ExitReason::KvmInternal(crash))
             }
             Exit::SystemEvent(event) => Some(of_system(event)),
         }
@@ -76,7 +76,7 @@ impl VcpuLoop {
 
 /// Keeps the calling thread on the CPU of the host that its vCPU has alone, if
 /// it has one; before the thread is confined.
-pub(crate) fn settle(own_cpu: Option<u16>) -> Result<(), Ending> {
+pub(crate) fn settle(own_cpu: Option<u16>) -> Result<(), ExitReason> {
     let Some(cpu) = own_cpu else {
         return Ok(());
     };
@@ -89,24 +89,24 @@ pub(crate) fn settle(own_cpu: Option<u16>) -> Result<(), Ending> {
         Err(errno) => errno.to_string(),
     };
     let why = format!("a vCPU cannot be kept on CPU {cpu}: {why}");
-    Err(Ending::Failed(why))
+    Err(ExitReason::Failed(why))
 }
 
-fn of_power(event: PowerEvent) -> Ending {
+fn of_power(event: PowerEvent) -> ExitReason {
     match event {
-        PowerEvent::PowerOff => Ending::PowerOff,
-        PowerEvent::Reset => Ending::Reset,
-        PowerEvent::Exit(exit) => Ending::Guest(exit),
+        PowerEvent::PowerOff => ExitReason::PowerOff,
+        PowerEvent::Reset => ExitReason::Reset,
+        PowerEvent::Exit(exit) => ExitReason::Guest(exit),
     }
 }
 
-fn of_system(event: SystemEvent) -> Ending {
+fn of_system(event: SystemEvent) -> ExitReason {
     match event {
-        SystemEvent::Shutdown => Ending::PowerOff,
-        SystemEvent::Reset => Ending::Reset,
-        SystemEvent::Crash => Ending::GuestCrash,
+        SystemEvent::Shutdown => ExitReason::PowerOff,
+        SystemEvent::Reset => ExitReason::Reset,
+        SystemEvent::Crash => ExitReason::GuestCrash,
         SystemEvent::Other(number) => {
-            Ending::Failed(format!("KVM reported an unknown system event, {number}"))
+            ExitReason::Failed(format!("KVM reported an unknown system event, {number}"))
         }
     }
 }

@@ -182,7 +182,7 @@ fn frames_cross_the_stream_socket_both_ways() {
     let guest = with_handler(main, HANDLER as usize, &handler);
     let running = Rig::new(&guest).stream(theirs.into()).start();
     let mut peer = &ours;
-    peer.set_read_timeout(Some(support::PATIENCE)).unwrap();
+    peer.set_read_timeout(Some(support::TIMEOUT)).unwrap();
     let mut sent = [0; 4 + 60];
     peer.read_exact(&mut sent).unwrap();
     // The machine's announcement: from the guest's address to all.

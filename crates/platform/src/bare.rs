@@ -110,7 +110,7 @@ pub(crate) fn heard(
         let _ = child.0.wait();
     }
     if let Err(StepError::Ended { what, last }) = result {
-        let last = format!("{last} {}", child.last_words());
+        let last = format!("{last} {}", child.last_output());
         return Err(StepError::Ended { what, last });
     }
     result
@@ -143,7 +143,7 @@ impl Watch for Held<'_> {
 struct Ended(Child);
 
 impl Ended {
-    fn last_words(&mut self) -> String {
+    fn last_output(&mut self) -> String {
         use std::io::Read as _;
         let mut text = String::new();
         if let Some(stderr) = self.0.stderr.take() {

@@ -63,12 +63,12 @@ impl Engine {
 
     /// Removes a container, running or not.
     pub fn delete(self, state: &Path, id: &str) {
-        let (state_of, words): (_, &[&str]) = match self {
+        let (state_of, args): (_, &[&str]) = match self {
             Self::Runc => (state.join(id), &["delete", "--force"]),
             Self::Podman => (state.join("root"), &["rm", "--force", "--time", "0"]),
         };
         if state_of.exists() {
-            let _ = self.command(state, id).args(words).arg(id).output();
+            let _ = self.command(state, id).args(args).arg(id).output();
         }
     }
 }
@@ -285,7 +285,7 @@ impl Containers {
         tree: &Path,
         scratch: &Path,
         limits: &Limits,
-        words: &[&str],
+        args: &[&str],
         timeout: Timeout<'_>,
     ) -> Result<Waiting, StepError> {
         let state = self.state();
@@ -299,7 +299,7 @@ impl Containers {
         match self.engine {
             Engine::Runc => {
                 let mut config = config(tree, scratch, &group, limits);
-                config["process"]["args"] = json!(words);
+                config["process"]["args"] = json!(args);
                 fs::write(self.dir.join("config.json"), config.to_string()).map_err(failed)?;
                 start.args(["run", "--bundle"]).arg(&self.dir).arg(&self.id);
                 Ok(Waiting { group, start })
@@ -308,7 +308,7 @@ impl Containers {
                 let mut create = self.engine.command(&state, &self.id);
                 create.args(["create", "--name", &self.id, "--cgroup-parent", &group]);
                 create.args(podman_options(scratch, limits));
-                create.arg("--rootfs").arg(tree).args(words);
+                create.arg("--rootfs").arg(tree).args(args);
                 let made = program::run(create, "podman create", &Groups::default(), timeout)?;
                 start.args(["start", "--attach", "--interactive", &self.id]);
                 let group = format!("{group}/libpod-{}", made.trim());

@@ -80,8 +80,8 @@ pub fn online() -> Vec<u32> {
 
 /// CPUs as the kernel's lists write them.
 pub fn list(cpus: &[u32]) -> String {
-    let words: Vec<String> = cpus.iter().map(u32::to_string).collect();
-    words.join(",")
+    let numbers: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    numbers.join(",")
 }
 
 #[cfg(test)]

@@ -103,8 +103,8 @@ pub struct Place {
 
 impl Place {
     /// The place of this platform and size on a host with this number of CPUs. A vanilla
-    /// container that is smaller than the host is kept small by quota, as in the
-    /// talk: a set of CPUs would be pinning.
+    /// container that is smaller than the host is kept small by quota, as in
+    /// CPU-Pinning 2020: a set of CPUs would be pinning.
     pub const fn new(platform: Platform, mode: Mode, size: u32, host_cpus: u32) -> Self {
         let whole = size >= host_cpus;
         let limit = match (platform, mode) {

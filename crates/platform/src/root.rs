@@ -180,7 +180,7 @@ impl Root {
             "/step",
             &limits,
         );
-        // A minimal tree has none, and then `localhost` is asked of the network.
+        // A minimal tree has none, and then resolving `localhost` asks the network.
         let hosts = self.tree.join("etc/hosts");
         if !hosts.exists() {
             put(&hosts, "127.0.0.1 localhost\n127.0.1.1 tare\n")?;

@@ -23,7 +23,7 @@ const MAP_ENTRY_BYTES: usize = 20;
 /// Entries of the table (`E820_MAX_ENTRIES_ZEROPAGE`).
 const MAP_MAX: usize = 128;
 
-/// What a Linux kernel is told.
+/// What a Linux kernel gets from its loader.
 pub(crate) struct ZeroPage<'a> {
     pub(crate) header: SetupHeader,
     pub(crate) memory_map: MemoryMap,

@@ -98,18 +98,20 @@ fn halt_poll(probe: &Probe) -> Finding {
         [] => "parameters are not readable".to_owned(),
         values => values.join(", "),
     };
-    match probe.capabilities.halt_poll {
-        true => Finding::ok("halt polling", format!("settable per machine; {values}")),
-        false => Finding::limited("halt polling", format!("for the whole host only; {values}"))
-            .remedy("Linux 4.20 and newer have KVM_CAP_HALT_POLL"),
+    if probe.capabilities.halt_poll {
+        Finding::ok("halt polling", format!("settable per machine; {values}"))
+    } else {
+        Finding::limited("halt polling", format!("for the whole host only; {values}"))
+            .remedy("Linux 4.20 and newer have KVM_CAP_HALT_POLL")
     }
 }
 
 fn statistics(probe: &Probe) -> Finding {
-    match probe.capabilities.stats_fd {
-        true => Finding::ok("kvm statistics", "by descriptor, per machine and vCPU"),
-        false => Finding::missing("kvm statistics", "no statistics by descriptor")
-            .remedy("Linux 5.14 and newer have KVM_GET_STATS_FD"),
+    if probe.capabilities.stats_fd {
+        Finding::ok("kvm statistics", "by descriptor, per machine and vCPU")
+    } else {
+        Finding::missing("kvm statistics", "no statistics by descriptor")
+            .remedy("Linux 5.14 and newer have KVM_GET_STATS_FD")
     }
 }
 

@@ -33,9 +33,10 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Outcome {
             .iter()
             .any(|finding| finding.name == name && finding.status == Status::Missing)
     };
-    Ok(match missing("kvm") && missing("qemu") {
-        true => ExitCode::NoEngine,
-        false => ExitCode::Success,
+    Ok(if missing("kvm") && missing("qemu") {
+        ExitCode::NoEngine
+    } else {
+        ExitCode::Success
     })
 }
 

@@ -61,9 +61,10 @@ pub(crate) fn set(args: &SetArgs) -> Outcome {
         return Err(SetError::Qemu(args.name.clone()).into());
     }
     let mut client = Client::new(dir.control_socket());
-    let settings = match args.pairs.is_empty() {
-        true => client.settings(),
-        false => client.set(&change),
+    let settings = if args.pairs.is_empty() {
+        client.settings()
+    } else {
+        client.set(&change)
     };
     let settings = settings.map_err(|error| failed(&args.name, error))?;
     if args.json {
@@ -103,9 +104,10 @@ fn text(settings: &Settings, pairs: &[String]) -> String {
     let mut text = String::new();
     for row in rows {
         let set = format!("{:<key$}  {:<value$}", row.key, row.value);
-        let _ = match beside {
-            true => writeln!(text, "{set}  {}", row.meaning),
-            false => writeln!(text, "{}\n    {}", set.trim_end(), row.meaning),
+        let _ = if beside {
+            writeln!(text, "{set}  {}", row.meaning)
+        } else {
+            writeln!(text, "{}\n    {}", set.trim_end(), row.meaning)
         };
     }
     text

@@ -25,10 +25,7 @@ pub(crate) fn stats(args: &StatsArgs) -> Outcome {
     }
     let mut client = Client::new(dir.control_socket());
     if let Some(WatchSeconds(interval)) = args.watch {
-        let form = match args.json {
-            true => Form::Json,
-            false => Form::Text,
-        };
+        let form = if args.json { Form::Json } else { Form::Text };
         let count = args.count;
         let how = Watching {
             interval,

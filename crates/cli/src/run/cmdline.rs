@@ -1,6 +1,6 @@
 //! The guest's command line, put together from options.
 
-use tare_abi::cmdline as words;
+use tare_abi::cmdline as parameters;
 use tare_abi::layout::CMDLINE_MAX;
 use tare_control::exit::ExitCode;
 
@@ -27,8 +27,8 @@ impl Explain for CmdlineError {
     }
 }
 
-/// Joins what the network and `--idle` say with the user's words, which come
-/// last because later words win.
+/// Joins what the network and `--idle` say with the user's parameters, which come
+/// last because later parameters win.
 pub(crate) fn build(
     ip: Option<&str>,
     idle: Option<IdleArg>,
@@ -36,23 +36,23 @@ pub(crate) fn build(
     user: &str,
 ) -> Result<String, CmdlineError> {
     let mut line = Vec::new();
-    line.extend(ip.map(|ip| format!("{}={ip}", words::IP)));
-    line.extend(idle.map(|idle| format!("{}={}", words::IDLE, idle_mode(idle).name())));
-    line.extend(ring.number().map(|ring| format!("{}={ring}", words::RING)));
+    line.extend(ip.map(|ip| format!("{}={ip}", parameters::IP)));
+    line.extend(idle.map(|idle| format!("{}={}", parameters::IDLE, idle_mode(idle).name())));
+    line.extend(ring.number().map(|ring| format!("{}={ring}", parameters::RING)));
     line.extend(Some(user.trim().to_owned()).filter(|user| !user.is_empty()));
     check(line.join(" "))
 }
 
-/// Joins the words that Linux needs with the user's, which come last.
+/// Joins the parameters that Linux needs with the user's, which come last.
 pub(crate) fn linux(needed: &str, user: &str) -> Result<String, CmdlineError> {
     check(format!("{needed} {}", user.trim()).trim_end().to_owned())
 }
 
-fn idle_mode(idle: IdleArg) -> words::Idle {
+fn idle_mode(idle: IdleArg) -> parameters::Idle {
     match idle {
-        IdleArg::Block => words::Idle::Block,
-        IdleArg::Poller => words::Idle::Poller,
-        IdleArg::Spin => words::Idle::Spin,
+        IdleArg::Block => parameters::Idle::Block,
+        IdleArg::Poller => parameters::Idle::Poller,
+        IdleArg::Spin => parameters::Idle::Spin,
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
         );
         let line = line.expect("a command line");
         assert_eq!(line, "ip=10.0.2.15/24,10.0.2.2 idle=spin ring=3 ip=dhcp x");
-        assert_eq!(words::value(&line, words::IP), Some("dhcp"));
+        assert_eq!(parameters::value(&line, parameters::IP), Some("dhcp"));
         assert_eq!(build(None, None, RingArg::Auto, ""), Ok(String::new()));
     }
 

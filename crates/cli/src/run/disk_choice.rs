@@ -123,9 +123,10 @@ fn split_path(text: &str) -> (String, Option<&str>) {
 
 fn serial(text: &str) -> Result<String, DiskChoiceError> {
     let printable = text.bytes().all(|byte| byte.is_ascii_graphic());
-    match printable && (1..=SERIAL_BYTES).contains(&text.len()) {
-        true => Ok(text.to_owned()),
-        false => Err(DiskChoiceError::Serial),
+    if printable && (1..=SERIAL_BYTES).contains(&text.len()) {
+        Ok(text.to_owned())
+    } else {
+        Err(DiskChoiceError::Serial)
     }
 }
 

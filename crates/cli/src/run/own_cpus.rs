@@ -81,13 +81,14 @@ fn take_in(directory: &Path, usable: &[u16], asked: u8) -> Result<Vec<OwnCpu>, O
         Some(OwnCpu { cpu: *cpu, lock })
     });
     let taken: Vec<OwnCpu> = free.take(asked.into()).collect();
-    match taken.len() == usize::from(asked) {
-        true => Ok(taken),
-        false => Err(OwnCpuError::TooFew {
+    if taken.len() == usize::from(asked) {
+        Ok(taken)
+    } else {
+        Err(OwnCpuError::TooFew {
             asked,
             free: taken.len(),
             usable: usable.len(),
-        }),
+        })
     }
 }
 

@@ -99,9 +99,10 @@ enum Template {
 /// Starts passt for a guest with that hardware address; [`Passt::wait_ready`]
 /// waits for it, so that other work can be done in between.
 pub(crate) fn start(forwards: &[Publish], mac: [u8; 6]) -> Result<Passt, PasstError> {
-    let template = match has_default_route() {
-        true => Template::DefaultRoute,
-        false => Template::Loopback,
+    let template = if has_default_route() {
+        Template::DefaultRoute
+    } else {
+        Template::Loopback
     };
     let (mut ours, theirs) = UnixStream::pair().map_err(PasstError::Start)?;
     ours.write_all(&arp::announcement(mac, GUEST, GATEWAY))
@@ -211,13 +212,14 @@ fn wait(child: &mut Child) -> Result<String, PasstError> {
     }
     let status = child.wait().map_err(PasstError::Start)?;
     let log = without_noise(&said?);
-    match status.success() {
-        true => Ok(log),
-        false if log.is_empty() => Err(PasstError::Refused(status.to_string())),
-        false => Err(PasstError::Refused(
-            log.lines().collect::<Vec<_>>().join("; "),
-        )),
+    if status.success() {
+        return Ok(log);
     }
+    Err(PasstError::Refused(if log.is_empty() {
+        status.to_string()
+    } else {
+        log.lines().collect::<Vec<_>>().join("; ")
+    }))
 }
 
 /// What passt writes to standard error until it closes it, which it does by

@@ -1,4 +1,4 @@
-//! From the words of the command line to a plan: everything is checked here
+//! From the arguments of the command line to a plan: everything is checked here
 //! and nothing is changed. Files are opened, since a check by name could be
 //! overtaken.
 
@@ -225,9 +225,10 @@ pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
         halt,
         own_cpus,
         emulated,
-        place: match args.detach {
-            true => Place::Background,
-            false => Place::Foreground,
+        place: if args.detach {
+            Place::Background
+        } else {
+            Place::Foreground
         },
     })
 }

@@ -117,36 +117,36 @@ fn arguments(
     machine: &Prepared,
 ) -> Result<(Vec<String>, Vec<OwnedFd>), Errno> {
     let record = &machine.record;
-    let mut words = Words::default();
-    words
+    let mut args = Arguments::default();
+    args
         .one("-no-user-config")
         .one("-nodefaults")
         .one("-no-reboot");
-    words.two("-sandbox", SANDBOX);
+    args.two("-sandbox", SANDBOX);
     // Threads with names, so that `tare pin` tells vCPUs from others.
     let name = machine.run_dir.dir().name();
-    words.two("-name", format!("{name},debug-threads=on"));
-    words.two("-display", "none");
+    args.two("-name", format!("{name},debug-threads=on"));
+    args.two("-display", "none");
     let board = Board::of(machine.guest);
-    words.two("-machine", board.machine_type(accelerator, record.cpus));
-    words.two("-cpu", board.cpu(accelerator));
-    words.two("-smp", record.cpus);
-    words.two("-m", record.memory_mib);
-    words.two("-kernel", inherited(&machine.image)?);
+    args.two("-machine", board.machine_type(accelerator, record.cpus));
+    args.two("-cpu", board.cpu(accelerator));
+    args.two("-smp", record.cpus);
+    args.two("-m", record.memory_mib);
+    args.two("-kernel", inherited(&machine.image)?);
     if let Some(initrd) = &machine.initrd {
-        words.two("-initrd", inherited(initrd)?);
+        args.two("-initrd", inherited(initrd)?);
     }
-    words.two("-append", &machine.cmdline);
+    args.two("-append", &machine.cmdline);
     // The lock is the machine's life: QEMU keeps it too.
     fcntl_setfd(machine.run_dir.lock(), FdFlags::empty())?;
-    words.two(
+    args.two(
         "-device",
         format!("isa-debug-exit,iobase={:#x},iosize=4", ports::EXIT),
     );
-    words.two("-global", "virtio-mmio.force-legacy=off");
-    words.two("-device", board.device("virtio-rng"));
-    let kept = console(machine, board, &mut words)?;
-    words.two(
+    args.two("-global", "virtio-mmio.force-legacy=off");
+    args.two("-device", board.device("virtio-rng"));
+    let kept = console(machine, board, &mut args)?;
+    args.two(
         "-qmp",
         format!(
             "unix:{},server=on,wait=off",
@@ -154,12 +154,12 @@ fn arguments(
         ),
     );
     if let Some(link) = &machine.link {
-        net(link, board, &mut words)?;
+        net(link, board, &mut args)?;
     }
     for (number, disk) in machine.disks.iter().enumerate() {
-        drive(number, disk, board, &mut words)?;
+        drive(number, disk, board, &mut args)?;
     }
-    Ok((words.0, kept))
+    Ok((args.0, kept))
 }
 
 /// The machine that QEMU makes.
@@ -213,33 +213,33 @@ impl Board {
 }
 
 /// The console, or the streams of a pipeline; descriptors to keep until QEMU runs.
-fn console(machine: &Prepared, board: Board, words: &mut Words) -> Result<Vec<OwnedFd>, Errno> {
+fn console(machine: &Prepared, board: Board, args: &mut Arguments) -> Result<Vec<OwnedFd>, Errno> {
     let path = machine.run_dir.dir().console_log();
     let log = escaped(&path);
     match machine.place {
         Place::Foreground if guest::starts_init(&machine.cmdline) && stdio::wanted() => {
             let (arguments, kept) = stdio::arguments(&board.device("virtio-serial"), &path)?;
-            words.0.extend(arguments);
+            args.0.extend(arguments);
             return Ok(kept);
         }
-        Place::Foreground => words.two(
+        Place::Foreground => args.two(
             "-chardev",
             format!("stdio,id=console,signal=on,logfile={log},logappend=on"),
         ),
-        Place::Background => words.two("-chardev", format!("file,id=console,path={log},append=on")),
+        Place::Background => args.two("-chardev", format!("file,id=console,path={log},append=on")),
     };
-    words.two("-serial", "chardev:console");
+    args.two("-serial", "chardev:console");
     Ok(Vec::new())
 }
 
-fn net(link: &Link, board: Board, words: &mut Words) -> Result<(), Errno> {
+fn net(link: &Link, board: Board, args: &mut Arguments) -> Result<(), Errno> {
     // The supervisor adds the one that leads to its relay and so to passt.
     if let LinkEnd::Tap { file, .. } = &link.end {
         let backend = format!("tap,id=net,fd={},vhost=off", inherit(file)?);
-        words.two("-netdev", backend);
+        args.two("-netdev", backend);
     }
     let [a, b, c, d, e, f] = link.mac;
-    words.two(
+    args.two(
         "-device",
         format!(
             "{},netdev=net,mac={a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}",
@@ -251,7 +251,7 @@ fn net(link: &Link, board: Board, words: &mut Words) -> Result<(), Errno> {
 
 /// QEMU opens the file once more: the lock that comes with the inherited
 /// descriptor keeps others away, and would keep QEMU away as well.
-fn drive(number: usize, disk: &OpenDisk, board: Board, words: &mut Words) -> Result<(), Errno> {
+fn drive(number: usize, disk: &OpenDisk, board: Board, args: &mut Arguments) -> Result<(), Errno> {
     let file = inherited(&disk.file)?;
     let read_only = match disk.access {
         Access::ReadOnly => "on",
@@ -265,13 +265,13 @@ fn drive(number: usize, disk: &OpenDisk, board: Board, words: &mut Words) -> Res
         0 => format!("format=raw,file={file},file.locking=off"),
         latency_us => slowly(&file, disk_bytes(&disk.file)?, latency_us),
     };
-    words.two(
+    args.two(
         "-drive",
         format!(
             "if=none,id=disk{number},{source},readonly={read_only},cache={cache},discard=unmap"
         ),
     );
-    words.two(
+    args.two(
         "-device",
         format!(
             "{},drive=disk{number},num-queues={},serial={}",
@@ -319,9 +319,9 @@ fn inherit(fd: &impl AsFd) -> Result<i32, Errno> {
 
 /// Arguments in the making.
 #[derive(Default)]
-struct Words(Vec<String>);
+struct Arguments(Vec<String>);
 
-impl Words {
+impl Arguments {
     fn one(&mut self, word: &str) -> &mut Self {
         self.0.push(word.to_owned());
         self

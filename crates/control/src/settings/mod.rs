@@ -48,7 +48,7 @@ pub enum SettingsError {
     /// The machine has no such disk.
     #[error("{0} does not exist; disks are disk0, disk1, ... in the order of --disk")]
     NoSuchDisk(String),
-    /// A disk's coalescing cannot be so.
+    /// A disk's coalescing is invalid.
     #[error("{disk}")]
     Coalesce {
         /// The disk.

@@ -29,9 +29,9 @@ fn one_disk() -> Settings {
     }
 }
 
-fn change(words: &[&str]) -> SettingsChange {
+fn change(pairs: &[&str]) -> SettingsChange {
     let mut change = SettingsChange::default();
-    for word in words {
+    for word in pairs {
         change.set(word).unwrap();
     }
     change
@@ -42,22 +42,22 @@ fn every_row_can_be_set_to_what_it_says() {
     let settings = one_disk();
     let rows = settings.rows();
     assert_eq!(rows.len(), 8);
-    let words: Vec<_> = rows
+    let pairs: Vec<_> = rows
         .iter()
         .map(|row| format!("{}={}", row.key, row.value))
         .collect();
-    let words: Vec<_> = words.iter().map(String::as_str).collect();
-    assert_eq!(settings.changed(&change(&words)), Ok(settings));
+    let pairs: Vec<_> = pairs.iter().map(String::as_str).collect();
+    assert_eq!(settings.changed(&change(&pairs)), Ok(settings));
 }
 
 #[test]
 fn the_rule_gets_what_was_set_and_the_rest_stays() {
-    let words = [
+    let pairs = [
         "disk0.coalesce=off",
         "disk0.coalesce.longest_hold_us=500",
         "disk0.coalesce.read_urgent_below=0",
     ];
-    let settings = one_disk().changed(&change(&words)).unwrap();
+    let settings = one_disk().changed(&change(&pairs)).unwrap();
     let rule = settings.disks["disk0"].coalesce.settings().unwrap();
     let expected = Parameters {
         mode: Mode::Off,
@@ -87,7 +87,7 @@ fn both_documents_survive_json() {
 #[test]
 fn one_wrong_value_refuses_the_whole_change() {
     let settings = one_disk();
-    let refused = |words: &[&str]| sentence(&settings.changed(&change(words)).unwrap_err());
+    let refused = |pairs: &[&str]| sentence(&settings.changed(&change(pairs)).unwrap_err());
     assert_eq!(
         refused(&["disk0.coalesce=off", "disk0.coalesce.epoch_us=10"]),
         "disk0: epoch of 10000 ns is not in 1 ms..=60 s"

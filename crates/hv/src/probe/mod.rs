@@ -4,16 +4,16 @@
 //! - *Hardware or emulated*: a loop of ordinary instructions, counted by KVM's
 //!   statistic `insn_emulation`; where KVM has none, timed.
 //! - *Which instructions work*: each with an interrupt table beneath it, so that
-//!   a fault is told from an instruction that KVM cannot emulate.
+//!   a fault differs from an instruction that KVM cannot emulate.
 //! - *Which capabilities* the descriptor offers.
 //!
 //! A machine's CPUID then hides what does not work (`crate::cpuid`).
 
 mod capabilities;
 mod feature;
-mod furniture;
+mod guest_setup;
 mod instructions;
-mod laboratory;
+mod probe_vm;
 mod report;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -33,7 +33,7 @@ use crate::memory::MemoryError;
 use crate::stats::StatsError;
 use crate::vcpu::{RunError, VcpuError};
 use crate::vm::VmError;
-use laboratory::Laboratory;
+use probe_vm::ProbeVm;
 
 /// Why the probe could not find out what it wanted.
 #[derive(Debug, Error)]
@@ -158,17 +158,17 @@ impl Probe {
     pub fn run(kvm: &Kvm) -> Result<Self, ProbeError> {
         let begin = Instant::now();
         let supported = supported_cpuid(kvm)?;
-        let (mut laboratory, capabilities) = Laboratory::open(kvm, &supported)?;
-        let (ordinary, visible, instructions) = laboratory.guarded(|laboratory| {
-            let ordinary = laboratory.ordinary_code()?;
-            let visible = laboratory.visible_cpuid()?;
-            let instructions = laboratory.try_instructions(&visible)?;
+        let (mut vm, capabilities) = ProbeVm::open(kvm, &supported)?;
+        let (ordinary, visible, instructions) = vm.guarded(|vm| {
+            let ordinary = vm.ordinary_code()?;
+            let visible = vm.visible_cpuid()?;
+            let instructions = vm.try_instructions(&visible)?;
             Ok::<_, ProbeError>((ordinary, visible, instructions))
         })?;
         Ok(Self {
             kind: ordinary.kind(),
             emulated_instructions: ordinary.emulated,
-            loop_instructions: laboratory::LOOP_INSTRUCTIONS,
+            loop_instructions: probe_vm::LOOP_INSTRUCTIONS,
             loop_time: ordinary.time,
             shown_regardless: shown_regardless(&visible, &supported),
             instructions,
@@ -181,7 +181,7 @@ impl Probe {
     /// Whether a vCPU whose HLT exits are disabled halts by itself. A KVM that
     /// executes ring 0 by its emulator takes the setting and halts all the same.
     pub fn halts_natively(&self, kvm: &Kvm) -> Result<bool, ProbeError> {
-        Laboratory::without_halt_exits(kvm, &self.supported)?.halts_natively()
+        ProbeVm::without_halt_exits(kvm, &self.supported)?.halts_natively()
     }
 
     /// What became of the instruction called `name`.

@@ -1,4 +1,4 @@
-//! Why `KVM_RUN` came back, in Tare's own words.
+//! Why `KVM_RUN` returned, as Tare's own type.
 
 use thiserror::Error;
 
@@ -45,7 +45,7 @@ pub enum Exit<'a> {
     /// HLT; only from a machine without irqchip.
     Hlt,
     /// An instruction that KVM's emulator lacks (INT3, FWAIT): it is done, nothing is left.
-    Filled,
+    Emulated,
     /// The processor shut down (triple fault).
     Shutdown(Box<Crash>),
     /// KVM could not go on, such as with an instruction that its emulator lacks.
@@ -54,7 +54,7 @@ pub enum Exit<'a> {
     FailEntry(Box<Crash>),
     /// The guest asked the hypervisor for something about the machine.
     SystemEvent(SystemEvent),
-    /// A signal or a [`Kicker`](super::Kicker) ended the run; nothing happened in the guest.
+    /// A signal or a [`KickHandle`](super::KickHandle) ended the run; nothing happened in the guest.
     Interrupted,
     /// An exit that a Tare machine does not enable.
     Unexpected(Box<Crash>),
@@ -69,7 +69,7 @@ impl Exit<'_> {
             Self::MmioRead { .. } => "mmio_read",
             Self::MmioWrite { .. } => "mmio_write",
             Self::Hlt => "hlt",
-            Self::Filled => "emulator_gap",
+            Self::Emulated => "emulator_gap",
             Self::Shutdown(_) => "shutdown",
             Self::InternalError(_) => "internal_error",
             Self::FailEntry(_) => "fail_entry",

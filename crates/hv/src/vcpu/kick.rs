@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use kvm_bindings::kvm_run;
 
-/// What of a vCPU its kickers may touch.
+/// What of a vCPU its kick_handles may touch.
 #[derive(Debug)]
 struct Target {
     immediate_exit: NonNull<u8>,
@@ -50,8 +50,8 @@ impl KickTarget {
         }
     }
 
-    pub(super) fn kicker(&self) -> Kicker {
-        Kicker {
+    pub(super) fn kick_handle(&self) -> KickHandle {
+        KickHandle {
             target: Arc::clone(&self.shared),
         }
     }
@@ -86,11 +86,11 @@ impl Drop for KickTarget {
 /// Makes a vCPU's [`run`](super::Vcpu::run) return [`Exit::Interrupted`](super::Exit::Interrupted),
 /// from any thread, now or the next time that it is called.
 #[derive(Clone, Debug)]
-pub struct Kicker {
+pub struct KickHandle {
     target: Arc<Mutex<Option<Target>>>,
 }
 
-impl Kicker {
+impl KickHandle {
     /// Kicks. Whoever wants a vCPU to stop sets his flag first: one kick ends one run.
     /// Does nothing when the vCPU is gone.
     pub fn kick(&self) {

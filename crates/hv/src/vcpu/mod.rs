@@ -1,8 +1,8 @@
 //! One virtual processor: made from plain data, run by one thread, stopped
 //! from any.
 
+mod emulation_fallback;
 mod exit;
-mod gaps;
 mod kick;
 mod registers;
 mod run;
@@ -13,14 +13,14 @@ use tare_abi::entry::EntryState;
 use thiserror::Error;
 
 pub use exit::{Exit, RunError, SystemEvent};
-pub use kick::Kicker;
+pub use kick::KickHandle;
 
 use crate::cpuid;
 use crate::memory::GuestMemoryMmap;
 use crate::probe::Probe;
 use crate::stats::{StatsError, StatsFd};
 use crate::vm::Vm;
-use gaps::Gaps;
+use emulation_fallback::EmulationFallback;
 use kick::KickTarget;
 pub(crate) use registers::set_mode;
 
@@ -55,7 +55,7 @@ pub enum VcpuError {
 }
 
 /// One virtual processor. Not for sharing: the thread that runs it owns it;
-/// others hold its [`Kicker`] and its [`StatsFd`].
+/// others hold its [`KickHandle`] and its [`StatsFd`].
 #[derive(Debug)]
 pub struct Vcpu {
     // Before `fd`: kicks must end before the mapping that they write goes away.
@@ -63,7 +63,7 @@ pub struct Vcpu {
     fd: VcpuFd,
     index: u8,
     memory: GuestMemoryMmap,
-    gaps: Gaps,
+    fallback: EmulationFallback,
 }
 
 impl Vcpu {
@@ -75,7 +75,7 @@ impl Vcpu {
     ) -> Result<Self, VcpuError> {
         let index = topology.index;
         let vcpu = Self {
-            gaps: Gaps::of(probe),
+            fallback: EmulationFallback::of(probe),
             ..Self::bare(vm, index)?
         };
         let tsc_khz = vcpu.fd.get_tsc_khz().ok();
@@ -105,7 +105,7 @@ impl Vcpu {
             fd,
             index,
             memory: vm.memory().clone(),
-            gaps: Gaps::default(),
+            fallback: EmulationFallback::default(),
         })
     }
 
@@ -128,8 +128,8 @@ impl Vcpu {
 
     /// A handle by which other threads make [`Self::run`] return
     /// [`Exit::Interrupted`].
-    pub fn kicker(&self) -> Kicker {
-        self.kick.kicker()
+    pub fn kick_handle(&self) -> KickHandle {
+        self.kick.kick_handle()
     }
 
     /// KVM's statistics of this vCPU. To be opened before the vCPU's thread

@@ -42,9 +42,10 @@ impl Vcpu {
             Reason::InternalError => {
                 let cause = self.internal_error();
                 let crash = self.crash(cause);
-                match self.fill_gap(&crash) {
-                    true => Ok(Exit::Filled),
-                    false => Ok(Exit::InternalError(crash)),
+                if self.emulate(&crash) {
+                    Ok(Exit::Emulated)
+                } else {
+                    Ok(Exit::InternalError(crash))
                 }
             }
             Reason::FailEntry { reason } => Ok(Exit::FailEntry(

@@ -71,11 +71,11 @@ fn a_breakpoint_reaches_its_handler_and_returns_behind_it() {
     );
     machine.write(DATA + 0x800, &0xfff_u16.to_le_bytes());
     machine.write(DATA + 0x802, &DATA.to_le_bytes());
-    let mut filled = 0;
+    let mut emulated = 0;
     let mut writes = Vec::new();
     while writes.len() < 2 {
         match machine.vcpu.run().unwrap() {
-            Exit::Filled => filled += 1,
+            Exit::Emulated => emulated += 1,
             Exit::PioOut { port, data, .. } => writes.push((port, data.to_vec())),
             other => panic!("{other:#?}"),
         }
@@ -84,7 +84,7 @@ fn a_breakpoint_reaches_its_handler_and_returns_behind_it() {
     assert_eq!(writes[1].0, 0x81);
     let (_, probe) = kvm().unwrap();
     let lacks = probe.outcome("int3") == Some(Outcome::NotEmulated);
-    assert_eq!(filled, usize::from(lacks));
+    assert_eq!(emulated, usize::from(lacks));
 }
 
 #[test]
@@ -93,17 +93,17 @@ fn waiting_for_the_x87_unit_goes_on() {
     let Some(mut machine) = Machine::long(&[0xdb, 0xe3, 0x9b, 0xe6, 0x80]) else {
         return;
     };
-    let mut filled = 0;
+    let mut emulated = 0;
     loop {
         match machine.vcpu.run().unwrap() {
-            Exit::Filled => filled += 1,
+            Exit::Emulated => emulated += 1,
             Exit::PioOut { port, .. } => break assert_eq!(port, 0x80),
             other => panic!("{other:#?}"),
         }
     }
     let (_, probe) = kvm().unwrap();
     let lacks = probe.outcome("fwait") == Some(Outcome::NotEmulated);
-    assert_eq!(filled, usize::from(lacks));
+    assert_eq!(emulated, usize::from(lacks));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use tare_hv::{IoAddress, Kicker, MsiMessage, StatsFd, VmError, WriteMatch};
+use tare_hv::{IoAddress, KickHandle, MsiMessage, StatsFd, VmError, WriteMatch};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use crate::machine::{CODE, DATA, Machine};
@@ -95,12 +95,12 @@ fn the_tsc_deadline_timer_wakes_a_halted_vcpu() {
         return;
     };
     assert_eq!(machine.port_write().1, b"R");
-    let kicker = machine.vcpu.kicker();
+    let kick_handle = machine.vcpu.kick_handle();
     let (done, waiting) = mpsc::channel::<()>();
     thread::scope(|scope| {
         scope.spawn(move || {
             if waiting.recv_timeout(Duration::from_secs(5)) == Err(RecvTimeoutError::Timeout) {
-                kicker.kick();
+                kick_handle.kick();
             }
         });
         assert_eq!(machine.port_write().1, b"H");
@@ -130,12 +130,12 @@ fn a_masked_route_delivers_nothing() {
     machine.vm.irqfd(GSI, &event).unwrap();
     machine.vm.remove_msi_route(GSI).unwrap();
     assert_eq!(machine.port_write().1, b"R");
-    let kicker: Kicker = machine.vcpu.kicker();
+    let kick_handle: KickHandle = machine.vcpu.kick_handle();
     thread::scope(|scope| {
         scope.spawn(|| {
             event.write(1).unwrap();
             thread::sleep(Duration::from_millis(50));
-            kicker.kick();
+            kick_handle.kick();
         });
         assert_eq!(machine.vcpu.run().unwrap().name(), "interrupted");
     });

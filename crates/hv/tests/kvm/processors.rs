@@ -42,13 +42,13 @@ fn the_second_vcpu_starts_in_its_trampoline_and_knows_its_id() {
     ];
     machine.write(AP_TRAMPOLINE, &trampoline);
     let mut second = machine.vm.vcpu(probe, 1, 2, 0).unwrap();
-    let kicker = second.kicker();
+    let kick_handle = second.kick_handle();
     let (said, heard) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(move || said.send(first_write(&mut second)));
         assert_eq!(machine.port_write().0, 0x80);
         let word = heard.recv_timeout(Duration::from_secs(10));
-        kicker.kick();
+        kick_handle.kick();
         assert_eq!(word.unwrap().map(|ebx| ebx >> 24), Some(1));
     });
 }

@@ -15,11 +15,11 @@ fn a_kick_ends_a_loop_without_exits() {
     let Some(mut machine) = Machine::protected(&FOR_EVER) else {
         return;
     };
-    let kicker = machine.vcpu.kicker();
+    let kick_handle = machine.vcpu.kick_handle();
     thread::scope(|scope| {
         scope.spawn(|| {
             thread::sleep(Duration::from_millis(20));
-            kicker.kick();
+            kick_handle.kick();
         });
         assert!(matches!(machine.vcpu.run().unwrap(), Exit::Interrupted));
     });
@@ -31,7 +31,7 @@ fn a_kick_before_the_run_is_not_lost_and_ends_one_run_only() {
     let Some(mut machine) = Machine::protected(&[0xe6, 0x80, 0xeb, 0xfc]) else {
         return;
     };
-    machine.vcpu.kicker().kick();
+    machine.vcpu.kick_handle().kick();
     assert!(matches!(machine.vcpu.run().unwrap(), Exit::Interrupted));
     assert_eq!(machine.port_write().0, 0x80);
     assert_eq!(machine.port_write().0, 0x80);
@@ -42,11 +42,11 @@ fn many_kicks_stop_a_vcpu_wherever_they_meet_it() {
     let Some(mut machine) = Machine::protected(&[0xe6, 0x80, 0xeb, 0xfc]) else {
         return;
     };
-    let kicker = machine.vcpu.kicker();
+    let kick_handle = machine.vcpu.kick_handle();
     let deadline = Instant::now() + Duration::from_secs(20);
     for _ in 0..200 {
         thread::scope(|scope| {
-            scope.spawn(|| kicker.kick());
+            scope.spawn(|| kick_handle.kick());
             while !matches!(machine.vcpu.run().unwrap(), Exit::Interrupted) {
                 assert!(Instant::now() < deadline, "a kick was lost");
             }
@@ -59,9 +59,9 @@ fn a_kick_of_a_vcpu_that_is_gone_does_nothing() {
     let Some(machine) = Machine::protected(&FOR_EVER) else {
         return;
     };
-    let kicker = machine.vcpu.kicker();
+    let kick_handle = machine.vcpu.kick_handle();
     drop(machine);
-    kicker.kick();
+    kick_handle.kick();
 }
 
 #[test]

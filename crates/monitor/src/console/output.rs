@@ -1,7 +1,7 @@
 //! Where the console's output goes: `console.log` and perhaps standard output.
 //!
 //! A reader of standard output that does not read holds a vCPU for
-//! `PATIENCE_MS` once; then output to it is dropped until it takes some again.
+//! `TIMEOUT_MS` once; then output to it is dropped until it takes some again.
 //! The log has everything. A closed reader is forgotten.
 
 use std::io;
@@ -16,7 +16,7 @@ use rustix::net::SendFlags;
 use super::log::ConsoleLog;
 
 /// How long a write waits for a reader that does not read, in ms.
-const PATIENCE_MS: i64 = 250;
+const TIMEOUT_MS: i64 = 250;
 
 /// Output of the serial port.
 #[derive(Debug)]
@@ -112,12 +112,12 @@ impl Screen {
     }
 
     fn wait(&self) -> bool {
-        let patience = Timespec {
+        let timeout = Timespec {
             tv_sec: 0,
-            tv_nsec: PATIENCE_MS * 1_000_000,
+            tv_nsec: TIMEOUT_MS * 1_000_000,
         };
         let mut fds = [PollFd::new(&self.fd, PollFlags::OUT)];
-        !matches!(poll(&mut fds, Some(&patience)), Ok(0))
+        !matches!(poll(&mut fds, Some(&timeout)), Ok(0))
     }
 }
 

@@ -77,7 +77,7 @@ impl IoLoop {
         // A regular file is always readable, and says so to nobody.
         self.console_input(Input::resume)?;
         loop {
-            self.poll.wait(&mut ready, self.patience())?;
+            self.poll.wait(&mut ready, self.timeout())?;
             for token in ready.drain(..) {
                 match token {
                     STOP => return Ok(()),
@@ -102,7 +102,7 @@ impl IoLoop {
     }
 
     /// How long to wait: without work, and with nothing held, forever.
-    fn patience(&self) -> Wait {
+    fn timeout(&self) -> Wait {
         if self.devices.iter().any(IoDevice::has_more) {
             return Wait::No;
         }

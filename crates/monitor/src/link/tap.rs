@@ -64,9 +64,10 @@ fn set_int<const OPCODE: Opcode>(tap: &OwnedFd, value: libc::c_int) -> Result<()
 
 fn set_offload(tap: &OwnedFd, accepted: RxOffload) -> Result<(), Errno> {
     let flag = |on: bool, flag: usize| if on { flag } else { 0 };
-    let flags = match accepted.csum {
-        true => TUN_F_CSUM | flag(accepted.tso4, TUN_F_TSO4) | flag(accepted.tso6, TUN_F_TSO6),
-        false => 0,
+    let flags = if accepted.csum {
+        TUN_F_CSUM | flag(accepted.tso4, TUN_F_TSO4) | flag(accepted.tso6, TUN_F_TSO6)
+    } else {
+        0
     };
     // SAFETY: this ioctl takes its flags as a value.
     unsafe { ioctl(tap, IntegerSetter::<TUNSETOFFLOAD>::new_usize(flags)) }

@@ -24,7 +24,7 @@ use tare_control::client::Client;
 use tare_control::rundir::{RunDir, RunRoot};
 
 /// Longest time for anything that should happen.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub use tare_vmtest::kvm;
 
@@ -244,7 +244,7 @@ fn memory_file(bytes: &[u8]) -> File {
 impl Running {
     /// A client of the control socket.
     pub fn client(&self) -> Client {
-        Client::new(self.run_dir.control_socket()).with_timeout(PATIENCE)
+        Client::new(self.run_dir.control_socket()).with_timeout(TIMEOUT)
     }
 
     /// The monitor's process.
@@ -284,7 +284,7 @@ impl Running {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > TIMEOUT {
                 self.child.kill().unwrap();
                 panic!(
                     "the monitor does not end; console: {:?}, stderr: {:?}",
@@ -342,7 +342,7 @@ fn read_all(mut stream: impl std::io::Read) -> String {
 pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let begin = Instant::now();
     while !condition() {
-        assert!(begin.elapsed() < PATIENCE, "waited in vain until {what}");
+        assert!(begin.elapsed() < TIMEOUT, "waited in vain until {what}");
         thread::sleep(Duration::from_millis(2));
     }
 }

@@ -94,7 +94,7 @@ impl Machine {
         fs::create_dir_all(&run_root).map_err(failed)?;
         let scratch = scratch_disk(dir, &name).map_err(failed)?;
         let errors = dir.join(format!("{name}.err"));
-        let words = format!(
+        let parameters = format!(
             "rdinit=/.tare/init quiet nowatchdog {}",
             autogroup::GUEST_WORD
         );
@@ -109,7 +109,7 @@ impl Machine {
             .arg(&scratch)
             .args(["--net", "none", "--memory", MEMORY, "--name", &name])
             .args(["--cpus", &cpus.to_string()])
-            .args(["--cmdline", &words])
+            .args(["--cmdline", &parameters])
             .env("TARE_RUN_ROOT", &run_root)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,5 +1,5 @@
 //! Linux on a KVM that emulates ring 0: CPUID alone does not keep a kernel from
-//! instructions that the emulator lacks, the kernel's own words do.
+//! instructions that the emulator lacks, the kernel's own parameters do.
 //!
 //! Reference: Linux `Documentation/admin-guide/kernel-parameters.txt`.
 
@@ -9,13 +9,13 @@ use tare_hv::{Kind, Kvm, Probe};
 use crate::run::cmdline::{self, CmdlineError};
 use crate::run::engine::{Accelerator, Engine};
 
-/// Words against the emulator's gaps.
+/// Parameters for what the emulator lacks.
 const NO_XSAVE: &str = "noxsave";
 const CLEAR: &str = "clearcpuid=";
 /// What goes with XSAVE when the kernel does without it, and need not be named.
 const WITH_XSAVE: &[&str] = &["xsave", "avx", "avx2", "fma", "f16c"];
 
-/// The command line with the words that this KVM calls for, before the user's;
+/// The command line with the parameters that this KVM calls for, before the user's;
 /// and a sentence about them.
 pub(crate) fn spare(
     cmdline: String,
@@ -34,30 +34,30 @@ pub(crate) fn spare(
         return Ok((cmdline, None));
     };
     let hidden = probe.hidden_features();
-    let words = words(hidden.map(|it| (it.name, it.linux_number())));
+    let parameters = parameters(hidden.map(|it| (it.name, it.linux_number())));
     let sentence = format!(
         "this KVM emulates ring 0: Linux starts slowly and reaches no further than its first \
-         process; added to its command line: {words}"
+         process; added to its command line: {parameters}"
     );
-    Ok((cmdline::linux(&words, &cmdline)?, Some(sentence)))
+    Ok((cmdline::linux(&parameters, &cmdline)?, Some(sentence)))
 }
 
-/// Words for a kernel that must do without these features.
-fn words<'a>(features: impl Iterator<Item = (&'a str, Option<u32>)>) -> String {
+/// Parameters for a kernel that must do without these features.
+fn parameters<'a>(features: impl Iterator<Item = (&'a str, Option<u32>)>) -> String {
     let (with_xsave, others): (Vec<_>, Vec<_>) =
         features.partition(|(name, _)| name.starts_with("xsave") || WITH_XSAVE.contains(name));
     let mut numbers: Vec<u32> = others.iter().filter_map(|(_, number)| *number).collect();
     numbers.sort_unstable();
     numbers.dedup();
     let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
-    let mut words = Vec::new();
+    let mut parameters = Vec::new();
     if !with_xsave.is_empty() {
-        words.push(NO_XSAVE.to_owned());
+        parameters.push(NO_XSAVE.to_owned());
     }
     if !numbers.is_empty() {
-        words.push(format!("{CLEAR}{}", numbers.join(",")));
+        parameters.push(format!("{CLEAR}{}", numbers.join(",")));
     }
-    words.join(" ")
+    parameters.join(" ")
 }
 
 #[cfg(test)]
@@ -73,8 +73,8 @@ mod tests {
             ("cx16", Some(141)),
             ("smap", Some(308)),
         ];
-        assert_eq!(words(features.into_iter()), "noxsave clearcpuid=141,308");
-        assert_eq!(words([].into_iter()), "");
+        assert_eq!(parameters(features.into_iter()), "noxsave clearcpuid=141,308");
+        assert_eq!(parameters([].into_iter()), "");
     }
 
     #[test]

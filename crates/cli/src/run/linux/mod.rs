@@ -23,7 +23,7 @@ use crate::failure::{Explain, Failure};
 
 pub(crate) use root::{LinuxRoot, parts};
 
-/// Words of `tare run` that do not go together for Linux.
+/// Options of `tare run` that do not go together for Linux.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinuxError {
     /// A command without files.
@@ -71,24 +71,24 @@ pub(crate) fn choose(kernel: &Path, args: &RunArgs, memory_mib: u32) -> Result<C
     };
     let hostname = args.name.clone().unwrap_or_else(|| name.clone());
     Ok(Chosen {
-        cmdline: cmdline::linux(&words(args, &hostname, &files), &args.cmdline)?,
+        cmdline: cmdline::linux(&parameters(args, &hostname, &files), &args.cmdline)?,
         image: kernel.image,
         name,
         files,
     })
 }
 
-fn words(args: &RunArgs, hostname: &str, files: &Files) -> String {
-    let mut words = vec![guest::WORDS.to_owned(), guest::UNTIMED.to_owned()];
+fn parameters(args: &RunArgs, hostname: &str, files: &Files) -> String {
+    let mut parameters = vec![guest::WORDS.to_owned(), guest::UNTIMED.to_owned()];
     if matches!(files, Files::Linux(_)) {
         // The console is the command's.
-        words.push("quiet".to_owned());
-        words.push(guest::CMDLINE.to_owned());
+        parameters.push("quiet".to_owned());
+        parameters.push(guest::CMDLINE.to_owned());
     }
     if matches!(args.net, NetChoice::User(_)) {
-        words.push(address(hostname).word());
+        parameters.push(address(hostname).word());
     }
-    words.join(" ")
+    parameters.join(" ")
 }
 
 /// With passt the address is known: the guest need not ask for it.

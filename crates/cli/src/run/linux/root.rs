@@ -137,9 +137,10 @@ type Parts = (Tree, Task, Vec<String>);
 pub(crate) fn parts(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, Failure> {
     let place = ImageRef::of(from);
     let is_image = place.path.is_file() || oci::is_layout(&place.path);
-    let parts = match is_image {
-        true => of_image(&place, command, limit_bytes)?,
-        false => of_directory(from, command, limit_bytes)?,
+    let parts = if is_image {
+        of_image(&place, command, limit_bytes)?
+    } else {
+        of_directory(from, command, limit_bytes)?
     };
     if parts.1.command.is_empty() {
         return Err(NoCommand(from.to_owned()).into());

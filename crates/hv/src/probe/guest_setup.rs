@@ -24,7 +24,7 @@ pub(super) const HANDLER_STRIDE: u64 = 16;
 pub(super) const HLT: u8 = 0xf4;
 
 /// Page tables, GDT, interrupt table and handlers.
-pub(super) fn furnish(memory: &GuestMemoryMmap) -> Result<(), ProbeError> {
+pub(super) fn set_up_memory(memory: &GuestMemoryMmap) -> Result<(), ProbeError> {
     const PRESENT_WRITABLE: u64 = 3;
     const LARGE: u64 = 1 << 7;
     let entry =

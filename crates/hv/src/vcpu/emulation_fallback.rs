@@ -56,15 +56,15 @@ enum Exception {
 
 /// The instructions that the monitor does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Gaps(Vec<Instruction>);
+pub(super) struct EmulationFallback(Vec<Instruction>);
 
-impl Gaps {
+impl EmulationFallback {
     pub(super) fn of(probe: &Probe) -> Self {
         let lacks = |it: &Instruction| probe.outcome(it.name()) == Some(Outcome::NotEmulated);
         Self(Instruction::ALL.into_iter().filter(lacks).collect())
     }
 
-    fn filled_at(&self, crash: &Crash) -> Option<Instruction> {
+    fn instruction_at(&self, crash: &Crash) -> Option<Instruction> {
         let code = fetched(&crash.cause)?;
         self.0.iter().copied().find(|it| it.code() == code)
     }
@@ -73,8 +73,8 @@ impl Gaps {
 impl Vcpu {
     /// Does the instruction that KVM could not go on with, if it is one of these.
     /// `false` leaves the vCPU as it was.
-    pub(super) fn fill_gap(&self, crash: &Crash) -> bool {
-        match self.gaps.filled_at(crash) {
+    pub(super) fn emulate(&self, crash: &Crash) -> bool {
+        match self.fallback.instruction_at(crash) {
             None => false,
             // A trap: the handler's frame points behind the instruction.
             Some(Instruction::Int3) => {

@@ -10,9 +10,9 @@ use kvm_bindings::{CpuId, kvm_cpuid_entry2, kvm_regs, kvm_sregs};
 use vm_memory::{Bytes, GuestAddress};
 
 use super::feature::{FSGSBASE, XSAVE};
-use super::furniture::{
+use super::guest_setup::{
     CODE, DATA, DATA_BYTES, HANDLER_STRIDE, HANDLERS, HLT, IDT, MEMORY_BYTES, STACK_TOP, VECTORS,
-    furnish, mode,
+    mode, set_up_memory,
 };
 use super::instructions::{End, INSTRUCTIONS, Instruction};
 use super::{Capabilities, InstructionResult, Kind, Outcome, ProbeError};
@@ -35,12 +35,12 @@ pub(super) const LOOP_INSTRUCTIONS: u64 = 1 + 2 * 200 + 1;
 const EMULATED_NS_PER_INSTRUCTION: u128 = 100;
 const TIMED_RUNS: usize = 3;
 
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a vCPU is left halted.
 const HALT: Duration = Duration::from_millis(20);
 
 /// The throw-away machine.
-pub(super) struct Laboratory {
+pub(super) struct ProbeVm {
     vm: Vm,
     vcpu: Vcpu,
     stats: Option<StatsFd>,
@@ -70,12 +70,12 @@ impl Ordinary {
     }
 }
 
-impl Laboratory {
+impl ProbeVm {
     pub(super) fn open(
         kvm: &Kvm,
         supported: &[kvm_cpuid_entry2],
     ) -> Result<(Self, Capabilities), ProbeError> {
-        Self::furnished(
+        Self::set_up(
             Vm::without_irqchip(kvm, &guest_memory(MEMORY_BYTES)?)?,
             kvm,
             supported,
@@ -89,10 +89,10 @@ impl Laboratory {
     ) -> Result<Self, ProbeError> {
         let vm = Vm::without_irqchip(kvm, &guest_memory(MEMORY_BYTES)?)?;
         vm.disable_exits(DisableExits::HLT)?;
-        Ok(Self::furnished(vm, kvm, supported)?.0)
+        Ok(Self::set_up(vm, kvm, supported)?.0)
     }
 
-    fn furnished(
+    fn set_up(
         vm: Vm,
         kvm: &Kvm,
         supported: &[kvm_cpuid_entry2],
@@ -104,29 +104,29 @@ impl Laboratory {
             Err(StatsError::Unavailable(_)) => None,
             Err(error) => return Err(ProbeError::Stats(error)),
         };
-        let laboratory = Self {
+        let vm = Self {
             vm,
             vcpu,
             stats,
             overdue: Arc::default(),
         };
-        furnish(laboratory.vm.memory())?;
-        laboratory.set_processor(supported)?;
-        Ok((laboratory, capabilities))
+        set_up_memory(vm.vm.memory())?;
+        vm.set_processor(supported)?;
+        Ok((vm, capabilities))
     }
 
     /// Runs `work` under a watchdog.
     pub(super) fn guarded<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         let (done, waiting) = mpsc::channel::<()>();
-        let kicker = self.vcpu.kicker();
+        let kick_handle = self.vcpu.kick_handle();
         let overdue = Arc::clone(&self.overdue);
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let mut patience = PATIENCE;
-                while waiting.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let mut timeout = TIMEOUT;
+                while waiting.recv_timeout(timeout) == Err(mpsc::RecvTimeoutError::Timeout) {
                     overdue.store(true, Ordering::Release);
-                    kicker.kick();
-                    patience = PATIENCE / 20;
+                    kick_handle.kick();
+                    timeout = TIMEOUT / 20;
                 }
             });
             let result = work(self);
@@ -158,12 +158,12 @@ impl Laboratory {
         let memory = self.vm.memory();
         memory.write_slice(&[HLT], GuestAddress(CODE))?;
         self.set_registers()?;
-        let kicker = self.vcpu.kicker();
+        let kick_handle = self.vcpu.kick_handle();
         let (done, waiting) = mpsc::channel::<()>();
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 while waiting.recv_timeout(HALT) == Err(mpsc::RecvTimeoutError::Timeout) {
-                    kicker.kick();
+                    kick_handle.kick();
                 }
             });
             let exit = self

@@ -17,7 +17,7 @@ use vmm_sys_util::eventfd::EventFd;
 
 /// Why a run ends.
 #[derive(Debug)]
-pub enum Ending {
+pub enum ExitReason {
     /// The guest wrote its exit port.
     Guest(GuestExit),
     /// The guest powered off.
@@ -40,7 +40,7 @@ pub enum Ending {
     Failed(String),
 }
 
-impl Ending {
+impl ExitReason {
     /// The monitor's exit code for a machine of that kind.
     pub fn ended(&self, guest: GuestKind) -> Ended {
         match (self, guest) {
@@ -92,7 +92,7 @@ impl Ending {
     }
 }
 
-impl From<Request> for Ending {
+impl From<Request> for ExitReason {
     fn from(signal: Request) -> Self {
         match signal {
             Request::Interrupt => Self::Interrupted,
@@ -101,7 +101,7 @@ impl From<Request> for Ending {
     }
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for ExitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Guest(GuestExit::Status(status)) => {
@@ -128,12 +128,12 @@ impl fmt::Display for Ending {
 
 /// Takes the first reason to end, from any thread, and wakes the main thread.
 #[derive(Clone, Debug)]
-pub struct Ender {
-    first: Arc<Mutex<Option<Ending>>>,
+pub struct ShutdownHandle {
+    first: Arc<Mutex<Option<ExitReason>>>,
     event: Arc<EventFd>,
 }
 
-impl Ender {
+impl ShutdownHandle {
     /// `event` becomes readable when there is a reason.
     pub fn new(event: EventFd) -> Self {
         Self {
@@ -143,8 +143,8 @@ impl Ender {
     }
 
     /// Ends the run; later reasons are ignored.
-    pub fn end(&self, ending: Ending) {
-        self.lock().get_or_insert(ending);
+    pub fn end(&self, reason: ExitReason) {
+        self.lock().get_or_insert(reason);
         // Fails only when the counter is full, and then it is readable.
         let _ = self.event.write(1);
     }
@@ -155,11 +155,11 @@ impl Ender {
     }
 
     /// The reason, once there is one.
-    pub fn take(&self) -> Option<Ending> {
+    pub fn take(&self) -> Option<ExitReason> {
         self.lock().take()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Ending>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<ExitReason>> {
         self.first.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -175,23 +175,23 @@ mod tests {
 
     #[test]
     fn the_first_reason_wins() {
-        let ender = Ender::new(EventFd::new(libc::EFD_NONBLOCK).unwrap());
-        ender.end(Ending::Reset);
-        ender.end(Ending::Terminated);
-        assert!(ender.event().read().is_ok());
-        assert!(matches!(ender.take(), Some(Ending::Reset)));
+        let shutdown = ShutdownHandle::new(EventFd::new(libc::EFD_NONBLOCK).unwrap());
+        shutdown.end(ExitReason::Reset);
+        shutdown.end(ExitReason::Terminated);
+        assert!(shutdown.event().read().is_ok());
+        assert!(matches!(shutdown.take(), Some(ExitReason::Reset)));
     }
 
     #[test]
     fn endings_have_the_documented_codes() {
-        let code = |ending: Ending| ending.code() as u8;
-        assert_eq!(code(Ending::Guest(GuestExit::Status(0))), 0);
-        assert_eq!(code(Ending::Guest(GuestExit::Status(3))), 1);
-        assert_eq!(code(Ending::Guest(GuestExit::Panic)), 70);
-        assert_eq!(code(Ending::Guest(GuestExit::Fault)), 71);
-        assert_eq!(code(Ending::Stopped(Stop::PowerOff)), 0);
-        assert_eq!(code(Ending::Stopped(Stop::Kill)), 143);
-        assert_eq!(code(Ending::Interrupted), 130);
+        let code = |reason: ExitReason| reason.code() as u8;
+        assert_eq!(code(ExitReason::Guest(GuestExit::Status(0))), 0);
+        assert_eq!(code(ExitReason::Guest(GuestExit::Status(3))), 1);
+        assert_eq!(code(ExitReason::Guest(GuestExit::Panic)), 70);
+        assert_eq!(code(ExitReason::Guest(GuestExit::Fault)), 71);
+        assert_eq!(code(ExitReason::Stopped(Stop::PowerOff)), 0);
+        assert_eq!(code(ExitReason::Stopped(Stop::Kill)), 143);
+        assert_eq!(code(ExitReason::Interrupted), 130);
     }
 
     #[test]
@@ -199,35 +199,41 @@ mod tests {
         let mut log = tempfile::tempfile().unwrap();
         log.write_all(b"[ 1.0] Kernel panic - not syncing: x\n[ 1.1] Rebooting\n")
             .unwrap();
-        let code = |ending: Ending, guest| ending.explained(guest, &log).code();
-        assert_eq!(code(Ending::Reset, GuestKind::Linux), ExitCode::GuestPanic);
-        let library_os = code(Ending::Reset, GuestKind::LibraryOs);
+        let code = |reason: ExitReason, guest| reason.explained(guest, &log).code();
+        assert_eq!(
+            code(ExitReason::Reset, GuestKind::Linux),
+            ExitCode::GuestPanic
+        );
+        let library_os = code(ExitReason::Reset, GuestKind::LibraryOs);
         assert_eq!(library_os, ExitCode::GuestReset);
-        assert_eq!(code(Ending::PowerOff, GuestKind::Linux), ExitCode::Success);
+        assert_eq!(
+            code(ExitReason::PowerOff, GuestKind::Linux),
+            ExitCode::Success
+        );
     }
 
     #[test]
     fn the_status_that_linux_said_before_it_powered_off_is_its_commands() {
         let mut log = tempfile::tempfile().unwrap();
         writeln!(log, "{STATUS_LINE}42\r\n[ 1.0] reboot: Power down").unwrap();
-        let ended = |ending: Ending, guest| ending.explained(guest, &log).ended(guest);
+        let ended = |reason: ExitReason, guest| reason.explained(guest, &log).ended(guest);
         let linux = GuestKind::Linux;
-        assert_eq!(ended(Ending::PowerOff, linux), Ended::Status(42));
+        assert_eq!(ended(ExitReason::PowerOff, linux), Ended::Status(42));
         let reset = Ended::Code(ExitCode::GuestReset);
-        assert_eq!(ended(Ending::Reset, linux), reset);
-        let library_os = ended(Ending::PowerOff, GuestKind::LibraryOs);
+        assert_eq!(ended(ExitReason::Reset, linux), reset);
+        let library_os = ended(ExitReason::PowerOff, GuestKind::LibraryOs);
         assert_eq!(library_os, Ended::Code(ExitCode::Success));
     }
 
     #[test]
     fn the_status_of_linuxs_command_is_passed_on() {
-        let ended = |guest| Ending::Guest(GuestExit::Status(77)).ended(guest);
+        let ended = |guest| ExitReason::Guest(GuestExit::Status(77)).ended(guest);
         assert_eq!(ended(GuestKind::Linux), Ended::Status(77));
         assert_eq!(
             ended(GuestKind::LibraryOs),
             Ended::Code(ExitCode::GuestStatus)
         );
-        let panic = Ending::Guest(GuestExit::Panic).ended(GuestKind::Linux);
+        let panic = ExitReason::Guest(GuestExit::Panic).ended(GuestKind::Linux);
         assert_eq!(panic, Ended::Code(ExitCode::GuestPanic));
     }
 }
