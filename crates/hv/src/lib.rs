@@ -24,21 +24,23 @@
 
 mod cpuid;
 mod crash;
+mod disable_exits;
 mod kvm;
 mod memory;
 mod probe;
+mod probing;
 mod routing;
 mod stats;
 mod vcpu;
 mod vm;
 
 pub use crash::{Code, Crash, CrashCause};
+pub use disable_exits::DisableExits;
 pub use kvm::{Kvm, OpenError};
 pub use memory::{GuestMemoryMmap, MemoryError, guest_memory};
-pub use probe::{
-    Capabilities, Feature, Instruction, InstructionResult, Kind, Outcome, Probe, ProbeError,
-};
+pub use probe::{Capabilities, Feature, Instruction, InstructionResult, Kind, Outcome, Probe};
+pub use probing::ProbeError;
 pub use stats::{Stat, StatsError, StatsFd, StatsUnit, StatsValue};
 pub use tare_abi::msi::MsiMessage;
 pub use vcpu::{Exit, KickHandle, RunError, SystemEvent, Vcpu, VcpuError};
-pub use vm::{DisableExits, IoAddress, Vm, VmError, WriteMatch};
+pub use vm::{IoAddress, Vm, VmError, WriteMatch};

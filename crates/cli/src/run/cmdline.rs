@@ -38,7 +38,10 @@ pub(crate) fn build(
     let mut line = Vec::new();
     line.extend(ip.map(|ip| format!("{}={ip}", parameters::IP)));
     line.extend(idle.map(|idle| format!("{}={}", parameters::IDLE, idle_mode(idle).name())));
-    line.extend(ring.number().map(|ring| format!("{}={ring}", parameters::RING)));
+    line.extend(
+        ring.number()
+            .map(|ring| format!("{}={ring}", parameters::RING)),
+    );
     line.extend(Some(user.trim().to_owned()).filter(|user| !user.is_empty()));
     check(line.join(" "))
 }

@@ -118,8 +118,7 @@ fn arguments(
 ) -> Result<(Vec<String>, Vec<OwnedFd>), Errno> {
     let record = &machine.record;
     let mut args = Arguments::default();
-    args
-        .one("-no-user-config")
+    args.one("-no-user-config")
         .one("-nodefaults")
         .one("-no-reboot");
     args.two("-sandbox", SANDBOX);

@@ -5,8 +5,8 @@ use kvm_bindings::{
 };
 use kvm_ioctls::{Cap, VmFd};
 
+use crate::disable_exits::DisableExits;
 use crate::kvm::Kvm;
-use crate::vm::DisableExits;
 
 /// What KVM offers beyond what a Tare machine needs, and how much of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    pub(super) fn read(kvm: &Kvm, vm: &VmFd, tsc_khz: Option<u32>) -> Self {
+    pub(crate) fn read(kvm: &Kvm, vm: &VmFd, tsc_khz: Option<u32>) -> Self {
         let positive = |value: i32| u32::try_from(value).unwrap_or(0);
         let number = |cap: u32| positive(vm.check_extension_raw(cap.into()));
         Self {

@@ -98,7 +98,7 @@ impl Feature {
 
 macro_rules! features {
     ($($constant:ident = $name:literal, $leaf:literal, $index:literal, $register:ident, $bit:literal;)+) => {
-        $(pub(super) const $constant: Feature =
+        $(pub(crate) const $constant: Feature =
             Feature::new($name, $leaf, $index, Register::$register, $bit);)+
     };
 }

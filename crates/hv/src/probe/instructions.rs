@@ -20,13 +20,13 @@ pub struct Instruction {
     /// What a machine's CPUID must not offer if it does not work. Empty for
     /// x86-64's baseline, which guests take for granted and user code runs natively.
     pub(crate) hides: &'static [Feature],
-    pub(super) code: &'static [u8],
-    pub(super) ends_in: End,
+    pub(crate) code: &'static [u8],
+    pub(crate) ends_in: End,
 }
 
 /// Where an instruction that works leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// To the next one.
     Next,
     /// To the handler of this vector.
@@ -62,7 +62,7 @@ const fn announced(
 const XSAVE_FAMILY: &[Feature] = &[XSAVE, XSAVEOPT, XSAVEC, XSAVES, AVX, AVX2, FMA, F16C];
 
 #[rustfmt::skip]
-pub(super) const INSTRUCTIONS: &[Instruction] = &[
+pub(crate) const INSTRUCTIONS: &[Instruction] = &[
     baseline("cpuid", &[0x0f, 0xa2]),
     baseline("rdtsc", &[0x0f, 0x31]),
     baseline("mfence", &[0x0f, 0xae, 0xf0]),

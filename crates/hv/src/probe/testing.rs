@@ -6,7 +6,7 @@ use kvm_bindings::kvm_cpuid_entry2;
 
 use super::instructions::INSTRUCTIONS;
 use super::{Capabilities, InstructionResult, Kind, Outcome, Probe};
-use crate::vm::DisableExits;
+use crate::disable_exits::DisableExits;
 
 /// A KVM with these leaves whose emulator lacks the instructions of these names.
 pub(crate) fn probe(supported: Vec<kvm_cpuid_entry2>, lacking: &[&str]) -> Probe {

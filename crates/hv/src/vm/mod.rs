@@ -29,7 +29,6 @@ use crate::vcpu::{Vcpu, VcpuError};
 
 pub use error::VmError;
 pub use ioevent::{IoAddress, WriteMatch};
-pub use settings::DisableExits;
 
 /// One virtual machine.
 #[derive(Debug)]

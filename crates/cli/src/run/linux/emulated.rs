@@ -73,7 +73,10 @@ mod tests {
             ("cx16", Some(141)),
             ("smap", Some(308)),
         ];
-        assert_eq!(parameters(features.into_iter()), "noxsave clearcpuid=141,308");
+        assert_eq!(
+            parameters(features.into_iter()),
+            "noxsave clearcpuid=141,308"
+        );
         assert_eq!(parameters([].into_iter()), "");
     }
 

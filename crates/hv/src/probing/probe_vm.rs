@@ -9,18 +9,20 @@ use std::time::{Duration, Instant};
 use kvm_bindings::{CpuId, kvm_cpuid_entry2, kvm_regs, kvm_sregs};
 use vm_memory::{Bytes, GuestAddress};
 
-use super::feature::{FSGSBASE, XSAVE};
+use super::ProbeError;
 use super::guest_setup::{
     CODE, DATA, DATA_BYTES, HANDLER_STRIDE, HANDLERS, HLT, IDT, MEMORY_BYTES, STACK_TOP, VECTORS,
     mode, set_up_memory,
 };
-use super::instructions::{End, INSTRUCTIONS, Instruction};
-use super::{Capabilities, InstructionResult, Kind, Outcome, ProbeError};
+use crate::disable_exits::DisableExits;
 use crate::kvm::Kvm;
 use crate::memory::guest_memory;
+use crate::probe::feature::{FSGSBASE, XSAVE};
+use crate::probe::instructions::{End, INSTRUCTIONS, Instruction};
+use crate::probe::{Capabilities, InstructionResult, Kind, Outcome};
 use crate::stats::{StatsError, StatsFd};
 use crate::vcpu::{Exit, Vcpu, set_mode};
-use crate::vm::{DisableExits, Vm};
+use crate::vm::Vm;
 
 const CR4_OSFXSR: u64 = 1 << 9;
 const CR4_OSXMMEXCPT: u64 = 1 << 10;
@@ -104,15 +106,15 @@ impl ProbeVm {
             Err(StatsError::Unavailable(_)) => None,
             Err(error) => return Err(ProbeError::Stats(error)),
         };
-        let vm = Self {
+        let probe_vm = Self {
             vm,
             vcpu,
             stats,
             overdue: Arc::default(),
         };
-        set_up_memory(vm.vm.memory())?;
-        vm.set_processor(supported)?;
-        Ok((vm, capabilities))
+        set_up_memory(probe_vm.vm.memory())?;
+        probe_vm.set_processor(supported)?;
+        Ok((probe_vm, capabilities))
     }
 
     /// Runs `work` under a watchdog.
