@@ -13,6 +13,7 @@ use std::str::FromStr;
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tare_host::owned_directory;
 
 use crate::bare;
 use crate::cgroup::{self, Groups, PERIOD_US};
@@ -224,7 +225,11 @@ impl Containers {
         };
         if engine == Engine::Podman {
             let path = run_directory(&this.id);
-            journal.note(Change::Directory { path })?;
+            journal.note(Change::Directory { path: path.clone() })?;
+            owned_directory::create(&path).map_err(|source| StepError::Start {
+                what: format!("podman in {}", path.display()),
+                source,
+            })?;
         }
         for path in cgroup::everywhere(&this.id) {
             journal.note(Change::Cgroup { path })?;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
+use tare_host::owned_directory;
 use tare_pin::ledger::{self, Ledger, boot_id};
 
 use crate::container::Engine;
@@ -26,7 +27,7 @@ pub enum Change {
         /// `/proc/sys/kernel/random/boot_id`.
         id: String,
     },
-    /// A directory of ours with all that is in it.
+    /// A directory that [`owned_directory::create`] makes, with all that is in it.
     Directory {
         /// Where.
         path: PathBuf,
@@ -153,16 +154,24 @@ fn undo(changes: &[Change]) {
     for change in changes.iter().rev() {
         match change {
             Change::Boot { .. } => {}
-            Change::Directory { path } => {
-                unmount_below(path);
-                let _ = fs::remove_dir_all(path);
-            }
+            Change::Directory { path } => remove(path),
             Change::Cgroup { path } => cgroup::remove(path),
             Change::Controller { path, name } => cgroup::take_back(path, name),
             Change::Setting { path, was } => drop(fs::write(path, was)),
             Change::Process { pid, start } => processes::end_tree(*pid, *start),
             Change::Container { engine, state, id } => engine.delete(state, id),
         }
+    }
+}
+
+/// A journal is a file, which others may have written: only a directory with Tare's marker is
+/// unmounted and removed.
+fn remove(path: &Path) {
+    if owned_directory::is_ours(path) {
+        unmount_below(path);
+    }
+    if let Err(error) = owned_directory::remove(path) {
+        eprintln!("tare: {error}");
     }
 }
 
@@ -189,7 +198,7 @@ mod tests {
     fn what_a_killed_process_left_is_undone_at_the_next_start() {
         let dir = tempfile::tempdir().unwrap();
         let left = dir.path().join("left");
-        fs::create_dir(&left).unwrap();
+        owned_directory::create(&left).unwrap();
         let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
         let start = processes::start_time(sleeper.id()).unwrap();
         let (mut journal, _) = Journal::begin(dir.path()).unwrap();
@@ -209,6 +218,24 @@ mod tests {
         use std::os::unix::process::ExitStatusExt as _;
         assert_eq!(sleeper.wait().unwrap().signal(), Some(9));
         assert!(!dir.path().join("1.journal").exists());
+    }
+
+    #[test]
+    fn a_journal_cannot_name_a_directory_that_tare_did_not_make() {
+        let dir = tempfile::tempdir().unwrap();
+        let (photos, link) = (dir.path().join("photos"), dir.path().join("link"));
+        let ours = dir.path().join("ours");
+        fs::create_dir(&photos).unwrap();
+        fs::write(photos.join("a.jpg"), "x").unwrap();
+        owned_directory::create(&ours).unwrap();
+        std::os::unix::fs::symlink(&ours, &link).unwrap();
+        let paths = [photos.clone(), link.clone(), dir.path().join("missing")];
+        let changes = paths.map(|path| Change::Directory { path });
+        undo(&changes);
+        assert!(photos.join("a.jpg").exists());
+        assert!(ours.exists() && link.exists());
+        undo(&[Change::Directory { path: ours.clone() }]);
+        assert!(!ours.exists());
     }
 
     #[test]

@@ -4,11 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
-
-/// When a process started, in ticks since boot; `None` if there is none.
-pub fn start_time(pid: u32) -> Option<u64> {
-    field(pid, 22)?.parse().ok()
-}
+pub use tare_host::process::start_time;
 
 /// A field of `/proc/PID/stat`, counted from 1 (proc(5)), after the name.
 fn field(pid: u32, number: usize) -> Option<String> {

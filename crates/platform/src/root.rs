@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
+use tare_host::owned_directory::{self, RemoveError};
 use tare_rootfs::guest::{self, GuestError};
 use tare_rootfs::kernel::debian::{self, ObtainError};
 use tare_rootfs::modules::ModuleError;
@@ -57,6 +58,9 @@ pub enum RootError {
         /// Why.
         source: io::Error,
     },
+    /// What an earlier try left cannot be removed.
+    #[error(transparent)]
+    Remove(#[from] RemoveError),
     /// No place for it.
     #[error(transparent)]
     Cache(#[from] tare_rootfs::cache::CacheError),
@@ -386,21 +390,21 @@ fn bootstrap(
     timeout: Timeout<'_>,
 ) -> Result<(), RootError> {
     let partial = dir.join("tree.partial");
-    if partial.exists() {
-        fs::remove_dir_all(&partial).map_err(write(&partial))?;
-    }
+    owned_directory::remove(&partial)?;
+    owned_directory::create(&partial).map_err(write(&partial))?;
+    let made = partial.join("tree");
     let mut command = groups.command("mmdebstrap");
     command
         .args(["--quiet", "--variant=minbase"])
         .arg(format!("--include={PACKAGES}"))
         .args(["--aptopt=Apt::Install-Recommends \"false\"", SUITE])
-        .arg(&partial);
-    let made = program::run(command, "mmdebstrap", groups, timeout);
-    if made.is_err() {
-        let _ = fs::remove_dir_all(&partial);
-    }
+        .arg(&made);
+    let made = program::run(command, "mmdebstrap", groups, timeout)
+        .map_err(RootError::from)
+        .and_then(|_| fs::rename(&made, tree).map_err(write(tree)));
+    let removed = owned_directory::remove(&partial);
     made?;
-    fs::rename(&partial, tree).map_err(write(tree))
+    Ok(removed?)
 }
 
 fn hash(parts: impl IntoIterator<Item = String>) -> String {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use tare_host::owned_directory;
 use tare_profile::Profile;
 use tare_rootfs::Cache;
 
@@ -251,12 +252,14 @@ impl KernelBuilder {
             Patching::Cached => Some(patched(recipe.sources, &patches, &self.cache)?),
             Patching::InPlace => None,
         };
-        let is_new = !dir.exists();
+        let is_new = owned_directory::create(dir).is_ok();
         let _held = hold(dir)?;
         let prepared = prepare(recipe.sources, cached, &patches, dir, solve);
         if is_new && prepared.is_err() {
             // Nothing was compiled: the next try needs nothing of it.
-            let _ = fs::remove_dir_all(dir);
+            let _ = owned_directory::remove(dir);
+        } else if is_new {
+            let _ = owned_directory::keep(dir);
         }
         let Prepared {
             objects,

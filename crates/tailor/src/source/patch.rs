@@ -4,10 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
 
+use tare_host::owned_directory;
 use tare_rootfs::cache::{Cache, CacheError};
 
 use super::{SourceError, Sources, Tree};
@@ -95,9 +97,14 @@ pub fn switched(
     let copy = dir.join(format!("linux-{:.16}", sources.sha256));
     if !copy.is_dir() {
         let making = dir.join(".linux");
-        let _ = fs::remove_dir_all(&making);
-        link(sources.tree.dir(), &making)?;
-        fs::rename(&making, &copy).map_err(unwritten(&copy))?;
+        let removed = owned_directory::remove(&making).map_err(io::Error::other);
+        removed
+            .and_then(|()| owned_directory::create(&making))
+            .map_err(unwritten(&making))?;
+        let whole = making.join("linux");
+        link(sources.tree.dir(), &whole)?;
+        fs::rename(&whole, &copy).map_err(unwritten(&copy))?;
+        let _ = owned_directory::remove(&making);
     }
     let scratch = tempfile::tempdir_in(dir).map_err(unwritten(dir))?;
     let asked = patches.iter().map(|(_, text)| *text);
@@ -149,22 +156,20 @@ fn unwritten(path: &Path) -> impl FnOnce(io::Error) -> PatchError {
     move |source| PatchError::Write { path, source }
 }
 
-/// Hard links, or a copy where the cache lies on another file system.
+/// Hard links, or a copy where the cache lies on another file system. What is left of a
+/// failure is in a directory that its maker removes.
 fn link(tree: &Path, copy: &Path) -> Result<(), PatchError> {
-    let cp = |how: &str| {
-        let mut cp = Command::new("cp");
-        cp.arg(how).arg(tree).arg(copy).env("LC_ALL", "C");
-        cp.stdin(Stdio::null()).output()
-    };
-    let no_cp = |source| PatchError::NoProgram {
+    let parent = copy.parent().unwrap_or(Path::new("."));
+    let device = |path: &Path| path.metadata().map(|metadata| metadata.dev()).ok();
+    let same_device = device(tree) == device(parent);
+    let mut cp = Command::new("cp");
+    cp.arg(if same_device { "-al" } else { "-a" });
+    cp.arg(tree).arg(copy).env("LC_ALL", "C");
+    let output = cp.stdin(Stdio::null()).output();
+    let output = output.map_err(|source| PatchError::NoProgram {
         program: "cp",
         source,
-    };
-    if cp("-al").map_err(no_cp)?.status.success() {
-        return Ok(());
-    }
-    let _ = fs::remove_dir_all(copy);
-    let output = cp("-a").map_err(no_cp)?;
+    })?;
     if output.status.success() {
         return Ok(());
     }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tare_control::sentence::chain;
+use tare_host::owned_directory;
 use tare_platform::cgroup::{self, CgroupError, Groups};
 use tare_platform::container::{Containers, Engine, Limits};
 use tare_platform::journal::{Change, JournalError};
@@ -101,7 +102,8 @@ impl Stage {
         let dir = site.dir().join(format!("run-{}", std::process::id()));
         journal.note(Change::Directory { path: dir.clone() })?;
         let scratch = dir.join("scratch");
-        fs::create_dir_all(&scratch).map_err(|source| StageError::Scratch {
+        let made = owned_directory::create(&dir).and_then(|()| fs::create_dir(&scratch));
+        made.map_err(|source| StageError::Scratch {
             path: scratch,
             source,
         })?;
