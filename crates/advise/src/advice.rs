@@ -1,4 +1,4 @@
-//! What comes out: advice, and what cannot be told.
+//! The result: advice, and rules that do not apply here.
 
 use std::fmt;
 
@@ -15,9 +15,9 @@ pub struct Advice {
     pub what: String,
     /// Why here: what was measured.
     pub because: String,
-    /// The slide, paper or run that supports the rule.
+    /// The source (by its short name) or kept run that supports the rule.
     pub evidence: &'static str,
-    /// What it is expected to bring.
+    /// The expected gain.
     pub gain: Gain,
     /// The exact command, where there is one.
     pub command: Option<String>,
@@ -25,7 +25,7 @@ pub struct Advice {
     pub change: Change,
 }
 
-/// What `--try` does about an advice.
+/// What `--try` does for an advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -41,9 +41,9 @@ pub enum Change {
 pub enum Gain {
     /// Of a run of the lab on this machine or one like it.
     Measured(Figure),
-    /// Of a talk or a paper, on its machine.
+    /// Of a published source, on its machine.
     Published(&'static str),
-    /// The source says that it helps and not how much; no run says it either.
+    /// Neither the source nor a kept run gives a figure.
     Unknown,
 }
 
@@ -56,25 +56,27 @@ impl fmt::Display for Gain {
                 figure.value, figure.low, figure.high, figure.name, figure.run
             ),
             Self::Published(text) => write!(f, "{text} (published, another machine)"),
-            Self::Unknown => f.write_str("not known: the source gives no figure, and no run does"),
+            Self::Unknown => {
+                f.write_str("not known: neither the source nor a kept run gives a figure")
+            }
         }
     }
 }
 
 /// A rule that cannot be applied here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Untold {
+pub struct NotApplicable {
     /// The rule's name.
     pub rule: &'static str,
     /// Why not.
     pub why: String,
 }
 
-/// All that rules say of one target.
+/// Results of all rules for one target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// What to do, in the rules' order.
     pub advice: Vec<Advice>,
-    /// What cannot be told.
-    pub untold: Vec<Untold>,
+    /// Rules that do not apply here.
+    pub not_applicable: Vec<NotApplicable>,
 }

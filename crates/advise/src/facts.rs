@@ -149,14 +149,14 @@ pub struct Facts {
 }
 
 fn class<S: serde::Serializer>(class: &Option<Class>, to: S) -> Result<S::Ok, S::Error> {
-    match class.map(words) {
+    match class.map(class_name) {
         Some(words) => to.serialize_str(words),
         None => to.serialize_none(),
     }
 }
 
 /// A class as people say it.
-pub fn words(class: Class) -> &'static str {
+pub fn class_name(class: Class) -> &'static str {
     match class {
         Class::CpuBound => "CPU-bound",
         Class::IoBound => "I/O-bound",

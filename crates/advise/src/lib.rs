@@ -1,10 +1,10 @@
 //! What to change about how an application runs, with the evidence for it.
 //!
-//! [`Facts`] say what runs where and what was measured of it; [`rules::advise`]
-//! applies every rule and gives [`Advice`], each with the slide or the run that
-//! supports it, the gain that is expected, and the command; and says of what it
-//! cannot tell why not ([`Untold`]). Pure: [`Runs`] are figures of the lab's runs,
-//! which others read.
+//! [`Facts`] state what runs where and what was measured; [`rules::advise`]
+//! applies every rule and gives [`Advice`], each with the source or the kept run that
+//! supports it, the expected gain, and the command; and for a rule that does not apply
+//! here the reason ([`NotApplicable`]). Pure: the caller reads the figures of kept runs
+//! ([`Runs`]).
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ pub mod rules;
 mod runs;
 mod workload;
 
-pub use advice::{Advice, Change, Gain, Report, Untold};
-pub use facts::{Disk, Facts, Halting, Layout, Platform, Resources, words};
+pub use advice::{Advice, Change, Gain, NotApplicable, Report};
+pub use facts::{Disk, Facts, Halting, Layout, Platform, Resources, class_name};
 pub use runs::{Figure, Runs};
 pub use workload::{Workload, workload, workloads};

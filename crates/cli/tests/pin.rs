@@ -544,7 +544,7 @@ fn threads_that_begin_while_it_works_are_caught_and_freed() {
         }
         pinned && known.len() > 2 * seats.len()
     });
-    end(holder).expect(0, "threads began meanwhile and were pinned too");
+    end(holder).expect(0, "new threads were pinned too");
     assert!(seats(&[pid]).values().all(|cpus| *cpus == all));
     assert_eq!(place.journals(), 0);
 }
@@ -558,13 +558,13 @@ fn cpus_and_targets_that_are_not_there_are_refused() {
     place
         .pin(&[&pid, "--cpus", "1000"])
         .expect(23, "this computer has no CPU 1000");
-    for (list, words) in [
+    for (list, message) in [
         ("3-1", "runs backwards"),
         ("", "the list of CPUs is empty"),
-        ("0,x", "is no CPU"),
+        ("0,x", "is not a list of CPUs"),
         ("0-99999", "is beyond"),
     ] {
-        place.pin(&[&pid, "--cpus", list]).expect(2, words);
+        place.pin(&[&pid, "--cpus", list]).expect(2, message);
     }
     place
         .pin(&["no-such-thing"])

@@ -11,11 +11,11 @@ use tare_policy::placement::CpuMask;
 #[serde(try_from = "String", into = "String")]
 pub struct CpuList(pub CpuMask);
 
-/// Why a text is no list of CPUs.
+/// Why a text is not a list of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CpuListError {
     /// A part that is neither a number nor a range.
-    #[error("{0:?} is no CPU and no range of CPUs (0, 2-3, or 0,2-3)")]
+    #[error("{0:?} is not a list of CPUs (such as 0, 2-3, or 0,2-3)")]
     Part(String),
     /// A range whose end comes before its beginning.
     #[error("the range {0} runs backwards")]
@@ -71,9 +71,10 @@ fn range(part: &str) -> Result<(u16, u16), CpuListError> {
         }
     };
     let (first, last) = (number(first)?, number(last)?);
-    match first <= last {
-        true => Ok((first, last)),
-        false => Err(CpuListError::Backwards(part.to_owned())),
+    if first <= last {
+        Ok((first, last))
+    } else {
+        Err(CpuListError::Backwards(part.to_owned()))
     }
 }
 
@@ -86,9 +87,10 @@ impl fmt::Display for CpuList {
             while cpus.next_if(|next| *next == last + 1).is_some() {
                 last += 1;
             }
-            match last == first {
-                true => write!(f, "{separator}{first}")?,
-                false => write!(f, "{separator}{first}-{last}")?,
+            if last == first {
+                write!(f, "{separator}{first}")?
+            } else {
+                write!(f, "{separator}{first}-{last}")?
             }
             separator = ",";
         }
@@ -112,9 +114,10 @@ impl TryFrom<String> for CpuList {
     type Error = CpuListError;
 
     fn try_from(text: String) -> Result<Self, CpuListError> {
-        match text.is_empty() {
-            true => Ok(Self(CpuMask::EMPTY)),
-            false => text.parse(),
+        if text.is_empty() {
+            Ok(Self(CpuMask::EMPTY))
+        } else {
+            text.parse()
         }
     }
 }

@@ -80,9 +80,10 @@ impl Host {
                 .iter()
                 .find(|(_, members)| members.contains(number))
                 .map_or(0, |(node, _)| *node),
-            isolated: match isolated.contains(number) {
-                true => Isolation::Isolated,
-                false => Isolation::Shared,
+            isolated: if isolated.contains(number) {
+                Isolation::Isolated
+            } else {
+                Isolation::Shared
             },
             load_permille: 0,
         };

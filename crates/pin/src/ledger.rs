@@ -21,10 +21,10 @@ pub struct Ledger<E> {
     of: PhantomData<E>,
 }
 
-/// A ledger that nobody writes any more.
+/// A ledger that no process writes any more.
 #[derive(Debug)]
 pub struct Left<E> {
-    /// Held until this is dropped, so that nobody else takes it up.
+    /// Held until this is dropped, so that no other process takes it up.
     pub lock: File,
     /// Its whole lines.
     pub entries: Vec<E>,

@@ -42,5 +42,5 @@ pub use host::{Host, HostError};
 pub use journal::{Recovered, STATE_VARIABLE, Store, StoreError, Undone};
 pub use pinned::{PinError, Pinned, pin};
 pub use plan::{Choice, Plan, PlanError, Seat};
-pub use target::{Container, Cpuset, Kind, Target, TargetError};
+pub use target::{Container, Cpuset, Target, TargetError, TargetKind};
 pub use task::{Task, TaskId};

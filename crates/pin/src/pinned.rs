@@ -16,7 +16,7 @@ use crate::task::TaskId;
 
 /// Most looks for threads that begin while others are moved.
 const ROUNDS: usize = 200;
-/// So many looks in a row without a new thread end the work.
+/// Looks in a row without a new thread that end the work.
 const QUIET: usize = 2;
 
 /// Why a placement was not made; what had been changed is put back.
@@ -95,7 +95,7 @@ enum Seated {
     Moved,
 }
 
-/// Places every thread of the plan's target; `stop` is asked between steps.
+/// Places every thread of the plan's target; `stop` is called between steps.
 pub fn pin(
     store: &Store,
     asked: &str,
@@ -230,9 +230,10 @@ impl Pinned {
                 _ => 0,
             };
             if quiet >= QUIET {
-                return match self.known.is_empty() {
-                    true => Err(PinError::Ended(self.plan.target.name.clone())),
-                    false => Ok(()),
+                return if self.known.is_empty() {
+                    Err(PinError::Ended(self.plan.target.name.clone()))
+                } else {
+                    Ok(())
                 };
             }
         }

@@ -10,7 +10,7 @@ use tare_probe::vm::Role;
 use crate::cpu_list::CpuList;
 use crate::host::Host;
 use crate::load::permille;
-use crate::target::{Cpuset, Kind, Target};
+use crate::target::{Cpuset, Target, TargetKind};
 use crate::task::{self, Task};
 
 /// How long a target's own load is looked at.
@@ -25,7 +25,7 @@ pub enum Choice {
     Cpus(CpuList),
 }
 
-/// Why there is no plan.
+/// Why a placement cannot be planned.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// CPUs that were named do not exist.
@@ -37,7 +37,7 @@ pub enum PlanError {
     /// The target's cgroup does not have them.
     #[error("CPU {} is not allowed for {}: its cgroup has {}", .0[0], .1, .0[1])]
     NotAllowed(Box<[CpuList; 2]>, String),
-    /// There is no CPU to use.
+    /// No CPU is left to use.
     #[error("no CPU is online that {0} may use")]
     NoCpu(String),
     /// It has no thread any more.
@@ -132,7 +132,7 @@ impl Plan {
     /// The cgroup that is bounded, where the target has one.
     pub fn cpuset(&self) -> Option<&Cpuset> {
         match &self.target.kind {
-            Kind::Container(container) => container.cpuset.as_ref(),
+            TargetKind::Container(container) => container.cpuset.as_ref(),
             _ => None,
         }
     }
@@ -142,9 +142,10 @@ impl Plan {
 fn allowed(target: &Target, host: &Host) -> Result<CpuMask, PlanError> {
     let online = host.online();
     let allowed = target.limit().map_or(online, |limit| limit.and(&online));
-    match allowed.is_empty() {
-        true => Err(PlanError::NoCpu(target.name.clone())),
-        false => Ok(allowed),
+    if allowed.is_empty() {
+        Err(PlanError::NoCpu(target.name.clone()))
+    } else {
+        Ok(allowed)
     }
 }
 
@@ -243,8 +244,10 @@ fn memory_node(target: &Target, host: &Host) -> Option<u16> {
 /// Pages by node in `numa_maps` (`N0=12`), all of one size taken as equal.
 fn pages_by_node(text: &str) -> BTreeMap<u16, u64> {
     let mut nodes = BTreeMap::new();
-    for word in text.split_whitespace() {
-        let found = word.strip_prefix('N').and_then(|rest| rest.split_once('='));
+    for field in text.split_whitespace() {
+        let found = field
+            .strip_prefix('N')
+            .and_then(|rest| rest.split_once('='));
         let Some((node, pages)) = found else { continue };
         if let (Ok(node), Ok(pages)) = (node.parse(), pages.parse::<u64>()) {
             *nodes.entry(node).or_default() += pages;

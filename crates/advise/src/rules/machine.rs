@@ -1,6 +1,6 @@
 //! Rules about halts and interrupts of virtual machines.
 
-use super::{Said, untold};
+use super::{Verdict, not_applicable};
 use crate::advice::{Advice, Change, Gain};
 use crate::facts::{Facts, Platform};
 use crate::runs::Runs;
@@ -13,7 +13,7 @@ const MANY_HALTS: u64 = 1000;
 const HARDLY_POLLED_PERMILLE: u64 = 100;
 
 /// Halt polling by its budget.
-pub(super) fn halting(facts: &Facts, _: &Runs) -> Said {
+pub(super) fn halting(facts: &Facts, _: &Runs) -> Verdict {
     let halting = facts.halting?;
     let (what, because, gain) = if halting.wasted_millicpus > WASTED_MILLICPUS {
         (
@@ -54,7 +54,7 @@ pub(super) fn halting(facts: &Facts, _: &Runs) -> Said {
 }
 
 /// Interrupt coalescing of disks.
-pub(super) fn coalescing(facts: &Facts, _: &Runs) -> Said {
+pub(super) fn coalescing(facts: &Facts, _: &Runs) -> Verdict {
     let mut busy = facts.disks.iter().filter(|disk| disk.would_coalesce());
     let first = busy.next()?;
     let names: Vec<&str> = std::iter::once(first)
@@ -84,10 +84,10 @@ pub(super) fn coalescing(facts: &Facts, _: &Runs) -> Said {
 }
 
 /// What an emulating KVM hides.
-pub(super) fn emulated(facts: &Facts, _: &Runs) -> Said {
+pub(super) fn emulated(facts: &Facts, _: &Runs) -> Verdict {
     let is_vm = facts.platform.is_some_and(Platform::is_vm);
     (is_vm && facts.emulated).then_some(())?;
-    untold(
+    not_applicable(
         "machine-on-emulating-kvm",
         "this host's KVM emulates ring 0: what is measured of this machine is mostly emulation",
     )

@@ -7,13 +7,13 @@ mod size;
 #[cfg(test)]
 mod tests;
 
-use crate::advice::{Advice, Gain, Report, Untold};
+use crate::advice::{Advice, Gain, NotApplicable, Report};
 use crate::facts::Facts;
 use crate::runs::Runs;
 
-/// What a rule says: nothing where it does not apply.
-pub(crate) type Said = Option<Result<Advice, Untold>>;
-type Rule = fn(&Facts, &Runs) -> Said;
+/// What a rule gives: nothing where it is about something else.
+pub(crate) type Verdict = Option<Result<Advice, NotApplicable>>;
+type Rule = fn(&Facts, &Runs) -> Verdict;
 
 const RULES: &[Rule] = &[
     placement::small_vanilla_container,
@@ -36,16 +36,16 @@ const RULES: &[Rule] = &[
 /// Applies every rule.
 pub fn advise(facts: &Facts, runs: &Runs) -> Report {
     let mut report = Report::default();
-    for said in RULES.iter().filter_map(|rule| rule(facts, runs)) {
-        match said {
+    for verdict in RULES.iter().filter_map(|rule| rule(facts, runs)) {
+        match verdict {
             Ok(advice) => report.advice.push(advice),
-            Err(untold) => report.untold.push(untold),
+            Err(not_applicable) => report.not_applicable.push(not_applicable),
         }
     }
     report
 }
 
-/// What the lab measured of pinning for this workload, if it did.
+/// The gain by pinning that a kept run measured for this workload.
 fn pin_gain(facts: &Facts, runs: &Runs) -> Gain {
     let platform = facts
         .platform
@@ -56,8 +56,8 @@ fn pin_gain(facts: &Facts, runs: &Runs) -> Gain {
     figure.cloned().map_or(Gain::Unknown, Gain::Measured)
 }
 
-fn untold(rule: &'static str, why: impl Into<String>) -> Said {
-    Some(Err(Untold {
+fn not_applicable(rule: &'static str, why: impl Into<String>) -> Verdict {
+    Some(Err(NotApplicable {
         rule,
         why: why.into(),
     }))

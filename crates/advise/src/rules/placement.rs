@@ -2,9 +2,9 @@
 
 use tare_policy::placement::{Class, chr_permille};
 
-use super::{Said, pin_gain, too_few_cpus, untold};
+use super::{Verdict, not_applicable, pin_gain, too_few_cpus};
 use crate::advice::{Advice, Change, Gain};
-use crate::facts::{Facts, Platform, words};
+use crate::facts::{Facts, Platform, class_name};
 use crate::runs::Runs;
 
 fn pin(facts: &Facts) -> Option<String> {
@@ -25,12 +25,12 @@ fn measured(facts: &Facts) -> String {
 }
 
 /// CPU-Pinning 2020, slide 30 (1): avoid small vanilla containers.
-pub(super) fn small_vanilla_container(facts: &Facts, runs: &Runs) -> Said {
+pub(super) fn small_vanilla_container(facts: &Facts, runs: &Runs) -> Verdict {
     let rule = "small-vanilla-container";
     (facts.platform == Some(Platform::Container) && !facts.layout.is_pinned()).then_some(())?;
     let class = facts.class?;
     if let Some(why) = too_few_cpus(facts) {
-        return untold(rule, why);
+        return not_applicable(rule, why);
     }
     let resources = &facts.resources;
     let chr = chr_permille(resources.assigned_millicpus, resources.host_cpus)?;
@@ -44,7 +44,7 @@ pub(super) fn small_vanilla_container(facts: &Facts, runs: &Runs) -> Said {
                 "its CHR is {:.2}, below the {:.2} advised for {} work",
                 f64::from(chr) / 1000.0,
                 f64::from(low) / 1000.0,
-                words(class)
+                class_name(class)
             ),
             evidence: "CPU-Pinning 2020, slide 30 (1) and slide 25: the lower the CHR, the larger the overhead",
             gain: pin_gain(facts, runs),
@@ -55,13 +55,13 @@ pub(super) fn small_vanilla_container(facts: &Facts, runs: &Runs) -> Said {
 }
 
 /// CPU-Pinning 2020, slide 30 (2): pin CPU-bound containers.
-pub(super) fn cpu_bound_container(facts: &Facts, runs: &Runs) -> Said {
+pub(super) fn cpu_bound_container(facts: &Facts, runs: &Runs) -> Verdict {
     let rule = "pin-cpu-bound-container";
     let container = matches!(facts.platform, Some(Platform::Container) | None);
     (container && facts.class == Some(Class::CpuBound)).then_some(())?;
     (!facts.layout.is_pinned()).then_some(())?;
     if let Some(why) = too_few_cpus(facts) {
-        return untold(rule, why);
+        return not_applicable(rule, why);
     }
     Some(Ok(Advice {
         rule,
@@ -75,14 +75,15 @@ pub(super) fn cpu_bound_container(facts: &Facts, runs: &Runs) -> Said {
 }
 
 /// CPU-Pinning 2020, slide 30 (3): not worthwhile for CPU-bound machines.
-pub(super) fn cpu_bound_machine(facts: &Facts, runs: &Runs) -> Said {
+pub(super) fn cpu_bound_machine(facts: &Facts, runs: &Runs) -> Verdict {
     let is_vm = facts.platform.is_some_and(Platform::is_vm);
     (is_vm && facts.class == Some(Class::CpuBound)).then_some(())?;
     Some(Ok(Advice {
         rule: "leave-cpu-bound-machine",
-        what: match facts.layout.is_pinned() {
-            true => "pinning this CPU-bound machine is not worthwhile; it does no harm".to_owned(),
-            false => "leave this CPU-bound machine unpinned".to_owned(),
+        what: if facts.layout.is_pinned() {
+            "pinning this CPU-bound machine is not worthwhile; it does no harm".to_owned()
+        } else {
+            "leave this CPU-bound machine unpinned".to_owned()
         },
         because: measured(facts),
         evidence: "CPU-Pinning 2020, slide 30 (3) and slide 23: a machine's overhead is constant over size, \
@@ -94,16 +95,16 @@ pub(super) fn cpu_bound_machine(facts: &Facts, runs: &Runs) -> Said {
 }
 
 /// CPU-Pinning 2020, slide 30 (4): pin I/O-bound work.
-pub(super) fn io_bound(facts: &Facts, runs: &Runs) -> Said {
+pub(super) fn io_bound(facts: &Facts, runs: &Runs) -> Verdict {
     let rule = "pin-io-bound";
     let class = facts.class.filter(|class| *class != Class::CpuBound)?;
     (!facts.layout.is_pinned()).then_some(())?;
     if let Some(why) = too_few_cpus(facts) {
-        return untold(rule, why);
+        return not_applicable(rule, why);
     }
     Some(Ok(Advice {
         rule,
-        what: format!("pin this {} work", words(class)),
+        what: format!("pin this {} work", class_name(class)),
         because: measured(facts),
         evidence: "CPU-Pinning 2020, slide 30 (4) and slide 28",
         gain: pin_gain(facts, runs),
@@ -113,10 +114,10 @@ pub(super) fn io_bound(facts: &Facts, runs: &Runs) -> Said {
 }
 
 /// One node for threads and memory.
-pub(super) fn one_node(facts: &Facts, _: &Runs) -> Said {
+pub(super) fn one_node(facts: &Facts, _: &Runs) -> Verdict {
     let rule = "one-node";
     if facts.resources.host_nodes < 2 {
-        return untold(rule, "this host has one NUMA node");
+        return not_applicable(rule, "this host has one NUMA node");
     }
     facts.platform?;
     (facts.layout.nodes > 1).then(|| {
@@ -134,7 +135,7 @@ pub(super) fn one_node(facts: &Facts, _: &Runs) -> Said {
 }
 
 /// Cores before siblings.
-pub(super) fn siblings(facts: &Facts, _: &Runs) -> Said {
+pub(super) fn siblings(facts: &Facts, _: &Runs) -> Verdict {
     let layout = &facts.layout;
     (layout.sibling_vcpus > 0 && layout.free_cores > 0).then(|| {
         Ok(Advice {
@@ -153,13 +154,13 @@ pub(super) fn siblings(facts: &Facts, _: &Runs) -> Said {
 }
 
 /// What users ask of pinning: emulator and I/O threads too.
-pub(super) fn helpers_apart(facts: &Facts, _: &Runs) -> Said {
+pub(super) fn helpers_apart(facts: &Facts, _: &Runs) -> Verdict {
     let layout = &facts.layout;
     let is_vm = facts.platform.is_some_and(Platform::is_vm);
     (is_vm && layout.helpers_on_vcpus > 0).then_some(())?;
     let rule = "helpers-apart";
     if facts.resources.host_cpus <= facts.resources.vcpus {
-        return untold(
+        return not_applicable(
             rule,
             "it has as many vCPUs as this host has CPUs: none is left for helpers",
         );
@@ -179,7 +180,7 @@ pub(super) fn helpers_apart(facts: &Facts, _: &Runs) -> Said {
 }
 
 /// Isolated CPUs are there to be used.
-pub(super) fn isolated(facts: &Facts, _: &Runs) -> Said {
+pub(super) fn isolated(facts: &Facts, _: &Runs) -> Verdict {
     let (resources, layout) = (&facts.resources, &facts.layout);
     let is_vm = facts.platform.is_some_and(Platform::is_vm);
     let enough = resources.vcpus > 0 && resources.isolated_cpus >= resources.vcpus;
@@ -191,7 +192,7 @@ pub(super) fn isolated(facts: &Facts, _: &Runs) -> Said {
                 "{} CPUs are isolated, and {} of its {} vCPUs are on one",
                 resources.isolated_cpus, layout.isolated_vcpus, resources.vcpus
             ),
-            evidence: "since then: the host's scheduler puts nobody else there",
+            evidence: "since then: the host's scheduler places no other thread there",
             gain: Gain::Unknown,
             command: pin(facts),
             change: Change::Pin,

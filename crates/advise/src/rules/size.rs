@@ -4,13 +4,13 @@ use std::cmp::Ordering;
 
 use tare_policy::placement::{Class, chr_permille};
 
-use super::{Said, untold};
+use super::{Verdict, not_applicable};
 use crate::advice::{Advice, Change, Gain};
-use crate::facts::{Facts, Platform, words};
+use crate::facts::{Facts, Platform, class_name};
 use crate::runs::Runs;
 
 /// Slide 30, 5 to 7: the size by CHR.
-pub(super) fn chr(facts: &Facts, _: &Runs) -> Said {
+pub(super) fn chr(facts: &Facts, _: &Runs) -> Verdict {
     let rule = "size-by-chr";
     let class = facts.class?;
     matches!(facts.platform, Some(Platform::Container) | None).then_some(())?;
@@ -20,19 +20,20 @@ pub(super) fn chr(facts: &Facts, _: &Runs) -> Said {
         "CHR {:.2} to {:.2} for {} work",
         f64::from(range.low_permille) / 1000.0,
         f64::from(range.high_permille) / 1000.0,
-        words(class)
+        class_name(class)
     );
     let Some((least, most)) = range.cores(host) else {
-        return untold(
+        return not_applicable(
             rule,
             format!(
                 "{said} is less than one of this host's {host} cores: the study's host had 112"
             ),
         );
     };
-    let cores = match least == most {
-        true => format!("{least} of this host's {host} cores"),
-        false => format!("{least} to {most} of this host's {host} cores"),
+    let cores = if least == most {
+        format!("{least} of this host's {host} cores")
+    } else {
+        format!("{least} to {most} of this host's {host} cores")
     };
     let assigned = facts.platform.and_then(|_| {
         let chr = chr_permille(facts.resources.assigned_millicpus, host)?;
@@ -65,7 +66,7 @@ pub(super) fn chr(facts: &Facts, _: &Runs) -> Said {
 }
 
 /// CPU-Pinning 2020, slide 29 (5): containers in a machine for I/O-bound work.
-pub(super) fn platform(facts: &Facts, _: &Runs) -> Said {
+pub(super) fn platform(facts: &Facts, _: &Runs) -> Verdict {
     let rule = "platform";
     let class = facts.class?;
     let (what, evidence) = match (facts.platform, class) {
@@ -81,7 +82,7 @@ pub(super) fn platform(facts: &Facts, _: &Runs) -> Said {
         _ => return None,
     };
     if facts.emulated {
-        return untold(
+        return not_applicable(
             rule,
             "this host's KVM emulates ring 0: its machines say nothing of hardware's",
         );
@@ -89,7 +90,7 @@ pub(super) fn platform(facts: &Facts, _: &Runs) -> Said {
     Some(Ok(Advice {
         rule,
         what: what.to_owned(),
-        because: format!("it is {}", words(class)),
+        because: format!("it is {}", class_name(class)),
         evidence,
         gain: Gain::Unknown,
         command: (class != Class::CpuBound)
@@ -99,7 +100,7 @@ pub(super) fn platform(facts: &Facts, _: &Runs) -> Said {
 }
 
 /// No quota on CPUs that are its own.
-pub(super) fn quota_and_set(facts: &Facts, _: &Runs) -> Said {
+pub(super) fn quota_and_set(facts: &Facts, _: &Runs) -> Verdict {
     let quota = facts.resources.quota_millicpus?;
     facts.layout.is_pinned().then(|| {
         Ok(Advice {
@@ -109,7 +110,7 @@ pub(super) fn quota_and_set(facts: &Facts, _: &Runs) -> Said {
                 "it is pinned and has a quota of {} CPUs too",
                 quota as f64 / 1000.0
             ),
-            evidence: "since then: users' reports of throttling on CPUs that nobody else uses",
+            evidence: "since then: users' reports of throttling on CPUs that no other process uses",
             gain: Gain::Unknown,
             command: Some(format!("podman update --cpus 0 {}", facts.name)),
             change: Change::None,
@@ -118,7 +119,7 @@ pub(super) fn quota_and_set(facts: &Facts, _: &Runs) -> Said {
 }
 
 /// A quota that is used up stops all threads at once.
-pub(super) fn throttled(facts: &Facts, _: &Runs) -> Said {
+pub(super) fn throttled(facts: &Facts, _: &Runs) -> Verdict {
     let quota = facts.resources.quota_millicpus?;
     (facts.throttled > 0 && !facts.layout.is_pinned()).then(|| {
         let last = quota.div_ceil(1000).max(1) - 1;

@@ -52,7 +52,11 @@ fn rules(facts: &Facts) -> Vec<&'static str> {
 
 fn untold_of(facts: &Facts) -> Vec<&'static str> {
     let report = advise(facts, &Runs::default());
-    report.untold.iter().map(|untold| untold.rule).collect()
+    report
+        .not_applicable
+        .iter()
+        .map(|not_applicable| not_applicable.rule)
+        .collect()
 }
 
 #[test]
@@ -165,7 +169,7 @@ fn what_cannot_be_told_here_is_said_with_the_reason() {
     assert_eq!(untold_of(&small), ["one-node", "size-by-chr"]);
     let report = advise(&small, &Runs::default());
     assert!(
-        report.untold[1]
+        report.not_applicable[1]
             .why
             .contains("less than one of this host's 2 cores")
     );

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tare_account::Account;
 use tare_advise::{Facts, Halting, Layout, Platform, Resources};
-use tare_pin::{Host, Kind, PlanError, Target, affinity};
+use tare_pin::{Host, PlanError, Target, TargetKind, affinity};
 use tare_policy::placement::{Class, CpuMask};
 use tare_probe::sched::{Cause, Observer, Times};
 use tare_probe::vm::{Monitor, Role, Vm};
@@ -14,7 +14,7 @@ use tare_probe::{Unavailable, kvm};
 use super::disks;
 use crate::failure::Failure;
 
-/// Busy time below which a target has done too little to tell its kind, thousandths
+/// Busy time below which a target has run too little to be classified, thousandths
 /// of a CPU.
 const IDLE_MILLICPUS: u64 = 20;
 /// Halts a second from which a machine's halts are waits for input and output.
@@ -35,7 +35,7 @@ pub(super) fn measure(
     facts.platform = Some(platform(target));
     let throttled = target.throttled_periods();
     let disks = match &target.kind {
-        Kind::Vm(vm) => disks::Window::begin(vm),
+        TargetKind::Vm(vm) => disks::Window::begin(vm),
         _ => None,
     };
     let (times, account, unavailable) = watch(target, window);
@@ -58,10 +58,10 @@ pub(super) fn measure(
 
 fn platform(target: &Target) -> Platform {
     match &target.kind {
-        Kind::Process(_) => Platform::Process,
-        Kind::Container(_) => Platform::Container,
-        Kind::Vm(vm) if vm.monitor == Monitor::Tare => Platform::TareVm,
-        Kind::Vm(_) | Kind::Machine(..) => Platform::Vm,
+        TargetKind::Process(_) => Platform::Process,
+        TargetKind::Container(_) => Platform::Container,
+        TargetKind::Vm(vm) if vm.monitor == Monitor::Tare => Platform::TareVm,
+        TargetKind::Vm(_) | TargetKind::Machine(..) => Platform::Vm,
     }
 }
 
@@ -73,17 +73,17 @@ fn watch(target: &Target, window: Duration) -> (Option<Times>, Option<Account>, 
         let group = observer.group();
         for (task, role) in target.tasks() {
             match &target.kind {
-                Kind::Vm(_) | Kind::Machine(..) if role.is_vcpu() => {
+                TargetKind::Vm(_) | TargetKind::Machine(..) if role.is_vcpu() => {
                     observer.watch_thread(group, task.id.tid);
                 }
-                Kind::Vm(_) | Kind::Machine(..) => {}
+                TargetKind::Vm(_) | TargetKind::Machine(..) => {}
                 _ => observer.watch_process(group, task.id.pid),
             }
         }
         observer.turn();
     }
     let account = match &target.kind {
-        Kind::Vm(vm) => account(vm, window),
+        TargetKind::Vm(vm) => account(vm, window),
         _ => {
             std::thread::sleep(window);
             None
@@ -104,9 +104,9 @@ fn account(vm: &Vm, window: Duration) -> Option<Account> {
 /// As what a halted vCPU is seen to wait; QEMU's translator waits on a condition.
 fn halt(target: &Target) -> Option<Cause> {
     match &target.kind {
-        Kind::Vm(_) => Some(Cause::Halt),
-        Kind::Machine(..) => Some(Cause::Lock),
-        Kind::Container(_) | Kind::Process(_) => None,
+        TargetKind::Vm(_) => Some(Cause::Halt),
+        TargetKind::Machine(..) => Some(Cause::Lock),
+        TargetKind::Container(_) | TargetKind::Process(_) => None,
     }
 }
 

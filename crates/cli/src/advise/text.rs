@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tare_advise::words;
+use tare_advise::class_name;
 
 use super::Advised;
 
@@ -40,8 +40,11 @@ fn one(advised: &Advised) -> String {
             let _ = writeln!(text, "     do: {command}");
         }
     }
-    for untold in &report.untold {
-        let line = format!("{}: cannot be told here: {}", untold.rule, untold.why);
+    for not_applicable in &report.not_applicable {
+        let line = format!(
+            "rule {} does not apply: {}",
+            not_applicable.rule, not_applicable.why
+        );
         text.push_str(&paragraph("  - ", &line));
     }
     for missing in &advised.unavailable {
@@ -54,8 +57,8 @@ fn measured(advised: &Advised) -> Option<String> {
     let facts = &advised.facts;
     facts.platform?;
     let kind = match facts.class {
-        Some(class) => words(class),
-        None => "too little done to tell its kind",
+        Some(class) => class_name(class),
+        None => "ran too little to classify",
     };
     Some(format!(
         "{kind}; {:.2} CPUs busy, {:.1} % of runnable time waiting for a CPU, {} moves/s, {} of {} \

@@ -1,6 +1,6 @@
 //! `--try`: pinned and unpinned in turns, and kept only if it helped.
 //!
-//! No application says what it achieves, so the scheduler is asked: of CPU-bound
+//! Applications do not report their throughput, so the scheduler's figures decide: of CPU-bound
 //! work, the CPU time that it gets; of other work, the part of its runnable time in
 //! which it waits for a CPU. Pairs of windows change their order, and a rank test
 //! decides.
@@ -68,11 +68,12 @@ impl Trial<'_> {
                 if let Some(code) = signal.came() {
                     return Ok(code);
                 }
-                let held = match turn {
-                    true => None,
-                    false => Some(pin(self.store, self.name, &plan, &|| {
+                let held = if turn {
+                    None
+                } else {
+                    Some(pin(self.store, self.name, &plan, &|| {
                         signal.came().is_some()
-                    })?),
+                    })?)
                 };
                 let score = self.window(measure, window, signal);
                 match (turn, score) {
@@ -87,14 +88,14 @@ impl Trial<'_> {
             return Ok(code);
         }
         let verdict = judge(measure, &free, &pinned);
-        let text = told(measure, verdict, &free, &pinned);
+        let text = summary(measure, verdict, &free, &pinned);
         if verdict != Verdict::Helped {
-            return crate::print(&format!("{text}It is as it was.\n"));
+            return crate::print(&format!("{text}Placement restored.\n"));
         }
         pin(self.store, self.name, &plan, &|| signal.came().is_some())?.keep()?;
         let name = self.name;
         crate::print(&format!(
-            "{text}It stays pinned. Put back with: tare pin {name} --undo\n"
+            "{text}It stays pinned. To undo: tare pin {name} --undo\n"
         ))?;
         Ok(ExitCode::Success)
     }
@@ -139,7 +140,7 @@ fn judge(measure: Measure, free: &[f64], pinned: &[f64]) -> Verdict {
     }
 }
 
-fn told(measure: Measure, verdict: Verdict, free: &[f64], pinned: &[f64]) -> String {
+fn summary(measure: Measure, verdict: Verdict, free: &[f64], pinned: &[f64]) -> String {
     let median = |samples: &[f64]| sorted(samples).map_or(0.0, |sorted| quantile(&sorted, 0.5));
     let test = mann_whitney(pinned, free);
     let (what, unit) = match measure {
@@ -148,7 +149,7 @@ fn told(measure: Measure, verdict: Verdict, free: &[f64], pinned: &[f64]) -> Str
     };
     let verdict = match verdict {
         Verdict::Helped => "Pinning helped",
-        Verdict::NoDifference => "Pinning made no difference that could be told",
+        Verdict::NoDifference => "Pinning made no measurable difference",
         Verdict::Harmed => "Pinning did harm",
     };
     format!(

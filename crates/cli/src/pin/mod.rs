@@ -28,7 +28,7 @@ pub(crate) fn pin(args: &PinArgs) -> Outcome {
     if args.undo {
         let target = Target::find(&args.target).ok();
         let undone = store.undo(&args.target, target.as_ref())?;
-        return told(&undone, &args.target);
+        return report(&undone, &args.target);
     }
     let target = Target::find(&args.target)?;
     let choice = args.cpus.map_or(Choice::Auto, |cpus| cpus.0);
@@ -80,15 +80,13 @@ fn hold(mut pinned: Pinned, time: Duration, signal: &Signal, name: &str) -> Outc
         caught += pinned.catch()?;
     };
     if caught > 0 {
-        crate::print(&format!(
-            "{caught} threads began meanwhile and were pinned too\n"
-        ))?;
+        crate::print(&format!("{caught} new threads were pinned too\n"))?;
     }
-    let told = told(&pinned.undo(), name)?;
-    Ok(ended.unwrap_or(told))
+    let code = report(&pinned.undo(), name)?;
+    Ok(ended.unwrap_or(code))
 }
 
-fn told(undone: &Undone, name: &str) -> Outcome {
+fn report(undone: &Undone, name: &str) -> Outcome {
     undone.left.iter().for_each(|left| crate::warn(left));
     crate::print(&format!("{name}: {}\n", table::undone(undone)))
 }

@@ -45,7 +45,7 @@ fn plural(count: usize, what: &str) -> String {
     format!("{count} {what}{s}")
 }
 
-/// What a thread does, in a word.
+/// Short name of what a thread does.
 pub(crate) fn role(role: Role) -> String {
     match role {
         Role::Vcpu(index) => format!("vcpu{index}"),

@@ -19,7 +19,7 @@ use crate::task;
 /// Environment variable that names another state directory.
 pub const STATE_VARIABLE: &str = "TARE_STATE_DIR";
 const PLACEMENTS: &str = "placements";
-/// How long a placement's maker may take to put it back when it is asked to.
+/// How long the process that made a placement may take to restore it.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -37,7 +37,7 @@ pub enum StoreError {
     /// Somebody else could change it.
     #[error("{0} belongs to another user")]
     NotOurs(PathBuf),
-    /// There is no home to keep it in.
+    /// No directory to keep it in.
     #[error("neither HOME nor {STATE_VARIABLE} is set")]
     NoHome,
     /// Nothing was placed.
@@ -129,7 +129,7 @@ impl Store {
     }
 
     /// Puts back every placement of what was called `asked` or is `target`, the
-    /// latest first. Another process that holds one is asked to end.
+    /// latest first. Another process that holds one gets SIGTERM.
     pub fn undo(&self, asked: &str, target: Option<&Target>) -> Result<Undone, StoreError> {
         let key = target.map(Target::key);
         let is_meant = |begin: &Begin| {
@@ -154,9 +154,10 @@ impl Store {
                 None => ask_to_end(&path, &begin)?,
             }
         }
-        match found {
-            true => Ok(undone),
-            false => Err(StoreError::Nothing(asked.to_owned())),
+        if found {
+            Ok(undone)
+        } else {
+            Err(StoreError::Nothing(asked.to_owned()))
         }
     }
 
@@ -249,7 +250,7 @@ impl Journal {
     }
 }
 
-/// A journal that nobody works on: its lock and content. One without a first line
+/// A journal that no process works on: its lock and content. One without a first line
 /// was begun and nothing else; it is removed.
 fn free(path: &Path) -> Option<(File, Begin, Vec<Entry>)> {
     let left = ledger::left(path)?;

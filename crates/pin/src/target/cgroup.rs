@@ -130,7 +130,7 @@ impl Places {
         )
     }
 
-    /// Without the roots, which are nobody's own.
+    /// Without the roots, which belong to all processes.
     pub(crate) fn own(&self) -> Self {
         let own = self.0.iter().filter(|(_, place)| place != "/");
         Self(own.cloned().collect())

@@ -45,7 +45,7 @@ struct RuncState {
 }
 
 impl Container {
-    /// The container of that name, ID or path; `None` if there is none that lives.
+    /// The container of that name, ID or path; `None` if none runs.
     pub(super) fn find(text: &str) -> Option<Self> {
         let mounts = Mounts::read();
         if text.starts_with('/') {
@@ -172,7 +172,7 @@ fn of_id(mounts: &Mounts, id: &str) -> Option<Container> {
             found.1 = Container::at(mounts, id, &places);
         }
     }
-    // Part of an ID that several have is nobody's.
+    // A prefix that several IDs share identifies none of them.
     (found.0.len() == 1).then_some(found.1).flatten()
 }
 

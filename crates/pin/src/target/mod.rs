@@ -13,7 +13,7 @@ use crate::task::{self, Task, TaskId};
 use cgroup::{Mounts, Places};
 pub use container::{Container, Cpuset};
 
-/// Why there is no such target.
+/// Why a target was not found.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     /// Nothing has this name or number.
@@ -30,12 +30,12 @@ pub struct Target {
     /// As it is called.
     pub name: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: TargetKind,
 }
 
 /// What a target is.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum TargetKind {
     /// A virtual machine: threads by what they do.
     Vm(Box<Vm>),
     /// A container: all processes of its cgroup.
@@ -54,16 +54,17 @@ impl Target {
         if let Ok(pid) = text.parse::<u32>() {
             return Self::of_pid(pid);
         }
-        let of_container = || Container::find(text).map(Kind::Container);
-        let kind = match text.starts_with('/') {
-            true => of_container(),
-            false => match vm::find(text) {
-                Ok(vm) => Some(Kind::Vm(Box::new(vm))),
+        let of_container = || Container::find(text).map(TargetKind::Container);
+        let kind = if text.starts_with('/') {
+            of_container()
+        } else {
+            match vm::find(text) {
+                Ok(vm) => Some(TargetKind::Vm(Box::new(vm))),
                 Err(FindError::NoName(_)) => {
                     translated(text).map(|(_, kind)| kind).or_else(of_container)
                 }
                 Err(error) => return Err(error.into()),
-            },
+            }
         };
         let kind = kind.ok_or_else(|| TargetError::Nothing(text.to_owned()))?;
         Ok(Self {
@@ -78,13 +79,13 @@ impl Target {
         match vm::find(&pid.to_string()) {
             Ok(vm) => Ok(Self {
                 name: vm.name.clone(),
-                kind: Kind::Vm(Box::new(vm)),
+                kind: TargetKind::Vm(Box::new(vm)),
             }),
             // Whether it may be placed is the kernel's to say.
             Err(FindError::NoVm { .. } | FindError::NotPermitted { .. }) => {
                 let gone = || TargetError::Nothing(pid.to_string());
                 let task = task::of(pid, pid).ok_or_else(gone)?;
-                let process = || (task.name, Kind::Process(task.id));
+                let process = || (task.name, TargetKind::Process(task.id));
                 let (name, kind) = translated(&pid.to_string()).unwrap_or_else(process);
                 Ok(Self { name, kind })
             }
@@ -100,41 +101,38 @@ impl Target {
         let first = task::of(pid, pid).ok_or_else(gone)?.id;
         Ok(Self {
             name: name.to_owned(),
-            kind: Kind::Machine(first, vcpus.to_vec()),
+            kind: TargetKind::Machine(first, vcpus.to_vec()),
         })
     }
 
     /// Its vCPUs, if it is a machine.
     pub fn vcpus(&self) -> Option<usize> {
         match &self.kind {
-            Kind::Vm(vm) => Some(vm.vcpus.len()),
-            Kind::Machine(_, vcpus) => Some(vcpus.len()),
-            Kind::Container(_) | Kind::Process(_) => None,
+            TargetKind::Vm(vm) => Some(vm.vcpus.len()),
+            TargetKind::Machine(_, vcpus) => Some(vcpus.len()),
+            TargetKind::Container(_) | TargetKind::Process(_) => None,
         }
     }
 
     /// Its threads now, with what they do in a machine.
     pub fn tasks(&self) -> Vec<(Task, Role)> {
         match &self.kind {
-            Kind::Vm(vm) => {
+            TargetKind::Vm(vm) => {
                 let lives = task::of(vm.pid, vm.pid)
                     .is_some_and(|task| task.id.started_ticks == vm.started_ticks);
-                let threads = match lives {
-                    true => vm::threads(vm),
-                    false => Vec::new(),
-                };
+                let threads = if lives { vm::threads(vm) } else { Vec::new() };
                 let threads = threads.into_iter();
                 threads
                     .filter_map(|thread| Some((task::of(thread.pid, thread.tid)?, thread.role)))
                     .collect()
             }
-            Kind::Container(container) => container
+            TargetKind::Container(container) => container
                 .pids()
                 .into_iter()
                 .flat_map(task::of_process)
                 .map(|task| (task, Role::Other))
                 .collect(),
-            Kind::Machine(first, vcpus) => {
+            TargetKind::Machine(first, vcpus) => {
                 let role = |task: &Task| match vcpus.iter().position(|tid| *tid == task.id.tid) {
                     Some(index) => Role::Vcpu(u32::try_from(index).unwrap_or(u32::MAX)),
                     None if task.id == *first => Role::Emulator,
@@ -143,7 +141,7 @@ impl Target {
                 let tasks = living(first).into_iter();
                 tasks.map(|task| (task.clone(), role(&task))).collect()
             }
-            Kind::Process(first) => {
+            TargetKind::Process(first) => {
                 let tasks = living(first).into_iter();
                 tasks.map(|task| (task, Role::Other)).collect()
             }
@@ -153,18 +151,18 @@ impl Target {
     /// Its first process; a container's lowest.
     pub fn pid(&self) -> Option<u32> {
         match &self.kind {
-            Kind::Vm(vm) => Some(vm.pid),
-            Kind::Container(container) => container.pids().first().copied(),
-            Kind::Machine(first, _) | Kind::Process(first) => Some(first.pid),
+            TargetKind::Vm(vm) => Some(vm.pid),
+            TargetKind::Container(container) => container.pids().first().copied(),
+            TargetKind::Machine(first, _) | TargetKind::Process(first) => Some(first.pid),
         }
     }
 
     /// A text that names it and nothing else until the next boot.
     pub(crate) fn key(&self) -> String {
         match &self.kind {
-            Kind::Vm(vm) => format!("process {} {}", vm.pid, vm.started_ticks),
-            Kind::Container(container) => format!("cgroup {}", container.processes.display()),
-            Kind::Machine(first, _) | Kind::Process(first) => {
+            TargetKind::Vm(vm) => format!("process {} {}", vm.pid, vm.started_ticks),
+            TargetKind::Container(container) => format!("cgroup {}", container.processes.display()),
+            TargetKind::Machine(first, _) | TargetKind::Process(first) => {
                 format!("process {} {}", first.pid, first.started_ticks)
             }
         }
@@ -173,7 +171,7 @@ impl Target {
     /// CPUs that its cgroup lets it have: a container's parent's.
     pub(crate) fn limit(&self) -> Option<CpuMask> {
         match &self.kind {
-            Kind::Container(Container {
+            TargetKind::Container(Container {
                 cpuset: Some(cpuset),
                 ..
             }) => cpuset.limit(),
@@ -184,7 +182,7 @@ impl Target {
     /// CPU quota, thousandths of a CPU, if there is one.
     pub fn quota_millicpus(&self) -> Option<u64> {
         let folder = match &self.kind {
-            Kind::Container(container) => container.cpu.clone()?,
+            TargetKind::Container(container) => container.cpu.clone()?,
             _ => {
                 let places = Places::of(self.pid()?)?;
                 let mounts = Mounts::read();
@@ -198,7 +196,7 @@ impl Target {
 
     /// Periods in which its quota was used up, so far.
     pub fn throttled_periods(&self) -> Option<u64> {
-        let Kind::Container(container) = &self.kind else {
+        let TargetKind::Container(container) = &self.kind else {
             return None;
         };
         let text = fs::read_to_string(container.cpu.as_ref()?.join("cpu.stat")).ok()?;
@@ -210,17 +208,18 @@ impl Target {
 }
 
 /// The machine of QEMU's translator of this name or process ID, with its name.
-fn translated(text: &str) -> Option<(String, Kind)> {
+fn translated(text: &str) -> Option<(String, TargetKind)> {
     let machine = vm::translated(text)?;
     let first = task::of(machine.pid, machine.pid)?.id;
-    Some((machine.name, Kind::Machine(first, machine.vcpus)))
+    Some((machine.name, TargetKind::Machine(first, machine.vcpus)))
 }
 
 /// The threads of a process, if it still is the one that had this first thread.
 fn living(first: &TaskId) -> Vec<Task> {
-    match first.lives() {
-        true => task::of_process(first.pid),
-        false => Vec::new(),
+    if first.lives() {
+        task::of_process(first.pid)
+    } else {
+        Vec::new()
     }
 }
 
@@ -239,10 +238,10 @@ fn quota(folder: &Path) -> Option<u64> {
         let (quota, period) = (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?);
         Some(format!("{} {}", quota.trim(), period.trim()))
     })?;
-    let mut words = text.split_whitespace();
+    let mut fields = text.split_whitespace();
     // "max", or -1: none.
-    let quota_us: u64 = words.next()?.parse().ok()?;
-    let period_us: u64 = words.next()?.parse().ok()?;
+    let quota_us: u64 = fields.next()?.parse().ok()?;
+    let period_us: u64 = fields.next()?.parse().ok()?;
     quota_us.checked_mul(1000)?.checked_div(period_us)
 }
 
@@ -256,7 +255,7 @@ mod tests {
     fn this_process_is_a_target_and_one_that_ended_is_none() {
         let own = std::process::id();
         let target = Target::find(&own.to_string()).unwrap();
-        assert!(matches!(target.kind, Kind::Process(first) if first.pid == own));
+        assert!(matches!(target.kind, TargetKind::Process(first) if first.pid == own));
         assert!(!target.tasks().is_empty());
         assert!(target.key().starts_with(&format!("process {own} ")));
         for text in ["4000000000", "1073741824", "no such thing", "/nonexistent"] {
