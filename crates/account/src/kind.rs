@@ -68,7 +68,7 @@ pub enum ExitKind {
         /// The number.
         reason: u32,
     },
-    /// Too many different ones to tell apart.
+    /// More kinds than are counted apart.
     Various,
 }
 

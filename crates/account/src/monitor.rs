@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::vm::Monitor;
 
 impl Monitor {
-    /// By the executable, else by the command line's first word (an executable that
+    /// By the executable, else by the command line's first argument (an executable that
     /// was replaced or runs in another root has no useful path).
     pub fn of(exe: &Path, command: &[String]) -> Self {
         let first = command.first().map(Path::new);
@@ -37,17 +37,14 @@ mod tests {
 
     #[test]
     fn monitors_are_told_by_executable_or_first_word() {
-        let told = |exe: &str, word: &str| Monitor::of(Path::new(exe), &[word.to_owned()]);
-        assert_eq!(told("/usr/bin/qemu-system-x86_64", "x"), Monitor::Qemu);
+        let of = |exe: &str, arg: &str| Monitor::of(Path::new(exe), &[arg.to_owned()]);
+        assert_eq!(of("/usr/bin/qemu-system-x86_64", "x"), Monitor::Qemu);
         assert_eq!(
-            told("/opt/firecracker-v1.7 (deleted)", ""),
+            of("/opt/firecracker-v1.7 (deleted)", ""),
             Monitor::Firecracker
         );
-        assert_eq!(told("/memfd:x (deleted)", "crosvm"), Monitor::Crosvm);
-        assert_eq!(
-            told("/usr/bin/tare-monitor (deleted)", "tare"),
-            Monitor::Tare
-        );
-        assert_eq!(told("", "vmm"), Monitor::Other);
+        assert_eq!(of("/memfd:x (deleted)", "crosvm"), Monitor::Crosvm);
+        assert_eq!(of("/usr/bin/tare-monitor (deleted)", "tare"), Monitor::Tare);
+        assert_eq!(of("", "vmm"), Monitor::Other);
     }
 }

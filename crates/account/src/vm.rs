@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Vm {
     /// Process ID of the monitor.
     pub pid: u32,
-    /// Start of the process in clock ticks since boot: tells it from a later
+    /// Start of the process in clock ticks since boot: distinguishes it from a later
     /// process of the same ID.
     pub started_ticks: u64,
     /// Tare's name of the run, QEMU's `-name`, Firecracker's `--id`, else the

@@ -52,7 +52,7 @@ enum step { SEND, KICK, SCHEDULE, RETURN, ENTRY, HANDLER, TOTAL };
 #define MSI 0x80000000u
 /* Different keys of one VM that its guest may make. */
 #define MAX_KINDS 2048
-/* A halt that is shorter and never waited is no polling. */
+/* A halt that is shorter and never waited did not poll. */
 #define SHORTEST_POLL_NS 6000
 #define TSC_DEADLINE 0x6e0
 #define APIC_INITIAL_COUNT 0x380
@@ -381,7 +381,7 @@ int on_kvm_pio(struct raw *ctx)
 	return 0;
 }
 
-/* A read that user space has to answer is told twice: first as unsatisfied (0). */
+/* A read that user space has to answer fires twice: first as unsatisfied (0). */
 SEC("raw_tp/kvm_mmio")
 int on_kvm_mmio(struct raw *ctx)
 {
@@ -397,7 +397,7 @@ int on_kvm_fast_mmio(struct raw *ctx)
 	return 0;
 }
 
-/* In x2APIC mode kvm_msr tells the same, and this comes twice for some. */
+/* In x2APIC mode kvm_msr fires for the same access, and this comes twice for some. */
 SEC("raw_tp/kvm_apic")
 int on_kvm_apic(struct raw *ctx)
 {

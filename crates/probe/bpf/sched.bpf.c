@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
  * Where the time of chosen threads goes: stretches on a CPU, and stretches off
- * one by the system call that waits (what cpudist and offcputime tell).
+ * one by the system call that waits (what cpudist and offcputime show).
  *
  * User space puts threads into `threads`, each with the group it counts for;
  * what they fork belongs to the same group. src/sched/ has the same classes,
  * codes and keys. Programs are typed (tp_btf), so that fields are read by plain
  * loads, and a switch of a watched thread costs as few look-ups as its stretches:
- * that it was stopped, or moved, is told by the class of the stretch.
+ * that it was stopped, or moved, is in the class of the stretch.
  */
 #include "tare.bpf.h"
 

@@ -184,7 +184,7 @@ struct {
 	MAP_TYPE(value, struct call);
 } calls SEC(".maps");
 
-/* Runs that no call's count tells of. */
+/* Runs that are in no call's count. */
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	MAP_UINT(max_entries, 1);
@@ -280,7 +280,7 @@ INLINE int other_run(void)
 	return 0;
 }
 
-/* Tells user space who made which calls, and forgets which. */
+/* Reports to user space who made which calls, and forgets which. */
 NOINLINE int flush(struct task *task, u32 tid, u32 end)
 {
 	struct task_record *record;
@@ -491,7 +491,7 @@ INLINE int first_sight(const struct file_key *key)
 	}
 	if (bpf_map_update_elem(&files, key, &one, BPF_NOEXIST) == 0)
 		return 1;
-	/* Another CPU was first, or there is no room. */
+	/* Another CPU was first, or the map is full. */
 	count = bpf_map_lookup_elem(&files, key);
 	if (count)
 		__sync_fetch_and_add(count, 1);

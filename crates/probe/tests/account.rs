@@ -67,7 +67,7 @@ fn every_exit_is_counted_by_what_caused_it() {
         device: Device::Hpet,
     };
     assert_eq!(count(&account, &hpet), 40);
-    // KVM_EXIT_MMIO, and KVM_EXIT_IO with the guest's last word.
+    // KVM_EXIT_MMIO, and KVM_EXIT_IO by which the guest ends.
     assert_eq!(count(&account, &ExitKind::UserSpace { reason: 6 }), 40);
     assert_eq!(count(&account, &ExitKind::UserSpace { reason: 2 }), 151);
     assert!(account.observer.bpf_runs.is_none_or(|runs| runs >= 240));
@@ -127,20 +127,20 @@ fn a_storm_is_watched_within_a_budget_and_its_counts_are_scaled() {
     let Some(account) = counted(observer.turn().remove(0)) else {
         return;
     };
-    let told = (
+    let figures = (
         account.counted_share,
         account.observer,
         account.window_ns / 1_000_000,
     );
     // On a busy computer a storm may be slow enough to be counted whole.
     let paid = account.observer.bpf_ns.unwrap_or(0) as f64 / account.window_ns as f64;
-    assert!(account.counted_share < 0.9 || paid < BUDGET, "{told:?}");
+    assert!(account.counted_share < 0.9 || paid < BUDGET, "{figures:?}");
     let reads = count_reads(&account);
     let off = u64::from(READS).abs_diff(reads) as f64 / f64::from(READS);
     // Unscaled it would be nine tenths; on a busy computer the slices may well meet
     // the storm where it is slow.
-    assert!(off < 0.5, "{reads} {told:?}");
-    println!("{reads} of {READS}, {told:?}");
+    assert!(off < 0.5, "{reads} {figures:?}");
+    println!("{reads} of {READS}, {figures:?}");
 }
 
 fn count_reads(account: &Account) -> u64 {

@@ -1,4 +1,4 @@
-//! On and off a CPU: processes that do one thing, and what is told of them.
+//! On and off a CPU: processes that do one thing, and what is reported of them.
 //!
 //! They need BPF (root), and SKIP without; with TARE_REQUIRE_KVM=1 a skip fails.
 #![allow(clippy::unwrap_used)]
@@ -18,10 +18,10 @@ fn observer() -> Option<Observer> {
 struct Doing(Child);
 
 impl Doing {
-    fn new(program: &str, words: &[&str]) -> Self {
+    fn new(program: &str, args: &[&str]) -> Self {
         let mut command = Command::new(program);
         command
-            .args(words)
+            .args(args)
             .stdout(Stdio::null())
             .stdin(Stdio::piped());
         Self(command.spawn().unwrap())
@@ -36,9 +36,9 @@ impl Drop for Doing {
 }
 
 /// What a process does within a window.
-fn watched(program: &str, words: &[&str]) -> Option<Times> {
+fn watched(program: &str, args: &[&str]) -> Option<Times> {
     let mut observer = observer()?;
-    let doing = Doing::new(program, words);
+    let doing = Doing::new(program, args);
     let group = observer.group();
     observer.watch_process(group, doing.0.id());
     std::thread::sleep(Duration::from_millis(100));
@@ -63,7 +63,7 @@ fn a_process_that_computes_is_on_a_cpu_or_waits_for_one() {
 
 #[test]
 fn a_wait_is_told_by_its_cause() {
-    for (program, words, cause) in [
+    for (program, args, cause) in [
         ("sleep", &["30"] as &[&str], Cause::Sleep),
         ("cat", &[], Cause::Stream),
     ] {
@@ -73,7 +73,7 @@ fn a_wait_is_told_by_its_cause() {
         };
         let group = observer.group();
         observer.watch_process(group, std::process::id());
-        let _doing = Doing::new(program, words);
+        let _doing = Doing::new(program, args);
         std::thread::sleep(WINDOW);
         let times = observer.turn().remove(0);
         assert!(times.off_ns(cause) > 300_000_000, "{cause:?}: {times:?}");

@@ -239,12 +239,12 @@ fn counted_by_strace(words: &[&str]) -> Option<Vec<(String, u64)>> {
 #[test]
 fn counts_are_those_of_strace() {
     let Some(_alone) = ready() else { return };
-    let words = ["/bin/cat", "/etc/hostname", "/etc/passwd"];
-    let Some(traced) = counted_by_strace(&words) else {
+    let args = ["/bin/cat", "/etc/hostname", "/etc/passwd"];
+    let Some(traced) = counted_by_strace(&args) else {
         return;
     };
-    let mut command = Command::new(words[0]);
-    command.args(&words[1..]).stdout(Stdio::null());
+    let mut command = Command::new(args[0]);
+    command.args(&args[1..]).stdout(Stdio::null());
     let profile = profile(&mut command);
     let mut counted: Vec<(String, u64)> = profile
         .calls
@@ -269,7 +269,7 @@ fn arguments_that_never_change_are_constants() {
     let write = &profile.calls["write"];
     assert!(write.count >= 200);
     assert_eq!(write.arguments.len(), 3);
-    // 200 blocks to descriptor 1; dd's own words go to 2.
+    // 200 blocks to descriptor 1; dd's own messages go to 2.
     assert_eq!(write.arguments[0], Argument::Varies);
     let execve = &profile.calls["execve"];
     assert!(matches!(execve.arguments[0], Argument::Constant(_)));

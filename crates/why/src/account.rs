@@ -193,7 +193,7 @@ fn guest(account: &Account, thread: &ThreadAccount, observed: &Observed) -> Opti
     Some(account.share(thread.on_cpu.total_ns.saturating_sub(served)))
 }
 
-/// Each kind once: a register of the local APIC is told by several trace points.
+/// Each kind once: several trace points report a register of the local APIC.
 fn exits(account: &Account, observed: &Observed) -> BTreeMap<Exit, f64> {
     let mut exits: BTreeMap<Exit, f64> = BTreeMap::new();
     let mut apic: BTreeMap<Exit, [f64; 2]> = BTreeMap::new();

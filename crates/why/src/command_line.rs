@@ -97,11 +97,11 @@ impl CommandLine {
             .collect()
     }
 
-    /// A word of the guest kernel's command line that makes its idle loop poll.
+    /// An argument of the guest kernel's command line that makes its idle loop poll.
     pub fn idle_poll(&self) -> Option<&str> {
         let mut append = self.values(&["-append"]);
-        let mut words = append.next()?.split_whitespace();
-        words.rfind(|word| matches!(*word, "idle=poll" | "idle=spin"))
+        let mut args = append.next()?.split_whitespace();
+        args.rfind(|arg| matches!(*arg, "idle=poll" | "idle=spin"))
     }
 
     /// Whether guests execute HLT without leaving the CPU.
@@ -136,8 +136,8 @@ mod tests {
     use super::*;
 
     fn line(text: &str) -> CommandLine {
-        let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
-        CommandLine::new(&words)
+        let args: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        CommandLine::new(&args)
     }
 
     #[test]

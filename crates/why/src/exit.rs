@@ -47,7 +47,7 @@ pub enum Exit {
     Cpuid,
     /// A hypercall.
     Hypercall,
-    /// Too many to tell apart.
+    /// More kinds than are counted apart.
     Various,
 }
 
@@ -75,7 +75,7 @@ impl Exit {
         }
     }
 
-    /// Whether the monitor serves it, as far as the device tells.
+    /// Whether the monitor serves it, judged by the device.
     pub fn is_monitors(&self) -> bool {
         use Device::{IoApic, LocalApic, Pic, Pit};
         self.device()

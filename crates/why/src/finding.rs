@@ -102,7 +102,7 @@ impl Finding {
 }
 
 impl Cause {
-    /// In a word or two, for a column.
+    /// Short name, for a column.
     pub const fn short(self) -> &'static str {
         match self {
             Self::Guest => "guest",
@@ -178,7 +178,7 @@ impl Breakdown {
 }
 
 impl Diagnosis {
-    /// The same with the remedies as text; `quote` makes one word of a shell's line.
+    /// The same with the remedies as text; `quote` makes one argument of a shell's line.
     #[must_use]
     pub fn rendered(mut self, quote: fn(&str) -> String) -> Self {
         for finding in &mut self.findings {

@@ -6,7 +6,7 @@
 //! have a file for each kind of cause, `advice` the remedies for each VMM.
 //! Every part of the breakdown above 1 % is in a finding (`rules::complete`).
 //!
-//! What the scheduler's clock tells (threads, polling, waiting) is measured; what
+//! What the scheduler's clock gives (threads, polling, waiting) is measured; what
 //! is counted and priced, or divided, is marked as an estimate.
 
 #![forbid(unsafe_code)]

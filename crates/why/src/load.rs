@@ -97,7 +97,7 @@ pub struct Vcpu {
     pub tid: u32,
     /// On a CPU, share of a core.
     pub cpu: f64,
-    /// Of that, in the guest; `None` where the kernel cannot tell it from exits.
+    /// Of that, in the guest; `None` where the kernel cannot separate it from exits.
     pub guest: Option<f64>,
     /// Of that, polling while the guest was halted.
     pub polling: Polling,

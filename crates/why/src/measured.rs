@@ -7,13 +7,13 @@ use crate::exit::Exit;
 use crate::load::Execution;
 use crate::monitor::Monitor;
 
-/// What its figures begin with; QEMU's end in another word.
+/// Prefix of its figures, and suffix of QEMU's.
 const FIGURE: &str = "exit_ns.";
 const QEMU: &str = ".qemu";
 /// The kind that is the loop around the instruction.
 const CONTROL: &str = "control";
-/// A dearer exit is no exit.
-const DEAREST_NS: f64 = 1e8;
+/// A more expensive sample is not an exit.
+const MAX_NS: f64 = 1e8;
 
 /// The prices of one run.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +73,7 @@ fn net(gross: Net) -> Net {
         return Net::new();
     };
     let net = gross.into_iter().map(|(kind, ns)| (kind, ns - control));
-    net.filter(|(kind, ns)| kind != CONTROL && *ns > 0.0 && *ns < DEAREST_NS)
+    net.filter(|(kind, ns)| kind != CONTROL && *ns > 0.0 && *ns < MAX_NS)
         .collect()
 }
 
@@ -151,7 +151,7 @@ mod tests {
     fn what_is_no_price_prices_nothing() {
         let measured = Measured::of(Execution::Hardware, FIGURES).unwrap();
         let of = |exit: &Exit| measured.exit_ns(exit, Monitor::Tare);
-        // Cheaper than the loop, no number, never measured, not told apart.
+        // Cheaper than the loop, no number, never measured, not counted apart.
         assert_eq!(of(&Exit::Apic { register: 0xb0 }), None);
         assert_eq!(of(&Exit::Apic { register: 0x300 }), None);
         assert_eq!(of(&Exit::Hypercall), None);

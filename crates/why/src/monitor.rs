@@ -26,7 +26,7 @@ impl Monitor {
     /// socket, and by its directory, where it puts what it gives every QEMU.
     pub fn of(vm: &Vm) -> Self {
         let signs = ["/libvirt/", "id=charmonitor"];
-        let is_libvirts = |word: &String| signs.iter().any(|sign| word.contains(sign));
+        let is_libvirts = |arg: &String| signs.iter().any(|sign| arg.contains(sign));
         match vm.monitor {
             tare_account::Monitor::Tare => Self::Tare,
             tare_account::Monitor::Qemu if vm.command.iter().any(is_libvirts) => Self::Libvirt,
@@ -54,13 +54,13 @@ impl Monitor {
 mod tests {
     use super::*;
 
-    fn told(command: &[&str]) -> Monitor {
+    fn monitor_of(command: &[&str]) -> Monitor {
         Monitor::of(&Vm {
             pid: 1,
             started_ticks: 0,
             name: String::new(),
             monitor: tare_account::Monitor::Qemu,
-            command: command.iter().map(|&word| word.to_owned()).collect(),
+            command: command.iter().map(|&arg| arg.to_owned()).collect(),
             vcpus: Vec::new(),
         })
     }
@@ -70,12 +70,12 @@ mod tests {
         // As libvirt 9.0 starts it: as a system's service, and with a root of its own.
         let key = r#"{"qom-type":"secret","id":"masterKey0","file":"/var/lib/libvirt/qemu/domain-1-db/master-key.aes"}"#;
         assert_eq!(
-            told(&["qemu-system-x86_64", "-object", key]),
+            monitor_of(&["qemu-system-x86_64", "-object", key]),
             Monitor::Libvirt
         );
         let monitor = "socket,id=charmonitor,fd=22,server=on,wait=off";
         assert_eq!(
-            told(&["qemu-system-x86_64", "-chardev", monitor]),
+            monitor_of(&["qemu-system-x86_64", "-chardev", monitor]),
             Monitor::Libvirt
         );
         let by_hand = [
@@ -85,6 +85,6 @@ mod tests {
             "-qmp",
             "unix:/run/q,server",
         ];
-        assert_eq!(told(&by_hand), Monitor::Qemu);
+        assert_eq!(monitor_of(&by_hand), Monitor::Qemu);
     }
 }

@@ -46,12 +46,12 @@ pub enum Remedy {
 }
 
 impl Remedy {
-    /// Runs `command` (words without blanks) followed by `names`.
+    /// Runs `command` (arguments without blanks) followed by `names`.
     pub(crate) fn run(effect: &str, command: &str, names: &[&str]) -> Self {
-        let words = command.split(' ').chain(names.iter().copied());
+        let args = command.split(' ').chain(names.iter().copied());
         Self::Run {
             effect: effect.to_owned(),
-            command: words.map(str::to_owned).collect(),
+            command: args.map(str::to_owned).collect(),
         }
     }
 
@@ -87,12 +87,12 @@ impl Remedy {
         }
     }
 
-    /// As text; `quote` makes one word of a shell's line.
+    /// As text; `quote` makes one argument of a shell's line.
     pub fn render(&self, quote: fn(&str) -> String) -> String {
         match self {
             Self::Run { effect, command } => {
-                let words: Vec<String> = command.iter().map(|word| quote(word)).collect();
-                format!("{effect}: {}", words.join(" "))
+                let args: Vec<String> = command.iter().map(|arg| quote(arg)).collect();
+                format!("{effect}: {}", args.join(" "))
             }
             Self::Write {
                 effect,
@@ -138,24 +138,24 @@ mod tests {
 
     #[test]
     fn a_remedy_is_a_line_that_can_be_pasted() {
-        let told = |remedy: &Remedy| remedy.render(quote);
+        let text = |remedy: &Remedy| remedy.render(quote);
         let pin = Remedy::run("pin its vCPUs", "tare pin", &["my vm"]);
-        assert_eq!(told(&pin), "pin its vCPUs: tare pin 'my vm'");
+        assert_eq!(text(&pin), "pin its vCPUs: tare pin 'my vm'");
         let quota = Remedy::write("lift the quota", "max 100000", "/sys/fs/cgroup/a/cpu.max");
         assert_eq!(
-            told(&quota),
+            text(&quota),
             "lift the quota: echo 'max 100000' > /sys/fs/cgroup/a/cpu.max"
         );
         let hpet = Remedy::qemu_with(&["-machine hpet=off"]);
-        assert_eq!(told(&hpet), "start QEMU with -machine hpet=off");
+        assert_eq!(text(&hpet), "start QEMU with -machine hpet=off");
         let usb = Remedy::qemu_without(vec!["-usb".to_owned()]);
-        assert_eq!(told(&usb), "start QEMU without -usb");
+        assert_eq!(text(&usb), "start QEMU without -usb");
         let xml = Remedy::DomainXml {
             domain: "my vm".to_owned(),
             element: "<timer name='hpet' present='no'/>".to_owned(),
         };
         assert_eq!(
-            told(&xml),
+            text(&xml),
             "virsh edit 'my vm': add <timer name='hpet' present='no'/>"
         );
     }

@@ -436,8 +436,8 @@ fn options_of_qemu_are_named_in_the_remedy() {
         let mut load = idle();
         load.threads[0].cpu = 0.025;
         load.threads[0].wakeups = 950.0;
-        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        load.qemu = CommandLine::new(&words);
+        let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        load.qemu = CommandLine::new(&args);
         let found = first(&load);
         assert!(
             found.what.contains("VMM main loop, 950/s wake-ups"),

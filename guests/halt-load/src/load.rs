@@ -13,7 +13,7 @@ use tare_libos::{env, println, thread};
 const BATCH: usize = 50;
 /// Time without a halting CPU after which the sender gives up.
 const PATIENCE_NS: u64 = 5_000_000_000;
-/// Halts that tell what arming takes.
+/// Halts by which the cost of arming is measured.
 const TRIES: usize = 50;
 /// While statistics are read.
 const MOMENT: Duration = Duration::from_millis(150);
@@ -71,7 +71,7 @@ pub(crate) fn main() -> Result<(), &'static str> {
 
 /// Halts for `gap_ns` by the timer, again and again; how late each halt ended,
 /// ns. Without the scheduler, whose own work is longer than such sleeps where
-/// ring 0 is emulated; and what it takes to arm the timer is no part of the
+/// ring 0 is emulated; and what it takes to arm the timer is not part of the
 /// sleep, or there would be none left there.
 fn sleep_again_and_again(time: Duration, gap_ns: u64) -> Vec<u64> {
     let gap_ns = gap_ns + to_arm_ns();

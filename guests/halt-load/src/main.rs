@@ -5,8 +5,8 @@
 //! interrupts it each `gap_us`, with a pause of `pause_us` after every
 //! `burst`th; `load=sleep` sleeps `gap_us` again and again by the timer. After
 //! `warm_ms` the image prints `{"begin":true}`, after `ms` more `{"end":true}`, then
-//! `{"wake_ns":[..]}` (from the command, or the deadline, until it runs; so many
-//! as `samples=N`, evenly spread), `{"done":true}`; with
+//! `{"wake_ns":[..]}` (from the command, or the deadline, until it runs; `samples=N`
+//! of them, evenly spread), `{"done":true}`; with
 //! `hold` it then keeps the machine.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]

@@ -29,7 +29,7 @@ pub(crate) fn main() -> Result<(), &'static str> {
         "ipi" => interrupt_another(mode),
         "exit" => exit(mode),
         "net" => discard(mode),
-        _ => Err("there is no such mode"),
+        _ => Err("unknown mode"),
     }
 }
 
@@ -92,7 +92,7 @@ fn interrupt_another(mode: &str) -> Result<(), &'static str> {
 fn exit(mode: &str) -> Result<(), &'static str> {
     let name = env::var("kind").ok_or("kind=NAME is missing")?;
     let known = Exit::ALL.iter().find(|(_, known)| *known == name);
-    let (exit, _) = *known.ok_or("there is no such kind of exit")?;
+    let (exit, _) = *known.ok_or("unknown kind of exit")?;
     exits::price(exit, 1)?;
     begin(mode, || {
         exits::price(exit, BATCH).ok();
@@ -102,7 +102,7 @@ fn exit(mode: &str) -> Result<(), &'static str> {
 /// Takes datagrams and does nothing with them.
 fn discard(mode: &str) -> Result<(), &'static str> {
     let socket = UdpSocket::bind(("0.0.0.0", DISCARD)).map_err(|_| "the port is taken")?;
-    net::wait_configured(None).map_err(|_| "there is no network")?;
+    net::wait_configured(None).map_err(|_| "no network")?;
     let mut buffer = Box::new([0; BYTES]);
     begin(mode, || {
         socket.recv_from(&mut *buffer).ok();

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use tare_control::exit::{Ended, ExitCode};
 use tare_probe::graph;
-use tare_probe::guest::parcel::ParcelError;
-use tare_probe::guest::{FAILURE, OBSERVER, Order, PROFILE, STATUS, TRACE};
+use tare_probe::guest::archive::ArchiveError;
+use tare_probe::guest::{FAILURE, OBSERVER, ObserveRequest, PROFILE, STATUS, TRACE};
 use tare_profile::table;
 use tare_profile::{Profile, ProfileError, Way};
 use tare_rootfs::guest::{self, GuestError};
@@ -46,13 +46,13 @@ enum InGuestError {
     #[error("the guest's observer failed: {0}")]
     Observer(String),
     #[error("the guest ended without a profile; see its console above")]
-    Nothing(#[source] ParcelError),
+    Nothing(#[source] ArchiveError),
     #[error("the guest's profile is damaged")]
     Profile(#[source] ProfileError),
     #[error("cannot write {}", path.display())]
     Graph { path: PathBuf, source: io::Error },
     #[error("cannot write the request for the guest")]
-    Order(#[from] serde_json::Error),
+    Request(#[from] serde_json::Error),
 }
 
 impl Explain for InGuestError {
@@ -62,7 +62,7 @@ impl Explain for InGuestError {
             Self::Observer(_) => ExitCode::CannotRun,
             Self::Nothing(_) | Self::Profile(_) => ExitCode::GuestStatus,
             Self::Graph { .. } => ExitCode::Output,
-            Self::NoObserver | Self::Order(_) => ExitCode::Internal,
+            Self::NoObserver | Self::Request(_) => ExitCode::Internal,
         }
     }
 }
@@ -122,7 +122,7 @@ impl Guest {
 
     /// Boots it, and gives what the observer handed over.
     fn run(&self, plan: &Plan, graphs: &[String]) -> Result<Finds, Failure> {
-        let order = Order {
+        let order = ObserveRequest {
             command: self.task.command.clone(),
             user: self.task.user.clone(),
             length_ms: plan
@@ -130,7 +130,7 @@ impl Guest {
                 .map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX)),
             graphs: graphs.to_vec(),
         };
-        let word = order.word().map_err(InGuestError::Order)?;
+        let word = order.to_argument().map_err(InGuestError::Request)?;
         let mut tree = self.tree.clone();
         let task = Task {
             command: vec![format!("/{OBSERVER}"), word],

@@ -1,4 +1,4 @@
-//! The table as lines of text, where there is no terminal.
+//! The table as lines of text, where standard output is not a terminal.
 
 use std::fmt::Write as _;
 
@@ -20,9 +20,10 @@ fn line(cell: impl Fn(Column, &'static str) -> (Column, String), text: &mut Stri
         let width = usize::from(width);
         let (column, content) = cell(column, title);
         let content: String = content.chars().take(width).collect();
-        match column.is_number() {
-            true => format!("{content:>width$}"),
-            false => format!("{content:<width$}"),
+        if column.is_number() {
+            format!("{content:>width$}")
+        } else {
+            format!("{content:<width$}")
         }
     });
     let _ = writeln!(text, "{}", cells.join(" ").trim_end());

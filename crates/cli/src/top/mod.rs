@@ -26,7 +26,7 @@ use crate::signals;
 use crate::why::prices::Prices;
 pub(crate) use row::Column;
 use row::Row;
-use view::{View, Wish};
+use view::{KeyAction, View};
 
 /// How long a key may wait for figures, and figures for a key.
 const TURN: Duration = Duration::from_millis(50);
@@ -106,7 +106,7 @@ fn show(
         }
         if event::poll(TURN).map_err(terminal)?
             && let Event::Key(key) = event::read().map_err(terminal)?
-            && view.key(key) == Wish::Quit
+            && view.key(key) == KeyAction::Quit
         {
             return Ok(ExitCode::Success);
         }

@@ -19,7 +19,7 @@ pub(super) struct Row {
     pub(super) exits: f64,
     pub(super) halts: f64,
     pub(super) interrupts: f64,
-    /// The largest cause, in a word.
+    /// Short name of the largest cause.
     pub(super) cause: String,
     /// The largest cause, as a sentence.
     pub(super) sentence: String,

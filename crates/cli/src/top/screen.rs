@@ -77,9 +77,10 @@ fn machines(frame: &mut Frame<'_>, view: &View, area: Rect) {
     }
     let columns = Column::fitting(area.width);
     let header = Cells::new(columns.iter().map(|&(column, title, _)| {
-        let style = match column == view.sort {
-            true => bold().add_modifier(Modifier::UNDERLINED),
-            false => bold(),
+        let style = if column == view.sort {
+            bold().add_modifier(Modifier::UNDERLINED)
+        } else {
+            bold()
         };
         cell(title.to_owned(), column).style(style)
     }));
@@ -106,9 +107,10 @@ fn widths(columns: &[(Column, &str, u16)]) -> Vec<Constraint> {
 }
 
 fn cell(text: String, column: Column) -> Cell<'static> {
-    let alignment = match column.is_number() {
-        true => Alignment::Right,
-        false => Alignment::Left,
+    let alignment = if column.is_number() {
+        Alignment::Right
+    } else {
+        Alignment::Left
     };
     Cell::new(Text::from(text).alignment(alignment))
 }

@@ -36,7 +36,7 @@ pub(super) enum Flow {
 
 /// What a key asks of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum KeyAction {
     Stay,
     Quit,
 }
@@ -74,15 +74,15 @@ impl View {
     }
 
     /// What a key does.
-    pub(super) fn key(&mut self, key: KeyEvent) -> Wish {
+    pub(super) fn key(&mut self, key: KeyEvent) -> KeyAction {
         if key.kind == KeyEventKind::Release {
-            return Wish::Stay;
+            return KeyAction::Stay;
         }
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Char('c' | 'd') if control => return Wish::Quit,
-            KeyCode::Char('q') => return Wish::Quit,
-            KeyCode::Esc if self.page == Page::Machines => return Wish::Quit,
+            KeyCode::Char('c' | 'd') if control => return KeyAction::Quit,
+            KeyCode::Char('q') => return KeyAction::Quit,
+            KeyCode::Esc if self.page == Page::Machines => return KeyAction::Quit,
             _ if self.page == Page::Help => self.page = Page::Machines,
             KeyCode::Char('h' | '?') | KeyCode::F(1) => self.page = Page::Help,
             KeyCode::Left | KeyCode::Char('<') => self.sort_by(self.sort.beside(-1)),
@@ -97,7 +97,7 @@ impl View {
             }
             _ => {}
         }
-        Wish::Stay
+        KeyAction::Stay
     }
 
     fn sort_by(&mut self, column: Column) {
@@ -147,7 +147,7 @@ mod tests {
     use super::super::row::tests::row;
     use super::*;
 
-    fn press(view: &mut View, code: KeyCode) -> Wish {
+    fn press(view: &mut View, code: KeyCode) -> KeyAction {
         view.key(KeyEvent::new(code, KeyModifiers::NONE))
     }
 
@@ -195,11 +195,11 @@ mod tests {
         let mut view = view();
         press(&mut view, KeyCode::Char('?'));
         assert_eq!(view.page, Page::Help);
-        assert_eq!(press(&mut view, KeyCode::Esc), Wish::Stay);
+        assert_eq!(press(&mut view, KeyCode::Esc), KeyAction::Stay);
         assert_eq!(view.page, Page::Machines);
-        assert_eq!(press(&mut view, KeyCode::Char('q')), Wish::Quit);
-        assert_eq!(press(&mut view, KeyCode::Esc), Wish::Quit);
+        assert_eq!(press(&mut view, KeyCode::Char('q')), KeyAction::Quit);
+        assert_eq!(press(&mut view, KeyCode::Esc), KeyAction::Quit);
         let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(view.key(interrupt), Wish::Quit);
+        assert_eq!(view.key(interrupt), KeyAction::Quit);
     }
 }

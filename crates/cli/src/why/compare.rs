@@ -34,11 +34,11 @@ impl Explain for CompareError {
 
 #[derive(Debug, Deserialize)]
 struct Document {
-    machines: Vec<Machine>,
+    machines: Vec<MachineShares>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Machine {
+struct MachineShares {
     name: String,
     breakdown: Total,
     findings: Vec<Found>,

@@ -205,7 +205,7 @@ pub(super) fn notes(reports: &[Report], prices: &Prices) -> String {
     text
 }
 
-/// Whether a missing source changes what is said: estimates of exits and the sampling of
+/// Whether a missing source changes a conclusion: estimates of exits and the sampling of
 /// events are marked where they are used.
 fn matters(missing: &Unavailable) -> bool {
     !matches!(

@@ -1,5 +1,5 @@
-//! The observer in a guest: starts the command, observes it as it is told, writes
-//! its finds to a disk. Its only word is a [`tare_probe::guest::Order`].
+//! The observer in a guest: starts the command, observes it as requested, writes
+//! its finds to a disk. Its only argument is a [`tare_probe::guest::ObserveRequest`].
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tare_control::sentence::chain;
 use tare_init::account::look_up;
 use tare_probe::guest::tracer::Tracer;
-use tare_probe::guest::{FAILURE, FINDS, ORDERS, Order, PROFILE, STATUS, TRACE, parcel};
+use tare_probe::guest::{FAILURE, FINDS, ORDERS, ObserveRequest, PROFILE, STATUS, TRACE, archive};
 use tare_probe::syscalls::{Limits, Recorder, find_program};
 use tare_profile::Way;
 
@@ -44,22 +44,25 @@ fn main() -> ExitCode {
 fn hand_over(pieces: &[(&str, &[u8])]) -> io::Result<()> {
     let disk = OpenOptions::new().write(true).open(FINDS)?;
     let mut buffered = io::BufWriter::with_capacity(1 << 20, disk);
-    parcel::write(pieces, &mut buffered)?;
+    archive::write(pieces, &mut buffered)?;
     buffered.into_inner()?.sync_all()
 }
 
 fn observe() -> Result<Finds, String> {
-    let word = std::env::args().nth(1).ok_or("it was told nothing")?;
-    let order = Order::parse(&word).map_err(|error| error.to_string())?;
+    let argument = std::env::args()
+        .nth(1)
+        .ok_or("no request: it is started by `tare profile` in a guest")?;
+    let request = ObserveRequest::parse(&argument).map_err(|error| error.to_string())?;
     let limits = Limits {
-        length: order.length_ms.map(Duration::from_millis),
+        length: request.length_ms.map(Duration::from_millis),
         ..Limits::default()
     };
     listen(Arc::clone(&limits.terminated));
-    let mut command = command(&order)?;
-    match order.graphs.is_empty() {
-        true => profile(&mut command, &order, &limits),
-        false => graphs(&mut command, &order, &limits),
+    let mut command = command(&request)?;
+    if request.graphs.is_empty() {
+        profile(&mut command, &request, &limits)
+    } else {
+        graphs(&mut command, &request, &limits)
     }
 }
 
@@ -72,11 +75,11 @@ fn listen(flag: Arc<AtomicBool>) {
     });
 }
 
-fn command(order: &Order) -> Result<Command, String> {
-    let (name, arguments) = order.command.split_first().ok_or("there is no command")?;
+fn command(request: &ObserveRequest) -> Result<Command, String> {
+    let (name, arguments) = request.command.split_first().ok_or("there is no command")?;
     let program = find_program(name).map_err(|error| error.to_string())?;
     let text = |path| fs::read_to_string(path).unwrap_or_default();
-    let account = look_up(&order.user, &text("/etc/passwd"), &text("/etc/group"))
+    let account = look_up(&request.user, &text("/etc/passwd"), &text("/etc/group"))
         .map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
     command.arg0(name).args(arguments);
@@ -87,22 +90,30 @@ fn command(order: &Order) -> Result<Command, String> {
     Ok(command)
 }
 
-fn profile(command: &mut Command, order: &Order, limits: &Limits) -> Result<Finds, String> {
+fn profile(
+    command: &mut Command,
+    request: &ObserveRequest,
+    limits: &Limits,
+) -> Result<Finds, String> {
     let mut recorder = Recorder::start(None).map_err(|error| error.to_string())?;
     let mut child = recorder
         .spawn(command)
-        .map_err(|error| format!("cannot run {}: {error}", order.command[0]))?;
+        .map_err(|error| format!("cannot run {}: {error}", request.command[0]))?;
     let outcome = recorder
         .until_command_ends(&mut child, limits, |_| {})
         .map_err(|error| error.to_string())?;
-    let (profile, _) = recorder.finish("", Way::Command(order.command.clone()));
+    let (profile, _) = recorder.finish("", Way::Command(request.command.clone()));
     let json = profile.to_json().map_err(|error| error.to_string())?;
     Ok((PROFILE, json, outcome.status.map_or(0, code)))
 }
 
-fn graphs(command: &mut Command, order: &Order, limits: &Limits) -> Result<Finds, String> {
-    let failed = |error: io::Error| format!("cannot run {}: {error}", order.command[0]);
-    let tracer = Tracer::start(&order.graphs).map_err(|error| chain(&error))?;
+fn graphs(
+    command: &mut Command,
+    request: &ObserveRequest,
+    limits: &Limits,
+) -> Result<Finds, String> {
+    let failed = |error: io::Error| format!("cannot run {}: {error}", request.command[0]);
+    let tracer = Tracer::start(&request.graphs).map_err(|error| chain(&error))?;
     let mut child = command.spawn().map_err(failed)?;
     let begin = std::time::Instant::now();
     let is_over = || {

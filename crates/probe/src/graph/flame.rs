@@ -1,5 +1,5 @@
 //! A flame graph as SVG: callers below, width is time. Hovering over a frame
-//! tells its name and time; there is no script in it.
+//! shows its name and time; it contains no script.
 //!
 //! The usual crate for it, inferno, has a licence (CDDL) that this workspace does
 //! not take.
@@ -17,7 +17,7 @@ const NARROWEST: f64 = 0.3;
 const CHARACTER: f64 = 7.0;
 
 /// A frame's place.
-struct Place {
+struct FrameBox {
     left: f64,
     width: f64,
     level: usize,
@@ -35,7 +35,7 @@ pub(super) fn svg(name: &str, root: &Node) -> String {
          <text x=\"3\" y=\"13\">{}; callers below, width is time</text>\n",
         spent(name, root)
     );
-    let whole = Place {
+    let whole = FrameBox {
         left: 0.0,
         width: WIDTH,
         level: 0,
@@ -50,7 +50,7 @@ fn depth(node: &Node) -> usize {
     1 + node.children.values().map(depth).max().unwrap_or(0)
 }
 
-fn frame(text: &mut String, name: &str, node: &Node, place: &Place, per_ns: f64, height: f64) {
+fn frame(text: &mut String, name: &str, node: &Node, place: &FrameBox, per_ns: f64, height: f64) {
     let top = height - HEIGHT * (place.level + 1) as f64;
     let share = 100.0 * node.total_ns as f64 * per_ns / WIDTH;
     let _ = writeln!(
@@ -73,7 +73,7 @@ fn frame(text: &mut String, name: &str, node: &Node, place: &Place, per_ns: f64,
         let room = place.left + place.width - left;
         let width = (child.total_ns as f64 * per_ns).min(room);
         if width >= NARROWEST {
-            let place = Place {
+            let place = FrameBox {
                 left,
                 width,
                 level: place.level + 1,

@@ -13,20 +13,20 @@ pub const PIECE_MAX: u64 = 96 << 20;
 /// Most pieces.
 const PIECES_MAX: usize = 16;
 
-/// A parcel that cannot be read.
+/// A archive that cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ParcelError {
+pub enum ArchiveError {
     /// The guest wrote nothing, or something else.
-    #[error("the guest handed nothing over")]
+    #[error("the guest wrote no results")]
     None,
     /// A length beyond what is allowed, or too many pieces.
-    #[error("the guest handed over more than is taken")]
+    #[error("the guest wrote results beyond the limits (16 pieces of 96 MiB)")]
     TooLarge,
-    /// A name that is none.
-    #[error("the guest handed over a piece without a proper name")]
+    /// An invalid name.
+    #[error("the guest wrote a result with an invalid name")]
     Name,
     /// It ends early, or the disk cannot be read.
-    #[error("what the guest handed over cannot be read")]
+    #[error("cannot read the results that the guest wrote")]
     Io(#[from] io::Error),
 }
 
@@ -44,9 +44,9 @@ pub fn write(pieces: &[(&str, &[u8])], to: &mut impl Write) -> io::Result<()> {
 }
 
 /// Reads all pieces.
-pub fn read(from: &mut impl Read) -> Result<BTreeMap<String, Vec<u8>>, ParcelError> {
+pub fn read(from: &mut impl Read) -> Result<BTreeMap<String, Vec<u8>>, ArchiveError> {
     if take(from, 8)? != MAGIC {
-        return Err(ParcelError::None);
+        return Err(ArchiveError::None);
     }
     let mut pieces = BTreeMap::new();
     loop {
@@ -55,26 +55,27 @@ pub fn read(from: &mut impl Read) -> Result<BTreeMap<String, Vec<u8>>, ParcelErr
             return Ok(pieces);
         }
         if name > NAME_MAX || bytes > PIECE_MAX || pieces.len() == PIECES_MAX {
-            return Err(ParcelError::TooLarge);
+            return Err(ArchiveError::TooLarge);
         }
-        let name = String::from_utf8(take(from, name)?).map_err(|_| ParcelError::Name)?;
+        let name = String::from_utf8(take(from, name)?).map_err(|_| ArchiveError::Name)?;
         pieces.insert(name, take(from, bytes)?);
     }
 }
 
-fn length(from: &mut impl Read) -> Result<u64, ParcelError> {
+fn length(from: &mut impl Read) -> Result<u64, ArchiveError> {
     let mut bytes = [0; 8];
     from.read_exact(&mut bytes)?;
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// So many bytes; memory grows as they come.
-fn take(from: &mut impl Read, bytes: u64) -> Result<Vec<u8>, ParcelError> {
+/// Reads `bytes` bytes; memory grows as they arrive.
+fn take(from: &mut impl Read, bytes: u64) -> Result<Vec<u8>, ArchiveError> {
     let mut taken = Vec::new();
     from.take(bytes).read_to_end(&mut taken)?;
-    match taken.len() as u64 == bytes {
-        true => Ok(taken),
-        false => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+    if taken.len() as u64 == bytes {
+        Ok(taken)
+    } else {
+        Err(io::Error::from(io::ErrorKind::UnexpectedEof).into())
     }
 }
 
@@ -83,7 +84,7 @@ fn take(from: &mut impl Read, bytes: u64) -> Result<Vec<u8>, ParcelError> {
 mod tests {
     use super::*;
 
-    fn parcel() -> Vec<u8> {
+    fn archive() -> Vec<u8> {
         let mut bytes = Vec::new();
         write(&[("a", b"one"), ("b", b"")], &mut bytes).unwrap();
         bytes
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     fn pieces_come_back_and_what_follows_is_ignored() {
-        let mut bytes = parcel();
+        let mut bytes = archive();
         bytes.extend([0xff; 512]);
         let pieces = read(&mut bytes.as_slice()).unwrap();
         assert_eq!(pieces["a"], b"one");
@@ -100,19 +101,19 @@ mod tests {
 
     #[test]
     fn every_cut_and_nonsense_are_refused() {
-        let whole = parcel();
+        let whole = archive();
         for end in 0..whole.len() {
             assert!(read(&mut &whole[..end]).is_err(), "{end}");
         }
         assert!(matches!(
             read(&mut [0; 64].as_slice()),
-            Err(ParcelError::None)
+            Err(ArchiveError::None)
         ));
         let mut huge = whole;
         huge[16..24].fill(0xff);
         assert!(matches!(
             read(&mut huge.as_slice()),
-            Err(ParcelError::TooLarge)
+            Err(ArchiveError::TooLarge)
         ));
     }
 }

@@ -1,14 +1,14 @@
-//! Observing within a guest: what the observer there is told ([`Order`]) and how it
-//! hands its finds to the host ([`parcel`], on a disk of the guest's).
+//! Observing within a guest: what the observer there is to observe ([`ObserveRequest`]) and how it
+//! hands its finds to the host ([`archive`], on a disk of the guest's).
 //!
 //! The observer is the program `tare-observe`, linked statically like the guest's
 //! first process. The guest is hostile: what it hands over is bounded and parsed.
 
-mod order;
-pub mod parcel;
+pub mod archive;
+mod request;
 pub mod tracer;
 
-pub use order::Order;
+pub use request::ObserveRequest;
 
 /// The observer's place in the guest.
 pub const OBSERVER: &str = ".tare/observe";

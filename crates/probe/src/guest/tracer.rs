@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::mount::{MountFlags, mount};
 
-use super::parcel::PIECE_MAX;
+use super::archive::PIECE_MAX;
 
 const TRACING: &str = "/sys/kernel/tracing";
 /// Trace buffer of a CPU, KiB.

@@ -126,12 +126,13 @@ impl Parts<'_> {
             let kind = key.exit()?;
             let apportioned = matches!(kind, ExitKind::UserSpace { .. }).then_some(each_ns);
             let measured = value.ns > 0 && kind != ExitKind::Halt;
-            let (total_ns, basis) = match measured {
-                true => (value.ns, CostBasis::Measured),
-                false => (
+            let (total_ns, basis) = if measured {
+                (value.ns, CostBasis::Measured)
+            } else {
+                (
                     apportioned.unwrap_or(0) * value.count,
                     CostBasis::Apportioned,
-                ),
+                )
             };
             Some(ExitCount {
                 kind,
@@ -178,8 +179,7 @@ fn awake(counts: &Counts) -> Vec<Awake> {
     all
 }
 
-/// KVM's own counters come first; where there are none, times between trace
-/// points tell.
+/// KVM's own counters where it lends them, else times between trace points.
 fn halts(counts: &Counts, kvm: &BTreeMap<String, u64>) -> Halts {
     let success = counts.sum(classes::POLL_SUCCESS);
     let wasted = counts.sum(classes::POLL_WASTED);

@@ -43,7 +43,7 @@ pub(super) struct Gate {
     stretches: Vec<Stretch>,
 }
 
-/// From when on the gate was open for so many ticks of each period.
+/// From when on the gate was open for `open_ticks` of each period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
     from_ns: u64,
@@ -120,7 +120,7 @@ impl Gate {
 }
 
 /// Ticks to be open so that the programs cost no more than the budget, if events
-/// go on as they did while the gate was `open` for so many.
+/// go on as they did while the gate was open for `open` ticks.
 fn affordable(budget: f64, open: u64, measured: Measured) -> u64 {
     let elapsed_ns = measured.elapsed_ns.max(1) as f64;
     let closed = measured.spent.runs as f64 * CLOSED_MEASURED_NS / elapsed_ns;
@@ -153,7 +153,7 @@ fn share(stretches: &[Stretch], now_ns: u64, rhythm: Rhythm) -> f64 {
 }
 
 impl Rhythm {
-    /// Time from the anchor to `ns` in which a gate of so many ticks was open;
+    /// Time from the anchor to `ns` in which a gate of `ticks` was open;
     /// negative before it.
     fn open_until(self, ns: u64, ticks: u64) -> i128 {
         let period = i128::from(self.tick_ns * PERIOD_TICKS);
@@ -209,7 +209,7 @@ mod tests {
     };
     const PERIOD: u64 = 1_000 * PERIOD_TICKS;
 
-    /// What so many runs a second cost: 50 ns each, 120 ns where they count.
+    /// What `runs` a second cost: 50 ns each, 120 ns where they count.
     fn second_of(runs: u64, open: u64) -> Measured {
         let ns = runs * 50 + runs * 70 * open / PERIOD_TICKS;
         Measured {

@@ -314,7 +314,7 @@ impl Watched {
     fn read(&mut self, object: Option<&mut Object>) {
         if !self.has_ended() {
             let gone = self.after.read(&self.vm, &self.kernel_threads);
-            self.tell(object, &gone);
+            self.name_threads(object, &gone);
         }
     }
 
@@ -322,12 +322,12 @@ impl Watched {
     fn glance(&mut self, object: Option<&mut Object>) {
         if !self.has_ended() {
             let gone = self.after.glance(&self.vm, &self.kernel_threads);
-            self.tell(object, &gone);
+            self.name_threads(object, &gone);
         }
     }
 
     /// Names its threads to the BPF programs.
-    fn tell(&self, object: Option<&mut Object>, gone: &[u32]) {
+    fn name_threads(&self, object: Option<&mut Object>, gone: &[u32]) {
         let Some(object) = object else { return };
         for tid in self.after.readings.keys() {
             if gone.contains(tid) {

@@ -1,7 +1,7 @@
 //! KVM's own counters of other processes' vCPUs.
 //!
 //! A monitor that keeps its statistics descriptors open (Tare's does) lends them.
-//! Others' cannot be had from outside: KVM answers `KVM_GET_STATS_FD` on a vCPU to
+//! Others' are unavailable from outside: KVM answers `KVM_GET_STATS_FD` on a vCPU to
 //! the process that made the machine only (`kvm_vcpu_ioctl` compares address
 //! spaces), and even there waits while the vCPU is in `KVM_RUN`.
 

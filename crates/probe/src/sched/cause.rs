@@ -78,7 +78,7 @@ impl Cause {
         }
     }
 
-    /// Whether waits of this kind are input or output: what the second talk calls
+    /// Whether waits of this kind are input or output: what CPU-Pinning 2020 calls
     /// I/O-bound spends its time in them.
     pub fn is_io(self) -> bool {
         matches!(

@@ -1,6 +1,6 @@
 //! Where the time of any processes goes, by the scheduler's events: stretches on
-//! a CPU (as cpudist tells) and stretches off one by their cause (as offcputime
-//! tells), for groups of threads that the caller chooses.
+//! a CPU (as cpudist shows) and stretches off one by their cause (as offcputime
+//! shows), for groups of threads that the caller chooses.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -17,7 +17,7 @@
 //! ```
 //!
 //! What a watched thread forks belongs to its group, so a workload is watched
-//! whole from its first process on. Programs: `bpf/sched.bpf.c`; causes are told
+//! whole from its first process on. Programs: `bpf/sched.bpf.c`; causes are
 //! by the system call that waits, read at the time of waiting, so that no system
 //! call is slowed down.
 

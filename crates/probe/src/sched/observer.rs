@@ -30,7 +30,7 @@ type Thread = [u64; THREAD_WORDS];
 /// Scans for threads of a process; what they fork meanwhile follows by itself.
 const SCANS: usize = 2;
 
-/// Threads that are told together.
+/// Threads that are reported together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Group(pub(super) u32);
 
@@ -49,7 +49,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Loads and attaches the programs; nobody is watched yet.
+    /// Loads and attaches the programs; no thread is watched yet.
     pub fn start() -> Result<Self, Unavailable> {
         let mut object = Object::load(crate::bpf_image!("sched.bpf.o"), &[])?;
         let mut missing = object.attach(&POINTS);

@@ -86,7 +86,7 @@ impl Paths {
     }
 
     /// Everything with its counts; the devices; how many files are not listed.
-    /// `uses` are keys and counts of what is told by numbers alone.
+    /// `uses` are keys and counts of features that numbers identify.
     pub(super) fn finish(
         self,
         object: &Object,
@@ -126,7 +126,7 @@ impl Paths {
     }
 }
 
-/// The path from the root where its task still tells; else as it was written.
+/// The path from the root while its task still lives; else as it was written.
 fn absolute(record: &PathRecord) -> String {
     if record.path.starts_with('/') {
         return record.path.clone();

@@ -17,7 +17,7 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 const DEPTH: usize = 8;
 /// Shortest beginning of an ID that names a container.
 const SHORTEST_ID: usize = 6;
-/// Who may know a container by name: program and words before the name.
+/// Who may know a container by name: program and arguments before the name.
 const RUNTIMES: &[(&str, &[&str])] = &[
     ("podman", &["inspect", "--format", "{{.State.Pid}}"]),
     ("docker", &["inspect", "--format", "{{.State.Pid}}"]),
@@ -25,7 +25,7 @@ const RUNTIMES: &[(&str, &[&str])] = &[
     ("crun", &["state"]),
 ];
 
-/// Nobody can be followed.
+/// Why a process or container cannot be followed.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
     /// No process has this ID.
@@ -47,7 +47,7 @@ pub enum FollowError {
         /// How many.
         count: usize,
     },
-    /// It is there, and nobody is in it.
+    /// It exists and is empty.
     #[error("the container {0:?} has no process")]
     Empty(String),
 }
@@ -100,15 +100,16 @@ impl Container {
 /// Checks that a process is there and may be observed.
 pub(super) fn check(pid: u32) -> Result<(), FollowError> {
     let metadata = fs::metadata(proc::process(pid)).map_err(|_| FollowError::NoProcess(pid))?;
-    // A thread's ID has a folder too, and is no process.
+    // A thread's ID has a folder too, but is not a process.
     let status = fs::read_to_string(proc::process(pid).join("status")).unwrap_or_default();
     let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
     if leader.and_then(|text| text.trim().parse().ok()) != Some(pid) {
         return Err(FollowError::NoProcess(pid));
     }
-    match geteuid().is_root() || geteuid().as_raw() == metadata.uid() {
-        true => Ok(()),
-        false => Err(FollowError::NotPermitted(pid)),
+    if geteuid().is_root() || geteuid().as_raw() == metadata.uid() {
+        Ok(())
+    } else {
+        Err(FollowError::NotPermitted(pid))
     }
 }
 
@@ -169,13 +170,13 @@ fn walk(dir: &Path, depth: usize, visit: &mut impl FnMut(&Path)) {
 }
 
 fn by_runtime(name: &str) -> Option<Container> {
-    // A name that looks like an option is none.
+    // A name that looks like an option is not a name.
     if name.is_empty() || name.starts_with('-') {
         return None;
     }
-    let pid = RUNTIMES.iter().find_map(|(program, words)| {
+    let pid = RUNTIMES.iter().find_map(|(program, args)| {
         let output = Command::new(program)
-            .args(*words)
+            .args(*args)
             .arg(name)
             .stdin(Stdio::null())
             .output()

@@ -11,7 +11,7 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    /// What is there now is no news.
+    /// Modules that are loaded now are not new.
     pub(super) fn watch() -> Self {
         Self {
             before: now(),

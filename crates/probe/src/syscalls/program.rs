@@ -6,14 +6,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// There is no such program.
+/// The program was not found.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramError {
     /// Nothing has this name.
     #[error("no program is called {0:?}")]
     NotFound(String),
     /// A directory, or without permission.
-    #[error("{0} is no program that can be executed")]
+    #[error("{0} cannot be executed: not a program file with permission to execute")]
     NotExecutable(String),
 }
 

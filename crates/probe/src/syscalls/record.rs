@@ -6,7 +6,7 @@ pub(super) const MADE_WORDS: usize = 8;
 /// The number that calls of 32-bit programs are counted under.
 pub(super) const FOREIGN: u32 = 511;
 
-/// What is told when it happens, because it is rare.
+/// What is reported when it happens, because it is rare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     /// A task ended, or went on under another name.
@@ -170,7 +170,7 @@ impl Reader<'_> {
         Some(words)
     }
 
-    /// A field of so many bytes, up to its NUL. What is no text is replaced.
+    /// A field of `N` bytes, up to its NUL. Invalid UTF-8 is replaced.
     fn text(&mut self, bytes: usize) -> Option<String> {
         let (field, rest) = self.0.split_at_checked(bytes)?;
         self.0 = rest;

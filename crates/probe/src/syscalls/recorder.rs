@@ -86,7 +86,7 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Loads and attaches the kernel side. Nobody is followed yet. With a file,
+    /// Loads and attaches the kernel side. It follows no process yet. With a file,
     /// single calls are written to it.
     pub fn start(log: Option<File>) -> Result<Self, Unavailable> {
         numbers_agree()?;
@@ -161,7 +161,7 @@ impl Recorder {
         }
     }
 
-    /// Takes what the kernel side has told; to be called some times a second.
+    /// Takes what the kernel side has reported; call it several times a second.
     pub fn drain(&mut self) {
         while let Some(item) = self.records.next() {
             match Record::parse(&item) {
@@ -300,7 +300,7 @@ impl Recorder {
         self.object.insert("tasks", tid, words)
     }
 
-    /// Follows nobody any more; those who live are told as they are.
+    /// Stops following; processes that still live are reported as they are.
     fn let_go(&mut self) {
         for _ in 0..PASSES {
             let all = self.object.numbered::<TASK_WORDS>("tasks");

@@ -36,7 +36,7 @@ pub struct Limits {
 /// Why an observation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Because {
-    /// Nobody is left to be observed.
+    /// No process is left to observe.
     Ended,
     /// Its time was over.
     Time,
@@ -58,7 +58,7 @@ pub struct Outcome {
 impl Recorder {
     /// Observes until a command has ended and all that descend from it, or until
     /// the limits; then what the command started is ended too, with its calls
-    /// counted to the last. `left_behind` is told once if the command ends before
+    /// counted to the last. `left_behind` is called once if the command ends before
     /// its descendants.
     pub fn until_command_ends(
         &mut self,
@@ -72,8 +72,8 @@ impl Recorder {
                 return Ok(false);
             }
             let living = recorder.living();
-            if let Some(tell) = left_behind.take_if(|_| !living.is_empty()) {
-                tell(living.len());
+            if let Some(report) = left_behind.take_if(|_| !living.is_empty()) {
+                report(living.len());
             }
             Ok(living.is_empty())
         })?;

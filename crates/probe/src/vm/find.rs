@@ -13,7 +13,7 @@ use crate::{Source, Unavailable};
 const KVM_VM: &str = "anon_inode:kvm-vm";
 const KVM_VCPU: &str = "anon_inode:kvm-vcpu:";
 
-/// Why there is no such virtual machine.
+/// Why a virtual machine was not found.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// No process has this ID.
@@ -188,9 +188,10 @@ pub(super) fn supervised(pid: u32) -> Option<u32> {
         let stat = proc::stat(&proc::process(*child));
         stat.is_some_and(|stat| stat.parent == pid)
     };
-    let all = match locks.is_empty() {
-        true => Vec::new(),
-        false => proc::numbers(Path::new("/proc")).unwrap_or_default(),
+    let all = if locks.is_empty() {
+        Vec::new()
+    } else {
+        proc::numbers(Path::new("/proc")).unwrap_or_default()
     };
     let mut children = all.into_iter().filter(is_child);
     children.find(|child| held(*child).iter().any(|lock| locks.contains(lock)))

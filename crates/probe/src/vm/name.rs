@@ -21,15 +21,15 @@ fn qemu(value: &str) -> Option<&str> {
         .or_else(|| parts().next().filter(|part| !part.contains('=')))
 }
 
-/// The value of the first of these options: the next word, or what follows `=`.
+/// The value of the first of these options: the next argument, or what follows `=`.
 pub(super) fn value<'a>(command: &'a [String], options: &[&str]) -> Option<&'a str> {
-    let mut words = command.iter();
-    while let Some(word) = words.next() {
+    let mut args = command.iter();
+    while let Some(arg) = args.next() {
         for option in options {
-            if word == option {
-                return words.next().map(String::as_str);
+            if arg == option {
+                return args.next().map(String::as_str);
             }
-            let rest = word
+            let rest = arg
                 .strip_prefix(option)
                 .and_then(|rest| rest.strip_prefix('='));
             if rest.is_some() {

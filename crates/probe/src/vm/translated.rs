@@ -1,5 +1,5 @@
 //! Machines that QEMU's translator runs: they hold nothing of KVM, so their vCPUs are
-//! told by the names that QEMU gives its threads with `debug-threads=on`.
+//! identified by the names that QEMU gives its threads with `debug-threads=on`.
 
 use std::fs;
 use std::path::Path;
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_of_the_translator_are_told_by_name() {
+    fn threads_of_the_translator_are_identified_by_name() {
         assert_eq!(vcpu("CPU 3/TCG"), Some(3));
         assert_eq!(vcpu("ALL CPUs/TCG"), Some(0));
         for other in ["CPU 0/KVM", "qemu-system-x86", "CPU x/TCG"] {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 use tare_control::exit::ExitCode;
-use tare_probe::guest::parcel::{self, PIECE_MAX, ParcelError};
+use tare_probe::guest::archive::{self, ArchiveError, PIECE_MAX};
 use tare_probe::syscalls::{ProgramError, find_program};
 use tare_qemu::{self as qemu, Accelerator, CommandLine, GuestSystem, HostForward, MachineType};
 use tare_rootfs::Kernel;
@@ -123,7 +123,7 @@ impl Machine {
     /// Waits for the guest's end, and reads what it handed over.
     pub(super) fn finish(
         mut self,
-    ) -> Result<Result<std::collections::BTreeMap<String, Vec<u8>>, ParcelError>, Failure> {
+    ) -> Result<Result<std::collections::BTreeMap<String, Vec<u8>>, ArchiveError>, Failure> {
         let begin = Instant::now();
         let mut asked_at = None;
         while self
@@ -146,7 +146,7 @@ impl Machine {
         }
         let start = self.finds.seek(SeekFrom::Start(0));
         start.map_err(failed("read the guest's disk"))?;
-        Ok(parcel::read(&mut io::BufReader::new(&self.finds)))
+        Ok(archive::read(&mut io::BufReader::new(&self.finds)))
     }
 }
 
