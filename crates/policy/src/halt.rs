@@ -17,7 +17,9 @@
 
 mod budget;
 mod curve;
+mod experience;
 mod grow_shrink;
+mod lately;
 mod reading;
 mod replay;
 #[cfg(test)]

@@ -6,16 +6,19 @@
 //! the budget; if a better one costs more than the budget, it has turns: from
 //! when enough is saved until the account is empty.
 
+use super::curve::cost_ns;
+use super::experience::Experience;
+use super::lately::{KEPT_NS, Lately};
 use super::reading::mul_div;
 use super::{Curve, Reading, Waits};
 
 /// Over this time waits are remembered.
 const MEMORY_NS: u64 = 2_000_000_000;
-/// The rule aims at seven eighths of its budget: what was saved, and what is
+/// It aims at seven eighths of its budget at most: what was saved, and what is
 /// polled until a look that comes late, are on top. At 1 % that is 12.5 ms in
-/// 10 s, which these two stay below, so any 10 s keep the budget.
+/// 10 s. Many vCPUs poll for more between two looks: [`Lately`] bounds that.
 const AIM: (u64, u64) = (7, 8);
-/// Of so much time the budget is saved.
+/// Longest time whose share of the budget is saved.
 const SAVED_NS: u64 = 400_000_000;
 /// CPU time of the machine between two looks, while something changes.
 const LOOK_NS: u64 = 10_000_000;
@@ -69,8 +72,10 @@ pub struct Budget {
     settings: Settings,
     last: Option<Reading>,
     waits: Waits,
+    experience: Experience,
     /// What may still be spent; below zero, what was spent too much.
     account_ns: i64,
+    lately: Lately,
     window_ns: u64,
     standing: Standing,
     rest_until_ns: u64,
@@ -84,7 +89,9 @@ impl Budget {
             settings,
             last: None,
             waits: Waits::new(),
+            experience: Experience::new(),
             account_ns: 0,
+            lately: Lately::new(),
             window_ns: 0,
             standing: Standing::Idle,
             rest_until_ns: 0,
@@ -119,32 +126,41 @@ impl Budget {
 
     fn learn(&mut self, counted: &Reading, now_ns: u64) {
         self.waits.add(counted, MEMORY_NS);
-        self.book(counted);
+        let mut waits = Waits::new();
+        waits.add(counted, MEMORY_NS);
+        let predicted_ns = cost_ns(&waits, self.window_ns);
+        let experience = &mut self.experience;
+        experience.add(self.window_ns, counted, predicted_ns, now_ns);
+        self.book(counted, now_ns);
         if contended(counted) {
             self.rest_until_ns = now_ns.saturating_add(REST_NS);
         }
         (self.window_ns, self.standing) = if now_ns < self.rest_until_ns {
             (0, Standing::Contended)
         } else {
-            self.choose()
+            self.choose(now_ns)
         };
     }
 
     /// Pays in for the time that passed and draws what was polled.
-    fn book(&mut self, counted: &Reading) {
+    fn book(&mut self, counted: &Reading, now_ns: u64) {
         let paid_in = signed(self.share_of(counted.now_ns));
         let drawn = signed(counted.polled_ns());
         let balance = self.account_ns.saturating_add(paid_in);
         self.account_ns = balance
             .saturating_sub(drawn)
             .min(signed(self.most_saved_ns()));
+        let lately = &mut self.lately;
+        lately.add(counted.polled_ns(), counted.now_ns, now_ns);
     }
 
-    fn choose(&self) -> (u64, Standing) {
-        let (lower, upper) = Curve::of(&self.waits).around(self.aim());
+    fn choose(&self, now_ns: u64) -> (u64, Standing) {
+        let curve = Curve::corrected(&self.waits, &self.experience, now_ns);
+        let (lower, upper) = curve.around(self.aim());
         let most = signed(self.most_saved_ns());
+        let is_spent = self.lately.with_next_ns() > self.kept_ns();
         // The curve was wrong about what even the lower window costs.
-        if self.account_ns < -most {
+        if self.account_ns < -most || is_spent {
             return (0, Standing::Saving);
         }
         if upper == lower {
@@ -165,8 +181,9 @@ impl Budget {
         }
     }
 
+    /// The aimed share in units of 0.01 %.
     fn aim(&self) -> u16 {
-        let aim = u64::from(self.settings.per_myriad) * AIM.0 / AIM.1;
+        let aim = mul_div(self.share_of(KEPT_NS), 10_000, KEPT_NS);
         u16::try_from(aim).unwrap_or(u16::MAX)
     }
 
@@ -178,6 +195,11 @@ impl Budget {
 
     fn most_saved_ns(&self) -> u64 {
         self.share_of(SAVED_NS)
+    }
+
+    /// The whole budget of [`KEPT_NS`].
+    fn kept_ns(&self) -> u64 {
+        mul_div(KEPT_NS, u64::from(self.settings.per_myriad), 10_000)
     }
 
     /// The window in force.

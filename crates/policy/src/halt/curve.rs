@@ -1,8 +1,10 @@
 //! What each window would cost and catch, and the best of them for a budget.
 
+use super::experience::Experience;
 use super::{BUCKETS, LONGEST_SHIFT, LONGEST_WINDOW_NS, SHORTEST_SHIFT, Waits, middle_of};
 
-const POINTS: usize = LONGEST_SHIFT - SHORTEST_SHIFT + 2;
+/// Windows that the rule chooses from, none included.
+pub(super) const POINTS: usize = LONGEST_SHIFT - SHORTEST_SHIFT + 2;
 
 /// A window with what it is worth, in units of [`Waits`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,8 +15,8 @@ struct Point {
 }
 
 /// The windows that are worth having, from none to the one that catches the
-/// most: each catches more than the one before at a higher cost for each catch.
-/// Between two of them any point can be had by taking turns.
+/// most: each catches more than the one before at a higher price for each catch.
+/// Taking turns between two of them reaches any point between.
 #[derive(Clone, Debug)]
 pub struct Curve {
     hull: [Point; POINTS],
@@ -25,12 +27,28 @@ pub struct Curve {
 impl Curve {
     /// The curve of some waits.
     pub fn of(waits: &Waits) -> Self {
+        Self::through(points(waits.counts()), waits.elapsed_ns())
+    }
+
+    /// The curve without windows that rest at `now_ns`, at costs as they were counted.
+    pub(super) fn corrected(waits: &Waits, experience: &Experience, now_ns: u64) -> Self {
+        let mut points = points(waits.counts());
+        for (index, point) in points.iter_mut().enumerate().skip(1) {
+            if experience.rests(index, now_ns) {
+                *point = Point::default();
+            } else {
+                point.cost_ns = experience.cost(index, point.cost_ns);
+            }
+        }
+        Self::through(points, waits.elapsed_ns())
+    }
+
+    fn through(points: [Point; POINTS], elapsed_ns: u64) -> Self {
         let mut curve = Self {
             hull: [Point::default(); POINTS],
             len: 1,
-            elapsed_ns: waits.elapsed_ns(),
+            elapsed_ns,
         };
-        let points = points(waits.counts());
         while let Some(next) = steepest(&points, curve.hull[curve.len - 1]) {
             curve.hull[curve.len] = next;
             curve.len += 1;
@@ -51,6 +69,14 @@ impl Curve {
         let upper = (lower + 1).min(self.len - 1);
         (hull[lower].window_ns, hull[upper].window_ns)
     }
+}
+
+/// What polling with a window costs for some waits, ns.
+pub(super) fn cost_ns(waits: &Waits, window_ns: u64) -> u64 {
+    let points = points(waits.counts());
+    let point = points.iter().find(|point| point.window_ns == window_ns);
+    let cost = point.map_or(0, |point| point.cost_ns / u128::from(Waits::UNIT));
+    u64::try_from(cost).unwrap_or(u64::MAX)
 }
 
 /// Every window up to the longest, beginning with none.

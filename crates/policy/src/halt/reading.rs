@@ -49,6 +49,11 @@ impl Reading {
         self.caught_ns.saturating_add(self.missed_ns)
     }
 
+    /// Polls that saw the wake-up.
+    pub fn catches(&self) -> u64 {
+        sum(&self.caught)
+    }
+
     /// Halts that ended.
     pub fn halts(&self) -> u64 {
         sum(&self.waited).saturating_add(sum(&self.caught))

@@ -90,13 +90,13 @@ const TICK_NS: u64 = 4_000_000;
 /// When the host's ticks come. One in each 4 ms, here at an arbitrary time of
 /// them, since recorded loads of round numbers would run in step with it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ticks {
+pub(super) struct Ticks {
     number: u64,
 }
 
 impl Ticks {
     /// Whether one comes in this stretch of time; stretches only go forward.
-    fn meet(&mut self, from_ns: u64, until_ns: u64) -> bool {
+    pub(super) fn meet(&mut self, from_ns: u64, until_ns: u64) -> bool {
         self.number = self.number.max((from_ns / TICK_NS).saturating_sub(1));
         while self.next_ns() < from_ns {
             self.number += 1;

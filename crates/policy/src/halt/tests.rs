@@ -89,6 +89,35 @@ fn waits_too_dear_for_the_budget_are_polled_for_in_turns() {
 }
 
 #[test]
+fn waits_that_kvm_s_rule_cannot_catch_are_no_longer_polled_for() {
+    for [short_us, long_us] in [[30, 5000], [60, 1000], [60, 300]] {
+        let alternating = [halt(30 * US, short_us * US), halt(30 * US, long_us * US)];
+        let count = 60_000 * MS / ((60 + short_us + long_us) * US) * 2;
+        let halts = alternating.into_iter().cycle().take(count as usize);
+        let mut rule = Governed::new(budget(1), COSTS);
+        let outcome = replay(&mut rule, halts);
+        assert_eq!(outcome.caught, 0, "{short_us}, {long_us}: {outcome:?}");
+        assert!(
+            outcome.polled_ppm() <= 1_000,
+            "{short_us}, {long_us}: {outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn bursts_are_caught_as_by_kvm_s_default_where_that_costs_no_more() {
+    let burst = [80, 80, 80, 80, 80, 80, 80, 80, 100_000].map(|us| halt(40 * US, us * US));
+    let halts: Vec<Halt> = burst.into_iter().cycle().take(9 * 3000).collect();
+    let kernels = replay(&mut GrowShrink::linux(), halts.iter().copied());
+    let (_, outcome) = governed(1, &halts);
+    assert!(outcome.polled_ppm() <= 10_000, "{outcome:?}");
+    assert!(
+        outcome.caught * 100 >= kernels.caught * 97,
+        "{outcome:?} {kernels:?}"
+    );
+}
+
+#[test]
 fn a_sleep_loop_of_10_us_stays_within_one_percent() {
     let (_, outcome) = governed(1, &periodic(10 * US, 300_000));
     assert!(outcome.polled_ppm() <= 10_000, "{outcome:?}");

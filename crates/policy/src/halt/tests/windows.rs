@@ -35,16 +35,102 @@ fn most_polled_ns(percent: u16, halts: impl IntoIterator<Item = Halt>) -> u64 {
         polls: Vec::new(),
     };
     replay(&mut metered, halts);
+    most_in_kept(&metered.polls)
+}
+
+/// The largest sum of polls, with the times at which they ended, in [`KEPT_NS`].
+fn most_in_kept(polls: &[(u64, u64)]) -> u64 {
     let (mut sum, mut most, mut first) = (0, 0, 0);
-    for (now_ns, polled_ns) in &metered.polls {
+    for (now_ns, polled_ns) in polls {
         sum += polled_ns;
-        while metered.polls[first].0 + KEPT_NS <= *now_ns {
-            sum -= metered.polls[first].1;
+        while polls[first].0 + KEPT_NS <= *now_ns {
+            sum -= polls[first].1;
             first += 1;
         }
         most = most.max(sum);
     }
     most
+}
+
+/// A machine of several vCPUs with one kind of halt each, on a CPU of its own each.
+struct Crowd {
+    budget: Budget,
+    vcpus: Vec<(GrowShrink, Halt)>,
+    ticks: super::replay::Ticks,
+    counted: Reading,
+    look_at_cpu_ns: u64,
+    polls: Vec<(u64, u64)>,
+}
+
+impl Crowd {
+    fn new(percent: u16, halts: &[Halt]) -> Self {
+        Self {
+            budget: budget(percent),
+            vcpus: halts.iter().map(|h| (GrowShrink::new(0), *h)).collect(),
+            ticks: super::replay::Ticks::default(),
+            counted: Reading::default(),
+            look_at_cpu_ns: 0,
+            polls: Vec::new(),
+        }
+    }
+
+    /// Runs for this time, and returns the most that was polled in [`KEPT_NS`].
+    fn most_polled_ns(mut self, ns: u64) -> u64 {
+        let mut ends: std::collections::BTreeSet<(u64, usize)> = (0..self.vcpus.len())
+            .map(|vcpu| (self.length_ns(vcpu) + 7_001 * vcpu as u64, vcpu))
+            .collect();
+        while let Some((now_ns, vcpu)) = ends.pop_first().filter(|(now_ns, _)| *now_ns < ns) {
+            self.halted(vcpu, now_ns);
+            ends.insert((now_ns + self.length_ns(vcpu), vcpu));
+        }
+        most_in_kept(&self.polls)
+    }
+
+    fn length_ns(&self, vcpu: usize) -> u64 {
+        self.vcpus[vcpu].1.busy_ns + self.vcpus[vcpu].1.wait_ns
+    }
+
+    fn halted(&mut self, vcpu: usize, now_ns: u64) {
+        let (kvm, halt) = &mut self.vcpus[vcpu];
+        let began_ns = now_ns - halt.busy_ns - halt.wait_ns;
+        let window_ns = kvm.window_ns();
+        let polled_ns = halt.wait_ns.min(window_ns);
+        let counted = &mut self.counted;
+        counted.now_ns = now_ns;
+        counted.run_ns += halt.busy_ns + polled_ns;
+        if window_ns > 0 && halt.wait_ns <= window_ns {
+            counted.caught[bucket_of(polled_ns)] += 1;
+            counted.caught_ns += polled_ns;
+        } else {
+            counted.waited[bucket_of(halt.wait_ns - polled_ns)] += 1;
+            counted.run_ns += COSTS.scheduled_ns;
+            counted.missed += u64::from(window_ns > 0);
+            counted.missed_ns += polled_ns;
+        }
+        kvm.halted(halt.wait_ns);
+        let ran_until_ns = began_ns + halt.busy_ns + polled_ns;
+        self.polls.push((now_ns, polled_ns));
+        let is_met = self.ticks.meet(began_ns, ran_until_ns);
+        if is_met && self.counted.run_ns >= self.look_at_cpu_ns {
+            let decision = self.budget.look(&self.counted);
+            self.look_at_cpu_ns = self.counted.run_ns + decision.look_after_cpu_ns;
+            for (kvm, _) in &mut self.vcpus {
+                kvm.set_longest_ns(decision.window_ns);
+            }
+        }
+    }
+}
+
+#[test]
+fn ten_seconds_of_8_and_16_vcpus_keep_the_budget() {
+    for count in [1, 2, 4, 8, 16] {
+        for wait_us in [30, 60, 90, 200] {
+            let halts = std::vec![halt(40 * US, wait_us * US); count];
+            let most = Crowd::new(1, &halts).most_polled_ns(40_000 * MS);
+            assert!(most <= KEPT_NS / 100, "{count}, {wait_us} us: {most}");
+            assert!(most >= KEPT_NS / 500, "{count}, {wait_us} us: {most}");
+        }
+    }
 }
 
 /// `halts` again and again, for so long.
