@@ -6,13 +6,12 @@
 //! where KVM emulates the guest's instructions it ends the machine, and CPUID
 //! does not tell.
 
-mod chacha;
-
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 use tare_hal::virtio::{Dma, Transport};
 use virtio_drivers::device::rng::VirtIORng;
 
 use crate::sync::SpinLock;
-use chacha::Generator;
 
 /// Bytes between two looks at the source.
 const RESEED: usize = 1 << 20;
@@ -87,27 +86,40 @@ pub(crate) fn attach(transport: Transport) {
     }
 }
 
+/// ChaCha20 with fast key erasure: each use takes a new key from the stream first, so that
+/// bytes given out cannot be computed again from the state.
+struct Generator {
+    key: [u8; 32],
+}
+
+impl Generator {
+    fn fill(&mut self, out: &mut [u8]) {
+        let mut stream = ChaCha20Rng::from_seed(self.key);
+        stream.fill_bytes(&mut self.key);
+        stream.fill_bytes(out);
+    }
+}
+
 impl State {
     /// Mixes new bytes from the source into the generator's key.
     fn reseed(&mut self) {
         let mut seed = [0; 32];
-        self.source = match self.ask_device(&mut seed) {
-            true => Source::Device,
-            false => {
-                ask_clock(&mut seed);
-                Source::Clock
-            }
+        self.source = if self.read_device(&mut seed) {
+            Source::Device
+        } else {
+            read_clock(&mut seed);
+            Source::Clock
         };
         if let Some(generator) = &mut self.generator {
             let mut old = [0; 32];
             generator.fill(&mut old);
             seed.iter_mut().zip(old).for_each(|(new, old)| *new ^= old);
         }
-        self.generator = Some(Generator::new(seed));
+        self.generator = Some(Generator { key: seed });
         self.left = RESEED;
     }
 
-    fn ask_device(&mut self, seed: &mut [u8; 32]) -> bool {
+    fn read_device(&mut self, seed: &mut [u8; 32]) -> bool {
         let Some(device) = &mut self.device else {
             return false;
         };
@@ -124,7 +136,7 @@ impl State {
 
 /// What differs from boot to boot without a device: the time, and how long
 /// reading it takes.
-fn ask_clock(seed: &mut [u8; 32]) {
+fn read_clock(seed: &mut [u8; 32]) {
     let (words, _) = seed.as_chunks_mut::<8>();
     for word in words {
         let now = tare_hal::clock::now_ns().rotate_left(32) ^ tare_hal::clock::wall_ns();
@@ -135,6 +147,22 @@ fn ask_clock(seed: &mut [u8; 32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_used_once() {
+        let seed = [7; 32];
+        let mut generator = Generator { key: seed };
+        let (mut first, mut second) = ([0; 64], [0; 64]);
+        generator.fill(&mut first);
+        let key = generator.key;
+        generator.fill(&mut second);
+        assert_ne!(first, second);
+        assert!(key != seed && generator.key != key);
+        let mut again = Generator { key: seed };
+        let mut same = [0; 64];
+        again.fill(&mut same);
+        assert_eq!(first, same);
+    }
 
     #[test]
     fn any_length_is_filled() {
