@@ -32,10 +32,19 @@ impl Runs {
         Self { figures }
     }
 
-    /// What pinning brought for a workload on a platform, in the latest run.
+    /// What pinning brought for a workload on a platform at the largest size of the latest
+    /// run. Figures without a size pooled quotas and sets of CPUs; they do not count.
     pub fn pin_gain(&self, workload: &str, platform: &str) -> Option<&Figure> {
-        let name = format!("{}{workload}.{platform}", Self::PREFIX);
-        self.figures.iter().rfind(|figure| figure.name == name)
+        let name = format!("{}{workload}.{platform}.", Self::PREFIX);
+        let size = |figure: &Figure| figure.name.strip_prefix(&name)?.parse::<u32>().ok();
+        let latest = self.figures.iter().rfind(|figure| size(figure).is_some())?;
+        let of_run = self
+            .figures
+            .iter()
+            .filter(|figure| figure.run == latest.run);
+        of_run
+            .filter(|figure| size(figure).is_some())
+            .max_by_key(|figure| size(figure))
     }
 }
 
@@ -54,8 +63,10 @@ mod tests {
         };
         let name = "pin_gain_pct.ffmpeg.container";
         let runs = Runs::new(vec![
-            figure("b", name, 3.0),
-            figure("a", name, 5.0),
+            figure("b", &format!("{name}.4"), 3.0),
+            figure("a", &format!("{name}.16"), 5.0),
+            figure("a", &format!("{name}.2"), 4.0),
+            figure("a", name, 9.0),
             figure("a", "x", 1.0),
         ]);
         let found = runs.pin_gain("ffmpeg", "container");

@@ -23,6 +23,7 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
         (false, true) => Depth::Full,
         (false, false) => Depth::Standard,
     };
+    request.fail_on_missed = args.fail_on_missed;
     request.out = args.out;
     request.image = args.image;
     request.app = args.app;

@@ -120,6 +120,8 @@ exit_codes! {
     NotProven = 78,
     /// A rebuilt kernel differs from the one in the lock file.
     LockDiffers = 79,
+    /// A goal was missed, or a figure got worse than allowed.
+    GoalMissed = 80,
     /// The command exists but cannot be executed.
     CannotRun = 126,
     /// The command does not exist.

@@ -1,28 +1,209 @@
-//! Figures: named medians with intervals, gathered from samples.
+//! Figures: named values with what is known of their error, gathered from samples.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use tare_stats::{Interval, count_interval, mean_interval, quantile_interval};
 
-/// The normal distribution's upper 2.5 % point.
-const Z: f64 = 1.959_964;
+use crate::table::number;
 
 /// One figure of `summary.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Stored")]
 pub(crate) struct Figure {
     /// Name; the arm, if any, after a dot.
     pub(crate) name: String,
     /// Unit of value, low and high.
     pub(crate) unit: String,
-    /// Median, or the quantile that the name says.
+    /// The figure itself, by its statistic.
     pub(crate) value: f64,
-    /// Lower end of its 95 % interval.
-    pub(crate) low: f64,
-    /// Upper end of its 95 % interval.
-    pub(crate) high: f64,
-    /// Samples.
+    /// Lower end of its interval or range.
+    pub(crate) low: Option<f64>,
+    /// Upper end of its interval or range.
+    pub(crate) high: Option<f64>,
+    /// What the two ends are.
+    pub(crate) spread: Spread,
+    /// How the value follows from the samples.
+    pub(crate) statistic: Statistic,
+    /// Samples: of what was repeated, such as booted machines or runs.
     pub(crate) n: usize,
 }
+
+/// What the two ends around a figure are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Spread {
+    /// There are none: one sample says nothing about its error.
+    None,
+    /// Least and greatest sample: too few for an interval.
+    Range,
+    /// A 95 % confidence interval.
+    Interval,
+}
+
+/// How a figure follows from its samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Statistic {
+    /// The median.
+    Median,
+    /// The quantile that the name says; of several machines the median of theirs.
+    Quantile,
+    /// The mean of the fastest samples.
+    MeanOfFastest,
+    /// Mean over mean.
+    Ratio,
+    /// The middle of ratios in pairs of runs.
+    PairedRatio,
+    /// A coefficient of a fitted line.
+    Fit,
+    /// Events over time.
+    Rate,
+    /// A part of a whole.
+    Share,
+    /// Known without error: the same at each measurement.
+    Exact,
+}
+
+impl Statistic {
+    /// In words, for reports.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Median => "median",
+            Self::Quantile => "quantile",
+            Self::MeanOfFastest => "mean of the fastest",
+            Self::Ratio => "ratio of means",
+            Self::PairedRatio => "ratio in pairs",
+            Self::Fit => "fit",
+            Self::Rate => "rate",
+            Self::Share => "share",
+            Self::Exact => "exact",
+        }
+    }
+}
+
+/// A figure as any version wrote it: the first ones gave one sample an interval of no width.
+#[derive(Deserialize)]
+struct Stored {
+    name: String,
+    unit: String,
+    value: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+    spread: Option<Spread>,
+    statistic: Option<Statistic>,
+    n: usize,
+}
+
+impl From<Stored> for Figure {
+    fn from(stored: Stored) -> Self {
+        let spread = stored.spread.unwrap_or(match stored.n {
+            0 | 1 => Spread::None,
+            2..6 => Spread::Range,
+            _ => Spread::Interval,
+        });
+        let ends = stored
+            .low
+            .zip(stored.high)
+            .filter(|_| spread != Spread::None);
+        Self {
+            name: stored.name,
+            unit: stored.unit,
+            value: stored.value,
+            low: ends.map(|ends| ends.0),
+            high: ends.map(|ends| ends.1),
+            spread: if ends.is_some() { spread } else { Spread::None },
+            statistic: stored.statistic.unwrap_or(Statistic::Median),
+            n: stored.n,
+        }
+    }
+}
+
+impl Figure {
+    /// A figure without ends.
+    pub(crate) fn bare(name: &str, unit: &str, value: f64, statistic: Statistic, n: usize) -> Self {
+        Self {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            value,
+            low: None,
+            high: None,
+            spread: Spread::None,
+            statistic,
+            n,
+        }
+    }
+
+    /// With the 95 % interval, if there is one.
+    pub(crate) fn with_interval(self, interval: Option<Interval>) -> Self {
+        match interval {
+            Some(Interval { low, high }) => Self {
+                low: Some(low),
+                high: Some(high),
+                spread: Spread::Interval,
+                ..self
+            },
+            None => self,
+        }
+    }
+
+    /// With the interval, else with the range of the samples, of which there are several.
+    fn with_spread(self, interval: Option<Interval>, sorted: &[f64]) -> Self {
+        if interval.is_some() || sorted.len() < 2 {
+            return self.with_interval(interval);
+        }
+        Self {
+            low: sorted.first().copied(),
+            high: sorted.last().copied(),
+            spread: Spread::Range,
+            ..self
+        }
+    }
+
+    /// Both ends, of an interval or a range.
+    pub(crate) fn ends(&self) -> Option<(f64, f64)> {
+        self.low.zip(self.high)
+    }
+
+    /// Both ends of the 95 % interval.
+    pub(crate) fn interval(&self) -> Option<(f64, f64)> {
+        self.ends().filter(|_| self.spread == Spread::Interval)
+    }
+
+    /// The ends in words: `0.9 .. 1.1`, `0.9 .. 1.1 range`, `-`.
+    pub(crate) fn ends_text(&self) -> String {
+        let Some((low, high)) = self.ends() else {
+            return "-".to_owned();
+        };
+        let range = match self.spread {
+            Spread::Range => " range",
+            Spread::None | Spread::Interval => "",
+        };
+        format!("{} .. {}{range}", number(low), number(high))
+    }
+
+    /// Value and ends: `1.04 (0.9 .. 1.2)`; `1.04` alone where there are none.
+    pub(crate) fn text(&self) -> String {
+        match self.ends() {
+            Some(_) => format!("{} ({})", number(self.value), self.ends_text()),
+            None => number(self.value),
+        }
+    }
+
+    /// Value, low and high times `factor`, in another unit.
+    pub(crate) fn scaled(&self, factor: f64, unit: &str) -> Self {
+        Self {
+            unit: unit.to_owned(),
+            value: self.value * factor,
+            low: self.low.map(|low| low * factor),
+            high: self.high.map(|high| high * factor),
+            ..self.clone()
+        }
+    }
+}
+
+/// Samples beyond a quantile that make it worth stating.
+const BEYOND: f64 = 10.0;
 
 /// A figure by its name, if it is there.
 pub(crate) fn find<'a>(figures: &'a [Figure], name: &str) -> Option<&'a Figure> {
@@ -79,36 +260,94 @@ impl Samples {
     }
 }
 
-/// The median of `samples`; `None` if there are none.
+/// The median of `samples` with its interval, below six samples their range; `None` if there
+/// are none.
 pub(crate) fn median(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> {
-    let summary = tare_stats::summarize(samples)?;
+    let sorted = tare_stats::sorted(samples)?;
+    let summary = tare_stats::summarize(&sorted)?;
+    let figure = Figure::bare(name, unit, summary.median, Statistic::Median, summary.n);
+    Some(figure.with_spread(summary.interval, &sorted))
+}
+
+/// What is the same at each measurement, such as a size: the last value. Values that differ
+/// are samples, of which it is the median.
+pub(crate) fn exact(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> {
+    let last = *samples.last()?;
+    if samples.iter().any(|sample| *sample != last) {
+        return median(name, unit, samples);
+    }
+    Some(Figure::bare(
+        name,
+        unit,
+        last,
+        Statistic::Exact,
+        samples.len(),
+    ))
+}
+
+/// The `q`-quantile of independent samples with its interval. `None` where they are too few
+/// to bound it from both sides; the extremes (`q` 0 and 1) have no interval.
+pub(crate) fn quantile(name: &str, unit: &str, samples: &[f64], q: f64) -> Option<Figure> {
+    let sorted = tare_stats::sorted(samples).filter(|sorted| !sorted.is_empty())?;
+    let interval = quantile_interval(&sorted, q);
+    if interval.is_none() && q > 0.5 && q < 1.0 {
+        return None;
+    }
+    let value = tare_stats::quantile(&sorted, q);
+    let figure = Figure::bare(name, unit, value, Statistic::Quantile, sorted.len());
+    Some(figure.with_interval(interval))
+}
+
+/// The `q`-quantile of samples that come in groups, one of each machine that was booted: the
+/// median of the groups' quantiles, since samples of one machine are not independent. `n` and
+/// the interval are of groups; the extremes are of all samples. A quantile that a group of
+/// this size does not reach (fewer than ten samples beyond it in all) has no figure.
+pub(crate) fn grouped_quantile(
+    name: &str,
+    unit: &str,
+    groups: &[Vec<f64>],
+    q: f64,
+) -> Option<Figure> {
+    let all = groups.concat();
+    if q <= 0.0 || q >= 1.0 {
+        let figure = quantile(name, unit, &all, q)?;
+        return Some(Figure {
+            n: groups.len(),
+            ..figure
+        });
+    }
+    if q > 0.5 && all.len() as f64 * (1.0 - q) < BEYOND {
+        return None;
+    }
+    let sorted = groups.iter().filter_map(|group| tare_stats::sorted(group));
+    let each = sorted.filter(|group| !group.is_empty());
+    let each: Vec<f64> = each.map(|group| tare_stats::quantile(&group, q)).collect();
+    let figure = median(name, unit, &each)?;
     Some(Figure {
-        name: name.to_owned(),
-        unit: unit.to_owned(),
-        value: summary.median,
-        low: summary.low,
-        high: summary.high,
-        n: samples.len(),
+        statistic: Statistic::Quantile,
+        ..figure
     })
 }
 
-/// The `q`-quantile of `samples`. Its interval is between order statistics whose
-/// ranks are `n q` and 1.96 standard deviations of a binomial around it (Conover,
-/// *Practical Nonparametric Statistics*, 3.2), at most the range.
-pub(crate) fn quantile(name: &str, unit: &str, samples: &[f64], q: f64) -> Option<Figure> {
-    let sorted = tare_stats::sorted(samples)?;
-    let last = sorted.len().checked_sub(1)?;
-    let middle = sorted.len() as f64 * q;
-    let half = Z * (middle * (1.0 - q)).sqrt();
-    let rank = |rank: f64| (rank.max(0.0) as usize).min(last);
-    Some(Figure {
-        name: name.to_owned(),
-        unit: unit.to_owned(),
-        value: tare_stats::quantile(&sorted, q),
-        low: sorted[rank((middle - half).floor() - 1.0)],
-        high: sorted[rank((middle + half).ceil())],
-        n: sorted.len(),
-    })
+/// Events a second from counts in windows of time: all events over all time. The interval is
+/// that of a Poisson count (Garwood 1936) or, where windows differ more than such counts do,
+/// Student's over windows; `n` is windows.
+pub(crate) fn rate(name: &str, unit: &str, windows: &[(f64, f64)]) -> Option<Figure> {
+    let count: f64 = windows.iter().map(|window| window.0).sum();
+    let time: f64 = windows.iter().map(|window| window.1).sum();
+    if time <= 0.0 {
+        return None;
+    }
+    let value = count / time;
+    let Interval { low, high } = count_interval(count.round() as u64)?;
+    let (mut low, mut high) = (low / time, high / time);
+    let each: Vec<f64> = windows.iter().map(|(count, time)| count / time).collect();
+    if let Some(wide) = mean_interval(&each).filter(|_| count > 0.0) {
+        low = low.min(wide.low.max(0.0));
+        high = high.max(wide.high);
+    }
+    let figure = Figure::bare(name, unit, value, Statistic::Rate, windows.len());
+    Some(figure.with_interval(Some(Interval { low, high })))
 }
 
 #[cfg(test)]
@@ -119,29 +358,103 @@ mod tests {
     #[test]
     fn a_figure_is_the_median_within_its_interval() {
         let mut samples = Samples::default();
-        for value in [3.0, 1.0, 2.0, 9.0, 2.5, f64::NAN] {
+        for value in [3.0, 1.0, 2.0, 9.0, 2.5, 2.6, f64::NAN] {
             samples.add("b", "us", value);
         }
         samples.add("a", "pct", 1.0);
+        samples.add("a", "pct", 2.0);
         let figures = samples.figures();
         assert_eq!(figures[0].name, "b");
-        assert_eq!((figures[0].value, figures[0].n), (2.5, 5));
-        assert_eq!((figures[0].low, figures[0].high), (1.0, 9.0));
-        assert_eq!((figures[1].low, figures[1].high), (1.0, 1.0));
+        assert_eq!((figures[0].value, figures[0].n), (2.55, 6));
+        let (low, high) = figures[0].interval().unwrap();
+        assert!((1.0..2.0).contains(&low) && (3.0..=9.0).contains(&high));
+        assert_eq!(figures[1].spread, Spread::Range);
+        assert_eq!(figures[1].ends(), Some((1.0, 2.0)));
+        assert_eq!(figures[1].interval(), None);
+    }
+
+    #[test]
+    fn one_sample_has_no_interval_in_json_nor_in_words() {
+        let figure = median("x", "us", &[4.0]).unwrap();
+        let json = serde_json::to_value(&figure).unwrap();
+        assert!(json["low"].is_null() && json["high"].is_null(), "{json}");
+        assert_eq!(json["spread"], "none");
+        assert_eq!(
+            (figure.ends_text(), figure.text()),
+            ("-".into(), "4".into())
+        );
+        let few = median("x", "us", &[4.0, 5.0]).unwrap();
+        assert_eq!(few.ends_text(), "4 .. 5 range");
+    }
+
+    #[test]
+    fn figures_of_earlier_versions_lose_intervals_of_one_sample() {
+        let old = r#"{"name":"x","unit":"s","value":2.0,"low":2.0,"high":2.0,"n":1}"#;
+        let figure: Figure = serde_json::from_str(old).unwrap();
+        assert_eq!((figure.ends(), figure.spread), (None, Spread::None));
+        let again: Figure = serde_json::from_str(&serde_json::to_string(&figure).unwrap()).unwrap();
+        assert_eq!(again, figure);
+        let old = r#"{"name":"x","unit":"s","value":2.0,"low":1.0,"high":3.0,"n":3}"#;
+        let figure: Figure = serde_json::from_str(old).unwrap();
+        assert_eq!(figure.spread, Spread::Range);
     }
 
     #[test]
     fn a_quantile_lies_within_its_interval() {
         let samples: Vec<f64> = (0..500).map(f64::from).collect();
         let figure = quantile("p99", "us", &samples, 0.99).unwrap();
-        assert!(figure.low <= figure.value && figure.value <= figure.high);
+        let (low, high) = figure.interval().unwrap();
+        assert!(low <= figure.value && figure.value <= high);
         assert!((figure.value - 494.01).abs() < 0.1, "{figure:?}");
-        assert_eq!((figure.low, figure.high), (489.0, 499.0));
+        assert_eq!(quantile("p99", "us", &samples[..84], 0.99), None);
+        assert_eq!(quantile("max", "us", &samples, 1.0).unwrap().ends(), None);
+    }
+
+    #[test]
+    fn samples_of_one_machine_are_one_sample_of_machines() {
+        let machine =
+            |offset: f64| -> Vec<f64> { (0..100).map(|i| offset + f64::from(i)).collect() };
+        let two = [machine(0.0), machine(50.0)];
+        let p50 = grouped_quantile("p50", "us", &two, 0.5).unwrap();
+        assert_eq!((p50.value, p50.n, p50.spread), (74.5, 2, Spread::Range));
+        let one = grouped_quantile("p50", "us", &two[..1], 0.5).unwrap();
+        assert_eq!((one.n, one.ends()), (1, None));
+        assert_eq!(grouped_quantile("p99", "us", &two, 0.99), None);
+        let max = grouped_quantile("max", "us", &two, 1.0).unwrap();
+        assert_eq!((max.value, max.ends()), (149.0, None));
+    }
+
+    #[test]
+    fn no_event_in_a_short_time_bounds_the_rate_by_that_time() {
+        // Zero events in 2.4 s: up to 3.69 / 2.4 a second.
+        let none = rate("exits", "1/s", &[(0.0, 0.4); 6]).unwrap();
+        let (low, high) = none.interval().unwrap();
+        assert_eq!((none.value, low, none.n), (0.0, 0.0, 6));
+        assert!((high - 1.537).abs() < 0.001, "{high}");
+        let bursts = rate("exits", "1/s", &[(0.0, 1.0), (12.0, 1.0), (0.0, 1.0)]).unwrap();
+        assert!(
+            bursts.interval().unwrap().1 > 20.0,
+            "windows differ: {bursts:?}"
+        );
+        assert_eq!(rate("exits", "1/s", &[]), None);
+    }
+
+    #[test]
+    fn what_never_differs_is_exact() {
+        let size = exact("bytes", "bytes", &[7.0, 7.0, 7.0]).unwrap();
+        assert_eq!(
+            (size.statistic, size.ends(), size.n),
+            (Statistic::Exact, None, 3)
+        );
+        let size = exact("bytes", "bytes", &[7.0, 8.0]).unwrap();
+        assert_eq!(size.spread, Spread::Range);
     }
 
     #[test]
     fn no_samples_make_no_figure() {
         assert_eq!(quantile("x", "us", &[], 0.5), None);
         assert_eq!(median("x", "us", &[]), None);
+        assert_eq!(grouped_quantile("x", "us", &[], 0.5), None);
+        assert_eq!(exact("x", "us", &[]), None);
     }
 }

@@ -1,9 +1,10 @@
 //! Goals: what a figure should be, as data beside the experiment.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tare_control::stats::Kvm;
 
-use crate::figure::Figure;
+use crate::figure::{Figure, Statistic};
+use crate::table::number;
 
 /// The most a figure may be, where the goal applies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -36,21 +37,134 @@ impl Goal {
     }
 }
 
-/// A goal beside what was measured.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Verdict {
-    /// The goal.
-    pub(crate) goal: Goal,
-    /// Whether the median is within it.
-    pub(crate) met: bool,
+/// What a run says of a goal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Judgement {
+    /// The whole interval is within the goal.
+    Met,
+    /// The whole interval is beyond the goal.
+    Missed,
+    /// The interval holds the goal, or one sample has none.
+    Undecided,
 }
 
-/// The verdict on a figure; `None` where there is no goal for it on this KVM.
+impl Judgement {
+    /// The word in tables.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::Missed => "MISSED",
+            Self::Undecided => "undecided",
+        }
+    }
+}
+
+/// A goal beside what was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Verdict {
+    /// Name of the figure.
+    pub(crate) figure: String,
+    /// Its greatest value that meets the goal.
+    pub(crate) at_most: f64,
+    /// What the figure says.
+    pub(crate) verdict: Judgement,
+}
+
+impl Verdict {
+    /// A sentence about a goal that is not met; `None` for one that is.
+    pub(crate) fn sentence(&self, figure: &Figure) -> Option<String> {
+        let (name, text, unit) = (&figure.name, figure.text(), &figure.unit);
+        let goal = number(self.at_most);
+        match self.verdict {
+            Judgement::Met => None,
+            Judgement::Missed => Some(format!(
+                "{name} is {text} {unit}; the goal is at most {goal}."
+            )),
+            Judgement::Undecided => Some(format!(
+                "{name} is {text} {unit}: whether it is at most {goal}, its goal, is undecided."
+            )),
+        }
+    }
+}
+
+/// The verdict on a figure; `None` where there is no goal for it on this KVM. It rests on
+/// the ends of the interval, or of the range where there are few samples; one sample decides
+/// only what is known without error.
 pub(crate) fn judge(figure: &Figure, goals: &[Goal], kvm: Kvm) -> Option<Verdict> {
     let applies = |g: &&Goal| g.figure == figure.name && g.on.contains(&kvm);
-    let goal = *goals.iter().find(applies)?;
+    let goal = goals.iter().find(applies)?;
+    let exact = figure.statistic == Statistic::Exact;
+    let ends = figure
+        .ends()
+        .or(exact.then_some((figure.value, figure.value)));
+    let verdict = match ends {
+        Some((_, high)) if high <= goal.at_most => Judgement::Met,
+        Some((low, _)) if low > goal.at_most => Judgement::Missed,
+        _ => Judgement::Undecided,
+    };
     Some(Verdict {
-        goal,
-        met: figure.value <= goal.at_most,
+        figure: figure.name.clone(),
+        at_most: goal.at_most,
+        verdict,
     })
+}
+
+/// The verdicts on all figures that have a goal.
+pub(crate) fn verdicts(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> Vec<Verdict> {
+    let verdicts = figures
+        .iter()
+        .filter_map(|figure| judge(figure, goals, kvm));
+    verdicts.collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::figure::{exact, median, rate};
+
+    const GOALS: &[Goal] = &[Goal::on_any_kvm("x", 0.1)];
+
+    fn judged(figure: &Figure) -> Judgement {
+        judge(figure, GOALS, Kvm::Emulated).unwrap().verdict
+    }
+
+    #[test]
+    fn an_interval_that_holds_the_goal_leaves_it_undecided() {
+        // No exit in 2.4 s: up to 1.5 a second. In 40 s: up to 0.092.
+        let short = rate("x", "1/s", &[(0.0, 0.4); 6]).unwrap();
+        assert_eq!(judged(&short), Judgement::Undecided);
+        let long = rate("x", "1/s", &[(0.0, 4.0); 10]).unwrap();
+        assert_eq!(judged(&long), Judgement::Met);
+        let many = rate("x", "1/s", &[(40.0, 4.0), (38.0, 4.0), (41.0, 4.0)]).unwrap();
+        assert_eq!(judged(&many), Judgement::Missed);
+    }
+
+    #[test]
+    fn one_sample_decides_only_what_is_exact() {
+        let one = median("x", "%", &[0.05]).unwrap();
+        assert_eq!(judged(&one), Judgement::Undecided);
+        assert_eq!(
+            judged(&exact("x", "bytes", &[0.05]).unwrap()),
+            Judgement::Met
+        );
+        let several = median("x", "%", &[0.05, 0.06, 0.2]).unwrap();
+        assert_eq!(judged(&several), Judgement::Undecided);
+        let sentence = judge(&several, GOALS, Kvm::Emulated)
+            .unwrap()
+            .sentence(&several);
+        assert!(sentence.unwrap().contains("0.06 (0.05 .. 0.2 range) %"));
+    }
+
+    #[test]
+    fn a_goal_for_another_kvm_has_no_verdict() {
+        let figure = median("x", "%", &[0.05]).unwrap();
+        assert_eq!(judge(&figure, GOALS, Kvm::None), None);
+        assert_eq!(
+            judge(&median("y", "%", &[1.0]).unwrap(), GOALS, Kvm::Emulated),
+            None
+        );
+    }
 }

@@ -15,6 +15,10 @@ pub struct Outcome {
     pub table: String,
     /// Samples and checks that failed, one sentence each; empty if all is well.
     pub failures: Vec<String>,
+    /// Goals that were missed, a sentence each.
+    pub missed: Vec<String>,
+    /// Whether a missed goal fails the run.
+    pub fail_on_missed: bool,
     /// How it ended.
     pub ending: Ending,
 }
@@ -35,8 +39,11 @@ impl Outcome {
     pub fn exit_code(&self) -> ExitCode {
         match self.ending {
             Ending::Interrupted(code) | Ending::Broken(code) => code,
-            Ending::Complete if self.failures.is_empty() => ExitCode::Success,
-            Ending::Complete => ExitCode::WeighFailed,
+            Ending::Complete if !self.failures.is_empty() => ExitCode::WeighFailed,
+            Ending::Complete if self.fail_on_missed && !self.missed.is_empty() => {
+                ExitCode::GoalMissed
+            }
+            Ending::Complete => ExitCode::Success,
         }
     }
 }
@@ -46,6 +53,9 @@ impl fmt::Display for Outcome {
         f.write_str(&self.table)?;
         for failure in &self.failures {
             writeln!(f, "failed: {failure}")?;
+        }
+        for missed in self.missed.iter().filter(|_| self.fail_on_missed) {
+            writeln!(f, "goal missed: {missed}")?;
         }
         match self.ending {
             Ending::Complete => {}
@@ -57,5 +67,30 @@ impl fmt::Display for Outcome {
             "report: {}",
             self.directory.join("report.html").display()
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missed_goal_fails_the_run_only_where_it_was_asked_for() {
+        let outcome = |fail_on_missed| Outcome {
+            directory: PathBuf::from("out"),
+            table: String::new(),
+            failures: Vec::new(),
+            missed: vec!["x is 2".to_owned()],
+            fail_on_missed,
+            ending: Ending::Complete,
+        };
+        assert_eq!(outcome(false).exit_code(), ExitCode::Success);
+        assert_eq!(outcome(true).exit_code(), ExitCode::GoalMissed);
+        assert!(outcome(true).to_string().contains("goal missed: x is 2"));
+        let interrupted = Outcome {
+            ending: Ending::Interrupted(ExitCode::Interrupted),
+            ..outcome(true)
+        };
+        assert_eq!(interrupted.exit_code(), ExitCode::Interrupted);
     }
 }

@@ -11,7 +11,7 @@ use crate::experiments::platforms::PlatformOptions;
 pub enum Depth {
     /// `--quick`: does it work, roughly; intervals are wide.
     Quick,
-    /// About half a minute.
+    /// Enough to decide the experiment's goals on a quiet machine: minutes.
     #[default]
     Standard,
     /// `--full`: the durations of the experiment's source (docs/background.md).
@@ -43,6 +43,8 @@ pub struct WeighRequest {
     pub tare: Option<PathBuf>,
     /// Image name or path, as `tare run` takes it; `None` is the experiment's own.
     pub image: Option<String>,
+    /// Whether a missed goal fails the run.
+    pub fail_on_missed: bool,
     /// What only the experiment of platforms knows.
     pub platforms: PlatformOptions,
     /// The example application of `tailor`; `None` is lighttpd.
@@ -64,6 +66,7 @@ impl WeighRequest {
             image: None,
             app: None,
             cuts: None,
+            fail_on_missed: false,
             platforms: PlatformOptions::default(),
             command: std::env::args().collect(),
         }

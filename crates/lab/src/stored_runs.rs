@@ -26,8 +26,8 @@ pub struct StoredRun {
     pub started: String,
     /// What executed its guests.
     pub kvm: Kvm,
-    /// Lower end of each figure's interval, by name: load on the host only adds to
-    /// a figure.
+    /// Lower end of each figure's interval, or its value where there is none, by name: load
+    /// on the host only adds to a figure.
     pub lowest: BTreeMap<String, f64>,
     /// The machine it ran on, if it differs from this one.
     pub elsewhere: Option<String>,
@@ -85,8 +85,8 @@ pub fn newest(experiment: &str) -> Option<StoredRun> {
     newest_in(&PLACES.map(Path::new), experiment)
 }
 
-/// All figures whose name begins with `prefix`, from all runs in `places` and any
-/// computer, oldest run first. Unreadable files are skipped.
+/// All figures with a 95 % interval whose name begins with `prefix`, from all runs in
+/// `places` and any computer, oldest run first. Unreadable files are skipped.
 pub fn figures(places: &[&Path], prefix: &str) -> Vec<StoredFigure> {
     let mut runs: Vec<(String, String, Summary)> = files_in(places)
         .filter_map(|file| {
@@ -102,12 +102,15 @@ pub fn figures(places: &[&Path], prefix: &str) -> Vec<StoredFigure> {
     });
     let about = figures.filter(|(_, figure)| figure.name.starts_with(prefix));
     about
-        .map(|(run, figure)| StoredFigure {
-            run,
-            name: figure.name,
-            value: figure.value,
-            low: figure.low,
-            high: figure.high,
+        .filter_map(|(run, figure)| {
+            let (low, high) = figure.interval()?;
+            Some(StoredFigure {
+                run,
+                name: figure.name,
+                value: figure.value,
+                low,
+                high,
+            })
         })
         .collect()
 }
@@ -130,7 +133,7 @@ pub fn read(file: &Path, experiment: &str) -> Result<StoredRun, StoredRunError> 
         lowest: summary
             .figures
             .into_iter()
-            .map(|f| (f.name, f.low))
+            .map(|f| (f.name, f.low.unwrap_or(f.value)))
             .collect(),
     })
 }
@@ -179,11 +182,17 @@ fn elsewhere(there: &HostFacts) -> Option<String> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::figure::Figure;
+    use crate::figure::{Figure, Spread, Statistic};
+    use crate::summary::{SCHEMA, Status};
 
     /// A run of `experiment` in `place`.
     fn keep(place: &Path, name: &str, experiment: &str, started: &str, machine: HostFacts) {
         let summary = Summary {
+            schema: SCHEMA,
+            duration_s: 1.0,
+            status: Status::Complete,
+            goals: Vec::new(),
+            failures: Vec::new(),
             experiment: experiment.to_owned(),
             started: started.to_owned(),
             revision: "v0".to_owned(),
@@ -192,9 +201,11 @@ mod tests {
                 name: "exit_ns.cpuid".to_owned(),
                 unit: "ns".to_owned(),
                 value: 2.0,
-                low: 1.0,
-                high: 3.0,
-                n: 1,
+                low: Some(1.0),
+                high: Some(3.0),
+                spread: Spread::Interval,
+                statistic: Statistic::Median,
+                n: 7,
             }],
         };
         fs::create_dir_all(place.join(name)).unwrap();

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use tare_control::stats::Kvm;
 
-use crate::figure::Figure;
+use crate::figure::{Figure, Spread};
 use crate::goal::{Goal, Verdict, judge};
 
 /// Widest line.
 #[cfg(test)]
 const COLUMNS: usize = 79;
 
-/// One line for each figure: median, interval, number of samples, goal; nothing
+/// One line for each figure: value, interval, number of samples, goal; nothing
 /// for none.
 pub(crate) fn table(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> String {
     let mut out = String::new();
@@ -21,15 +21,15 @@ pub(crate) fn table(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(
         out,
-        "{:<27} {:>9}  {:<20} {:>4}  goal",
-        "figure", "median", "95 % interval", "n"
+        "{:<26} {:>9} {:<20} {:>3} goal",
+        "figure", "value", "95 % or [range]", "n"
     );
     for figure in figures {
         let line = format!(
-            "{:<27} {:>9}  {:<20} {:>4}  {}",
+            "{:<26} {:>9} {:<20} {:>3} {}",
             figure.name,
             number(figure.value),
-            format!("{} .. {}", number(figure.low), number(figure.high)),
+            ends(figure),
             figure.n,
             judge(figure, goals, kvm).map_or(String::new(), mark),
         );
@@ -38,10 +38,16 @@ pub(crate) fn table(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> String {
     out
 }
 
+/// Interval or, in brackets, range.
+fn ends(figure: &Figure) -> String {
+    match (figure.ends(), figure.spread) {
+        (Some((low, high)), Spread::Range) => format!("[{} .. {}]", number(low), number(high)),
+        _ => figure.ends_text(),
+    }
+}
+
 fn mark(verdict: Verdict) -> String {
-    let limit = short(verdict.goal.at_most);
-    let word = if verdict.met { "met" } else { "MISSED" };
-    format!("<={limit} {word}")
+    format!("<={} {}", short(verdict.at_most), verdict.verdict.word())
 }
 
 /// A value with about four significant digits, in millions above that.
@@ -99,14 +105,17 @@ fn grouped(digits: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::Statistic;
 
     fn figure(name: &str, value: f64) -> Figure {
         Figure {
             name: name.into(),
             unit: "us".into(),
             value,
-            low: value * 0.9,
-            high: value * 1.1,
+            low: Some(value * 0.9),
+            high: Some(value * 1.1),
+            spread: Spread::Interval,
+            statistic: Statistic::Median,
             n: 12345,
         }
     }

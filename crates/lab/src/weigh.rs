@@ -13,6 +13,8 @@ use crate::appliance::tare::TareRun;
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
 use crate::experiments::{self, Entry, Experiment, Subject};
+use crate::figure;
+use crate::goal::{Judgement, verdicts};
 use crate::host::{HostFacts, revision};
 use crate::interrupt::Interrupt;
 use crate::outcome::{Ending, Outcome};
@@ -20,7 +22,7 @@ use crate::progress::Progress;
 use crate::record::Recorder;
 use crate::report::{self, Report};
 use crate::request::WeighRequest;
-use crate::summary::Summary;
+use crate::summary::{SCHEMA, Status, Summary};
 use crate::table;
 
 /// Runs an experiment and writes its results. Progress goes to standard error.
@@ -124,17 +126,24 @@ impl Weighing<'_> {
         recorder.sample(&json!({"sample": "end", "failures": failures}))?;
         recorder.flush()?;
         host.kvm = experiment.kvm();
+        let figures = experiment.figures();
+        let goals = experiment.goals();
+        let took = started.elapsed().unwrap_or(Duration::ZERO);
         let summary = Summary {
+            schema: SCHEMA,
             experiment: self.entry.name.to_owned(),
             started: rfc3339(started),
+            duration_s: took.as_secs_f64(),
+            status: Status::of(ending, &failures),
             revision: self.revision.clone(),
+            goals: verdicts(&figures, goals, host.kvm),
+            failures: failures.clone(),
             machine: host,
-            figures: experiment.figures(),
+            figures,
         };
         let mut text = serde_json::to_string_pretty(&summary).unwrap_or_default();
         text.push('\n');
         recorder.file("summary.json", text.as_bytes())?;
-        let goals = experiment.goals();
         let html = report::html(&Report {
             summary: &summary,
             goals,
@@ -142,13 +151,15 @@ impl Weighing<'_> {
             failures: &failures,
             ending,
             command: &self.command(),
-            took: started.elapsed().unwrap_or(Duration::ZERO),
+            took,
         });
         recorder.file("report.html", html.as_bytes())?;
         Ok(Outcome {
             directory: recorder.directory().to_owned(),
             table: table::table(&summary.figures, goals, summary.machine.kvm),
             failures,
+            missed: missed(&summary),
+            fail_on_missed: self.request.fail_on_missed,
             ending,
         })
     }
@@ -170,6 +181,17 @@ impl Weighing<'_> {
         let words: Vec<String> = self.request.command.iter().map(|w| quoted(w)).collect();
         format!("{}\n", words.join(" "))
     }
+}
+
+/// A sentence for each goal that was missed.
+fn missed(summary: &Summary) -> Vec<String> {
+    let missed = summary
+        .goals
+        .iter()
+        .filter(|goal| goal.verdict == Judgement::Missed);
+    let sentences =
+        missed.filter_map(|goal| goal.sentence(figure::find(&summary.figures, &goal.figure)?));
+    sentences.collect()
 }
 
 fn ending(result: Result<(), RunError>) -> (Ending, Option<String>) {

@@ -17,6 +17,9 @@ pub(crate) struct WeighArgs {
     /// The durations of the source that the experiment repeats
     #[arg(long)]
     pub(crate) full: bool,
+    /// Exit with 80 if the interval of a figure lies beyond its goal
+    #[arg(long)]
+    pub(crate) fail_on_missed: bool,
     /// Directory for summary.json, raw.jsonl and report.html; new or empty
     /// [default: out/EXPERIMENT-DATE-TIME]
     #[arg(long, value_name = "DIR")]

@@ -1,5 +1,7 @@
 //! What two readings of a machine's statistics say about the time between.
 
+use std::collections::BTreeMap;
+
 use tare_control::stats::{Kvm, Stats};
 
 /// KVM's counter of instructions that it executed in the guest's place.
@@ -25,6 +27,22 @@ pub(crate) fn activity_between(from: &Stats, to: &Stats) -> f64 {
     activity(to).saturating_sub(activity(from)) as f64
 }
 
+/// What rose between two readings, by KVM's name or kind of exit, summed over vCPUs; times
+/// and sums of bytes are left out.
+pub(crate) fn risen_between(from: &Stats, to: &Stats) -> BTreeMap<String, u64> {
+    let mut risen: BTreeMap<String, u64> = BTreeMap::new();
+    for (before, after) in from.vcpus.iter().zip(&to.vcpus) {
+        for (now, then) in [(&after.kvm, &before.kvm), (&after.exits, &before.exits)] {
+            for (name, count) in now.iter().filter(|(name, _)| !name.ends_with("_ns")) {
+                let more = count.saturating_sub(then.get(name).copied().unwrap_or(0));
+                *risen.entry(name.clone()).or_default() += more;
+            }
+        }
+    }
+    risen.retain(|_, count| *count > 0);
+    risen
+}
+
 /// Seconds between two readings, by the monitor's clock.
 pub(crate) fn seconds_between(from: &Stats, to: &Stats) -> f64 {
     to.uptime_ns.saturating_sub(from.uptime_ns) as f64 / 1e9
@@ -40,6 +58,8 @@ mod tests {
         let (from, to) = (stats(Kvm::Emulated, 2, 10), stats(Kvm::Emulated, 2, 25));
         assert_eq!(instructions_between(&from, &to), Some(2.0 * 15.0 * 1000.0));
         assert_eq!(activity_between(&from, &to), 2.0 * 15.0);
+        assert_eq!(risen_between(&from, &to)["halt_exits"], 2 * 15);
+        assert!(risen_between(&to, &to).is_empty());
     }
 
     #[test]

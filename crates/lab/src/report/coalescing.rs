@@ -4,7 +4,7 @@
 use tare_control::live::{DiskInterval, RatioShare};
 
 use super::svg::{Bar, Panel, Timeline, bars};
-use crate::figure::Figure;
+use crate::figure::{Figure, Statistic};
 
 /// R over time, a panel for each arm: its title and what its disk did.
 pub(crate) fn ratio_over_time(arms: &[(&str, &[DiskInterval])]) -> String {
@@ -38,14 +38,13 @@ pub(crate) fn ratio_distribution(shares: &[RatioShare], series: usize) -> String
             let percent = share.completions as f64 * 100.0 / all.max(1) as f64;
             Bar {
                 label: format!("R = {:.2}", share.r),
-                figure: Figure {
-                    name: String::new(),
-                    unit: "%".to_owned(),
-                    value: percent,
-                    low: percent,
-                    high: percent,
-                    n: usize::try_from(share.completions).unwrap_or(usize::MAX),
-                },
+                figure: Figure::bare(
+                    "",
+                    "%",
+                    percent,
+                    Statistic::Share,
+                    usize::try_from(share.completions).unwrap_or(usize::MAX),
+                ),
                 series,
             }
         })

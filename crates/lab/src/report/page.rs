@@ -7,7 +7,7 @@ use tare_control::stats::Kvm;
 use super::text::{escape, list};
 use super::{Report, Section};
 use crate::figure::Figure;
-use crate::goal::{Goal, judge};
+use crate::goal::{Goal, Judgement, judge};
 use crate::outcome::Ending;
 use crate::summary::Summary;
 use crate::table::number;
@@ -110,9 +110,9 @@ fn push_list(out: &mut String, title: &str, sentences: &[String]) {
 fn figures(report: &Report<'_>) -> Section {
     let mut html = String::from(
         "<div class=\"scroll\"><table><thead><tr><th scope=\"col\">figure</th>\
-         <th scope=\"col\">median</th><th scope=\"col\">95&nbsp;% interval</th>\
-         <th scope=\"col\">unit</th><th scope=\"col\">n</th><th scope=\"col\">goal</th>\
-         </tr></thead><tbody>\n",
+         <th scope=\"col\">value</th><th scope=\"col\">95&nbsp;% interval</th>\
+         <th scope=\"col\">unit</th><th scope=\"col\">is a</th><th scope=\"col\">n</th>\
+         <th scope=\"col\">goal</th></tr></thead><tbody>\n",
     );
     let mut last = "";
     for figure in &report.summary.figures {
@@ -123,20 +123,21 @@ fn figures(report: &Report<'_>) -> Section {
         let _ = writeln!(
             html,
             "<tr{class}><th scope=\"row\"><code>{}</code></th><td>{}</td>\
-             <td>{} – {}</td><td>{}</td><td>{}</td><td>{goal}</td></tr>",
+             <td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{goal}</td></tr>",
             escape(&figure.name),
             number(figure.value),
-            number(figure.low),
-            number(figure.high),
+            escape(&figure.ends_text()),
             escape(&figure.unit),
+            figure.statistic.words(),
             figure.n,
         );
     }
     html.push_str("</tbody></table></div>\n");
     Section {
         title: "Figures".to_owned(),
-        lead: "Median of the samples (or the quantile that the name says) and its 95 % \
-               interval; below six samples the interval is their range."
+        lead: "What each figure is stands beside its unit; n counts what was repeated, such as \
+               booted machines or runs. A median of two to five samples has their range, one \
+               sample has neither."
             .to_owned(),
         html,
     }
@@ -146,12 +147,12 @@ fn goal_cell(figure: &Figure, goals: &[Goal], kvm: Kvm) -> String {
     let Some(verdict) = judge(figure, goals, kvm) else {
         return String::new();
     };
-    let (class, mark) = if verdict.met {
-        ("met", "✓ met")
-    } else {
-        ("missed", "✗ missed")
+    let (class, mark) = match verdict.verdict {
+        Judgement::Met => ("met", "✓ met"),
+        Judgement::Missed => ("missed", "✗ missed"),
+        Judgement::Undecided => ("undecided", "? undecided"),
     };
-    let limit = number(verdict.goal.at_most);
+    let limit = number(verdict.at_most);
     format!("≤&nbsp;{limit} <span class=\"badge {class}\">{mark}</span>")
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tare_control::stats::{Kvm, Stats};
 
-use crate::figure::{Figure, Samples, quantile};
+use crate::figure::{Figure, Samples, grouped_quantile};
 use crate::report::svg::Distribution;
 
 /// Samples by metric and arm, plus KVM counters.
@@ -14,8 +14,8 @@ pub(crate) struct Data {
     pub(crate) kvm: Kvm,
     /// Figures that are medians.
     pub(crate) samples: Samples,
-    /// Distributions, by name and arm.
-    series: BTreeMap<(&'static str, &'static str), Vec<f64>>,
+    /// Distributions by name and arm, a group for each machine that was booted.
+    series: BTreeMap<(&'static str, &'static str), Vec<Vec<f64>>>,
     /// KVM's counters and the monitor's exits by arm, summed over vCPUs and turns.
     pub(crate) counted: BTreeMap<&'static str, Counted>,
     /// Arms that are unavailable here, with the reason.
@@ -44,19 +44,32 @@ impl Default for Data {
 }
 
 impl Data {
-    /// Adds samples to a distribution.
+    /// Adds the samples of one machine to a distribution.
     pub(crate) fn extend(
         &mut self,
         name: &'static str,
         arm: &'static str,
         values: impl Iterator<Item = f64>,
     ) {
-        self.series.entry((name, arm)).or_default().extend(values);
+        let group = values.collect();
+        self.series.entry((name, arm)).or_default().push(group);
     }
 
-    /// A distribution; empty if there is none.
-    pub(crate) fn of(&self, name: &'static str, arm: &'static str) -> &[f64] {
+    /// All samples of a distribution; empty if there is none.
+    pub(crate) fn of(&self, name: &'static str, arm: &'static str) -> Vec<f64> {
+        self.groups(name, arm).concat()
+    }
+
+    /// The samples of each machine; empty if there is none.
+    pub(crate) fn groups(&self, name: &'static str, arm: &'static str) -> &[Vec<f64>] {
         self.series.get(&(name, arm)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The median of each machine's samples.
+    pub(crate) fn medians(&self, name: &'static str, arm: &'static str) -> Vec<f64> {
+        let groups = self.groups(name, arm).iter();
+        let summaries = groups.filter_map(|group| tare_stats::summarize(group));
+        summaries.map(|summary| summary.median).collect()
     }
 
     /// A distribution of each arm that has one, in us, for a chart.
@@ -66,7 +79,7 @@ impl Data {
         arms: &[&'static str],
     ) -> Vec<Distribution> {
         let arms = arms.iter().enumerate();
-        arms.filter_map(|(series, arm)| Distribution::of(series, self.of(name, arm)))
+        arms.filter_map(|(series, arm)| Distribution::of(series, &self.of(name, arm)))
             .collect()
     }
 
@@ -109,9 +122,11 @@ impl Data {
         scale: f64,
         which: &[(&str, f64)],
     ) -> Vec<Figure> {
-        let values: Vec<f64> = self.of(name, arm).iter().map(|v| v * scale).collect();
         let figures = which.iter().filter_map(|(suffix, q)| {
-            quantile(&format!("{name}_{suffix}.{arm}"), unit, &values, *q)
+            let series = name;
+            let name = format!("{name}_{suffix}.{arm}");
+            let figure = grouped_quantile(&name, unit, self.groups(series, arm), *q)?;
+            Some(figure.scaled(scale, unit))
         });
         figures.collect()
     }

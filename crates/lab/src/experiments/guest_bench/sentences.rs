@@ -5,19 +5,25 @@ use tare_control::stats::Kvm;
 use super::Data;
 use crate::figure::Figure;
 use crate::goal::{Goal, judge};
-use crate::table::number;
 
-/// A sentence for each figure that misses its goal.
+/// A sentence for each figure that misses its goal, or leaves it undecided.
 pub(crate) fn missed(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> impl Iterator<Item = String> {
-    figures.iter().filter_map(move |figure| {
-        let verdict = judge(figure, goals, kvm).filter(|v| !v.met)?;
-        Some(format!(
-            "{} is {}; the goal is at most {}.",
-            figure.name,
-            number(figure.value),
-            number(verdict.goal.at_most)
-        ))
-    })
+    figures
+        .iter()
+        .filter_map(move |figure| judge(figure, goals, kvm)?.sentence(figure))
+}
+
+/// Whether two arms differ, by what was randomised: a value for each machine that was booted.
+pub(crate) fn exchanged(a: &[f64], b: &[f64]) -> String {
+    let machines = a.len().min(b.len());
+    match tare_stats::permutation(a, b) {
+        Some(p) if p < 0.001 => format!("By {machines} machines of each arm, p is below 0.001."),
+        Some(p) => format!("By {machines} machines of each arm, p is {p:.3}."),
+        None => format!(
+            "No p: {machines} machines of each arm ran, and a test needs {}.",
+            tare_stats::LEAST_UNITS
+        ),
+    }
 }
 
 /// A sentence for each arm that is unavailable here.

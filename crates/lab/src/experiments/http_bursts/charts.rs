@@ -67,6 +67,6 @@ pub(super) fn distributions(data: &Data) -> Vec<Distribution> {
     let series = Arm::ALL
         .iter()
         .enumerate()
-        .filter_map(|(series, arm)| Distribution::of(series, data.latencies.get(arm)?));
+        .filter_map(|(series, arm)| Distribution::of(series, &data.latencies(*arm).concat()));
     series.collect()
 }

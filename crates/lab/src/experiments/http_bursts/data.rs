@@ -9,19 +9,33 @@ use super::arms::Arm;
 use super::linux::Side;
 use super::sample::{CpuSample, Line, Phase, Place};
 use crate::error::WeighError;
-use crate::figure::{Figure, Samples, quantile};
+use crate::figure::{Figure, Samples, exact, grouped_quantile, rate};
 use crate::load::{Failure, Request};
 use crate::record::Recorder;
+
+/// Size of the image: the same each time.
+pub(crate) const IMAGE_BYTES: &str = "image_bytes";
+
+/// Quantiles of the latency that have figures.
+pub(crate) const LATENCIES: [(&str, f64); 3] = [
+    ("latency_p50_us", 0.5),
+    ("latency_p90_us", 0.9),
+    ("latency_p99_us", 0.99),
+];
 
 /// Everything in memory that figures and report need.
 #[derive(Debug)]
 pub(crate) struct Data {
     /// Samples of figures that are medians.
     pub(crate) samples: Samples,
+    /// Events and time (s) of each window, by figure of their rate.
+    events: BTreeMap<String, Vec<(f64, f64)>>,
+    /// What rose in idle windows in which Tare's arm woke, and in how many.
+    pub(crate) woken: (usize, BTreeMap<String, u64>),
     /// CPU time over time.
     pub(crate) cpu: Vec<CpuSample>,
-    /// Latencies of the bursts by arm, us.
-    pub(crate) latencies: BTreeMap<Arm, Vec<f64>>,
+    /// Latencies of the bursts by arm and cycle, us: each cycle is a machine of its own.
+    latencies: BTreeMap<Arm, BTreeMap<usize, Vec<f64>>>,
     /// What executes guests.
     pub(crate) kvm: Kvm,
     /// Requests per second of the bursts, once known.
@@ -40,6 +54,8 @@ impl Default for Data {
     fn default() -> Self {
         Self {
             samples: Samples::default(),
+            events: BTreeMap::new(),
+            woken: (0, BTreeMap::new()),
             cpu: Vec::new(),
             latencies: BTreeMap::new(),
             kvm: Kvm::None,
@@ -69,6 +85,43 @@ impl Data {
         })
     }
 
+    /// Keeps the events of a window of time, s, for the figure of their rate.
+    pub(crate) fn events(
+        &mut self,
+        recorder: &mut Recorder,
+        figure: &str,
+        events: f64,
+        seconds: f64,
+    ) -> Result<(), WeighError> {
+        let windows = self.events.entry(figure.to_owned()).or_default();
+        windows.push((events, seconds));
+        recorder.sample(&Line::Events {
+            figure,
+            events,
+            seconds,
+        })
+    }
+
+    /// Keeps what rose in an idle window in which the machine woke.
+    pub(crate) fn woken(
+        &mut self,
+        recorder: &mut Recorder,
+        place: Place,
+        counters: BTreeMap<String, u64>,
+    ) -> Result<(), WeighError> {
+        recorder.sample(&Line::Woken {
+            place,
+            counters: &counters,
+        })?;
+        if place.arm == Arm::Tare {
+            self.woken.0 += 1;
+            for (name, count) in counters {
+                *self.woken.1.entry(name).or_default() += count;
+            }
+        }
+        Ok(())
+    }
+
     /// Keeps a window of CPU time.
     pub(crate) fn cpu(
         &mut self,
@@ -78,7 +131,7 @@ impl Data {
         recorder.sample(&Line::Cpu(&sample))?;
         let base = match sample.place.phase {
             Phase::Burst => Some("cpu_burst_pct"),
-            Phase::Break => Some("cpu_idle_pct"),
+            Phase::Break | Phase::Idle => Some("cpu_idle_pct"),
             Phase::Steady => Some("cpu_1rps_pct"),
             _ => None,
         };
@@ -128,20 +181,42 @@ impl Data {
         if place.phase == Phase::Burst {
             let right = requests.iter().filter(|r| r.failure.is_none());
             let latencies = right.map(|r| r.latency_ns() as f64 / 1000.0);
-            self.latencies
-                .entry(place.arm)
-                .or_default()
-                .extend(latencies);
+            let cycles = self.latencies.entry(place.arm).or_default();
+            cycles.entry(place.cycle).or_default().extend(latencies);
         }
         Ok(())
+    }
+
+    /// Latencies of an arm's bursts, us, a group for each machine.
+    pub(crate) fn latencies(&self, arm: Arm) -> Vec<Vec<f64>> {
+        let cycles = self.latencies.get(&arm);
+        cycles.map_or_else(Vec::new, |cycles| cycles.values().cloned().collect())
+    }
+
+    /// The median latency of each machine of an arm, us.
+    pub(crate) fn median_latencies(&self, arm: Arm) -> Vec<f64> {
+        let machines = self.latencies(arm);
+        let summaries = machines.iter().filter_map(|it| tare_stats::summarize(it));
+        summaries.map(|summary| summary.median).collect()
     }
 
     /// All figures, those of a kind together.
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let mut figures = self.samples.figures();
-        for (arm, latencies) in &self.latencies {
-            for (base, q) in [("latency_p50_us", 0.5), ("latency_p99_us", 0.99)] {
-                figures.extend(quantile(&arm.figure(base), "us", latencies, q));
+        for figure in &mut figures {
+            if let Some(size) = exact(IMAGE_BYTES, "bytes", self.samples.values(IMAGE_BYTES))
+                && figure.name == IMAGE_BYTES
+            {
+                *figure = size;
+            }
+        }
+        for (name, windows) in &self.events {
+            figures.extend(rate(name, "1/s", windows));
+        }
+        for arm in Arm::ALL {
+            for (base, q) in LATENCIES {
+                let name = arm.figure(base);
+                figures.extend(grouped_quantile(&name, "us", &self.latencies(arm), q));
             }
         }
         figures.sort_by_key(|f| (rank(&f.name), arm_rank(&f.name)));
@@ -156,6 +231,7 @@ const ORDER: &[&str] = &[
     "cpu_1rps_pct",
     "idle_exits_per_s",
     "latency_p50_us",
+    "latency_p90_us",
     "latency_p99_us",
     "boot_insns",
     "insns_per_request",

@@ -22,6 +22,7 @@ pub(crate) fn limitations(data: &Data, figures: &[Figure]) -> Vec<String> {
         .collect();
     sentences.extend(unmeasured(data, figures));
     sentences.extend(uncompared(data));
+    sentences.extend(woken(data));
     sentences.extend(slow(data));
     sentences.extend(noisy(data));
     sentences.extend(uncertain(figures));
@@ -29,10 +30,7 @@ pub(crate) fn limitations(data: &Data, figures: &[Figure]) -> Vec<String> {
 }
 
 fn missed(data: &Data, figures: &[Figure], figure: &Figure) -> Option<String> {
-    let verdict = judge(figure, GOALS, data.kvm).filter(|v| !v.met)?;
-    let goal = number(verdict.goal.at_most);
-    let (name, value, unit) = (&figure.name, number(figure.value), &figure.unit);
-    let sentence = format!("{name} is {value} {unit}; the goal is at most {goal}.");
+    let sentence = judge(figure, GOALS, data.kvm)?.sentence(figure)?;
     Some(match cause(figures, figure) {
         Some(cause) => format!("{sentence} {cause}"),
         None => sentence,
@@ -68,6 +66,21 @@ fn uncompared(data: &Data) -> impl Iterator<Item = String> {
     arms.map(|why| format!("Not compared with Linux: {why}."))
 }
 
+/// What woke the blocking machine while it was idle.
+fn woken(data: &Data) -> Option<String> {
+    let (windows, counters) = &data.woken;
+    let counters = counters
+        .iter()
+        .map(|(name, count)| format!("{name} {count}"));
+    let counters: Vec<String> = counters.collect();
+    (*windows > 0).then(|| {
+        format!(
+            "The blocking machine woke in {windows} of its idle windows, in which rose: {}.",
+            counters.join(", ")
+        )
+    })
+}
+
 fn slow(data: &Data) -> Option<String> {
     let rate = data.rate.filter(|rate| *rate < SOURCE_RATE)?;
     Some(format!(
@@ -94,7 +107,10 @@ fn noisy(data: &Data) -> Option<String> {
 
 /// Figures with a goal or an arm whose interval is wide.
 fn uncertain(figures: &[Figure]) -> Option<String> {
-    let wide = |f: &&Figure| f.value > 1.0 && (f.high - f.low) / 2.0 > WIDE * f.value;
+    let wide = |f: &&Figure| {
+        let half = f.interval().map_or(0.0, |(low, high)| (high - low) / 2.0);
+        f.value > 1.0 && half > WIDE * f.value
+    };
     let names: Vec<&str> = figures
         .iter()
         .filter(wide)

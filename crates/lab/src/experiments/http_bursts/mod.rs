@@ -142,20 +142,25 @@ impl HttpBursts {
         session.count()
     }
 
-    /// Idle with two vCPUs.
-    fn two_cpus(&mut self, bench: &mut Bench<'_>, root: &Path) -> Result<(), RunError> {
-        if self.plan.idle_2cpu_ms == 0 {
-            return Ok(());
+    /// Idle with one vCPU and with two, on machines that nothing was asked of.
+    fn idle(&mut self, bench: &mut Bench<'_>, root: &Path) -> Result<(), RunError> {
+        let phases = [
+            (Phase::Idle, self.plan.cpus, self.plan.idle_ms),
+            (Phase::Idle2Cpu, 2, self.plan.idle_2cpu_ms),
+        ];
+        for (phase, cpus, time) in phases.into_iter().filter(|(_, _, time)| *time > 0) {
+            bench.progress.step(&format!("idle, vCPUs: {cpus}"));
+            let turn = Turn {
+                cpus,
+                ..self.turn(Arm::Tare, 0)
+            };
+            let mut session = Session::start(bench, &mut self.data, &self.plan, root, turn)?;
+            session.serve()?;
+            session.bench.interrupt.sleep(ms(self.plan.settle_ms))?;
+            session.idle(phase, ms(time), Instant::now())?;
+            bench.progress.done(START + ms(time));
         }
-        bench.progress.step("idle with two vCPUs");
-        let turn = Turn {
-            cpus: 2,
-            ..self.turn(Arm::Tare, 0)
-        };
-        let mut session = Session::start(bench, &mut self.data, &self.plan, root, turn)?;
-        session.serve()?;
-        session.bench.interrupt.sleep(ms(self.plan.settle_ms))?;
-        session.idle(Phase::Idle2Cpu, ms(self.plan.idle_2cpu_ms), Instant::now())
+        Ok(())
     }
 
     /// Starts in QEMU's translator up to the first line, where QEMU is installed.
@@ -204,7 +209,8 @@ impl Experiment for HttpBursts {
         let calibrating = (START + ms(self.plan.calibrate_ms)) * count(Arm::ALL.len());
         let counting = self.counting() * count(self.plan.cycles);
         let compared = COMPARED * count(self.plan.compared.min(1) * linux::Side::ALL.len());
-        START * 2 * count(self.plan.starts) + calibrating + turns + counting + compared
+        let idle = ms(self.plan.idle_ms + self.plan.idle_2cpu_ms);
+        START * 2 * count(self.plan.starts) + calibrating + turns + counting + compared + idle
     }
 
     fn plan(&self) -> Value {
@@ -221,7 +227,7 @@ impl Experiment for HttpBursts {
                 bench.recorder.flush()?;
             }
         }
-        self.two_cpus(bench, &root)?;
+        self.idle(bench, &root)?;
         self.translated(bench, &root)?;
         linux::compare(&mut self.data, &self.plan, bench)
     }

@@ -9,10 +9,14 @@ use super::session::Session;
 use crate::bench::RunError;
 use crate::load::{Connections, Request, Schedule};
 use crate::observe::CpuReading;
-use crate::observe::counters::{activity_between, instructions_between, seconds_between};
+use crate::observe::counters::{
+    activity_between, instructions_between, risen_between, seconds_between,
+};
 
 /// Requests under way at once while calibrating.
 const CONCURRENCY: usize = 4;
+/// Longest wait for a machine to come to rest.
+const SETTLE_LIMIT: Duration = Duration::from_secs(12);
 /// Time for a request's traces (acknowledgements, statistics) to end.
 const GUARD: Duration = Duration::from_millis(20);
 /// The same before instructions are counted: longer than a delayed
@@ -77,6 +81,7 @@ impl Session<'_, '_> {
         time: Duration,
         begin: Instant,
     ) -> Result<(), RunError> {
+        self.settled(phase)?;
         let end = Instant::now() + time;
         let mut stats = self.stats(phase)?;
         let mut last: Option<CpuReading> = None;
@@ -95,12 +100,40 @@ impl Session<'_, '_> {
             last = Some(self.window(phase, begin, &before, until)?);
             let now = self.stats(phase)?;
             if let (Some(from), Some(to)) = (&stats, &now) {
-                let rate = activity_between(from, to) / seconds_between(from, to);
-                self.value(&self.idle_figure("idle_exits_per_s"), "1/s", rate)?;
+                let exits = activity_between(from, to);
+                if exits > 0.0 {
+                    let risen = risen_between(from, to);
+                    self.data
+                        .woken(self.bench.recorder, self.place(phase), risen)?;
+                }
+                let figure = self.idle_figure("idle_exits_per_s");
+                let seconds = seconds_between(from, to);
+                self.data
+                    .events(self.bench.recorder, &figure, exits, seconds)?;
             }
             stats = now;
         }
         Ok(())
+    }
+
+    /// Waits until what came before has ended: until the machine has done nothing for a
+    /// while, at most [`SETTLE_LIMIT`]. A machine that never rests is measured all the same.
+    fn settled(&mut self, phase: Phase) -> Result<(), RunError> {
+        if self.turn.arm == Arm::Spin || self.plan.quiet_ms == 0 {
+            return Ok(());
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < SETTLE_LIMIT {
+            let from = self.stats(phase)?;
+            self.bench.interrupt.sleep(ms(self.plan.quiet_ms))?;
+            let to = self.stats(phase)?;
+            match (from, to) {
+                (Some(from), Some(to)) if activity_between(&from, &to) > 0.0 => {}
+                _ => break,
+            }
+        }
+        let figure = self.idle_figure("settled_ms");
+        self.value(&figure, "ms", begin.elapsed().as_secs_f64() * 1e3)
     }
 
     /// Counts instructions of requests on one connection, and of connections

@@ -45,8 +45,14 @@ pub(crate) struct Plan {
     pub(crate) batches: usize,
     /// Requests, and connections, in a batch.
     pub(crate) batch: usize,
+    /// Idle time of a machine with one vCPU, beside the breaks; zero leaves it out. With the
+    /// breaks 40 s in which nothing happens bound the rate below 0.1 a second.
+    pub(crate) idle_ms: u64,
     /// Idle time of a machine with two vCPUs; zero leaves it out.
     pub(crate) idle_2cpu_ms: u64,
+    /// Idle windows begin when the machine has done nothing for this time; zero begins at
+    /// once.
+    pub(crate) quiet_ms: u64,
     /// Time limit of a request.
     pub(crate) timeout_ms: u64,
     /// Connections at most.
@@ -76,7 +82,7 @@ impl Plan {
             image: image.unwrap_or_else(|| "http".to_owned()),
             cpus: 1,
             memory_mib: 512,
-            cycles: 2,
+            cycles: 5,
             calibrate_ms: 400,
             burst_ms: 1000,
             settle_ms: 300,
@@ -87,7 +93,9 @@ impl Plan {
             starts: 3,
             batches: 3,
             batch: 6,
-            idle_2cpu_ms: 800,
+            idle_ms: 36_000,
+            idle_2cpu_ms: 40_000,
+            quiet_ms: 1000,
             timeout_ms: 4000,
             connections: 16,
             compared: 40,
@@ -105,6 +113,7 @@ impl Plan {
                 batches: 2,
                 batch: 3,
                 compared: 20,
+                idle_ms: 0,
                 idle_2cpu_ms: 0,
                 ..standard
             },
@@ -122,6 +131,7 @@ impl Plan {
                 batch: 20,
                 compared: 200,
                 tailored: Tailored::Made,
+                idle_ms: 60_000,
                 idle_2cpu_ms: 60_000,
                 ..standard
             },

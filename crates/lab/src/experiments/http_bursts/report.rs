@@ -68,12 +68,22 @@ fn answer(data: &Data, figures: &[Figure]) -> Vec<String> {
 const SIGNIFICANT: f64 = 0.05;
 
 /// The blocking arm's latency against the spinning one's, if they can be
-/// distinguished.
+/// distinguished: by machines, since answers of one machine are not independent.
 fn compared(data: &Data, spin: f64, tare: f64) -> String {
-    let of = |arm: Arm| data.latencies.get(&arm).map_or(&[][..], Vec::as_slice);
-    let test = tare_stats::mann_whitney(of(Arm::Tare), of(Arm::Spin));
-    if test.p > SIGNIFICANT {
-        return "This run does not distinguish the latencies of blocking and spinning.".to_owned();
+    let [blocking, spinning] = [Arm::Tare, Arm::Spin].map(|arm| data.median_latencies(arm));
+    let Some(p) = tare_stats::permutation(&blocking, &spinning) else {
+        return format!(
+            "Whether blocking and spinning differ in latency needs {} machines of each; this run \
+             has {}.",
+            tare_stats::LEAST_UNITS,
+            blocking.len().min(spinning.len())
+        );
+    };
+    if p > SIGNIFICANT {
+        return format!(
+            "This run does not distinguish the latencies of blocking and spinning (p {p:.2} by \
+             machines)."
+        );
     }
     let percent = ((tare / spin - 1.0) * 100.0).round();
     let than = if percent < 0.0 { "faster" } else { "slower" };
@@ -106,7 +116,7 @@ fn sections(plan: &Plan, data: &Data, figures: &[Figure]) -> Vec<Section> {
                 "Latency by percentile for the three arms",
             ),
         });
-        sections.push(comparison(data));
+        sections.push(comparison(data, figures));
     }
     sections.extend(threads(data));
     sections.extend(on_linux(figures));

@@ -1,5 +1,7 @@
 //! Lines of `raw.jsonl`, also kept in memory for figures and charts.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use tare_control::stats::Stats;
 
@@ -27,6 +29,8 @@ pub(crate) enum Phase {
     CountRequests,
     /// Connections with one request between two counts.
     CountConnections,
+    /// Idle, on a machine that was never asked for anything.
+    Idle,
     /// Idle with two vCPUs.
     Idle2Cpu,
 }
@@ -86,6 +90,23 @@ pub(crate) enum Line<'a> {
         place: Place,
         /// All of them.
         stats: &'a Stats,
+    },
+    /// What rose in an idle window in which the machine woke.
+    Woken {
+        /// Where it belongs.
+        #[serde(flatten)]
+        place: Place,
+        /// Counters and how much they rose.
+        counters: &'a BTreeMap<String, u64>,
+    },
+    /// Events in a window of time.
+    Events {
+        /// The figure of their rate.
+        figure: &'a str,
+        /// How many.
+        events: f64,
+        /// In how long.
+        seconds: f64,
     },
     /// One sample of a figure.
     Value {

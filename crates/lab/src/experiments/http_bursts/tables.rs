@@ -1,10 +1,10 @@
 //! The data as tables: the arms side by side, latencies, CPU time by thread.
 
 use super::arms::Arm;
-use super::data::Data;
+use super::data::{Data, LATENCIES};
 use super::linux::Side;
 use super::sample::{CpuSample, Phase};
-use crate::figure::{Figure, value};
+use crate::figure::{Figure, find, value};
 use crate::report::{Section, table};
 use crate::table::number;
 
@@ -16,14 +16,14 @@ pub(super) fn glance(figures: &[Figure]) -> String {
         ("CPU in bursts, %", "cpu_burst_pct", 1.0),
         ("exits a second with nothing to do", "idle_exits_per_s", 1.0),
         ("median latency in bursts, ms", "latency_p50_us", 1e-3),
-        ("99th percentile, ms", "latency_p99_us", 1e-3),
+        ("90th percentile, ms", "latency_p90_us", 1e-3),
     ];
     let rows: Vec<Vec<String>> = rows
         .into_iter()
         .filter_map(|(title, base, scale)| {
             let cell = |arm: Arm| {
-                let value = value(figures, &arm.figure(base));
-                value.map_or("–".to_owned(), |v| number(v * scale))
+                let figure = find(figures, &arm.figure(base));
+                figure.map_or("-".to_owned(), |it| it.scaled(scale, "").text())
             };
             let known = Arm::ALL
                 .iter()
@@ -40,46 +40,36 @@ pub(super) fn glance(figures: &[Figure]) -> String {
 }
 
 /// Percentiles of each arm, and each arm against the control.
-pub(super) fn comparison(data: &Data) -> Section {
-    let empty = Vec::new();
-    let of = |arm: Arm| data.latencies.get(&arm).unwrap_or(&empty);
-    let control = of(Arm::Spin);
+pub(super) fn comparison(data: &Data, figures: &[Figure]) -> Section {
+    let control = data.median_latencies(Arm::Spin);
     let rows: Vec<Vec<String>> = Arm::ALL
         .into_iter()
         .filter_map(|arm| {
-            let sorted = tare_stats::sorted(of(arm))?;
-            sorted.first()?;
-            let at = |q: f64| number(tare_stats::quantile(&sorted, q) / 1e3);
-            let test = tare_stats::mann_whitney(of(arm), control);
-            let (delta, p) = match arm {
-                Arm::Spin => ("control".to_owned(), String::new()),
-                _ => (
-                    format!("{:+.2}", test.cliffs_delta).replace('-', "−"),
-                    p_value(test.p),
-                ),
+            let medians = data.median_latencies(arm);
+            let most = data.latencies(arm).concat().into_iter().reduce(f64::max)?;
+            let cell = |(base, _): (&str, f64)| {
+                let figure = find(figures, &arm.figure(base));
+                figure.map_or("-".to_owned(), |it| it.scaled(1e-3, "ms").text())
             };
-            let name = arm.name().to_owned();
-            Some(vec![
-                name,
-                at(0.5),
-                at(0.9),
-                at(0.99),
-                at(1.0),
-                sorted.len().to_string(),
-                delta,
-                p,
-            ])
+            let p = match arm {
+                Arm::Spin => "control".to_owned(),
+                _ => tare_stats::permutation(&medians, &control).map_or("-".to_owned(), p_value),
+            };
+            let mut row = vec![arm.name().to_owned()];
+            row.extend(LATENCIES.map(cell));
+            row.extend([number(most / 1e3), medians.len().to_string(), p]);
+            Some(row)
         })
         .collect();
     Section {
         title: "Latency against the control arm".to_owned(),
-        lead: "ms. Cliff's delta: −1 if every request was faster than every one of the spinning \
-               arm, +1 if slower; p: how often chance alone does that (Mann–Whitney)."
-            .to_owned(),
-        html: table(
-            &["arm", "p50", "p90", "p99", "max", "n", "delta", "p"],
-            &rows,
+        lead: format!(
+            "ms. Quantiles are medians over machines with their interval (range below six): \
+             answers of one machine are not independent. p: how often chance alone sets the \
+             machines' medians this far apart, by exchanging machines; it needs {} of each arm.",
+            tare_stats::LEAST_UNITS
         ),
+        html: table(&["arm", "p50", "p90", "p99", "max", "machines", "p"], &rows),
     }
 }
 
@@ -94,8 +84,8 @@ pub(super) fn on_linux(figures: &[Figure]) -> Option<Section> {
         .into_iter()
         .map(|(title, base)| {
             let cell = |side: Side| {
-                let value = value(figures, &format!("{base}.{}", side.name()));
-                value.map_or("–".to_owned(), number)
+                let figure = find(figures, &format!("{base}.{}", side.name()));
+                figure.map_or("–".to_owned(), Figure::text)
             };
             let cells = Side::ALL.map(cell);
             std::iter::once(title.to_owned()).chain(cells).collect()

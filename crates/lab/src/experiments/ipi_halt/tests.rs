@@ -41,13 +41,15 @@ fn every_arm_has_its_quantiles_and_the_ratio_is_judged() {
     assert_eq!(run.outcome.ending, Ending::Complete);
     let summary = run.summary();
     for arm in Arm::ALL {
-        for (suffix, _) in QUANTILES {
-            let figure = figure(&summary, &format!("wake_cycles_{suffix}.{}", arm.name()));
-            assert!(figure.low <= figure.value && figure.value <= figure.high);
+        for suffix in ["min", "p50", "max"] {
+            figure(&summary, &format!("wake_cycles_{suffix}.{}", arm.name()));
         }
+        // Eight wake-ups say nothing about one in ten.
+        let p99 = format!("wake_cycles_p99.{}", arm.name());
+        assert!(summary.figures.iter().all(|f| f.name != p99));
     }
     assert_eq!(figure(&summary, "wake_cycles_min.never").value, 40_000.0);
-    assert_eq!(figure(&summary, "wake_cycles_max.poll").n, 8);
+    assert_eq!(figure(&summary, "wake_cycles_p50.poll").n, 2);
     let ratio = figure(&summary, "wake_poll_to_never");
     assert!((ratio.value - 0.25).abs() < 0.01, "{ratio:?}");
     assert!(
@@ -57,6 +59,7 @@ fn every_arm_has_its_quantiles_and_the_ratio_is_judged() {
     );
     let html = run.text("report.html");
     assert!(html.contains("KVM Message Passing 2015: bare metal") && html.contains("<svg"));
+    assert!(html.contains("No p: 2 machines of each arm ran"), "{html}");
     run.nothing_is_left();
 }
 
@@ -67,8 +70,8 @@ fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
     assert_eq!(run.outcome.ending, Ending::Complete);
     let summary = run.summary();
     assert!(summary.figures.iter().all(|f| !f.name.ends_with(".qemu")));
-    figure(&summary, "wake_cycles_p99.host");
-    figure(&summary, "wake_cycles_p99.dedicated");
+    figure(&summary, "wake_cycles_p50.host");
+    figure(&summary, "wake_cycles_p50.dedicated");
     assert!(run.text("report.html").contains("Not measured: qemu: "));
 }
 

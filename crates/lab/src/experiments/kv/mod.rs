@@ -20,7 +20,7 @@ use super::guest_bench::{self, Data, Place};
 use super::{Experiment, ReportText};
 use crate::appliance::{Appliance, Spec};
 use crate::bench::{Bench, RunError};
-use crate::figure::{Figure, quantile};
+use crate::figure::{Figure, grouped_quantile};
 use crate::goal::Goal;
 use crate::load::{Connections, Exchange, Generator, Request, Schedule};
 use crate::observe::counters::{activity_between, instructions_between};
@@ -315,10 +315,11 @@ impl Experiment for Kv {
 
     fn figures(&self) -> Vec<Figure> {
         let mut figures = Vec::new();
-        for (base, q) in [("kv_p50_us", 0.5), ("kv_p99_us", 0.99)] {
+        for (base, q) in [("kv_p50_us", 0.5), ("kv_p90_us", 0.9), ("kv_p99_us", 0.99)] {
             for arm in Arm::ALL {
                 let name = format!("{base}.{}", arm.name());
-                figures.extend(quantile(&name, "us", self.data.of(LATENCY, arm.name()), q));
+                let times = self.data.groups(LATENCY, arm.name());
+                figures.extend(grouped_quantile(&name, "us", times, q));
             }
         }
         figures.extend(self.data.samples.figures());

@@ -3,7 +3,7 @@
 use super::{Arm, CONNECTIONS, Kv, LATENCY, mix};
 use crate::experiments::ReportText;
 use crate::experiments::guest_bench::not_measured;
-use crate::figure::{Figure, value};
+use crate::figure::{Figure, find, value};
 use crate::report::svg::percentiles;
 use crate::report::{Section, table};
 use crate::table::number;
@@ -24,33 +24,32 @@ pub(super) fn report_text(experiment: &Kv, figures: &[Figure]) -> ReportText {
 }
 
 fn glance(figures: &[Figure]) -> String {
-    let columns = ["kv_ops_per_s", "kv_p50_us", "kv_p99_us", "kv_cpu_pct"];
+    let columns = ["kv_ops_per_s", "kv_p50_us", "kv_p90_us", "kv_cpu_pct"];
     let rows = Arm::ALL.map(|arm| {
         let cells = columns.map(|base| {
-            let found = value(figures, &format!("{base}.{}", arm.name()));
-            found.map_or("–".to_owned(), number)
+            let found = find(figures, &format!("{base}.{}", arm.name()));
+            found.map_or("–".to_owned(), Figure::text)
         });
         let about = std::iter::once(arm.about().to_owned());
         about.chain(cells).collect::<Vec<_>>()
     });
-    table(&["medians", "ops/s", "p50, µs", "p99, µs", "CPU, %"], &rows)
+    table(&["medians", "ops/s", "p50, µs", "p90, µs", "CPU, %"], &rows)
 }
 
 fn answer(experiment: &Kv, figures: &[Figure]) -> Vec<String> {
     let get = |name: &str| value(figures, name);
     let mut sentences = Vec::new();
     for arm in Arm::ALL {
-        let of = |base: &str| get(&format!("{base}.{}", arm.name()));
-        if let (Some(ops), Some(p99), Some(rate)) =
-            (of("kv_ops_per_s"), of("kv_p99_us"), experiment.rate)
+        let of = |base: &str| find(figures, &format!("{base}.{}", arm.name()));
+        if let (Some(ops), Some(p50), Some(rate)) =
+            (of("kv_ops_per_s"), of("kv_p50_us"), experiment.rate)
         {
             sentences.push(format!(
-                "{} carries {} commands a second; at {} a second 99 of 100 answers take at most \
-                 {} µs.",
+                "{} carries {} commands a second; at {} a second the median answer takes {} µs.",
                 arm.name(),
-                number(ops.round()),
+                ops.text(),
                 number(rate.round()),
-                number(p99.round())
+                p50.text()
             ));
         }
     }

@@ -20,7 +20,7 @@ use super::tcp_rr::GuestFilesError;
 use super::{Experiment, ReportText};
 use crate::appliance::{GuestSpec, LinuxGuest};
 use crate::bench::{Bench, RunError};
-use crate::figure::{Figure, quantile};
+use crate::figure::{Figure, grouped_quantile};
 use crate::goal::Goal;
 use crate::request::Depth;
 
@@ -295,8 +295,9 @@ impl Experiment for PingPong {
         let mut figures = Vec::new();
         for (base, q) in self.kind.quantiles {
             for arm in self.names() {
-                let times = self.data.of(self.kind.exchange.series, arm);
-                figures.extend(quantile(&format!("{base}.{arm}"), "us", times, *q));
+                let times = self.data.groups(self.kind.exchange.series, arm);
+                let name = format!("{base}.{arm}");
+                figures.extend(grouped_quantile(&name, "us", times, *q));
             }
         }
         let mut counted = self.data.samples.figures();

@@ -1,94 +1,146 @@
 //! From runs to ratios: what a platform costs, what of it does not depend on size,
 //! what pinning gains, and how far the instrument itself can be trusted.
+//!
+//! Runs of one block came one after the other and are compared in pairs; where there are no
+//! blocks, as in older records, independent means are compared.
 
-use tare_platform::{Mode, Place, Platform};
-use tare_stats::{SplitMix64, mann_whitney, mean, mean_interval, summarize};
+use tare_platform::{Limit, Mode, Place, Platform};
+use tare_stats::{
+    Interval, Part, SplitMix64, half_width, mean, mean_interval, ratio_interval, share_interval,
+    signed_rank, signed_rank_p, summarize,
+};
 
 use super::data::{Data, Run};
 use super::plan::{Arm, Cell};
-use crate::figure::Figure;
+use crate::figure::{Figure, Statistic};
 
-/// Below this p-value two series differ. At 0.05 five of 100 equal pairs would differ
-/// on average, so often more; at 0.01 hardly ever more than five do.
+/// Below this p-value two series differ.
 pub(super) const ALPHA: f64 = 0.01;
 /// A slow-down that is to be found, and weighings in which it is looked for.
 const SLOWER: f64 = 1.05;
 const WEIGHINGS: usize = 400;
-/// Most runs of each kind that are tried.
+/// Most pairs that are tried.
 pub(super) const MOST_DRAWN: usize = 200;
-/// Resamplings of a fit.
-const ROUNDS: usize = 400;
+/// Fewer pairs than this say nothing about noise.
+const LEAST_NOISE: usize = 10;
+/// A line through fewer sizes fits whatever they are.
+const LEAST_SIZES: usize = 3;
+/// A quota binds if it stopped a run for this share of its time.
+const BINDS: f64 = 0.001;
 
-/// A value with its 95 % interval.
+/// A value with what is known of its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Estimate {
     pub(super) value: f64,
-    pub(super) low: f64,
-    pub(super) high: f64,
+    /// The 95 % interval.
+    pub(super) interval: Option<Interval>,
     pub(super) n: usize,
+    pub(super) statistic: Statistic,
 }
 
 impl Estimate {
-    pub(super) fn figure(self, name: String, unit: &str) -> Figure {
-        Figure {
-            name,
-            unit: unit.to_owned(),
-            value: self.value,
-            low: self.low,
-            high: self.high,
-            n: self.n,
+    fn bare(value: f64, statistic: Statistic, n: usize) -> Self {
+        Self {
+            value,
+            interval: None,
+            n,
+            statistic,
         }
     }
 
+    pub(super) fn figure(self, name: &str, unit: &str) -> Figure {
+        let figure = Figure::bare(name, unit, self.value, self.statistic, self.n);
+        figure.with_interval(self.interval)
+    }
+
+    /// The value with its interval in words.
+    pub(super) fn text(self) -> String {
+        self.figure("", "").text()
+    }
+
     /// Whether the interval excludes `value`.
-    pub(super) fn differs_from(&self, value: f64) -> bool {
-        self.n > 2 && (self.low > value || self.high < value)
+    pub(super) fn differs_from(self, value: f64) -> bool {
+        self.interval
+            .is_some_and(|it| it.low > value || it.high < value)
+    }
+
+    /// Whether the whole interval is below `value`.
+    pub(super) fn is_below(self, value: f64) -> bool {
+        self.interval.is_some_and(|it| it.high < value)
     }
 
     /// From a ratio to the percent that it is above 1.
     pub(super) fn percent(self) -> Self {
-        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+        self.mapped(|ratio| (ratio - 1.0) * 100.0)
+    }
+
+    fn mapped(self, map: impl Fn(f64) -> f64) -> Self {
         Self {
-            value: percent(self.value),
-            low: percent(self.low),
-            high: percent(self.high),
-            n: self.n,
+            value: map(self.value),
+            interval: self.interval.map(|Interval { low, high }| Interval {
+                low: map(low),
+                high: map(high),
+            }),
+            ..self
         }
     }
 }
 
-/// Mean over mean, as CPU-Pinning 2020 has it. Its interval adds the relative half widths
-/// of both means by squares, on a logarithmic scale.
-pub(super) fn ratio(a: &[f64], b: &[f64]) -> Option<Estimate> {
-    let (over, under) = (mean(a)?, mean(b)?);
-    if !(over > 0.0 && under > 0.0) {
-        return None;
-    }
-    let relative = |samples: &[f64], mean: f64| {
-        mean_interval(samples).map_or(0.0, |interval| (interval.high - mean) / mean)
-    };
-    let half = relative(a, over).hypot(relative(b, under));
-    let value = over / under;
-    Some(Estimate {
-        value,
-        low: value * (-half).exp(),
-        high: value * half.exp(),
-        n: a.len().min(b.len()),
+/// Mean over mean, as CPU-Pinning 2020 has it, of runs that are not in pairs.
+pub(super) fn ratio(over: &[f64], under: &[f64]) -> Option<Estimate> {
+    let (top, bottom) = (mean(over)?, mean(under)?);
+    (top > 0.0 && bottom > 0.0).then(|| Estimate {
+        interval: ratio_interval(over, under),
+        ..Estimate::bare(top / bottom, Statistic::Ratio, over.len().min(under.len()))
     })
 }
 
-/// The geometric mean of several ratios.
+/// The middle of the ratios in pairs of runs: from six pairs on the estimate of Hodges and
+/// Lehmann on the logarithm, below the geometric mean with Student's interval.
+pub(super) fn paired(ratios: &[f64]) -> Option<Estimate> {
+    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+    let test = signed_rank(&logs)?;
+    let few = || (mean(&logs), mean_interval(&logs));
+    let (middle, interval) = match test.interval {
+        Some(interval) => (Some(test.shift), Some(interval)),
+        None => few(),
+    };
+    let estimate = Estimate {
+        interval,
+        ..Estimate::bare(middle?, Statistic::PairedRatio, logs.len())
+    };
+    Some(estimate.mapped(f64::exp))
+}
+
+/// One kind of run against another on one host: by pairs, or by means where a record has too
+/// few pairs.
+fn compared(data: &Data, host: &str, over: &Cell, under: &Cell) -> Option<Estimate> {
+    let pairs = data.pairs(host, over, under);
+    if pairs.len() > 1 {
+        return paired(&pairs);
+    }
+    ratio(&data.times(host, over), &data.times(host, under))
+}
+
+/// The geometric mean of several ratios; its interval if each has one.
 pub(super) fn together(ratios: &[Estimate]) -> Option<Estimate> {
-    let n = ratios.len() as f64;
-    let first = ratios.first()?;
-    let log: f64 = ratios.iter().map(|r| r.value.ln()).sum::<f64>() / n;
-    let squares: f64 = ratios.iter().map(|r| (r.high / r.value).ln().powi(2)).sum();
-    let half = squares.sqrt() / n;
+    let count = ratios.len() as f64;
+    let first = *ratios.first()?;
+    if ratios.len() == 1 {
+        return Some(first);
+    }
+    let log = ratios.iter().map(|r| r.value.ln()).sum::<f64>() / count;
+    let half = |r: &Estimate| Some((r.interval?.high / r.value).ln().powi(2));
+    let squares: Option<f64> = ratios.iter().map(half).sum();
+    let interval = squares.map(|squares| Interval {
+        low: (log - squares.sqrt() / count).exp(),
+        high: (log + squares.sqrt() / count).exp(),
+    });
     Some(Estimate {
         value: log.exp(),
-        low: (log - half).exp(),
-        high: (log + half).exp(),
+        interval,
         n: ratios.iter().map(|r| r.n).fold(first.n, usize::min),
+        statistic: first.statistic,
     })
 }
 
@@ -100,43 +152,94 @@ fn cell(workload: &str, place: Place, arm: Arm) -> Cell {
     }
 }
 
-fn baseline(place: &Place, host_cpus: u32) -> Place {
-    Place::new(Platform::Bare, Mode::Vanilla, place.size, host_cpus)
+fn baseline(size: u32, host_cpus: u32) -> Place {
+    Place::new(Platform::Bare, Mode::Vanilla, size, host_cpus)
 }
 
 /// What a place costs, over the bare machine of the same size: on each host, then
 /// together. That machine itself is 1 by definition.
 pub(super) fn overhead(data: &Data, workload: &str, place: Place) -> Option<Estimate> {
     let of_host = |(host, cpus): (String, u32)| {
-        let over = data.times(&host, &cell(workload, place, Arm::Main));
-        if place == baseline(&place, cpus) {
-            return (!over.is_empty()).then_some(Estimate {
-                value: 1.0,
-                low: 1.0,
-                high: 1.0,
-                n: over.len(),
-            });
+        let over = cell(workload, place, Arm::Main);
+        if place == baseline(place.size, cpus) {
+            let n = data.times(&host, &over).len();
+            return (n > 0).then(|| Estimate::bare(1.0, Statistic::Exact, n));
         }
-        let under = data.times(&host, &cell(workload, baseline(&place, cpus), Arm::Main));
-        ratio(&over, &under)
+        let under = cell(workload, baseline(place.size, cpus), Arm::Main);
+        compared(data, &host, &over, &under)
     };
     let ratios: Vec<Estimate> = data.hosts().into_iter().filter_map(of_host).collect();
     together(&ratios)
 }
 
-/// What pinning gains on a platform, percent of the pinned time, over all sizes.
-pub(super) fn pin_gain(data: &Data, workload: &str, platform: Platform) -> Option<Estimate> {
-    let mut ratios = Vec::new();
-    for (host, cpus) in data.hosts() {
-        for size in sizes(data, workload) {
-            let times = |mode| {
-                let place = Place::new(platform, mode, size, cpus);
-                data.times(&host, &cell(workload, place, Arm::Main))
-            };
-            ratios.extend(ratio(&times(Mode::Vanilla), &times(Mode::Pinned)));
+/// Whether a quota held a kind of run back; `None` where there was no quota or no account
+/// of it.
+pub(super) fn quota_bound(data: &Data, workload: &str, place: Place) -> Option<bool> {
+    if place.limit != Limit::Quota {
+        return None;
+    }
+    let of = |run: &&Run| run.cell.workload == workload && run.cell.place == place;
+    let shares = data.runs.iter().filter(of).filter_map(|run| {
+        let throttled_s = run.observed.throttled_us? as f64 / 1e6;
+        (run.wall_s > 0.0).then(|| throttled_s / run.wall_s)
+    });
+    let mean = mean(&shares.collect::<Vec<_>>())?;
+    Some(mean > BINDS)
+}
+
+/// What the comparison of vanilla and pinned runs says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Pinning {
+    /// What pinning gains.
+    Gain,
+    /// Nothing: both are bound alike, so it must be zero.
+    Control,
+    /// What a set of CPUs gains over a quota, another mechanism.
+    QuotaToSet,
+}
+
+impl Pinning {
+    /// What it is on a platform at a size.
+    pub(super) fn of(platform: Platform, size: u32, host_cpus: u32) -> Self {
+        let vanilla = Place::new(platform, Mode::Vanilla, size, host_cpus);
+        match (platform, vanilla.limit) {
+            (Platform::Vm | Platform::VmContainer, _) => Self::Gain,
+            (_, Limit::Quota) => Self::QuotaToSet,
+            _ => Self::Control,
         }
     }
-    together(&ratios).map(Estimate::percent)
+
+    /// How figures of it begin.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Gain => "pin_gain_pct",
+            Self::Control => "pin_control_pct",
+            Self::QuotaToSet => "quota_to_set_pct",
+        }
+    }
+}
+
+/// How much longer vanilla runs took than pinned ones at one size, percent. Sizes are never
+/// put together: below the host's a container is held by quota, at the host's by nothing.
+pub(super) fn pin_gain(
+    data: &Data,
+    workload: &str,
+    platform: Platform,
+    size: u32,
+) -> Option<(Pinning, Estimate)> {
+    let hosts = data.hosts();
+    let (_, cpus) = hosts.first()?;
+    let what = Pinning::of(platform, size, *cpus);
+    let same = hosts
+        .iter()
+        .filter(|(_, cpus)| Pinning::of(platform, size, *cpus) == what);
+    let ratios: Vec<Estimate> = same
+        .filter_map(|(host, cpus)| {
+            let of = |mode| cell(workload, Place::new(platform, mode, size, *cpus), Arm::Main);
+            compared(data, host, &of(Mode::Vanilla), &of(Mode::Pinned))
+        })
+        .collect();
+    Some((what, together(&ratios)?.percent()))
 }
 
 /// Sizes at which a workload ran.
@@ -156,113 +259,153 @@ pub(super) struct Split {
     pub(super) falling: Vec<(u32, Estimate)>,
 }
 
-/// Fits the split of a platform; `None` below two sizes. With two sizes the line
-/// goes through both, and nothing says whether the form is right.
+/// A ratio at a size, and the error of it.
+struct Point {
+    size: u32,
+    ratio: f64,
+    /// Of both means; empty where one of them has one run.
+    parts: Option<[Part; 2]>,
+    n: usize,
+}
+
+/// Fits the split of a platform: a fit of ours, which CPU-Pinning 2020 does not have. `None`
+/// below three sizes that are kept by the same limit, since a line through two says nothing
+/// about its form.
 pub(super) fn split(data: &Data, workload: &str, platform: Platform, mode: Mode) -> Option<Split> {
-    let mut series = Vec::new();
+    let mut points: Vec<(Limit, Point)> = Vec::new();
     for (host, cpus) in data.hosts() {
         for size in sizes(data, workload) {
             let place = Place::new(platform, mode, size, cpus);
             let over = data.times(&host, &cell(workload, place, Arm::Main));
-            let under = data.times(&host, &cell(workload, baseline(&place, cpus), Arm::Main));
-            if !over.is_empty() && !under.is_empty() {
-                series.push((size, over, under));
+            let under = data.times(&host, &cell(workload, baseline(size, cpus), Arm::Main));
+            if quota_bound(data, workload, place) == Some(false) {
+                continue;
             }
+            points.extend(point(size, &over, &under).map(|point| (place.limit, point)));
         }
     }
-    let points = |series: &[(u32, Vec<f64>, Vec<f64>)]| -> Vec<(f64, f64)> {
-        let point = |(size, over, under): &(u32, Vec<f64>, Vec<f64>)| {
-            Some((1.0 / f64::from(*size), mean(over)? / mean(under)? - 1.0))
-        };
-        series.iter().filter_map(point).collect()
-    };
-    let (constant, slope) = line(&points(&series))?;
-    let mut dice = SplitMix64::new(0x7a7e);
-    let mut draw = |samples: &[f64]| -> Vec<f64> {
-        (0..samples.len())
-            .map(|_| samples[dice.below(samples.len())])
-            .collect()
-    };
-    let mut fits = Vec::new();
-    for _ in 0..ROUNDS {
-        let drawn: Vec<_> = series
+    // The limit of the most sizes; no limit at all and a set of all CPUs are one.
+    let limit = points
+        .iter()
+        .map(|(limit, _)| *limit)
+        .max_by_key(|limit| points.iter().filter(|(other, _)| other == limit).count())?;
+    let points: Vec<Point> = points
+        .into_iter()
+        .filter(|(other, _)| *other == limit)
+        .map(|(_, point)| point)
+        .collect();
+    let mut sizes: Vec<u32> = points.iter().map(|point| point.size).collect();
+    sizes.dedup();
+    if sizes.len() < LEAST_SIZES {
+        return None;
+    }
+    let (constant, slope) = weights(&points);
+    let falling = sizes.iter().map(|size| {
+        let at: Vec<f64> = slope
             .iter()
-            .map(|(size, over, under)| (*size, draw(over), draw(under)))
+            .map(|weight| weight / f64::from(*size))
             .collect();
-        fits.extend(line(&points(&drawn)));
-    }
-    let n = series.iter().map(|(_, over, _)| over.len()).min()?;
-    let interval = |value: f64, all: Vec<f64>| -> Option<Estimate> {
-        let sorted = tare_stats::sorted(&all)?;
-        Some(Estimate {
-            value: value * 100.0,
-            low: tare_stats::quantile(&sorted, 0.025) * 100.0,
-            high: tare_stats::quantile(&sorted, 0.975) * 100.0,
-            n,
-        })
-    };
-    let mut falling = Vec::new();
-    for size in sizes(data, workload) {
-        let at = f64::from(size);
-        let all = fits.iter().map(|(_, slope)| slope / at).collect();
-        falling.push((size, interval(slope / at, all)?));
-    }
+        (*size, combined(&points, &at))
+    });
     Some(Split {
-        constant: interval(
-            constant,
-            fits.iter().map(|(constant, _)| *constant).collect(),
-        )?,
-        falling,
+        constant: combined(&points, &constant),
+        falling: falling.collect(),
     })
 }
 
-/// Least squares: where the line through the points begins, and its slope.
-fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
-    let n = points.len() as f64;
-    let mean_x = points.iter().map(|p| p.0).sum::<f64>() / n;
-    let mean_y = points.iter().map(|p| p.1).sum::<f64>() / n;
-    let spread: f64 = points.iter().map(|p| (p.0 - mean_x).powi(2)).sum();
-    if points.len() < 2 || spread < 1e-12 {
-        return None;
-    }
-    let both: f64 = points.iter().map(|p| (p.0 - mean_x) * (p.1 - mean_y)).sum();
-    let slope = both / spread;
-    Some((mean_y - slope * mean_x, slope))
+fn point(size: u32, over: &[f64], under: &[f64]) -> Option<Point> {
+    let (top, bottom) = (mean(over)?, mean(under)?);
+    let ratio = top / bottom;
+    // The delta method: relative errors add by squares.
+    let parts = Part::of_mean(over, ratio / top).zip(Part::of_mean(under, ratio / bottom));
+    ratio.is_finite().then(|| Point {
+        size,
+        ratio,
+        parts: parts.map(|(over, under)| [over, under]),
+        n: over.len().min(under.len()),
+    })
 }
 
-/// Two kinds of runs that are compared, and what came out.
+/// Least squares over 1/size: the weights of the points in the constant and in the slope.
+fn weights(points: &[Point]) -> (Vec<f64>, Vec<f64>) {
+    let n = points.len() as f64;
+    let at: Vec<f64> = points.iter().map(|p| 1.0 / f64::from(p.size)).collect();
+    let middle = at.iter().sum::<f64>() / n;
+    let spread: f64 = at.iter().map(|x| (x - middle).powi(2)).sum();
+    let slope: Vec<f64> = at.iter().map(|x| (x - middle) / spread).collect();
+    let constant = slope
+        .iter()
+        .map(|weight| 1.0 / n - weight * middle)
+        .collect();
+    (constant, slope)
+}
+
+/// A weighted sum of overheads, percent.
+fn combined(points: &[Point], weights: &[f64]) -> Estimate {
+    let pairs = || points.iter().zip(weights);
+    let value: f64 = pairs()
+        .map(|(point, weight)| (point.ratio - 1.0) * weight)
+        .sum();
+    let parts: Option<Vec<[Part; 2]>> = pairs()
+        .map(|(point, weight)| {
+            let scaled = |part: Part| Part {
+                variance: part.variance * weight * weight,
+                ..part
+            };
+            Some(point.parts?.map(scaled))
+        })
+        .collect();
+    let half = parts.and_then(|parts| half_width(&parts.concat()));
+    Estimate {
+        value: value * 100.0,
+        interval: half.map(|half| Interval {
+            low: (value - half) * 100.0,
+            high: (value + half) * 100.0,
+        }),
+        n: points.iter().map(|point| point.n).min().unwrap_or(0),
+        statistic: Statistic::Fit,
+    }
+}
+
+/// Two kinds of runs that are compared in pairs, and what came out.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Comparison {
-    /// The first's time over the second's: the median over pairs of runs that came one
-    /// after the other, with its interval.
+    /// Size of the place.
+    pub(super) size: u32,
+    /// The first's time over the second's.
     pub(super) ratio: Estimate,
-    /// Of the rank test.
-    pub(super) p: f64,
-    /// Cliff's delta.
-    pub(super) effect: f64,
+    /// Of Wilcoxon's test on the pairs; `None` below six.
+    pub(super) p: Option<f64>,
 }
 
 impl Comparison {
-    /// Compares by pairs and by ranks; `None` without pairs.
-    pub(super) fn of(a: &[f64], b: &[f64], ratios: &[f64]) -> Option<Self> {
-        let pairs = summarize(ratios)?;
-        let test = mann_whitney(a, b);
+    /// Compares by pairs; `None` without any.
+    pub(super) fn of(size: u32, ratios: &[f64]) -> Option<Self> {
         Some(Self {
-            ratio: Estimate {
-                value: pairs.median,
-                low: pairs.low,
-                high: pairs.high,
-                n: pairs.n,
-            },
-            p: test.p,
-            effect: test.cliffs_delta,
+            size,
+            ratio: paired(ratios)?,
+            p: tested(ratios),
         })
     }
 
     /// Whether the kinds of runs differ.
     pub(super) fn differs(&self) -> bool {
-        self.p < ALPHA
+        self.p.is_some_and(|p| p < ALPHA)
     }
+}
+
+fn tested(ratios: &[f64]) -> Option<f64> {
+    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+    signed_rank_p(&logs)
+}
+
+/// The test of a place against the bare machine of its size, by pairs: p, or nothing where
+/// there are fewer than six on the host.
+pub(super) fn tested_against_bare(data: &Data, workload: &str, place: Place) -> Option<f64> {
+    let (host, cpus) = data.hosts().into_iter().next()?;
+    let under = cell(workload, baseline(place.size, cpus), Arm::Main);
+    let pairs = data.pairs(&host, &cell(workload, place, Arm::Main), &under);
+    tested(&pairs).filter(|_| place != under.place)
 }
 
 /// The baseline against another arm of itself, for each size and host.
@@ -270,63 +413,70 @@ pub(super) fn against_baseline(data: &Data, workload: &str, arm: Arm) -> Vec<Com
     let mut comparisons = Vec::new();
     for (host, cpus) in data.hosts() {
         for size in sizes(data, workload) {
-            let place = Place::new(Platform::Bare, Mode::Vanilla, size, cpus);
+            let place = baseline(size, cpus);
             let [main, other] = [Arm::Main, arm].map(|arm| cell(workload, place, arm));
             let ratios = data.pairs(&host, &main, &other);
-            let [a, b] = [&main, &other].map(|cell| data.times(&host, cell));
-            comparisons.extend(Comparison::of(&a, &b, &ratios));
+            comparisons.extend(Comparison::of(size, &ratios));
         }
     }
     comparisons
 }
 
 /// What observing took of the bare machine's runs, as the kernel accounts for it: the
-/// median over runs, percent of their time on CPUs.
+/// median over runs that count, percent of their time on CPUs.
 fn accounted(data: &Data, workload: &str) -> Option<Figure> {
     let bare = |run: &&Run| {
         let place = run.cell.place;
-        run.cell.workload == workload && place.platform == Platform::Bare && !run.warm_up
+        let counts = !run.warm_up && run.time.is_some();
+        run.cell.workload == workload && place.platform == Platform::Bare && counts
     };
     let costs = data.runs.iter().filter(bare);
     let costs = costs.filter_map(|run| run.observed.sched.as_ref()?.accounted_pct());
     let name = format!("observer_accounted_pct.{workload}");
-    crate::figure::median(&name, "pct", &costs.collect::<Vec<_>>())
+    crate::figure::median(&name, "%", &costs.collect::<Vec<_>>())
 }
 
-/// From how many runs on the rank test finds a slow-down of 5 % in 95 of 100 weighings,
-/// and on how many runs that rests: by comparing series drawn from the bare machine's
-/// runs, one of them made slower. `None` with few runs, or if [`MOST_DRAWN`] do not do.
-pub(super) fn runs_to_find(data: &Data, workload: &str) -> Option<(usize, usize)> {
-    let noise = noise(data, workload);
-    let mut dice = SplitMix64::new(0x5105);
-    let finds = |runs: usize, dice: &mut SplitMix64| {
-        let mut draw = |slower: f64| -> Vec<f64> {
-            let drawn = (0..runs).map(|_| noise[dice.below(noise.len())] * slower);
-            drawn.collect()
-        };
-        let found = (0..WEIGHINGS).filter(|_| mann_whitney(&draw(SLOWER), &draw(1.0)).p < ALPHA);
-        found.count() * 100 >= WEIGHINGS * 95
-    };
-    let mut candidates = (5..=MOST_DRAWN).filter(|n| *n <= 20 || n % 10 == 0);
-    let enough = candidates.find(|runs| noise.len() >= 10 && finds(*runs, &mut dice))?;
-    Some((enough, noise.len()))
-}
-
-/// Times of the bare machine and of its A/A arm, over the median of their kind.
+/// The ratios of the A/A pairs over their middle: what chance does to a pair.
 pub(super) fn noise(data: &Data, workload: &str) -> Vec<f64> {
     let mut noise = Vec::new();
     for (host, cpus) in data.hosts() {
         for size in sizes(data, workload) {
-            let place = Place::new(Platform::Bare, Mode::Vanilla, size, cpus);
-            let arms = [Arm::Main, Arm::Control];
-            let times = arms.map(|arm| data.times(&host, &cell(workload, place, arm)));
-            let times = times.concat();
-            if let Some(all) = summarize(&times) {
-                noise.extend(times.iter().map(|time| time / all.median));
+            let of = |arm| cell(workload, baseline(size, cpus), arm);
+            let ratios = data.pairs(&host, &of(Arm::Main), &of(Arm::Control));
+            if let Some(all) = summarize(&ratios) {
+                noise.extend(ratios.iter().map(|ratio| ratio / all.median));
             }
         }
     }
     noise
+}
+
+/// Of 100 weighings with `pairs` pairs each, in how many the test finds that one arm takes
+/// `slower` times as long, in noise drawn from these pairs. `None` with too little noise.
+pub(super) fn found_of_100(noise: &[f64], pairs: usize, slower: f64) -> Option<f64> {
+    if noise.len() < LEAST_NOISE {
+        return None;
+    }
+    let mut dice = SplitMix64::new(0x5105 + pairs as u64);
+    let found = (0..WEIGHINGS).filter(|_| {
+        let mut draw = || {
+            // Both arms of a pair are the same: it could have come the other way round.
+            let sign = if dice.below(2) == 0 { 1.0 } else { -1.0 };
+            sign * noise[dice.below(noise.len())].ln() + slower.ln()
+        };
+        let logs: Vec<f64> = (0..pairs).map(|_| draw()).collect();
+        signed_rank_p(&logs).is_some_and(|p| p < ALPHA)
+    });
+    Some(found.count() as f64 * 100.0 / WEIGHINGS as f64)
+}
+
+/// From how many pairs on a slow-down of 5 % is found in 95 of 100 weighings, and on how
+/// many pairs that rests. `None` with few pairs, or if [`MOST_DRAWN`] do not do.
+pub(super) fn runs_to_find(data: &Data, workload: &str) -> Option<(usize, usize)> {
+    let noise = noise(data, workload);
+    let mut candidates = (6..=MOST_DRAWN).filter(|n| *n <= 20 || n % 10 == 0);
+    let finds = |pairs: &usize| found_of_100(&noise, *pairs, SLOWER).is_some_and(|it| it >= 95.0);
+    Some((candidates.find(finds)?, noise.len()))
 }
 
 /// Values outside three quartile distances of the middle half: kept, and shown.
@@ -349,63 +499,98 @@ pub(super) fn figures(data: &Data) -> Vec<Figure> {
     for workload in data.workloads() {
         for c in data.cells(&workload) {
             let ratio = overhead(data, &workload, c.place);
-            figures.extend(ratio.map(|r| r.figure(format!("ratio.{workload}.{}", c.place), "x")));
+            figures.extend(ratio.map(|r| r.figure(&format!("ratio.{workload}.{}", c.place), "x")));
         }
         if let Some(split) = split(data, &workload, Platform::Vm, Mode::Vanilla) {
-            figures.push(split.constant.figure(format!("pto_pct.{workload}"), "pct"));
+            figures.push(split.constant.figure(&format!("pto_pct.{workload}"), "%"));
         }
         if let Some(split) = split(data, &workload, Platform::Container, Mode::Vanilla) {
             for (size, falling) in split.falling {
-                figures.push(falling.figure(format!("pso_pct.{workload}.{size}"), "pct"));
+                figures.push(falling.figure(&format!("pso_pct.{workload}.{size}"), "%"));
             }
         }
         for platform in Platform::ALL {
-            let gain = pin_gain(data, &workload, platform);
-            let name = format!("pin_gain_pct.{workload}.{}", platform.name());
-            figures.extend(gain.map(|gain| gain.figure(name, "pct")));
+            for size in sizes(data, &workload) {
+                let Some((what, gain)) = pin_gain(data, &workload, platform, size) else {
+                    continue;
+                };
+                let name = format!("{}.{workload}.{}.{size}", what.name(), platform.name());
+                figures.push(gain.figure(&name, "%"));
+            }
         }
     }
     figures.extend(of_the_instrument(data));
     figures
 }
 
-/// How far two equal arms differ, and what observing costs.
+/// How far two equal arms differ, what would have been found, and what observing costs.
 fn of_the_instrument(data: &Data) -> Vec<Figure> {
     let mut figures = Vec::new();
-    let (mut differences, mut significant, mut costs) = (Vec::new(), Vec::new(), Vec::new());
-    let mut accounts: Vec<Figure> = Vec::new();
+    let (mut differs, mut compared, mut costs) = (0, 0, Vec::new());
+    let (mut widest, mut accounts): (Option<Figure>, Vec<Figure>) = (None, Vec::new());
     for workload in data.workloads() {
         for control in against_baseline(data, &workload, Arm::Control) {
-            differences.push(control.ratio.percent().value.abs());
-            significant.push(f64::from(u8::from(control.differs())) * 100.0);
+            let percent = control.ratio.percent();
+            let name = format!("aa_pct.{workload}.{}", control.size);
+            figures.push(percent.figure(&name, "%"));
+            compared += u64::from(control.p.is_some());
+            differs += u64::from(control.differs());
+            if let Some(Interval { low, high }) = percent.interval {
+                let half = (high - low) / 2.0;
+                let name = format!("aa_half_width_pct.{workload}.{}", control.size);
+                let figure = Figure::bare(&name, "%", half, Statistic::PairedRatio, percent.n);
+                let is_wider = widest.as_ref().is_none_or(|widest| widest.value < half);
+                if is_wider {
+                    widest = Some(figure.clone());
+                }
+                figures.push(figure);
+            }
+            let noise = noise(data, &workload);
+            if let Some(found) = found_of_100(&noise, percent.n, SLOWER) {
+                let name = format!("finds_5pct_of_100.{workload}.{}", control.size);
+                figures.push(Figure::bare(&name, "%", found, Statistic::Share, percent.n));
+            }
         }
         let ratios: Vec<Estimate> = against_baseline(data, &workload, Arm::Unobserved)
             .into_iter()
             .map(|cost| cost.ratio)
             .collect();
         let name = format!("observer_cost_pct.{workload}");
-        figures.extend(together(&ratios).map(|cost| cost.percent().figure(name, "pct")));
+        figures.extend(together(&ratios).map(|cost| cost.percent().figure(&name, "%")));
         costs.extend(ratios);
         accounts.extend(accounted(data, &workload));
-        let runs = runs_to_find(data, &workload).map(|(runs, n)| Estimate {
-            value: runs as f64,
-            low: runs as f64,
-            high: runs as f64,
-            n,
-        });
-        figures.extend(runs.map(|r| r.figure(format!("runs_to_find_5pct.{workload}"), "runs")));
+        if let Some((runs, n)) = runs_to_find(data, &workload) {
+            let name = format!("runs_to_find_5pct.{workload}");
+            figures.push(Figure::bare(
+                &name,
+                "runs",
+                runs as f64,
+                Statistic::Share,
+                n,
+            ));
+        }
     }
-    let name = "aa_difference_pct";
-    figures.extend(crate::figure::median(name, "pct", &differences));
-    let share = tare_stats::mean(&significant).map(|share| Estimate {
-        value: share,
-        low: share,
-        high: share,
-        n: significant.len(),
-    });
-    figures.extend(share.map(|s| s.figure("aa_significant_pct".to_owned(), "pct")));
+    figures.extend(widest.map(|widest| Figure {
+        name: "aa_half_width_pct".to_owned(),
+        ..widest
+    }));
+    if let Some(Interval { low, high }) = share_interval(differs, compared) {
+        let share = differs as f64 * 100.0 / compared as f64;
+        let figure = Figure::bare(
+            "aa_significant_pct",
+            "%",
+            share,
+            Statistic::Share,
+            compared as usize,
+        );
+        let interval = Interval {
+            low: low * 100.0,
+            high: high * 100.0,
+        };
+        figures.push(figure.with_interval(Some(interval)));
+    }
     let cost = together(&costs).map(Estimate::percent);
-    figures.extend(cost.map(|cost| cost.figure("observer_cost_pct".to_owned(), "pct")));
+    figures.extend(cost.map(|cost| cost.figure("observer_cost_pct", "%")));
     let most = accounts.iter().max_by(|a, b| a.value.total_cmp(&b.value));
     let most = most.cloned().map(|most| Figure {
         name: "observer_accounted_pct".to_owned(),

@@ -4,7 +4,7 @@
 use tare_platform::workload::Kind;
 use tare_platform::{Mode, Place, Platform};
 
-use super::analysis::{Estimate, overhead, pin_gain, sizes, split};
+use super::analysis::{Estimate, Pinning, overhead, pin_gain, quota_bound, sizes, split};
 use super::data::Data;
 use crate::table::number;
 
@@ -106,12 +106,7 @@ fn vote(votes: Vec<(String, Option<bool>)>) -> Verdict {
 }
 
 fn said(name: &str, estimate: &Estimate) -> String {
-    format!(
-        "{name} {} % ({} .. {})",
-        number(estimate.value),
-        number(estimate.low),
-        number(estimate.high)
-    )
+    format!("{name} {} %", estimate.text())
 }
 
 fn constant(evidence: &Evidence<'_>) -> Verdict {
@@ -121,10 +116,13 @@ fn constant(evidence: &Evidence<'_>) -> Verdict {
     let votes = evidence.all().filter_map(|workload| {
         let split = split(evidence.data, workload, Platform::Vm, Mode::Vanilla)?;
         let falling = &split.falling.first()?.1;
-        let vote = if falling.differs_from(0.0) {
-            Some(falling.value.abs() < NOTHING_PCT)
-        } else {
-            (split.constant.differs_from(0.0)).then_some(true)
+        // That no fall was shown is not that there is none.
+        let small = falling
+            .interval
+            .map(|it| it.low.abs().max(it.high.abs()) < NOTHING_PCT);
+        let vote = match small {
+            Some(true) => Some(true),
+            _ => falling.differs_from(0.0).then_some(false),
         };
         Some((
             said(&format!("{workload}: constant"), &split.constant),
@@ -153,18 +151,35 @@ fn gains<'a>(
     platform: Platform,
     supports: impl Fn(&Estimate) -> Option<bool>,
 ) -> Verdict {
-    let votes = workloads.filter_map(|workload| {
-        let gain = pin_gain(evidence.data, workload, platform)?;
-        Some((said(&format!("{workload}: gain"), &gain), supports(&gain)))
-    });
-    vote(votes.collect())
+    let mut votes = Vec::new();
+    let mut other = false;
+    for workload in workloads {
+        for size in sizes(evidence.data, workload) {
+            match pin_gain(evidence.data, workload, platform, size) {
+                Some((Pinning::Gain, gain)) => {
+                    let words = said(&format!("{workload}, {size} CPUs: gain"), &gain);
+                    votes.push((words, supports(&gain)));
+                }
+                Some(_) => other = true,
+                None => {}
+            }
+        }
+    }
+    if votes.is_empty() && other {
+        return Verdict::CannotTell(
+            "at the host's size vanilla and pinned are bound alike, and below it a vanilla \
+             container is held by quota, another mechanism than a set of CPUs"
+                .to_owned(),
+        );
+    }
+    vote(votes)
 }
 
 fn gained(gain: &Estimate) -> Option<bool> {
     if gain.differs_from(0.0) {
         Some(gain.value > 0.0)
     } else {
-        (gain.n > 2 && gain.high < NOTHING_PCT).then_some(false)
+        gain.is_below(NOTHING_PCT).then_some(false)
     }
 }
 
@@ -200,7 +215,9 @@ fn nested(evidence: &Evidence<'_>) -> Verdict {
             overhead(evidence.data, workload, place)
         };
         let (container, nested) = (of(Platform::Container)?, of(Platform::VmContainer)?);
-        let apart = nested.high < container.low || container.high < nested.low;
+        let place = Place::new(Platform::Container, Mode::Vanilla, size, evidence.host_cpus);
+        let held = quota_bound(evidence.data, workload, place) != Some(false);
+        let apart = held && apart(&nested, &container);
         let words = format!(
             "{workload}: {} against {}",
             number(nested.value),
@@ -211,6 +228,14 @@ fn nested(evidence: &Evidence<'_>) -> Verdict {
     vote(votes.collect())
 }
 
+fn apart(a: &Estimate, b: &Estimate) -> bool {
+    let ends = a.interval.zip(b.interval);
+    ends.is_some_and(|(a, b)| a.high < b.low || b.high < a.low)
+}
+
+/// Ranges of CHR that CPU-Pinning 2020 recommends, by what a workload waits for.
+const CHR: [(Kind, f64, f64); 2] = [(Kind::Cpu, 0.07, 0.14), (Kind::Io, 0.14, 0.57)];
+
 fn chr(evidence: &Evidence<'_>) -> Verdict {
     let cpus = evidence.host_cpus;
     if cpus < 16 {
@@ -220,20 +245,33 @@ fn chr(evidence: &Evidence<'_>) -> Verdict {
              another mechanism"
         ));
     }
-    let votes = evidence.of(Kind::Cpu).filter_map(|workload| {
-        let cost = |size| {
-            let place = Place::new(Platform::Container, Mode::Vanilla, size, cpus);
-            overhead(evidence.data, workload, place).map(|r| (size, r.value))
-        };
-        let best = sizes(evidence.data, workload).into_iter().filter_map(cost);
-        let (size, value) = best.min_by(|a, b| a.1.total_cmp(&b.1))?;
-        let chr = f64::from(size) / f64::from(cpus);
-        let words = format!(
-            "{workload}: least overhead ({}) at CHR {}",
-            number(value),
-            number(chr)
-        );
-        Some((words, Some((0.07..=0.14).contains(&chr))))
+    let votes = CHR.into_iter().flat_map(|(kind, low, high)| {
+        evidence.of(kind).filter_map(move |workload| {
+            let cost = |size| {
+                let place = Place::new(Platform::Container, Mode::Vanilla, size, cpus);
+                overhead(evidence.data, workload, place).map(|r| (size, r))
+            };
+            let costs: Vec<_> = sizes(evidence.data, workload)
+                .into_iter()
+                .filter_map(cost)
+                .collect();
+            let best = costs
+                .iter()
+                .min_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
+            let chr = |size: u32| f64::from(size) / f64::from(cpus);
+            let within = |size: u32| (low..=high).contains(&chr(size));
+            // Only sizes whose interval excludes the best one's are worse.
+            let rival = |(size, cost): &&(u32, Estimate)| {
+                within(*size) != within(best.0) && !apart(cost, &best.1)
+            };
+            let decided = costs.iter().find(rival).is_none();
+            let words = format!(
+                "{workload}: least overhead {} at CHR {} (range {low} to {high})",
+                best.1.text(),
+                number(chr(best.0))
+            );
+            Some((words, decided.then(|| within(best.0))))
+        })
     });
     vote(votes.collect())
 }

@@ -55,7 +55,7 @@ const MAKING: Duration = Duration::from_secs(30 * 60);
 const LEAST_LIMIT: Duration = Duration::from_secs(30);
 /// What the observer may cost, and the A/A arms differ, percent.
 const GOALS: &[Goal] = &[
-    Goal::on_any("aa_difference_pct", 2.0),
+    Goal::on_any("aa_half_width_pct", 2.0),
     Goal::on_any("observer_cost_pct", 2.0),
     Goal::on_any("observer_accounted_pct", 2.0),
 ];

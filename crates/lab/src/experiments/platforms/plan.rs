@@ -23,6 +23,14 @@ pub(crate) struct Cell {
     pub(crate) arm: Arm,
 }
 
+impl Cell {
+    /// Whether others are compared with it: the bare machine, left to the scheduler.
+    pub(super) fn is_baseline(&self) -> bool {
+        let Place { platform, mode, .. } = self.place;
+        (platform, mode, self.arm) == (Platform::Bare, Mode::Vanilla, Arm::Main)
+    }
+}
+
 /// When a run's turn is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
@@ -75,18 +83,29 @@ fn of(workload: &str, platforms: &[Platform], size: u32, host_cpus: u32) -> Vec<
     cells
 }
 
-/// What runs one after the other, so that it can be compared in pairs: a baseline with
-/// its like, all else by itself.
+/// What runs one after the other, so that it can be compared in pairs: the runs of a
+/// workload and size on the host with their baseline, and each kind of run in a machine with
+/// that baseline too, since hours lie between the first machine and the last.
 pub(super) fn blocks(cells: &[Cell]) -> Vec<Vec<Cell>> {
     let mut blocks: Vec<Vec<Cell>> = Vec::new();
-    let same = |block: &Vec<Cell>, cell: &Cell| {
-        block
-            .iter()
-            .any(|other| other.workload == cell.workload && other.place == cell.place)
+    let same = |a: &Cell, b: &Cell| a.workload == b.workload && a.place.size == b.place.size;
+    let baseline = |cell: &Cell| {
+        let mut all = cells.iter();
+        all.find(|other| other.is_baseline() && same(other, cell))
+            .cloned()
     };
     for cell in cells {
-        match blocks.iter_mut().find(|block| same(block, cell)) {
+        let is_virtual = cell.place.platform.is_virtual();
+        let mut on_host = blocks.iter_mut().filter(|block| {
+            block
+                .iter()
+                .all(|other| !other.place.platform.is_virtual() && same(other, cell))
+        });
+        match on_host.next().filter(|_| !is_virtual) {
             Some(block) => block.push(cell.clone()),
+            None if is_virtual => {
+                blocks.push(baseline(cell).into_iter().chain([cell.clone()]).collect());
+            }
             None => blocks.push(vec![cell.clone()]),
         }
     }
@@ -147,17 +166,25 @@ mod tests {
     }
 
     #[test]
-    fn a_baseline_runs_beside_its_like() {
-        let blocks = blocks(&cells(&names(), &Platform::ALL, &[1, 2], 2, None));
-        assert_eq!(blocks.len(), 2 * 2 * 8);
-        for arms in blocks.iter().filter(|block| block.len() > 1) {
-            let place = arms[0].place;
-            assert_eq!(
-                (place.platform, place.mode),
-                (Platform::Bare, Mode::Vanilla)
-            );
-            assert!(arms.iter().all(|c| c.place == place), "{arms:?}");
-            assert_eq!(arms.len() as u32, 1 + place.size, "{arms:?}");
+    fn a_baseline_runs_beside_all_that_is_compared_with_it() {
+        let cells = cells(&names(), &Platform::ALL, &[1, 2], 2, None);
+        let blocks = blocks(&cells);
+        // For each workload and size: one on the host, and four kinds in machines.
+        assert_eq!(blocks.len(), 2 * 2 * 5);
+        for block in &blocks {
+            let baselines = block.iter().filter(|cell| cell.is_baseline()).count();
+            assert_eq!(baselines, 1, "{block:?}");
+            let machines = block
+                .iter()
+                .filter(|c| c.place.platform.is_virtual())
+                .count();
+            match machines {
+                0 => assert_eq!(block.len() as u32, 4 + block[0].place.size, "{block:?}"),
+                _ => assert_eq!((machines, block.len()), (1, 2), "{block:?}"),
+            }
+        }
+        for cell in &cells {
+            assert!(blocks.iter().any(|block| block.contains(cell)), "{cell:?}");
         }
     }
 }

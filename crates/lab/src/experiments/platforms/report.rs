@@ -1,10 +1,9 @@
 //! What the platforms say.
 
 use tare_platform::{Limit, Mode, Platform};
-use tare_stats::summarize;
 
 use super::Platforms;
-use super::analysis::{self, Comparison, overhead, pin_gain, split};
+use super::analysis::{self, Comparison, Pinning, overhead, pin_gain, quota_bound, split};
 use super::data::Data;
 use super::findings;
 use super::observe::Observed;
@@ -59,7 +58,7 @@ fn glance(experiment: &Platforms) -> String {
             let cell = |platform, mode| {
                 let place = experiment.place(platform, mode, largest);
                 let ratio = overhead(data, &workload, place);
-                ratio.map_or("-".to_owned(), |r| number(r.value))
+                ratio.map_or("-".to_owned(), |r| r.text())
             };
             let ratios = Platform::ALL.iter().skip(1).flat_map(|platform| {
                 [Mode::Vanilla, Mode::Pinned].map(|mode| cell(*platform, mode))
@@ -94,15 +93,9 @@ fn answer(experiment: &Platforms, figures: &[Figure]) -> Vec<String> {
                  Ratios of VMs are the translator's, not a hypervisor's."
             ) } else { format!("Machines were run by {engine}.") });
     }
-    if let Some(difference) = value(figures, "aa_difference_pct") {
-        sentences.push(format!(
-            "Two arms that are the same differ by {} % at the median; less than that nothing here \
-             can tell.",
-            number(difference)
-        ));
-    }
-    if let Some(cost) = value(figures, "observer_cost_pct") {
-        sentences.push(format!("Observing costs {} %, by pairs.", number(cost)));
+    sentences.extend(resolution(figures));
+    if let Some(cost) = find(figures, "observer_cost_pct") {
+        sentences.push(format!("Observing costs {} %, by pairs.", cost.text()));
     }
     if let Some(cost) = value(figures, "observer_accounted_pct") {
         sentences.push(format!(
@@ -112,6 +105,44 @@ fn answer(experiment: &Platforms, figures: &[Figure]) -> Vec<String> {
         ));
     }
     sentences
+}
+
+/// What this weighing could have told apart, from its A/A arms.
+fn resolution(figures: &[Figure]) -> Option<String> {
+    let named = |prefix: &'static str| {
+        let of = figures
+            .iter()
+            .filter(move |figure| figure.name.starts_with(prefix));
+        of.map(|figure| figure.value)
+    };
+    let half = value(figures, "aa_half_width_pct")?;
+    let best = named("aa_half_width_pct.").fold(f64::INFINITY, f64::min);
+    let widths = if best < half {
+        format!("{} to {} %", number(best), number(half))
+    } else {
+        format!("{} %", number(half))
+    };
+    let mut sentence = format!(
+        "The intervals between two arms that are the same reach {widths} to either side: a smaller \
+         difference cannot be told from none here."
+    );
+    let found = || named("finds_5pct_of_100.");
+    let (least, most) = (
+        found().fold(f64::INFINITY, f64::min),
+        found().fold(f64::NEG_INFINITY, f64::max),
+    );
+    if least.is_finite() {
+        let range = if least < most {
+            format!("{} to {}", number(least.round()), number(most.round()))
+        } else {
+            number(least.round())
+        };
+        sentence += &format!(
+            " A change of 5 % would have been found in {range} of 100 such weighings, depending on \
+             the workload."
+        );
+    }
+    Some(sentence)
 }
 
 fn source_findings(experiment: &Platforms) -> Section {
@@ -153,10 +184,10 @@ fn ratios(data: &Data, workload: &str) -> Section {
         );
         chart.push(Bar {
             label,
-            figure: ratio.figure(place.to_string(), "x"),
+            figure: ratio.figure(&place.to_string(), "x"),
             series,
         });
-        rows.push(row(data, &cell, &ratio, scale));
+        rows.push(row(data, &cell, ratio, scale));
     }
     let html = format!(
         "{}{}{}",
@@ -171,9 +202,10 @@ fn ratios(data: &Data, workload: &str) -> Section {
                 "place",
                 "CHR",
                 "ratio",
-                "95 %",
+                "95 % interval",
+                "p",
                 &format!("median, {unit}"),
-                "95 %",
+                "95 % interval",
                 "n",
                 "outliers (kept)"
             ],
@@ -202,7 +234,7 @@ fn unit(data: &Data, workload: &str) -> (String, f64) {
 fn row(
     data: &Data,
     cell: &super::plan::Cell,
-    ratio: &analysis::Estimate,
+    ratio: analysis::Estimate,
     scale: f64,
 ) -> Vec<String> {
     let hosts = data.hosts();
@@ -212,16 +244,21 @@ fn row(
         .map(|time| time * scale)
         .collect();
     let cpus = hosts.first().map_or(1, |(_, cpus)| *cpus);
-    let range = |low: f64, high: f64| format!("{} .. {}", number(low), number(high));
-    let (median, interval) = summarize(&times).map_or_else(Default::default, |s| {
-        (number(s.median), range(s.low, s.high))
-    });
+    let time = crate::figure::median("", "", &times);
+    let (median, interval) =
+        time.map_or_else(Default::default, |it| (number(it.value), it.ends_text()));
+    let place = match quota_bound(data, &cell.workload, cell.place) {
+        Some(false) => format!("{} (the quota did not bind)", cell.place),
+        _ => cell.place.to_string(),
+    };
+    let p = analysis::tested_against_bare(data, &cell.workload, cell.place);
     let outliers: Vec<String> = analysis::outliers(&times).into_iter().map(number).collect();
     vec![
-        cell.place.to_string(),
+        place,
         number(f64::from(cell.place.size) / f64::from(cpus)),
         number(ratio.value),
-        range(ratio.low, ratio.high),
+        ratio.figure("", "").ends_text(),
+        p.map_or("-".to_owned(), number),
         median,
         interval,
         times.len().to_string(),
@@ -229,7 +266,7 @@ fn row(
     ]
 }
 
-/// Nothing where there is one size only.
+/// Nothing below three sizes.
 fn splits(data: &Data) -> Option<Section> {
     let mut rows = Vec::new();
     for workload in data.workloads() {
@@ -238,22 +275,14 @@ fn splits(data: &Data) -> Option<Section> {
                 let Some(split) = split(data, &workload, platform, mode) else {
                     continue;
                 };
-                let said = |e: &analysis::Estimate| {
-                    format!(
-                        "{} ({} .. {})",
-                        number(e.value),
-                        number(e.low),
-                        number(e.high)
-                    )
-                };
                 let falling: Vec<String> = split
                     .falling
                     .iter()
-                    .map(|(size, e)| format!("{size}: {}", said(e)))
+                    .map(|(size, e)| format!("{size}: {}", e.text()))
                     .collect();
                 rows.push(vec![
                     format!("{workload}, {}, {}", platform.name(), mode.name()),
-                    said(&split.constant),
+                    split.constant.text(),
                     falling.join("; "),
                 ]);
             }
@@ -261,10 +290,10 @@ fn splits(data: &Data) -> Option<Section> {
     }
     (!rows.is_empty()).then(|| Section {
         title: "Overhead by type and by size".to_owned(),
-        lead: "Overhead = constant + falling / CPUs, fitted by least squares; intervals by \
-               resampling runs. Of a VM the constant is what CPU-Pinning 2020 calls PTO; of a container the \
-               falling part is PSO. Two sizes fit any such line: they cannot say whether the form is \
-               right."
+        lead: "Overhead = constant + falling / CPUs, fitted by least squares over at least three \
+               sizes that the same limit holds: a fit of ours, which CPU-Pinning 2020 does not \
+               have. Of a VM the constant is what it calls PTO; of a container the falling part \
+               is PSO."
             .to_owned(),
         html: table(&["", "constant, %", "falling, % at each size"], &rows),
     })
@@ -274,22 +303,35 @@ fn pinning(data: &Data) -> Section {
     let mut rows = Vec::new();
     for workload in data.workloads() {
         for platform in Platform::ALL {
-            let Some(gain) = pin_gain(data, &workload, platform) else {
-                continue;
-            };
-            rows.push(vec![
-                format!("{workload}, {}", platform.name()),
-                number(gain.value),
-                format!("{} .. {}", number(gain.low), number(gain.high)),
-                gain.n.to_string(),
-            ]);
+            for size in analysis::sizes(data, &workload) {
+                let Some((what, gain)) = pin_gain(data, &workload, platform, size) else {
+                    continue;
+                };
+                rows.push(vec![
+                    format!("{workload}, {}, {size} CPUs", platform.name()),
+                    number(gain.value),
+                    gain.figure("", "").ends_text(),
+                    gain.n.to_string(),
+                    meaning(what).to_owned(),
+                ]);
+            }
         }
     }
     Section {
-        title: "What pinning gains".to_owned(),
-        lead: "How much longer the vanilla runs took than the pinned ones, over all sizes."
-            .to_owned(),
-        html: table(&["", "gain, %", "95 %", "n"], &rows),
+        title: "Vanilla against pinned".to_owned(),
+        lead:
+            "How much longer the vanilla runs took than the pinned ones, size by size. Where both \
+               are bound alike the row is a control, which must be zero."
+                .to_owned(),
+        html: table(&["", "longer, %", "95 % interval", "n", "is"], &rows),
+    }
+}
+
+const fn meaning(what: Pinning) -> &'static str {
+    match what {
+        Pinning::Gain => "gain by pinning",
+        Pinning::Control => "control",
+        Pinning::QuotaToSet => "quota against set",
     }
 }
 
@@ -359,15 +401,13 @@ fn controls(data: &Data, figures: &[Figure]) -> Section {
     let mut rows = Vec::new();
     for workload in data.workloads() {
         for (arm, name) in [(Arm::Control, "A/A"), (Arm::Unobserved, "observer")] {
-            for Comparison { ratio, p, effect } in analysis::against_baseline(data, &workload, arm)
-            {
+            for Comparison { size, ratio, p } in analysis::against_baseline(data, &workload, arm) {
                 let longer = ratio.percent();
                 rows.push(vec![
-                    format!("{workload}, {name}"),
+                    format!("{workload}, {size} CPUs, {name}"),
                     number(longer.value),
-                    format!("{} .. {}", number(longer.low), number(longer.high)),
-                    number(p),
-                    number(effect),
+                    longer.figure("", "").ends_text(),
+                    p.map_or("-".to_owned(), number),
                     longer.n.to_string(),
                 ]);
             }
@@ -377,8 +417,7 @@ fn controls(data: &Data, figures: &[Figure]) -> Section {
             rows.push(vec![
                 format!("{workload}, observer, accounted"),
                 number(cost.value),
-                format!("{} .. {}", number(cost.low), number(cost.high)),
-                "-".to_owned(),
+                cost.ends_text(),
                 "-".to_owned(),
                 cost.n.to_string(),
             ]);
@@ -388,25 +427,28 @@ fn controls(data: &Data, figures: &[Figure]) -> Section {
         let noise = analysis::noise(data, &workload).len().to_string();
         let runs = match value(figures, &format!("runs_to_find_5pct.{workload}")) {
             Some(runs) => number(runs),
-            None => format!("above {}, or too few to tell", analysis::MOST_DRAWN),
+            None if analysis::noise(data, &workload).len() < 10 => {
+                "too few pairs to tell".to_owned()
+            }
+            None => format!("above {}", analysis::MOST_DRAWN),
         };
         vec![workload, runs, noise]
     });
     let finds: Vec<Vec<String>> = finds.collect();
-    let finds = table(&["", "runs that find 5 %", "drawn from n"], &finds);
+    let finds = table(&["", "pairs that find 5 %", "drawn from pairs"], &finds);
     Section {
         title: "How far the instrument can be trusted".to_owned(),
         lead:
             "The bare machine against itself: once more the same (A/A), and without the observer. \
-               How much longer it took, as the median over pairs of runs that came one after the \
-               other in random order; the rank test's p and Cliff's delta over all runs. Accounted: \
+               How much longer it took, in pairs of runs that came one after the other in random \
+               order: Hodges and Lehmann's middle with its interval, and p of Wilcoxon's \
+               signed-rank test, which needs six pairs. Accounted: \
                the time of the observer's programs in the kernel and of its own thread, of the \
-               run's time on CPUs. Below: from how many runs of each kind on the rank test (p < \
-               0.01) finds a made slow-down of 5 % in 95 of 100 weighings, drawn from the runs of \
-               the bare machine and its A/A arm."
+               run's time on CPUs. Below: from how many pairs on the test (p < \
+               0.01) finds a made slow-down of 5 % in 95 of 100 weighings, drawn from the A/A pairs."
                 .to_owned(),
         html: table(
-            &["", "difference, %", "95 %", "p", "effect", "n"],
+            &["", "difference, %", "95 % interval", "p", "n"],
             &rows,
         ) + &finds,
     }

@@ -1,14 +1,16 @@
 //! Which run comes next, and when to stop.
 //!
 //! Rounds of blocks in random order: each kind of run once, those on the host more often
-//! where machines are slow, until every mean is known or the budget is spent. A block is
-//! a baseline with what must equal it, in random order, or one kind of run by itself.
+//! where machines are slow, until every difference is known or the budget is spent. A block
+//! is a baseline with what is compared with it, in random order: all kinds of runs on the
+//! host together, each kind in a machine with a baseline of its own.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tare_stats::{SplitMix64, summarize};
+use tare_stats::SplitMix64;
 
 use super::Platforms;
+use super::analysis::paired;
 use super::plan::{self, Arm, Cell, Turn};
 use super::stage::Stage;
 use crate::bench::{Bench, RunError};
@@ -151,12 +153,13 @@ impl Platforms {
     fn turns(&self, block: &[Cell]) -> usize {
         let is_virtual = |cell: &Cell| cell.place.platform.is_virtual();
         let longest = block.iter().filter_map(|cell| self.took.get(cell).copied());
-        match block.len() {
-            1 if block.iter().any(is_virtual) => 1,
-            1 => self.host_turns(),
-            _ if longest.fold(0.0, f64::max) < SHORT_S => 2 * self.host_turns(),
-            _ => self.host_turns(),
+        if block.iter().any(is_virtual) {
+            return 1;
         }
+        if longest.fold(0.0, f64::max) < SHORT_S {
+            return 2 * self.host_turns();
+        }
+        self.host_turns()
     }
 
     /// Runs on the host are short where machines are translated: they come so often
@@ -207,12 +210,15 @@ impl Platforms {
     /// difference.
     fn vague(&self, cell: &Cell, block: &[Cell]) -> bool {
         let times = self.data.times(&self.host, cell);
-        let main = block.iter().find(|other| other.arm == Arm::Main);
-        let Some(main) = main.filter(|_| cell.arm != Arm::Main) else {
+        let Some(main) = block
+            .iter()
+            .find(|other| other.is_baseline() && *other != cell)
+        else {
             return times.len() < LEAST_RUNS || (times.len() < MOST_RUNS && !narrow(&times));
         };
         let ratios = self.data.pairs(&self.host, main, cell);
-        let known = summarize(&ratios).is_some_and(|s| (s.high - s.low) / 2.0 < NARROW);
+        let known = paired(&ratios).and_then(|ratio| ratio.interval);
+        let known = known.is_some_and(|it| (it.high - it.low) / 2.0 < NARROW);
         ratios.len() < LEAST_RUNS || (ratios.len() < MOST_RUNS && !known)
     }
 

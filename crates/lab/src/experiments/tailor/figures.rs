@@ -8,7 +8,7 @@ use tare_tailor::kconfig::{Config, Prompts};
 use super::calls::Calls;
 use super::plan::{self, DEBIAN, Pair};
 use super::rates::Step;
-use crate::figure::{Figure, Samples, median, value};
+use crate::figure::{Figure, Samples, Statistic, median, value};
 use crate::linux::counter::Count;
 use crate::linux::kernels::Bootable;
 use crate::linux::machine::Booted;
@@ -189,14 +189,9 @@ impl Weighed {
         let mut sorted = tare_stats::sorted(self.samples.values(&of.name))?;
         sorted.truncate(FASTEST);
         let mean = sorted.iter().sum::<f64>() / sorted.len().max(1) as f64;
-        Some(Figure {
-            value: mean,
-            low: *sorted.first()?,
-            high: *sorted.last()?,
-            n: sorted.len(),
-            name,
-            unit: of.unit.clone(),
-        })
+        // An interval would be of the fastest, which were chosen and are not a sample.
+        let statistic = Statistic::MeanOfFastest;
+        Some(Figure::bare(&name, &of.unit, mean, statistic, sorted.len()))
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 use tare_control::live::DiskInterval;
 
 use super::plan::{Arm, Load};
-use crate::figure::{Figure, Samples, median, value};
+use crate::figure::{Figure, Samples, median};
 use crate::observe::CpuSpent;
 
 /// What was read around a run, besides what the guest said.
@@ -61,61 +61,79 @@ pub(super) fn add(samples: &mut Samples, load: Load, arm: Arm, line: &Value, out
     }
 }
 
-/// The median figures, and what follows from two of them.
+/// The median figures, and what follows from two of them, round by round.
 pub(super) fn figures(samples: &Samples) -> Vec<Figure> {
     let mut figures = samples.figures();
-    let mut derived = Vec::new();
+    let pairs = |name: &str, arms: [&str; 2]| -> Vec<(f64, f64)> {
+        let [first, second] = arms.map(|arm| samples.values(&format!("{name}.{arm}")));
+        first.iter().copied().zip(second.iter().copied()).collect()
+    };
+    let mut put = |name: String, unit: &str, values: Vec<f64>| {
+        let finite: Vec<f64> = values
+            .into_iter()
+            .filter(|value| value.is_finite())
+            .collect();
+        figures.extend(median(&name, unit, &finite));
+    };
     for load in Load::ALL {
         for cif in super::plan::CIF {
             let at = format!("cif{cif}{}", load.infix());
-            let pair = |name: &str| {
-                let of = |arm: &str| value(&figures, &format!("{name}.{at}.{arm}"));
-                Some((of("off")?, of("vic")?))
+            let of = |name: &str| pairs(&format!("{name}.{at}"), ["off", "vic"]);
+            let each = |name: &str, what: fn(f64, f64) -> f64| -> Vec<f64> {
+                of(name)
+                    .into_iter()
+                    .map(|(off, vic)| what(off, vic))
+                    .collect()
             };
-            if let Some((off, vic)) = pair("iops") {
-                derived.push((
-                    format!("iops_gain_pct.{at}"),
-                    "%",
-                    (vic / off - 1.0) * 100.0,
-                ));
-                derived.push((format!("iops_off_over_vic.{at}"), "1", off / vic));
-            }
-            if let Some((off, vic)) = pair("cpu_us_per_io") {
-                derived.push((format!("cpu_gain_pct.{at}"), "%", (1.0 - vic / off) * 100.0));
-                derived.push((format!("cpu_vic_over_off.{at}"), "1", vic / off));
-            }
-            if let Some((off, vic)) = pair("instructions_per_io") {
-                let gain = (1.0 - vic / off) * 100.0;
-                derived.push((format!("instructions_gain_pct.{at}"), "%", gain));
-                // What an interrupt costs, by as many fewer as there are, if they are
-                // clearly fewer.
-                let interrupts = pair("interrupts_per_io");
-                if let Some((more, fewer)) = interrupts.filter(|(a, b)| *a > 1.5 * b) {
+            let gain = |off: f64, vic: f64| (1.0 - vic / off) * 100.0;
+            let more = |off: f64, vic: f64| (vic / off - 1.0) * 100.0;
+            put(format!("iops_gain_pct.{at}"), "%", each("iops", more));
+            put(
+                format!("iops_off_over_vic.{at}"),
+                "1",
+                each("iops", |off, vic| off / vic),
+            );
+            put(
+                format!("cpu_gain_pct.{at}"),
+                "%",
+                each("cpu_us_per_io", gain),
+            );
+            put(
+                format!("cpu_vic_over_off.{at}"),
+                "1",
+                each("cpu_us_per_io", |off, vic| vic / off),
+            );
+            let name = format!("instructions_gain_pct.{at}");
+            put(name, "%", each("instructions_per_io", gain));
+            // What an interrupt costs, by as many fewer as there are, if they are clearly
+            // fewer.
+            let costs = of("instructions_per_io")
+                .into_iter()
+                .zip(of("interrupts_per_io"));
+            let costs = costs.filter(|(_, (more, fewer))| *more > 1.5 * fewer);
+            let costs: Vec<(f64, f64)> = costs
+                .map(|((off, vic), (more, fewer))| {
                     let each = (off - vic) / (more - fewer);
-                    derived.push((format!("instructions_per_interrupt.{at}"), "1", each));
-                    let share = each * more / off * 100.0;
-                    derived.push((format!("interrupt_share_pct.{at}"), "%", share));
-                }
-            }
-            if let Some((off, vic)) = pair("latency_p50_us") {
-                derived.push((format!("latency_vic_over_off.{at}"), "1", vic / off));
-            }
+                    (each, each * more / off * 100.0)
+                })
+                .collect();
+            let (each, shares) = costs.into_iter().unzip();
+            put(format!("instructions_per_interrupt.{at}"), "1", each);
+            put(format!("interrupt_share_pct.{at}"), "%", shares);
+            let ratios = of("latency_p50_us").into_iter().map(|(off, vic)| vic / off);
+            put(format!("latency_vic_over_off.{at}"), "1", ratios.collect());
         }
     }
-    let fsync = |arm: &str| value(&figures, &format!("fsync_p50_us.{arm}"));
     for (name, arm) in [
         ("fsync_vic_over_off", "vic"),
         ("fsync_plain_over_off", "plain"),
     ] {
-        if let (Some(off), Some(with)) = (fsync("off"), fsync(arm)) {
-            derived.push((name.to_owned(), "1", with / off));
-        }
+        let ratios = pairs("fsync_p50_us", ["off", arm]).into_iter();
+        put(
+            name.to_owned(),
+            "1",
+            ratios.map(|(off, with)| with / off).collect(),
+        );
     }
-    let derived = derived.iter();
-    let derived: Vec<_> = derived
-        .filter(|(_, _, value)| value.is_finite())
-        .filter_map(|(name, unit, value)| median(name, unit, &[*value]))
-        .collect();
-    figures.extend(derived);
     figures
 }

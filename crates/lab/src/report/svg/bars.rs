@@ -27,7 +27,8 @@ pub(crate) struct Bar {
 
 /// The chart as a figure; nothing without bars.
 pub(crate) fn bars(bars: &[Bar], unit: &str, description: &str) -> String {
-    let greatest = bars.iter().map(|bar| bar.figure.high).reduce(f64::max);
+    let end = |bar: &Bar| bar.figure.high.unwrap_or(bar.figure.value);
+    let greatest = bars.iter().map(end).reduce(f64::max);
     let Some(greatest) = greatest else {
         return String::new();
     };
@@ -70,19 +71,24 @@ fn axis(out: &mut String, x: Scale, bottom: f64, unit: &str, width: Width) {
 
 fn draw(out: &mut String, bar: &Bar, x: Scale, middle: f64) {
     let (zero, end) = (x.at(0.0), x.at(bar.figure.value));
-    let (low, high) = (x.at(bar.figure.low), x.at(bar.figure.high));
+    let ends = bar.figure.ends().map(|(low, high)| (x.at(low), x.at(high)));
     let top = middle - THICK / 2.0;
     let text = middle + 4.0;
+    let line = ends.map_or(String::new(), |(low, high)| {
+        format!(
+            "<path class=\"line s{}\" d=\"M{low:.1} {middle:.1}H{high:.1}\"/>",
+            bar.series
+        )
+    });
     let _ = writeln!(
         out,
         "<text x=\"{:.1}\" y=\"{text:.1}\" text-anchor=\"end\">{}</text>\
          <path class=\"area s{series}\" d=\"M{zero:.1} {top:.1}H{end:.1}v{THICK}H{zero:.1}Z\"/>\
-         <path class=\"line s{series}\" d=\"M{low:.1} {middle:.1}H{high:.1}\"/>\
-         <circle class=\"dot s{series}\" cx=\"{end:.1}\" cy=\"{middle:.1}\" r=\"3\"/>\
+         {line}<circle class=\"dot s{series}\" cx=\"{end:.1}\" cy=\"{middle:.1}\" r=\"3\"/>\
          <text x=\"{:.1}\" y=\"{text:.1}\">{}</text>",
         LABEL - 7.0,
         crate::report::escape(&bar.label),
-        high.max(end) + 7.0,
+        ends.map_or(end, |(_, high)| high.max(end)) + 7.0,
         number(bar.figure.value),
         series = bar.series,
     );
@@ -91,6 +97,7 @@ fn draw(out: &mut String, bar: &Bar, x: Scale, middle: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::{Spread, Statistic};
 
     #[test]
     fn a_bar_shows_its_label_and_value_and_no_markup() {
@@ -100,9 +107,11 @@ mod tests {
                 name: "exit_ns.cpuid".into(),
                 unit: "ns".into(),
                 value: 1200.0,
-                low: 1100.0,
-                high: 1300.0,
-                n: 5,
+                low: Some(1100.0),
+                high: Some(1300.0),
+                spread: Spread::Interval,
+                statistic: Statistic::Median,
+                n: 7,
             },
             series: 1,
         };
