@@ -13,6 +13,7 @@ mod notifier;
 mod requests;
 mod ring;
 mod shortened;
+mod signal;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,7 @@ use memory::Regions;
 use notifier::Kick;
 use ring::Ring;
 pub(crate) use shortened::install as install_bus_error_handler;
+use signal::Signal;
 
 /// Why a queue does not start.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +77,8 @@ pub(crate) struct Session {
     memory: Option<tare_devices::GuestRam>,
     log: Option<LogArea>,
     rings: Vec<Ring>,
+    /// How each ring's call descriptor is signalled.
+    signals: Vec<Signal>,
     /// Queues that are started and enabled, by index.
     live: Vec<Option<Virtqueue>>,
     backend_pending: bool,
@@ -107,6 +111,7 @@ impl Session {
             memory: None,
             log: None,
             rings: (0..queues).map(|_| Ring::default()).collect(),
+            signals: (0..queues).map(|_| Signal::new()).collect(),
             live: (0..queues).map(|_| None).collect(),
             backend_pending: false,
             memory_went: false,
@@ -208,8 +213,10 @@ impl Session {
             self.counters.memory_lost.increment();
         }
         self.memory_went = false;
-        let fresh = |_| Ring::default();
-        self.rings = (0..self.rings.len()).map(fresh).collect();
+        for (ring, signal) in self.rings.iter_mut().zip(&mut self.signals) {
+            let _ = signal.bind(None);
+            *ring = Ring::default();
+        }
         self.features = 0;
         self.log = None;
         self.regions = Regions::default();
@@ -239,7 +246,8 @@ impl Session {
         let Some(memory) = &self.memory else {
             return Ok(());
         };
-        for (queue, ring) in self.live.iter_mut().zip(&self.rings) {
+        let calls = self.rings.iter().zip(&mut self.signals);
+        for (queue, (ring, signal)) in self.live.iter_mut().zip(calls) {
             let Some(queue) = queue else { continue };
             match queue.decide(memory)? {
                 InterruptDecision::Nothing => {}
@@ -248,7 +256,7 @@ impl Session {
                 InterruptDecision::Interrupt => {
                     if let Some(call) = &ring.call {
                         self.counters.interrupts.increment();
-                        notifier::send(call);
+                        signal.send(call);
                     }
                 }
             }
@@ -276,11 +284,15 @@ impl Session {
         self.counters.malformed.increment();
         self.complaint = Some(format!("a queue of the guest's is broken: {error}"));
         self.stop_device();
-        for ring in &mut self.rings {
+        for (ring, signal) in self.rings.iter_mut().zip(&mut self.signals) {
             ring.kick = None;
             ring.parked = None;
-            if let Some(error) = &ring.error {
-                notifier::send(error);
+            if let Some(error) = &ring.error
+                && signal.bind(Some(error)).is_ok()
+            {
+                signal.send(error);
+                // It was an eventfd when it came.
+                let _ = signal.bind(ring.call.as_ref());
             }
         }
     }
@@ -435,7 +447,7 @@ impl Session {
         {
             ring.owes_interrupt = false;
             self.counters.interrupts.increment();
-            notifier::send(call);
+            self.signals[index].send(call);
         }
     }
 }

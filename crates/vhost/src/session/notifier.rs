@@ -2,10 +2,8 @@
 //!
 //! The front-end holds the same open files, and with them the O_NONBLOCK flag: nothing
 //! here relies on it. Only eventfds are taken. A read does not wait by RWF_NOWAIT; a
-//! write of an eventfd has no such flag, so it is made only while the counter has
-//! room. A front-end that fills the counter between the look and the write stops its
-//! own disk until it reads; the control socket and the daemon's end do not wait for
-//! that ([`crate::rule`], [`crate::serve`]).
+//! write does not wait by [`super::signal`], or goes by [`send`] where io_uring is not
+//! allowed.
 
 use std::fs::File;
 use std::io;
@@ -83,7 +81,8 @@ pub(crate) fn sender(file: File) -> io::Result<File> {
     Ok(file)
 }
 
-/// Signals an eventfd. One that is full is signalled already.
+/// Signals an eventfd by write(2), if its counter has room: one that is full is signalled
+/// already. A front-end that fills it in between makes this wait.
 pub(crate) fn send(file: &File) {
     if has_room(file) {
         let _ = rustix::io::write(file, &1u64.to_ne_bytes());

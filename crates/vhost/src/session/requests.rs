@@ -180,7 +180,10 @@ impl Requests for Session {
     fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Result<()> {
         let index = self.known(index)?;
         let call = file.map(notifier::sender).transpose();
-        self.rings[index].call = call.map_err(Error::ReqHandlerError)?;
+        let call = call.map_err(Error::ReqHandlerError)?;
+        let bound = self.signals[index].bind(call.as_ref());
+        self.rings[index].call = call;
+        bound.map_err(Error::ReqHandlerError)?;
         if self.live[index].is_some() || self.rings[index].parked.is_some() {
             self.pay_interrupt(index);
         }

@@ -144,6 +144,8 @@ const VCPU_IOCTLS: &[u64] = &[
 ];
 /// `_IOW(KVMIO, 0xa3, struct kvm_enable_cap)`: halt polling of the machine.
 const KVM_ENABLE_CAP: u64 = 0x4068_aea3;
+/// `IORING_REGISTER_EVENTFD` and `IORING_UNREGISTER_EVENTFD` (`linux/io_uring.h`).
+const CHANGE_EVENTFD: [u64; 2] = [4, 5];
 const FIONBIO: u64 = 0x5421;
 const TUNSETOFFLOAD: u64 = 0x4004_54d0;
 const TCSETS: u64 = 0x5402;
@@ -207,6 +209,13 @@ fn program(role: Role) -> Result<BpfProgram, ConfineError> {
         }
     }
     rules.insert(libc::SYS_fcntl, asks);
+    if role == Role::Frontend {
+        // The eventfd that a ring signals, which the front-end changes. The disk's ring
+        // was restricted when it was made: it takes neither.
+        let changes = CHANGE_EVENTFD.map(|number| argument(1, SeccompCmpOp::Eq, number));
+        let changes: Result<_, _> = changes.into_iter().collect();
+        rules.insert(libc::SYS_io_uring_register, changes?);
+    }
     // Memory never becomes executable.
     let executable = u64::from(libc::PROT_EXEC.unsigned_abs());
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
