@@ -1,5 +1,5 @@
 //! Decision rules, pure: poller idleness, spin before halt, halt polling,
-//! interrupt coalescing, placement on CPUs.
+//! interrupt coalescing, limits of disks and networks, placement on CPUs.
 //!
 //! Host and guest share these rules, so that what is simulated and measured on
 //! the host is what decides in the appliance. Nothing here reads a clock, waits
@@ -13,6 +13,7 @@ extern crate std;
 
 pub mod coalesce;
 pub mod halt;
+pub mod limit;
 pub mod placement;
 pub mod poller;
 pub mod spin;
