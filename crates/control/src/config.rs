@@ -140,6 +140,12 @@ pub struct DiskConfig {
     /// latency. 0: as long as it takes.
     #[serde(default)]
     pub latency_us: u32,
+    /// Requests a second; 0: no limit.
+    #[serde(default)]
+    pub iops: u64,
+    /// Bytes read and written a second; 0: no limit.
+    #[serde(default)]
+    pub bytes_per_s: u64,
 }
 
 /// When a write counts as done.

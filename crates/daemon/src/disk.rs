@@ -1,10 +1,14 @@
-//! Disks: from the configuration to what the device takes, and the exit codes
-//! of those that cannot be used.
+//! Disks: from the configuration to what the device takes, what can be changed while they
+//! are served, and the exit codes of those that cannot be used.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tare_control::config::{DiskCache, DiskConfig};
 use tare_control::exit::ExitCode;
-use tare_devices::blk::{BlkSettings, Cache, DiskError, MAX_QUEUES, Problem, SERIAL_BYTES};
+use tare_control::settings::{Coalesce, DiskSettings};
+use tare_devices::blk::{Blk, BlkSettings, Cache, DiskError, MAX_QUEUES, Problem, SERIAL_BYTES};
 use tare_policy::coalesce::{self, Settings};
+use tare_policy::limit::DiskLimits;
 
 /// A configuration that no disk can have.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +42,10 @@ pub fn settings(config: &DiskConfig) -> Result<BlkSettings, DiskConfigError> {
             DiskCache::Writethrough => Cache::Writethrough,
         },
         coalesce: Settings::with_mode(mode.map_err(DiskConfigError::Coalesce)?),
+        limits: DiskLimits {
+            iops: config.iops,
+            bytes_per_s: config.bytes_per_s,
+        },
     })
 }
 
@@ -52,5 +60,124 @@ pub fn code(error: &DiskError) -> ExitCode {
             ExitCode::DiskUnusable
         }
         Problem::InUse | Problem::Mounted { .. } => ExitCode::DiskInUse,
+    }
+}
+
+/// What can be changed of a disk while it is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskRules {
+    /// Which completions interrupt the guest.
+    pub coalesce: Settings,
+    /// Requests and bytes a second.
+    pub limits: DiskLimits,
+}
+
+impl DiskRules {
+    /// Those in force.
+    pub fn now(disk: &Blk) -> Self {
+        Self {
+            coalesce: disk.coalescing(),
+            limits: disk.limits(),
+        }
+    }
+
+    /// Puts them into force. Notify a queue afterwards.
+    pub fn apply(&self, disk: &mut Blk) {
+        disk.set_coalescing(self.coalesce);
+        disk.set_limits(self.limits);
+    }
+
+    /// As the control interface shows them, for the disk at `path`.
+    pub fn settings(&self, path: &str) -> DiskSettings {
+        DiskSettings {
+            path: path.to_owned(),
+            coalesce: Coalesce::from(&self.coalesce),
+            iops: self.limits.iops,
+            bytes_per_s: self.limits.bytes_per_s,
+        }
+    }
+
+    /// Those that `settings` asks for.
+    pub fn wanted(settings: &DiskSettings) -> Result<Self, coalesce::SettingsError> {
+        Ok(Self {
+            coalesce: settings.coalesce.settings()?,
+            limits: DiskLimits {
+                iops: settings.iops,
+                bytes_per_s: settings.bytes_per_s,
+            },
+        })
+    }
+}
+
+/// The rules that main and I/O thread share. The I/O thread may hold a disk's mutex for as
+/// long as the disk takes, so the main thread never waits for it: it leaves the rules here,
+/// under a lock that no I/O holds.
+#[derive(Debug)]
+pub struct SharedRules(Mutex<(DiskRules, Change)>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Made,
+    Wanted,
+}
+
+impl SharedRules {
+    /// The rules that a disk has at the start.
+    pub fn new(rules: DiskRules) -> Self {
+        Self(Mutex::new((rules, Change::Made)))
+    }
+
+    /// The rules as last set.
+    pub fn get(&self) -> DiskRules {
+        self.lock().0
+    }
+
+    /// Sets them; wake the I/O thread afterwards.
+    pub fn set(&self, rules: DiskRules) {
+        *self.lock() = (rules, Change::Wanted);
+    }
+
+    /// For the I/O thread: rules that are not in force yet.
+    pub fn take_change(&self) -> Option<DiskRules> {
+        let mut shared = self.lock();
+        let change = std::mem::replace(&mut shared.1, Change::Made);
+        (change == Change::Wanted).then_some(shared.0)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (DiskRules, Change)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(mode: coalesce::Mode, iops: u64) -> DiskRules {
+        DiskRules {
+            coalesce: Settings::with_mode(mode),
+            limits: DiskLimits {
+                iops,
+                bytes_per_s: 0,
+            },
+        }
+    }
+
+    #[test]
+    fn rules_are_taken_over_once_and_read_without_the_device() {
+        let off = rules(coalesce::Mode::Off, 0);
+        let auto = rules(coalesce::Mode::Auto, 100);
+        let shared = SharedRules::new(off);
+        assert_eq!(shared.take_change(), None);
+        shared.set(auto);
+        assert_eq!(shared.get(), auto);
+        assert_eq!(shared.take_change(), Some(auto));
+        assert_eq!(shared.take_change(), None);
+    }
+
+    #[test]
+    fn rules_come_back_from_what_is_shown() {
+        let rules = rules(coalesce::Mode::Off, 7);
+        assert_eq!(DiskRules::wanted(&rules.settings("d")), Ok(rules));
     }
 }

@@ -89,6 +89,7 @@ pub fn virtio_blk(input: &[u8]) {
         queues: 2,
         cache: Cache::Writeback,
         coalesce: tare_policy::coalesce::Settings::default(),
+        limits: Default::default(),
     };
     let engine = Box::new(SyncIoEngine::new(engine));
     let device = Blk::new(settings, disk, engine, Box::new(MonotonicClock));

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_abi::layout;
 use tare_control::config::NetConfig;
+use tare_daemon::disk::{DiskRules, SharedRules};
 use tare_devices::blk::{Blk, MonotonicClock};
 use tare_devices::cmos::Cmos;
 use tare_devices::net::{Link, Net, NetSettings};
@@ -23,7 +24,7 @@ use crate::disk::OpenDisk;
 use crate::io::{IoDevice, QueueWork};
 use crate::link::AnyLink;
 use crate::observe::ObservedDevice;
-use crate::settings::{Adjustable, AdjustableDisk, AdjustedDisk, DiskRule};
+use crate::settings::{Adjustable, AdjustableDisk, AdjustedDisk};
 use crate::start::{StartError, failed_to};
 use crate::wiring::{FunctionWiring, Gsis};
 
@@ -98,23 +99,23 @@ impl Devices {
         }
         let clock = Box::new(MonotonicClock);
         let engine = blk::paced(chosen.engine, disk.latency, Box::new(MonotonicClock));
-        let rule = Arc::new(DiskRule::new(disk.settings.coalesce));
         let device = Blk::new(disk.settings, disk.disk, engine, clock);
+        let rules = Arc::new(SharedRules::new(DiskRules::now(&device)));
         let event = device.event().map(|event| event.try_clone_to_owned());
         let event = event.transpose();
         let event = event.map_err(failed_to("copy an eventfd"))?;
-        let shared = Arc::clone(&rule);
+        let shared = Arc::clone(&rules);
         let queues = self.add_served("blk", device, event, |device| {
             Box::new(AdjustedDisk {
                 device,
-                rule: shared,
+                rules: shared,
             })
         })?;
         // At least one: the device makes sure.
         if let Some(queue) = queues.into_iter().next() {
             self.adjustable.disks.push(AdjustableDisk {
                 path: disk.path,
-                rule,
+                rules,
                 queue,
             });
         }

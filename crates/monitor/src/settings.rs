@@ -6,14 +6,13 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_control::halt::HaltPolicy;
-use tare_control::settings::{Coalesce, DiskSettings, Settings, SettingsChange, SettingsError};
+use tare_control::settings::{DiskSettings, Settings, SettingsChange, SettingsError};
+use tare_daemon::disk::{DiskRules, SharedRules};
 use tare_devices::blk::Blk;
 use tare_devices::virtio::{Progress, VirtioPci};
-use tare_policy::coalesce;
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::halt::Governor;
@@ -29,59 +28,25 @@ pub(crate) struct Adjustable {
     pub(crate) halt: Option<Rc<RefCell<Governor>>>,
 }
 
-/// A disk whose coalescing can be set.
+/// A disk whose coalescing and limits can be set.
 pub(crate) struct AdjustableDisk {
     pub(crate) path: String,
-    pub(crate) rule: Arc<DiskRule>,
+    pub(crate) rules: Arc<SharedRules>,
     /// A queue's event: makes the I/O thread take the rule over.
     pub(crate) queue: Arc<EventFd>,
 }
 
-/// The coalescing that a disk is to have. The I/O thread may hold the device's
-/// mutex for as long as the disk takes, so the main thread never waits for it: it
-/// leaves the rule here, where nobody does I/O.
-pub(crate) struct DiskRule {
-    rule: Mutex<coalesce::Settings>,
-    changed: AtomicBool,
-}
-
-impl DiskRule {
-    /// The rule that a disk has at the start.
-    pub(crate) fn new(rule: coalesce::Settings) -> Self {
-        Self {
-            rule: Mutex::new(rule),
-            changed: AtomicBool::new(false),
-        }
-    }
-
-    fn get(&self) -> coalesce::Settings {
-        *self.rule.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, rule: coalesce::Settings) {
-        *self.rule.lock().unwrap_or_else(PoisonError::into_inner) = rule;
-        self.changed.store(true, Ordering::Release);
-    }
-
-    /// The rule, if it is new since the last call.
-    fn take_change(&self) -> Option<coalesce::Settings> {
-        self.changed
-            .swap(false, Ordering::AcqRel)
-            .then(|| self.get())
-    }
-}
-
-/// A disk whose rule is taken over before its queues are served.
+/// A disk whose rules are taken over before its queues are served.
 pub(crate) struct AdjustedDisk {
     pub(crate) device: Arc<Mutex<VirtioPci<Blk>>>,
-    pub(crate) rule: Arc<DiskRule>,
+    pub(crate) rules: Arc<SharedRules>,
 }
 
 impl QueueWork for AdjustedDisk {
     fn notified(&self, queue: u16) -> Progress {
-        if let Some(rule) = self.rule.take_change() {
+        if let Some(rules) = self.rules.take_change() {
             let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
-            device.device_mut().set_coalescing(rule);
+            rules.apply(device.device_mut());
         }
         self.device.notified(queue)
     }
@@ -134,9 +99,9 @@ impl Adjustable {
             let named = change.disks.contains_key(&name);
             // `changed` has checked it.
             if let Some(wanted) = wanted.disks.get(&name).filter(|_| named)
-                && let Ok(rule) = wanted.coalesce.settings()
+                && let Ok(rules) = DiskRules::wanted(wanted)
             {
-                disk.set(rule);
+                disk.set(rules);
             }
         }
     }
@@ -144,35 +109,15 @@ impl Adjustable {
 
 impl AdjustableDisk {
     fn now(&self) -> DiskSettings {
-        DiskSettings {
-            path: self.path.clone(),
-            coalesce: Coalesce::from(&self.rule.get()),
-        }
+        self.rules.get().settings(&self.path)
     }
 
-    fn set(&self, rule: coalesce::Settings) {
-        self.rule.set(rule);
+    fn set(&self, rules: DiskRules) {
+        self.rules.set(rules);
         let _ = self.queue.write(1);
     }
 }
 
 fn disk_name(number: usize) -> String {
     format!("disk{number}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rule_is_taken_over_once_and_read_without_the_device() {
-        let off = coalesce::Settings::with_mode(coalesce::Mode::Off);
-        let auto = coalesce::Settings::with_mode(coalesce::Mode::Auto);
-        let rule = DiskRule::new(off);
-        assert_eq!(rule.take_change(), None);
-        rule.set(auto);
-        assert_eq!(rule.get(), auto);
-        assert_eq!(rule.take_change(), Some(auto));
-        assert_eq!(rule.take_change(), None);
-    }
 }

@@ -65,6 +65,7 @@ fn session(memory: &[u8]) -> Option<Session> {
         queues: 2,
         cache: Cache::Writeback,
         coalesce: tare_policy::coalesce::Settings::default(),
+        limits: Default::default(),
     };
     let device = Blk::new(settings, disk, Box::new(engine), Box::new(MonotonicClock));
     let poll = Arc::new(Poll::new().ok()?);

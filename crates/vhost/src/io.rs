@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tare_control::sentence::chain;
+use tare_daemon::disk::{DiskRules, SharedRules};
 use tare_daemon::poll::{Interest, Poll, Wait};
 use tare_devices::blk::{Clock as _, MonotonicClock};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
 use crate::counters::VhostCounters;
-use crate::rule::SharedRule;
 use crate::session::{Session, install_bus_error_handler};
 
 const STOP: u64 = 0;
@@ -43,8 +43,8 @@ pub(crate) struct IoLoop {
     counters: Arc<VhostCounters>,
     complaints: u32,
     complaints_since: Instant,
-    /// The coalescing rule, which the main thread changes; `wake` says when.
-    rule: Arc<SharedRule>,
+    /// Rules that the main thread changes; `wake` says when.
+    rules: Arc<SharedRules>,
     wake: OwnedFd,
     /// Watched as long as they are open.
     _events: Vec<OwnedFd>,
@@ -73,7 +73,7 @@ impl IoLoop {
             poll.add(&engine, ENGINE)?;
             events.push(engine);
         }
-        let rule = lock(&session).device().coalescing();
+        let rules = DiskRules::now(lock(&session).device());
         let mut io = Self {
             poll,
             listener,
@@ -84,7 +84,7 @@ impl IoLoop {
             counters,
             complaints: 0,
             complaints_since: Instant::now(),
-            rule: Arc::new(SharedRule::new(rule)),
+            rules: Arc::new(SharedRules::new(rules)),
             wake,
             _events: events,
         };
@@ -97,9 +97,9 @@ impl IoLoop {
         Arc::clone(&self.connected)
     }
 
-    /// The coalescing rule, for the main thread.
-    pub(crate) fn rule(&self) -> Arc<SharedRule> {
-        Arc::clone(&self.rule)
+    /// The disk's rules, for the main thread.
+    pub(crate) fn rules(&self) -> Arc<SharedRules> {
+        Arc::clone(&self.rules)
     }
 
     /// Wakes the thread after a change.
@@ -122,7 +122,7 @@ impl IoLoop {
                     }
                     LISTENER => self.accept()?,
                     FRONTEND => self.message()?,
-                    WAKE => self.change_rule(),
+                    WAKE => self.change_rules(),
                     _ => {}
                 }
             }
@@ -136,10 +136,10 @@ impl IoLoop {
         }
     }
 
-    fn change_rule(&self) {
+    fn change_rules(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-        if let Some(rule) = self.rule.take_change() {
-            lock(&self.session).set_coalescing(rule);
+        if let Some(rules) = self.rules.take_change() {
+            lock(&self.session).set_rules(&rules);
         }
     }
 

@@ -27,7 +27,6 @@ pub mod front;
 pub mod fuzz_entry;
 mod io;
 mod routes;
-mod rule;
 mod serve;
 mod session;
 mod socket;

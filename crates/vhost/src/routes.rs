@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tare_control::api::Stop;
-use tare_control::settings::{Coalesce, DiskSettings, Settings, SettingsChange, SettingsError};
+use tare_control::settings::{Settings, SettingsChange, SettingsError};
 use tare_control::stats::{DeviceStats, Kvm, Stats};
+use tare_daemon::disk::{DiskRules, SharedRules};
 use tare_daemon::http::{Request, Response, Routes};
 use tare_daemon::interface::{self, Interface};
 use tare_daemon::observe::{MemoryObserver, ThreadObserver};
 use tare_devices::CounterSource;
-
-use crate::rule::SharedRule;
 
 /// The one disk's name in settings.
 const DISK: &str = "disk0";
@@ -23,7 +22,7 @@ pub(crate) struct Control {
     pub(crate) name: String,
     pub(crate) disk_path: String,
     pub(crate) started: Instant,
-    pub(crate) rule: Arc<SharedRule>,
+    pub(crate) rules: Arc<SharedRules>,
     pub(crate) counters: Vec<Arc<dyn CounterSource>>,
     pub(crate) threads: Vec<ThreadObserver>,
     pub(crate) memory: MemoryObserver,
@@ -62,11 +61,7 @@ impl Interface for Control {
     }
 
     fn settings(&self) -> Settings {
-        let coalescing = self.rule.get();
-        let disk = DiskSettings {
-            path: self.disk_path.clone(),
-            coalesce: Coalesce::from(&coalescing),
-        };
+        let disk = self.rules.get().settings(&self.disk_path);
         Settings {
             halt: None,
             disks: [(DISK.to_owned(), disk)].into(),
@@ -78,9 +73,9 @@ impl Interface for Control {
         if change.disks.contains_key(DISK)
             && let Some(disk) = wanted.disks.get(DISK)
             // `changed` has checked it.
-            && let Ok(rule) = disk.coalesce.settings()
+            && let Ok(rules) = DiskRules::wanted(disk)
         {
-            self.rule.set(rule);
+            self.rules.set(rules);
             let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
         Ok(self.settings())

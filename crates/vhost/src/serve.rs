@@ -141,7 +141,7 @@ pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, ServeErro
     let io = IoLoop::new(epoll, listener, session, counters, stopped, event()?);
     let io = io.map_err(failed_to("watch the socket"))?;
     let connected = io.connected();
-    let rule = io.rule();
+    let rules = io.rules();
     let wake = io.wake().map_err(failed_to("make an event"))?;
 
     let ended = event()?;
@@ -159,7 +159,7 @@ pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, ServeErro
         name,
         disk_path,
         started,
-        rule,
+        rules,
         counters: sources,
         threads: threads.map_err(failed_to("open its threads' statistics"))?,
         memory: MemoryObserver::new(Vec::new()),

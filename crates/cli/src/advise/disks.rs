@@ -64,6 +64,8 @@ mod tests {
         let settings = DiskSettings {
             path: "x".to_owned(),
             coalesce: (&Settings::with_mode(Mode::Off)).into(),
+            iops: 0,
+            bytes_per_s: 0,
         };
         let interval = |completions, in_flight, interrupts_per_io| DiskInterval {
             disk: "disk0".to_owned(),

@@ -89,7 +89,7 @@ pub(crate) struct RunArgs {
     /// Give the guest a disk: a raw file or block device. After FILE
     /// (a comma in its name is written ,,): ro, format=raw,
     /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B,
-    /// latency_us=N
+    /// iops=N, bytes_per_s=N, latency_us=N
     #[arg(
         long = "disk",
         value_name = "FILE[,...]",
@@ -99,6 +99,7 @@ pub(crate) struct RunArgs {
                      writes durable) or writethrough, serial=TEXT, queues=N [as many \
                      as CPUs], coalesce=auto (as few interrupts as the queue's depth \
                      needs), off, or A/B (A interrupts for B completions), \
+                     iops=N and bytes_per_s=N (limits, changed by tare set; 0: none), \
                      latency_us=N (each request takes at least so long, as on slower \
                      storage)"
     )]
@@ -153,7 +154,7 @@ pub(crate) struct BlkArgs {
     /// Disk: a raw file or block device. After FILE
     /// (a comma in its name is written ,,): ro, format=raw,
     /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B,
-    /// latency_us=N
+    /// iops=N, bytes_per_s=N, latency_us=N
     #[arg(long, value_name = "FILE[,...]")]
     pub(crate) disk: DiskChoice,
     /// Name for tare ps, stats, set and stop [default: blk and a number]

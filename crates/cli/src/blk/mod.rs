@@ -110,6 +110,8 @@ fn config(asked: &DiskChoice, disk: &Disk) -> DiskConfig {
         queues: asked.queues.unwrap_or(MAX_QUEUES),
         coalesce: asked.coalesce.unwrap_or_default(),
         latency_us: asked.latency_us,
+        iops: asked.limits.iops,
+        bytes_per_s: asked.limits.bytes_per_s,
     }
 }
 

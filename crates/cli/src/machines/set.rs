@@ -125,6 +125,8 @@ mod tests {
         let disk = DiskSettings {
             path: "data.img".to_owned(),
             coalesce,
+            iops: 0,
+            bytes_per_s: 0,
         };
         let mut settings = Settings::default();
         settings.disks.insert("disk0".to_owned(), disk);

@@ -5,6 +5,7 @@ use std::fs::File;
 use tare_control::config::{DiskCache, DiskCoalesce};
 use tare_control::exit::ExitCode;
 use tare_devices::blk::{Access, Disk, DiskError, Problem};
+use tare_policy::limit::DiskLimits;
 
 use super::disk_choice::DiskChoice;
 use super::engine::Engine;
@@ -29,6 +30,8 @@ pub(crate) struct OpenDisk {
     pub(crate) coalesce: DiskCoalesce,
     /// Time that each request takes at least, microseconds.
     pub(crate) latency_us: u32,
+    /// Requests and bytes a second.
+    pub(crate) limits: DiskLimits,
 }
 
 /// A disk that cannot be used, or not as asked.
@@ -40,12 +43,15 @@ pub(crate) enum OpenDiskError {
     /// Coalescing in an engine that has none.
     #[error("coalesce= needs Tare's own monitor (--engine tare)")]
     CoalesceWithoutTare,
+    /// Limits in an engine that has none.
+    #[error("iops= and bytes_per_s= need Tare's own monitor (--engine tare)")]
+    LimitsWithoutTare,
 }
 
 impl Explain for OpenDiskError {
     fn code(&self) -> ExitCode {
         match self {
-            Self::CoalesceWithoutTare => ExitCode::Usage,
+            Self::CoalesceWithoutTare | Self::LimitsWithoutTare => ExitCode::Usage,
             Self::Disk(error) => tare_daemon::disk::code(error),
         }
     }
@@ -84,6 +90,9 @@ pub(crate) fn open(
         if coalesces && !tares_own {
             return Err(OpenDiskError::CoalesceWithoutTare);
         }
+        if asked.limits != DiskLimits::default() && !tares_own {
+            return Err(OpenDiskError::LimitsWithoutTare);
+        }
         let disk = Disk::open_as(&asked.path, asked.access, asked.format)?;
         Ok(OpenDisk {
             path: asked.path.to_string_lossy().into_owned(),
@@ -94,6 +103,7 @@ pub(crate) fn open(
             queues: asked.queues.unwrap_or(cpus.into()),
             coalesce: asked.coalesce.unwrap_or_default(),
             latency_us: asked.latency_us,
+            limits: asked.limits,
         })
     };
     asked.into_iter().enumerate().map(one).collect()

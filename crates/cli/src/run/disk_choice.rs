@@ -1,10 +1,12 @@
-//! `--disk FILE[,ro][,format=raw][,cache=...][,serial=...][,queues=N][,coalesce=...][,latency_us=N]`.
+//! `--disk FILE[,ro][,format=raw][,cache=...][,serial=...][,queues=N][,coalesce=...]
+//! [,iops=N][,bytes_per_s=N][,latency_us=N]`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use tare_control::config::{DiskCache, DiskCoalesce, NoCoalesce};
 use tare_devices::blk::{Access, Format, MAX_QUEUES, SERIAL_BYTES};
+use tare_policy::limit::DiskLimits;
 
 /// A disk as it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(crate) struct DiskChoice {
     pub(crate) coalesce: Option<DiskCoalesce>,
     /// Time that each request takes at least, microseconds.
     pub(crate) latency_us: u32,
+    /// Requests and bytes a second.
+    pub(crate) limits: DiskLimits,
 }
 
 /// Longest latency: beyond it a guest's driver thinks that the disk hangs.
@@ -35,12 +39,12 @@ const LONGEST_LATENCY_US: u32 = 1_000_000;
 pub(crate) enum DiskChoiceError {
     /// No file.
     #[error(
-        "invalid disk: use FILE[,ro][,format=raw][,cache=MODE][,serial=TEXT][,queues=N][,coalesce=HOW][,latency_us=N]"
+        "invalid disk: use FILE[,ro][,format=raw][,cache=MODE][,serial=TEXT][,queues=N][,coalesce=HOW][,iops=N][,bytes_per_s=N][,latency_us=N]"
     )]
     Form,
     /// A word that is none of its settings.
     #[error(
-        "unknown disk setting {0:?}: use ro, format=raw, cache=, serial=, queues=, coalesce= or latency_us="
+        "unknown disk setting {0:?}: use ro, format=raw, cache=, serial=, queues=, coalesce=, iops=, bytes_per_s= or latency_us="
     )]
     Setting(String),
     /// Not a cache mode.
@@ -58,6 +62,9 @@ pub(crate) enum DiskChoiceError {
     /// Not a latency.
     #[error("invalid latency {0:?}: use 0 to {LONGEST_LATENCY_US} microseconds")]
     Latency(String),
+    /// Not a limit.
+    #[error("invalid limit {0:?}: use a number a second, or 0 for no limit")]
+    Limit(String),
 }
 
 impl FromStr for DiskChoice {
@@ -77,6 +84,7 @@ impl FromStr for DiskChoice {
             queues: None,
             coalesce: None,
             latency_us: 0,
+            limits: DiskLimits::default(),
         };
         if let Some(rest) = rest {
             rest.split(',').try_for_each(|setting| disk.set(setting))?;
@@ -96,6 +104,8 @@ impl DiskChoice {
             Some(("serial", text)) => self.serial = Some(serial(text)?),
             Some(("queues", count)) => self.queues = Some(queues(count)?),
             Some(("coalesce", how)) => self.coalesce = Some(how.parse()?),
+            Some(("iops", count)) => self.limits.iops = limit(count)?,
+            Some(("bytes_per_s", count)) => self.limits.bytes_per_s = limit(count)?,
             Some(("latency_us", time)) => self.latency_us = latency_us(time)?,
             _ => return Err(DiskChoiceError::Setting(word.to_owned())),
         }
@@ -144,6 +154,11 @@ fn latency_us(time: &str) -> Result<u32, DiskChoiceError> {
     }
 }
 
+fn limit(count: &str) -> Result<u64, DiskChoiceError> {
+    let limit = count.parse();
+    limit.map_err(|_| DiskChoiceError::Limit(count.to_owned()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,7 +178,7 @@ mod tests {
     #[test]
     fn every_setting_is_understood() {
         let disk: DiskChoice =
-            "d,ro,format=raw,cache=writethrough,serial=A1,queues=4,coalesce=1/4,latency_us=900"
+            "d,ro,format=raw,cache=writethrough,serial=A1,queues=4,coalesce=1/4,iops=50,bytes_per_s=7,latency_us=900"
                 .parse()
                 .expect("a disk");
         assert_eq!(disk.access, Access::ReadOnly);
@@ -177,6 +192,7 @@ mod tests {
         };
         assert_eq!(disk.coalesce, Some(ratio));
         assert_eq!(disk.latency_us, 900);
+        assert_eq!((disk.limits.iops, disk.limits.bytes_per_s), (50, 7));
     }
 
     #[test]
@@ -209,6 +225,10 @@ mod tests {
         for time in ["", "-1", "1ms", "1000001"] {
             let wrong = DiskChoiceError::Latency(time.to_owned());
             assert_eq!(error(&format!("d,latency_us={time}")), wrong);
+        }
+        for count in ["", "-1", "1k"] {
+            let wrong = DiskChoiceError::Limit(count.to_owned());
+            assert_eq!(error(&format!("d,iops={count}")), wrong);
         }
         for how in ["", "on", "5/4", "0/1", "1/0", "1/99999"] {
             let error = error(&format!("d,coalesce={how}")).to_string();

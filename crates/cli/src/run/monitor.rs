@@ -130,6 +130,8 @@ fn disk(disk: &OpenDisk) -> Result<DiskConfig, MonitorError> {
         queues: disk.queues,
         coalesce: disk.coalesce,
         latency_us: disk.latency_us,
+        iops: disk.limits.iops,
+        bytes_per_s: disk.limits.bytes_per_s,
     })
 }
 

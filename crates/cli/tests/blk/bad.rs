@@ -117,8 +117,11 @@ fn it_is_a_machine_to_the_other_verbs() {
     assert!(ps.out.contains("disk"), "{ps:?}");
     let set = place.run(&["set", "disk", "disk0.coalesce=off"]);
     assert_eq!(set.code, Some(0), "{set:?}");
+    let limit = place.run(&["set", "disk", "disk0.iops=100", "disk0.bytes_per_s=1048576"]);
+    assert_eq!(limit.code, Some(0), "{limit:?}");
     let now = place.run(&["set", "disk"]);
     assert!(now.out.contains("off"), "{now:?}");
+    assert!(now.out.contains("1048576"), "{now:?}");
     let stats = place.run(&["stats", "disk"]);
     assert!(stats.out.contains("io "), "{stats:?}");
     let wrong = place.run(&["set", "disk", "disk0.coalesce=5/4"]);

@@ -14,7 +14,8 @@
 //! assert_eq!(serde_json::to_string(&change).unwrap(), text);
 //! ```
 //!
-//! Another setting: of a disk's coalescing, a line in `coalesce`; of the whole
+//! Another setting: of a disk's coalescing, a line in `coalesce`; of a disk, a field of
+//! [`DiskSettings`] and [`DiskChange`] and its line in [`Settings::rows`]; of the whole
 //! machine, a field here in both documents, and its line in
 //! [`Settings::changed`], [`Settings::rows`] and [`SettingsChange::set`]. What it
 //! does is in `crates/monitor/src/settings.rs`.
@@ -87,6 +88,12 @@ pub struct DiskSettings {
     pub path: String,
     /// Which completions interrupt the guest.
     pub coalesce: Coalesce,
+    /// Requests a second; 0: no limit.
+    #[serde(default)]
+    pub iops: u64,
+    /// Bytes read and written a second; 0: no limit.
+    #[serde(default)]
+    pub bytes_per_s: u64,
 }
 
 /// A change: what is absent stays as it is.
@@ -108,6 +115,27 @@ pub struct DiskChange {
     /// Which completions interrupt the guest.
     #[serde(default)]
     pub coalesce: CoalesceChange,
+    /// Requests a second; 0: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iops: Option<u64>,
+    /// Bytes read and written a second; 0: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_s: Option<u64>,
+}
+
+impl DiskChange {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), SettingsError> {
+        let limit = match key {
+            "iops" => &mut self.iops,
+            "bytes_per_s" => &mut self.bytes_per_s,
+            _ => return self.coalesce.set(key, value),
+        };
+        let number = value.parse();
+        *limit = Some(number.map_err(|_| {
+            SettingsError::Value(format!("{value:?} is not a number (0: no limit)"))
+        })?);
+        Ok(())
+    }
 }
 
 /// A setting for people.
@@ -132,6 +160,8 @@ impl Settings {
             let disk = next.disks.get_mut(name);
             let disk = disk.ok_or_else(|| SettingsError::NoSuchDisk(name.clone()))?;
             disk.coalesce = disk.coalesce.changed(&change.coalesce);
+            disk.iops = change.iops.unwrap_or(disk.iops);
+            disk.bytes_per_s = change.bytes_per_s.unwrap_or(disk.bytes_per_s);
             let checked = disk.coalesce.settings();
             checked.map_err(|source| SettingsError::Coalesce {
                 disk: name.clone(),
@@ -164,7 +194,19 @@ impl Settings {
             meaning: "how a halted CPU waits: never, kernel, poll=NS, budget=PCT",
         });
         let disks = self.disks.iter().flat_map(|(name, disk)| {
-            let rows = disk.coalesce.rows().into_iter();
+            let limits = [
+                (
+                    "iops",
+                    disk.iops.to_string(),
+                    "requests a second; 0: no limit",
+                ),
+                (
+                    "bytes_per_s",
+                    disk.bytes_per_s.to_string(),
+                    "bytes read and written a second; 0: no limit",
+                ),
+            ];
+            let rows = disk.coalesce.rows().into_iter().chain(limits);
             rows.map(move |(key, value, meaning)| Row {
                 key: format!("{name}.{key}"),
                 value,
@@ -203,7 +245,7 @@ impl SettingsChange {
         let set = match key.split_once('.') {
             Some((name, key)) if name.starts_with("disk") => {
                 let disk = self.disks.entry(name.to_owned()).or_default();
-                disk.coalesce.set(key, value)
+                disk.set(key, value)
             }
             None if key == "halt" => match value.parse() {
                 Ok(halt) => {

@@ -22,6 +22,8 @@ fn one_disk() -> Settings {
     let disk = DiskSettings {
         path: "data.img".to_owned(),
         coalesce: Coalesce::from(&tare_policy::coalesce::Settings::default()),
+        iops: 0,
+        bytes_per_s: 1 << 20,
     };
     Settings {
         halt: Some(HaltPolicy::default()),
@@ -41,7 +43,7 @@ fn change(pairs: &[&str]) -> SettingsChange {
 fn every_row_can_be_set_to_what_it_says() {
     let settings = one_disk();
     let rows = settings.rows();
-    assert_eq!(rows.len(), 8);
+    assert_eq!(rows.len(), 10);
     let pairs: Vec<_> = rows
         .iter()
         .map(|row| format!("{}={}", row.key, row.value))

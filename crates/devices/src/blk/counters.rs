@@ -53,6 +53,8 @@ counters! {
         resumed,
         /// Times that requests waited in a queue for others to complete.
         backpressure,
+        /// Times that requests waited in a queue for the limits.
+        limited,
         /// Resets that had to wait for requests in flight.
         drained,
     }

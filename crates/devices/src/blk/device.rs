@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::FallocateFlags;
 use tare_policy::coalesce::{Coalescer, Decision, Kind, Settings};
+use tare_policy::limit::{DiskBuckets, DiskLimits};
 use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_S_OK,
 };
@@ -37,6 +38,8 @@ pub struct BlkSettings {
     pub cache: Cache,
     /// Which completions interrupt the guest.
     pub coalesce: Settings,
+    /// Requests and bytes a second.
+    pub limits: DiskLimits,
 }
 
 /// A block device.
@@ -51,6 +54,7 @@ pub struct Blk {
     /// The time, read once in each turn of the I/O loop.
     pub(super) now_ns: u64,
     pub(super) queue_states: Vec<QueueState>,
+    buckets: DiskBuckets,
     pub(super) in_flight: InFlight,
     pub(super) slow: Slow,
     pub(super) counters: Arc<BlkCounters>,
@@ -67,6 +71,8 @@ pub(super) struct QueueState {
     pub(super) counted: bool,
     /// Requests wait in the queue for others to complete.
     pub(super) blocked: bool,
+    /// Requests wait in the queue for the limits.
+    limited: bool,
 }
 
 impl Blk {
@@ -83,6 +89,7 @@ impl Blk {
             delivers: false,
             counted: false,
             blocked: false,
+            limited: false,
         };
         Self {
             settings,
@@ -94,6 +101,7 @@ impl Blk {
             clock,
             now_ns: 0,
             queue_states: (0..queues).map(state).collect(),
+            buckets: DiskBuckets::new(settings.limits),
             in_flight: InFlight::default(),
             slow: Slow::default(),
             counters: Arc::default(),
@@ -116,6 +124,18 @@ impl Blk {
         for state in &mut self.queue_states {
             state.delivers |= state.coalescer.configure(now_ns, settings) == Decision::Deliver;
         }
+    }
+
+    /// Changes the limits of requests and bytes, at run time. Notify a queue
+    /// afterwards: what waits goes on.
+    pub fn set_limits(&mut self, limits: DiskLimits) {
+        self.settings.limits = limits;
+        self.buckets.set(self.clock.now_ns(), limits);
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> DiskLimits {
+        self.buckets.limits()
     }
 
     /// The coalescing in force.
@@ -147,6 +167,7 @@ impl Blk {
             return Ok(Progress::Done);
         };
         queue.disable_notification(memory)?;
+        self.queue_states[index].limited = false;
         self.slow.begin_turn();
         for _ in 0..BATCH {
             if self.slow.has_used_its_turn() {
@@ -155,6 +176,11 @@ impl Blk {
             if self.in_flight.are_full() {
                 self.queue_states[index].blocked = true;
                 self.counters.backpressure.increment();
+                return Ok(Progress::Done);
+            }
+            if !self.buckets.is_ready(self.now_ns) {
+                self.queue_states[index].limited = true;
+                self.counters.limited.increment();
                 return Ok(Progress::Done);
             }
             if queue.pop(memory, &mut self.chain)? {
@@ -166,6 +192,20 @@ impl Blk {
             }
         }
         Ok(Progress::More)
+    }
+
+    /// Lets queues go on that waited for the limits, if these allow requests again;
+    /// whether there are such queues.
+    fn resume_limited(&mut self, now_ns: u64) -> bool {
+        let mut resumes = false;
+        if self.buckets.is_ready(now_ns) {
+            for state in &mut self.queue_states {
+                let limited = std::mem::take(&mut state.limited);
+                state.blocked |= limited;
+                resumes |= limited;
+            }
+        }
+        resumes
     }
 
     pub(super) fn chain_head(&self) -> u16 {
@@ -183,8 +223,10 @@ impl Blk {
             self.counters.malformed_requests.increment();
             return self.give_up(index, queue, memory);
         };
-        let request = parse(&self.shape(memory)?, self.limits());
+        let request = parse(&self.shape(memory)?, self.request_limits());
         let request = request.and_then(|request| self.negotiated(request));
+        let bytes = request.map_or(0, Request::transferred);
+        self.buckets.take(self.now_ns, bytes);
         let durability = self.durability();
         let reply = Reply {
             queue: index,
@@ -319,7 +361,7 @@ impl Blk {
         })
     }
 
-    fn limits(&self) -> RequestLimits {
+    fn request_limits(&self) -> RequestLimits {
         RequestLimits {
             sectors: self.disk.sectors(),
             writable: self.disk.is_writable(),
@@ -439,7 +481,7 @@ impl VirtioDevice for Blk {
         let now_ns = self.clock.now_ns();
         for state in &mut self.queue_states {
             state.coalescer.reset(now_ns);
-            (state.blocked, state.delivers) = (false, false);
+            (state.blocked, state.limited, state.delivers) = (false, false, false);
         }
     }
 
@@ -482,17 +524,26 @@ impl VirtioDevice for Blk {
             .queue_states
             .iter()
             .filter_map(|it| it.coalescer.deadline());
-        deadlines.chain(self.engine.due_ns()).min()
+        let limited = self.queue_states.iter().any(|it| it.limited);
+        let allowed = limited.then(|| self.buckets.ready_at_ns());
+        deadlines.chain(self.engine.due_ns()).chain(allowed).min()
     }
 
     fn deadline_passed(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
         let now_ns = self.clock.now_ns();
-        if self.engine.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+        let resumes = self.resume_limited(now_ns);
+        if resumes || self.engine.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
             // What the budget cuts off has its turn here too, and a bounded one:
             // no more requests than there are places in the queues.
             for _ in 0..MAX_IN_FLIGHT / BATCH {
                 if self.backend_ready(queues)? == Progress::Done {
                     break;
+                }
+            }
+            if resumes && !self.in_flight.are_full() {
+                // What is left comes with the next call, at once.
+                for state in &mut self.queue_states {
+                    state.limited |= state.blocked;
                 }
             }
         }

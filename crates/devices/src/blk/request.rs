@@ -74,6 +74,16 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Bytes that count against a limit of bytes.
+    pub(super) fn transferred(self) -> u64 {
+        match self {
+            Self::Read { len, .. } | Self::Write { len, .. } | Self::WriteZeroes { len, .. } => len,
+            Self::Flush | Self::GetId | Self::Discard { .. } => 0,
+        }
+    }
+}
+
 /// Whether blocks that read as zeros may be given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmap {

@@ -20,6 +20,7 @@ mod cache;
 mod coalescing;
 mod disks;
 mod durability;
+mod limits;
 mod paced;
 mod requests;
 mod resets;
@@ -51,6 +52,7 @@ fn settings() -> BlkSettings {
         queues: 1,
         cache: Cache::Writeback,
         coalesce: Settings::with_mode(Mode::Off),
+        limits: Default::default(),
     }
 }
 

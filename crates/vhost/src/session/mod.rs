@@ -19,6 +19,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use tare_daemon::disk::DiskRules;
 use tare_daemon::poll::{Interest, Poll};
 use tare_devices::blk::{Blk, Cache, QUEUE_SIZE};
 use tare_devices::virtio::{
@@ -124,11 +125,14 @@ impl Session {
         &self.device
     }
 
-    /// Changes coalescing at run time; [`go_on`](Self::go_on) delivers what was
-    /// held. Any thread may call it: it does not touch the front-end's memory.
-    pub(crate) fn set_coalescing(&mut self, settings: tare_policy::coalesce::Settings) {
-        self.device.set_coalescing(settings);
+    /// Changes coalescing and limits at run time; [`go_on`](Self::go_on) delivers what
+    /// was held and takes what waited.
+    pub(crate) fn set_rules(&mut self, rules: &DiskRules) {
+        rules.apply(&mut self.device);
         self.backend_pending = true;
+        for ring in &mut self.rings {
+            ring.pending = true;
+        }
     }
 
     /// Whether the front-end took memory away that it had shared.

@@ -82,6 +82,7 @@ impl RootDisk {
             queues: cpus.into(),
             coalesce: DiskCoalesce::default(),
             latency_us: 0,
+            limits: Default::default(),
         })
     }
 }

@@ -51,6 +51,7 @@ impl Daemon {
             queues: 2,
             cache: Cache::Writeback,
             coalesce: tare_policy::coalesce::Settings::default(),
+            limits: Default::default(),
         };
         let engine = choose(&disk).unwrap().engine;
         let engine = paced(engine, latency, Box::new(MonotonicClock));
