@@ -7,7 +7,7 @@
 mod support;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -186,15 +186,143 @@ fn ctrl_c_writes_what_was_seen() {
     assert_eq!(read(&out)["calls"]["execve"]["count"], 1);
 }
 
-/// busybox with its libraries below `root`.
-fn lay_out_busybox(root: &Path) {
-    let busybox = Path::new("/bin/busybox");
-    let libraries = tare_rootfs::host::libraries(busybox).unwrap();
-    for file in libraries.iter().map(PathBuf::as_path).chain([busybox]) {
-        let place = root.join(file.strip_prefix("/").unwrap());
-        fs::create_dir_all(place.parent().unwrap()).unwrap();
-        fs::copy(file, place).unwrap();
+/// Reads `/proc/version` as often as its argument says, in children of its own, and
+/// ends with 5.
+const READER: &str = r#"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    for (int i = atoi(words[1]); i > 0; i--) {
+        if (fork() == 0) {
+            char text[256];
+            int file = open("/proc/version", O_RDONLY);
+            _exit(read(file, text, sizeof text) <= 0);
+        }
+        wait(0);
+        usleep(50000);
     }
+    return 5;
+}
+"#;
+
+/// Compiles a static program, which needs nothing of the root that it is in.
+fn compile(source: &str, program: &Path) -> bool {
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    let file = program.with_extension("c");
+    fs::write(&file, source).unwrap();
+    let cc = Command::new("cc")
+        .args(["-static", "-O1", "-o"])
+        .args([program, &file])
+        .status();
+    let made = cc.is_ok_and(|status| status.success());
+    if !made {
+        skip("no C compiler makes a static program (scripts/setup.sh test)");
+    }
+    made
+}
+
+#[test]
+fn every_path_that_is_found_is_recorded_with_what_was_asked() {
+    const SOURCE: &str = r#"
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    struct stat about;
+    char target[64];
+    if (chdir(words[1]) || stat("only/looked-at", &about)) return 1;
+    stat("not-there", &about);
+    if (readlink("link", target, sizeof target) < 0) return 2;
+    closedir(opendir("listed"));
+    int dir = open("only", O_RDONLY | O_DIRECTORY);
+    if (faccessat(dir, "../opened", R_OK, 0)) return 3;
+    close(open("link", O_RDONLY));
+    close(open("made", O_WRONLY | O_CREAT, 0600));
+    return 0;
+}
+"#;
+    let place = Place::new();
+    let program = place.path().join("finds");
+    if !ready() || !compile(SOURCE, &program) {
+        return;
+    }
+    let files = place.path().canonicalize().unwrap().join("files");
+    for dir in ["only", "listed"] {
+        fs::create_dir_all(files.join(dir)).unwrap();
+    }
+    for file in ["only/looked-at", "opened", "listed/a"] {
+        fs::write(files.join(file), file).unwrap();
+    }
+    std::os::unix::fs::symlink("opened", files.join("link")).unwrap();
+    let out = place.path().join("p.json").to_str().unwrap().to_owned();
+    let (program, dir) = (program.to_str().unwrap(), files.to_str().unwrap());
+    place
+        .run(&["profile", "--out", &out, "--", program, dir])
+        .expect(0, "Complete: every call, every path that was found");
+    let profile = read(&out);
+    let asked = |name: &str| profile["paths"][format!("{dir}/{name}")].clone();
+    assert_eq!(asked("only/looked-at"), serde_json::json!(["stat"]));
+    assert_eq!(asked("link"), serde_json::json!(["link", "open"]));
+    assert_eq!(asked("listed"), serde_json::json!(["list"]));
+    assert_eq!(asked("only/../opened"), serde_json::json!(["access"]));
+    assert_eq!(asked("made"), serde_json::json!(["write"]));
+    assert!(asked("not-there").is_null());
+    assert_eq!(profile["paths"][program], serde_json::json!(["execute"]));
+    assert_eq!(profile["paths"][dir], serde_json::json!(["enter"]));
+}
+
+#[test]
+fn a_script_s_interpreter_is_among_the_paths() {
+    if !ready() {
+        return;
+    }
+    let place = Place::new();
+    let script = place.file("script", b"#!/bin/sh\nexit 3\n");
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let out = place.path().join("p.json").to_str().unwrap().to_owned();
+    place
+        .run(&["profile", "--out", &out, "--", &script])
+        .expect(3, "system calls are in use");
+    let profile = read(&out);
+    for program in [script.as_str(), "/bin/sh"] {
+        assert_eq!(profile["paths"][program][0], "execute");
+    }
+}
+
+#[test]
+fn calls_of_the_32_bit_table_and_numbers_of_no_call_are_counted_apart() {
+    const SOURCE: &str = r#"
+#include <unistd.h>
+int main(void) {
+    for (int i = 0; i < 50; i++) {
+        long result;
+        /* getppid of the 32-bit table; 64 is semget of the 64-bit one. */
+        __asm__ volatile("int $0x80" : "=a"(result) : "a"(64) : "memory", "r8", "r9", "r10", "r11");
+    }
+    syscall(600);
+    syscall(-1);
+    return 0;
+}
+"#;
+    let place = Place::new();
+    let program = place.path().join("calls");
+    if !ready() || !compile(SOURCE, &program) {
+        return;
+    }
+    let out = place.path().join("p.json").to_str().unwrap().to_owned();
+    let program = program.to_str().unwrap();
+    let ended = place.run(&["profile", "--out", &out, "--", program]);
+    if ended.code != Some(0) {
+        skip("this kernel has no system calls of 32-bit programs");
+        return;
+    }
+    let profile = read(&out);
+    assert_eq!(profile["calls"]["compat"]["count"], 50);
+    assert_eq!(profile["calls"]["unknown"]["count"], 2);
+    assert!(profile["calls"]["semget"].is_null());
 }
 
 #[test]
@@ -240,14 +368,16 @@ struct Contained {
 }
 
 impl Contained {
-    /// Starts busybox in one that reads a kernel file over and over.
+    /// Starts a program in one that reads a kernel file over and over.
     fn start(bundle: &Path) -> Option<Self> {
         let root = bundle.join("rootfs");
-        if !fs::exists("/bin/busybox").unwrap() || !support::installed("runc") {
-            skip("a container needs runc and busybox");
+        if !support::installed("runc") {
+            skip("a container needs runc");
             return None;
         }
-        lay_out_busybox(&root);
+        if !compile(READER, &root.join("bin/reader")) {
+            return None;
+        }
         for dir in ["proc", "dev", "sys"] {
             fs::create_dir_all(root.join(dir)).unwrap();
         }
@@ -258,9 +388,8 @@ impl Contained {
         assert!(spec.unwrap().success());
         let path = bundle.join("config.json");
         let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        let script = "while :; do /bin/busybox cat /proc/version; /bin/busybox sleep 0.05; done";
         config["process"]["terminal"] = false.into();
-        config["process"]["args"] = vec!["/bin/busybox", "sh", "-c", script].into();
+        config["process"]["args"] = vec!["/bin/reader", "10000"].into();
         fs::write(&path, serde_json::to_vec(&config).unwrap()).unwrap();
         let name = format!("tare-profile-{}", std::process::id());
         let runc = Command::new("runc")
@@ -322,7 +451,7 @@ fn a_container_is_profiled_by_its_name() {
     let tasks = profile["tasks"].as_array().unwrap();
     assert!(tasks.len() > 1, "{tasks:#?}");
     assert!(
-        tasks.iter().all(|task| task["name"] == "busybox"),
+        tasks.iter().all(|task| task["name"] == "reader"),
         "{tasks:#?}"
     );
 }
@@ -332,25 +461,23 @@ fn an_application_in_a_guest_is_profiled_with_call_graphs() {
     let place = Place::new();
     let root = place.path().join("root");
     let graphs = place.path().join("graphs");
-    let busybox = "/bin/busybox";
-    if !fs::exists(busybox).unwrap()
-        || Command::new("qemu-system-x86_64")
-            .arg("--version")
-            .output()
-            .is_err()
+    if Command::new("qemu-system-x86_64")
+        .arg("--version")
+        .output()
+        .is_err()
         || tare_rootfs::guest::find_init().is_err()
         || tare_rootfs::Cache::open_default()
             .ok()
             .and_then(|cache| tare_rootfs::kernel::debian::find(&cache))
             .is_none()
     {
-        skip("a guest needs busybox, QEMU, Debian's kernel and cargo xtask init");
+        skip("a guest needs QEMU, Debian's kernel and cargo xtask init");
         return;
     }
-    lay_out_busybox(&root);
+    if !compile(READER, &root.join("bin/reader")) {
+        return;
+    }
     let out = place.path().join("p.json").to_str().unwrap().to_owned();
-    // By the shell itself: busybox's cat may use sendfile(2), and read nothing.
-    let script = "while read -r line; do :; done < /proc/version; exit 5";
     let words = [
         "profile",
         "--in-guest",
@@ -362,10 +489,8 @@ fn an_application_in_a_guest_is_profiled_with_call_graphs() {
         "--graph-out",
         graphs.to_str().unwrap(),
         "--",
-        "/bin/busybox",
-        "sh",
-        "-c",
-        script,
+        "/bin/reader",
+        "1",
     ];
     place.run(&words).expect(5, "system calls are in use");
     let profile = read(&out);

@@ -32,10 +32,11 @@ static void (*bpf_ringbuf_discard)(void *data, u64 flags) = (void *)133;
 #define MAX_CALLS 512
 #define FASTEST 30
 #define BUCKETS 30
-/* 32-bit calls have other numbers: they are counted as one. */
+/* 32-bit calls have other numbers: they are counted as one; so are numbers of no call. */
 #define FOREIGN (MAX_CALLS - 1)
-#define X32 0x40000000
+#define UNKNOWN (MAX_CALLS - 2)
 #define USER_CS 0x33
+#define TS_COMPAT 2
 #define MAX_ERRNO 4095
 #define PATH_BYTES 512
 #define PREFIX_BYTES 64
@@ -44,12 +45,23 @@ static void (*bpf_ringbuf_discard)(void *data, u64 flags) = (void *)133;
 enum number {
 	NR_OPEN = 2, NR_STAT = 4, NR_LSTAT = 6, NR_IOCTL = 16, NR_ACCESS = 21,
 	NR_SOCKET = 41, NR_SOCKETPAIR = 53, NR_SETSOCKOPT = 54, NR_GETSOCKOPT = 55,
-	NR_CLONE = 56, NR_FORK = 57, NR_VFORK = 58, NR_EXECVE = 59, NR_CHDIR = 80,
-	NR_CREAT = 85, NR_READLINK = 89, NR_STATFS = 137, NR_PRCTL = 157,
-	NR_ARCH_PRCTL = 158, NR_MOUNT = 165, NR_OPENAT = 257, NR_NEWFSTATAT = 262,
-	NR_READLINKAT = 267, NR_FACCESSAT = 269, NR_UNSHARE = 272, NR_EXECVEAT = 322,
-	NR_STATX = 332, NR_FSOPEN = 430, NR_CLONE3 = 435, NR_OPENAT2 = 437,
-	NR_FACCESSAT2 = 439,
+	NR_CLONE = 56, NR_FORK = 57, NR_VFORK = 58, NR_EXECVE = 59, NR_TRUNCATE = 76,
+	NR_CHDIR = 80, NR_MKDIR = 83, NR_CREAT = 85, NR_LINK = 86, NR_READLINK = 89,
+	NR_CHMOD = 90, NR_CHOWN = 92, NR_LCHOWN = 94, NR_STATFS = 137, NR_PRCTL = 157,
+	NR_ARCH_PRCTL = 158, NR_CHROOT = 161, NR_MOUNT = 165, NR_GETXATTR = 191,
+	NR_LGETXATTR = 192, NR_LISTXATTR = 194, NR_LLISTXATTR = 195,
+	NR_INOTIFY_ADD_WATCH = 254, NR_OPENAT = 257, NR_MKDIRAT = 258,
+	NR_FCHOWNAT = 260, NR_NEWFSTATAT = 262, NR_LINKAT = 265, NR_READLINKAT = 267,
+	NR_FCHMODAT = 268, NR_FACCESSAT = 269, NR_UNSHARE = 272, NR_UTIMENSAT = 280,
+	NR_EXECVEAT = 322, NR_STATX = 332, NR_FSOPEN = 430, NR_CLONE3 = 435,
+	NR_OPENAT2 = 437, NR_FACCESSAT2 = 439,
+};
+
+/* What was asked of a path that was found: bits of a record's mode. */
+enum asked {
+	ASKED_ACCESS = 1, ASKED_CHANGE = 2, ASKED_ENTER = 4, ASKED_EXECUTE = 8,
+	ASKED_LINK = 16, ASKED_LIST = 32, ASKED_OPEN = 64, ASKED_STAT = 128,
+	ASKED_WRITE = 256,
 };
 
 /* What becomes of a task's calls and children. */
@@ -67,7 +79,7 @@ enum use { USE_SOCKET = 1, USE_OPTION, USE_IOCTL, USE_CLONE, USE_PRCTL, USE_ARCH
 enum asks {
 	ASKS_NOTHING, ASKS_SOCKET, ASKS_OPTION, ASKS_IOCTL, ASKS_CLONE, ASKS_CLONE3,
 	ASKS_FORK, ASKS_VFORK, ASKS_UNSHARE, ASKS_PRCTL, ASKS_ARCH_PRCTL, ASKS_OPEN,
-	ASKS_OPENAT, ASKS_PATH, ASKS_PATHAT, ASKS_MOUNT, ASKS_FSOPEN,
+	ASKS_OPENAT, ASKS_PATH, ASKS_PATHAT, ASKS_SECOND, ASKS_MOUNT, ASKS_FSOPEN,
 };
 
 static const u8 asks[MAX_CALLS] = {
@@ -83,12 +95,39 @@ static const u8 asks[MAX_CALLS] = {
 	[NR_NEWFSTATAT] = ASKS_PATHAT, [NR_READLINKAT] = ASKS_PATHAT,
 	[NR_FACCESSAT] = ASKS_PATHAT, [NR_FACCESSAT2] = ASKS_PATHAT,
 	[NR_STATX] = ASKS_PATHAT, [NR_MOUNT] = ASKS_MOUNT, [NR_FSOPEN] = ASKS_FSOPEN,
+	[NR_TRUNCATE] = ASKS_PATH, [NR_MKDIR] = ASKS_PATH, [NR_LINK] = ASKS_PATH,
+	[NR_CHMOD] = ASKS_PATH, [NR_CHOWN] = ASKS_PATH, [NR_LCHOWN] = ASKS_PATH,
+	[NR_CHROOT] = ASKS_PATH, [NR_GETXATTR] = ASKS_PATH, [NR_LGETXATTR] = ASKS_PATH,
+	[NR_LISTXATTR] = ASKS_PATH, [NR_LLISTXATTR] = ASKS_PATH,
+	[NR_INOTIFY_ADD_WATCH] = ASKS_SECOND, [NR_MKDIRAT] = ASKS_PATHAT,
+	[NR_FCHOWNAT] = ASKS_PATHAT, [NR_LINKAT] = ASKS_PATHAT,
+	[NR_FCHMODAT] = ASKS_PATHAT, [NR_UTIMENSAT] = ASKS_PATHAT,
 };
 
-enum kind { KIND_TASK = 1, KIND_PROGRAM, KIND_OPEN, KIND_PATH, KIND_MOUNT };
+/* What calls with a path ask of it; of an opened file, its flags tell. */
+static const u8 asked[MAX_CALLS] = {
+	[NR_STAT] = ASKED_STAT, [NR_LSTAT] = ASKED_STAT, [NR_NEWFSTATAT] = ASKED_STAT,
+	[NR_STATX] = ASKED_STAT, [NR_STATFS] = ASKED_STAT, [NR_GETXATTR] = ASKED_STAT,
+	[NR_LGETXATTR] = ASKED_STAT, [NR_LISTXATTR] = ASKED_STAT,
+	[NR_LLISTXATTR] = ASKED_STAT, [NR_INOTIFY_ADD_WATCH] = ASKED_STAT,
+	[NR_ACCESS] = ASKED_ACCESS, [NR_FACCESSAT] = ASKED_ACCESS,
+	[NR_FACCESSAT2] = ASKED_ACCESS, [NR_READLINK] = ASKED_LINK,
+	[NR_READLINKAT] = ASKED_LINK, [NR_CHDIR] = ASKED_ENTER, [NR_CHROOT] = ASKED_ENTER,
+	[NR_TRUNCATE] = ASKED_CHANGE, [NR_MKDIR] = ASKED_CHANGE,
+	[NR_MKDIRAT] = ASKED_CHANGE, [NR_LINK] = ASKED_CHANGE, [NR_LINKAT] = ASKED_CHANGE,
+	[NR_CHMOD] = ASKED_CHANGE, [NR_FCHMODAT] = ASKED_CHANGE,
+	[NR_CHOWN] = ASKED_CHANGE, [NR_LCHOWN] = ASKED_CHANGE,
+	[NR_FCHOWNAT] = ASKED_CHANGE, [NR_UTIMENSAT] = ASKED_CHANGE,
+};
+
+enum kind { KIND_TASK = 1, KIND_PROGRAM, KIND_OPEN, KIND_PATH, KIND_MOUNT, KIND_LOOKUP };
 
 enum end { RENAMED, ENDED };
 
+#define O_ACCMODE 3
+#define O_PATH 010000000
+#define S_IFMT 0170000
+#define S_IFDIR 0040000
 #define PR_SET_NAME 15
 #define CSIGNAL 0xff
 #define CLONE_VM 0x100
@@ -153,8 +192,8 @@ struct path_record {
 	u32 tgid;
 	u32 what;		/* program: its number; else the directory's descriptor */
 	u64 device;
-	u64 inode;
-	u64 mode;		/* i_mode; of a mount: its flags */
+	u64 inode;		/* of a look-up: of the directory that the path begins in */
+	u64 mode;		/* i_mode; of a mount: its flags; of a look-up: enum asked */
 	char file_system[16];
 	char path[PATH_BYTES];
 };
@@ -204,6 +243,27 @@ struct {
 	MAP_TYPE(value, u64);
 } files SEC(".maps");
 
+/* What was asked of paths so far: the key is their text's and their directory's. */
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, 65536);
+	MAP_UINT(map_flags, BPF_F_NO_PREALLOC);
+	MAP_TYPE(key, struct file_key);
+	MAP_TYPE(value, u64);
+} lookups SEC(".maps");
+
+/* Room for a path, as words, so that eight bytes are hashed at once. */
+struct text {
+	u64 words[PATH_BYTES / 8];
+};
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	MAP_UINT(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct text);
+} texts SEC(".maps");
+
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_RINGBUF);
 	MAP_UINT(max_entries, 4 << 20);
@@ -237,6 +297,27 @@ struct inode {
 
 struct file {
 	struct inode *f_inode;
+	u32 f_flags;
+} __attribute__((preserve_access_index));
+
+struct dentry {
+	struct inode *d_inode;
+} __attribute__((preserve_access_index));
+
+struct path {
+	struct dentry *dentry;
+} __attribute__((preserve_access_index));
+
+struct fs_struct {
+	struct path pwd;
+} __attribute__((preserve_access_index));
+
+struct thread_info {
+	u32 status;
+} __attribute__((preserve_access_index));
+
+struct task_struct___status {
+	struct thread_info thread_info;
 } __attribute__((preserve_access_index));
 
 struct fdtable {
@@ -250,11 +331,13 @@ struct files_struct {
 
 struct task_struct___files {
 	struct files_struct *files;
+	struct fs_struct *fs;
 } __attribute__((preserve_access_index));
 
 struct linux_binprm {
 	struct file *file;
 	const char *filename;
+	const char *interp;
 } __attribute__((preserve_access_index));
 
 /* struct pt_regs of x86-64, which is the same in every kernel; cs has 16 bits. */
@@ -308,6 +391,14 @@ NOINLINE int flush(struct task *task, u32 tid, u32 end)
 	return 0;
 }
 
+/* Whether the call that runs is one of the 32-bit table. */
+INLINE int is_compat(void)
+{
+	struct task_struct___status *task = (void *)bpf_get_current_task_btf();
+
+	return task->thread_info.status & TS_COMPAT;
+}
+
 INLINE void count(struct call *call, const struct registers *regs)
 {
 	u64 varies = call->varies;
@@ -347,8 +438,11 @@ int on_sys_enter(struct raw *ctx)
 			return other_run();
 		task->role = COUNTS;
 	}
-	if (regs->cs != USER_CS || number & X32 || number >= FOREIGN)
+	/* `int $0x80` of 64-bit code has the 64-bit segment and the 32-bit table. */
+	if (regs->cs != USER_CS || is_compat())
 		number = FOREIGN;
+	else if (number >= UNKNOWN)
+		number = UNKNOWN;
 	index = number;
 	call = bpf_map_lookup_elem(&calls, &index);
 	if (!call)
@@ -500,20 +594,27 @@ INLINE int first_sight(const struct file_key *key)
 	return 0;
 }
 
-/* Device and number of a file's inode. */
-INLINE void identify(struct file *file, struct file_key *key)
+/* Device and number of an inode. */
+INLINE void identify_inode(struct inode *inode, struct file_key *key)
 {
 	struct super_block *super = 0;
-	struct inode *inode = 0;
 	unsigned long number = 0;
 	u32 device = 0;
 
-	READ_FIELD(inode, file, f_inode);
 	READ_FIELD(number, inode, i_ino);
 	READ_FIELD(super, inode, i_sb);
 	READ_FIELD(device, super, s_dev);
 	key->device = device;
 	key->inode = number;
+}
+
+/* Device and number of a file's inode. */
+INLINE void identify(struct file *file, struct file_key *key)
+{
+	struct inode *inode = 0;
+
+	READ_FIELD(inode, file, f_inode);
+	identify_inode(inode, key);
 }
 
 /* Type of the file system that a file is on, its device, number and mode. */
@@ -597,6 +698,124 @@ NOINLINE int on_open(struct task *task, u32 tid, u32 descriptor, u32 directory, 
 	bpf_probe_read_user_str(record->path, sizeof(record->path), (void *)path);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return 0;
+}
+
+/* The directory that a relative path begins in. */
+INLINE void identify_base(u32 directory, struct file_key *key)
+{
+	struct task_struct___files *task = (void *)bpf_get_current_task_btf();
+	struct fs_struct *fs = 0;
+	struct dentry *dentry = 0;
+	struct inode *inode = 0;
+
+	if (directory != AT_FDCWD) {
+		identify(opened(directory), key);
+		return;
+	}
+	READ_FIELD(fs, task, fs);
+	READ_FIELD(dentry, fs, pwd.dentry);
+	READ_FIELD(inode, dentry, d_inode);
+	identify_inode(inode, key);
+}
+
+/* Whether a path lies in /proc, /sys or /dev, which are the kernel's. */
+INLINE int is_kernel_dir(const char *path)
+{
+	char end;
+
+	if (path[1] == 'p' && path[2] == 'r' && path[3] == 'o' && path[4] == 'c')
+		end = path[5];
+	else if ((path[1] == 's' && path[2] == 'y' && path[3] == 's') ||
+		 (path[1] == 'd' && path[2] == 'e' && path[3] == 'v'))
+		end = path[4];
+	else
+		return 0;
+	return end == 0 || end == '/';
+}
+
+/* A hash of a path and of the directory it begins in. */
+INLINE u64 hash_path(const struct text *text, u32 bytes)
+{
+	u64 hash = 0xcbf29ce484222325ULL;
+
+	for (u32 i = 0; i < PATH_BYTES / 8; i++) {
+		if (i * 8 >= bytes)
+			break;
+		hash = (hash ^ text->words[i]) * 0x9e3779b97f4a7c15ULL;
+		hash ^= hash >> 32;
+	}
+	return hash;
+}
+
+/* A path was found; user space hears of it once for each thing that was asked. */
+NOINLINE int on_lookup(struct task *task, u32 tid, u32 directory, u64 path, u64 asked)
+{
+	struct path_record *record;
+	struct file_key base = {}, key;
+	struct text *text;
+	u64 *known;
+	u32 zero = 0, bytes;
+	long read;
+
+	text = bpf_map_lookup_elem(&texts, &zero);
+	if (!task || !text)
+		return 0;
+	read = bpf_probe_read_user_str(text->words, PATH_BYTES, (void *)path);
+	/* An empty path is about a descriptor. */
+	if (read < 2 || read > PATH_BYTES)
+		return 0;
+	bytes = read;
+	if ((u8)text->words[0] != '/') {
+		identify_base(directory, &base);
+		if (asked == ASKED_ENTER) {
+			/* The task is there already. */
+			text->words[0] = '.';
+			bytes = 2;
+		}
+	} else if (is_kernel_dir((char *)text->words)) {
+		return 0;
+	}
+	if (bytes & 7)
+		text->words[((bytes - 1) >> 3) & 63] &= (1ULL << ((bytes & 7) * 8)) - 1;
+	key.device = base.device * 0x9e3779b97f4a7c15ULL ^ base.inode;
+	key.inode = hash_path(text, bytes);
+	known = bpf_map_lookup_elem(&lookups, &key);
+	if (known) {
+		if ((*known & asked) == asked)
+			return 0;
+		*known |= asked;
+	} else if (bpf_map_update_elem(&lookups, &key, &asked, BPF_ANY)) {
+		lose(LOST_KINDS);
+		return 0;
+	}
+	record = begin_record(task, tid, KIND_LOOKUP);
+	if (!record)
+		return 0;
+	record->what = directory;
+	record->device = base.device;
+	record->inode = base.inode;
+	record->mode = asked;
+	bpf_probe_read_kernel_str(record->path, sizeof(record->path), text->words);
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* What was asked of a file by opening it. */
+INLINE u64 asked_of_opened(u32 descriptor)
+{
+	struct file *file = opened(descriptor);
+	struct inode *inode = 0;
+	u16 mode = 0;
+	u32 flags = 0;
+
+	READ_FIELD(inode, file, f_inode);
+	READ_FIELD(mode, inode, i_mode);
+	READ_FIELD(flags, file, f_flags);
+	if (flags & O_PATH)
+		return ASKED_STAT;
+	if ((mode & S_IFMT) == S_IFDIR)
+		return ASKED_LIST;
+	return flags & O_ACCMODE ? ASKED_WRITE : ASKED_OPEN;
 }
 
 INLINE int is_kernel_path(const char *path)
@@ -716,15 +935,22 @@ NOINLINE int features(struct task *task, struct call *call, struct registers *re
 		break;
 	case ASKS_OPEN:
 		on_open(task, tid, result, AT_FDCWD, regs->di);
+		on_lookup(task, tid, AT_FDCWD, regs->di, asked_of_opened(result));
 		break;
 	case ASKS_OPENAT:
 		on_open(task, tid, result, regs->di, regs->si);
+		on_lookup(task, tid, regs->di, regs->si, asked_of_opened(result));
 		break;
 	case ASKS_PATH:
 		on_path(task, tid, regs->di);
+		on_lookup(task, tid, AT_FDCWD, regs->di, asked[task->number & (MAX_CALLS - 1)]);
 		break;
 	case ASKS_PATHAT:
 		on_path(task, tid, regs->si);
+		on_lookup(task, tid, regs->di, regs->si, asked[task->number & (MAX_CALLS - 1)]);
+		break;
+	case ASKS_SECOND:
+		on_lookup(task, tid, AT_FDCWD, regs->si, ASKED_STAT);
 		break;
 	case ASKS_MOUNT:
 		on_mount(task, tid, regs->r10, regs->dx);
@@ -809,6 +1035,25 @@ int on_fork(struct raw *ctx)
 	return 0;
 }
 
+/* The program that a script names, which no call opens. */
+INLINE void on_interpreter(struct task *task, u32 tid, struct linux_binprm *program)
+{
+	struct path_record *record;
+	const char *name = 0, *interpreter = 0;
+
+	READ_FIELD(name, program, filename);
+	READ_FIELD(interpreter, program, interp);
+	if (name == interpreter)
+		return;
+	record = begin_record(task, tid, KIND_LOOKUP);
+	if (!record)
+		return;
+	record->what = AT_FDCWD;
+	record->mode = ASKED_EXECUTE;
+	bpf_probe_read_kernel_str(record->path, sizeof(record->path), interpreter);
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
 SEC("raw_tp/sched_process_exec")
 int on_exec(struct raw *ctx)
 {
@@ -848,6 +1093,7 @@ int on_exec(struct raw *ctx)
 	READ_FIELD(name, program, filename);
 	bpf_probe_read_kernel_str(record->path, sizeof(record->path), name);
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	on_interpreter(task, tid, program);
 	return 0;
 }
 

@@ -19,9 +19,11 @@ mod call;
 mod durations;
 mod error;
 mod features;
+mod lookups;
 mod merge;
 pub mod names;
 mod observer;
+mod older;
 pub mod paths;
 mod read;
 pub mod table;
@@ -33,6 +35,7 @@ pub use error::ProfileError;
 pub use features::{
     CloneUse, Features, FileUse, IoctlUse, MountUse, OptionUse, PrctlUse, SocketUse,
 };
+pub use lookups::{Asked, Lookups};
 pub use observer::{Observer, Phase, Taken, Way};
 pub use read::MAX_BYTES;
 pub use task::Task;
@@ -42,7 +45,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// The schema that this version writes and reads.
-pub const SCHEMA: &str = "tare-profile/1";
+pub const SCHEMA: &str = "tare-profile/2";
 
 /// Everything seen of one application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +61,8 @@ pub struct Profile {
     pub calls: BTreeMap<String, Call>,
     /// Arguments that select kernel features.
     pub features: Features,
+    /// Paths that were found, but those below `/proc`, `/sys` and `/dev`.
+    pub paths: Lookups,
     /// Kernel modules that were loaded or in use, by name.
     pub modules: Vec<String>,
     /// Device nodes opened, by path.
@@ -76,6 +81,7 @@ impl Profile {
             tasks: Vec::new(),
             calls: BTreeMap::new(),
             features: Features::default(),
+            paths: Lookups::new(),
             modules: Vec::new(),
             devices: Vec::new(),
             unavailable: Vec::new(),

@@ -21,6 +21,9 @@ impl Profile {
             }
         }
         self.features.merge(&other.features);
+        for (path, asked) in &other.paths {
+            self.paths.entry(path.clone()).or_default().extend(asked);
+        }
         unite(&mut self.modules, &other.modules);
         unite(&mut self.devices, &other.devices);
         unite(&mut self.unavailable, &other.unavailable);

@@ -61,6 +61,16 @@ pub fn normal(path: &str) -> String {
     }
 }
 
+/// Without `.` and doubled slashes; `..` stays, since a link may stand before it.
+pub fn plain(path: &str) -> String {
+    let parts: Vec<&str> = path
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != ".")
+        .collect();
+    let start = if path.starts_with('/') { "/" } else { "" };
+    format!("{start}{}", parts.join("/"))
+}
+
 fn without_ids(path: &str) -> String {
     let Some(rest) = path.strip_prefix("/proc/") else {
         return path.to_owned();

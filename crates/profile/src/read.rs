@@ -2,6 +2,7 @@
 
 use crate::call::{Call, MAX_ARGUMENTS};
 use crate::error::ProfileError;
+use crate::older::{Older, WITHOUT_PATHS};
 use crate::{Profile, SCHEMA};
 
 /// Longest profile that is read, bytes. One of a browser with all its
@@ -24,13 +25,21 @@ impl Profile {
             });
         }
         let header: Header = serde_json::from_slice(bytes)?;
-        if header.schema != SCHEMA {
-            return Err(ProfileError::Schema {
-                found: header.schema.chars().take(40).collect(),
-                expected: SCHEMA,
+        let profile: Self = match header.schema.as_str() {
+            SCHEMA => serde_json::from_slice(bytes)?,
+            WITHOUT_PATHS => serde_json::from_slice::<Older>(bytes)?.into(),
+            other => {
+                return Err(ProfileError::Schema {
+                    found: other.chars().take(40).collect(),
+                    expected: SCHEMA,
+                });
+            }
+        };
+        if let Some(path) = profile.paths.keys().find(|path| !path.starts_with('/')) {
+            return Err(ProfileError::Contradiction {
+                what: format!("paths: {path:.80?} is not absolute"),
             });
         }
-        let profile: Self = serde_json::from_slice(bytes)?;
         for (name, call) in &profile.calls {
             if let Some(what) = contradiction(call) {
                 return Err(ProfileError::Contradiction {

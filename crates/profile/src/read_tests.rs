@@ -51,6 +51,29 @@ fn another_version_is_named() {
 }
 
 #[test]
+fn a_profile_without_paths_is_read_and_says_what_it_lacks() {
+    let text = String::from_utf8(good().to_json().unwrap()).unwrap();
+    let older = text
+        .replace("tare-profile/2", "tare-profile/1")
+        .replace("  \"paths\": {},\n", "");
+    let read = Profile::read(older.as_bytes()).unwrap();
+    assert_eq!(read.calls, good().calls);
+    assert_eq!(read.schema, SCHEMA);
+    assert!(read.unavailable[0].contains("paths are not recorded"));
+    let without = text.replace("  \"paths\": {},\n", "");
+    assert!(Profile::read(without.as_bytes()).is_err());
+}
+
+#[test]
+fn a_relative_path_is_refused() {
+    let mut profile = good();
+    profile
+        .paths
+        .insert("../x".to_owned(), [crate::Asked::Stat].into());
+    assert!(error_of(&profile).contains("../x"));
+}
+
+#[test]
 fn figures_that_contradict_each_other_are_named_with_their_call() {
     let edits: [fn(&mut Call); 5] = [
         |call| call.count = 1,

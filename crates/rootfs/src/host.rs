@@ -174,8 +174,8 @@ fn in_path(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// A path without `.`, `..` and the leading `/`.
-fn place(path: &Path) -> String {
+/// A path without `.`, `..` and the leading `/`: its name in a tree.
+pub fn place(path: &Path) -> String {
     use std::path::Component;
     let mut parts: Vec<String> = Vec::new();
     for component in path.components() {

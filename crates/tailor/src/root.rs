@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use tare_profile::{Profile, Way};
+use tare_profile::{Asked, Profile, Way};
 use tare_rootfs::host::HostError;
 use tare_rootfs::oci::{ImageError, Limits};
 use tare_rootfs::tree::Kind;
@@ -15,6 +15,10 @@ use tare_rootfs::{Task, Tree, host, oci};
 
 use crate::check::Check;
 use crate::cut::Cut;
+
+mod found;
+#[cfg(test)]
+mod tests;
 
 /// Most bytes of an application's files.
 const LIMIT_BYTES: u64 = 512 << 20;
@@ -223,6 +227,12 @@ fn task(command: Vec<String>) -> Task {
     }
 }
 
+/// The place that a path leads to by all of its links, the last one included.
+fn to_the_end(tree: &Tree, path: &str) -> Option<String> {
+    let path = path.trim_start_matches('/');
+    tree.through_links(&format!("{path}/.")).ok()
+}
+
 /// Where the guest finds a program in its files.
 fn place_of(tree: &Tree, program: &str) -> Result<String, RootError> {
     let places: Vec<String> = if program.contains('/') {
@@ -233,7 +243,7 @@ fn place_of(tree: &Tree, program: &str) -> Result<String, RootError> {
             .map(|dir| format!("{dir}/{program}"))
             .collect()
     };
-    let mut places = places.iter().filter_map(|it| tree.through_links(it).ok());
+    let mut places = places.iter().filter_map(|it| to_the_end(tree, it));
     let found = places.find(|place| tree.get(place).is_some());
     found.ok_or_else(|| RootError::NoCheck(program.to_owned()))
 }
@@ -271,7 +281,9 @@ fn of_profile(
     for dir in directories(profile) {
         add_directory(&mut tree, Path::new(dir), &mut refused)?;
     }
-    let notes = notes(&tree, &refused);
+    let missing = found::add(&mut tree, profile, &mut refused)?;
+    let mut notes = notes(&tree, &refused);
+    notes.extend(found::note(&missing));
     Ok(Application {
         tree,
         task: task(command),
@@ -402,16 +414,22 @@ fn is_library(path: &Path) -> bool {
 /// and what lies in directories of which nothing was opened.
 fn cut_packages(application: &mut Application, profile: &Profile, check: Option<String>) {
     let tree = &application.tree;
-    let through = |path: &str| tree.through_links(path.trim_start_matches('/')).ok();
+    let through = |path: &str| to_the_end(tree, path);
+    let command = application.task.command.first();
     let programs: BTreeSet<String> = programs(profile)
         .into_iter()
-        .chain(application.task.command.first().map(String::as_str))
         .filter_map(through)
+        .chain(command.and_then(|program| place_of(tree, program).ok()))
         .chain(check)
         .collect();
+    let found = profile.paths.keys();
+    let found: BTreeSet<String> = found.filter_map(|path| through(path)).collect();
+    let listed = profile.paths.iter();
+    let listed = listed.filter(|(_, asked)| asked.contains(&Asked::List));
+    let listed: BTreeSet<String> = listed.filter_map(|(path, _)| through(path)).collect();
     let dirs: BTreeSet<String> = directories(profile)
         .into_iter()
-        .filter_map(|dir| through(&format!("{dir}/.")))
+        .filter_map(through)
         .collect();
     if !programs.iter().any(|program| tree.get(program).is_some()) || dirs.is_empty() {
         let why = "the profile names none of the root's programs: all of its files are kept";
@@ -426,12 +444,13 @@ fn cut_packages(application: &mut Application, profile: &Profile, check: Option<
             };
             let (dir, _) = name.rsplit_once('/').unwrap_or(("", name));
             let is_program = PROGRAMS.contains(&dir);
+            let seen = listed.contains(dir) || found.contains(name);
             let kept = if is_program {
                 programs.contains(name)
             } else {
                 dirs.contains(dir) || dir == "etc" || is_library(Path::new(name))
             };
-            (!kept && !programs.contains(name)).then(|| (name.to_owned(), content.len()))
+            (!kept && !seen && !programs.contains(name)).then(|| (name.to_owned(), content.len()))
         })
         .collect();
     let bytes: u64 = unseen.iter().map(|(_, bytes)| bytes).sum();
@@ -442,177 +461,5 @@ fn cut_packages(application: &mut Application, profile: &Profile, check: Option<
     ));
     for (name, _) in unseen {
         application.tree.remove(&name);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use tare_profile::{FileUse, Task as Seen};
-
-    use super::*;
-
-    fn profile(program: &str, dirs: &[&str]) -> Profile {
-        let mut profile = Profile::empty();
-        profile.tasks.push(Seen {
-            pid: 1,
-            tid: 1,
-            name: "x".to_owned(),
-            program: program.to_owned(),
-            calls: 1,
-        });
-        for dir in dirs {
-            profile.features.files.push(FileUse {
-                file_system: "ext4".to_owned(),
-                path: (*dir).to_owned(),
-                count: 1,
-            });
-        }
-        profile
-    }
-
-    #[test]
-    fn only_what_the_profile_saw_stays_of_a_root() {
-        let dir = tempfile::tempdir().unwrap();
-        let write = |name: &str| {
-            let path = dir.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, name).unwrap();
-        };
-        for name in [
-            "usr/bin/server",
-            "usr/bin/perl",
-            "srv/index.html",
-            "usr/share/doc/a",
-        ] {
-            write(name);
-        }
-        std::os::unix::fs::symlink("usr/bin", dir.path().join("bin")).unwrap();
-        let from = RootFrom::Path(dir.path().to_owned());
-        let command = ["/bin/server".to_owned()];
-        let profile = profile("/bin/server", &["/srv"]);
-        let names = |cuts: &BTreeSet<Cut>| {
-            let root = gather(&from, &profile, &command, &Check::Runs, cuts).unwrap();
-            let is_file = |name: &&str| matches!(root.tree.get(name).unwrap().kind, Kind::File(_));
-            let names = root.tree.entries().map(|(name, _)| name).filter(is_file);
-            names.map(str::to_owned).collect::<Vec<_>>()
-        };
-        assert_eq!(names(&BTreeSet::new()).len(), 4);
-        let cut = names(&BTreeSet::from([Cut::Packages]));
-        assert_eq!(cut, ["srv/index.html", "usr/bin/server"]);
-    }
-
-    #[test]
-    fn the_checks_program_stays_of_a_root_or_is_named() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("usr/bin")).unwrap();
-        for name in ["server", "ask", "perl"] {
-            fs::write(dir.path().join("usr/bin").join(name), name).unwrap();
-        }
-        let (from, command) = (RootFrom::Path(dir.path().to_owned()), ["server".to_owned()]);
-        let profile = profile("/usr/bin/server", &["/usr/bin"]);
-        let cuts = BTreeSet::from([Cut::Packages]);
-        let with = |check: &str| {
-            let check = check.parse().unwrap();
-            gather(&from, &profile, &command, &check, &cuts)
-        };
-        for check in ["ask -h", "/usr/bin/ask"] {
-            let root = with(check).unwrap();
-            let has = |name: &str| root.tree.get(name).is_some();
-            assert!(has("usr/bin/ask") && !has("usr/bin/perl"));
-        }
-        let error = with("question").unwrap_err().to_string();
-        assert!(error.contains("no program question"), "{error}");
-    }
-
-    #[test]
-    fn a_profile_of_this_computer_brings_its_programs_and_data() {
-        let data = tempfile::tempdir().unwrap();
-        allow(data.path(), 0o755);
-        fs::write(data.path().join("page"), "x").unwrap();
-        let place = data.path().to_str().unwrap();
-        let profile = profile("/bin/sh", &[place, "/etc", "/var/log"]);
-        let command = ["sh".to_owned()];
-        let gathered = |check: &Check| {
-            let none = BTreeSet::new();
-            gather(&RootFrom::Profile, &profile, &command, check, &none)
-        };
-        let root = gathered(&"cat /etc/passwd".parse().unwrap()).unwrap();
-        let has = |name: &str| root.tree.get(name.trim_start_matches('/')).is_some();
-        assert!(has(&root.task.command[0]) && has("/etc/passwd"));
-        assert!(has(&format!("{place}/page")) && has("/var/log"));
-        assert!(!has("/etc/shadow"));
-        let check = |name: &str| ["bin", "usr/bin"].map(|dir| has(&format!("{dir}/{name}")));
-        assert!(check("cat").contains(&true));
-        let none = gathered(&"no-such-program".parse().unwrap()).unwrap_err();
-        assert!(none.to_string().contains("no-such-program"), "{none}");
-    }
-
-    fn allow(path: &Path, mode: u32) {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    }
-
-    #[test]
-    fn a_profile_does_not_bring_what_others_may_not_read() {
-        let dir = tempfile::tempdir().unwrap();
-        allow(dir.path(), 0o755);
-        let write = |name: &str, mode: u32| {
-            let path = dir.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(&path, name).unwrap();
-            allow(&path, mode);
-        };
-        write("site/page", 0o644);
-        write("site/key", 0o600);
-        write("ssh/config", 0o644);
-        allow(&dir.path().join("ssh"), 0o700);
-        std::os::unix::fs::symlink("../ssh/config", dir.path().join("site/link")).unwrap();
-        let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-        let profile = profile("/bin/sh", &[&place("site"), &place("ssh")]);
-        let command = ["sh".to_owned()];
-        let none = BTreeSet::new();
-        let root = gather(&RootFrom::Profile, &profile, &command, &Check::Runs, &none).unwrap();
-        let has = |name: &str| root.tree.get(place(name).trim_start_matches('/')).is_some();
-        assert!(has("site/page"));
-        assert!(!has("site/key") && !has("ssh/config") && !has("site/link"));
-        assert!(root.notes[0].contains("site (1)"), "{:?}", root.notes);
-        assert!(root.notes[1].starts_with("3 files that the profile names are left out"));
-    }
-
-    #[test]
-    fn words_of_the_user_stand_before_an_images() {
-        let image = |config: &str| {
-            let layer = oci::testing::layer(&[oci::testing::Entry::File("bin/a", 0o755, b"a")]);
-            let mut file = tempfile::NamedTempFile::new().unwrap();
-            let archive = oci::testing::oci_archive(config, &[layer]);
-            std::io::Write::write_all(&mut file, &archive).unwrap();
-            file
-        };
-        let profile = Profile::empty();
-        let command = |config: &str, words: &[&str]| {
-            let file = image(config);
-            let from = RootFrom::Path(file.path().to_owned());
-            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            gather(&from, &profile, &words, &Check::Runs, &BTreeSet::new())
-                .map(|root| root.task.command)
-        };
-        let with_cmd = r#"{"config":{"Cmd":["/bin/own"]}}"#;
-        assert_eq!(command(with_cmd, &[]).unwrap(), ["/bin/own"]);
-        assert_eq!(
-            command(with_cmd, &["/bin/a", "-x"]).unwrap(),
-            ["/bin/a", "-x"]
-        );
-        let with_entrypoint = r#"{"config":{"Entrypoint":["/bin/a"],"Cmd":["-y"]}}"#;
-        assert_eq!(command(with_entrypoint, &["-x"]).unwrap(), ["/bin/a", "-x"]);
-        let none = command(r#"{"config":{}}"#, &[]);
-        assert!(matches!(none, Err(RootError::NoCommand)));
-    }
-
-    #[test]
-    fn nothing_to_run_is_an_error() {
-        let (profile, none) = (Profile::empty(), BTreeSet::new());
-        let nothing = gather(&RootFrom::Profile, &profile, &[], &Check::Runs, &none);
-        assert!(matches!(nothing, Err(RootError::NoCommand)));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use tare_profile::{Argument, Call, Features, Observer, Profile};
+use tare_profile::{Argument, Asked, Call, Features, Observer, Profile};
 
 use super::units::{time, time_or_none};
 
@@ -28,6 +28,7 @@ pub(super) fn of(profile: &Profile, file: Option<&Path>) -> String {
     if !profile.phases.is_empty() {
         paragraph(&mut text, "Observing", &[observer]);
     }
+    paragraph(&mut text, "Complete", &[completeness(profile)]);
     for missing in &profile.unavailable {
         paragraph(&mut text, "Missing", std::slice::from_ref(missing));
     }
@@ -106,6 +107,7 @@ fn lists(profile: &Profile) -> Vec<(&'static str, Vec<String>)> {
             "File systems",
             names(features.files.iter().map(|it| &it.file_system)),
         ),
+        ("Paths", paths(profile)),
         ("Kernel files", kernel_files(features)),
         ("Devices", profile.devices.clone()),
         ("ioctl", names(features.ioctls.iter().map(|it| &it.request))),
@@ -159,6 +161,38 @@ fn sockets(features: &Features) -> Vec<String> {
             ),
         })
         .collect()
+}
+
+/// How many paths there are, by the most that was asked of each.
+fn paths(profile: &Profile) -> Vec<String> {
+    let (mut opened, mut listed, mut looked_at) = (0_usize, 0_usize, 0_usize);
+    for asked in profile.paths.values() {
+        if asked.contains(&Asked::List) {
+            listed += 1;
+        } else if asked
+            .iter()
+            .any(|it| matches!(it, Asked::Open | Asked::Write | Asked::Execute))
+        {
+            opened += 1;
+        } else {
+            looked_at += 1;
+        }
+    }
+    vec![
+        format!("{} found", profile.paths.len()),
+        format!("{opened} opened or run"),
+        format!("{listed} directories listed"),
+        format!("{looked_at} only looked at"),
+    ]
+}
+
+/// Whether anything is missing that a kernel or a root would need.
+fn completeness(profile: &Profile) -> String {
+    match profile.unavailable.len() {
+        0 => "every call, every path that was found, no event lost".to_owned(),
+        1 => "no: one thing is missing (below)".to_owned(),
+        more => format!("no: {more} things are missing (below)"),
+    }
 }
 
 fn kernel_files(features: &Features) -> Vec<String> {

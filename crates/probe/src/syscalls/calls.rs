@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use tare_profile::{Argument, BUCKETS, Call, Durations, FASTEST, MAX_ARGUMENTS, names, table};
 
-use super::record::FOREIGN;
+use super::record::{FOREIGN, UNKNOWN};
 use crate::bpf::Object;
 
-/// The name of what 32-bit programs called.
+/// The name of calls of the 32-bit table.
 pub(super) const COMPAT: &str = "compat";
+/// The name of calls by a number that no call has.
+pub(super) const NO_CALL: &str = "unknown";
 /// Numbers that are counted.
 const CALLS: u32 = FOREIGN + 1;
 /// Words of the kernel side's `struct call`.
@@ -67,6 +69,7 @@ pub(super) fn read(object: &Object) -> Counted {
 pub(super) fn name(number: u32) -> String {
     match number {
         FOREIGN => COMPAT.to_owned(),
+        UNKNOWN => NO_CALL.to_owned(),
         _ => table::name(number),
     }
 }

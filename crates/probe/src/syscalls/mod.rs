@@ -22,6 +22,7 @@ mod call_log;
 mod calls;
 mod features;
 mod follow;
+mod lookups;
 mod modules;
 mod program;
 mod record;

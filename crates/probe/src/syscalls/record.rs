@@ -6,6 +6,9 @@ pub(super) const MADE_WORDS: usize = 8;
 /// The number that calls of 32-bit programs are counted under.
 pub(super) const FOREIGN: u32 = 511;
 
+/// The number that numbers of no system call are counted under.
+pub(super) const UNKNOWN: u32 = 510;
+
 /// What is reported when it happens, because it is rare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
@@ -19,6 +22,8 @@ pub(super) enum Record {
     Path(PathRecord),
     /// Something was mounted.
     Mount(PathRecord),
+    /// A path was found, and something was asked of it for the first time.
+    Lookup(PathRecord),
 }
 
 /// A task under one name.
@@ -49,9 +54,10 @@ pub(super) struct PathRecord {
     pub(super) tgid: u32,
     /// The program's number, or the descriptor that the path is relative to.
     pub(super) what: u32,
-    /// Key of the count: device (or all ones) and number of the inode (or hash).
+    /// Key of the count: device (or all ones) and number of the inode (or hash); of a
+    /// look-up the directory's that a relative path begins in.
     pub(super) key: [u64; 2],
-    /// `i_mode`.
+    /// `i_mode`; of a look-up what was asked (`enum asked`).
     pub(super) mode: u64,
     /// Type of the file system.
     pub(super) file_system: String,
@@ -88,6 +94,7 @@ impl Record {
             3 => Self::Open(PathRecord::parse(&mut reader)?),
             4 => Self::Path(PathRecord::parse(&mut reader)?),
             5 => Self::Mount(PathRecord::parse(&mut reader)?),
+            6 => Self::Lookup(PathRecord::parse(&mut reader)?),
             _ => return None,
         })
     }

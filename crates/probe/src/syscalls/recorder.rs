@@ -16,6 +16,7 @@ use super::call_log::{CallLog, LogEnd, LogError};
 use super::calls::{self, COMPAT, Counted};
 use super::features::Paths;
 use super::follow::{self, Container, FollowError};
+use super::lookups::Lookups;
 use super::modules::Modules;
 use super::record::{LogRecord, MADE_WORDS, Record, TaskRecord};
 use super::tasks::Tasks;
@@ -66,6 +67,7 @@ pub struct Recorder {
     unavailable: Vec<String>,
     tasks: Tasks,
     paths: Paths,
+    lookups: Lookups,
     modules: Modules,
     container: Option<Container>,
     start: Instant,
@@ -111,6 +113,7 @@ impl Recorder {
             unavailable,
             tasks: Tasks::default(),
             paths: Paths::default(),
+            lookups: Lookups::default(),
             modules: Modules::watch(),
             container: None,
             start: Instant::now(),
@@ -169,11 +172,13 @@ impl Recorder {
                 Some(Record::Task(task)) => self.tasks.add(task),
                 Some(Record::Program(program)) => {
                     self.paths.started(&program);
+                    self.lookups.started(&program);
                     self.tasks.program(program.what, program.path);
                 }
                 Some(Record::Open(file)) => self.paths.opened(&file),
                 Some(Record::Path(path)) => self.paths.looked_at(&path),
                 Some(Record::Mount(mount)) => self.paths.mounted(&mount),
+                Some(Record::Lookup(path)) => self.lookups.found(&path),
             }
         }
         self.drain_log();
@@ -216,16 +221,21 @@ impl Recorder {
         let Counted { mut calls, uses } = calls::read(&self.object);
         let observer = self.observer(&calls);
         if calls.contains_key(COMPAT) {
-            let why = "calls of 32-bit programs are counted as one, `compat`, without their kinds";
+            let why = "calls of the 32-bit table are counted as one, `compat`, without their kinds";
             self.unavailable.push(why.to_owned());
         }
         let (tasks, unlisted) = self.tasks.finish(&mut calls);
         let (features, devices, unnamed) = self.paths.finish(&self.object, &uses);
+        let (paths, unplaced) = self.lookups.finish();
         let log_lost = self.object.word("lost", LOST_LOG).unwrap_or(0);
         let log = self.log.map(|log| log.and_then(|log| log.finish(log_lost)));
         for (count, what) in [
             (unlisted, "tasks that ended are not listed"),
             (unnamed, "files were opened whose paths are not known"),
+            (
+                unplaced,
+                "paths that were found are not listed: too long, too many, or relative to a directory that is not known",
+            ),
             (observer.lost, "events found no room and are not counted"),
             (self.misunderstood, "records were not understood"),
         ] {
@@ -249,6 +259,7 @@ impl Recorder {
             tasks,
             calls,
             features,
+            paths,
             modules: self.modules.finish(),
             devices,
             unavailable: self.unavailable,

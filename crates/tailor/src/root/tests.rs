@@ -1,0 +1,266 @@
+//! What of a root, or of this computer, an application gets.
+
+#![allow(clippy::unwrap_used)]
+
+use tare_profile::{FileUse, Task as Seen};
+
+use super::*;
+
+fn profile(program: &str, dirs: &[&str]) -> Profile {
+    let mut profile = Profile::empty();
+    profile.tasks.push(Seen {
+        pid: 1,
+        tid: 1,
+        name: "x".to_owned(),
+        program: program.to_owned(),
+        calls: 1,
+    });
+    for dir in dirs {
+        profile.features.files.push(FileUse {
+            file_system: "ext4".to_owned(),
+            path: (*dir).to_owned(),
+            count: 1,
+        });
+    }
+    profile
+}
+
+#[test]
+fn only_what_the_profile_saw_stays_of_a_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str| {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    };
+    for name in [
+        "usr/bin/server",
+        "usr/bin/perl",
+        "srv/index.html",
+        "usr/share/doc/a",
+    ] {
+        write(name);
+    }
+    std::os::unix::fs::symlink("usr/bin", dir.path().join("bin")).unwrap();
+    let from = RootFrom::Path(dir.path().to_owned());
+    let command = ["/bin/server".to_owned()];
+    let profile = profile("/bin/server", &["/srv"]);
+    let names = |cuts: &BTreeSet<Cut>| {
+        let root = gather(&from, &profile, &command, &Check::Runs, cuts).unwrap();
+        let is_file = |name: &&str| matches!(root.tree.get(name).unwrap().kind, Kind::File(_));
+        let names = root.tree.entries().map(|(name, _)| name).filter(is_file);
+        names.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&BTreeSet::new()).len(), 4);
+    let cut = names(&BTreeSet::from([Cut::Packages]));
+    assert_eq!(cut, ["srv/index.html", "usr/bin/server"]);
+}
+
+#[test]
+fn the_checks_program_stays_of_a_root_or_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("usr/bin")).unwrap();
+    for name in ["server", "ask", "perl"] {
+        fs::write(dir.path().join("usr/bin").join(name), name).unwrap();
+    }
+    let (from, command) = (RootFrom::Path(dir.path().to_owned()), ["server".to_owned()]);
+    let profile = profile("/usr/bin/server", &["/usr/bin"]);
+    let cuts = BTreeSet::from([Cut::Packages]);
+    let with = |check: &str| {
+        let check = check.parse().unwrap();
+        gather(&from, &profile, &command, &check, &cuts)
+    };
+    for check in ["ask -h", "/usr/bin/ask"] {
+        let root = with(check).unwrap();
+        let has = |name: &str| root.tree.get(name).is_some();
+        assert!(has("usr/bin/ask") && !has("usr/bin/perl"));
+    }
+    let error = with("question").unwrap_err().to_string();
+    assert!(error.contains("no program question"), "{error}");
+}
+
+#[test]
+fn a_profile_of_this_computer_brings_its_programs_and_data() {
+    let data = tempfile::tempdir().unwrap();
+    allow(data.path(), 0o755);
+    fs::write(data.path().join("page"), "x").unwrap();
+    let place = data.path().to_str().unwrap();
+    let profile = profile("/bin/sh", &[place, "/etc", "/var/log"]);
+    let command = ["sh".to_owned()];
+    let gathered = |check: &Check| {
+        let none = BTreeSet::new();
+        gather(&RootFrom::Profile, &profile, &command, check, &none)
+    };
+    let root = gathered(&"cat /etc/passwd".parse().unwrap()).unwrap();
+    let has = |name: &str| root.tree.get(name.trim_start_matches('/')).is_some();
+    assert!(has(&root.task.command[0]) && has("/etc/passwd"));
+    assert!(has(&format!("{place}/page")) && has("/var/log"));
+    assert!(!has("/etc/shadow"));
+    let check = |name: &str| ["bin", "usr/bin"].map(|dir| has(&format!("{dir}/{name}")));
+    assert!(check("cat").contains(&true));
+    let none = gathered(&"no-such-program".parse().unwrap()).unwrap_err();
+    assert!(none.to_string().contains("no-such-program"), "{none}");
+}
+
+fn allow(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_profile_does_not_bring_what_others_may_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    allow(dir.path(), 0o755);
+    let write = |name: &str, mode: u32| {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, name).unwrap();
+        allow(&path, mode);
+    };
+    write("site/page", 0o644);
+    write("site/key", 0o600);
+    write("ssh/config", 0o644);
+    allow(&dir.path().join("ssh"), 0o700);
+    std::os::unix::fs::symlink("../ssh/config", dir.path().join("site/link")).unwrap();
+    let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let profile = profile("/bin/sh", &[&place("site"), &place("ssh")]);
+    let command = ["sh".to_owned()];
+    let none = BTreeSet::new();
+    let root = gather(&RootFrom::Profile, &profile, &command, &Check::Runs, &none).unwrap();
+    let has = |name: &str| root.tree.get(place(name).trim_start_matches('/')).is_some();
+    assert!(has("site/page"));
+    assert!(!has("site/key") && !has("ssh/config") && !has("site/link"));
+    assert!(root.notes[0].contains("site (1)"), "{:?}", root.notes);
+    assert!(root.notes[1].starts_with("3 files that the profile names are left out"));
+}
+
+#[test]
+fn words_of_the_user_stand_before_an_images() {
+    let image = |config: &str| {
+        let layer = oci::testing::layer(&[oci::testing::Entry::File("bin/a", 0o755, b"a")]);
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let archive = oci::testing::oci_archive(config, &[layer]);
+        std::io::Write::write_all(&mut file, &archive).unwrap();
+        file
+    };
+    let profile = Profile::empty();
+    let command = |config: &str, words: &[&str]| {
+        let file = image(config);
+        let from = RootFrom::Path(file.path().to_owned());
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        gather(&from, &profile, &words, &Check::Runs, &BTreeSet::new())
+            .map(|root| root.task.command)
+    };
+    let with_cmd = r#"{"config":{"Cmd":["/bin/own"]}}"#;
+    assert_eq!(command(with_cmd, &[]).unwrap(), ["/bin/own"]);
+    assert_eq!(
+        command(with_cmd, &["/bin/a", "-x"]).unwrap(),
+        ["/bin/a", "-x"]
+    );
+    let with_entrypoint = r#"{"config":{"Entrypoint":["/bin/a"],"Cmd":["-y"]}}"#;
+    assert_eq!(command(with_entrypoint, &["-x"]).unwrap(), ["/bin/a", "-x"]);
+    let none = command(r#"{"config":{}}"#, &[]);
+    assert!(matches!(none, Err(RootError::NoCommand)));
+}
+
+#[test]
+fn nothing_to_run_is_an_error() {
+    let (profile, none) = (Profile::empty(), BTreeSet::new());
+    let nothing = gather(&RootFrom::Profile, &profile, &[], &Check::Runs, &none);
+    assert!(matches!(nothing, Err(RootError::NoCommand)));
+}
+
+/// A root with a program behind two links, of which the profile saw look-ups only.
+#[test]
+fn what_was_looked_up_stays_of_a_root_to_the_end_of_its_links() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str| {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    };
+    for name in [
+        "usr/bin/python3.11",
+        "usr/bin/perl",
+        "usr/lib/python3.11/os.py",
+        "usr/lib/python3.11/encodings/__init__.py",
+        "usr/lib/python3.11/unseen/a.py",
+        "srv/a.html",
+        "opt/names/one",
+        "opt/names/below/two",
+    ] {
+        write(name);
+    }
+    let link = |target: &str, name: &str| {
+        std::os::unix::fs::symlink(target, dir.path().join(name)).unwrap();
+    };
+    link("python3.11", "usr/bin/python3");
+    link("usr/bin", "bin");
+    let mut profile = profile("/bin/python3", &["/srv"]);
+    for (path, asked) in [
+        ("/usr/lib/python3.11/os.py", Asked::Stat),
+        (
+            "/usr/bin/../lib/python3.11/encodings/__init__.py",
+            Asked::Stat,
+        ),
+        ("/opt/names", Asked::List),
+    ] {
+        profile.paths.insert(path.to_owned(), [asked].into());
+    }
+    let from = RootFrom::Path(dir.path().to_owned());
+    let cuts = BTreeSet::from([Cut::Packages]);
+    let command = ["python3".to_owned()];
+    let root = gather(&from, &profile, &command, &Check::Runs, &cuts).unwrap();
+    let is_file = |name: &&str| matches!(root.tree.get(name).unwrap().kind, Kind::File(_));
+    let names: Vec<&str> = root.tree.entries().map(|(name, _)| name).collect();
+    let names: Vec<&str> = names.into_iter().filter(is_file).collect();
+    assert_eq!(
+        names,
+        [
+            "opt/names/one",
+            "srv/a.html",
+            "usr/bin/python3.11",
+            "usr/lib/python3.11/encodings/__init__.py",
+            "usr/lib/python3.11/os.py",
+        ]
+    );
+}
+
+#[test]
+fn what_was_looked_up_comes_from_this_computer() {
+    let dir = tempfile::tempdir().unwrap();
+    allow(dir.path(), 0o755);
+    let write = |name: &str, mode: u32| {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, name).unwrap();
+        allow(&path, mode);
+    };
+    write("looked-at/module", 0o644);
+    write("looked-at/unseen", 0o644);
+    write("looked-at/key", 0o600);
+    write("listed/a", 0o644);
+    fs::create_dir(dir.path().join("listed/below")).unwrap();
+    std::os::unix::fs::symlink("looked-at/module", dir.path().join("link")).unwrap();
+    let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let mut profile = profile("/bin/sh", &[]);
+    for (name, asked) in [
+        ("link", Asked::Stat),
+        ("looked-at/key", Asked::Stat),
+        ("listed", Asked::List),
+        ("gone", Asked::Open),
+        ("made", Asked::Write),
+    ] {
+        profile.paths.insert(place(name), [asked].into());
+    }
+    let command = ["sh".to_owned()];
+    let none = BTreeSet::new();
+    let root = gather(&RootFrom::Profile, &profile, &command, &Check::Runs, &none).unwrap();
+    let get = |name: &str| root.tree.get(place(name).trim_start_matches('/'));
+    assert!(matches!(&get("link").unwrap().kind, Kind::Link(to) if to == "looked-at/module"));
+    assert!(get("looked-at/module").is_some() && get("listed/a").is_some());
+    assert!(matches!(get("listed/below").unwrap().kind, Kind::Directory));
+    assert!(get("looked-at/unseen").is_none() && get("looked-at/key").is_none());
+    assert!(root.notes[1].starts_with("1 files"), "{:?}", root.notes);
+    assert!(root.notes[2].contains("/gone"), "{:?}", root.notes);
+    assert!(!root.notes[2].contains("/made"), "{:?}", root.notes);
+}
