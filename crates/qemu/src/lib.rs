@@ -43,6 +43,8 @@ impl Accelerator {
     /// - KVM: the host's, without features that a KVM which emulates ring 0 cannot execute.
     /// - TCG and Linux: a plain Haswell, without the features that TCG warns about. On `max`
     ///   Linux's self-tests of patched code fail, and its tracers crash with several CPUs.
+    /// - TCG and Linux under `-icount`, which counts each iteration of a string instruction: no
+    ///   ERMS either, so that Linux zeroes and copies by 8 bytes and not by single ones.
     /// - TCG and the library OS: all that TCG has.
     pub const fn cpu(self, guest: GuestSystem) -> &'static str {
         match (self, guest) {
@@ -50,6 +52,9 @@ impl Accelerator {
             (Self::Tcg, GuestSystem::LibraryOs) => "max",
             (Self::Tcg, GuestSystem::Linux) => {
                 "Haswell,-pcid,-x2apic,-tsc-deadline,-invpcid,-hle,-rtm"
+            }
+            (Self::Tcg, GuestSystem::CountedLinux) => {
+                "Haswell,-pcid,-x2apic,-tsc-deadline,-invpcid,-hle,-rtm,-erms,-fsrm"
             }
         }
     }
@@ -62,6 +67,8 @@ pub enum GuestSystem {
     LibraryOs,
     /// A Linux kernel.
     Linux,
+    /// A Linux kernel under `-icount`.
+    CountedLinux,
 }
 
 /// QEMU's machine type.

@@ -133,7 +133,11 @@ impl Machine<'_> {
 
     fn command(&self, host_port: Option<u16>) -> Command {
         let accelerator = self.execution.accelerator();
-        let mut line = CommandLine::new(self.machine_type, accelerator, GuestSystem::Linux, 1);
+        let guest = match self.execution {
+            Execution::Counted => GuestSystem::CountedLinux,
+            Execution::Kvm | Execution::Translated => GuestSystem::Linux,
+        };
+        let mut line = CommandLine::new(self.machine_type, accelerator, guest, 1);
         line.memory_mib(self.memory_mib)
             .serial(&format!("file:{}", qemu::escaped(self.console)))
             .exit_port()

@@ -35,10 +35,13 @@ pub(crate) struct Count {
     pub(crate) user: u64,
     /// By the kernel.
     pub(crate) kernel: u64,
+    /// Iterations of string instructions with REP, by either: such an instruction counts
+    /// once above.
+    pub(crate) iterations: u64,
 }
 
 impl Count {
-    /// All of them.
+    /// All instructions, without iterations.
     pub(crate) fn total(self) -> u64 {
         self.user + self.kernel
     }
@@ -51,6 +54,7 @@ impl Sub for Count {
         Self {
             user: self.user.saturating_sub(earlier.user),
             kernel: self.kernel.saturating_sub(earlier.kernel),
+            iterations: self.iterations.saturating_sub(earlier.iterations),
         }
     }
 }
@@ -86,14 +90,22 @@ impl Plugin {
 impl Counter {
     /// What it has counted so far.
     pub(crate) fn read(&self) -> Result<Count, LinuxError> {
-        let mut bytes = [0; 16];
+        let mut bytes = [0; 4 * size_of::<u64>()];
         self.file
             .read_exact_at(&mut bytes, 0)
             .map_err(LinuxError::file(&self.path))?;
-        let both = u128::from_le_bytes(bytes);
+        let mut words = [0; 4];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(size_of::<u64>())) {
+            *word = bytes
+                .iter()
+                .rev()
+                .fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+        }
+        let [user, kernel, of_user, of_kernel] = words;
         Ok(Count {
-            user: both as u64,
-            kernel: (both >> 64) as u64,
+            user,
+            kernel,
+            iterations: of_user + of_kernel,
         })
     }
 }
@@ -114,4 +126,77 @@ fn compile(source: &Path, plugin: &Path) -> Result<(), LinuxError> {
     Err(LinuxError::Counter(
         line.unwrap_or("cc said nothing").to_owned(),
     ))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Real-mode code at the start of a ROM of 64 KiB, which ends by a write to QEMU's
+    /// exit device.
+    const CODE: &[u8] = &[
+        0xfc, // cld
+        0x31, 0xc0, // xor ax, ax
+        0x8e, 0xc0, // mov es, ax
+        0x8e, 0xd8, // mov ds, ax
+        0xbf, 0x00, 0x05, // mov di, 0x500
+        0xb9, 0xe8, 0x03, // mov cx, 1000
+        0xf3, 0xaa, // rep stosb
+        0xf3, 0xaa, // rep stosb, of no bytes
+        0xbe, 0x00, 0x05, // mov si, 0x500
+        0xb9, 0xf4, 0x01, // mov cx, 500
+        0xf3, 0xa5, // rep movsw
+        0xba, 0x03, 0x00, // mov dx, 3
+        0xb9, 0x0a, 0x00, // mov cx, 10: three times from here
+        0xf3, 0xaa, // rep stosb
+        0x4a, // dec dx
+        0x75, 0xf8, // jnz
+        0xe6, 0xf4, // out 0xf4, al
+    ];
+    /// At the reset vector: a far jump to the code.
+    const RESET: &[u8] = &[0xea, 0x00, 0x00, 0x00, 0xf0];
+    const ROM_BYTES: usize = 64 << 10;
+    /// The jump, 12 instructions, 3 times 4, and the last.
+    const INSTRUCTIONS: u64 = 1 + 12 + 3 * 4 + 1;
+    const ITERATIONS: u64 = 1000 + 500 + 3 * 10;
+
+    #[test]
+    fn a_string_instruction_counts_once_and_its_iterations_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let plugin = Plugin(dir.path().join(PLUGIN));
+        let source = dir.path().join("counter.c");
+        fs::write(&source, SOURCE).unwrap();
+        if let Err(error) = compile(&source, &plugin.0) {
+            eprintln!("SKIP: {error}");
+            return;
+        }
+        let mut rom = vec![0xf4; ROM_BYTES];
+        rom[..CODE.len()].copy_from_slice(CODE);
+        rom[ROM_BYTES - 16..][..RESET.len()].copy_from_slice(RESET);
+        let bios = dir.path().join("rom");
+        fs::write(&bios, rom).unwrap();
+        let (counter, words) = plugin.counter(&dir.path().join("count")).unwrap();
+        let ended = Command::new(tare_qemu::PROGRAM)
+            .args([
+                "-machine",
+                "pc,accel=tcg",
+                "-nodefaults",
+                "-display",
+                "none",
+            ])
+            .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=1", "-bios"])
+            .arg(&bios)
+            .args(words)
+            .stdin(Stdio::null())
+            .status();
+        let Ok(status) = ended else {
+            eprintln!("SKIP: no {}", tare_qemu::PROGRAM);
+            return;
+        };
+        assert_eq!(status.code(), Some(1));
+        let count = counter.read().unwrap();
+        assert_eq!((count.user, count.kernel), (INSTRUCTIONS, 0));
+        assert_eq!(count.iterations, ITERATIONS);
+    }
 }

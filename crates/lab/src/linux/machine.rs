@@ -261,7 +261,11 @@ fn linux_command_line(
     initramfs: &File,
     clock: Clock,
 ) -> Result<CommandLine, LinuxError> {
-    let mut line = CommandLine::new(MachineType::Q35, Accelerator::Tcg, GuestSystem::Linux, 1);
+    let guest = match clock {
+        Clock::Wall => GuestSystem::Linux,
+        Clock::Instructions => GuestSystem::CountedLinux,
+    };
+    let mut line = CommandLine::new(MachineType::Q35, Accelerator::Tcg, guest, 1);
     boot(&mut line, &kernel.image, memory_mib, initramfs)?;
     line.append(&format!(
         "{WORDS} quiet {UNTIMED} {CMDLINE} {} tsc=reliable clocksource=tsc",

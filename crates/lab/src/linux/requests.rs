@@ -104,6 +104,7 @@ fn visits(
         counts.push(Count {
             user: spent.user / requests,
             kernel: spent.kernel / requests,
+            iterations: spent.iterations / requests,
         });
     }
     Ok(counts)

@@ -59,6 +59,9 @@ impl Weighed {
         let all = booted.count.total() as f64;
         self.samples
             .add(&format!("boot_insns.{kernel}"), "insns", all);
+        let iterations = booted.count.iterations as f64;
+        self.samples
+            .add(&format!("boot_rep_iterations.{kernel}"), "", iterations);
     }
 
     /// A boot without it.
@@ -80,6 +83,11 @@ impl Weighed {
                 &format!("{phase}_kernel_insns.{kernel}"),
                 "insns",
                 count.kernel as f64,
+            );
+            self.samples.add(
+                &format!("{phase}_rep_iterations.{kernel}"),
+                "",
+                count.iterations as f64,
             );
         }
     }
@@ -232,6 +240,7 @@ mod tests {
             .map(|more| Count {
                 user,
                 kernel: kernel + more,
+                iterations: 7,
             })
             .collect()
     }

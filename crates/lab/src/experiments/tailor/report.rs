@@ -212,6 +212,10 @@ fn method(plan: &Plan) -> Vec<String> {
          executes, apart for the kernel's half of the addresses. A request's count also has what \
          it leaves to be done within 15 ms."
             .to_owned(),
+        "A string instruction with REP (zeroing, copying) counts once, as on a processor; its \
+         iterations are figures of their own (rep_iterations). Runs without these \
+         figures counted each iteration."
+            .to_owned(),
         format!(
             "{} requests at the peak (one connection), {} visits when browsing (a connection \
              each), one after the other, on every kernel; {} connections with drawn requests, \
@@ -223,7 +227,8 @@ fn method(plan: &Plan) -> Vec<String> {
          one asks (allnoconfig with 64BIT and EXPERT). Neither is built."
             .to_owned(),
         "System calls are timed in the guest on a clock of one nanosecond for each instruction \
-         (-icount shift=0,sleep=off), less the cost of reading the clock."
+         (-icount shift=0,sleep=off), less the cost of reading the clock. This clock counts each \
+         iteration of REP; the processor hides ERMS, so that it is one for 8 bytes."
             .to_owned(),
     ]
 }
