@@ -293,6 +293,30 @@ fn a_script_s_interpreter_is_among_the_paths() {
 }
 
 #[test]
+fn a_congestion_control_that_is_set_is_named() {
+    const SOURCE: &str = r#"
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+int main(void) {
+    int tcp = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(tcp, IPPROTO_TCP, TCP_CONGESTION, "no-such", 7);
+    return setsockopt(tcp, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+}
+"#;
+    let place = Place::new();
+    let program = place.path().join("sets");
+    if !ready() || !compile(SOURCE, &program) {
+        return;
+    }
+    let out = place.path().join("p.json").to_str().unwrap().to_owned();
+    place
+        .run(&["profile", "--out", &out, "--", program.to_str().unwrap()])
+        .expect(0, "TCP_CONGESTION=reno");
+    assert!(!fs::read_to_string(&out).unwrap().contains("no-such"));
+}
+
+#[test]
 fn calls_of_the_32_bit_table_and_numbers_of_no_call_are_counted_apart() {
     const SOURCE: &str = r#"
 #include <unistd.h>

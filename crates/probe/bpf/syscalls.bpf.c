@@ -73,7 +73,10 @@ enum role {
 
 enum lost { LOST_RECORDS, LOST_LOG, LOST_TASKS, LOST_USES, LOST_KINDS };
 
-enum use { USE_SOCKET = 1, USE_OPTION, USE_IOCTL, USE_CLONE, USE_PRCTL, USE_ARCH_PRCTL };
+enum use {
+	USE_SOCKET = 1, USE_OPTION, USE_IOCTL, USE_CLONE, USE_PRCTL, USE_ARCH_PRCTL,
+	USE_CONGESTION, USE_ULP,
+};
 
 /* What a call asks for by its arguments. */
 enum asks {
@@ -124,6 +127,9 @@ enum kind { KIND_TASK = 1, KIND_PROGRAM, KIND_OPEN, KIND_PATH, KIND_MOUNT, KIND_
 
 enum end { RENAMED, ENDED };
 
+#define IPPROTO_TCP 6
+#define TCP_CONGESTION 13
+#define TCP_ULP 31
 #define O_ACCMODE 3
 #define O_PATH 010000000
 #define S_IFMT 0170000
@@ -874,6 +880,28 @@ NOINLINE int on_mount(struct task *task, u32 tid, u64 flags, u64 file_system)
 	return 0;
 }
 
+/* A module of TCP that a socket asks for by its name, of which 12 bytes count. */
+INLINE void use_module(struct call *call, u32 kind, u64 value, u64 bytes)
+{
+	u32 name[4] = {};
+
+	if (bytes > 12)
+		bytes = 12;
+	if (bpf_probe_read_user(name, bytes, (void *)value) == 0)
+		use(call, kind, name[0], name[1], name[2]);
+}
+
+INLINE void use_option(struct task *task, struct call *call, const struct registers *regs)
+{
+	use(call, USE_OPTION, regs->si, regs->dx, 0);
+	if (task->number != NR_SETSOCKOPT || (u32)regs->si != IPPROTO_TCP)
+		return;
+	if ((u32)regs->dx == TCP_CONGESTION)
+		use_module(call, USE_CONGESTION, regs->r10, regs->r8);
+	else if ((u32)regs->dx == TCP_ULP)
+		use_module(call, USE_ULP, regs->r10, regs->r8);
+}
+
 INLINE void use_clone(struct call *call, u64 flags)
 {
 	use(call, USE_CLONE, 0, (u32)flags, flags >> 32);
@@ -904,7 +932,7 @@ NOINLINE int features(struct task *task, struct call *call, struct registers *re
 		use(call, USE_SOCKET, regs->di, regs->si & 0xf, regs->dx);
 		break;
 	case ASKS_OPTION:
-		use(call, USE_OPTION, regs->si, regs->dx, 0);
+		use_option(task, call, regs);
 		break;
 	case ASKS_IOCTL:
 		use(call, USE_IOCTL, regs->si, 0, 0);

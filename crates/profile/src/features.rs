@@ -48,7 +48,8 @@ pub struct SocketUse {
 pub struct OptionUse {
     /// `SOL_SOCKET`, `IPPROTO_TCP`, ...
     pub level: String,
-    /// `SO_REUSEADDR`, `TCP_NODELAY`, ...
+    /// `SO_REUSEADDR`, `TCP_NODELAY`, ...; a name that is set has an entry of its own
+    /// (`TCP_CONGESTION=bbr`).
     pub name: String,
     /// How often.
     pub count: u64,
@@ -124,6 +125,25 @@ impl OptionUse {
     pub fn of(level: u64, option: u64, count: u64) -> Self {
         let (level, name) = names::option(level, option);
         Self { level, name, count }
+    }
+}
+
+impl OptionUse {
+    /// By a name that `setsockopt` of TCP gives (`TCP_CONGESTION=bbr`): 12 bytes, in three
+    /// little-endian words. Nothing for what no module of the kernel is called.
+    pub fn of_module(option: &str, words: [u64; 3], count: u64) -> Option<Self> {
+        let bytes: Vec<u8> = words
+            .iter()
+            .flat_map(|word| (*word as u32).to_le_bytes())
+            .take_while(|byte| *byte != 0)
+            .collect();
+        let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-".contains(byte);
+        let name = String::from_utf8(bytes).ok()?;
+        (!name.is_empty() && name.bytes().all(|byte| fits(&byte))).then(|| Self {
+            level: "IPPROTO_TCP".to_owned(),
+            name: format!("{option}={name}"),
+            count,
+        })
     }
 }
 

@@ -162,6 +162,14 @@ fn one(kind: u64, [a, b, c]: [u64; 3], count: u64) -> Features {
         4 => features.clones.push(CloneUse::of(c << 32 | b, count)),
         5 => features.prctls.push(PrctlUse::of(a, count)),
         6 => features.prctls.push(PrctlUse::of_arch(a, count)),
+        7 => {
+            features
+                .socket_options
+                .extend(OptionUse::of_module("TCP_CONGESTION", [a, b, c], count))
+        }
+        8 => features
+            .socket_options
+            .extend(OptionUse::of_module("TCP_ULP", [a, b, c], count)),
         _ => {}
     }
     features
@@ -191,6 +199,13 @@ mod tests {
             ("AF_INET", "SOCK_STREAM")
         );
         assert_eq!((socket.protocol, socket.count), (6, 4));
+        let bytes = |text: &[u8; 4]| u64::from(u32::from_le_bytes(*text));
+        let module = one(7, [bytes(b"west"), bytes(b"wood"), 0], 2);
+        let option = &module.socket_options[0];
+        assert_eq!(option.name, "TCP_CONGESTION=westwood");
+        assert_eq!((option.level.as_str(), option.count), ("IPPROTO_TCP", 2));
+        let hostile = one(7, [bytes(b"a\x1b[2"), 0, 0], 1);
+        assert!(hostile.socket_options.is_empty());
         let clone = one(4, [0, 0x4000_0000, 2], 1);
         assert_eq!(clone.clones[0].flags, ["CLONE_INTO_CGROUP", "CLONE_NEWNET"]);
     }

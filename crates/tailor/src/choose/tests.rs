@@ -1,6 +1,6 @@
 //! Profiles and the symbols they lead to.
 
-use tare_profile::{FileUse, SocketUse};
+use tare_profile::{FileUse, OptionUse, SocketUse};
 
 use super::*;
 use crate::cut::Cut;
@@ -150,4 +150,20 @@ fn a_sockets_protocol_brings_what_speaks_it() {
     assert!(has(&with("AF_NETLINK", 12), "NF_TABLES"));
     let plain = with("AF_INET", 6);
     assert!(!has(&plain, "IP_SCTP") && !has(&plain, "MPTCP"));
+}
+
+#[test]
+fn a_congestion_control_is_built_in_by_its_name_beside_the_default_one() {
+    let with = |name: &str| {
+        let mut profile = profile(&[]);
+        profile.features.socket_options.push(OptionUse {
+            level: "IPPROTO_TCP".to_owned(),
+            name: name.to_owned(),
+            count: 1,
+        });
+        chosen(&profile, &[], &[])
+    };
+    let bbr = with("TCP_CONGESTION=bbr");
+    assert!(has(&bbr, "TCP_CONG_BBR") && has(&bbr, "TCP_CONG_CUBIC"));
+    assert!(!has(&with("TCP_CONGESTION=reno"), "TCP_CONG_ADVANCED"));
 }
