@@ -9,10 +9,14 @@ use super::simulate::Point;
 use super::wakeups::Wakeups;
 use super::{BUDGET, Load, Policy, simulate};
 use crate::figure::{Figure, Samples, median};
+use crate::table::number;
 
 /// A share of caught wake-ups above which an arm's median is that of caught
 /// ones.
 const MOSTLY: f64 = 0.6;
+
+/// A vCPU that waited for a CPU for more of the time than this was not alone.
+pub(super) const CROWDED_PCT: f64 = 3.0;
 
 /// Fewer recorded waits tell nothing of a load.
 const MIN_WAITS: usize = 100;
@@ -195,6 +199,21 @@ impl Data {
         self.missing.contains_key(&policy)
     }
 
+    /// Why the goals are not judged: KVM does not poll while another task wants the CPU,
+    /// so a budget that is unspent there shows nothing.
+    pub(super) fn not_judged(&self) -> Option<String> {
+        let waited = Load::ALL.into_iter().flat_map(|load| {
+            let name = format!("waiting_pct.{}.{}", Policy::Budget.name(), load.name());
+            let waited = median(&name, "%", self.values(&name));
+            waited.map(|figure| figure.value)
+        });
+        let most = waited.fold(0.0, f64::max);
+        (most > CROWDED_PCT).then(|| {
+            let percent = number(most.round());
+            format!("not judged: others wanted the CPU for {percent} % of the time")
+        })
+    }
+
     /// Policies that are unavailable here, with the reason.
     pub(super) fn not_to_be_had(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let missing = self.missing.iter();
@@ -282,5 +301,24 @@ impl Data {
             }
         }
         figures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_on_a_busy_host_is_not_judged() {
+        let mut data = Data::default();
+        let mut add = |name: &str, waited| data.samples.add(name, "%", waited);
+        add("waiting_pct.budget.idle", 2.9);
+        add("waiting_pct.poll.bursts", 50.0);
+        assert_eq!(data.not_judged(), None);
+        data.samples.add("waiting_pct.budget.bursts", "%", 35.2);
+        assert_eq!(
+            data.not_judged().as_deref(),
+            Some("not judged: others wanted the CPU for 35 % of the time")
+        );
     }
 }

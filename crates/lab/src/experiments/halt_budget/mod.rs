@@ -311,7 +311,14 @@ impl Experiment for HaltBudget {
     }
 
     fn goals(&self) -> &'static [Goal] {
-        GOALS
+        match self.data.not_judged() {
+            None => GOALS,
+            Some(_) => &[],
+        }
+    }
+
+    fn failures(&self) -> Vec<String> {
+        self.data.not_judged().into_iter().collect()
     }
 
     fn report(&self, figures: &[Figure]) -> ReportText {

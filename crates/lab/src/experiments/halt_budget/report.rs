@@ -4,6 +4,7 @@
 use tare_control::stats::Kvm;
 use tare_policy::halt::{Costs, Halt};
 
+use super::data::CROWDED_PCT;
 use super::simulate::{self, Point};
 use super::{BUDGET, HaltBudget, Load, Policy};
 use crate::experiments::ReportText;
@@ -19,8 +20,6 @@ const REPORTED: Costs = Costs {
     caught_ns: 1700,
     scheduled_ns: 5700,
 };
-/// A vCPU that waited for a CPU for more of the time than this was not alone.
-const CROWDED_PCT: f64 = 3.0;
 
 pub(super) fn report_text(experiment: &HaltBudget, figures: &[Figure]) -> ReportText {
     ReportText {
@@ -78,10 +77,13 @@ fn answer(experiment: &HaltBudget, figures: &[Figure]) -> Vec<String> {
         value(figures, &name).unwrap_or(0.0)
     });
     let most = polled.into_iter().fold(0.0, f64::max);
-    let mut sentences = vec![format!(
+    let not_judged = experiment.data.not_judged();
+    let not_judged = not_judged.map(|why| format!("Goals {why}."));
+    let mut sentences: Vec<String> = not_judged.into_iter().collect();
+    sentences.push(format!(
         "With a budget of 1 % of a CPU, polling took at most {} % under any load.",
         number((most * 1000.0).round() / 1000.0)
-    )];
+    ));
     if let Some(extra) = value(figures, "idle_extra_pct") {
         sentences.push(format!(
             "An idle machine under the budget used {} % of a CPU more than one that never polls, \
@@ -244,7 +246,9 @@ fn limitations(experiment: &HaltBudget, figures: &[Figure]) -> Vec<String> {
     let mut sentences: Vec<String> = missing
         .map(|(policy, why)| format!("Not measured: {policy}: {why}."))
         .collect();
-    sentences.extend(missed(figures, super::GOALS, data.kvm()));
+    if data.not_judged().is_none() {
+        sentences.extend(missed(figures, super::GOALS, data.kvm()));
+    }
     let waiting = figures
         .iter()
         .filter(|f| f.name.starts_with("waiting_pct."));
