@@ -133,6 +133,8 @@ pub enum Device {
     Dma,
     /// A virtio device (its BAR is known).
     Virtio,
+    /// A doorbell that KVM passes to an eventfd.
+    Doorbell,
     /// Not known.
     Unknown,
 }
@@ -157,6 +159,7 @@ impl fmt::Display for Device {
             Self::Post => "POST code port",
             Self::Dma => "DMA controller",
             Self::Virtio => "virtio device",
+            Self::Doorbell => "doorbell with an eventfd",
             Self::Unknown => "device",
         })
     }

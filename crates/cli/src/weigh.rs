@@ -8,6 +8,7 @@ use tare_lab::{Depth, PlatformOptions, WeighError, WeighRequest};
 
 use crate::args::WeighArgs;
 use crate::failure::{Explain, Outcome};
+use crate::why::prices;
 
 impl Explain for WeighError {
     fn code(&self) -> ExitCode {
@@ -17,6 +18,7 @@ impl Explain for WeighError {
 
 /// Runs the experiment; its table goes to standard output.
 pub(crate) fn weigh(args: WeighArgs) -> Outcome {
+    let experiment = args.experiment.clone();
     let mut request = WeighRequest::new(args.experiment);
     request.depth = match (args.quick, args.full) {
         (true, _) => Depth::Quick,
@@ -44,6 +46,11 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
     };
     let outcome = tare_lab::weigh(request)?;
     crate::print(&outcome.to_string())?;
+    if outcome.exit_code() == ExitCode::Success
+        && let Err(error) = prices::remember(&experiment, &outcome.directory)
+    {
+        crate::warn(&format!("cannot keep these costs for tare why: {error}"));
+    }
     Ok(outcome.exit_code())
 }
 

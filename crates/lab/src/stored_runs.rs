@@ -80,9 +80,12 @@ pub enum StoredRunError {
 }
 
 /// The newest stored run of an experiment on this computer with its present
-/// processor and kernel. Unreadable files are skipped.
-pub fn newest(experiment: &str) -> Option<StoredRun> {
-    newest_in(&PLACES.map(Path::new), experiment)
+/// processor and kernel, in [`PLACES`] below the working directory and in
+/// `more_places`. Unreadable files are skipped.
+pub fn newest(experiment: &str, more_places: &[PathBuf]) -> Option<StoredRun> {
+    let mut places = PLACES.map(Path::new).to_vec();
+    places.extend(more_places.iter().map(PathBuf::as_path));
+    newest_in(&places, experiment)
 }
 
 /// All figures with a 95 % interval whose name begins with `prefix`, from all runs in

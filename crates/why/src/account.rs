@@ -1,5 +1,6 @@
 //! From what was observed to what the rules read.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use tare_account::{
@@ -214,10 +215,52 @@ fn exits(account: &Account, observed: &Observed) -> BTreeMap<Exit, f64> {
             }
         }
     }
+    let returned = observed.exits.iter();
+    let returned = returned.filter(|exit| matches!(exit.kind, ExitKind::UserSpace { .. }));
+    let returned = account.per_second(returned.map(|exit| exit.count).sum());
+    doorbells(returned, &mut exits);
     // Where they are MSRs, an access is one `kvm_msr` and sometimes two `kvm_apic`.
     let apic = apic.into_iter();
     exits.extend(apic.map(|(exit, [apic, msr])| (exit, if msr > 0.0 { msr } else { apic })));
     exits
+}
+
+/// Part of the accesses that must return to user space for a device to be emulated there.
+const EMULATED: f64 = 0.5;
+
+/// Accesses that never return to user space are not the monitor's: KVM passes them to an
+/// eventfd (ioeventfd), as it does with virtio's doorbells.
+fn doorbells(mut returned: f64, exits: &mut BTreeMap<Exit, f64>) {
+    let mut accesses: Vec<(Exit, f64)> = exits
+        .iter()
+        .filter(|(exit, _)| exit.is_monitors())
+        .map(|(exit, hz)| (*exit, *hz))
+        .collect();
+    // Devices that are surely emulated account for returns first.
+    accesses.sort_by(|a, b| {
+        (may_ring(&a.0), a.1)
+            .partial_cmp(&(may_ring(&b.0), b.1))
+            .unwrap_or(Ordering::Equal)
+    });
+    for (exit, hz) in accesses {
+        if !may_ring(&exit) || returned >= hz * EMULATED {
+            returned = (returned - hz).max(0.0);
+            continue;
+        }
+        exits.remove(&exit);
+        let device = Device::Doorbell;
+        let doorbell = match exit {
+            Exit::Port { port, .. } => Exit::Port { port, device },
+            Exit::Memory { page, .. } => Exit::Memory { page, device },
+            other => other,
+        };
+        *exits.entry(doorbell).or_default() += hz;
+    }
+}
+
+/// Whether a device behind this address may have an eventfd.
+fn may_ring(exit: &Exit) -> bool {
+    matches!(exit.device(), Some(Device::Virtio | Device::Unknown))
 }
 
 /// Kinds that no other kind counts again.
@@ -381,4 +424,28 @@ fn timer_regularity(account: &Account, index: u32) -> f64 {
         .filter(|count| count.apic_id == index && count.injector == Injector::OwnVcpu)
         .max_by_key(|count| count.count)
         .map_or(0.0, |count| count.intervals.regularity(EVEN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(page: u64, device: Device) -> Exit {
+        Exit::Memory { page, device }
+    }
+
+    #[test]
+    fn accesses_that_never_return_to_the_vmm_are_doorbells() {
+        let hpet = memory(0xfed0_0000, Device::Hpet);
+        let bar = memory(0xfebf_b000, Device::Unknown);
+        let rung = |returned| {
+            let mut exits = BTreeMap::from([(hpet, 100.0), (bar, 2_000.0)]);
+            doorbells(returned, &mut exits);
+            exits.contains_key(&memory(0xfebf_b000, Device::Doorbell))
+        };
+        assert!(rung(0.0));
+        // The HPET's accesses return.
+        assert!(rung(110.0));
+        assert!(!rung(2_100.0));
+    }
 }

@@ -22,6 +22,10 @@ pub(crate) fn for_cause(cause: Cause, load: &Load) -> Vec<Remedy> {
         Cause::DeviceInterrupts => devices(load),
         Cause::GuestSpins => spins(load),
         Cause::EmulatorThread => threads(load),
+        Cause::Helpers => vec![Remedy::guest(
+            "send and receive fewer, larger packets, or connect the VM by a tap with vhost-net \
+             instead of a user-space helper",
+        )],
         Cause::Unknown => vec![Remedy::run(
             "look again as root, with BPF",
             "sudo tare why",
@@ -360,6 +364,9 @@ pub(crate) fn exits(exit: &crate::Exit, load: &Load) -> Vec<Remedy> {
         Some(Device::Vga) if is_qemu => return vec![Remedy::qemu_with(&["-vga none"])],
         Some(Device::PciConfig) => "find what scans the PCI bus (lspci, a monitoring agent)",
         Some(Device::Pic | Device::IoApic) => "use devices with MSI-X instead of interrupt lines",
+        Some(Device::Doorbell) => {
+            "send larger batches: fewer, larger packets and requests ring the doorbell less often"
+        }
         Some(Device::Virtio) => "use virtio over PCI, whose notifications are eventfds",
         _ if exit.is_timer() => {
             "find what sets timers so often (perf record -e timer:hrtimer_start -a -g)"

@@ -77,9 +77,9 @@ impl Exit {
 
     /// Whether the monitor serves it, judged by the device.
     pub fn is_monitors(&self) -> bool {
-        use Device::{IoApic, LocalApic, Pic, Pit};
+        use Device::{Doorbell, IoApic, LocalApic, Pic, Pit};
         self.device()
-            .is_some_and(|device| !matches!(device, IoApic | LocalApic | Pic | Pit))
+            .is_some_and(|device| !matches!(device, Doorbell | IoApic | LocalApic | Pic | Pit))
     }
 
     /// The source of interrupts that a guest serves with it.

@@ -36,6 +36,8 @@ pub enum Cause {
     EmulatorThread,
     /// Threads of the kernel that work for the machine.
     KernelThreads,
+    /// Processes that work for the machine: passt, vhost-user daemons.
+    Helpers,
     /// Runnable vCPUs wait for a CPU that others use.
     Steal,
     /// A control group's CPU quota stops vCPUs.
@@ -119,6 +121,7 @@ impl Cause {
             Self::Exits => "exits",
             Self::EmulatorThread => "VMM threads",
             Self::KernelThreads => "kernel threads",
+            Self::Helpers => "helpers",
             Self::Throttled => "throttled",
             Self::Unknown => "needs BPF",
             Self::Steal => "steal",
@@ -147,6 +150,9 @@ pub struct Breakdown {
     pub emulator_threads: f64,
     /// Threads of the kernel that work for the machine.
     pub kernel_threads: f64,
+    /// Processes that work for the machine.
+    #[serde(default)]
+    pub helpers: f64,
     /// vCPUs' time that cannot be divided without BPF.
     #[serde(default)]
     pub unknown: f64,
@@ -163,7 +169,7 @@ pub struct Diagnosis {
 
 impl Breakdown {
     /// Its parts by name, without `total`.
-    pub fn parts(&self) -> [(&'static str, f64); 8] {
+    pub fn parts(&self) -> [(&'static str, f64); 9] {
         [
             ("guest", self.guest),
             ("interrupts", self.interrupts),
@@ -172,6 +178,7 @@ impl Breakdown {
             ("VMM threads", self.emulator_threads),
             ("I/O threads", self.io_threads),
             ("kernel threads", self.kernel_threads),
+            ("helper processes", self.helpers),
             ("unknown", self.unknown),
         ]
     }

@@ -64,6 +64,7 @@ fn breakdown(load: &Load, attribution: &Attribution) -> Breakdown {
     use tare_account::Role;
     let io_threads = load.threads_in(|role| matches!(role, Role::Io | Role::Worker));
     let kernel_threads = load.threads_in(|role| matches!(role, Role::Vhost | Role::Kvm));
+    let helpers = load.threads_in(|role| role == Role::Helper);
     Breakdown {
         total: load.cpu(),
         guest: attribution.guest(),
@@ -72,7 +73,8 @@ fn breakdown(load: &Load, attribution: &Attribution) -> Breakdown {
         exits: attribution.exits.values().sum(),
         io_threads,
         kernel_threads,
+        helpers,
         unknown: attribution.unknown,
-        emulator_threads: load.threads_in(|_| true) - io_threads - kernel_threads,
+        emulator_threads: load.threads_in(|_| true) - io_threads - kernel_threads - helpers,
     }
 }

@@ -53,6 +53,7 @@ pub(crate) fn role(role: Role) -> String {
         Role::Io => "io".to_owned(),
         Role::Worker => "worker".to_owned(),
         Role::Vhost => "vhost".to_owned(),
+        Role::Helper => "helper".to_owned(),
         Role::Kvm => "kvm".to_owned(),
         Role::Other => "-".to_owned(),
     }

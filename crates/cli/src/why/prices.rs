@@ -2,11 +2,13 @@
 //! weigh vmexit`, or what is built in.
 
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use serde::Serialize;
 use tare_control::exit::ExitCode;
 use tare_control::stats::Kvm;
 use tare_lab::stored_runs::{self, StoredRun, StoredRunError};
+use tare_pin::state_directory;
 use tare_why::{Execution, Measured};
 
 use crate::failure::Explain;
@@ -32,6 +34,40 @@ pub(crate) enum Prices {
         #[serde(skip)]
         prices: Measured,
     },
+}
+
+/// Copies the results of a run that prices exits to the state directory, where every
+/// working directory finds them.
+pub(crate) fn remember(experiment: &str, run: &Path) -> io::Result<()> {
+    let (Some(runs), Some(name)) = (kept(), run.file_name()) else {
+        return Ok(());
+    };
+    if experiment != EXPERIMENT {
+        return Ok(());
+    }
+    // One is enough: newer prices replace older ones.
+    let copy = runs.join(EXPERIMENT);
+    fs::create_dir_all(&copy)?;
+    let part = copy.join(format!(".{}", name.to_string_lossy()));
+    fs::copy(run.join("summary.json"), &part)?;
+    fs::rename(part, copy.join("summary.json"))
+}
+
+/// Places of runs beside those below the working directory: the state directory's, and
+/// those of the source tree that this program was built in.
+fn places() -> Vec<PathBuf> {
+    let program = std::env::current_exe().unwrap_or_default();
+    let target = program.ancestors().find(|path| path.ends_with("target"));
+    let tree = target.and_then(Path::parent);
+    let tree = tree
+        .into_iter()
+        .flat_map(|tree| stored_runs::PLACES.map(|place| tree.join(place)));
+    kept().into_iter().chain(tree).collect()
+}
+
+/// Where [`remember`] keeps runs.
+fn kept() -> Option<PathBuf> {
+    Some(state_directory()?.join("runs"))
 }
 
 /// A file of prices that cannot be used.
@@ -67,7 +103,7 @@ impl Prices {
 
     /// The newest that were measured on this computer, else what is built in.
     pub(crate) fn newest() -> Self {
-        let measured = stored_runs::newest(EXPERIMENT).and_then(Self::of);
+        let measured = stored_runs::newest(EXPERIMENT, &places()).and_then(Self::of);
         measured.unwrap_or(Self::BuiltIn)
     }
 

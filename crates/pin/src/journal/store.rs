@@ -75,22 +75,29 @@ pub(crate) struct Journal {
     entries: Vec<Entry>,
 }
 
+/// The directory of Tare's state: `$TARE_STATE_DIR`, root's `/var/lib/tare`, others'
+/// `$XDG_STATE_HOME/tare` or `~/.local/state/tare`. `None` without a home. It may not
+/// exist yet.
+pub fn state_directory() -> Option<PathBuf> {
+    let set = |name| {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty());
+        value.map(PathBuf::from)
+    };
+    if let Some(state) = set(STATE_VARIABLE) {
+        return Some(state);
+    }
+    if geteuid().is_root() {
+        return Some(PathBuf::from("/var/lib/tare"));
+    }
+    let home = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+    Some(home?.join("tare"))
+}
+
 impl Store {
     /// In `$TARE_STATE_DIR`, root's in `/var/lib/tare`, others' in
     /// `$XDG_STATE_HOME/tare` or `~/.local/state/tare`. Nothing is made yet.
     pub fn open_default() -> Result<Self, StoreError> {
-        let set = |name| {
-            let value = std::env::var_os(name).filter(|value| !value.is_empty());
-            value.map(PathBuf::from)
-        };
-        let state = match set(STATE_VARIABLE) {
-            Some(state) => state,
-            None if geteuid().is_root() => PathBuf::from("/var/lib/tare"),
-            None => set("XDG_STATE_HOME")
-                .or_else(|| Some(set("HOME")?.join(".local/state")))
-                .ok_or(StoreError::NoHome)?
-                .join("tare"),
-        };
+        let state = state_directory().ok_or(StoreError::NoHome)?;
         Ok(Self::in_directory(&state))
     }
 

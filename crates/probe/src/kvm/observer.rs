@@ -1,6 +1,6 @@
 //! The observer: sources that stay open, and an account at each turn.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::cost::Cost;
 use super::counts::Counts;
 use super::gate::{Counting, Gate};
 use super::statistics::Statistics;
-use super::threads::Threads;
+use super::threads::{Others, Threads};
 use super::{classes, events, host, interrupts};
 use crate::bpf::Object;
 use crate::proc;
@@ -56,7 +56,7 @@ struct Watched {
     vm: Vm,
     /// Where its window begins, if it was found after the others' began.
     since: Option<Instant>,
-    kernel_threads: Vec<u32>,
+    others: Others,
     before: Threads,
     after: Threads,
     quotas: BTreeMap<PathBuf, Group>,
@@ -73,10 +73,10 @@ impl Observer {
 
     /// The same, with a choice.
     pub fn counting(vms: &[Vm], counting: Counting) -> Self {
-        let mut kernel_threads = host::kernel_threads();
+        let mut others = others(&vms.iter().collect::<Vec<_>>());
         let mut watched: Vec<_> = vms
             .iter()
-            .map(|vm| Watched::new(vm, kernel_threads.remove(&vm.pid).unwrap_or_default()))
+            .map(|vm| Watched::new(vm, others.remove(&vm.pid).unwrap_or_default()))
             .collect();
         let (mut object, mut unavailable) = events::load(vms);
         let bpf = object.is_some().then(Cost::start);
@@ -124,9 +124,9 @@ impl Observer {
         if new.is_empty() {
             return;
         }
-        let mut kernel_threads = host::kernel_threads();
+        let mut others = others(&new);
         for vm in new {
-            self.add(vm, kernel_threads.remove(&vm.pid).unwrap_or_default());
+            self.add(vm, others.remove(&vm.pid).unwrap_or_default());
         }
     }
 
@@ -209,13 +209,13 @@ impl Observer {
         self.gate.begin(now_ns());
     }
 
-    fn add(&mut self, vm: &Vm, kernel_threads: Vec<u32>) {
+    fn add(&mut self, vm: &Vm, others: Others) {
         if let Some(object) = &mut self.object
             && let Err(unavailable) = events::watch(object, vm.pid)
         {
             self.unavailable.push(unavailable);
         }
-        let mut watched = Watched::new(vm, kernel_threads);
+        let mut watched = Watched::new(vm, others);
         watched.read(self.object.as_mut());
         watched.begin(&self.mounts);
         watched.since = Some(Instant::now());
@@ -274,6 +274,18 @@ impl Observer {
     }
 }
 
+/// Tasks that work for these machines, by the machine's process.
+fn others(vms: &[&Vm]) -> HashMap<u32, Others> {
+    let mut found: HashMap<u32, Others> = HashMap::new();
+    for (pid, kernel) in host::kernel_threads() {
+        found.entry(pid).or_default().kernel = kernel;
+    }
+    for (pid, helpers) in vm::helpers(vms) {
+        found.entry(pid).or_default().helpers = helpers;
+    }
+    found
+}
+
 /// Interrupts by threads of no machine.
 enum Outside {
     Attributed(Counts),
@@ -292,11 +304,11 @@ impl Snapshot {
 }
 
 impl Watched {
-    fn new(vm: &Vm, kernel_threads: Vec<u32>) -> Self {
+    fn new(vm: &Vm, others: Others) -> Self {
         Self {
             vm: vm.clone(),
             since: None,
-            kernel_threads,
+            others,
             before: Threads::default(),
             after: Threads::default(),
             quotas: BTreeMap::new(),
@@ -313,7 +325,7 @@ impl Watched {
     /// Reads all of its threads' files.
     fn read(&mut self, object: Option<&mut Object>) {
         if !self.has_ended() {
-            let gone = self.after.read(&self.vm, &self.kernel_threads);
+            let gone = self.after.read(&self.vm, &self.others);
             self.name_threads(object, &gone);
         }
     }
@@ -321,7 +333,7 @@ impl Watched {
     /// Reads the times of its threads.
     fn glance(&mut self, object: Option<&mut Object>) {
         if !self.has_ended() {
-            let gone = self.after.glance(&self.vm, &self.kernel_threads);
+            let gone = self.after.glance(&self.vm, &self.others);
             self.name_threads(object, &gone);
         }
     }

@@ -24,13 +24,25 @@ pub(super) struct Reading {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Threads {
     pub(super) readings: BTreeMap<u32, Reading>,
+    /// Threads of helper processes.
+    helpers: BTreeSet<u32>,
+}
+
+/// Tasks outside of the monitor's process that work for its machine.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Others {
+    /// Threads of the kernel.
+    pub(super) kernel: Vec<u32>,
+    /// Processes.
+    pub(super) helpers: Vec<u32>,
 }
 
 impl Threads {
     /// Reads all again; returns the IDs of threads that have gone.
-    pub(super) fn read(&mut self, vm: &Vm, kernel_threads: &[u32]) -> Vec<u32> {
+    pub(super) fn read(&mut self, vm: &Vm, others: &Others) -> Vec<u32> {
+        self.helpers = others.helper_threads().map(|(tid, _)| tid).collect();
         let mut gone = self.known();
-        for (tid, folder) in folders(vm, kernel_threads) {
+        for (tid, folder) in folders(vm, others) {
             if let Some(reading) = Reading::of(&folder) {
                 self.readings.insert(tid, reading);
                 gone.remove(&tid);
@@ -41,9 +53,9 @@ impl Threads {
 
     /// Reads the times of those that are known and all of those that are new; returns
     /// the IDs of threads that have gone.
-    pub(super) fn glance(&mut self, vm: &Vm, kernel_threads: &[u32]) -> Vec<u32> {
+    pub(super) fn glance(&mut self, vm: &Vm, others: &Others) -> Vec<u32> {
         let mut gone = self.known();
-        for (tid, folder) in folders(vm, kernel_threads) {
+        for (tid, folder) in folders(vm, others) {
             let lives = match self.readings.get_mut(&tid) {
                 Some(known) => known.update_times(&folder),
                 None => Reading::of(&folder).map(|new| drop(self.readings.insert(tid, new))),
@@ -64,16 +76,29 @@ impl Threads {
             .readings
             .get(&tid)
             .map_or("", |reading| &reading.stat.comm);
+        if self.helpers.contains(&tid) {
+            return Role::Helper;
+        }
         Role::of(vm.monitor, vm.pid, tid, name)
     }
 }
 
-/// Threads with their folders: the monitor's, and the kernel's that work for it.
-fn folders(vm: &Vm, kernel_threads: &[u32]) -> Vec<(u32, PathBuf)> {
+/// Threads with their folders: the monitor's, and others that work for it.
+fn folders(vm: &Vm, others: &Others) -> Vec<(u32, PathBuf)> {
     let own = proc::numbers(&proc::process(vm.pid).join("task")).unwrap_or_default();
     let own = own.iter().map(|tid| (*tid, proc::thread(vm.pid, *tid)));
-    let kernel = kernel_threads.iter().map(|tid| (*tid, proc::process(*tid)));
-    own.chain(kernel).collect()
+    let kernel = others.kernel.iter().map(|tid| (*tid, proc::process(*tid)));
+    own.chain(kernel).chain(others.helper_threads()).collect()
+}
+
+impl Others {
+    /// Threads of the helpers with their folders.
+    fn helper_threads(&self) -> impl Iterator<Item = (u32, PathBuf)> + '_ {
+        self.helpers.iter().flat_map(|pid| {
+            let tids = proc::numbers(&proc::process(*pid).join("task")).unwrap_or_default();
+            tids.into_iter().map(|tid| (tid, proc::thread(*pid, tid)))
+        })
+    }
 }
 
 impl Reading {

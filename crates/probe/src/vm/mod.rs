@@ -1,11 +1,14 @@
 //! Which virtual machines this host runs.
 
 mod find;
+mod helpers;
 mod name;
+mod sockets;
 mod threads;
 mod translated;
 
 pub use find::{FindError, Listing, find, list, of_pid};
+pub(crate) use helpers::helpers;
 pub use tare_account::{Monitor, Role, Vm};
 pub(crate) use threads::nameless_vcpus;
 pub use threads::{VmThread, threads};

@@ -1,5 +1,7 @@
 //! Exits of one kind that no interrupt explains.
 
+use tare_account::Device;
+
 use super::finding;
 use crate::advice;
 use crate::attribution::Attribution;
@@ -31,7 +33,9 @@ fn of_kind(load: &Load, exit: &Exit, share: f64, prices: &Prices<'_>) -> Finding
     };
     let mut found = finding(load, Cause::Exits, Basis::Estimated, what, parts);
     found.evidence.push(if exit.is_monitors() {
-        "each returns to the VMM in user space, unless an eventfd takes it".to_owned()
+        "each returns to the VMM in user space".to_owned()
+    } else if exit.device() == Some(Device::Doorbell) {
+        "KVM passes each to an eventfd; none returns to the VMM".to_owned()
     } else {
         "KVM handles each in the kernel".to_owned()
     });

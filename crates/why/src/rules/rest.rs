@@ -31,6 +31,7 @@ fn of_part(load: &Load, name: &str, rest: f64, is_partly_explained: bool) -> Fin
         "halt polling" => (Cause::Polling, &mut parts.polling),
         "VMM threads" => (Cause::EmulatorThread, &mut parts.emulator_threads),
         "I/O threads" => (Cause::EmulatorThread, &mut parts.io_threads),
+        "helper processes" => (Cause::Helpers, &mut parts.helpers),
         "kernel threads" => (Cause::KernelThreads, &mut parts.kernel_threads),
         _ => (Cause::Unknown, &mut parts.unknown),
     };

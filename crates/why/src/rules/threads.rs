@@ -1,4 +1,5 @@
-//! The VMM's threads other than vCPUs, and threads of the kernel that work for it.
+//! The VMM's threads other than vCPUs, threads of the kernel that work for it, and
+//! processes that do.
 
 use tare_account::Role;
 
@@ -12,7 +13,7 @@ use crate::text::{percent, rate};
 const NAMED: usize = 4;
 
 pub(super) fn findings(load: &Load, prices: &Prices<'_>) -> Vec<Finding> {
-    [vmm(load, prices), kernel(load)]
+    [vmm(load, prices), kernel(load), helpers(load)]
         .into_iter()
         .flatten()
         .collect()
@@ -23,7 +24,7 @@ fn is_kernels(role: Role) -> bool {
 }
 
 fn vmm(load: &Load, prices: &Prices<'_>) -> Option<Finding> {
-    let threads = busiest(load, |role| !is_kernels(role));
+    let threads = busiest(load, |role| !is_kernels(role) && role != Role::Helper);
     let first = threads.first()?;
     let timers_hz = vmm_timers_hz(load);
     let timers = timers_part(load, timers_hz, prices);
@@ -71,6 +72,24 @@ fn kernel(load: &Load) -> Option<Finding> {
         rate(first.wakeups)
     );
     let mut found = finding(load, Cause::KernelThreads, Basis::Measured, what, parts);
+    found.evidence.push(named(&threads));
+    Some(found)
+}
+
+/// Processes of their own, such as passt and vhost-user daemons.
+fn helpers(load: &Load) -> Option<Finding> {
+    let threads = busiest(load, |role| role == Role::Helper);
+    let first = threads.first()?;
+    let parts = Breakdown {
+        helpers: load.threads_in(|role| role == Role::Helper),
+        ..Breakdown::default()
+    };
+    let what = format!(
+        "helper process {}, {} wake-ups",
+        first.name,
+        rate(first.wakeups)
+    );
+    let mut found = finding(load, Cause::Helpers, Basis::Measured, what, parts);
     found.evidence.push(named(&threads));
     Some(found)
 }
