@@ -34,7 +34,6 @@ mod lookups;
 pub mod modules;
 pub mod oci;
 pub mod package;
-pub mod qemu;
 mod quote;
 pub mod tree;
 pub mod walk;

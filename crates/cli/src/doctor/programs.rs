@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use tare_probe::syscalls::find_program;
-use tare_rootfs::qemu;
+use tare_qemu as qemu;
 
 use super::finding::Finding;
 use crate::run::image;

@@ -7,7 +7,7 @@ use tare_control::config::GuestKind;
 use tare_control::exit::ExitCode;
 use tare_hv::{Kind, Kvm, OpenError, Probe};
 use tare_probe::syscalls::find_program;
-use tare_rootfs::qemu;
+use tare_qemu::{self as qemu, Accelerator};
 
 use crate::args::EngineArg;
 use crate::failure::Explain;
@@ -29,15 +29,6 @@ pub(crate) enum Engine {
         /// Why QEMU, if the user did not ask for it.
         because: Option<String>,
     },
-}
-
-/// How QEMU executes a guest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Accelerator {
-    /// Its translator.
-    Tcg,
-    /// KVM.
-    Kvm,
 }
 
 /// No engine for the run.

@@ -11,10 +11,11 @@ use tare_control::halt::HaltPolicy;
 use tare_control::rundir::{RunDir, RunRoot};
 use tare_frames::Rules;
 use tare_host::process::start_time;
+use tare_qemu::Accelerator;
 use tare_rootfs::cpio;
 
 use super::disk::OpenDisk;
-use super::engine::{Accelerator, Engine};
+use super::engine::Engine;
 use super::own_cpus::OwnCpu;
 use super::passt::Passt;
 use super::plan::{Files, Net, Place, Plan};

@@ -10,21 +10,19 @@
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd, read, retry_on_intr};
-use tare_abi::ports;
 use tare_control::config::{DiskCache, GuestKind};
 use tare_control::exit::Ended;
 use tare_devices::blk::Access;
+use tare_qemu::{Accelerator, CommandLine, GuestSystem, MachineType, escaped};
 use tare_rootfs::guest;
-use tare_rootfs::qemu::{self, escaped};
 
 use super::background;
 use super::disk::OpenDisk;
-use super::engine::Accelerator;
 use super::launch::{Link, LinkEnd, Prepared, RunFileError};
 use super::linux::stdio;
 use super::plan::Place;
@@ -117,141 +115,75 @@ fn arguments(
     machine: &Prepared,
 ) -> Result<(Vec<String>, Vec<OwnedFd>), Errno> {
     let record = &machine.record;
-    let mut args = Arguments::default();
-    args.one("-no-user-config")
-        .one("-nodefaults")
-        .one("-no-reboot");
-    args.two("-sandbox", SANDBOX);
-    // Threads with names, so that `tare pin` tells vCPUs from others.
+    let (machine_type, system) = match machine.guest {
+        GuestKind::LibraryOs => (MachineType::Microvm, GuestSystem::LibraryOs),
+        GuestKind::Linux => (MachineType::Q35, GuestSystem::Linux),
+    };
+    let mut line = CommandLine::new(machine_type, accelerator, system, record.cpus);
     let name = machine.run_dir.dir().name();
-    args.two("-name", format!("{name},debug-threads=on"));
-    args.two("-display", "none");
-    let board = Board::of(machine.guest);
-    args.two("-machine", board.machine_type(accelerator, record.cpus));
-    args.two("-cpu", board.cpu(accelerator));
-    args.two("-smp", record.cpus);
-    args.two("-m", record.memory_mib);
-    args.two("-kernel", inherited(&machine.image)?);
+    line.option("-sandbox", SANDBOX)
+        // Threads with names, by which `tare pin` finds the vCPUs.
+        .option("-name", format!("{name},debug-threads=on"))
+        .memory_mib(record.memory_mib)
+        .kernel(&inherited(&machine.image)?)
+        .append(&machine.cmdline)
+        .exit_port()
+        .virtio("virtio-rng", "");
     if let Some(initrd) = &machine.initrd {
-        args.two("-initrd", inherited(initrd)?);
+        line.initrd(&inherited(initrd)?);
     }
-    args.two("-append", &machine.cmdline);
-    // The lock is the machine's life: QEMU keeps it too.
+    // A held lock says that the machine runs: QEMU keeps it too.
     fcntl_setfd(machine.run_dir.lock(), FdFlags::empty())?;
-    args.two(
-        "-device",
-        format!("isa-debug-exit,iobase={:#x},iosize=4", ports::EXIT),
-    );
-    args.two("-global", "virtio-mmio.force-legacy=off");
-    args.two("-device", board.device("virtio-rng"));
-    let kept = console(machine, board, &mut args)?;
-    args.two(
-        "-qmp",
-        format!(
-            "unix:{},server=on,wait=off",
-            escaped(&machine.run_dir.dir().control_socket())
-        ),
-    );
+    let kept = console(machine, &mut line)?;
+    let socket = escaped(&machine.run_dir.dir().control_socket());
+    line.option("-qmp", format!("unix:{socket},server=on,wait=off"));
     if let Some(link) = &machine.link {
-        net(link, board, &mut args)?;
+        net(link, &mut line)?;
     }
     for (number, disk) in machine.disks.iter().enumerate() {
-        drive(number, disk, board, &mut args)?;
+        drive(number, disk, &mut line)?;
     }
-    Ok((args.0, kept))
-}
-
-/// The machine that QEMU makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Board {
-    /// For the library OS, which drives devices by MMIO.
-    Microvm,
-    /// For Linux: kernels of distributions drive PCI by themselves, MMIO only
-    /// when told by tables that they may not read.
-    Q35,
-}
-
-impl Board {
-    fn of(guest: GuestKind) -> Self {
-        match guest {
-            GuestKind::LibraryOs => Self::Microvm,
-            GuestKind::Linux => Self::Q35,
-        }
-    }
-
-    /// The clock chip tells the guest the time of day. Tables are made for further
-    /// CPUs only: one CPU and the devices are known without, 4 ms sooner.
-    fn machine_type(self, accelerator: Accelerator, cpus: u8) -> String {
-        let accelerator = match accelerator {
-            Accelerator::Tcg => "tcg",
-            Accelerator::Kvm => "kvm",
-        };
-        let tables = if cpus > 1 { "on" } else { "off" };
-        match self {
-            Self::Microvm => format!("microvm,rtc=on,acpi={tables},accel={accelerator}"),
-            Self::Q35 => format!("q35,accel={accelerator}"),
-        }
-    }
-
-    fn cpu(self, accelerator: Accelerator) -> &'static str {
-        match (accelerator, self) {
-            (Accelerator::Tcg, Self::Microvm) => "max",
-            (Accelerator::Tcg, Self::Q35) => qemu::TRANSLATED_CPU,
-            // What a KVM that emulates ring 0 cannot execute must not be offered.
-            (Accelerator::Kvm, _) => "host,-arch-capabilities,-cx16",
-        }
-    }
-
-    /// The name of a virtio device on the board's bus.
-    fn device(self, kind: &str) -> String {
-        match self {
-            Self::Microvm => format!("{kind}-device"),
-            Self::Q35 => format!("{kind}-pci"),
-        }
-    }
+    let args = line.args().iter();
+    let args = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
+    Ok((args, kept))
 }
 
 /// The console, or the streams of a pipeline; descriptors to keep until QEMU runs.
-fn console(machine: &Prepared, board: Board, args: &mut Arguments) -> Result<Vec<OwnedFd>, Errno> {
+fn console(machine: &Prepared, line: &mut CommandLine) -> Result<Vec<OwnedFd>, Errno> {
     let path = machine.run_dir.dir().console_log();
     let log = escaped(&path);
     match machine.place {
         Place::Foreground if guest::starts_init(&machine.cmdline) && stdio::wanted() => {
-            let (arguments, kept) = stdio::arguments(&board.device("virtio-serial"), &path)?;
-            args.0.extend(arguments);
-            return Ok(kept);
+            return stdio::add(line, &path);
         }
-        Place::Foreground => args.two(
+        Place::Foreground => line.option(
             "-chardev",
             format!("stdio,id=console,signal=on,logfile={log},logappend=on"),
         ),
-        Place::Background => args.two("-chardev", format!("file,id=console,path={log},append=on")),
+        Place::Background => {
+            line.option("-chardev", format!("file,id=console,path={log},append=on"))
+        }
     };
-    args.two("-serial", "chardev:console");
+    line.serial("chardev:console");
     Ok(Vec::new())
 }
 
-fn net(link: &Link, board: Board, args: &mut Arguments) -> Result<(), Errno> {
+fn net(link: &Link, line: &mut CommandLine) -> Result<(), Errno> {
     // The supervisor adds the one that leads to its relay and so to passt.
     if let LinkEnd::Tap { file, .. } = &link.end {
         let backend = format!("tap,id=net,fd={},vhost=off", inherit(file)?);
-        args.two("-netdev", backend);
+        line.option("-netdev", backend);
     }
     let [a, b, c, d, e, f] = link.mac;
-    args.two(
-        "-device",
-        format!(
-            "{},netdev=net,mac={a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}",
-            board.device("virtio-net")
-        ),
-    );
+    let mac = format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
+    line.virtio("virtio-net", &format!("netdev=net,mac={mac}"));
     Ok(())
 }
 
 /// QEMU opens the file once more: the lock that comes with the inherited
 /// descriptor keeps others away, and would keep QEMU away as well.
-fn drive(number: usize, disk: &OpenDisk, board: Board, args: &mut Arguments) -> Result<(), Errno> {
-    let file = inherited(&disk.file)?;
+fn drive(number: usize, disk: &OpenDisk, line: &mut CommandLine) -> Result<(), Errno> {
+    let file = format!("/proc/self/fd/{}", inherit(&disk.file)?);
     let read_only = match disk.access {
         Access::ReadOnly => "on",
         Access::ReadWrite => "off",
@@ -264,21 +196,16 @@ fn drive(number: usize, disk: &OpenDisk, board: Board, args: &mut Arguments) -> 
         0 => format!("format=raw,file={file},file.locking=off"),
         latency_us => slowly(&file, disk_bytes(&disk.file)?, latency_us),
     };
-    args.two(
+    line.option(
         "-drive",
         format!(
             "if=none,id=disk{number},{source},readonly={read_only},cache={cache},discard=unmap"
         ),
     );
-    args.two(
-        "-device",
-        format!(
-            "{},drive=disk{number},num-queues={},serial={}",
-            board.device("virtio-blk"),
-            disk.queues,
-            escaped(Path::new(&disk.serial))
-        ),
-    );
+    let serial = escaped(Path::new(&disk.serial));
+    let queues = disk.queues;
+    let properties = format!("drive=disk{number},num-queues={queues},serial={serial}");
+    line.virtio("virtio-blk", &properties);
     Ok(())
 }
 
@@ -307,37 +234,11 @@ fn disk_bytes(file: &File) -> Result<u64, Errno> {
 }
 
 /// A path that names the descriptor in the process that inherits it.
-fn inherited(file: &File) -> Result<String, Errno> {
-    Ok(format!("/proc/self/fd/{}", inherit(file)?))
+fn inherited(file: &File) -> Result<PathBuf, Errno> {
+    Ok(format!("/proc/self/fd/{}", inherit(file)?).into())
 }
 
 fn inherit(fd: &impl AsFd) -> Result<i32, Errno> {
     fcntl_setfd(fd, FdFlags::empty())?;
     Ok(fd.as_fd().as_raw_fd())
-}
-
-/// Arguments in the making.
-#[derive(Default)]
-struct Arguments(Vec<String>);
-
-impl Arguments {
-    fn one(&mut self, word: &str) -> &mut Self {
-        self.0.push(word.to_owned());
-        self
-    }
-
-    fn two(&mut self, option: &str, value: impl ToString) -> &mut Self {
-        self.one(option).0.push(value.to_string());
-        self
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commas_in_paths_are_doubled() {
-        assert_eq!(escaped(Path::new("/a,b/c")), "/a,,b/c");
-    }
 }

@@ -5,9 +5,10 @@
 
 use tare_control::config::GuestKind;
 use tare_hv::{Kind, Kvm, Probe};
+use tare_qemu::Accelerator;
 
 use crate::run::cmdline::{self, CmdlineError};
-use crate::run::engine::{Accelerator, Engine};
+use crate::run::engine::Engine;
 
 /// Parameters for what the emulator lacks.
 const NO_XSAVE: &str = "noxsave";

@@ -12,7 +12,7 @@ use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::stdio::{stderr, stdin, stdout};
 use rustix::termios::isatty;
 use tare_init::stream;
-use tare_rootfs::qemu::escaped;
+use tare_qemu::{CommandLine, escaped};
 
 /// Descriptors below this one are the standard ones, which QEMU takes no other way.
 const FIRST_OWN: i32 = 3;
@@ -26,35 +26,38 @@ pub(crate) fn wanted() -> bool {
     !isatty(stdin()) && writable(stdout()) && writable(stderr())
 }
 
-/// QEMU's arguments for the three ports of a `device` (a virtio-serial), with the
-/// serial console on standard error. `console_log` keeps all that is written. The
-/// descriptors are kept until QEMU has started.
-pub(crate) fn arguments(
-    device: &str,
-    console_log: &Path,
-) -> Result<(Vec<String>, Vec<OwnedFd>), Errno> {
+/// Adds the three ports, with the serial console on standard error. `console_log` keeps
+/// all that is written. The descriptors are to be kept until QEMU has started.
+pub(crate) fn add(line: &mut CommandLine, console_log: &Path) -> Result<Vec<OwnedFd>, Errno> {
     let log = format!("logfile={},logappend=on", escaped(console_log));
-    let mut arguments = vec!["-chardev".to_owned(), "stdio,id=stdin,signal=on".to_owned()];
+    line.option("-chardev", "stdio,id=stdin,signal=on");
     let mut kept = Vec::new();
     for (number, id, to) in [(1, "stdout", stdout()), (2, "stderr", stderr())] {
-        let path = sink(number, to, &mut arguments, &mut kept)?;
-        arguments.push("-chardev".to_owned());
-        arguments.push(format!("file,id={id},path={path},append=on,{log}"));
+        let path = sink(number, to, line, &mut kept)?;
+        line.option(
+            "-chardev",
+            format!("file,id={id},path={path},append=on,{log}"),
+        );
     }
-    let path = sink(3, stderr(), &mut arguments, &mut kept)?;
-    let serial = format!("file,id=console,path={path},append=on,{log}");
-    arguments.extend(["-chardev", &serial, "-serial", "chardev:console"].map(str::to_owned));
-    arguments.extend(["-device".to_owned(), device.to_owned()]);
+    let path = sink(3, stderr(), line, &mut kept)?;
+    line.option(
+        "-chardev",
+        format!("file,id=console,path={path},append=on,{log}"),
+    )
+    .serial("chardev:console")
+    .virtio("virtio-serial", "");
     let ports = [
         ("stdin", stream::INPUT),
         ("stdout", stream::OUTPUT),
         ("stderr", stream::ERROR),
     ];
     for (id, name) in ports {
-        arguments.push("-device".to_owned());
-        arguments.push(format!("virtserialport,chardev={id},name={name}"));
+        line.option(
+            "-device",
+            format!("virtserialport,chardev={id},name={name}"),
+        );
     }
-    Ok((arguments, kept))
+    Ok(kept)
 }
 
 /// A path by which QEMU writes to an open descriptor. A file is not opened anew,
@@ -62,7 +65,7 @@ pub(crate) fn arguments(
 fn sink(
     set: u32,
     fd: BorrowedFd<'_>,
-    arguments: &mut Vec<String>,
+    line: &mut CommandLine,
     kept: &mut Vec<OwnedFd>,
 ) -> Result<String, Errno> {
     let own = fcntl_dupfd_cloexec(fd, FIRST_OWN)?;
@@ -72,7 +75,6 @@ fn sink(
     if fcntl_getfl(fd)?.intersection(OFlags::RWMODE) != OFlags::WRONLY {
         return Ok(format!("/proc/self/fd/{number}"));
     }
-    arguments.push("-add-fd".to_owned());
-    arguments.push(format!("fd={number},set={set}"));
+    line.option("-add-fd", format!("fd={number},set={set}"));
     Ok(format!("/dev/fdset/{set}"))
 }
