@@ -28,9 +28,10 @@ impl FromStr for Seconds {
 
     fn from_str(text: &str) -> Result<Self, SecondsError> {
         let seconds: f64 = text.parse().map_err(|_| SecondsError)?;
-        match (SHORTEST..=LONGEST).contains(&seconds) {
-            true => Ok(Self(Duration::from_secs_f64(seconds))),
-            false => Err(SecondsError),
+        if (SHORTEST..=LONGEST).contains(&seconds) {
+            Ok(Self(Duration::from_secs_f64(seconds)))
+        } else {
+            Err(SecondsError)
         }
     }
 }

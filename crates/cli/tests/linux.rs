@@ -78,9 +78,10 @@ fn files() -> Vec<(String, Vec<u8>)> {
     let busybox = host::add_program(&mut tree, "busybox").unwrap();
     let contents = tree.entries().filter_map(|(name, node)| match &node.kind {
         Kind::File(Content::Host(file)) => {
-            let name = match format!("/{name}") == busybox {
-                true => "bin/busybox",
-                false => name,
+            let name = if format!("/{name}") == busybox {
+                "bin/busybox"
+            } else {
+                name
             };
             Some((name.to_owned(), std::fs::read(file.path()).unwrap()))
         }

@@ -189,7 +189,7 @@ fn a_machine_of_tare_is_pinned_by_role_and_put_back() {
     place.run(&["stop", "pinned", "--time", "2"]).expect(0, "");
 }
 
-/// Without debug-threads: vCPUs are told by what they run.
+/// Without debug-threads: what a thread executes tells whether it is a vCPU.
 #[test]
 fn a_machine_of_qemu_is_pinned_by_role_and_put_back() {
     if cpus().is_none() || !kvm() || !qemu() {

@@ -144,7 +144,7 @@ fn the_appliance_serves_a_directory() {
     }
 }
 
-/// passt starts beside QEMU: what it cannot do is said, and QEMU does not stay.
+/// passt starts beside QEMU: its errors are reported, and QEMU ends.
 #[test]
 fn a_network_that_fails_while_qemu_starts_ends_it_too() {
     if !qemu() {

@@ -155,10 +155,12 @@ fn works_with(bench: &Bench, option: &str, lacking: &str) -> String {
 }
 
 fn ready() -> bool {
-    let why = match installed("qemu-system-x86_64") {
-        false => "qemu-system-x86_64 is not installed",
-        true if find_init().is_err() => "tare-init is not built (cargo xtask init)",
-        true => return true,
+    let why = if !installed("qemu-system-x86_64") {
+        "qemu-system-x86_64 is not installed"
+    } else if find_init().is_err() {
+        "tare-init is not built (cargo xtask init)"
+    } else {
+        return true;
     };
     eprintln!("SKIP: {why}");
     false

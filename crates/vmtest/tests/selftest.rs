@@ -204,7 +204,7 @@ fn number_after(line: &str, word: &str) -> u32 {
     number.unwrap_or_else(|| panic!("no {word}: {line}"))
 }
 
-/// The HTTP appliance answers through `device`; then QEMU is told to end.
+/// The HTTP appliance answers through `device`; then QMP ends QEMU.
 fn serves(machine_type: MachineType, accelerator: Accelerator, device: &str) {
     let Some(image) = or_skip(image("http")) else {
         return;

@@ -108,9 +108,10 @@ fn is_space(byte: u8) -> bool {
 /// An `int32_t`, as memcached 1.6 reads it: the lower half of a 64-bit number.
 pub(crate) fn signed_32(text: &[u8]) -> Option<i32> {
     let scanned = scan(text)?;
-    let value = match scanned.negative {
-        true => 0i64.checked_sub_unsigned(scanned.magnitude)?,
-        false => i64::try_from(scanned.magnitude).ok()?,
+    let value = if scanned.negative {
+        0i64.checked_sub_unsigned(scanned.magnitude)?
+    } else {
+        i64::try_from(scanned.magnitude).ok()?
     };
     Some(value as i32)
 }

@@ -26,9 +26,10 @@ impl<'s, T: Transport> Output<'s, T> {
 
     /// Sends if enough has gathered.
     pub(crate) fn flush_if_full(&mut self) -> Result<(), TransportError> {
-        match self.bytes.len() >= limits::SEND_AT {
-            true => self.flush(),
-            false => Ok(()),
+        if self.bytes.len() >= limits::SEND_AT {
+            self.flush()
+        } else {
+            Ok(())
         }
     }
 

@@ -133,10 +133,12 @@ impl Trial<'_> {
 fn judge(measure: Measure, free: &[f64], pinned: &[f64]) -> Verdict {
     let test = mann_whitney(pinned, free);
     let more = test.cliffs_delta > 0.0;
-    match test.p < ALPHA {
-        false => Verdict::NoDifference,
-        true if more == (measure == Measure::CpuTime) => Verdict::Helped,
-        true => Verdict::Harmed,
+    if test.p >= ALPHA {
+        Verdict::NoDifference
+    } else if more == (measure == Measure::CpuTime) {
+        Verdict::Helped
+    } else {
+        Verdict::Harmed
     }
 }
 

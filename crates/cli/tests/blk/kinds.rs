@@ -92,7 +92,7 @@ fn a_machine_that_may_not_use_io_uring_says_so_and_runs() {
 struct Loop(String);
 
 impl Loop {
-    /// `None`, said, where there is none to be had.
+    /// Where there is none, prints SKIP and gives `None`.
     fn over(file: &str, more: &[&str]) -> Option<Self> {
         let made = Command::new("losetup")
             .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")

@@ -1,4 +1,4 @@
-//! What a test of whole machines needs, and what is said where it is not there:
+//! What a test of whole machines needs, and what it prints where that is missing:
 //! SKIP, or a failure with TARE_REQUIRE_KVM=1.
 
 use std::path::{Path, PathBuf};

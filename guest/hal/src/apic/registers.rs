@@ -49,9 +49,10 @@ pub(super) fn enable() {
         // It is on since the reset (`ring::choose`).
         return;
     }
-    let mode = match is_x2apic() {
-        true => GLOBAL_ENABLE | X2APIC_ENABLE,
-        false => GLOBAL_ENABLE,
+    let mode = if is_x2apic() {
+        GLOBAL_ENABLE | X2APIC_ENABLE
+    } else {
+        GLOBAL_ENABLE
     };
     let mut base = Msr::new(IA32_APIC_BASE);
     // SAFETY: the address stays where it is; x2APIC is there if it was chosen.

@@ -136,9 +136,10 @@ impl Idle {
         counters.spins.add(1);
         counters.spins_caught.add(u64::from(caught));
         counters.spun_ns.add(now_ns - start_ns);
-        match caught {
-            true => Spun::Caught(now_ns - start_ns),
-            false => Spun::Missed(now_ns - start_ns),
+        if caught {
+            Spun::Caught(now_ns - start_ns)
+        } else {
+            Spun::Missed(now_ns - start_ns)
         }
     }
 

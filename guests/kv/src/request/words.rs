@@ -69,9 +69,10 @@ impl<'a> Arguments<'a> {
     /// What the last word says about an answer.
     pub(super) fn reply(&self) -> Reply {
         let last = self.count.checked_sub(1).map(|at| self.words[at]);
-        match last == Some(b"noreply") {
-            true => Reply::Unwanted,
-            false => Reply::Wanted,
+        if last == Some(b"noreply") {
+            Reply::Unwanted
+        } else {
+            Reply::Wanted
         }
     }
 }

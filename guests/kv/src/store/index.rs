@@ -108,9 +108,10 @@ impl Table {
 
     fn place(&self, hash: u32) -> u32 {
         let place = hash & self.mask;
-        match place < self.split {
-            true => hash & (2 * self.mask + 1),
-            false => place,
+        if place < self.split {
+            hash & (2 * self.mask + 1)
+        } else {
+            place
         }
     }
 

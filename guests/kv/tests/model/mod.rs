@@ -151,9 +151,10 @@ impl Model {
         }
         while self.used_bytes() + item.cost() > self.limit_bytes {
             let gone = self.items.remove(0);
-            match self.is_live(&gone) {
-                true => self.evictions += 1,
-                false => self.reclaimed += 1,
+            if self.is_live(&gone) {
+                self.evictions += 1
+            } else {
+                self.reclaimed += 1
             }
         }
         self.last_cas += 1;
@@ -181,9 +182,10 @@ impl Model {
             value: text,
             ..old.unwrap().clone()
         });
-        match made {
-            true => Computed::Value(value),
-            false => Computed::NoMemory,
+        if made {
+            Computed::Value(value)
+        } else {
+            Computed::NoMemory
         }
     }
 

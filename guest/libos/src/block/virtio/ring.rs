@@ -111,10 +111,7 @@ impl Ring {
 
     /// Most requests in flight.
     pub(super) const fn depth(indirect: bool) -> usize {
-        match indirect {
-            true => QUEUE,
-            false => QUEUE / DESCRIPTORS,
-        }
+        if indirect { QUEUE } else { QUEUE / DESCRIPTORS }
     }
 
     /// Puts a request into the queue; `thread` is woken when it has completed.
@@ -170,13 +167,11 @@ impl Ring {
         // wants to be told; without a fence between the two the look may come
         // first and see a device that is still awake.
         fence(Ordering::SeqCst);
-        Ok(match self.queue.should_notify() {
-            true => {
-                self.notifications += 1;
-                Added::Notify
-            }
-            false => Added::Quiet,
-        })
+        if !self.queue.should_notify() {
+            return Ok(Added::Quiet);
+        }
+        self.notifications += 1;
+        Ok(Added::Notify)
     }
 
     /// Takes all completions and wakes their threads.

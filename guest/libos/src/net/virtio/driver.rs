@@ -86,9 +86,10 @@ impl VirtioNet {
             transmitting: (0..QUEUE).map(|_| None).collect(),
             in_flight: 0,
             spare: Vec::new(),
-            header_len: match has(features::VERSION_1) {
-                true => header::LEN,
-                false => header::LEGACY_LEN,
+            header_len: if has(features::VERSION_1) {
+                header::LEN
+            } else {
+                header::LEGACY_LEN
             },
             features,
             mac,
