@@ -20,6 +20,8 @@ const MAX_TAGS: usize = 2;
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 pub(crate) const ICMPV6: u8 = 58;
+/// IPv6 options before the upper layer.
+pub(crate) const HOP_BY_HOP: u8 = 0;
 
 /// What a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,16 +1,24 @@
 //! The decision about each frame.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
 use crate::address::{embedded, special};
 use crate::flows::Flows;
-use crate::packet::{ICMPV6, Ip, Packet, Ports, UDP};
+use crate::packet::{HOP_BY_HOP, ICMPV6, Ip, Packet, Ports, UDP};
 use crate::{Prefix, Reason};
 
 const DHCP_CLIENT: u16 = 68;
 const DHCP_SERVER: u16 = 67;
+const DHCPV6: Ports = Ports {
+    source: 546,
+    destination: 547,
+};
+/// All DHCPv6 servers of the link (RFC 8415, 7.1).
+const DHCPV6_SERVERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2);
+/// The routers that keep account of groups (RFC 3810, 5.2.14).
+const MLD_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
 
 /// What is closed and open beyond the special addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,7 +132,8 @@ impl Filter {
 }
 
 /// What a guest says before it has an address, or to find its router: DHCP
-/// (RFC 2131) and neighbour discovery (RFC 4861), which passt answers itself.
+/// (RFC 2131), neighbour discovery (RFC 4861) and DHCPv6 (RFC 8415), which passt
+/// answers itself, and reports of multicast groups, which it ignores.
 fn starts_up(ip: &Ip) -> bool {
     let dhcp = Ports {
         source: DHCP_CLIENT,
@@ -138,7 +147,10 @@ fn starts_up(ip: &Ip) -> bool {
                 IpAddr::V6(from) => from.is_unspecified() || from.is_unicast_link_local(),
                 IpAddr::V4(_) => false,
             };
-            on_link && source && ip.protocol == ICMPV6
+            let discovery = on_link && ip.protocol == ICMPV6;
+            let dhcp = to == DHCPV6_SERVERS && ip.protocol == UDP && ip.ports == Some(DHCPV6);
+            let groups = to == MLD_ROUTERS && ip.protocol == HOP_BY_HOP;
+            source && (discovery || dhcp || groups)
         }
     }
 }

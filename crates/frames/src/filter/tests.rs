@@ -167,6 +167,18 @@ fn dhcp_and_neighbour_discovery_pass() {
     assert_eq!(filter.check_outgoing(&solicit), Verdict::Pass);
     let foreign = ipv6(ICMPV6, "fd00::2", "ff02::2");
     assert_ne!(filter.check_outgoing(&foreign), Verdict::Pass);
+    let request = |from: &str, to: &str, port: u16| {
+        let mut frame = ipv6(UDP, from, to);
+        frame[54..58].copy_from_slice(&segment(546, port)[..4]);
+        filter.check_outgoing(&frame)
+    };
+    assert_eq!(request("fe80::5", "ff02::1:2", 547), Verdict::Pass);
+    assert_ne!(request("fd00::2", "ff02::1:2", 547), Verdict::Pass);
+    assert_ne!(request("fe80::5", "ff02::1:2", 53), Verdict::Pass);
+    assert_ne!(request("fe80::5", "ff02::fb", 547), Verdict::Pass);
+    let report = |to: &str| filter.check_outgoing(&ipv6(0, "fe80::5", to));
+    assert_eq!(report("ff02::16"), Verdict::Pass);
+    assert_ne!(report("ff02::1"), Verdict::Pass);
 }
 
 #[test]
