@@ -3,6 +3,13 @@
 
 /// Static IPv4 set-up, `ip=ADDRESS/PREFIX[,GATEWAY]`; DHCP without it.
 pub const IP: &str = "ip";
+/// IPv6 set-up, `ip6=auto|off|ADDRESS/PREFIX[,GATEWAY]`; `auto` without it.
+pub const IP6: &str = "ip6";
+/// Key of the addresses that the appliance makes itself (RFC 7217), `ip6_secret=HEX`
+/// with up to 32 digits; random at each boot without it.
+pub const IP6_SECRET: &str = "ip6_secret";
+/// Name servers, `dns=ADDRESS[,ADDRESS...]`, asked before those of the network.
+pub const DNS: &str = "dns";
 /// How the appliance waits, `idle=block|poller|spin` ([`Idle`]).
 pub const IDLE: &str = "idle";
 /// Longest spin before a halt in nanoseconds, `halt_spin_ns=N`.

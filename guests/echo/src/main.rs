@@ -19,7 +19,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use tare_libos::io::{self, Read, Write};
-use tare_libos::net::{self, TcpListener, TcpStream, UdpSocket};
+use tare_libos::net::{self, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use tare_libos::{println, thread};
 
 /// Stack of a connection's thread in bytes.
@@ -55,7 +55,7 @@ tare_libos::entry!(main);
 
 /// A thread for the port and one for each of its connections.
 fn serve(port: u16, run: impl Fn(TcpStream) + Send + Clone + 'static) -> io::Result<()> {
-    let listener = TcpListener::bind(("0.0.0.0", port))?;
+    let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))?;
     thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(stream) = stream else { continue };
@@ -103,7 +103,7 @@ fn bulk(stream: &mut TcpStream) -> io::Result<()> {
 }
 
 fn echo_datagrams() -> io::Result<()> {
-    let socket = UdpSocket::bind("0.0.0.0:7")?;
+    let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 7))?;
     let mut buf = [0; 2048];
     loop {
         let (n, from) = socket.recv_from(&mut buf)?;

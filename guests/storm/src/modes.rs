@@ -101,7 +101,7 @@ fn exit(mode: &str) -> Result<(), &'static str> {
 
 /// Takes datagrams and does nothing with them.
 fn discard(mode: &str) -> Result<(), &'static str> {
-    let socket = UdpSocket::bind(("0.0.0.0", DISCARD)).map_err(|_| "the port is taken")?;
+    let socket = UdpSocket::bind(([0, 0, 0, 0], DISCARD)).map_err(|_| "the port is taken")?;
     net::wait_configured(None).map_err(|_| "no network")?;
     let mut buffer = Box::new([0; BYTES]);
     begin(mode, || {

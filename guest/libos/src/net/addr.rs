@@ -1,75 +1,121 @@
 //! [`ToSocketAddrs`]: what `bind` and `connect` take as an address.
 
-use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
+use super::dns::lookup_host;
 use crate::io::{Error, ErrorKind, Result};
 
-/// An IPv4 address and a port. There is no name service: names other than
-/// `localhost` are not understood.
+/// An address and a port, or a host name and a port. Only text is looked up, so
+/// that an image without names has no resolver.
 pub trait ToSocketAddrs {
-    /// The address.
-    fn to_socket_addr(&self) -> Result<SocketAddrV4>;
+    /// The addresses, the one to try first at the front; at least one.
+    fn to_socket_addrs(&self) -> Result<Addresses>;
 }
 
-impl ToSocketAddrs for SocketAddrV4 {
-    fn to_socket_addr(&self) -> Result<SocketAddrV4> {
-        Ok(*self)
+/// Addresses in the order to try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    first: SocketAddr,
+    more: Vec<SocketAddr>,
+}
+
+impl Addresses {
+    /// The one to try first.
+    pub fn first(&self) -> SocketAddr {
+        self.first
+    }
+
+    /// Calls `attempt` for each until one succeeds; the last error if none does.
+    pub fn try_each<T>(&self, mut attempt: impl FnMut(SocketAddr) -> Result<T>) -> Result<T> {
+        let mut result = attempt(self.first);
+        for address in &self.more {
+            if result.is_ok() {
+                break;
+            }
+            result = attempt(*address);
+        }
+        result
     }
 }
 
-impl ToSocketAddrs for SocketAddr {
-    fn to_socket_addr(&self) -> Result<SocketAddrV4> {
-        match self {
-            Self::V4(address) => Ok(*address),
-            Self::V6(_) => Err(Error::new(
-                ErrorKind::Unsupported,
-                "IPv6 is not spoken here",
-            )),
+impl From<SocketAddr> for Addresses {
+    fn from(first: SocketAddr) -> Self {
+        Self {
+            first,
+            more: Vec::new(),
         }
     }
 }
 
-impl ToSocketAddrs for (Ipv4Addr, u16) {
-    fn to_socket_addr(&self) -> Result<SocketAddrV4> {
-        Ok(SocketAddrV4::new(self.0, self.1))
+impl ToSocketAddrs for SocketAddr {
+    fn to_socket_addrs(&self) -> Result<Addresses> {
+        Ok(Addresses::from(*self))
+    }
+}
+
+impl ToSocketAddrs for SocketAddrV4 {
+    fn to_socket_addrs(&self) -> Result<Addresses> {
+        Ok(SocketAddr::from(*self).into())
+    }
+}
+
+impl ToSocketAddrs for SocketAddrV6 {
+    fn to_socket_addrs(&self) -> Result<Addresses> {
+        Ok(SocketAddr::from(*self).into())
     }
 }
 
 impl ToSocketAddrs for (IpAddr, u16) {
-    fn to_socket_addr(&self) -> Result<SocketAddrV4> {
-        SocketAddr::new(self.0, self.1).to_socket_addr()
+    fn to_socket_addrs(&self) -> Result<Addresses> {
+        Ok(SocketAddr::from(*self).into())
+    }
+}
+
+impl ToSocketAddrs for (Ipv4Addr, u16) {
+    fn to_socket_addrs(&self) -> Result<Addresses> {
+        Ok(SocketAddr::from(*self).into())
+    }
+}
+
+impl ToSocketAddrs for (Ipv6Addr, u16) {
+    fn to_socket_addrs(&self) -> Result<Addresses> {
+        Ok(SocketAddr::from(*self).into())
     }
 }
 
 impl ToSocketAddrs for ([u8; 4], u16) {
-    fn to_socket_addr(&self) -> Result<SocketAddrV4> {
-        (Ipv4Addr::from_octets(self.0), self.1).to_socket_addr()
+    fn to_socket_addrs(&self) -> Result<Addresses> {
+        Ok(SocketAddr::from(*self).into())
     }
 }
 
 impl ToSocketAddrs for (&str, u16) {
-    fn to_socket_addr(&self) -> Result<SocketAddrV4> {
-        let bad = Error::new(ErrorKind::InvalidInput, "not an IP address");
-        let address = match self.0 {
-            "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            text => text.parse().map_err(|_| bad)?,
-        };
-        (address, self.1).to_socket_addr()
+    fn to_socket_addrs(&self) -> Result<Addresses> {
+        let found = lookup_host(self.0)?;
+        let mut addresses = found.into_iter().map(|ip| SocketAddr::new(ip, self.1));
+        let first = addresses.next().ok_or(ErrorKind::NotFound)?;
+        Ok(Addresses {
+            first,
+            more: addresses.collect(),
+        })
     }
 }
 
 impl ToSocketAddrs for str {
-    fn to_socket_addr(&self) -> Result<SocketAddrV4> {
-        let bad = Error::new(ErrorKind::InvalidInput, "not an address and a port");
-        let (address, port) = self.rsplit_once(':').ok_or(bad)?;
-        let address = address.trim_start_matches('[').trim_end_matches(']');
-        (address, port.parse().map_err(|_| bad)?).to_socket_addr()
+    fn to_socket_addrs(&self) -> Result<Addresses> {
+        let bad = Error::new(ErrorKind::InvalidInput, "not a host and a port");
+        if let Ok(address) = self.parse::<SocketAddr>() {
+            return Ok(address.into());
+        }
+        let (host, port) = self.rsplit_once(':').ok_or(bad)?;
+        (host, port.parse::<u16>().map_err(|_| bad)?).to_socket_addrs()
     }
 }
 
 impl<T: ToSocketAddrs + ?Sized> ToSocketAddrs for &T {
-    fn to_socket_addr(&self) -> Result<SocketAddrV4> {
-        (**self).to_socket_addr()
+    fn to_socket_addrs(&self) -> Result<Addresses> {
+        (**self).to_socket_addrs()
     }
 }
 
@@ -79,20 +125,34 @@ mod tests {
 
     #[test]
     fn addresses_are_written_as_for_std() {
-        let expected = Ok(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 80));
-        assert_eq!("127.0.0.1:80".to_socket_addr(), expected);
-        assert_eq!("localhost:80".to_socket_addr(), expected);
-        assert_eq!(("127.0.0.1", 80).to_socket_addr(), expected);
-        assert_eq!(([127, 0, 0, 1], 80).to_socket_addr(), expected);
-        for bad in [
-            "127.0.0.1",
-            "1.2.3:80",
-            "x:80",
-            "1.2.3.4:65536",
-            "[::1]:80",
-            "",
-        ] {
-            assert!(bad.to_socket_addr().is_err(), "{bad}");
+        let expected = SocketAddr::from(([127, 0, 0, 1], 80));
+        let first = |address: Result<Addresses>| address.unwrap().first();
+        assert_eq!(first("127.0.0.1:80".to_socket_addrs()), expected);
+        assert_eq!(first("localhost:80".to_socket_addrs()), expected);
+        assert_eq!(first(("127.0.0.1", 80).to_socket_addrs()), expected);
+        assert_eq!(first(([127, 0, 0, 1], 80).to_socket_addrs()), expected);
+        let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 80));
+        assert_eq!(first("[::1]:80".to_socket_addrs()), v6);
+        assert_eq!(first(("::1", 80).to_socket_addrs()), v6);
+        for bad in ["127.0.0.1", "a b:80", "1.2.3.4:65536", ":80", ""] {
+            assert!(bad.to_socket_addrs().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn each_address_is_tried_until_one_works() {
+        let addresses = Addresses {
+            first: SocketAddr::from(([192, 0, 2, 1], 1)),
+            more: [2, 3].map(|n| SocketAddr::from(([192, 0, 2, n], 1))).into(),
+        };
+        let mut tried = 0;
+        let second = addresses.try_each(|address| {
+            tried += 1;
+            let works = address.ip() == Ipv4Addr::new(192, 0, 2, 2);
+            works.then_some(address).ok_or(ErrorKind::TimedOut.into())
+        });
+        assert_eq!((second.is_ok(), tried), (true, 2));
+        let none = addresses.try_each(|_| Err::<(), _>(ErrorKind::TimedOut.into()));
+        assert_eq!(none, Err(ErrorKind::TimedOut.into()));
     }
 }

@@ -1,5 +1,7 @@
 //! The internet checksum (RFC 1071), eight bytes an addition.
 
+use core::net::Ipv6Addr;
+
 /// A ones' complement sum that is not folded yet. Byte pairs are added in
 /// memory order, which [`Sum::finish`] makes up for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +33,20 @@ impl Sum {
         self.add_word(u64::from(u32::from_ne_bytes(src)))
             .add_word(u64::from(u32::from_ne_bytes(dst)))
             .add_word(u64::from(u32::from_ne_bytes([0, protocol, high, low])))
+    }
+
+    /// Adds the pseudo-header of TCP, UDP and ICMPv6 over IPv6 (RFC 8200, 8.1).
+    pub fn plus_pseudo_header_v6(
+        self,
+        src: Ipv6Addr,
+        dst: Ipv6Addr,
+        protocol: u8,
+        len: u32,
+    ) -> Self {
+        self.plus(&src.octets())
+            .plus(&dst.octets())
+            .plus(&len.to_be_bytes())
+            .plus(&[0, 0, 0, protocol])
     }
 
     #[inline]

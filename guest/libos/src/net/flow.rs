@@ -3,36 +3,61 @@
 use alloc::collections::TryReserveError;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{IpAddr, SocketAddr};
 
 /// The addresses and ports of a connection, seen from this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
     /// This side.
-    pub local: SocketAddrV4,
+    pub local: SocketAddr,
     /// The other side.
-    pub remote: SocketAddrV4,
+    pub remote: SocketAddr,
+}
+
+/// A flow in few words: an IPv4 address is its IPv4-mapped IPv6 address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    local: u128,
+    remote: u128,
+    ports: u32,
+}
+
+impl Key {
+    const ZERO: Self = Self {
+        local: 0,
+        remote: 0,
+        ports: 0,
+    };
 }
 
 impl Flow {
-    fn words(&self) -> (u64, u64) {
-        let bits = |address: &Ipv4Addr| u64::from(address.to_bits());
-        (
-            bits(self.local.ip()) << 32 | bits(self.remote.ip()),
-            u64::from(self.local.port()) << 16 | u64::from(self.remote.port()),
-        )
+    #[inline]
+    fn key(&self) -> Key {
+        Key {
+            local: bits(self.local.ip()),
+            remote: bits(self.remote.ip()),
+            ports: u32::from(self.local.port()) << 16 | u32::from(self.remote.port()),
+        }
+    }
+}
+
+#[inline]
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => 0xffff << 32 | u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits(),
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    key: (u64, u64),
+    key: Key,
     /// Value plus one; 0 is a free slot.
     value: u32,
 }
 
 const FREE: Slot = Slot {
-    key: (0, 0),
+    key: Key::ZERO,
     value: 0,
 };
 
@@ -43,6 +68,7 @@ pub struct FlowTable {
     slots: Vec<Slot>,
     len: usize,
     key: u64,
+    second_key: u64,
 }
 
 impl FlowTable {
@@ -52,6 +78,7 @@ impl FlowTable {
             slots: vec![FREE; 16],
             len: 0,
             key: secret | 1,
+            second_key: secret.rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
         }
     }
 
@@ -68,7 +95,7 @@ impl FlowTable {
     /// The number of `flow`.
     #[inline]
     pub fn get(&self, flow: &Flow) -> Option<u32> {
-        let slot = &self.slots[self.find(flow.words())];
+        let slot = &self.slots[self.find(flow.key())];
         slot.value.checked_sub(1)
     }
 
@@ -77,7 +104,7 @@ impl FlowTable {
         if (self.len + 1) * 2 > self.slots.len() {
             self.grow();
         }
-        let key = flow.words();
+        let key = flow.key();
         let at = self.find(key);
         self.len += usize::from(self.slots[at].value == 0);
         self.slots[at] = Slot {
@@ -88,7 +115,7 @@ impl FlowTable {
 
     /// Removes `flow`, moving back what had to give way to it (Knuth 6.4 R).
     pub fn remove(&mut self, flow: &Flow) {
-        let mut hole = self.find(flow.words());
+        let mut hole = self.find(flow.key());
         if self.slots[hole].value == 0 {
             return;
         }
@@ -138,7 +165,7 @@ impl FlowTable {
     }
 
     #[inline]
-    fn find(&self, key: (u64, u64)) -> usize {
+    fn find(&self, key: Key) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = self.hash(key) & mask;
         while self.slots[at].value != 0 && self.slots[at].key != key {
@@ -148,24 +175,40 @@ impl FlowTable {
     }
 
     #[inline]
-    fn hash(&self, (addresses, ports): (u64, u64)) -> usize {
-        let mixed = (addresses ^ self.key).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ports;
-        let wide = u128::from(mixed ^ (mixed >> 29)) * u128::from(self.key);
-        ((wide >> 64) ^ wide) as usize
+    fn hash(&self, key: Key) -> usize {
+        let [high, low] = [key.remote >> 64, key.remote].map(|half| half as u64);
+        let near = key.local as u64 ^ u64::from(key.ports);
+        let first = fold(low ^ self.key, near ^ self.second_key);
+        fold(first ^ high, self.key) as usize
     }
+}
+
+/// Both halves of a product, so that each bit of the factors counts.
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let wide = u128::from(a) * u128::from(b);
+    ((wide >> 64) ^ wide) as u64
 }
 
 #[cfg(test)]
 mod tests {
+    use core::net::{Ipv4Addr, Ipv6Addr};
     use proptest::prelude::*;
     use std::collections::HashMap;
 
     use super::*;
 
     fn flow(remote: u16, port: u16) -> Flow {
+        if remote.is_multiple_of(2) {
+            let remote = Ipv6Addr::new(0x2001, 0xdb8, 0, remote, 0, 0, 0, 1);
+            return Flow {
+                local: SocketAddr::new(Ipv6Addr::LOCALHOST.into(), 80),
+                remote: SocketAddr::new(remote.into(), port),
+            };
+        }
         Flow {
-            local: SocketAddrV4::new(Ipv4Addr::new(10, 0, 2, 15), 80),
-            remote: SocketAddrV4::new(Ipv4Addr::from_bits(u32::from(remote)), port),
+            local: SocketAddr::new(Ipv4Addr::new(10, 0, 2, 15).into(), 80),
+            remote: SocketAddr::new(Ipv4Addr::from_bits(u32::from(remote)).into(), port),
         }
     }
 

@@ -1,11 +1,12 @@
-//! Sockets that read like `std::net`, on smoltcp and virtio-net: IPv4 with
-//! TCP, UDP, ICMP echo, ARP and DHCP, and a loopback interface.
+//! Sockets that read like `std::net`, on virtio-net: IPv4 with ARP and DHCP, IPv6
+//! with neighbour discovery and router advertisements, TCP, UDP, ICMP echo, name
+//! resolution, and a loopback interface.
 //!
 //! Applications use [`TcpListener`], [`TcpStream`] and [`UdpSocket`]; calls
 //! that wait park their thread, and a core with nothing to do halts. One thread
 //! waits for many sockets with [`poll`]. The
 //! address comes from `ip=ADDRESS/PREFIX[,GATEWAY]` on the command line, else
-//! from DHCP; [`address`] tells it.
+//! from DHCP; that of IPv6 from `ip6=`, else from routers. [`addresses`] has them.
 //!
 //! Below them, from the device up:
 //!
@@ -19,16 +20,18 @@
 //! | [`stack`] | all of it as a state machine without threads or clock |
 //! | `system` | the one stack of the appliance: lock, thread, waiting |
 //!
-//! TCP is `tare_tcp`; smoltcp has the wire formats, ARP, ICMP, DHCP and UDP.
-//! Not here: IPv6, IP fragments, multicast, name service.
+//! TCP is `tare_tcp`, UDP and IPv6 are in [`stack`]; smoltcp has ARP, ICMP and DHCP
+//! of IPv4. Not here: IP fragments, reception of multicast.
 
 pub mod addr;
 mod arp;
 pub(crate) mod boot;
 pub mod checksum;
 mod device;
+mod dns;
 pub mod flow;
 pub mod frame;
+mod ipv6;
 pub mod link;
 mod neighbours;
 pub mod port;
@@ -44,19 +47,29 @@ pub mod waiters;
 
 use core::time::Duration;
 
-pub use addr::ToSocketAddrs;
-pub use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+pub use addr::{Addresses, ToSocketAddrs};
+pub use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+pub use dns::lookup_host;
 pub use ready::{Interests, Observer, PollItem, Readiness, Source, poll};
 pub use stack::{Counters, Take};
-pub use tare_tcp::KeepAlive;
-pub use tcp::{Shutdown, TcpListener, TcpStream};
+pub use tcp::{KeepAlive, Shutdown, TcpListener, TcpStream};
 pub use udp::UdpSocket;
 
 use crate::io::{ErrorKind, Result};
 
-/// The appliance's address on the network; none before DHCP has given one.
+/// The appliance's IPv4 address on the network; none before DHCP has given one.
 pub fn address() -> Option<Ipv4Addr> {
     system::lock().address()
+}
+
+/// All addresses of the appliance on the network.
+pub fn addresses() -> alloc::vec::Vec<IpAddr> {
+    system::lock().addresses()
+}
+
+/// The name servers that [`lookup_host`] asks.
+pub fn name_servers() -> alloc::vec::Vec<IpAddr> {
+    system::lock().name_servers()
 }
 
 /// Waits for an address, which listening on `0.0.0.0` need not.

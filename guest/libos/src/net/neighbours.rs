@@ -5,7 +5,7 @@
 //! already (RFC 826).
 
 use alloc::boxed::Box;
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 
 use smoltcp::time::{Duration, Instant};
 
@@ -16,12 +16,15 @@ const FRESH: Duration = Duration::from_secs(30);
 /// Time between two requests for an address.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
+/// Requests that are remembered.
+const REQUESTS: usize = 16;
+
 /// A hardware address.
 pub(crate) type Mac = [u8; 6];
 
 #[derive(Clone, Copy)]
 struct Entry {
-    address: Ipv4Addr,
+    address: IpAddr,
     mac: Mac,
     learned: Instant,
 }
@@ -29,36 +32,38 @@ struct Entry {
 /// A table with one place for each address; what comes later takes it.
 pub(crate) struct Neighbours {
     entries: Box<[Option<Entry>; ENTRIES]>,
-    /// The last request.
-    asked: Option<(Ipv4Addr, Instant)>,
+    /// The last requests.
+    asked: [Option<(IpAddr, Instant)>; REQUESTS],
+    next_request: usize,
 }
 
 impl Neighbours {
     pub(crate) fn new() -> Self {
         Self {
             entries: Box::new([None; ENTRIES]),
-            asked: None,
+            asked: [None; REQUESTS],
+            next_request: 0,
         }
     }
 
     /// Whether `address` is known, with whatever hardware address.
-    pub(crate) fn knows(&self, address: Ipv4Addr) -> bool {
+    pub(crate) fn knows(&self, address: IpAddr) -> bool {
         self.find(address).is_some()
     }
 
     /// The hardware address of `address`, if it has been learned lately.
-    pub(crate) fn get(&self, address: Ipv4Addr, now: Instant) -> Option<Mac> {
+    pub(crate) fn get(&self, address: IpAddr, now: Instant) -> Option<Mac> {
         let entry = self.find(address)?;
         (now < entry.learned + FRESH).then_some(entry.mac)
     }
 
-    fn find(&self, address: Ipv4Addr) -> Option<&Entry> {
+    fn find(&self, address: IpAddr) -> Option<&Entry> {
         let entry = self.entries[place(address)].as_ref();
         entry.filter(|entry| entry.address == address)
     }
 
     /// Notes a hardware address. The old one, if it was known and is another.
-    pub(crate) fn note(&mut self, address: Ipv4Addr, mac: Mac, now: Instant) -> Option<Mac> {
+    pub(crate) fn note(&mut self, address: IpAddr, mac: Mac, now: Instant) -> Option<Mac> {
         let old = self.find(address).map(|entry| entry.mac);
         self.entries[place(address)] = Some(Entry {
             address,
@@ -68,21 +73,38 @@ impl Neighbours {
         old.filter(|old| *old != mac)
     }
 
+    /// Whether this side has lately asked for `address`.
+    pub(crate) fn awaits(&self, address: IpAddr) -> bool {
+        self.asked
+            .iter()
+            .flatten()
+            .any(|(asked, _)| *asked == address)
+    }
+
     /// Whether a request for `address` is due; notes it as sent.
-    pub(crate) fn may_ask(&mut self, address: Ipv4Addr, now: Instant) -> bool {
-        let due = self
-            .asked
-            .is_none_or(|(last, at)| last != address || at + RETRY <= now);
-        if due {
-            self.asked = Some((address, now));
+    pub(crate) fn may_ask(&mut self, address: IpAddr, now: Instant) -> bool {
+        let mut requests = self.asked.iter_mut().flatten();
+        match requests.find(|(asked, _)| *asked == address) {
+            Some((_, at)) if now < *at + RETRY => return false,
+            Some((_, at)) => *at = now,
+            None => {
+                self.asked[self.next_request % REQUESTS] = Some((address, now));
+                self.next_request = self.next_request.wrapping_add(1);
+            }
         }
-        due
+        true
     }
 }
 
 /// Neighbours differ in the last bits of their addresses.
-fn place(address: Ipv4Addr) -> usize {
-    let bits = address.to_bits();
+fn place(address: IpAddr) -> usize {
+    let bits = match address {
+        IpAddr::V4(address) => address.to_bits(),
+        IpAddr::V6(address) => {
+            let bits = address.to_bits();
+            (bits ^ bits >> 32) as u32
+        }
+    };
     (bits ^ (bits >> 8)) as usize % ENTRIES
 }
 

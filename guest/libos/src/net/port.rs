@@ -10,12 +10,17 @@ use smoltcp::phy::{Checksum, ChecksumCapabilities, Device, DeviceCapabilities, R
 use smoltcp::time::{Duration, Instant};
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr, Ipv4Address, Ipv4Cidr};
 
+use core::net::{IpAddr, Ipv6Addr};
+
 use super::arp::{self, Operation, Packet};
 use super::flow::Flow;
 use super::frame::Medium;
+use super::ipv6::address::{group_mac, solicited_node};
+use super::ipv6::message;
+use super::ipv6::table::Addresses;
 use super::link::{Link, Properties, SendChecksums};
 use super::neighbours::{Mac, Neighbours};
-use super::transmit;
+use super::transmit::{self, Alert};
 
 const ETHERNET_HEADER: usize = 14;
 /// When a socket wants to send and does not although it could, look again then.
@@ -39,6 +44,7 @@ pub struct Port<L> {
     properties: Properties,
     interface: Interface,
     pub(super) neighbours: Neighbours,
+    pub(super) ipv6: Addresses,
 }
 
 impl<L: Link> Port<L> {
@@ -57,6 +63,7 @@ impl<L: Link> Port<L> {
             properties,
             interface,
             neighbours: Neighbours::new(),
+            ipv6: Addresses::default(),
         }
     }
 
@@ -71,18 +78,29 @@ impl<L: Link> Port<L> {
     }
 
     /// Whether `address` is one of this side's.
-    pub fn has_address(&self, address: Ipv4Address) -> bool {
-        self.interface.has_ip_addr(address)
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(address) => self.interface.has_ip_addr(address),
+            IpAddr::V6(address) => self.ipv6.has(address),
+        }
     }
 
     /// Whether `address` is in the network of one of this side's.
-    pub fn is_on_link(&self, address: Ipv4Address) -> bool {
-        let mut addresses = self.interface.ip_addrs().iter();
-        addresses.any(|own| own.contains_addr(&address.into()))
+    pub fn is_on_link(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(address) => {
+                let mut addresses = self.interface.ip_addrs().iter();
+                addresses.any(|own| own.contains_addr(&address.into()))
+            }
+            IpAddr::V6(address) => self.ipv6.is_on_link(address),
+        }
     }
 
     /// Whether `address` is everybody's in the network of one of this side's.
-    pub fn is_subnet_broadcast(&self, address: Ipv4Address) -> bool {
+    pub fn is_subnet_broadcast(&self, address: IpAddr) -> bool {
+        let IpAddr::V4(address) = address else {
+            return false;
+        };
         let mut addresses = self.interface.ip_addrs().iter();
         addresses.any(|own| match own {
             IpCidr::Ipv4(own) => own.broadcast() == Some(address),
@@ -101,9 +119,17 @@ impl<L: Link> Port<L> {
         });
     }
 
-    /// Largest TCP segment that fits the link, header options included.
-    pub(super) fn segment_max(&self) -> u16 {
-        self.properties.mtu.saturating_sub(transmit::HEADERS)
+    fn mtu(&self, remote: IpAddr) -> u16 {
+        match remote {
+            IpAddr::V4(_) => self.properties.mtu,
+            IpAddr::V6(_) => self.ipv6.mtu(self.properties.mtu),
+        }
+    }
+
+    /// Largest TCP segment to `remote` that fits the link, header options included.
+    pub(super) fn segment_max(&self, remote: IpAddr) -> u16 {
+        self.mtu(remote)
+            .saturating_sub(transmit::segment_headers(remote))
     }
 
     /// Sends a TCP segment to the next hop `neighbor`.
@@ -117,13 +143,24 @@ impl<L: Link> Port<L> {
         transmit::send_segment(&mut self.link, &self.properties, neighbor, flow, segment);
     }
 
-    /// Most bytes of a datagram that fits the link.
-    pub(super) fn datagram_max(&self) -> usize {
-        usize::from(
-            self.properties
-                .mtu
-                .saturating_sub(transmit::DATAGRAM_HEADERS),
-        )
+    /// Most bytes of a datagram to `remote` that fits the link.
+    pub(super) fn datagram_max(&self, remote: IpAddr) -> usize {
+        let headers = transmit::datagram_headers(remote);
+        usize::from(self.mtu(remote).saturating_sub(headers))
+    }
+
+    /// Sends an ICMPv6 message that does not leave the link.
+    pub(super) fn send_on_link(
+        &mut self,
+        neighbor: Mac,
+        addresses: (Ipv6Addr, Ipv6Addr),
+        alert: Alert,
+        message: &mut [u8],
+    ) {
+        if self.link.send_ready() {
+            let (link, properties) = (&mut self.link, &self.properties);
+            transmit::send_on_link(link, properties, neighbor, addresses, alert, message);
+        }
     }
 
     /// Sends a datagram to the next hop `neighbor`.
@@ -131,15 +168,11 @@ impl<L: Link> Port<L> {
         transmit::send_datagram(&mut self.link, &self.properties, neighbor, flow, data);
     }
 
-    /// Sends an ICMP message of `len` bytes to the next hop `neighbor`.
-    pub(super) fn send_icmp(
-        &mut self,
-        neighbor: Mac,
-        flow: &Flow,
-        len: usize,
-        fill: impl FnOnce(&mut [u8]),
-    ) {
-        transmit::send_icmp(&mut self.link, &self.properties, neighbor, flow, len, fill);
+    /// Sends an ICMP message to the next hop `neighbor`; its checksum is added.
+    pub(super) fn send_icmp(&mut self, neighbor: Mac, flow: &Flow, message: &mut [u8]) {
+        if self.link.send_ready() {
+            transmit::send_icmp(&mut self.link, &self.properties, neighbor, flow, message);
+        }
     }
 
     /// Bytes before the IP header of a frame.
@@ -152,28 +185,48 @@ impl<L: Link> Port<L> {
 
     /// The hardware address of the next hop to `remote`. Asks the link for it if it
     /// is not known.
-    pub(super) fn resolve(&mut self, remote: Ipv4Address, now: Instant) -> Option<Mac> {
+    pub(super) fn resolve(&mut self, remote: IpAddr, now: Instant) -> Option<Mac> {
         if self.properties.medium == Medium::Ip {
             return Some([0; 6]);
         }
-        if remote.is_broadcast() || self.is_subnet_broadcast(remote) {
-            return Some(arp::BROADCAST);
-        }
-        if remote.is_multicast() {
-            // RFC 1112, 6.4: the low 23 bits.
-            let [_, a, b, c] = remote.octets();
-            return Some([1, 0, 0x5e, a & 0x7f, b, c]);
+        match remote {
+            IpAddr::V4(v4) if v4.is_broadcast() || self.is_subnet_broadcast(remote) => {
+                return Some(arp::BROADCAST);
+            }
+            IpAddr::V4(remote) if remote.is_multicast() => {
+                // RFC 1112, 6.4: the low 23 bits.
+                let [_, a, b, c] = remote.octets();
+                return Some([1, 0, 0x5e, a & 0x7f, b, c]);
+            }
+            IpAddr::V6(remote) if remote.is_multicast() => return Some(group_mac(remote)),
+            _ => {}
         }
         let next_hop = if self.is_on_link(remote) {
             remote
         } else {
-            self.gateway()?
+            self.router_to(remote)?
         };
         let known = self.neighbours.get(next_hop, now);
         if known.is_none() && self.link.send_ready() && self.neighbours.may_ask(next_hop, now) {
-            self.ask(next_hop);
+            match next_hop {
+                IpAddr::V4(next_hop) => self.ask(next_hop),
+                IpAddr::V6(next_hop) => self.solicit(next_hop),
+            }
         }
         known
+    }
+
+    fn solicit(&mut self, address: Ipv6Addr) {
+        if let Some(own) = self.ipv6.link_local() {
+            let mut solicitation = message::solicitation(address, self.properties.mac);
+            let group = solicited_node(address);
+            self.send_on_link(
+                group_mac(group),
+                (own, group),
+                Alert::None,
+                &mut solicitation,
+            );
+        }
     }
 
     fn ask(&mut self, address: Ipv4Address) {
@@ -194,9 +247,12 @@ impl<L: Link> Port<L> {
         });
     }
 
-    /// Whether there is a router to other networks.
-    pub(super) fn has_gateway(&mut self) -> bool {
-        self.gateway().is_some()
+    /// The router to networks such as that of `remote`.
+    pub(super) fn router_to(&mut self, remote: IpAddr) -> Option<IpAddr> {
+        match remote {
+            IpAddr::V4(_) => self.gateway().map(IpAddr::V4),
+            IpAddr::V6(_) => self.ipv6.router().map(IpAddr::V6),
+        }
     }
 
     fn gateway(&mut self) -> Option<Ipv4Address> {

@@ -5,6 +5,8 @@
 //! held while a thread switches or waits, and never taken by an interrupt
 //! handler: that sets [`WORK`], which wakes the network thread.
 
+use alloc::vec::Vec;
+use core::net::IpAddr;
 use core::time::Duration;
 
 use smoltcp::time::Instant as StackInstant;
@@ -12,7 +14,7 @@ use tare_hal::once::OnceCell;
 
 use super::device::Device;
 use super::ready::Waiter;
-use super::stack::{Progress, Seeds, Setup, Stack};
+use super::stack::{Ipv6Setup, Progress, Seeds, Setup, Stack};
 use crate::io::{ErrorKind, Result};
 use crate::sync::{Event, SpinGuard, SpinLock};
 use crate::thread;
@@ -35,6 +37,27 @@ struct System {
     sleeps_until: Option<Option<StackInstant>>,
 }
 
+/// What the command line says of the network.
+pub(crate) struct Configuration {
+    pub(crate) ipv4: Setup,
+    pub(crate) ipv6: Ipv6Setup,
+    /// Makes this host's IPv6 addresses.
+    pub(crate) ipv6_secret: [u8; 16],
+    pub(crate) name_servers: Vec<IpAddr>,
+}
+
+impl Configuration {
+    /// No network but the loopback.
+    pub(crate) const fn loopback_only() -> Self {
+        Self {
+            ipv4: Setup::LoopbackOnly,
+            ipv6: Ipv6Setup::Off,
+            ipv6_secret: [0; 16],
+            name_servers: Vec::new(),
+        }
+    }
+}
+
 /// How the network thread waits.
 #[cfg_attr(not(target_os = "none"), allow(dead_code))] // the host only blocks
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +72,16 @@ pub(crate) enum Turns {
 
 /// Makes the network of the appliance and starts its threads. Called once, at
 /// boot; on the host by the first use, without a device.
-pub(crate) fn start(device: Device, setup: Setup, turns: Turns) {
+pub(crate) fn start(device: Device, setup: Configuration, turns: Turns) {
     let mut secret = [0; 16];
     crate::random::fill(&mut secret);
     let seeds = Seeds {
         general: crate::random::seed(),
         secret,
     };
-    let stack = Stack::new(device, setup, seeds, now());
+    let mut stack = Stack::new(device, setup.ipv4, seeds, now());
+    stack.set_name_servers(setup.name_servers);
+    stack.start_ipv6(setup.ipv6, setup.ipv6_secret, now());
     let system = System {
         stack,
         sleeps_until: None,
@@ -140,7 +165,11 @@ fn system() -> &'static SpinLock<System> {
     loop {
         match SYSTEM.get() {
             Some(system) => return system,
-            None => start(Device::absent(), Setup::LoopbackOnly, Turns::Block),
+            None => start(
+                Device::absent(),
+                Configuration::loopback_only(),
+                Turns::Block,
+            ),
         }
     }
 }

@@ -1,12 +1,11 @@
 //! [`TcpListener`] and [`TcpStream`].
 
 use alloc::sync::Arc;
-use core::net::{SocketAddr, SocketAddrV4};
+use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 
 use smoltcp::time::Instant as StackInstant;
-use tare_tcp::KeepAlive;
 
 use super::addr::ToSocketAddrs;
 use super::ready::{Readiness, Source, Waiter, Watched};
@@ -23,6 +22,17 @@ pub enum Shutdown {
     Write,
     /// Both.
     Both,
+}
+
+/// Probes of a silent peer (RFC 9293, 3.8.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// Silence before the first probe.
+    pub idle: Duration,
+    /// Time between probes, at least a second.
+    pub interval: Duration,
+    /// Probes without answer before the connection is lost.
+    pub probes: u32,
 }
 
 /// The limit of calls that must not wait.
@@ -90,14 +100,14 @@ impl Limit {
 #[derive(Debug)]
 pub struct TcpListener {
     id: ListenerId,
-    local: SocketAddrV4,
+    local: SocketAddr,
     limit: Limit,
     nonblocking: AtomicBool,
 }
 
 impl TcpListener {
-    /// Listens on an address; `0.0.0.0` is all of this appliance's, and port 0 a
-    /// free one.
+    /// Listens on an address; `[::]` is all of this appliance's, `0.0.0.0` those of
+    /// IPv4, and port 0 a free one.
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         Self::bind_with_backlog(address, usize::MAX)
     }
@@ -106,8 +116,9 @@ impl TcpListener {
     /// the limit that follows from the heap.
     pub fn bind_with_backlog(address: impl ToSocketAddrs, backlog: usize) -> io::Result<Self> {
         let backlog = backlog.min(Limits::for_heap().backlog);
+        let local = address.to_socket_addrs()?.first();
         let mut stack = lock();
-        let id = stack.listen(address.to_socket_addr()?, backlog)?;
+        let id = stack.listen(local, backlog)?;
         Ok(Self {
             id,
             local: stack.listens_on(id)?,
@@ -128,7 +139,7 @@ impl TcpListener {
 
     fn accept_within(&self, timeout: Option<Duration>) -> io::Result<(TcpStream, SocketAddr)> {
         let (id, peer) = wait_for(timeout, Accept(self.id))?;
-        Ok((TcpStream::new(id), SocketAddr::V4(peer)))
+        Ok((TcpStream::new(id), peer))
     }
 
     /// Connections one after the other, forever.
@@ -138,7 +149,7 @@ impl TcpListener {
 
     /// Where this listens.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(SocketAddr::V4(self.local))
+        Ok(self.local)
     }
 
     /// How long [`accept`](Self::accept) waits before it fails with `TimedOut`.
@@ -176,7 +187,7 @@ impl Drop for TcpListener {
 struct Accept(ListenerId);
 
 impl Attempt for Accept {
-    type Output = (ConnectionId, SocketAddrV4);
+    type Output = (ConnectionId, SocketAddr);
 
     fn attempt(&mut self, stack: &mut SystemStack, _: StackInstant) -> io::Result<Self::Output> {
         stack.accept(self.0)
@@ -218,9 +229,11 @@ impl TcpStream {
         }
     }
 
-    /// Connects to an address; gives up after 30 seconds.
+    /// Connects to an address, or to the first of a host's that answers; gives each
+    /// up after 30 seconds.
     pub fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
-        Self::connect_within(address.to_socket_addr()?, None)
+        let addresses = address.to_socket_addrs()?;
+        addresses.try_each(|address| Self::connect_within(address, None))
     }
 
     /// Connects to an address, or fails with `TimedOut` after `timeout`.
@@ -228,10 +241,10 @@ impl TcpStream {
         if timeout.is_zero() {
             return Err(Error::new(ErrorKind::InvalidInput, "a timeout of zero"));
         }
-        Self::connect_within(address.to_socket_addr()?, Some(timeout))
+        Self::connect_within(*address, Some(timeout))
     }
 
-    fn connect_within(remote: SocketAddrV4, timeout: Option<Duration>) -> io::Result<Self> {
+    fn connect_within(remote: SocketAddr, timeout: Option<Duration>) -> io::Result<Self> {
         let stream = Self::new(lock().connect(remote, now())?);
         stream.wait(timeout, Interest::Writable, |stack, id, _| {
             stack.connected(id)
@@ -242,7 +255,8 @@ impl TcpStream {
     /// Begins to connect and does not wait; reads and writes do not either. When the
     /// stream is writable, [`take_error`](Self::take_error) gives the result.
     pub fn connect_nonblocking(address: impl ToSocketAddrs) -> io::Result<Self> {
-        let stream = Self::new(lock().connect(address.to_socket_addr()?, now())?);
+        let remote = address.to_socket_addrs()?.first();
+        let stream = Self::new(lock().connect(remote, now())?);
         stream.set_nonblocking(true)?;
         Ok(stream)
     }
@@ -275,6 +289,15 @@ impl TcpStream {
     /// Probes a peer that is silent, and gives it up when it does not answer;
     /// `None`, as at first, never does.
     pub fn set_keepalive(&self, probes: Option<KeepAlive>) -> io::Result<()> {
+        let micros = |time: Duration| {
+            let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 2);
+            tare_tcp::time::Duration::from_micros(micros)
+        };
+        let probes = probes.map(|keep| tare_tcp::KeepAlive {
+            idle: micros(keep.idle),
+            interval: micros(keep.interval),
+            probes: keep.probes,
+        });
         lock().set_keep_alive(self.socket.id, probes, now())
     }
 
@@ -317,12 +340,12 @@ impl TcpStream {
 
     /// The other side's address.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        Ok(SocketAddr::V4(lock().flow(self.socket.id)?.remote))
+        Ok(lock().flow(self.socket.id)?.remote)
     }
 
     /// This side's address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(SocketAddr::V4(lock().flow(self.socket.id)?.local))
+        Ok(lock().flow(self.socket.id)?.local)
     }
 
     /// How long a read waits before it fails with `TimedOut`.

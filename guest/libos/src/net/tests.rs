@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::UdpSocket;
 use super::{Interests, Observer, PollItem, Shutdown, Source, TcpListener, TcpStream, poll};
 use crate::io::{ErrorKind, IoSlice, Read, Write};
 use crate::thread;
@@ -184,4 +185,81 @@ fn an_observer_learns_once_for_each_watch() {
     stream.write_all(b"d").unwrap();
     peer.read_exact(&mut [0]).unwrap();
     assert_eq!(calls(), 2);
+}
+
+/// Answers questions on port 53 of this host as a name server: over UDP cut short for
+/// names that begin with `t`. How often it was asked.
+fn serve_names() -> Arc<core::sync::atomic::AtomicU32> {
+    let asked = Arc::new(core::sync::atomic::AtomicU32::new(0));
+    let answer = |question: &[u8], flags: [u8; 2]| {
+        let mut answer = question.to_vec();
+        let is_ipv4 = question[question.len() - 3] == 1;
+        answer[2..4].copy_from_slice(&flags);
+        if flags == [0x80, 0] && is_ipv4 {
+            answer[7] = 1;
+            answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 77]);
+        }
+        answer
+    };
+    let socket = UdpSocket::bind("127.0.0.1:53").unwrap();
+    let counted = Arc::clone(&asked);
+    thread::spawn(move || {
+        let mut buf = [0; 512];
+        while let Ok((n, from)) = socket.recv_from(&mut buf) {
+            counted.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+            let flags = match buf[13] {
+                b't' => [0x82, 0],
+                b'n' => [0x80, 3],
+                _ => [0x80, 0],
+            };
+            // A stranger's answer comes first and has another number.
+            let mut wrong = answer(&buf[..n], flags);
+            wrong[0] ^= 1;
+            socket.send_to(&wrong, from).unwrap();
+            socket.send_to(&answer(&buf[..n], flags), from).unwrap();
+        }
+    });
+    let listener = TcpListener::bind("127.0.0.1:53").unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut len = [0; 2];
+            stream.read_exact(&mut len).unwrap();
+            let mut question = alloc::vec![0; usize::from(u16::from_be_bytes(len))];
+            stream.read_exact(&mut question).unwrap();
+            let answer = answer(&question, [0x80, 0]);
+            let len = (answer.len() as u16).to_be_bytes();
+            stream.write_all(&len).unwrap();
+            stream.write_all(&answer).unwrap();
+        }
+    });
+    asked
+}
+
+#[test]
+fn names_are_resolved_kept_and_asked_for_again_over_tcp() {
+    let unknown = super::lookup_host("www.example.org").unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::NetworkUnreachable);
+    let asked = serve_names();
+    let count = || asked.load(core::sync::atomic::Ordering::Relaxed);
+    super::system::lock().set_name_servers(alloc::vec![super::Ipv4Addr::LOCALHOST.into()]);
+    let address = super::IpAddr::from([192, 0, 2, 77]);
+    for _ in 0..3 {
+        assert_eq!(
+            super::lookup_host("www.example.org"),
+            Ok(alloc::vec![address])
+        );
+    }
+    assert_eq!(count(), 1, "kept");
+    assert_eq!(
+        super::lookup_host("tcp.example.org"),
+        Ok(alloc::vec![address])
+    );
+    let none = super::lookup_host("none.example.org").unwrap_err();
+    assert_eq!(none.kind(), ErrorKind::NotFound);
+    assert_eq!(
+        super::lookup_host("192.0.2.9"),
+        Ok(alloc::vec![[192, 0, 2, 9].into()])
+    );
+    assert!(super::lookup_host("a b").is_err());
 }

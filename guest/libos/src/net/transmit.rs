@@ -1,5 +1,7 @@
-//! Outgoing segments, datagrams and ICMP messages become frames: Ethernet and IPv4
+//! Outgoing segments, datagrams and ICMP messages become frames: Ethernet and IP
 //! headers from fixed fields, without smoltcp's way through its interface.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::checksum::Sum;
 use super::flow::Flow;
@@ -9,19 +11,39 @@ use super::neighbours::Mac;
 
 const ETHERNET_HEADER: usize = 14;
 const IPV4_HEADER: usize = 20;
-/// Bytes of the headers before a segment's options: what a path MTU includes
-/// beside a segment.
-pub(crate) const HEADERS: u16 = 40;
-const TTL: u8 = 64;
+const IPV6_HEADER: usize = 40;
+const TCP_HEADER: u16 = 20;
+const UDP_HEADER: usize = 8;
+const HOP_LIMIT: u8 = 64;
 const PROTOCOL_ICMP: u8 = 1;
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
-const UDP_HEADER: usize = 8;
-/// Bytes of a packet with a datagram that are not its data.
-pub(crate) const DATAGRAM_HEADERS: u16 = 28;
+const PROTOCOL_ICMPV6: u8 = 58;
 /// Don't fragment: the path MTU is found (RFC 1191). So the identification may
 /// be 0 (RFC 6864, 4.1).
 const DONT_FRAGMENT: [u8; 2] = [0x40, 0];
+/// A hop-by-hop header with a router alert, as MLD has it (RFC 3810, 5).
+const ROUTER_ALERT: [u8; 8] = [PROTOCOL_ICMPV6, 0, 5, 2, 0, 0, 1, 0];
+
+/// Bytes of an IP header on the way to `remote`.
+#[inline]
+fn ip_header(remote: IpAddr) -> usize {
+    match remote {
+        IpAddr::V4(_) => IPV4_HEADER,
+        IpAddr::V6(_) => IPV6_HEADER,
+    }
+}
+
+/// Bytes of the headers before a segment's options: what a path MTU includes
+/// beside a segment.
+pub(crate) fn segment_headers(remote: IpAddr) -> u16 {
+    ip_header(remote) as u16 + TCP_HEADER
+}
+
+/// Bytes of a packet with a datagram that are not its data.
+pub(crate) fn datagram_headers(remote: IpAddr) -> u16 {
+    (ip_header(remote) + UDP_HEADER) as u16
+}
 
 /// Sends a segment of `flow`. `neighbor` is the next hop's hardware address;
 /// it does not matter without Ethernet.
@@ -33,13 +55,15 @@ pub(crate) fn send_segment<L: Link>(
     flow: &Flow,
     segment: &tare_tcp::Outgoing<'_>,
 ) {
-    let packet_len = IPV4_HEADER + segment.wire_len();
-    send_packet(link, properties, neighbor, packet_len, |packet| {
-        if let Some((ipv4, rest)) = packet.split_first_chunk_mut::<IPV4_HEADER>() {
-            write_ipv4(ipv4, PROTOCOL_TCP, flow, packet_len as u16);
-            segment.write(flow.local.port(), flow.remote.port(), rest);
-        }
-    });
+    let route = Route::of(flow, PROTOCOL_TCP);
+    send_packet(
+        link,
+        properties,
+        neighbor,
+        route,
+        segment.wire_len(),
+        |rest| segment.write(flow.local.port(), flow.remote.port(), rest),
+    );
 }
 
 /// Sends a datagram of `flow`.
@@ -50,66 +74,147 @@ pub(crate) fn send_datagram<L: Link>(
     flow: &Flow,
     data: &[u8],
 ) {
-    let len = UDP_HEADER + data.len();
-    let packet_len = IPV4_HEADER + len;
-    send_packet(link, properties, neighbor, packet_len, |packet| {
-        let Some((ipv4, rest)) = packet.split_first_chunk_mut::<IPV4_HEADER>() else {
-            return;
-        };
-        write_ipv4(ipv4, PROTOCOL_UDP, flow, packet_len as u16);
-        if let Some((udp, payload)) = rest.split_first_chunk_mut::<UDP_HEADER>() {
-            udp[..2].copy_from_slice(&flow.local.port().to_be_bytes());
-            udp[2..4].copy_from_slice(&flow.remote.port().to_be_bytes());
-            udp[4..6].copy_from_slice(&(len as u16).to_be_bytes());
-            udp[6..].fill(0);
-            payload.copy_from_slice(data);
-        }
-    });
+    let mut header = [0; UDP_HEADER];
+    header[..2].copy_from_slice(&flow.local.port().to_be_bytes());
+    header[2..4].copy_from_slice(&flow.remote.port().to_be_bytes());
+    header[4..6].copy_from_slice(&((UDP_HEADER + data.len()) as u16).to_be_bytes());
+    let route = Route::of(flow, PROTOCOL_UDP);
+    send_parts(link, properties, neighbor, route, &header, data);
 }
 
-/// Sends an ICMP message of `len` bytes that `fill` writes; its checksum is added.
+/// Sends an ICMP message of `flow`, in either family; its checksum is added.
 pub(crate) fn send_icmp<L: Link>(
     link: &mut L,
     properties: &Properties,
     neighbor: Mac,
     flow: &Flow,
-    len: usize,
-    fill: impl FnOnce(&mut [u8]),
+    message: &mut [u8],
 ) {
-    let packet_len = IPV4_HEADER + len;
-    send_packet(link, properties, neighbor, packet_len, |packet| {
-        if let Some((ipv4, message)) = packet.split_first_chunk_mut::<IPV4_HEADER>() {
-            write_ipv4(ipv4, PROTOCOL_ICMP, flow, packet_len as u16);
-            fill(message);
-            let [a, b] = Sum::new().plus(message).finish();
-            if let Some(field) = message.get_mut(2..4) {
-                field.copy_from_slice(&[!a, !b]);
-            }
-        }
+    let mut sum = Sum::new();
+    if let (IpAddr::V6(source), IpAddr::V6(destination)) = (flow.local.ip(), flow.remote.ip()) {
+        let len = message.len() as u32;
+        sum = sum.plus_pseudo_header_v6(source, destination, PROTOCOL_ICMPV6, len);
+    }
+    finish_icmp(sum, message);
+    let route = Route::of(flow, PROTOCOL_ICMP);
+    send_parts(link, properties, neighbor, route, &[], message);
+}
+
+/// Sends an ICMPv6 message on the link alone, with the hop limit 255 that says so
+/// (RFC 4861), or 1 and a router alert for MLD.
+pub(crate) fn send_on_link<L: Link>(
+    link: &mut L,
+    properties: &Properties,
+    neighbor: Mac,
+    (source, destination): (Ipv6Addr, Ipv6Addr),
+    alert: Alert,
+    message: &mut [u8],
+) {
+    let (protocol, hop_limit, extension): (u8, u8, &[u8]) = match alert {
+        Alert::None => (PROTOCOL_ICMPV6, 255, &[]),
+        Alert::Router => (0, 1, &ROUTER_ALERT),
+    };
+    let len = message.len() as u32;
+    let sum = Sum::new().plus_pseudo_header_v6(source, destination, PROTOCOL_ICMPV6, len);
+    finish_icmp(sum, message);
+    let route = Route {
+        source: source.into(),
+        destination: destination.into(),
+        protocol,
+        hop_limit,
+    };
+    send_parts(link, properties, neighbor, route, extension, message);
+}
+
+/// Sends an IP packet with these two parts: one copy of the code for all that is not
+/// TCP.
+#[inline(never)]
+fn send_parts<L: Link>(
+    link: &mut L,
+    properties: &Properties,
+    neighbor: Mac,
+    route: Route,
+    first: &[u8],
+    second: &[u8],
+) {
+    let len = first.len() + second.len();
+    send_packet(link, properties, neighbor, route, len, |rest| {
+        let (before, after) = rest.split_at_mut(first.len());
+        before.copy_from_slice(first);
+        after.copy_from_slice(second);
     });
 }
 
-/// Sends an IP packet of `len` bytes that `fill` writes.
-#[inline]
+/// Whether routers must look at a packet although it is not for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alert {
+    None,
+    Router,
+}
+
+fn finish_icmp(sum: Sum, message: &mut [u8]) {
+    let [a, b] = sum.plus(message).finish();
+    if let Some(field) = message.get_mut(2..4) {
+        field.copy_from_slice(&[!a, !b]);
+    }
+}
+
+/// The fields of an IP header that differ.
+#[derive(Clone, Copy)]
+struct Route {
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+    hop_limit: u8,
+}
+
+impl Route {
+    #[inline]
+    fn of(flow: &Flow, protocol: u8) -> Self {
+        Self {
+            source: flow.local.ip(),
+            destination: flow.remote.ip(),
+            protocol,
+            hop_limit: HOP_LIMIT,
+        }
+    }
+}
+
+/// Sends an IP packet with `len` bytes behind its header that `fill` writes.
 fn send_packet<L: Link>(
     link: &mut L,
     properties: &Properties,
     neighbor: Mac,
+    route: Route,
     len: usize,
     fill: impl FnOnce(&mut [u8]),
 ) {
-    let header = match properties.medium {
+    let before = match properties.medium {
         Medium::Ethernet => ETHERNET_HEADER,
         Medium::Ip => 0,
     };
-    link.send(header + len, |frame| {
-        let (ethernet, packet) = frame.split_at_mut(header);
+    let header = ip_header(route.destination);
+    link.send(before + header + len, |frame| {
+        let (ethernet, packet) = frame.split_at_mut(before);
+        let (ip, payload) = packet.split_at_mut(header);
+        let ethertype = match (route.source, route.destination) {
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                write_ipv6(ip, &route, source, destination, len as u16);
+                [0x86, 0xdd]
+            }
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                write_ipv4(ip, &route, source, destination, (header + len) as u16);
+                [8, 0]
+            }
+            // No flow has both.
+            _ => return,
+        };
         if let Some(ethernet) = ethernet.first_chunk_mut::<ETHERNET_HEADER>() {
             ethernet[..6].copy_from_slice(&neighbor);
             ethernet[6..12].copy_from_slice(&properties.mac);
-            ethernet[12..].copy_from_slice(&[8, 0]);
+            ethernet[12..].copy_from_slice(&ethertype);
         }
-        fill(packet);
+        fill(payload);
         if properties.checksums == SendChecksums::Software {
             frame::complete_checksum(frame);
         }
@@ -117,14 +222,33 @@ fn send_packet<L: Link>(
 }
 
 #[inline]
-fn write_ipv4(header: &mut [u8; IPV4_HEADER], protocol: u8, flow: &Flow, total_len: u16) {
+fn write_ipv4(header: &mut [u8], route: &Route, source: Ipv4Addr, to: Ipv4Addr, total_len: u16) {
+    let Some(header) = header.first_chunk_mut::<IPV4_HEADER>() else {
+        return;
+    };
     header[..2].copy_from_slice(&[0x45, 0]);
     header[2..4].copy_from_slice(&total_len.to_be_bytes());
     header[4..6].fill(0);
     header[6..8].copy_from_slice(&DONT_FRAGMENT);
-    header[8..12].copy_from_slice(&[TTL, protocol, 0, 0]);
-    header[12..16].copy_from_slice(&flow.local.ip().octets());
-    header[16..].copy_from_slice(&flow.remote.ip().octets());
+    header[8..12].copy_from_slice(&[route.hop_limit, route.protocol, 0, 0]);
+    header[12..16].copy_from_slice(&source.octets());
+    header[16..].copy_from_slice(&to.octets());
     let [a, b] = Sum::new().plus(header).finish();
     header[10..12].copy_from_slice(&[!a, !b]);
+}
+
+#[inline(never)]
+fn write_ipv6(header: &mut [u8], route: &Route, source: Ipv6Addr, to: Ipv6Addr, len: u16) {
+    let Some(header) = header.first_chunk_mut::<IPV6_HEADER>() else {
+        return;
+    };
+    header[..4].copy_from_slice(&[0x60, 0, 0, 0]);
+    header[4..6].copy_from_slice(&len.to_be_bytes());
+    header[6] = match route.protocol {
+        PROTOCOL_ICMP => PROTOCOL_ICMPV6,
+        protocol => protocol,
+    };
+    header[7] = route.hop_limit;
+    header[8..24].copy_from_slice(&source.octets());
+    header[24..].copy_from_slice(&to.octets());
 }

@@ -1,6 +1,6 @@
 //! [`UdpSocket`].
 
-use core::net::{SocketAddr, SocketAddrV4};
+use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
@@ -35,8 +35,9 @@ pub struct UdpSocket {
 impl UdpSocket {
     /// Binds to an address; port 0 takes a free one.
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
+        let local = address.to_socket_addrs()?.first();
         Ok(Self {
-            id: lock().bind(address.to_socket_addr()?)?,
+            id: lock().bind(local)?,
             limit: SpinLock::new(None),
             nonblocking: AtomicBool::new(false),
         })
@@ -45,7 +46,8 @@ impl UdpSocket {
     /// Makes `peer` the one that [`send`](Self::send) sends to, and the only one
     /// whose datagrams are received.
     pub fn connect(&self, peer: impl ToSocketAddrs) -> io::Result<()> {
-        lock().connect_datagrams(self.id, Some(peer.to_socket_addr()?))
+        let peer = peer.to_socket_addrs()?.first();
+        lock().connect_datagrams(self.id, Some(peer))
     }
 
     /// Takes [`connect`](Self::connect) back.
@@ -56,7 +58,8 @@ impl UdpSocket {
     /// Sends a datagram. When 16 wait for addresses that do not answer, fails with
     /// `WouldBlock`.
     pub fn send_to(&self, data: &[u8], to: impl ToSocketAddrs) -> io::Result<usize> {
-        lock().send_to(self.id, data, to.to_socket_addr()?, now())
+        let to = to.to_socket_addrs()?.first();
+        lock().send_to(self.id, data, to, now())
     }
 
     /// Sends a datagram to the connected peer. Fails with `ConnectionRefused` when
@@ -91,24 +94,23 @@ impl UdpSocket {
         let room = buf.len();
         let id = self.id;
         let (len, from) = wait_for(timeout, Receive { id, buf, take })?;
-        Ok((len.min(room), SocketAddr::V4(from)))
+        Ok((len.min(room), from))
     }
 
     /// A datagram that is there, its whole length and its sender; else fails with
     /// `WouldBlock`.
     pub fn try_recv_from(&self, buf: &mut [u8], take: Take) -> io::Result<(usize, SocketAddr)> {
-        let (len, from) = lock().receive_from(self.id, buf, take)?;
-        Ok((len, SocketAddr::V4(from)))
+        lock().receive_from(self.id, buf, take)
     }
 
     /// Where this is bound.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(SocketAddr::V4(lock().bound(self.id)?))
+        lock().bound(self.id)
     }
 
     /// The connected peer.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        Ok(SocketAddr::V4(lock().datagram_peer(self.id)?))
+        lock().datagram_peer(self.id)
     }
 
     /// How long receiving waits before it fails with `TimedOut`.
@@ -154,7 +156,7 @@ struct Receive<'a> {
 }
 
 impl Attempt for Receive<'_> {
-    type Output = (usize, SocketAddrV4);
+    type Output = (usize, SocketAddr);
 
     fn attempt(&mut self, stack: &mut SystemStack, _: StackInstant) -> io::Result<Self::Output> {
         stack.receive_from(self.id, self.buf, self.take)

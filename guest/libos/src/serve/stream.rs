@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::{Transport, TransportError};
 use crate::io::{Error, ErrorKind, IoSlice, Read, Write};
-use crate::net::{Shutdown, TcpStream};
+use crate::net::{KeepAlive, Shutdown, TcpStream};
 use crate::thread;
 use crate::time::Instant;
 
@@ -27,6 +27,12 @@ impl Stream {
             receive_within: None,
             send_within: None,
         }
+    }
+
+    /// Probes a client that is silent, so that one that is gone is noticed.
+    pub fn keep_alive(&self, probes: KeepAlive) {
+        // A stream that is gone already fails at the first read.
+        let _ = self.tcp.set_keepalive(Some(probes));
     }
 }
 

@@ -11,7 +11,7 @@ use alloc::string::{String, ToString};
 use core::time::Duration;
 
 use tare_libos::io::{self, Error, ErrorKind};
-use tare_libos::net::{self, Ipv4Addr, TcpListener};
+use tare_libos::net::{self, Ipv4Addr, Ipv6Addr, TcpListener};
 use tare_libos::serve::{self, Service, Stream};
 use tare_libos::{env, fs, heap, println};
 
@@ -60,7 +60,7 @@ fn serve_files() -> io::Result<()> {
                 "invalid port=: want 1 to 65535",
             ))?,
     };
-    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
+    let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))?;
     let http = Http {
         server: Server::new(Machine::new()).with_metrics(metrics()?),
         most: most_connections()?,

@@ -8,7 +8,7 @@
 use core::time::Duration;
 
 use tare_libos::io::{self, Error, ErrorKind};
-use tare_libos::net::{self, Ipv4Addr, TcpListener};
+use tare_libos::net::{self, Ipv4Addr, Ipv6Addr, KeepAlive, TcpListener};
 use tare_libos::serve::{self, Service, Stream};
 use tare_libos::time::{SystemTime, UNIX_EPOCH};
 use tare_libos::{env, heap, println, random};
@@ -24,6 +24,12 @@ const FEWEST_CONNECTIONS: u64 = 16;
 /// What an open connection takes of the heap: its socket's buffers (20 KiB), its
 /// stack (16 KiB), buffers for a command and its answer.
 const CONNECTION_BYTES: u64 = 48 * 1024;
+/// A client that has vanished without a word gives its place up after four minutes.
+const PROBES: KeepAlive = KeepAlive {
+    idle: Duration::from_secs(120),
+    interval: Duration::from_secs(30),
+    probes: 4,
+};
 /// How long the line that says where the server is waits for an address.
 const ADDRESS_WAIT: Duration = Duration::from_secs(60);
 
@@ -31,7 +37,7 @@ const ADDRESS_WAIT: Duration = Duration::from_secs(60);
 pub fn run() -> io::Result<()> {
     let settings = settings()?;
     let port = settings.port;
-    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
+    let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))?;
     let server = Server::new(settings, WallClock);
     serve::start(listener, server)
         .map_err(|_| Error::new(ErrorKind::Other, "no memory for a thread"))?;
@@ -48,6 +54,7 @@ impl Service for Server<WallClock> {
     }
 
     fn serve(&self, stream: Stream) {
+        stream.keep_alive(PROBES);
         connection::serve(stream, self);
     }
 

@@ -1,7 +1,7 @@
 //! ARP (RFC 826) as far as smoltcp's interface leaves it out: announcements of
 //! neighbours and our own, probes (RFC 5227), conflicts, and learning from SYNs.
 
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use smoltcp::time::{Duration, Instant};
 
@@ -42,9 +42,9 @@ impl<L: Link, W: Wake> Stack<L, W> {
             return self.answer_probe(&packet, own);
         }
         if packet.target == own {
-            self.note_neighbor(packet.sender, packet.sender_mac, now);
+            self.note_neighbor(packet.sender.into(), packet.sender_mac, now);
             self.wire.ingress(frame, &mut self.nobody, now);
-        } else if self.wire.neighbours.knows(packet.sender) {
+        } else if self.wire.neighbours.knows(packet.sender.into()) {
             self.learn(packet.sender, packet.sender_mac, now);
         } else {
             return;
@@ -57,12 +57,12 @@ impl<L: Link, W: Wake> Stack<L, W> {
     /// router, and goes back there if there is a route.
     pub(super) fn neighbor_of_syn(
         &mut self,
-        address: Ipv4Addr,
+        address: IpAddr,
         sender: Mac,
         now: Instant,
     ) -> Option<Mac> {
         if !self.wire.is_on_link(address) {
-            return self.wire.has_gateway().then_some(sender);
+            return self.wire.router_to(address).map(|_| sender);
         }
         if let Some(known) = self.wire.neighbours.get(address, now) {
             return Some(known);
@@ -89,12 +89,12 @@ impl<L: Link, W: Wake> Stack<L, W> {
         };
         let mut frame = [0; FRAME_BYTES];
         packet.write(own_mac, &mut frame);
-        self.note_neighbor(address, mac, now);
+        self.note_neighbor(address.into(), mac, now);
         self.wire.ingress(&frame, &mut self.nobody, now);
     }
 
     /// Notes a neighbour; connections through it follow when it has moved.
-    fn note_neighbor(&mut self, address: Ipv4Addr, mac: Mac, now: Instant) {
+    pub(super) fn note_neighbor(&mut self, address: IpAddr, mac: Mac, now: Instant) {
         if let Some(old) = self.wire.neighbours.note(address, mac, now) {
             self.tcp.move_neighbor(old, mac);
         }
@@ -156,7 +156,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         }
     }
 
-    fn own_mac(&self) -> Mac {
+    pub(super) fn own_mac(&self) -> Mac {
         self.wire.link.properties().mac
     }
 

@@ -3,7 +3,7 @@
 //! registered for being woken.
 
 use alloc::boxed::Box;
-use core::net::SocketAddrV4;
+use core::net::SocketAddr;
 
 use smoltcp::time::{Duration, Instant};
 use tare_tcp::KeepAlive;
@@ -46,14 +46,15 @@ pub enum Interest {
 impl<L: Link, W: Wake> Stack<L, W> {
     /// Listens on `local`; at most `backlog` connections wait to be accepted.
     /// Port 0 takes a free one.
-    pub fn listen(&mut self, mut local: SocketAddrV4, backlog: usize) -> Result<ListenerId> {
-        let is_taken = |local: &SocketAddrV4| {
+    pub fn listen(&mut self, local: impl Into<SocketAddr>, backlog: usize) -> Result<ListenerId> {
+        let mut local = local.into();
+        let is_taken = |local: &SocketAddr| {
             let mut listeners = self.tcp.listeners.iter().flatten();
             listeners.any(|other| overlap(&other.local, local))
         };
         if local.port() == 0 {
             let free = (EPHEMERAL..=u16::MAX)
-                .map(|port| SocketAddrV4::new(*local.ip(), port))
+                .map(|port| SocketAddr::new(local.ip(), port))
                 .find(|local| !is_taken(local));
             local = free.ok_or(ErrorKind::ResourceBusy)?;
         } else if is_taken(&local) {
@@ -74,7 +75,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// Where a listener listens.
-    pub fn listens_on(&mut self, id: ListenerId) -> Result<SocketAddrV4> {
+    pub fn listens_on(&mut self, id: ListenerId) -> Result<SocketAddr> {
         Ok(self.tcp.listener(id)?.local)
     }
 
@@ -109,7 +110,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// The next open connection, or `WouldBlock`.
-    pub fn accept(&mut self, id: ListenerId) -> Result<(ConnectionId, SocketAddrV4)> {
+    pub fn accept(&mut self, id: ListenerId) -> Result<(ConnectionId, SocketAddr)> {
         let next = self.tcp.listener(id)?.ready.pop_front();
         let id = ConnectionId(next.ok_or(ErrorKind::WouldBlock)?);
         let connection = self.tcp.connection(id)?;
@@ -132,14 +133,15 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// Begins to connect to `remote`; see [`Stack::connected`].
-    pub fn connect(&mut self, remote: SocketAddrV4, now: Instant) -> Result<ConnectionId> {
+    pub fn connect(&mut self, remote: impl Into<SocketAddr>, now: Instant) -> Result<ConnectionId> {
+        let remote = remote.into();
         if remote.port() == 0 || remote.ip().is_unspecified() || remote.ip().is_multicast() {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
                 "not the address and port of a host",
             ));
         }
-        let (via, local) = self.route(*remote.ip())?;
+        let (via, local) = self.route(remote.ip(), now)?;
         let flow = self
             .tcp
             .ephemeral(local, remote)

@@ -3,7 +3,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{IpAddr, SocketAddr};
 
 use smoltcp::time::Instant;
 
@@ -33,13 +33,13 @@ const REQUESTS: u32 = 3;
 pub struct DatagramId(u32);
 
 struct Message {
-    peer: SocketAddrV4,
+    peer: SocketAddr,
     bytes: Vec<u8>,
 }
 
 impl Message {
     /// A copy of `bytes`, if there is memory.
-    fn new(peer: SocketAddrV4, bytes: &[u8]) -> Option<Self> {
+    fn new(peer: SocketAddr, bytes: &[u8]) -> Option<Self> {
         let mut copy = Vec::new();
         if !heap::has_room(bytes.len()) || copy.try_reserve_exact(bytes.len()).is_err() {
             return None;
@@ -56,9 +56,9 @@ struct Unresolved {
 }
 
 struct Datagrams<W> {
-    local: SocketAddrV4,
+    local: SocketAddr,
     /// The only peer, once the socket is connected.
-    peer: Option<SocketAddrV4>,
+    peer: Option<SocketAddr>,
     received: VecDeque<Message>,
     received_bytes: usize,
     unresolved: VecDeque<Unresolved>,
@@ -68,7 +68,7 @@ struct Datagrams<W> {
 }
 
 impl<W: Wake> Datagrams<W> {
-    fn new(local: SocketAddrV4) -> Self {
+    fn new(local: SocketAddr) -> Self {
         Self {
             local,
             peer: None,
@@ -85,7 +85,7 @@ impl<W: Wake> Datagrams<W> {
     }
 
     /// Keeps a datagram for the application. `false` if there is no room.
-    fn receive(&mut self, peer: SocketAddrV4, bytes: &[u8]) -> bool {
+    fn receive(&mut self, peer: SocketAddr, bytes: &[u8]) -> bool {
         let is_full = self.received.len() >= RECEIVE_DATAGRAMS
             || self.received_bytes + bytes.len() > RECEIVE_BYTES;
         if is_full || self.received.try_reserve(1).is_err() {
@@ -121,7 +121,7 @@ impl<W: Wake> Datagrams<W> {
             if !wire.link.send_ready() {
                 return true;
             }
-            let remote = *waiting.flow.remote.ip();
+            let remote = waiting.flow.remote.ip();
             if let Some(neighbor) = wire.resolve(remote, now) {
                 wire.send_datagram(neighbor, &waiting.flow, &waiting.message.bytes);
                 return false;
@@ -219,13 +219,13 @@ impl<W: Wake> Udp<W> {
     }
 
     /// A free port, beginning where nobody can guess (RFC 6056).
-    fn free_port(&mut self, ip: Ipv4Addr) -> Option<SocketAddrV4> {
+    fn free_port(&mut self, ip: IpAddr) -> Option<SocketAddr> {
         let mut step = [0; 2];
         crate::random::fill(&mut step);
         self.next_port ^= u16::from_ne_bytes(step);
         for _ in EPHEMERAL..=u16::MAX {
             self.next_port = self.next_port.wrapping_add(1) | EPHEMERAL;
-            let local = SocketAddrV4::new(ip, self.next_port);
+            let local = SocketAddr::new(ip, self.next_port);
             if !self.is_taken(&local) {
                 return Some(local);
             }
@@ -233,7 +233,7 @@ impl<W: Wake> Udp<W> {
         None
     }
 
-    fn is_taken(&self, local: &SocketAddrV4) -> bool {
+    fn is_taken(&self, local: &SocketAddr) -> bool {
         let mut bound = self.sockets.iter().flatten();
         bound.any(|other| overlap(&other.local, local))
     }
@@ -255,16 +255,17 @@ impl<L: Link, W: Wake> Stack<L, W> {
             icmp::send_port_unreachable(&mut self.loopback, [0; 6], found, frame);
             return;
         }
-        let concerns_all = frame[0] & 1 == 1 || !self.wire.has_address(*found.flow.local.ip());
+        let concerns_all = frame[0] & 1 == 1 || !self.wire.has_address(found.flow.local.ip());
         if !concerns_all && self.may_send_error(now) {
             icmp::send_port_unreachable(&mut self.wire, super::sender(frame), found, frame);
         }
     }
 
     /// Binds a UDP socket to `local`; port 0 takes a free one.
-    pub fn bind(&mut self, mut local: SocketAddrV4) -> Result<DatagramId> {
+    pub fn bind(&mut self, local: impl Into<SocketAddr>) -> Result<DatagramId> {
+        let mut local = local.into();
         if local.port() == 0 {
-            let free = self.udp.free_port(*local.ip());
+            let free = self.udp.free_port(local.ip());
             local = free.ok_or(ErrorKind::ResourceBusy)?;
         } else if self.udp.is_taken(&local) {
             return Err(ErrorKind::AddrInUse.into());
@@ -284,13 +285,13 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// Where a UDP socket is bound.
-    pub fn bound(&mut self, id: DatagramId) -> Result<SocketAddrV4> {
+    pub fn bound(&mut self, id: DatagramId) -> Result<SocketAddr> {
         Ok(self.udp.socket(id)?.local)
     }
 
     /// Makes `peer` the only one that a socket exchanges datagrams with, or with
     /// `None` takes that back.
-    pub fn connect_datagrams(&mut self, id: DatagramId, peer: Option<SocketAddrV4>) -> Result<()> {
+    pub fn connect_datagrams(&mut self, id: DatagramId, peer: Option<SocketAddr>) -> Result<()> {
         let socket = self.udp.socket(id)?;
         (socket.peer, socket.failure) = (peer, None);
         let is_other = |message: &Message| peer.is_some_and(|peer| peer != message.peer);
@@ -300,7 +301,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// The peer of a connected socket.
-    pub fn datagram_peer(&mut self, id: DatagramId) -> Result<SocketAddrV4> {
+    pub fn datagram_peer(&mut self, id: DatagramId) -> Result<SocketAddr> {
         let peer = self.udp.socket(id)?.peer;
         peer.ok_or(ErrorKind::NotConnected.into())
     }
@@ -311,24 +312,25 @@ impl<L: Link, W: Wake> Stack<L, W> {
         &mut self,
         id: DatagramId,
         data: &[u8],
-        to: SocketAddrV4,
+        to: impl Into<SocketAddr>,
         now: Instant,
     ) -> Result<usize> {
+        let to = to.into();
         if to.port() == 0 || to.ip().is_unspecified() {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
                 "not the address and port of a host",
             ));
         }
-        let (via, source) = self.route(*to.ip())?;
+        let (via, source) = self.route(to.ip(), now)?;
         let socket = self.udp.socket(id)?;
         if let Some(failure) = socket.failure.take() {
             return Err(failure.into());
         }
-        let own = *socket.local.ip();
+        let own = socket.local.ip();
         let source = if own.is_unspecified() { source } else { own };
         let flow = Flow {
-            local: SocketAddrV4::new(source, socket.local.port()),
+            local: SocketAddr::new(source, socket.local.port()),
             remote: to,
         };
         match via {
@@ -352,7 +354,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         id: DatagramId,
         buf: &mut [u8],
         take: Take,
-    ) -> Result<(usize, SocketAddrV4)> {
+    ) -> Result<(usize, SocketAddr)> {
         let socket = self.udp.socket(id)?;
         let Some(message) = socket.received.front() else {
             return Err(socket
@@ -424,13 +426,13 @@ fn send<L: Link, W: Wake>(
     data: &[u8],
     now: Instant,
 ) -> Result<bool> {
-    if data.len() > port.datagram_max() {
+    if data.len() > port.datagram_max(flow.remote.ip()) {
         return Err(Error::new(ErrorKind::InvalidInput, "datagram too long"));
     }
     if !port.link.send_ready() {
         return Err(ErrorKind::WouldBlock.into());
     }
-    match port.resolve(*flow.remote.ip(), now) {
+    match port.resolve(flow.remote.ip(), now) {
         Some(neighbor) => {
             port.send_datagram(neighbor, &flow, data);
             Ok(false)

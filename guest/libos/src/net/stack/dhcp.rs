@@ -1,6 +1,7 @@
 //! The DHCP client (RFC 2131): smoltcp's, and what becomes of its leases.
 
 use alloc::vec;
+use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use smoltcp::iface::{SocketHandle, SocketSet};
@@ -45,6 +46,7 @@ struct Client {
 /// The set-up's state.
 pub(super) struct State {
     client: Option<Client>,
+    name_servers: Vec<Ipv4Addr>,
     /// When the DHCP client wants to speak.
     pub(super) deadline: Option<Instant>,
 }
@@ -63,8 +65,14 @@ impl State {
         });
         Self {
             client,
+            name_servers: Vec::new(),
             deadline: None,
         }
+    }
+
+    /// Name servers that came with the lease.
+    pub(super) fn name_servers(&self) -> &[Ipv4Addr] {
+        &self.name_servers
     }
 
     pub(super) fn is_dhcp(&self) -> bool {
@@ -105,12 +113,16 @@ impl<L: Link, W: Wake> Stack<L, W> {
         let offered = match client.socket().poll() {
             None => return self.drive_dhcp(now),
             Some(dhcpv4::Event::Deconfigured) => None,
-            Some(dhcpv4::Event::Configured(config)) => Some(Lease {
-                address: config.address,
-                router: config.router.filter(|router| is_host(*router)),
-                server: config.server.identifier,
-                since: now,
-            }),
+            Some(dhcpv4::Event::Configured(config)) => {
+                let servers = config.dns_servers.iter().copied();
+                self.setup.name_servers = servers.filter(|server| is_host(*server)).collect();
+                Some(Lease {
+                    address: config.address,
+                    router: config.router.filter(|router| is_host(*router)),
+                    server: config.server.identifier,
+                    since: now,
+                })
+            }
         };
         match offered {
             None => self.lose_lease(now),

@@ -2,6 +2,9 @@
 //! 4.3.2.8): without it whoever sends datagrams to closed ports decides how much
 //! this side sends to whom.
 
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
 use smoltcp::time::{Duration, Instant};
 
 use crate::net::frame::Datagram;
@@ -49,6 +52,8 @@ impl ErrorBudget {
 
 /// Type 3, code 3: no socket takes a datagram (RFC 1122, 4.1.3.1).
 const PORT_UNREACHABLE: [u8; 2] = [3, 3];
+/// The same in ICMPv6 (RFC 4443, 3.1).
+const PORT_UNREACHABLE_V6: [u8; 2] = [1, 4];
 const HEADER: usize = 8;
 /// Most bytes of the refused packet, so that the answer stays within 576 bytes
 /// (RFC 1812, 4.3.2.3).
@@ -64,14 +69,15 @@ pub(super) fn send_port_unreachable<L: Link>(
     let packet = frame.get(port.ip_offset()..usize::from(refused.end));
     let packet = packet.unwrap_or_default();
     let quoted = &packet[..packet.len().min(QUOTED_MAX)];
-    if !port.link.send_ready() {
-        return;
-    }
-    port.send_icmp(neighbor, &refused.flow, HEADER + quoted.len(), |message| {
-        message[..HEADER].fill(0);
-        message[..2].copy_from_slice(&PORT_UNREACHABLE);
-        message[HEADER..].copy_from_slice(quoted);
-    });
+    let mut message = Vec::with_capacity(HEADER + quoted.len());
+    let kind = match refused.flow.local {
+        SocketAddr::V4(_) => PORT_UNREACHABLE,
+        SocketAddr::V6(_) => PORT_UNREACHABLE_V6,
+    };
+    message.extend(kind);
+    message.extend([0; HEADER - 2]);
+    message.extend(quoted);
+    port.send_icmp(neighbor, &refused.flow, &mut message);
 }
 
 #[cfg(test)]

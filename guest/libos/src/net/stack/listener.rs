@@ -3,7 +3,7 @@
 //! backlog; beyond it, SYNs are answered by cookies, which take nothing.
 
 use alloc::collections::VecDeque;
-use core::net::SocketAddrV4;
+use core::net::{IpAddr, SocketAddr};
 
 use crate::net::waiters::Waiters;
 
@@ -13,7 +13,7 @@ pub struct ListenerId(pub(super) u32);
 
 pub(super) struct Listener<W> {
     /// The address may be unspecified: any.
-    pub(super) local: SocketAddrV4,
+    pub(super) local: SocketAddr,
     pub(super) backlog: usize,
     /// How many handshakes are going on.
     pub(super) half_open: usize,
@@ -23,7 +23,7 @@ pub(super) struct Listener<W> {
 }
 
 impl<W> Listener<W> {
-    pub(super) fn new(local: SocketAddrV4, backlog: usize) -> Self {
+    pub(super) fn new(local: SocketAddr, backlog: usize) -> Self {
         Self {
             local,
             backlog: backlog.max(1),
@@ -33,13 +33,15 @@ impl<W> Listener<W> {
         }
     }
 
-    pub(super) fn takes(&self, address: &SocketAddrV4) -> bool {
+    pub(super) fn takes(&self, address: &SocketAddr) -> bool {
         overlap(&self.local, address)
     }
 }
 
 /// Whether a packet could be for both.
-pub(super) fn overlap(a: &SocketAddrV4, b: &SocketAddrV4) -> bool {
-    let either_any = a.ip().is_unspecified() || b.ip().is_unspecified();
-    a.port() == b.port() && (either_any || a.ip() == b.ip())
+pub(super) fn overlap(a: &SocketAddr, b: &SocketAddr) -> bool {
+    let (one, other) = (a.ip(), b.ip());
+    // `::` is all of this host's addresses, `0.0.0.0` those of IPv4.
+    let covers = |any: IpAddr, ip: IpAddr| any.is_unspecified() && (any.is_ipv6() || ip.is_ipv4());
+    a.port() == b.port() && (one == other || covers(one, other) || covers(other, one))
 }

@@ -16,28 +16,31 @@ mod counters;
 mod datagram;
 mod dhcp;
 mod icmp;
+mod ipv6;
 mod limits;
 mod listener;
 mod open;
 mod reports;
 mod tcp;
 
-use core::net::{Ipv4Addr, SocketAddrV4};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr};
 
 use smoltcp::iface::SocketSet;
 use smoltcp::time::Instant;
 use smoltcp::wire::Ipv4Cidr;
 
+use super::flow::Flow;
 use super::frame::{self, Checksums, Frame, FrameError, Segment};
 use super::link::{Link, Loopback, Received};
 use super::port::Port;
 use super::waiters::{Waiters, Wake};
 use crate::io::{ErrorKind, Result};
 
-use reports::TooBig;
+use reports::{Report, TooBig};
 
 pub use calls::{Half, Interest};
-pub use config::Setup;
+pub use config::{Ipv6Setup, Setup};
 pub use connection::ConnectionId;
 pub use counters::{Counters, Figure, FigureKind};
 pub use datagram::{DatagramId, Take};
@@ -81,6 +84,9 @@ pub struct Stack<L: Link, W: Wake> {
     icmp_errors: icmp::ErrorBudget,
     tcp: tcp::Tcp<W>,
     udp: datagram::Udp<W>,
+    ipv6: ipv6::Ipv6,
+    /// Name servers of the command line, which go before those of the network.
+    name_servers: Vec<IpAddr>,
     configured: Waiters<W>,
     counters: Counters,
     /// Polls in a row that left frames in the queue and did not look at deadlines.
@@ -103,11 +109,14 @@ impl<L: Link, W: Wake> Stack<L, W> {
             icmp_errors: icmp::ErrorBudget::default(),
             tcp: tcp::Tcp::new(seed.rotate_left(17), seeds.secret),
             udp: datagram::Udp::new(seed),
+            ipv6: ipv6::Ipv6::off(),
+            name_servers: Vec::new(),
             configured: Waiters::default(),
             counters: Counters::default(),
             turns_without_timers: 0,
         };
         stack.loopback.set_addresses([config::LOCALHOST]);
+        stack.loopback.ipv6.mirror(&stack.wire.ipv6);
         if let Setup::Static { address, gateway } = setup {
             stack.set_address(Some(address), gateway);
             stack.claim_address(address.address(), now);
@@ -152,6 +161,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
             self.tcp.timers.earliest(),
             self.setup.deadline,
             self.udp.deadline,
+            self.ipv6.deadline,
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -159,6 +169,26 @@ impl<L: Link, W: Wake> Stack<L, W> {
     /// The address on the wire; none before DHCP has given one.
     pub fn address(&self) -> Option<Ipv4Addr> {
         self.wire.address()
+    }
+
+    /// All addresses on the wire.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let v4 = self.wire.address().map(IpAddr::V4);
+        let v6 = self.wire.ipv6.own().iter().map(|own| own.address.into());
+        v4.into_iter().chain(v6).collect()
+    }
+
+    /// Name servers, those of the command line first.
+    pub fn name_servers(&self) -> Vec<IpAddr> {
+        let given = self.name_servers.iter().copied();
+        let v4 = self.setup.name_servers().iter().copied().map(IpAddr::V4);
+        let v6 = self.ipv6.name_servers.iter().copied().map(IpAddr::V6);
+        given.chain(v4).chain(v6).collect()
+    }
+
+    /// Sets the name servers that the command line names.
+    pub fn set_name_servers(&mut self, servers: Vec<IpAddr>) {
+        self.name_servers = servers;
     }
 
     /// Registers for being woken when the address changes.
@@ -234,8 +264,8 @@ impl<L: Link, W: Wake> Stack<L, W> {
     fn is_for_this_host(&mut self, segment: &Segment, frame: &[u8]) -> bool {
         let flow = &segment.flow;
         let mine = frame[0] & 1 == 0
-            && self.wire.has_address(*flow.local.ip())
-            && !self.wire.is_subnet_broadcast(*flow.remote.ip());
+            && self.wire.has_address(flow.local.ip())
+            && !self.wire.is_subnet_broadcast(flow.remote.ip());
         self.counters.broadcast += u64::from(!mine);
         mine
     }
@@ -252,7 +282,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
     ) -> Option<tcp::Arrival<'a>> {
         let mut neighbor = sender(frame);
         if found.opens() {
-            neighbor = self.neighbor_of_syn(*found.flow.remote.ip(), neighbor, now)?;
+            neighbor = self.neighbor_of_syn(found.flow.remote.ip(), neighbor, now)?;
         }
         Some(tcp::Arrival {
             flow: found.flow,
@@ -263,7 +293,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
 
     fn ingress_wire(&mut self, frame: Frame, bytes: &[u8], now: Instant) {
         match frame {
-            Frame::Tcp(segment) if is_foreign(segment.flow.remote, segment.flow.local) => {
+            Frame::Tcp(segment) if is_foreign(&segment.flow) => {
                 if self.is_for_this_host(&segment, bytes)
                     && let Some(arrival) = self.arrival(&segment, bytes, now)
                 {
@@ -274,12 +304,16 @@ impl<L: Link, W: Wake> Stack<L, W> {
             Frame::Udp(found) if self.setup.is_dhcp() && is_for_dhcp_client(&found) => {
                 self.ingress_dhcp(bytes, now);
             }
-            Frame::Udp(found) if is_foreign(found.flow.remote, found.flow.local) => {
+            Frame::Udp(found) if self.is_for_dhcpv6_client(&found) => {
+                self.ingress_dhcpv6(&found, bytes, now);
+            }
+            Frame::Udp(found) if is_foreign(&found.flow) => {
                 self.ingress_datagram::<true>(&found, bytes, now);
             }
             Frame::Tcp(_) | Frame::Udp(_) => self.counters.martian += 1,
             Frame::Arp => self.ingress_arp(bytes, now),
             Frame::OtherIpv4 => self.ingress_other(bytes, now),
+            Frame::Icmpv6(found) => self.ingress_icmpv6(&found, bytes, now),
         }
     }
 
@@ -289,24 +323,34 @@ impl<L: Link, W: Wake> Stack<L, W> {
         const ICMP: u8 = 1;
         let address = |at: usize| {
             let octets = bytes.get(at..).and_then(<[u8]>::first_chunk::<4>);
-            SocketAddrV4::new(octets.map_or(Ipv4Addr::UNSPECIFIED, |it| (*it).into()), 0)
+            octets.map_or(Ipv4Addr::UNSPECIFIED, |it| (*it).into())
         };
-        let (remote, local) = (address(26), address(30));
-        if !is_foreign(remote, local) {
+        let flow = Flow {
+            local: (address(30), 0).into(),
+            remote: (address(26), 0).into(),
+        };
+        if !is_foreign(&flow) {
             self.counters.martian += 1;
-        } else if bytes[0] & 1 == 1 || !self.wire.has_address(*local.ip()) {
+        } else if bytes[0] & 1 == 1 || !self.wire.has_address(flow.local.ip()) {
             // Echo requests to everybody are what amplifiers are made of.
             self.counters.broadcast += 1;
         } else if bytes.get(PROTOCOL) == Some(&ICMP) || self.may_send_error(now) {
-            match reports::report(bytes) {
-                Some(reports::Report::TooBig(TooBig { flow, seq, mtu })) => {
-                    let mss = mtu.saturating_sub(super::transmit::HEADERS);
-                    self.tcp.on_packet_too_big(&flow, seq, mss, now);
-                }
-                Some(reports::Report::PortUnreachable(flow)) => self.udp.on_unreachable(&flow),
-                None => {}
+            if let Some(report) = reports::report(bytes) {
+                self.follow_report(report, now);
             }
             self.wire.ingress(bytes, &mut self.nobody, now);
+        }
+    }
+
+    /// A router or the peer has said something about a packet of this host.
+    fn follow_report(&mut self, report: Report, now: Instant) {
+        match report {
+            Report::TooBig(TooBig { flow, seq, mtu }) => {
+                let headers = super::transmit::segment_headers(flow.remote.ip());
+                let mss = mtu.saturating_sub(headers);
+                self.tcp.on_packet_too_big(&flow, seq, mss, now);
+            }
+            Report::PortUnreachable(flow) => self.udp.on_unreachable(&flow),
         }
     }
 
@@ -346,9 +390,15 @@ impl<L: Link, W: Wake> Stack<L, W> {
                 }
             }
             Ok(Frame::Udp(found)) => self.ingress_datagram::<false>(&found, &buffer, now),
+            Ok(Frame::Icmpv6(found)) => {
+                let message = usize::from(found.start)..usize::from(found.end);
+                if let Some(report) = buffer.get(message).and_then(reports::report_v6) {
+                    self.follow_report(report, now);
+                }
+            }
             Ok(_) => match reports::report_in_packet(&buffer) {
-                Some(reports::Report::PortUnreachable(flow)) => self.udp.on_unreachable(&flow),
-                _ => self.loopback.ingress(&buffer, &mut self.nobody, now),
+                Some(report) => self.follow_report(report, now),
+                None => self.loopback.ingress(&buffer, &mut self.nobody, now),
             },
             Err(error) => self.count_refusal(error),
         }
@@ -358,6 +408,9 @@ impl<L: Link, W: Wake> Stack<L, W> {
     fn run_timers(&mut self, now: Instant) {
         if self.setup.deadline.is_some_and(|deadline| deadline <= now) {
             self.drive_setup(now);
+        }
+        if self.ipv6.deadline.is_some_and(|deadline| deadline <= now) {
+            self.run_ipv6(now);
         }
         if self.udp.deadline.is_some_and(|deadline| deadline <= now) {
             self.udp.retry(&mut self.wire, now);
@@ -376,16 +429,16 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// The port that reaches `remote`, and the address to use there.
-    fn route(&self, remote: Ipv4Addr) -> Result<(Via, Ipv4Addr)> {
-        let own = self.wire.address();
-        if remote.is_loopback() {
-            return Ok((Via::Loopback, Ipv4Addr::LOCALHOST));
+    fn route(&self, remote: IpAddr, now: Instant) -> Result<(Via, IpAddr)> {
+        if remote.is_loopback() || self.wire.has_address(remote) {
+            return Ok((Via::Loopback, remote));
         }
-        match own {
-            Some(own) if own == remote => Ok((Via::Loopback, own)),
-            Some(own) => Ok((Via::Wire, own)),
-            None => Err(ErrorKind::NetworkUnreachable.into()),
-        }
+        let source = match remote {
+            IpAddr::V4(_) => self.wire.address().map(IpAddr::V4),
+            IpAddr::V6(remote) => self.wire.ipv6.source_for(remote, now).map(IpAddr::V6),
+        };
+        let source = source.ok_or(ErrorKind::NetworkUnreachable)?;
+        Ok((Via::Wire, source))
     }
 
     /// Sets or takes back the address on the wire.
@@ -423,12 +476,16 @@ fn is_for_dhcp_client(found: &frame::Datagram) -> bool {
 }
 
 /// Whether a flow from the wire has addresses that may come from there (RFC
-/// 1122, 3.2.1.3): a unicast sender that is not this host.
-fn is_foreign(remote: SocketAddrV4, local: SocketAddrV4) -> bool {
-    let (remote, local) = (remote.ip(), local.ip());
-    !(remote.is_loopback()
+/// 1122, 3.2.1.3; RFC 4291, 2.5 and 2.7): a unicast sender that is not this host.
+fn is_foreign(flow: &Flow) -> bool {
+    let (remote, local) = (flow.remote.ip(), flow.local.ip());
+    let is_odd = match remote {
+        IpAddr::V4(remote) => remote.is_broadcast(),
+        IpAddr::V6(remote) => remote.to_ipv4_mapped().is_some(),
+    };
+    !(is_odd
+        || remote.is_loopback()
         || remote.is_multicast()
-        || remote.is_broadcast()
         || remote.is_unspecified()
         || local.is_loopback()
         || remote == local)

@@ -1,7 +1,7 @@
 //! How connections come to be: SYNs, SYN cookies, and calls to connect.
 
 use alloc::boxed::Box;
-use core::net::SocketAddr;
+use core::net::IpAddr;
 
 use smoltcp::time::{Duration, Instant};
 use tare_tcp::cookie::Cookies;
@@ -35,10 +35,10 @@ pub(super) enum Opened {
 
 impl<W: Wake> Tcp<W> {
     /// What a connection over `port` is given.
-    pub(super) fn config<L: Link>(&self, port: &Port<L>) -> Config {
+    pub(super) fn config<L: Link>(&self, port: &Port<L>, remote: IpAddr) -> Config {
         let most = (self.pool.limit() / BUFFER_SHARE).min(BUFFER_MAX) as u32;
         Config {
-            mss: port.segment_max(),
+            mss: port.segment_max(remote),
             receive_max: most,
             send_max: most,
             time_wait: TIME_WAIT,
@@ -59,8 +59,12 @@ impl<W: Wake> Tcp<W> {
             secret: &self.secret,
             tuple: &tuple,
         };
-        let tcp =
-            tare_tcp::Connection::connect(self.config(port), identity, &self.pool, to_tcp(now));
+        let tcp = tare_tcp::Connection::connect(
+            self.config(port, flow.remote.ip()),
+            identity,
+            &self.pool,
+            to_tcp(now),
+        );
         Connection::new(flow, via, Role::Owned, tcp)
     }
 
@@ -73,7 +77,7 @@ impl<W: Wake> Tcp<W> {
         counters: &mut Counters,
         now: Instant,
     ) -> Opened {
-        let local = arrival.flow.local;
+        let (local, remote) = (arrival.flow.local, arrival.flow.remote.ip());
         let is_for =
             |listener: &Option<Listener<W>>| listener.as_ref().is_some_and(|l| l.takes(&local));
         let Some(index) = self.listeners.iter().position(is_for) else {
@@ -99,7 +103,7 @@ impl<W: Wake> Tcp<W> {
             counters.refused += 1;
             return Opened::Done;
         }
-        let (tuple, config) = (tuple(&arrival.flow), self.config(port));
+        let (tuple, config) = (tuple(&arrival.flow), self.config(port, remote));
         let identity = Identity {
             secret: &self.secret,
             tuple: &tuple,
@@ -133,9 +137,10 @@ impl<W: Wake> Tcp<W> {
         counters: &mut Counters,
         now: Instant,
     ) {
+        let remote = arrival.flow.remote.ip();
         counters.cookies_sent += 1;
         self.cookies_until = now + COOKIE_LIFETIME;
-        let (tuple, config) = (tuple(&arrival.flow), self.config(port));
+        let (tuple, config) = (tuple(&arrival.flow), self.config(port, remote));
         let cookies = Cookies::new(&self.secret, to_tcp(now));
         let answer = cookies.syn_ack(&tuple, &arrival.segment, &config);
         port.send_segment(arrival.neighbor, &arrival.flow, &answer);
@@ -153,7 +158,8 @@ impl<W: Wake> Tcp<W> {
         if now >= self.cookies_until {
             return Opened::NoListener;
         }
-        let (tuple, config) = (tuple(&arrival.flow), self.config(port));
+        let remote = arrival.flow.remote.ip();
+        let (tuple, config) = (tuple(&arrival.flow), self.config(port, remote));
         let (segment, at) = (&arrival.segment, to_tcp(now));
         let Some(cookie) = Cookies::new(&self.secret, at).check(&tuple, segment) else {
             return Opened::NoListener;
@@ -175,7 +181,7 @@ impl<W: Wake> Tcp<W> {
 
 fn tuple(flow: &Flow) -> FourTuple {
     FourTuple {
-        local: SocketAddr::V4(flow.local),
-        remote: SocketAddr::V4(flow.remote),
+        local: flow.local,
+        remote: flow.remote,
     }
 }

@@ -2,9 +2,11 @@
 //! (RFC 792, type 3 code 4; RFC 1191), and closed UDP ports (code 3). Other
 //! messages do not end connections (RFC 5927).
 
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::net::flow::Flow;
+use crate::net::ipv6::message;
+use crate::net::ipv6::table::MTU_MIN;
 
 const ETHERNET_HEADER: usize = 14;
 const PROTOCOL_ICMP: u8 = 1;
@@ -69,11 +71,45 @@ fn flow(packet: &[u8], transport: &[u8; 8]) -> Option<Flow> {
         let octets: Option<[u8; 4]> = packet.get(at..)?.first_chunk().copied();
         octets.map(Ipv4Addr::from_octets)
     };
+    Some(flow_of(address(12)?.into(), address(16)?.into(), transport))
+}
+
+/// A flow from the addresses and ports of a packet that this side sent.
+fn flow_of(source: IpAddr, destination: IpAddr, transport: &[u8; 8]) -> Flow {
     let port = |at: usize| u16::from_be_bytes([transport[at], transport[at + 1]]);
-    Some(Flow {
-        local: SocketAddrV4::new(address(12)?, port(0)),
-        remote: SocketAddrV4::new(address(16)?, port(2)),
-    })
+    Flow {
+        local: SocketAddr::new(source, port(0)),
+        remote: SocketAddr::new(destination, port(2)),
+    }
+}
+
+/// What an ICMPv6 message reports (RFC 4443, 3.1 and 3.2). A packet of this side has
+/// no extension headers.
+pub(super) fn report_v6(message: &[u8]) -> Option<Report> {
+    const PORT_UNREACHABLE: u8 = 4;
+    let (header, original) = message.split_first_chunk::<ICMP_HEADER>()?;
+    let (ip, transport) = original.split_first_chunk::<40>()?;
+    let transport = transport.first_chunk::<8>()?;
+    let address = |at: usize| {
+        let octets: Option<[u8; 16]> = ip[at..].first_chunk().copied();
+        octets.map(|octets| IpAddr::V6(Ipv6Addr::from_octets(octets)))
+    };
+    let flow = flow_of(address(8)?, address(24)?, transport);
+    match (header[0], header[1], ip[6]) {
+        (message::PACKET_TOO_BIG, 0, PROTOCOL_TCP) => {
+            let mtu = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+            Some(Report::TooBig(TooBig {
+                flow,
+                seq: u32::from_be_bytes([transport[4], transport[5], transport[6], transport[7]]),
+                // No link has less, whatever a message says (RFC 8201, 4).
+                mtu: u16::try_from(mtu).unwrap_or(u16::MAX).max(MTU_MIN),
+            }))
+        }
+        (message::UNREACHABLE, PORT_UNREACHABLE, PROTOCOL_UDP) => {
+            Some(Report::PortUnreachable(flow))
+        }
+        _ => None,
+    }
 }
 
 /// What follows the header of an IPv4 packet of `protocol`.

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{IpAddr, SocketAddr};
 
 use smoltcp::time::Instant;
 use tare_tcp::segment::flags;
@@ -123,7 +123,7 @@ impl<W: Wake> Tcp<W> {
         counters: &mut Counters,
         now: Instant,
     ) -> Option<u32> {
-        if !port.has_address(*arrival.flow.local.ip()) {
+        if !port.has_address(arrival.flow.local.ip()) {
             counters.martian += u64::from(via == Via::Wire);
             return None;
         }
@@ -263,7 +263,7 @@ impl<W: Wake> Tcp<W> {
             return;
         };
         let deadline = match connection.neighbor.or_else(|| {
-            connection.neighbor = port.resolve(*connection.flow.remote.ip(), now);
+            connection.neighbor = port.resolve(connection.flow.remote.ip(), now);
             connection.neighbor
         }) {
             Some(neighbor) => loop {
@@ -453,10 +453,10 @@ impl<W: Wake> Tcp<W> {
     }
 
     /// A local port that no connection to `remote` uses.
-    pub(super) fn ephemeral(&mut self, local: Ipv4Addr, remote: SocketAddrV4) -> Option<Flow> {
+    pub(super) fn ephemeral(&mut self, local: IpAddr, remote: SocketAddr) -> Option<Flow> {
         for _ in EPHEMERAL..=u16::MAX {
             self.next_port = self.next_port.checked_add(1).unwrap_or(EPHEMERAL);
-            let local = SocketAddrV4::new(local, self.next_port);
+            let local = SocketAddr::new(local, self.next_port);
             let flow = Flow { local, remote };
             if self.table.get(&flow).is_none() {
                 return Some(flow);
@@ -470,7 +470,7 @@ impl<W: Wake> Tcp<W> {
 /// comes through another router now; one of this network announces that it moves.
 #[cold]
 fn follow_neighbor<L: Link, W>(port: &Port<L>, connection: &mut Connection<W>, neighbor: [u8; 6]) {
-    let is_routed = !port.is_on_link(*connection.flow.remote.ip());
+    let is_routed = !port.is_on_link(connection.flow.remote.ip());
     if connection.neighbor.is_none() || is_routed {
         connection.neighbor = Some(neighbor);
     }

@@ -13,7 +13,7 @@ fn talk_over(address: Ipv4Addr) {
     let client = world.server.connect(to, world.now).unwrap();
     world.server.connected(client).unwrap();
     let (server, from) = world.server.accept(listener).unwrap();
-    assert_eq!(from.ip(), &address);
+    assert_eq!(from.ip(), address);
     let data = [5; 50_000];
     let (mut sent, mut got) = (0, Vec::new());
     while got.len() < data.len() {

@@ -6,6 +6,7 @@ mod cable;
 mod faults;
 mod hostile;
 mod idle;
+mod ipv6;
 mod limits;
 mod loopback;
 mod neighbours;

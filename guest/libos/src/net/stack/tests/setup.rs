@@ -192,13 +192,13 @@ fn a_renewal_brings_a_new_mask_and_router() {
     let mut world = with_dhcp();
     converse(&mut world, OFFER);
     let far = Ipv4Addr::new(192, 168, 200, 5);
-    assert!(!world.client.wire.is_on_link(far));
+    assert!(!world.client.wire.is_on_link(far.into()));
     let wide = Offer {
         mask: Ipv4Addr::new(255, 255, 0, 0),
         ..OFFER
     };
     renew(&mut world, wide);
-    assert!(world.client.wire.is_on_link(far));
+    assert!(world.client.wire.is_on_link(far.into()));
     assert_eq!(world.client.address(), Some(OFFER.address));
 }
 

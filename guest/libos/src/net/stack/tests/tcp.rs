@@ -12,7 +12,7 @@ fn a_request_is_answered_and_both_sides_close() {
     let mut world = World::new(1);
     let listener = world.listen(4);
     let (server, client) = world.connect(listener);
-    assert_eq!(world.server.flow(server).unwrap().remote.ip(), &CLIENT);
+    assert_eq!(world.server.flow(server).unwrap().remote.ip(), CLIENT);
 
     write(&mut world.client, client, b"ping", world.now).unwrap();
     world.settle();

@@ -27,7 +27,7 @@ fn datagrams_go_both_ways_and_wake_the_reader() {
         .server
         .receive_from(server, &mut buf, Take::Remove)
         .unwrap();
-    assert_eq!((&buf[..n], from.ip()), (&b"question"[..], &CLIENT));
+    assert_eq!((&buf[..n], from.ip()), (&b"question"[..], CLIENT.into()));
     world
         .server
         .send_to(server, b"answer", from, world.now)
@@ -37,7 +37,7 @@ fn datagrams_go_both_ways_and_wake_the_reader() {
         .client
         .receive_from(client, &mut buf[..3], Take::Remove)
         .unwrap();
-    assert_eq!((n, &buf[..3], from), (6, &b"ans"[..], to));
+    assert_eq!((n, &buf[..3], from), (6, &b"ans"[..], to.into()));
     let error = world
         .client
         .receive_from(client, &mut buf, Take::Remove)
@@ -58,7 +58,7 @@ fn localhost_has_datagrams_too() {
         .receive_from(two, &mut buf, Take::Remove)
         .unwrap();
     assert_eq!(&buf[..n], b"hello");
-    assert_eq!(from, SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1000));
+    assert_eq!(from, (Ipv4Addr::LOCALHOST, 1000).into());
 }
 
 #[test]
@@ -79,7 +79,10 @@ fn a_connected_socket_learns_of_a_closed_port_and_hears_its_peer_only() {
     let mut world = World::new(53);
     let client = world.client.bind(SocketAddrV4::new(ANY, 0)).unwrap();
     let to = SocketAddrV4::new(SERVER, 4000);
-    world.client.connect_datagrams(client, Some(to)).unwrap();
+    world
+        .client
+        .connect_datagrams(client, Some(to.into()))
+        .unwrap();
     let reader = Sleeper::default();
     world.client.wait_datagram(client, reader.clone());
     world.client.send_to(client, b"hi", to, world.now).unwrap();
@@ -100,7 +103,7 @@ fn a_connected_socket_learns_of_a_closed_port_and_hears_its_peer_only() {
     world.settle();
     for take in [Take::Peek, Take::Remove] {
         let (n, from) = world.client.receive_from(client, &mut buf, take).unwrap();
-        assert_eq!((&buf[..n], from), (&b"yes"[..], to));
+        assert_eq!((&buf[..n], from), (&b"yes"[..], to.into()));
     }
     assert!(!world.client.datagram_readiness(client).readable);
 }
@@ -110,7 +113,10 @@ fn datagrams_to_a_silent_neighbour_are_given_up() {
     let mut world = World::new(54);
     let client = world.client.bind(SocketAddrV4::new(ANY, 0)).unwrap();
     let to = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 77), 53);
-    world.client.connect_datagrams(client, Some(to)).unwrap();
+    world
+        .client
+        .connect_datagrams(client, Some(to.into()))
+        .unwrap();
     for _ in 0..16 {
         world.client.send_to(client, b"hi", to, world.now).unwrap();
     }
