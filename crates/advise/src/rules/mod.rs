@@ -30,6 +30,7 @@ const RULES: &[Rule] = &[
     size::throttled,
     machine::halting,
     machine::coalescing,
+    machine::translated,
     machine::emulated,
 ];
 
