@@ -14,6 +14,7 @@ use core::arch::global_asm;
 
 use crate::percpu::{INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET};
 use crate::trap::GATES;
+use crate::trap::registers::{restore_registers, save_registers};
 use crate::user;
 
 /// Selector of ring 3's data segment.
@@ -27,7 +28,7 @@ pub(crate) const HALT: usize = 3;
 pub(crate) const SERVICE: usize = 4;
 
 /// Bytes of a stub.
-const STUB: usize = 64;
+const STUB: usize = 48;
 
 unsafe extern "C" {
     static tare_user_stubs: u8;
@@ -53,12 +54,12 @@ pub(crate) fn service() -> u64 {
 global_asm!(
     r#"
     .section .ring0_text, "ax", @progbits
-    .balign {stub}
+    .balign 16
 tare_user_stubs:
     .global tare_user_stubs
     .set vector, 32
     .rept {gates} - 32
-    .balign {stub}
+    .org tare_user_stubs + (vector - 32) * {stub}
     btr qword ptr gs:[{on}], 0
     jnc 2f
     test byte ptr [rsp + 8], 3  // only ring 3 has upcalls
@@ -126,29 +127,17 @@ tare_upcall:
     push qword ptr gs:[{vector}]
     lea rbp, [rsp + 8]          // a frame for backtraces
     pushfq
-    push rax
-    push rcx
-    push rdx
-    push rsi
-    push rdi
-    push r8
-    push r9
-    push r10
-    push r11
+    "#,
+    save_registers!(),
+    r#"
     cld
     mov rdi, [rbp - 8]
     and rsp, -16
     call tare_interrupt
     lea rsp, [rbp - 88]
-    pop r11
-    pop r10
-    pop r9
-    pop r8
-    pop rdi
-    pop rsi
-    pop rdx
-    pop rcx
-    pop rax
+    "#,
+    restore_registers!(),
+    r#"
     popfq
     lea rsp, [rsp + 8]          // the vector
     pop rbp

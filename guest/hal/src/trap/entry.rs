@@ -9,10 +9,11 @@ use core::arch::global_asm;
 use super::descriptors::GATES;
 use super::irq::STAMP;
 use crate::percpu::{INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET};
+use crate::trap::registers::{restore_registers, save_registers};
 use crate::user;
 
 /// Bytes of a stub.
-const STUB: usize = 64;
+const STUB: usize = 16;
 
 unsafe extern "C" {
     static tare_stubs: u8;
@@ -47,41 +48,38 @@ tare_stubs:
     mov [rip + tare_stamp + 4], edx
     iretq
     .else
-    btr qword ptr gs:[{on}], 0
-    jnc 2f
     push vector
     jmp tare_interrupt_entry
-2:
-    bts qword ptr gs:[{pending}], vector - 32
-    iretq
     .endif
     .set vector, vector + 1
     .endr
 
+    .section .ring0_text, "ax", @progbits
+    .balign 16
+    // The flag was off: only noted.
+2:
+    push rax
+    mov rax, [rsp + 8]
+    sub eax, 32
+    bts qword ptr gs:[{pending}], rax
+    pop rax
+    add rsp, 8
+    iretq
+
 tare_interrupt_entry:
+    btr qword ptr gs:[{on}], 0
+    jnc 2b
     push rbp
     mov rbp, rsp
-    push rax
-    push rcx
-    push rdx
-    push rsi
-    push rdi
-    push r8
-    push r9
-    push r10
-    push r11
+    "#,
+    save_registers!(),
+    r#"
     cld
     mov rdi, [rsp + 80]
     call tare_interrupt
-    pop r11
-    pop r10
-    pop r9
-    pop r8
-    pop rdi
-    pop rsi
-    pop rdx
-    pop rcx
-    pop rax
+    "#,
+    restore_registers!(),
+    r#"
     pop rbp
     add rsp, 8
     iretq

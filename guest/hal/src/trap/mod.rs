@@ -5,5 +5,6 @@ mod descriptors;
 mod entry;
 mod exception;
 pub mod irq;
+pub(crate) mod registers;
 
 pub(crate) use descriptors::{GATES, init};
