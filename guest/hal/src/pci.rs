@@ -1,5 +1,6 @@
-//! PCI configuration space by ports 0xcf8 and 0xcfc, and MSI-X (PCI 3.0,
-//! 3.2.2.3.2 and 6.8.2).
+//! PCI configuration space, by memory (ECAM) where ACPI names it, which takes one exit for an
+//! access, else by ports 0xcf8 and 0xcfc, which takes two; and MSI-X (PCI 3.0, 3.2.2.3.2 and
+//! 6.8.2; PCI Express Base 5.0, 7.2.2).
 
 #![allow(unsafe_code)]
 
@@ -10,6 +11,7 @@ use tare_abi::ports::{PCI_ADDRESS, PCI_DATA};
 use virtio_drivers::transport::pci::bus::{ConfigurationAccess, DeviceFunction, PciRoot};
 use x86_64::instructions::port::Port;
 
+use crate::acpi::Tables;
 use crate::lock::IrqLock;
 use crate::memory;
 use crate::trap::irq::Vector;
@@ -37,9 +39,46 @@ static SELECTED: IrqLock<u32> = IrqLock::new(0);
 /// Where BARs that nobody has placed go.
 static NEXT_BAR: AtomicU64 = AtomicU64::new(PCI_MMIO_START + PCI_MMIO_SIZE / 2);
 
-/// Whether there is a PCI host bridge behind the ports: its address register
-/// keeps what is written.
+/// Configuration space of bus 0 by memory; 0 if it is reached by ports.
+static ECAM: AtomicU64 = AtomicU64::new(0);
+/// Bytes of a bus, and where device, function and register start in an address.
+const BUS_BYTES: u64 = 1 << 20;
+const DEVICE_SHIFT: u32 = 15;
+const FUNCTION_SHIFT: u32 = 12;
+
+/// Uses configuration space by memory, if a function answers there.
+pub(crate) fn init(tables: &Tables) {
+    let base = tables.ecam;
+    let range = base..base.saturating_add(BUS_BYTES);
+    if base == 0 || !base.is_multiple_of(BUS_BYTES) || !memory::map_device(&range) {
+        return;
+    }
+    ECAM.store(base, Ordering::Relaxed);
+    let bridge = DeviceFunction {
+        bus: 0,
+        device: 0,
+        function: 0,
+    };
+    if read(bridge, 0) == u32::MAX {
+        ECAM.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The register of a function on bus 0, if configuration space is memory.
+fn register_at(device: DeviceFunction, register: u8) -> Option<*mut u32> {
+    let base = ECAM.load(Ordering::Relaxed);
+    let offset = u64::from(device.device & 31) << DEVICE_SHIFT
+        | u64::from(device.function & 7) << FUNCTION_SHIFT
+        | u64::from(register & 0xfc);
+    (base != 0 && device.bus == 0).then_some((base + offset) as *mut u32)
+}
+
+/// Whether there is a PCI host bridge: in memory, or behind the ports, whose address
+/// register keeps what is written.
 pub(crate) fn exists() -> bool {
+    if ECAM.load(Ordering::Relaxed) != 0 {
+        return true;
+    }
     let mut port = Port::<u32>::new(PCI_ADDRESS);
     let mut selected = SELECTED.lock();
     *selected = ENABLE;
@@ -81,6 +120,11 @@ pub(crate) fn any_bar() -> Option<u64> {
 
 /// Reads a configuration register.
 pub(crate) fn read(device: DeviceFunction, register: u8) -> u32 {
+    if let Some(register) = register_at(device, register) {
+        // SAFETY: 1. The address lies in the MiB that `init` mapped. 2. Reading configuration
+        //    space has no effect.
+        return unsafe { register.read_volatile() };
+    }
     let mut selected = SELECTED.lock();
     select(&mut selected, device, register);
     // SAFETY: reading configuration space has no effect.
@@ -88,6 +132,11 @@ pub(crate) fn read(device: DeviceFunction, register: u8) -> u32 {
 }
 
 fn write(device: DeviceFunction, register: u8, data: u32) {
+    if let Some(register) = register_at(device, register) {
+        // SAFETY: 1. As for `read`. 2. The callers set up devices that belong to this image.
+        unsafe { register.write_volatile(data) };
+        return;
+    }
     let mut selected = SELECTED.lock();
     select(&mut selected, device, register);
     // SAFETY: the callers set up devices that belong to this image.

@@ -34,6 +34,8 @@ pub struct Tables {
     pub dsdt: u64,
     /// Whether there are 8259 interrupt controllers to be silenced.
     pub has_pic: bool,
+    /// Configuration space of bus 0 of PCI segment 0, by memory; 0 if there is none.
+    pub ecam: u64,
     /// Port of the power management timer (3.579545 MHz).
     pub pm_timer_port: Option<u16>,
     /// Port of the sleep control register.
@@ -101,7 +103,10 @@ fn table(memory: &impl Physical, address: u64) -> Option<&[u8]> {
     }
     let signature = memory.bytes(address, 4)?;
     // Only tables that are read are summed.
-    let wanted = matches!(signature, b"XSDT" | b"RSDT" | b"APIC" | b"FACP" | b"DSDT");
+    let wanted = matches!(
+        signature,
+        b"XSDT" | b"RSDT" | b"APIC" | b"FACP" | b"DSDT" | b"MCFG"
+    );
     let table = memory.bytes(address, length).filter(|_| wanted)?;
     sums_to_zero(table).then_some(table)
 }
@@ -114,8 +119,19 @@ fn read(tables: &mut Tables, table: &[u8]) {
     match &table[..4] {
         b"APIC" => madt::read(tables, table),
         b"FACP" => read_fadt(tables, table),
+        b"MCFG" => tables.ecam = read_mcfg(table).unwrap_or(0),
         _ => {}
     }
+}
+
+/// The base address for bus 0 of segment 0 (PCI Firmware Specification 3.3, 4.1.2).
+fn read_mcfg(mcfg: &[u8]) -> Option<u64> {
+    const FIRST: usize = 44;
+    const ENTRY: usize = 16;
+    let mut entries = mcfg.get(FIRST..)?.chunks_exact(ENTRY);
+    // Segment, first bus.
+    let entry = entries.find(|entry| entry[8..11] == [0, 0, 0])?;
+    u64_at(entry, 0)
 }
 
 /// The virtio-mmio devices of the DSDT at `address`. It is long to look

@@ -57,6 +57,25 @@ fn memory() -> Fake {
     memory
 }
 
+fn mcfg(segment: u16, base: u64) -> Vec<u8> {
+    let mut body = vec![0; 8];
+    body.extend(base.to_le_bytes());
+    body.extend(segment.to_le_bytes());
+    body.extend([0, 0, 0, 0, 0, 0]);
+    table(b"MCFG", &body)
+}
+
+#[test]
+fn configuration_space_of_segment_0_is_found() {
+    let mut tables = Tables::default();
+    read(&mut tables, &mcfg(0, 0xe000_0000));
+    assert_eq!(tables.ecam, 0xe000_0000);
+    read(&mut tables, &mcfg(1, 0xe000_0000));
+    assert_eq!(tables.ecam, 0);
+    read(&mut tables, &mcfg(0, 0xe000_0000)[..50]);
+    assert_eq!(tables.ecam, 0);
+}
+
 #[test]
 fn tables_are_found_and_read() {
     let tables = find(&memory(), 0).expect("found by scanning");

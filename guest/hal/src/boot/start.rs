@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use super::{Handover, Physical, Protocol, parse, u32_at, u64_at};
 use crate::once::OnceCell;
 use crate::virtio::MmioWord;
-use crate::{acpi, apic, clock, cpuid, memory, percpu, power, ring, trap};
+use crate::{acpi, apic, clock, cpuid, memory, pci, percpu, power, ring, trap};
 
 /// Command lines beyond this are cut.
 const CMDLINE_MAX: usize = tare_abi::layout::CMDLINE_MAX;
@@ -81,6 +81,7 @@ extern "C" fn tare_boot(information: u64, protocol: u64) -> ! {
     };
     START.set(start).ok();
     power::init(&tables);
+    pci::init(&tables);
     apic::init(&tables);
     clock::init(&tables);
     crate::smp::init(&tables);
