@@ -7,6 +7,8 @@ tare_devices::counters! {
         frontends,
         /// Front-ends that went, or were sent away.
         disconnects,
+        /// Front-ends that were sent away because they did not send a message in time.
+        silent,
         /// Messages that were executed.
         messages,
         /// Messages that are invalid or ask for an unsupported feature; each ends

@@ -14,6 +14,7 @@ use tare_devices::blk::{Clock as _, MonotonicClock};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
 use crate::counters::VhostCounters;
+use crate::incoming::{self, Incoming, Waiting};
 use crate::session::{Session, install_bus_error_handler};
 
 const STOP: u64 = 0;
@@ -26,6 +27,8 @@ pub(crate) const QUEUES: u64 = 16;
 /// Complaints about front-ends that are printed in each minute; more are only counted.
 const MOST_COMPLAINTS: u32 = 20;
 const COMPLAINTS_SPAN: Duration = Duration::from_secs(60);
+/// How long no front-end is accepted after the system refused one.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 const MEMORY_GONE: &str =
     "a front-end is sent away: it shortened the file of memory that it had shared";
 
@@ -39,6 +42,12 @@ pub(crate) struct IoLoop {
     listens: Interest,
     session: Arc<Mutex<Session>>,
     frontend: Option<BackendReqHandler<Mutex<Session>>>,
+    /// The front-end has to send its first message, or the rest of one.
+    waiting: Option<Waiting>,
+    /// What the connection is watched for.
+    watched: Interest,
+    /// The listener is not watched until then.
+    accepts_after: Option<Instant>,
     connected: Connected,
     counters: Arc<VhostCounters>,
     complaints: u32,
@@ -80,6 +89,9 @@ impl IoLoop {
             listens: Interest::default(),
             session,
             frontend: None,
+            waiting: None,
+            watched: Interest::default(),
+            accepts_after: None,
             connected: Connected::default(),
             counters,
             complaints: 0,
@@ -126,6 +138,7 @@ impl IoLoop {
                     _ => {}
                 }
             }
+            self.look_again()?;
             let complaint = self.serve(&ready);
             if lock(&self.session).memory_is_gone() {
                 self.complain(MEMORY_GONE);
@@ -169,22 +182,75 @@ impl IoLoop {
         if session.has_more() {
             return Wait::No;
         }
-        match session.deadline_ns() {
-            Some(due_ns) => Wait::Nanoseconds(due_ns.saturating_sub(MonotonicClock.now_ns())),
+        let held = session.deadline_ns();
+        let held = held.map(|due_ns| due_ns.saturating_sub(MonotonicClock.now_ns()));
+        let message = self.waiting.as_ref().map(|waiting| {
+            let parts = self.watched != Interest::READ;
+            if parts {
+                incoming::INTERVAL
+            } else {
+                waiting.left()
+            }
+        });
+        let accept = self.accepts_after;
+        let accept = accept.map(|at| at.saturating_duration_since(Instant::now()));
+        let others = message.into_iter().chain(accept);
+        let others = others.map(|left| u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
+        match others.chain(held).min() {
+            Some(left_ns) => Wait::Nanoseconds(left_ns),
             None => Wait::Forever,
         }
+    }
+
+    /// What comes by time and not by an event: the rest of a message, the end of the
+    /// patience for one, the next try to accept.
+    fn look_again(&mut self) -> io::Result<()> {
+        if self.accepts_after.is_some_and(|at| at <= Instant::now()) {
+            self.accepts_after = None;
+            self.listen(Interest::READ)?;
+        }
+        if self.waiting.is_some() && self.watched != Interest::READ {
+            self.message()?;
+        }
+        if let Some(waiting) = &self.waiting
+            && waiting.left().is_zero()
+        {
+            self.counters.silent.increment();
+            self.complain("a front-end is sent away: it did not send a message within 5 s");
+            self.disconnect()?;
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, wanted: Interest) -> io::Result<()> {
+        let stream = self.connected.lock();
+        let stream = stream.unwrap_or_else(PoisonError::into_inner);
+        if let Some(stream) = &*stream {
+            self.poll.change(stream, FRONTEND, self.watched, wanted)?;
+        }
+        self.watched = wanted;
+        Ok(())
     }
 
     fn accept(&mut self) -> io::Result<()> {
         if self.frontend.is_some() {
             return Ok(());
         }
-        let Ok((stream, _)) = self.listener.accept() else {
-            return Ok(());
+        let accepted = self.listener.accept();
+        let accepted = accepted.and_then(|(stream, _)| Ok((stream.try_clone()?, stream)));
+        let (ours, stream) = match accepted {
+            Ok(both) => both,
+            Err(error) if passes(&error) => return Ok(()),
+            Err(error) => {
+                self.complain(&format!("a front-end cannot be accepted: {error}"));
+                self.accepts_after = Some(Instant::now() + ACCEPT_PAUSE);
+                return self.listen(Interest::default());
+            }
         };
         stream.set_nonblocking(false)?;
-        let ours = stream.try_clone()?;
         self.poll.add(&ours, FRONTEND)?;
+        self.watched = Interest::READ;
+        self.waiting = Some(Waiting::begin());
         *self
             .connected
             .lock()
@@ -195,9 +261,29 @@ impl IoLoop {
         self.listen(Interest::default())
     }
 
-    /// One message. A front-end that sends a part of one has its own queues
-    /// wait for the rest.
+    /// One message, if all of it is there.
     fn message(&mut self) -> io::Result<()> {
+        if self.frontend.is_none() {
+            return Ok(());
+        }
+        let stream = self.connected.lock();
+        let stream = stream.unwrap_or_else(PoisonError::into_inner);
+        let found = match &*stream {
+            Some(stream) => incoming::look(stream.as_fd())?,
+            None => Incoming::Whole,
+        };
+        drop(stream);
+        if found == Incoming::Part {
+            self.waiting.get_or_insert_with(Waiting::begin);
+            return self.watch(Interest::default());
+        }
+        if found == Incoming::Broken {
+            self.counters.protocol_errors.increment();
+            self.complain("a front-end is sent away: invalid message: descriptors in its header");
+            return self.disconnect();
+        }
+        self.waiting = None;
+        self.watch(Interest::READ)?;
         let Some(frontend) = &mut self.frontend else {
             return Ok(());
         };
@@ -222,9 +308,10 @@ impl IoLoop {
         let stream = self.connected.lock();
         let stream = stream.unwrap_or_else(PoisonError::into_inner).take();
         if let Some(stream) = stream {
-            self.poll
-                .change(&stream, FRONTEND, Interest::READ, Interest::default())?;
+            let nothing = Interest::default();
+            self.poll.change(&stream, FRONTEND, self.watched, nothing)?;
         }
+        (self.watched, self.waiting) = (Interest::default(), None);
         self.frontend = None;
         self.counters.disconnects.increment();
         self.listen(Interest::READ)
@@ -252,6 +339,12 @@ impl IoLoop {
             _ => self.complaints = MOST_COMPLAINTS + 1,
         }
     }
+}
+
+/// Whether the next front-end may be accepted at once.
+fn passes(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+    matches!(error.kind(), ConnectionAborted | Interrupted | WouldBlock)
 }
 
 /// Whether the front-end just closed its end.

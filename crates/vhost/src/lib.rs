@@ -25,6 +25,7 @@ mod failure;
 pub mod front;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz_entry;
+mod incoming;
 mod io;
 mod routes;
 mod serve;

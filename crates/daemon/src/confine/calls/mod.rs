@@ -147,6 +147,7 @@ const KVM_ENABLE_CAP: u64 = 0x4068_aea3;
 /// `IORING_REGISTER_EVENTFD` and `IORING_UNREGISTER_EVENTFD` (`linux/io_uring.h`).
 const CHANGE_EVENTFD: [u64; 2] = [4, 5];
 const FIONBIO: u64 = 0x5421;
+const FIONREAD: u64 = 0x541b;
 const TUNSETOFFLOAD: u64 = 0x4004_54d0;
 const TCSETS: u64 = 0x5402;
 const TCSETS2: u64 = 0x402c_542b;
@@ -243,7 +244,8 @@ fn ioctls(role: Role) -> Result<Vec<SeccompRule>, ConfineError> {
     let own: &[u64] = match role {
         Role::Vcpu => VCPU_IOCTLS,
         Role::Io => &[TUNSETOFFLOAD],
-        Role::Main | Role::Frontend => &[FIONBIO],
+        Role::Main => &[FIONBIO],
+        Role::Frontend => &[FIONBIO, FIONREAD],
     };
     for number in own {
         rules.push(argument(1, SeccompCmpOp::Eq, *number)?);

@@ -165,3 +165,40 @@ fn every_counter_is_counted_somewhere() {
         assert!(counted, "{name}");
     }
 }
+
+/// GET_FEATURES, byte by byte, and SET_FEATURES whose body comes later.
+#[test]
+fn a_message_in_parts_is_answered_when_its_last_byte_came() {
+    use std::io::Read as _;
+    let daemon = Daemon::new();
+    let mut stream = UnixStream::connect(daemon.socket()).unwrap();
+    let get_features = [1u32, 1, 0].map(u32::to_le_bytes).concat();
+    for byte in &get_features {
+        stream.write_all(&[*byte]).unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let mut reply = [0; 20];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[..4], 1u32.to_le_bytes());
+    let set_features = [2u32, 1, 8].map(u32::to_le_bytes).concat();
+    stream.write_all(&set_features).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    stream.write_all(&reply[12..16]).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    stream.write_all(&reply[16..]).unwrap();
+    eventually("both", || daemon.counters.messages.get() == 2);
+    assert_eq!(daemon.counters.protocol_errors.get(), 0);
+}
+
+#[test]
+fn a_connection_that_sends_nothing_makes_room() {
+    let daemon = Daemon::new();
+    let _silent = UnixStream::connect(daemon.socket()).unwrap();
+    let mut half = UnixStream::connect(daemon.socket()).unwrap();
+    half.write_all(&[1, 0, 0]).unwrap();
+    eventually("the first is sent away", || {
+        daemon.counters.silent.get() == 1
+    });
+    eventually("so is the second", || daemon.counters.silent.get() == 2);
+    serves_the_next(&daemon);
+}

@@ -1,0 +1,132 @@
+//! Whether the front-end's next message is there as a whole.
+//!
+//! A stream may deliver a message in parts, and the `vhost` crate reads its body by one
+//! call: a body in two parts ends the connection, and a header in two parts makes the
+//! thread wait. So the message is read when all of it is in the socket's buffer, and a
+//! front-end gets a limited time to send the rest, or its first message.
+//!
+//! Neither epoll nor a UNIX socket can wake a thread for N bytes (`SO_RCVLOWAT` does not
+//! bound `poll` there), so the rest of a message is looked for at intervals.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use rustix::io::{Errno, IoSliceMut, ioctl_fionread};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, recvmsg};
+
+/// Request, flags, size of the body (QEMU `docs/interop/vhost-user.rst`).
+const HEADER_BYTES: usize = 12;
+/// Longest body (the `vhost` crate's `MAX_MSG_SIZE`); it refuses longer ones.
+const MAX_BODY_BYTES: u32 = 0x1000;
+/// How long a front-end may take for its first message, and for the rest of one.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// How often the rest is looked for.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(1);
+
+/// What is in the socket's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Incoming {
+    /// A message, or the end of the connection, or what the parser will refuse.
+    Whole,
+    /// A part of a message.
+    Part,
+    /// Descriptors in the middle of a header.
+    Broken,
+}
+
+/// Looks, without taking anything.
+pub(crate) fn look(socket: BorrowedFd<'_>) -> io::Result<Incoming> {
+    let mut header = [0; HEADER_BYTES];
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let mut no_descriptors = RecvAncillaryBuffer::default();
+    let buffer = &mut [IoSliceMut::new(&mut header)];
+    let seen = match recvmsg(socket, buffer, &mut no_descriptors, flags) {
+        Ok(seen) => seen.bytes,
+        Err(Errno::AGAIN | Errno::INTR) => return Ok(Incoming::Part),
+        // The read that follows reports it.
+        Err(_) => return Ok(Incoming::Whole),
+    };
+    if seen == 0 {
+        return Ok(Incoming::Whole);
+    }
+    let available = ioctl_fionread(socket)?;
+    if available < HEADER_BYTES as u64 {
+        return Ok(Incoming::Part);
+    }
+    let [.., a, b, c, d] = header;
+    let body = u32::from_le_bytes([a, b, c, d]);
+    let is_whole = body > MAX_BODY_BYTES || available >= HEADER_BYTES as u64 + u64::from(body);
+    Ok(if seen < HEADER_BYTES {
+        // All is there, but a look ends where descriptors come with the data.
+        Incoming::Broken
+    } else if is_whole {
+        Incoming::Whole
+    } else {
+        Incoming::Part
+    })
+}
+
+/// How long the thread has been waiting for a front-end to send the rest.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    since: Instant,
+}
+
+impl Waiting {
+    /// From now on.
+    pub(crate) fn begin() -> Self {
+        Self {
+            since: Instant::now(),
+        }
+    }
+
+    /// What is left of [`PATIENCE`].
+    pub(crate) fn left(&self) -> Duration {
+        PATIENCE.saturating_sub(self.since.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::fd::AsFd as _;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    fn message(body: u32) -> Vec<u8> {
+        let mut bytes = vec![1, 0, 0, 0, 1, 0, 0, 0];
+        bytes.extend_from_slice(&body.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_message_is_whole_when_its_last_byte_is_there() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let look = || look(ours.as_fd()).unwrap();
+        assert_eq!(look(), Incoming::Part);
+        let mut bytes = message(8);
+        bytes.extend_from_slice(&[7; 8]);
+        for byte in &bytes[..19] {
+            theirs.write_all(&[*byte]).unwrap();
+            assert_eq!(look(), Incoming::Part);
+        }
+        theirs.write_all(&bytes[19..]).unwrap();
+        assert_eq!(look(), Incoming::Whole);
+        // Nothing was taken.
+        let mut there = [0; 20];
+        (&ours).read_exact(&mut there).unwrap();
+        assert_eq!(there, *bytes);
+    }
+
+    #[test]
+    fn the_end_and_an_impossible_length_are_for_the_parser() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(&message(u32::MAX)).unwrap();
+        assert_eq!(look(ours.as_fd()).unwrap(), Incoming::Whole);
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        assert_eq!(look(ours.as_fd()).unwrap(), Incoming::Whole);
+    }
+}
