@@ -6,11 +6,13 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, fchmod};
+use rustix::fs::{Mode, chmod, fchmod};
 use rustix::net::{
     self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with,
 };
 
+/// Permission bits unless others are asked for.
+const OWNER_ONLY: u32 = 0o600;
 /// Front-ends that wait to be served.
 const BACKLOG: i32 = 128;
 
@@ -44,6 +46,12 @@ pub struct Socket {
 impl Socket {
     /// Listens at `path`. A socket that a killed program left there is replaced.
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
+        Self::bind_for(path, OWNER_ONLY)
+    }
+
+    /// As [`bind`](Self::bind), with the permission bits `mode`: who may write the socket
+    /// may connect, and so write the disk.
+    pub fn bind_for(path: &Path, mode: u32) -> Result<Self, SocketError> {
         let failed = |source| SocketError::Make {
             path: path.to_owned(),
             source,
@@ -58,7 +66,7 @@ impl Socket {
             Ok(_) => std::fs::remove_file(path).map_err(failed)?,
             Err(_) => {}
         }
-        let listener = listen(path).map_err(|source| match source.kind() {
+        let listener = listen(path, mode).map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => SocketError::InUse(path.to_owned()),
             _ => failed(source),
         })?;
@@ -97,13 +105,18 @@ impl Drop for Socket {
     }
 }
 
-/// As [`UnixListener::bind`], with mode 0600 from the start, whatever the umask: who can
-/// connect can write the disk.
-fn listen(path: &Path) -> io::Result<UnixListener> {
+/// As [`UnixListener::bind`], with `mode` and no more from the start, whatever the umask:
+/// who can connect can write the disk.
+fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    // The file gets these bits less the umask's ...
+    fchmod(&socket, Mode::from_raw_mode(mode))?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
+    if mode != OWNER_ONLY {
+        // ... which were asked for here.
+        chmod(path, Mode::from_raw_mode(mode))?;
+    }
     net::listen(&socket, BACKLOG)?;
     Ok(socket.into())
 }
@@ -138,6 +151,15 @@ mod tests {
         let socket = Socket::bind(&directory.path().join("s")).unwrap();
         let mode = socket.path().metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_group_may_connect_where_that_was_asked_for() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let socket = Socket::bind_for(&directory.path().join("s"), 0o660).unwrap();
+        let mode = socket.path().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o660);
     }
 
     #[test]

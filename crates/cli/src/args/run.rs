@@ -151,6 +151,9 @@ pub(crate) struct BlkArgs {
     /// UNIX socket to make; front-ends connect to it, one at a time
     #[arg(long, value_name = "SOCKET")]
     pub(crate) socket: PathBuf,
+    /// Permission bits of the socket, octal: who may connect may write the disk
+    #[arg(long, value_name = "MODE", default_value = "600", value_parser = socket_mode)]
+    pub(crate) socket_mode: u32,
     /// Disk: a raw file or block device. After FILE
     /// (a comma in its name is written ,,): ro, format=raw,
     /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B,
@@ -160,6 +163,13 @@ pub(crate) struct BlkArgs {
     /// Name for tare ps, stats, set and stop [default: blk and a number]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
+}
+
+fn socket_mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("use octal permission bits such as 660".to_owned()),
+    }
 }
 
 /// `--idle`.
@@ -208,4 +218,18 @@ pub(crate) enum EngineArg {
     Qemu,
     /// QEMU with KVM
     QemuKvm,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_mode_is_octal_and_has_permission_bits_only() {
+        assert_eq!(socket_mode("660"), Ok(0o660));
+        assert_eq!(socket_mode("0600"), Ok(0o600));
+        for wrong in ["", "9", "rw", "-1", "1777"] {
+            assert!(socket_mode(wrong).is_err(), "{wrong}");
+        }
+    }
 }

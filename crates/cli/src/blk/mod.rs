@@ -58,7 +58,7 @@ pub(crate) fn blk(args: BlkArgs) -> Outcome {
         .map_err(OpenDiskError::from)?;
     let config = config(&args.disk, &disk);
     let settings = settings(&config).map_err(BadDisk)?;
-    let socket = Socket::bind(&args.socket)?;
+    let socket = Socket::bind_for(&args.socket, args.socket_mode)?;
     let name = match args.name {
         Some(name) => Name::Given(name),
         None => Name::Numbered("blk".to_owned()),
