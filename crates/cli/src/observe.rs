@@ -14,9 +14,6 @@ use tare_probe::vm::{self, FindError, Translated, Vm};
 use crate::failure::Explain;
 use crate::signals;
 
-/// How often threads are looked at within an interval, so that the time of those
-/// that end is not lost.
-const LOOK: Duration = Duration::from_millis(250);
 /// How often machines that start within a window are looked for, at most.
 const LIST: Duration = Duration::from_millis(500);
 
@@ -198,7 +195,7 @@ impl Watch {
         if left.is_zero() || all_ended || self.was_stopped() {
             return true;
         }
-        std::thread::sleep(left.min(LOOK));
+        std::thread::sleep(left.min(self.observer.next_refresh()));
         self.observer.refresh();
         false
     }

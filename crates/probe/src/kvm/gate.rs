@@ -17,6 +17,9 @@ const PERIOD_TICKS: u64 = 1 << 5;
 /// A slice's first and last tick are not whole when they are shorter.
 const FEWEST_TICKS: u64 = 2;
 
+/// Ticks after which the cost of an open gate is known.
+const TICKS_OF_OPEN_GATE: u64 = 4;
+
 /// Whether a storm may be sampled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Counting {
@@ -91,8 +94,7 @@ impl Gate {
         let Counting::Within(budget) = self.counting else {
             return;
         };
-        if measured.elapsed_ns < tick_ns() * PERIOD_TICKS {
-            // Too short to know what a period costs.
+        if measured.elapsed_ns < tick_ns() * ticks_to_judge(self.open_ticks()) {
             return;
         }
         let open_ticks = affordable(budget, self.open_ticks(), measured);
@@ -116,6 +118,16 @@ impl Gate {
     fn open_ticks(&self) -> u64 {
         let last = self.stretches.last();
         last.map_or(PERIOD_TICKS, |last| last.open_ticks)
+    }
+}
+
+/// Ticks that show what events cost: a whole period where the gate was narrowed, a few
+/// where it was open all the time, so that a storm is noticed soon.
+fn ticks_to_judge(open: u64) -> u64 {
+    if open == PERIOD_TICKS {
+        TICKS_OF_OPEN_GATE
+    } else {
+        PERIOD_TICKS
     }
 }
 
@@ -223,6 +235,12 @@ mod tests {
         let few = |open| affordable(BUDGET, open, second_of(40_000, open));
         assert_eq!(few(PERIOD_TICKS), PERIOD_TICKS);
         assert_eq!(few(4), PERIOD_TICKS);
+    }
+
+    #[test]
+    fn a_storm_is_noticed_before_a_period_is_over() {
+        assert_eq!(ticks_to_judge(PERIOD_TICKS), 4);
+        assert_eq!(ticks_to_judge(PERIOD_TICKS / 2), PERIOD_TICKS);
     }
 
     #[test]

@@ -23,9 +23,6 @@ pub use observer::Observer;
 use crate::vm::Vm;
 use tare_account::Account;
 
-/// Looks whether all machines have ended this often.
-const LOOK: Duration = Duration::from_millis(200);
-
 /// Observes `vms` for `window`, or until the last of them has ended. One account
 /// for each, in their order.
 pub fn observe(vms: &[Vm], window: Duration) -> Vec<Account> {
@@ -36,7 +33,7 @@ pub fn observe(vms: &[Vm], window: Duration) -> Vec<Account> {
         if left.is_zero() || observer.all_ended() {
             return observer.turn();
         }
-        std::thread::sleep(left.min(LOOK));
+        std::thread::sleep(left.min(observer.next_refresh()));
         observer.refresh();
     }
 }
