@@ -144,3 +144,26 @@ fn what_a_disk_does_not_have_is_refused_and_nothing_is_changed() {
     place.run(&["logs", "disk"]).expect(52, "has no console");
     drop(daemon);
 }
+
+#[test]
+fn a_limit_holds_requests_back_until_it_is_lifted() {
+    let (place, disk) = with_disk();
+    let daemon = Daemon::start(&place, &format!("{disk},bytes_per_s=1"));
+    let mut front = Front::connect(&place.path().join("s"));
+    front.share();
+    front.start(0, 0).unwrap();
+    front.offer_read(0, 1);
+    front.notify();
+    assert_eq!(front.answer(1), 0);
+    // The first one's bytes are 512 seconds' worth.
+    front.offer_read(1, 1);
+    front.notify();
+    daemon.until("it waits", |stats| {
+        stats.devices[0].counters.get("limited") >= Some(&1)
+    });
+    assert_eq!(front.used(), 1);
+    place
+        .run(&["set", "disk", "disk0.bytes_per_s=0"])
+        .expect(0, "");
+    assert_eq!(front.answer(2), 0);
+}
