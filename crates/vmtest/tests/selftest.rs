@@ -128,6 +128,27 @@ fn ring_3_cannot_jump_into_entry_code_or_mask_interrupts() {
 }
 
 #[test]
+fn ring_3_without_stack_return_or_area_ends_with_its_registers() {
+    trespassed(
+        "no-stack",
+        "page fault writing 0xff8",
+        "rsp 0000000000001000",
+    );
+    trespassed("return", "general protection", "cs 23");
+    trespassed("no-area", "GS does not point", "rip ");
+    let words = "ring=3 overflow";
+    let Some(outcome) = run(MachineType::Microvm, Accelerator::Tcg, 1, words) else {
+        return;
+    };
+    assert!(
+        outcome.console.contains("stack overflow"),
+        "{}",
+        outcome.console
+    );
+    assert_eq!(outcome.exit, Some(GuestExit::Fault));
+}
+
+#[test]
 fn the_service_gate_survives_nonsense() {
     let Some(outcome) = run(
         MachineType::Microvm,

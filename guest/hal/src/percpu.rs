@@ -11,6 +11,7 @@ use x86_64::registers::model_specific::Msr;
 
 use crate::cpu::MAX;
 use crate::fiber::Fiber;
+use crate::smp;
 use crate::user::Area;
 
 const IA32_GS_BASE: u32 = 0xc000_0101;
@@ -128,6 +129,22 @@ pub(crate) fn area(index: usize, apic_id: u32, stack_top: u64) -> &'static Cpu {
     let mut cpu = Box::new(Cpu::new(index as u64, apic_id));
     cpu.stack_top = stack_top;
     Box::leak(cpu)
+}
+
+/// Whether GS points to the area of a CPU; if not, which only ring 3 can have done, makes
+/// it point to the first CPU's, for a last report. In ring 0.
+pub(crate) fn find_area() -> bool {
+    let first = FIRST.0.get().addr() as u64;
+    let mut register = Msr::new(IA32_GS_BASE);
+    // SAFETY: 1. In ring 0. 2. Every 64-bit processor has the register.
+    let base = unsafe { register.read() };
+    let is_area = base == first || smp::is_area(base);
+    if !is_area {
+        // SAFETY: 1. As above. 2. The area lives forever; this CPU only reports and ends the
+        //    machine, so that what it shares with the first CPU does not matter.
+        unsafe { register.write(first) };
+    }
+    is_area
 }
 
 /// This CPU's data.

@@ -34,6 +34,12 @@ unsafe extern "C" {
     static tare_trampoline_end: u8;
 }
 
+/// Whether the area of a further CPU lies at `address`.
+pub(crate) fn is_area(address: u64) -> bool {
+    let mut areas = tare_ap_areas.iter();
+    areas.any(|area| area.load(Ordering::Relaxed).addr() as u64 == address && address != 0)
+}
+
 /// How many CPUs the image uses.
 #[inline]
 pub fn count() -> usize {

@@ -34,6 +34,9 @@ fn trespasses() -> Option<u8> {
         "read" => Trespass::ReadDescriptors,
         "jump" => Trespass::Jump,
         "cli" => Trespass::Privileged,
+        "no-stack" => Trespass::NoStack,
+        "return" => Trespass::WildReturn,
+        "no-area" => Trespass::NoArea,
         "gates" => {
             let taken = ask_nonsense(0x7461_7265, 20_000);
             tare_libos::println!("gates: 20000 requests, {taken} taken");

@@ -3,7 +3,7 @@
 //! `selftest done`. `crates/vmtest` runs it.
 //!
 //! Words on the command line choose another end: `panic`, `overflow`, `null`,
-//! `exit=N`, `trespass=page-table|descriptors|read|jump|cli|gates` (ring 3 only), `idle-for=SECONDS` (prints how the cores idled). `only=NAME` leaves
+//! `exit=N`, `trespass=page-table|descriptors|read|jump|cli|no-stack|return|no-area|gates` (ring 3 only), `idle-for=SECONDS` (prints how the cores idled). `only=NAME` leaves
 //! the other checks out.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]

@@ -21,6 +21,12 @@ pub enum Trespass {
     Jump,
     /// Executes `cli`.
     Privileged,
+    /// Goes through the halt gate's sibling, the service gate, and on without a stack.
+    NoStack,
+    /// Returns to an address that no processor has.
+    WildReturn,
+    /// Takes the CPU's area from ring 0's entry code, which finds it by GS.
+    NoArea,
 }
 
 /// Tries it. In ring 0 there is nothing to trespass on: the image would break
@@ -40,6 +46,13 @@ pub fn trespass(what: Trespass) -> ! {
             Trespass::ReadDescriptors => drop((descriptors as *const u64).read_volatile()),
             Trespass::Jump => asm!("call {}", in(reg) gate::halt(), clobber_abi("C")),
             Trespass::Privileged => asm!("cli"),
+            Trespass::NoStack => asm!("mov rsp, 0x1000", "mov edi, 5", "int 4", "push rax"),
+            Trespass::WildReturn => asm!(
+                "push {wild}",
+                "ret",
+                wild = in(reg) 0x4141_4141_4141_4141_u64,
+            ),
+            Trespass::NoArea => asm!("wrgsbase {}", in(reg) 0_u64),
         }
     }
     panic!("{what:?} succeeded")
@@ -60,6 +73,16 @@ pub fn ask_nonsense(seed: u64, requests: u32) -> u32 {
         state ^= state << 17;
         state
     };
+    let upcalls = (ask_nonsense as *const ()).addr() as u64 & !4095;
+    for (address, entry) in [(upcalls, 0), (upcalls, upcalls | 7), (0x6000_0000_0000, 7)] {
+        let answer = service::call(service::SET_PAGES, [address, entry, 1]);
+        // The last one maps a page of the first MiB, which is ring 3's.
+        assert_eq!(
+            answer,
+            u64::from(entry == 7),
+            "entry {entry:#x} at {address:#x}"
+        );
+    }
     let own = supervisor::image_parts().map(|part| part.range.start);
     let mut taken = 0;
     for _ in 0..requests {
@@ -72,10 +95,14 @@ pub fn ask_nonsense(seed: u64, requests: u32) -> u32 {
         };
         let arguments = [argument(), argument(), argument()];
         // Numbers beyond the last, and those of which every answer is harmless.
-        let number = match draw() % 4 {
+        let number = match draw() % 8 {
             0 => service::MAP_PAGES,
             1 => service::WRITE_MSR,
             2 => service::READ_MSR,
+            3 => service::SET_PAGES,
+            4 => service::WRITE_FS,
+            5 => service::FLUSH,
+            6 => service::OPEN,
             _ => 9 + draw() % (1 << 32),
         };
         taken += u32::from(service::call(number, arguments) == 1);

@@ -40,6 +40,9 @@ struct Frame {
 
 #[unsafe(no_mangle)]
 extern "C" fn tare_exception(frame: &Frame) -> ! {
+    if !percpu::find_area() {
+        serial::write_str_raw("\nGS does not point to the area of a CPU\n");
+    }
     if percpu::current().dying.replace(true) {
         serial::write_str_raw("\nfault while reporting a fault\n");
     } else {
