@@ -16,6 +16,7 @@ const UNSAFE_FILES: &[&str] = &[
     // A tap's ioctls, inherited descriptors by number, siginfo of SIGSYS.
     "crates/cli/src/run/tap.rs",
     "crates/daemon/src/confine/violation.rs",
+    "crates/daemon/src/jail.rs",
     "crates/monitor/src/halt/cpu_timer.rs",
     "crates/monitor/src/inherit.rs",
     "crates/monitor/src/link/tap.rs",

@@ -33,6 +33,9 @@ pub(crate) struct Record {
     pub(crate) memory_mib: u32,
     /// Port forwards, `ADDR:HOST:GUEST/PROTOCOL`.
     pub(crate) ports: Vec<String>,
+    /// The user that it became, if that is another than who started it.
+    #[serde(default)]
+    pub(crate) user: Option<u32>,
     /// When it was started, seconds since 1970.
     pub(crate) started_s: u64,
 }
@@ -83,6 +86,15 @@ impl Record {
         let draft = dir.run_json_draft();
         fs::write(&draft, serde_json::to_vec_pretty(self)?)?;
         fs::rename(&draft, dir.run_json())
+    }
+
+    /// What confines the process that executes the guest: [`EngineName::confinement`], and in
+    /// a jail a user and namespaces of its own as well.
+    pub(crate) fn confinement(&self) -> &'static str {
+        match self.user {
+            Some(_) => "jail",
+            None => self.engine.confinement(),
+        }
     }
 
     /// The process that the record names, unless it has ended.

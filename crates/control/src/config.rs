@@ -57,6 +57,32 @@ pub struct MachineConfig {
     pub run_dir: String,
     /// Locked file in the run directory; the lock says that the machine lives.
     pub lock: Descriptor,
+    /// What the monitor gives up before it reads the image.
+    #[serde(default)]
+    pub jail: Jail,
+}
+
+/// What a monitor gives up before it reads what others wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Jail {
+    /// Namespaces of its own for mounts, IPC, host name and network, where the kernel grants
+    /// them.
+    pub namespaces: bool,
+    /// The user that it becomes; None: it keeps its own.
+    pub user: Option<JailUser>,
+}
+
+/// An unprivileged user, of one machine alone if it comes from Tare's range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JailUser {
+    /// User ID.
+    pub uid: u32,
+    /// Group ID.
+    pub gid: u32,
+    /// What keeps other machines from the same user, held open as long as the machine lives.
+    pub claim: Option<Descriptor>,
 }
 
 /// A CPU of the host that a vCPU has alone.

@@ -6,6 +6,7 @@ pub mod confine;
 pub mod disk;
 pub mod http;
 pub mod interface;
+pub mod jail;
 pub mod observe;
 pub mod poll;
 pub mod signals;

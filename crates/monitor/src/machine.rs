@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use rustix::stdio::stdout;
 use tare_abi::{layout, ports};
 use tare_boot::{LoadOptions, Protocol};
 use tare_control::config::{GuestKind, MachineConfig};
@@ -24,7 +23,7 @@ use vmm_sys_util::eventfd::EventFd;
 use crate::assembly::Devices;
 use crate::bus::Bus;
 use crate::console::log::ConsoleLog;
-use crate::console::output::{Output, Screen};
+use crate::console::output::Output;
 use crate::console::{Console, terminal};
 use crate::exit_reason::ShutdownHandle;
 use crate::exits::ExitCounters;
@@ -56,14 +55,13 @@ pub(crate) struct Control {
 impl Machine {
     /// Builds it.
     pub(crate) fn build(setup: &mut Setup, control: &Control) -> Result<Self, StartError> {
-        let kvm = Kvm::open()?;
-        check_cpus(&kvm, setup.config.cpus)?;
-        let probe = Probe::run(&kvm)?;
+        check_cpus(&setup.kvm, setup.config.cpus)?;
+        let probe = Probe::run(&setup.kvm)?;
         let memory = tare_hv::guest_memory(u64::from(setup.config.memory_mib) << 20)?;
         let entry = load(setup, &memory)?;
-        let vm = Arc::new(Vm::new(&kvm, &memory)?);
+        let vm = Arc::new(Vm::new(&setup.kvm, &memory)?);
         if setup.config.halt == HaltPolicy::Dedicated {
-            halt_by_itself(&kvm, &probe, &vm)?;
+            halt_by_itself(&setup.kvm, &probe, &vm)?;
         }
         let mut devices = Devices::new(&vm, &memory);
         if let (Some(net), Some(link)) = (&setup.config.net, setup.link.take()) {
@@ -144,17 +142,16 @@ fn load(
 }
 
 /// The serial port, and whether it reads standard input.
-fn console(setup: &Setup, vm: &Vm) -> Result<(Console, ConsoleInput), StartError> {
+fn console(setup: &mut Setup, vm: &Vm) -> Result<(Console, ConsoleInput), StartError> {
     let (screen, input) = match setup.config.console {
         config::Console::Log { .. } => (None, ConsoleInput::None),
         config::Console::Stdio { .. } => {
-            let screen = Screen::new(stdout()).map_err(failed_to("use its standard output"))?;
             let input = if terminal::may_read() {
                 ConsoleInput::Stdin
             } else {
                 ConsoleInput::None
             };
-            (Some(screen), input)
+            (setup.screen.take(), input)
         }
     };
     let log = setup.console_log.try_clone().and_then(ConsoleLog::new);

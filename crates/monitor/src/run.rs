@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use rustix::thread::{Pid, gettid};
 use tare_abi::exit::GuestExit;
 use tare_control::api::State;
-use tare_control::config::Console;
+use tare_control::config::{Console, MachineConfig};
 use tare_control::exit::{Ended, ExitCode};
 use tare_control::rundir::{Removal, RunDir, record_end};
 use tare_control::sentence::chain;
-use tare_daemon::signals;
+use tare_daemon::{jail, signals};
 use tare_hv::KickHandle;
 
 use crate::confine::{Files, OnViolation, Role};
@@ -27,7 +27,7 @@ use crate::inherit::{Inherited, borrow};
 use crate::machine::{Control, Machine};
 use crate::observe::ThreadObserver;
 use crate::poll::Poll;
-use crate::start::{Setup, StartError, failed_to, read_config};
+use crate::start::{Opened, Setup, StartError, failed_to, read_config};
 use crate::vcpu::settle;
 use crate::wiring::eventfd;
 use crate::{confine, routes};
@@ -60,10 +60,13 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Ended {
     // Opened before the main thread may open nothing any more.
     let run_dir = RunDir::at(&config.run_dir);
     let removal = run_dir.removal();
-    let setup = drop_capabilities(&run_dir).and_then(|()| Setup::new(config, inherited));
+    let removable = removal.as_ref().ok().and_then(Option::as_ref);
+    let removable = removable.map(Removal::directories);
+    let setup =
+        enter_jail(&config, removable).and_then(|opened| Setup::new(config, inherited, opened));
     let (code, kept, lock) = match setup {
         Ok(mut setup) => {
-            let (code, kept) = live(&mut setup, started);
+            let (code, kept) = live(&mut setup, removable, started);
             (code, kept, Some(setup.lock))
         }
         Err(error) => (refuse(&error).into(), Kept::Nothing, None),
@@ -81,6 +84,9 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Ended {
     drop(lock);
     code
 }
+
+/// Run root and run directory, open for the removal at the end.
+type Removable<'a> = Option<[&'a OwnedFd; 2]>;
 
 /// What stays of a machine in its run directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,18 +111,22 @@ fn leave(
     }
 }
 
-/// Before the image, the initramfs and the disks are read: only removing the run
-/// directory may need one.
-fn drop_capabilities(run_dir: &RunDir) -> Result<(), StartError> {
-    let path = run_dir.path();
-    let directories: Vec<_> = [Some(path), path.parent()].into_iter().flatten().collect();
-    confine::drop_capabilities(&directories).map_err(failed_to("drop its capabilities"))
+/// Opens what needs privileges, and gives those up before the image, the initramfs and the
+/// disks are read: only removing the run directory may need a capability.
+fn enter_jail(config: &MachineConfig, removable: Removable<'_>) -> Result<Opened, StartError> {
+    let opened = Opened::new(config)?;
+    jail::enter(&config.jail)?;
+    let directories = removable.map_or(Vec::new(), Vec::from);
+    confine::drop_capabilities_but_removal(&directories)
+        .map_err(failed_to("drop its capabilities"))?;
+    confine::confine_set_up(Files::read_kernel_only(removable)?)?;
+    Ok(opened)
 }
 
 /// One machine's life, and what stays of it.
-fn live(setup: &mut Setup, started: Instant) -> (Ended, Kept) {
-    let outcome =
-        build(setup, started).and_then(|(machine, control)| run_machine(setup, machine, &control));
+fn live(setup: &mut Setup, removable: Removable<'_>, started: Instant) -> (Ended, Kept) {
+    let outcome = build(setup, started)
+        .and_then(|(machine, control)| run_machine(setup, removable, machine, &control));
     terminal::restore();
     match outcome {
         Ok(reason) => {
@@ -153,6 +163,7 @@ fn build(setup: &mut Setup, started: Instant) -> Result<(Machine, Control), Star
 
 fn run_machine(
     setup: &Setup,
+    removable: Removable<'_>,
     mut machine: Machine,
     control: &Control,
 ) -> Result<ExitReason, StartError> {
@@ -178,7 +189,10 @@ fn run_machine(
     if matches!(setup.config.console, Console::Stdio { .. }) {
         terminal::enter_raw();
     }
-    let files = Files::remove_only(setup.config.run_dir.as_ref())?;
+    let files = match removable {
+        Some([root, directory]) => Files::remove_in(root, directory)?,
+        None => Files::none()?,
+    };
     let routes = routes::Control {
         config: setup.config.clone(),
         observer: machine.observer,

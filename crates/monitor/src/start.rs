@@ -8,15 +8,19 @@ use std::io::{Read as _, Seek as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 
+use rustix::stdio::stdout;
 use tare_abi::layout::{MAX_CPUS, MIN_MEMORY_MIB};
 use tare_boot::LoadError;
 use tare_control::config::{Console, Descriptor, MachineConfig};
 use tare_control::exit::ExitCode;
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::{RunDir, valid_name};
+use tare_daemon::jail::JailError;
 use tare_devices::blk::DiskError;
+use tare_hv::Kvm;
 
 use crate::confine::ConfineError;
+use crate::console::output::Screen;
 use crate::disk;
 use crate::disk::OpenDisk;
 use crate::inherit::{InheritError, Inherited};
@@ -74,6 +78,8 @@ pub(crate) enum StartError {
     Wiring(#[from] WiringError),
     #[error("a device found no place on the bus")]
     Bus(#[from] tare_devices::pci::AddError),
+    #[error("the monitor could not enter its jail")]
+    Jail(#[from] JailError),
     #[error("the monitor could not confine itself")]
     Confine(#[from] ConfineError),
     #[error("the monitor could not {what}")]
@@ -103,7 +109,7 @@ impl StartError {
                 ExitCode::KvmUnsupported
             }
             Self::Load(error) => error.into(),
-            Self::Wiring(_) | Self::Bus(_) | Self::Confine(_) | Self::Io { .. } => {
+            Self::Wiring(_) | Self::Bus(_) | Self::Jail(_) | Self::Confine(_) | Self::Io { .. } => {
                 ExitCode::Internal
             }
         }
@@ -115,8 +121,32 @@ pub(crate) fn failed_to(what: &'static str) -> impl FnOnce(io::Error) -> StartEr
     move |source| StartError::Io { what, source }
 }
 
+/// What is opened before the jail, which has neither devices nor terminals.
+pub(crate) struct Opened {
+    pub(crate) kvm: Kvm,
+    /// Standard output, for a machine in the foreground.
+    pub(crate) screen: Option<Screen>,
+}
+
+impl Opened {
+    pub(crate) fn new(config: &MachineConfig) -> Result<Self, StartError> {
+        let screen = match config.console {
+            Console::Stdio { .. } => Some(Screen::new(stdout())),
+            Console::Log { .. } => None,
+        };
+        Ok(Self {
+            kvm: Kvm::open()?,
+            screen: screen
+                .transpose()
+                .map_err(failed_to("use its standard output"))?,
+        })
+    }
+}
+
 /// Everything that `tare` gave, ready to use.
 pub(crate) struct Setup {
+    pub(crate) kvm: Kvm,
+    pub(crate) screen: Option<Screen>,
     pub(crate) config: MachineConfig,
     pub(crate) image: File,
     pub(crate) initramfs: Option<File>,
@@ -154,7 +184,11 @@ pub(crate) fn read_config(
 
 impl Setup {
     /// Checks `config` and takes its descriptors; closes all others.
-    pub(crate) fn new(config: MachineConfig, mut inherited: Inherited) -> Result<Self, StartError> {
+    pub(crate) fn new(
+        config: MachineConfig,
+        mut inherited: Inherited,
+        opened: Opened,
+    ) -> Result<Self, StartError> {
         check(&config)?;
         let mut take = |descriptor| inherited.take(descriptor);
         let (Console::Stdio { log } | Console::Log { log }) = config.console;
@@ -163,6 +197,10 @@ impl Setup {
         let console_log = take(log)?.into();
         let control = take(config.control)?.into();
         let lock = take(config.lock)?;
+        if let Some(claim) = config.jail.user.and_then(|user| user.claim) {
+            // Its user is this machine's alone as long as this process lives.
+            std::mem::forget(take(claim)?);
+        }
         for own in &config.own_cpus {
             // Its lock lives as long as this process.
             std::mem::forget(take(own.lock)?);
@@ -178,6 +216,8 @@ impl Setup {
             .collect::<Result<_, _>>()?;
         inherited.close_rest();
         Ok(Self {
+            kvm: opened.kvm,
+            screen: opened.screen,
             config,
             image,
             initramfs,

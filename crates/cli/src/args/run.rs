@@ -10,6 +10,7 @@ use crate::run::machine_size;
 use crate::run::memory_size::MemorySize;
 use crate::run::net_choice::NetChoice;
 use crate::run::publish::Publish;
+use crate::run::user::UserChoice;
 
 /// `tare run`.
 #[derive(Debug, Args)]
@@ -131,6 +132,17 @@ pub(crate) struct RunArgs {
                      without leaving it [default: budget=1, and in QEMU kernel]"
     )]
     pub(crate) halt: Option<HaltPolicy>,
+    /// User that the machine becomes: auto (as root one of its own), self, UID[:GID]
+    #[arg(
+        long,
+        value_name = "USER",
+        default_value = "auto",
+        hide_default_value = true,
+        long_help = "User that the machine becomes before it reads its image: auto (started by \
+                     root, an unprivileged user that no other machine has; else the user who \
+                     starts it), self (the user who starts it), or UID[:GID] [default: auto]"
+    )]
+    pub(crate) user: UserChoice,
     /// Run in the background and print the machine's name
     #[arg(short, long)]
     pub(crate) detach: bool,

@@ -125,5 +125,6 @@ fn record(config: &DiskConfig) -> Record {
         memory_mib: 0,
         ports: Vec::new(),
         started_s: now_s(),
+        user: None,
     }
 }

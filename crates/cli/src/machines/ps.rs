@@ -71,7 +71,7 @@ fn row(run: &Run) -> Option<Row> {
     };
     Some(Row {
         name: run.dir.name().to_owned(),
-        confinement: record.engine.confinement(),
+        confinement: record.confinement(),
         record,
         state,
     })
@@ -150,6 +150,7 @@ mod tests {
                 memory_mib: 65_536,
                 ports: vec!["127.0.0.1:8080:80/tcp".to_owned()],
                 started_s: 0,
+                user: None,
             },
             confinement: EngineName::QemuKvm.confinement(),
             state: State::Running { uptime_s: 7199 },

@@ -21,6 +21,7 @@ use super::passt::Passt;
 use super::plan::{Files, Net, Place, Plan};
 use super::publish::Publish;
 use super::run_dir_guard::RunDirGuard;
+use super::user::MachineUser;
 use super::{mac, monitor, passt, qemu};
 use crate::failure::{Explain, Failure, RunOutcome};
 use crate::interruption::Interruption;
@@ -75,6 +76,8 @@ pub(crate) struct Prepared {
     pub(crate) own_cpus: Vec<OwnCpu>,
     /// Open `console.log`.
     pub(crate) console_log: File,
+    /// The user that it becomes.
+    pub(crate) user: Option<MachineUser>,
     /// Where the run belongs.
     pub(crate) place: Place,
     /// Whether a signal asked for the end meanwhile.
@@ -143,6 +146,7 @@ pub(crate) fn launch(plan: Plan) -> RunOutcome {
         disks,
         halt,
         own_cpus,
+        user,
         place,
         ..
     } = plan;
@@ -159,8 +163,14 @@ pub(crate) fn launch(plan: Plan) -> RunOutcome {
         memory_mib,
         ports: forwards.iter().map(Publish::to_string).collect(),
         started_s: now_s(),
+        user: match engine {
+            Engine::Tare(_) => user.as_ref().map(|user| user.uid),
+            // QEMU keeps the user who starts it; its passt does not.
+            Engine::Qemu { .. } => None,
+        },
     };
-    let link = link(net, mac::address(run_dir.dir().name()))?;
+    let runs_as = user.as_ref().map(|user| user.passt);
+    let link = link(net, mac::address(run_dir.dir().name()), runs_as)?;
     // While passt starts.
     let initrd = initrd(files)?;
     let console_log = console_log(run_dir.dir())?;
@@ -176,6 +186,7 @@ pub(crate) fn launch(plan: Plan) -> RunOutcome {
         halt,
         own_cpus,
         console_log,
+        user,
         place,
         interruption,
     };
@@ -210,12 +221,12 @@ fn engine_name(engine: &Engine) -> EngineName {
     }
 }
 
-fn link(net: Net, mac: [u8; 6]) -> Result<Option<Link>, Failure> {
+fn link(net: Net, mac: [u8; 6], runs_as: Option<u32>) -> Result<Option<Link>, Failure> {
     let end = match net {
         Net::None => return Ok(None),
         Net::Tap { name, file } => LinkEnd::Tap { name, file },
         Net::User { forwards, filter } => LinkEnd::Passt {
-            passt: passt::start(&forwards, mac)?,
+            passt: passt::start(&forwards, mac, runs_as)?,
             filter,
         },
     };

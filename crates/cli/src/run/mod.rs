@@ -32,6 +32,7 @@ pub(crate) mod qemu;
 pub(crate) mod relay;
 pub(crate) mod run_dir_guard;
 mod tap;
+pub(crate) mod user;
 
 use crate::args::RunArgs;
 use crate::failure::RunOutcome;

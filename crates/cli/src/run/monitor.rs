@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::io::{FdFlags, fcntl_setfd};
 use tare_control::client::Client;
 use tare_control::config::{
-    Console, Descriptor, DiskConfig, MachineConfig, NetBackend, NetConfig, OwnCpu,
+    Console, Descriptor, DiskConfig, Jail, JailUser, MachineConfig, NetBackend, NetConfig, OwnCpu,
 };
 use tare_control::exit::ExitCode;
 use tare_devices::blk::Access;
@@ -21,6 +21,7 @@ use tare_devices::blk::Access;
 use super::disk::OpenDisk;
 use super::launch::{Link, LinkEnd, Prepared, RunFileError};
 use super::plan::Place;
+use super::user::MachineUser;
 use super::{background, own_cpus, passt};
 use crate::failure::{Explain, Outcome};
 use crate::session;
@@ -100,6 +101,10 @@ fn configuration(machine: &Prepared, socket: &UnixListener) -> Result<MachineCon
         control: inherit(socket)?,
         run_dir: machine.run_dir.dir().path().to_string_lossy().into_owned(),
         lock: inherit(machine.run_dir.lock())?,
+        jail: Jail {
+            namespaces: true,
+            user: machine.user.as_ref().map(jail_user).transpose()?,
+        },
     })
 }
 
@@ -132,6 +137,14 @@ fn disk(disk: &OpenDisk) -> Result<DiskConfig, MonitorError> {
         latency_us: disk.latency_us,
         iops: disk.limits.iops,
         bytes_per_s: disk.limits.bytes_per_s,
+    })
+}
+
+fn jail_user(user: &MachineUser) -> Result<JailUser, MonitorError> {
+    Ok(JailUser {
+        uid: user.uid,
+        gid: user.gid,
+        claim: user.claim.as_ref().map(inherit).transpose()?,
     })
 }
 

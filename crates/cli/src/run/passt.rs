@@ -87,6 +87,7 @@ pub(crate) struct Passt {
     theirs: Option<OwnedFd>,
     template: Template,
     child: Child,
+    runs_as: Option<u32>,
 }
 
 /// Where passt takes its interface from.
@@ -98,7 +99,12 @@ enum Template {
 
 /// Starts passt for a guest with that hardware address; [`Passt::wait_ready`]
 /// waits for it, so that other work can be done in between.
-pub(crate) fn start(forwards: &[Publish], mac: [u8; 6]) -> Result<Passt, PasstError> {
+/// It becomes user and group `runs_as`; without one, root's passt becomes nobody.
+pub(crate) fn start(
+    forwards: &[Publish],
+    mac: [u8; 6],
+    runs_as: Option<u32>,
+) -> Result<Passt, PasstError> {
     let template = if has_default_route() {
         Template::DefaultRoute
     } else {
@@ -111,7 +117,8 @@ pub(crate) fn start(forwards: &[Publish], mac: [u8; 6]) -> Result<Passt, PasstEr
     Ok(Passt {
         forwards: forwards.to_vec(),
         ours: ours.into(),
-        child: spawn(forwards, &theirs, template)?,
+        child: spawn(forwards, &theirs, template, runs_as)?,
+        runs_as,
         theirs: Some(theirs),
         template,
     })
@@ -145,16 +152,22 @@ impl Passt {
             Template::Loopback => Template::DefaultRoute,
         };
         inherit(&self.ours, FdFlags::CLOEXEC)?;
-        self.child = spawn(&self.forwards, theirs, template)?;
+        self.child = spawn(&self.forwards, theirs, template, self.runs_as)?;
         wait(&mut self.child)
     }
 }
 
-fn spawn(forwards: &[Publish], theirs: &OwnedFd, template: Template) -> Result<Child, PasstError> {
+fn spawn(
+    forwards: &[Publish],
+    theirs: &OwnedFd,
+    template: Template,
+    runs_as: Option<u32>,
+) -> Result<Child, PasstError> {
     inherit(theirs, FdFlags::empty())?;
     let spawned = Command::new("passt")
         .args(["--fd", &theirs.as_raw_fd().to_string()])
         .args(arguments(forwards, template))
+        .args(runs_as.map(|id| format!("--runas={id}:{id}")))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -322,7 +335,7 @@ mod tests {
         let port = taken.local_addr().expect("its address").port();
         let forwards = [format!("{port}:80").parse().expect("a forward")];
         let ready = || {
-            let mut passt = start(&forwards, [2, 0, 0, 0, 0, 1])?;
+            let mut passt = start(&forwards, [2, 0, 0, 0, 0, 1], None)?;
             passt.wait_ready().map(|_| passt)
         };
         let error = ready().expect_err("the port is taken");
@@ -369,7 +382,7 @@ mod tests {
         let mac = [2, 0, 0, 0, 0, 1];
         let victim = TcpListener::bind("127.0.0.1:0").expect("a port");
         victim.set_nonblocking(true).expect("a mode");
-        let mut passt = start(&[], mac).expect("passt");
+        let mut passt = start(&[], mac, None).expect("passt");
         let (mut guest, ours) = UnixStream::pair().expect("a pair");
         let network = passt.socket().try_clone().expect("a copy");
         passt.wait_ready().expect("passt is ready");

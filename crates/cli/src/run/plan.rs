@@ -22,6 +22,7 @@ use super::memory_size::MemorySize;
 use super::net_choice::NetChoice;
 use super::own_cpus::{self, OwnCpu};
 use super::publish::Publish;
+use super::user::{self, MachineUser};
 use super::{cmdline, frame_rules, machine_size, passt, ports, tap};
 use crate::args::RunArgs;
 use crate::failure::{Explain, Failure};
@@ -55,6 +56,8 @@ pub(crate) struct Plan {
     pub(crate) own_cpus: Vec<OwnCpu>,
     /// The notice about Linux on a KVM that emulates ring 0, in a sentence.
     pub(crate) emulated: Option<String>,
+    /// The user that it becomes; None: the one who starts it.
+    pub(crate) user: Option<MachineUser>,
     /// Where the run belongs.
     pub(crate) place: Place,
 }
@@ -225,6 +228,7 @@ pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
         halt,
         own_cpus,
         emulated,
+        user: user::choose(args.user)?,
         place: if args.detach {
             Place::Background
         } else {

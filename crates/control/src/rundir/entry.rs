@@ -177,6 +177,11 @@ impl Removal {
         self.unlink(&ONLY_RUNNING)
     }
 
+    /// The root and the directory in it, in which [`Self::remove`] removes.
+    pub fn directories(&self) -> [&OwnedFd; 2] {
+        [&self.root, &self.directory]
+    }
+
     fn unlink(&self, names: &[&str]) -> io::Result<()> {
         names.iter().try_for_each(|name| {
             missing_is_fine(unlinkat(&self.directory, *name, AtFlags::empty()))

@@ -6,9 +6,11 @@
 //! CAP_DAC_OVERRIDE, and Landlock keeps it to that directory.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use rustix::fs::fstat;
 use rustix::process::geteuid;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities,
@@ -28,6 +30,17 @@ pub fn drop_capabilities(directories: &[&Path]) -> io::Result<()> {
     }
 }
 
+/// The same with open directories.
+pub fn drop_capabilities_but_removal(directories: &[&OwnedFd]) -> io::Result<()> {
+    let own = geteuid().as_raw();
+    let foreign = |directory: &&OwnedFd| fstat(directory).is_ok_and(|it| it.st_uid != own);
+    if directories.iter().any(foreign) {
+        keep_only(CapabilitySet::DAC_OVERRIDE)
+    } else {
+        drop_all()
+    }
+}
+
 /// Takes all capabilities from the calling thread.
 pub(super) fn drop_all() -> io::Result<()> {
     keep_only(CapabilitySet::empty())
@@ -38,7 +51,7 @@ fn keep_only(kept: CapabilitySet) -> io::Result<()> {
     let _ = clear_ambient_capability_set();
     let had = capabilities(None)?;
     let sets = CapabilitySets {
-        effective: had.effective & kept,
+        effective: had.permitted & kept,
         permitted: had.permitted & kept,
         inheritable: CapabilitySet::empty(),
     };

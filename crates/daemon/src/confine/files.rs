@@ -2,6 +2,7 @@
 //! except that the main thread removes the run directory; no TCP, no sockets
 //! with abstract names, and no signals from the other threads.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use landlock::{
@@ -28,19 +29,44 @@ impl Files {
         Ok(Self { rules, quiet: true })
     }
 
+    /// For the set-up: what `/proc` and `/sys` show may be read, and what
+    /// [`Self::remove_in`] names may be removed.
+    pub fn read_kernel_only(removable: Option<[&OwnedFd; 2]>) -> Result<Self, ConfineError> {
+        let mut files = match removable {
+            Some([root, directory]) => Self::remove_in(root, directory)?,
+            None => Self {
+                rules: rules(Scope::AbstractUnixSocket.into())?,
+                quiet: true,
+            },
+        };
+        let read = AccessFs::ReadFile | AccessFs::ReadDir;
+        for path in ["/proc", "/sys"] {
+            // A jail has what KVM shows there, if anything.
+            if let Ok(directory) = PathFd::new(path) {
+                files.rules = files.rules.add_rule(PathBeneath::new(directory, read))?;
+            }
+        }
+        files.quiet = true;
+        Ok(files)
+    }
+
     /// Files in `run_dir` may be removed, and the empty directory itself.
     /// This one speaks for the process if the kernel has no Landlock.
     pub fn remove_only(run_dir: &Path) -> Result<Self, ConfineError> {
+        let root = run_dir.parent().unwrap_or(Path::new("."));
+        Self::remove_in(PathFd::new(root)?, PathFd::new(run_dir)?)
+    }
+
+    /// The same with open directories: `directory` is in `root`.
+    pub fn remove_in(root: impl AsFd, directory: impl AsFd) -> Result<Self, ConfineError> {
         // It kicks vCPU threads, which are in domains of their own; kernels before
         // 6.15 keep its signals from them. Its system call filter keeps signals to
         // this process.
         let mut rules = rules(Scope::AbstractUnixSocket.into())?;
         let inside = AccessFs::RemoveFile;
-        rules = rules.add_rule(PathBeneath::new(PathFd::new(run_dir)?, inside))?;
-        if let Some(root) = run_dir.parent() {
-            let itself = AccessFs::RemoveDir;
-            rules = rules.add_rule(PathBeneath::new(PathFd::new(root)?, itself))?;
-        }
+        rules = rules.add_rule(PathBeneath::new(directory, inside))?;
+        let itself = AccessFs::RemoveDir;
+        rules = rules.add_rule(PathBeneath::new(root, itself))?;
         Ok(Self {
             rules,
             quiet: false,

@@ -8,7 +8,7 @@ mod files;
 mod violation;
 
 pub use calls::Role;
-pub use capabilities::drop_capabilities;
+pub use capabilities::{drop_capabilities, drop_capabilities_but_removal};
 pub use files::Files;
 pub use violation::{OnViolation, install as install_violation_handler};
 
@@ -33,6 +33,16 @@ pub enum ConfineError {
     /// The kernel refused the filter.
     #[error("the kernel refused the system call filter")]
     Install(#[from] seccompiler::Error),
+}
+
+/// Confines a process with one thread for its set-up, in which it reads what others wrote:
+/// [`confine`] narrows this down for each thread later.
+pub fn confine_set_up(files: Files) -> Result<(), ConfineError> {
+    rustix::thread::set_no_new_privs(true)
+        .map_err(|errno| ConfineError::NoNewPrivs(errno.into()))?;
+    violation::remember(Role::Main);
+    files.restrict()?;
+    calls::restrict_set_up()
 }
 
 /// Confines the calling thread until it ends.

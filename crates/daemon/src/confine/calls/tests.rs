@@ -101,6 +101,22 @@ fn no_role_may_open_connect_execute_or_gain() {
 }
 
 #[test]
+fn a_set_up_executes_connects_and_traces_nothing() {
+    let program = set_up_program().expect("a filter");
+    for call in NOT_IN_SET_UP {
+        assert_eq!(verdict(&program, *call, &[]), 0x0003_0000, "{call}"); // SECCOMP_RET_TRAP
+    }
+    // Whatever a role may do, its thread does after the set-up's filter too.
+    for call in [
+        EVERYWHERE, CONSOLE, CACHE_MODE, EVENTS, LINKS, DISKS, FRONTEND, CONTROL,
+    ]
+    .concat()
+    {
+        assert_eq!(verdict(&program, call, &[]), 0x7fff_0000, "{call}");
+    }
+}
+
+#[test]
 fn only_the_main_thread_signals_and_only_this_process() {
     let kick = FIRST_KICK_SIGNAL;
     assert!(allows(Role::Main, libc::SYS_tgkill, &[own_pid(), 1, kick]));

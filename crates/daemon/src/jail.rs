@@ -1,0 +1,194 @@
+//! The jail around a daemon's set-up: entered when every privileged thing is open, and before
+//! a byte that somebody else wrote (image, initramfs, disks' formats) is read.
+//!
+//! In this order: a user namespace (for a process without privileges), namespaces of its own
+//! for mounts, IPC, host name and network, an empty root with only `/proc` and KVM's
+//! parameters, an unprivileged user, no capabilities, and a first system call filter
+//! ([`crate::confine`] narrows it down for each thread before the guest runs).
+//!
+//! No PID namespace: its first process must be a child, and a machine in the foreground is
+//! the process that the user started. The filters leave no call that names another process.
+//!
+//! Reference: `namespaces(7)`, `user_namespaces(7)`, `pivot_root(2)`, `capabilities(7)`.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, mkdirat};
+use rustix::io::Errno;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change,
+    mount_remount, unmount,
+};
+use rustix::process::{
+    Pid, Signal, chdir, getegid, geteuid, getppid, parent_process_death_signal, pivot_root,
+    set_parent_process_death_signal,
+};
+use rustix::thread::{
+    Gid, Uid, UnshareFlags, set_keep_capabilities, set_thread_groups, set_thread_res_gid,
+    set_thread_res_uid, unshare_unsafe,
+};
+use tare_control::config::{Jail, JailUser};
+
+/// Where the new root is put together; it exists on every Linux, and only the new mount
+/// namespace sees what is mounted there.
+const ASSEMBLY: &str = "/tmp";
+/// Read when halt polling is the kernel's choice.
+const KVM_PARAMETERS: &str = "/sys/module/kvm/parameters";
+
+/// Why a process cannot enter its jail.
+#[derive(Debug, thiserror::Error)]
+pub enum JailError {
+    /// Namespaces were made, and the rest of them cannot be.
+    #[error("the kernel refused to {step} of the machine's namespaces")]
+    Namespace {
+        /// What was being done.
+        step: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The user cannot be changed.
+    #[error("the kernel refused to become user {uid}: use --user self")]
+    User {
+        /// Who.
+        uid: u32,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Enters the jail. To be called by a process with one thread. Where the kernel grants no
+/// namespaces the process keeps those that it has.
+pub fn enter(jail: &Jail) -> Result<(), JailError> {
+    let tie = ParentDeath::read().map_err(failed("read the end's signal"))?;
+    if jail.namespaces {
+        enter_namespaces()?;
+    }
+    if let Some(user) = &jail.user {
+        become_user(user).map_err(|errno| JailError::User {
+            uid: user.uid,
+            source: errno.into(),
+        })?;
+    }
+    tie.restore().map_err(failed("restore the end's signal"))
+}
+
+/// The signal at the parent's end, which the kernel forgets when credentials change
+/// (`prctl(2)`, PR_SET_PDEATHSIG).
+struct ParentDeath {
+    signal: Option<Signal>,
+    parent: Option<Pid>,
+}
+
+impl ParentDeath {
+    fn read() -> Result<Self, Errno> {
+        Ok(Self {
+            signal: parent_process_death_signal()?,
+            parent: getppid(),
+        })
+    }
+
+    fn restore(self) -> Result<(), Errno> {
+        let Some(signal) = self.signal else {
+            return Ok(());
+        };
+        set_parent_process_death_signal(Some(signal))?;
+        // The parent may have ended meanwhile.
+        if getppid() == self.parent {
+            Ok(())
+        } else {
+            Err(Errno::SRCH)
+        }
+    }
+}
+
+fn enter_namespaces() -> Result<(), JailError> {
+    let mut flags =
+        UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS | UnshareFlags::NEWNET;
+    let (uid, gid) = (geteuid(), getegid());
+    if !uid.is_root() {
+        flags |= UnshareFlags::NEWUSER;
+    }
+    // SAFETY: descriptors stay shared, since CLONE_FILES is not among the flags.
+    match unsafe { unshare_unsafe(flags) } {
+        Ok(()) => {}
+        // Not granted: a container without CAP_SYS_ADMIN, or a host that keeps user
+        // namespaces to itself.
+        Err(Errno::PERM | Errno::NOSPC | Errno::USERS | Errno::INVAL | Errno::NOSYS) => {
+            return Ok(());
+        }
+        Err(errno) => return Err(failed("make")(errno)),
+    }
+    if !uid.is_root() {
+        map_ids(uid, gid).map_err(|source| JailError::Namespace {
+            step: "map the users",
+            source,
+        })?;
+    }
+    enter_empty_root()
+}
+
+/// This user as itself; no other user exists in the namespace.
+fn map_ids(uid: Uid, gid: Gid) -> io::Result<()> {
+    let (uid, gid) = (uid.as_raw(), gid.as_raw());
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+}
+
+fn enter_empty_root() -> Result<(), JailError> {
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).map_err(failed("separate the mounts"))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let options = c"size=16k,nr_inodes=16,mode=755";
+    mount("tmpfs", ASSEMBLY, "tmpfs", flags, options).map_err(failed("mount the root"))?;
+    chdir(ASSEMBLY).map_err(failed("enter the root"))?;
+    mount_proc(flags).map_err(failed("mount /proc"))?;
+    if Path::new(KVM_PARAMETERS).exists() {
+        let below = KVM_PARAMETERS.trim_start_matches('/');
+        fs::create_dir_all(below).map_err(|source| JailError::Namespace {
+            step: "make a directory",
+            source,
+        })?;
+        mount_bind_recursive(KVM_PARAMETERS, below).map_err(failed("mount KVM's parameters"))?;
+    }
+    mount_remount(".", MountFlags::BIND | MountFlags::RDONLY | flags, c"")
+        .map_err(failed("make the root read only"))?;
+    // The old root is mounted over the new one, and then taken off (`pivot_root(2)`).
+    pivot_root(".", ".").map_err(failed("change the root"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(failed("leave the old root"))?;
+    chdir("/").map_err(failed("enter the root"))
+}
+
+/// Processes of this user only, where the kernel mounts that (5.8, and not for a user
+/// namespace); else as the host sees it, which Landlock closes later.
+fn mount_proc(flags: MountFlags) -> Result<(), Errno> {
+    const OWN_ONLY: &CStr = c"hidepid=invisible,subset=pid";
+    mkdirat(CWD, "proc", Mode::from_raw_mode(0o555))?;
+    match mount("proc", "proc", "proc", flags, OWN_ONLY) {
+        Ok(()) => Ok(()),
+        Err(_) => mount_bind_recursive("/proc", "proc"),
+    }
+}
+
+/// Keeps the permitted capabilities for the removal of the run directory;
+/// [`crate::confine::drop_capabilities`] drops the others right after.
+fn become_user(user: &JailUser) -> Result<(), Errno> {
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    set_keep_capabilities(true)?;
+    set_thread_groups(&[])?;
+    set_thread_res_gid(gid, gid, gid)?;
+    set_thread_res_uid(uid, uid, uid)?;
+    set_keep_capabilities(false)
+}
+
+fn failed(step: &'static str) -> impl FnOnce(Errno) -> JailError {
+    move |errno| JailError::Namespace {
+        step,
+        source: errno.into(),
+    }
+}
