@@ -119,3 +119,66 @@ fn a_machine_becomes_the_user_that_is_named_or_stays() {
     assert_eq!(stays.status("Uid:")[0], "0");
     assert_eq!(stays.status("CapEff:"), ["0000000000000000"]);
 }
+
+/// The kernel's file with a limit of the machine's group, in either version.
+fn limit(pid: u64, controller: &str, file: &str, file_v2: &str) -> Option<String> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    let path = |line: &str| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        if controllers == controller {
+            Some(format!("/sys/fs/cgroup/{controller}{path}/{file}"))
+        } else if controllers.is_empty() {
+            Some(format!("/sys/fs/cgroup{path}/{file_v2}"))
+        } else {
+            None
+        }
+    };
+    let found = groups.lines().filter_map(path);
+    let text = found
+        .filter_map(|path| fs::read_to_string(path).ok())
+        .next()?;
+    Some(text.trim().to_owned())
+}
+
+#[test]
+fn limits_hold_a_machine_and_its_group_goes_after_it() {
+    if !kvm() || !is_root() {
+        return;
+    }
+    let controllers = fs::read_to_string("/proc/self/cgroup").unwrap();
+    let writable = [
+        "/sys/fs/cgroup/cpu/cgroup.procs",
+        "/sys/fs/cgroup/cgroup.procs",
+    ];
+    if controllers.is_empty() || !writable.iter().any(|path| fs::metadata(path).is_ok()) {
+        skip("this host shows no control groups");
+        return;
+    }
+    let place = Place::new();
+    let options = ["--limit-cpu", "0.5", "--limit-memory", "96M"];
+    let Some(limited) = Running::start(&place, "limited", &options) else {
+        return;
+    };
+    let quota = limit(limited.pid, "cpu", "cpu.cfs_quota_us", "cpu.max").unwrap();
+    assert!(quota == "50000" || quota == "50000 100000", "{quota}");
+    let memory = limit(limited.pid, "memory", "memory.limit_in_bytes", "memory.max");
+    assert_eq!(memory.unwrap(), (96_u64 << 20).to_string());
+    let group = fs::read_to_string(limited.proc("cgroup")).unwrap();
+    let group = group.lines().find_map(|line| line.split_once("/tare/"));
+    let group = group.unwrap().1.to_owned();
+    let exists = || {
+        let parents = ["cpu/", "memory/", ""].map(|it| format!("/sys/fs/cgroup/{it}tare/{group}"));
+        parents.iter().any(|path| fs::metadata(path).is_ok())
+    };
+    assert!(exists());
+    // As after a crash: nothing of the machine's own is left to clean up.
+    let pid = i32::try_from(limited.pid).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    eventually("the group is gone after the next tare ps", || {
+        place.run(&["ps"]).expect(0, "");
+        !exists()
+    });
+    place.run(&["rm", "limited"]);
+}

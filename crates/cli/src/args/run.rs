@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use tare_control::halt::HaltPolicy;
 
 use crate::run::disk_choice::DiskChoice;
+use crate::run::limits::CpuLimit;
 use crate::run::machine_size;
 use crate::run::memory_size::MemorySize;
 use crate::run::net_choice::NetChoice;
@@ -143,6 +144,12 @@ pub(crate) struct RunArgs {
                      starts it), self (the user who starts it), or UID[:GID] [default: auto]"
     )]
     pub(crate) user: UserChoice,
+    /// CPU time that the machine may use at most, in CPUs (1.5): its vCPUs, monitor and passt
+    #[arg(long, value_name = "CPUS")]
+    pub(crate) limit_cpu: Option<CpuLimit>,
+    /// Memory that it may use at most, beyond which the kernel kills it
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) limit_memory: Option<MemorySize>,
     /// Run in the background and print the machine's name
     #[arg(short, long)]
     pub(crate) detach: bool,

@@ -10,6 +10,7 @@ use tare_host::printable::printable;
 use crate::args::PsArgs;
 use crate::failure::{Failure, Outcome};
 use crate::record::{Record, now_s};
+use crate::run::limits;
 use crate::warn;
 
 /// A machine as `tare ps --json` shows it.
@@ -40,6 +41,7 @@ enum State {
 
 /// Lists the machines that run, with `--all` those that have ended as well.
 pub(crate) fn ps(args: &PsArgs) -> Outcome {
+    limits::sweep();
     let Listing { runs, foreign } = RunRoot::open_default()?.list()?;
     for path in foreign {
         warn(&format!(

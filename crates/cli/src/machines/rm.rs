@@ -5,6 +5,7 @@ use tare_control::rundir::{RunDirError, RunRoot};
 
 use crate::args::RmArgs;
 use crate::failure::{Explain, Failure, Outcome};
+use crate::run::limits;
 use crate::warn;
 
 /// A machine that cannot be removed.
@@ -37,5 +38,6 @@ pub(crate) fn rm(args: &RmArgs) -> Outcome {
             (Err(failure), Some(_)) => warn(&failure.sentence()),
         }
     }
+    limits::sweep();
     first.map_or(Ok(ExitCode::Success), Err)
 }

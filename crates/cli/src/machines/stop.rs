@@ -15,6 +15,7 @@ use tare_control::rundir::{RunDir, RunDirError, RunRoot};
 use crate::args::StopArgs;
 use crate::failure::{Explain, Failure, Outcome};
 use crate::record::{EngineName, Record};
+use crate::run::limits;
 use crate::warn;
 
 /// How often to look whether a machine has ended.
@@ -52,6 +53,7 @@ pub(crate) fn stop(args: &StopArgs) -> Outcome {
             }
         }
     }
+    limits::sweep();
     first.map_or(Ok(ExitCode::Success), Err)
 }
 

@@ -22,7 +22,7 @@ use super::plan::{Files, Net, Place, Plan};
 use super::publish::Publish;
 use super::run_dir_guard::RunDirGuard;
 use super::user::MachineUser;
-use super::{mac, monitor, passt, qemu};
+use super::{limits, mac, monitor, passt, qemu};
 use crate::failure::{Explain, Failure, RunOutcome};
 use crate::interruption::Interruption;
 use crate::record::{EngineName, Record, now_s};
@@ -147,6 +147,7 @@ pub(crate) fn launch(plan: Plan) -> RunOutcome {
         halt,
         own_cpus,
         user,
+        limits,
         place,
         ..
     } = plan;
@@ -169,6 +170,9 @@ pub(crate) fn launch(plan: Plan) -> RunOutcome {
             Engine::Qemu { .. } => None,
         },
     };
+    limits::sweep();
+    // From here on what is started is in the group: passt, the monitor or QEMU.
+    limits::enter(limits, run_dir.dir().name())?;
     let runs_as = user.as_ref().map(|user| user.passt);
     let link = link(net, mac::address(run_dir.dir().name()), runs_as)?;
     // While passt starts.

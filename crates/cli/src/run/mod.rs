@@ -17,6 +17,7 @@ mod frame_rules;
 pub(crate) mod image;
 mod image_check;
 pub(crate) mod launch;
+pub(crate) mod limits;
 pub(crate) mod linux;
 mod mac;
 pub(crate) mod machine_size;

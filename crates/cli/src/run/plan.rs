@@ -17,6 +17,7 @@ use tare_rootfs::walk::{Links, Listing, walk};
 use super::disk::{self, OpenDisk};
 use super::engine::{self, Engine};
 use super::image::{self, Image};
+use super::limits::Limits;
 use super::linux::{self, LinuxRoot};
 use super::memory_size::MemorySize;
 use super::net_choice::NetChoice;
@@ -58,6 +59,8 @@ pub(crate) struct Plan {
     pub(crate) emulated: Option<String>,
     /// The user that it becomes; None: the one who starts it.
     pub(crate) user: Option<MachineUser>,
+    /// What it may use at most.
+    pub(crate) limits: Limits,
     /// Where the run belongs.
     pub(crate) place: Place,
 }
@@ -229,6 +232,10 @@ pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
         own_cpus,
         emulated,
         user: user::choose(args.user)?,
+        limits: Limits {
+            cpu: args.limit_cpu,
+            memory: args.limit_memory,
+        },
         place: if args.detach {
             Place::Background
         } else {

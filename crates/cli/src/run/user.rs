@@ -207,7 +207,7 @@ mod tests {
         let second = claim(range).unwrap();
         assert_ne!(first.uid, second.uid);
         assert_ne!(first.passt, second.uid);
-        assert!(first.passt != first.uid && first.uid % 2 == 0);
+        assert!(first.passt != first.uid && first.uid.is_multiple_of(2));
         let uid = first.uid;
         drop(first);
         assert_eq!(claim(range).unwrap().uid, uid);
