@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cable;
+mod crowds;
 mod faults;
 mod hostile;
 mod idle;
