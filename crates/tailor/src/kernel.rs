@@ -22,7 +22,7 @@ use crate::source::{
 use crate::{build, kconfig, lock};
 
 /// Objects of the build, in the kernel's directory.
-const OBJECTS: &str = "build";
+pub const OBJECTS: &str = "build";
 /// The lock, in the kernel's directory.
 pub const LOCK: &str = "kernel.lock";
 /// Held while a kernel is made in its directory.

@@ -20,6 +20,7 @@ pub mod build;
 pub mod calls;
 pub mod check;
 pub mod choose;
+pub mod code;
 pub mod cut;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz_entry;

@@ -1,6 +1,7 @@
 //! What a tailored kernel is, beside Debian's.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Serialize;
@@ -20,7 +21,11 @@ pub const SCHEMA: &str = "tare-tailor/1";
 pub struct KernelFigures {
     /// Its version or release.
     pub version: String,
-    /// Options that are on.
+    /// Options that the application, the machine and the cuts request; nothing for a
+    /// kernel that was not made here.
+    pub requested: Option<usize>,
+    /// Options that are on, those included that a compiler or processor has and that
+    /// compile nothing (`HAVE_`, `CC_HAS_`, ...).
     pub options: usize,
     /// Those of them that a person can set.
     pub settable: usize,
@@ -31,7 +36,9 @@ pub struct KernelFigures {
     /// The compressed image, bytes.
     pub image_bytes: u64,
     /// Instructions from power-on to the first process, translated with a
-    /// counted clock.
+    /// counted clock, of a root that has nothing but this process: the kernel's part.
+    pub kernel_instructions: Option<u64>,
+    /// The same with the application's root, which the kernel unpacks.
     pub boot_instructions: Option<u64>,
     /// The same with the first process's work, to the start of the application.
     pub ready_instructions: Option<u64>,
@@ -63,6 +70,8 @@ pub struct Report {
     pub tailored: KernelFigures,
     /// Debian's, if it is available.
     pub debian: Option<KernelFigures>,
+    /// Bytes of code of the tailored kernel, by directory of the sources.
+    pub code_bytes: BTreeMap<String, u64>,
     /// System calls that the profile has.
     pub calls_used: usize,
     /// The cuts.
@@ -107,31 +116,47 @@ impl KernelFigures {
         }
     }
 
-    /// With what its first process told.
+    /// With what its first process reported.
     #[must_use]
-    pub fn with_boot(self, figures: Option<Figures>, memory_mib: u32) -> Self {
+    pub fn with_boot(self, boots: Boots, memory_mib: u32) -> Self {
         let instructions = |cycles: u64| cycles / NS_PER_INSTRUCTION;
         let memory = |it: Figures| (u64::from(memory_mib) * 1024).saturating_sub(it.free_kib);
         Self {
-            boot_instructions: figures.map(|it| instructions(it.begin_cycles)),
-            ready_instructions: figures.map(|it| instructions(it.ready_cycles)),
-            memory_kib: figures.map(memory),
+            kernel_instructions: boots.alone.map(|it| instructions(it.begin_cycles)),
+            boot_instructions: boots.whole.map(|it| instructions(it.begin_cycles)),
+            ready_instructions: boots.whole.map(|it| instructions(it.ready_cycles)),
+            memory_kib: boots.whole.map(memory),
             ..self
         }
     }
 }
+
+/// Two starts of one kernel, as its first process saw them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Boots {
+    /// With nothing in the root but the first process.
+    pub alone: Option<Figures>,
+    /// With the application.
+    pub whole: Option<Figures>,
+}
+
+/// Most directories whose code is printed.
+const MOST_DIRECTORIES: usize = 8;
 
 /// One line of the table: a name, and how a kernel's figure is shown.
 type Line = (&'static str, fn(&KernelFigures) -> Option<f64>);
 
 /// The table of both kernels.
 const TABLE: &[Line] = &[
-    ("options that are on", |it| Some(it.options as f64)),
-    ("  of them a person can set", |it| Some(it.settable as f64)),
+    ("options requested", |it| Some(it.requested? as f64)),
+    ("options on that can be set*", |it| Some(it.settable as f64)),
     ("  modules", |it| Some(it.modules as f64)),
     ("system calls answered", |it| Some(it.calls as f64)),
     ("image, KiB", |it| Some(it.image_bytes as f64 / 1024.0)),
     ("boot, million instructions", |it| {
+        Some(it.kernel_instructions? as f64 / 1e6)
+    }),
+    ("  with the root unpacked", |it| {
         Some(it.boot_instructions? as f64 / 1e6)
     }),
     ("to the application, million", |it| {
@@ -160,11 +185,15 @@ impl fmt::Display for Report {
                 share.unwrap_or_default()
             )?;
         }
+        let all = debian.map_or_else(String::new, |it| format!(" (Debian's: {})", it.options));
         writeln!(
             f,
-            "\nThe application makes {} kinds of system calls.",
-            self.calls_used
+            "* {}{all} are on in all; most of the others are facts about compiler and\n  \
+             processor, which compile nothing.\n\n\
+             The application makes {} kinds of system calls.",
+            self.tailored.options, self.calls_used
         )?;
+        self.write_code(f)?;
         self.write_cuts(f)?;
         self.write_proof(f)?;
         for note in &self.notes {
@@ -178,6 +207,23 @@ impl fmt::Display for Report {
 }
 
 impl Report {
+    /// The largest directories first.
+    fn write_code(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut largest: Vec<_> = self.code_bytes.iter().collect();
+        largest.sort_by_key(|(_, bytes)| Reverse(**bytes));
+        let all: u64 = self.code_bytes.values().sum();
+        let kib = |bytes: u64| bytes.div_ceil(1024);
+        let shown = largest.iter().take(MOST_DIRECTORIES);
+        let shown: Vec<String> = shown
+            .map(|(directory, bytes)| format!("{directory} {}", kib(**bytes)))
+            .collect();
+        if shown.is_empty() {
+            return Ok(());
+        }
+        let shown = shown.join(", ");
+        writeln!(f, "Its code, KiB: {} in all; {shown}.", kib(all))
+    }
+
     fn write_cuts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nCuts:")?;
         for line in &self.cuts {
@@ -233,17 +279,28 @@ mod tests {
             free_kib: 250 * 1024,
             ..Figures::default()
         };
+        let alone = Figures {
+            begin_cycles: 1_000_000,
+            ..figures
+        };
+        let boots = Boots {
+            alone: Some(alone),
+            whole: Some(figures),
+        };
         let kernel = KernelFigures {
-            options: 100,
+            options: 300,
+            settable: 100,
             ..KernelFigures::default()
         };
         Report {
             schema: SCHEMA,
-            tailored: kernel.clone().with_boot(Some(figures), 256),
+            tailored: kernel.clone().with_boot(boots, 256),
             debian: Some(KernelFigures {
-                options: 400,
+                options: 700,
+                settable: 400,
                 ..kernel
             }),
+            code_bytes: [("net".to_owned(), 4096), ("mm".to_owned(), 8192)].into(),
             calls_used: 40,
             cuts: vec![CutLine {
                 cut: Cut::Dac,
@@ -274,12 +331,21 @@ mod tests {
             lines.into_iter().any(|line| line == words.join(" "))
         };
         assert!(
-            has(&["options that are on", "100", "400", "25.0 %"]),
+            has(&["options on that can be set*", "100", "400", "25.0 %"]),
             "{text}"
         );
-        assert!(has(&["boot, million instructions", "1.5", "-"]), "{text}");
+        assert!(
+            text.contains("* 300 (Debian's: 700) are on in all"),
+            "{text}"
+        );
+        assert!(has(&["boot, million instructions", "0.5", "-"]), "{text}");
+        assert!(has(&["with the root unpacked", "1.5", "-"]), "{text}");
         assert!(has(&["memory at its start, KiB", "6144", "-"]), "{text}");
         assert!(text.contains("\n1 kernel built in "), "{text}");
+        assert!(
+            text.contains("Its code, KiB: 12 in all; mm 8, net 4."),
+            "{text}"
+        );
     }
 
     #[test]

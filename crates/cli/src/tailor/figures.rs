@@ -1,22 +1,21 @@
 //! The figures of a report: both kernels' configurations, starts and cuts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::thread;
 
-use tare_init::Figures as Boot;
 use tare_qemu::MachineType;
-use tare_rootfs::Kernel as DebianKernel;
 use tare_rootfs::modules::Module;
-use tare_tailor::calls;
+use tare_rootfs::{Kernel as DebianKernel, Tree};
 use tare_tailor::cut::Cut;
 use tare_tailor::kconfig::{Config, Prompts};
-use tare_tailor::kernel::{KernelBuilder, KernelSpec, MakeError};
+use tare_tailor::kernel::{KernelBuilder, KernelSpec, MakeError, OBJECTS};
 use tare_tailor::prove::{ProofConfig, ProveError, weigh_boot};
-use tare_tailor::report::{CutLine, KernelFigures, Report, SCHEMA};
+use tare_tailor::report::{Boots, CutLine, KernelFigures, Report, SCHEMA};
 use tare_tailor::root::Application;
 use tare_tailor::tailoring::{Control, Tailored};
+use tare_tailor::{calls, code};
 
 use super::args::TailorArgs;
 use crate::failure::Failure;
@@ -74,6 +73,7 @@ impl Figures<'_> {
             schema: SCHEMA,
             tailored: tailored_figures,
             debian,
+            code_bytes: self.code(),
             calls_used: self.spec.profile.calls.len(),
             cuts: self.cuts(&tailored.kernel.config)?,
             check: self.terms.check.to_string(),
@@ -85,6 +85,14 @@ impl Figures<'_> {
             build_s: tailored.build_time.as_secs_f64(),
             total_s: 0.0,
             files: Vec::new(),
+        })
+    }
+
+    /// Code by directory; nothing where the objects are not readable.
+    fn code(&self) -> BTreeMap<String, u64> {
+        code::by_directory(&self.dir.join(OBJECTS)).unwrap_or_else(|error| {
+            crate::warn(&format!("no figures of the kernel's code: {error}"));
+            BTreeMap::new()
         })
     }
 
@@ -106,6 +114,10 @@ impl Figures<'_> {
             lock.image_bytes,
         )
         .with_boot(own, memory);
+        let own = KernelFigures {
+            requested: Some(kernel.choice.symbols.len()),
+            ..own
+        };
         let debian = self.debian.map(|(debian, control)| {
             let bytes = fs::metadata(&debian.image).map_or(0, |data| data.len());
             let release = debian.release.clone();
@@ -116,11 +128,22 @@ impl Figures<'_> {
     }
 
     /// Starts of the tailored kernel and of Debian's, both at once: instructions
-    /// are the same on a busy computer.
-    fn boots(&self, image: &Path) -> Result<(Option<Boot>, Option<Boot>), ProveError> {
+    /// are the same on a busy computer. Each starts without the application's files too,
+    /// since unpacking them is no part of the kernel's own boot.
+    fn boots(&self, image: &Path) -> Result<(Boots, Boots), ProveError> {
+        let nothing = Application {
+            tree: Tree::new(),
+            ..self.application.clone()
+        };
         let boot = |image: &Path, modules: &[Module], terms: &ProofConfig, name: &str| {
-            let console = self.dir.join("logs").join(name);
-            weigh_boot(image, modules, self.application, terms, &console)
+            let logs = self.dir.join("logs");
+            let of = |application: &Application, name: String| {
+                weigh_boot(image, modules, application, terms, &logs.join(name))
+            };
+            Ok::<_, ProveError>(Boots {
+                alone: of(&nothing, format!("{name}-alone.log"))?,
+                whole: of(self.application, format!("{name}.log"))?,
+            })
         };
         let pc = ProofConfig {
             machine_type: MachineType::Q35,
@@ -129,11 +152,11 @@ impl Figures<'_> {
         thread::scope(|scope| {
             let other = self.debian.map(|(_, debian)| {
                 let (boot, pc) = (&boot, &pc);
-                scope.spawn(move || boot(debian.image, debian.modules, pc, "boot-debian.log"))
+                scope.spawn(move || boot(debian.image, debian.modules, pc, "boot-debian"))
             });
-            let own = boot(image, &[], self.terms, "boot-tailored.log")?;
+            let own = boot(image, &[], self.terms, "boot-tailored")?;
             let other = other.and_then(|thread| thread.join().ok()).transpose()?;
-            Ok((own, other.flatten()))
+            Ok((own, other.unwrap_or_default()))
         })
     }
 
