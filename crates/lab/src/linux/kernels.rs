@@ -43,6 +43,8 @@ pub(crate) struct Bootable {
     pub(crate) config: Config,
     /// Bytes of the image.
     pub(crate) image_bytes: u64,
+    /// Boot parameters besides those of every guest.
+    pub(crate) parameters: &'static str,
 }
 
 /// Debian's cloud kernel.
@@ -53,6 +55,7 @@ pub(crate) fn debian(cache: &Cache) -> Result<Bootable, LinuxError> {
         name: "debian".to_owned(),
         config: configuration(&kernel.config)?,
         image_bytes: bytes(&kernel.image)?,
+        parameters: "",
         image: kernel.image,
         modules,
     })
@@ -136,6 +139,7 @@ fn bootable(name: &str, (lock, image): (Lock, PathBuf)) -> Bootable {
         modules: Vec::new(),
         config: Config::read(&(lock.config.join("\n") + "\n")),
         image_bytes: lock.image_bytes,
+        parameters: "",
     }
 }
 

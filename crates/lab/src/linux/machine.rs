@@ -268,8 +268,9 @@ fn linux_command_line(
     let mut line = CommandLine::new(MachineType::Q35, Accelerator::Tcg, guest, 1);
     boot(&mut line, &kernel.image, memory_mib, initramfs)?;
     line.append(&format!(
-        "{WORDS} quiet {UNTIMED} {CMDLINE} {} tsc=reliable clocksource=tsc",
-        qemu::USER_NETWORK
+        "{WORDS} quiet {UNTIMED} {CMDLINE} {} tsc=reliable clocksource=tsc {}",
+        qemu::USER_NETWORK,
+        kernel.parameters
     ));
     if clock == Clock::Instructions {
         line.option("-icount", "shift=0,sleep=off");

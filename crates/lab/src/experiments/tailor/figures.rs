@@ -6,7 +6,7 @@ use tare_profile::Profile;
 use tare_tailor::kconfig::{Config, Prompts};
 
 use super::calls::Calls;
-use super::plan::{self, DEBIAN, Pair};
+use super::plan::{self, DEBIAN, Pair, TRUSTING, UNHARDENED};
 use super::rates::Step;
 use crate::figure::{Figure, Samples, Statistic, median, value};
 use crate::linux::counter::Count;
@@ -171,10 +171,16 @@ impl Weighed {
                 .filter_map(|figure| self.ideal(figure)),
         );
         for kernel in self.kernels.iter().filter(|name| *name != DEBIAN) {
-            figures.extend(percent(&figures, "peak_insns", "request_pct", kernel));
-            figures.extend(percent(&figures, "browsing_insns", "browsing_pct", kernel));
-            figures.extend(percent(&figures, "boot_insns", "boot_pct", kernel));
+            for (of, name) in [
+                ("peak_insns", "request_pct"),
+                ("browsing_insns", "browsing_pct"),
+                ("boot_insns", "boot_pct"),
+            ] {
+                figures.extend(percent(&figures, [of, name], kernel, DEBIAN));
+            }
         }
+        let names = ["peak_insns", "request_of_unhardened_pct"];
+        figures.extend(percent(&figures, names, TRUSTING, UNHARDENED));
         let by_request = |kernel: &str| format!("gain_pct.{kernel}");
         figures.extend(gains(&figures, "peak_insns_fastest", by_request));
         for call in calls_of(&figures) {
@@ -203,10 +209,15 @@ impl Weighed {
     }
 }
 
-/// A kernel's figure as a percentage of Debian's.
-fn percent(figures: &[Figure], base: &str, name: &str, kernel: &str) -> Option<Figure> {
+/// A kernel's figure as a percentage of another's; `names` are the figure's and the result's.
+fn percent(
+    figures: &[Figure],
+    [base, name]: [&str; 2],
+    kernel: &str,
+    other: &str,
+) -> Option<Figure> {
     let of = |kernel: &str| value(figures, &format!("{base}.{kernel}"));
-    let share = 100.0 * of(kernel)? / of(DEBIAN)?;
+    let share = 100.0 * of(kernel)? / of(other)?;
     median(&format!("{name}.{kernel}"), "%", &[share])
 }
 
@@ -249,6 +260,7 @@ mod tests {
         let mut weighed = Weighed::default();
         for (kernel, insns) in [
             (DEBIAN, 900),
+            (UNHARDENED, 600),
             ("tailored", 400),
             ("trusting", 300),
             ("none", 800),
@@ -265,6 +277,12 @@ mod tests {
         let figures = weighed().figures();
         assert_eq!(value(&figures, "peak_insns.debian"), Some(1019.5));
         assert_eq!(value(&figures, "peak_insns_fastest.debian"), Some(1014.5));
+    }
+
+    #[test]
+    fn trust_is_held_against_the_same_trust_by_boot_parameters() {
+        let share = value(&weighed().figures(), "request_of_unhardened_pct.trusting").unwrap();
+        assert!((share - 100.0 * 419.5 / 719.5).abs() < 1e-9, "{share}");
     }
 
     #[test]

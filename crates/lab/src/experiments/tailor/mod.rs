@@ -63,12 +63,17 @@ impl Tailor {
         arm: &Arm,
     ) -> Result<Bootable, LinuxError> {
         bench.progress.step(&format!("the kernel {}", arm.name));
-        match &arm.cuts {
-            None => kernels::debian(&load.cache),
+        let kernel = match &arm.cuts {
+            None => kernels::debian(&load.cache)?,
             Some(cuts) => {
-                kernels::tailored(&load.app, &arm.name, cuts, &load.cache, bench.interrupt)
+                kernels::tailored(&load.app, &arm.name, cuts, &load.cache, bench.interrupt)?
             }
-        }
+        };
+        Ok(Bootable {
+            name: arm.name.clone(),
+            parameters: arm.parameters,
+            ..kernel
+        })
     }
 
     /// Boots, answers and counts on one kernel.

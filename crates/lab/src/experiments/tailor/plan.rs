@@ -15,6 +15,9 @@ pub(super) struct Arm {
     pub(super) name: String,
     /// Its cuts; Debian's kernel has none to name.
     pub(super) cuts: Option<BTreeSet<Cut>>,
+    /// Parameters that it is booted with, besides those of every guest.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) parameters: &'static str,
 }
 
 /// The plan of one run.
@@ -44,6 +47,12 @@ pub(super) struct Plan {
 
 /// Name of the kernel that others are compared with.
 pub(super) const DEBIAN: &str = "debian";
+/// Debian's again, with the safety that [`TRUSTING`] gives up given up by boot parameters,
+/// so that the gain of a build and the gain of parameters are separate.
+pub(super) const UNHARDENED: &str = "debian-unhardened";
+/// Those parameters (Documentation/admin-guide/kernel-parameters.txt).
+const NO_HARDENING: &str = "mitigations=off init_on_alloc=0 randomize_kstack_offset=off \
+    hardened_usercopy=off nokaslr lsm=capability apparmor=0 audit=0";
 /// With the default cuts.
 pub(super) const TAILORED: &str = "tailored";
 /// With all cuts that give up safety besides.
@@ -120,13 +129,15 @@ fn rising() -> Vec<f64> {
 
 fn arms() -> Vec<Arm> {
     [
-        (DEBIAN, None),
-        (TAILORED, Some(Cut::by_default())),
-        (TRUSTING, Some(Cut::all_trusting())),
+        (DEBIAN, None, ""),
+        (UNHARDENED, None, NO_HARDENING),
+        (TAILORED, Some(Cut::by_default()), ""),
+        (TRUSTING, Some(Cut::all_trusting()), ""),
     ]
-    .map(|(name, cuts)| Arm {
+    .map(|(name, cuts, parameters)| Arm {
         name: name.to_owned(),
         cuts,
+        parameters,
     })
     .into()
 }
@@ -146,6 +157,7 @@ fn single(cuts: &[Cut]) -> Vec<Arm> {
     let arm = |name, cuts| Arm {
         name,
         cuts: Some(cuts),
+        parameters: "",
     };
     let alones = cuts
         .iter()
