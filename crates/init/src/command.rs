@@ -154,3 +154,78 @@ fn meaning(status: WaitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok())
         .unwrap_or(u8::MAX)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::process::Stdio;
+
+    use rustix::process::getpid;
+
+    use super::*;
+
+    fn of(words: &[&str], task: &Task) -> Command {
+        let arguments: Vec<String> = words[1..].iter().map(|word| (*word).to_owned()).collect();
+        let account = look_up("", "", "").unwrap();
+        command(words[0], &arguments, task, &account)
+    }
+
+    #[test]
+    fn a_command_gets_the_tasks_environment_over_the_default_one() {
+        let task = Task {
+            environment: ["PATH=/own", "A=b=c", "broken"].map(str::to_owned).into(),
+            ..Task::default()
+        };
+        let command = of(&["true"], &task);
+        let value = |name: &str| {
+            let mut all = command.get_envs();
+            all.find(|(key, _)| *key == name)
+                .map(|(_, value)| value.unwrap().to_str().unwrap().to_owned())
+        };
+        assert_eq!(value("PATH").as_deref(), Some("/own"));
+        assert_eq!(value("A").as_deref(), Some("b=c"));
+        assert_eq!(value("HOME").as_deref(), Some("/"));
+        assert_eq!((value("broken"), value("USER")), (None, None));
+        assert_eq!(command.get_current_dir().unwrap().to_str(), Some("/"));
+    }
+
+    #[test]
+    fn a_working_directory_is_made_or_the_error_names_it() {
+        let dir = std::env::temp_dir().join(format!("tare-init-{}", getpid().as_raw_nonzero()));
+        let wanted = dir.join("a/b");
+        make_directory(wanted.to_str().unwrap()).unwrap();
+        assert!(wanted.is_dir());
+        let file = dir.join("file");
+        fs::write(&file, "").unwrap();
+        let error = make_directory(file.join("below").to_str().unwrap()).unwrap_err();
+        assert!(
+            error.contains("cannot make the working directory"),
+            "{error}"
+        );
+        assert!(error.contains("file/below"), "{error}");
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// One test, since whoever waits for any child takes another's.
+    #[test]
+    #[allow(clippy::zombie_processes, reason = "until_it_ends waits for them")]
+    fn an_end_is_a_status_or_128_and_a_signal_while_orphans_are_reaped() {
+        let mut signals = Signals::new(FORWARDED.iter().chain(&[SIGCHLD])).unwrap();
+        let task = Task::default();
+        let mut ends = |script: &str, signal: Option<Signal>| {
+            let mut command = of(&["/bin/sh", "-c", script], &task);
+            // The pipe stays open until the end, so that reading from it waits.
+            let child = command.stdin(Stdio::piped()).spawn().unwrap();
+            let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+            if let Some(signal) = signal {
+                kill_process(getpid(), signal).unwrap();
+            }
+            until_it_ends(pid, &mut signals)
+        };
+        assert_eq!(ends("exit 7", None), 7);
+        assert_eq!(ends("(exit 3) & exit 0", None), 0);
+        assert_eq!(ends("kill -9 $$", None), 128 + 9);
+        assert_eq!(ends("read line", Some(Signal::TERM)), 128 + 15);
+        assert_eq!(ends("read line", Some(Signal::USR1)), 128 + 10);
+    }
+}
