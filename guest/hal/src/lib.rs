@@ -68,3 +68,9 @@ pub mod user;
 pub use percpu::PerCpu;
 #[cfg(target_os = "none")]
 pub use trap::irq;
+
+/// What CPUID says of the processor's features in leaf 1, EDX.
+#[cfg(target_os = "none")]
+pub fn cpu_features() -> u32 {
+    core::arch::x86_64::__cpuid(1).edx
+}

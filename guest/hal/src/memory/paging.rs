@@ -99,6 +99,12 @@ pub(crate) fn protect(image: &Image) {
         }
         base += LARGE;
     }
+    // Programs' pages are mapped one by one: what a large page still mapped would be
+    // read without a fault.
+    let low = user::low();
+    for base in (low.start..low.end).step_by(LARGE as usize) {
+        directory[index(base, 21)].store(0, Ordering::Relaxed);
+    }
     drop(changes);
     if let Some(entry) = own_entry {
         directory[own].store(entry, Ordering::Relaxed);

@@ -103,6 +103,16 @@ impl Context {
     /// # Panics
     /// In ring 0, in an interrupt handler, or with interrupts off.
     pub fn enter(&mut self) -> Exit {
+        self.enter_if(|| true)
+    }
+
+    /// [`Context::enter`], unless `may_enter`, called with interrupt handlers off, says
+    /// no; then nothing runs and the exit is an interrupt. An interrupt that comes
+    /// after it has been called ends the program's run.
+    ///
+    /// # Panics
+    /// As [`Context::enter`].
+    pub fn enter_if(&mut self, may_enter: impl FnOnce() -> bool) -> Exit {
         assert!(ring::is_user(), "programs run in ring 3 only");
         assert!(!cpu::in_interrupt(), "an interrupt handler runs no program");
         let cpu = percpu::current();
@@ -112,6 +122,10 @@ impl Context {
         self.registers.rflags = flags;
         let state = cpu::disable_interrupts();
         assert!(state.were_on(), "a program runs with interrupts on");
+        if !may_enter() {
+            cpu::enable_interrupts();
+            return Exit::Interrupt;
+        }
         // SAFETY: 1. The flag is off. 2. The registers live until the call returns, which is
         //    before anything else of this CPU's threads runs. 3. What the program does with the
         //    address space is what `user` documents.

@@ -204,6 +204,12 @@ pub fn is_mapped(range: Range<u64>, access: Access) -> bool {
             .all(|page| ProgramPages::allows(paging::program_entry(page), access))
 }
 
+/// Whether the page at `address`, a multiple of the page's size, is mapped, with whatever
+/// access.
+pub fn is_held(address: u64) -> bool {
+    is_in_windows(&(address..address.saturating_add(PAGE))) && paging::program_entry(address) != 0
+}
+
 /// Copies `bytes` to a program's memory at `address`; `false` if some of it is not
 /// writable or not programs' memory, which may leave a part copied.
 pub fn write(address: u64, bytes: &[u8]) -> bool {

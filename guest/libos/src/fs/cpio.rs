@@ -15,6 +15,7 @@ const MAGIC_CRC: &[u8; 6] = b"070702";
 const MODE_KIND: u32 = 0o170_000;
 const MODE_DIRECTORY: u32 = 0o040_000;
 const MODE_FILE: u32 = 0o100_000;
+const MODE_LINK: u32 = 0o120_000;
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,9 @@ pub enum Kind {
     File,
     /// A directory.
     Directory,
-    /// A symbolic link, device, pipe or socket: listed, never opened.
+    /// A symbolic link: listed, never opened here.
+    Link,
+    /// A device, pipe or socket: listed, never opened.
     Other,
 }
 
@@ -32,8 +35,10 @@ pub enum Kind {
 pub struct Entry<'a> {
     /// Path without leading `/` or `./` and without trailing `/`; empty for the root.
     pub path: &'a str,
-    /// Content; empty for anything but a regular file.
+    /// Content of a regular file, target of a link; empty for anything else.
     pub data: &'a [u8],
+    /// Permissions, twelve bits.
+    pub permissions: u32,
     /// File or directory.
     pub kind: Kind,
     /// Modification time in seconds since 1970.
@@ -161,11 +166,16 @@ impl<'a> RawEntry<'a> {
         let kind = match self.mode & MODE_KIND {
             MODE_FILE => Kind::File,
             MODE_DIRECTORY => Kind::Directory,
+            MODE_LINK => Kind::Link,
             _ => Kind::Other,
         };
         Some(Entry {
             path,
-            data: if kind == Kind::File { self.data } else { &[] },
+            data: match kind {
+                Kind::File | Kind::Link => self.data,
+                Kind::Directory | Kind::Other => &[],
+            },
+            permissions: self.mode & 0o7777,
             kind,
             modified_s: self.modified_s,
         })

@@ -65,7 +65,9 @@ impl Kind {
         match self {
             Self::File => Ok(()),
             Self::Directory => Err(ErrorKind::IsADirectory.into()),
-            Self::Other => Err(Error::new(ErrorKind::Unsupported, "not a regular file")),
+            Self::Link | Self::Other => {
+                Err(Error::new(ErrorKind::Unsupported, "not a regular file"))
+            }
         }
     }
 }

@@ -130,6 +130,7 @@ fn directory(path: &str) -> Entry<'_> {
     Entry {
         path,
         data: &[],
+        permissions: 0o755,
         kind: Kind::Directory,
         modified_s: 0,
     }

@@ -72,6 +72,31 @@ pub fn yield_now() {
     core.block();
 }
 
+/// Longest time for which a program runs while other threads of its core are ready.
+const PROGRAM_SLICE_NS: u64 = 5_000_000;
+
+/// Before this thread leaves the library OS for a program's code, which no scheduler
+/// interrupts: lets the other ready threads of this core run, and has the program
+/// interrupted at the next deadline, or soon if threads are ready again by then.
+pub fn before_program() {
+    let core = local();
+    core.collect();
+    if core.ready_to_work() != 0 {
+        yield_now();
+    }
+    let slice = (core.ready_to_work() != 0).then(|| clock::now_ns() + PROGRAM_SLICE_NS);
+    let deadline = [slice, core.next_deadline_ns()].into_iter().flatten().min();
+    if let Some(deadline_ns) = deadline {
+        tare_hal::timer::arm(deadline_ns);
+    }
+}
+
+/// Whether nothing has become ready since [`before_program`]; called with
+/// interrupt handlers off.
+pub fn may_run_program() -> bool {
+    !local().inbox().is_filled()
+}
+
 /// Lets other threads run and says that this was an idle turn: this thread
 /// polls, and found nothing. When all pollers of a core have found nothing for
 /// 200 ms and no other thread is ready, the core halts until an interrupt;

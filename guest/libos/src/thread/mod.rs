@@ -25,6 +25,8 @@ pub use backend::{
     Thread, active, cores, current, current_core, park, park_until, unpark_all, yield_idle,
     yield_now,
 };
+#[cfg(target_os = "none")]
+pub use backend::{before_program, may_run_program};
 pub use join::JoinHandle;
 
 use crate::time::Instant;
