@@ -11,6 +11,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tare-frames", &[]),
     ("tare-control", &["tare-abi", "tare-frames", "tare-policy"]),
     ("tare-profile", &[]),
+    ("tare-program", &[]),
     ("tare-qemu", &["tare-abi"]),
     (
         "tare-tailor",
@@ -97,6 +98,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tare-policy",
             "tare-probe",
             "tare-profile",
+            "tare-program",
             "tare-qemu",
             "tare-rootfs",
             "tare-tailor",
@@ -111,6 +113,10 @@ const LAYERS: &[(&str, &[&str])] = &[
         "tare-libos",
         &["tare-abi", "tare-hal", "tare-policy", "tare-tcp"],
     ),
+    (
+        "tare-linux",
+        &["tare-abi", "tare-hal", "tare-libos", "tare-program"],
+    ),
     ("tare-vmtest", &["tare-abi", "tare-qemu"]),
     ("xtask", &[]),
 ];
@@ -118,7 +124,15 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// What every host crate needs of Linux; it depends on no other crate of the project.
 const HOST: &str = "tare-host";
 /// Crates below the host's: they run in guests or know no operating system.
-const NOT_HOST: &[&str] = &[HOST, "tare-abi", "tare-policy", "tare-hal", "tare-libos"];
+const NOT_HOST: &[&str] = &[
+    HOST,
+    "tare-abi",
+    "tare-policy",
+    "tare-program",
+    "tare-hal",
+    "tare-libos",
+    "tare-linux",
+];
 
 /// Dependencies of a crate that its layer forbids. Test dependencies may point upward.
 pub fn violations(package: &Package) -> Vec<String> {
@@ -140,7 +154,7 @@ fn is_host(package: &Package) -> bool {
 
 fn allowed(package: &Package) -> &'static [&'static str] {
     if package.is_guest() {
-        return &["tare-libos"];
+        return &["tare-libos", "tare-linux"];
     }
     LAYERS
         .iter()

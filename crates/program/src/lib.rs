@@ -1,0 +1,14 @@
+//! A Linux program as `tare run` and the personality in the guest (`guest/linux`)
+//! both read it: [`elf`] is its file's layout, [`Start`] what it starts with.
+//!
+//! Both are hostile input: parsed into valid types, with limits. `no_std`, no I/O.
+
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod elf;
+mod start;
+
+pub use start::{FILE, Start, StartError};

@@ -1,0 +1,333 @@
+//! Waiting for files: `epoll(7)`, `poll(2)`, `eventfd(2)`, `timerfd(2)`, `pipe(2)`.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use linux_raw_sys::general as c;
+use tare_hal::clock;
+use tare_libos::time::{Duration, Instant};
+
+use super::files::insert;
+use super::io::open as opened;
+use super::time::{duration, put_duration};
+use crate::errno::{Errno, Result};
+use crate::files::epoll::{Epoll, Interest};
+use crate::files::pipe::{Event, Pair, Pipe};
+use crate::files::timer::{Setting, Timer};
+use crate::files::{File, Open};
+use crate::thread::Context;
+
+/// Most events of one call.
+const MOST_EVENTS: u64 = 1024;
+const POLLNVAL: u32 = 0x20;
+
+/// A deadline in milliseconds; none for a negative number.
+fn deadline_ms(milliseconds: u64) -> Option<Instant> {
+    let ms = u64::try_from(milliseconds as u32 as i32).ok()?;
+    Some(Instant::now() + Duration::from_millis(ms))
+}
+
+pub(super) fn epoll_create(context: &Context<'_>, flags: u64) -> Result {
+    insert(
+        context,
+        Open::new(Arc::new(Epoll::default()), 0),
+        flags as u32,
+    )
+}
+
+pub(super) fn epoll_ctl(
+    context: &Context<'_>,
+    queue: u64,
+    operation: u64,
+    number: u64,
+    event: u64,
+) -> Result {
+    let queue = opened(context, queue)?;
+    let epoll = queue.file.as_kind::<Epoll>().ok_or(Errno::EINVAL)?;
+    let open = opened(context, number)?;
+    if Arc::ptr_eq(&queue, &open) {
+        return Err(Errno::EINVAL);
+    }
+    let interest = || -> Result<Interest> {
+        // Packed: four bytes of events, eight of data.
+        let bytes: [u8; 12] = context.process.array(event)?;
+        let (events, data) = bytes.split_at(4);
+        Ok(Interest {
+            events: events.first_chunk().map_or(0, |b| u32::from_le_bytes(*b)),
+            data: data.first_chunk().map_or(0, |b| u64::from_le_bytes(*b)),
+        })
+    };
+    match operation as u32 {
+        c::EPOLL_CTL_ADD => epoll.add(number, &open, interest()?)?,
+        c::EPOLL_CTL_MOD => epoll.modify(number, interest()?)?,
+        c::EPOLL_CTL_DEL => epoll.remove(number)?,
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
+}
+
+pub(super) fn epoll_wait(
+    context: &Context<'_>,
+    queue: u64,
+    to: u64,
+    most: u64,
+    timeout: u64,
+) -> Result {
+    let queue = opened(context, queue)?;
+    let epoll = queue.file.as_kind::<Epoll>().ok_or(Errno::EINVAL)?;
+    let most = (most as u32 as i32 as i64).clamp(0, MOST_EVENTS as i64) as usize;
+    if most == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let look = || {
+        let found = epoll.take(most);
+        if found.is_empty() {
+            Err(Errno::EAGAIN)
+        } else {
+            Ok(found)
+        }
+    };
+    let found = match look() {
+        Err(_) if timeout as u32 != 0 => {
+            context.wait(&[queue.file.as_ref()], deadline_ms(timeout), look)
+        }
+        found => found,
+    };
+    let found = match found {
+        Err(Errno::EAGAIN) => return Ok(0),
+        found => found?,
+    };
+    let mut bytes = Vec::with_capacity(found.len() * 12);
+    for event in &found {
+        bytes.extend_from_slice(&event.events.to_le_bytes());
+        bytes.extend_from_slice(&event.data.to_le_bytes());
+    }
+    context.process.write(to, &bytes)?;
+    Ok(found.len() as u64)
+}
+
+pub(super) fn poll(
+    context: &Context<'_>,
+    list: u64,
+    count: u64,
+    deadline: Option<Instant>,
+) -> Result {
+    if count > 65_536 {
+        return Err(Errno::EINVAL);
+    }
+    let mut entries = context.process.bytes(list, count as usize * 8)?;
+    let mut files: Vec<Option<(Arc<Open>, u32)>> = Vec::new();
+    for entry in entries.chunks(8) {
+        let number = i32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
+        let wanted = u32::from(u16::from_le_bytes([entry[4], entry[5]]));
+        files.push(match number {
+            ..0 => None,
+            number => match opened(context, number as u64) {
+                Ok(open) => Some((open, wanted | c::POLLERR | c::POLLHUP)),
+                Err(_) => Some((Open::new(Arc::new(crate::files::Null), 0), POLLNVAL)),
+            },
+        });
+    }
+    let mut ready = 0;
+    let mut look = || {
+        ready = 0;
+        for (file, entry) in files.iter().zip(entries.chunks_mut(8)) {
+            let events = match file {
+                None => 0,
+                Some((_, POLLNVAL)) => POLLNVAL,
+                Some((open, wanted)) => open.file.ready() & wanted,
+            };
+            entry[6..].copy_from_slice(&(events as u16).to_le_bytes());
+            ready += u64::from(events != 0);
+        }
+        if ready == 0 {
+            Err(Errno::EAGAIN)
+        } else {
+            Ok(())
+        }
+    };
+    let watched: Vec<&dyn File> = files
+        .iter()
+        .flatten()
+        .map(|(open, _)| open.file.as_ref())
+        .collect();
+    let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
+    let result = match look() {
+        Err(_) if !is_late => context.wait(&watched, deadline, look),
+        result => result,
+    };
+    match result {
+        Err(errno) if errno != Errno::EAGAIN => return Err(errno),
+        _ => {}
+    }
+    context.process.write(list, &entries)?;
+    Ok(ready)
+}
+
+pub(super) fn poll_ms(context: &Context<'_>, list: u64, count: u64, timeout: u64) -> Result {
+    poll(context, list, count, deadline_ms(timeout))
+}
+
+pub(super) fn ppoll(context: &Context<'_>, list: u64, count: u64, timeout: u64) -> Result {
+    let deadline = match timeout {
+        0 => None,
+        at => Some(Instant::now() + duration(context, at)?),
+    };
+    poll(context, list, count, deadline)
+}
+
+/// `select(2)`, as a list for [`poll`].
+pub(super) fn select(
+    context: &Context<'_>,
+    a: super::Arguments,
+    timeout: Option<Duration>,
+) -> Result {
+    let count = (a[0] as usize).min(1024);
+    let bytes = count.div_ceil(64) * 8;
+    let sets = [a[1], a[2], a[3]];
+    let mut wanted: [Vec<u8>; 3] = Default::default();
+    for (set, address) in wanted.iter_mut().zip(sets) {
+        *set = match address {
+            0 => alloc::vec![0; bytes],
+            address => context.process.bytes(address, bytes)?,
+        };
+    }
+    let has = |set: &[u8], number: usize| set[number / 8] & 1 << (number % 8) != 0;
+    let events = [c::POLLIN | c::POLLHUP, c::POLLOUT, 2];
+    let mut files = Vec::new();
+    for number in 0..count {
+        let bits = wanted
+            .iter()
+            .zip(events)
+            .filter(|(set, _)| has(set, number));
+        let bits = bits.fold(0, |all, (_, event)| all | event);
+        if bits != 0 {
+            files.push((number, opened(context, number as u64)?, bits));
+        }
+    }
+    let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    let mut found: [Vec<u8>; 3] = Default::default();
+    let mut ready = 0;
+    let mut look = || {
+        found = core::array::from_fn(|_| alloc::vec![0; bytes]);
+        ready = 0;
+        for (number, open, bits) in &files {
+            let now = open.file.ready() & bits;
+            for ((set, event), wanted) in found.iter_mut().zip(events).zip(&wanted) {
+                if now & event != 0 && has(wanted, *number) {
+                    set[number / 8] |= 1 << (number % 8);
+                    ready += 1;
+                }
+            }
+        }
+        if ready == 0 {
+            Err(Errno::EAGAIN)
+        } else {
+            Ok(())
+        }
+    };
+    let watched: Vec<&dyn File> = files
+        .iter()
+        .map(|(_, open, _)| open.file.as_ref())
+        .collect();
+    let result = match look() {
+        Err(_) if timeout != Some(Duration::ZERO) => context.wait(&watched, deadline, look),
+        result => result,
+    };
+    match result {
+        Err(errno) if errno != Errno::EAGAIN => return Err(errno),
+        _ => {}
+    }
+    for (set, address) in found.iter().zip(sets).filter(|(_, address)| *address != 0) {
+        context.process.write(address, set)?;
+    }
+    Ok(ready)
+}
+
+pub(super) fn eventfd(context: &Context<'_>, count: u64, flags: u64) -> Result {
+    let flags = flags as u32;
+    let event = Event::new(u64::from(count as u32), flags & c::EFD_SEMAPHORE != 0);
+    insert(
+        context,
+        Open::new(Arc::new(event), flags & c::O_NONBLOCK | c::O_RDWR),
+        flags,
+    )
+}
+
+fn put_pair(context: &Context<'_>, to: u64, ends: [Arc<Open>; 2], flags: u32) -> Result {
+    let [first, second] = ends;
+    let first = insert(context, first, flags)?;
+    let second = insert(context, second, flags)?;
+    context.process.put_u32(to, first as u32)?;
+    context.process.put_u32(to.wrapping_add(4), second as u32)?;
+    Ok(0)
+}
+
+pub(super) fn pipe(context: &Context<'_>, to: u64, flags: u64) -> Result {
+    let flags = flags as u32;
+    let kept = flags & c::O_NONBLOCK;
+    let (reader, writer) = Pipe::pair();
+    let ends = [
+        Open::new(Arc::new(reader), kept),
+        Open::new(Arc::new(writer), kept | c::O_WRONLY),
+    ];
+    put_pair(context, to, ends, flags)
+}
+
+pub(super) fn socketpair(context: &Context<'_>, kind: u64, to: u64) -> Result {
+    let flags = kind as u32;
+    let (one, two) = Pair::ends();
+    let kept = flags & c::O_NONBLOCK | c::O_RDWR;
+    let ends = [
+        Open::new(Arc::new(one), kept),
+        Open::new(Arc::new(two), kept),
+    ];
+    put_pair(context, to, ends, flags)
+}
+
+pub(super) fn timerfd_create(context: &Context<'_>, flags: u64) -> Result {
+    let open = Open::new(Arc::new(Timer::default()), flags as u32 & c::O_NONBLOCK);
+    insert(context, open, flags as u32)
+}
+
+pub(super) fn timerfd_settime(
+    context: &Context<'_>,
+    number: u64,
+    flags: u64,
+    new: u64,
+    old: u64,
+) -> Result {
+    let open = opened(context, number)?;
+    let timer = open.file.as_kind::<Timer>().ok_or(Errno::EINVAL)?;
+    let period = duration(context, new)?.as_nanos() as u64;
+    let first = duration(context, new.wrapping_add(16))?.as_nanos() as u64;
+    let is_absolute = flags & 1 != 0;
+    let next_ns = match first {
+        0 => 0,
+        first if is_absolute => first.max(1),
+        first => clock::now_ns() + first,
+    };
+    let before = timer.set(Setting {
+        next_ns,
+        period_ns: period,
+    });
+    if old != 0 {
+        put_setting(context, old, before)?;
+    }
+    Ok(0)
+}
+
+pub(super) fn timerfd_gettime(context: &Context<'_>, number: u64, to: u64) -> Result {
+    let open = opened(context, number)?;
+    let timer = open.file.as_kind::<Timer>().ok_or(Errno::EINVAL)?;
+    put_setting(context, to, timer.setting())
+}
+
+fn put_setting(context: &Context<'_>, to: u64, setting: Setting) -> Result {
+    let rest = match setting.next_ns {
+        0 => 0,
+        next_ns => next_ns.saturating_sub(clock::now_ns()).max(1),
+    };
+    put_duration(context, to, Duration::from_nanos(setting.period_ns))?;
+    put_duration(context, to.wrapping_add(16), Duration::from_nanos(rest))
+}

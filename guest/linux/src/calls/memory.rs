@@ -1,0 +1,165 @@
+//! Memory: `mmap(2)` and its kin.
+
+use linux_raw_sys::general::{
+    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_SHARED,
+    MREMAP_FIXED, MREMAP_MAYMOVE, PROT_EXEC, PROT_READ, PROT_WRITE,
+};
+
+use super::Arguments;
+use crate::errno::{Errno, Result};
+use crate::files::regular::Regular;
+use crate::memory::{PAGE, Rights};
+use crate::space::{Area, Backing, may_commit};
+use crate::thread::Context;
+
+fn rights(protection: u64) -> Rights {
+    let has = |bit: u32| protection as u32 & bit != 0;
+    Rights {
+        read: has(PROT_READ),
+        write: has(PROT_WRITE),
+        execute: has(PROT_EXEC),
+    }
+}
+
+/// Bytes rounded up to pages; EINVAL for none and ENOMEM for too many.
+fn pages(length: u64) -> Result {
+    match length.checked_next_multiple_of(PAGE) {
+        Some(0) => Err(Errno::EINVAL),
+        Some(bytes) if bytes < 1 << 47 => Ok(bytes),
+        _ => Err(Errno::ENOMEM),
+    }
+}
+
+/// `mmap(2)`.
+pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
+    let [hint, length, protection, flags, number, offset] = a;
+    let bytes = pages(length)?;
+    let has = |bit: u32| flags as u32 & bit != 0;
+    let rights = rights(protection);
+    if rights.write && !has(MAP_NORESERVE) {
+        may_commit(bytes)?;
+    }
+    let backing = if has(MAP_ANONYMOUS) {
+        Backing::Anonymous
+    } else {
+        if !offset.is_multiple_of(PAGE) {
+            return Err(Errno::EINVAL);
+        }
+        let open = context.process.files.lock().get(number)?.open.clone();
+        let file = open.file.as_kind::<Regular>().ok_or(Errno::ENODEV)?;
+        if has(MAP_SHARED) && rights.write {
+            log::warn!(
+                "a writable shared mapping of {}: writes stay in the mapping",
+                file.path
+            );
+        }
+        Backing::File {
+            bytes: file.bytes.clone(),
+            offset,
+            end: u64::MAX,
+        }
+    };
+    let mut space = context.process.space.lock();
+    let start = if has(MAP_FIXED) || has(MAP_FIXED_NOREPLACE) {
+        if !hint.is_multiple_of(PAGE) {
+            return Err(Errno::EINVAL);
+        }
+        hint
+    } else {
+        space.find(bytes, hint)?
+    };
+    let end = start.checked_add(bytes).ok_or(Errno::ENOMEM)?;
+    let area = Area {
+        end,
+        rights,
+        backing,
+        name: "",
+    };
+    space.map(start..end, area)?;
+    Ok(start)
+}
+
+/// `munmap(2)`.
+pub(super) fn munmap(context: &Context<'_>, start: u64, length: u64) -> Result {
+    if !start.is_multiple_of(PAGE) || length == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let end = start.checked_add(pages(length)?).ok_or(Errno::EINVAL)?;
+    context.process.space.lock().unmap(start..end);
+    Ok(0)
+}
+
+/// `mprotect(2)`.
+pub(super) fn mprotect(context: &Context<'_>, start: u64, length: u64, protection: u64) -> Result {
+    if !start.is_multiple_of(PAGE) {
+        return Err(Errno::EINVAL);
+    }
+    if length == 0 {
+        return Ok(0);
+    }
+    let end = start.checked_add(pages(length)?).ok_or(Errno::ENOMEM)?;
+    context
+        .process
+        .space
+        .lock()
+        .protect(start..end, rights(protection))?;
+    Ok(0)
+}
+
+/// `madvise(2)`: only what changes contents is more than advice.
+pub(super) fn madvise(context: &Context<'_>, start: u64, length: u64, advice: u64) -> Result {
+    if !start.is_multiple_of(PAGE) {
+        return Err(Errno::EINVAL);
+    }
+    let end = start
+        .checked_add(length)
+        .and_then(|end| end.checked_next_multiple_of(PAGE));
+    let range = start..end.ok_or(Errno::EINVAL)?;
+    if range.is_empty() {
+        return Ok(0);
+    }
+    let mut space = context.process.space.lock();
+    if !space.is_mapped(&range) {
+        return Err(Errno::ENOMEM);
+    }
+    if advice as u32 == MADV_DONTNEED {
+        space.forget(&range);
+    }
+    Ok(0)
+}
+
+/// `mremap(2)`.
+pub(super) fn mremap(context: &Context<'_>, a: Arguments) -> Result {
+    let [old, old_length, new_length, flags, _, _] = a;
+    let flags = flags as u32;
+    if !old.is_multiple_of(PAGE) || flags & MREMAP_FIXED != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (old_bytes, new_bytes) = (pages(old_length)?, pages(new_length)?);
+    let end = old.checked_add(old_bytes).ok_or(Errno::EFAULT)?;
+    let new_end = old.checked_add(new_bytes).ok_or(Errno::ENOMEM)?;
+    let mut space = context.process.space.lock();
+    if !space.is_mapped(&(old..end)) {
+        return Err(Errno::EFAULT);
+    }
+    if new_bytes <= old_bytes {
+        space.unmap(new_end..end);
+        return Ok(old);
+    }
+    may_commit(new_bytes)?;
+    if space.grow(old, end, new_end) {
+        return Ok(old);
+    }
+    if flags & MREMAP_MAYMOVE == 0 {
+        return Err(Errno::ENOMEM);
+    }
+    let to = space.find(new_bytes, 0)?;
+    space.copy_to(old..end, to, new_bytes)?;
+    space.unmap(old..end);
+    Ok(to)
+}
+
+/// `brk(2)`.
+pub(super) fn brk(context: &Context<'_>, wanted: u64) -> Result {
+    Ok(context.process.space.lock().set_break(wanted))
+}

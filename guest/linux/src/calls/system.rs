@@ -1,0 +1,130 @@
+//! The machine and the process: names, limits, randomness, registers, the end.
+
+use linux_raw_sys::general as c;
+use linux_raw_sys::prctl::{PR_GET_NAME, PR_SET_NAME};
+
+use crate::errno::{Errno, Result};
+use crate::thread::Context;
+
+/// Codes of `arch_prctl` (kernel `arch/x86/include/uapi/asm/prctl.h`).
+const ARCH_SET_FS: u32 = 0x1002;
+const ARCH_GET_FS: u32 = 0x1003;
+/// End of a program's addresses.
+const LOWER_HALF: u64 = 1 << 47;
+const UTS_BYTES: usize = 65;
+const RLIM_INFINITY: u64 = u64::MAX;
+
+/// `arch_prctl(2)`: FS only; GS belongs to the library OS.
+pub(super) fn arch_prctl(context: &mut Context<'_>, code: u64, address: u64) -> Result {
+    match code as u32 {
+        ARCH_SET_FS if address < LOWER_HALF => context.registers.fs_base = address,
+        ARCH_SET_FS => return Err(Errno::EPERM),
+        ARCH_GET_FS => context
+            .process
+            .put_u64(address, context.registers.fs_base)?,
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
+}
+
+pub(super) fn prctl(context: &Context<'_>, option: u64, argument: u64) -> Result {
+    match option as u32 {
+        PR_SET_NAME => context.process.array::<1>(argument).map(|_| 0),
+        PR_GET_NAME => {
+            let name = context.process.path.rsplit('/').next().unwrap_or_default();
+            let mut bytes = [0; 16];
+            let count = name.len().min(15);
+            bytes[..count].copy_from_slice(&name.as_bytes()[..count]);
+            context.process.write(argument, &bytes)?;
+            Ok(0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+pub(super) fn uname(context: &Context<'_>, to: u64) -> Result {
+    let fields = [
+        "Linux",
+        context.process.hostname.as_str(),
+        "6.1.0-tare",
+        "#1 Tare",
+        "x86_64",
+        "",
+    ];
+    let mut bytes = [0; 6 * UTS_BYTES];
+    for (slot, field) in bytes.chunks_mut(UTS_BYTES).zip(fields) {
+        let count = field.len().min(UTS_BYTES - 1);
+        slot[..count].copy_from_slice(&field.as_bytes()[..count]);
+    }
+    context.process.write(to, &bytes)?;
+    Ok(0)
+}
+
+pub(super) fn getrandom(context: &mut Context<'_>, to: u64, length: u64) -> Result {
+    const STEP: u64 = 4096;
+    let length = length.min(256 << 10);
+    let mut done = 0;
+    let mut bytes = [0; STEP as usize];
+    while done < length {
+        let part = &mut bytes[..(length - done).min(STEP) as usize];
+        tare_libos::random::fill(part);
+        context.process.write(to.wrapping_add(done), part)?;
+        done += part.len() as u64;
+    }
+    Ok(done)
+}
+
+pub(super) fn prlimit(context: &Context<'_>, resource: u64, old: u64) -> Result {
+    let limit = match resource as u32 {
+        c::RLIMIT_NOFILE => 65_536,
+        c::RLIMIT_STACK => crate::load::STACK_BYTES,
+        c::RLIMIT_NPROC => crate::process::MOST_THREADS as u64,
+        c::RLIMIT_CORE => 0,
+        0..16 => RLIM_INFINITY,
+        _ => return Err(Errno::EINVAL),
+    };
+    if old != 0 {
+        context.process.put_u64(old, limit)?;
+        context.process.put_u64(old.wrapping_add(8), limit)?;
+    }
+    Ok(0)
+}
+
+pub(super) fn sysinfo(context: &Context<'_>, to: u64) -> Result {
+    let heap = tare_libos::heap::stats();
+    let mut bytes = [0; 112];
+    let free = heap.total.saturating_sub(heap.used);
+    let uptime = tare_hal::clock::now_ns() / 1_000_000_000;
+    let words = [uptime, 0, 0, 0, heap.total, free];
+    for (slot, word) in bytes.chunks_mut(8).zip(words) {
+        slot.copy_from_slice(&u64::to_le_bytes(word));
+    }
+    bytes[80..82].copy_from_slice(&1_u16.to_le_bytes());
+    bytes[104..108].copy_from_slice(&1_u32.to_le_bytes());
+    context.process.write(to, &bytes)?;
+    Ok(0)
+}
+
+/// `getrusage(2)`: the time since the start counts as the process's.
+pub(super) fn getrusage(context: &Context<'_>, to: u64) -> Result {
+    let mut bytes = [0; 144];
+    let now = tare_hal::clock::now_ns();
+    bytes[..8].copy_from_slice(&(now / 1_000_000_000).to_le_bytes());
+    bytes[8..16].copy_from_slice(&(now % 1_000_000_000 / 1000).to_le_bytes());
+    context.process.write(to, &bytes)?;
+    Ok(0)
+}
+
+/// `exit_group(2)`.
+pub(super) fn exit_group(status: u64) -> Result {
+    end(status as u8)
+}
+
+#[cfg(target_os = "none")]
+pub(crate) fn end(status: u8) -> ! {
+    tare_hal::power::exit(tare_abi::exit::GuestExit::Status(status))
+}
+#[cfg(not(target_os = "none"))]
+pub(crate) fn end(status: u8) -> ! {
+    panic!("the program ends with status {status}")
+}

@@ -1,0 +1,92 @@
+//! Clocks and sleeping.
+
+use linux_raw_sys::general as c;
+use tare_hal::clock;
+use tare_libos::time::{Duration, Instant};
+
+use crate::errno::{Errno, Result};
+use crate::thread::Context;
+
+const CLOCK_TAI: u32 = 11;
+
+/// A `timespec` at the program's address.
+pub(super) fn duration(context: &Context<'_>, at: u64) -> Result<Duration> {
+    let seconds = context.process.u64(at)?;
+    let ns = context.process.u64(at.wrapping_add(8))?;
+    if seconds > i64::MAX as u64 || ns >= 1_000_000_000 {
+        return Err(Errno::EINVAL);
+    }
+    // Some hundred years are forever.
+    Ok(Duration::new(seconds.min(u32::MAX.into()), ns as u32))
+}
+
+pub(super) fn put_duration(context: &Context<'_>, to: u64, duration: Duration) -> Result {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&duration.as_secs().to_le_bytes());
+    bytes[8..].copy_from_slice(&u64::from(duration.subsec_nanos()).to_le_bytes());
+    context.process.write(to, &bytes)?;
+    Ok(0)
+}
+
+fn now_ns(id: u64) -> Result {
+    match id as u32 {
+        c::CLOCK_REALTIME | c::CLOCK_REALTIME_COARSE | CLOCK_TAI => Ok(clock::wall_ns()),
+        c::CLOCK_MONOTONIC
+        | c::CLOCK_MONOTONIC_RAW
+        | c::CLOCK_MONOTONIC_COARSE
+        | c::CLOCK_BOOTTIME
+        | c::CLOCK_PROCESS_CPUTIME_ID
+        | c::CLOCK_THREAD_CPUTIME_ID => Ok(clock::now_ns()),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+pub(super) fn clock_gettime(context: &Context<'_>, id: u64, to: u64) -> Result {
+    put_duration(context, to, Duration::from_nanos(now_ns(id)?))
+}
+
+pub(super) fn clock_getres(context: &Context<'_>, id: u64, to: u64) -> Result {
+    now_ns(id)?;
+    match to {
+        0 => Ok(0),
+        to => put_duration(context, to, Duration::from_nanos(1)),
+    }
+}
+
+pub(super) fn gettimeofday(context: &Context<'_>, to: u64) -> Result {
+    let now = Duration::from_nanos(clock::wall_ns());
+    context.process.put_u64(to, now.as_secs())?;
+    context
+        .process
+        .put_u64(to.wrapping_add(8), now.subsec_micros().into())?;
+    Ok(0)
+}
+
+pub(super) fn time(context: &Context<'_>, to: u64) -> Result {
+    let seconds = clock::wall_ns() / 1_000_000_000;
+    if to != 0 {
+        context.process.put_u64(to, seconds)?;
+    }
+    Ok(seconds)
+}
+
+/// `nanosleep(2)` and `clock_nanosleep(2)`.
+pub(super) fn sleep(context: &Context<'_>, id: u64, flags: u64, request: u64, rest: u64) -> Result {
+    let wanted = duration(context, request)?;
+    let is_absolute = flags & 1 != 0;
+    let wanted = if is_absolute {
+        wanted.saturating_sub(Duration::from_nanos(now_ns(id)?))
+    } else {
+        wanted
+    };
+    let deadline = Instant::now() + wanted;
+    let slept: Result<()> = context.wait(&[], Some(deadline), || Err(Errno::EAGAIN));
+    match slept {
+        Err(Errno::EINTR) if !is_absolute && rest != 0 => {
+            put_duration(context, rest, deadline.duration_since(Instant::now()))?;
+            Err(Errno::EINTR)
+        }
+        Err(Errno::EAGAIN) | Ok(()) => Ok(0),
+        Err(errno) => Err(errno),
+    }
+}

@@ -1,0 +1,276 @@
+//! Event queues (`epoll(7)`).
+//!
+//! Readiness is looked at when a thread asks: each file of the list. An edge-triggered
+//! file is reported when a bit is new, or when it is ready and was used since it was
+//! last reported: a program may get an edge too many, never one too few.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+
+use linux_raw_sys::general::{EPOLLET, EPOLLONESHOT, POLLERR, POLLHUP, POLLIN, POLLOUT};
+use tare_libos::sync::SpinLock;
+use tare_libos::thread::Thread as Waiter;
+
+use super::{File, Open, Status, Uses, Watchers};
+use crate::errno::{Errno, Result};
+
+/// Most levels of queues in queues.
+const MOST_LEVELS: usize = 5;
+
+/// What a program waits for on a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interest {
+    pub(crate) events: u32,
+    pub(crate) data: u64,
+}
+
+struct Entry {
+    open: Weak<Open>,
+    interest: Interest,
+    /// Bits that were reported since the file was last used.
+    reported: u32,
+    /// Uses of the file then.
+    uses: Uses,
+}
+
+/// An event queue.
+#[derive(Default)]
+pub(crate) struct Epoll {
+    entries: SpinLock<BTreeMap<u64, Entry>>,
+    watchers: Watchers,
+}
+
+impl Epoll {
+    /// Adds the file of a descriptor.
+    pub(crate) fn add(&self, number: u64, open: &Arc<Open>, interest: Interest) -> Result<()> {
+        if depth(open.file.as_ref()) >= MOST_LEVELS {
+            return Err(Errno::ELOOP);
+        }
+        let mut entries = self.entries.lock();
+        let is_there = entries
+            .get(&number)
+            .is_some_and(|entry| entry.open.strong_count() > 0);
+        if is_there {
+            return Err(Errno::EEXIST);
+        }
+        let entry = Entry {
+            open: Arc::downgrade(open),
+            interest,
+            reported: 0,
+            uses: Uses::default(),
+        };
+        entries.insert(number, entry);
+        drop(entries);
+        self.watchers.wake();
+        Ok(())
+    }
+
+    /// Changes what is waited for.
+    pub(crate) fn modify(&self, number: u64, interest: Interest) -> Result<()> {
+        let mut entries = self.entries.lock();
+        let entry = entries.get_mut(&number).ok_or(Errno::ENOENT)?;
+        entry.interest = interest;
+        entry.reported = 0;
+        drop(entries);
+        self.watchers.wake();
+        Ok(())
+    }
+
+    /// Takes a file away.
+    pub(crate) fn remove(&self, number: u64) -> Result<()> {
+        let removed = self.entries.lock().remove(&number);
+        removed.map(drop).ok_or(Errno::ENOENT)
+    }
+
+    /// Up to `most` files that are ready: their bits, and what the program gave.
+    pub(crate) fn take(&self, most: usize) -> Vec<Interest> {
+        let mut found = Vec::new();
+        let mut entries = self.entries.lock();
+        entries.retain(|_, entry| entry.open.strong_count() > 0);
+        for entry in entries.values_mut() {
+            if found.len() == most {
+                break;
+            }
+            if let Some(events) = entry.look(Taking::Yes) {
+                found.push(Interest {
+                    events,
+                    data: entry.interest.data,
+                });
+            }
+        }
+        found
+    }
+
+    /// The files, to watch them.
+    fn files(&self) -> Vec<Arc<Open>> {
+        let entries = self.entries.lock();
+        entries
+            .values()
+            .filter_map(|entry| entry.open.upgrade())
+            .collect()
+    }
+}
+
+/// Whether a look counts as a report.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taking {
+    Yes,
+    No,
+}
+
+impl Entry {
+    fn look(&mut self, taking: Taking) -> Option<u32> {
+        let open = self.open.upgrade()?;
+        if self.interest.events & !(EPOLLET | EPOLLONESHOT) == 0 {
+            return None;
+        }
+        let wanted = self.interest.events | POLLERR | POLLHUP;
+        let uses = open.uses();
+        let ready = open.file.ready() & wanted;
+        if self.interest.events & EPOLLET != 0 {
+            let mut seen = self.reported;
+            if uses.reads != self.uses.reads {
+                seen &= POLLOUT;
+            }
+            if uses.blocks != self.uses.blocks {
+                seen &= !POLLOUT;
+            }
+            let is_new = ready & !seen != 0;
+            if taking == Taking::Yes {
+                self.reported = ready;
+                self.uses = uses;
+            }
+            if !is_new {
+                return None;
+            }
+        }
+        if ready == 0 {
+            return None;
+        }
+        if taking == Taking::Yes && self.interest.events & EPOLLONESHOT != 0 {
+            self.interest.events &= EPOLLET | EPOLLONESHOT;
+        }
+        Some(ready)
+    }
+}
+
+fn depth(file: &dyn File) -> usize {
+    let Some(epoll) = file.as_kind::<Epoll>() else {
+        return 0;
+    };
+    let files = epoll.files();
+    1 + files
+        .iter()
+        .map(|open| depth(open.file.as_ref()))
+        .max()
+        .unwrap_or(0)
+}
+
+impl File for Epoll {
+    fn status(&self) -> Status {
+        Status {
+            mode: 0o600,
+            links: 1,
+            ..Status::default()
+        }
+    }
+
+    fn ready(&self) -> u32 {
+        let mut entries = self.entries.lock();
+        let is_ready = entries
+            .values_mut()
+            .any(|entry| entry.look(Taking::No).is_some());
+        if is_ready { POLLIN } else { 0 }
+    }
+
+    fn watch(&self, waiter: &Waiter) {
+        self.watchers.add(waiter);
+        self.files().iter().for_each(|open| open.file.watch(waiter));
+    }
+
+    fn unwatch(&self, waiter: &Waiter) {
+        self.watchers.remove(waiter);
+        self.files()
+            .iter()
+            .for_each(|open| open.file.unwatch(waiter));
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        self.files()
+            .iter()
+            .filter_map(|open| open.file.deadline_ns())
+            .min()
+    }
+
+    fn name(&self) -> String {
+        String::from("anon_inode:[eventpoll]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pipe::Pipe;
+    use super::*;
+
+    fn queue(events: u32) -> (Epoll, Arc<Open>, Pipe) {
+        let (reader, writer) = Pipe::pair();
+        let open = Open::new(Arc::new(reader), 0);
+        let epoll = Epoll::default();
+        let interest = Interest { events, data: 7 };
+        assert_eq!(epoll.add(3, &open, interest), Ok(()));
+        (epoll, open, writer)
+    }
+
+    fn ready() -> Vec<Interest> {
+        let interest = Interest {
+            events: POLLIN,
+            data: 7,
+        };
+        alloc::vec![interest]
+    }
+
+    #[test]
+    fn a_level_is_reported_until_it_is_gone() {
+        let (epoll, open, writer) = queue(POLLIN);
+        assert!(epoll.take(10).is_empty());
+        writer.write(b"xy").expect("room");
+        assert_eq!(epoll.take(10), ready());
+        assert_eq!(epoll.take(10), ready());
+        open.read(&mut [0; 8]).expect("data");
+        assert!(epoll.take(10).is_empty());
+    }
+
+    #[test]
+    fn an_edge_is_reported_once_and_again_after_a_use() {
+        let (epoll, open, writer) = queue(POLLIN | EPOLLET);
+        writer.write(b"xy").expect("room");
+        assert_eq!(epoll.take(10), ready());
+        assert!(epoll.take(10).is_empty());
+        open.read(&mut [0; 1]).expect("data");
+        assert_eq!(epoll.take(10), ready());
+        open.read(&mut [0; 1]).expect("data");
+        assert!(epoll.take(10).is_empty());
+        writer.write(b"z").expect("room");
+        assert_eq!(epoll.take(10), ready());
+    }
+
+    #[test]
+    fn one_shot_waits_for_a_change_and_closed_files_leave() {
+        let (epoll, open, writer) = queue(POLLIN | EPOLLONESHOT);
+        writer.write(b"xy").expect("room");
+        assert_eq!(epoll.take(10), ready());
+        assert!(epoll.take(10).is_empty());
+        let interest = Interest {
+            events: POLLIN,
+            data: 7,
+        };
+        assert_eq!(epoll.modify(3, interest), Ok(()));
+        assert_eq!(epoll.take(10), ready());
+        assert_eq!(epoll.add(3, &open, interest), Err(Errno::EEXIST));
+        drop(open);
+        assert!(epoll.take(10).is_empty());
+        assert_eq!(epoll.remove(3), Err(Errno::ENOENT));
+    }
+}

@@ -1,0 +1,110 @@
+//! Descriptors and what they refer to.
+//!
+//! A [`File`] never waits: what would block is EAGAIN, and the call that may wait
+//! watches the file and tries again (`crate::thread::wait`).
+
+mod console;
+mod data;
+pub(crate) mod epoll;
+pub(crate) mod pipe;
+pub(crate) mod regular;
+#[cfg(target_os = "none")]
+pub(crate) mod socket;
+mod table;
+pub(crate) mod timer;
+pub(crate) mod tree;
+mod watch;
+
+use core::any::Any;
+
+pub(crate) use console::{Console, Null};
+pub(crate) use data::Bytes;
+pub(crate) use table::{Descriptor, Open, Table, Uses};
+pub(crate) use watch::Watchers;
+
+use linux_raw_sys::general::{POLLIN, POLLOUT, S_IFCHR};
+use tare_libos::thread::Thread as Waiter;
+
+use crate::errno::{Errno, Result};
+
+/// What `stat` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) inode: u64,
+    /// Kind and permissions.
+    pub(crate) mode: u32,
+    pub(crate) links: u32,
+    pub(crate) bytes: u64,
+    /// Nanoseconds since 1970.
+    pub(crate) modified_ns: u64,
+    /// Major and minor number of a device.
+    pub(crate) device: (u32, u32),
+}
+
+impl Status {
+    /// A device or what behaves so.
+    pub(crate) const fn device(major: u32, minor: u32) -> Self {
+        Self {
+            inode: (major as u64) << 8 | minor as u64,
+            mode: S_IFCHR | 0o666,
+            links: 1,
+            bytes: 0,
+            modified_ns: 0,
+            device: (major, minor),
+        }
+    }
+}
+
+/// What a descriptor refers to.
+pub(crate) trait File: Send + Sync + Any {
+    /// Reads at the file's position.
+    fn read(&self, _to: &mut [u8]) -> Result<usize> {
+        Err(Errno::EINVAL)
+    }
+
+    /// Writes at the file's position.
+    fn write(&self, _from: &[u8]) -> Result<usize> {
+        Err(Errno::EINVAL)
+    }
+
+    /// Reads at an offset.
+    fn read_at(&self, _offset: u64, _to: &mut [u8]) -> Result<usize> {
+        Err(Errno::ESPIPE)
+    }
+
+    /// Writes at an offset.
+    fn write_at(&self, _offset: u64, _from: &[u8]) -> Result<usize> {
+        Err(Errno::ESPIPE)
+    }
+
+    /// What `stat` says.
+    fn status(&self) -> Status;
+
+    /// What can be done without waiting, as bits of `poll`.
+    fn ready(&self) -> u32 {
+        POLLIN | POLLOUT
+    }
+
+    /// Lets `waiter` be unparked when [`ready`](Self::ready) may have changed.
+    fn watch(&self, _waiter: &Waiter) {}
+
+    /// When [`ready`](Self::ready) changes by time.
+    fn deadline_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Takes [`watch`](Self::watch) back.
+    fn unwatch(&self, _waiter: &Waiter) {}
+
+    /// For `readlink` of `/proc/self/fd`.
+    fn name(&self) -> alloc::string::String {
+        alloc::string::String::from("anon_inode:[file]")
+    }
+}
+
+impl dyn File {
+    /// The file as what it is.
+    pub(crate) fn as_kind<T: File>(&self) -> Option<&T> {
+        (self as &dyn Any).downcast_ref()
+    }
+}

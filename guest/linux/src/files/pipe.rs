@@ -1,0 +1,315 @@
+//! Pipes, and counters (`eventfd(2)`).
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use linux_raw_sys::general::{POLLERR, POLLHUP, POLLIN, POLLOUT, S_IFIFO};
+use tare_libos::sync::SpinLock;
+use tare_libos::thread::Thread as Waiter;
+
+use super::{File, Status, Watchers};
+use crate::errno::{Errno, Result};
+
+/// Bytes that a pipe holds.
+const CAPACITY: usize = 64 * 1024;
+/// Bytes up to which a write is not divided.
+const ATOMIC: usize = 4096;
+
+#[derive(Default)]
+struct Shared {
+    bytes: SpinLock<VecDeque<u8>>,
+    is_read: AtomicBool,
+    is_written: AtomicBool,
+    watchers: Watchers,
+}
+
+/// Which end of a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Read,
+    Write,
+}
+
+/// An end of a pipe.
+pub(crate) struct Pipe {
+    shared: Arc<Shared>,
+    end: End,
+}
+
+impl Pipe {
+    /// The reading and the writing end.
+    pub(crate) fn pair() -> (Self, Self) {
+        let shared = Arc::new(Shared::default());
+        shared.is_read.store(true, Ordering::Relaxed);
+        shared.is_written.store(true, Ordering::Relaxed);
+        let end = |end| Self {
+            shared: shared.clone(),
+            end,
+        };
+        (end(End::Read), end(End::Write))
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        let flag = match self.end {
+            End::Read => &shared.is_read,
+            End::Write => &shared.is_written,
+        };
+        flag.store(false, Ordering::SeqCst);
+        shared.watchers.wake();
+    }
+}
+
+impl File for Pipe {
+    fn read(&self, to: &mut [u8]) -> Result<usize> {
+        if self.end != End::Read {
+            return Err(Errno::EBADF);
+        }
+        let mut bytes = self.shared.bytes.lock();
+        if bytes.is_empty() {
+            return if self.shared.is_written.load(Ordering::SeqCst) {
+                Err(Errno::EAGAIN)
+            } else {
+                Ok(0)
+            };
+        }
+        let count = to.len().min(bytes.len());
+        for (slot, byte) in to.iter_mut().zip(bytes.drain(..count)) {
+            *slot = byte;
+        }
+        drop(bytes);
+        self.shared.watchers.wake();
+        Ok(count)
+    }
+
+    fn write(&self, from: &[u8]) -> Result<usize> {
+        if self.end != End::Write {
+            return Err(Errno::EBADF);
+        }
+        if !self.shared.is_read.load(Ordering::SeqCst) {
+            return Err(Errno::EPIPE);
+        }
+        let mut bytes = self.shared.bytes.lock();
+        let room = CAPACITY - bytes.len();
+        if room == 0 || (from.len() <= ATOMIC && room < from.len()) {
+            return Err(Errno::EAGAIN);
+        }
+        let count = from.len().min(room);
+        bytes.extend(&from[..count]);
+        drop(bytes);
+        self.shared.watchers.wake();
+        Ok(count)
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            inode: Arc::as_ptr(&self.shared).addr() as u64,
+            mode: S_IFIFO | 0o600,
+            links: 1,
+            ..Status::default()
+        }
+    }
+
+    fn ready(&self) -> u32 {
+        let length = self.shared.bytes.lock().len();
+        match self.end {
+            End::Read => {
+                let data = if length > 0 { POLLIN } else { 0 };
+                let open = self.shared.is_written.load(Ordering::SeqCst);
+                data | if open { 0 } else { POLLHUP }
+            }
+            End::Write => {
+                let room = if length + ATOMIC <= CAPACITY {
+                    POLLOUT
+                } else {
+                    0
+                };
+                let open = self.shared.is_read.load(Ordering::SeqCst);
+                room | if open { 0 } else { POLLERR }
+            }
+        }
+    }
+
+    fn watch(&self, waiter: &Waiter) {
+        self.shared.watchers.add(waiter);
+    }
+
+    fn unwatch(&self, waiter: &Waiter) {
+        self.shared.watchers.remove(waiter);
+    }
+
+    fn name(&self) -> String {
+        String::from("pipe:[1]")
+    }
+}
+
+/// Two pipes, one in each direction: an end of `socketpair(2)`.
+pub(crate) struct Pair {
+    reads: Pipe,
+    writes: Pipe,
+}
+
+impl Pair {
+    /// Both ends.
+    pub(crate) fn ends() -> (Self, Self) {
+        let (here_reads, there_writes) = Pipe::pair();
+        let (there_reads, here_writes) = Pipe::pair();
+        let end = |reads, writes| Self { reads, writes };
+        (end(here_reads, here_writes), end(there_reads, there_writes))
+    }
+}
+
+impl File for Pair {
+    fn read(&self, to: &mut [u8]) -> Result<usize> {
+        self.reads.read(to)
+    }
+
+    fn write(&self, from: &[u8]) -> Result<usize> {
+        self.writes.write(from)
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            mode: linux_raw_sys::general::S_IFSOCK | 0o600,
+            ..self.reads.status()
+        }
+    }
+
+    fn ready(&self) -> u32 {
+        self.reads.ready() | self.writes.ready()
+    }
+
+    fn watch(&self, waiter: &Waiter) {
+        self.reads.watch(waiter);
+        self.writes.watch(waiter);
+    }
+
+    fn unwatch(&self, waiter: &Waiter) {
+        self.reads.unwatch(waiter);
+        self.writes.unwatch(waiter);
+    }
+}
+
+/// A counter.
+pub(crate) struct Event {
+    count: SpinLock<u64>,
+    is_semaphore: bool,
+    watchers: Watchers,
+}
+
+impl Event {
+    pub(crate) fn new(count: u64, is_semaphore: bool) -> Self {
+        Self {
+            count: SpinLock::new(count),
+            is_semaphore,
+            watchers: Watchers::new(),
+        }
+    }
+}
+
+impl File for Event {
+    fn read(&self, to: &mut [u8]) -> Result<usize> {
+        let slot = to.first_chunk_mut::<8>().ok_or(Errno::EINVAL)?;
+        let mut count = self.count.lock();
+        if *count == 0 {
+            return Err(Errno::EAGAIN);
+        }
+        let taken = if self.is_semaphore { 1 } else { *count };
+        *count -= taken;
+        *slot = taken.to_le_bytes();
+        drop(count);
+        self.watchers.wake();
+        Ok(8)
+    }
+
+    fn write(&self, from: &[u8]) -> Result<usize> {
+        let added = from.first_chunk::<8>().ok_or(Errno::EINVAL)?;
+        let added = u64::from_le_bytes(*added);
+        let mut count = self.count.lock();
+        let sum = count.checked_add(added).filter(|_| added != u64::MAX);
+        *count = match sum {
+            Some(sum) if sum < u64::MAX => sum,
+            _ if added == u64::MAX => return Err(Errno::EINVAL),
+            _ => return Err(Errno::EAGAIN),
+        };
+        drop(count);
+        self.watchers.wake();
+        Ok(8)
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            mode: 0o600,
+            links: 1,
+            ..Status::default()
+        }
+    }
+
+    fn ready(&self) -> u32 {
+        let count = *self.count.lock();
+        let readable = if count > 0 { POLLIN } else { 0 };
+        readable | if count < u64::MAX - 1 { POLLOUT } else { 0 }
+    }
+
+    fn watch(&self, waiter: &Waiter) {
+        self.watchers.add(waiter);
+    }
+
+    fn unwatch(&self, waiter: &Waiter) {
+        self.watchers.remove(waiter);
+    }
+
+    fn name(&self) -> String {
+        String::from("anon_inode:[eventfd]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_keeps_order_and_ends_when_its_writer_is_gone() {
+        let (reader, writer) = Pipe::pair();
+        assert_eq!(reader.read(&mut [0; 4]), Err(Errno::EAGAIN));
+        assert_eq!(writer.write(b"abc"), Ok(3));
+        let mut two = [0; 2];
+        assert_eq!(reader.read(&mut two), Ok(2));
+        assert_eq!(&two, b"ab");
+        assert_eq!(reader.ready(), POLLIN);
+        drop(writer);
+        assert_eq!(reader.read(&mut two), Ok(1));
+        assert_eq!(reader.read(&mut two), Ok(0));
+        assert_eq!(reader.ready(), POLLHUP);
+    }
+
+    #[test]
+    fn a_full_pipe_waits_and_a_pipe_without_reader_breaks() {
+        let (reader, writer) = Pipe::pair();
+        assert_eq!(writer.write(&[1; CAPACITY + 5]), Ok(CAPACITY));
+        assert_eq!(writer.write(b"x"), Err(Errno::EAGAIN));
+        assert_eq!(writer.ready(), 0);
+        drop(reader);
+        assert_eq!(writer.write(b"x"), Err(Errno::EPIPE));
+        assert_eq!(writer.ready(), POLLERR);
+    }
+
+    #[test]
+    fn counters_add_up_and_are_taken_whole_or_by_one() {
+        let counter = Event::new(2, false);
+        assert_eq!(counter.write(&3_u64.to_le_bytes()), Ok(8));
+        let mut value = [0; 8];
+        assert_eq!(counter.read(&mut value), Ok(8));
+        assert_eq!(u64::from_le_bytes(value), 5);
+        assert_eq!(counter.read(&mut value), Err(Errno::EAGAIN));
+        let semaphore = Event::new(2, true);
+        assert_eq!(semaphore.read(&mut value), Ok(8));
+        assert_eq!(u64::from_le_bytes(value), 1);
+        assert_eq!(semaphore.write(&u64::MAX.to_le_bytes()), Err(Errno::EINVAL));
+        assert_eq!(semaphore.write(&[0; 4]), Err(Errno::EINVAL));
+    }
+}

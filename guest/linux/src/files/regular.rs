@@ -1,0 +1,115 @@
+//! Open files and directories of the tree, and devices.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::tree::Node;
+use super::{Bytes, File, Status};
+use crate::errno::{Errno, Result};
+
+/// An open regular file.
+pub(crate) struct Regular {
+    pub(crate) node: Arc<Node>,
+    pub(crate) bytes: Bytes,
+    pub(crate) position: AtomicU64,
+    pub(crate) appends: bool,
+    pub(crate) path: String,
+}
+
+impl File for Regular {
+    fn read(&self, to: &mut [u8]) -> Result<usize> {
+        let at = self.position.load(Ordering::Relaxed);
+        let count = self.bytes.read(at, to);
+        self.position.store(at + count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    fn write(&self, from: &[u8]) -> Result<usize> {
+        self.node.touch();
+        if self.appends {
+            let end = self.bytes.append(from)?;
+            self.position.store(end, Ordering::Relaxed);
+            return Ok(from.len());
+        }
+        let at = self.position.load(Ordering::Relaxed);
+        let count = self.bytes.write(at, from)?;
+        self.position.store(at + count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<usize> {
+        Ok(self.bytes.read(offset, to))
+    }
+
+    fn write_at(&self, offset: u64, from: &[u8]) -> Result<usize> {
+        self.node.touch();
+        self.bytes.write(offset, from)
+    }
+
+    fn status(&self) -> Status {
+        self.node.status()
+    }
+
+    fn name(&self) -> String {
+        self.path.clone()
+    }
+}
+
+/// An open directory.
+pub(crate) struct Directory {
+    pub(crate) node: Arc<Node>,
+    /// How many entries have been listed.
+    pub(crate) position: AtomicU64,
+    pub(crate) path: String,
+}
+
+impl File for Directory {
+    fn read(&self, _to: &mut [u8]) -> Result<usize> {
+        Err(Errno::EISDIR)
+    }
+
+    fn status(&self) -> Status {
+        self.node.status()
+    }
+
+    fn name(&self) -> String {
+        self.path.clone()
+    }
+}
+
+/// `/dev/zero`.
+pub(crate) struct Zero;
+
+impl File for Zero {
+    fn read(&self, to: &mut [u8]) -> Result<usize> {
+        to.fill(0);
+        Ok(to.len())
+    }
+
+    fn write(&self, from: &[u8]) -> Result<usize> {
+        Ok(from.len())
+    }
+
+    fn status(&self) -> Status {
+        Status::device(1, 5)
+    }
+}
+
+/// `/dev/urandom`.
+pub(crate) struct Random;
+
+impl File for Random {
+    fn read(&self, to: &mut [u8]) -> Result<usize> {
+        tare_libos::random::fill(to);
+        Ok(to.len())
+    }
+
+    fn write(&self, from: &[u8]) -> Result<usize> {
+        Ok(from.len())
+    }
+
+    fn status(&self) -> Status {
+        Status::device(1, 9)
+    }
+}

@@ -1,0 +1,85 @@
+//! Timers as files (`timerfd_create(2)`).
+
+use linux_raw_sys::general::POLLIN;
+use tare_hal::clock;
+use tare_libos::sync::SpinLock;
+use tare_libos::thread::Thread as Waiter;
+
+use super::{File, Status, Watchers};
+use crate::errno::{Errno, Result};
+
+/// Nanoseconds of the monotonic clock, and of the period; 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Setting {
+    pub(crate) next_ns: u64,
+    pub(crate) period_ns: u64,
+}
+
+/// A timer.
+#[derive(Default)]
+pub(crate) struct Timer {
+    setting: SpinLock<Setting>,
+    watchers: Watchers,
+}
+
+impl Timer {
+    pub(crate) fn set(&self, setting: Setting) -> Setting {
+        let old = core::mem::replace(&mut *self.setting.lock(), setting);
+        self.watchers.wake();
+        old
+    }
+
+    pub(crate) fn setting(&self) -> Setting {
+        *self.setting.lock()
+    }
+}
+
+impl File for Timer {
+    fn read(&self, to: &mut [u8]) -> Result<usize> {
+        let slot = to.first_chunk_mut::<8>().ok_or(Errno::EINVAL)?;
+        let mut setting = self.setting.lock();
+        let now = clock::now_ns();
+        if setting.next_ns == 0 || now < setting.next_ns {
+            return Err(Errno::EAGAIN);
+        }
+        let late = now - setting.next_ns;
+        let times = match late.checked_div(setting.period_ns) {
+            Some(more) => {
+                setting.next_ns += (more + 1) * setting.period_ns;
+                more + 1
+            }
+            None => {
+                setting.next_ns = 0;
+                1
+            }
+        };
+        *slot = times.to_le_bytes();
+        Ok(8)
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            mode: 0o600,
+            links: 1,
+            ..Status::default()
+        }
+    }
+
+    fn ready(&self) -> u32 {
+        let next_ns = self.setting.lock().next_ns;
+        let is_due = next_ns != 0 && clock::now_ns() >= next_ns;
+        if is_due { POLLIN } else { 0 }
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        Some(self.setting.lock().next_ns).filter(|&next_ns| next_ns != 0)
+    }
+
+    fn watch(&self, waiter: &Waiter) {
+        self.watchers.add(waiter);
+    }
+
+    fn unwatch(&self, waiter: &Waiter) {
+        self.watchers.remove(waiter);
+    }
+}

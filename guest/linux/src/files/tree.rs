@@ -1,0 +1,346 @@
+//! The program's files: a tree in memory, from the initramfs.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use linux_raw_sys::general::{S_IFDIR, S_IFLNK, S_IFREG};
+use tare_libos::fs::cpio::{self, Archive};
+use tare_libos::sync::SpinLock;
+
+use super::{Bytes, Status};
+use crate::errno::{Errno, Result};
+
+/// Most links that a path goes through.
+const MOST_LINKS: usize = 40;
+/// Longest name.
+const NAME_MAX: usize = 255;
+
+/// What is at a path.
+pub(crate) struct Node {
+    inode: u64,
+    permissions: AtomicU32,
+    modified_ns: AtomicU64,
+    pub(crate) kind: Kind,
+}
+
+/// What a node is.
+pub(crate) enum Kind {
+    File(Bytes),
+    Directory(SpinLock<BTreeMap<String, Arc<Node>>>),
+    Link(String),
+    Device(Device),
+}
+
+/// A character device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Device {
+    Null,
+    Zero,
+    Random,
+    Console,
+}
+
+impl Device {
+    const fn numbers(self) -> (u32, u32) {
+        match self {
+            Self::Null => (1, 3),
+            Self::Zero => (1, 5),
+            Self::Random => (1, 9),
+            Self::Console => (5, 1),
+        }
+    }
+}
+
+/// Whether a link at a path's end counts as what it points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Last {
+    Follow,
+    Keep,
+}
+
+impl Node {
+    pub(crate) fn new(kind: Kind, permissions: u32, modified_ns: u64) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(2);
+        Arc::new(Self {
+            inode: NEXT.fetch_add(1, Ordering::Relaxed),
+            permissions: AtomicU32::new(permissions & 0o7777),
+            modified_ns: AtomicU64::new(modified_ns),
+            kind,
+        })
+    }
+
+    pub(crate) fn directory() -> Arc<Self> {
+        Self::new(Kind::Directory(SpinLock::new(BTreeMap::new())), 0o755, 0)
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        let (kind, bytes, links) = match &self.kind {
+            Kind::File(bytes) => (S_IFREG, bytes.len(), 1),
+            Kind::Directory(entries) => (S_IFDIR, 4096, 2 + entries.lock().len() as u32),
+            Kind::Link(target) => (S_IFLNK, target.len() as u64, 1),
+            Kind::Device(device) => {
+                let (major, minor) = device.numbers();
+                return Status::device(major, minor);
+            }
+        };
+        Status {
+            inode: self.inode,
+            mode: kind | self.permissions.load(Ordering::Relaxed),
+            links,
+            bytes,
+            modified_ns: self.modified_ns.load(Ordering::Relaxed),
+            device: (0, 0),
+        }
+    }
+
+    pub(crate) fn set_permissions(&self, permissions: u32) {
+        self.permissions
+            .store(permissions & 0o7777, Ordering::Relaxed);
+    }
+
+    pub(crate) fn touch(&self) {
+        let now = tare_hal::clock::wall_ns();
+        self.modified_ns.store(now, Ordering::Relaxed);
+    }
+
+    pub(crate) fn entries(&self) -> Result<&SpinLock<BTreeMap<String, Arc<Self>>>> {
+        match &self.kind {
+            Kind::Directory(entries) => Ok(entries),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    pub(crate) fn is_directory(&self) -> bool {
+        matches!(self.kind, Kind::Directory(_))
+    }
+}
+
+/// The tree.
+pub(crate) struct Tree {
+    root: Arc<Node>,
+}
+
+impl Tree {
+    /// The files of an archive, and the devices that programs expect.
+    pub(crate) fn new(archive: &'static [u8]) -> Self {
+        let tree = Self {
+            root: Node::directory(),
+        };
+        for entry in Archive::parse(archive).flatten() {
+            let kind = match entry.kind {
+                cpio::Kind::File => Kind::File(Bytes::archived(entry.data)),
+                cpio::Kind::Directory => Kind::Directory(SpinLock::new(BTreeMap::new())),
+                cpio::Kind::Link => match core::str::from_utf8(entry.data) {
+                    Ok(target) => Kind::Link(target.into()),
+                    Err(_) => continue,
+                },
+                cpio::Kind::Other => continue,
+            };
+            let modified_ns = u64::from(entry.modified_s) * 1_000_000_000;
+            if !entry.path.is_empty() && !entry.path.starts_with(".tare") {
+                tree.add(entry.path, Node::new(kind, entry.permissions, modified_ns));
+            }
+        }
+        for directory in ["tmp", "dev", "proc/self", "etc", "run", "var/tmp"] {
+            if tree.find(directory, Last::Follow).is_err() {
+                tree.add(directory, Node::directory());
+            }
+        }
+        for (path, device) in [
+            ("dev/null", Device::Null),
+            ("dev/zero", Device::Zero),
+            ("dev/full", Device::Zero),
+            ("dev/random", Device::Random),
+            ("dev/urandom", Device::Random),
+            ("dev/console", Device::Console),
+            ("dev/tty", Device::Console),
+            ("dev/stdin", Device::Console),
+            ("dev/stdout", Device::Console),
+            ("dev/stderr", Device::Console),
+        ] {
+            tree.add(path, Node::new(Kind::Device(device), 0o666, 0));
+        }
+        tree
+    }
+
+    /// Puts a file with this text at `path`, unless there is one.
+    pub(crate) fn provide(&self, path: &str, text: &str) {
+        if self.find(path, Last::Follow).is_err() {
+            let bytes = Bytes::new(Vec::from(text.as_bytes()));
+            self.add(path, Node::new(Kind::File(bytes), 0o444, 0));
+        }
+    }
+
+    /// Puts a link at `path`.
+    pub(crate) fn link(&self, path: &str, target: &str) {
+        self.add(path, Node::new(Kind::Link(target.into()), 0o777, 0));
+    }
+
+    /// Adds a node, with directories above it; a directory keeps what is in it.
+    fn add(&self, path: &str, node: Arc<Node>) {
+        let mut at = self.root.clone();
+        let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+        for part in above.split('/').filter(|part| !part.is_empty()) {
+            let Ok(entries) = at.entries() else {
+                return;
+            };
+            let next = entries
+                .lock()
+                .entry(part.into())
+                .or_insert_with(Node::directory)
+                .clone();
+            at = next;
+        }
+        if let Ok(entries) = at.entries() {
+            let mut entries = entries.lock();
+            let keeps =
+                node.is_directory() && entries.get(name).is_some_and(|was| was.is_directory());
+            if !keeps {
+                entries.insert(name.into(), node);
+            }
+        }
+    }
+
+    /// What is at an absolute path.
+    pub(crate) fn find(&self, path: &str, last: Last) -> Result<Arc<Node>> {
+        let (above, name) = self.find_above(path, last)?;
+        if name.is_empty() {
+            return Ok(above);
+        }
+        let found = above.entries()?.lock().get(&name).cloned();
+        found.ok_or(Errno::ENOENT)
+    }
+
+    /// The directory above a path's last name, and that name; an empty name for the
+    /// root.
+    pub(crate) fn find_above(&self, path: &str, last: Last) -> Result<(Arc<Node>, String)> {
+        let mut links = 0;
+        let mut stack: Vec<Arc<Node>> = alloc::vec![self.root.clone()];
+        let mut names: Vec<String> = Vec::new();
+        // Names still to walk, last first.
+        let mut rest: Vec<String> = parts(path);
+        let must_be_directory = path.ends_with('/') || path.ends_with("/.");
+        while let Some(name) = rest.pop() {
+            let Some(here) = stack.last().cloned() else {
+                return Err(Errno::ENOENT);
+            };
+            if name == ".." {
+                if stack.len() > 1 {
+                    stack.pop();
+                    names.pop();
+                }
+                continue;
+            }
+            if name.len() > NAME_MAX {
+                return Err(Errno::ENAMETOOLONG);
+            }
+            let found = here.entries()?.lock().get(&name).cloned();
+            let is_last = rest.is_empty();
+            match found {
+                None if is_last => return Ok((here, name)),
+                None => return Err(Errno::ENOENT),
+                Some(node) => match &node.kind {
+                    Kind::Link(target) if !is_last || last == Last::Follow || must_be_directory => {
+                        links += 1;
+                        if links > MOST_LINKS {
+                            return Err(Errno::ELOOP);
+                        }
+                        if target.starts_with('/') {
+                            stack.truncate(1);
+                            names.clear();
+                        }
+                        rest.extend(parts(target));
+                    }
+                    Kind::Directory(_) => {
+                        stack.push(node);
+                        names.push(name);
+                    }
+                    _ if is_last && !must_be_directory => return Ok((here, name)),
+                    _ => return Err(Errno::ENOTDIR),
+                },
+            }
+        }
+        stack.pop();
+        match (stack.pop(), names.pop()) {
+            (Some(above), Some(name)) => Ok((above, name)),
+            _ => Ok((self.root.clone(), String::new())),
+        }
+    }
+}
+
+/// The names of a path, last first; `.` is none.
+fn parts(path: &str) -> Vec<String> {
+    let parts = path
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != ".");
+    parts.rev().map(String::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> Tree {
+        let tree = Tree::new(b"");
+        tree.provide("a/b/file", "text");
+        tree.link("a/link", "b/file");
+        tree.link("absolute", "/a/b");
+        tree.link("loop", "loop");
+        tree
+    }
+
+    fn text(tree: &Tree, path: &str) -> Result<String> {
+        let node = tree.find(path, Last::Follow)?;
+        let Kind::File(bytes) = &node.kind else {
+            return Err(Errno::EISDIR);
+        };
+        let mut text = [0; 4];
+        let count = bytes.read(0, &mut text);
+        Ok(String::from_utf8_lossy(&text[..count]).into_owned())
+    }
+
+    #[test]
+    fn paths_lead_through_links_and_dots() {
+        let tree = tree();
+        for path in [
+            "/a/b/file",
+            "a//b/./file",
+            "/a/link",
+            "/absolute/file",
+            "/a/../a/b/../link",
+            "/../a/link",
+        ] {
+            assert_eq!(text(&tree, path).as_deref(), Ok("text"), "{path}");
+        }
+        assert_eq!(text(&tree, "/"), Err(Errno::EISDIR));
+        assert_eq!(text(&tree, "/absolute"), Err(Errno::EISDIR));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_path_has_linux_errors() {
+        let tree = tree();
+        assert_eq!(text(&tree, "/none"), Err(Errno::ENOENT));
+        assert_eq!(text(&tree, "/none/file"), Err(Errno::ENOENT));
+        assert_eq!(text(&tree, "/a/b/file/x"), Err(Errno::ENOTDIR));
+        assert_eq!(text(&tree, "/a/b/file/"), Err(Errno::ENOTDIR));
+        assert_eq!(text(&tree, "/loop"), Err(Errno::ELOOP));
+        assert_eq!(text(&tree, &"x".repeat(300)), Err(Errno::ENAMETOOLONG));
+    }
+
+    #[test]
+    fn a_link_itself_can_be_looked_at() {
+        let tree = tree();
+        let node = tree.find("/a/link", Last::Keep).ok();
+        assert!(
+            node.is_some_and(|node| matches!(&node.kind, Kind::Link(target) if target == "b/file"))
+        );
+        let (above, name) = tree
+            .find_above("/a/new", Last::Follow)
+            .expect("a directory");
+        assert!(above.is_directory());
+        assert_eq!(name, "new");
+    }
+}

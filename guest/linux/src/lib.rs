@@ -1,0 +1,42 @@
+//! Linux's system calls for one static program on the library OS (ADR 36).
+//!
+//! [`run`] finds the program in the initramfs, loads it, and gives its exit status.
+//! The program has one process with threads; each is a thread of the library OS.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `load` | the program's file into memory; its first stack |
+//! | `space` | areas of the address space; what a page fault means |
+//! | `memory` | its pages, as the machine gives them |
+//! | `user` | bytes and words at the program's pointers |
+//! | `thread` | a thread's loop: run, serve a call, deliver signals |
+//! | `calls` | the system calls, by number |
+//! | `futex`, `signals` | threads that wait at an address; what interrupts a thread |
+//! | `files` | descriptors, and what they refer to |
+//!
+//! Neighbours: libos below; `crates/program` reads the file's layout. Limits: no fork,
+//! no exec, x86-64 only. A call that is unknown returns ENOSYS and is logged once.
+
+#![cfg_attr(target_os = "none", no_std)]
+#![forbid(unsafe_code)]
+// On the host only the tests use what is left of the machine's side.
+#![cfg_attr(not(target_os = "none"), allow(dead_code, unused_imports))]
+
+extern crate alloc;
+
+mod calls;
+mod errno;
+mod files;
+mod futex;
+mod load;
+mod memory;
+mod process;
+#[cfg(target_os = "none")]
+mod run;
+mod signals;
+mod space;
+mod thread;
+mod user;
+
+#[cfg(target_os = "none")]
+pub use run::{RunError, run};

@@ -1,0 +1,184 @@
+//! The program's file into its address space, and its first stack (System V ABI for
+//! x86-64, 3.4.1; kernel `fs/binfmt_elf.c`).
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use linux_raw_sys::auxvec::{
+    AT_BASE, AT_CLKTCK, AT_EGID, AT_ENTRY, AT_EUID, AT_EXECFN, AT_FLAGS, AT_GID, AT_HWCAP, AT_NULL,
+    AT_PAGESZ, AT_PHDR, AT_PHENT, AT_PHNUM, AT_PLATFORM, AT_RANDOM, AT_SECURE, AT_UID,
+};
+use tare_program::Start;
+use tare_program::elf::{Layout, Place, Segment};
+
+use crate::errno::{Errno, Result};
+use crate::files::Bytes;
+use crate::memory::{DATA, PAGE, Rights};
+use crate::process::Process;
+use crate::space::{Area, Backing, RELOCATED, STACK_TOP};
+
+/// Bytes of the first stack, as Linux's limit is by default.
+pub(crate) const STACK_BYTES: u64 = 8 << 20;
+/// Bytes of a program header.
+const HEADER_BYTES: u64 = 56;
+const CLOCK_TICKS: u64 = 100;
+
+/// Where a program begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Begin {
+    pub(crate) rip: u64,
+    pub(crate) rsp: u64,
+}
+
+/// What the machine says of itself, for the auxiliary vector.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machine {
+    /// CPUID leaf 1, EDX.
+    pub(crate) features: u32,
+    /// For the program's own seeds.
+    pub(crate) random: [u8; 16],
+}
+
+/// Loads a program and makes its stack.
+pub(crate) fn load(
+    process: &Process,
+    layout: &Layout,
+    file: &Bytes,
+    start: &Start,
+    machine: Machine,
+) -> Result<Begin> {
+    let base = match layout.place {
+        Place::Fixed => 0,
+        Place::Relocatable => RELOCATED - layout.pages().start,
+    };
+    for segment in &layout.segments {
+        map(process, base, segment, file)?;
+    }
+    let auxiliary = [
+        (AT_PHDR, layout.headers.map_or(0, |at| base + at)),
+        (AT_PHENT, HEADER_BYTES),
+        (AT_PHNUM, layout.header_count.into()),
+        (AT_PAGESZ, PAGE),
+        (AT_BASE, 0),
+        (AT_FLAGS, 0),
+        (AT_ENTRY, base + layout.entry),
+        (AT_UID, 0),
+        (AT_EUID, 0),
+        (AT_GID, 0),
+        (AT_EGID, 0),
+        (AT_SECURE, 0),
+        (AT_CLKTCK, CLOCK_TICKS),
+        (AT_HWCAP, machine.features.into()),
+    ];
+    Ok(Begin {
+        rip: base + layout.entry,
+        rsp: stack(process, start, &auxiliary, &machine.random)?,
+    })
+}
+
+fn map(process: &Process, base: u64, segment: &Segment, file: &Bytes) -> Result<()> {
+    let pages = segment.pages();
+    let pages = base + pages.start..base + pages.end;
+    let in_page = segment.address % PAGE;
+    let rights = Rights {
+        read: segment.read,
+        write: segment.write,
+        execute: segment.execute,
+    };
+    let mut space = process.space.lock();
+    let mut anonymous_from = pages.start;
+    if segment.file_bytes != 0 {
+        let file_pages = (in_page + segment.file_bytes).next_multiple_of(PAGE);
+        anonymous_from = pages.start + file_pages;
+        let backing = Backing::File {
+            bytes: file.clone(),
+            offset: segment.offset - in_page,
+            end: if segment.memory_bytes > segment.file_bytes {
+                // The rest of the last page is zeros.
+                segment.offset + segment.file_bytes
+            } else {
+                u64::MAX
+            },
+        };
+        space.map(
+            pages.start..anonymous_from,
+            Area {
+                end: 0,
+                rights,
+                backing,
+                name: "program",
+            },
+        )?;
+    }
+    if anonymous_from < pages.end {
+        let area = Area {
+            end: 0,
+            rights,
+            backing: Backing::Anonymous,
+            name: "program",
+        };
+        space.map(anonymous_from..pages.end, area)?;
+    }
+    Ok(())
+}
+
+/// Fills the stack from its top; gives the stack pointer.
+fn stack(
+    process: &Process,
+    start: &Start,
+    auxiliary: &[(u32, u64)],
+    random: &[u8; 16],
+) -> Result<u64> {
+    let area = Area {
+        end: 0,
+        rights: DATA,
+        backing: Backing::Anonymous,
+        name: "[stack]",
+    };
+    process
+        .space
+        .lock()
+        .map(STACK_TOP - STACK_BYTES..STACK_TOP, area)?;
+    let mut at = STACK_TOP;
+    let mut push = |bytes: &[u8]| -> Result<u64> {
+        at = at.checked_sub(bytes.len() as u64).ok_or(Errno::E2BIG)?;
+        if at < STACK_TOP - STACK_BYTES / 4 {
+            return Err(Errno::E2BIG);
+        }
+        process.write(at, bytes)?;
+        Ok(at)
+    };
+    let mut text = |text: &str| -> Result<u64> {
+        let mut bytes = Vec::from(text.as_bytes());
+        bytes.push(0);
+        push(&bytes)
+    };
+    let path = text(&start.path)?;
+    let platform = text("x86_64")?;
+    let mut pointers =
+        |texts: &[String]| -> Result<Vec<u64>> { texts.iter().map(|one| text(one)).collect() };
+    let environment = pointers(&start.environment)?;
+    let arguments = pointers(&start.arguments)?;
+    let random = push(random)?;
+
+    let mut words = Vec::new();
+    words.push(arguments.len() as u64);
+    words.extend(arguments);
+    words.push(0);
+    words.extend(environment);
+    words.push(0);
+    let last = [
+        (AT_RANDOM, random),
+        (AT_EXECFN, path),
+        (AT_PLATFORM, platform),
+        (AT_NULL, 0),
+    ];
+    for (kind, value) in auxiliary.iter().chain(&last) {
+        words.extend([u64::from(*kind), *value]);
+    }
+    // The stack pointer is a multiple of 16.
+    let bottom = (random - words.len() as u64 * 8) & !15;
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    process.write(bottom, &bytes)?;
+    Ok(bottom)
+}

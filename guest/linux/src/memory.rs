@@ -1,0 +1,181 @@
+//! Pages of the program, as the machine gives them; on the host a map of pages, for
+//! tests.
+
+use core::ops::Range;
+
+#[cfg(target_os = "none")]
+pub(crate) use tare_hal::user::{Access as Rights, WINDOW};
+
+/// Bytes of a page.
+pub(crate) const PAGE: u64 = 4096;
+
+/// What data may have.
+pub(crate) const DATA: Rights = Rights {
+    read: true,
+    write: true,
+    execute: false,
+};
+
+/// There is no memory for pages or page tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoMemory;
+
+#[cfg(target_os = "none")]
+mod machine {
+    use tare_hal::user;
+
+    use super::{DATA, NoMemory, PAGE, Range, Rights};
+
+    /// The addresses of programs that cannot be moved.
+    pub(crate) fn fixed() -> Range<u64> {
+        user::low()
+    }
+
+    /// Whether a page is there, whatever its rights.
+    pub(crate) fn is_held(address: u64) -> bool {
+        user::is_held(address & !(PAGE - 1))
+    }
+
+    /// Maps zeroed pages, none of which is there yet, and writes `bytes` to their begin.
+    pub(crate) fn populate(
+        range: Range<u64>,
+        rights: Rights,
+        bytes: &[u8],
+    ) -> Result<(), NoMemory> {
+        let first = if bytes.is_empty() { rights } else { DATA };
+        user::map(range.clone(), first).map_err(|_| NoMemory)?;
+        if !bytes.is_empty() {
+            let written = user::write(range.start, bytes);
+            if !written || (first != rights && user::protect(range, rights).is_err()) {
+                return Err(NoMemory);
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the rights of the pages that are there.
+    pub(crate) fn set_rights(range: Range<u64>, rights: Rights) {
+        user::protect(range, rights).ok();
+    }
+
+    /// Takes pages away.
+    pub(crate) fn release(range: Range<u64>) {
+        user::unmap(range).ok();
+    }
+
+    /// Copies from the program; says whether all was there.
+    pub(crate) fn read(address: u64, to: &mut [u8]) -> bool {
+        user::read(address, to)
+    }
+
+    /// Copies to the program; says whether all was there.
+    pub(crate) fn write(address: u64, from: &[u8]) -> bool {
+        user::write(address, from)
+    }
+
+    /// The word at `address`, a multiple of 4, in one access.
+    pub(crate) fn load_u32(address: u64) -> Option<u32> {
+        user::load_u32(address)
+    }
+}
+#[cfg(target_os = "none")]
+pub(crate) use machine::*;
+
+#[cfg(not(target_os = "none"))]
+mod host {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    use super::{NoMemory, PAGE, Range};
+
+    /// Where programs may have memory.
+    pub(crate) const WINDOW: Range<u64> = 0x6000_0000_0000..0x7000_0000_0000;
+
+    /// What a program may do with a page.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct Rights {
+        pub(crate) read: bool,
+        pub(crate) write: bool,
+        pub(crate) execute: bool,
+    }
+
+    struct Page {
+        bytes: [u8; PAGE as usize],
+        rights: Rights,
+    }
+
+    thread_local! {
+        static PAGES: RefCell<BTreeMap<u64, Page>> = const { RefCell::new(BTreeMap::new()) };
+    }
+
+    pub(crate) fn fixed() -> Range<u64> {
+        0x40_0000..0x440_0000
+    }
+
+    pub(crate) fn is_held(address: u64) -> bool {
+        PAGES.with_borrow(|pages| pages.contains_key(&(address & !(PAGE - 1))))
+    }
+
+    pub(crate) fn populate(
+        range: Range<u64>,
+        rights: Rights,
+        bytes: &[u8],
+    ) -> Result<(), NoMemory> {
+        PAGES.with_borrow_mut(|pages| {
+            let mut parts = bytes.chunks(PAGE as usize);
+            for at in range.step_by(PAGE as usize) {
+                let mut page = Page {
+                    bytes: [0; PAGE as usize],
+                    rights,
+                };
+                let part = parts.next().unwrap_or_default();
+                page.bytes[..part.len()].copy_from_slice(part);
+                assert!(pages.insert(at, page).is_none(), "a page was there");
+            }
+        });
+        Ok(())
+    }
+
+    pub(crate) fn set_rights(range: Range<u64>, rights: Rights) {
+        PAGES.with_borrow_mut(|pages| {
+            pages
+                .range_mut(range)
+                .for_each(|(_, page)| page.rights = rights);
+        });
+    }
+
+    pub(crate) fn release(range: Range<u64>) {
+        PAGES.with_borrow_mut(|pages| pages.retain(|at, _| !range.contains(at)));
+    }
+
+    pub(crate) fn read(address: u64, to: &mut [u8]) -> bool {
+        to.iter_mut().zip(address..).all(|(byte, at)| {
+            let found = with(at, |page| {
+                (page.rights != Rights::default()).then(|| page.bytes[(at % PAGE) as usize])
+            });
+            found.map(|found| *byte = found).is_some()
+        })
+    }
+
+    pub(crate) fn write(address: u64, from: &[u8]) -> bool {
+        from.iter().zip(address..).all(|(byte, at)| {
+            with(at, |page| {
+                page.rights
+                    .write
+                    .then(|| page.bytes[(at % PAGE) as usize] = *byte)
+            })
+            .is_some()
+        })
+    }
+
+    fn with<R>(address: u64, act: impl FnOnce(&mut Page) -> Option<R>) -> Option<R> {
+        PAGES.with_borrow_mut(|pages| act(pages.get_mut(&(address & !(PAGE - 1)))?))
+    }
+
+    pub(crate) fn load_u32(address: u64) -> Option<u32> {
+        let mut bytes = [0; 4];
+        (address.is_multiple_of(4) && read(address, &mut bytes)).then(|| u32::from_le_bytes(bytes))
+    }
+}
+#[cfg(not(target_os = "none"))]
+pub(crate) use host::*;

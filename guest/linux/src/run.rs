@@ -1,0 +1,434 @@
+//! The program from the initramfs, from its start to its end: its threads' loops.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use linux_raw_sys::general as c;
+use tare_hal::user::{Context as Program, Exit, Registers};
+use tare_libos::sync::SpinLock;
+use tare_libos::{env, fs, heap, net, random, thread as libos_thread};
+use tare_program::elf::{ElfError, Layout};
+use tare_program::{FILE, Start, StartError};
+
+use crate::calls::{self, system::end};
+use crate::errno::{Errno, Result as CallResult};
+use crate::files::tree::{Kind, Last, Tree};
+use crate::files::{Console, Descriptor, Open, Table};
+use crate::futex::Futexes;
+use crate::load::{self, Machine};
+use crate::process::{MOST_THREADS, PID, Process};
+use crate::signals::{Actions, Cause, Does, Mask};
+use crate::space::{Access, Denied, Space};
+use crate::thread::{Context, Thread};
+
+/// Stack of a thread in the library OS, bytes.
+const STACK_BYTES: usize = 64 * 1024;
+/// Bits of a page fault's error code: a write, an instruction fetch.
+const FAULT_WRITE: u32 = 1 << 1;
+const FAULT_EXECUTE: u32 = 1 << 4;
+const PAGE_FAULT: u8 = 14;
+/// Codes of `siginfo` (kernel `include/uapi/asm-generic/siginfo.h`).
+const SEGV_MAPERR: i32 = 1;
+const SEGV_ACCERR: i32 = 2;
+const SI_KERNEL: i32 = 0x80;
+
+/// Why a program cannot start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// No initramfs, or none that names a program.
+    #[error("the initramfs has no {FILE}: start this image by `tare run ./program`")]
+    NoStart,
+    /// It does not say what to start.
+    #[error("cannot read {FILE}: {0}")]
+    Start(#[from] StartError),
+    /// The program is missing.
+    #[error("the initramfs has no {0}")]
+    NoProgram(String),
+    /// It is not a program for this machine.
+    #[error("cannot run {path}: {source}")]
+    Elf {
+        /// The program.
+        path: String,
+        /// Why.
+        source: ElfError,
+    },
+    /// It is linked dynamically.
+    #[error("cannot run {path}: it is linked dynamically (loader {loader}); link it with -static")]
+    Dynamic {
+        /// The program.
+        path: String,
+        /// Its loader.
+        loader: String,
+    },
+    /// It cannot be loaded.
+    #[error("cannot load {path}: error {errno}")]
+    Load {
+        /// The program.
+        path: String,
+        /// Linux's error number.
+        errno: u32,
+    },
+}
+
+/// Runs the program that the initramfs names; gives its exit status.
+pub fn run() -> Result<u8, RunError> {
+    let start = fs::read(FILE).map_err(|_| RunError::NoStart)?;
+    let start = Start::parse(&start)?;
+    let path = start.path.clone();
+    let tree = Tree::new(env::initramfs().unwrap_or_default());
+    let missing = || RunError::NoProgram(path.clone());
+    let node = tree.find(&path, Last::Follow).map_err(|_| missing())?;
+    let Kind::File(file) = &node.kind else {
+        return Err(missing());
+    };
+    let bytes = file.archive().ok_or_else(missing)?;
+    let layout = Layout::parse(bytes).map_err(|source| RunError::Elf {
+        path: path.clone(),
+        source,
+    })?;
+    if let Some(loader) = layout.interpreter {
+        return Err(RunError::Dynamic { path, loader });
+    }
+    provide(&tree, &start);
+    let process = Arc::new(Process {
+        space: SpinLock::new(Space::new()),
+        files: SpinLock::new(standard_files()),
+        tree,
+        directory: SpinLock::new(start.directory.trim_end_matches('/').into()),
+        threads: SpinLock::new(BTreeMap::new()),
+        last_number: AtomicU32::new(PID),
+        futexes: Futexes::new(),
+        actions: SpinLock::new(Actions::new()),
+        pending: AtomicU64::new(0),
+        unknown: SpinLock::new([0; 8]),
+        path: path.clone(),
+        hostname: start.hostname.clone(),
+    });
+    let mut bytes = [0; 16];
+    random::fill(&mut bytes);
+    let machine = Machine {
+        features: tare_hal::cpu_features(),
+        random: bytes,
+    };
+    let begin = load::load(&process, &layout, file, &start, machine);
+    let begin = begin.map_err(|Errno(errno)| RunError::Load { path, errno })?;
+    let registers = Registers {
+        rip: begin.rip,
+        rsp: begin.rsp,
+        ..Registers::default()
+    };
+    let thread = Thread::new(PID, 0);
+    process.threads.lock().insert(PID, thread.clone());
+    let first = libos_thread::Builder::new()
+        .name("program")
+        .stack_size(STACK_BYTES)
+        .spawn({
+            let process = process.clone();
+            move || run_thread(&process, &thread, Program::new(registers))
+        });
+    if first.is_err() {
+        return Err(RunError::Load {
+            path: process.path.clone(),
+            errno: Errno::ENOMEM.0,
+        });
+    }
+    // The last thread ends the machine.
+    loop {
+        libos_thread::park();
+    }
+}
+
+/// Files that programs read of every system.
+fn provide(tree: &Tree, start: &Start) {
+    let kib = heap::stats().total / 1024;
+    tree.provide(
+        "etc/hosts",
+        &format!("127.0.0.1 localhost {}\n", start.hostname),
+    );
+    tree.provide(
+        "etc/resolv.conf",
+        &format!("nameserver {}\n", name_server()),
+    );
+    tree.provide("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n");
+    tree.provide("etc/group", "root:x:0:\n");
+    tree.provide(
+        "proc/meminfo",
+        &format!("MemTotal: {kib} kB\nMemFree: {kib} kB\nMemAvailable: {kib} kB\n"),
+    );
+    tree.provide("proc/version", "Linux version 6.1.0-tare\n");
+    tree.provide(
+        "proc/self/cmdline",
+        &format!("{}\0", start.arguments.join("\0")),
+    );
+    tree.provide(
+        "proc/self/stat",
+        "1 (program) R 0 1 1 0 0 0 0 0 0 0 0 0 0 0 20 0 1 0 0 0 0\n",
+    );
+    tree.provide("proc/sys/vm/overcommit_memory", "1\n");
+    tree.provide("proc/sys/net/core/somaxconn", "4096\n");
+    tree.provide("proc/sys/kernel/osrelease", "6.1.0-tare\n");
+    let cpus = libos_thread::cores();
+    let cpuinfo: String = (0..cpus)
+        .map(|cpu| format!("processor\t: {cpu}\n\n"))
+        .collect();
+    tree.provide("proc/cpuinfo", &cpuinfo);
+    tree.provide(
+        "sys/devices/system/cpu/online",
+        &format!("0-{}\n", cpus - 1),
+    );
+    tree.link("proc/self/exe", &start.path);
+    tree.link("proc/1", "self");
+}
+
+/// Where names are asked for: the gateway, behind which passt answers.
+fn name_server() -> String {
+    let given = env::var(tare_abi::cmdline::IP).and_then(|word| word.split_once(','));
+    let gateway = given.map_or("127.0.0.1", |(_, gateway)| gateway);
+    net::address().map_or("127.0.0.1", |_| gateway).into()
+}
+
+fn standard_files() -> Table {
+    let mut table = Table::new();
+    let open = Open::new(Arc::new(Console), c::O_RDWR);
+    for number in 0..3 {
+        let descriptor = Descriptor {
+            open: open.clone(),
+            close_on_exec: false,
+        };
+        table.put(number, descriptor).ok();
+    }
+    table
+}
+
+/// What a new thread begins with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewThread {
+    pub(crate) stack: u64,
+    pub(crate) tls: Option<u64>,
+    pub(crate) parent_number: Option<u64>,
+    pub(crate) child_number: Option<u64>,
+    pub(crate) clear_at_end: u64,
+}
+
+/// Starts a thread that continues where `context`'s does; gives its number.
+pub(crate) fn start_thread(context: &mut Context<'_>, new: &NewThread) -> CallResult {
+    let process = context.process;
+    if process.threads.lock().len() >= MOST_THREADS || !heap::has_room(STACK_BYTES) {
+        return Err(Errno::EAGAIN);
+    }
+    let number = process.last_number.fetch_add(1, Ordering::Relaxed) + 1;
+    let mut registers = *context.registers;
+    registers.rax = 0;
+    if new.stack != 0 {
+        registers.rsp = new.stack;
+    }
+    registers.fs_base = new.tls.unwrap_or(registers.fs_base);
+    for at in [new.parent_number, new.child_number].into_iter().flatten() {
+        process.put_u32(at, number)?;
+    }
+    let thread = Thread::new(number, context.thread.mask().0);
+    thread
+        .clear_at_end
+        .store(new.clear_at_end, Ordering::Relaxed);
+    process.threads.lock().insert(number, thread.clone());
+    let core = number as usize % libos_thread::cores();
+    let started = libos_thread::Builder::new()
+        .core(core)
+        .stack_size(STACK_BYTES)
+        .spawn({
+            let process = process.clone();
+            move || run_thread(&process, &thread, Program::new(registers))
+        });
+    if started.is_err() {
+        process.threads.lock().remove(&number);
+        return Err(Errno::EAGAIN);
+    }
+    Ok(number.into())
+}
+
+/// The loop of a thread, until it ends.
+fn run_thread(process: &Arc<Process>, thread: &Arc<Thread>, mut program: Program) {
+    thread.begin();
+    let mut buffer = Vec::new();
+    loop {
+        while let Some(taken) = process.take_signal(thread) {
+            match taken.does {
+                Does::End => end_by_signal(process, taken.signal),
+                Does::Handler(action) => {
+                    handle_signal(process, thread, &mut program, (taken.signal, action), None);
+                }
+            }
+        }
+        libos_thread::before_program();
+        let may_run = || libos_thread::may_run_program() && !process.has_signal(thread);
+        match program.enter_if(may_run) {
+            Exit::SystemCall => {
+                let number = program.registers.rax;
+                match number as u32 {
+                    c::__NR_exit => {
+                        if end_thread(process, thread, program.registers.rdi) {
+                            return;
+                        }
+                    }
+                    c::__NR_rt_sigreturn => return_from_signal(process, thread, &mut program),
+                    _ => serve(process, thread, &mut program, &mut buffer),
+                }
+            }
+            Exit::Fault {
+                vector,
+                error,
+                address,
+            } => fault(process, thread, &mut program, (vector, error, address)),
+            Exit::Interrupt => {}
+        }
+    }
+}
+
+fn serve(
+    process: &Arc<Process>,
+    thread: &Arc<Thread>,
+    program: &mut Program,
+    buffer: &mut Vec<u8>,
+) {
+    let number = program.registers.rax;
+    let mut context = Context {
+        process,
+        thread,
+        registers: &mut program.registers,
+        buffer: core::mem::take(buffer),
+    };
+    let result = calls::serve(&mut context);
+    *buffer = core::mem::take(&mut context.buffer);
+    program.registers.rax = match result {
+        Ok(value) => value,
+        Err(errno) => errno.to_rax(),
+    };
+    if result != Err(Errno::EINTR) {
+        return;
+    }
+    let Some(taken) = process.take_signal(thread) else {
+        return;
+    };
+    match taken.does {
+        Does::End => end_by_signal(process, taken.signal),
+        Does::Handler(action) => {
+            if action.flags & u64::from(c::SA_RESTART) != 0 && calls::restarts(number) {
+                program.registers.rax = number;
+                // SYSCALL has two bytes.
+                program.registers.rip -= 2;
+            }
+            handle_signal(process, thread, program, (taken.signal, action), None);
+        }
+    }
+}
+
+/// Ends a thread; says whether others go on. The last one ends the machine.
+fn end_thread(process: &Process, thread: &Thread, status: u64) -> bool {
+    let clear = thread.clear_at_end.load(Ordering::Relaxed);
+    if clear != 0 && process.put_u32(clear, 0).is_ok() {
+        process.futexes.wake(clear, 1, u32::MAX);
+    }
+    let mut threads = process.threads.lock();
+    threads.remove(&thread.number);
+    if threads.is_empty() {
+        end(status as u8);
+    }
+    true
+}
+
+fn fault(
+    process: &Arc<Process>,
+    thread: &Arc<Thread>,
+    program: &mut Program,
+    (vector, error, address): (u8, u32, u64),
+) {
+    let (signal, code) = if vector == PAGE_FAULT {
+        let access = if error & FAULT_EXECUTE != 0 {
+            Access::Execute
+        } else if error & FAULT_WRITE != 0 {
+            Access::Write
+        } else {
+            Access::Read
+        };
+        let brought = process.space.lock().fault(address, access);
+        match brought {
+            Ok(()) => return,
+            Err(Denied::NotMapped) => (c::SIGSEGV, SEGV_MAPERR),
+            Err(Denied::Rights) => (c::SIGSEGV, SEGV_ACCERR),
+            Err(Denied::BeyondFile) => (c::SIGBUS, 2),
+            Err(Denied::NoMemory) => {
+                tare_libos::println!("tare: the program needs more memory: see --memory");
+                end(128 + c::SIGKILL as u8);
+            }
+        }
+    } else {
+        match vector {
+            0 => (c::SIGFPE, 1),
+            16 | 19 => (c::SIGFPE, 7),
+            1 | 3 => (c::SIGTRAP, 1),
+            6 => (c::SIGILL, 2),
+            17 => (c::SIGBUS, 1),
+            _ => (c::SIGSEGV, SI_KERNEL),
+        }
+    };
+    let cause = Cause {
+        code,
+        address: if vector == PAGE_FAULT { address } else { 0 },
+        error: error.into(),
+        vector: vector.into(),
+    };
+    let action = process.actions.lock().get(signal);
+    let is_blocked = thread.mask().0 & Mask::of(signal).0 != 0;
+    if action.handler <= 1 || is_blocked {
+        log::warn!(
+            "exception {vector} at {address:#x}, RIP {:#x}, RSP {:#x}",
+            program.registers.rip,
+            program.registers.rsp
+        );
+        let words = (0..24).map_while(|word| process.u64(program.registers.rsp + word * 8).ok());
+        log::debug!(
+            "{:x?}, stack {:x?}",
+            program.registers,
+            words.collect::<Vec<_>>()
+        );
+        end_by_signal(process, signal);
+    }
+    handle_signal(process, thread, program, (signal, action), Some(cause));
+}
+
+fn handle_signal(
+    process: &Process,
+    thread: &Thread,
+    program: &mut Program,
+    (signal, action): (u32, crate::signals::Action),
+    cause: Option<Cause>,
+) {
+    let vectors = Vec::from(program.vectors().bytes());
+    let registers = &mut program.registers;
+    let called = process.call_handler(thread, registers, &vectors, (signal, action), cause);
+    if called.is_err() {
+        end_by_signal(process, c::SIGSEGV);
+    }
+}
+
+fn return_from_signal(process: &Process, thread: &Thread, program: &mut Program) {
+    let bytes = program.vectors().bytes().len();
+    match process.return_from_handler(thread, &mut program.registers, bytes) {
+        Ok(vectors) => {
+            if let Some(vectors) = vectors {
+                program.vectors().set_bytes(&vectors).ok();
+            }
+        }
+        Err(_) => end_by_signal(process, c::SIGSEGV),
+    }
+}
+
+/// Ends the process as a shell reports it: 128 and the signal's number.
+fn end_by_signal(process: &Process, signal: u32) -> ! {
+    tare_libos::println!("tare: {} was ended by signal {signal}", process.path);
+    end(128 + signal as u8)
+}

@@ -1,0 +1,388 @@
+//! The program's address space: areas with rights and what backs them. Pages come on
+//! the first use, several at once, and are the program's own: a private mapping of a
+//! file has copies of its bytes.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use core::ops::Range;
+
+use tare_libos::heap;
+
+use crate::errno::{Errno, Result};
+use crate::files::Bytes;
+use crate::memory::{self, DATA, PAGE, Rights, WINDOW};
+
+/// Most areas, as Linux has it (`vm.max_map_count`).
+const MOST_AREAS: usize = 65_530;
+/// Where mappings begin that may be anywhere.
+const MAPPINGS: Range<u64> = 0x6000_1000_0000..0x6800_0000_0000;
+/// Where programs begin that may be anywhere.
+pub(crate) const RELOCATED: u64 = 0x6a00_0000_0000;
+/// Where the break begins, and its limit.
+const BREAK: Range<u64> = 0x6b00_0000_0000..0x6c00_0000_0000;
+/// Where the first stack ends.
+pub(crate) const STACK_TOP: u64 = 0x6fff_ffff_f000;
+/// Pages that come at once for anonymous memory.
+const AROUND: u64 = 16;
+/// And for a file's.
+const AROUND_FILE: u64 = 64;
+
+/// What a program wants of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+    Execute,
+}
+
+/// Why an access fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// Nothing is mapped there.
+    NotMapped,
+    /// The area does not allow it.
+    Rights,
+    /// A file's mapping beyond the file's end.
+    BeyondFile,
+    /// There is no memory for the page.
+    NoMemory,
+}
+
+/// What is behind an area's pages.
+#[derive(Clone, Debug)]
+pub(crate) enum Backing {
+    /// Zeros.
+    Anonymous,
+    /// A file's bytes from `offset` at the area's begin; zeros after `end` of the file.
+    File { bytes: Bytes, offset: u64, end: u64 },
+}
+
+impl Backing {
+    fn advanced(&self, by: u64) -> Self {
+        match self {
+            Self::Anonymous => Self::Anonymous,
+            Self::File { bytes, offset, end } => Self::File {
+                bytes: bytes.clone(),
+                offset: offset + by,
+                end: *end,
+            },
+        }
+    }
+}
+
+/// A mapping.
+#[derive(Clone, Debug)]
+pub(crate) struct Area {
+    pub(crate) end: u64,
+    pub(crate) rights: Rights,
+    pub(crate) backing: Backing,
+    pub(crate) name: &'static str,
+}
+
+/// The address space.
+#[derive(Debug)]
+pub(crate) struct Space {
+    areas: BTreeMap<u64, Area>,
+    /// Where the search for a free range begins.
+    next: u64,
+    program_break: u64,
+}
+
+impl Space {
+    pub(crate) const fn new() -> Self {
+        Self {
+            areas: BTreeMap::new(),
+            next: MAPPINGS.start,
+            program_break: BREAK.start,
+        }
+    }
+
+    /// The areas, ascending.
+    #[cfg(test)]
+    pub(crate) fn areas(&self) -> impl Iterator<Item = (u64, &Area)> {
+        self.areas.iter().map(|(start, area)| (*start, area))
+    }
+
+    /// Maps `range`, in place of whatever was there.
+    pub(crate) fn map(&mut self, range: Range<u64>, mut area: Area) -> Result<()> {
+        if !is_own(&range) {
+            return Err(Errno::ENOMEM);
+        }
+        if self.areas.len() >= MOST_AREAS {
+            return Err(Errno::ENOMEM);
+        }
+        self.unmap(range.clone());
+        area.end = range.end;
+        let before = self.areas.range_mut(..range.start).next_back();
+        if let Some((_, before)) = before
+            && before.end == range.start
+            && before.rights == area.rights
+            && before.name == area.name
+            && matches!(
+                (&before.backing, &area.backing),
+                (Backing::Anonymous, Backing::Anonymous)
+            )
+        {
+            before.end = range.end;
+        } else {
+            self.areas.insert(range.start, area);
+        }
+        Ok(())
+    }
+
+    /// Takes away whatever is mapped in `range`.
+    pub(crate) fn unmap(&mut self, range: Range<u64>) {
+        self.split(range.start);
+        self.split(range.end);
+        while let Some((&start, area)) = self.areas.range(range.clone()).next() {
+            memory::release(start..area.end);
+            self.areas.remove(&start);
+        }
+    }
+
+    /// Gives the pages of `range` back; the areas stay, as after `MADV_DONTNEED`.
+    pub(crate) fn forget(&mut self, range: &Range<u64>) {
+        for part in self.parts(range) {
+            memory::release(part);
+        }
+    }
+
+    /// Changes the rights of all of `range`, which must be mapped.
+    pub(crate) fn protect(&mut self, range: Range<u64>, rights: Rights) -> Result<()> {
+        if !self.is_mapped(&range) {
+            return Err(Errno::ENOMEM);
+        }
+        self.split(range.start);
+        self.split(range.end);
+        for (start, area) in self.areas.range_mut(range) {
+            if area.rights != rights {
+                area.rights = rights;
+                memory::set_rights(*start..area.end, rights);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every page of `range` is mapped.
+    pub(crate) fn is_mapped(&self, range: &Range<u64>) -> bool {
+        let mapped: u64 = self.parts(range).map(|part| part.end - part.start).sum();
+        mapped == range.end - range.start
+    }
+
+    /// The parts of `range` that are mapped.
+    fn parts(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let (from, to) = (range.start, range.end);
+        let first = self
+            .areas
+            .range(..=from)
+            .next_back()
+            .map_or(from, |(start, _)| *start);
+        self.areas
+            .range(first..to.max(first))
+            .map(move |(start, area)| (*start).max(from)..area.end.min(to))
+            .filter(|part| part.start < part.end)
+    }
+
+    /// A free range of `bytes`, whole pages: at `hint` if that is free.
+    pub(crate) fn find(&mut self, bytes: u64, hint: u64) -> Result<u64> {
+        let is_free = |space: &Self, start: u64| {
+            let range = start..start + bytes;
+            is_own(&range) && space.parts(&range).next().is_none()
+        };
+        if bytes == 0 || bytes > MAPPINGS.end - MAPPINGS.start {
+            return Err(Errno::ENOMEM);
+        }
+        if hint != 0 && hint.is_multiple_of(PAGE) && MAPPINGS.contains(&hint) && is_free(self, hint)
+        {
+            return Ok(hint);
+        }
+        let found = self
+            .gap(self.next, bytes)
+            .or_else(|| self.gap(MAPPINGS.start, bytes));
+        let start = found.ok_or(Errno::ENOMEM)?;
+        self.next = start + bytes;
+        Ok(start)
+    }
+
+    /// The first gap from `from` on.
+    fn gap(&self, from: u64, bytes: u64) -> Option<u64> {
+        let before = self.areas.range(..from).next_back();
+        let mut at = before.map_or(from, |(_, area)| area.end.max(from));
+        for (start, area) in self.areas.range(from..MAPPINGS.end) {
+            if *start - at.min(*start) >= bytes {
+                break;
+            }
+            at = area.end.max(at);
+        }
+        (at.checked_add(bytes)? <= MAPPINGS.end).then_some(at)
+    }
+
+    /// Extends the area that ends at `end` and holds `start` to `new_end`, if nothing is
+    /// in the way; says whether it did.
+    pub(crate) fn grow(&mut self, start: u64, end: u64, new_end: u64) -> bool {
+        let is_free = is_own(&(end..new_end)) && self.parts(&(end..new_end)).next().is_none();
+        let area = self.areas.range_mut(..=start).next_back();
+        match area {
+            Some((_, area)) if is_free && area.end == end => {
+                area.end = new_end;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Maps `bytes` at `to` as the area of `from` is mapped, with its pages' contents.
+    pub(crate) fn copy_to(&mut self, from: Range<u64>, to: u64, bytes: u64) -> Result<()> {
+        let found = self.areas.range(..=from.start).next_back();
+        let (start, area) = found
+            .map(|(start, area)| (*start, area.clone()))
+            .ok_or(Errno::EFAULT)?;
+        let rights = area.rights;
+        let backing = area.backing.advanced(from.start - start);
+        let area = Area {
+            rights,
+            backing,
+            ..area
+        };
+        self.map(to..to + bytes, area)?;
+        let mut page = vec![0; PAGE as usize];
+        for at in from.clone().step_by(PAGE as usize) {
+            if memory::is_held(at) && memory::read(at, &mut page) {
+                let target = to + (at - from.start);
+                let brought = memory::populate(target..target + PAGE, rights, &page);
+                brought.map_err(|_| Errno::ENOMEM)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts the area at `address` in two.
+    fn split(&mut self, address: u64) {
+        let Some((&start, area)) = self.areas.range_mut(..address).next_back() else {
+            return;
+        };
+        if area.end <= address {
+            return;
+        }
+        let upper = Area {
+            backing: area.backing.advanced(address - start),
+            ..area.clone()
+        };
+        area.end = address;
+        self.areas.insert(address, upper);
+    }
+
+    /// Moves the break; gives where it is.
+    pub(crate) fn set_break(&mut self, wanted: u64) -> u64 {
+        if !BREAK.contains(&wanted) {
+            return self.program_break;
+        }
+        let old = self.program_break.next_multiple_of(PAGE);
+        let new = wanted.next_multiple_of(PAGE);
+        let area = Area {
+            end: 0,
+            rights: DATA,
+            backing: Backing::Anonymous,
+            name: "[heap]",
+        };
+        if new < old {
+            self.unmap(new..old);
+        } else if new > old && (may_commit(new - old).is_err() || self.map(old..new, area).is_err())
+        {
+            return self.program_break;
+        }
+        self.program_break = wanted;
+        wanted
+    }
+
+    /// Brings the page at `address`, and some around it that are not there.
+    pub(crate) fn fault(
+        &mut self,
+        address: u64,
+        access: Access,
+    ) -> core::result::Result<(), Denied> {
+        let page = address & !(PAGE - 1);
+        let found = self.areas.range(..=page).next_back();
+        let Some((&start, area)) = found.filter(|(_, area)| page < area.end) else {
+            return Err(Denied::NotMapped);
+        };
+        let may = match access {
+            Access::Read => any(area.rights),
+            Access::Write => area.rights.write,
+            Access::Execute => area.rights.execute,
+        };
+        if !may {
+            return Err(Denied::Rights);
+        }
+        if memory::is_held(page) {
+            // It came meanwhile, or its rights changed under the processor's feet.
+            memory::set_rights(page..page + PAGE, area.rights);
+            return Ok(());
+        }
+        if let Backing::File { bytes, offset, end } = &area.backing
+            && *end == u64::MAX
+            && offset + (page - start) >= bytes.len()
+        {
+            return Err(Denied::BeyondFile);
+        }
+        let around = match area.backing {
+            Backing::Anonymous => AROUND,
+            Backing::File { .. } => AROUND_FILE,
+        };
+        let window = around * PAGE;
+        let low = (page - page % window).max(start);
+        let high = (low - low % window + window).min(area.end);
+        let run = run_around(page, low..high);
+        let whole = bring(start, area, run);
+        // Short of memory: this page alone.
+        whole.or_else(|_| bring(start, area, page..page + PAGE))
+    }
+}
+
+/// The pages around `page` that are not there, without a gap.
+fn run_around(page: u64, within: Range<u64>) -> Range<u64> {
+    let mut run = page..page + PAGE;
+    while run.end < within.end && !memory::is_held(run.end) {
+        run.end += PAGE;
+    }
+    while run.start > within.start && !memory::is_held(run.start - PAGE) {
+        run.start -= PAGE;
+    }
+    run
+}
+
+fn bring(start: u64, area: &Area, run: Range<u64>) -> core::result::Result<(), Denied> {
+    let brought = match &area.backing {
+        Backing::Anonymous => memory::populate(run, area.rights, &[]),
+        Backing::File { bytes, offset, end } => {
+            let mut copy = vec![0; (run.end - run.start) as usize];
+            let count = bytes.read_until(offset + (run.start - start), *end, &mut copy);
+            memory::populate(run, area.rights, &copy[..count])
+        }
+    };
+    brought.map_err(|_| Denied::NoMemory)
+}
+
+/// Whether a page with these rights can be used at all.
+fn any(rights: Rights) -> bool {
+    rights.read || rights.write || rights.execute
+}
+
+/// Whether a range may be the program's.
+fn is_own(range: &Range<u64>) -> bool {
+    let within = |own: Range<u64>| own.start <= range.start && range.end <= own.end;
+    range.start < range.end && (within(WINDOW) || within(memory::fixed()))
+}
+
+/// Refuses what can never be there, as Linux does by default (`vm.overcommit_memory`).
+pub(crate) fn may_commit(bytes: u64) -> Result<()> {
+    match heap::stats().total {
+        0 => Ok(()),
+        total if bytes > total => Err(Errno::ENOMEM),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "space_tests.rs"]
+mod tests;

@@ -1,0 +1,121 @@
+//! Tests of areas and faults, on the host's pages.
+
+#![allow(clippy::single_range_in_vec_init)]
+
+use super::*;
+use alloc::vec::Vec;
+
+fn anonymous(rights: Rights) -> Area {
+    Area {
+        end: 0,
+        rights,
+        backing: Backing::Anonymous,
+        name: "",
+    }
+}
+
+const READ: Rights = Rights {
+    read: true,
+    write: false,
+    execute: false,
+};
+const NONE: Rights = Rights {
+    read: false,
+    write: false,
+    execute: false,
+};
+
+fn ranges(space: &Space) -> Vec<Range<u64>> {
+    space.areas().map(|(start, area)| start..area.end).collect()
+}
+
+#[test]
+fn neighbours_merge_and_holes_split() {
+    let mut space = Space::new();
+    let base = MAPPINGS.start;
+    assert_eq!(space.map(base..base + 4 * PAGE, anonymous(DATA)), Ok(()));
+    let next = base + 4 * PAGE..base + 8 * PAGE;
+    assert_eq!(space.map(next, anonymous(DATA)), Ok(()));
+    assert_eq!(ranges(&space), [base..base + 8 * PAGE]);
+    space.unmap(base + 2 * PAGE..base + 3 * PAGE);
+    assert_eq!(
+        ranges(&space),
+        [base..base + 2 * PAGE, base + 3 * PAGE..base + 8 * PAGE]
+    );
+    assert!(!space.is_mapped(&(base..base + 3 * PAGE)));
+    assert!(space.is_mapped(&(base + 3 * PAGE..base + 8 * PAGE)));
+}
+
+#[test]
+fn a_fault_brings_pages_with_the_areas_rights() {
+    let mut space = Space::new();
+    let start = space.find(64 * PAGE, 0).expect("room");
+    space
+        .map(start..start + 64 * PAGE, anonymous(DATA))
+        .expect("mapped");
+    assert!(!memory::read(start, &mut [0]));
+    assert_eq!(space.fault(start + 5, Access::Write), Ok(()));
+    assert!(memory::write(start, &[7]));
+    space.protect(start..start + PAGE, READ).expect("protected");
+    assert!(!memory::write(start, &[8]));
+    assert_eq!(space.fault(start, Access::Write), Err(Denied::Rights));
+    space.protect(start..start + PAGE, NONE).expect("protected");
+    assert!(!memory::read(start, &mut [0]));
+    space.protect(start..start + PAGE, READ).expect("protected");
+    let mut byte = [0];
+    assert!(memory::read(start, &mut byte));
+    assert_eq!(byte, [7]);
+    space.unmap(start..start + 64 * PAGE);
+    assert_eq!(space.fault(start, Access::Read), Err(Denied::NotMapped));
+    assert!(!memory::read(start, &mut byte));
+}
+
+#[test]
+fn a_files_pages_have_its_bytes_and_zeros_behind_them() {
+    let mut space = Space::new();
+    let start = space.find(2 * PAGE, 0).expect("room");
+    let content: Vec<u8> = (0..6000_u32).map(|n| n as u8).collect();
+    let area = Area {
+        backing: Backing::File {
+            bytes: Bytes::new(content.clone()),
+            offset: 0,
+            end: 5000,
+        },
+        ..anonymous(READ)
+    };
+    space.map(start..start + 2 * PAGE, area).expect("mapped");
+    space.split(start + PAGE);
+    assert_eq!(space.fault(start + PAGE, Access::Read), Ok(()));
+    let mut read = [9; 1000];
+    assert!(memory::read(start + PAGE, &mut read));
+    assert_eq!(read[..904], content[4096..5000]);
+    assert_eq!(read[904..], [0; 96]);
+}
+
+#[test]
+fn ranges_are_found_where_nothing_is() {
+    let mut space = Space::new();
+    let first = space.find(4 * PAGE, 0).expect("room");
+    space
+        .map(first..first + 4 * PAGE, anonymous(NONE))
+        .expect("mapped");
+    let second = space.find(PAGE, first).expect("room");
+    assert!(second >= first + 4 * PAGE);
+    let hint = first + 100 * PAGE;
+    assert_eq!(space.find(PAGE, hint), Ok(hint));
+    assert_eq!(space.find(!(PAGE - 1), 0), Err(Errno::ENOMEM));
+    let wrong = space.map(0x1000..0x2000, anonymous(NONE));
+    assert_eq!(wrong, Err(Errno::ENOMEM));
+}
+
+#[test]
+fn the_break_moves_both_ways() {
+    let mut space = Space::new();
+    let start = space.set_break(0);
+    assert_eq!(space.set_break(start + 10), start + 10);
+    assert_eq!(space.fault(start, Access::Write), Ok(()));
+    assert_eq!(space.set_break(start + 3 * PAGE), start + 3 * PAGE);
+    assert_eq!(space.set_break(start), start);
+    assert_eq!(space.fault(start, Access::Write), Err(Denied::NotMapped));
+    assert_eq!(space.set_break(u64::MAX), start);
+}

@@ -1,0 +1,142 @@
+//! Bytes and words at the program's pointers. A pointer that the program may not use
+//! is EFAULT; a page that has not come yet comes.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::errno::{Errno, Result};
+use crate::memory::{self, PAGE};
+use crate::process::Process;
+use crate::space::Access;
+
+/// Longest path, with its NUL.
+const PATH_MAX: usize = 4096;
+/// Most parts of a vector (`UIO_MAXIOV`).
+const MOST_PARTS: u64 = 1024;
+
+impl Process {
+    /// Copies from the program.
+    pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Result<()> {
+        if memory::read(address, to) {
+            return Ok(());
+        }
+        self.bring(address, to.len(), Access::Read)?;
+        if memory::read(address, to) {
+            Ok(())
+        } else {
+            Err(Errno::EFAULT)
+        }
+    }
+
+    /// Copies to the program.
+    pub(crate) fn write(&self, address: u64, from: &[u8]) -> Result<()> {
+        if memory::write(address, from) {
+            return Ok(());
+        }
+        self.bring(address, from.len(), Access::Write)?;
+        if memory::write(address, from) {
+            Ok(())
+        } else {
+            Err(Errno::EFAULT)
+        }
+    }
+
+    /// Brings the pages of a range that are not there.
+    fn bring(&self, address: u64, length: usize, access: Access) -> Result<()> {
+        let end = address.checked_add(length as u64).ok_or(Errno::EFAULT)?;
+        let mut space = self.space.lock();
+        let mut at = address & !(PAGE - 1);
+        while at < end {
+            space.fault(at, access).map_err(|_| Errno::EFAULT)?;
+            at += PAGE;
+        }
+        Ok(())
+    }
+
+    /// `length` bytes.
+    pub(crate) fn bytes(&self, address: u64, length: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.read(address, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub(crate) fn array<const N: usize>(&self, address: u64) -> Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.read(address, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub(crate) fn u64(&self, address: u64) -> Result<u64> {
+        self.array(address).map(u64::from_le_bytes)
+    }
+
+    pub(crate) fn u32(&self, address: u64) -> Result<u32> {
+        self.array(address).map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn put_u32(&self, address: u64, value: u32) -> Result<()> {
+        self.write(address, &value.to_le_bytes())
+    }
+
+    pub(crate) fn put_u64(&self, address: u64, value: u64) -> Result<()> {
+        self.write(address, &value.to_le_bytes())
+    }
+
+    /// The word of a futex.
+    pub(crate) fn futex_word(&self, address: u64) -> Result<u32> {
+        if !address.is_multiple_of(4) {
+            return Err(Errno::EINVAL);
+        }
+        if let Some(word) = memory::load_u32(address) {
+            return Ok(word);
+        }
+        self.bring(address, 4, Access::Read)?;
+        memory::load_u32(address).ok_or(Errno::EFAULT)
+    }
+
+    /// A path, or other text that ends with NUL.
+    pub(crate) fn text(&self, address: u64) -> Result<String> {
+        let mut bytes = Vec::new();
+        loop {
+            // To the page's end: what is behind may not be mapped.
+            let at = address.wrapping_add(bytes.len() as u64);
+            let part = (4096 - at % 4096).min(256) as usize;
+            let start = bytes.len();
+            bytes.resize(start + part, 0);
+            self.read(at, &mut bytes[start..])?;
+            if let Some(end) = bytes[start..].iter().position(|&byte| byte == 0) {
+                bytes.truncate(start + end);
+                return String::from_utf8(bytes).map_err(|_| Errno::EINVAL);
+            }
+            if bytes.len() >= PATH_MAX {
+                return Err(Errno::ENAMETOOLONG);
+            }
+        }
+    }
+
+    /// The parts of a vector: address and length each.
+    pub(crate) fn parts(&self, address: u64, count: u64) -> Result<Vec<(u64, usize)>> {
+        if count > MOST_PARTS {
+            return Err(Errno::EINVAL);
+        }
+        let bytes = self.bytes(address, count as usize * 16)?;
+        let (entries, _) = bytes.as_chunks::<16>();
+        let mut total = 0_u64;
+        let mut parts = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let (base, length) = entry.split_at(8);
+            let word = |half: &[u8]| {
+                half.first_chunk()
+                    .map_or(0, |half| u64::from_le_bytes(*half))
+            };
+            let (base, length) = (word(base), word(length));
+            total = total.checked_add(length).ok_or(Errno::EINVAL)?;
+            if total > i64::MAX as u64 {
+                return Err(Errno::EINVAL);
+            }
+            parts.push((base, length as usize));
+        }
+        Ok(parts)
+    }
+}

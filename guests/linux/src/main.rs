@@ -1,0 +1,22 @@
+//! The appliance that `tare run ./program` starts: a static Linux program from the
+//! initramfs on the library OS.
+
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+#[cfg(target_os = "none")]
+tare_libos::entry!(main, ring = 3, low_end = LOW_END);
+
+/// End of the addresses of programs that are linked at fixed ones; at most half of
+/// memory.
+#[cfg(target_os = "none")]
+const LOW_END: u64 = 256 << 20;
+
+#[cfg(target_os = "none")]
+fn main() -> Result<u8, tare_linux::RunError> {
+    tare_linux::run()
+}
+
+#[cfg(not(target_os = "none"))]
+fn main() {
+    println!("this image boots by: tare run ./program");
+}
