@@ -140,10 +140,6 @@ pub struct Facts {
     pub migrations_per_s: u64,
     /// Times that its quota was used up, within the window.
     pub throttled: u64,
-    /// The shell command that lifts its quota.
-    pub lift_quota: Option<String>,
-    /// QEMU's translator executes it although `/dev/kvm` can be opened.
-    pub translated_beside_kvm: bool,
     /// Halts, of a machine that was observed.
     pub halting: Option<Halting>,
     /// Disks of a machine of Tare, within the window.

@@ -213,7 +213,7 @@ fn wait_for_end(
 
 fn outcome(task: &Supervised, status: ExitStatus, signal: i32) -> RunOutcome {
     let said = match task.guest {
-        GuestKind::LibraryOs => None,
+        GuestKind::LibraryOs | GuestKind::Program => None,
         GuestKind::Linux => File::open(RunDir::at(&task.run_dir).console_log())
             .ok()
             .and_then(|log| console_exit::read(&log)),

@@ -104,6 +104,9 @@ pub enum GuestKind {
     LibraryOs,
     /// A Linux kernel.
     Linux,
+    /// A program for Linux, with the image that runs programs. Its status is the
+    /// machine's.
+    Program,
 }
 
 /// A descriptor inherited from `tare`.

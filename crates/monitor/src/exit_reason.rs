@@ -44,7 +44,9 @@ impl ExitReason {
     /// The monitor's exit code for a machine of that kind.
     pub fn ended(&self, guest: GuestKind) -> Ended {
         match (self, guest) {
-            (Self::Guest(GuestExit::Status(status)), GuestKind::Linux) => Ended::Status(*status),
+            (Self::Guest(GuestExit::Status(status)), GuestKind::Linux | GuestKind::Program) => {
+                Ended::Status(*status)
+            }
             _ => self.code().into(),
         }
     }

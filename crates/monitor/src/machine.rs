@@ -103,6 +103,7 @@ impl Machine {
                 },
                 ring: match setup.config.guest {
                     GuestKind::LibraryOs => Some(ring(&setup.config, &probe)),
+                    GuestKind::Program => Some(3),
                     GuestKind::Linux => None,
                 },
                 started: control.started,
@@ -134,7 +135,7 @@ fn load(
         initramfs: setup.initramfs.as_mut(),
         cpus: setup.config.cpus,
         protocol: match setup.config.guest {
-            config::GuestKind::LibraryOs => Protocol::Pvh,
+            config::GuestKind::LibraryOs | config::GuestKind::Program => Protocol::Pvh,
             config::GuestKind::Linux => Protocol::Linux,
         },
     };
@@ -169,7 +170,11 @@ fn ring(config: &MachineConfig, probe: &Probe) -> u8 {
         Kind::Hardware => 0,
         Kind::Emulated => 3,
     };
-    tare_abi::cmdline::ring(&config.cmdline).unwrap_or(by_kvm)
+    match config.guest {
+        // The image has no other.
+        GuestKind::Program => 3,
+        _ => tare_abi::cmdline::ring(&config.cmdline).unwrap_or(by_kvm),
+    }
 }
 
 fn vcpus(

@@ -83,21 +83,6 @@ pub(super) fn coalescing(facts: &Facts, _: &Runs) -> Verdict {
     }))
 }
 
-/// KVM instead of the translator.
-pub(super) fn translated(facts: &Facts, _: &Runs) -> Verdict {
-    facts.translated_beside_kvm.then(|| {
-        Ok(Advice {
-            rule: "use-kvm",
-            what: "start this machine with KVM (QEMU: -accel kvm)".to_owned(),
-            because: "QEMU's translator executes it, and /dev/kvm can be opened here".to_owned(),
-            evidence: "QEMU's manual: TCG emulates each instruction, KVM executes on the processor",
-            gain: Gain::Unknown,
-            command: None,
-            change: Change::None,
-        })
-    })
-}
-
 /// What an emulating KVM hides.
 pub(super) fn emulated(facts: &Facts, _: &Runs) -> Verdict {
     let is_vm = facts.platform.is_some_and(Platform::is_vm);

@@ -30,7 +30,6 @@ const RULES: &[Rule] = &[
     size::throttled,
     machine::halting,
     machine::coalescing,
-    machine::translated,
     machine::emulated,
 ];
 

@@ -112,16 +112,10 @@ pub(super) fn quota_and_set(facts: &Facts, _: &Runs) -> Verdict {
             ),
             evidence: "since then: users' reports of throttling on CPUs that no other process uses",
             gain: Gain::Unknown,
-            command: Some(lift(facts)),
+            command: Some(format!("podman update --cpus 0 {}", facts.name)),
             change: Change::None,
         })
     })
-}
-
-/// The command that lifts the quota.
-fn lift(facts: &Facts) -> String {
-    let by_engine = || format!("podman update --cpus 0 {}", facts.name);
-    facts.lift_quota.clone().unwrap_or_else(by_engine)
 }
 
 /// A quota that is used up stops all threads at once.
@@ -139,11 +133,7 @@ pub(super) fn throttled(facts: &Facts, _: &Runs) -> Verdict {
             ),
             evidence: "since then: a quota of one CPU ran 2.03 times slower than the same pinned",
             gain: Gain::Published("up to 2.03 times"),
-            command: Some(format!(
-                "tare pin {} --cpus 0-{last} && {}",
-                facts.name,
-                lift(facts)
-            )),
+            command: Some(format!("tare pin {} --cpus 0-{last}", facts.name)),
             change: Change::None,
         })
     })

@@ -1,18 +1,15 @@
 //! What rules look at, of a target that runs.
 
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
 use std::time::Duration;
 
 use tare_account::Account;
 use tare_advise::{Facts, Halting, Layout, Platform, Resources};
-use tare_control::shell::quoted;
 use tare_pin::{Host, PlanError, Target, TargetKind, affinity};
 use tare_policy::placement::{Class, CpuMask};
 use tare_probe::sched::{Cause, Observer, Times};
 use tare_probe::vm::{Monitor, Role, Vm};
 use tare_probe::{Unavailable, kvm};
-use tare_why::{Events, Load, Source};
 
 use super::disks;
 use crate::failure::Failure;
@@ -48,15 +45,12 @@ pub(super) fn measure(
         .zip(throttled)
         .map_or(0, |(now, then)| now.saturating_sub(then));
     if let Some(times) = &times {
-        let waits = account.as_ref().map_or(Waits::Unknown, waits);
-        judge(&mut facts, times, halt(target), waits);
+        judge(&mut facts, times, halt(target));
     }
     if let Some(account) = &account {
         facts.emulated = account.emulated;
         facts.halting = Some(halting(account));
     }
-    facts.lift_quota = lift_quota(target);
-    facts.translated_beside_kvm = matches!(target.kind, TargetKind::Machine(..)) && has_kvm();
     facts.layout = layout(target, host);
     facts.resources = resources(target, &facts);
     Ok((facts, unavailable))
@@ -116,41 +110,7 @@ fn halt(target: &Target) -> Option<Cause> {
     }
 }
 
-/// What ends a machine's halts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
-    /// Devices, often enough: it waits for input and output.
-    Devices,
-    /// Timers and IPIs alone.
-    TimersOnly,
-    /// Events were not counted.
-    Unknown,
-}
-
-fn waits(account: &Account) -> Waits {
-    let load = Load::from(account);
-    if load.events == Events::Unknown {
-        Waits::Unknown
-    } else if load.taken(Source::Device) >= IO_HALTS_PER_S as f64 {
-        Waits::Devices
-    } else {
-        Waits::TimersOnly
-    }
-}
-
-/// The command that lifts its CPU quota.
-fn lift_quota(target: &Target) -> Option<String> {
-    let (file, none) = target.lifted_quota()?;
-    Some(format!("echo {none} > {}", quoted(&file.to_string_lossy())))
-}
-
-/// Whether this user can open `/dev/kvm`.
-fn has_kvm() -> bool {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).open("/dev/kvm").is_ok()
-}
-
-fn judge(facts: &mut Facts, times: &Times, halt: Option<Cause>, waits: Waits) {
+fn judge(facts: &mut Facts, times: &Times, halt: Option<Cause>) {
     let ready_ns = times.off_ns(Cause::RunQueue);
     let runnable_ns = times.on_cpu.sum_ns + ready_ns;
     facts.busy_millicpus = times.busy_millicpus();
@@ -159,7 +119,6 @@ fn judge(facts: &mut Facts, times: &Times, halt: Option<Cause>, waits: Waits) {
     let halts_per_s = per_second(times.voluntary_switches, times.window_ns);
     let io_ns = match halt {
         None => times.io_ns(),
-        Some(_) if waits == Waits::TimersOnly => 0,
         Some(halt) if halts_per_s >= IO_HALTS_PER_S => times.off_ns(halt),
         Some(_) => 0,
     };
@@ -268,18 +227,14 @@ mod tests {
 
     #[test]
     fn a_machine_that_halts_often_waits_for_input_and_output_in_the_translator_too() {
-        let of = |switches, halt, waits| {
+        let class = |switches, halt| {
             let mut facts = Facts::default();
-            judge(&mut facts, &times(switches), halt, waits);
+            judge(&mut facts, &times(switches), halt);
             facts.class
         };
-        let class = |switches, halt| of(switches, halt, Waits::Unknown);
         assert_eq!(class(400, Some(Cause::Lock)), Some(Class::UltraIoBound));
         assert_eq!(class(20, Some(Cause::Lock)), Some(Class::CpuBound));
         assert_eq!(class(400, Some(Cause::Halt)), Some(Class::CpuBound));
         assert_eq!(class(400, None), Some(Class::IoBound));
-        // A guest that only its timer wakes waits for neither.
-        let timer_only = of(400, Some(Cause::Lock), Waits::TimersOnly);
-        assert_eq!(timer_only, Some(Class::CpuBound));
     }
 }

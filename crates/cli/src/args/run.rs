@@ -16,10 +16,11 @@ use crate::run::user::UserChoice;
 /// `tare run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Image: a path, or the name of an image that came with Tare (http)
+    /// Image: a path, or the name of an image that came with Tare (http); or a
+    /// static program for Linux: an ELF file, as in ./server
     #[arg(
-        value_name = "IMAGE",
-        required_unless_present = "kernel",
+        value_name = "IMAGE|PROGRAM",
+        required_unless_present_any = ["kernel", "root"],
         conflicts_with = "kernel"
     )]
     pub(crate) image: Option<PathBuf>,
@@ -27,10 +28,14 @@ pub(crate) struct RunArgs {
     /// Debian's cloud kernel (downloaded once)
     #[arg(long, value_name = "FILE|debian")]
     pub(crate) kernel: Option<PathBuf>,
-    /// Command of a Linux guest [default: the root image's]; its status becomes
+    /// Arguments of PROGRAM; without one, the program to run in --root; of a Linux
+    /// guest its command [default: the root image's]. The program's status becomes
     /// the exit code
-    #[arg(value_name = "COMMAND", last = true, requires = "kernel")]
+    #[arg(value_name = "COMMAND", last = true)]
     pub(crate) command: Vec<String>,
+    /// Environment variable of the program, NAME=VALUE; can be repeated
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "kernel")]
+    pub(crate) env: Vec<String>,
     /// Name of the machine [default: the image's name and a number]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
@@ -44,7 +49,7 @@ pub(crate) struct RunArgs {
         allow_negative_numbers = true
     )]
     pub(crate) cpus: u32,
-    /// Memory: MiB, or with a unit (512M, 1G) [default: 64M, for Linux 512M]
+    /// Memory: MiB, or with a unit (512M, 1G) [default: 64M; for Linux and programs 512M]
     #[arg(short, long, value_name = "SIZE", allow_negative_numbers = true)]
     pub(crate) memory: Option<MemorySize>,
     /// Directory that the guest gets as its files (packed when starting); for

@@ -106,7 +106,7 @@ pub(crate) fn choose(asked: EngineArg, cpus: u32, guest: GuestKind) -> Result<En
 /// Why this KVM cannot run such a guest, though it works. One that emulates
 /// ring 0 delivers no SYSCALL: Linux would get as far as its first process.
 fn unfit(kvm: &Kvm, guest: GuestKind) -> Option<String> {
-    if guest == GuestKind::LibraryOs {
+    if guest != GuestKind::Linux {
         return None;
     }
     let probe = Probe::run(kvm).ok()?;

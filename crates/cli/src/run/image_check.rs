@@ -68,7 +68,7 @@ pub(crate) fn check(
     let mut magic = [0; 4];
     let length = image.file.read_at(&mut magic, 0).map_err(read)?;
     let is_elf = magic.get(..length) == Some(b"\x7fELF");
-    if guest == GuestKind::LibraryOs && !is_elf {
+    if guest != GuestKind::Linux && !is_elf {
         return Err(load(LoadError::NotElf));
     }
     if guest == GuestKind::Linux || matches!(engine, Engine::Qemu { .. }) {

@@ -243,6 +243,7 @@ fn initrd(files: Files) -> Result<Option<File>, Failure> {
         Files::Initrd(file) => Some(file),
         Files::Root(listing) => Some(cpio::pack(&listing.tree)?),
         Files::Linux(root) => Some(cpio::pack(&root.tree)?),
+        Files::Program { tree, .. } => Some(cpio::pack(&tree)?),
     })
 }
 

@@ -28,6 +28,7 @@ mod own_cpus;
 mod passt;
 pub(crate) mod plan;
 mod ports;
+mod program;
 pub(crate) mod publish;
 pub(crate) mod qemu;
 pub(crate) mod relay;

@@ -5,13 +5,14 @@
 use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tare_control::config::GuestKind;
 use tare_control::exit::ExitCode;
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::valid_name;
 use tare_frames::Rules;
+use tare_rootfs::Tree;
 use tare_rootfs::walk::{Links, Listing, walk};
 
 use super::disk::{self, OpenDisk};
@@ -24,7 +25,7 @@ use super::net_choice::NetChoice;
 use super::own_cpus::{self, OwnCpu};
 use super::publish::Publish;
 use super::user::{self, MachineUser};
-use super::{cmdline, frame_rules, machine_size, passt, ports, tap};
+use super::{cmdline, frame_rules, machine_size, passt, ports, program, tap};
 use crate::args::RunArgs;
 use crate::failure::{Explain, Failure};
 
@@ -85,6 +86,13 @@ pub(crate) enum Files {
     Root(Listing),
     /// Linux's, with its first process.
     Linux(LinuxRoot),
+    /// A program's, with what it starts with.
+    Program {
+        /// The files.
+        tree: Tree,
+        /// What of the root was passed over.
+        warnings: Vec<String>,
+    },
 }
 
 impl Files {
@@ -93,6 +101,7 @@ impl Files {
         match self {
             Self::Root(listing) => &listing.warnings,
             Self::Linux(root) => &root.warnings,
+            Self::Program { warnings, .. } => warnings,
             Self::None | Self::Initrd(_) => &[],
         }
     }
@@ -137,6 +146,9 @@ pub(crate) enum PlanError {
     /// Forwards without passt.
     #[error("--publish needs --net user")]
     PublishWithoutUser,
+    /// Words for a program, with an image that is none.
+    #[error("a command after -- and --env are for programs and Linux guests; IMAGE is neither")]
+    WordsForImage,
     /// Halt polling in an engine that cannot set it.
     #[error("--halt needs Tare's own monitor (--engine tare)")]
     HaltWithoutTare,
@@ -161,7 +173,10 @@ pub(crate) enum PlanError {
 impl Explain for PlanError {
     fn code(&self) -> ExitCode {
         match self {
-            Self::BadName(_) | Self::PublishWithoutUser | Self::HaltWithoutTare => ExitCode::Usage,
+            Self::BadName(_)
+            | Self::PublishWithoutUser
+            | Self::WordsForImage
+            | Self::HaltWithoutTare => ExitCode::Usage,
             Self::Initrd { .. } => ExitCode::ImageUnreadable,
             Self::InitrdTooLarge { .. } => ExitCode::ImageTooLarge,
         }
@@ -184,10 +199,16 @@ impl Explain for PlanError {
 /// Checks `args` against this computer.
 pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
     let cpus = machine_size::cpus(args.cpus)?;
-    let guest = match args.kernel {
-        Some(_) => GuestKind::Linux,
-        None => GuestKind::LibraryOs,
+    let own = args.image.as_deref().map(image::open).transpose()?;
+    let guest = match (&args.kernel, &own) {
+        (Some(_), _) => GuestKind::Linux,
+        (None, None) => GuestKind::Program,
+        (None, Some(image)) if program::is_program(image) => GuestKind::Program,
+        (None, Some(_)) => GuestKind::LibraryOs,
     };
+    if guest == GuestKind::LibraryOs && !(args.command.is_empty() && args.env.is_empty()) {
+        return Err(PlanError::WordsForImage.into());
+    }
     let memory = args.memory.unwrap_or(default_memory(guest));
     let memory_mib = machine_size::memory_mib(memory)?;
     let Chosen {
@@ -197,7 +218,7 @@ pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
         cmdline,
     } = match &args.kernel {
         Some(kernel) => linux::choose(kernel, &args, memory_mib)?,
-        None => library_os(&args, memory_mib)?,
+        None => library_os(&args, own, guest, memory_mib)?,
     };
     let name = name_of(args.name, name)?;
     let net = net(args.net, args.publish)?;
@@ -254,11 +275,18 @@ pub(crate) struct Chosen {
     pub(crate) cmdline: String,
 }
 
-fn library_os(args: &RunArgs, memory_mib: u32) -> Result<Chosen, Failure> {
+fn library_os(
+    args: &RunArgs,
+    image: Option<Image>,
+    guest: GuestKind,
+    memory_mib: u32,
+) -> Result<Chosen, Failure> {
     let ip = static_address(&args.net);
     let cmdline = cmdline::build(ip.as_deref(), args.idle, args.ring, &args.cmdline)?;
-    // The parser wants an image or a kernel.
-    let image = image::open(args.image.as_deref().unwrap_or(Path::new("")))?;
+    let image = match (guest, image) {
+        (GuestKind::LibraryOs, Some(image)) => image,
+        (_, image) => return program::choose(image, args, memory_mib, cmdline),
+    };
     let room = machine_size::room_for_files(memory_mib, image.bytes);
     let files = match (&args.root, &args.initrd) {
         (Some(root), _) => Files::Root(walk(root, Links::Followed, room)?),
@@ -277,6 +305,8 @@ fn default_memory(guest: GuestKind) -> MemorySize {
         mib: match guest {
             GuestKind::LibraryOs => 64,
             GuestKind::Linux => 512,
+            // Untouched memory costs nothing.
+            GuestKind::Program => 512,
         },
     }
 }

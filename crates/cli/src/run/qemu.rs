@@ -116,7 +116,7 @@ fn arguments(
 ) -> Result<(Vec<String>, Vec<OwnedFd>), Errno> {
     let record = &machine.record;
     let (machine_type, system) = match machine.guest {
-        GuestKind::LibraryOs => (MachineType::Microvm, GuestSystem::LibraryOs),
+        GuestKind::LibraryOs | GuestKind::Program => (MachineType::Microvm, GuestSystem::LibraryOs),
         GuestKind::Linux => (MachineType::Q35, GuestSystem::Linux),
     };
     let mut line = CommandLine::new(machine_type, accelerator, system, record.cpus);

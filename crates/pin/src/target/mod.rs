@@ -4,7 +4,7 @@ mod cgroup;
 mod container;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tare_policy::placement::CpuMask;
 use tare_probe::vm::{self, FindError, Role, Vm};
@@ -181,31 +181,25 @@ impl Target {
 
     /// CPU quota, thousandths of a CPU, if there is one.
     pub fn quota_millicpus(&self) -> Option<u64> {
-        quota(&self.cpu_group()?)
-    }
-
-    /// The file of its CPU quota and what lifts it when written there, if it has one.
-    pub fn lifted_quota(&self) -> Option<(PathBuf, &'static str)> {
-        let folder = self.cpu_group()?;
-        quota(&folder)?;
-        Some(lifted(&folder))
-    }
-
-    /// The control group whose quota is its own.
-    fn cpu_group(&self) -> Option<PathBuf> {
-        if let TargetKind::Container(container) = &self.kind {
-            return container.cpu.clone();
-        }
-        let places = Places::of(self.pid()?)?;
-        let mounts = Mounts::read();
-        let v1 = mounts.v1("cpu").zip(places.v1("cpu"));
-        let (root, place) = v1.or_else(|| mounts.v2().zip(places.v2()))?;
-        Some(root.join(place.trim_start_matches('/')))
+        let folder = match &self.kind {
+            TargetKind::Container(container) => container.cpu.clone()?,
+            _ => {
+                let places = Places::of(self.pid()?)?;
+                let mounts = Mounts::read();
+                let v1 = mounts.v1("cpu").zip(places.v1("cpu"));
+                let (root, place) = v1.or_else(|| mounts.v2().zip(places.v2()))?;
+                root.join(place.trim_start_matches('/'))
+            }
+        };
+        quota(&folder)
     }
 
     /// Periods in which its quota was used up, so far.
     pub fn throttled_periods(&self) -> Option<u64> {
-        let text = fs::read_to_string(self.cpu_group()?.join("cpu.stat")).ok()?;
+        let TargetKind::Container(container) = &self.kind else {
+            return None;
+        };
+        let text = fs::read_to_string(container.cpu.as_ref()?.join("cpu.stat")).ok()?;
         let count = text
             .lines()
             .find_map(|line| line.strip_prefix("nr_throttled "));
@@ -235,16 +229,6 @@ fn process_limit(pid: u32) -> Option<CpuMask> {
     let v1 = mounts.v1("cpuset").zip(places.v1("cpuset"));
     let (root, place) = v1.or_else(|| mounts.v2().zip(places.v2()))?;
     container::effective(&root.join(place.trim_start_matches('/')))
-}
-
-/// The file of a group's quota, and what means none in it.
-fn lifted(folder: &Path) -> (PathBuf, &'static str) {
-    let unified = folder.join("cpu.max");
-    if unified.exists() {
-        (unified, "max")
-    } else {
-        (folder.join("cpu.cfs_quota_us"), "-1")
-    }
 }
 
 /// Of `cpu.max`, or of `cpu.cfs_quota_us` and its period.
@@ -290,14 +274,9 @@ mod tests {
         assert_eq!(quota(dir.path()), None);
         write("cpu.cfs_quota_us", "150000\n");
         assert_eq!(quota(dir.path()), Some(1500));
-        assert_eq!(
-            lifted(dir.path()),
-            (dir.path().join("cpu.cfs_quota_us"), "-1")
-        );
         write("cpu.max", "max 100000\n");
         assert_eq!(quota(dir.path()), None);
         write("cpu.max", "50000 100000\n");
         assert_eq!(quota(dir.path()), Some(500));
-        assert_eq!(lifted(dir.path()), (dir.path().join("cpu.max"), "max"));
     }
 }

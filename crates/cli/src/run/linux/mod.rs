@@ -21,7 +21,7 @@ use super::{image, machine_size, passt};
 use crate::args::RunArgs;
 use crate::failure::{Explain, Failure};
 
-pub(crate) use root::{LinuxRoot, parts};
+pub(crate) use root::{LinuxRoot, files, parts};
 
 /// Options of `tare run` that do not go together for Linux.
 #[derive(Debug, thiserror::Error)]

@@ -135,17 +135,21 @@ type Parts = (Tree, Task, Vec<String>);
 
 /// Reads a directory or a container image, and what is to be run there.
 pub(crate) fn parts(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, Failure> {
-    let place = ImageRef::of(from);
-    let is_image = place.path.is_file() || oci::is_layout(&place.path);
-    let parts = if is_image {
-        of_image(&place, command, limit_bytes)?
-    } else {
-        of_directory(from, command, limit_bytes)?
-    };
+    let parts = files(from, command, limit_bytes)?;
     if parts.1.command.is_empty() {
         return Err(NoCommand(from.to_owned()).into());
     }
     Ok(parts)
+}
+
+/// [`parts`], whose task may have no command.
+pub(crate) fn files(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, Failure> {
+    let place = ImageRef::of(from);
+    if place.path.is_file() || oci::is_layout(&place.path) {
+        Ok(of_image(&place, command, limit_bytes)?)
+    } else {
+        Ok(of_directory(from, command, limit_bytes)?)
+    }
 }
 
 fn of_directory(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, WalkError> {

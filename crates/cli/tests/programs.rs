@@ -1,0 +1,176 @@
+//! Unmodified static programs for Linux on the library OS: C by the host's gcc, Go
+//! where it is installed. SKIP without /dev/kvm, the compiler or the image `linux`.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use support::needs::{built, kvm, passt, skip};
+use support::{Ended, Place, end, eventually, free_port, get, installed};
+
+/// The source of a test program.
+fn source(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/programs")
+        .join(name)
+}
+
+/// Whether machines with programs can run here.
+fn can_run() -> bool {
+    kvm() && built("linux").is_some()
+}
+
+/// A program of C, linked as `words` say.
+fn c(place: &Place, name: &str, words: &[&str]) -> Option<String> {
+    if !installed("gcc") {
+        skip("gcc is not installed");
+        return None;
+    }
+    let program = place.path().join(name.trim_end_matches(".c"));
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O2", "-w", "-pthread"])
+        .args(words)
+        .arg("-o")
+        .arg(&program);
+    assert!(
+        gcc.arg(source(name)).status().unwrap().success(),
+        "{name} does not compile"
+    );
+    Some(program.to_str().unwrap().to_owned())
+}
+
+fn run(place: &Place, program: &str, words: &[&str]) -> Ended {
+    let mut all = vec!["run", program, "--net", "none", "--env", "KEY=value"];
+    all.extend(words);
+    place.run(&all)
+}
+
+#[test]
+fn a_static_program_runs_and_its_status_is_the_exit_code() {
+    if !can_run() {
+        return;
+    }
+    let place = Place::new();
+    for link in ["-static", "-static-pie"] {
+        let Some(program) = c(&place, "hello.c", &[link]) else {
+            return;
+        };
+        let ended = run(&place, &program, &["--", "a", "b"]);
+        ended.expect(7, "hello /hello, 3 words");
+        assert!(place.run_directories().is_empty(), "{ended:#?}");
+    }
+}
+
+#[test]
+fn a_program_has_threads_signals_memory_and_files() {
+    if !can_run() {
+        return;
+    }
+    let place = Place::new();
+    let Some(program) = c(&place, "process.c", &["-static"]) else {
+        return;
+    };
+    for cpus in ["1", "2"] {
+        // Ended by its own SIGTERM: 128 and the signal.
+        let ended = run(&place, &program, &["--cpus", cpus]);
+        ended.expect(143, "sum 100000");
+        for line in [
+            "signals 10, kept 7.25",
+            "fault 1",
+            "memory kept",
+            "file bytes",
+            "pointer -1 1",
+            "slept 1",
+            "variable value",
+        ] {
+            assert!(ended.out.contains(line), "{line}: {ended:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_server_with_epoll_answers_on_a_published_port() {
+    if !can_run() || !passt() {
+        return;
+    }
+    let place = Place::new();
+    let Some(program) = c(&place, "server.c", &["-static-pie"]) else {
+        return;
+    };
+    serves(&place, &program, &[], "hello");
+}
+
+/// Starts a server and gets `expected` from it, three times.
+fn serves(place: &Place, program: &str, words: &[&str], expected: &str) {
+    let port = free_port();
+    let publish = format!("{port}:80");
+    let mut all = vec!["run", program, "--name", "server", "-p", &publish];
+    all.extend(words);
+    let child = place.tare(&all).spawn().unwrap();
+    for _ in 0..3 {
+        eventually("it answers", || {
+            get(port, "/").is_ok_and(|answer| answer.contains(expected))
+        });
+    }
+    let stopped = place.run(&["stop", "server"]);
+    assert!(stopped.err.is_empty(), "{stopped:#?}");
+    end(child);
+}
+
+#[test]
+fn go_programs_run_and_serve() {
+    if !can_run() || !passt() {
+        return;
+    }
+    if !installed("go") {
+        skip("go is not installed");
+        return;
+    }
+    let place = Place::new();
+    let program = place.path().join("gopher");
+    let mut go = Command::new("go");
+    go.env("CGO_ENABLED", "0")
+        .args(["build", "-o"])
+        .arg(&program);
+    assert!(go.arg(source("main.go")).status().unwrap().success());
+    let program = program.to_str().unwrap();
+    let ended = run(&place, program, &[]);
+    ended.expect(3, "sum 45");
+    assert!(ended.out.contains("recovered: true"), "{ended:#?}");
+    serves(&place, program, &["--", "serve"], "hello from go");
+}
+
+#[test]
+fn what_cannot_run_is_refused_in_a_sentence_before_a_machine_starts() {
+    let place = Place::new();
+    let Some(program) = c(&place, "hello.c", &[]) else {
+        return;
+    };
+    if built("linux").is_none() {
+        return;
+    }
+    run(&place, &program, &[]).expect(126, "linked dynamically");
+    let Some(program) = c(&place, "hello.c", &["-static"]) else {
+        return;
+    };
+    let bytes = fs::read(&program).unwrap();
+    let cut = place.file("cut", &bytes[..bytes.len() / 2]);
+    run(&place, &cut, &[]).expect(12, "truncated");
+    let ended = run(&place, &program, &["--memory", "8M"]);
+    ended.expect(15, "give it more memory");
+    let low = c(
+        &place,
+        "hello.c",
+        &["-static", "-no-pie", "-Wl,-Ttext-segment=0x100000"],
+    );
+    let Some(low) = low else {
+        return;
+    };
+    run(&place, &low, &[]).expect(15, "-static-pie");
+    let ended = place.run(&["run", &program, "--net", "none", "--env", "novalue"]);
+    ended.expect(2, "NAME=VALUE");
+    assert!(place.run_directories().is_empty());
+}
