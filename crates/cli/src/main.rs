@@ -76,6 +76,8 @@ fn perform(verb: Verb) -> Result<Ended, Failure> {
         Verb::Advise(args) => advise::advise(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Weigh(args) => weigh::weigh(args),
+        Verb::Compare(args) => weigh::compare(&args),
+        Verb::Report(args) => weigh::report(&args),
         Verb::ExitCodes => print(&exit_codes::table()),
         Verb::Completions(args) => manual::completions(&args),
         Verb::Man(args) => manual::man(&args),

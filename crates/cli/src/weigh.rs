@@ -4,15 +4,21 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use tare_control::exit::ExitCode;
-use tare_lab::{Depth, PlatformOptions, WeighError, WeighRequest};
+use tare_lab::{CompareError, Compared, Depth, PlatformOptions, WeighError, WeighRequest};
 
-use crate::args::WeighArgs;
+use crate::args::{CompareArgs, CompareFormat, ReportArgs, WeighArgs};
 use crate::failure::{Explain, Outcome};
 use crate::why::prices;
 
 impl Explain for WeighError {
     fn code(&self) -> ExitCode {
         self.exit_code()
+    }
+}
+
+impl Explain for CompareError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Usage
     }
 }
 
@@ -44,6 +50,7 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
             .budget
             .map(|minutes| Duration::from_secs(u64::from(minutes) * 60)),
     };
+    request.revision = env!("TARE_REVISION").to_owned();
     let outcome = tare_lab::weigh(request)?;
     crate::print(&outcome.to_string())?;
     if outcome.exit_code() == ExitCode::Success
@@ -51,7 +58,50 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
     {
         crate::warn(&format!("cannot keep these costs for tare why: {error}"));
     }
-    Ok(outcome.exit_code())
+    let code = outcome.exit_code();
+    match &args.against {
+        Some(before) if code == ExitCode::Success => {
+            let compared = tare_lab::compare(before, &outcome.directory)?;
+            crate::print(&compared.text())?;
+            judged(&compared, args.fail_on)
+        }
+        _ => Ok(code),
+    }
+}
+
+/// Compares two runs.
+pub(crate) fn compare(args: &CompareArgs) -> Outcome {
+    let compared = tare_lab::compare(&args.before, &args.after)?;
+    crate::print(&match args.format {
+        CompareFormat::Text => compared.text(),
+        CompareFormat::Markdown => compared.markdown(),
+        CompareFormat::Csv => compared.csv(),
+        CompareFormat::Json => compared.json(),
+    })?;
+    judged(&compared, args.fail_on)
+}
+
+/// The exit code of a comparison; names on standard error what is worse than allowed.
+fn judged(compared: &Compared, fail_on: Option<f64>) -> Outcome {
+    let Some(percent) = fail_on else {
+        return Ok(ExitCode::Success);
+    };
+    let worse = compared.worse_than(percent);
+    for row in &worse {
+        crate::warn(&format!("{} is worse by more than {percent} %", row.figure));
+    }
+    if worse.is_empty() {
+        Ok(ExitCode::Success)
+    } else {
+        Ok(ExitCode::GoalMissed)
+    }
+}
+
+/// Makes a report again.
+pub(crate) fn report(args: &ReportArgs) -> Outcome {
+    let outcome = tare_lab::rebuild(&args.dir)?;
+    crate::print(&outcome.to_string())?;
+    Ok(ExitCode::Success)
 }
 
 /// The experiments that there are, for the verb's help.

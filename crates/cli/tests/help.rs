@@ -9,7 +9,7 @@ use std::path::Path;
 
 use support::Place;
 
-const VERBS: [&str; 19] = [
+const VERBS: [&str; 21] = [
     "run",
     "ps",
     "stop",
@@ -26,6 +26,8 @@ const VERBS: [&str; 19] = [
     "advise",
     "doctor",
     "weigh",
+    "compare",
+    "report",
     "exit-codes",
     "completions",
     "man",

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::halt::HaltPolicy;
 
 /// What executes the guest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kvm {
     /// KVM on VT-x, SVM or another hardware mechanism.
@@ -17,6 +17,7 @@ pub enum Kvm {
     /// KVM whose ring 0 is executed by its instruction emulator.
     Emulated,
     /// No KVM: QEMU's translator.
+    #[default]
     None,
 }
 

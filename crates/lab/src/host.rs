@@ -1,14 +1,16 @@
 //! The machine that an experiment runs on, from /proc and /sys.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use tare_control::stats::Kvm;
 
 /// Facts that figures depend on. What cannot be read is empty or absent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HostFacts {
     /// Processor model.
     pub(crate) cpu: String,
@@ -26,6 +28,12 @@ pub(crate) struct HostFacts {
     pub(crate) load_average: Option<f64>,
     /// The frequency governor of the first CPU.
     pub(crate) governor: Option<String>,
+    /// The same load at the end.
+    #[serde(default)]
+    pub(crate) load_average_after: Option<f64>,
+    /// Share of all CPU time that others took during the run, percent.
+    #[serde(default)]
+    pub(crate) others_cpu_pct: Option<f64>,
 }
 
 impl HostFacts {
@@ -43,28 +51,166 @@ impl HostFacts {
             memory_mib: memory_kib >> 10,
             kvm: Kvm::None,
             halt_poll_ns: number("/sys/module/kvm/parameters/halt_poll_ns"),
-            load_average: text("/proc/loadavg").and_then(|t| t.split(' ').next()?.parse().ok()),
+            load_average: load_average(),
             governor: text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            load_average_after: None,
+            others_cpu_pct: None,
         }
     }
 }
 
-/// The revision of the source that `executable` was built from, if it lies in
-/// its work tree, else this crate's version.
-pub(crate) fn revision(executable: &Path) -> String {
-    let described = executable.parent().and_then(|directory| {
-        let output = Command::new("git")
-            .arg("-C")
-            .arg(directory)
-            .args(["describe", "--always", "--dirty", "--abbrev=12"])
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .output()
-            .ok()?;
-        let line = String::from_utf8(output.stdout).ok()?.trim().to_owned();
-        (output.status.success() && !line.is_empty()).then_some(line)
+/// Load per CPU above which a machine is busy: another program runs a third of the time.
+const BUSY: f64 = 0.3;
+/// Share of the CPU time, percent, that others may take meanwhile.
+const OTHERS_PCT: f64 = 10.0;
+
+impl HostFacts {
+    /// Why figures of this run are of a busy machine: a sentence without its subject's
+    /// capital; `None` if it was quiet.
+    pub(crate) fn busy(&self) -> Option<String> {
+        let load = self
+            .load_average
+            .filter(|load| *load > BUSY * self.cores as f64);
+        let others = self.others_cpu_pct.filter(|pct| *pct > OTHERS_PCT);
+        match (load, others) {
+            (Some(load), _) => Some(format!(
+                "the machine was busy: its load average was {load:.2} on {} CPUs before the run",
+                self.cores
+            )),
+            (None, Some(pct)) => Some(format!(
+                "the machine was busy: others took {pct:.0} % of its CPU time during the run"
+            )),
+            (None, None) => None,
+        }
+    }
+
+    /// What tells this computer from others of its name: of its machine ID and processor.
+    pub(crate) fn identity(&self) -> String {
+        let id = text("/etc/machine-id").unwrap_or_default();
+        let digest = Sha256::digest(format!("{id}\n{}\n{}", self.cpu, self.cores));
+        hex(&digest[..4])
+    }
+}
+
+/// CPU time of this computer and of this process with its ended children, ns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CpuTimes {
+    all: f64,
+    busy: f64,
+    own: f64,
+}
+
+impl CpuTimes {
+    /// Reads them; `None` without /proc.
+    pub(crate) fn read() -> Option<Self> {
+        let stat = fs::read_to_string("/proc/stat").ok()?;
+        let line = stat.lines().next()?.strip_prefix("cpu ")?;
+        let ticks: Vec<f64> = line
+            .split_whitespace()
+            .filter_map(|t| t.parse().ok())
+            .collect();
+        let all: f64 = ticks.iter().take(8).sum();
+        let idle: f64 = ticks.iter().skip(3).take(2).sum();
+        let own = fs::read_to_string("/proc/self/stat").ok()?;
+        // After the name, which may hold blanks: utime, stime, cutime, cstime.
+        let (_, fields) = own.rsplit_once(')')?;
+        let fields: Vec<f64> = fields
+            .split_whitespace()
+            .filter_map(|t| t.parse().ok())
+            .collect();
+        let own: f64 = fields.get(10..14)?.iter().sum();
+        Some(Self {
+            all,
+            busy: all - idle,
+            own,
+        })
+    }
+
+    /// The share that others took since `before`, percent of all CPUs. Children that are
+    /// alive still count as others.
+    pub(crate) fn others_pct_since(&self, before: &Self) -> Option<f64> {
+        let all = self.all - before.all;
+        let others = (self.busy - before.busy) - (self.own - before.own);
+        (all > 0.0).then(|| (others / all * 100.0).clamp(0.0, 100.0))
+    }
+}
+
+/// SHA-256 of a file in hexadecimal; `None` if it cannot be read.
+fn sha256_of(path: &Path) -> Option<String> {
+    let mut file = fs::File::open(path).ok()?;
+    let mut hash = Sha256::new();
+    let mut part = vec![0; 1 << 16];
+    loop {
+        match std::io::Read::read(&mut file, &mut part).ok()? {
+            0 => return Some(hex(&hash.finalize())),
+            read => hash.update(&part[..read]),
+        }
+    }
+}
+
+/// What runs besides the kernel: digests of this program and of the images, versions of
+/// others.
+pub(crate) fn programs() -> serde_json::Value {
+    // To hash a program that is not optimised, with one that is not, takes seconds.
+    let this = (!cfg!(debug_assertions)).then(|| sha256_of(Path::new("/proc/self/exe")));
+    serde_json::json!({
+        "program_sha256": this.flatten(),
+        "images_sha256": images(),
+        "versions": versions(),
+    })
+}
+
+/// SHA-256 of each guest image beside this program, by name.
+fn images() -> BTreeMap<String, String> {
+    let program = std::env::current_exe().ok();
+    let dir = program.and_then(|program| fs::read_dir(program.parent()?.join("images")).ok());
+    let files = dir.into_iter().flatten().flatten();
+    let digests = files.filter_map(|file| {
+        let name = file.file_name().into_string().ok()?;
+        Some((name, sha256_of(&file.path())?))
     });
-    described.unwrap_or_else(|| concat!("v", env!("CARGO_PKG_VERSION")).to_owned())
+    digests.collect()
+}
+
+/// SHA-256 of text in hexadecimal.
+pub(crate) fn sha256_of_text(text: &str) -> String {
+    hex(&Sha256::digest(text))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What programs that experiments run say of their version, by name: the first line of each
+/// that is installed.
+fn versions() -> BTreeMap<String, String> {
+    let programs = [
+        ("qemu-system-x86_64", "--version"),
+        ("runc", "--version"),
+        ("podman", "--version"),
+        ("passt", "--version"),
+    ];
+    let mut versions: BTreeMap<String, String> = programs
+        .into_iter()
+        .filter_map(|(program, word)| {
+            let output = Command::new(program)
+                .arg(word)
+                .stdin(Stdio::null())
+                .output()
+                .ok()?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            Some((program.to_owned(), text.lines().next()?.trim().to_owned()))
+        })
+        .collect();
+    if let Some(version) = text("/proc/sys/kernel/version") {
+        versions.insert("linux".to_owned(), version);
+    }
+    versions
+}
+
+/// Processes that wanted a CPU over the last minute.
+pub(crate) fn load_average() -> Option<f64> {
+    text("/proc/loadavg")?.split(' ').next()?.parse().ok()
 }
 
 fn text(path: &str) -> Option<String> {
@@ -95,9 +241,47 @@ mod tests {
     }
 
     #[test]
-    fn outside_a_work_tree_the_version_is_the_revision() {
-        let revision = revision(Path::new("/proc/self/exe"));
-        assert_eq!(revision, concat!("v", env!("CARGO_PKG_VERSION")));
+    fn a_busy_machine_is_named_with_its_load() {
+        let quiet = HostFacts {
+            cores: 2,
+            load_average: Some(0.4),
+            others_cpu_pct: Some(2.0),
+            ..HostFacts::default()
+        };
+        assert_eq!(quiet.busy(), None);
+        let loaded = HostFacts {
+            load_average: Some(4.2),
+            ..quiet.clone()
+        };
+        assert!(
+            loaded
+                .busy()
+                .is_some_and(|why| why.contains("4.20 on 2 CPUs"))
+        );
+        let beside = HostFacts {
+            others_cpu_pct: Some(35.0),
+            ..quiet
+        };
+        assert!(beside.busy().is_some_and(|why| why.contains("35 %")));
+    }
+
+    #[test]
+    fn a_computer_is_more_than_its_name() {
+        let this = HostFacts::read();
+        let other = HostFacts {
+            cpu: "another".to_owned(),
+            ..this.clone()
+        };
+        assert_eq!(this.identity(), HostFacts::read().identity());
+        assert_ne!(this.identity(), other.identity());
+    }
+
+    #[test]
+    fn files_and_texts_have_the_digest_of_sha256sum() {
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(sha256_of_text(""), empty);
+        assert_eq!(sha256_of(Path::new("/dev/null")).as_deref(), Some(empty));
+        assert_eq!(sha256_of(Path::new("/nonexistent")), None);
     }
 
     #[test]

@@ -9,6 +9,8 @@
 //! | `load` | open- and closed-loop HTTP load |
 //! | `observe` | CPU time from outside |
 //! | `record`, `figure`, `goal`, `summary` | samples, medians with intervals, goals, `summary.json` |
+//! | [`compare()`] | two runs, figure by figure |
+//! | [`rebuild`], `replay` | a report from raw samples |
 //! | [`stored_runs`] | results of earlier runs |
 //! | `report`, `table`, `progress` | table, progress, report |
 //!
@@ -19,8 +21,10 @@
 
 mod appliance;
 mod bench;
+mod compare;
 mod error;
 mod experiments;
+mod export;
 mod figure;
 mod goal;
 mod host;
@@ -33,6 +37,7 @@ mod parent_death;
 mod pin;
 mod progress;
 mod record;
+mod replay;
 mod report;
 mod request;
 pub mod stored_runs;
@@ -45,11 +50,12 @@ pub mod by_hand {
     pub use crate::linux::by_hand::{ByHandError, answers, check, load, root, words};
 }
 
+pub use compare::{Change, CompareError, Compared, Row, compare};
 pub use error::WeighError;
 pub use experiments::platforms::{ContainerEngine, Platform, PlatformOptions, parse_shard};
 pub use outcome::{Ending, Outcome};
 pub use request::{Depth, WeighRequest};
-pub use weigh::weigh;
+pub use weigh::{rebuild, weigh};
 
 /// Does `transactions` of one byte each way over the loopback and prints their
 /// times: what `tcp-rr`'s Linux guests run.

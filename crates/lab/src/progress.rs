@@ -15,7 +15,6 @@ pub(crate) struct Progress {
 enum Shown {
     Bar,
     Lines,
-    #[cfg(test)]
     Nothing,
 }
 
@@ -33,8 +32,7 @@ impl Progress {
     }
 
     /// Says nothing.
-    #[cfg(test)]
-    pub(crate) fn hidden() -> Self {
+    pub(crate) fn silent() -> Self {
         Self {
             bar: ProgressBar::hidden(),
             shown: Shown::Nothing,
@@ -62,7 +60,6 @@ impl Progress {
         match self.shown {
             Shown::Bar => self.bar.set_message(what.to_owned()),
             Shown::Lines => eprintln!("weigh: {what}"),
-            #[cfg(test)]
             Shown::Nothing => {}
         }
     }
@@ -72,7 +69,6 @@ impl Progress {
         match self.shown {
             Shown::Bar => self.bar.println(format!("weigh: {what}")),
             Shown::Lines => eprintln!("weigh: {what}"),
-            #[cfg(test)]
             Shown::Nothing => {}
         }
     }

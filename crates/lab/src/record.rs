@@ -16,7 +16,8 @@ use crate::error::WeighError;
 #[derive(Debug)]
 pub(crate) struct Recorder {
     directory: PathBuf,
-    raw: BufWriter<File>,
+    /// `None` where the raw samples are there already.
+    raw: Option<BufWriter<File>>,
 }
 
 impl Recorder {
@@ -31,7 +32,7 @@ impl Recorder {
         let raw = File::create_new(&path).map_err(|e| failed(&path, e))?;
         Ok(Self {
             directory: directory.to_owned(),
-            raw: BufWriter::new(raw),
+            raw: Some(BufWriter::new(raw)),
         })
     }
 
@@ -47,8 +48,16 @@ impl Recorder {
         }
         Ok(Self {
             directory: directory.to_owned(),
-            raw: BufWriter::new(raw),
+            raw: Some(BufWriter::new(raw)),
         })
+    }
+
+    /// Keeps no samples, and files beside those that are in `directory`.
+    pub(crate) fn silent(directory: &Path) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            raw: None,
+        }
     }
 
     /// The directory.
@@ -58,16 +67,20 @@ impl Recorder {
 
     /// Appends one sample.
     pub(crate) fn sample(&mut self, sample: &impl Serialize) -> Result<(), WeighError> {
-        serde_json::to_writer(&mut self.raw, sample)
+        let Some(raw) = &mut self.raw else {
+            return Ok(());
+        };
+        serde_json::to_writer(&mut *raw, sample)
             .map_err(io::Error::from)
-            .and_then(|()| self.raw.write_all(b"\n"))
+            .and_then(|()| raw.write_all(b"\n"))
             .map_err(|e| failed(&self.directory.join("raw.jsonl"), e))
     }
 
     /// Hands what was appended to the system.
     pub(crate) fn flush(&mut self) -> Result<(), WeighError> {
         let path = self.directory.join("raw.jsonl");
-        self.raw.flush().map_err(|e| failed(&path, e))
+        let flushed = self.raw.as_mut().map_or(Ok(()), BufWriter::flush);
+        flushed.map_err(|e| failed(&path, e))
     }
 
     /// Writes a whole file: under another name first, so that a disk that
@@ -137,7 +150,7 @@ mod tests {
         };
         let mut recorder = Recorder {
             directory: PathBuf::from("out"),
-            raw: BufWriter::new(full),
+            raw: Some(BufWriter::new(full)),
         };
         recorder.sample(&serde_json::json!({"sample": 1})).unwrap();
         let error = recorder.flush().unwrap_err();

@@ -19,6 +19,13 @@ pub enum Depth {
 }
 
 impl Depth {
+    /// The depth of a name in a record; the standard one for any other.
+    pub(crate) fn named(name: &str) -> Self {
+        let all = [Self::Quick, Self::Standard, Self::Full];
+        let mut named = all.into_iter().filter(|depth| depth.name() == name);
+        named.next().unwrap_or_default()
+    }
+
     /// The name as written in records and reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,6 +58,8 @@ pub struct WeighRequest {
     pub app: Option<String>,
     /// Cuts that `tailor` weighs one by one; empty is all, `None` is as the depth says.
     pub cuts: Option<Vec<Cut>>,
+    /// Revision of the source that this program was built from.
+    pub revision: String,
     /// The command as it was typed, recorded in `command.txt`.
     pub command: Vec<String>,
 }
@@ -68,6 +77,7 @@ impl WeighRequest {
             cuts: None,
             fail_on_missed: false,
             platforms: PlatformOptions::default(),
+            revision: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
             command: std::env::args().collect(),
         }
     }

@@ -141,7 +141,8 @@ pub fn read(file: &Path, experiment: &str) -> Result<StoredRun, StoredRunError> 
     })
 }
 
-fn summary(file: &Path) -> Result<Summary, StoredRunError> {
+/// Reads a `summary.json` of any version.
+pub(crate) fn summary(file: &Path) -> Result<Summary, StoredRunError> {
     let failed = |source| StoredRunError::Read {
         file: file.to_owned(),
         source,

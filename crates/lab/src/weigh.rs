@@ -1,27 +1,32 @@
 //! A weighing from request to outcome.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tare_control::exit::ExitCode;
 use tare_control::sentence::chain;
 use tare_control::shell::quoted;
+use tare_control::stats::Kvm;
 
 use crate::appliance::Executor;
 use crate::appliance::tare::TareRun;
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
 use crate::experiments::{self, Entry, Experiment, Subject};
-use crate::figure;
+use crate::export;
+use crate::figure::{self, Figure};
 use crate::goal::{Judgement, verdicts};
-use crate::host::{HostFacts, revision};
+use crate::host::{self, CpuTimes, HostFacts};
 use crate::interrupt::Interrupt;
 use crate::outcome::{Ending, Outcome};
 use crate::progress::Progress;
 use crate::record::Recorder;
+use crate::replay::Record;
 use crate::report::{self, Report};
-use crate::request::WeighRequest;
+use crate::request::{Depth, WeighRequest};
+use crate::stored_runs;
 use crate::summary::{SCHEMA, Status, Summary};
 use crate::table;
 
@@ -40,7 +45,8 @@ pub fn weigh(request: WeighRequest) -> Result<Outcome, WeighError> {
     let progress = Progress::new(experiment.planned());
     let weighing = Weighing {
         entry,
-        revision: revision(&executable),
+        revision: request.revision.clone(),
+        programs: host::programs(),
         request: &request,
         interrupt: &interrupt,
         progress: &progress,
@@ -75,6 +81,8 @@ fn subject(entry: &Entry, request: &WeighRequest) -> Result<Option<String>, Weig
 pub(crate) struct Weighing<'a> {
     pub(crate) entry: &'static Entry,
     pub(crate) revision: String,
+    /// What is run: digests and versions.
+    pub(crate) programs: Value,
     pub(crate) request: &'a WeighRequest,
     pub(crate) interrupt: &'a Interrupt,
     pub(crate) progress: &'a Progress,
@@ -88,7 +96,14 @@ impl Weighing<'_> {
         executor: &mut dyn Executor,
     ) -> Result<Outcome, WeighError> {
         let started = SystemTime::now();
-        let host = HostFacts::read();
+        let merged = experiment.merged().cloned();
+        let host = merged
+            .as_ref()
+            .map_or_else(HostFacts::read, |it| it.machine.clone());
+        let cpu = CpuTimes::read();
+        if let Some(busy) = host.busy() {
+            self.progress.say(&format!("warning: {busy}"));
+        }
         let directory = self.directory(started);
         let mut recorder = match &self.request.platforms.resume {
             Some(_) => Recorder::resume(&directory)?,
@@ -99,7 +114,8 @@ impl Weighing<'_> {
             "sample": "plan",
             "experiment": self.entry.name,
             "started": rfc3339(started),
-            "revision": self.revision,
+            "revision": merged.as_ref().map_or(&self.revision, |it| &it.revision),
+            "programs": self.programs,
             "machine": host,
             "plan": experiment.plan(),
         }))?;
@@ -109,59 +125,44 @@ impl Weighing<'_> {
             progress: self.progress,
             interrupt: self.interrupt,
         });
-        self.finish(&*experiment, &mut recorder, host, started, result)
+        self.finish(&*experiment, &mut recorder, (host, cpu), started, result)
     }
 
     fn finish(
         &self,
         experiment: &dyn Experiment,
         recorder: &mut Recorder,
-        mut host: HostFacts,
+        (mut host, cpu): (HostFacts, Option<CpuTimes>),
         started: SystemTime,
         result: Result<(), RunError>,
     ) -> Result<Outcome, WeighError> {
         let (ending, broken) = ending(result);
         let mut failures = experiment.failures();
         failures.extend(broken);
-        recorder.sample(&json!({"sample": "end", "failures": failures}))?;
+        let took = started.elapsed().unwrap_or(Duration::ZERO);
+        let merged = experiment.merged();
+        if merged.is_none() {
+            host.load_average_after = host::load_average();
+            let others = cpu.and_then(|before| CpuTimes::read()?.others_pct_since(&before));
+            host.others_cpu_pct = others;
+        }
+        recorder.sample(&json!({
+            "sample": "end", "failures": failures, "status": Status::of(ending, &failures),
+            "took_s": took.as_secs_f64(), "load_average_after": host.load_average_after,
+            "others_cpu_pct": host.others_cpu_pct,
+        }))?;
         recorder.flush()?;
         host.kvm = experiment.kvm();
-        let figures = experiment.figures();
-        let goals = experiment.goals();
-        let took = started.elapsed().unwrap_or(Duration::ZERO);
-        let summary = Summary {
-            schema: SCHEMA,
-            experiment: self.entry.name.to_owned(),
-            started: rfc3339(started),
-            duration_s: took.as_secs_f64(),
-            status: Status::of(ending, &failures),
-            revision: self.revision.clone(),
-            goals: verdicts(&figures, goals, host.kvm),
-            failures: failures.clone(),
+        let origin = Origin {
+            experiment: self.entry.name,
+            started: merged.map_or_else(|| rfc3339(started), |it| it.started.clone()),
+            revision: merged.map_or(&self.revision, |it| &it.revision).clone(),
             machine: host,
-            figures,
-        };
-        let mut text = serde_json::to_string_pretty(&summary).unwrap_or_default();
-        text.push('\n');
-        recorder.file("summary.json", text.as_bytes())?;
-        let html = report::html(&Report {
-            summary: &summary,
-            goals,
-            text: experiment.report(&summary.figures),
-            failures: &failures,
-            ending,
-            command: &self.command(),
+            command: self.command(),
             took,
-        });
-        recorder.file("report.html", html.as_bytes())?;
-        Ok(Outcome {
-            directory: recorder.directory().to_owned(),
-            table: table::table(&summary.figures, goals, summary.machine.kvm),
-            failures,
-            missed: missed(&summary),
             fail_on_missed: self.request.fail_on_missed,
-            ending,
-        })
+        };
+        write(recorder, experiment, origin, failures, ending, Vec::new())
     }
 
     /// Where the results go.
@@ -181,6 +182,149 @@ impl Weighing<'_> {
         let words: Vec<String> = self.request.command.iter().map(|w| quoted(w)).collect();
         format!("{}\n", words.join(" "))
     }
+}
+
+/// Where a run's samples come from.
+struct Origin {
+    experiment: &'static str,
+    started: String,
+    revision: String,
+    machine: HostFacts,
+    command: String,
+    took: Duration,
+    fail_on_missed: bool,
+}
+
+/// Writes what came out: `summary.json`, `report.html`, `report.md`, `figures.csv`. `kept`
+/// are figures that the samples do not give any more.
+fn write(
+    recorder: &Recorder,
+    experiment: &dyn Experiment,
+    origin: Origin,
+    failures: Vec<String>,
+    ending: Ending,
+    kept: Vec<Figure>,
+) -> Result<Outcome, WeighError> {
+    let mut figures = experiment.figures();
+    let lost = kept
+        .into_iter()
+        .filter(|old| figure::find(&figures, &old.name).is_none());
+    let lost: Vec<Figure> = lost.collect();
+    figures.extend(lost);
+    let goals = experiment.goals();
+    let summary = Summary {
+        schema: SCHEMA,
+        experiment: origin.experiment.to_owned(),
+        started: origin.started,
+        duration_s: origin.took.as_secs_f64(),
+        status: Status::of(ending, &failures),
+        revision: origin.revision,
+        goals: verdicts(&figures, goals, origin.machine.kvm),
+        failures: failures.clone(),
+        machine: origin.machine,
+        figures,
+    };
+    let mut text = serde_json::to_string_pretty(&summary).unwrap_or_default();
+    text.push('\n');
+    recorder.file("summary.json", text.as_bytes())?;
+    recorder.file("figures.csv", export::csv(&summary).as_bytes())?;
+    let text = experiment.report(&summary.figures);
+    recorder.file("report.md", export::markdown(&summary, &text).as_bytes())?;
+    let html = report::html(&Report {
+        summary: &summary,
+        goals,
+        text,
+        failures: &failures,
+        ending,
+        command: &origin.command,
+        took: origin.took,
+    });
+    recorder.file("report.html", html.as_bytes())?;
+    Ok(Outcome {
+        directory: recorder.directory().to_owned(),
+        table: table::table(&summary.figures, goals, summary.machine.kvm),
+        missed: missed(&summary),
+        failures,
+        fail_on_missed: origin.fail_on_missed,
+        ending,
+    })
+}
+
+/// Experiments whose records lack what some figures rest on, such as sizes of kernels.
+const PARTLY_RECORDED: [&str; 5] = ["tailor", "vic", "kv", "halt-budget", "vmexit"];
+
+/// Makes summary and report of a run directory again, from its raw samples: after a kill, or
+/// with a newer program. Where a record lacks samples of some figures, those are taken over
+/// from its `summary.json`.
+pub fn rebuild(dir: &Path) -> Result<Outcome, WeighError> {
+    let record = Record::read(dir)?;
+    let entry = find(&record.word("experiment").unwrap_or_default())?;
+    let plan = record
+        .plan()
+        .and_then(|line| line.get("plan"))
+        .cloned()
+        .unwrap_or_default();
+    let word = |name: &str| Some(plan.get(name)?.as_str()?.to_owned());
+    let depth = word("depth").or(word("form"));
+    let depth = depth.map_or(Depth::Standard, |name| Depth::named(&name));
+    let mut experiment = (entry.make)(depth, word("image").or(word("app")));
+    experiment.replan(&plan);
+    let replayed = experiment.replay(&record);
+    let earlier = stored_runs::summary(&dir.join("summary.json")).ok();
+    let number = |name: &str| record.end().and_then(|end| end.get(name)?.as_f64());
+    let mut machine = record.machine();
+    machine.load_average_after = number("load_average_after");
+    machine.others_cpu_pct = number("others_cpu_pct");
+    machine.kvm = match (experiment.kvm(), &earlier) {
+        (Kvm::None, Some(earlier)) => earlier.machine.kvm,
+        (kvm, _) => kvm,
+    };
+    let ended = |end: &Value| {
+        let status = end.get("status").and_then(Value::as_str);
+        !matches!(status, Some("interrupted" | "broken"))
+    };
+    let ending = match record.end() {
+        Some(end) if ended(end) => Ending::Complete,
+        // A kill leaves no end.
+        _ => Ending::Interrupted(ExitCode::Success),
+    };
+    if let Err(error) = replayed
+        && ending == Ending::Complete
+        && earlier.is_none()
+    {
+        return Err(WeighError::Option(format!(
+            "cannot read the record back: {}",
+            chain(&error)
+        )));
+    }
+    let origin = Origin {
+        experiment: entry.name,
+        started: record.word("started").unwrap_or_default(),
+        revision: record.word("revision").unwrap_or_default(),
+        machine,
+        command: fs::read_to_string(dir.join("command.txt")).unwrap_or_default(),
+        took: Duration::from_secs_f64(number("took_s").unwrap_or(0.0).clamp(0.0, 1e9)),
+        fail_on_missed: false,
+    };
+    let mut failures = record.failures();
+    failures.extend(
+        experiment
+            .failures()
+            .into_iter()
+            .filter(|it| !record.failures().contains(it)),
+    );
+    let partly = PARTLY_RECORDED.contains(&entry.name);
+    let kept = earlier
+        .filter(|_| partly)
+        .map_or_else(Vec::new, |earlier| earlier.figures);
+    write(
+        &Recorder::silent(dir),
+        &*experiment,
+        origin,
+        failures,
+        ending,
+        kept,
+    )
 }
 
 /// A sentence for each goal that was missed.

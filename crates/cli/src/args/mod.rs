@@ -18,7 +18,7 @@ pub(crate) use machines::{LogsArgs, PsArgs, RmArgs, SetArgs, StatsArgs, StopArgs
 pub(crate) use observe::{MergeArgs, ProfileArgs, ProfileVerb, TopArgs, WhyArgs};
 pub(crate) use place::{AdviseArgs, PinArgs};
 pub(crate) use run::{BlkArgs, EngineArg, IdleArg, RingArg, RunArgs};
-pub(crate) use weigh::WeighArgs;
+pub(crate) use weigh::{CompareArgs, CompareFormat, ReportArgs, WeighArgs};
 
 /// Runs one application per virtual machine, and measures and cuts what that costs.
 #[derive(Debug, Parser)]
@@ -117,6 +117,16 @@ pub(crate) enum Verb {
     Doctor(DoctorArgs),
     /// Run benchmarks and write a report
     Weigh(WeighArgs),
+    /// Compare two runs of tare weigh, figure by figure
+    ///
+    /// Prints the ratio of each figure with its 95 % interval. A figure has
+    /// changed where that interval excludes 1.
+    Compare(CompareArgs),
+    /// Make the report of a run again from its raw samples
+    ///
+    /// Writes summary.json, figures.csv, report.md and report.html into the run's
+    /// directory, also where the run was killed.
+    Report(ReportArgs),
     /// Print the exit codes and their meanings
     #[command(long_about = exit_codes::long_about())]
     ExitCodes,

@@ -20,6 +20,13 @@ pub(crate) struct WeighArgs {
     /// Exit with 80 if the interval of a figure lies beyond its goal
     #[arg(long)]
     pub(crate) fail_on_missed: bool,
+    /// Compare with the run in this directory, as tare compare does
+    #[arg(long, value_name = "DIR")]
+    pub(crate) against: Option<PathBuf>,
+    /// With --against: exit with 80 if a figure is worse by more than this, in %,
+    /// by its whole interval
+    #[arg(long, value_name = "PCT", requires = "against")]
+    pub(crate) fail_on: Option<f64>,
     /// Directory for summary.json, raw.jsonl and report.html; new or empty
     /// [default: out/EXPERIMENT-DATE-TIME]
     #[arg(long, value_name = "DIR")]
@@ -38,6 +45,45 @@ pub(crate) struct WeighArgs {
     pub(crate) cuts: Option<Vec<tare_tailor::cut::Cut>>,
     #[command(flatten)]
     pub(crate) platforms: PlatformArgs,
+}
+
+/// `tare compare`.
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// Directory of the run before
+    #[arg(value_name = "BEFORE")]
+    pub(crate) before: PathBuf,
+    /// Directory of the run after
+    #[arg(value_name = "AFTER")]
+    pub(crate) after: PathBuf,
+    /// Exit with 80 if a figure is worse by more than this, in %, by its whole
+    /// interval
+    #[arg(long, value_name = "PCT")]
+    pub(crate) fail_on: Option<f64>,
+    /// How to print it
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: CompareFormat,
+}
+
+/// Forms of a comparison.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum CompareFormat {
+    /// A table of what changed
+    Text,
+    /// All figures, for a pull request
+    Markdown,
+    /// A line for each figure
+    Csv,
+    /// All of it
+    Json,
+}
+
+/// `tare report`.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Directory with the raw.jsonl of a run
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
 }
 
 /// `tare weigh platforms`.

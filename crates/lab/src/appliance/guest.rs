@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tare_account::Account;
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
 use tare_probe::vm::{self, Vm};
@@ -61,6 +62,11 @@ pub(crate) trait Guest {
 
     /// Its statistics; `None` where it has none (QEMU). Wakes its I/O thread.
     fn stats(&mut self) -> Result<Option<Stats>, ApplianceError>;
+
+    /// What was seen from outside, from a record that is read back.
+    fn account(&mut self) -> Option<Account> {
+        None
+    }
 
     /// The machine as this host's KVM has it; `None` where it has none.
     fn vm(&self) -> Option<Vm> {

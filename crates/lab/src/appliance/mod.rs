@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tare_control::client::ClientError;
 use tare_control::exit::ExitCode;
 use tare_control::stats::Stats;
@@ -65,6 +66,16 @@ pub(crate) trait Executor {
 
     /// Starts a Linux guest in QEMU over `tare blk` that measures and prints.
     fn serve(&mut self, spec: &ServedGuest) -> Result<Box<dyn Guest>, ApplianceError>;
+
+    /// What an arm measured without a machine, from a record that is read back.
+    fn recorded(&mut self, _arm: &str, _sample: &str) -> Option<Value> {
+        None
+    }
+
+    /// Whether it hands out a record instead of starting machines.
+    fn is_replay(&self) -> bool {
+        false
+    }
 }
 
 /// A machine that was started. Dropping it ends it.

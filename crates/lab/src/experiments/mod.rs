@@ -10,6 +10,11 @@ use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
 use crate::figure::Figure;
 use crate::goal::Goal;
+use crate::host::HostFacts;
+use crate::interrupt::Interrupt;
+use crate::progress::Progress;
+use crate::record::Recorder;
+use crate::replay::{Record, Replay};
 use crate::report::Section;
 use crate::request::{Depth, WeighRequest};
 
@@ -42,11 +47,30 @@ pub(crate) trait Experiment {
     /// The plan, for the record.
     fn plan(&self) -> Value;
 
+    /// Takes over the plan of a record that is to be read back.
+    fn replan(&mut self, _plan: &Value) {}
+
+    /// Reads a record back. What ran on machines that print runs again on their lines.
+    fn replay(&mut self, record: &Record) -> Result<(), RunError> {
+        let mut replay = Replay::of(record);
+        self.run(&mut Bench {
+            executor: &mut replay,
+            recorder: &mut Recorder::silent(&record.dir),
+            progress: &Progress::silent(),
+            interrupt: &Interrupt::default(),
+        })
+    }
+
     /// Runs it. Samples taken before an error are kept.
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError>;
 
     /// The KVM that executed guests, as the machines reported it.
     fn kvm(&self) -> Kvm;
+
+    /// Where the runs are from, if they were read from records instead of measured.
+    fn merged(&self) -> Option<&Merged> {
+        None
+    }
 
     /// Figures so far.
     fn figures(&self) -> Vec<Figure>;
@@ -61,6 +85,17 @@ pub(crate) trait Experiment {
 
     /// The experiment's part of the report.
     fn report(&self, figures: &[Figure]) -> ReportText;
+}
+
+/// Where merged runs are from.
+#[derive(Clone, Debug)]
+pub(crate) struct Merged {
+    /// The machines' facts; processors of several are listed.
+    pub(crate) machine: HostFacts,
+    /// Revisions of the programs that measured.
+    pub(crate) revision: String,
+    /// When the first began, RFC 3339, UTC.
+    pub(crate) started: String,
 }
 
 /// Refuses the options of `platforms`.
@@ -101,6 +136,31 @@ pub(crate) struct ReportText {
     pub(crate) method: Vec<String>,
     /// Limitations: a sentence each.
     pub(crate) limitations: Vec<String>,
+}
+
+/// Beginnings of figures of which more is better; of all others less is.
+const MORE_IS_BETTER: [&str; 16] = [
+    "iops.",
+    "iops_gain_pct.",
+    "cpu_gain_pct.",
+    "instructions_gain_pct.",
+    "tps.",
+    "kv_ops_per_s.",
+    "carried_rps.",
+    "rps_max.",
+    "gain_pct.",
+    "call_gain_pct.",
+    "pin_gain_pct.",
+    "in_flight.",
+    "finds_5pct_of_100.",
+    "delivery_ratio.",
+    "gbit_per_s.",
+    "bytes_per_s.",
+];
+
+/// Whether more of a figure is better.
+pub(crate) fn more_is_better(figure: &str) -> bool {
+    MORE_IS_BETTER.iter().any(|begin| figure.starts_with(begin))
 }
 
 /// An experiment in the registry.
@@ -181,6 +241,12 @@ pub(crate) const ALL: &[Entry] = &[
         about: "bare metal, container, VM, container in VM: what each costs, and what pinning gains",
         subject: Subject::Own,
         make: |depth, _| Box::new(platforms::Platforms::new(depth)),
+    },
+    Entry {
+        name: "counts",
+        about: "exact counts of a request and sizes of images, to compare with kept ones",
+        subject: Subject::Image,
+        make: |depth, image| Box::new(http_bursts::Counts::new(depth, image)),
     },
     Entry {
         name: "tailor",

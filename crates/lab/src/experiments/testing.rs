@@ -37,9 +37,10 @@ impl Run {
         let weighing = Weighing {
             entry: ALL.iter().find(|entry| entry.name == name).unwrap(),
             revision: "abc".into(),
+            programs: Value::Null,
             request: &request,
             interrupt: &Interrupt::default(),
-            progress: &Progress::hidden(),
+            progress: &Progress::silent(),
         };
         let outcome = weighing.run(experiment, &mut fakes).unwrap();
         Self {
@@ -47,6 +48,22 @@ impl Run {
             fakes,
             outcome,
         }
+    }
+
+    /// Makes the report again from the raw samples alone; the figures must be the same.
+    pub(crate) fn is_rebuilt_from_its_samples(&self) {
+        let dir = self.directory.path().join("out");
+        let before = self.summary();
+        for file in ["summary.json", "report.html", "report.md", "figures.csv"] {
+            fs::remove_file(dir.join(file)).unwrap();
+        }
+        let outcome = crate::weigh::rebuild(&dir).unwrap();
+        let after = self.summary();
+        assert_eq!(after.figures, before.figures);
+        assert_eq!(after.goals, before.goals);
+        assert_eq!(after.machine.kvm, before.machine.kvm);
+        assert!(outcome.directory.join("report.html").exists());
+        assert!(self.text("report.md").contains("| figure |"));
     }
 
     /// A short weighing of two threads that answer each other, with machines that

@@ -29,7 +29,7 @@ pub(crate) struct Counter {
 }
 
 /// How many instructions were executed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Count {
     /// By programs, firmware and the kernel's decompressor.
     pub(crate) user: u64,

@@ -26,6 +26,7 @@ pub(crate) fn html(report: &Report<'_>) -> String {
     for sentence in &text.answer {
         let _ = writeln!(out, "<p>{}</p>", escape(sentence));
     }
+    out.push_str(&contents(&text.sections));
     for section in &text.sections {
         push_section(&mut out, section);
     }
@@ -63,6 +64,13 @@ fn header(out: &mut String, report: &Report<'_>) {
         escape(&summary.revision),
         kvm_badge(summary),
     );
+    if let Some(busy) = summary.machine.busy() {
+        let _ = writeln!(
+            out,
+            "<div class=\"banner\"><strong>Read times with care: {}.</strong></div>",
+            escape(&busy)
+        );
+    }
     let what = match (report.ending, report.failures.is_empty()) {
         (Ending::Complete, true) => return,
         (Ending::Complete, false) => "Some samples failed; they are not in the figures:",
@@ -82,17 +90,53 @@ fn kvm_badge(summary: &Summary) -> String {
         _ if summary.figures.is_empty() => return String::new(),
         Kvm::Hardware => "KVM: hardware",
         Kvm::Emulated => "KVM: ring 0 emulated",
-        Kvm::None => "no KVM",
+        Kvm::None => "KVM: not used",
     };
     format!("<span class=\"badge kvm\">{words}</span>")
 }
 
 fn push_section(out: &mut String, section: &Section) {
-    let _ = writeln!(out, "<section>\n<h2>{}</h2>", escape(&section.title));
+    let (id, title) = (anchor(&section.title), escape(&section.title));
+    let _ = writeln!(out, "<section id=\"{id}\">\n<h2>{title}</h2>");
     if !section.lead.is_empty() {
         let _ = writeln!(out, "<p class=\"lead\">{}</p>", escape(&section.lead));
     }
     let _ = writeln!(out, "{}</section>", section.html);
+}
+
+/// A title as the name of its section: letters and digits, the rest as dashes.
+fn anchor(title: &str) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    };
+    title.chars().map(plain).collect()
+}
+
+/// Links to the sections of a report that has several.
+fn contents(sections: &[Section]) -> String {
+    if sections.len() < 3 {
+        return String::new();
+    }
+    let fixed = ["Figures", "Limitations", "How it was measured"];
+    let titles = sections
+        .iter()
+        .map(|section| section.title.as_str())
+        .chain(fixed);
+    let items = titles.map(|title| {
+        format!(
+            "<li><a href=\"#{}\">{}</a></li>\n",
+            anchor(title),
+            escape(title)
+        )
+    });
+    format!(
+        "<nav aria-label=\"Contents\"><ul>{}</ul></nav>\n",
+        items.collect::<String>()
+    )
 }
 
 fn push_list(out: &mut String, title: &str, sentences: &[String]) {
@@ -165,7 +209,7 @@ fn machine(summary: &Summary) -> Section {
             "emulates guest ring 0: instructions counted there are exact, its times are not \
              comparable with hardware; ring 3 runs at the processor's speed"
         }
-        Kvm::None => "none; guests ran in QEMU's translator",
+        Kvm::None => "not used; guests, if there were any, ran in QEMU's translator",
     };
     let rows = [
         ("processor", host.cpu.clone()),
@@ -182,6 +226,14 @@ fn machine(summary: &Summary) -> Section {
             "load average before",
             optional(host.load_average.map(|l| format!("{l:.2}"))),
         ),
+        (
+            "load average after",
+            optional(host.load_average_after.map(|l| format!("{l:.2}"))),
+        ),
+        (
+            "CPU time of others meanwhile",
+            optional(host.others_cpu_pct.map(|pct| format!("{pct:.1} %"))),
+        ),
     ];
     let items = rows.map(|(name, value)| {
         format!(
@@ -196,12 +248,28 @@ fn machine(summary: &Summary) -> Section {
     }
 }
 
+/// Files of a run, and what each holds.
+const FILES: [(&str, &str); 4] = [
+    ("summary.json", "figures and verdicts"),
+    ("figures.csv", "the same as a table"),
+    ("report.md", "the same for a pull request"),
+    ("raw.jsonl", "every sample"),
+];
+
+fn link((name, about): (&str, &str)) -> String {
+    format!("<li><a href=\"{name}\">{name}</a>: {about}</li>\n")
+}
+
 fn files(command: &str) -> Section {
     Section {
         title: "The run".to_owned(),
-        lead: "Beside this file: summary.json (the figures), raw.jsonl (every sample), \
-               command.txt, and the directory that was served."
+        lead: "Files beside this one, and the command. tare report makes them again from \
+               raw.jsonl; tare compare sets two runs side by side."
             .to_owned(),
-        html: format!("<pre>{}</pre>\n", escape(command.trim_end())),
+        html: format!(
+            "<ul>{}</ul>\n<pre>{}</pre>\n",
+            FILES.map(link).concat(),
+            escape(command.trim_end())
+        ),
     }
 }

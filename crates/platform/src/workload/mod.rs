@@ -65,6 +65,9 @@ pub struct Workload {
     /// The file's name without its end.
     #[serde(skip)]
     pub name: String,
+    /// The file itself, for records.
+    #[serde(skip)]
+    pub text: String,
     /// One line about it.
     pub about: String,
     /// What it waits for.

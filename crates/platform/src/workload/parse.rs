@@ -37,6 +37,7 @@ pub fn parse(name: &str, file: &Path, text: &str) -> Result<Workload, ParseError
         wrong(at, error.message().to_owned())
     })?;
     workload.name = name.to_owned();
+    workload.text = text.to_owned();
     match mistake(&workload) {
         Some((key, what)) => Err(wrong(place_of(text, key), what)),
         None => Ok(workload),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use serde::Deserialize;
 use tare_control::stats::{Kvm, Stats};
 
 use super::arms::Arm;
@@ -10,8 +11,10 @@ use super::linux::Side;
 use super::sample::{CpuSample, Line, Phase, Place};
 use crate::error::WeighError;
 use crate::figure::{Figure, Samples, exact, grouped_quantile, rate};
+use crate::linux::counter::Count;
 use crate::load::{Failure, Request};
 use crate::record::Recorder;
+use crate::replay::Record;
 
 /// Size of the image: the same each time.
 pub(crate) const IMAGE_BYTES: &str = "image_bytes";
@@ -69,6 +72,58 @@ impl Default for Data {
 }
 
 impl Data {
+    /// Takes the samples of a record.
+    pub(crate) fn replay(&mut self, record: &Record) -> Result<(), WeighError> {
+        let recorder = &mut Recorder::silent(&record.dir);
+        let mut requests: Vec<(Place, Vec<Request>)> = Vec::new();
+        for line in &record.lines {
+            if let Ok(count) = Translated::deserialize(line) {
+                for insns in count.insns {
+                    self.samples
+                        .add(&count.figure, "insns", insns.total() as f64);
+                }
+                continue;
+            }
+            match Kept::deserialize(line) {
+                Ok(Kept::Value {
+                    figure,
+                    unit,
+                    value,
+                }) => {
+                    self.samples.add(&figure, static_unit(&unit), value);
+                }
+                Ok(Kept::Events {
+                    figure,
+                    events,
+                    seconds,
+                }) => {
+                    self.events
+                        .entry(figure)
+                        .or_default()
+                        .push((events, seconds));
+                }
+                Ok(Kept::Woken { place, counters }) => self.woken(recorder, place, counters)?,
+                Ok(Kept::Cpu(sample)) => self.cpu(recorder, sample)?,
+                Ok(Kept::Stats { stats }) => self.kvm = stats.kvm,
+                Ok(Kept::Rate {
+                    burst_per_s,
+                    carried_per_s,
+                }) => {
+                    (self.rate, self.carried) = (Some(burst_per_s), carried_per_s);
+                }
+                Ok(Kept::Request { place, request }) => match requests.last_mut() {
+                    Some((last, all)) if *last == place => all.push(request),
+                    _ => requests.push((place, vec![request])),
+                },
+                Err(_) => {}
+            }
+        }
+        for (place, requests) in requests {
+            self.requests(recorder, place, &requests)?;
+        }
+        Ok(())
+    }
+
     /// Keeps a sample of a figure.
     pub(crate) fn value(
         &mut self,
@@ -222,6 +277,56 @@ impl Data {
         figures.sort_by_key(|f| (rank(&f.name), arm_rank(&f.name)));
         figures
     }
+}
+
+/// A line of a record as it is read back.
+#[derive(Deserialize)]
+#[serde(tag = "sample", rename_all = "snake_case")]
+enum Kept {
+    Value {
+        figure: String,
+        unit: String,
+        value: f64,
+    },
+    Events {
+        figure: String,
+        events: f64,
+        seconds: f64,
+    },
+    Woken {
+        #[serde(flatten)]
+        place: Place,
+        counters: BTreeMap<String, u64>,
+    },
+    Cpu(CpuSample),
+    Stats {
+        stats: Box<Stats>,
+    },
+    Rate {
+        burst_per_s: f64,
+        carried_per_s: f64,
+    },
+    Request {
+        #[serde(flatten)]
+        place: Place,
+        #[serde(flatten)]
+        request: Request,
+    },
+}
+
+/// Instructions counted in the translator.
+#[derive(Deserialize)]
+struct Translated {
+    figure: String,
+    insns: Vec<Count>,
+}
+
+/// Units of this experiment; a record cannot name others.
+fn static_unit(unit: &str) -> &'static str {
+    const UNITS: [&str; 9] = [
+        "%", "us", "ms", "insns", "exits", "1/s", "KiB", "bytes", "1",
+    ];
+    UNITS.into_iter().find(|known| *known == unit).unwrap_or("")
 }
 
 /// Figures in the order in which they are read.

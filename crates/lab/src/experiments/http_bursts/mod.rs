@@ -8,6 +8,7 @@
 
 mod arms;
 mod charts;
+mod counts;
 mod data;
 mod findings;
 mod goals;
@@ -29,6 +30,8 @@ use serde_json::Value;
 use tare_control::exit::ExitCode;
 use tare_control::stats::Kvm;
 
+pub(crate) use self::counts::Counts;
+
 use self::arms::Arm;
 use self::data::Data;
 use self::plan::{Plan, ms};
@@ -38,6 +41,7 @@ use super::{Experiment, ReportText};
 use crate::bench::{Bench, RunError};
 use crate::figure::Figure;
 use crate::goal::Goal;
+use crate::replay::Record;
 use crate::request::Depth;
 
 /// Time that starting, serving and ending a machine is planned to take.
@@ -139,6 +143,7 @@ impl HttpBursts {
         let turn = Turn { ring: "0", ..turn };
         let mut session = Session::start(bench, &mut self.data, &self.plan, root, turn)?;
         session.serve()?;
+        session.data.image = session.machine.image();
         session.count()
     }
 
@@ -215,6 +220,16 @@ impl Experiment for HttpBursts {
 
     fn plan(&self) -> Value {
         serde_json::to_value(&self.plan).unwrap_or(Value::Null)
+    }
+
+    fn replan(&mut self, plan: &Value) {
+        if let Ok(plan) = serde_json::from_value(plan.clone()) {
+            self.plan = plan;
+        }
+    }
+
+    fn replay(&mut self, record: &Record) -> Result<(), RunError> {
+        Ok(self.data.replay(record)?)
     }
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {

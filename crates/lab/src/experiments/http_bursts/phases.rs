@@ -177,6 +177,10 @@ impl Session<'_, '_> {
             }
             let exits = figure.replace("insns", "exits");
             self.value(&exits, "exits", activity_between(&from, &to) / n)?;
+            let interrupts = risen_between(&from, &to).remove("irq_injections");
+            let interrupts = interrupts.unwrap_or(0) as f64;
+            let name = figure.replace("insns", "interrupts");
+            self.value(&name, "1", interrupts / n)?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::request::Depth;
 
@@ -12,10 +12,10 @@ pub(crate) const SOURCE_RATE: f64 = 100.0;
 const HEADROOM: f64 = 1.25;
 
 /// The plan of one run. Times in ms.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
     /// Name of the depth.
-    pub(crate) depth: &'static str,
+    pub(crate) depth: String,
     /// Image name or path.
     pub(crate) image: String,
     /// vCPUs of each machine.
@@ -47,11 +47,13 @@ pub(crate) struct Plan {
     pub(crate) batch: usize,
     /// Idle time of a machine with one vCPU, beside the breaks; zero leaves it out. With the
     /// breaks 40 s in which nothing happens bound the rate below 0.1 a second.
+    #[serde(default)]
     pub(crate) idle_ms: u64,
     /// Idle time of a machine with two vCPUs; zero leaves it out.
     pub(crate) idle_2cpu_ms: u64,
     /// Idle windows begin when the machine has done nothing for this time; zero begins at
     /// once.
+    #[serde(default)]
     pub(crate) quiet_ms: u64,
     /// Time limit of a request.
     pub(crate) timeout_ms: u64,
@@ -65,7 +67,7 @@ pub(crate) struct Plan {
 }
 
 /// Where a tailored kernel comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Tailored {
     /// From the cache, if it is there.
@@ -78,7 +80,7 @@ impl Plan {
     /// The plan for a depth.
     pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
         let standard = Self {
-            depth: depth.name(),
+            depth: depth.name().to_owned(),
             image: image.unwrap_or_else(|| "http".to_owned()),
             cpus: 1,
             memory_mib: 512,

@@ -57,9 +57,10 @@ impl Run {
         let weighing = Weighing {
             entry: &ALL[0],
             revision: "abc".into(),
+            programs: Value::Null,
             request: &request,
             interrupt,
-            progress: &Progress::hidden(),
+            progress: &Progress::silent(),
         };
         let experiment = Box::new(HttpBursts {
             plan,
@@ -341,4 +342,35 @@ fn without_statistics_the_rest_is_measured() {
             .iter()
             .any(|f| f.name.starts_with("idle_exits"))
     );
+}
+
+#[test]
+fn the_report_of_http_bursts_is_made_again_from_raw_samples() {
+    let run = Run::of(Kvm::Emulated, Fault::None, short(), &Interrupt::default());
+    let before = run.summary();
+    let dir = run.directory.path().join("out");
+    fs::remove_file(dir.join("summary.json")).unwrap();
+    crate::weigh::rebuild(&dir).unwrap();
+    let after = run.summary();
+    // The record's decimals are read back to the last but one bit.
+    let close = |(a, b): (&Figure, &Figure)| {
+        a.name == b.name && a.n == b.n && (a.value - b.value).abs() <= 1e-9 * b.value.abs()
+    };
+    assert_eq!(after.figures.len(), before.figures.len());
+    let differ = after
+        .figures
+        .iter()
+        .zip(&before.figures)
+        .find(|pair| !close(*pair));
+    assert_eq!(differ, None);
+    assert_eq!(after.machine.kvm, before.machine.kvm);
+    // A kill leaves no end and a line that is cut off.
+    let raw = run.text("raw.jsonl");
+    fs::write(dir.join("raw.jsonl"), &raw[..raw.len() / 2]).unwrap();
+    fs::remove_file(dir.join("summary.json")).unwrap();
+    crate::weigh::rebuild(&dir).unwrap();
+    let cut = run.summary();
+    assert_eq!(cut.status, crate::summary::Status::Interrupted);
+    assert!(!cut.figures.is_empty());
+    well_formed(&run.text("report.html"));
 }

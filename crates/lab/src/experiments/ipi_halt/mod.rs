@@ -217,6 +217,15 @@ impl IpiHalt {
     }
 
     fn host(&mut self, bench: &mut Bench<'_>, place: Place) -> Result<(), RunError> {
+        if bench.executor.is_replay() {
+            let record = bench
+                .executor
+                .recorded(place.arm, "host")
+                .unwrap_or_default();
+            let wakes: Vec<f64> = guest_bench::numbers(&record, "wake_ns").collect();
+            self.data.extend(WAKE, place.arm, wakes.into_iter());
+            return Ok(());
+        }
         let wakes = match host::wakes(self.samples, GAP, bench.interrupt) {
             Ok(wakes) => wakes,
             Err(HostError::Interrupted(interrupted)) => return Err(interrupted.into()),
@@ -266,6 +275,12 @@ impl Experiment for IpiHalt {
             "samples": self.samples, "gap_us": GAP.as_micros() as u64,
             "arms": Arm::ALL.map(Arm::about),
         })
+    }
+
+    fn replan(&mut self, plan: &Value) {
+        let number = |name: &str| Some(plan.get(name)?.as_u64()? as usize);
+        self.rounds = number("rounds").unwrap_or(self.rounds);
+        self.samples = number("samples").unwrap_or(self.samples);
     }
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {

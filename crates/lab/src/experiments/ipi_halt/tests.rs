@@ -112,3 +112,8 @@ fn raw_samples_are_kept_with_arm_and_round() {
         (8 + 3, 8, 3, 2)
     );
 }
+
+#[test]
+fn the_report_of_ipi_halt_is_made_again_from_raw_samples() {
+    Run::of("ipi-halt", short(), fakes(Fault::None)).is_rebuilt_from_its_samples();
+}

@@ -24,6 +24,7 @@ use crate::figure::{Figure, grouped_quantile};
 use crate::goal::Goal;
 use crate::load::{Connections, Exchange, Generator, Request, Schedule};
 use crate::observe::counters::{activity_between, instructions_between};
+use crate::replay::Record;
 use crate::request::Depth;
 
 /// Connections, and commands under way at once while calibrating.
@@ -198,7 +199,10 @@ impl Kv {
         self.data.extend(LATENCY, arm.name(), us);
         let share = (spent.monitor_ns + spent.helper_ns) as f64 / spent.wall_ns as f64;
         let name = format!("kv_cpu_pct.{}", arm.name());
-        self.data.samples.add(&name, "pct", share * 100.0);
+        self.data.samples.add(&name, "%", share * 100.0);
+        bench
+            .recorder
+            .sample(&json!({"sample": "value", "figure": name, "value": share * 100.0}))?;
         if arm == Arm::Tare {
             self.count(bench, server.as_mut(), "get", mix::gets())?;
             self.count(bench, server.as_mut(), "set", mix::sets())?;
@@ -271,6 +275,15 @@ fn generator(server: &dyn Appliance, exchanges: Vec<Exchange>) -> Generator {
     Generator::of(server.address(), exchanges, mode, TIMEOUT)
 }
 
+/// The unit of a figure that is kept by value.
+fn unit_of(figure: &str) -> &'static str {
+    match figure.split('.').next() {
+        Some("kv_cpu_pct") => "%",
+        Some("kv_insns_per_get" | "kv_insns_per_set") => "insns",
+        _ => "1",
+    }
+}
+
 impl Experiment for Kv {
     fn planned(&self) -> Duration {
         let turns = u32::try_from(self.turns).unwrap_or(u32::MAX);
@@ -286,6 +299,39 @@ impl Experiment for Kv {
             "keys": mix::KEYS, "value_bytes": mix::VALUE, "reads_per_write": mix::READS,
             "arms": Arm::ALL.map(Arm::about),
         })
+    }
+
+    fn replay(&mut self, record: &Record) -> Result<(), RunError> {
+        for arm in Arm::ALL {
+            let of = |sample: &'static str| {
+                let lines = record
+                    .of(sample)
+                    .filter(move |line| line["arm"] == arm.name());
+                lines.filter_map(|line| line.get("record"))
+            };
+            for line in of("calibration") {
+                let number = |name: &str| line.get(name).and_then(Value::as_f64);
+                if let Some((answered, seconds)) = number("answered").zip(number("seconds")) {
+                    let name = format!("kv_ops_per_s.{}", arm.name());
+                    self.data.samples.add(&name, "1/s", answered / seconds);
+                }
+            }
+            for line in of("load") {
+                let asked: Vec<Request> = serde_json::from_value(line.clone()).unwrap_or_default();
+                let answered = asked.iter().filter(|request| request.failure.is_none());
+                let us = answered.map(|request| request.latency_ns() as f64 / 1e3);
+                self.data
+                    .extend(LATENCY, arm.name(), us.collect::<Vec<_>>().into_iter());
+            }
+        }
+        for line in record.of("value") {
+            let text = |name: &str| Some(line.get(name)?.as_str()?.to_owned());
+            let value = line.get("value").and_then(Value::as_f64);
+            if let Some((figure, value)) = text("figure").zip(value) {
+                self.data.samples.add(&figure, unit_of(&figure), value);
+            }
+        }
+        Ok(())
     }
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {

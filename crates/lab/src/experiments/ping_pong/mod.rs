@@ -213,6 +213,16 @@ impl PingPong {
         cpus: usize,
     ) -> Result<(), RunError> {
         bench.interrupt.check()?;
+        if bench.executor.is_replay() {
+            let record = bench
+                .executor
+                .recorded(place.arm, "host")
+                .unwrap_or_default();
+            let ns: Vec<f64> = guest_bench::numbers(&record, "exchange_ns").collect();
+            let us = ns.into_iter().map(|ns| ns / 1e3);
+            self.data.extend(self.kind.exchange.series, place.arm, us);
+            return Ok(());
+        }
         match (self.kind.host)(self.exchanges, cpus) {
             Ok(times) => {
                 guest_bench::keep(bench, place, "host", &json!({"exchange_ns": times}))?;
@@ -266,6 +276,12 @@ impl Experiment for PingPong {
             "depth": self.depth.name(), "image": self.image, "turns": self.turns,
             self.kind.word: self.exchanges, "arms": arms,
         })
+    }
+
+    fn replan(&mut self, plan: &Value) {
+        let number = |name: &str| Some(plan.get(name)?.as_u64()? as usize);
+        self.turns = number("turns").unwrap_or(self.turns);
+        self.exchanges = number(self.kind.word).unwrap_or(self.exchanges);
     }
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {

@@ -117,23 +117,26 @@ impl Data {
         cells
     }
 
-    /// Adds the runs of a record. Lines that are not runs, and a last one that was
-    /// cut off, are passed over.
+    /// Adds the runs of a record and says how many were new. Lines that are not runs, a last
+    /// one that was cut off, and runs that are there already are passed over.
     pub(crate) fn read(&mut self, dir: &Path) -> io::Result<usize> {
         let text = fs::read_to_string(dir.join("raw.jsonl"))?;
         let before = self.runs.len();
-        let runs = text
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok());
-        self.runs
-            .extend(runs.filter(|run: &Run| run.sample == "run"));
+        let lines = text.lines();
+        let runs = lines.filter_map(|line| serde_json::from_str(line).ok());
+        for run in runs.filter(|run: &Run| run.sample == "run") {
+            // Clocks and counters make two runs differ: equal ones are the same run.
+            if !self.runs[..before].contains(&run) {
+                self.runs.push(run);
+            }
+        }
         Ok(self.runs.len() - before)
     }
 
     /// All runs as CSV.
     pub(crate) fn csv(&self) -> String {
         let mut out = String::from(
-            "host,workload,platform,mode,size,limit,arm,round,warm_up,value,unit,time,wall_s,\
+            "host,workload,platform,mode,size,limit,arm,round,block,warm_up,value,unit,time,wall_s,\
              context_switches,migrations,on_cpu_s,throttled_s,steal_s,disk_requests,disk_busy_s,\
              disk_wait_s,kvm_exits,failure\n",
         );
@@ -151,6 +154,7 @@ impl Data {
                 format!("{:?}", place.limit).to_lowercase(),
                 format!("{:?}", run.cell.arm).to_lowercase(),
                 run.round.to_string(),
+                run.block.map_or(String::new(), |block| block.to_string()),
                 run.warm_up.to_string(),
                 number(run.value),
                 run.unit.clone(),

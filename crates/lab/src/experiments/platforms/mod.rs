@@ -15,6 +15,8 @@ mod findings;
 mod observe;
 mod options;
 mod plan;
+#[cfg(test)]
+mod planted;
 mod report;
 mod schedule;
 mod stage;
@@ -38,11 +40,13 @@ use tare_platform::{Mode, Place, Step, Timeout, Verdict, Workload, pin};
 pub use options::{PlatformOptions, parse_shard};
 pub(crate) use stage::StageError;
 
-use super::{Experiment, ReportText};
+use super::{Experiment, Merged, ReportText};
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
 use crate::figure::Figure;
 use crate::goal::Goal;
+use crate::host::{self, HostFacts};
+use crate::replay::Record;
 use crate::request::{Depth, WeighRequest};
 use data::{Data, Run};
 use observe::Observed;
@@ -75,6 +79,8 @@ pub(crate) struct Platforms {
     options: PlatformOptions,
     tare: PathBuf,
     pub(self) data: Data,
+    /// Where the runs are from that were read instead of measured.
+    merged: Option<Merged>,
     /// What is not available here.
     missing: Vec<String>,
     failures: BTreeMap<String, usize>,
@@ -102,13 +108,15 @@ impl Platforms {
             seed: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(1, |t| t.as_secs()),
-            host: host.trim().to_owned(),
+            // Two computers may have one name.
+            host: format!("{}#{}", host.trim(), HostFacts::read().identity()),
             host_cpus,
             workloads: Vec::new(),
             sizes: doubling(host_cpus),
             options: PlatformOptions::default(),
             tare: PathBuf::new(),
             data: Data::default(),
+            merged: None,
             missing: Vec::new(),
             failures: BTreeMap::new(),
             bad: BTreeMap::new(),
@@ -172,6 +180,70 @@ impl Platforms {
                      its command.txt says",
                     dir.display()
                 )));
+            }
+        }
+        Ok(())
+    }
+
+    /// A record with a workload that has been edited since is not continued.
+    fn check_workloads(&self, dir: &Path) -> Result<(), WeighError> {
+        let plan = data::planned(dir).unwrap_or_default();
+        let recorded = plan.get("workload_sha256");
+        for workload in &self.workloads {
+            let theirs = recorded.and_then(|all| all.get(&workload.name)?.as_str());
+            if theirs.is_some_and(|theirs| theirs != host::sha256_of_text(&workload.text)) {
+                return Err(WeighError::Option(format!(
+                    "workload {} has been edited since the record {} began: weigh it anew",
+                    workload.name,
+                    dir.display()
+                )));
+            }
+        }
+        let theirs = plan.get("host").and_then(Value::as_str);
+        match theirs {
+            // Earlier records have the name alone.
+            Some(theirs)
+                if theirs != self.host && !self.host.starts_with(&format!("{theirs}#")) =>
+            {
+                Err(WeighError::Option(format!(
+                    "the record {} is of the host {theirs}, and this is {}",
+                    dir.display(),
+                    self.host
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes over what a record says of its machine.
+    fn merge(&mut self, dir: &Path, added: usize) -> Result<(), WeighError> {
+        let record = Record::read(dir)?;
+        if added == 0 {
+            return Err(WeighError::Option(format!(
+                "{} adds no runs: it has none, or they are in a record before it",
+                dir.display()
+            )));
+        }
+        let machine = record.machine();
+        let revision = record.word("revision").unwrap_or_default();
+        let started = record.word("started").unwrap_or_default();
+        match &mut self.merged {
+            None => {
+                self.merged = Some(Merged {
+                    machine,
+                    revision,
+                    started,
+                });
+            }
+            Some(merged) => {
+                if !merged.machine.cpu.contains(&machine.cpu) {
+                    merged.machine.cpu = format!("{}; {}", merged.machine.cpu, machine.cpu);
+                }
+                if !merged.revision.contains(&revision) {
+                    merged.revision = format!("{}, {revision}", merged.revision);
+                }
+                merged.machine.cores = merged.machine.cores.max(machine.cores);
+                merged.started = started.min(merged.started.clone());
             }
         }
         Ok(())
@@ -415,6 +487,13 @@ impl Platforms {
     }
 }
 
+fn by_name(workloads: &[Workload], what: impl Fn(&Workload) -> String) -> BTreeMap<&str, String> {
+    let each = workloads
+        .iter()
+        .map(|workload| (workload.name.as_str(), what(workload)));
+    each.collect()
+}
+
 fn names(platforms: &[Platform]) -> String {
     let names: Vec<&str> = platforms.iter().map(|platform| platform.name()).collect();
     names.join(", ")
@@ -436,14 +515,20 @@ impl Experiment for Platforms {
             self.check_record(dir)?;
         }
         let records = self.options.merge.iter().chain(&self.options.resume);
-        for dir in records {
+        for dir in &records.cloned().collect::<Vec<_>>() {
             let read = self.data.read(dir);
             let path = dir.join("raw.jsonl");
-            read.map_err(|source| WeighError::Read { path, source })?;
+            let added = read.map_err(|source| WeighError::Read { path, source })?;
+            if self.options.resume.is_none() {
+                self.merge(dir, added)?;
+            }
         }
         if self.options.merge.is_empty() {
             self.choose_workloads()?;
             self.choose_sizes()?;
+        }
+        if let Some(dir) = self.options.resume.clone() {
+            self.check_workloads(&dir)?;
         }
         Ok(())
     }
@@ -461,10 +546,22 @@ impl Experiment for Platforms {
             "form": self.form.name(), "budget_s": self.budget.as_secs(), "seed": self.seed,
             "host": self.host, "host_cpus": self.host_cpus, "sizes": self.sizes,
             "workloads": self.workloads.iter().map(|w| &w.name).collect::<Vec<_>>(),
+            "workload_texts": by_name(&self.workloads, |w| w.text.clone()),
+            "workload_sha256": by_name(&self.workloads, |w| host::sha256_of_text(&w.text)),
             "platforms": self.options.wanted().iter().map(|p| p.name()).collect::<Vec<_>>(),
             "container_engine": self.options.container_engine.name(),
             "shard": self.options.shard, "merge": self.options.merge,
         })
+    }
+
+    fn replay(&mut self, record: &Record) -> Result<(), RunError> {
+        let path = record.dir.join("raw.jsonl");
+        let read = self.data.read(&record.dir);
+        read.map_err(|source| WeighError::Read { path, source })?;
+        if let Some((_, cpus)) = self.data.hosts().first() {
+            self.host_cpus = *cpus;
+        }
+        Ok(())
     }
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
@@ -477,6 +574,9 @@ impl Experiment for Platforms {
                 self.rounds(bench, &mut stage)
             })
         } else {
+            for run in &self.data.runs {
+                bench.recorder.sample(run)?;
+            }
             Ok(())
         };
         bench
@@ -497,6 +597,10 @@ impl Experiment for Platforms {
         } else {
             Kvm::None
         }
+    }
+
+    fn merged(&self) -> Option<&Merged> {
+        self.merged.as_ref()
     }
 
     fn figures(&self) -> Vec<Figure> {

@@ -243,7 +243,13 @@ fn row(
         .flat_map(|(host, _)| data.times(host, cell))
         .map(|time| time * scale)
         .collect();
-    let cpus = hosts.first().map_or(1, |(_, cpus)| *cpus);
+    let ran = hosts
+        .iter()
+        .filter(|(host, _)| !data.times(host, cell).is_empty());
+    let mut cpus: Vec<u32> = ran.map(|(_, cpus)| *cpus).collect();
+    cpus.dedup();
+    let chr = |cpus: &u32| number(f64::from(cell.place.size) / f64::from(*cpus));
+    let chrs: Vec<String> = cpus.iter().map(chr).collect();
     let time = crate::figure::median("", "", &times);
     let (median, interval) =
         time.map_or_else(Default::default, |it| (number(it.value), it.ends_text()));
@@ -255,7 +261,7 @@ fn row(
     let outliers: Vec<String> = analysis::outliers(&times).into_iter().map(number).collect();
     vec![
         place,
-        number(f64::from(cell.place.size) / f64::from(cpus)),
+        chrs.join(", "),
         number(ratio.value),
         ratio.figure("", "").ends_text(),
         p.map_or("-".to_owned(), number),

@@ -327,7 +327,73 @@ fn a_record_is_read_back_without_its_torn_end() {
     assert_eq!(data.runs, [run]);
     assert!(
         data.csv()
-            .contains("a,\"w,\"\"x\"\"\",container,vanilla,1,quota,control,")
+            .contains("a,\"w,\"\"x\"\"\",container,vanilla,1,quota,control,1,")
+    );
+}
+
+/// A record of `runs` in a directory of its own, begun by `plan`.
+fn recorded(runs: &[Run], plan: &serde_json::Value) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let line = serde_json::json!({
+        "sample": "plan", "experiment": "platforms", "plan": plan, "revision": "abc",
+        "started": "2026-01-01T00:00:00Z", "machine": crate::host::HostFacts::default(),
+    });
+    let mut text = format!("{line}\n");
+    for run in runs {
+        text += &serde_json::to_string(run).unwrap();
+        text.push('\n');
+    }
+    std::fs::write(dir.path().join("raw.jsonl"), text).unwrap();
+    dir
+}
+
+#[test]
+fn the_same_record_is_merged_once_and_keeps_its_machine() {
+    let place = Place::new(Platform::Bare, Mode::Vanilla, 8, 8);
+    let runs = [1.0, 1.1].map(|time| run("a", "w", place, Arm::Main, time));
+    let dir = recorded(&runs, &serde_json::json!({}));
+    let merged = |dirs: &[&std::path::Path]| {
+        let mut request = WeighRequest::new("platforms");
+        request.platforms.merge = dirs.iter().map(|dir| dir.to_path_buf()).collect();
+        let mut platforms = Platforms::new(Depth::Quick);
+        platforms.configure(&request).map(|()| platforms)
+    };
+    let platforms = merged(&[dir.path()]).unwrap();
+    assert_eq!(platforms.data.runs.len(), 2);
+    assert_eq!(platforms.merged().unwrap().revision, "abc");
+    let Err(error) = merged(&[dir.path(), dir.path()]) else {
+        panic!("a record counts once");
+    };
+    assert!(error.to_string().contains("adds no runs"), "{error}");
+    assert_eq!(error.exit_code(), ExitCode::Usage);
+    let nothing = recorded(&[], &serde_json::json!({}));
+    assert!(merged(&[nothing.path()]).is_err(), "a record without runs");
+}
+
+#[test]
+fn a_workload_that_was_edited_is_not_continued() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mine.toml");
+    let built_in = tare_platform::workload::find("ffmpeg").unwrap();
+    std::fs::write(&file, built_in.text.replace("about = \"", "about = \"my ")).unwrap();
+    let plan = |sha: &str| {
+        serde_json::json!({
+            "form": "quick", "container_engine": "runc", "workload_sha256": {"mine": sha},
+        })
+    };
+    let resumed = |sha: &str| {
+        let record = recorded(&[], &plan(sha));
+        let mut request = WeighRequest::new("platforms");
+        request.platforms.resume = Some(record.path().to_owned());
+        request.platforms.workloads = vec![file.to_string_lossy().into_owned()];
+        Platforms::new(Depth::Quick).configure(&request)
+    };
+    let same = crate::host::sha256_of_text(&std::fs::read_to_string(&file).unwrap());
+    resumed(&same).unwrap();
+    let error = resumed("other").unwrap_err();
+    assert!(
+        error.to_string().contains("mine has been edited"),
+        "{error}"
     );
 }
 

@@ -26,10 +26,13 @@ use crate::figure::Figure;
 use crate::goal::Goal;
 use crate::linux::LinuxError;
 use crate::linux::catalog::{self, App};
+use crate::linux::counter::Count;
 use crate::linux::counter::Plugin;
 use crate::linux::kernels::{self, Bootable, Yardstick};
+use crate::linux::machine::Booted;
 use crate::linux::machine::Machine;
 use crate::linux::{files, fuzz, requests};
+use crate::replay::Record;
 use crate::request::{Depth, WeighRequest};
 
 /// The experiment and what it has measured.
@@ -183,6 +186,40 @@ impl Experiment for Tailor {
 
     fn plan(&self) -> Value {
         serde_json::to_value(&self.plan).unwrap_or(Value::Null)
+    }
+
+    fn replay(&mut self, record: &Record) -> Result<(), RunError> {
+        for line in &record.lines {
+            let text = |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_default();
+            let (kernel, insns) = (
+                text("kernel"),
+                line.get("insns").cloned().unwrap_or_default(),
+            );
+            match text("sample") {
+                "boot" => {
+                    if let Ok(count) = serde_json::from_value(insns) {
+                        let ms = line.get("ms").and_then(Value::as_f64).unwrap_or(0.0);
+                        let after = Duration::from_secs_f64((ms / 1e3).clamp(0.0, 1e6));
+                        self.weighed.booted(kernel, Booted { after, count });
+                    }
+                }
+                "requests" => {
+                    let counts: Vec<Count> = serde_json::from_value(insns).unwrap_or_default();
+                    self.weighed.requests(kernel, text("phase"), &counts);
+                }
+                "rates" => {
+                    let steps = line.get("steps").cloned().unwrap_or_default();
+                    let steps: Vec<rates::Step> = serde_json::from_value(steps).unwrap_or_default();
+                    self.weighed.rates(kernel, &steps);
+                }
+                "calls" => {
+                    let calls = serde_json::from_value(insns).unwrap_or_default();
+                    self.weighed.calls(kernel, &calls);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {

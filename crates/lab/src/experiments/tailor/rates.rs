@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::plan::Plan;
 use crate::interrupt::Interrupt;
@@ -21,7 +21,7 @@ const ANSWERED: f64 = 0.98;
 const P99: Duration = Duration::from_millis(250);
 
 /// One rate and how it was carried.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Step {
     /// Requests a second that were due.
     pub(super) rate: f64,

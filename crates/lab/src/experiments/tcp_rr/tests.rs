@@ -60,3 +60,8 @@ fn a_machine_that_ends_breaks_off_and_keeps_what_there_was() {
     figure(&run.summary(), "rr_us.1vcpu.libos");
     run.nothing_is_left();
 }
+
+#[test]
+fn the_report_of_tcp_rr_is_made_again_from_raw_samples() {
+    run(Fault::None).is_rebuilt_from_its_samples();
+}

@@ -40,6 +40,7 @@ use crate::appliance::{ApplianceError, Guest, GuestSpec};
 use crate::bench::{Bench, RunError};
 use crate::figure::{Figure, Samples};
 use crate::goal::Goal;
+use crate::replay::Record;
 use crate::request::Depth;
 use plan::{Arm, Load, Plan};
 use scratch::Scratch;
@@ -357,6 +358,46 @@ impl Experiment for Vic {
             "iops_threshold_where_emulated": EMULATED_IOPS_THRESHOLD,
             "database": self.plan.database.as_ref().map(database::Plan::describe),
         })
+    }
+
+    fn replay(&mut self, record: &Record) -> Result<(), RunError> {
+        let mut last: Option<(Load, &Value)> = None;
+        for line in &record.lines {
+            let text = |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_default();
+            let (sample, arm) = (text("sample"), text("arm"));
+            let Some(said) = line.get("record") else {
+                continue;
+            };
+            let load = Load::ALL.into_iter().find(|load| load.about() == sample);
+            match (load, sample) {
+                (Some(load), _) if said.get("completed").is_some() => last = Some((load, said)),
+                (_, "pace") => {
+                    let number = |name: &str| said.get(name).and_then(Value::as_f64);
+                    let pace = number("completed").zip(number("ns"));
+                    self.pace = pace.map(|(completed, ns)| completed * 1e9 / ns);
+                }
+                (_, "settings") => {
+                    self.settings.get_or_insert(said.clone());
+                }
+                (_, "outside") => {
+                    let of = |name: &str| said.get(name).cloned().unwrap_or_default();
+                    let outside = sample::Outside {
+                        cpu: serde_json::from_value(of("cpu")).ok(),
+                        instructions: of("instructions").as_u64(),
+                        disk: serde_json::from_value(of("disk")).ok(),
+                    };
+                    let Some((load, run)) = last.take() else {
+                        continue;
+                    };
+                    let arms = Arm::of(load).iter();
+                    for known in arms.filter(|known| known.name() == arm) {
+                        sample::add(&mut self.samples, load, *known, run, &outside);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {

@@ -14,6 +14,9 @@ const ROW: f64 = 24.0;
 const THICK: f64 = 13.0;
 const AXIS: f64 = 38.0;
 
+/// Ratios this far apart have a logarithmic axis.
+const WIDE: f64 = 8.0;
+
 /// A bar.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar {
@@ -32,14 +35,30 @@ pub(crate) fn bars(bars: &[Bar], unit: &str, description: &str) -> String {
     let Some(greatest) = greatest else {
         return String::new();
     };
+    let low = |bar: &Bar| bar.figure.low.unwrap_or(bar.figure.value);
+    let least = bars.iter().map(low).fold(f64::INFINITY, f64::min);
+    let is_ratio = unit.contains(" over ");
     figure(description, |width| {
         let right = width.units() - VALUE;
-        let x = Scale::linear(0.0, greatest, (LABEL, right));
+        // Ratios far apart have a logarithmic axis, and all have a line at 1.
+        let x = if is_ratio && least > 0.0 && greatest > WIDE * least {
+            Scale::log(least.min(1.0), greatest, (LABEL, right))
+        } else {
+            Scale::linear(0.0, greatest, (LABEL, right))
+        };
         let bottom = TOP + ROW * bars.len() as f64;
         let mut out = String::new();
         axis(&mut out, x, bottom, unit, width);
         for (row, bar) in bars.iter().enumerate() {
-            draw(&mut out, bar, x, TOP + ROW * (row as f64 + 0.5));
+            let from = if is_ratio { 1.0 } else { 0.0 };
+            draw(&mut out, bar, x, from, TOP + ROW * (row as f64 + 0.5));
+        }
+        if is_ratio {
+            let at = x.at(1.0);
+            let _ = writeln!(
+                out,
+                "<path class=\"one\" d=\"M{at:.1} {TOP}V{bottom:.1}\"/>"
+            );
         }
         (bottom + AXIS, out)
     })
@@ -69,8 +88,8 @@ fn axis(out: &mut String, x: Scale, bottom: f64, unit: &str, width: Width) {
     );
 }
 
-fn draw(out: &mut String, bar: &Bar, x: Scale, middle: f64) {
-    let (zero, end) = (x.at(0.0), x.at(bar.figure.value));
+fn draw(out: &mut String, bar: &Bar, x: Scale, from: f64, middle: f64) {
+    let (zero, end) = (x.at(from), x.at(bar.figure.value));
     let ends = bar.figure.ends().map(|(low, high)| (x.at(low), x.at(high)));
     let top = middle - THICK / 2.0;
     let text = middle + 4.0;
@@ -80,12 +99,19 @@ fn draw(out: &mut String, bar: &Bar, x: Scale, middle: f64) {
             bar.series
         )
     });
+    // What cannot be told from 1 is pale.
+    let holds = |(low, high): (f64, f64)| from == 1.0 && low <= 1.0 && 1.0 <= high;
+    let same = if bar.figure.ends().is_some_and(holds) {
+        "same"
+    } else {
+        ""
+    };
     let _ = writeln!(
         out,
-        "<text x=\"{:.1}\" y=\"{text:.1}\" text-anchor=\"end\">{}</text>\
+        "<g class=\"{same}\"><text x=\"{:.1}\" y=\"{text:.1}\" text-anchor=\"end\">{}</text>\
          <path class=\"area s{series}\" d=\"M{zero:.1} {top:.1}H{end:.1}v{THICK}H{zero:.1}Z\"/>\
          {line}<circle class=\"dot s{series}\" cx=\"{end:.1}\" cy=\"{middle:.1}\" r=\"3\"/>\
-         <text x=\"{:.1}\" y=\"{text:.1}\">{}</text>",
+         <text x=\"{:.1}\" y=\"{text:.1}\">{}</text></g>",
         LABEL - 7.0,
         crate::report::escape(&bar.label),
         ends.map_or(end, |(_, high)| high.max(end)) + 7.0,

@@ -13,8 +13,8 @@ pub(crate) use percentiles::{Distribution, percentiles};
 pub(crate) use scatter::{Mark, scatter};
 pub(crate) use timeline::{Band, Panel, Timeline};
 
-/// Colours of series that the page's style has; later series begin again.
-const COLOURS: usize = 6;
+/// Colours of series that the page's style has, as many as the most arms of an experiment.
+const COLOURS: usize = 8;
 
 /// Width of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

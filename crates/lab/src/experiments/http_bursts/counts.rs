@@ -1,0 +1,155 @@
+//! What a request costs in exact counts: guest instructions, exits and interrupts, and the
+//! sizes of images. `cargo xtask test` compares them with those that are kept.
+//!
+//! Each machine runs in ring 0 on a KVM that emulates it, which counts every instruction.
+//! Load on the host only adds to a count (a later acknowledgement, one more wake-up), so a
+//! figure is the least of all batches.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tare_control::stats::Kvm;
+
+use super::HttpBursts;
+use super::arms::Arm;
+use crate::bench::{Bench, RunError};
+use crate::experiments::{Experiment, ReportText};
+use crate::figure::{Figure, Samples, Statistic};
+use crate::goal::Goal;
+use crate::replay::Record;
+use crate::request::Depth;
+
+/// What a machine is planned to take.
+const MACHINE: Duration = Duration::from_secs(3);
+/// Figures of the web server that are counts.
+const COUNTS: [&str; 7] = [
+    "boot_insns",
+    "insns_per_request",
+    "exits_per_request",
+    "interrupts_per_request",
+    "insns_per_connection",
+    "exits_per_connection",
+    "interrupts_per_connection",
+];
+/// How figures of images begin.
+const IMAGE: &str = "image_bytes.";
+
+/// The experiment.
+pub(crate) struct Counts {
+    server: HttpBursts,
+    machines: usize,
+    images: Samples,
+}
+
+impl Counts {
+    /// Planned for a depth; the image may be another than Tare's own.
+    pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
+        let machines = match depth {
+            Depth::Quick => 3,
+            Depth::Standard => 6,
+            Depth::Full => 20,
+        };
+        Self {
+            server: HttpBursts::new(Depth::Standard, image),
+            machines,
+            images: Samples::default(),
+        }
+    }
+
+    /// Sizes of the images beside the one that ran.
+    fn images(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
+        let image = self.server.data.image.clone();
+        let beside = image.and_then(|image| fs::read_dir(image.parent()?).ok());
+        for entry in beside.into_iter().flatten().flatten() {
+            let size = entry.metadata().ok().filter(fs::Metadata::is_file);
+            let name = entry.file_name().into_string();
+            if let (Some(size), Ok(name)) = (size, name) {
+                let figure = format!("{IMAGE}{name}");
+                let bytes = size.len() as f64;
+                let data = &mut self.server.data;
+                data.value(bench.recorder, &figure, "bytes", bytes)?;
+                self.images.add(&figure, "bytes", bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Experiment for Counts {
+    fn planned(&self) -> Duration {
+        MACHINE * u32::try_from(self.machines).unwrap_or(u32::MAX)
+    }
+
+    fn plan(&self) -> Value {
+        json!({"image": self.server.plan.image, "machines": self.machines})
+    }
+
+    fn replay(&mut self, record: &Record) -> Result<(), RunError> {
+        Ok(self.server.data.replay(record)?)
+    }
+
+    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
+        let root = super::make_root(bench.recorder.directory()).map_err(RunError::Root)?;
+        for machine in 0..self.machines {
+            let step = format!("machine {} of {}", machine + 1, self.machines);
+            bench.progress.step(&step);
+            let turn = self.server.turn(Arm::Tare, machine);
+            self.server.count(bench, &root, turn)?;
+            bench.progress.done(MACHINE);
+        }
+        self.images(bench)
+    }
+
+    fn kvm(&self) -> Kvm {
+        self.server.data.kvm
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let figures = self.server.data.samples.figures();
+        let counts = figures.into_iter().filter(|figure| {
+            COUNTS.contains(&figure.name.as_str()) || figure.name.starts_with(IMAGE)
+        });
+        let least = counts.filter_map(|figure| {
+            let values = self
+                .server
+                .data
+                .samples
+                .values(&figure.name)
+                .iter()
+                .copied();
+            let least = values.reduce(f64::min)?;
+            Some(Figure::bare(
+                &figure.name,
+                &figure.unit,
+                least,
+                Statistic::Exact,
+                figure.n,
+            ))
+        });
+        least.collect()
+    }
+
+    fn goals(&self) -> &'static [Goal] {
+        &[]
+    }
+
+    fn failures(&self) -> Vec<String> {
+        self.server.data.failures.clone()
+    }
+
+    fn report(&self, _: &[Figure]) -> ReportText {
+        ReportText {
+            title: "What a request costs in exact counts".to_owned(),
+            question: "Guest instructions, exits and interrupts of a web server, and the sizes of \
+                       the images."
+                .to_owned(),
+            method: vec![format!(
+                "{} machines in ring 0, in each batches of requests one after the other; each \
+                 figure is the least of all batches, since load on the host only adds to a count.",
+                self.machines
+            )],
+            ..ReportText::default()
+        }
+    }
+}

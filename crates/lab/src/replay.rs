@@ -1,0 +1,250 @@
+//! A record read back: the samples of an earlier run instead of machines.
+//!
+//! Experiments whose images print what they measure run unchanged on a [`Replay`], which
+//! hands out the recorded lines where a machine would have printed them; the others read
+//! [`Record::lines`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+use tare_account::Account;
+use tare_control::settings::{Settings, SettingsChange};
+use tare_control::stats::Stats;
+
+use crate::appliance::{Appliance, ApplianceError, Executor, Guest, GuestSpec, ServedGuest, Spec};
+use crate::error::WeighError;
+use crate::host::HostFacts;
+use crate::interrupt::Interrupt;
+use crate::observe::CpuReading;
+
+/// The lines of a `raw.jsonl`.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) dir: PathBuf,
+    /// All lines that are JSON; one that was cut off is passed over.
+    pub(crate) lines: Vec<Value>,
+}
+
+impl Record {
+    /// Reads the record in a run directory.
+    pub(crate) fn read(dir: &Path) -> Result<Self, WeighError> {
+        let path = dir.join("raw.jsonl");
+        let text = fs::read_to_string(&path);
+        let text = text.map_err(|source| WeighError::Read { path, source })?;
+        let lines = text.lines();
+        let lines = lines.filter_map(|line| serde_json::from_str(line).ok());
+        let this = Self {
+            dir: dir.to_owned(),
+            lines: lines.collect(),
+        };
+        if this.plan().is_none() {
+            let why = format!("{} is not a record of tare weigh", dir.display());
+            return Err(WeighError::Option(why));
+        }
+        Ok(this)
+    }
+
+    /// Lines of one kind.
+    pub(crate) fn of(&self, sample: &str) -> impl Iterator<Item = &Value> {
+        let lines = self.lines.iter();
+        lines.filter(move |line| line.get("sample").and_then(Value::as_str) == Some(sample))
+    }
+
+    /// How the run began; the last time, if it was resumed.
+    pub(crate) fn plan(&self) -> Option<&Value> {
+        self.of("plan").last()
+    }
+
+    /// A text of the plan's line.
+    pub(crate) fn word(&self, name: &str) -> Option<String> {
+        Some(self.plan()?.get(name)?.as_str()?.to_owned())
+    }
+
+    /// The machine on which it ran.
+    pub(crate) fn machine(&self) -> HostFacts {
+        let machine = self.plan().and_then(|plan| plan.get("machine"));
+        machine
+            .and_then(|machine| serde_json::from_value(machine.clone()).ok())
+            .unwrap_or_default()
+    }
+
+    /// The line with which the run ended; `None` where it was killed.
+    pub(crate) fn end(&self) -> Option<&Value> {
+        self.of("end").last()
+    }
+
+    /// Failures that were recorded at the end.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        let failures = self.end().and_then(|end| end.get("failures"));
+        failures
+            .and_then(|failures| serde_json::from_value(failures.clone()).ok())
+            .unwrap_or_default()
+    }
+}
+
+/// Hands out what machines printed.
+#[derive(Debug, Default)]
+pub(crate) struct Replay {
+    /// Turns of each arm in order, and the lines of each.
+    turns: BTreeMap<String, VecDeque<VecDeque<(String, Value)>>>,
+    /// What was measured without a machine, by arm and kind.
+    others: BTreeMap<(String, String), VecDeque<Value>>,
+}
+
+impl Replay {
+    /// From a record.
+    pub(crate) fn of(record: &Record) -> Self {
+        let mut this = Self::default();
+        let mut over: BTreeMap<String, bool> = BTreeMap::new();
+        for line in &record.lines {
+            let text = |name: &str| Some(line.get(name)?.as_str()?.to_owned());
+            let (Some(sample), Some(arm)) = (text("sample"), text("arm")) else {
+                continue;
+            };
+            let value = line.get("record").cloned().unwrap_or_default();
+            let prints = matches!(sample.as_str(), "guest" | "watched");
+            if !prints && !matches!(sample.as_str(), "stats" | "account") {
+                let others = this.others.entry((arm, sample)).or_default();
+                others.push_back(value);
+                continue;
+            }
+            let turns = this.turns.entry(arm.clone()).or_default();
+            let was_over = over.insert(arm.clone(), false).unwrap_or(true);
+            // What follows the last line belongs to the turn that it ended.
+            if was_over && prints {
+                turns.push_back(VecDeque::new());
+            }
+            let ended = value.get("done").is_some() || (was_over && !prints);
+            over.insert(arm, ended);
+            if let Some(turn) = turns.back_mut() {
+                turn.push_back((sample, value));
+            }
+        }
+        this
+    }
+}
+
+impl Executor for Replay {
+    fn start(&mut self, _: &Spec) -> Result<Box<dyn Appliance>, ApplianceError> {
+        Err(missing())
+    }
+
+    fn contain(&mut self, _: u32) -> Result<Box<dyn Appliance>, ApplianceError> {
+        Err(missing())
+    }
+
+    fn measure(&mut self, spec: &GuestSpec) -> Result<Box<dyn Guest>, ApplianceError> {
+        let turns = self.turns.get_mut(&spec.label);
+        let lines = turns.and_then(VecDeque::pop_front).ok_or_else(missing)?;
+        Ok(Box::new(Printed { lines }))
+    }
+
+    fn serve(&mut self, _: &ServedGuest) -> Result<Box<dyn Guest>, ApplianceError> {
+        Err(missing())
+    }
+
+    fn recorded(&mut self, arm: &str, sample: &str) -> Option<Value> {
+        let key = (arm.to_owned(), sample.to_owned());
+        self.others.get_mut(&key)?.pop_front()
+    }
+
+    fn is_replay(&self) -> bool {
+        true
+    }
+}
+
+fn missing() -> ApplianceError {
+    ApplianceError::Ended {
+        code: 0,
+        said: "the record has none".to_owned(),
+    }
+}
+
+/// A machine that printed.
+#[derive(Debug)]
+struct Printed {
+    lines: VecDeque<(String, Value)>,
+}
+
+impl Printed {
+    fn pop(&mut self, wanted: &str) -> Option<Value> {
+        let (sample, _) = self.lines.front()?;
+        (sample == wanted)
+            .then(|| self.lines.pop_front())?
+            .map(|(_, value)| value)
+    }
+}
+
+impl Guest for Printed {
+    fn record(&mut self, _: Duration, _: &Interrupt) -> Result<Option<Value>, ApplianceError> {
+        while let Some((sample, value)) = self.lines.pop_front() {
+            if matches!(sample.as_str(), "guest" | "watched") {
+                return Ok(Some(value));
+            }
+        }
+        Err(missing())
+    }
+
+    fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
+        Err(missing())
+    }
+
+    fn set(&mut self, _: &SettingsChange) -> Result<Option<Settings>, ApplianceError> {
+        Ok(None)
+    }
+
+    fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
+        let stats = self.pop("stats");
+        Ok(stats.and_then(|stats| serde_json::from_value(stats).ok()))
+    }
+
+    fn account(&mut self) -> Option<Account> {
+        serde_json::from_value(self.pop("account")?).ok()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_handed_out_in_order_with_what_followed_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = |sample: &str, record: &str| {
+            format!("{{\"sample\":\"{sample}\",\"arm\":\"a\",\"record\":{record}}}\n")
+        };
+        let text = [
+            "{\"sample\":\"plan\",\"experiment\":\"x\"}\n".to_owned(),
+            line("guest", "{\"n\":1}"),
+            line("guest", "{\"done\":true}"),
+            line("host", "[1]"),
+            line("guest", "{\"n\":2}"),
+            "{\"sample\":\"gu".to_owned(),
+        ];
+        fs::write(dir.path().join("raw.jsonl"), text.concat()).unwrap();
+        let record = Record::read(dir.path()).unwrap();
+        assert_eq!(record.word("experiment").as_deref(), Some("x"));
+        assert!(record.end().is_none());
+        let mut replay = Replay::of(&record);
+        assert_eq!(replay.turns["a"].len(), 2);
+        assert_eq!(replay.turns["a"][0].len(), 2);
+        assert_eq!(replay.recorded("a", "host"), Some(serde_json::json!([1])));
+        assert_eq!(replay.recorded("a", "host"), None);
+    }
+
+    #[test]
+    fn a_directory_without_a_record_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(
+            Record::read(dir.path()),
+            Err(WeighError::Read { .. })
+        ));
+        fs::write(dir.path().join("raw.jsonl"), "{}\n").unwrap();
+        let error = Record::read(dir.path()).unwrap_err();
+        assert!(error.to_string().contains("not a record"), "{error}");
+    }
+}
