@@ -1,21 +1,47 @@
-//! ELF notes: finding the PVH entry, `XEN_ELFNOTE_PHYS32_ENTRY`.
+//! ELF notes: the PVH entry (`XEN_ELFNOTE_PHYS32_ENTRY`) and the rings that an image of
+//! the library OS supports ([`tare_abi::rings`]).
 //!
 //! Reference: System V ABI, chapter 5, Note Section; Xen `xen/include/public/elfnote.h`.
+
+use tare_abi::rings::{NOTE_NAME, NOTE_TYPE, Rings};
 
 use crate::error::LoadError;
 
 const HEADER_BYTES: usize = 12;
-const OWNER: &[u8] = b"Xen\0";
+const XEN: &[u8] = b"Xen\0";
 const PHYS32_ENTRY: u32 = 18;
 
 /// The PVH entry in a note segment of alignment `align`; `None` if it has none.
-pub(crate) fn pvh_entry(mut notes: &[u8], align: u64) -> Result<Option<u64>, LoadError> {
+pub(crate) fn pvh_entry(notes: &[u8], align: u64) -> Result<Option<u64>, LoadError> {
+    match find(notes, align, XEN, PHYS32_ENTRY)? {
+        Some(note) => note.entry().map(Some).ok_or(LoadError::Notes),
+        None => Ok(None),
+    }
+}
+
+/// The rings that a note segment names; `None` if it has no such note.
+pub(crate) fn rings(notes: &[u8], align: u64) -> Result<Option<Rings>, LoadError> {
+    let Some(note) = find(notes, align, &NOTE_NAME, NOTE_TYPE)? else {
+        return Ok(None);
+    };
+    let bits = <[u8; 4]>::try_from(note.description).map_err(|_| LoadError::Notes)?;
+    let rings = Rings::from_bits(u32::from_le_bytes(bits));
+    rings.map(Some).ok_or(LoadError::Notes)
+}
+
+/// The first note of this owner and type.
+fn find<'a>(
+    mut notes: &'a [u8],
+    align: u64,
+    owner: &[u8],
+    kind: u32,
+) -> Result<Option<Note<'a>>, LoadError> {
     // Linkers give 8 only to segments whose notes are padded to 8.
     let align = if align == 8 { 8 } else { 4 };
     while notes.len() >= HEADER_BYTES {
         let (note, rest) = Note::split(notes, align).ok_or(LoadError::Notes)?;
-        if note.kind == PHYS32_ENTRY && note.owner == OWNER {
-            return note.entry().map(Some).ok_or(LoadError::Notes);
+        if note.kind == kind && note.owner == owner {
+            return Ok(Some(note));
         }
         notes = rest;
     }
@@ -85,21 +111,21 @@ mod tests {
     fn the_entry_is_found_behind_other_notes() {
         let mut notes = note(b"GNU\0", 3, &[1; 19], 4);
         notes.extend(note(b"GNU\0", PHYS32_ENTRY, &[9; 4], 4));
-        notes.extend(note(OWNER, PHYS32_ENTRY, &0x10_0000_u32.to_le_bytes(), 4));
+        notes.extend(note(XEN, PHYS32_ENTRY, &0x10_0000_u32.to_le_bytes(), 4));
         assert_eq!(pvh_entry(&notes, 4).unwrap(), Some(0x10_0000));
     }
 
     #[test]
     fn notes_padded_to_eight_are_walked() {
         let mut notes = note(b"GNU\0", 5, &[1; 12], 8);
-        notes.extend(note(OWNER, PHYS32_ENTRY, &0x20_0000_u64.to_le_bytes(), 8));
+        notes.extend(note(XEN, PHYS32_ENTRY, &0x20_0000_u64.to_le_bytes(), 8));
         assert_eq!(pvh_entry(&notes, 8).unwrap(), Some(0x20_0000));
     }
 
     #[test]
     fn no_note_is_no_entry() {
         assert_eq!(pvh_entry(&[], 4).unwrap(), None);
-        assert_eq!(pvh_entry(&note(OWNER, 1, &[0; 4], 4), 4).unwrap(), None);
+        assert_eq!(pvh_entry(&note(XEN, 1, &[0; 4], 4), 4).unwrap(), None);
     }
 
     #[test]
@@ -113,9 +139,28 @@ mod tests {
 
     #[test]
     fn an_entry_above_4_gib_or_of_odd_size_is_malformed() {
-        let far = note(OWNER, PHYS32_ENTRY, &(1_u64 << 32).to_le_bytes(), 4);
-        let odd = note(OWNER, PHYS32_ENTRY, &[1, 2], 4);
+        let far = note(XEN, PHYS32_ENTRY, &(1_u64 << 32).to_le_bytes(), 4);
+        let odd = note(XEN, PHYS32_ENTRY, &[1, 2], 4);
         assert!(matches!(pvh_entry(&far, 4), Err(LoadError::Notes)));
         assert!(matches!(pvh_entry(&odd, 4), Err(LoadError::Notes)));
+    }
+
+    #[test]
+    fn the_rings_of_an_image_are_read_beside_its_entry() {
+        let mut notes = note(XEN, PHYS32_ENTRY, &[0; 4], 4);
+        notes.extend(note(&NOTE_NAME, NOTE_TYPE, &8_u32.to_le_bytes(), 4));
+        assert_eq!(rings(&notes, 4).unwrap(), Some(Rings::THREE));
+        assert_eq!(
+            rings(&note(XEN, NOTE_TYPE, &[8, 0, 0, 0], 4), 4).unwrap(),
+            None
+        );
+    }
+
+    #[test]
+    fn rings_that_do_not_exist_are_malformed() {
+        for description in [&[0; 4][..], &[2, 0, 0, 0], &[8], &[9; 8]] {
+            let notes = note(&NOTE_NAME, NOTE_TYPE, description, 4);
+            assert!(matches!(rings(&notes, 4), Err(LoadError::Notes)));
+        }
     }
 }

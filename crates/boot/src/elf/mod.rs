@@ -11,6 +11,7 @@ use std::io::SeekFrom;
 use std::ops::Range;
 
 use tare_abi::layout::{HIGH_RAM, MIB, MMIO_GAP_START};
+use tare_abi::rings::Rings;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion};
 
 use crate::GuestMemoryMmap;
@@ -71,7 +72,8 @@ impl Image {
         if segments.is_empty() {
             return Err(LoadError::NoSegments);
         }
-        let entry = match (pvh_entry(source, &headers, file_bytes)?, protocol) {
+        let pvh = in_notes(source, &headers, file_bytes, note::pvh_entry)?;
+        let entry = match (pvh, protocol) {
             (Some(entry), _) => Entry::Pvh(entry),
             (None, Protocol::Linux) => Entry::Linux64(elf_entry),
             (None, Protocol::Pvh) => return Err(LoadError::NoPvhNote),
@@ -201,20 +203,29 @@ impl Segment {
     }
 }
 
-/// The first PVH note in any of the note segments.
-fn pvh_entry<S: Source>(
+/// The rings that an image names in a note (`tare_abi::rings`); `None` without a note, which
+/// means either ring.
+pub fn rings<S: Source>(source: &mut S) -> Result<Option<Rings>, LoadError> {
+    let file_bytes = size(source).map_err(LoadError::Image)?;
+    let (_, headers) = program_headers(source, file_bytes)?;
+    in_notes(source, &headers, file_bytes, note::rings)
+}
+
+/// What `read` finds first in any of the note segments; it gets a segment's bytes and alignment.
+fn in_notes<S: Source, T>(
     source: &mut S,
     headers: &[ProgramHeader],
     file_bytes: u64,
-) -> Result<Option<u64>, LoadError> {
+    read: impl Fn(&[u8], u64) -> Result<Option<T>, LoadError>,
+) -> Result<Option<T>, LoadError> {
     for header in headers.iter().filter(|header| header.kind == PT_NOTE) {
         header.check_in_file(file_bytes)?;
         if header.file_bytes > MAX_NOTES_BYTES {
             return Err(LoadError::Notes);
         }
         let notes = read_at(source, header.offset, header.file_bytes as usize)?;
-        if let Some(entry) = note::pvh_entry(&notes, header.align)? {
-            return Ok(Some(entry));
+        if let Some(found) = read(&notes, header.align)? {
+            return Ok(Some(found));
         }
     }
     Ok(None)
