@@ -88,6 +88,17 @@ fn an_image_that_no_machine_can_load() {
 }
 
 #[test]
+fn a_ring_that_the_image_does_not_run_in() {
+    refused_image("storm", "3", "storm runs in ring 0 only, not in ring 3");
+    refused_image("linux", "0", "linux runs in ring 3 only, not in ring 0");
+}
+
+fn refused_image(image: &str, ring: &str, says: &str) {
+    let place = Place::new();
+    place.run(&["run", image, "--ring", ring]).expect(2, says);
+}
+
+#[test]
 fn a_number_of_cpus_that_no_machine_has() {
     refused(&["--cpus", "0"], 20, "0 CPUs: use 1 to 16");
     refused(&["-c", "17"], 20, "17 CPUs");

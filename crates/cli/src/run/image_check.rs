@@ -35,6 +35,14 @@ pub(crate) enum ImageCheckError {
         /// Why.
         source: LoadError,
     },
+    /// The image does not run in the ring that `--ring` names.
+    #[error("{} runs in ring {} only, not in ring {ring}", path.display(), 3 - ring)]
+    Ring {
+        /// The image.
+        path: PathBuf,
+        /// The ring, 0 or 3.
+        ring: u8,
+    },
     /// No memory to try in.
     #[error("cannot allocate memory to check the image")]
     Memory(#[from] MemoryError),
@@ -44,9 +52,28 @@ impl Explain for ImageCheckError {
     fn code(&self) -> ExitCode {
         match self {
             Self::Read { .. } => ExitCode::ImageUnreadable,
+            Self::Ring { .. } => ExitCode::Usage,
             Self::Memory(_) => ExitCode::Memory,
             Self::Load { source, .. } => source.into(),
         }
+    }
+
+    fn hint(&self) -> Option<String> {
+        matches!(self, Self::Ring { .. }).then(|| "leave --ring out".to_owned())
+    }
+}
+
+/// Checks that an image of the library OS runs in `ring`, 0 or 3.
+pub(crate) fn check_ring(image: &Image, ring: u8) -> Result<(), ImageCheckError> {
+    let path = image.path.clone();
+    let mut file = match image.file.try_clone() {
+        Ok(file) => file,
+        Err(source) => return Err(ImageCheckError::Read { path, source }),
+    };
+    match tare_boot::rings(&mut file) {
+        Ok(Some(rings)) if !rings.contain(ring) => Err(ImageCheckError::Ring { path, ring }),
+        Ok(_) => Ok(()),
+        Err(source) => Err(ImageCheckError::Load { path, source }),
     }
 }
 

@@ -231,6 +231,9 @@ pub(crate) fn plan(args: RunArgs) -> Result<Plan, Failure> {
     let (cmdline, emulated) = linux::emulated::spare(cmdline, guest, &engine)?;
     let mut disks = disk::open(args.disks, cpus, &engine)?;
     super::image_check::check(&image, guest, memory_mib, &engine)?;
+    if let (Some(ring), true) = (args.ring.number(), guest != GuestKind::Linux) {
+        super::image_check::check_ring(&image, ring)?;
+    }
     if let Files::Linux(LinuxRoot {
         disk: Some(disk), ..
     }) = &files
