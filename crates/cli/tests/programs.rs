@@ -161,6 +161,8 @@ fn what_cannot_run_is_refused_in_a_sentence_before_a_machine_starts() {
     run(&place, &cut, &[]).expect(12, "truncated");
     let ended = run(&place, &program, &["--memory", "8M"]);
     ended.expect(15, "give it more memory");
+    let ended = place.run(&["run", &program, "--net", "none", "--env", "novalue"]);
+    ended.expect(2, "NAME=VALUE");
     let low = c(
         &place,
         "hello.c",
@@ -170,7 +172,4 @@ fn what_cannot_run_is_refused_in_a_sentence_before_a_machine_starts() {
         return;
     };
     run(&place, &low, &[]).expect(15, "-static-pie");
-    let ended = place.run(&["run", &program, "--net", "none", "--env", "novalue"]);
-    ended.expect(2, "NAME=VALUE");
-    assert!(place.run_directories().is_empty());
 }

@@ -16,7 +16,7 @@ int main(void) {
     struct epoll_event ev = { .events = EPOLLIN, .data.fd = l }, got[64];
     epoll_ctl(e, EPOLL_CTL_ADD, l, &ev);
     printf("serving\n"); fflush(stdout);
-    const char *answer = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n";
+    const char *answer = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello\n";
     for (;;) {
         int n = epoll_wait(e, got, 64, -1);
         if (n < 0 && errno == EINTR) continue;
@@ -32,7 +32,7 @@ int main(void) {
             }
             char buf[4096]; int s = got[i].data.fd; ssize_t r;
             while ((r = read(s, buf, sizeof buf)) > 0)
-                if (write(s, answer, strlen(answer)) < 0) break;
+                if (write(s, answer, strlen(answer)) > 0) { r = 0; break; }
             if (r == 0 || (r < 0 && errno != EAGAIN)) close(s);
         }
     }
