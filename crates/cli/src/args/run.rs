@@ -138,7 +138,7 @@ pub(crate) struct RunArgs {
                      without leaving it [default: budget=1, and in QEMU kernel]"
     )]
     pub(crate) halt: Option<HaltPolicy>,
-    /// User that the machine becomes: auto (as root one of its own), self, UID[:GID]
+    /// User that the machine becomes: auto (as root one of its own), self, UID or UID:GID
     #[arg(
         long,
         value_name = "USER",

@@ -75,7 +75,7 @@ pub(super) fn epoll_wait(
 ) -> Result {
     let queue = opened(context, queue)?;
     let epoll = queue.file.as_kind::<Epoll>().ok_or(Errno::EINVAL)?;
-    let most = (most as u32 as i32 as i64).clamp(0, MOST_EVENTS as i64) as usize;
+    let most = i64::from(most as i32).clamp(0, MOST_EVENTS as i64) as usize;
     if most == 0 {
         return Err(Errno::EINVAL);
     }
