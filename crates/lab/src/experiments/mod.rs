@@ -244,7 +244,7 @@ pub(crate) const ALL: &[Entry] = &[
     },
     Entry {
         name: "counts",
-        about: "exact counts of a request and sizes of images, to compare with kept ones",
+        about: "instructions, exits and interrupts of a request, and sizes of images",
         subject: Subject::Image,
         make: |depth, image| Box::new(http_bursts::Counts::new(depth, image)),
     },

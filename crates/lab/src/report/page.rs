@@ -52,11 +52,18 @@ fn head(title: &str) -> String {
 
 fn header(out: &mut String, report: &Report<'_>) {
     let summary = report.summary;
-    let took = humantime::format_duration(std::time::Duration::from_secs(report.took.as_secs()));
+    // A report that is made again from samples does not know how long the run took.
+    let took = match report.took.as_secs() {
+        0 => String::new(),
+        seconds => {
+            let took = humantime::format_duration(std::time::Duration::from_secs(seconds));
+            format!("<span>took {took}</span>")
+        }
+    };
     let _ = writeln!(
         out,
         "<h1>{}</h1>\n<div class=\"meta\"><span>tare weigh {}</span><span>{}</span>\
-         <span>took {took}</span><span>revision {}</span>\
+         {took}<span>revision {}</span>\
          {}</div>",
         escape(&report.text.title),
         escape(&summary.experiment),

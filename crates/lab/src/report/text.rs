@@ -47,12 +47,23 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
                 _ => ("td", ""),
             };
             let class = class(column);
-            let _ = write!(out, "<{tag}{scope}{class}>{}</{tag}>", escape(cell));
+            let _ = write!(out, "<{tag}{scope}{class}>{}</{tag}>", content(cell));
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</tbody></table></div>\n");
     out
+}
+
+/// A cell's text; the interval behind a figure can be set smaller than the figure.
+fn content(cell: &str) -> String {
+    match cell.split_once(" (") {
+        Some((figure, ends)) if ends.contains(" .. ") && ends.ends_with(')') => {
+            let (figure, ends) = (escape(figure), escape(ends));
+            format!("{figure} <span class=\"ends\">({ends}</span>")
+        }
+        _ => escape(cell),
+    }
 }
 
 /// Whether a cell is a sentence, which may be broken into lines, and no figure.
@@ -75,6 +86,15 @@ pub(crate) fn list(sentences: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_is_set_apart_from_its_figure() {
+        assert_eq!(
+            content("3.1 (2 .. 4 range)"),
+            "3.1 <span class=\"ends\">(2 .. 4 range)</span>"
+        );
+        assert_eq!(content("1 (of 2)"), "1 (of 2)");
+    }
 
     #[test]
     fn columns_of_words_are_told_from_figures() {
