@@ -80,7 +80,7 @@ fn what_cannot_be_profiled_is_said_before_anything_starts() {
     let merged = place.path().join("m").to_str().unwrap().to_owned();
     let cases: &[(&[&str], i32, &str)] = &[
         (&["--", "no-such-program"], 127, "no program is called"),
-        (&["--", &text], 126, "no program that can be executed"),
+        (&["--", &text], 126, "cannot be executed"),
         (&[], 2, "nothing to profile"),
         (&["--pid", "4194304"], 64, "no process has the ID"),
         (&["--container", "no-such-box"], 64, "no-such-box"),

@@ -136,7 +136,6 @@ fn an_image_that_cannot_be_loaded_is_said_once() {
     }
     for (image, code) in [
         (guest::truncated(), 12),
-        (guest::without_note(), 13),
         (guest::too_large(), 14),
         (guest::below_one_mib(), 15),
     ] {
@@ -152,9 +151,9 @@ fn a_machine_that_does_not_start_in_the_background_says_why() {
         return;
     }
     let place = Place::new();
-    let image = place.file("bad", &guest::without_note());
+    let image = place.file("bad", &guest::truncated());
     let ended = place.run(&["run", &image, "-d", "--net", "none"]);
-    ended.expect(13, "no PVH note");
+    ended.expect(12, "truncated");
     assert_eq!(ended.out, "");
     assert!(place.run_directories().is_empty());
 }

@@ -226,6 +226,12 @@ impl Tree {
         self.resolve(name, &mut Lookups::unlimited())
     }
 
+    /// The place of an entry after following all links, its own included.
+    pub fn through_all_links(&self, name: &str) -> Result<String, NameError> {
+        // Nothing but a directory has ".", so the last component is followed.
+        self.through_links(&format!("{name}/."))
+    }
+
     /// As [`Tree::through_links`], within a budget.
     pub(crate) fn resolve(&self, name: &str, lookups: &mut Lookups) -> Result<String, NameError> {
         check_length(name)?;

@@ -229,8 +229,7 @@ fn task(command: Vec<String>) -> Task {
 
 /// The place that a path leads to by all of its links, the last one included.
 fn to_the_end(tree: &Tree, path: &str) -> Option<String> {
-    let path = path.trim_start_matches('/');
-    tree.through_links(&format!("{path}/.")).ok()
+    tree.through_all_links(path.trim_start_matches('/')).ok()
 }
 
 /// Where the guest finds a program in its files.

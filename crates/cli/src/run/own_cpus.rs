@@ -110,6 +110,12 @@ mod tests {
         assert!(error.to_string().contains("1 of the 3"), "{error}");
         assert_eq!(error.code(), ExitCode::Cpus);
         drop(first);
-        assert_eq!(take(3).unwrap().len(), 3);
+        // A process that another test starts holds copies of the locks until it executes.
+        let mut tries = (0..1000).map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            take(3)
+        });
+        let all = tries.find_map(Result::ok);
+        assert_eq!(all.unwrap().len(), 3);
     }
 }

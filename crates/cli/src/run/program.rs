@@ -279,8 +279,7 @@ fn set(environment: &mut Vec<String>, name: &str, value: &str, replaces: bool) {
 /// The path of a command in the root, without a leading slash: as given, or in PATH.
 fn find(tree: &Tree, command: &str, environment: &[String]) -> Result<String, ProgramError> {
     let resolve = |path: &str| {
-        let path = path.trim_start_matches('/');
-        let found = tree.through_links(path).ok()?;
+        let found = tree.through_all_links(path.trim_start_matches('/')).ok()?;
         tree.get(&found).is_some().then_some(found)
     };
     let found = if command.contains('/') {
