@@ -118,18 +118,32 @@ fn enter_namespaces() -> Result<(), JailError> {
         Ok(()) => {}
         // Not granted: a container without CAP_SYS_ADMIN, or a host that keeps user
         // namespaces to itself.
-        Err(Errno::PERM | Errno::NOSPC | Errno::USERS | Errno::INVAL | Errno::NOSYS) => {
-            return Ok(());
-        }
+        Err(Errno::NOSPC | Errno::USERS | Errno::INVAL | Errno::NOSYS) => return Ok(()),
+        Err(errno) if is_forbidden(errno) => return Ok(()),
         Err(errno) => return Err(failed("make")(errno)),
     }
+    // Or granted and of no use: AppArmor lets a program without a profile make a user
+    // namespace and takes its capabilities there (Ubuntu 24.04), Landlock forbids mounts.
     if !uid.is_root() {
-        map_ids(uid, gid).map_err(|source| JailError::Namespace {
-            step: "map the users",
-            source,
-        })?;
+        match map_ids(uid, gid) {
+            Ok(()) => {}
+            Err(error) if Errno::from_io_error(&error).is_some_and(is_forbidden) => return Ok(()),
+            Err(source) => {
+                let step = "map the users";
+                return Err(JailError::Namespace { step, source });
+            }
+        }
     }
-    enter_empty_root()
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    match mount_change("/", private) {
+        Ok(()) => enter_empty_root(),
+        Err(errno) if is_forbidden(errno) => Ok(()),
+        Err(errno) => Err(failed("separate the mounts")(errno)),
+    }
+}
+
+const fn is_forbidden(errno: Errno) -> bool {
+    matches!(errno, Errno::PERM | Errno::ACCESS)
 }
 
 /// This user as itself; no other user exists in the namespace.
@@ -141,8 +155,6 @@ fn map_ids(uid: Uid, gid: Gid) -> io::Result<()> {
 }
 
 fn enter_empty_root() -> Result<(), JailError> {
-    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    mount_change("/", private).map_err(failed("separate the mounts"))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     let options = c"size=16k,nr_inodes=16,mode=755";
     mount("tmpfs", ASSEMBLY, "tmpfs", flags, options).map_err(failed("mount the root"))?;
@@ -191,5 +203,28 @@ fn failed(step: &'static str) -> impl FnOnce(Errno) -> JailError {
     move |errno| JailError::Namespace {
         step,
         source: errno.into(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use landlock::{ABI, Access as _, AccessFs, Ruleset, RulesetAttr as _};
+
+    use super::*;
+
+    /// As root the kernel makes the namespaces and refuses the mounts.
+    #[test]
+    fn namespaces_that_are_of_no_use_are_no_error() {
+        let body = || {
+            let rules = Ruleset::default().handle_access(AccessFs::from_all(ABI::V1));
+            rules.unwrap().create().unwrap().restrict_self().unwrap();
+            let jail = Jail {
+                namespaces: true,
+                user: None,
+            };
+            enter(&jail).unwrap();
+        };
+        std::thread::spawn(body).join().unwrap();
     }
 }
