@@ -254,8 +254,12 @@ pub(super) fn restrict_set_up() -> Result<(), ConfineError> {
 
 fn set_up_program() -> Result<BpfProgram, ConfineError> {
     let rules = NOT_IN_SET_UP.iter().map(|call| (*call, Vec::new()));
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = rules.collect();
+    // A signal to a thread of another process. Threads of this one may get any: `abort(3)`.
+    let others = argument(0, SeccompCmpOp::Ne, std::process::id().into())?;
+    rules.insert(libc::SYS_tgkill, vec![others]);
     let filter = SeccompFilter::new(
-        rules.collect(),
+        rules,
         SeccompAction::Allow,
         SeccompAction::Trap,
         TargetArch::x86_64,

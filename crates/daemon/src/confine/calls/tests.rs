@@ -114,6 +114,9 @@ fn a_set_up_executes_connects_and_traces_nothing() {
     {
         assert_eq!(verdict(&program, call, &[]), 0x7fff_0000, "{call}");
     }
+    let signals = |process| verdict(&program, libc::SYS_tgkill, &[process, 1, 6]);
+    assert_eq!(signals(own_pid()), 0x7fff_0000);
+    assert_eq!(signals(own_pid() + 1), 0x0003_0000);
 }
 
 #[test]
