@@ -63,10 +63,13 @@ impl Signal {
 
     /// Signals `file`, which was given to [`Self::bind`].
     pub(crate) fn send(&mut self, file: &File) {
-        match &mut self.ring {
-            Some(ring) if self.bound == Bound::Yes => complete_one(ring),
-            _ => notifier::send(file),
+        if let Some(ring) = &mut self.ring
+            && self.bound == Bound::Yes
+            && complete_one(ring).is_ok()
+        {
+            return;
         }
+        notifier::send(file);
     }
 }
 
@@ -82,17 +85,20 @@ fn ring() -> io::Result<IoUring> {
     Ok(ring)
 }
 
-fn complete_one(ring: &mut IoUring) {
+fn complete_one(ring: &mut IoUring) -> io::Result<()> {
     let nop = opcode::Nop::new().build();
+    // No room: the kernel did not take the last NOP, which serves as well.
     // SAFETY: a NOP refers to no memory.
-    if unsafe { ring.submission().push(&nop) }.is_ok() {
-        // Interrupted before anything was taken: the next call tries again.
-        while ring
-            .submit()
-            .is_err_and(|error| error.kind() == io::ErrorKind::Interrupted)
-        {}
-    }
+    let _ = unsafe { ring.submission().push(&nop) };
+    let submitted = loop {
+        match ring.submit() {
+            // Before anything was taken.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            submitted => break submitted,
+        }
+    };
     ring.completion().for_each(drop);
+    submitted.map(drop)
 }
 
 #[cfg(test)]
@@ -157,5 +163,22 @@ mod tests {
         signal.bind(Some(&first)).unwrap();
         signal.send(&first);
         assert_eq!(count(&first), 1);
+    }
+
+    #[test]
+    fn what_the_kernel_did_not_take_is_signalled_with_the_next() {
+        let mut signal = Signal::new();
+        let file = File::from(eventfd(0, EventfdFlags::NONBLOCK).unwrap());
+        signal.bind(Some(&file)).unwrap();
+        if let Some(ring) = &mut signal.ring {
+            // As a submission leaves it that the kernel refuses.
+            let nop = opcode::Nop::new().build();
+            // SAFETY: a NOP refers to no memory.
+            unsafe { ring.submission().push(&nop) }.unwrap();
+        }
+        signal.send(&file);
+        assert_eq!(count(&file), 1);
+        signal.send(&file);
+        assert_eq!(count(&file), 1);
     }
 }
