@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use linux_raw_sys::general as c;
 use linux_raw_sys::ioctl::{FIONBIO, FIONREAD, TCGETS, TIOCGWINSZ};
+use tare_libos::sync::SpinLock;
 
 use super::io::open as opened;
 use crate::errno::{Errno, Result};
@@ -82,19 +83,21 @@ pub(super) fn openat(
         Last::Follow
     };
     let (above, name) = tree.find_above(&path, last)?;
-    let found = match name.as_str() {
-        "" => Some(above.clone()),
-        name => above.entries()?.lock().get(name).cloned(),
-    };
-    let node = match found {
-        Some(_) if has(c::O_CREAT | c::O_EXCL) => return Err(Errno::EEXIST),
-        Some(node) => node,
-        None if !has(c::O_CREAT) => return Err(Errno::ENOENT),
-        None => {
-            let kind = Kind::File(Bytes::new(Vec::new()));
-            let node = Node::new(kind, mode as u32 & !0o022, tare_hal::clock::wall_ns());
-            above.entries()?.lock().insert(name, node.clone());
-            node
+    let node = if name.is_empty() {
+        above
+    } else {
+        // Under one lock: of several threads, one makes the file.
+        let mut entries = above.entries()?.lock();
+        match entries.get(&name).cloned() {
+            Some(_) if has(c::O_CREAT | c::O_EXCL) => return Err(Errno::EEXIST),
+            Some(node) => node,
+            None if !has(c::O_CREAT) => return Err(Errno::ENOENT),
+            None => {
+                let kind = Kind::File(Bytes::new(Vec::new()));
+                let node = Node::new(kind, mode as u32 & !0o022, tare_hal::clock::wall_ns());
+                entries.insert(name, node.clone());
+                node
+            }
         }
     };
     let writes = flags & c::O_ACCMODE != c::O_RDONLY;
@@ -121,6 +124,7 @@ pub(super) fn openat(
                 node: node.clone(),
                 bytes: bytes.clone(),
                 position: AtomicU64::new(0),
+                turn: SpinLock::new(()),
                 appends: has(c::O_APPEND),
                 path: clean(&path),
             })
@@ -439,6 +443,10 @@ pub(super) fn renameat(context: &Context<'_>, a: super::Arguments) -> Result {
         return Err(Errno::EINVAL);
     }
     let (target, target_name) = tree.find_above(&to, Last::Keep)?;
+    if target_name.is_empty() {
+        // The root.
+        return Err(Errno::EBUSY);
+    }
     {
         let mut entries = target.entries()?.lock();
         if let Some(there) = entries.get(&target_name) {
