@@ -45,7 +45,8 @@ pub(crate) struct Epoll {
 impl Epoll {
     /// Adds the file of a descriptor.
     pub(crate) fn add(&self, number: u64, open: &Arc<Open>, interest: Interest) -> Result<()> {
-        if depth(open.file.as_ref()) >= MOST_LEVELS {
+        let is_loop = self.is_in(open.file.as_ref(), MOST_LEVELS);
+        if is_loop || depth(open.file.as_ref()) >= MOST_LEVELS {
             return Err(Errno::ELOOP);
         }
         let mut entries = self.entries.lock();
@@ -101,6 +102,15 @@ impl Epoll {
             }
         }
         found
+    }
+
+    /// Whether `file` is this queue, or one that holds it within `levels`.
+    fn is_in(&self, file: &dyn File, levels: usize) -> bool {
+        let Some(other) = file.as_kind::<Self>().filter(|_| levels > 0) else {
+            return false;
+        };
+        let holds = |open: &Arc<Open>| self.is_in(open.file.as_ref(), levels - 1);
+        core::ptr::eq(self, other) || other.files().iter().any(holds)
     }
 
     /// The files, to watch them.
@@ -272,5 +282,25 @@ mod tests {
         drop(open);
         assert!(epoll.take(10).is_empty());
         assert_eq!(epoll.remove(3), Err(Errno::ENOENT));
+    }
+
+    #[test]
+    fn queues_do_not_hold_themselves() {
+        let queue = || Open::new(Arc::new(Epoll::default()), 0);
+        let (outer, middle, inner) = (queue(), queue(), queue());
+        let interest = Interest {
+            events: POLLIN,
+            data: 0,
+        };
+        let add = |to: &Open, open: &Arc<Open>| {
+            let epoll = to.file.as_kind::<Epoll>().expect("a queue");
+            epoll.add(1, open, interest)
+        };
+        assert_eq!(add(&outer, &middle), Ok(()));
+        assert_eq!(add(&middle, &inner), Ok(()));
+        for holder in [&outer, &middle, &inner] {
+            assert_eq!(add(&inner, holder), Err(Errno::ELOOP));
+        }
+        assert_eq!(outer.file.ready(), 0);
     }
 }
