@@ -107,6 +107,7 @@ impl Context<'_> {
         let waiter = thread::current();
         let result = loop {
             files.iter().for_each(|file| file.watch(&waiter));
+            let looked_ns = Instant::now().as_nanos();
             let result = act();
             if result.as_ref().err() != Some(&Errno::EAGAIN) {
                 break result;
@@ -114,7 +115,8 @@ impl Context<'_> {
             if self.process.has_signal(self.thread) {
                 break Err(Errno::EINTR);
             }
-            let times = files.iter().filter_map(|file| file.deadline_ns());
+            // What had passed before changes nothing any more: `act` has seen it.
+            let times = files.iter().filter_map(|file| file.deadline_ns(looked_ns));
             let own = deadline.map(|deadline| deadline.as_nanos());
             match times.chain(own).min() {
                 None => thread::park(),

@@ -207,10 +207,10 @@ impl File for Epoll {
             .for_each(|open| open.file.unwatch(waiter));
     }
 
-    fn deadline_ns(&self) -> Option<u64> {
+    fn deadline_ns(&self, after_ns: u64) -> Option<u64> {
         self.files()
             .iter()
-            .filter_map(|open| open.file.deadline_ns())
+            .filter_map(|open| open.file.deadline_ns(after_ns))
             .min()
     }
 

@@ -88,8 +88,8 @@ pub(crate) trait File: Send + Sync + Any {
     /// Lets `waiter` be unparked when [`ready`](Self::ready) may have changed.
     fn watch(&self, _waiter: &Waiter) {}
 
-    /// When [`ready`](Self::ready) changes by time.
-    fn deadline_ns(&self) -> Option<u64> {
+    /// When [`ready`](Self::ready) changes by time, first after `after_ns`.
+    fn deadline_ns(&self, _after_ns: u64) -> Option<u64> {
         None
     }
 

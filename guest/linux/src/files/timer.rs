@@ -54,6 +54,9 @@ impl File for Timer {
             }
         };
         *slot = times.to_le_bytes();
+        drop(setting);
+        // Who waits does so for the time that has passed.
+        self.watchers.wake();
         Ok(8)
     }
 
@@ -71,8 +74,8 @@ impl File for Timer {
         if is_due { POLLIN } else { 0 }
     }
 
-    fn deadline_ns(&self) -> Option<u64> {
-        Some(self.setting.lock().next_ns).filter(|&next_ns| next_ns != 0)
+    fn deadline_ns(&self, after_ns: u64) -> Option<u64> {
+        Some(self.setting.lock().next_ns).filter(|&next_ns| next_ns > after_ns)
     }
 
     fn watch(&self, waiter: &Waiter) {
@@ -81,5 +84,22 @@ impl File for Timer {
 
     fn unwatch(&self, waiter: &Waiter) {
         self.watchers.remove(waiter);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_time_to_come_is_waited_for() {
+        let timer = Timer::default();
+        assert_eq!(timer.deadline_ns(0), None);
+        timer.set(Setting {
+            next_ns: 5,
+            period_ns: 0,
+        });
+        assert_eq!(timer.deadline_ns(4), Some(5));
+        assert_eq!(timer.deadline_ns(5), None);
     }
 }
