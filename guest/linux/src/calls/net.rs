@@ -12,6 +12,7 @@ use super::io::{gather, open as opened, with_buffer, write_all};
 use crate::errno::{Errno, Result};
 use crate::files::Open;
 use crate::files::socket::Socket;
+use crate::signals::Mask;
 use crate::thread::Context;
 
 /// Most bytes that one call receives.
@@ -105,7 +106,8 @@ pub(super) fn connect(context: &Context<'_>, number: u64, at: u64, length: u64) 
     let open = opened(context, number)?;
     let address = address(context, at, length)?;
     match with_socket(&open, |socket| socket.connect(address)) {
-        Err(Errno::EINPROGRESS) if open.may_wait() => {
+        // EALREADY: a signal interrupted the call, which is made again.
+        Err(Errno::EINPROGRESS | Errno::EALREADY) if open.may_wait() => {
             context.attempt(&open, true, || with_socket(&open, Socket::opened))?;
             Ok(0)
         }
@@ -180,10 +182,12 @@ fn send(
         .load(core::sync::atomic::Ordering::Relaxed);
     let sent = write_all(context, open, bytes, may_wait);
     if sent == Err(Errno::EPIPE) && flags & n::MSG_NOSIGNAL != 0 {
+        // Only this one: others may have come meanwhile.
+        let own = Mask::of(c::SIGPIPE).0 & !before;
         context
             .thread
             .pending
-            .store(before, core::sync::atomic::Ordering::Relaxed);
+            .fetch_and(!own, core::sync::atomic::Ordering::Relaxed);
     }
     sent
 }
