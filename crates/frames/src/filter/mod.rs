@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::{embedded, special};
 use crate::flows::Flows;
-use crate::packet::{HOP_BY_HOP, ICMPV6, Ip, Packet, Ports, UDP};
+use crate::packet::{ICMPV6, Ip, Packet, Ports, UDP};
 use crate::{Prefix, Reason};
 
 const DHCP_CLIENT: u16 = 68;
@@ -149,7 +149,7 @@ fn starts_up(ip: &Ip) -> bool {
             };
             let discovery = on_link && ip.protocol == ICMPV6;
             let dhcp = to == DHCPV6_SERVERS && ip.protocol == UDP && ip.ports == Some(DHCPV6);
-            let groups = to == MLD_ROUTERS && ip.protocol == HOP_BY_HOP;
+            let groups = to == MLD_ROUTERS && ip.behind_options == Some(ICMPV6);
             source && (discovery || dhcp || groups)
         }
     }

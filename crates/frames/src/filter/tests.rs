@@ -176,9 +176,17 @@ fn dhcp_and_neighbour_discovery_pass() {
     assert_ne!(request("fd00::2", "ff02::1:2", 547), Verdict::Pass);
     assert_ne!(request("fe80::5", "ff02::1:2", 53), Verdict::Pass);
     assert_ne!(request("fe80::5", "ff02::fb", 547), Verdict::Pass);
-    let report = |to: &str| filter.check_outgoing(&ipv6(0, "fe80::5", to));
-    assert_eq!(report("ff02::16"), Verdict::Pass);
-    assert_ne!(report("ff02::1"), Verdict::Pass);
+    // passt passes over the options and sends what is behind them.
+    let report = |to: &str, behind: u8| {
+        let mut frame = ipv6(0, "fe80::5", to);
+        frame[54] = behind;
+        filter.check_outgoing(&frame)
+    };
+    assert_eq!(report("ff02::16", ICMPV6), Verdict::Pass);
+    assert_ne!(report("ff02::1", ICMPV6), Verdict::Pass);
+    for behind in [UDP, TCP, 0, 60] {
+        assert_ne!(report("ff02::16", behind), Verdict::Pass, "{behind}");
+    }
 }
 
 #[test]
