@@ -377,8 +377,9 @@ impl<L: Link, W: Wake> Stack<L, W> {
         {
             is_known = true;
             own.preferred = preferred;
-            let shortest = own.valid.map(|old| old.min(now + SHORTEST_LIFE));
-            own.valid = valid.map(|valid| shortest.map_or(valid, |least| valid.max(least)));
+            let least = now + SHORTEST_LIFE;
+            let least = own.valid.map_or(least, |old| old.min(least));
+            own.valid = valid.map(|valid| valid.max(least));
         }
         drop(own);
         if !is_known && prefix.valid_s > 0 {

@@ -226,6 +226,24 @@ fn a_host_makes_itself_an_address_in_each_announced_network() {
 }
 
 #[test]
+fn an_advertisement_shortens_no_life_below_two_hours() {
+    for life in [u32::MAX, 86_400] {
+        let mut world = World::new(65);
+        world.client.start_ipv6(Ipv6Setup::Auto, [3; 16], world.now);
+        for valid_s in [life, 0] {
+            let frame = from_router(&advertisement(1800, 0, valid_s, 1500));
+            world.client.link().inject(&frame);
+            world.client.poll(world.now, 16);
+            assert!(world.client.has_global_ipv6(), "{life} then {valid_s}");
+        }
+        world.pass(Duration::from_secs(2 * 3600 - 1));
+        assert!(world.client.has_global_ipv6(), "{life}");
+        world.pass(Duration::from_secs(1));
+        assert!(!world.client.has_global_ipv6(), "{life}");
+    }
+}
+
+#[test]
 fn a_router_that_is_silent_is_asked_three_times() {
     let mut world = World::new(62);
     world.client.start_ipv6(Ipv6Setup::Auto, [3; 16], world.now);
