@@ -64,7 +64,8 @@ struct Datagrams<W> {
     unresolved: VecDeque<Unresolved>,
     /// What an ICMP message said about the last datagram to `peer`.
     failure: Option<ErrorKind>,
-    readers: Waiters<W>,
+    /// Who waits for a datagram, or for room to send.
+    waiters: Waiters<W>,
 }
 
 impl<W: Wake> Datagrams<W> {
@@ -76,7 +77,7 @@ impl<W: Wake> Datagrams<W> {
             received_bytes: 0,
             unresolved: VecDeque::new(),
             failure: None,
-            readers: Waiters::default(),
+            waiters: Waiters::default(),
         }
     }
 
@@ -96,7 +97,7 @@ impl<W: Wake> Datagrams<W> {
         };
         self.received_bytes += bytes.len();
         self.received.push_back(message);
-        self.readers.wake_all();
+        self.waiters.wake_all();
         true
     }
 
@@ -117,6 +118,7 @@ impl<W: Wake> Datagrams<W> {
     /// the others have waited through one more request.
     fn retry<L: Link>(&mut self, wire: &mut Port<L>, is_due: bool, now: Instant) {
         let mut failure = None;
+        let was_full = self.unresolved.len() >= UNRESOLVED;
         self.unresolved.retain_mut(|waiting| {
             if !wire.link.send_ready() {
                 return true;
@@ -135,11 +137,14 @@ impl<W: Wake> Datagrams<W> {
         if failure.is_some() && failure == self.peer {
             self.fail(ErrorKind::NetworkUnreachable);
         }
+        if was_full && self.unresolved.len() < UNRESOLVED {
+            self.waiters.wake_all();
+        }
     }
 
     fn fail(&mut self, kind: ErrorKind) {
         self.failure = Some(kind);
-        self.readers.wake_all();
+        self.waiters.wake_all();
     }
 }
 
@@ -387,17 +392,18 @@ impl<L: Link, W: Wake> Stack<L, W> {
         }
     }
 
-    /// Registers for being woken when a datagram comes.
+    /// Registers for being woken when a datagram comes, or when there is room to
+    /// send again.
     pub fn wait_datagram(&mut self, id: DatagramId, waiter: W) {
         if let Ok(socket) = self.udp.socket(id) {
-            socket.readers.add(waiter);
+            socket.waiters.add(waiter);
         }
     }
 
     /// Takes a registration back.
     pub fn cancel_datagram(&mut self, id: DatagramId, waiter: &W) {
         if let Ok(socket) = self.udp.socket(id) {
-            socket.readers.remove(waiter);
+            socket.waiters.remove(waiter);
         }
     }
 

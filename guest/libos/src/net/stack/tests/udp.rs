@@ -123,6 +123,17 @@ fn datagrams_to_a_silent_neighbour_are_given_up() {
     assert!(!world.client.datagram_readiness(client).writable);
     let full = world.client.send_to(client, b"hi", to, world.now);
     assert_eq!(full.unwrap_err().kind(), ErrorKind::WouldBlock);
+    world.client.connect_datagrams(client, None).unwrap();
+    let writer = Sleeper::default();
+    world.client.wait_datagram(client, writer.clone());
+    world.pass(smoltcp::time::Duration::from_secs(5));
+    assert_eq!(writer.0.get(), 1);
+    assert!(world.client.datagram_readiness(client).writable);
+    world
+        .client
+        .connect_datagrams(client, Some(to.into()))
+        .unwrap();
+    world.client.send_to(client, b"hi", to, world.now).unwrap();
     world.pass(smoltcp::time::Duration::from_secs(5));
     let lost = world.client.receive_from(client, &mut [0], Take::Remove);
     assert_eq!(lost.unwrap_err().kind(), ErrorKind::NetworkUnreachable);
