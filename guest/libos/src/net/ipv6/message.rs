@@ -85,7 +85,8 @@ impl Message {
             return None;
         };
         if kind == MLD_QUERY {
-            return Some(Self::GroupQuery);
+            // Of the link alone, too (RFC 3810, 5.1).
+            return (hop_limit == 1).then_some(Self::GroupQuery);
         }
         if hop_limit != 255 || code != 0 {
             return None;
@@ -303,6 +304,9 @@ mod tests {
         assert_eq!(Message::parse(&solicitation(target, MAC), 254), None);
         let group = solicitation("ff02::1".parse().unwrap(), MAC);
         assert_eq!(Message::parse(&group, 255), None);
+        let query = [MLD_QUERY, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(Message::parse(&query, 1), Some(Message::GroupQuery));
+        assert_eq!(Message::parse(&query, 64), None);
         let mut empty_option = solicitation(target, MAC);
         empty_option[25] = 0;
         assert_eq!(Message::parse(&empty_option, 255), None);

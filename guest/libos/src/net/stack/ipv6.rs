@@ -219,12 +219,12 @@ impl<L: Link, W: Wake> Stack<L, W> {
             Some(Message::Router(router)) if found.source.is_unicast_link_local() => {
                 self.on_router(found.source, &router, now);
             }
-            Some(Message::Router(_)) => self.counters.martian += 1,
-            Some(Message::GroupQuery) => {
+            Some(Message::GroupQuery) if found.source.is_unicast_link_local() => {
                 if self.may_send_error(now) {
                     self.report_groups();
                 }
             }
+            Some(Message::Router(_) | Message::GroupQuery) => self.counters.martian += 1,
             None if !self.wire.ipv6.has(found.destination) => self.counters.broadcast += 1,
             None => self.on_unicast(found, bytes, sender, now),
         }
@@ -419,13 +419,14 @@ impl<L: Link, W: Wake> Stack<L, W> {
         }
     }
 
-    /// Whether a datagram is a DHCPv6 server's answer, which no socket gets.
+    /// Whether a datagram is a DHCPv6 server's answer, which no socket gets. It goes
+    /// to the address that asked, which no packet from elsewhere reaches.
     pub(super) fn is_for_dhcpv6_client(&self, found: &Datagram) -> bool {
         let flow = &found.flow;
         self.ipv6.request.is_some()
             && flow.local.port() == dhcp::CLIENT_PORT
             && flow.remote.port() == dhcp::SERVER_PORT
-            && matches!(flow.local.ip(), IpAddr::V6(_))
+            && self.wire.ipv6.link_local().map(IpAddr::V6) == Some(flow.local.ip())
     }
 
     pub(super) fn ingress_dhcpv6(&mut self, found: &Datagram, frame: &[u8], now: Instant) {

@@ -369,15 +369,20 @@ fn name_servers_come_from_dhcpv6_when_routers_name_none() {
     reply.extend(server.octets());
     let (mut here, mut there) = super::cable::cable(1);
     let properties = crate::net::link::Link::properties(&here);
-    let back = crate::net::flow::Flow {
-        local: SocketAddr::from((ROUTER, 547)),
-        remote: found.flow.remote,
+    let mut answer = |to: SocketAddr| {
+        let back = crate::net::flow::Flow {
+            local: SocketAddr::from((ROUTER, 547)),
+            remote: to,
+        };
+        crate::net::transmit::send_datagram(&mut here, &properties, [2; 6], &back, &reply);
+        let answer = crate::net::link::Link::receive(&mut there).unwrap().buffer;
+        world.client.link().inject(&answer);
+        world.client.poll(world.now, 16);
+        world.client.name_servers()
     };
-    crate::net::transmit::send_datagram(&mut here, &properties, [2; 6], &back, &reply);
-    let answer = crate::net::link::Link::receive(&mut there).unwrap().buffer;
-    world.client.link().inject(&answer);
-    world.client.poll(world.now, 16);
-    assert_eq!(world.client.name_servers(), [IpAddr::V6(server)]);
+    // Only the address that asked, which other links do not reach, gets an answer.
+    assert!(answer((host_address(2), 546).into()).is_empty());
+    assert_eq!(answer(found.flow.remote), [IpAddr::V6(server)]);
     // One answer is enough.
     world.pass(Duration::from_secs(20));
     let again = world.client.link().take_sent();
