@@ -32,7 +32,7 @@ pub struct PairedTest {
 }
 
 /// Whether paired differences lie around zero: Wilcoxon's signed-rank test (1945), exact to
-/// 40 differences without ties, and the estimate and interval that belong to it (Hollander,
+/// 40 differences, with ties too, and the estimate and interval that belong to it (Hollander,
 /// Wolfe and Chicken, *Nonparametric Statistical Methods*, 3.1 to 3.3). `None` for no
 /// differences or one that is not finite.
 pub fn signed_rank(differences: &[f64]) -> Option<PairedTest> {
@@ -73,11 +73,11 @@ fn walsh(differences: &[f64]) -> Option<Vec<f64>> {
     sorted(&means)
 }
 
-/// How often each sum of positive ranks comes up among all signs of `n` ranks.
-fn sums(n: usize) -> Vec<f64> {
-    let mut counts = vec![0.0; n * (n + 1) / 2 + 1];
+/// How often each sum of positive ranks comes up among all signs of `ranks`.
+fn sums(ranks: impl Iterator<Item = usize> + Clone) -> Vec<f64> {
+    let mut counts = vec![0.0; ranks.clone().sum::<usize>() + 1];
     counts[0] = 1.0;
-    for rank in 1..=n {
+    for rank in ranks {
         for sum in (rank..counts.len()).rev() {
             counts[sum] += counts[sum - rank];
         }
@@ -95,7 +95,7 @@ fn interval_rank(n: usize) -> usize {
     }
     let all = 2f64.powi(i32::try_from(n).unwrap_or(i32::MAX));
     let mut below = 0.0;
-    sums(n)
+    sums(1..=n)
         .iter()
         .take_while(|count| {
             below += **count / all;
@@ -111,23 +111,23 @@ fn p_value(differences: &[f64]) -> f64 {
         return 1.0;
     }
     kept.sort_unstable_by(|a, b| a.abs().total_cmp(&b.abs()));
-    let (mut positive, mut ties, mut before) = (0.0, 0.0, 0.0);
+    // Ties share the mean of their ranks: twice that is a whole number.
+    let (mut positive, mut ties, mut doubled) = (0, 0.0, Vec::with_capacity(n));
     for group in kept.chunk_by(|a, b| a.abs() == b.abs()) {
-        let size = group.len() as f64;
-        let above = group.iter().filter(|d| **d > 0.0).count() as f64;
-        positive += above * (before + (size + 1.0) / 2.0);
-        ties += size.powi(3) - size;
-        before += size;
+        let rank = 2 * doubled.len() + group.len() + 1;
+        positive += rank * group.iter().filter(|d| **d > 0.0).count();
+        ties += (group.len() as f64).powi(3) - group.len() as f64;
+        doubled.extend(group.iter().map(|_| rank));
     }
-    let n_f = n as f64;
-    if n <= EXACT_MAX && ties == 0.0 {
-        let counts = sums(n);
+    if n <= EXACT_MAX {
+        let counts = sums(doubled.iter().copied());
         let all: f64 = counts.iter().sum();
-        let extreme = positive.max(n_f * (n_f + 1.0) / 2.0 - positive) as usize;
+        let extreme = positive.max(n * (n + 1) - positive);
         return (2.0 * counts[extreme..].iter().sum::<f64>() / all).min(1.0);
     }
+    let n_f = n as f64;
     let variance = n_f * (n_f + 1.0) * (2.0 * n_f + 1.0) / 24.0 - ties / 48.0;
-    let distance = (positive - n_f * (n_f + 1.0) / 4.0).abs() - 0.5;
+    let distance = (positive as f64 / 2.0 - n_f * (n_f + 1.0) / 4.0).abs() - 0.5;
     (2.0 * Normal::standard().sf(distance / variance.sqrt())).min(1.0)
 }
 
@@ -218,6 +218,16 @@ mod tests {
         assert_eq!(signed_rank(&[1.0, f64::NAN]), None);
         let same = signed_rank(&[0.0; 8]).unwrap();
         assert_eq!((same.shift, same.p), (0.0, Some(1.0)));
+    }
+
+    #[test]
+    fn ties_do_not_make_few_pairs_rarer_than_their_signs() {
+        let p = |differences: &[f64]| signed_rank_p(differences).unwrap();
+        // All signs alike: 2 of 2^5 and 2 of 2^6 arrangements.
+        assert!((p(&[0.0, 1.0, 1.0, 1.0, 1.0, 1.0]) - 0.062_5).abs() < 1e-12);
+        assert!((p(&[-1.0; 6]) - 0.031_25).abs() < 1e-12);
+        // Ranks 1.5, 1.5, 3, 4, 5, 6 with 1.5 negative: 6 of 64 are as far from the middle.
+        assert!((p(&[-1.0, 1.0, 2.0, 3.0, 4.0, 5.0]) - 6.0 / 64.0).abs() < 1e-12);
     }
 
     #[test]
