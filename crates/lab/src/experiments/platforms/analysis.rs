@@ -295,6 +295,8 @@ pub(super) fn split(data: &Data, workload: &str, platform: Platform, mode: Mode)
         .map(|(_, point)| point)
         .collect();
     let mut sizes: Vec<u32> = points.iter().map(|point| point.size).collect();
+    // Of several hosts a size comes again.
+    sizes.sort_unstable();
     sizes.dedup();
     if sizes.len() < LEAST_SIZES {
         return None;

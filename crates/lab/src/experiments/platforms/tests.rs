@@ -240,6 +240,11 @@ fn two_sizes_cannot_be_split() {
     let split = |platform| analysis::split(&data, "w", platform, Mode::Vanilla);
     assert_eq!(split(Platform::Vm), None);
     assert_eq!(split(Platform::Container), None);
+    // Nor can those of two hosts, which are the same two.
+    let mut data = made(&[("a", 1.0), ("b", 2.0)]);
+    data.runs.retain(|run| run.cell.place.size < 4);
+    let two = analysis::split(&data, "w", Platform::Vm, Mode::Vanilla);
+    assert_eq!(two, None);
     let names: Vec<String> = analysis::figures(&data)
         .into_iter()
         .map(|f| f.name)
