@@ -288,14 +288,19 @@ pub fn rebuild(dir: &Path) -> Result<Outcome, WeighError> {
         // A kill leaves no end.
         _ => Ending::Interrupted(ExitCode::Success),
     };
+    let partly = PARTLY_RECORDED.contains(&entry.name);
     if let Err(error) = replayed
         && ending == Ending::Complete
-        && earlier.is_none()
+        && (earlier.is_none() || !partly)
     {
-        return Err(WeighError::Option(format!(
-            "cannot read the record back: {}",
-            chain(&error)
-        )));
+        let why = format!("cannot read the record back: {}", chain(&error));
+        return Err(WeighError::Option(why));
+    }
+    // Such a record is of an earlier form: what it gave is in its summary alone.
+    let had = earlier.as_ref().is_some_and(|it| !it.figures.is_empty());
+    if had && !partly && experiment.figures().is_empty() {
+        let why = format!("the record in {} gives no figures now", dir.display());
+        return Err(WeighError::Option(why));
     }
     let origin = Origin {
         experiment: entry.name,
@@ -313,7 +318,6 @@ pub fn rebuild(dir: &Path) -> Result<Outcome, WeighError> {
             .into_iter()
             .filter(|it| !record.failures().contains(it)),
     );
-    let partly = PARTLY_RECORDED.contains(&entry.name);
     let kept = earlier
         .filter(|_| partly)
         .map_or_else(Vec::new, |earlier| earlier.figures);

@@ -66,6 +66,22 @@ impl Run {
         assert!(self.text("report.md").contains("| figure |"));
     }
 
+    /// A record whose machines' lines were lost does not replace the summary.
+    pub(crate) fn is_kept_where_its_record_cannot_be_read(&self) {
+        let raw = self.directory.path().join("out/raw.jsonl");
+        let text = self.text("raw.jsonl");
+        let kept = text.lines().filter(|line| !line.contains("\"guest\""));
+        fs::write(
+            raw,
+            kept.map(|line| format!("{line}\n")).collect::<String>(),
+        )
+        .unwrap();
+        let before = self.text("summary.json");
+        let error = crate::weigh::rebuild(&self.directory.path().join("out")).unwrap_err();
+        assert!(error.to_string().contains("record"), "{error}");
+        assert_eq!(self.text("summary.json"), before);
+    }
+
     /// A short weighing of two threads that answer each other, with machines that
     /// say what `prints` gives.
     pub(crate) fn of_dialogue(

@@ -65,3 +65,8 @@ fn a_machine_that_ends_breaks_off_and_keeps_what_there_was() {
 fn the_report_of_tcp_rr_is_made_again_from_raw_samples() {
     run(Fault::None).is_rebuilt_from_its_samples();
 }
+
+#[test]
+fn a_summary_is_kept_where_its_record_cannot_be_read() {
+    run(Fault::None).is_kept_where_its_record_cannot_be_read();
+}
