@@ -10,9 +10,10 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::experiments::more_is_better;
+use crate::export::{quoted, word};
 use crate::figure::{Figure, Spread, Statistic, find};
 use crate::stored_runs::{StoredRunError, summary};
-use crate::summary::Summary;
+use crate::summary::{Status, Summary};
 use crate::table::number;
 
 /// What two runs say of one figure.
@@ -117,25 +118,30 @@ fn compared(before: &Summary, after: &Summary) -> Result<Compared, CompareError>
     }
     let both = before.figures.iter();
     let figures: Vec<Row> = both
-        .filter_map(|figure| Some(row(figure, find(&after.figures, &figure.name)?)))
+        .filter_map(|figure| Some(row(figure, same(&after.figures, figure)?)))
         .collect();
     if figures.is_empty() {
         return Err(CompareError::Nothing);
     }
     let alone = |a: &Summary, b: &Summary| -> Vec<String> {
-        let names = a.figures.iter().map(|figure| figure.name.clone());
-        names
-            .filter(|name| find(&b.figures, name).is_none())
-            .collect()
+        let alone = a.figures.iter().filter(|it| same(&b.figures, it).is_none());
+        alone.map(|figure| figure.name.clone()).collect()
     };
     let mut only_in_one = alone(before, after);
-    only_in_one.extend(alone(after, before));
+    let others = alone(after, before).into_iter();
+    let others: Vec<String> = others.filter(|name| !only_in_one.contains(name)).collect();
+    only_in_one.extend(others);
     Ok(Compared {
         experiment: before.experiment.clone(),
         warnings: warnings(before, after),
         figures,
         only_in_one,
     })
+}
+
+/// The figure of that name, if it is in the same unit: versions may differ in it.
+fn same<'a>(figures: &'a [Figure], as_this: &Figure) -> Option<&'a Figure> {
+    find(figures, &as_this.name).filter(|figure| figure.unit == as_this.unit)
 }
 
 fn warnings(before: &Summary, after: &Summary) -> Vec<String> {
@@ -153,6 +159,12 @@ fn warnings(before: &Summary, after: &Summary) -> Vec<String> {
     for (which, summary) in [("first", before), ("second", after)] {
         if let Some(busy) = summary.machine.busy() {
             warnings.push(format!("in the {which} run {busy}"));
+        }
+        if summary.status != Status::Complete {
+            let how = word(&summary.status);
+            warnings.push(format!(
+                "the {which} run is {how}: figures may miss samples"
+            ));
         }
     }
     warnings
@@ -209,8 +221,9 @@ fn change(
         };
     }
     // What can be zero or below has no ratio: intervals that are apart differ.
-    let ends = before.ends().zip(after.ends());
-    match ends {
+    let exact = |it: &Figure| (it.statistic == Statistic::Exact).then_some((it.value, it.value));
+    let ends = |it: &Figure| it.ends().or(exact(it));
+    match ends(before).zip(ends(after)) {
         Some(_) if before.spread == Spread::Range || after.spread == Spread::Range => {
             Change::Undecided
         }
@@ -291,7 +304,19 @@ impl Compared {
             "{same} of {} figures cannot be told apart",
             self.figures.len()
         );
+        out.push_str(&self.alone());
         out
+    }
+
+    /// A line about figures that do not compare; none where there are none.
+    fn alone(&self) -> String {
+        match self.only_in_one.as_slice() {
+            [] => String::new(),
+            names => format!(
+                "in one run only, or in another unit: {}\n",
+                names.join(", ")
+            ),
+        }
     }
 
     /// The same for a pull request, with all figures.
@@ -317,6 +342,9 @@ impl Compared {
                 row.ratio_text()
             );
         }
+        if !self.only_in_one.is_empty() {
+            let _ = write!(out, "\n{}", self.alone());
+        }
         out
     }
 
@@ -328,8 +356,8 @@ impl Compared {
             let _ = writeln!(
                 out,
                 "{},{},{},{},{},{},{},{}",
-                row.figure,
-                row.unit,
+                quoted(&row.figure),
+                quoted(&row.unit),
                 row.before,
                 row.after,
                 number(row.ratio),
@@ -393,11 +421,20 @@ mod tests {
     fn more_is_better_for_rates_and_exact_figures_have_no_error() {
         let of = |mean: f64| median("iops.cif1.vic", "1/s", &times(mean)).unwrap();
         assert_eq!(change_of(of(10.0), of(11.0)).change, Change::Better);
+        let of = |mean: f64| median("db_iops.vic", "1/s", &times(mean)).unwrap();
+        assert_eq!(change_of(of(10.0), of(11.0)).change, Change::Better);
         let size = |bytes: f64| exact("image_bytes", "bytes", &[bytes]).unwrap();
         let grown = change_of(size(100.0), size(104.0));
         assert_eq!(grown.change, Change::Worse);
         assert!((grown.worse_by().unwrap() - 4.0).abs() < 1e-9);
         assert_eq!(change_of(size(100.0), size(100.0)).change, Change::None);
+        // Of what is exact, zero is known too.
+        assert_eq!(change_of(size(0.0), size(0.0)).change, Change::None);
+        assert_eq!(change_of(size(3.0), size(0.0)).change, Change::Better);
+        assert_eq!(
+            change_of(size(0.0), size(3.0)).worse_by(),
+            Some(f64::INFINITY)
+        );
         let none = || rate("idle_exits_per_s.tare", "1/s", &[(0.0, 60.0)]).unwrap();
         let some = rate("idle_exits_per_s.tare", "1/s", &[(120.0, 60.0)]).unwrap();
         assert_eq!(change_of(none(), some).worse_by(), Some(f64::INFINITY));
@@ -432,5 +469,32 @@ mod tests {
         };
         let both = compared(&run("kv", figure()), &elsewhere).unwrap();
         assert!(both.warnings[0].contains("processor differs"), "{both:?}");
+    }
+
+    #[test]
+    fn what_does_not_compare_is_named() {
+        let size = |unit: &str| vec![exact("a,b", unit, &[1.0]).unwrap(), figure()];
+        fn figure() -> Figure {
+            exact("x", "B", &[1.0]).unwrap()
+        }
+        let both = compared(&run("kv", size("us")), &run("kv", size("ns"))).unwrap();
+        assert_eq!(both.figures.len(), 1);
+        assert!(
+            both.text().ends_with("another unit: a,b\n"),
+            "{}",
+            both.text()
+        );
+        assert!(both.markdown().ends_with("another unit: a,b\n"));
+        let both = compared(&run("kv", size("us")), &run("kv", size("us"))).unwrap();
+        assert!(both.csv().contains("\"a,b\",us,1,1,"), "{}", both.csv());
+        let broken = Summary {
+            status: Status::Broken,
+            ..run("kv", size("us"))
+        };
+        let both = compared(&run("kv", size("us")), &broken).unwrap();
+        assert!(
+            both.warnings[0].contains("second run is broken"),
+            "{both:?}"
+        );
     }
 }

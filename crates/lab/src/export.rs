@@ -34,7 +34,7 @@ pub(crate) fn csv(summary: &Summary) -> String {
 }
 
 /// The name that JSON has for a value.
-fn word(value: &impl Serialize) -> String {
+pub(crate) fn word(value: &impl Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
     value.as_str().unwrap_or_default().to_owned()
 }
