@@ -134,11 +134,15 @@ fn offer_deep_reads(machine: &Machine<Blk>, ring: &mut DriverRing<'_>) {
     }
 }
 
+/// Turns of a millisecond after which a device counts as hung. A disk that others use can
+/// take seconds for a write.
+const MOST_TURNS: usize = 30_000;
+
 /// Lets the device work until `count` more requests are used.
 fn serve(machine: &Machine<Blk>, ring: &mut DriverRing<'_>, queue: u16, count: usize) -> Vec<u32> {
     let mut found = Vec::new();
     let _ = machine.io(|device| device.notified(queue));
-    for _ in 0..2_000 {
+    for _ in 0..MOST_TURNS {
         found.extend(std::iter::from_fn(|| ring.take_used()).map(|(_, written)| written));
         if found.len() >= count {
             return found;
