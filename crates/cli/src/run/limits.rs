@@ -15,6 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use rustix::io::Errno;
 use tare_control::exit::ExitCode;
 
 use super::memory_size::MemorySize;
@@ -157,12 +158,18 @@ fn enter_one(
     for _ in 0..TRIES {
         result = make_and_enter(&parent.join(group), &settings(version));
         match &result {
-            // Another tare swept it before this process was in it.
-            Err(LimitError::Group { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            Err(LimitError::Group { source, .. }) if is_gone(source) => {}
             _ => break,
         }
     }
     result
+}
+
+/// Whether another tare swept a group before this process was in it: no such file, or no such
+/// device for a file that was open already.
+fn is_gone(error: &io::Error) -> bool {
+    let gone = [Errno::NOENT, Errno::NODEV].map(|errno| Some(errno.raw_os_error()));
+    gone.contains(&error.raw_os_error())
 }
 
 /// The directory of all groups with that controller, made if it is missing.
@@ -282,6 +289,13 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let error = enter_in(root.path(), limits(), "web.1").unwrap_err();
         assert!(matches!(error, LimitError::NoController("cpu")), "{error}");
+    }
+
+    #[test]
+    fn a_group_that_was_swept_is_made_again() {
+        let errno = |errno: Errno| io::Error::from(errno);
+        assert!(is_gone(&errno(Errno::NOENT)) && is_gone(&errno(Errno::NODEV)));
+        assert!(!is_gone(&errno(Errno::ACCESS)));
     }
 
     #[test]
