@@ -225,7 +225,7 @@ fn engine_name(engine: &Engine) -> EngineName {
     }
 }
 
-fn link(net: Net, mac: [u8; 6], runs_as: Option<u32>) -> Result<Option<Link>, Failure> {
+fn link(net: Net, mac: [u8; 6], runs_as: Option<(u32, u32)>) -> Result<Option<Link>, Failure> {
     let end = match net {
         Net::None => return Ok(None),
         Net::Tap { name, file } => LinkEnd::Tap { name, file },

@@ -87,7 +87,7 @@ pub(crate) struct Passt {
     theirs: Option<OwnedFd>,
     template: Template,
     child: Child,
-    runs_as: Option<u32>,
+    runs_as: Option<(u32, u32)>,
 }
 
 /// Where passt takes its interface from.
@@ -99,11 +99,11 @@ enum Template {
 
 /// Starts passt for a guest with that hardware address; [`Passt::wait_ready`]
 /// waits for it, so that other work can be done in between.
-/// It becomes user and group `runs_as`; without one, root's passt becomes nobody.
+/// It becomes the user and group `runs_as`; without one, root's passt becomes nobody.
 pub(crate) fn start(
     forwards: &[Publish],
     mac: [u8; 6],
-    runs_as: Option<u32>,
+    runs_as: Option<(u32, u32)>,
 ) -> Result<Passt, PasstError> {
     let template = if has_default_route() {
         Template::DefaultRoute
@@ -161,13 +161,13 @@ fn spawn(
     forwards: &[Publish],
     theirs: &OwnedFd,
     template: Template,
-    runs_as: Option<u32>,
+    runs_as: Option<(u32, u32)>,
 ) -> Result<Child, PasstError> {
     inherit(theirs, FdFlags::empty())?;
     let spawned = Command::new("passt")
         .args(["--fd", &theirs.as_raw_fd().to_string()])
         .args(arguments(forwards, template))
-        .args(runs_as.map(|id| format!("--runas={id}:{id}")))
+        .args(runs_as.map(|(uid, gid)| format!("--runas={uid}:{gid}")))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -134,6 +134,10 @@ fn arguments(
     }
     // A held lock says that the machine runs: QEMU keeps it too.
     fcntl_setfd(machine.run_dir.lock(), FdFlags::empty())?;
+    // And its passt's user is this machine's alone as long as it runs.
+    if let Some(claim) = machine.user.as_ref().and_then(|user| user.claim.as_ref()) {
+        fcntl_setfd(claim, FdFlags::empty())?;
+    }
     let kept = console(machine, &mut line)?;
     let socket = escaped(&machine.run_dir.dir().control_socket());
     line.option("-qmp", format!("unix:{socket},server=on,wait=off"));

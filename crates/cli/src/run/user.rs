@@ -79,7 +79,7 @@ pub(crate) struct MachineUser {
     /// Group ID.
     pub(crate) gid: u32,
     /// User and group of the machine's passt.
-    pub(crate) passt: u32,
+    pub(crate) passt: (u32, u32),
     /// What keeps it from other machines.
     pub(crate) claim: Option<OwnedFd>,
 }
@@ -132,7 +132,7 @@ pub(crate) fn choose(choice: UserChoice) -> Result<Option<MachineUser>, UserErro
             Ok(Some(MachineUser {
                 uid,
                 gid,
-                passt: uid,
+                passt: (uid, gid),
                 claim: None,
             }))
         }
@@ -171,7 +171,7 @@ fn claim(first: u32) -> Result<MachineUser, UserError> {
                 return Ok(MachineUser {
                     uid,
                     gid: uid,
-                    passt: uid + 1,
+                    passt: (uid + 1, uid + 1),
                     claim: Some(socket.into()),
                 });
             }
@@ -206,11 +206,20 @@ mod tests {
         let first = claim(range).unwrap();
         let second = claim(range).unwrap();
         assert_ne!(first.uid, second.uid);
-        assert_ne!(first.passt, second.uid);
-        assert!(first.passt != first.uid && first.uid.is_multiple_of(2));
+        assert_ne!(first.passt.0, second.uid);
+        assert!(first.passt.0 != first.uid && first.uid.is_multiple_of(2));
         let uid = first.uid;
         drop(first);
         assert_eq!(claim(range).unwrap().uid, uid);
+    }
+
+    #[test]
+    fn passt_gets_the_group_that_was_named() {
+        if !may_become(6) {
+            return eprintln!("SKIP: not root");
+        }
+        let user = choose(UserChoice::Ids { uid: 6, gid: 5 }).unwrap().unwrap();
+        assert_eq!(user.passt, (6, 5));
     }
 
     #[test]
