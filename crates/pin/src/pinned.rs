@@ -66,7 +66,7 @@ pub enum PinError {
     #[error("{0} has ended")]
     Ended(String),
     /// The user asked to stop.
-    #[error("interrupted: what had been moved is back where it was")]
+    #[error("interrupted: moved threads are restored")]
     Interrupted,
 }
 

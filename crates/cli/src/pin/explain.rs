@@ -90,7 +90,7 @@ impl Explain for PinError {
             _ if self.code() == ExitCode::ObservePermission => {
                 Some("it belongs to another user: become root".to_owned())
             }
-            _ => Some("what had been moved is back where it was".to_owned()),
+            _ => Some("moved threads are restored".to_owned()),
         }
     }
 }
