@@ -18,12 +18,13 @@ const GUEST_PROFILE: &str = "guest";
 pub enum Purpose {
     /// Everything that `make install` copies.
     All,
-    /// What `make run` starts: the HTTP appliance, and Linux guests where QEMU is installed.
+    /// What `make run` starts: the HTTP appliance, and Linux guests where QEMU is installed; and the
+    /// image for static programs.
     Run,
 }
 
-/// The image that `make run` boots.
-const RUN_IMAGE: &str = "http";
+/// The image that `make run` boots, and the one for the programs that it proposes to try next.
+const RUN_IMAGES: [&str; 2] = ["http", "linux"];
 
 /// `target/release/tare`, `tare-monitor` and `target/release/images/*`.
 pub fn release(purpose: Purpose) -> Result<()> {
@@ -39,7 +40,7 @@ pub fn release(purpose: Purpose) -> Result<()> {
     }
     match purpose {
         Purpose::All => guests(),
-        Purpose::Run => images(|name| name == RUN_IMAGE),
+        Purpose::Run => images(|name| RUN_IMAGES.contains(&name)),
     }
 }
 
