@@ -87,15 +87,9 @@ pub(super) fn epoll_wait(
             Ok(found)
         }
     };
-    let found = match look() {
-        Err(_) if timeout as u32 != 0 => {
-            context.wait(&[queue.file.as_ref()], deadline_ms(timeout), look)
-        }
-        found => found,
-    };
-    let found = match found {
-        Err(Errno::EAGAIN) => return Ok(0),
-        found => found?,
+    let watched = [queue.file.as_ref()];
+    let Some(found) = until_ready(context, &watched, deadline_ms(timeout), look)? else {
+        return Ok(0);
     };
     let mut bytes = Vec::with_capacity(found.len() * 12);
     for event in &found {
@@ -128,9 +122,13 @@ pub(super) fn poll(
             },
         });
     }
-    let mut ready = 0;
-    let mut look = || {
-        ready = 0;
+    let watched: Vec<&dyn File> = files
+        .iter()
+        .flatten()
+        .map(|(open, _)| open.file.as_ref())
+        .collect();
+    let ready = until_ready(context, &watched, deadline, || {
+        let mut ready = 0;
         for (file, entry) in files.iter().zip(entries.chunks_mut(8)) {
             let events = match file {
                 None => 0,
@@ -143,25 +141,11 @@ pub(super) fn poll(
         if ready == 0 {
             Err(Errno::EAGAIN)
         } else {
-            Ok(())
+            Ok(ready)
         }
-    };
-    let watched: Vec<&dyn File> = files
-        .iter()
-        .flatten()
-        .map(|(open, _)| open.file.as_ref())
-        .collect();
-    let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
-    let result = match look() {
-        Err(_) if !is_late => context.wait(&watched, deadline, look),
-        result => result,
-    };
-    match result {
-        Err(errno) if errno != Errno::EAGAIN => return Err(errno),
-        _ => {}
-    }
+    })?;
     context.process.write(list, &entries)?;
-    Ok(ready)
+    Ok(ready.unwrap_or(0))
 }
 
 pub(super) fn poll_ms(context: &Context<'_>, list: u64, count: u64, timeout: u64) -> Result {
@@ -207,10 +191,13 @@ pub(super) fn select(
     }
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
     let mut found: [Vec<u8>; 3] = Default::default();
-    let mut ready = 0;
-    let mut look = || {
+    let watched: Vec<&dyn File> = files
+        .iter()
+        .map(|(_, open, _)| open.file.as_ref())
+        .collect();
+    let ready = until_ready(context, &watched, deadline, || {
         found = core::array::from_fn(|_| alloc::vec![0; bytes]);
-        ready = 0;
+        let mut ready = 0;
         for (number, open, bits) in &files {
             let now = open.file.ready() & bits;
             for ((set, event), wanted) in found.iter_mut().zip(events).zip(&wanted) {
@@ -223,25 +210,33 @@ pub(super) fn select(
         if ready == 0 {
             Err(Errno::EAGAIN)
         } else {
-            Ok(())
+            Ok(ready)
         }
-    };
-    let watched: Vec<&dyn File> = files
-        .iter()
-        .map(|(_, open, _)| open.file.as_ref())
-        .collect();
-    let result = match look() {
-        Err(_) if timeout != Some(Duration::ZERO) => context.wait(&watched, deadline, look),
-        result => result,
-    };
-    match result {
-        Err(errno) if errno != Errno::EAGAIN => return Err(errno),
-        _ => {}
-    }
+    })?;
     for (set, address) in found.iter().zip(sets).filter(|(_, address)| *address != 0) {
         context.process.write(address, set)?;
     }
-    Ok(ready)
+    Ok(ready.unwrap_or(0))
+}
+
+/// What `look` finds at once or, where the deadline is still to come, after a wait for
+/// `files`; `None` if it finds nothing (EAGAIN) by then.
+fn until_ready<R>(
+    context: &Context<'_>,
+    files: &[&dyn File],
+    deadline: Option<Instant>,
+    mut look: impl FnMut() -> Result<R>,
+) -> Result<Option<R>> {
+    let found = match look() {
+        Err(Errno::EAGAIN) if deadline.is_none_or(|deadline| Instant::now() < deadline) => {
+            context.wait(files, deadline, look)
+        }
+        found => found,
+    };
+    match found {
+        Err(Errno::EAGAIN) => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 pub(super) fn eventfd(context: &Context<'_>, count: u64, flags: u64) -> Result {

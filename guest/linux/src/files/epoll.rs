@@ -180,11 +180,7 @@ fn depth(file: &dyn File) -> usize {
 
 impl File for Epoll {
     fn status(&self) -> Status {
-        Status {
-            mode: 0o600,
-            links: 1,
-            ..Status::default()
-        }
+        Status::anonymous()
     }
 
     fn ready(&self) -> u32 {

@@ -42,6 +42,18 @@ pub(crate) struct Status {
 }
 
 impl Status {
+    /// What has no name and no kind, as event queues, counters and timers.
+    pub(crate) const fn anonymous() -> Self {
+        Self {
+            inode: 0,
+            mode: 0o600,
+            links: 1,
+            bytes: 0,
+            modified_ns: 0,
+            device: (0, 0),
+        }
+    }
+
     /// A device or what behaves so.
     pub(crate) const fn device(major: u32, minor: u32) -> Self {
         Self {

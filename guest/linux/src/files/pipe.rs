@@ -242,11 +242,7 @@ impl File for Event {
     }
 
     fn status(&self) -> Status {
-        Status {
-            mode: 0o600,
-            links: 1,
-            ..Status::default()
-        }
+        Status::anonymous()
     }
 
     fn ready(&self) -> u32 {

@@ -61,11 +61,7 @@ impl File for Timer {
     }
 
     fn status(&self) -> Status {
-        Status {
-            mode: 0o600,
-            links: 1,
-            ..Status::default()
-        }
+        Status::anonymous()
     }
 
     fn ready(&self) -> u32 {
