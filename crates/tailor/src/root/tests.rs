@@ -25,21 +25,28 @@ fn profile(program: &str, dirs: &[&str]) -> Profile {
     profile
 }
 
+fn allow(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// A file below `dir` that holds its own name.
+fn write(dir: &Path, name: &str, mode: u32) {
+    let path = dir.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, name).unwrap();
+    allow(&path, mode);
+}
+
 #[test]
 fn only_what_the_profile_saw_stays_of_a_root() {
     let dir = tempfile::tempdir().unwrap();
-    let write = |name: &str| {
-        let path = dir.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, name).unwrap();
-    };
     for name in [
         "usr/bin/server",
         "usr/bin/perl",
         "srv/index.html",
         "usr/share/doc/a",
     ] {
-        write(name);
+        write(dir.path(), name, 0o644);
     }
     std::os::unix::fs::symlink("usr/bin", dir.path().join("bin")).unwrap();
     let from = RootFrom::Path(dir.path().to_owned());
@@ -59,9 +66,8 @@ fn only_what_the_profile_saw_stays_of_a_root() {
 #[test]
 fn the_checks_program_stays_of_a_root_or_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    fs::create_dir_all(dir.path().join("usr/bin")).unwrap();
-    for name in ["server", "ask", "perl"] {
-        fs::write(dir.path().join("usr/bin").join(name), name).unwrap();
+    for name in ["usr/bin/server", "usr/bin/ask", "usr/bin/perl"] {
+        write(dir.path(), name, 0o644);
     }
     let (from, command) = (RootFrom::Path(dir.path().to_owned()), ["server".to_owned()]);
     let profile = profile("/usr/bin/server", &["/usr/bin"]);
@@ -102,23 +108,13 @@ fn a_profile_of_this_computer_brings_its_programs_and_data() {
     assert!(none.to_string().contains("no-such-program"), "{none}");
 }
 
-fn allow(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-}
-
 #[test]
 fn a_profile_does_not_bring_what_others_may_not_read() {
     let dir = tempfile::tempdir().unwrap();
     allow(dir.path(), 0o755);
-    let write = |name: &str, mode: u32| {
-        let path = dir.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, name).unwrap();
-        allow(&path, mode);
-    };
-    write("site/page", 0o644);
-    write("site/key", 0o600);
-    write("ssh/config", 0o644);
+    write(dir.path(), "site/page", 0o644);
+    write(dir.path(), "site/key", 0o600);
+    write(dir.path(), "ssh/config", 0o644);
     allow(&dir.path().join("ssh"), 0o700);
     std::os::unix::fs::symlink("../ssh/config", dir.path().join("site/link")).unwrap();
     let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
@@ -173,11 +169,6 @@ fn nothing_to_run_is_an_error() {
 #[test]
 fn what_was_looked_up_stays_of_a_root_to_the_end_of_its_links() {
     let dir = tempfile::tempdir().unwrap();
-    let write = |name: &str| {
-        let path = dir.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, name).unwrap();
-    };
     for name in [
         "usr/bin/python3.11",
         "usr/bin/perl",
@@ -188,7 +179,7 @@ fn what_was_looked_up_stays_of_a_root_to_the_end_of_its_links() {
         "opt/names/one",
         "opt/names/below/two",
     ] {
-        write(name);
+        write(dir.path(), name, 0o644);
     }
     let link = |target: &str, name: &str| {
         std::os::unix::fs::symlink(target, dir.path().join(name)).unwrap();
@@ -229,16 +220,10 @@ fn what_was_looked_up_stays_of_a_root_to_the_end_of_its_links() {
 fn what_was_looked_up_comes_from_this_computer() {
     let dir = tempfile::tempdir().unwrap();
     allow(dir.path(), 0o755);
-    let write = |name: &str, mode: u32| {
-        let path = dir.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, name).unwrap();
-        allow(&path, mode);
-    };
-    write("looked-at/module", 0o644);
-    write("looked-at/unseen", 0o644);
-    write("looked-at/key", 0o600);
-    write("listed/a", 0o644);
+    write(dir.path(), "looked-at/module", 0o644);
+    write(dir.path(), "looked-at/unseen", 0o644);
+    write(dir.path(), "looked-at/key", 0o600);
+    write(dir.path(), "listed/a", 0o644);
     fs::create_dir(dir.path().join("listed/below")).unwrap();
     std::os::unix::fs::symlink("looked-at/module", dir.path().join("link")).unwrap();
     let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
