@@ -87,6 +87,23 @@ const KERNELS: &[&str] = &[
     "bpf",
 ];
 
+/// What `statfs` calls the file systems whose files are the kernel's
+/// (`include/uapi/linux/magic.h`; mqueue's in `ipc/mqueue.c`). `/dev` is a tmpfs.
+const KERNELS_MAGIC: &[u64] = &[
+    0x9fa0,      // proc
+    0x6265_6572, // sysfs
+    0x1cd1,      // devpts
+    0x0027_e0eb, // cgroup
+    0x6367_7270, // cgroup2
+    0x6462_6720, // debugfs
+    0x7472_6163, // tracefs
+    0x1980_0202, // mqueue
+    0x7363_6673, // securityfs
+    0xcafe_4a11, // bpf
+    0x6165_676c, // pstore
+    0xde5e_81e4, // efivarfs
+];
+
 /// Where an application's files are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RootFrom {
@@ -346,6 +363,14 @@ fn is_public(path: &Path) -> bool {
             .all(|dir| allows(dir, OTHERS_SEARCH))
 }
 
+/// Whether what a path leads to is this kernel's own, whatever a profile calls its
+/// file system: a guest has a kernel of its own, and this one's symbols and processes
+/// are no part of an application.
+fn is_kernels(path: &Path) -> bool {
+    path.starts_with("/dev")
+        || rustix::fs::statfs(path).is_ok_and(|fs| KERNELS_MAGIC.contains(&(fs.f_type as u64)))
+}
+
 /// Programs of the tasks.
 fn programs(profile: &Profile) -> BTreeSet<&str> {
     let tasks = profile.tasks.iter().map(|task| task.program.as_str());
@@ -370,7 +395,7 @@ fn add_directory(
     refused: &mut BTreeSet<String>,
 ) -> Result<(), RootError> {
     let is = |all: &[&str]| all.iter().any(|one| Path::new(one) == dir);
-    if is(OTHERS) || !dir.is_dir() {
+    if is(OTHERS) || !dir.is_dir() || is_kernels(dir) {
         return Ok(());
     }
     let place = dir.to_string_lossy();

@@ -9,7 +9,7 @@ use tare_rootfs::host::HostError;
 use tare_rootfs::tree::Node;
 use tare_rootfs::{Tree, host};
 
-use super::{OTHERS, RootError, WRITTEN, add_directory, holds_data, is_public, short};
+use super::{OTHERS, RootError, WRITTEN, add_directory, holds_data, is_kernels, is_public, short};
 
 /// Most links that are followed for one path (Linux's `MAXSYMLINKS`).
 const MAX_LINKS: usize = 40;
@@ -27,6 +27,7 @@ pub(super) fn add(
         let changes = asked.iter().any(|it| it.changes());
         let path = Path::new(path);
         match fs::metadata(path) {
+            Ok(_) if is_kernels(path) => {}
             Err(_) if changes => {}
             Err(_) => missing.push(path.to_string_lossy().into_owned()),
             Ok(metadata) if metadata.is_dir() => {

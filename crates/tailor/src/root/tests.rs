@@ -129,6 +129,36 @@ fn a_profile_does_not_bring_what_others_may_not_read() {
     assert!(root.notes[1].starts_with("3 files that the profile names are left out"));
 }
 
+/// A profile may come from a guest, and names what its author likes.
+#[test]
+fn what_is_this_kernels_stays_out_of_a_root() {
+    let dir = tempfile::tempdir().unwrap();
+    allow(dir.path(), 0o755);
+    let link = dir.path().join("symbols");
+    std::os::unix::fs::symlink("/proc/kallsyms", &link).unwrap();
+    let link = link.to_str().unwrap();
+    let mut profile = profile("/bin/sh", &["/proc", "/sys/kernel", "/dev"]);
+    for (path, asked) in [
+        ("/proc/kallsyms", Asked::Open),
+        ("/sys/kernel", Asked::List),
+        ("/proc/sys/kernel", Asked::List),
+        (link, Asked::Open),
+    ] {
+        profile.paths.insert(path.to_owned(), [asked].into());
+    }
+    let (command, none) = (["sh".to_owned()], BTreeSet::new());
+    let root = gather(&RootFrom::Profile, &profile, &command, &Check::Runs, &none).unwrap();
+    let below = |name: &str| {
+        ["proc/", "sys/", "dev/"]
+            .iter()
+            .any(|it| name.starts_with(it))
+    };
+    let names = root.tree.entries().map(|(name, _)| name);
+    let kernels: Vec<&str> = names.filter(|name| below(name)).collect();
+    assert_eq!(kernels, [""; 0]);
+    assert!(root.tree.get(link.trim_start_matches('/')).is_none());
+}
+
 #[test]
 fn words_of_the_user_stand_before_an_images() {
     let image = |config: &str| {
