@@ -88,9 +88,7 @@ impl Devices {
 
     /// A block device over `disk`.
     pub(crate) fn add_disk(&mut self, disk: OpenDisk) -> Result<(), StartError> {
-        let chosen = blk::choose(&disk.disk);
-        let chosen = chosen.map_err(failed_to("copy a disk's descriptor"))?;
-        if let Some(why) = chosen.refused {
+        if let Some(why) = disk.engine.refused {
             eprintln!(
                 "tare-monitor: the disk {} is served without io_uring, one request after the \
                  other: {why}",
@@ -98,7 +96,7 @@ impl Devices {
             );
         }
         let clock = Box::new(MonotonicClock);
-        let engine = blk::paced(chosen.engine, disk.latency, Box::new(MonotonicClock));
+        let engine = blk::paced(disk.engine.engine, disk.latency, Box::new(MonotonicClock));
         let device = Blk::new(disk.settings, disk.disk, engine, clock);
         let rules = Arc::new(SharedRules::new(DiskRules::now(&device)));
         let event = device.event().map(|event| event.try_clone_to_owned());

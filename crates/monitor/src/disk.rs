@@ -4,17 +4,19 @@ use std::fs::File;
 use std::time::Duration;
 
 use tare_control::config::DiskConfig;
-use tare_devices::blk::{Access, BlkSettings, Disk};
+use tare_devices::blk::{self, Access, BlkSettings, Disk, IoEngineChoice};
 
 pub(crate) use tare_daemon::disk::code;
 
 use crate::inherit::Inherited;
-use crate::start::StartError;
+use crate::start::{StartError, failed_to};
 
 /// A disk that was judged and locked.
 pub(crate) struct OpenDisk {
     pub(crate) path: String,
     pub(crate) disk: Disk,
+    /// Made here: no ring can be made in the jail.
+    pub(crate) engine: IoEngineChoice,
     pub(crate) settings: BlkSettings,
     /// Time that each request takes at least.
     pub(crate) latency: Duration,
@@ -31,9 +33,12 @@ pub(crate) fn open(config: &DiskConfig, inherited: &mut Inherited) -> Result<Ope
     } else {
         Access::ReadWrite
     };
+    let disk = Disk::from_file(file, &config.path, access)?;
+    let engine = blk::choose(&disk).map_err(failed_to("copy a disk's descriptor"))?;
     Ok(OpenDisk {
         path: config.path.clone(),
-        disk: Disk::from_file(file, &config.path, access)?,
+        disk,
+        engine,
         settings,
         latency: Duration::from_micros(config.latency_us.into()),
     })

@@ -27,7 +27,7 @@ use crate::inherit::{Inherited, borrow};
 use crate::machine::{Control, Machine};
 use crate::observe::ThreadObserver;
 use crate::poll::Poll;
-use crate::start::{Opened, Setup, StartError, failed_to, read_config};
+use crate::start::{Setup, StartError, failed_to, read_config};
 use crate::vcpu::settle;
 use crate::wiring::eventfd;
 use crate::{confine, routes};
@@ -62,8 +62,8 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Ended {
     let removal = run_dir.removal();
     let removable = removal.as_ref().ok().and_then(Option::as_ref);
     let removable = removable.map(Removal::directories);
-    let setup =
-        enter_jail(&config, removable).and_then(|opened| Setup::new(config, inherited, opened));
+    let setup = Setup::new(config, inherited)
+        .and_then(|setup| enter_jail(&setup.config, removable).map(|()| setup));
     let (code, kept, lock) = match setup {
         Ok(mut setup) => {
             let (code, kept) = live(&mut setup, removable, started);
@@ -111,16 +111,20 @@ fn leave(
     }
 }
 
-/// Opens what needs privileges, and gives those up before the image, the initramfs and the
-/// disks are read: only removing the run directory may need a capability.
-fn enter_jail(config: &MachineConfig, removable: Removable<'_>) -> Result<Opened, StartError> {
-    let opened = Opened::new(config)?;
+/// Gives up all privileges before the image, the initramfs and the disks are read: only
+/// removing the run directory may need a capability.
+fn enter_jail(config: &MachineConfig, removable: Removable<'_>) -> Result<(), StartError> {
+    let on_violation = OnViolation {
+        program: "tare-monitor",
+        restore: terminal::restore,
+    };
+    confine::install_violation_handler(on_violation).map_err(of_errno("handle signals"))?;
     jail::enter(&config.jail)?;
     let directories = removable.map_or(Vec::new(), Vec::from);
     confine::drop_capabilities_but_removal(&directories)
         .map_err(failed_to("drop its capabilities"))?;
     confine::confine_set_up(Files::read_kernel_only(removable)?)?;
-    Ok(opened)
+    Ok(())
 }
 
 /// One machine's life, and what stays of it.
@@ -147,11 +151,6 @@ fn live(setup: &mut Setup, removable: Removable<'_>, started: Instant) -> (Ended
 
 fn build(setup: &mut Setup, started: Instant) -> Result<(Machine, Control), StartError> {
     signals::install().map_err(failed_to("handle signals"))?;
-    let on_violation = OnViolation {
-        program: "tare-monitor",
-        restore: terminal::restore,
-    };
-    confine::install_violation_handler(on_violation).map_err(of_errno("handle signals"))?;
     let control = Control {
         shutdown: ShutdownHandle::new(eventfd()?),
         stop: Arc::new(AtomicBool::new(false)),

@@ -121,29 +121,8 @@ pub(crate) fn failed_to(what: &'static str) -> impl FnOnce(io::Error) -> StartEr
     move |source| StartError::Io { what, source }
 }
 
-/// What is opened before the jail, which has neither devices nor terminals.
-pub(crate) struct Opened {
-    pub(crate) kvm: Kvm,
-    /// Standard output, for a machine in the foreground.
-    pub(crate) screen: Option<Screen>,
-}
-
-impl Opened {
-    pub(crate) fn new(config: &MachineConfig) -> Result<Self, StartError> {
-        let screen = match config.console {
-            Console::Stdio { .. } => Some(Screen::new(stdout())),
-            Console::Log { .. } => None,
-        };
-        Ok(Self {
-            kvm: Kvm::open()?,
-            screen: screen
-                .transpose()
-                .map_err(failed_to("use its standard output"))?,
-        })
-    }
-}
-
-/// Everything that `tare` gave, ready to use.
+/// Everything that `tare` gave, and what needs a privilege to be opened: the jail has
+/// neither devices nor terminals nor rings. Nothing of what others wrote is read for it.
 pub(crate) struct Setup {
     pub(crate) kvm: Kvm,
     pub(crate) screen: Option<Screen>,
@@ -184,12 +163,16 @@ pub(crate) fn read_config(
 
 impl Setup {
     /// Checks `config` and takes its descriptors; closes all others.
-    pub(crate) fn new(
-        config: MachineConfig,
-        mut inherited: Inherited,
-        opened: Opened,
-    ) -> Result<Self, StartError> {
+    pub(crate) fn new(config: MachineConfig, mut inherited: Inherited) -> Result<Self, StartError> {
         check(&config)?;
+        let kvm = Kvm::open()?;
+        let screen = match config.console {
+            Console::Stdio { .. } => Some(Screen::new(stdout())),
+            Console::Log { .. } => None,
+        };
+        let screen = screen
+            .transpose()
+            .map_err(failed_to("use its standard output"))?;
         let mut take = |descriptor| inherited.take(descriptor);
         let (Console::Stdio { log } | Console::Log { log }) = config.console;
         let image = take(config.image)?.into();
@@ -216,8 +199,8 @@ impl Setup {
             .collect::<Result<_, _>>()?;
         inherited.close_rest();
         Ok(Self {
-            kvm: opened.kvm,
-            screen: opened.screen,
+            kvm,
+            screen,
             config,
             image,
             initramfs,

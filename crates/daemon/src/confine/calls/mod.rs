@@ -11,6 +11,10 @@ use seccompiler::{
 
 use super::ConfineError;
 
+mod set_up;
+
+pub(super) use set_up::restrict_set_up;
+
 /// What a thread is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -172,101 +176,6 @@ pub(super) fn restrict(role: Role) -> Result<(), ConfineError> {
     Ok(seccompiler::apply_filter(&program(role)?)?)
 }
 
-/// What a set-up never does, which reads what others wrote: execute, connect, trace or signal
-/// other processes, mount, change users, load code into the kernel, make or move files.
-/// All else is allowed until [`restrict`].
-const NOT_IN_SET_UP: &[c_long] = &[
-    libc::SYS_accept,
-    libc::SYS_acct,
-    libc::SYS_add_key,
-    libc::SYS_bind,
-    libc::SYS_bpf,
-    libc::SYS_chmod,
-    libc::SYS_chown,
-    libc::SYS_chroot,
-    libc::SYS_connect,
-    libc::SYS_creat,
-    libc::SYS_execve,
-    libc::SYS_execveat,
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
-    libc::SYS_fchown,
-    libc::SYS_fchownat,
-    libc::SYS_finit_module,
-    libc::SYS_fork,
-    libc::SYS_fsopen,
-    libc::SYS_init_module,
-    libc::SYS_kexec_load,
-    libc::SYS_keyctl,
-    libc::SYS_kill,
-    libc::SYS_link,
-    libc::SYS_linkat,
-    libc::SYS_listen,
-    libc::SYS_mkdir,
-    libc::SYS_mkdirat,
-    libc::SYS_mknod,
-    libc::SYS_mknodat,
-    libc::SYS_mount,
-    libc::SYS_move_mount,
-    libc::SYS_name_to_handle_at,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_open_tree,
-    libc::SYS_perf_event_open,
-    libc::SYS_personality,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_pidfd_open,
-    libc::SYS_pidfd_send_signal,
-    libc::SYS_pivot_root,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_ptrace,
-    libc::SYS_rename,
-    libc::SYS_renameat,
-    libc::SYS_renameat2,
-    libc::SYS_request_key,
-    libc::SYS_rt_sigqueueinfo,
-    libc::SYS_rt_tgsigqueueinfo,
-    libc::SYS_setgid,
-    libc::SYS_setgroups,
-    libc::SYS_setns,
-    libc::SYS_setregid,
-    libc::SYS_setresgid,
-    libc::SYS_setresuid,
-    libc::SYS_setreuid,
-    libc::SYS_setsid,
-    libc::SYS_setuid,
-    libc::SYS_socket,
-    libc::SYS_swapon,
-    libc::SYS_symlink,
-    libc::SYS_symlinkat,
-    libc::SYS_tkill,
-    libc::SYS_truncate,
-    libc::SYS_umount2,
-    libc::SYS_unshare,
-    libc::SYS_userfaultfd,
-    libc::SYS_vfork,
-];
-
-/// Filters the calling thread, and those that it will start, for a set-up.
-pub(super) fn restrict_set_up() -> Result<(), ConfineError> {
-    Ok(seccompiler::apply_filter(&set_up_program()?)?)
-}
-
-fn set_up_program() -> Result<BpfProgram, ConfineError> {
-    let rules = NOT_IN_SET_UP.iter().map(|call| (*call, Vec::new()));
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = rules.collect();
-    // A signal to a thread of another process. Threads of this one may get any: `abort(3)`.
-    let others = argument(0, SeccompCmpOp::Ne, std::process::id().into())?;
-    rules.insert(libc::SYS_tgkill, vec![others]);
-    let filter = SeccompFilter::new(
-        rules,
-        SeccompAction::Allow,
-        SeccompAction::Trap,
-        TargetArch::x86_64,
-    )?;
-    Ok(filter.try_into()?)
-}
-
 fn program(role: Role) -> Result<BpfProgram, ConfineError> {
     let lists: &[&[c_long]] = match role {
         Role::Vcpu => &[EVERYWHERE, CONSOLE, CACHE_MODE],
@@ -279,12 +188,7 @@ fn program(role: Role) -> Result<BpfProgram, ConfineError> {
         rules.insert(*call, Vec::new());
     }
     rules.insert(libc::SYS_ioctl, ioctls(role)?);
-    let command = u64::from(FUTEX_COMMAND.cast_unsigned());
-    let locks = FUTEX_OPERATIONS.iter().map(|operation| {
-        let operation = u64::from(operation.unsigned_abs());
-        argument(1, SeccompCmpOp::MaskedEq(command), operation)
-    });
-    rules.insert(libc::SYS_futex, locks.collect::<Result<_, _>>()?);
+    rules.insert(libc::SYS_futex, futexes()?);
     let advice = ADVICE.iter().map(|advice| {
         let advice = u64::from(advice.unsigned_abs());
         argument(2, SeccompCmpOp::Eq, advice)
@@ -313,10 +217,8 @@ fn program(role: Role) -> Result<BpfProgram, ConfineError> {
         rules.insert(libc::SYS_io_uring_register, changes?);
     }
     // Memory never becomes executable.
-    let executable = u64::from(libc::PROT_EXEC.unsigned_abs());
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
-        let not_executable = argument(2, SeccompCmpOp::MaskedEq(executable), 0)?;
-        rules.insert(call, vec![not_executable]);
+        rules.insert(call, vec![not_executable()?]);
     }
     let filter = SeccompFilter::new(
         rules,
@@ -346,6 +248,22 @@ fn ioctls(role: Role) -> Result<Vec<SeccompRule>, ConfineError> {
         rules.push(argument(1, SeccompCmpOp::Eq, *number)?);
     }
     Ok(rules)
+}
+
+fn futexes() -> Result<Vec<SeccompRule>, ConfineError> {
+    let command = u64::from(FUTEX_COMMAND.cast_unsigned());
+    let operations = FUTEX_OPERATIONS.iter();
+    operations
+        .map(|operation| {
+            let operation = u64::from(operation.unsigned_abs());
+            argument(1, SeccompCmpOp::MaskedEq(command), operation)
+        })
+        .collect()
+}
+
+fn not_executable() -> Result<SeccompRule, ConfineError> {
+    let executable = u64::from(libc::PROT_EXEC.unsigned_abs());
+    argument(2, SeccompCmpOp::MaskedEq(executable), 0)
 }
 
 /// The signal that interrupts KVM_RUN, to a thread of this process.

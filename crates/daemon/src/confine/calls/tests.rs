@@ -5,6 +5,8 @@ use seccompiler::sock_filter;
 
 use super::*;
 
+mod set_up;
+
 const ROLES: [Role; 4] = [Role::Vcpu, Role::Io, Role::Main, Role::Frontend];
 
 /// Runs a filter as the kernel does (`net/core/filter.c`), as far as seccompiler
@@ -98,25 +100,6 @@ fn no_role_may_open_connect_execute_or_gain() {
             assert!(!allows(role, call, &[]), "{role:?} {call}");
         }
     }
-}
-
-#[test]
-fn a_set_up_executes_connects_and_traces_nothing() {
-    let program = set_up_program().expect("a filter");
-    for call in NOT_IN_SET_UP {
-        assert_eq!(verdict(&program, *call, &[]), 0x0003_0000, "{call}"); // SECCOMP_RET_TRAP
-    }
-    // Whatever a role may do, its thread does after the set-up's filter too.
-    for call in [
-        EVERYWHERE, CONSOLE, CACHE_MODE, EVENTS, LINKS, DISKS, FRONTEND, CONTROL,
-    ]
-    .concat()
-    {
-        assert_eq!(verdict(&program, call, &[]), 0x7fff_0000, "{call}");
-    }
-    let signals = |process| verdict(&program, libc::SYS_tgkill, &[process, 1, 6]);
-    assert_eq!(signals(own_pid()), 0x7fff_0000);
-    assert_eq!(signals(own_pid() + 1), 0x0003_0000);
 }
 
 #[test]
