@@ -1,11 +1,18 @@
-//! How a verb fails: one sentence, the hint of it, and the process's exit
-//! code. Each fallible module has its own error; this puts a code to it.
+//! How a verb fails: one sentence, its hint, and the process's exit code. Errors of
+//! `tare_launch` know theirs; for those of other crates the verbs say it here.
 
 use std::error::Error;
 
 use tare_control::exit::{Ended, ExitCode};
+use tare_control::rundir::RunDirError;
+use tare_rootfs::cache::CacheError;
+use tare_rootfs::cpio::PackError;
+use tare_rootfs::guest::GuestError;
+use tare_rootfs::kernel::debian::ObtainError;
+use tare_rootfs::modules::ModuleError;
 
-/// An error that knows which exit code it means and what the user can do.
+/// An error with the exit code that it means here and what the user can do. It is a trait
+/// of this crate, unlike [`tare_launch::Explain`], so that it can be said of any error.
 pub(crate) trait Explain: Error + Send + Sync + 'static {
     /// The exit code for this cause.
     fn code(&self) -> ExitCode;
@@ -16,54 +23,63 @@ pub(crate) trait Explain: Error + Send + Sync + 'static {
     }
 }
 
+/// Errors that mean the same as when a machine is started.
+macro_rules! as_in_launch {
+    ($($error:ty),* $(,)?) => {$(
+        impl Explain for $error {
+            fn code(&self) -> ExitCode {
+                tare_launch::Explain::code(self)
+            }
+
+            fn hint(&self) -> Option<String> {
+                tare_launch::Explain::hint(self)
+            }
+        }
+    )*};
+}
+
+as_in_launch!(
+    CacheError,
+    GuestError,
+    ModuleError,
+    ObtainError,
+    PackError,
+    RunDirError,
+    tare_launch::RunFileError,
+    tare_launch::disk::OpenDiskError,
+);
+
 /// Why a verb ended early.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    code: ExitCode,
-    hint: Option<String>,
-    error: anyhow::Error,
-}
+pub(crate) struct Failure(tare_launch::Failure);
 
 impl Failure {
     /// The process's exit code.
     pub(crate) fn code(&self) -> ExitCode {
-        self.code
+        self.0.code()
     }
 
     /// The chain of causes and the hint, in one line.
     pub(crate) fn sentence(&self) -> String {
-        let mut text = format!("{:#}", self.error);
-        if let Some(hint) = &self.hint {
-            text.push_str(": ");
-            text.push_str(hint);
-        }
-        text
+        self.0.sentence()
     }
 
     /// A failure that has no error type of its own.
-    pub(crate) fn new(code: ExitCode, error: impl Into<anyhow::Error>) -> Self {
-        Self {
-            code,
-            hint: None,
-            error: error.into(),
-        }
+    pub(crate) fn new(code: ExitCode, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self(tare_launch::Failure::new(code, error))
     }
 }
 
 impl<E: Explain> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self {
-            code: error.code(),
-            hint: error.hint(),
-            error: error.into(),
-        }
+        let hint = error.hint();
+        Self(tare_launch::Failure::new(error.code(), error).with_hint(hint))
     }
 }
 
-/// What has no type of its own went wrong inside Tare.
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Self {
-        Self::new(ExitCode::Internal, error)
+impl From<tare_launch::Failure> for Failure {
+    fn from(failure: tare_launch::Failure) -> Self {
+        Self(failure)
     }
 }
 
@@ -72,32 +88,3 @@ pub(crate) type RunOutcome = Result<Ended, Failure>;
 
 /// The outcome of a verb.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("the port is in use")]
-    struct Busy(#[source] std::io::Error);
-
-    impl Explain for Busy {
-        fn code(&self) -> ExitCode {
-            ExitCode::PortInUse
-        }
-
-        fn hint(&self) -> Option<String> {
-            Some("choose another".to_owned())
-        }
-    }
-
-    #[test]
-    fn a_failure_says_its_chain_and_the_way_out_once() {
-        let failure = Failure::from(Busy(std::io::Error::other("taken")));
-        assert_eq!(
-            failure.sentence(),
-            "the port is in use: taken: choose another"
-        );
-        assert_eq!(failure.code(), ExitCode::PortInUse);
-    }
-}

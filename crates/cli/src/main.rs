@@ -8,22 +8,16 @@ mod advise;
 mod args;
 mod blk;
 mod doctor;
-mod ending;
 mod exit_codes;
 mod failure;
-mod interruption;
 mod machines;
 mod manual;
 mod observe;
 mod pin;
 mod profile;
-mod record;
-mod root;
 mod run;
 mod seconds;
-mod session;
 mod signals;
-mod supervise;
 mod tailor;
 mod top;
 mod weigh;
@@ -34,9 +28,10 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use tare_control::exit::{Ended, ExitCode as Code};
 use tare_host::printable::printable_lines;
+use tare_launch::{Terminal, session, supervise};
 
 use args::{Cli, Verb};
-use failure::{Failure, Outcome};
+use failure::{Explain, Failure, Outcome};
 
 fn main() -> ExitCode {
     match outcome() {
@@ -52,10 +47,13 @@ fn outcome() -> Result<Ended, Failure> {
     let words = session::with_parent_death(std::env::args_os().collect())
         .map_err(|error| Failure::new(Code::Internal, error))?;
     let after_name = || words.iter().skip(1).cloned();
-    session::become_program(after_name())
-        .map(|never| never.map(Ended::from))
-        .or_else(|| supervise::from_words(after_name()))
-        .unwrap_or_else(|| perform(Cli::parse_from(&words).verb))
+    if let Some(failure) = session::become_program(after_name()) {
+        return Err(failure.into());
+    }
+    match supervise::from_args(after_name(), &Stderr) {
+        Some(ended) => Ok(ended?),
+        None => perform(Cli::parse_from(&words).verb),
+    }
 }
 
 fn perform(verb: Verb) -> Result<Ended, Failure> {
@@ -85,15 +83,38 @@ fn perform(verb: Verb) -> Result<Ended, Failure> {
     outcome.map(Ended::from)
 }
 
+/// Standard output cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write to standard output")]
+struct StdoutError(#[source] std::io::Error);
+
+impl Explain for StdoutError {
+    fn code(&self) -> Code {
+        Code::Output
+    }
+}
+
 /// Writes to standard output; a reader that went away is not a failure.
 fn print(text: &str) -> Outcome {
     use std::io::Write as _;
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            let error = anyhow::Error::new(error).context("cannot write to standard output");
-            Err(Failure::new(Code::Output, error))
+            Err(StdoutError(error).into())
         }
         _ => Ok(Code::Success),
+    }
+}
+
+/// Messages go to standard error.
+struct Stderr;
+
+impl Terminal for Stderr {
+    fn warn(&self, text: &str) {
+        warn(text);
+    }
+
+    fn console(&self, log: &[u8]) {
+        eprint!("{}", String::from_utf8_lossy(log));
     }
 }
 

@@ -17,7 +17,7 @@ use crate::tailor::args::TailorArgs;
 pub(crate) use machines::{LogsArgs, PsArgs, RmArgs, SetArgs, StatsArgs, StopArgs, WatchSeconds};
 pub(crate) use observe::{MergeArgs, ProfileArgs, ProfileVerb, TopArgs, WhyArgs};
 pub(crate) use place::{AdviseArgs, PinArgs};
-pub(crate) use run::{BlkArgs, EngineArg, IdleArg, RingArg, RunArgs};
+pub(crate) use run::{BlkArgs, EngineArg, IdleArg, RunArgs};
 pub(crate) use weigh::{CompareArgs, CompareFormat, ReportArgs, WeighArgs};
 
 /// Runs one application per virtual machine, and measures and cuts what that costs.

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use tare_launch::publish::Publish;
 
-use crate::run::publish::Publish;
 use crate::seconds::Seconds;
 use crate::top::Column;
 

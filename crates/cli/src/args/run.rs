@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use tare_control::halt::HaltPolicy;
 
-use crate::run::disk_choice::DiskChoice;
-use crate::run::limits::CpuLimit;
-use crate::run::machine_size;
-use crate::run::memory_size::MemorySize;
-use crate::run::net_choice::NetChoice;
-use crate::run::publish::Publish;
-use crate::run::user::UserChoice;
+use tare_launch::disk_choice::DiskChoice;
+use tare_launch::limits::CpuLimit;
+use tare_launch::machine_size;
+use tare_launch::memory_size::MemorySize;
+use tare_launch::net_choice::NetChoice;
+use tare_launch::publish::Publish;
+use tare_launch::user::UserChoice;
 
 /// `tare run`.
 #[derive(Debug, Args)]

@@ -10,16 +10,14 @@ use tare_control::rundir::RunRoot;
 use tare_daemon::disk::{DiskConfigError, settings};
 use tare_devices::blk::{Access, Disk, MAX_QUEUES};
 use tare_host::process::start_time;
+use tare_launch::disk::OpenDiskError;
+use tare_launch::disk_choice::DiskChoice;
+use tare_launch::record::{EngineName, Record, now_s};
+use tare_launch::{Name, RunDirGuard, RunFileError};
 use tare_vhost::{BlkDaemon, ServeError, Socket, SocketError};
 
 use crate::args::BlkArgs;
 use crate::failure::{Explain, Failure, Outcome};
-use crate::record::{EngineName, Record, now_s};
-use crate::run::disk::OpenDiskError;
-use crate::run::disk_choice::DiskChoice;
-use crate::run::launch::RunFileError;
-use crate::run::plan::Name;
-use crate::run::run_dir_guard::RunDirGuard;
 use crate::warn;
 
 impl Explain for SocketError {
@@ -88,10 +86,7 @@ pub(crate) fn blk(args: BlkArgs) -> Outcome {
     };
     let ended = tare_vhost::serve(daemon, || warn(&served))?;
     match ended {
-        tare_vhost::Ended::Failed(sentence) => Err(Failure::new(
-            ExitCode::Internal,
-            anyhow::Error::msg(sentence),
-        )),
+        tare_vhost::Ended::Failed(sentence) => Err(Failure::new(ExitCode::Internal, sentence)),
         ended => Ok(ended.code()),
     }
 }

@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
+use tare_launch::image;
 use tare_probe::syscalls::find_program;
 use tare_qemu as qemu;
 
 use super::finding::Finding;
-use crate::run::image;
 
 pub(super) fn findings() -> Vec<Finding> {
     vec![qemu(), images()]

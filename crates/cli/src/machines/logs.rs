@@ -10,10 +10,10 @@ use rustix::fs::inotify;
 use tare_control::exit::ExitCode;
 use tare_control::rundir::{RunDir, RunRoot};
 use tare_host::printable::ConsoleFilter;
+use tare_launch::record::{EngineName, Record};
 
 use crate::args::LogsArgs;
 use crate::failure::{Explain, Outcome};
-use crate::record::{EngineName, Record};
 
 /// How often to look whether a machine still lives that writes nothing; a
 /// machine that ends by itself is noticed at once.

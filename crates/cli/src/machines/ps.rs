@@ -6,11 +6,11 @@ use serde::Serialize;
 use tare_control::exit::ExitCode;
 use tare_control::rundir::{Listing, Run, RunRoot, RunState};
 use tare_host::printable::printable;
+use tare_launch::limits;
+use tare_launch::record::{Record, now_s};
 
 use crate::args::PsArgs;
 use crate::failure::{Failure, Outcome};
-use crate::record::{Record, now_s};
-use crate::run::limits;
 use crate::warn;
 
 /// A machine as `tare ps --json` shows it.
@@ -137,7 +137,7 @@ fn duration(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::EngineName;
+    use tare_launch::record::EngineName;
 
     #[test]
     fn a_machine_is_one_line_below_80_columns() {

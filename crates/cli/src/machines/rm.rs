@@ -2,10 +2,10 @@
 
 use tare_control::exit::ExitCode;
 use tare_control::rundir::{RunDirError, RunRoot};
+use tare_launch::limits;
 
 use crate::args::RmArgs;
 use crate::failure::{Explain, Failure, Outcome};
-use crate::run::limits;
 use crate::warn;
 
 /// A machine that cannot be removed.

@@ -6,10 +6,10 @@ use tare_control::client::{Client, ClientError};
 use tare_control::exit::ExitCode;
 use tare_control::rundir::RunRoot;
 use tare_control::settings::{Row, Settings, SettingsChange, SettingsError};
+use tare_launch::record::Record;
 
 use crate::args::SetArgs;
 use crate::failure::{Explain, Failure, Outcome};
-use crate::record::Record;
 
 /// Columns of a terminal.
 const WIDTH: usize = 80;

@@ -7,12 +7,12 @@ use tare_control::client::Client;
 use tare_control::exit::ExitCode;
 use tare_control::rundir::RunRoot;
 use tare_control::stats::{DeviceStats, HaltStats, Kvm, Stats, VcpuStats};
+use tare_launch::record::Record;
 
 use super::stats_error::StatsError;
 use super::watch::{Form, Watching, watch};
 use crate::args::{StatsArgs, WatchSeconds};
 use crate::failure::{Failure, Outcome};
-use crate::record::Record;
 
 /// Widest line printed.
 const WIDTH: usize = 79;

@@ -11,11 +11,11 @@ use tare_control::api::Stop;
 use tare_control::client::Client;
 use tare_control::exit::ExitCode;
 use tare_control::rundir::{RunDir, RunDirError, RunRoot};
+use tare_launch::limits;
+use tare_launch::record::{EngineName, Record};
 
 use crate::args::StopArgs;
 use crate::failure::{Explain, Failure, Outcome};
-use crate::record::{EngineName, Record};
-use crate::run::limits;
 use crate::warn;
 
 /// How often to look whether a machine has ended.

@@ -13,6 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tare_control::exit::{Ended, ExitCode};
+use tare_launch::linux;
 use tare_probe::graph;
 use tare_probe::guest::archive::ArchiveError;
 use tare_probe::guest::{FAILURE, OBSERVER, ObserveRequest, PROFILE, STATUS, TRACE};
@@ -26,7 +27,6 @@ use tare_rootfs::{Cache, Kernel, Task, Tree, cpio};
 use super::output::OutFile;
 use super::plan::Plan;
 use crate::failure::{Explain, Failure, RunOutcome};
-use crate::run::linux;
 use crate::warn;
 use machine::Machine;
 

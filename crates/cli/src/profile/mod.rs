@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tare_control::exit::{Ended, ExitCode};
+use tare_launch::ending;
 use tare_probe::Unavailable;
 use tare_probe::syscalls::{
     Because, FollowError, Limits, LogEnd, LogError, Outcome as Course, Recorder, StartError,
@@ -25,7 +26,6 @@ use tare_probe::syscalls::{
 use tare_profile::{Profile, Way};
 
 use crate::args::{ProfileArgs, ProfileVerb};
-use crate::ending;
 use crate::failure::{Explain, Failure, RunOutcome};
 use crate::warn;
 use output::OutFile;

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tare_control::exit::ExitCode;
+use tare_launch::publish::Publish;
 use tare_probe::syscalls::{Container, ProgramError, find_program};
 
 use crate::args::ProfileArgs;
 use crate::failure::{Explain, Failure};
-use crate::run::publish::Publish;
 
 /// Longest label, bytes.
 const LABEL_MAX: usize = 100;

@@ -209,6 +209,6 @@ fn install(dir: &Path, kernel: &Kernel) -> Result<PathBuf, Failure> {
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     fs::write(path, bytes).map_err(|error| {
         let sentence = format!("cannot write {}: {error}", path.display());
-        Failure::new(ExitCode::Output, anyhow::anyhow!(sentence))
+        Failure::new(ExitCode::Output, sentence)
     })
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 use tare_control::exit::ExitCode;
+use tare_launch::publish::Publish;
 use tare_probe::guest::archive::{self, ArchiveError, PIECE_MAX};
 use tare_probe::syscalls::{ProgramError, find_program};
 use tare_qemu::{self as qemu, Accelerator, CommandLine, GuestSystem, HostForward, MachineType};
@@ -23,7 +24,6 @@ use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
 
 use crate::failure::{Explain, Failure};
 use crate::profile::plan::Plan;
-use crate::run::publish::Publish;
 use crate::signals;
 
 /// How long a guest may take to boot and to end, beyond its observation.

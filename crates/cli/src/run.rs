@@ -1,0 +1,79 @@
+//! `tare run`: the request, and what the user sees of it. `tare_launch` does the rest.
+
+use tare_abi::cmdline::Idle;
+use tare_control::exit::ExitCode;
+use tare_launch::engine::EngineChoice;
+use tare_launch::limits::Limits;
+use tare_launch::{Launched, Place, Request};
+
+use crate::args::{EngineArg, IdleArg, RunArgs};
+use crate::failure::RunOutcome;
+use crate::{Stderr, print};
+
+/// Runs a machine to its end, or until it is in the background.
+pub(crate) fn run(args: RunArgs) -> RunOutcome {
+    let plan = tare_launch::plan(args.into(), &Stderr)?;
+    match tare_launch::launch(plan, &Stderr)? {
+        Launched::Ended(ended) => Ok(ended),
+        Launched::Background(name) => {
+            print(&format!("{name}\n"))?;
+            Ok(ExitCode::Success.into())
+        }
+    }
+}
+
+impl From<RunArgs> for Request {
+    fn from(args: RunArgs) -> Self {
+        Self {
+            image: args.image,
+            kernel: args.kernel,
+            command: args.command,
+            env: args.env,
+            name: args.name,
+            cpus: args.cpus,
+            memory: args.memory,
+            root: args.root,
+            root_disk: args.root_disk,
+            initrd: args.initrd,
+            cmdline: args.cmdline,
+            publish: args.publish,
+            net: args.net,
+            disks: args.disks,
+            idle: args.idle.map(IdleArg::into),
+            ring: args.ring.number(),
+            halt: args.halt,
+            user: args.user,
+            limits: Limits {
+                cpu: args.limit_cpu,
+                memory: args.limit_memory,
+            },
+            place: if args.detach {
+                Place::Background
+            } else {
+                Place::Foreground
+            },
+            engine: args.engine.into(),
+        }
+    }
+}
+
+impl From<IdleArg> for Idle {
+    fn from(arg: IdleArg) -> Self {
+        match arg {
+            IdleArg::Block => Self::Block,
+            IdleArg::Poller => Self::Poller,
+            IdleArg::Spin => Self::Spin,
+        }
+    }
+}
+
+impl From<EngineArg> for EngineChoice {
+    fn from(arg: EngineArg) -> Self {
+        match arg {
+            EngineArg::Auto => Self::Auto,
+            EngineArg::Tare => Self::Tare,
+            EngineArg::Qemu => Self::Qemu,
+            EngineArg::QemuKvm => Self::QemuKvm,
+        }
+    }
+}

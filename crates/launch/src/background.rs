@@ -1,0 +1,119 @@
+//! `--detach`: a machine in a session of its own, waited for until it answers.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tare_control::exit::ExitCode;
+
+use crate::Terminal;
+use crate::ending;
+use crate::failure::{Explain, Failure};
+use crate::interruption::Interruption;
+use crate::launch::{Launched, Prepared, RunFileError};
+
+/// How long a machine in the background may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// Pause between two questions to a machine that does not answer yet.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Most bytes of the log shown when a machine did not start.
+const LOG_SHOWN: i64 = 16 * 1024;
+
+/// A machine that runs and is silent.
+#[derive(Debug, thiserror::Error)]
+#[error("the machine did not answer within {} s", ANSWER_LIMIT.as_secs())]
+struct Silent;
+
+impl Explain for Silent {
+    fn code(&self) -> ExitCode {
+        ExitCode::ControlFailed
+    }
+}
+
+/// Starts `command`, which becomes the machine, and gives the machine's name
+/// as soon as it `answers`. Standard input is the command's own choice.
+pub(crate) fn detach(
+    mut command: Command,
+    mut machine: Prepared,
+    terminal: &dyn Terminal,
+    answers: impl FnMut() -> bool,
+) -> Result<Launched, Failure> {
+    let failed = |error| Failure::new(ExitCode::Internal, error);
+    // Opened anew: the monitor writes the guest's output at offsets of its own, and
+    // messages through a copy of its descriptor would overwrite that.
+    let path = machine.run_dir.dir().console_log();
+    let log = || {
+        let messages = File::options().append(true).open(&path);
+        messages.map(Stdio::from).map_err(failed)
+    };
+    let mut child = command
+        .stdout(log()?)
+        .stderr(log()?)
+        .spawn()
+        .map_err(failed)?;
+    machine.record.set_process(child.id());
+    let Prepared {
+        run_dir,
+        record,
+        console_log,
+        interruption: machine_interruption,
+        ..
+    } = machine;
+    let started = match record.write(run_dir.dir()) {
+        // A machine that ended at once has removed its directory already; its
+        // exit code says why.
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(RunFileError::of("run.json", run_dir.dir())(error).into())
+        }
+        _ => wait(&mut child, &machine_interruption, answers),
+    };
+    match started {
+        Ok(None) => Ok(Launched::Background(run_dir.hand_over().name().to_owned())),
+        Ok(Some(code)) => {
+            show(console_log, terminal);
+            Ok(Launched::Ended(code.into()))
+        }
+        Err(failure) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            show(console_log, terminal);
+            Err(failure)
+        }
+    }
+}
+
+/// `None` when the machine answers; its exit code if it ended before.
+fn wait(
+    child: &mut Child,
+    interruption: &Interruption,
+    mut answers: impl FnMut() -> bool,
+) -> Result<Option<ExitCode>, Failure> {
+    let begin = Instant::now();
+    while begin.elapsed() < ANSWER_LIMIT {
+        if answers() {
+            return Ok(None);
+        }
+        interruption.check()?;
+        let ended = child.try_wait();
+        if let Some(status) = ended.map_err(|error| Failure::new(ExitCode::Internal, error))? {
+            return Ok(Some(ending::code(status)));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Err(Silent.into())
+}
+
+/// The end of the log of a machine that did not start: the guest's last lines
+/// and the monitor's message.
+fn show(mut log: File, terminal: &dyn Terminal) {
+    let length = log.metadata().map_or(0, |metadata| metadata.len());
+    let shown = i64::try_from(length).unwrap_or(LOG_SHOWN).min(LOG_SHOWN);
+    let mut bytes = Vec::new();
+    let read = log
+        .seek(SeekFrom::End(-shown))
+        .and_then(|_| log.read_to_end(&mut bytes));
+    if read.is_ok() {
+        terminal.console(&bytes);
+    }
+}

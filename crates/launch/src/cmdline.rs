@@ -1,0 +1,95 @@
+//! The guest's command line, put together from options.
+
+use tare_abi::cmdline::{self as parameters, Idle};
+use tare_abi::layout::CMDLINE_MAX;
+use tare_control::exit::ExitCode;
+
+use crate::failure::Explain;
+
+/// A command line that cannot be given to a guest.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CmdlineError {
+    /// Beyond the place that there is.
+    #[error("the guest's command line has {bytes} bytes; the limit is {}", CMDLINE_MAX - 1)]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// Control characters, or not ASCII.
+    #[error("the guest's command line has {0:?}: only printable ASCII may be used")]
+    NotPrintable(char),
+}
+
+impl Explain for CmdlineError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Cmdline
+    }
+}
+
+/// Joins what the network and `--idle` say with the user's parameters, which come
+/// last because later parameters win.
+pub(crate) fn build(
+    ip: Option<&str>,
+    idle: Option<Idle>,
+    ring: Option<u8>,
+    user: &str,
+) -> Result<String, CmdlineError> {
+    let mut line = Vec::new();
+    line.extend(ip.map(|ip| format!("{}={ip}", parameters::IP)));
+    line.extend(idle.map(|idle| format!("{}={}", parameters::IDLE, idle.name())));
+    line.extend(ring.map(|ring| format!("{}={ring}", parameters::RING)));
+    line.extend(Some(user.trim().to_owned()).filter(|user| !user.is_empty()));
+    check(line.join(" "))
+}
+
+/// Joins the parameters that Linux needs with the user's, which come last.
+pub(crate) fn linux(needed: &str, user: &str) -> Result<String, CmdlineError> {
+    check(format!("{needed} {}", user.trim()).trim_end().to_owned())
+}
+
+fn check(line: String) -> Result<String, CmdlineError> {
+    if let Some(c) = line.chars().find(|c| !matches!(c, ' '..='~')) {
+        return Err(CmdlineError::NotPrintable(c));
+    }
+    match line.len() {
+        bytes if bytes >= CMDLINE_MAX => Err(CmdlineError::TooLong { bytes }),
+        _ => Ok(line),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_words_come_last_and_win() {
+        let line = build(
+            Some("10.0.2.15/24,10.0.2.2"),
+            Some(Idle::Spin),
+            Some(3),
+            " ip=dhcp x ",
+        );
+        let line = line.expect("a command line");
+        assert_eq!(line, "ip=10.0.2.15/24,10.0.2.2 idle=spin ring=3 ip=dhcp x");
+        assert_eq!(parameters::value(&line, parameters::IP), Some("dhcp"));
+        assert_eq!(build(None, None, None, ""), Ok(String::new()));
+    }
+
+    #[test]
+    fn what_does_not_fit_or_print_is_refused() {
+        let fits = "x".repeat(CMDLINE_MAX - 1);
+        assert!(build(None, None, None, &fits).is_ok());
+        assert_eq!(
+            build(None, None, None, &format!("{fits}x")),
+            Err(CmdlineError::TooLong { bytes: CMDLINE_MAX })
+        );
+        assert_eq!(
+            build(None, None, None, "a\nb"),
+            Err(CmdlineError::NotPrintable('\n'))
+        );
+        assert_eq!(
+            build(None, None, None, "ä"),
+            Err(CmdlineError::NotPrintable('ä'))
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! The machine's disks: opened and locked while planning.
+
+use std::fs::File;
+
+use tare_control::config::{DiskCache, DiskCoalesce};
+use tare_control::exit::ExitCode;
+use tare_devices::blk::{Access, Disk, DiskError, Problem};
+use tare_policy::limit::DiskLimits;
+
+use crate::disk_choice::DiskChoice;
+use crate::engine::Engine;
+use crate::failure::Explain;
+
+/// A disk that only needs its machine. The lock goes with the descriptor.
+#[derive(Debug)]
+pub(crate) struct OpenDisk {
+    /// Where it came from.
+    pub(crate) path: String,
+    /// The open, locked file.
+    pub(crate) file: File,
+    /// What the guest may do.
+    pub(crate) access: Access,
+    /// When a write counts as done.
+    pub(crate) cache: DiskCache,
+    /// Serial number.
+    pub(crate) serial: String,
+    /// Queues.
+    pub(crate) queues: u16,
+    /// Which completions interrupt the guest.
+    pub(crate) coalesce: DiskCoalesce,
+    /// Time that each request takes at least, microseconds.
+    pub(crate) latency_us: u32,
+    /// Requests and bytes a second.
+    pub(crate) limits: DiskLimits,
+}
+
+/// A disk that cannot be used, or not as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenDiskError {
+    /// The file.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// Coalescing in an engine that has none.
+    #[error("coalesce= needs Tare's own monitor (--engine tare)")]
+    CoalesceWithoutTare,
+    /// Limits in an engine that has none.
+    #[error("iops= and bytes_per_s= need Tare's own monitor (--engine tare)")]
+    LimitsWithoutTare,
+}
+
+impl Explain for OpenDiskError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::CoalesceWithoutTare | Self::LimitsWithoutTare => ExitCode::Usage,
+            Self::Disk(error) => tare_daemon::disk::code(error),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let Self::Disk(error) = self else { return None };
+        let disk = &error.disk;
+        match error.problem {
+            Problem::Missing => Some(format!("make one with: truncate -s 1G {disk}")),
+            Problem::NotWritable(_) => Some("add ,ro to give it to be read only".to_owned()),
+            Problem::Empty => Some(format!("give it a size: truncate -s 1G {disk}")),
+            Problem::OddSize { .. } => Some(format!("round it up: truncate -s %512 {disk}")),
+            Problem::Format { .. } => Some(
+                "if it is a raw disk whose guest wrote that, add ,format=raw; convert only images \
+                 that you made yourself, since others can name files of this host as backing files"
+                    .to_owned(),
+            ),
+            Problem::Mounted { .. } => Some("unmount it, or add ,ro".to_owned()),
+            Problem::InUse => Some(format!(
+                "end that program (fuser -v {disk} names it), or add ,ro in both"
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// Opens, judges and locks the disks that were asked for.
+pub(crate) fn open(
+    asked: Vec<DiskChoice>,
+    cpus: u8,
+    engine: &Engine,
+) -> Result<Vec<OpenDisk>, OpenDiskError> {
+    let tares_own = matches!(engine, Engine::Tare(_));
+    let one = |(number, asked): (usize, DiskChoice)| {
+        let coalesces = !matches!(asked.coalesce, None | Some(DiskCoalesce::Off));
+        if coalesces && !tares_own {
+            return Err(OpenDiskError::CoalesceWithoutTare);
+        }
+        if asked.limits != DiskLimits::default() && !tares_own {
+            return Err(OpenDiskError::LimitsWithoutTare);
+        }
+        let disk = Disk::open_as(&asked.path, asked.access, asked.format)?;
+        Ok(OpenDisk {
+            path: asked.path.to_string_lossy().into_owned(),
+            file: disk.into_file(),
+            access: asked.access,
+            cache: asked.cache,
+            serial: asked.serial.unwrap_or_else(|| format!("tare-disk{number}")),
+            queues: asked.queues.unwrap_or(cpus.into()),
+            coalesce: asked.coalesce.unwrap_or_default(),
+            latency_us: asked.latency_us,
+            limits: asked.limits,
+        })
+    };
+    asked.into_iter().enumerate().map(one).collect()
+}

@@ -1,0 +1,72 @@
+//! From what a user asks for to a machine that runs.
+//!
+//! [`plan()`] checks a [`Request`] against this computer, opens files and changes nothing.
+//! [`launch()`] makes the run directory, takes its lock, starts passt, and then becomes
+//! `tare-monitor`, starts it in the background, or starts QEMU and waits for it.
+//!
+//! ```text
+//! plan ── linux (kernel, root, command line), image, image_check, machine_size, cmdline, ports, tap, disk, engine, rootfs::walk
+//! launch ── run_dir, passt, rootfs::cpio, then one of
+//!     monitor   this process becomes tare-monitor, or starts it in the background
+//!     qemu      this process starts QEMU and waits for it
+//! ```
+//!
+//! Neighbours: `tare` reads the command line and prints; `tare_control` has the
+//! monitor's configuration, run directories and exit codes. Errors are typed by module and
+//! say exit code and hint ([`Explain`]); [`Failure`] is any of them.
+//!
+//! The calling program starts itself again to change a new process before it becomes another
+//! program, so its `main` calls [`session::with_parent_death`], [`session::become_program`]
+//! and [`supervise::from_args`] before it reads its arguments.
+
+mod arp;
+mod background;
+mod cmdline;
+pub mod disk;
+pub mod disk_choice;
+pub mod ending;
+pub mod engine;
+pub mod failure;
+mod frame_rules;
+pub mod image;
+mod image_check;
+mod interruption;
+mod launch;
+pub mod limits;
+pub mod linux;
+mod mac;
+pub mod machine_size;
+pub mod memory_size;
+mod monitor;
+pub mod net_choice;
+mod own_cpus;
+mod passt;
+mod plan;
+mod ports;
+mod program;
+pub mod publish;
+mod qemu;
+pub mod record;
+mod relay;
+mod request;
+mod root_errors;
+mod run_dir_guard;
+pub mod session;
+pub mod supervise;
+mod tap;
+pub mod user;
+
+pub use failure::{Explain, Failure, RunOutcome};
+pub use launch::{Launched, RunFileError, launch};
+pub use plan::{Name, Plan, plan};
+pub use request::{Place, Request};
+pub use run_dir_guard::RunDirGuard;
+
+/// Where messages of a run go, to the user's terminal.
+pub trait Terminal {
+    /// One line about something that the user should know, not an error.
+    fn warn(&self, text: &str);
+    /// The end of the console's log of a machine that did not start, as the guest and its
+    /// engine wrote it.
+    fn console(&self, log: &[u8]);
+}

@@ -1,0 +1,311 @@
+//! Limits of a machine as a whole (`--limit-cpu`, `--limit-memory`): a control group with
+//! its monitor or QEMU, and its passt.
+//!
+//! The groups are in `tare` at the top of the hierarchy, of version 2 or of the controllers'
+//! own hierarchies of version 1. A group cannot be removed by a process in it, so an empty
+//! one stays until the next `tare run`, `ps`, `stop` or `rm`; after SIGKILL as well.
+//!
+//! Limits: root only, unless an administrator gives `tare` to a user. The group is not below
+//! the caller's own, whose limits do not hold for the machine.
+//! Reference: Linux `Documentation/admin-guide/cgroup-v2.rst`, `cgroup-v1/memory.rst`,
+//! `scheduler/sched-bwc.rst`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use rustix::io::Errno;
+use tare_control::exit::ExitCode;
+
+use crate::failure::Explain;
+use crate::memory_size::MemorySize;
+
+const ROOT: &str = "/sys/fs/cgroup";
+/// The group of all groups.
+const PARENT: &str = "tare";
+/// Period of the scheduler's accounting, us.
+const PERIOD_US: u64 = 100_000;
+/// Smallest quota that the kernel takes, us.
+const QUOTA_MIN_US: u64 = 1000;
+/// Most CPUs of a limit: more than hosts have.
+const CPUS_MAX: u64 = 4096;
+/// How often a group is made that another `tare` removed before it was entered.
+const TRIES: usize = 5;
+
+/// `--limit-cpu`: CPU time in each period, us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuLimit {
+    quota_us: u64,
+}
+
+/// Not a number of CPUs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("use a number of CPUs from 0.01 to {CPUS_MAX}, such as 1.5, with at most two decimals")]
+pub struct BadCpuLimit;
+
+impl FromStr for CpuLimit {
+    type Err = BadCpuLimit;
+
+    fn from_str(text: &str) -> Result<Self, BadCpuLimit> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+        let digits = |text: &str, most: usize| {
+            let fits =
+                (1..=most).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_digit());
+            if fits { text.parse::<u64>().ok() } else { None }
+        };
+        let whole = digits(whole, 4).ok_or(BadCpuLimit)?;
+        let hundredths = match (digits(part, 2).ok_or(BadCpuLimit)?, part.len()) {
+            (tenths, 1) => tenths * 10,
+            (hundredths, _) => hundredths,
+        };
+        let quota_us = whole * PERIOD_US + hundredths * PERIOD_US / 100;
+        if (QUOTA_MIN_US..=CPUS_MAX * PERIOD_US).contains(&quota_us) {
+            Ok(Self { quota_us })
+        } else {
+            Err(BadCpuLimit)
+        }
+    }
+}
+
+/// What a machine may use at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// CPU time.
+    pub cpu: Option<CpuLimit>,
+    /// Memory of the guest, its monitor and passt, page cache included.
+    pub memory: Option<MemorySize>,
+}
+
+/// Limits that cannot be set.
+#[derive(Debug, thiserror::Error)]
+pub enum LimitError {
+    /// The controller is in neither version's hierarchy.
+    #[error("this host has no control group for {0} in {ROOT}")]
+    NoController(&'static str),
+    /// A group or a file in it cannot be made or written.
+    #[error("cannot limit the machine: {}", path.display())]
+    Group {
+        /// The directory or file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Explain for LimitError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Internal
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Group { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Some("only root may make control groups at the top of the hierarchy".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Puts this process, and those that it starts from now on, into a group with these limits.
+pub fn enter(limits: Limits, name: &str) -> Result<(), LimitError> {
+    let group = format!("{name}.{}", std::process::id());
+    enter_in(Path::new(ROOT), limits, &group)
+}
+
+/// Removes groups without a process. What cannot be removed is in use.
+pub fn sweep() {
+    sweep_in(Path::new(ROOT));
+}
+
+fn enter_in(root: &Path, limits: Limits, group: &str) -> Result<(), LimitError> {
+    if let Some(CpuLimit { quota_us }) = limits.cpu {
+        let settings = |version| match version {
+            Version::One => vec![
+                ("cpu.cfs_period_us", PERIOD_US.to_string()),
+                ("cpu.cfs_quota_us", quota_us.to_string()),
+            ],
+            Version::Two => vec![("cpu.max", format!("{quota_us} {PERIOD_US}"))],
+        };
+        enter_one(root, "cpu", group, settings)?;
+    }
+    if let Some(memory) = limits.memory {
+        let bytes = (u64::from(memory.mib) << 20).to_string();
+        let settings = |version| match version {
+            Version::One => vec![("memory.limit_in_bytes", bytes.clone())],
+            Version::Two => vec![("memory.max", bytes.clone())],
+        };
+        enter_one(root, "memory", group, settings)?;
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+fn enter_one(
+    root: &Path,
+    controller: &'static str,
+    group: &str,
+    settings: impl Fn(Version) -> Vec<(&'static str, String)>,
+) -> Result<(), LimitError> {
+    let (parent, version) = parent(root, controller)?;
+    let mut result = Ok(());
+    for _ in 0..TRIES {
+        result = make_and_enter(&parent.join(group), &settings(version));
+        match &result {
+            Err(LimitError::Group { source, .. }) if is_gone(source) => {}
+            _ => break,
+        }
+    }
+    result
+}
+
+/// Whether another tare swept a group before this process was in it: no such file, or no such
+/// device for a file that was open already.
+fn is_gone(error: &io::Error) -> bool {
+    let gone = [Errno::NOENT, Errno::NODEV].map(|errno| Some(errno.raw_os_error()));
+    gone.contains(&error.raw_os_error())
+}
+
+/// The directory of all groups with that controller, made if it is missing.
+fn parent(root: &Path, controller: &'static str) -> Result<(PathBuf, Version), LimitError> {
+    if root.join(controller).join("cgroup.procs").exists() {
+        let parent = root.join(controller).join(PARENT);
+        make(&parent)?;
+        return Ok((parent, Version::One));
+    }
+    let offered = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+    if !offered.split_whitespace().any(|it| it == controller) {
+        return Err(LimitError::NoController(controller));
+    }
+    let parent = root.join(PARENT);
+    make(&parent)?;
+    for above in [root, &parent] {
+        write(
+            &above.join("cgroup.subtree_control"),
+            &format!("+{controller}"),
+        )?;
+    }
+    Ok((parent, Version::Two))
+}
+
+fn make_and_enter(group: &Path, settings: &[(&str, String)]) -> Result<(), LimitError> {
+    make(group)?;
+    for (file, value) in settings {
+        write(&group.join(file), value)?;
+    }
+    write(&group.join("cgroup.procs"), &std::process::id().to_string())
+}
+
+fn make(directory: &Path) -> Result<(), LimitError> {
+    match fs::create_dir(directory) {
+        Err(source) if source.kind() != io::ErrorKind::AlreadyExists => Err(LimitError::Group {
+            path: directory.to_owned(),
+            source,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The kernel makes these files: one that is missing is not made here.
+fn write(path: &Path, value: &str) -> Result<(), LimitError> {
+    let opened = fs::OpenOptions::new().write(true).open(path);
+    opened
+        .and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes()))
+        .map_err(|source| LimitError::Group {
+            path: path.to_owned(),
+            source,
+        })
+}
+
+fn sweep_in(root: &Path) {
+    for parent in ["cpu", "memory", ""].map(|hierarchy| root.join(hierarchy).join(PARENT)) {
+        for group in fs::read_dir(parent).into_iter().flatten().flatten() {
+            if group.file_type().is_ok_and(|kind| kind.is_dir()) {
+                // Fails for a group with processes, and for anything that is not empty.
+                let _ = fs::remove_dir(group.path());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn limits() -> Limits {
+        Limits {
+            cpu: Some("1.5".parse().unwrap()),
+            memory: Some("128M".parse().unwrap()),
+        }
+    }
+
+    /// A directory as the kernel makes it, with empty files.
+    fn group(path: &Path, files: &[&str]) {
+        fs::create_dir_all(path).unwrap();
+        for file in files {
+            fs::write(path.join(file), "").unwrap();
+        }
+    }
+
+    #[test]
+    fn cpus_have_at_most_two_decimals() {
+        let quota = |text: &str| text.parse().map(|limit: CpuLimit| limit.quota_us);
+        assert_eq!(quota("1"), Ok(100_000));
+        assert_eq!(quota("0.5"), Ok(50_000));
+        assert_eq!(quota("1.25"), Ok(125_000));
+        assert_eq!(quota("0.01"), Ok(1000));
+        for bad in ["", "0", "0.001", ".5", "1.", "-1", "5000", "1e3", "half"] {
+            assert_eq!(quota(bad), Err(BadCpuLimit), "{bad}");
+        }
+    }
+
+    #[test]
+    fn version_two_gets_controllers_limits_and_the_process() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        group(root, &["cgroup.subtree_control"]);
+        fs::write(root.join("cgroup.controllers"), "cpuset cpu memory\n").unwrap();
+        group(&root.join("tare"), &["cgroup.subtree_control"]);
+        let files = ["cpu.max", "memory.max", "cgroup.procs"];
+        group(&root.join("tare/web.1"), &files);
+        enter_in(root, limits(), "web.1").unwrap();
+        let text = |file: &str| fs::read_to_string(root.join(file)).unwrap();
+        assert_eq!(text("tare/web.1/cpu.max"), "150000 100000");
+        assert_eq!(text("tare/web.1/memory.max"), "134217728");
+        let own = std::process::id().to_string();
+        assert_eq!(text("tare/web.1/cgroup.procs"), own);
+        assert_eq!(text("cgroup.subtree_control"), "+memory");
+    }
+
+    #[test]
+    fn a_host_without_the_controller_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let error = enter_in(root.path(), limits(), "web.1").unwrap_err();
+        assert!(matches!(error, LimitError::NoController("cpu")), "{error}");
+    }
+
+    #[test]
+    fn a_group_that_was_swept_is_made_again() {
+        let errno = |errno: Errno| io::Error::from(errno);
+        assert!(is_gone(&errno(Errno::NOENT)) && is_gone(&errno(Errno::NODEV)));
+        assert!(!is_gone(&errno(Errno::ACCESS)));
+    }
+
+    #[test]
+    fn sweeping_leaves_groups_in_use() {
+        let root = tempfile::tempdir().unwrap();
+        let parent = root.path().join("cpu/tare");
+        fs::create_dir_all(parent.join("ended.1")).unwrap();
+        group(&parent.join("lives.2"), &["busy"]);
+        sweep_in(root.path());
+        assert!(!parent.join("ended.1").exists());
+        assert!(parent.join("lives.2/busy").exists());
+    }
+}

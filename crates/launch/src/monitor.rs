@@ -1,0 +1,210 @@
+//! Tare's engine: this process becomes `tare-monitor`, or starts it in a
+//! session of its own and waits until the machine answers.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use tare_control::client::Client;
+use tare_control::config::{
+    Console, Descriptor, DiskConfig, Jail, JailUser, MachineConfig, NetBackend, NetConfig, OwnCpu,
+};
+use tare_control::exit::ExitCode;
+use tare_devices::blk::Access;
+
+use crate::disk::OpenDisk;
+use crate::failure::{Explain, Failure};
+use crate::launch::{Launched, Link, LinkEnd, Prepared, RunFileError};
+use crate::request::Place;
+use crate::user::MachineUser;
+use crate::{Terminal, session};
+use crate::{background, own_cpus, passt};
+
+/// One attempt to get an answer, so that an early end is noticed soon.
+const ATTEMPT: Duration = Duration::from_millis(250);
+
+/// The monitor cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MonitorError {
+    /// The program cannot be executed.
+    #[error("cannot execute {}", program.display())]
+    Execute {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A descriptor cannot be passed on.
+    #[error("cannot pass a descriptor to the monitor")]
+    Inherit(#[source] rustix::io::Errno),
+    /// The configuration cannot be written as JSON.
+    #[error("cannot write the machine's configuration")]
+    Configuration(#[source] serde_json::Error),
+}
+
+impl Explain for MonitorError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Internal
+    }
+}
+
+/// Starts the monitor for a prepared machine.
+pub(crate) fn start(
+    program: &Path,
+    mut machine: Prepared,
+    terminal: &dyn Terminal,
+) -> Result<Launched, Failure> {
+    machine.connect()?;
+    let dir = machine.run_dir.dir().clone();
+    let socket = UnixListener::bind(dir.control_socket())
+        .map_err(RunFileError::of("the control socket", &dir))?;
+    let config = configuration(&machine, &socket)?;
+    let document = serde_json::to_vec_pretty(&config).map_err(MonitorError::Configuration)?;
+    let path = dir.machine_json();
+    let machine_json = std::fs::write(&path, document)
+        .and_then(|()| File::open(&path))
+        .map_err(RunFileError::of("machine.json", &dir))?;
+    let descriptor = inherit(&machine_json)?;
+    let arguments = ["--config".to_owned(), descriptor.0.to_string()];
+    match machine.place {
+        Place::Foreground => foreground(program, &arguments, machine),
+        Place::Background => background(program, &arguments, machine, socket, terminal),
+    }
+}
+
+fn configuration(machine: &Prepared, socket: &UnixListener) -> Result<MachineConfig, MonitorError> {
+    let log = inherit(&machine.console_log)?;
+    Ok(MachineConfig {
+        name: machine.run_dir.dir().name().to_owned(),
+        cpus: machine.record.cpus,
+        memory_mib: machine.record.memory_mib,
+        cmdline: machine.cmdline.clone(),
+        image_path: machine.record.image.clone(),
+        guest: machine.guest,
+        image: inherit(&machine.image)?,
+        initrd: machine.initrd.as_ref().map(inherit).transpose()?,
+        net: machine.link.as_ref().map(net).transpose()?,
+        disks: machine.disks.iter().map(disk).collect::<Result<_, _>>()?,
+        rng: true,
+        halt: machine.halt,
+        own_cpus: machine
+            .own_cpus
+            .iter()
+            .map(own_cpu)
+            .collect::<Result<_, _>>()?,
+        console: match machine.place {
+            Place::Foreground => Console::Stdio { log },
+            Place::Background => Console::Log { log },
+        },
+        control: inherit(socket)?,
+        run_dir: machine.run_dir.dir().path().to_string_lossy().into_owned(),
+        lock: inherit(machine.run_dir.lock())?,
+        jail: Jail {
+            namespaces: true,
+            user: machine.user.as_ref().map(jail_user).transpose()?,
+        },
+    })
+}
+
+fn net(link: &Link) -> Result<NetConfig, MonitorError> {
+    Ok(NetConfig {
+        mac: link.mac,
+        mtu: passt::MTU,
+        backend: match &link.end {
+            LinkEnd::Passt { passt, filter } => NetBackend::Stream {
+                fd: inherit(passt.socket())?,
+                filter: filter.clone(),
+            },
+            LinkEnd::Tap { name, file } => NetBackend::Tap {
+                fd: inherit(file)?,
+                name: name.clone(),
+            },
+        },
+    })
+}
+
+fn disk(disk: &OpenDisk) -> Result<DiskConfig, MonitorError> {
+    Ok(DiskConfig {
+        path: disk.path.clone(),
+        file: inherit(&disk.file)?,
+        read_only: disk.access == Access::ReadOnly,
+        cache: disk.cache,
+        serial: disk.serial.clone(),
+        queues: disk.queues,
+        coalesce: disk.coalesce,
+        latency_us: disk.latency_us,
+        iops: disk.limits.iops,
+        bytes_per_s: disk.limits.bytes_per_s,
+    })
+}
+
+fn jail_user(user: &MachineUser) -> Result<JailUser, MonitorError> {
+    Ok(JailUser {
+        uid: user.uid,
+        gid: user.gid,
+        claim: user.claim.as_ref().map(inherit).transpose()?,
+    })
+}
+
+fn own_cpu(own: &own_cpus::OwnCpu) -> Result<OwnCpu, MonitorError> {
+    Ok(OwnCpu {
+        cpu: own.cpu,
+        lock: inherit(&own.lock)?,
+    })
+}
+
+/// Lets the next program keep the descriptor.
+fn inherit(fd: &impl AsFd) -> Result<Descriptor, MonitorError> {
+    let fd = fd.as_fd();
+    fcntl_setfd(fd, FdFlags::empty()).map_err(MonitorError::Inherit)?;
+    Ok(Descriptor(fd.as_raw_fd()))
+}
+
+/// Returns only if the program cannot be executed.
+fn foreground(
+    program: &Path,
+    arguments: &[String],
+    machine: Prepared,
+) -> Result<Launched, Failure> {
+    let dir = machine.run_dir.dir();
+    machine
+        .record
+        .write(dir)
+        .map_err(RunFileError::of("run.json", dir))?;
+    machine.interruption.check()?;
+    let source = Command::new(program).args(arguments).exec();
+    drop(machine);
+    Err(execute(program, source).into())
+}
+
+fn background(
+    program: &Path,
+    arguments: &[String],
+    machine: Prepared,
+    socket: UnixListener,
+    terminal: &dyn Terminal,
+) -> Result<Launched, Failure> {
+    let mut command =
+        session::in_own_session(program).map_err(|source| execute(program, source))?;
+    command.args(arguments).stdin(Stdio::null());
+    let mut client = Client::new(machine.run_dir.dir().control_socket()).with_timeout(ATTEMPT);
+    let mut socket = Some(socket);
+    background::detach(command, machine, terminal, || {
+        // Only the monitor listens now: its end is noticed by whoever connects.
+        socket = None;
+        client.machine().is_ok()
+    })
+}
+
+fn execute(program: &Path, source: io::Error) -> MonitorError {
+    MonitorError::Execute {
+        program: program.to_owned(),
+        source,
+    }
+}

@@ -1,0 +1,105 @@
+//! `--net`: which network the machine gets.
+
+use std::str::FromStr;
+
+use tare_frames::{Prefix, PrefixError};
+
+/// Longest name of an interface (`IFNAMSIZ` less the final NUL).
+const NAME_MAX: usize = 15;
+
+/// The network, as asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NetChoice {
+    /// User-mode networking through passt; addresses of the host and link-local
+    /// ones are closed to the guest except for these.
+    User(Vec<Prefix>),
+    /// No interface.
+    None,
+    /// A tap interface that exists.
+    Tap(String),
+}
+
+/// A network that cannot be read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NetChoiceError {
+    /// Not one of the three.
+    #[error("invalid network: use user, user,allow=ADDRESS[/BITS], none or tap=NAME")]
+    Form,
+    /// A range that cannot be allowed.
+    #[error(transparent)]
+    Range(#[from] PrefixError),
+    /// A name that no interface can have.
+    #[error("invalid interface name: use 1 to 15 characters without / and blanks")]
+    Name,
+}
+
+impl FromStr for NetChoice {
+    type Err = NetChoiceError;
+
+    fn from_str(text: &str) -> Result<Self, NetChoiceError> {
+        if let Some(options) = text.strip_prefix("user,") {
+            return user(options);
+        }
+        match text.split_once('=') {
+            None if text == "user" => Ok(Self::User(Vec::new())),
+            None if text == "none" => Ok(Self::None),
+            Some(("tap", name)) if valid(name) => Ok(Self::Tap(name.to_owned())),
+            Some(("tap", _)) => Err(NetChoiceError::Name),
+            _ => Err(NetChoiceError::Form),
+        }
+    }
+}
+
+/// The options behind `user,`.
+fn user(options: &str) -> Result<NetChoice, NetChoiceError> {
+    let allowed = |option: &str| {
+        let range = option.strip_prefix("allow=").ok_or(NetChoiceError::Form)?;
+        Ok(range.parse()?)
+    };
+    let ranges: Result<_, NetChoiceError> = options.split(',').map(allowed).collect();
+    Ok(NetChoice::User(ranges?))
+}
+
+/// The kernel's rule (`dev_valid_name` in `net/core/dev.c`).
+fn valid(name: &str) -> bool {
+    let forbidden = |c: char| c == '/' || c == ':' || c == '\0' || c.is_ascii_whitespace();
+    (1..=NAME_MAX).contains(&name.len()) && name != "." && name != ".." && !name.contains(forbidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_networks_have_names() {
+        assert_eq!("user".parse(), Ok(NetChoice::User(Vec::new())));
+        assert_eq!("none".parse(), Ok(NetChoice::None));
+        assert_eq!("tap=t0".parse(), Ok(NetChoice::Tap("t0".to_owned())));
+    }
+
+    #[test]
+    fn addresses_can_be_opened_one_by_one() {
+        let ranges = ["127.0.0.1", "192.0.2.0/24"].map(|text| text.parse().expect("a range"));
+        let choice = "user,allow=127.0.0.1,allow=192.0.2.0/24".parse();
+        assert_eq!(choice, Ok(NetChoice::User(ranges.into())));
+        for text in ["user,", "user,allow", "user,deny=::1"] {
+            assert_eq!(
+                text.parse::<NetChoice>(),
+                Err(NetChoiceError::Form),
+                "{text}"
+            );
+        }
+        let parsed = "user,allow=1.2.3".parse::<NetChoice>();
+        assert!(matches!(parsed, Err(NetChoiceError::Range(_))));
+    }
+
+    #[test]
+    fn other_words_are_refused() {
+        let parse = |text: &str| text.parse::<NetChoice>();
+        assert_eq!(parse("bridge"), Err(NetChoiceError::Form));
+        assert_eq!(parse("tap"), Err(NetChoiceError::Form));
+        assert_eq!(parse("tap="), Err(NetChoiceError::Name));
+        assert_eq!(parse("tap=a/b"), Err(NetChoiceError::Name));
+        assert_eq!(parse("tap=sixteencharacter"), Err(NetChoiceError::Name));
+    }
+}

@@ -1,0 +1,173 @@
+//! Checks before the start that the forwarded ports are free.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::{SocketAddrV4, TcpListener, UdpSocket};
+use std::thread;
+use std::time::Duration;
+
+use tare_control::exit::ExitCode;
+
+use crate::failure::Explain;
+use crate::publish::{Protocol, Publish};
+
+/// A port that cannot be forwarded.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PortError {
+    /// Somebody listens there.
+    #[error("port {} of {} is in use", forward.host, forward.address)]
+    InUse {
+        /// The forward.
+        forward: Publish,
+    },
+    /// The same port twice in one command.
+    #[error("port {} of {} is forwarded twice", .0.host, .0.address)]
+    Twice(Publish),
+    /// A low port without the privilege for it.
+    #[error("port {} needs privileges", .0.host)]
+    Privileged(Publish),
+    /// An address that this host does not have.
+    #[error("{} is not an address of this host", .0.address)]
+    NotOurs(Publish),
+    /// Anything else.
+    #[error("cannot listen at port {} of {}", forward.host, forward.address)]
+    Bind {
+        /// The forward.
+        forward: Publish,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Explain for PortError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Twice(_) => ExitCode::Usage,
+            _ => ExitCode::PortInUse,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::InUse { forward } => Some(format!(
+                "stop what listens there (ss -lpn 'sport = :{}'), or forward another port",
+                forward.host
+            )),
+            Self::Privileged(_) => Some(
+                "use a port from 1024 on, or lower the sysctl net.ipv4.ip_unprivileged_port_start"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
+}
+
+/// How often a port in use is tried again, and the pause before each try.
+const TRIES: u32 = 25;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Binds each port and lets go of it again, unless one is named twice.
+pub(crate) fn check(forwards: &[Publish]) -> Result<(), PortError> {
+    let mut seen = HashSet::new();
+    let is_again = |it: &&Publish| !seen.insert((it.address, it.host, it.protocol));
+    if let Some(twice) = forwards.iter().find(is_again) {
+        return Err(PortError::Twice(*twice));
+    }
+    forwards
+        .iter()
+        .try_for_each(|forward| bind_soon(forward).map_err(|source| explain(*forward, source)))
+}
+
+/// The passt of a machine that has just ended holds its ports for some milliseconds.
+fn bind_soon(forward: &Publish) -> io::Result<()> {
+    for _ in 0..TRIES {
+        match bind(forward) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => thread::sleep(PAUSE),
+            other => return other,
+        }
+    }
+    bind(forward)
+}
+
+fn bind(forward: &Publish) -> io::Result<()> {
+    let address = SocketAddrV4::new(forward.address, forward.host);
+    match forward.protocol {
+        Protocol::Tcp => TcpListener::bind(address).map(drop),
+        Protocol::Udp => UdpSocket::bind(address).map(drop),
+    }
+}
+
+fn explain(forward: Publish, source: io::Error) -> PortError {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => PortError::InUse { forward },
+        io::ErrorKind::PermissionDenied => PortError::Privileged(forward),
+        io::ErrorKind::AddrNotAvailable => PortError::NotOurs(forward),
+        _ => PortError::Bind { forward, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn forward(host: u16, protocol: Protocol) -> Publish {
+        Publish {
+            address: Ipv4Addr::LOCALHOST,
+            host,
+            guest: 80,
+            protocol,
+        }
+    }
+
+    #[test]
+    fn a_port_that_becomes_free_soon_is_waited_for() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = listener.local_addr().expect("its address").port();
+        let holder = thread::spawn(move || {
+            thread::sleep(PAUSE * 3);
+            drop(listener);
+        });
+        assert!(check(&[forward(port, Protocol::Tcp)]).is_ok());
+        holder.join().expect("the holder");
+    }
+
+    #[test]
+    fn a_port_in_use_is_named() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = listener.local_addr().expect("its address").port();
+        let error = check(&[forward(port, Protocol::Tcp)]).expect_err("in use");
+        assert_eq!(error.code(), ExitCode::PortInUse);
+        assert!(error.to_string().contains(&port.to_string()), "{error}");
+        drop(listener);
+    }
+
+    #[test]
+    fn a_free_port_is_taken() {
+        // A port that was just let go may be somebody else's already.
+        let free = (0..20).any(|_| {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+            let port = listener.local_addr().expect("its address").port();
+            drop(listener);
+            check(&[forward(port, Protocol::Tcp)]).is_ok()
+        });
+        assert!(free);
+    }
+
+    #[test]
+    fn a_port_forwarded_twice_is_a_wrong_command_line() {
+        // Whoever has the port: the command line is looked at first.
+        let listener = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = listener.local_addr().expect("its address").port();
+        let twice = [forward(port, Protocol::Udp), forward(port, Protocol::Udp)];
+        assert_eq!(check(&twice).expect_err("twice").code(), ExitCode::Usage);
+    }
+
+    #[test]
+    fn a_foreign_address_is_refused() {
+        let mut forward = forward(18_999, Protocol::Tcp);
+        forward.address = Ipv4Addr::new(198, 51, 100, 7);
+        assert!(matches!(check(&[forward]), Err(PortError::NotOurs(_))));
+    }
+}

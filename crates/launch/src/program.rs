@@ -1,0 +1,349 @@
+//! `tare run ./program`: a static Linux program, alone or in a root, for the image that
+//! runs programs (ADR 36). The file is checked here, by the code that the image uses.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use tare_abi::layout::MIB;
+use tare_control::exit::ExitCode;
+use tare_program::elf::{ElfError, Layout, Place, boots_by_itself};
+use tare_program::{FILE, Start, StartError};
+use tare_rootfs::Tree;
+use tare_rootfs::tree::{Content, Kind, NameError, Node};
+
+use crate::failure::{Explain, Failure};
+use crate::image::{self, Image};
+use crate::plan::{Chosen, Files};
+use crate::request::Request;
+use crate::{linux, machine_size};
+
+/// The image that runs programs.
+const IMAGE: &str = "linux";
+/// Largest program.
+const MOST_BYTES: u64 = 1 << 30;
+/// Addresses of programs that are linked at fixed ones (`guests/linux`): from here to
+/// the smaller of this end and half of memory.
+const FIXED_START: u64 = 4 * MIB;
+const FIXED_END: u64 = 256 * MIB;
+
+/// A program that cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProgramError {
+    /// The file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The program.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is none for this machine.
+    #[error("cannot run {path}")]
+    Elf {
+        /// The program.
+        path: String,
+        /// Why.
+        source: ElfError,
+    },
+    /// It is linked dynamically.
+    #[error("cannot run {path}: it is linked dynamically, for the loader {loader}")]
+    Dynamic {
+        /// The program.
+        path: String,
+        /// Its loader.
+        loader: String,
+    },
+    /// Its addresses are the library OS's own.
+    #[error(
+        "cannot run {path}: it is linked for addresses from {start:#x} to {end:#x}, and \
+             {free_start:#x} to {free_end:#x} are free in {memory_mib} MiB of memory"
+    )]
+    Addresses {
+        /// The program.
+        path: String,
+        /// Its first address.
+        start: u64,
+        /// The one behind its last.
+        end: u64,
+        /// First address that it may have.
+        free_start: u64,
+        /// The one behind the last.
+        free_end: u64,
+        /// Memory of the machine.
+        memory_mib: u32,
+    },
+    /// The root has no such file.
+    #[error("the root has no file {0}")]
+    Missing(String),
+    /// A script, or what is no file.
+    #[error("{0} is not a regular file of the root")]
+    NotFile(String),
+    /// Arguments or environment.
+    #[error("cannot pass the arguments and environment on")]
+    Start(#[from] StartError),
+    /// Not a variable.
+    #[error("--env {0:?} is not NAME=VALUE")]
+    Variable(String),
+    /// A name in the root.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// Nothing names a program.
+    #[error("--root needs a program: name one after --, as in: tare run --root DIR -- /bin/server")]
+    NoCommand,
+}
+
+impl Explain for ProgramError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Read { .. } => ExitCode::ImageUnreadable,
+            Self::Elf { source, .. } => match source {
+                ElfError::Truncated(_) => ExitCode::ImageTruncated,
+                ElfError::Overlap(_) | ElfError::Address(_) | ElfError::Alignment(_) => {
+                    ExitCode::ImageLayout
+                }
+                _ => ExitCode::ImageNotElf,
+            },
+            Self::Dynamic { .. } | Self::NotFile(_) => ExitCode::CannotRun,
+            Self::Addresses { .. } => ExitCode::ImageLayout,
+            Self::Missing(_) => ExitCode::CommandNotFound,
+            Self::Start(_) | Self::Variable(_) | Self::NoCommand => ExitCode::Usage,
+            Self::Name(_) => ExitCode::RootImage,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Dynamic { .. } => Some(
+                "link it statically (C: gcc -static-pie; Go: CGO_ENABLED=0; Rust: \
+                 -C target-feature=+crt-static)"
+                    .to_owned(),
+            ),
+            Self::Addresses {
+                start,
+                end,
+                free_start,
+                ..
+            } if start >= free_start && *end <= FIXED_END => {
+                Some("give it more memory with --memory, or link it with -static-pie".to_owned())
+            }
+            Self::Addresses { .. } => Some("link it with -static-pie".to_owned()),
+            Self::Elf {
+                source: ElfError::WritableCode(_),
+                ..
+            } => Some("link it with -z noexecstack and separate segments".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the image is no image, but a program for Linux.
+pub(crate) fn is_program(image: &Image) -> bool {
+    read(&image.file, &image.path)
+        .is_ok_and(|bytes| bytes.starts_with(b"\x7fELF") && is_for_linux(&bytes))
+}
+
+fn is_for_linux(bytes: &[u8]) -> bool {
+    !boots_by_itself(bytes) && !matches!(Layout::parse(bytes), Err(ElfError::Machine))
+}
+
+fn read(mut file: &File, path: &Path) -> Result<Vec<u8>, ProgramError> {
+    let failed = |source| ProgramError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let mut bytes = Vec::new();
+    let handle = &mut file;
+    handle
+        .take(MOST_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    io::Seek::rewind(&mut file).map_err(failed)?;
+    Ok(bytes)
+}
+
+/// A program, with its files around it.
+pub(crate) fn choose(
+    program: Option<Image>,
+    args: &Request,
+    memory_mib: u32,
+    cmdline: String,
+) -> Result<Chosen, Failure> {
+    let own = image::open(Path::new(IMAGE))?;
+    let room = machine_size::room_for_files(memory_mib, own.bytes);
+    let (mut tree, mut task, warnings) = match &args.root {
+        Some(root) if program.is_some() => linux::files(root, &[], room / 2)?,
+        Some(root) => linux::parts(root, &args.command, room / 2)?,
+        None => Default::default(),
+    };
+    let (name, shown, bytes) = match &program {
+        Some(program) => {
+            let file = program
+                .path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy();
+            let bytes = read(&program.file, &program.path)?;
+            tree.insert(&file, Node::bytes(bytes.clone(), 0o755))
+                .map_err(ProgramError::from)?;
+            task.command = vec![format!("/{file}")];
+            task.command.extend(args.command.iter().cloned());
+            (image::stem(&program.path), program.path.clone(), bytes)
+        }
+        None => {
+            let command = task.command.first().ok_or(ProgramError::NoCommand)?.clone();
+            let found = find(&tree, &command, &task.environment)?;
+            let bytes = content(&tree, &found)?;
+            let name = image::stem(Path::new(&found));
+            task.command.insert(0, format!("/{found}"));
+            (name, PathBuf::from(&found), bytes)
+        }
+    };
+    // With a root, argument 0 is as it was written.
+    let path = match program {
+        Some(_) => task.command[0].clone(),
+        None => task.command.remove(0),
+    };
+    check(&path, &bytes, memory_mib)?;
+    let mut environment = task.environment;
+    for (name, value) in [
+        (
+            "PATH",
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        ),
+        ("HOME", "/root"),
+    ] {
+        set(&mut environment, name, value, false);
+    }
+    for variable in &args.env {
+        let parts = variable
+            .split_once('=')
+            .filter(|(name, _)| !name.is_empty());
+        let (name, value) = parts.ok_or_else(|| ProgramError::Variable(variable.clone()))?;
+        set(&mut environment, name, value, true);
+    }
+    let start = Start {
+        path,
+        arguments: task.command,
+        environment,
+        directory: task.working_directory,
+        hostname: args.name.clone().unwrap_or_else(|| name.clone()),
+    };
+    let document = start.to_bytes().map_err(ProgramError::from)?;
+    tree.remove(FILE);
+    tree.insert(FILE, Node::bytes(document, 0o600))
+        .map_err(ProgramError::from)?;
+    Ok(Chosen {
+        image: Image { path: shown, ..own },
+        name,
+        files: Files::Program { tree, warnings },
+        cmdline,
+    })
+}
+
+/// Refuses what the image would refuse.
+fn check(path: &str, bytes: &[u8], memory_mib: u32) -> Result<(), ProgramError> {
+    let path = path.to_owned();
+    let layout = Layout::parse(bytes).map_err(|source| ProgramError::Elf {
+        path: path.clone(),
+        source,
+    })?;
+    if let Some(loader) = layout.interpreter {
+        return Err(ProgramError::Dynamic { path, loader });
+    }
+    let free_end = FIXED_END.min(u64::from(memory_mib) * MIB / 2);
+    let pages = layout.pages();
+    if layout.place == Place::Fixed && (pages.start < FIXED_START || pages.end > free_end) {
+        return Err(ProgramError::Addresses {
+            path,
+            start: pages.start,
+            end: pages.end,
+            free_start: FIXED_START,
+            free_end,
+            memory_mib,
+        });
+    }
+    Ok(())
+}
+
+fn set(environment: &mut Vec<String>, name: &str, value: &str, replaces: bool) {
+    let same = |have: &String| have.split_once('=').is_some_and(|(have, _)| have == name);
+    match environment.iter_mut().find(|have| same(have)) {
+        Some(have) if replaces => *have = format!("{name}={value}"),
+        Some(_) => {}
+        None => environment.push(format!("{name}={value}")),
+    }
+}
+
+/// The path of a command in the root, without a leading slash: as given, or in PATH.
+fn find(tree: &Tree, command: &str, environment: &[String]) -> Result<String, ProgramError> {
+    let resolve = |path: &str| {
+        let found = tree.through_all_links(path.trim_start_matches('/')).ok()?;
+        tree.get(&found).is_some().then_some(found)
+    };
+    let found = if command.contains('/') {
+        resolve(command)
+    } else {
+        let paths = environment
+            .iter()
+            .find_map(|have| have.strip_prefix("PATH="));
+        let paths = paths.unwrap_or("/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
+        paths
+            .split(':')
+            .find_map(|dir| resolve(&format!("{dir}/{command}")))
+    };
+    found.ok_or_else(|| ProgramError::Missing(command.to_owned()))
+}
+
+fn content(tree: &Tree, path: &str) -> Result<Vec<u8>, ProgramError> {
+    let not_file = || ProgramError::NotFile(path.to_owned());
+    let failed = |source| ProgramError::Read {
+        path: path.into(),
+        source,
+    };
+    match &tree.get(path).ok_or_else(not_file)?.kind {
+        Kind::File(Content::Bytes(bytes)) => Ok(bytes.to_vec()),
+        Kind::File(Content::Host(host)) => std::fs::read(host.path()).map_err(failed),
+        Kind::File(Content::Part {
+            file,
+            offset,
+            bytes,
+        }) => {
+            let mut content = vec![0; (*bytes).min(MOST_BYTES) as usize];
+            file.read_exact_at(&mut content, *offset).map_err(failed)?;
+            Ok(content)
+        }
+        _ => Err(not_file()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_replace_each_other_by_name() {
+        let mut environment = vec!["A=1".to_owned()];
+        set(&mut environment, "A", "2", false);
+        set(&mut environment, "B", "3", false);
+        set(&mut environment, "A", "4", true);
+        assert_eq!(environment, ["A=4", "B=3"]);
+    }
+
+    #[test]
+    fn a_command_is_found_by_path_and_through_links() {
+        let mut tree = Tree::new();
+        tree.insert("opt/server", Node::bytes(*b"x", 0o755))
+            .expect("a name");
+        tree.insert("usr/bin/web", Node::link("/opt/server"))
+            .expect("a name");
+        assert_eq!(
+            find(&tree, "/opt/server", &[]).expect("found"),
+            "opt/server"
+        );
+        assert_eq!(find(&tree, "web", &[]).expect("found"), "opt/server");
+        let none = find(&tree, "web", &["PATH=/opt".to_owned()]);
+        assert!(matches!(none, Err(ProgramError::Missing(_))));
+    }
+}

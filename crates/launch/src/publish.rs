@@ -1,0 +1,141 @@
+//! Port forwards as they are written: `[ADDR:]HOST:GUEST[/tcp|/udp]`.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::str::FromStr;
+
+/// A transport protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl Protocol {
+    /// `tcp` or `udp`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One forward from a port of the host to a port of the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Publish {
+    /// Address of the host to listen at.
+    pub address: Ipv4Addr,
+    /// Port of the host.
+    pub host: u16,
+    /// Port of the guest.
+    pub guest: u16,
+    /// Protocol.
+    pub protocol: Protocol,
+}
+
+impl fmt::Display for Publish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}:{}:{}/{}",
+            self.address, self.host, self.guest, self.protocol
+        )
+    }
+}
+
+/// A forward that cannot be read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PublishError {
+    /// Wrong number of parts.
+    #[error("invalid port forward: use [ADDR:]HOST:GUEST[/tcp|/udp], such as 8080:80")]
+    Form,
+    /// Not a port.
+    #[error("invalid port {0}: use 1 to 65535")]
+    Port(String),
+    /// Not an address.
+    #[error("{0} is not an IPv4 address")]
+    Address(String),
+    /// Not a protocol.
+    #[error("unknown protocol {0}: use tcp or udp")]
+    Protocol(String),
+}
+
+impl FromStr for Publish {
+    type Err = PublishError;
+
+    fn from_str(text: &str) -> Result<Self, PublishError> {
+        let (ports, protocol) = match text.split_once('/') {
+            None => (text, Protocol::Tcp),
+            Some((ports, "tcp")) => (ports, Protocol::Tcp),
+            Some((ports, "udp")) => (ports, Protocol::Udp),
+            Some((_, other)) => return Err(PublishError::Protocol(other.to_owned())),
+        };
+        let (address, host, guest) = parts(ports)?;
+        Ok(Self {
+            address: address.map_or(Ok(Ipv4Addr::LOCALHOST), parse_address)?,
+            host: port(host)?,
+            guest: port(guest)?,
+            protocol,
+        })
+    }
+}
+
+/// Splits from the right, so that an address with colons gets a sentence of its own.
+fn parts(text: &str) -> Result<(Option<&str>, &str, &str), PublishError> {
+    let (rest, guest) = text.rsplit_once(':').ok_or(PublishError::Form)?;
+    Ok(match rest.rsplit_once(':') {
+        Some((address, host)) => (Some(address), host, guest),
+        None => (None, rest, guest),
+    })
+}
+
+fn parse_address(text: &str) -> Result<Ipv4Addr, PublishError> {
+    text.parse()
+        .map_err(|_| PublishError::Address(text.to_owned()))
+}
+
+fn port(text: &str) -> Result<u16, PublishError> {
+    match text.parse() {
+        Ok(port) if port != 0 => Ok(port),
+        _ => Err(PublishError::Port(text.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwards_listen_on_loopback_unless_told() {
+        let publish: Publish = "8080:80".parse().expect("a forward");
+        assert_eq!(publish.to_string(), "127.0.0.1:8080:80/tcp");
+        let publish: Publish = "0.0.0.0:53:5353/udp".parse().expect("a forward");
+        assert_eq!(publish.to_string(), "0.0.0.0:53:5353/udp");
+    }
+
+    #[test]
+    fn each_wrong_part_is_named() {
+        let error = |text: &str| text.parse::<Publish>().expect_err("refused");
+        assert_eq!(error("80"), PublishError::Form);
+        assert_eq!(error("0:80"), PublishError::Port("0".to_owned()));
+        assert_eq!(error("80:65536"), PublishError::Port("65536".to_owned()));
+        assert_eq!(error("80:"), PublishError::Port(String::new()));
+        assert_eq!(
+            error("[::1]:80:80"),
+            PublishError::Address("[::1]".to_owned())
+        );
+        assert_eq!(
+            error("80:80/sctp"),
+            PublishError::Protocol("sctp".to_owned())
+        );
+    }
+}

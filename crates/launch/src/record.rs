@@ -1,0 +1,125 @@
+//! `run.json` in the run directory: what `tare ps` and `tare stop` need to know
+//! of a machine, whichever engine executes it.
+
+use std::fs;
+use std::io;
+use std::io::Read as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use tare_control::rundir::RunDir;
+use tare_host::process;
+use tare_host::process::ProcessHandle;
+
+/// Longest record in bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// A machine, as it was started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// What executes the guest.
+    pub engine: EngineName,
+    /// The process whose end is the machine's.
+    pub pid: u32,
+    /// Path of the image.
+    pub image: String,
+    /// When that process started, in clock ticks since boot: with the number it
+    /// names one process. Absent in records of older versions.
+    #[serde(default)]
+    pub start_time: Option<u64>,
+    /// vCPUs.
+    pub cpus: u8,
+    /// Guest memory.
+    pub memory_mib: u32,
+    /// Port forwards, `ADDR:HOST:GUEST/PROTOCOL`.
+    pub ports: Vec<String>,
+    /// The user that it became, if that is another than who started it.
+    #[serde(default)]
+    pub user: Option<u32>,
+    /// When it was started, seconds since 1970.
+    pub started_s: u64,
+}
+
+/// What executes the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EngineName {
+    /// `tare-monitor`.
+    Tare,
+    /// QEMU's translator.
+    Qemu,
+    /// QEMU with KVM.
+    QemuKvm,
+    /// No guest: `tare blk` serves a disk to somebody else's.
+    Blk,
+}
+
+impl EngineName {
+    /// Whether it answers on Tare's control socket.
+    pub fn answers(self) -> bool {
+        matches!(self, Self::Tare | Self::Blk)
+    }
+
+    /// What confines the process that executes the guest: a filter of system calls, and with
+    /// `files` rules of Landlock as well.
+    pub fn confinement(self) -> &'static str {
+        match self {
+            Self::Tare | Self::Blk => "seccomp+files",
+            Self::Qemu | Self::QemuKvm => "seccomp",
+        }
+    }
+
+    /// The name as `--engine` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tare => "tare",
+            Self::Qemu => "qemu",
+            Self::QemuKvm => "qemu-kvm",
+            Self::Blk => "blk",
+        }
+    }
+}
+
+impl Record {
+    /// Writes the record of the machine in `dir`, whole or not at all.
+    pub fn write(&self, dir: &RunDir) -> io::Result<()> {
+        let draft = dir.run_json_draft();
+        fs::write(&draft, serde_json::to_vec_pretty(self)?)?;
+        fs::rename(&draft, dir.run_json())
+    }
+
+    /// What confines the process that executes the guest: [`EngineName::confinement`], and in
+    /// a jail a user and namespaces of its own as well.
+    pub fn confinement(&self) -> &'static str {
+        match self.user {
+            Some(_) => "jail",
+            None => self.engine.confinement(),
+        }
+    }
+
+    /// The process that the record names, unless it has ended.
+    pub fn process(&self) -> Option<ProcessHandle> {
+        ProcessHandle::open(self.pid, self.start_time?)
+    }
+
+    /// Names the process that the machine's life is that of.
+    pub fn set_process(&mut self, pid: u32) {
+        self.pid = pid;
+        self.start_time = process::start_time(pid);
+    }
+
+    /// Reads the record of the machine in `dir`.
+    pub fn read(dir: &RunDir) -> io::Result<Self> {
+        let mut document = Vec::new();
+        let file = dir.open_file(&dir.run_json())?;
+        file.take(LONGEST).read_to_end(&mut document)?;
+        Ok(serde_json::from_slice(&document)?)
+    }
+}
+
+/// Now, in seconds since 1970.
+pub fn now_s() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}

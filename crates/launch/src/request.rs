@@ -1,0 +1,70 @@
+//! A machine as a user asks for it.
+
+use std::path::PathBuf;
+
+use tare_abi::cmdline::Idle;
+use tare_control::halt::HaltPolicy;
+
+use crate::disk_choice::DiskChoice;
+use crate::engine::EngineChoice;
+use crate::limits::Limits;
+use crate::memory_size::MemorySize;
+use crate::net_choice::NetChoice;
+use crate::publish::Publish;
+use crate::user::UserChoice;
+
+/// A machine to be planned. [`plan`](crate::plan()) says what does not go together.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The image or program: a path, or the name of an image that came with Tare.
+    pub image: Option<PathBuf>,
+    /// A Linux kernel instead of an image, or `debian` for Debian's.
+    pub kernel: Option<PathBuf>,
+    /// Arguments of a program, or the command of a Linux guest.
+    pub command: Vec<String>,
+    /// Environment of a program, `NAME=VALUE`.
+    pub env: Vec<String>,
+    /// The machine's name; otherwise that of what it runs and a number.
+    pub name: Option<String>,
+    /// vCPUs.
+    pub cpus: u32,
+    /// Guest memory; otherwise as much as is usual for what it runs.
+    pub memory: Option<MemorySize>,
+    /// The guest's files: a directory or a container image.
+    pub root: Option<PathBuf>,
+    /// Puts the files of `root` on a disk of this size.
+    pub root_disk: Option<MemorySize>,
+    /// An initramfs, passed on unchanged.
+    pub initrd: Option<PathBuf>,
+    /// Text added to the guest's command line.
+    pub cmdline: String,
+    /// Ports forwarded to the guest.
+    pub publish: Vec<Publish>,
+    /// Its network.
+    pub net: NetChoice,
+    /// Its disks.
+    pub disks: Vec<DiskChoice>,
+    /// How the library OS waits.
+    pub idle: Option<Idle>,
+    /// Processor ring of the image, 0 or 3; otherwise the machine decides.
+    pub ring: Option<u8>,
+    /// How a halted vCPU waits on the host.
+    pub halt: Option<HaltPolicy>,
+    /// The user that the machine becomes.
+    pub user: UserChoice,
+    /// What it may use at most.
+    pub limits: Limits,
+    /// Where the run belongs.
+    pub place: Place,
+    /// What executes the guest.
+    pub engine: EngineChoice,
+}
+
+/// Where a run belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The terminal.
+    Foreground,
+    /// A session of its own.
+    Background,
+}

@@ -1,0 +1,169 @@
+//! The run directory of a machine that is being started: removed again unless
+//! the machine takes it over.
+
+use std::fs::File;
+
+use tare_control::exit::ExitCode;
+use tare_control::rundir::{ROOT_VARIABLE, Removal, Run, RunDir, RunDirError, RunRoot, RunState};
+
+use crate::failure::Explain;
+use crate::plan::Name;
+
+/// Most machines that get a number after one name.
+const MOST: u32 = 10_000;
+
+impl Explain for RunDirError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::InUse(_) => ExitCode::NameInUse,
+            Self::NotRunning(_) => ExitCode::NoSuchMachine,
+            Self::BadName(_) | Self::PathTooLong(_) => ExitCode::Usage,
+            Self::NotADirectory(_) | Self::NotOurs(_) | Self::WritableByOthers { .. } => {
+                ExitCode::RunRootUnsafe
+            }
+            Self::Foreign(_) => ExitCode::RunDirForeign,
+            Self::Io { .. } => ExitCode::Output,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::InUse(name) => Some(format!("stop it (tare stop {name}), or give another name")),
+            Self::NotRunning(_) => Some("tare ps -a lists all machines".to_owned()),
+            Self::NotADirectory(_) | Self::NotOurs(_) | Self::WritableByOthers { .. } => Some(
+                format!("set {ROOT_VARIABLE} to a directory of mode 0700 of yours"),
+            ),
+            Self::Foreign(_) => Some("give another name, or move it away".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// Machines of one stem that have ended and are kept for `tare logs`. The oldest gives
+/// its name to the next machine.
+const KEPT_ENDED: usize = 10;
+
+/// A claimed name.
+#[derive(Debug)]
+pub struct RunDirGuard {
+    dir: RunDir,
+    lock: File,
+    /// Opened before this process may be confined.
+    removal: Option<Removal>,
+    at_end: AtEnd,
+}
+
+/// What happens to the directory when the run_dir goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AtEnd {
+    Remove,
+    Keep,
+}
+
+impl RunDirGuard {
+    /// Takes the name, or the first free number after it.
+    pub fn take(root: &RunRoot, name: &Name) -> Result<Self, RunDirError> {
+        let (dir, lock) = match name {
+            Name::Given(name) => root.create(name)?,
+            Name::Numbered(stem) => first_free(root, stem)?,
+        };
+        Ok(Self {
+            removal: dir.removal()?,
+            dir,
+            lock,
+            at_end: AtEnd::Remove,
+        })
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &RunDir {
+        &self.dir
+    }
+
+    /// The held lock.
+    pub fn lock(&self) -> &File {
+        &self.lock
+    }
+
+    /// The machine has the lock now; the directory is its own.
+    pub fn hand_over(mut self) -> RunDir {
+        self.at_end = AtEnd::Keep;
+        self.dir.clone()
+    }
+}
+
+impl Drop for RunDirGuard {
+    fn drop(&mut self) {
+        if let (AtEnd::Remove, Some(removal)) = (self.at_end, &self.removal) {
+            let _ = removal.remove();
+        }
+    }
+}
+
+fn first_free(root: &RunRoot, stem: &str) -> Result<(RunDir, File), RunDirError> {
+    let mut last = RunDirError::InUse(stem.to_owned());
+    let mut ended = Vec::new();
+    for number in 1..=MOST {
+        let name = format!("{stem}-{number}");
+        match root.look_up(&name) {
+            Ok(Run {
+                state: RunState::Ended(end),
+                ..
+            }) => ended.push((end.map_or(0, |end| end.ended_s), name)),
+            Ok(_) | Err(RunDirError::Foreign(_)) => last = RunDirError::InUse(name),
+            Err(_) => match root.create(&name) {
+                Err(error @ RunDirError::InUse(_)) => last = error,
+                other => return other,
+            },
+        }
+        if ended.len() == KEPT_ENDED {
+            ended.sort();
+            return root.create(&ended[0].1);
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_count_up_and_are_free_again() {
+        let keep = tempfile::tempdir().unwrap();
+        let root = RunRoot::open(keep.path().join("tare")).unwrap();
+        let numbered = Name::Numbered("http".to_owned());
+        let first = RunDirGuard::take(&root, &numbered).unwrap();
+        let second = RunDirGuard::take(&root, &numbered).unwrap();
+        assert_eq!(first.dir().name(), "http-1");
+        assert_eq!(second.dir().name(), "http-2");
+        drop(first);
+        let third = RunDirGuard::take(&root, &numbered).unwrap();
+        assert_eq!(third.dir().name(), "http-1");
+    }
+
+    #[test]
+    fn ended_machines_keep_their_numbers_up_to_a_limit() {
+        let keep = tempfile::tempdir().unwrap();
+        let root = RunRoot::open(keep.path().join("tare")).unwrap();
+        let numbered = Name::Numbered("http".to_owned());
+        for number in 1..=KEPT_ENDED {
+            let guard = RunDirGuard::take(&root, &numbered).unwrap();
+            assert_eq!(guard.hand_over().name(), format!("http-{number}"));
+        }
+        let next = RunDirGuard::take(&root, &numbered).unwrap();
+        assert!(root.look_up(next.dir().name()).is_ok());
+        assert_eq!(root.list().unwrap().runs.len(), KEPT_ENDED);
+    }
+
+    #[test]
+    fn a_given_name_in_use_is_refused() {
+        let keep = tempfile::tempdir().unwrap();
+        let root = RunRoot::open(keep.path().join("tare")).unwrap();
+        let name = Name::Given("web".to_owned());
+        let _held = RunDirGuard::take(&root, &name).unwrap();
+        let error = RunDirGuard::take(&root, &name).unwrap_err();
+        assert_eq!(error.code(), ExitCode::NameInUse);
+    }
+}

@@ -1,0 +1,350 @@
+//! Waiting for QEMU: its end becomes ours, signals are passed on, and the run
+//! directory goes. In the background this is all that a process of `tare` does.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+use tare_abi::exit::GuestExit;
+use tare_control::config::GuestKind;
+use tare_control::console_exit::{self, ConsoleExit};
+use tare_control::exit::{Ended, ExitCode};
+use tare_control::rundir::RunDir;
+use tare_control::sentence::chain;
+use tare_frames::Rules;
+
+use crate::failure::{Explain, Failure, RunOutcome};
+use crate::{Terminal, relay, session};
+
+/// First word of a supervisor's command line; no verb begins like this.
+const SUPERVISE: &str = "--supervise";
+/// Longest task in bytes.
+const TASK_MAX: u64 = 1 << 20;
+
+/// What to start and wait for. Its descriptors are inherited already.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Supervised {
+    /// QEMU.
+    pub(crate) program: PathBuf,
+    /// Its arguments.
+    pub(crate) arguments: Vec<String>,
+    /// The run directory, removed at the end.
+    pub(crate) run_dir: PathBuf,
+    /// What the image is.
+    pub(crate) guest: GuestKind,
+    /// Which addresses it may not reach, if its network is passt. The socket to
+    /// passt is standard input of a supervisor in the background.
+    pub(crate) filter: Option<Rules>,
+}
+
+/// The socket to passt, for the relay.
+#[derive(Debug)]
+pub(crate) struct Uplink {
+    /// It.
+    pub(crate) socket: OwnedFd,
+    /// Standard input of QEMU: not the supervisor's where that is the socket.
+    pub(crate) qemu_input: Stdio,
+}
+
+/// QEMU did not run, or failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SuperviseError {
+    /// The task cannot be read.
+    #[error("cannot read the supervisor's task")]
+    Task(#[source] io::Error),
+    /// QEMU cannot be started or waited for.
+    #[error("cannot run {}", program.display())]
+    Run {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// QEMU failed; it said why.
+    #[error("QEMU failed ({0})")]
+    Failed(ExitStatus),
+    /// The guest ended itself by panicking.
+    #[error("the guest panicked")]
+    Panic,
+    /// The guest met an exception that it does not handle.
+    #[error("the guest met a processor exception")]
+    Fault,
+}
+
+impl Explain for SuperviseError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Panic => ExitCode::GuestPanic,
+            Self::Fault => ExitCode::GuestFault,
+            Self::Task(_) | Self::Run { .. } | Self::Failed(_) => ExitCode::Internal,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        matches!(self, Self::Panic | Self::Fault).then(|| "see the end of its console".to_owned())
+    }
+}
+
+/// A process in a session of its own that will supervise.
+pub(crate) fn command(task: &Supervised, uplink: Option<OwnedFd>) -> io::Result<Command> {
+    let mut file = File::from(memfd_create("tare-task", MemfdFlags::empty())?);
+    file.write_all(&serde_json::to_vec(task)?)?;
+    file.rewind()?;
+    let mut command = session::in_own_session(&env::current_exe()?)?;
+    command.arg(SUPERVISE).arg(file.as_raw_fd().to_string());
+    command.stdin(uplink.map_or_else(Stdio::null, Stdio::from));
+    // The descriptor lives until the process that inherits it has started.
+    std::mem::forget(file);
+    Ok(command)
+}
+
+/// Supervises, if the command line says so; `None` for any other.
+pub fn from_args(
+    mut args: impl Iterator<Item = OsString>,
+    terminal: &dyn Terminal,
+) -> Option<RunOutcome> {
+    if args.next()? != OsStr::new(SUPERVISE) {
+        return None;
+    }
+    Some(match read_task(args.next()) {
+        Ok((task, uplink)) => {
+            let ended = wait_for_end(&task, uplink, || Ok(()));
+            leave(&task, &ended, terminal);
+            ended.outcome
+        }
+        Err(error) => Err(SuperviseError::Task(error).into()),
+    })
+}
+
+fn read_task(descriptor: Option<OsString>) -> io::Result<(Supervised, Option<Uplink>)> {
+    let number: u32 = descriptor
+        .and_then(|word| word.into_string().ok()?.parse().ok())
+        .ok_or(io::ErrorKind::InvalidInput)?;
+    let file = File::open(format!("/proc/self/fd/{number}"))?;
+    let mut document = Vec::new();
+    file.take(TASK_MAX).read_to_end(&mut document)?;
+    let task: Supervised = serde_json::from_slice(&document)?;
+    let uplink = match task.filter {
+        Some(_) => Some(Uplink {
+            socket: io::stdin().as_fd().try_clone_to_owned()?,
+            qemu_input: Stdio::null(),
+        }),
+        None => None,
+    };
+    Ok((task, uplink))
+}
+
+/// Leaves log and exit code of a machine in the background that ended by itself.
+/// `tare stop` ends QEMU through its monitor, and removes the directory itself.
+fn leave(task: &Supervised, ended: &SupervisedEnd, terminal: &dyn Terminal) {
+    let dir = RunDir::at(&task.run_dir);
+    let code = match &ended.outcome {
+        Ok(ended) => ended.number(),
+        Err(failure) => failure.code() as u8,
+    };
+    let left = match ended.end {
+        WhoEnded::User => dir.remove(),
+        WhoEnded::Guest => dir.leave_ended(code),
+    };
+    if let Err(error) = left {
+        terminal.warn(&chain(&error));
+    }
+}
+
+/// How QEMU ended, and at whose request.
+struct SupervisedEnd {
+    outcome: RunOutcome,
+    end: WhoEnded,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WhoEnded {
+    User,
+    Guest,
+}
+
+/// Starts QEMU, does what is left to be done `meanwhile`, waits for QEMU's end, removes the
+/// run directory. If the rest fails QEMU ends as well.
+pub(crate) fn run(
+    task: &Supervised,
+    uplink: Option<Uplink>,
+    meanwhile: impl FnOnce() -> Result<(), Failure>,
+) -> RunOutcome {
+    let ended = wait_for_end(task, uplink, meanwhile);
+    let _ = RunDir::at(&task.run_dir).remove();
+    ended.outcome
+}
+
+fn wait_for_end(
+    task: &Supervised,
+    uplink: Option<Uplink>,
+    meanwhile: impl FnOnce() -> Result<(), Failure>,
+) -> SupervisedEnd {
+    let (status, signal) = match start_and_wait(task, uplink, meanwhile) {
+        Ok(ended) => ended,
+        Err(failure) => {
+            return SupervisedEnd {
+                outcome: Err(failure),
+                end: WhoEnded::User,
+            };
+        }
+    };
+    SupervisedEnd {
+        outcome: outcome(task, status, signal),
+        end: if signal == 0 {
+            WhoEnded::Guest
+        } else {
+            WhoEnded::User
+        },
+    }
+}
+
+fn outcome(task: &Supervised, status: ExitStatus, signal: i32) -> RunOutcome {
+    let said = match task.guest {
+        GuestKind::LibraryOs | GuestKind::Program => None,
+        GuestKind::Linux => File::open(RunDir::at(&task.run_dir).console_log())
+            .ok()
+            .and_then(|log| console_exit::read(&log)),
+    };
+    match signal {
+        SIGINT => Ok(ExitCode::Interrupted.into()),
+        SIGTERM | SIGHUP => Ok(ExitCode::Terminated.into()),
+        _ => match (said, meaning(status)?) {
+            (Some(ConsoleExit::Status(status)), _) => Ok(Ended::Status(status)),
+            (Some(ConsoleExit::Panic), _) => Err(SuperviseError::Panic.into()),
+            (None, code) => Ok(code.into()),
+        },
+    }
+}
+
+/// QEMU's exit status and the signal that asked for the end, or 0.
+fn start_and_wait(
+    task: &Supervised,
+    uplink: Option<Uplink>,
+    meanwhile: impl FnOnce() -> Result<(), Failure>,
+) -> Result<(ExitStatus, i32), Failure> {
+    let failed = |source| SuperviseError::Run {
+        program: task.program.clone(),
+        source,
+    };
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    let handle = signals.handle();
+    let mut child = spawn(task, uplink).map_err(failed)?;
+    let received = Arc::new(AtomicI32::new(0));
+    let passing = pass_on(signals, &child, Arc::clone(&received));
+    let done = meanwhile();
+    if done.is_err() {
+        // Asked, not killed: it puts the terminal back as it was.
+        let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+    }
+    let status = child.wait();
+    stop(&handle, passing);
+    done?;
+    Ok((status.map_err(failed)?, received.load(Ordering::SeqCst)))
+}
+
+/// Starts QEMU with its network's socket, behind which the relay filters.
+fn spawn(task: &Supervised, uplink: Option<Uplink>) -> io::Result<Child> {
+    let mut command = session::until_we_end(&task.program)?;
+    command.args(&task.arguments);
+    let (Some(uplink), Some(rules)) = (uplink, &task.filter) else {
+        return command.spawn();
+    };
+    let (ours, theirs) = UnixStream::pair()?;
+    relay::start(ours, uplink.socket.into(), rules.clone())?;
+    fcntl_setfd(&theirs, FdFlags::empty())?;
+    let backend = format!("socket,id=net,fd={}", theirs.as_raw_fd());
+    command.args(["-netdev", &backend]);
+    command.stdin(uplink.qemu_input).spawn()
+}
+
+fn pass_on(
+    mut signals: Signals,
+    child: &Child,
+    received: Arc<AtomicI32>,
+) -> std::thread::JoinHandle<()> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            let _ = received.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
+            if let Some(pid) = pid {
+                let _ = kill_process(pid, Signal::TERM);
+            }
+        }
+    })
+}
+
+fn stop(handle: &Handle, passing: std::thread::JoinHandle<()>) {
+    handle.close();
+    let _ = passing.join();
+}
+
+fn meaning(status: ExitStatus) -> Result<ExitCode, SuperviseError> {
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    match code {
+        Some(0) => Ok(ExitCode::Success),
+        Some(code) => match GuestExit::from_qemu_status(code) {
+            Some(GuestExit::Status(0)) => Ok(ExitCode::Success),
+            Some(GuestExit::Status(_)) => Ok(ExitCode::GuestStatus),
+            Some(GuestExit::Panic) => Err(SuperviseError::Panic),
+            Some(GuestExit::Fault) => Err(SuperviseError::Fault),
+            None => Err(SuperviseError::Failed(status)),
+        },
+        None if status.signal() == Some(SIGTERM) => Ok(ExitCode::Terminated),
+        None => Err(SuperviseError::Failed(status)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exited(code: u8) -> ExitStatus {
+        ExitStatus::from_raw(i32::from(code) << 8)
+    }
+
+    fn qemu_status(exit: GuestExit) -> u8 {
+        ((exit.to_value() << 1) | 1) as u8
+    }
+
+    #[test]
+    fn qemus_statuses_mean_the_guests_ends() {
+        let ok = |code| meaning(exited(code)).ok();
+        assert_eq!(ok(0), Some(ExitCode::Success));
+        assert_eq!(
+            ok(qemu_status(GuestExit::Status(0))),
+            Some(ExitCode::Success)
+        );
+        let code = |code| meaning(exited(code)).expect_err("a failure").code();
+        assert_eq!(code(qemu_status(GuestExit::Panic)), ExitCode::GuestPanic);
+        assert_eq!(code(qemu_status(GuestExit::Fault)), ExitCode::GuestFault);
+        assert_eq!(code(1), ExitCode::Internal);
+    }
+
+    struct Silent;
+
+    impl Terminal for Silent {
+        fn warn(&self, _: &str) {}
+        fn console(&self, _: &[u8]) {}
+    }
+
+    #[test]
+    fn other_words_are_left_to_the_parser() {
+        let args = [OsString::from("run")].into_iter();
+        assert!(from_args(args, &Silent).is_none());
+    }
+}

@@ -1,0 +1,233 @@
+//! The user that a machine becomes (`--user`).
+//!
+//! As root each machine gets a user of its own from a range that no account is in, and passt
+//! another: what breaks out of one machine has no rights to another machine's processes,
+//! and no files. A bound socket with an abstract name says that a user is taken, so nothing
+//! is left behind by a machine that was killed.
+//!
+//! Limits: abstract names are of one network namespace; machines of containers that share
+//! the host's users and not its network may get the same user.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::str::FromStr;
+
+use rustix::process::{getegid, geteuid};
+use rustix::thread::{CapabilitySet, capabilities};
+use tare_control::exit::ExitCode;
+
+use crate::failure::Explain;
+
+/// First user of the range: above those of systemd's containers, below those that a signed
+/// number cannot hold (systemd.io/UIDS-GIDS).
+const FIRST: u32 = 1_900_000_000;
+/// Machines in the range, each with two users.
+const MACHINES: u32 = 32_768;
+
+/// `--user`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UserChoice {
+    /// One of the machine's own for root, else the user who starts it.
+    #[default]
+    Auto,
+    /// The user who starts it.
+    Own,
+    /// This one.
+    Ids {
+        /// User ID.
+        uid: u32,
+        /// Group ID.
+        gid: u32,
+    },
+}
+
+/// Not a user.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("use auto, self, or UID[:GID] with numbers from 1")]
+pub struct BadUser;
+
+impl FromStr for UserChoice {
+    type Err = BadUser;
+
+    fn from_str(text: &str) -> Result<Self, BadUser> {
+        match text {
+            "auto" => return Ok(Self::Auto),
+            "self" => return Ok(Self::Own),
+            _ => {}
+        }
+        let (uid, gid) = text.split_once(':').unwrap_or((text, text));
+        let id = |text: &str| match text.parse() {
+            // The last number means "unchanged" to the kernel.
+            Ok(id) if id != 0 && id != u32::MAX => Ok(id),
+            _ => Err(BadUser),
+        };
+        Ok(Self::Ids {
+            uid: id(uid)?,
+            gid: id(gid)?,
+        })
+    }
+}
+
+/// A user that is a machine's as long as this lives.
+#[derive(Debug)]
+pub struct MachineUser {
+    /// User ID.
+    pub uid: u32,
+    /// Group ID.
+    pub gid: u32,
+    /// User and group of the machine's passt.
+    pub passt: (u32, u32),
+    /// What keeps it from other machines.
+    pub claim: Option<OwnedFd>,
+}
+
+/// A user that a machine cannot have.
+#[derive(Debug, thiserror::Error)]
+pub enum UserError {
+    /// Only root becomes others.
+    #[error("--user {uid}: only root can run a machine as another user")]
+    NotRoot {
+        /// Who.
+        uid: u32,
+    },
+    /// Every user of the range is taken.
+    #[error("all {MACHINES} users for machines are taken")]
+    AllTaken,
+    /// Names cannot be bound.
+    #[error("cannot claim a user for the machine")]
+    Claim(#[source] io::Error),
+}
+
+impl Explain for UserError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::NotRoot { .. } => ExitCode::Usage,
+            Self::AllTaken | Self::Claim(_) => ExitCode::Internal,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        matches!(self, Self::AllTaken | Self::Claim(_))
+            .then(|| "--user self keeps the user who starts it".to_owned())
+    }
+}
+
+/// The user that a machine becomes; None: it keeps the one who starts it.
+pub fn choose(choice: UserChoice) -> Result<Option<MachineUser>, UserError> {
+    match choice {
+        UserChoice::Own => Ok(None),
+        UserChoice::Auto if may_become(FIRST + 2 * MACHINES - 1) => claim(FIRST).map(Some),
+        UserChoice::Auto => Ok(None),
+        UserChoice::Ids { uid, gid } => {
+            let own = (geteuid().as_raw(), getegid().as_raw()) == (uid, gid);
+            if own {
+                return Ok(None);
+            }
+            if !may_become(uid) {
+                return Err(UserError::NotRoot { uid });
+            }
+            Ok(Some(MachineUser {
+                uid,
+                gid,
+                passt: (uid, gid),
+                claim: None,
+            }))
+        }
+    }
+}
+
+/// Whether this is root with the capabilities for it, and the user exists in this namespace.
+fn may_become(uid: u32) -> bool {
+    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
+    let capable = capabilities(None).is_ok_and(|sets| sets.effective.contains(needed));
+    let maps = ["/proc/self/uid_map", "/proc/self/gid_map"];
+    let mapped = |path: &&str| fs::read_to_string(path).is_ok_and(|map| maps_id(&map, uid));
+    geteuid().is_root() && capable && maps.iter().all(mapped)
+}
+
+/// Lines of a first ID here, a first ID outside and a number (`user_namespaces(7)`).
+fn maps_id(map: &str, id: u32) -> bool {
+    map.lines().any(|line| {
+        let mut fields = line.split_ascii_whitespace().map(str::parse::<u64>);
+        let (Some(Ok(first)), Some(Ok(count))) = (fields.next(), fields.nth(1)) else {
+            return false;
+        };
+        (first..first + count).contains(&id.into())
+    })
+}
+
+/// A pair of users above `first` that no other machine has; the search begins at a place that
+/// differs from process to process.
+fn claim(first: u32) -> Result<MachineUser, UserError> {
+    let begin = std::process::id();
+    for step in 0..MACHINES {
+        let uid = first + 2 * (begin.wrapping_add(step) % MACHINES);
+        let name = SocketAddr::from_abstract_name(format!("tare-user-{uid}"));
+        match name.and_then(|name| UnixDatagram::bind_addr(&name)) {
+            Ok(socket) => {
+                return Ok(MachineUser {
+                    uid,
+                    gid: uid,
+                    passt: (uid + 1, uid + 1),
+                    claim: Some(socket.into()),
+                });
+            }
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(UserError::Claim(error)),
+        }
+    }
+    Err(UserError::AllTaken)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_numbers_and_never_root() {
+        let ids = |uid, gid| Ok(UserChoice::Ids { uid, gid });
+        assert_eq!("auto".parse(), Ok(UserChoice::Auto));
+        assert_eq!("self".parse(), Ok(UserChoice::Own));
+        assert_eq!("1000".parse(), ids(1000, 1000));
+        assert_eq!("1000:5".parse(), ids(1000, 5));
+        for bad in ["0", "0:1", "1:0", "nobody", "", "-1", "4294967295", "1:2:3"] {
+            assert_eq!(bad.parse::<UserChoice>(), Err(BadUser), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_two_machines_have_one_user() {
+        // A range of the test's own.
+        let range = 1_800_000_000;
+        let first = claim(range).unwrap();
+        let second = claim(range).unwrap();
+        assert_ne!(first.uid, second.uid);
+        assert_ne!(first.passt.0, second.uid);
+        assert!(first.passt.0 != first.uid && first.uid.is_multiple_of(2));
+        let uid = first.uid;
+        drop(first);
+        assert_eq!(claim(range).unwrap().uid, uid);
+    }
+
+    #[test]
+    fn passt_gets_the_group_that_was_named() {
+        if !may_become(6) {
+            return eprintln!("SKIP: not root");
+        }
+        let user = choose(UserChoice::Ids { uid: 6, gid: 5 }).unwrap().unwrap();
+        assert_eq!(user.passt, (6, 5));
+    }
+
+    #[test]
+    fn a_user_outside_of_the_namespace_is_not_become() {
+        assert!(maps_id("         0          0 4294967295\n", FIRST));
+        assert!(!maps_id("0 100000 65536\n", FIRST));
+        assert!(maps_id("0 1000 1\n1 100000 65536\n", 65_536));
+        assert!(!maps_id("0 1000 1\n1 100000 65536\n", 65_537));
+        assert!(!maps_id("", 0));
+    }
+}
