@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod interval;
+mod many;
 mod paired;
 mod quantile;
 mod random;
@@ -24,6 +25,7 @@ pub use interval::{
     Interval, Part, count_interval, half_width, mean_interval, median_interval, quantile_interval,
     ratio_interval, share_interval,
 };
+pub use many::{Difference, Estimated, adjusted, difference};
 pub use paired::{LEAST_UNITS, PairedTest, permutation, signed_rank, signed_rank_p};
 pub use quantile::{quantile, sorted};
 pub use random::SplitMix64;

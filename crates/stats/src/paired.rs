@@ -14,6 +14,8 @@ const TAIL: f64 = 0.025;
 const LEAST_PAIRS: usize = 6;
 /// Fewer units on a side give no p: no arrangement of them is rare enough.
 pub const LEAST_UNITS: usize = 5;
+/// Rounding of a sum, as a share of the sum of its values' sizes.
+const ROUNDING: f64 = 1e-13;
 /// Most arrangements that are counted out; beyond, this many are drawn.
 const ARRANGEMENTS: usize = 20_000;
 
@@ -147,8 +149,10 @@ pub fn permutation(a: &[f64], b: &[f64]) -> Option<f64> {
     let sum: f64 = all.iter().sum();
     let (m, n) = (a.len() as f64, b.len() as f64);
     let apart = |first: f64| (first / m - (sum - first) / n).abs();
-    // Rounding must not make an arrangement less extreme than itself.
-    let seen = apart(a.iter().sum()) * (1.0 - 1e-9);
+    // Rounding must not make an arrangement less extreme than itself: it is of the size of
+    // the sums, however small their difference is.
+    let sizes: f64 = all.iter().map(|value| value.abs()).sum();
+    let seen = apart(a.iter().sum()) - ROUNDING * sizes / m.min(n);
     if arrangements(all.len(), a.len()) <= ARRANGEMENTS as f64 {
         let (mut extreme, mut count) = (0usize, 0usize);
         choose(&all, a.len(), 0.0, &mut |first| {
@@ -249,6 +253,10 @@ mod tests {
         assert_eq!(permutation(&a, &a), Some(1.0));
         assert_eq!(permutation(&a[..4], &b), None);
         assert_eq!(permutation(&[f64::NAN; 5], &b), None);
+        // A small difference of large values, each in another order of addition.
+        let far = [0.1, 0.2, 0.3, 0.4, 0.5].map(|value| value + 1e6);
+        let turned = [0.5, 0.1, 0.4, 0.2, 0.3].map(|value| value + 1e6);
+        assert_eq!(permutation(&far, &turned), Some(1.0));
         let many: Vec<f64> = (0..30).map(f64::from).collect();
         let p = permutation(&many, &many.iter().map(|v| v + 0.1).collect::<Vec<_>>());
         assert!(p.unwrap() > 0.9, "{p:?}");
