@@ -59,6 +59,8 @@ pub(super) fn planned(dir: &Path) -> Option<Value> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Data {
     pub(crate) runs: Vec<Run>,
+    /// Processor of each host that a record's plan names.
+    processors: BTreeMap<String, String>,
 }
 
 impl Data {
@@ -123,14 +125,74 @@ impl Data {
         let text = fs::read_to_string(dir.join("raw.jsonl"))?;
         let before = self.runs.len();
         let lines = text.lines();
-        let runs = lines.filter_map(|line| serde_json::from_str(line).ok());
-        for run in runs.filter(|run: &Run| run.sample == "run") {
+        let lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut processor = String::new();
+        for line in lines {
+            if let Some(cpu) = line.pointer("/machine/cpu").and_then(Value::as_str) {
+                cpu.clone_into(&mut processor);
+            }
+            let run = serde_json::from_value(line).ok();
+            let Some(run) = run.filter(|run: &Run| run.sample == "run") else {
+                continue;
+            };
+            self.runs_on(&run.host, &processor);
             // Clocks and counters make two runs differ: equal ones are the same run.
-            if !self.runs[..before].contains(&run) {
+            let same = |known: &Run| {
+                known.took_s == run.took_s
+                    && Run {
+                        host: run.host.clone(),
+                        ..known.clone()
+                    } == run
+            };
+            if !self.runs[..before].iter().any(same) {
                 self.runs.push(run);
             }
         }
+        self.unite_hosts();
         Ok(self.runs.len() - before)
+    }
+
+    /// Notes the processor of a host.
+    pub(crate) fn runs_on(&mut self, host: &str, processor: &str) {
+        if !self.processors.contains_key(host) {
+            self.processors
+                .insert(host.to_owned(), processor.to_owned());
+        }
+    }
+
+    /// Runs of the earlier form, with the name alone, that are known to be of this `host`.
+    pub(crate) fn adopt(&mut self, host: &str) {
+        let name = host.split('#').next();
+        for run in &mut self.runs {
+            if Some(run.host.as_str()) == name {
+                host.clone_into(&mut run.host);
+            }
+        }
+    }
+
+    /// Earlier records have a host's name alone, later ones `NAME#IDENTITY`: both are one host
+    /// where name, processor and number of CPUs agree with one later record's.
+    fn unite_hosts(&mut self) {
+        let processors = &self.processors;
+        let whole = |run: &&Run| run.host.contains('#');
+        let mut known: Vec<(String, u32)> = self
+            .runs
+            .iter()
+            .filter(whole)
+            .map(|run| (run.host.clone(), run.host_cpus))
+            .collect();
+        known.sort();
+        known.dedup();
+        for run in self.runs.iter_mut().filter(|run| !run.host.contains('#')) {
+            let alike = known.iter().filter(|(host, cpus)| {
+                host.split('#').next() == Some(run.host.as_str())
+                    && *cpus == run.host_cpus
+                    && processors.get(host) == processors.get(&run.host)
+            });
+            if let [(host, _)] = alike.collect::<Vec<_>>()[..] {
+                run.host.clone_from(host);
+            }
+        }
     }
 
     /// All runs as CSV.

@@ -521,6 +521,9 @@ impl Experiment for Platforms {
             let added = read.map_err(|source| WeighError::Read { path, source })?;
             if self.options.resume.is_none() {
                 self.merge(dir, added)?;
+            } else {
+                // It was checked to be of this host.
+                self.data.adopt(&self.host);
             }
         }
         if self.options.merge.is_empty() {

@@ -353,6 +353,44 @@ fn recorded(runs: &[Run], plan: &serde_json::Value) -> tempfile::TempDir {
 }
 
 #[test]
+fn a_host_of_earlier_records_is_the_one_of_later_ones() {
+    let place = Place::new(Platform::Bare, Mode::Vanilla, 8, 8);
+    let of = |host: &str, time: f64| [run(host, "w", place, Arm::Main, time)];
+    let none = serde_json::json!({});
+    let (old, new) = (
+        recorded(&of("a", 1.0), &none),
+        recorded(&of("a#1", 1.1), &none),
+    );
+    let other = recorded(&of("a#2", 1.2), &none);
+    let hosts = |records: &[&tempfile::TempDir]| {
+        let mut data = Data::default();
+        for record in records {
+            data.read(record.path()).unwrap();
+        }
+        data.hosts()
+            .into_iter()
+            .map(|host| host.0)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(hosts(&[&old, &new]), ["a#1"]);
+    assert_eq!(hosts(&[&new, &old, &old]), ["a#1"]);
+    assert_eq!(hosts(&[&old, &new, &other]), ["a#1", "a#2"]);
+    assert_eq!(
+        hosts(&[&new, &other, &old]),
+        ["a", "a#1", "a#2"],
+        "either could be it"
+    );
+    let path = other.path().join("raw.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("\"cpu\":\"\"", "\"cpu\":\"x\"")).unwrap();
+    assert_eq!(hosts(&[&other, &old]), ["a", "a#2"], "another processor");
+    let mut data = Data::default();
+    data.read(old.path()).unwrap();
+    data.adopt("a#1");
+    assert_eq!(data.hosts(), [("a#1".to_owned(), 8)]);
+}
+
+#[test]
 fn the_same_record_is_merged_once_and_keeps_its_machine() {
     let place = Place::new(Platform::Bare, Mode::Vanilla, 8, 8);
     let runs = [1.0, 1.1].map(|time| run("a", "w", place, Arm::Main, time));
