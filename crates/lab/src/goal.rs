@@ -45,7 +45,7 @@ pub(crate) enum Judgement {
     Met,
     /// The whole interval is beyond the goal.
     Missed,
-    /// The interval holds the goal, or one sample has none.
+    /// The interval holds the goal, or there are too few samples for an interval.
     Undecided,
 }
 
@@ -90,14 +90,14 @@ impl Verdict {
 }
 
 /// The verdict on a figure; `None` where there is no goal for it on this KVM. It rests on
-/// the ends of the interval, or of the range where there are few samples; one sample decides
-/// only what is known without error.
+/// the ends of the interval. A range of few samples decides nothing: of two samples both lie
+/// on the same side of the true median half of the time.
 pub(crate) fn judge(figure: &Figure, goals: &[Goal], kvm: Kvm) -> Option<Verdict> {
     let applies = |g: &&Goal| g.figure == figure.name && g.on.contains(&kvm);
     let goal = goals.iter().find(applies)?;
     let exact = figure.statistic == Statistic::Exact;
     let ends = figure
-        .ends()
+        .interval()
         .or(exact.then_some((figure.value, figure.value)));
     let verdict = match ends {
         Some((_, high)) if high <= goal.at_most => Judgement::Met,
@@ -143,15 +143,20 @@ mod tests {
     }
 
     #[test]
-    fn one_sample_decides_only_what_is_exact() {
+    fn few_samples_decide_only_what_is_exact() {
         let one = median("x", "%", &[0.05]).unwrap();
         assert_eq!(judged(&one), Judgement::Undecided);
         assert_eq!(
             judged(&exact("x", "bytes", &[0.05]).unwrap()),
             Judgement::Met
         );
+        for few in [[0.05, 0.06, 0.07], [0.2, 0.3, 0.4]] {
+            let figure = median("x", "%", &few).unwrap();
+            assert_eq!(judged(&figure), Judgement::Undecided);
+        }
+        let six = median("x", "%", &[0.01, 0.02, 0.03, 0.04, 0.05, 0.06]).unwrap();
+        assert_eq!(judged(&six), Judgement::Met);
         let several = median("x", "%", &[0.05, 0.06, 0.2]).unwrap();
-        assert_eq!(judged(&several), Judgement::Undecided);
         let sentence = judge(&several, GOALS, Kvm::Emulated)
             .unwrap()
             .sentence(&several);

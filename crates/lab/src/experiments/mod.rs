@@ -138,32 +138,6 @@ pub(crate) struct ReportText {
     pub(crate) limitations: Vec<String>,
 }
 
-/// Beginnings of figures of which more is better; of all others less is.
-const MORE_IS_BETTER: [&str; 17] = [
-    "iops.",
-    "db_iops.",
-    "iops_gain_pct.",
-    "cpu_gain_pct.",
-    "instructions_gain_pct.",
-    "tps.",
-    "kv_ops_per_s.",
-    "carried_rps.",
-    "rps_max.",
-    "gain_pct.",
-    "call_gain_pct.",
-    "pin_gain_pct.",
-    "in_flight.",
-    "finds_5pct_of_100.",
-    "delivery_ratio.",
-    "gbit_per_s.",
-    "bytes_per_s.",
-];
-
-/// Whether more of a figure is better.
-pub(crate) fn more_is_better(figure: &str) -> bool {
-    MORE_IS_BETTER.iter().any(|begin| figure.starts_with(begin))
-}
-
 /// An experiment in the registry.
 pub(crate) struct Entry {
     /// Name on the command line.
@@ -256,3 +230,26 @@ pub(crate) const ALL: &[Entry] = &[
         make: |depth, app| Box::new(tailor::Tailor::new(depth, app)),
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_that_decide_goals_repeat_often_enough_for_an_interval() {
+        for entry in ALL {
+            for depth in [Depth::Standard, Depth::Full] {
+                let experiment = (entry.make)(depth, None);
+                if experiment.goals().is_empty() {
+                    continue;
+                }
+                let plan = experiment.plan();
+                for name in ["rounds", "turns", "cycles", "starts", "batches", "boots"] {
+                    let times = plan.get(name).and_then(Value::as_u64);
+                    let about = format!("{} {}: {name}", entry.name, depth.name());
+                    assert!(times.is_none_or(|times| times >= 6), "{about}: {times:?}");
+                }
+            }
+        }
+    }
+}

@@ -6,7 +6,7 @@ use tare_control::stats::Kvm;
 
 use super::text::{escape, list};
 use super::{Report, Section};
-use crate::figure::Figure;
+use crate::figure::{Figure, needed};
 use crate::goal::{Goal, Judgement, judge};
 use crate::outcome::Ending;
 use crate::summary::Summary;
@@ -186,10 +186,14 @@ fn figures(report: &Report<'_>) -> Section {
     html.push_str("</tbody></table></div>\n");
     Section {
         title: "Figures".to_owned(),
-        lead: "What each figure is stands beside its unit; n counts what was repeated, such as \
-               booted machines or runs. A median of two to five samples has their range, one \
-               sample has neither."
-            .to_owned(),
+        lead: format!(
+            "What each figure is stands beside its unit; n counts what was repeated, such as \
+             booted machines or runs. A median of two to five samples has their range, one \
+             sample has neither, and both decide no goal. A high percentile needs ten samples of \
+             each machine beyond it, so the 90th {} and the 99th {}; with fewer it is not given.",
+            needed(0.9),
+            needed(0.99)
+        ),
         html,
     }
 }

@@ -106,7 +106,7 @@ static KIND: Kind = Kind {
     word: "rounds",
     sizes: |depth| match depth {
         Depth::Quick => (1, 200),
-        Depth::Standard => (3, 300),
+        Depth::Standard => (6, 300),
         Depth::Full => (10, 1000),
     },
     turn: Duration::from_millis(700),

@@ -177,8 +177,8 @@ impl HaltBudget {
     pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
         let (rounds, warm_ms, time_ms) = match depth {
             Depth::Quick => (1, 400, 600),
-            Depth::Standard => (1, 1000, 2000),
-            Depth::Full => (3, 2000, 10_000),
+            Depth::Standard => (6, 500, 1000),
+            Depth::Full => (6, 2000, 10_000),
         };
         Self {
             depth,

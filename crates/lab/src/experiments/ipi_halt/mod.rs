@@ -117,7 +117,7 @@ impl IpiHalt {
     pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
         let (rounds, samples) = match depth {
             Depth::Quick => (2, 100),
-            Depth::Standard => (5, 200),
+            Depth::Standard => (6, 200),
             Depth::Full => (10, 1000),
         };
         Self {

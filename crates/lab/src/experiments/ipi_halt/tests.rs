@@ -53,7 +53,7 @@ fn every_arm_has_its_quantiles_and_the_ratio_is_judged() {
     let ratio = figure(&summary, "wake_poll_to_never");
     assert!((ratio.value - 0.25).abs() < 0.01, "{ratio:?}");
     assert!(
-        run.outcome.table.contains("<=0.286 met"),
+        run.outcome.table.contains("<=0.286 undecided"),
         "{}",
         run.outcome.table
     );

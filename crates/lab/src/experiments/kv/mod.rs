@@ -88,7 +88,7 @@ impl Kv {
     pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
         let (turns, calibrate_s, load_s, batch) = match depth {
             Depth::Quick => (1, 1, 3, 20),
-            Depth::Standard => (3, 2, 5, 50),
+            Depth::Standard => (6, 2, 4, 50),
             Depth::Full => (10, 5, 20, 100),
         };
         Self {

@@ -71,7 +71,7 @@ impl Plan {
             app: app.unwrap_or_else(|| "lighttpd".to_owned()),
             arms: arms(),
             single: Vec::new(),
-            boots: 3,
+            boots: 6,
             dialogs: 200,
             requests: REQUESTS,
             rates: rising(),
@@ -90,7 +90,7 @@ impl Plan {
             },
             Depth::Full => Self {
                 single: single(&Cut::ALL),
-                boots: 5,
+                boots: 10,
                 dialogs: 500,
                 requests: 300,
                 load_ms: 5000,

@@ -126,7 +126,7 @@ static KIND: Kind = Kind {
     word: "transactions",
     sizes: |depth| match depth {
         Depth::Quick => (1, 60),
-        Depth::Standard => (3, 100),
+        Depth::Standard => (6, 100),
         Depth::Full => (10, 1000),
     },
     turn: Duration::from_millis(900),

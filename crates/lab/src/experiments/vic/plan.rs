@@ -178,7 +178,7 @@ impl Plan {
     pub(super) const fn of(depth: Depth) -> Self {
         let (rounds, ms) = match depth {
             Depth::Quick => (1, 1000),
-            Depth::Standard => (3, 2000),
+            Depth::Standard => (6, 1000),
             Depth::Full => (10, 5000),
         };
         Self {
