@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use tare_control::exit::ExitCode;
-use tare_lab::{CompareError, Compared, Depth, PlatformOptions, WeighError, WeighRequest};
+use tare_lab::{CompareError, Compared, Depth, KeptRun, PlatformOptions, WeighError, WeighRequest};
 
 use crate::args::{CompareArgs, CompareFormat, ReportArgs, WeighArgs};
 use crate::failure::{Explain, Outcome};
@@ -25,6 +25,11 @@ impl Explain for CompareError {
 /// Runs the experiment; its table goes to standard output.
 pub(crate) fn weigh(args: WeighArgs) -> Outcome {
     let experiment = args.experiment.clone();
+    // Before anything is measured: a run takes up to hours.
+    let against = args.against.as_deref();
+    let against = against
+        .map(|dir| KeptRun::of(dir, &experiment))
+        .transpose()?;
     let mut request = WeighRequest::new(args.experiment);
     request.depth = match (args.quick, args.full) {
         (true, _) => Depth::Quick,
@@ -59,19 +64,22 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
         crate::warn(&format!("cannot keep these costs for tare why: {error}"));
     }
     let code = outcome.exit_code();
-    match &args.against {
-        Some(before) if code == ExitCode::Success => {
-            let compared = tare_lab::compare(before, &outcome.directory)?;
-            crate::print(&compared.text())?;
-            judged(&compared, args.fail_on)
-        }
-        _ => Ok(code),
-    }
+    let Some(before) = against else {
+        return Ok(code);
+    };
+    // What failed or was interrupted has figures too; its own exit code comes first.
+    let compared = tare_lab::compare(&before, &KeptRun::read(&outcome.directory)?)?;
+    crate::print(&compared.text())?;
+    let judged = judged(&compared, args.fail_on)?;
+    Ok(match code {
+        ExitCode::Success => judged,
+        failed => failed,
+    })
 }
 
 /// Compares two runs.
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
-    let compared = tare_lab::compare(&args.before, &args.after)?;
+    let compared = tare_lab::compare(&KeptRun::read(&args.before)?, &KeptRun::read(&args.after)?)?;
     crate::print(&match args.format {
         CompareFormat::Text => compared.text(),
         CompareFormat::Markdown => compared.markdown(),

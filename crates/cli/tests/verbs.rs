@@ -108,6 +108,32 @@ fn an_unknown_experiment_is_named_with_those_that_exist() {
 }
 
 #[test]
+fn what_a_run_is_compared_with_is_checked_before_it_runs() {
+    let place = Place::new();
+    let none = place.path().join("none");
+    let none = none.to_str().unwrap();
+    let out = place.path().join("out");
+    let weigh = ["weigh", "kv", "--out", out.to_str().unwrap(), "--against"];
+    let against = |dir: &str| place.run(&[&weigh[..], &[dir]].concat());
+    against(none).expect(2, "cannot read");
+    let kept = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../lab/runs/2026-11-21-vic-quick"
+    );
+    against(kept).expect(2, "of vic and kv");
+    assert!(!out.exists(), "nothing was measured");
+    for bad in ["nan", "-1", "inf", "x"] {
+        let limit = format!("--fail-on={bad}");
+        place
+            .run(&["compare", kept, kept, &limit])
+            .expect(2, "not a percentage");
+    }
+    place
+        .run(&["compare", kept, kept, "--fail-on", "3%"])
+        .expect(0, "");
+}
+
+#[test]
 fn a_full_disk_behind_standard_output_is_said() {
     let place = Place::new();
     let root = RunRoot::open(place.run_root()).unwrap();

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use tare_host::printable::{printable, printable_lines};
 
 use crate::experiments::ReportText;
 use crate::figure::find;
@@ -39,6 +40,25 @@ pub(crate) fn word(value: &impl Serialize) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
+/// Text within backquotes in a Markdown table.
+fn in_code(text: &str) -> String {
+    printable(text).replace('`', "'").replace('|', "\\|")
+}
+
+/// Text as it stands in a Markdown table: no column, code or markup of its own.
+pub(crate) fn in_markdown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in printable_lines(text).chars() {
+        match c {
+            '|' | '`' | '*' | '[' | ']' | '\\' => out.extend(['\\', c]),
+            '<' => out.push_str("&lt;"),
+            '&' => out.push_str("&amp;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// A field of CSV (RFC 4180).
 pub(crate) fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
@@ -72,7 +92,7 @@ pub(crate) fn markdown(summary: &Summary, text: &ReportText) -> String {
             Judgement::Missed => "**missed**",
             other => other.word(),
         };
-        let (name, limit) = (&goal.figure, crate::table::number(goal.at_most));
+        let (name, limit) = (in_code(&goal.figure), crate::table::number(goal.at_most));
         let _ = writeln!(out, "| `{name}` | {measured} | {limit} | {verdict} |");
     }
     out.push_str("\n| figure | value (95 % interval, or range) | unit | is a | n |\n");
@@ -81,9 +101,9 @@ pub(crate) fn markdown(summary: &Summary, text: &ReportText) -> String {
         let _ = writeln!(
             out,
             "| `{}` | {} | {} | {} | {} |",
-            figure.name,
+            in_code(&figure.name),
             figure.text(),
-            figure.unit,
+            in_markdown(&figure.unit),
             figure.statistic.words(),
             figure.n
         );

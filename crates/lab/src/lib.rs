@@ -22,6 +22,7 @@
 mod appliance;
 mod bench;
 mod compare;
+mod direction;
 mod error;
 mod experiments;
 mod export;
@@ -50,7 +51,7 @@ pub mod by_hand {
     pub use crate::linux::by_hand::{ByHandError, answers, check, load, root, words};
 }
 
-pub use compare::{Change, CompareError, Compared, Row, compare};
+pub use compare::{Change, CompareError, Compared, KeptRun, Row, compare};
 pub use error::WeighError;
 pub use experiments::platforms::{ContainerEngine, Platform, PlatformOptions, parse_shard};
 pub use outcome::{Ending, Outcome};

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use tare_control::stats::Kvm;
+use tare_host::printable::printable;
 
 use crate::figure::{Figure, Spread};
 use crate::goal::{Goal, Verdict, judge};
@@ -27,7 +28,7 @@ pub(crate) fn table(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> String {
     for figure in figures {
         let line = format!(
             "{:<26} {:>9} {:<20} {:>3} {}",
-            figure.name,
+            printable(&figure.name),
             number(figure.value),
             ends(figure),
             figure.n,

@@ -211,6 +211,15 @@ fn write(
         .filter(|old| figure::find(&figures, &old.name).is_none());
     let lost: Vec<Figure> = lost.collect();
     figures.extend(lost);
+    #[cfg(test)]
+    for figure in &figures {
+        let known = crate::direction::known(&figure.name);
+        assert!(
+            known.is_some(),
+            "{}: no family in direction.rs",
+            figure.name
+        );
+    }
     let goals = experiment.goals();
     let summary = Summary {
         schema: SCHEMA,

@@ -25,7 +25,7 @@ pub(crate) struct WeighArgs {
     pub(crate) against: Option<PathBuf>,
     /// With --against: exit with 80 if a figure is worse by more than this, in %,
     /// by its whole interval
-    #[arg(long, value_name = "PCT", requires = "against")]
+    #[arg(long, value_name = "PCT", requires = "against", value_parser = percent)]
     pub(crate) fail_on: Option<f64>,
     /// Directory for summary.json, raw.jsonl and report.html; new or empty
     /// [default: out/EXPERIMENT-DATE-TIME]
@@ -47,6 +47,14 @@ pub(crate) struct WeighArgs {
     pub(crate) platforms: PlatformArgs,
 }
 
+/// A percentage that a figure may be worse by.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').trim_end().parse::<f64>().ok();
+    number
+        .filter(|percent| percent.is_finite() && *percent >= 0.0)
+        .ok_or_else(|| "not a percentage from 0 on, such as 3".to_owned())
+}
+
 /// `tare compare`.
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
@@ -58,7 +66,7 @@ pub(crate) struct CompareArgs {
     pub(crate) after: PathBuf,
     /// Exit with 80 if a figure is worse by more than this, in %, by its whole
     /// interval
-    #[arg(long, value_name = "PCT")]
+    #[arg(long, value_name = "PCT", value_parser = percent)]
     pub(crate) fail_on: Option<f64>,
     /// How to print it
     #[arg(long, value_enum, default_value = "text")]
