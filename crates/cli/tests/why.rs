@@ -28,8 +28,8 @@ const SECONDS: &str = "1.5";
 
 /// Looks at a machine whose CPU others may want.
 const ATTEMPTS: usize = 5;
-/// CPU time of others, share of a core, with which KVM may do without polling.
-const OTHERS: f64 = 0.3;
+/// Part of the breakdown, share of a core, that findings may lack or say too much.
+const UNEXPLAINED: f64 = 0.01;
 
 /// What all of these need: one at a time, the image.
 fn ready() -> Option<(MutexGuard<'static, ()>, PathBuf)> {
@@ -202,48 +202,18 @@ fn why(place: &Place, target: &str) -> Value {
     document["machines"][0].clone()
 }
 
-/// Time that the CPUs of this computer were busy so far.
-fn busy_s() -> f64 {
-    const TICKS_PER_S: f64 = 100.0;
-    let stat = std::fs::read_to_string("/proc/stat").unwrap();
-    let ticks: Vec<f64> = stat
-        .lines()
-        .next()
-        .unwrap()
-        .split_whitespace()
-        .skip(1)
-        .take(8)
-        .map(|field| field.parse().unwrap())
-        .collect();
-    // But for idle and iowait.
-    (ticks.iter().sum::<f64>() - ticks[3] - ticks[4]) / TICKS_PER_S
-}
-
-/// Whether others wanted the machine's CPUs.
-fn is_contended(machine: &Value) -> bool {
+/// The finding of this cause, if there is one.
+fn found<'a>(machine: &'a Value, cause: &str) -> Option<&'a Value> {
     let findings = machine["findings"].as_array().unwrap();
-    findings.iter().any(|found| found["cause"] == "steal")
+    findings.iter().find(|found| found["cause"] == cause)
 }
 
-/// The largest cause that is not the fault of who else uses this computer.
-fn own_cause(machine: &Value) -> &str {
-    let findings = machine["findings"].as_array().unwrap();
-    let causes = findings
-        .iter()
-        .map(|found| found["cause"].as_str().unwrap());
-    causes
-        .into_iter()
-        .find(|cause| *cause != "steal")
-        .unwrap_or("none")
-}
-
-/// Looks again, a few times, while others want the machine's CPUs: what they
-/// take changes which share is the largest.
+/// Looks again, a few times, where a machine got too little of a CPU to show what it does.
 #[track_caller]
 fn expect_cause(place: &Place, target: &str, cause: &str) -> Value {
     let mut told = why(place, target);
     for _ in 1..ATTEMPTS {
-        if own_cause(&told) == cause || !is_contended(&told) {
+        if found(&told, cause).is_some() {
             break;
         }
         told = why(place, target);
@@ -252,23 +222,60 @@ fn expect_cause(place: &Place, target: &str, cause: &str) -> Value {
     told
 }
 
+/// It is named, with a remedy, and its share is within the account. Whether it is the
+/// largest depends on who else uses this computer: recorded accounts hold the order.
 #[track_caller]
 fn expect_told(machine: &Value, cause: &str) {
     let told = serde_json::to_string_pretty(&machine["findings"]).unwrap();
-    assert_eq!(own_cause(machine), cause, "{told}");
-    let first = machine["findings"].as_array().unwrap();
-    let found = first.iter().find(|found| found["cause"] == cause).unwrap();
+    let found = found(machine, cause).unwrap_or_else(|| panic!("no {cause}: {told}"));
     assert!(!found["remedy"].as_str().unwrap().is_empty(), "{told}");
+    expect_covered(machine);
     let cost = machine["observer_share"].as_f64().unwrap();
     println!("{cause}: {} watching {:.4}", found["what"], cost);
     record(machine, cause);
 }
 
+/// The findings explain each part of the breakdown, and no more than it.
+#[track_caller]
+fn expect_covered(machine: &Value) {
+    let breakdown = machine["breakdown"].as_object().unwrap();
+    for (part, share) in breakdown.iter().filter(|(part, _)| *part != "total") {
+        let findings = machine["findings"].as_array().unwrap().iter();
+        let parts = findings.map(|found| found["parts"][part].as_f64().unwrap());
+        let (share, explained) = (share.as_f64().unwrap(), parts.sum::<f64>());
+        assert!(
+            (share - explained).abs() <= UNEXPLAINED,
+            "{part}: {share}, {explained}: {}",
+            machine["findings"]
+        );
+    }
+}
+
+/// A sum over the vCPUs of a time in the account, share of a core.
+fn vcpus_share(machine: &Value, of: impl Fn(&Value) -> &Value) -> f64 {
+    let account = &machine["account"];
+    let threads = account["threads"].as_array().unwrap().iter();
+    let vcpus = threads.filter(|thread| !thread["vcpu"].is_null());
+    let times = vcpus.map(|thread| of(thread).as_f64().unwrap());
+    times.sum::<f64>() / account["window_ns"].as_f64().unwrap()
+}
+
+#[track_caller]
+fn expect_share(found: &Value, share: f64) {
+    let told = found["share"].as_f64().unwrap();
+    assert!((told - share).abs() < 1e-6, "{share}: {found}");
+}
+
 /// With TARE_RECORD=1 the account becomes one that `crates/why` is tested on.
+#[track_caller]
 fn record(machine: &Value, cause: &str) {
     if std::env::var_os("TARE_RECORD").is_none() {
         return;
     }
+    let causes = machine["findings"].as_array().unwrap().iter();
+    let mut first = causes.map(|found| found["cause"].as_str().unwrap());
+    let first = first.find(|first| *first == cause || *first != "steal");
+    assert_eq!(first, Some(cause), "record it on a computer with free CPUs");
     let accounts = concat!(env!("CARGO_MANIFEST_DIR"), "/../why/tests/accounts");
     let monitor = machine["monitor"].as_str().unwrap();
     let path = Path::new(accounts).join(format!("{cause}-{monitor}.json"));
@@ -369,17 +376,18 @@ fn why_names_halt_polling_that_loses() {
     // Two waits within the window make it grow, one beyond it wastes it.
     let words = "mode=sleep us=4000,4000,20000";
     let machine = Machine::start(&place, &image, words, &["--halt", "poll=5000000"]);
-    // KVM does not poll while another task wants the CPU, which need not keep the
-    // machine from it: one of a session with less weight makes way at once.
+    // KVM does not poll while another task wants the CPU.
     for _ in 0..ATTEMPTS {
-        let before_s = busy_s();
         let told = why(&place, &machine.name);
-        let own = told["breakdown"]["total"].as_f64().unwrap();
-        let seconds = told["seconds"].as_f64().unwrap();
-        let others_run = (busy_s() - before_s) / seconds - own > OTHERS;
-        if own_cause(&told) == "polling_loses" || !(is_contended(&told) || others_run) {
-            return expect_told(&told, "polling_loses");
+        let halts = |ns: &'static str| vcpus_share(&told, move |t| &t["vcpu"]["halts"][ns]);
+        let (lost, won) = (halts("poll_wasted_ns"), halts("poll_success_ns"));
+        if lost <= won || lost + won < UNEXPLAINED {
+            continue;
         }
+        expect_told(&told, "polling_loses");
+        let found = found(&told, "polling_loses").unwrap();
+        assert!(found["remedy"].as_str().unwrap().contains("halt=never"));
+        return expect_share(found, lost + won);
     }
     eprintln!("SKIP: this computer is too busy for halt polling");
 }
@@ -487,20 +495,11 @@ fn why_names_each_burner_in_each_machine_type() {
         let place = Place::new();
         let qemu = Qemu::start(&place, &image, case.model, case.cmdline, &[]);
         let machine = expect_cause(&place, &qemu.0.id().to_string(), case.cause);
-        let findings = machine["findings"].as_array().unwrap();
-        let found = findings.iter().find(|found| found["cause"] == case.cause);
-        let what = found.unwrap()["what"].as_str().unwrap();
+        let found = found(&machine, case.cause).unwrap();
+        let what = found["what"].as_str().unwrap();
         assert!(
             what.contains(case.what),
             "{} {}: {what}",
-            case.model,
-            case.cmdline
-        );
-        let share = found.unwrap()["share"].as_f64().unwrap();
-        let total = machine["breakdown"]["total"].as_f64().unwrap();
-        assert!(
-            share > total / 2.0,
-            "{} {}: {share} of {total}",
             case.model,
             case.cmdline
         );
@@ -517,13 +516,9 @@ fn why_names_a_vcpu_that_waits_for_a_cpu() {
     machine.vcpus().into_iter().for_each(|tid| pin(tid, 0));
     let _hogs = [Hog::new(0), Hog::new(0), Hog::new(0)];
     let told = why(&place, &machine.name);
-    assert_eq!(
-        told["findings"][0]["cause"], "steal",
-        "{}",
-        told["findings"]
-    );
-    assert!(told["findings"][0]["share"].as_f64().unwrap() > 0.5);
-    record(&told, "steal");
+    expect_told(&told, "steal");
+    let waited = vcpus_share(&told, |thread| &thread["off_cpu"]["run_delay_ns"]);
+    expect_share(found(&told, "steal").unwrap(), waited);
 }
 
 #[test]
@@ -616,7 +611,14 @@ fn a_machine_that_ends_meanwhile_is_told_until_then() {
     let machine = Machine::start(&place, &image, "mode=spin", &[]);
     let watching = place.tare(&["why", &machine.name, "--seconds", "30"]);
     let watching = { watching }.spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    let descriptors = format!("/proc/{}/fd", watching.id());
+    eventually("its programs are attached", || {
+        let all = std::fs::read_dir(&descriptors).into_iter().flatten();
+        let links = all.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        { links }.any(|link| link.to_string_lossy().contains("bpf_link"))
+    });
+    // The window begins soon after.
+    std::thread::sleep(Duration::from_millis(500));
     drop(machine);
     let ended: Ended = support::end(watching);
     ended.expect(0, "then it ended");
@@ -640,7 +642,9 @@ fn top_prints_a_table_where_there_is_no_terminal() {
         .lines()
         .find(|line| line.starts_with(&machine.name));
     let line = line.unwrap_or_else(|| panic!("{ended:#?}"));
-    assert!(line.ends_with("spins") || line.ends_with("steal"), "{line}");
+    // As a busy computer may have it, it got no CPU, or too little to be called one.
+    let causes = ["spins", "steal", "guest"];
+    assert!(causes.iter().any(|it| line.ends_with(it)), "{line}");
     assert!(ended.out.lines().all(|line| line.len() < 80), "{ended:#?}");
 }
 

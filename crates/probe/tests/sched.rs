@@ -3,80 +3,137 @@
 //! They need BPF (root), and SKIP without; with TARE_REQUIRE_KVM=1 a skip fails.
 #![allow(clippy::unwrap_used)]
 
+use std::fs;
+use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tare_probe::sched::{Cause, Observer, Times};
+use tare_probe::sched::{Cause, Observer};
 
-const WINDOW: Duration = Duration::from_millis(600);
+/// CPU time, or time in a wait, after which a process has shown what it does.
+const ENOUGH: Duration = Duration::from_millis(200);
+/// The scheduler brings a running task's time up to date at its tick.
+const TICK_NS: u64 = 10_000_000;
+/// Waits for events end with this.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn observer() -> Option<Observer> {
     tare_vmtest::or_skip(Observer::start())
 }
 
-/// A child that is ended with the test.
+/// A shell that waits for [`Doing::go`], does `script`, and is ended with the test.
 struct Doing(Child);
 
 impl Doing {
-    fn new(program: &str, args: &[&str]) -> Self {
-        let mut command = Command::new(program);
-        command
-            .args(args)
+    fn new(script: &str) -> Self {
+        let child = Command::new("sh")
+            .args(["-c", &format!("read go; {script}")])
             .stdout(Stdio::null())
-            .stdin(Stdio::piped());
-        Self(command.spawn().unwrap())
+            .stdin(Stdio::piped())
+            .spawn();
+        let doing = Self(child.unwrap());
+        // In its read: what it does from now on begins with a wake-up, which is seen.
+        eventually(|| doing.proc("syscall").starts_with("0 0x0 "));
+        doing
+    }
+
+    fn go(&mut self) {
+        self.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    fn end(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+
+    fn proc(&self, file: &str) -> String {
+        fs::read_to_string(format!("/proc/{}/{file}", self.0.id())).unwrap()
+    }
+
+    /// CPU time by the scheduler's own clock.
+    fn ran_ns(&self) -> u64 {
+        let schedstat = self.proc("schedstat");
+        schedstat.split(' ').next().unwrap().parse().unwrap()
     }
 }
 
 impl Drop for Doing {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.end();
     }
 }
 
-/// What a process does within a window.
-fn watched(program: &str, args: &[&str]) -> Option<Times> {
-    let mut observer = observer()?;
-    let doing = Doing::new(program, args);
-    let group = observer.group();
-    observer.watch_process(group, doing.0.id());
-    std::thread::sleep(Duration::from_millis(100));
-    observer.turn();
-    std::thread::sleep(WINDOW);
-    let times = observer.turn().remove(0);
-    assert_eq!(observer.unavailable(), []);
-    Some(times)
+#[track_caller]
+fn eventually(mut is: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is() {
+        assert!(begin.elapsed() < PATIENCE, "not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap()
+}
+
+/// Its time on CPUs agrees with the scheduler's clock, and all of its time is on a CPU
+/// or in a wait, however little of a CPU it gets.
 #[test]
 fn a_process_that_computes_is_on_a_cpu_or_waits_for_one() {
-    let Some(times) = watched("sh", &["-c", "while :; do :; done"]) else {
+    let Some(mut observer) = observer() else {
         return;
     };
-    let ready = times.off_ns(Cause::RunQueue);
-    let accounted = times.on_cpu.sum_ns + ready;
-    assert!(accounted > times.window_ns * 8 / 10, "{times:?}");
-    assert!(accounted < times.window_ns * 12 / 10, "{times:?}");
-    assert!(times.io_ns() < times.window_ns / 10, "{times:?}");
+    let mut doing = Doing::new("while :; do :; done");
+    let group = observer.group();
+    observer.watch_process(group, doing.0.id());
+    let begin = Instant::now();
+    observer.turn();
+    let before_ns = doing.ran_ns();
+    doing.go();
+    eventually(|| doing.ran_ns() > before_ns + ns(ENOUGH));
+    let ran_ns = doing.ran_ns() - before_ns;
+    doing.end();
+    let times = observer.turn().remove(0);
+    let most_ns = ns(begin.elapsed());
+    assert_eq!(observer.unavailable(), []);
+    assert!(
+        times.on_cpu.sum_ns + TICK_NS > ran_ns,
+        "{ran_ns}: {times:?}"
+    );
+    let off_ns: u64 = times.off_cpu.iter().map(|off| off.stretches.sum_ns).sum();
+    assert!(
+        times.on_cpu.sum_ns + off_ns <= most_ns,
+        "{most_ns}: {times:?}"
+    );
+    for off in &times.off_cpu {
+        match off.cause {
+            // Pages of the shell that were not in memory.
+            Cause::RunQueue | Cause::Memory | Cause::Disk => {}
+            // The wait that `go` ended.
+            Cause::Stream => assert_eq!(off.stretches.count(), 1, "{times:?}"),
+            _ => panic!("{:?}: {times:?}", off.cause),
+        }
+    }
 }
 
 #[test]
 fn a_wait_is_told_by_its_cause() {
-    for (program, args, cause) in [
-        ("sleep", &["30"] as &[&str], Cause::Sleep),
-        ("cat", &[], Cause::Stream),
-    ] {
-        // From its first sleep on: the wait began before the window.
+    for (script, cause) in [("exec sleep 60", Cause::Sleep), ("exec cat", Cause::Stream)] {
         let Some(mut observer) = observer() else {
             return;
         };
+        let mut doing = Doing::new(script);
         let group = observer.group();
-        observer.watch_process(group, std::process::id());
-        let _doing = Doing::new(program, args);
-        std::thread::sleep(WINDOW);
-        let times = observer.turn().remove(0);
-        assert!(times.off_ns(cause) > 300_000_000, "{cause:?}: {times:?}");
+        observer.watch_process(group, doing.0.id());
+        doing.go();
+        let program = script.split(' ').nth(1).unwrap();
+        eventually(|| doing.proc("comm").trim() == program);
+        observer.turn();
+        let mut waited_ns = 0;
+        eventually(|| {
+            waited_ns += observer.turn().remove(0).off_ns(cause);
+            waited_ns > ns(ENOUGH)
+        });
     }
 }
 
@@ -87,7 +144,6 @@ fn what_a_watched_process_starts_is_watched_with_it() {
     };
     let group = observer.group();
     observer.watch_process(group, std::process::id());
-    let begin = Instant::now();
     let script = "i=0; while [ $i -lt 20 ]; do /bin/true; i=$((i+1)); done";
     assert!(
         Command::new("sh")
@@ -96,7 +152,6 @@ fn what_a_watched_process_starts_is_watched_with_it() {
             .unwrap()
             .success()
     );
-    assert!(begin.elapsed() < Duration::from_secs(30));
     let times = observer.turn().remove(0);
     assert!(times.threads_begun >= 21, "{times:?}");
     assert!(times.on_cpu.count() >= 21, "{times:?}");
@@ -108,16 +163,19 @@ fn groups_are_told_apart() {
     let Some(mut observer) = observer() else {
         return;
     };
-    let busy = Doing::new("sh", &["-c", "while :; do :; done"]);
-    let idle = Doing::new("sleep", &["30"]);
+    let (mut busy, idle) = (Doing::new("while :; do :; done"), Doing::new(""));
     let groups = [observer.group(), observer.group()];
     observer.watch_process(groups[0], busy.0.id());
     observer.watch_process(groups[1], idle.0.id());
-    std::thread::sleep(WINDOW);
+    observer.turn();
+    let before_ns = busy.ran_ns();
+    busy.go();
+    eventually(|| busy.ran_ns() > before_ns + ns(ENOUGH));
+    busy.end();
     let times = observer.turn();
     assert_eq!([times[0].group, times[1].group], groups);
-    assert!(times[0].on_cpu.sum_ns + times[0].off_ns(Cause::RunQueue) > 100_000_000);
-    assert!(times[1].on_cpu.sum_ns < 50_000_000, "{:?}", times[1]);
+    assert!(times[0].on_cpu.sum_ns + TICK_NS > ns(ENOUGH), "{times:?}");
+    assert_eq!((times[1].on_cpu.count(), times[1].on_cpu.sum_ns), (0, 0));
 }
 
 #[test]

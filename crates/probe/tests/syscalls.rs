@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -278,25 +279,26 @@ fn arguments_that_never_change_are_constants() {
 #[test]
 fn a_process_that_runs_is_followed_with_its_descendants_and_logged() {
     let Some(_alone) = ready() else { return };
-    let script = "(while :; do sleep 0.05; done) & echo $!; wait";
+    let script = "exec 3<&0; (while read go; do sleep 0.05; echo slept; done <&3) & echo $!; wait";
     let mut child = Command::new("/bin/sh")
         .args(["-c", script])
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    std::io::BufRead::read_line(
-        &mut std::io::BufReader::new(child.stdout.as_mut().unwrap()),
-        &mut line,
-    )
-    .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut line = || lines.next().unwrap().unwrap();
+    let inner = line().parse().unwrap();
     let log = tempfile::NamedTempFile::new().unwrap();
     let mut recorder = Recorder::start(Some(log.reopen().unwrap())).unwrap();
     assert!(recorder.follow(child.id()).unwrap() >= 2);
-    thread::sleep(Duration::from_millis(500));
+    for _ in 0..3 {
+        writeln!(child.stdin.as_mut().unwrap(), "go").unwrap();
+        assert_eq!(line(), "slept");
+    }
     recorder.drain();
     let (profile, end) = recorder.finish("", Way::Pid(child.id()));
-    let inner = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+    let inner = Pid::from_raw(inner).unwrap();
     kill_process(inner, Signal::KILL).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -330,7 +332,7 @@ fn each_process_is_asked_to_end_once() {
     let limits = Limits::default();
     let asked = Arc::clone(&limits.terminated);
     let waiter = thread::spawn(move || {
-        for _ in 0..500 {
+        for _ in 0..3_000 {
             if begun.exists() {
                 break;
             }

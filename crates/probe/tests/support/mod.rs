@@ -34,6 +34,7 @@ const QEMU: &[&str] = &[
     "128",
     "-display",
     "none",
+    "-nodefaults",
     "-no-reboot",
 ];
 
@@ -211,7 +212,7 @@ impl Drop for Storm {
 
 fn wait_for(log: &Path) {
     let begun = || std::fs::read_to_string(log).is_ok_and(|text| text.contains("{\"storm\":"));
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_secs(120);
     while !begun() {
         assert!(Instant::now() < end, "the guest did not begin");
         std::thread::sleep(Duration::from_millis(50));
