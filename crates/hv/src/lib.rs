@@ -22,6 +22,9 @@
 //! nothing in a Tare machine ticks.
 //! Reference: Linux `Documentation/virt/kvm/api.rst`.
 
+// Each unsafe operation has its own reason.
+#![deny(clippy::multiple_unsafe_ops_per_block)]
+
 mod cpuid;
 mod crash;
 mod disable_exits;

@@ -168,13 +168,14 @@ fn with_interrupts_off(act: impl FnOnce() -> u64) -> u64 {
 
 fn hypercall(iterations: u64) -> Result<u64, &'static str> {
     let is_amd = cpuid::is_amd();
-    // SAFETY: the call does nothing but give a result in RAX (kernel
-    // `Documentation/virt/kvm/x86/hypercalls.rst`).
-    Ok(repeat(iterations, || unsafe {
+    Ok(repeat(iterations, || {
         if is_amd {
-            asm!("vmmcall", inout("rax") HYPERCALL => _, options(nostack));
+            // SAFETY: 1. The CPU is AMD's, with this instruction. 2. The call does nothing
+            //    but give a result in RAX (`Documentation/virt/kvm/x86/hypercalls.rst`).
+            unsafe { asm!("vmmcall", inout("rax") HYPERCALL => _, options(nostack)) };
         } else {
-            asm!("vmcall", inout("rax") HYPERCALL => _, options(nostack));
+            // SAFETY: as above, on the others.
+            unsafe { asm!("vmcall", inout("rax") HYPERCALL => _, options(nostack)) };
         }
     }))
 }

@@ -87,11 +87,10 @@ impl Fiber {
             }),
         };
         let current = percpu::current().current.get();
-        // SAFETY: only this CPU uses its cell, and no reference to it is held.
-        unsafe {
-            assert!((*current).is_none(), "this CPU has adopted a fiber already");
-            *current = Some(fiber.clone());
-        }
+        // SAFETY: 1. Only this CPU uses its cell. 2. No other reference to it is held.
+        let current = unsafe { &mut *current };
+        assert!(current.is_none(), "this CPU has adopted a fiber already");
+        *current = Some(fiber.clone());
         fiber
     }
 
@@ -155,20 +154,22 @@ pub fn switch(to: Fiber) {
         "interrupt handlers cannot switch fibers"
     );
     to.claim();
-    // SAFETY: only this CPU uses its cells, interrupt handlers do not. Both
-    // fibers live until the switch is over: `current` and `previous` hold them.
-    unsafe {
-        let to_rsp = *to.inner.rsp.get();
-        let Some(from) = (*cpu.current.get()).replace(to) else {
-            panic!("this CPU has not adopted a fiber");
-        };
-        if from.inner.state.load(Ordering::Relaxed) == RUNNING {
-            from.inner.state.store(SUSPENDED, Ordering::Relaxed);
-        }
-        let from_rsp = from.inner.rsp.get();
-        *cpu.previous.get() = Some(from);
-        switch_stacks(from_rsp, to_rsp);
+    // SAFETY: `claim` made the fiber this CPU's; it does not run, so nothing writes it.
+    let to_rsp = unsafe { *to.inner.rsp.get() };
+    // SAFETY: only this CPU uses its cell, and interrupt handlers do not switch.
+    let current = unsafe { &mut *cpu.current.get() };
+    let Some(from) = current.replace(to) else {
+        panic!("this CPU has not adopted a fiber");
+    };
+    if from.inner.state.load(Ordering::Relaxed) == RUNNING {
+        from.inner.state.store(SUSPENDED, Ordering::Relaxed);
     }
+    let from_rsp = from.inner.rsp.get();
+    // SAFETY: as for `current`.
+    unsafe { *cpu.previous.get() = Some(from) };
+    // SAFETY: 1. Both fibers live until the switch is over: `current` and `previous` hold
+    //    them. 2. `to_rsp` is what a switch saved or a new fiber's stack begins with.
+    unsafe { switch_stacks(from_rsp, to_rsp) };
     release_previous();
 }
 
@@ -197,12 +198,10 @@ fn release_previous() {
 
 extern "C" fn run_fiber() -> ! {
     release_previous();
-    // SAFETY: only this CPU uses its cell, and the fiber that runs is ours.
-    let body = unsafe {
-        (*percpu::current().current.get())
-            .as_ref()
-            .and_then(|fiber| (*fiber.inner.body.get()).take())
-    };
+    // SAFETY: only this CPU uses its cell; interrupt handlers do not switch.
+    let fiber = unsafe { (*percpu::current().current.get()).as_ref() };
+    // SAFETY: the body belongs to the fiber that runs, which is this one.
+    let body = fiber.and_then(|fiber| unsafe { (*fiber.inner.body.get()).take() });
     if let Some(body) = body {
         body();
     }

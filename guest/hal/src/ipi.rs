@@ -124,15 +124,18 @@ fn call(set: u128, low: u32) {
 pub(crate) fn call_here(set: u128, low: u32) {
     let command = u64::from(apic::WAKE_COMMAND);
     let (first, second) = (set as u64, (set >> 64) as u64);
-    // SAFETY: the call sends an interrupt that this image handles, and gives a
-    // result in RAX. RBX, which holds an argument, is the compiler's: it is
-    // exchanged before and after.
-    unsafe {
-        if cpuid::is_amd() {
+    if cpuid::is_amd() {
+        // SAFETY: 1. The CPU is AMD's, with this instruction. 2. The call sends an interrupt
+        //    that this image handles, and gives a result in RAX. 3. RBX, which holds an
+        //    argument, is the compiler's: it is exchanged before and after.
+        unsafe {
             asm!("xchg rbx, {0}", "vmmcall", "xchg rbx, {0}", inout(reg) first => _,
                 inout("rax") SEND_IPI => _, in("rcx") second, in("rdx") u64::from(low),
                 in("rsi") command, options(nostack));
-        } else {
+        }
+    } else {
+        // SAFETY: as above, on the others.
+        unsafe {
             asm!("xchg rbx, {0}", "vmcall", "xchg rbx, {0}", inout(reg) first => _,
                 inout("rax") SEND_IPI => _, in("rcx") second, in("rdx") u64::from(low),
                 in("rsi") command, options(nostack));

@@ -8,7 +8,7 @@ use x86_64::instructions::port::Port;
 
 use crate::apic::ioapic;
 use crate::trap::irq::{self, Handler};
-use crate::{memory, smp};
+use crate::{cmos, memory, smp};
 
 /// Lines of the IOAPIC: interrupt 0 is connected to the third (ACPI's override).
 const TIMER_LINE: u32 = 2;
@@ -33,8 +33,6 @@ const PIT_CONTROL: u16 = 0x43;
 /// Counter 0, both bytes, a rate generator.
 const PIT_RATE: u8 = 0x34;
 
-const CMOS_INDEX: u16 = 0x70;
-const CMOS_DATA: u16 = 0x71;
 const RTC_A: u8 = 0x0a;
 const RTC_B: u8 = 0x0b;
 const RTC_C: u8 = 0x0c;
@@ -93,12 +91,11 @@ fn hpet_write(register: u64, value: u32) {
 
 fn pit(hz: u64) -> Result<u64, &'static str> {
     let count = (PIT_HZ / hz).clamp(2, u64::from(u16::MAX)) as u16;
-    // SAFETY: the counter's ports, or nobody's.
-    unsafe {
-        Port::<u8>::new(PIT_CONTROL).write(PIT_RATE);
-        for byte in count.to_le_bytes() {
-            Port::<u8>::new(PIT_COUNTER0).write(byte);
-        }
+    // SAFETY: 1. The port is the PIT's, or no device's. 2. Its line is masked until `route`.
+    unsafe { Port::<u8>::new(PIT_CONTROL).write(PIT_RATE) };
+    for byte in count.to_le_bytes() {
+        // SAFETY: as above.
+        unsafe { Port::<u8>::new(PIT_COUNTER0).write(byte) };
     }
     if !pit_counts() {
         return Err("there is no PIT");
@@ -119,32 +116,16 @@ fn rtc(hz: u64) -> Result<u64, &'static str> {
         .filter(|selection| rate(selection) <= hz)
         .min();
     let selection = selection.unwrap_or(*RTC_SELECTIONS.end());
-    if cmos_read(RTC_B) == 0xff {
+    if cmos::read(RTC_B) == 0xff {
         return Err("there is no clock chip");
     }
     route(CLOCK_LINE, &|| {
-        cmos_read(RTC_C);
+        cmos::read(RTC_C);
     })?;
-    cmos_write(RTC_A, 0x20 | selection);
-    cmos_write(RTC_B, cmos_read(RTC_B) | RTC_PERIODIC);
-    cmos_read(RTC_C);
+    cmos::write(RTC_A, 0x20 | selection);
+    cmos::write(RTC_B, cmos::read(RTC_B) | RTC_PERIODIC);
+    cmos::read(RTC_C);
     Ok(rate(&selection))
-}
-
-fn cmos_read(register: u8) -> u8 {
-    // SAFETY: the clock chip's ports; the flags that a read clears are its own.
-    unsafe {
-        Port::<u8>::new(CMOS_INDEX).write(register);
-        Port::<u8>::new(CMOS_DATA).read()
-    }
-}
-
-fn cmos_write(register: u8, value: u8) {
-    // SAFETY: as above; the interrupt that it raises is routed.
-    unsafe {
-        Port::<u8>::new(CMOS_INDEX).write(register);
-        Port::<u8>::new(CMOS_DATA).write(value);
-    }
 }
 
 /// Delivers `line` to the first CPU.

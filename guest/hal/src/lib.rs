@@ -12,6 +12,8 @@
 //! in), `user` (unmodified programs).
 
 #![cfg_attr(target_os = "none", no_std)]
+// Each unsafe operation has its own reason.
+#![deny(clippy::multiple_unsafe_ops_per_block)]
 // On the host only the tests use what is left of the machine's side.
 #![cfg_attr(not(target_os = "none"), allow(dead_code))]
 
@@ -27,6 +29,8 @@ pub mod virtio;
 
 #[cfg(target_os = "none")]
 mod apic;
+#[cfg(target_os = "none")]
+mod cmos;
 #[cfg(target_os = "none")]
 mod cpuid;
 #[cfg(target_os = "none")]

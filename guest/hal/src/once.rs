@@ -38,8 +38,10 @@ impl<T> OnceCell<T> {
     #[inline]
     pub fn get(&self) -> Option<&T> {
         if self.state.load(Ordering::Acquire) == FULL {
-            // SAFETY: FULL means written, and it is never written again.
-            Some(unsafe { (*self.value.get()).assume_init_ref() })
+            // SAFETY: FULL means that nothing writes the cell again.
+            let value = unsafe { &*self.value.get() };
+            // SAFETY: FULL means written.
+            Some(unsafe { value.assume_init_ref() })
         } else {
             None
         }

@@ -83,10 +83,9 @@ pub(crate) fn exists() -> bool {
     let mut selected = SELECTED.lock();
     *selected = ENABLE;
     // SAFETY: selects a register, without effect.
-    unsafe {
-        port.write(ENABLE);
-        port.read() == ENABLE
-    }
+    unsafe { port.write(ENABLE) };
+    // SAFETY: reading the selection has no effect.
+    unsafe { port.read() == ENABLE }
 }
 
 /// Functions on bus 0 with their vendor (low half) and device.
@@ -331,7 +330,7 @@ impl Msix {
         ];
         for (word, value) in words.into_iter().enumerate() {
             // SAFETY: inside the device's table, which `enable` has mapped.
-            unsafe { entry.add(word).write_volatile(value) };
+            unsafe { entry.wrapping_add(word).write_volatile(value) };
         }
         true
     }

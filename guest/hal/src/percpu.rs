@@ -117,11 +117,10 @@ pub(crate) fn init_first() {
 /// # Safety
 /// The area must live forever and belong to this CPU alone.
 pub(crate) unsafe fn init_further(area: *mut Cpu) {
-    // SAFETY: by this function's contract; GS is used for nothing else.
-    unsafe {
-        (*area).this = area.addr() as u64;
-        Msr::new(IA32_GS_BASE).write(area.addr() as u64);
-    }
+    // SAFETY: by this function's contract the area is this CPU's alone.
+    unsafe { (*area).this = area.addr() as u64 };
+    // SAFETY: by this function's contract it lives forever; GS is used for nothing else.
+    unsafe { Msr::new(IA32_GS_BASE).write(area.addr() as u64) };
 }
 
 /// An area for CPU `index`, which starts on `stack_top`. Never freed.
@@ -151,12 +150,13 @@ pub(crate) fn find_area() -> bool {
 #[inline(always)]
 pub(crate) fn current() -> &'static Cpu {
     let this: *const Cpu;
-    // SAFETY: GS points to this CPU's area since its first instructions in
-    // Rust, and areas live forever. A fiber stays on its CPU.
+    // SAFETY: GS points to this CPU's area since its first instructions in Rust.
     unsafe {
         core::arch::asm!("mov {}, gs:[0]", out(reg) this, options(pure, readonly, nostack, preserves_flags));
-        &*this
     }
+    // SAFETY: 1. An area's first word is its own address (`init_further`). 2. Areas live
+    //    forever, and a fiber stays on its CPU.
+    unsafe { &*this }
 }
 
 /// This CPU's index.

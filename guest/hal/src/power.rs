@@ -10,6 +10,9 @@ use crate::acpi::Tables;
 use crate::once::OnceCell;
 use crate::ring;
 
+/// SLP_EN of the PM1 control register (ACPI 6.5, 4.8.3.2.1).
+const SLEEP_ENABLE: u16 = 1 << 13;
+
 /// How ACPI switches this machine off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PowerOff {
@@ -34,20 +37,24 @@ pub(crate) fn init(tables: &Tables) {
 /// controller's reset (all that Firecracker has), then not at all.
 pub fn exit(reason: GuestExit) -> ! {
     let _ = crate::cpu::disable_interrupts();
-    // SAFETY: ports that end the machine, or do nothing where there is nothing.
-    unsafe {
-        Port::<u32>::new(ports::EXIT).write(reason.to_value());
-        match POWER_OFF.get() {
-            Some(PowerOff::SleepControl(port)) => Port::<u8>::new(*port).write(ports::SLEEP_S5),
-            // SLP_TYP 0 with SLP_EN is S5 in QEMU's q35 and piix4; 5 elsewhere.
-            Some(PowerOff::Pm1a(port)) => {
-                Port::<u16>::new(*port).write(1 << 13);
-                Port::<u16>::new(*port).write((5 << 10) | (1 << 13));
+    // SAFETY: the port ends the machine, or no device has it.
+    unsafe { Port::<u32>::new(ports::EXIT).write(reason.to_value()) };
+    match POWER_OFF.get() {
+        // SAFETY: ACPI's tables name the port; the value ends the machine.
+        Some(PowerOff::SleepControl(port)) => unsafe {
+            Port::<u8>::new(*port).write(ports::SLEEP_S5);
+        },
+        // SLP_TYP 0 with SLP_EN is S5 in QEMU's q35 and piix4; 5 elsewhere.
+        Some(PowerOff::Pm1a(port)) => {
+            for sleep_type in [0, 5 << 10] {
+                // SAFETY: as above.
+                unsafe { Port::<u16>::new(*port).write(sleep_type | SLEEP_ENABLE) };
             }
-            None => {}
         }
-        Port::<u8>::new(ports::I8042).write(ports::I8042_RESET);
+        None => {}
     }
+    // SAFETY: the port resets the machine, or no device has it.
+    unsafe { Port::<u8>::new(ports::I8042).write(ports::I8042_RESET) };
     loop {
         if ring::is_user() {
             crate::cpu::pause();

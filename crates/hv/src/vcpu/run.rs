@@ -106,9 +106,11 @@ impl Vcpu {
         }
         let start = std::ptr::from_mut(run).cast::<u8>();
         // SAFETY: KVM maps at least two pages for `kvm_run` (KVM_PIO_PAGE_OFFSET
-        // is 1), so the page at `offset` is there as long as the vCPU, which the
-        // slice borrows; nobody else has a reference into it.
-        let data = unsafe { std::slice::from_raw_parts_mut(start.add(offset), bytes) };
+        // is 1): the page at `offset` lies in that mapping.
+        let page = unsafe { start.add(offset) };
+        // SAFETY: 1. The page exists as long as the vCPU, which the slice borrows.
+        // 2. No other reference into it exists.
+        let data = unsafe { std::slice::from_raw_parts_mut(page, bytes) };
         Ok((io.port, io.size, data))
     }
 

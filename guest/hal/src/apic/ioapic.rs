@@ -9,6 +9,8 @@ use crate::memory;
 use crate::once::OnceCell;
 use crate::trap::irq::Vector;
 
+/// Byte offset of the window on the register that is selected.
+const WINDOW: u64 = 0x10;
 const ENTRY: u32 = 0x10;
 const VERSION: u32 = 1;
 
@@ -54,17 +56,19 @@ pub(crate) fn route(line: u32, vector: Vector, apic_id: u32) -> bool {
 }
 
 fn read(base: u64, register: u32) -> u32 {
-    // SAFETY: the IOAPIC's two windows, mapped by `route`; ACCESS is held.
-    unsafe {
-        (base as *mut u32).write_volatile(register);
-        ((base + 0x10) as *const u32).read_volatile()
-    }
+    // SAFETY: as for `select`.
+    unsafe { select(base, register).read_volatile() }
 }
 
 fn write(base: u64, register: u32, value: u32) {
-    // SAFETY: as for `read`.
-    unsafe {
-        (base as *mut u32).write_volatile(register);
-        ((base + 0x10) as *mut u32).write_volatile(value);
-    }
+    // SAFETY: as for `select`.
+    unsafe { select(base, register).write_volatile(value) };
+}
+
+/// Selects `register`; gives the window on it.
+fn select(base: u64, register: u32) -> *mut u32 {
+    // SAFETY: 1. `base` is the IOAPIC's select register, mapped by `route`. 2. ACCESS is
+    //    held: no other core selects a register in between.
+    unsafe { (base as *mut u32).write_volatile(register) };
+    (base + WINDOW) as *mut u32
 }

@@ -55,38 +55,35 @@ pub(super) fn enable() {
         GLOBAL_ENABLE
     };
     let mut base = Msr::new(IA32_APIC_BASE);
-    // SAFETY: the address stays where it is; x2APIC is there if it was chosen.
-    unsafe {
-        let value = base.read();
-        if value & mode != mode {
-            base.write(value | mode);
-        }
+    // SAFETY: every CPU with an APIC has the register.
+    let value = unsafe { base.read() };
+    if value & mode != mode {
+        // SAFETY: 1. The address stays as it is. 2. x2APIC exists if it was chosen.
+        unsafe { base.write(value | mode) };
     }
 }
 
 /// Reads a register by its x2APIC index.
 #[inline]
 pub(crate) fn read(register: u32) -> u32 {
-    // SAFETY: APIC registers; the memory window is mapped uncached at boot.
-    unsafe {
-        if is_x2apic() {
-            Msr::new(X2APIC_BASE + register).read() as u32
-        } else {
-            address(register).read_volatile()
-        }
+    if is_x2apic() {
+        // SAFETY: an APIC register, and x2APIC is on.
+        unsafe { Msr::new(X2APIC_BASE + register).read() as u32 }
+    } else {
+        // SAFETY: an APIC register; its page is mapped uncached at boot.
+        unsafe { address(register).read_volatile() }
     }
 }
 
 /// Writes a register by its x2APIC index.
 #[inline]
 pub(crate) fn write(register: u32, value: u32) {
-    // SAFETY: as for `read`; callers write what the manual says.
-    unsafe {
-        if is_x2apic() {
-            Msr::new(X2APIC_BASE + register).write(u64::from(value));
-        } else {
-            address(register).write_volatile(value);
-        }
+    if is_x2apic() {
+        // SAFETY: as for `read`; callers write what the manual says.
+        unsafe { Msr::new(X2APIC_BASE + register).write(u64::from(value)) };
+    } else {
+        // SAFETY: as above.
+        unsafe { address(register).write_volatile(value) };
     }
 }
 

@@ -140,21 +140,22 @@ fn read_all(reference: &Reference) -> Sample {
 /// Lets channel 0 count down (Intel 8254, mode 0). Its interrupt is masked; channel 2
 /// would need port 0x61, which microvm machines lack.
 fn start_pit() {
-    // SAFETY: nobody else uses the PIT.
-    unsafe {
-        Port::<u8>::new(PIT_COMMAND).write(PIT_COUNT_DOWN);
-        Port::<u8>::new(PIT_CHANNEL_0).write(0xff);
-        Port::<u8>::new(PIT_CHANNEL_0).write(0xff);
-    }
+    pit_write(PIT_COMMAND, PIT_COUNT_DOWN);
+    pit_write(PIT_CHANNEL_0, 0xff);
+    pit_write(PIT_CHANNEL_0, 0xff);
 }
 
 fn pit_count() -> u16 {
-    let mut counter = Port::<u8>::new(PIT_CHANNEL_0);
-    // SAFETY: latches and reads the counter, low byte first.
-    unsafe {
-        Port::<u8>::new(PIT_COMMAND).write(PIT_LATCH);
-        u16::from(counter.read()) | u16::from(counter.read()) << 8
-    }
+    pit_write(PIT_COMMAND, PIT_LATCH);
+    // SAFETY: reading the latched counter changes no memory; low byte first.
+    let [low, high] = [(); 2].map(|()| unsafe { Port::<u8>::new(PIT_CHANNEL_0).read() });
+    u16::from_le_bytes([low, high])
+}
+
+fn pit_write(port: u16, value: u8) {
+    // SAFETY: 1. The port is the PIT's, which nothing else uses at boot, or no device's.
+    //    2. Its interrupt is masked.
+    unsafe { Port::<u8>::new(port).write(value) };
 }
 
 fn tsc() -> u64 {

@@ -84,12 +84,11 @@ pub(super) fn tsc_hz() -> Option<u64> {
 pub(super) fn wall_ns() -> Option<u64> {
     let now = system_time()?;
     let address = SHARED.wall.get();
-    // SAFETY: the hypervisor writes the structure at its physical address
-    // before the instruction ends.
-    let boot = unsafe {
-        kvm_register::write(MSR_KVM_WALL_CLOCK_NEW, address.addr() as u64);
-        address.read_volatile()
-    };
+    // SAFETY: 1. CPUID offers the register (`system_time`). 2. The hypervisor writes no
+    //    more than the structure, static and identity-mapped, before the instruction ends.
+    unsafe { kvm_register::write(MSR_KVM_WALL_CLOCK_NEW, address.addr() as u64) };
+    // SAFETY: the structure is static; only this CPU uses it.
+    let boot = unsafe { address.read_volatile() };
     if boot.version == 0 {
         return None;
     }
@@ -111,13 +110,12 @@ fn system_time() -> Option<SystemTime> {
         return None;
     }
     let address = SHARED.system.get();
-    // SAFETY: the hypervisor writes the structure at its physical address
-    // before it runs this CPU again.
-    let time = unsafe {
-        kvm_register::write(MSR_KVM_SYSTEM_TIME_NEW, address.addr() as u64 | 1);
-        let time = address.read_volatile();
-        kvm_register::write(MSR_KVM_SYSTEM_TIME_NEW, 0);
-        time
-    };
+    // SAFETY: 1. CPUID offers the register. 2. The hypervisor writes no more than the
+    //    structure, which is static and identity-mapped, before it runs this CPU again.
+    unsafe { kvm_register::write(MSR_KVM_SYSTEM_TIME_NEW, address.addr() as u64 | 1) };
+    // SAFETY: the structure is static; only this CPU and the hypervisor use it.
+    let time = unsafe { address.read_volatile() };
+    // SAFETY: the hypervisor stops writing.
+    unsafe { kvm_register::write(MSR_KVM_SYSTEM_TIME_NEW, 0) };
     (time.version != 0 && time.version % 2 == 0).then_some(time)
 }

@@ -5,10 +5,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use tare_abi::ports::{CMOS_DATA, CMOS_INDEX};
-use x86_64::instructions::port::Port;
-
 use super::{now_ns, pvclock};
+use crate::cmos;
 use crate::once::OnceCell;
 
 const STATUS_A: u8 = 0x0a;
@@ -40,20 +38,20 @@ pub(crate) fn wall_clock_is_kvms() -> bool {
 fn cmos_ns() -> u64 {
     // A clock that is not there reads as always updating.
     for _ in 0..10_000 {
-        if cmos(STATUS_A) & UPDATING == 0 {
+        if cmos::read(STATUS_A) & UPDATING == 0 {
             break;
         }
     }
-    let mode = cmos(STATUS_B);
+    let mode = cmos::read(STATUS_B);
     let number = |register| {
-        let value = cmos(register);
+        let value = cmos::read(register);
         u64::from(if mode & BINARY != 0 {
             value
         } else {
             (value >> 4) * 10 + (value & 15)
         })
     };
-    let hour = match cmos(4) & 0x80 {
+    let hour = match cmos::read(4) & 0x80 {
         0 => number(4),
         _ if mode & HOURS_24 != 0 => number(4),
         _ => (number(4).wrapping_sub(80) % 12) + 12,
@@ -71,12 +69,4 @@ fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
     };
     let of_year = (153 * month + 2) / 5 + day.max(1) - 1;
     year * 365 + year / 4 - year / 100 + year / 400 + of_year - 719_468
-}
-
-fn cmos(register: u8) -> u8 {
-    // SAFETY: reads the clock; bit 7 keeps NMI as it is after reset.
-    unsafe {
-        Port::<u8>::new(CMOS_INDEX).write(register);
-        Port::<u8>::new(CMOS_DATA).read()
-    }
 }

@@ -165,15 +165,15 @@ unsafe impl GlobalAlloc for Heap {
         }
         // SAFETY: the caller gives a size that is valid for this alignment.
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        // SAFETY: as for `alloc`, and the blocks do not overlap.
-        unsafe {
-            let moved = self.alloc(wanted);
-            if !moved.is_null() {
-                core::ptr::copy_nonoverlapping(block, moved, layout.size().min(size));
-                self.dealloc(block, layout);
-            }
-            moved
+        // SAFETY: the caller gives a size that is not zero.
+        let moved = unsafe { self.alloc(wanted) };
+        if !moved.is_null() {
+            // SAFETY: both blocks are that long, and a new block overlaps no other.
+            unsafe { core::ptr::copy_nonoverlapping(block, moved, layout.size().min(size)) };
+            // SAFETY: the caller's block and layout are those of an allocation.
+            unsafe { self.dealloc(block, layout) };
         }
+        moved
     }
 }
 

@@ -81,10 +81,11 @@ fn is_emulated() -> bool {
 }
 
 fn timed() -> u64 {
-    // SAFETY: every 64-bit CPU has the counter; the loop counts a register down
-    // with two instructions a turn.
+    // SAFETY: every 64-bit CPU has the counter.
+    let ticks = || unsafe { _rdtsc() };
+    let begin = ticks();
+    // SAFETY: the loop counts a register down with two instructions a turn.
     unsafe {
-        let begin = _rdtsc();
         core::arch::asm!(
             "2:",
             "dec {turns:e}",
@@ -92,6 +93,6 @@ fn timed() -> u64 {
             turns = inout(reg) TIMED as u32 / 2 => _,
             options(nomem, nostack),
         );
-        _rdtsc().wrapping_sub(begin)
     }
+    ticks().wrapping_sub(begin)
 }

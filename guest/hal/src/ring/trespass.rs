@@ -37,23 +37,29 @@ pub enum Trespass {
 pub fn trespass(what: Trespass) -> ! {
     assert!(super::is_user(), "only ring 3 can trespass");
     let [_, tables, descriptors] = supervisor::image_parts().map(|part| part.range.start);
-    // SAFETY: every attempt faults, and a fault ends the image; if one does not,
-    // the panic below does.
-    unsafe {
-        match what {
-            Trespass::WritePageTable => (tables as *mut u64).write_volatile(0),
-            Trespass::WriteDescriptors => (descriptors as *mut u64).write_volatile(0),
-            Trespass::ReadDescriptors => drop((descriptors as *const u64).read_volatile()),
-            Trespass::Jump => asm!("call {}", in(reg) gate::halt(), clobber_abi("C")),
-            Trespass::Privileged => asm!("cli"),
-            Trespass::NoStack => asm!("mov rsp, 0x1000", "mov edi, 5", "int 4", "push rax"),
-            Trespass::WildReturn => asm!(
-                "push {wild}",
-                "ret",
-                wild = in(reg) 0x4141_4141_4141_4141_u64,
-            ),
-            Trespass::NoArea => asm!("wrgsbase {}", in(reg) 0_u64),
-        }
+    // SAFETY (all): the attempt faults, and a fault ends the image; if it does not, the
+    // panic below does.
+    match what {
+        // SAFETY: see above.
+        Trespass::WritePageTable => unsafe { (tables as *mut u64).write_volatile(0) },
+        // SAFETY: see above.
+        Trespass::WriteDescriptors => unsafe { (descriptors as *mut u64).write_volatile(0) },
+        // SAFETY: see above.
+        Trespass::ReadDescriptors => drop(unsafe { (descriptors as *const u64).read_volatile() }),
+        // SAFETY: see above.
+        Trespass::Jump => unsafe { asm!("call {}", in(reg) gate::halt(), clobber_abi("C")) },
+        // SAFETY: see above.
+        Trespass::Privileged => unsafe { asm!("cli") },
+        // SAFETY: see above.
+        Trespass::NoStack => unsafe {
+            asm!("mov rsp, 0x1000", "mov edi, 5", "int 4", "push rax");
+        },
+        // SAFETY: see above.
+        Trespass::WildReturn => unsafe {
+            asm!("push {wild}", "ret", wild = in(reg) 0x4141_4141_4141_4141_u64);
+        },
+        // SAFETY: see above.
+        Trespass::NoArea => unsafe { asm!("wrgsbase {}", in(reg) 0_u64) },
     }
     panic!("{what:?} succeeded")
 }

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use core::cell::UnsafeCell;
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use x86_64::PrivilegeLevel;
@@ -40,6 +41,7 @@ const USER_DATA: u64 = 0x00cf_f300_0000_ffff;
 const USER_CODE: u64 = 0x00af_fb00_0000_ffff;
 /// The first TSS's place in the GDT; each takes two entries.
 const TSS_INDEX: usize = 5;
+const GDT_ENTRIES: usize = TSS_INDEX + 2 * MAX;
 /// Present, ring 0, available 64-bit TSS.
 const TSS_KIND: u64 = 0x89 << 40;
 
@@ -106,7 +108,7 @@ struct Slot(Task);
 #[repr(C, align(4096))]
 struct Tables {
     idt: [Gate; GATES],
-    gdt: [u64; TSS_INDEX + 2 * MAX],
+    gdt: [u64; GDT_ENTRIES],
     tasks: [Slot; MAX],
     ports: [u8; PORTS_BYTES + 1],
 }
@@ -135,7 +137,7 @@ const NO_TASK: Slot = Slot(Task {
 #[unsafe(link_section = ".bss.ring0.tables")]
 static TABLES: Shared<Tables> = Shared(UnsafeCell::new(Tables {
     idt: [Gate::NONE; GATES],
-    gdt: [0; TSS_INDEX + 2 * MAX],
+    gdt: [0; GDT_ENTRIES],
     tasks: [NO_TASK; MAX],
     ports: [0; PORTS_BYTES + 1],
 }));
@@ -150,31 +152,36 @@ static STACKS: Shared<Stacks> = Shared(UnsafeCell::new(Stacks {
 pub(crate) fn init(ring: Ring) {
     let cpu = percpu::index() % MAX;
     fill_once(ring);
-    let tables = TABLES.0.get();
-    // SAFETY: in ring 0; this CPU's own entries, which it writes once.
-    unsafe {
-        let task = &raw mut (*tables).tasks[cpu];
-        let end = (&raw const (*tables).ports).addr() + PORTS_BYTES + 1;
-        (*task).0.rsp[0] = top_of(&raw const (*STACKS.0.get()).ring_0[cpu]);
-        (*task).0.ist[usize::from(FAULT_STACK) - 1] =
-            top_of(&raw const (*STACKS.0.get()).fault[cpu]);
-        (*task).0.ist[usize::from(INTERRUPT_STACK) - 1] =
-            ((&raw const (*STACKS.0.get()).fault[cpu]).addr() + INTERRUPT_STACK_BYTES) as u64;
-        (*task).0.ports = ((&raw const (*tables).ports).addr() - task.addr()) as u16;
-        let index = TSS_INDEX + 2 * cpu;
-        let (low, high) = task_descriptor(task.addr() as u64, (end - task.addr() - 1) as u64);
-        (*tables).gdt[index] = low;
-        (*tables).gdt[index + 1] = high;
-        let gdt = &raw const (*tables).gdt;
-        tables::lgdt(&pointer(gdt.addr(), size_of_val(&*gdt)));
-        tables::load_tss(SegmentSelector::new(index as u16, PrivilegeLevel::Ring0));
-        let idt = &raw const (*tables).idt;
-        tables::lidt(&pointer(idt.addr(), size_of_val(&*idt)));
+    let (tables, stacks) = (TABLES.0.get(), STACKS.0.get());
+    let base = tables.addr();
+    let [ports, gdt, idt] = [
+        offset_of!(Tables, ports),
+        offset_of!(Tables, gdt),
+        offset_of!(Tables, idt),
+    ]
+    .map(|offset| base + offset);
+    let fault_stack = stacks.addr() + offset_of!(Stacks, fault) + cpu * FAULT_STACK_BYTES;
+    let ring_0_stack = stacks.addr() + offset_of!(Stacks, ring_0) + cpu * RING_0_STACK_BYTES;
+    // SAFETY: in ring 0; this CPU's own entry, of which there is no other reference.
+    let task = unsafe { &mut (*tables).tasks[cpu].0 };
+    let task_at = (&raw const *task).addr();
+    task.rsp[0] = (ring_0_stack + RING_0_STACK_BYTES) as u64;
+    task.ist[usize::from(FAULT_STACK) - 1] = (fault_stack + FAULT_STACK_BYTES) as u64;
+    task.ist[usize::from(INTERRUPT_STACK) - 1] = (fault_stack + INTERRUPT_STACK_BYTES) as u64;
+    task.ports = (ports - task_at) as u16;
+    let index = TSS_INDEX + 2 * cpu;
+    let (low, high) = task_descriptor(task_at as u64, (ports + PORTS_BYTES - task_at) as u64);
+    for (entry, value) in [(index, low), (index + 1, high)] {
+        // SAFETY: as for `task`.
+        unsafe { (*tables).gdt[entry] = value };
     }
-}
-
-fn top_of<T>(stack: *const T) -> u64 {
-    (stack.addr() + size_of::<T>()) as u64
+    // SAFETY: 1. The table is static. 2. Its first entries are those of `fill_once`, with
+    //    the code segment that runs.
+    unsafe { tables::lgdt(&pointer(gdt, size_of::<[u64; GDT_ENTRIES]>())) };
+    // SAFETY: the entry was written above and describes this CPU's task.
+    unsafe { tables::load_tss(SegmentSelector::new(index as u16, PrivilegeLevel::Ring0)) };
+    // SAFETY: the table is static; its gates lead to the entry code (`fill_once`).
+    unsafe { tables::lidt(&pointer(idt, size_of::<[Gate; GATES]>())) };
 }
 
 fn task_descriptor(base: u64, limit: u64) -> (u64, u64) {

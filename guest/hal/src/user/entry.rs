@@ -53,11 +53,10 @@ unsafe extern "C" {
 /// on each CPU of an image that goes on in ring 3.
 pub(crate) fn init() {
     let mut efer = Msr::new(IA32_EFER);
-    // SAFETY: 1. Long mode has the register. 2. Only SYSCALL is added.
-    unsafe {
-        let value = efer.read();
-        efer.write(value | SYSCALL_ENABLE);
-    }
+    // SAFETY: long mode has the register.
+    let value = unsafe { efer.read() };
+    // SAFETY: only SYSCALL is added.
+    unsafe { efer.write(value | SYSCALL_ENABLE) };
     let entry = (&raw const tare_syscall_entry).addr() as u64;
     for (register, value) in [
         (IA32_STAR, SELECTORS),

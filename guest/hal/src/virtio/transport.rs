@@ -208,15 +208,17 @@ mod pci {
 
         /// Gives `queue` its interrupt entry and looks its address up.
         pub(in crate::virtio) fn prepare(&mut self, queue: u16, entry: u16) {
-            // SAFETY: 1. `discover` mapped the structure within its BAR (`pci::bar_memory`), after
-            //    virtio-drivers refused one shorter than these registers or misaligned; mappings
-            //    are never removed. 2. `&mut self`: no other core selects a queue in between.
-            //    3. The three registers are 16 bits wide (virtio 1.2, 4.1.4.3).
-            let offset = unsafe {
-                ((self.common + QUEUE_SELECT) as *mut u16).write_volatile(queue);
-                ((self.common + QUEUE_MSIX_VECTOR) as *mut u16).write_volatile(entry);
-                ((self.common + QUEUE_NOTIFY_OFF) as *const u16).read_volatile()
-            };
+            let register = |offset| (self.common + offset) as *mut u16;
+            for (offset, value) in [(QUEUE_SELECT, queue), (QUEUE_MSIX_VECTOR, entry)] {
+                // SAFETY: 1. `discover` mapped the structure within its BAR (`pci::bar_memory`),
+                //    after virtio-drivers refused one shorter than these registers or
+                //    misaligned; mappings are never removed. 2. `&mut self`: no other core
+                //    selects a queue in between. 3. The registers are 16 bits wide (virtio
+                //    1.2, 4.1.4.3).
+                unsafe { register(offset).write_volatile(value) };
+            }
+            // SAFETY: as above.
+            let offset = unsafe { register(QUEUE_NOTIFY_OFF).read_volatile() };
             let offset = u64::from(offset) * u64::from(self.multiplier);
             if offset + 2 <= u64::from(self.length)
                 && offset.is_multiple_of(2)
