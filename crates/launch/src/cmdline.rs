@@ -26,16 +26,26 @@ impl Explain for CmdlineError {
     }
 }
 
+/// Values of `ip=` and `ip6=`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Addresses {
+    pub(crate) v4: String,
+    pub(crate) v6: String,
+}
+
 /// Joins what the network and `--idle` say with the user's parameters, which come
 /// last because later parameters win.
 pub(crate) fn build(
-    ip: Option<&str>,
+    addresses: Option<Addresses>,
     idle: Option<Idle>,
     ring: Option<u8>,
     user: &str,
 ) -> Result<String, CmdlineError> {
     let mut line = Vec::new();
-    line.extend(ip.map(|ip| format!("{}={ip}", parameters::IP)));
+    if let Some(Addresses { v4, v6 }) = addresses {
+        line.push(format!("{}={v4}", parameters::IP));
+        line.push(format!("{}={v6}", parameters::IP6));
+    }
     line.extend(idle.map(|idle| format!("{}={}", parameters::IDLE, idle.name())));
     line.extend(ring.map(|ring| format!("{}={ring}", parameters::RING)));
     line.extend(Some(user.trim().to_owned()).filter(|user| !user.is_empty()));
@@ -64,13 +74,19 @@ mod tests {
     #[test]
     fn the_users_words_come_last_and_win() {
         let line = build(
-            Some("10.0.2.15/24,10.0.2.2"),
+            Some(Addresses {
+                v4: "10.0.2.15/24,10.0.2.2".to_owned(),
+                v6: "off".to_owned(),
+            }),
             Some(Idle::Spin),
             Some(3),
             " ip=dhcp x ",
         );
         let line = line.expect("a command line");
-        assert_eq!(line, "ip=10.0.2.15/24,10.0.2.2 idle=spin ring=3 ip=dhcp x");
+        assert_eq!(
+            line,
+            "ip=10.0.2.15/24,10.0.2.2 ip6=off idle=spin ring=3 ip=dhcp x"
+        );
         assert_eq!(parameters::value(&line, parameters::IP), Some("dhcp"));
         assert_eq!(build(None, None, None, ""), Ok(String::new()));
     }

@@ -19,6 +19,7 @@
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
+use std::net::Ipv6Addr;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -39,6 +40,12 @@ pub(crate) const GUEST: [u8; 4] = [10, 0, 2, 15];
 pub(crate) const GATEWAY: [u8; 4] = [10, 0, 2, 2];
 /// Bits of the network.
 pub(crate) const PREFIX: u8 = 24;
+/// The guest's IPv6 address where a port is published at one (a network by RFC 4193).
+pub(crate) const GUEST_V6: Ipv6Addr = Ipv6Addr::new(0xfd74, 0x6172, 0x6500, 0, 0, 0, 0, 0x15);
+/// Address of passt in that network.
+pub(crate) const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfd74, 0x6172, 0x6500, 0, 0, 0, 0, 2);
+/// Bits of that network.
+pub(crate) const PREFIX_V6: u8 = 64;
 /// Largest IP packet in bytes.
 pub(crate) const MTU: u16 = 1500;
 /// passt's hardware address where no interface lends one.
@@ -185,10 +192,25 @@ fn inherit(fd: &OwnedFd, flags: FdFlags) -> Result<(), PasstError> {
     fcntl_setfd(fd, flags).map_err(|errno| PasstError::Start(errno.into()))
 }
 
+/// Whether a port is published at an IPv6 address. Without one the guest has no IPv6, since
+/// a network that nothing uses only wakes it.
+pub(crate) fn uses_ipv6(forwards: &[Publish]) -> bool {
+    forwards.iter().any(|forward| forward.address.is_ipv6())
+}
+
 fn arguments(forwards: &[Publish], template: Template) -> Vec<String> {
     let ip = |address: [u8; 4]| std::net::Ipv4Addr::from(address).to_string();
-    let mut arguments = vec![
-        "--ipv4-only".to_owned(),
+    let mut arguments = if uses_ipv6(forwards) {
+        vec![
+            "--address".to_owned(),
+            GUEST_V6.to_string(),
+            "--gateway".to_owned(),
+            GATEWAY_V6.to_string(),
+        ]
+    } else {
+        vec!["--ipv4-only".to_owned()]
+    };
+    arguments.extend([
         "--quiet".to_owned(),
         "--no-map-gw".to_owned(),
         "--address".to_owned(),
@@ -199,7 +221,7 @@ fn arguments(forwards: &[Publish], template: Template) -> Vec<String> {
         ip(GATEWAY),
         "--mtu".to_owned(),
         MTU.to_string(),
-    ];
+    ]);
     if template == Template::Loopback {
         arguments.extend(["--interface", "lo", "--mac-addr", GATEWAY_MAC].map(str::to_owned));
     }
@@ -303,6 +325,20 @@ mod tests {
             "{arguments}"
         );
         assert!(!arguments.contains("--interface"), "{arguments}");
+        assert!(arguments.contains("--ipv4-only"), "{arguments}");
+    }
+
+    #[test]
+    fn a_port_at_an_ipv6_address_gives_the_guest_ipv6() {
+        let forwards = [
+            "[::1]:18080:80".parse().expect("a forward"),
+            "18080:80".parse().expect("a forward"),
+        ];
+        let arguments = arguments(&forwards, Template::DefaultRoute).join(" ");
+        assert!(!arguments.contains("--ipv4-only"), "{arguments}");
+        for part in ["--address fd74:6172:6500::15", "--tcp-ports ::1/18080:80"] {
+            assert!(arguments.contains(part), "{arguments}");
+        }
     }
 
     #[test]

@@ -271,8 +271,8 @@ fn library_os(
     guest: GuestKind,
     memory_mib: u32,
 ) -> Result<Chosen, Failure> {
-    let ip = static_address(&args.net);
-    let cmdline = cmdline::build(ip.as_deref(), args.idle, args.ring, &args.cmdline)?;
+    let addresses = static_addresses(&args.net, &args.publish);
+    let cmdline = cmdline::build(addresses, args.idle, args.ring, &args.cmdline)?;
     let image = match (guest, image) {
         (GuestKind::LibraryOs, Some(image)) => image,
         (_, image) => return program::choose(image, args, memory_mib, cmdline),
@@ -301,16 +301,29 @@ fn default_memory(guest: GuestKind) -> MemorySize {
     }
 }
 
-/// With passt the address is known: the guest need not ask for it.
-fn static_address(net: &NetChoice) -> Option<String> {
-    matches!(net, NetChoice::User(_)).then(|| {
+/// With passt the addresses are known: the guest need not ask for them, and does not wake
+/// for a router that cannot answer.
+fn static_addresses(net: &NetChoice, publish: &[Publish]) -> Option<cmdline::Addresses> {
+    let v4 = || {
         format!(
             "{}/{},{}",
             Ipv4Addr::from(passt::GUEST),
             passt::PREFIX,
             Ipv4Addr::from(passt::GATEWAY)
         )
-    })
+    };
+    let v6 = || {
+        if !passt::uses_ipv6(publish) {
+            return "off".to_owned();
+        }
+        format!(
+            "{}/{},{}",
+            passt::GUEST_V6,
+            passt::PREFIX_V6,
+            passt::GATEWAY_V6
+        )
+    };
+    matches!(net, NetChoice::User(_)).then(|| cmdline::Addresses { v4: v4(), v6: v6() })
 }
 
 fn name_of(given: Option<String>, stem: String) -> Result<Name, PlanError> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::net::{SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{TcpListener, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ fn bind_soon(forward: &Publish) -> io::Result<()> {
 }
 
 fn bind(forward: &Publish) -> io::Result<()> {
-    let address = SocketAddrV4::new(forward.address, forward.host);
+    let address = (forward.address, forward.host);
     match forward.protocol {
         Protocol::Tcp => TcpListener::bind(address).map(drop),
         Protocol::Udp => UdpSocket::bind(address).map(drop),
@@ -114,7 +114,7 @@ mod tests {
 
     fn forward(host: u16, protocol: Protocol) -> Publish {
         Publish {
-            address: Ipv4Addr::LOCALHOST,
+            address: Ipv4Addr::LOCALHOST.into(),
             host,
             guest: 80,
             protocol,
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_foreign_address_is_refused() {
         let mut forward = forward(18_999, Protocol::Tcp);
-        forward.address = Ipv4Addr::new(198, 51, 100, 7);
+        forward.address = Ipv4Addr::new(198, 51, 100, 7).into();
         assert!(matches!(check(&[forward]), Err(PortError::NotOurs(_))));
     }
 }

@@ -1,7 +1,8 @@
-//! Port forwards as they are written: `[ADDR:]HOST:GUEST[/tcp|/udp]`.
+//! Port forwards as they are written: `[ADDR:]HOST:GUEST[/tcp|/udp]`, where an IPv6
+//! address is in brackets.
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 /// A transport protocol.
@@ -33,7 +34,7 @@ impl fmt::Display for Protocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Publish {
     /// Address of the host to listen at.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// Port of the host.
     pub host: u16,
     /// Port of the guest.
@@ -46,8 +47,10 @@ impl fmt::Display for Publish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}:{}:{}/{}",
-            self.address, self.host, self.guest, self.protocol
+            "{}:{}/{}",
+            SocketAddr::from((self.address, self.host)),
+            self.guest,
+            self.protocol
         )
     }
 }
@@ -62,7 +65,7 @@ pub enum PublishError {
     #[error("invalid port {0}: use 1 to 65535")]
     Port(String),
     /// Not an address.
-    #[error("{0} is not an IPv4 address")]
+    #[error("{0} is not an IP address: use 127.0.0.1 or [::1]")]
     Address(String),
     /// Not a protocol.
     #[error("unknown protocol {0}: use tcp or udp")]
@@ -81,7 +84,7 @@ impl FromStr for Publish {
         };
         let (address, host, guest) = parts(ports)?;
         Ok(Self {
-            address: address.map_or(Ok(Ipv4Addr::LOCALHOST), parse_address)?,
+            address: address.map_or(Ok(Ipv4Addr::LOCALHOST.into()), parse_address)?,
             host: port(host)?,
             guest: port(guest)?,
             protocol,
@@ -89,7 +92,7 @@ impl FromStr for Publish {
     }
 }
 
-/// Splits from the right, so that an address with colons gets a sentence of its own.
+/// Splits from the right, so that the colons of an address remain its own.
 fn parts(text: &str) -> Result<(Option<&str>, &str, &str), PublishError> {
     let (rest, guest) = text.rsplit_once(':').ok_or(PublishError::Form)?;
     Ok(match rest.rsplit_once(':') {
@@ -98,9 +101,13 @@ fn parts(text: &str) -> Result<(Option<&str>, &str, &str), PublishError> {
     })
 }
 
-fn parse_address(text: &str) -> Result<Ipv4Addr, PublishError> {
-    text.parse()
-        .map_err(|_| PublishError::Address(text.to_owned()))
+fn parse_address(text: &str) -> Result<IpAddr, PublishError> {
+    let bracketed = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let address = match bracketed {
+        Some(inner) => inner.parse().map(IpAddr::V6),
+        None => text.parse().map(IpAddr::V4),
+    };
+    address.map_err(|_| PublishError::Address(text.to_owned()))
 }
 
 fn port(text: &str) -> Result<u16, PublishError> {
@@ -120,6 +127,10 @@ mod tests {
         assert_eq!(publish.to_string(), "127.0.0.1:8080:80/tcp");
         let publish: Publish = "0.0.0.0:53:5353/udp".parse().expect("a forward");
         assert_eq!(publish.to_string(), "0.0.0.0:53:5353/udp");
+        for text in ["[::1]:8080:80/tcp", "[2001:db8::5]:53:53/udp"] {
+            let publish: Publish = text.parse().expect("a forward");
+            assert_eq!(publish.to_string(), text);
+        }
     }
 
     #[test]
@@ -129,10 +140,10 @@ mod tests {
         assert_eq!(error("0:80"), PublishError::Port("0".to_owned()));
         assert_eq!(error("80:65536"), PublishError::Port("65536".to_owned()));
         assert_eq!(error("80:"), PublishError::Port(String::new()));
-        assert_eq!(
-            error("[::1]:80:80"),
-            PublishError::Address("[::1]".to_owned())
-        );
+        for address in ["::1", "[10.0.0.1]", "[::1", "localhost"] {
+            let refused = PublishError::Address(address.to_owned());
+            assert_eq!(error(&format!("{address}:80:80")), refused);
+        }
         assert_eq!(
             error("80:80/sctp"),
             PublishError::Protocol("sctp".to_owned())

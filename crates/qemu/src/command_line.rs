@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 
@@ -16,7 +16,7 @@ pub struct HostForward<'a> {
     /// `tcp` or `udp`.
     pub protocol: &'a str,
     /// Where the host listens.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// The host's port.
     pub host: u16,
     /// The guest's port.
@@ -28,7 +28,7 @@ impl HostForward<'_> {
     pub const fn loopback(host: u16, guest: u16) -> Self {
         Self {
             protocol: "tcp",
-            address: Ipv4Addr::LOCALHOST,
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             host,
             guest,
         }
@@ -43,7 +43,8 @@ impl fmt::Display for HostForward<'_> {
             host,
             guest,
         } = self;
-        write!(f, "hostfwd={protocol}:{address}:{host}-:{guest}")
+        let at = SocketAddr::from((*address, *host));
+        write!(f, "hostfwd={protocol}:{at}-:{guest}")
     }
 }
 

@@ -79,7 +79,8 @@ pub(crate) struct RunArgs {
         long = "publish",
         value_name = "[ADDR:]HOST:GUEST[/udp]",
         long_help = "Forward a port of the host to the guest: [ADDR:]HOST:GUEST[/tcp|/udp]; \
-                     ADDR is 127.0.0.1 unless given"
+                     ADDR is 127.0.0.1 unless given, and in brackets if it is IPv6, as in \
+                     [::1]:8080:80"
     )]
     pub(crate) publish: Vec<Publish>,
     /// Network: user (through passt, no privileges), none, or tap=NAME

@@ -1,0 +1,101 @@
+//! The network of whole machines: user-mode networking in both families, and what it
+//! costs when nothing happens.
+//!
+//! They need /dev/kvm, passt, `tare-monitor` beside `tare` and the image of `http`, and
+//! SKIP without; with TARE_REQUIRE_KVM=1 a skip fails.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use support::needs::{built, passt, skip};
+use support::{Place, eventually, free_port};
+
+/// The HTTP appliance, if it is built and machines with a network can run here.
+fn http() -> Option<PathBuf> {
+    passt().then(|| built("http")).flatten()
+}
+
+/// A place with a site of one file.
+fn with_site() -> Place {
+    let place = Place::new();
+    std::fs::create_dir(place.path().join("site")).unwrap();
+    place.file("site/index.html", b"the site\n");
+    place
+}
+
+fn run(place: &Place, image: &str, words: &[&str]) {
+    let site = place.path().join("site");
+    let first = ["run", image, "-d", "--name", "web", "--root"];
+    let words = [&first[..], &[site.to_str().unwrap()], words].concat();
+    place.run(&words).expect(0, "web");
+}
+
+fn answer(from: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(from)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+#[test]
+fn a_port_is_published_at_an_ipv6_address() {
+    let Some(image) = http() else { return };
+    let Ok(free) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) else {
+        skip("this host has no IPv6");
+        return;
+    };
+    let (six, four) = (free.local_addr().unwrap().port(), free_port());
+    drop(free);
+    let place = with_site();
+    let publish = [format!("[::1]:{six}:80"), format!("{four}:80")];
+    let words = ["-p", &publish[0], "-p", &publish[1]];
+    run(&place, image.to_str().unwrap(), &words);
+    let serves = |address: SocketAddr| {
+        answer(address).is_ok_and(|answer| answer.ends_with("\r\n\r\nthe site\n"))
+    };
+    eventually("the site is served over IPv6", || {
+        serves((Ipv6Addr::LOCALHOST, six).into())
+    });
+    eventually("and over IPv4", || {
+        serves((Ipv4Addr::LOCALHOST, four).into())
+    });
+    let listed = place.run(&["ps"]);
+    listed.expect(0, &format!("[::1]:{six}:80"));
+    place.run(&["stop", "web"]).expect(0, "");
+}
+
+/// No timer of the guest's network is armed when nothing happens: router solicitations
+/// would come within 4 s, and there is no router that could answer.
+#[test]
+fn an_idle_appliance_with_a_network_causes_no_exit() {
+    let Some(image) = http() else { return };
+    let place = with_site();
+    let publish = format!("{}:80", free_port());
+    run(&place, image.to_str().unwrap(), &["-p", &publish]);
+    eventually("the appliance serves", || {
+        place.run(&["logs", "web"]).out.contains("http: serving")
+    });
+    let activity = || {
+        let stats = place.run(&["stats", "web", "--json"]);
+        let stats: serde_json::Value = serde_json::from_str(&stats.out).unwrap();
+        let vcpu = &stats["vcpus"][0];
+        ["halt_exits", "irq_injections", "exits"].map(|name| vcpu["kvm"][name].as_u64())
+    };
+    let mut before = activity();
+    eventually("the vCPU halts for a second", || {
+        thread::sleep(Duration::from_secs(1));
+        let last = std::mem::replace(&mut before, activity());
+        last == before
+    });
+    thread::sleep(Duration::from_secs(4));
+    assert_eq!(activity(), before);
+    place.run(&["stop", "web"]).expect(0, "");
+}
