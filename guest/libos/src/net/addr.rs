@@ -26,6 +26,23 @@ impl Addresses {
         self.first
     }
 
+    /// The address, if there is one alone.
+    pub(super) fn only(&self) -> Option<SocketAddr> {
+        self.more.is_empty().then_some(self.first)
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = SocketAddr> {
+        core::iter::once(self.first).chain(self.more.iter().copied())
+    }
+
+    /// Those of `list`, if there is one.
+    pub(super) fn from_list(mut list: impl Iterator<Item = SocketAddr>) -> Option<Self> {
+        let first = list.next()?;
+        let more = list.collect();
+        Some(Self { first, more })
+    }
+
     /// Calls `attempt` for each until one succeeds; the last error if none does.
     pub fn try_each<T>(&self, mut attempt: impl FnMut(SocketAddr) -> Result<T>) -> Result<T> {
         let mut result = attempt(self.first);
@@ -93,12 +110,8 @@ impl ToSocketAddrs for ([u8; 4], u16) {
 impl ToSocketAddrs for (&str, u16) {
     fn to_socket_addrs(&self) -> Result<Addresses> {
         let found = lookup_host(self.0)?;
-        let mut addresses = found.into_iter().map(|ip| SocketAddr::new(ip, self.1));
-        let first = addresses.next().ok_or(ErrorKind::NotFound)?;
-        Ok(Addresses {
-            first,
-            more: addresses.collect(),
-        })
+        let addresses = found.into_iter().map(|ip| SocketAddr::new(ip, self.1));
+        Addresses::from_list(addresses).ok_or(ErrorKind::NotFound.into())
     }
 }
 

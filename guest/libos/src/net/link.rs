@@ -1,11 +1,13 @@
 //! [`Link`]: what the stack needs of a network device, and the two links that
 //! are not devices: [`Loopback`] and [`Absent`].
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::frame::{Checksums, Medium};
+use crate::heap;
 
 /// Who computes the checksums of TCP and UDP in outgoing frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,10 +102,24 @@ impl Link for Absent {
 /// Frames that may wait on the loopback; more are lost, as on a real wire.
 const LOOPBACK_FRAMES: usize = 256;
 
+/// Largest packet on the loopback.
+const LOOPBACK_MTU: u16 = 16 * 1024;
+
 /// 127.0.0.1 and the appliance's own address.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Loopback {
     frames: VecDeque<Vec<u8>>,
+    /// What is filled in place of a frame that there is no memory for.
+    lost: Box<[u8]>,
+}
+
+impl Default for Loopback {
+    fn default() -> Self {
+        Self {
+            frames: VecDeque::new(),
+            lost: vec![0; usize::from(LOOPBACK_MTU)].into(),
+        }
+    }
 }
 
 impl Loopback {
@@ -120,7 +136,7 @@ impl Link for Loopback {
         Properties {
             medium: Medium::Ip,
             mac: [0; 6],
-            mtu: 16 * 1024,
+            mtu: LOOPBACK_MTU,
             checksums: SendChecksums::Device,
         }
     }
@@ -139,11 +155,17 @@ impl Link for Loopback {
     }
 
     fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
-        let mut frame = vec![0; len];
-        let result = fill(&mut frame);
-        if self.send_ready() {
-            self.frames.push_back(frame);
+        let mut frame = Vec::new();
+        let has_room = self.send_ready()
+            && heap::has_room(len)
+            && frame.try_reserve_exact(len).is_ok()
+            && self.frames.try_reserve(1).is_ok();
+        if !has_room {
+            return fill(&mut self.lost[..len]);
         }
+        frame.resize(len, 0);
+        let result = fill(&mut frame);
+        self.frames.push_back(frame);
         result
     }
 

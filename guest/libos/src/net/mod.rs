@@ -35,6 +35,7 @@ mod ipv6;
 pub mod link;
 mod neighbours;
 pub mod port;
+mod race;
 mod ready;
 pub mod stack;
 mod system;
@@ -69,7 +70,7 @@ pub fn addresses() -> alloc::vec::Vec<IpAddr> {
 
 /// The name servers that [`lookup_host`] asks.
 pub fn name_servers() -> alloc::vec::Vec<IpAddr> {
-    system::lock().name_servers()
+    system::lock().name_servers(system::now())
 }
 
 /// Waits for an address, which listening on `0.0.0.0` need not.

@@ -229,11 +229,14 @@ impl TcpStream {
         }
     }
 
-    /// Connects to an address, or to the first of a host's that answers; gives each
-    /// up after 30 seconds.
+    /// Connects to an address, or to the first of a host's that answers: one is tried
+    /// after the other, 250 ms apart. Gives each up after 30 seconds.
     pub fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
         let addresses = address.to_socket_addrs()?;
-        addresses.try_each(|address| Self::connect_within(address, None))
+        match addresses.only() {
+            Some(address) => Self::connect_within(address, None),
+            None => super::race::connect(&addresses),
+        }
     }
 
     /// Connects to an address, or fails with `TimedOut` after `timeout`.

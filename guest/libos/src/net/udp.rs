@@ -46,20 +46,20 @@ impl UdpSocket {
     /// Makes `peer` the one that [`send`](Self::send) sends to, and the only one
     /// whose datagrams are received.
     pub fn connect(&self, peer: impl ToSocketAddrs) -> io::Result<()> {
-        let peer = peer.to_socket_addrs()?.first();
-        lock().connect_datagrams(self.id, Some(peer))
+        let peers = peer.to_socket_addrs()?;
+        peers.try_each(|peer| lock().connect_datagrams(self.id, Some(peer), now()))
     }
 
     /// Takes [`connect`](Self::connect) back.
     pub fn disconnect(&self) -> io::Result<()> {
-        lock().connect_datagrams(self.id, None)
+        lock().connect_datagrams(self.id, None, now())
     }
 
     /// Sends a datagram. When 16 wait for addresses that do not answer, fails with
     /// `WouldBlock`.
     pub fn send_to(&self, data: &[u8], to: impl ToSocketAddrs) -> io::Result<usize> {
-        let to = to.to_socket_addrs()?.first();
-        lock().send_to(self.id, data, to, now())
+        let hosts = to.to_socket_addrs()?;
+        hosts.try_each(|to| lock().send_to(self.id, data, to, now()))
     }
 
     /// Sends a datagram to the connected peer. Fails with `ConnectionRefused` when

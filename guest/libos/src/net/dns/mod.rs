@@ -16,7 +16,7 @@ use core::time::Duration;
 use cache::Cache;
 use wire::{Answer, Kind, Name};
 
-use super::system::lock;
+use super::system::{self, lock};
 use super::{TcpStream, UdpSocket};
 use crate::io::{Error, ErrorKind, Read, Result, Write};
 use crate::sync::SpinLock;
@@ -72,7 +72,7 @@ fn resolve(name: &str, wire: &Name) -> Result<Vec<IpAddr>> {
         let stack = lock();
         let ipv6 = stack.has_global_ipv6().then_some(Kind::Aaaa);
         let kinds: Vec<_> = ipv6.into_iter().chain([Kind::A]).collect();
-        (stack.name_servers(), kinds)
+        (stack.name_servers(system::now()), kinds)
     };
     if servers.is_empty() {
         return Err(NO_SERVER);
@@ -154,19 +154,40 @@ fn ask_by_tcp(
     kind: Kind,
     timeout: Duration,
 ) -> Result<Answer> {
+    let deadline = Instant::now() + timeout;
     let mut stream = TcpStream::connect_timeout(&server, timeout)?;
-    stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(timeout))?;
     let mut message = (question.len() as u16).to_be_bytes().to_vec();
     message.extend(question);
     stream.write_all(&message)?;
     let mut len = [0; 2];
-    stream.read_exact(&mut len)?;
+    read_until(&mut stream, &mut len, deadline)?;
     let len = usize::from(u16::from_be_bytes(len));
     if len > TCP_BYTES {
         return Err(REFUSED);
     }
-    let mut answer = vec![0; len];
-    stream.read_exact(&mut answer)?;
+    let mut answer = Vec::new();
+    answer.try_reserve_exact(len).map_err(|_| REFUSED)?;
+    answer.resize(len, 0);
+    read_until(&mut stream, &mut answer, deadline)?;
     wire::answer(&answer, question, kind).ok_or(REFUSED)
 }
+
+/// Fills `buf` before `deadline`, however the server spreads its bytes over time.
+fn read_until(stream: &mut TcpStream, mut buf: &mut [u8], deadline: Instant) -> Result<()> {
+    while !buf.is_empty() {
+        let left = deadline.duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(NO_ANSWER);
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(buf)? {
+            0 => return Err(REFUSED),
+            n => buf = &mut buf[n..],
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

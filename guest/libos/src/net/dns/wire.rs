@@ -1,5 +1,5 @@
 //! DNS messages (RFC 1035, 4): a question out, addresses in. Everything in an
-//! answer is bounded: names are at most 255 bytes and pointers only go back.
+//! answer is bounded: names are at most 255 bytes, pointers only go back and are few.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,6 +14,8 @@ const TYPE_SOA: u16 = 6;
 const RESPONSE: u8 = 0x80;
 const TRUNCATED: u8 = 0x02;
 const RECURSION_DESIRED: u8 = 0x01;
+/// Pointers that are followed in one name. Servers use one or two.
+const POINTERS_MAX: u32 = 16;
 /// Longest chain of aliases that is followed.
 const ALIASES_MAX: usize = 8;
 
@@ -53,6 +55,7 @@ impl Name {
         let mut wire = Vec::new();
         let mut end = None;
         let mut lowest = at;
+        let mut pointers = 0;
         loop {
             let len = usize::from(*message.get(at)?);
             match len >> 6 {
@@ -69,7 +72,8 @@ impl Name {
                     end = end.or(Some(at + 2));
                     at = (len & 0x3f) << 8 | usize::from(low);
                     // Only back, or it might never end.
-                    if at >= lowest {
+                    pointers += 1;
+                    if at >= lowest || pointers > POINTERS_MAX {
                         return None;
                     }
                     lowest = at;
@@ -326,6 +330,21 @@ mod tests {
             let message = reply([0, 0], [1, 0], &records);
             let nothing = Some(Answer::Addresses(Vec::new(), 0));
             assert_eq!(answer(&message, &asked(), Kind::A), nothing);
+        }
+    }
+
+    #[test]
+    fn a_name_has_few_pointers() {
+        for (pointers, is_read) in [(POINTERS_MAX, true), (POINTERS_MAX + 1, false)] {
+            let mut message = vec![1, b'a', 0];
+            let mut target = 0;
+            for _ in 0..pointers {
+                let here = message.len();
+                message.extend([0xc0, target]);
+                target = here as u8;
+            }
+            let name = Name::read(&message, usize::from(target));
+            assert_eq!(name.is_some(), is_read, "{pointers}");
         }
     }
 

@@ -62,7 +62,8 @@ pub(crate) struct RouterAdvertisement {
     pub(crate) mac: Option<Mac>,
     pub(crate) mtu: Option<u32>,
     pub(crate) prefixes: Vec<PrefixInformation>,
-    pub(crate) name_servers: Vec<Ipv6Addr>,
+    /// Name servers, with how many seconds they count; all ones are without end.
+    pub(crate) name_servers: Vec<(Vec<Ipv6Addr>, u32)>,
 }
 
 /// A network that a router announces (RFC 4861, 4.6.2).
@@ -161,11 +162,13 @@ impl RouterAdvertisement {
                 OPTION_PREFIX if found.prefixes.len() < OPTIONS_MAX => {
                     found.prefixes.extend(prefix(option));
                 }
-                OPTION_NAME_SERVERS if word(option, 4) != Some(0) => {
-                    let room = OPTIONS_MAX.saturating_sub(found.name_servers.len());
+                OPTION_NAME_SERVERS if found.name_servers.len() < OPTIONS_MAX => {
                     let (octets, _) = option[8..].as_chunks::<16>();
                     let addresses = octets.iter().map(|octets| Ipv6Addr::from_octets(*octets));
-                    found.name_servers.extend(addresses.take(room));
+                    let addresses = addresses.take(OPTIONS_MAX).collect();
+                    found
+                        .name_servers
+                        .extend(word(option, 4).map(|life| (addresses, life)));
                 }
                 _ => {}
             }
@@ -339,7 +342,7 @@ mod tests {
         assert_eq!((found.lifetime_s, found.ask_dhcp), (1800, true));
         assert_eq!((found.mac, found.mtu), (Some(MAC), Some(1500)));
         assert_eq!(found.prefixes, [prefix]);
-        assert_eq!(found.name_servers, [server]);
+        assert_eq!(found.name_servers, [(Vec::from([server]), 60)]);
     }
 
     proptest! {

@@ -19,7 +19,7 @@ pub(crate) const MTU_MIN: u16 = 1280;
 /// Until when something counts; `None` is without end.
 pub(crate) type Until = Option<Instant>;
 
-fn has_ended(until: Until, now: Instant) -> bool {
+pub(crate) fn has_ended(until: Until, now: Instant) -> bool {
     until.is_some_and(|until| until <= now)
 }
 

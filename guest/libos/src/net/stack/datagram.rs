@@ -153,6 +153,8 @@ pub(super) struct Udp<W> {
     /// When datagrams that wait for hardware addresses are looked at.
     pub(super) deadline: Option<Instant>,
     next_port: u16,
+    /// A link was full when a socket wanted to send.
+    waits_for_link: bool,
 }
 
 impl<W: Wake> Udp<W> {
@@ -161,6 +163,17 @@ impl<W: Wake> Udp<W> {
             sockets: Vec::new(),
             deadline: None,
             next_port: EPHEMERAL | seed as u16,
+            waits_for_link: false,
+        }
+    }
+
+    /// Links may have room again: those who wait look.
+    #[inline]
+    pub(super) fn wake_writers(&mut self, is_ready: impl FnOnce() -> bool) {
+        if self.waits_for_link && is_ready() {
+            self.waits_for_link = false;
+            let sockets = self.sockets.iter_mut().flatten();
+            sockets.for_each(|socket| socket.waiters.wake_all());
         }
     }
 
@@ -295,8 +308,16 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// Makes `peer` the only one that a socket exchanges datagrams with, or with
-    /// `None` takes that back.
-    pub fn connect_datagrams(&mut self, id: DatagramId, peer: Option<SocketAddr>) -> Result<()> {
+    /// `None` takes that back. Fails if no route leads there.
+    pub fn connect_datagrams(
+        &mut self,
+        id: DatagramId,
+        peer: Option<SocketAddr>,
+        now: Instant,
+    ) -> Result<()> {
+        if let Some(peer) = peer {
+            self.route(peer.ip(), now)?;
+        }
         let socket = self.udp.socket(id)?;
         (socket.peer, socket.failure) = (peer, None);
         let is_other = |message: &Message| peer.is_some_and(|peer| peer != message.peer);
@@ -338,6 +359,14 @@ impl<L: Link, W: Wake> Stack<L, W> {
             local: SocketAddr::new(source, socket.local.port()),
             remote: to,
         };
+        let is_ready = match via {
+            Via::Wire => self.wire.link.send_ready(),
+            Via::Loopback => self.loopback.link.send_ready(),
+        };
+        if !is_ready {
+            self.udp.waits_for_link = true;
+            return Err(ErrorKind::WouldBlock.into());
+        }
         match via {
             Via::Wire => {
                 if send(&mut self.wire, socket, flow, data, now)? {
@@ -380,13 +409,17 @@ impl<L: Link, W: Wake> Stack<L, W> {
 
     /// What a socket can do now.
     pub fn datagram_readiness(&mut self, id: DatagramId) -> Readiness {
+        let has_link = self.wire.link.send_ready() && self.loopback.link.send_ready();
+        self.udp.waits_for_link |= !has_link;
         let Ok(socket) = self.udp.socket(id) else {
             return Readiness::default();
         };
         let failed = socket.failure.is_some();
+        let has_room = socket.unresolved.len() < UNRESOLVED;
+        let (readable, writable) = (!socket.received.is_empty(), has_room && has_link);
         Readiness {
-            readable: failed || !socket.received.is_empty(),
-            writable: failed || socket.unresolved.len() < UNRESOLVED,
+            readable: failed || readable,
+            writable: failed || writable,
             failed,
             ..Readiness::default()
         }
@@ -434,9 +467,6 @@ fn send<L: Link, W: Wake>(
 ) -> Result<bool> {
     if data.len() > port.datagram_max(flow.remote.ip()) {
         return Err(Error::new(ErrorKind::InvalidInput, "datagram too long"));
-    }
-    if !port.link.send_ready() {
-        return Err(ErrorKind::WouldBlock.into());
     }
     match port.resolve(flow.remote.ip(), now) {
         Some(neighbor) => {

@@ -19,7 +19,7 @@ use crate::net::ipv6::address::{
 };
 use crate::net::ipv6::dhcp::{self, Transaction};
 use crate::net::ipv6::message::{self, Message, Occasion, PrefixInformation, RouterAdvertisement};
-use crate::net::ipv6::table::{Own, Until};
+use crate::net::ipv6::table::{Own, Until, has_ended};
 use crate::net::link::Link;
 use crate::net::neighbours::{Mac, is_unicast};
 use crate::net::transmit::Alert;
@@ -57,8 +57,13 @@ pub(super) struct Ipv6 {
     solicitation: Option<(u32, Instant)>,
     request: Option<Request>,
     has_asked: bool,
-    pub(super) name_servers: Vec<Ipv6Addr>,
+    /// Name servers, and until when each counts.
+    name_servers: Vec<(Ipv6Addr, Until)>,
+    /// When this side wants to speak.
     pub(super) deadline: Option<Instant>,
+    /// When the next thing that was announced ends. Nobody is woken for it: ends are
+    /// looked at when something is used, and acted on with the next frame.
+    pub(super) next_end: Option<Instant>,
 }
 
 impl Ipv6 {
@@ -71,7 +76,34 @@ impl Ipv6 {
             has_asked: false,
             name_servers: Vec::new(),
             deadline: None,
+            next_end: None,
         }
+    }
+
+    /// Name servers of the network that count.
+    pub(super) fn name_servers(&self, now: Instant) -> impl Iterator<Item = Ipv6Addr> {
+        let servers = self.name_servers.iter();
+        servers
+            .filter(move |(_, until)| !has_ended(*until, now))
+            .map(|(server, _)| *server)
+    }
+
+    fn note_name_servers(&mut self, servers: &[Ipv6Addr], until: Until, now: Instant) {
+        self.name_servers
+            .retain(|(server, _)| !servers.contains(server));
+        if has_ended(until, now) {
+            return;
+        }
+        // The newest go first, in their order; the oldest make room.
+        let servers = servers.iter().take(NAME_SERVERS);
+        let newest: Vec<_> = servers.map(|server| (*server, until)).collect();
+        self.name_servers.truncate(NAME_SERVERS - newest.len());
+        self.name_servers.splice(0..0, newest);
+    }
+
+    fn expire(&mut self, now: Instant) {
+        self.name_servers
+            .retain(|(_, until)| !has_ended(*until, now));
     }
 }
 
@@ -124,6 +156,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
     /// Does what is due, and finds out when something will be.
     pub(super) fn run_ipv6(&mut self, now: Instant) {
         self.wire.ipv6.expire(now);
+        self.ipv6.expire(now);
         self.loopback.ipv6.mirror(&self.wire.ipv6);
         if let Some((left, due)) = self.ipv6.solicitation
             && due <= now
@@ -140,9 +173,14 @@ impl<L: Link, W: Wake> Stack<L, W> {
         let due = [
             self.ipv6.solicitation.map(|(_, due)| due),
             self.ipv6.request.map(|request| request.again),
-            self.wire.ipv6.next_end(),
         ];
         self.ipv6.deadline = due.into_iter().flatten().min();
+        let servers = self
+            .ipv6
+            .name_servers
+            .iter()
+            .filter_map(|(_, until)| *until);
+        self.ipv6.next_end = servers.chain(self.wire.ipv6.next_end()).min();
         self.wire.link.flush();
     }
 
@@ -348,10 +386,11 @@ impl<L: Link, W: Wake> Stack<L, W> {
         if let Some(mac) = found.mac.filter(|mac| is_unicast(*mac)) {
             self.note_neighbor(router.into(), mac, now);
         }
-        if !found.name_servers.is_empty() {
-            self.ipv6.name_servers.clone_from(&found.name_servers);
-            self.ipv6.name_servers.truncate(NAME_SERVERS);
-        } else if found.ask_dhcp && !self.ipv6.has_asked {
+        for (servers, seconds) in &found.name_servers {
+            let until = until(*seconds, now);
+            self.ipv6.note_name_servers(servers, until, now);
+        }
+        if found.name_servers.is_empty() && found.ask_dhcp && !self.ipv6.has_asked {
             self.begin_request(now);
         }
         self.run_ipv6(now);
@@ -435,7 +474,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
             && let Some(servers) = dhcp::name_servers(message, request.transaction)
         {
             self.ipv6.request = None;
-            self.ipv6.name_servers = servers;
+            self.ipv6.note_name_servers(&servers, None, now);
             self.run_ipv6(now);
         }
     }

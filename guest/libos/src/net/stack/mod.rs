@@ -149,6 +149,9 @@ impl<L: Link, W: Wake> Stack<L, W> {
             self.run_timers(now);
         }
         self.wire.link.flush();
+        let (wire, loopback) = (&mut self.wire.link, &mut self.loopback.link);
+        let has_link = || wire.send_ready() && loopback.send_ready();
+        self.udp.wake_writers(has_link);
         if !self.loopback.link.is_empty() {
             progress = Progress::More;
         }
@@ -179,10 +182,10 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// Name servers, those of the command line first.
-    pub fn name_servers(&self) -> Vec<IpAddr> {
+    pub fn name_servers(&self, now: Instant) -> Vec<IpAddr> {
         let given = self.name_servers.iter().copied();
         let v4 = self.setup.name_servers().iter().copied().map(IpAddr::V4);
-        let v6 = self.ipv6.name_servers.iter().copied().map(IpAddr::V6);
+        let v6 = self.ipv6.name_servers(now).map(IpAddr::V6);
         given.chain(v4).chain(v6).collect()
     }
 
@@ -409,7 +412,8 @@ impl<L: Link, W: Wake> Stack<L, W> {
         if self.setup.deadline.is_some_and(|deadline| deadline <= now) {
             self.drive_setup(now);
         }
-        if self.ipv6.deadline.is_some_and(|deadline| deadline <= now) {
+        let ipv6 = [self.ipv6.deadline, self.ipv6.next_end];
+        if ipv6.into_iter().flatten().any(|due| due <= now) {
             self.run_ipv6(now);
         }
         if self.udp.deadline.is_some_and(|deadline| deadline <= now) {
@@ -429,7 +433,10 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// The port that reaches `remote`, and the address to use there.
-    fn route(&self, remote: IpAddr, now: Instant) -> Result<(Via, IpAddr)> {
+    fn route(&mut self, remote: IpAddr, now: Instant) -> Result<(Via, IpAddr)> {
+        if remote.is_ipv6() && self.ipv6.next_end.is_some_and(|end| end <= now) {
+            self.run_ipv6(now);
+        }
         if remote.is_loopback() || self.wire.has_address(remote) {
             return Ok((Via::Loopback, remote));
         }

@@ -150,7 +150,7 @@ fn datagrams_and_closed_ports_over_ipv6() {
     let closed = SocketAddr::from((host_address(1), 54));
     world
         .client
-        .connect_datagrams(client, Some(closed))
+        .connect_datagrams(client, Some(closed), world.now)
         .unwrap();
     world
         .client
@@ -241,6 +241,41 @@ fn an_advertisement_shortens_no_life_below_two_hours() {
         world.pass(Duration::from_secs(1));
         assert!(!world.client.has_global_ipv6(), "{life}");
     }
+}
+
+/// What a router announces ends when it is used, so that nothing has to wake for it.
+#[test]
+fn announcements_arm_no_timer_and_end_on_time() {
+    let mut world = World::new(66);
+    world.client.start_ipv6(Ipv6Setup::Auto, [3; 16], world.now);
+    let servers: [Ipv6Addr; 2] = ["2001:db8:7::53", "2001:db8:7::54"].map(|it| it.parse().unwrap());
+    let announce = |world: &mut World, life_s: u32, servers: &[Ipv6Addr]| {
+        let mut message = advertisement(1800, 0, 7200, 1500);
+        message.extend([25, 1 + 2 * servers.len() as u8, 0, 0]);
+        message.extend(life_s.to_be_bytes());
+        message.extend(servers.iter().flat_map(|server| server.octets()));
+        world.client.link().inject(&from_router(&message));
+        world.client.poll(world.now, 16);
+        world.client.name_servers(world.now)
+    };
+    assert_eq!(announce(&mut world, 600, &servers), servers);
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.next_deadline(), None);
+    // No frame comes, and what has ended is not used.
+    world.now += Duration::from_secs(597);
+    assert!(world.client.name_servers(world.now).is_empty());
+    world.now += Duration::from_secs(1199);
+    let far = SocketAddr::from((Ipv6Addr::new(0x2001, 0xdb8, 8, 0, 0, 0, 0, 1), 53));
+    let socket = world.client.bind((ANY, 0)).unwrap();
+    world.client.send_to(socket, b"?", far, world.now).unwrap();
+    world.now += Duration::from_secs(1);
+    let lost = world.client.send_to(socket, b"?", far, world.now);
+    assert_eq!(lost.unwrap_err().kind(), ErrorKind::NetworkUnreachable);
+    // A life of 0 takes one back, one of all ones keeps it.
+    assert_eq!(announce(&mut world, u32::MAX, &servers), servers);
+    assert_eq!(announce(&mut world, 0, &servers[..1]), servers[1..]);
+    world.now += Duration::from_secs(1_000_000);
+    assert_eq!(world.client.name_servers(world.now), servers[1..]);
 }
 
 #[test]
@@ -378,7 +413,7 @@ fn name_servers_come_from_dhcpv6_when_routers_name_none() {
         let answer = crate::net::link::Link::receive(&mut there).unwrap().buffer;
         world.client.link().inject(&answer);
         world.client.poll(world.now, 16);
-        world.client.name_servers()
+        world.client.name_servers(world.now)
     };
     // Only the address that asked, which other links do not reach, gets an answer.
     assert!(answer((host_address(2), 546).into()).is_empty());

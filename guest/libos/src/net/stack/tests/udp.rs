@@ -81,7 +81,7 @@ fn a_connected_socket_learns_of_a_closed_port_and_hears_its_peer_only() {
     let to = SocketAddrV4::new(SERVER, 4000);
     world
         .client
-        .connect_datagrams(client, Some(to.into()))
+        .connect_datagrams(client, Some(to.into()), world.now)
         .unwrap();
     let reader = Sleeper::default();
     world.client.wait_datagram(client, reader.clone());
@@ -115,7 +115,7 @@ fn datagrams_to_a_silent_neighbour_are_given_up() {
     let to = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 77), 53);
     world
         .client
-        .connect_datagrams(client, Some(to.into()))
+        .connect_datagrams(client, Some(to.into()), world.now)
         .unwrap();
     for _ in 0..16 {
         world.client.send_to(client, b"hi", to, world.now).unwrap();
@@ -123,7 +123,10 @@ fn datagrams_to_a_silent_neighbour_are_given_up() {
     assert!(!world.client.datagram_readiness(client).writable);
     let full = world.client.send_to(client, b"hi", to, world.now);
     assert_eq!(full.unwrap_err().kind(), ErrorKind::WouldBlock);
-    world.client.connect_datagrams(client, None).unwrap();
+    world
+        .client
+        .connect_datagrams(client, None, world.now)
+        .unwrap();
     let writer = Sleeper::default();
     world.client.wait_datagram(client, writer.clone());
     world.pass(smoltcp::time::Duration::from_secs(5));
@@ -131,7 +134,7 @@ fn datagrams_to_a_silent_neighbour_are_given_up() {
     assert!(world.client.datagram_readiness(client).writable);
     world
         .client
-        .connect_datagrams(client, Some(to.into()))
+        .connect_datagrams(client, Some(to.into()), world.now)
         .unwrap();
     world.client.send_to(client, b"hi", to, world.now).unwrap();
     world.pass(smoltcp::time::Duration::from_secs(5));
@@ -162,4 +165,25 @@ fn what_a_socket_keeps_is_bounded() {
     assert_eq!(world.server.counters().udp_dropped, 1000 - kept);
     let long = world.client.send_to(client, &[0; 1473], to, world.now);
     assert_eq!(long.unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+/// What readiness says and what sending does are the same, or a program spins.
+#[test]
+fn a_socket_on_a_full_link_is_not_writable_until_there_is_room() {
+    let mut world = World::new(57);
+    let client = world.client.bind(SocketAddrV4::new(ANY, 0)).unwrap();
+    let to = SocketAddrV4::new(SERVER, 53);
+    world.client.link().room = 0;
+    assert!(!world.client.datagram_readiness(client).writable);
+    let refused = world.client.send_to(client, b"?", to, world.now);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::WouldBlock);
+    let writer = Sleeper::default();
+    world.client.wait_datagram(client, writer.clone());
+    world.client.poll(world.now, 16);
+    assert_eq!(writer.0.get(), 0);
+    world.client.link().room = 64;
+    world.client.poll(world.now, 16);
+    assert_eq!(writer.0.get(), 1);
+    assert!(world.client.datagram_readiness(client).writable);
+    world.client.send_to(client, b"?", to, world.now).unwrap();
 }
