@@ -46,6 +46,8 @@ impl From<RunArgs> for Request {
             limits: Limits {
                 cpu: args.limit_cpu,
                 memory: args.limit_memory,
+                io: args.limit_io,
+                net: args.limit_net,
             },
             place: if args.detach {
                 Place::Background

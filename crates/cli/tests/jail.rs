@@ -4,10 +4,11 @@
 mod support;
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use support::needs::{built, kvm, skip};
+use support::needs::{built, kvm, passt, skip};
 use support::{Place, eventually};
 
 /// A machine in the background, stopped at the end.
@@ -181,4 +182,71 @@ fn limits_hold_a_machine_and_its_group_goes_after_it() {
         !exists()
     });
     place.run(&["rm", "limited"]);
+}
+
+/// The whole disk that `directory` is on, as control groups name it.
+fn device_of(directory: &Path) -> Option<String> {
+    let device = fs::metadata(directory).unwrap().dev();
+    let number = |device| {
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        format!("{major}:{minor}")
+    };
+    let device = fs::canonicalize(format!("/sys/dev/block/{}", number(device))).ok()?;
+    let whole = if device.join("partition").exists() {
+        device.parent()?.to_owned()
+    } else {
+        device
+    };
+    Some(
+        fs::read_to_string(whole.join("dev"))
+            .ok()?
+            .trim()
+            .to_owned(),
+    )
+}
+
+#[test]
+fn reads_and_writes_are_limited_on_the_disks_device_and_frames_by_the_monitor() {
+    if !kvm() || !is_root() || !passt() {
+        return;
+    }
+    let place = Place::new();
+    let (Some(image), Some(device)) = (built("http"), device_of(place.path())) else {
+        skip("the tests' directory is on no block device");
+        return;
+    };
+    if fs::metadata("/sys/fs/cgroup/blkio/cgroup.procs").is_err() {
+        skip("this host has no control group for blkio of version 1");
+        return;
+    }
+    let disk = place.path().join("disk.img");
+    fs::write(&disk, vec![0; 1 << 20]).unwrap();
+    let disk = disk.to_str().unwrap();
+    let options = ["--limit-io", "iops=500", "--limit-net", "frames_per_s=9000"];
+    let mut args = vec!["run", image.to_str().unwrap(), "--name", "limited", "-d"];
+    args.extend(["--engine", "tare", "--disk", disk]);
+    args.extend(options);
+    place.run(&args).expect(0, "");
+    let rows: Value = serde_json::from_str(&place.run(&["ps", "--json"]).out).unwrap();
+    let pid = rows[0]["pid"].as_u64().unwrap();
+    for file in ["read", "write"].map(|it| format!("blkio.throttle.{it}_iops_device")) {
+        let limit = limit(pid, "blkio", &file, "io.max");
+        assert_eq!(limit, Some(format!("{device} 500")), "{file}");
+    }
+    let set = place.run(&["set", "limited"]);
+    assert!(set.out.contains("net.frames_per_s"), "{set:?}");
+    assert!(set.out.contains(" 9000\n"), "{set:?}");
+    let lifted = place.run(&["set", "limited", "net.frames_per_s=0"]);
+    lifted.expect(0, "");
+    place.run(&["stop", "limited"]).expect(0, "");
+    // Of no use, and so refused before anything is made.
+    let refused = |options: &[&str], why| {
+        let args = ["run", image.to_str().unwrap(), "--engine", "tare"];
+        place.run(&[&args, options].concat()).expect(2, why);
+    };
+    refused(
+        &["--net", "none", "--limit-net", "bytes_per_s=1"],
+        "--limit-net needs a network",
+    );
+    refused(&["--limit-io", "iops=1"], "--limit-io needs a disk");
 }

@@ -124,6 +124,12 @@ pub struct NetConfig {
     pub mtu: u16,
     /// The other end.
     pub backend: NetBackend,
+    /// Frames a second in each direction; 0: no limit.
+    #[serde(default)]
+    pub frames_per_s: u64,
+    /// Bytes of frames a second in each direction; 0: no limit.
+    #[serde(default)]
+    pub bytes_per_s: u64,
 }
 
 /// The other end of a network interface.

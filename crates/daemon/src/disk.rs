@@ -1,8 +1,6 @@
 //! Disks: from the configuration to what the device takes, what can be changed while they
 //! are served, and the exit codes of those that cannot be used.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use tare_control::config::{DiskCache, DiskConfig};
 use tare_control::exit::ExitCode;
 use tare_control::settings::{Coalesce, DiskSettings};
@@ -109,46 +107,6 @@ impl DiskRules {
     }
 }
 
-/// The rules that main and I/O thread share. The I/O thread may hold a disk's mutex for as
-/// long as the disk takes, so the main thread never waits for it: it leaves the rules here,
-/// under a lock that no I/O holds.
-#[derive(Debug)]
-pub struct SharedRules(Mutex<(DiskRules, Change)>);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
-    Made,
-    Wanted,
-}
-
-impl SharedRules {
-    /// The rules that a disk has at the start.
-    pub fn new(rules: DiskRules) -> Self {
-        Self(Mutex::new((rules, Change::Made)))
-    }
-
-    /// The rules as last set.
-    pub fn get(&self) -> DiskRules {
-        self.lock().0
-    }
-
-    /// Sets them; wake the I/O thread afterwards.
-    pub fn set(&self, rules: DiskRules) {
-        *self.lock() = (rules, Change::Wanted);
-    }
-
-    /// For the I/O thread: rules that are not in force yet.
-    pub fn take_change(&self) -> Option<DiskRules> {
-        let mut shared = self.lock();
-        let change = std::mem::replace(&mut shared.1, Change::Made);
-        (change == Change::Wanted).then_some(shared.0)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, (DiskRules, Change)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,18 +119,6 @@ mod tests {
                 bytes_per_s: 0,
             },
         }
-    }
-
-    #[test]
-    fn rules_are_taken_over_once_and_read_without_the_device() {
-        let off = rules(coalesce::Mode::Off, 0);
-        let auto = rules(coalesce::Mode::Auto, 100);
-        let shared = SharedRules::new(off);
-        assert_eq!(shared.take_change(), None);
-        shared.set(auto);
-        assert_eq!(shared.get(), auto);
-        assert_eq!(shared.take_change(), Some(auto));
-        assert_eq!(shared.take_change(), None);
     }
 
     #[test]

@@ -9,4 +9,5 @@ pub mod interface;
 pub mod jail;
 pub mod observe;
 pub mod poll;
+pub mod rules;
 pub mod signals;

@@ -1,5 +1,7 @@
 //! A started network device over a link in memory, for `benches/net.rs`.
 
+use tare_policy::limit::NetLimits;
+
 use crate::net::{
     HEADER_LEN, Link, LinkError, LinkFeatures, LinkOffload, Net, NetHeader, NetSettings, RX,
     RxFrame, TX,
@@ -71,6 +73,7 @@ impl NetBench {
         let settings = NetSettings {
             mac: [2, 0, 0, 0, 0, 1],
             mtu: 1500,
+            limits: NetLimits::default(),
         };
         let link = Endless {
             frame: vec![0x5a; frame_len],

@@ -5,6 +5,8 @@
 //! An operation is one byte of kind and a few of arguments; the input's end
 //! ends the guest.
 
+use tare_policy::limit::NetLimits;
+
 use crate::blk::{
     Access, Blk, BlkSettings, Cache, Disk, MonotonicClock, Request, RequestLimits, SERIAL_BYTES,
     Shape, SyncIoEngine, parse,
@@ -26,7 +28,8 @@ pub fn pci_config(input: &[u8]) {
 /// rings and notifications in any order.
 pub fn virtio_net(input: &[u8]) {
     let mut input = Input(input);
-    let offload = match input.byte() % 3 {
+    let choice = input.byte();
+    let offload = match choice % 3 {
         0 => LinkOffload::None,
         1 => LinkOffload::TrustedRx,
         _ => LinkOffload::VnetHeader,
@@ -34,8 +37,20 @@ pub fn virtio_net(input: &[u8]) {
     let settings = NetSettings {
         mac: [2, 0, 0, 0, 0, 1],
         mtu: 1500,
+        limits: limits(choice),
     };
     start_and_play(Net::new(settings, Echo::new(offload)), &mut input);
+}
+
+/// None in most inputs; else some that frames reach.
+fn limits(choice: u8) -> NetLimits {
+    match choice {
+        128.. => NetLimits {
+            frames_per_s: u64::from(choice & 7) * 100,
+            bytes_per_s: u64::from(choice >> 3 & 15) * 1_000,
+        },
+        _ => NetLimits::default(),
+    }
 }
 
 /// virtio-rng on a started device.

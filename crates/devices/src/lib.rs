@@ -38,6 +38,7 @@
 #[cfg(feature = "bench")]
 pub mod bench_entry;
 pub mod blk;
+mod clock;
 pub mod cmos;
 #[cfg(test)]
 mod corpus;

@@ -11,6 +11,7 @@ use tare_control::halt::HaltPolicy;
 use tare_control::rundir::{RunDir, RunRoot};
 use tare_frames::Rules;
 use tare_host::process::start_time;
+use tare_policy::limit::NetLimits;
 use tare_qemu::Accelerator;
 use tare_rootfs::cpio;
 
@@ -23,6 +24,7 @@ use crate::own_cpus::OwnCpu;
 use crate::passt::Passt;
 use crate::plan::{Files, Net, Plan};
 use crate::publish::Publish;
+use crate::rates::NetRate;
 use crate::record::{EngineName, Record, now_s};
 use crate::request::Place;
 use crate::run_dir_guard::RunDirGuard;
@@ -103,6 +105,8 @@ pub(crate) struct Link {
     pub(crate) mac: [u8; 6],
     /// The other end.
     pub(crate) end: LinkEnd,
+    /// Frames and bytes a second, in each direction.
+    pub(crate) limits: NetLimits,
 }
 
 /// The other end of a network interface.
@@ -182,9 +186,12 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
     };
     limits::sweep();
     // From here on what is started is in the group: passt, the monitor or QEMU.
-    limits::enter(limits, run_dir.dir().name())?;
+    limits::enter(limits, &disks, run_dir.dir().name())?;
     let runs_as = user.as_ref().map(|user| user.passt);
-    let link = link(net, mac::address(run_dir.dir().name()), runs_as)?;
+    let mut link = link(net, mac::address(run_dir.dir().name()), runs_as)?;
+    if let (Some(link), Some(NetRate(rate))) = (&mut link, limits.net) {
+        link.limits = rate;
+    }
     // While passt starts.
     let initrd = initrd(files)?;
     let console_log = console_log(run_dir.dir())?;
@@ -244,7 +251,8 @@ fn link(net: Net, mac: [u8; 6], runs_as: Option<(u32, u32)>) -> Result<Option<Li
             filter,
         },
     };
-    Ok(Some(Link { mac, end }))
+    let limits = NetLimits::default();
+    Ok(Some(Link { mac, end, limits }))
 }
 
 fn initrd(files: Files) -> Result<Option<File>, Failure> {

@@ -1,5 +1,5 @@
-//! Limits of a machine as a whole (`--limit-cpu`, `--limit-memory`): a control group with
-//! its monitor or QEMU, and its passt.
+//! Limits of a machine as a whole (`--limit-cpu`, `--limit-memory`, `--limit-io`): a control
+//! group with its monitor or QEMU, and its passt. The network's limit is the monitor's own.
 //!
 //! The groups are in `tare` at the top of the hierarchy, of version 2 or of the controllers'
 //! own hierarchies of version 1. A group cannot be removed by a process in it, so an empty
@@ -7,7 +7,10 @@
 //!
 //! Limits: root only, unless an administrator gives `tare` to a user. The group is not below
 //! the caller's own, whose limits do not hold for the machine.
+//! Version 1 limits reads and writes that bypass the page cache only.
+//!
 //! Reference: Linux `Documentation/admin-guide/cgroup-v2.rst`, `cgroup-v1/memory.rst`,
+//! `cgroup-v1/blkio-controller.rst`,
 //! `scheduler/sched-bwc.rst`.
 
 use std::fs;
@@ -17,9 +20,13 @@ use std::str::FromStr;
 
 use rustix::io::Errno;
 use tare_control::exit::ExitCode;
+use tare_policy::limit::DiskLimits;
 
+use crate::disk::OpenDisk;
 use crate::failure::Explain;
+use crate::io_devices;
 use crate::memory_size::MemorySize;
+use crate::rates::{IoRate, NetRate};
 
 const ROOT: &str = "/sys/fs/cgroup";
 /// The group of all groups.
@@ -75,6 +82,10 @@ pub struct Limits {
     pub cpu: Option<CpuLimit>,
     /// Memory of the guest, its monitor and passt, page cache included.
     pub memory: Option<MemorySize>,
+    /// What it reads and writes on its disks' devices.
+    pub io: Option<IoRate>,
+    /// What its network carries, by Tare's monitor.
+    pub net: Option<NetRate>,
 }
 
 /// Limits that cannot be set.
@@ -83,6 +94,12 @@ pub enum LimitError {
     /// The controller is in neither version's hierarchy.
     #[error("this host has no control group for {0} in {ROOT}")]
     NoController(&'static str),
+    /// None of its disks is on one.
+    #[error("--limit-io needs a disk (--disk) on a block device of this host")]
+    NoDevice,
+    /// The devices of its disks.
+    #[error("cannot find the block devices of the machine's disks")]
+    Devices(#[source] io::Error),
     /// A group or a file in it cannot be made or written.
     #[error("cannot limit the machine: {}", path.display())]
     Group {
@@ -95,7 +112,10 @@ pub enum LimitError {
 
 impl Explain for LimitError {
     fn code(&self) -> ExitCode {
-        ExitCode::Internal
+        match self {
+            Self::NoDevice => ExitCode::Usage,
+            _ => ExitCode::Internal,
+        }
     }
 
     fn hint(&self) -> Option<String> {
@@ -109,9 +129,13 @@ impl Explain for LimitError {
 }
 
 /// Puts this process, and those that it starts from now on, into a group with these limits.
-pub fn enter(limits: Limits, name: &str) -> Result<(), LimitError> {
+pub(crate) fn enter(limits: Limits, disks: &[OpenDisk], name: &str) -> Result<(), LimitError> {
     let group = format!("{name}.{}", std::process::id());
-    enter_in(Path::new(ROOT), limits, &group)
+    let devices = match limits.io {
+        Some(_) => io_devices::of(disks).map_err(LimitError::Devices)?,
+        None => Vec::new(),
+    };
+    enter_in(Path::new(ROOT), limits, &devices, &group)
 }
 
 /// Removes groups without a process. What cannot be removed is in use.
@@ -119,7 +143,12 @@ pub fn sweep() {
     sweep_in(Path::new(ROOT));
 }
 
-fn enter_in(root: &Path, limits: Limits, group: &str) -> Result<(), LimitError> {
+fn enter_in(
+    root: &Path,
+    limits: Limits,
+    devices: &[String],
+    group: &str,
+) -> Result<(), LimitError> {
     if let Some(CpuLimit { quota_us }) = limits.cpu {
         let settings = |version| match version {
             Version::One => vec![
@@ -138,7 +167,52 @@ fn enter_in(root: &Path, limits: Limits, group: &str) -> Result<(), LimitError> 
         };
         enter_one(root, "memory", group, settings)?;
     }
+    if let Some(IoRate(rate)) = limits.io {
+        if devices.is_empty() {
+            return Err(LimitError::NoDevice);
+        }
+        let settings = |version| io_settings(version, rate, devices);
+        let controller = if root.join("blkio").exists() {
+            "blkio"
+        } else {
+            "io"
+        };
+        enter_one(root, controller, group, settings)?;
+    }
     Ok(())
+}
+
+/// One line a device, each a write of its own.
+fn io_settings(
+    version: Version,
+    rate: DiskLimits,
+    devices: &[String],
+) -> Vec<(&'static str, String)> {
+    let number = |limit: u64| match limit {
+        0 => "max".to_owned(),
+        limit => limit.to_string(),
+    };
+    let mut settings = Vec::new();
+    for device in devices {
+        let (iops, bytes) = (number(rate.iops), number(rate.bytes_per_s));
+        match version {
+            Version::Two => settings.push((
+                "io.max",
+                format!("{device} rbps={bytes} wbps={bytes} riops={iops} wiops={iops}"),
+            )),
+            Version::One => {
+                let limits = [
+                    ("blkio.throttle.read_bps_device", rate.bytes_per_s),
+                    ("blkio.throttle.write_bps_device", rate.bytes_per_s),
+                    ("blkio.throttle.read_iops_device", rate.iops),
+                    ("blkio.throttle.write_iops_device", rate.iops),
+                ];
+                let set = limits.into_iter().filter(|(_, limit)| *limit > 0);
+                settings.extend(set.map(|(file, limit)| (file, format!("{device} {limit}"))));
+            }
+        }
+    }
+    settings
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,7 +298,8 @@ fn write(path: &Path, value: &str) -> Result<(), LimitError> {
 }
 
 fn sweep_in(root: &Path) {
-    for parent in ["cpu", "memory", ""].map(|hierarchy| root.join(hierarchy).join(PARENT)) {
+    for parent in ["cpu", "memory", "blkio", ""].map(|hierarchy| root.join(hierarchy).join(PARENT))
+    {
         for group in fs::read_dir(parent).into_iter().flatten().flatten() {
             if group.file_type().is_ok_and(|kind| kind.is_dir()) {
                 // Fails for a group with processes, and for anything that is not empty.
@@ -243,6 +318,8 @@ mod tests {
         Limits {
             cpu: Some("1.5".parse().unwrap()),
             memory: Some("128M".parse().unwrap()),
+            io: Some("bytes_per_s=1000".parse().unwrap()),
+            net: None,
         }
     }
 
@@ -271,23 +348,49 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         group(root, &["cgroup.subtree_control"]);
-        fs::write(root.join("cgroup.controllers"), "cpuset cpu memory\n").unwrap();
+        fs::write(root.join("cgroup.controllers"), "cpuset cpu io memory\n").unwrap();
         group(&root.join("tare"), &["cgroup.subtree_control"]);
-        let files = ["cpu.max", "memory.max", "cgroup.procs"];
+        let files = ["cpu.max", "memory.max", "io.max", "cgroup.procs"];
         group(&root.join("tare/web.1"), &files);
-        enter_in(root, limits(), "web.1").unwrap();
+        enter_in(root, limits(), &["8:0".to_owned()], "web.1").unwrap();
         let text = |file: &str| fs::read_to_string(root.join(file)).unwrap();
         assert_eq!(text("tare/web.1/cpu.max"), "150000 100000");
         assert_eq!(text("tare/web.1/memory.max"), "134217728");
         let own = std::process::id().to_string();
         assert_eq!(text("tare/web.1/cgroup.procs"), own);
-        assert_eq!(text("cgroup.subtree_control"), "+memory");
+        let io = "8:0 rbps=1000 wbps=1000 riops=max wiops=max";
+        assert_eq!(text("tare/web.1/io.max"), io);
+        assert!(text("cgroup.subtree_control").starts_with("+io"));
+    }
+
+    #[test]
+    fn version_one_gets_limits_of_reads_and_writes() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        group(&root.join("blkio"), &["cgroup.procs"]);
+        let files = [
+            "blkio.throttle.read_iops_device",
+            "blkio.throttle.write_iops_device",
+            "cgroup.procs",
+        ];
+        group(&root.join("blkio/tare/web.1"), &files);
+        let limits = Limits {
+            io: Some("iops=70".parse().unwrap()),
+            ..Limits::default()
+        };
+        enter_in(root, limits, &["254:0".to_owned()], "web.1").unwrap();
+        for file in &files[..2] {
+            let text = fs::read_to_string(root.join("blkio/tare/web.1").join(file));
+            assert_eq!(text.unwrap(), "254:0 70");
+        }
+        let nowhere = enter_in(root, limits, &[], "web.1").unwrap_err();
+        assert!(matches!(nowhere, LimitError::NoDevice), "{nowhere}");
     }
 
     #[test]
     fn a_host_without_the_controller_is_refused() {
         let root = tempfile::tempdir().unwrap();
-        let error = enter_in(root.path(), limits(), "web.1").unwrap_err();
+        let error = enter_in(root.path(), limits(), &[], "web.1").unwrap_err();
         assert!(matches!(error, LimitError::NoController("cpu")), "{error}");
     }
 

@@ -116,6 +116,8 @@ fn net(link: &Link) -> Result<NetConfig, MonitorError> {
     Ok(NetConfig {
         mac: link.mac,
         mtu: passt::MTU,
+        frames_per_s: link.limits.frames_per_s,
+        bytes_per_s: link.limits.bytes_per_s,
         backend: match &link.end {
             LinkEnd::Passt { passt, filter } => NetBackend::Stream {
                 fd: inherit(passt.socket())?,

@@ -144,6 +144,12 @@ pub(crate) enum PlanError {
     /// Halt polling in an engine that cannot set it.
     #[error("--halt needs Tare's own monitor (--engine tare)")]
     HaltWithoutTare,
+    /// A limit of a network that is not there.
+    #[error("--limit-net needs a network: leave out --net none")]
+    LimitWithoutNet,
+    /// A limit of the network in an engine that has none.
+    #[error("--limit-net needs Tare's own monitor (--engine tare)")]
+    NetLimitWithoutTare,
     /// The initramfs.
     #[error("cannot open the initramfs {}", path.display())]
     Initrd {
@@ -168,7 +174,9 @@ impl Explain for PlanError {
             Self::BadName(_)
             | Self::PublishWithoutUser
             | Self::WordsForImage
-            | Self::HaltWithoutTare => ExitCode::Usage,
+            | Self::HaltWithoutTare
+            | Self::LimitWithoutNet
+            | Self::NetLimitWithoutTare => ExitCode::Usage,
             Self::Initrd { .. } => ExitCode::ImageUnreadable,
             Self::InitrdTooLarge { .. } => ExitCode::ImageTooLarge,
         }
@@ -217,6 +225,9 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
     let name = name_of(args.name, name)?;
     let net = net(args.net, args.publish)?;
     let engine = engine::choose(args.engine, args.cpus, guest)?;
+    if args.limits.net.is_some() {
+        check_net_limit(&net, &engine)?;
+    }
     let halt = halt(args.halt, &engine)?;
     let own_cpus = match halt {
         HaltPolicy::Dedicated => own_cpus::take(cpus)?,
@@ -376,6 +387,14 @@ fn net(choice: NetChoice, publish: Vec<Publish>) -> Result<Net, Failure> {
             file: tap::open(&name)?,
             name,
         }),
+    }
+}
+
+fn check_net_limit(net: &Net, engine: &Engine) -> Result<(), PlanError> {
+    match (net, engine) {
+        (Net::None, _) => Err(PlanError::LimitWithoutNet),
+        (_, Engine::Tare(_)) => Ok(()),
+        _ => Err(PlanError::NetLimitWithoutTare),
     }
 }
 

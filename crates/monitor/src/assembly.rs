@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_abi::layout;
 use tare_control::config::NetConfig;
-use tare_daemon::disk::{DiskRules, SharedRules};
+use tare_daemon::disk::DiskRules;
+use tare_daemon::rules::SharedRules;
 use tare_devices::blk::{Blk, MonotonicClock};
 use tare_devices::cmos::Cmos;
 use tare_devices::net::{Link, Net, NetSettings};
@@ -16,6 +17,7 @@ use tare_devices::power::Power;
 use tare_devices::virtio::{VirtioDevice, VirtioPci};
 use tare_devices::{CounterSource, blk};
 use tare_hv::{GuestMemoryMmap, Vm};
+use tare_policy::limit::NetLimits;
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::bus::{Bus, StrayAccesses};
@@ -24,7 +26,7 @@ use crate::disk::OpenDisk;
 use crate::io::{IoDevice, QueueWork};
 use crate::link::AnyLink;
 use crate::observe::ObservedDevice;
-use crate::settings::{Adjustable, AdjustableDisk, AdjustedDisk};
+use crate::settings::{Adjustable, AdjustableDisk, AdjustableNet, AdjustedDisk, AdjustedNet};
 use crate::start::{StartError, failed_to};
 use crate::wiring::{FunctionWiring, Gsis};
 
@@ -61,6 +63,10 @@ impl Devices {
         let settings = NetSettings {
             mac: net.mac,
             mtu: net.mtu,
+            limits: NetLimits {
+                frames_per_s: net.frames_per_s,
+                bytes_per_s: net.bytes_per_s,
+            },
         };
         match link {
             AnyLink::Tap(link) => self.add_link(settings, link),
@@ -82,7 +88,19 @@ impl Devices {
     ) -> Result<(), StartError> {
         let backend = link.as_fd().try_clone_to_owned();
         let backend = backend.map_err(failed_to("copy the network's descriptor"))?;
-        self.add("net", Net::new(settings, link), Some(backend))?;
+        let limits = Arc::new(SharedRules::new(settings.limits));
+        let shared = Arc::clone(&limits);
+        let device = Net::new(settings, link);
+        let queues = self.add_served("net", device, Some(backend), |device| {
+            Box::new(AdjustedNet {
+                device,
+                limits: shared,
+            })
+        })?;
+        self.adjustable.net = queues
+            .into_iter()
+            .next()
+            .map(|queue| AdjustableNet { limits, queue });
         Ok(())
     }
 

@@ -10,9 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_control::halt::HaltPolicy;
 use tare_control::settings::{DiskSettings, Settings, SettingsChange, SettingsError};
-use tare_daemon::disk::{DiskRules, SharedRules};
+use tare_daemon::disk::DiskRules;
+use tare_daemon::rules::SharedRules;
 use tare_devices::blk::Blk;
+use tare_devices::net::{Link, Net};
 use tare_devices::virtio::{Progress, VirtioPci};
+use tare_policy::limit::NetLimits;
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::halt::Governor;
@@ -24,6 +27,8 @@ use crate::poll::Interest;
 pub(crate) struct Adjustable {
     /// Disks in bus order: `disk0` is the first.
     pub(crate) disks: Vec<AdjustableDisk>,
+    /// Its network.
+    pub(crate) net: Option<AdjustableNet>,
     /// How a halted vCPU waits.
     pub(crate) halt: Option<Rc<RefCell<Governor>>>,
 }
@@ -31,7 +36,7 @@ pub(crate) struct Adjustable {
 /// A disk whose coalescing and limits can be set.
 pub(crate) struct AdjustableDisk {
     pub(crate) path: String,
-    pub(crate) rules: Arc<SharedRules>,
+    pub(crate) rules: Arc<SharedRules<DiskRules>>,
     /// A queue's event: makes the I/O thread take the rule over.
     pub(crate) queue: Arc<EventFd>,
 }
@@ -39,7 +44,7 @@ pub(crate) struct AdjustableDisk {
 /// A disk whose rules are taken over before its queues are served.
 pub(crate) struct AdjustedDisk {
     pub(crate) device: Arc<Mutex<VirtioPci<Blk>>>,
-    pub(crate) rules: Arc<SharedRules>,
+    pub(crate) rules: Arc<SharedRules<DiskRules>>,
 }
 
 impl QueueWork for AdjustedDisk {
@@ -47,6 +52,45 @@ impl QueueWork for AdjustedDisk {
         if let Some(rules) = self.rules.take_change() {
             let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
             rules.apply(device.device_mut());
+        }
+        self.device.notified(queue)
+    }
+
+    fn backend_ready(&self) -> Progress {
+        self.device.backend_ready()
+    }
+
+    fn interest(&self) -> Interest {
+        self.device.interest()
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        self.device.deadline_ns()
+    }
+
+    fn deadline_passed(&self) {
+        self.device.deadline_passed();
+    }
+}
+
+/// A network whose limits can be set.
+pub(crate) struct AdjustableNet {
+    pub(crate) limits: Arc<SharedRules<NetLimits>>,
+    /// A queue's event: makes the I/O thread take the limits over.
+    pub(crate) queue: Arc<EventFd>,
+}
+
+/// A network device whose limits are taken over before its queues are served.
+pub(crate) struct AdjustedNet<L> {
+    pub(crate) device: Arc<Mutex<VirtioPci<Net<L>>>>,
+    pub(crate) limits: Arc<SharedRules<NetLimits>>,
+}
+
+impl<L: Link> QueueWork for AdjustedNet<L> {
+    fn notified(&self, queue: u16) -> Progress {
+        if let Some(limits) = self.limits.take_change() {
+            let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+            device.device_mut().set_limits(limits);
         }
         self.device.notified(queue)
     }
@@ -77,6 +121,7 @@ impl Adjustable {
                 Some(halt) => halt.borrow().policy(),
                 None => HaltPolicy::Kernel,
             }),
+            net: self.net.as_ref().map(|net| net.limits.get().into()),
             disks: disks.map(|(n, disk)| (disk_name(n), disk.now())).collect(),
         }
     }
@@ -93,6 +138,12 @@ impl Adjustable {
         if let (Some(policy), Some(halt)) = (change.halt, &self.halt) {
             // KVM has taken windows before: should it refuse one, `now` says so.
             let _ = halt.borrow_mut().set(policy);
+        }
+        if let (Some(wanted), Some(net)) = (&wanted.net, &self.net)
+            && change.net.is_some()
+        {
+            net.limits.set(wanted.into());
+            let _ = net.queue.write(1);
         }
         for (number, disk) in (0..).zip(&self.disks) {
             let name = disk_name(number);

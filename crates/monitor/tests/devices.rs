@@ -228,6 +228,82 @@ fn frames_cross_the_stream_socket_both_ways() {
     ended.expect(0, "the network is down: link closed by its peer");
 }
 
+/// Frames and bytes that the network carried, received and sent, and whether any waited.
+fn carried(running: &support::Running) -> ([u64; 4], [bool; 2]) {
+    let stats = running.client().stats().unwrap();
+    let net = &stats.devices[0];
+    let count = ["rx_frames", "rx_bytes", "tx_frames", "tx_bytes"];
+    let waits = ["rx_limited", "tx_limited"];
+    (
+        count.map(|name| net.counters[name]),
+        waits.map(|name| net.counters[name] > 0),
+    )
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = std::time::Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < support::TIMEOUT, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A frame of 60 bytes is a minute's worth at a byte a second: one passes each way.
+#[test]
+fn limited_frames_wait_both_ways_until_the_limit_is_lifted() {
+    if !kvm() {
+        return;
+    }
+    let guest = all(&[
+        &store32(
+            FRAME + QUEUE_STEP + 12,
+            u32::from_le_bytes([0x80, 0x35, 0, 0]),
+        ),
+        &drive(2),
+        &offer_thrice(0, 1526, DEVICE_WRITES),
+        &offer_thrice(1, 12 + 60, 0),
+        &print("offered"),
+        HALT,
+    ]);
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let rig = Rig::new(&guest).stream(theirs.into()).net_bytes_per_s(1);
+    let running = rig.start();
+    let mut peer = &ours;
+    peer.set_read_timeout(Some(support::TIMEOUT)).unwrap();
+    let mut frame = [0; 4 + 60];
+    // The announcement is the monitor's own.
+    peer.read_exact(&mut frame).unwrap();
+    peer.read_exact(&mut frame).unwrap();
+    for _ in 0..3 {
+        peer.write_all(&frame).unwrap();
+    }
+    running.wait_for("offered");
+    until("frames wait", || {
+        carried(&running) == ([1, 60, 1, 60], [true, true])
+    });
+    let mut client = running.client();
+    let mut change = SettingsChange::default();
+    change.set("net.bytes_per_s=0").unwrap();
+    client.set(&change).unwrap();
+    peer.read_exact(&mut frame).unwrap();
+    peer.read_exact(&mut frame).unwrap();
+    until("all arrive", || carried(&running).0 == [3, 180, 3, 180]);
+    client.stop(Stop::PowerOff).unwrap();
+    running.wait().expect(0, "stopped");
+}
+
+/// Offers the queue's one buffer three times, and wants no interrupts.
+fn offer_thrice(queue: u16, length: u32, flags: u32) -> Vec<u8> {
+    let step = u32::from(queue) * QUEUE_STEP;
+    all(&[
+        &store32(DESCRIPTORS + step, BUFFER + step),
+        &store32(DESCRIPTORS + step + 8, length),
+        &store32(DESCRIPTORS + step + 12, flags),
+        &store32(AVAILABLE + step, 3 << 16 | 1),
+        &store16(NOTIFY + 4 * u32::from(queue), queue),
+    ])
+}
+
 const STATUS: u32 = BUFFER + 0x100;
 const DATA: u32 = BUFFER + 0x200;
 

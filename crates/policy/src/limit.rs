@@ -90,49 +90,70 @@ pub struct DiskLimits {
     pub bytes_per_s: u64,
 }
 
-/// The buckets of one disk.
+impl DiskLimits {
+    /// Full buckets.
+    pub const fn buckets(self) -> Buckets {
+        Buckets::new(self.iops, self.bytes_per_s)
+    }
+}
+
+/// Limits of a network, for each direction; 0: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetLimits {
+    /// Frames a second.
+    pub frames_per_s: u64,
+    /// Bytes of frames a second, with their Ethernet headers.
+    pub bytes_per_s: u64,
+}
+
+impl NetLimits {
+    /// Whether anything is limited.
+    pub const fn any(self) -> bool {
+        self.frames_per_s > 0 || self.bytes_per_s > 0
+    }
+
+    /// Full buckets for one direction.
+    pub const fn buckets(self) -> Buckets {
+        Buckets::new(self.frames_per_s, self.bytes_per_s)
+    }
+}
+
+/// The buckets of a disk, or of one direction of a network: pieces (requests, frames) and
+/// their bytes. A piece begins when both have something in them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct DiskBuckets {
-    requests: TokenBucket,
+pub struct Buckets {
+    pieces: TokenBucket,
     bytes: TokenBucket,
 }
 
-impl DiskBuckets {
-    /// Full buckets.
-    pub const fn new(limits: DiskLimits) -> Self {
+impl Buckets {
+    /// Full buckets for pieces and bytes a second; 0: no limit.
+    pub const fn new(pieces: u64, bytes: u64) -> Self {
         Self {
-            requests: TokenBucket::new(limits.iops),
-            bytes: TokenBucket::new(limits.bytes_per_s),
+            pieces: TokenBucket::new(pieces),
+            bytes: TokenBucket::new(bytes),
         }
     }
 
-    /// Changes the limits.
-    pub fn set(&mut self, now_ns: u64, limits: DiskLimits) {
-        self.requests.set_per_second(now_ns, limits.iops);
-        self.bytes.set_per_second(now_ns, limits.bytes_per_s);
+    /// Changes the limits. Debts stay.
+    pub fn set(&mut self, now_ns: u64, pieces: u64, bytes: u64) {
+        self.pieces.set_per_second(now_ns, pieces);
+        self.bytes.set_per_second(now_ns, bytes);
     }
 
-    /// The limits in force.
-    pub const fn limits(&self) -> DiskLimits {
-        DiskLimits {
-            iops: self.requests.per_second(),
-            bytes_per_s: self.bytes.per_second(),
-        }
-    }
-
-    /// Whether a request may begin now.
+    /// Whether a piece may begin now.
     pub const fn is_ready(&self, now_ns: u64) -> bool {
-        self.requests.is_ready(now_ns) && self.bytes.is_ready(now_ns)
+        self.pieces.is_ready(now_ns) && self.bytes.is_ready(now_ns)
     }
 
-    /// From when on a request may begin; 0: at once.
+    /// From when on a piece may begin; 0: at once.
     pub fn ready_at_ns(&self) -> u64 {
-        self.requests.ready_at_ns().max(self.bytes.ready_at_ns())
+        self.pieces.ready_at_ns().max(self.bytes.ready_at_ns())
     }
 
-    /// A request of `bytes` bytes begins.
+    /// A piece of `bytes` bytes begins.
     pub fn take(&mut self, now_ns: u64, bytes: u64) {
-        self.requests.take(now_ns, 1);
+        self.pieces.take(now_ns, 1);
         self.bytes.take(now_ns, bytes);
     }
 }

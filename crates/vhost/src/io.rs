@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tare_control::sentence::chain;
-use tare_daemon::disk::{DiskRules, SharedRules};
+use tare_daemon::disk::DiskRules;
 use tare_daemon::poll::{Interest, Poll, Wait};
+use tare_daemon::rules::SharedRules;
 use tare_devices::blk::{Clock as _, MonotonicClock};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
@@ -53,7 +54,7 @@ pub(crate) struct IoLoop {
     complaints: u32,
     complaints_since: Instant,
     /// Rules that the main thread changes; `wake` says when.
-    rules: Arc<SharedRules>,
+    rules: Arc<SharedRules<DiskRules>>,
     wake: OwnedFd,
     /// Watched as long as they are open.
     _events: Vec<OwnedFd>,
@@ -110,7 +111,7 @@ impl IoLoop {
     }
 
     /// The disk's rules, for the main thread.
-    pub(crate) fn rules(&self) -> Arc<SharedRules> {
+    pub(crate) fn rules(&self) -> Arc<SharedRules<DiskRules>> {
         Arc::clone(&self.rules)
     }
 

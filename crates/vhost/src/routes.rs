@@ -8,10 +8,11 @@ use std::time::Instant;
 use tare_control::api::Stop;
 use tare_control::settings::{Settings, SettingsChange, SettingsError};
 use tare_control::stats::{DeviceStats, Kvm, Stats};
-use tare_daemon::disk::{DiskRules, SharedRules};
+use tare_daemon::disk::DiskRules;
 use tare_daemon::http::{Request, Response, Routes};
 use tare_daemon::interface::{self, Interface};
 use tare_daemon::observe::{MemoryObserver, ThreadObserver};
+use tare_daemon::rules::SharedRules;
 use tare_devices::CounterSource;
 
 /// The one disk's name in settings.
@@ -22,7 +23,7 @@ pub(crate) struct Control {
     pub(crate) name: String,
     pub(crate) disk_path: String,
     pub(crate) started: Instant,
-    pub(crate) rules: Arc<SharedRules>,
+    pub(crate) rules: Arc<SharedRules<DiskRules>>,
     pub(crate) counters: Vec<Arc<dyn CounterSource>>,
     pub(crate) threads: Vec<ThreadObserver>,
     pub(crate) memory: MemoryObserver,
@@ -64,6 +65,7 @@ impl Interface for Control {
         let disk = self.rules.get().settings(&self.disk_path);
         Settings {
             halt: None,
+            net: None,
             disks: [(DISK.to_owned(), disk)].into(),
         }
     }

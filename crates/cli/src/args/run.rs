@@ -11,6 +11,7 @@ use tare_launch::machine_size;
 use tare_launch::memory_size::MemorySize;
 use tare_launch::net_choice::NetChoice;
 use tare_launch::publish::Publish;
+use tare_launch::rates::{IoRate, NetRate};
 use tare_launch::user::UserChoice;
 
 /// `tare run`.
@@ -156,6 +157,14 @@ pub(crate) struct RunArgs {
     /// Memory that it may use at most, beyond which the kernel kills it
     #[arg(long, value_name = "SIZE")]
     pub(crate) limit_memory: Option<MemorySize>,
+    /// Requests and bytes a second, of reads and of writes each, on the block devices of its
+    /// disks: iops=N,bytes_per_s=N
+    #[arg(long, value_name = "LIMITS")]
+    pub(crate) limit_io: Option<IoRate>,
+    /// Frames and bytes a second of its network, in each direction (changed by tare set):
+    /// frames_per_s=N,bytes_per_s=N
+    #[arg(long, value_name = "LIMITS")]
+    pub(crate) limit_net: Option<NetRate>,
     /// Run in the background and print the machine's name
     #[arg(short, long)]
     pub(crate) detach: bool,

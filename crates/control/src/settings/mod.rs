@@ -22,6 +22,7 @@
 
 mod coalesce;
 mod group;
+mod net;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use coalesce::{Coalesce, CoalesceChange};
+pub use net::{NetChange, NetSettings};
 
 use crate::halt::{HaltPolicy, HaltPolicyError};
 
@@ -46,6 +48,9 @@ pub enum SettingsError {
     /// The value is not of the setting's type.
     #[error("{0}")]
     Value(String),
+    /// The machine has no network.
+    #[error("net does not exist: the machine has no network")]
+    NoNet,
     /// The machine has no such disk.
     #[error("{0} does not exist; disks are disk0, disk1, ... in the order of --disk")]
     NoSuchDisk(String),
@@ -77,6 +82,9 @@ pub struct Settings {
     /// How a halted vCPU waits; none where there is no vCPU (`tare blk`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halt: Option<HaltPolicy>,
+    /// Its network, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub net: Option<NetSettings>,
     /// Disks by name, `disk0` being the first.
     pub disks: BTreeMap<String, DiskSettings>,
 }
@@ -103,6 +111,9 @@ pub struct SettingsChange {
     /// How a halted vCPU waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halt: Option<HaltPolicy>,
+    /// Its network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub net: Option<NetChange>,
     /// Disks by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub disks: BTreeMap<String, DiskChange>,
@@ -155,6 +166,10 @@ impl Settings {
         let mut next = self.clone();
         if let Some(halt) = change.halt {
             next.halt = Some(self.halt_changed(halt)?);
+        }
+        if let Some(change) = &change.net {
+            let net = next.net.as_mut().ok_or(SettingsError::NoNet)?;
+            *net = net.changed(change);
         }
         for (name, change) in &change.disks {
             let disk = next.disks.get_mut(name);
@@ -213,7 +228,13 @@ impl Settings {
                 meaning,
             })
         });
-        halt.into_iter().chain(disks).collect()
+        let net = self.net.iter().flat_map(|net| net.rows());
+        let net = net.map(|(key, value, meaning)| Row {
+            key: format!("net.{key}"),
+            value,
+            meaning,
+        });
+        halt.into_iter().chain(net).chain(disks).collect()
     }
 }
 
@@ -247,6 +268,7 @@ impl SettingsChange {
                 let disk = self.disks.entry(name.to_owned()).or_default();
                 disk.set(key, value)
             }
+            Some(("net", key)) => self.net.get_or_insert_default().set(key, value),
             None if key == "halt" => match value.parse() {
                 Ok(halt) => {
                     self.halt = Some(halt);

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use tare_policy::coalesce::{Mode, Parameters};
+use tare_policy::limit::NetLimits;
 
 use super::*;
 use crate::config::DiskCoalesce;
@@ -27,6 +28,7 @@ fn one_disk() -> Settings {
     };
     Settings {
         halt: Some(HaltPolicy::default()),
+        net: Some(NetLimits::default().into()),
         disks: [("disk0".to_owned(), disk)].into(),
     }
 }
@@ -43,7 +45,7 @@ fn change(pairs: &[&str]) -> SettingsChange {
 fn every_row_can_be_set_to_what_it_says() {
     let settings = one_disk();
     let rows = settings.rows();
-    assert_eq!(rows.len(), 10);
+    assert_eq!(rows.len(), 12);
     let pairs: Vec<_> = rows
         .iter()
         .map(|row| format!("{}={}", row.key, row.value))
@@ -172,4 +174,27 @@ fn a_change_in_json_is_made_of_objects() {
         let refused = SettingsChange::from_json(document.as_bytes());
         assert!(refused.is_err(), "{document}");
     }
+}
+
+#[test]
+fn limits_of_a_network_are_set_where_there_is_one() {
+    let change = change(&["net.frames_per_s=1000"]);
+    let settings = one_disk().changed(&change).unwrap();
+    let limits = NetLimits::from(settings.net.as_ref().unwrap());
+    let expected = NetLimits {
+        frames_per_s: 1_000,
+        bytes_per_s: 0,
+    };
+    assert_eq!(limits, expected);
+    let without = Settings {
+        net: None,
+        ..one_disk()
+    };
+    let refused = without.changed(&change).unwrap_err();
+    assert_eq!(
+        sentence(&refused),
+        "net does not exist: the machine has no network"
+    );
+    let unknown = SettingsChange::default().set("net.speed=1").unwrap_err();
+    assert_eq!(sentence(&unknown), "net.speed: unknown setting");
 }

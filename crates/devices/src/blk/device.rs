@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::FallocateFlags;
 use tare_policy::coalesce::{Coalescer, Decision, Kind, Settings};
-use tare_policy::limit::{DiskBuckets, DiskLimits};
+use tare_policy::limit::{Buckets, DiskLimits};
 use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_S_OK,
 };
@@ -54,7 +54,7 @@ pub struct Blk {
     /// The time, read once in each turn of the I/O loop.
     pub(super) now_ns: u64,
     pub(super) queue_states: Vec<QueueState>,
-    buckets: DiskBuckets,
+    buckets: Buckets,
     pub(super) in_flight: InFlight,
     pub(super) slow: Slow,
     pub(super) counters: Arc<BlkCounters>,
@@ -101,7 +101,7 @@ impl Blk {
             clock,
             now_ns: 0,
             queue_states: (0..queues).map(state).collect(),
-            buckets: DiskBuckets::new(settings.limits),
+            buckets: settings.limits.buckets(),
             in_flight: InFlight::default(),
             slow: Slow::default(),
             counters: Arc::default(),
@@ -130,12 +130,13 @@ impl Blk {
     /// afterwards: what waits goes on.
     pub fn set_limits(&mut self, limits: DiskLimits) {
         self.settings.limits = limits;
-        self.buckets.set(self.clock.now_ns(), limits);
+        let now_ns = self.clock.now_ns();
+        self.buckets.set(now_ns, limits.iops, limits.bytes_per_s);
     }
 
     /// The limits in force.
     pub fn limits(&self) -> DiskLimits {
-        self.buckets.limits()
+        self.settings.limits
     }
 
     /// The coalescing in force.

@@ -23,7 +23,6 @@
 
 mod aligned;
 mod cache;
-mod clock;
 mod config;
 mod counters;
 mod device;
@@ -39,8 +38,8 @@ mod slow;
 #[cfg(test)]
 mod tests;
 
+pub use crate::clock::{Clock, MonotonicClock};
 pub use cache::Cache;
-pub use clock::{Clock, MonotonicClock};
 pub use counters::BlkCounters;
 pub use device::{Blk, BlkSettings};
 pub use disk::{Access, Disk, DiskError, Format, Problem};

@@ -5,13 +5,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use tare_policy::coalesce::{Mode, Settings};
 
 use super::*;
+use crate::clock::TestClock;
 use crate::virtio::Progress;
 use crate::virtio::driver::{BUFFERS, Driver, Machine, Ring as DriverRing, WRITE, get, put, take};
 
@@ -223,14 +224,4 @@ impl IoEngine for Held {
     }
 
     fn acknowledge(&mut self) {}
-}
-
-/// A clock that the test moves.
-#[derive(Clone, Default)]
-struct TestClock(Arc<AtomicU64>);
-
-impl Clock for TestClock {
-    fn now_ns(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
 }

@@ -15,6 +15,8 @@ counters! {
         rx_dropped,
         /// Times that frames waited in the link for receive buffers.
         rx_backpressure,
+        /// Times that frames for the guest waited for the limit.
+        rx_limited,
         /// Frames given to the link.
         tx_frames,
         /// Their bytes, without virtio headers.
@@ -24,6 +26,8 @@ counters! {
         tx_dropped,
         /// Times that frames waited in the guest's queue for the link.
         tx_backpressure,
+        /// Times that frames of the guest waited for the limit.
+        tx_limited,
         /// Checksums completed on behalf of guest or link.
         checksums,
         /// Frames from the guest whose header makes no sense.

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
+use tare_policy::limit::NetLimits;
+
+use super::limit::Limiter;
 use super::offload::{self, Negotiated};
 use super::receive::Buffers;
 use super::{Link, LinkError, LinkOffload, NetCounters, QUEUE_SIZE, RX, TX};
 use crate::CounterSource;
+use crate::clock::{Clock, MonotonicClock};
 use crate::virtio::{Chain, DeviceKind, Interest, Progress, QueueError, Queues, VirtioDevice};
 
 const LINK_UP: u16 = 1;
@@ -17,6 +21,8 @@ pub struct NetSettings {
     pub mac: [u8; 6],
     /// Largest IP packet in bytes.
     pub mtu: u16,
+    /// Frames and bytes a second, in each direction.
+    pub limits: NetLimits,
 }
 
 /// Whether the link still works.
@@ -38,6 +44,7 @@ pub struct Net<L> {
     pub(super) rx_starved: bool,
     /// Frames wait in the transmit queue for the link.
     pub(super) tx_blocked: bool,
+    pub(super) limiter: Limiter,
     config_changed: bool,
     pub(super) counters: Arc<NetCounters>,
     /// Scratch of the two directions.
@@ -48,7 +55,13 @@ pub struct Net<L> {
 impl<L: Link> Net<L> {
     /// A device over `link`.
     pub fn new(settings: NetSettings, link: L) -> Self {
+        Self::with_clock(settings, link, Box::new(MonotonicClock))
+    }
+
+    /// The same with a clock for the limits, in tests another one.
+    pub fn with_clock(settings: NetSettings, link: L, clock: Box<dyn Clock>) -> Self {
         Self {
+            limiter: Limiter::new(settings.limits, clock),
             settings,
             link,
             state: LinkState::Fresh,
@@ -144,6 +157,7 @@ impl<L: Link> VirtioDevice for Net<L> {
     fn stop(&mut self) {
         self.rx_starved = false;
         self.tx_blocked = false;
+        self.limiter.forget();
     }
 
     fn process(&mut self, index: u16, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
@@ -165,9 +179,17 @@ impl<L: Link> VirtioDevice for Net<L> {
     fn interest(&self) -> Interest {
         let up = !self.link_is_down();
         Interest {
-            readable: up && !self.rx_starved,
+            readable: up && !self.rx_starved && !self.limiter.rx.waits(),
             writable: up && (self.tx_blocked || self.link.has_unsent()),
         }
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        self.allowed_at_ns()
+    }
+
+    fn deadline_passed(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
+        self.resume_limited(queues)
     }
 
     fn take_config_change(&mut self) -> bool {

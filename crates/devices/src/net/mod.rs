@@ -6,12 +6,16 @@
 //! frames stay in the guest's queue. Checksums that the guest leaves to the
 //! device are completed here when the link carries plain frames.
 //!
+//! Each direction can be limited in frames and bytes a second ([`Net::set_limits`]): a
+//! frame beyond the limit waits where it is, and a deadline of the I/O loop lets it go on.
+//!
 //! Limits: no control queue, no multiple queue pairs, no UDP segmentation.
 
 mod checksum;
 mod counters;
 mod device;
 mod header;
+mod limit;
 mod link;
 mod offload;
 mod receive;

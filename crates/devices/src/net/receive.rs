@@ -7,10 +7,10 @@ use crate::virtio::{Chain, Progress, QueueError, Queues, Virtqueue};
 /// What became of the link's oldest frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Received {
-    /// It is in the guest's buffers.
-    Placed,
+    /// It is in the guest's buffers; its bytes.
+    Placed(usize),
     /// The guest could never hold or understand it: it is dropped.
-    Misfit,
+    Misfit(usize),
     /// The guest has no room for it now: it stays in the link.
     Starved,
     /// The link has none.
@@ -42,9 +42,17 @@ impl<L: Link> Net<L> {
         };
         self.rx_starved = false;
         queue.disable_notification(memory)?;
+        let now_ns = self.limiter.look();
         for _ in 0..BATCH {
+            if !self.limiter.rx.admits(now_ns) {
+                self.counters.rx_limited.increment();
+                return Ok(Progress::Done);
+            }
             match self.receive_next(queue, memory)? {
-                Received::Placed | Received::Misfit => self.link.consume(),
+                Received::Placed(bytes) | Received::Misfit(bytes) => {
+                    self.limiter.rx.take(now_ns, bytes);
+                    self.link.consume();
+                }
                 Received::Empty => return Ok(Progress::Done),
                 Received::Starved => {
                     self.rx_starved = true;
@@ -81,14 +89,14 @@ impl<L: Link> Net<L> {
                 self.buffers
                     .place(queue, memory, header, frame.bytes, spread)?
             }
-            None => Received::Misfit,
+            None => Received::Misfit(len),
         };
         match outcome {
-            Received::Placed => {
+            Received::Placed(_) => {
                 self.counters.rx_frames.increment();
                 self.counters.rx_bytes.add(len as u64);
             }
-            Received::Misfit => self.counters.rx_dropped.increment(),
+            Received::Misfit(_) => self.counters.rx_dropped.increment(),
             Received::Starved | Received::Empty => {}
         }
         Ok(outcome)
@@ -115,7 +123,7 @@ impl Buffers {
         let mut rest = frame;
         loop {
             if self.filled.len() == usize::from(queue.size()) {
-                return Ok(self.give_up(queue, Received::Misfit));
+                return Ok(self.give_up(queue, Received::Misfit(frame.len())));
             }
             let (chain, offset) = match self.filled.len() {
                 0 => (&mut self.first, HEADER_LEN),
@@ -133,7 +141,7 @@ impl Buffers {
                 break;
             }
             if spread == Spread::OneBuffer {
-                return Ok(self.give_up(queue, Received::Misfit));
+                return Ok(self.give_up(queue, Received::Misfit(frame.len())));
             }
         }
         let header = NetHeader {
@@ -142,7 +150,7 @@ impl Buffers {
         };
         self.first.write(memory, 0, &header.to_bytes())?;
         queue.complete_all(memory, &self.filled)?;
-        Ok(Received::Placed)
+        Ok(Received::Placed(frame.len()))
     }
 
     fn give_up(&self, queue: &mut Virtqueue, why: Received) -> Received {

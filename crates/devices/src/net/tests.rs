@@ -5,11 +5,13 @@ use std::collections::VecDeque;
 use std::io;
 
 use proptest::prelude::*;
+use tare_policy::limit::NetLimits;
 
 use super::*;
 use crate::virtio::driver::{BUFFERS, Driver, Machine, Ring, WRITE, get, put, take};
 use crate::virtio::{Interest, Progress};
 
+mod limits;
 mod receive;
 mod set_up;
 mod transmit;
@@ -121,6 +123,7 @@ fn machine(offload: LinkOffload) -> TestMachine {
     let settings = NetSettings {
         mac: [2, 0, 0, 0, 0, 1],
         mtu: 1500,
+        limits: NetLimits::default(),
     };
     Machine::new(Net::new(settings, Memory::new(offload)))
 }

@@ -50,9 +50,18 @@ impl<L: Link> Net<L> {
         memory: &GuestRam,
     ) -> Result<Progress, QueueError> {
         queue.disable_notification(memory)?;
+        let now_ns = self.limiter.look();
         for _ in 0..BATCH {
+            if !self.limiter.tx.admits(now_ns) {
+                self.counters.tx_limited.increment();
+                return Ok(Progress::Done);
+            }
             match self.send_next(queue, memory)? {
-                Sent::Taken => {}
+                Sent::Taken => {
+                    // Whatever became of it, it costs the host's time.
+                    let bytes = self.chain.readable_len().saturating_sub(HEADER_LEN);
+                    self.limiter.tx.take(now_ns, bytes);
+                }
                 Sent::Blocked => {
                     self.tx_blocked = true;
                     self.counters.tx_backpressure.increment();

@@ -122,11 +122,24 @@ impl IoDevice {
     }
 
     /// Lets go what was held for long enough, if it is time.
-    pub(super) fn deadline(&mut self, now_ns: u64) {
-        if self.deadline_ns.is_some_and(|due_ns| due_ns <= now_ns) {
-            self.work.deadline_passed();
-            self.deadline_ns = self.work.deadline_ns();
+    pub(super) fn deadline(&mut self, now_ns: u64, poll: &Poll) -> io::Result<()> {
+        if self.deadline_ns.is_none_or(|due_ns| due_ns > now_ns) {
+            return Ok(());
         }
+        self.work.deadline_passed();
+        self.watch_backend(poll)
+    }
+
+    /// Watches the backend and the time as the device wishes.
+    fn watch_backend(&mut self, poll: &Poll) -> io::Result<()> {
+        if let Some(backend) = &mut self.backend {
+            let wanted = self.work.interest();
+            let token = self.first_token + self.queues.len() as u64;
+            poll.change(&backend.fd, token, backend.watched, wanted)?;
+            backend.watched = wanted;
+        }
+        self.deadline_ns = self.work.deadline_ns();
+        Ok(())
     }
 
     /// Marks the work of an event, counted from the device's first token.
@@ -152,19 +165,12 @@ impl IoDevice {
                 queue.pending = self.work.notified(number) == Progress::More;
             }
         }
-        let Some(backend) = &mut self.backend else {
-            self.deadline_ns = self.work.deadline_ns();
-            return Ok(());
-        };
-        if backend.pending {
+        if let Some(backend) = &mut self.backend
+            && backend.pending
+        {
             backend.pending = self.work.backend_ready() == Progress::More;
         }
-        let wanted = self.work.interest();
-        let token = self.first_token + self.queues.len() as u64;
-        poll.change(&backend.fd, token, backend.watched, wanted)?;
-        backend.watched = wanted;
-        self.deadline_ns = self.work.deadline_ns();
-        Ok(())
+        self.watch_backend(poll)
     }
 }
 
@@ -259,9 +265,9 @@ mod tests {
         event.write(1).unwrap();
         turn(&poll, &mut device);
         assert_eq!(device.deadline_ns(), Some(1_000));
-        device.deadline(999);
+        device.deadline(999, &poll).unwrap();
         assert_eq!(device.deadline_ns(), Some(1_000), "not yet");
-        device.deadline(1_000);
+        device.deadline(1_000, &poll).unwrap();
         assert_eq!(holding.0.load(Ordering::Relaxed), 2);
         assert_eq!(device.deadline_ns(), None);
     }

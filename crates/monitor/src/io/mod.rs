@@ -95,7 +95,7 @@ impl IoLoop {
             if self.next_deadline_ns().is_some() {
                 let now_ns = MonotonicClock.now_ns();
                 for device in &mut self.devices {
-                    device.deadline(now_ns);
+                    device.deadline(now_ns, &self.poll)?;
                 }
             }
         }

@@ -132,6 +132,13 @@ impl Rig {
         self
     }
 
+    /// Limits the network that [`Self::stream`] passed, in each direction.
+    #[must_use]
+    pub fn net_bytes_per_s(mut self, limit: u64) -> Self {
+        self.config["net"]["bytes_per_s"] = limit.into();
+        self
+    }
+
     /// Passes a disk with one queue.
     #[must_use]
     pub fn disk(mut self, file: File) -> Self {

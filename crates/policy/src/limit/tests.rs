@@ -84,11 +84,10 @@ fn a_disk_waits_for_the_limit_that_is_used_up() {
         iops: 100,
         bytes_per_s: 1 << 20,
     };
-    let mut disk = DiskBuckets::new(limits);
-    assert_eq!(disk.limits(), limits);
+    let mut disk = limits.buckets();
     disk.take(0, 1 << 20);
     assert_eq!(disk.ready_at_ns(), 900_000_000, "bytes");
-    let mut disk = DiskBuckets::new(limits);
+    let mut disk = limits.buckets();
     let taken: Vec<u64> = (0..30)
         .map(|_| {
             let at_ns = disk.ready_at_ns();
@@ -99,6 +98,28 @@ fn a_disk_waits_for_the_limit_that_is_used_up() {
     // The ten that the bucket holds, and one more every 10 ms.
     assert_eq!(taken[10], 0);
     assert_eq!(taken[29] - taken[28], 10_000_000);
-    disk.set(0, DiskLimits::default());
+    disk.set(0, 0, 0);
     assert!(disk.is_ready(0));
+}
+
+#[test]
+fn a_network_is_limited_in_frames_and_in_bytes() {
+    assert!(!NetLimits::default().any());
+    let limits = NetLimits {
+        frames_per_s: 0,
+        bytes_per_s: 1_000,
+    };
+    assert!(limits.any());
+    let mut frames = limits.buckets();
+    frames.take(0, 1_514);
+    assert_eq!(frames.ready_at_ns(), 1_414_000_000);
+    frames.set(0, 10, 0);
+    assert!(
+        frames.is_ready(0),
+        "the debt of bytes went with their limit"
+    );
+    frames.take(0, u64::MAX);
+    assert!(frames.is_ready(0));
+    frames.take(0, 0);
+    assert_eq!(frames.ready_at_ns(), 100_000_000, "the bucket holds one");
 }

@@ -1,4 +1,4 @@
-//! What time it is, for deadlines of held completions.
+//! What time it is, for deadlines of held completions and for limits.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -17,5 +17,17 @@ impl Clock for MonotonicClock {
         let now = clock_gettime(ClockId::Monotonic);
         // Positive: this clock begins at boot.
         now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    }
+}
+
+/// A clock that a test moves.
+#[cfg(test)]
+#[derive(Clone, Default)]
+pub(crate) struct TestClock(pub(crate) std::sync::Arc<std::sync::atomic::AtomicU64>);
+
+#[cfg(test)]
+impl Clock for TestClock {
+    fn now_ns(&self) -> u64 {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
     }
 }
