@@ -8,6 +8,8 @@ mod bad;
 mod cloud_hypervisor;
 #[path = "blk/daemon.rs"]
 mod daemon;
+#[path = "blk/hanging.rs"]
+mod hanging;
 #[path = "blk/kinds.rs"]
 mod kinds;
 #[path = "blk/linux.rs"]

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use tare_devices::GuestRam;
+use tare_devices::blk::SEG_MAX;
 use vhost::vhost_user::message::{VhostUserInflight, VhostUserProtocolFeatures};
 use vhost::vhost_user::{Frontend, VhostUserFrontend as _};
 use vhost::{VhostBackend as _, VhostUserMemoryRegionInfo, VringConfigData};
 use virtio_bindings::virtio_blk::{VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT};
-use virtio_bindings::virtio_ring::{VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
+use virtio_bindings::virtio_ring::{VRING_DESC_F_INDIRECT, VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
 use vm_memory::{Bytes as _, FileOffset, GuestAddress, GuestRegionMmap, MmapRegion};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
@@ -26,6 +27,10 @@ const USED: u64 = 0x3000;
 const HEADER: u64 = 0x4000;
 const DATA: u64 = 0x5000;
 const STATUS: u64 = 0x6000;
+/// An indirect table of 256 descriptors.
+const INDIRECT: u64 = 0x8000;
+const LONG_DATA: u64 = 0x1_0003;
+const LONG_PART: u32 = 256 << 10;
 const NEXT: u16 = VRING_DESC_F_NEXT as u16;
 const WRITABLE: u16 = VRING_DESC_F_WRITE as u16;
 
@@ -161,16 +166,41 @@ impl Front {
             (STATUS, 1, WRITABLE),
         ];
         for (index, (address, len, flags)) in (0..).zip(chain) {
-            let entry = TABLE + 16 * index;
-            self.put(entry, address);
-            self.put(entry + 8, len);
-            self.put(entry + 12, flags);
-            self.put(entry + 14, index as u16 + 1);
+            self.put_descriptor(TABLE, index, (address, len, flags));
         }
         self.put(AVAILABLE + 4 + 2 * u64::from(number % 16), 0u16);
         // An interrupt for this one is wanted (used_event).
         self.put(AVAILABLE + 36, number);
         self.put(AVAILABLE + 2, number.wrapping_add(1));
+    }
+
+    /// Offers the longest read there is, from the disk's begin, as the driver's `number`th
+    /// request: all of its buffers are the same 256 KiB at an odd address.
+    pub fn offer_long_read(&self, number: u16) {
+        self.put(HEADER, u64::from(VIRTIO_BLK_T_IN));
+        self.put(HEADER + 8, 0u64);
+        let data = (LONG_DATA, LONG_PART, NEXT | WRITABLE);
+        let chain = [(HEADER, 16, NEXT)]
+            .into_iter()
+            .chain(std::iter::repeat_n(data, SEG_MAX as usize))
+            .chain([(STATUS, 1, WRITABLE)]);
+        let mut entries = 0;
+        for (index, (address, len, flags)) in (0..).zip(chain) {
+            self.put_descriptor(INDIRECT, index, (address, len, flags));
+            entries += 1;
+        }
+        let table = (INDIRECT, 16 * entries, VRING_DESC_F_INDIRECT as u16);
+        self.put_descriptor(TABLE, number % 16, table);
+        self.put(AVAILABLE + 4 + 2 * u64::from(number % 16), number % 16);
+        self.put(AVAILABLE + 2, number.wrapping_add(1));
+    }
+
+    fn put_descriptor(&self, table: u64, index: u16, (address, len, flags): (u64, u32, u16)) {
+        let entry = table + 16 * u64::from(index);
+        self.put(entry, address);
+        self.put(entry + 8, len);
+        self.put(entry + 12, flags);
+        self.put(entry + 14, index + 1);
     }
 
     /// Notifies queue 0.

@@ -58,10 +58,15 @@ impl Daemon {
 
     /// Asks it to end with that signal.
     pub fn signal(&mut self, signal: rustix::process::Signal) -> Ended {
-        let child = self.child.take().unwrap();
-        let pid = rustix::process::Pid::from_child(&child);
+        self.ask(signal);
+        self.ended()
+    }
+
+    /// Sends it a signal.
+    pub fn ask(&self, signal: rustix::process::Signal) {
+        let child = self.child.as_ref().unwrap();
+        let pid = rustix::process::Pid::from_child(child);
         rustix::process::kill_process(pid, signal).unwrap();
-        end(child)
     }
 
     /// Waits for an end that somebody else asked for.

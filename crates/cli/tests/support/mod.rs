@@ -3,6 +3,7 @@
 //! whether what a test needs is there.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod fuse;
 pub mod guest;
 pub mod needs;
 pub mod tiny;

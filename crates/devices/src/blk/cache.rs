@@ -66,7 +66,9 @@ impl Blk {
     pub(super) fn owes_flush(&self, pending: &mut InFlightRequest) -> bool {
         let by_itself = match pending.request {
             Request::Write { .. } => pending.durability == Durability::Durable,
-            Request::WriteZeroes { .. } => false,
+            Request::WriteZeroes { .. } => {
+                pending.copied && pending.durability == Durability::Durable
+            }
             _ => true,
         };
         let owes = !by_itself && !pending.flushes && self.durability() == Durability::Durable;

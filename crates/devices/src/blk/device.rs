@@ -17,7 +17,7 @@ use super::disk::Direct;
 use super::in_flight::{InFlight, InFlightRequest, Reply};
 use super::io_engine::{Durability, Operation};
 use super::request::{HEADER_BYTES, Unmap};
-use super::slow::{Slow, SlowError};
+use super::slow::Slow;
 use super::{
     BATCH, BlkCounters, Cache, Clock, Disk, IoEngine, MAX_IN_FLIGHT, MAX_QUEUES, QUEUE_SIZE,
     Refusal, Request, RequestLimits, SERIAL_BYTES, Shape, config, parse,
@@ -59,7 +59,7 @@ pub struct Blk {
     pub(super) slow: Slow,
     pub(super) counters: Arc<BlkCounters>,
     pub(super) view: Arc<CoalesceView>,
-    chain: Chain,
+    pub(super) chain: Chain,
 }
 
 /// What belongs to one queue.
@@ -169,11 +169,7 @@ impl Blk {
         };
         queue.disable_notification(memory)?;
         self.queue_states[index].limited = false;
-        self.slow.begin_turn();
         for _ in 0..BATCH {
-            if self.slow.has_used_its_turn() {
-                return Ok(Progress::More);
-            }
             if self.in_flight.are_full() {
                 self.queue_states[index].blocked = true;
                 self.counters.backpressure.increment();
@@ -255,8 +251,9 @@ impl Blk {
                     durability,
                     done: 0,
                     flushes: false,
+                    copied: false,
                 };
-                self.submit(pending, queue, memory)
+                self.submit(pending, memory)
             }
         }
     }
@@ -273,12 +270,7 @@ impl Blk {
 
     /// Hands a request to the engine, or to the slow way if O_DIRECT cannot take
     /// its buffers.
-    fn submit(
-        &mut self,
-        pending: InFlightRequest,
-        queue: &mut Virtqueue,
-        memory: &GuestRam,
-    ) -> Result<(), QueueError> {
+    fn submit(&mut self, pending: InFlightRequest, memory: &GuestRam) -> Result<(), QueueError> {
         let Some((token, mut buffers)) = self.in_flight.reserve(memory) else {
             // `take_requests` saw a free one.
             return Err(QueueError::Broken);
@@ -299,39 +291,12 @@ impl Blk {
             Direct::No => true,
         };
         if !fits {
-            self.in_flight.release(token, buffers);
-            return self.serve_slowly(pending, queue, memory);
+            self.copy_in_parts(token, pending, buffers);
+            return Ok(());
         }
         self.in_flight.submit(token, pending);
         self.engine.start(token, operation(&pending), buffers);
         Ok(())
-    }
-
-    /// Copies the data of the request at hand.
-    fn serve_slowly(
-        &mut self,
-        pending: InFlightRequest,
-        queue: &mut Virtqueue,
-        memory: &GuestRam,
-    ) -> Result<(), QueueError> {
-        self.counters.bounced.increment();
-        let (file, chain) = (self.disk.file(), &self.chain);
-        let served = match pending.request {
-            Request::Read { offset, len } => self.slow.read(file, memory, chain, (offset, len)),
-            Request::Write { offset, len } => self.slow.write(
-                file,
-                memory,
-                (chain, HEADER_BYTES),
-                (offset, len),
-                pending.durability,
-            ),
-            _ => Ok(()),
-        };
-        match served {
-            Ok(()) => self.succeed(&pending, queue, memory),
-            Err(SlowError::Host(error)) => self.fail(&pending, &error, queue, memory),
-            Err(SlowError::Queue(error)) => Err(error),
-        }
     }
 
     fn refuse(
@@ -408,6 +373,10 @@ pub(super) fn operation(pending: &InFlightRequest) -> Operation {
     let keep = FallocateFlags::KEEP_SIZE;
     match pending.request {
         _ if pending.flushes => Operation::Flush,
+        Request::WriteZeroes { offset, .. } if pending.copied => Operation::Write {
+            offset: offset + pending.done,
+            durability: pending.durability,
+        },
         Request::Read { offset, .. } => Operation::Read {
             offset: offset + pending.done,
         },
@@ -478,6 +447,7 @@ impl VirtioDevice for Blk {
         }
         self.engine.drain();
         self.in_flight.forget();
+        self.slow.forget();
         self.cache = self.settings.cache;
         let now_ns = self.clock.now_ns();
         for state in &mut self.queue_states {

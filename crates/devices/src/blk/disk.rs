@@ -228,6 +228,12 @@ impl Disk {
     pub(super) fn direct(&self) -> Direct {
         self.direct
     }
+
+    /// Buffers are judged as for O_DIRECT.
+    #[cfg(test)]
+    pub(super) fn pretend_direct(&mut self) {
+        self.direct = Direct::Aligned(SECTOR_BYTES as usize);
+    }
 }
 
 /// Where the block device at `path` is mounted, by `/proc/self/mountinfo`.

@@ -10,7 +10,7 @@ use vm_memory::Bytes;
 use super::device::operation;
 use super::in_flight::{InFlightRequest, Reply};
 use super::io_engine::{Durability, Finished};
-use super::{Blk, Request};
+use super::{Blk, Buffers, Request};
 use crate::GuestRam;
 use crate::virtio::{Progress, QueueError, Queues, Virtqueue};
 
@@ -19,12 +19,16 @@ impl Blk {
     /// coalescers know which completions the driver will see.
     pub(super) fn settle(&mut self, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
         let mut progress = Progress::Done;
+        self.start_parts(queues)?;
         if self.engine.submit().is_err() {
             // The kernel is short of memory: what was started stays started.
             progress = Progress::More;
         }
         while let Some(finished) = self.engine.finished() {
             progress = progress.or(self.complete(finished, queues)?);
+        }
+        if self.slow.can_begin() {
+            progress = Progress::More;
         }
         let now_ns = self.now_ns;
         for (index, state) in self.queue_states.iter_mut().enumerate() {
@@ -52,16 +56,28 @@ impl Blk {
             return Ok(Progress::Done);
         };
         let mut buffers = finished.buffers;
+        if let Some(own) = buffers.take_own() {
+            let read = finished.result.as_ref().ok();
+            let copied = self.part_ended(finished.token, &pending, memory, own, read);
+            if let Err(error) = copied {
+                self.release(finished.token, buffers);
+                return Err(error);
+            }
+        }
         let outcome = self.judge(&mut pending, finished.result);
         if let Outcome::Partial(done) = outcome {
-            self.counters.resumed.increment();
-            buffers.advance(done);
             self.in_flight.submit(finished.token, pending);
-            let rest = operation(&pending);
-            self.engine.start(finished.token, rest, buffers);
+            if pending.copied && !pending.flushes {
+                self.slow.wait(finished.token, buffers);
+            } else {
+                self.counters.resumed.increment();
+                buffers.advance(done);
+                let rest = operation(&pending);
+                self.engine.start(finished.token, rest, buffers);
+            }
             return Ok(Progress::More);
         }
-        self.in_flight.release(finished.token, buffers);
+        self.release(finished.token, buffers);
         match outcome {
             Outcome::Failed(error) => self.fail(&pending, &error, queue, memory)?,
             _ => self.succeed(&pending, queue, memory)?,
@@ -69,13 +85,20 @@ impl Blk {
         Ok(Progress::Done)
     }
 
+    fn release(&mut self, token: usize, buffers: Buffers) {
+        self.slow.end(token);
+        self.in_flight.release(token, buffers);
+    }
+
     /// What the result means for the request.
     fn judge(&mut self, pending: &mut InFlightRequest, result: io::Result<usize>) -> Outcome {
+        let transfers = transfers(pending);
         match (pending.request, result) {
             (_, Err(error)) if may_be_repeated(&error) => Outcome::Partial(0),
             (_, Ok(_)) if pending.flushes => Outcome::Done,
             (_, Err(error)) if pending.flushes => Outcome::Failed(error),
-            (Request::Read { len, .. } | Request::Write { len, .. }, Ok(done)) => {
+            (_, Ok(done)) if transfers.is_some() => {
+                let len = transfers.unwrap_or_default();
                 pending.done += done as u64;
                 match done {
                     _ if pending.done >= len && self.owes_flush(pending) => Outcome::Partial(done),
@@ -88,13 +111,12 @@ impl Blk {
             (_, Ok(_)) => Outcome::Done,
             // A hint that the file system does not understand.
             (Request::Discard { .. }, Err(error)) if is_unsupported(&error) => Outcome::Done,
-            (Request::WriteZeroes { offset, len, .. }, Err(error)) if is_unsupported(&error) => {
-                let range = (offset, len);
-                let file = self.disk.file();
-                match self.slow.zero(file, range, self.durability()) {
-                    Ok(()) => Outcome::Done,
-                    Err(error) => Outcome::Failed(error),
-                }
+            // Zeros are written instead.
+            (Request::WriteZeroes { .. }, Err(error))
+                if is_unsupported(&error) && !pending.copied =>
+            {
+                pending.copied = true;
+                Outcome::Partial(0)
             }
             (_, Err(error)) => Outcome::Failed(error),
         }
@@ -193,6 +215,15 @@ enum Outcome {
     /// This many more bytes are done.
     Partial(usize),
     Failed(io::Error),
+}
+
+/// Bytes that a request moves by reads or writes of the file.
+fn transfers(pending: &InFlightRequest) -> Option<u64> {
+    match pending.request {
+        Request::Read { len, .. } | Request::Write { len, .. } => Some(len),
+        Request::WriteZeroes { len, .. } if pending.copied => Some(len),
+        _ => None,
+    }
 }
 
 fn may_be_repeated(error: &io::Error) -> bool {

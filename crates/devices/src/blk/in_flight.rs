@@ -35,6 +35,8 @@ pub(super) struct InFlightRequest {
     pub(super) done: u64,
     /// All are transferred, and made durable now.
     pub(super) flushes: bool,
+    /// Its data goes through memory of the device's own (`slow`).
+    pub(super) copied: bool,
 }
 
 /// Requests in flight by token, and buffers to use again.
@@ -77,6 +79,11 @@ impl InFlight {
         if let Some(slot) = self.slots.get_mut(token) {
             *slot = Some(pending);
         }
+    }
+
+    /// The request with that token.
+    pub(super) fn get(&self, token: usize) -> Option<&InFlightRequest> {
+        self.slots.get(token)?.as_ref()
     }
 
     /// The request that the I/O engine has completed; its token stays in use.

@@ -17,11 +17,13 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use vm_memory::{GuestMemory, Permissions};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
+use super::aligned::Aligned;
 use super::io_engine::{Finished, IoEngine, Operation};
 use crate::GuestRam;
 use crate::virtio::{QueueError, Span};
 
-/// Buffers in guest memory, as the kernel takes them. Keeps that memory mapped.
+/// Buffers in guest memory, or one of the device's own, as the kernel takes them. Keeps
+/// that memory mapped.
 #[derive(Debug)]
 pub struct Buffers {
     /// The addresses in `vectors` lie in it.
@@ -29,10 +31,12 @@ pub struct Buffers {
     vectors: Vec<libc::iovec>,
     /// Vectors before this one are done.
     first: usize,
+    /// The one address in `vectors` lies in it.
+    own: Option<Aligned>,
 }
 
 // SAFETY: the addresses are of guest memory, which every thread may access and
-// which `_memory` keeps mapped; they are never dereferenced here, only given to
+// which `_memory` keeps mapped, or of `own`; they are never dereferenced here, only given to
 // the kernel.
 unsafe impl Send for Buffers {}
 
@@ -43,7 +47,26 @@ impl Buffers {
             _memory: Arc::clone(memory),
             vectors: Vec::new(),
             first: 0,
+            own: None,
         }
+    }
+
+    /// Takes the first `len` bytes of `own`, instead of guest memory.
+    pub(super) fn put_own(&mut self, mut own: Aligned, len: usize) {
+        self.clear();
+        let bytes = own.as_mut_slice();
+        self.vectors.push(libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: len.min(bytes.len()),
+        });
+        self.own = Some(own);
+    }
+
+    /// The memory of [`Self::put_own`], when the kernel is done with it.
+    pub(super) fn take_own(&mut self) -> Option<Aligned> {
+        let own = self.own.take()?;
+        self.clear();
+        Some(own)
     }
 
     /// Takes the `len` bytes from `skip` on of `spans`.
@@ -77,6 +100,7 @@ impl Buffers {
     pub fn clear(&mut self) {
         self.vectors.clear();
         self.first = 0;
+        self.own = None;
     }
 
     /// Whether every buffer begins and ends at a multiple of `align`.
@@ -110,7 +134,7 @@ impl Buffers {
 /// preadv(2) into guest memory.
 pub(super) fn read_at(file: &File, buffers: &Buffers, offset: u64) -> io::Result<usize> {
     let (vectors, count) = (buffers.left().as_ptr(), buffers.left().len());
-    // SAFETY: each vector is of guest memory that `buffers` keeps mapped; the
+    // SAFETY: each vector is of memory that `buffers` keeps; the
     // guest sees what changes there at any time, and so do its own accesses.
     let done = unsafe { libc::preadv(file.as_raw_fd(), vectors, count as i32, offset as i64) };
     usize::try_from(done).map_err(|_| io::Error::last_os_error())
@@ -183,6 +207,8 @@ pub struct Ring {
     /// Buffers of requests that the kernel has, by token.
     flying: Vec<Option<Buffers>>,
     in_flight: usize,
+    /// Flags of every request.
+    flags: squeue::Flags,
 }
 
 /// The disk in the ring's table of files.
@@ -205,8 +231,11 @@ impl Ring {
             opcode::Fallocate::CODE,
         ];
         let mut allowed: Vec<_> = operations.map(Restriction::sqe_op).into();
-        let fixed = squeue::Flags::FIXED_FILE.bits();
-        allowed.push(Restriction::sqe_flags_required(fixed));
+        let mut flags = squeue::Flags::FIXED_FILE;
+        if waits_at_submission(file) {
+            flags |= squeue::Flags::ASYNC;
+        }
+        allowed.push(Restriction::sqe_flags_required(flags.bits()));
         submitter.register_restrictions(&mut allowed)?;
         submitter.register_enable_rings()?;
         Ok(Self {
@@ -214,8 +243,20 @@ impl Ring {
             event,
             flying: (0..slots).map(|_| None).collect(),
             in_flight: 0,
+            flags,
         })
     }
+}
+
+/// Whether requests to the file's file system wait where they are submitted, although that
+/// must not wait: FUSE does (seen on Linux 6.18, reads ahead and with FOPEN_DIRECT_IO). Threads
+/// of the kernel's submit them then. A file system that does not name itself is taken for one.
+fn waits_at_submission(file: &File) -> bool {
+    /// `FUSE_SUPER_MAGIC` (`linux/magic.h`).
+    const FUSE: u32 = 0x6573_5546;
+    rustix::fs::fstatfs(file)
+        .ok()
+        .is_none_or(|found| found.f_type as u32 == FUSE)
 }
 
 impl IoEngine for Ring {
@@ -235,7 +276,7 @@ impl IoEngine for Ring {
                 .mode(mode.bits() as i32)
                 .build(),
         };
-        let entry = entry.user_data(token as u64);
+        let entry = entry.user_data(token as u64).flags(self.flags);
         // Tokens are below the number of entries and each is used once at a
         // time, so that neither place is missing.
         let Some(place @ None) = self.flying.get_mut(token) else {

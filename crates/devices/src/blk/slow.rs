@@ -1,130 +1,161 @@
-//! Requests that are served at once on the I/O thread, through memory of the
-//! monitor's own: buffers that O_DIRECT cannot take, and zeros for a file
-//! system that cannot make them.
+//! Requests that go through memory of the device's own, a part at a time: buffers that
+//! O_DIRECT cannot take, and zeros for a file system that cannot make them.
+//!
+//! Parts go through the engine as every request does: the I/O thread waits for no disk.
+//! [`MOST_PARTS`] parts of [`PART_BYTES`] bound the memory, and the bytes that a turn of
+//! the I/O loop copies. Requests take turns: one that has a part behind it waits behind
+//! those that have none.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt as _;
-
-use rustix::fs::fdatasync;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::aligned::Aligned;
-use super::io_engine::Durability;
+use super::device::operation;
+use super::in_flight::InFlightRequest;
+use super::request::HEADER_BYTES;
+use super::{Blk, Buffers, Request};
 use crate::GuestRam;
-use crate::virtio::{Chain, QueueError};
+use crate::virtio::{QueueError, Queues, Span, copy_from, copy_to};
 
-/// Bytes copied at once.
-const CHUNK: usize = 256 << 10;
+/// Bytes of a part: a multiple of every block size.
+pub(super) const PART_BYTES: usize = 256 << 10;
+/// Parts that the engine has at a time.
+pub(super) const MOST_PARTS: usize = 8;
 
-/// Why a slow request failed.
-#[derive(Debug)]
-pub(super) enum SlowError {
-    /// The guest's memory is not what it was.
-    Queue(QueueError),
-    /// The host's file.
-    Host(io::Error),
-}
-
-impl From<QueueError> for SlowError {
-    fn from(error: QueueError) -> Self {
-        Self::Queue(error)
-    }
-}
-
-impl From<io::Error> for SlowError {
-    fn from(error: io::Error) -> Self {
-        Self::Host(error)
-    }
-}
-
-/// Bytes after which a turn of the I/O loop ends: they are transferred while the device
-/// is locked, and messages, settings and other queues wait.
-const BYTES_PER_TURN: u64 = 1 << 20;
-
-/// Aligned memory, made when it is first needed, and what this turn has used.
+/// Aligned memory, made when it is first needed, and the requests that wait for it.
 #[derive(Default)]
 pub(super) struct Slow {
-    memory: Option<Aligned>,
-    bytes: u64,
+    idle: Vec<Aligned>,
+    made: usize,
+    waiting: VecDeque<(usize, Buffers)>,
+    /// Where a request's data is in guest memory, by token.
+    places: BTreeMap<usize, Place>,
+}
+
+/// The bytes from `skip` on of `spans`.
+struct Place {
+    spans: Vec<Span>,
+    skip: usize,
 }
 
 impl Slow {
-    /// A turn of the I/O loop begins.
-    pub(super) fn begin_turn(&mut self) {
-        self.bytes = 0;
+    /// The request's next part begins when there is memory.
+    pub(super) fn wait(&mut self, token: usize, buffers: Buffers) {
+        self.waiting.push_back((token, buffers));
     }
 
-    /// Whether this turn has transferred what it may.
-    pub(super) fn has_used_its_turn(&self) -> bool {
-        self.bytes >= BYTES_PER_TURN
+    /// Whether a part can begin.
+    pub(super) fn can_begin(&self) -> bool {
+        !self.waiting.is_empty() && (!self.idle.is_empty() || self.made < MOST_PARTS)
     }
 
-    /// Reads `len` bytes at `offset` into the chain's writable buffers.
-    pub(super) fn read(
+    /// The request is answered.
+    pub(super) fn end(&mut self, token: usize) {
+        self.places.remove(&token);
+    }
+
+    /// Forgets all requests; the engine has none of them any more.
+    pub(super) fn forget(&mut self) {
+        self.waiting.clear();
+        self.places.clear();
+        self.made = self.idle.len();
+    }
+
+    fn next(&mut self) -> Option<(usize, Buffers, Aligned)> {
+        if !self.can_begin() {
+            return None;
+        }
+        let own = self.idle.pop().unwrap_or_else(|| {
+            self.made += 1;
+            Aligned::zeroed(PART_BYTES)
+        });
+        let (token, buffers) = self.waiting.pop_front()?;
+        Some((token, buffers, own))
+    }
+}
+
+impl Blk {
+    /// The request at hand: its data is copied.
+    pub(super) fn copy_in_parts(
         &mut self,
-        file: &File,
-        memory: &GuestRam,
-        chain: &Chain,
-        (offset, len): (u64, u64),
-    ) -> Result<(), SlowError> {
-        self.bytes += len;
-        for (done, part) in chunks(len) {
-            let bytes = &mut self.memory().as_mut_slice()[..part];
-            file.read_exact_at(bytes, offset + done)?;
-            chain.write(memory, done as usize, bytes)?;
+        token: usize,
+        mut pending: InFlightRequest,
+        mut buffers: Buffers,
+    ) {
+        self.counters.bounced.increment();
+        let (spans, skip) = match pending.request {
+            Request::Write { .. } => (self.chain.readable(), HEADER_BYTES),
+            _ => (self.chain.writable(), 0),
+        };
+        let spans = spans.to_vec();
+        pending.copied = true;
+        buffers.clear();
+        self.in_flight.submit(token, pending);
+        self.slow.places.insert(token, Place { spans, skip });
+        self.slow.wait(token, buffers);
+    }
+
+    /// Hands the engine as many parts as there is memory for.
+    pub(super) fn start_parts(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
+        while let Some((token, mut buffers, mut own)) = self.slow.next() {
+            let Some(pending) = self.in_flight.get(token) else {
+                continue;
+            };
+            let Some((_, memory)) = queues.get(pending.reply.queue) else {
+                continue;
+            };
+            let part = self.fill(token, pending, memory, &mut own)?;
+            buffers.put_own(own, part);
+            self.engine.start(token, operation(pending), buffers);
         }
         Ok(())
     }
 
-    /// Writes `len` bytes of the chain's readable buffers, from `skip` on, to
-    /// `offset`.
-    pub(super) fn write(
-        &mut self,
-        file: &File,
+    /// Prepares the next part of a request; its length.
+    fn fill(
+        &self,
+        token: usize,
+        pending: &InFlightRequest,
         memory: &GuestRam,
-        (chain, skip): (&Chain, usize),
-        (offset, len): (u64, u64),
-        durability: Durability,
-    ) -> Result<(), SlowError> {
-        self.bytes += len;
-        for (done, part) in chunks(len) {
-            let bytes = &mut self.memory().as_mut_slice()[..part];
-            chain.read(memory, skip + done as usize, bytes)?;
-            file.write_all_at(bytes, offset + done)?;
+        own: &mut Aligned,
+    ) -> Result<usize, QueueError> {
+        let (Request::Read { len, .. }
+        | Request::Write { len, .. }
+        | Request::WriteZeroes { len, .. }) = pending.request
+        else {
+            return Ok(0);
+        };
+        let part = len.saturating_sub(pending.done).min(PART_BYTES as u64) as usize;
+        let bytes = &mut own.as_mut_slice()[..part];
+        match pending.request {
+            Request::Read { .. } => {}
+            Request::Write { .. } => {
+                let place = self.slow.places.get(&token).ok_or(QueueError::Broken)?;
+                let offset = place.skip + pending.done as usize;
+                copy_from(&place.spans, memory, offset, bytes)?;
+            }
+            _ => bytes.fill(0),
         }
-        Ok(make_durable(file, durability)?)
+        Ok(part)
     }
 
-    /// Writes `len` zeros to `offset`.
-    pub(super) fn zero(
+    /// The engine is done with a part, of which it has read `read` bytes.
+    pub(super) fn part_ended(
         &mut self,
-        file: &File,
-        (offset, len): (u64, u64),
-        durability: Durability,
-    ) -> io::Result<()> {
-        let zeros = self.memory();
-        zeros.as_mut_slice().fill(0);
-        for (done, part) in chunks(len) {
-            file.write_all_at(&zeros.as_slice()[..part], offset + done)?;
-        }
-        make_durable(file, durability)
+        token: usize,
+        pending: &InFlightRequest,
+        memory: &GuestRam,
+        own: Aligned,
+        read: Option<&usize>,
+    ) -> Result<(), QueueError> {
+        let copied = match (pending.request, read) {
+            (Request::Read { .. }, Some(read)) => {
+                let place = self.slow.places.get(&token).ok_or(QueueError::Broken)?;
+                let bytes = own.as_slice().get(..*read).unwrap_or_default();
+                copy_to(&place.spans, memory, pending.done as usize, bytes)
+            }
+            _ => Ok(()),
+        };
+        self.slow.idle.push(own);
+        copied
     }
-
-    fn memory(&mut self) -> &mut Aligned {
-        self.memory.get_or_insert_with(|| Aligned::zeroed(CHUNK))
-    }
-}
-
-fn make_durable(file: &File, durability: Durability) -> io::Result<()> {
-    match durability {
-        Durability::Cached => Ok(()),
-        Durability::Durable => Ok(fdatasync(file)?),
-    }
-}
-
-/// Parts of `len` bytes: what comes before, and length.
-fn chunks(len: u64) -> impl Iterator<Item = (u64, usize)> {
-    (0..len)
-        .step_by(CHUNK)
-        .map(move |done| (done, (len - done).min(CHUNK as u64) as usize))
 }

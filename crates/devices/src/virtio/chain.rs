@@ -60,28 +60,12 @@ impl Chain {
         offset: usize,
         data: &mut [u8],
     ) -> Result<(), QueueError> {
-        let mut done = 0;
-        for span in pieces(&self.readable, offset, data.len()) {
-            let part = &mut data[done..done + span.len];
-            memory.read_slice(part, span.address)?;
-            done += span.len;
-        }
-        (done == data.len())
-            .then_some(())
-            .ok_or(QueueError::TooShort)
+        copy_from(&self.readable, memory, offset, data)
     }
 
     /// Copies to the writable bytes at `offset`; `data` must fit.
     pub fn write(&self, memory: &GuestRam, offset: usize, data: &[u8]) -> Result<(), QueueError> {
-        let mut done = 0;
-        for span in pieces(&self.writable, offset, data.len()) {
-            let part = &data[done..done + span.len];
-            memory.write_slice(part, span.address)?;
-            done += span.len;
-        }
-        (done == data.len())
-            .then_some(())
-            .ok_or(QueueError::TooShort)
+        copy_to(&self.writable, memory, offset, data)
     }
 
     /// Takes the chain apart. `limit` is the queue's size, which also bounds an
@@ -150,6 +134,42 @@ fn check(memory: &GuestRam, span: Span, access: Permissions) -> Result<(), Queue
     } else {
         Err(QueueError::OutsideMemory)
     }
+}
+
+/// Copies the bytes at `offset` of `spans`; `data` must fit.
+pub(crate) fn copy_from(
+    spans: &[Span],
+    memory: &GuestRam,
+    offset: usize,
+    data: &mut [u8],
+) -> Result<(), QueueError> {
+    let mut done = 0;
+    for span in pieces(spans, offset, data.len()) {
+        let part = &mut data[done..done + span.len];
+        memory.read_slice(part, span.address)?;
+        done += span.len;
+    }
+    (done == data.len())
+        .then_some(())
+        .ok_or(QueueError::TooShort)
+}
+
+/// Copies to the bytes at `offset` of `spans`; `data` must fit.
+pub(crate) fn copy_to(
+    spans: &[Span],
+    memory: &GuestRam,
+    offset: usize,
+    data: &[u8],
+) -> Result<(), QueueError> {
+    let mut done = 0;
+    for span in pieces(spans, offset, data.len()) {
+        let part = &data[done..done + span.len];
+        memory.write_slice(part, span.address)?;
+        done += span.len;
+    }
+    (done == data.len())
+        .then_some(())
+        .ok_or(QueueError::TooShort)
 }
 
 /// The parts of `spans` that hold `len` bytes from `offset`.

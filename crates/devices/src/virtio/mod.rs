@@ -33,6 +33,7 @@ mod tests;
 mod transport;
 
 pub use chain::{Chain, Span};
+pub(crate) use chain::{copy_from, copy_to};
 pub use counters::{TransportCounters, VirtioCounters};
 pub use device::{DeviceKind, Interest, Progress, Queues, VirtioDevice};
 pub use inflight::InflightLog;

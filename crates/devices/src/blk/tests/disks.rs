@@ -103,37 +103,168 @@ fn buffers_that_o_direct_cannot_take_are_copied() {
     assert_eq!(fs::read(&path).unwrap()[9 * 512..10 * 512], [0x5a; 512]);
 }
 
-/// What is copied is copied while the device is locked: a turn ends after a mebibyte.
+/// A disk whose buffers O_DIRECT does not take, whatever its file system.
+fn copying(file: &File, engine: Box<dyn IoEngine>, settings: BlkSettings) -> Machine<Blk> {
+    let mut disk = disk(file, Access::ReadWrite);
+    disk.pretend_direct();
+    Machine::new(Blk::new(settings, disk, engine, Box::new(MonotonicClock)))
+}
+
+/// Copies go through the engine in parts: the I/O thread does not wait for the disk, no
+/// request has it for long, and the memory is bounded.
 #[test]
-fn a_turn_copies_a_bounded_number_of_bytes() {
-    let (_dir, path) = scratch();
-    fs::write(&path, vec![7; 1 << 20]).unwrap();
-    let disk = Disk::open(&path, Access::ReadWrite).unwrap();
-    if !disk.is_direct() {
-        println!("SKIP: this file system has no O_DIRECT with 512-byte blocks");
-        return;
-    }
-    let chosen = choose(&disk).unwrap();
-    let device = Blk::new(settings(), disk, chosen.engine, Box::new(MonotonicClock));
-    let machine = Machine::new(device);
+fn copied_requests_take_turns_in_bounded_memory() {
+    let file = file();
+    let gate = Arc::<Mutex<Gate>>::default();
+    let engine = Box::new(Held {
+        engine: SyncIoEngine::new(file.try_clone().unwrap()),
+        gate: Arc::clone(&gate),
+    });
+    let machine = copying(&file, engine, settings());
     let mut rings = Driver::new(&machine).start(FEATURES, 64);
-    for slot in 0..6 {
+    const REQUESTS: u64 = 12;
+    for slot in 0..REQUESTS {
         let odd = Wanted {
             data: DATA + 3,
-            status: STATUS + slot,
-            ..Wanted::new(0, 0, 256 << 10)
+            status: STATUS + slot * 0x40,
+            ..Wanted::new(0, 8, 480 << 10)
         };
         odd.offer(&machine, &mut rings[0]);
     }
-    let turn = || machine.io(|device| device.notified(0));
-    let copied: Vec<u64> = (0..3)
-        .map(|_| {
-            let _ = turn();
-            machine.counter("bounced")
-        })
-        .collect();
-    assert_eq!(copied, [4, 6, 6]);
-    serve(&machine, &mut rings[0], 0, 6);
+    // The disk answers nothing, and the call returns.
+    let _ = machine.io(|device| device.notified(0));
+    assert_eq!(machine.counter("bounced"), REQUESTS);
+    assert_eq!(gate.lock().unwrap().waiting, slow::MOST_PARTS);
+    let mut most = 0;
+    for _ in 0..2 * REQUESTS {
+        gate.lock().unwrap().open = 1;
+        let _ = machine.io(|device| device.backend_ready());
+        most = most.max(gate.lock().unwrap().waiting);
+    }
+    assert!(most <= slow::MOST_PARTS);
+    let parts = gate.lock().unwrap().started.clone();
+    assert_eq!(parts.len() as u64, 2 * REQUESTS);
+    let firsts = parts.iter().take(REQUESTS as usize);
+    let begin = Operation::Read { offset: 8 * 512 };
+    assert!(firsts.into_iter().all(|it| *it == begin), "{parts:?}");
+    assert_eq!(
+        serve(&machine, &mut rings[0], 0, REQUESTS as usize).len(),
+        12
+    );
+    assert_eq!(get(&machine.memory, STATUS, 1), [0]);
+    for (at, sector) in [(0, 8u8), (479 << 10, (8 + 958u64) as u8)] {
+        assert_eq!(
+            get(&machine.memory, DATA + 3 + at, 512),
+            [sector; 512],
+            "{at}"
+        );
+    }
+}
+
+#[test]
+fn a_long_copied_write_is_in_the_file_and_durable_where_it_must_be() {
+    let file = file();
+    let through = BlkSettings {
+        cache: Cache::Writethrough,
+        ..settings()
+    };
+    let machine = copying(&file, sync_engine(&file), through);
+    let mut rings = Driver::new(&machine).start(FEATURES, 64);
+    let bytes: Vec<u8> = (0..480u32 << 10).map(|n| (n / 512 % 251) as u8).collect();
+    put(&machine.memory, DATA + 5, &bytes);
+    let write = Wanted {
+        data: DATA + 5,
+        ..Wanted::new(1, 2, 480 << 10)
+    };
+    assert_eq!(request(&machine, &mut rings[0], write), 0);
+    let mut written = vec![0; 480 << 10];
+    file.read_exact_at(&mut written, 1024).unwrap();
+    assert!(written == bytes);
+    assert_eq!(machine.counter("durable_writes"), 1);
+}
+
+#[test]
+fn a_reset_forgets_copied_requests_and_the_next_are_served() {
+    let file = file();
+    let machine = copying(&file, sync_engine(&file), settings());
+    let driver = Driver::new(&machine);
+    let mut rings = driver.start(FEATURES, 64);
+    for slot in 0..12 {
+        let odd = Wanted {
+            data: DATA + 1,
+            status: STATUS + slot * 0x40,
+            ..Wanted::new(0, 0, 512 << 10)
+        };
+        odd.offer(&machine, &mut rings[0]);
+    }
+    let _ = machine.io(|device| device.notified(0));
+    let mut rings = driver.start(FEATURES, 64);
+    let odd = Wanted {
+        data: DATA + 1,
+        ..Wanted::new(0, 5, 512)
+    };
+    assert_eq!(request(&machine, &mut rings[0], odd), 0);
+    assert_eq!(get(&machine.memory, DATA + 1, 512), [5; 512]);
+}
+
+/// An engine on a file system that makes no zeros.
+struct NoZeros(SyncIoEngine);
+
+impl IoEngine for NoZeros {
+    fn start(&mut self, token: usize, operation: Operation, buffers: Buffers) {
+        let instead = match operation {
+            Operation::Allocate { .. } => Operation::Flush,
+            other => other,
+        };
+        self.0.start(token, instead, buffers);
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        self.0.submit()
+    }
+
+    fn finished(&mut self) -> Option<Finished> {
+        let mut finished = self.0.finished()?;
+        if finished.result.as_ref().is_ok_and(|done| *done == 0) {
+            finished.result = Err(io::ErrorKind::Unsupported.into());
+        }
+        Some(finished)
+    }
+
+    fn wait(&mut self) {}
+
+    fn drain(&mut self) {
+        self.0.drain();
+    }
+
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn acknowledge(&mut self) {}
+}
+
+#[test]
+fn zeros_that_the_file_system_cannot_make_are_written() {
+    let file = file();
+    let engine = NoZeros(SyncIoEngine::new(file.try_clone().unwrap()));
+    let machine = machine_with(settings(), &file, Box::new(engine));
+    let mut rings = Driver::new(&machine).start(FEATURES, 64);
+    let mut range = 8u64.to_le_bytes().to_vec();
+    range.extend_from_slice(&1200u32.to_le_bytes());
+    range.extend_from_slice(&[0; 4]);
+    put(&machine.memory, DATA, &range);
+    let wanted = Wanted::new(13, 0, 16);
+    wanted.offer(&machine, &mut rings[0]);
+    serve(&machine, &mut rings[0], 0, 1);
+    assert_eq!(get(&machine.memory, STATUS, 1), [0]);
+    assert_eq!(machine.counter("write_zeroes"), 1);
+    let mut zeroed = vec![1; 1200 * 512];
+    file.read_exact_at(&mut zeroed, 8 * 512).unwrap();
+    assert!(zeroed.iter().all(|byte| *byte == 0));
+    let mut beside = [0; 512];
+    file.read_exact_at(&mut beside, 1208 * 512).unwrap();
+    assert_eq!(beside, [1208u64 as u8; 512]);
 }
 
 #[test]

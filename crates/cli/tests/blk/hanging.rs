@@ -1,0 +1,175 @@
+//! A disk that does not answer: settings, statistics and the end do not wait for it.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::process::Signal;
+use tare_vhost::front::Front;
+
+use crate::daemon::Daemon;
+use crate::support::fuse::{FuseDisk, HostCache, Mood};
+use crate::support::needs::{built, kvm, skip};
+use crate::support::{Place, end, eventually};
+
+/// Bytes of a disk.
+const BYTES: usize = 8 << 20;
+
+/// Settings are read and changed, statistics read.
+#[track_caller]
+fn answers(place: &Place, name: &str) {
+    place
+        .run(&["set", name, "disk0.iops=100000"])
+        .expect(0, "100000");
+    place.run(&["stats", name]).expect(0, "main");
+}
+
+/// A daemon that has a request which the disk never answers, and a front-end that went.
+fn hung(place: &Place, disk: &FuseDisk, offer: impl FnOnce(&Front)) -> Daemon {
+    let daemon = Daemon::start(place, &disk.path());
+    let mut front = Front::connect(&place.path().join("s"));
+    front.share();
+    front.start(0, 0).unwrap();
+    disk.set(Mood::Hangs);
+    offer(&front);
+    front.notify();
+    eventually("the disk has the request", || disk.hanging() > 0);
+    answers(place, "disk");
+    // What is in flight is waited for when the front-end goes.
+    drop(front);
+    answers(place, "disk");
+    daemon
+}
+
+/// A sector that the check of the format does not bring into the cache of the host.
+const FAR: u64 = 12_000;
+
+/// A wait that no signal ends keeps the process (Linux' state D): its socket, its control
+/// socket and its run directory go all the same, and the process when the disk answers.
+#[test]
+fn a_daemon_whose_disk_hangs_answers_and_leaves_its_places() {
+    for cache in [HostCache::Yes, HostCache::No] {
+        let place = Place::new();
+        let Some(mut disk) = FuseDisk::mount(&place.path().join("fs"), BYTES, cache) else {
+            return;
+        };
+        let mut daemon = hung(&place, &disk, |front| match cache {
+            HostCache::Yes => front.offer_read(0, FAR),
+            HostCache::No => front.offer_write(0, 1, 0x5a),
+        });
+        daemon.ask(Signal::TERM);
+        eventually("its places are free", || {
+            !place.path().join("s").exists() && place.run_directories().is_empty()
+        });
+        disk.abort();
+        let left = "requests in flight did not end within 1.5 s";
+        daemon.ended().expect(143, left);
+    }
+}
+
+/// One request that hangs is not all of them: the thread that hands them over goes on.
+#[test]
+fn beside_a_request_that_hangs_others_are_served() {
+    let place = Place::new();
+    let Some(mut disk) = FuseDisk::mount(&place.path().join("fs"), BYTES, HostCache::No) else {
+        return;
+    };
+    let mut daemon = Daemon::start(&place, &disk.path());
+    let mut front = Front::connect(&place.path().join("s"));
+    front.share();
+    front.start(0, 0).unwrap();
+    disk.set(Mood::Hangs);
+    front.offer_write(0, 1, 0x5a);
+    front.notify();
+    eventually("the disk has the request", || disk.hanging() > 0);
+    disk.set(Mood::Serves);
+    // The driver's place for data is one: the write's was taken.
+    front.offer_read(1, 2);
+    front.notify();
+    eventually("the read is answered", || front.used() == 1);
+    assert_eq!((daemon.counter("reads"), daemon.counter("writes")), (1, 0));
+    disk.abort();
+    assert_eq!(daemon.signal(Signal::TERM).code, Some(143));
+}
+
+#[test]
+fn a_machine_whose_disk_hangs_answers_and_ends() {
+    let Some(image) = kvm().then(|| built("blk")).flatten() else {
+        return;
+    };
+    let place = Place::new();
+    let Some(mut disk) = FuseDisk::mount(&place.path().join("fs"), BYTES, HostCache::No) else {
+        return;
+    };
+    let path = disk.path();
+    let words = [
+        "run",
+        image.to_str().unwrap(),
+        "--net",
+        "none",
+        "--name",
+        "db",
+    ];
+    let job = [
+        "--disk",
+        &path,
+        "--cmdline",
+        "cif=4 read=50 ms=600000 warm_ms=0",
+    ];
+    let machine = place.tare(&[&words[..], &job].concat()).spawn().unwrap();
+    eventually("the guest reads", || {
+        let stats = place.run(&["stats", "db", "--json"]).out;
+        stats.contains("\"reads\"") && !stats.contains("\"reads\": 0")
+    });
+    disk.set(Mood::Hangs);
+    eventually("the disk has requests", || disk.hanging() > 0);
+    answers(&place, "db");
+    let pid = rustix::process::Pid::from_child(&machine);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    eventually("its place is free", || place.run_directories().is_empty());
+    disk.abort();
+    assert_eq!(end(machine).code, Some(143));
+}
+
+/// Beside the build, which is on a disk: /tmp may be memory.
+fn file_for_o_direct(bytes: u64) -> Option<(tempfile::TempDir, String)> {
+    let dir = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+    let path = dir.path().join("d.img");
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true);
+    let file = options
+        .custom_flags(OFlags::DIRECT.bits() as i32)
+        .open(&path);
+    let Ok(file) = file else {
+        skip("this file system has no O_DIRECT");
+        return None;
+    };
+    file.set_len(bytes).unwrap();
+    Some((dir, path.to_str().unwrap().to_owned()))
+}
+
+/// Sixteen reads of 62 MiB each whose buffers O_DIRECT does not take.
+#[test]
+fn long_unaligned_reads_hold_up_neither_control_nor_the_end() {
+    let Some((_dir, disk)) = file_for_o_direct(64 << 20) else {
+        return;
+    };
+    let place = Place::new();
+    let mut daemon = Daemon::start(&place, &disk);
+    let mut front = Front::connect(&place.path().join("s"));
+    front.share();
+    front.start(0, 0).unwrap();
+    for number in 0..16 {
+        front.offer_long_read(number);
+    }
+    front.notify();
+    daemon.until("they are taken", |stats| {
+        let counters = &stats.devices[0].counters;
+        counters.get("bounced").is_some_and(|it| *it == 16)
+            || counters.get("reads").is_some_and(|it| *it == 16)
+    });
+    answers(&place, "disk");
+    assert_eq!(daemon.signal(Signal::TERM).code, Some(143));
+    assert!(!place.path().join("s").exists());
+}
