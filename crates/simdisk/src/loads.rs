@@ -1,6 +1,6 @@
 //! The loads that are simulated by name.
 
-use super::load::{Disk, Load, MS, Pace, Service, Stream, US, hash, paced, readers};
+use crate::load::{Disk, Load, MS, Pace, Service, Stream, US, hash, paced, readers};
 
 /// A fast stream beside slow requests on one queue.
 pub fn mixed() -> Vec<Load> {

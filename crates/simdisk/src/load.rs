@@ -8,6 +8,7 @@ pub const MS: u64 = 1_000_000;
 /// How long the disk works on a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Service {
+    /// The same for all.
     Constant(u64),
     /// Uniform between both.
     Uniform(u64, u64),
@@ -44,18 +45,24 @@ pub enum Pace {
 /// Threads that do the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
+    /// How many.
     pub threads: usize,
+    /// What their requests take in the disk.
     pub service: Service,
+    /// When each submits its next.
     pub pace: Pace,
+    /// Writes instead of reads.
     pub writes: bool,
+    /// The queue that they use.
     pub queue: usize,
 }
 
 /// What interrupts cost the guest, and what the host's I/O loop adds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Costs {
-    /// The guest's CPU time for each interrupt, and for each completion.
+    /// The guest's CPU time for each interrupt.
     pub interrupt_ns: u64,
+    /// The same for each completion.
     pub completion_ns: u64,
     /// Completions within this time are found together.
     pub turn_ns: u64,
@@ -64,13 +71,18 @@ pub struct Costs {
 /// A guest and its disk.
 #[derive(Clone, Debug)]
 pub struct Load {
+    /// For people.
     pub name: String,
+    /// Whether requests wait for each other.
     pub disk: Disk,
+    /// What the guest does.
     pub streams: Vec<Stream>,
+    /// What interrupts cost.
     pub costs: Costs,
 }
 
 impl Load {
+    /// A guest whose interrupts cost nothing.
     pub fn new(name: impl Into<String>, disk: Disk, streams: Vec<Stream>) -> Self {
         Self {
             name: name.into(),
@@ -80,6 +92,7 @@ impl Load {
         }
     }
 
+    /// With the CPU time of interrupts and completions, and a turn of the host's loop.
     pub fn with_costs(mut self, interrupt_ns: u64, completion_ns: u64, turn_ns: u64) -> Self {
         self.costs = Costs {
             interrupt_ns,

@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use tare_policy::coalesce::{Coalescer, Decision, Kind, Settings};
 
-use super::load::{Disk, Load, MS, Pace, exponential, hash};
+use crate::load::{Disk, Load, MS, Pace, exponential, hash};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
@@ -54,14 +54,17 @@ impl Sample {
         self.duration_ns += other.duration_ns;
     }
 
+    /// Requests that completed.
     pub fn completions(&self) -> usize {
         self.latencies_ns.len()
     }
 
+    /// The same a second.
     pub fn iops(&self) -> f64 {
         self.latencies_ns.len() as f64 * 1e9 / self.duration_ns as f64
     }
 
+    /// Mean latency.
     pub fn mean_ns(&self) -> f64 {
         let sum: u64 = self.latencies_ns.iter().sum();
         sum as f64 / self.latencies_ns.len().max(1) as f64
@@ -76,8 +79,11 @@ impl Sample {
 
 /// What a run amounted to.
 pub struct Outcome {
+    /// All streams together.
     pub all: Sample,
+    /// Each of them.
     pub streams: Vec<Sample>,
+    /// Interrupts of the guest.
     pub interrupts: u64,
 }
 
@@ -92,11 +98,13 @@ impl Outcome {
         self
     }
 
+    /// Interrupts for each completion.
     pub fn interrupts_per_completion(&self) -> f64 {
         self.interrupts as f64 / self.all.completions().max(1) as f64
     }
 }
 
+/// One run of a load.
 pub struct Simulation<'a> {
     load: &'a Load,
     seed: u64,
@@ -120,6 +128,7 @@ pub struct Simulation<'a> {
 }
 
 impl<'a> Simulation<'a> {
+    /// Before its first event.
     pub fn new(load: &'a Load, settings: Settings, seed: u64) -> Self {
         let queues = load.streams.iter().map(|s| s.queue + 1).max().unwrap_or(1);
         let mut simulation = Self {
