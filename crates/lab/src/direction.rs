@@ -36,6 +36,7 @@ const FAMILIES: &[(&str, Direction)] = &[
     ("caught_share", Neither),
     ("commit_p50_us", Less),
     ("cpu_1rps_pct", Less),
+    ("cpu_again_over_off", Neither),
     ("cpu_burst_pct", Less),
     ("cpu_gain_pct", More),
     ("cpu_idle_pct", Less),
@@ -84,6 +85,7 @@ const FAMILIES: &[(&str, Direction)] = &[
     ("interrupts_per_request", Less),
     ("iops", More),
     ("iops_gain_pct", More),
+    ("iops_off_over_again", Neither),
     ("iops_off_over_vic", Less),
     ("ipis_per_message", Less),
     ("ipis_skipped_per_message", More),
@@ -96,8 +98,11 @@ const FAMILIES: &[(&str, Direction)] = &[
     ("kv_p50_us", Less),
     ("kv_p90_us", Less),
     ("kv_p99_us", Less),
+    ("latency_again_over_off", Neither),
     ("latency_p50_us", Less),
+    ("latency_p99_again_over_off", Neither),
     ("latency_p99_us", Less),
+    ("latency_p99_vic_over_off", Less),
     ("latency_vic_over_off", Less),
     ("monitor_rss_kib", Less),
     ("observer_accounted_pct", Less),
@@ -146,6 +151,7 @@ const FAMILIES: &[(&str, Direction)] = &[
     ("wake_cycles_p99", Less),
     ("wake_p50_us", Less),
     ("wake_poll_to_never", Neither),
+    ("worst_cost", Less),
 ];
 
 /// The direction of a figure; `None` for a family that is not known.

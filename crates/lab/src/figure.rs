@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tare_stats::{Interval, count_interval, mean_interval, quantile_interval};
+use tare_stats::{Interval, count_interval, mean_interval, quantile_interval, signed_rank};
 
 use crate::table::number;
 
@@ -250,6 +250,14 @@ impl Samples {
         self.series.get(name).map_or(&[], |series| &series.values)
     }
 
+    /// Samples of two arms of a figure, round by round; those that are not finite and positive
+    /// are left out.
+    pub(crate) fn pairs(&self, name: &str, arms: [&str; 2]) -> Vec<(f64, f64)> {
+        let [first, second] = arms.map(|arm| self.values(&format!("{name}.{arm}")));
+        let pairs = first.iter().copied().zip(second.iter().copied());
+        pairs.filter(|(a, b)| *a > 0.0 && *b > 0.0).collect()
+    }
+
     /// A figure for each series: its median with interval.
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let medians = self.order.iter().filter_map(|name| {
@@ -267,6 +275,20 @@ pub(crate) fn median(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> 
     let summary = tare_stats::summarize(&sorted)?;
     let figure = Figure::bare(name, unit, summary.median, Statistic::Median, summary.n);
     Some(figure.with_spread(summary.interval, &sorted))
+}
+
+/// The middle of ratios of two arms in pairs of runs that came one after the other, with the
+/// interval by signed ranks on the logarithm; below six pairs their range.
+pub(crate) fn paired_ratio(name: &str, unit: &str, ratios: &[f64]) -> Option<Figure> {
+    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+    let test = signed_rank(&logs)?;
+    let sorted = tare_stats::sorted(ratios)?;
+    let figure = Figure::bare(name, unit, test.shift.exp(), Statistic::PairedRatio, test.n);
+    let interval = test.interval.map(|it| Interval {
+        low: it.low.exp(),
+        high: it.high.exp(),
+    });
+    Some(figure.with_spread(interval, &sorted))
 }
 
 /// What is the same at each measurement, such as a size: the last value. Values that differ
@@ -449,6 +471,28 @@ mod tests {
             "windows differ: {bursts:?}"
         );
         assert_eq!(rate("exits", "1/s", &[]), None);
+    }
+
+    #[test]
+    fn ratios_of_pairs_have_the_interval_of_signed_ranks() {
+        let ratios = [0.98, 1.01, 1.0, 1.02, 0.99, 1.03];
+        let figure = paired_ratio("x", "1", &ratios).unwrap();
+        assert_eq!((figure.n, figure.statistic), (6, Statistic::PairedRatio));
+        let (low, high) = figure.interval().unwrap();
+        assert!(low < figure.value && figure.value < high, "{figure:?}");
+        let few = paired_ratio("x", "1", &ratios[..3]).unwrap();
+        assert_eq!(
+            (few.spread, few.ends()),
+            (Spread::Range, Some((0.98, 1.01)))
+        );
+        assert_eq!(paired_ratio("x", "1", &[0.0]), None);
+        let mut samples = Samples::default();
+        for (arm, values) in [("a", [1.0, 0.0, 2.0]), ("b", [3.0, 1.0, 4.0])] {
+            for value in values {
+                samples.add(&format!("x.{arm}"), "us", value);
+            }
+        }
+        assert_eq!(samples.pairs("x", ["a", "b"]), [(1.0, 3.0), (2.0, 4.0)]);
     }
 
     #[test]

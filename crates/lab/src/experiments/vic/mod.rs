@@ -38,11 +38,12 @@ use super::guest_bench::{self, Place, rotated};
 use super::{Experiment, ReportText};
 use crate::appliance::{ApplianceError, Guest, GuestSpec};
 use crate::bench::{Bench, RunError};
-use crate::figure::{Figure, Samples};
+use crate::figure::{Figure, Samples, exact};
 use crate::goal::Goal;
 use crate::replay::Record;
 use crate::request::Depth;
 use plan::{Arm, Load, Plan};
+use rule::WorstCase;
 use scratch::Scratch;
 use snapshot::{Reading, Snapshots};
 
@@ -78,6 +79,8 @@ pub(crate) struct Vic {
     distribution: Vec<RatioShare>,
     /// The rule's settings as they were read back.
     settings: Option<Value>,
+    /// What the rule costs most, by kind of simulated load.
+    worst: Vec<WorstCase>,
 }
 
 impl Vic {
@@ -95,14 +98,22 @@ impl Vic {
             over_time: Vec::new(),
             distribution: Vec::new(),
             settings: None,
+            worst: Vec::new(),
         }
     }
 
-    fn weigh_rule(&mut self) {
+    /// What needs no machine: the rule's own cost, and what it costs at worst.
+    fn weigh_rule(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
         if cfg!(debug_assertions) {
-            let why = "decision_ns: this program is not optimised";
+            let why = "decision_ns and worst_cost: this program is not optimised";
             self.missing.push(why.to_owned());
         } else {
+            self.worst = rule::worst_cases();
+            for case in &self.worst {
+                let value = serde_json::to_value(case).unwrap_or_default();
+                let arm = Arm::Vic.name();
+                guest_bench::keep(bench, Place { arm, round: 0 }, "worst", &value)?;
+            }
             for _ in 0..DECISION_SAMPLES {
                 self.samples.add("decision_ns", "ns", rule::decision_ns());
             }
@@ -111,6 +122,7 @@ impl Vic {
             Ok(bytes) => self.samples.add("policy_text_bytes", "B", bytes),
             Err(why) => self.missing.push(why),
         }
+        Ok(())
     }
 
     /// The deepest queue on a disk that answers at once: what executes guests, and at
@@ -379,6 +391,7 @@ impl Experiment for Vic {
                 (_, "settings") => {
                     self.settings.get_or_insert(said.clone());
                 }
+                (_, "worst") => self.worst.extend(serde_json::from_value(said.clone())),
                 (_, "outside") => {
                     let of = |name: &str| said.get(name).cloned().unwrap_or_default();
                     let outside = sample::Outside {
@@ -401,7 +414,7 @@ impl Experiment for Vic {
     }
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
-        self.weigh_rule();
+        self.weigh_rule(bench)?;
         let scratch = Scratch::make(self.plan.disk_mib).map_err(RunError::Root)?;
         self.calibrate(bench, &scratch)?;
         if let Some(plan) = self.plan.database
@@ -430,7 +443,12 @@ impl Experiment for Vic {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        sample::figures(&self.samples)
+        let mut figures = sample::figures(&self.samples);
+        for case in &self.worst {
+            let name = format!("worst_cost.{}", case.kind);
+            figures.extend(exact(&name, "1", &[case.factor]));
+        }
+        figures
     }
 
     fn goals(&self) -> &'static [Goal] {

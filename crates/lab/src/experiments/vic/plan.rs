@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::database;
 use crate::request::Depth;
 
-/// Commands in flight.
-pub(super) const CIF: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// Commands in flight. From 3 to 8 the rule begins to hold completions: each is measured.
+pub(super) const CIF: [u32; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64];
 /// Those of the mixed load: the question is about a deep reader.
 const CIF_DEEP: [u32; 1] = [32];
-/// Those of QEMU's own device, each of whose machines takes seconds to start, and
-/// of a disk that answers at once.
+/// Those of QEMU's own device, each of whose machines takes seconds to start, of a disk that
+/// answers at once, and of other blocks.
 const CIF_FEW: [u32; 4] = [1, 8, 32, 64];
 /// Threads for each command that is to be with the disk while the guest is busy.
 const BUSY_THREADS: u32 = 2;
@@ -104,6 +104,8 @@ impl Load {
 pub(super) enum Arm {
     /// Tare's device, every completion delivered.
     Off,
+    /// The same again: what two arms that are the same differ by.
+    Again,
     /// Tare's device with vIC.
     Vic,
     /// Tare's device, one in eight whatever the depth: what vIC is not.
@@ -116,6 +118,7 @@ impl Arm {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
+            Self::Again => "again",
             Self::Vic => "vic",
             Self::Plain => "plain",
             Self::Qemu => "qemu",
@@ -132,7 +135,7 @@ impl Arm {
     /// What follows the file in `--disk`.
     pub(super) const fn disk_words(self) -> &'static str {
         match self {
-            Self::Off => ",coalesce=off",
+            Self::Off | Self::Again => ",coalesce=off",
             Self::Vic => ",coalesce=auto",
             Self::Plain => ",coalesce=1/8",
             Self::Qemu => "",
@@ -142,8 +145,10 @@ impl Arm {
     /// The arms of a load.
     pub(super) const fn of(load: Load) -> &'static [Self] {
         match load {
-            Load::Random | Load::Cached => &[Self::Off, Self::Vic, Self::Qemu],
-            Load::Mixed | Load::Sequential | Load::Busy => &[Self::Off, Self::Vic],
+            Load::Random => &[Self::Off, Self::Vic, Self::Again, Self::Qemu],
+            Load::Cached => &[Self::Off, Self::Vic, Self::Qemu],
+            Load::Mixed | Load::Sequential => &[Self::Off, Self::Vic],
+            Load::Busy => &[Self::Off, Self::Vic, Self::Again],
             Load::Committer => &[Self::Off, Self::Vic, Self::Plain],
         }
     }
@@ -155,7 +160,7 @@ pub(super) const fn machines(load: Load, arm: Arm) -> &'static [&'static [u32]] 
         (Load::Committer, _) => &[&CIF_DEEP],
         // Each has a latency of its own.
         (Load::Busy, _) => &[&[32], &[64]],
-        (Load::Cached, _) | (_, Arm::Qemu) => &[&CIF_FEW],
+        (Load::Cached | Load::Mixed | Load::Sequential, _) | (_, Arm::Qemu) => &[&CIF_FEW],
         _ => &[&CIF],
     }
 }

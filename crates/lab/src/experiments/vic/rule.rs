@@ -5,12 +5,51 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use tare_policy::coalesce::{Coalescer, Kind, Settings};
+use tare_simdisk::Load;
 
 /// Decisions of a sample.
 const DECISIONS: u32 = 200_000;
 /// Functions that run for each completion, by symbol name.
 const PATH: [&str; 2] = ["Coalescer::completed", "Coalescer::release"];
+
+/// The load that the rule costs most, of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct WorstCase {
+    /// `mixed`: a fast stream beside slow requests on one queue; `other`: everything else.
+    pub(super) kind: String,
+    /// How many loads were simulated.
+    pub(super) loads: usize,
+    /// The load.
+    pub(super) load: String,
+    /// Which figure of which stream.
+    pub(super) what: String,
+    /// With `auto` over without coalescing, or its inverse where more is better.
+    pub(super) factor: f64,
+}
+
+/// The worst of all simulated loads with a name, by kind.
+pub(super) fn worst_cases() -> Vec<WorstCase> {
+    let kinds = [
+        ("mixed", tare_simdisk::mixed()),
+        ("other", tare_simdisk::known()),
+    ];
+    let worst = |(kind, loads): (&str, Vec<Load>)| {
+        let costs = loads
+            .iter()
+            .map(|load| (load, tare_simdisk::worst(load, 1)));
+        let (load, cost) = costs.max_by(|(_, a), (_, b)| a.factor.total_cmp(&b.factor))?;
+        Some(WorstCase {
+            kind: kind.to_owned(),
+            loads: loads.len(),
+            load: load.name.clone(),
+            what: cost.what,
+            factor: cost.factor,
+        })
+    };
+    kinds.into_iter().filter_map(worst).collect()
+}
 
 /// Time of a submission and its completion's decision, ns, one sample a call:
 /// 32 reads in flight, one completion in 100 ns.

@@ -4,7 +4,7 @@ use serde_json::Value;
 use tare_control::live::DiskInterval;
 
 use super::plan::{Arm, Load};
-use crate::figure::{Figure, Samples, median};
+use crate::figure::{Figure, Samples, median, needed, paired_ratio};
 use crate::observe::CpuSpent;
 
 /// What was read around a run, besides what the guest said.
@@ -39,7 +39,9 @@ pub(super) fn add(samples: &mut Samples, load: Load, arm: Arm, line: &Value, out
         put("cpu_us_per_io", "us", us / get("completions"));
     }
     put("latency_p50_us", "us", time("latency_ns", "p50"));
-    put("latency_p99_us", "us", time("latency_ns", "p99"));
+    if get("completions") >= needed(0.99) as f64 {
+        put("latency_p99_us", "us", time("latency_ns", "p99"));
+    }
     if let Some(instructions) = outside.instructions {
         put(
             "instructions_per_io",
@@ -61,79 +63,74 @@ pub(super) fn add(samples: &mut Samples, load: Load, arm: Arm, line: &Value, out
     }
 }
 
+/// Compared in pairs of one round: figure, of which series, and arms, the second over the
+/// first. Of two arms that are the same the ratio is 1 but for chance.
+const OVER: [(&str, &str, [&str; 2]); 8] = [
+    ("iops_off_over_vic", "iops", ["vic", "off"]),
+    ("cpu_vic_over_off", "cpu_us_per_io", ["off", "vic"]),
+    ("latency_vic_over_off", "latency_p50_us", ["off", "vic"]),
+    ("latency_p99_vic_over_off", "latency_p99_us", ["off", "vic"]),
+    ("iops_off_over_again", "iops", ["again", "off"]),
+    ("cpu_again_over_off", "cpu_us_per_io", ["off", "again"]),
+    ("latency_again_over_off", "latency_p50_us", ["off", "again"]),
+    (
+        "latency_p99_again_over_off",
+        "latency_p99_us",
+        ["off", "again"],
+    ),
+];
+
 /// The median figures, and what follows from two of them, round by round.
 pub(super) fn figures(samples: &Samples) -> Vec<Figure> {
     let mut figures = samples.figures();
-    let pairs = |name: &str, arms: [&str; 2]| -> Vec<(f64, f64)> {
-        let [first, second] = arms.map(|arm| samples.values(&format!("{name}.{arm}")));
-        first.iter().copied().zip(second.iter().copied()).collect()
-    };
-    let mut put = |name: String, unit: &str, values: Vec<f64>| {
-        let finite: Vec<f64> = values
-            .into_iter()
-            .filter(|value| value.is_finite())
-            .collect();
-        figures.extend(median(&name, unit, &finite));
-    };
     for load in Load::ALL {
         for cif in super::plan::CIF {
             let at = format!("cif{cif}{}", load.infix());
-            let of = |name: &str| pairs(&format!("{name}.{at}"), ["off", "vic"]);
-            let each = |name: &str, what: fn(f64, f64) -> f64| -> Vec<f64> {
-                of(name)
-                    .into_iter()
-                    .map(|(off, vic)| what(off, vic))
-                    .collect()
-            };
-            let gain = |off: f64, vic: f64| (1.0 - vic / off) * 100.0;
-            let more = |off: f64, vic: f64| (vic / off - 1.0) * 100.0;
-            put(format!("iops_gain_pct.{at}"), "%", each("iops", more));
-            put(
-                format!("iops_off_over_vic.{at}"),
-                "1",
-                each("iops", |off, vic| off / vic),
-            );
-            put(
-                format!("cpu_gain_pct.{at}"),
-                "%",
-                each("cpu_us_per_io", gain),
-            );
-            put(
-                format!("cpu_vic_over_off.{at}"),
-                "1",
-                each("cpu_us_per_io", |off, vic| vic / off),
-            );
-            let name = format!("instructions_gain_pct.{at}");
-            put(name, "%", each("instructions_per_io", gain));
-            // What an interrupt costs, by as many fewer as there are, if they are clearly
-            // fewer.
-            let costs = of("instructions_per_io")
-                .into_iter()
-                .zip(of("interrupts_per_io"));
-            let costs = costs.filter(|(_, (more, fewer))| *more > 1.5 * fewer);
-            let costs: Vec<(f64, f64)> = costs
-                .map(|((off, vic), (more, fewer))| {
-                    let each = (off - vic) / (more - fewer);
-                    (each, each * more / off * 100.0)
-                })
-                .collect();
-            let (each, shares) = costs.into_iter().unzip();
-            put(format!("instructions_per_interrupt.{at}"), "1", each);
-            put(format!("interrupt_share_pct.{at}"), "%", shares);
-            let ratios = of("latency_p50_us").into_iter().map(|(off, vic)| vic / off);
-            put(format!("latency_vic_over_off.{at}"), "1", ratios.collect());
+            for (name, of, arms) in OVER {
+                let pairs = samples.pairs(&format!("{of}.{at}"), arms);
+                let ratios = pairs.iter().map(|(under, over)| over / under);
+                let name = format!("{name}.{at}");
+                figures.extend(paired_ratio(&name, "1", &ratios.collect::<Vec<_>>()));
+            }
+            gains(samples, &at, &mut figures);
         }
     }
     for (name, arm) in [
         ("fsync_vic_over_off", "vic"),
         ("fsync_plain_over_off", "plain"),
     ] {
-        let ratios = pairs("fsync_p50_us", ["off", arm]).into_iter();
-        put(
-            name.to_owned(),
-            "1",
-            ratios.map(|(off, with)| with / off).collect(),
-        );
+        let pairs = samples.pairs("fsync_p50_us", ["off", arm]);
+        let ratios = pairs.iter().map(|(off, with)| with / off);
+        figures.extend(paired_ratio(name, "1", &ratios.collect::<Vec<_>>()));
     }
     figures
+}
+
+/// What coalescing gains at one depth of a load, percent, and what an interrupt costs.
+fn gains(samples: &Samples, at: &str, figures: &mut Vec<Figure>) {
+    let of = |name: &str| samples.pairs(&format!("{name}.{at}"), ["off", "vic"]);
+    let mut put = |name: &str, unit, values: Vec<f64>| {
+        figures.extend(median(&format!("{name}.{at}"), unit, &values));
+    };
+    let less = |name| {
+        let pairs = of(name).into_iter();
+        pairs.map(|(off, vic)| (1.0 - vic / off) * 100.0).collect()
+    };
+    let more = of("iops").into_iter();
+    let more = more.map(|(off, vic)| (vic / off - 1.0) * 100.0).collect();
+    put("iops_gain_pct", "%", more);
+    put("cpu_gain_pct", "%", less("cpu_us_per_io"));
+    put("instructions_gain_pct", "%", less("instructions_per_io"));
+    // What an interrupt costs, by as many fewer as there are, if they are clearly fewer.
+    let costs = of("instructions_per_io")
+        .into_iter()
+        .zip(of("interrupts_per_io"))
+        .filter(|(_, (more, fewer))| *more > 1.5 * fewer);
+    let costs = costs.map(|((off, vic), (more, fewer))| {
+        let each = (off - vic) / (more - fewer);
+        (each, each * more / off * 100.0)
+    });
+    let (each, shares) = costs.unzip();
+    put("instructions_per_interrupt", "1", each);
+    put("interrupt_share_pct", "%", shares);
 }
