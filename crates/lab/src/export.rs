@@ -76,6 +76,9 @@ pub(crate) fn markdown(summary: &Summary, text: &ReportText) -> String {
         "`tare weigh {}`, {}, revision {}\n",
         summary.experiment, summary.started, summary.revision
     );
+    if let Some(why) = &summary.not_judged {
+        let _ = writeln!(out, "> **Goals {}**\n", in_markdown(why));
+    }
     if let Some(busy) = summary.machine.busy() {
         let _ = writeln!(out, "> **Warning:** {busy}\n");
     }

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tare_control::stats::Kvm;
 
+use crate::observe::Crowd;
+
 /// Facts that figures depend on. What cannot be read is empty or absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HostFacts {
@@ -34,6 +36,10 @@ pub(crate) struct HostFacts {
     /// Share of all CPU time that others took during the run, percent.
     #[serde(default)]
     pub(crate) others_cpu_pct: Option<f64>,
+    /// Of the time that the run's own threads wanted a CPU, the share that they waited for
+    /// one, percent.
+    #[serde(default)]
+    pub(crate) own_wait_pct: Option<f64>,
 }
 
 impl HostFacts {
@@ -55,6 +61,7 @@ impl HostFacts {
             governor: text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             load_average_after: None,
             others_cpu_pct: None,
+            own_wait_pct: None,
         }
     }
 }
@@ -63,6 +70,10 @@ impl HostFacts {
 const BUSY: f64 = 0.3;
 /// Share of the CPU time, percent, that others may take meanwhile.
 const OTHERS_PCT: f64 = 10.0;
+/// Share of the time, percent, that threads of a run may wait for a CPU: above it figures are
+/// of the host's other work. Where others take less than this of all CPU time, the run's
+/// threads wait for each other, as they do on a quiet host.
+pub(crate) const CROWDED_PCT: f64 = 3.0;
 
 impl HostFacts {
     /// Why figures of this run are of a busy machine: a sentence without its subject's
@@ -84,54 +95,32 @@ impl HostFacts {
         }
     }
 
+    /// Why goals of this run are not judged; `None` if they are.
+    pub(crate) fn not_judged(&self) -> Option<String> {
+        let waited = self.own_wait_pct.filter(|pct| *pct > CROWDED_PCT)?;
+        let others = self.others_cpu_pct.is_none_or(|pct| pct > CROWDED_PCT);
+        others.then(|| format!("not judged: others wanted the CPU for {waited:.0} % of the time"))
+    }
+
+    /// Takes over how long an experiment saw its own threads wait, if that is longer.
+    pub(crate) fn waited_at_least(&mut self, pct: Option<f64>) {
+        self.own_wait_pct = match (self.own_wait_pct, pct) {
+            (Some(seen), Some(pct)) => Some(seen.max(pct)),
+            (seen, pct) => seen.or(pct),
+        };
+    }
+
+    /// Takes over what was seen during the run.
+    pub(crate) fn seen(&mut self, crowd: Crowd) {
+        self.others_cpu_pct = Some(crowd.others_cpu_pct);
+        self.own_wait_pct = Some(crowd.own_wait_pct);
+    }
+
     /// What tells this computer from others of its name: of its machine ID and processor.
     pub(crate) fn identity(&self) -> String {
         let id = text("/etc/machine-id").unwrap_or_default();
         let digest = Sha256::digest(format!("{id}\n{}\n{}", self.cpu, self.cores));
         hex(&digest[..4])
-    }
-}
-
-/// CPU time of this computer and of this process with its ended children, ns.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CpuTimes {
-    all: f64,
-    busy: f64,
-    own: f64,
-}
-
-impl CpuTimes {
-    /// Reads them; `None` without /proc.
-    pub(crate) fn read() -> Option<Self> {
-        let stat = fs::read_to_string("/proc/stat").ok()?;
-        let line = stat.lines().next()?.strip_prefix("cpu ")?;
-        let ticks: Vec<f64> = line
-            .split_whitespace()
-            .filter_map(|t| t.parse().ok())
-            .collect();
-        let all: f64 = ticks.iter().take(8).sum();
-        let idle: f64 = ticks.iter().skip(3).take(2).sum();
-        let own = fs::read_to_string("/proc/self/stat").ok()?;
-        // After the name, which may hold blanks: utime, stime, cutime, cstime.
-        let (_, fields) = own.rsplit_once(')')?;
-        let fields: Vec<f64> = fields
-            .split_whitespace()
-            .filter_map(|t| t.parse().ok())
-            .collect();
-        let own: f64 = fields.get(10..14)?.iter().sum();
-        Some(Self {
-            all,
-            busy: all - idle,
-            own,
-        })
-    }
-
-    /// The share that others took since `before`, percent of all CPUs. Children that are
-    /// alive still count as others.
-    pub(crate) fn others_pct_since(&self, before: &Self) -> Option<f64> {
-        let all = self.all - before.all;
-        let others = (self.busy - before.busy) - (self.own - before.own);
-        (all > 0.0).then(|| (others / all * 100.0).clamp(0.0, 100.0))
     }
 }
 
@@ -230,6 +219,7 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -263,6 +253,25 @@ mod tests {
             ..quiet
         };
         assert!(beside.busy().is_some_and(|why| why.contains("35 %")));
+    }
+
+    #[test]
+    fn a_run_among_others_is_not_judged_and_one_among_its_own_threads_is() {
+        let of = |own_wait_pct, others_cpu_pct| HostFacts {
+            own_wait_pct,
+            others_cpu_pct,
+            ..HostFacts::default()
+        };
+        let crowded = of(Some(35.2), Some(40.0)).not_judged().unwrap();
+        assert_eq!(
+            crowded,
+            "not judged: others wanted the CPU for 35 % of the time"
+        );
+        assert_eq!(of(Some(35.2), Some(1.0)).not_judged(), None);
+        assert_eq!(of(Some(2.9), Some(40.0)).not_judged(), None);
+        // Earlier records do not tell.
+        assert_eq!(of(None, Some(40.0)).not_judged(), None);
+        assert!(of(Some(35.2), None).not_judged().is_some());
     }
 
     #[test]

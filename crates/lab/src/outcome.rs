@@ -17,6 +17,8 @@ pub struct Outcome {
     pub failures: Vec<String>,
     /// Goals that were missed, a sentence each.
     pub missed: Vec<String>,
+    /// Why no goal was judged, if so.
+    pub not_judged: Option<String>,
     /// Whether a missed goal fails the run.
     pub fail_on_missed: bool,
     /// How it ended.
@@ -43,6 +45,10 @@ impl Outcome {
             Ending::Complete if self.fail_on_missed && !self.missed.is_empty() => {
                 ExitCode::GoalMissed
             }
+            // A gate that could not look is not open.
+            Ending::Complete if self.fail_on_missed && self.not_judged.is_some() => {
+                ExitCode::WeighFailed
+            }
             Ending::Complete => ExitCode::Success,
         }
     }
@@ -56,6 +62,9 @@ impl fmt::Display for Outcome {
         }
         for missed in self.missed.iter().filter(|_| self.fail_on_missed) {
             writeln!(f, "goal missed: {missed}")?;
+        }
+        if let Some(why) = &self.not_judged {
+            writeln!(f, "goals {why}")?;
         }
         match self.ending {
             Ending::Complete => {}
@@ -81,12 +90,21 @@ mod tests {
             table: String::new(),
             failures: Vec::new(),
             missed: vec!["x is 2".to_owned()],
+            not_judged: None,
             fail_on_missed,
             ending: Ending::Complete,
         };
         assert_eq!(outcome(false).exit_code(), ExitCode::Success);
         assert_eq!(outcome(true).exit_code(), ExitCode::GoalMissed);
         assert!(outcome(true).to_string().contains("goal missed: x is 2"));
+        let busy = |fail_on_missed| Outcome {
+            missed: Vec::new(),
+            not_judged: Some("not judged: others".to_owned()),
+            ..outcome(fail_on_missed)
+        };
+        assert_eq!(busy(false).exit_code(), ExitCode::Success);
+        assert_eq!(busy(true).exit_code(), ExitCode::WeighFailed);
+        assert!(busy(false).to_string().contains("goals not judged: others"));
         let interrupted = Outcome {
             ending: Ending::Interrupted(ExitCode::Interrupted),
             ..outcome(true)

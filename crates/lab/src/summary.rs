@@ -38,6 +38,9 @@ pub(crate) struct Summary {
     /// What the figures say of the goals.
     #[serde(default)]
     pub(crate) goals: Vec<Verdict>,
+    /// Why the goals have no verdict although they hold here: the host was busy.
+    #[serde(default)]
+    pub(crate) not_judged: Option<String>,
     /// Samples and checks that failed, one sentence each.
     #[serde(default)]
     pub(crate) failures: Vec<String>,

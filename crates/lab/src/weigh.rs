@@ -17,9 +17,10 @@ use crate::error::WeighError;
 use crate::experiments::{self, Entry, Experiment, Subject};
 use crate::export;
 use crate::figure::{self, Figure};
-use crate::goal::{Judgement, verdicts};
-use crate::host::{self, CpuTimes, HostFacts};
+use crate::goal::{Judgement, Verdict, verdicts};
+use crate::host::{self, HostFacts};
 use crate::interrupt::Interrupt;
+use crate::observe::Crowding;
 use crate::outcome::{Ending, Outcome};
 use crate::progress::Progress;
 use crate::record::Recorder;
@@ -50,6 +51,7 @@ pub fn weigh(request: WeighRequest) -> Result<Outcome, WeighError> {
         request: &request,
         interrupt: &interrupt,
         progress: &progress,
+        watches_host: true,
     };
     weighing.run(experiment, &mut TareRun::new(executable))
 }
@@ -86,6 +88,8 @@ pub(crate) struct Weighing<'a> {
     pub(crate) request: &'a WeighRequest,
     pub(crate) interrupt: &'a Interrupt,
     pub(crate) progress: &'a Progress,
+    /// Whether others that want the CPU leave goals unjudged.
+    pub(crate) watches_host: bool,
 }
 
 impl Weighing<'_> {
@@ -100,7 +104,8 @@ impl Weighing<'_> {
         let host = merged
             .as_ref()
             .map_or_else(HostFacts::read, |it| it.machine.clone());
-        let cpu = CpuTimes::read();
+        let measures = self.watches_host && merged.is_none();
+        let crowding = measures.then(Crowding::begin).flatten();
         if let Some(busy) = host.busy() {
             self.progress.say(&format!("warning: {busy}"));
         }
@@ -125,14 +130,20 @@ impl Weighing<'_> {
             progress: self.progress,
             interrupt: self.interrupt,
         });
-        self.finish(&*experiment, &mut recorder, (host, cpu), started, result)
+        self.finish(
+            &*experiment,
+            &mut recorder,
+            (host, crowding),
+            started,
+            result,
+        )
     }
 
     fn finish(
         &self,
         experiment: &dyn Experiment,
         recorder: &mut Recorder,
-        (mut host, cpu): (HostFacts, Option<CpuTimes>),
+        (mut host, crowding): (HostFacts, Option<Crowding>),
         started: SystemTime,
         result: Result<(), RunError>,
     ) -> Result<Outcome, WeighError> {
@@ -143,13 +154,15 @@ impl Weighing<'_> {
         let merged = experiment.merged();
         if merged.is_none() {
             host.load_average_after = host::load_average();
-            let others = cpu.and_then(|before| CpuTimes::read()?.others_pct_since(&before));
-            host.others_cpu_pct = others;
         }
+        if let Some(crowd) = crowding.and_then(Crowding::end) {
+            host.seen(crowd);
+        }
+        host.waited_at_least(experiment.waited_pct());
         recorder.sample(&json!({
             "sample": "end", "failures": failures, "status": Status::of(ending, &failures),
             "took_s": took.as_secs_f64(), "load_average_after": host.load_average_after,
-            "others_cpu_pct": host.others_cpu_pct,
+            "others_cpu_pct": host.others_cpu_pct, "own_wait_pct": host.own_wait_pct,
         }))?;
         recorder.flush()?;
         host.kvm = experiment.kvm();
@@ -220,7 +233,11 @@ fn write(
             figure.name
         );
     }
-    let goals = experiment.goals();
+    let not_judged = origin.machine.not_judged();
+    let goals = match not_judged {
+        None => experiment.goals(),
+        Some(_) => &[],
+    };
     let summary = Summary {
         schema: SCHEMA,
         experiment: origin.experiment.to_owned(),
@@ -229,6 +246,7 @@ fn write(
         status: Status::of(ending, &failures),
         revision: origin.revision,
         goals: verdicts(&figures, goals, origin.machine.kvm),
+        not_judged,
         failures: failures.clone(),
         machine: origin.machine,
         figures,
@@ -237,7 +255,9 @@ fn write(
     text.push('\n');
     recorder.file("summary.json", text.as_bytes())?;
     recorder.file("figures.csv", export::csv(&summary).as_bytes())?;
-    let text = experiment.report(&summary.figures);
+    let mut text = experiment.report(&summary.figures);
+    text.limitations
+        .splice(..0, undecided(&summary, experiment));
     recorder.file("report.md", export::markdown(&summary, &text).as_bytes())?;
     let html = report::html(&Report {
         summary: &summary,
@@ -253,6 +273,7 @@ fn write(
         directory: recorder.directory().to_owned(),
         table: table::table(&summary.figures, goals, summary.machine.kvm),
         missed: missed(&summary),
+        not_judged: summary.not_judged,
         failures,
         fail_on_missed: origin.fail_on_missed,
         ending,
@@ -284,6 +305,8 @@ pub fn rebuild(dir: &Path) -> Result<Outcome, WeighError> {
     let mut machine = record.machine();
     machine.load_average_after = number("load_average_after");
     machine.others_cpu_pct = number("others_cpu_pct");
+    machine.own_wait_pct = number("own_wait_pct");
+    machine.waited_at_least(experiment.waited_pct());
     machine.kvm = match (experiment.kvm(), &earlier) {
         (Kvm::None, Some(earlier)) => earlier.machine.kvm,
         (kvm, _) => kvm,
@@ -338,6 +361,19 @@ pub fn rebuild(dir: &Path) -> Result<Outcome, WeighError> {
         ending,
         kept,
     )
+}
+
+/// A sentence for each goal that is not met, with its cause where the experiment knows one.
+fn undecided(summary: &Summary, experiment: &dyn Experiment) -> Vec<String> {
+    let sentence = |goal: &Verdict| {
+        let figure = figure::find(&summary.figures, &goal.figure)?;
+        let sentence = goal.sentence(figure)?;
+        Some(match experiment.cause(&summary.figures, figure) {
+            Some(cause) => format!("{sentence} {cause}"),
+            None => sentence,
+        })
+    };
+    summary.goals.iter().filter_map(sentence).collect()
 }
 
 /// A sentence for each goal that was missed.

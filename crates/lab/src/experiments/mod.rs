@@ -78,6 +78,17 @@ pub(crate) trait Experiment {
     /// Goals for the figures.
     fn goals(&self) -> &'static [Goal];
 
+    /// The longest that its own threads were seen to wait for a CPU while a figure was taken,
+    /// percent of that time, beside what is seen of the whole run.
+    fn waited_pct(&self) -> Option<f64> {
+        None
+    }
+
+    /// Why a figure does not meet its goal, if the run knows: a sentence.
+    fn cause(&self, _figures: &[Figure], _figure: &Figure) -> Option<String> {
+        None
+    }
+
     /// Failed samples and checks, one sentence each.
     fn failures(&self) -> Vec<String> {
         Vec::new()

@@ -41,6 +41,7 @@ impl Run {
             request: &request,
             interrupt: &Interrupt::default(),
             progress: &Progress::silent(),
+            watches_host: false,
         };
         let outcome = weighing.run(experiment, &mut fakes).unwrap();
         Self {

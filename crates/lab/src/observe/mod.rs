@@ -4,5 +4,7 @@
 
 pub(crate) mod counters;
 mod cpu;
+mod crowding;
 
 pub(crate) use cpu::{CpuReading, CpuSpent, descendants, helpers_with};
+pub(crate) use crowding::{Crowd, Crowding};

@@ -71,7 +71,13 @@ fn header(out: &mut String, report: &Report<'_>) {
         escape(&summary.revision),
         kvm_badge(summary),
     );
-    if let Some(busy) = summary.machine.busy() {
+    if let Some(why) = &summary.not_judged {
+        let _ = writeln!(
+            out,
+            "<div class=\"banner\"><strong>Goals {}.</strong></div>",
+            escape(why)
+        );
+    } else if let Some(busy) = summary.machine.busy() {
         let _ = writeln!(
             out,
             "<div class=\"banner\"><strong>Read times with care: {}.</strong></div>",
@@ -244,6 +250,13 @@ fn machine(summary: &Summary) -> Section {
         (
             "CPU time of others meanwhile",
             optional(host.others_cpu_pct.map(|pct| format!("{pct:.1} %"))),
+        ),
+        (
+            "own threads waited for a CPU",
+            optional(
+                host.own_wait_pct
+                    .map(|pct| format!("{pct:.1} % of the time")),
+            ),
         ),
     ];
     let items = rows.map(|(name, value)| {

@@ -1,17 +1,6 @@
 //! Sentences shared by the reports of these experiments.
 
-use tare_control::stats::Kvm;
-
 use super::Data;
-use crate::figure::Figure;
-use crate::goal::{Goal, judge};
-
-/// A sentence for each figure that misses its goal, or leaves it undecided.
-pub(crate) fn missed(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> impl Iterator<Item = String> {
-    figures
-        .iter()
-        .filter_map(move |figure| judge(figure, goals, kvm)?.sentence(figure))
-}
 
 /// Whether two arms differ, by what was randomised: a value for each machine that was booted.
 pub(crate) fn exchanged(a: &[f64], b: &[f64]) -> String {

@@ -9,15 +9,10 @@ use super::simulate::Point;
 use super::wakeups::Wakeups;
 use super::{BUDGET, Load, Policy, simulate};
 use crate::figure::{Figure, Samples, median};
-use crate::table::number;
 
 /// A share of caught wake-ups above which an arm's median is that of caught
 /// ones.
 const MOSTLY: f64 = 0.6;
-
-/// A vCPU that waited for a CPU for more of the time than this was not alone.
-pub(super) const CROWDED_PCT: f64 = 3.0;
-
 /// Fewer recorded waits tell nothing of a load.
 const MIN_WAITS: usize = 100;
 
@@ -199,19 +194,16 @@ impl Data {
         self.missing.contains_key(&policy)
     }
 
-    /// Why the goals are not judged: KVM does not poll while another task wants the CPU,
-    /// so a budget that is unspent there shows nothing.
-    pub(super) fn not_judged(&self) -> Option<String> {
+    /// How long a vCPU under a budget was ready and had no CPU, percent of the worst load's
+    /// time: KVM does not poll while another task wants the CPU, so a budget that is unspent
+    /// there shows nothing.
+    pub(super) fn waited_pct(&self) -> Option<f64> {
         let waited = Load::ALL.into_iter().flat_map(|load| {
             let name = format!("waiting_pct.{}.{}", Policy::Budget.name(), load.name());
             let waited = median(&name, "%", self.values(&name));
             waited.map(|figure| figure.value)
         });
-        let most = waited.fold(0.0, f64::max);
-        (most > CROWDED_PCT).then(|| {
-            let percent = number(most.round());
-            format!("not judged: others wanted the CPU for {percent} % of the time")
-        })
+        waited.reduce(f64::max)
     }
 
     /// Policies that are unavailable here, with the reason.
@@ -314,11 +306,8 @@ mod tests {
         let mut add = |name: &str, waited| data.samples.add(name, "%", waited);
         add("waiting_pct.budget.idle", 2.9);
         add("waiting_pct.poll.bursts", 50.0);
-        assert_eq!(data.not_judged(), None);
+        assert_eq!(data.waited_pct(), Some(2.9));
         data.samples.add("waiting_pct.budget.bursts", "%", 35.2);
-        assert_eq!(
-            data.not_judged().as_deref(),
-            Some("not judged: others wanted the CPU for 35 % of the time")
-        );
+        assert_eq!(data.waited_pct(), Some(35.2));
     }
 }

@@ -311,14 +311,11 @@ impl Experiment for HaltBudget {
     }
 
     fn goals(&self) -> &'static [Goal] {
-        match self.data.not_judged() {
-            None => GOALS,
-            Some(_) => &[],
-        }
+        GOALS
     }
 
-    fn failures(&self) -> Vec<String> {
-        self.data.not_judged().into_iter().collect()
+    fn waited_pct(&self) -> Option<f64> {
+        self.data.waited_pct()
     }
 
     fn report(&self, figures: &[Figure]) -> ReportText {

@@ -4,11 +4,9 @@
 use tare_control::stats::Kvm;
 use tare_policy::halt::{Costs, Halt};
 
-use super::data::CROWDED_PCT;
 use super::simulate::{self, Point};
 use super::{BUDGET, HaltBudget, Load, Policy};
 use crate::experiments::ReportText;
-use crate::experiments::guest_bench::missed;
 use crate::figure::{Figure, value};
 use crate::report::svg::{Mark, scatter};
 use crate::report::{Section, table};
@@ -77,13 +75,10 @@ fn answer(experiment: &HaltBudget, figures: &[Figure]) -> Vec<String> {
         value(figures, &name).unwrap_or(0.0)
     });
     let most = polled.into_iter().fold(0.0, f64::max);
-    let not_judged = experiment.data.not_judged();
-    let not_judged = not_judged.map(|why| format!("Goals {why}."));
-    let mut sentences: Vec<String> = not_judged.into_iter().collect();
-    sentences.push(format!(
+    let mut sentences = vec![format!(
         "With a budget of 1 % of a CPU, polling took at most {} % under any load.",
         number((most * 1000.0).round() / 1000.0)
-    ));
+    )];
     if let Some(extra) = value(figures, "idle_extra_pct") {
         sentences.push(format!(
             "An idle machine under the budget used {} % of a CPU more than one that never polls, \
@@ -246,14 +241,11 @@ fn limitations(experiment: &HaltBudget, figures: &[Figure]) -> Vec<String> {
     let mut sentences: Vec<String> = missing
         .map(|(policy, why)| format!("Not measured: {policy}: {why}."))
         .collect();
-    if data.not_judged().is_none() {
-        sentences.extend(missed(figures, super::GOALS, data.kvm()));
-    }
     let waiting = figures
         .iter()
         .filter(|f| f.name.starts_with("waiting_pct."));
     let worst = waiting.max_by(|a, b| a.value.total_cmp(&b.value));
-    if let Some(worst) = worst.filter(|worst| worst.value > CROWDED_PCT) {
+    if let Some(worst) = worst.filter(|worst| worst.value > crate::host::CROWDED_PCT) {
         sentences.push(format!(
             "The host was busy: under {} the vCPU was ready and waited for a CPU for {} % of the \
              time. KVM does not poll while another task wants the CPU, so the budget is unspent.",

@@ -4,7 +4,6 @@ use super::data::Data;
 use super::goals::GOALS;
 use super::plan::SOURCE_RATE;
 use crate::figure::{Figure, value};
-use crate::goal::judge;
 use crate::table::number;
 
 /// Ready threads that wait this share of the time (percent) say that others
@@ -13,14 +12,10 @@ const NOISY_PCT: f64 = 5.0;
 /// A half-width of this share of the median is worth a word.
 const WIDE: f64 = 0.25;
 
-/// Missed goals with what is known of their causes, a lowered rate, figures
+/// What could not be measured, a lowered rate, figures
 /// that are uncertain.
 pub(crate) fn limitations(data: &Data, figures: &[Figure]) -> Vec<String> {
-    let mut sentences: Vec<String> = figures
-        .iter()
-        .filter_map(|figure| missed(data, figures, figure))
-        .collect();
-    sentences.extend(unmeasured(data, figures));
+    let mut sentences: Vec<String> = unmeasured(data, figures).into_iter().collect();
     sentences.extend(uncompared(data));
     sentences.extend(woken(data));
     sentences.extend(slow(data));
@@ -29,16 +24,8 @@ pub(crate) fn limitations(data: &Data, figures: &[Figure]) -> Vec<String> {
     sentences
 }
 
-fn missed(data: &Data, figures: &[Figure], figure: &Figure) -> Option<String> {
-    let sentence = judge(figure, GOALS, data.kvm)?.sentence(figure)?;
-    Some(match cause(figures, figure) {
-        Some(cause) => format!("{sentence} {cause}"),
-        None => sentence,
-    })
-}
-
 /// Exits while the machine was idle, where it used CPU time.
-fn cause(figures: &[Figure], figure: &Figure) -> Option<String> {
+pub(super) fn cause(figures: &[Figure], figure: &Figure) -> Option<String> {
     if !figure.name.starts_with("cpu_idle_pct.tare") {
         return None;
     }

@@ -259,6 +259,10 @@ impl Experiment for HttpBursts {
         goals::GOALS
     }
 
+    fn cause(&self, figures: &[Figure], figure: &Figure) -> Option<String> {
+        findings::cause(figures, figure)
+    }
+
     fn failures(&self) -> Vec<String> {
         self.data.failures.clone()
     }

@@ -61,6 +61,7 @@ impl Run {
             request: &request,
             interrupt,
             progress: &Progress::silent(),
+            watches_host: false,
         };
         let experiment = Box::new(HttpBursts {
             plan,
@@ -201,6 +202,7 @@ fn summary_json_has_exactly_the_promised_fields() {
         "figures",
         "goals",
         "machine",
+        "not_judged",
         "revision",
         "schema",
         "started",

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{ARMS, GOALS, OF_KVM, RR};
+use super::{ARMS, OF_KVM, RR};
 use crate::experiments::ReportText;
-use crate::experiments::guest_bench::{missed, not_measured};
+use crate::experiments::guest_bench::not_measured;
 use crate::experiments::ping_pong::{PingPong, Where};
 use crate::figure::{Figure, value};
 use crate::report::svg::percentiles;
@@ -23,7 +23,7 @@ pub(super) fn report_text(experiment: &PingPong, figures: &[Figure]) -> ReportTe
         answer: answer(figures),
         sections: sections(experiment, figures),
         method: method(experiment),
-        limitations: limitations(experiment, figures),
+        limitations: not_measured(&experiment.data).collect(),
     }
 }
 
@@ -181,10 +181,4 @@ fn method(experiment: &PingPong) -> Vec<String> {
          pinned alike. Where KVM emulates ring 0, QEMU translates it: its times are emulation's."
             .to_owned(),
     ]
-}
-
-fn limitations(experiment: &PingPong, figures: &[Figure]) -> Vec<String> {
-    missed(figures, GOALS, experiment.data.kvm)
-        .chain(not_measured(&experiment.data))
-        .collect()
 }

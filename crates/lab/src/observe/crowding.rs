@@ -1,0 +1,154 @@
+//! Whether others wanted the CPU while a run measured: the time that the run's own threads were
+//! ready and had none, and what others used meanwhile. A thread reads both each second, so
+//! that what has ended since counts up to its last reading.
+
+use std::fs;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::CpuReading;
+
+/// Between two readings: rare enough to cost nothing, some 0.3 ms each.
+const EACH: Duration = Duration::from_secs(1);
+/// Of `/proc/stat`: nanoseconds of a tick.
+const TICK_NS: f64 = 1e7;
+
+/// What a run's threads had, and others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Crowd {
+    /// Of the time that its threads wanted a CPU, the share that they waited for one, percent.
+    pub(crate) own_wait_pct: f64,
+    /// CPU time of others, percent of all CPUs.
+    pub(crate) others_cpu_pct: f64,
+}
+
+/// Watches from when it is made.
+#[derive(Debug)]
+pub(crate) struct Crowding {
+    stop: Sender<()>,
+    thread: JoinHandle<Sums>,
+    begin: Option<Ticks>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    run_ns: f64,
+    wait_ns: f64,
+}
+
+/// Ticks of all CPUs since the computer began.
+#[derive(Clone, Copy, Debug)]
+struct Ticks {
+    all: f64,
+    busy: f64,
+}
+
+impl Ticks {
+    fn read() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    fn parse(stat: &str) -> Option<Self> {
+        let line = stat.lines().next()?.strip_prefix("cpu ")?;
+        let ticks = line.split_whitespace().filter_map(|t| t.parse().ok());
+        let ticks: Vec<f64> = ticks.collect();
+        let all: f64 = ticks.iter().take(8).sum();
+        let idle: f64 = ticks.get(3..5)?.iter().sum();
+        Some(Self {
+            all,
+            busy: all - idle,
+        })
+    }
+}
+
+impl Crowding {
+    /// Watches this process and what it starts; `None` if no thread can be made.
+    pub(crate) fn begin() -> Option<Self> {
+        let (stop, stopped) = channel::<()>();
+        let begin = Ticks::read();
+        let of_this = || CpuReading::read(std::process::id(), &[]).ok();
+        let first = of_this();
+        let watch = move || {
+            let (mut sums, mut last) = (Sums::default(), first);
+            loop {
+                let over = stopped.recv_timeout(EACH) != Err(RecvTimeoutError::Timeout);
+                let now = of_this();
+                if let (Some(now), Some(before)) = (&now, &last) {
+                    let spent = now.since(before);
+                    sums.run_ns += (spent.monitor_ns + spent.helper_ns) as f64;
+                    sums.wait_ns += spent.wait_ns as f64;
+                }
+                if over {
+                    return sums;
+                }
+                last = now.or(last);
+            }
+        };
+        let thread = thread::Builder::new().name("crowding".to_owned());
+        Some(Self {
+            stop,
+            thread: thread.spawn(watch).ok()?,
+            begin,
+        })
+    }
+
+    /// What was seen until now; `None` where /proc does not say it.
+    pub(crate) fn end(self) -> Option<Crowd> {
+        drop(self.stop);
+        let own = self.thread.join().ok()?;
+        let (begin, end) = (self.begin?, Ticks::read()?);
+        Crowd::of(own, end.all - begin.all, end.busy - begin.busy)
+    }
+}
+
+impl Crowd {
+    fn of(own: Sums, all_ticks: f64, busy_ticks: f64) -> Option<Self> {
+        let wanted = own.run_ns + own.wait_ns;
+        if all_ticks <= 0.0 || wanted <= 0.0 {
+            return None;
+        }
+        let others = (busy_ticks - own.run_ns / TICK_NS) / all_ticks;
+        Some(Self {
+            own_wait_pct: own.wait_ns / wanted * 100.0,
+            others_cpu_pct: (others * 100.0).clamp(0.0, 100.0),
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_and_others_are_shares_of_what_was_wanted_and_of_all_cpus() {
+        let own = Sums {
+            run_ns: 3e9,
+            wait_ns: 1e9,
+        };
+        // 10 s on two CPUs, busy for 8 s of CPU time, of which 3 s are the run's own.
+        let crowd = Crowd::of(own, 2000.0, 800.0).unwrap();
+        assert_eq!((crowd.own_wait_pct, crowd.others_cpu_pct), (25.0, 25.0));
+        assert_eq!(Crowd::of(Sums::default(), 2000.0, 800.0), None);
+        let ticks = Ticks::parse("cpu  10 0 20 60 10 0 0 0 5 0\ncpu0 1\n").unwrap();
+        assert_eq!((ticks.all, ticks.busy), (100.0, 30.0));
+        assert!(Ticks::parse("intr 1").is_none());
+    }
+
+    #[test]
+    fn a_run_that_works_is_watched_to_its_end() {
+        let crowding = Crowding::begin().unwrap();
+        let mut turns = 0u64;
+        // Until the scheduler has charged this thread with something.
+        while CpuReading::read(std::process::id(), &[])
+            .unwrap()
+            .total_ns()
+            < 40_000_000
+        {
+            turns = std::hint::black_box(turns + 1);
+        }
+        let crowd = crowding.end().unwrap();
+        assert!((0.0..=100.0).contains(&crowd.own_wait_pct), "{crowd:?}");
+    }
+}
