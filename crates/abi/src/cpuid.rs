@@ -14,8 +14,13 @@ pub const FREQUENCIES: u32 = 0x4000_0010;
 pub const TARE: u32 = 0x4000_0100;
 /// `TareTareTare`.
 pub const TARE_SIGNATURE: [u8; 12] = *b"TareTareTare";
-/// Version of this contract. Version 2 added [`TARE_RING`].
-pub const TARE_VERSION: u32 = 2;
+/// Version of this contract.
+pub const TARE_VERSION: u32 = 3;
+/// The version that added [`TARE_RING`].
+pub const TARE_RING_SINCE: u32 = 2;
+/// From this version on the functions of PCI bus 0 take the first device numbers without a
+/// gap, one a device: a guest that finds none at a number need not look at the next.
+pub const TARE_DENSE_BUS_SINCE: u32 = 3;
 /// The leaf behind it: EAX is the processor ring, 0 or 3, in which a library-OS image
 /// is to run.
 pub const TARE_RING: u32 = TARE + 1;

@@ -9,7 +9,8 @@ use core::cell::UnsafeCell;
 use crate::ring;
 
 use tare_abi::cpuid::{
-    FREQUENCIES, KVM_FEATURES, KVM_SIGNATURE, TARE, TARE_RING, TARE_SIGNATURE, TARE_VERSION,
+    FREQUENCIES, KVM_FEATURES, KVM_SIGNATURE, TARE, TARE_DENSE_BUS_SINCE, TARE_RING,
+    TARE_RING_SINCE, TARE_SIGNATURE,
 };
 
 /// Structured extended features, subleaf 0.
@@ -75,10 +76,19 @@ fn leaf(leaf: u32) -> CpuidResult {
 
 /// The ring that Tare's monitor wants the image to run in, 0 or 3.
 pub(crate) fn tare_ring() -> Option<u8> {
+    is_tare_since(TARE_RING_SINCE).then(|| leaf(TARE_RING).eax as u8)
+}
+
+/// Whether PCI functions take the first device numbers of bus 0 without a gap.
+pub(crate) fn has_dense_bus() -> bool {
+    is_tare_since(TARE_DENSE_BUS_SINCE)
+}
+
+/// Whether this is Tare's monitor with this version of the contract, or a later one.
+fn is_tare_since(version: u32) -> bool {
     let tare = leaf(TARE);
     let signature = [tare.ebx, tare.ecx, tare.edx].map(u32::to_le_bytes);
-    let is_tare = signature.as_flattened() == TARE_SIGNATURE && tare.eax >= TARE_VERSION;
-    is_tare.then(|| leaf(TARE_RING).eax as u8)
+    signature.as_flattened() == TARE_SIGNATURE && tare.eax >= version
 }
 
 /// Whether pages can have 1 GiB.

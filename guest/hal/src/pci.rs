@@ -12,6 +12,7 @@ use virtio_drivers::transport::pci::bus::{ConfigurationAccess, DeviceFunction, P
 use x86_64::instructions::port::Port;
 
 use crate::acpi::Tables;
+use crate::cpuid;
 use crate::lock::IrqLock;
 use crate::memory;
 use crate::trap::irq::Vector;
@@ -88,9 +89,11 @@ pub(crate) fn exists() -> bool {
     unsafe { port.read() == ENABLE }
 }
 
-/// Functions on bus 0 with their vendor (low half) and device.
+/// Functions on bus 0 with their vendor (low half) and device. An access is an exit, so the
+/// search ends at the first number without a device where the monitor says that it may.
 pub(crate) fn functions() -> impl Iterator<Item = (DeviceFunction, u32)> {
-    (0..32).flat_map(|device| {
+    let is_dense = cpuid::has_dense_bus();
+    let devices = (0..32).map_while(move |device| {
         let function = move |function| DeviceFunction {
             bus: 0,
             device,
@@ -103,10 +106,10 @@ pub(crate) fn functions() -> impl Iterator<Item = (DeviceFunction, u32)> {
         let first = present(function(0));
         let others = first.is_some() && read(function(0), HEADER) & MULTI_FUNCTION != 0;
         let others = if others { 1..8 } else { 0..0 };
-        first
-            .into_iter()
-            .chain(others.filter_map(move |number| present(function(number))))
-    })
+        let others = others.filter_map(move |number| present(function(number)));
+        (first.is_some() || !is_dense).then(|| first.into_iter().chain(others))
+    });
+    devices.flatten()
 }
 
 /// Address of the first memory BAR below 4 GiB that a function has.
