@@ -326,6 +326,20 @@ pub(crate) fn program_entry(address: u64) -> u64 {
     table.0[index(address, 12)].load(Ordering::Relaxed)
 }
 
+/// Where the table that would hold the entry of a page of programs' memory ends, if there
+/// is none: no page up to there is mapped.
+pub(crate) fn empty_until(address: u64) -> Option<u64> {
+    let mut table = readable(address_of(boot_tables().0));
+    for shift in [39, 30, 21] {
+        let entry = table.0[index(address, shift)].load(Ordering::Relaxed);
+        if entry & PRESENT == 0 || entry & LARGE_PAGE != 0 {
+            return Some(((address >> shift) + 1) << shift);
+        }
+        table = readable(entry);
+    }
+    None
+}
+
 /// Writes the entries of `count` pages of programs' memory from `address`, all in one
 /// table: `first`, made by [`ProgramPages::entry`], and the frames that follow its
 /// own; or none, if `first` is 0. In ring 0. Says whether that was done; without memory

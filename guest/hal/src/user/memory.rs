@@ -146,24 +146,18 @@ fn map_some(at: u64, most: u64, access: Access) -> Option<u64> {
 pub fn unmap(range: Range<u64>) -> Result<(), MapError> {
     check(&range)?;
     let mut at = range.start;
-    while at < range.end {
+    while let Some(next) = next_held(at..range.end) {
+        at = next;
         // Frames are given back only when no CPU can reach them.
         let end = range.end.min((at / PAGE / TABLE + 1) * TABLE * PAGE);
         let mut owned = [0; TABLE as usize];
-        let mut is_mapped = false;
         for (page, slot) in pages(&(at..end)).zip(&mut owned) {
-            let entry = paging::program_entry(page);
-            is_mapped |= entry != 0;
-            *slot = ProgramPages::owned_frame(entry);
+            *slot = ProgramPages::owned_frame(paging::program_entry(page));
         }
-        if is_mapped {
-            service::call(service::SET_PAGES, [at, 0, (end - at) / PAGE]);
-            shoot_down();
-            owned
-                .into_iter()
-                .filter(|frame| *frame != 0)
-                .for_each(frames::give);
-        }
+        service::call(service::SET_PAGES, [at, 0, (end - at) / PAGE]);
+        shoot_down();
+        let owned = owned.into_iter().filter(|frame| *frame != 0);
+        owned.for_each(frames::give);
         at = end;
     }
     Ok(())
@@ -176,12 +170,11 @@ pub fn unmap(range: Range<u64>) -> Result<(), MapError> {
 pub fn protect(range: Range<u64>, access: Access) -> Result<(), MapError> {
     check(&range)?;
     let mut at = range.start;
-    while at < range.end {
+    let mut is_changed = false;
+    while let Some(next) = next_held(at..range.end) {
+        at = next;
+        is_changed = true;
         let entry = paging::program_entry(at);
-        if entry == 0 {
-            at += PAGE;
-            continue;
-        }
         // As many as one request can change: contiguous frames in one table.
         let most = ((range.end - at) / PAGE).min(TABLE - at / PAGE % TABLE);
         let follows = |page: u64| {
@@ -193,7 +186,9 @@ pub fn protect(range: Range<u64>, access: Access) -> Result<(), MapError> {
         set(at, ProgramPages::frame(entry), count, access, is_owned);
         at += count * PAGE;
     }
-    shoot_down();
+    if is_changed {
+        shoot_down();
+    }
     Ok(())
 }
 
@@ -208,6 +203,20 @@ pub fn is_mapped(range: Range<u64>, access: Access) -> bool {
 /// access.
 pub fn is_held(address: u64) -> bool {
     is_in_windows(&(address..address.saturating_add(PAGE))) && paging::program_entry(address) != 0
+}
+
+/// The first page of `range`, whole pages, that is mapped, with whatever access. What no
+/// page table covers costs one step for each table that is missing, whatever its size.
+pub fn next_held(range: Range<u64>) -> Option<u64> {
+    let mut at = range.start;
+    while at < range.end {
+        match paging::empty_until(at) {
+            Some(end) => at = end,
+            None if paging::program_entry(at) != 0 => return Some(at),
+            None => at += PAGE,
+        }
+    }
+    None
 }
 
 /// Copies `bytes` to a program's memory at `address`; `false` if some of it is not

@@ -35,7 +35,8 @@ use crate::percpu::USER_OFFSET;
 pub use context::{Context, Exit, Registers};
 pub(crate) use entry::init;
 pub use memory::{
-    Access, MapError, WINDOW, is_held, is_mapped, load_u32, low, map, protect, read, unmap, write,
+    Access, MapError, WINDOW, is_held, is_mapped, load_u32, low, map, next_held, protect, read,
+    unmap, write,
 };
 pub(crate) use memory::{flush_if_asked, is_program_range, low_end};
 pub use vectors::{VectorState, WrongLength};
