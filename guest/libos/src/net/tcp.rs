@@ -117,8 +117,21 @@ impl TcpListener {
     pub fn bind_with_backlog(address: impl ToSocketAddrs, backlog: usize) -> io::Result<Self> {
         let backlog = backlog.min(Limits::for_heap().backlog);
         let local = address.to_socket_addrs()?.first();
+        Self::listening(|stack| stack.listen(local, backlog))
+    }
+
+    /// Listens on an address of IPv6; `[::]` then leaves IPv4 to other listeners
+    /// (`IPV6_V6ONLY`).
+    pub fn bind_only_v6(address: SocketAddr, backlog: usize) -> io::Result<Self> {
+        let backlog = backlog.min(Limits::for_heap().backlog);
+        Self::listening(|stack| stack.listen_only_v6(address, backlog))
+    }
+
+    fn listening(
+        listen: impl FnOnce(&mut SystemStack) -> io::Result<ListenerId>,
+    ) -> io::Result<Self> {
         let mut stack = lock();
-        let id = stack.listen(local, backlog)?;
+        let id = listen(&mut stack)?;
         Ok(Self {
             id,
             local: stack.listens_on(id)?,

@@ -47,10 +47,26 @@ impl<L: Link, W: Wake> Stack<L, W> {
     /// Listens on `local`; at most `backlog` connections wait to be accepted.
     /// Port 0 takes a free one.
     pub fn listen(&mut self, local: impl Into<SocketAddr>, backlog: usize) -> Result<ListenerId> {
-        let mut local = local.into();
+        self.listen_as(Listener::new(local.into(), backlog))
+    }
+
+    /// [`listen`](Self::listen) on an address of IPv6 that, if it is `::`, leaves IPv4 to
+    /// others.
+    pub fn listen_only_v6(&mut self, local: SocketAddr, backlog: usize) -> Result<ListenerId> {
+        let mut listener = Listener::new(local, backlog);
+        listener.only_v6 = true;
+        self.listen_as(listener)
+    }
+
+    fn listen_as(&mut self, mut listener: Listener<W>) -> Result<ListenerId> {
+        let mut local = listener.local;
+        let only_v6 = listener.only_v6;
         let is_taken = |local: &SocketAddr| {
             let mut listeners = self.tcp.listeners.iter().flatten();
-            listeners.any(|other| overlap(&other.local, local))
+            listeners.any(|other| {
+                let is_apart = only_v6 && other.local.is_ipv4() || other.only_v6 && local.is_ipv4();
+                overlap(&other.local, local) && !is_apart
+            })
         };
         if local.port() == 0 {
             let free = (EPHEMERAL..=u16::MAX)
@@ -60,7 +76,8 @@ impl<L: Link, W: Wake> Stack<L, W> {
         } else if is_taken(&local) {
             return Err(ErrorKind::AddrInUse.into());
         }
-        let listener = Some(Listener::new(local, backlog));
+        listener.local = local;
+        let listener = Some(listener);
         let index = match self.tcp.listeners.iter().position(Option::is_none) {
             Some(index) => {
                 self.tcp.listeners[index] = listener;

@@ -14,6 +14,8 @@ pub struct ListenerId(pub(super) u32);
 pub(super) struct Listener<W> {
     /// The address may be unspecified: any.
     pub(super) local: SocketAddr,
+    /// A listener on `::` that leaves IPv4 to others (`IPV6_V6ONLY`).
+    pub(super) only_v6: bool,
     pub(super) backlog: usize,
     /// How many handshakes are going on.
     pub(super) half_open: usize,
@@ -26,6 +28,7 @@ impl<W> Listener<W> {
     pub(super) fn new(local: SocketAddr, backlog: usize) -> Self {
         Self {
             local,
+            only_v6: false,
             backlog: backlog.max(1),
             half_open: 0,
             ready: VecDeque::new(),
@@ -34,7 +37,7 @@ impl<W> Listener<W> {
     }
 
     pub(super) fn takes(&self, address: &SocketAddr) -> bool {
-        overlap(&self.local, address)
+        overlap(&self.local, address) && !(self.only_v6 && address.is_ipv4())
     }
 }
 
