@@ -91,6 +91,34 @@ fn a_program_has_threads_signals_memory_and_files() {
     }
 }
 
+/// What a program prints here and in a machine is the same, line by line.
+fn answers_as_here(place: &Place, program: &str, words: &[&str]) {
+    let here = Command::new(program).args(words).output().unwrap();
+    assert!(here.status.success(), "{here:?}");
+    let here = String::from_utf8(here.stdout).unwrap();
+    let mut all = vec!["--"];
+    all.extend(words);
+    let there = run(place, program, &all);
+    let mut lines = there.out.lines().filter(|line| !line.starts_with("warn: "));
+    for (number, line) in here.lines().enumerate() {
+        let other = lines.next().unwrap_or("(the program ended)");
+        assert_eq!(other, line, "line {number} of {words:?}, there and here");
+    }
+    assert_eq!(lines.next(), None, "{words:?}");
+    there.expect(0, "");
+}
+
+#[test]
+fn system_calls_answer_as_linux_does() {
+    if !can_run() {
+        return;
+    }
+    let place = Place::new();
+    if let Some(program) = c(&place, "calls.c", &["-static"]) {
+        answers_as_here(&place, &program, &[]);
+    }
+}
+
 #[test]
 fn a_server_with_epoll_answers_on_a_published_port() {
     if !can_run() || !passt() {

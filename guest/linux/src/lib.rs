@@ -11,7 +11,7 @@
 //! | `user` | bytes and words at the program's pointers |
 //! | `thread` | a thread's loop: run, serve a call, deliver signals |
 //! | `calls` | the system calls, by number |
-//! | `futex`, `signals` | threads that wait at an address; what interrupts a thread |
+//! | `futex`, `signals`, `alarm` | threads that wait at an address; what interrupts a thread |
 //! | `files` | descriptors, and what they refer to |
 //!
 //! Neighbours: libos below; `crates/program` reads the file's layout. Limits: no fork,
@@ -24,6 +24,7 @@
 
 extern crate alloc;
 
+mod alarm;
 mod calls;
 mod errno;
 mod files;

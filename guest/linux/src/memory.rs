@@ -36,6 +36,11 @@ mod machine {
         user::is_held(address & !(PAGE - 1))
     }
 
+    /// The first page of a range that is there.
+    pub(crate) fn next_held(range: Range<u64>) -> Option<u64> {
+        user::next_held(range)
+    }
+
     /// Maps zeroed pages, none of which is there yet, and writes `bytes` to their begin.
     pub(crate) fn populate(
         range: Range<u64>,
@@ -61,6 +66,12 @@ mod machine {
     /// Takes pages away.
     pub(crate) fn release(range: Range<u64>) {
         user::unmap(range).ok();
+    }
+
+    /// Whether the page of an address is there and can be written.
+    pub(crate) fn is_writable(address: u64) -> bool {
+        let page = address & !(PAGE - 1);
+        user::is_mapped(page..page.saturating_add(PAGE), DATA)
     }
 
     /// Copies from the program; says whether all was there.
@@ -114,6 +125,10 @@ mod host {
 
     pub(crate) fn is_held(address: u64) -> bool {
         PAGES.with_borrow(|pages| pages.contains_key(&(address & !(PAGE - 1))))
+    }
+
+    pub(crate) fn next_held(range: Range<u64>) -> Option<u64> {
+        PAGES.with_borrow(|pages| pages.range(range).next().map(|(at, _)| *at))
     }
 
     pub(crate) fn populate(
@@ -170,6 +185,10 @@ mod host {
 
     fn with<R>(address: u64, act: impl FnOnce(&mut Page) -> Option<R>) -> Option<R> {
         PAGES.with_borrow_mut(|pages| act(pages.get_mut(&(address & !(PAGE - 1)))?))
+    }
+
+    pub(crate) fn is_writable(address: u64) -> bool {
+        with(address, |page| page.rights.write.then_some(())).is_some()
     }
 
     pub(crate) fn load_u32(address: u64) -> Option<u32> {

@@ -7,8 +7,11 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use tare_libos::sync::SpinLock;
 
+use crate::alarm::Alarm;
 use crate::files::Table;
+use crate::files::endpoint::Name;
 use crate::files::tree::Tree;
+use crate::files::unix::Named;
 use crate::futex::Futexes;
 use crate::signals::Actions;
 use crate::space::Space;
@@ -24,6 +27,12 @@ pub(crate) struct Process {
     pub(crate) space: SpinLock<Space>,
     pub(crate) files: SpinLock<Table>,
     pub(crate) tree: Tree,
+    /// Sockets with abstract names.
+    pub(crate) abstract_names: SpinLock<BTreeMap<Name, Named>>,
+    /// Permissions that new files do not get (`umask`).
+    pub(crate) mask: AtomicU32,
+    /// The timer of `setitimer` and `alarm`.
+    pub(crate) alarm: Alarm,
     /// The working directory, absolute.
     pub(crate) directory: SpinLock<String>,
     pub(crate) threads: SpinLock<BTreeMap<u32, Arc<Thread>>>,

@@ -14,6 +14,7 @@ use tare_libos::{env, fs, heap, net, random, thread as libos_thread};
 use tare_program::elf::{ElfError, Layout};
 use tare_program::{FILE, Start, StartError};
 
+use crate::alarm::Alarm;
 use crate::calls::{self, system::end};
 use crate::errno::{Errno, Result as CallResult};
 use crate::files::tree::{Kind, Last, Tree};
@@ -98,6 +99,9 @@ pub fn run() -> Result<u8, RunError> {
         space: SpinLock::new(Space::new()),
         files: SpinLock::new(standard_files()),
         tree,
+        abstract_names: SpinLock::new(BTreeMap::new()),
+        mask: AtomicU32::new(0o022),
+        alarm: Alarm::default(),
         directory: SpinLock::new(start.directory.trim_end_matches('/').into()),
         threads: SpinLock::new(BTreeMap::new()),
         last_number: AtomicU32::new(PID),
@@ -121,7 +125,13 @@ pub fn run() -> Result<u8, RunError> {
         rsp: begin.rsp,
         ..Registers::default()
     };
-    let thread = Thread::new(PID, 0);
+    let mut name = [0; 16];
+    let last = start.path.rsplit('/').next().unwrap_or_default().bytes();
+    name[..15]
+        .iter_mut()
+        .zip(last)
+        .for_each(|(slot, byte)| *slot = byte);
+    let thread = Thread::new(PID, 0, name);
     process.threads.lock().insert(PID, thread.clone());
     let first = libos_thread::Builder::new()
         .name("program")
@@ -230,18 +240,23 @@ pub(crate) fn start_thread(context: &mut Context<'_>, new: &NewThread) -> CallRe
     for at in [new.parent_number, new.child_number].into_iter().flatten() {
         process.put_u32(at, number)?;
     }
-    let thread = Thread::new(number, context.thread.mask().0);
+    let thread = Thread::new(number, context.thread.mask().0, *context.thread.name.lock());
     thread
         .clear_at_end
         .store(new.clear_at_end, Ordering::Relaxed);
     process.threads.lock().insert(number, thread.clone());
+    let vectors = core::mem::take(&mut context.vectors);
     let core = number as usize % libos_thread::cores();
     let started = libos_thread::Builder::new()
         .core(core)
         .stack_size(STACK_BYTES)
         .spawn({
             let process = process.clone();
-            move || run_thread(&process, &thread, Program::new(registers))
+            move || {
+                let mut program = Program::new(registers);
+                program.vectors().set_bytes(&vectors).ok();
+                run_thread(&process, &thread, program);
+            }
         });
     if started.is_err() {
         process.threads.lock().remove(&number);
@@ -259,7 +274,8 @@ fn run_thread(process: &Arc<Process>, thread: &Arc<Thread>, mut program: Program
             match taken.does {
                 Does::End => end_by_signal(process, taken.signal),
                 Does::Handler(action) => {
-                    handle_signal(process, thread, &mut program, (taken.signal, action), None);
+                    let signal = (taken.signal, action);
+                    handle_signal(process, thread, &mut program, signal, taken.cause());
                 }
             }
         }
@@ -295,7 +311,14 @@ fn serve(
     buffer: &mut Vec<u8>,
 ) {
     let number = program.registers.rax;
+    let starts_thread = matches!(number as u32, c::__NR_clone | c::__NR_clone3);
+    let vectors = if starts_thread {
+        Vec::from(program.vectors().bytes())
+    } else {
+        Vec::new()
+    };
     let mut context = Context {
+        vectors,
         process,
         thread,
         registers: &mut program.registers,
@@ -311,19 +334,29 @@ fn serve(
         return;
     }
     let Some(taken) = process.take_signal(thread) else {
+        // Another thread took the signal.
+        if thread.restore_mask() || calls::restarts(number) {
+            again(program, number);
+        }
         return;
     };
     match taken.does {
         Does::End => end_by_signal(process, taken.signal),
         Does::Handler(action) => {
             if action.flags & u64::from(c::SA_RESTART) != 0 && calls::restarts(number) {
-                program.registers.rax = number;
-                // SYSCALL has two bytes.
-                program.registers.rip -= 2;
+                again(program, number);
             }
-            handle_signal(process, thread, program, (taken.signal, action), None);
+            let signal = (taken.signal, action);
+            handle_signal(process, thread, program, signal, taken.cause());
         }
     }
+}
+
+/// Lets the program make its last call again.
+fn again(program: &mut Program, number: u64) {
+    program.registers.rax = number;
+    // SYSCALL has two bytes.
+    program.registers.rip -= 2;
 }
 
 /// Ends a thread; says whether others go on. The last one ends the machine.
@@ -397,7 +430,7 @@ fn fault(
         );
         end_by_signal(process, signal);
     }
-    handle_signal(process, thread, program, (signal, action), Some(cause));
+    handle_signal(process, thread, program, (signal, action), cause);
 }
 
 fn handle_signal(
@@ -405,7 +438,7 @@ fn handle_signal(
     thread: &Thread,
     program: &mut Program,
     (signal, action): (u32, crate::signals::Action),
-    cause: Option<Cause>,
+    cause: Cause,
 ) {
     let vectors = Vec::from(program.vectors().bytes());
     let registers = &mut program.registers;

@@ -26,6 +26,7 @@ const REGISTERS_AT: usize = 40;
 const VECTORS_AT: usize = 224;
 const MASK_AT: usize = 296;
 const SI_TKILL: i32 = -6;
+const SI_USER: i32 = 0;
 const SI_KERNEL: i32 = 0x80;
 const SS_DISABLE: u32 = 2;
 const SELECTORS: u64 = 0x33 | 0x2b << 48;
@@ -90,6 +91,8 @@ impl Actions {
 pub(crate) struct Taken {
     pub(crate) signal: u32,
     pub(crate) does: Does,
+    /// `si_code`: to the process or to this thread.
+    pub(crate) code: i32,
 }
 
 /// What it does.
@@ -99,6 +102,16 @@ pub(crate) enum Does {
     End,
     /// It calls a handler.
     Handler(Action),
+}
+
+impl Taken {
+    /// What the handler gets.
+    pub(crate) fn cause(&self) -> Cause {
+        Cause {
+            code: self.code,
+            ..Cause::default()
+        }
+    }
 }
 
 /// A fault behind a signal.
@@ -129,8 +142,7 @@ impl Process {
 
     /// Signals that wait and that the thread takes.
     fn due(&self, thread: &Thread) -> u64 {
-        let waiting = thread.pending.load(Ordering::Acquire) | self.pending.load(Ordering::Acquire);
-        waiting & !thread.mask().0
+        self.waiting(thread).0 & !thread.mask().0
     }
 
     /// Whether a signal ends a wait of the thread: one with a handler, or one that
@@ -153,18 +165,36 @@ impl Process {
                 return None;
             }
             let signal = due.trailing_zeros() + 1;
-            let bit = Mask::of(signal).0;
-            if thread.pending.fetch_and(!bit, Ordering::AcqRel) & bit == 0
-                && self.pending.fetch_and(!bit, Ordering::AcqRel) & bit == 0
-            {
-                // Another thread took it.
+            // Otherwise another thread took it.
+            let Some(code) = self.remove(thread, signal) else {
                 continue;
-            }
+            };
             let action = self.actions.lock().get(signal);
             if let Some(does) = does(action, signal) {
-                return Some(Taken { signal, does });
+                return Some(Taken { signal, does, code });
             }
         }
+    }
+
+    /// Takes a signal that waits; gives its `si_code`.
+    fn remove(&self, thread: &Thread, signal: u32) -> Option<i32> {
+        let bit = Mask::of(signal).0;
+        if thread.pending.fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
+            return Some(SI_TKILL);
+        }
+        (self.pending.fetch_and(!bit, Ordering::AcqRel) & bit != 0).then_some(SI_USER)
+    }
+
+    /// Takes the first signal of a set that waits, blocked or not (`sigtimedwait(2)`).
+    pub(crate) fn take_of(&self, thread: &Thread, set: Mask) -> Option<(u32, i32)> {
+        let due = self.waiting(thread).0 & set.0;
+        let signal = (due != 0).then(|| due.trailing_zeros() + 1)?;
+        Some((signal, self.remove(thread, signal)?))
+    }
+
+    /// Signals that wait, blocked or not.
+    pub(crate) fn waiting(&self, thread: &Thread) -> Mask {
+        Mask(thread.pending.load(Ordering::Acquire) | self.pending.load(Ordering::Acquire))
     }
 
     /// Makes the thread continue in a handler; EFAULT if its stack is not there.
@@ -174,7 +204,7 @@ impl Process {
         registers: &mut Registers,
         vectors: &[u8],
         (signal, action): (u32, Action),
-        cause: Option<Cause>,
+        cause: Cause,
     ) -> Result<()> {
         let own = *thread.signal_stack.lock();
         let is_on_own = registers.rsp.wrapping_sub(own.base) < own.bytes;
@@ -202,10 +232,6 @@ impl Process {
             },
         );
         put(context + STACK_AT + 16, own.bytes);
-        let cause = cause.unwrap_or(Cause {
-            code: SI_TKILL,
-            ..Cause::default()
-        });
         let saved = thread.saved_mask.lock().take();
         let blocked = thread.blocked.load(Ordering::Relaxed);
         let old = saved.unwrap_or(blocked);

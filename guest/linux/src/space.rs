@@ -79,6 +79,31 @@ pub(crate) struct Area {
     pub(crate) name: &'static str,
 }
 
+impl Area {
+    /// Whether `other` at `next` is this area at `start` continued.
+    fn continues(&self, start: u64, next: u64, other: &Self) -> bool {
+        self.end == next
+            && self.rights == other.rights
+            && self.name == other.name
+            && match (&self.backing, &other.backing) {
+                (Backing::Anonymous, Backing::Anonymous) => true,
+                (
+                    Backing::File { bytes, offset, end },
+                    Backing::File {
+                        bytes: other_bytes,
+                        offset: other_offset,
+                        end: other_end,
+                    },
+                ) => {
+                    bytes.is(other_bytes)
+                        && end == other_end
+                        && offset + (next - start) == *other_offset
+                }
+                _ => false,
+            }
+    }
+}
+
 /// The address space.
 #[derive(Debug)]
 pub(crate) struct Space {
@@ -114,14 +139,8 @@ impl Space {
         self.unmap(range.clone());
         area.end = range.end;
         let before = self.areas.range_mut(..range.start).next_back();
-        if let Some((_, before)) = before
-            && before.end == range.start
-            && before.rights == area.rights
-            && before.name == area.name
-            && matches!(
-                (&before.backing, &area.backing),
-                (Backing::Anonymous, Backing::Anonymous)
-            )
+        if let Some((&start, before)) = before
+            && before.continues(start, range.start, &area)
         {
             before.end = range.end;
         } else {
@@ -154,19 +173,47 @@ impl Space {
         }
         self.split(range.start);
         self.split(range.end);
-        for (start, area) in self.areas.range_mut(range) {
+        for (start, area) in self.areas.range_mut(range.clone()) {
             if area.rights != rights {
                 area.rights = rights;
                 memory::set_rights(*start..area.end, rights);
             }
         }
+        self.merge(&range);
         Ok(())
+    }
+
+    /// Makes one area of neighbours in and around `range` that differ in nothing.
+    fn merge(&mut self, range: &Range<u64>) {
+        let first = self.areas.range(..range.start).next_back();
+        let mut at = first.map_or(range.start, |(start, _)| *start);
+        loop {
+            let mut pair = self.areas.range(at..=range.end);
+            let (Some((&start, one)), Some((&next, two))) = (pair.next(), pair.next()) else {
+                return;
+            };
+            if one.continues(start, next, two) {
+                let end = two.end;
+                self.areas.remove(&next);
+                if let Some(area) = self.areas.get_mut(&start) {
+                    area.end = end;
+                }
+                at = start;
+            } else {
+                at = next;
+            }
+        }
     }
 
     /// Whether every page of `range` is mapped.
     pub(crate) fn is_mapped(&self, range: &Range<u64>) -> bool {
         let mapped: u64 = self.parts(range).map(|part| part.end - part.start).sum();
         mapped == range.end - range.start
+    }
+
+    /// Whether some page of `range` is mapped.
+    pub(crate) fn holds_some(&self, range: &Range<u64>) -> bool {
+        self.parts(range).next().is_some()
     }
 
     /// The parts of `range` that are mapped.
@@ -235,6 +282,7 @@ impl Space {
     pub(crate) fn copy_to(&mut self, from: Range<u64>, to: u64, bytes: u64) -> Result<()> {
         let found = self.areas.range(..=from.start).next_back();
         let (start, area) = found
+            .filter(|(_, area)| from.end <= area.end)
             .map(|(start, area)| (*start, area.clone()))
             .ok_or(Errno::EFAULT)?;
         let rights = area.rights;
@@ -246,8 +294,14 @@ impl Space {
         };
         self.map(to..to + bytes, area)?;
         let mut page = vec![0; PAGE as usize];
-        for at in from.clone().step_by(PAGE as usize) {
-            if memory::is_held(at) && memory::read(at, &mut page) {
+        let mut rest = from.clone();
+        while let Some(at) = memory::next_held(rest.clone()) {
+            rest.start = at + PAGE;
+            if !any(rights) {
+                // Nothing reads what has no rights, but its contents move too.
+                memory::set_rights(at..at + PAGE, DATA);
+            }
+            if memory::read(at, &mut page) {
                 let target = to + (at - from.start);
                 let brought = memory::populate(target..target + PAGE, rights, &page);
                 brought.map_err(|_| Errno::ENOMEM)?;
@@ -325,13 +379,18 @@ impl Space {
         {
             return Err(Denied::BeyondFile);
         }
-        let around = match area.backing {
-            Backing::Anonymous => AROUND,
-            Backing::File { .. } => AROUND_FILE,
+        let (around, end) = match &area.backing {
+            Backing::Anonymous => (AROUND, area.end),
+            // What is behind the file's end is no page of it, also if it is near.
+            Backing::File { bytes, offset, end } if *end == u64::MAX => {
+                let rest = bytes.len().saturating_sub(*offset).next_multiple_of(PAGE);
+                (AROUND_FILE, area.end.min(start.saturating_add(rest)))
+            }
+            Backing::File { .. } => (AROUND_FILE, area.end),
         };
         let window = around * PAGE;
         let low = (page - page % window).max(start);
-        let high = (low - low % window + window).min(area.end);
+        let high = (low - low % window + window).min(end);
         let run = run_around(page, low..high);
         let whole = bring(start, area, run);
         // Short of memory: this page alone.
@@ -355,9 +414,9 @@ fn bring(start: u64, area: &Area, run: Range<u64>) -> core::result::Result<(), D
     let brought = match &area.backing {
         Backing::Anonymous => memory::populate(run, area.rights, &[]),
         Backing::File { bytes, offset, end } => {
-            let mut copy = vec![0; (run.end - run.start) as usize];
-            let count = bytes.read_until(offset + (run.start - start), *end, &mut copy);
-            memory::populate(run, area.rights, &copy[..count])
+            let at = offset + (run.start - start);
+            let end = at.saturating_add(run.end - run.start).min(*end);
+            bytes.with(at, end, |part| memory::populate(run, area.rights, part))
         }
     };
     brought.map_err(|_| Denied::NoMemory)

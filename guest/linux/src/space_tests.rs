@@ -119,3 +119,36 @@ fn the_break_moves_both_ways() {
     assert_eq!(space.fault(start, Access::Write), Err(Denied::NotMapped));
     assert_eq!(space.set_break(u64::MAX), start);
 }
+
+#[test]
+fn rights_that_come_back_leave_one_area() {
+    let mut space = Space::new();
+    let start = space.find(8 * PAGE, 0).expect("room");
+    let whole = start..start + 8 * PAGE;
+    space.map(whole.clone(), anonymous(DATA)).expect("mapped");
+    for page in [0, 2, 4] {
+        let part = start + page * PAGE..start + (page + 1) * PAGE;
+        space.protect(part, NONE).expect("protected");
+    }
+    assert_eq!(ranges(&space).len(), 6);
+    space.protect(whole.clone(), DATA).expect("protected");
+    assert_eq!(ranges(&space), [whole]);
+}
+
+#[test]
+fn pages_without_rights_keep_their_bytes_when_they_move() {
+    let mut space = Space::new();
+    let start = space.find(2 * PAGE, 0).expect("room");
+    let old = start..start + 2 * PAGE;
+    space.map(old.clone(), anonymous(DATA)).expect("mapped");
+    assert_eq!(space.fault(start, Access::Write), Ok(()));
+    assert!(memory::write(start, &[7]));
+    space.protect(old.clone(), NONE).expect("protected");
+    let to = space.find(8 * PAGE, 0).expect("room");
+    assert_eq!(space.copy_to(old, to, 8 * PAGE), Ok(()));
+    assert!(!memory::read(to, &mut [0]));
+    space.protect(to..to + PAGE, READ).expect("protected");
+    let mut byte = [0];
+    assert!(memory::read(to, &mut byte));
+    assert_eq!(byte, [7]);
+}

@@ -48,10 +48,12 @@ pub(crate) struct Thread {
     /// What is blocked again after the next handler, while `sigsuspend` waits.
     pub(crate) saved_mask: SpinLock<Option<u64>>,
     pub(crate) signal_stack: SpinLock<SignalStack>,
+    /// Its name, with zeros behind it.
+    pub(crate) name: SpinLock<[u8; 16]>,
 }
 
 impl Thread {
-    pub(crate) fn new(number: u32, blocked: u64) -> Arc<Self> {
+    pub(crate) fn new(number: u32, blocked: u64, name: [u8; 16]) -> Arc<Self> {
         Arc::new(Self {
             number,
             waiter: SpinLock::new(None),
@@ -60,6 +62,7 @@ impl Thread {
             blocked: AtomicU64::new(blocked),
             saved_mask: SpinLock::new(None),
             signal_stack: SpinLock::new(SignalStack::default()),
+            name: SpinLock::new(name),
         })
     }
 
@@ -80,6 +83,16 @@ impl Thread {
         }
     }
 
+    /// Takes back the mask of a call that a signal interrupted which another thread took;
+    /// says whether the call had one.
+    pub(crate) fn restore_mask(&self) -> bool {
+        let saved = self.saved_mask.lock().take();
+        if let Some(mask) = saved {
+            self.blocked.store(mask, Ordering::Relaxed);
+        }
+        saved.is_some()
+    }
+
     pub(crate) fn mask(&self) -> Mask {
         Mask(self.blocked.load(Ordering::Relaxed))
     }
@@ -90,11 +103,34 @@ pub(crate) struct Context<'a> {
     pub(crate) process: &'a Arc<Process>,
     pub(crate) thread: &'a Arc<Thread>,
     pub(crate) registers: &'a mut Registers,
+    /// Vector registers for the thread that this call starts.
+    pub(crate) vectors: Vec<u8>,
     /// Bytes on their way; kept, so that a call need not allocate them.
     pub(crate) buffer: Vec<u8>,
 }
 
 impl Context<'_> {
+    /// Calls `act` with another signal mask for the time of the call, if there is one. A
+    /// handler that interrupts it runs with that mask; behind it the old one comes back.
+    pub(crate) fn with_mask<R>(
+        &self,
+        mask: Option<Mask>,
+        act: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let Some(mask) = mask else {
+            return act();
+        };
+        let blocked = &self.thread.blocked;
+        let before = blocked.swap(mask.blockable().0, Ordering::Relaxed);
+        let result = act();
+        if matches!(result, Err(Errno::EINTR)) {
+            *self.thread.saved_mask.lock() = Some(before);
+        } else {
+            blocked.store(before, Ordering::Relaxed);
+        }
+        result
+    }
+
     /// Tries `act` until it is something else than EAGAIN, the deadline has passed
     /// (then EAGAIN), or a signal comes (EINTR). Looks again when a file may have
     /// changed.
@@ -130,17 +166,18 @@ impl Context<'_> {
         result
     }
 
-    /// An attempt on an open file, which waits unless the file is non-blocking.
+    /// An attempt on an open file, which waits, until the deadline, if it may.
     pub(crate) fn attempt<R>(
         &self,
         open: &Open,
         may_wait: bool,
+        deadline: Option<Instant>,
         mut act: impl FnMut() -> Result<R>,
     ) -> Result<R> {
         let first = act();
         if first.as_ref().err() != Some(&Errno::EAGAIN) || !may_wait {
             return first;
         }
-        self.wait(&[open.file.as_ref()], None, act)
+        self.wait(&[open.file.as_ref()], deadline, act)
     }
 }

@@ -42,6 +42,14 @@ impl Process {
         }
     }
 
+    /// Whether the program may write to `address`; its page comes.
+    pub(crate) fn may_write(&self, address: u64) -> Result<()> {
+        if memory::is_writable(address) {
+            return Ok(());
+        }
+        self.bring(address, 1, Access::Write)
+    }
+
     /// Brings the pages of a range that are not there.
     fn bring(&self, address: u64, length: usize, access: Access) -> Result<()> {
         let end = address.checked_add(length as u64).ok_or(Errno::EFAULT)?;
@@ -113,6 +121,18 @@ impl Process {
                 return Err(Errno::ENAMETOOLONG);
             }
         }
+    }
+
+    /// The name of a thread: up to 15 bytes, the rest zeros.
+    pub(crate) fn name(&self, address: u64) -> Result<[u8; 16]> {
+        let mut name = [0; 16];
+        for (slot, at) in name[..15].iter_mut().zip(0..) {
+            *slot = self.array::<1>(address.wrapping_add(at))?[0];
+            if *slot == 0 {
+                break;
+            }
+        }
+        Ok(name)
     }
 
     /// The parts of a vector: address and length each.

@@ -67,7 +67,7 @@ int main(void)
     char *page = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     strcpy(page, "kept");
     mprotect(page, 4096, PROT_NONE);
-    mprotect(page, 4096, PROT_READ);
+    mprotect(page, 4096, PROT_READ | PROT_WRITE);
     page = mremap(page, 1 << 20, 4 << 20, MREMAP_MAYMOVE);
     printf("memory %s\n", page);
     munmap(page, 4 << 20);

@@ -7,14 +7,15 @@ use linux_raw_sys::general as c;
 use tare_hal::clock;
 use tare_libos::time::{Duration, Instant};
 
-use super::files::insert;
+use super::descriptors::{close, insert};
 use super::io::open as opened;
 use super::time::{duration, put_duration};
 use crate::errno::{Errno, Result};
 use crate::files::epoll::{Epoll, Interest};
-use crate::files::pipe::{Event, Pair, Pipe};
-use crate::files::timer::{Setting, Timer};
+use crate::files::pipe::{Event, Pipe};
+use crate::files::timer::{Clock, Setting, Timer};
 use crate::files::{File, Open};
+use crate::signals::Mask;
 use crate::thread::Context;
 
 /// Most events of one call.
@@ -22,15 +23,33 @@ const MOST_EVENTS: u64 = 1024;
 const POLLNVAL: u32 = 0x20;
 
 /// A deadline in milliseconds; none for a negative number.
-fn deadline_ms(milliseconds: u64) -> Option<Instant> {
+pub(super) fn deadline_ms(milliseconds: u64) -> Option<Instant> {
     let ms = u64::try_from(milliseconds as u32 as i32).ok()?;
     Some(Instant::now() + Duration::from_millis(ms))
 }
 
+/// A deadline from the `timespec` at an address; none at 0.
+pub(super) fn deadline(context: &Context<'_>, at: u64) -> Result<Option<Instant>> {
+    match at {
+        0 => Ok(None),
+        at => Ok(Some(Instant::now() + duration(context, at)?)),
+    }
+}
+
+/// The signal mask at an address; none at 0.
+pub(super) fn mask(context: &Context<'_>, at: u64, bytes: u64) -> Result<Option<Mask>> {
+    match (at, bytes) {
+        (0, _) => Ok(None),
+        (at, 8) => Ok(Some(Mask(context.process.u64(at)?))),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 pub(super) fn epoll_create(context: &Context<'_>, flags: u64) -> Result {
+    only(flags, c::O_CLOEXEC)?;
     insert(
         context,
-        Open::new(Arc::new(Epoll::default()), 0),
+        Open::new(Arc::new(Epoll::default()), c::O_RDWR),
         flags as u32,
     )
 }
@@ -45,6 +64,9 @@ pub(super) fn epoll_ctl(
     let queue = opened(context, queue)?;
     let epoll = queue.file.as_kind::<Epoll>().ok_or(Errno::EINVAL)?;
     let open = opened(context, number)?;
+    if !open.file.has_events() {
+        return Err(Errno::EPERM);
+    }
     if Arc::ptr_eq(&queue, &open) {
         return Err(Errno::EINVAL);
     }
@@ -68,10 +90,9 @@ pub(super) fn epoll_ctl(
 
 pub(super) fn epoll_wait(
     context: &Context<'_>,
-    queue: u64,
-    to: u64,
-    most: u64,
-    timeout: u64,
+    [queue, to, most, ..]: super::Arguments,
+    deadline: Option<Instant>,
+    mask: Option<Mask>,
 ) -> Result {
     let queue = opened(context, queue)?;
     let epoll = queue.file.as_kind::<Epoll>().ok_or(Errno::EINVAL)?;
@@ -88,7 +109,8 @@ pub(super) fn epoll_wait(
         }
     };
     let watched = [queue.file.as_ref()];
-    let Some(found) = until_ready(context, &watched, deadline_ms(timeout), look)? else {
+    let found = context.with_mask(mask, || until_ready(context, &watched, deadline, look))?;
+    let Some(found) = found else {
         return Ok(0);
     };
     let mut bytes = Vec::with_capacity(found.len() * 12);
@@ -105,6 +127,7 @@ pub(super) fn poll(
     list: u64,
     count: u64,
     deadline: Option<Instant>,
+    mask: Option<Mask>,
 ) -> Result {
     if count > 65_536 {
         return Err(Errno::EINVAL);
@@ -127,7 +150,7 @@ pub(super) fn poll(
         .flatten()
         .map(|(open, _)| open.file.as_ref())
         .collect();
-    let ready = until_ready(context, &watched, deadline, || {
+    let look = || {
         let mut ready = 0;
         for (file, entry) in files.iter().zip(entries.chunks_mut(8)) {
             let events = match file {
@@ -143,21 +166,38 @@ pub(super) fn poll(
         } else {
             Ok(ready)
         }
+    };
+    let ready = context.with_mask(mask, || {
+        unless_signalled(context, until_ready(context, &watched, deadline, look)?)
     })?;
     context.process.write(list, &entries)?;
     Ok(ready.unwrap_or(0))
 }
 
 pub(super) fn poll_ms(context: &Context<'_>, list: u64, count: u64, timeout: u64) -> Result {
-    poll(context, list, count, deadline_ms(timeout))
+    poll(context, list, count, deadline_ms(timeout), None)
 }
 
-pub(super) fn ppoll(context: &Context<'_>, list: u64, count: u64, timeout: u64) -> Result {
-    let deadline = match timeout {
+pub(super) fn ppoll(context: &Context<'_>, a: super::Arguments) -> Result {
+    let [list, count, timeout, at, bytes, _] = a;
+    let deadline = deadline(context, timeout)?;
+    poll(context, list, count, deadline, mask(context, at, bytes)?)
+}
+
+/// `pselect6(2)`: the sixth argument points to a mask's address and size.
+pub(super) fn pselect(context: &Context<'_>, a: super::Arguments) -> Result {
+    let timeout = match a[4] {
         0 => None,
-        at => Some(Instant::now() + duration(context, at)?),
+        at => Some(duration(context, at)?),
     };
-    poll(context, list, count, deadline)
+    let mask = match a[5] {
+        0 => None,
+        at => {
+            let bytes = context.process.u64(at.wrapping_add(8))?;
+            mask(context, context.process.u64(at)?, bytes)?
+        }
+    };
+    select(context, a, timeout, mask)
 }
 
 /// `select(2)`, as a list for [`poll`].
@@ -165,6 +205,7 @@ pub(super) fn select(
     context: &Context<'_>,
     a: super::Arguments,
     timeout: Option<Duration>,
+    mask: Option<Mask>,
 ) -> Result {
     let count = (a[0] as usize).min(1024);
     let bytes = count.div_ceil(64) * 8;
@@ -195,7 +236,7 @@ pub(super) fn select(
         .iter()
         .map(|(_, open, _)| open.file.as_ref())
         .collect();
-    let ready = until_ready(context, &watched, deadline, || {
+    let look = || {
         found = core::array::from_fn(|_| alloc::vec![0; bytes]);
         let mut ready = 0;
         for (number, open, bits) in &files {
@@ -212,6 +253,9 @@ pub(super) fn select(
         } else {
             Ok(ready)
         }
+    };
+    let ready = context.with_mask(mask, || {
+        unless_signalled(context, until_ready(context, &watched, deadline, look)?)
     })?;
     for (set, address) in found.iter().zip(sets).filter(|(_, address)| *address != 0) {
         context.process.write(address, set)?;
@@ -239,7 +283,25 @@ fn until_ready<R>(
     }
 }
 
+/// Refuses flags that a call does not have.
+fn only(flags: u64, known: u32) -> Result<()> {
+    match flags as u32 & !known {
+        0 => Ok(()),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// EINTR where nothing was found and a signal waits, also without a wait: as `poll` and
+/// `select` do, and `epoll_wait` does not.
+fn unless_signalled<R>(context: &Context<'_>, found: Option<R>) -> Result<Option<R>> {
+    if found.is_none() && context.process.has_signal(context.thread) {
+        return Err(Errno::EINTR);
+    }
+    Ok(found)
+}
+
 pub(super) fn eventfd(context: &Context<'_>, count: u64, flags: u64) -> Result {
+    only(flags, c::O_CLOEXEC | c::O_NONBLOCK | c::EFD_SEMAPHORE)?;
     let flags = flags as u32;
     let event = Event::new(u64::from(count as u32), flags & c::EFD_SEMAPHORE != 0);
     insert(
@@ -249,16 +311,24 @@ pub(super) fn eventfd(context: &Context<'_>, count: u64, flags: u64) -> Result {
     )
 }
 
-fn put_pair(context: &Context<'_>, to: u64, ends: [Arc<Open>; 2], flags: u32) -> Result {
+pub(super) fn put_pair(context: &Context<'_>, to: u64, ends: [Arc<Open>; 2], flags: u32) -> Result {
     let [first, second] = ends;
     let first = insert(context, first, flags)?;
-    let second = insert(context, second, flags)?;
-    context.process.put_u32(to, first as u32)?;
-    context.process.put_u32(to.wrapping_add(4), second as u32)?;
-    Ok(0)
+    let put = insert(context, second, flags).and_then(|second| {
+        let put = context.process.put_u64(to, first | second << 32);
+        if put.is_err() {
+            close(context, second)?;
+        }
+        put
+    });
+    if put.is_err() {
+        close(context, first)?;
+    }
+    put.map(|()| 0)
 }
 
 pub(super) fn pipe(context: &Context<'_>, to: u64, flags: u64) -> Result {
+    only(flags, c::O_CLOEXEC | c::O_NONBLOCK | c::O_DIRECT)?;
     let flags = flags as u32;
     let kept = flags & c::O_NONBLOCK;
     let (reader, writer) = Pipe::pair();
@@ -269,19 +339,16 @@ pub(super) fn pipe(context: &Context<'_>, to: u64, flags: u64) -> Result {
     put_pair(context, to, ends, flags)
 }
 
-pub(super) fn socketpair(context: &Context<'_>, kind: u64, to: u64) -> Result {
-    let flags = kind as u32;
-    let (one, two) = Pair::ends();
-    let kept = flags & c::O_NONBLOCK | c::O_RDWR;
-    let ends = [
-        Open::new(Arc::new(one), kept),
-        Open::new(Arc::new(two), kept),
-    ];
-    put_pair(context, to, ends, flags)
-}
-
-pub(super) fn timerfd_create(context: &Context<'_>, flags: u64) -> Result {
-    let open = Open::new(Arc::new(Timer::default()), flags as u32 & c::O_NONBLOCK);
+pub(super) fn timerfd_create(context: &Context<'_>, clock: u64, flags: u64) -> Result {
+    let timer = match clock as u32 {
+        c::CLOCK_REALTIME | c::CLOCK_REALTIME_ALARM => Timer::new(Clock::Wall),
+        c::CLOCK_MONOTONIC | c::CLOCK_BOOTTIME | c::CLOCK_BOOTTIME_ALARM => {
+            Timer::new(Clock::Monotonic)
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    only(flags, c::O_CLOEXEC | c::O_NONBLOCK)?;
+    let open = Open::new(Arc::new(timer), flags as u32 & c::O_NONBLOCK | c::O_RDWR);
     insert(context, open, flags as u32)
 }
 
@@ -299,7 +366,7 @@ pub(super) fn timerfd_settime(
     let is_absolute = flags & 1 != 0;
     let next_ns = match first {
         0 => 0,
-        first if is_absolute => first.max(1),
+        first if is_absolute => timer.monotonic_ns(first).max(1),
         first => clock::now_ns() + first,
     };
     let before = timer.set(Setting {

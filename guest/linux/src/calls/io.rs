@@ -3,11 +3,11 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use linux_raw_sys::general::{SEEK_CUR, SEEK_END, SEEK_SET, SIGPIPE};
+use linux_raw_sys::general::{POLLIN, SEEK_CUR, SEEK_SET, SIGPIPE};
 
 use crate::errno::{Errno, Result};
-use crate::files::Open;
-use crate::files::regular::{Directory, Regular};
+use crate::files::regular::Regular;
+use crate::files::{Open, Way};
 use crate::thread::Context;
 
 use core::sync::atomic::Ordering;
@@ -72,13 +72,19 @@ fn in_steps(
 pub(super) fn read(context: &mut Context<'_>, number: u64, to: u64, length: u64) -> Result {
     let open = open(context, number)?;
     let is_regular = open.file.as_kind::<Regular>().is_some();
+    if !is_regular && length != 0 && open.file.ready() & POLLIN != 0 {
+        // What is read is gone where it came from.
+        context.process.may_write(to)?;
+    }
     let length = if is_regular {
         length
     } else {
         length.min(STEP as u64)
     };
     in_steps(context, to, length, |context, _, buffer| {
-        context.attempt(&open, open.may_wait(), || open.read(buffer))
+        context.attempt(&open, open.may_wait(), open.deadline(Way::Read), || {
+            open.read(buffer)
+        })
     })
 }
 
@@ -88,6 +94,7 @@ pub(super) fn pread(context: &mut Context<'_>, a: super::Arguments) -> Result {
     if offset > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
+    open.may(Way::Read)?;
     in_steps(context, to, length, |_, done, buffer| {
         open.file.read_at(offset + done, buffer)
     })
@@ -120,10 +127,11 @@ pub(super) fn write_all(
     bytes: &[u8],
     may_wait: bool,
 ) -> Result {
+    let deadline = open.deadline(Way::Write);
     let mut done = 0;
     while done < bytes.len() {
         let rest = &bytes[done..];
-        match context.attempt(open, may_wait, || open.write(rest)) {
+        match context.attempt(open, may_wait, deadline, || open.write(rest)) {
             Ok(count) => {
                 done += count;
                 if !may_wait && done < bytes.len() {
@@ -144,28 +152,8 @@ pub(super) fn write_all(
 
 pub(super) fn write(context: &mut Context<'_>, number: u64, from: u64, length: u64) -> Result {
     let open = open(context, number)?;
-    if length == 0 {
-        return open.write(&[]).map(|_| 0).or(Ok(0));
-    }
-    let mut done = 0;
-    while done < length.min(MOST) {
-        let part = (length - done).min(STEP as u64) as usize;
-        let result = with_buffer(context, part, |context, buffer| {
-            context
-                .process
-                .read(from.wrapping_add(done), &mut buffer[..part])?;
-            write_all(context, &open, &buffer[..part], open.may_wait())
-        });
-        match result {
-            Ok(count) => done += count,
-            Err(errno) if done == 0 => return Err(errno),
-            Err(_) => break,
-        }
-        if result != Ok(part as u64) {
-            break;
-        }
-    }
-    Ok(done)
+    let may_wait = open.may_wait();
+    write_parts(context, &open, &[(from, length as usize)], may_wait)
 }
 
 pub(super) fn pwrite(context: &mut Context<'_>, a: super::Arguments) -> Result {
@@ -174,6 +162,7 @@ pub(super) fn pwrite(context: &mut Context<'_>, a: super::Arguments) -> Result {
     if offset > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
+    open.may(Way::Write)?;
     let mut done = 0;
     while done < length.min(MOST) {
         let part = (length - done).min(STEP as u64) as usize;
@@ -188,55 +177,155 @@ pub(super) fn pwrite(context: &mut Context<'_>, a: super::Arguments) -> Result {
     Ok(done)
 }
 
-/// The parts of a vector in one buffer, up to [`STEP`] bytes.
-pub(super) fn gather(context: &Context<'_>, parts: &[(u64, usize)]) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+/// Copies from the parts of a vector, less the first `skip` bytes, until `to` is full.
+pub(super) fn gather(
+    context: &Context<'_>,
+    parts: &[(u64, usize)],
+    mut skip: usize,
+    to: &mut [u8],
+) -> Result<()> {
+    let mut done = 0;
     for (base, length) in parts {
-        let start = bytes.len();
-        let part = (*length).min(STEP - start);
-        bytes.resize(start + part, 0);
-        context.process.read(*base, &mut bytes[start..])?;
-        if bytes.len() == STEP {
+        let from = skip.min(*length);
+        skip -= from;
+        let part = (length - from).min(to.len() - done);
+        let base = base.wrapping_add(from as u64);
+        context.process.read(base, &mut to[done..done + part])?;
+        done += part;
+    }
+    Ok(())
+}
+
+/// Bytes of all parts.
+pub(super) fn total(parts: &[(u64, usize)]) -> usize {
+    let lengths = parts.iter().map(|(_, length)| *length);
+    lengths.fold(0, usize::saturating_add)
+}
+
+/// Writes what the parts of a vector name: all of it where the call may wait.
+pub(super) fn write_parts(
+    context: &mut Context<'_>,
+    open: &Open,
+    parts: &[(u64, usize)],
+    may_wait: bool,
+) -> Result {
+    open.may(Way::Write)?;
+    let length = total(parts).min(MOST as usize);
+    let mut done = 0;
+    while done < length {
+        let part = (length - done).min(STEP);
+        let result = with_buffer(context, part, |context, buffer| {
+            gather(context, parts, done, &mut buffer[..part])?;
+            write_all(context, open, &buffer[..part], may_wait)
+        });
+        match result {
+            Ok(count) => done += count as usize,
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+        if result != Ok(part as u64) {
             break;
         }
     }
-    Ok(bytes)
+    Ok(done as u64)
 }
 
 pub(super) fn writev(context: &mut Context<'_>, number: u64, parts: u64, count: u64) -> Result {
     let open = open(context, number)?;
     let parts = context.process.parts(parts, count)?;
-    let bytes = gather(context, &parts)?;
-    if bytes.is_empty() {
-        return Ok(0);
-    }
-    write_all(context, &open, &bytes, open.may_wait())
+    let may_wait = open.may_wait();
+    write_parts(context, &open, &parts, may_wait)
 }
 
 pub(super) fn lseek(context: &Context<'_>, number: u64, offset: u64, whence: u64) -> Result {
-    let open = open(context, number)?;
-    if let Some(directory) = open.file.as_kind::<Directory>() {
-        directory.position.store(offset, Ordering::Relaxed);
-        return Ok(offset);
+    open(context, number)?
+        .file
+        .seek(offset as i64, whence as u32)
+}
+
+/// `preadv(2)`.
+pub(super) fn preadv(context: &mut Context<'_>, a: super::Arguments) -> Result {
+    each_part(context, a, pread)
+}
+
+/// `pwritev(2)`.
+pub(super) fn pwritev(context: &mut Context<'_>, a: super::Arguments) -> Result {
+    each_part(context, a, pwrite)
+}
+
+/// Reads or writes the parts of a vector at an offset, one behind the other.
+fn each_part(
+    context: &mut Context<'_>,
+    [number, parts, count, offset, ..]: super::Arguments,
+    act: fn(&mut Context<'_>, super::Arguments) -> Result,
+) -> Result {
+    open(context, number)?;
+    if offset > i64::MAX as u64 {
+        return Err(Errno::EINVAL);
     }
-    let file = open.file.as_kind::<Regular>().ok_or(Errno::ESPIPE)?;
-    let base = match whence as u32 {
-        SEEK_SET => 0,
-        SEEK_CUR => file.position.load(Ordering::Relaxed),
-        SEEK_END => file.bytes.len(),
-        _ => return Err(Errno::EINVAL),
+    let mut done = 0;
+    for (base, length) in context.process.parts(parts, count)? {
+        let length = length as u64;
+        match act(context, [number, base, length, offset + done, 0, 0]) {
+            Ok(count) => {
+                done += count;
+                if count < length {
+                    break;
+                }
+            }
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+/// `copy_file_range(2)`, between files of the tree.
+pub(super) fn copy_file_range(context: &mut Context<'_>, a: super::Arguments) -> Result {
+    let [from_number, from_at, to_number, to_at, count, flags] = a;
+    let (from, to) = (open(context, from_number)?, open(context, to_number)?);
+    if flags != 0
+        || from.file.as_kind::<Regular>().is_none()
+        || to.file.as_kind::<Regular>().is_none()
+    {
+        return Err(Errno::EINVAL);
+    }
+    from.may(Way::Read)?;
+    to.may(Way::Write)?;
+    let position = |context: &Context<'_>, open: &Open, at: u64| match at {
+        0 => open.file.seek(0, SEEK_CUR),
+        at => context.process.u64(at),
     };
-    let at = base
-        .checked_add_signed(offset as i64)
-        .filter(|&at| at <= i64::MAX as u64);
-    let at = at.ok_or(Errno::EINVAL)?;
-    file.position.store(at, Ordering::Relaxed);
-    Ok(at)
+    let (source, target) = (
+        position(context, &from, from_at)?,
+        position(context, &to, to_at)?,
+    );
+    let mut done = 0;
+    while done < count.min(MOST) {
+        let part = (count - done).min(STEP as u64) as usize;
+        let copied = with_buffer(context, part, |_, buffer| {
+            let read = from.file.read_at(source + done, &mut buffer[..part])?;
+            to.file.write_at(target + done, &buffer[..read])
+        })?;
+        done += copied as u64;
+        if copied < part {
+            break;
+        }
+    }
+    for (open, at, end) in [(from, from_at, source + done), (to, to_at, target + done)] {
+        match at {
+            0 => drop(open.file.seek(end as i64, SEEK_SET)),
+            at => context.process.put_u64(at, end)?,
+        }
+    }
+    Ok(done)
 }
 
 pub(super) fn sendfile(context: &mut Context<'_>, a: super::Arguments) -> Result {
     let [to, from, offset_at, count, ..] = a;
     let (to, from) = (open(context, to)?, open(context, from)?);
+    to.may(Way::Write)?;
+    from.may(Way::Read)?;
     let mut at = match offset_at {
         0 => None,
         address => Some(context.process.u64(address)?),

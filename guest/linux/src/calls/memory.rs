@@ -1,12 +1,14 @@
 //! Memory: `mmap(2)` and its kin.
 
 use linux_raw_sys::general::{
-    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_SHARED,
-    MREMAP_FIXED, MREMAP_MAYMOVE, PROT_EXEC, PROT_READ, PROT_WRITE,
+    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE,
+    MAP_SHARED, MAP_SHARED_VALIDATE, MAP_TYPE, MREMAP_FIXED, MREMAP_MAYMOVE, PROT_EXEC, PROT_READ,
+    PROT_WRITE,
 };
 
 use super::Arguments;
 use crate::errno::{Errno, Result};
+use crate::files::Way;
 use crate::files::regular::Regular;
 use crate::memory::{PAGE, Rights};
 use crate::space::{Area, Backing, may_commit};
@@ -35,6 +37,12 @@ pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
     let [hint, length, protection, flags, number, offset] = a;
     let bytes = pages(length)?;
     let has = |bit: u32| flags as u32 & bit != 0;
+    if !matches!(
+        flags as u32 & MAP_TYPE,
+        MAP_SHARED | MAP_PRIVATE | MAP_SHARED_VALIDATE
+    ) {
+        return Err(Errno::EINVAL);
+    }
     let rights = rights(protection);
     if rights.write && !has(MAP_NORESERVE) {
         may_commit(bytes)?;
@@ -45,9 +53,17 @@ pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
         if !offset.is_multiple_of(PAGE) {
             return Err(Errno::EINVAL);
         }
+        let end = offset.checked_add(bytes);
+        if end.is_none_or(|end| end > i64::MAX as u64) {
+            return Err(Errno::EOVERFLOW);
+        }
         let open = context.process.files.lock().get(number)?.open.clone();
         let file = open.file.as_kind::<Regular>().ok_or(Errno::ENODEV)?;
-        if has(MAP_SHARED) && rights.write {
+        let is_shared_for_writing = has(MAP_SHARED) && rights.write;
+        if open.may(Way::Read).is_err() || is_shared_for_writing && open.may(Way::Write).is_err() {
+            return Err(Errno::EACCES);
+        }
+        if is_shared_for_writing {
             log::warn!(
                 "a writable shared mapping of {}: writes stay in the mapping",
                 file.path
@@ -69,6 +85,9 @@ pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
         space.find(bytes, hint)?
     };
     let end = start.checked_add(bytes).ok_or(Errno::ENOMEM)?;
+    if has(MAP_FIXED_NOREPLACE) && space.holds_some(&(start..end)) {
+        return Err(Errno::EEXIST);
+    }
     let area = Area {
         end,
         rights,

@@ -1,6 +1,8 @@
 //! The system calls, by number (kernel `arch/x86/entry/syscalls/syscall_64.tbl`).
 
 #[cfg(target_os = "none")]
+mod descriptors;
+#[cfg(target_os = "none")]
 mod events;
 #[cfg(target_os = "none")]
 mod files;
@@ -9,6 +11,10 @@ mod io;
 mod memory;
 #[cfg(target_os = "none")]
 mod net;
+#[cfg(target_os = "none")]
+mod options;
+#[cfg(target_os = "none")]
+mod status;
 #[cfg(target_os = "none")]
 pub(crate) mod system;
 #[cfg(target_os = "none")]
@@ -27,9 +33,9 @@ pub(crate) use table::{restarts, serve};
 #[cfg(target_os = "none")]
 mod table {
     use linux_raw_sys::general as nr;
-    use tare_libos::time::Duration;
 
-    use super::{Arguments, Result, events, files, io, memory, net, system, threads, time};
+    use super::{Arguments, Result, descriptors, events, files, io, memory, net, options, status};
+    use super::{system, threads, time};
     use crate::errno::Errno;
     use crate::thread::Context;
 
@@ -82,54 +88,67 @@ mod table {
             nr::__NR_readv => io::readv(c, a[0], a[1], a[2]),
             nr::__NR_writev => io::writev(c, a[0], a[1], a[2]),
             nr::__NR_lseek => io::lseek(c, a[0], a[1], a[2]),
+            nr::__NR_preadv => io::preadv(c, a),
+            nr::__NR_pwritev => io::pwritev(c, a),
+            nr::__NR_copy_file_range => io::copy_file_range(c, a),
             nr::__NR_sendfile => io::sendfile(c, a),
 
             nr::__NR_open => files::openat(c, AT_FDCWD, a[0], a[1], a[2]),
             nr::__NR_openat => files::openat(c, a[0], a[1], a[2], a[3]),
-            nr::__NR_close => files::close(c, a[0]),
-            nr::__NR_close_range => files::close_range(c, a[0], a[1]),
-            nr::__NR_dup => files::dup(c, a[0], None, 0),
+            nr::__NR_close => descriptors::close(c, a[0]),
+            nr::__NR_close_range => descriptors::close_range(c, a[0], a[1], a[2]),
+            nr::__NR_dup => descriptors::dup(c, a[0], None, 0),
             nr::__NR_dup2 if a[0] == a[1] => io::open(c, a[0]).map(|_| a[0]),
-            nr::__NR_dup2 => files::dup(c, a[0], Some(a[1]), 0),
-            nr::__NR_dup3 => files::dup(c, a[0], Some(a[1]), a[2]),
-            nr::__NR_fcntl => files::fcntl(c, a[0], a[1], a[2]),
-            nr::__NR_ioctl => files::ioctl(c, a[0], a[1], a[2]),
-            nr::__NR_stat => files::newfstatat(c, [AT_FDCWD, a[0], a[1], 0, 0, 0]),
-            nr::__NR_lstat => files::newfstatat(c, [AT_FDCWD, a[0], a[1], 0x100, 0, 0]),
-            nr::__NR_fstat => files::fstat(c, a[0], a[1]),
-            nr::__NR_newfstatat => files::newfstatat(c, a),
-            nr::__NR_statx => files::statx(c, a),
-            nr::__NR_getdents64 => files::getdents(c, a[0], a[1], a[2]),
+            nr::__NR_dup2 => descriptors::dup(c, a[0], Some(a[1]), 0),
+            nr::__NR_dup3 => descriptors::dup3(c, a[0], a[1], a[2]),
+            nr::__NR_fcntl => descriptors::fcntl(c, a[0], a[1], a[2]),
+            nr::__NR_ioctl => descriptors::ioctl(c, a[0], a[1], a[2]),
+            nr::__NR_stat => status::newfstatat(c, [AT_FDCWD, a[0], a[1], 0, 0, 0]),
+            nr::__NR_lstat => status::newfstatat(c, [AT_FDCWD, a[0], a[1], 0x100, 0, 0]),
+            nr::__NR_fstat => status::fstat(c, a[0], a[1]),
+            nr::__NR_newfstatat => status::newfstatat(c, a),
+            nr::__NR_statx => status::statx(c, a),
+            nr::__NR_getdents64 => descriptors::getdents(c, a[0], a[1], a[2]),
             nr::__NR_readlink => files::readlinkat(c, AT_FDCWD, a[0], a[1], a[2]),
             nr::__NR_readlinkat => files::readlinkat(c, a[0], a[1], a[2], a[3]),
-            nr::__NR_access => files::access(c, AT_FDCWD, a[0]),
-            nr::__NR_faccessat | nr::__NR_faccessat2 => files::access(c, a[0], a[1]),
+            nr::__NR_access => files::access(c, AT_FDCWD, a[0], a[1]),
+            nr::__NR_faccessat | nr::__NR_faccessat2 => files::access(c, a[0], a[1], a[2]),
             nr::__NR_mkdir => files::mkdirat(c, AT_FDCWD, a[0], a[1]),
             nr::__NR_mkdirat => files::mkdirat(c, a[0], a[1], a[2]),
             nr::__NR_unlink => files::unlinkat(c, AT_FDCWD, a[0], 0),
             nr::__NR_rmdir => files::unlinkat(c, AT_FDCWD, a[0], 0x200),
             nr::__NR_unlinkat => files::unlinkat(c, a[0], a[1], a[2]),
             nr::__NR_rename => files::renameat(c, [AT_FDCWD, a[0], AT_FDCWD, a[1], 0, 0]),
-            nr::__NR_renameat => files::renameat(c, a),
-            nr::__NR_renameat2 if a[4] == 0 => files::renameat(c, a),
-            nr::__NR_ftruncate => files::truncate(c, a[0], a[1]),
-            nr::__NR_fallocate => files::fallocate(c, a[0], a[1], a[2], a[3]),
+            nr::__NR_renameat => files::renameat(c, [a[0], a[1], a[2], a[3], 0, 0]),
+            nr::__NR_renameat2 => files::renameat(c, a),
+            nr::__NR_ftruncate => descriptors::truncate(c, a[0], a[1]),
+            nr::__NR_fallocate => descriptors::fallocate(c, a[0], a[1], a[2], a[3]),
             nr::__NR_chmod => files::chmod(c, AT_FDCWD, a[0], a[1]),
             nr::__NR_fchmodat => files::chmod(c, a[0], a[1], a[2]),
             nr::__NR_getcwd => files::getcwd(c, a[0], a[1]),
             nr::__NR_chdir => files::chdir(c, a[0]),
-            nr::__NR_statfs | nr::__NR_fstatfs => files::statfs(c, a[1]),
+            nr::__NR_fchdir => files::fchdir(c, a[0]),
+            nr::__NR_truncate => files::truncate(c, a[0], a[1]),
+            nr::__NR_symlink => files::symlinkat(c, a[0], AT_FDCWD, a[1]),
+            nr::__NR_symlinkat => files::symlinkat(c, a[0], a[1], a[2]),
+            nr::__NR_link => files::linkat(c, [AT_FDCWD, a[0], AT_FDCWD, a[1], 0, 0]),
+            nr::__NR_linkat => files::linkat(c, a),
+            nr::__NR_umask => files::umask(c, a[0]),
+            nr::__NR_chown | nr::__NR_lchown => files::chown(c, AT_FDCWD, a[0]),
+            nr::__NR_fchownat => files::chown(c, a[0], a[1]),
+            nr::__NR_utimensat => files::utimensat(c, a),
+            nr::__NR_fchmod => descriptors::fchmod(c, a[0], a[1]),
+            nr::__NR_flock => descriptors::flock(c, a[0], a[1]),
+            nr::__NR_statfs => status::statfs(c, a[0], a[1]),
+            nr::__NR_fstatfs => status::fstatfs(c, a[0], a[1]),
             nr::__NR_fsync
             | nr::__NR_fdatasync
-            | nr::__NR_flock
+            | nr::__NR_syncfs
+            | nr::__NR_sync_file_range
+            | nr::__NR_readahead
             | nr::__NR_fadvise64
-            | nr::__NR_fchmod
             | nr::__NR_fchown => io::open(c, a[0]).map(|_| 0),
-            nr::__NR_sync
-            | nr::__NR_umask
-            | nr::__NR_chown
-            | nr::__NR_fchownat
-            | nr::__NR_utimensat => Ok(0),
+            nr::__NR_sync => Ok(0),
 
             nr::__NR_mmap => memory::mmap(c, a),
             nr::__NR_munmap => memory::munmap(c, a[0], a[1]),
@@ -144,34 +163,32 @@ mod table {
             | nr::__NR_munlockall => Ok(0),
             nr::__NR_mincore => Err(Errno::ENOMEM),
 
-            nr::__NR_epoll_create => events::epoll_create(c, 0),
+            nr::__NR_epoll_create => {
+                events::epoll_create(c, if a[0] as i32 > 0 { 0 } else { u64::MAX })
+            }
             nr::__NR_epoll_create1 => events::epoll_create(c, a[0]),
             nr::__NR_epoll_ctl => events::epoll_ctl(c, a[0], a[1], a[2], a[3]),
-            nr::__NR_epoll_wait | nr::__NR_epoll_pwait => {
-                events::epoll_wait(c, a[0], a[1], a[2], a[3])
+            nr::__NR_epoll_wait => events::epoll_wait(c, a, events::deadline_ms(a[3]), None),
+            nr::__NR_epoll_pwait => {
+                let mask = events::mask(c, a[4], a[5])?;
+                events::epoll_wait(c, a, events::deadline_ms(a[3]), mask)
+            }
+            nr::__NR_epoll_pwait2 => {
+                let deadline = events::deadline(c, a[3])?;
+                events::epoll_wait(c, a, deadline, events::mask(c, a[4], a[5])?)
             }
             nr::__NR_poll => events::poll_ms(c, a[0], a[1], a[2]),
-            nr::__NR_ppoll => events::ppoll(c, a[0], a[1], a[2]),
-            nr::__NR_select | nr::__NR_pselect6 => {
-                let timeout = match a[4] {
-                    0 => None,
-                    at if number == nr::__NR_pselect6 => Some(time::duration(c, at)?),
-                    at => {
-                        let micros = c.process.u64(at.wrapping_add(8))?;
-                        let seconds = c.process.u64(at)?.min(u32::MAX.into());
-                        Some(Duration::from_secs(seconds) + Duration::from_micros(micros))
-                    }
-                };
-                events::select(c, a, timeout)
-            }
+            nr::__NR_ppoll => events::ppoll(c, a),
+            nr::__NR_select => events::select(c, a, time::micros(c, a[4])?, None),
+            nr::__NR_pselect6 => events::pselect(c, a),
             nr::__NR_eventfd => events::eventfd(c, a[0], 0),
             nr::__NR_eventfd2 => events::eventfd(c, a[0], a[1]),
-            nr::__NR_timerfd_create => events::timerfd_create(c, a[1]),
+            nr::__NR_timerfd_create => events::timerfd_create(c, a[0], a[1]),
             nr::__NR_timerfd_settime => events::timerfd_settime(c, a[0], a[1], a[2], a[3]),
             nr::__NR_timerfd_gettime => events::timerfd_gettime(c, a[0], a[1]),
             nr::__NR_pipe => events::pipe(c, a[0], 0),
             nr::__NR_pipe2 => events::pipe(c, a[0], a[1]),
-            nr::__NR_socketpair => events::socketpair(c, a[1], a[3]),
+            nr::__NR_socketpair => net::socketpair(c, a),
 
             nr::__NR_socket => net::socket(c, a[0], a[1]),
             nr::__NR_bind => net::bind(c, a[0], a[1], a[2]),
@@ -186,8 +203,10 @@ mod table {
             nr::__NR_sendmsg => net::sendmsg(c, a[0], a[1], a[2]),
             nr::__NR_recvfrom => net::recvfrom(c, a),
             nr::__NR_recvmsg => net::recvmsg(c, a[0], a[1], a[2]),
-            nr::__NR_setsockopt => net::setsockopt(c, a),
-            nr::__NR_getsockopt => net::getsockopt(c, a),
+            nr::__NR_sendmmsg => net::sendmmsg(c, a),
+            nr::__NR_recvmmsg => net::recvmmsg(c, a),
+            nr::__NR_setsockopt => options::setsockopt(c, a),
+            nr::__NR_getsockopt => options::getsockopt(c, a),
 
             nr::__NR_clock_gettime => time::clock_gettime(c, a[0], a[1]),
             nr::__NR_clock_getres => time::clock_getres(c, a[0], a[1]),
@@ -216,10 +235,18 @@ mod table {
                 Ok(0)
             }
             nr::__NR_sched_getaffinity => threads::sched_getaffinity(c, a[1], a[2]),
-            nr::__NR_sched_setaffinity | nr::__NR_setpriority | nr::__NR_set_robust_list => Ok(0),
+            nr::__NR_sched_setaffinity | nr::__NR_setpriority => Ok(0),
+            nr::__NR_sched_getscheduler | nr::__NR_sched_setscheduler => Ok(0),
+            nr::__NR_set_robust_list => threads::set_robust_list(a[1]),
             nr::__NR_getpriority => Ok(20),
-            nr::__NR_rt_sigaction => threads::rt_sigaction(c, a[0], a[1], a[2]),
+            nr::__NR_rt_sigaction => threads::rt_sigaction(c, a),
             nr::__NR_rt_sigprocmask => threads::rt_sigprocmask(c, a[0], a[1], a[2]),
+            nr::__NR_rt_sigpending => threads::rt_sigpending(c, a[0]),
+            nr::__NR_rt_sigtimedwait => threads::rt_sigtimedwait(c, a[0], a[1], a[2]),
+            nr::__NR_setitimer => time::setitimer(c, a[0], a[1], a[2]),
+            nr::__NR_getitimer => time::getitimer(c, a[0], a[1]),
+            nr::__NR_alarm => time::alarm(c, a[0]),
+            nr::__NR_times => system::times(c, a[0]),
             nr::__NR_rt_sigsuspend => threads::rt_sigsuspend(c, a[0]),
             nr::__NR_sigaltstack => threads::sigaltstack(c, a[0], a[1]),
             nr::__NR_kill => threads::kill(c, a[0], a[1]),
@@ -230,12 +257,12 @@ mod table {
             nr::__NR_arch_prctl => system::arch_prctl(c, a[0], a[1]),
             nr::__NR_prctl => system::prctl(c, a[0], a[1]),
             nr::__NR_uname => system::uname(c, a[0]),
-            nr::__NR_getrandom => system::getrandom(c, a[0], a[1]),
+            nr::__NR_getrandom => system::getrandom(c, a[0], a[1], a[2]),
             nr::__NR_prlimit64 => system::prlimit(c, a[1], a[3]),
             nr::__NR_getrlimit => system::prlimit(c, a[0], a[1]),
             nr::__NR_setrlimit => Ok(0),
             nr::__NR_sysinfo => system::sysinfo(c, a[0]),
-            nr::__NR_getrusage => system::getrusage(c, a[1]),
+            nr::__NR_getrusage => system::getrusage(c, a[0], a[1]),
             nr::__NR_exit_group => system::exit_group(a[0]),
             nr::__NR_set_tid_address => {
                 let clear = &c.thread.clear_at_end;

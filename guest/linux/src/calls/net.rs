@@ -1,87 +1,165 @@
-//! Sockets (`socket(2)` and its kin), for IPv4.
+//! Sockets (`socket(2)` and its kin) of AF_INET, AF_INET6 and AF_UNIX.
 
 use alloc::sync::Arc;
-use core::net::{Ipv4Addr, SocketAddrV4};
 
 use linux_raw_sys::general as c;
 use linux_raw_sys::net as n;
-use tare_libos::net::Shutdown;
 
-use super::files::insert;
-use super::io::{gather, open as opened, with_buffer, write_all};
+use super::descriptors::insert;
+use super::events::put_pair;
+use super::files::{AT_FDCWD, absolute, add, masked};
+use super::io::{gather, open as opened, total, with_buffer, write_parts};
 use crate::errno::{Errno, Result};
-use crate::files::Open;
+use crate::files::endpoint::{Address, Endpoint, Half, Kind, Name, Received};
 use crate::files::socket::Socket;
+use crate::files::tree::{Kind as NodeKind, Last, Node};
+use crate::files::unix::Unix;
+use crate::files::{File, Open, Way};
 use crate::signals::Mask;
 use crate::thread::Context;
 
 /// Most bytes that one call receives.
 const STEP: usize = 128 * 1024;
+/// Most bytes of a datagram over IPv4.
+const MOST_DATAGRAM: usize = 65_507;
+/// Longest address (`sockaddr_storage`).
+const MOST_ADDRESS: u64 = 128;
 const KIND: u32 = 0xf;
-const SOL_TCP: u32 = 6;
+/// A flag of `recvmmsg`: what it does here in any case.
+const MSG_WAITFORONE: u64 = 0x1_0000;
 
-fn with_socket<R>(open: &Open, act: impl FnOnce(&Socket) -> Result<R>) -> Result<R> {
-    act(open.file.as_kind::<Socket>().ok_or(Errno::ENOTSOCK)?)
+fn endpoint(open: &Open) -> Result<&dyn Endpoint> {
+    open.file.endpoint().ok_or(Errno::ENOTSOCK)
 }
 
-pub(super) fn socket(context: &Context<'_>, family: u64, kind: u64) -> Result {
-    let kind = kind as u32;
-    if family as u32 != n::AF_INET {
-        return Err(Errno::EAFNOSUPPORT);
-    }
-    let socket = match kind & KIND {
-        n::SOCK_STREAM => Socket::stream(),
-        n::SOCK_DGRAM => Socket::datagram(),
-        _ => return Err(Errno::EPROTONOSUPPORT),
-    };
-    let flags = c::O_RDWR | kind & c::O_NONBLOCK;
-    insert(context, Open::new(Arc::new(socket), flags), kind)
-}
-
-fn address(context: &Context<'_>, at: u64, length: u64) -> Result<SocketAddrV4> {
-    if length < 16 {
+/// The kind of a new socket, from its type and flags.
+fn kind(word: u32) -> Result<Kind> {
+    if word & !(KIND | c::O_CLOEXEC | c::O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
-    let bytes: [u8; 16] = context.process.array(at)?;
-    if u32::from(u16::from_le_bytes([bytes[0], bytes[1]])) != n::AF_INET {
+    Kind::parse(word & KIND).ok_or(Errno::EPROTONOSUPPORT)
+}
+
+pub(super) fn socket(context: &Context<'_>, family: u64, word: u64) -> Result {
+    let (family, word) = (family as u32, word as u32);
+    if !matches!(family, n::AF_INET | n::AF_INET6 | n::AF_UNIX) {
         return Err(Errno::EAFNOSUPPORT);
     }
-    let ip = Ipv4Addr::new(bytes[4], bytes[5], bytes[6], bytes[7]);
-    Ok(SocketAddrV4::new(
-        ip,
-        u16::from_be_bytes([bytes[2], bytes[3]]),
-    ))
+    let file: Arc<dyn File> = match (family, kind(word)?) {
+        (n::AF_UNIX, kind) => Arc::new(Unix::new(kind)),
+        (_, Kind::Packets) => return Err(Errno::EPROTONOSUPPORT),
+        (family, kind) => Arc::new(Socket::new(family, kind)),
+    };
+    let flags = c::O_RDWR | word & c::O_NONBLOCK;
+    insert(context, Open::new(file, flags), word)
+}
+
+pub(super) fn socketpair(context: &Context<'_>, a: super::Arguments) -> Result {
+    let [family, word, _, to, ..] = a;
+    let kind = kind(word as u32)?;
+    match family as u32 {
+        n::AF_UNIX => {}
+        n::AF_INET | n::AF_INET6 => return Err(Errno::EOPNOTSUPP),
+        _ => return Err(Errno::EAFNOSUPPORT),
+    }
+    let (one, two) = Unix::pair(kind);
+    let kept = word as u32 & c::O_NONBLOCK | c::O_RDWR;
+    let ends = [
+        Open::new(Arc::new(one), kept),
+        Open::new(Arc::new(two), kept),
+    ];
+    put_pair(context, to, ends, word as u32)
+}
+
+fn address(context: &Context<'_>, at: u64, length: u64) -> Result<Address> {
+    if length > MOST_ADDRESS {
+        return Err(Errno::EINVAL);
+    }
+    Address::parse(&context.process.bytes(at, length as usize)?)
 }
 
 /// Writes an address where the program wants one.
-fn put_address(
-    context: &Context<'_>,
-    to: u64,
-    length_at: u64,
-    address: SocketAddrV4,
-) -> Result<()> {
+fn put_address(context: &Context<'_>, to: u64, length_at: u64, address: &Address) -> Result<()> {
     if to == 0 || length_at == 0 {
         return Ok(());
     }
-    let room = context.process.u32(length_at)? as usize;
-    let mut bytes = [0; 16];
-    bytes[..2].copy_from_slice(&(n::AF_INET as u16).to_le_bytes());
-    bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
-    bytes[4..8].copy_from_slice(&address.ip().octets());
-    context.process.write(to, &bytes[..room.min(16)])?;
-    context.process.put_u32(length_at, 16)
+    let room = context.process.u32(length_at)? as i32;
+    let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
+    let bytes = address.to_bytes();
+    context.process.write(to, &bytes[..room.min(bytes.len())])?;
+    context.process.put_u32(length_at, bytes.len() as u32)
 }
 
 pub(super) fn bind(context: &Context<'_>, number: u64, at: u64, length: u64) -> Result {
     let open = opened(context, number)?;
+    endpoint(&open)?;
     let address = address(context, at, length)?;
-    with_socket(&open, |socket| socket.bind(address)).map(|()| 0)
+    if let Some(socket) = open.file.as_kind::<Socket>() {
+        return socket.bind(&address).map(|()| 0);
+    }
+    let socket = open.file.as_kind::<Unix>().ok_or(Errno::ENOTSOCK)?;
+    let Address::Unix(name) = address else {
+        return Err(Errno::EINVAL);
+    };
+    bind_unix(context, socket, &name)
+}
+
+fn bind_unix(context: &Context<'_>, socket: &Unix, name: &Name) -> Result {
+    match name.first() {
+        None => Err(Errno::EINVAL),
+        Some(0) => {
+            let mut names = context.process.abstract_names.lock();
+            if names.get(name).is_some_and(|named| named.socket().is_ok()) {
+                return Err(Errno::EADDRINUSE);
+            }
+            let named = socket.bind(name.clone())?;
+            names.insert(name.clone(), named);
+            Ok(0)
+        }
+        Some(_) => {
+            let path = path(context, name)?;
+            let (above, last) = context.process.tree.find_above(&path, Last::Keep)?;
+            if last.is_empty() || above.entries()?.lock().contains_key(&last) {
+                return Err(Errno::EADDRINUSE);
+            }
+            let named = socket.bind(name.clone())?;
+            let permissions = masked(context, 0o777);
+            let node = Node::new(NodeKind::Socket(named), permissions, 0);
+            add(&above, last, node).map_err(|_| Errno::EADDRINUSE)
+        }
+    }
+}
+
+fn path(context: &Context<'_>, name: &Name) -> Result<alloc::string::String> {
+    let text = core::str::from_utf8(name).map_err(|_| Errno::EINVAL)?;
+    absolute(context, AT_FDCWD as u64, text)
+}
+
+/// The socket of AF_UNIX that an address names.
+fn named(context: &Context<'_>, address: &Address) -> Result<Unix> {
+    let Address::Unix(name) = address else {
+        return Err(Errno::EINVAL);
+    };
+    match name.first() {
+        None => Err(Errno::EINVAL),
+        Some(0) => {
+            let names = context.process.abstract_names.lock();
+            names.get(name).ok_or(Errno::ECONNREFUSED)?.socket()
+        }
+        Some(_) => {
+            let path = path(context, name)?;
+            match &context.process.tree.find(&path, Last::Follow)?.kind {
+                NodeKind::Socket(named) => named.socket(),
+                _ => Err(Errno::ECONNREFUSED),
+            }
+        }
+    }
 }
 
 pub(super) fn listen(context: &Context<'_>, number: u64, backlog: u64) -> Result {
     let open = opened(context, number)?;
     let backlog = (backlog as u32 as i32).clamp(1, 4096) as usize;
-    with_socket(&open, |socket| socket.listen(backlog)).map(|()| 0)
+    endpoint(&open)?.listen(backlog).map(|()| 0)
 }
 
 pub(super) fn accept(
@@ -92,23 +170,46 @@ pub(super) fn accept(
     flags: u64,
 ) -> Result {
     let open = opened(context, number)?;
-    open.note_read();
+    let listener = endpoint(&open)?;
     let flags = flags as u32;
-    let (socket, peer) = context.attempt(&open, open.may_wait(), || {
-        with_socket(&open, Socket::accept)
-    })?;
-    put_address(context, to, length_at, peer)?;
-    let accepted = Open::new(Arc::new(socket), c::O_RDWR | flags & c::O_NONBLOCK);
+    if flags & !(c::O_NONBLOCK | c::O_CLOEXEC) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    open.note_read();
+    let deadline = open.deadline(Way::Read);
+    let (socket, peer) = context.attempt(&open, open.may_wait(), deadline, || listener.accept())?;
+    put_address(context, to, length_at, &peer)?;
+    let accepted = Open::new(socket, c::O_RDWR | flags & c::O_NONBLOCK);
     insert(context, accepted, flags)
 }
 
 pub(super) fn connect(context: &Context<'_>, number: u64, at: u64, length: u64) -> Result {
     let open = opened(context, number)?;
-    let address = address(context, at, length)?;
-    match with_socket(&open, |socket| socket.connect(address)) {
+    endpoint(&open)?;
+    let deadline = open.deadline(Way::Write);
+    if let Some(socket) = open.file.as_kind::<Unix>() {
+        let address = address(context, at, length)?;
+        let peer = named(context, &address)?;
+        let connect = || socket.connect(&peer);
+        return match connect() {
+            Err(Errno::EAGAIN) if open.may_wait() => context.wait(&[&peer], deadline, connect),
+            result => result,
+        }
+        .map(|()| 0);
+    }
+    let socket = open.file.as_kind::<Socket>().ok_or(Errno::ENOTSOCK)?;
+    let family: [u8; 2] = context.process.array(at)?;
+    if u32::from(u16::from_le_bytes(family)) == n::AF_UNSPEC {
+        return socket.disconnect().map(|()| 0);
+    }
+    match socket.connect(&address(context, at, length)?) {
         // EALREADY: a signal interrupted the call, which is made again.
         Err(Errno::EINPROGRESS | Errno::EALREADY) if open.may_wait() => {
-            context.attempt(&open, true, || with_socket(&open, Socket::opened))?;
+            let opened = context.attempt(&open, true, deadline, || socket.opened());
+            opened.map_err(|errno| match errno {
+                Errno::EAGAIN => Errno::EINPROGRESS,
+                errno => errno,
+            })?;
             Ok(0)
         }
         result => result.map(|()| 0),
@@ -117,13 +218,13 @@ pub(super) fn connect(context: &Context<'_>, number: u64, at: u64, length: u64) 
 
 pub(super) fn shutdown(context: &Context<'_>, number: u64, how: u64) -> Result {
     let open = opened(context, number)?;
-    let how = match how {
-        0 => Shutdown::Read,
-        1 => Shutdown::Write,
-        2 => Shutdown::Both,
+    let half = match how {
+        0 => Half::Read,
+        1 => Half::Write,
+        2 => Half::Both,
         _ => return Err(Errno::EINVAL),
     };
-    with_socket(&open, |socket| socket.shutdown(how)).map(|()| 0)
+    endpoint(&open)?.shutdown(half).map(|()| 0)
 }
 
 pub(super) fn name(
@@ -134,11 +235,12 @@ pub(super) fn name(
     which: Which,
 ) -> Result {
     let open = opened(context, number)?;
-    let address = with_socket(&open, |socket| match which {
+    let socket = endpoint(&open)?;
+    let address = match which {
         Which::Local => socket.local(),
         Which::Peer => socket.peer(),
-    })?;
-    put_address(context, to, length_at, address)?;
+    }?;
+    put_address(context, to, length_at, &address)?;
     Ok(0)
 }
 
@@ -156,31 +258,26 @@ pub(super) fn sendto(context: &mut Context<'_>, a: super::Arguments) -> Result {
         0 => None,
         at => Some(address(context, at, to_length)?),
     };
-    let part = (length as usize).min(STEP);
-    with_buffer(context, part, |context, buffer| {
-        context.process.read(from, &mut buffer[..part])?;
-        send(context, &open, &buffer[..part], to, flags as u32)
-    })
+    let parts = [(from, length as usize)];
+    send(context, &open, &parts, to.as_ref(), flags as u32)
 }
 
 fn send(
     context: &mut Context<'_>,
     open: &Open,
-    bytes: &[u8],
-    to: Option<SocketAddrV4>,
+    parts: &[(u64, usize)],
+    to: Option<&Address>,
     flags: u32,
 ) -> Result {
     let may_wait = open.may_wait() && flags & n::MSG_DONTWAIT == 0;
-    let is_datagram = with_socket(open, |socket| Ok(socket.is_datagram()));
-    if is_datagram == Ok(true) {
-        let sent = with_socket(open, |socket| socket.send(bytes, to))?;
-        return Ok(sent as u64);
+    if endpoint(open)?.kind() != Kind::Stream {
+        return send_message(context, open, parts, to, may_wait);
     }
     let before = context
         .thread
         .pending
         .load(core::sync::atomic::Ordering::Relaxed);
-    let sent = write_all(context, open, bytes, may_wait);
+    let sent = write_parts(context, open, parts, may_wait);
     if sent == Err(Errno::EPIPE) && flags & n::MSG_NOSIGNAL != 0 {
         // Only this one: others may have come meanwhile.
         let own = Mask::of(c::SIGPIPE).0 & !before;
@@ -192,6 +289,43 @@ fn send(
     sent
 }
 
+/// Sends one message, whole.
+fn send_message(
+    context: &mut Context<'_>,
+    open: &Open,
+    parts: &[(u64, usize)],
+    to: Option<&Address>,
+    may_wait: bool,
+) -> Result {
+    let length = Some(total(parts)).filter(|&length| length <= 2 * MOST_DATAGRAM);
+    let length = length.ok_or(Errno::EMSGSIZE)?;
+    let unix = open.file.as_kind::<Unix>();
+    if unix.is_none() && length > MOST_DATAGRAM {
+        return Err(Errno::EMSGSIZE);
+    }
+    let peer = match (unix, to) {
+        (Some(_), Some(to)) => Some(named(context, to)?),
+        _ => None,
+    };
+    let deadline = open.deadline(Way::Write);
+    let sent = with_buffer(context, length, |context, buffer| {
+        gather(context, parts, 0, &mut buffer[..length])?;
+        let bytes = &buffer[..length];
+        let act = || match (unix, &peer) {
+            (Some(socket), Some(peer)) => socket.send_to(bytes, peer),
+            _ => endpoint(open)?.send(bytes, to),
+        };
+        match (act(), &peer) {
+            (Err(Errno::EAGAIN), Some(peer)) if may_wait => context.wait(&[peer], deadline, act),
+            (Err(Errno::EAGAIN), None) if may_wait && unix.is_some() => {
+                context.attempt(open, true, deadline, act)
+            }
+            (sent, _) => sent,
+        }
+    })?;
+    Ok(sent as u64)
+}
+
 pub(super) fn sendmsg(context: &mut Context<'_>, number: u64, message: u64, flags: u64) -> Result {
     let open = opened(context, number)?;
     let word = |at: u64| context.process.u64(message.wrapping_add(at));
@@ -200,8 +334,40 @@ pub(super) fn sendmsg(context: &mut Context<'_>, number: u64, message: u64, flag
         at => Some(address(context, at, u64::from(word(8)? as u32))?),
     };
     let parts = context.process.parts(word(16)?, word(24)?)?;
-    let bytes = gather(context, &parts)?;
-    send(context, &open, &bytes, to, flags as u32)
+    send(context, &open, &parts, to.as_ref(), flags as u32)
+}
+
+/// `sendmmsg(2)`: entries of 64 bytes, a `msghdr` and the bytes sent.
+pub(super) fn sendmmsg(context: &mut Context<'_>, a: super::Arguments) -> Result {
+    each_message(context, a, sendmsg)
+}
+
+/// `recvmmsg(2)`: waits for the first message only.
+pub(super) fn recvmmsg(context: &mut Context<'_>, a: super::Arguments) -> Result {
+    each_message(context, a, recvmsg)
+}
+
+fn each_message(
+    context: &mut Context<'_>,
+    [number, messages, count, flags, ..]: super::Arguments,
+    act: fn(&mut Context<'_>, u64, u64, u64) -> Result,
+) -> Result {
+    const ENTRY_BYTES: u64 = 64;
+    let mut done = 0;
+    while done < count.min(1024) {
+        let at = messages.wrapping_add(done * ENTRY_BYTES);
+        let flags = match done {
+            0 => flags,
+            _ => flags | u64::from(n::MSG_DONTWAIT),
+        };
+        match act(context, number, at, flags & !MSG_WAITFORONE) {
+            Ok(bytes) => context.process.put_u32(at.wrapping_add(56), bytes as u32)?,
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+        done += 1;
+    }
+    Ok(done)
 }
 
 /// Receives up to `length` bytes into the thread's buffer, then calls `put` with them.
@@ -210,54 +376,63 @@ fn receive(
     open: &Open,
     length: usize,
     flags: u32,
-    put: impl FnOnce(&Context<'_>, &[u8], Option<SocketAddrV4>) -> Result<()>,
+    put: impl FnOnce(&Context<'_>, &[u8], &Received) -> Result<()>,
 ) -> Result {
     let may_wait = open.may_wait() && flags & n::MSG_DONTWAIT == 0;
     let peeks = flags & n::MSG_PEEK != 0;
-    let waits_for_all = may_wait && flags & n::MSG_WAITALL != 0 && !peeks;
+    let socket = endpoint(open)?;
+    let is_stream = socket.kind() == Kind::Stream;
+    let waits_for_all = is_stream && may_wait && flags & n::MSG_WAITALL != 0 && !peeks;
     let part = length.min(STEP);
+    let deadline = open.deadline(Way::Read);
     with_buffer(context, part, |context, buffer| {
-        let mut done = 0;
-        let mut from = None;
+        let mut all = Received::default();
         loop {
             open.note_read();
-            let received =
-                context.attempt(open, may_wait, || match open.file.as_kind::<Socket>() {
-                    Some(socket) => socket.receive(&mut buffer[done..part], peeks),
-                    None => open
-                        .file
-                        .read(&mut buffer[done..part])
-                        .map(|count| (count, None)),
-                });
-            match received {
-                Ok((count, sender)) => {
-                    done += count;
-                    from = sender;
-                    if count == 0 || done == part || !waits_for_all {
+            let to = &mut buffer[all.count..part];
+            match context.attempt(open, may_wait, deadline, || socket.receive(to, peeks)) {
+                Ok(received) => {
+                    all.count += received.count;
+                    all.length += received.length;
+                    all.from = received.from;
+                    if received.count == 0 || all.count == part || !waits_for_all {
                         break;
                     }
                 }
-                Err(errno) if done == 0 => return Err(errno),
+                Err(errno) if all.count == 0 => return Err(errno),
                 Err(_) => break,
             }
         }
-        put(context, &buffer[..done], from)?;
-        Ok(done as u64)
+        put(context, &buffer[..all.count], &all)?;
+        let is_cut = flags & n::MSG_TRUNC != 0 && !is_stream;
+        Ok(if is_cut { all.length } else { all.count } as u64)
     })
+}
+
+/// Refuses a destination that cannot be written to before something is taken for it.
+fn may_receive(context: &Context<'_>, open: &Open, to: u64) -> Result<()> {
+    if open.file.ready() & c::POLLIN != 0 {
+        context.process.may_write(to)?;
+    }
+    Ok(())
 }
 
 pub(super) fn recvfrom(context: &mut Context<'_>, a: super::Arguments) -> Result {
     let [number, to, length, flags, from_at, length_at] = a;
     let open = opened(context, number)?;
+    if length != 0 {
+        may_receive(context, &open, to)?;
+    }
     receive(
         context,
         &open,
         length as usize,
         flags as u32,
-        |context, bytes, from| {
+        |context, bytes, received| {
             context.process.write(to, bytes)?;
-            match from {
+            match &received.from {
                 Some(from) => put_address(context, from_at, length_at, from),
+                None if from_at != 0 && length_at != 0 => context.process.put_u32(length_at, 0),
                 None => Ok(()),
             }
         },
@@ -268,63 +443,36 @@ pub(super) fn recvmsg(context: &mut Context<'_>, number: u64, message: u64, flag
     let open = opened(context, number)?;
     let word = |at: u64| context.process.u64(message.wrapping_add(at));
     let (name, parts) = (word(0)?, context.process.parts(word(16)?, word(24)?)?);
-    let length = parts
-        .iter()
-        .map(|(_, length)| *length)
-        .fold(0, usize::saturating_add);
+    if let Some((base, _)) = parts.iter().find(|(_, length)| *length != 0) {
+        may_receive(context, &open, *base)?;
+    }
     receive(
         context,
         &open,
-        length,
+        total(&parts),
         flags as u32,
-        |context, bytes, from| {
-            let mut done = 0;
-            for (base, length) in parts {
-                let count = length.min(bytes.len() - done);
-                context.process.write(base, &bytes[done..done + count])?;
-                done += count;
+        |context, bytes, received| {
+            scatter(context, &parts, bytes)?;
+            let process = context.process;
+            match &received.from {
+                Some(from) => put_address(context, name, message.wrapping_add(8), from)?,
+                None => process.put_u32(message.wrapping_add(8), 0)?,
             }
-            if let Some(from) = from.filter(|_| name != 0) {
-                put_address(context, name, message.wrapping_add(8), from)?;
-            }
-            // No control data, no flags.
-            context.process.put_u64(message.wrapping_add(40), 0)?;
-            context.process.put_u32(message.wrapping_add(48), 0)
+            // No control data.
+            process.put_u64(message.wrapping_add(40), 0)?;
+            let is_cut = received.length > received.count;
+            let flags = if is_cut { n::MSG_TRUNC } else { 0 };
+            process.put_u32(message.wrapping_add(48), flags)
         },
     )
 }
 
-pub(super) fn setsockopt(context: &Context<'_>, a: super::Arguments) -> Result {
-    let [number, level, option, value, length, _] = a;
-    let open = opened(context, number)?;
-    if length < 4 {
-        return Err(Errno::EINVAL);
+fn scatter(context: &Context<'_>, parts: &[(u64, usize)], bytes: &[u8]) -> Result<()> {
+    let mut done = 0;
+    for (base, length) in parts {
+        let count = (*length).min(bytes.len() - done);
+        context.process.write(*base, &bytes[done..done + count])?;
+        done += count;
     }
-    let value = context.process.u32(value)?;
-    with_socket(&open, |socket| {
-        if level as u32 == SOL_TCP && option as u32 == n::TCP_NODELAY {
-            socket.set_no_delay(value != 0);
-        }
-        // Others are hints, or what is so here in any case (SO_REUSEADDR).
-        Ok(0)
-    })
-}
-
-pub(super) fn getsockopt(context: &Context<'_>, a: super::Arguments) -> Result {
-    let [number, level, option, to, length_at, _] = a;
-    let open = opened(context, number)?;
-    let value = with_socket(&open, |socket| {
-        Ok(match (level as u32, option as u32) {
-            (n::SOL_SOCKET, n::SO_ERROR) => socket.take_error(),
-            (n::SOL_SOCKET, n::SO_TYPE) if socket.is_datagram() => n::SOCK_DGRAM,
-            (n::SOL_SOCKET, n::SO_TYPE) => n::SOCK_STREAM,
-            (n::SOL_SOCKET, n::SO_SNDBUF | n::SO_RCVBUF) => 212_992,
-            (n::SOL_SOCKET, n::SO_DOMAIN) => n::AF_INET,
-            _ => 0,
-        })
-    })?;
-    let room = context.process.u32(length_at)?.min(4) as usize;
-    context.process.write(to, &value.to_le_bytes()[..room])?;
-    context.process.put_u32(length_at, room as u32)?;
-    Ok(0)
+    Ok(())
 }

@@ -1,7 +1,10 @@
 //! The machine and the process: names, limits, randomness, registers, the end.
 
 use linux_raw_sys::general as c;
-use linux_raw_sys::prctl::{PR_GET_NAME, PR_SET_NAME};
+use linux_raw_sys::prctl::{
+    PR_GET_DUMPABLE, PR_GET_NAME, PR_SET_DUMPABLE, PR_SET_KEEPCAPS, PR_SET_NAME,
+    PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, PR_SET_THP_DISABLE, PR_SET_TIMERSLACK, PR_SET_VMA,
+};
 
 use crate::errno::{Errno, Result};
 use crate::thread::Context;
@@ -29,15 +32,20 @@ pub(super) fn arch_prctl(context: &mut Context<'_>, code: u64, address: u64) -> 
 
 pub(super) fn prctl(context: &Context<'_>, option: u64, argument: u64) -> Result {
     match option as u32 {
-        PR_SET_NAME => context.process.array::<1>(argument).map(|_| 0),
-        PR_GET_NAME => {
-            let name = context.process.path.rsplit('/').next().unwrap_or_default();
-            let mut bytes = [0; 16];
-            let count = name.len().min(15);
-            bytes[..count].copy_from_slice(&name.as_bytes()[..count]);
-            context.process.write(argument, &bytes)?;
+        PR_SET_NAME => {
+            let text = context.process.name(argument)?;
+            *context.thread.name.lock() = text;
             Ok(0)
         }
+        PR_GET_NAME => {
+            let name = *context.thread.name.lock();
+            context.process.write(argument, &name)?;
+            Ok(0)
+        }
+        PR_GET_DUMPABLE => Ok(1),
+        // Nothing here depends on them.
+        PR_SET_DUMPABLE | PR_SET_PDEATHSIG | PR_SET_KEEPCAPS | PR_SET_NO_NEW_PRIVS
+        | PR_SET_THP_DISABLE | PR_SET_TIMERSLACK | PR_SET_VMA => Ok(0),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -60,7 +68,10 @@ pub(super) fn uname(context: &Context<'_>, to: u64) -> Result {
     Ok(0)
 }
 
-pub(super) fn getrandom(context: &mut Context<'_>, to: u64, length: u64) -> Result {
+pub(super) fn getrandom(context: &mut Context<'_>, to: u64, length: u64, flags: u64) -> Result {
+    if flags as u32 & !(c::GRND_NONBLOCK | c::GRND_RANDOM | c::GRND_INSECURE) != 0 {
+        return Err(Errno::EINVAL);
+    }
     const STEP: u64 = 4096;
     let length = length.min(256 << 10);
     let mut done = 0;
@@ -106,7 +117,10 @@ pub(super) fn sysinfo(context: &Context<'_>, to: u64) -> Result {
 }
 
 /// `getrusage(2)`: the time since the start counts as the process's.
-pub(super) fn getrusage(context: &Context<'_>, to: u64) -> Result {
+pub(super) fn getrusage(context: &Context<'_>, whose: u64, to: u64) -> Result {
+    if !matches!(whose as i32, -1..=1) {
+        return Err(Errno::EINVAL);
+    }
     let mut bytes = [0; 144];
     let now = tare_hal::clock::now_ns();
     bytes[..8].copy_from_slice(&(now / 1_000_000_000).to_le_bytes());
@@ -127,4 +141,15 @@ pub(crate) fn end(status: u8) -> ! {
 #[cfg(not(target_os = "none"))]
 pub(crate) fn end(status: u8) -> ! {
     panic!("the program ends with status {status}")
+}
+
+/// `times(2)`: clock ticks since the start, all of them the process's.
+pub(super) fn times(context: &Context<'_>, to: u64) -> Result {
+    let ticks = tare_hal::clock::now_ns() / 10_000_000;
+    if to != 0 {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&ticks.to_le_bytes());
+        context.process.write(to, &bytes)?;
+    }
+    Ok(ticks)
 }

@@ -169,7 +169,11 @@ pub(super) fn sched_getaffinity(context: &Context<'_>, bytes: u64, to: u64) -> R
     Ok(8)
 }
 
-pub(super) fn rt_sigaction(context: &Context<'_>, signal: u64, new: u64, old: u64) -> Result {
+pub(super) fn rt_sigaction(context: &Context<'_>, a: super::Arguments) -> Result {
+    let [signal, new, old, bytes, ..] = a;
+    if bytes != 8 {
+        return Err(Errno::EINVAL);
+    }
     let signal = u32::try_from(signal)
         .ok()
         .filter(|signal| (1..END).contains(signal));
@@ -217,10 +221,10 @@ pub(super) fn rt_sigprocmask(context: &Context<'_>, how: u64, new: u64, old: u64
 }
 
 pub(super) fn rt_sigsuspend(context: &Context<'_>, mask: u64) -> Result {
-    let mask = Mask(context.process.u64(mask)?).blockable();
-    let before = context.thread.blocked.swap(mask.0, Ordering::Relaxed);
-    *context.thread.saved_mask.lock() = Some(before);
-    context.wait(&[], None, || Err(Errno::EAGAIN))
+    let mask = Mask(context.process.u64(mask)?);
+    context.with_mask(Some(mask), || {
+        context.wait(&[], None, || Err(Errno::EAGAIN))
+    })
 }
 
 pub(super) fn sigaltstack(context: &Context<'_>, new: u64, old: u64) -> Result {
@@ -277,4 +281,57 @@ pub(super) fn tgkill(context: &Context<'_>, number: u64, signal: u64) -> Result 
         _ => return Err(Errno::EINVAL),
     }
     Ok(0)
+}
+
+/// `sigpending(2)`.
+pub(super) fn rt_sigpending(context: &Context<'_>, to: u64) -> Result {
+    let (process, thread) = (context.process, context.thread);
+    let blocked = process.waiting(thread).0 & thread.mask().0;
+    process.put_u64(to, blocked)?;
+    Ok(0)
+}
+
+/// `sigtimedwait(2)`: gives a signal of a set without calling its handler.
+pub(super) fn rt_sigtimedwait(context: &Context<'_>, set: u64, info: u64, timeout: u64) -> Result {
+    let set = Mask(context.process.u64(set)?).blockable();
+    let deadline = match timeout {
+        0 => None,
+        at => Some(Instant::now() + duration(context, at)?),
+    };
+    let (process, thread) = (context.process, context.thread);
+    // While it waits, what it waits for ends its wait.
+    let found = context.with_mask(Some(Mask(thread.mask().0 & !set.0)), || {
+        let take = || process.take_of(thread, set).ok_or(Errno::EAGAIN);
+        match take() {
+            Err(_) => context.wait(&[], deadline, take),
+            found => found,
+        }
+    });
+    if found == Err(Errno::EINTR) {
+        // One with a handler, or one of the set, which came behind the look.
+        if let Some(found) = process.take_of(thread, set) {
+            thread.restore_mask();
+            return put_info(context, info, found);
+        }
+    }
+    put_info(context, info, found?)
+}
+
+fn put_info(context: &Context<'_>, info: u64, (signal, code): (u32, i32)) -> Result {
+    if info != 0 {
+        let mut bytes = [0; 128];
+        bytes[..4].copy_from_slice(&signal.to_le_bytes());
+        bytes[8..12].copy_from_slice(&code.to_le_bytes());
+        bytes[16..20].copy_from_slice(&PID.to_le_bytes());
+        context.process.write(info, &bytes)?;
+    }
+    Ok(signal.into())
+}
+
+/// `set_robust_list(2)`: what a thread held is not released where it ends alone.
+pub(super) fn set_robust_list(bytes: u64) -> Result {
+    match bytes {
+        24 => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
 }

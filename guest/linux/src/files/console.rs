@@ -46,6 +46,22 @@ impl File for Null {
         Status::device(1, 3)
     }
 
+    fn read_at(&self, _offset: u64, to: &mut [u8]) -> Result<usize> {
+        self.read(to)
+    }
+
+    fn write_at(&self, _offset: u64, from: &[u8]) -> Result<usize> {
+        self.write(from)
+    }
+
+    fn seek(&self, _offset: i64, _whence: u32) -> Result {
+        Ok(0)
+    }
+
+    fn has_events(&self) -> bool {
+        false
+    }
+
     fn ready(&self) -> u32 {
         POLLIN | POLLOUT
     }

@@ -84,6 +84,11 @@ impl Bytes {
         Self(Arc::new(SpinLock::new(Content::Own(bytes))))
     }
 
+    /// Whether both are of one file.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.0.lock().bytes().len() as u64
     }
@@ -95,13 +100,20 @@ impl Bytes {
 
     /// Copies from `offset`, nothing from `end` on.
     pub(crate) fn read_until(&self, offset: u64, end: u64, to: &mut [u8]) -> usize {
+        self.with(offset, end, |bytes| {
+            let count = bytes.len().min(to.len());
+            to[..count].copy_from_slice(&bytes[..count]);
+            count
+        })
+    }
+
+    /// Calls `act` with the bytes from `offset` to `end`, as far as there are any.
+    pub(crate) fn with<R>(&self, offset: u64, end: u64, act: impl FnOnce(&[u8]) -> R) -> R {
         let content = self.0.lock();
         let bytes = content.bytes();
         let end = end.min(bytes.len() as u64) as usize;
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(end);
-        let count = (end - from).min(to.len());
-        to[..count].copy_from_slice(&bytes[from..from + count]);
-        count
+        act(&bytes[from..end])
     }
 
     /// Writes at `offset`, with zeros before it where the file was shorter.

@@ -8,6 +8,8 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::ops::ControlFlow;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use linux_raw_sys::general::{EPOLLET, EPOLLONESHOT, POLLERR, POLLHUP, POLLIN, POLLOUT};
 use tare_libos::sync::SpinLock;
@@ -31,14 +33,18 @@ struct Entry {
     interest: Interest,
     /// Bits that were reported since the file was last used.
     reported: u32,
-    /// Uses of the file then.
+    /// Uses of the file and arrivals then.
     uses: Uses,
+    arrivals: u64,
 }
 
 /// An event queue.
 #[derive(Default)]
 pub(crate) struct Epoll {
     entries: SpinLock<BTreeMap<u64, Entry>>,
+    /// The descriptor at which the next look begins: a call that finds more than it takes
+    /// leaves the rest to the next one.
+    next: AtomicU64,
     watchers: Watchers,
 }
 
@@ -61,6 +67,7 @@ impl Epoll {
             interest,
             reported: 0,
             uses: Uses::default(),
+            arrivals: 0,
         };
         entries.insert(number, entry);
         drop(entries);
@@ -90,15 +97,28 @@ impl Epoll {
         let mut found = Vec::new();
         let mut entries = self.entries.lock();
         entries.retain(|_, entry| entry.open.strong_count() > 0);
-        for entry in entries.values_mut() {
+        let first = self.next.load(Ordering::Relaxed);
+        let halves = [first..u64::MAX, 0..first];
+        let mut look = |number: u64, entry: &mut Entry| {
             if found.len() == most {
-                break;
+                self.next.store(number, Ordering::Relaxed);
+                return ControlFlow::Break(());
             }
             if let Some(events) = entry.look(Taking::Yes) {
                 found.push(Interest {
                     events,
                     data: entry.interest.data,
                 });
+            }
+            ControlFlow::Continue(())
+        };
+        for half in halves {
+            let mut half = entries.range_mut(half);
+            if half
+                .try_for_each(|(number, entry)| look(*number, entry))
+                .is_break()
+            {
+                break;
             }
         }
         found
@@ -141,7 +161,8 @@ impl Entry {
         let ready = open.file.ready() & wanted;
         if self.interest.events & EPOLLET != 0 {
             let mut seen = self.reported;
-            if uses.reads != self.uses.reads {
+            let arrivals = open.file.arrivals();
+            if uses.reads != self.uses.reads || arrivals != self.arrivals {
                 seen &= POLLOUT;
             }
             if uses.blocks != self.uses.blocks {
@@ -151,6 +172,7 @@ impl Entry {
             if taking == Taking::Yes {
                 self.reported = ready;
                 self.uses = uses;
+                self.arrivals = arrivals;
             }
             if !is_new {
                 return None;
@@ -256,7 +278,10 @@ mod tests {
         assert!(epoll.take(10).is_empty());
         open.read(&mut [0; 1]).expect("data");
         assert_eq!(epoll.take(10), ready());
-        open.read(&mut [0; 1]).expect("data");
+        writer.write(b"z").expect("room");
+        assert_eq!(epoll.take(10), ready());
+        assert!(epoll.take(10).is_empty());
+        open.read(&mut [0; 2]).expect("data");
         assert!(epoll.take(10).is_empty());
         writer.write(b"z").expect("room");
         assert_eq!(epoll.take(10), ready());
@@ -278,6 +303,33 @@ mod tests {
         drop(open);
         assert!(epoll.take(10).is_empty());
         assert_eq!(epoll.remove(3), Err(Errno::ENOENT));
+    }
+
+    #[test]
+    fn a_busy_file_does_not_starve_those_behind_it() {
+        let epoll = Epoll::default();
+        let pairs: Vec<_> = (0..3)
+            .map(|number| {
+                let (reader, writer) = Pipe::pair();
+                let open = Open::new(Arc::new(reader), 0);
+                let interest = Interest {
+                    events: POLLIN,
+                    data: number,
+                };
+                assert_eq!(epoll.add(number, &open, interest), Ok(()));
+                writer.write(b"x").expect("room");
+                (open, writer)
+            })
+            .collect();
+        let mut seen = [0; 3];
+        (0..6).for_each(|_| {
+            epoll
+                .take(1)
+                .iter()
+                .for_each(|one| seen[one.data as usize] += 1)
+        });
+        assert_eq!(seen, [2, 2, 2]);
+        drop(pairs);
     }
 
     #[test]

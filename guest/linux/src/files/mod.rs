@@ -5,7 +5,9 @@
 
 mod console;
 mod data;
+pub(crate) mod endpoint;
 pub(crate) mod epoll;
+pub(crate) mod lock;
 pub(crate) mod pipe;
 pub(crate) mod regular;
 #[cfg(target_os = "none")]
@@ -13,13 +15,14 @@ pub(crate) mod socket;
 mod table;
 pub(crate) mod timer;
 pub(crate) mod tree;
+pub(crate) mod unix;
 mod watch;
 
 use core::any::Any;
 
 pub(crate) use console::{Console, Null};
 pub(crate) use data::Bytes;
-pub(crate) use table::{Descriptor, Open, Table, Uses};
+pub(crate) use table::{Descriptor, MOST, Open, Table, Uses, Way};
 pub(crate) use watch::Watchers;
 
 use linux_raw_sys::general::{POLLIN, POLLOUT, S_IFCHR};
@@ -89,12 +92,51 @@ pub(crate) trait File: Send + Sync + Any {
         Err(Errno::ESPIPE)
     }
 
+    /// How many bytes can be read without waiting (`FIONREAD`).
+    fn readable_bytes(&self) -> Result {
+        Err(Errno::ENOTTY)
+    }
+
+    /// Lets writes go to the end, or to the position (`O_APPEND`).
+    fn set_appends(&self, _appends: bool) {}
+
+    /// Moves the position; gives where it is then.
+    fn seek(&self, _offset: i64, _whence: u32) -> Result {
+        Err(Errno::ESPIPE)
+    }
+
+    /// The socket that it is.
+    fn endpoint(&self) -> Option<&dyn endpoint::Endpoint> {
+        None
+    }
+
+    /// Whether an event queue takes it.
+    fn has_events(&self) -> bool {
+        true
+    }
+
+    /// The node of the tree that it is.
+    fn node(&self) -> Option<&alloc::sync::Arc<tree::Node>> {
+        None
+    }
+
+    /// What can be locked of it.
+    fn lock(&self) -> Option<alloc::sync::Arc<lock::Lock>> {
+        self.node().map(|node| node.lock())
+    }
+
     /// What `stat` says.
     fn status(&self) -> Status;
 
     /// What can be done without waiting, as bits of `poll`.
     fn ready(&self) -> u32 {
         POLLIN | POLLOUT
+    }
+
+    /// What differs after something more came to be read: an edge of event queues, also
+    /// where what was there before has not been read.
+    fn arrivals(&self) -> u64 {
+        0
     }
 
     /// Lets `waiter` be unparked when [`ready`](Self::ready) may have changed.

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linux_raw_sys::general::{POLLERR, POLLHUP, POLLIN, POLLOUT, S_IFIFO};
 use tare_libos::sync::SpinLock;
@@ -22,6 +22,7 @@ struct Shared {
     bytes: SpinLock<VecDeque<u8>>,
     is_read: AtomicBool,
     is_written: AtomicBool,
+    writes: AtomicU64,
     watchers: Watchers,
 }
 
@@ -100,6 +101,7 @@ impl File for Pipe {
         }
         let count = from.len().min(room);
         bytes.extend(&from[..count]);
+        self.shared.writes.fetch_add(1, Ordering::Relaxed);
         drop(bytes);
         self.shared.watchers.wake();
         Ok(count)
@@ -134,6 +136,14 @@ impl File for Pipe {
         }
     }
 
+    fn arrivals(&self) -> u64 {
+        self.shared.writes.load(Ordering::Relaxed)
+    }
+
+    fn readable_bytes(&self) -> Result {
+        Ok(self.shared.bytes.lock().len() as u64)
+    }
+
     fn watch(&self, waiter: &Waiter) {
         self.shared.watchers.add(waiter);
     }
@@ -147,56 +157,10 @@ impl File for Pipe {
     }
 }
 
-/// Two pipes, one in each direction: an end of `socketpair(2)`.
-pub(crate) struct Pair {
-    reads: Pipe,
-    writes: Pipe,
-}
-
-impl Pair {
-    /// Both ends.
-    pub(crate) fn ends() -> (Self, Self) {
-        let (here_reads, there_writes) = Pipe::pair();
-        let (there_reads, here_writes) = Pipe::pair();
-        let end = |reads, writes| Self { reads, writes };
-        (end(here_reads, here_writes), end(there_reads, there_writes))
-    }
-}
-
-impl File for Pair {
-    fn read(&self, to: &mut [u8]) -> Result<usize> {
-        self.reads.read(to)
-    }
-
-    fn write(&self, from: &[u8]) -> Result<usize> {
-        self.writes.write(from)
-    }
-
-    fn status(&self) -> Status {
-        Status {
-            mode: linux_raw_sys::general::S_IFSOCK | 0o600,
-            ..self.reads.status()
-        }
-    }
-
-    fn ready(&self) -> u32 {
-        self.reads.ready() | self.writes.ready()
-    }
-
-    fn watch(&self, waiter: &Waiter) {
-        self.reads.watch(waiter);
-        self.writes.watch(waiter);
-    }
-
-    fn unwatch(&self, waiter: &Waiter) {
-        self.reads.unwatch(waiter);
-        self.writes.unwatch(waiter);
-    }
-}
-
 /// A counter.
 pub(crate) struct Event {
     count: SpinLock<u64>,
+    writes: AtomicU64,
     is_semaphore: bool,
     watchers: Watchers,
 }
@@ -205,6 +169,7 @@ impl Event {
     pub(crate) fn new(count: u64, is_semaphore: bool) -> Self {
         Self {
             count: SpinLock::new(count),
+            writes: AtomicU64::new(0),
             is_semaphore,
             watchers: Watchers::new(),
         }
@@ -236,9 +201,14 @@ impl File for Event {
             _ if added == u64::MAX => return Err(Errno::EINVAL),
             _ => return Err(Errno::EAGAIN),
         };
+        self.writes.fetch_add(1, Ordering::Relaxed);
         drop(count);
         self.watchers.wake();
         Ok(8)
+    }
+
+    fn arrivals(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
     }
 
     fn status(&self) -> Status {

@@ -2,8 +2,9 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use linux_raw_sys::general::{SEEK_CUR, SEEK_END, SEEK_SET};
 use tare_libos::sync::SpinLock;
 
 use super::tree::Node;
@@ -18,7 +19,7 @@ pub(crate) struct Regular {
     /// Held from a look at the position to its change: threads that share the file
     /// neither read nor write the same bytes.
     pub(crate) turn: SpinLock<()>,
-    pub(crate) appends: bool,
+    pub(crate) appends: AtomicBool,
     pub(crate) path: String,
 }
 
@@ -34,7 +35,7 @@ impl File for Regular {
     fn write(&self, from: &[u8]) -> Result<usize> {
         self.node.touch();
         let _turn = self.turn.lock();
-        if self.appends {
+        if self.appends.load(Ordering::Relaxed) {
             let end = self.bytes.append(from)?;
             self.position.store(end, Ordering::Relaxed);
             return Ok(from.len());
@@ -51,7 +52,44 @@ impl File for Regular {
 
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<usize> {
         self.node.touch();
+        if self.appends.load(Ordering::Relaxed) {
+            // As Linux does, against POSIX (`pwrite(2)`, bugs).
+            return self.bytes.append(from).map(|_| from.len());
+        }
         self.bytes.write(offset, from)
+    }
+
+    fn seek(&self, offset: i64, whence: u32) -> Result {
+        let _turn = self.turn.lock();
+        let base = match whence {
+            SEEK_SET => 0,
+            SEEK_CUR => self.position.load(Ordering::Relaxed),
+            SEEK_END => self.bytes.len(),
+            _ => return Err(Errno::EINVAL),
+        };
+        let at = base.checked_add_signed(offset);
+        let at = at
+            .filter(|&at| at <= i64::MAX as u64)
+            .ok_or(Errno::EINVAL)?;
+        self.position.store(at, Ordering::Relaxed);
+        Ok(at)
+    }
+
+    fn has_events(&self) -> bool {
+        false
+    }
+
+    fn node(&self) -> Option<&Arc<Node>> {
+        Some(&self.node)
+    }
+
+    fn readable_bytes(&self) -> Result {
+        let at = self.position.load(Ordering::Relaxed);
+        Ok(self.bytes.len().saturating_sub(at))
+    }
+
+    fn set_appends(&self, appends: bool) {
+        self.appends.store(appends, Ordering::Relaxed);
     }
 
     fn status(&self) -> Status {
@@ -76,6 +114,19 @@ impl File for Directory {
         Err(Errno::EISDIR)
     }
 
+    fn seek(&self, offset: i64, _whence: u32) -> Result {
+        self.position.store(offset as u64, Ordering::Relaxed);
+        Ok(offset as u64)
+    }
+
+    fn has_events(&self) -> bool {
+        false
+    }
+
+    fn node(&self) -> Option<&Arc<Node>> {
+        Some(&self.node)
+    }
+
     fn status(&self) -> Status {
         self.node.status()
     }
@@ -85,21 +136,44 @@ impl File for Directory {
     }
 }
 
-/// `/dev/zero`.
-pub(crate) struct Zero;
+/// `/dev/zero`, and `/dev/full`, which takes no writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Zeros {
+    Zero,
+    Full,
+}
 
-impl File for Zero {
+impl File for Zeros {
     fn read(&self, to: &mut [u8]) -> Result<usize> {
         to.fill(0);
         Ok(to.len())
     }
 
     fn write(&self, from: &[u8]) -> Result<usize> {
-        Ok(from.len())
+        match self {
+            Self::Zero => Ok(from.len()),
+            Self::Full => Err(Errno::ENOSPC),
+        }
+    }
+
+    fn read_at(&self, _offset: u64, to: &mut [u8]) -> Result<usize> {
+        self.read(to)
+    }
+
+    fn write_at(&self, _offset: u64, from: &[u8]) -> Result<usize> {
+        self.write(from)
+    }
+
+    fn seek(&self, _offset: i64, _whence: u32) -> Result {
+        Ok(0)
+    }
+
+    fn has_events(&self) -> bool {
+        false
     }
 
     fn status(&self) -> Status {
-        Status::device(1, 5)
+        Status::device(1, if *self == Self::Zero { 5 } else { 7 })
     }
 }
 
@@ -107,6 +181,10 @@ impl File for Zero {
 pub(crate) struct Random;
 
 impl File for Random {
+    fn seek(&self, _offset: i64, _whence: u32) -> Result {
+        Ok(0)
+    }
+
     fn read(&self, to: &mut [u8]) -> Result<usize> {
         tare_libos::random::fill(to);
         Ok(to.len())
@@ -135,7 +213,7 @@ mod tests {
             bytes: bytes.clone(),
             position: AtomicU64::new(0),
             turn: SpinLock::new(()),
-            appends: false,
+            appends: AtomicBool::new(false),
             path: String::new(),
         };
         std::thread::scope(|scope| {

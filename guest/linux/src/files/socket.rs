@@ -1,11 +1,13 @@
-//! Sockets of IPv4: TCP and UDP.
+//! Sockets of IPv4 and IPv6: TCP and UDP.
 
 use alloc::string::String;
 use alloc::sync::Arc;
-use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use linux_raw_sys::general::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, S_IFSOCK};
+use linux_raw_sys::net::{AF_INET, AF_INET6};
 use tare_libos::io::IoSlice;
 use tare_libos::net::{
     Interests, Observer, Readiness, Shutdown, Source, Take, TcpListener, TcpStream, UdpSocket,
@@ -13,17 +15,68 @@ use tare_libos::net::{
 use tare_libos::sync::SpinLock;
 use tare_libos::thread::Thread as Waiter;
 
+use super::endpoint::{Address, Endpoint, Half, Kind, Received};
 use super::{File, Status, Watchers};
 use crate::errno::{Errno, Result};
 
-/// Any address, any port.
-const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+/// Ports for sockets that ask for any.
+const EPHEMERAL: core::ops::RangeInclusive<u16> = 32_768..=49_151;
+
+/// The addresses that stream sockets are bound to: a second one is refused when it is bound,
+/// not when it listens.
+static BOUND: SpinLock<Vec<Bound>> = SpinLock::new(Vec::new());
+
+/// An address that a socket has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bound {
+    address: SocketAddr,
+    only_v6: bool,
+}
+
+impl Bound {
+    fn overlaps(&self, other: &Self) -> bool {
+        let covers = |one: &Self, ip: IpAddr| match one.address.ip() {
+            IpAddr::V4(any) => any.is_unspecified() && ip.is_ipv4(),
+            IpAddr::V6(any) => any.is_unspecified() && (ip.is_ipv6() || !one.only_v6),
+        };
+        let (one, two) = (self.address, other.address);
+        one.port() == two.port()
+            && (one.ip() == two.ip() || covers(self, two.ip()) || covers(other, one.ip()))
+    }
+
+    /// Takes the address, with a free port if it has none.
+    fn take(mut self) -> Result<Self> {
+        let mut all = BOUND.lock();
+        let is_free = |wanted: &Self| all.iter().all(|other| !other.overlaps(wanted));
+        if self.address.port() == 0 {
+            let free = EPHEMERAL.map(|port| Self {
+                address: SocketAddr::new(self.address.ip(), port),
+                ..self
+            });
+            self = free.into_iter().find(is_free).ok_or(Errno::EADDRINUSE)?;
+        } else if !is_free(&self) {
+            return Err(Errno::EADDRINUSE);
+        }
+        all.push(self);
+        Ok(self)
+    }
+
+    fn give(self) {
+        let mut all = BOUND.lock();
+        if let Some(at) = all.iter().position(|one| *one == self) {
+            all.swap_remove(at);
+        }
+    }
+}
+
+/// Most bytes of a datagram.
+const MOST_DATAGRAM: usize = 65_536;
 
 /// What a socket is by now.
 #[derive(Clone)]
 enum State {
     /// Made, maybe bound.
-    Stream(SocketAddrV4),
+    Stream,
     Listening(Arc<TcpListener>),
     Connected(Arc<TcpStream>),
     /// UDP, bound by its first use.
@@ -41,46 +94,112 @@ impl Observer for Wakes {
 
 /// A socket.
 pub(crate) struct Socket {
+    family: u32,
     state: SpinLock<State>,
+    bound: SpinLock<Option<Bound>>,
+    only_v6: AtomicBool,
     wakes: Arc<Wakes>,
     no_delay: AtomicBool,
     /// A connection is being opened, and its result not reported.
     is_opening: AtomicBool,
 }
 
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Some(bound) = self.bound.get_mut().take() {
+            bound.give();
+        }
+    }
+}
+
 impl Socket {
-    fn new(state: State) -> Self {
+    fn with(family: u32, state: State) -> Self {
         Self {
+            family,
             state: SpinLock::new(state),
+            bound: SpinLock::new(None),
+            only_v6: AtomicBool::new(false),
             wakes: Arc::new(Wakes(Watchers::new())),
             no_delay: AtomicBool::new(false),
             is_opening: AtomicBool::new(false),
         }
     }
 
-    /// A TCP socket.
-    pub(crate) fn stream() -> Self {
-        Self::new(State::Stream(ANY))
-    }
-
-    /// A UDP socket.
-    pub(crate) fn datagram() -> Self {
-        Self::new(State::Datagram(None))
+    /// A socket of AF_INET or AF_INET6.
+    pub(crate) fn new(family: u32, kind: Kind) -> Self {
+        let state = match kind {
+            Kind::Datagram => State::Datagram(None),
+            Kind::Stream | Kind::Packets => State::Stream,
+        };
+        Self::with(family, state)
     }
 
     fn state(&self) -> State {
         self.state.lock().clone()
     }
 
-    pub(crate) fn is_datagram(&self) -> bool {
-        matches!(*self.state.lock(), State::Datagram(_))
+    fn any(&self) -> SocketAddr {
+        match self.family {
+            AF_INET6 => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+            _ => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        }
     }
 
-    pub(crate) fn bind(&self, address: SocketAddrV4) -> Result<()> {
+    /// An address of the program as the stack has it: those of IPv4 as such.
+    fn to_stack(&self, address: &Address) -> Result<SocketAddr> {
+        let &Address::Ip(address) = address else {
+            return Err(Errno::EAFNOSUPPORT);
+        };
+        match (address.ip(), self.family) {
+            (IpAddr::V4(_), AF_INET) => Ok(address),
+            (IpAddr::V6(ip), AF_INET6) => Ok(match ip.to_ipv4_mapped() {
+                Some(ip) => SocketAddr::from((ip, address.port())),
+                None => address,
+            }),
+            _ => Err(Errno::EAFNOSUPPORT),
+        }
+    }
+
+    /// An address of the stack as the program reads it.
+    fn shown(&self, address: SocketAddr) -> Address {
+        Address::Ip(match address.ip() {
+            IpAddr::V4(ip) if self.family == AF_INET6 && ip.is_unspecified() => {
+                SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port()))
+            }
+            IpAddr::V4(ip) if self.family == AF_INET6 => {
+                SocketAddr::from((ip.to_ipv6_mapped(), address.port()))
+            }
+            _ => address,
+        })
+    }
+
+    pub(crate) fn set_only_v6(&self, on: bool) -> Result<()> {
+        if self.family != AF_INET6 || self.bound.lock().is_some() {
+            return Err(Errno::EINVAL);
+        }
+        self.only_v6.store(on, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(crate) fn only_v6(&self) -> bool {
+        self.only_v6.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn bind(&self, address: &Address) -> Result<()> {
+        let address = self.to_stack(address)?;
         match self.state() {
-            State::Stream(ANY) => *self.state.lock() = State::Stream(address),
+            State::Stream if self.bound.lock().is_none() => {
+                let is_here = address.ip().is_unspecified()
+                    || address.ip().is_loopback()
+                    || tare_libos::net::addresses().contains(&address.ip());
+                if !is_here {
+                    return Err(Errno::EADDRNOTAVAIL);
+                }
+                let only_v6 = self.only_v6();
+                *self.bound.lock() = Some(Bound { address, only_v6 }.take()?);
+            }
             State::Datagram(None) => {
-                let socket = UdpSocket::bind(SocketAddr::V4(address))?;
+                let socket = UdpSocket::bind(address)?;
                 *self.state.lock() = State::Datagram(Some(Arc::new(socket)));
             }
             _ => return Err(Errno::EINVAL),
@@ -88,29 +207,12 @@ impl Socket {
         Ok(())
     }
 
-    pub(crate) fn listen(&self, backlog: usize) -> Result<()> {
-        let State::Stream(address) = self.state() else {
-            return Err(Errno::EINVAL);
-        };
-        let listener = TcpListener::bind_with_backlog(SocketAddr::V4(address), backlog.max(1))?;
-        *self.state.lock() = State::Listening(Arc::new(listener));
-        self.wakes.0.wake();
-        Ok(())
-    }
-
-    pub(crate) fn accept(&self) -> Result<(Self, SocketAddrV4)> {
-        let State::Listening(listener) = self.state() else {
-            return Err(Errno::EINVAL);
-        };
-        let (stream, peer) = listener.try_accept()?;
-        Ok((Self::new(State::Connected(Arc::new(stream))), v4(peer)))
-    }
-
     /// Begins a connection: EINPROGRESS until it is there.
-    pub(crate) fn connect(&self, address: SocketAddrV4) -> Result<()> {
+    pub(crate) fn connect(&self, address: &Address) -> Result<()> {
+        let address = self.to_stack(address)?;
         match self.state() {
-            State::Stream(_) => {
-                let stream = TcpStream::connect_nonblocking(SocketAddr::V4(address))?;
+            State::Stream => {
+                let stream = TcpStream::connect_nonblocking(address)?;
                 stream
                     .set_nodelay(self.no_delay.load(Ordering::Relaxed))
                     .ok();
@@ -119,10 +221,19 @@ impl Socket {
                 self.wakes.0.wake();
                 Err(Errno::EINPROGRESS)
             }
-            State::Datagram(_) => Ok(self.udp()?.connect(SocketAddr::V4(address))?),
+            State::Datagram(_) => Ok(self.udp()?.connect(address)?),
             State::Connected(_) if self.is_opening.load(Ordering::Relaxed) => Err(Errno::EALREADY),
             State::Connected(_) => Err(Errno::EISCONN),
             State::Listening(_) => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Takes the peer of a UDP socket back.
+    pub(crate) fn disconnect(&self) -> Result<()> {
+        match self.state() {
+            State::Datagram(Some(socket)) => Ok(socket.disconnect()?),
+            State::Datagram(None) => Ok(()),
+            _ => Err(Errno::EINVAL),
         }
     }
 
@@ -142,8 +253,165 @@ impl Socket {
         Ok(())
     }
 
-    /// The error that waits to be reported (`SO_ERROR`).
-    pub(crate) fn take_error(&self) -> u32 {
+    pub(crate) fn set_no_delay(&self, on: bool) {
+        self.no_delay.store(on, Ordering::Relaxed);
+        if let State::Connected(stream) = self.state() {
+            stream.set_nodelay(on).ok();
+        }
+    }
+
+    pub(crate) fn no_delay(&self) -> bool {
+        self.no_delay.load(Ordering::Relaxed)
+    }
+
+    /// The UDP socket, bound to any port if it is not yet.
+    fn udp(&self) -> Result<Arc<UdpSocket>> {
+        match self.state() {
+            State::Datagram(Some(socket)) => Ok(socket),
+            State::Datagram(None) => {
+                self.bind(&Address::Ip(self.any()))?;
+                self.udp()
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn with_source<R>(&self, act: impl FnOnce(&dyn Source) -> R) -> Option<R> {
+        match self.state() {
+            State::Listening(listener) => Some(act(&*listener)),
+            State::Connected(stream) => Some(act(&*stream)),
+            State::Datagram(_) => self.udp().ok().map(|socket| act(&*socket)),
+            State::Stream => None,
+        }
+    }
+}
+
+impl Endpoint for Socket {
+    fn family(&self) -> u32 {
+        self.family
+    }
+
+    fn kind(&self) -> Kind {
+        match *self.state.lock() {
+            State::Datagram(_) => Kind::Datagram,
+            _ => Kind::Stream,
+        }
+    }
+
+    fn listen(&self, backlog: usize) -> Result<()> {
+        match self.state() {
+            State::Stream => {}
+            State::Listening(_) => return Ok(()),
+            State::Datagram(_) => return Err(Errno::EOPNOTSUPP),
+            State::Connected(_) => return Err(Errno::EINVAL),
+        }
+        if self.bound.lock().is_none() {
+            self.bind(&Address::Ip(self.any()))?;
+        }
+        let bound = (*self.bound.lock()).ok_or(Errno::EINVAL)?;
+        let listener = if bound.only_v6 {
+            TcpListener::bind_only_v6(bound.address, backlog)?
+        } else {
+            TcpListener::bind_with_backlog(bound.address, backlog)?
+        };
+        *self.state.lock() = State::Listening(Arc::new(listener));
+        self.wakes.0.wake();
+        Ok(())
+    }
+
+    fn is_listening(&self) -> bool {
+        matches!(*self.state.lock(), State::Listening(_))
+    }
+
+    fn accept(&self) -> Result<(Arc<dyn File>, Address)> {
+        let State::Listening(listener) = self.state() else {
+            return Err(match self.kind() {
+                Kind::Datagram => Errno::EOPNOTSUPP,
+                _ => Errno::EINVAL,
+            });
+        };
+        let (stream, peer) = listener.try_accept()?;
+        let socket = Self::with(self.family, State::Connected(Arc::new(stream)));
+        // As Linux passes it on.
+        if self.no_delay() {
+            socket.set_no_delay(true);
+        }
+        Ok((Arc::new(socket), self.shown(peer)))
+    }
+
+    fn shutdown(&self, half: Half) -> Result<()> {
+        let how = match half {
+            Half::Read => Shutdown::Read,
+            Half::Write => Shutdown::Write,
+            Half::Both => Shutdown::Both,
+        };
+        match self.state() {
+            State::Connected(stream) => Ok(stream.shutdown(how)?),
+            State::Listening(_) => Ok(()),
+            _ => Err(Errno::ENOTCONN),
+        }
+    }
+
+    fn local(&self) -> Result<Address> {
+        let bound = *self.bound.lock();
+        Ok(self.shown(match self.state() {
+            State::Connected(stream) => stream.local_addr()?,
+            State::Datagram(Some(socket)) => socket.local_addr()?,
+            State::Listening(_) | State::Stream | State::Datagram(None) => {
+                bound.map_or(self.any(), |bound| bound.address)
+            }
+        }))
+    }
+
+    fn peer(&self) -> Result<Address> {
+        Ok(self.shown(match self.state() {
+            State::Connected(stream) => stream.peer_addr()?,
+            State::Datagram(Some(socket)) => socket.peer_addr()?,
+            _ => return Err(Errno::ENOTCONN),
+        }))
+    }
+
+    fn receive(&self, to: &mut [u8], peeks: bool) -> Result<Received> {
+        match self.state() {
+            State::Connected(stream) => {
+                let count = if peeks {
+                    stream.try_peek(to)?
+                } else {
+                    stream.try_read(to)?
+                };
+                Ok(Received {
+                    count,
+                    length: count,
+                    from: None,
+                })
+            }
+            State::Datagram(_) => {
+                let take = if peeks { Take::Peek } else { Take::Remove };
+                let room = to.len();
+                let (length, from) = self.udp()?.try_recv_from(to, take)?;
+                Ok(Received {
+                    count: length.min(room),
+                    length,
+                    from: Some(self.shown(from)),
+                })
+            }
+            _ => Err(Errno::ENOTCONN),
+        }
+    }
+
+    fn send(&self, from: &[u8], to: Option<&Address>) -> Result<usize> {
+        match (self.state(), to) {
+            (State::Connected(stream), _) => Ok(stream.try_write(&[IoSlice::new(from)])?),
+            (State::Datagram(_), Some(to)) => Ok(self.udp()?.send_to(from, self.to_stack(to)?)?),
+            (State::Datagram(_), None) => match self.udp()?.send(from).map_err(Errno::from) {
+                Err(Errno::ENOTCONN) => Err(Errno::EDESTADDRREQ),
+                sent => sent,
+            },
+            _ => Err(Errno::EPIPE),
+        }
+    }
+
+    fn take_error(&self) -> u32 {
         let State::Connected(stream) = self.state() else {
             return 0;
         };
@@ -154,101 +422,6 @@ impl Socket {
                 0
             }
         }
-    }
-
-    pub(crate) fn set_no_delay(&self, on: bool) {
-        self.no_delay.store(on, Ordering::Relaxed);
-        if let State::Connected(stream) = self.state() {
-            stream.set_nodelay(on).ok();
-        }
-    }
-
-    pub(crate) fn shutdown(&self, how: Shutdown) -> Result<()> {
-        match self.state() {
-            State::Connected(stream) => Ok(stream.shutdown(how)?),
-            State::Listening(_) => Ok(()),
-            _ => Err(Errno::ENOTCONN),
-        }
-    }
-
-    pub(crate) fn local(&self) -> Result<SocketAddrV4> {
-        Ok(match self.state() {
-            State::Stream(address) => address,
-            State::Listening(listener) => v4(listener.local_addr()?),
-            State::Connected(stream) => v4(stream.local_addr()?),
-            State::Datagram(Some(socket)) => v4(socket.local_addr()?),
-            State::Datagram(None) => ANY,
-        })
-    }
-
-    pub(crate) fn peer(&self) -> Result<SocketAddrV4> {
-        match self.state() {
-            State::Connected(stream) => Ok(v4(stream.peer_addr()?)),
-            State::Datagram(Some(socket)) => Ok(v4(socket.peer_addr()?)),
-            _ => Err(Errno::ENOTCONN),
-        }
-    }
-
-    /// The UDP socket, bound to any port if it is not yet.
-    fn udp(&self) -> Result<Arc<UdpSocket>> {
-        match self.state() {
-            State::Datagram(Some(socket)) => Ok(socket),
-            State::Datagram(None) => {
-                self.bind(ANY)?;
-                self.udp()
-            }
-            _ => Err(Errno::EINVAL),
-        }
-    }
-
-    /// Receives; says from whom.
-    pub(crate) fn receive(
-        &self,
-        to: &mut [u8],
-        peeks: bool,
-    ) -> Result<(usize, Option<SocketAddrV4>)> {
-        match self.state() {
-            State::Connected(stream) => {
-                let count = if peeks {
-                    stream.try_peek(to)?
-                } else {
-                    stream.try_read(to)?
-                };
-                Ok((count, None))
-            }
-            State::Datagram(_) => {
-                let take = if peeks { Take::Peek } else { Take::Remove };
-                let (count, from) = self.udp()?.try_recv_from(to, take)?;
-                Ok((count, Some(v4(from))))
-            }
-            _ => Err(Errno::ENOTCONN),
-        }
-    }
-
-    /// Sends to the peer, or to an address.
-    pub(crate) fn send(&self, from: &[u8], to: Option<SocketAddrV4>) -> Result<usize> {
-        match (self.state(), to) {
-            (State::Connected(stream), _) => Ok(stream.try_write(&[IoSlice::new(from)])?),
-            (State::Datagram(_), Some(to)) => Ok(self.udp()?.send_to(from, SocketAddr::V4(to))?),
-            (State::Datagram(_), None) => Ok(self.udp()?.send(from)?),
-            _ => Err(Errno::EPIPE),
-        }
-    }
-
-    fn with_source<R>(&self, act: impl FnOnce(&dyn Source) -> R) -> Option<R> {
-        match self.state() {
-            State::Listening(listener) => Some(act(&*listener)),
-            State::Connected(stream) => Some(act(&*stream)),
-            State::Datagram(_) => self.udp().ok().map(|socket| act(&*socket)),
-            State::Stream(_) => None,
-        }
-    }
-}
-
-fn v4(address: SocketAddr) -> SocketAddrV4 {
-    match address {
-        SocketAddr::V4(address) => address,
-        SocketAddr::V6(_) => ANY,
     }
 }
 
@@ -263,11 +436,23 @@ fn bits(ready: Readiness) -> u32 {
 
 impl File for Socket {
     fn read(&self, to: &mut [u8]) -> Result<usize> {
-        self.receive(to, false).map(|(count, _)| count)
+        self.receive(to, false).map(|received| received.count)
     }
 
     fn write(&self, from: &[u8]) -> Result<usize> {
         self.send(from, None)
+    }
+
+    fn arrivals(&self) -> u64 {
+        // Without a read, more bytes than before have come since.
+        match self.state() {
+            State::Connected(stream) => stream.bytes_readable().unwrap_or(0) as u64,
+            _ => 0,
+        }
+    }
+
+    fn endpoint(&self) -> Option<&dyn Endpoint> {
+        Some(self)
     }
 
     fn status(&self) -> Status {
@@ -281,6 +466,21 @@ impl File for Socket {
     fn ready(&self) -> u32 {
         let ready = self.with_source(|source| source.readiness());
         ready.map_or(POLLOUT | POLLHUP, bits)
+    }
+
+    fn readable_bytes(&self) -> Result {
+        match self.state() {
+            State::Connected(stream) => Ok(stream.bytes_readable()? as u64),
+            State::Listening(_) => Err(Errno::EINVAL),
+            State::Stream => Ok(0),
+            State::Datagram(_) => {
+                let mut bytes = alloc::vec![0; MOST_DATAGRAM];
+                match self.udp()?.try_recv_from(&mut bytes, Take::Peek) {
+                    Ok((count, _)) => Ok(count as u64),
+                    Err(_) => Ok(0),
+                }
+            }
+        }
     }
 
     fn watch(&self, waiter: &Waiter) {

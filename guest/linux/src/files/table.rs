@@ -2,11 +2,14 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use linux_raw_sys::general::O_NONBLOCK;
+use linux_raw_sys::general::{O_ACCMODE, O_APPEND, O_NONBLOCK, O_PATH, O_RDONLY, O_WRONLY};
+
+use tare_libos::time::{Duration, Instant};
 
 use super::File;
+use super::lock::How;
 use crate::errno::{Errno, Result};
 
 /// Most descriptors: `RLIMIT_NOFILE`.
@@ -21,6 +24,24 @@ pub(crate) struct Open {
     /// event queues.
     reads: AtomicU64,
     blocks: AtomicU64,
+    is_locked: AtomicBool,
+    /// How long a call waits to read and to write, nanoseconds; 0 is without end.
+    limits_ns: [AtomicU64; 2],
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if *self.is_locked.get_mut() {
+            self.unlock();
+        }
+    }
+}
+
+/// How a file is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Read,
+    Write,
 }
 
 /// What an event queue compares.
@@ -37,20 +58,81 @@ impl Open {
             flags: AtomicU32::new(flags),
             reads: AtomicU64::new(0),
             blocks: AtomicU64::new(0),
+            is_locked: AtomicBool::new(false),
+            limits_ns: [const { AtomicU64::new(0) }; 2],
         })
     }
 
     pub(crate) fn read(&self, to: &mut [u8]) -> Result<usize> {
+        self.may(Way::Read)?;
         self.note_read();
         self.file.read(to)
     }
 
     pub(crate) fn write(&self, from: &[u8]) -> Result<usize> {
-        let written = self.file.write(from);
-        if written != Ok(from.len()) {
-            self.blocks.fetch_add(1, Ordering::Relaxed);
+        self.may(Way::Write)?;
+        let done = match self.file.write(from) {
+            Ok(done) if done < from.len() => done,
+            Err(Errno::EAGAIN) => 0,
+            written => return written,
+        };
+        // Room that comes behind the second attempt comes behind the note too: no event
+        // queue takes it for what it has reported.
+        self.blocks.fetch_add(1, Ordering::AcqRel);
+        match self.file.write(&from[done..]) {
+            Ok(more) => Ok(done + more),
+            Err(_) if done > 0 => Ok(done),
+            Err(errno) => Err(errno),
         }
-        written
+    }
+
+    /// EBADF for a way of access that the file was not opened for.
+    pub(crate) fn may(&self, way: Way) -> Result<()> {
+        let refused = match way {
+            Way::Read => O_WRONLY,
+            Way::Write => O_RDONLY,
+        };
+        let flags = self.flags();
+        if flags & O_ACCMODE == refused || flags & O_PATH != 0 {
+            return Err(Errno::EBADF);
+        }
+        Ok(())
+    }
+
+    /// How long a call waits (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
+    pub(crate) fn limit_ns(&self, way: Way) -> u64 {
+        self.limits_ns[way as usize].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_limit(&self, way: Way, ns: u64) {
+        self.limits_ns[way as usize].store(ns, Ordering::Relaxed);
+    }
+
+    /// When a call that begins now has waited long enough.
+    pub(crate) fn deadline(&self, way: Way) -> Option<Instant> {
+        match self.limit_ns(way) {
+            0 => None,
+            ns => Some(Instant::now() + Duration::from_nanos(ns)),
+        }
+    }
+
+    /// Locks the file; EAGAIN while others are in the way.
+    pub(crate) fn lock(&self, how: How) -> Result<()> {
+        let lock = self.file.lock().ok_or(Errno::EINVAL)?;
+        self.is_locked.store(true, Ordering::Relaxed);
+        lock.take(self.name(), how)
+    }
+
+    /// Gives the lock back.
+    pub(crate) fn unlock(&self) {
+        if let Some(lock) = self.file.lock() {
+            lock.give(self.name());
+        }
+    }
+
+    /// What names this open file.
+    fn name(&self) -> usize {
+        (&raw const *self).addr()
     }
 
     /// Notes that the program reads the file.
@@ -60,8 +142,8 @@ impl Open {
 
     pub(crate) fn uses(&self) -> Uses {
         Uses {
-            reads: self.reads.load(Ordering::Relaxed),
-            blocks: self.blocks.load(Ordering::Relaxed),
+            reads: self.reads.load(Ordering::Acquire),
+            blocks: self.blocks.load(Ordering::Acquire),
         }
     }
 
@@ -71,6 +153,7 @@ impl Open {
 
     pub(crate) fn set_flags(&self, flags: u32) {
         self.flags.store(flags, Ordering::Relaxed);
+        self.file.set_appends(flags & O_APPEND != 0);
     }
 
     pub(crate) fn may_wait(&self) -> bool {
@@ -136,5 +219,71 @@ impl Table {
     pub(crate) fn numbers(&self) -> impl Iterator<Item = usize> {
         let used = |(number, slot): (usize, &Option<Descriptor>)| slot.is_some().then_some(number);
         self.0.iter().enumerate().filter_map(used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Status;
+    use super::super::epoll::{Epoll, Interest};
+    use super::*;
+    use core::sync::atomic::AtomicUsize;
+    use linux_raw_sys::general::{EPOLLET, O_RDWR, POLLOUT};
+
+    /// A file that gets room between a write that finds none and the end of the call.
+    struct Late {
+        writes: AtomicUsize,
+        queue: Arc<Epoll>,
+    }
+
+    impl File for Late {
+        fn write(&self, _from: &[u8]) -> Result<usize> {
+            if self.writes.fetch_add(1, Ordering::Relaxed) == 0 {
+                // Another thread looks: the room has come, but is reported already.
+                assert_eq!(self.queue.take(1).len(), 0);
+            }
+            Err(Errno::EAGAIN)
+        }
+
+        fn ready(&self) -> u32 {
+            POLLOUT
+        }
+
+        fn status(&self) -> Status {
+            Status::anonymous()
+        }
+    }
+
+    #[test]
+    fn an_edge_is_not_lost_when_room_comes_during_a_write() {
+        let queue = Arc::new(Epoll::default());
+        let writes = AtomicUsize::new(0);
+        let late = Late {
+            writes,
+            queue: queue.clone(),
+        };
+        let open = Open::new(Arc::new(late), O_RDWR);
+        let interest = Interest {
+            events: POLLOUT | EPOLLET,
+            data: 0,
+        };
+        assert_eq!(queue.add(1, &open, interest), Ok(()));
+        assert_eq!(queue.take(1).len(), 1);
+        assert_eq!(open.write(b"x"), Err(Errno::EAGAIN));
+        let late = open.file.as_kind::<Late>().map(|late| &late.writes);
+        // It was tried again behind the note.
+        assert_eq!(late.map(|writes| writes.load(Ordering::Relaxed)), Some(2));
+        assert_eq!(queue.take(1).len(), 1);
+    }
+
+    #[test]
+    fn a_file_is_used_as_it_was_opened() {
+        let (reader, writer) = super::super::pipe::Pipe::pair();
+        let reader = Open::new(Arc::new(reader), O_RDONLY);
+        let writer = Open::new(Arc::new(writer), O_WRONLY);
+        assert_eq!(reader.write(b"x"), Err(Errno::EBADF));
+        assert_eq!(writer.read(&mut [0]), Err(Errno::EBADF));
+        assert_eq!(writer.write(b"x"), Ok(1));
+        assert_eq!(reader.read(&mut [0]), Ok(1));
     }
 }

@@ -15,14 +15,39 @@ pub(crate) struct Setting {
     pub(crate) period_ns: u64,
 }
 
+/// The clock that a timer's absolute times are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clock {
+    Monotonic,
+    /// Time since 1970, which nothing here sets: its distance from the other is looked at when
+    /// the timer is set.
+    Wall,
+}
+
 /// A timer.
-#[derive(Default)]
 pub(crate) struct Timer {
+    clock: Clock,
     setting: SpinLock<Setting>,
     watchers: Watchers,
 }
 
 impl Timer {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            setting: SpinLock::default(),
+            watchers: Watchers::default(),
+        }
+    }
+
+    /// A time of its clock as one of the monotonic clock; 0 is past.
+    pub(crate) fn monotonic_ns(&self, ns: u64) -> u64 {
+        match self.clock {
+            Clock::Monotonic => ns,
+            Clock::Wall => on_monotonic(ns, clock::wall_ns(), clock::now_ns()),
+        }
+    }
+
     pub(crate) fn set(&self, setting: Setting) -> Setting {
         let old = core::mem::replace(&mut *self.setting.lock(), setting);
         self.watchers.wake();
@@ -31,6 +56,14 @@ impl Timer {
 
     pub(crate) fn setting(&self) -> Setting {
         *self.setting.lock()
+    }
+}
+
+/// The monotonic time at which the wall clock shows `ns`.
+fn on_monotonic(ns: u64, wall_ns: u64, now_ns: u64) -> u64 {
+    match ns.checked_sub(wall_ns) {
+        Some(rest) => now_ns.saturating_add(rest),
+        None => now_ns.saturating_sub(wall_ns - ns),
     }
 }
 
@@ -88,8 +121,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_wall_time_is_waited_for_on_the_monotonic_clock() {
+        assert_eq!(on_monotonic(1_005, 1_000, 70), 75);
+        assert_eq!(on_monotonic(990, 1_000, 70), 60);
+        assert_eq!(on_monotonic(1, 1_000, 70), 0);
+        assert_eq!(on_monotonic(u64::MAX, 1, 70), u64::MAX);
+    }
+
+    #[test]
     fn only_a_time_to_come_is_waited_for() {
-        let timer = Timer::default();
+        let timer = Timer::new(Clock::Monotonic);
         assert_eq!(timer.deadline_ns(0), None);
         timer.set(Setting {
             next_ns: 5,

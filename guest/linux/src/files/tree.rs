@@ -6,10 +6,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use linux_raw_sys::general::{S_IFDIR, S_IFLNK, S_IFREG};
+use linux_raw_sys::general::{S_IFDIR, S_IFLNK, S_IFREG, S_IFSOCK};
 use tare_libos::fs::cpio::{self, Archive};
 use tare_libos::sync::SpinLock;
 
+use super::lock::Lock;
+use super::unix::Named;
 use super::{Bytes, Status};
 use crate::errno::{Errno, Result};
 
@@ -23,6 +25,10 @@ pub(crate) struct Node {
     inode: u64,
     permissions: AtomicU32,
     modified_ns: AtomicU64,
+    /// Names that lead to a file.
+    links: AtomicU32,
+    /// Who locked it (`flock(2)`), made by the first who does.
+    lock: SpinLock<Option<Arc<Lock>>>,
     pub(crate) kind: Kind,
 }
 
@@ -32,6 +38,8 @@ pub(crate) enum Kind {
     Directory(SpinLock<BTreeMap<String, Arc<Node>>>),
     Link(String),
     Device(Device),
+    /// The name of a socket.
+    Socket(Named),
 }
 
 /// A character device.
@@ -39,6 +47,7 @@ pub(crate) enum Kind {
 pub(crate) enum Device {
     Null,
     Zero,
+    Full,
     Random,
     Console,
 }
@@ -48,6 +57,7 @@ impl Device {
         match self {
             Self::Null => (1, 3),
             Self::Zero => (1, 5),
+            Self::Full => (1, 7),
             Self::Random => (1, 9),
             Self::Console => (5, 1),
         }
@@ -68,6 +78,8 @@ impl Node {
             inode: NEXT.fetch_add(1, Ordering::Relaxed),
             permissions: AtomicU32::new(permissions & 0o7777),
             modified_ns: AtomicU64::new(modified_ns),
+            links: AtomicU32::new(1),
+            lock: SpinLock::new(None),
             kind,
         })
     }
@@ -78,9 +90,10 @@ impl Node {
 
     pub(crate) fn status(&self) -> Status {
         let (kind, bytes, links) = match &self.kind {
-            Kind::File(bytes) => (S_IFREG, bytes.len(), 1),
+            Kind::File(bytes) => (S_IFREG, bytes.len(), self.links.load(Ordering::Relaxed)),
             Kind::Directory(entries) => (S_IFDIR, 4096, 2 + entries.lock().len() as u32),
             Kind::Link(target) => (S_IFLNK, target.len() as u64, 1),
+            Kind::Socket(_) => (S_IFSOCK, 0, 1),
             Kind::Device(device) => {
                 let (major, minor) = device.numbers();
                 return Status::device(major, minor);
@@ -102,8 +115,32 @@ impl Node {
     }
 
     pub(crate) fn touch(&self) {
-        let now = tare_hal::clock::wall_ns();
-        self.modified_ns.store(now, Ordering::Relaxed);
+        self.set_modified(tare_hal::clock::wall_ns());
+    }
+
+    /// Nanoseconds since 1970.
+    pub(crate) fn set_modified(&self, ns: u64) {
+        self.modified_ns.store(ns, Ordering::Relaxed);
+    }
+
+    /// Notes that a name of it came.
+    pub(crate) fn link(&self) {
+        self.links.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that a name of it went.
+    pub(crate) fn unlink(&self) {
+        self.links.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Its lock.
+    pub(crate) fn lock(&self) -> Arc<Lock> {
+        self.lock.lock().get_or_insert_with(Arc::default).clone()
+    }
+
+    /// May it be executed?
+    pub(crate) fn is_executable(&self) -> bool {
+        self.is_directory() || self.permissions.load(Ordering::Relaxed) & 0o111 != 0
     }
 
     pub(crate) fn entries(&self) -> Result<&SpinLock<BTreeMap<String, Arc<Self>>>> {
@@ -140,7 +177,7 @@ impl Tree {
                 cpio::Kind::Other => continue,
             };
             let modified_ns = u64::from(entry.modified_s) * 1_000_000_000;
-            if !entry.path.is_empty() && !entry.path.starts_with(".tare") {
+            if !entry.path.is_empty() && !is_tares_own(entry.path) {
                 tree.add(entry.path, Node::new(kind, entry.permissions, modified_ns));
             }
         }
@@ -152,7 +189,7 @@ impl Tree {
         for (path, device) in [
             ("dev/null", Device::Null),
             ("dev/zero", Device::Zero),
-            ("dev/full", Device::Zero),
+            ("dev/full", Device::Full),
             ("dev/random", Device::Random),
             ("dev/urandom", Device::Random),
             ("dev/console", Device::Console),
@@ -269,6 +306,12 @@ impl Tree {
             _ => Ok((self.root.clone(), String::new())),
         }
     }
+}
+
+/// Whether a path is what `tare run` puts beside a program's files.
+fn is_tares_own(path: &str) -> bool {
+    let rest = path.strip_prefix(".tare");
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The names of a path, last first; `.` is none.

@@ -1,0 +1,265 @@
+//! Descriptors: `close(2)`, `dup(2)`, `fcntl(2)`, `ioctl(2)`, `flock(2)`, `getdents64(2)`.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use linux_raw_sys::general as c;
+use linux_raw_sys::ioctl::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
+
+use super::io::open as opened;
+use crate::errno::{Errno, Result};
+use crate::files::lock::How;
+use crate::files::pipe::Pipe;
+use crate::files::regular::{Directory, Regular};
+use crate::files::{Descriptor, Open, Way};
+use crate::thread::Context;
+
+const F_DUPFD_CLOEXEC: u32 = 1030;
+const F_SETPIPE_SZ: u32 = 1031;
+const F_GETPIPE_SZ: u32 = 1032;
+const CLOSE_RANGE_CLOEXEC: u64 = 4;
+/// Operations of `flock`.
+const LOCK_SH: u64 = 1;
+const LOCK_EX: u64 = 2;
+const LOCK_NB: u64 = 4;
+const LOCK_UN: u64 = 8;
+
+/// Gives an open file the first free descriptor.
+pub(super) fn insert(context: &Context<'_>, open: Arc<Open>, flags: u32) -> Result {
+    let descriptor = Descriptor {
+        open,
+        close_on_exec: flags & c::O_CLOEXEC != 0,
+    };
+    context.process.files.lock().insert(0, descriptor)
+}
+
+pub(super) fn close(context: &Context<'_>, number: u64) -> Result {
+    let removed = context.process.files.lock().remove(number)?;
+    drop(removed);
+    Ok(0)
+}
+
+pub(super) fn close_range(context: &Context<'_>, first: u64, last: u64, flags: u64) -> Result {
+    if first > last || flags & !CLOSE_RANGE_CLOEXEC != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let numbers: Vec<usize> = context.process.files.lock().numbers().collect();
+    let numbers = numbers.into_iter().map(|number| number as u64);
+    for number in numbers.filter(|number| (first..=last).contains(number)) {
+        if flags & CLOSE_RANGE_CLOEXEC == 0 {
+            close(context, number)?;
+        } else {
+            context.process.files.lock().get_mut(number)?.close_on_exec = true;
+        }
+    }
+    Ok(0)
+}
+
+pub(super) fn dup(context: &Context<'_>, old: u64, new: Option<u64>, flags: u64) -> Result {
+    let mut files = context.process.files.lock();
+    let descriptor = Descriptor {
+        open: files.get(old)?.open.clone(),
+        close_on_exec: flags as u32 & c::O_CLOEXEC != 0,
+    };
+    let Some(new) = new else {
+        return files.insert(0, descriptor);
+    };
+    let replaced = files
+        .put(new as u32 as usize, descriptor)
+        .map_err(|_| Errno::EBADF)?;
+    drop(files);
+    drop(replaced);
+    Ok(new)
+}
+
+pub(super) fn dup3(context: &Context<'_>, old: u64, new: u64, flags: u64) -> Result {
+    if old as u32 == new as u32 || flags as u32 & !c::O_CLOEXEC != 0 {
+        return Err(Errno::EINVAL);
+    }
+    dup(context, old, Some(new), flags)
+}
+
+pub(super) fn fcntl(context: &Context<'_>, number: u64, command: u64, argument: u64) -> Result {
+    let mut files = context.process.files.lock();
+    let descriptor = files.get_mut(number)?;
+    match command as u32 {
+        c::F_GETFD => Ok(descriptor.close_on_exec.into()),
+        c::F_SETFD => {
+            descriptor.close_on_exec = argument & 1 != 0;
+            Ok(0)
+        }
+        c::F_GETFL => Ok(descriptor.open.flags().into()),
+        c::F_SETFL => {
+            let may = c::O_APPEND | c::O_NONBLOCK;
+            let kept = descriptor.open.flags() & !may;
+            descriptor.open.set_flags(kept | argument as u32 & may);
+            Ok(0)
+        }
+        c::F_DUPFD | F_DUPFD_CLOEXEC if argument as u32 as usize >= crate::files::MOST => {
+            Err(Errno::EINVAL)
+        }
+        command @ (c::F_DUPFD | F_DUPFD_CLOEXEC) => {
+            let new = Descriptor {
+                open: descriptor.open.clone(),
+                close_on_exec: command == F_DUPFD_CLOEXEC,
+            };
+            files.insert(argument as u32 as usize, new)
+        }
+        command @ (c::F_SETLK | c::F_SETLKW | c::F_GETLK) => {
+            let open = descriptor.open.clone();
+            drop(files);
+            record_lock(context, &open, command, argument)
+        }
+        F_SETPIPE_SZ if descriptor.open.file.as_kind::<Pipe>().is_some() => Ok(65_536),
+        F_GETPIPE_SZ => Ok(65_536),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Locks of a part of a file: those of one process never conflict (`fcntl_locking(2)`).
+fn record_lock(context: &Context<'_>, open: &Open, command: u32, at: u64) -> Result {
+    let bytes: [u8; 32] = context.process.array(at)?;
+    let kind = u32::from(u16::from_le_bytes([bytes[0], bytes[1]]));
+    let way = match kind {
+        c::F_RDLCK => Some(Way::Read),
+        c::F_WRLCK => Some(Way::Write),
+        c::F_UNLCK if command != c::F_GETLK => None,
+        _ => return Err(Errno::EINVAL),
+    };
+    if command == c::F_GETLK {
+        context
+            .process
+            .write(at, &(c::F_UNLCK as u16).to_le_bytes())?;
+    } else if let Some(way) = way {
+        open.may(way)?;
+    }
+    Ok(0)
+}
+
+/// `flock(2)`.
+pub(super) fn flock(context: &Context<'_>, number: u64, operation: u64) -> Result {
+    let open = opened(context, number)?;
+    let how = match operation & !LOCK_NB {
+        LOCK_SH => How::Shared,
+        LOCK_EX => How::Exclusive,
+        LOCK_UN => {
+            open.unlock();
+            return Ok(0);
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    match open.lock(how) {
+        Err(Errno::EAGAIN) if operation & LOCK_NB == 0 => {}
+        taken => return taken.map(|()| 0),
+    }
+    let lock = open.file.lock().ok_or(Errno::EINVAL)?;
+    context.wait(&[lock.as_ref()], None, || open.lock(how))?;
+    Ok(0)
+}
+
+pub(super) fn ioctl(context: &Context<'_>, number: u64, request: u64, argument: u64) -> Result {
+    let open = opened(context, number)?;
+    match request as u32 {
+        FIONBIO => {
+            let on = context.process.u32(argument)? != 0;
+            let kept = open.flags() & !c::O_NONBLOCK;
+            open.set_flags(kept | if on { c::O_NONBLOCK } else { 0 });
+            Ok(0)
+        }
+        FIONREAD => {
+            let bytes = open.file.readable_bytes()?;
+            context.process.put_u32(argument, bytes as u32)?;
+            Ok(0)
+        }
+        FIOCLEX | FIONCLEX => {
+            let mut files = context.process.files.lock();
+            files.get_mut(number)?.close_on_exec = request as u32 == FIOCLEX;
+            Ok(0)
+        }
+        FIOASYNC => Ok(0),
+        // The console is no terminal: programs then write without escapes.
+        _ => Err(Errno::ENOTTY),
+    }
+}
+
+pub(super) fn getdents(context: &Context<'_>, number: u64, to: u64, length: u64) -> Result {
+    let open = opened(context, number)?;
+    let directory = open.file.as_kind::<Directory>().ok_or(Errno::ENOTDIR)?;
+    let entries: Vec<(String, u64, u8)> = {
+        let dots = [".", ".."].map(|name| (String::from(name), 1, c::DT_DIR as u8));
+        let entries = directory.node.entries()?.lock();
+        let listed = entries.iter().map(|(name, node)| {
+            let status = node.status();
+            (name.clone(), status.inode, (status.mode >> 12 & 15) as u8)
+        });
+        dots.into_iter().chain(listed).collect()
+    };
+    let position = directory.position.load(Ordering::Relaxed) as usize;
+    let mut bytes = Vec::new();
+    let mut listed = position;
+    for (name, inode, kind) in entries.iter().skip(position) {
+        let record = (19 + name.len() + 1).next_multiple_of(8);
+        if bytes.len() + record > length as usize {
+            break;
+        }
+        listed += 1;
+        let start = bytes.len();
+        bytes.extend_from_slice(&inode.to_le_bytes());
+        bytes.extend_from_slice(&(listed as u64).to_le_bytes());
+        bytes.extend_from_slice(&(record as u16).to_le_bytes());
+        bytes.push(*kind);
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.resize(start + record, 0);
+    }
+    if bytes.is_empty() && position < entries.len() {
+        return Err(Errno::EINVAL);
+    }
+    context.process.write(to, &bytes)?;
+    directory.position.store(listed as u64, Ordering::Relaxed);
+    Ok(bytes.len() as u64)
+}
+
+pub(super) fn truncate(context: &Context<'_>, number: u64, length: u64) -> Result {
+    let open = opened(context, number)?;
+    let file = open.file.as_kind::<Regular>().ok_or(Errno::EINVAL)?;
+    if length > i64::MAX as u64 || open.may(Way::Write).is_err() {
+        return Err(Errno::EINVAL);
+    }
+    file.bytes.set_len(length)?;
+    file.node.touch();
+    Ok(0)
+}
+
+/// `fchmod(2)`.
+pub(super) fn fchmod(context: &Context<'_>, number: u64, mode: u64) -> Result {
+    let open = opened(context, number)?;
+    if let Some(node) = open.file.node() {
+        node.set_permissions(mode as u32);
+    }
+    Ok(0)
+}
+
+pub(super) fn fallocate(
+    context: &Context<'_>,
+    number: u64,
+    mode: u64,
+    offset: u64,
+    length: u64,
+) -> Result {
+    let open = opened(context, number)?;
+    open.may(Way::Write)?;
+    let file = open.file.as_kind::<Regular>().ok_or(Errno::ENODEV)?;
+    if offset > i64::MAX as u64 || length > i64::MAX as u64 || length == 0 {
+        return Err(Errno::EINVAL);
+    }
+    if mode != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
+    if end > file.bytes.len() {
+        file.bytes.set_len(end)?;
+    }
+    Ok(0)
+}
