@@ -68,7 +68,10 @@ fn killing_a_weighing_leaves_no_machine() {
     eventually("the machine has ended", || {
         place.run(&["ps", "--json"]).out == "[]\n"
     });
-    assert!(place.run_directories().is_empty());
+    // The lock goes first, the directory after it.
+    eventually("its run directory is removed", || {
+        place.run_directories().is_empty()
+    });
 }
 
 #[test]
