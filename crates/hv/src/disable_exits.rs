@@ -4,10 +4,12 @@ use kvm_bindings::{
     KVM_X86_DISABLE_EXITS_CSTATE, KVM_X86_DISABLE_EXITS_HLT, KVM_X86_DISABLE_EXITS_MWAIT,
     KVM_X86_DISABLE_EXITS_PAUSE,
 };
+use serde::{Deserialize, Serialize};
 
 /// Instructions that a dedicated vCPU may execute without an exit
 /// (`KVM_CAP_X86_DISABLE_EXITS`). KVM only takes them before the first vCPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct DisableExits(u32);
 
 impl DisableExits {

@@ -4,12 +4,13 @@ use kvm_bindings::{
     KVM_CAP_BINARY_STATS_FD, KVM_CAP_HALT_POLL, KVM_CAP_X2APIC_API, KVM_CAP_X86_DISABLE_EXITS,
 };
 use kvm_ioctls::{Cap, VmFd};
+use serde::{Deserialize, Serialize};
 
 use crate::disable_exits::DisableExits;
 use crate::kvm::Kvm;
 
 /// What KVM offers beyond what a Tare machine needs, and how much of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
     /// Interrupts by event descriptors.
     pub irqfd: bool,

@@ -7,12 +7,14 @@ mod capabilities;
 pub(crate) mod feature;
 pub(crate) mod instructions;
 mod report;
+mod saved;
 #[cfg(test)]
 pub(crate) mod testing;
 
 use std::time::Duration;
 
 use kvm_bindings::kvm_cpuid_entry2;
+use serde::{Deserialize, Serialize};
 use tare_abi::cpuid::KVM_FEATURES;
 
 pub use capabilities::Capabilities;
@@ -24,7 +26,8 @@ pub use instructions::Instruction;
 pub(crate) const HYPERCALLS: u32 = 1 << 7 | 1 << 11 | 1 << 13 | 1 << 16;
 
 /// How this KVM executes a guest's ring 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// By hardware virtualisation.
     Hardware,
@@ -33,7 +36,8 @@ pub enum Kind {
 }
 
 /// What became of an instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It did what it should.
     Works,
@@ -58,8 +62,10 @@ pub struct InstructionResult {
     pub outcome: Outcome,
 }
 
-/// What this KVM is. Plain data; `Display` prints it for people.
-#[derive(Clone, Debug)]
+/// What this KVM is. Plain data; `Display` prints it for people, and serde writes it for
+/// another process of the same version.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(into = "saved::SavedProbe", try_from = "saved::SavedProbe")]
 pub struct Probe {
     /// Hardware or emulated.
     pub kind: Kind,
