@@ -57,6 +57,10 @@ pub struct MachineConfig {
     pub run_dir: String,
     /// Locked file in the run directory; the lock says that the machine lives.
     pub lock: Descriptor,
+    /// What this KVM is, a `tare_hv::Probe`, if `tare` had to find out; otherwise the
+    /// monitor does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<serde_json::Value>,
     /// What the monitor gives up before it reads the image.
     #[serde(default)]
     pub jail: Jail,

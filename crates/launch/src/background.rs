@@ -11,7 +11,7 @@ use crate::Terminal;
 use crate::ending;
 use crate::failure::{Explain, Failure};
 use crate::interruption::Interruption;
-use crate::launch::{Launched, Prepared, RunFileError};
+use crate::machine::{Launched, PreparedMachine, RunFileError};
 
 /// How long a machine in the background may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ impl Explain for Silent {
 /// as soon as it `answers`. Standard input is the command's own choice.
 pub(crate) fn detach(
     mut command: Command,
-    mut machine: Prepared,
+    mut machine: PreparedMachine,
     terminal: &dyn Terminal,
     answers: impl FnMut() -> bool,
 ) -> Result<Launched, Failure> {
@@ -53,7 +53,7 @@ pub(crate) fn detach(
         .spawn()
         .map_err(failed)?;
     machine.record.set_process(child.id());
-    let Prepared {
+    let PreparedMachine {
         run_dir,
         record,
         console_log,

@@ -96,42 +96,45 @@ impl Explain for EngineError {
     }
 }
 
-/// Chooses the engine for a machine of `cpus` vCPUs.
+/// Chooses the engine for a machine of `cpus` vCPUs; and what this KVM is, where Linux runs
+/// on it and so has to be spared what it lacks.
 pub(crate) fn choose(
     asked: EngineChoice,
     cpus: u32,
     guest: GuestKind,
-) -> Result<Engine, EngineError> {
+) -> Result<(Engine, Option<Probe>), EngineError> {
+    let probed = |kvm: &Kvm| match guest {
+        GuestKind::Linux => Probe::run(kvm).ok(),
+        GuestKind::LibraryOs | GuestKind::Program => None,
+    };
     match asked {
-        EngineChoice::Qemu => qemu(Accelerator::Tcg, None),
+        EngineChoice::Qemu => Ok((qemu(Accelerator::Tcg, None)?, None)),
         EngineChoice::QemuKvm => {
-            allows(&Kvm::open().map_err(EngineError::Kvm)?, cpus)?;
-            qemu(Accelerator::Kvm, None)
+            let kvm = Kvm::open().map_err(EngineError::Kvm)?;
+            allows(&kvm, cpus)?;
+            Ok((qemu(Accelerator::Kvm, None)?, probed(&kvm)))
         }
-        EngineChoice::Tare => tare(Kvm::open().map_err(EngineError::Kvm)?, cpus),
+        EngineChoice::Tare => {
+            let kvm = Kvm::open().map_err(EngineError::Kvm)?;
+            Ok((tare(&kvm, cpus)?, probed(&kvm)))
+        }
         EngineChoice::Auto => match Kvm::open() {
-            Ok(kvm) => match unfit(&kvm, guest) {
-                Some(because) => qemu(Accelerator::Tcg, Some(because)),
-                None => tare(kvm, cpus),
+            Ok(kvm) => match probed(&kvm) {
+                Some(probe) if probe.kind == Kind::Emulated => {
+                    // It delivers no SYSCALL: Linux would get as far as its first process.
+                    let because =
+                        "this KVM emulates the kernel's instructions and cannot run Linux";
+                    Ok((qemu(Accelerator::Tcg, Some(because.to_owned()))?, None))
+                }
+                probe => Ok((tare(&kvm, cpus)?, probe)),
             },
-            Err(error) => without_kvm(error),
+            Err(error) => Ok((without_kvm(error)?, None)),
         },
     }
 }
 
-/// Why this KVM cannot run such a guest, though it works. One that emulates
-/// ring 0 delivers no SYSCALL: Linux would get as far as its first process.
-fn unfit(kvm: &Kvm, guest: GuestKind) -> Option<String> {
-    if guest != GuestKind::Linux {
-        return None;
-    }
-    let probe = Probe::run(kvm).ok()?;
-    (probe.kind == Kind::Emulated)
-        .then(|| "this KVM emulates the kernel's instructions and cannot run Linux".to_owned())
-}
-
-fn tare(kvm: Kvm, cpus: u32) -> Result<Engine, EngineError> {
-    allows(&kvm, cpus)?;
+fn tare(kvm: &Kvm, cpus: u32) -> Result<Engine, EngineError> {
+    allows(kvm, cpus)?;
     monitor().map(Engine::Tare)
 }
 

@@ -30,12 +30,14 @@ pub mod failure;
 mod frame_rules;
 pub mod image;
 mod image_check;
+mod initrd;
 mod interruption;
 mod io_devices;
 mod launch;
 pub mod limits;
 pub mod linux;
 mod mac;
+mod machine;
 pub mod machine_size;
 pub mod memory_size;
 mod monitor;
@@ -59,10 +61,11 @@ mod tap;
 pub mod user;
 
 pub use failure::{Explain, Failure, RunOutcome};
-pub use launch::{Launched, RunFileError, launch};
-pub use plan::{Name, Plan, plan};
+pub use launch::launch;
+pub use machine::{Launched, RunFileError};
+pub use plan::{Plan, plan};
 pub use request::{Place, Request};
-pub use run_dir_guard::RunDirGuard;
+pub use run_dir_guard::{Name, RunDirGuard};
 
 /// Where messages of a run go, to the user's terminal.
 pub trait Terminal {

@@ -20,7 +20,7 @@ use tare_devices::blk::Access;
 
 use crate::disk::OpenDisk;
 use crate::failure::{Explain, Failure};
-use crate::launch::{Launched, Link, LinkEnd, Prepared, RunFileError};
+use crate::machine::{Launched, Link, LinkEnd, PreparedMachine, RunFileError};
 use crate::request::Place;
 use crate::user::MachineUser;
 use crate::{Terminal, session};
@@ -57,7 +57,7 @@ impl Explain for MonitorError {
 /// Starts the monitor for a prepared machine.
 pub(crate) fn start(
     program: &Path,
-    mut machine: Prepared,
+    mut machine: PreparedMachine,
     terminal: &dyn Terminal,
 ) -> Result<Launched, Failure> {
     machine.connect()?;
@@ -72,42 +72,58 @@ pub(crate) fn start(
         .map_err(RunFileError::of("machine.json", &dir))?;
     let descriptor = inherit(&machine_json)?;
     let arguments = ["--config".to_owned(), descriptor.0.to_string()];
-    match machine.place {
+    match machine.spec.place {
         Place::Foreground => foreground(program, &arguments, machine),
         Place::Background => background(program, &arguments, machine, socket, terminal),
     }
 }
 
-fn configuration(machine: &Prepared, socket: &UnixListener) -> Result<MachineConfig, MonitorError> {
+fn configuration(
+    machine: &PreparedMachine,
+    socket: &UnixListener,
+) -> Result<MachineConfig, MonitorError> {
     let log = inherit(&machine.console_log)?;
     Ok(MachineConfig {
         name: machine.run_dir.dir().name().to_owned(),
-        cpus: machine.record.cpus,
-        memory_mib: machine.record.memory_mib,
-        cmdline: machine.cmdline.clone(),
+        cpus: machine.spec.cpus,
+        memory_mib: machine.spec.memory_mib,
+        cmdline: machine.spec.cmdline.clone(),
         image_path: machine.record.image.clone(),
-        guest: machine.guest,
-        image: inherit(&machine.image)?,
+        guest: machine.spec.guest,
+        image: inherit(&machine.spec.image.file)?,
         initrd: machine.initrd.as_ref().map(inherit).transpose()?,
         net: machine.link.as_ref().map(net).transpose()?,
-        disks: machine.disks.iter().map(disk).collect::<Result<_, _>>()?,
+        disks: machine
+            .spec
+            .disks
+            .iter()
+            .map(disk)
+            .collect::<Result<_, _>>()?,
         rng: true,
-        halt: machine.halt,
+        halt: machine.spec.halt,
         own_cpus: machine
+            .spec
             .own_cpus
             .iter()
             .map(own_cpu)
             .collect::<Result<_, _>>()?,
-        console: match machine.place {
+        console: match machine.spec.place {
             Place::Foreground => Console::Stdio { log },
             Place::Background => Console::Log { log },
         },
         control: inherit(socket)?,
         run_dir: machine.run_dir.dir().path().to_string_lossy().into_owned(),
         lock: inherit(machine.run_dir.lock())?,
+        probe: machine
+            .spec
+            .probe
+            .as_ref()
+            .map(serde_json::to_value)
+            .transpose()
+            .map_err(MonitorError::Configuration)?,
         jail: Jail {
             namespaces: true,
-            user: machine.user.as_ref().map(jail_user).transpose()?,
+            user: machine.spec.user.as_ref().map(jail_user).transpose()?,
         },
     })
 }
@@ -172,7 +188,7 @@ fn inherit(fd: &impl AsFd) -> Result<Descriptor, MonitorError> {
 fn foreground(
     program: &Path,
     arguments: &[String],
-    machine: Prepared,
+    machine: PreparedMachine,
 ) -> Result<Launched, Failure> {
     let dir = machine.run_dir.dir();
     machine
@@ -188,7 +204,7 @@ fn foreground(
 fn background(
     program: &Path,
     arguments: &[String],
-    machine: Prepared,
+    machine: PreparedMachine,
     socket: UnixListener,
     terminal: &dyn Terminal,
 ) -> Result<Launched, Failure> {

@@ -15,9 +15,10 @@ use tare_rootfs::tree::{Content, Kind, NameError, Node};
 
 use crate::failure::{Explain, Failure};
 use crate::image::{self, Image};
-use crate::plan::{Chosen, Files};
+use crate::linux::root;
+use crate::machine::{Boot, Files};
+use crate::machine_size;
 use crate::request::Request;
-use crate::{linux, machine_size};
 
 /// The image that runs programs.
 const IMAGE: &str = "linux";
@@ -166,15 +167,15 @@ fn read(mut file: &File, path: &Path) -> Result<Vec<u8>, ProgramError> {
 /// A program, with its files around it.
 pub(crate) fn choose(
     program: Option<Image>,
-    args: &Request,
+    request: &Request,
     memory_mib: u32,
     cmdline: String,
-) -> Result<Chosen, Failure> {
+) -> Result<Boot, Failure> {
     let own = image::open(Path::new(IMAGE))?;
     let room = machine_size::room_for_files(memory_mib, own.bytes);
-    let (mut tree, mut task, warnings) = match &args.root {
-        Some(root) if program.is_some() => linux::files(root, &[], room / 2)?,
-        Some(root) => linux::parts(root, &args.command, room / 2)?,
+    let (mut tree, mut task, warnings) = match &request.root {
+        Some(root) if program.is_some() => root::files(root, &[], room / 2)?,
+        Some(root) => root::parts(root, &request.command, room / 2)?,
         None => Default::default(),
     };
     let (name, shown, bytes) = match &program {
@@ -188,7 +189,7 @@ pub(crate) fn choose(
             tree.insert(&file, Node::bytes(bytes.clone(), 0o755))
                 .map_err(ProgramError::from)?;
             task.command = vec![format!("/{file}")];
-            task.command.extend(args.command.iter().cloned());
+            task.command.extend(request.command.iter().cloned());
             (image::stem(&program.path), program.path.clone(), bytes)
         }
         None => {
@@ -216,7 +217,7 @@ pub(crate) fn choose(
     ] {
         set(&mut environment, name, value, false);
     }
-    for variable in &args.env {
+    for variable in &request.env {
         let parts = variable
             .split_once('=')
             .filter(|(name, _)| !name.is_empty());
@@ -228,13 +229,13 @@ pub(crate) fn choose(
         arguments: task.command,
         environment,
         directory: task.working_directory,
-        hostname: args.name.clone().unwrap_or_else(|| name.clone()),
+        hostname: request.name.clone().unwrap_or_else(|| name.clone()),
     };
     let document = start.to_bytes().map_err(ProgramError::from)?;
     tree.remove(FILE);
     tree.insert(FILE, Node::bytes(document, 0o600))
         .map_err(ProgramError::from)?;
-    Ok(Chosen {
+    Ok(Boot {
         image: Image { path: shown, ..own },
         name,
         files: Files::Program { tree, warnings },

@@ -24,8 +24,8 @@ use crate::Terminal;
 use crate::background;
 use crate::disk::OpenDisk;
 use crate::failure::Failure;
-use crate::launch::{Launched, Link, LinkEnd, Prepared, RunFileError};
 use crate::linux::stdio;
+use crate::machine::{Launched, Link, LinkEnd, PreparedMachine, RunFileError};
 use crate::request::Place;
 use crate::supervise::{self, Supervised, Uplink};
 
@@ -43,7 +43,7 @@ const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resour
 pub(crate) fn start(
     program: &Path,
     accelerator: Accelerator,
-    mut machine: Prepared,
+    mut machine: PreparedMachine,
     terminal: &dyn Terminal,
 ) -> Result<Launched, Failure> {
     let dir = machine.run_dir.dir().clone();
@@ -53,7 +53,7 @@ pub(crate) fn start(
         program: program.to_owned(),
         arguments,
         run_dir: dir.path().to_owned(),
-        guest: machine.guest,
+        guest: machine.spec.guest,
         filter: machine.link.as_ref().and_then(|link| match &link.end {
             LinkEnd::Passt { filter, .. } => Some(filter.clone()),
             LinkEnd::Tap { .. } => None,
@@ -61,7 +61,7 @@ pub(crate) fn start(
     };
     let uplink = uplink(&machine)
         .map_err(|errno| RunFileError::of("a socket to passt", &dir)(errno.into()))?;
-    match machine.place {
+    match machine.spec.place {
         Place::Foreground => {
             machine
                 .record
@@ -88,7 +88,7 @@ pub(crate) fn start(
 }
 
 /// The machine's end of its socket to passt, which the supervisor's relay uses.
-fn uplink(machine: &Prepared) -> Result<Option<OwnedFd>, Errno> {
+fn uplink(machine: &PreparedMachine) -> Result<Option<OwnedFd>, Errno> {
     match machine.link.as_ref().map(|link| &link.end) {
         Some(LinkEnd::Passt { passt, .. }) => {
             let copy = fcntl_dupfd_cloexec(passt.socket(), 0)?;
@@ -116,21 +116,21 @@ fn greets(socket: &Path) -> bool {
 
 fn arguments(
     accelerator: Accelerator,
-    machine: &Prepared,
+    machine: &PreparedMachine,
 ) -> Result<(Vec<String>, Vec<OwnedFd>), Errno> {
-    let record = &machine.record;
-    let (machine_type, system) = match machine.guest {
+    let spec = &machine.spec;
+    let (machine_type, system) = match machine.spec.guest {
         GuestKind::LibraryOs | GuestKind::Program => (MachineType::Microvm, GuestSystem::LibraryOs),
         GuestKind::Linux => (MachineType::Q35, GuestSystem::Linux),
     };
-    let mut line = CommandLine::new(machine_type, accelerator, system, record.cpus);
+    let mut line = CommandLine::new(machine_type, accelerator, system, spec.cpus);
     let name = machine.run_dir.dir().name();
     line.option("-sandbox", SANDBOX)
         // Threads with names, by which `tare pin` finds the vCPUs.
         .option("-name", format!("{name},debug-threads=on"))
-        .memory_mib(record.memory_mib)
-        .kernel(&inherited(&machine.image)?)
-        .append(&machine.cmdline)
+        .memory_mib(spec.memory_mib)
+        .kernel(&inherited(&machine.spec.image.file)?)
+        .append(&machine.spec.cmdline)
         .exit_port()
         .virtio("virtio-rng", "");
     if let Some(initrd) = &machine.initrd {
@@ -139,7 +139,12 @@ fn arguments(
     // A held lock says that the machine runs: QEMU keeps it too.
     fcntl_setfd(machine.run_dir.lock(), FdFlags::empty())?;
     // And its passt's user is this machine's alone as long as it runs.
-    if let Some(claim) = machine.user.as_ref().and_then(|user| user.claim.as_ref()) {
+    if let Some(claim) = machine
+        .spec
+        .user
+        .as_ref()
+        .and_then(|user| user.claim.as_ref())
+    {
         fcntl_setfd(claim, FdFlags::empty())?;
     }
     let kept = console(machine, &mut line)?;
@@ -148,7 +153,7 @@ fn arguments(
     if let Some(link) = &machine.link {
         net(link, &mut line)?;
     }
-    for (number, disk) in machine.disks.iter().enumerate() {
+    for (number, disk) in machine.spec.disks.iter().enumerate() {
         drive(number, disk, &mut line)?;
     }
     let args = line.args().iter();
@@ -157,11 +162,11 @@ fn arguments(
 }
 
 /// The console, or the streams of a pipeline; descriptors to keep until QEMU runs.
-fn console(machine: &Prepared, line: &mut CommandLine) -> Result<Vec<OwnedFd>, Errno> {
+fn console(machine: &PreparedMachine, line: &mut CommandLine) -> Result<Vec<OwnedFd>, Errno> {
     let path = machine.run_dir.dir().console_log();
     let log = escaped(&path);
-    match machine.place {
-        Place::Foreground if guest::starts_init(&machine.cmdline) && stdio::wanted() => {
+    match machine.spec.place {
+        Place::Foreground if guest::starts_init(&machine.spec.cmdline) && stdio::wanted() => {
             return stdio::add(line, &path);
         }
         Place::Foreground => line.option(

@@ -7,7 +7,15 @@ use tare_control::exit::ExitCode;
 use tare_control::rundir::{ROOT_VARIABLE, Removal, Run, RunDir, RunDirError, RunRoot, RunState};
 
 use crate::failure::Explain;
-use crate::plan::Name;
+
+/// A machine's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// As given.
+    Given(String),
+    /// This and the first free number.
+    Numbered(String),
+}
 
 /// Most machines that get a number after one name.
 const MOST: u32 = 10_000;

@@ -56,7 +56,10 @@ impl Machine {
     /// Builds it.
     pub(crate) fn build(setup: &mut Setup, control: &Control) -> Result<Self, StartError> {
         check_cpus(&setup.kvm, setup.config.cpus)?;
-        let probe = Probe::run(&setup.kvm)?;
+        let probe = match setup.probe.take() {
+            Some(probe) => probe,
+            None => Probe::run(&setup.kvm)?,
+        };
         let memory = tare_hv::guest_memory(u64::from(setup.config.memory_mib) << 20)?;
         let entry = load(setup, &memory)?;
         let vm = Arc::new(Vm::new(&setup.kvm, &memory)?);

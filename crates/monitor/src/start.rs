@@ -17,7 +17,7 @@ use tare_control::halt::HaltPolicy;
 use tare_control::rundir::{RunDir, valid_name};
 use tare_daemon::jail::JailError;
 use tare_devices::blk::DiskError;
-use tare_hv::Kvm;
+use tare_hv::{Kvm, Probe};
 
 use crate::confine::ConfineError;
 use crate::console::output::Screen;
@@ -125,6 +125,8 @@ pub(crate) fn failed_to(what: &'static str) -> impl FnOnce(io::Error) -> StartEr
 /// neither devices nor terminals nor rings. Nothing of what others wrote is read for it.
 pub(crate) struct Setup {
     pub(crate) kvm: Kvm,
+    /// What `tare` found out about it already.
+    pub(crate) probe: Option<Probe>,
     pub(crate) screen: Option<Screen>,
     pub(crate) config: MachineConfig,
     pub(crate) image: File,
@@ -163,9 +165,14 @@ pub(crate) fn read_config(
 
 impl Setup {
     /// Checks `config` and takes its descriptors; closes all others.
-    pub(crate) fn new(config: MachineConfig, mut inherited: Inherited) -> Result<Self, StartError> {
+    pub(crate) fn new(
+        mut config: MachineConfig,
+        mut inherited: Inherited,
+    ) -> Result<Self, StartError> {
         check(&config)?;
         let kvm = Kvm::open()?;
+        let probe = config.probe.take().map(serde_json::from_value);
+        let probe = probe.transpose().map_err(StartError::ParseConfig)?;
         let screen = match config.console {
             Console::Stdio { .. } => Some(Screen::new(stdout())),
             Console::Log { .. } => None,
@@ -200,6 +207,7 @@ impl Setup {
         inherited.close_rest();
         Ok(Self {
             kvm,
+            probe,
             screen,
             config,
             image,

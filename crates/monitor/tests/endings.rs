@@ -4,6 +4,7 @@
 mod support;
 
 use rustix::process::Signal;
+use serde_json::json;
 use support::{Rig, bare, code, kvm};
 use tare_abi::exit::GuestExit;
 use tare_abi::ports;
@@ -195,6 +196,9 @@ fn nonsense_instead_of_a_configuration_is_a_usage_error() {
     }
     let rig = || Rig::new(code::HALT);
     rig().set("unknown", 1.into()).run_refused("unknown field");
+    rig()
+        .set("probe", json!({"kind": "hardware"}))
+        .run_refused("missing field");
     rig().set("cpus", "two".into()).run_refused("invalid type");
     rig()
         .set("image", 99.into())

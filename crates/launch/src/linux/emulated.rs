@@ -3,12 +3,9 @@
 //!
 //! Reference: Linux `Documentation/admin-guide/kernel-parameters.txt`.
 
-use tare_control::config::GuestKind;
-use tare_hv::{Kind, Kvm, Probe};
-use tare_qemu::Accelerator;
+use tare_hv::{Kind, Probe};
 
 use crate::cmdline::{self, CmdlineError};
-use crate::engine::Engine;
 
 /// Parameters for what the emulator lacks.
 const NO_XSAVE: &str = "noxsave";
@@ -20,17 +17,8 @@ const WITH_XSAVE: &[&str] = &["xsave", "avx", "avx2", "fma", "f16c"];
 /// and a sentence about them.
 pub(crate) fn spare(
     cmdline: String,
-    guest: GuestKind,
-    engine: &Engine,
+    probe: Option<&Probe>,
 ) -> Result<(String, Option<String>), CmdlineError> {
-    let on_kvm = match engine {
-        Engine::Tare(_) => true,
-        Engine::Qemu { accelerator, .. } => *accelerator == Accelerator::Kvm,
-    };
-    let probe = match guest {
-        GuestKind::Linux if on_kvm => Kvm::open().ok().and_then(|kvm| Probe::run(&kvm).ok()),
-        _ => None,
-    };
     let Some(probe) = probe.filter(|probe| probe.kind == Kind::Emulated) else {
         return Ok((cmdline, None));
     };
@@ -82,9 +70,8 @@ mod tests {
     }
 
     #[test]
-    fn a_library_os_is_told_nothing() {
-        let engine = Engine::Tare("tare-monitor".into());
-        let spared = spare("a".to_owned(), GuestKind::LibraryOs, &engine);
+    fn a_command_line_stays_as_it_is_without_a_probe() {
+        let spared = spare("a".to_owned(), None);
         assert_eq!(spared, Ok(("a".to_owned(), None)));
     }
 }

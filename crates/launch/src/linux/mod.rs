@@ -3,7 +3,7 @@
 
 pub(crate) mod emulated;
 mod kernel;
-mod root;
+pub(crate) mod root;
 mod root_disk;
 pub(crate) mod stdio;
 
@@ -15,13 +15,12 @@ use tare_init::address::Address;
 use tare_rootfs::guest;
 
 use crate::failure::{Explain, Failure};
+use crate::machine::{Boot, Files};
 use crate::net_choice::NetChoice;
-use crate::plan::{Chosen, Files, open_files};
 use crate::request::Request;
-use crate::{Terminal, cmdline, image, machine_size, passt};
+use crate::{Terminal, cmdline, image, initrd, machine_size, passt};
 
 pub use root::parts;
-pub(crate) use root::{LinuxRoot, files};
 
 /// Options of `tare run` that do not go together for Linux.
 #[derive(Debug, thiserror::Error)]
@@ -43,25 +42,25 @@ impl Explain for LinuxError {
 /// Opens the kernel and gathers what it boots with.
 pub(crate) fn choose(
     kernel: &Path,
-    args: &Request,
+    request: &Request,
     memory_mib: u32,
     terminal: &dyn Terminal,
-) -> Result<Chosen, Failure> {
-    if args.idle.is_some() {
+) -> Result<Boot, Failure> {
+    if request.idle.is_some() {
         return Err(LinuxError::Idle.into());
     }
-    if args.root.is_none() && !args.command.is_empty() {
+    if request.root.is_none() && !request.command.is_empty() {
         return Err(LinuxError::NoRoot.into());
     }
     let kernel = kernel::open(kernel, terminal)?;
     let room = machine_size::room_for_files(memory_mib, kernel.image.bytes);
-    let (name, files) = match &args.root {
+    let (name, files) = match &request.root {
         None => (
             image::stem(&kernel.image.path),
-            open_files(args.initrd.clone(), memory_mib, room)?,
+            initrd::open(request.initrd.clone(), memory_mib, room)?,
         ),
         Some(from) => {
-            let store = match args.root_disk {
+            let store = match request.root_disk {
                 // The archive and what is unpacked from it are there at once.
                 None => root::Store::Memory {
                     room_bytes: room / 2,
@@ -70,27 +69,27 @@ pub(crate) fn choose(
                     bytes: u64::from(size.mib) << 20,
                 },
             };
-            let root = root::gather(from, &args.command, &kernel, store)?;
+            let root = root::gather(from, &request.command, &kernel, store)?;
             (image::stem(from), Files::Linux(root))
         }
     };
-    let hostname = args.name.clone().unwrap_or_else(|| name.clone());
-    Ok(Chosen {
-        cmdline: cmdline::linux(&parameters(args, &hostname, &files), &args.cmdline)?,
+    let hostname = request.name.clone().unwrap_or_else(|| name.clone());
+    Ok(Boot {
+        cmdline: cmdline::linux(&parameters(request, &hostname, &files), &request.cmdline)?,
         image: kernel.image,
         name,
         files,
     })
 }
 
-fn parameters(args: &Request, hostname: &str, files: &Files) -> String {
+fn parameters(request: &Request, hostname: &str, files: &Files) -> String {
     let mut parameters = vec![guest::WORDS.to_owned(), guest::UNTIMED.to_owned()];
     if matches!(files, Files::Linux(_)) {
         // The console is the command's.
         parameters.push("quiet".to_owned());
         parameters.push(guest::CMDLINE.to_owned());
     }
-    if matches!(args.net, NetChoice::User(_)) {
+    if matches!(request.net, NetChoice::User(_)) {
         parameters.push(address(hostname).word());
     }
     parameters.join(" ")

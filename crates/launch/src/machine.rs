@@ -1,0 +1,224 @@
+//! A machine on its way to its engine, as data: planned ([`MachineSpec`]), then prepared
+//! ([`PreparedMachine`]).
+//!
+//! Neighbours: `plan` makes the first, `launch` the second; `monitor` and `qemu` start it.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+
+use tare_control::config::GuestKind;
+use tare_control::exit::{Ended, ExitCode};
+use tare_control::halt::HaltPolicy;
+use tare_control::rundir::RunDir;
+use tare_frames::Rules;
+use tare_hv::Probe;
+use tare_policy::limit::NetLimits;
+use tare_rootfs::Tree;
+use tare_rootfs::walk::Listing;
+
+use crate::disk::OpenDisk;
+use crate::failure::{Explain, Failure};
+use crate::image::Image;
+use crate::interruption::Interruption;
+use crate::linux::root::LinuxRoot;
+use crate::own_cpus::OwnCpu;
+use crate::passt::Passt;
+use crate::publish::Publish;
+use crate::record::Record;
+use crate::request::Place;
+use crate::run_dir_guard::RunDirGuard;
+use crate::user::MachineUser;
+
+/// A machine as planned: checked and open. It goes unchanged from the plan into the
+/// monitor's configuration or QEMU's command line.
+#[derive(Debug)]
+pub(crate) struct MachineSpec {
+    /// What the image is.
+    pub(crate) guest: GuestKind,
+    /// The image.
+    pub(crate) image: Image,
+    /// vCPUs.
+    pub(crate) cpus: u8,
+    /// Guest memory.
+    pub(crate) memory_mib: u32,
+    /// The guest's command line.
+    pub(crate) cmdline: String,
+    /// Its disks.
+    pub(crate) disks: Vec<OpenDisk>,
+    /// How a halted vCPU waits.
+    pub(crate) halt: HaltPolicy,
+    /// CPUs of the host that its vCPUs have alone.
+    pub(crate) own_cpus: Vec<OwnCpu>,
+    /// The user that it becomes; None: the one who starts it.
+    pub(crate) user: Option<MachineUser>,
+    /// Where the run belongs.
+    pub(crate) place: Place,
+    /// What this KVM is, where planning had to know; the engine need not find out again.
+    pub(crate) probe: Option<Probe>,
+}
+
+/// What a machine boots.
+#[derive(Debug)]
+pub(crate) struct Boot {
+    /// The image or kernel.
+    pub(crate) image: Image,
+    /// What machines of this kind are called.
+    pub(crate) name: String,
+    /// The guest's files.
+    pub(crate) files: Files,
+    /// The guest's command line.
+    pub(crate) cmdline: String,
+}
+
+/// Where the guest's files come from.
+#[derive(Debug)]
+pub(crate) enum Files {
+    /// There are none.
+    None,
+    /// An initramfs as it is.
+    Initrd(File),
+    /// A directory, to be packed.
+    Root(Listing),
+    /// Linux's, with its first process.
+    Linux(LinuxRoot),
+    /// A program's, with what it starts with.
+    Program {
+        /// The files.
+        tree: Tree,
+        /// What of the root was passed over.
+        warnings: Vec<String>,
+    },
+}
+
+impl Files {
+    /// What of the root was passed over.
+    pub(crate) fn warnings(&self) -> &[String] {
+        match self {
+            Self::Root(listing) => &listing.warnings,
+            Self::Linux(root) => &root.warnings,
+            Self::Program { warnings, .. } => warnings,
+            Self::None | Self::Initrd(_) => &[],
+        }
+    }
+}
+
+/// The machine's network.
+#[derive(Debug)]
+pub(crate) enum Net {
+    /// No interface.
+    None,
+    /// passt.
+    User {
+        /// Its forwards.
+        forwards: Vec<Publish>,
+        /// What the guest may not reach.
+        filter: Rules,
+    },
+    /// An attached tap interface.
+    Tap {
+        /// Its name.
+        name: String,
+        /// Its descriptor.
+        file: File,
+    },
+}
+
+/// A machine that only needs its engine.
+#[derive(Debug)]
+pub(crate) struct PreparedMachine {
+    /// What was planned.
+    pub(crate) spec: MachineSpec,
+    /// Its run directory and lock.
+    pub(crate) run_dir: RunDirGuard,
+    /// What `tare ps` shows.
+    pub(crate) record: Record,
+    /// The open initramfs.
+    pub(crate) initrd: Option<File>,
+    /// The network interface.
+    pub(crate) link: Option<Link>,
+    /// Open `console.log`.
+    pub(crate) console_log: File,
+    /// Whether a signal asked for the end meanwhile.
+    pub(crate) interruption: Interruption,
+}
+
+impl PreparedMachine {
+    /// Waits until the other end of the network is there.
+    pub(crate) fn connect(&mut self) -> Result<(), Failure> {
+        if let Some(LinkEnd::Passt { passt, .. }) = self.link.as_mut().map(|link| &mut link.end) {
+            keep_log(&passt.wait_ready()?, self.run_dir.dir())?;
+        }
+        self.interruption.check()?;
+        Ok(())
+    }
+}
+
+/// A network interface.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// Hardware address.
+    pub(crate) mac: [u8; 6],
+    /// The other end.
+    pub(crate) end: LinkEnd,
+    /// Frames and bytes a second, in each direction.
+    pub(crate) limits: NetLimits,
+}
+
+/// The other end of a network interface.
+#[derive(Debug)]
+pub(crate) enum LinkEnd {
+    /// passt, which may not be ready yet.
+    Passt {
+        /// The process and the socket to it.
+        passt: Passt,
+        /// What the guest may not reach.
+        filter: Rules,
+    },
+    /// A tap interface.
+    Tap {
+        /// Its name.
+        name: String,
+        /// Its descriptor.
+        file: File,
+    },
+}
+
+/// How a start went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Launched {
+    /// The machine runs in the background under this name.
+    Background(String),
+    /// The machine has ended.
+    Ended(Ended),
+}
+
+/// A file of the run that cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make {what} in {}", dir.display())]
+pub struct RunFileError {
+    pub(crate) what: &'static str,
+    pub(crate) dir: PathBuf,
+    pub(crate) source: io::Error,
+}
+
+impl RunFileError {
+    /// For `map_err`.
+    pub fn of(what: &'static str, dir: &RunDir) -> impl FnOnce(io::Error) -> Self {
+        let dir = dir.path().to_owned();
+        move |source| Self { what, dir, source }
+    }
+}
+
+impl Explain for RunFileError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Output
+    }
+}
+
+fn keep_log(said: &str, dir: &RunDir) -> Result<(), RunFileError> {
+    if said.is_empty() {
+        return Ok(());
+    }
+    fs::write(dir.passt_log(), said).map_err(RunFileError::of("the log of passt", dir))
+}
