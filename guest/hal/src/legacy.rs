@@ -19,6 +19,7 @@ const HPET_BYTES: u64 = 0x400;
 const HPET_PERIOD: u64 = 0x4;
 const HPET_CONFIGURATION: u64 = 0x10;
 const HPET_ENABLE_LEGACY: u32 = 0b11;
+const HPET_COUNTER: u64 = 0xf0;
 const HPET_TIMER0: u64 = 0x100;
 const HPET_COMPARATOR0: u64 = 0x108;
 /// Interrupts, periodically, and the period is what is written next.
@@ -33,12 +34,57 @@ const PIT_CONTROL: u16 = 0x43;
 /// Counter 0, both bytes, a rate generator.
 const PIT_RATE: u8 = 0x34;
 
+const RTC_SECONDS: u8 = 0;
 const RTC_A: u8 = 0x0a;
 const RTC_B: u8 = 0x0b;
 const RTC_C: u8 = 0x0c;
 const RTC_PERIODIC: u8 = 1 << 6;
 /// Fastest and slowest selections of the divider that all chips take.
 const RTC_SELECTIONS: core::ops::RangeInclusive<u8> = 3..=15;
+
+/// A clock that a guest may take the time from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The HPET's main counter.
+    Hpet,
+    /// Counter 0 of the PIT, latched.
+    Pit,
+    /// The seconds of the clock chip.
+    Rtc,
+    /// The timer of ACPI's power management (ACPI 6.5, 4.8.3.3) at this port.
+    PmTimer(u16),
+}
+
+/// Reads a clock `times` times; says what is missing.
+pub fn read(clock: Clock, times: u64) -> Result<(), &'static str> {
+    if clock == Clock::Hpet && !memory::map_device(&(HPET..HPET + HPET_BYTES)) {
+        return Err("the HPET cannot be mapped");
+    }
+    for _ in 0..times {
+        read_once(clock);
+    }
+    Ok(())
+}
+
+fn read_once(clock: Clock) {
+    match clock {
+        Clock::Hpet => drop(hpet_read(HPET_COUNTER)),
+        Clock::Rtc => drop(cmos::read(RTC_SECONDS)),
+        Clock::Pit => {
+            // SAFETY: 1. The port is the PIT's, or no device's. 2. Latching a counter does
+            // not stop it.
+            unsafe { Port::<u8>::new(PIT_CONTROL).write(0) };
+            for _ in 0..2 {
+                // SAFETY: reading the counter has no effect.
+                unsafe { Port::<u8>::new(PIT_COUNTER0).read() };
+            }
+        }
+        // SAFETY: the timer is read-only; a port without a device reads as ones.
+        Clock::PmTimer(port) => unsafe {
+            Port::<u32>::new(port).read();
+        },
+    }
+}
 
 /// A periodic timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

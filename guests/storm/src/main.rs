@@ -10,8 +10,13 @@
 //! | `sleep` | sleeps for each of `us` in turn, again and again |
 //! | `spin` | never halts, on any CPU |
 //! | `ipi` | the first CPU interrupts the second, which halts, at once again |
-//! | `exit` | executes `kind=NAME` of the `vmexit` image, again and again |
+//! | `exit` | executes `kind=NAME[,NAME]` in turn, again and again |
 //! | `net` | throws away what comes to UDP port 9 |
+//!
+//! Kinds of `exit` are those of the `vmexit` image, and `hpet`, `pit`, `rtc` and
+//! `pm` (at `port=N`, 1544), which read that clock, and `print`. With `count=N` it
+//! stops after N of each and prints `{"done":N}`; with `us=N` it sleeps so long after
+//! every ten.
 //!
 //! Prints `{"storm":MODE}` when it begins, with `"hz":N` where a device had to
 //! round it; fails if the machine has no such device.

@@ -12,6 +12,10 @@ use tare_libos::{env, println, thread};
 
 /// Iterations of an exit between two looks at anything else.
 const BATCH: u64 = 1000;
+/// The same where it sleeps after each.
+const FEW: u64 = 10;
+/// Where QEMU has the timer of ACPI's power management.
+const PM_TIMER: u64 = 0x608;
 /// Where datagrams are thrown away (RFC 863), and their longest part that is read.
 const DISCARD: u16 = 9;
 const BYTES: usize = 64;
@@ -89,14 +93,61 @@ fn interrupt_another(mode: &str) -> Result<(), &'static str> {
     begin(mode, || ipi::wake(1))
 }
 
+/// One kind of what exits.
+#[derive(Clone, Copy)]
+enum Act {
+    Exit(Exit),
+    Read(legacy::Clock),
+    Print,
+}
+
+impl Act {
+    fn named(name: &str) -> Option<Self> {
+        let port = u16::try_from(number("port", PM_TIMER)).ok()?;
+        Some(match name {
+            "hpet" => Self::Read(legacy::Clock::Hpet),
+            "pit" => Self::Read(legacy::Clock::Pit),
+            "rtc" => Self::Read(legacy::Clock::Rtc),
+            "pm" => Self::Read(legacy::Clock::PmTimer(port)),
+            "print" => Self::Print,
+            _ => Self::Exit(Exit::ALL.iter().find(|(_, known)| *known == name)?.0),
+        })
+    }
+
+    fn perform(self, times: u64) -> Result<(), &'static str> {
+        match self {
+            Self::Exit(exit) => exits::price(exit, times).map(drop),
+            Self::Read(clock) => legacy::read(clock, times),
+            Self::Print => {
+                (0..times).for_each(|_| println!("."));
+                Ok(())
+            }
+        }
+    }
+}
+
 fn exit(mode: &str) -> Result<(), &'static str> {
-    let name = env::var("kind").ok_or("kind=NAME is missing")?;
-    let known = Exit::ALL.iter().find(|(_, known)| *known == name);
-    let (exit, _) = *known.ok_or("unknown kind of exit")?;
-    exits::price(exit, 1)?;
-    begin(mode, || {
-        exits::price(exit, BATCH).ok();
-    })
+    let names = env::var("kind").ok_or("kind=NAME[,NAME] is missing")?;
+    let kinds: Option<Vec<Act>> = names.split(',').map(Act::named).collect();
+    let kinds = kinds.ok_or("unknown kind of exit")?;
+    // Whether the machine has it is known before it begins.
+    kinds.iter().try_for_each(|kind| kind.perform(1))?;
+    println!("{{\"storm\":\"{mode}\"}}");
+    let (pause, most) = (number("us", 0), number("count", u64::MAX));
+    let batch = if pause > 0 { FEW } else { BATCH };
+    let mut done = 1;
+    while done < most {
+        let times = batch.min(most - done);
+        kinds.iter().try_for_each(|kind| kind.perform(times))?;
+        done += times;
+        if pause > 0 {
+            thread::sleep(Duration::from_micros(pause));
+        }
+    }
+    println!("{{\"done\":{done}}}");
+    loop {
+        thread::park();
+    }
 }
 
 /// Takes datagrams and does nothing with them.

@@ -1,0 +1,98 @@
+//! Rates against what the guest knows that it did: a machine that stands still until
+//! it is watched, and does each of several things so often.
+
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::qemu::{Qemu, resume};
+use super::support::{Place, end, eventually};
+use super::{expect_covered, ready_with, until_it_watches};
+
+/// How often the guest does each.
+const TIMES: u64 = 300;
+/// Looks, where so many events came that they were sampled.
+const ATTEMPTS: usize = 3;
+
+/// A kind of the account's exits, by some of its fields.
+struct Did {
+    kind: Value,
+    times: u64,
+}
+
+fn did(kind: Value, times: u64) -> Did {
+    Did { kind, times }
+}
+
+/// All that the image does with these kinds. A latched reading of the PIT is a command
+/// and two bytes; one of the clock chip an index and a byte.
+fn acts() -> (&'static str, Vec<Did>) {
+    let port = |port: u16, access: &str| serde_json::json!({"port": port, "access": access});
+    let all = vec![
+        did(
+            serde_json::json!({"device": "hpet", "access": "read"}),
+            TIMES,
+        ),
+        did(port(0x43, "write"), TIMES),
+        did(port(0x40, "read"), 2 * TIMES),
+        did(port(0x71, "read"), TIMES),
+        did(port(0x608, "read"), TIMES),
+    ];
+    ("hpet,pit,rtc,pm", all)
+}
+
+/// Exits of a kind in the account.
+fn counted(account: &Value, kind: &Value) -> u64 {
+    let is = |exit: &&Value| {
+        let mut fields = kind.as_object().unwrap().iter();
+        fields.all(|(name, value)| exit["kind"][name] == *value)
+    };
+    let threads = account["threads"].as_array().unwrap().iter();
+    let exits = threads.filter_map(|thread| thread["vcpu"]["exits"].as_array());
+    let exits = exits.flatten().filter(is);
+    exits.map(|exit| exit["count"].as_u64().unwrap()).sum()
+}
+
+/// The account of all that the guest did, and what it printed.
+fn watched(place: &Place, image: &std::path::Path, cmdline: &str) -> Value {
+    let socket = place.path().join("qmp.sock");
+    let socket = socket.to_str().unwrap();
+    let qmp = format!("unix:{socket},server=on,wait=off");
+    let qemu = Qemu::spawn(place, image, "q35", cmdline, &["-S", "-qmp", &qmp]);
+    eventually("QEMU listens", || std::path::Path::new(socket).exists());
+    let pid = qemu.pid().to_string();
+    let mut why: Command = place.tare(&["why", &pid, "--seconds", "120", "--json"]);
+    let why = why.spawn().unwrap();
+    until_it_watches(&why);
+    resume(socket);
+    qemu.until_it_prints("done\":");
+    let asked = Pid::from_raw(why.id().cast_signed()).unwrap();
+    kill_process(asked, Signal::INT).unwrap();
+    let ended = end(why);
+    ended.expect(0, "\"schema\": 1");
+    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    document["machines"][0].clone()
+}
+
+#[test]
+fn counts_are_what_the_guest_did() {
+    let Some((_alone, image)) = ready_with("qemu-system-x86_64") else {
+        return;
+    };
+    let (kinds, acts) = acts();
+    let cmdline = format!("mode=exit kind={kinds} count={TIMES} us=2000");
+    for _ in 0..ATTEMPTS {
+        let machine = watched(&Place::new(), &image, &cmdline);
+        let account = &machine["account"];
+        expect_covered(&machine);
+        if account["counted_share"] != 1.0 {
+            continue;
+        }
+        for Did { kind, times } in &acts {
+            assert_eq!(counted(account, kind), *times, "{kind}: {account}");
+        }
+        return;
+    }
+    panic!("a thousand events were sampled, {ATTEMPTS} times");
+}

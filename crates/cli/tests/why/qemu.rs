@@ -1,0 +1,89 @@
+//! The `storm` image in QEMU with KVM.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use super::support::{Place, eventually};
+
+/// Firmware that takes a twentieth of SeaBIOS's instructions; microvm has its own.
+const FIRMWARE: &str = "/usr/share/qemu/qboot.rom";
+
+/// A machine, killed when dropped.
+pub(super) struct Qemu {
+    child: Child,
+    console: String,
+}
+
+impl Qemu {
+    /// Returns when the guest begins.
+    pub(super) fn start(
+        place: &Place,
+        image: &Path,
+        model: &str,
+        cmdline: &str,
+        more: &[&str],
+    ) -> Self {
+        let qemu = Self::spawn(place, image, model, cmdline, more);
+        qemu.until_it_prints("storm\":");
+        qemu
+    }
+
+    /// Returns at once.
+    pub(super) fn spawn(
+        place: &Place,
+        image: &Path,
+        model: &str,
+        cmdline: &str,
+        more: &[&str],
+    ) -> Self {
+        let console = place.file("console", b"");
+        let mut command = Command::new("qemu-system-x86_64");
+        command
+            .args(["-name", "storm-in-qemu,debug-threads=on", "-M", model])
+            .args(["-accel", "kvm", "-cpu", "host,-arch-capabilities,-cx16"])
+            .args(["-m", "64", "-kernel", image.to_str().unwrap()])
+            .args(["-append", cmdline, "-nodefaults", "-display", "none"])
+            .args(["-serial", &format!("file:{console}")])
+            .args(more);
+        if !model.starts_with("microvm") && Path::new(FIRMWARE).is_file() {
+            command.args(["-bios", FIRMWARE]);
+        }
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let child = child.unwrap();
+        Self { child, console }
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn console(&self) -> String {
+        std::fs::read_to_string(&self.console).unwrap_or_default()
+    }
+
+    pub(super) fn until_it_prints(&self, words: &str) {
+        eventually(words, || self.console().contains(words));
+    }
+}
+
+/// Lets a machine that was started with `-S` run, by its control socket (QMP).
+pub(super) fn resume(socket: &str) {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    // Its greeting, then an answer to each.
+    for command in ["", "qmp_capabilities", "cont"] {
+        if !command.is_empty() {
+            writeln!(stream, "{{\"execute\":\"{command}\"}}").unwrap();
+        }
+        lines.next().unwrap().unwrap();
+    }
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}

@@ -1,0 +1,189 @@
+//! Remedies, executed as they are printed, with what the machine does before and after.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::qemu::Qemu;
+use super::support::Place;
+use super::{Hog, Machine, expect_cause, found, pin, ready, ready_with, vcpus_share, why};
+
+/// The shell's lines of a remedy, each after the colon behind its effect.
+fn lines(found: &Value) -> Vec<String> {
+    let remedy = found["remedy"].as_str().unwrap();
+    let commands = remedy.split("; or ").filter_map(|one| one.split_once(": "));
+    let commands = commands.filter(|(effect, _)| *effect != "in the guest");
+    commands.map(|(_, command)| command.to_owned()).collect()
+}
+
+/// Executes a line in a shell that finds `tare`.
+#[track_caller]
+fn execute(place: &Place, line: &str) {
+    let programs = Path::new(env!("CARGO_BIN_EXE_tare")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let done = Command::new("sh")
+        .args(["-ec", line])
+        .env("PATH", format!("{}:{path}", programs.display()))
+        .env("TARE_RUN_ROOT", place.run_root())
+        .env("TARE_STATE_DIR", place.path().join("state"))
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{line}: {done:#?}");
+}
+
+/// CPUs that a thread may use.
+fn allowed(machine: &Value) -> Vec<usize> {
+    let threads = machine["account"]["threads"].as_array().unwrap().iter();
+    let vcpus = threads.filter(|thread| !thread["vcpu"].is_null());
+    vcpus
+        .map(|thread| thread["allowed_cpus"].as_array().unwrap().len())
+        .collect()
+}
+
+#[test]
+fn the_command_against_steal_lets_a_pinned_vcpu_use_every_cpu() {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    let place = Place::new();
+    let machine = Machine::start(&place, &image, "mode=spin", &[]);
+    machine.vcpus().into_iter().for_each(|tid| pin(tid, 0));
+    let _hog = Hog::new(0);
+    let before = expect_cause(&place, &machine.name, "steal");
+    assert_eq!(allowed(&before), [1]);
+    for line in lines(found(&before, "steal").unwrap()) {
+        execute(&place, &line);
+    }
+    let cpus = before["account"]["host_cpus"].as_u64().unwrap() as usize;
+    assert_eq!(allowed(&why(&place, &machine.name)), [cpus]);
+}
+
+#[test]
+fn the_command_against_vcpus_that_share_a_cpu_parts_them() {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    let place = Place::new();
+    let machine = Machine::start(&place, &image, "mode=spin", &["--cpus", "2"]);
+    machine.vcpus().into_iter().for_each(|tid| pin(tid, 1));
+    let before = why(&place, &machine.name);
+    let Some(together) = found(&before, "pinned_together") else {
+        eprintln!("SKIP: a second CPU is needed");
+        return;
+    };
+    lines(together)
+        .iter()
+        .for_each(|line| execute(&place, line));
+    let after = why(&place, &machine.name);
+    assert!(found(&after, "pinned_together").is_none(), "{after}");
+    execute(&place, &format!("tare pin {} --undo", machine.name));
+}
+
+#[test]
+fn the_commands_against_halt_polling_end_it() {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    let place = Place::new();
+    let words = "mode=sleep us=4000,4000,20000";
+    let machine = Machine::start(&place, &image, words, &["--halt", "poll=5000000"]);
+    let polls = |told: &Value| vcpus_share(told, |t| &t["vcpu"]["halts"]["polls_attempted"]);
+    let told = why(&place, &machine.name);
+    let Some(loses) = found(&told, "polling_loses") else {
+        eprintln!("SKIP: this computer is too busy for halt polling");
+        return;
+    };
+    assert!(polls(&told) > 0.0);
+    for line in lines(loses) {
+        execute(&place, &line);
+    }
+    // The last of them is `halt=never`.
+    let after = why(&place, &machine.name);
+    assert_eq!(polls(&after), 0.0, "{after}");
+}
+
+/// A CPU quota of its own control group, of the version that this host has.
+struct Quota(std::path::PathBuf);
+
+impl Quota {
+    fn new(pid: u32) -> Option<Self> {
+        let name = format!("tare-why-quota-{pid}");
+        let of = |root: &str, limits: &[(&str, &str)]| {
+            let folder = Path::new(root).join(&name);
+            std::fs::create_dir(&folder).ok()?;
+            let quota = Self(folder);
+            for (file, value) in limits {
+                std::fs::write(quota.0.join(file), value).ok()?;
+            }
+            std::fs::write(quota.0.join("cgroup.procs"), pid.to_string()).ok()?;
+            Some(quota)
+        };
+        let v1 = [
+            ("cpu.cfs_period_us", "100000"),
+            ("cpu.cfs_quota_us", "20000"),
+        ];
+        let v1 = of("/sys/fs/cgroup/cpu", &v1);
+        v1.or_else(|| of("/sys/fs/cgroup", &[("cpu.max", "20000 100000")]))
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        let members = std::fs::read_to_string(self.0.join("cgroup.procs"));
+        for pid in members.unwrap_or_default().lines() {
+            std::fs::write(self.0.join("../cgroup.procs"), pid).ok();
+        }
+        std::fs::remove_dir(&self.0).ok();
+    }
+}
+
+#[test]
+fn the_command_against_a_quota_raises_it() {
+    let Some((_alone, image)) = ready_with("qemu-system-x86_64") else {
+        return;
+    };
+    let place = Place::new();
+    let qemu = Qemu::start(&place, &image, "microvm", "mode=spin", &[]);
+    let pid = qemu.pid().to_string();
+    let Some(_quota) = Quota::new(qemu.pid()) else {
+        eprintln!("SKIP: no control group for CPU time can be made here");
+        return;
+    };
+    let before = expect_cause(&place, &pid, "throttled");
+    let throttled = found(&before, "throttled").unwrap();
+    lines(throttled)
+        .iter()
+        .for_each(|line| execute(&place, line));
+    let after = why(&place, &pid);
+    assert!(found(&after, "throttled").is_none(), "{after}");
+    let cpu = |told: &Value| vcpus_share(told, |thread| &thread["on_cpu"]["total_ns"]);
+    println!("throttled {:.3}, then {:.3}", cpu(&before), cpu(&after));
+}
+
+/// QEMU has no command for these: it starts with them, and the timer is gone.
+#[test]
+fn the_options_that_take_a_timer_away_do_so() {
+    let Some((_alone, image)) = ready_with("qemu-system-x86_64") else {
+        return;
+    };
+    for (model, cmdline, cause, missing) in [
+        ("pc", "mode=hpet hz=1000", "hpet", "there is no HPET"),
+        ("q35", "mode=pit hz=1000", "pit", "there is no PIT"),
+    ] {
+        let place = Place::new();
+        let qemu = Qemu::start(&place, &image, model, cmdline, &[]);
+        let told = expect_cause(&place, &qemu.pid().to_string(), cause);
+        drop(qemu);
+        let remedies = found(&told, cause).unwrap()["remedies"].as_array().unwrap();
+        let restart = remedies
+            .iter()
+            .find(|one| one["kind"] == "restart")
+            .unwrap();
+        let option = restart["with"][0].as_str().unwrap();
+        let words: Vec<&str> = option.split(' ').collect();
+        let place = Place::new();
+        let qemu = Qemu::spawn(&place, &image, model, cmdline, &words);
+        qemu.until_it_prints(missing);
+    }
+}
