@@ -36,6 +36,8 @@ mod observe;
 mod outcome;
 mod parent_death;
 mod pin;
+#[cfg(test)]
+mod planted;
 mod progress;
 mod record;
 mod replay;

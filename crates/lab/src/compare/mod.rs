@@ -159,14 +159,10 @@ fn same_experiment(before: &str, after: &str) -> Result<(), CompareError> {
 
 fn compared(before: &Summary, after: &Summary) -> Result<Compared, CompareError> {
     same_experiment(&before.experiment, &after.experiment)?;
-    let both = before.figures.iter();
-    let mut figures: Vec<Row> = both
-        .filter_map(|figure| Some(row(figure, same(&after.figures, figure)?)))
-        .collect();
+    let figures = of_figures(&before.figures, &after.figures);
     if figures.is_empty() {
         return Err(CompareError::Nothing);
     }
-    correct(&mut figures);
     let alone = |a: &Summary, b: &Summary| -> Vec<String> {
         let alone = a.figures.iter().filter(|it| same(&b.figures, it).is_none());
         alone
@@ -183,6 +179,16 @@ fn compared(before: &Summary, after: &Summary) -> Result<Compared, CompareError>
         figures,
         only_in_one,
     })
+}
+
+/// Figures that are in both, compared all at once.
+pub(crate) fn of_figures(before: &[Figure], after: &[Figure]) -> Vec<Row> {
+    let both = before.iter();
+    let mut rows: Vec<Row> = both
+        .filter_map(|figure| Some(row(figure, same(after, figure)?)))
+        .collect();
+    correct(&mut rows);
+    rows
 }
 
 /// The figure of that name, if it is in the same unit: versions may differ in it.

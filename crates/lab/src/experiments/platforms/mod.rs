@@ -15,8 +15,6 @@ mod findings;
 mod observe;
 mod options;
 mod plan;
-#[cfg(test)]
-mod planted;
 mod report;
 mod schedule;
 mod stage;
@@ -625,4 +623,24 @@ impl Experiment for Platforms {
     fn report(&self, figures: &[Figure]) -> ReportText {
         report::report_text(self, figures)
     }
+}
+
+/// What chance made of the A/A pairs of the kept runs, by workload.
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(crate) fn recorded_noise() -> Vec<(String, Vec<f64>)> {
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
+    let dirs = fs::read_dir(runs).unwrap().map(|dir| dir.unwrap().path());
+    let mut all = Vec::new();
+    for dir in dirs.filter(|dir| dir.to_string_lossy().contains("-platforms-")) {
+        let mut data = Data::default();
+        data.read(&dir).unwrap();
+        for workload in data.workloads() {
+            let noise = analysis::noise(&data, &workload);
+            if noise.len() >= 10 {
+                all.push((workload, noise));
+            }
+        }
+    }
+    all
 }

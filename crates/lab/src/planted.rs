@@ -1,0 +1,251 @@
+//! The power of each analysis: known effects are planted into recorded A/A data, and the
+//! table says how often each is found, how often one is found where there is none, and how
+//! many of the intervals hold the truth. Runs in CI:
+//! `cargo test -p tare-lab planted -- --nocapture`.
+
+#![allow(clippy::unwrap_used)]
+
+use tare_stats::{SplitMix64, permutation, signed_rank};
+
+use crate::compare::{Change, of_figures};
+use crate::experiments::platforms::recorded_noise;
+use crate::figure::{Figure, median, paired_ratio, rate};
+
+/// Effects that are planted, percent.
+const EFFECTS: [f64; 5] = [0.0, 2.0, 5.0, 10.0, 30.0];
+/// Weighings of each; fewer of those that compare many figures.
+const WEIGHINGS: usize = 1_000;
+const OF_MANY: usize = 250;
+/// Of 1,000 alarms at 1 % and at 5 % this many are within four standard errors.
+const MOST_AT_1: usize = 23;
+const MOST_AT_5: usize = 78;
+/// The same at 5 % of a quarter as many, for 1,000.
+const MOST_OF_MANY: usize = 105;
+/// Below this level a platform's effect counts.
+const ALPHA: f64 = 0.01;
+
+/// What chance makes of pairs, recorded.
+struct Noise<'a> {
+    ratios: &'a [f64],
+    dice: SplitMix64,
+}
+
+impl Noise<'_> {
+    /// The logarithm of a recorded pair, either way round: both of its arms are the same.
+    fn log(&mut self) -> f64 {
+        let sign = if self.dice.below(2) == 0 { 1.0 } else { -1.0 };
+        sign * self.ratios[self.dice.below(self.ratios.len())].ln()
+    }
+
+    fn logs(&mut self, count: usize, shift: f64) -> Vec<f64> {
+        (0..count).map(|_| self.log() + shift).collect()
+    }
+
+    /// Values around `middle`, each off by what chance made of a pair.
+    fn around(&mut self, count: usize, middle: f64) -> Vec<f64> {
+        (0..count).map(|_| middle * self.log().exp()).collect()
+    }
+}
+
+/// What an analysis says of one weighing with an effect.
+struct Said {
+    found: bool,
+    /// Whether its interval holds the truth; `None` where it has none.
+    holds: Option<bool>,
+}
+
+/// An analysis, the experiments that use it, and what it says of data with this factor.
+struct Analysis {
+    name: &'static str,
+    weighings: usize,
+    /// Of 1,000.
+    most_alarms: usize,
+    /// Of 100 weighings, an effect of 30 % is found in so many.
+    finds_30: usize,
+    /// Fewest intervals of 1,000 that hold the truth, and most: exact intervals of few
+    /// samples hold more than they say.
+    holds: [usize; 2],
+    say: fn(&mut Noise<'_>, f64) -> Said,
+}
+
+fn of_pairs(count: usize, noise: &mut Noise<'_>, factor: f64) -> (Figure, bool) {
+    let logs = noise.logs(count, factor.ln());
+    let ratios: Vec<f64> = logs.iter().map(|log| log.exp()).collect();
+    let figure = paired_ratio("x", "1", &ratios).unwrap();
+    let (low, high) = figure.interval().unwrap();
+    (figure, low <= factor && factor <= high)
+}
+
+fn excludes_one(figure: &Figure) -> bool {
+    let (low, high) = figure.interval().unwrap();
+    low > 1.0 || high < 1.0
+}
+
+const ANALYSES: [Analysis; 5] = [
+    Analysis {
+        name: "platforms: signed ranks of 24 pairs at 1 %",
+        weighings: WEIGHINGS,
+        most_alarms: MOST_AT_1,
+        finds_30: 95,
+        holds: [920, 985],
+        say: |noise, factor| {
+            let logs = noise.logs(24, factor.ln());
+            let test = signed_rank(&logs).unwrap();
+            let interval = test.interval.unwrap();
+            Said {
+                found: test.p.unwrap() < ALPHA,
+                holds: Some(interval.low <= factor.ln() && factor.ln() <= interval.high),
+            }
+        },
+    },
+    Analysis {
+        name: "vic: interval of 6 pairs of rounds",
+        weighings: WEIGHINGS,
+        most_alarms: MOST_AT_5,
+        finds_30: 30,
+        holds: [920, 990],
+        say: |noise, factor| {
+            let (figure, holds) = of_pairs(6, noise, factor);
+            Said {
+                found: excludes_one(&figure),
+                holds: Some(holds),
+            }
+        },
+    },
+    Analysis {
+        name: "vic --full: interval of 10 pairs of rounds",
+        weighings: WEIGHINGS,
+        most_alarms: MOST_AT_5,
+        finds_30: 60,
+        holds: [920, 990],
+        say: |noise, factor| {
+            let (figure, holds) = of_pairs(10, noise, factor);
+            Said {
+                found: excludes_one(&figure),
+                holds: Some(holds),
+            }
+        },
+    },
+    Analysis {
+        name: "http-bursts, ipi-halt: permutation of 6 machines",
+        weighings: WEIGHINGS,
+        most_alarms: MOST_AT_5,
+        finds_30: 30,
+        holds: [0, 0],
+        say: |noise, factor| {
+            let (a, b) = (noise.around(6, 1.0), noise.around(6, factor));
+            Said {
+                found: permutation(&a, &b).unwrap() < 0.05,
+                holds: None,
+            }
+        },
+    },
+    Analysis {
+        name: "all: tare compare, medians of 6, 20 figures",
+        weighings: OF_MANY,
+        most_alarms: MOST_OF_MANY,
+        finds_30: 0,
+        holds: [920, 1000],
+        say: |noise, factor| {
+            let mut run = |factor: f64| -> Vec<Figure> {
+                let mut of = |index: usize| {
+                    let middle = if index == 0 { factor } else { 1.0 };
+                    median(&format!("exit_ns.{index}"), "ns", &noise.around(6, middle))
+                };
+                (0..20).filter_map(&mut of).collect()
+            };
+            let (before, after) = (run(1.0), run(factor));
+            let rows = of_figures(&before, &after);
+            let (low, high) = rows[0].ratio_interval.unwrap();
+            let named = |change| matches!(change, Change::Better | Change::Worse);
+            // With no effect any figure that is named is an alarm.
+            let found = if factor == 1.0 {
+                rows.iter().any(|row| named(row.change))
+            } else {
+                rows[0].change == Change::Worse
+            };
+            Said {
+                found,
+                holds: Some(low <= factor && factor <= high),
+            }
+        },
+    },
+];
+
+#[test]
+fn planted_effects_are_found_and_none_is_invented() {
+    let recorded = recorded_noise();
+    assert!(!recorded.is_empty(), "no kept run has A/A pairs");
+    for analysis in &ANALYSES {
+        println!(
+            "{}; found, and intervals that hold it, of 1,000 ({} weighings):",
+            analysis.name, analysis.weighings
+        );
+        for (workload, ratios) in &recorded {
+            let found = EFFECTS.map(|effect| {
+                let dice = SplitMix64::new(effect as u64 + 1);
+                let (found, held, all) = weighed(analysis, Noise { ratios, dice }, effect);
+                let about = format!("{}, {workload}, {effect} %", analysis.name);
+                let share = if all == 0 {
+                    "-".to_owned()
+                } else {
+                    held.to_string()
+                };
+                println!("  {workload:12} {effect:4} %: {found:4} {share:>4}");
+                let [least, most] = analysis.holds;
+                assert!(
+                    all == 0 || (least..=most).contains(&held),
+                    "{about}: {held} hold it"
+                );
+                found
+            });
+            let about = format!("{}, {workload}: {found:?}", analysis.name);
+            assert!(found[0] <= analysis.most_alarms, "{about}: false alarms");
+            assert!(found[4] >= analysis.finds_30 * 10, "{about}");
+            let rises = found[1..].windows(2).all(|pair| pair[1] + 30 >= pair[0]);
+            assert!(rises, "{about}: a larger effect is found more often");
+        }
+    }
+}
+
+/// Weighings in which the effect was found, whose interval holds it, and that have one.
+fn weighed(analysis: &Analysis, mut noise: Noise<'_>, effect: f64) -> (usize, usize, usize) {
+    let factor = 1.0 + effect / 100.0;
+    let (mut found, mut held, mut all) = (0, 0, 0);
+    for _ in 0..analysis.weighings {
+        let said = (analysis.say)(&mut noise, factor);
+        found += usize::from(said.found);
+        held += usize::from(said.holds == Some(true));
+        all += usize::from(said.holds.is_some());
+    }
+    let of_1000 = |count: usize| count * 1_000 / analysis.weighings;
+    (of_1000(found), of_1000(held), of_1000(all))
+}
+
+/// Idle exits: events that come independently, 3 s of each of 6 windows.
+#[test]
+fn planted_rates_of_events_are_held_by_their_intervals() {
+    const WINDOWS: usize = 6;
+    println!("http-bursts: rate of events in {WINDOWS} windows of 3 s; intervals that hold it:");
+    for per_s in [0.1, 1.0, 10.0] {
+        let mut dice = SplitMix64::new(11);
+        let mut window = || {
+            let (mut time, mut count) = (0.0, -1.0);
+            while time < 3.0 {
+                let unit = (dice.below(1 << 30) as f64 + 0.5) / f64::from(1 << 30);
+                time -= unit.ln() / per_s;
+                count += 1.0;
+            }
+            (count, 3.0)
+        };
+        let mut holds = || {
+            let windows: Vec<(f64, f64)> = (0..WINDOWS).map(|_| window()).collect();
+            let figure = rate("idle_exits_per_s.x", "1/s", &windows).unwrap();
+            let (low, high) = figure.interval().unwrap();
+            low <= per_s && per_s <= high
+        };
+        let held = (0..WEIGHINGS).filter(|_| holds()).count();
+        println!("  {per_s:5}/s: {held}");
+        assert!(held >= 930, "{per_s}/s: {held}");
+    }
+}
