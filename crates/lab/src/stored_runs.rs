@@ -196,6 +196,7 @@ mod tests {
             duration_s: 1.0,
             status: Status::Complete,
             goals: Vec::new(),
+            effects: Vec::new(),
             not_judged: None,
             failures: Vec::new(),
             experiment: experiment.to_owned(),

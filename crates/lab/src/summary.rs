@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::figure::Figure;
+use crate::figure::{Figure, Statistic};
 use crate::goal::Verdict;
 use crate::host::HostFacts;
 use crate::outcome::Ending;
@@ -38,12 +38,55 @@ pub(crate) struct Summary {
     /// What the figures say of the goals.
     #[serde(default)]
     pub(crate) goals: Vec<Verdict>,
+    /// What the comparisons of arms say.
+    #[serde(default)]
+    pub(crate) effects: Vec<Effect>,
     /// Why the goals have no verdict although they hold here: the host was busy.
     #[serde(default)]
     pub(crate) not_judged: Option<String>,
     /// Samples and checks that failed, one sentence each.
     #[serde(default)]
     pub(crate) failures: Vec<String>,
+}
+
+/// What a figure that compares two arms says: a ratio with its interval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Effect {
+    /// Name of the figure.
+    pub(crate) figure: String,
+    /// Whether its interval excludes 1.
+    pub(crate) differs: Differs,
+}
+
+/// Whether a ratio differs from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Differs {
+    /// Its whole interval is above.
+    Above,
+    /// Its whole interval is below.
+    Below,
+    /// The interval holds 1.
+    CannotBeToldApart,
+    /// Too few samples for an interval.
+    NoInterval,
+}
+
+impl Effect {
+    /// Of a figure, if it is a ratio of two arms.
+    pub(crate) fn of(figure: &Figure) -> Option<Self> {
+        let ratio = matches!(figure.statistic, Statistic::Ratio | Statistic::PairedRatio);
+        (ratio && matches!(figure.unit.as_str(), "1" | "x")).then(|| Self {
+            figure: figure.name.clone(),
+            differs: match figure.interval() {
+                None => Differs::NoInterval,
+                Some((low, _)) if low > 1.0 => Differs::Above,
+                Some((_, high)) if high < 1.0 => Differs::Below,
+                Some(_) => Differs::CannotBeToldApart,
+            },
+        })
+    }
 }
 
 /// How a run ended.
@@ -76,3 +119,6 @@ impl Status {
 const fn first() -> u32 {
     1
 }
+
+#[cfg(test)]
+pub(crate) mod schema;

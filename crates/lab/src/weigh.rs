@@ -28,7 +28,7 @@ use crate::replay::Record;
 use crate::report::{self, Report};
 use crate::request::{Depth, WeighRequest};
 use crate::stored_runs;
-use crate::summary::{SCHEMA, Status, Summary};
+use crate::summary::{Effect, SCHEMA, Status, Summary};
 use crate::table;
 
 /// Runs an experiment and writes its results. Progress goes to standard error.
@@ -208,7 +208,7 @@ struct Origin {
     fail_on_missed: bool,
 }
 
-/// Writes what came out: `summary.json`, `report.html`, `report.md`, `figures.csv`. `kept`
+/// Writes what came out: `summary.json`, the reports, and tables for other programs. `kept`
 /// are figures that the samples do not give any more.
 fn write(
     recorder: &Recorder,
@@ -246,6 +246,7 @@ fn write(
         status: Status::of(ending, &failures),
         revision: origin.revision,
         goals: verdicts(&figures, goals, origin.machine.kvm),
+        effects: figures.iter().filter_map(Effect::of).collect(),
         not_judged,
         failures: failures.clone(),
         machine: origin.machine,
@@ -255,6 +256,11 @@ fn write(
     text.push('\n');
     recorder.file("summary.json", text.as_bytes())?;
     recorder.file("figures.csv", export::csv(&summary).as_bytes())?;
+    recorder.file("metrics.txt", export::metrics(&summary).as_bytes())?;
+    let path = recorder.directory().join("raw.jsonl");
+    let raw = fs::File::open(&path).map_err(|source| WeighError::Read { path, source })?;
+    let samples = export::samples::csv(std::io::BufReader::new(raw));
+    recorder.file("samples.csv", samples.as_bytes())?;
     let mut text = experiment.report(&summary.figures);
     text.limitations
         .splice(..0, undecided(&summary, experiment));

@@ -44,11 +44,13 @@ impl Run {
             watches_host: false,
         };
         let outcome = weighing.run(experiment, &mut fakes).unwrap();
-        Self {
+        let this = Self {
             directory,
             fakes,
             outcome,
-        }
+        };
+        crate::summary::schema::check(&serde_json::from_str(&this.text("summary.json")).unwrap());
+        this
     }
 
     /// Makes the report again from the raw samples alone; the figures must be the same.

@@ -273,11 +273,16 @@ fn machine(summary: &Summary) -> Section {
 }
 
 /// Files of a run, and what each holds.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 6] = [
     ("summary.json", "figures and verdicts"),
     ("figures.csv", "the same as a table"),
     ("report.md", "the same for a pull request"),
+    ("metrics.txt", "the same as OpenMetrics"),
     ("raw.jsonl", "every sample"),
+    (
+        "samples.csv",
+        "its numbers as a table, with order and block",
+    ),
 ];
 
 fn link((name, about): (&str, &str)) -> String {

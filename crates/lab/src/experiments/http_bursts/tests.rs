@@ -197,6 +197,7 @@ fn summary_json_has_exactly_the_promised_fields() {
     };
     let expected = [
         "duration_s",
+        "effects",
         "experiment",
         "failures",
         "figures",

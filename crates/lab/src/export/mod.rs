@@ -1,4 +1,6 @@
-//! A run's figures for other programs and for pull requests: CSV and Markdown.
+//! A run's figures for other programs and for pull requests: CSV, OpenMetrics, Markdown.
+
+pub(crate) mod samples;
 
 use std::fmt::Write as _;
 
@@ -6,7 +8,7 @@ use serde::Serialize;
 use tare_host::printable::{printable, printable_lines};
 
 use crate::experiments::ReportText;
-use crate::figure::find;
+use crate::figure::{Figure, find};
 use crate::goal::Judgement;
 use crate::summary::Summary;
 
@@ -32,6 +34,55 @@ pub(crate) fn csv(summary: &Summary) -> String {
         );
     }
     out
+}
+
+/// `metrics.txt`: the figures in OpenMetrics 1.0, for a store of time series.
+pub(crate) fn metrics(summary: &Summary) -> String {
+    let mut out = String::new();
+    let experiment = label(&summary.experiment);
+    let mut family = |name: &str, help: &str, values: &dyn Fn(&Figure) -> Option<f64>| {
+        let _ = writeln!(out, "# TYPE {name} gauge\n# HELP {name} {help}");
+        for figure in &summary.figures {
+            if let Some(value) = values(figure) {
+                let (of, unit) = (label(&figure.name), label(&figure.unit));
+                let _ = writeln!(
+                    out,
+                    "{name}{{experiment=\"{experiment}\",figure=\"{of}\",unit=\"{unit}\"}} {value}"
+                );
+            }
+        }
+    };
+    family("tare_figure", "A figure of a weighing.", &|it| {
+        Some(it.value)
+    });
+    let low = "Lower end of its 95 % interval.";
+    family("tare_figure_low", low, &|it| Some(it.interval()?.0));
+    let high = "Upper end of its 95 % interval.";
+    family("tare_figure_high", high, &|it| Some(it.interval()?.1));
+    family("tare_figure_samples", "What was repeated.", &|it| {
+        Some(it.n as f64)
+    });
+    let verdict = |figure: &Figure| {
+        let goal = summary.goals.iter().find(|it| it.figure == figure.name)?;
+        match goal.verdict {
+            Judgement::Met => Some(1.0),
+            Judgement::Missed => Some(0.0),
+            Judgement::Undecided => None,
+        }
+    };
+    family(
+        "tare_goal_met",
+        "1 for met, 0 for missed, absent for undecided.",
+        &verdict,
+    );
+    out.push_str("# EOF\n");
+    out
+}
+
+/// A label's value: backslash, quote and newline are escaped.
+fn label(text: &str) -> String {
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+    text.replace('\n', "\\n")
 }
 
 /// The name that JSON has for a value.
@@ -126,6 +177,31 @@ pub(crate) fn markdown(summary: &Summary, text: &ReportText) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn metrics_are_openmetrics_with_escaped_labels() {
+        let figure = |name: &str, samples: &[f64]| crate::figure::median(name, "1/s", samples);
+        let figures: Vec<Figure> = [
+            figure("a\"b\\", &[1.0]),
+            figure("iops", &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let json = serde_json::json!({
+            "experiment": "vic", "started": "", "revision": "", "figures": figures,
+            "machine": crate::host::HostFacts::default(),
+            "goals": [{"figure": "iops", "at_most": 9.0, "verdict": "met"}],
+        });
+        let summary: Summary = serde_json::from_value(json).expect("a summary");
+        let text = metrics(&summary);
+        assert!(text.contains(r#"figure="a\"b\\",unit="1/s"} 1"#), "{text}");
+        assert!(text.contains("tare_figure_samples{experiment=\"vic\",figure=\"iops\""));
+        assert_eq!(text.matches("tare_figure_low{").count(), 1, "{text}");
+        assert_eq!(text.matches("tare_goal_met{").count(), 1);
+        assert!(text.ends_with("# EOF\n"));
+        assert_eq!(text.matches("# TYPE").count(), 5);
+    }
 
     #[test]
     fn fields_with_commas_and_quotes_are_quoted() {

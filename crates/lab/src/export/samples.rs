@@ -1,0 +1,112 @@
+//! `samples.csv`: the record as a table, a line for each number.
+
+use std::fmt::Write as _;
+use std::io::BufRead;
+
+use serde_json::Value;
+
+use super::quoted;
+
+/// Lines that hold no samples of the experiment, or counters whose differences are samples.
+const PASSED_OVER: [&str; 5] = ["plan", "end", "stats", "account", "settings"];
+/// Most lines: a record of a night has millions of numbers, and raw.jsonl holds them all.
+const MOST: usize = 200_000;
+
+/// What stands beside a sample instead of in it.
+const PLACE: [&str; 7] = ["sample", "arm", "round", "cycle", "block", "record", "host"];
+
+/// The numbers of a `raw.jsonl`, in the order in which they were measured. `order` is the
+/// record's line, `block` what ran together: samples of one block can be compared in pairs.
+pub(crate) fn csv(record: impl BufRead) -> String {
+    let mut out = String::from("order,sample,arm,block,field,value\n");
+    let mut rows = 0;
+    for (order, line) in record.lines().enumerate() {
+        let Ok(line) = line else { break };
+        let Ok(Value::Object(line)) = serde_json::from_str::<Value>(&line) else {
+            continue;
+        };
+        let word = |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_default();
+        let sample = word("sample");
+        if PASSED_OVER.contains(&sample) {
+            continue;
+        }
+        let block = ["block", "round", "cycle"];
+        let block = block.iter().find_map(|name| line.get(*name)?.as_u64());
+        let block = block.map_or(String::new(), |block| block.to_string());
+        let place = [
+            order.to_string(),
+            quoted(sample),
+            quoted(word("arm")),
+            block,
+        ]
+        .join(",");
+        let mut put = |field: &str, value: f64| {
+            if rows < MOST {
+                let _ = writeln!(out, "{place},{},{value}", quoted(field));
+            }
+            rows += 1;
+        };
+        if let Some(record) = line.get("record") {
+            numbers("", record, &mut put);
+        }
+        for (name, value) in line
+            .iter()
+            .filter(|(name, _)| !PLACE.contains(&name.as_str()))
+        {
+            numbers(name, value, &mut put);
+        }
+    }
+    out
+}
+
+/// Calls `put` with the path of each number: `times.3`, `cpu.wall_ns`.
+fn numbers(path: &str, value: &Value, put: &mut dyn FnMut(&str, f64)) {
+    let below = |name: &str| match path {
+        "" => name.to_owned(),
+        path => format!("{path}.{name}"),
+    };
+    match value {
+        Value::Number(number) => {
+            if let Some(number) = number.as_f64() {
+                put(path, number);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                numbers(&below(name), value, put);
+            }
+        }
+        Value::Array(items) => {
+            for (index, value) in items.iter().enumerate() {
+                numbers(&below(&index.to_string()), value, put);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_has_its_block_and_its_order() {
+        let record = concat!(
+            "{\"sample\":\"plan\",\"plan\":{\"rounds\":2}}\n",
+            "{\"sample\":\"guest\",\"arm\":\"a,b\",\"round\":1,\"record\":{\"t\":[5,7],\"ok\":true}}\n",
+            "{\"sample\":\"run\",\"block\":9,\"round\":0,\"time\":0.5,\"seen\":{\"x\":1}}\n",
+            "{\"sample\":\"gu",
+        );
+        let csv = csv(record.as_bytes());
+        let lines: Vec<&str> = csv.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "1,guest,\"a,b\",1,t.0,5",
+                "1,guest,\"a,b\",1,t.1,7",
+                "2,run,,9,seen.x,1",
+                "2,run,,9,time,0.5",
+            ]
+        );
+    }
+}
