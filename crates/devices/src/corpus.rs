@@ -29,3 +29,28 @@ fn virtio_blk_survives_its_corpus() {
 fn the_request_parser_survives_its_corpus() {
     files::replay("blk_request", fuzz_entry::blk_request);
 }
+
+#[test]
+fn both_disk_engines_agree_on_their_corpus() {
+    files::replay("blk_ring", |input| {
+        if !fuzz_entry::blk_ring(input) {
+            println!("SKIP: io_uring is refused here");
+        }
+    });
+}
+
+/// Inputs that nobody made by hand.
+#[test]
+fn both_disk_engines_agree_on_any_requests() {
+    let mut state = 1_u64;
+    for _ in 0..30 {
+        let mut input = [0; 160];
+        input.fill_with(|| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 56) as u8
+        });
+        fuzz_entry::blk_ring(&input);
+    }
+}

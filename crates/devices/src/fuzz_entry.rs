@@ -5,6 +5,10 @@
 //! An operation is one byte of kind and a few of arguments; the input's end
 //! ends the guest.
 
+mod blk_ring;
+
+pub use blk_ring::blk_ring;
+
 use tare_policy::limit::NetLimits;
 
 use crate::blk::{
