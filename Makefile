@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Where `make run` writes: a new directory in out/ unless OUT names one.
 OUT ?=
 
-.PHONY: run test build install uninstall bench fuzz ci help clean
+.PHONY: run test build install uninstall bench fuzz soak ci help clean
 
 ## run: set up, build, boot the HTTP appliance, weigh it under bursts, write the report
 run:
@@ -45,6 +45,11 @@ bench:
 fuzz:
 	@scripts/setup.sh build
 	@$(CARGO) xtask fuzz --seconds $(or $(SECONDS),30)
+
+## soak: the hostile guest for 20 minutes on 1 and 2 vCPUs, each fuzz target for 10 (SECONDS, FUZZ)
+soak:
+	@scripts/setup.sh build
+	@$(CARGO) xtask soak --seconds $(or $(SECONDS),1200) --fuzz $(or $(FUZZ),600)
 
 ## ci: what CI runs before the tests: format, tidy, licences, advisories, clippy, docs
 ci:

@@ -11,6 +11,7 @@
 //! | `spec` | `docs/SPEC.md` from `docs/spec/*.toml` |
 //! | `results` | `docs/results.md` and the README's figures from `lab/runs` |
 //! | `fuzz` | each fuzz target for some seconds |
+//! | `soak` | the hostile guest on 1 and 2 vCPUs, then each fuzz target |
 
 mod advisories;
 mod build;
@@ -22,6 +23,7 @@ mod licences;
 mod links;
 mod results;
 mod shell;
+mod soak;
 mod spec;
 mod tidy;
 mod workspace;
@@ -67,6 +69,18 @@ enum Verb {
         #[arg(long, default_value_t = 10)]
         seconds: u32,
     },
+    /// Run the hostile guest on 1 and on 2 vCPUs, then each fuzz target.
+    Soak {
+        /// Seconds of the hostile guest for each number of vCPUs.
+        #[arg(long, default_value_t = 1200)]
+        seconds: u64,
+        /// Seconds for each fuzz target; 0: none.
+        #[arg(long, default_value_t = 600)]
+        fuzz: u32,
+        /// Where tare and images/ are already; otherwise they are built.
+        #[arg(long)]
+        programs: Option<std::path::PathBuf>,
+    },
 }
 
 fn main() -> Result<()> {
@@ -80,5 +94,14 @@ fn main() -> Result<()> {
         Verb::Spec => spec::write(),
         Verb::Results => results::write(),
         Verb::Fuzz { seconds } => fuzz::run(seconds),
+        Verb::Soak {
+            seconds,
+            fuzz,
+            programs,
+        } => soak::run(&soak::Soak {
+            seconds,
+            fuzz,
+            programs,
+        }),
     }
 }

@@ -7,8 +7,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 
-use support::needs::{built, passt, skip};
-use support::{Place, installed};
+use serde_json::Value;
+use support::needs::{built, kvm, passt, skip};
+use support::{Place, eventually, installed};
 
 /// Listens for connections and datagrams on one port.
 struct Victim {
@@ -110,5 +111,51 @@ fn a_guest_reaches_no_address_of_the_host_unless_it_is_opened() {
 fn a_guest_in_qemu_reaches_no_address_of_the_host_unless_it_is_opened() {
     if passt() && installed("qemu-system-x86_64") {
         no_address_of_the_host_is_reached("qemu");
+    }
+}
+
+/// Operations of nonsense on every device; `make soak` plays them for longer.
+const OPERATIONS: &str = "operations=2000 seed=9 hold";
+/// Of a monitor with debug assertions, without its guest.
+const MONITOR_BYTES: u64 = 16 << 20;
+const LOG_BYTES: usize = 64 << 10;
+
+/// Registers, configuration space, MSI-X, rings, chains, resets with requests in flight; on
+/// two vCPUs, rings that change while devices read them.
+#[test]
+fn a_monitor_survives_a_guest_that_keeps_no_rule() {
+    let Some(image) = built("hostile").filter(|_| kvm()) else {
+        return;
+    };
+    let net = if installed("passt") { "user" } else { "none" };
+    let place = Place::new();
+    let disks = ["fast.img", "slow.img"].map(|name| place.file(name, &[0; 2 << 20]));
+    let slow = format!("{},latency_us=300,iops=5000", disks[1]);
+    for cpus in ["1", "2"] {
+        let mut words = vec!["run", image.to_str().unwrap(), "-d", "--name", "hostile"];
+        words.extend(["--engine", "tare", "--cpus", cpus, "--net", net]);
+        words.extend(["--disk", &disks[0], "--disk", &slow]);
+        words.extend(["--cmdline", OPERATIONS]);
+        place.run(&words).expect(0, "");
+        let logs = || place.run(&["logs", "hostile"]).out;
+        eventually("all operations are done", || {
+            logs().contains("hostile done")
+        });
+        assert!(logs().len() < LOG_BYTES, "{}", logs());
+        let stats = place.run(&["stats", "hostile", "--json"]);
+        let stats: Value = serde_json::from_str(&stats.out).unwrap();
+        let monitor = &stats["memory"]["monitor_resident_bytes"];
+        assert!(monitor.as_u64().unwrap() < MONITOR_BYTES, "{monitor}");
+        // What was done reached the devices.
+        let count = |name: &str| -> u64 {
+            let devices = stats["devices"].as_array().unwrap().iter();
+            let counters = devices.map(|device| &device["counters"][name]);
+            counters.filter_map(Value::as_u64).sum()
+        };
+        for name in ["resets", "malformed", "invalid_accesses", "notifications"] {
+            assert!(count(name) > 100, "{name}: {stats}");
+        }
+        assert!(count("coalesce_completions") > 10, "no requests: {stats}");
+        place.run(&["stop", "hostile"]).expect(0, "");
     }
 }

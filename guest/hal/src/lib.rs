@@ -9,7 +9,7 @@
 //! `cpu` (halt, interrupts, `pause`), `fiber` (context switch), `PerCpu`, `smp` and `ipi` (other
 //! cores), `irq` (handlers), `timer` and `clock`, `virtio` (PCI and MMIO transports), `memory`
 //! (heap, stacks with guard pages), `power` (end of the machine), `ring` (which ring the image runs
-//! in), `user` (unmodified programs).
+//! in), `user` (unmodified programs), `raw` (devices without drivers, for tests of monitors).
 
 #![cfg_attr(target_os = "none", no_std)]
 // Each unsafe operation has its own reason.
@@ -53,6 +53,8 @@ mod pci;
 mod percpu;
 #[cfg(target_os = "none")]
 pub mod power;
+#[cfg(target_os = "none")]
+pub mod raw;
 #[cfg(target_os = "none")]
 pub mod ring;
 #[cfg(target_os = "none")]

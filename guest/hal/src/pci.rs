@@ -133,7 +133,7 @@ pub(crate) fn read(device: DeviceFunction, register: u8) -> u32 {
     unsafe { Port::<u32>::new(PCI_DATA).read() }
 }
 
-fn write(device: DeviceFunction, register: u8, data: u32) {
+pub(crate) fn write(device: DeviceFunction, register: u8, data: u32) {
     if let Some(register) = register_at(device, register) {
         // SAFETY: 1. As for `read`. 2. The callers set up devices that belong to this image.
         unsafe { register.write_volatile(data) };

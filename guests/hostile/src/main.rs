@@ -3,11 +3,16 @@
 //!
 //! `connect=ADDRESS:PORT` on the command line: opens a TCP connection and sends a
 //! datagram to it. Prints `connected` or `no connection`, then `hostile done`.
+//!
+//! `operations=N`, with `seed=N`: so many operations of nonsense on every virtio device
+//! (`devices`); `hold` keeps the machine afterwards. Devices may overwrite the image, so that it can also end in a crash of its own.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 extern crate alloc;
 
+#[cfg(target_os = "none")]
+mod devices;
 mod network;
 
 use tare_libos::{env, println};
@@ -16,8 +21,22 @@ fn hostile() -> u8 {
     if let Some(address) = env::var("connect") {
         network::reach(address);
     }
+    #[cfg(target_os = "none")]
+    if let Some(operations) = number("operations")
+        && !devices::play(number("seed").unwrap_or(1), operations)
+    {
+        return 1;
+    }
     println!("hostile done");
+    while env::has_word("hold") {
+        tare_libos::thread::sleep(tare_libos::time::Duration::from_secs(3600));
+    }
     0
+}
+
+#[cfg(target_os = "none")]
+fn number(key: &'static str) -> Option<u64> {
+    env::var(key)?.parse().ok()
 }
 
 tare_libos::entry!(hostile);

@@ -1,0 +1,182 @@
+//! Registers of PCI devices and memory that devices use, without a driver between: for
+//! images that test what a monitor makes of a guest that keeps no rule.
+//!
+//! Such an image takes the devices from the library OS's drivers under their hands, and
+//! a device that gets nonsense may overwrite the image. No other image uses this.
+
+#![allow(unsafe_code)]
+
+use alloc::vec::Vec;
+use core::ptr::NonNull;
+
+use tare_abi::layout::{PCI_MMIO_SIZE, PCI_MMIO_START};
+use tare_abi::ports::PCI_ADDRESS;
+use x86_64::instructions::port::Port;
+
+use crate::memory::{self, heap};
+use crate::pci;
+
+/// Bytes of a device's first memory BAR that are used.
+pub const BAR_BYTES: u64 = 0x8000;
+const PAGE: usize = 4096;
+const VIRTIO_VENDOR: u32 = 0x1af4;
+
+/// A virtio device.
+#[derive(Clone, Copy, Debug)]
+pub struct Device {
+    /// Its number on bus 0.
+    pub number: u8,
+    /// Its device ID: 0x1040 and the kind.
+    pub id: u16,
+    /// Address of its registers, [`BAR_BYTES`] from there.
+    pub bar: u64,
+}
+
+/// Every virtio device whose registers can be reached.
+pub fn devices() -> Vec<Device> {
+    let virtio = pci::functions().filter(|(_, id)| id & 0xffff == VIRTIO_VENDOR);
+    virtio
+        .filter_map(|(at, id)| {
+            let bar = u64::from(pci::read(at, 0x10) & !15);
+            let range = bar..bar + BAR_BYTES;
+            let fits = range.start >= PCI_MMIO_START && range.end <= PCI_MMIO_START + PCI_MMIO_SIZE;
+            (fits && memory::map_device(&range)).then_some(Device {
+                number: at.device,
+                id: (id >> 16) as u16,
+                bar,
+            })
+        })
+        .collect()
+}
+
+/// Reads 1, 2 or 4 bytes at `offset` of a device's registers.
+pub fn read(device: &Device, offset: u64, width: u8) -> u32 {
+    let Some(at) = place(device, offset, width) else {
+        return 0;
+    };
+    // SAFETY: registers that `devices` mapped; reading them changes no memory.
+    unsafe {
+        match width {
+            1 => u32::from((at as *const u8).read_volatile()),
+            2 => u32::from((at as *const u16).read_volatile()),
+            _ => (at as *const u32).read_volatile(),
+        }
+    }
+}
+
+/// Writes 1, 2 or 4 bytes at `offset` of a device's registers.
+///
+/// # Safety
+///
+/// The device may be told to write to memory: the caller sees to it that this is memory of
+/// an [`Arena`], or none.
+pub unsafe fn write(device: &Device, offset: u64, width: u8, value: u32) {
+    let Some(at) = place(device, offset, width) else {
+        return;
+    };
+    // SAFETY: registers that `devices` mapped, and the caller's promise.
+    unsafe {
+        match width {
+            1 => (at as *mut u8).write_volatile(value as u8),
+            2 => (at as *mut u16).write_volatile(value as u16),
+            _ => (at as *mut u32).write_volatile(value),
+        }
+    }
+}
+
+fn place(device: &Device, offset: u64, width: u8) -> Option<u64> {
+    let width = u64::from(width);
+    (offset.is_multiple_of(width) && offset + width <= BAR_BYTES).then_some(device.bar + offset)
+}
+
+/// Reads a register of a device's configuration space.
+pub fn read_config(device: &Device, register: u8) -> u32 {
+    pci::read(function(device), register)
+}
+
+/// Writes a register of a device's configuration space.
+///
+/// # Safety
+///
+/// As for [`write()`]: the space has a window to the registers.
+pub unsafe fn write_config(device: &Device, register: u8, value: u32) {
+    pci::write(function(device), register, value);
+}
+
+/// Reads 1, 2 or 4 bytes from one of the eight ports of configuration space.
+pub fn read_port(number: u16, width: u8) -> u32 {
+    let port = PCI_ADDRESS + number % 8;
+    // SAFETY: reading these ports changes no memory.
+    unsafe {
+        match width {
+            1 => u32::from(Port::<u8>::new(port).read()),
+            2 => u32::from(Port::<u16>::new(port).read()),
+            _ => Port::<u32>::new(port).read(),
+        }
+    }
+}
+
+/// Writes the address port of configuration space, which changes no device.
+pub fn write_address_port(value: u32) {
+    // SAFETY: selects a register. Who reads configuration space by ports selects anew, and
+    // no other does so while this image plays.
+    unsafe { Port::<u32>::new(PCI_ADDRESS).write(value) };
+}
+
+fn function(device: &Device) -> virtio_drivers::transport::pci::bus::DeviceFunction {
+    virtio_drivers::transport::pci::bus::DeviceFunction {
+        bus: 0,
+        device: device.number,
+        function: 0,
+    }
+}
+
+/// Memory that only devices and this type touch, for as long as the image runs. Any core may
+/// write to it at any time.
+#[derive(Clone, Copy, Debug)]
+pub struct Arena {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: no reference to its memory exists, and every access is volatile and of one byte.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// `pages` pages of zeros, never freed; `None` if there are not so many.
+    pub fn new(pages: usize) -> Option<Self> {
+        Some(Self {
+            start: heap::pages(pages)?,
+            bytes: pages * PAGE,
+        })
+    }
+
+    /// Where devices find it.
+    pub fn address(&self) -> u64 {
+        self.start.addr().get() as u64
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Writes `value` at `offset`, as far as it lies in the arena.
+    pub fn write(&self, offset: usize, value: &[u8]) {
+        for (at, byte) in (offset..self.bytes).zip(value) {
+            // SAFETY: below `bytes`, and see `Send`.
+            unsafe { self.start.add(at).write_volatile(*byte) };
+        }
+    }
+
+    /// Reads the byte at `offset`; 0 beyond the arena.
+    pub fn read(&self, offset: usize) -> u8 {
+        if offset >= self.bytes {
+            return 0;
+        }
+        // SAFETY: below `bytes`, and see `Send`.
+        unsafe { self.start.add(offset).read_volatile() }
+    }
+}

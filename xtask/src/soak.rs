@@ -1,0 +1,244 @@
+//! `cargo xtask soak`: the hostile guest for a long time, on one and on two vCPUs, then each fuzz
+//! target. The monitor must survive, must not grow, and must stop on request.
+
+use std::fs;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::build::{self, Purpose};
+use crate::{fuzz, shell};
+
+/// Operations of one machine.
+const OPERATIONS: u64 = 400_000;
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How long a machine may take to stop.
+const STOP: Duration = Duration::from_secs(30);
+/// Most memory of a monitor without its guest's, KiB.
+const MONITOR_KIB: u64 = 6 << 10;
+/// Most that it may grow after its first samples, KiB.
+const GROWTH_KIB: u64 = 1 << 10;
+/// Most that a machine may write to its terminal, bytes.
+const OUTPUT_BYTES: u64 = 64 << 10;
+/// Samples until a monitor has touched all that it needs.
+const WARM_UP: u64 = 10;
+/// Exit codes that end a hostile guest: its status 0, and its own crash, since devices
+/// may overwrite it (`docs/exit-codes.md`).
+const ENDS: [i32; 5] = [0, 70, 71, 72, 73];
+
+/// What to run, for how long.
+#[derive(Debug)]
+pub struct Soak {
+    /// Seconds of the hostile guest, for each number of vCPUs.
+    pub seconds: u64,
+    /// Seconds of each fuzz target; 0: none.
+    pub fuzz: u32,
+    /// Where `tare` and `images` are; otherwise they are built.
+    pub programs: Option<PathBuf>,
+}
+
+/// What was seen of all machines of a size.
+#[derive(Debug, Default)]
+struct Seen {
+    machines: u64,
+    crashes: u64,
+    operations: u64,
+    notifications: u64,
+    resets: u64,
+    most_kib: u64,
+    most_descriptors: usize,
+    most_output: u64,
+    samples: u64,
+}
+
+/// Runs it.
+pub fn run(soak: &Soak) -> Result<()> {
+    let programs = if let Some(programs) = &soak.programs {
+        programs.clone()
+    } else {
+        build::release(Purpose::All)?;
+        shell::target_dir().join("release")
+    };
+    let place = tempfile::tempdir()?;
+    for cpus in [1, 2] {
+        let mut seen = Seen::default();
+        let end = Instant::now() + Duration::from_secs(soak.seconds);
+        while Instant::now() < end {
+            let machine = Machine::start(&programs, place.path(), cpus, seen.machines + 1)?;
+            machine.live(end, &mut seen)?;
+        }
+        println!("soak on {cpus} vCPUs: {seen:?}");
+    }
+    if soak.fuzz > 0 {
+        fuzz::run(soak.fuzz)?;
+    }
+    Ok(())
+}
+
+struct Machine<'a> {
+    tare: PathBuf,
+    place: &'a Path,
+    name: String,
+    output: PathBuf,
+    child: Child,
+}
+
+impl<'a> Machine<'a> {
+    fn start(programs: &Path, place: &'a Path, cpus: u32, seed: u64) -> Result<Self> {
+        let name = format!("soak-{cpus}-{seed}");
+        let (fast, slow) = (place.join("fast.img"), place.join("slow.img"));
+        for disk in [&fast, &slow] {
+            File::create(disk)?.set_len(2 << 20)?;
+        }
+        let output = place.join(format!("{name}.log"));
+        let log = File::create(&output)?;
+        let tare = programs.join("tare");
+        let mut command = Command::new(&tare);
+        command
+            .env("TARE_RUN_ROOT", place.join("run"))
+            .env("TARE_IMAGES", programs.join("images"))
+            .args(["run", "hostile", "--engine", "tare", "--name", &name])
+            .args(["--cpus", &cpus.to_string(), "--disk"])
+            .arg(&fast)
+            .arg("--disk")
+            .arg(format!("{},latency_us=300,iops=20000", slow.display()))
+            .arg("--cmdline")
+            .arg(format!("operations={OPERATIONS} seed={seed}"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        let child = command.spawn().context("cannot start tare run")?;
+        Ok(Self {
+            tare,
+            place,
+            name,
+            output,
+            child,
+        })
+    }
+
+    /// Watches it to its end, or stops it at `end`.
+    fn live(mut self, end: Instant, seen: &mut Seen) -> Result<()> {
+        let mut first_kib = None;
+        let mut samples = 0;
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            if Instant::now() >= end {
+                break self.stop()?;
+            }
+            thread::sleep(INTERVAL);
+            let Some(kib) = self.monitor_kib() else {
+                continue;
+            };
+            samples += 1;
+            let first = if samples == WARM_UP {
+                *first_kib.get_or_insert(kib)
+            } else {
+                first_kib.unwrap_or(kib)
+            };
+            seen.most_kib = seen.most_kib.max(kib);
+            seen.most_descriptors = seen.most_descriptors.max(self.descriptors());
+            let name = &self.name;
+            ensure!(kib <= MONITOR_KIB, "{name}: the monitor has {kib} KiB");
+            ensure!(
+                kib <= first + GROWTH_KIB,
+                "{name}: the monitor grew from {first} to {kib} KiB"
+            );
+        };
+        seen.samples += samples;
+        self.judge(status, seen)
+    }
+
+    fn judge(&self, status: ExitStatus, seen: &mut Seen) -> Result<()> {
+        let output = fs::read(&self.output)?;
+        let text = String::from_utf8_lossy(&output);
+        let name = &self.name;
+        let code = status.code();
+        if !code.is_some_and(|code| ENDS.contains(&code)) {
+            bail!("{name} ended with {status}:\n{text}");
+        }
+        let bytes = output.len() as u64;
+        ensure!(bytes <= OUTPUT_BYTES, "{name} wrote {bytes} bytes:\n{text}");
+        seen.machines += 1;
+        seen.crashes += u64::from(code != Some(0));
+        seen.most_output = seen.most_output.max(bytes);
+        let [operations, notifications, resets] = progress(&text);
+        seen.operations += operations;
+        seen.notifications += notifications;
+        seen.resets += resets;
+        Ok(())
+    }
+
+    fn tare(&self, words: &[&str]) -> Result<String> {
+        let mut command = Command::new(&self.tare);
+        command.env("TARE_RUN_ROOT", self.place.join("run"));
+        shell::output(command.args(words))
+    }
+
+    /// Resident memory of the monitor without the guest's; None before it answers and after
+    /// its end.
+    fn monitor_kib(&self) -> Option<u64> {
+        let stats = self.tare(&["stats", &self.name, "--json"]).ok()?;
+        let stats: Value = serde_json::from_str(&stats).ok()?;
+        Some(stats["memory"]["monitor_resident_bytes"].as_u64()? >> 10)
+    }
+
+    /// `tare run` became the monitor.
+    fn descriptors(&self) -> usize {
+        let open = fs::read_dir(format!("/proc/{}/fd", self.child.id()));
+        open.map_or(0, Iterator::count)
+    }
+
+    fn stop(&mut self) -> Result<ExitStatus> {
+        self.tare(&["stop", &self.name])?;
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            if begin.elapsed() > STOP {
+                bail!("{} did not stop", self.name);
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Machine<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Operations, notifications and resets in the last report of a guest: `hostile: 25000 operations,
+/// 2100 notifications, 1300 resets`.
+fn progress(text: &str) -> [u64; 3] {
+    let last = text.lines().rev().find(|line| line.contains(" operations"));
+    ["operations", "notifications", "resets"].map(|what| {
+        let words: Vec<_> = last.unwrap_or_default().split([' ', ',']).collect();
+        let at = words.iter().position(|word| *word == what);
+        let number = at.and_then(|at| words.get(at.checked_sub(1)?)?.parse().ok());
+        number.unwrap_or(0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_figures_of_a_guest_count() {
+        let text = "hostile: 10 operations, 7 notifications, 3 resets\n\
+                    hostile: done, 20 operations, 9 notifications, 4 resets, 1 of them\n";
+        assert_eq!(progress(text), [20, 9, 4]);
+        assert_eq!(progress(""), [0, 0, 0]);
+    }
+}
