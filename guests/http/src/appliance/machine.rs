@@ -1,12 +1,13 @@
 //! Files, wall clock and figures of the appliance.
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use tare_libos::io::ErrorKind;
 use tare_libos::net::stack::FigureKind;
 use tare_libos::sched::{self, CoreStats};
 use tare_libos::time::{Instant, SystemTime, UNIX_EPOCH};
-use tare_libos::{fs, heap, io, net, thread};
+use tare_libos::{fs, heap, io, net, println, thread};
 
 use crate::counters::{COUNTER, GAUGE, family, sample, sample_seconds, single};
 use crate::server::Platform;
@@ -16,7 +17,12 @@ use crate::site::{Files, FindError, Node};
 pub(super) struct Machine {
     started: Instant,
     started_unix_s: u64,
+    /// When the next complaint may be logged, seconds after the start.
+    quiet_until_s: AtomicU64,
 }
+
+/// How long clients cannot make the log grow after a line.
+const QUIET_S: u64 = 5;
 
 impl Machine {
     pub(super) fn new() -> Self {
@@ -24,6 +30,18 @@ impl Machine {
         Self {
             started: Instant::now(),
             started_unix_s: since.as_secs(),
+            quiet_until_s: AtomicU64::new(0),
+        }
+    }
+
+    /// Logs that a file cannot be read, unless something was logged just now.
+    fn complain(&self, path: &str, error: &io::Error) {
+        let now_s = self.started.elapsed().as_secs();
+        let next = now_s + QUIET_S;
+        let (quiet_until_s, relaxed) = (&self.quiet_until_s, Ordering::Relaxed);
+        let may = |quiet| (now_s >= quiet).then_some(next);
+        if quiet_until_s.fetch_update(relaxed, relaxed, may).is_ok() {
+            println!("http: /{path} is answered with status 500: {error}");
         }
     }
 }
@@ -33,7 +51,10 @@ impl Files for Machine {
         read(path).or_else(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::Unsupported => Ok(None),
             ErrorKind::ResourceBusy => Err(FindError::NoMemory),
-            _ => Err(FindError::Unreadable),
+            _ => {
+                self.complain(path, &error);
+                Err(FindError::Unreadable)
+            }
         })
     }
 }

@@ -6,8 +6,9 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use ext4_view::{Ext4, Ext4Error, FileType, PathBuf};
+use ext4_view::{Ext4, Ext4Error, File, FileType, PathBuf};
 
+use super::block_map::{self, BlockMap, BlockMapError};
 use super::cache::Cache;
 use super::error;
 use super::reader::Reader;
@@ -28,6 +29,7 @@ const CHUNK: usize = 64 * 1024;
 const HOST_BYTES: u64 = 1 << 30;
 
 const DAMAGED: Error = Error::new(ErrorKind::InvalidData, "the file system is damaged");
+const UNREADABLE: Error = Error::new(ErrorKind::Other, "the disk cannot be read");
 const NO_MEMORY: Error = Error::new(
     ErrorKind::ResourceBusy,
     "no memory for the file's content: give the machine more",
@@ -36,6 +38,7 @@ const NO_MEMORY: Error = Error::new(
 /// The file system, and what of it is in memory.
 pub(super) struct Files {
     ext4: Ext4,
+    reader: Reader,
     disk_bytes: u64,
     /// Bytes that files may take now.
     room: fn() -> u64,
@@ -62,6 +65,7 @@ impl Files {
                 disk: disk.to_string(),
                 reason: error.to_string(),
             })?,
+            reader: Reader(disk.clone()),
             disk_bytes: disk.bytes(),
             room,
             cache: Cache::default(),
@@ -96,14 +100,19 @@ impl Files {
         }
         let mut bytes = self.buffer(metadata.len)?;
         let mut file = self.ext4.open(path).map_err(failed)?;
-        for chunk in bytes.chunks_mut(CHUNK) {
-            let mut rest = chunk;
-            while !rest.is_empty() {
-                match file.read_bytes(rest).map_err(failed)? {
-                    0 => return Err(DAMAGED),
-                    n => rest = rest.get_mut(n..).ok_or(DAMAGED)?,
-                }
+        match read_whole(&mut file, &mut bytes) {
+            Err(Ext4Error::Corrupt(damage)) => {
+                let inode = block_map::inode(&file).ok_or(DAMAGED)?;
+                let map = BlockMap::of(&self.reader, inode).map_err(|_| UNREADABLE)?;
+                let Some(mut map) = map else {
+                    return Err(error::of(&Ext4Error::Corrupt(damage)));
+                };
+                map.read(&mut bytes).map_err(|error| match error {
+                    BlockMapError::Block(_) => DAMAGED,
+                    BlockMapError::Disk(_) => UNREADABLE,
+                })?;
             }
+            read => read.map_err(failed)?,
         }
         Ok((bytes, metadata))
     }
@@ -152,6 +161,20 @@ impl Files {
         }
         Ok(entries)
     }
+}
+
+/// Fills `bytes` with the file's first ones; a file that is shorter is damage.
+fn read_whole(file: &mut File, bytes: &mut [u8]) -> core::result::Result<(), Ext4Error> {
+    for chunk in bytes.chunks_mut(CHUNK) {
+        let mut rest = chunk;
+        while !rest.is_empty() {
+            match file.read_bytes(rest)? {
+                0 => return Err(Ext4Error::FileTooLarge),
+                n => rest = rest.get_mut(n..).unwrap_or_default(),
+            }
+        }
+    }
+    Ok(())
 }
 
 fn name(path: &PathBuf) -> Option<&str> {

@@ -7,6 +7,7 @@
 //! within the file system. A journal that was not written back is taken into
 //! account; nothing is ever written.
 
+mod block_map;
 mod cache;
 mod error;
 mod files;

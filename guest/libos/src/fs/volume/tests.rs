@@ -24,6 +24,11 @@ fn large() -> Vec<u8> {
 
 /// A file system with a few files, made as `mke2fs WORDS` says.
 fn image(words: &[&str]) -> Vec<u8> {
+    image_with(words, "4M", |_| {})
+}
+
+/// The same of that size, with what `more` puts into its tree.
+fn image_with(words: &[&str], size: &str, more: impl FnOnce(&Path)) -> Vec<u8> {
     static COUNT: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
     let number = COUNT.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
     let name = alloc::format!("tare-volume-{}-{number}", std::process::id());
@@ -38,19 +43,20 @@ fn image(words: &[&str]) -> Vec<u8> {
     std::os::unix::fs::symlink("/../../etc/passwd", tree.join("out")).unwrap();
     std::os::unix::fs::symlink("loop", tree.join("loop")).unwrap();
     let file = directory.join("image");
-    make(&tree, &file, words);
+    more(&tree);
+    make(&tree, &file, words, size);
     let bytes = fs::read(&file).unwrap();
     fs::remove_dir_all(&directory).unwrap();
     bytes
 }
 
-fn make(tree: &Path, file: &Path, words: &[&str]) {
+fn make(tree: &Path, file: &Path, words: &[&str], size: &str) {
     let mke2fs = Command::new("mke2fs")
         .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
         .args(["-q", "-F", "-d"])
         .arg(tree)
         .args(words)
-        .args([file.as_os_str(), "4M".as_ref()])
+        .args([file.as_os_str(), size.as_ref()])
         .output();
     let output = mke2fs.expect("mke2fs, from Debian's e2fsprogs");
     assert!(output.status.success(), "{output:?}");
@@ -220,6 +226,76 @@ fn damage_gives_errors_and_leaves_the_rest_readable() {
         assert!(volume.read("large").is_err() || volume.read("large").unwrap().0 != large());
     }
     assert_eq!(content, b"<p>hello");
+}
+
+/// A file of `len` bytes with data at the places, and holes in between.
+fn sparse(path: &Path, len: u64, places: &[u64]) -> Vec<u8> {
+    use std::os::unix::fs::FileExt as _;
+    let file = fs::File::create(path).unwrap();
+    file.set_len(len).unwrap();
+    let mut content = vec![0; len as usize];
+    for at in places {
+        let data: Vec<u8> = (0..700).map(|n| (at / 1024 + n) as u8 | 1).collect();
+        file.write_all_at(&data, *at).unwrap();
+        content[*at as usize..][..700].copy_from_slice(&data);
+    }
+    content
+}
+
+/// With blocks of 1 KiB an indirect block has 256 of them, a doubly indirect one 65,536.
+#[test]
+fn holes_as_large_as_indirect_blocks_are_zeros() {
+    let kib = |n: u64| n << 10;
+    for words in [
+        &["-t", "ext2", "-b", "1024"][..],
+        &["-t", "ext3", "-b", "1024"],
+        &["-t", "ext4", "-b", "1024", "-O", "^extents,^64bit"],
+        &["-t", "ext4", "-b", "1024"],
+    ] {
+        let mut expected = Vec::new();
+        let bytes = image_with(words, "5M", |tree| {
+            let end = [kib(3_000) - 700];
+            expected.push(("end", sparse(&tree.join("end"), kib(3_000), &end)));
+            // The second of the double block's indirect blocks, the third is a hole.
+            let some = [0, kib(600), kib(1_100)];
+            expected.push(("some", sparse(&tree.join("some"), kib(2_000), &some)));
+            expected.push(("none", sparse(&tree.join("none"), kib(900), &[])));
+        });
+        let volume = mount(bytes).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        for (name, content) in &expected {
+            assert!(volume.read(name).unwrap().0 == *content, "{words:?} {name}");
+        }
+        assert_eq!(volume.read("large").unwrap().0, large());
+    }
+}
+
+#[test]
+fn a_hole_below_a_triply_indirect_block_is_zeros() {
+    let mut content = Vec::new();
+    let bytes = image_with(&["-t", "ext2", "-b", "1024"], "80M", |tree| {
+        content = sparse(&tree.join("long"), 68 << 20, &[5 << 10, (67 << 20) + 5]);
+    });
+    let volume = mount(bytes).unwrap();
+    assert!(volume.read("long").unwrap().0 == content);
+}
+
+#[test]
+fn a_block_map_that_leads_nowhere_is_damage() {
+    let mut bytes = image_with(
+        &["-t", "ext2", "-b", "1024", "-O", "^metadata_csum"],
+        "4M",
+        |tree| {
+            sparse(&tree.join("holes"), 1_234_567, &[0, 1 << 20]);
+        },
+    );
+    let length = 1_234_567_u32.to_le_bytes();
+    let at = bytes.windows(4).position(|window| window == length);
+    // The doubly indirect block: 40 bytes after the length is the map's begin.
+    let entry = at.unwrap() - 4 + 0x28 + 13 * 4;
+    bytes[entry..entry + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+    let volume = mount(bytes).unwrap();
+    assert_eq!(error(volume.read("holes")), ErrorKind::InvalidData);
+    assert_eq!(volume.read("large").unwrap().0, large());
 }
 
 #[test]
