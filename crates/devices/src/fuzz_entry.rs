@@ -66,6 +66,7 @@ pub fn rng(input: &[u8]) {
 pub fn blk_request(input: &[u8]) {
     let mut input = Input(input);
     let limits = RequestLimits {
+        block_sectors: 1,
         sectors: u64::from(input.word()),
         writable: input.byte() & 1 != 0,
     };

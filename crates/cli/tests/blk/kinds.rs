@@ -122,14 +122,9 @@ impl Drop for Loop {
     }
 }
 
-#[test]
-fn a_block_device_is_served_without_the_hosts_cache() {
-    let place = Place::new();
-    let file = place.file("d.img", &[3; BYTES]);
-    let Some(device) = Loop::over(&file, &["--direct-io=on"]) else {
-        return;
-    };
-    let mut daemon = Daemon::start(&place, &device.0);
+/// The daemon has the device open with O_DIRECT.
+#[track_caller]
+fn assert_direct(daemon: &Daemon, device: &Loop) {
     // Its flags while it is served: O_DIRECT is 0o40000 in /proc.
     let pid = daemon.stats().unwrap().pid;
     let direct = fs::read_dir(format!("/proc/{pid}/fd"))
@@ -147,6 +142,40 @@ fn a_block_device_is_served_without_the_hosts_cache() {
         !direct.is_empty() && direct.iter().all(|it| *it),
         "{direct:?}"
     );
+}
+
+#[test]
+fn a_device_of_4_kib_blocks_is_served_as_one_without_the_hosts_cache() {
+    let place = Place::new();
+    let file = place.file("d.img", &[3; BYTES]);
+    let words = ["--direct-io=on", "--sector-size", "4096"];
+    let Some(device) = Loop::over(&file, &words) else {
+        return;
+    };
+    let daemon = Daemon::start(&place, &device.0);
+    assert_direct(&daemon, &device);
+    let mut front = Front::connect(&place.path().join("s"));
+    assert_eq!(front.config(20), 4096);
+    front.share();
+    front.start(0, 0).unwrap();
+    front.offer_read_4k(0, 8);
+    front.notify();
+    assert_eq!(front.answer(1), 3);
+    front.offer_read(1, 8);
+    front.notify();
+    eventually("part of a block is refused", || front.used() == 2);
+    assert_eq!(daemon.counter("malformed_requests"), 1);
+}
+
+#[test]
+fn a_block_device_is_served_without_the_hosts_cache() {
+    let place = Place::new();
+    let file = place.file("d.img", &[3; BYTES]);
+    let Some(device) = Loop::over(&file, &["--direct-io=on"]) else {
+        return;
+    };
+    let mut daemon = Daemon::start(&place, &device.0);
+    assert_direct(&daemon, &device);
     assert_eq!(used(&place, &daemon), 3);
     assert_eq!(daemon.counter("bounced"), 0);
     let path = place.path().join("t");

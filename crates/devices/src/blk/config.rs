@@ -6,10 +6,11 @@ use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_F_TOPOLOGY, VIRTIO_BLK_F_WRITE_ZEROES,
 };
 
-use super::{Cache, Disk, MAX_ZERO_SECTORS, SECTOR_BYTES, SEG_MAX, SIZE_MAX};
+use super::{Cache, Disk, MAX_ZERO_SECTORS, SEG_MAX, SIZE_MAX};
 
 /// Length of the configuration structure up to write-zeroes.
 const CONFIG_BYTES: usize = 60;
+const PAGE_BYTES: u64 = 4096;
 /// Where the driver sets the cache mode.
 pub(super) const WRITEBACK: usize = 32;
 
@@ -49,10 +50,12 @@ pub(super) fn space(disk: &Disk, queues: u16, cache: Cache) -> [u8; CONFIG_BYTES
     put(0, &disk.sectors().to_le_bytes());
     put(8, &SIZE_MAX.to_le_bytes());
     put(12, &SEG_MAX.to_le_bytes());
-    put(20, &(SECTOR_BYTES as u32).to_le_bytes());
-    // Topology: blocks that the host reads or writes at once are pages.
-    put(24, &[3, 0]);
-    put(26, &8u16.to_le_bytes());
+    let block = disk.block().bytes();
+    put(20, &(block as u32).to_le_bytes());
+    // Topology, in blocks: what the host reads or writes at once is a page.
+    let page = PAGE_BYTES / block;
+    put(24, &[page.ilog2() as u8, 0]);
+    put(26, &(page as u16).to_le_bytes());
     put(WRITEBACK, &[u8::from(cache == Cache::Writeback)]);
     put(34, &queues.to_le_bytes());
     put(36, &u32::MAX.to_le_bytes());

@@ -20,7 +20,7 @@ use super::request::{HEADER_BYTES, Unmap};
 use super::slow::Slow;
 use super::{
     BATCH, BlkCounters, Cache, Clock, Disk, IoEngine, MAX_IN_FLIGHT, MAX_QUEUES, QUEUE_SIZE,
-    Refusal, Request, RequestLimits, SERIAL_BYTES, Shape, config, parse,
+    Refusal, Request, RequestLimits, SECTOR_BYTES, SERIAL_BYTES, Shape, config, parse,
 };
 use crate::virtio::{
     Chain, DeviceKind, Interest, Progress, QueueError, Queues, VirtioDevice, Virtqueue,
@@ -331,6 +331,7 @@ impl Blk {
         RequestLimits {
             sectors: self.disk.sectors(),
             writable: self.disk.is_writable(),
+            block_sectors: self.disk.block().bytes() / SECTOR_BYTES,
         }
     }
 

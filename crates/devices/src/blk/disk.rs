@@ -114,7 +114,26 @@ pub struct Disk {
     file: File,
     bytes: u64,
     access: Access,
+    block: BlockSize,
     direct: Direct,
+}
+
+/// Bytes of a logical block: every request is of whole ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlockSize {
+    /// 512: files, and most devices.
+    B512,
+    /// 4,096: devices that are 4Kn.
+    B4096,
+}
+
+impl BlockSize {
+    pub(super) fn bytes(self) -> u64 {
+        match self {
+            Self::B512 => 512,
+            Self::B4096 => 4096,
+        }
+    }
 }
 
 /// Whether the file bypasses the host's page cache.
@@ -159,7 +178,7 @@ impl Disk {
             patiently(libc::EBUSY, || options.open(path))
         };
         let file = open(OFlags::DIRECT)
-            .and_then(|file| match direct(&file) {
+            .and_then(|file| match direct(&file, block_size(&file)?) {
                 Direct::Aligned(_) => Ok(file),
                 Direct::No => Err(io::ErrorKind::InvalidInput.into()),
             })
@@ -176,7 +195,7 @@ impl Disk {
             })?;
         let disk = Self::from_file(file, &name, access)?;
         if format == Format::Detect {
-            check_format(&disk.file).map_err(wrong)?;
+            check_format(&disk.file, disk.block).map_err(wrong)?;
         }
         Ok(disk)
     }
@@ -188,7 +207,13 @@ impl Disk {
             disk: name.to_owned(),
             problem,
         };
-        let direct = direct(&file);
+        let block = block_size(&file).map_err(|source| {
+            wrong(Problem::Io {
+                act: "asked for the size of its blocks",
+                source,
+            })
+        })?;
+        let direct = direct(&file, block);
         let bytes = length(&file).map_err(wrong)?;
         check_writable(&file, access).map_err(wrong)?;
         lock(&file, access).map_err(|source| wrong(lock_problem(source)))?;
@@ -196,6 +221,7 @@ impl Disk {
             file,
             bytes,
             access,
+            block,
             direct,
         })
     }
@@ -223,6 +249,16 @@ impl Disk {
     /// The open file, with the lock.
     pub fn into_file(self) -> File {
         self.file
+    }
+
+    pub(super) fn block(&self) -> BlockSize {
+        self.block
+    }
+
+    /// As a 4Kn device's.
+    #[cfg(test)]
+    pub(super) fn pretend_4kn(&mut self) {
+        self.block = BlockSize::B4096;
     }
 
     pub(super) fn direct(&self) -> Direct {
@@ -331,8 +367,22 @@ fn check_writable(file: &File, access: Access) -> Result<(), Problem> {
     }
 }
 
-fn check_format(file: &File) -> Result<(), Problem> {
-    let mut start = Aligned::zeroed(format::LOOKED_AT);
+/// The logical block of a device; a file's content may be anybody's, and 512 fits all.
+fn block_size(file: &File) -> io::Result<BlockSize> {
+    if !file.metadata()?.file_type().is_block_device() {
+        return Ok(BlockSize::B512);
+    }
+    match raw_io::logical_block_bytes(file)? {
+        512 => Ok(BlockSize::B512),
+        4096 => Ok(BlockSize::B4096),
+        other => Err(io::Error::other(format!(
+            "its logical blocks have {other} bytes; 512 and 4096 can be served"
+        ))),
+    }
+}
+
+fn check_format(file: &File, block: BlockSize) -> Result<(), Problem> {
+    let mut start = Aligned::zeroed(format::LOOKED_AT.max(block.bytes() as usize));
     let start = start.as_mut_slice();
     file.read_exact_at(start, 0).map_err(|source| Problem::Io {
         act: "read",
@@ -344,8 +394,8 @@ fn check_format(file: &File) -> Result<(), Problem> {
     }
 }
 
-/// Whether `file` is open with O_DIRECT and takes single sectors with it.
-fn direct(file: &File) -> Direct {
+/// Whether `file` is open with O_DIRECT and takes single blocks with it.
+fn direct(file: &File, block: BlockSize) -> Direct {
     let opened = fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
     let Ok(found) = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
         return Direct::No;
@@ -353,9 +403,9 @@ fn direct(file: &File) -> Direct {
     let memory = found.stx_dio_mem_align as usize;
     let offset = u64::from(found.stx_dio_offset_align);
     let told = found.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
-    let fits = memory.is_power_of_two() && (1..=SECTOR_BYTES).contains(&offset);
+    let fits = memory.is_power_of_two() && (1..=block.bytes()).contains(&offset);
     if opened && told && fits {
-        Direct::Aligned(memory.max(SECTOR_BYTES as usize))
+        Direct::Aligned(memory.max(block.bytes() as usize))
     } else {
         Direct::No
     }

@@ -188,8 +188,20 @@ pub(super) fn is_read_only(device: &File) -> io::Result<bool> {
     }
 }
 
-/// `_IO(0x12, 94)` (`linux/fs.h`).
+/// Bytes of a block device's logical block: it takes no smaller request.
+pub(super) fn logical_block_bytes(device: &File) -> io::Result<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: BLKSSZGET writes an int behind its argument.
+    let done = unsafe { libc::ioctl(device.as_raw_fd(), BLKSSZGET, &mut bytes) };
+    match done {
+        0 => Ok(bytes.unsigned_abs()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// `_IO(0x12, 94)` and `_IO(0x12, 104)` (`linux/fs.h`).
 const BLKROGET: libc::c_ulong = 0x125e;
+const BLKSSZGET: libc::c_ulong = 0x1268;
 
 /// Whether others may hold a lock as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,6 +33,8 @@ pub struct RequestLimits {
     pub sectors: u64,
     /// Whether the disk may be written.
     pub writable: bool,
+    /// Sectors of a logical block: requests begin and end at its multiples.
+    pub block_sectors: u64,
 }
 
 /// A request that makes sense. Offsets and lengths in bytes, within the disk.
@@ -176,8 +178,11 @@ fn transfer(sector: u64, len: u64, limits: RequestLimits) -> Result<(u64, u64), 
     within(sector, len / SECTOR_BYTES, limits)
 }
 
-/// The range in bytes, if it lies on the disk.
+/// The range in bytes, if it lies on the disk and is of whole blocks.
 fn within(sector: u64, count: u64, limits: RequestLimits) -> Result<(u64, u64), Refusal> {
+    if !(sector | count).is_multiple_of(limits.block_sectors) {
+        return Err(Refusal::Malformed);
+    }
     let end = sector.checked_add(count).ok_or(Refusal::OutOfRange)?;
     if end > limits.sectors {
         return Err(Refusal::OutOfRange);

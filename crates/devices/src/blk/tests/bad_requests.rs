@@ -199,7 +199,7 @@ proptest! {
         let mut start = start;
         start[..4].copy_from_slice(&kind.to_le_bytes());
         start[8..16].copy_from_slice(&sector.to_le_bytes());
-        let limits = RequestLimits { sectors: 8, writable: true };
+        let limits = RequestLimits { sectors: 8, writable: true, block_sectors: 1 };
         let shape = Shape { readable, writable, start };
         if let Ok(
             Request::Read { offset, len }

@@ -278,3 +278,29 @@ fn what_looks_like_another_format_is_raw_where_that_is_said() {
     let disk = Disk::open_as(&path, Access::ReadWrite, Format::Raw).unwrap();
     assert_eq!(disk.sectors(), 8);
 }
+
+/// What a 4Kn device does not take is refused, and the driver learns its blocks.
+#[test]
+fn a_disk_of_4_kib_blocks_takes_whole_blocks() {
+    let file = file();
+    let mut disk = disk(&file, Access::ReadWrite);
+    disk.pretend_4kn();
+    let engine = sync_engine(&file);
+    let machine = Machine::new(Blk::new(settings(), disk, engine, Box::new(MonotonicClock)));
+    let driver = Driver::new(&machine);
+    assert_eq!(driver.read_memory(driver.places.device, 8), SECTORS);
+    assert_eq!(driver.read_memory(driver.places.device + 20, 4), 4096);
+    // No smaller physical blocks, and one at least at a time.
+    assert_eq!(driver.read_memory(driver.places.device + 24, 1), 0);
+    assert_eq!(driver.read_memory(driver.places.device + 26, 2), 1);
+    let mut rings = driver.start(FEATURES, 64);
+    for (sector, len, status) in [(8, 4096, 0), (8, 512, 1), (1, 4096, 1), (16, 8192, 0)] {
+        let read = Wanted::new(0, sector, len);
+        assert_eq!(
+            request(&machine, &mut rings[0], read),
+            status,
+            "{sector} {len}"
+        );
+    }
+    assert_eq!(machine.counter("malformed_requests"), 2);
+}
