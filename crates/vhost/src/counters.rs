@@ -7,8 +7,11 @@ tare_devices::counters! {
         frontends,
         /// Front-ends that went, or were sent away.
         disconnects,
-        /// Front-ends that were sent away because they did not send a message in time.
+        /// Front-ends that were sent away because they did not send a message, or did not
+        /// read their replies, in time.
         silent,
+        /// Times that the system refused to accept a front-end.
+        accept_failures,
         /// Messages that were executed.
         messages,
         /// Messages that are invalid or ask for an unsupported feature; each ends

@@ -3,13 +3,16 @@
 
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use tare_devices::GuestRam;
 use tare_devices::blk::SEG_MAX;
-use vhost::vhost_user::message::{VhostUserInflight, VhostUserProtocolFeatures};
+use vhost::vhost_user::message::{
+    VhostUserConfigFlags, VhostUserInflight, VhostUserProtocolFeatures,
+};
 use vhost::vhost_user::{Frontend, VhostUserFrontend as _};
 use vhost::{VhostBackend as _, VhostUserMemoryRegionInfo, VringConfigData};
 use virtio_bindings::virtio_blk::{VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT};
@@ -54,6 +57,8 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 pub struct Front {
     /// The connection.
     pub link: Frontend,
+    /// Its bytes.
+    pub stream: UnixStream,
     /// The file of its memory.
     pub file: File,
     /// Its memory.
@@ -67,7 +72,8 @@ pub struct Front {
 impl Front {
     /// Connects to the daemon at `socket` and agrees on all features.
     pub fn connect(socket: &Path) -> Self {
-        let mut link = Frontend::connect(socket, 2).unwrap();
+        let stream = UnixStream::connect(socket).unwrap();
+        let mut link = Frontend::from_stream(stream.try_clone().unwrap(), 2);
         let file = memory_file(MEMORY_BYTES);
         let copy = FileOffset::new(file.try_clone().unwrap(), 0);
         let region = MmapRegion::from_file(copy, MEMORY_BYTES as usize).unwrap();
@@ -82,12 +88,20 @@ impl Front {
         let eventfd = || EventFd::new(EFD_NONBLOCK).unwrap();
         Self {
             link,
+            stream,
             file,
             memory: GuestRam::from_regions(vec![region]).unwrap(),
             kick: eventfd(),
             call: eventfd(),
             log: None,
         }
+    }
+
+    /// The 32-bit field of the device's configuration at `offset`.
+    pub fn config(&mut self, offset: u32) -> u32 {
+        let flags = VhostUserConfigFlags::empty();
+        let read = self.link.get_config(offset, 4, flags, &[0; 4]);
+        u32::from_le_bytes(read.unwrap().1.try_into().unwrap())
     }
 
     /// The first `bytes` of its memory as a region.
@@ -145,24 +159,29 @@ impl Front {
 
     /// Offers a read of `sector` as the driver's `number`th request.
     pub fn offer_read(&self, number: u16, sector: u64) {
-        self.offer(number, (VIRTIO_BLK_T_IN, sector), WRITABLE);
+        self.offer(number, (VIRTIO_BLK_T_IN, sector), (512, WRITABLE));
+    }
+
+    /// Offers a read of the 4 KiB from `sector` on as the driver's `number`th request.
+    pub fn offer_read_4k(&self, number: u16, sector: u64) {
+        self.offer(number, (VIRTIO_BLK_T_IN, sector), (4096, WRITABLE));
     }
 
     /// Offers a write of `byte`s to `sector` as the driver's `number`th request.
     pub fn offer_write(&self, number: u16, sector: u64, byte: u8) {
         let data = GuestAddress(DATA);
         self.memory.write_slice(&[byte; 512], data).unwrap();
-        self.offer(number, (VIRTIO_BLK_T_OUT, sector), 0);
+        self.offer(number, (VIRTIO_BLK_T_OUT, sector), (512, 0));
     }
 
-    /// Offers a request with one sector of data.
-    fn offer(&self, number: u16, (kind, sector): (u32, u64), data: u16) {
+    /// Offers a request with one buffer of data: its length and flags.
+    fn offer(&self, number: u16, (kind, sector): (u32, u64), (len, data): (u32, u16)) {
         self.put(HEADER, u64::from(kind));
         self.put(HEADER + 8, sector);
         self.put(STATUS, 0xffu8);
         let chain = [
             (HEADER, 16u32, NEXT),
-            (DATA, 512, NEXT | data),
+            (DATA, len, NEXT | data),
             (STATUS, 1, WRITABLE),
         ];
         for (index, (address, len, flags)) in (0..).zip(chain) {

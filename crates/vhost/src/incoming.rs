@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, IoSliceMut, ioctl_fionread};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, recvmsg};
 
@@ -21,15 +22,15 @@ const HEADER_BYTES: usize = 12;
 const MAX_BODY_BYTES: u32 = 0x1000;
 /// How long a front-end may take for its first message, and for the rest of one.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-/// How often the rest is looked for.
-pub(crate) const INTERVAL: Duration = Duration::from_millis(1);
+/// How often the rest is looked for at first, and at last.
+const INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
 
 /// What is in the socket's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Incoming {
     /// A message, or the end of the connection, or what the parser will refuse.
     Whole,
-    /// A part of a message.
+    /// A part of a message, and the connection is open.
     Part,
     /// Descriptors in the middle of a header.
     Broken,
@@ -37,6 +38,30 @@ pub(crate) enum Incoming {
 
 /// Looks, without taking anything.
 pub(crate) fn look(socket: BorrowedFd<'_>) -> io::Result<Incoming> {
+    // Before the bytes are counted: none come after the end.
+    let ended = is(socket, PollFlags::RDHUP)?;
+    Ok(match look_at_bytes(socket)? {
+        Incoming::Part if ended => Incoming::Whole,
+        found => found,
+    })
+}
+
+/// Whether a reply can be sent without a wait: the front-end reads its replies.
+pub(crate) fn takes_a_reply(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    is(socket, PollFlags::OUT)
+}
+
+/// Whether one of `flags` holds now, or the connection has ended.
+fn is(socket: BorrowedFd<'_>, flags: PollFlags) -> io::Result<bool> {
+    let mut found = [PollFd::from_borrowed_fd(socket, flags)];
+    match poll(&mut found, Some(&Timespec::default())) {
+        Ok(_) => Ok(!found[0].revents().is_empty()),
+        Err(Errno::INTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn look_at_bytes(socket: BorrowedFd<'_>) -> io::Result<Incoming> {
     let mut header = [0; HEADER_BYTES];
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     let mut no_descriptors = RecvAncillaryBuffer::default();
@@ -81,6 +106,12 @@ impl Waiting {
         }
     }
 
+    /// When to look again: the longer it lasts, the less often.
+    pub(crate) fn interval(&self) -> Duration {
+        let [first, last] = INTERVALS;
+        (self.since.elapsed() / 8).clamp(first, last)
+    }
+
     /// What is left of [`PATIENCE`].
     pub(crate) fn left(&self) -> Duration {
         PATIENCE.saturating_sub(self.since.elapsed())
@@ -118,6 +149,38 @@ mod tests {
         let mut there = [0; 20];
         (&ours).read_exact(&mut there).unwrap();
         assert_eq!(there, *bytes);
+    }
+
+    #[test]
+    fn nothing_is_waited_for_after_the_end() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(&message(8)[..6]).unwrap();
+        assert_eq!(look(ours.as_fd()).unwrap(), Incoming::Part);
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(look(ours.as_fd()).unwrap(), Incoming::Whole);
+    }
+
+    #[test]
+    fn the_rest_is_looked_for_less_and_less_often() {
+        let ago = |ms| Waiting {
+            since: Instant::now()
+                .checked_sub(Duration::from_millis(ms))
+                .unwrap(),
+        };
+        assert!(ago(0).interval() < Duration::from_millis(50));
+        assert!(ago(400).interval() >= Duration::from_millis(50));
+        assert_eq!(ago(4_000).interval(), Duration::from_millis(100));
+    }
+
+    #[test]
+    fn a_reply_needs_room() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        assert!(takes_a_reply(ours.as_fd()).unwrap());
+        ours.set_nonblocking(true).unwrap();
+        while (&ours).write(&[0; 20]).is_ok() {}
+        assert!(!takes_a_reply(ours.as_fd()).unwrap());
+        drop(theirs);
+        assert!(takes_a_reply(ours.as_fd()).unwrap(), "the write will tell");
     }
 
     #[test]

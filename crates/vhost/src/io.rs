@@ -30,6 +30,11 @@ const MOST_COMPLAINTS: u32 = 20;
 const COMPLAINTS_SPAN: Duration = Duration::from_secs(60);
 /// How long no front-end is accepted after the system refused one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// The connection is watched so while its front-end has replies to read.
+const REPLIES: Interest = Interest {
+    readable: false,
+    writable: true,
+};
 const MEMORY_GONE: &str =
     "a front-end is sent away: it shortened the file of memory that it had shared";
 
@@ -50,6 +55,8 @@ pub(crate) struct IoLoop {
     /// The listener is not watched until then.
     accepts_after: Option<Instant>,
     connected: Connected,
+    /// A descriptor that makes room for another.
+    spare: Option<OwnedFd>,
     counters: Arc<VhostCounters>,
     complaints: u32,
     complaints_since: Instant,
@@ -94,6 +101,7 @@ impl IoLoop {
             watched: Interest::default(),
             accepts_after: None,
             connected: Connected::default(),
+            spare: Some(wake.try_clone()?),
             counters,
             complaints: 0,
             complaints_since: Instant::now(),
@@ -186,9 +194,8 @@ impl IoLoop {
         let held = session.deadline_ns();
         let held = held.map(|due_ns| due_ns.saturating_sub(MonotonicClock.now_ns()));
         let message = self.waiting.as_ref().map(|waiting| {
-            let parts = self.watched != Interest::READ;
-            if parts {
-                incoming::INTERVAL
+            if self.watched == Interest::default() {
+                waiting.interval()
             } else {
                 waiting.left()
             }
@@ -210,14 +217,18 @@ impl IoLoop {
             self.accepts_after = None;
             self.listen(Interest::READ)?;
         }
-        if self.waiting.is_some() && self.watched != Interest::READ {
+        if self.waiting.is_some() && self.watched == Interest::default() {
             self.message()?;
         }
         if let Some(waiting) = &self.waiting
             && waiting.left().is_zero()
         {
             self.counters.silent.increment();
-            self.complain("a front-end is sent away: it did not send a message within 5 s");
+            self.complain(if self.watched == REPLIES {
+                "a front-end is sent away: it did not read its replies within 5 s"
+            } else {
+                "a front-end is sent away: it did not send a message within 5 s"
+            });
             self.disconnect()?;
         }
         Ok(())
@@ -238,11 +249,12 @@ impl IoLoop {
             return Ok(());
         }
         let accepted = self.listener.accept();
-        let accepted = accepted.and_then(|(stream, _)| Ok((stream.try_clone()?, stream)));
+        let accepted = accepted.and_then(|(stream, _)| Ok((self.twice(&stream)?, stream)));
         let (ours, stream) = match accepted {
             Ok(both) => both,
             Err(error) if passes(&error) => return Ok(()),
             Err(error) => {
+                self.counters.accept_failures.increment();
                 self.complain(&format!("a front-end cannot be accepted: {error}"));
                 self.accepts_after = Some(Instant::now() + ACCEPT_PAUSE);
                 return self.listen(Interest::default());
@@ -262,6 +274,15 @@ impl IoLoop {
         self.listen(Interest::default())
     }
 
+    /// The connection once more. A front-end that was accepted is not lost for want of a
+    /// descriptor: there is a spare one.
+    fn twice(&mut self, stream: &UnixStream) -> io::Result<UnixStream> {
+        stream.try_clone().or_else(|_| {
+            self.spare = None;
+            stream.try_clone()
+        })
+    }
+
     /// One message, if all of it is there.
     fn message(&mut self) -> io::Result<()> {
         if self.frontend.is_none() {
@@ -269,11 +290,19 @@ impl IoLoop {
         }
         let stream = self.connected.lock();
         let stream = stream.unwrap_or_else(PoisonError::into_inner);
-        let found = match &*stream {
-            Some(stream) => incoming::look(stream.as_fd())?,
-            None => Incoming::Whole,
+        let (found, takes_a_reply) = match &*stream {
+            Some(stream) => {
+                let stream = stream.as_fd();
+                (incoming::look(stream)?, incoming::takes_a_reply(stream)?)
+            }
+            None => (Incoming::Whole, true),
         };
         drop(stream);
+        if !takes_a_reply {
+            // The reply to a message would wait for it.
+            self.waiting.get_or_insert_with(Waiting::begin);
+            return self.watch(REPLIES);
+        }
         if found == Incoming::Part {
             self.waiting.get_or_insert_with(Waiting::begin);
             return self.watch(Interest::default());
@@ -314,6 +343,7 @@ impl IoLoop {
         }
         (self.watched, self.waiting) = (Interest::default(), None);
         self.frontend = None;
+        self.spare = self.wake.try_clone().ok();
         self.counters.disconnects.increment();
         self.listen(Interest::READ)
     }

@@ -3,11 +3,12 @@
 use std::fs;
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
+use tare_control::client::Client;
 use tare_vhost::front::Front;
 
 use crate::daemon::Daemon;
-use crate::support::Place;
+use crate::support::{Place, eventually};
 
 fn with_disk() -> (Place, String) {
     let place = Place::new();
@@ -107,6 +108,44 @@ fn a_front_end_that_shortens_its_memory_is_sent_away_and_the_next_is_served() {
     let said = ended.err.matches("it shortened the file").count();
     // One line more says where it serves.
     assert_eq!((said, ended.err.lines().count()), (1, 2), "{ended:?}");
+}
+
+/// Without descriptors a front-end waits, and the daemon tries again at intervals only.
+#[test]
+fn a_daemon_without_descriptors_is_not_busy_and_accepts_when_it_has_some() {
+    use std::io::{Read as _, Write as _};
+    use std::time::Instant;
+    let (place, disk) = with_disk();
+    let _daemon = Daemon::start(&place, &disk);
+    // A client that stays needs no further one.
+    let mut control = Client::new(place.run_root().join("disk/control.sock"));
+    let mut stats = || control.stats().unwrap();
+    let pid = Pid::from_raw(stats().pid as i32);
+    // The daemon has inherited the test's.
+    let all = getrlimit(Resource::Nofile);
+    let none = Rlimit {
+        current: Some(3),
+        maximum: all.maximum,
+    };
+    prlimit(pid, Resource::Nofile, none).unwrap();
+    let begin = Instant::now();
+    let mut front = UnixStream::connect(place.path().join("s")).unwrap();
+    let mut tries = 0;
+    eventually("it tries again", || {
+        tries = stats().devices[0].counters["accept_failures"];
+        tries >= 3
+    });
+    let intervals = begin.elapsed().as_millis() / 200;
+    assert!(
+        u128::from(tries) <= intervals + 2,
+        "{tries} in {intervals} intervals"
+    );
+    prlimit(pid, Resource::Nofile, all).unwrap();
+    // GET_FEATURES.
+    front
+        .write_all(&[1u32, 1, 0].map(u32::to_le_bytes).concat())
+        .unwrap();
+    front.read_exact(&mut [0; 20]).unwrap();
 }
 
 #[test]

@@ -3,8 +3,9 @@
 
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::net::SendFlags;
 use vhost::VhostBackend as _;
 use vhost::vhost_user::VhostUserFrontend as _;
 
@@ -201,4 +202,46 @@ fn a_connection_that_sends_nothing_makes_room() {
     });
     eventually("so is the second", || daemon.counters.silent.get() == 2);
     serves_the_next(&daemon);
+}
+
+/// Half a header, and the end: there is nothing to wait for.
+#[test]
+fn a_connection_that_ends_in_a_message_makes_room_at_once() {
+    let daemon = Daemon::new();
+    let mut half = UnixStream::connect(daemon.socket()).unwrap();
+    half.write_all(&[1, 0, 0, 0, 1]).unwrap();
+    half.shutdown(std::net::Shutdown::Write).unwrap();
+    eventually("it is let go", || daemon.counters.disconnects.get() == 1);
+    assert_eq!(daemon.counters.silent.get(), 0);
+    serves_the_next(&daemon);
+}
+
+/// GET_FEATURES again and again, and no reply is read: queues go on, and the front-end has
+/// to read within the time for a message.
+#[test]
+fn a_front_end_that_does_not_read_its_replies_does_not_stop_its_queues() {
+    use std::io::Read as _;
+    let daemon = Daemon::new();
+    let mut front = daemon.connect();
+    front.share();
+    front.start(0, 0).unwrap();
+    let get_features = [1u32, 1, 0].map(u32::to_le_bytes).concat();
+    let send = || rustix::net::send(&front.stream, &get_features, SendFlags::DONTWAIT);
+    let begin = Instant::now();
+    let mut sent = 0_u64;
+    while begin.elapsed() < Duration::from_secs(1) {
+        sent += u64::from(send().is_ok());
+    }
+    assert!(sent > 100, "{sent}");
+    front.offer_read(0, 3);
+    front.notify();
+    assert_eq!(front.answer(1), 3);
+    // It reads at last.
+    for _ in 0..sent {
+        front.stream.read_exact(&mut [0; 20]).unwrap();
+    }
+    front.offer_read(1, 4);
+    front.notify();
+    assert_eq!(front.answer(2), 4);
+    assert_eq!(daemon.counters.silent.get(), 0);
 }
