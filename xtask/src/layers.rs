@@ -71,6 +71,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "tare-account",
             "tare-control",
+            "tare-libos",
             "tare-platform",
             "tare-policy",
             "tare-probe",
@@ -80,6 +81,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tare-simdisk",
             "tare-stats",
             "tare-tailor",
+            "tare-tcp",
         ],
     ),
     (

@@ -49,6 +49,7 @@ pub mod segment;
 pub mod seq;
 mod slow_start;
 pub mod time;
+pub mod wire;
 
 pub use config::{Config, Identity, KeepAlive};
 pub use connection::{Connection, IoError, Loss, State, Statistics};

@@ -4,6 +4,7 @@
 mod wire;
 
 use tare_tcp::Config;
+use tare_tcp::wire::COMPARED;
 use wire::{Impairment, World, transfer};
 
 const MIB: usize = 1 << 20;
@@ -20,89 +21,33 @@ struct Row {
     again: u64,
 }
 
-fn rows() -> Vec<Row> {
-    let clean = Impairment {
-        delay_us: 100,
-        rate: 1000 * MBIT,
-        queue: 1000,
-        ..Impairment::default()
-    };
-    let row = |name, impairment, time_ms, again| Row {
-        name,
-        impairment,
+/// Bounds of each of [`COMPARED`], in its order.
+const BOUNDS: [(u64, u64); 15] = [
+    (30, 0),
+    (60, 10),
+    (300, 30),
+    (1500, 90),
+    (120, 117),
+    (40, 10),
+    (300, 30),
+    (400, 0),
+    (1300, 0),
+    (700, 60),
+    (1200, 50),
+    (1300, 150),
+    (1200, 30),
+    (5000, 30),
+    (4000, 50),
+];
+
+fn rows() -> impl Iterator<Item = Row> {
+    let rows = COMPARED.into_iter().zip(BOUNDS);
+    rows.map(|(compared, (time_ms, again))| Row {
+        name: compared.name,
+        impairment: compared.impairment,
         time_ms,
         again,
-    };
-    let with = |change: fn(&mut Impairment)| {
-        let mut impairment = clean;
-        change(&mut impairment);
-        impairment
-    };
-    vec![
-        row("clean", clean, 30, 0),
-        row("loss 0.1 %", with(|i| i.lost = 100), 60, 10),
-        row("loss 1 %", with(|i| i.lost = 1000), 300, 30),
-        row("loss 5 %", with(|i| i.lost = 5000), 1500, 90),
-        row(
-            "reorder 5 %",
-            with(|i| (i.reordered, i.reorder_delay_us) = (5000, 2 * MS)),
-            120,
-            117,
-        ),
-        row("duplicate 5 %", with(|i| i.duplicated = 5000), 40, 10),
-        row("corrupt 1 %", with(|i| i.damaged = 1000), 300, 30),
-        row("RTT 20 ms", with(|i| i.delay_us = 10 * MS), 400, 0),
-        row("RTT 100 ms", with(|i| i.delay_us = 50 * MS), 1300, 0),
-        row(
-            "RTT 20 ms, jitter",
-            with(|i| (i.delay_us, i.jitter_us) = (8 * MS, 4 * MS)),
-            700,
-            60,
-        ),
-        row(
-            "10 Mbit, queue 50",
-            with(|i| (i.rate, i.queue) = (10 * MBIT, 50)),
-            1200,
-            50,
-        ),
-        row(
-            "10 Mbit, queue 8",
-            with(|i| (i.rate, i.queue) = (10 * MBIT, 8)),
-            1300,
-            150,
-        ),
-        row(
-            "RTT 20 ms, loss 1 %",
-            with(|i| (i.delay_us, i.lost) = (10 * MS, 1000)),
-            1200,
-            30,
-        ),
-        row(
-            "RTT 100 ms, loss 1 %",
-            with(|i| (i.delay_us, i.lost) = (50 * MS, 1000)),
-            5000,
-            30,
-        ),
-        row(
-            "all together, 10 Mbit, RTT 40 ms",
-            with(|i| {
-                *i = Impairment {
-                    lost: 500,
-                    duplicated: 500,
-                    damaged: 500,
-                    reordered: 1000,
-                    reorder_delay_us: 2 * MS,
-                    delay_us: 18 * MS,
-                    jitter_us: 2 * MS,
-                    rate: 10 * MBIT,
-                    queue: 50,
-                    ..Impairment::default()
-                };
-            }),
-            4000,
-            50,
-        ),
-    ]
+    })
 }
 
 #[test]

@@ -27,6 +27,7 @@ pub(crate) mod kv;
 mod ping_pong;
 pub(crate) mod platforms;
 pub(crate) mod tailor;
+pub(crate) mod tcp;
 pub(crate) mod tcp_rr;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -203,6 +204,12 @@ pub(crate) const ALL: &[Entry] = &[
         about: "one byte each way over the loopback, on one and two CPUs, guest and host",
         subject: Subject::Image,
         make: |depth, image| Box::new(tcp_rr::planned(depth, image)),
+    },
+    Entry {
+        name: "tcp",
+        about: "our TCP beside Linux's on the same wire, under fifteen impairments",
+        subject: Subject::Own,
+        make: |depth, _| Box::new(tcp::Tcp::new(depth)),
     },
     Entry {
         name: "vic",

@@ -11,55 +11,11 @@ use std::net::SocketAddr;
 use tare_tcp::time::{Duration, Instant};
 use tare_tcp::{Config, Connection, FourTuple, Identity, Pool, Secret, Segment};
 
-/// Ethernet, IPv4 and what else is not in a TCP segment.
-const OVERHEAD: usize = 34;
+use tare_tcp::wire::{Fate, Lane};
+pub use tare_tcp::wire::{Impairment, Random};
 
-/// What a wire does to segments, each way. Shares are of 100,000.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Impairment {
-    pub lost: u64,
-    pub duplicated: u64,
-    pub damaged: u64,
-    /// Delayed by `reorder_delay_us` more.
-    pub reordered: u64,
-    pub reorder_delay_us: u64,
-    pub delay_us: u64,
-    pub jitter_us: u64,
-    /// Bits a second; 0 is no limit.
-    pub rate: u64,
-    /// Packets that wait for the rate; 0 is no limit.
-    pub queue: usize,
-    /// Largest IP packet; 0 is no limit. Larger ones vanish.
-    pub mtu: usize,
-    /// Whether a packet that is too large is reported.
-    pub reports_mtu: bool,
-}
-
-/// xorshift: enough for a wire.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11
-    }
-
-    fn chance(&mut self, of_100_000: u64) -> bool {
-        self.next() % 100_000 < of_100_000
-    }
-}
-
-/// One direction.
-struct Lane {
-    impairment: Impairment,
-    /// When the last queued packet has left.
-    free_at: u64,
-    departures: std::collections::VecDeque<u64>,
-    pub carried: u64,
-    pub dropped: u64,
-}
+/// Bytes of an IPv4 header.
+const IP_HEADER: usize = 20;
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Arrival {
@@ -73,6 +29,7 @@ struct Arrival {
 pub struct World {
     pub now: Instant,
     pub ends: [Connection; 2],
+    impairment: Impairment,
     lanes: [Lane; 2],
     arrivals: BinaryHeap<Reverse<Arrival>>,
     random: Random,
@@ -111,19 +68,13 @@ impl World {
         };
         let syn = Segment::parse(&syn).expect("a segment");
         let server = Connection::accept(config, identity, &syn, &pool, now);
-        let lane = || Lane {
-            impairment,
-            free_at: 0,
-            departures: std::collections::VecDeque::new(),
-            carried: 0,
-            dropped: 0,
-        };
         Self {
             now,
             ends: [client, server],
-            lanes: [lane(), lane()],
+            impairment,
+            lanes: [Lane::new(impairment), Lane::new(impairment)],
             arrivals: BinaryHeap::new(),
-            random: Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1),
+            random: Random::new(seed),
             order: 0,
         }
     }
@@ -140,46 +91,18 @@ impl World {
     }
 
     fn carry(&mut self, from: usize, bytes: Vec<u8>) {
-        let now = self.now.as_micros();
-        let limits = self.lanes[from].impairment;
-        let size = bytes.len() + 20;
-        if limits.mtu > 0 && size > limits.mtu {
-            self.lanes[from].dropped += 1;
-            if limits.reports_mtu {
+        let (now, size) = (self.now.as_micros(), bytes.len() + IP_HEADER);
+        let arrivals = match self.lanes[from].carry(&mut self.random, now, size) {
+            Fate::TooLarge if self.impairment.reports_mtu => {
                 let seq = Segment::parse(&bytes).expect("own segment").seq;
-                self.ends[from].on_packet_too_big(seq, limits.mtu as u16 - 40, self.now);
+                let mss = self.impairment.mtu as u16 - 40;
+                return self.ends[from].on_packet_too_big(seq, mss, self.now);
             }
-            return;
-        }
-        let lane = &mut self.lanes[from];
-        lane.carried += 1;
-        while lane.departures.front().is_some_and(|at| *at <= now) {
-            lane.departures.pop_front();
-        }
-        if limits.queue > 0 && lane.departures.len() >= limits.queue {
-            lane.dropped += 1;
-            return;
-        }
-        let mut leaves = now;
-        let bits = (bytes.len() + OVERHEAD) as u64 * 8;
-        if let Some(wire) = (bits * 1_000_000).checked_div(limits.rate) {
-            leaves = lane.free_at.max(now) + wire;
-            lane.free_at = leaves;
-            lane.departures.push_back(leaves);
-        }
-        if self.random.chance(limits.lost) || self.random.chance(limits.damaged) {
-            self.lanes[from].dropped += 1;
-            return;
-        }
-        let copies = 1 + u64::from(self.random.chance(limits.duplicated));
-        for _ in 0..copies {
-            let mut at = leaves + limits.delay_us.max(20);
-            if limits.jitter_us > 0 {
-                at += self.random.next() % limits.jitter_us;
-            }
-            if self.random.chance(limits.reordered) {
-                at += limits.reorder_delay_us;
-            }
+            // A damaged segment is dropped for its checksum.
+            Fate::TooLarge | Fate::Lost | Fate::Damaged(_) => return,
+            Fate::Arrives(first, second) => [Some(first), second],
+        };
+        for at in arrivals.into_iter().flatten() {
             self.order += 1;
             self.arrivals.push(Reverse(Arrival {
                 at,

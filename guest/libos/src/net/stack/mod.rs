@@ -27,7 +27,6 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
 use smoltcp::iface::SocketSet;
-use smoltcp::time::Instant;
 use smoltcp::wire::Ipv4Cidr;
 
 use super::flow::Flow;
@@ -46,6 +45,7 @@ pub use counters::{Counters, Figure, FigureKind};
 pub use datagram::{DatagramId, Take};
 pub use limits::Limits;
 pub use listener::ListenerId;
+pub use smoltcp::time::Instant;
 
 /// Which port a connection lives on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

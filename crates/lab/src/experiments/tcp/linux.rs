@@ -1,0 +1,169 @@
+//! Linux's ends of the wire: each a thread in a namespace of its own.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tare_host::tap_namespace as tap;
+
+/// Longest wait in one system call: how soon an end notices that it must stop.
+const SLICE: Duration = Duration::from_millis(200);
+/// Bytes of a write and a read.
+const CHUNK: usize = 64 << 10;
+
+/// What the receiver got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Received {
+    /// From before the connection to the last byte.
+    pub(super) took: Duration,
+    pub(super) bytes: usize,
+    /// Every byte was the one that belongs there.
+    pub(super) is_right: bool,
+}
+
+/// A thread with its end of the wire.
+pub(super) struct End<T> {
+    pub(super) tap: File,
+    thread: JoinHandle<io::Result<T>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl<T: Send + 'static> End<T> {
+    fn start(
+        address: &'static str,
+        act: impl FnOnce(&AtomicBool) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let (made, tap): (_, Receiver<File>) = channel();
+        let thread = thread::Builder::new()
+            .name("wire-end".to_owned())
+            .spawn(move || {
+                go_before_others()?;
+                let file = tap::enter(address)?;
+                made.send(file).map_err(io::Error::other)?;
+                act(&stopped)
+            })?;
+        match tap.recv() {
+            Ok(tap) => Ok(Self { tap, thread, stop }),
+            // It failed before that, and says why.
+            Err(_) => Err(join(thread).err().unwrap_or(io::ErrorKind::Other.into())),
+        }
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits for the end, which comes soon.
+    pub(super) fn stop(self) -> io::Result<T> {
+        self.stop.store(true, Ordering::Relaxed);
+        join(self.thread)
+    }
+}
+
+/// Gives the calling thread the highest priority that is not real-time.
+pub(super) fn go_before_others() -> io::Result<()> {
+    Ok(rustix::process::setpriority_process(None, -20)?)
+}
+
+fn join<T>(thread: JoinHandle<io::Result<T>>) -> io::Result<T> {
+    let panicked = |_| io::Error::other("an end of the wire panicked");
+    thread.join().map_err(panicked)?
+}
+
+/// The byte at `at` of every transfer.
+pub(super) fn byte(at: usize) -> u8 {
+    (at.wrapping_mul(31) ^ at >> 8 ^ at >> 16) as u8
+}
+
+/// Sends `bytes` bytes to the first who connects.
+pub(super) fn sender(address: &'static str, at: SocketAddr, bytes: usize) -> io::Result<End<()>> {
+    End::start(address, move |stop| {
+        let listener = TcpListener::bind(at)?;
+        listener.set_nonblocking(true)?;
+        let Some(mut stream) = accept(&listener, stop)? else {
+            return Ok(());
+        };
+        stream.set_nonblocking(false)?;
+        stream.set_write_timeout(Some(SLICE))?;
+        stream.set_read_timeout(Some(SLICE))?;
+        let mut sent = 0;
+        while sent < bytes && !stop.load(Ordering::Relaxed) {
+            let chunk: Vec<u8> = (sent..bytes.min(sent + CHUNK)).map(byte).collect();
+            match stream.write(&chunk) {
+                Ok(n) => sent += n,
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        stream.shutdown(std::net::Shutdown::Write)?;
+        // Until the receiver has it all: the wire must not lose its last segments' end.
+        while !stop.load(Ordering::Relaxed) {
+            match stream.read(&mut [0; 16]) {
+                Err(error) if is_timeout(&error) => {}
+                _ => break,
+            }
+        }
+        Ok(())
+    })
+}
+
+fn accept(listener: &TcpListener, stop: &AtomicBool) -> io::Result<Option<TcpStream>> {
+    while !stop.load(Ordering::Relaxed) {
+        match listener.accept() {
+            Ok((stream, _)) => return Ok(Some(stream)),
+            Err(error) if is_timeout(&error) => thread::sleep(Duration::from_millis(1)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Connects and receives until the end, at most for `limit`.
+pub(super) fn receiver(
+    address: &'static str,
+    from: SocketAddr,
+    limit: Duration,
+) -> io::Result<End<Received>> {
+    End::start(address, move |stop| {
+        let begin = Instant::now();
+        let mut stream = TcpStream::connect_timeout(&from, limit)?;
+        stream.set_read_timeout(Some(SLICE))?;
+        let mut received = Received {
+            took: Duration::ZERO,
+            bytes: 0,
+            is_right: true,
+        };
+        let mut buf = vec![0; CHUNK];
+        while !stop.load(Ordering::Relaxed) {
+            match stream.read(&mut buf) {
+                Ok(0) => return Ok(received),
+                Ok(n) => {
+                    let mut got = buf[..n].iter().zip(received.bytes..);
+                    received.is_right &= got.all(|(value, at)| *value == byte(at));
+                    received.bytes += n;
+                    received.took = begin.elapsed();
+                }
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("{} bytes after {} s", received.bytes, limit.as_secs()),
+        ))
+    })
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}
