@@ -6,10 +6,11 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, chmod, fchmod};
+use rustix::fs::{Mode, fchmod};
 use rustix::net::{
     self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with,
 };
+use rustix::process::umask;
 
 /// Permission bits unless others are asked for.
 const OWNER_ONLY: u32 = 0o600;
@@ -110,13 +111,13 @@ impl Drop for Socket {
 fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // The file gets these bits less the umask's ...
+    // The file gets these bits less the umask's. Changing them by name afterwards would
+    // follow a link that somebody put in its place.
     fchmod(&socket, Mode::from_raw_mode(mode))?;
-    bind(&socket, &SocketAddrUnix::new(path)?)?;
-    if mode != OWNER_ONLY {
-        // ... which were asked for here.
-        chmod(path, Mode::from_raw_mode(mode))?;
-    }
+    let before = umask(Mode::empty());
+    let bound = bind(&socket, &SocketAddrUnix::new(path)?);
+    umask(before);
+    bound?;
     net::listen(&socket, BACKLOG)?;
     Ok(socket.into())
 }
