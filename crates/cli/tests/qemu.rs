@@ -292,6 +292,21 @@ fn qemu_runs_in_its_sandbox_and_gains_no_privileges() {
         let status = std::fs::read_to_string(format!("/proc/{}/status", qemus[0])).unwrap();
         assert!(status.contains("Seccomp:\t2\n"), "{status}");
         assert!(status.contains("NoNewPrivs:\t1\n"), "{status}");
-        place.run(&["ps"]).expect(0, "seccomp");
+        // Only CAP_DAC_OVERRIDE is left of all capabilities, and none comes back.
+        for set in ["CapPrm", "CapEff"] {
+            let few = [0, 2].map(|set| format!("{set:016x}"));
+            let line = status.lines().find_map(|line| line.strip_prefix(set));
+            let left = line.unwrap().trim_start_matches(':').trim().to_owned();
+            assert!(few.contains(&left), "{set}: {left}");
+        }
+        if rustix::process::geteuid().is_root() {
+            for name in ["net", "ipc", "uts"] {
+                let of = |process: &str| {
+                    std::fs::read_link(format!("/proc/{process}/ns/{name}")).unwrap()
+                };
+                assert_ne!(of(&qemus[0].to_string()), of("self"), "{name}");
+            }
+        }
+        place.run(&["ps"]).expect(0, "seccomp+ns");
     });
 }

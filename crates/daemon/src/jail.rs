@@ -26,7 +26,7 @@ use rustix::mount::{
 };
 use rustix::process::{
     Pid, Signal, chdir, chroot, getegid, geteuid, getppid, parent_process_death_signal,
-    set_parent_process_death_signal,
+    set_parent_process_death_signal, umask,
 };
 use rustix::thread::{
     Gid, Uid, UnshareFlags, set_keep_capabilities, set_thread_groups, set_thread_res_gid,
@@ -106,9 +106,35 @@ impl ParentDeath {
     }
 }
 
+/// Namespaces of its own for IPC, host name and network, where the kernel grants them: for a
+/// program that opens its files itself (QEMU), and so keeps the root. To be called by a process
+/// with one thread.
+pub fn isolate() -> Result<(), JailError> {
+    make_namespaces(UnshareFlags::NEWIPC | UnshareFlags::NEWUTS | UnshareFlags::NEWNET).map(drop)
+}
+
 fn enter_namespaces() -> Result<(), JailError> {
-    let mut flags =
+    let flags =
         UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS | UnshareFlags::NEWNET;
+    if make_namespaces(flags)? == Granted::No {
+        return Ok(());
+    }
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    match mount_change("/", private) {
+        Ok(()) => enter_empty_root(),
+        Err(errno) if is_forbidden(errno) => Ok(()),
+        Err(errno) => Err(failed("separate the mounts")(errno)),
+    }
+}
+
+/// Whether the kernel grants namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Granted {
+    Yes,
+    No,
+}
+
+fn make_namespaces(mut flags: UnshareFlags) -> Result<Granted, JailError> {
     let (uid, gid) = (geteuid(), getegid());
     if !uid.is_root() {
         flags |= UnshareFlags::NEWUSER;
@@ -118,8 +144,10 @@ fn enter_namespaces() -> Result<(), JailError> {
         Ok(()) => {}
         // Not granted: a container without CAP_SYS_ADMIN, or a host that keeps user
         // namespaces to itself.
-        Err(Errno::NOSPC | Errno::USERS | Errno::INVAL | Errno::NOSYS) => return Ok(()),
-        Err(errno) if is_forbidden(errno) => return Ok(()),
+        Err(Errno::NOSPC | Errno::USERS | Errno::INVAL | Errno::NOSYS) => {
+            return Ok(Granted::No);
+        }
+        Err(errno) if is_forbidden(errno) => return Ok(Granted::No),
         Err(errno) => return Err(failed("make")(errno)),
     }
     // Or granted and of no use: AppArmor lets a program without a profile make a user
@@ -127,19 +155,16 @@ fn enter_namespaces() -> Result<(), JailError> {
     if !uid.is_root() {
         match map_ids(uid, gid) {
             Ok(()) => {}
-            Err(error) if Errno::from_io_error(&error).is_some_and(is_forbidden) => return Ok(()),
+            Err(error) if Errno::from_io_error(&error).is_some_and(is_forbidden) => {
+                return Ok(Granted::No);
+            }
             Err(source) => {
                 let step = "map the users";
                 return Err(JailError::Namespace { step, source });
             }
         }
     }
-    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    match mount_change("/", private) {
-        Ok(()) => enter_empty_root(),
-        Err(errno) if is_forbidden(errno) => Ok(()),
-        Err(errno) => Err(failed("separate the mounts")(errno)),
-    }
+    Ok(Granted::Yes)
 }
 
 const fn is_forbidden(errno: Errno) -> bool {
@@ -160,6 +185,21 @@ fn enter_empty_root() -> Result<(), JailError> {
     mount("tmpfs", ASSEMBLY, "tmpfs", flags, options).map_err(failed("mount the root"))?;
     chdir(ASSEMBLY).map_err(failed("enter the root"))?;
     mount_proc(flags).map_err(failed("mount /proc"))?;
+    // The machine's user reads what root makes here, whatever root's umask is.
+    let before = umask(Mode::WGRP | Mode::WOTH);
+    let bound = bind_kvm_parameters();
+    umask(before);
+    bound?;
+    mount_remount(".", MountFlags::BIND | MountFlags::RDONLY | flags, c"")
+        .map_err(failed("make the root read only"))?;
+    // As `switch_root(8)` does: over the old root. Unmounting that (`pivot_root(2)`) would wait
+    // for every CPU (RCU), tens of milliseconds on a busy host.
+    mount_move(".", "/").map_err(failed("cover the old root"))?;
+    chroot(".").map_err(failed("change the root"))?;
+    chdir("/").map_err(failed("enter the root"))
+}
+
+fn bind_kvm_parameters() -> Result<(), JailError> {
     if Path::new(KVM_PARAMETERS).exists() {
         let below = KVM_PARAMETERS.trim_start_matches('/');
         fs::create_dir_all(below).map_err(|source| JailError::Namespace {
@@ -168,13 +208,7 @@ fn enter_empty_root() -> Result<(), JailError> {
         })?;
         mount_bind_recursive(KVM_PARAMETERS, below).map_err(failed("mount KVM's parameters"))?;
     }
-    mount_remount(".", MountFlags::BIND | MountFlags::RDONLY | flags, c"")
-        .map_err(failed("make the root read only"))?;
-    // As `switch_root(8)` does: over the old root. Unmounting that (`pivot_root(2)`) would wait
-    // for every CPU (RCU), tens of milliseconds on a busy host.
-    mount_move(".", "/").map_err(failed("cover the old root"))?;
-    chroot(".").map_err(failed("change the root"))?;
-    chdir("/").map_err(failed("enter the root"))
+    Ok(())
 }
 
 /// Processes of this user only, where the kernel mounts that (5.8, and not for a user

@@ -65,7 +65,7 @@ impl EngineName {
     pub fn confinement(self) -> &'static str {
         match self {
             Self::Tare | Self::Blk => "seccomp+files",
-            Self::Qemu | Self::QemuKvm => "seccomp",
+            Self::Qemu | Self::QemuKvm => "seccomp+ns",
         }
     }
 

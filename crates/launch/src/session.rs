@@ -13,6 +13,7 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal, setsid};
 use rustix::thread::set_no_new_privs;
 use tare_control::exit::ExitCode;
 use tare_control::parent_death::UNTIL_PARENT_ENDS;
+use tare_daemon::{confine, jail};
 
 use crate::failure::Failure;
 
@@ -48,8 +49,10 @@ pub fn become_program(mut args: impl Iterator<Item = OsString>) -> Option<Failur
     let prepared = if word == OsStr::new(OWN_SESSION) {
         setsid().map(drop).map_err(io::Error::from)
     } else if word == OsStr::new(WITH_PARENT) {
-        // What ends with us is QEMU: no program that it could start gains rights.
-        end_with_parent(args.next(), Signal::KILL).and_then(|()| Ok(set_no_new_privs(true)?))
+        // What ends with us is QEMU. The tie comes after the credentials, whose change
+        // would undo it (prctl(2), PR_SET_PDEATHSIG).
+        let parent = args.next();
+        confine_qemu().and_then(|()| end_with_parent(parent, Signal::KILL))
     } else {
         return None;
     };
@@ -61,6 +64,14 @@ pub fn become_program(mut args: impl Iterator<Item = OsString>) -> Option<Failur
         Err(error) => error,
     };
     Some(Failure::new(ExitCode::Internal, error))
+}
+
+/// Namespaces of its own, and of capabilities only what opening files takes. What it is
+/// executed as, or starts itself, gains none back.
+fn confine_qemu() -> io::Result<()> {
+    jail::isolate().map_err(io::Error::other)?;
+    confine::drop_capabilities_but_files()?;
+    Ok(set_no_new_privs(true)?)
 }
 
 /// Takes [`UNTIL_PARENT_ENDS`] and the process ID off a command line and does what they
