@@ -6,10 +6,11 @@ mod support;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use support::needs::{built, kvm, passt, skip};
-use support::{Place, eventually};
+use support::{Place, eventually, installed};
 
 /// A machine in the background, stopped at the end.
 struct Running<'a> {
@@ -249,4 +250,72 @@ fn reads_and_writes_are_limited_on_the_disks_device_and_frames_by_the_monitor() 
         "--limit-net needs a network",
     );
     refused(&["--limit-io", "iops=1"], "--limit-io needs a disk");
+}
+
+/// A user without privileges who may open /dev/kvm starts a machine, which confines itself.
+#[test]
+fn an_ordinary_user_starts_a_machine() {
+    if !kvm() || !is_root() {
+        return;
+    }
+    let Some(image) = built("hostile") else {
+        return;
+    };
+    if !(installed("setpriv") && installed("unshare")) {
+        skip("setpriv or unshare is not installed");
+        return;
+    }
+    let place = Place::new();
+    let tare = Path::new(env!("CARGO_BIN_EXE_tare"));
+    let directory = place.path();
+    for program in [tare, &tare.with_file_name("tare-monitor"), &image] {
+        let name = program.file_name().unwrap();
+        fs::copy(program, directory.join(name)).unwrap();
+    }
+    // /dev/kvm that all may use exists in a mount namespace of the test's only.
+    let script = "set -e; cd \"$1\"; chmod 755 . tare tare-monitor; mkdir dev run; \
+                  chmod 700 run; chown 65534:65534 run; mount -t tmpfs none dev; \
+                  mknod dev/kvm c 10 232; chmod 666 dev/kvm; mount --bind dev/kvm /dev/kvm; \
+                  exec setpriv --reuid 65534 --regid 65534 --clear-groups env \
+                  TARE_RUN_ROOT=\"$1/run\" ./tare run ./hostile --engine tare --net none";
+    let started = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(directory)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&started.stdout);
+    let errors = String::from_utf8_lossy(&started.stderr);
+    assert!(started.status.success(), "{text}{errors}");
+    assert!(text.contains("hostile done"), "{text}{errors}");
+    let left = fs::read_dir(directory.join("run")).unwrap().flatten();
+    let machines = left.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    assert_eq!(machines.count(), 0);
+}
+
+/// After a machine that was killed, `--clean` leaves its run root as it was; what Tare did not
+/// make stays.
+#[test]
+fn doctor_removes_what_a_killed_machine_left() {
+    if !kvm() || !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let Some(killed) = Running::start(&place, "killed", &[]) else {
+        return;
+    };
+    fs::create_dir(place.run_root().join("mine")).unwrap();
+    let pid = i32::try_from(killed.pid).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let directory = place.run_root().join("killed");
+    assert!(directory.exists());
+    eventually("its run directory is gone", || {
+        place.run(&["doctor", "--clean"]).expect(0, "");
+        !directory.exists()
+    });
+    assert!(place.run_root().join("mine").exists());
+    place
+        .run(&["doctor", "--clean"])
+        .expect(0, "nothing to remove");
 }

@@ -22,7 +22,7 @@ use crate::publish::Publish;
 use crate::rates::NetRate;
 use crate::record::{EngineName, Record, now_s};
 use crate::run_dir_guard::RunDirGuard;
-use crate::{Terminal, limits, mac, monitor, passt, qemu};
+use crate::{Terminal, limits, mac, monitor, passt, qemu, user};
 
 /// Starts the machine. In the foreground Tare's engine does not return from
 /// this: the process becomes the monitor.
@@ -48,6 +48,7 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
     let run_dir = RunDirGuard::take(&RunRoot::open_default()?, &name)?;
     let record = record(&machine, &engine, &net);
     limits::sweep();
+    user::sweep();
     // From here on what is started is in the group: passt, the monitor or QEMU.
     limits::enter(limits, &machine.disks, run_dir.dir().name())?;
     let runs_as = machine.user.as_ref().map(|user| user.passt);

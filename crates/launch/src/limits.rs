@@ -3,7 +3,7 @@
 //!
 //! The groups are in `tare` at the top of the hierarchy, of version 2 or of the controllers'
 //! own hierarchies of version 1. A group cannot be removed by a process in it, so an empty
-//! one stays until the next `tare run`, `ps`, `stop` or `rm`; after SIGKILL as well.
+//! one (and `tare` itself) stays until the next `tare run`, `ps`, `stop` or `rm`; after SIGKILL as well.
 //!
 //! Limits: root only, unless an administrator gives `tare` to a user. The group is not below
 //! the caller's own, whose limits do not hold for the machine.
@@ -138,9 +138,10 @@ pub(crate) fn enter(limits: Limits, disks: &[OpenDisk], name: &str) -> Result<()
     enter_in(Path::new(ROOT), limits, &devices, &group)
 }
 
-/// Removes groups without a process. What cannot be removed is in use.
-pub fn sweep() {
-    sweep_in(Path::new(ROOT));
+/// Removes groups without a process, and the group of all groups when it is empty; how many
+/// groups of machines. What cannot be removed is in use.
+pub fn sweep() -> usize {
+    sweep_in(Path::new(ROOT))
 }
 
 fn enter_in(
@@ -227,10 +228,10 @@ fn enter_one(
     group: &str,
     settings: impl Fn(Version) -> Vec<(&'static str, String)>,
 ) -> Result<(), LimitError> {
-    let (parent, version) = parent(root, controller)?;
     let mut result = Ok(());
     for _ in 0..TRIES {
-        result = make_and_enter(&parent.join(group), &settings(version));
+        result = parent(root, controller)
+            .and_then(|(parent, version)| make_and_enter(&parent.join(group), &settings(version)));
         match &result {
             Err(LimitError::Group { source, .. }) if is_gone(source) => {}
             _ => break,
@@ -297,16 +298,19 @@ fn write(path: &Path, value: &str) -> Result<(), LimitError> {
         })
 }
 
-fn sweep_in(root: &Path) {
+fn sweep_in(root: &Path) -> usize {
+    let mut removed = 0;
     for parent in ["cpu", "memory", "blkio", ""].map(|hierarchy| root.join(hierarchy).join(PARENT))
     {
-        for group in fs::read_dir(parent).into_iter().flatten().flatten() {
+        for group in fs::read_dir(&parent).into_iter().flatten().flatten() {
             if group.file_type().is_ok_and(|kind| kind.is_dir()) {
                 // Fails for a group with processes, and for anything that is not empty.
-                let _ = fs::remove_dir(group.path());
+                removed += usize::from(fs::remove_dir(group.path()).is_ok());
             }
         }
+        let _ = fs::remove_dir(parent);
     }
+    removed
 }
 
 #[cfg(test)]
@@ -407,8 +411,11 @@ mod tests {
         let parent = root.path().join("cpu/tare");
         fs::create_dir_all(parent.join("ended.1")).unwrap();
         group(&parent.join("lives.2"), &["busy"]);
-        sweep_in(root.path());
+        assert_eq!(sweep_in(root.path()), 1);
         assert!(!parent.join("ended.1").exists());
         assert!(parent.join("lives.2/busy").exists());
+        fs::remove_dir_all(parent.join("lives.2")).unwrap();
+        assert_eq!(sweep_in(root.path()), 0);
+        assert!(!parent.exists(), "the group of all groups goes last");
     }
 }

@@ -2,19 +2,23 @@
 //!
 //! As root each machine gets a user of its own from a range that no account is in, and passt
 //! another: what breaks out of one machine has no rights to another machine's processes,
-//! and no files. A bound socket with an abstract name says that a user is taken, so nothing
-//! is left behind by a machine that was killed.
+//! and no files. A locked file in a directory of root's says that a user is taken; the lock
+//! ends with the machine, however it ends, and the next `tare run`, `ps`, `stop` or `rm`
+//! removes the file. No other user can take one.
 //!
-//! Limits: abstract names are of one network namespace; machines of containers that share
-//! the host's users and not its network may get the same user.
+//! Limits: machines of containers that share the host's users and not its `/run` may get the
+//! same user.
 
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
 use std::str::FromStr;
 
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, mkdirat, openat, statat, unlinkat,
+};
+use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{CapabilitySet, capabilities};
 use tare_control::exit::ExitCode;
@@ -26,6 +30,8 @@ use crate::failure::Explain;
 const FIRST: u32 = 1_900_000_000;
 /// Machines in the range, each with two users.
 const MACHINES: u32 = 32_768;
+/// A locked file for each user that is taken, by its number.
+const CLAIMS: &str = "/run/tare-users";
 
 /// `--user`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,8 +102,8 @@ pub enum UserError {
     /// Every user of the range is taken.
     #[error("all {MACHINES} users for machines are taken")]
     AllTaken,
-    /// Names cannot be bound.
-    #[error("cannot claim a user for the machine")]
+    /// The files that say which users are taken.
+    #[error("cannot claim a user for the machine in {CLAIMS}")]
     Claim(#[source] io::Error),
 }
 
@@ -119,7 +125,9 @@ impl Explain for UserError {
 pub fn choose(choice: UserChoice) -> Result<Option<MachineUser>, UserError> {
     match choice {
         UserChoice::Own => Ok(None),
-        UserChoice::Auto if may_become(FIRST + 2 * MACHINES - 1) => claim(FIRST).map(Some),
+        UserChoice::Auto if may_become(FIRST + 2 * MACHINES - 1) => {
+            claim(Path::new(CLAIMS), FIRST).map(Some)
+        }
         UserChoice::Auto => Ok(None),
         UserChoice::Ids { uid, gid } => {
             let own = (geteuid().as_raw(), getegid().as_raw()) == (uid, gid);
@@ -159,32 +167,92 @@ fn maps_id(map: &str, id: u32) -> bool {
     })
 }
 
+/// Removes the files of users that no machine has any more.
+pub fn sweep() {
+    sweep_in(Path::new(CLAIMS));
+}
+
 /// A pair of users above `first` that no other machine has; the search begins at a place that
-/// differs from process to process.
-fn claim(first: u32) -> Result<MachineUser, UserError> {
+/// differs from process to process, so that a user comes back late: the passt of a machine
+/// that was killed may live a moment longer than its lock.
+fn claim(directory: &Path, first: u32) -> Result<MachineUser, UserError> {
+    let directory = open_claims(directory).map_err(|errno| UserError::Claim(errno.into()))?;
     let begin = std::process::id();
     for step in 0..MACHINES {
         let uid = first + 2 * (begin.wrapping_add(step) % MACHINES);
-        let name = SocketAddr::from_abstract_name(format!("tare-user-{uid}"));
-        match name.and_then(|name| UnixDatagram::bind_addr(&name)) {
-            Ok(socket) => {
-                return Ok(MachineUser {
-                    uid,
-                    gid: uid,
-                    passt: (uid + 1, uid + 1),
-                    claim: Some(socket.into()),
-                });
-            }
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-            Err(error) => return Err(UserError::Claim(error)),
+        let taken = take(&directory, &uid.to_string());
+        if let Some(lock) = taken.map_err(|errno| UserError::Claim(errno.into()))? {
+            return Ok(MachineUser {
+                uid,
+                gid: uid,
+                passt: (uid + 1, uid + 1),
+                claim: Some(lock),
+            });
         }
     }
     Err(UserError::AllTaken)
 }
 
+/// The directory, made if it is missing. Nobody else may write there.
+fn open_claims(path: &Path) -> Result<OwnedFd, Errno> {
+    match mkdirat(CWD, path, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(errno),
+    }
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = openat(CWD, path, flags, Mode::empty())?;
+    let found = fstat(&directory)?;
+    let others = Mode::RWXG | Mode::RWXO;
+    if found.st_uid == geteuid().as_raw() && !Mode::from_raw_mode(found.st_mode).intersects(others)
+    {
+        Ok(directory)
+    } else {
+        Err(Errno::PERM)
+    }
+}
+
+/// Makes and locks a file; None: another machine has it.
+fn take(directory: &OwnedFd, name: &str) -> Result<Option<OwnedFd>, Errno> {
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    loop {
+        let file = openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(errno) => return Err(errno),
+        }
+        // A sweep may have removed it before it was locked.
+        let own = fstat(&file)?.st_ino;
+        let named = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+        if named.is_ok_and(|named| named.st_ino == own) {
+            return Ok(Some(file));
+        }
+    }
+}
+
+fn sweep_in(path: &Path) {
+    let Ok(entries) = fs::read_dir(path) else {
+        return;
+    };
+    let Ok(directory) = open_claims(path) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().filter(|name| name.parse::<u32>().is_ok());
+        if let Some(name) = number
+            && let Ok(Some(_locked)) = take(&directory, name)
+        {
+            let _ = unlinkat(&directory, name, AtFlags::empty());
+        }
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -201,16 +269,35 @@ mod tests {
 
     #[test]
     fn no_two_machines_have_one_user() {
-        // A range of the test's own.
-        let range = 1_800_000_000;
-        let first = claim(range).unwrap();
-        let second = claim(range).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let place = &place.path().join("users");
+        let first = claim(place, FIRST).unwrap();
+        let second = claim(place, FIRST).unwrap();
         assert_ne!(first.uid, second.uid);
         assert_ne!(first.passt.0, second.uid);
         assert!(first.passt.0 != first.uid && first.uid.is_multiple_of(2));
+        let files = || fs::read_dir(place).unwrap().count();
+        sweep_in(place);
+        assert_eq!(files(), 2, "both are taken");
         let uid = first.uid;
         drop(first);
-        assert_eq!(claim(range).unwrap().uid, uid);
+        sweep_in(place);
+        assert_eq!(files(), 1);
+        assert_eq!(claim(place, FIRST).unwrap().uid, uid);
+    }
+
+    #[test]
+    fn users_are_claimed_where_nobody_else_can_claim_them() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("users");
+        claim(&directory, FIRST).unwrap();
+        let open = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(&directory, open).unwrap();
+        let refused = claim(&directory, FIRST).unwrap_err();
+        assert!(matches!(refused, UserError::Claim(_)), "{refused}");
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink(place.path(), &link).unwrap();
+        assert!(claim(&link, FIRST).is_err());
     }
 
     #[test]

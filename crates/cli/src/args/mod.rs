@@ -142,6 +142,9 @@ pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Remove what killed machines left: run directories, control groups, users' locks
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) clean: bool,
 }
 
 /// `tare completions`.

@@ -1,9 +1,10 @@
 //! `tare doctor`: what this computer offers to Tare, one line for each thing,
 //! with the remedy where something is missing or limited.
 //!
-//! Each module looks at one part and gives findings; nothing is changed.
+//! Each module looks at one part and gives findings; nothing is changed, except by `--clean`.
 
 mod cgroups;
+mod clean;
 mod confinement;
 mod finding;
 mod kvm;
@@ -20,6 +21,9 @@ use finding::{Finding, Status, text};
 /// Looks at everything and prints what was found. Nothing that runs a machine
 /// is the one finding that makes the verb fail.
 pub(crate) fn doctor(args: &DoctorArgs) -> Outcome {
+    if args.clean {
+        return clean::clean();
+    }
     let findings = examine();
     if args.json {
         let json = serde_json::to_string_pretty(&findings)

@@ -6,8 +6,8 @@ use serde::Serialize;
 use tare_control::exit::ExitCode;
 use tare_control::rundir::{Listing, Run, RunRoot, RunState};
 use tare_host::printable::printable;
-use tare_launch::limits;
 use tare_launch::record::{Record, now_s};
+use tare_launch::{limits, user};
 
 use crate::args::PsArgs;
 use crate::failure::{Failure, Outcome};
@@ -42,6 +42,7 @@ enum State {
 /// Lists the machines that run, with `--all` those that have ended as well.
 pub(crate) fn ps(args: &PsArgs) -> Outcome {
     limits::sweep();
+    user::sweep();
     let Listing { runs, foreign } = RunRoot::open_default()?.list()?;
     for path in foreign {
         warn(&format!(

@@ -2,7 +2,7 @@
 
 use tare_control::exit::ExitCode;
 use tare_control::rundir::{RunDirError, RunRoot};
-use tare_launch::limits;
+use tare_launch::{limits, user};
 
 use crate::args::RmArgs;
 use crate::failure::{Explain, Failure, Outcome};
@@ -39,5 +39,6 @@ pub(crate) fn rm(args: &RmArgs) -> Outcome {
         }
     }
     limits::sweep();
+    user::sweep();
     first.map_or(Ok(ExitCode::Success), Err)
 }

@@ -11,8 +11,8 @@ use tare_control::api::Stop;
 use tare_control::client::Client;
 use tare_control::exit::ExitCode;
 use tare_control::rundir::{RunDir, RunDirError, RunRoot};
-use tare_launch::limits;
 use tare_launch::record::{EngineName, Record};
+use tare_launch::{limits, user};
 
 use crate::args::StopArgs;
 use crate::failure::{Explain, Failure, Outcome};
@@ -54,6 +54,7 @@ pub(crate) fn stop(args: &StopArgs) -> Outcome {
         }
     }
     limits::sweep();
+    user::sweep();
     first.map_or(Ok(ExitCode::Success), Err)
 }
 
