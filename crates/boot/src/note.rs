@@ -19,6 +19,11 @@ pub(crate) fn pvh_entry(notes: &[u8], align: u64) -> Result<Option<u64>, LoadErr
     }
 }
 
+/// Whether a note segment has a PVH entry, valid or not.
+pub(crate) fn has_pvh_entry(notes: &[u8], align: u64) -> bool {
+    matches!(find(notes, align, XEN, PHYS32_ENTRY), Ok(Some(_)))
+}
+
 /// The rings that a note segment names; `None` if it has no such note.
 pub(crate) fn rings(notes: &[u8], align: u64) -> Result<Option<Rings>, LoadError> {
     let Some(note) = find(notes, align, &NOTE_NAME, NOTE_TYPE)? else {

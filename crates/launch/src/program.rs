@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tare_abi::layout::MIB;
 use tare_control::exit::ExitCode;
-use tare_program::elf::{ElfError, Layout, Place, boots_by_itself};
+use tare_program::elf::{ElfError, Layout, Place, is_for_this_machine};
 use tare_program::{FILE, Start, StartError};
 use tare_rootfs::Tree;
 use tare_rootfs::tree::{Content, Kind, NameError, Node};
@@ -141,12 +141,14 @@ impl Explain for ProgramError {
 
 /// Whether the image is no image, but a program for Linux.
 pub(crate) fn is_program(image: &Image) -> bool {
-    read(&image.file, &image.path)
-        .is_ok_and(|bytes| bytes.starts_with(b"\x7fELF") && is_for_linux(&bytes))
-}
-
-fn is_for_linux(bytes: &[u8]) -> bool {
-    !boots_by_itself(bytes) && !matches!(Layout::parse(bytes), Err(ElfError::Machine))
+    let mut start = [0; 20];
+    let read = image.file.read_at(&mut start, 0);
+    let is_candidate = read.is_ok_and(|length| is_for_this_machine(&start[..length]));
+    let boots_by_itself = || {
+        let file = image.file.try_clone();
+        file.is_ok_and(|mut file| tare_boot::boots_by_itself(&mut file))
+    };
+    is_candidate && !boots_by_itself()
 }
 
 fn read(mut file: &File, path: &Path) -> Result<Vec<u8>, ProgramError> {
@@ -155,12 +157,10 @@ fn read(mut file: &File, path: &Path) -> Result<Vec<u8>, ProgramError> {
         source,
     };
     let mut bytes = Vec::new();
-    let handle = &mut file;
-    handle
-        .take(MOST_BYTES)
+    io::Seek::rewind(&mut file).map_err(failed)?;
+    file.take(MOST_BYTES)
         .read_to_end(&mut bytes)
         .map_err(failed)?;
-    io::Seek::rewind(&mut file).map_err(failed)?;
     Ok(bytes)
 }
 
@@ -178,35 +178,28 @@ pub(crate) fn choose(
         Some(root) => root::parts(root, &request.command, room / 2)?,
         None => Default::default(),
     };
-    let (name, shown, bytes) = match &program {
+    let (name, shown, path) = match program {
         Some(program) => {
-            let file = program
-                .path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy();
-            let bytes = read(&program.file, &program.path)?;
-            tree.insert(&file, Node::bytes(bytes.clone(), 0o755))
+            let file = program.path.file_name().unwrap_or_default();
+            let file = file.to_string_lossy().into_owned();
+            let path = format!("/{file}");
+            check(&path, &read(&program.file, &program.path)?, memory_mib)?;
+            let bytes = program.bytes.min(MOST_BYTES);
+            tree.insert(&file, Node::open_file(program.file, bytes, 0o755))
                 .map_err(ProgramError::from)?;
-            task.command = vec![format!("/{file}")];
+            task.command = vec![path.clone()];
             task.command.extend(request.command.iter().cloned());
-            (image::stem(&program.path), program.path.clone(), bytes)
+            (image::stem(&program.path), program.path, path)
         }
         None => {
-            let command = task.command.first().ok_or(ProgramError::NoCommand)?.clone();
-            let found = find(&tree, &command, &task.environment)?;
-            let bytes = content(&tree, &found)?;
-            let name = image::stem(Path::new(&found));
-            task.command.insert(0, format!("/{found}"));
-            (name, PathBuf::from(&found), bytes)
+            // Argument 0 stays as it was written.
+            let command = task.command.first().ok_or(ProgramError::NoCommand)?;
+            let found = find(&tree, command, &task.environment)?;
+            let path = format!("/{found}");
+            check(&path, &content(&tree, &found)?, memory_mib)?;
+            (image::stem(Path::new(&found)), PathBuf::from(&found), path)
         }
     };
-    // With a root, argument 0 is as it was written.
-    let path = match program {
-        Some(_) => task.command[0].clone(),
-        None => task.command.remove(0),
-    };
-    check(&path, &bytes, memory_mib)?;
     let mut environment = task.environment;
     for (name, value) in [
         (

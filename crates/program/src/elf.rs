@@ -8,11 +8,12 @@ use core::ops::Range;
 
 use object::LittleEndian as Le;
 use object::elf::{
-    EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD, PT_NOTE,
-    PT_PHDR, ProgramHeader64,
+    EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD, PT_PHDR,
+    ProgramHeader64,
 };
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
+const MAGIC: &[u8] = b"\x7fELF";
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 /// End of what a program can address, less a part for stacks and mappings.
@@ -21,8 +22,6 @@ const MOST_ADDRESS: u64 = 0x5000_0000_0000;
 const MOST_SEGMENTS: usize = 64;
 /// Most bytes of an interpreter's path.
 const MOST_PATH: usize = 4096;
-/// XEN_ELFNOTE_PHYS32_ENTRY: an image of the library OS, or a kernel.
-const XEN_PHYS32_ENTRY: u32 = 18;
 
 /// Where a program's file says that it is to be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,40 +161,28 @@ impl Layout {
     }
 }
 
-/// Whether a file is an image that boots by itself: a library-OS image or a kernel has
-/// a note with its 32-bit entry (Xen `docs/misc/pvh.pandoc`).
-pub fn boots_by_itself(file: &[u8]) -> bool {
-    let Ok((_, headers)) = headers(file) else {
-        return false;
-    };
-    let notes = headers.iter().filter(|header| header.p_type(Le) == PT_NOTE);
-    notes.into_iter().any(|header| {
-        let Ok(Some(mut notes)) = header.notes(Le, file) else {
-            return false;
-        };
-        core::iter::from_fn(|| notes.next().ok().flatten())
-            .any(|note| note.name() == b"Xen" && note.n_type(Le) == XEN_PHYS32_ENTRY)
-    })
+/// Whether a file that begins with `start` claims to be for this machine: ELF, 64 bits,
+/// x86-64. Bytes that a short file lacks are not judged; 20 are enough.
+pub fn is_for_this_machine(start: &[u8]) -> bool {
+    let has = |at: Range<usize>, expected: [u8; 2]| start.get(at).is_none_or(|it| it == expected);
+    // Class 64, little endian.
+    start.starts_with(MAGIC) && has(4..6, [2, 1]) && has(18..20, EM_X86_64.to_le_bytes())
 }
 
-type Header = FileHeader64<Le>;
-
 fn headers(file: &[u8]) -> Result<(&Header, &[ProgramHeader64<Le>]), ElfError> {
-    if !file.starts_with(b"\x7fELF") {
+    if !file.starts_with(MAGIC) {
         return Err(ElfError::NotElf);
     }
-    // Class 64, little endian.
-    if file.get(4..6).is_some_and(|kind| kind != [2, 1]) {
+    if !is_for_this_machine(file) {
         return Err(ElfError::Machine);
     }
     let header = Header::parse(file).map_err(|_| ElfError::Truncated("the header"))?;
-    if header.e_machine(Le) != EM_X86_64 {
-        return Err(ElfError::Machine);
-    }
     let headers = header.program_headers(Le, file);
     let headers = headers.map_err(|_| ElfError::Truncated("the table of segments"))?;
     Ok((header, headers))
 }
+
+type Header = FileHeader64<Le>;
 
 fn segments(file: &[u8], headers: &[ProgramHeader64<Le>]) -> Result<Vec<Segment>, ElfError> {
     let loaded = || {

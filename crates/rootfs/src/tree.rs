@@ -152,6 +152,16 @@ impl Node {
         Self::of(Kind::Link(target.into()), 0o777)
     }
 
+    /// The first `bytes` of an open file, as a file of root's.
+    pub fn open_file(file: File, bytes: u64, permissions: u32) -> Self {
+        let part = Content::Part {
+            file: Arc::new(file),
+            offset: 0,
+            bytes,
+        };
+        Self::of(Kind::File(part), permissions)
+    }
+
     fn of(kind: Kind, permissions: u32) -> Self {
         Self {
             kind,

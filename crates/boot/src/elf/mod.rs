@@ -211,6 +211,18 @@ pub fn rings<S: Source>(source: &mut S) -> Result<Option<Rings>, LoadError> {
     in_notes(source, &headers, file_bytes, note::rings)
 }
 
+/// Whether a file is an image or a kernel, which names its 32-bit entry in a note (Xen
+/// `docs/misc/pvh.pandoc`), and not a program. Reads its headers and notes only.
+pub fn boots_by_itself<S: Source>(source: &mut S) -> bool {
+    let mut find = || {
+        let file_bytes = size(source).map_err(LoadError::Image)?;
+        let (_, headers) = program_headers(source, file_bytes)?;
+        let entry = |notes: &[u8], align| Ok(note::has_pvh_entry(notes, align).then_some(()));
+        in_notes(source, &headers, file_bytes, entry)
+    };
+    matches!(find(), Ok::<_, LoadError>(Some(())))
+}
+
 /// What `read` finds first in any of the note segments; it gets a segment's bytes and alignment.
 fn in_notes<S: Source, T>(
     source: &mut S,

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use tare_abi::layout::{GIB, MIB};
-use tare_boot::{LoadError, LoadOptions, Part, Protocol, load};
+use tare_boot::{LoadError, LoadOptions, Part, Protocol, boots_by_itself, load};
 use vm_memory::{Bytes, GuestAddress};
 
 use crate::images::{ENTRY, Segment, elf, load_alone, memory, valid_segments};
@@ -84,6 +84,25 @@ fn an_image_without_a_pvh_note_says_how_to_get_one() {
     let error = error(&elf(&valid_segments()[..2]));
     assert!(matches!(error, LoadError::NoPvhNote));
     assert!(error.to_string().contains("CONFIG_PVH"), "{error}");
+}
+
+#[test]
+fn an_image_boots_by_itself_and_a_program_does_not() {
+    let by_itself = |file: Vec<u8>| boots_by_itself(&mut Cursor::new(file));
+    assert!(by_itself(elf(&valid_segments())));
+    assert!(!by_itself(elf(&valid_segments()[..2])));
+    assert!(!by_itself(Vec::new()));
+    // What is wrong with the entry is for `load` to say.
+    let far = Segment {
+        bytes: Segment::pvh_note(0).bytes[..18].to_vec(),
+        ..Segment::pvh_note(0)
+    };
+    assert!(!by_itself(elf(&[far])));
+    assert!(by_itself(elf(&[Segment::pvh_note(0)])));
+    // This test is a program.
+    let own = std::env::current_exe().expect("a path");
+    let mut own = std::fs::File::open(own).expect("a file");
+    assert!(!boots_by_itself(&mut own));
 }
 
 #[test]
