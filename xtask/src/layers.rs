@@ -96,7 +96,6 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tare-hv",
             "tare-init",
             "tare-policy",
-            "tare-probe",
             "tare-program",
             "tare-qemu",
             "tare-rootfs",

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use tare_probe::syscalls::find_program;
+use tare_host::program::find_program;
 
 /// Of util-linux.
 const SETPRIV: &str = "setpriv";

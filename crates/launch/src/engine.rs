@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use tare_control::config::GuestKind;
 use tare_control::exit::ExitCode;
+use tare_host::program::find_program;
 use tare_hv::{Kind, Kvm, OpenError, Probe};
-use tare_probe::syscalls::find_program;
 use tare_qemu::{self as qemu, Accelerator};
 
 use crate::failure::Explain;

@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn two_starts_on_one_port_fail_with_passts_message() {
-        if tare_probe::syscalls::find_program("passt").is_err() {
+        if tare_host::program::find_program("passt").is_err() {
             eprintln!("SKIP: passt is not installed");
             return;
         }
@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn a_frame_to_the_hosts_loopback_opens_no_connection() {
-        if tare_probe::syscalls::find_program("passt").is_err() {
+        if tare_host::program::find_program("passt").is_err() {
             eprintln!("SKIP: passt is not installed");
             return;
         }

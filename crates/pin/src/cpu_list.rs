@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use tare_host::cpu_list::{self, RangeError};
 use tare_policy::placement::CpuMask;
 
 /// A set of CPUs that reads and writes as a list.
@@ -60,22 +61,15 @@ impl FromStr for CpuList {
 }
 
 fn range(part: &str) -> Result<(u16, u16), CpuListError> {
-    let (first, last) = part.split_once('-').unwrap_or((part, part));
-    let number = |text: &str| -> Result<u16, CpuListError> {
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let value = digits.then(|| text.parse::<u64>().ok()).flatten();
-        let value = value.ok_or_else(|| CpuListError::Part(part.to_owned()))?;
-        match u16::try_from(value) {
-            Ok(cpu) if usize::from(cpu) < CpuMask::BITS => Ok(cpu),
-            _ => Err(CpuListError::Beyond(value)),
-        }
+    let (first, last) = cpu_list::range(part).map_err(|error| match error {
+        RangeError::Form => CpuListError::Part(part.to_owned()),
+        RangeError::Backwards => CpuListError::Backwards(part.to_owned()),
+    })?;
+    let cpu = |number: u64| match u16::try_from(number) {
+        Ok(cpu) if usize::from(cpu) < CpuMask::BITS => Ok(cpu),
+        _ => Err(CpuListError::Beyond(number)),
     };
-    let (first, last) = (number(first)?, number(last)?);
-    if first <= last {
-        Ok((first, last))
-    } else {
-        Err(CpuListError::Backwards(part.to_owned()))
-    }
+    Ok((cpu(first)?, cpu(last)?))
 }
 
 impl fmt::Display for CpuList {

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io;
 
-use tare_probe::syscalls::find_program;
+use tare_host::program::find_program;
 
 use super::finding::Finding;
 

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
+use tare_host::program::find_program;
 use tare_launch::image;
-use tare_probe::syscalls::find_program;
 use tare_qemu as qemu;
 
 use super::finding::Finding;

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tare_control::exit::ExitCode;
+use tare_host::program::{ProgramError, find_program};
 use tare_launch::publish::Publish;
-use tare_probe::syscalls::{Container, ProgramError, find_program};
+use tare_probe::syscalls::Container;
 
 use crate::args::ProfileArgs;
 use crate::failure::{Explain, Failure};

@@ -13,10 +13,11 @@ use std::thread;
 use std::time::Duration;
 
 use tare_control::sentence::chain;
+use tare_host::program::find_program;
 use tare_init::account::look_up;
 use tare_probe::guest::tracer::Tracer;
 use tare_probe::guest::{FAILURE, FINDS, ORDERS, ObserveRequest, PROFILE, STATUS, TRACE, archive};
-use tare_probe::syscalls::{Limits, Recorder, find_program};
+use tare_probe::syscalls::{Limits, Recorder};
 use tare_profile::Way;
 
 /// Status of a command that cannot be run.

@@ -3,7 +3,6 @@
 //! What a process writes into its own name is not trusted; what does not parse is
 //! treated as missing.
 
-mod cpu_list;
 pub(crate) mod quota;
 mod task;
 
@@ -11,7 +10,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use cpu_list::cpu_list;
+use tare_host::cpu_list::cpu_list;
+
 pub use task::{Switches, TaskStat, schedstat};
 pub(crate) use task::{migrations, switches};
 

@@ -1,5 +1,7 @@
 //! Files of one thread.
 
+use tare_host::cpu_list::cpu_list;
+
 /// `/proc/PID/stat` and `/proc/PID/task/TID/stat` (`proc_pid_stat(5)`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskStat {
@@ -70,7 +72,7 @@ pub(crate) fn switches(status: &str) -> Switches {
     Switches {
         voluntary: field("voluntary_ctxt_switches").parse().unwrap_or(0),
         involuntary: field("nonvoluntary_ctxt_switches").parse().unwrap_or(0),
-        allowed_cpus: super::cpu_list(field("Cpus_allowed_list")),
+        allowed_cpus: cpu_list(field("Cpus_allowed_list")),
     }
 }
 

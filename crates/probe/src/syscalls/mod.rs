@@ -24,7 +24,6 @@ mod features;
 mod follow;
 mod lookups;
 mod modules;
-mod program;
 mod record;
 mod recorder;
 mod session;
@@ -32,6 +31,5 @@ mod tasks;
 
 pub use call_log::{LogEnd, LogError};
 pub use follow::{Container, FollowError};
-pub use program::{ProgramError, find_program};
 pub use recorder::{Recorder, StartError};
 pub use session::{Because, Limits, Outcome};

@@ -1,5 +1,4 @@
-//! Finding a command's program. What a search tries is none of the application's
-//! calls, so it happens before the observation.
+//! Finding a program by its path or on the search path.
 
 use std::env;
 use std::fs;
