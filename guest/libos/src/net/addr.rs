@@ -43,11 +43,13 @@ impl Addresses {
         Some(Self { first, more })
     }
 
-    /// Calls `attempt` for each until one succeeds; the last error if none does.
+    /// Calls `attempt` for each until one succeeds or would block; the last error if none does.
     pub fn try_each<T>(&self, mut attempt: impl FnMut(SocketAddr) -> Result<T>) -> Result<T> {
         let mut result = attempt(self.first);
         for address in &self.more {
-            if result.is_ok() {
+            // An attempt that would block was not refused.
+            let is_blocked = |error: &Error| error.kind() == ErrorKind::WouldBlock;
+            if result.as_ref().err().is_none_or(is_blocked) {
                 break;
             }
             result = attempt(*address);
@@ -165,6 +167,12 @@ mod tests {
             works.then_some(address).ok_or(ErrorKind::TimedOut.into())
         });
         assert_eq!((second.is_ok(), tried), (true, 2));
+        let mut tried = 0;
+        let blocked = addresses.try_each(|_| {
+            tried += 1;
+            Err::<(), _>(ErrorKind::WouldBlock.into())
+        });
+        assert_eq!((blocked.is_err(), tried), (true, 1));
         let none = addresses.try_each(|_| Err::<(), _>(ErrorKind::TimedOut.into()));
         assert_eq!(none, Err(ErrorKind::TimedOut.into()));
     }
