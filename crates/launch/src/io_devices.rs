@@ -1,35 +1,48 @@
 //! Block devices behind a machine's disks, as control groups name them.
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
+
+use thiserror::Error;
 
 use crate::disk::OpenDisk;
 
 const DEVICES: &str = "/sys/dev/block";
 
-/// `MAJOR:MINOR` of each whole disk that holds one of `disks`, each once. A file system without
-/// a block device (tmpfs, a network's) has none.
-pub(crate) fn of(disks: &[OpenDisk]) -> io::Result<Vec<String>> {
-    let mut devices = Vec::new();
-    for disk in disks {
-        let metadata = disk.file.metadata()?;
-        let device = if metadata.file_type().is_block_device() {
-            metadata.rdev()
-        } else {
-            metadata.dev()
-        };
-        let number = format!(
-            "{}:{}",
-            rustix::fs::major(device),
-            rustix::fs::minor(device)
-        );
-        devices.extend(whole(Path::new(DEVICES), &number));
-    }
-    devices.sort();
-    devices.dedup();
-    Ok(devices)
+/// Why a disk's device is not known.
+#[derive(Debug, Error)]
+pub enum DeviceError {
+    /// Its file system is a network's, in memory, or numbers itself (btrfs, overlayfs).
+    #[error("cannot limit the I/O of {0}: its file system does not name a block device")]
+    Unnamed(String),
+    /// Its file cannot be looked at.
+    #[error("cannot read the attributes of {0}")]
+    Metadata(String, #[source] io::Error),
+}
+
+/// `MAJOR:MINOR` of each whole disk that holds one of `disks`, each once.
+pub(crate) fn of(disks: &[OpenDisk]) -> Result<Vec<String>, DeviceError> {
+    let devices = disks
+        .iter()
+        .map(|disk| device(Path::new(DEVICES), &disk.file, &disk.path));
+    let devices: Result<BTreeSet<String>, DeviceError> = devices.collect();
+    Ok(devices?.into_iter().collect())
+}
+
+fn device(devices: &Path, disk: &File, path: &str) -> Result<String, DeviceError> {
+    let metadata = disk.metadata();
+    let metadata = metadata.map_err(|error| DeviceError::Metadata(path.to_owned(), error))?;
+    let device = if metadata.file_type().is_block_device() {
+        metadata.rdev()
+    } else {
+        metadata.dev()
+    };
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let whole = whole(devices, &format!("{major}:{minor}"));
+    whole.ok_or_else(|| DeviceError::Unnamed(path.to_owned()))
 }
 
 /// The disk that a partition is on: limits are kept for whole disks only.
@@ -62,5 +75,12 @@ mod tests {
             assert_eq!(whole(root.path(), number).as_deref(), Some("8:0"));
         }
         assert_eq!(whole(root.path(), "0:21"), None);
+    }
+
+    #[test]
+    fn a_disk_on_no_block_device_is_refused_by_name() {
+        let memory = rustix::fs::memfd_create("disk", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let error = device(Path::new(DEVICES), &memory.into(), "mem.img").unwrap_err();
+        assert!(error.to_string().contains("mem.img"), "{error}");
     }
 }

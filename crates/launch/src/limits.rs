@@ -24,7 +24,7 @@ use tare_policy::limit::DiskLimits;
 
 use crate::disk::OpenDisk;
 use crate::failure::Explain;
-use crate::io_devices;
+use crate::io_devices::{self, DeviceError};
 use crate::memory_size::MemorySize;
 use crate::rates::{IoRate, NetRate};
 
@@ -94,12 +94,12 @@ pub enum LimitError {
     /// The controller is in neither version's hierarchy.
     #[error("this host has no control group for {0} in {ROOT}")]
     NoController(&'static str),
-    /// None of its disks is on one.
-    #[error("--limit-io needs a disk (--disk) on a block device of this host")]
-    NoDevice,
-    /// The devices of its disks.
-    #[error("cannot find the block devices of the machine's disks")]
-    Devices(#[source] io::Error),
+    /// It has none.
+    #[error("--limit-io needs a disk (--disk)")]
+    NoDisk,
+    /// A disk that would go unlimited.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// A group or a file in it cannot be made or written.
     #[error("cannot limit the machine: {}", path.display())]
     Group {
@@ -113,13 +113,16 @@ pub enum LimitError {
 impl Explain for LimitError {
     fn code(&self) -> ExitCode {
         match self {
-            Self::NoDevice => ExitCode::Usage,
+            Self::NoDisk | Self::Device(DeviceError::Unnamed(_)) => ExitCode::Usage,
             _ => ExitCode::Internal,
         }
     }
 
     fn hint(&self) -> Option<String> {
         match self {
+            Self::Device(DeviceError::Unnamed(_)) => {
+                Some("limit the disk itself: --disk FILE,iops=N,bytes_per_s=N".to_owned())
+            }
             Self::Group { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 Some("only root may make control groups at the top of the hierarchy".to_owned())
             }
@@ -132,7 +135,7 @@ impl Explain for LimitError {
 pub(crate) fn enter(limits: Limits, disks: &[OpenDisk], name: &str) -> Result<(), LimitError> {
     let group = format!("{name}.{}", std::process::id());
     let devices = match limits.io {
-        Some(_) => io_devices::of(disks).map_err(LimitError::Devices)?,
+        Some(_) => io_devices::of(disks)?,
         None => Vec::new(),
     };
     enter_in(Path::new(ROOT), limits, &devices, &group)
@@ -170,7 +173,7 @@ fn enter_in(
     }
     if let Some(IoRate(rate)) = limits.io {
         if devices.is_empty() {
-            return Err(LimitError::NoDevice);
+            return Err(LimitError::NoDisk);
         }
         let settings = |version| io_settings(version, rate, devices);
         let controller = if root.join("blkio").exists() {
@@ -388,7 +391,7 @@ mod tests {
             assert_eq!(text.unwrap(), "254:0 70");
         }
         let nowhere = enter_in(root, limits, &[], "web.1").unwrap_err();
-        assert!(matches!(nowhere, LimitError::NoDevice), "{nowhere}");
+        assert!(matches!(nowhere, LimitError::NoDisk), "{nowhere}");
     }
 
     #[test]
