@@ -4,6 +4,9 @@
 pub const COM1: u16 = 0x3f8;
 /// ISA interrupt (and GSI) of the first serial port.
 pub const COM1_IRQ: u32 = 4;
+/// Interrupt line (and GSI) that rises when the machine is to end and its guest, a program
+/// of Linux's, should end itself (`tare stop`). There is no register: the edge is all.
+pub const STOP_IRQ: u32 = 5;
 /// Guest exit: a 32-bit write ends the run with the value's meaning in
 /// [`crate::exit`]. The same port and width as QEMU's `isa-debug-exit`, which
 /// QEMU's users add with `-device isa-debug-exit,iobase=0xf4,iosize=4`.

@@ -50,8 +50,8 @@ pub struct StopRequest {
     pub how: Stop,
 }
 
-/// How a machine ends on request. Either way the guest is not asked: its
-/// power goes. They differ in what the monitor's exit code says.
+/// How a machine ends on request. Its power goes at once, but for a program's: power-off is
+/// SIGTERM for it, and it ends with its own status. Asking again is harmless.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {

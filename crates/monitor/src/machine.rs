@@ -43,6 +43,8 @@ pub(crate) struct Machine {
     pub(crate) io_stop: EventFd,
     pub(crate) observer: Observer,
     pub(crate) adjustable: Adjustable,
+    /// Asks the guest to end itself, if it is one that does.
+    pub(crate) stop_line: Option<EventFd>,
 }
 
 /// What ends the machine and its threads.
@@ -77,6 +79,7 @@ impl Machine {
             devices.add("rng", Rng::new(OsEntropy), None)?;
         }
         let (console, input) = console(setup, &vm)?;
+        let stop_line = stop_line(setup, &vm)?;
         let mut adjustable = devices.adjustable();
         let (bus, io_devices, observed_devices) = devices.finish(console);
         let (vcpus, observed) = vcpus(&vm, &probe, &setup.config, control, &bus)?;
@@ -97,6 +100,7 @@ impl Machine {
             vcpus,
             io: io.map_err(failed_to("watch its descriptors"))?,
             io_stop,
+            stop_line,
             adjustable,
             observer: Observer {
                 name: setup.config.name.clone(),
@@ -143,6 +147,16 @@ fn load(
         },
     };
     Ok(tare_boot::load(memory, &mut setup.image, options)?.entry)
+}
+
+/// The interrupt line by which a program gets SIGTERM.
+fn stop_line(setup: &Setup, vm: &Vm) -> Result<Option<EventFd>, StartError> {
+    if setup.config.guest != GuestKind::Program {
+        return Ok(None);
+    }
+    let line = eventfd()?;
+    vm.irqfd(ports::STOP_IRQ, &line)?;
+    Ok(Some(line))
 }
 
 /// The serial port, and whether it reads standard input.

@@ -10,6 +10,7 @@ use crate::exit_reason::{ExitReason, ShutdownHandle};
 use crate::http::{Request, Response, Routes};
 use crate::observe::Observer;
 use crate::settings::Adjustable;
+use vmm_sys_util::eventfd::EventFd;
 
 /// The control interface of one machine.
 pub struct Control {
@@ -21,6 +22,8 @@ pub struct Control {
     pub(crate) adjustable: Adjustable,
     /// Where a stop goes.
     pub shutdown: ShutdownHandle,
+    /// Asks the guest to end itself, if it is one that does.
+    pub stop_line: Option<EventFd>,
     /// Whether it was asked to end.
     pub state: State,
 }
@@ -56,6 +59,13 @@ impl Interface for Control {
 
     fn stop(&mut self, how: Stop) {
         self.state = State::Stopping;
+        // A guest that hears ends by itself, with a status of its own; who asked waits for
+        // that, and kills where it does not come.
+        if let (Stop::PowerOff, Some(line)) = (how, &self.stop_line)
+            && line.write(1).is_ok()
+        {
+            return;
+        }
         self.shutdown.end(ExitReason::Stopped(how));
     }
 }

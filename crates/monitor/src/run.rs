@@ -197,6 +197,7 @@ fn run_machine(
         observer: machine.observer,
         adjustable: machine.adjustable,
         shutdown: shutdown.clone(),
+        stop_line: machine.stop_line,
         state: State::Running,
     };
     confine::confine(Role::Main, files)?;

@@ -1,11 +1,12 @@
 //! The program from the initramfs, from its start to its end: its threads' loops.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::general as c;
 use tare_hal::user::{Context as Program, Exit, Registers};
@@ -146,10 +147,30 @@ pub fn run() -> Result<u8, RunError> {
             errno: Errno::ENOMEM.0,
         });
     }
-    // The last thread ends the machine.
+    // The last thread of the program ends the machine.
+    let asked = ask_to_stop();
+    let mut is_asked = false;
     loop {
+        if !is_asked && asked.load(Ordering::Acquire) {
+            // Once: who asks again only fears not to have been heard.
+            is_asked = true;
+            process.send(None, c::SIGTERM);
+        }
         libos_thread::park();
     }
+}
+
+/// A flag that becomes true, and wakes this thread, when the machine is to end.
+fn ask_to_stop() -> &'static AtomicBool {
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    let waiter = libos_thread::current();
+    let handler = move || {
+        ASKED.store(true, Ordering::Release);
+        waiter.unpark();
+    };
+    // It stays as long as the machine.
+    tare_hal::power::on_stop_request(Box::leak(Box::new(handler)));
+    &ASKED
 }
 
 /// Files that programs read of every system.

@@ -20,6 +20,8 @@ use crate::warn;
 
 /// How often to look whether a machine has ended.
 const LOOK: Duration = Duration::from_millis(5);
+/// How long to wait before the next request.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How long the kernel may take to end a killed process.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
@@ -61,8 +63,7 @@ pub(crate) fn stop(args: &StopArgs) -> Outcome {
 fn stop_one(root: &RunRoot, name: &str, limit: Duration) -> Result<(), Failure> {
     let dir = root.find(name)?;
     let record = Record::read(&dir).ok();
-    ask(&dir, record.as_ref(), limit);
-    if !ends_within(&dir, limit) {
+    if !ends_when_asked(&dir, record.as_ref(), limit) {
         let process = record.and_then(|record| record.process());
         let process = process.ok_or_else(|| StopError::NoProcess(name.to_owned()))?;
         warn(&format!(
@@ -75,6 +76,23 @@ fn stop_one(root: &RunRoot, name: &str, limit: Duration) -> Result<(), Failure> 
         }
     }
     clean(root, name)
+}
+
+/// Asks, and again each second: a guest that boots does not hear yet. Says whether the
+/// machine ends in time.
+fn ends_when_asked(dir: &RunDir, record: Option<&Record>, limit: Duration) -> bool {
+    let end = Instant::now() + limit;
+    loop {
+        let rest = end.saturating_duration_since(Instant::now());
+        ask(dir, record, rest);
+        let rest = end.saturating_duration_since(Instant::now());
+        if ends_within(dir, rest.min(ASK_AGAIN)) {
+            return true;
+        }
+        if rest <= ASK_AGAIN {
+            return false;
+        }
+    }
 }
 
 /// Asks in the engine's language. Whether it heard shows by its end.
