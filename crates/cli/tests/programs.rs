@@ -93,7 +93,9 @@ fn a_program_has_threads_signals_memory_and_files() {
 
 /// What a program prints here and in a machine is the same, line by line.
 fn answers_as_here(place: &Place, program: &str, words: &[&str]) {
-    let here = Command::new(program).args(words).output().unwrap();
+    let mut here = Command::new(program);
+    here.args(words).env("TMPDIR", place.path());
+    let here = here.output().unwrap();
     assert!(here.status.success(), "{here:?}");
     let here = String::from_utf8(here.stdout).unwrap();
     let mut all = vec!["--"];
@@ -116,6 +118,24 @@ fn system_calls_answer_as_linux_does() {
     let place = Place::new();
     if let Some(program) = c(&place, "calls.c", &["-static"]) {
         answers_as_here(&place, &program, &[]);
+    }
+}
+
+/// Few short sequences here; `TARE_SOAK=SEQUENCES` for more, of 2000 calls each.
+#[test]
+fn random_system_calls_answer_as_linux_does() {
+    if !can_run() {
+        return;
+    }
+    let place = Place::new();
+    let Some(program) = c(&place, "random.c", &["-static"]) else {
+        return;
+    };
+    let soak = std::env::var("TARE_SOAK").ok();
+    let soak: Option<u64> = soak.map(|number| number.parse().expect("a number of sequences"));
+    let (seeds, calls) = soak.map_or((1..4, "300"), |number| (100..100 + number, "2000"));
+    for seed in seeds {
+        answers_as_here(&place, &program, &[&seed.to_string(), calls]);
     }
 }
 
@@ -146,6 +166,35 @@ fn serves(place: &Place, program: &str, words: &[&str], expected: &str) {
     let stopped = place.run(&["stop", "server"]);
     assert!(stopped.err.is_empty(), "{stopped:#?}");
     end(child);
+}
+
+#[test]
+fn stop_asks_a_program_by_sigterm_and_kills_it_after_a_time() {
+    if !can_run() {
+        return;
+    }
+    let place = Place::new();
+    let Some(program) = c(&place, "stop.c", &["-static"]) else {
+        return;
+    };
+    let log = || place.run(&["logs", "program"]).out;
+    let words = ["run", &program, "--name", "program", "--net", "none"];
+    let child = place.tare(&words).spawn().unwrap();
+    eventually("it runs", || log().contains("ready"));
+    let stopped = place.run(&["stop", "program"]);
+    stopped.expect(0, "");
+    assert!(stopped.err.is_empty(), "{stopped:#?}");
+    end(child).expect(5, "asked 1");
+
+    let mut all = words.to_vec();
+    all.extend(["--", "ignore"]);
+    let child = place.tare(&all).spawn().unwrap();
+    eventually("it runs", || log().contains("ready"));
+    let stopped = place.run(&["stop", "--time", "1", "program"]);
+    stopped.expect(0, "");
+    assert!(stopped.err.contains("killed"), "{stopped:#?}");
+    assert_ne!(end(child).code, Some(0));
+    assert!(place.run_directories().is_empty());
 }
 
 #[test]

@@ -42,6 +42,32 @@ impl Process {
         }
     }
 
+    /// EFAULT for a range that no program has, wherever its pages are (`access_ok`).
+    pub(crate) fn is_own(address: u64, length: u64) -> Result<()> {
+        const END: u64 = 1 << 47;
+        match address.checked_add(length) {
+            Some(..=END) => Ok(()),
+            _ => Err(Errno::EFAULT),
+        }
+    }
+
+    /// Copies from the program up to the first page that it cannot read; gives how much.
+    pub(crate) fn read_some(&self, address: u64, to: &mut [u8]) -> usize {
+        if self.read(address, to).is_ok() {
+            return to.len();
+        }
+        let mut done = 0;
+        while done < to.len() {
+            let at = address.wrapping_add(done as u64);
+            let part = ((PAGE - at % PAGE) as usize).min(to.len() - done);
+            if self.read(at, &mut to[done..done + part]).is_err() {
+                break;
+            }
+            done += part;
+        }
+        done
+    }
+
     /// Whether the program may write to `address`; its page comes.
     pub(crate) fn may_write(&self, address: u64) -> Result<()> {
         if memory::is_writable(address) {

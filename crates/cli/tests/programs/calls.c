@@ -1069,7 +1069,9 @@ static const struct {
 
 int main(int count, char **words)
 {
-    char place[] = "/tmp/calls-XXXXXX";
+    char place[4096];
+    const char *above = getenv("TMPDIR");
+    snprintf(place, sizeof place, "%s/calls-XXXXXX", above ? above : "/tmp");
     setvbuf(stdout, 0, getenv("LINES") ? _IOLBF : _IOFBF, 1 << 20);
     if (!mkdtemp(place) || chdir(place)) {
         perror(place);

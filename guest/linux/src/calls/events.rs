@@ -62,11 +62,11 @@ pub(super) fn epoll_ctl(
     event: u64,
 ) -> Result {
     let queue = opened(context, queue)?;
-    let epoll = queue.file.as_kind::<Epoll>().ok_or(Errno::EINVAL)?;
     let open = opened(context, number)?;
     if !open.file.has_events() {
         return Err(Errno::EPERM);
     }
+    let epoll = queue.file.as_kind::<Epoll>().ok_or(Errno::EINVAL)?;
     if Arc::ptr_eq(&queue, &open) {
         return Err(Errno::EINVAL);
     }

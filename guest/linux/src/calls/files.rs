@@ -106,7 +106,7 @@ pub(super) fn openat(
         let open = opened(context, number)?;
         return insert(context, open, flags);
     }
-    let last = if has(c::O_NOFOLLOW) {
+    let last = if has(c::O_NOFOLLOW) || has(c::O_CREAT | c::O_EXCL) {
         Last::Keep
     } else {
         Last::Follow
@@ -134,7 +134,9 @@ pub(super) fn openat(
         return Err(Errno::ENOTDIR);
     }
     let file: Arc<dyn File> = match &node.kind {
-        Kind::Directory(_) if writes => return Err(Errno::EISDIR),
+        Kind::Directory(_) if writes || flags & (c::O_TRUNC | c::O_CREAT) != 0 => {
+            return Err(Errno::EISDIR);
+        }
         Kind::Directory(_) => Arc::new(Directory {
             node: node.clone(),
             position: AtomicU64::new(0),
@@ -148,7 +150,7 @@ pub(super) fn openat(
         Kind::Device(Device::Random) => Arc::new(Random),
         Kind::Device(Device::Console) => Arc::new(Console),
         Kind::File(bytes) => {
-            if has(c::O_TRUNC) && writes {
+            if has(c::O_TRUNC) {
                 bytes.set_len(0)?;
             }
             Arc::new(Regular {

@@ -3,11 +3,14 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use linux_raw_sys::general::{POLLIN, SEEK_CUR, SEEK_SET, SIGPIPE};
+use linux_raw_sys::general::{O_APPEND, POLLIN, SEEK_CUR, SEEK_SET, SIGPIPE};
 
 use crate::errno::{Errno, Result};
-use crate::files::regular::Regular;
+use crate::files::pipe::Pipe;
+use crate::files::regular::{Regular, Zeros};
+use crate::files::unix::Unix;
 use crate::files::{Open, Way};
+use crate::process::Process;
 use crate::thread::Context;
 
 use core::sync::atomic::Ordering;
@@ -72,7 +75,13 @@ fn in_steps(
 pub(super) fn read(context: &mut Context<'_>, number: u64, to: u64, length: u64) -> Result {
     let open = open(context, number)?;
     let is_regular = open.file.as_kind::<Regular>().is_some();
-    if !is_regular && length != 0 && open.file.ready() & POLLIN != 0 {
+    let is_stream = open.file.as_kind::<Pipe>().is_some() || open.file.endpoint().is_some();
+    open.may(Way::Read)?;
+    Process::is_own(to, length)?;
+    if length == 0 && is_stream {
+        return Ok(0);
+    }
+    if !is_regular && length != 0 && has_data(&open) {
         // What is read is gone where it came from.
         context.process.may_write(to)?;
     }
@@ -94,7 +103,8 @@ pub(super) fn pread(context: &mut Context<'_>, a: super::Arguments) -> Result {
     if offset > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
-    open.may(Way::Read)?;
+    may_at(&open, Way::Read)?;
+    Process::is_own(to, length)?;
     in_steps(context, to, length, |_, done, buffer| {
         open.file.read_at(offset + done, buffer)
     })
@@ -162,7 +172,8 @@ pub(super) fn pwrite(context: &mut Context<'_>, a: super::Arguments) -> Result {
     if offset > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
-    open.may(Way::Write)?;
+    may_at(&open, Way::Write)?;
+    Process::is_own(from, length)?;
     let mut done = 0;
     while done < length.min(MOST) {
         let part = (length - done).min(STEP as u64) as usize;
@@ -177,23 +188,47 @@ pub(super) fn pwrite(context: &mut Context<'_>, a: super::Arguments) -> Result {
     Ok(done)
 }
 
-/// Copies from the parts of a vector, less the first `skip` bytes, until `to` is full.
+/// Whether a file is used at an offset: first whether it has any.
+fn may_at(open: &Open, way: Way) -> Result<()> {
+    if open.file.read_at(0, &mut []) == Err(Errno::ESPIPE) {
+        return Err(Errno::ESPIPE);
+    }
+    open.may(way)
+}
+
+/// Whether a read takes something away.
+pub(super) fn has_data(open: &Open) -> bool {
+    let file = &open.file;
+    if file.as_kind::<Pipe>().is_some() || file.as_kind::<Unix>().is_some() {
+        return file.readable_bytes() != Ok(0);
+    }
+    file.ready() & POLLIN != 0
+}
+
+/// Copies from the parts of a vector, less the first `skip` bytes, until `to` is full or
+/// the program has no more; gives how many bytes.
 pub(super) fn gather(
     context: &Context<'_>,
     parts: &[(u64, usize)],
     mut skip: usize,
     to: &mut [u8],
-) -> Result<()> {
+) -> Result<usize> {
     let mut done = 0;
     for (base, length) in parts {
         let from = skip.min(*length);
         skip -= from;
         let part = (length - from).min(to.len() - done);
         let base = base.wrapping_add(from as u64);
-        context.process.read(base, &mut to[done..done + part])?;
-        done += part;
+        let read = context.process.read_some(base, &mut to[done..done + part]);
+        done += read;
+        if read < part {
+            break;
+        }
     }
-    Ok(())
+    if done == 0 && !to.is_empty() {
+        return Err(Errno::EFAULT);
+    }
+    Ok(done)
 }
 
 /// Bytes of all parts.
@@ -210,13 +245,23 @@ pub(super) fn write_parts(
     may_wait: bool,
 ) -> Result {
     open.may(Way::Write)?;
+    for (base, length) in parts {
+        Process::is_own(*base, *length as u64)?;
+    }
     let length = total(parts).min(MOST as usize);
+    if length == 0 && open.file.as_kind::<Pipe>().is_none() {
+        // Nothing is written, but a socket without a peer or a counter refuses also that.
+        return match open.file.write(&[]) {
+            Err(errno) if errno != Errno::EAGAIN => Err(errno),
+            _ => Ok(0),
+        };
+    }
     let mut done = 0;
     while done < length {
         let part = (length - done).min(STEP);
         let result = with_buffer(context, part, |context, buffer| {
-            gather(context, parts, done, &mut buffer[..part])?;
-            write_all(context, open, &buffer[..part], may_wait)
+            let got = gather(context, parts, done, &mut buffer[..part])?;
+            write_all(context, open, &buffer[..got], may_wait)
         });
         match result {
             Ok(count) => done += count as usize,
@@ -324,8 +369,13 @@ pub(super) fn copy_file_range(context: &mut Context<'_>, a: super::Arguments) ->
 pub(super) fn sendfile(context: &mut Context<'_>, a: super::Arguments) -> Result {
     let [to, from, offset_at, count, ..] = a;
     let (to, from) = (open(context, to)?, open(context, from)?);
-    to.may(Way::Write)?;
     from.may(Way::Read)?;
+    to.may(Way::Write)?;
+    let is_sent =
+        from.file.as_kind::<Regular>().is_some() || from.file.as_kind::<Zeros>().is_some();
+    if !is_sent || to.flags() & O_APPEND != 0 {
+        return Err(Errno::EINVAL);
+    }
     let mut at = match offset_at {
         0 => None,
         address => Some(context.process.u64(address)?),

@@ -8,7 +8,7 @@ use linux_raw_sys::net as n;
 use super::descriptors::insert;
 use super::events::put_pair;
 use super::files::{AT_FDCWD, absolute, add, masked};
-use super::io::{gather, open as opened, total, with_buffer, write_parts};
+use super::io::{gather, has_data, open as opened, total, with_buffer, write_parts};
 use crate::errno::{Errno, Result};
 use crate::files::endpoint::{Address, Endpoint, Half, Kind, Name, Received};
 use crate::files::socket::Socket;
@@ -309,7 +309,9 @@ fn send_message(
     };
     let deadline = open.deadline(Way::Write);
     let sent = with_buffer(context, length, |context, buffer| {
-        gather(context, parts, 0, &mut buffer[..length])?;
+        if gather(context, parts, 0, &mut buffer[..length])? < length {
+            return Err(Errno::EFAULT);
+        }
         let bytes = &buffer[..length];
         let act = || match (unix, &peer) {
             (Some(socket), Some(peer)) => socket.send_to(bytes, peer),
@@ -411,7 +413,7 @@ fn receive(
 
 /// Refuses a destination that cannot be written to before something is taken for it.
 fn may_receive(context: &Context<'_>, open: &Open, to: u64) -> Result<()> {
-    if open.file.ready() & c::POLLIN != 0 {
+    if has_data(open) {
         context.process.may_write(to)?;
     }
     Ok(())

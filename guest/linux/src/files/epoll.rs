@@ -205,6 +205,10 @@ impl File for Epoll {
         Status::anonymous()
     }
 
+    fn seek(&self, _offset: i64, _whence: u32) -> Result {
+        Ok(0)
+    }
+
     fn ready(&self) -> u32 {
         let mut entries = self.entries.lock();
         let is_ready = entries

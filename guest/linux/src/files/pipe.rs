@@ -192,8 +192,8 @@ impl File for Event {
     }
 
     fn write(&self, from: &[u8]) -> Result<usize> {
-        let added = from.first_chunk::<8>().ok_or(Errno::EINVAL)?;
-        let added = u64::from_le_bytes(*added);
+        let added = <[u8; 8]>::try_from(from).map_err(|_| Errno::EINVAL)?;
+        let added = u64::from_le_bytes(added);
         let mut count = self.count.lock();
         let sum = count.checked_add(added).filter(|_| added != u64::MAX);
         *count = match sum {
@@ -213,6 +213,10 @@ impl File for Event {
 
     fn status(&self) -> Status {
         Status::anonymous()
+    }
+
+    fn seek(&self, _offset: i64, _whence: u32) -> Result {
+        Ok(0)
     }
 
     fn ready(&self) -> u32 {

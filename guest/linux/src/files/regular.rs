@@ -114,6 +114,10 @@ impl File for Directory {
         Err(Errno::EISDIR)
     }
 
+    fn read_at(&self, _offset: u64, _to: &mut [u8]) -> Result<usize> {
+        Err(Errno::EISDIR)
+    }
+
     fn seek(&self, offset: i64, _whence: u32) -> Result {
         self.position.store(offset as u64, Ordering::Relaxed);
         Ok(offset as u64)
@@ -181,6 +185,14 @@ impl File for Zeros {
 pub(crate) struct Random;
 
 impl File for Random {
+    fn read_at(&self, _offset: u64, to: &mut [u8]) -> Result<usize> {
+        self.read(to)
+    }
+
+    fn write_at(&self, _offset: u64, from: &[u8]) -> Result<usize> {
+        self.write(from)
+    }
+
     fn seek(&self, _offset: i64, _whence: u32) -> Result {
         Ok(0)
     }

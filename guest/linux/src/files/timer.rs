@@ -97,6 +97,10 @@ impl File for Timer {
         Status::anonymous()
     }
 
+    fn seek(&self, _offset: i64, _whence: u32) -> Result {
+        Ok(0)
+    }
+
     fn ready(&self) -> u32 {
         let next_ns = self.setting.lock().next_ns;
         let is_due = next_ns != 0 && clock::now_ns() >= next_ns;

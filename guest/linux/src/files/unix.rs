@@ -7,7 +7,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use linux_raw_sys::general::{POLLHUP, POLLIN, POLLOUT, POLLRDHUP, S_IFSOCK};
+use linux_raw_sys::general::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, S_IFSOCK};
 use linux_raw_sys::net::AF_UNIX;
 use tare_libos::sync::SpinLock;
 use tare_libos::thread::Thread as Waiter;
@@ -25,6 +25,8 @@ const MOST_MESSAGES: usize = 1024;
 struct Channel {
     content: SpinLock<Content>,
     is_open: AtomicBool,
+    /// The sender went with unread bytes: the reader finds ECONNRESET once, behind what came.
+    is_reset: AtomicBool,
     sends: AtomicU64,
     watchers: Watchers,
 }
@@ -68,6 +70,7 @@ impl Channel {
         Arc::new(Self {
             content: SpinLock::new(content),
             is_open: AtomicBool::new(true),
+            is_reset: AtomicBool::new(false),
             sends: AtomicU64::new(0),
             watchers: Watchers::new(),
         })
@@ -110,7 +113,9 @@ impl Channel {
     fn receive(&self, to: &mut [u8], peeks: bool) -> Result<Received> {
         let mut content = self.content.lock();
         if content.is_empty() {
-            return if self.is_open() {
+            return if self.is_reset.swap(false, Ordering::SeqCst) {
+                Err(Errno::ECONNRESET)
+            } else if self.is_open() {
                 Err(Errno::EAGAIN)
             } else {
                 Ok(Received::default())
@@ -182,6 +187,8 @@ impl Drop for Inner {
         self.own.close();
         if let State::Connected { reads, writes, .. } = self.state.get_mut() {
             if self.kind != Kind::Datagram {
+                let is_lost = !reads.content.lock().is_empty();
+                writes.is_reset.store(is_lost, Ordering::SeqCst);
                 writes.close();
             }
             reads.close();
@@ -265,6 +272,9 @@ impl Unix {
             };
             self.0.watchers.wake();
             return Ok(());
+        }
+        if !to.is_listening() {
+            return Err(Errno::ECONNREFUSED);
         }
         match &*self.0.state.lock() {
             State::Idle => {}
@@ -458,7 +468,9 @@ impl File for Unix {
         let (is_shut, has_room) = writes.map_or((false, true), |writes| {
             (!writes.is_open(), writes.content.lock().has_room())
         });
+        let is_reset = reads.is_reset.load(Ordering::SeqCst);
         bit(has_data || is_ended, POLLIN)
+            | bit(is_reset, POLLERR)
             | bit(is_ended, POLLRDHUP)
             | bit(is_ended && is_shut, POLLHUP)
             | bit(has_room, POLLOUT)
@@ -515,9 +527,23 @@ mod tests {
         assert_eq!(server.read(&mut bytes), Ok(0));
         assert_eq!(server.write(b"x"), Ok(1));
         drop(server);
+        assert_eq!(client.ready() & POLLERR, 0);
         assert_eq!(client.read(&mut bytes), Ok(1));
         assert_eq!(client.write(b"x"), Err(Errno::EPIPE));
         assert_eq!(client.ready() & POLLHUP, POLLHUP);
+    }
+
+    #[test]
+    fn bytes_that_a_peer_left_unread_are_a_reset() {
+        let (one, two) = Unix::pair(Kind::Stream);
+        assert_eq!(one.write(b"lost"), Ok(4));
+        assert_eq!(two.write(b"x"), Ok(1));
+        drop(two);
+        assert_eq!(one.ready() & POLLERR, POLLERR);
+        let mut bytes = [0; 8];
+        assert_eq!(one.read(&mut bytes), Ok(1));
+        assert_eq!(one.read(&mut bytes), Err(Errno::ECONNRESET));
+        assert_eq!(one.read(&mut bytes), Ok(0));
     }
 
     #[test]
