@@ -46,7 +46,7 @@ pub(crate) fn attach(devices: Vec<Arc<dyn Device>>) -> Vec<Disk> {
         }
     }
     let mut disks: Vec<_> = numbers.into_iter().flatten().zip(devices).collect();
-    disks.sort_by_key(|(number, _)| *number);
+    disks.sort_unstable_by_key(|(number, _)| *number);
     let named = |(number, device)| Disk::new(&name(number), device);
     disks.into_iter().map(named).collect()
 }

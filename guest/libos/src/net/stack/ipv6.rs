@@ -95,10 +95,10 @@ impl Ipv6 {
             return;
         }
         // The newest go first, in their order; the oldest make room.
-        let servers = servers.iter().take(NAME_SERVERS);
-        let newest: Vec<_> = servers.map(|server| (*server, until)).collect();
-        self.name_servers.truncate(NAME_SERVERS - newest.len());
-        self.name_servers.splice(0..0, newest);
+        for server in servers.iter().take(NAME_SERVERS).rev() {
+            self.name_servers.truncate(NAME_SERVERS - 1);
+            self.name_servers.insert(0, (*server, until));
+        }
     }
 
     fn expire(&mut self, now: Instant) {
