@@ -5,12 +5,12 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::conditions::{self, Outcome};
-use crate::decimal;
 use crate::range::{self, Selection};
 use crate::request::{Method, Request};
 use crate::site::{self, Asset};
 use crate::status::Status;
 use crate::target::Resource;
+use crate::{content_type, decimal};
 
 /// An answer without its `Date` and `Connection` fields.
 #[derive(Debug)]
@@ -45,6 +45,21 @@ pub(crate) fn plain(head: &mut Vec<u8>, status: Status, fields: &[u8]) -> Answer
     Answer {
         status,
         content: Content::Static(status.text()),
+    }
+}
+
+/// An answer whose content is the file at `path`, in its plain form. It has no validators:
+/// they would be those of the file, which is not what was asked for.
+pub(crate) fn page(head: &mut Vec<u8>, status: Status, path: &str, asset: Arc<Asset>) -> Answer {
+    head.extend_from_slice(status.line());
+    head.extend_from_slice(b"Content-Type: ");
+    head.extend_from_slice(content_type::of(path).as_bytes());
+    head.extend_from_slice(b"\r\n");
+    push_length(head, asset.bytes.len());
+    let whole = 0..asset.bytes.len();
+    Answer {
+        status,
+        content: Content::Part(asset, whole),
     }
 }
 

@@ -32,6 +32,7 @@ pub mod connection;
 mod content_type;
 pub mod counters;
 mod decimal;
+pub mod encoding;
 #[cfg(not(target_os = "none"))]
 pub mod host;
 pub mod http_date;

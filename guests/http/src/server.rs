@@ -1,16 +1,20 @@
 //! One server: its files, counters and clock, and what it answers.
 
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tare_libos::fs;
 use tare_libos::sync::Mutex;
 
-use crate::answer::{ALLOW, Answer, Content, answer_file, options, plain, push_length, redirect};
+use crate::answer::{
+    ALLOW, Answer, Content, answer_file, options, page, plain, push_length, redirect,
+};
 use crate::counters::Counters;
+use crate::encoding::Encoding;
 use crate::http_date;
 use crate::request::{Method, Request};
-use crate::site::{Asset, Assets, Files, FindError, Node};
+use crate::site::{self, Asset, Assets, Files, FindError, Node};
 use crate::status::Status;
 use crate::target::{self, Form, Resource, TargetError};
 
@@ -29,6 +33,8 @@ pub struct Server<P> {
     assets: Assets,
     date: Mutex<DateLine>,
     metrics: Metrics,
+    precompressed: Precompressed,
+    missing: Missing,
     /// What has been counted.
     pub counters: Counters,
 }
@@ -44,6 +50,29 @@ pub enum Metrics {
     On,
 }
 
+/// Whether `FILE.br`, `FILE.zst` and `FILE.gz` are sent in the place of `FILE` to clients
+/// that take them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precompressed {
+    /// They are files like any others.
+    #[default]
+    Off,
+    /// Unless they are older than the file.
+    On,
+}
+
+/// What a path without a file gets. Files are named from the root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Missing {
+    /// 404 and a line of text.
+    #[default]
+    Line,
+    /// 404 and this file.
+    Page(String),
+    /// 200 and this file, as applications that read the path in the browser want it.
+    Fallback(String),
+}
+
 /// Path of the server's figures from the root.
 const METRICS: &str = "metrics";
 const METRICS_TYPE: &[u8] = b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n";
@@ -56,6 +85,8 @@ impl<P: Platform> Server<P> {
             assets: Assets::new(),
             date: Mutex::new(DateLine::at(u64::MAX)),
             metrics: Metrics::Off,
+            precompressed: Precompressed::Off,
+            missing: Missing::Line,
             counters: Counters::default(),
         }
     }
@@ -63,6 +94,19 @@ impl<P: Platform> Server<P> {
     /// The same server with or without its figures at `/metrics`.
     pub fn with_metrics(self, metrics: Metrics) -> Self {
         Self { metrics, ..self }
+    }
+
+    /// The same server with or without compressed forms of its files.
+    pub fn with_precompressed(self, precompressed: Precompressed) -> Self {
+        Self {
+            precompressed,
+            ..self
+        }
+    }
+
+    /// The same server with what a path without a file gets.
+    pub fn with_missing(self, missing: Missing) -> Self {
+        Self { missing, ..self }
     }
 
     /// The machine below.
@@ -87,7 +131,7 @@ impl<P: Platform> Server<P> {
             return answer_other(request, head);
         }
         if let Some(asset) = self.assets.get(request.target) {
-            return answer_file(request, asset, head);
+            return answer_file(request, asset.accepted(request.accept_encoding), head);
         }
         self.answer_unknown(request, head)
     }
@@ -113,10 +157,10 @@ impl<P: Platform> Server<P> {
         match found {
             Ok(Found::Asset(asset)) => {
                 self.assets.put(request.target, &asset);
-                answer_file(request, asset, head)
+                answer_file(request, asset.accepted(request.accept_encoding), head)
             }
             Ok(Found::DirectoryWithoutSlash) => redirect(head, &resource),
-            Ok(Found::Nothing) => plain(head, Status::NotFound, b""),
+            Ok(Found::Nothing) => self.answer_missing(request, head),
             Err(FindError::NoMemory) => {
                 plain(head, Status::ServiceUnavailable, b"Retry-After: 1\r\n")
             }
@@ -124,10 +168,31 @@ impl<P: Platform> Server<P> {
         }
     }
 
+    /// A path without a file. What it gets is looked up each time, so that asking for
+    /// paths that do not exist moves nothing out of the latest assets.
+    #[cold]
+    fn answer_missing(&self, request: &Request<'_>, head: &mut Vec<u8>) -> Answer {
+        let (Missing::Page(path) | Missing::Fallback(path)) = &self.missing else {
+            return plain(head, Status::NotFound, b"");
+        };
+        let Ok(Some(Node::File { bytes, modified_s })) = self.platform.find(path) else {
+            return plain(head, Status::NotFound, b"");
+        };
+        let Ok(Found::Asset(asset)) = self.prepare(path, bytes, modified_s) else {
+            return plain(head, Status::NotFound, b"");
+        };
+        match self.missing {
+            Missing::Fallback(_) => {
+                answer_file(request, asset.accepted(request.accept_encoding), head)
+            }
+            _ => page(head, Status::NotFound, path, asset),
+        }
+    }
+
     fn find(&self, resource: &Resource<'_>) -> Result<Found, FindError> {
         Ok(match (self.platform.find(resource.path)?, resource.form) {
             (Some(Node::File { bytes, modified_s }), Form::Name) => {
-                self.prepare(resource.path, bytes, modified_s)
+                self.prepare(resource.path, bytes, modified_s)?
             }
             (Some(Node::Directory), Form::Name) => Found::DirectoryWithoutSlash,
             (Some(Node::Directory), Form::Directory) => self.find_index(resource.path)?,
@@ -143,14 +208,46 @@ impl<P: Platform> Server<P> {
         };
         let path = [parts[0], parts[1], "index.html"].concat();
         Ok(match self.platform.find(&path)? {
-            Some(Node::File { bytes, modified_s }) => self.prepare(&path, bytes, modified_s),
+            Some(Node::File { bytes, modified_s }) => self.prepare(&path, bytes, modified_s)?,
             _ => Found::Nothing,
         })
     }
 
-    fn prepare(&self, path: &str, bytes: fs::Content, modified_s: u64) -> Found {
+    fn prepare(&self, path: &str, bytes: fs::Content, modified_s: u64) -> Result<Found, FindError> {
         let now_s = self.platform.unix_s();
-        Found::Asset(Arc::new(Asset::new(path, bytes, modified_s, now_s)))
+        let encoded = match self.precompressed {
+            Precompressed::Off => Vec::new(),
+            Precompressed::On => self.encoded(path, modified_s, now_s)?,
+        };
+        let form = if encoded.is_empty() {
+            site::Form::Only
+        } else {
+            site::Form::Plain
+        };
+        let asset = Asset::in_form(form, path, bytes, modified_s, now_s);
+        Ok(Found::Asset(Arc::new(asset.with_encoded(encoded))))
+    }
+
+    /// The compressed forms of the file at `path`, except those that are older.
+    #[cold]
+    fn encoded(
+        &self,
+        path: &str,
+        plain_s: u64,
+        now_s: u64,
+    ) -> Result<Vec<(Encoding, Arc<Asset>)>, FindError> {
+        let mut encoded = Vec::new();
+        for encoding in Encoding::ALL {
+            let found = self.platform.find(&[path, encoding.suffix()].concat())?;
+            if let Some(Node::File { bytes, modified_s }) = found
+                && modified_s >= plain_s
+            {
+                let form = site::Form::Encoded(encoding);
+                let asset = Asset::in_form(form, path, bytes, modified_s, now_s);
+                encoded.push((encoding, Arc::new(asset)));
+            }
+        }
+        Ok(encoded)
     }
 
     fn answer_metrics(&self, head: &mut Vec<u8>) -> Answer {

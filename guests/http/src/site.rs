@@ -9,6 +9,7 @@ use tare_libos::fs::Content;
 use tare_libos::sync::Mutex;
 
 use crate::conditions::Validators;
+use crate::encoding::Encoding;
 use crate::status::Status;
 use crate::{content_type, decimal, http_date};
 
@@ -57,14 +58,32 @@ pub struct Asset {
     last_modified: Range<usize>,
     /// Content-Type to Accept-Ranges, as whole lines.
     described: Range<usize>,
-    /// Last-Modified and ETag, as whole lines.
+    /// Last-Modified, ETag and Vary, as whole lines.
     validated: Range<usize>,
+    /// The same in other codings.
+    encoded: Box<[(Encoding, Arc<Asset>)]>,
+}
+
+/// Which of its forms an asset is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The only one.
+    Only,
+    /// The plain one of several.
+    Plain,
+    /// One of several, in this coding.
+    Encoded(Encoding),
 }
 
 impl Asset {
     /// Prepares the head of a file's answers. A file from the future counts as
     /// changed `now_s`, seconds since 1970 (RFC 9110, 8.8.2.1).
     pub fn new(path: &str, bytes: Content, modified_s: u64, now_s: u64) -> Self {
+        Self::in_form(Form::Only, path, bytes, modified_s, now_s)
+    }
+
+    /// The same for one of several forms of the file at `path`.
+    pub fn in_form(form: Form, path: &str, bytes: Content, modified_s: u64, now_s: u64) -> Self {
         let shown_s = modified_s.min(now_s);
         let mut head = Vec::with_capacity(256);
         let mut field = |name: &[u8], value: &dyn Fn(&mut Vec<u8>)| -> Range<usize> {
@@ -79,12 +98,23 @@ impl Asset {
         let kind = field(b"Content-Type: ", &|out| {
             out.extend_from_slice(content_type::of(path).as_bytes());
         });
+        if let Form::Encoded(encoding) = form {
+            field(b"Content-Encoding: ", &|out| {
+                out.extend_from_slice(encoding.name().as_bytes());
+            });
+        }
         let last_modified = field(b"Last-Modified: ", &|out| {
             out.extend_from_slice(&http_date::format(shown_s));
         });
         let etag = field(b"ETag: ", &|out| {
-            push_etag(out, modified_s, bytes.len() as u64);
+            push_etag(out, modified_s, bytes.len() as u64, form);
         });
+        let varies = match form {
+            Form::Only => etag.clone(),
+            Form::Plain | Form::Encoded(_) => field(b"Vary: ", &|out| {
+                out.extend_from_slice(b"Accept-Encoding");
+            }),
+        };
         let ranges = field(b"Accept-Ranges: ", &|out| out.extend_from_slice(b"bytes"));
         field(b"Content-Length: ", &|out| {
             decimal::push(out, bytes.len() as u64)
@@ -94,10 +124,39 @@ impl Asset {
             head: head.into_boxed_slice(),
             modified_s: shown_s,
             described: kind.start - b"Content-Type: ".len()..ranges.end + 2,
-            validated: last_modified.start - b"Last-Modified: ".len()..etag.end + 2,
+            validated: last_modified.start - b"Last-Modified: ".len()..varies.end + 2,
             etag,
             last_modified,
+            encoded: Box::default(),
         }
+    }
+
+    /// With the same file in other codings, by preference.
+    pub fn with_encoded(self, encoded: Vec<(Encoding, Arc<Asset>)>) -> Self {
+        let encoded = encoded.into_boxed_slice();
+        Self { encoded, ..self }
+    }
+
+    /// The form that a client wants most, by its `Accept-Encoding`.
+    #[inline]
+    pub fn accepted(self: Arc<Self>, accept_encoding: Option<&[u8]>) -> Arc<Self> {
+        match accept_encoding {
+            Some(accepted) if !self.encoded.is_empty() => self.wanted(accepted),
+            _ => self,
+        }
+    }
+
+    #[cold]
+    fn wanted(self: Arc<Self>, accepted: &[u8]) -> Arc<Self> {
+        let mut most = 0;
+        let mut found = None;
+        for (encoding, asset) in &self.encoded {
+            let weight = encoding.weight(accepted);
+            if weight > most {
+                (most, found) = (weight, Some(asset));
+            }
+        }
+        found.map_or_else(|| Arc::clone(&self), Arc::clone)
     }
 
     /// Status line and fields of a complete answer.
@@ -125,11 +184,15 @@ impl Asset {
     }
 }
 
-fn push_etag(out: &mut Vec<u8>, modified_s: u64, len: u64) {
+fn push_etag(out: &mut Vec<u8>, modified_s: u64, len: u64, form: Form) {
     out.push(b'"');
     decimal::push_hex(out, modified_s);
     out.push(b'-');
     decimal::push_hex(out, len);
+    if let Form::Encoded(encoding) = form {
+        out.push(b'-');
+        out.extend_from_slice(encoding.name().as_bytes());
+    }
     out.push(b'"');
 }
 

@@ -9,7 +9,7 @@ use tare_guest_http::server::{Platform, Server};
 use tare_guest_http::site::{Files, FindError, Node};
 
 use support::{Act, MODIFIED, Script, ask, get, responses, server};
-use tare_guest_http::server::Metrics;
+use tare_guest_http::server::{Metrics, Missing, Precompressed};
 use tare_guest_http::status::Status;
 
 #[test]
@@ -376,4 +376,115 @@ fn figures_are_served_as_text() {
     assert!(text.contains("http_connections_open 1\n"));
     assert!(text.contains("http_connections_total 3\n"));
     assert_eq!(server.counters.responses(Status::Ok), 2);
+}
+
+/// RFC 9110, 12.5.3 and 8.8.3.3: a form for the client, with a tag and a length of its own.
+#[test]
+fn compressed_forms_go_to_clients_that_take_them() {
+    let files = || {
+        MemoryFiles::new()
+            .with("a.css", b"plain text".as_slice(), 1000)
+            .with("a.css.gz", b"gzip".as_slice(), 1000)
+            .with("a.css.br", b"br".as_slice(), 2000)
+            .with("a.css.zst", b"stale".as_slice(), 999)
+            .with("b.css", b"alone".as_slice(), 1000)
+    };
+    let server = Server::new(files()).with_precompressed(Precompressed::On);
+    for _ in 0..2 {
+        for (accepted, encoding, body) in [
+            ("gzip, deflate, br, zstd", Some("br"), &b"br"[..]),
+            ("gzip;q=1, br;q=0.5", Some("gzip"), b"gzip"),
+            ("zstd", None, b"plain text"),
+            ("br;q=0, *", Some("gzip"), b"gzip"),
+            ("identity", None, b"plain text"),
+        ] {
+            let answer = get(
+                &server,
+                "/a.css",
+                &format!("Accept-Encoding: {accepted}\r\n"),
+            );
+            assert_eq!(answer.field("Content-Encoding"), encoding, "{accepted}");
+            assert_eq!(answer.body, body, "{accepted}");
+            assert_eq!(answer.field("Vary"), Some("Accept-Encoding"), "{accepted}");
+            assert_eq!(
+                answer.field("Content-Type"),
+                Some("text/css; charset=utf-8")
+            );
+        }
+    }
+    let brotli = get(&server, "/a.css", "Accept-Encoding: br\r\n");
+    let tag = brotli.field("ETag").unwrap();
+    let fields = |coding: &str| format!("Accept-Encoding: {coding}\r\nIf-None-Match: {tag}\r\n");
+    let same = get(&server, "/a.css", &fields("br"));
+    assert_eq!(
+        (same.status, same.field("Vary")),
+        (304, Some("Accept-Encoding"))
+    );
+    assert_eq!(get(&server, "/a.css", &fields("gzip")).status, 200);
+    let part = get(
+        &server,
+        "/a.css",
+        "Accept-Encoding: gzip\r\nRange: bytes=1-2\r\n",
+    );
+    assert_eq!((part.status, &part.body[..]), (206, &b"zi"[..]));
+    assert_eq!(part.field("Content-Encoding"), Some("gzip"));
+    // A file without other forms, and a server that does not look for them, vary in nothing.
+    let alone = get(&server, "/b.css", "Accept-Encoding: br\r\n");
+    assert_eq!(
+        (alone.field("Vary"), &alone.body[..]),
+        (None, &b"alone"[..])
+    );
+    let off = get(&Server::new(files()), "/a.css", "Accept-Encoding: br\r\n");
+    assert_eq!(
+        (off.field("Vary"), &off.body[..]),
+        (None, &b"plain text"[..])
+    );
+}
+
+#[test]
+fn paths_without_a_file_get_the_page_or_the_application() {
+    let files = || {
+        MemoryFiles::new()
+            .with("index.html", b"<p>app</p>".as_slice(), 1000)
+            .with("404.html", b"<p>gone</p>".as_slice(), 1000)
+    };
+    let html = Some("text/html; charset=utf-8");
+    let server = Server::new(files()).with_missing(Missing::Page("404.html".into()));
+    let answer = get(
+        &server,
+        "/no/such",
+        "Range: bytes=0-1\r\nIf-None-Match: *\r\n",
+    );
+    assert_eq!(
+        (answer.status, &answer.body[..]),
+        (404, &b"<p>gone</p>"[..])
+    );
+    assert_eq!(
+        (answer.field("Content-Type"), answer.field("ETag")),
+        (html, None)
+    );
+    assert_eq!(get(&server, "/", "").status, 200);
+    let head = Script::new([Act::Send(b"HEAD /no HTTP/1.1\r\nHost: a\r\n\r\n".to_vec())]);
+    let head = responses(&head.run(&server).sent, &[0]).remove(0);
+    assert_eq!(
+        (head.status, head.field("Content-Length")),
+        (404, Some("11"))
+    );
+
+    let server = Server::new(files()).with_missing(Missing::Fallback("index.html".into()));
+    let answer = get(&server, "/users/7?tab=2", "");
+    assert_eq!((answer.status, &answer.body[..]), (200, &b"<p>app</p>"[..]));
+    assert_eq!(answer.field("Content-Type"), html);
+    let tag = answer.field("ETag").unwrap();
+    let same = get(&server, "/users/8", &format!("If-None-Match: {tag}\r\n"));
+    assert_eq!(same.status, 304);
+    // A path that cannot be one stays refused, and so do other methods.
+    assert_eq!(get(&server, "/%zz", "").status, 400);
+    assert_eq!(
+        ask(&server, "POST /x HTTP/1.1\r\nHost: a\r\n\r\n")[0].status,
+        405
+    );
+    // A page that has gone since is a line again.
+    let server = Server::new(files()).with_missing(Missing::Page("none.html".into()));
+    assert_eq!(get(&server, "/no", "").status, 404);
 }

@@ -3,7 +3,9 @@
 //!
 //! Options on the command line: `port=N` (80), `connections=N` (as many as the heap
 //! carries, up to [`MOST_CONNECTIONS`]), `metrics=on` to serve figures for Prometheus
-//! at `/metrics` (off).
+//! at `/metrics` (off), `precompressed=on` to send `FILE.br`, `FILE.zst` or `FILE.gz` in the
+//! place of `FILE` to clients that take it (off), and for paths without a file
+//! `not_found=FILE` to send it with 404, or `fallback=FILE` to send it with 200.
 
 mod machine;
 
@@ -16,7 +18,8 @@ use tare_libos::serve::{self, Service, Stream};
 use tare_libos::{env, fs, heap, println};
 
 use crate::connection;
-use crate::server::{Metrics, Server};
+use crate::server::{Metrics, Missing, Precompressed, Server};
+use crate::site::{Files, Node};
 use machine::Machine;
 
 /// Most connections, whatever the memory.
@@ -62,7 +65,10 @@ fn serve_files() -> io::Result<()> {
     };
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))?;
     let http = Http {
-        server: Server::new(Machine::new()).with_metrics(metrics()?),
+        server: Server::new(Machine::new())
+            .with_metrics(metrics()?)
+            .with_precompressed(precompressed()?)
+            .with_missing(missing()?),
         most: most_connections()?,
     };
     serve::start(listener, http)
@@ -95,13 +101,44 @@ impl Service for Http {
 }
 
 fn metrics() -> io::Result<Metrics> {
-    match env::var("metrics") {
-        None | Some("off") => Ok(Metrics::Off),
-        Some("on") => Ok(Metrics::On),
-        Some(_) => Err(Error::new(
-            ErrorKind::InvalidInput,
-            "invalid metrics=: want on or off",
-        )),
+    let is_on = switch("metrics", "invalid metrics=: want on or off")?;
+    Ok(if is_on { Metrics::On } else { Metrics::Off })
+}
+
+fn precompressed() -> io::Result<Precompressed> {
+    let is_on = switch("precompressed", "invalid precompressed=: want on or off")?;
+    Ok(if is_on {
+        Precompressed::On
+    } else {
+        Precompressed::Off
+    })
+}
+
+/// The file must be there, so that a wrong name is not found out by the first client.
+fn missing() -> io::Result<Missing> {
+    let invalid = |reason| Err(Error::new(ErrorKind::InvalidInput, reason));
+    let of = |word: &str| String::from(word.trim_start_matches('/'));
+    let missing = match (env::var("not_found"), env::var("fallback")) {
+        (None, None) => return Ok(Missing::Line),
+        (Some(page), None) => Missing::Page(of(page)),
+        (None, Some(file)) => Missing::Fallback(of(file)),
+        (Some(_), Some(_)) => return invalid("not_found= and fallback=: want one of them"),
+    };
+    let (Missing::Page(path) | Missing::Fallback(path)) = &missing else {
+        return Ok(missing);
+    };
+    match Machine::new().find(path) {
+        Ok(Some(Node::File { .. })) => Ok(missing),
+        _ => invalid("not_found= or fallback=: there is no such file in the root"),
+    }
+}
+
+/// Whether an option that is off without a word is on.
+fn switch(name: &'static str, invalid: &'static str) -> io::Result<bool> {
+    match env::var(name) {
+        None | Some("off") => Ok(false),
+        Some("on") => Ok(true),
+        Some(_) => Err(Error::new(ErrorKind::InvalidInput, invalid)),
     }
 }
 

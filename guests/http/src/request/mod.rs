@@ -49,6 +49,8 @@ pub struct Request<'a> {
     pub range: Option<&'a [u8]>,
     /// `If-Range`.
     pub if_range: Option<&'a [u8]>,
+    /// `Accept-Encoding`; of several lines the last.
+    pub accept_encoding: Option<&'a [u8]>,
 }
 
 /// A request's method.
@@ -194,6 +196,7 @@ fn judge<'a>(line: &Line<'a>, headers: &[httparse::Header<'a>]) -> Result<Reques
         conditions: fields.conditions,
         range: fields.range,
         if_range: fields.if_range,
+        accept_encoding: fields.accept_encoding,
     })
 }
 
