@@ -15,6 +15,7 @@ programs=(tare tare-monitor tare-rr tare-calls tare-appliance)
 uninstall() {
     rm -rf "$root/lib/tare"
     rm -f "$root/bin/tare" "$root/share/bash-completion/completions/tare"
+    rm -f "$root/lib/systemd/system/tare-blk@.service" "$root/lib/systemd/system/tare-blk@.socket"
     rm -f "$root"/share/man/man1/tare.1 "$root"/share/man/man1/tare-*.1
 }
 
@@ -32,7 +33,7 @@ done
 
 uninstall
 install -d "$root/bin" "$root/lib/tare/images" "$root/lib/tare/linux" \
-    "$root/share/man/man1" "$root/share/bash-completion/completions"
+    "$root/share/man/man1" "$root/share/bash-completion/completions" "$root/lib/systemd/system"
 for program in "${programs[@]}"; do
     [ ! -f "$built/$program" ] || install -m 755 "$built/$program" "$root/lib/tare/"
 done
@@ -42,6 +43,8 @@ if [ -f "$built/linux/tare-init" ]; then
 else
     echo "install: without Linux guests and the other appliances: \`make build\` adds them"
 fi
+sed "s|@PREFIX@|$prefix|" dist/tare-blk@.service >"$root/lib/systemd/system/tare-blk@.service"
+install -m 644 dist/tare-blk@.socket "$root/lib/systemd/system/"
 ln -s ../lib/tare/tare "$root/bin/tare"
 "$built/tare" man --out "$root/share/man/man1" >/dev/null
 "$built/tare" completions bash >"$root/share/bash-completion/completions/tare"

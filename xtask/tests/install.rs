@@ -54,8 +54,14 @@ fn programs_are_installed_together_and_removed() {
     // The link leads to the program beside which the others are.
     let link = place.dir.path().join("dest/opt/tare/bin/tare");
     assert!(link.canonicalize().unwrap().ends_with("lib/tare/tare"));
+    let units = ["service", "socket"].map(|kind| format!("lib/systemd/system/tare-blk@.{kind}"));
+    assert!(units.iter().all(|unit| place.installed(unit)));
+    let service = place.dir.path().join("dest/opt/tare").join(&units[0]);
+    let service = fs::read_to_string(service).unwrap();
+    assert!(service.contains("ExecStart=/opt/tare/bin/tare blk "));
     assert!(place.run(&["uninstall"]).status.success());
     assert!(!place.installed("lib/tare") && !place.installed("bin/tare"));
+    assert!(!units.iter().any(|unit| place.installed(unit)));
 }
 
 #[test]

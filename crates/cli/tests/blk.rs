@@ -14,6 +14,10 @@ mod hanging;
 mod kinds;
 #[path = "blk/linux.rs"]
 mod linux;
+#[path = "blk/rounds.rs"]
+mod rounds;
+#[path = "blk/several.rs"]
+mod several;
 mod support;
 #[path = "blk/whole.rs"]
 mod whole;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! main ── signals, control socket (routes), the end
-//! io ──── the front-end's messages, queues, the engine (io, session)
+//! io ──── the front-end's messages, queues, the engine (io, session); one for each disk
 //! ```
 //!
 //! The protocol's messages are the `vhost` crate's. Queues are those of the
@@ -16,9 +16,10 @@
 //! ended first. The log of what is in flight (`INFLIGHT_SHMFD`) lets a front-end
 //! go on with a new process after this one was killed.
 //!
-//! Limits: one front-end at a time, no migration, no polled queues, no packed
+//! Limits: one front-end of a disk at a time, no migration, no polled queues, no packed
 //! rings.
 
+mod activation;
 mod counters;
 mod failure;
 #[cfg(any(test, feature = "testing"))]
@@ -32,6 +33,7 @@ mod serve;
 mod session;
 mod socket;
 
+pub use activation::{ActivationError, Supervisor, sockets as passed_sockets};
 pub use counters::VhostCounters;
-pub use serve::{BlkDaemon, Ended, ServeError, serve};
+pub use serve::{BlkDaemon, Ended, ServeError, ServedDisk, serve};
 pub use socket::{Socket, SocketError};

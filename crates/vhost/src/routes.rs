@@ -15,22 +15,29 @@ use tare_daemon::observe::{MemoryObserver, ThreadObserver};
 use tare_daemon::rules::SharedRules;
 use tare_devices::CounterSource;
 
-/// The one disk's name in settings.
-const DISK: &str = "disk0";
+/// One disk, seen from the main thread.
+pub(crate) struct DiskControl {
+    pub(crate) path: String,
+    pub(crate) rules: Arc<SharedRules<DiskRules>>,
+    pub(crate) counters: [Arc<dyn CounterSource>; 2],
+    /// Wakes its I/O thread after a change.
+    pub(crate) wake: OwnedFd,
+}
+
+/// The name of disk `number` in settings.
+fn disk_name(number: usize) -> String {
+    format!("disk{number}")
+}
 
 /// The control interface.
 pub(crate) struct Control {
     pub(crate) name: String,
-    pub(crate) disk_path: String,
     pub(crate) started: Instant,
-    pub(crate) rules: Arc<SharedRules<DiskRules>>,
-    pub(crate) counters: Vec<Arc<dyn CounterSource>>,
+    pub(crate) disks: Vec<DiskControl>,
     pub(crate) threads: Vec<ThreadObserver>,
     pub(crate) memory: MemoryObserver,
     /// A request to stop, for the main loop.
     pub(crate) stop: Option<Stop>,
-    /// Wakes the I/O thread after a change.
-    pub(crate) wake: OwnedFd,
 }
 
 impl Routes for Control {
@@ -42,7 +49,11 @@ impl Routes for Control {
 impl Interface for Control {
     fn stats(&self) -> Stats {
         let uptime_ns = self.started.elapsed().as_nanos();
-        let counters = self.counters.iter().flat_map(|it| it.snapshot());
+        let device = |(number, disk): (usize, &DiskControl)| DeviceStats {
+            kind: "blk".to_owned(),
+            address: disk_name(number),
+            counters: disk.counters.iter().flat_map(|it| it.snapshot()).collect(),
+        };
         Stats {
             name: self.name.clone(),
             pid: std::process::id(),
@@ -51,34 +62,35 @@ impl Interface for Control {
             uptime_ns: u64::try_from(uptime_ns).unwrap_or(u64::MAX),
             halt: None,
             vcpus: Vec::new(),
-            devices: vec![DeviceStats {
-                kind: "blk".to_owned(),
-                address: String::new(),
-                counters: counters.collect(),
-            }],
+            devices: self.disks.iter().enumerate().map(device).collect(),
             threads: self.threads.iter().map(ThreadObserver::stats).collect(),
             memory: self.memory.stats(),
         }
     }
 
     fn settings(&self) -> Settings {
-        let disk = self.rules.get().settings(&self.disk_path);
+        let disks = (0..).zip(&self.disks);
         Settings {
             halt: None,
             net: None,
-            disks: [(DISK.to_owned(), disk)].into(),
+            disks: disks
+                .map(|(n, disk)| (disk_name(n), disk.rules.get().settings(&disk.path)))
+                .collect(),
         }
     }
 
     fn change(&mut self, change: &SettingsChange) -> Result<Settings, SettingsError> {
         let wanted = self.settings().changed(change)?;
-        if change.disks.contains_key(DISK)
-            && let Some(disk) = wanted.disks.get(DISK)
-            // `changed` has checked it.
-            && let Ok(rules) = DiskRules::wanted(disk)
-        {
-            self.rules.set(rules);
-            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        for (number, disk) in self.disks.iter().enumerate() {
+            let name = disk_name(number);
+            if change.disks.contains_key(&name)
+                && let Some(wanted) = wanted.disks.get(&name)
+                // `changed` has checked it.
+                && let Ok(rules) = DiskRules::wanted(wanted)
+            {
+                disk.rules.set(rules);
+                let _ = rustix::io::write(&disk.wake, &1u64.to_ne_bytes());
+            }
         }
         Ok(self.settings())
     }

@@ -1,9 +1,9 @@
-//! The program: two threads, confined, until a signal or a request ends them.
+//! The program: the main thread and one for each disk, confined, until a signal or a request ends them.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Barrier, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -21,10 +21,11 @@ use tare_daemon::signals;
 use tare_devices::blk::{Blk, BlkSettings, Disk, MonotonicClock, choose, paced};
 use tare_devices::virtio::VirtioDevice as _;
 
+use crate::activation::Supervisor;
 use crate::counters::VhostCounters;
 use crate::failure::complain;
 use crate::io::{Connected, IoLoop, QUEUES};
-use crate::routes::Control;
+use crate::routes::{Control, DiskControl};
 use crate::session::Session;
 use crate::socket::Socket;
 
@@ -36,12 +37,24 @@ const STACK_BYTES: usize = 256 << 10;
 /// the log of requests in flight, and a successor does it again.
 const END_TIMEOUT: Duration = Duration::from_millis(1_500);
 
-/// What is served, and where.
+/// What is served.
 pub struct BlkDaemon {
     /// Name of the run.
     pub name: String,
-    /// The disk's name, for people.
-    pub disk_path: String,
+    /// Its disks, each with an I/O thread of its own; one at least.
+    pub disks: Vec<ServedDisk>,
+    /// Listening control socket.
+    pub control: UnixListener,
+    /// The run directory, whose files may be removed at the end.
+    pub run_dir: PathBuf,
+    /// Who wants to know that it serves.
+    pub supervisor: Supervisor,
+}
+
+/// One disk, and where it is served.
+pub struct ServedDisk {
+    /// Its name, for people.
+    pub path: String,
     /// The open, locked disk.
     pub disk: Disk,
     /// How it looks to the guest.
@@ -50,10 +63,6 @@ pub struct BlkDaemon {
     pub latency: Duration,
     /// Where front-ends connect.
     pub socket: Socket,
-    /// Listening control socket.
-    pub control: UnixListener,
-    /// The run directory, whose files may be removed at the end.
-    pub run_dir: PathBuf,
 }
 
 /// Why serving ended.
@@ -114,14 +123,76 @@ pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, ServeErro
         .map_err(|errno| failed_to("handle signals")(errno.into()))?;
     let BlkDaemon {
         name,
-        disk_path,
+        disks,
+        control,
+        run_dir,
+        supervisor,
+    } = daemon;
+    let ended = event()?;
+    let poll = Poll::new().map_err(failed_to("make an epoll"))?;
+    poll.add(signal, SIGNAL)
+        .and_then(|()| poll.add(&ended, ENDED))
+        .map_err(failed_to("watch its events"))?;
+    let server = Server::new(control, &poll, SERVER);
+    let mut server = server.map_err(failed_to("serve its control socket"))?;
+
+    let several = disks.len() > 1;
+    let mut controls = Vec::new();
+    let mut threads = Vec::new();
+    let mut sockets = Vec::new();
+    for (number, disk) in disks.into_iter().enumerate() {
+        let thread = if several {
+            format!("io{number}")
+        } else {
+            "io".to_owned()
+        };
+        let (socket, control, io, stop) = prepare(disk)?;
+        threads.push(IoThread::spawn(thread, io, stop, clone(&ended)?)?);
+        controls.push(control);
+        sockets.push(socket);
+    }
+    let main = ThreadObserver::open("main", gettid());
+    let others = threads
+        .iter()
+        .map(|it| ThreadObserver::open(&it.name, it.tid));
+    let observers = [main].into_iter().chain(others).collect::<Result<_, _>>();
+    let mut routes = Control {
+        name,
+        started,
+        disks: controls,
+        threads: observers.map_err(failed_to("open its threads' statistics"))?,
+        memory: MemoryObserver::new(Vec::new()),
+        stop: None,
+    };
+    let mut files = Files::remove_only(&run_dir)?;
+    let mut directories = vec![&*run_dir];
+    directories.extend(run_dir.parent());
+    for directory in sockets.iter().filter_map(Socket::directory) {
+        files = files.and_remove_in(directory)?;
+        directories.push(directory);
+    }
+    confine::drop_capabilities(&directories).map_err(failed_to("drop its capabilities"))?;
+    confine::confine(Role::Main, files)?;
+    for thread in &threads {
+        thread.gate.wait();
+    }
+    ready();
+    supervisor.ready();
+    let reason = wait(&poll, &mut server, &mut routes, &threads);
+    supervisor.stopping();
+    end(&threads);
+    Ok(reason)
+}
+
+/// The device of one disk, its I/O loop, and what stops that.
+fn prepare(disk: ServedDisk) -> Result<(Socket, DiskControl, IoLoop, OwnedFd), ServeError> {
+    let ServedDisk {
+        path,
         disk,
         settings,
         latency,
         socket,
-        control,
-        run_dir,
-    } = daemon;
+    } = disk;
     let chosen = choose(&disk).map_err(failed_to("open the disk again"))?;
     if let Some(error) = &chosen.refused {
         complain(&format!(
@@ -131,55 +202,25 @@ pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, ServeErro
     let engine = paced(chosen.engine, latency, Box::new(MonotonicClock));
     let device = Blk::new(settings, disk, engine, Box::new(MonotonicClock));
     let counters: Arc<VhostCounters> = Arc::default();
-    let sources = vec![device.counters(), Arc::clone(&counters) as _];
+    let sources = [device.counters(), Arc::clone(&counters) as _];
     let epoll = Arc::new(Poll::new().map_err(failed_to("make an epoll"))?);
     let session = Session::new(device, Arc::clone(&epoll), Arc::clone(&counters), QUEUES);
     let session = Arc::new(Mutex::new(session));
     let stop = event()?;
     let listener = socket.listener().map_err(failed_to("serve the socket"))?;
-    let stopped = clone(&stop)?;
-    let io = IoLoop::new(epoll, listener, session, counters, stopped, event()?);
+    let io = IoLoop::new(epoll, listener, session, counters, clone(&stop)?, event()?);
     let io = io.map_err(failed_to("watch the socket"))?;
-    let connected = io.connected();
-    let rules = io.rules();
-    let wake = io.wake().map_err(failed_to("make an event"))?;
-
-    let ended = event()?;
-    let poll = Poll::new().map_err(failed_to("make an epoll"))?;
-    poll.add(signal, SIGNAL)
-        .and_then(|()| poll.add(&ended, ENDED))
-        .map_err(failed_to("watch its events"))?;
-    let server = Server::new(control, &poll, SERVER);
-    let mut server = server.map_err(failed_to("serve its control socket"))?;
-    let thread = IoThread::spawn(io, clone(&ended)?)?;
-    let observe = |name, tid| ThreadObserver::open(name, tid);
-    let threads = [observe("main", gettid()), observe("io", thread.tid)];
-    let threads = threads.into_iter().collect::<Result<_, _>>();
-    let mut routes = Control {
-        name,
-        disk_path,
-        started,
-        rules,
+    let control = DiskControl {
+        path,
+        rules: io.rules(),
         counters: sources,
-        threads: threads.map_err(failed_to("open its threads' statistics"))?,
-        memory: MemoryObserver::new(Vec::new()),
-        stop: None,
-        wake,
+        wake: io.wake().map_err(failed_to("make an event"))?,
     };
-    let files = Files::remove_only(&run_dir)?.and_remove_in(socket.directory())?;
-    let directories = [Some(&*run_dir), run_dir.parent(), Some(socket.directory())];
-    let directories: Vec<&Path> = directories.into_iter().flatten().collect();
-    confine::drop_capabilities(&directories).map_err(failed_to("drop its capabilities"))?;
-    confine::confine(Role::Main, files)?;
-    thread.gate.wait();
-    ready();
-    let reason = wait(&poll, &mut server, &mut routes, &thread);
-    thread.end(&stop, &connected);
-    Ok(reason)
+    Ok((socket, control, io, stop))
 }
 
 /// The main thread's loop, until there is a reason to end.
-fn wait(poll: &Poll, server: &mut Server, routes: &mut Control, thread: &IoThread) -> Ended {
+fn wait(poll: &Poll, server: &mut Server, routes: &mut Control, threads: &[IoThread]) -> Ended {
     let mut ready = Vec::with_capacity(16);
     loop {
         if let Err(error) = poll.wait(&mut ready, server.wait()) {
@@ -192,7 +233,12 @@ fn wait(poll: &Poll, server: &mut Server, routes: &mut Control, thread: &IoThrea
                         return Ended::Signal(request);
                     }
                 }
-                ENDED => return Ended::Failed(thread.failure()),
+                ENDED => {
+                    let failed = threads.iter().find_map(IoThread::failure);
+                    return Ended::Failed(
+                        failed.unwrap_or_else(|| "an I/O thread failed".to_owned()),
+                    );
+                }
                 token => server.ready(poll, token, routes),
             }
         }
@@ -203,17 +249,21 @@ fn wait(poll: &Poll, server: &mut Server, routes: &mut Control, thread: &IoThrea
     }
 }
 
-/// The I/O thread, seen from the main one.
+/// An I/O thread, seen from the main one.
 struct IoThread {
+    name: String,
     handle: JoinHandle<()>,
     tid: Pid,
+    stop: OwnedFd,
+    connected: Connected,
     /// It begins when the main thread is confined.
     gate: Arc<Barrier>,
     failure: Arc<Mutex<Option<String>>>,
 }
 
 impl IoThread {
-    fn spawn(io: IoLoop, ended: OwnedFd) -> Result<Self, ServeError> {
+    fn spawn(name: String, io: IoLoop, stop: OwnedFd, ended: OwnedFd) -> Result<Self, ServeError> {
+        let connected = io.connected();
         let (sender, tid) = mpsc::channel();
         let gate = Arc::new(Barrier::new(2));
         let failure: Arc<Mutex<Option<String>>> = Arc::default();
@@ -232,11 +282,14 @@ impl IoThread {
                 let _ = rustix::io::write(&ended, &1u64.to_ne_bytes());
             }
         };
-        let builder = thread::Builder::new().name("io".to_owned());
+        let builder = thread::Builder::new().name(name.clone());
         let handle = builder.stack_size(STACK_BYTES).spawn(body);
         let handle = handle.map_err(failed_to("start a thread"))?;
         let gone = |_| failed_to("start a thread")(io::ErrorKind::BrokenPipe.into());
         Ok(Self {
+            name,
+            stop,
+            connected,
             handle,
             tid: tid.recv().map_err(gone)?,
             gate,
@@ -244,32 +297,37 @@ impl IoThread {
         })
     }
 
-    fn failure(&self) -> String {
+    /// Why it failed, if it did.
+    fn failure(&self) -> Option<String> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        format!(
-            "the I/O thread failed: {}",
-            failure.as_deref().unwrap_or("?")
-        )
+        let failure = failure.as_deref()?;
+        Some(format!("the I/O thread {} failed: {failure}", self.name))
     }
+}
 
-    /// Lets it end what is in flight. A front-end in the middle of a message
-    /// does not hold it up.
-    fn end(self, stop: &OwnedFd, connected: &Connected) {
-        let _ = rustix::io::write(stop, &1u64.to_ne_bytes());
-        let begin = Instant::now();
-        let mut pause = Duration::from_micros(200);
-        while !self.handle.is_finished() {
-            if begin.elapsed() > END_TIMEOUT {
-                return complain(
-                    "requests in flight did not end within 1.5 s: they are left to the next daemon",
-                );
-            }
-            thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(20));
-            if begin.elapsed() > Duration::from_millis(200)
-                && let Some(stream) = &*connected.lock().unwrap_or_else(PoisonError::into_inner)
-            {
-                let _ = stream.shutdown(std::net::Shutdown::Both);
+/// Lets the threads end what is in flight. A front-end in the middle of a message
+/// does not hold one up.
+fn end(threads: &[IoThread]) {
+    for thread in threads {
+        let _ = rustix::io::write(&thread.stop, &1u64.to_ne_bytes());
+    }
+    let begin = Instant::now();
+    let mut pause = Duration::from_micros(200);
+    let run = || threads.iter().filter(|it| !it.handle.is_finished());
+    while run().next().is_some() {
+        if begin.elapsed() > END_TIMEOUT {
+            return complain(
+                "requests in flight did not end within 1.5 s: they are left to the next daemon",
+            );
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+        if begin.elapsed() > Duration::from_millis(200) {
+            for thread in run() {
+                let connected = thread.connected.lock();
+                if let Some(stream) = &*connected.unwrap_or_else(PoisonError::into_inner) {
+                    let _ = stream.shutdown(std::net::Shutdown::Both);
+                }
             }
         }
     }

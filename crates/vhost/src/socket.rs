@@ -40,8 +40,17 @@ pub enum SocketError {
 #[derive(Debug)]
 pub struct Socket {
     path: PathBuf,
-    inode: (u64, u64),
+    made: Made,
     listener: UnixListener,
+}
+
+/// Who made the socket's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Made {
+    /// This process, with that device and inode number: it removes the file.
+    Here((u64, u64)),
+    /// A supervisor.
+    Elsewhere,
 }
 
 impl Socket {
@@ -74,9 +83,20 @@ impl Socket {
         let inode = inode(path).map_err(failed)?;
         Ok(Self {
             path: path.to_owned(),
-            inode,
+            made: Made::Here(inode),
             listener,
         })
+    }
+
+    /// One that a supervisor listens on, and keeps.
+    pub fn passed(listener: UnixListener) -> Self {
+        let address = listener.local_addr().ok();
+        let path = address.as_ref().and_then(|it| it.as_pathname());
+        Self {
+            path: path.unwrap_or(Path::new("")).to_owned(),
+            made: Made::Elsewhere,
+            listener,
+        }
     }
 
     /// Where it is.
@@ -84,11 +104,12 @@ impl Socket {
         &self.path
     }
 
-    /// The directory that it is in.
-    pub fn directory(&self) -> &Path {
-        match self.path.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
+    /// The directory that its file is removed from.
+    pub fn directory(&self) -> Option<&Path> {
+        match (self.made, self.path.parent()) {
+            (Made::Elsewhere, _) => None,
+            (_, Some(parent)) if parent != Path::new("") => Some(parent),
+            _ => Some(Path::new(".")),
         }
     }
 
@@ -100,7 +121,9 @@ impl Socket {
 impl Drop for Socket {
     /// Unless another program has taken the place.
     fn drop(&mut self) {
-        if inode(&self.path).is_ok_and(|now| now == self.inode) {
+        if let Made::Here(made) = self.made
+            && inode(&self.path).is_ok_and(|now| now == made)
+        {
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -178,6 +201,16 @@ mod tests {
             Socket::bind(&nowhere),
             Err(SocketError::Make { .. })
         ));
+    }
+
+    #[test]
+    fn a_socket_that_was_passed_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let socket = Socket::passed(UnixListener::bind(&path).unwrap());
+        assert_eq!((socket.path(), socket.directory()), (&*path, None));
+        drop(socket);
+        assert!(path.exists());
     }
 
     #[test]

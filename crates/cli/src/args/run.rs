@@ -182,18 +182,19 @@ pub(crate) struct RunArgs {
 /// `tare blk`.
 #[derive(Debug, Args)]
 pub(crate) struct BlkArgs {
-    /// UNIX socket to make; front-ends connect to it, one at a time
+    /// UNIX socket to make; front-ends connect to it, one at a time. Several disks have
+    /// one each, in the same order [default: the sockets that systemd passes]
     #[arg(long, value_name = "SOCKET")]
-    pub(crate) socket: PathBuf,
+    pub(crate) socket: Vec<PathBuf>,
     /// Permission bits of the socket, octal: who may connect may write the disk
     #[arg(long, value_name = "MODE", default_value = "600", value_parser = socket_mode)]
     pub(crate) socket_mode: u32,
-    /// Disk: a raw file or block device. After FILE
+    /// Disk: a raw file or block device, with an I/O thread of its own. After FILE
     /// (a comma in its name is written ,,): ro, format=raw,
     /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B,
     /// iops=N, bytes_per_s=N, latency_us=N
-    #[arg(long, value_name = "FILE[,...]")]
-    pub(crate) disk: DiskChoice,
+    #[arg(long, value_name = "FILE[,...]", required = true)]
+    pub(crate) disk: Vec<DiskChoice>,
     /// Name for tare ps, stats, set and stop [default: blk and a number]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,

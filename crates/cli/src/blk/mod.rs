@@ -1,4 +1,4 @@
-//! `tare blk`: a disk as a vhost-user device, for QEMU and Cloud Hypervisor.
+//! `tare blk`: disks as vhost-user devices, for QEMU and Cloud Hypervisor.
 
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixListener;
@@ -14,7 +14,10 @@ use tare_launch::disk::OpenDiskError;
 use tare_launch::disk_choice::DiskChoice;
 use tare_launch::record::{EngineName, Record, now_s};
 use tare_launch::{Name, RunDirGuard, RunFileError};
-use tare_vhost::{BlkDaemon, ServeError, Socket, SocketError};
+use tare_vhost::{
+    ActivationError, BlkDaemon, ServeError, ServedDisk, Socket, SocketError, Supervisor,
+    passed_sockets,
+};
 
 use crate::args::BlkArgs;
 use crate::failure::{Explain, Failure, Outcome};
@@ -50,13 +53,82 @@ impl Explain for BadDisk {
     }
 }
 
-/// Serves a disk until Ctrl-C, SIGTERM or `tare stop`.
+impl Explain for ActivationError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Socket
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some("a socket unit with ListenStream= passes such a socket".to_owned())
+    }
+}
+
+/// Most disks of one daemon.
+const MOST_DISKS: usize = 16;
+
+/// Disks and sockets that do not go together.
+#[derive(Debug, thiserror::Error)]
+enum PairError {
+    /// No socket at all.
+    #[error("no socket: give one --socket for each --disk, or let systemd pass them")]
+    NoSocket,
+    /// Another number of them.
+    #[error("{disks} disks and {sockets} sockets: give one for each disk, in the same order")]
+    Numbers {
+        /// Disks.
+        disks: usize,
+        /// Sockets.
+        sockets: usize,
+    },
+    /// Of both kinds.
+    #[error("a socket was passed (LISTEN_FDS), and --socket is given: use one of them")]
+    Both,
+    /// Too many.
+    #[error("{0} disks: one daemon serves {MOST_DISKS} at most")]
+    Disks(usize),
+}
+
+impl Explain for PairError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Usage
+    }
+}
+
+/// Where the disks are served, in their order.
+fn sockets(args: &BlkArgs) -> Result<Vec<Socket>, Failure> {
+    let passed = passed_sockets()?;
+    let (disks, sockets) = (args.disk.len(), args.socket.len().max(passed.len()));
+    if disks > MOST_DISKS {
+        return Err(PairError::Disks(disks).into());
+    }
+    if !passed.is_empty() && !args.socket.is_empty() {
+        return Err(PairError::Both.into());
+    }
+    match sockets {
+        0 => return Err(PairError::NoSocket.into()),
+        _ if sockets != disks => return Err(PairError::Numbers { disks, sockets }.into()),
+        _ => {}
+    }
+    if !passed.is_empty() {
+        return Ok(passed.into_iter().map(Socket::passed).collect());
+    }
+    let made = args.socket.iter();
+    let made = made.map(|path| Socket::bind_for(path, args.socket_mode));
+    Ok(made.collect::<Result<_, _>>()?)
+}
+
+/// Serves disks until Ctrl-C, SIGTERM or `tare stop`.
 pub(crate) fn blk(args: BlkArgs) -> Outcome {
-    let disk = Disk::open_as(&args.disk.path, args.disk.access, args.disk.format)
-        .map_err(OpenDiskError::from)?;
-    let config = config(&args.disk, &disk);
-    let settings = settings(&config).map_err(BadDisk)?;
-    let socket = Socket::bind_for(&args.socket, args.socket_mode)?;
+    let mut disks = Vec::new();
+    for (number, asked) in args.disk.iter().enumerate() {
+        let disk = Disk::open_as(&asked.path, asked.access, asked.format);
+        let disk = disk.map_err(OpenDiskError::from)?;
+        let config = config(number, asked, &disk);
+        disks.push((disk, settings(&config).map_err(BadDisk)?, config));
+    }
+    let sockets = sockets(&args)?;
+    let supervisor = Supervisor::of_environment()
+        .map_err(|error| Failure::new(ExitCode::Socket, NoSupervisor(error)))?;
     let name = match args.name {
         Some(name) => Name::Given(name),
         None => Name::Numbered("blk".to_owned()),
@@ -65,33 +137,47 @@ pub(crate) fn blk(args: BlkArgs) -> Outcome {
     let dir = run_dir.dir();
     let control = UnixListener::bind(dir.control_socket())
         .map_err(RunFileError::of("the control socket", dir))?;
-    record(&config)
+    let paths: Vec<_> = disks.iter().map(|(_, _, it)| it.path.as_str()).collect();
+    record(paths.join(", "))
         .write(dir)
         .map_err(RunFileError::of("run.json", dir))?;
-    let served = format!(
-        "{} is served on {} as {}",
-        config.path,
-        socket.path().display(),
-        dir.name()
-    );
+    let mut served = Vec::new();
+    let mut lines = Vec::new();
+    for ((disk, settings, config), socket) in disks.into_iter().zip(sockets) {
+        let at = socket.path().display();
+        lines.push(format!(
+            "{} is served on {at} as {}",
+            config.path,
+            dir.name()
+        ));
+        served.push(ServedDisk {
+            path: config.path,
+            disk,
+            settings,
+            latency: Duration::from_micros(config.latency_us.into()),
+            socket,
+        });
+    }
     let daemon = BlkDaemon {
         name: dir.name().to_owned(),
-        disk_path: config.path.clone(),
-        disk,
-        settings,
-        latency: Duration::from_micros(config.latency_us.into()),
-        socket,
+        disks: served,
         control,
         run_dir: dir.path().to_owned(),
+        supervisor,
     };
-    let ended = tare_vhost::serve(daemon, || warn(&served))?;
+    let ended = tare_vhost::serve(daemon, || lines.iter().for_each(|line| warn(line)))?;
     match ended {
         tare_vhost::Ended::Failed(sentence) => Err(Failure::new(ExitCode::Internal, sentence)),
         ended => Ok(ended.code()),
     }
 }
 
-fn config(asked: &DiskChoice, disk: &Disk) -> DiskConfig {
+/// `NOTIFY_SOCKET` cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot connect to the socket that NOTIFY_SOCKET names")]
+struct NoSupervisor(#[source] std::io::Error);
+
+fn config(number: usize, asked: &DiskChoice, disk: &Disk) -> DiskConfig {
     DiskConfig {
         path: asked.path.to_string_lossy().into_owned(),
         file: Descriptor(disk.file().as_raw_fd()),
@@ -100,7 +186,7 @@ fn config(asked: &DiskChoice, disk: &Disk) -> DiskConfig {
         serial: asked
             .serial
             .clone()
-            .unwrap_or_else(|| "tare-disk0".to_owned()),
+            .unwrap_or_else(|| format!("tare-disk{number}")),
         // The front-end takes as many as it wants.
         queues: asked.queues.unwrap_or(MAX_QUEUES),
         coalesce: asked.coalesce.unwrap_or_default(),
@@ -110,12 +196,12 @@ fn config(asked: &DiskChoice, disk: &Disk) -> DiskConfig {
     }
 }
 
-fn record(config: &DiskConfig) -> Record {
+fn record(image: String) -> Record {
     Record {
         engine: EngineName::Blk,
         pid: std::process::id(),
         start_time: start_time(std::process::id()),
-        image: config.path.clone(),
+        image,
         cpus: 0,
         memory_mib: 0,
         ports: Vec::new(),

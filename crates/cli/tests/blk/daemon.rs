@@ -19,15 +19,52 @@ impl Daemon {
     /// Serves `disk` (with its settings) on the place's socket `s`.
     pub fn start(place: &Place, disk: &str) -> Self {
         let socket = place.path().join("s");
-        let words = ["blk", "--socket", socket.to_str().unwrap(), "--disk", disk];
-        let mut command = place.tare(&words);
-        command.args(["--name", "disk"]);
+        Self::start_with(
+            place,
+            &["--socket", socket.to_str().unwrap(), "--disk", disk],
+        )
+    }
+
+    /// As a supervisor does after a kill: again while the kernel still has what the
+    /// killed one had in flight, and with it the disk's lock (exit code 36).
+    pub fn start_again(place: &Place, disk: &str) -> Self {
+        let begin = Instant::now();
+        let socket = place.path().join("s");
+        let words = ["--socket", socket.to_str().unwrap(), "--disk", disk];
+        loop {
+            let mut daemon = Self::spawn(place, &words);
+            let ended = loop {
+                let child = daemon.child.as_mut().unwrap();
+                if let Some(status) = child.try_wait().unwrap() {
+                    break status;
+                }
+                if daemon.stats().is_some() {
+                    return daemon;
+                }
+                assert!(
+                    begin.elapsed() < Duration::from_secs(60),
+                    "it does not start"
+                );
+                std::thread::sleep(Duration::from_millis(20));
+            };
+            assert_eq!(ended.code(), Some(36));
+        }
+    }
+
+    /// Starts it with those sockets and disks.
+    pub fn start_with(place: &Place, words: &[&str]) -> Self {
+        let daemon = Self::spawn(place, words);
+        daemon.until("it answers", |_| true);
+        daemon
+    }
+
+    fn spawn(place: &Place, words: &[&str]) -> Self {
+        let mut command = place.tare(&["blk", "--name", "disk"]);
+        command.args(words);
         command.stdout(std::process::Stdio::null());
         let child = Some(command.spawn().unwrap());
         let control = place.run_root().join("disk/control.sock");
-        let daemon = Self { child, control };
-        daemon.until("it answers", |_| true);
-        daemon
+        Self { child, control }
     }
 
     pub fn stats(&self) -> Option<Stats> {
