@@ -15,13 +15,15 @@ use vhost::vhost_user::message::{
 };
 use vhost::vhost_user::{Frontend, VhostUserFrontend as _};
 use vhost::{VhostBackend as _, VhostUserMemoryRegionInfo, VringConfigData};
-use virtio_bindings::virtio_blk::{VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT};
+use virtio_bindings::virtio_blk::{VIRTIO_BLK_T_FLUSH, VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT};
 use virtio_bindings::virtio_ring::{VRING_DESC_F_INDIRECT, VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
 use vm_memory::{Bytes as _, FileOffset, GuestAddress, GuestRegionMmap, MmapRegion};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 /// Bytes of its memory.
 pub const MEMORY_BYTES: u64 = 1 << 20;
+/// Requests of three descriptors that its queue has room for.
+pub const SLOTS: u16 = 5;
 /// The front-end's address of its memory.
 pub const USER: u64 = 0x7000_0000;
 const TABLE: u64 = 0x1000;
@@ -32,6 +34,8 @@ const DATA: u64 = 0x5000;
 const STATUS: u64 = 0x6000;
 /// An indirect table of 256 descriptors.
 const INDIRECT: u64 = 0x8000;
+/// Data of the slots after the first.
+const SLOTS_DATA: u64 = 0xa000;
 const LONG_DATA: u64 = 0x1_0003;
 const LONG_PART: u32 = 256 << 10;
 const NEXT: u16 = VRING_DESC_F_NEXT as u16;
@@ -50,6 +54,28 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     while !holds() {
         assert!(begin.elapsed() < Duration::from_secs(10), "{what}");
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A connection whose features are agreed on.
+fn negotiate(socket: &Path) -> (UnixStream, Frontend) {
+    let stream = UnixStream::connect(socket).unwrap();
+    let mut link = Frontend::from_stream(stream.try_clone().unwrap(), 2);
+    link.set_owner().unwrap();
+    let features = link.get_features().unwrap();
+    let protocol = link.get_protocol_features().unwrap();
+    link.set_protocol_features(protocol).unwrap();
+    link.set_hdr_flags(vhost::vhost_user::message::VhostUserHeaderFlag::NEED_REPLY);
+    link.set_features(features).unwrap();
+    assert!(protocol.contains(VhostUserProtocolFeatures::INFLIGHT_SHMFD));
+    (stream, link)
+}
+
+/// Where a slot has its data.
+fn data(slot: u16) -> u64 {
+    match slot {
+        0 => DATA,
+        slot => SLOTS_DATA + 512 * u64::from(slot),
     }
 }
 
@@ -72,19 +98,11 @@ pub struct Front {
 impl Front {
     /// Connects to the daemon at `socket` and agrees on all features.
     pub fn connect(socket: &Path) -> Self {
-        let stream = UnixStream::connect(socket).unwrap();
-        let mut link = Frontend::from_stream(stream.try_clone().unwrap(), 2);
+        let (stream, link) = negotiate(socket);
         let file = memory_file(MEMORY_BYTES);
         let copy = FileOffset::new(file.try_clone().unwrap(), 0);
         let region = MmapRegion::from_file(copy, MEMORY_BYTES as usize).unwrap();
         let region = GuestRegionMmap::new(region, GuestAddress(0)).unwrap();
-        link.set_owner().unwrap();
-        let features = link.get_features().unwrap();
-        let protocol = link.get_protocol_features().unwrap();
-        link.set_protocol_features(protocol).unwrap();
-        link.set_hdr_flags(vhost::vhost_user::message::VhostUserHeaderFlag::NEED_REPLY);
-        link.set_features(features).unwrap();
-        assert!(protocol.contains(VhostUserProtocolFeatures::INFLIGHT_SHMFD));
         let eventfd = || EventFd::new(EFD_NONBLOCK).unwrap();
         Self {
             link,
@@ -174,20 +192,64 @@ impl Front {
         self.offer(number, (VIRTIO_BLK_T_OUT, sector), (512, 0));
     }
 
+    /// As [`offer_write`](Self::offer_write) from place `slot`, while requests from the
+    /// others are in flight.
+    pub fn offer_write_in(&self, slot: u16, number: u16, sector: u64, byte: u8) {
+        let data = GuestAddress(data(slot));
+        self.memory.write_slice(&[byte; 512], data).unwrap();
+        self.offer_in(slot, number, (VIRTIO_BLK_T_OUT, sector), Some((512, 0)));
+    }
+
+    /// Offers a flush.
+    pub fn offer_flush_in(&self, slot: u16, number: u16) {
+        self.offer_in(slot, number, (VIRTIO_BLK_T_FLUSH, 0), None);
+    }
+
+    /// The slot whose request was the `number`th to be answered.
+    pub fn used_slot(&self, number: u16) -> u16 {
+        let entry = USED + 4 + 8 * u64::from(number % 16);
+        let head: u32 = self.memory.read_obj(GuestAddress(entry)).unwrap();
+        head as u16 / 3
+    }
+
+    /// The status of a slot's last request.
+    pub fn status(&self, slot: u16) -> u8 {
+        let status = GuestAddress(STATUS + u64::from(slot));
+        self.memory.read_obj(status).unwrap()
+    }
+
+    /// Goes on with another daemon, as a monitor does when its connection has ended.
+    pub fn reconnect(&mut self, socket: &Path) {
+        (self.stream, self.link) = negotiate(socket);
+        self.share();
+        self.start(self.used(), 0).unwrap();
+    }
+
     /// Offers a request with one buffer of data: its length and flags.
-    fn offer(&self, number: u16, (kind, sector): (u32, u64), (len, data): (u32, u16)) {
-        self.put(HEADER, u64::from(kind));
-        self.put(HEADER + 8, sector);
-        self.put(STATUS, 0xffu8);
-        let chain = [
-            (HEADER, 16u32, NEXT),
-            (DATA, len, NEXT | data),
-            (STATUS, 1, WRITABLE),
-        ];
-        for (index, (address, len, flags)) in (0..).zip(chain) {
-            self.put_descriptor(TABLE, index, (address, len, flags));
+    fn offer(&self, number: u16, request: (u32, u64), data: (u32, u16)) {
+        self.offer_in(0, number, request, Some(data));
+    }
+
+    fn offer_in(
+        &self,
+        slot: u16,
+        number: u16,
+        (kind, sector): (u32, u64),
+        buffer: Option<(u32, u16)>,
+    ) {
+        let header = HEADER + 32 * u64::from(slot);
+        let status = STATUS + u64::from(slot);
+        self.put(header, u64::from(kind));
+        self.put(header + 8, sector);
+        self.put(status, 0xffu8);
+        let head = 3 * slot;
+        let mut chain = vec![(header, 16u32, NEXT)];
+        chain.extend(buffer.map(|(len, flags)| (data(slot), len, NEXT | flags)));
+        chain.push((status, 1, WRITABLE));
+        for (index, part) in (head..).zip(chain) {
+            self.put_descriptor(TABLE, index, part);
         }
-        self.put(AVAILABLE + 4 + 2 * u64::from(number % 16), 0u16);
+        self.put(AVAILABLE + 4 + 2 * u64::from(number % 16), head);
         // An interrupt for this one is wanted (used_event).
         self.put(AVAILABLE + 36, number);
         self.put(AVAILABLE + 2, number.wrapping_add(1));

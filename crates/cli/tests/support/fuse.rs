@@ -168,6 +168,7 @@ fn serve(device: &File, store: &Mutex<Store>) {
     }
 }
 
+const O_DSYNC: u32 = 0o10_000;
 const ENOENT: i32 = 2;
 const EINTR: i32 = 4;
 const ENOSYS: i32 = 38;
@@ -219,7 +220,14 @@ fn answer(request: &[u8], store: &mut Store) -> Option<Result<Vec<u8>, i32>> {
         16 => {
             let size = word32(arguments, 16);
             let data = &arguments[40..40 + size as usize];
-            store.write(word64(arguments, 8) as usize, data);
+            let at = word64(arguments, 8) as usize;
+            store.write(at, data);
+            // FOPEN_DIRECT_IO leaves it to the server to make the write durable.
+            if word32(arguments, 32) & O_DSYNC != 0 {
+                store
+                    .lost
+                    .retain(|block, _| !covers(at, data.len(), *block));
+            }
             Ok(words32(&[size, 0]))
         }
         // FSYNC.
@@ -231,6 +239,12 @@ fn answer(request: &[u8], store: &mut Store) -> Option<Result<Vec<u8>, i32>> {
         18 | 25 | 29 => Ok(Vec::new()),
         _ => Err(ENOSYS),
     })
+}
+
+/// Whether the block lies in the `len` bytes from `at` on.
+fn covers(at: usize, len: usize, block: u64) -> bool {
+    let begin = (block * BLOCK) as usize;
+    at <= begin && begin + BLOCK as usize <= at + len
 }
 
 impl Store {
