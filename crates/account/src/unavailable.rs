@@ -24,6 +24,8 @@ pub enum Source {
     CpuClock,
     /// Run time of BPF programs as the kernel measures it.
     BpfRunTime,
+    /// Interrupts that were seen, and whose owner is not known.
+    Interrupts,
 }
 
 impl fmt::Display for Source {
@@ -37,6 +39,7 @@ impl fmt::Display for Source {
             Self::KvmExit => "kvm_exit",
             Self::CpuClock => "CPU clock samples",
             Self::BpfRunTime => "BPF run time",
+            Self::Interrupts => "interrupts",
         })
     }
 }
@@ -71,6 +74,10 @@ impl Unavailable {
 
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // They were seen: nothing is missing but their owner.
+        if self.source == Source::Interrupts {
+            return f.write_str(&self.why);
+        }
         write!(f, "{}", self.source)?;
         if !self.name.is_empty() {
             write!(f, " {}", self.name)?;

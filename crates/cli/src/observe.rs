@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use tare_account::Account;
 use tare_control::exit::ExitCode;
 use tare_probe::Unavailable;
+use tare_probe::clock::thread_cpu_ns;
 use tare_probe::kvm::Observer;
-use tare_probe::vm::{self, FindError, Translated, Vm};
+use tare_probe::vm::{self, FindError, Started, Translated, Vm};
 
 use crate::failure::Explain;
 use crate::signals;
@@ -104,7 +105,7 @@ pub(crate) struct Watch {
 /// Whom a watch is about.
 enum Scope {
     /// Whoever runs when an interval begins.
-    All,
+    All(Started),
     /// Those that ran when it began.
     Chosen,
 }
@@ -112,11 +113,13 @@ enum Scope {
 impl Watch {
     /// All machines of this host, those that start later included.
     pub(crate) fn all() -> Self {
+        let began_ns = thread_cpu_ns();
         let listing = vm::list();
+        let took = Duration::from_nanos(thread_cpu_ns().saturating_sub(began_ns));
         Self {
             observer: Observer::start(&listing.vms),
             vms: listing.vms,
-            scope: Scope::All,
+            scope: Scope::All(Started::after_listing(took)),
             unavailable: listing.unavailable,
             stopped: Arc::default(),
         }
@@ -166,11 +169,11 @@ impl Watch {
         let end = Instant::now() + length;
         let mut next_list = Instant::now() + LIST;
         while !self.pause_until(end) {
-            if matches!(self.scope, Scope::All) && Instant::now() >= next_list {
-                let began = Instant::now();
-                self.observer.join(&vm::list().vms);
-                // Listing takes no more than a small part of a core.
-                next_list = Instant::now() + LIST.max(began.elapsed() * 100);
+            if let Scope::All(started) = &mut self.scope
+                && Instant::now() >= next_list
+            {
+                self.observer.join(&started.look());
+                next_list = Instant::now() + LIST;
             }
         }
         self.observer.turn()
@@ -182,9 +185,7 @@ impl Watch {
         let end = Instant::now() + length;
         while !self.pause_until(end) {}
         let accounts = self.observer.turn();
-        if matches!(self.scope, Scope::All) {
-            self.look_around();
-        }
+        self.look_around();
         accounts
     }
 
@@ -200,10 +201,19 @@ impl Watch {
         false
     }
 
+    /// Forgets machines that ended, and adds those that have started.
     fn look_around(&mut self) {
-        let listing = vm::list();
-        self.observer.follow(&listing.vms);
-        self.vms = listing.vms;
-        self.unavailable = listing.unavailable;
+        let Scope::All(started) = &mut self.scope else {
+            return;
+        };
+        self.vms.retain(vm::lives);
+        for vm in started.look() {
+            let is_same =
+                |known: &Vm| (known.pid, known.started_ticks) == (vm.pid, vm.started_ticks);
+            if !self.vms.iter().any(is_same) {
+                self.vms.push(vm);
+            }
+        }
+        self.observer.follow(&self.vms);
     }
 }

@@ -394,7 +394,11 @@ fn why_names_interrupts_of_a_device() {
         socket.send_to(&[0; 32], ("127.0.0.1", port)).ok();
         std::thread::sleep(Duration::from_millis(5));
     });
-    expect_cause(&place, &machine.name, "device_interrupts");
+    let told = expect_cause(&place, &machine.name, "device_interrupts");
+    // Who forwards the packets works for this machine.
+    let threads = told["account"]["threads"].as_array().unwrap().iter();
+    let mut helpers = threads.filter(|thread| thread["role"] == "helper");
+    assert!(helpers.any(|thread| thread["name"].as_str().unwrap().starts_with("passt")));
 }
 
 #[test]

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bpf;
+pub mod clock;
 pub mod graph;
 pub mod guest;
 pub mod kvm;

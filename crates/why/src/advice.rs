@@ -1,7 +1,7 @@
 //! Which remedies a cause has, for the VMM that runs the machine and the options that
 //! it was started with.
 
-use tare_account::{CgroupVersion, Device};
+use tare_account::{CgroupVersion, Device, Role};
 
 use crate::finding::Cause;
 use crate::load::{Load, Throttled, Vcpu};
@@ -22,10 +22,6 @@ pub(crate) fn for_cause(cause: Cause, load: &Load) -> Vec<Remedy> {
         Cause::DeviceInterrupts => devices(load),
         Cause::GuestSpins => spins(load),
         Cause::EmulatorThread => threads(load),
-        Cause::Helpers => vec![Remedy::guest(
-            "send and receive fewer, larger packets, or connect the VM by a tap with vhost-net \
-             instead of a user-space helper",
-        )],
         Cause::Unknown => vec![Remedy::run(
             "look again as root, with BPF",
             "sudo tare why",
@@ -36,7 +32,36 @@ pub(crate) fn for_cause(cause: Cause, load: &Load) -> Vec<Remedy> {
         | Cause::PinnedTogether
         | Cause::Guest
         | Cause::KernelThreads
+        | Cause::Helpers
         | Cause::Exits => Vec::new(),
+    }
+}
+
+/// Programs that carry a machine's packets, by the beginning of their names.
+const NETWORKS: [&str; 3] = ["passt", "pasta", "slirp4netns"];
+
+/// Remedies for a helper process by its name: networks, file systems, else disks.
+pub(crate) fn helper(name: &str) -> Vec<Remedy> {
+    let is = |program: &&str| name.starts_with(*program);
+    let advice = if NETWORKS.iter().any(is) {
+        "send and receive fewer, larger packets, or connect the VM by a tap with vhost-net \
+         instead of a user-space helper"
+    } else if is(&"virtiofsd") {
+        "let the guest cache files (virtiofsd --cache=always where nobody else writes them), or \
+         put them on a disk"
+    } else {
+        "submit fewer, larger requests (a larger block size, read-ahead)"
+    };
+    vec![Remedy::guest(advice)]
+}
+
+/// Remedies for a thread of the kernel that works for a machine.
+pub(crate) fn kernel_thread(role: Role, load: &Load) -> Vec<Remedy> {
+    match role {
+        Role::Kvm => pit(load),
+        _ => vec![Remedy::guest(
+            "send and receive fewer, larger packets (ethtool -K DEV tso on gro on)",
+        )],
     }
 }
 

@@ -199,9 +199,17 @@ pub(super) fn notes(reports: &[Report], prices: &Prices) -> String {
         text.push_str(&fill(&line, "", ""));
     }
     text.push_str(&fill(&prices.sentence(), "", "  "));
-    let cost = reports.iter().map(|report| report.observer_share);
-    let cost = percent(cost.fold(0.0, f64::max));
-    let _ = writeln!(text, "Overhead of tare why itself: {cost} of a core.");
+    let most = |of: fn(&Report) -> f64| percent(reports.iter().map(of).fold(0.0, f64::max));
+    let programs = |report: &Report| {
+        let account = &report.account;
+        account.share(account.observer.bpf_ns.unwrap_or(0))
+    };
+    let cost = format!(
+        "Overhead of tare why itself: {} of a core; {} of it on the CPUs of what is watched.",
+        most(|report| report.observer_share),
+        most(programs)
+    );
+    text.push_str(&fill(&cost, "", "  "));
     text
 }
 

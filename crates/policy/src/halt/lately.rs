@@ -7,6 +7,8 @@ const SLOTS: usize = 16;
 const SLOT_NS: u64 = KEPT_NS / SLOTS as u64;
 /// A look comes by a host's tick: 4 ms at 250 Hz.
 const TICK_NS: u64 = 4_000_000;
+/// A shorter time between two looks says little about the next.
+const SHORTEST_NS: u64 = 1_000_000;
 
 /// Polling within the last [`KEPT_NS`] and up to a slot more.
 #[derive(Clone, Debug)]
@@ -34,8 +36,10 @@ impl Lately {
         self.turn(now_ns);
         let slot = &mut self.polled_ns[(self.slot % (SLOTS as u64 + 1)) as usize];
         *slot = slot.saturating_add(polled_ns);
-        // vCPUs that poll all the time reach this by the next tick.
-        let by_tick_ns = super::reading::mul_div(polled_ns, TICK_NS, elapsed_ns.max(TICK_NS));
+        // Where ticks of several CPUs came soon after each other, the next may be a whole
+        // one away: vCPUs that go on like this reach so much by then.
+        let elapsed_ns = elapsed_ns.max(SHORTEST_NS);
+        let by_tick_ns = super::reading::mul_div(polled_ns, TICK_NS, elapsed_ns);
         let next_ns = by_tick_ns.max(polled_ns.saturating_add(polled_ns / 2));
         self.longest_ns[0] = self.longest_ns[0].max(next_ns);
     }
@@ -81,6 +85,18 @@ mod tests {
         assert_eq!(lately.with_next_ns(), 19 * MS);
         lately.add(0, MS, 40_000 * MS);
         assert_eq!(lately.with_next_ns(), 0);
+    }
+
+    #[test]
+    fn what_a_whole_tick_would_add_is_expected_after_a_short_look() {
+        let mut lately = Lately::new();
+        lately.add(2 * MS, 2 * MS, 1000 * MS);
+        // One more tick at a rate of one CPU.
+        assert_eq!(lately.with_next_ns(), 6 * MS);
+        // An interval that says little is taken for a millisecond.
+        let mut lately = Lately::new();
+        lately.add(MS / 2, 1, 1000 * MS);
+        assert_eq!(lately.with_next_ns(), MS / 2 + 2 * MS);
     }
 
     #[test]

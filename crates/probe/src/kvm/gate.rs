@@ -25,16 +25,16 @@ const TICKS_OF_OPEN_GATE: u64 = 4;
 pub enum Counting {
     /// Every event is counted, whatever that costs.
     Every,
-    /// The programs may cost this share of a core: a storm's events are counted in
-    /// slices of time, and scaled.
+    /// The programs and the observing thread may cost this share of a core: a storm's
+    /// events are counted in slices of time, and scaled.
     Within(f64),
 }
 
 impl Default for Counting {
-    /// The rest of a goal of 2 % is the observing thread's and for what happens until
-    /// the gate is narrowed.
+    /// The rest of a goal of 2 % is for finding machines, and for what happens until the
+    /// gate is narrowed.
     fn default() -> Self {
-        Self::Within(0.012)
+        Self::Within(0.015)
     }
 }
 
@@ -89,11 +89,13 @@ impl Gate {
         }
     }
 
-    /// Chooses how long to be open from what the programs cost lately.
-    pub(super) fn choose(&mut self, object: &mut Object, measured: Measured) {
-        let Counting::Within(budget) = self.counting else {
+    /// Chooses how long to be open from what the programs cost lately, and the share of
+    /// a core that the observing thread takes itself.
+    pub(super) fn choose(&mut self, object: &mut Object, measured: Measured, own: f64) {
+        let Counting::Within(whole) = self.counting else {
             return;
         };
+        let budget = left_for_programs(whole, own);
         if measured.elapsed_ns < tick_ns() * ticks_to_judge(self.open_ticks()) {
             return;
         }
@@ -119,6 +121,12 @@ impl Gate {
         let last = self.stretches.last();
         last.map_or(PERIOD_TICKS, |last| last.open_ticks)
     }
+}
+
+/// The programs keep a part, however much the observing thread takes.
+fn left_for_programs(whole: f64, own: f64) -> f64 {
+    const LEAST: f64 = 0.25;
+    (whole - own).max(whole * LEAST)
 }
 
 /// Ticks that show what events cost: a whole period where the gate was narrowed, a few
@@ -268,6 +276,13 @@ mod tests {
         assert_eq!(open(5_000, 7_000, 4), 2_000);
         assert_eq!(open(5_000, 14_000, 4), 4_000);
         assert_eq!(open(0, 5_000, 4), 0);
+    }
+
+    #[test]
+    fn the_programs_get_what_the_observing_thread_leaves() {
+        assert_eq!(left_for_programs(0.016, 0.004), 0.012);
+        assert_eq!(left_for_programs(0.016, 0.0), 0.016);
+        assert_eq!(left_for_programs(0.016, 0.5), 0.004);
     }
 
     #[test]

@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-
 use super::assemble::Parts;
 use super::cost::Cost;
 use super::counts::Counts;
@@ -14,6 +12,7 @@ use super::statistics::Statistics;
 use super::threads::{Others, Threads};
 use super::{classes, events, host, interrupts};
 use crate::bpf::Object;
+use crate::clock::{monotonic_ns, thread_cpu_ns};
 use crate::proc;
 use crate::proc::quota::{self, Group, Mounts};
 use crate::vm::{self, Role, Vm};
@@ -28,6 +27,11 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Time between looks at the cost in the first [`LOOK`] of a window: a storm that is counted
 /// in full for 250 ms alone costs 0.5 % of a core over 4 s.
 const FIRST_LOOKS: Duration = Duration::from_millis(25);
+
+/// Time over which the cost of one reading of all threads is spread.
+const SPREAD: Duration = Duration::from_secs(2);
+/// Interrupts per second of unknown owners that change no conclusion.
+const FEW_HZ: f64 = 20.0;
 
 /// Observes virtual machines until it is dropped.
 #[derive(Debug)]
@@ -44,6 +48,8 @@ pub struct Observer {
     lost: u64,
     /// When threads may be looked at again.
     next_look: Instant,
+    /// CPU time of one reading of all threads.
+    reading_ns: u64,
 }
 
 /// What is read at the end of a window, where the next one begins.
@@ -86,10 +92,12 @@ impl Observer {
         let bpf = object.is_some().then(Cost::start);
         let bpf = bpf.and_then(|bpf| bpf.map_err(|why| unavailable.push(why)).ok());
         let mounts = Mounts::read();
+        let cpu_ns = thread_cpu_ns();
         for watched in &mut watched {
             watched.read(object.as_mut());
             watched.begin(&mounts);
         }
+        let reading_ns = thread_cpu_ns().saturating_sub(cpu_ns);
         let mut observer = Self {
             bpf,
             gate: Gate::new(counting),
@@ -100,6 +108,7 @@ impl Observer {
             began: Snapshot::now(object.as_ref()),
             lost: 0,
             next_look: Instant::now() + LOOK,
+            reading_ns,
             object,
         };
         observer.begin_costs();
@@ -157,11 +166,11 @@ impl Observer {
         if Instant::now() < self.next_look {
             return;
         }
-        let cpu_ns = own_cpu_ns();
+        let cpu_ns = thread_cpu_ns();
         for watched in &mut self.watched {
             watched.glance(self.object.as_mut());
         }
-        let spent = Duration::from_nanos(own_cpu_ns().saturating_sub(cpu_ns));
+        let spent = Duration::from_nanos(thread_cpu_ns().saturating_sub(cpu_ns));
         self.next_look = Instant::now() + LOOK.max(spent.div_f64(LOOKS_SHARE));
     }
 
@@ -174,7 +183,7 @@ impl Observer {
         self.look_at_cost();
         let now = Snapshot::now(self.object.as_ref());
         let counted_share = match &self.object {
-            Some(object) => self.gate.share(object, now_ns()),
+            Some(object) => self.gate.share(object, monotonic_ns()),
             None => 0.0,
         };
         let cost = self.cost(&now);
@@ -182,7 +191,8 @@ impl Observer {
         let began = std::mem::replace(&mut self.began, now);
         let added = self.began.counts.since(&began.counts);
         let mut added = added.scaled(counted_share).by_process();
-        let outside = self.outside(added.remove(&0).unwrap_or_default());
+        let window = self.began.at.saturating_duration_since(began.at);
+        let outside = self.outside(window, added.remove(&0).unwrap_or_default());
         let names = self.names();
         let lost = self.newly_lost();
         let mut accounts = Vec::new();
@@ -211,7 +221,10 @@ impl Observer {
             return;
         };
         if let Some(measured) = bpf.look(object) {
-            self.gate.choose(object, measured);
+            let own_ns = thread_cpu_ns().saturating_sub(self.began.own_cpu_ns);
+            let spread = self.began.at.elapsed().max(SPREAD);
+            let own = (own_ns + self.reading_ns) as f64 / nanoseconds(spread) as f64;
+            self.gate.choose(object, measured, own);
         }
         bpf.rest(self.gate.narrowed());
     }
@@ -220,7 +233,7 @@ impl Observer {
         if let (Some(bpf), Some(object)) = (&mut self.bpf, &self.object) {
             bpf.begin(object);
         }
-        self.gate.begin(now_ns());
+        self.gate.begin(monotonic_ns());
     }
 
     fn add(&mut self, vm: &Vm, others: Others) {
@@ -271,10 +284,10 @@ impl Observer {
     }
 
     /// Interrupts by threads of no machine: they are this machine's only if it is
-    /// the only one.
-    fn outside(&self, strangers: Counts) -> Outside {
+    /// the only one. A few change no conclusion.
+    fn outside(&self, window: Duration, strangers: Counts) -> Outside {
         let interrupts = strangers.sum(classes::LINE).count;
-        if interrupts == 0 {
+        if interrupts as f64 <= FEW_HZ * window.as_secs_f64() {
             return Outside::Attributed(Counts::default());
         }
         let machines = match self.watched.len() {
@@ -312,7 +325,7 @@ impl Snapshot {
         Self {
             at: Instant::now(),
             counts,
-            own_cpu_ns: own_cpu_ns(),
+            own_cpu_ns: thread_cpu_ns(),
         }
     }
 }
@@ -332,8 +345,7 @@ impl Watched {
     }
 
     fn has_ended(&self) -> bool {
-        let stat = proc::stat(&proc::process(self.vm.pid));
-        stat.is_none_or(|stat| stat.started_ticks != self.vm.started_ticks)
+        !vm::lives(&self.vm)
     }
 
     /// Reads all of its threads' files.
@@ -421,7 +433,7 @@ impl Watched {
                     "{interrupts} interrupts were raised by threads that belong to no machine \
                      (vhost, VFIO) and are not in these figures"
                 );
-                unavailable.push(Unavailable::named(Source::TracePoint, "kvm_set_irq", why));
+                unavailable.push(Unavailable::new(Source::Interrupts, why));
             }
         }
         let role = role_of(&roles);
@@ -468,20 +480,6 @@ fn name_preemptors(account: &mut Account, machines: &BTreeMap<u32, String>) {
         };
         preemptor.machine = machines.get(&preemptor.pid).cloned();
     }
-}
-
-fn own_cpu_ns() -> u64 {
-    of_clock(ClockId::ThreadCPUTime)
-}
-
-fn now_ns() -> u64 {
-    of_clock(ClockId::Monotonic)
-}
-
-fn of_clock(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    let whole = u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000;
-    whole + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 fn nanoseconds(time: Duration) -> u64 {

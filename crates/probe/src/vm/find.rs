@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tare_control::rundir::RunRoot;
+use tare_control::rundir::default_root;
 
 use super::{Monitor, Vm, name};
 use crate::proc;
@@ -68,10 +68,10 @@ pub fn list() -> Listing {
     let mut listing = Listing::default();
     let mut foreign = 0;
     for pid in proc::numbers(Path::new("/proc")).unwrap_or_default() {
-        match of_pid(pid) {
-            Ok(vm) => listing.vms.push(vm),
+        match machine(pid) {
+            Ok(vm) => listing.vms.extend(vm),
             Err(FindError::NotPermitted { .. }) => foreign += 1,
-            // No virtual machine, or ended meanwhile.
+            // Ended meanwhile.
             Err(_) => {}
         }
     }
@@ -110,30 +110,44 @@ pub fn find(target: &str) -> Result<Vm, FindError> {
 
 /// The virtual machine of a process.
 pub fn of_pid(pid: u32) -> Result<Vm, FindError> {
+    machine(pid)?.ok_or_else(|| match proc::comm(&proc::process(pid)) {
+        Some(name) => FindError::NoVm { pid, name },
+        None => FindError::NoProcess(pid),
+    })
+}
+
+/// Whether the process of this machine has not ended.
+pub fn lives(vm: &Vm) -> bool {
+    let stat = proc::stat(&proc::process(vm.pid));
+    stat.is_some_and(|stat| stat.started_ticks == vm.started_ticks)
+}
+
+/// The virtual machine of a process; `None` if it runs none. Of most processes only the descriptors
+/// are looked at.
+pub(super) fn machine(pid: u32) -> Result<Option<Vm>, FindError> {
     let folder = proc::process(pid);
+    let links = links(pid, &folder.join("fd"))?;
+    if !links.iter().any(|link| link.as_os_str() == KVM_VM) {
+        return Ok(None);
+    }
     let stat = proc::stat(&folder).ok_or(FindError::NoProcess(pid))?;
-    let vcpus = vcpus(pid, &folder.join("fd"))?;
-    let vcpus = vcpus.ok_or_else(|| FindError::NoVm {
-        pid,
-        name: stat.comm.clone(),
-    })?;
     let command = command(&folder);
     let exe = fs::read_link(folder.join("exe")).unwrap_or_default();
     let monitor = Monitor::of(&exe, &command);
-    Ok(Vm {
+    Ok(Some(Vm {
         pid,
         started_ticks: stat.started_ticks,
-        name: run_name(pid, monitor)
+        name: name_of_run(&links, monitor)
             .or_else(|| name::of(monitor, &command))
             .unwrap_or(stat.comm),
         monitor,
         command,
-        vcpus,
-    })
+        vcpus: vcpus(&links),
+    }))
 }
 
-/// The vCPUs whose descriptors a process holds; `None` if it holds no VM's.
-fn vcpus(pid: u32, descriptors: &Path) -> Result<Option<Vec<u32>>, FindError> {
+/// What a process's descriptors are.
+fn links(pid: u32, descriptors: &Path) -> Result<Vec<PathBuf>, FindError> {
     let entries = fs::read_dir(descriptors).map_err(|source| match source.kind() {
         io::ErrorKind::PermissionDenied => FindError::NotPermitted { pid },
         io::ErrorKind::NotFound => FindError::NoProcess(pid),
@@ -142,20 +156,17 @@ fn vcpus(pid: u32, descriptors: &Path) -> Result<Option<Vec<u32>>, FindError> {
             source,
         },
     })?;
-    let mut vcpus = Vec::new();
-    let mut has_vm = false;
-    for entry in entries.filter_map(Result::ok) {
-        let link = fs::read_link(entry.path()).unwrap_or_default();
-        let Some(link) = link.to_str() else { continue };
-        has_vm |= link == KVM_VM;
-        vcpus.extend(
-            link.strip_prefix(KVM_VCPU)
-                .and_then(|n| n.parse::<u32>().ok()),
-        );
-    }
+    let links = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    Ok(links.collect())
+}
+
+/// The vCPUs whose descriptors these are.
+fn vcpus(links: &[PathBuf]) -> Vec<u32> {
+    let number = |link: &PathBuf| link.to_str()?.strip_prefix(KVM_VCPU)?.parse().ok();
+    let mut vcpus: Vec<u32> = links.iter().filter_map(number).collect();
     vcpus.sort_unstable();
     vcpus.dedup();
-    Ok(has_vm.then_some(vcpus))
+    vcpus
 }
 
 pub(super) fn command(folder: &Path) -> Vec<String> {
@@ -197,17 +208,23 @@ pub(super) fn supervised(pid: u32) -> Option<u32> {
     children.find(|child| held(*child).iter().any(|lock| locks.contains(lock)))
 }
 
-/// The name of Tare's run whose monitor is process `pid`: the run's `lock` is one
-/// of its descriptors.
+/// The name of Tare's run whose monitor is process `pid`.
 pub(super) fn run_name(pid: u32, monitor: Monitor) -> Option<String> {
+    let links = links(pid, &proc::process(pid).join("fd")).ok()?;
+    name_of_run(&links, monitor)
+}
+
+/// The run whose `lock` is one of these descriptors. Only that run is looked at: with
+/// many machines, a listing of all for each would take the time.
+fn name_of_run(links: &[PathBuf], monitor: Monitor) -> Option<String> {
     if monitor != Monitor::Tare && monitor != Monitor::Qemu {
         return None;
     }
-    let runs = RunRoot::open_default().ok()?.list().ok()?.running();
-    let held: Vec<_> = fs::read_dir(proc::process(pid).join("fd"))
-        .ok()?
-        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
-        .collect();
-    let run = runs.iter().find(|run| held.contains(&run.lock_file()))?;
-    Some(run.name().to_owned())
+    let root = default_root();
+    let run = links.iter().find_map(|link| {
+        let run = link.parent()?;
+        let is_lock = link.file_name()? == "lock" && run.parent()? == root;
+        (is_lock && run.join("run.json").is_file()).then_some(run)
+    })?;
+    Some(run.file_name()?.to_str()?.to_owned())
 }

@@ -4,11 +4,13 @@ mod find;
 mod helpers;
 mod name;
 mod sockets;
+mod started;
 mod threads;
 mod translated;
 
-pub use find::{FindError, Listing, find, list, of_pid};
+pub use find::{FindError, Listing, find, list, lives, of_pid};
 pub(crate) use helpers::helpers;
+pub use started::Started;
 pub use tare_account::{Monitor, Role, Vm};
 pub(crate) use threads::nameless_vcpus;
 pub use threads::{VmThread, threads};

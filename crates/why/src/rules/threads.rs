@@ -4,6 +4,7 @@
 use tare_account::Role;
 
 use super::{finding, is_main_loop, kernel_pit_fires, timers_part, vmm_timers_hz};
+use crate::advice;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::{Load, Thread};
 use crate::price::Prices;
@@ -60,36 +61,40 @@ fn vmm(load: &Load, prices: &Prices<'_>) -> Option<Finding> {
 fn kernel(load: &Load) -> Option<Finding> {
     let fires = kernel_pit_fires(load);
     let is_here = |role| role == Role::Vhost || (role == Role::Kvm && !fires);
-    let threads = busiest(load, is_here);
-    let first = threads.first()?;
     let parts = Breakdown {
         kernel_threads: load.threads_in(is_here),
         ..Breakdown::default()
     };
-    let what = format!(
-        "kernel threads for the VM, most of all {}, {} wake-ups",
-        first.name,
-        rate(first.wakeups)
-    );
-    let mut found = finding(load, Cause::KernelThreads, Basis::Measured, what, parts);
-    found.evidence.push(named(&threads));
-    Some(found)
+    let whose = "kernel threads for the VM, most of all";
+    outside(load, Cause::KernelThreads, whose, parts, is_here)
 }
 
 /// Processes of their own, such as passt and vhost-user daemons.
 fn helpers(load: &Load) -> Option<Finding> {
-    let threads = busiest(load, |role| role == Role::Helper);
-    let first = threads.first()?;
+    let is_here = |role| role == Role::Helper;
     let parts = Breakdown {
-        helpers: load.threads_in(|role| role == Role::Helper),
+        helpers: load.threads_in(is_here),
         ..Breakdown::default()
     };
-    let what = format!(
-        "helper process {}, {} wake-ups",
-        first.name,
-        rate(first.wakeups)
-    );
-    let mut found = finding(load, Cause::Helpers, Basis::Measured, what, parts);
+    outside(load, Cause::Helpers, "helper process", parts, is_here)
+}
+
+/// Threads outside of the VMM's process.
+fn outside(
+    load: &Load,
+    cause: Cause,
+    whose: &str,
+    parts: Breakdown,
+    is_here: impl Fn(Role) -> bool,
+) -> Option<Finding> {
+    let threads = busiest(load, is_here);
+    let first = threads.first()?;
+    let what = format!("{whose} {}, {} wake-ups", first.name, rate(first.wakeups));
+    let mut found = finding(load, cause, Basis::Measured, what, parts);
+    found.remedies = match cause {
+        Cause::Helpers => advice::helper(&first.name),
+        _ => advice::kernel_thread(first.role, load),
+    };
     found.evidence.push(named(&threads));
     Some(found)
 }
