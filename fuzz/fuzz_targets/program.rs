@@ -1,11 +1,10 @@
 //! A program's ELF file and its start file, as the library OS and `tare run` read them.
 #![no_main]
 
-use tare_program::elf::{Layout, boots_by_itself};
+use tare_program::elf::Layout;
 use tare_program::Start;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    boots_by_itself(bytes);
     if let Ok(layout) = Layout::parse(bytes) {
         let pages = layout.pages();
         assert!(pages.start < pages.end && layout.memory_bytes() > 0);
