@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn monitors_are_told_by_executable_or_first_word() {
+    fn monitors_are_recognised_by_executable_or_first_word() {
         let of = |exe: &str, arg: &str| Monitor::of(Path::new(exe), &[arg.to_owned()]);
         assert_eq!(of("/usr/bin/qemu-system-x86_64", "x"), Monitor::Qemu);
         assert_eq!(

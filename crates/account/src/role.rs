@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_are_told_by_each_monitor_s_names() {
+    fn threads_are_classified_by_each_monitor_s_names() {
         let role = |monitor, name| Role::of(monitor, 10, 11, name);
         assert_eq!(role(Monitor::Qemu, "CPU 3/KVM"), Role::Vcpu(3));
         assert_eq!(role(Monitor::Qemu, "CPU 3/TCG"), Role::Other);

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_above_4_gib_is_told_last_and_nothing_overlaps() {
+    fn memory_above_4_gib_is_listed_last_and_nothing_overlaps() {
         let MemoryMap(entries) = map(&[(0, 3 * GIB), (4 * GIB, GIB)]);
         assert_eq!(entries.last().unwrap().addr, 4 * GIB);
         let apart = |pair: &[hvm_memmap_table_entry]| pair[0].addr + pair[0].size <= pair[1].addr;

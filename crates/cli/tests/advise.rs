@@ -69,7 +69,7 @@ fn each_kind_of_work_and_each_known_workload_is_advised_without_measuring() {
 }
 
 #[test]
-fn work_is_told_by_what_it_spends_its_time_with() {
+fn work_is_classified_by_what_it_spends_its_time_with() {
     if !geteuid().is_root() {
         skip("observing needs root");
         return;
@@ -90,7 +90,7 @@ fn work_is_told_by_what_it_spends_its_time_with() {
 
 /// By the machine's own account of its disk, with coalescing off and without need.
 #[test]
-fn a_machine_whose_disk_is_loaded_is_told_to_coalesce() {
+fn a_machine_whose_disk_is_loaded_is_advised_to_coalesce() {
     let Some(image) = kvm().then(|| built("blk")).flatten() else {
         return;
     };

@@ -349,7 +349,7 @@ fn roots_and_kernels_that_are_wrong_are_refused_by_name() {
 }
 
 #[test]
-fn what_a_kernel_refuses_a_program_is_told_by_its_guest() {
+fn what_a_kernel_refuses_a_program_is_reported_by_its_guest() {
     if !debian() {
         return;
     }

@@ -20,7 +20,7 @@ use crate::settings::{Settings, SettingsChange};
 use crate::stats::Stats;
 
 /// How long a request may take if [`Client::with_timeout`] says nothing.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest answer that is taken, in bytes.
 const MAX_RESPONSE: usize = 16 << 20;
 /// Pause between attempts to connect to a socket whose queue is full.

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Longest poll, ns: beyond a second it is not a poll any more.
-pub const LONGEST_POLL_NS: u32 = 1_000_000_000;
+pub(crate) const LONGEST_POLL_NS: u32 = 1_000_000_000;
 
 /// How a halted vCPU waits. Serialised as people write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,7 +46,7 @@ impl CpuShare {
     pub const DEFAULT: Self = Self { per_myriad: 100 };
 
     /// In units of 0.01 %; `None` for nothing and for a whole CPU.
-    pub const fn from_per_myriad(per_myriad: u16) -> Option<Self> {
+    pub(crate) const fn from_per_myriad(per_myriad: u16) -> Option<Self> {
         match per_myriad {
             1..10_000 => Some(Self { per_myriad }),
             _ => None,

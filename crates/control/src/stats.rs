@@ -93,7 +93,7 @@ pub struct VcpuStats {
 
 impl VcpuStats {
     /// All returns to the monitor.
-    pub fn user_exits(&self) -> u64 {
+    pub(crate) fn user_exits(&self) -> u64 {
         self.exits.values().sum()
     }
 

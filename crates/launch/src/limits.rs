@@ -90,7 +90,7 @@ pub struct Limits {
 
 /// Limits that cannot be set.
 #[derive(Debug, thiserror::Error)]
-pub enum LimitError {
+pub(crate) enum LimitError {
     /// The controller is in neither version's hierarchy.
     #[error("this host has no control group for {0} in {ROOT}")]
     NoController(&'static str),

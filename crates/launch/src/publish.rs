@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forwards_listen_on_loopback_unless_told() {
+    fn forwards_listen_on_loopback_by_default() {
         let publish: Publish = "8080:80".parse().expect("a forward");
         assert_eq!(publish.to_string(), "127.0.0.1:8080:80/tcp");
         let publish: Publish = "0.0.0.0:53:5353/udp".parse().expect("a forward");

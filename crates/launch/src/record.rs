@@ -103,7 +103,7 @@ impl Record {
     }
 
     /// Names the process that the machine's life is that of.
-    pub fn set_process(&mut self, pid: u32) {
+    pub(crate) fn set_process(&mut self, pid: u32) {
         self.pid = pid;
         self.start_time = process::start_time(pid);
     }

@@ -89,12 +89,12 @@ impl RunDirGuard {
     }
 
     /// The held lock.
-    pub fn lock(&self) -> &File {
+    pub(crate) fn lock(&self) -> &File {
         &self.lock
     }
 
     /// The machine has the lock now; the directory is its own.
-    pub fn hand_over(mut self) -> RunDir {
+    pub(crate) fn hand_over(mut self) -> RunDir {
         self.at_end = AtEnd::Keep;
         self.dir.clone()
     }

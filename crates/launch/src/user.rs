@@ -79,20 +79,20 @@ impl FromStr for UserChoice {
 
 /// A user that is a machine's as long as this lives.
 #[derive(Debug)]
-pub struct MachineUser {
+pub(crate) struct MachineUser {
     /// User ID.
-    pub uid: u32,
+    pub(crate) uid: u32,
     /// Group ID.
-    pub gid: u32,
+    pub(crate) gid: u32,
     /// User and group of the machine's passt.
-    pub passt: (u32, u32),
+    pub(crate) passt: (u32, u32),
     /// What keeps it from other machines.
-    pub claim: Option<OwnedFd>,
+    pub(crate) claim: Option<OwnedFd>,
 }
 
 /// A user that a machine cannot have.
 #[derive(Debug, thiserror::Error)]
-pub enum UserError {
+pub(crate) enum UserError {
     /// Only root becomes others.
     #[error("--user {uid}: only root can run a machine as another user")]
     NotRoot {
@@ -122,7 +122,7 @@ impl Explain for UserError {
 }
 
 /// The user that a machine becomes; None: it keeps the one who starts it.
-pub fn choose(choice: UserChoice) -> Result<Option<MachineUser>, UserError> {
+pub(crate) fn choose(choice: UserChoice) -> Result<Option<MachineUser>, UserError> {
     match choice {
         UserChoice::Own => Ok(None),
         UserChoice::Auto if may_become(FIRST + 2 * MACHINES - 1) => {

@@ -39,7 +39,7 @@ mod task;
 
 pub use cpu_list::{CpuList, CpuListError};
 pub use host::{Host, HostError};
-pub use journal::{Recovered, STATE_VARIABLE, Store, StoreError, Undone, state_directory};
+pub use journal::{Recovered, Store, StoreError, Undone, state_directory};
 pub use pinned::{PinError, Pinned, pin};
 pub use plan::{Choice, Plan, PlanError, Seat};
 pub use target::{Container, Cpuset, Target, TargetError, TargetKind};

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_a_window_is_told_in_thousandths() {
+    fn a_share_of_a_window_is_in_thousandths() {
         let window = Duration::from_millis(150);
         assert_eq!(permille(75_000_000, window), 500);
         assert_eq!(permille(300_000_000, window), 2000);

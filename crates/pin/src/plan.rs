@@ -106,7 +106,7 @@ impl Plan {
     }
 
     /// The CPUs of a thread that does this.
-    pub fn cpus_of(&self, role: Role) -> CpuMask {
+    pub(crate) fn cpus_of(&self, role: Role) -> CpuMask {
         match (self.target.vcpus(), role) {
             (Some(_), Role::Vcpu(index)) => {
                 let index = u16::try_from(index).unwrap_or(u16::MAX);

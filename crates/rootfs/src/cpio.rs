@@ -116,7 +116,7 @@ fn link_counts(tree: &Tree) -> HashMap<LinkGroup, u32> {
 }
 
 /// Bytes of the archive of a tree, before compression.
-pub fn archive_bytes(tree: &Tree) -> u64 {
+pub(crate) fn archive_bytes(tree: &Tree) -> u64 {
     let mut seen = HashSet::new();
     let entries = tree.entries().map(|(name, node)| match node.links {
         Some(group) if !seen.insert(group) => name_bytes(name),

@@ -33,7 +33,7 @@ impl LeftOut {
     }
 
     /// One sentence for each, and one for those that are not named.
-    pub fn into_warnings(self) -> Vec<String> {
+    pub(crate) fn into_warnings(self) -> Vec<String> {
         let more = self.unnamed;
         let rest = (more > 0).then(|| format!("{more} more files are left out or lose a part"));
         self.sentences.into_iter().chain(rest).collect()

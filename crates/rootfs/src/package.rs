@@ -47,14 +47,14 @@ pub enum PackageError {
 /// `is_meant`.
 pub fn newest(meta: &str, is_meant: impl Fn(&str) -> bool) -> Result<String, PackageError> {
     let unknown = || PackageError::Unknown(meta.to_owned());
-    let told =
-        told("apt-cache", &["depends", "--important", meta], None).map_err(
-            |error| match error {
-                PackageError::Failed { .. } => unknown(),
-                other => other,
-            },
-        )?;
-    told.lines()
+    let dependencies = output_of("apt-cache", &["depends", "--important", meta], None).map_err(
+        |error| match error {
+            PackageError::Failed { .. } => unknown(),
+            other => other,
+        },
+    )?;
+    dependencies
+        .lines()
         .filter_map(|line| line.trim().strip_prefix("Depends: "))
         .find(|name| is_meant(name))
         .map(str::to_owned)
@@ -63,8 +63,9 @@ pub fn newest(meta: &str, is_meant: impl Fn(&str) -> bool) -> Result<String, Pac
 
 /// The version of a package that apt would download.
 pub fn candidate(package: &str) -> Result<String, PackageError> {
-    let told = told("apt-cache", &["policy", package], None)?;
-    told.lines()
+    let policy = output_of("apt-cache", &["policy", package], None)?;
+    policy
+        .lines()
         .find_map(|line| line.trim().strip_prefix("Candidate: "))
         .filter(|version| is_plain(version))
         .map(str::to_owned)
@@ -82,11 +83,11 @@ fn is_plain(version: &str) -> bool {
 pub fn download(package: &str, dir: &Path) -> Result<String, PackageError> {
     // apt leaves the package in its working directory, which its own user may
     // not enter; it then says so and goes on as root.
-    told("apt-get", &["download", "-qq", package], Some(dir))?;
+    output_of("apt-get", &["download", "-qq", package], Some(dir))?;
     let file = only_file(dir, package)?;
     let path = file.to_string_lossy();
-    told("dpkg", &["-x", &path, &dir.to_string_lossy()], None)?;
-    let version = told("dpkg-deb", &["-f", &path, "Version"], None)?;
+    output_of("dpkg", &["-x", &path, &dir.to_string_lossy()], None)?;
+    let version = output_of("dpkg-deb", &["-f", &path, "Version"], None)?;
     let io = |what| move |source| PackageError::Io { what, source };
     fs::remove_file(&file).map_err(io("write the cache"))?;
     Ok(version.trim().to_owned())
@@ -105,7 +106,7 @@ fn only_file(dir: &Path, package: &str) -> Result<PathBuf, PackageError> {
 }
 
 /// What a program prints.
-fn told(
+fn output_of(
     program: &'static str,
     arguments: &[&str],
     dir: Option<&Path>,

@@ -213,7 +213,7 @@ impl Tree {
     }
 
     /// Adds `name` as a hard link to the file `target`. A symbolic link is copied.
-    pub fn hard_link(&mut self, target: &str, name: &str) -> Result<(), NameError> {
+    pub(crate) fn hard_link(&mut self, target: &str, name: &str) -> Result<(), NameError> {
         let missing = || NameError::LinkTarget(target.to_owned());
         let next = LinkGroup(self.link_groups);
         let node = self.entries.get_mut(target).ok_or_else(missing)?;
@@ -232,7 +232,7 @@ impl Tree {
 
     /// The place of an entry after following the links above it, as seen from the
     /// root. The last component is not followed.
-    pub fn through_links(&self, name: &str) -> Result<String, NameError> {
+    pub(crate) fn through_links(&self, name: &str) -> Result<String, NameError> {
         self.resolve(name, &mut Lookups::unlimited())
     }
 
@@ -289,7 +289,7 @@ impl Tree {
     }
 
     /// Removes everything in a directory; the whole tree for the empty name.
-    pub fn remove_below(&mut self, name: &str) {
+    pub(crate) fn remove_below(&mut self, name: &str) {
         if name.is_empty() {
             self.entries.clear();
             self.name_bytes = 0;

@@ -20,7 +20,7 @@ const TIMESTAMP: &str = "Thu Jan  1 00:00:00 UTC 1970";
 /// Where the whole output of the build goes, in the build directory.
 pub const LOG: &str = "build.log";
 /// Free space that a kernel's objects need, bytes: twice those of a small one (120 to 180 MiB).
-pub const SPACE_BYTES: u64 = 350 << 20;
+pub(crate) const SPACE_BYTES: u64 = 350 << 20;
 
 /// A kernel that was built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,7 +181,7 @@ fn follow(
 }
 
 /// Bytes on the disk of what is in a build directory.
-pub fn kept_bytes(build: &Path) -> u64 {
+pub(crate) fn kept_bytes(build: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let of = |entry: fs::DirEntry| match entry.metadata() {
         Ok(data) if data.is_dir() => kept_bytes(&entry.path()),

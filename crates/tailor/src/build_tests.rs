@@ -24,7 +24,7 @@ fn built(recipe: &str, progress: impl FnMut(&str) -> bool) -> Result<Image, Buil
 }
 
 #[test]
-fn each_file_that_is_made_is_told() {
+fn each_file_that_is_made_is_reported() {
     let mut files = Vec::new();
     let recipe = "echo '  CC      fs/open.o'; echo '  LD      vmlinux'; echo 'Kernel: ready'";
     let image = built(recipe, |file| {
@@ -44,7 +44,7 @@ fn the_first_error_is_said_and_the_log_is_named() {
 }
 
 #[test]
-fn a_full_disk_is_told_from_other_failures() {
+fn a_full_disk_differs_from_other_failures() {
     // The log, on the same disk, has nothing of it, and the line is not text.
     let recipe = "rm $(O)/build.log; printf 'ld: \\377: No space left on device\\n' >&2; exit 1";
     assert!(matches!(

@@ -36,7 +36,7 @@ pub fn consoles(bytes: &[u8]) {
     for symbol in refused::suspects(&only_here, &spec, &config).keys() {
         assert!(!config.has(symbol), "{symbol} is there");
     }
-    let told = refused::told(&only_here);
+    let told = refused::listed(&only_here);
     assert!(
         told.len() <= TOLD_BYTES && !told.contains(char::is_control),
         "{told:?}"

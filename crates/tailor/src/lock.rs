@@ -140,7 +140,7 @@ pub fn sha256(bytes: &[u8]) -> String {
 
 /// SHA-256 over names and contents of all files of a tree, in the order of
 /// their names; links count by what they point at.
-pub fn sha256_of_tree(tree: &Tree) -> Result<String, LockError> {
+pub(crate) fn sha256_of_tree(tree: &Tree) -> Result<String, LockError> {
     let mut paths = Vec::new();
     list(tree.dir(), &mut paths)?;
     paths.sort();

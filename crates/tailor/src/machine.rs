@@ -34,7 +34,7 @@ pub enum Execution {
 
 /// Virtual time of an instruction under [`Execution::Counted`] (`shift=1`), and
 /// cycles of the guest's clock, of which QEMU makes one a nanosecond.
-pub const NS_PER_INSTRUCTION: u64 = 2;
+pub(crate) const NS_PER_INSTRUCTION: u64 = 2;
 
 impl Execution {
     const fn accelerator(self) -> Accelerator {

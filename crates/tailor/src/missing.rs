@@ -42,7 +42,7 @@ const LINE_CHARS: usize = 160;
 
 /// Options that a configuration lacks and a console's lines point at, each with
 /// the line.
-pub fn suspects(console: &str, config: &Config) -> BTreeMap<Symbol, String> {
+pub(crate) fn suspects(console: &str, config: &Config) -> BTreeMap<Symbol, String> {
     let mut found = BTreeMap::new();
     for line in console.lines().map(plain) {
         let lower = line.to_lowercase();

@@ -65,7 +65,7 @@ pub(crate) fn suspects(
 }
 
 /// Some of them as a sentence has them.
-pub(crate) fn told(refused: &BTreeSet<Refusal>) -> String {
+pub(crate) fn listed(refused: &BTreeSet<Refusal>) -> String {
     const MOST: usize = 4;
     let some: Vec<String> = refused.iter().take(MOST).map(sentence).collect();
     let more = match refused.len().saturating_sub(MOST) {
@@ -241,18 +241,18 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_by_the_kernels_names() {
+    fn refusals_have_the_kernels_names() {
         let refused = [
             refusal("socket", 97, &[10, 1, 0], None),
             refusal("openat", 2, &[], Some("/dev/\u{1b}x")),
             refusal("ioctl", 25, &[0x5413], None),
         ];
         assert_eq!(
-            told(&refused.into()),
+            listed(&refused.into()),
             "ioctl TIOCGWINSZ (ENOTTY), socket AF_INET6 SOCK_STREAM (EAFNOSUPPORT), \
              openat /dev/?x (ENOENT)"
         );
         let many = (0..9).map(|call| refusal("read", call, &[], None));
-        assert!(told(&many.collect()).ends_with("and 5 more"));
+        assert!(listed(&many.collect()).ends_with("and 5 more"));
     }
 }

@@ -263,7 +263,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
             let log = format!("refusals-{round}.log");
             let proof = self.prove(&kernel, &telling, &log)?;
             let only_here = refused::only_here(&machine::console(&proof.console), &there);
-            refused.told = refused::told(&only_here);
+            refused.told = refused::listed(&only_here);
             if proof.passed() {
                 break;
             }

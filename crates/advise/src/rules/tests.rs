@@ -60,7 +60,7 @@ fn untold_of(facts: &Facts) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_talk_s_practices_apply_to_their_cases() {
+fn the_practices_of_cpu_pinning_2020_apply_to_their_cases() {
     let io = |facts: Facts| Facts {
         class: Some(Class::IoBound),
         ..facts
@@ -158,7 +158,7 @@ fn what_came_since_applies_to_its_cases() {
 }
 
 #[test]
-fn what_cannot_be_told_here_is_said_with_the_reason() {
+fn what_is_unknown_here_is_listed_with_the_reason() {
     let mut small = container();
     small.resources = Resources {
         host_cpus: 2,

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_is_told_from_an_option() {
+    fn a_cut_differs_from_an_option() {
         assert_eq!(keep("smp"), Ok(Keep::Cut(Cut::Smp)));
         let option = Symbol::new("PSI").map(Keep::Option);
         assert_eq!(keep("CONFIG_PSI").ok(), option);

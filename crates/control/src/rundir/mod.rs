@@ -44,7 +44,7 @@ use error::{Writer, at, writer};
 /// Environment variable that names another root for run directories.
 pub const ROOT_VARIABLE: &str = "TARE_RUN_ROOT";
 /// Longest name of a machine in bytes.
-pub const MAX_NAME: usize = 64;
+pub(crate) const MAX_NAME: usize = 64;
 /// Longest path of a UNIX socket in bytes, with its NUL (`unix(7)`).
 const MAX_SOCKET_PATH: usize = 108;
 const ROOT_LOCK: &str = ".lock";

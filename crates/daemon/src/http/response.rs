@@ -32,7 +32,7 @@ impl Response {
     }
 
     /// 405 with the methods that the path takes.
-    pub fn method_not_allowed(allow: &'static str) -> Self {
+    pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
         Self {
             allow: Some(allow),
             ..Self::error(405, "this path does not take this method")

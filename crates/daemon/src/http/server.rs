@@ -14,11 +14,11 @@ use super::connection::{Connection, Fate};
 use crate::poll::{Interest, Poll, Wait};
 
 /// Most clients at a time.
-pub const MAX_CLIENTS: usize = 16;
+pub(crate) const MAX_CLIENTS: usize = 16;
 /// How long a request may stand still while others wait.
 const SILENCE_LIMIT: Duration = Duration::from_secs(1);
 
-/// The server. Uses the tokens from its first one on, [`Server::TOKENS`] of them.
+/// The server. Uses its first token and one more for each client.
 pub struct Server {
     listener: UnixListener,
     listening: Interest,
@@ -33,9 +33,6 @@ struct Client {
 }
 
 impl Server {
-    /// Tokens that a server uses.
-    pub const TOKENS: u64 = 1 + MAX_CLIENTS as u64;
-
     /// Serves `listener` with tokens from `first_token` on.
     pub fn new(listener: UnixListener, poll: &Poll, first_token: u64) -> io::Result<Self> {
         listener.set_nonblocking(true)?;

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_told_apart() {
+    fn lines_are_classified() {
         assert_eq!(mapping("7f00-7f10 rw-p 0 00:00 0"), Some(0x7f00..0x7f10));
         assert_eq!(mapping("Rss:    12 kB"), None);
         assert_eq!(rss("Rss:      12 kB\n"), Some(12 * 1024));

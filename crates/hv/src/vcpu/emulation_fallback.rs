@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fetched_byte_is_told_from_its_absence() {
+    fn the_fetched_byte_differs_from_its_absence() {
         let cause = |suberror, data: &[u64]| CrashCause::InternalError {
             suberror,
             data: data.to_vec(),

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_words_are_told_from_figures() {
+    fn columns_of_words_differ_from_figures() {
         let row = ["a", "0.407 .. 0.41", "cannot be told from here"].map(str::to_owned);
         let table = table(&["place", "95 %", "finding"], &[row.to_vec()]);
         assert!(table.contains("<td>0.407 .. 0.41</td>"), "{table}");

@@ -12,6 +12,6 @@ mod undo;
 
 pub(crate) use entry::{Begin, Entry};
 pub(crate) use store::Journal;
-pub use store::{Recovered, STATE_VARIABLE, Store, StoreError, state_directory};
+pub use store::{Recovered, Store, StoreError, state_directory};
 pub use undo::Undone;
 pub(crate) use undo::write_cpusets;

@@ -17,7 +17,7 @@ use crate::target::Target;
 use crate::task;
 
 /// Environment variable that names another state directory.
-pub const STATE_VARIABLE: &str = "TARE_STATE_DIR";
+pub(crate) const STATE_VARIABLE: &str = "TARE_STATE_DIR";
 const PLACEMENTS: &str = "placements";
 /// How long the process that made a placement may take to restore it.
 const PATIENCE: Duration = Duration::from_secs(5);

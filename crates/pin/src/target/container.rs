@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cgroup_is_told_by_name_or_by_a_long_part_of_its_id() {
+    fn a_cgroup_is_found_by_name_or_by_a_long_part_of_its_id() {
         let id = "0123456789abcdef";
         for part in ["0123456789abcdef", "docker-0123456789abcdef77.scope"] {
             assert!(names(part, id), "{part}");

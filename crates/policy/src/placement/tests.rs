@@ -131,7 +131,7 @@ fn chr_is_a_share_of_the_host() {
 }
 
 #[test]
-fn the_talk_s_host_has_the_talk_s_sizes_and_two_cores_have_none_for_cpu_bound() {
+fn the_host_of_cpu_pinning_2020_has_its_sizes_and_two_cores_have_none_for_cpu_bound() {
     assert_eq!(Class::CpuBound.chr().cores(112), Some((8, 15)));
     assert_eq!(Class::IoBound.chr().cores(112), Some((16, 31)));
     assert_eq!(Class::UltraIoBound.chr().cores(112), Some((32, 63)));

@@ -88,7 +88,7 @@ fn waits_longer_than_a_wake_up_is_worth_are_not_spun_for() {
 }
 
 #[test]
-fn the_talks_bursts_do_not_spin() {
+fn bursts_of_message_passing_2015_do_not_spin() {
     // 100 requests/s for 60 s, a break of 60 s, seven times.
     let mut spin = Spin::default();
     for _ in 0..7 {

@@ -88,7 +88,7 @@ pub fn solve(tree: &Tree, build: &Path, choice: &Choice) -> Result<Config, Kconf
 }
 
 /// The same for the lines of a configuration, without asking what was granted.
-pub fn solve_lines(tree: &Tree, build: &Path, lines: &str) -> Result<Config, KconfigError> {
+pub(crate) fn solve_lines(tree: &Tree, build: &Path, lines: &str) -> Result<Config, KconfigError> {
     let file = |path: &Path| {
         let path = path.to_owned();
         move |source| KconfigError::File { path, source }

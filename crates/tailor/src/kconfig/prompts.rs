@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn symbols_with_a_prompt_are_told_from_those_that_follow() {
+    fn symbols_with_a_prompt_differ_from_those_that_follow() {
         let text = "config A\n\tbool \"a\"\n\nconfig B\n\tdef_bool y\n\nconfig C\n\tbool\n\
                     \nchoice\n\tprompt \"which\"\n\nconfig D\n\tint \"d\" if EXPERT\nendchoice\n\
                     menuconfig E\n\tbool\n\tprompt \"e\"\n";

@@ -10,7 +10,7 @@ pub use obtain::{ObtainError, Source, Sources};
 pub use patch::{PatchError, patched, switched};
 
 /// Versions that the mapping and the patches were checked against.
-pub const SUPPORTED: (u32, u32) = (6, 1);
+pub(crate) const SUPPORTED: (u32, u32) = (6, 1);
 
 /// A tree of kernel sources.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -166,14 +166,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_the_talks_or_half_of_what_is_carried() {
+    fn the_rate_is_that_of_the_source_or_half_of_what_is_carried() {
         for (carried, rate) in [(1000.0, 100.0), (125.0, 100.0), (110.0, 55.0), (40.0, 20.0)] {
             assert!((Plan::rate(carried) - rate).abs() < 1e-9, "{carried}");
         }
     }
 
     #[test]
-    fn full_is_the_talks_sequence() {
+    fn full_is_the_sequence_of_the_source() {
         let plan = Plan::new(Depth::Full, None);
         assert_eq!((plan.cycles, plan.burst_ms), (7, 60_000));
         assert_eq!(plan.settle_ms + plan.break_ms, 60_000);
