@@ -498,13 +498,17 @@ impl VirtioDevice for Blk {
             .filter_map(|it| it.coalescer.deadline());
         let limited = self.queue_states.iter().any(|it| it.limited);
         let allowed = limited.then(|| self.buckets.ready_at_ns());
-        deadlines.chain(self.engine.due_ns()).chain(allowed).min()
+        // An engine without an event calls nobody back for what a turn has left.
+        let parts = self.slow.can_begin().then_some(0);
+        let all = deadlines.chain(self.engine.due_ns()).chain(allowed);
+        all.chain(parts).min()
     }
 
     fn deadline_passed(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
         let now_ns = self.clock.now_ns();
         let resumes = self.resume_limited(now_ns);
-        if resumes || self.engine.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+        let is_due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= now_ns);
+        if resumes || is_due || self.slow.can_begin() {
             // What the budget cuts off has its turn here too, and a bounded one:
             // no more requests than there are places in the queues.
             for _ in 0..MAX_IN_FLIGHT / BATCH {

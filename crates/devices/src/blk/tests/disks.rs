@@ -105,9 +105,14 @@ fn buffers_that_o_direct_cannot_take_are_copied() {
 
 /// A disk whose buffers O_DIRECT does not take, whatever its file system.
 fn copying(file: &File, engine: Box<dyn IoEngine>, settings: BlkSettings) -> Machine<Blk> {
+    let disk = copying_disk(file);
+    Machine::new(Blk::new(settings, disk, engine, Box::new(MonotonicClock)))
+}
+
+pub(super) fn copying_disk(file: &File) -> Disk {
     let mut disk = disk(file, Access::ReadWrite);
     disk.pretend_direct();
-    Machine::new(Blk::new(settings, disk, engine, Box::new(MonotonicClock)))
+    disk
 }
 
 /// Copies go through the engine in parts: the I/O thread does not wait for the disk, no

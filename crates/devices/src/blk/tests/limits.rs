@@ -96,6 +96,40 @@ fn a_limit_that_goes_away_lets_all_go_on() {
     assert_eq!(machine.io(|device| device.deadline_ns()), None);
 }
 
+/// An engine without an event calls nobody back: what a turn leaves of copied requests is
+/// due at once.
+#[test]
+fn copied_requests_that_waited_for_the_limit_come_to_their_end() {
+    const REQUESTS: u64 = 80;
+    let clock = TestClock::default();
+    let file = file();
+    let settings = BlkSettings {
+        limits: IOPS,
+        ..settings()
+    };
+    let disk = disks::copying_disk(&file);
+    let engine = sync_engine(&file);
+    let machine = Machine::new(Blk::new(settings, disk, engine, Box::new(clock.clone())));
+    let mut rings = Driver::new(&machine).start(FEATURES, 256);
+    let ring = &mut rings[0];
+    for slot in 0..REQUESTS {
+        let odd = Wanted {
+            data: DATA + 3,
+            status: STATUS + slot * 0x20,
+            ..Wanted::new(0, 8, 480 << 10)
+        };
+        odd.offer(&machine, ring);
+    }
+    let _ = machine.io(|device| device.notified(0));
+    machine.io(|device| device.device_mut().set_limits(DiskLimits::default()));
+    let mut served = answered(ring);
+    while machine.io(|device| device.deadline_ns()).is_some() {
+        at_deadline(&machine, &clock);
+        served += answered(ring);
+    }
+    assert_eq!(served as u64, REQUESTS);
+}
+
 #[test]
 fn a_reset_forgets_who_waits_and_keeps_the_limit() {
     let clock = TestClock::default();
