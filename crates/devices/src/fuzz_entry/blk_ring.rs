@@ -36,10 +36,8 @@ struct Side {
 impl Side {
     fn new(engine: impl FnOnce(&Disk) -> Option<Box<dyn IoEngine>>) -> Option<Self> {
         let file = memory_file(DISK)?;
-        for at in 0..DISK / 8 {
-            file.write_all_at(&(at * 0x9e37).to_le_bytes(), at * 8)
-                .ok()?;
-        }
+        let words = (0..DISK / 8).flat_map(|at| (at * 0x9e37).to_le_bytes());
+        file.write_all_at(&words.collect::<Vec<u8>>(), 0).ok()?;
         let disk = Disk::from_file(file.try_clone().ok()?, "fuzz", Access::ReadWrite).ok()?;
         let engine = engine(&disk)?;
         let settings = BlkSettings {
