@@ -85,6 +85,16 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "tare-platforms-study",
+        &[
+            "tare-control",
+            "tare-lab",
+            "tare-platform",
+            "tare-probe",
+            "tare-stats",
+        ],
+    ),
+    (
         "tare-launch",
         &[
             "tare-abi",
@@ -113,6 +123,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tare-hv",
             "tare-lab",
             "tare-launch",
+            "tare-platforms-study",
             "tare-init",
             "tare-pin",
             "tare-policy",

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use tare_control::exit::ExitCode;
-use tare_lab::{CompareError, Compared, Depth, KeptRun, PlatformOptions, WeighError, WeighRequest};
+use tare_lab::kit::Entry;
+use tare_lab::{CompareError, Compared, Depth, KeptRun, WeighError, WeighRequest};
+use tare_platforms_study::PlatformOptions;
 
 use crate::args::{CompareArgs, CompareFormat, ReportArgs, WeighArgs};
 use crate::failure::{Explain, Outcome};
@@ -20,6 +22,18 @@ impl Explain for CompareError {
     fn code(&self) -> ExitCode {
         ExitCode::Usage
     }
+}
+
+/// The study of platforms, in a crate of its own.
+const STUDY: Entry = tare_platforms_study::ENTRY;
+const OF_THE_STUDY: &str = "--workload, --platform, --sizes, --container-engine, --resume, \
+                            --shard, --merge, --seed and --budget are for platforms";
+
+/// All experiments; one of a further crate is one line more.
+fn known() -> Vec<Entry> {
+    let mut all = tare_lab::EXPERIMENTS.to_vec();
+    all.push(STUDY);
+    all
 }
 
 /// Runs the experiment; its table goes to standard output.
@@ -42,7 +56,7 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
     request.app = args.app;
     request.cuts = args.cuts;
     let platforms = args.platforms;
-    request.platforms = PlatformOptions {
+    let options = PlatformOptions {
         workloads: platforms.workloads,
         platforms: platforms.platforms,
         sizes: platforms.sizes,
@@ -56,7 +70,15 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
             .map(|minutes| Duration::from_secs(u64::from(minutes) * 60)),
     };
     request.revision = env!("TARE_REVISION").to_owned();
-    let outcome = tare_lab::weigh(request)?;
+    request.resume.clone_from(&options.resume);
+    let outcome = if experiment == STUDY.name {
+        let study = tare_platforms_study::planned(request.depth, options);
+        tare_lab::weigh_planned(request, STUDY, study)?
+    } else if options.is_default() {
+        tare_lab::weigh(request, &known())?
+    } else {
+        return Err(WeighError::Option(OF_THE_STUDY.to_owned()).into());
+    };
     crate::print(&outcome.to_string())?;
     if outcome.exit_code() == ExitCode::Success
         && let Err(error) = prices::remember(&experiment, &outcome.directory)
@@ -107,7 +129,7 @@ fn judged(compared: &Compared, fail_on: Option<f64>) -> Outcome {
 
 /// Makes a report again.
 pub(crate) fn report(args: &ReportArgs) -> Outcome {
-    let outcome = tare_lab::rebuild(&args.dir)?;
+    let outcome = tare_lab::rebuild(&args.dir, &known())?;
     crate::print(&outcome.to_string())?;
     Ok(ExitCode::Success)
 }
@@ -115,7 +137,7 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
 /// The experiments that there are, for the verb's help.
 pub(crate) fn list() -> String {
     let mut text = String::from("Experiments:");
-    for (name, about) in tare_lab::experiments() {
+    for Entry { name, about, .. } in known() {
         let _ = write!(text, "\n  {name}: {about}");
     }
     text

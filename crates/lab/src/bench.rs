@@ -6,7 +6,6 @@ use tare_control::exit::ExitCode;
 
 use crate::appliance::{ApplianceError, Executor};
 use crate::error::WeighError;
-use crate::experiments::platforms::StageError;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::linux::LinuxError;
 use crate::load::LoadError;
@@ -14,20 +13,20 @@ use crate::progress::Progress;
 use crate::record::Recorder;
 
 /// The tools of one weighing.
-pub(crate) struct Bench<'a> {
+pub struct Bench<'a> {
     /// Starts machines.
     pub(crate) executor: &'a mut dyn Executor,
     /// Keeps samples.
-    pub(crate) recorder: &'a mut Recorder,
+    pub recorder: &'a mut Recorder,
     /// Says how far it is.
-    pub(crate) progress: &'a Progress,
+    pub progress: &'a Progress,
     /// Says whether to stop.
-    pub(crate) interrupt: &'a Interrupt,
+    pub interrupt: &'a Interrupt,
 }
 
 /// Why an experiment broke off.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RunError {
+pub enum RunError {
     /// A signal came.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
@@ -37,9 +36,9 @@ pub(crate) enum RunError {
     /// The load generator failed.
     #[error(transparent)]
     Load(LoadError),
-    /// The platforms could not be set up.
+    /// What an experiment of another crate needs is not there.
     #[error(transparent)]
-    Stage(#[from] StageError),
+    Other(Box<dyn std::error::Error + Send + Sync>),
     /// A Linux guest failed.
     #[error(transparent)]
     Linux(LinuxError),
@@ -56,14 +55,14 @@ pub(crate) enum RunError {
 
 impl RunError {
     /// The exit code that fits.
-    pub(crate) fn exit_code(&self) -> ExitCode {
+    pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Interrupted(interrupted) => interrupted.exit_code(),
             Self::Appliance(error) => error.exit_code(),
             Self::Linux(error) => error.exit_code(),
             Self::Record(error) => error.exit_code(),
             Self::Root(_) => ExitCode::Output,
-            Self::Load(_) | Self::Stage(_) | Self::NoAnswer => ExitCode::WeighFailed,
+            Self::Load(_) | Self::Other(_) | Self::NoAnswer => ExitCode::WeighFailed,
         }
     }
 }

@@ -10,29 +10,29 @@ use crate::table::number;
 /// One figure of `summary.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Stored")]
-pub(crate) struct Figure {
+pub struct Figure {
     /// Name; the arm, if any, after a dot.
-    pub(crate) name: String,
+    pub name: String,
     /// Unit of value, low and high.
-    pub(crate) unit: String,
+    pub unit: String,
     /// The figure itself, by its statistic.
-    pub(crate) value: f64,
+    pub value: f64,
     /// Lower end of its interval or range.
-    pub(crate) low: Option<f64>,
+    pub low: Option<f64>,
     /// Upper end of its interval or range.
-    pub(crate) high: Option<f64>,
+    pub high: Option<f64>,
     /// What the two ends are.
-    pub(crate) spread: Spread,
+    pub spread: Spread,
     /// How the value follows from the samples.
-    pub(crate) statistic: Statistic,
+    pub statistic: Statistic,
     /// Samples: of what was repeated, such as booted machines or runs.
-    pub(crate) n: usize,
+    pub n: usize,
 }
 
 /// What the two ends around a figure are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Spread {
+pub enum Spread {
     /// There are none: one sample says nothing about its error.
     None,
     /// Least and greatest sample: too few for an interval.
@@ -44,7 +44,7 @@ pub(crate) enum Spread {
 /// How a figure follows from its samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Statistic {
+pub enum Statistic {
     /// The median.
     Median,
     /// The quantile that the name says; of several machines the median of theirs.
@@ -67,7 +67,7 @@ pub(crate) enum Statistic {
 
 impl Statistic {
     /// In words, for reports.
-    pub(crate) const fn words(self) -> &'static str {
+    pub const fn words(self) -> &'static str {
         match self {
             Self::Median => "median",
             Self::Quantile => "quantile",
@@ -121,7 +121,7 @@ impl From<Stored> for Figure {
 
 impl Figure {
     /// A figure without ends.
-    pub(crate) fn bare(name: &str, unit: &str, value: f64, statistic: Statistic, n: usize) -> Self {
+    pub fn bare(name: &str, unit: &str, value: f64, statistic: Statistic, n: usize) -> Self {
         Self {
             name: name.to_owned(),
             unit: unit.to_owned(),
@@ -135,7 +135,7 @@ impl Figure {
     }
 
     /// With the 95 % interval, if there is one.
-    pub(crate) fn with_interval(self, interval: Option<Interval>) -> Self {
+    pub fn with_interval(self, interval: Option<Interval>) -> Self {
         match interval {
             Some(Interval { low, high }) => Self {
                 low: Some(low),
@@ -161,17 +161,17 @@ impl Figure {
     }
 
     /// Both ends, of an interval or a range.
-    pub(crate) fn ends(&self) -> Option<(f64, f64)> {
+    pub fn ends(&self) -> Option<(f64, f64)> {
         self.low.zip(self.high)
     }
 
     /// Both ends of the 95 % interval.
-    pub(crate) fn interval(&self) -> Option<(f64, f64)> {
+    pub fn interval(&self) -> Option<(f64, f64)> {
         self.ends().filter(|_| self.spread == Spread::Interval)
     }
 
     /// The ends in words: `0.9 .. 1.1`, `0.9 .. 1.1 range`, `-`.
-    pub(crate) fn ends_text(&self) -> String {
+    pub fn ends_text(&self) -> String {
         let Some((low, high)) = self.ends() else {
             return "-".to_owned();
         };
@@ -183,7 +183,7 @@ impl Figure {
     }
 
     /// Value and ends: `1.04 (0.9 .. 1.2)`; `1.04` alone where there are none.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         match self.ends() {
             Some(_) => format!("{} ({})", number(self.value), self.ends_text()),
             None => number(self.value),
@@ -191,7 +191,7 @@ impl Figure {
     }
 
     /// Value, low and high times `factor`, in another unit.
-    pub(crate) fn scaled(&self, factor: f64, unit: &str) -> Self {
+    pub fn scaled(&self, factor: f64, unit: &str) -> Self {
         Self {
             unit: unit.to_owned(),
             value: self.value * factor,
@@ -206,18 +206,18 @@ impl Figure {
 const BEYOND: f64 = 10.0;
 
 /// A figure by its name, if it is there.
-pub(crate) fn find<'a>(figures: &'a [Figure], name: &str) -> Option<&'a Figure> {
+pub fn find<'a>(figures: &'a [Figure], name: &str) -> Option<&'a Figure> {
     figures.iter().find(|f| f.name == name)
 }
 
 /// Value of a figure, if it is there.
-pub(crate) fn value(figures: &[Figure], name: &str) -> Option<f64> {
+pub fn value(figures: &[Figure], name: &str) -> Option<f64> {
     find(figures, name).map(|f| f.value)
 }
 
 /// Samples by figure, in the order in which the figures first came.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Samples {
+pub struct Samples {
     order: Vec<String>,
     series: BTreeMap<String, Series>,
 }
@@ -230,7 +230,7 @@ struct Series {
 
 impl Samples {
     /// Adds a sample to the figure `name`. A value that is not finite is dropped.
-    pub(crate) fn add(&mut self, name: &str, unit: &'static str, value: f64) {
+    pub fn add(&mut self, name: &str, unit: &'static str, value: f64) {
         if !value.is_finite() {
             return;
         }
@@ -246,20 +246,20 @@ impl Samples {
     }
 
     /// The samples of a figure; none if there is no such figure.
-    pub(crate) fn values(&self, name: &str) -> &[f64] {
+    pub fn values(&self, name: &str) -> &[f64] {
         self.series.get(name).map_or(&[], |series| &series.values)
     }
 
     /// Samples of two arms of a figure, round by round; those that are not finite and positive
     /// are left out.
-    pub(crate) fn pairs(&self, name: &str, arms: [&str; 2]) -> Vec<(f64, f64)> {
+    pub fn pairs(&self, name: &str, arms: [&str; 2]) -> Vec<(f64, f64)> {
         let [first, second] = arms.map(|arm| self.values(&format!("{name}.{arm}")));
         let pairs = first.iter().copied().zip(second.iter().copied());
         pairs.filter(|(a, b)| *a > 0.0 && *b > 0.0).collect()
     }
 
     /// A figure for each series: its median with interval.
-    pub(crate) fn figures(&self) -> Vec<Figure> {
+    pub fn figures(&self) -> Vec<Figure> {
         let medians = self.order.iter().filter_map(|name| {
             let series = self.series.get(name)?;
             median(name, series.unit, &series.values)
@@ -270,7 +270,7 @@ impl Samples {
 
 /// The median of `samples` with its interval, below six samples their range; `None` if there
 /// are none.
-pub(crate) fn median(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> {
+pub fn median(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> {
     let sorted = tare_stats::sorted(samples)?;
     let summary = tare_stats::summarize(&sorted)?;
     let figure = Figure::bare(name, unit, summary.median, Statistic::Median, summary.n);
@@ -279,7 +279,7 @@ pub(crate) fn median(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> 
 
 /// The middle of ratios of two arms in pairs of runs that came one after the other, with the
 /// interval by signed ranks on the logarithm; below six pairs their range.
-pub(crate) fn paired_ratio(name: &str, unit: &str, ratios: &[f64]) -> Option<Figure> {
+pub fn paired_ratio(name: &str, unit: &str, ratios: &[f64]) -> Option<Figure> {
     let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     let test = signed_rank(&logs)?;
     let sorted = tare_stats::sorted(ratios)?;
@@ -293,7 +293,7 @@ pub(crate) fn paired_ratio(name: &str, unit: &str, ratios: &[f64]) -> Option<Fig
 
 /// What is the same at each measurement, such as a size: the last value. Values that differ
 /// are samples, of which it is the median.
-pub(crate) fn exact(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> {
+pub fn exact(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> {
     let last = *samples.last()?;
     if samples.iter().any(|sample| *sample != last) {
         return median(name, unit, samples);
@@ -309,7 +309,7 @@ pub(crate) fn exact(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> {
 
 /// The `q`-quantile of independent samples with its interval. `None` where they are too few
 /// to bound it from both sides; the extremes (`q` 0 and 1) have no interval.
-pub(crate) fn quantile(name: &str, unit: &str, samples: &[f64], q: f64) -> Option<Figure> {
+pub fn quantile(name: &str, unit: &str, samples: &[f64], q: f64) -> Option<Figure> {
     let sorted = tare_stats::sorted(samples).filter(|sorted| !sorted.is_empty())?;
     let interval = quantile_interval(&sorted, q);
     if interval.is_none() && q > 0.5 && q < 1.0 {
@@ -323,7 +323,7 @@ pub(crate) fn quantile(name: &str, unit: &str, samples: &[f64], q: f64) -> Optio
 /// Samples of one machine that its `q`-quantile needs: ten beyond it. From fewer it is too low:
 /// the 99th percentile of 100 exponential samples lies 9 % below the true one at the mean, that
 /// of 1,000 lies 1 % below.
-pub(crate) fn needed(q: f64) -> usize {
+pub fn needed(q: f64) -> usize {
     (BEYOND / (1.0 - q).min(q)).round() as usize
 }
 
@@ -331,12 +331,7 @@ pub(crate) fn needed(q: f64) -> usize {
 /// median of the groups' quantiles, since samples of one machine are not independent. `n` and
 /// the interval are of groups; the extremes are of all samples. Groups with fewer than
 /// [`needed`] samples for a quantile above the median do not count; `None` if none is left.
-pub(crate) fn grouped_quantile(
-    name: &str,
-    unit: &str,
-    groups: &[Vec<f64>],
-    q: f64,
-) -> Option<Figure> {
+pub fn grouped_quantile(name: &str, unit: &str, groups: &[Vec<f64>], q: f64) -> Option<Figure> {
     if q <= 0.0 || q >= 1.0 {
         let figure = quantile(name, unit, &groups.concat(), q)?;
         return Some(Figure {
@@ -360,7 +355,7 @@ pub(crate) fn grouped_quantile(
 /// Events a second from counts in windows of time: all events over all time. The interval is
 /// that of a Poisson count (Garwood 1936) or, where windows differ more than such counts do,
 /// Student's over windows; `n` is windows.
-pub(crate) fn rate(name: &str, unit: &str, windows: &[(f64, f64)]) -> Option<Figure> {
+pub fn rate(name: &str, unit: &str, windows: &[(f64, f64)]) -> Option<Figure> {
     let count: f64 = windows.iter().map(|window| window.0).sum();
     let time: f64 = windows.iter().map(|window| window.1).sum();
     if time <= 0.0 {

@@ -8,18 +8,18 @@ use crate::table::number;
 
 /// The most a figure may be, where the goal applies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Goal {
+pub struct Goal {
     /// Name of the figure.
-    pub(crate) figure: &'static str,
+    pub figure: &'static str,
     /// Its greatest value that meets the goal.
-    pub(crate) at_most: f64,
+    pub at_most: f64,
     /// On which KVM the goal was set.
-    pub(crate) on: &'static [Kvm],
+    pub on: &'static [Kvm],
 }
 
 impl Goal {
     /// A goal wherever there is a KVM.
-    pub(crate) const fn on_any_kvm(figure: &'static str, at_most: f64) -> Self {
+    pub const fn on_any_kvm(figure: &'static str, at_most: f64) -> Self {
         Self {
             figure,
             at_most,
@@ -28,7 +28,7 @@ impl Goal {
     }
 
     /// A goal on every machine, with a KVM or without.
-    pub(crate) const fn on_any(figure: &'static str, at_most: f64) -> Self {
+    pub const fn on_any(figure: &'static str, at_most: f64) -> Self {
         Self {
             figure,
             at_most,
@@ -40,7 +40,7 @@ impl Goal {
 /// What a run says of a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Judgement {
+pub enum Judgement {
     /// The whole interval is within the goal.
     Met,
     /// The whole interval is beyond the goal.
@@ -51,7 +51,7 @@ pub(crate) enum Judgement {
 
 impl Judgement {
     /// The word in tables.
-    pub(crate) const fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Met => "met",
             Self::Missed => "MISSED",
@@ -63,18 +63,18 @@ impl Judgement {
 /// A goal beside what was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Verdict {
+pub struct Verdict {
     /// Name of the figure.
-    pub(crate) figure: String,
+    pub figure: String,
     /// Its greatest value that meets the goal.
-    pub(crate) at_most: f64,
+    pub at_most: f64,
     /// What the figure says.
-    pub(crate) verdict: Judgement,
+    pub verdict: Judgement,
 }
 
 impl Verdict {
     /// A sentence about a goal that is not met; `None` for one that is.
-    pub(crate) fn sentence(&self, figure: &Figure) -> Option<String> {
+    pub fn sentence(&self, figure: &Figure) -> Option<String> {
         let (name, text, unit) = (&figure.name, figure.text(), &figure.unit);
         let goal = number(self.at_most);
         match self.verdict {
@@ -92,7 +92,7 @@ impl Verdict {
 /// The verdict on a figure; `None` where there is no goal for it on this KVM. It rests on
 /// the ends of the interval. A range of few samples decides nothing: of two samples both lie
 /// on the same side of the true median half of the time.
-pub(crate) fn judge(figure: &Figure, goals: &[Goal], kvm: Kvm) -> Option<Verdict> {
+pub fn judge(figure: &Figure, goals: &[Goal], kvm: Kvm) -> Option<Verdict> {
     let applies = |g: &&Goal| g.figure == figure.name && g.on.contains(&kvm);
     let goal = goals.iter().find(applies)?;
     let exact = figure.statistic == Statistic::Exact;
@@ -112,7 +112,7 @@ pub(crate) fn judge(figure: &Figure, goals: &[Goal], kvm: Kvm) -> Option<Verdict
 }
 
 /// The verdicts on all figures that have a goal.
-pub(crate) fn verdicts(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> Vec<Verdict> {
+pub fn verdicts(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> Vec<Verdict> {
     let verdicts = figures
         .iter()
         .filter_map(|figure| judge(figure, goals, kvm));

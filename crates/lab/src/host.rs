@@ -13,38 +13,38 @@ use crate::observe::Crowd;
 
 /// Facts that figures depend on. What cannot be read is empty or absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct HostFacts {
+pub struct HostFacts {
     /// Processor model.
-    pub(crate) cpu: String,
+    pub cpu: String,
     /// CPUs that this process may use.
-    pub(crate) cores: usize,
+    pub cores: usize,
     /// Kernel release.
-    pub(crate) kernel: String,
+    pub kernel: String,
     /// Memory in MiB.
-    pub(crate) memory_mib: u64,
+    pub memory_mib: u64,
     /// What executes guests; found by running one.
-    pub(crate) kvm: Kvm,
+    pub kvm: Kvm,
     /// KVM's longest poll on a halt, ns.
-    pub(crate) halt_poll_ns: Option<u64>,
+    pub halt_poll_ns: Option<u64>,
     /// Processes that wanted a CPU over the last minute, at the begin.
-    pub(crate) load_average: Option<f64>,
+    pub load_average: Option<f64>,
     /// The frequency governor of the first CPU.
-    pub(crate) governor: Option<String>,
+    pub governor: Option<String>,
     /// The same load at the end.
     #[serde(default)]
-    pub(crate) load_average_after: Option<f64>,
+    pub load_average_after: Option<f64>,
     /// Share of all CPU time that others took during the run, percent.
     #[serde(default)]
-    pub(crate) others_cpu_pct: Option<f64>,
+    pub others_cpu_pct: Option<f64>,
     /// Of the time that the run's own threads wanted a CPU, the share that they waited for
     /// one, percent.
     #[serde(default)]
-    pub(crate) own_wait_pct: Option<f64>,
+    pub own_wait_pct: Option<f64>,
 }
 
 impl HostFacts {
     /// Reads them. `kvm` is [`Kvm::None`] until a machine has said otherwise.
-    pub(crate) fn read() -> Self {
+    pub fn read() -> Self {
         let cpuinfo = text("/proc/cpuinfo").unwrap_or_default();
         let meminfo = text("/proc/meminfo").unwrap_or_default();
         let memory_kib: u64 = field(&meminfo, "MemTotal")
@@ -73,12 +73,12 @@ const OTHERS_PCT: f64 = 10.0;
 /// Share of the time, percent, that threads of a run may wait for a CPU: above it figures are
 /// of the host's other work. Where others take less than this of all CPU time, the run's
 /// threads wait for each other, as they do on a quiet host.
-pub(crate) const CROWDED_PCT: f64 = 3.0;
+pub const CROWDED_PCT: f64 = 3.0;
 
 impl HostFacts {
     /// Why figures of this run are of a busy machine: a sentence without its subject's
     /// capital; `None` if it was quiet.
-    pub(crate) fn busy(&self) -> Option<String> {
+    pub fn busy(&self) -> Option<String> {
         let load = self
             .load_average
             .filter(|load| *load > BUSY * self.cores as f64);
@@ -96,14 +96,14 @@ impl HostFacts {
     }
 
     /// Why goals of this run are not judged; `None` if they are.
-    pub(crate) fn not_judged(&self) -> Option<String> {
+    pub fn not_judged(&self) -> Option<String> {
         let waited = self.own_wait_pct.filter(|pct| *pct > CROWDED_PCT)?;
         let others = self.others_cpu_pct.is_none_or(|pct| pct > CROWDED_PCT);
         others.then(|| format!("not judged: others wanted the CPU for {waited:.0} % of the time"))
     }
 
     /// Takes over how long an experiment saw its own threads wait, if that is longer.
-    pub(crate) fn waited_at_least(&mut self, pct: Option<f64>) {
+    pub fn waited_at_least(&mut self, pct: Option<f64>) {
         self.own_wait_pct = match (self.own_wait_pct, pct) {
             (Some(seen), Some(pct)) => Some(seen.max(pct)),
             (seen, pct) => seen.or(pct),
@@ -111,13 +111,13 @@ impl HostFacts {
     }
 
     /// Takes over what was seen during the run.
-    pub(crate) fn seen(&mut self, crowd: Crowd) {
+    pub fn seen(&mut self, crowd: Crowd) {
         self.others_cpu_pct = Some(crowd.others_cpu_pct);
         self.own_wait_pct = Some(crowd.own_wait_pct);
     }
 
     /// What tells this computer from others of its name: of its machine ID and processor.
-    pub(crate) fn identity(&self) -> String {
+    pub fn identity(&self) -> String {
         let id = text("/etc/machine-id").unwrap_or_default();
         let digest = Sha256::digest(format!("{id}\n{}\n{}", self.cpu, self.cores));
         hex(&digest[..4])
@@ -139,7 +139,7 @@ fn sha256_of(path: &Path) -> Option<String> {
 
 /// What runs besides the kernel: digests of this program and of the images, versions of
 /// others.
-pub(crate) fn programs() -> serde_json::Value {
+pub fn programs() -> serde_json::Value {
     // To hash a program that is not optimised, with one that is not, takes seconds.
     let this = (!cfg!(debug_assertions)).then(|| sha256_of(Path::new("/proc/self/exe")));
     serde_json::json!({
@@ -162,7 +162,7 @@ fn images() -> BTreeMap<String, String> {
 }
 
 /// SHA-256 of text in hexadecimal.
-pub(crate) fn sha256_of_text(text: &str) -> String {
+pub fn sha256_of_text(text: &str) -> String {
     hex(&Sha256::digest(text))
 }
 
@@ -198,7 +198,7 @@ fn versions() -> BTreeMap<String, String> {
 }
 
 /// Processes that wanted a CPU over the last minute.
-pub(crate) fn load_average() -> Option<f64> {
+pub fn load_average() -> Option<f64> {
     text("/proc/loadavg")?.split(' ').next()?.parse().ok()
 }
 

@@ -13,11 +13,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use tare_control::exit::ExitCode;
 
 /// Longest time between two looks at the flag.
-pub(crate) const SLICE: Duration = Duration::from_millis(50);
+pub const SLICE: Duration = Duration::from_millis(50);
 
 /// A signal came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Interrupted {
+pub enum Interrupted {
     /// SIGINT.
     #[error("interrupted")]
     Interrupt,
@@ -31,7 +31,7 @@ pub(crate) enum Interrupted {
 
 impl Interrupted {
     /// The exit code that says so.
-    pub(crate) fn exit_code(self) -> ExitCode {
+    pub fn exit_code(self) -> ExitCode {
         match self {
             Self::Interrupt => ExitCode::Interrupted,
             Self::Terminate => ExitCode::Terminated,
@@ -42,7 +42,7 @@ impl Interrupted {
 
 /// Whether a signal came. Clones share the answer.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Interrupt {
+pub struct Interrupt {
     interrupt: Arc<AtomicBool>,
     terminate: Arc<AtomicBool>,
     abandoned: Arc<AtomicBool>,
@@ -50,11 +50,11 @@ pub(crate) struct Interrupt {
 
 /// Keeps the signals watched; dropping it restores their default handling.
 #[derive(Debug)]
-pub(crate) struct Watch(Vec<SigId>);
+pub struct Watch(Vec<SigId>);
 
 impl Interrupt {
     /// Watches SIGINT and SIGTERM of this process.
-    pub(crate) fn watch() -> std::io::Result<(Self, Watch)> {
+    pub fn watch() -> std::io::Result<(Self, Watch)> {
         let this = Self::default();
         let mut watch = Watch(Vec::new());
         for (signal, flag) in [(SIGINT, &this.interrupt), (SIGTERM, &this.terminate)] {
@@ -66,7 +66,7 @@ impl Interrupt {
     }
 
     /// The same signals for a step that can also be abandoned alone.
-    pub(crate) fn branch(&self) -> Self {
+    pub fn branch(&self) -> Self {
         Self {
             abandoned: Arc::default(),
             ..self.clone()
@@ -74,18 +74,18 @@ impl Interrupt {
     }
 
     /// Ends the steps that ask this branch.
-    pub(crate) fn abandon(&self) {
+    pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
     /// As if SIGINT had come.
     #[cfg(test)]
-    pub(crate) fn trip(&self) {
+    pub fn trip(&self) {
         self.interrupt.store(true, Ordering::Relaxed);
     }
 
     /// `Err` once a signal has come.
-    pub(crate) fn check(&self) -> Result<(), Interrupted> {
+    pub fn check(&self) -> Result<(), Interrupted> {
         if self.interrupt.load(Ordering::Relaxed) {
             return Err(Interrupted::Interrupt);
         }
@@ -99,7 +99,7 @@ impl Interrupt {
     }
 
     /// Sleeps until `deadline`, or until a signal comes.
-    pub(crate) fn sleep_until(&self, deadline: Instant) -> Result<(), Interrupted> {
+    pub fn sleep_until(&self, deadline: Instant) -> Result<(), Interrupted> {
         loop {
             self.check()?;
             let left = deadline.saturating_duration_since(Instant::now());
@@ -111,7 +111,7 @@ impl Interrupt {
     }
 
     /// Sleeps for `time`, or until a signal comes.
-    pub(crate) fn sleep(&self, time: Duration) -> Result<(), Interrupted> {
+    pub fn sleep(&self, time: Duration) -> Result<(), Interrupted> {
         self.sleep_until(Instant::now() + time)
     }
 }

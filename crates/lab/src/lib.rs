@@ -55,10 +55,9 @@ pub mod by_hand {
 
 pub use compare::{Change, CompareError, Compared, KeptRun, Row, compare};
 pub use error::WeighError;
-pub use experiments::platforms::{ContainerEngine, Platform, PlatformOptions, parse_shard};
 pub use outcome::{Ending, Outcome};
 pub use request::{Depth, WeighRequest};
-pub use weigh::{rebuild, weigh};
+pub use weigh::{rebuild, weigh, weigh_planned};
 
 /// Does `transactions` of one byte each way over the loopback and prints their
 /// times: what `tcp-rr`'s Linux guests run.
@@ -72,10 +71,23 @@ pub fn print_calls(count: usize) -> std::io::Result<()> {
     experiments::tailor::print_calls(count)
 }
 
-/// Names of all experiments, with a line about each.
-pub fn experiments() -> Vec<(&'static str, &'static str)> {
-    experiments::ALL
-        .iter()
-        .map(|entry| (entry.name, entry.about))
-        .collect()
+/// What an experiment of another crate is made of.
+pub mod kit {
+    pub use crate::bench::{Bench, RunError};
+    pub use crate::error::WeighError;
+    pub use crate::experiments::{Entry, Experiment, Merged, ReportText, Subject, no_cuts};
+    pub use crate::figure::{Figure, Samples, Spread, Statistic, find, median, value};
+    pub use crate::goal::{Goal, Judgement};
+    pub use crate::host::{HostFacts, sha256_of_text};
+    pub use crate::interrupt::{Interrupt, Interrupted};
+    pub use crate::progress::Progress;
+    pub use crate::record::Recorder;
+    pub use crate::replay::Record;
+    pub use crate::report::svg::{Bar, bars, legend};
+    pub use crate::report::{Section, escape, table};
+    pub use crate::request::{Depth, WeighRequest};
+    pub use crate::table::number;
 }
+
+/// Experiments of this crate.
+pub const EXPERIMENTS: &[kit::Entry] = experiments::ALL;

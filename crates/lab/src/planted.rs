@@ -5,10 +5,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-use tare_stats::{SplitMix64, permutation, signed_rank};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+use tare_stats::{SplitMix64, permutation, signed_rank, summarize};
 
 use crate::compare::{Change, of_figures};
-use crate::experiments::platforms::recorded_noise;
 use crate::figure::{Figure, median, paired_ratio, rate};
 
 /// Effects that are planted, percent.
@@ -23,6 +26,51 @@ const MOST_AT_5: usize = 78;
 const MOST_OF_MANY: usize = 105;
 /// Below this level a platform's effect counts.
 const ALPHA: f64 = 0.01;
+
+/// The A/A pairs of the kept runs of `platforms`, over their middle, by workload: two runs of
+/// the same kind on bare metal, one after the other.
+fn recorded_noise() -> Vec<(String, Vec<f64>)> {
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
+    let mut pairs: BTreeMap<(String, String), BTreeMap<u64, [Option<f64>; 2]>> = BTreeMap::new();
+    for dir in std::fs::read_dir(runs)
+        .unwrap()
+        .map(|dir| dir.unwrap().path())
+    {
+        if !dir.to_string_lossy().contains("-platforms-") {
+            continue;
+        }
+        let text = std::fs::read_to_string(dir.join("raw.jsonl")).unwrap();
+        let lines = text.lines();
+        for line in lines.filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+            let word = |name: &str| line.get(name)?.as_str();
+            let counts = line.get("warm_up") == Some(&Value::Bool(false));
+            let place = line.get("place").map(Value::to_string).unwrap_or_default();
+            let arm = ["main", "control"]
+                .iter()
+                .position(|arm| word("arm") == Some(*arm));
+            let (Some(arm), Some(workload)) = (arm, word("workload")) else {
+                continue;
+            };
+            let block = line.get("block").and_then(Value::as_u64);
+            if let Some(block) = block.filter(|_| counts && place.contains("bare")) {
+                let time = line.get("time").and_then(Value::as_f64);
+                let of = pairs.entry((workload.to_owned(), place)).or_default();
+                of.entry(block).or_default()[arm] = time;
+            }
+        }
+    }
+    let mut noise: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for ((workload, _), blocks) in pairs {
+        let ratio = |times: [Option<f64>; 2]| Some(times[0]? / times[1]?);
+        let ratios: Vec<f64> = blocks.into_values().filter_map(ratio).collect();
+        if let Some(all) = summarize(&ratios) {
+            let over = ratios.iter().map(|ratio| ratio / all.median);
+            noise.entry(workload).or_default().extend(over);
+        }
+    }
+    noise.retain(|_, ratios| ratios.len() >= 10);
+    noise.into_iter().collect()
+}
 
 /// What chance makes of pairs, recorded.
 struct Noise<'a> {

@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Progress on standard error, measured in planned time.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub struct Progress {
     bar: ProgressBar,
     shown: Shown,
 }
@@ -20,7 +20,7 @@ enum Shown {
 
 impl Progress {
     /// On standard error, for an experiment that is planned to take `planned`.
-    pub(crate) fn new(planned: Duration) -> Self {
+    pub fn new(planned: Duration) -> Self {
         use std::io::IsTerminal as _;
         if std::io::stderr().is_terminal() {
             return Self::bar(planned);
@@ -32,7 +32,7 @@ impl Progress {
     }
 
     /// Says nothing.
-    pub(crate) fn silent() -> Self {
+    pub fn silent() -> Self {
         Self {
             bar: ProgressBar::hidden(),
             shown: Shown::Nothing,
@@ -56,7 +56,7 @@ impl Progress {
     }
 
     /// A step begins.
-    pub(crate) fn step(&self, what: &str) {
+    pub fn step(&self, what: &str) {
         match self.shown {
             Shown::Bar => self.bar.set_message(what.to_owned()),
             Shown::Lines => eprintln!("weigh: {what}"),
@@ -65,7 +65,7 @@ impl Progress {
     }
 
     /// Something to be read later too.
-    pub(crate) fn say(&self, what: &str) {
+    pub fn say(&self, what: &str) {
         match self.shown {
             Shown::Bar => self.bar.println(format!("weigh: {what}")),
             Shown::Lines => eprintln!("weigh: {what}"),
@@ -74,7 +74,7 @@ impl Progress {
     }
 
     /// A step that was planned to take `planned` is done.
-    pub(crate) fn done(&self, planned: Duration) {
+    pub fn done(&self, planned: Duration) {
         self.bar.inc(millis(planned));
     }
 }

@@ -14,7 +14,7 @@ use crate::error::WeighError;
 
 /// The directory and its open raw file.
 #[derive(Debug)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     directory: PathBuf,
     /// `None` where the raw samples are there already.
     raw: Option<BufWriter<File>>,
@@ -22,7 +22,7 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     /// Makes `directory` and begins `raw.jsonl`. An existing directory must be empty.
-    pub(crate) fn create(directory: &Path) -> Result<Self, WeighError> {
+    pub fn create(directory: &Path) -> Result<Self, WeighError> {
         fs::create_dir_all(directory).map_err(|e| failed(directory, e))?;
         let mut entries = fs::read_dir(directory).map_err(|e| failed(directory, e))?;
         if entries.next().is_some() {
@@ -38,7 +38,7 @@ impl Recorder {
 
     /// Goes on with the record in `directory`. A last line that was cut off, as by a
     /// loss of power, is closed and stays what it is: no sample.
-    pub(crate) fn resume(directory: &Path) -> Result<Self, WeighError> {
+    pub fn resume(directory: &Path) -> Result<Self, WeighError> {
         let path = directory.join("raw.jsonl");
         let open = File::options().append(true).open(&path);
         let mut raw = open.map_err(|e| failed(&path, e))?;
@@ -53,7 +53,7 @@ impl Recorder {
     }
 
     /// Keeps no samples, and files beside those that are in `directory`.
-    pub(crate) fn silent(directory: &Path) -> Self {
+    pub fn silent(directory: &Path) -> Self {
         Self {
             directory: directory.to_owned(),
             raw: None,
@@ -61,12 +61,12 @@ impl Recorder {
     }
 
     /// The directory.
-    pub(crate) fn directory(&self) -> &Path {
+    pub fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// Appends one sample.
-    pub(crate) fn sample(&mut self, sample: &impl Serialize) -> Result<(), WeighError> {
+    pub fn sample(&mut self, sample: &impl Serialize) -> Result<(), WeighError> {
         let Some(raw) = &mut self.raw else {
             return Ok(());
         };
@@ -77,7 +77,7 @@ impl Recorder {
     }
 
     /// Hands what was appended to the system.
-    pub(crate) fn flush(&mut self) -> Result<(), WeighError> {
+    pub fn flush(&mut self) -> Result<(), WeighError> {
         let path = self.directory.join("raw.jsonl");
         let flushed = self.raw.as_mut().map_or(Ok(()), BufWriter::flush);
         flushed.map_err(|e| failed(&path, e))
@@ -85,7 +85,7 @@ impl Recorder {
 
     /// Writes a whole file: under another name first, so that a disk that
     /// fills up leaves no half of it.
-    pub(crate) fn file(&self, name: &str, content: &[u8]) -> Result<(), WeighError> {
+    pub fn file(&self, name: &str, content: &[u8]) -> Result<(), WeighError> {
         let path = self.directory.join(name);
         let partial = self.directory.join(format!(".{name}.partial"));
         fs::write(&partial, content)

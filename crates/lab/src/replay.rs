@@ -22,15 +22,16 @@ use crate::observe::CpuReading;
 
 /// The lines of a `raw.jsonl`.
 #[derive(Debug)]
-pub(crate) struct Record {
-    pub(crate) dir: PathBuf,
+pub struct Record {
+    /// The run directory.
+    pub dir: PathBuf,
     /// All lines that are JSON; one that was cut off is passed over.
-    pub(crate) lines: Vec<Value>,
+    pub lines: Vec<Value>,
 }
 
 impl Record {
     /// Reads the record in a run directory.
-    pub(crate) fn read(dir: &Path) -> Result<Self, WeighError> {
+    pub fn read(dir: &Path) -> Result<Self, WeighError> {
         let path = dir.join("raw.jsonl");
         let text = fs::read_to_string(&path);
         let text = text.map_err(|source| WeighError::Read { path, source })?;
@@ -48,23 +49,23 @@ impl Record {
     }
 
     /// Lines of one kind.
-    pub(crate) fn of(&self, sample: &str) -> impl Iterator<Item = &Value> {
+    pub fn of(&self, sample: &str) -> impl Iterator<Item = &Value> {
         let lines = self.lines.iter();
         lines.filter(move |line| line.get("sample").and_then(Value::as_str) == Some(sample))
     }
 
     /// How the run began; the last time, if it was resumed.
-    pub(crate) fn plan(&self) -> Option<&Value> {
+    pub fn plan(&self) -> Option<&Value> {
         self.of("plan").last()
     }
 
     /// A text of the plan's line.
-    pub(crate) fn word(&self, name: &str) -> Option<String> {
+    pub fn word(&self, name: &str) -> Option<String> {
         Some(self.plan()?.get(name)?.as_str()?.to_owned())
     }
 
     /// The machine on which it ran.
-    pub(crate) fn machine(&self) -> HostFacts {
+    pub fn machine(&self) -> HostFacts {
         let machine = self.plan().and_then(|plan| plan.get("machine"));
         machine
             .and_then(|machine| serde_json::from_value(machine.clone()).ok())
@@ -72,12 +73,12 @@ impl Record {
     }
 
     /// The line with which the run ended; `None` where it was killed.
-    pub(crate) fn end(&self) -> Option<&Value> {
+    pub fn end(&self) -> Option<&Value> {
         self.of("end").last()
     }
 
     /// Failures that were recorded at the end.
-    pub(crate) fn failures(&self) -> Vec<String> {
+    pub fn failures(&self) -> Vec<String> {
         let failures = self.end().and_then(|end| end.get("failures"));
         failures
             .and_then(|failures| serde_json::from_value(failures.clone()).ok())
@@ -87,7 +88,7 @@ impl Record {
 
 /// Hands out what machines printed.
 #[derive(Debug, Default)]
-pub(crate) struct Replay {
+pub struct Replay {
     /// Turns of each arm in order, and the lines of each.
     turns: BTreeMap<String, VecDeque<VecDeque<(String, Value)>>>,
     /// What was measured without a machine, by arm and kind.
@@ -96,7 +97,7 @@ pub(crate) struct Replay {
 
 impl Replay {
     /// From a record.
-    pub(crate) fn of(record: &Record) -> Self {
+    pub fn of(record: &Record) -> Self {
         let mut this = Self::default();
         let mut over: BTreeMap<String, bool> = BTreeMap::new();
         for line in &record.lines {

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use tare_tailor::cut::Cut;
 
-use crate::experiments::platforms::PlatformOptions;
-
 /// How long an experiment may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Depth {
@@ -20,7 +18,7 @@ pub enum Depth {
 
 impl Depth {
     /// The depth of a name in a record; the standard one for any other.
-    pub(crate) fn named(name: &str) -> Self {
+    pub fn named(name: &str) -> Self {
         let all = [Self::Quick, Self::Standard, Self::Full];
         let mut named = all.into_iter().filter(|depth| depth.name() == name);
         named.next().unwrap_or_default()
@@ -52,8 +50,8 @@ pub struct WeighRequest {
     pub image: Option<String>,
     /// Whether a missed goal fails the run.
     pub fail_on_missed: bool,
-    /// What only the experiment of platforms knows.
-    pub platforms: PlatformOptions,
+    /// A run record to be continued, of an experiment that can.
+    pub resume: Option<PathBuf>,
     /// The example application of `tailor`; `None` is lighttpd.
     pub app: Option<String>,
     /// Cuts that `tailor` weighs one by one; empty is all, `None` is as the depth says.
@@ -76,7 +74,7 @@ impl WeighRequest {
             app: None,
             cuts: None,
             fail_on_missed: false,
-            platforms: PlatformOptions::default(),
+            resume: None,
             revision: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
             command: std::env::args().collect(),
         }

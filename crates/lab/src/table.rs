@@ -14,7 +14,7 @@ const COLUMNS: usize = 79;
 
 /// One line for each figure: value, interval, number of samples, goal; nothing
 /// for none.
-pub(crate) fn table(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> String {
+pub fn table(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> String {
     let mut out = String::new();
     if figures.is_empty() {
         return out;
@@ -52,7 +52,7 @@ fn mark(verdict: Verdict) -> String {
 }
 
 /// A value with about four significant digits, in millions above that.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 1e6 {
         let millions = format!("{:.3}", value / 1e6);

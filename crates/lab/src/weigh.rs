@@ -14,7 +14,7 @@ use crate::appliance::Executor;
 use crate::appliance::tare::TareRun;
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
-use crate::experiments::{self, Entry, Experiment, Subject};
+use crate::experiments::{Entry, Experiment, Subject};
 use crate::export;
 use crate::figure::{self, Figure};
 use crate::goal::{Judgement, Verdict, verdicts};
@@ -31,17 +31,27 @@ use crate::stored_runs;
 use crate::summary::{Effect, SCHEMA, Status, Summary};
 use crate::table;
 
-/// Runs an experiment and writes its results. Progress goes to standard error.
-/// Blocks; SIGINT and SIGTERM end it early with partial results.
-pub fn weigh(request: WeighRequest) -> Result<Outcome, WeighError> {
-    let entry = find(&request.experiment)?;
+/// Runs one of the experiments that are known and writes its results. Progress goes to
+/// standard error. Blocks; SIGINT and SIGTERM end it early with partial results.
+pub fn weigh(request: WeighRequest, known: &[Entry]) -> Result<Outcome, WeighError> {
+    let entry = find(&request.experiment, known)?;
+    let subject = subject(&entry, &request)?;
+    let experiment = (entry.make)(request.depth, subject);
+    weigh_planned(request, entry, experiment)
+}
+
+/// The same with an experiment that was made already, as with options of its own.
+pub fn weigh_planned(
+    request: WeighRequest,
+    entry: Entry,
+    mut experiment: Box<dyn Experiment>,
+) -> Result<Outcome, WeighError> {
+    subject(&entry, &request)?;
     let executable = match &request.tare {
         Some(path) => path.clone(),
         None => std::env::current_exe().map_err(WeighError::Executable)?,
     };
     let (interrupt, _watch) = Interrupt::watch().map_err(WeighError::Signals)?;
-    let subject = subject(entry, &request)?;
-    let mut experiment = (entry.make)(request.depth, subject);
     experiment.configure(&request)?;
     let progress = Progress::new(experiment.planned());
     let weighing = Weighing {
@@ -56,11 +66,11 @@ pub fn weigh(request: WeighRequest) -> Result<Outcome, WeighError> {
     weighing.run(experiment, &mut TareRun::new(executable))
 }
 
-fn find(name: &str) -> Result<&'static Entry, WeighError> {
-    let found = experiments::ALL.iter().find(|entry| entry.name == name);
-    found.ok_or_else(|| WeighError::UnknownExperiment {
+fn find(name: &str, known: &[Entry]) -> Result<Entry, WeighError> {
+    let found = known.iter().find(|entry| entry.name == name);
+    found.copied().ok_or_else(|| WeighError::UnknownExperiment {
         name: name.to_owned(),
-        known: experiments::ALL.iter().map(|entry| entry.name).collect(),
+        known: known.iter().map(|entry| entry.name).collect(),
     })
 }
 
@@ -81,7 +91,7 @@ fn subject(entry: &Entry, request: &WeighRequest) -> Result<Option<String>, Weig
 
 /// One weighing, whatever starts its machines.
 pub(crate) struct Weighing<'a> {
-    pub(crate) entry: &'static Entry,
+    pub(crate) entry: Entry,
     pub(crate) revision: String,
     /// What is run: digests and versions.
     pub(crate) programs: Value,
@@ -110,7 +120,7 @@ impl Weighing<'_> {
             self.progress.say(&format!("warning: {busy}"));
         }
         let directory = self.directory(started);
-        let mut recorder = match &self.request.platforms.resume {
+        let mut recorder = match &self.request.resume {
             Some(_) => Recorder::resume(&directory)?,
             None => Recorder::create(&directory)?,
         };
@@ -180,7 +190,7 @@ impl Weighing<'_> {
 
     /// Where the results go.
     fn directory(&self, started: SystemTime) -> PathBuf {
-        let resumed = self.request.platforms.resume.clone();
+        let resumed = self.request.resume.clone();
         resumed.or(self.request.out.clone()).unwrap_or_else(|| {
             let stamp: String = rfc3339(started)
                 .chars()
@@ -292,9 +302,9 @@ const PARTLY_RECORDED: [&str; 5] = ["tailor", "vic", "kv", "halt-budget", "vmexi
 /// Makes summary and report of a run directory again, from its raw samples: after a kill, or
 /// with a newer program. Where a record lacks samples of some figures, those are taken over
 /// from its `summary.json`.
-pub fn rebuild(dir: &Path) -> Result<Outcome, WeighError> {
+pub fn rebuild(dir: &Path, known: &[Entry]) -> Result<Outcome, WeighError> {
     let record = Record::read(dir)?;
-    let entry = find(&record.word("experiment").unwrap_or_default())?;
+    let entry = find(&record.word("experiment").unwrap_or_default(), known)?;
     let plan = record
         .plan()
         .and_then(|line| line.get("plan"))
@@ -416,10 +426,11 @@ fn rfc3339(time: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::ALL;
 
     #[test]
     fn an_unknown_experiment_lists_those_there_are() {
-        let error = weigh(WeighRequest::new("http-burst")).map(drop);
+        let error = weigh(WeighRequest::new("http-burst"), ALL).map(drop);
         let text = error.map_err(|e| (e.to_string(), e.exit_code()));
         let expected = "there is no experiment 'http-burst'; there are: http-bursts, ";
         let (said, code) = text.expect_err("no such experiment");
@@ -433,8 +444,8 @@ mod tests {
             let mut request = WeighRequest::new(experiment);
             request.image = image.map(str::to_owned);
             request.app = app.map(str::to_owned);
-            let entry = find(experiment).ok()?;
-            subject(entry, &request).ok().flatten()
+            let entry = find(experiment, ALL).ok()?;
+            subject(&entry, &request).ok().flatten()
         };
         assert_eq!(
             told("tailor", None, Some("nginx")),
@@ -443,6 +454,5 @@ mod tests {
         assert_eq!(told("kv", Some("kv"), None), Some("kv".to_owned()));
         assert_eq!(told("kv", None, Some("nginx")), None);
         assert_eq!(told("tailor", Some("kv"), None), None);
-        assert_eq!(told("platforms", Some("kv"), None), None);
     }
 }

@@ -104,18 +104,18 @@ pub(crate) struct PlatformArgs {
     /// Platform: bare, container, vm or vm-container, again for several; what it
     /// costs is reported beside bare [default: all]
     #[arg(long = "platform", value_name = "NAME", conflicts_with = "merge")]
-    pub(crate) platforms: Vec<tare_lab::Platform>,
+    pub(crate) platforms: Vec<tare_platforms_study::Platform>,
     /// Sizes in CPUs [default: 1, 2, 4, ... up to all]
     #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
     pub(crate) sizes: Vec<u32>,
     /// What starts containers; podman has runc below it
     #[arg(long, value_name = "runc|podman", default_value = "runc")]
-    pub(crate) container_engine: tare_lab::ContainerEngine,
+    pub(crate) container_engine: tare_platforms_study::ContainerEngine,
     /// Continue the run record in this directory
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     pub(crate) resume: Option<PathBuf>,
     /// Do the I-th of N parts, as one of several jobs or hosts
-    #[arg(long, value_name = "I/N", value_parser = tare_lab::parse_shard)]
+    #[arg(long, value_name = "I/N", value_parser = tare_platforms_study::parse_shard)]
     pub(crate) shard: Option<(u32, u32)>,
     /// Read run records instead of measuring, of one host or several; again for
     /// each directory

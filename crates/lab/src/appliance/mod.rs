@@ -113,7 +113,7 @@ pub(crate) trait Appliance {
 
 /// What went wrong with a machine.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ApplianceError {
+pub enum ApplianceError {
     /// `tare run` could not be executed.
     #[error("cannot execute {}", .path.display())]
     Execute {

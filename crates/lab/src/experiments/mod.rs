@@ -25,7 +25,6 @@ pub(crate) mod http_bursts;
 pub(crate) mod ipi_halt;
 pub(crate) mod kv;
 mod ping_pong;
-pub(crate) mod platforms;
 pub(crate) mod tailor;
 pub(crate) mod tcp;
 pub(crate) mod tcp_rr;
@@ -35,10 +34,9 @@ pub(crate) mod vic;
 pub(crate) mod vmexit;
 
 /// One experiment, planned for one depth.
-pub(crate) trait Experiment {
+pub trait Experiment {
     /// Takes the experiment's own options from the request; called first.
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
-        no_platforms(request)?;
         no_cuts(request)
     }
 
@@ -101,30 +99,17 @@ pub(crate) trait Experiment {
 
 /// Where merged runs are from.
 #[derive(Clone, Debug)]
-pub(crate) struct Merged {
+pub struct Merged {
     /// The machines' facts; processors of several are listed.
-    pub(crate) machine: HostFacts,
+    pub machine: HostFacts,
     /// Revisions of the programs that measured.
-    pub(crate) revision: String,
+    pub revision: String,
     /// When the first began, RFC 3339, UTC.
-    pub(crate) started: String,
-}
-
-/// Refuses the options of `platforms`.
-fn no_platforms(request: &WeighRequest) -> Result<(), WeighError> {
-    if request.platforms.is_default() {
-        Ok(())
-    } else {
-        Err(WeighError::Option(
-            "--workload, --platform, --sizes, --container-engine, --resume, --shard, --merge, \
-             --seed and --budget are for platforms"
-                .to_owned(),
-        ))
-    }
+    pub started: String,
 }
 
 /// Refuses the options of `tailor`.
-fn no_cuts(request: &WeighRequest) -> Result<(), WeighError> {
+pub fn no_cuts(request: &WeighRequest) -> Result<(), WeighError> {
     match request.cuts {
         None => Ok(()),
         Some(_) => Err(WeighError::Option("--cuts is for tailor".to_owned())),
@@ -133,38 +118,39 @@ fn no_cuts(request: &WeighRequest) -> Result<(), WeighError> {
 
 /// An experiment's part of the report, beside figures and machine.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ReportText {
+pub struct ReportText {
     /// Title of the report.
-    pub(crate) title: String,
+    pub title: String,
     /// The question: a paragraph.
-    pub(crate) question: String,
+    pub question: String,
     /// The answer at a glance: a small table, as safe HTML.
-    pub(crate) glance: String,
+    pub glance: String,
     /// The answer in a few sentences.
-    pub(crate) answer: Vec<String>,
+    pub answer: Vec<String>,
     /// Charts and further tables.
-    pub(crate) sections: Vec<Section>,
+    pub sections: Vec<Section>,
     /// How it was measured: a sentence each.
-    pub(crate) method: Vec<String>,
+    pub method: Vec<String>,
     /// Limitations: a sentence each.
-    pub(crate) limitations: Vec<String>,
+    pub limitations: Vec<String>,
 }
 
 /// An experiment in the registry.
-pub(crate) struct Entry {
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
     /// Name on the command line.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// One line about it.
-    pub(crate) about: &'static str,
+    pub about: &'static str,
     /// Which option names what it measures.
-    pub(crate) subject: Subject,
+    pub subject: Subject,
     /// Makes it; its subject may be given.
-    pub(crate) make: fn(Depth, Option<String>) -> Box<dyn Experiment>,
+    pub make: fn(Depth, Option<String>) -> Box<dyn Experiment>,
 }
 
 /// Which option names what an experiment measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub enum Subject {
     /// An image of the library OS: `--image`.
     Image,
     /// An example application: `--app`.
@@ -174,7 +160,7 @@ pub(crate) enum Subject {
 }
 
 /// All experiments.
-pub(crate) const ALL: &[Entry] = &[
+pub const ALL: &[Entry] = &[
     Entry {
         name: "http-bursts",
         about: "a web server under bursts and breaks: CPU, exits, latency of three ways to wait",
@@ -228,12 +214,6 @@ pub(crate) const ALL: &[Entry] = &[
         about: "a cache: Tare's appliance and memcached in a container, rate and latency",
         subject: Subject::Image,
         make: |depth, image| Box::new(kv::Kv::new(depth, image)),
-    },
-    Entry {
-        name: "platforms",
-        about: "bare metal, container, VM, container in VM: what each costs, and what pinning gains",
-        subject: Subject::Own,
-        make: |depth, _| Box::new(platforms::Platforms::new(depth)),
     },
     Entry {
         name: "counts",

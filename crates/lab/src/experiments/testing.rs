@@ -35,7 +35,7 @@ impl Run {
         let mut request = WeighRequest::new(name);
         request.out = Some(directory.path().join("out"));
         let weighing = Weighing {
-            entry: ALL.iter().find(|entry| entry.name == name).unwrap(),
+            entry: *ALL.iter().find(|entry| entry.name == name).unwrap(),
             revision: "abc".into(),
             programs: Value::Null,
             request: &request,
@@ -60,7 +60,7 @@ impl Run {
         for file in ["summary.json", "report.html", "report.md", "figures.csv"] {
             fs::remove_file(dir.join(file)).unwrap();
         }
-        let outcome = crate::weigh::rebuild(&dir).unwrap();
+        let outcome = crate::weigh::rebuild(&dir, crate::experiments::ALL).unwrap();
         let after = self.summary();
         assert_eq!(after.figures, before.figures);
         assert_eq!(after.goals, before.goals);
@@ -80,7 +80,7 @@ impl Run {
         )
         .unwrap();
         let before = self.text("summary.json");
-        let error = crate::weigh::rebuild(&self.directory.path().join("out")).unwrap_err();
+        let error = crate::weigh::rebuild(&self.directory.path().join("out"), ALL).unwrap_err();
         assert!(error.to_string().contains("record"), "{error}");
         assert_eq!(self.text("summary.json"), before);
     }

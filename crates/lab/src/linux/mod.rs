@@ -38,7 +38,7 @@ use crate::interrupt::Interrupted;
 
 /// What went wrong with a Linux guest.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LinuxError {
+pub enum LinuxError {
     /// No such application.
     #[error("there is no appliance '{name}'; there are: {}", .known.join(", "))]
     UnknownApp {

@@ -17,7 +17,7 @@ use crate::interrupt::{Interrupt, Interrupted, SLICE};
 
 /// Why a load could not go on.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LoadError {
+pub enum LoadError {
     /// A signal came.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),

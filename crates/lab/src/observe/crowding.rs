@@ -16,7 +16,7 @@ const TICK_NS: f64 = 1e7;
 
 /// What a run's threads had, and others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Crowd {
+pub struct Crowd {
     /// Of the time that its threads wanted a CPU, the share that they waited for one, percent.
     pub(crate) own_wait_pct: f64,
     /// CPU time of others, percent of all CPUs.

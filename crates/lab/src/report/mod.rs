@@ -14,26 +14,26 @@ use crate::outcome::Ending;
 use crate::summary::Summary;
 
 pub(crate) use page::html;
-pub(crate) use text::{escape, table};
+pub use text::{escape, table};
 
 /// A part of a report: a title, a sentence, and HTML that is safe already.
 #[derive(Clone, Debug)]
-pub(crate) struct Section {
+pub struct Section {
     /// Title.
-    pub(crate) title: String,
+    pub title: String,
     /// How to read it.
-    pub(crate) lead: String,
+    pub lead: String,
     /// Chart or table.
-    pub(crate) html: String,
+    pub html: String,
 }
 
 /// All that a report is made from.
-pub(crate) struct Report<'a> {
-    pub(crate) summary: &'a Summary,
-    pub(crate) goals: &'a [Goal],
-    pub(crate) text: ReportText,
-    pub(crate) failures: &'a [String],
-    pub(crate) ending: Ending,
-    pub(crate) command: &'a str,
-    pub(crate) took: Duration,
+pub struct Report<'a> {
+    pub summary: &'a Summary,
+    pub goals: &'a [Goal],
+    pub text: ReportText,
+    pub failures: &'a [String],
+    pub ending: Ending,
+    pub command: &'a str,
+    pub took: Duration,
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// Text that HTML takes as text, also within quotes.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -21,7 +21,7 @@ pub(crate) fn escape(text: &str) -> String {
 
 /// A table whose first column is text. Cells are text; columns of words are set as such,
 /// the others as numbers.
-pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let words: Vec<bool> = (0..head.len())
         .map(|column| {
             rows.iter()
@@ -73,7 +73,7 @@ fn is_words(cell: &str) -> bool {
 }
 
 /// Sentences as a list; nothing for none.
-pub(crate) fn list(sentences: &[String]) -> String {
+pub fn list(sentences: &[String]) -> String {
     if sentences.is_empty() {
         return String::new();
     }

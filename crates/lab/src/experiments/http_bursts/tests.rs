@@ -55,7 +55,7 @@ impl Run {
         request.command = vec!["tare".into(), "weigh".into(), "<http bursts>".into()];
         let mut fakes = Fakes::new(kvm, fault);
         let weighing = Weighing {
-            entry: &ALL[0],
+            entry: ALL[0],
             revision: "abc".into(),
             programs: Value::Null,
             request: &request,
@@ -351,7 +351,7 @@ fn the_report_of_http_bursts_is_made_again_from_raw_samples() {
     let before = run.summary();
     let dir = run.directory.path().join("out");
     fs::remove_file(dir.join("summary.json")).unwrap();
-    crate::weigh::rebuild(&dir).unwrap();
+    crate::weigh::rebuild(&dir, crate::experiments::ALL).unwrap();
     let after = run.summary();
     // The record's decimals are read back to the last but one bit.
     let close = |(a, b): (&Figure, &Figure)| {
@@ -369,7 +369,7 @@ fn the_report_of_http_bursts_is_made_again_from_raw_samples() {
     let raw = run.text("raw.jsonl");
     fs::write(dir.join("raw.jsonl"), &raw[..raw.len() / 2]).unwrap();
     fs::remove_file(dir.join("summary.json")).unwrap();
-    crate::weigh::rebuild(&dir).unwrap();
+    crate::weigh::rebuild(&dir, crate::experiments::ALL).unwrap();
     let cut = run.summary();
     assert_eq!(cut.status, crate::summary::Status::Interrupted);
     assert!(!cut.figures.is_empty());

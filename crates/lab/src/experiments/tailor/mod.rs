@@ -167,7 +167,6 @@ fn takes_nothing(app: &App, arm: &Arm) -> Result<bool, LinuxError> {
 
 impl Experiment for Tailor {
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
-        super::no_platforms(request)?;
         let Some(cuts) = &request.cuts else {
             return Ok(());
         };

@@ -19,17 +19,17 @@ const WIDE: f64 = 8.0;
 
 /// A bar.
 #[derive(Clone, Debug)]
-pub(crate) struct Bar {
+pub struct Bar {
     /// What it is of.
-    pub(crate) label: String,
+    pub label: String,
     /// Its length and interval.
-    pub(crate) figure: Figure,
+    pub figure: Figure,
     /// Colour, as the series of other charts.
-    pub(crate) series: usize,
+    pub series: usize,
 }
 
 /// The chart as a figure; nothing without bars.
-pub(crate) fn bars(bars: &[Bar], unit: &str, description: &str) -> String {
+pub fn bars(bars: &[Bar], unit: &str, description: &str) -> String {
     let end = |bar: &Bar| bar.figure.high.unwrap_or(bar.figure.value);
     let greatest = bars.iter().map(end).reduce(f64::max);
     let Some(greatest) = greatest else {

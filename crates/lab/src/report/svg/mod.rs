@@ -8,7 +8,7 @@ mod scale;
 mod scatter;
 mod timeline;
 
-pub(crate) use bars::{Bar, bars};
+pub use bars::{Bar, bars};
 pub(crate) use percentiles::{Distribution, percentiles};
 pub(crate) use scatter::{Mark, scatter};
 pub(crate) use timeline::{Band, Panel, Timeline};
@@ -18,7 +18,7 @@ const COLOURS: usize = 8;
 
 /// Width of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Width {
+pub enum Width {
     /// For windows above 600 pixels.
     Wide,
     /// For telephones.
@@ -27,7 +27,7 @@ pub(crate) enum Width {
 
 impl Width {
     /// Units of the drawing, about pixels.
-    pub(crate) const fn units(self) -> f64 {
+    pub const fn units(self) -> f64 {
         match self {
             Self::Wide => 820.0,
             Self::Narrow => 372.0,
@@ -43,7 +43,7 @@ impl Width {
 }
 
 /// Both drawings of a chart with its description for those who cannot see it.
-pub(crate) fn figure(description: &str, draw: impl Fn(Width) -> (f64, String)) -> String {
+pub fn figure(description: &str, draw: impl Fn(Width) -> (f64, String)) -> String {
     let mut out = String::from("<figure>\n");
     for width in [Width::Wide, Width::Narrow] {
         let (height, body) = draw(width);
@@ -60,7 +60,7 @@ pub(crate) fn figure(description: &str, draw: impl Fn(Width) -> (f64, String)) -
 }
 
 /// A legend of series in the order of their colours.
-pub(crate) fn legend(names: &[&str]) -> String {
+pub fn legend(names: &[&str]) -> String {
     legend_of(names.iter().copied().enumerate())
 }
 

@@ -12,7 +12,7 @@ use tare_control::stats::Stats;
 use tare_platform::{Watch, cgroup};
 use tare_probe::sched::{Group, Observer};
 
-use crate::interrupt::Interrupt;
+use tare_lab::kit::Interrupt;
 
 /// Ticks of `/proc/stat` a second (`USER_HZ`).
 const TICKS_PER_S: f64 = 100.0;
@@ -64,7 +64,7 @@ pub(crate) struct Sched {
 
 /// Where a run's processes are found.
 #[derive(Clone, Debug)]
-pub(super) enum Members {
+pub(crate) enum Members {
     /// In these groups.
     Groups(Vec<PathBuf>),
     /// This process.
@@ -72,7 +72,7 @@ pub(super) enum Members {
 }
 
 /// Looks on while a step runs.
-pub(super) struct Looking<'a> {
+pub(crate) struct Looking<'a> {
     interrupt: &'a Interrupt,
     observer: Option<&'a mut Observer>,
     members: Members,
@@ -82,11 +82,11 @@ pub(super) struct Looking<'a> {
     group: Option<Group>,
     before: Counters,
     kvm_before: Option<BTreeMap<String, u64>>,
-    pub(super) observed: Observed,
+    pub(crate) observed: Observed,
 }
 
 impl<'a> Looking<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         interrupt: &'a Interrupt,
         observer: Option<&'a mut Observer>,
         members: Members,
@@ -106,7 +106,7 @@ impl<'a> Looking<'a> {
     }
 
     /// Asks the machine behind this control socket too.
-    pub(super) fn ask(mut self, socket: Option<&Path>) -> Self {
+    pub(crate) fn ask(mut self, socket: Option<&Path>) -> Self {
         self.machine = socket.map(Client::new);
         self
     }
@@ -284,7 +284,7 @@ impl Counters {
 
 #[cfg(test)]
 mod tests {
-    use tare_control::stats::Kvm;
+    use tare_control::stats::{Kvm, MemoryStats, VcpuStats};
 
     use super::*;
 
@@ -309,7 +309,23 @@ mod tests {
 
     #[test]
     fn exits_are_counted_by_their_growth_over_all_vcpus() {
-        let stats = |exits| crate::appliance::fake::stats(Kvm::Emulated, 2, exits);
+        let vcpu = |index, exits| VcpuStats {
+            index,
+            kvm: [("halt_exits".to_owned(), exits)].into(),
+            ..VcpuStats::default()
+        };
+        let stats = |exits| Stats {
+            name: "two".into(),
+            pid: 1,
+            kvm: Kvm::Emulated,
+            ring: None,
+            uptime_ns: 0,
+            vcpus: vec![vcpu(0, exits), vcpu(1, exits)],
+            devices: Vec::new(),
+            threads: Vec::new(),
+            memory: MemoryStats::default(),
+            halt: None,
+        };
         let grown = live::grown(&counters(&stats(10)), &counters(&stats(25)));
         assert_eq!(grown.get("halt_exits"), Some(&30), "{grown:?}");
         assert!(grown.values().all(|count| *count > 0), "{grown:?}");

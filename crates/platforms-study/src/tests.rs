@@ -10,9 +10,9 @@ use super::analysis::{self, Pinning};
 use super::data::{Data, Run};
 use super::observe::Observed;
 use super::plan::{Arm, Cell};
-use super::{ContainerEngine, Platforms};
-use crate::experiments::Experiment as _;
-use crate::request::{Depth, WeighRequest};
+use super::{ContainerEngine, PlatformOptions, Platforms};
+use tare_lab::kit::Experiment as _;
+use tare_lab::kit::{Depth, WeighError, WeighRequest};
 
 /// Pairs of runs, as many as CPU-Pinning 2020's.
 const RUNS: usize = 20;
@@ -336,12 +336,21 @@ fn a_record_is_read_back_without_its_torn_end() {
     );
 }
 
+fn configured(depth: Depth, options: PlatformOptions) -> Result<Platforms, WeighError> {
+    let mut platforms = Platforms {
+        options,
+        ..Platforms::new(depth)
+    };
+    let configured = platforms.configure(&WeighRequest::new("platforms"));
+    configured.map(|()| platforms)
+}
+
 /// A record of `runs` in a directory of its own, begun by `plan`.
 fn recorded(runs: &[Run], plan: &serde_json::Value) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let line = serde_json::json!({
         "sample": "plan", "experiment": "platforms", "plan": plan, "revision": "abc",
-        "started": "2026-01-01T00:00:00Z", "machine": crate::host::HostFacts::default(),
+        "started": "2026-01-01T00:00:00Z", "machine": tare_lab::kit::HostFacts::default(),
     });
     let mut text = format!("{line}\n");
     for run in runs {
@@ -396,10 +405,12 @@ fn the_same_record_is_merged_once_and_keeps_its_machine() {
     let runs = [1.0, 1.1].map(|time| run("a", "w", place, Arm::Main, time));
     let dir = recorded(&runs, &serde_json::json!({}));
     let merged = |dirs: &[&std::path::Path]| {
-        let mut request = WeighRequest::new("platforms");
-        request.platforms.merge = dirs.iter().map(|dir| dir.to_path_buf()).collect();
-        let mut platforms = Platforms::new(Depth::Quick);
-        platforms.configure(&request).map(|()| platforms)
+        let merge = dirs.iter().map(|dir| dir.to_path_buf()).collect();
+        let options = PlatformOptions {
+            merge,
+            ..PlatformOptions::default()
+        };
+        configured(Depth::Quick, options)
     };
     let platforms = merged(&[dir.path()]).unwrap();
     assert_eq!(platforms.data.runs.len(), 2);
@@ -426,12 +437,14 @@ fn a_workload_that_was_edited_is_not_continued() {
     };
     let resumed = |sha: &str| {
         let record = recorded(&[], &plan(sha));
-        let mut request = WeighRequest::new("platforms");
-        request.platforms.resume = Some(record.path().to_owned());
-        request.platforms.workloads = vec![file.to_string_lossy().into_owned()];
-        Platforms::new(Depth::Quick).configure(&request)
+        let options = PlatformOptions {
+            resume: Some(record.path().to_owned()),
+            workloads: vec![file.to_string_lossy().into_owned()],
+            ..PlatformOptions::default()
+        };
+        configured(Depth::Quick, options).map(drop)
     };
-    let same = crate::host::sha256_of_text(&std::fs::read_to_string(&file).unwrap());
+    let same = tare_lab::kit::sha256_of_text(&std::fs::read_to_string(&file).unwrap());
     resumed(&same).unwrap();
     let error = resumed("other").unwrap_err();
     assert!(
@@ -455,10 +468,12 @@ fn a_record_of_another_form_engine_or_platforms_is_not_continued() {
     );
     std::fs::write(dir.path().join("raw.jsonl"), text).unwrap();
     let resumed = |depth, engine| {
-        let mut request = WeighRequest::new("platforms");
-        request.platforms.resume = Some(dir.path().to_owned());
-        request.platforms.container_engine = engine;
-        let configured = Platforms::new(depth).configure(&request);
+        let options = PlatformOptions {
+            resume: Some(dir.path().to_owned()),
+            container_engine: engine,
+            ..PlatformOptions::default()
+        };
+        let configured = configured(depth, options).map(drop);
         configured.map_err(|error| (error.to_string(), error.exit_code()))
     };
     let (said, code) = resumed(Depth::Full, ContainerEngine::Podman).unwrap_err();
@@ -488,11 +503,13 @@ fn a_record_of_another_form_engine_or_platforms_is_not_continued() {
 }
 
 fn resumed_on(platform: Platform, dir: &std::path::Path) -> Result<(), (String, ExitCode)> {
-    let mut request = WeighRequest::new("platforms");
-    request.platforms.resume = Some(dir.to_owned());
-    request.platforms.container_engine = ContainerEngine::Podman;
-    request.platforms.platforms = vec![platform];
-    let configured = Platforms::new(Depth::Quick).configure(&request);
+    let options = PlatformOptions {
+        resume: Some(dir.to_owned()),
+        container_engine: ContainerEngine::Podman,
+        platforms: vec![platform],
+        ..PlatformOptions::default()
+    };
+    let configured = configured(Depth::Quick, options).map(drop);
     configured.map_err(|error| (error.to_string(), error.exit_code()))
 }
 

@@ -31,7 +31,7 @@ pub struct PlatformOptions {
 
 impl PlatformOptions {
     /// The platforms that are wanted, in their usual order.
-    pub(super) fn wanted(&self) -> Vec<Platform> {
+    pub(crate) fn wanted(&self) -> Vec<Platform> {
         let chosen =
             |platform: &Platform| self.platforms.is_empty() || self.platforms.contains(platform);
         Platform::ALL.into_iter().filter(chosen).collect()

@@ -9,6 +9,8 @@
 //! Runs go to `raw.jsonl` as they come; `--resume` continues such a record,
 //! `--merge` reads those of several hosts, `--shard` does a part of the whole.
 
+#![forbid(unsafe_code)]
+
 mod analysis;
 mod data;
 mod findings;
@@ -38,18 +40,18 @@ use tare_platform::{Mode, Place, Step, Timeout, Verdict, Workload, pin};
 pub use options::{PlatformOptions, parse_shard};
 pub(crate) use stage::StageError;
 
-use super::{Experiment, Merged, ReportText};
-use crate::bench::{Bench, RunError};
-use crate::error::WeighError;
-use crate::figure::Figure;
-use crate::goal::Goal;
-use crate::host::{self, HostFacts};
-use crate::replay::Record;
-use crate::request::{Depth, WeighRequest};
 use data::{Data, Run};
 use observe::Observed;
 use plan::{Cell, Turn};
 use stage::{Ran, Stage};
+use tare_lab::kit::Figure;
+use tare_lab::kit::Goal;
+use tare_lab::kit::Record;
+use tare_lab::kit::WeighError;
+use tare_lab::kit::{Bench, RunError};
+use tare_lab::kit::{Depth, WeighRequest};
+use tare_lab::kit::{Entry, Experiment, Merged, ReportText, Subject, no_cuts};
+use tare_lab::kit::{HostFacts, sha256_of_text};
 
 /// Making the root, and installing a workload, may each take so long.
 const MAKING: Duration = Duration::from_secs(30 * 60);
@@ -86,6 +88,29 @@ pub(crate) struct Platforms {
     bad: BTreeMap<Cell, usize>,
     /// What a kind of run takes, s.
     took: BTreeMap<Cell, f64>,
+}
+
+/// The study among the experiments.
+pub const ENTRY: Entry = Entry {
+    name: "platforms",
+    about: "bare metal, container, VM, container in VM: what each costs, and what pinning gains",
+    subject: Subject::Own,
+    make: |depth, _| Box::new(Platforms::new(depth)),
+};
+
+/// The study with its own options.
+pub fn planned(depth: Depth, options: PlatformOptions) -> Box<dyn Experiment> {
+    Box::new(Platforms {
+        options,
+        ..Platforms::new(depth)
+    })
+}
+
+/// A stage that cannot be set up breaks the weighing off.
+impl From<StageError> for RunError {
+    fn from(error: StageError) -> Self {
+        Self::Other(Box::new(error))
+    }
 }
 
 impl Platforms {
@@ -189,7 +214,7 @@ impl Platforms {
         let recorded = plan.get("workload_sha256");
         for workload in &self.workloads {
             let theirs = recorded.and_then(|all| all.get(&workload.name)?.as_str());
-            if theirs.is_some_and(|theirs| theirs != host::sha256_of_text(&workload.text)) {
+            if theirs.is_some_and(|theirs| theirs != sha256_of_text(&workload.text)) {
                 return Err(WeighError::Option(format!(
                     "workload {} has been edited since the record {} began: weigh it anew",
                     workload.name,
@@ -499,8 +524,7 @@ fn names(platforms: &[Platform]) -> String {
 
 impl Experiment for Platforms {
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
-        super::no_cuts(request)?;
-        self.options = request.platforms.clone();
+        no_cuts(request)?;
         self.seed = self.options.seed.unwrap_or(self.seed);
         if let Some(budget) = self.options.budget {
             (self.budget, self.whole) = (budget, None);
@@ -548,7 +572,7 @@ impl Experiment for Platforms {
             "host": self.host, "host_cpus": self.host_cpus, "sizes": self.sizes,
             "workloads": self.workloads.iter().map(|w| &w.name).collect::<Vec<_>>(),
             "workload_texts": by_name(&self.workloads, |w| w.text.clone()),
-            "workload_sha256": by_name(&self.workloads, |w| host::sha256_of_text(&w.text)),
+            "workload_sha256": by_name(&self.workloads, |w| sha256_of_text(&w.text)),
             "platforms": self.options.wanted().iter().map(|p| p.name()).collect::<Vec<_>>(),
             "container_engine": self.options.container_engine.name(),
             "shard": self.options.shard, "merge": self.options.merge,
@@ -623,24 +647,4 @@ impl Experiment for Platforms {
     fn report(&self, figures: &[Figure]) -> ReportText {
         report::report_text(self, figures)
     }
-}
-
-/// What chance made of the A/A pairs of the kept runs, by workload.
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-pub(crate) fn recorded_noise() -> Vec<(String, Vec<f64>)> {
-    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
-    let dirs = fs::read_dir(runs).unwrap().map(|dir| dir.unwrap().path());
-    let mut all = Vec::new();
-    for dir in dirs.filter(|dir| dir.to_string_lossy().contains("-platforms-")) {
-        let mut data = Data::default();
-        data.read(&dir).unwrap();
-        for workload in data.workloads() {
-            let noise = analysis::noise(&data, &workload);
-            if noise.len() >= 10 {
-                all.push((workload, noise));
-            }
-        }
-    }
-    all
 }

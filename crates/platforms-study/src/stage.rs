@@ -21,7 +21,7 @@ use tare_probe::sched::Observer;
 
 use super::observe::{Looking, Members, Observed};
 use super::plan::{Arm, Cell};
-use crate::interrupt::Interrupt;
+use tare_lab::kit::Interrupt;
 
 /// A stage that cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +60,7 @@ impl Watch for Booting<'_> {
 }
 
 /// All platforms. Dropping it undoes what it did: machines first, then the journal.
-pub(super) struct Stage {
+pub(crate) struct Stage {
     machines: BTreeMap<u32, Machine>,
     groups: BTreeMap<Place, Groups>,
     containers: Option<Containers>,
@@ -76,19 +76,19 @@ pub(super) struct Stage {
     pins: Pins,
     journal: Journal,
     /// What this host does not offer: a sentence each.
-    pub(super) missing: Vec<String>,
+    pub(crate) missing: Vec<String>,
 }
 
 /// A finished run.
-pub(super) struct Ran {
-    pub(super) report: Report,
-    pub(super) observed: Observed,
-    pub(super) engine: Option<String>,
+pub(crate) struct Ran {
+    pub(crate) report: Report,
+    pub(crate) observed: Observed,
+    pub(crate) engine: Option<String>,
 }
 
 impl Stage {
     /// Undoes what earlier weighings left, then makes what all runs need.
-    pub(super) fn new(
+    pub(crate) fn new(
         tare: &Path,
         wanted: &[Platform],
         engine: Engine,
@@ -184,7 +184,7 @@ impl Stage {
     }
 
     /// Installs a workload into the root.
-    pub(super) fn install(
+    pub(crate) fn install(
         &self,
         workload: &Workload,
         form: Form,
@@ -195,12 +195,12 @@ impl Stage {
     }
 
     /// Makes the disk of the root.
-    pub(super) fn finish_root(&self, timeout: Timeout<'_>) -> Result<(), RootError> {
+    pub(crate) fn finish_root(&self, timeout: Timeout<'_>) -> Result<(), RootError> {
         self.root.finish(&self.making, timeout)
     }
 
     /// Boots the machine of a size, frozen until its turn.
-    pub(super) fn boot(&mut self, size: u32, interrupt: &Interrupt) -> Result<(), StepError> {
+    pub(crate) fn boot(&mut self, size: u32, interrupt: &Interrupt) -> Result<(), StepError> {
         let machine = Machine::start(
             &mut self.journal,
             &self.tare,
@@ -215,7 +215,7 @@ impl Stage {
     }
 
     /// Whether runs can happen on a platform.
-    pub(super) fn has(&self, place: &Place) -> bool {
+    pub(crate) fn has(&self, place: &Place) -> bool {
         let limited = match place.limit {
             Limit::Cpuset => cgroup::available("cpuset"),
             Limit::Quota => cgroup::available("cpu"),
@@ -230,7 +230,7 @@ impl Stage {
     }
 
     /// One run.
-    pub(super) fn run(
+    pub(crate) fn run(
         &mut self,
         cell: &Cell,
         step: &Step,

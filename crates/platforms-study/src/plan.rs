@@ -25,7 +25,7 @@ pub(crate) struct Cell {
 
 impl Cell {
     /// Whether others are compared with it: the bare machine, left to the scheduler.
-    pub(super) fn is_baseline(&self) -> bool {
+    pub(crate) fn is_baseline(&self) -> bool {
         let Place { platform, mode, .. } = self.place;
         (platform, mode, self.arm) == (Platform::Bare, Mode::Vanilla, Arm::Main)
     }
@@ -33,15 +33,15 @@ impl Cell {
 
 /// When a run's turn is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     /// Round, from 0.
-    pub(super) round: u32,
+    pub(crate) round: u32,
     /// When its block began, ms since 1970.
-    pub(super) block: u64,
+    pub(crate) block: u64,
 }
 
 /// Everything for these workloads, platforms and sizes, of one part of all.
-pub(super) fn cells(
+pub(crate) fn cells(
     workloads: &[String],
     platforms: &[Platform],
     sizes: &[u32],
@@ -86,7 +86,7 @@ fn of(workload: &str, platforms: &[Platform], size: u32, host_cpus: u32) -> Vec<
 /// What runs one after the other, so that it can be compared in pairs: the runs of a
 /// workload and size on the host with their baseline, and each kind of run in a machine with
 /// that baseline too, since hours lie between the first machine and the last.
-pub(super) fn blocks(cells: &[Cell]) -> Vec<Vec<Cell>> {
+pub(crate) fn blocks(cells: &[Cell]) -> Vec<Vec<Cell>> {
     let mut blocks: Vec<Vec<Cell>> = Vec::new();
     let same = |a: &Cell, b: &Cell| a.workload == b.workload && a.place.size == b.place.size;
     let baseline = |cell: &Cell| {

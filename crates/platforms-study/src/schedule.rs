@@ -13,7 +13,7 @@ use super::Platforms;
 use super::analysis::paired;
 use super::plan::{self, Arm, Cell, Turn};
 use super::stage::Stage;
-use crate::bench::{Bench, RunError};
+use tare_lab::kit::{Bench, RunError};
 
 /// A mean is known well enough at this half width, relative.
 const NARROW: f64 = 0.01;
@@ -60,7 +60,7 @@ impl Budget {
 
 impl Platforms {
     /// Runs until nothing is wanted or fits any more.
-    pub(super) fn rounds(
+    pub(crate) fn rounds(
         &mut self,
         bench: &mut Bench<'_>,
         stage: &mut Stage,
@@ -111,7 +111,7 @@ impl Platforms {
 
     /// Which of these kinds of runs were skipped because there was no time for them, or for
     /// the first only. Those that failed have said why.
-    pub(super) fn skipped<'a>(&self, cells: impl Iterator<Item = &'a Cell>) -> Option<String> {
+    pub(crate) fn skipped<'a>(&self, cells: impl Iterator<Item = &'a Cell>) -> Option<String> {
         let is_skipped = |cell: &&Cell| {
             let runs = || self.data.runs.iter().filter(|run| run.cell == **cell);
             let failed = runs().any(|run| run.failure.is_some());

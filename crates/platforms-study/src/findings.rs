@@ -6,21 +6,21 @@ use tare_platform::{Mode, Place, Platform};
 
 use super::analysis::{Estimate, Pinning, overhead, pin_gain, quota_bound, sizes, split};
 use super::data::Data;
-use crate::table::number;
+use tare_lab::kit::number;
 
 /// Below this many percent nothing is gained.
 const NOTHING_PCT: f64 = 3.0;
 
 /// What this machine says to a finding.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Agrees(String),
     Disagrees(String),
     CannotTell(String),
 }
 
 impl Verdict {
-    pub(super) fn words(&self) -> (&'static str, &str) {
+    pub(crate) fn words(&self) -> (&'static str, &str) {
         match self {
             Self::Agrees(why) => ("agrees", why),
             Self::Disagrees(why) => ("disagrees", why),
@@ -30,17 +30,17 @@ impl Verdict {
 }
 
 /// What the verdicts rest on.
-pub(super) struct Evidence<'a> {
-    pub(super) data: &'a Data,
+pub(crate) struct Evidence<'a> {
+    pub(crate) data: &'a Data,
     /// Workloads with what they wait for.
-    pub(super) kinds: Vec<(String, Kind)>,
+    pub(crate) kinds: Vec<(String, Kind)>,
     /// Whether machines are translated, not executed.
-    pub(super) translated: bool,
-    pub(super) host_cpus: u32,
+    pub(crate) translated: bool,
+    pub(crate) host_cpus: u32,
 }
 
 /// A finding of CPU-Pinning 2020 with its verdict.
-pub(super) fn table(evidence: &Evidence<'_>) -> Vec<(&'static str, Verdict)> {
+pub(crate) fn table(evidence: &Evidence<'_>) -> Vec<(&'static str, Verdict)> {
     vec![
         (
             "The overhead of a VM is constant over its size (PTO)",

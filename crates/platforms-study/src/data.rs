@@ -48,7 +48,7 @@ pub(crate) struct Run {
 }
 
 /// The plan of a record, the last of them; `None` where there is none.
-pub(super) fn planned(dir: &Path) -> Option<Value> {
+pub(crate) fn planned(dir: &Path) -> Option<Value> {
     let text = fs::read_to_string(dir.join("raw.jsonl")).ok()?;
     let lines = text.lines().rev();
     let mut lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());

@@ -12,15 +12,15 @@ use tare_stats::{
 
 use super::data::{Data, Run};
 use super::plan::{Arm, Cell};
-use crate::figure::{Figure, Statistic};
+use tare_lab::kit::{Figure, Statistic};
 
 /// Below this p-value two series differ.
-pub(super) const ALPHA: f64 = 0.01;
+pub(crate) const ALPHA: f64 = 0.01;
 /// A slow-down that is to be found, and weighings in which it is looked for.
 const SLOWER: f64 = 1.05;
 const WEIGHINGS: usize = 400;
 /// Most pairs that are tried.
-pub(super) const MOST_DRAWN: usize = 200;
+pub(crate) const MOST_DRAWN: usize = 200;
 /// Fewer pairs than this say nothing about noise.
 const LEAST_NOISE: usize = 10;
 /// A line through fewer sizes fits whatever they are.
@@ -30,12 +30,12 @@ const BINDS: f64 = 0.001;
 
 /// A value with what is known of its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Estimate {
-    pub(super) value: f64,
+pub(crate) struct Estimate {
+    pub(crate) value: f64,
     /// The 95 % interval.
-    pub(super) interval: Option<Interval>,
-    pub(super) n: usize,
-    pub(super) statistic: Statistic,
+    pub(crate) interval: Option<Interval>,
+    pub(crate) n: usize,
+    pub(crate) statistic: Statistic,
 }
 
 impl Estimate {
@@ -48,29 +48,29 @@ impl Estimate {
         }
     }
 
-    pub(super) fn figure(self, name: &str, unit: &str) -> Figure {
+    pub(crate) fn figure(self, name: &str, unit: &str) -> Figure {
         let figure = Figure::bare(name, unit, self.value, self.statistic, self.n);
         figure.with_interval(self.interval)
     }
 
     /// The value with its interval in words.
-    pub(super) fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         self.figure("", "").text()
     }
 
     /// Whether the interval excludes `value`.
-    pub(super) fn differs_from(self, value: f64) -> bool {
+    pub(crate) fn differs_from(self, value: f64) -> bool {
         self.interval
             .is_some_and(|it| it.low > value || it.high < value)
     }
 
     /// Whether the whole interval is below `value`.
-    pub(super) fn is_below(self, value: f64) -> bool {
+    pub(crate) fn is_below(self, value: f64) -> bool {
         self.interval.is_some_and(|it| it.high < value)
     }
 
     /// From a ratio to the percent that it is above 1.
-    pub(super) fn percent(self) -> Self {
+    pub(crate) fn percent(self) -> Self {
         self.mapped(|ratio| (ratio - 1.0) * 100.0)
     }
 
@@ -87,7 +87,7 @@ impl Estimate {
 }
 
 /// Mean over mean, as CPU-Pinning 2020 has it, of runs that are not in pairs.
-pub(super) fn ratio(over: &[f64], under: &[f64]) -> Option<Estimate> {
+pub(crate) fn ratio(over: &[f64], under: &[f64]) -> Option<Estimate> {
     let (top, bottom) = (mean(over)?, mean(under)?);
     (top > 0.0 && bottom > 0.0).then(|| Estimate {
         interval: ratio_interval(over, under),
@@ -97,7 +97,7 @@ pub(super) fn ratio(over: &[f64], under: &[f64]) -> Option<Estimate> {
 
 /// The middle of the ratios in pairs of runs: from six pairs on the estimate of Hodges and
 /// Lehmann on the logarithm, below the geometric mean with Student's interval.
-pub(super) fn paired(ratios: &[f64]) -> Option<Estimate> {
+pub(crate) fn paired(ratios: &[f64]) -> Option<Estimate> {
     let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     let test = signed_rank(&logs)?;
     let few = || (mean(&logs), mean_interval(&logs));
@@ -123,7 +123,7 @@ fn compared(data: &Data, host: &str, over: &Cell, under: &Cell) -> Option<Estima
 }
 
 /// The geometric mean of several ratios; its interval if each has one.
-pub(super) fn together(ratios: &[Estimate]) -> Option<Estimate> {
+pub(crate) fn together(ratios: &[Estimate]) -> Option<Estimate> {
     let count = ratios.len() as f64;
     let first = *ratios.first()?;
     if ratios.len() == 1 {
@@ -158,7 +158,7 @@ fn baseline(size: u32, host_cpus: u32) -> Place {
 
 /// What a place costs, over the bare machine of the same size: on each host, then
 /// together. That machine itself is 1 by definition.
-pub(super) fn overhead(data: &Data, workload: &str, place: Place) -> Option<Estimate> {
+pub(crate) fn overhead(data: &Data, workload: &str, place: Place) -> Option<Estimate> {
     let of_host = |(host, cpus): (String, u32)| {
         let over = cell(workload, place, Arm::Main);
         if place == baseline(place.size, cpus) {
@@ -174,7 +174,7 @@ pub(super) fn overhead(data: &Data, workload: &str, place: Place) -> Option<Esti
 
 /// Whether a quota held a kind of run back; `None` where there was no quota or no account
 /// of it.
-pub(super) fn quota_bound(data: &Data, workload: &str, place: Place) -> Option<bool> {
+pub(crate) fn quota_bound(data: &Data, workload: &str, place: Place) -> Option<bool> {
     if place.limit != Limit::Quota {
         return None;
     }
@@ -189,7 +189,7 @@ pub(super) fn quota_bound(data: &Data, workload: &str, place: Place) -> Option<b
 
 /// What the comparison of vanilla and pinned runs says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Pinning {
+pub(crate) enum Pinning {
     /// What pinning gains.
     Gain,
     /// Nothing: both are bound alike, so it must be zero.
@@ -200,7 +200,7 @@ pub(super) enum Pinning {
 
 impl Pinning {
     /// What it is on a platform at a size.
-    pub(super) fn of(platform: Platform, size: u32, host_cpus: u32) -> Self {
+    pub(crate) fn of(platform: Platform, size: u32, host_cpus: u32) -> Self {
         let vanilla = Place::new(platform, Mode::Vanilla, size, host_cpus);
         match (platform, vanilla.limit) {
             (Platform::Vm | Platform::VmContainer, _) => Self::Gain,
@@ -210,7 +210,7 @@ impl Pinning {
     }
 
     /// How figures of it begin.
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Gain => "pin_gain_pct",
             Self::Control => "pin_control_pct",
@@ -221,7 +221,7 @@ impl Pinning {
 
 /// How much longer vanilla runs took than pinned ones at one size, percent. Sizes are never
 /// put together: below the host's a container is held by quota, at the host's by nothing.
-pub(super) fn pin_gain(
+pub(crate) fn pin_gain(
     data: &Data,
     workload: &str,
     platform: Platform,
@@ -243,7 +243,7 @@ pub(super) fn pin_gain(
 }
 
 /// Sizes at which a workload ran.
-pub(super) fn sizes(data: &Data, workload: &str) -> Vec<u32> {
+pub(crate) fn sizes(data: &Data, workload: &str) -> Vec<u32> {
     let mut sizes: Vec<u32> = data.cells(workload).iter().map(|c| c.place.size).collect();
     sizes.sort_unstable();
     sizes.dedup();
@@ -252,11 +252,11 @@ pub(super) fn sizes(data: &Data, workload: &str) -> Vec<u32> {
 
 /// A platform's overhead split by `overhead = constant + falling / size`, percent.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Split {
+pub(crate) struct Split {
     /// What stays at any size.
-    pub(super) constant: Estimate,
+    pub(crate) constant: Estimate,
     /// What is added at each size.
-    pub(super) falling: Vec<(u32, Estimate)>,
+    pub(crate) falling: Vec<(u32, Estimate)>,
 }
 
 /// A ratio at a size, and the error of it.
@@ -271,7 +271,7 @@ struct Point {
 /// Fits the split of a platform: a fit of ours, which CPU-Pinning 2020 does not have. `None`
 /// below three sizes that are kept by the same limit, since a line through two says nothing
 /// about its form.
-pub(super) fn split(data: &Data, workload: &str, platform: Platform, mode: Mode) -> Option<Split> {
+pub(crate) fn split(data: &Data, workload: &str, platform: Platform, mode: Mode) -> Option<Split> {
     let mut points: Vec<(Limit, Point)> = Vec::new();
     for (host, cpus) in data.hosts() {
         for size in sizes(data, workload) {
@@ -371,18 +371,18 @@ fn combined(points: &[Point], weights: &[f64]) -> Estimate {
 
 /// Two kinds of runs that are compared in pairs, and what came out.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Comparison {
+pub(crate) struct Comparison {
     /// Size of the place.
-    pub(super) size: u32,
+    pub(crate) size: u32,
     /// The first's time over the second's.
-    pub(super) ratio: Estimate,
+    pub(crate) ratio: Estimate,
     /// Of Wilcoxon's test on the pairs; `None` below six.
-    pub(super) p: Option<f64>,
+    pub(crate) p: Option<f64>,
 }
 
 impl Comparison {
     /// Compares by pairs; `None` without any.
-    pub(super) fn of(size: u32, ratios: &[f64]) -> Option<Self> {
+    pub(crate) fn of(size: u32, ratios: &[f64]) -> Option<Self> {
         Some(Self {
             size,
             ratio: paired(ratios)?,
@@ -391,7 +391,7 @@ impl Comparison {
     }
 
     /// Whether the kinds of runs differ.
-    pub(super) fn differs(&self) -> bool {
+    pub(crate) fn differs(&self) -> bool {
         self.p.is_some_and(|p| p < ALPHA)
     }
 }
@@ -403,7 +403,7 @@ fn tested(ratios: &[f64]) -> Option<f64> {
 
 /// The test of a place against the bare machine of its size, by pairs: p, or nothing where
 /// there are fewer than six on the host.
-pub(super) fn tested_against_bare(data: &Data, workload: &str, place: Place) -> Option<f64> {
+pub(crate) fn tested_against_bare(data: &Data, workload: &str, place: Place) -> Option<f64> {
     let (host, cpus) = data.hosts().into_iter().next()?;
     let under = cell(workload, baseline(place.size, cpus), Arm::Main);
     let pairs = data.pairs(&host, &cell(workload, place, Arm::Main), &under);
@@ -411,7 +411,7 @@ pub(super) fn tested_against_bare(data: &Data, workload: &str, place: Place) -> 
 }
 
 /// The baseline against another arm of itself, for each size and host.
-pub(super) fn against_baseline(data: &Data, workload: &str, arm: Arm) -> Vec<Comparison> {
+pub(crate) fn against_baseline(data: &Data, workload: &str, arm: Arm) -> Vec<Comparison> {
     let mut comparisons = Vec::new();
     for (host, cpus) in data.hosts() {
         for size in sizes(data, workload) {
@@ -435,11 +435,11 @@ fn accounted(data: &Data, workload: &str) -> Option<Figure> {
     let costs = data.runs.iter().filter(bare);
     let costs = costs.filter_map(|run| run.observed.sched.as_ref()?.accounted_pct());
     let name = format!("observer_accounted_pct.{workload}");
-    crate::figure::median(&name, "%", &costs.collect::<Vec<_>>())
+    tare_lab::kit::median(&name, "%", &costs.collect::<Vec<_>>())
 }
 
 /// The ratios of the A/A pairs over their middle: what chance does to a pair.
-pub(super) fn noise(data: &Data, workload: &str) -> Vec<f64> {
+pub(crate) fn noise(data: &Data, workload: &str) -> Vec<f64> {
     let mut noise = Vec::new();
     for (host, cpus) in data.hosts() {
         for size in sizes(data, workload) {
@@ -455,7 +455,7 @@ pub(super) fn noise(data: &Data, workload: &str) -> Vec<f64> {
 
 /// Of 100 weighings with `pairs` pairs each, in how many the test finds that one arm takes
 /// `slower` times as long, in noise drawn from these pairs. `None` with too little noise.
-pub(super) fn found_of_100(noise: &[f64], pairs: usize, slower: f64) -> Option<f64> {
+pub(crate) fn found_of_100(noise: &[f64], pairs: usize, slower: f64) -> Option<f64> {
     if noise.len() < LEAST_NOISE {
         return None;
     }
@@ -474,7 +474,7 @@ pub(super) fn found_of_100(noise: &[f64], pairs: usize, slower: f64) -> Option<f
 
 /// From how many pairs on a slow-down of 5 % is found in 95 of 100 weighings, and on how
 /// many pairs that rests. `None` with few pairs, or if [`MOST_DRAWN`] do not do.
-pub(super) fn runs_to_find(data: &Data, workload: &str) -> Option<(usize, usize)> {
+pub(crate) fn runs_to_find(data: &Data, workload: &str) -> Option<(usize, usize)> {
     let noise = noise(data, workload);
     let mut candidates = (6..=MOST_DRAWN).filter(|n| *n <= 20 || n % 10 == 0);
     let finds = |pairs: &usize| found_of_100(&noise, *pairs, SLOWER).is_some_and(|it| it >= 95.0);
@@ -482,7 +482,7 @@ pub(super) fn runs_to_find(data: &Data, workload: &str) -> Option<(usize, usize)
 }
 
 /// Values outside three quartile distances of the middle half: kept, and shown.
-pub(super) fn outliers(samples: &[f64]) -> Vec<f64> {
+pub(crate) fn outliers(samples: &[f64]) -> Vec<f64> {
     let Some(sorted) = tare_stats::sorted(samples).filter(|s| s.len() >= 4) else {
         return Vec::new();
     };
@@ -496,7 +496,7 @@ pub(super) fn outliers(samples: &[f64]) -> Vec<f64> {
 }
 
 /// Every figure of the experiment.
-pub(super) fn figures(data: &Data) -> Vec<Figure> {
+pub(crate) fn figures(data: &Data) -> Vec<Figure> {
     let mut figures = Vec::new();
     for workload in data.workloads() {
         for c in data.cells(&workload) {

@@ -8,11 +8,11 @@ use super::data::Data;
 use super::findings;
 use super::observe::Observed;
 use super::plan::Arm;
-use crate::experiments::ReportText;
-use crate::figure::{Figure, find, value};
-use crate::report::svg::{Bar, bars, legend};
-use crate::report::{Section, table};
-use crate::table::number;
+use tare_lab::kit::ReportText;
+use tare_lab::kit::number;
+use tare_lab::kit::{Bar, bars, legend};
+use tare_lab::kit::{Figure, find, value};
+use tare_lab::kit::{Section, table};
 
 /// With CPU-Pinning 2020's abbreviations.
 const PLATFORMS: [&str; 4] = [
@@ -23,7 +23,7 @@ const PLATFORMS: [&str; 4] = [
 ];
 const SHORT: [&str; 4] = ["BM", "CN", "VM", "VMCN"];
 
-pub(super) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportText {
+pub(crate) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportText {
     let data = &experiment.data;
     let mut sections = vec![source_findings(experiment)];
     for workload in data.workloads() {
@@ -250,7 +250,7 @@ fn row(
     cpus.dedup();
     let chr = |cpus: &u32| number(f64::from(cell.place.size) / f64::from(*cpus));
     let chrs: Vec<String> = cpus.iter().map(chr).collect();
-    let time = crate::figure::median("", "", &times);
+    let time = tare_lab::kit::median("", "", &times);
     let (median, interval) =
         time.map_or_else(Default::default, |it| (number(it.value), it.ends_text()));
     let place = match quota_bound(data, &cell.workload, cell.place) {
