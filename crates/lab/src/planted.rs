@@ -27,11 +27,14 @@ const MOST_OF_MANY: usize = 105;
 /// Below this level a platform's effect counts.
 const ALPHA: f64 = 0.01;
 
+/// Times of both arms by block.
+type Blocks = BTreeMap<u64, [Option<f64>; 2]>;
+
 /// The A/A pairs of the kept runs of `platforms`, over their middle, by workload: two runs of
 /// the same kind on bare metal, one after the other.
 fn recorded_noise() -> Vec<(String, Vec<f64>)> {
     let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
-    let mut pairs: BTreeMap<(String, String), BTreeMap<u64, [Option<f64>; 2]>> = BTreeMap::new();
+    let mut pairs: BTreeMap<(String, String), Blocks> = BTreeMap::new();
     for dir in std::fs::read_dir(runs)
         .unwrap()
         .map(|dir| dir.unwrap().path())

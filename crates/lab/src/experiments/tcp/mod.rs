@@ -22,7 +22,7 @@ use tare_control::stats::Kvm;
 use tare_host::tap_namespace as tap;
 use tare_tcp::wire::{COMPARED, Impairment};
 
-use super::{Experiment, ReportText, no_cuts, no_platforms};
+use super::{Experiment, ReportText, no_cuts};
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
 use crate::figure::{Figure, Samples, Statistic, median};
@@ -230,7 +230,6 @@ fn obstacle() -> Option<String> {
 
 impl Experiment for Tcp {
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
-        no_platforms(request)?;
         no_cuts(request)?;
         match obstacle() {
             None => Ok(()),
