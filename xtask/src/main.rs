@@ -11,7 +11,7 @@
 //! | `spec` | `docs/SPEC.md` from `docs/spec/*.toml` |
 //! | `results` | `docs/results.md` and the README's figures from `lab/runs` |
 //! | `fuzz` | each fuzz target for some seconds |
-//! | `soak` | the hostile guest on 1 and 2 vCPUs, then each fuzz target |
+//! | `soak` | the hostile guest on 1 and 2 vCPUs, kills below a disk, then each fuzz target |
 
 mod advisories;
 mod build;

@@ -1,5 +1,6 @@
-//! `cargo xtask soak`: the hostile guest for a long time, on one and on two vCPUs, then each fuzz
-//! target. The monitor must survive, must not grow, and must stop on request.
+//! `cargo xtask soak`: the hostile guest for a long time, on one and on two vCPUs, then kills and
+//! failures of power below a disk that is written, then each fuzz target. The monitor must
+//! survive, must not grow, and must stop on request.
 
 use std::fs;
 use std::fs::File;
@@ -75,9 +76,17 @@ pub fn run(soak: &Soak) -> Result<()> {
         println!("soak on {cpus} vCPUs: {seen:?}");
     }
     if soak.fuzz > 0 {
+        disks()?;
         fuzz::run(soak.fuzz)?;
     }
     Ok(())
+}
+
+/// 200 kills of `tare blk`, 50 of the monitor, 4,000 failures of power: some minutes.
+fn disks() -> Result<()> {
+    let rounds = ["test", "-q", "-p", "tare", "--test", "blk", "rounds::"];
+    shell::run(&mut shell::cargo(&["build", "-q", "-p", "tare-monitor"]))?;
+    shell::run(shell::cargo(&rounds).env("TARE_SOAK", "1"))
 }
 
 struct Machine<'a> {
