@@ -29,15 +29,17 @@ impl Lock {
         let mut holders = self.holders.lock();
         let had = holders.len();
         holders.retain(|(holder, _)| *holder != who);
+        let is_released = holders.len() < had;
         let is_free = holders
             .iter()
             .all(|(_, other)| *other == How::Shared && how == How::Shared);
         if is_free {
             holders.push((who, how));
         }
-        let wakes = had > 0;
+        // Only what was given back makes way: a thread that waits here itself would else
+        // wake itself at each look.
         drop(holders);
-        if wakes {
+        if is_released {
             self.watchers.wake();
         }
         if is_free { Ok(()) } else { Err(Errno::EAGAIN) }
