@@ -81,8 +81,8 @@ pub(super) fn epoll_ctl(
     };
     match operation as u32 {
         c::EPOLL_CTL_ADD => epoll.add(number, &open, interest()?)?,
-        c::EPOLL_CTL_MOD => epoll.modify(number, interest()?)?,
-        c::EPOLL_CTL_DEL => epoll.remove(number)?,
+        c::EPOLL_CTL_MOD => epoll.modify(number, &open, interest()?)?,
+        c::EPOLL_CTL_DEL => epoll.remove(number, &open)?,
         _ => return Err(Errno::EINVAL),
     }
     Ok(0)
@@ -218,7 +218,11 @@ pub(super) fn select(
         };
     }
     let has = |set: &[u8], number: usize| set[number / 8] & 1 << (number % 8) != 0;
-    let events = [c::POLLIN | c::POLLHUP, c::POLLOUT, 2];
+    let events = [
+        c::POLLIN | c::POLLHUP | c::POLLERR,
+        c::POLLOUT | c::POLLERR,
+        c::POLLPRI,
+    ];
     let mut files = Vec::new();
     for number in 0..count {
         let bits = wanted

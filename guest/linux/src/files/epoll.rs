@@ -9,7 +9,6 @@ use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
-use core::sync::atomic::{AtomicU64, Ordering};
 
 use linux_raw_sys::general::{EPOLLET, EPOLLONESHOT, POLLERR, POLLHUP, POLLIN, POLLOUT};
 use tare_libos::sync::SpinLock;
@@ -31,6 +30,8 @@ pub(crate) struct Interest {
 struct Entry {
     open: Weak<Open>,
     interest: Interest,
+    /// EPOLLONESHOT was reported: nothing more is until the entry is changed.
+    is_spent: bool,
     /// Bits that were reported since the file was last used.
     reported: u32,
     /// Uses of the file and arrivals then.
@@ -38,13 +39,21 @@ struct Entry {
     arrivals: u64,
 }
 
+/// What names an entry: a descriptor and the address of the open file that it stood for,
+/// which no other has as long as the entry is there.
+type Key = (u64, usize);
+
+fn key(number: u64, open: &Arc<Open>) -> Key {
+    (number, Arc::as_ptr(open).addr())
+}
+
 /// An event queue.
 #[derive(Default)]
 pub(crate) struct Epoll {
-    entries: SpinLock<BTreeMap<u64, Entry>>,
-    /// The descriptor at which the next look begins: a call that finds more than it takes
+    entries: SpinLock<BTreeMap<Key, Entry>>,
+    /// The entry at which the next look begins: a call that finds more than it takes
     /// leaves the rest to the next one.
-    next: AtomicU64,
+    next: SpinLock<Key>,
     watchers: Watchers,
 }
 
@@ -56,30 +65,29 @@ impl Epoll {
             return Err(Errno::ELOOP);
         }
         let mut entries = self.entries.lock();
-        let is_there = entries
-            .get(&number)
-            .is_some_and(|entry| entry.open.strong_count() > 0);
-        if is_there {
+        if entries.contains_key(&key(number, open)) {
             return Err(Errno::EEXIST);
         }
         let entry = Entry {
             open: Arc::downgrade(open),
             interest,
+            is_spent: false,
             reported: 0,
             uses: Uses::default(),
             arrivals: 0,
         };
-        entries.insert(number, entry);
+        entries.insert(key(number, open), entry);
         drop(entries);
         self.watchers.wake();
         Ok(())
     }
 
     /// Changes what is waited for.
-    pub(crate) fn modify(&self, number: u64, interest: Interest) -> Result<()> {
+    pub(crate) fn modify(&self, number: u64, open: &Arc<Open>, interest: Interest) -> Result<()> {
         let mut entries = self.entries.lock();
-        let entry = entries.get_mut(&number).ok_or(Errno::ENOENT)?;
+        let entry = entries.get_mut(&key(number, open)).ok_or(Errno::ENOENT)?;
         entry.interest = interest;
+        entry.is_spent = false;
         entry.reported = 0;
         drop(entries);
         self.watchers.wake();
@@ -87,8 +95,8 @@ impl Epoll {
     }
 
     /// Takes a file away.
-    pub(crate) fn remove(&self, number: u64) -> Result<()> {
-        let removed = self.entries.lock().remove(&number);
+    pub(crate) fn remove(&self, number: u64, open: &Arc<Open>) -> Result<()> {
+        let removed = self.entries.lock().remove(&key(number, open));
         removed.map(drop).ok_or(Errno::ENOENT)
     }
 
@@ -97,11 +105,12 @@ impl Epoll {
         let mut found = Vec::new();
         let mut entries = self.entries.lock();
         entries.retain(|_, entry| entry.open.strong_count() > 0);
-        let first = self.next.load(Ordering::Relaxed);
-        let halves = [first..u64::MAX, 0..first];
-        let mut look = |number: u64, entry: &mut Entry| {
+        let mut next = self.next.lock();
+        let first = *next;
+        let halves = [first..(u64::MAX, usize::MAX), (0, 0)..first];
+        let mut look = |at: Key, entry: &mut Entry| {
             if found.len() == most {
-                self.next.store(number, Ordering::Relaxed);
+                *next = at;
                 return ControlFlow::Break(());
             }
             if let Some(events) = entry.look(Taking::Yes) {
@@ -114,10 +123,7 @@ impl Epoll {
         };
         for half in halves {
             let mut half = entries.range_mut(half);
-            if half
-                .try_for_each(|(number, entry)| look(*number, entry))
-                .is_break()
-            {
+            if half.try_for_each(|(at, entry)| look(*at, entry)).is_break() {
                 break;
             }
         }
@@ -153,7 +159,7 @@ enum Taking {
 impl Entry {
     fn look(&mut self, taking: Taking) -> Option<u32> {
         let open = self.open.upgrade()?;
-        if self.interest.events & !(EPOLLET | EPOLLONESHOT) == 0 {
+        if self.is_spent {
             return None;
         }
         let wanted = self.interest.events | POLLERR | POLLHUP;
@@ -181,8 +187,8 @@ impl Entry {
         if ready == 0 {
             return None;
         }
-        if taking == Taking::Yes && self.interest.events & EPOLLONESHOT != 0 {
-            self.interest.events &= EPOLLET | EPOLLONESHOT;
+        if taking == Taking::Yes {
+            self.is_spent = self.interest.events & EPOLLONESHOT != 0;
         }
         Some(ready)
     }
@@ -301,12 +307,45 @@ mod tests {
             events: POLLIN,
             data: 7,
         };
-        assert_eq!(epoll.modify(3, interest), Ok(()));
+        assert_eq!(epoll.modify(3, &open, interest), Ok(()));
         assert_eq!(epoll.take(10), ready());
         assert_eq!(epoll.add(3, &open, interest), Err(Errno::EEXIST));
         drop(open);
         assert!(epoll.take(10).is_empty());
-        assert_eq!(epoll.remove(3), Err(Errno::ENOENT));
+    }
+
+    #[test]
+    fn an_entry_is_of_its_open_file_also_when_the_number_is_used_again() {
+        let (epoll, open, _writer) = queue(POLLIN);
+        drop(open);
+        let (reader, writer) = Pipe::pair();
+        let open = Open::new(Arc::new(reader), 0);
+        let interest = Interest {
+            events: POLLIN,
+            data: 7,
+        };
+        assert_eq!(epoll.modify(3, &open, interest), Err(Errno::ENOENT));
+        assert_eq!(epoll.remove(3, &open), Err(Errno::ENOENT));
+        assert_eq!(epoll.add(3, &open, interest), Ok(()));
+        writer.write(b"x").expect("room");
+        assert_eq!(epoll.take(10), ready());
+        assert_eq!(epoll.remove(3, &open), Ok(()));
+        assert!(epoll.take(10).is_empty());
+    }
+
+    #[test]
+    fn an_end_is_reported_to_those_who_ask_for_nothing() {
+        for events in [0, EPOLLET, EPOLLONESHOT] {
+            let (epoll, _open, writer) = queue(events);
+            writer.write(b"x").expect("room");
+            assert!(epoll.take(10).is_empty());
+            drop(writer);
+            let found = epoll.take(10);
+            let found: Vec<u32> = found.iter().map(|one| one.events).collect();
+            assert_eq!(found, [POLLHUP], "{events:#x}");
+            let again = usize::from(events == 0);
+            assert_eq!(epoll.take(10).len(), again, "{events:#x}");
+        }
     }
 
     #[test]
