@@ -40,19 +40,24 @@ pub(super) fn close(context: &Context<'_>, number: u64) -> Result {
     drop(removed);
     Ok(0)
 }
+    let (first, last) = (first as u32, last as u32);
 
 pub(super) fn close_range(context: &Context<'_>, first: u64, last: u64, flags: u64) -> Result {
     if first > last || flags & !CLOSE_RANGE_CLOEXEC != 0 {
         return Err(Errno::EINVAL);
     }
-    let numbers: Vec<usize> = context.process.files.lock().numbers().collect();
-    let numbers = numbers.into_iter().map(|number| number as u64);
-    for number in numbers.filter(|number| (first..=last).contains(number)) {
-        if flags & CLOSE_RANGE_CLOEXEC == 0 {
-            close(context, number)?;
-        } else {
-            context.process.files.lock().get_mut(number)?.close_on_exec = true;
-        }
+    let range = first as usize..=last as usize;
+    let mut files = context.process.files.lock();
+    if flags & CLOSE_RANGE_CLOEXEC != 0 {
+        files.each(range, |slot| {
+            slot.iter_mut().for_each(|one| one.close_on_exec = true);
+        });
+    // All at once: threads that open and close meanwhile are before or behind it.
+    let mut removed = Vec::new();
+    files.each(range, |slot| removed.extend(slot.take()));
+    drop(files);
+    drop(removed);
+        return Ok(0);
     }
     Ok(0)
 }

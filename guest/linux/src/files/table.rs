@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::general::{O_ACCMODE, O_APPEND, O_NONBLOCK, O_PATH, O_RDONLY, O_WRONLY};
@@ -215,10 +216,14 @@ impl Table {
         slot.and_then(Option::take).ok_or(Errno::EBADF)
     }
 
-    /// The numbers in use.
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = usize> {
-        let used = |(number, slot): (usize, &Option<Descriptor>)| slot.is_some().then_some(number);
-        self.0.iter().enumerate().filter_map(used)
+    /// Calls `act` with each place whose number is in `range`.
+    pub(crate) fn each(
+        &mut self,
+        range: RangeInclusive<usize>,
+        act: impl FnMut(&mut Option<Descriptor>),
+    ) {
+        let (first, count) = (*range.start(), range.end() - range.start() + 1);
+        self.0.iter_mut().skip(first).take(count).for_each(act);
     }
 }
 
