@@ -1,9 +1,7 @@
 //! Descriptors: `close(2)`, `dup(2)`, `fcntl(2)`, `ioctl(2)`, `flock(2)`, `getdents64(2)`.
 
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as c;
 use linux_raw_sys::ioctl::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
@@ -13,7 +11,7 @@ use crate::errno::{Errno, Result};
 use crate::files::lock::How;
 use crate::files::pipe::Pipe;
 use crate::files::regular::{Directory, Regular};
-use crate::files::{Descriptor, Open, Way};
+use crate::files::{Descriptor, File, Open, Way};
 use crate::thread::Context;
 
 const F_DUPFD_CLOEXEC: u32 = 1030;
@@ -40,9 +38,9 @@ pub(super) fn close(context: &Context<'_>, number: u64) -> Result {
     drop(removed);
     Ok(0)
 }
-    let (first, last) = (first as u32, last as u32);
 
 pub(super) fn close_range(context: &Context<'_>, first: u64, last: u64, flags: u64) -> Result {
+    let (first, last) = (first as u32, last as u32);
     if first > last || flags & !CLOSE_RANGE_CLOEXEC != 0 {
         return Err(Errno::EINVAL);
     }
@@ -52,13 +50,13 @@ pub(super) fn close_range(context: &Context<'_>, first: u64, last: u64, flags: u
         files.each(range, |slot| {
             slot.iter_mut().for_each(|one| one.close_on_exec = true);
         });
+        return Ok(0);
+    }
     // All at once: threads that open and close meanwhile are before or behind it.
     let mut removed = Vec::new();
     files.each(range, |slot| removed.extend(slot.take()));
     drop(files);
     drop(removed);
-        return Ok(0);
-    }
     Ok(0)
 }
 
@@ -192,37 +190,30 @@ pub(super) fn ioctl(context: &Context<'_>, number: u64, request: u64, argument: 
 pub(super) fn getdents(context: &Context<'_>, number: u64, to: u64, length: u64) -> Result {
     let open = opened(context, number)?;
     let directory = open.file.as_kind::<Directory>().ok_or(Errno::ENOTDIR)?;
-    let entries: Vec<(String, u64, u8)> = {
-        let dots = [".", ".."].map(|name| (String::from(name), 1, c::DT_DIR as u8));
-        let entries = directory.node.entries()?.lock();
-        let listed = entries.iter().map(|(name, node)| {
-            let status = node.status();
-            (name.clone(), status.inode, (status.mode >> 12 & 15) as u8)
-        });
-        dots.into_iter().chain(listed).collect()
-    };
-    let position = directory.position.load(Ordering::Relaxed) as usize;
+    let before = directory.seek(0, c::SEEK_CUR)?;
     let mut bytes = Vec::new();
-    let mut listed = position;
-    for (name, inode, kind) in entries.iter().skip(position) {
+    let has_no_room = directory.list(|(name, node, behind)| {
         let record = (19 + name.len() + 1).next_multiple_of(8);
         if bytes.len() + record > length as usize {
-            break;
+            return false;
         }
-        listed += 1;
+        let status = node.status();
         let start = bytes.len();
-        bytes.extend_from_slice(&inode.to_le_bytes());
-        bytes.extend_from_slice(&(listed as u64).to_le_bytes());
+        bytes.extend_from_slice(&status.inode.to_le_bytes());
+        bytes.extend_from_slice(&behind.to_le_bytes());
         bytes.extend_from_slice(&(record as u16).to_le_bytes());
-        bytes.push(*kind);
+        bytes.push((status.mode >> 12 & 15) as u8);
         bytes.extend_from_slice(name.as_bytes());
         bytes.resize(start + record, 0);
-    }
-    if bytes.is_empty() && position < entries.len() {
+        true
+    })?;
+    if has_no_room && bytes.is_empty() {
         return Err(Errno::EINVAL);
     }
-    context.process.write(to, &bytes)?;
-    directory.position.store(listed as u64, Ordering::Relaxed);
+    if let Err(errno) = context.process.write(to, &bytes) {
+        directory.seek(before as i64, c::SEEK_SET)?;
+        return Err(errno);
+    }
     Ok(bytes.len() as u64)
 }
 

@@ -74,19 +74,6 @@ pub(super) fn masked(context: &Context<'_>, mode: u64) -> u32 {
     mode as u32 & !context.process.mask.load(Ordering::Relaxed)
 }
 
-/// Without empty names, `.` and `..`.
-fn clean(path: &str) -> String {
-    let mut names: Vec<&str> = Vec::new();
-    for name in path.split('/') {
-        match name {
-            "" | "." => {}
-            ".." => drop(names.pop()),
-            name => names.push(name),
-        }
-    }
-    format!("/{}", names.join("/"))
-}
-
 pub(super) fn openat(
     context: &Context<'_>,
     directory: u64,
@@ -111,20 +98,20 @@ pub(super) fn openat(
     } else {
         Last::Follow
     };
-    let (above, name) = tree.find_above(&path, last)?;
-    let node = if name.is_empty() {
-        above
+    let place = tree.walk(&path, last)?;
+    let node = if place.name.is_empty() {
+        place.node()?
     } else {
         // Under one lock: of several threads, one makes the file.
-        let mut entries = above.entries()?.lock();
-        match entries.get(&name).cloned() {
+        let mut entries = place.above()?.entries()?.lock();
+        match entries.get(&place.name).cloned() {
             Some(_) if has(c::O_CREAT | c::O_EXCL) => return Err(Errno::EEXIST),
             Some(node) => node,
             None if !has(c::O_CREAT) => return Err(Errno::ENOENT),
             None => {
                 let kind = Kind::File(Bytes::new(Vec::new()));
                 let node = Node::new(kind, masked(context, mode), tare_hal::clock::wall_ns());
-                entries.insert(name, node.clone());
+                entries.insert(place.name.clone(), node.clone());
                 node
             }
         }
@@ -139,8 +126,8 @@ pub(super) fn openat(
         }
         Kind::Directory(_) => Arc::new(Directory {
             node: node.clone(),
-            position: AtomicU64::new(0),
-            path: clean(&path),
+            listing: SpinLock::default(),
+            path: place.path,
         }),
         Kind::Link(_) => return Err(Errno::ELOOP),
         Kind::Socket(_) => return Err(Errno::ENXIO),
@@ -159,7 +146,7 @@ pub(super) fn openat(
                 position: AtomicU64::new(0),
                 turn: SpinLock::new(()),
                 appends: AtomicBool::new(has(c::O_APPEND)),
-                path: clean(&path),
+                path: place.path,
             })
         }
     };
@@ -256,6 +243,7 @@ pub(super) fn unlinkat(context: &Context<'_>, directory: u64, name: u64, flags: 
     let path = path(context, directory, name)?;
     let (above, name) = context.process.tree.find_above(&path, Last::Keep)?;
     let removes_directory = flags as u32 & c::AT_REMOVEDIR != 0;
+    let _turn = context.process.tree.changes.lock();
     let mut entries = above.entries()?.lock();
     let node = entries.get(&name).ok_or(Errno::ENOENT)?;
     match &node.kind {
@@ -277,43 +265,49 @@ pub(super) fn renameat(context: &Context<'_>, a: super::Arguments) -> Result {
     }
     let (from, to) = (path(context, a[0], a[1])?, path(context, a[2], a[3])?);
     let tree = &context.process.tree;
-    let (above, name) = tree.find_above(&from, Last::Keep)?;
-    let node = above
-        .entries()?
-        .lock()
-        .get(&name)
-        .cloned()
-        .ok_or(Errno::ENOENT)?;
-    if node.is_directory() && clean(&to).starts_with(&format!("{}/", clean(&from))) {
-        return Err(Errno::EINVAL);
-    }
-    let (target, target_name) = tree.find_above(&to, Last::Keep)?;
-    if target_name.is_empty() {
+    let (from, to) = (tree.walk(&from, Last::Keep)?, tree.walk(&to, Last::Keep)?);
+    if from.name.is_empty() || to.name.is_empty() {
         // The root.
         return Err(Errno::EBUSY);
     }
-    {
-        let mut entries = target.entries()?.lock();
-        if let Some(there) = entries.get(&target_name) {
-            if a[4] != 0 {
-                return Err(Errno::EEXIST);
-            }
-            if Arc::ptr_eq(there, &node) {
-                return Ok(0);
-            }
-            match (&there.kind, node.is_directory()) {
-                (Kind::Directory(own), true) if own.lock().is_empty() => {}
-                (Kind::Directory(_), true) => return Err(Errno::ENOTEMPTY),
-                (Kind::Directory(_), false) => return Err(Errno::EISDIR),
-                (_, true) => return Err(Errno::ENOTDIR),
-                (_, false) => {}
-            }
+    // Both directories at once: another thread sees the file under one name, and always.
+    let _turn = tree.changes.lock();
+    let mut source = from.above()?.entries()?.lock();
+    let mut target = match Arc::ptr_eq(from.above()?, to.above()?) {
+        true => None,
+        false => Some(to.above()?.entries()?.lock()),
+    };
+    let node = source.get(&from.name).cloned().ok_or(Errno::ENOENT)?;
+    if to.is_below(&node) {
+        return Err(Errno::EINVAL);
+    }
+    if let Some(there) = target.as_deref().unwrap_or(&*source).get(&to.name) {
+        if a[4] != 0 {
+            return Err(Errno::EEXIST);
         }
-        if let Some(replaced) = entries.insert(target_name, node) {
-            replaced.unlink();
+        if Arc::ptr_eq(there, &node) {
+            return Ok(0);
+        }
+        if from.is_below(there) {
+            // Maybe locked already, and not empty: what is renamed is in it.
+            return Err(Errno::ENOTEMPTY);
+        }
+        match (&there.kind, node.is_directory()) {
+            (Kind::Directory(own), true) if own.lock().is_empty() => {}
+            (Kind::Directory(_), true) => return Err(Errno::ENOTEMPTY),
+            (Kind::Directory(_), false) => return Err(Errno::EISDIR),
+            (_, true) => return Err(Errno::ENOTDIR),
+            (_, false) => {}
         }
     }
-    above.entries()?.lock().remove(&name);
+    source.remove(&from.name);
+    let replaced = target
+        .as_deref_mut()
+        .unwrap_or(&mut *source)
+        .insert(to.name.clone(), node);
+    if let Some(replaced) = replaced {
+        replaced.unlink();
+    }
     Ok(0)
 }
 
@@ -391,8 +385,9 @@ pub(super) fn getcwd(context: &Context<'_>, to: u64, length: u64) -> Result {
 
 pub(super) fn chdir(context: &Context<'_>, name: u64) -> Result {
     let path = path(context, AT_FDCWD as u64, name)?;
-    context.process.tree.find(&path, Last::Follow)?.entries()?;
-    *context.process.directory.lock() = clean(&path);
+    let place = context.process.tree.walk(&path, Last::Follow)?;
+    place.node()?.entries()?;
+    *context.process.directory.lock() = place.path;
     Ok(0)
 }
 

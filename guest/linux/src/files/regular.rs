@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linux_raw_sys::general::{SEEK_CUR, SEEK_END, SEEK_SET};
@@ -104,9 +105,57 @@ impl File for Regular {
 /// An open directory.
 pub(crate) struct Directory {
     pub(crate) node: Arc<Node>,
-    /// How many entries have been listed.
-    pub(crate) position: AtomicU64,
+    pub(crate) listing: SpinLock<Listing>,
     pub(crate) path: String,
+}
+
+/// How far a directory has been listed. Its names are taken at the begin, so that what a
+/// program removes on its way moves no other name.
+#[derive(Default)]
+pub(crate) struct Listing {
+    names: Vec<String>,
+    /// The next of the names, behind `.` and `..`.
+    position: u64,
+}
+
+/// An entry as `getdents64` gives it: its name, its node, the position behind it.
+pub(crate) type Listed = (String, Arc<Node>, u64);
+
+impl Directory {
+    /// Calls `take` with the entries from the position on, until it refuses one; says
+    /// whether it refused the first.
+    pub(crate) fn list(&self, mut take: impl FnMut(&Listed) -> bool) -> Result<bool> {
+        let mut listing = self.listing.lock();
+        if listing.position == 0 {
+            listing.names = self.node.entries()?.lock().keys().cloned().collect();
+        }
+        let first = listing.position;
+        while let Some(name) = listing.name(listing.position) {
+            let node = match listing.position {
+                // A node does not know what is above it: its own inode stands for that too.
+                0 | 1 => Some(self.node.clone()),
+                _ => self.node.entries()?.lock().get(name).cloned(),
+            };
+            let behind = listing.position + 1;
+            if let Some(node) = node
+                && !take(&(name.into(), node, behind))
+            {
+                return Ok(listing.position == first);
+            }
+            listing.position = behind;
+        }
+        Ok(false)
+    }
+}
+
+impl Listing {
+    fn name(&self, position: u64) -> Option<&str> {
+        match position {
+            0 => Some("."),
+            1 => Some(".."),
+            _ => self.names.get(position as usize - 2).map(String::as_str),
+        }
+    }
 }
 
 impl File for Directory {
@@ -118,9 +167,18 @@ impl File for Directory {
         Err(Errno::EISDIR)
     }
 
-    fn seek(&self, offset: i64, _whence: u32) -> Result {
-        self.position.store(offset as u64, Ordering::Relaxed);
-        Ok(offset as u64)
+    fn seek(&self, offset: i64, whence: u32) -> Result {
+        let mut listing = self.listing.lock();
+        let base = match whence {
+            SEEK_SET => 0,
+            SEEK_CUR => listing.position,
+            _ => return Err(Errno::EINVAL),
+        };
+        let at = base.checked_add_signed(offset);
+        listing.position = at
+            .filter(|&at| at <= i64::MAX as u64)
+            .ok_or(Errno::EINVAL)?;
+        Ok(listing.position)
     }
 
     fn has_events(&self) -> bool {

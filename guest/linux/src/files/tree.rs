@@ -155,9 +155,43 @@ impl Node {
     }
 }
 
+/// Where a path leads.
+pub(crate) struct Place {
+    /// The directories from the root to the one above the last name.
+    above: Vec<Arc<Node>>,
+    /// The last name, which need not be there; empty for the root.
+    pub(crate) name: String,
+    /// The whole path, without links, `.` and `..`.
+    pub(crate) path: String,
+}
+
+impl Place {
+    /// The directory above the last name, or the root.
+    pub(crate) fn above(&self) -> Result<&Arc<Node>> {
+        self.above.last().ok_or(Errno::ENOENT)
+    }
+
+    /// Whether `node` is a directory above.
+    pub(crate) fn is_below(&self, node: &Arc<Node>) -> bool {
+        self.above.iter().any(|above| Arc::ptr_eq(above, node))
+    }
+
+    /// What is there.
+    pub(crate) fn node(&self) -> Result<Arc<Node>> {
+        let above = self.above()?;
+        if self.name.is_empty() {
+            return Ok(above.clone());
+        }
+        let found = above.entries()?.lock().get(&self.name).cloned();
+        found.ok_or(Errno::ENOENT)
+    }
+}
+
 /// The tree.
 pub(crate) struct Tree {
     root: Arc<Node>,
+    /// Held by who locks more than one directory: only one does at a time.
+    pub(crate) changes: SpinLock<()>,
 }
 
 impl Tree {
@@ -165,6 +199,7 @@ impl Tree {
     pub(crate) fn new(archive: &'static [u8]) -> Self {
         let tree = Self {
             root: Node::directory(),
+            changes: SpinLock::new(()),
         };
         for entry in Archive::parse(archive).flatten() {
             let kind = match entry.kind {
@@ -243,17 +278,26 @@ impl Tree {
 
     /// What is at an absolute path.
     pub(crate) fn find(&self, path: &str, last: Last) -> Result<Arc<Node>> {
-        let (above, name) = self.find_above(path, last)?;
-        if name.is_empty() {
-            return Ok(above);
-        }
-        let found = above.entries()?.lock().get(&name).cloned();
-        found.ok_or(Errno::ENOENT)
+        self.walk(path, last)?.node()
     }
 
     /// The directory above a path's last name, and that name; an empty name for the
     /// root.
     pub(crate) fn find_above(&self, path: &str, last: Last) -> Result<(Arc<Node>, String)> {
+        let place = self.walk(path, last)?;
+        Ok((place.above()?.clone(), place.name))
+    }
+
+    /// Where an absolute path leads.
+    pub(crate) fn walk(&self, path: &str, last: Last) -> Result<Place> {
+        let place = |above: Vec<Arc<Node>>, names: &[String], name: String| {
+            let mut path = names
+                .iter()
+                .fold(String::new(), |path, name| path + "/" + name);
+            path.push('/');
+            path.push_str(&name);
+            Ok(Place { above, name, path })
+        };
         let mut links = 0;
         let mut stack: Vec<Arc<Node>> = alloc::vec![self.root.clone()];
         let mut names: Vec<String> = Vec::new();
@@ -277,7 +321,7 @@ impl Tree {
             let found = here.entries()?.lock().get(&name).cloned();
             let is_last = rest.is_empty();
             match found {
-                None if is_last => return Ok((here, name)),
+                None if is_last => return place(stack, &names, name),
                 None => return Err(Errno::ENOENT),
                 Some(node) => match &node.kind {
                     Kind::Link(target) if !is_last || last == Last::Follow || must_be_directory => {
@@ -295,15 +339,17 @@ impl Tree {
                         stack.push(node);
                         names.push(name);
                     }
-                    _ if is_last && !must_be_directory => return Ok((here, name)),
+                    _ if is_last && !must_be_directory => return place(stack, &names, name),
                     _ => return Err(Errno::ENOTDIR),
                 },
             }
         }
-        stack.pop();
-        match (stack.pop(), names.pop()) {
-            (Some(above), Some(name)) => Ok((above, name)),
-            _ => Ok((self.root.clone(), String::new())),
+        match names.pop() {
+            Some(name) => {
+                stack.pop();
+                place(stack, &names, name)
+            }
+            None => place(stack, &names, String::new()),
         }
     }
 }
@@ -385,5 +431,29 @@ mod tests {
             .expect("a directory");
         assert!(above.is_directory());
         assert_eq!(name, "new");
+    }
+
+    #[test]
+    fn a_place_is_named_without_links_and_dots() {
+        let tree = tree();
+        for (path, last, real) in [
+            ("/absolute/../link", Last::Follow, "/a/b/file"),
+            ("/absolute/../link", Last::Keep, "/a/link"),
+            ("absolute", Last::Follow, "/a/b"),
+            ("/absolute/..", Last::Follow, "/a"),
+            ("/absolute/./new", Last::Follow, "/a/b/new"),
+            ("/a/..", Last::Follow, "/"),
+            ("/", Last::Keep, "/"),
+        ] {
+            let place = tree.walk(path, last).map(|place| place.path);
+            assert_eq!(place.as_deref(), Ok(real), "{path}");
+        }
+        let directory = tree.find("/a/b", Last::Keep).expect("a directory");
+        let is_below = |path| {
+            tree.walk(path, Last::Keep)
+                .map(|it| it.is_below(&directory))
+        };
+        assert_eq!(is_below("/absolute/new"), Ok(true));
+        assert_eq!(is_below("/a/b"), Ok(false));
     }
 }
