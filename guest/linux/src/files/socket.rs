@@ -102,6 +102,8 @@ pub(crate) struct Socket {
     no_delay: AtomicBool,
     /// A connection is being opened, and its result not reported.
     is_opening: AtomicBool,
+    /// Why the connection failed has been reported (`SO_ERROR`).
+    is_reported: AtomicBool,
 }
 
 impl Drop for Socket {
@@ -122,6 +124,7 @@ impl Socket {
             wakes: Arc::new(Wakes(Watchers::new())),
             no_delay: AtomicBool::new(false),
             is_opening: AtomicBool::new(false),
+            is_reported: AtomicBool::new(false),
         }
     }
 
@@ -222,7 +225,10 @@ impl Socket {
                 Err(Errno::EINPROGRESS)
             }
             State::Datagram(_) => Ok(self.udp()?.connect(address)?),
-            State::Connected(_) if self.is_opening.load(Ordering::Relaxed) => Err(Errno::EALREADY),
+            State::Connected(_) if self.is_opening.load(Ordering::Relaxed) => match self.opened() {
+                Err(Errno::EAGAIN) => Err(Errno::EALREADY),
+                opened => opened,
+            },
             State::Connected(_) => Err(Errno::EISCONN),
             State::Listening(_) => Err(Errno::EINVAL),
         }
@@ -237,13 +243,20 @@ impl Socket {
         }
     }
 
-    /// The result of [`connect`](Self::connect): EAGAIN until there is one.
+    /// The result of [`connect`](Self::connect): EAGAIN until there is one. After a failure
+    /// the socket is as before, and may try again.
     pub(crate) fn opened(&self) -> Result<()> {
         let State::Connected(stream) = self.state() else {
             return Err(Errno::ENOTCONN);
         };
         if let Some(error) = stream.take_error()? {
-            return Err(error.into());
+            *self.state.lock() = State::Stream;
+            self.is_opening.store(false, Ordering::Relaxed);
+            return Err(if self.is_reported.swap(false, Ordering::Relaxed) {
+                Errno::ECONNABORTED
+            } else {
+                error.into()
+            });
         }
         let ready = stream.readiness();
         if !ready.writable && !ready.failed && !ready.closed {
@@ -417,13 +430,11 @@ impl Endpoint for Socket {
         };
         match stream.take_error() {
             Ok(Some(error)) | Err(error) => Errno::from(error).0,
-            Ok(None) => {
-                self.is_opening.store(false, Ordering::Relaxed);
-                0
-            }
+            Ok(None) => 0,
         }
     }
 }
+            Ok(Some(_)) if self.is_reported.swap(true, Ordering::Relaxed) => 0,
 
 fn bits(ready: Readiness) -> u32 {
     let bit = |has, bit| if has { bit } else { 0 };
@@ -465,7 +476,11 @@ impl File for Socket {
 
     fn ready(&self) -> u32 {
         let ready = self.with_source(|source| source.readiness());
-        ready.map_or(POLLOUT | POLLHUP, bits)
+        let bits = ready.map_or(POLLOUT | POLLHUP, bits);
+        if self.is_reported.load(Ordering::Relaxed) {
+            return bits & !POLLERR;
+        }
+        bits
     }
 
     fn readable_bytes(&self) -> Result {
