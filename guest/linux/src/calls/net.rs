@@ -158,7 +158,8 @@ fn named(context: &Context<'_>, address: &Address) -> Result<Unix> {
 
 pub(super) fn listen(context: &Context<'_>, number: u64, backlog: u64) -> Result {
     let open = opened(context, number)?;
-    let backlog = (backlog as u32 as i32).clamp(1, 4096) as usize;
+    // Below zero is as much as there may be.
+    let backlog = (backlog as u32).min(4096) as usize;
     endpoint(&open)?.listen(backlog).map(|()| 0)
 }
 

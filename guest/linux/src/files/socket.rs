@@ -322,6 +322,7 @@ impl Endpoint for Socket {
             self.bind(&Address::Ip(self.any()))?;
         }
         let bound = (*self.bound.lock()).ok_or(Errno::EINVAL)?;
+        let backlog = backlog.max(1);
         let listener = if bound.only_v6 {
             TcpListener::bind_only_v6(bound.address, backlog)?
         } else {
@@ -360,7 +361,14 @@ impl Endpoint for Socket {
         };
         match self.state() {
             State::Connected(stream) => Ok(stream.shutdown(how)?),
-            State::Listening(_) => Ok(()),
+            // As Linux does: it listens no more, and may again.
+            State::Listening(_) => {
+                if half != Half::Write {
+                    *self.state.lock() = State::Stream;
+                    self.wakes.0.wake();
+                }
+                Ok(())
+            }
             _ => Err(Errno::ENOTCONN),
         }
     }
@@ -429,12 +437,12 @@ impl Endpoint for Socket {
             return 0;
         };
         match stream.take_error() {
+            Ok(Some(_)) if self.is_reported.swap(true, Ordering::Relaxed) => 0,
             Ok(Some(error)) | Err(error) => Errno::from(error).0,
             Ok(None) => 0,
         }
     }
 }
-            Ok(Some(_)) if self.is_reported.swap(true, Ordering::Relaxed) => 0,
 
 fn bits(ready: Readiness) -> u32 {
     let bit = |has, bit| if has { bit } else { 0 };

@@ -167,6 +167,8 @@ enum State {
         backlog: usize,
     },
     Connected {
+        /// Bits of `poll` for what `shutdown` ended: then no more connections come.
+        ended: u32,
         reads: Arc<Channel>,
         writes: Arc<Channel>,
         peer: Name,
@@ -282,7 +284,12 @@ impl Unix {
             State::Listening { .. } => return Err(Errno::EINVAL),
         }
         let mut state = to.0.state.lock();
-        let State::Listening { waiting, backlog } = &mut *state else {
+        let State::Listening {
+            waiting,
+            backlog,
+            ended,
+        } = &mut *state
+        else {
             return Err(Errno::ECONNREFUSED);
         };
         if waiting.len() > *backlog {
@@ -325,6 +332,9 @@ impl Endpoint for Unix {
     }
 
     fn kind(&self) -> Kind {
+        if *ended != 0 {
+            return Err(Errno::ECONNREFUSED);
+        }
         self.0.kind
     }
 
@@ -359,10 +369,15 @@ impl Endpoint for Unix {
         if self.0.kind == Kind::Datagram {
             return Err(Errno::EOPNOTSUPP);
         }
-        let State::Listening { waiting, .. } = &mut *self.0.state.lock() else {
+        let State::Listening { waiting, ended, .. } = &mut *self.0.state.lock() else {
             return Err(Errno::EINVAL);
         };
-        let socket = waiting.pop_front().ok_or(Errno::EAGAIN)?;
+        let none = if *ended == 0 {
+            Errno::EAGAIN
+        } else {
+            Errno::EINVAL
+        };
+        let socket = waiting.pop_front().ok_or(none)?;
         let peer = socket.peer()?;
         // Room for who waits to connect.
         self.0.watchers.wake();
@@ -381,6 +396,7 @@ impl Endpoint for Unix {
         if half != Half::Read
             && self.0.kind != Kind::Datagram
             && let Some(writes) = writes
+                    ended: 0,
         {
             writes.close();
         }
@@ -410,6 +426,14 @@ impl Endpoint for Unix {
     fn send(&self, from: &[u8], to: Option<&Address>) -> Result<usize> {
         let (_, writes) = self.channels();
         match (writes, to) {
+        if let State::Listening { ended, .. } = &mut *self.0.state.lock() {
+            *ended |= match half {
+                Half::Read => POLLIN | POLLRDHUP,
+                Half::Write => 0,
+                Half::Both => POLLIN | POLLRDHUP | POLLHUP,
+            };
+        }
+        self.0.watchers.wake();
             (Some(_), Some(_)) if self.0.kind != Kind::Datagram => Err(Errno::EISCONN),
             (Some(writes), _) if writes.is_open() => {
                 let name = self.0.name.lock().clone();
@@ -455,8 +479,8 @@ impl File for Unix {
     }
 
     fn ready(&self) -> u32 {
-        if let State::Listening { waiting, .. } = &*self.0.state.lock() {
-            return if waiting.is_empty() { 0 } else { POLLIN };
+        if let State::Listening { waiting, ended, .. } = &*self.0.state.lock() {
+            return ended | if waiting.is_empty() { 0 } else { POLLIN };
         }
         let bit = |has, bit| if has { bit } else { 0 };
         let (reads, writes) = self.channels();
@@ -587,3 +611,18 @@ mod tests {
         assert_eq!(sent.count(), MOST_MESSAGES);
     }
 }
+    #[test]
+    fn a_listener_that_is_shut_takes_no_more_connections() {
+        let listener = listener();
+        let client = Unix::new(Kind::Stream);
+        assert_eq!(client.connect(&listener), Ok(()));
+        assert_eq!(listener.shutdown(Half::Write), Ok(()));
+        assert_eq!(Unix::new(Kind::Stream).connect(&listener), Ok(()));
+        assert_eq!(listener.shutdown(Half::Both), Ok(()));
+        let late = Unix::new(Kind::Stream);
+        assert_eq!(late.connect(&listener), Err(Errno::ECONNREFUSED));
+        assert!(listener.accept().is_ok() && listener.accept().is_ok());
+        assert_eq!(listener.accept().err(), Some(Errno::EINVAL));
+        assert_eq!(listener.ready(), POLLIN | POLLRDHUP | POLLHUP);
+    }
+
