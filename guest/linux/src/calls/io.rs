@@ -177,13 +177,17 @@ pub(super) fn pwrite(context: &mut Context<'_>, a: super::Arguments) -> Result {
     let mut done = 0;
     while done < length.min(MOST) {
         let part = (length - done).min(STEP as u64) as usize;
-        with_buffer(context, part, |context, buffer| {
+        let written = with_buffer(context, part, |context, buffer| {
             context
                 .process
                 .read(from.wrapping_add(done), &mut buffer[..part])?;
             open.file.write_at(offset + done, &buffer[..part])
-        })?;
-        done += part as u64;
+        });
+        match written {
+            Ok(_) => done += part as u64,
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
     }
     Ok(done)
 }
@@ -351,9 +355,13 @@ pub(super) fn copy_file_range(context: &mut Context<'_>, a: super::Arguments) ->
         let copied = with_buffer(context, part, |_, buffer| {
             let read = from.file.read_at(source + done, &mut buffer[..part])?;
             to.file.write_at(target + done, &buffer[..read])
-        })?;
-        done += copied as u64;
-        if copied < part {
+        });
+        match copied {
+            Ok(count) => done += count as u64,
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+        if copied != Ok(part) {
             break;
         }
     }
