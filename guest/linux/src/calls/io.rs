@@ -5,7 +5,9 @@ use alloc::vec::Vec;
 
 use linux_raw_sys::general::{O_APPEND, POLLIN, SEEK_CUR, SEEK_SET, SIGPIPE};
 
+use super::net;
 use crate::errno::{Errno, Result};
+use crate::files::endpoint::Kind;
 use crate::files::pipe::Pipe;
 use crate::files::regular::{Regular, Zeros};
 use crate::files::unix::Unix;
@@ -81,6 +83,9 @@ pub(super) fn read(context: &mut Context<'_>, number: u64, to: u64, length: u64)
     if length == 0 && is_stream {
         return Ok(0);
     }
+    if carries_messages(&open) {
+        return net::receive_parts(context, &open, &[(to, length as usize)]);
+    }
     if !is_regular && length != 0 && has_data(&open) {
         // What is read is gone where it came from.
         context.process.may_write(to)?;
@@ -111,15 +116,20 @@ pub(super) fn pread(context: &mut Context<'_>, a: super::Arguments) -> Result {
 }
 
 pub(super) fn readv(context: &mut Context<'_>, number: u64, parts: u64, count: u64) -> Result {
+    let list = context.process.parts(parts, count)?;
+    let opened = open(context, number)?;
+    if carries_messages(&opened) && total(&list) > 0 {
+        return net::receive_parts(context, &opened, &list);
+    }
     let mut done = 0;
-    for (base, length) in context.process.parts(parts, count)? {
+    for (base, length) in list {
         if length == 0 {
             continue;
         }
         match read(context, number, base, length as u64) {
             Ok(count) => {
                 done += count;
-                if count < length as u64 || open(context, number)?.file.ready() & 1 == 0 {
+                if count < length as u64 || opened.file.ready() & POLLIN == 0 {
                     break;
                 }
             }
@@ -128,6 +138,12 @@ pub(super) fn readv(context: &mut Context<'_>, number: u64, parts: u64, count: u
         }
     }
     Ok(done)
+}
+
+/// Whether each read takes, and each write gives, one message.
+fn carries_messages(open: &Open) -> bool {
+    let endpoint = open.file.endpoint();
+    endpoint.is_some_and(|endpoint| endpoint.kind() != Kind::Stream)
 }
 
 /// Writes `bytes`, all of them where the file may wait.
@@ -251,6 +267,9 @@ pub(super) fn write_parts(
     open.may(Way::Write)?;
     for (base, length) in parts {
         Process::is_own(*base, *length as u64)?;
+    }
+    if carries_messages(open) {
+        return net::send_message(context, open, parts, None, may_wait);
     }
     let length = total(parts).min(MOST as usize);
     if length == 0 && open.file.as_kind::<Pipe>().is_none() {

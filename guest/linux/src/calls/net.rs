@@ -13,7 +13,7 @@ use crate::errno::{Errno, Result};
 use crate::files::endpoint::{Address, Endpoint, Half, Kind, Name, Received};
 use crate::files::socket::Socket;
 use crate::files::tree::{Kind as NodeKind, Last, Node};
-use crate::files::unix::Unix;
+use crate::files::unix::{self, Named, Unix};
 use crate::files::{File, Open, Way};
 use crate::signals::Mask;
 use crate::thread::Context;
@@ -109,7 +109,9 @@ fn bind_unix(context: &Context<'_>, socket: &Unix, name: &Name) -> Result {
         None => Err(Errno::EINVAL),
         Some(0) => {
             let mut names = context.process.abstract_names.lock();
-            if names.get(name).is_some_and(|named| named.socket().is_ok()) {
+            // Names go with their sockets: here, where new ones come.
+            names.retain(|_, named| named.is_open());
+            if names.contains_key(name) {
                 return Err(Errno::EADDRINUSE);
             }
             let named = socket.bind(name.clone())?;
@@ -135,8 +137,8 @@ fn path(context: &Context<'_>, name: &Name) -> Result<alloc::string::String> {
     absolute(context, AT_FDCWD as u64, text)
 }
 
-/// The socket of AF_UNIX that an address names.
-fn named(context: &Context<'_>, address: &Address) -> Result<Unix> {
+/// The socket of AF_UNIX that an address names, not held: closing it ends a wait for it.
+fn named(context: &Context<'_>, address: &Address) -> Result<Named> {
     let Address::Unix(name) = address else {
         return Err(Errno::EINVAL);
     };
@@ -144,12 +146,12 @@ fn named(context: &Context<'_>, address: &Address) -> Result<Unix> {
         None => Err(Errno::EINVAL),
         Some(0) => {
             let names = context.process.abstract_names.lock();
-            names.get(name).ok_or(Errno::ECONNREFUSED)?.socket()
+            names.get(name).cloned().ok_or(Errno::ECONNREFUSED)
         }
         Some(_) => {
             let path = path(context, name)?;
             match &context.process.tree.find(&path, Last::Follow)?.kind {
-                NodeKind::Socket(named) => named.socket(),
+                NodeKind::Socket(named) => Ok(named.clone()),
                 _ => Err(Errno::ECONNREFUSED),
             }
         }
@@ -191,9 +193,10 @@ pub(super) fn connect(context: &Context<'_>, number: u64, at: u64, length: u64) 
     if let Some(socket) = open.file.as_kind::<Unix>() {
         let address = address(context, at, length)?;
         let peer = named(context, &address)?;
-        let connect = || socket.connect(&peer);
+        let watched = peer.watched()?;
+        let connect = || socket.connect(&peer.socket()?);
         return match connect() {
-            Err(Errno::EAGAIN) if open.may_wait() => context.wait(&[&peer], deadline, connect),
+            Err(Errno::EAGAIN) if open.may_wait() => context.wait(&[&watched], deadline, connect),
             result => result,
         }
         .map(|()| 0);
@@ -291,22 +294,28 @@ fn send(
 }
 
 /// Sends one message, whole.
-fn send_message(
+pub(super) fn send_message(
     context: &mut Context<'_>,
     open: &Open,
     parts: &[(u64, usize)],
     to: Option<&Address>,
     may_wait: bool,
 ) -> Result {
-    let length = Some(total(parts)).filter(|&length| length <= 2 * MOST_DATAGRAM);
-    let length = length.ok_or(Errno::EMSGSIZE)?;
     let unix = open.file.as_kind::<Unix>();
-    if unix.is_none() && length > MOST_DATAGRAM {
-        return Err(Errno::EMSGSIZE);
-    }
+    let most = if unix.is_some() {
+        unix::MOST_MESSAGE
+    } else {
+        MOST_DATAGRAM
+    };
+    let length = Some(total(parts)).filter(|&length| length <= most);
+    let length = length.ok_or(Errno::EMSGSIZE)?;
     let peer = match (unix, to) {
         (Some(_), Some(to)) => Some(named(context, to)?),
         _ => None,
+    };
+    let watched = match &peer {
+        Some(peer) => Some(peer.watched()?),
+        None => None,
     };
     let deadline = open.deadline(Way::Write);
     let sent = with_buffer(context, length, |context, buffer| {
@@ -315,14 +324,14 @@ fn send_message(
         }
         let bytes = &buffer[..length];
         let act = || match (unix, &peer) {
-            (Some(socket), Some(peer)) => socket.send_to(bytes, peer),
+            (Some(socket), Some(peer)) => socket.send_to(bytes, &peer.socket()?),
             _ => endpoint(open)?.send(bytes, to),
         };
-        match (act(), &peer) {
-            (Err(Errno::EAGAIN), Some(peer)) if may_wait => context.wait(&[peer], deadline, act),
-            (Err(Errno::EAGAIN), None) if may_wait && unix.is_some() => {
-                context.attempt(open, true, deadline, act)
+        match (act(), &watched) {
+            (Err(Errno::EAGAIN), Some(watched)) if may_wait => {
+                context.wait(&[watched], deadline, act)
             }
+            (Err(Errno::EAGAIN), None) => context.attempt(open, may_wait, deadline, act),
             (sent, _) => sent,
         }
     })?;
@@ -373,108 +382,124 @@ fn each_message(
     Ok(done)
 }
 
-/// Receives up to `length` bytes into the thread's buffer, then calls `put` with them.
+/// Receives into the parts of a vector: a message, or what a stream has, up to [`STEP`] or
+/// with MSG_WAITALL all.
 fn receive(
     context: &mut Context<'_>,
     open: &Open,
-    length: usize,
+    parts: &[(u64, usize)],
     flags: u32,
-    put: impl FnOnce(&Context<'_>, &[u8], &Received) -> Result<()>,
-) -> Result {
+) -> Result<Received> {
     let may_wait = open.may_wait() && flags & n::MSG_DONTWAIT == 0;
     let peeks = flags & n::MSG_PEEK != 0;
     let socket = endpoint(open)?;
     let is_stream = socket.kind() == Kind::Stream;
     let waits_for_all = is_stream && may_wait && flags & n::MSG_WAITALL != 0 && !peeks;
-    let part = length.min(STEP);
+    let length = total(parts);
+    let most = if is_stream { STEP } else { unix::MOST_MESSAGE };
     let deadline = open.deadline(Way::Read);
-    with_buffer(context, part, |context, buffer| {
-        let mut all = Received::default();
-        loop {
+    let mut all = Received::default();
+    loop {
+        let part = (length - all.count).min(most);
+        let received = with_buffer(context, part, |context, buffer| {
+            let to = &mut buffer[..part];
             open.note_read();
-            let to = &mut buffer[all.count..part];
-            match context.attempt(open, may_wait, deadline, || socket.receive(to, peeks)) {
-                Ok(received) => {
-                    all.count += received.count;
-                    all.length += received.length;
-                    all.from = received.from;
-                    if received.count == 0 || all.count == part || !waits_for_all {
-                        break;
-                    }
-                }
-                Err(errno) if all.count == 0 => return Err(errno),
-                Err(_) => break,
-            }
+            let received =
+                context.attempt(open, may_wait, deadline, || socket.receive(to, peeks))?;
+            scatter(context, parts, all.count, &to[..received.count])?;
+            Ok(received)
+        });
+        let received = match received {
+            Ok(received) => received,
+            Err(errno) if all.count == 0 => return Err(errno),
+            Err(_) => return Ok(all),
+        };
+        all.count += received.count;
+        all.length += received.length;
+        all.from = received.from;
+        if received.count == 0 || all.count == length || !waits_for_all {
+            return Ok(all);
         }
-        put(context, &buffer[..all.count], &all)?;
-        let is_cut = flags & n::MSG_TRUNC != 0 && !is_stream;
-        Ok(if is_cut { all.length } else { all.count } as u64)
-    })
+    }
+}
+
+/// What a call gives for what was received: with MSG_TRUNC a message's whole length.
+fn given(open: &Open, received: &Received, flags: u32) -> Result {
+    let is_whole = flags & n::MSG_TRUNC != 0 && endpoint(open)?.kind() != Kind::Stream;
+    Ok(if is_whole {
+        received.length
+    } else {
+        received.count
+    } as u64)
+}
+
+/// Reads one message into the parts of a vector.
+pub(super) fn receive_parts(
+    context: &mut Context<'_>,
+    open: &Open,
+    parts: &[(u64, usize)],
+) -> Result {
+    may_receive(context, open, parts)?;
+    let received = receive(context, open, parts, 0)?;
+    Ok(received.count as u64)
 }
 
 /// Refuses a destination that cannot be written to before something is taken for it.
-fn may_receive(context: &Context<'_>, open: &Open, to: u64) -> Result<()> {
-    if has_data(open) {
-        context.process.may_write(to)?;
+fn may_receive(context: &Context<'_>, open: &Open, parts: &[(u64, usize)]) -> Result<()> {
+    let first = parts.iter().find(|(_, length)| *length != 0);
+    match first {
+        Some((base, _)) if has_data(open) => context.process.may_write(*base),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 pub(super) fn recvfrom(context: &mut Context<'_>, a: super::Arguments) -> Result {
     let [number, to, length, flags, from_at, length_at] = a;
     let open = opened(context, number)?;
-    if length != 0 {
-        may_receive(context, &open, to)?;
+    let parts = [(to, length as usize)];
+    may_receive(context, &open, &parts)?;
+    let received = receive(context, &open, &parts, flags as u32)?;
+    match &received.from {
+        Some(from) => put_address(context, from_at, length_at, from)?,
+        None if from_at != 0 && length_at != 0 => context.process.put_u32(length_at, 0)?,
+        None => {}
     }
-    receive(
-        context,
-        &open,
-        length as usize,
-        flags as u32,
-        |context, bytes, received| {
-            context.process.write(to, bytes)?;
-            match &received.from {
-                Some(from) => put_address(context, from_at, length_at, from),
-                None if from_at != 0 && length_at != 0 => context.process.put_u32(length_at, 0),
-                None => Ok(()),
-            }
-        },
-    )
+    given(&open, &received, flags as u32)
 }
 
 pub(super) fn recvmsg(context: &mut Context<'_>, number: u64, message: u64, flags: u64) -> Result {
     let open = opened(context, number)?;
-    let word = |at: u64| context.process.u64(message.wrapping_add(at));
-    let (name, parts) = (word(0)?, context.process.parts(word(16)?, word(24)?)?);
-    if let Some((base, _)) = parts.iter().find(|(_, length)| *length != 0) {
-        may_receive(context, &open, *base)?;
+    let process = context.process;
+    let word = |at: u64| process.u64(message.wrapping_add(at));
+    let (name, parts) = (word(0)?, process.parts(word(16)?, word(24)?)?);
+    may_receive(context, &open, &parts)?;
+    let received = receive(context, &open, &parts, flags as u32)?;
+    match &received.from {
+        Some(from) => put_address(context, name, message.wrapping_add(8), from)?,
+        None => process.put_u32(message.wrapping_add(8), 0)?,
     }
-    receive(
-        context,
-        &open,
-        total(&parts),
-        flags as u32,
-        |context, bytes, received| {
-            scatter(context, &parts, bytes)?;
-            let process = context.process;
-            match &received.from {
-                Some(from) => put_address(context, name, message.wrapping_add(8), from)?,
-                None => process.put_u32(message.wrapping_add(8), 0)?,
-            }
-            // No control data.
-            process.put_u64(message.wrapping_add(40), 0)?;
-            let is_cut = received.length > received.count;
-            let flags = if is_cut { n::MSG_TRUNC } else { 0 };
-            process.put_u32(message.wrapping_add(48), flags)
-        },
-    )
+    // No control data.
+    process.put_u64(message.wrapping_add(40), 0)?;
+    let is_cut = received.length > received.count;
+    let cut = if is_cut { n::MSG_TRUNC } else { 0 };
+    process.put_u32(message.wrapping_add(48), cut)?;
+    given(&open, &received, flags as u32)
 }
 
-fn scatter(context: &Context<'_>, parts: &[(u64, usize)], bytes: &[u8]) -> Result<()> {
+/// Copies to the parts of a vector, behind their first `skip` bytes.
+fn scatter(
+    context: &Context<'_>,
+    parts: &[(u64, usize)],
+    mut skip: usize,
+    bytes: &[u8],
+) -> Result<()> {
     let mut done = 0;
     for (base, length) in parts {
-        let count = (*length).min(bytes.len() - done);
-        context.process.write(*base, &bytes[done..done + count])?;
+        let from = skip.min(*length);
+        skip -= from;
+        let count = (length - from).min(bytes.len() - done);
+        let base = base.wrapping_add(from as u64);
+        context.process.write(base, &bytes[done..done + count])?;
         done += count;
     }
     Ok(())

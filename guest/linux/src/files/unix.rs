@@ -18,6 +18,8 @@ use crate::errno::{Errno, Result};
 
 /// Bytes that wait in one direction, as Linux's `wmem_default`.
 const CAPACITY: usize = 212_992;
+/// Most bytes of a message: Linux takes 32 for itself.
+pub(crate) const MOST_MESSAGE: usize = CAPACITY - 32;
 /// Messages that wait in one direction.
 const MOST_MESSAGES: usize = 1024;
 
@@ -96,7 +98,7 @@ impl Channel {
                 bytes.extend(&from[..count]);
                 count
             }
-            Content::Messages(_) if from.len() > CAPACITY => return Err(Errno::EMSGSIZE),
+            Content::Messages(_) if from.len() > MOST_MESSAGE => return Err(Errno::EMSGSIZE),
             Content::Messages(_) if length + from.len() > CAPACITY => return Err(Errno::EAGAIN),
             Content::Messages(all) => {
                 all.push_back((from.into(), sender.clone()));
@@ -165,10 +167,10 @@ enum State {
     Listening {
         waiting: VecDeque<Unix>,
         backlog: usize,
-    },
-    Connected {
         /// Bits of `poll` for what `shutdown` ended: then no more connections come.
         ended: u32,
+    },
+    Connected {
         reads: Arc<Channel>,
         writes: Arc<Channel>,
         peer: Name,
@@ -181,12 +183,14 @@ struct Inner {
     state: SpinLock<State>,
     /// What a datagram socket receives.
     own: Arc<Channel>,
-    watchers: Watchers,
+    /// Apart, so that who waits for the socket need not hold it open.
+    watchers: Arc<Watchers>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         self.own.close();
+        self.watchers.wake();
         if let State::Connected { reads, writes, .. } = self.state.get_mut() {
             if self.kind != Kind::Datagram {
                 let is_lost = !reads.content.lock().is_empty();
@@ -211,6 +215,42 @@ impl Named {
     pub(crate) fn socket(&self) -> Result<Unix> {
         self.0.upgrade().map(Unix).ok_or(Errno::ECONNREFUSED)
     }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    /// What to watch while the socket has no room.
+    pub(crate) fn watched(&self) -> Result<Watched> {
+        let socket = self.socket()?;
+        Ok(Watched {
+            socket: socket.0.watchers.clone(),
+            own: socket.0.own.clone(),
+        })
+    }
+}
+
+/// A socket as those see it who wait to connect or to send to it: what tells them of room
+/// and of its end, not the socket, which they do not keep open.
+pub(crate) struct Watched {
+    socket: Arc<Watchers>,
+    own: Arc<Channel>,
+}
+
+impl File for Watched {
+    fn status(&self) -> Status {
+        Status::anonymous()
+    }
+
+    fn watch(&self, waiter: &Waiter) {
+        self.socket.add(waiter);
+        self.own.watchers.add(waiter);
+    }
+
+    fn unwatch(&self, waiter: &Waiter) {
+        self.socket.remove(waiter);
+        self.own.watchers.remove(waiter);
+    }
 }
 
 impl Unix {
@@ -224,7 +264,7 @@ impl Unix {
             name: SpinLock::new(name),
             state: SpinLock::new(state),
             own: Channel::new(kind),
-            watchers: Watchers::new(),
+            watchers: Arc::default(),
         }))
     }
 
@@ -292,6 +332,9 @@ impl Unix {
         else {
             return Err(Errno::ECONNREFUSED);
         };
+        if *ended != 0 {
+            return Err(Errno::ECONNREFUSED);
+        }
         if waiting.len() > *backlog {
             return Err(Errno::EAGAIN);
         }
@@ -332,9 +375,6 @@ impl Endpoint for Unix {
     }
 
     fn kind(&self) -> Kind {
-        if *ended != 0 {
-            return Err(Errno::ECONNREFUSED);
-        }
         self.0.kind
     }
 
@@ -351,6 +391,7 @@ impl Endpoint for Unix {
                 *state = State::Listening {
                     waiting: VecDeque::new(),
                     backlog,
+                    ended: 0,
                 };
             }
             State::Listening { backlog: old, .. } => *old = backlog,
@@ -385,6 +426,14 @@ impl Endpoint for Unix {
     }
 
     fn shutdown(&self, half: Half) -> Result<()> {
+        if let State::Listening { ended, .. } = &mut *self.0.state.lock() {
+            *ended |= match half {
+                Half::Read => POLLIN | POLLRDHUP,
+                Half::Write => 0,
+                Half::Both => POLLIN | POLLRDHUP | POLLHUP,
+            };
+        }
+        self.0.watchers.wake();
         // As Linux does for one that is not connected: nothing.
         let (reads, writes) = self.channels();
         if half != Half::Write
@@ -396,7 +445,6 @@ impl Endpoint for Unix {
         if half != Half::Read
             && self.0.kind != Kind::Datagram
             && let Some(writes) = writes
-                    ended: 0,
         {
             writes.close();
         }
@@ -426,14 +474,6 @@ impl Endpoint for Unix {
     fn send(&self, from: &[u8], to: Option<&Address>) -> Result<usize> {
         let (_, writes) = self.channels();
         match (writes, to) {
-        if let State::Listening { ended, .. } = &mut *self.0.state.lock() {
-            *ended |= match half {
-                Half::Read => POLLIN | POLLRDHUP,
-                Half::Write => 0,
-                Half::Both => POLLIN | POLLRDHUP | POLLHUP,
-            };
-        }
-        self.0.watchers.wake();
             (Some(_), Some(_)) if self.0.kind != Kind::Datagram => Err(Errno::EISCONN),
             (Some(writes), _) if writes.is_open() => {
                 let name = self.0.name.lock().clone();
@@ -578,9 +618,27 @@ mod tests {
         assert_eq!(clients[1].connect(&listener), Ok(()));
         assert_eq!(clients[2].connect(&listener), Err(Errno::EAGAIN));
         let named = Named(Arc::downgrade(&listener.0));
+        let watched = named.watched().expect("it is open");
         drop(listener);
+        // Who waits for it does not keep it open.
         assert_eq!(named.socket().err(), Some(Errno::ECONNREFUSED));
+        drop(watched);
         assert_eq!(clients[0].read(&mut [0; 1]), Ok(0));
+    }
+
+    #[test]
+    fn a_listener_that_is_shut_takes_no_more_connections() {
+        let listener = listener();
+        let client = Unix::new(Kind::Stream);
+        assert_eq!(client.connect(&listener), Ok(()));
+        assert_eq!(listener.shutdown(Half::Write), Ok(()));
+        assert_eq!(Unix::new(Kind::Stream).connect(&listener), Ok(()));
+        assert_eq!(listener.shutdown(Half::Both), Ok(()));
+        let late = Unix::new(Kind::Stream);
+        assert_eq!(late.connect(&listener), Err(Errno::ECONNREFUSED));
+        assert!(listener.accept().is_ok() && listener.accept().is_ok());
+        assert_eq!(listener.accept().err(), Some(Errno::EINVAL));
+        assert_eq!(listener.ready(), POLLIN | POLLRDHUP | POLLHUP);
     }
 
     #[test]
@@ -611,18 +669,3 @@ mod tests {
         assert_eq!(sent.count(), MOST_MESSAGES);
     }
 }
-    #[test]
-    fn a_listener_that_is_shut_takes_no_more_connections() {
-        let listener = listener();
-        let client = Unix::new(Kind::Stream);
-        assert_eq!(client.connect(&listener), Ok(()));
-        assert_eq!(listener.shutdown(Half::Write), Ok(()));
-        assert_eq!(Unix::new(Kind::Stream).connect(&listener), Ok(()));
-        assert_eq!(listener.shutdown(Half::Both), Ok(()));
-        let late = Unix::new(Kind::Stream);
-        assert_eq!(late.connect(&listener), Err(Errno::ECONNREFUSED));
-        assert!(listener.accept().is_ok() && listener.accept().is_ok());
-        assert_eq!(listener.accept().err(), Some(Errno::EINVAL));
-        assert_eq!(listener.ready(), POLLIN | POLLRDHUP | POLLHUP);
-    }
-
