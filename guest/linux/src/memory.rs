@@ -94,7 +94,7 @@ pub(crate) use machine::*;
 
 #[cfg(not(target_os = "none"))]
 mod host {
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
     use std::collections::BTreeMap;
 
     use super::{NoMemory, PAGE, Range};
@@ -117,6 +117,14 @@ mod host {
 
     thread_local! {
         static PAGES: RefCell<BTreeMap<u64, Page>> = const { RefCell::new(BTreeMap::new()) };
+        /// Pages for which there is memory.
+        static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+    }
+
+    /// Leaves memory for so many more pages.
+    #[cfg(test)]
+    pub(crate) fn leave(pages: u64) {
+        LEFT.set(pages);
     }
 
     pub(crate) fn fixed() -> Range<u64> {
@@ -136,6 +144,8 @@ mod host {
         rights: Rights,
         bytes: &[u8],
     ) -> Result<(), NoMemory> {
+        let count = (range.end - range.start) / PAGE;
+        LEFT.set(LEFT.get().checked_sub(count).ok_or(NoMemory)?);
         PAGES.with_borrow_mut(|pages| {
             let mut parts = bytes.chunks(PAGE as usize);
             for at in range.step_by(PAGE as usize) {

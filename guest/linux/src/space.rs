@@ -293,21 +293,11 @@ impl Space {
             ..area
         };
         self.map(to..to + bytes, area)?;
-        let mut page = vec![0; PAGE as usize];
-        let mut rest = from.clone();
-        while let Some(at) = memory::next_held(rest.clone()) {
-            rest.start = at + PAGE;
-            if !any(rights) {
-                // Nothing reads what has no rights, but its contents move too.
-                memory::set_rights(at..at + PAGE, DATA);
-            }
-            if memory::read(at, &mut page) {
-                let target = to + (at - from.start);
-                let brought = memory::populate(target..target + PAGE, rights, &page);
-                brought.map_err(|_| Errno::ENOMEM)?;
-            }
+        let copied = copy_pages(from, to, rights);
+        if copied.is_err() {
+            self.unmap(to..to + bytes);
         }
-        Ok(())
+        copied
     }
 
     /// Cuts the area at `address` in two.
@@ -396,6 +386,30 @@ impl Space {
         // Short of memory: this page alone.
         whole.or_else(|_| bring(start, area, page..page + PAGE))
     }
+}
+
+/// Copies the pages of `from` that are there, which have `rights`, to `to`.
+fn copy_pages(from: Range<u64>, to: u64, rights: Rights) -> Result<()> {
+    let mut page = vec![0; PAGE as usize];
+    let mut rest = from.clone();
+    while let Some(at) = memory::next_held(rest.clone()) {
+        rest.start = at + PAGE;
+        let is_hidden = !any(rights);
+        if is_hidden {
+            // Nothing reads what has no rights, but its contents move too.
+            memory::set_rights(at..at + PAGE, DATA);
+        }
+        let is_read = memory::read(at, &mut page);
+        if is_hidden {
+            memory::set_rights(at..at + PAGE, rights);
+        }
+        if is_read {
+            let target = to + (at - from.start);
+            let brought = memory::populate(target..target + PAGE, rights, &page);
+            brought.map_err(|_| Errno::ENOMEM)?;
+        }
+    }
+    Ok(())
 }
 
 /// The pages around `page` that are not there, without a gap.

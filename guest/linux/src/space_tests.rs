@@ -152,3 +152,23 @@ fn pages_without_rights_keep_their_bytes_when_they_move() {
     assert!(memory::read(to, &mut byte));
     assert_eq!(byte, [7]);
 }
+
+#[test]
+fn a_move_without_memory_leaves_what_was_there() {
+    let mut space = Space::new();
+    let start = space.find(2 * PAGE, 0).expect("room");
+    let old = start..start + 2 * PAGE;
+    space.map(old.clone(), anonymous(DATA)).expect("mapped");
+    assert_eq!(space.fault(start, Access::Write), Ok(()));
+    space.protect(old.clone(), NONE).expect("protected");
+    let to = space.find(8 * PAGE, 0).expect("room");
+    memory::leave(1);
+    let moved = space.copy_to(old.clone(), to, 8 * PAGE);
+    memory::leave(u64::MAX);
+    assert_eq!(moved, Err(Errno::ENOMEM));
+    assert_eq!(ranges(&space), [old]);
+    assert!(!memory::is_held(to));
+    for page in [start, start + PAGE] {
+        assert!(memory::is_held(page) && !memory::is_writable(page));
+    }
+}
