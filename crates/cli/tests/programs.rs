@@ -121,6 +121,17 @@ fn system_calls_answer_as_linux_does() {
     }
 }
 
+#[test]
+fn rare_uses_of_system_calls_answer_as_linux_does() {
+    if !can_run() {
+        return;
+    }
+    let place = Place::new();
+    if let Some(program) = c(&place, "corners.c", &["-static"]) {
+        answers_as_here(&place, &program, &[]);
+    }
+}
+
 /// Few short sequences here; `TARE_SOAK=SEQUENCES` for more, of 2000 calls each.
 #[test]
 fn random_system_calls_answer_as_linux_does() {

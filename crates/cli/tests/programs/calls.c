@@ -37,15 +37,7 @@
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
-
-#define T(call)                                                       \
-    do {                                                              \
-        errno = 0;                                                    \
-        long r_ = (long)(call);                                       \
-        printf("%s:%d %s = %ld %s\n", __func__, __LINE__, #call, r_,  \
-               r_ == -1 ? strerrorname_np(errno) : "");               \
-    } while (0)
-#define BAD ((void *)16)
+#include "lines.h"
 
 static char big[300000];
 

@@ -1,0 +1,451 @@
+/* Rare uses of system calls: waits that others end, messages, directories that change
+   while they are read, sockets after a failure. A line each with result and errno: what
+   Linux prints is what a program on the library OS must print. Needs no privilege. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include "lines.h"
+
+static char big[300000], back[300000];
+
+/* Runs `act` in a thread, which goes to sleep in it before this returns, as a rule. */
+static pthread_t begin(void *(*act)(void *), void *with)
+{
+    pthread_t thread;
+    pthread_create(&thread, 0, act, with);
+    usleep(20000);
+    return thread;
+}
+
+static long end(pthread_t thread)
+{
+    void *result;
+    pthread_join(thread, &result);
+    return (long)result;
+}
+
+static long failed(long result) { return result < 0 ? -errno : result; }
+
+static void *lock_and_unlock(void *file)
+{
+    long locked = flock((long)file, LOCK_EX);
+    sched_yield();
+    return (void *)(locked * 10 + flock((long)file, LOCK_UN));
+}
+
+static void locks(void)
+{
+    int one = open("lock", O_CREAT | O_RDWR, 0600);
+    int two = open("lock", O_RDWR), three = open("lock", O_RDWR);
+    T(flock(one, LOCK_EX));
+    pthread_t a = begin(lock_and_unlock, (void *)(long)two);
+    pthread_t b = begin(lock_and_unlock, (void *)(long)three);
+    T(flock(one, LOCK_UN));
+    T(end(a));
+    T(end(b));
+    T(flock(one, LOCK_SH));
+    T(flock(two, LOCK_SH));
+    a = begin(lock_and_unlock, (void *)(long)three);
+    T(flock(two, LOCK_EX | LOCK_NB));
+    T(flock(one, LOCK_UN));
+    T(end(a));
+    close(one);
+    close(two);
+    close(three);
+    unlink("lock");
+}
+
+static void *send_all(void *to)
+{
+    long sent = send((long)to, big, sizeof big, 0);
+    close((long)to);
+    return (void *)sent;
+}
+
+static void *accept_one(void *listener)
+{
+    long accepted = accept((long)listener, 0, 0);
+    return (void *)failed(accepted < 0 ? -1 : 0);
+}
+
+static void messages(void)
+{
+    int p[2];
+    socketpair(AF_UNIX, SOCK_STREAM, 0, p);
+    memset(big, 'x', sizeof big);
+    pthread_t sender = begin(send_all, (void *)(long)p[1]);
+    T(recv(p[0], back, sizeof back, MSG_WAITALL));
+    T(end(sender));
+    T(memcmp(big, back, sizeof big));
+    close(p[0]);
+    int kinds[] = {SOCK_DGRAM, SOCK_SEQPACKET};
+    for (int i = 0; i < 2; i++) {
+        socketpair(AF_UNIX, kinds[i], 0, p);
+        struct iovec out[] = {{big, 100000}, {big, 60000}};
+        struct iovec in[] = {{back, 5}, {back + 5, 10}, {back + 15, 200000}};
+        T(send(p[0], big, 150000, 0));
+        T(recv(p[1], back, sizeof back, 0));
+        T(write(p[0], big, 150000));
+        T(read(p[1], back, sizeof back));
+        T(writev(p[0], out, 2));
+        T(read(p[1], back, sizeof back));
+        T(send(p[0], big, 212960, 0));
+        T(recv(p[1], back, sizeof back, MSG_PEEK));
+        T(recv(p[1], back, 7, MSG_TRUNC));
+        T(send(p[0], big, 212961, 0));
+        T(write(p[0], big, 250000));
+        T(write(p[0], "abc", 3));
+        T(write(p[0], "defghijklmn", 11));
+        T(readv(p[1], in, 2));
+        T(memcmp(back, "abc", 3));
+        T(readv(p[1], in, 3));
+        T(memcmp(back, "defghijklmn", 11));
+        T(write(p[0], "abc", 3));
+        T(write(p[0], "de", 2));
+        T(read(p[1], back, 0));
+        T(readv(p[1], in, 1));
+        T(readv(p[1], in, 1));
+        T(fcntl(p[1], F_SETFL, O_NONBLOCK));
+        T(readv(p[1], in, 1));
+        T(read(p[1], back, 1));
+        close(p[0]);
+        T(readv(p[1], in, 1) >= -1);
+        close(p[1]);
+    }
+    T(pipe(p));
+    T(read(p[0], back, 0));
+    T(read(p[1], back, 0));
+    close(p[0]);
+    close(p[1]);
+}
+
+static struct sockaddr_un un(const char *name)
+{
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    strcpy(un.sun_path, name);
+    return un;
+}
+
+static void *connect_to_full(void *unused)
+{
+    struct sockaddr_un at = un("full");
+    int c = socket(AF_UNIX, SOCK_STREAM, 0);
+    long r = failed(connect(c, (void *)&at, sizeof at));
+    close(c);
+    return (void *)r;
+}
+
+static void *send_to_full(void *unused)
+{
+    struct sockaddr_un at = un("full");
+    int c = socket(AF_UNIX, SOCK_DGRAM, 0);
+    long r;
+    do
+        r = failed(sendto(c, big, 100, 0, (void *)&at, sizeof at));
+    while (r == 100);
+    close(c);
+    return (void *)r;
+}
+
+static void ends(void)
+{
+    struct sockaddr_un at = un("full");
+    int c[2], l = socket(AF_UNIX, SOCK_STREAM, 0);
+    bind(l, (void *)&at, sizeof at);
+    T(listen(l, 0));
+    c[0] = socket(AF_UNIX, SOCK_STREAM, 0);
+    T(connect(c[0], (void *)&at, sizeof at));
+    pthread_t t = begin(connect_to_full, 0);
+    T(close(l));
+    T(end(t));
+    close(c[0]);
+    unlink("full");
+    int d = socket(AF_UNIX, SOCK_DGRAM, 0);
+    bind(d, (void *)&at, sizeof at);
+    t = begin(send_to_full, 0);
+    T(close(d));
+    T(end(t));
+    unlink("full");
+}
+
+static void shutdowns(void)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(40131)};
+    struct sockaddr_un at = un("shut");
+    in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    struct { int family; void *address; socklen_t bytes; } all[] = {
+        {AF_INET, &in, sizeof in}, {AF_UNIX, &at, sizeof at}};
+    for (int i = 0; i < 2; i++) {
+        int one = 1, l = socket(all[i].family, SOCK_STREAM, 0);
+        setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, 4);
+        T(bind(l, all[i].address, all[i].bytes));
+        T(listen(l, 4));
+        pthread_t t = begin(accept_one, (void *)(long)l);
+        T(shutdown(l, SHUT_WR));
+        int c = socket(all[i].family, SOCK_STREAM, 0);
+        T(connect(c, all[i].address, all[i].bytes));
+        T(end(t));
+        close(c);
+        t = begin(accept_one, (void *)(long)l);
+        T(shutdown(l, SHUT_RDWR));
+        T(end(t));
+        c = socket(all[i].family, SOCK_STREAM, 0);
+        T(connect(c, all[i].address, all[i].bytes));
+        close(c);
+        struct pollfd p = {l, POLLIN, 0};
+        T(poll(&p, 1, 0));
+        T((p.revents & POLLHUP) != 0);
+        T(accept(l, 0, 0));
+        if (all[i].family == AF_INET) {
+            T(listen(l, 4));
+            c = socket(AF_INET, SOCK_STREAM, 0);
+            T(connect(c, all[i].address, all[i].bytes));
+            T(accept(l, 0, 0) >= 0);
+            close(c);
+        }
+        close(l);
+    }
+    unlink("shut");
+}
+
+static void retries(void)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(40132)};
+    in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int got, one = 1;
+    socklen_t four = 4;
+    int c = socket(AF_INET, SOCK_STREAM, 0), n = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    T(connect(c, (void *)&in, sizeof in));
+    T(connect(c, (void *)&in, sizeof in));
+    T(connect(n, (void *)&in, sizeof in));
+    struct pollfd p = {n, POLLOUT, 0};
+    T(poll(&p, 1, 10000));
+    T(p.revents);
+    T(getsockopt(n, SOL_SOCKET, SO_ERROR, &got, &four));
+    T(got);
+    T(poll(&p, 1, 10000));
+    T(p.revents);
+    T(getsockopt(n, SOL_SOCKET, SO_ERROR, &got, &four));
+    T(got);
+    T(connect(n, (void *)&in, sizeof in));
+    T(connect(n, (void *)&in, sizeof in));
+    T(poll(&p, 1, 10000));
+    T(connect(n, (void *)&in, sizeof in));
+    int l = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, 4);
+    T(bind(l, (void *)&in, sizeof in));
+    T(listen(l, 4));
+    T(connect(c, (void *)&in, sizeof in));
+    T(write(c, "x", 1));
+    T(connect(n, (void *)&in, sizeof in));
+    T(poll(&p, 1, 10000));
+    T(p.revents);
+    T(getsockopt(n, SOL_SOCKET, SO_ERROR, &got, &four));
+    T(got);
+    T(connect(n, (void *)&in, sizeof in));
+    T(connect(n, (void *)&in, sizeof in));
+    T(write(n, "x", 1));
+    close(c);
+    close(n);
+    close(l);
+}
+
+static void queues(void)
+{
+    struct epoll_event event = {EPOLLIN, {.u32 = 1}}, got[4];
+    int p[2], q[2], e = epoll_create1(0);
+    pipe(p);
+    T(epoll_ctl(e, EPOLL_CTL_ADD, p[0], &event));
+    pipe(q);
+    int kept = dup(p[0]), number = p[0];
+    T(dup2(q[0], number) == number);
+    T(epoll_ctl(e, EPOLL_CTL_MOD, number, &event));
+    T(epoll_ctl(e, EPOLL_CTL_DEL, number, 0));
+    event.data.u32 = 2;
+    T(epoll_ctl(e, EPOLL_CTL_ADD, number, &event));
+    T(epoll_ctl(e, EPOLL_CTL_ADD, number, &event));
+    write(p[1], "x", 1);
+    T(epoll_wait(e, got, 4, 0));
+    T(got[0].data.u32);
+    write(q[1], "x", 1);
+    T(epoll_wait(e, got, 4, 0));
+    T(got[0].data.u32 + got[1].data.u32);
+    T(epoll_ctl(e, EPOLL_CTL_DEL, number, 0));
+    T(epoll_wait(e, got, 4, 0));
+    close(kept);
+    T(epoll_wait(e, got, 4, 0));
+    for (int i = 0; i < 3; i++) {
+        static const unsigned nothing[] = {0, EPOLLET, EPOLLONESHOT};
+        pipe(p);
+        event.events = nothing[i];
+        T(epoll_ctl(e, EPOLL_CTL_ADD, p[0], &event));
+        write(p[1], "x", 1);
+        T(epoll_wait(e, got, 4, 0));
+        close(p[1]);
+        T(epoll_wait(e, got, 4, 10000));
+        T(got[0].events);
+        T(epoll_wait(e, got, 4, 0));
+        close(p[0]);
+    }
+    close(e);
+    close(q[0]);
+    close(q[1]);
+    fd_set set;
+    struct timeval none = {0};
+    pipe(p);
+    fcntl(p[1], F_SETFL, O_NONBLOCK);
+    while (write(p[1], big, 4096) > 0)
+        ;
+    FD_ZERO(&set);
+    FD_SET(p[1], &set);
+    T(select(p[1] + 1, 0, &set, 0, &none));
+    close(p[0]);
+    FD_SET(p[1], &set);
+    T(select(p[1] + 1, 0, &set, 0, &none));
+    FD_SET(p[1], &set);
+    T(select(p[1] + 1, &set, 0, 0, &none));
+    close(p[1]);
+}
+
+static int stop;
+
+/* Opens and closes, so that numbers come and go. */
+static void *churn(void *unused)
+{
+    while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+        int high = fcntl(1, F_DUPFD, 100);
+        sched_yield();
+        close(high);
+    }
+    return 0;
+}
+
+static void directories(void)
+{
+    char name[300];
+    struct dirent *entry;
+    int seen = 0, left = 0, all = 400;
+    T(mkdir("many", 0700));
+    for (int i = 0; i < all; i++) {
+        snprintf(name, sizeof name, "many/%0100d", i);
+        close(open(name, O_CREAT | O_WRONLY, 0600));
+    }
+    DIR *many = opendir("many");
+    while ((entry = readdir(many)))
+        if (entry->d_name[0] != '.') {
+            seen++;
+            unlinkat(dirfd(many), entry->d_name, 0);
+        }
+    T(seen);
+    T(rmdir("many"));
+    closedir(many);
+    T(mkdir("real", 0700));
+    T(mkdir("real/in", 0700));
+    T(symlink("real/in", "link"));
+    char here[PATH_MAX], there[PATH_MAX];
+    T(getcwd(here, sizeof here) != 0);
+    T(chdir("link"));
+    T(getcwd(there, sizeof there) != 0);
+    T(strcmp(there + strlen(here), "/real/in"));
+    T(chdir(".."));
+    T(getcwd(there, sizeof there) != 0);
+    T(strcmp(there + strlen(here), "/real"));
+    T(chdir(".."));
+    int d = open("link", O_RDONLY | O_DIRECTORY);
+    T(openat(d, "../in", O_RDONLY | O_DIRECTORY) >= 0);
+    T(openat(d, "../missing", O_RDONLY));
+    T(fchdir(d));
+    T(chdir("../.."));
+    T(getcwd(there, sizeof there) != 0);
+    T(strcmp(there, here));
+    close(d);
+    T(rename("real", "link/x"));
+    T(rename("real", "real/in/../y"));
+    T(rename("real/in", "real"));
+    close(open("real/file", O_CREAT | O_WRONLY, 0600));
+    T(rename("real/file", "real"));
+    T(rename("real/file", "real/in/file"));
+    T(rename("real/in/file", "file"));
+    T(rename("file", "file"));
+    T(rename("real/in", "real/other"));
+    T(rename("real/other", "other"));
+    T(rename("other", "real"));
+    T(rmdir("real"));
+    T(unlink("file"));
+    T(unlink("link"));
+    pthread_t thread = begin(churn, 0);
+    for (int i = 0; i < 200; i++)
+        left += syscall(SYS_close_range, 100, ~0u, 0) != 0;
+    dup2(0, 120);
+    dup2(0, 130);
+    for (int i = 0; i < 200; i++)
+        left += syscall(SYS_close_range, 110, 125, 0) != 0;
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    T(end(thread));
+    T(left);
+    T(fcntl(120, F_GETFD));
+    T(fcntl(130, F_GETFD));
+    T(syscall(SYS_close_range, 126, 140, 4));
+    T(fcntl(130, F_GETFD));
+    close(130);
+}
+
+/* A write that meets memory which is not there gives what it wrote before. */
+static void partly(void)
+{
+    char *area = mmap(0, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(area + (1 << 20), 4096, PROT_NONE);
+    int f = open("partly", O_CREAT | O_RDWR, 0600);
+    T(pwrite(f, area, 2 << 20, 10));
+    T(lseek(f, 0, SEEK_END));
+    T(pwrite(f, area + (1 << 20), 10, 0));
+    close(f);
+    unlink("partly");
+    munmap(area, 4 << 20);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} groups[] = {
+    {"locks", locks},         {"messages", messages}, {"ends", ends},
+    {"shutdowns", shutdowns}, {"retries", retries},   {"queues", queues},
+    {"directories", directories}, {"partly", partly},
+};
+
+int main(int count, char **words)
+{
+    char place[PATH_MAX];
+    const char *above = getenv("TMPDIR");
+    snprintf(place, sizeof place, "%s/corners-XXXXXX", above ? above : "/tmp");
+    setvbuf(stdout, 0, _IOFBF, 1 << 20);
+    if (!mkdtemp(place) || chdir(place)) {
+        perror(place);
+        return 1;
+    }
+    signal(SIGPIPE, SIG_IGN);
+    for (int i = 0; i < sizeof groups / sizeof *groups; i++)
+        if (count < 2 || !strcmp(words[1], groups[i].name)) {
+            groups[i].run();
+            fflush(stdout);
+        }
+    chdir("/");
+    printf("left %d\n", rmdir(place));
+    return 0;
+}
