@@ -1,6 +1,7 @@
 //! Whether others wanted the CPU while a run measured: the time that the run's own threads were
 //! ready and had none, and what others used meanwhile. A thread reads both each second, so
-//! that what has ended since counts up to its last reading.
+//! that what has ended since counts up to its last reading. What lives for less than that is in
+//! the CPU time that the kernel keeps of children that have ended.
 
 use std::fs;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -29,6 +30,7 @@ pub(crate) struct Crowding {
     stop: Sender<()>,
     thread: JoinHandle<Sums>,
     begin: Option<Ticks>,
+    own_begin: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,11 +64,24 @@ impl Ticks {
     }
 }
 
+/// CPU time of this process and of its children that have ended, ticks (proc(5), `stat`).
+fn own_ticks() -> Option<f64> {
+    own_ticks_of(&fs::read_to_string("/proc/self/stat").ok()?)
+}
+
+fn own_ticks_of(stat: &str) -> Option<f64> {
+    // The name before it may hold anything. From the state on, utime is the 12th field.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let times = fields.split_whitespace().skip(11).take(4);
+    let times: Option<Vec<f64>> = times.map(|time| time.parse().ok()).collect();
+    times.filter(|it| it.len() == 4).map(|it| it.iter().sum())
+}
+
 impl Crowding {
     /// Watches this process and what it starts; `None` if no thread can be made.
     pub(crate) fn begin() -> Option<Self> {
         let (stop, stopped) = channel::<()>();
-        let begin = Ticks::read();
+        let (begin, own_begin) = (Ticks::read(), own_ticks());
         let of_this = || CpuReading::read(std::process::id(), &[]).ok();
         let first = of_this();
         let watch = move || {
@@ -90,13 +105,17 @@ impl Crowding {
             stop,
             thread: thread.spawn(watch).ok()?,
             begin,
+            own_begin,
         })
     }
 
     /// What was seen until now; `None` where /proc does not say it.
     pub(crate) fn end(self) -> Option<Crowd> {
         drop(self.stop);
-        let own = self.thread.join().ok()?;
+        let mut own = self.thread.join().ok()?;
+        if let Some((begin, end)) = self.own_begin.zip(own_ticks()) {
+            own.run_ns = own.run_ns.max((end - begin) * TICK_NS);
+        }
         let (begin, end) = (self.begin?, Ticks::read()?);
         Crowd::of(own, end.all - begin.all, end.busy - begin.busy)
     }
@@ -134,6 +153,14 @@ mod tests {
         let ticks = Ticks::parse("cpu  10 0 20 60 10 0 0 0 5 0\ncpu0 1\n").unwrap();
         assert_eq!((ticks.all, ticks.busy), (100.0, 30.0));
         assert!(Ticks::parse("intr 1").is_none());
+    }
+
+    #[test]
+    fn children_that_have_ended_count_as_the_runs_own() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194304 90 0 1 0 10 20 300 4000 20 0 1 0 5 6 7";
+        assert_eq!(own_ticks_of(stat), Some(4330.0));
+        assert_eq!(own_ticks_of("7 (a) S 1"), None);
+        assert!(own_ticks().is_some());
     }
 
     #[test]
