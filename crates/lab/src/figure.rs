@@ -218,6 +218,8 @@ pub fn value(figures: &[Figure], name: &str) -> Option<f64> {
 /// Samples by figure, in the order in which the figures first came.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
+    /// The round that samples come from.
+    round: usize,
     order: Vec<String>,
     series: BTreeMap<String, Series>,
 }
@@ -226,9 +228,30 @@ pub struct Samples {
 struct Series {
     unit: &'static str,
     values: Vec<f64>,
+    /// The round of each value.
+    rounds: Vec<usize>,
+}
+
+impl Series {
+    /// Values by their round, and by their place within it.
+    fn by_round(&self) -> BTreeMap<(usize, usize), f64> {
+        let mut seen = BTreeMap::new();
+        let values = self.rounds.iter().zip(&self.values);
+        let keyed = values.map(|(round, value)| {
+            let place = seen.entry(*round).or_insert(0);
+            *place += 1;
+            ((*round, *place), *value)
+        });
+        keyed.collect()
+    }
 }
 
 impl Samples {
+    /// Samples come from `round` from now on.
+    pub(crate) fn enter_round(&mut self, round: usize) {
+        self.round = round;
+    }
+
     /// Adds a sample to the figure `name`. A value that is not finite is dropped.
     pub fn add(&mut self, name: &str, unit: &'static str, value: f64) {
         if !value.is_finite() {
@@ -240,9 +263,11 @@ impl Samples {
         let empty = || Series {
             unit,
             values: Vec::new(),
+            rounds: Vec::new(),
         };
         let series = self.series.entry(name.to_owned()).or_insert_with(empty);
         series.values.push(value);
+        series.rounds.push(self.round);
     }
 
     /// The samples of a figure; none if there is no such figure.
@@ -250,11 +275,15 @@ impl Samples {
         self.series.get(name).map_or(&[], |series| &series.values)
     }
 
-    /// Samples of two arms of a figure, round by round; those that are not finite and positive
-    /// are left out.
+    /// Samples of two arms of a figure in the rounds that both have; those that are not
+    /// positive are left out.
     pub fn pairs(&self, name: &str, arms: [&str; 2]) -> Vec<(f64, f64)> {
-        let [first, second] = arms.map(|arm| self.values(&format!("{name}.{arm}")));
-        let pairs = first.iter().copied().zip(second.iter().copied());
+        let [first, second] = arms.map(|arm| {
+            let series = self.series.get(&format!("{name}.{arm}"));
+            series.map(Series::by_round).unwrap_or_default()
+        });
+        let both = |(key, a): (&(usize, usize), &f64)| Some((*a, *second.get(key)?));
+        let pairs = first.iter().filter_map(both);
         pairs.filter(|(a, b)| *a > 0.0 && *b > 0.0).collect()
     }
 
@@ -488,6 +517,20 @@ mod tests {
             }
         }
         assert_eq!(samples.pairs("x", ["a", "b"]), [(1.0, 3.0), (2.0, 4.0)]);
+    }
+
+    #[test]
+    fn a_round_that_one_arm_lacks_moves_no_other_pair() {
+        let mut samples = Samples::default();
+        for round in 0..3 {
+            samples.enter_round(round);
+            let value = (round + 1) as f64;
+            samples.add("x.a", "us", value);
+            if round != 1 {
+                samples.add("x.b", "us", 10.0 * value);
+            }
+        }
+        assert_eq!(samples.pairs("x", ["a", "b"]), [(1.0, 10.0), (3.0, 30.0)]);
     }
 
     #[test]

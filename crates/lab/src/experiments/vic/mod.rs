@@ -332,6 +332,7 @@ impl Vic {
                     .push(format!("{about}, {}: {count} {wrong}", arm.name()));
             }
         }
+        self.samples.enter_round(place.round);
         sample::add(&mut self.samples, load, *arm, line, &outside);
         if load == Load::Random && *arm == Arm::Vic && place.round == 0 {
             self.over_time.extend(snapshots.intervals());
@@ -402,6 +403,8 @@ impl Experiment for Vic {
                     let Some((load, run)) = last.take() else {
                         continue;
                     };
+                    let round = line.get("round").and_then(Value::as_u64);
+                    self.samples.enter_round(round.unwrap_or(0) as usize);
                     let arms = Arm::of(load).iter();
                     for known in arms.filter(|known| known.name() == arm) {
                         sample::add(&mut self.samples, load, *known, run, &outside);
