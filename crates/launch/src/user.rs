@@ -167,9 +167,9 @@ fn maps_id(map: &str, id: u32) -> bool {
     })
 }
 
-/// Removes the files of users that no machine has any more.
-pub fn sweep() {
-    sweep_in(Path::new(CLAIMS));
+/// Removes the files of users that no machine has any more; how many.
+pub fn sweep() -> usize {
+    sweep_in(Path::new(CLAIMS))
 }
 
 /// A pair of users above `first` that no other machine has; the search begins at a place that
@@ -230,12 +230,13 @@ fn take(directory: &OwnedFd, name: &str) -> Result<Option<OwnedFd>, Errno> {
     }
 }
 
-fn sweep_in(path: &Path) {
+fn sweep_in(path: &Path) -> usize {
+    let mut removed = 0;
     let Ok(entries) = fs::read_dir(path) else {
-        return;
+        return removed;
     };
     let Ok(directory) = open_claims(path) else {
-        return;
+        return removed;
     };
     for entry in entries.flatten() {
         let name = entry.file_name();
@@ -243,15 +244,18 @@ fn sweep_in(path: &Path) {
         if let Some(name) = number
             && let Ok(Some(_locked)) = take(&directory, name)
         {
-            let _ = unlinkat(&directory, name, AtFlags::empty());
+            removed += usize::from(unlinkat(&directory, name, AtFlags::empty()).is_ok());
         }
     }
+    removed
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+    use std::thread;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -277,11 +281,16 @@ mod tests {
         assert_ne!(first.passt.0, second.uid);
         assert!(first.passt.0 != first.uid && first.uid.is_multiple_of(2));
         let files = || fs::read_dir(place).unwrap().count();
-        sweep_in(place);
-        assert_eq!(files(), 2, "both are taken");
+        assert_eq!(sweep_in(place), 0, "both are taken");
+        assert_eq!(files(), 2);
         let uid = first.uid;
         drop(first);
-        sweep_in(place);
+        // A process that another test starts may hold a copy of the lock until it executes.
+        let begin = Instant::now();
+        while sweep_in(place) == 0 {
+            assert!(begin.elapsed() < Duration::from_secs(30), "it stays taken");
+            thread::sleep(Duration::from_millis(10));
+        }
         assert_eq!(files(), 1);
         assert_eq!(claim(place, FIRST).unwrap().uid, uid);
     }

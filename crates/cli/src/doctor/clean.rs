@@ -7,30 +7,42 @@ use tare_control::rundir::{RunRoot, RunState};
 use tare_host::printable::printable;
 use tare_launch::{limits, user};
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::warn;
 
-/// Removes it, and names each run directory.
+/// Removes it, and names each run directory that is gone; the first failure decides the exit
+/// code, after all.
 pub(super) fn clean() -> Outcome {
     let root = RunRoot::open_default()?;
     let mut text = String::new();
+    let mut first = None;
     for run in root.list()?.runs {
         if run.state != RunState::Ended(None) {
             continue;
         }
         let name = run.dir.name();
-        match root.remove(name) {
-            Ok(()) => text += &format!("removed the run directory of {}\n", printable(name)),
-            Err(error) => warn(&error.to_string()),
+        // It looks again: the machine's name may be another's by now.
+        match (root.remove_killed(name), &first) {
+            (Ok(true), _) => text += &format!("removed the run directory of {}\n", printable(name)),
+            (Ok(false), _) if run.dir.path().exists() => warn(&format!(
+                "{} stays: a machine has it again, or tare did not make all of it",
+                run.dir.path().display()
+            )),
+            (Ok(false), _) => {}
+            (Err(error), None) => first = Some(Failure::from(error)),
+            (Err(error), Some(_)) => warn(&Failure::from(error).sentence()),
         }
     }
-    let groups = limits::sweep();
-    if groups > 0 {
-        text += &format!("removed {groups} control groups\n");
+    let swept = [
+        ("control groups", limits::sweep()),
+        ("locks of users", user::sweep()),
+    ];
+    for (what, count) in swept.into_iter().filter(|(_, count)| *count > 0) {
+        text += &format!("removed {count} {what}\n");
     }
-    user::sweep();
-    if text.is_empty() {
+    if text.is_empty() && first.is_none() {
         text += "nothing to remove\n";
     }
-    crate::print(&text)
+    let printed = crate::print(&text);
+    first.map_or(printed, Err)
 }

@@ -76,7 +76,7 @@ impl RunDir {
     /// Whether a machine runs here, that is, somebody holds the lock.
     pub fn is_alive(&self) -> bool {
         match self.examine() {
-            Ok((_, Found::Run(found))) => found.state() == RunState::Running,
+            Ok((_, Found::Run(found))) => matches!(found.state(), Ok(RunState::Running)),
             _ => false,
         }
     }

@@ -48,15 +48,16 @@ pub(super) enum Found {
 pub(super) struct FoundRun {
     directory: OwnedFd,
     lock: OwnedFd,
-    text: String,
 }
 
 impl FoundRun {
-    /// Whether somebody holds the lock, else what its holder recorded at its end.
-    pub(super) fn state(&self) -> RunState {
+    /// Whether somebody holds the lock, else what its holder recorded at its end. That is
+    /// read after the lock was free: before, its holder may have yet to record it.
+    pub(super) fn state(&self) -> io::Result<RunState> {
         match flock(&self.lock, FlockOperation::NonBlockingLockShared) {
-            Err(Errno::WOULDBLOCK) => RunState::Running,
-            _ => RunState::Ended(RunEnd::parse(&self.text)),
+            Ok(()) => Ok(RunState::Ended(RunEnd::parse(&text(&self.lock)?))),
+            Err(Errno::WOULDBLOCK) => Ok(RunState::Running),
+            Err(errno) => Err(errno.into()),
         }
     }
 }
@@ -84,15 +85,10 @@ pub(super) fn find(root: impl AsFd, name: &str) -> io::Result<Found> {
     if !is_own_file(&lock)? {
         return Ok(Found::Foreign);
     }
-    let text = text(&lock)?;
-    if !text.starts_with(MARKER) {
+    if !text(&lock)?.starts_with(MARKER) {
         return Ok(Found::Foreign);
     }
-    Ok(Found::Run(FoundRun {
-        directory,
-        lock,
-        text,
-    }))
+    Ok(Found::Run(FoundRun { directory, lock }))
 }
 
 /// Whether it is a regular file that only this user may write.

@@ -160,7 +160,10 @@ impl RunRoot {
             Found::Empty => {
                 entry::remove_empty(&root, name).map_err(|source| at(directory.path(), source))?
             }
-            Found::Run(found) => match found.state() {
+            Found::Run(found) => match found
+                .state()
+                .map_err(|source| at(directory.path(), source))?
+            {
                 RunState::Running => return Err(RunDirError::InUse(name.to_owned())),
                 RunState::Ended(_) => directory.remove()?,
             },
@@ -187,10 +190,10 @@ impl RunRoot {
         match entry::find(&root, name).map_err(|source| at(dir.path(), source))? {
             Found::Missing | Found::Empty => Err(RunDirError::NotRunning(name.to_owned())),
             Found::Foreign => Err(RunDirError::Foreign(dir.path().to_owned())),
-            Found::Run(found) => Ok(Run {
-                dir,
-                state: found.state(),
-            }),
+            Found::Run(found) => {
+                let state = found.state().map_err(|source| at(dir.path(), source))?;
+                Ok(Run { dir, state })
+            }
         }
     }
 
@@ -210,10 +213,10 @@ impl RunRoot {
             match entry::find(&root, dir.name()).map_err(|source| at(&path, source))? {
                 Found::Missing | Found::Empty => {}
                 Found::Foreign => listing.foreign.push(path),
-                Found::Run(found) => listing.runs.push(Run {
-                    dir,
-                    state: found.state(),
-                }),
+                Found::Run(found) => {
+                    let state = found.state().map_err(|source| at(&path, source))?;
+                    listing.runs.push(Run { dir, state });
+                }
             }
         }
         let by_name = |a: &Run, b: &Run| a.dir.name().cmp(b.dir.name());
@@ -233,6 +236,25 @@ impl RunRoot {
             RunState::Running => Err(RunDirError::InUse(name.to_owned())),
             RunState::Ended(_) => run.dir.remove(),
         }
+    }
+
+    /// Removes what a machine left that was killed before it could record its end, and says
+    /// whether its directory is gone. Nothing is removed of a machine that runs or recorded
+    /// its end; a directory that holds files of others stays.
+    pub fn remove_killed(&self, name: &str) -> Result<bool, RunDirError> {
+        let Some(root) = self.descriptor()? else {
+            return Ok(false);
+        };
+        let _guard = self.guard(&root)?;
+        let run = match self.look_up(name) {
+            Err(RunDirError::NotRunning(_)) => return Ok(false),
+            other => other?,
+        };
+        if run.state != RunState::Ended(None) {
+            return Ok(false);
+        }
+        run.dir.remove()?;
+        Ok(!run.dir.path().exists())
     }
 
     fn directory(&self, name: &str) -> Result<RunDir, RunDirError> {

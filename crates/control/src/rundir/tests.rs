@@ -101,6 +101,41 @@ fn a_file_that_tare_did_not_put_there_survives_a_removal() {
     assert!(matches!(root.create("web"), Err(RunDirError::Foreign(_))));
 }
 
+#[test]
+fn an_end_that_is_recorded_after_the_directory_was_found_counts() {
+    let (keep, root) = root();
+    let (_, lock) = root.create("web").unwrap();
+    let path = keep.path().join("tare");
+    let place = open(&path, OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty()).unwrap();
+    let Found::Run(found) = entry::find(&place, "web").unwrap() else {
+        panic!("not found");
+    };
+    assert_eq!(found.state().unwrap(), RunState::Running);
+    record_end(&lock, 3).unwrap();
+    drop(lock);
+    let state = found.state().unwrap();
+    assert!(matches!(state, RunState::Ended(Some(end)) if end.code == 3));
+}
+
+#[test]
+fn only_what_a_killed_machine_left_is_removed_as_such() {
+    let (_keep, root) = root();
+    let (runs, _lock) = root.create("runs").unwrap();
+    let (ended, lock) = root.create("ended").unwrap();
+    record_end(&lock, 0).unwrap();
+    drop(lock);
+    let killed = root.create("killed").unwrap().0;
+    let shared = root.create("shared").unwrap().0;
+    fs::write(shared.path().join("photo.jpg"), "x").unwrap();
+    for (name, gone) in [("runs", false), ("ended", false), ("killed", true)] {
+        assert_eq!(root.remove_killed(name).unwrap(), gone, "{name}");
+    }
+    assert!(!root.remove_killed("killed").unwrap());
+    assert!(!root.remove_killed("shared").unwrap(), "it is still there");
+    assert!(runs.path().exists() && ended.path().exists());
+    assert!(!killed.path().exists() && shared.path().join("photo.jpg").exists());
+}
+
 /// What a user's directory, or somebody who may write to it, can hold.
 fn plant(root: &Path) {
     fs::create_dir_all(root.join("photos/2026")).unwrap();
