@@ -3,7 +3,8 @@
 //!
 //! The groups are in `tare` at the top of the hierarchy, of version 2 or of the controllers'
 //! own hierarchies of version 1. A group cannot be removed by a process in it, so an empty
-//! one (and `tare` itself) stays until the next `tare run`, `ps`, `stop` or `rm`; after SIGKILL as well.
+//! one stays until the next `tare run`, `ps`, `stop` or `rm`; after SIGKILL as well. `tare` itself
+//! stays: it may be an administrator's, with an owner and limits of its own.
 //!
 //! Limits: root only, unless an administrator gives `tare` to a user. The group is not below
 //! the caller's own, whose limits do not hold for the machine.
@@ -13,6 +14,7 @@
 //! `cgroup-v1/blkio-controller.rst`,
 //! `scheduler/sched-bwc.rst`.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ use std::str::FromStr;
 
 use rustix::io::Errno;
 use tare_control::exit::ExitCode;
+use tare_control::rundir::valid_name;
 use tare_policy::limit::DiskLimits;
 
 use crate::disk::OpenDisk;
@@ -141,8 +144,7 @@ pub(crate) fn enter(limits: Limits, disks: &[OpenDisk], name: &str) -> Result<()
     enter_in(Path::new(ROOT), limits, &devices, &group)
 }
 
-/// Removes groups without a process, and the group of all groups when it is empty; how many
-/// groups of machines. What cannot be removed is in use.
+/// Removes groups of machines without a process; how many. What cannot be removed is in use.
 pub fn sweep() -> usize {
     sweep_in(Path::new(ROOT))
 }
@@ -306,14 +308,20 @@ fn sweep_in(root: &Path) -> usize {
     for parent in ["cpu", "memory", "blkio", ""].map(|hierarchy| root.join(hierarchy).join(PARENT))
     {
         for group in fs::read_dir(&parent).into_iter().flatten().flatten() {
-            if group.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let is_directory = group.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_directory && names_a_machine(&group.file_name()) {
                 // Fails for a group with processes, and for anything that is not empty.
                 removed += usize::from(fs::remove_dir(group.path()).is_ok());
             }
         }
-        let _ = fs::remove_dir(parent);
     }
     removed
+}
+
+/// Whether [`enter`] gives such a name: a machine's and a process ID.
+fn names_a_machine(group: &OsStr) -> bool {
+    let parts = group.to_str().and_then(|name| name.rsplit_once('.'));
+    parts.is_some_and(|(name, pid)| valid_name(name) && pid.parse::<u32>().is_ok())
 }
 
 #[cfg(test)]
@@ -417,8 +425,16 @@ mod tests {
         assert_eq!(sweep_in(root.path()), 1);
         assert!(!parent.join("ended.1").exists());
         assert!(parent.join("lives.2/busy").exists());
-        fs::remove_dir_all(parent.join("lives.2")).unwrap();
+    }
+
+    #[test]
+    fn sweeping_leaves_groups_of_an_administrator() {
+        let root = tempfile::tempdir().unwrap();
+        let parent = root.path().join("tare");
+        fs::create_dir_all(parent.join("batch")).unwrap();
         assert_eq!(sweep_in(root.path()), 0);
-        assert!(!parent.exists(), "the group of all groups goes last");
+        fs::remove_dir(parent.join("batch")).unwrap();
+        assert_eq!(sweep_in(root.path()), 0);
+        assert!(parent.exists(), "its limits and owner are kept");
     }
 }
