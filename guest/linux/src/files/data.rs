@@ -120,6 +120,10 @@ impl Bytes {
     pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result<usize> {
         let start = usize::try_from(offset).map_err(|_| Errno::EFBIG)?;
         let end = start.checked_add(from.len()).ok_or(Errno::EFBIG)?;
+        if from.is_empty() {
+            // Also behind the end: nothing comes there.
+            return Ok(0);
+        }
         let mut content = self.0.lock();
         let bytes = content.own(end)?;
         if bytes.len() < end {
@@ -180,6 +184,8 @@ mod tests {
         assert_eq!(bytes.read(0, &mut read), 5);
         assert_eq!(&read, b"\0\0\0xy\x09\x09\x09");
         assert_eq!(bytes.read_until(0, 4, &mut read), 4);
+        assert_eq!(bytes.write(9, b""), Ok(0));
+        assert_eq!(bytes.len(), 5);
         assert_eq!(bytes.read(9, &mut read), 0);
     }
 
