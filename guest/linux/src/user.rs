@@ -4,6 +4,7 @@
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::errno::{Errno, Result};
 use crate::memory::{self, PAGE};
@@ -56,16 +57,15 @@ impl Process {
         if self.read(address, to).is_ok() {
             return to.len();
         }
-        let mut done = 0;
-        while done < to.len() {
-            let at = address.wrapping_add(done as u64);
-            let part = ((PAGE - at % PAGE) as usize).min(to.len() - done);
-            if self.read(at, &mut to[done..done + part]).is_err() {
-                break;
-            }
-            done += part;
+        by_pages(address, to.len(), |at, part| self.read(at, &mut to[part]))
+    }
+
+    /// Copies to the program up to the first page that it cannot write; gives how much.
+    pub(crate) fn write_some(&self, address: u64, from: &[u8]) -> usize {
+        if self.write(address, from).is_ok() {
+            return from.len();
         }
-        done
+        by_pages(address, from.len(), |at, part| self.write(at, &from[part]))
     }
 
     /// Whether the program may write to `address`; its page comes.
@@ -185,4 +185,23 @@ impl Process {
         }
         Ok(parts)
     }
+}
+
+/// Calls `act` with the parts of `length` bytes at `address` that are in one page each,
+/// until it fails; gives the bytes before.
+fn by_pages(
+    address: u64,
+    length: usize,
+    mut act: impl FnMut(u64, Range<usize>) -> Result<()>,
+) -> usize {
+    let mut done = 0;
+    while done < length {
+        let at = address.wrapping_add(done as u64);
+        let part = ((PAGE - at % PAGE) as usize).min(length - done);
+        if act(at, done..done + part).is_err() {
+            break;
+        }
+        done += part;
+    }
+    done
 }

@@ -45,12 +45,14 @@ pub(super) fn with_buffer<R>(
 }
 
 /// Reads steps of at most [`STEP`] with `step`, which gets the bytes done; ends after
-/// a short one.
+/// a short one, or where the program has no memory: `give_back` gets the bytes read too
+/// many.
 fn in_steps(
     context: &mut Context<'_>,
     address: u64,
     length: u64,
     mut step: impl FnMut(&mut Context<'_>, u64, &mut [u8]) -> Result<usize>,
+    give_back: impl Fn(usize),
 ) -> Result {
     let length = length.min(MOST);
     let mut done = 0;
@@ -58,10 +60,15 @@ fn in_steps(
         let part = (length - done).min(STEP as u64) as usize;
         let result = with_buffer(context, part, |context, buffer| {
             let count = step(context, done, &mut buffer[..part])?;
-            context
-                .process
-                .write(address.wrapping_add(done), &buffer[..count])?;
-            Ok(count)
+            let to = address.wrapping_add(done);
+            let written = context.process.write_some(to, &buffer[..count]);
+            if written < count {
+                give_back(count - written);
+            }
+            match written {
+                0 if count > 0 => Err(Errno::EFAULT),
+                written => Ok(written),
+            }
         });
         match result {
             Ok(count) => done += count as u64,
@@ -95,10 +102,15 @@ pub(super) fn read(context: &mut Context<'_>, number: u64, to: u64, length: u64)
     } else {
         length.min(STEP as u64)
     };
-    in_steps(context, to, length, |context, _, buffer| {
+    let read = |context: &mut Context<'_>, _, buffer: &mut [u8]| {
         context.attempt(&open, open.may_wait(), open.deadline(Way::Read), || {
             open.read(buffer)
         })
+    };
+    in_steps(context, to, length, read, |rest| {
+        if is_regular {
+            open.file.seek(-(rest as i64), SEEK_CUR).ok();
+        }
     })
 }
 
@@ -110,9 +122,9 @@ pub(super) fn pread(context: &mut Context<'_>, a: super::Arguments) -> Result {
     }
     may_at(&open, Way::Read)?;
     Process::is_own(to, length)?;
-    in_steps(context, to, length, |_, done, buffer| {
-        open.file.read_at(offset + done, buffer)
-    })
+    let read =
+        |_: &mut Context<'_>, done, buffer: &mut [u8]| open.file.read_at(offset + done, buffer);
+    in_steps(context, to, length, read, |_| {})
 }
 
 pub(super) fn readv(context: &mut Context<'_>, number: u64, parts: u64, count: u64) -> Result {
