@@ -265,9 +265,10 @@ pub(super) fn renameat(context: &Context<'_>, a: super::Arguments) -> Result {
     }
     let (from, to) = (path(context, a[0], a[1])?, path(context, a[2], a[3])?);
     let tree = &context.process.tree;
+    let has_no_name = ends_in_dots(&from) || ends_in_dots(&to);
     let (from, to) = (tree.walk(&from, Last::Keep)?, tree.walk(&to, Last::Keep)?);
-    if from.name.is_empty() || to.name.is_empty() {
-        // The root.
+    if has_no_name || from.name.is_empty() || to.name.is_empty() {
+        // A directory by its place, or the root.
         return Err(Errno::EBUSY);
     }
     // Both directories at once: another thread sees the file under one name, and always.
@@ -309,6 +310,12 @@ pub(super) fn renameat(context: &Context<'_>, a: super::Arguments) -> Result {
         replaced.unlink();
     }
     Ok(0)
+}
+
+/// Whether a path ends in `.` or `..`.
+fn ends_in_dots(path: &str) -> bool {
+    let last = path.trim_end_matches('/').rsplit('/').next();
+    matches!(last, Some("." | ".."))
 }
 
 pub(super) fn chmod(context: &Context<'_>, directory: u64, name: u64, mode: u64) -> Result {
