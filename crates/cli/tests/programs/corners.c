@@ -383,6 +383,9 @@ static void directories(void)
     T(rename("real/file", "real/in/file"));
     T(rename("real/in/file", "file"));
     T(rename("file", "file"));
+    T(rename("real/..", "x"));
+    T(rename("real", "real/.."));
+    T(rename("real", "/"));
     T(rename("real/in", "real/other"));
     T(rename("real/other", "other"));
     T(rename("other", "real"));
@@ -415,6 +418,15 @@ static void partly(void)
     T(pwrite(f, area, 2 << 20, 10));
     T(lseek(f, 0, SEEK_END));
     T(pwrite(f, area + (1 << 20), 10, 0));
+    T(lseek(f, 100, SEEK_SET));
+    T(read(f, area + (1 << 20), 5000));
+    T(lseek(f, 0, SEEK_CUR));
+    T(read(f, area + (1 << 20) - 4096, 5000));
+    T(lseek(f, 0, SEEK_CUR));
+    T(pread(f, area + (1 << 20) - 4096, 5000, 0));
+    T(ftruncate(f, 0));
+    T(write(f, area, 0));
+    T(lseek(f, 0, SEEK_END));
     close(f);
     unlink("partly");
     munmap(area, 4 << 20);

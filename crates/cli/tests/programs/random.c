@@ -212,7 +212,9 @@ int main(int count, char **words)
     umask(022);
     for (int i = 0; i < SLOTS; i++)
         slots[i] = -1;
-    area = mmap(0, (PAGES + 4) * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    /* Behind it nothing can be read, as far as the longest call goes. */
+    area = mmap(0, (2 * PAGES + 4) * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(area, (PAGES + 4) * 4096, PROT_READ | PROT_WRITE);
     state = strtoull(words[1], 0, 0);
     for (long i = 0, end = strtol(words[2], 0, 0); i < end; i++) {
         unsigned call = below(34);
