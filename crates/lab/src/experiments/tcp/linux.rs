@@ -9,6 +9,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use tare_host::tap_namespace as tap;
 
 /// Longest wait in one system call: how soon an end notices that it must stop.
@@ -26,10 +29,11 @@ pub(super) struct Received {
     pub(super) is_right: bool,
 }
 
-/// A thread with its end of the wire.
+/// A thread with its end of the wire. Dropping it ends the thread, and with it the namespace.
 pub(super) struct End<T> {
     pub(super) tap: File,
-    thread: JoinHandle<io::Result<T>>,
+    /// None once it was waited for.
+    thread: Option<JoinHandle<io::Result<T>>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -50,20 +54,35 @@ impl<T: Send + 'static> End<T> {
                 act(&stopped)
             })?;
         match tap.recv() {
-            Ok(tap) => Ok(Self { tap, thread, stop }),
+            Ok(tap) => Ok(Self {
+                tap,
+                thread: Some(thread),
+                stop,
+            }),
             // It failed before that, and says why.
             Err(_) => Err(join(thread).err().unwrap_or(io::ErrorKind::Other.into())),
         }
     }
 
     pub(super) fn is_finished(&self) -> bool {
-        self.thread.is_finished()
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Waits for the end, which comes soon.
-    pub(super) fn stop(self) -> io::Result<T> {
+    pub(super) fn stop(mut self) -> io::Result<T> {
         self.stop.store(true, Ordering::Relaxed);
-        join(self.thread)
+        let thread = self.thread.take();
+        thread.map_or(Err(io::ErrorKind::Other.into()), join)
+    }
+}
+
+impl<T> Drop for End<T> {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // Whoever drops it has an error of its own.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -133,7 +152,7 @@ pub(super) fn receiver(
 ) -> io::Result<End<Received>> {
     End::start(address, move |stop| {
         let begin = Instant::now();
-        let mut stream = TcpStream::connect_timeout(&from, limit)?;
+        let mut stream = connect(from, limit, stop)?;
         stream.set_read_timeout(Some(SLICE))?;
         let mut received = Received {
             took: Duration::ZERO,
@@ -161,9 +180,78 @@ pub(super) fn receiver(
     })
 }
 
+/// Connects to `to`, at most for `limit`, and until `stop`. One attempt: a new one would lose
+/// the answers to the first.
+fn connect(to: SocketAddr, limit: Duration, stop: &AtomicBool) -> io::Result<TcpStream> {
+    let begin = Instant::now();
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&socket, &to) {
+        Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let stream = TcpStream::from(socket);
+    while !stop.load(Ordering::Relaxed) && begin.elapsed() < limit {
+        let mut files = [PollFd::new(&stream, PollFlags::OUT)];
+        let slice = Timespec::try_from(SLICE).ok();
+        match poll(&mut files, slice.as_ref()) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => {
+                stream.take_error()?.map_or(Ok(()), Err)?;
+                stream.set_nonblocking(false)?;
+                return Ok(stream);
+            }
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    let s = begin.elapsed().as_secs_f64();
+    let why = format!("no connection after {s:.1} s");
+    Err(io::Error::new(io::ErrorKind::TimedOut, why))
+}
+
 fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
     )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const AT: &str = "192.0.2.1:80";
+
+    fn can_run() -> bool {
+        let why = super::super::obstacle();
+        if let Some(why) = &why {
+            println!("SKIP: {why}");
+        }
+        why.is_none()
+    }
+
+    #[test]
+    fn a_dropped_end_has_ended_its_thread() {
+        if !can_run() {
+            return;
+        }
+        let end = sender("192.0.2.1/24", AT.parse().unwrap(), 1).unwrap();
+        let stop = Arc::clone(&end.stop);
+        assert_eq!(Arc::strong_count(&stop), 3, "the end, its thread, the test");
+        drop(end);
+        assert_eq!(Arc::strong_count(&stop), 1);
+    }
+
+    #[test]
+    fn a_receiver_without_an_answer_stops_when_told() {
+        if !can_run() {
+            return;
+        }
+        // Nobody reads the tap: the connection would wait for the whole limit.
+        let limit = Duration::from_secs(3600);
+        let end = receiver("192.0.2.2/24", AT.parse().unwrap(), limit).unwrap();
+        assert!(!end.is_finished());
+        assert_eq!(end.stop().unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
 }
