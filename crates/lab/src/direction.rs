@@ -57,6 +57,7 @@ const FAMILIES: &[(&str, Direction)] = &[
     ("exits_per_connection", Less),
     ("exits_per_request", Less),
     ("exits_per_rr", Less),
+    ("failed", Less),
     ("finds_5pct_of_100", More),
     ("first_byte_ms", Less),
     ("first_line_ms", Less),

@@ -76,8 +76,7 @@ pub(crate) enum Differs {
 impl Effect {
     /// Of a figure, if it is a ratio of two arms.
     pub(crate) fn of(figure: &Figure) -> Option<Self> {
-        let ratio = matches!(figure.statistic, Statistic::Ratio | Statistic::PairedRatio);
-        (ratio && matches!(figure.unit.as_str(), "1" | "x")).then(|| Self {
+        (is_ratio(figure) && matches!(figure.unit.as_str(), "1" | "x")).then(|| Self {
             figure: figure.name.clone(),
             differs: match figure.interval() {
                 None => Differs::NoInterval,
@@ -87,6 +86,17 @@ impl Effect {
             },
         })
     }
+
+    /// Whether the figure is no ratio of two arms, or has an effect; half widths and
+    /// differences in percent are beside one that has.
+    #[cfg(test)]
+    pub(crate) fn is_told(figure: &Figure) -> bool {
+        !is_ratio(figure) || figure.unit == "%" || Self::of(figure).is_some()
+    }
+}
+
+fn is_ratio(figure: &Figure) -> bool {
+    matches!(figure.statistic, Statistic::Ratio | Statistic::PairedRatio)
 }
 
 /// How a run ended.

@@ -242,6 +242,12 @@ fn write(
             "{}: no family in direction.rs",
             figure.name
         );
+        assert!(
+            Effect::is_told(figure),
+            "{}: a ratio in \"{}\" has no effect",
+            figure.name,
+            figure.unit
+        );
     }
     let not_judged = origin.machine.not_judged();
     let goals = match not_judged {

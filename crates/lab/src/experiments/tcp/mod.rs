@@ -13,6 +13,7 @@ mod report;
 mod tests;
 mod transfer;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use tare_tcp::wire::{COMPARED, Impairment};
 use super::{Experiment, ReportText, no_cuts};
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
-use crate::figure::{Figure, Samples, Statistic, median};
+use crate::figure::{Figure, Samples, Statistic, median, paired_ratio};
 use crate::goal::Goal;
 use crate::replay::Record;
 use crate::request::{Depth, WeighRequest};
@@ -62,12 +63,14 @@ const KEYS: [&str; 15] = [
     "all",
 ];
 
-/// Goodput of at least 0.8 of Linux's, at most 1.5 times its share of segments sent again.
+/// Goodput of at least 0.8 of Linux's, at most 1.5 times its share of segments sent again, and
+/// no transfer that fails: it has no time, so that no ratio shows it.
 macro_rules! goals {
     ($($key:literal)*) => {
         &[$(
             Goal::on_any(concat!("slowdown.", $key), 1.25),
             Goal::on_any(concat!("again_ratio.", $key), 1.5),
+            Goal::on_any(concat!("failed.", $key), 0.0),
         )*]
     };
 }
@@ -87,6 +90,15 @@ pub(crate) struct Tcp {
     /// Impairments under which 20 MiB arrived, and whether each byte was right.
     long: Vec<(String, bool)>,
     failures: Vec<String>,
+    /// Tare's transfers under each impairment.
+    ours: BTreeMap<String, Tally>,
+}
+
+/// How transfers ended.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    all: usize,
+    failed: usize,
 }
 
 /// A transfer to be made.
@@ -113,6 +125,7 @@ impl Tcp {
             samples: Samples::default(),
             long: Vec::new(),
             failures: Vec::new(),
+            ours: BTreeMap::new(),
         }
     }
 
@@ -163,6 +176,11 @@ impl Tcp {
         if bytes > BYTES as f64 {
             self.long.push((key.to_owned(), complete));
         }
+        if arm == Arm::Tare.name() {
+            let tally = self.ours.entry(key.to_owned()).or_default();
+            tally.all += 1;
+            tally.failed += usize::from(!complete);
+        }
         if !complete {
             let why = word("failure").unwrap_or("bytes are wrong or missing");
             let mib = bytes / f64::from(1 << 20);
@@ -178,6 +196,9 @@ impl Tcp {
         else {
             return;
         };
+        let round = sample.get("round").and_then(Value::as_u64);
+        let round = round.and_then(|round| round.try_into().ok());
+        self.samples.enter_round(round.unwrap_or_default());
         let mut add = |figure: &str, unit, value| {
             self.samples
                 .add(&format!("{figure}.{key}.{arm}"), unit, value);
@@ -185,7 +206,7 @@ impl Tcp {
         add("goodput", "Mbit/s", bytes * 8.0 / s / 1e6);
         add("again_pct", "%", 100.0 * again / segments);
         // Half a segment more, so that nothing sent again compares too.
-        add("again_share", "", (again + 0.5) / segments);
+        add("again_share", "1", (again + 0.5) / segments);
     }
 
     fn values(&self, figure: &str, key: &str, arm: Arm) -> &[f64] {
@@ -193,22 +214,20 @@ impl Tcp {
             .values(&format!("{figure}.{key}.{}", arm.name()))
     }
 
-    /// Ratios of transfers with the same seed.
-    fn ratio(
-        &self,
-        name: &str,
-        over: (&str, Arm),
-        under: (&str, Arm),
-        key: &str,
-    ) -> Option<Figure> {
-        let over = self.values(over.0, key, over.1);
-        let under = self.values(under.0, key, under.1);
-        let ratios: Vec<f64> = over.iter().zip(under).map(|(a, b)| a / b).collect();
-        let figure = median(&format!("{name}.{key}"), "", &ratios)?;
-        Some(Figure {
-            statistic: Statistic::PairedRatio,
-            ..figure
-        })
+    /// A figure of one arm over the other, `over`, in pairs of rounds that both have.
+    fn ratio(&self, name: &str, of: &str, over: Arm, under: Arm, key: &str) -> Option<Figure> {
+        let arms = [over.name(), under.name()];
+        let pairs = self.samples.pairs(&format!("{of}.{key}"), arms);
+        let ratios: Vec<f64> = pairs.iter().map(|(over, under)| over / under).collect();
+        paired_ratio(&format!("{name}.{key}"), "1", &ratios)
+    }
+
+    /// Tare's transfers that failed.
+    fn failed(&self, key: &str) -> Option<Figure> {
+        let Tally { all, failed } = *self.ours.get(key)?;
+        let name = format!("failed.{key}");
+        let failed = failed as f64;
+        Some(Figure::bare(&name, "1", failed, Statistic::Exact, all))
     }
 }
 
@@ -319,10 +338,9 @@ impl Experiment for Tcp {
                 figures.extend(of("again_pct", "%", arm));
             }
             let (ours, linux) = (Arm::Tare, Arm::Linux);
-            let goodput = (("goodput", linux), ("goodput", ours));
-            figures.extend(self.ratio("slowdown", goodput.0, goodput.1, key));
-            let again = (("again_share", ours), ("again_share", linux));
-            figures.extend(self.ratio("again_ratio", again.0, again.1, key));
+            figures.extend(self.ratio("slowdown", "goodput", linux, ours, key));
+            figures.extend(self.ratio("again_ratio", "again_share", ours, linux, key));
+            figures.extend(self.failed(key));
         }
         figures
     }

@@ -85,3 +85,68 @@ fn ratios_pair_rounds_and_failures_are_named() {
         assert!(KEYS.contains(&key), "{key}");
     }
 }
+
+/// What a transfer that did not end in time leaves.
+fn failure(arm: &str, round: u64) -> Value {
+    json!({
+        "sample": "transfer", "impairment": "loss_1", "arm": arm, "round": round, "bytes": BYTES,
+        "failure": "9 bytes after 30 s",
+    })
+}
+
+#[test]
+fn a_failed_transfer_moves_no_pair_and_misses_a_goal() {
+    let mut tcp = Tcp::new(Depth::Standard);
+    for round in 0..8 {
+        // Rounds differ tenfold: pairs of two rounds would show.
+        let s = 10_f64.powi(i32::try_from(round % 3).unwrap());
+        match round {
+            1 => tcp.note(&failure("tare", round)),
+            _ => tcp.note(&sample("tare", round, BYTES, s, 10)),
+        }
+        match round {
+            4 => tcp.note(&failure("linux", round)),
+            _ => tcp.note(&sample("linux", round, BYTES, s, 10)),
+        }
+    }
+    let figures = tcp.figures();
+    let of = |name: &str| crate::figure::find(&figures, name).unwrap();
+    let slowdown = of("slowdown.loss_1");
+    assert_eq!((slowdown.value, slowdown.n), (1.0, 6));
+    assert_eq!(slowdown.interval(), Some((1.0, 1.0)));
+    assert_eq!((of("failed.loss_1").value, of("failed.loss_1").n), (1.0, 8));
+    let verdicts = crate::goal::verdicts(&figures, tcp.goals(), Kvm::None);
+    let missed = verdicts
+        .iter()
+        .filter(|it| it.verdict == crate::goal::Judgement::Missed);
+    let missed: Vec<&str> = missed.map(|it| it.figure.as_str()).collect();
+    assert_eq!(missed, ["failed.loss_1"]);
+    let answer = tcp.report(&figures).answer;
+    assert!(answer[0].contains("under 0 of 1"), "{answer:?}");
+    let effects = figures.iter().filter_map(crate::summary::Effect::of);
+    assert_eq!(effects.count(), 2);
+}
+
+#[test]
+fn the_kept_run_is_read_in_pairs_of_rounds() {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs/2026-11-23-tcp");
+    let directory = tempfile::tempdir().unwrap();
+    for file in ["raw.jsonl", "summary.json"] {
+        std::fs::copy(kept.join(file), directory.path().join(file)).unwrap();
+    }
+    crate::weigh::rebuild(directory.path(), crate::experiments::ALL).unwrap();
+    let file = directory.path().join("summary.json");
+    let (summary, before) = (
+        crate::stored_runs::summary(&file).unwrap(),
+        crate::stored_runs::summary(&kept.join("summary.json")).unwrap(),
+    );
+    assert_eq!(summary.effects.len(), 2 * KEYS.len());
+    for key in KEYS {
+        let of = |name: &str| crate::figure::find(&summary.figures, name).unwrap();
+        let slowdown = of(&format!("slowdown.{key}"));
+        assert_eq!((slowdown.n, of(&format!("failed.{key}")).value), (6, 0.0));
+        let goodput = format!("goodput.{key}.tare");
+        let old = crate::figure::find(&before.figures, &goodput);
+        assert_eq!(old, Some(of(&goodput)));
+    }
+}
