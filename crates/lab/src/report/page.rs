@@ -281,7 +281,8 @@ const FILES: [(&str, &str); 6] = [
     ("raw.jsonl", "every sample"),
     (
         "samples.csv",
-        "its numbers as a table, with order and block",
+        "its numbers as a table, with order, block and what tells them apart; its last line says \
+         if it was cut",
     ),
 ];
 
