@@ -424,6 +424,12 @@ static void partly(void)
     T(read(f, area + (1 << 20) - 4096, 5000));
     T(lseek(f, 0, SEEK_CUR));
     T(pread(f, area + (1 << 20) - 4096, 5000, 0));
+    int p[2];
+    socketpair(AF_UNIX, SOCK_STREAM, 0, p);
+    T(write(p[0], area + (1 << 20) - 4096, 5000));
+    T(recv(p[1], back, 1, MSG_DONTWAIT));
+    close(p[0]);
+    close(p[1]);
     T(ftruncate(f, 0));
     T(write(f, area, 0));
     T(lseek(f, 0, SEEK_END));

@@ -296,6 +296,10 @@ pub(super) fn write_parts(
         let part = (length - done).min(STEP);
         let result = with_buffer(context, part, |context, buffer| {
             let got = gather(context, parts, done, &mut buffer[..part])?;
+            if got < part && open.file.as_kind::<Unix>().is_some() {
+                // Linux copies before it sends.
+                return Err(Errno::EFAULT);
+            }
             write_all(context, open, &buffer[..got], may_wait)
         });
         match result {
