@@ -161,7 +161,7 @@ mod tests {
         let table = table(&[row]);
         assert!(table.lines().all(|line| line.len() < 80), "{table}");
         assert!(
-            table.ends_with("qemu-kvm seccomp       8080:80\n"),
+            table.ends_with("qemu-kvm seccomp+ns    8080:80\n"),
             "{table}"
         );
         assert!(table.contains("up 119 min"), "{table}");
