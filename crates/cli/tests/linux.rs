@@ -221,6 +221,12 @@ fn a_pipe_passes_every_byte_and_its_end_on() {
     let mut to_guest = child.stdin.take().unwrap();
     let sent = input.clone();
     let writer = thread::spawn(move || to_guest.write_all(&sent));
+    // A slow reader: whatever could end while the pipe is full has had time to.
+    eventually("the pipe is full", || {
+        let waiting = rustix::io::ioctl_fionread(child.stdout.as_ref().unwrap()).unwrap();
+        waiting >= 65_536
+    });
+    thread::sleep(Duration::from_secs(3));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

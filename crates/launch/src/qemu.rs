@@ -47,7 +47,7 @@ pub(crate) fn start(
     terminal: &dyn Terminal,
 ) -> Result<Launched, Failure> {
     let dir = machine.run_dir.dir().clone();
-    let (arguments, _kept) = arguments(accelerator, &machine)
+    let (arguments, streams) = arguments(accelerator, &machine)
         .map_err(|errno: Errno| RunFileError::of("descriptors for QEMU", &dir)(errno.into()))?;
     let supervised = Supervised {
         program: program.to_owned(),
@@ -72,6 +72,7 @@ pub(crate) fn start(
                 socket,
                 qemu_input: Stdio::inherit(),
             });
+            stdio::keep_blocking(streams);
             supervise::run(&supervised, uplink, || machine.connect()).map(Launched::Ended)
         }
         Place::Background => {

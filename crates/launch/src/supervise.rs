@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -26,12 +28,15 @@ use tare_control::exit::{Ended, ExitCode};
 use tare_control::rundir::RunDir;
 use tare_control::sentence::chain;
 use tare_frames::Rules;
+use tare_host::process::{ProcessHandle, start_time};
 
 use crate::failure::{Explain, Failure, RunOutcome};
 use crate::{Terminal, relay, session};
 
 /// First word of a supervisor's command line; no verb begins like this.
 const SUPERVISE: &str = "--supervise";
+/// QEMU ends within this after SIGTERM, unless it waits: for a reader of its output, or a disk.
+const END_LIMIT: Duration = Duration::from_secs(2);
 /// Longest task in bytes.
 const TASK_MAX: u64 = 1 << 20;
 
@@ -272,23 +277,27 @@ fn spawn(task: &Supervised, uplink: Option<Uplink>) -> io::Result<Child> {
     command.stdin(uplink.qemu_input).spawn()
 }
 
-fn pass_on(
-    mut signals: Signals,
-    child: &Child,
-    received: Arc<AtomicI32>,
-) -> std::thread::JoinHandle<()> {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    std::thread::spawn(move || {
+fn pass_on(mut signals: Signals, child: &Child, received: Arc<AtomicI32>) -> JoinHandle<()> {
+    let pid = child.id();
+    let qemu = start_time(pid).and_then(|at| ProcessHandle::open(pid, at));
+    let qemu = qemu.map(Arc::new);
+    thread::spawn(move || {
         for signal in signals.forever() {
-            let _ = received.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
-            if let Some(pid) = pid {
-                let _ = kill_process(pid, Signal::TERM);
+            let first = received.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
+            let Some(qemu) = &qemu else { continue };
+            let _ = qemu.signal(Signal::TERM);
+            if first.is_ok() {
+                let qemu = Arc::clone(qemu);
+                thread::spawn(move || {
+                    thread::sleep(END_LIMIT);
+                    qemu.signal(Signal::KILL)
+                });
             }
         }
     })
 }
 
-fn stop(handle: &Handle, passing: std::thread::JoinHandle<()>) {
+fn stop(handle: &Handle, passing: JoinHandle<()>) {
     handle.close();
     let _ = passing.join();
 }

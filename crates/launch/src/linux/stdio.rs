@@ -6,8 +6,10 @@
 
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::stdio::{stderr, stdin, stdout};
 use rustix::termios::isatty;
@@ -16,6 +18,9 @@ use tare_qemu::{CommandLine, escaped};
 
 /// Descriptors below this one are the standard ones, which QEMU takes no other way.
 const FIRST_OWN: i32 = 3;
+/// QEMU opens its streams within this, looked for each [`LOOK`].
+const START_LIMIT: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Whether the command's streams should be ports: no terminal is its input, and
 /// QEMU can write to its outputs, which excludes sockets.
@@ -58,6 +63,35 @@ pub(crate) fn add(line: &mut CommandLine, console_log: &Path) -> Result<Vec<Owne
         );
     }
     Ok(kept)
+}
+
+/// Lets QEMU wait for whoever reads the streams. It makes each of them non-blocking when it
+/// starts (`qemu_chr_open_fd`, chardev/char-fd.c), which changes them for every process that
+/// shares them. What a full pipe does not take then stays in the machine, and is lost when
+/// the machine ends. Blocking, QEMU stands still until the reader goes on.
+pub(crate) fn keep_blocking(streams: Vec<OwnedFd>) {
+    for stream in &streams {
+        block(stream);
+    }
+    thread::spawn(move || {
+        let (begin, mut left) = (Instant::now(), streams);
+        while !left.is_empty() && begin.elapsed() < START_LIMIT {
+            thread::sleep(LOOK);
+            left.retain(|stream| !block(stream));
+        }
+    });
+}
+
+/// Whether the stream was non-blocking.
+fn block(stream: &OwnedFd) -> bool {
+    let Ok(flags) = fcntl_getfl(stream) else {
+        return false;
+    };
+    let was = flags.contains(OFlags::NONBLOCK);
+    if was {
+        let _ = fcntl_setfl(stream, flags - OFlags::NONBLOCK);
+    }
+    was
 }
 
 /// A path by which QEMU writes to an open descriptor. A file is not opened anew,
