@@ -6,7 +6,11 @@
 //! the order in which the kernel executes them does not matter.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt as _;
+use std::time::{Duration, Instant};
+
+use io_uring::IoUring;
 
 use super::{Input, memory_file};
 use crate::blk::{
@@ -23,8 +27,8 @@ const SLOT: u64 = 8 << 10;
 const HEADS: u64 = BUFFERS;
 const DATA: u64 = BUFFERS + 0x1000;
 const DISK: u64 = SLOTS * SLOT;
-/// Turns of the event loop until what is in flight counts as lost.
-const TURNS: usize = 1 << 20;
+/// Until what is in flight counts as lost.
+const PATIENCE: Duration = Duration::from_secs(30);
 const QUEUE: u16 = 64;
 
 /// One guest with its disk.
@@ -34,11 +38,12 @@ struct Side {
 }
 
 impl Side {
-    fn new(engine: impl FnOnce(&Disk) -> Option<Box<dyn IoEngine>>) -> Option<Self> {
-        let file = memory_file(DISK)?;
+    fn new(engine: impl FnOnce(&Disk) -> io::Result<Box<dyn IoEngine>>) -> io::Result<Self> {
+        let file = memory_file(DISK).ok_or(io::ErrorKind::OutOfMemory)?;
         let words = (0..DISK / 8).flat_map(|at| (at * 0x9e37).to_le_bytes());
-        file.write_all_at(&words.collect::<Vec<u8>>(), 0).ok()?;
-        let disk = Disk::from_file(file.try_clone().ok()?, "fuzz", Access::ReadWrite).ok()?;
+        file.write_all_at(&words.collect::<Vec<u8>>(), 0)?;
+        let disk = Disk::from_file(file.try_clone()?, "fuzz", Access::ReadWrite);
+        let disk = disk.map_err(io::Error::other)?;
         let engine = engine(&disk)?;
         let settings = BlkSettings {
             serial: [b'f'; SERIAL_BYTES],
@@ -48,7 +53,7 @@ impl Side {
             limits: Default::default(),
         };
         let device = Blk::new(settings, disk, engine, Box::new(MonotonicClock));
-        Some(Self {
+        Ok(Self {
             machine: Machine::new(device),
             file,
         })
@@ -64,7 +69,8 @@ impl Side {
 
     /// Lets the device work until it has answered `count` requests.
     fn answered(&self, ring: &Ring<'_>, count: u16) {
-        for _ in 0..TURNS {
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
             let more = self.machine.io(|device| device.backend_ready());
             self.machine.io(|device| device.deadline_passed());
             if ring.used_index() == count && more == Progress::Done {
@@ -151,19 +157,26 @@ impl Wanted {
     }
 }
 
-/// Plays the input on both; false where this system refuses io_uring.
+/// Whether this system refuses io_uring itself: no such call, or not allowed.
+fn is_refused() -> bool {
+    let refusals = [libc::ENOSYS, libc::EPERM, libc::EACCES];
+    let made = IoUring::new(1).map_err(|error| error.raw_os_error());
+    made.is_err_and(|errno| errno.is_some_and(|errno| refusals.contains(&errno)))
+}
+
+/// Plays the input on both; false where this system refuses io_uring. Panics where the
+/// engines cannot be made for another reason, or do not agree.
 pub fn blk_ring(input: &[u8]) -> bool {
-    let ring = Side::new(|disk| {
-        let chosen = choose(disk).ok()?;
-        chosen.refused.is_none().then_some(chosen.engine)
-    });
-    let calls = Side::new(|disk| {
-        let file = disk.file().try_clone().ok()?;
-        Some(Box::new(SyncIoEngine::new(file)) as Box<dyn IoEngine>)
-    });
-    let (Some(ring), Some(calls)) = (ring, calls) else {
+    if is_refused() {
         return false;
-    };
+    }
+    let ring = Side::new(|disk| {
+        let chosen = choose(disk)?;
+        chosen.refused.map_or(Ok(chosen.engine), Err)
+    });
+    let calls = Side::new(|disk| Ok(Box::new(SyncIoEngine::new(disk.file().try_clone()?))));
+    let [ring, calls] =
+        [ring, calls].map(|side| side.unwrap_or_else(|error| panic!("no engine: {error}")));
     let mut input = Input(input);
     while !input.is_empty() {
         batch([&ring, &calls], &mut input);
