@@ -137,12 +137,29 @@ fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
     // The file gets these bits less the umask's. Changing them by name afterwards would
     // follow a link that somebody put in its place.
     fchmod(&socket, Mode::from_raw_mode(mode))?;
-    let before = umask(Mode::empty());
-    let bound = bind(&socket, &SocketAddrUnix::new(path)?);
-    umask(before);
-    bound?;
+    let address = SocketAddrUnix::new(path)?;
+    {
+        let _all_bits = Umask::none();
+        bind(&socket, &address)?;
+    }
     net::listen(&socket, BACKLOG)?;
     Ok(socket.into())
+}
+
+/// The process's umask, as it was again when this is dropped. It is every thread's: none
+/// makes files in the meantime.
+struct Umask(Mode);
+
+impl Umask {
+    fn none() -> Self {
+        Self(umask(Mode::empty()))
+    }
+}
+
+impl Drop for Umask {
+    fn drop(&mut self) {
+        umask(self.0);
+    }
 }
 
 fn inode(path: &Path) -> io::Result<(u64, u64)> {
