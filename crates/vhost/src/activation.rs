@@ -3,14 +3,19 @@
 #![allow(unsafe_code)]
 
 use std::env;
+use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
+use std::time::Duration;
 
-use rustix::net::SocketType;
-use rustix::net::sockopt::{socket_acceptconn, socket_type};
+use rustix::io::{Errno, FdFlags, fcntl_setfd, retry_on_intr};
+use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
+use rustix::net::{AddressFamily, SendFlags, SocketType, send};
+
+use crate::failure::complain;
 
 /// The first descriptor that is passed (`SD_LISTEN_FDS_START`).
 const FIRST: i32 = 3;
@@ -44,22 +49,33 @@ pub fn sockets() -> Result<Vec<UnixListener>, ActivationError> {
 
 fn socket(number: i32) -> Result<UnixListener, ActivationError> {
     let wrong = ActivationError::NotListening(number);
-    // SAFETY: the variables say that whoever started this process left it this
-    // descriptor, and nothing else here takes one by its number. A number that is not
-    // open fails in what follows.
-    let socket = unsafe { OwnedFd::from_raw_fd(number) };
-    let stream = socket_type(&socket).is_ok_and(|kind| kind == SocketType::STREAM);
-    let listens = socket_acceptconn(&socket).is_ok_and(|listens| listens);
-    let close_on_exec = rustix::io::fcntl_setfd(socket.as_fd(), rustix::io::FdFlags::CLOEXEC);
-    if !stream || !listens || close_on_exec.is_err() {
+    // SAFETY: F_GETFD has no argument and takes any number.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    // Whoever passes a socket leaves it open across execve; what this process opened itself,
+    // or has taken before, is closed there.
+    if flags < 0 || flags & libc::FD_CLOEXEC != 0 {
         return Err(wrong);
     }
-    let listener = UnixListener::from(socket);
-    match listener.local_addr() {
-        Ok(_) => Ok(listener),
-        Err(_) => Err(wrong),
+    // SAFETY: the descriptor is open, and nothing closes it before the next line but one.
+    let seen = unsafe { BorrowedFd::borrow_raw(number) };
+    if !listens(seen) || fcntl_setfd(seen, FdFlags::CLOEXEC).is_err() {
+        return Err(wrong);
     }
+    // SAFETY: it is open and a listening socket. The variables give it to this process, and
+    // nothing here owns it: all that this process opens is close-on-exec from the start, and
+    // this was not until the line before.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) }.into())
 }
+
+/// Whether it is a UNIX stream socket that listens.
+fn listens(socket: BorrowedFd<'_>) -> bool {
+    socket_domain(socket).is_ok_and(|family| family == AddressFamily::UNIX)
+        && socket_type(socket).is_ok_and(|kind| kind == SocketType::STREAM)
+        && socket_acceptconn(socket).is_ok_and(|listens| listens)
+}
+
+/// How long a supervisor may take to make room for `READY=1`.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Tells a supervisor what the service does, if one listens.
 #[derive(Debug)]
@@ -71,30 +87,101 @@ impl Supervisor {
         let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Ok(Self(None));
         };
+        Self::at(&name)
+    }
+
+    fn at(name: &OsStr) -> io::Result<Self> {
         let address = match name.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-            _ => SocketAddr::from_pathname(&name)?,
+            _ => SocketAddr::from_pathname(name)?,
         };
         let socket = UnixDatagram::unbound()?;
         socket.connect_addr(&address)?;
-        socket.set_nonblocking(true)?;
+        socket.set_write_timeout(Some(PATIENCE))?;
         Ok(Self(Some(socket)))
     }
 
-    /// Front-ends can connect.
+    /// Front-ends can connect. Waits for room: a supervisor that does not hear it ends a
+    /// daemon that serves.
     pub(crate) fn ready(&self) {
-        self.say(&format!("READY=1\nMAINPID={}", std::process::id()));
-    }
-
-    /// The end has begun.
-    pub(crate) fn stopping(&self) {
-        self.say("STOPPING=1");
-    }
-
-    /// A supervisor that does not listen any more is no reason to fail.
-    fn say(&self, state: &str) {
-        if let Some(socket) = &self.0 {
-            let _ = rustix::io::write(socket, state.as_bytes());
+        let state = format!("READY=1\nMAINPID={}", std::process::id());
+        if let Err(errno) = self.say(&state, SendFlags::empty()) {
+            complain(&format!("cannot tell the supervisor of READY=1: {errno}"));
         }
+    }
+
+    /// The end has begun. A supervisor that does not listen any more is no reason to wait.
+    pub(crate) fn stopping(&self) {
+        let _ = self.say("STOPPING=1", SendFlags::DONTWAIT);
+    }
+
+    fn say(&self, state: &str, flags: SendFlags) -> Result<(), Errno> {
+        let Some(socket) = &self.0 else {
+            return Ok(());
+        };
+        let flags = flags | SendFlags::NOSIGNAL;
+        retry_on_intr(|| send(socket, state.as_bytes(), flags)).map(drop)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::os::fd::{AsRawFd as _, IntoRawFd as _};
+
+    /// Without close-on-exec, as systemd leaves it.
+    fn passed(socket: impl std::os::fd::AsFd) -> OwnedFd {
+        rustix::io::dup(socket).unwrap()
+    }
+
+    #[test]
+    fn only_a_listening_socket_that_was_passed_is_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(directory.path().join("s")).unwrap();
+        let tcp = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let file = passed(std::fs::File::open("/dev/null").unwrap());
+        let tcp = passed(tcp);
+        let own = listener.as_raw_fd();
+        for wrong in [own, file.as_raw_fd(), tcp.as_raw_fd(), i32::MAX] {
+            let refused = socket(wrong).unwrap_err();
+            assert!(matches!(refused, ActivationError::NotListening(it) if it == wrong));
+        }
+        // Nothing was closed.
+        assert!(rustix::io::fcntl_getfd(&file).is_ok());
+        assert!(listener.local_addr().is_ok());
+        let given = passed(&listener).into_raw_fd();
+        let taken = socket(given).unwrap();
+        assert_eq!(taken.as_raw_fd(), given);
+        // Nor is one taken twice.
+        assert!(socket(given).is_err());
+    }
+
+    #[test]
+    fn ready_waits_for_a_supervisor_that_is_busy() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notify");
+        let heard = UnixDatagram::bind(&path).unwrap();
+        let other = UnixDatagram::unbound().unwrap();
+        other.connect(&path).unwrap();
+        other.set_nonblocking(true).unwrap();
+        while other.send(b"x").is_ok() {}
+        let supervisor = Supervisor::at(path.as_os_str()).unwrap();
+        // Does not wait.
+        supervisor.stopping();
+        let says = std::thread::spawn(move || supervisor.ready());
+        let wait = Some(Duration::from_secs(30));
+        heard.set_read_timeout(wait).unwrap();
+        // It has to wait before there is room; if it comes later, it has less to wait for.
+        std::thread::sleep(Duration::from_millis(100));
+        let mut text = [0; 256];
+        loop {
+            let count = heard.recv(&mut text).unwrap();
+            if text[..count].starts_with(b"READY=1\n") {
+                break;
+            }
+            assert_eq!(&text[..count], b"x");
+        }
+        says.join().unwrap();
     }
 }
