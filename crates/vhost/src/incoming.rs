@@ -96,13 +96,15 @@ fn look_at_bytes(socket: BorrowedFd<'_>) -> io::Result<Incoming> {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     since: Instant,
+    patience: Duration,
 }
 
 impl Waiting {
-    /// From now on.
-    pub(crate) fn begin() -> Self {
+    /// From now on, for so long; [`PATIENCE`] but in tests.
+    pub(crate) fn begin(patience: Duration) -> Self {
         Self {
             since: Instant::now(),
+            patience,
         }
     }
 
@@ -112,9 +114,9 @@ impl Waiting {
         (self.since.elapsed() / 8).clamp(first, last)
     }
 
-    /// What is left of [`PATIENCE`].
+    /// What is left of the patience.
     pub(crate) fn left(&self) -> Duration {
-        PATIENCE.saturating_sub(self.since.elapsed())
+        self.patience.saturating_sub(self.since.elapsed())
     }
 }
 
@@ -166,6 +168,7 @@ mod tests {
             since: Instant::now()
                 .checked_sub(Duration::from_millis(ms))
                 .unwrap(),
+            patience: PATIENCE,
         };
         assert!(ago(0).interval() < Duration::from_millis(50));
         assert!(ago(400).interval() >= Duration::from_millis(50));

@@ -15,7 +15,7 @@ use tare_devices::blk::{Clock as _, MonotonicClock};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
 use crate::counters::VhostCounters;
-use crate::incoming::{self, Incoming, Waiting};
+use crate::incoming::{self, Incoming, PATIENCE, Waiting};
 use crate::session::{Session, install_bus_error_handler};
 
 const STOP: u64 = 0;
@@ -50,6 +50,8 @@ pub(crate) struct IoLoop {
     frontend: Option<BackendReqHandler<Mutex<Session>>>,
     /// The front-end has to send its first message, or the rest of one.
     waiting: Option<Waiting>,
+    /// How long it may take.
+    patience: Duration,
     /// What the connection is watched for.
     watched: Interest,
     /// The listener is not watched until then.
@@ -98,6 +100,7 @@ impl IoLoop {
             session,
             frontend: None,
             waiting: None,
+            patience: PATIENCE,
             watched: Interest::default(),
             accepts_after: None,
             connected: Connected::default(),
@@ -111,6 +114,12 @@ impl IoLoop {
         };
         io.listen(Interest::READ)?;
         Ok(io)
+    }
+
+    /// Other patience than [`PATIENCE`].
+    #[cfg(test)]
+    pub(crate) fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Where the connection is found while there is one.
@@ -263,7 +272,7 @@ impl IoLoop {
         stream.set_nonblocking(false)?;
         self.poll.add(&ours, FRONTEND)?;
         self.watched = Interest::READ;
-        self.waiting = Some(Waiting::begin());
+        self.waiting = Some(Waiting::begin(self.patience));
         *self
             .connected
             .lock()
@@ -300,11 +309,13 @@ impl IoLoop {
         drop(stream);
         if !takes_a_reply {
             // The reply to a message would wait for it.
-            self.waiting.get_or_insert_with(Waiting::begin);
+            self.waiting
+                .get_or_insert_with(|| Waiting::begin(self.patience));
             return self.watch(REPLIES);
         }
         if found == Incoming::Part {
-            self.waiting.get_or_insert_with(Waiting::begin);
+            self.waiting
+                .get_or_insert_with(|| Waiting::begin(self.patience));
             return self.watch(Interest::default());
         }
         if found == Incoming::Broken {

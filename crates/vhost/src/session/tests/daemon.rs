@@ -17,6 +17,7 @@ use tare_devices::virtio::VirtioDevice as _;
 
 use crate::counters::VhostCounters;
 use crate::front::Front;
+use crate::incoming::PATIENCE;
 use crate::io::{IoLoop, QUEUES};
 use crate::session::Session;
 
@@ -36,11 +37,20 @@ pub struct Daemon {
 impl Daemon {
     /// Serves a disk whose sectors hold their numbers.
     pub fn new() -> Self {
-        Self::with_latency(Duration::ZERO)
+        Self::with(Duration::ZERO, PATIENCE)
     }
 
     /// As [`new`](Self::new); each request takes so long.
     pub fn with_latency(latency: Duration) -> Self {
+        Self::with(latency, PATIENCE)
+    }
+
+    /// As [`new`](Self::new); a front-end may take so long for a message.
+    pub fn with_patience(patience: Duration) -> Self {
+        Self::with(Duration::ZERO, patience)
+    }
+
+    fn with(latency: Duration, patience: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("disk");
         let bytes: Vec<u8> = (0..64).flat_map(|sector| [sector; 512]).collect();
@@ -66,6 +76,7 @@ impl Daemon {
         let stopped = stop.try_clone().unwrap();
         let counted = Arc::clone(&counters);
         let io = IoLoop::new(poll, listener, session, counted, stopped, event()).unwrap();
+        let io = io.with_patience(patience);
         let thread = std::thread::spawn(move || io.run().unwrap());
         Self {
             directory,
