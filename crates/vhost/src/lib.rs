@@ -28,6 +28,7 @@ pub mod front;
 pub mod fuzz_entry;
 mod incoming;
 mod io;
+mod limits;
 mod routes;
 mod serve;
 mod session;
@@ -35,5 +36,6 @@ mod socket;
 
 pub use activation::{ActivationError, Supervisor, sockets as passed_sockets};
 pub use counters::VhostCounters;
+pub use limits::{MOST_DISKS, TooFewDescriptors, allow_descriptors};
 pub use serve::{BlkDaemon, Ended, ServeError, ServedDisk, serve};
 pub use socket::{Socket, SocketError};

@@ -15,8 +15,8 @@ use tare_launch::disk_choice::DiskChoice;
 use tare_launch::record::{EngineName, Record, now_s};
 use tare_launch::{Name, RunDirGuard, RunFileError};
 use tare_vhost::{
-    ActivationError, BlkDaemon, ServeError, ServedDisk, Socket, SocketError, Supervisor,
-    passed_sockets,
+    ActivationError, BlkDaemon, MOST_DISKS, ServeError, ServedDisk, Socket, SocketError,
+    Supervisor, TooFewDescriptors, allow_descriptors, passed_sockets,
 };
 
 use crate::args::BlkArgs;
@@ -47,6 +47,16 @@ impl Explain for ServeError {
 #[error("invalid disk settings")]
 struct BadDisk(#[from] DiskConfigError);
 
+impl Explain for TooFewDescriptors {
+    fn code(&self) -> ExitCode {
+        ExitCode::Usage
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some("serve fewer disks, or raise the hard limit (ulimit -Hn, LimitNOFILE=)".to_owned())
+    }
+}
+
 impl Explain for BadDisk {
     fn code(&self) -> ExitCode {
         ExitCode::Usage
@@ -62,9 +72,6 @@ impl Explain for ActivationError {
         Some("a socket unit with ListenStream= passes such a socket".to_owned())
     }
 }
-
-/// Most disks of one daemon.
-const MOST_DISKS: usize = 16;
 
 /// Disks and sockets that do not go together.
 #[derive(Debug, thiserror::Error)]
@@ -94,9 +101,8 @@ impl Explain for PairError {
     }
 }
 
-/// Where the disks are served, in their order.
-fn sockets(args: &BlkArgs) -> Result<Vec<Socket>, Failure> {
-    let passed = passed_sockets()?;
+/// Where the disks are served, in their order; `passed` came from a supervisor.
+fn sockets(args: &BlkArgs, passed: Vec<UnixListener>) -> Result<Vec<Socket>, Failure> {
     let (disks, sockets) = (args.disk.len(), args.socket.len().max(passed.len()));
     if disks > MOST_DISKS {
         return Err(PairError::Disks(disks).into());
@@ -119,6 +125,9 @@ fn sockets(args: &BlkArgs) -> Result<Vec<Socket>, Failure> {
 
 /// Serves disks until Ctrl-C, SIGTERM or `tare stop`.
 pub(crate) fn blk(args: BlkArgs) -> Outcome {
+    // Before anything is opened, whose number the environment might name.
+    let passed = passed_sockets()?;
+    allow_descriptors(args.disk.len().min(MOST_DISKS))?;
     let mut disks = Vec::new();
     for (number, asked) in args.disk.iter().enumerate() {
         let disk = Disk::open_as(&asked.path, asked.access, asked.format);
@@ -126,7 +135,7 @@ pub(crate) fn blk(args: BlkArgs) -> Outcome {
         let config = config(number, asked, &disk);
         disks.push((disk, settings(&config).map_err(BadDisk)?, config));
     }
-    let sockets = sockets(&args)?;
+    let sockets = sockets(&args, passed)?;
     let supervisor = Supervisor::of_environment()
         .map_err(|error| Failure::new(ExitCode::Socket, NoSupervisor(error)))?;
     let name = match args.name {

@@ -77,6 +77,37 @@ fn disks_and_sockets_that_do_not_go_together_are_refused() {
     place.run(&twice).expect(36, "in use");
 }
 
+#[test]
+fn disks_that_cannot_have_their_descriptors_are_refused() {
+    let place = Place::new();
+    let disk = place.file("d.img", &[0; BYTES]);
+    let socket = place.path().join("s");
+    let tare = place.tare(&["blk", "--disk", &disk, "--socket", socket.to_str().unwrap()]);
+    let refused = by_shell("ulimit -n 200; exec \"$@\"", &tare)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("this process may have 200"), "{said}");
+    assert!(!socket.exists() && place.run_directories().is_empty());
+}
+
+/// `script` with the command as its arguments.
+fn by_shell(script: &str, command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", script, "sh"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
+}
+
 /// As systemd starts it: a listening socket as descriptor 3, and a socket that hears of
 /// its state.
 #[test]
@@ -97,17 +128,7 @@ fn a_daemon_takes_a_socket_that_was_passed_and_says_when_it_is_ready() {
     let early = UnixStream::connect(place.path().join("s")).unwrap();
     let tare = place.tare(&["blk", "--disk", &disk, "--name", "disk"]);
     let script = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", script, "sh"])
-        .arg(tare.get_program())
-        .args(tare.get_args());
-    for (name, value) in tare.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
+    let mut shell = by_shell(script, &tare);
     shell.env("NOTIFY_SOCKET", place.path().join("notify"));
     shell
         .stdin(OwnedFd::from(listener))

@@ -31,6 +31,7 @@ use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 use crate::counters::VhostCounters;
 use cache_mode::{Belief, Driver};
 use log_area::LogArea;
+pub(crate) use memory::MAX_REGIONS;
 use memory::Regions;
 use notifier::Kick;
 use ring::Ring;

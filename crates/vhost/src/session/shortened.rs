@@ -19,8 +19,10 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use tare_control::exit::ExitCode;
 use vmm_sys_util::signal::register_signal_handler;
 
-/// Mappings at a time: those of a session, and those that replace them.
-const MOST: usize = 512;
+use crate::limits::{MAPPINGS_A_DISK, MOST_DISKS};
+
+/// Mappings at a time: each disk has its share, and cannot take more ([`super::memory`]).
+const MOST: usize = MOST_DISKS * MAPPINGS_A_DISK;
 const PAGE: usize = 4096;
 /// `si_code` of an access beyond the end of a file (`asm-generic/siginfo.h`).
 const BUS_ADRERR: libc::c_int = 2;
@@ -165,6 +167,17 @@ mod tests {
         all.write_obj(5u64, 2 * PAGE).unwrap();
         assert_eq!(read(2 * PAGE), 5);
         assert_eq!(file.metadata().unwrap().len(), 2 * PAGE as u64);
+    }
+
+    /// The tests beside this one have the last disk's share.
+    #[test]
+    fn each_disk_has_mappings_whatever_the_others_take() {
+        let bytes = [0; 16];
+        let others = (MOST_DISKS - 1) * MAPPINGS_A_DISK;
+        let watches: Vec<_> = (0..others)
+            .map_while(|_| Watch::new(bytes.as_ptr(), bytes.len(), 4096))
+            .collect();
+        assert_eq!(watches.len(), others);
     }
 
     #[test]
