@@ -218,3 +218,30 @@ fn record(image: String) -> Record {
         user: None,
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// A disk in use, a name in use and a daemon that was killed are worth another try.
+    #[test]
+    fn systemd_does_not_start_again_what_cannot_start() {
+        let unit = include_str!("../../../../dist/tare-blk@.service");
+        let prefix = "RestartPreventExitStatus=";
+        let codes = unit.lines().find_map(|line| line.strip_prefix(prefix));
+        let permanent = [
+            ExitCode::Usage,
+            ExitCode::Socket,
+            ExitCode::DiskUnreadable,
+            ExitCode::DiskUnusable,
+            ExitCode::RunRootUnsafe,
+            ExitCode::RunDirForeign,
+        ];
+        let permanent = permanent.map(|code| (code as i32).to_string());
+        assert_eq!(codes.unwrap(), permanent.join(" "));
+        // And the rest has an end.
+        assert!(!unit.contains("StartLimitIntervalSec=0"));
+        assert!(unit.contains("\nStartLimitBurst="));
+    }
+}
