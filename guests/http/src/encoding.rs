@@ -1,6 +1,8 @@
 //! Content codings of files that were compressed before (RFC 9110, 8.4 and 12.5.3): which
 //! of them a client takes.
 
+use crate::request::Lines;
+
 /// A coding that files are kept in beside their own form, by the end of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
@@ -38,22 +40,33 @@ impl Encoding {
     }
 
     /// How much a client wants this coding, of 1,000, by `Accept-Encoding`: 0 is not at all.
-    pub fn weight(self, accepted: &[u8]) -> u16 {
-        let mut of_any = 0;
-        for member in accepted.split(|byte| *byte == b',') {
-            let mut parts = member.split(|byte| *byte == b';');
-            let coding = parts.next().unwrap_or_default().trim_ascii();
-            let is_named = coding.eq_ignore_ascii_case(self.name().as_bytes())
-                || self == Self::Gzip && coding.eq_ignore_ascii_case(b"x-gzip");
-            if is_named {
-                return weight(parts.next());
-            }
-            if coding == b"*" {
-                of_any = weight(parts.next());
-            }
-        }
-        of_any
+    pub fn weight(self, accepted: &Lines<'_>) -> u16 {
+        let own = named(accepted, self.name());
+        let own = match self {
+            Self::Gzip => own.or_else(|| named(accepted, "x-gzip")),
+            _ => own,
+        };
+        own.or_else(|| named(accepted, "*")).unwrap_or(0)
     }
+}
+
+/// How much a client that says so wants a file as it is; 0 for one that does not: it takes
+/// that, and rather a coding that it named.
+pub fn identity_weight(accepted: &Lines<'_>) -> u16 {
+    named(accepted, "identity").unwrap_or(0)
+}
+
+/// The weight of the member of this name. Several lines are one list (RFC 9110, 5.3).
+fn named(accepted: &Lines<'_>, name: &str) -> Option<u16> {
+    let mut members = accepted
+        .iter()
+        .flat_map(|line| line.split(|byte| *byte == b','));
+    members.find_map(|member| {
+        let mut parts = member.split(|byte| *byte == b';');
+        let coding = parts.next()?.trim_ascii();
+        let is_it = coding.eq_ignore_ascii_case(name.as_bytes());
+        is_it.then(|| weight(parts.next()))
+    })
 }
 
 /// The value of `q=`; all without one, nothing if it makes no sense.
@@ -84,13 +97,18 @@ mod tests {
 
     #[test]
     fn weights_are_read_by_name_or_for_any() {
-        let weights = |field: &str| Encoding::ALL.map(|it| it.weight(field.as_bytes()));
+        let lines = |field: &'static str| field.lines().map(str::as_bytes).collect::<Lines<'_>>();
+        let weights = |field| Encoding::ALL.map(|it| it.weight(&lines(field)));
         assert_eq!(weights("gzip, deflate, br, zstd"), [1000, 1000, 1000]);
         assert_eq!(weights("gzip;q=0.5 , BR ; q=0.85"), [850, 0, 500]);
         assert_eq!(weights("*;q=0.25, br;q=0"), [0, 250, 250]);
         assert_eq!(weights("x-gzip;q=1.000"), [0, 0, 1000]);
         assert_eq!(weights("identity"), [0, 0, 0]);
         assert_eq!(weights(""), [0, 0, 0]);
+        assert_eq!(weights("*;q=0.1, gzip\nbr;q=0.5\n"), [500, 100, 1000]);
+        let of_identity = |field| identity_weight(&lines(field));
+        assert_eq!(of_identity("gzip;q=0.5\nIdentity;q=0.75"), 750);
+        assert_eq!(of_identity("*, gzip"), 0);
         for odd in [
             "br;q=2",
             "br;q=0.1234",

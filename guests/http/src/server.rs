@@ -1,5 +1,6 @@
 //! One server: its files, counters and clock, and what it answers.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,7 +15,7 @@ use crate::counters::Counters;
 use crate::encoding::Encoding;
 use crate::http_date;
 use crate::request::{Method, Request};
-use crate::site::{self, Asset, Assets, Files, FindError, Node};
+use crate::site::{self, Asset, Assets, Encoded, Files, FindError, Node};
 use crate::status::Status;
 use crate::target::{self, Form, Resource, TargetError};
 
@@ -131,7 +132,7 @@ impl<P: Platform> Server<P> {
             return answer_other(request, head);
         }
         if let Some(asset) = self.assets.get(request.target) {
-            return answer_file(request, asset.accepted(request.accept_encoding), head);
+            return self.answer_asset(request, asset, head);
         }
         self.answer_unknown(request, head)
     }
@@ -148,24 +149,25 @@ impl<P: Platform> Server<P> {
         if is_metrics && self.metrics == Metrics::On {
             return self.answer_metrics(head);
         }
-        let mut found = self.find(&resource);
-        if matches!(found, Err(FindError::NoMemory)) {
-            // The latest files are held; let go of, they make room for this one.
-            self.assets.clear();
-            found = self.find(&resource);
-        }
-        match found {
+        match self.find_with_room(&resource) {
             Ok(Found::Asset(asset)) => {
                 self.assets.put(request.target, &asset);
-                answer_file(request, asset.accepted(request.accept_encoding), head)
+                self.answer_asset(request, asset, head)
             }
             Ok(Found::DirectoryWithoutSlash) => redirect(head, &resource),
             Ok(Found::Nothing) => self.answer_missing(request, head),
-            Err(FindError::NoMemory) => {
-                plain(head, Status::ServiceUnavailable, b"Retry-After: 1\r\n")
-            }
-            Err(FindError::Unreadable) => plain(head, Status::InternalServerError, b""),
+            Err(error) => unavailable(head, error),
         }
+    }
+
+    /// The answer with the form of a file that the client wants.
+    fn answer_asset(&self, request: &Request<'_>, asset: Arc<Asset>, head: &mut Vec<u8>) -> Answer {
+        let load = |path: &str, encoding| self.load(path, encoding);
+        answer_file(
+            request,
+            asset.accepted(&request.accept_encoding, load),
+            head,
+        )
     }
 
     /// A path without a file. What it gets is looked up each time, so that asking for
@@ -175,24 +177,35 @@ impl<P: Platform> Server<P> {
         let (Missing::Page(path) | Missing::Fallback(path)) = &self.missing else {
             return plain(head, Status::NotFound, b"");
         };
-        let Ok(Some(Node::File { bytes, modified_s })) = self.platform.find(path) else {
-            return plain(head, Status::NotFound, b"");
+        let resource = Resource {
+            path,
+            form: Form::Name,
+            query: None,
         };
-        let Ok(Found::Asset(asset)) = self.prepare(path, bytes, modified_s) else {
-            return plain(head, Status::NotFound, b"");
-        };
-        match self.missing {
-            Missing::Fallback(_) => {
-                answer_file(request, asset.accepted(request.accept_encoding), head)
+        match (self.find_with_room(&resource), &self.missing) {
+            (Ok(Found::Asset(asset)), Missing::Fallback(_)) => {
+                self.answer_asset(request, asset, head)
             }
-            _ => page(head, Status::NotFound, path, asset),
+            (Ok(Found::Asset(asset)), _) => page(head, Status::NotFound, path, asset),
+            (Ok(_), _) => plain(head, Status::NotFound, b""),
+            (Err(error), _) => unavailable(head, error),
         }
+    }
+
+    fn find_with_room(&self, resource: &Resource<'_>) -> Result<Found, FindError> {
+        let mut found = self.find(resource);
+        if matches!(found, Err(FindError::NoMemory)) {
+            // The latest files are held; let go of, they make room for this one.
+            self.assets.clear();
+            found = self.find(resource);
+        }
+        found
     }
 
     fn find(&self, resource: &Resource<'_>) -> Result<Found, FindError> {
         Ok(match (self.platform.find(resource.path)?, resource.form) {
             (Some(Node::File { bytes, modified_s }), Form::Name) => {
-                self.prepare(resource.path, bytes, modified_s)?
+                self.prepare(resource.path, bytes, modified_s)
             }
             (Some(Node::Directory), Form::Name) => Found::DirectoryWithoutSlash,
             (Some(Node::Directory), Form::Directory) => self.find_index(resource.path)?,
@@ -208,46 +221,46 @@ impl<P: Platform> Server<P> {
         };
         let path = [parts[0], parts[1], "index.html"].concat();
         Ok(match self.platform.find(&path)? {
-            Some(Node::File { bytes, modified_s }) => self.prepare(&path, bytes, modified_s)?,
+            Some(Node::File { bytes, modified_s }) => self.prepare(&path, bytes, modified_s),
             _ => Found::Nothing,
         })
     }
 
-    fn prepare(&self, path: &str, bytes: fs::Content, modified_s: u64) -> Result<Found, FindError> {
-        let now_s = self.platform.unix_s();
+    fn prepare(&self, path: &str, bytes: fs::Content, modified_s: u64) -> Found {
         let encoded = match self.precompressed {
-            Precompressed::Off => Vec::new(),
-            Precompressed::On => self.encoded(path, modified_s, now_s)?,
+            Precompressed::Off => None,
+            Precompressed::On => self.encoded(path, modified_s),
         };
-        let form = if encoded.is_empty() {
-            site::Form::Only
-        } else {
-            site::Form::Plain
+        let form = match encoded {
+            None => site::Form::Only,
+            Some(_) => site::Form::Plain,
         };
-        let asset = Asset::in_form(form, path, bytes, modified_s, now_s);
-        Ok(Found::Asset(Arc::new(asset.with_encoded(encoded))))
+        let asset = Asset::in_form(form, path, bytes, modified_s, self.platform.unix_s());
+        Found::Asset(Arc::new(asset.with_encoded(encoded)))
     }
 
     /// The compressed forms of the file at `path`, except those that are older.
     #[cold]
-    fn encoded(
-        &self,
-        path: &str,
-        plain_s: u64,
-        now_s: u64,
-    ) -> Result<Vec<(Encoding, Arc<Asset>)>, FindError> {
-        let mut encoded = Vec::new();
-        for encoding in Encoding::ALL {
-            let found = self.platform.find(&[path, encoding.suffix()].concat())?;
-            if let Some(Node::File { bytes, modified_s }) = found
-                && modified_s >= plain_s
-            {
-                let form = site::Form::Encoded(encoding);
-                let asset = Asset::in_form(form, path, bytes, modified_s, now_s);
-                encoded.push((encoding, Arc::new(asset)));
-            }
-        }
-        Ok(encoded)
+    fn encoded(&self, path: &str, plain_s: u64) -> Option<Box<Encoded>> {
+        Encoded::of(path, |encoding| {
+            let modified_s = self.platform.modified_s(&sibling(path, encoding));
+            modified_s.is_some_and(|modified_s| modified_s >= plain_s)
+        })
+    }
+
+    /// A compressed form. What is wrong with it takes nothing away but this form.
+    #[cold]
+    fn load(&self, path: &str, encoding: Encoding) -> Option<Arc<Asset>> {
+        let Ok(Some(Node::File { bytes, modified_s })) =
+            self.platform.find(&sibling(path, encoding))
+        else {
+            return None;
+        };
+        let form = site::Form::Encoded(encoding);
+        let now_s = self.platform.unix_s();
+        Some(Arc::new(Asset::in_form(
+            form, path, bytes, modified_s, now_s,
+        )))
     }
 
     fn answer_metrics(&self, head: &mut Vec<u8>) -> Answer {
@@ -262,6 +275,20 @@ impl<P: Platform> Server<P> {
             status: Status::Ok,
             content: Content::Owned(text),
         }
+    }
+}
+
+/// The name of a file's form in a coding.
+fn sibling(path: &str, encoding: Encoding) -> String {
+    [path, encoding.suffix()].concat()
+}
+
+/// The answer for a file that is there and cannot be given.
+#[cold]
+fn unavailable(head: &mut Vec<u8>, error: FindError) -> Answer {
+    match error {
+        FindError::NoMemory => plain(head, Status::ServiceUnavailable, b"Retry-After: 1\r\n"),
+        FindError::Unreadable => plain(head, Status::InternalServerError, b""),
     }
 }
 

@@ -9,7 +9,8 @@ use tare_libos::fs::Content;
 use tare_libos::sync::Mutex;
 
 use crate::conditions::Validators;
-use crate::encoding::Encoding;
+use crate::encoding::{self, Encoding};
+use crate::request::Lines;
 use crate::status::Status;
 use crate::{content_type, decimal, http_date};
 
@@ -18,6 +19,15 @@ use crate::{content_type, decimal, http_date};
 pub trait Files {
     /// What is at `path`, which is clean and relative; `None` for nothing.
     fn find(&self, path: &str) -> Result<Option<Node>, FindError>;
+
+    /// Time of the last change of the file at `path`, seconds since 1970, without reading
+    /// it; `None` for no file, and where that cannot be said.
+    fn modified_s(&self, path: &str) -> Option<u64> {
+        match self.find(path) {
+            Ok(Some(Node::File { modified_s, .. })) => Some(modified_s),
+            _ => None,
+        }
+    }
 }
 
 /// Why a path cannot be looked up.
@@ -61,7 +71,55 @@ pub struct Asset {
     /// Last-Modified, ETag and Vary, as whole lines.
     validated: Range<usize>,
     /// The same in other codings.
-    encoded: Box<[(Encoding, Arc<Asset>)]>,
+    encoded: Option<Box<Encoded>>,
+}
+
+/// The forms of a file in other codings: which there are, each loaded when a client first
+/// wants it.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    path: Box<str>,
+    forms: [Option<Mutex<Option<Arc<Asset>>>>; Encoding::ALL.len()],
+}
+
+impl Encoded {
+    /// Those that `is_there` says of the file at `path`; `None` for none.
+    pub(crate) fn of(path: &str, is_there: impl Fn(Encoding) -> bool) -> Option<Box<Self>> {
+        let forms = Encoding::ALL.map(|it| is_there(it).then(Mutex::default));
+        let path = Box::from(path);
+        let any = forms.iter().any(Option::is_some);
+        any.then(|| Box::new(Self { path, forms }))
+    }
+
+    /// The form that is wanted at least as much as the plain one, and most.
+    #[cold]
+    fn wanted(
+        &self,
+        accepted: &Lines<'_>,
+        load: impl Fn(&str, Encoding) -> Option<Arc<Asset>>,
+    ) -> Option<Arc<Asset>> {
+        let least = encoding::identity_weight(accepted).max(1);
+        let mut weights = Encoding::ALL.map(|it| it.weight(accepted));
+        loop {
+            // Of equals the first.
+            let places = (0..weights.len()).rev();
+            let most = places.max_by_key(|&place| weights[place])?;
+            if weights[most] < least {
+                return None;
+            }
+            weights[most] = 0;
+            let Some(form) = &self.forms[most] else {
+                continue;
+            };
+            let mut form = form.lock();
+            if form.is_none() {
+                *form = load(&self.path, Encoding::ALL[most]);
+            }
+            if form.is_some() {
+                return form.clone();
+            }
+        }
+    }
 }
 
 /// Which of its forms an asset is.
@@ -127,36 +185,27 @@ impl Asset {
             validated: last_modified.start - b"Last-Modified: ".len()..varies.end + 2,
             etag,
             last_modified,
-            encoded: Box::default(),
+            encoded: None,
         }
     }
 
-    /// With the same file in other codings, by preference.
-    pub fn with_encoded(self, encoded: Vec<(Encoding, Arc<Asset>)>) -> Self {
-        let encoded = encoded.into_boxed_slice();
+    /// With the same file in other codings.
+    pub(crate) fn with_encoded(self, encoded: Option<Box<Encoded>>) -> Self {
         Self { encoded, ..self }
     }
 
-    /// The form that a client wants most, by its `Accept-Encoding`.
+    /// The form that a client wants most, by its `Accept-Encoding`. `load` gives the file at
+    /// a path in a coding; a form that it cannot give counts as not there.
     #[inline]
-    pub fn accepted(self: Arc<Self>, accept_encoding: Option<&[u8]>) -> Arc<Self> {
-        match accept_encoding {
-            Some(accepted) if !self.encoded.is_empty() => self.wanted(accepted),
+    pub(crate) fn accepted(
+        self: Arc<Self>,
+        accepted: &Lines<'_>,
+        load: impl Fn(&str, Encoding) -> Option<Arc<Self>>,
+    ) -> Arc<Self> {
+        match &self.encoded {
+            Some(encoded) if !accepted.is_empty() => encoded.wanted(accepted, load).unwrap_or(self),
             _ => self,
         }
-    }
-
-    #[cold]
-    fn wanted(self: Arc<Self>, accepted: &[u8]) -> Arc<Self> {
-        let mut most = 0;
-        let mut found = None;
-        for (encoding, asset) in &self.encoded {
-            let weight = encoding.weight(accepted);
-            if weight > most {
-                (most, found) = (weight, Some(asset));
-            }
-        }
-        found.map_or_else(|| Arc::clone(&self), Arc::clone)
     }
 
     /// Status line and fields of a complete answer.

@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::sync::Mutex;
+
 use tare_guest_http::host::MemoryFiles;
 use tare_guest_http::server::{Platform, Server};
 use tare_guest_http::site::{Files, FindError, Node};
@@ -357,6 +359,85 @@ fn a_file_that_cannot_be_read_is_not_missing() {
     }
 }
 
+/// As [`Failing`], for the page of paths without a file.
+struct FailingPage(FindError);
+
+impl Files for FailingPage {
+    fn find(&self, path: &str) -> Result<Option<Node>, FindError> {
+        match path {
+            "page.html" => Err(self.0),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Platform for FailingPage {
+    fn unix_s(&self) -> u64 {
+        0
+    }
+
+    fn expose(&self, _out: &mut Vec<u8>) {}
+}
+
+#[test]
+fn a_page_that_cannot_be_read_is_not_missing() {
+    for (error, status) in [(FindError::NoMemory, 503), (FindError::Unreadable, 500)] {
+        for missing in [Missing::Page, Missing::Fallback] {
+            let server = Server::new(FailingPage(error)).with_missing(missing("page.html".into()));
+            let script = Script::new([Act::Send(b"GET /no HTTP/1.1\r\nHost: a\r\n\r\n".to_vec())]);
+            let answer = responses(&script.run(&server).sent, &[]).remove(0);
+            assert_eq!(answer.status, status);
+        }
+    }
+}
+
+/// A file whose Brotli form is damaged, and what was read of its forms.
+struct Damaged(MemoryFiles, Mutex<Vec<String>>);
+
+impl Files for Damaged {
+    fn find(&self, path: &str) -> Result<Option<Node>, FindError> {
+        self.1.lock().unwrap().push(path.to_owned());
+        match path {
+            "a.css.br" => Err(FindError::Unreadable),
+            _ => self.0.find(path),
+        }
+    }
+
+    fn modified_s(&self, path: &str) -> Option<u64> {
+        self.0.modified_s(path)
+    }
+}
+
+impl Platform for Damaged {
+    fn unix_s(&self) -> u64 {
+        self.0.unix_s()
+    }
+
+    fn expose(&self, _out: &mut Vec<u8>) {}
+}
+
+#[test]
+fn forms_are_read_when_they_are_wanted_and_take_nothing_away() {
+    let forms = ["a.css", "a.css.br", "a.css.gz"];
+    let with = |files: MemoryFiles, name| files.with(name, name.as_bytes(), 1000);
+    let files = forms.into_iter().fold(MemoryFiles::new(), with);
+    let server = Server::new(Damaged(files, Mutex::default()));
+    let server = server.with_precompressed(Precompressed::On);
+    let ask = |coding: &str| {
+        let head = format!("GET /a.css HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}\r\n\r\n");
+        let script = Script::new([Act::Send(head.into())]).run(&server);
+        let answer = responses(&script.sent, &[]).remove(0);
+        assert_eq!(answer.status, 200);
+        let read = std::mem::take(&mut *server.platform().1.lock().unwrap());
+        (String::from_utf8(answer.body).unwrap(), read.join(" "))
+    };
+    let told = |body: &str, read: &str| (body.to_owned(), read.to_owned());
+    assert_eq!(ask("zstd"), told("a.css", "a.css"));
+    assert_eq!(ask("br"), told("a.css", "a.css.br"));
+    assert_eq!(ask("br, gzip;q=0.5"), told("a.css.gz", "a.css.br a.css.gz"));
+    assert_eq!(ask("gzip"), told("a.css.gz", ""));
+}
+
 #[test]
 fn figures_are_served_as_text() {
     let server = server().with_metrics(Metrics::On);
@@ -397,6 +478,9 @@ fn compressed_forms_go_to_clients_that_take_them() {
             ("zstd", None, b"plain text"),
             ("br;q=0, *", Some("gzip"), b"gzip"),
             ("identity", None, b"plain text"),
+            ("br;q=0.5, identity", None, b"plain text"),
+            ("br, identity;q=0.5", Some("br"), b"br"),
+            ("br;q=0.1\r\nAccept-Encoding: gzip", Some("gzip"), b"gzip"),
         ] {
             let answer = get(
                 &server,

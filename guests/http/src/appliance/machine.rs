@@ -41,7 +41,7 @@ impl Machine {
         let (quiet_until_s, relaxed) = (&self.quiet_until_s, Ordering::Relaxed);
         let may = |quiet| (now_s >= quiet).then_some(next);
         if quiet_until_s.fetch_update(relaxed, relaxed, may).is_ok() {
-            println!("http: /{path} is answered with status 500: {error}");
+            println!("http: /{path} cannot be read: {error}");
         }
     }
 }
@@ -56,6 +56,11 @@ impl Files for Machine {
                 Err(FindError::Unreadable)
             }
         })
+    }
+
+    fn modified_s(&self, path: &str) -> Option<u64> {
+        let metadata = fs::metadata(path).ok()?;
+        metadata.is_file().then(|| metadata.modified().as_secs())
     }
 }
 

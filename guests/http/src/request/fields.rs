@@ -3,7 +3,7 @@
 use httparse::Header;
 
 use super::authority;
-use super::{Body, Conditions, Persistence, Version};
+use super::{Body, Conditions, Lines, Persistence, Version};
 use crate::decimal;
 use crate::status::Status;
 
@@ -13,7 +13,7 @@ pub(super) struct Fields<'a> {
     pub(super) conditions: Conditions<'a>,
     pub(super) range: Option<&'a [u8]>,
     pub(super) if_range: Option<&'a [u8]>,
-    pub(super) accept_encoding: Option<&'a [u8]>,
+    pub(super) accept_encoding: Lines<'a>,
     pub(super) expects_continue: bool,
     range_repeated: bool,
     close: bool,
@@ -57,7 +57,7 @@ impl<'a> Fields<'a> {
             10 if is("connection") => self.take_connection(value),
             13 if is("if-none-match") => self.conditions.if_none_match.push(value),
             14 if is("content-length") => self.take_length(value)?,
-            15 if is("accept-encoding") => self.accept_encoding = Some(value),
+            15 if is("accept-encoding") => self.accept_encoding.push(value),
             17 if is("if-modified-since") => self.conditions.if_modified_since = Some(value),
             17 if is("transfer-encoding") => self.take_coding(value),
             19 if is("if-unmodified-since") => self.conditions.if_unmodified_since = Some(value),

@@ -49,8 +49,8 @@ pub struct Request<'a> {
     pub range: Option<&'a [u8]>,
     /// `If-Range`.
     pub if_range: Option<&'a [u8]>,
-    /// `Accept-Encoding`; of several lines the last.
-    pub accept_encoding: Option<&'a [u8]>,
+    /// `Accept-Encoding`
+    pub accept_encoding: Lines<'a>,
 }
 
 /// A request's method.
@@ -109,7 +109,7 @@ pub struct Conditions<'a> {
 }
 
 /// A list-valued field, possibly on more than one line. Lines beyond the fourth
-/// do not count: for both fields that errs towards sending nothing stale.
+/// do not count: for tags that errs towards sending nothing stale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lines<'a>([Option<&'a [u8]>; 4]);
 
