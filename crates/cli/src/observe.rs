@@ -113,13 +113,15 @@ enum Scope {
 impl Watch {
     /// All machines of this host, those that start later included.
     pub(crate) fn all() -> Self {
+        let mut started = Started::before_listing();
         let began_ns = thread_cpu_ns();
         let listing = vm::list();
         let took = Duration::from_nanos(thread_cpu_ns().saturating_sub(began_ns));
+        started.listed(took);
         Self {
             observer: Observer::start(&listing.vms),
             vms: listing.vms,
-            scope: Scope::All(Started::after_listing(took)),
+            scope: Scope::All(started),
             unavailable: listing.unavailable,
             stopped: Arc::default(),
         }
@@ -172,7 +174,7 @@ impl Watch {
             if let Scope::All(started) = &mut self.scope
                 && Instant::now() >= next_list
             {
-                self.observer.join(&started.look());
+                self.observer.join(&started.look().vms);
                 next_list = Instant::now() + LIST;
             }
         }
@@ -206,8 +208,10 @@ impl Watch {
         let Scope::All(started) = &mut self.scope else {
             return;
         };
-        self.vms.retain(vm::lives);
-        for vm in started.look() {
+        let looked = started.look();
+        let runs = |vm: &Vm| vm::lives(vm) && !(looked.is_whole && vm::has_closed(vm));
+        self.vms.retain(runs);
+        for vm in looked.vms {
             let is_same =
                 |known: &Vm| (known.pid, known.started_ticks) == (vm.pid, vm.started_ticks);
             if !self.vms.iter().any(is_same) {

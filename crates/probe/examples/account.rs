@@ -39,9 +39,10 @@ fn cost_of_all(window: Duration) {
         println!("{name}: {ms:.1} ms of CPU time");
         before_ns = now_ns;
     };
+    let mut started = Started::before_listing();
     let vms = vm::list().vms;
     step(&format!("listing {} machines", vms.len()));
-    let mut started = Started::after_listing(Duration::from_millis(5));
+    started.listed(Duration::from_millis(5));
     let mut observer = kvm::Observer::start(&vms);
     step("starting to observe");
     let (end, mut next_list) = (Instant::now() + window, Instant::now());
@@ -49,7 +50,7 @@ fn cost_of_all(window: Duration) {
         std::thread::sleep(observer.next_refresh());
         observer.refresh();
         if Instant::now() >= next_list {
-            observer.join(&started.look());
+            observer.join(&started.look().vms);
             next_list = Instant::now() + Duration::from_millis(500);
         }
     }

@@ -122,6 +122,12 @@ pub fn lives(vm: &Vm) -> bool {
     stat.is_some_and(|stat| stat.started_ticks == vm.started_ticks)
 }
 
+/// Whether the process of this machine is seen to hold it no more: it closed the machine, or
+/// ended and its parent has not asked how.
+pub fn has_closed(vm: &Vm) -> bool {
+    matches!(machine(vm.pid), Ok(None))
+}
+
 /// The virtual machine of a process; `None` if it runs none. Of most processes only the descriptors
 /// are looked at.
 pub(super) fn machine(pid: u32) -> Result<Option<Vm>, FindError> {

@@ -8,9 +8,9 @@ mod started;
 mod threads;
 mod translated;
 
-pub use find::{FindError, Listing, find, list, lives, of_pid};
+pub use find::{FindError, Listing, find, has_closed, list, lives, of_pid};
 pub(crate) use helpers::helpers;
-pub use started::Started;
+pub use started::{Looked, Started};
 pub use tare_account::{Monitor, Role, Vm};
 pub(crate) use threads::nameless_vcpus;
 pub use threads::{VmThread, threads};

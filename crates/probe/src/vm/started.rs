@@ -19,6 +19,9 @@ const WHOLE_SHARE: f64 = 0.002;
 /// Shortest time between two looks at all.
 const WHOLE: Duration = Duration::from_secs(2);
 
+/// A process that lived so long when the first listing began is not young, s.
+const YOUNG_S: u64 = 5;
+
 /// Finds machines that start.
 #[derive(Debug)]
 pub struct Started {
@@ -27,19 +30,40 @@ pub struct Started {
     next_whole: Instant,
 }
 
+/// What a look found.
+#[derive(Debug)]
+pub struct Looked {
+    /// The machines, those that are known too.
+    pub vms: Vec<Vm>,
+    /// Whether all processes were looked at.
+    pub is_whole: bool,
+}
+
 impl Started {
-    /// Processes that live already are not young. `took` is the CPU time of the listing
-    /// before.
-    pub fn after_listing(took: Duration) -> Self {
+    /// To be made before all machines are listed: what starts from now on is young, and so
+    /// are processes that started a short time before this one.
+    pub fn before_listing() -> Self {
+        let started = |pid| Some(proc::stat(&proc::process(pid))?.started_ticks);
+        let own = started(std::process::id()).unwrap_or(0);
+        let old = own.saturating_sub(YOUNG_S * rustix::param::clock_ticks_per_second());
         let pids = proc::numbers(Path::new("/proc")).unwrap_or_default();
+        let looks = pids.into_iter().map(|pid| {
+            let is_old = started(pid).is_some_and(|started| started < old);
+            (pid, if is_old { YOUNG } else { 0 })
+        });
         Self {
-            looks: pids.into_iter().map(|pid| (pid, YOUNG)).collect(),
-            next_whole: Instant::now() + rest(took),
+            looks: looks.collect(),
+            next_whole: Instant::now() + WHOLE,
         }
     }
 
-    /// Machines of processes that are worth a look now; those that are known too.
-    pub fn look(&mut self) -> Vec<Vm> {
+    /// All machines have been listed, which took so much CPU time.
+    pub fn listed(&mut self, took: Duration) {
+        self.next_whole = Instant::now() + rest(took);
+    }
+
+    /// Machines of processes that are worth a look now.
+    pub fn look(&mut self) -> Looked {
         let began_ns = thread_cpu_ns();
         let is_whole = Instant::now() >= self.next_whole;
         let pids = proc::numbers(Path::new("/proc")).unwrap_or_default();
@@ -56,7 +80,7 @@ impl Started {
             let took = Duration::from_nanos(thread_cpu_ns().saturating_sub(began_ns));
             self.next_whole = Instant::now() + rest(took);
         }
-        vms
+        Looked { vms, is_whole }
     }
 }
 
@@ -75,16 +99,40 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_closed_its_machine_lives_without_it() {
+        let pid = std::process::id();
+        let vm = Vm {
+            pid,
+            started_ticks: proc::stat(&proc::process(pid)).expect("stat").started_ticks,
+            name: "closed".to_owned(),
+            monitor: crate::vm::Monitor::Tare,
+            command: Vec::new(),
+            vcpus: vec![0],
+        };
+        assert!(find::lives(&vm) && find::has_closed(&vm));
+        // Of one that has ended nothing is seen.
+        let ended = Vm {
+            pid: u32::MAX,
+            ..vm
+        };
+        assert!(!find::lives(&ended) && !find::has_closed(&ended));
+    }
+
+    #[test]
     fn processes_that_are_known_are_not_looked_at_each_time() {
-        let mut started = Started::after_listing(Duration::from_secs(60));
-        started.look();
-        let own = std::process::id();
-        assert_eq!(started.looks[&own], YOUNG + 1);
-        started.looks.remove(&own);
-        for look in 1..YOUNG {
-            started.look();
+        let mut started = Started::before_listing();
+        started.listed(Duration::from_secs(60));
+        let (own, first) = (std::process::id(), 1);
+        // A process that is as young as this one is looked at again.
+        assert_eq!(started.looks[&own], 0);
+        started.looks.insert(first, YOUNG);
+        for look in 1..=YOUNG {
+            assert!(!started.look().is_whole);
             assert_eq!(started.looks[&own], look);
         }
+        assert_eq!(started.looks[&first], 2 * YOUNG);
+        started.next_whole = Instant::now();
+        assert!(started.look().is_whole);
         // What has ended is forgotten.
         started.looks.insert(u32::MAX, 1);
         started.look();
