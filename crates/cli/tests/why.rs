@@ -171,7 +171,11 @@ impl Drop for Hog {
     }
 }
 
-/// Returns soon after the window of this `tare why` began.
+/// Number of `clock_nanosleep` on x86-64.
+const CLOCK_NANOSLEEP: u32 = 230;
+
+/// Returns when the window of this `tare why` has begun: its programs are attached, and it
+/// sleeps, which it does nowhere before.
 fn until_it_watches(watching: &Child) {
     let descriptors = format!("/proc/{}/fd", watching.id());
     eventually("its programs are attached", || {
@@ -179,7 +183,11 @@ fn until_it_watches(watching: &Child) {
         let mut links = all.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
         links.any(|link| link.to_string_lossy().contains("bpf_link"))
     });
-    std::thread::sleep(Duration::from_millis(500));
+    let call = format!("/proc/{}/syscall", watching.id());
+    let sleep = format!("{CLOCK_NANOSLEEP} ");
+    eventually("its window has begun", || {
+        std::fs::read_to_string(&call).is_ok_and(|call| call.starts_with(&sleep))
+    });
 }
 
 /// What `tare why` says about a machine.
@@ -522,6 +530,8 @@ fn a_machine_that_ends_meanwhile_is_told_until_then() {
     let watching = place.tare(&["why", &machine.name, "--seconds", "30"]);
     let watching = { watching }.spawn().unwrap();
     until_it_watches(&watching);
+    // The report of what ends is as new as the last reading of its times.
+    std::thread::sleep(Duration::from_millis(500));
     drop(machine);
     let ended: Ended = support::end(watching);
     ended.expect(0, "then it ended");

@@ -12,8 +12,9 @@ use super::{expect_covered, ready_with, until_it_watches};
 
 /// How often the guest does each.
 const TIMES: u64 = 300;
-/// Looks, where so many events came that they were sampled.
-const ATTEMPTS: usize = 3;
+/// Looks, where so many events came that they were sampled, or the guest was resumed before
+/// the window began, which on a busy computer cannot be told for certain.
+const ATTEMPTS: usize = 5;
 
 /// A kind of the account's exits, by some of its fields.
 struct Did {
@@ -82,6 +83,7 @@ fn counts_are_what_the_guest_did() {
     };
     let (kinds, acts) = acts();
     let cmdline = format!("mode=exit kind={kinds} count={TIMES} us=2000");
+    let mut low = Vec::new();
     for _ in 0..ATTEMPTS {
         let machine = watched(&Place::new(), &image, &cmdline);
         let account = &machine["account"];
@@ -89,10 +91,17 @@ fn counts_are_what_the_guest_did() {
         if account["counted_share"] != 1.0 {
             continue;
         }
+        low.clear();
         for Did { kind, times } in &acts {
-            assert_eq!(counted(account, kind), *times, "{kind}: {account}");
+            let counted = counted(account, kind);
+            assert!(counted <= *times, "{kind}: {counted} of {times}: {account}");
+            if counted < *times {
+                low.push(format!("{kind}: {counted} of {times}"));
+            }
         }
-        return;
+        if low.is_empty() {
+            return;
+        }
     }
-    panic!("a thousand events were sampled, {ATTEMPTS} times");
+    panic!("sampled, or too few, {ATTEMPTS} times: {low:?}");
 }
