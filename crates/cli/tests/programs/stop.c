@@ -13,11 +13,16 @@ static void note(int signal)
 
 int main(int count, char **words)
 {
+    sigset_t term, before;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    /* Blocked but in the wait, so that none comes between the question and it. */
+    sigprocmask(SIG_BLOCK, &term, &before);
     signal(SIGTERM, count > 1 && !strcmp(words[1], "ignore") ? SIG_IGN : note);
     puts("ready");
     fflush(stdout);
     while (!asked)
-        pause();
+        sigsuspend(&before);
     printf("asked %d\n", (int)asked);
     return 5;
 }
