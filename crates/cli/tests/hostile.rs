@@ -138,10 +138,20 @@ fn a_monitor_survives_a_guest_that_keeps_no_rule() {
         words.extend(["--cmdline", OPERATIONS]);
         place.run(&words).expect(0, "");
         let logs = || place.run(&["logs", "hostile"]).out;
+        // With two vCPUs devices may overwrite the image, which ends in its own crash
+        // (`docs/exit-codes.md`) and never in one of the monitor.
+        let crashed = || {
+            let list = place.run(&["ps", "--all"]).out;
+            cpus == "2" && (70..=73).any(|code| list.contains(&format!("exit {code} ")))
+        };
         eventually("all operations are done", || {
-            logs().contains("hostile done")
+            logs().contains("hostile done") || crashed()
         });
         assert!(logs().len() < LOG_BYTES, "{}", logs());
+        if crashed() {
+            place.run(&["rm", "hostile"]).expect(0, "");
+            continue;
+        }
         let stats = place.run(&["stats", "hostile", "--json"]);
         let stats: Value = serde_json::from_str(&stats.out).unwrap();
         let monitor = &stats["memory"]["monitor_resident_bytes"];

@@ -19,6 +19,9 @@ use crate::pci;
 /// Bytes of a device's first memory BAR that are used.
 pub const BAR_BYTES: u64 = 0x8000;
 const PAGE: usize = 4096;
+/// Of an [`Arena`]: whatever the low 16 bits of an address in it become, the address stays in it
+/// if its length is a multiple of this.
+pub const ALIGNMENT: usize = 64 << 10;
 const VIRTIO_VENDOR: u32 = 0x1af4;
 
 /// A virtio device.
@@ -145,10 +148,15 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// `pages` pages of zeros, never freed; `None` if there are not so many.
+    /// `pages` pages of zeros from a multiple of [`ALIGNMENT`], never freed; `None` if there
+    /// are not so many.
     pub fn new(pages: usize) -> Option<Self> {
+        let found = heap::pages(pages + ALIGNMENT / PAGE - 1)?;
+        let skipped = found.addr().get().next_multiple_of(ALIGNMENT) - found.addr().get();
         Some(Self {
-            start: heap::pages(pages)?,
+            // SAFETY: pages begin at multiples of PAGE, so at most ALIGNMENT - PAGE bytes are
+            // skipped, and `pages` pages of the allocation follow.
+            start: unsafe { found.add(skipped) },
             bytes: pages * PAGE,
         })
     }

@@ -67,6 +67,7 @@ pub(crate) fn play(seed: u64, operations: u64) -> bool {
         wires.len(),
         thread::cores()
     );
+    prepare(arena);
     let stop = Arc::new(AtomicBool::new(false));
     let other = (thread::cores() > 1).then(|| flip(arena, seed, Arc::clone(&stop)));
     let mut random = Random::new(seed);
@@ -97,7 +98,16 @@ pub(crate) fn play(seed: u64, operations: u64) -> bool {
     true
 }
 
-/// Changes the low halves of what is in the rings, from another core, until `stop`.
+/// Makes descriptors of the rings' pages that lie in the arena: one of zeros would name the
+/// first pages of memory as soon as `flip` gives it a length.
+fn prepare(arena: Arena) {
+    for at in (0..RING_BYTES * QUEUES as usize).step_by(16) {
+        arena.write(at, &arena.address().to_le_bytes());
+    }
+}
+
+/// Changes the low halves of what is in the rings, from another core, until `stop`. Addresses
+/// stay in their 64 KiB of the arena, lengths below 128 KiB or above all memory.
 fn flip(
     arena: Arena,
     seed: u64,

@@ -11,9 +11,10 @@ use super::random::Random;
 const ADDRESSES: core::ops::Range<u64> = 0x20..0x38;
 /// A bit that no address of this machine's memory has: below 2 GiB.
 const BEYOND: u32 = 1 << 31;
-/// Rings and buffers begin at a place of the arena below this, so that 64 KiB
-/// follow each.
+/// Rings and buffers begin at a place of the arena below this: a multiple of 64 KiB, so that
+/// `flip` moves none beyond it. 128 KiB follow, more than `flip` makes of the longest length.
 pub(super) const PLACES: usize = 384 << 10;
+const _: () = assert!(PLACES.is_multiple_of(raw::ALIGNMENT));
 /// Pages of the arena.
 pub(super) const PAGES: usize = (PLACES + (128 << 10)) / 4096;
 
@@ -40,8 +41,9 @@ impl Wire {
         } else {
             value
         };
-        // SAFETY: addresses of queues are harmless, and descriptors are written by
-        // `descriptor` to the arena alone.
+        // SAFETY: addresses of queues are harmless. Descriptors in the rings' pages are those
+        // of `prepare`, `descriptor` and `request`, which stay in the arena or beyond memory
+        // whatever `flip` makes of their low halves.
         unsafe { raw::write(&self.device, offset, width, value) }
     }
 
@@ -72,7 +74,8 @@ impl Wire {
             1 => u64::from(BEYOND) + place,
             2 => self.device.bar + place % raw::BAR_BYTES,
             3 => 0xfee0_0000 + place % 0x1000,
-            4 => place << 40,
+            // Beyond memory even if `flip` takes its upper half away.
+            4 => place << 40 | u64::from(BEYOND),
             5..8 => self.arena.address() + place,
             _ => self.arena.address() + (place & !0xfff),
         }
