@@ -26,6 +26,8 @@ const MONITOR_KIB: u64 = 8 << 10;
 const GROWTH_KIB: u64 = 1 << 10;
 /// Most that a machine may write to its terminal, bytes.
 const OUTPUT_BYTES: u64 = 64 << 10;
+/// Most descriptors of a monitor with two disks and a network.
+const DESCRIPTORS: usize = 128;
 /// Samples until a monitor has touched all that it needs.
 const WARM_UP: u64 = 10;
 /// Exit codes that end a hostile guest: its status 0, and its own crash, since devices
@@ -57,6 +59,19 @@ struct Seen {
     samples: u64,
 }
 
+impl Seen {
+    /// Whether there was anything to see.
+    fn check(&self) -> Result<()> {
+        ensure!(self.samples > 0, "no monitor answered: {self:?}");
+        ensure!(self.operations > 0, "no guest reported: {self:?}");
+        ensure!(
+            self.crashes < self.machines,
+            "every guest crashed: {self:?}"
+        );
+        Ok(())
+    }
+}
+
 /// Runs it.
 pub fn run(soak: &Soak) -> Result<()> {
     let programs = if let Some(programs) = &soak.programs {
@@ -74,6 +89,7 @@ pub fn run(soak: &Soak) -> Result<()> {
             machine.live(end, &mut seen)?;
         }
         println!("soak on {cpus} vCPUs: {seen:?}");
+        seen.check()?;
     }
     if soak.fuzz > 0 {
         disks()?;
@@ -86,7 +102,9 @@ pub fn run(soak: &Soak) -> Result<()> {
 fn disks() -> Result<()> {
     let rounds = ["test", "-q", "-p", "tare", "--test", "blk", "rounds::"];
     shell::run(&mut shell::cargo(&["build", "-q", "-p", "tare-monitor"]))?;
-    shell::run(shell::cargo(&rounds).env("TARE_SOAK", "1"))
+    let mut rounds = shell::cargo(&rounds);
+    // Tests that were skipped would have shown nothing.
+    shell::run(rounds.env("TARE_SOAK", "1").env("TARE_REQUIRE_KVM", "1"))
 }
 
 struct Machine<'a> {
@@ -153,8 +171,13 @@ impl<'a> Machine<'a> {
                 first_kib.unwrap_or(kib)
             };
             seen.most_kib = seen.most_kib.max(kib);
-            seen.most_descriptors = seen.most_descriptors.max(self.descriptors());
+            let descriptors = self.descriptors();
+            seen.most_descriptors = seen.most_descriptors.max(descriptors);
             let name = &self.name;
+            ensure!(
+                descriptors <= DESCRIPTORS,
+                "{name}: the monitor has {descriptors} descriptors"
+            );
             ensure!(kib <= MONITOR_KIB, "{name}: the monitor has {kib} KiB");
             ensure!(
                 kib <= first + GROWTH_KIB,
@@ -206,13 +229,15 @@ impl<'a> Machine<'a> {
     }
 
     fn stop(&mut self) -> Result<ExitStatus> {
-        self.tare(&["stop", &self.name])?;
+        // Fails as well if the machine has just ended by itself.
+        let asked = self.tare(&["stop", &self.name]);
         let begin = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
             if begin.elapsed() > STOP {
+                asked?;
                 bail!("{} did not stop", self.name);
             }
             thread::sleep(Duration::from_millis(20));
@@ -242,6 +267,21 @@ fn progress(text: &str) -> [u64; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_soak_without_coverage_fails() {
+        let seen = |machines, crashes, operations, samples| Seen {
+            machines,
+            crashes,
+            operations,
+            samples,
+            ..Seen::default()
+        };
+        assert!(seen(2, 1, 10, 3).check().is_ok());
+        for nothing in [seen(2, 0, 10, 0), seen(2, 0, 0, 3), seen(2, 2, 10, 3)] {
+            assert!(nothing.check().is_err(), "{nothing:?}");
+        }
+    }
 
     #[test]
     fn the_last_figures_of_a_guest_count() {
