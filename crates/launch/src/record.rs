@@ -65,7 +65,7 @@ impl EngineName {
     pub fn confinement(self) -> &'static str {
         match self {
             Self::Tare | Self::Blk => "seccomp+files",
-            Self::Qemu | Self::QemuKvm => "seccomp+ns",
+            Self::Qemu | Self::QemuKvm => "seccomp",
         }
     }
 
@@ -88,13 +88,32 @@ impl Record {
         fs::rename(&draft, dir.run_json())
     }
 
-    /// What confines the process that executes the guest: [`EngineName::confinement`], and in
-    /// a jail a user and namespaces of its own as well.
+    /// What confines the process that executes the guest: [`EngineName::confinement`], in
+    /// a jail a user and namespaces of its own as well, and for QEMU namespaces if the kernel
+    /// granted them and QEMU still runs.
     pub fn confinement(&self) -> &'static str {
-        match self.user {
-            Some(_) => "jail",
-            None => self.engine.confinement(),
+        match (self.user, self.engine) {
+            (Some(_), _) => "jail",
+            (None, EngineName::Qemu | EngineName::QemuKvm) if self.qemu_has_namespaces() => {
+                "seccomp+ns"
+            }
+            (None, engine) => engine.confinement(),
         }
+    }
+
+    /// Whether the network of the process's child QEMU is another than its own.
+    fn qemu_has_namespaces(&self) -> bool {
+        if self.process().is_none() {
+            return false;
+        }
+        let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        let own = network(&self.pid.to_string());
+        let qemu = children(self.pid).into_iter().find(|pid| {
+            fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|name| name.starts_with("qemu"))
+        });
+        let qemu = qemu.and_then(|pid| network(&pid));
+        matches!((own, qemu), (Some(own), Some(qemu)) if own != qemu)
     }
 
     /// The process that the record names, unless it has ended.
@@ -115,6 +134,21 @@ impl Record {
         file.take(LONGEST).read_to_end(&mut document)?;
         Ok(serde_json::from_slice(&document)?)
     }
+}
+
+/// What the threads of a process started (`proc_tid_children(5)`).
+fn children(pid: u32) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter();
+    threads
+        .flatten()
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
+        .flat_map(|list| {
+            list.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 /// Now, in seconds since 1970.
