@@ -187,7 +187,7 @@ static long one(unsigned call)
         keep(r);
         return r < 0 ? r : 0;
     case 31:
-        return fdatasync(any()) & 0;
+        return fdatasync(any());
     case 32:
         return fcntl(any(), F_SETFL, O_NONBLOCK | (below(2) ? O_APPEND : 0));
     default:

@@ -11,6 +11,7 @@ use crate::errno::{Errno, Result};
 use crate::files::lock::How;
 use crate::files::pipe::Pipe;
 use crate::files::regular::{Directory, Regular};
+use crate::files::tree::Kind;
 use crate::files::{Descriptor, File, Open, Way};
 use crate::thread::Context;
 
@@ -226,6 +227,15 @@ pub(super) fn truncate(context: &Context<'_>, number: u64, length: u64) -> Resul
     file.bytes.set_len(length)?;
     file.node.touch();
     Ok(0)
+}
+
+/// `fsync(2)`: memory holds what there is. Only files and directories have that call.
+pub(super) fn fsync(context: &Context<'_>, number: u64) -> Result {
+    let open = opened(context, number)?;
+    match open.file.node().map(|node| &node.kind) {
+        Some(Kind::File(_) | Kind::Directory(_)) => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// `fchmod(2)`.

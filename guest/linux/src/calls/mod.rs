@@ -141,9 +141,8 @@ mod table {
             nr::__NR_flock => descriptors::flock(c, a[0], a[1]),
             nr::__NR_statfs => status::statfs(c, a[0], a[1]),
             nr::__NR_fstatfs => status::fstatfs(c, a[0], a[1]),
-            nr::__NR_fsync
-            | nr::__NR_fdatasync
-            | nr::__NR_syncfs
+            nr::__NR_fsync | nr::__NR_fdatasync => descriptors::fsync(c, a[0]),
+            nr::__NR_syncfs
             | nr::__NR_sync_file_range
             | nr::__NR_readahead
             | nr::__NR_fadvise64
