@@ -155,7 +155,7 @@ mod tests {
                 started_s: 0,
                 user: None,
             },
-            confinement: EngineName::QemuKvm.confinement(),
+            confinement: "seccomp+ns",
             state: State::Running { uptime_s: 7199 },
         };
         let table = table(&[row]);
