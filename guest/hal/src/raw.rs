@@ -57,13 +57,13 @@ pub fn read(device: &Device, offset: u64, width: u8) -> u32 {
     let Some(at) = place(device, offset, width) else {
         return 0;
     };
-    // SAFETY: registers that `devices` mapped; reading them changes no memory.
-    unsafe {
-        match width {
-            1 => u32::from((at as *const u8).read_volatile()),
-            2 => u32::from((at as *const u16).read_volatile()),
-            _ => (at as *const u32).read_volatile(),
-        }
+    match width {
+        // SAFETY: a register that `devices` mapped; reading it changes no memory.
+        1 => u32::from(unsafe { (at as *const u8).read_volatile() }),
+        // SAFETY: as above.
+        2 => u32::from(unsafe { (at as *const u16).read_volatile() }),
+        // SAFETY: as above.
+        _ => unsafe { (at as *const u32).read_volatile() },
     }
 }
 
@@ -77,13 +77,13 @@ pub unsafe fn write(device: &Device, offset: u64, width: u8, value: u32) {
     let Some(at) = place(device, offset, width) else {
         return;
     };
-    // SAFETY: registers that `devices` mapped, and the caller's promise.
-    unsafe {
-        match width {
-            1 => (at as *mut u8).write_volatile(value as u8),
-            2 => (at as *mut u16).write_volatile(value as u16),
-            _ => (at as *mut u32).write_volatile(value),
-        }
+    match width {
+        // SAFETY: a register that `devices` mapped, and the caller's promise.
+        1 => unsafe { (at as *mut u8).write_volatile(value as u8) },
+        // SAFETY: as above.
+        2 => unsafe { (at as *mut u16).write_volatile(value as u16) },
+        // SAFETY: as above.
+        _ => unsafe { (at as *mut u32).write_volatile(value) },
     }
 }
 
@@ -109,13 +109,13 @@ pub unsafe fn write_config(device: &Device, register: u8, value: u32) {
 /// Reads 1, 2 or 4 bytes from one of the eight ports of configuration space.
 pub fn read_port(number: u16, width: u8) -> u32 {
     let port = PCI_ADDRESS + number % 8;
-    // SAFETY: reading these ports changes no memory.
-    unsafe {
-        match width {
-            1 => u32::from(Port::<u8>::new(port).read()),
-            2 => u32::from(Port::<u16>::new(port).read()),
-            _ => Port::<u32>::new(port).read(),
-        }
+    match width {
+        // SAFETY: reading these ports changes no memory.
+        1 => u32::from(unsafe { Port::<u8>::new(port).read() }),
+        // SAFETY: as above.
+        2 => u32::from(unsafe { Port::<u16>::new(port).read() }),
+        // SAFETY: as above.
+        _ => unsafe { Port::<u32>::new(port).read() },
     }
 }
 
@@ -174,8 +174,10 @@ impl Arena {
     /// Writes `value` at `offset`, as far as it lies in the arena.
     pub fn write(&self, offset: usize, value: &[u8]) {
         for (at, byte) in (offset..self.bytes).zip(value) {
-            // SAFETY: below `bytes`, and see `Send`.
-            unsafe { self.start.add(at).write_volatile(*byte) };
+            // SAFETY: below `bytes`.
+            let place = unsafe { self.start.add(at) };
+            // SAFETY: a byte of the arena, see `Send`.
+            unsafe { place.write_volatile(*byte) };
         }
     }
 
@@ -184,7 +186,9 @@ impl Arena {
         if offset >= self.bytes {
             return 0;
         }
-        // SAFETY: below `bytes`, and see `Send`.
-        unsafe { self.start.add(offset).read_volatile() }
+        // SAFETY: below `bytes`.
+        let place = unsafe { self.start.add(offset) };
+        // SAFETY: a byte of the arena, see `Send`.
+        unsafe { place.read_volatile() }
     }
 }
