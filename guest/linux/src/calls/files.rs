@@ -274,9 +274,10 @@ pub(super) fn renameat(context: &Context<'_>, a: super::Arguments) -> Result {
     // Both directories at once: another thread sees the file under one name, and always.
     let _turn = tree.changes.lock();
     let mut source = from.above()?.entries()?.lock();
-    let mut target = match Arc::ptr_eq(from.above()?, to.above()?) {
-        true => None,
-        false => Some(to.above()?.entries()?.lock()),
+    let mut target = if Arc::ptr_eq(from.above()?, to.above()?) {
+        None
+    } else {
+        Some(to.above()?.entries()?.lock())
     };
     let node = source.get(&from.name).cloned().ok_or(Errno::ENOENT)?;
     if to.is_below(&node) {

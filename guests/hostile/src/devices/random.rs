@@ -18,7 +18,7 @@ impl Random {
 
     /// Below `end`, which is not 0.
     pub(super) fn below(&mut self, end: u32) -> u32 {
-        (u64::from(self.next()) * u64::from(end) >> 32) as u32
+        ((u64::from(self.next()) * u64::from(end)) >> 32) as u32
     }
 
     /// What registers get: small numbers, edges, bits, anything.

@@ -58,7 +58,7 @@ impl Wire {
     fn harmless(&self, value: u32) -> u32 {
         let start = self.arena.address() as u32;
         let inside = (start..start + PLACES as u32).contains(&value);
-        if inside || value < 0x100 || value >= BEYOND {
+        if inside || !(0x100..BEYOND).contains(&value) {
             value
         } else {
             value | BEYOND
