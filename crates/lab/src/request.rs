@@ -37,7 +37,7 @@ impl Depth {
 /// A request to weigh something.
 #[derive(Clone, Debug)]
 pub struct WeighRequest {
-    /// Name of the experiment, one of [`crate::experiments()`].
+    /// Name of the experiment, one of the registry (`crate::experiments`).
     pub experiment: String,
     /// How long it may take.
     pub depth: Depth,

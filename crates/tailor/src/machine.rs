@@ -26,7 +26,7 @@ pub enum Execution {
     /// Translated.
     Translated,
     /// Translated, with a clock made of the number of instructions: two cycles
-    /// of [`NS_PER_INSTRUCTION`] each.
+    /// of `NS_PER_INSTRUCTION` each.
     Counted,
     /// By KVM.
     Kvm,

@@ -51,7 +51,7 @@ const ROOT_LOCK: &str = ".lock";
 /// Room for directory entries of one `getdents64(2)`.
 const LISTING_BYTES: usize = 8192;
 
-/// Whether `name` may name a machine: 1 to [`MAX_NAME`] ASCII letters, digits,
+/// Whether `name` may name a machine: 1 to `MAX_NAME` ASCII letters, digits,
 /// `.`, `_` or `-`, beginning with a letter or digit.
 pub fn valid_name(name: &str) -> bool {
     let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
