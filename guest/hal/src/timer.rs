@@ -43,6 +43,11 @@ pub fn arm(deadline_ns: u64) -> Armed {
     }
 }
 
+/// Whether an interrupt at `deadline_ns` or before is still to come.
+pub fn is_armed(deadline_ns: u64) -> bool {
+    percpu::current().armed_ns.load(Ordering::Relaxed) <= deadline_ns
+}
+
 /// This CPU halts without a deadline: the next one is the first.
 pub fn rest() {
     let armed_ns = &percpu::current().armed_ns;

@@ -21,6 +21,8 @@ pub(crate) struct Core {
     pub(super) pollers: RefCell<Pollers>,
     /// Polling threads in `ready`, which do not keep the core from halting.
     pub(super) polling: Cell<usize>,
+    /// When the program that is about to run is to be interrupted.
+    pub(super) program_deadline_ns: Cell<Option<u64>>,
     pub(crate) idle: Idle,
 }
 
@@ -43,6 +45,7 @@ impl Core {
             current: RefCell::new(None),
             pollers: RefCell::new(Pollers::new()),
             polling: Cell::new(0),
+            program_deadline_ns: Cell::new(None),
             idle: Idle::new(),
         }
     }

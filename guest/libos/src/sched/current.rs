@@ -86,15 +86,20 @@ pub fn before_program() {
     }
     let slice = (core.ready_to_work() != 0).then(|| clock::now_ns() + PROGRAM_SLICE_NS);
     let deadline = [slice, core.next_deadline_ns()].into_iter().flatten().min();
+    core.program_deadline_ns.set(deadline);
     if let Some(deadline_ns) = deadline {
         tare_hal::timer::arm(deadline_ns);
     }
 }
 
-/// Whether nothing has become ready since [`before_program`]; called with
-/// interrupt handlers off.
+/// Whether nothing has become ready since [`before_program`], and the deadline has not passed;
+/// called with interrupt handlers off. A timer that fired in between, as it does where the
+/// host stops this CPU there, would interrupt no program any more: one that spins would keep
+/// the others of its core waiting forever.
 pub fn may_run_program() -> bool {
-    !local().inbox().is_filled()
+    let core = local();
+    let deadline_ns = core.program_deadline_ns.get();
+    !core.inbox().is_filled() && deadline_ns.is_none_or(tare_hal::timer::is_armed)
 }
 
 /// Lets other threads run and says that this was an idle turn: this thread
