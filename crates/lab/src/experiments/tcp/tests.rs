@@ -146,7 +146,10 @@ fn the_kept_run_is_read_in_pairs_of_rounds() {
         let slowdown = of(&format!("slowdown.{key}"));
         assert_eq!((slowdown.n, of(&format!("failed.{key}")).value), (6, 0.0));
         let goodput = format!("goodput.{key}.tare");
-        let old = crate::figure::find(&before.figures, &goodput);
-        assert_eq!(old, Some(of(&goodput)));
+        let old = crate::figure::find(&before.figures, &goodput).unwrap();
+        let new = of(&goodput);
+        // The last bit depends on how the program was built.
+        let off = (old.value - new.value).abs() / old.value;
+        assert!(off < 1e-9 && old.n == new.n, "{old:?} {new:?}");
     }
 }
