@@ -26,7 +26,7 @@ use crate::disk::OpenDisk;
 use crate::io::{IoDevice, QueueWork};
 use crate::link::AnyLink;
 use crate::observe::ObservedDevice;
-use crate::settings::{Adjustable, AdjustableDisk, AdjustableNet, AdjustedDisk, AdjustedNet};
+use crate::settings::{Adjustable, AdjustableDisk, AdjustableNet, Adjusted};
 use crate::start::{StartError, failed_to};
 use crate::wiring::{FunctionWiring, Gsis};
 
@@ -92,9 +92,10 @@ impl Devices {
         let shared = Arc::clone(&limits);
         let device = Net::new(settings, link);
         let queues = self.add_served("net", device, Some(backend), |device| {
-            Box::new(AdjustedNet {
+            Box::new(Adjusted {
                 device,
-                limits: shared,
+                rules: shared,
+                apply: Net::set_limits,
             })
         })?;
         self.adjustable.net = queues
@@ -122,9 +123,10 @@ impl Devices {
         let event = event.map_err(failed_to("copy an eventfd"))?;
         let shared = Arc::clone(&rules);
         let queues = self.add_served("blk", device, event, |device| {
-            Box::new(AdjustedDisk {
+            Box::new(Adjusted {
                 device,
                 rules: shared,
+                apply: |disk, rules| DiskRules::apply(&rules, disk),
             })
         })?;
         // At least one: the device makes sure.

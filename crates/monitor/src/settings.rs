@@ -12,9 +12,7 @@ use tare_control::halt::HaltPolicy;
 use tare_control::settings::{DiskSettings, Settings, SettingsChange, SettingsError};
 use tare_daemon::disk::DiskRules;
 use tare_daemon::rules::SharedRules;
-use tare_devices::blk::Blk;
-use tare_devices::net::{Link, Net};
-use tare_devices::virtio::{Progress, VirtioPci};
+use tare_devices::virtio::{Progress, VirtioDevice, VirtioPci};
 use tare_policy::limit::NetLimits;
 use vmm_sys_util::eventfd::EventFd;
 
@@ -41,38 +39,6 @@ pub(crate) struct AdjustableDisk {
     pub(crate) queue: Arc<EventFd>,
 }
 
-/// A disk whose rules are taken over before its queues are served.
-pub(crate) struct AdjustedDisk {
-    pub(crate) device: Arc<Mutex<VirtioPci<Blk>>>,
-    pub(crate) rules: Arc<SharedRules<DiskRules>>,
-}
-
-impl QueueWork for AdjustedDisk {
-    fn notified(&self, queue: u16) -> Progress {
-        if let Some(rules) = self.rules.take_change() {
-            let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
-            rules.apply(device.device_mut());
-        }
-        self.device.notified(queue)
-    }
-
-    fn backend_ready(&self) -> Progress {
-        self.device.backend_ready()
-    }
-
-    fn interest(&self) -> Interest {
-        self.device.interest()
-    }
-
-    fn deadline_ns(&self) -> Option<u64> {
-        self.device.deadline_ns()
-    }
-
-    fn deadline_passed(&self) {
-        self.device.deadline_passed();
-    }
-}
-
 /// A network whose limits can be set.
 pub(crate) struct AdjustableNet {
     pub(crate) limits: Arc<SharedRules<NetLimits>>,
@@ -80,17 +46,18 @@ pub(crate) struct AdjustableNet {
     pub(crate) queue: Arc<EventFd>,
 }
 
-/// A network device whose limits are taken over before its queues are served.
-pub(crate) struct AdjustedNet<L> {
-    pub(crate) device: Arc<Mutex<VirtioPci<Net<L>>>>,
-    pub(crate) limits: Arc<SharedRules<NetLimits>>,
+/// A device whose rules are put into force before its queues are served.
+pub(crate) struct Adjusted<D: VirtioDevice, R> {
+    pub(crate) device: Arc<Mutex<VirtioPci<D>>>,
+    pub(crate) rules: Arc<SharedRules<R>>,
+    pub(crate) apply: fn(&mut D, R),
 }
 
-impl<L: Link> QueueWork for AdjustedNet<L> {
+impl<D: VirtioDevice, R: Copy + Send> QueueWork for Adjusted<D, R> {
     fn notified(&self, queue: u16) -> Progress {
-        if let Some(limits) = self.limits.take_change() {
+        if let Some(rules) = self.rules.take_change() {
             let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
-            device.device_mut().set_limits(limits);
+            (self.apply)(device.device_mut(), rules);
         }
         self.device.notified(queue)
     }
