@@ -17,7 +17,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/launch/src/tap.rs",
     "crates/host/src/tap_namespace.rs",
     "crates/daemon/src/confine/violation.rs",
-    "crates/daemon/src/jail.rs",
+    "crates/daemon/src/jail/mod.rs",
     "crates/monitor/src/halt/cpu_timer.rs",
     "crates/monitor/src/inherit.rs",
     "crates/monitor/src/link/tap.rs",

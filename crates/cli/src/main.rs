@@ -47,8 +47,8 @@ fn outcome() -> Result<Ended, Failure> {
     let words = session::with_parent_death(std::env::args_os().collect())
         .map_err(|error| Failure::new(Code::Internal, error))?;
     let after_name = || words.iter().skip(1).cloned();
-    if let Some(failure) = session::become_program(after_name()) {
-        return Err(failure.into());
+    if let Some(done) = session::become_program(after_name()) {
+        return Ok(done.map(|()| Code::Success.into())?);
     }
     match supervise::from_args(after_name(), &Stderr) {
         Some(ended) => Ok(ended?),

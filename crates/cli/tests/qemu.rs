@@ -263,6 +263,43 @@ fn a_panic_in_the_background_of_qemu_leaves_log_and_exit_code() {
     }
 }
 
+/// The QEMU of the machine `tiny-1`: who holds its lock.
+fn qemu_of(place: &Place) -> u32 {
+    let lock = std::fs::canonicalize(place.run_root().join("tiny-1/lock")).unwrap();
+    let holds = |pid: &u32| {
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter();
+        let links = open.flatten().flatten();
+        links
+            .filter_map(|link| std::fs::read_link(link.path()).ok())
+            .any(|path| path == lock)
+    };
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = processes.filter_map(|it| it.file_name().to_str()?.parse().ok());
+    let qemus: Vec<u32> = numbers
+        .filter(|pid| {
+            std::fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|name| name.starts_with("qemu"))
+        })
+        .filter(holds)
+        .collect();
+    assert_eq!(qemus.len(), 1);
+    qemus[0]
+}
+
+/// Fields of `/proc/PID/status` after a field's name (`proc_pid_status(5)`).
+fn status(pid: u32, field: &str) -> Vec<String> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    let fields = line.unwrap().split_ascii_whitespace();
+    fields.map(str::to_owned).collect()
+}
+
+/// Whether a process is in another namespace of that kind than this one.
+fn has_own(pid: u32, name: &str) -> bool {
+    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/{name}")).unwrap();
+    of(&pid.to_string()) != of("self")
+}
+
 /// `Seccomp: 2` is a filter (`proc_pid_status(5)`).
 #[test]
 fn qemu_runs_in_its_sandbox_and_gains_no_privileges() {
@@ -270,47 +307,75 @@ fn qemu_runs_in_its_sandbox_and_gains_no_privileges() {
         return;
     }
     tiny::runs_in_the_background(WORDS, |place| {
-        let root = place.run_root();
-        let lock = std::fs::canonicalize(root.join("tiny-1/lock")).unwrap();
-        let holds = |pid: &u32| {
-            let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter();
-            let links = open.flatten().flatten();
-            links
-                .filter_map(|link| std::fs::read_link(link.path()).ok())
-                .any(|path| path == lock)
-        };
-        let processes = std::fs::read_dir("/proc").unwrap().flatten();
-        let numbers = processes.filter_map(|it| it.file_name().to_str()?.parse().ok());
-        let qemus: Vec<u32> = numbers
-            .filter(|pid| {
-                std::fs::read_to_string(format!("/proc/{pid}/comm"))
-                    .is_ok_and(|name| name.starts_with("qemu"))
-            })
-            .filter(holds)
-            .collect();
-        assert_eq!(qemus.len(), 1);
-        let status = std::fs::read_to_string(format!("/proc/{}/status", qemus[0])).unwrap();
-        assert!(status.contains("Seccomp:\t2\n"), "{status}");
-        assert!(status.contains("NoNewPrivs:\t1\n"), "{status}");
-        // Only CAP_DAC_OVERRIDE is left of all capabilities, and none comes back.
-        for set in ["CapPrm", "CapEff"] {
-            let few = [0, 2].map(|set| format!("{set:016x}"));
-            let line = status.lines().find_map(|line| line.strip_prefix(set));
-            let left = line.unwrap().trim_start_matches(':').trim().to_owned();
-            assert!(few.contains(&left), "{set}: {left}");
+        let pid = qemu_of(place);
+        assert_eq!(status(pid, "Seccomp:"), ["2"]);
+        assert_eq!(status(pid, "NoNewPrivs:"), ["1"]);
+        for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+            assert_eq!(status(pid, set), ["0000000000000000"], "{set}");
         }
-        let mut unshare = std::process::Command::new("unshare");
-        unshare.args(["--net", "--ipc", "--uts", "true"]);
-        if !unshare.status().is_ok_and(|status| status.success()) {
-            support::needs::skip("this host grants no namespaces");
-            place.run(&["ps"]).expect(0, "seccomp");
-            return;
-        }
-        for name in ["net", "ipc", "uts"] {
-            let of =
-                |process: &str| std::fs::read_link(format!("/proc/{process}/ns/{name}")).unwrap();
-            assert_ne!(of(&qemus[0].to_string()), of("self"), "{name}");
-        }
-        place.run(&["ps"]).expect(0, "seccomp+ns");
     });
+}
+
+/// What QEMU opens by name, libraries and firmware, is gone from its root before its guest
+/// runs.
+#[test]
+fn qemu_has_a_user_namespaces_and_an_empty_root_of_its_own() {
+    if !qemu() {
+        return;
+    }
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--net", "--ipc", "--uts", "true"]);
+    if !unshare.status().is_ok_and(|status| status.success()) {
+        support::needs::skip("this user may make no namespaces");
+        return;
+    }
+    for engine in ["qemu", "qemu-kvm"] {
+        if engine == "qemu-kvm" && !support::needs::kvm() {
+            continue;
+        }
+        let words = ["--net", "none", "--engine", engine];
+        tiny::runs_in_the_background(&words, |place| {
+            let pid = qemu_of(place);
+            for name in ["mnt", "net", "ipc", "uts"] {
+                assert!(has_own(pid, name), "{name}");
+            }
+            let root = std::fs::read_dir(format!("/proc/{pid}/root")).unwrap();
+            let left: Vec<_> = root.map(|entry| entry.unwrap().file_name()).collect();
+            assert!(left.is_empty(), "{left:?}");
+            if rustix::process::geteuid().is_root() {
+                let users = status(pid, "Uid:");
+                assert!(users.iter().all(|id| *id == users[0]), "{users:?}");
+                assert!(users[0].parse::<u32>().unwrap() >= 1_900_000_000);
+                assert!(status(pid, "Groups:").is_empty());
+                place.run(&["ps"]).expect(0, "jail");
+            } else {
+                place.run(&["ps"]).expect(0, "seccomp+ns");
+            }
+        });
+    }
+}
+
+/// Its own user could open none of them by name.
+#[test]
+fn qemu_gets_files_that_only_their_owner_may_read() {
+    if !qemu() {
+        return;
+    }
+    let place = Place::new();
+    let image = place.file("tiny", &guest::image("hello from ring 0", Then::Exit(0x10)));
+    let mut disks = Vec::new();
+    for (name, options) in [("a", ""), ("b", ",ro"), ("c", ",latency_us=100")] {
+        let disk = place.file(name, &[0; 4096]);
+        disks.push(format!("{disk}{options}"));
+        std::fs::set_permissions(disk, Permissions::from_mode(0o600)).unwrap();
+    }
+    std::fs::set_permissions(&image, Permissions::from_mode(0o600)).unwrap();
+    let mut args = vec!["run", &image, "--net", "none", "--engine", "qemu"];
+    for disk in &disks {
+        args.extend(["--disk", disk]);
+    }
+    place.run(&args).expect(0, "hello from ring 0");
+    // On request the user stays, and the root is empty all the same.
+    args.extend(["--user", "self"]);
+    place.run(&args).expect(0, "hello from ring 0");
 }

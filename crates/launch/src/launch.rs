@@ -88,11 +88,7 @@ fn record(machine: &MachineSpec, engine: &Engine, net: &Net) -> Record {
         memory_mib: machine.memory_mib,
         ports: forwards(net).iter().map(Publish::to_string).collect(),
         started_s: now_s(),
-        user: match engine {
-            Engine::Tare(_) => machine.user.as_ref().map(|user| user.uid),
-            // QEMU keeps the user who starts it; its passt does not.
-            Engine::Qemu { .. } => None,
-        },
+        user: machine.user.as_ref().map(|user| user.uid),
     }
 }
 

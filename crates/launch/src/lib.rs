@@ -28,6 +28,7 @@ pub mod ending;
 pub mod engine;
 pub mod failure;
 mod frame_rules;
+mod hold;
 pub mod image;
 mod image_check;
 mod initrd;

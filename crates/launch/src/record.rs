@@ -89,30 +89,36 @@ impl Record {
     }
 
     /// What confines the process that executes the guest: [`EngineName::confinement`], in
-    /// a jail a user and namespaces of its own as well, and for QEMU namespaces if the kernel
-    /// granted them and QEMU still runs.
+    /// a jail a user and namespaces of its own as well; for QEMU what of that it has, if it
+    /// still runs: `+ns` for namespaces with an empty root, `+user` for the user.
     pub fn confinement(&self) -> &'static str {
-        match (self.user, self.engine) {
-            (Some(_), _) => "jail",
-            (None, EngineName::Qemu | EngineName::QemuKvm) if self.qemu_has_namespaces() => {
-                "seccomp+ns"
+        let engine = self.engine.confinement();
+        match (self.engine, self.user) {
+            (EngineName::Tare | EngineName::Blk, Some(_)) => "jail",
+            (EngineName::Tare | EngineName::Blk, None) => engine,
+            (EngineName::Qemu | EngineName::QemuKvm, user) => {
+                match (self.qemu_has_namespaces(), user) {
+                    (true, Some(_)) => "jail",
+                    (true, None) => "seccomp+ns",
+                    (false, Some(_)) => "seccomp+user",
+                    (false, None) => engine,
+                }
             }
-            (None, engine) => engine.confinement(),
         }
     }
 
-    /// Whether the network of the process's child QEMU is another than its own.
+    /// Whether the mounts of the process's child QEMU are others than its own.
     fn qemu_has_namespaces(&self) -> bool {
         if self.process().is_none() {
             return false;
         }
-        let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
-        let own = network(&self.pid.to_string());
+        let mounts = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+        let own = mounts(&self.pid.to_string());
         let qemu = children(self.pid).into_iter().find(|pid| {
             fs::read_to_string(format!("/proc/{pid}/comm"))
                 .is_ok_and(|name| name.starts_with("qemu"))
         });
-        let qemu = qemu.and_then(|pid| network(&pid));
+        let qemu = qemu.and_then(|pid| mounts(&pid));
         matches!((own, qemu), (Some(own), Some(qemu)) if own != qemu)
     }
 

@@ -1,16 +1,19 @@
 //! What a new process does between its start and the program that it becomes:
-//! a session of its own, or an end tied to its parent's. `tare` starts itself
-//! for it, because between fork and exec only unsafe code could run.
+//! a session of its own, or a jail and an end tied to its parent's. `tare` starts itself
+//! for it, because between fork and exec only unsafe code could run; and for what
+//! needs a process of one thread.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::{Signal, getppid, set_parent_process_death_signal, setsid};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
 use rustix::thread::set_no_new_privs;
+use serde::{Deserialize, Serialize};
+use tare_control::config::Jail;
 use tare_control::exit::ExitCode;
 use tare_control::parent_death::UNTIL_PARENT_ENDS;
 use tare_daemon::{confine, jail};
@@ -21,57 +24,91 @@ use crate::failure::Failure;
 const OWN_SESSION: &str = "--become-in-own-session";
 /// The same for a process that ends with its parent.
 const WITH_PARENT: &str = "--become-until-parent-ends";
+/// First word of a process that empties the root of another.
+const EMPTY_ROOT: &str = "--empty-root-of";
+
+/// A program and the jail that it is executed in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Jailed {
+    /// The program, and what it needs to start.
+    pub(crate) program: jail::Program,
+    /// Its user and namespaces.
+    pub(crate) jail: Jail,
+}
 
 /// `program` in a session without a terminal.
 pub(crate) fn in_own_session(program: &Path) -> io::Result<Command> {
-    through_tare(OWN_SESSION, program)
-}
-
-/// `program`, killed when this process ends, however it ends.
-pub(crate) fn until_we_end(program: &Path) -> io::Result<Command> {
-    through_tare(WITH_PARENT, program)
-}
-
-fn through_tare(word: &str, program: &Path) -> io::Result<Command> {
     let mut command = Command::new(env::current_exe()?);
-    command.arg(word);
-    if word == WITH_PARENT {
-        command.arg(std::process::id().to_string());
-    }
-    command.arg(program);
+    command.arg(OWN_SESSION).arg(program);
     Ok(command)
 }
 
-/// Does what a command line made here says, and returns only if that fails; `None` for any
-/// other command line.
-pub fn become_program(mut args: impl Iterator<Item = OsString>) -> Option<Failure> {
+/// A program in its jail, killed when this process ends, however it ends.
+pub(crate) fn jailed_until_we_end(jailed: &Jailed) -> io::Result<Command> {
+    let mut command = Command::new(env::current_exe()?);
+    command
+        .arg(WITH_PARENT)
+        .arg(std::process::id().to_string())
+        .arg(serde_json::to_string(jailed)?);
+    Ok(command)
+}
+
+/// Takes what a jailed child needed to start out of its root.
+pub(crate) fn empty_root_of(child: u32) -> io::Result<()> {
+    let mut command = Command::new(env::current_exe()?);
+    command.arg(EMPTY_ROOT).arg(child.to_string());
+    let done = command.output()?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&done.stderr);
+    Err(io::Error::other(said.trim().to_owned()))
+}
+
+/// Does what a command line made here says, and returns only if that fails or was all;
+/// `None` for any other command line.
+pub fn become_program(mut args: impl Iterator<Item = OsString>) -> Option<Result<(), Failure>> {
     let word = args.next()?;
-    let prepared = if word == OsStr::new(OWN_SESSION) {
-        setsid().map(drop).map_err(io::Error::from)
+    let done = if word == OsStr::new(OWN_SESSION) {
+        setsid()
+            .map_err(io::Error::from)
+            .and_then(|_| execute(args.next().map(PathBuf::from), args))
     } else if word == OsStr::new(WITH_PARENT) {
-        // What ends with us is QEMU. The tie comes after the credentials, whose change
-        // would undo it (prctl(2), PR_SET_PDEATHSIG).
-        let parent = args.next();
-        confine_qemu().and_then(|()| end_with_parent(parent, Signal::KILL))
+        let (parent, jailed) = (args.next(), args.next());
+        enter_jail(parent, jailed).and_then(|program| execute(Some(program), args))
+    } else if word == OsStr::new(EMPTY_ROOT) {
+        empty_root(args.next())
     } else {
         return None;
     };
-    let error = match prepared {
-        Ok(()) => match args.next() {
-            Some(program) => Command::new(program).args(args).exec(),
-            None => io::Error::from(io::ErrorKind::InvalidInput),
-        },
-        Err(error) => error,
-    };
-    Some(Failure::new(ExitCode::Internal, error))
+    Some(done.map_err(|error| Failure::new(ExitCode::Internal, error)))
 }
 
-/// Namespaces of its own, and of capabilities only what opening files takes. What it is
-/// executed as, or starts itself, gains none back.
-fn confine_qemu() -> io::Result<()> {
-    jail::isolate().map_err(io::Error::other)?;
-    confine::drop_capabilities_but_files()?;
-    Ok(set_no_new_privs(true)?)
+/// Returns only if that fails.
+fn execute(program: Option<PathBuf>, args: impl Iterator<Item = OsString>) -> io::Result<()> {
+    let program = program.ok_or(io::ErrorKind::InvalidInput)?;
+    Err(Command::new(program).args(args).exec())
+}
+
+/// Enters the jail of QEMU, whose path this gives. What it is executed as, or starts itself,
+/// gains nothing back. The tie to the parent comes after the credentials, whose change
+/// would undo it (prctl(2), PR_SET_PDEATHSIG).
+fn enter_jail(parent: Option<OsString>, jailed: Option<OsString>) -> io::Result<PathBuf> {
+    let document = jailed.and_then(|word| word.into_string().ok());
+    let jailed: Jailed = serde_json::from_str(&document.ok_or(io::ErrorKind::InvalidInput)?)?;
+    jail::enter_for(&jailed.program, &jailed.jail).map_err(io::Error::other)?;
+    confine::drop_capabilities(&[])?;
+    set_no_new_privs(true)?;
+    end_with_parent(parent, Signal::KILL)?;
+    Ok(jailed.program.path)
+}
+
+fn empty_root(child: Option<OsString>) -> io::Result<()> {
+    let child = child.and_then(|word| word.into_string().ok()?.parse().ok());
+    let child = child.and_then(Pid::from_raw);
+    jail::empty_root_of(child.ok_or(io::ErrorKind::InvalidInput)?)
+        .map(drop)
+        .map_err(io::Error::other)
 }
 
 /// Takes [`UNTIL_PARENT_ENDS`] and the process ID off a command line and does what they

@@ -31,6 +31,8 @@ use tare_frames::Rules;
 use tare_host::process::{ProcessHandle, start_time};
 
 use crate::failure::{Explain, Failure, RunOutcome};
+use crate::hold::Hold;
+use crate::session::Jailed;
 use crate::{Terminal, relay, session};
 
 /// First word of a supervisor's command line; no verb begins like this.
@@ -43,8 +45,8 @@ const TASK_MAX: u64 = 1 << 20;
 /// What to start and wait for. Its descriptors are inherited already.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Supervised {
-    /// QEMU.
-    pub(crate) program: PathBuf,
+    /// QEMU and its jail.
+    pub(crate) qemu: Jailed,
     /// Its arguments.
     pub(crate) arguments: Vec<String>,
     /// The run directory, removed at the end.
@@ -79,6 +81,9 @@ pub(crate) enum SuperviseError {
         /// Why.
         source: io::Error,
     },
+    /// QEMU does not wait, or its root cannot be emptied.
+    #[error("cannot finish QEMU's jail")]
+    Hold(#[source] io::Error),
     /// QEMU failed; it said why.
     #[error("QEMU failed ({0})")]
     Failed(ExitStatus),
@@ -95,7 +100,9 @@ impl Explain for SuperviseError {
         match self {
             Self::Panic => ExitCode::GuestPanic,
             Self::Fault => ExitCode::GuestFault,
-            Self::Task(_) | Self::Run { .. } | Self::Failed(_) => ExitCode::Internal,
+            Self::Task(_) | Self::Run { .. } | Self::Hold(_) | Self::Failed(_) => {
+                ExitCode::Internal
+            }
         }
     }
 
@@ -243,38 +250,47 @@ fn start_and_wait(
     meanwhile: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<(ExitStatus, i32), Failure> {
     let failed = |source| SuperviseError::Run {
-        program: task.program.clone(),
+        program: task.qemu.program.path.clone(),
         source,
     };
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let handle = signals.handle();
-    let mut child = spawn(task, uplink).map_err(failed)?;
+    let (mut child, hold) = spawn(task, uplink).map_err(failed)?;
     let received = Arc::new(AtomicI32::new(0));
     let passing = pass_on(signals, &child, Arc::clone(&received));
-    let done = meanwhile();
+    let done = meanwhile().and_then(|()| {
+        let released = hold.release(|| session::empty_root_of(child.id()));
+        released.map_err(|source| SuperviseError::Hold(source).into())
+    });
     if done.is_err() {
         // Asked, not killed: it puts the terminal back as it was.
         let _ = kill_process(Pid::from_child(&child), Signal::TERM);
     }
     let status = child.wait();
     stop(&handle, passing);
-    done?;
-    Ok((status.map_err(failed)?, received.load(Ordering::SeqCst)))
+    let signal = received.load(Ordering::SeqCst);
+    // A signal from a terminal ends what empties QEMU's root as well.
+    if signal == 0 {
+        done?;
+    }
+    Ok((status.map_err(failed)?, signal))
 }
 
-/// Starts QEMU with its network's socket, behind which the relay filters.
-fn spawn(task: &Supervised, uplink: Option<Uplink>) -> io::Result<Child> {
-    let mut command = session::until_we_end(&task.program)?;
+/// Starts QEMU, which holds its guest, with its network's socket, behind which the relay
+/// filters.
+fn spawn(task: &Supervised, uplink: Option<Uplink>) -> io::Result<(Child, Hold)> {
+    let mut command = session::jailed_until_we_end(&task.qemu)?;
     command.args(&task.arguments);
+    let (hold, _qemus_end) = Hold::of(&mut command)?;
     let (Some(uplink), Some(rules)) = (uplink, &task.filter) else {
-        return command.spawn();
+        return Ok((command.spawn()?, hold));
     };
     let (ours, theirs) = UnixStream::pair()?;
     relay::start(ours, uplink.socket.into(), rules.clone())?;
     fcntl_setfd(&theirs, FdFlags::empty())?;
     let backend = format!("socket,id=net,fd={}", theirs.as_raw_fd());
     command.args(["-netdev", &backend]);
-    command.stdin(uplink.qemu_input).spawn()
+    Ok((command.stdin(uplink.qemu_input).spawn()?, hold))
 }
 
 fn pass_on(mut signals: Signals, child: &Child, received: Arc<AtomicI32>) -> JoinHandle<()> {

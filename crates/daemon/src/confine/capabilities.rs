@@ -41,12 +41,6 @@ pub fn drop_capabilities_but_removal(directories: &[&OwnedFd]) -> io::Result<()>
     }
 }
 
-/// The same for a program that opens files of any owner itself, and so keeps
-/// CAP_DAC_OVERRIDE: QEMU.
-pub fn drop_capabilities_but_files() -> io::Result<()> {
-    keep_only(CapabilitySet::DAC_OVERRIDE)
-}
-
 /// Takes all capabilities from the calling thread.
 pub(super) fn drop_all() -> io::Result<()> {
     keep_only(CapabilitySet::empty())

@@ -8,9 +8,7 @@ mod files;
 mod violation;
 
 pub use calls::Role;
-pub use capabilities::{
-    drop_capabilities, drop_capabilities_but_files, drop_capabilities_but_removal,
-};
+pub use capabilities::{drop_capabilities, drop_capabilities_but_removal};
 pub use files::Files;
 pub use violation::{OnViolation, install as install_violation_handler};
 

@@ -5,19 +5,20 @@
 //! With a terminal as its input the command has the serial console instead.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
+use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, open};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::stdio::{stderr, stdin, stdout};
 use rustix::termios::isatty;
 use tare_init::stream;
-use tare_qemu::{CommandLine, escaped};
+use tare_qemu::CommandLine;
 
 /// Descriptors below this one are the standard ones, which QEMU takes no other way.
 const FIRST_OWN: i32 = 3;
+/// The sets of descriptors that [`add`] makes.
+pub(crate) const LAST_SET: u32 = 3;
 /// QEMU opens its streams within this, looked for each [`LOOK`].
 const START_LIMIT: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(5);
@@ -31,10 +32,10 @@ pub(crate) fn wanted() -> bool {
     !isatty(stdin()) && writable(stdout()) && writable(stderr())
 }
 
-/// Adds the three ports, with the serial console on standard error. `console_log` keeps
-/// all that is written. The descriptors are to be kept until QEMU has started.
-pub(crate) fn add(line: &mut CommandLine, console_log: &Path) -> Result<Vec<OwnedFd>, Errno> {
-    let log = format!("logfile={},logappend=on", escaped(console_log));
+/// Adds the three ports, with the serial console on standard error. `console_log`, a path of
+/// QEMU's, keeps all that is written. The descriptors are to be kept until QEMU has started.
+pub(crate) fn add(line: &mut CommandLine, console_log: &str) -> Result<Vec<OwnedFd>, Errno> {
+    let log = format!("logfile={console_log},logappend=on");
     line.option("-chardev", "stdio,id=stdin,signal=on");
     let mut kept = Vec::new();
     for (number, id, to) in [(1, "stdout", stdout()), (2, "stderr", stderr())] {
@@ -44,7 +45,7 @@ pub(crate) fn add(line: &mut CommandLine, console_log: &Path) -> Result<Vec<Owne
             format!("file,id={id},path={path},append=on,{log}"),
         );
     }
-    let path = sink(3, stderr(), line, &mut kept)?;
+    let path = sink(LAST_SET, stderr(), line, &mut kept)?;
     line.option(
         "-chardev",
         format!("file,id=console,path={path},append=on,{log}"),
@@ -95,7 +96,8 @@ fn block(stream: &OwnedFd) -> bool {
 }
 
 /// A path by which QEMU writes to an open descriptor. A file is not opened anew,
-/// which would lose its position; what is open for reading too has to be.
+/// which would lose its position; what is open for reading too has to be, and here, since
+/// QEMU's user may not.
 fn sink(
     set: u32,
     fd: BorrowedFd<'_>,
@@ -103,12 +105,15 @@ fn sink(
     kept: &mut Vec<OwnedFd>,
 ) -> Result<String, Errno> {
     let own = fcntl_dupfd_cloexec(fd, FIRST_OWN)?;
+    let own = if fcntl_getfl(fd)?.intersection(OFlags::RWMODE) == OFlags::WRONLY {
+        own
+    } else {
+        let path = format!("/proc/self/fd/{}", own.as_raw_fd());
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::CLOEXEC;
+        open(path, flags, Mode::empty())?
+    };
     fcntl_setfd(&own, FdFlags::empty())?;
-    let number = own.as_raw_fd();
+    line.option("-add-fd", format!("fd={},set={set}", own.as_raw_fd()));
     kept.push(own);
-    if fcntl_getfl(fd)?.intersection(OFlags::RWMODE) != OFlags::WRONLY {
-        return Ok(format!("/proc/self/fd/{number}"));
-    }
-    line.option("-add-fd", format!("fd={number},set={set}"));
     Ok(format!("/dev/fdset/{set}"))
 }

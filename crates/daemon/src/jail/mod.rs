@@ -6,12 +6,18 @@
 //! parameters, an unprivileged user, no capabilities, and a first system call filter
 //! ([`crate::confine`] narrows it down for each thread before the guest runs).
 //!
+//! A program that opens files by name when it starts (QEMU: libraries, firmware) finds those
+//! in its root until [`empty_root_of`] takes them away ([`program`]).
+//!
 //! No PID namespace: its first process must be a child, and a machine in the foreground is
 //! the process that the user started. The filters leave no call that names another process.
 //!
 //! Reference: `namespaces(7)`, `user_namespaces(7)`, `switch_root(8)`, `capabilities(7)`.
 
 #![allow(unsafe_code)]
+
+mod emptying;
+mod program;
 
 use std::ffi::CStr;
 use std::fs;
@@ -33,6 +39,9 @@ use rustix::thread::{
     set_thread_res_uid, unshare_unsafe,
 };
 use tare_control::config::{Jail, JailUser};
+
+pub use emptying::{Emptied, empty_root_of};
+pub use program::{Accelerator, Program};
 
 /// Where the new root is put together; it exists on every Linux, and only the new mount
 /// namespace sees what is mounted there.
@@ -64,9 +73,19 @@ pub enum JailError {
 /// Enters the jail. To be called by a process with one thread. Where the kernel grants no
 /// namespaces the process keeps those that it has.
 pub fn enter(jail: &Jail) -> Result<(), JailError> {
+    enter_with(jail, None)
+}
+
+/// Enters the jail as what will execute `program`, whose root has the files that it needs to
+/// start. Otherwise as [`enter`].
+pub fn enter_for(program: &Program, jail: &Jail) -> Result<(), JailError> {
+    enter_with(jail, Some(program))
+}
+
+fn enter_with(jail: &Jail, program: Option<&Program>) -> Result<(), JailError> {
     let tie = ParentDeath::read().map_err(failed("read the end's signal"))?;
     if jail.namespaces {
-        enter_namespaces()?;
+        enter_namespaces(program, jail.user.as_ref())?;
     }
     if let Some(user) = &jail.user {
         become_user(user).map_err(|errno| JailError::User {
@@ -106,14 +125,7 @@ impl ParentDeath {
     }
 }
 
-/// Namespaces of its own for IPC, host name and network, where the kernel grants them: for a
-/// program that opens its files itself (QEMU), and so keeps the root. To be called by a process
-/// with one thread.
-pub fn isolate() -> Result<(), JailError> {
-    make_namespaces(UnshareFlags::NEWIPC | UnshareFlags::NEWUTS | UnshareFlags::NEWNET).map(drop)
-}
-
-fn enter_namespaces() -> Result<(), JailError> {
+fn enter_namespaces(program: Option<&Program>, user: Option<&JailUser>) -> Result<(), JailError> {
     let flags =
         UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS | UnshareFlags::NEWNET;
     if make_namespaces(flags)? == Granted::No {
@@ -121,7 +133,7 @@ fn enter_namespaces() -> Result<(), JailError> {
     }
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     match mount_change("/", private) {
-        Ok(()) => enter_empty_root(),
+        Ok(()) => enter_new_root(program, user),
         Err(errno) if is_forbidden(errno) => Ok(()),
         Err(errno) => Err(failed("separate the mounts")(errno)),
     }
@@ -179,17 +191,22 @@ fn map_ids(uid: Uid, gid: Gid) -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
 }
 
-fn enter_empty_root() -> Result<(), JailError> {
+fn enter_new_root(program: Option<&Program>, user: Option<&JailUser>) -> Result<(), JailError> {
+    // Before the new root covers where they are, and after the old one is this namespace's.
+    let files = program.map(Program::open).transpose()?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    let options = c"size=16k,nr_inodes=16,mode=755";
+    let options = c"size=64k,nr_inodes=64,mode=755";
     mount("tmpfs", ASSEMBLY, "tmpfs", flags, options).map_err(failed("mount the root"))?;
     chdir(ASSEMBLY).map_err(failed("enter the root"))?;
     mount_proc(flags).map_err(failed("mount /proc"))?;
     // The machine's user reads what root makes here, whatever root's umask is.
     let before = umask(Mode::WGRP | Mode::WOTH);
-    let bound = bind_kvm_parameters();
+    let provided = match files {
+        Some(files) => files.provide(user),
+        None => bind_kvm_parameters(),
+    };
     umask(before);
-    bound?;
+    provided?;
     mount_remount(".", MountFlags::BIND | MountFlags::RDONLY | flags, c"")
         .map_err(failed("make the root read only"))?;
     // As `switch_root(8)` does: over the old root. Unmounting that (`pivot_root(2)`) would wait
@@ -202,10 +219,7 @@ fn enter_empty_root() -> Result<(), JailError> {
 fn bind_kvm_parameters() -> Result<(), JailError> {
     if Path::new(KVM_PARAMETERS).exists() {
         let below = KVM_PARAMETERS.trim_start_matches('/');
-        fs::create_dir_all(below).map_err(|source| JailError::Namespace {
-            step: "make a directory",
-            source,
-        })?;
+        fs::create_dir_all(below).map_err(failed_io("make a directory"))?;
         mount_bind_recursive(KVM_PARAMETERS, below).map_err(failed("mount KVM's parameters"))?;
     }
     Ok(())
@@ -234,10 +248,11 @@ fn become_user(user: &JailUser) -> Result<(), Errno> {
 }
 
 fn failed(step: &'static str) -> impl FnOnce(Errno) -> JailError {
-    move |errno| JailError::Namespace {
-        step,
-        source: errno.into(),
-    }
+    move |errno| failed_io(step)(errno.into())
+}
+
+fn failed_io(step: &'static str) -> impl FnOnce(io::Error) -> JailError {
+    move |source| JailError::Namespace { step, source }
 }
 
 #[cfg(test)]

@@ -1,0 +1,104 @@
+//! Empties the root of a program in its jail, from outside: it has opened what it needs.
+//!
+//! The caller enters the program's namespaces and takes every mount and file out of the root.
+//! Libraries that the program has mapped stay mapped. Nothing is touched unless the root is
+//! one that [`super::enter_for`] made: it has a mark.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::fs::statfs;
+use rustix::mount::{MountFlags, UnmountFlags, mount_remount, unmount};
+use rustix::process::{Pid, chdir};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::{JailError, failed, failed_io};
+
+/// A directory in a root that was made for a program.
+const MARK: &str = ".tare-root";
+/// `statfs(2)`: TMPFS_MAGIC.
+const TMPFS: i64 = 0x0102_1994;
+
+/// Marks the working directory as a root to be emptied.
+pub(super) fn mark() -> Result<(), JailError> {
+    fs::create_dir(MARK).map_err(failed_io("mark the root"))
+}
+
+/// Whether a root was emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Emptied {
+    /// It is empty.
+    Yes,
+    /// The program has the host's root: the kernel granted no namespaces.
+    NoRoot,
+}
+
+/// Takes everything out of the root of a child that entered its jail by [`super::enter_for`].
+/// To be called by a process with one thread, which ends then: it stays in the
+/// program's namespaces.
+pub fn empty_root_of(child: Pid) -> Result<Emptied, JailError> {
+    if !enter_namespaces_of(child).map_err(failed_io("enter"))? || !is_marked() {
+        return Ok(Emptied::NoRoot);
+    }
+    let step = "empty the root";
+    chdir("/").map_err(failed(step))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let remount = |more| mount_remount("/", MountFlags::BIND | flags | more, c"");
+    remount(MountFlags::empty()).map_err(failed(step))?;
+    let device = fs::metadata("/").map_err(failed_io(step))?.dev();
+    clear(Path::new("/"), device).map_err(failed_io(step))?;
+    remount(MountFlags::RDONLY).map_err(failed(step))?;
+    Ok(Emptied::Yes)
+}
+
+/// Whether the child has a mount namespace of its own, which is entered then.
+fn enter_namespaces_of(child: Pid) -> io::Result<bool> {
+    let child = child.as_raw_nonzero();
+    let open = |process: &str, name| File::open(format!("/proc/{process}/ns/{name}"));
+    let is_own = |file: &File, name| -> io::Result<bool> {
+        let (own, other) = (open("self", name)?.metadata()?, file.metadata()?);
+        Ok((own.dev(), own.ino()) == (other.dev(), other.ino()))
+    };
+    let child = child.to_string();
+    let (users, mounts) = (open(&child, "user")?, open(&child, "mnt")?);
+    if is_own(&mounts, "mnt")? {
+        return Ok(false);
+    }
+    if !is_own(&users, "user")? {
+        move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))?;
+    }
+    // This is the namespace's root now, with what is mounted over it (setns(2)).
+    move_into_link_name_space(mounts.as_fd(), Some(LinkNameSpaceType::Mount))?;
+    Ok(true)
+}
+
+fn is_marked() -> bool {
+    let is_tmpfs = statfs("/").is_ok_and(|root| root.f_type == TMPFS);
+    is_tmpfs && Path::new("/").join(MARK).is_dir()
+}
+
+/// Removes everything of the file system `device`, and unmounts all others below.
+fn clear(directory: &Path, device: u64) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let mut found = fs::symlink_metadata(&path)?;
+        if found.dev() != device {
+            unmount(&path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?;
+            found = fs::symlink_metadata(&path)?;
+        }
+        // Never a file of the host.
+        if found.dev() != device {
+            return Err(io::ErrorKind::CrossesDevices.into());
+        }
+        if found.is_dir() {
+            clear(&path, device)?;
+            fs::remove_dir(&path)?;
+        } else {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! The files that a program needs to start, in the root of its jail: the directories that
+//! libraries and firmware are installed in, read only, and `/dev/kvm` if it uses that.
+//! [`super::empty_root_of`] takes all of it away before a guest runs.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    CWD, FileType, Gid, Mode, OFlags, StatVfsMountFlags, Uid, chown, fstatvfs, major, makedev,
+    minor, mknodat, open,
+};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount, mount_bind_recursive, mount_remount};
+use serde::{Deserialize, Serialize};
+use tare_control::config::JailUser;
+
+use super::{JailError, emptying, failed, failed_io};
+
+/// Where programs, libraries and firmware are on Linux systems, and the list of libraries
+/// that the loader reads (`ld.so(8)`).
+const INSTALLED: [&str; 8] = [
+    "/usr",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/gnu/store",
+    "/etc/ld.so.cache",
+];
+const KVM: &str = "/dev/kvm";
+
+/// A program that is executed in a jail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Where it is, without symbolic links.
+    pub path: PathBuf,
+    /// What it executes guests with.
+    pub accelerator: Accelerator,
+}
+
+/// Which device of the host a program needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Accelerator {
+    /// None.
+    Translator,
+    /// `/dev/kvm`.
+    Kvm,
+}
+
+/// A file or directory of the host, and its place in the root.
+#[derive(Debug)]
+struct Source {
+    file: OwnedFd,
+    below: PathBuf,
+    is_directory: bool,
+}
+
+/// What a program needs to start, open: the new root may cover where it is.
+#[derive(Debug)]
+pub(super) struct ProgramFiles {
+    sources: Vec<Source>,
+    /// Symbolic links and what they hold.
+    links: Vec<(PathBuf, PathBuf)>,
+    accelerator: Accelerator,
+}
+
+impl Program {
+    pub(super) fn open(&self) -> Result<ProgramFiles, JailError> {
+        let prefix = prefix(&self.path);
+        let paths = INSTALLED.iter().map(Path::new).chain(prefix);
+        let mut files = ProgramFiles {
+            sources: Vec::new(),
+            links: Vec::new(),
+            accelerator: self.accelerator,
+        };
+        for path in paths {
+            let below = below_root(path);
+            match fs::symlink_metadata(path) {
+                Ok(found) if found.is_symlink() => {
+                    let target = fs::read_link(path).map_err(failed_io("read a link"))?;
+                    files.links.push((below, target));
+                }
+                Ok(found) => files.sources.push(Source {
+                    file: open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+                        .map_err(failed("open a program's files"))?,
+                    below,
+                    is_directory: found.is_dir(),
+                }),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed_io("find a program's files")(error)),
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// The directory that a program outside of [`INSTALLED`] was installed or built in:
+/// `/opt/qemu` for `/opt/qemu/bin/qemu-system-x86_64`.
+fn prefix(program: &Path) -> Option<&Path> {
+    let is_installed = INSTALLED.iter().any(|path| program.starts_with(path));
+    let prefix = program.parent()?.parent()?;
+    (!is_installed && prefix != Path::new("/")).then_some(prefix)
+}
+
+fn below_root(path: &Path) -> PathBuf {
+    path.strip_prefix("/").unwrap_or(path).to_owned()
+}
+
+impl ProgramFiles {
+    /// Fills the working directory, the new root. `owner` is who the program becomes.
+    pub(super) fn provide(&self, owner: Option<&JailUser>) -> Result<(), JailError> {
+        emptying::mark()?;
+        for source in &self.sources {
+            source.bind().map_err(failed("mount a program's files"))?;
+        }
+        for (below, target) in &self.links {
+            symlink(target, below).map_err(failed_io("make a link"))?;
+        }
+        match self.accelerator {
+            Accelerator::Translator => Ok(()),
+            Accelerator::Kvm => provide_kvm(owner).map_err(failed("provide /dev/kvm")),
+        }
+    }
+}
+
+impl Source {
+    fn bind(&self) -> Result<(), Errno> {
+        let made = if self.is_directory {
+            fs::create_dir_all(&self.below)
+        } else {
+            make_file(&self.below)
+        };
+        made.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        mount_bind_recursive(path, &self.below)?;
+        // What a mount of another owner forbids must stay so.
+        let flags = kept_flags(fstatvfs(&self.file)?.f_flag);
+        let flags = flags | MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID;
+        mount_remount(&self.below, flags | MountFlags::NODEV, c"")
+    }
+}
+
+fn make_file(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    File::create(path).map(drop)
+}
+
+/// `mount_namespaces(7)`: a user namespace of less privilege may not clear these.
+fn kept_flags(found: StatVfsMountFlags) -> MountFlags {
+    let pairs = [
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+    ];
+    pairs
+        .into_iter()
+        .filter(|(has, _)| found.contains(*has))
+        .fold(MountFlags::empty(), |flags, (_, flag)| flags | flag)
+}
+
+/// A node of the machine's user, as root can make it; else the host's.
+fn provide_kvm(owner: Option<&JailUser>) -> Result<(), Errno> {
+    let below = below_root(Path::new(KVM));
+    let Ok(host) = fs::metadata(KVM) else {
+        return Ok(());
+    };
+    if !host.file_type().is_char_device() {
+        return Ok(());
+    }
+    let io = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    if let Some(owner) = owner {
+        fs::create_dir_all("dev").map_err(io)?;
+        let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+        mount(
+            "tmpfs",
+            "dev",
+            "tmpfs",
+            flags,
+            c"size=4k,nr_inodes=4,mode=755",
+        )?;
+        let device = makedev(major(host.rdev()), minor(host.rdev()));
+        let mode = Mode::RUSR | Mode::WUSR;
+        match mknodat(CWD, &below, FileType::CharacterDevice, mode, device) {
+            Ok(()) => {
+                let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+                return chown(&below, Some(uid), Some(gid));
+            }
+            // A container without CAP_MKNOD.
+            Err(Errno::PERM) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    make_file(&below).map_err(io)?;
+    mount_bind_recursive(KVM, &below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_elsewhere_brings_the_directory_that_it_is_installed_in() {
+        let of = |path| prefix(Path::new(path)).map(Path::to_owned);
+        assert_eq!(of("/usr/bin/qemu-system-x86_64"), None);
+        assert_eq!(of("/nix/store/abc-qemu/bin/qemu"), None);
+        assert_eq!(of("/opt/qemu/bin/qemu"), Some("/opt/qemu".into()));
+        assert_eq!(of("/bin/qemu"), None, "never the whole root");
+        assert_eq!(of("/qemu"), None);
+    }
+
+    #[test]
+    fn flags_that_restrict_a_mount_are_kept() {
+        let found = StatVfsMountFlags::NOEXEC | StatVfsMountFlags::RDONLY;
+        assert_eq!(kept_flags(found), MountFlags::NOEXEC);
+    }
+}
