@@ -2,6 +2,8 @@
 //! fails: the run directory first, since its lock decides who has the name.
 
 use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use tare_control::exit::ExitCode;
@@ -17,11 +19,13 @@ use crate::interruption::Interruption;
 use crate::machine::{
     Files, Launched, Link, LinkEnd, MachineSpec, Net, PreparedMachine, RunFileError,
 };
+use crate::passt::PasstUser;
 use crate::plan::Plan;
 use crate::publish::Publish;
 use crate::rates::NetRate;
 use crate::record::{EngineName, Record, now_s};
 use crate::run_dir_guard::RunDirGuard;
+use crate::user::MachineUser;
 use crate::{Terminal, limits, mac, monitor, passt, qemu, user};
 
 /// Starts the machine. In the foreground Tare's engine does not return from
@@ -51,8 +55,10 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
     user::sweep();
     // From here on what is started is in the group: passt, the monitor or QEMU.
     limits::enter(limits, &machine.disks, run_dir.dir().name())?;
-    let runs_as = machine.user.as_ref().map(|user| user.passt);
-    let mut link = link(net, mac::address(run_dir.dir().name()), runs_as)?;
+    let passt_user = machine.user.as_ref().map(passt_user).transpose();
+    let passt_user =
+        passt_user.map_err(RunFileError::of("a copy of the user's lock", run_dir.dir()))?;
+    let mut link = link(net, mac::address(run_dir.dir().name()), passt_user)?;
     if let (Some(link), Some(NetRate(rate))) = (&mut link, limits.net) {
         link.limits = rate;
     }
@@ -113,12 +119,18 @@ fn engine_name(engine: &Engine) -> EngineName {
     }
 }
 
-fn link(net: Net, mac: [u8; 6], runs_as: Option<(u32, u32)>) -> Result<Option<Link>, Failure> {
+fn passt_user(user: &MachineUser) -> io::Result<PasstUser> {
+    let (uid, gid) = user.passt;
+    let claim = user.claim.as_ref().map(OwnedFd::try_clone).transpose()?;
+    Ok(PasstUser { uid, gid, claim })
+}
+
+fn link(net: Net, mac: [u8; 6], passt_user: Option<PasstUser>) -> Result<Option<Link>, Failure> {
     let end = match net {
         Net::None => return Ok(None),
         Net::Tap { name, file } => LinkEnd::Tap { name, file },
         Net::User { forwards, filter } => LinkEnd::Passt {
-            passt: passt::start(&forwards, mac, runs_as)?,
+            passt: passt::start(&forwards, mac, passt_user)?,
             filter,
         },
     };

@@ -19,6 +19,7 @@
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
+use std::iter;
 use std::net::Ipv6Addr;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -94,7 +95,18 @@ pub(crate) struct Passt {
     theirs: Option<OwnedFd>,
     template: Template,
     child: Child,
-    runs_as: Option<(u32, u32)>,
+    user: Option<PasstUser>,
+}
+
+/// The user that passt becomes.
+#[derive(Debug)]
+pub(crate) struct PasstUser {
+    /// User ID.
+    pub(crate) uid: u32,
+    /// Group ID.
+    pub(crate) gid: u32,
+    /// What keeps the user from other machines, also as long as passt outlives its own.
+    pub(crate) claim: Option<OwnedFd>,
 }
 
 /// Where passt takes its interface from.
@@ -106,11 +118,11 @@ enum Template {
 
 /// Starts passt for a guest with that hardware address; [`Passt::wait_ready`]
 /// waits for it, so that other work can be done in between.
-/// It becomes the user and group `runs_as`; without one, root's passt becomes nobody.
+/// It becomes `user`; without one, root's passt becomes nobody.
 pub(crate) fn start(
     forwards: &[Publish],
     mac: [u8; 6],
-    runs_as: Option<(u32, u32)>,
+    user: Option<PasstUser>,
 ) -> Result<Passt, PasstError> {
     let template = if has_default_route() {
         Template::DefaultRoute
@@ -124,8 +136,8 @@ pub(crate) fn start(
     Ok(Passt {
         forwards: forwards.to_vec(),
         ours: ours.into(),
-        child: spawn(forwards, &theirs, template, runs_as)?,
-        runs_as,
+        child: spawn(forwards, &theirs, template, user.as_ref())?,
+        user,
         theirs: Some(theirs),
         template,
     })
@@ -159,7 +171,7 @@ impl Passt {
             Template::Loopback => Template::DefaultRoute,
         };
         inherit(&self.ours, FdFlags::CLOEXEC)?;
-        self.child = spawn(&self.forwards, theirs, template, self.runs_as)?;
+        self.child = spawn(&self.forwards, theirs, template, self.user.as_ref())?;
         wait(&mut self.child)
     }
 }
@@ -168,20 +180,22 @@ fn spawn(
     forwards: &[Publish],
     theirs: &OwnedFd,
     template: Template,
-    runs_as: Option<(u32, u32)>,
+    user: Option<&PasstUser>,
 ) -> Result<Child, PasstError> {
-    inherit(theirs, FdFlags::empty())?;
+    let claim = user.and_then(|user| user.claim.as_ref());
+    let inherited = || iter::once(theirs).chain(claim);
+    inherited().try_for_each(|fd| inherit(fd, FdFlags::empty()))?;
     let spawned = Command::new("passt")
         .args(["--fd", &theirs.as_raw_fd().to_string()])
         .args(arguments(forwards, template))
-        .args(runs_as.map(|(uid, gid)| format!("--runas={uid}:{gid}")))
+        .args(user.map(|user| format!("--runas={}:{}", user.uid, user.gid)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn();
-    // No other child inherits it.
-    inherit(theirs, FdFlags::CLOEXEC)?;
+    // No other child inherits them.
+    inherited().try_for_each(|fd| inherit(fd, FdFlags::CLOEXEC))?;
     spawned.map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => PasstError::Missing,
         _ => PasstError::Start(source),

@@ -19,7 +19,7 @@ use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, mkdirat, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
-use rustix::process::{getegid, geteuid};
+use rustix::process::{Uid, getegid, geteuid, getpriority_user};
 use rustix::thread::{CapabilitySet, capabilities};
 use tare_control::exit::ExitCode;
 
@@ -172,16 +172,19 @@ pub fn sweep() -> usize {
     sweep_in(Path::new(CLAIMS))
 }
 
-/// A pair of users above `first` that no other machine has; the search begins at a place that
-/// differs from process to process, so that a user comes back late: the passt of a machine
-/// that was killed may live a moment longer than its lock.
+/// A pair of users above `first` that no other machine has and no process is: what a killed
+/// machine started (passt) may live longer than its lock. The search begins at a place that
+/// differs from process to process, so that a user comes back late.
 fn claim(directory: &Path, first: u32) -> Result<MachineUser, UserError> {
     let directory = open_claims(directory).map_err(|errno| UserError::Claim(errno.into()))?;
     let begin = std::process::id();
     for step in 0..MACHINES {
         let uid = first + 2 * (begin.wrapping_add(step) % MACHINES);
         let taken = take(&directory, &uid.to_string());
-        if let Some(lock) = taken.map_err(|errno| UserError::Claim(errno.into()))? {
+        if let Some(lock) = taken.map_err(|errno| UserError::Claim(errno.into()))?
+            && !is_somebody(uid)
+            && !is_somebody(uid + 1)
+        {
             return Ok(MachineUser {
                 uid,
                 gid: uid,
@@ -191,6 +194,11 @@ fn claim(directory: &Path, first: u32) -> Result<MachineUser, UserError> {
         }
     }
     Err(UserError::AllTaken)
+}
+
+/// Whether a process runs as that user (`getpriority(2)`: ESRCH if none does).
+fn is_somebody(uid: u32) -> bool {
+    getpriority_user(Uid::from_raw(uid)) != Err(Errno::SRCH)
 }
 
 /// The directory, made if it is missing. Nobody else may write there.
@@ -254,6 +262,8 @@ fn sweep_in(path: &Path) -> usize {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::Command;
     use std::thread;
     use std::time::{Duration, Instant};
 
@@ -293,6 +303,28 @@ mod tests {
         }
         assert_eq!(files(), 1);
         assert_eq!(claim(place, FIRST).unwrap().uid, uid);
+    }
+
+    /// As after SIGKILL of a machine: the lock is gone, its passt is not yet.
+    #[test]
+    fn a_user_that_a_process_still_is_belongs_to_no_other_machine() {
+        if !may_become(FIRST) {
+            return eprintln!("SKIP: not root");
+        }
+        const APART: u32 = FIRST + 2 * MACHINES;
+        let place = tempfile::tempdir().unwrap();
+        let place = &place.path().join("users");
+        for left in [0, 1] {
+            let ended = claim(place, APART).unwrap();
+            let mut passt = Command::new("sleep");
+            let mut passt = passt.arg("60").uid(ended.uid + left).spawn().unwrap();
+            let taken = ended.uid;
+            drop(ended);
+            let next = claim(place, APART).unwrap();
+            passt.kill().unwrap();
+            passt.wait().unwrap();
+            assert_ne!(next.uid, taken);
+        }
     }
 
     #[test]
