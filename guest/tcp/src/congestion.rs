@@ -28,6 +28,8 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Congestion {
     window: u32,
+    /// The largest window since the last pause.
+    peak: u32,
     threshold: u32,
     mss: u32,
     phase: Phase,
@@ -77,6 +79,7 @@ impl Congestion {
     pub(crate) fn new(mss: u32) -> Self {
         Self {
             window: initial(mss),
+            peak: initial(mss),
             threshold: WINDOW_MAX,
             mss,
             phase: Phase::Open,
@@ -91,6 +94,13 @@ impl Congestion {
     #[inline]
     pub(crate) fn window(&self) -> u32 {
         self.window
+    }
+
+    /// The largest window since the last pause: what was sent under it stays buffered
+    /// while a loss is repaired under a smaller one.
+    #[inline]
+    pub(crate) fn peak(&self) -> u32 {
+        self.peak
     }
 
     #[inline]
@@ -129,6 +139,7 @@ impl Congestion {
             _ if delivery.acked > 0 && delivery.was_limited => self.grow(delivery, counted),
             _ => {}
         }
+        self.peak = self.peak.max(self.window);
     }
 
     #[inline]
@@ -159,7 +170,6 @@ impl Congestion {
             self.window = self.threshold;
         }
         self.phase = Phase::Open;
-        self.before = None;
     }
 
     fn reduce_in_proportion(&mut self, delivery: &Delivery) {
@@ -237,7 +247,7 @@ impl Congestion {
         });
     }
 
-    /// The last reduction was for nothing (RFC 3522, RFC 4015).
+    /// The last reduction was for nothing (RFC 3522, RFC 4015, RFC 3708).
     pub(crate) fn undo(&mut self) {
         if let Some(before) = self.before.take() {
             self.window = self.window.max(before.window);
@@ -253,6 +263,7 @@ impl Congestion {
     pub(crate) fn note_idle(&mut self) {
         self.threshold = self.threshold.max(self.window / 4 * 3);
         self.window = self.window.min(initial(self.mss));
+        self.peak = self.window;
         self.cubic.restart();
         self.slow_start = SlowStart::default();
     }

@@ -53,6 +53,12 @@ impl SackBlocks {
         &self.blocks[..usize::from(self.len)]
     }
 
+    /// The blocks in the order of their numbers from `base` on.
+    pub(crate) fn sorted_from(mut self, base: Seq) -> Self {
+        self.blocks[..usize::from(self.len)].sort_unstable_by_key(|(start, _)| start.since(base));
+        self
+    }
+
     /// Keeps the first `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len as u8);

@@ -1,7 +1,7 @@
 //! [`Rack`]: loss detection by time (RFC 8985, 6). A segment is lost when one
 //! that was sent later has arrived and enough time for reordering has passed.
 
-use crate::scoreboard::{Record, Scoreboard};
+use crate::scoreboard::{Order, Record, Scoreboard};
 use crate::seq::Seq;
 use crate::time::{Duration, Instant};
 
@@ -14,9 +14,8 @@ const MULTIPLIER_MAX: u8 = 32;
 /// One connection's state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rack {
-    /// When the most recently sent segment that has arrived was sent, its end,
-    /// and its round trip.
-    latest: Option<(Instant, Seq)>,
+    /// The most recent transmission that has arrived, and its round trip.
+    latest: Option<Order>,
     round_trip: Duration,
     /// Highest end that has arrived.
     highest: Option<Seq>,
@@ -37,9 +36,10 @@ pub(crate) struct View {
 }
 
 impl Rack {
-    /// A segment has arrived at the peer.
+    /// A segment has arrived at the peer. If it was sent again, and that less than `least`
+    /// ago, it was the original that arrived.
     #[inline]
-    pub(crate) fn deliver(&mut self, record: &Record, now: Instant, minimum: Duration) {
+    pub(crate) fn deliver(&mut self, record: &Record, now: Instant, least: Duration) {
         let end = record.end();
         match self.highest {
             Some(highest) if end.before(highest) => {
@@ -48,15 +48,11 @@ impl Rack {
             _ => self.highest = Some(end),
         }
         let round_trip = now.since(record.sent_at);
-        // Then it was the original that arrived, not the copy.
-        if record.is_retransmitted() && round_trip < minimum {
+        if record.is_retransmitted() && round_trip < least {
             return;
         }
-        let is_later = self
-            .latest
-            .is_none_or(|latest| is_after((record.sent_at, end), latest));
-        if is_later {
-            self.latest = Some((record.sent_at, end));
+        if self.latest.is_none_or(|it| record.order.is_after(it)) {
+            self.latest = Some(record.order);
             self.round_trip = round_trip;
         }
     }
@@ -87,7 +83,7 @@ impl Rack {
         let allowance = self.round_trip + self.window(board, view);
         let mut again: Option<Instant> = None;
         let lost = board.mark_lost(|record| {
-            if !is_after(latest, (record.sent_at, record.end())) {
+            if !latest.is_after(record.order) {
                 return false;
             }
             let due = record.sent_at + allowance;
@@ -107,8 +103,4 @@ impl Rack {
         let quarters = u64::from(self.multiplier.max(1));
         Duration::from_micros(view.minimum.as_micros() / 4 * quarters).min(view.smoothed)
     }
-}
-
-fn is_after((at, end): (Instant, Seq), (other_at, other_end): (Instant, Seq)) -> bool {
-    at > other_at || at == other_at && end.after(other_end)
 }

@@ -26,7 +26,20 @@ pub(crate) struct Record {
     /// Sequence space, SYN and FIN included.
     pub(crate) len: u32,
     pub(crate) sent_at: Instant,
+    /// Grows with each transmission: many share one time where acknowledgements are
+    /// handled in batches.
+    pub(crate) order: Order,
     flags: u8,
+}
+
+/// The place of a transmission among all of its connection; it wraps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Order(u32);
+
+impl Order {
+    pub(crate) fn is_after(self, other: Self) -> bool {
+        (self.0.wrapping_sub(other.0) as i32) > 0
+    }
 }
 
 impl Record {
@@ -63,6 +76,7 @@ pub(crate) struct Scoreboard {
     pipe: u32,
     sacked: u32,
     lost: u32,
+    last_order: Order,
 }
 
 impl Scoreboard {
@@ -107,12 +121,20 @@ impl Scoreboard {
     #[inline]
     pub(crate) fn push(&mut self, seq: Seq, len: u32, flags: u8, now: Instant) {
         self.pipe += len;
+        let order = self.next_order();
         self.records.push_back(Record {
             seq,
             len,
             sent_at: now,
+            order,
             flags,
         });
+    }
+
+    #[inline]
+    fn next_order(&mut self) -> Order {
+        self.last_order = Order(self.last_order.0.wrapping_add(1));
+        self.last_order
     }
 
     /// Takes out what lies below `ack`; `deliver` sees each record that was not
@@ -252,6 +274,7 @@ impl Scoreboard {
 
     /// The record at `at` is sent again.
     pub(crate) fn resend(&mut self, at: usize, now: Instant) {
+        let order = self.next_order();
         let record = &mut self.records[at];
         if record.has(LOST) {
             self.lost -= 1;
@@ -259,6 +282,7 @@ impl Scoreboard {
         }
         record.flags = record.flags & !LOST | RETRANSMITTED;
         record.sent_at = now;
+        record.order = order;
     }
 
     #[cfg(test)]

@@ -52,6 +52,8 @@ pub struct Duration(u64);
 impl Duration {
     /// No time.
     pub const ZERO: Self = Self(0);
+    /// The longest.
+    pub(crate) const MAX: Self = Self(u64::MAX);
 
     /// `us` microseconds.
     pub const fn from_micros(us: u64) -> Self {

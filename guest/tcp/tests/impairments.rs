@@ -129,3 +129,31 @@ fn the_same_seed_gives_the_same_run() {
     let run = |seed| transfer(&mut World::new(impairment, Config::default(), seed), MIB).micros;
     assert_eq!(run(7), run(7));
 }
+
+/// Acknowledgements that are handled in batches share one time, and so do the copies and
+/// the new segments that they let go: what is lost is sent again, and no flight with it.
+#[test]
+fn batches_of_acknowledgements_send_no_flight_again() {
+    let bounds = [
+        ("loss 1 %", 15),
+        ("loss 5 %", 75),
+        ("reorder 5 %", 75),
+        ("corrupt 1 %", 15),
+    ];
+    for (name, bound) in bounds {
+        let row = rows().find(|row| row.name == name).expect("a row");
+        for batch_us in [50, 300, 1000] {
+            let (mut sent, mut again) = (0, 0);
+            for seed in 1..=6 {
+                let mut world = World::new(row.impairment, Config::default(), seed);
+                world.batch_us = batch_us;
+                let outcome = transfer(&mut world, MIB);
+                sent += outcome.sent;
+                again += outcome.retransmitted;
+            }
+            let share = again * 1000 / sent;
+            println!("{name:12} {batch_us:5} us: {share} of 1,000 sent again");
+            assert!(share <= bound, "{name}, {batch_us} us: {share} > {bound}");
+        }
+    }
+}

@@ -169,6 +169,100 @@ fn rfc8985_one_lost_segment_is_sent_again_on_the_third_sack() {
     assert_eq!(script.tcp.statistics().timeouts, 0);
 }
 
+/// A copy that went out in the same instant as new data, and after it, is not lost because
+/// that data arrived.
+#[test]
+fn rfc8985_a_copy_counts_as_later_than_what_went_before_it_at_the_same_time() {
+    let mut script = Script::open(modern());
+    script.send(20 * 1012);
+    assert_eq!(script.data().len(), 10);
+    script.wait(10);
+    let at = |n: u32| 1 + n * 1012;
+    // The first arrived, and lets new data go; then three SACKs show that the second is lost.
+    script.sack(at(1), &[]);
+    assert_eq!(script.data(), [(at(10), 1012), (at(11), 1012)]);
+    script.sack(at(1), &[(at(2), at(5))]);
+    assert_eq!(script.data()[0], (at(1), 1012));
+    script.wait(10);
+    script.sack(at(1), &[(at(2), at(12))]);
+    let again = script.data();
+    assert!(!again.contains(&(at(1), 1012)), "{again:?}");
+    script.sack(at(12), &[]);
+    assert_eq!(script.tcp.statistics().segments_retransmitted, 1);
+}
+
+/// One acknowledgement that covers a segment and reports later ones reordered nothing: a
+/// loss after it is found by three SACKs, without a timer.
+#[test]
+fn rfc8985_what_one_acknowledgement_reports_was_not_reordered() {
+    let mut script = Script::open(modern());
+    script.send(20 * 1012);
+    assert_eq!(script.data().len(), 10);
+    script.wait(10);
+    let at = |n: u32| 1 + n * 1012;
+    script.sack(at(2), &[(at(3), at(6))]);
+    assert_eq!(script.data()[0], (at(2), 1012));
+}
+
+/// The original of a segment that was sent again arrives late, which its timestamp shows: it
+/// says nothing of what was sent before the copy.
+#[test]
+fn rfc8985_an_original_that_arrives_after_its_copy_was_sent_loses_no_flight() {
+    let mut script = Script::open(with_timestamps());
+    script.send(20_000);
+    let sent: Vec<_> = std::iter::from_fn(|| script.sent()).collect();
+    assert_eq!(sent.len(), 10);
+    let stamp = sent[0].options.timestamps.expect("timestamps").value;
+    let at = |n: u32| 1 + n * 1000;
+    script.wait(20);
+    // The first is late: three SACKs, and it goes again, behind new data.
+    script.sack(1, &[(at(1), at(4))]);
+    let flight = script.data();
+    assert_eq!(flight[0], (1, 1000));
+    // Longer than the shortest round trip of 10 ms, and less than this flight's.
+    script.wait(12);
+    let mut late = script.segment(ACK, 1, at(4), b"");
+    late.options.timestamps = Some(Timestamps {
+        echo: stamp,
+        ..late.options.timestamps.expect("timestamps")
+    });
+    let iss = late.ack - at(4);
+    late.options.sack.push(iss + at(9), iss + at(10));
+    script.tcp.on_segment(script.now, &late);
+    let again: Vec<_> = script
+        .data()
+        .into_iter()
+        .filter(|it| it.0 < at(10))
+        .collect();
+    assert_eq!(again, []);
+}
+
+/// How many segments go at once after ten of which one was sent again because it was late;
+/// whether the peer reports that it arrived twice.
+fn window_after_reordering(reports: bool) -> usize {
+    let mut script = Script::open(modern());
+    script.send(10 * 1012);
+    assert_eq!(script.data().len(), 10);
+    script.wait(10);
+    let at = |n: u32| 1 + n * 1012;
+    script.sack(1, &[(at(1), at(4))]);
+    assert_eq!(script.data(), [(1, 1012)]);
+    script.wait(1);
+    script.sack(at(10), &[]);
+    if reports {
+        script.wait(10);
+        script.sack(at(10), &[(1, at(1))]);
+    }
+    script.send(16 * 1012);
+    script.data().len()
+}
+
+#[test]
+fn rfc3708_a_repair_that_was_for_nothing_is_undone() {
+    let windows = [true, false].map(window_after_reordering);
+    assert_eq!(windows, [10, 7]);
+}
+
 #[test]
 fn rfc8985_sacks_count_whatever_their_windows() {
     let mut script = Script::open(modern());

@@ -1,7 +1,7 @@
 //! An acknowledgement is processed: scoreboard, round trip, loss detection,
 //! congestion window, timers (RFC 9293, 3.10.7.4; RFC 6675; RFC 8985; RFC 6298).
 
-use super::{Connection, State};
+use super::{Connection, Repair, State, stamp};
 use crate::congestion::{Delivery, Phase};
 use crate::rack::View;
 use crate::scoreboard::Record;
@@ -33,6 +33,9 @@ impl Connection {
         if acked > 0 {
             self.advance(now, acked);
         }
+        if duplicate {
+            self.undo_if_all_were_duplicates(segment);
+        }
         if delivered.bytes == 0 && acked == 0 && self.board.is_empty() {
             return;
         }
@@ -42,7 +45,7 @@ impl Connection {
         }
         let found_loss = self.detect_loss(now, acked, segment);
         if found_loss && self.congestion.phase() == Phase::Open {
-            self.congestion.enter_recovery(flight, self.next);
+            self.enter_recovery(flight);
         }
         let was_open = self.congestion.phase() == Phase::Open;
         self.congestion.on_ack(&Delivery {
@@ -68,29 +71,39 @@ impl Connection {
         self.arm(now);
     }
 
-    /// Updates the scoreboard from SACK blocks and the acknowledgement.
+    /// Updates the scoreboard from the acknowledgement and its SACK blocks, in the order
+    /// of their numbers: what one acknowledgement reports was not reordered by that
+    /// (RFC 8985, 6.2, step 3).
     #[inline]
     fn mark(&mut self, now: Instant, segment: &Segment<'_>) -> Delivered {
         let mut delivered = Delivered::default();
         let (rack, minimum) = (&mut self.rack, self.round_trip.minimum());
+        let stamps = segment.options.timestamps.filter(|_| self.has_timestamps);
+        let offset = self.timestamp_offset;
         let mut deliver = |record: &Record| {
             delivered.bytes += record.len;
-            rack.deliver(record, now, minimum);
+            // The original arrived if the echo is from before the copy was sent (RFC 8985,
+            // 6.2, step 2).
+            let is_original = record.is_retransmitted()
+                && stamps.is_some_and(|it| is_older(it.echo, stamp(offset, record.sent_at)));
+            let least = if is_original { Duration::MAX } else { minimum };
+            rack.deliver(record, now, least);
             if !record.is_retransmitted() {
                 delivered.sample_from = delivered.sample_from.max(Some(record.sent_at));
             }
         };
+        if segment.ack.after(self.una) {
+            self.board.acknowledge(segment.ack, &mut deliver);
+            self.una = segment.ack;
+        }
         if self.has_sack {
-            for &(start, end) in segment.options.sack.as_slice() {
+            let reported = segment.options.sack.sorted_from(self.una);
+            for &(start, end) in reported.as_slice() {
                 let is_news = start.before(end) && !start.before(segment.ack);
                 if is_news && !end.after(self.next) {
                     self.board.sack(start, end, &mut deliver);
                 }
             }
-        }
-        if segment.ack.after(self.una) {
-            self.board.acknowledge(segment.ack, &mut deliver);
-            self.una = segment.ack;
         }
         delivered
     }
@@ -151,12 +164,42 @@ impl Connection {
         if let Some(sent) = self.retransmitted_at
             && let Some(stamps) = segment.options.timestamps
             && self.has_timestamps
-            && (stamps.echo.wrapping_sub(sent) as i32) < 0
+            && is_older(stamps.echo, sent)
         {
             self.congestion.undo();
             self.board.unmark_lost();
             self.retransmitted_at = None;
         }
+    }
+
+    /// Everything that was sent again in the last recovery has arrived twice (RFC 3708;
+    /// Linux: `tcp_try_undo_dsack`): nothing was lost.
+    fn undo_if_all_were_duplicates(&mut self, segment: &Segment<'_>) {
+        let Some(&(start, _)) = segment.options.sack.as_slice().first() else {
+            return;
+        };
+        if start.before(self.repair.from) || self.repair.unproven == 0 {
+            return;
+        }
+        self.repair.unproven -= 1;
+        if self.repair.unproven == 0 {
+            self.congestion.undo();
+            self.retransmitted_at = None;
+        }
+    }
+
+    /// Loss was detected with `flight` bytes outstanding.
+    pub(super) fn enter_recovery(&mut self, flight: u32) {
+        self.begin_repair();
+        self.congestion.enter_recovery(flight, self.next);
+    }
+
+    /// Begins to count what is sent again.
+    pub(super) fn begin_repair(&mut self) {
+        self.repair = Repair {
+            from: self.una,
+            unproven: 0,
+        };
     }
 
     fn detect_loss(&mut self, now: Instant, acked: u32, segment: &Segment<'_>) -> bool {
@@ -232,4 +275,9 @@ impl Connection {
             self.congestion.note_repaired();
         }
     }
+}
+
+/// Whether a timestamp is from before another.
+fn is_older(stamp: u32, other: u32) -> bool {
+    (stamp.wrapping_sub(other) as i32) < 0
 }

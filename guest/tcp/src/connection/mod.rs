@@ -112,6 +112,16 @@ struct TailProbe {
     was_retransmission: bool,
 }
 
+/// Retransmissions of the last recovery, of which duplicate reports may show that all
+/// were needless (RFC 3708).
+#[derive(Clone, Copy, Debug, Default)]
+struct Repair {
+    /// SND.UNA when it began.
+    from: Seq,
+    /// Segments sent again that no report has shown to be duplicates.
+    unproven: u32,
+}
+
 /// One connection.
 #[derive(Debug)]
 pub struct Connection {
@@ -154,6 +164,8 @@ pub struct Connection {
     timestamp_recent_at: Instant,
     /// Timestamp of the first retransmission since loss was found.
     retransmitted_at: Option<u32>,
+    /// What was sent again since the window was last reduced.
+    repair: Repair,
 
     receive: ReceiveQueue,
     irs: Seq,
@@ -236,7 +248,7 @@ impl Connection {
         let wanted = if self.pool.is_scarce() {
             SEND_SCARCE
         } else {
-            self.congestion.window().saturating_mul(2).max(SEND_MIN)
+            self.congestion.peak().saturating_mul(2).max(SEND_MIN)
         };
         wanted.min(self.config.send_max) as usize
     }
@@ -432,7 +444,7 @@ impl Connection {
     }
 
     fn timestamp(&self, now: Instant) -> u32 {
-        self.timestamp_offset.wrapping_add(now.as_millis() as u32)
+        stamp(self.timestamp_offset, now)
     }
 
     fn flight(&self) -> u32 {
@@ -442,6 +454,11 @@ impl Connection {
     fn smoothed(&self) -> Duration {
         self.round_trip.smoothed().unwrap_or(crate::rtt::INITIAL)
     }
+}
+
+/// The timestamp of a connection whose clock is `offset` ahead (RFC 7323, 5.4).
+fn stamp(offset: u32, at: Instant) -> u32 {
+    offset.wrapping_add(at.as_millis() as u32)
 }
 
 impl Drop for Connection {

@@ -1,6 +1,6 @@
 //! How a connection begins: actively, from a SYN, or from a SYN cookie.
 
-use super::{Connection, State, Statistics, Wait};
+use super::{Connection, Repair, State, Statistics, Wait};
 use crate::challenge::ChallengeLimit;
 use crate::config::{Config, Identity};
 use crate::congestion::Congestion;
@@ -113,6 +113,7 @@ impl Connection {
             timestamp_recent: 0,
             timestamp_recent_at: now,
             retransmitted_at: None,
+            repair: Repair::default(),
             receive: ReceiveQueue::new(initial, config.receive_max, mss),
             irs: Seq(0),
             peer_fin: None,

@@ -168,9 +168,15 @@ impl Connection {
         self.statistics.segments_retransmitted += 1;
         self.congestion.note_sent(record.len);
         self.last_sent = now;
-        if self.congestion.phase() != Phase::Open && self.has_timestamps {
-            let stamp = self.timestamp(now);
-            self.retransmitted_at.get_or_insert(stamp);
+        if self.congestion.phase() == Phase::Open {
+            // A report about a probe must not count for one about a repair.
+            self.repair.unproven = 0;
+        } else {
+            self.repair.unproven += 1;
+            if self.has_timestamps {
+                let stamp = self.timestamp(now);
+                self.retransmitted_at.get_or_insert(stamp);
+            }
         }
         self.arm(now);
         if record.has(scoreboard::SYN) {

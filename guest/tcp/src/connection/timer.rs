@@ -109,7 +109,7 @@ impl Connection {
                 }
                 Wait::Reordering => {
                     if self.detect_by_time(now) && self.congestion.phase() == Phase::Open {
-                        self.congestion.enter_recovery(self.flight(), self.next);
+                        self.enter_recovery(self.flight());
                     }
                     self.arm(now);
                 }
@@ -151,6 +151,9 @@ impl Connection {
         if in_handshake {
             self.congestion.note_handshake_loss();
         } else {
+            if self.congestion.phase() == Phase::Open {
+                self.begin_repair();
+            }
             self.congestion.on_timeout(self.next);
         }
         if first.is_some_and(|first| first.is_sacked()) {

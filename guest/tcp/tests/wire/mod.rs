@@ -34,6 +34,9 @@ pub struct World {
     arrivals: BinaryHeap<Reverse<Arrival>>,
     random: Random,
     order: u64,
+    /// Arrivals are handed over at multiples of this, as interrupts that are coalesced
+    /// and CPUs that are busy do; 0 is at once.
+    pub batch_us: u64,
 }
 
 pub const SECRET: Secret = Secret::new(*b"secret of a test");
@@ -76,6 +79,7 @@ impl World {
             arrivals: BinaryHeap::new(),
             random: Random::new(seed),
             order: 0,
+            batch_us: 0,
         }
     }
 
@@ -105,7 +109,7 @@ impl World {
         for at in arrivals.into_iter().flatten() {
             self.order += 1;
             self.arrivals.push(Reverse(Arrival {
-                at,
+                at: at.next_multiple_of(self.batch_us.max(1)),
                 order: self.order,
                 to: 1 - from,
                 bytes: bytes.clone(),
