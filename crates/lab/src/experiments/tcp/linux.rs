@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::sockopt::set_tcp_congestion;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use tare_host::tap_namespace as tap;
 
@@ -18,6 +19,10 @@ use tare_host::tap_namespace as tap;
 const SLICE: Duration = Duration::from_millis(200);
 /// Bytes of a write and a read.
 const CHUNK: usize = 64 << 10;
+
+/// The sender's congestion control: Tare's and Linux's own default. Hosts have others as
+/// theirs, which answer loss otherwise: BBR does not slow down for it.
+pub(super) const CONGESTION: &str = "cubic";
 
 /// What the receiver got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +110,8 @@ pub(super) fn byte(at: usize) -> u8 {
 pub(super) fn sender(address: &'static str, at: SocketAddr, bytes: usize) -> io::Result<End<()>> {
     End::start(address, move |stop| {
         let listener = TcpListener::bind(at)?;
+        // What it accepts has the same.
+        set_tcp_congestion(&listener, CONGESTION)?;
         listener.set_nonblocking(true)?;
         let Some(mut stream) = accept(&listener, stop)? else {
             return Ok(());

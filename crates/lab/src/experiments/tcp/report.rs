@@ -123,6 +123,8 @@ fn limitations() -> Vec<String> {
         "One connection at a time, and only the sender differs: receiving and fairness between \
          connections are not measured."
             .to_owned(),
-        "Linux's congestion control and buffers are what this host has as defaults.".to_owned(),
+        "Linux's buffers are what this host has as defaults; its sender's congestion control is \
+         CUBIC, as Tare's, whatever the host's default."
+            .to_owned(),
     ]
 }
