@@ -50,6 +50,7 @@ impl From<Error> for Errno {
             ErrorKind::TimedOut => Self::ETIMEDOUT,
             ErrorKind::NotADirectory => Self::ENOTDIR,
             ErrorKind::IsADirectory => Self::EISDIR,
+            ErrorKind::MessageTooLong => Self::EMSGSIZE,
             ErrorKind::ResourceBusy => Self::ENOBUFS,
             ErrorKind::Unsupported => Self::EOPNOTSUPP,
             _ => Self::EIO,

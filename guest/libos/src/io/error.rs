@@ -43,6 +43,8 @@ pub enum ErrorKind {
     NotADirectory,
     /// A directory was opened as a file.
     IsADirectory,
+    /// A datagram is larger than the protocol carries.
+    MessageTooLong,
     /// Too many sockets or ports are in use.
     ResourceBusy,
     /// What was asked for does not exist here.
@@ -71,6 +73,7 @@ impl ErrorKind {
             Self::UnexpectedEof => "unexpected end of data",
             Self::NotADirectory => "not a directory",
             Self::IsADirectory => "is a directory",
+            Self::MessageTooLong => "message too long",
             Self::ResourceBusy => "resource busy",
             Self::Unsupported => "unsupported",
             Self::Other => "other error",

@@ -15,6 +15,8 @@ const ETHERTYPE_VLAN: [u8; 2] = [0x81, 0x00];
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 const PROTOCOL_ICMPV6: u8 = 58;
+/// More fragments, and the offset, in IPv4's flags (RFC 791, 3.1).
+const FRAGMENT_BITS: u16 = 0x3fff;
 /// Extension headers of IPv6 (RFC 8200, 4).
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
@@ -191,7 +193,7 @@ fn parse_ipv4(packet: &[u8], offset: usize, checksums: Checksums) -> Result<Fram
         return Err(FrameError::Checksum);
     }
     let fragment = u16::from_be_bytes([header[6], header[7]]);
-    if fragment & 0x3fff != 0 {
+    if fragment & FRAGMENT_BITS != 0 {
         return Err(FrameError::Fragment);
     }
     let addresses = Addresses::V4(Pair {
@@ -388,12 +390,15 @@ pub struct PartialChecksum {
 
 /// Where TCP or UDP begins in an outgoing Ethernet frame and ends, its protocol, and
 /// the pseudo-header's sum. The frame is our own, without IP options or extension
-/// headers; others are left alone.
+/// headers; others are left alone, and so are fragments.
 fn transport(frame: &[u8]) -> Option<(usize, usize, u8, Sum)> {
     let packet = frame.get(ETHERNET_HEADER..)?;
     let (start, len, protocol, sum) = match packet.first()? {
         0x45 => {
             let header = packet.first_chunk::<20>()?;
+            if u16::from_be_bytes([header[6], header[7]]) & FRAGMENT_BITS != 0 {
+                return None;
+            }
             let len = u16::from_be_bytes([header[2], header[3]]).checked_sub(20)?;
             let sum = Sum::new().plus_pseudo_header(
                 [header[12], header[13], header[14], header[15]],

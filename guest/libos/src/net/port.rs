@@ -143,10 +143,19 @@ impl<L: Link> Port<L> {
         transmit::send_segment(&mut self.link, &self.properties, neighbor, flow, segment);
     }
 
-    /// Most bytes of a datagram to `remote` that fits the link.
-    pub(super) fn datagram_max(&self, remote: IpAddr) -> usize {
+    /// Most bytes of a datagram to `remote` that one frame carries.
+    fn datagram_max(&self, remote: IpAddr) -> usize {
         let headers = transmit::datagram_headers(remote);
         usize::from(self.mtu(remote).saturating_sub(headers))
+    }
+
+    /// Most bytes of a datagram to `remote`: on the loopback, whose own fragments nobody
+    /// would put together, what one frame carries.
+    pub(super) fn datagram_longest(&self, remote: IpAddr) -> usize {
+        match self.properties.medium {
+            Medium::Ethernet => transmit::datagram_longest(remote),
+            Medium::Ip => self.datagram_max(remote),
+        }
     }
 
     /// Sends an ICMPv6 message that does not leave the link.
@@ -163,9 +172,16 @@ impl<L: Link> Port<L> {
         }
     }
 
-    /// Sends a datagram to the next hop `neighbor`.
+    /// Sends a datagram to the next hop `neighbor`, in fragments if it must be.
     pub(super) fn send_datagram(&mut self, neighbor: Mac, flow: &Flow, data: &[u8]) {
-        transmit::send_datagram(&mut self.link, &self.properties, neighbor, flow, data);
+        let remote = flow.remote.ip();
+        let (mtu, fits) = (self.mtu(remote), data.len() <= self.datagram_max(remote));
+        let (link, properties) = (&mut self.link, &self.properties);
+        if fits {
+            transmit::send_datagram(link, properties, neighbor, flow, data);
+        } else {
+            transmit::send_fragments(link, properties, neighbor, (flow, mtu), data);
+        }
     }
 
     /// Sends an ICMP message to the next hop `neighbor`; its checksum is added.

@@ -19,9 +19,14 @@ const PROTOCOL_ICMP: u8 = 1;
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 const PROTOCOL_ICMPV6: u8 = 58;
-/// Don't fragment: the path MTU is found (RFC 1191). So the identification may
-/// be 0 (RFC 6864, 4.1).
-const DONT_FRAGMENT: [u8; 2] = [0x40, 0];
+/// No identification, and don't fragment: the path MTU is found (RFC 1191). So the
+/// identification may be 0 (RFC 6864, 4.1).
+const DONT_FRAGMENT: [u8; 4] = [0, 0, 0x40, 0];
+/// More fragments follow: in IPv4's flags, and in IPv6's fragment header.
+const MORE_V4: u16 = 1 << 13;
+const MORE_V6: u16 = 1;
+const FRAGMENT: u8 = 44;
+const FRAGMENT_HEADER: usize = 8;
 /// A hop-by-hop header with a router alert, as MLD has it (RFC 3810, 5).
 const ROUTER_ALERT: [u8; 8] = [PROTOCOL_ICMPV6, 0, 5, 2, 0, 0, 1, 0];
 
@@ -43,6 +48,16 @@ pub(crate) fn segment_headers(remote: IpAddr) -> u16 {
 /// Bytes of a packet with a datagram that are not its data.
 pub(crate) fn datagram_headers(remote: IpAddr) -> u16 {
     (ip_header(remote) + UDP_HEADER) as u16
+}
+
+/// Most bytes of a datagram to `remote`, however many fragments they take.
+pub(crate) fn datagram_longest(remote: IpAddr) -> usize {
+    // The length fields of IPv4 and of UDP have 16 bits; IPv6's leaves its header out.
+    let headers = match remote {
+        IpAddr::V4(_) => IPV4_HEADER + UDP_HEADER,
+        IpAddr::V6(_) => UDP_HEADER,
+    };
+    usize::from(u16::MAX) - headers
 }
 
 /// Sends a segment of `flow`. `neighbor` is the next hop's hardware address;
@@ -74,12 +89,90 @@ pub(crate) fn send_datagram<L: Link>(
     flow: &Flow,
     data: &[u8],
 ) {
+    let header = udp_header(flow, data.len());
+    let route = Route::of(flow, PROTOCOL_UDP);
+    send_parts(link, properties, neighbor, route, &header, data);
+}
+
+fn udp_header(flow: &Flow, len: usize) -> [u8; UDP_HEADER] {
     let mut header = [0; UDP_HEADER];
     header[..2].copy_from_slice(&flow.local.port().to_be_bytes());
     header[2..4].copy_from_slice(&flow.remote.port().to_be_bytes());
-    header[4..6].copy_from_slice(&((UDP_HEADER + data.len()) as u16).to_be_bytes());
-    let route = Route::of(flow, PROTOCOL_UDP);
-    send_parts(link, properties, neighbor, route, &header, data);
+    header[4..6].copy_from_slice(&((UDP_HEADER + len) as u16).to_be_bytes());
+    header
+}
+
+/// Sends a datagram of `flow` in fragments of at most `mtu` bytes (RFC 791, 3.2; RFC
+/// 8200, 4.5). When the link becomes full on the way, the rest is lost, and with it the
+/// datagram.
+pub(crate) fn send_fragments<L: Link>(
+    link: &mut L,
+    properties: &Properties,
+    neighbor: Mac,
+    (flow, mtu): (&Flow, u16),
+    data: &[u8],
+) {
+    // No device computes the checksum of what is in several frames.
+    let mut header = udp_header(flow, data.len());
+    let checksum = checksum_of_datagram(flow, &header, data);
+    header[6..].copy_from_slice(&checksum);
+    // Unpredictable (RFC 7739), and seldom the same as one on its way (RFC 6864).
+    let mut identification = [0; 4];
+    crate::random::fill(&mut identification);
+    let is_v4 = flow.remote.is_ipv4();
+    let own = if is_v4 { 0 } else { FRAGMENT_HEADER };
+    let room = (usize::from(mtu) - ip_header(flow.remote.ip()) - own) & !7;
+    let len = UDP_HEADER + data.len();
+    for offset in (0..len).step_by(room) {
+        if !link.send_ready() {
+            return;
+        }
+        let end = len.min(offset + room);
+        let is_last = end == len;
+        let mut route = Route::of(flow, PROTOCOL_UDP);
+        let mut before = [0; FRAGMENT_HEADER + UDP_HEADER];
+        let place = offset as u16;
+        if is_v4 {
+            let flags = (place / 8) | if is_last { 0 } else { MORE_V4 };
+            route.fragment[..2].copy_from_slice(&identification[..2]);
+            route.fragment[2..].copy_from_slice(&flags.to_be_bytes());
+        } else {
+            let flags = place | if is_last { 0 } else { MORE_V6 };
+            route.protocol = FRAGMENT;
+            before[0] = PROTOCOL_UDP;
+            before[2..4].copy_from_slice(&flags.to_be_bytes());
+            before[4..FRAGMENT_HEADER].copy_from_slice(&identification);
+        }
+        let mut filled = own;
+        if offset == 0 {
+            before[own..own + UDP_HEADER].copy_from_slice(&header);
+            filled += UDP_HEADER;
+        }
+        let data = &data[offset.saturating_sub(UDP_HEADER)..end - UDP_HEADER];
+        send_parts(link, properties, neighbor, route, &before[..filled], data);
+    }
+}
+
+fn checksum_of_datagram(flow: &Flow, header: &[u8], data: &[u8]) -> [u8; 2] {
+    let len = header.len() + data.len();
+    let sum = match (flow.local.ip(), flow.remote.ip()) {
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            Sum::new().plus_pseudo_header_v6(source, destination, PROTOCOL_UDP, len as u32)
+        }
+        (IpAddr::V4(source), IpAddr::V4(destination)) => Sum::new().plus_pseudo_header(
+            source.octets(),
+            destination.octets(),
+            PROTOCOL_UDP,
+            len as u16,
+        ),
+        // No flow has both.
+        _ => return [0; 2],
+    };
+    match sum.plus(header).plus(data).finish() {
+        // A checksum of zero would mean that there is none.
+        [0xff, 0xff] => [0xff, 0xff],
+        [a, b] => [!a, !b],
+    }
 }
 
 /// Sends an ICMP message of `flow`, in either family; its checksum is added.
@@ -122,6 +215,7 @@ pub(crate) fn send_on_link<L: Link>(
         destination: destination.into(),
         protocol,
         hop_limit,
+        fragment: DONT_FRAGMENT,
     };
     send_parts(link, properties, neighbor, route, extension, message);
 }
@@ -166,6 +260,8 @@ struct Route {
     destination: IpAddr,
     protocol: u8,
     hop_limit: u8,
+    /// Identification, flags and offset of IPv4.
+    fragment: [u8; 4],
 }
 
 impl Route {
@@ -176,6 +272,7 @@ impl Route {
             destination: flow.remote.ip(),
             protocol,
             hop_limit: HOP_LIMIT,
+            fragment: DONT_FRAGMENT,
         }
     }
 }
@@ -228,8 +325,7 @@ fn write_ipv4(header: &mut [u8], route: &Route, source: Ipv4Addr, to: Ipv4Addr, 
     };
     header[..2].copy_from_slice(&[0x45, 0]);
     header[2..4].copy_from_slice(&total_len.to_be_bytes());
-    header[4..6].fill(0);
-    header[6..8].copy_from_slice(&DONT_FRAGMENT);
+    header[4..8].copy_from_slice(&route.fragment);
     header[8..12].copy_from_slice(&[route.hop_limit, route.protocol, 0, 0]);
     header[12..16].copy_from_slice(&source.octets());
     header[16..].copy_from_slice(&to.octets());

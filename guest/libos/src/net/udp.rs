@@ -55,8 +55,9 @@ impl UdpSocket {
         lock().connect_datagrams(self.id, None, now())
     }
 
-    /// Sends a datagram. When 16 wait for addresses that do not answer, fails with
-    /// `WouldBlock`.
+    /// Sends a datagram, in fragments if it is larger than the link takes. The last 16
+    /// wait for a host's hardware address, and older ones are lost. Fails with
+    /// `MessageTooLong` beyond what IP carries, 65,507 bytes over IPv4.
     pub fn send_to(&self, data: &[u8], to: impl ToSocketAddrs) -> io::Result<usize> {
         let hosts = to.to_socket_addrs()?;
         hosts.try_each(|to| lock().send_to(self.id, data, to, now()))

@@ -101,24 +101,33 @@ impl<W: Wake> Datagrams<W> {
         true
     }
 
-    fn wait_for_neighbor(&mut self, flow: Flow, bytes: &[u8]) -> Result<()> {
-        if self.unresolved.len() >= UNRESOLVED || self.unresolved.try_reserve(1).is_err() {
-            return Err(ErrorKind::WouldBlock.into());
+    /// Keeps a datagram until the hardware address is known. One too many takes the place
+    /// of the oldest, as in Linux (`neigh_event_send`): a silent host blocks no socket.
+    /// Whether one was lost.
+    fn wait_for_neighbor(&mut self, flow: Flow, bytes: &[u8]) -> Result<bool> {
+        if self.unresolved.try_reserve(1).is_err() {
+            return Err(ErrorKind::ResourceBusy.into());
         }
         let message = Message::new(flow.remote, bytes).ok_or(ErrorKind::ResourceBusy)?;
+        let is_full = self.unresolved.len() >= UNRESOLVED;
+        if is_full {
+            // Of the same host's first: one that is silent takes no other's place.
+            let to_same = |it: &Unresolved| it.flow.remote.ip() == flow.remote.ip();
+            let oldest = self.unresolved.iter().position(to_same).unwrap_or(0);
+            self.unresolved.remove(oldest);
+        }
         self.unresolved.push_back(Unresolved {
             flow,
             message,
             requests_left: REQUESTS,
         });
-        Ok(())
+        Ok(is_full)
     }
 
     /// Sends what waited for hardware addresses that are known now. With `is_due`
     /// the others have waited through one more request.
     fn retry<L: Link>(&mut self, wire: &mut Port<L>, is_due: bool, now: Instant) {
         let mut failure = None;
-        let was_full = self.unresolved.len() >= UNRESOLVED;
         self.unresolved.retain_mut(|waiting| {
             if !wire.link.send_ready() {
                 return true;
@@ -136,9 +145,6 @@ impl<W: Wake> Datagrams<W> {
         });
         if failure.is_some() && failure == self.peer {
             self.fail(ErrorKind::NetworkUnreachable);
-        }
-        if was_full && self.unresolved.len() < UNRESOLVED {
-            self.waiters.wake_all();
         }
     }
 
@@ -332,8 +338,8 @@ impl<L: Link, W: Wake> Stack<L, W> {
         peer.ok_or(ErrorKind::NotConnected.into())
     }
 
-    /// Sends a datagram; `WouldBlock` when too many wait for hardware addresses or
-    /// the link is full.
+    /// Sends a datagram, in fragments if it is larger than the link takes (RFC 791, 8200);
+    /// `WouldBlock` when the link is full, `MessageTooLong` beyond what IP can carry.
     pub fn send_to(
         &mut self,
         id: DatagramId,
@@ -369,9 +375,11 @@ impl<L: Link, W: Wake> Stack<L, W> {
         }
         match via {
             Via::Wire => {
-                if send(&mut self.wire, socket, flow, data, now)? {
+                let sent = send(&mut self.wire, socket, flow, data, now)?;
+                if sent != Sent::Now {
                     self.udp.deadline.get_or_insert(now + neighbours::RETRY);
                 }
+                self.counters.udp_dropped += u64::from(sent == Sent::InPlaceOfOldest);
             }
             Via::Loopback => {
                 send::<Loopback, W>(&mut self.loopback, socket, flow, data, now)?;
@@ -415,8 +423,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
             return Readiness::default();
         };
         let failed = socket.failure.is_some();
-        let has_room = socket.unresolved.len() < UNRESOLVED;
-        let (readable, writable) = (!socket.received.is_empty(), has_room && has_link);
+        let (readable, writable) = (!socket.received.is_empty(), has_link);
         Readiness {
             readable: failed || readable,
             writable: failed || writable,
@@ -457,22 +464,34 @@ pub enum Take {
     Peek,
 }
 
-/// Sends a datagram, or keeps it until the neighbour is known. Whether it waits.
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    Now,
+    /// It waits for a hardware address.
+    Later,
+    /// It waits, and the one that waited longest is lost.
+    InPlaceOfOldest,
+}
+
+/// Sends a datagram, or keeps it until the neighbour is known.
 fn send<L: Link, W: Wake>(
     port: &mut Port<L>,
     socket: &mut Datagrams<W>,
     flow: Flow,
     data: &[u8],
     now: Instant,
-) -> Result<bool> {
-    if data.len() > port.datagram_max(flow.remote.ip()) {
-        return Err(Error::new(ErrorKind::InvalidInput, "datagram too long"));
+) -> Result<Sent> {
+    if data.len() > port.datagram_longest(flow.remote.ip()) {
+        return Err(ErrorKind::MessageTooLong.into());
     }
-    match port.resolve(flow.remote.ip(), now) {
-        Some(neighbor) => {
-            port.send_datagram(neighbor, &flow, data);
-            Ok(false)
-        }
-        None => socket.wait_for_neighbor(flow, data).map(|()| true),
+    if let Some(neighbor) = port.resolve(flow.remote.ip(), now) {
+        port.send_datagram(neighbor, &flow, data);
+        return Ok(Sent::Now);
+    }
+    if socket.wait_for_neighbor(flow, data)? {
+        Ok(Sent::InPlaceOfOldest)
+    } else {
+        Ok(Sent::Later)
     }
 }

@@ -210,11 +210,20 @@ fn a_host_makes_itself_an_address_in_each_announced_network() {
         .client
         .send_to(socket, &[0; 100], far, world.now)
         .unwrap();
-    let long = world
-        .client
-        .send_to(socket, &[0; 1353], far, world.now)
-        .unwrap_err();
-    assert_eq!(long.kind(), ErrorKind::InvalidInput);
+    let router = world.client.wire.ipv6.router().expect("a router");
+    let (station, now) = ([2, 0, 0, 0, 0, 9], world.now);
+    world.client.note_neighbor(router.into(), station, now);
+    world.client.link().take_sent();
+    for (len, fragments) in [(1352, 0), (1353, 2)] {
+        world
+            .client
+            .send_to(socket, &vec![0; len], far, world.now)
+            .unwrap();
+        let frames = world.client.link().take_sent();
+        let is_fragment = |frame: &&Vec<u8>| frame[14 + 6] == 44;
+        let found = frames.iter().filter(is_fragment).count();
+        assert_eq!(found, fragments, "{len} bytes on a link of 1,400");
+    }
     // Nothing renews it: the address and the router end.
     world.pass(Duration::from_secs(3600));
     assert!(!world.client.has_global_ipv6());
