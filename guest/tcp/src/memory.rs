@@ -1,4 +1,4 @@
-//! [`Pool`]: how much memory all connections may use together, and [`Ring`], a
+//! [`Pool`]: how much memory all connections may use together, and `Ring`, a
 //! byte queue that takes its storage from it.
 //!
 //! Every allocation that a peer can cause goes through here: it is counted,
