@@ -44,7 +44,7 @@ mod tests;
 mod trial;
 
 pub use coalescer::Coalescer;
-pub use counters::{Cause, Counters, HOLD_SLOTS, slot_of_hold};
+pub use counters::{Cause, Counters, slot_of_hold};
 pub use ratio::{RATIO_SLOTS, Ratio};
 pub use settings::{Mode, Parameters, Settings, SettingsError};
 

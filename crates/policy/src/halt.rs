@@ -43,7 +43,7 @@ const SHORTEST_SHIFT: usize = 11;
 const LONGEST_SHIFT: usize = 18;
 
 /// The longest window that is ever chosen, ns.
-pub const LONGEST_WINDOW_NS: u64 = 1 << LONGEST_SHIFT;
+pub(crate) const LONGEST_WINDOW_NS: u64 = 1 << LONGEST_SHIFT;
 
 /// The bucket of a value.
 const fn bucket_of(ns: u64) -> usize {

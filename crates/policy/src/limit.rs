@@ -52,7 +52,7 @@ impl TokenBucket {
     }
 
     /// Changes the limit. A debt stays the same number of units.
-    pub fn set_per_second(&mut self, now_ns: u64, per_second: u64) {
+    pub(crate) fn set_per_second(&mut self, now_ns: u64, per_second: u64) {
         let missing_ns = self.full_at_ns.saturating_sub(now_ns);
         let missing = u128::from(missing_ns) * u128::from(self.per_second) / SECOND_NS;
         *self = Self::new(per_second);

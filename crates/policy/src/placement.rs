@@ -75,7 +75,7 @@ pub struct Placement {
 }
 
 /// Most vCPUs that get a CPU each.
-pub const MAX_VCPUS: usize = 512;
+pub(crate) const MAX_VCPUS: usize = 512;
 
 /// Who shares with whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

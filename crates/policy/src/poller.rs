@@ -17,7 +17,7 @@
 //! threads would agree to a halt.
 
 /// Idle turns for this long make a thread idle.
-pub const IDLE_AFTER_NS: u64 = 200_000_000;
+pub(crate) const IDLE_AFTER_NS: u64 = 200_000_000;
 
 /// One polling thread, as its core's [`Pollers`] know it.
 #[derive(Debug, PartialEq, Eq)]

@@ -27,7 +27,7 @@
 pub const WINDOW: u8 = 64;
 
 /// A wait of this length ends the window early (16.8 ms).
-pub const LONG_NS: u64 = 1 << 24;
+pub(crate) const LONG_NS: u64 = 1 << 24;
 
 /// The default limit, that of Linux's guests (`guest_halt_poll_ns`). TORO spins
 /// 50 us, whatever it brings.
@@ -38,7 +38,7 @@ pub const DEFAULT_BUDGET_PCT: u8 = 1;
 
 /// What a caught wake-up is worth until a way back was measured: the round trip
 /// that halting adds in KVM Message Passing 2015, 10 to 15 us, and the host's work for it.
-pub const DEFAULT_WAKE_WORTH_NS: u32 = 20_000;
+pub(crate) const DEFAULT_WAKE_WORTH_NS: u32 = 20_000;
 
 /// Longest way back that is believed (1 ms).
 const WORTH_CAP_NS: u64 = 1 << 20;
@@ -119,11 +119,6 @@ impl Spin {
     /// The limits that this was made with.
     pub const fn limits(&self) -> Limits {
         self.limits
-    }
-
-    /// What a caught wake-up is taken to be worth, in nanoseconds.
-    pub const fn worth_ns(&self) -> u32 {
-        self.worth_ns
     }
 
     /// Takes note of how long a wake-up took from the waker's interrupt to the

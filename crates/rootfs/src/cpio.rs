@@ -10,8 +10,6 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use cpio::newc::{self, Builder, ModeFileType};
-use flate2::Compression as Level;
-use flate2::write::GzEncoder;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use crate::host_file::OpenError;
@@ -47,34 +45,12 @@ pub enum PackError {
     Write(#[source] io::Error),
 }
 
-/// Whether an archive is compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compression {
-    /// As it is: the fastest to unpack.
-    #[default]
-    None,
-    /// By gzip.
-    Gzip,
-}
-
-/// Packs into a sealed memory file.
+/// Packs into a sealed memory file, uncompressed: the fastest to unpack.
 pub fn pack(tree: &Tree) -> Result<File, PackError> {
-    pack_as(tree, Compression::None)
-}
-
-/// Packs and compresses into a sealed memory file.
-pub fn pack_as(tree: &Tree, compression: Compression) -> Result<File, PackError> {
     let write = |errno: rustix::io::Errno| PackError::Write(errno.into());
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = File::from(memfd_create("tare-root", flags).map_err(write)?);
-    match compression {
-        Compression::None => archive(tree, &file)?,
-        Compression::Gzip => {
-            let mut packed = GzEncoder::new(&file, Level::fast());
-            archive(tree, &mut packed)?;
-            packed.finish().map_err(PackError::Write)?;
-        }
-    }
+    archive(tree, &file)?;
     let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
     fcntl_add_seals(&file, seals).map_err(write)?;
     Ok(file)

@@ -8,7 +8,7 @@ const MAX_NAMED: usize = 20;
 
 /// Warnings about files that are left out.
 #[derive(Debug, Default)]
-pub struct LeftOut {
+pub(crate) struct LeftOut {
     sentences: Vec<String>,
     unnamed: u64,
 }

@@ -93,7 +93,12 @@ impl Load {
     }
 
     /// With the CPU time of interrupts and completions, and a turn of the host's loop.
-    pub fn with_costs(mut self, interrupt_ns: u64, completion_ns: u64, turn_ns: u64) -> Self {
+    pub(crate) fn with_costs(
+        mut self,
+        interrupt_ns: u64,
+        completion_ns: u64,
+        turn_ns: u64,
+    ) -> Self {
         self.costs = Costs {
             interrupt_ns,
             completion_ns,

@@ -71,7 +71,7 @@ impl Sample {
     }
 
     /// Of the sorted latencies.
-    pub fn percentile_ns(&self, percent: usize) -> f64 {
+    pub(crate) fn percentile_ns(&self, percent: usize) -> f64 {
         let index = self.latencies_ns.len() * percent / 100;
         self.latencies_ns.get(index).map_or(0.0, |ns| *ns as f64)
     }

@@ -34,7 +34,7 @@ impl Interval {
 /// statistics*).
 ///
 /// `None` below six samples: no pair of order statistics reaches 95 %.
-pub fn median_interval(sorted: &[f64]) -> Option<Interval> {
+pub(crate) fn median_interval(sorted: &[f64]) -> Option<Interval> {
     let n = sorted.len();
     let rank = lower_rank(n as u64) as usize;
     if rank == 0 {

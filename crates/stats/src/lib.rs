@@ -22,12 +22,12 @@ mod simulation;
 mod summary;
 
 pub use interval::{
-    Interval, Part, count_interval, half_width, mean_interval, median_interval, quantile_interval,
-    ratio_interval, share_interval,
+    Interval, Part, count_interval, half_width, mean_interval, quantile_interval, ratio_interval,
+    share_interval,
 };
 pub use many::{Difference, Estimated, adjusted, difference};
 pub use paired::{LEAST_UNITS, PairedTest, permutation, signed_rank, signed_rank_p};
 pub use quantile::{quantile, sorted};
 pub use random::SplitMix64;
 pub use rank::{RankTest, mann_whitney};
-pub use summary::{Summary, mean, mean_of_fastest, summarize};
+pub use summary::{Summary, mean, summarize};

@@ -3,9 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+use crate::interval::median_interval;
 use crate::{
-    SplitMix64, count_interval, mean_interval, median_interval, permutation, quantile_interval,
-    ratio_interval, share_interval, signed_rank, sorted,
+    SplitMix64, count_interval, mean_interval, permutation, quantile_interval, ratio_interval,
+    share_interval, signed_rank, sorted,
 };
 
 const DRAWS: usize = 3_000;

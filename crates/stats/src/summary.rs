@@ -48,14 +48,6 @@ pub fn mean(samples: &[f64]) -> Option<f64> {
     mean.is_finite().then_some(mean)
 }
 
-/// The mean of the `n` smallest samples, all if there are fewer: the
-/// ideal case of Kernel Tailoring, free of interrupts. `None` if either is zero or a sample
-/// is not finite.
-pub fn mean_of_fastest(samples: &[f64], n: usize) -> Option<f64> {
-    let sorted = sorted(samples)?;
-    mean(&sorted[..n.min(sorted.len())])
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -82,15 +74,6 @@ mod tests {
         assert_eq!(summarize(&[]), None);
         assert_eq!(summarize(&[1.0, f64::NAN, 2.0]), None);
         assert_eq!(summarize(&[1.0, f64::NEG_INFINITY]), None);
-    }
-
-    #[test]
-    fn the_fastest_are_the_smallest() {
-        let samples = [9.0, 1.0, 100.0, 3.0, 2.0];
-        assert_eq!(mean_of_fastest(&samples, 3), Some(2.0));
-        assert_eq!(mean_of_fastest(&samples, 30), Some(23.0));
-        assert_eq!(mean_of_fastest(&samples, 0), None);
-        assert_eq!(mean_of_fastest(&[], 3), None);
     }
 
     #[test]

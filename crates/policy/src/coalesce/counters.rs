@@ -3,7 +3,7 @@
 use super::RATIO_SLOTS;
 
 /// Slots of the distribution of hold times.
-pub const HOLD_SLOTS: usize = 32;
+pub(crate) const HOLD_SLOTS: usize = 32;
 
 /// Why completions were let go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,7 +35,7 @@ impl GrowShrink {
     }
 
     /// Changes the longest window, as `KVM_CAP_HALT_POLL` does.
-    pub const fn set_longest_ns(&mut self, longest_ns: u64) {
+    pub(crate) const fn set_longest_ns(&mut self, longest_ns: u64) {
         self.longest_ns = longest_ns;
     }
 
