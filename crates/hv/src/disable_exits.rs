@@ -14,13 +14,13 @@ pub struct DisableExits(u32);
 
 impl DisableExits {
     /// MWAIT and MONITOR.
-    pub const MWAIT: Self = Self(KVM_X86_DISABLE_EXITS_MWAIT);
+    pub(crate) const MWAIT: Self = Self(KVM_X86_DISABLE_EXITS_MWAIT);
     /// HLT.
     pub const HLT: Self = Self(KVM_X86_DISABLE_EXITS_HLT);
     /// PAUSE loops.
     pub const PAUSE: Self = Self(KVM_X86_DISABLE_EXITS_PAUSE);
     /// Reads of the core's C-state residency.
-    pub const CSTATE: Self = Self(KVM_X86_DISABLE_EXITS_CSTATE);
+    pub(crate) const CSTATE: Self = Self(KVM_X86_DISABLE_EXITS_CSTATE);
 
     /// The exits that KVM can disable, from its capability's value.
     pub(crate) const fn from_mask(mask: u32) -> Self {

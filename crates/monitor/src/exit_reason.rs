@@ -68,7 +68,7 @@ impl ExitReason {
     }
 
     /// Whether a user asked for the end.
-    pub fn was_requested(&self) -> bool {
+    pub(crate) fn was_requested(&self) -> bool {
         matches!(
             self,
             Self::Interrupted | Self::Terminated | Self::Stopped(_)

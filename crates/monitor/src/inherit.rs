@@ -72,7 +72,7 @@ impl Inherited {
     }
 
     /// Closes what was not taken.
-    pub fn close_rest(self) {
+    pub(crate) fn close_rest(self) {
         for fd in self.open {
             // SAFETY: as in `take`; dropping the owner closes it.
             drop(unsafe { OwnedFd::from_raw_fd(fd) });

@@ -12,7 +12,7 @@ use crate::exit_reason::{ExitReason, ShutdownHandle};
 use crate::exits::ExitCounters;
 
 /// What a vCPU's thread works with.
-pub struct VcpuLoop {
+pub(crate) struct VcpuLoop {
     /// The processor.
     pub vcpu: Vcpu,
     /// The CPU of the host that it has alone, if it has.

@@ -45,7 +45,7 @@ impl Gsis {
 }
 
 /// Vectors and queues of one function.
-pub struct FunctionWiring {
+pub(crate) struct FunctionWiring {
     vm: Arc<Vm>,
     first_gsi: u32,
     vectors: Vec<EventFd>,

@@ -44,7 +44,7 @@ impl RunDir {
     }
 
     /// `lock`, locked while the machine runs.
-    pub fn lock_file(&self) -> PathBuf {
+    pub(crate) fn lock_file(&self) -> PathBuf {
         self.path.join(LOCK)
     }
 

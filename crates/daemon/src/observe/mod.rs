@@ -4,7 +4,7 @@
 //! The files of /proc are opened before the program confines itself.
 
 mod memory;
-pub mod prometheus;
+pub(crate) mod prometheus;
 mod threads;
 
 pub use memory::MemoryObserver;

@@ -237,7 +237,8 @@ impl Disk {
     }
 
     /// Whether it bypasses the host's page cache.
-    pub fn is_direct(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_direct(&self) -> bool {
         self.direct != Direct::No
     }
 

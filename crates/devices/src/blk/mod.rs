@@ -61,13 +61,13 @@ pub const SEG_MAX: u32 = QUEUE_SIZE as u32 - 2;
 /// Longest segment that a driver may use (SIZE_MAX).
 pub const SIZE_MAX: u32 = 256 << 10;
 /// Most data bytes of one request.
-pub const MAX_REQUEST_BYTES: u64 = SEG_MAX as u64 * SIZE_MAX as u64;
+pub(crate) const MAX_REQUEST_BYTES: u64 = SEG_MAX as u64 * SIZE_MAX as u64;
 /// Most sectors of one write-zeroes request: where the file cannot do it by
 /// itself, zeros are written while others wait.
-pub const MAX_ZERO_SECTORS: u32 = 16_384;
+pub(crate) const MAX_ZERO_SECTORS: u32 = 16_384;
 /// Requests taken from a queue before other work gets its turn.
 pub const BATCH: usize = 64;
 /// Requests in flight, of all queues.
-pub const MAX_IN_FLIGHT: usize = 512;
+pub(crate) const MAX_IN_FLIGHT: usize = 512;
 /// Length of the serial number (5.2.6, GET_ID).
 pub const SERIAL_BYTES: usize = 20;

@@ -104,7 +104,7 @@ impl Buffers {
     }
 
     /// Whether every buffer begins and ends at a multiple of `align`.
-    pub fn are_aligned(&self, align: usize) -> bool {
+    pub(crate) fn are_aligned(&self, align: usize) -> bool {
         let aligned = |value: usize| value & (align - 1) == 0;
         self.left()
             .iter()

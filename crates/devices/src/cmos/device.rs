@@ -51,7 +51,7 @@ impl Cmos {
     }
 
     /// A clock that shows what `clock` tells, in seconds since 1970.
-    pub fn with_clock(clock: impl Fn() -> u64 + Send + 'static) -> Self {
+    pub(crate) fn with_clock(clock: impl Fn() -> u64 + Send + 'static) -> Self {
         Self {
             now: DateTime::from_unix(clock()),
             clock: Box::new(clock),

@@ -59,7 +59,7 @@ impl<L: Link> Net<L> {
     }
 
     /// The same with a clock for the limits, in tests another one.
-    pub fn with_clock(settings: NetSettings, link: L, clock: Box<dyn Clock>) -> Self {
+    pub(crate) fn with_clock(settings: NetSettings, link: L, clock: Box<dyn Clock>) -> Self {
         Self {
             limiter: Limiter::new(settings.limits, clock),
             settings,

@@ -9,13 +9,13 @@ pub const FLAG_NEEDS_CSUM: u8 = 1;
 /// `flags`: the checksum is known to be right.
 pub const FLAG_DATA_VALID: u8 = 2;
 /// `gso_type`: not segmented.
-pub const GSO_NONE: u8 = 0;
+pub(crate) const GSO_NONE: u8 = 0;
 /// `gso_type`: TCP over IPv4.
-pub const GSO_TCPV4: u8 = 1;
+pub(crate) const GSO_TCPV4: u8 = 1;
 /// `gso_type`: TCP over IPv6.
-pub const GSO_TCPV6: u8 = 4;
+pub(crate) const GSO_TCPV6: u8 = 4;
 /// Bit in `gso_type`: TCP with ECN.
-pub const GSO_ECN: u8 = 0x80;
+pub(crate) const GSO_ECN: u8 = 0x80;
 
 /// The header's fields, host byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl NetHeader {
     }
 
     /// Whether the checksum is still to be completed.
-    pub fn needs_csum(&self) -> bool {
+    pub(crate) fn needs_csum(&self) -> bool {
         self.flags & FLAG_NEEDS_CSUM != 0
     }
 }

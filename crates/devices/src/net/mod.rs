@@ -25,16 +25,14 @@ mod transmit;
 
 pub use counters::NetCounters;
 pub use device::{Net, NetSettings};
-pub use header::{
-    FLAG_DATA_VALID, FLAG_NEEDS_CSUM, GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, HEADER_LEN,
-    NetHeader,
-};
+pub use header::{FLAG_DATA_VALID, FLAG_NEEDS_CSUM, HEADER_LEN, NetHeader};
+pub(crate) use header::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6};
 pub use link::{Link, LinkError, LinkFeatures, LinkOffload, RxFrame, RxOffload};
 
 /// Index of the receive queue.
-pub const RX: u16 = 0;
+pub(crate) const RX: u16 = 0;
 /// Index of the transmit queue.
-pub const TX: u16 = 1;
+pub(crate) const TX: u16 = 1;
 /// Entries of each queue.
 pub const QUEUE_SIZE: u16 = 256;
 /// Frames moved in one direction before other work gets its turn.

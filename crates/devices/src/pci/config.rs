@@ -87,7 +87,7 @@ impl ConfigSpace {
     }
 
     /// Gives the function BAR 0.
-    pub fn set_bar(&mut self, bar: Bar) {
+    pub(crate) fn set_bar(&mut self, bar: Bar) {
         self.bar = Some(bar);
     }
 
@@ -97,7 +97,7 @@ impl ConfigSpace {
     }
 
     /// Tells BAR 0 its address.
-    pub fn assign_bar(&mut self, address: u32) {
+    pub(crate) fn assign_bar(&mut self, address: u32) {
         if let Some(bar) = &mut self.bar {
             bar.assign(address);
         }
@@ -109,7 +109,7 @@ impl ConfigSpace {
     ///
     /// # Panics
     /// When the space is full: capabilities are fixed by the device's code.
-    pub fn add_capability(&mut self, id: u8, body: &[u8], writable: &[u8]) -> u16 {
+    pub(crate) fn add_capability(&mut self, id: u8, body: &[u8], writable: &[u8]) -> u16 {
         let at = self.free;
         let end = at + 2 + body.len();
         assert!(end <= CONFIG_LEN, "configuration space is full");
@@ -142,7 +142,7 @@ impl ConfigSpace {
     }
 
     /// Whether the function answers in its BAR.
-    pub fn memory_enabled(&self) -> bool {
+    pub(crate) fn memory_enabled(&self) -> bool {
         self.word(COMMAND as u16) & COMMAND_MEMORY != 0
     }
 

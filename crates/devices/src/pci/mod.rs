@@ -27,8 +27,8 @@ pub use counters::BusCounters;
 pub use msix::{Msix, MsixControl, Outcome};
 
 /// Bytes of configuration space that a function fills; ECAM shows zeros beyond.
-pub const CONFIG_LEN: usize = 256;
+pub(crate) const CONFIG_LEN: usize = 256;
 /// MSI-X capability identifier.
-pub const CAPABILITY_MSIX: u8 = 0x11;
+pub(crate) const CAPABILITY_MSIX: u8 = 0x11;
 /// Vendor-specific capability identifier.
-pub const CAPABILITY_VENDOR: u8 = 0x09;
+pub(crate) const CAPABILITY_VENDOR: u8 = 0x09;

@@ -110,12 +110,12 @@ impl Msix {
     }
 
     /// Vectors in the table.
-    pub fn vector_count(&self) -> u16 {
+    pub(crate) fn vector_count(&self) -> u16 {
         self.vectors.len() as u16
     }
 
     /// The guest wrote the message control register.
-    pub fn set_control(&mut self, control: MsixControl) {
+    pub(crate) fn set_control(&mut self, control: MsixControl) {
         let was = std::mem::replace(&mut self.control, control);
         if was.enabled && !control.enabled {
             self.forget_routes();
@@ -141,7 +141,7 @@ impl Msix {
     }
 
     /// Reads from the table; zeros beyond it.
-    pub fn table_read(&self, offset: usize, data: &mut [u8]) {
+    pub(crate) fn table_read(&self, offset: usize, data: &mut [u8]) {
         for (at, byte) in (offset..).zip(data) {
             let vector = self.vectors.get(at / ENTRY_LEN);
             *byte = vector.map_or(0, |vector| vector.entry[at % ENTRY_LEN]);
@@ -149,7 +149,7 @@ impl Msix {
     }
 
     /// Writes to the table; at most two entries are touched by one access.
-    pub fn table_write(&mut self, offset: usize, data: &[u8]) {
+    pub(crate) fn table_write(&mut self, offset: usize, data: &[u8]) {
         for (at, value) in (offset..).zip(data) {
             if let Some(vector) = self.vectors.get_mut(at / ENTRY_LEN) {
                 let mask = Vector::WRITABLE[at % ENTRY_LEN];
@@ -166,7 +166,7 @@ impl Msix {
     }
 
     /// Reads from the pending bit array.
-    pub fn pba_read(&self, offset: usize, data: &mut [u8]) {
+    pub(crate) fn pba_read(&self, offset: usize, data: &mut [u8]) {
         for (at, byte) in (offset..).zip(data) {
             let bits = self.vectors.iter().skip(at * 8).take(8).enumerate();
             *byte = bits.fold(0, |byte, (bit, vector)| {

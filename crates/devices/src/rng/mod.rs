@@ -15,7 +15,7 @@ pub use device::Rng;
 pub use entropy::{Entropy, OsEntropy};
 
 /// Most bytes that one request gets.
-pub const REQUEST_LEN: usize = 1024;
+pub(crate) const REQUEST_LEN: usize = 1024;
 /// Requests answered before other work gets its turn.
 pub const BATCH: usize = 16;
 /// Entries of the queue.

@@ -96,7 +96,8 @@ impl<W: Write> SerialPort<W> {
     }
 
     /// Where output goes.
-    pub fn output_mut(&mut self) -> &mut W {
+    #[cfg(test)]
+    pub(crate) fn output_mut(&mut self) -> &mut W {
         self.uart.writer_mut()
     }
 

@@ -15,4 +15,4 @@ pub use device::SerialPort;
 pub use line::IrqLine;
 
 /// Bytes of input that wait for the guest, beyond the port's own buffer.
-pub const INPUT_LEN: usize = 4096;
+pub(crate) const INPUT_LEN: usize = 4096;

@@ -34,12 +34,12 @@ impl Chain {
     }
 
     /// Bytes that the device may read.
-    pub fn readable_len(&self) -> usize {
+    pub(crate) fn readable_len(&self) -> usize {
         self.readable_len
     }
 
     /// Bytes that the device may write.
-    pub fn writable_len(&self) -> usize {
+    pub(crate) fn writable_len(&self) -> usize {
         self.writable_len
     }
 

@@ -43,8 +43,8 @@ pub use settings::QueueSettings;
 pub use transport::VirtioPci;
 
 /// Vendor of all virtio devices (4.1.2).
-pub const VENDOR: u16 = 0x1af4;
+pub(crate) const VENDOR: u16 = 0x1af4;
 /// Device number of a modern virtio device of type 0.
-pub const DEVICE_BASE: u16 = 0x1040;
+pub(crate) const DEVICE_BASE: u16 = 0x1040;
 /// A queue or configuration without MSI-X vector (4.1.5.1.2).
 pub const NO_VECTOR: u16 = 0xffff;

@@ -137,7 +137,7 @@ impl Virtqueue {
     }
 
     /// Puts the last `count` chains back: they will be popped again.
-    pub fn unpop(&mut self, count: u16) {
+    pub(crate) fn unpop(&mut self, count: u16) {
         let back = self.queue.next_avail().wrapping_sub(count);
         self.queue.set_next_avail(back);
     }
@@ -161,7 +161,7 @@ impl Virtqueue {
 
     /// Gives chains (head, bytes written) back; the driver sees all or none. A
     /// queue with a log takes [`complete`](Self::complete).
-    pub fn complete_all(
+    pub(crate) fn complete_all(
         &mut self,
         memory: &GuestRam,
         chains: &[(u16, u32)],
@@ -179,14 +179,14 @@ impl Virtqueue {
     }
 
     /// Tells the driver that notifications are not needed while work goes on.
-    pub fn disable_notification(&mut self, memory: &GuestRam) -> Result<(), QueueError> {
+    pub(crate) fn disable_notification(&mut self, memory: &GuestRam) -> Result<(), QueueError> {
         let told = self.queue.disable_notification(memory);
         told.map_err(QueueError::Ring)
     }
 
     /// Asks for the next notification; `true` when chains arrived meanwhile, for
     /// which none may come.
-    pub fn enable_notification(&mut self, memory: &GuestRam) -> Result<bool, QueueError> {
+    pub(crate) fn enable_notification(&mut self, memory: &GuestRam) -> Result<bool, QueueError> {
         let more = self.queue.enable_notification(memory);
         more.map_err(QueueError::Ring)
     }

@@ -85,14 +85,14 @@ impl<D: VirtioDevice> VirtioPci<D> {
     }
 
     /// Queues; they count from 0.
-    pub fn queue_count(&self) -> u16 {
+    pub(crate) fn queue_count(&self) -> u16 {
         self.settings.len() as u16
     }
 
     /// MSI-X vectors: one for each queue and one for configuration changes.
     /// Vectors from 0 to one less reach [`crate::Interrupts`] and
     /// [`crate::MsixRoutes`].
-    pub fn vector_count(&self) -> u16 {
+    pub(crate) fn vector_count(&self) -> u16 {
         self.msix.vector_count()
     }
 

@@ -16,13 +16,13 @@ static BEFORE: OnceLock<Termios> = OnceLock::new();
 
 /// Whether standard input may be read: not by a background job of a
 /// terminal, which the kernel would stop.
-pub fn may_read() -> bool {
+pub(crate) fn may_read() -> bool {
     !isatty(stdin()) || in_foreground()
 }
 
 /// Switches to raw mode if standard input is a terminal of ours. Errors leave
 /// it as it is: a console without raw mode still works.
-pub fn enter_raw() {
+pub(crate) fn enter_raw() {
     if !isatty(stdin()) || !in_foreground() {
         return;
     }

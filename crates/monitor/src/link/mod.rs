@@ -38,7 +38,7 @@ pub enum OpenLinkError {
 }
 
 /// Any link.
-pub enum AnyLink {
+pub(crate) enum AnyLink {
     /// A stream socket.
     Stream(StreamLink),
     /// A tap.
