@@ -44,13 +44,13 @@ impl CpuSet {
 /// Whether interrupts were on, to be put back by [`restore_interrupts`].
 #[derive(Clone, Copy, Debug)]
 #[must_use]
-pub struct InterruptState {
+pub(crate) struct InterruptState {
     enabled: bool,
 }
 
 impl InterruptState {
     /// Whether they were on.
-    pub const fn were_on(self) -> bool {
+    pub(crate) const fn were_on(self) -> bool {
         self.enabled
     }
 }
@@ -75,7 +75,7 @@ mod arch {
     /// might. An interrupt that arrives meanwhile is noted, and handled when they
     /// may run again: the flag is in memory, so that it costs the same in ring 3.
     #[inline(always)]
-    pub fn disable_interrupts() -> InterruptState {
+    pub(crate) fn disable_interrupts() -> InterruptState {
         let on: u64;
         // SAFETY: this CPU's own flag. A handler between the two instructions
         // leaves the flag as it was.
@@ -93,7 +93,7 @@ mod arch {
 
     /// Whether interrupt handlers may run on this CPU.
     #[inline]
-    pub fn interrupts_are_on() -> bool {
+    pub(crate) fn interrupts_are_on() -> bool {
         percpu::current()
             .interrupts_on
             .load(core::sync::atomic::Ordering::Relaxed)
@@ -102,7 +102,7 @@ mod arch {
 
     /// Puts the flag back.
     #[inline(always)]
-    pub fn restore_interrupts(state: InterruptState) {
+    pub(crate) fn restore_interrupts(state: InterruptState) {
         if state.enabled {
             enable_interrupts();
         }
@@ -110,7 +110,7 @@ mod arch {
 
     /// Lets interrupt handlers run, first those of pending interrupts.
     #[inline(always)]
-    pub fn enable_interrupts() {
+    pub(crate) fn enable_interrupts() {
         let pending: u64;
         // SAFETY: this CPU's own flag and pending interrupts. One that arrives
         // after the first instruction is handled at once.
@@ -186,7 +186,7 @@ mod arch {
     }
 
     /// Turns interrupts off and says whether they were on.
-    pub fn disable_interrupts() -> InterruptState {
+    pub(crate) fn disable_interrupts() -> InterruptState {
         InterruptState { enabled: false }
     }
 
@@ -196,7 +196,7 @@ mod arch {
     }
 
     /// Puts the interrupt flag back.
-    pub fn restore_interrupts(state: InterruptState) {
+    pub(crate) fn restore_interrupts(state: InterruptState) {
         let InterruptState { enabled: _ } = state;
     }
 }

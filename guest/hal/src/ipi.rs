@@ -63,7 +63,7 @@ pub fn several() -> Several {
 }
 
 /// Whether the machine has a way to wake `cpus`.
-pub fn is_possible(several: Several, cpus: CpuSet) -> bool {
+pub(crate) fn is_possible(several: Several, cpus: CpuSet) -> bool {
     let ids = || cpus.iter().map(smp::apic_id);
     let (low, high) = (ids().min().unwrap_or(0), ids().max().unwrap_or(0));
     match several {

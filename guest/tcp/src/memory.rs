@@ -48,7 +48,7 @@ impl Pool {
     }
 
     /// Whether so much is used that buffers must not grow beyond what progress needs.
-    pub fn is_scarce(&self) -> bool {
+    pub(crate) fn is_scarce(&self) -> bool {
         self.used() > self.0.limit / 2
     }
 

@@ -14,7 +14,7 @@ const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
 /// Most SACK blocks that a header has room for.
-pub const SACK_BLOCKS: usize = 4;
+pub(crate) const SACK_BLOCKS: usize = 4;
 /// Most bytes of options.
 pub const OPTIONS_MAX: usize = 40;
 /// Bytes of the timestamps option with its padding.

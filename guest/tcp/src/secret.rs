@@ -46,14 +46,14 @@ impl Secret {
     /// The initial sequence number of a new connection: a clock of 4 us ticks
     /// plus a keyed hash of the four-tuple (RFC 6528, 3). A later connection of
     /// the same four-tuple starts higher; others tell nothing about it.
-    pub fn isn(&self, on: &FourTuple, now: Instant) -> Seq {
+    pub(crate) fn isn(&self, on: &FourTuple, now: Instant) -> Seq {
         let clock = (now.as_micros() / 4) as u32;
         Seq(clock.wrapping_add(self.hash(Purpose::Isn, on, 0) as u32))
     }
 
     /// What a connection adds to its timestamps, so that they do not show the
     /// time since boot.
-    pub fn timestamp_offset(&self, on: &FourTuple) -> u32 {
+    pub(crate) fn timestamp_offset(&self, on: &FourTuple) -> u32 {
         self.hash(Purpose::TimestampOffset, on, 0) as u32
     }
 

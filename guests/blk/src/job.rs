@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use tare_libos::block::{Cache, SECTOR_BYTES};
 
 /// Most commands in flight.
-pub const MOST_IN_FLIGHT: u32 = 256;
+pub(crate) const MOST_IN_FLIGHT: u32 = 256;
 /// Longest block.
-pub const LONGEST_BLOCK: u64 = 1 << 20;
+pub(crate) const LONGEST_BLOCK: u64 = 1 << 20;
 
 /// Which block comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

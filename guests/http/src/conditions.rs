@@ -46,7 +46,7 @@ pub fn evaluate(conditions: &Conditions<'_>, file: &Validators<'_>) -> Outcome {
 
 /// Whether `If-Range` allows a part to be sent (RFC 9110, 13.1.5): its tag is
 /// compared strongly, its date exactly.
-pub fn range_applies(if_range: Option<&[u8]>, file: &Validators<'_>) -> bool {
+pub(crate) fn range_applies(if_range: Option<&[u8]>, file: &Validators<'_>) -> bool {
     match if_range {
         None => true,
         Some(value) => value == file.etag || value == file.last_modified,

@@ -142,9 +142,9 @@ impl Counters {
 }
 
 /// The type of a family that only grows.
-pub const COUNTER: &str = "counter";
+pub(crate) const COUNTER: &str = "counter";
 /// The type of a family that goes up and down.
-pub const GAUGE: &str = "gauge";
+pub(crate) const GAUGE: &str = "gauge";
 
 /// Appends a family with one sample without labels.
 pub fn single(out: &mut Vec<u8>, name: &str, kind: &str, help: &str, value: u64) {

@@ -31,7 +31,7 @@ pub fn push_seconds(out: &mut Vec<u8>, ns: u64) {
 }
 
 /// Appends `value` in hexadecimal.
-pub fn push_hex(out: &mut Vec<u8>, value: u64) {
+pub(crate) fn push_hex(out: &mut Vec<u8>, value: u64) {
     let digits = (u64::BITS - (value | 1).leading_zeros()).div_ceil(4);
     out.extend((0..digits).rev().map(|digit| {
         let nibble = (value >> (4 * digit)) as u8 & 15;

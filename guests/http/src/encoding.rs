@@ -52,7 +52,7 @@ impl Encoding {
 
 /// How much a client that says so wants a file as it is; 0 for one that does not: it takes
 /// that, and rather a coding that it named.
-pub fn identity_weight(accepted: &Lines<'_>) -> u16 {
+pub(crate) fn identity_weight(accepted: &Lines<'_>) -> u16 {
     named(accepted, "identity").unwrap_or(0)
 }
 

@@ -27,7 +27,7 @@ pub mod answer;
 #[cfg(target_os = "none")]
 pub mod appliance;
 mod body;
-pub mod conditions;
+pub(crate) mod conditions;
 pub mod connection;
 mod content_type;
 pub mod counters;

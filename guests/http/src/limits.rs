@@ -5,9 +5,9 @@ use core::time::Duration;
 /// Longest request head in bytes; beyond it 431, or 414 if it is the target.
 pub const MAX_HEAD: usize = 16 * 1024;
 /// Longest request target in bytes; beyond it 414.
-pub const MAX_TARGET: usize = 8 * 1024;
+pub(crate) const MAX_TARGET: usize = 8 * 1024;
 /// Most header fields of a request; beyond it 431.
-pub const MAX_FIELDS: usize = 100;
+pub(crate) const MAX_FIELDS: usize = 100;
 /// Longest request body that is read and thrown away; beyond it 413. No
 /// resource of a static server has a use for a body.
 pub const MAX_BODY: u64 = 64 * 1024;
@@ -24,13 +24,13 @@ pub const BODY: Duration = Duration::from_secs(10);
 pub const WRITE: Duration = Duration::from_secs(20);
 /// Slowest client in bytes a second, as a shift: a response of `n` bytes gets
 /// [`WRITE`] and one second for each `1 << MIN_RATE_SHIFT` bytes.
-pub const MIN_RATE_SHIFT: u32 = 12;
+pub(crate) const MIN_RATE_SHIFT: u32 = 12;
 /// How long a refused client's remaining bytes are awaited, so that it gets
 /// to read the answer.
-pub const LINGER: Duration = Duration::from_secs(2);
+pub(crate) const LINGER: Duration = Duration::from_secs(2);
 /// The same for a connection beyond the limit, whose thread is the one that
 /// accepts the others.
-pub const REFUSED_LINGER: Duration = Duration::from_millis(10);
+pub(crate) const REFUSED_LINGER: Duration = Duration::from_millis(10);
 
 /// Requests served in a row before other threads get a turn.
 pub const BATCH: u32 = 16;

@@ -116,7 +116,7 @@ impl<P: Platform> Server<P> {
     }
 
     /// `Date` as a line, worked out once a second.
-    pub fn date_line(&self) -> [u8; DATE_LINE] {
+    pub(crate) fn date_line(&self) -> [u8; DATE_LINE] {
         let unix_s = self.platform.unix_s();
         let mut cached = self.date.lock();
         if cached.unix_s != unix_s {
@@ -312,7 +312,7 @@ enum Found {
 }
 
 /// Length of the `Date` line with its end.
-pub const DATE_LINE: usize = 6 + http_date::LEN + 2;
+pub(crate) const DATE_LINE: usize = 6 + http_date::LEN + 2;
 
 struct DateLine {
     unix_s: u64,

@@ -141,7 +141,13 @@ impl Asset {
     }
 
     /// The same for one of several forms of the file at `path`.
-    pub fn in_form(form: Form, path: &str, bytes: Content, modified_s: u64, now_s: u64) -> Self {
+    pub(crate) fn in_form(
+        form: Form,
+        path: &str,
+        bytes: Content,
+        modified_s: u64,
+        now_s: u64,
+    ) -> Self {
         let shown_s = modified_s.min(now_s);
         let mut head = Vec::with_capacity(256);
         let mut field = |name: &[u8], value: &dyn Fn(&mut Vec<u8>)| -> Range<usize> {
@@ -209,7 +215,7 @@ impl Asset {
     }
 
     /// Status line and fields of a complete answer.
-    pub fn ok_head(&self) -> &[u8] {
+    pub(crate) fn ok_head(&self) -> &[u8] {
         &self.head
     }
 
@@ -219,12 +225,12 @@ impl Asset {
     }
 
     /// The fields that identify its version, for an answer without content.
-    pub fn validated(&self) -> &[u8] {
+    pub(crate) fn validated(&self) -> &[u8] {
         &self.head[self.validated.clone()]
     }
 
     /// What preconditions are compared with.
-    pub fn validators(&self) -> Validators<'_> {
+    pub(crate) fn validators(&self) -> Validators<'_> {
         Validators {
             etag: &self.head[self.etag.clone()],
             last_modified: &self.head[self.last_modified.clone()],

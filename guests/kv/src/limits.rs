@@ -11,15 +11,15 @@ pub const MAX_VALUE: usize = 1 << 20;
 /// without an end; beyond it the connection is closed.
 pub const MAX_LINE: usize = 2048;
 /// Longest line of a `get` or `gets`; beyond it the connection is closed.
-pub const MAX_GET_LINE: usize = 1 << 20;
+pub(crate) const MAX_GET_LINE: usize = 1 << 20;
 /// Buffer of a connection as long as its requests fit in.
 pub const BUFFER: usize = 2048;
 /// Largest buffer that a connection keeps while it waits.
-pub const KEPT_BUFFER: usize = 16 * 1024;
+pub(crate) const KEPT_BUFFER: usize = 16 * 1024;
 /// Answers are sent when they have come to this, or nothing is left to do.
-pub const SEND_AT: usize = 16 * 1024;
+pub(crate) const SEND_AT: usize = 16 * 1024;
 /// Longest relative expiry; a larger number is a time since 1970.
-pub const MAX_RELATIVE_S: i32 = 60 * 60 * 24 * 30;
+pub(crate) const MAX_RELATIVE_S: i32 = 60 * 60 * 24 * 30;
 /// How long a client may refuse to take its answers.
 pub const WRITE: Duration = Duration::from_secs(30);
 /// Commands served in a row before other threads get a turn.

@@ -207,7 +207,7 @@ impl<C: Clock> Server<C> {
     }
 
     /// Appends the item of one key, if there is one.
-    pub fn get_one(
+    pub(crate) fn get_one(
         &self,
         get: &Get<'_>,
         key: &[u8],
@@ -217,7 +217,7 @@ impl<C: Clock> Server<C> {
     }
 
     /// Ends the answer to a `get`.
-    pub fn end_get(result: Result<(), OutputFull>, out: &mut Vec<u8>) {
+    pub(crate) fn end_get(result: Result<(), OutputFull>, out: &mut Vec<u8>) {
         out.extend_from_slice(match result {
             Ok(()) => END,
             Err(OutputFull) => NO_MEMORY_TO_GET,
@@ -225,7 +225,7 @@ impl<C: Clock> Server<C> {
     }
 
     /// Answers a storage command for whose data there is no memory.
-    pub fn refuse_data(&self, verb: crate::request::Verb, key: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn refuse_data(&self, verb: crate::request::Verb, key: &[u8], out: &mut Vec<u8>) {
         self.store.lock().refuse(verb, key, Refusal::NoMemory);
         out.extend_from_slice(NO_MEMORY_TO_STORE);
     }

@@ -21,7 +21,7 @@ pub(crate) use entry::{CODE_SELECTOR, TRAMPOLINE};
 #[cfg(target_os = "none")]
 pub(crate) use start::{acpi_virtio_mmio, early_cmdline};
 #[cfg(target_os = "none")]
-pub use start::{cmdline, initramfs, ram_bytes};
+pub use start::{cmdline, initramfs};
 
 #[cfg(not(target_os = "none"))]
 mod host {

@@ -17,7 +17,6 @@ const CMDLINE_MAX: usize = tare_abi::layout::CMDLINE_MAX;
 struct Start {
     cmdline: &'static str,
     initramfs: Option<&'static [u8]>,
-    ram_bytes: u64,
     dsdt: u64,
 }
 
@@ -39,11 +38,6 @@ pub(crate) fn acpi_virtio_mmio() -> Vec<MmioWord> {
         Some(start) if start.dsdt != 0 => acpi::virtio_mmio(&Identity, start.dsdt),
         _ => Vec::new(),
     }
-}
-
-/// RAM that the loader's map names, bytes.
-pub fn ram_bytes() -> u64 {
-    START.get().map_or(0, |start| start.ram_bytes)
 }
 
 unsafe extern "Rust" {
@@ -76,7 +70,6 @@ extern "C" fn tare_boot(information: u64, protocol: u64) -> ! {
     let start = Start {
         cmdline,
         initramfs: slice(&handover),
-        ram_bytes: handover.ram.bytes(),
         dsdt: tables.dsdt,
     };
     START.set(start).ok();

@@ -79,7 +79,7 @@ impl Context {
     }
 
     /// A thread with these registers and vector registers, such as a copy of another's.
-    pub fn with_vectors(registers: Registers, vectors: Box<VectorState>) -> Self {
+    pub(crate) fn with_vectors(registers: Registers, vectors: Box<VectorState>) -> Self {
         Self {
             registers,
             vectors,

@@ -64,11 +64,6 @@ impl Disk {
         self.device.geometry().queues
     }
 
-    /// Longest transfer that is one request; longer ones are split.
-    pub fn request_bytes(&self) -> usize {
-        self.device.geometry().request_bytes
-    }
-
     /// What has happened so far.
     pub fn stats(&self) -> DiskStats {
         self.device.stats()

@@ -213,7 +213,7 @@ fn hex(digits: u64) -> Option<u32> {
 
 /// A path as entries have it: no leading `/` or `./`, no trailing `/`, empty
 /// for the root; `None` when a component is `..`.
-pub fn normalize(path: &str) -> Option<&str> {
+pub(crate) fn normalize(path: &str) -> Option<&str> {
     let mut path = path.trim_end_matches('/');
     loop {
         path = match path.strip_prefix('/').or_else(|| path.strip_prefix("./")) {

@@ -77,7 +77,7 @@ pub fn mount(archive: &'static [u8]) {
 }
 
 /// Makes the file system on `disk` the appliance's, in the initramfs's place.
-pub fn mount_disk(disk: &Disk) -> core::result::Result<(), MountError> {
+pub(crate) fn mount_disk(disk: &Disk) -> core::result::Result<(), MountError> {
     let volume = Volume::open(disk)?;
     let _ = MOUNTED.set(Box::new(volume));
     Ok(())

@@ -44,7 +44,10 @@ impl Addresses {
     }
 
     /// Calls `attempt` for each until one succeeds or would block; the last error if none does.
-    pub fn try_each<T>(&self, mut attempt: impl FnMut(SocketAddr) -> Result<T>) -> Result<T> {
+    pub(crate) fn try_each<T>(
+        &self,
+        mut attempt: impl FnMut(SocketAddr) -> Result<T>,
+    ) -> Result<T> {
         let mut result = attempt(self.first);
         for address in &self.more {
             // An attempt that would block was not refused.

@@ -5,7 +5,7 @@ use core::net::Ipv6Addr;
 /// A ones' complement sum that is not folded yet. Byte pairs are added in
 /// memory order, which [`Sum::finish`] makes up for.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sum(u64);
+pub(crate) struct Sum(u64);
 
 impl Sum {
     /// The sum of nothing.
@@ -14,7 +14,7 @@ impl Sum {
     }
 
     /// Adds `bytes`; only the last slice added may have an odd length.
-    pub fn plus(self, bytes: &[u8]) -> Self {
+    pub(crate) fn plus(self, bytes: &[u8]) -> Self {
         let (words, rest) = bytes.as_chunks::<8>();
         let sum = words
             .iter()
@@ -28,7 +28,13 @@ impl Sum {
     }
 
     /// Adds the pseudo-header of TCP and UDP over IPv4 (RFC 9293, 3.1).
-    pub fn plus_pseudo_header(self, src: [u8; 4], dst: [u8; 4], protocol: u8, len: u16) -> Self {
+    pub(crate) fn plus_pseudo_header(
+        self,
+        src: [u8; 4],
+        dst: [u8; 4],
+        protocol: u8,
+        len: u16,
+    ) -> Self {
         let [high, low] = len.to_be_bytes();
         self.add_word(u64::from(u32::from_ne_bytes(src)))
             .add_word(u64::from(u32::from_ne_bytes(dst)))
@@ -36,7 +42,7 @@ impl Sum {
     }
 
     /// Adds the pseudo-header of TCP, UDP and ICMPv6 over IPv6 (RFC 8200, 8.1).
-    pub fn plus_pseudo_header_v6(
+    pub(crate) fn plus_pseudo_header_v6(
         self,
         src: Ipv6Addr,
         dst: Ipv6Addr,

@@ -64,7 +64,7 @@ const FREE: Slot = Slot {
 /// Flows to small numbers: open addressing with linear probing, at most half
 /// full. The hash is keyed, so that no peer can choose ports that collide.
 #[derive(Debug)]
-pub struct FlowTable {
+pub(crate) struct FlowTable {
     slots: Vec<Slot>,
     len: usize,
     key: u64,
@@ -85,11 +85,6 @@ impl FlowTable {
     /// How many flows there are.
     pub fn len(&self) -> usize {
         self.len
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// The number of `flow`.

@@ -442,7 +442,7 @@ pub fn leave_checksum_to_device(frame: &mut [u8]) -> Option<PartialChecksum> {
 
 /// Completes the checksum of an outgoing Ethernet frame for a device that does
 /// not: a third of the instructions of the stack's own loop.
-pub fn complete_checksum(frame: &mut [u8]) {
+pub(crate) fn complete_checksum(frame: &mut [u8]) {
     let Some(PartialChecksum { start, offset }) = leave_checksum_to_device(frame) else {
         return;
     };

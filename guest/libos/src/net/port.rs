@@ -28,7 +28,7 @@ const RETRY: Duration = Duration::from_millis(10);
 
 /// What became of driving a socket's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Egress {
+pub(crate) enum Egress {
     /// Nothing more to send before the deadline, if there is one.
     Done(Option<Instant>),
     /// The link takes no more frames for now.
@@ -78,7 +78,7 @@ impl<L: Link> Port<L> {
     }
 
     /// Whether `address` is one of this side's.
-    pub fn has_address(&self, address: IpAddr) -> bool {
+    pub(crate) fn has_address(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(address) => self.interface.has_ip_addr(address),
             IpAddr::V6(address) => self.ipv6.has(address),
@@ -86,7 +86,7 @@ impl<L: Link> Port<L> {
     }
 
     /// Whether `address` is in the network of one of this side's.
-    pub fn is_on_link(&self, address: IpAddr) -> bool {
+    pub(crate) fn is_on_link(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(address) => {
                 let mut addresses = self.interface.ip_addrs().iter();
@@ -97,7 +97,7 @@ impl<L: Link> Port<L> {
     }
 
     /// Whether `address` is everybody's in the network of one of this side's.
-    pub fn is_subnet_broadcast(&self, address: IpAddr) -> bool {
+    pub(crate) fn is_subnet_broadcast(&self, address: IpAddr) -> bool {
         let IpAddr::V4(address) = address else {
             return false;
         };
@@ -108,7 +108,7 @@ impl<L: Link> Port<L> {
     }
 
     /// Replaces all addresses.
-    pub fn set_addresses(&mut self, addresses: impl IntoIterator<Item = Ipv4Cidr>) {
+    pub(crate) fn set_addresses(&mut self, addresses: impl IntoIterator<Item = Ipv4Cidr>) {
         self.interface.update_ip_addrs(|list| {
             list.clear();
             for address in addresses {
@@ -284,14 +284,14 @@ impl<L: Link> Port<L> {
     /// Lets `sockets` (or, with none of them concerned, the interface itself)
     /// take a frame; replies that are due at once are sent.
     #[inline]
-    pub fn ingress(&mut self, frame: &[u8], sockets: &mut SocketSet<'_>, now: Instant) {
+    pub(crate) fn ingress(&mut self, frame: &[u8], sockets: &mut SocketSet<'_>, now: Instant) {
         let mut wire = Wire::new(&mut self.link, Some(frame));
         self.interface.poll_ingress_single(now, &mut wire, sockets);
     }
 
     /// Sends what `sockets` have to send.
     #[inline]
-    pub fn egress(&mut self, sockets: &mut SocketSet<'_>, now: Instant) -> Egress {
+    pub(crate) fn egress(&mut self, sockets: &mut SocketSet<'_>, now: Instant) -> Egress {
         let mut sent_nothing = false;
         loop {
             match self.interface.poll_at(now, sockets) {

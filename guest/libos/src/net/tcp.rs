@@ -304,7 +304,7 @@ impl TcpStream {
 
     /// Probes a peer that is silent, and gives it up when it does not answer;
     /// `None`, as at first, never does.
-    pub fn set_keepalive(&self, probes: Option<KeepAlive>) -> io::Result<()> {
+    pub(crate) fn set_keepalive(&self, probes: Option<KeepAlive>) -> io::Result<()> {
         let micros = |time: Duration| {
             let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 2);
             tare_tcp::time::Duration::from_micros(micros)

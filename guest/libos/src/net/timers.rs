@@ -12,7 +12,7 @@ const NONE: u32 = u32::MAX;
 
 /// Binary heap of (deadline, number) with the place of each number.
 #[derive(Debug, Default)]
-pub struct Timers {
+pub(crate) struct Timers {
     heap: Vec<(Instant, u32)>,
     places: Vec<u32>,
 }
@@ -40,7 +40,7 @@ impl Timers {
     }
 
     /// Takes one number whose deadline has come.
-    pub fn take_due(&mut self, now: Instant) -> Option<u32> {
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<u32> {
         let (deadline, number) = *self.heap.first()?;
         if deadline > now {
             return None;

@@ -12,7 +12,7 @@ pub trait Wake {
 
 /// Usually empty or one.
 #[derive(Debug)]
-pub struct Waiters<W> {
+pub(crate) struct Waiters<W> {
     first: Option<W>,
     more: Vec<W>,
 }

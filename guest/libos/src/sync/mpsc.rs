@@ -166,11 +166,6 @@ impl<T> Receiver<T> {
     pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
         core::iter::from_fn(|| self.recv().ok())
     }
-
-    /// The messages that are there now.
-    pub fn try_iter(&self) -> impl Iterator<Item = T> + '_ {
-        core::iter::from_fn(|| self.try_recv().ok())
-    }
 }
 
 struct Shared<T> {

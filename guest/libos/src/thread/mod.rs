@@ -32,7 +32,7 @@ pub use join::JoinHandle;
 use crate::time::Instant;
 
 /// Stack size of a thread unless its [`Builder`] says otherwise, bytes.
-pub const DEFAULT_STACK_SIZE: usize = 32 * 1024;
+pub(crate) const DEFAULT_STACK_SIZE: usize = 32 * 1024;
 
 /// Identifies a thread for the life of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

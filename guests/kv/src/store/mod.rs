@@ -108,7 +108,7 @@ impl<C: Clock> Store<C> {
     }
 
     /// Begins to count anew.
-    pub fn reset_counts(&mut self) {
+    pub(crate) fn reset_counts(&mut self) {
         self.counts = Counts::default();
     }
 

@@ -52,7 +52,11 @@ impl<L: Link, W: Wake> Stack<L, W> {
 
     /// [`listen`](Self::listen) on an address of IPv6 that, if it is `::`, leaves IPv4 to
     /// others.
-    pub fn listen_only_v6(&mut self, local: SocketAddr, backlog: usize) -> Result<ListenerId> {
+    pub(crate) fn listen_only_v6(
+        &mut self,
+        local: SocketAddr,
+        backlog: usize,
+    ) -> Result<ListenerId> {
         let mut listener = Listener::new(local, backlog);
         listener.only_v6 = true;
         self.listen_as(listener)
@@ -92,12 +96,12 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// Where a listener listens.
-    pub fn listens_on(&mut self, id: ListenerId) -> Result<SocketAddr> {
+    pub(crate) fn listens_on(&mut self, id: ListenerId) -> Result<SocketAddr> {
         Ok(self.tcp.listener(id)?.local)
     }
 
     /// What a listener can do now.
-    pub fn listener_readiness(&mut self, id: ListenerId) -> Readiness {
+    pub(crate) fn listener_readiness(&mut self, id: ListenerId) -> Readiness {
         let listener = self.tcp.listener(id);
         Readiness {
             readable: listener.is_ok_and(|listener| !listener.ready.is_empty()),
@@ -106,7 +110,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// Stops listening; connections that were not accepted are reset.
-    pub fn close_listener(&mut self, id: ListenerId, now: Instant) {
+    pub(crate) fn close_listener(&mut self, id: ListenerId, now: Instant) {
         let Some(listener) = self
             .tcp
             .listeners
@@ -136,14 +140,14 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// Registers for being woken when there is something to accept.
-    pub fn wait_accept(&mut self, id: ListenerId, waiter: W) {
+    pub(crate) fn wait_accept(&mut self, id: ListenerId, waiter: W) {
         if let Ok(listener) = self.tcp.listener(id) {
             listener.acceptors.add(waiter);
         }
     }
 
     /// Takes a registration back.
-    pub fn cancel_accept(&mut self, id: ListenerId, waiter: &W) {
+    pub(crate) fn cancel_accept(&mut self, id: ListenerId, waiter: &W) {
         if let Ok(listener) = self.tcp.listener(id) {
             listener.acceptors.remove(waiter);
         }
@@ -295,7 +299,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// Takes a registration back.
-    pub fn cancel(&mut self, id: ConnectionId, interest: Interest, waiter: &W) {
+    pub(crate) fn cancel(&mut self, id: ConnectionId, interest: Interest, waiter: &W) {
         if let Ok(connection) = self.tcp.connection(id) {
             match interest {
                 Interest::Readable => connection.readers.remove(waiter),

@@ -315,7 +315,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
 
     /// Makes `peer` the only one that a socket exchanges datagrams with, or with
     /// `None` takes that back. Fails if no route leads there.
-    pub fn connect_datagrams(
+    pub(crate) fn connect_datagrams(
         &mut self,
         id: DatagramId,
         peer: Option<SocketAddr>,
@@ -333,7 +333,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// The peer of a connected socket.
-    pub fn datagram_peer(&mut self, id: DatagramId) -> Result<SocketAddr> {
+    pub(crate) fn datagram_peer(&mut self, id: DatagramId) -> Result<SocketAddr> {
         let peer = self.udp.socket(id)?.peer;
         peer.ok_or(ErrorKind::NotConnected.into())
     }
@@ -416,7 +416,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// What a socket can do now.
-    pub fn datagram_readiness(&mut self, id: DatagramId) -> Readiness {
+    pub(crate) fn datagram_readiness(&mut self, id: DatagramId) -> Readiness {
         let has_link = self.wire.link.send_ready() && self.loopback.link.send_ready();
         self.udp.waits_for_link |= !has_link;
         let Ok(socket) = self.udp.socket(id) else {
@@ -434,21 +434,21 @@ impl<L: Link, W: Wake> Stack<L, W> {
 
     /// Registers for being woken when a datagram comes, or when there is room to
     /// send again.
-    pub fn wait_datagram(&mut self, id: DatagramId, waiter: W) {
+    pub(crate) fn wait_datagram(&mut self, id: DatagramId, waiter: W) {
         if let Ok(socket) = self.udp.socket(id) {
             socket.waiters.add(waiter);
         }
     }
 
     /// Takes a registration back.
-    pub fn cancel_datagram(&mut self, id: DatagramId, waiter: &W) {
+    pub(crate) fn cancel_datagram(&mut self, id: DatagramId, waiter: &W) {
         if let Ok(socket) = self.udp.socket(id) {
             socket.waiters.remove(waiter);
         }
     }
 
     /// Closes a UDP socket.
-    pub fn close_datagrams(&mut self, id: DatagramId) {
+    pub(crate) fn close_datagrams(&mut self, id: DatagramId) {
         if let Some(socket) = self.udp.sockets.get_mut(id.0 as usize) {
             *socket = None;
         }

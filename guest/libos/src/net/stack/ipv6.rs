@@ -149,7 +149,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// Whether this host has an address that counts beyond the link.
-    pub fn has_global_ipv6(&self) -> bool {
+    pub(crate) fn has_global_ipv6(&self) -> bool {
         self.wire.ipv6.has_global()
     }
 

@@ -33,7 +33,7 @@ pub struct Limits {
 impl Limits {
     /// What a heap of this size can carry: connections may take three quarters of
     /// it, closed ones an eighth of these, and a listener's queues a quarter.
-    pub fn for_heap() -> Self {
+    pub(crate) fn for_heap() -> Self {
         let heap = heap_bytes();
         let connections = ((heap / 4 * 3) as usize / CONNECTION_BYTES).max(64);
         Self {

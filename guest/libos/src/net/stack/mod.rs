@@ -190,22 +190,22 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// Sets the name servers that the command line names.
-    pub fn set_name_servers(&mut self, servers: Vec<IpAddr>) {
+    pub(crate) fn set_name_servers(&mut self, servers: Vec<IpAddr>) {
         self.name_servers = servers;
     }
 
     /// Registers for being woken when the address changes.
-    pub fn wait_address(&mut self, waiter: W) {
+    pub(crate) fn wait_address(&mut self, waiter: W) {
         self.configured.add(waiter);
     }
 
     /// Takes a registration back.
-    pub fn cancel_address(&mut self, waiter: &W) {
+    pub(crate) fn cancel_address(&mut self, waiter: &W) {
         self.configured.remove(waiter);
     }
 
     /// How many frames came from the device.
-    pub fn frames_received(&self) -> u64 {
+    pub(crate) fn frames_received(&self) -> u64 {
         self.counters.frames_received
     }
 
