@@ -24,7 +24,7 @@ impl Platform {
     }
 
     /// As the lab's figures call it.
-    pub fn figure_name(self) -> &'static str {
+    pub(crate) fn figure_name(self) -> &'static str {
         match self {
             Self::Process => "bare",
             Self::Container => "container",

@@ -308,7 +308,7 @@ pub fn median(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> {
 
 /// The middle of ratios of two arms in pairs of runs that came one after the other, with the
 /// interval by signed ranks on the logarithm; below six pairs their range.
-pub fn paired_ratio(name: &str, unit: &str, ratios: &[f64]) -> Option<Figure> {
+pub(crate) fn paired_ratio(name: &str, unit: &str, ratios: &[f64]) -> Option<Figure> {
     let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     let test = signed_rank(&logs)?;
     let sorted = tare_stats::sorted(ratios)?;
@@ -360,7 +360,12 @@ pub fn needed(q: f64) -> usize {
 /// median of the groups' quantiles, since samples of one machine are not independent. `n` and
 /// the interval are of groups; the extremes are of all samples. Groups with fewer than
 /// [`needed`] samples for a quantile above the median do not count; `None` if none is left.
-pub fn grouped_quantile(name: &str, unit: &str, groups: &[Vec<f64>], q: f64) -> Option<Figure> {
+pub(crate) fn grouped_quantile(
+    name: &str,
+    unit: &str,
+    groups: &[Vec<f64>],
+    q: f64,
+) -> Option<Figure> {
     if q <= 0.0 || q >= 1.0 {
         let figure = quantile(name, unit, &groups.concat(), q)?;
         return Some(Figure {

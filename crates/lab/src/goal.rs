@@ -19,7 +19,7 @@ pub struct Goal {
 
 impl Goal {
     /// A goal wherever there is a KVM.
-    pub const fn on_any_kvm(figure: &'static str, at_most: f64) -> Self {
+    pub(crate) const fn on_any_kvm(figure: &'static str, at_most: f64) -> Self {
         Self {
             figure,
             at_most,
@@ -112,7 +112,7 @@ pub fn judge(figure: &Figure, goals: &[Goal], kvm: Kvm) -> Option<Verdict> {
 }
 
 /// The verdicts on all figures that have a goal.
-pub fn verdicts(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> Vec<Verdict> {
+pub(crate) fn verdicts(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> Vec<Verdict> {
     let verdicts = figures
         .iter()
         .filter_map(|figure| judge(figure, goals, kvm));

@@ -73,7 +73,7 @@ const OTHERS_PCT: f64 = 10.0;
 /// Share of the time, percent, that threads of a run may wait for a CPU: above it figures are
 /// of the host's other work. Where others take less than this of all CPU time, the run's
 /// threads wait for each other, as they do on a quiet host.
-pub const CROWDED_PCT: f64 = 3.0;
+pub(crate) const CROWDED_PCT: f64 = 3.0;
 
 impl HostFacts {
     /// Why figures of this run are of a busy machine: a sentence without its subject's
@@ -96,14 +96,14 @@ impl HostFacts {
     }
 
     /// Why goals of this run are not judged; `None` if they are.
-    pub fn not_judged(&self) -> Option<String> {
+    pub(crate) fn not_judged(&self) -> Option<String> {
         let waited = self.own_wait_pct.filter(|pct| *pct > CROWDED_PCT)?;
         let others = self.others_cpu_pct.is_none_or(|pct| pct > CROWDED_PCT);
         others.then(|| format!("not judged: others wanted the CPU for {waited:.0} % of the time"))
     }
 
     /// Takes over how long an experiment saw its own threads wait, if that is longer.
-    pub fn waited_at_least(&mut self, pct: Option<f64>) {
+    pub(crate) fn waited_at_least(&mut self, pct: Option<f64>) {
         self.own_wait_pct = match (self.own_wait_pct, pct) {
             (Some(seen), Some(pct)) => Some(seen.max(pct)),
             (seen, pct) => seen.or(pct),

@@ -66,7 +66,7 @@ impl Interrupt {
     }
 
     /// The same signals for a step that can also be abandoned alone.
-    pub fn branch(&self) -> Self {
+    pub(crate) fn branch(&self) -> Self {
         Self {
             abandoned: Arc::default(),
             ..self.clone()
@@ -74,7 +74,7 @@ impl Interrupt {
     }
 
     /// Ends the steps that ask this branch.
-    pub fn abandon(&self) {
+    pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 

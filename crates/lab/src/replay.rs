@@ -88,7 +88,7 @@ impl Record {
 
 /// Hands out what machines printed.
 #[derive(Debug, Default)]
-pub struct Replay {
+pub(crate) struct Replay {
     /// Turns of each arm in order, and the lines of each.
     turns: BTreeMap<String, VecDeque<VecDeque<(String, Value)>>>,
     /// What was measured without a machine, by arm and kind.

@@ -215,7 +215,7 @@ fn give(group: &Path, cpus: &str) -> io::Result<()> {
 }
 
 /// Takes a controller back, unless others have come to use it.
-pub fn take_back(path: &Path, controller: &str) {
+pub(crate) fn take_back(path: &Path, controller: &str) {
     let _ = write(path, &format!("-{controller}"));
 }
 

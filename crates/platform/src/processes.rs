@@ -53,7 +53,7 @@ pub fn threads(pid: u32) -> Vec<(u32, String)> {
 }
 
 /// Kills a process that started then, with all that descend from it.
-pub fn end_tree(pid: u32, start: u64) {
+pub(crate) fn end_tree(pid: u32, start: u64) {
     if start_time(pid) != Some(start) {
         return;
     }

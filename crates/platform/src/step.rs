@@ -8,7 +8,7 @@ use crate::workload::{Form, Source, Workload};
 /// The program that runs a step, in the root.
 pub const PROGRAM: &str = include_str!("step.sh");
 /// The agent that takes requests within a virtual machine.
-pub const AGENT: &str = include_str!("agent.sh");
+pub(crate) const AGENT: &str = include_str!("agent.sh");
 /// Ports that workloads may use.
 const PORT: &str = "24680";
 /// How much longer than a workload's limit anything around it may take.
@@ -86,7 +86,7 @@ impl Step {
 
 /// A status line of a step.
 #[derive(Clone, Debug, PartialEq)]
-pub enum StatusLine {
+pub(crate) enum StatusLine {
     /// The run begins now.
     Begin,
     /// The run has ended, after this many microseconds by the platform's own clock.
@@ -157,7 +157,7 @@ pub enum StepError {
 }
 
 /// Parses a line; `None` if it is not a status line.
-pub fn status_line(line: &str) -> Option<StatusLine> {
+pub(crate) fn status_line(line: &str) -> Option<StatusLine> {
     // A console may put its own noise before ours.
     let (_, rest) = line.split_once("@tare ")?;
     let rest = rest.trim_end();

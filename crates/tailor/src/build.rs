@@ -196,7 +196,7 @@ pub(crate) fn kept_bytes(build: &Path) -> u64 {
 /// again: Kbuild keeps what an object depends on in a file beside it
 /// (`scripts/basic/fixdep.c`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reach {
+pub(crate) struct Reach {
     objects: usize,
     of: BTreeMap<String, usize>,
 }

@@ -16,7 +16,7 @@ const ENDS_AN_INTERRUPT: f64 = 4.0;
 
 /// The vCPUs' time of one machine, in shares of a core.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Attribution {
+pub(crate) struct Attribution {
     /// Interrupts, with the wake-ups and the exits that go with them.
     pub sources: BTreeMap<Source, f64>,
     /// Exits that no interrupt explains.

@@ -31,25 +31,25 @@ impl CommandLine {
     }
 
     /// A property of the machine, of whichever `-machine` sets it last.
-    pub fn machine_property(&self, name: &str) -> Option<&str> {
+    pub(crate) fn machine_property(&self, name: &str) -> Option<&str> {
         let given = self.values(&["-M", "-machine"]);
         given.filter_map(|value| property(value, name)).last()
     }
 
     /// Whether the machine can have no HPET.
-    pub fn has_no_hpet(&self) -> bool {
+    pub(crate) fn has_no_hpet(&self) -> bool {
         self.is_microvm()
             || self.machine_property("hpet") == Some("off")
             || self.arguments.iter().any(|argument| argument == "-no-hpet")
     }
 
     /// QEMU's minimal machine type.
-    pub fn is_microvm(&self) -> bool {
+    pub(crate) fn is_microvm(&self) -> bool {
         self.machine() == Some("microvm")
     }
 
     /// USB controllers and devices, as their options.
-    pub fn usb(&self) -> Vec<String> {
+    pub(crate) fn usb(&self) -> Vec<String> {
         let is_usb = |value: &&str| USB.iter().any(|prefix| value.starts_with(prefix));
         let devices = self.values(&["-device"]).filter(is_usb);
         let mut options: Vec<String> = devices
@@ -64,7 +64,7 @@ impl CommandLine {
     }
 
     /// Network back ends that QEMU's main loop serves itself.
-    pub fn slow_networks(&self) -> Vec<String> {
+    pub(crate) fn slow_networks(&self) -> Vec<String> {
         let netdevs = self.values(&["-netdev", "-nic"]);
         let is_slow = |value: &&str| {
             let kind = value.split(',').next().unwrap_or_default();
@@ -77,7 +77,7 @@ impl CommandLine {
     }
 
     /// Whether a disk is served by the main loop although it could have a thread.
-    pub fn lacks_iothread(&self) -> bool {
+    pub(crate) fn lacks_iothread(&self) -> bool {
         let mut devices = self.values(&["-device"]);
         let is_disk =
             |value: &str| value.starts_with("virtio-blk") || value.starts_with("virtio-scsi");
@@ -87,7 +87,7 @@ impl CommandLine {
     }
 
     /// Sockets at which QEMU takes commands.
-    pub fn control_sockets(&self) -> Vec<&str> {
+    pub(crate) fn control_sockets(&self) -> Vec<&str> {
         let direct = self.values(&["-qmp", "-monitor"]);
         let direct = direct.filter_map(|value| value.strip_prefix("unix:")?.split(',').next());
         let chardevs = self.values(&["-chardev"]);
@@ -98,14 +98,14 @@ impl CommandLine {
     }
 
     /// An argument of the guest kernel's command line that makes its idle loop poll.
-    pub fn idle_poll(&self) -> Option<&str> {
+    pub(crate) fn idle_poll(&self) -> Option<&str> {
         let mut append = self.values(&["-append"]);
         let mut args = append.next()?.split_whitespace();
         args.rfind(|arg| matches!(*arg, "idle=poll" | "idle=spin"))
     }
 
     /// Whether guests execute HLT without leaving the CPU.
-    pub fn halts_in_guest(&self) -> bool {
+    pub(crate) fn halts_in_guest(&self) -> bool {
         let mut given = self.values(&["-overcommit"]);
         given.any(|value| property(value, "cpu-pm") == Some("on"))
     }

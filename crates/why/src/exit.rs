@@ -76,7 +76,7 @@ impl Exit {
     }
 
     /// Whether the monitor serves it, judged by the device.
-    pub fn is_monitors(&self) -> bool {
+    pub(crate) fn is_monitors(&self) -> bool {
         use Device::{Doorbell, IoApic, LocalApic, Pic, Pit};
         self.device()
             .is_some_and(|device| !matches!(device, Doorbell | IoApic | LocalApic | Pic | Pit))
@@ -124,7 +124,7 @@ impl Exit {
     }
 
     /// Whether it ends an interrupt, of whichever source.
-    pub fn is_end_of_interrupt(&self) -> bool {
+    pub(crate) fn is_end_of_interrupt(&self) -> bool {
         matches!(self, Self::Apic { register: EOI })
     }
 }

@@ -42,7 +42,7 @@ use attribution::Attribution;
 use price::Prices;
 
 /// Share of a core below which a cause is not worth a sentence.
-pub const WORTH_SAYING: f64 = 0.002;
+pub(crate) const WORTH_SAYING: f64 = 0.002;
 
 /// Says what burns a machine's CPU time, the largest cause first. Exits have the
 /// prices that were measured, else those that are built in.

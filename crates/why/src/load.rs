@@ -224,7 +224,7 @@ impl Load {
     }
 
     /// CPU time of the threads in a role that `is` accepts, share of a core.
-    pub fn threads_in(&self, is: impl Fn(Role) -> bool) -> f64 {
+    pub(crate) fn threads_in(&self, is: impl Fn(Role) -> bool) -> f64 {
         let threads = self.threads.iter().filter(|thread| is(thread.role));
         threads.map(|thread| thread.cpu).sum()
     }

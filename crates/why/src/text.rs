@@ -19,7 +19,7 @@ pub fn percent(share: f64) -> String {
 }
 
 /// A count with commas.
-pub fn thousands(count: u64) -> String {
+pub(crate) fn thousands(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
     for (position, digit) in digits.chars().enumerate() {

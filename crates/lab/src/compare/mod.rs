@@ -296,7 +296,7 @@ fn correct(rows: &mut [Row]) {
 impl Row {
     /// How much worse the second run is at least, percent of the first, by the near end of
     /// the interval; `None` if it need not be worse.
-    pub fn worse_by(&self) -> Option<f64> {
+    pub(crate) fn worse_by(&self) -> Option<f64> {
         if self.change != Change::Worse {
             return None;
         }

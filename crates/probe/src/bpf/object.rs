@@ -215,7 +215,7 @@ impl Object {
     }
 
     /// An element of an array that each CPU has its own of: one value for each CPU.
-    pub fn per_cpu<const V: usize>(&self, map: &str, index: u32) -> Vec<[u64; V]> {
+    pub(crate) fn per_cpu<const V: usize>(&self, map: &str, index: u32) -> Vec<[u64; V]> {
         let map = self.ebpf.map(map);
         let array = map.and_then(|map| PerCpuArray::<&MapData, [u64; V]>::try_from(map).ok());
         let values = array.and_then(|array| array.get(&index, 0).ok());
@@ -223,7 +223,7 @@ impl Object {
     }
 
     /// Takes a ring buffer out of the object, to be read.
-    pub fn take_ring(&mut self, map: &str) -> Result<RingBuf<MapData>, Unavailable> {
+    pub(crate) fn take_ring(&mut self, map: &str) -> Result<RingBuf<MapData>, Unavailable> {
         let unavailable = |why: String| Unavailable::named(Source::Bpf, map, why);
         let data = self.ebpf.take_map(map);
         let data = data.ok_or_else(|| unavailable("no such map".to_owned()))?;
@@ -236,7 +236,7 @@ impl Object {
     }
 
     /// The object's programs and maps, for what this type does not offer.
-    pub fn ebpf(&mut self) -> &mut Ebpf {
+    pub(crate) fn ebpf(&mut self) -> &mut Ebpf {
         &mut self.ebpf
     }
 

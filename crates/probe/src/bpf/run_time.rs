@@ -82,7 +82,7 @@ impl RunTimeMeter {
 
 impl RunTime {
     /// What these runs took, if they were like those that were measured; ns.
-    pub fn of_runs(self, runs: u64) -> u64 {
+    pub(crate) fn of_runs(self, runs: u64) -> u64 {
         let ns = u128::from(self.ns) * u128::from(runs);
         let scaled = ns.checked_div(u128::from(self.runs)).unwrap_or(0);
         u64::try_from(scaled).unwrap_or(u64::MAX)

@@ -33,7 +33,7 @@ pub struct Node {
 
 impl Node {
     /// Time in it alone, ns.
-    pub fn own_ns(&self) -> u64 {
+    pub(crate) fn own_ns(&self) -> u64 {
         let below: u64 = self.children.values().map(|child| child.total_ns).sum();
         self.total_ns.saturating_sub(below)
     }

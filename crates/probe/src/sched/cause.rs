@@ -80,7 +80,7 @@ impl Cause {
 
     /// Whether waits of this kind are input or output: what CPU-Pinning 2020 calls
     /// I/O-bound spends its time in them.
-    pub fn is_io(self) -> bool {
+    pub(crate) fn is_io(self) -> bool {
         matches!(
             self,
             Self::Disk | Self::Network | Self::Events | Self::Stream

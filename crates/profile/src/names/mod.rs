@@ -51,7 +51,7 @@ pub fn arch_prctl(operation: u64) -> String {
 }
 
 /// The names of flags of `clone`, sorted; bits without one in hexadecimal.
-pub fn clone_flags(flags: u64) -> Vec<String> {
+pub(crate) fn clone_flags(flags: u64) -> Vec<String> {
     let bits = (0..u64::BITS).map(|bit| flags & (1 << bit));
     let mut names: Vec<String> = bits
         .filter(|bit| *bit != 0)

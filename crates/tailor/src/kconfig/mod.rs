@@ -79,7 +79,7 @@ fn list(all: &[NotGranted]) -> String {
 
 /// Has the kernel's scripts make a configuration with what was chosen, in
 /// `build`, which then holds it as `.config`.
-pub fn solve(tree: &Tree, build: &Path, choice: &Choice) -> Result<Config, KconfigError> {
+pub(crate) fn solve(tree: &Tree, build: &Path, choice: &Choice) -> Result<Config, KconfigError> {
     let config = solve_lines(tree, build, &fragment(choice))?;
     match not_granted(tree, choice, &config) {
         none if none.is_empty() => Ok(config),
