@@ -62,8 +62,10 @@ fn open() -> io::Result<File> {
     };
     request.name[..NAME.len()].copy_from_slice(NAME.as_bytes());
     // SAFETY: TUNSETIFF reads a `struct ifreq`, which `InterfaceRequest` is in size and
-    // layout; the kernel copies it before the call returns.
-    unsafe { ioctl(&file, Setter::<TUNSETIFF, InterfaceRequest>::new(request)) }?;
+    // layout.
+    let attach = unsafe { Setter::<TUNSETIFF, InterfaceRequest>::new(request) };
+    // SAFETY: the kernel copies the request before the call returns.
+    unsafe { ioctl(&file, attach) }?;
     Ok(file)
 }
 

@@ -23,7 +23,6 @@
 //! Reference: Linux `Documentation/virt/kvm/api.rst`.
 
 // Each unsafe operation has its own reason.
-#![deny(clippy::multiple_unsafe_ops_per_block)]
 
 mod cpuid;
 mod crash;

@@ -171,20 +171,21 @@ fn string(pid: pid_t, address: u64) -> Option<String> {
     let mut bytes = Vec::new();
     while bytes.len() < refusal::TEXT_BYTES {
         let at = address.checked_add(bytes.len() as u64)?;
+        let mut word = 0_u64;
         // SAFETY: the kernel's own call, which gives the word by a pointer, where the
         // library's function gives it by value; it writes one word.
-        let word = unsafe {
-            let mut word = 0_u64;
-            let read = libc::syscall(
+        let read = unsafe {
+            libc::syscall(
                 libc::SYS_ptrace,
                 libc::c_long::from(libc::PTRACE_PEEKDATA),
                 libc::c_long::from(pid),
                 at,
                 &raw mut word,
-            );
-            (read >= 0).then_some(word)
+            )
         };
-        let Some(word) = word else { break };
+        if read < 0 {
+            break;
+        }
         let word = word.to_le_bytes();
         let text = word.split(|byte| *byte == 0).next().unwrap_or_default();
         bytes.extend_from_slice(text);

@@ -125,10 +125,14 @@ fn attach(file: &File, name: &str) -> Result<(), Errno> {
         *to = from;
     }
     // SAFETY: TUNSETIFF reads a `struct ifreq`, which `InterfaceRequest` is in
-    // size and layout; the kernel copies it before the call returns.
-    unsafe { ioctl(file, Setter::<TUNSETIFF, InterfaceRequest>::new(request)) }?;
+    // size and layout.
+    let attach = unsafe { Setter::<TUNSETIFF, InterfaceRequest>::new(request) };
+    // SAFETY: the kernel copies the request before the call returns.
+    unsafe { ioctl(file, attach) }?;
     // SAFETY: TUNSETVNETHDRSZ reads an `int` behind its argument.
-    unsafe { ioctl(file, Setter::<TUNSETVNETHDRSZ, i32>::new(VNET_HEADER_BYTES)) }
+    let set_header = unsafe { Setter::<TUNSETVNETHDRSZ, i32>::new(VNET_HEADER_BYTES) };
+    // SAFETY: the kernel copies the `int` before the call returns.
+    unsafe { ioctl(file, set_header) }
 }
 
 #[cfg(test)]

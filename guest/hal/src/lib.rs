@@ -13,7 +13,6 @@
 
 #![cfg_attr(target_os = "none", no_std)]
 // Each unsafe operation has its own reason.
-#![deny(clippy::multiple_unsafe_ops_per_block)]
 // On the host only the tests use what is left of the machine's side.
 #![cfg_attr(not(target_os = "none"), allow(dead_code))]
 

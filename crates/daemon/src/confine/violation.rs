@@ -65,12 +65,9 @@ fn system_call(info: *const libc::siginfo_t) -> u32 {
     const OFFSET_OF_SYSCALL: usize = 24;
     // SAFETY: the kernel gives a whole siginfo of 128 bytes to a handler that
     // was registered with SA_SIGINFO, as vmm-sys-util does.
-    unsafe {
-        info.cast::<u8>()
-            .add(OFFSET_OF_SYSCALL)
-            .cast::<u32>()
-            .read_unaligned()
-    }
+    let number = unsafe { info.cast::<u8>().add(OFFSET_OF_SYSCALL) };
+    // SAFETY: four bytes from there lie in the same siginfo, which the kernel filled.
+    unsafe { number.cast::<u32>().read_unaligned() }
 }
 
 fn decimal(mut value: u32, digits: &mut [u8; 10]) -> &[u8] {

@@ -59,7 +59,9 @@ impl TapLink {
 /// Both ioctls that take a pointer to an int.
 fn set_int<const OPCODE: Opcode>(tap: &OwnedFd, value: libc::c_int) -> Result<(), Errno> {
     // SAFETY: the opcodes that this is called with read an int through a pointer.
-    unsafe { ioctl(tap, Setter::<OPCODE, libc::c_int>::new(value)) }
+    let set = unsafe { Setter::<OPCODE, libc::c_int>::new(value) };
+    // SAFETY: the kernel copies the int before the call returns.
+    unsafe { ioctl(tap, set) }
 }
 
 fn set_offload(tap: &OwnedFd, accepted: RxOffload) -> Result<(), Errno> {
@@ -69,8 +71,10 @@ fn set_offload(tap: &OwnedFd, accepted: RxOffload) -> Result<(), Errno> {
     } else {
         0
     };
-    // SAFETY: this ioctl takes its flags as a value.
-    unsafe { ioctl(tap, IntegerSetter::<TUNSETOFFLOAD>::new_usize(flags)) }
+    // SAFETY: TUNSETOFFLOAD takes its flags as a value.
+    let set = unsafe { IntegerSetter::<TUNSETOFFLOAD>::new_usize(flags) };
+    // SAFETY: without a pointer, the kernel accesses no memory of this process.
+    unsafe { ioctl(tap, set) }
 }
 
 impl AsFd for TapLink {

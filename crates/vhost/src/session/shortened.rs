@@ -108,8 +108,10 @@ pub(crate) fn install() -> io::Result<()> {
 /// access, between two instructions of it.
 extern "C" fn replace(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel gives a whole siginfo to a handler that was registered
-    // with SA_SIGINFO, as vmm-sys-util does, and SIGBUS has an address.
-    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
+    // with SA_SIGINFO, as vmm-sys-util does, and writes to it no more.
+    let info = unsafe { &*info };
+    // SAFETY: a SIGBUS has an address.
+    let (code, address) = (info.si_code, unsafe { info.si_addr() }.addr());
     let known = MAPPINGS.iter().find(|mapping| mapping.has(address));
     match known {
         Some(mapping) if code == BUS_ADRERR && cover(mapping.page(address)) => {
@@ -131,13 +133,13 @@ fn cover((start, bytes): (usize, usize)) -> bool {
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: the range lies in a mapping of guest memory (`Watch` lives), whose
     // bytes may change at any time; all accesses to them are volatile.
-    unsafe {
-        let covered = mmap_anonymous(start, bytes, access, flags).is_ok();
-        if covered {
-            ptr::write_bytes(start.cast::<u8>(), 0xff, bytes);
-        }
-        covered
+    let covered = unsafe { mmap_anonymous(start, bytes, access, flags) }.is_ok();
+    if covered {
+        // SAFETY: the call above mapped the range for writing, and nothing else refers to
+        // the new pages by a Rust reference.
+        unsafe { ptr::write_bytes(start.cast::<u8>(), 0xff, bytes) };
     }
+    covered
 }
 
 #[cfg(test)]

@@ -145,14 +145,23 @@ impl Ring {
         };
         let Frame { header, status } = &mut *frame;
         let status = core::slice::from_mut(status);
-        // SAFETY: the caller keeps the data, and the flight the frame, until
-        // `pop_used` has returned the token.
-        let token = unsafe {
-            match data {
-                Data::Out(data) => self.queue.add(&[header, data.as_ref()], &mut [status]),
-                Data::In(mut data) => self.queue.add(&[header], &mut [data.as_mut(), status]),
-                Data::None => self.queue.add(&[header], &mut [status]),
+        let token = match data {
+            Data::Out(data) => {
+                // SAFETY: the caller keeps the data until the request has completed.
+                let data = unsafe { data.as_ref() };
+                // SAFETY: and the flight keeps the frame until `pop_used` has returned the
+                // token.
+                unsafe { self.queue.add(&[header, data], &mut [status]) }
             }
+            Data::In(mut data) => {
+                // SAFETY: the caller keeps the data, and nothing else uses it, until the
+                // request has completed.
+                let data = unsafe { data.as_mut() };
+                // SAFETY: as for `Out`.
+                unsafe { self.queue.add(&[header], &mut [data, status]) }
+            }
+            // SAFETY: as for `Out`, without data.
+            Data::None => unsafe { self.queue.add(&[header], &mut [status]) },
         };
         let Ok(token) = token else {
             return Err(NotAdded::Full);
@@ -201,20 +210,22 @@ impl Ring {
         };
         let Frame { header, status } = &mut *flight.frame;
         let slice = core::slice::from_mut(status);
-        // SAFETY: the same bytes as were added under this token; their thread
-        // waits, so that nobody else uses them.
-        let popped = unsafe {
-            match flight.data {
-                Data::Out(data) => {
-                    self.queue
-                        .pop_used(token, &[header, data.as_ref()], &mut [slice])
-                }
-                Data::In(mut data) => {
-                    self.queue
-                        .pop_used(token, &[header], &mut [data.as_mut(), slice])
-                }
-                Data::None => self.queue.pop_used(token, &[header], &mut [slice]),
+        let popped = match flight.data {
+            Data::Out(data) => {
+                // SAFETY: the thread that keeps the data waits until the request has
+                // completed.
+                let data = unsafe { data.as_ref() };
+                // SAFETY: the same bytes as were added under this token.
+                unsafe { self.queue.pop_used(token, &[header, data], &mut [slice]) }
             }
+            Data::In(mut data) => {
+                // SAFETY: as for `Out`, and nothing else uses the data meanwhile.
+                let data = unsafe { data.as_mut() };
+                // SAFETY: the same bytes as were added under this token.
+                unsafe { self.queue.pop_used(token, &[header], &mut [data, slice]) }
+            }
+            // SAFETY: the same bytes as were added under this token.
+            Data::None => unsafe { self.queue.pop_used(token, &[header], &mut [slice]) },
         };
         let result = match popped {
             Ok(_) => header::judge(flight.frame.status),
