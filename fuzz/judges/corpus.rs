@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Gives each file of `fuzz/corpus/{target}` to `judge`.
-pub fn replay(target: &str, judge: impl Fn(&[u8])) {
+pub(crate) fn replay(target: &str, judge: impl Fn(&[u8])) {
     let this = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let corpus = this.join("fuzz/corpus").join(target);
     let files = std::fs::read_dir(&corpus).unwrap_or_else(|error| panic!("{corpus:?}: {error}"));

@@ -4,7 +4,7 @@
 use tare_libos::fs::cpio::{Archive, HEADER_LEN};
 
 /// No entry leaves the root, and the walk ends.
-pub fn judge(archive: &[u8]) {
+pub(crate) fn judge(archive: &[u8]) {
     let mut entries = 0;
     for entry in Archive::parse(archive).flatten() {
         assert!(!entry.path.starts_with('/') && !entry.path.ends_with('/'));

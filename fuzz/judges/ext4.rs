@@ -16,7 +16,7 @@ const ENDED: [&str; 2] = [
 ];
 
 /// Mounting, listing and reading end, with an answer or an error.
-pub fn judge(bytes: &[u8]) {
+pub(crate) fn judge(bytes: &[u8]) {
     let Some((base, patch)) = bytes.split_first() else {
         return;
     };

@@ -4,7 +4,7 @@
 use tare_libos::net::frame::{Checksums, Medium, leave_checksum_to_device, parse_as};
 
 /// Verifying checksums only ever refuses more.
-pub fn judge(bytes: &[u8]) {
+pub(crate) fn judge(bytes: &[u8]) {
     for medium in [Medium::Ethernet, Medium::Ip] {
         let verified = parse_as(bytes, medium, Checksums::Unverified);
         let trusted = parse_as(bytes, medium, Checksums::Trusted);

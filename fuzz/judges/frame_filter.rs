@@ -9,7 +9,7 @@ const HOST: [u8; 4] = [192, 168, 7, 1];
 
 /// The first byte says how often the frame also goes to the guest, which must
 /// never open an address that is not the frame's own source.
-pub fn judge(bytes: &[u8]) {
+pub(crate) fn judge(bytes: &[u8]) {
     let Some((mode, frame)) = bytes.split_first() else {
         return;
     };

@@ -9,7 +9,7 @@ const FILE_BYTES: u64 = 1000;
 
 /// Pipelined requests: each head has a length, no target leaves the root, no
 /// range leaves the file.
-pub fn judge(connection: &[u8]) {
+pub(crate) fn judge(connection: &[u8]) {
     let mut rest = connection;
     while let Ok(Parsed::Complete(request, head_bytes)) = parse(rest) {
         assert!((1..=rest.len()).contains(&head_bytes));

@@ -11,7 +11,7 @@ const MEMORY_BYTES: usize = 2000;
 
 /// Pipelined commands: each has a length, keys and values have theirs, every
 /// answer ends a line, and the store keeps to its memory.
-pub fn judge(connection: &[u8]) {
+pub(crate) fn judge(connection: &[u8]) {
     let settings = Settings {
         memory_bytes: MEMORY_BYTES,
         ..Settings::default()

@@ -3,7 +3,7 @@
 //! is sent at one time. Shared by the fuzz target and `tare_tcp`'s tests.
 
 #[path = "../../guest/tcp/tests/script/mod.rs"]
-pub mod script;
+pub(crate) mod script;
 
 use script::Script;
 use tare_tcp::options::{Options, Timestamps};
@@ -11,7 +11,7 @@ use tare_tcp::{Pool, Seq};
 
 /// A segment, what the application does before it, and the time since the last.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub(crate) struct Step {
     /// The header's flags.
     pub flags: u8,
     /// Its numbers, from those expected.
@@ -36,7 +36,7 @@ const STEPS_MAX: usize = 400;
 
 /// Bytes as segments: the first byte is what the handshake agrees on, then 20 bytes a
 /// step.
-pub fn judge(bytes: &[u8]) {
+pub(crate) fn judge(bytes: &[u8]) {
     let Some((first, rest)) = bytes.split_first() else {
         return;
     };
@@ -77,7 +77,7 @@ fn step(bytes: &[u8; STEP]) -> Step {
 }
 
 /// Numbers near what is expected, so that most segments get past the first checks.
-pub fn run(steps: &[Step], options: Options) {
+pub(crate) fn run(steps: &[Step], options: Options) {
     let pool = Pool::new(64 << 10);
     let mut script = Script::open_in(options, pool.clone());
     let (mut expects, mut sent_to) = (1u32, 1u32);

@@ -22,7 +22,7 @@ enum Verdict {
 }
 
 /// Checks advisories and sources; an error holds cargo-deny's report.
-pub fn check() -> Result<()> {
+pub(crate) fn check() -> Result<()> {
     if !installed() {
         eprintln!("advisories: SKIP: cargo-deny is not installed; {INSTALL}");
         return Ok(());

@@ -15,7 +15,7 @@ const GUEST_PROFILE: &str = "guest";
 
 /// What a build is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// Everything that `make install` copies.
     All,
     /// What `make run` starts: the HTTP appliance, and Linux guests where QEMU is installed; and the
@@ -27,7 +27,7 @@ pub enum Purpose {
 const RUN_IMAGES: [&str; 2] = ["http", "linux"];
 
 /// `target/release/tare`, `tare-monitor` and `target/release/images/*`.
-pub fn release(purpose: Purpose) -> Result<()> {
+pub(crate) fn release(purpose: Purpose) -> Result<()> {
     let mut host = cargo(&["build", "--locked", "--release", "-p", "tare"]);
     host.args(["-p", "tare-monitor"]);
     if purpose == Purpose::All {
@@ -53,7 +53,7 @@ fn qemu_is_installed() -> bool {
 /// The first process of Linux guests and the observer there, linked statically, put into `linux`
 /// beside both the debug and the release programs. Its target is named so that cargo keeps
 /// what it builds apart from the host's.
-pub fn init() -> Result<()> {
+pub(crate) fn init() -> Result<()> {
     const TARGET: &str = "x86_64-unknown-linux-gnu";
     run(cargo(&[
         "build",
@@ -79,7 +79,7 @@ pub fn init() -> Result<()> {
 }
 
 /// All guest images, put beside both the debug and the release programs.
-pub fn guests() -> Result<()> {
+pub(crate) fn guests() -> Result<()> {
     images(|_| true)
 }
 
@@ -107,7 +107,7 @@ fn images(wanted: impl Fn(&str) -> bool) -> Result<()> {
 }
 
 /// Every test: host crates, guest crates on the host, whole machines.
-pub fn test() -> Result<()> {
+pub(crate) fn test() -> Result<()> {
     guests()?;
     // Tests of whole machines start the programs by their place.
     run(&mut cargo(&["build", "--locked"]))?;

@@ -6,7 +6,7 @@ use crate::shell::{cargo, run};
 use crate::{advisories, licences, tidy, workspace};
 
 /// Format, tidy, licences, advisories, clippy, docs; stops at the first that fails.
-pub fn ci() -> Result<()> {
+pub(crate) fn ci() -> Result<()> {
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
     tidy::run()?;
     licences::check()?;

@@ -13,7 +13,7 @@ use crate::shell::{self, cargo, root};
 
 /// Runs every target for `seconds`; the first crash is an error and its input
 /// stays in `fuzz/artifacts/`.
-pub fn run(seconds: u32) -> Result<()> {
+pub(crate) fn run(seconds: u32) -> Result<()> {
     shell::run(&mut in_fuzz(&["build", "--release", "--bins"]))?;
     targets()?
         .iter()

@@ -32,7 +32,7 @@ const EXEMPT: &[&str] = &["lab/runs/", "xtask/src/language.rs"];
 const PROSE: &[&str] = &[".rs", ".md", ".toml", ".c", ".h", ".sh", "Makefile"];
 
 /// Refused phrases in one file, by line.
-pub fn violations(file: &str, text: &str) -> Vec<String> {
+pub(crate) fn violations(file: &str, text: &str) -> Vec<String> {
     let prose = PROSE.iter().any(|end| file.ends_with(end));
     let exempt = EXEMPT.iter().any(|path| file.starts_with(path));
     if !prose || exempt {

@@ -165,7 +165,7 @@ const NOT_HOST: &[&str] = &[
 ];
 
 /// Dependencies of a crate that its layer forbids. Test dependencies may point upward.
-pub fn violations(package: &Package) -> Vec<String> {
+pub(crate) fn violations(package: &Package) -> Vec<String> {
     let allowed = allowed(package);
     package
         .dependencies

@@ -22,7 +22,7 @@ const ALLOWED: &[&str] = &[
 ];
 
 /// An error that lists every package whose licence is missing or not allowed.
-pub fn check() -> Result<()> {
+pub(crate) fn check() -> Result<()> {
     let packages = workspace::metadata()?.packages;
     let refused: Vec<String> = packages.iter().filter_map(refusal).collect();
     if !refused.is_empty() {

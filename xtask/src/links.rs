@@ -8,7 +8,7 @@ use crate::shell::root;
 const BASES: &[&str] = &["", "crates", "guest", "docs"];
 
 /// Relative links to files that do not exist; in `docs/architecture.md` also named paths.
-pub fn violations(file: &str, text: &str) -> Vec<String> {
+pub(crate) fn violations(file: &str, text: &str) -> Vec<String> {
     if !file.ends_with(".md") || file.starts_with("lab/runs/") || file.contains("/templates/") {
         return Vec::new();
     }

@@ -36,7 +36,7 @@ const ENDS: [i32; 5] = [0, 70, 71, 72, 73];
 
 /// What to run, for how long.
 #[derive(Debug)]
-pub struct Soak {
+pub(crate) struct Soak {
     /// Seconds of the hostile guest, for each number of vCPUs.
     pub seconds: u64,
     /// Seconds of each fuzz target; 0: none.
@@ -73,7 +73,7 @@ impl Seen {
 }
 
 /// Runs it.
-pub fn run(soak: &Soak) -> Result<()> {
+pub(crate) fn run(soak: &Soak) -> Result<()> {
     let programs = if let Some(programs) = &soak.programs {
         programs.clone()
     } else {

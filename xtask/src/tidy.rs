@@ -50,7 +50,7 @@ const UNFINISHED: &[&str] = &["TODO", "FIXME", "XXX"];
 const MACHINE_PATHS: &[&str] = &["/work/", "/root/", "/home/"];
 
 /// Checks every rule and lists all violations.
-pub fn run() -> Result<()> {
+pub(crate) fn run() -> Result<()> {
     let files = tracked()?;
     let mut found = Vec::new();
     for file in &files {

@@ -7,13 +7,13 @@ use crate::shell;
 
 /// `cargo metadata`, as far as it is needed here.
 #[derive(Deserialize)]
-pub struct Metadata {
+pub(crate) struct Metadata {
     pub packages: Vec<Package>,
 }
 
 /// One package of the dependency graph.
 #[derive(Deserialize)]
-pub struct Package {
+pub(crate) struct Package {
     pub name: String,
     pub version: String,
     pub license: Option<String>,
@@ -26,7 +26,7 @@ pub struct Package {
 
 /// One line of a package's dependencies.
 #[derive(Deserialize)]
-pub struct Dependency {
+pub(crate) struct Dependency {
     pub name: String,
     /// `None` for a normal dependency, `dev` or `build`.
     pub kind: Option<String>,
@@ -34,24 +34,24 @@ pub struct Dependency {
 
 /// What a package builds.
 #[derive(Deserialize)]
-pub struct Target {
+pub(crate) struct Target {
     pub name: String,
     pub kind: Vec<String>,
 }
 
 impl Package {
     /// Whether this is one of the images in `guests/`.
-    pub fn is_guest(&self) -> bool {
+    pub(crate) fn is_guest(&self) -> bool {
         self.source.is_none() && self.name.starts_with("tare-guest-")
     }
 
     /// Names of the programs that this package builds.
-    pub fn bins(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn bins(&self) -> impl Iterator<Item = &str> {
         self.of_kind("bin")
     }
 
     /// Whether the package has a library.
-    pub fn has_lib(&self) -> bool {
+    pub(crate) fn has_lib(&self) -> bool {
         self.of_kind("lib").next().is_some()
     }
 
@@ -64,7 +64,7 @@ impl Package {
 }
 
 /// Reads the whole graph; dependencies from a registry included.
-pub fn metadata() -> Result<Metadata> {
+pub(crate) fn metadata() -> Result<Metadata> {
     let text = shell::output(&mut shell::cargo(&[
         "metadata",
         "--format-version",
@@ -75,7 +75,7 @@ pub fn metadata() -> Result<Metadata> {
 }
 
 /// The images in `guests/`.
-pub fn guests() -> Result<Vec<Package>> {
+pub(crate) fn guests() -> Result<Vec<Package>> {
     let mut packages = metadata()?.packages;
     packages.retain(Package::is_guest);
     Ok(packages)
@@ -83,11 +83,11 @@ pub fn guests() -> Result<Vec<Package>> {
 
 /// Packages for tests.
 #[cfg(test)]
-pub mod testing {
+pub(crate) mod testing {
     use super::{Dependency, Package};
 
     /// A member of the workspace with dependencies and their kinds.
-    pub fn package(name: &str, dependencies: &[(&str, Option<&str>)]) -> Package {
+    pub(crate) fn package(name: &str, dependencies: &[(&str, Option<&str>)]) -> Package {
         let dependencies = dependencies.iter().map(|(name, kind)| Dependency {
             name: (*name).to_owned(),
             kind: kind.map(str::to_owned),

@@ -322,7 +322,7 @@ pub(crate) fn paired_ratio(name: &str, unit: &str, ratios: &[f64]) -> Option<Fig
 
 /// What is the same at each measurement, such as a size: the last value. Values that differ
 /// are samples, of which it is the median.
-pub fn exact(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> {
+pub(crate) fn exact(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> {
     let last = *samples.last()?;
     if samples.iter().any(|sample| *sample != last) {
         return median(name, unit, samples);
@@ -338,7 +338,7 @@ pub fn exact(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> {
 
 /// The `q`-quantile of independent samples with its interval. `None` where they are too few
 /// to bound it from both sides; the extremes (`q` 0 and 1) have no interval.
-pub fn quantile(name: &str, unit: &str, samples: &[f64], q: f64) -> Option<Figure> {
+pub(crate) fn quantile(name: &str, unit: &str, samples: &[f64], q: f64) -> Option<Figure> {
     let sorted = tare_stats::sorted(samples).filter(|sorted| !sorted.is_empty())?;
     let interval = quantile_interval(&sorted, q);
     if interval.is_none() && q > 0.5 && q < 1.0 {
@@ -352,7 +352,7 @@ pub fn quantile(name: &str, unit: &str, samples: &[f64], q: f64) -> Option<Figur
 /// Samples of one machine that its `q`-quantile needs: ten beyond it. From fewer it is too low:
 /// the 99th percentile of 100 exponential samples lies 9 % below the true one at the mean, that
 /// of 1,000 lies 1 % below.
-pub fn needed(q: f64) -> usize {
+pub(crate) fn needed(q: f64) -> usize {
     (BEYOND / (1.0 - q).min(q)).round() as usize
 }
 
@@ -389,7 +389,7 @@ pub(crate) fn grouped_quantile(
 /// Events a second from counts in windows of time: all events over all time. The interval is
 /// that of a Poisson count (Garwood 1936) or, where windows differ more than such counts do,
 /// Student's over windows; `n` is windows.
-pub fn rate(name: &str, unit: &str, windows: &[(f64, f64)]) -> Option<Figure> {
+pub(crate) fn rate(name: &str, unit: &str, windows: &[(f64, f64)]) -> Option<Figure> {
     let count: f64 = windows.iter().map(|window| window.0).sum();
     let time: f64 = windows.iter().map(|window| window.1).sum();
     if time <= 0.0 {

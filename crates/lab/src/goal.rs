@@ -63,7 +63,7 @@ impl Judgement {
 /// A goal beside what was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// Name of the figure.
     pub figure: String,
     /// Its greatest value that meets the goal.
@@ -74,7 +74,7 @@ pub struct Verdict {
 
 impl Verdict {
     /// A sentence about a goal that is not met; `None` for one that is.
-    pub fn sentence(&self, figure: &Figure) -> Option<String> {
+    pub(crate) fn sentence(&self, figure: &Figure) -> Option<String> {
         let (name, text, unit) = (&figure.name, figure.text(), &figure.unit);
         let goal = number(self.at_most);
         match self.verdict {
@@ -92,7 +92,7 @@ impl Verdict {
 /// The verdict on a figure; `None` where there is no goal for it on this KVM. It rests on
 /// the ends of the interval. A range of few samples decides nothing: of two samples both lie
 /// on the same side of the true median half of the time.
-pub fn judge(figure: &Figure, goals: &[Goal], kvm: Kvm) -> Option<Verdict> {
+pub(crate) fn judge(figure: &Figure, goals: &[Goal], kvm: Kvm) -> Option<Verdict> {
     let applies = |g: &&Goal| g.figure == figure.name && g.on.contains(&kvm);
     let goal = goals.iter().find(applies)?;
     let exact = figure.statistic == Statistic::Exact;

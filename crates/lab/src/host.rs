@@ -139,7 +139,7 @@ fn sha256_of(path: &Path) -> Option<String> {
 
 /// What runs besides the kernel: digests of this program and of the images, versions of
 /// others.
-pub fn programs() -> serde_json::Value {
+pub(crate) fn programs() -> serde_json::Value {
     // To hash a program that is not optimised, with one that is not, takes seconds.
     let this = (!cfg!(debug_assertions)).then(|| sha256_of(Path::new("/proc/self/exe")));
     serde_json::json!({
@@ -198,7 +198,7 @@ fn versions() -> BTreeMap<String, String> {
 }
 
 /// Processes that wanted a CPU over the last minute.
-pub fn load_average() -> Option<f64> {
+pub(crate) fn load_average() -> Option<f64> {
     text("/proc/loadavg")?.split(' ').next()?.parse().ok()
 }
 

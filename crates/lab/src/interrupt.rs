@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use tare_control::exit::ExitCode;
 
 /// Longest time between two looks at the flag.
-pub const SLICE: Duration = Duration::from_millis(50);
+pub(crate) const SLICE: Duration = Duration::from_millis(50);
 
 /// A signal came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

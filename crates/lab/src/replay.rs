@@ -97,7 +97,7 @@ pub(crate) struct Replay {
 
 impl Replay {
     /// From a record.
-    pub fn of(record: &Record) -> Self {
+    pub(crate) fn of(record: &Record) -> Self {
         let mut this = Self::default();
         let mut over: BTreeMap<String, bool> = BTreeMap::new();
         for line in &record.lines {

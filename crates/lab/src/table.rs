@@ -14,7 +14,7 @@ const COLUMNS: usize = 79;
 
 /// One line for each figure: value, interval, number of samples, goal; nothing
 /// for none.
-pub fn table(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> String {
+pub(crate) fn table(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> String {
     let mut out = String::new();
     if figures.is_empty() {
         return out;

@@ -14,7 +14,7 @@ const DEVICES: &str = "/sys/dev/block";
 
 /// Why a disk's device is not known.
 #[derive(Debug, Error)]
-pub enum DeviceError {
+pub(crate) enum DeviceError {
     /// Its file system is a network's, in memory, or numbers itself (btrfs, overlayfs).
     #[error("cannot limit the I/O of {0}: its file system does not name a block device")]
     Unnamed(String),

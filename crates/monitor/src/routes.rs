@@ -13,7 +13,7 @@ use crate::settings::Adjustable;
 use vmm_sys_util::eventfd::EventFd;
 
 /// The control interface of one machine.
-pub struct Control {
+pub(crate) struct Control {
     /// What the machine was asked to be.
     pub config: MachineConfig,
     /// Its statistics.

@@ -29,7 +29,7 @@ pub(crate) struct VcpuLoop {
 
 impl VcpuLoop {
     /// Runs until the guest ends or [`Self::stop`] is set and the vCPU kicked.
-    pub fn run(mut self) {
+    pub(crate) fn run(mut self) {
         while !self.stop.load(Ordering::Acquire) {
             if let Some(reason) = self.turn() {
                 self.shutdown.end(reason);

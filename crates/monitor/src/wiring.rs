@@ -55,7 +55,7 @@ pub(crate) struct FunctionWiring {
 
 impl FunctionWiring {
     /// Eventfds for `vectors` vectors, bound as irqfds, and for `queues` queues.
-    pub fn new(
+    pub(crate) fn new(
         vm: &Arc<Vm>,
         gsis: &Gsis,
         vectors: u16,
@@ -82,7 +82,7 @@ impl FunctionWiring {
     }
 
     /// The three traits as the function gets them.
-    pub fn wiring(self: &Arc<Self>) -> Wiring {
+    pub(crate) fn wiring(self: &Arc<Self>) -> Wiring {
         Wiring {
             interrupts: Arc::clone(self) as _,
             routes: Arc::clone(self) as _,
@@ -91,12 +91,12 @@ impl FunctionWiring {
     }
 
     /// The queues' events, by queue.
-    pub fn queues(&self) -> &[Arc<EventFd>] {
+    pub(crate) fn queues(&self) -> &[Arc<EventFd>] {
         &self.queues
     }
 
     /// A guest's write to `address` notifies `queue`.
-    pub fn bind(&self, queue: u16, address: u64) -> Result<(), WiringError> {
+    pub(crate) fn bind(&self, queue: u16, address: u64) -> Result<(), WiringError> {
         if let Some(event) = self.queues.get(usize::from(queue)) {
             let address = IoAddress::Memory(address);
             self.vm.ioeventfd(address, WriteMatch::Any, event)?;

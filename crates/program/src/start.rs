@@ -9,7 +9,7 @@ pub const FILE: &str = ".tare/program";
 const HEADER: &str = "tare-program 1";
 /// Most bytes of the file; Linux's limit for arguments and environment is 2 MiB with
 /// a stack of 8 MiB (`execve(2)`).
-pub const MOST_BYTES: usize = 1 << 20;
+pub(crate) const MOST_BYTES: usize = 1 << 20;
 
 /// A file that does not say what to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

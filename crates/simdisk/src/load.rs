@@ -128,7 +128,7 @@ pub fn paced(threads: usize, service: Service, pace: Pace) -> Stream {
 }
 
 /// The same numbers for the same seed, everywhere (splitmix64).
-pub fn hash(seed: u64) -> u64 {
+pub(crate) fn hash(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -141,7 +141,7 @@ fn fraction(seed: u64) -> f64 {
 }
 
 /// Exponential with `mean_ns`.
-pub fn exponential(mean_ns: u64, seed: u64) -> u64 {
+pub(crate) fn exponential(mean_ns: u64, seed: u64) -> u64 {
     (-(fraction(seed).ln()) * mean_ns as f64) as u64
 }
 

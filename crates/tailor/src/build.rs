@@ -203,19 +203,19 @@ pub(crate) struct Reach {
 
 impl Reach {
     /// What is known of a build directory; nothing where nothing was compiled.
-    pub fn of(build: &Path) -> Self {
+    pub(crate) fn of(build: &Path) -> Self {
         let mut reach = Self::default();
         reach.add(build);
         reach
     }
 
     /// How many objects an option's change compiles again.
-    pub fn objects(&self, option: &str) -> usize {
+    pub(crate) fn objects(&self, option: &str) -> usize {
         self.of.get(option).copied().unwrap_or(0)
     }
 
     /// Whether it compiles few: less than a quarter.
-    pub fn is_near(&self, option: &str) -> bool {
+    pub(crate) fn is_near(&self, option: &str) -> bool {
         self.objects(option) * 4 <= self.objects
     }
 

@@ -29,7 +29,7 @@ pub(crate) struct Attribution {
 
 impl Attribution {
     /// Divides the time of every vCPU.
-    pub fn of(load: &Load, prices: &Prices<'_>) -> Self {
+    pub(crate) fn of(load: &Load, prices: &Prices<'_>) -> Self {
         let mut attribution = Self::default();
         for vcpu in &load.vcpus {
             match load.events {
@@ -41,12 +41,12 @@ impl Attribution {
     }
 
     /// All of the guest's own time.
-    pub fn guest(&self) -> f64 {
+    pub(crate) fn guest(&self) -> f64 {
         self.guest.iter().map(|(_, share)| share).sum()
     }
 
     /// What a source costs.
-    pub fn source(&self, source: Source) -> f64 {
+    pub(crate) fn source(&self, source: Source) -> f64 {
         self.sources.get(&source).copied().unwrap_or(0.0)
     }
 

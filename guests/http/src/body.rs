@@ -6,7 +6,7 @@ use crate::status::Status;
 
 /// A body on its way past; feed it bytes until it is [`Progress::Done`].
 #[derive(Debug)]
-pub struct Discard {
+pub(crate) struct Discard {
     state: State,
     /// Bytes of content that may still come.
     allowance: u64,
@@ -16,7 +16,7 @@ pub struct Discard {
 
 /// How far a body has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub(crate) enum Progress {
     /// All bytes belonged to the body, and more are to come.
     More,
     /// The body has ended after that many of the bytes.
@@ -55,7 +55,7 @@ enum State {
 
 impl Discard {
     /// Refuses a body that says that it is too long.
-    pub fn new(body: Body) -> Result<Self, Status> {
+    pub(crate) fn new(body: Body) -> Result<Self, Status> {
         let state = match body {
             Body::Length(0) => State::Ended,
             Body::Length(len) if len > MAX_BODY => return Err(Status::ContentTooLarge),
@@ -73,7 +73,7 @@ impl Discard {
     }
 
     /// Takes what belongs to the body from the start of `bytes`.
-    pub fn feed(&mut self, bytes: &[u8]) -> Result<Progress, Status> {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<Progress, Status> {
         let mut at = 0;
         while self.state != State::Ended {
             let Some(&byte) = bytes.get(at) else {

@@ -5,7 +5,7 @@ use crate::request::{Conditions, Lines};
 
 /// What identifies a version of a file.
 #[derive(Clone, Copy, Debug)]
-pub struct Validators<'a> {
+pub(crate) struct Validators<'a> {
     /// The strong entity tag, with its quotes.
     pub etag: &'a [u8],
     /// `Last-Modified` as sent.
@@ -16,7 +16,7 @@ pub struct Validators<'a> {
 
 /// The outcome of a request's preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// Answer as if there were none.
     Proceed,
     /// 304
@@ -26,7 +26,7 @@ pub enum Outcome {
 }
 
 /// Evaluates in the order of RFC 9110, 13.2.2, for GET and HEAD of a file.
-pub fn evaluate(conditions: &Conditions<'_>, file: &Validators<'_>) -> Outcome {
+pub(crate) fn evaluate(conditions: &Conditions<'_>, file: &Validators<'_>) -> Outcome {
     if !conditions.if_match.is_empty() {
         if !any_matches(&conditions.if_match, file, Comparison::Strong) {
             return Outcome::Failed;

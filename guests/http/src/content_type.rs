@@ -9,7 +9,7 @@ const UNKNOWN: &str = "application/octet-stream";
 
 /// The value of `Content-Type` for a path; bytes of no known kind are
 /// `application/octet-stream`. Text is declared as UTF-8.
-pub fn of(path: &str) -> &'static str {
+pub(crate) fn of(path: &str) -> &'static str {
     let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
     name.rsplit_once('.')
         .and_then(|(_, extension)| find(extension.as_bytes()))

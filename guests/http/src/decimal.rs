@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 /// Appends `value` in decimal.
-pub fn push(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn push(out: &mut Vec<u8>, mut value: u64) {
     let mut digits = [0; 20];
     let mut at = digits.len();
     loop {
@@ -18,7 +18,7 @@ pub fn push(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends nanoseconds as seconds with nine decimals.
-pub fn push_seconds(out: &mut Vec<u8>, ns: u64) {
+pub(crate) fn push_seconds(out: &mut Vec<u8>, ns: u64) {
     push(out, ns / 1_000_000_000);
     out.push(b'.');
     let mut rest = ns % 1_000_000_000;
@@ -40,7 +40,7 @@ pub(crate) fn push_hex(out: &mut Vec<u8>, value: u64) {
 }
 
 /// Reads digits; `None` for none or for another byte. Saturates.
-pub fn parse(text: &[u8]) -> Option<u64> {
+pub(crate) fn parse(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }

@@ -24,7 +24,7 @@ struct Document {
 }
 
 /// Writes the documents.
-pub fn write() -> Result<()> {
+pub(crate) fn write() -> Result<()> {
     for document in documents()? {
         let path = document.path;
         fs::write(root().join(path), document.wanted)
@@ -35,7 +35,7 @@ pub fn write() -> Result<()> {
 }
 
 /// Documents whose figures differ from those of the kept runs.
-pub fn violations() -> Result<Vec<String>> {
+pub(crate) fn violations() -> Result<Vec<String>> {
     let mut found = Vec::new();
     for document in documents()? {
         if read(document.path)? != document.wanted {

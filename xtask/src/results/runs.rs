@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 /// One figure with its interval.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct Figure {
+pub(crate) struct Figure {
     pub value: f64,
     /// `None` where one sample gives no interval.
     pub low: Option<f64>,
@@ -20,7 +20,7 @@ pub struct Figure {
 }
 
 /// Figures by name.
-pub type Run = BTreeMap<String, Figure>;
+pub(crate) type Run = BTreeMap<String, Figure>;
 
 #[derive(Deserialize)]
 struct Summary {
@@ -35,7 +35,7 @@ struct Named {
 }
 
 /// Reads the run in `dir`.
-pub fn load(dir: &Path) -> Result<Run> {
+pub(crate) fn load(dir: &Path) -> Result<Run> {
     let summary = dir.join("summary.json");
     if !summary.is_file() {
         let raw = dir.join("raw.jsonl");

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use super::runs::{Figure, Run};
 
 /// Fills a template; `load` reads a run by its directory.
-pub fn fill(template: &str, load: impl Fn(&str) -> Result<Run>) -> Result<String> {
+pub(crate) fn fill(template: &str, load: impl Fn(&str) -> Result<Run>) -> Result<String> {
     let mut runs: HashMap<String, Run> = HashMap::new();
     let mut out = String::new();
     for line in template.split_inclusive('\n') {

@@ -67,7 +67,7 @@ struct GoalNotes {
 }
 
 /// Writes the page.
-pub fn write() -> Result<()> {
+pub(crate) fn write() -> Result<()> {
     let chapters = load(&root().join(SOURCES))?;
     let path = root().join(PAGE);
     fs::write(&path, render::page(&chapters)).with_context(|| format!("cannot write {PAGE}"))?;
@@ -77,7 +77,7 @@ pub fn write() -> Result<()> {
 }
 
 /// What is wrong with promises and page; `files` are the tracked files.
-pub fn violations(files: &[String]) -> Result<Vec<String>> {
+pub(crate) fn violations(files: &[String]) -> Result<Vec<String>> {
     let chapters = load(&root().join(SOURCES))?;
     let known = known_tests(files);
     let mut found = missing_tests(&chapters, &known);

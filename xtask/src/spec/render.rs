@@ -17,7 +17,7 @@ keeps say how they are known, and [goals](#goals) are measured instead of tested
 ";
 
 /// The whole page.
-pub fn page(chapters: &[Chapter]) -> String {
+pub(crate) fn page(chapters: &[Chapter]) -> String {
     let mut out = HEAD.to_owned();
     out.push('\n');
     for chapter in chapters {

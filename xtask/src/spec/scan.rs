@@ -1,7 +1,7 @@
 //! Finds the tests of a source file.
 
 /// Names of the functions that carry `#[test]`, also within `proptest!`.
-pub fn tests(source: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn tests(source: &str) -> impl Iterator<Item = &str> {
     let mut marked = false;
     source.lines().filter_map(move |line| {
         let mut line = line.trim();

@@ -6,13 +6,13 @@ use tare_abi::layout::MIB;
 use tare_boot::{GuestMemoryMmap, LoadError, LoadOptions, Loaded, Protocol, load};
 use vm_memory::GuestAddress;
 
-pub const ENTRY: u32 = 0x10_0040;
+pub(crate) const ENTRY: u32 = 0x10_0040;
 const HEADER_BYTES: usize = 64;
 const PROGRAM_HEADER_BYTES: usize = 56;
 
 /// A program header and the bytes that it points to.
 #[derive(Clone)]
-pub struct Segment {
+pub(crate) struct Segment {
     pub kind: u32,
     pub address: u64,
     pub bytes: Vec<u8>,
@@ -21,7 +21,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    pub fn load(address: u64, bytes: &[u8]) -> Self {
+    pub(crate) fn load(address: u64, bytes: &[u8]) -> Self {
         Self {
             kind: 1,
             address,
@@ -30,7 +30,7 @@ impl Segment {
         }
     }
 
-    pub fn with_memory(self, bytes: u64) -> Self {
+    pub(crate) fn with_memory(self, bytes: u64) -> Self {
         Self {
             memory_bytes: Some(bytes),
             ..self
@@ -38,7 +38,7 @@ impl Segment {
     }
 
     /// A PVH note that says `entry`.
-    pub fn pvh_note(entry: u32) -> Self {
+    pub(crate) fn pvh_note(entry: u32) -> Self {
         let mut bytes = Vec::new();
         for word in [4_u32, 4, 18] {
             bytes.extend(word.to_le_bytes());
@@ -55,7 +55,7 @@ impl Segment {
 }
 
 /// An executable for x86-64 of these segments.
-pub fn elf(segments: &[Segment]) -> Vec<u8> {
+pub(crate) fn elf(segments: &[Segment]) -> Vec<u8> {
     let mut file = b"\x7fELF\x02\x01\x01".to_vec();
     file.resize(16, 0);
     file.extend(2_u16.to_le_bytes()); // executable
@@ -88,7 +88,7 @@ pub fn elf(segments: &[Segment]) -> Vec<u8> {
 }
 
 /// An image that loads: code at 1 MiB, data and zeros at 2 MiB.
-pub fn valid_segments() -> Vec<Segment> {
+pub(crate) fn valid_segments() -> Vec<Segment> {
     vec![
         Segment::load(MIB, &[0x90; 256]),
         Segment::load(2 * MIB, &[7; 100]).with_memory(0x3000),
@@ -96,12 +96,12 @@ pub fn valid_segments() -> Vec<Segment> {
     ]
 }
 
-pub fn memory(mib: u64) -> GuestMemoryMmap {
+pub(crate) fn memory(mib: u64) -> GuestMemoryMmap {
     GuestMemoryMmap::from_ranges(&[(GuestAddress(0), (mib * MIB) as usize)]).unwrap()
 }
 
 /// Loads `file` with nothing beside it into 8 MiB.
-pub fn load_alone(file: &[u8]) -> Result<Loaded, LoadError> {
+pub(crate) fn load_alone(file: &[u8]) -> Result<Loaded, LoadError> {
     let options = LoadOptions {
         cmdline: "",
         initramfs: None,

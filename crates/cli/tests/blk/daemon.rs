@@ -10,14 +10,14 @@ use tare_control::stats::Stats;
 use crate::support::{Ended, Place, end};
 
 /// A daemon, killed when dropped.
-pub struct Daemon {
+pub(crate) struct Daemon {
     child: Option<Child>,
     control: PathBuf,
 }
 
 impl Daemon {
     /// Serves `disk` (with its settings) on the place's socket `s`.
-    pub fn start(place: &Place, disk: &str) -> Self {
+    pub(crate) fn start(place: &Place, disk: &str) -> Self {
         let socket = place.path().join("s");
         Self::start_with(
             place,
@@ -27,7 +27,7 @@ impl Daemon {
 
     /// As a supervisor does after a kill: again while the kernel still has what the
     /// killed one had in flight, and with it the disk's lock (exit code 36).
-    pub fn start_again(place: &Place, disk: &str) -> Self {
+    pub(crate) fn start_again(place: &Place, disk: &str) -> Self {
         let begin = Instant::now();
         let socket = place.path().join("s");
         let words = ["--socket", socket.to_str().unwrap(), "--disk", disk];
@@ -52,7 +52,7 @@ impl Daemon {
     }
 
     /// Starts it with those sockets and disks.
-    pub fn start_with(place: &Place, words: &[&str]) -> Self {
+    pub(crate) fn start_with(place: &Place, words: &[&str]) -> Self {
         let daemon = Self::spawn(place, words);
         daemon.until("it answers", |_| true);
         daemon
@@ -67,18 +67,18 @@ impl Daemon {
         Self { child, control }
     }
 
-    pub fn stats(&self) -> Option<Stats> {
+    pub(crate) fn stats(&self) -> Option<Stats> {
         Client::new(&self.control).stats().ok()
     }
 
     /// A counter now; zero before it first counts.
-    pub fn counter(&self, name: &str) -> u64 {
+    pub(crate) fn counter(&self, name: &str) -> u64 {
         let stats = self.stats().unwrap();
         stats.devices[0].counters.get(name).copied().unwrap_or(0)
     }
 
     /// Waits for statistics such that.
-    pub fn until(&self, what: &str, such: impl Fn(&Stats) -> bool) {
+    pub(crate) fn until(&self, what: &str, such: impl Fn(&Stats) -> bool) {
         let begin = Instant::now();
         while !self.stats().is_some_and(|stats| such(&stats)) {
             assert!(begin.elapsed() < Duration::from_secs(60), "waiting: {what}");
@@ -87,27 +87,27 @@ impl Daemon {
     }
 
     /// SIGKILL, as the kernel does when memory is short.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
     /// Asks it to end with that signal.
-    pub fn signal(&mut self, signal: rustix::process::Signal) -> Ended {
+    pub(crate) fn signal(&mut self, signal: rustix::process::Signal) -> Ended {
         self.ask(signal);
         self.ended()
     }
 
     /// Sends it a signal.
-    pub fn ask(&self, signal: rustix::process::Signal) {
+    pub(crate) fn ask(&self, signal: rustix::process::Signal) {
         let child = self.child.as_ref().unwrap();
         let pid = rustix::process::Pid::from_child(child);
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
     /// Waits for an end that somebody else asked for.
-    pub fn ended(&mut self) -> Ended {
+    pub(crate) fn ended(&mut self) -> Ended {
         end(self.child.take().unwrap())
     }
 }

@@ -21,14 +21,14 @@ const PROGRAMS: [&str; 7] = ["cat", "fio", "insmod", "mkdir", "mount", "sync", "
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A kernel and an initramfs whose first process is a shell with `script`.
-pub struct Linux {
+pub(crate) struct Linux {
     kernel: Kernel,
     initramfs: std::path::PathBuf,
 }
 
 impl Linux {
     /// `None`, said, where a part is missing.
-    pub fn new(place: &Place, script: &str) -> Option<Self> {
+    pub(crate) fn new(place: &Place, script: &str) -> Option<Self> {
         for program in ["qemu-system-x86_64", "fio", "insmod", "mke2fs", "e2fsck"] {
             let in_sbin = std::path::Path::new("/sbin").join(program).is_file();
             let found = installed(program) || in_sbin;
@@ -69,7 +69,7 @@ impl Linux {
     }
 
     /// Boots it with the disk that is served on the place's socket.
-    pub fn boot(&self, place: &Place) -> Guest {
+    pub(crate) fn boot(&self, place: &Place) -> Guest {
         let socket = place.path().join("s");
         let mut child = Command::new("qemu-system-x86_64")
             .args([
@@ -123,7 +123,7 @@ for module in /modules/*.ko; do insmod $module; done
 exec </dev/ttyS0 >/dev/ttyS0 2>&1";
 
 /// A running guest, killed when dropped.
-pub struct Guest {
+pub(crate) struct Guest {
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<String>,
@@ -131,7 +131,7 @@ pub struct Guest {
 
 impl Guest {
     /// The rest of the first line from here on that begins with `word`.
-    pub fn says(&self, word: &str) -> String {
+    pub(crate) fn says(&self, word: &str) -> String {
         let deadline = Instant::now() + LIMIT;
         let mut seen = Vec::new();
         loop {
@@ -147,12 +147,12 @@ impl Guest {
     }
 
     /// Lets the script's next `read` return.
-    pub fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         self.stdin.write_all(b"\n").unwrap();
     }
 
     /// Waits for the guest to power off.
-    pub fn ends(mut self) {
+    pub(crate) fn ends(mut self) {
         let begin = Instant::now();
         while self.child.try_wait().unwrap().is_none() {
             assert!(begin.elapsed() < LIMIT, "the guest does not power off");
@@ -169,7 +169,7 @@ impl Drop for Guest {
 }
 
 /// A file system on a new disk of that size; its path.
-pub fn disk_with_file_system(place: &Place, bytes: u64) -> String {
+pub(crate) fn disk_with_file_system(place: &Place, bytes: u64) -> String {
     let path = place.path().join("d.img");
     File::create(&path).unwrap().set_len(bytes).unwrap();
     let made = Command::new("/sbin/mke2fs")
@@ -183,7 +183,7 @@ pub fn disk_with_file_system(place: &Place, bytes: u64) -> String {
 
 /// Whether the file system is sound.
 #[track_caller]
-pub fn check_file_system(disk: &str) {
+pub(crate) fn check_file_system(disk: &str) {
     let checked = Command::new("/sbin/e2fsck").args(["-fn", disk]).output();
     let checked = checked.unwrap();
     let said = String::from_utf8_lossy(&checked.stdout);

@@ -23,7 +23,7 @@ const BLOCK: u64 = 512;
 
 /// What happens to requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mood {
+pub(crate) enum Mood {
     /// They are served.
     Serves,
     /// Reads, writes and fsync(2) are taken and never answered.
@@ -32,7 +32,7 @@ pub enum Mood {
 
 /// Whether the host keeps the disk's bytes in its page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostCache {
+pub(crate) enum HostCache {
     /// Reads wait for a page, and a signal that ends the process ends the wait.
     Yes,
     /// Each read and write is a request, and nothing ends the wait for its answer.
@@ -50,7 +50,7 @@ struct Store {
 }
 
 /// The mounted file system; unmounted when dropped, and what hangs in it fails.
-pub struct FuseDisk {
+pub(crate) struct FuseDisk {
     store: Arc<Mutex<Store>>,
     device: Option<Arc<File>>,
     server: Option<JoinHandle<()>>,
@@ -60,7 +60,7 @@ pub struct FuseDisk {
 impl FuseDisk {
     /// Mounts a disk of `bytes` zeros at the new directory `place`. Where that is not
     /// possible, prints SKIP and gives `None`.
-    pub fn mount(place: &Path, bytes: usize, cache: HostCache) -> Option<Self> {
+    pub(crate) fn mount(place: &Path, bytes: usize, cache: HostCache) -> Option<Self> {
         let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
         let Ok(device) = device else {
             skip("/dev/fuse cannot be opened");
@@ -96,23 +96,23 @@ impl FuseDisk {
     }
 
     /// The disk's path.
-    pub fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         self.place.join("disk").to_str().unwrap().to_owned()
     }
 
     /// From now on requests are treated so; those that were taken stay unanswered.
-    pub fn set(&self, mood: Mood) {
+    pub(crate) fn set(&self, mood: Mood) {
         self.store.lock().unwrap().mood = mood;
     }
 
     /// Requests that were taken and not answered.
-    pub fn hanging(&self) -> u64 {
+    pub(crate) fn hanging(&self) -> u64 {
         self.store.lock().unwrap().taken
     }
 
     /// The power fails: what is there is what was made durable. The host's cache still has
     /// the rest until the file system is unmounted.
-    pub fn durable(&self) -> Vec<u8> {
+    pub(crate) fn durable(&self) -> Vec<u8> {
         let store = self.store.lock().unwrap();
         let mut bytes = store.bytes.clone();
         for (block, before) in &store.lost {
@@ -123,7 +123,7 @@ impl FuseDisk {
     }
 
     /// Lets everything that hangs fail, for good.
-    pub fn abort(&mut self) {
+    pub(crate) fn abort(&mut self) {
         let _ = unmount(&self.place, UnmountFlags::DETACH | UnmountFlags::FORCE);
         // Aborts the connection when the server has let go of it too.
         self.device = None;

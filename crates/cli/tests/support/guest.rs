@@ -8,7 +8,7 @@ const CODE: usize = HEADERS + NOTE;
 
 /// What a guest does after its line.
 #[derive(Clone, Copy)]
-pub enum Then {
+pub(crate) enum Then {
     /// Writes a value to the exit port.
     Exit(u32),
     /// Writes to the POST port as often as the second number says, then the first to
@@ -25,7 +25,7 @@ pub enum Then {
 }
 
 /// An image that prints `line` and a newline.
-pub fn image(line: &str, then: Then) -> Vec<u8> {
+pub(crate) fn image(line: &str, then: Then) -> Vec<u8> {
     let mut code = vec![0x66, 0xba, 0xf8, 0x03]; // mov dx, 0x3f8
     for byte in line.bytes().chain(*b"\r\n") {
         code.extend([0xb0, byte, 0xee]); // mov al, byte; out dx, al
@@ -58,28 +58,28 @@ pub fn image(line: &str, then: Then) -> Vec<u8> {
 }
 
 /// An image whose notes say nothing of PVH.
-pub fn without_note() -> Vec<u8> {
+pub(crate) fn without_note() -> Vec<u8> {
     let mut image = image("", Then::Halt);
     image[HEADERS + 8] = 0; // the note's type
     image
 }
 
 /// An image that needs more memory than 64 MiB.
-pub fn too_large() -> Vec<u8> {
+pub(crate) fn too_large() -> Vec<u8> {
     let mut image = image("", Then::Halt);
     image[64 + 40..64 + 48].copy_from_slice(&(256u64 << 20).to_le_bytes());
     image
 }
 
 /// An image that ends inside its segment.
-pub fn truncated() -> Vec<u8> {
+pub(crate) fn truncated() -> Vec<u8> {
     let mut image = image("a long line, so that there is something to cut", Then::Halt);
     image.truncate(CODE + 4);
     image
 }
 
 /// An image whose segment lies where boot information goes, away from its entry.
-pub fn below_one_mib() -> Vec<u8> {
+pub(crate) fn below_one_mib() -> Vec<u8> {
     let mut image = image("", Then::Halt);
     image[64 + 24..64 + 32].copy_from_slice(&0x1000u64.to_le_bytes());
     image

@@ -3,10 +3,10 @@
 //! whether what a test needs is there.
 #![allow(dead_code, clippy::unwrap_used)]
 
-pub mod fuse;
-pub mod guest;
-pub mod needs;
-pub mod tiny;
+pub(crate) mod fuse;
+pub(crate) mod guest;
+pub(crate) mod needs;
+pub(crate) mod tiny;
 
 use std::io::{Read, Write as _};
 use std::net::TcpStream;
@@ -20,35 +20,35 @@ use tempfile::TempDir;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A place for one test: run directories and files of its own.
-pub struct Place {
+pub(crate) struct Place {
     pub dir: TempDir,
 }
 
 impl Place {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             dir: tempfile::tempdir().unwrap(),
         }
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
     /// Where this place's machines are.
-    pub fn run_root(&self) -> std::path::PathBuf {
+    pub(crate) fn run_root(&self) -> std::path::PathBuf {
         self.path().join("run")
     }
 
     /// A file with that content; its path as a word.
-    pub fn file(&self, name: &str, content: &[u8]) -> String {
+    pub(crate) fn file(&self, name: &str, content: &[u8]) -> String {
         let path = self.path().join(name);
         std::fs::write(&path, content).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
     /// `tare` with these words.
-    pub fn tare(&self, words: &[&str]) -> Command {
+    pub(crate) fn tare(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
         command
             .args(words)
@@ -61,12 +61,12 @@ impl Place {
     }
 
     /// Runs `tare` to its end.
-    pub fn run(&self, words: &[&str]) -> Ended {
+    pub(crate) fn run(&self, words: &[&str]) -> Ended {
         end(self.tare(words).spawn().unwrap())
     }
 
     /// Names of the machines that have a run directory.
-    pub fn run_directories(&self) -> Vec<String> {
+    pub(crate) fn run_directories(&self) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.run_root()) else {
             return Vec::new();
         };
@@ -92,7 +92,7 @@ impl Drop for Place {
 
 /// How a command ended.
 #[derive(Debug)]
-pub struct Ended {
+pub(crate) struct Ended {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
@@ -101,7 +101,7 @@ pub struct Ended {
 impl Ended {
     /// Fails the test unless the command ended so.
     #[track_caller]
-    pub fn expect(&self, code: i32, words: &str) {
+    pub(crate) fn expect(&self, code: i32, words: &str) {
         assert_eq!(self.code, Some(code), "{self:#?}");
         let said = self.err.contains(words) || self.out.contains(words);
         assert!(said, "{words:?} is not in {self:#?}");
@@ -109,7 +109,7 @@ impl Ended {
 }
 
 /// Waits for the end, for a bounded time.
-pub fn end(mut child: Child) -> Ended {
+pub(crate) fn end(mut child: Child) -> Ended {
     let out = reader(child.stdout.take());
     let err = reader(child.stderr.take());
     let begin = Instant::now();
@@ -143,7 +143,7 @@ fn reader(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<S
 
 /// Waits until `holds`, for a bounded time.
 #[track_caller]
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
         assert!(begin.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
@@ -152,29 +152,29 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Whether a program is installed.
-pub fn installed(program: &str) -> bool {
+pub(crate) fn installed(program: &str) -> bool {
     let found = |dir: std::path::PathBuf| dir.join(program).is_file();
     std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(found)
 }
 
 /// A TCP port that is free now.
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
 /// The output of a short command.
-pub fn output(program: &str, words: &[&str]) -> Output {
+pub(crate) fn output(program: &str, words: &[&str]) -> Output {
     Command::new(program).args(words).output().unwrap()
 }
 
 /// One request of its own connection; the whole answer, or none after a while.
-pub fn get(port: u16, path: &str) -> std::io::Result<String> {
+pub(crate) fn get(port: u16, path: &str) -> std::io::Result<String> {
     get_within(Duration::from_secs(2), port, path)
 }
 
 /// The same with a limit on each wait for a part of the answer.
-pub fn get_within(limit: Duration, port: u16, path: &str) -> std::io::Result<String> {
+pub(crate) fn get_within(limit: Duration, port: u16, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(limit))?;
     write!(

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::installed;
 
-pub use tare_vmtest::skip;
+pub(crate) use tare_vmtest::skip;
 
 /// Whether machines can run here.
-pub fn kvm() -> bool {
+pub(crate) fn kvm() -> bool {
     if !tare_vmtest::kvm() {
         return false;
     }
@@ -17,12 +17,12 @@ pub fn kvm() -> bool {
 }
 
 /// Whether machines can have a network here.
-pub fn passt() -> bool {
+pub(crate) fn passt() -> bool {
     kvm() && (installed("passt") || skip("passt is not installed"))
 }
 
 /// An image of the library OS, if it is built.
-pub fn built(name: &str) -> Option<PathBuf> {
+pub(crate) fn built(name: &str) -> Option<PathBuf> {
     let set = std::env::var_os("TARE_IMAGES").map(PathBuf::from);
     let set = set.map(|dir| dir.join(name)).filter(|path| path.is_file());
     let found = set.or_else(|| beside(name));
@@ -35,7 +35,7 @@ pub fn built(name: &str) -> Option<PathBuf> {
 }
 
 /// An image that was built where `tare` was.
-pub fn beside(name: &str) -> Option<PathBuf> {
+pub(crate) fn beside(name: &str) -> Option<PathBuf> {
     let tare = Path::new(env!("CARGO_BIN_EXE_tare")).parent()?;
     ["images", "../x86_64-unknown-none/guest"]
         .map(|directory| tare.join(directory).join(name))

@@ -16,7 +16,7 @@ fn image(place: &Place) -> String {
 }
 
 /// Waits until the guest of the machine `web` has spoken.
-pub fn has_spoken(place: &Place) {
+pub(crate) fn has_spoken(place: &Place) {
     let log = place.run_root().join("web/console.log");
     eventually("the guest has spoken", || {
         fs::read_to_string(&log).is_ok_and(|log| log.contains(LINE))
@@ -24,7 +24,7 @@ pub fn has_spoken(place: &Place) {
 }
 
 /// A machine called `web` in the foreground whose guest has spoken.
-pub fn foreground(place: &Place, words: &[&str]) -> Child {
+pub(crate) fn foreground(place: &Place, words: &[&str]) -> Child {
     let image = image(place);
     let all = [&["run", &image, "--name", "web"], words].concat();
     let child = place.tare(&all).spawn().unwrap();
@@ -33,7 +33,7 @@ pub fn foreground(place: &Place, words: &[&str]) -> Child {
 }
 
 /// Signals end a run with their code.
-pub fn ends_by_signals(words: &[&str]) {
+pub(crate) fn ends_by_signals(words: &[&str]) {
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
         let place = Place::new();
         let child = foreground(&place, words);
@@ -45,7 +45,7 @@ pub fn ends_by_signals(words: &[&str]) {
 
 /// A machine in the background, the first of its image, is listed, read and stopped;
 /// `meanwhile` it runs.
-pub fn runs_in_the_background(words: &[&str], meanwhile: impl FnOnce(&Place)) {
+pub(crate) fn runs_in_the_background(words: &[&str], meanwhile: impl FnOnce(&Place)) {
     let place = Place::new();
     let image = image(&place);
     let started = place.run(&[&["run", &image, "-d"], words].concat());
@@ -80,7 +80,7 @@ pub fn runs_in_the_background(words: &[&str], meanwhile: impl FnOnce(&Place)) {
 
 /// A machine in the background whose guest panics is listed with its exit code, and its
 /// log can be read, until it is removed. `writes` make it live long enough to start.
-pub fn keeps_what_a_panic_left(words: &[&str], writes: u32) {
+pub(crate) fn keeps_what_a_panic_left(words: &[&str], writes: u32) {
     let place = Place::new();
     let image = place.file("tiny", &guest::image(LINE, Then::ExitAfter(0x20, writes)));
     let started = place.run(&[&["run", &image, "-d", "--net", "none"], words].concat());

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use tare_control::stats::{Stats, ThreadStats};
 
 /// `stats` as text.
-pub fn text(stats: &Stats) -> String {
+pub(crate) fn text(stats: &Stats) -> String {
     let mut page = Page::default();
     machine(&mut page, stats);
     vcpus(&mut page, stats);

@@ -9,7 +9,7 @@ use virtio_bindings::virtio_blk::{
 use super::{MAX_REQUEST_BYTES, MAX_ZERO_SECTORS, SECTOR_BYTES, SERIAL_BYTES};
 
 /// Length of the header: type, reserved, sector.
-pub const HEADER_BYTES: usize = 16;
+pub(crate) const HEADER_BYTES: usize = 16;
 /// Length of a range in a discard or write-zeroes request.
 pub(crate) const RANGE_BYTES: usize = 16;
 /// Bit of a range: the blocks may be given up.

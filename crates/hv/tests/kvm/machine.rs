@@ -8,9 +8,9 @@ use tare_hv::{Exit, Kvm, Probe, Vcpu, Vm, guest_memory};
 use vm_memory::{Bytes, GuestAddress};
 
 /// Where the code begins.
-pub const CODE: u64 = 0x10_0000;
+pub(crate) const CODE: u64 = 0x10_0000;
 /// A page for the guest's data.
-pub const DATA: u64 = 0x11_0000;
+pub(crate) const DATA: u64 = 0x11_0000;
 /// Where 64-bit code has its stack.
 const STACK_TOP: u64 = 0x12_0000;
 const PML4: u64 = 0x13_0000;
@@ -30,7 +30,7 @@ const LONG_64: EntryState = EntryState {
 };
 
 /// KVM and what it is, or `None` after saying why the test is skipped.
-pub fn kvm() -> Option<(&'static Kvm, &'static Probe)> {
+pub(crate) fn kvm() -> Option<(&'static Kvm, &'static Probe)> {
     static KVM: OnceLock<Option<(Kvm, Probe)>> = OnceLock::new();
     let opened = KVM.get_or_init(|| match Kvm::open() {
         Ok(kvm) => {
@@ -48,7 +48,7 @@ pub fn kvm() -> Option<(&'static Kvm, &'static Probe)> {
 }
 
 /// A machine and its first vCPU, about to execute `code`.
-pub struct Machine {
+pub(crate) struct Machine {
     // Before `vm`, as a vCPU uses the machine's memory.
     pub vcpu: Vcpu,
     pub vm: Vm,
@@ -56,17 +56,17 @@ pub struct Machine {
 
 impl Machine {
     /// As the PVH protocol enters: 32-bit, paging off.
-    pub fn protected(code: &[u8]) -> Option<Self> {
+    pub(crate) fn protected(code: &[u8]) -> Option<Self> {
         Self::new(code, PROTECTED_32, 1)
     }
 
     /// 64-bit code with the lowest 4 GiB identity mapped.
-    pub fn long(code: &[u8]) -> Option<Self> {
+    pub(crate) fn long(code: &[u8]) -> Option<Self> {
         Self::new(code, LONG_64, 1)
     }
 
     /// 32-bit code on the first of `cpus` vCPUs.
-    pub fn of_many(code: &[u8], cpus: u8) -> Option<Self> {
+    pub(crate) fn of_many(code: &[u8], cpus: u8) -> Option<Self> {
         Self::new(code, PROTECTED_32, cpus)
     }
 
@@ -94,7 +94,7 @@ impl Machine {
     }
 
     /// Puts bytes into guest memory.
-    pub fn write(&self, at: u64, bytes: &[u8]) {
+    pub(crate) fn write(&self, at: u64, bytes: &[u8]) {
         self.vm
             .memory()
             .write_slice(bytes, GuestAddress(at))
@@ -102,7 +102,7 @@ impl Machine {
     }
 
     /// Runs until the guest writes to a port; the port and what was written.
-    pub fn port_write(&mut self) -> (u16, Vec<u8>) {
+    pub(crate) fn port_write(&mut self) -> (u16, Vec<u8>) {
         match self.vcpu.run().unwrap() {
             Exit::PioOut { port, data, .. } => (port, data.to_vec()),
             other => panic!("{other:#?}"),

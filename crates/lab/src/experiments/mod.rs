@@ -160,7 +160,7 @@ pub enum Subject {
 }
 
 /// All experiments.
-pub const ALL: &[Entry] = &[
+pub(crate) const ALL: &[Entry] = &[
     Entry {
         name: "http-bursts",
         about: "a web server under bursts and breaks: CPU, exits, latency of three ways to wait",

@@ -28,7 +28,7 @@ pub struct Section {
 }
 
 /// All that a report is made from.
-pub struct Report<'a> {
+pub(crate) struct Report<'a> {
     pub summary: &'a Summary,
     pub goals: &'a [Goal],
     pub text: ReportText,

@@ -73,7 +73,7 @@ fn is_words(cell: &str) -> bool {
 }
 
 /// Sentences as a list; nothing for none.
-pub fn list(sentences: &[String]) -> String {
+pub(crate) fn list(sentences: &[String]) -> String {
     if sentences.is_empty() {
         return String::new();
     }

@@ -131,7 +131,7 @@ pub(super) fn gather(
 }
 
 /// A root's files, its task, and what was passed over.
-pub type Parts = (Tree, Task, Vec<String>);
+pub(crate) type Parts = (Tree, Task, Vec<String>);
 
 /// Reads a directory or a container image, and what is to be run there.
 pub fn parts(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, Failure> {

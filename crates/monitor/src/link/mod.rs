@@ -47,7 +47,10 @@ pub(crate) enum AnyLink {
 
 impl AnyLink {
     /// Opens what the configuration names.
-    pub fn open(config: &NetConfig, inherited: &mut Inherited) -> Result<Self, OpenLinkError> {
+    pub(crate) fn open(
+        config: &NetConfig,
+        inherited: &mut Inherited,
+    ) -> Result<Self, OpenLinkError> {
         let mut take = |fd: Descriptor| -> Result<OwnedFd, InheritError> { inherited.take(fd) };
         match &config.backend {
             NetBackend::Stream { fd, filter } => {

@@ -1,7 +1,7 @@
 //! The smallest ELF file with a PVH note (System V ABI; Xen `elfnote.h`).
 
 /// Where the code is loaded, and begins.
-pub const ENTRY: u32 = 0x10_0000;
+pub(crate) const ENTRY: u32 = 0x10_0000;
 const CODE_OFFSET: u64 = 0x1000;
 const NOTE_OFFSET: u64 = 64 + 2 * 56;
 const XEN_ELFNOTE_PHYS32_ENTRY: u32 = 18;
@@ -11,7 +11,7 @@ const EM_X86_64: u16 = 62;
 const ET_EXEC: u16 = 2;
 
 /// `code` as an image that begins at its first byte, in 32-bit mode.
-pub fn pvh(code: &[u8]) -> Vec<u8> {
+pub(crate) fn pvh(code: &[u8]) -> Vec<u8> {
     let note = note();
     let mut file = Vec::new();
     file.extend_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);

@@ -3,8 +3,8 @@
 
 #![allow(dead_code, clippy::unwrap_used)]
 
-pub mod code;
-pub mod elf;
+pub(crate) mod code;
+pub(crate) mod elf;
 
 use std::fs::File;
 use std::io::Write as _;
@@ -24,13 +24,13 @@ use tare_control::client::Client;
 use tare_control::rundir::{RunDir, RunRoot};
 
 /// Longest time for anything that should happen.
-pub const TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-pub use tare_vmtest::kvm;
+pub(crate) use tare_vmtest::kvm;
 
 /// Standard output of the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Screen {
+pub(crate) enum Screen {
     /// Collected.
     Read,
     /// A pipe whose reader is gone.
@@ -40,7 +40,7 @@ pub enum Screen {
 }
 
 /// A machine to be started.
-pub struct Rig {
+pub(crate) struct Rig {
     image: Vec<u8>,
     config: Value,
     input: Option<Vec<u8>>,
@@ -50,7 +50,7 @@ pub struct Rig {
 }
 
 /// A machine that runs.
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     pub run_dir: RunDir,
     pub root: RunRoot,
@@ -60,7 +60,7 @@ pub struct Running {
 
 /// How a machine ended.
 #[derive(Debug)]
-pub struct Ended {
+pub(crate) struct Ended {
     pub code: Option<i32>,
     pub signal: Option<i32>,
     pub stdout: String,
@@ -70,12 +70,12 @@ pub struct Ended {
 
 impl Rig {
     /// One vCPU, 16 MiB, the guest's code at its entry in 32-bit mode.
-    pub fn new(code: &[u8]) -> Self {
+    pub(crate) fn new(code: &[u8]) -> Self {
         Self::with_image(elf::pvh(code))
     }
 
     /// The same with any bytes as the image.
-    pub fn with_image(image: Vec<u8>) -> Self {
+    pub(crate) fn with_image(image: Vec<u8>) -> Self {
         let config = json!({
             "cpus": 1,
             "memory_mib": 16,
@@ -97,28 +97,28 @@ impl Rig {
 
     /// Changes the configuration.
     #[must_use]
-    pub fn set(mut self, key: &str, value: Value) -> Self {
+    pub(crate) fn set(mut self, key: &str, value: Value) -> Self {
         self.config[key] = value;
         self
     }
 
     /// Sends `input` to standard input and keeps it open.
     #[must_use]
-    pub fn input(mut self, input: &[u8]) -> Self {
+    pub(crate) fn input(mut self, input: &[u8]) -> Self {
         self.input = Some(input.to_vec());
         self
     }
 
     /// Chooses the standard output.
     #[must_use]
-    pub fn screen(mut self, screen: Screen) -> Self {
+    pub(crate) fn screen(mut self, screen: Screen) -> Self {
         self.screen = screen;
         self
     }
 
     /// Passes a network stream socket.
     #[must_use]
-    pub fn stream(mut self, socket: OwnedFd) -> Self {
+    pub(crate) fn stream(mut self, socket: OwnedFd) -> Self {
         self.config["net"] = json!({
             "mac": [2, 0, 0, 0, 0, 1],
             "mtu": 1500,
@@ -134,14 +134,14 @@ impl Rig {
 
     /// Limits the network that [`Self::stream`] passed, in each direction.
     #[must_use]
-    pub fn net_bytes_per_s(mut self, limit: u64) -> Self {
+    pub(crate) fn net_bytes_per_s(mut self, limit: u64) -> Self {
         self.config["net"]["bytes_per_s"] = limit.into();
         self
     }
 
     /// Passes a disk with one queue.
     #[must_use]
-    pub fn disk(mut self, file: File) -> Self {
+    pub(crate) fn disk(mut self, file: File) -> Self {
         self.config["disks"] = json!([{
             "path": "disk.img",
             "file": file.as_raw_fd(),
@@ -157,13 +157,13 @@ impl Rig {
 
     /// Changes what [`Self::disk`] says of the disk.
     #[must_use]
-    pub fn change_disk(mut self, key: &str, value: Value) -> Self {
+    pub(crate) fn change_disk(mut self, key: &str, value: Value) -> Self {
         self.config["disks"][0][key] = value;
         self
     }
 
     /// Starts the monitor.
-    pub fn start(mut self) -> Running {
+    pub(crate) fn start(mut self) -> Running {
         let root = RunRoot::open(self.directory.path().join("run")).unwrap();
         let (run_dir, lock) = root.create("test").unwrap();
         let log = File::options()
@@ -215,7 +215,7 @@ impl Rig {
     }
 
     /// Starts the monitor and waits for its end.
-    pub fn run(self) -> Ended {
+    pub(crate) fn run(self) -> Ended {
         self.start().wait()
     }
 }
@@ -250,39 +250,39 @@ fn memory_file(bytes: &[u8]) -> File {
 
 impl Running {
     /// A client of the control socket.
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::new(self.run_dir.control_socket()).with_timeout(TIMEOUT)
     }
 
     /// The monitor's process.
-    pub fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
     /// Sends a signal.
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
     }
 
     /// Closes standard input.
-    pub fn close_input(&mut self) {
+    pub(crate) fn close_input(&mut self) {
         self.input = None;
     }
 
     /// What the guest wrote so far.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.run_dir.console_log()).unwrap_or_default()
     }
 
     /// Waits until the guest wrote `text`.
-    pub fn wait_for(&self, text: &str) {
+    pub(crate) fn wait_for(&self, text: &str) {
         wait_until(&format!("the guest writes {text:?}"), || {
             self.log().contains(text)
         });
     }
 
     /// Waits for the end.
-    pub fn wait(mut self) -> Ended {
+    pub(crate) fn wait(mut self) -> Ended {
         let streams = (self.child.stdout.take(), self.child.stderr.take());
         let stdout = thread::spawn(move || streams.0.map_or_else(String::new, read_all));
         let stderr = thread::spawn(move || streams.1.map_or_else(String::new, read_all));
@@ -326,7 +326,7 @@ impl Drop for Running {
 
 impl Ended {
     /// Checks the exit code, the message, and that nothing is left.
-    pub fn expect(&self, code: u8, message: &str) {
+    pub(crate) fn expect(&self, code: u8, message: &str) {
         assert_eq!(self.code, Some(code.into()), "{self:?}");
         assert!(self.stderr.contains(message), "{self:?}");
         assert!(!self.run_dir_left, "{self:?}");
@@ -346,7 +346,7 @@ fn read_all(mut stream: impl std::io::Read) -> String {
 }
 
 /// Waits for a condition.
-pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let begin = Instant::now();
     while !condition() {
         assert!(begin.elapsed() < TIMEOUT, "waited in vain until {what}");
@@ -355,7 +355,7 @@ pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
 }
 
 /// The monitor with arguments and nothing else.
-pub fn bare(arguments: &[&str]) -> std::process::Output {
+pub(crate) fn bare(arguments: &[&str]) -> std::process::Output {
     Command::new(env!("CARGO_BIN_EXE_tare-monitor"))
         .args(arguments)
         .output()

@@ -10,7 +10,7 @@ use super::{ParseError, Workload, parse};
 /// Name and text of those that came with Tare.
 const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/workloads.rs"));
 /// Where a user's own are looked for besides.
-pub const DIRECTORY: &str = "lab/workloads";
+pub(crate) const DIRECTORY: &str = "lab/workloads";
 /// More than any workload with its programs.
 const MAX_BYTES: u64 = 1 << 20;
 

@@ -19,7 +19,7 @@ const PROGRAMS: &[&str] = &[
 ];
 
 /// Looks at nothing.
-pub struct Blind;
+pub(crate) struct Blind;
 
 impl Watch for Blind {
     fn begin(&mut self) {}
@@ -30,13 +30,13 @@ impl Watch for Blind {
 }
 
 /// A tree with one workload, and what its runs need of this host.
-pub struct Stage {
+pub(crate) struct Stage {
     pub dir: tempfile::TempDir,
     pub journal: Journal,
 }
 
 impl Stage {
-    pub fn new(run: &str, check: &str) -> Option<Self> {
+    pub(crate) fn new(run: &str, check: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() || !cgroup::available("freezer") {
             eprintln!("SKIP: needs root and the freezer's groups");
             return None;
@@ -57,11 +57,11 @@ impl Stage {
         Some(Self { dir, journal })
     }
 
-    pub fn run(&mut self) -> Report {
+    pub(crate) fn run(&mut self) -> Report {
         self.run_before(&mut Blind)
     }
 
-    pub fn run_before(&mut self, watch: &mut dyn Watch) -> Report {
+    pub(crate) fn run_before(&mut self, watch: &mut dyn Watch) -> Report {
         let own = self.dir.path().file_name().unwrap().display();
         let name = format!("tare-test-{own}");
         let groups = Groups::make(&mut self.journal, &name, None, None).unwrap();
@@ -70,17 +70,17 @@ impl Stage {
         bare::run(&tree, &scratch, &groups, &step, watch).unwrap()
     }
 
-    pub fn tree(&self) -> PathBuf {
+    pub(crate) fn tree(&self) -> PathBuf {
         self.dir.path().join("tree")
     }
 
-    pub fn scratch(&self) -> PathBuf {
+    pub(crate) fn scratch(&self) -> PathBuf {
         self.dir.path().join("scratch")
     }
 }
 
 /// A run whose value comes from `source`.
-pub fn step(source: &str) -> Step {
+pub(crate) fn step(source: &str) -> Step {
     let variables = [("SOURCE", source), ("FORM", "quick")];
     let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let limit = Duration::from_secs(60);

@@ -19,7 +19,7 @@ const KINDS: [Kind; 5] = [
 ];
 
 /// What a run amounted to, counted by the simulation and by the coalescer.
-pub struct Outcome {
+pub(crate) struct Outcome {
     pub lost: u64,
     pub longest_hold_ns: u64,
     pub interrupts: u64,
@@ -56,7 +56,7 @@ struct Phase {
     sync_every: u64,
 }
 
-pub struct Simulation {
+pub(crate) struct Simulation {
     coalescer: Coalescer,
     settings: Settings,
     random: u64,
@@ -75,7 +75,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    pub fn new(settings: Settings, seed: u64) -> Self {
+    pub(crate) fn new(settings: Settings, seed: u64) -> Self {
         let mut simulation = Self {
             coalescer: Coalescer::new(settings),
             settings,
@@ -104,7 +104,7 @@ impl Simulation {
     }
 
     /// So many completions, and then until everything has been told.
-    pub fn run(mut self, completions: u64) -> Outcome {
+    pub(crate) fn run(mut self, completions: u64) -> Outcome {
         while self.coalescer.counters().completions < completions {
             self.event();
         }

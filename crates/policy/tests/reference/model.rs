@@ -3,7 +3,7 @@
 use tare_policy::coalesce::{Decision, Kind, Mode, Parameters};
 
 /// One queue, as the rule sees it.
-pub struct Model {
+pub(crate) struct Model {
     pub parameters: Parameters,
     /// Requests that the backend has.
     pub in_flight: Vec<Kind>,
@@ -29,7 +29,7 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn new(parameters: Parameters) -> Self {
+    pub(crate) fn new(parameters: Parameters) -> Self {
         Self {
             pair: Self::first(&parameters),
             parameters,
@@ -56,7 +56,7 @@ impl Model {
         }
     }
 
-    pub fn submitted(&mut self, kind: Kind) {
+    pub(crate) fn submitted(&mut self, kind: Kind) {
         self.in_flight.push(kind);
         match self.unanswered {
             0 => self.answered = self.held.len().min(self.answered + 1),
@@ -71,7 +71,7 @@ impl Model {
 
     /// `trial` is what the comparison with an epoch without holds says: whether this
     /// epoch ends, whether there are holds, and for how long.
-    pub fn completed(
+    pub(crate) fn completed(
         &mut self,
         now_ns: u64,
         index: usize,
@@ -210,11 +210,11 @@ impl Model {
         }
     }
 
-    pub fn deadline(&self) -> Option<u64> {
+    pub(crate) fn deadline(&self) -> Option<u64> {
         self.held.iter().map(|(_, until_ns)| *until_ns).min()
     }
 
-    pub fn expired(&mut self, now_ns: u64) -> bool {
+    pub(crate) fn expired(&mut self, now_ns: u64) -> bool {
         let due = self.deadline().is_some_and(|deadline| now_ns >= deadline);
         if due {
             self.tell();
@@ -223,7 +223,7 @@ impl Model {
         due
     }
 
-    pub fn caught_up(&mut self) {
+    pub(crate) fn caught_up(&mut self) {
         self.tell();
     }
 
@@ -234,7 +234,7 @@ impl Model {
         self.told = true;
     }
 
-    pub fn reset(&mut self, now_ns: u64) {
+    pub(crate) fn reset(&mut self, now_ns: u64) {
         self.seen.clear();
         self.configure(now_ns, self.parameters);
         (self.told, self.flushes) = (false, [false; 2]);
@@ -242,7 +242,7 @@ impl Model {
         self.in_flight.clear();
     }
 
-    pub fn configure(&mut self, now_ns: u64, parameters: Parameters) -> bool {
+    pub(crate) fn configure(&mut self, now_ns: u64, parameters: Parameters) -> bool {
         let told = !self.held.is_empty();
         self.tell();
         self.parameters = parameters;

@@ -20,8 +20,8 @@ use vm_memory::{Bytes, GuestAddress};
 const CODE: u64 = 0x10_0000;
 const STACK_TOP: u64 = 0x12_0000;
 /// The guest writes here when it is about to begin, and when it is done.
-pub const READY: u16 = 0x9000;
-pub const DONE: u16 = 0x9001;
+pub(crate) const READY: u16 = 0x9000;
+pub(crate) const DONE: u16 = 0x9001;
 /// QEMU's arguments for the emulated KVM of development machines too.
 const QEMU: &[&str] = &[
     "-accel",
@@ -39,13 +39,13 @@ const QEMU: &[&str] = &[
 ];
 
 /// Says why there is nothing to test, or fails if that must not be; `None`.
-pub fn skip<T>(why: &str) -> Option<T> {
+pub(crate) fn skip<T>(why: &str) -> Option<T> {
     tare_vmtest::skip(why);
     None
 }
 
 /// The account, unless BPF cannot be used here.
-pub fn counted(account: Account) -> Option<Account> {
+pub(crate) fn counted(account: Account) -> Option<Account> {
     let missing = account
         .unavailable
         .iter()
@@ -57,13 +57,13 @@ pub fn counted(account: Account) -> Option<Account> {
 }
 
 /// One test at a time has machines in this process: a process is what is observed.
-pub fn alone() -> MutexGuard<'static, ()> {
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A machine in this process, on a thread of its own.
-pub struct Own {
+pub(crate) struct Own {
     go: Sender<()>,
     done: Receiver<()>,
     thread: Option<JoinHandle<()>>,
@@ -72,7 +72,7 @@ pub struct Own {
 impl Own {
     /// Starts `body` between [`READY`] and [`DONE`] in 32-bit mode; returns when the
     /// guest is about to begin.
-    pub fn new(body: &[u8]) -> Option<Self> {
+    pub(crate) fn new(body: &[u8]) -> Option<Self> {
         let kvm = match Kvm::open() {
             Ok(kvm) => kvm,
             Err(error) => return skip(&error.to_string()),
@@ -94,7 +94,7 @@ impl Own {
     }
 
     /// Lets the guest run to its end.
-    pub fn run(&self) {
+    pub(crate) fn run(&self) {
         self.go.send(()).unwrap();
         self.done.recv_timeout(Duration::from_secs(30)).unwrap();
     }
@@ -145,7 +145,7 @@ fn out(port: u16) -> Vec<u8> {
 }
 
 /// `body` this many times; it must leave ESI alone.
-pub fn times(count: u32, body: &[u8]) -> Vec<u8> {
+pub(crate) fn times(count: u32, body: &[u8]) -> Vec<u8> {
     let back = -i8::try_from(body.len() + 3).unwrap();
     [
         &[0xbe][..],
@@ -157,14 +157,14 @@ pub fn times(count: u32, body: &[u8]) -> Vec<u8> {
 }
 
 /// A QEMU that runs the `storm` image.
-pub struct Storm {
+pub(crate) struct Storm {
     child: Child,
     _serial: tempfile::TempDir,
 }
 
 impl Storm {
     /// Starts it and waits until the guest says that it has begun.
-    pub fn new(command: &str, arguments: &[&str]) -> Option<Self> {
+    pub(crate) fn new(command: &str, arguments: &[&str]) -> Option<Self> {
         if let Err(error) = Kvm::open() {
             return skip(&error.to_string());
         }
@@ -194,11 +194,11 @@ impl Storm {
         Some(storm)
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -11,7 +11,7 @@ const OURS: &str = "x86";
 
 /// The `depends on` lines of a symbol, as they stand; lines around a whole
 /// group (`if`, `menu`) are not seen. `None` for a symbol that no file defines.
-pub fn of(tree: &Tree, symbol: &Symbol) -> Option<Vec<String>> {
+pub(crate) fn of(tree: &Tree, symbol: &Symbol) -> Option<Vec<String>> {
     let files = kconfig_files(tree.dir()).into_iter();
     let texts = files.filter_map(|file| fs::read_to_string(file).ok());
     let found: Vec<Vec<String>> = texts.filter_map(|text| in_text(&text, symbol)).collect();

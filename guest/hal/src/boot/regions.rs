@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 /// Most ranges kept from the loader's map; the ones after that are not used.
-pub const MAX: usize = 32;
+pub(crate) const MAX: usize = 32;
 
 /// A short list of address ranges.
 #[derive(Clone, Debug, Default)]

@@ -9,7 +9,7 @@ pub(crate) struct Sum(u64);
 
 impl Sum {
     /// The sum of nothing.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(0)
     }
 
@@ -62,7 +62,7 @@ impl Sum {
     }
 
     /// The folded sum, not complemented, as it stands in memory.
-    pub fn finish(self) -> [u8; 2] {
+    pub(crate) fn finish(self) -> [u8; 2] {
         let fold = |sum: u64| (sum & 0xffff_ffff) + (sum >> 32);
         let sum = fold(fold(self.0)) as u32;
         let fold = |sum: u32| (sum & 0xffff) + (sum >> 16);
@@ -70,7 +70,7 @@ impl Sum {
     }
 
     /// Whether the data, its checksum field included, adds up.
-    pub fn is_valid(self) -> bool {
+    pub(crate) fn is_valid(self) -> bool {
         self.finish() == [0xff, 0xff]
     }
 }

@@ -73,7 +73,7 @@ pub(crate) struct FlowTable {
 
 impl FlowTable {
     /// An empty table with a secret of this boot.
-    pub fn new(secret: u64) -> Self {
+    pub(crate) fn new(secret: u64) -> Self {
         Self {
             slots: vec![FREE; 16],
             len: 0,
@@ -83,19 +83,19 @@ impl FlowTable {
     }
 
     /// How many flows there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// The number of `flow`.
     #[inline]
-    pub fn get(&self, flow: &Flow) -> Option<u32> {
+    pub(crate) fn get(&self, flow: &Flow) -> Option<u32> {
         let slot = &self.slots[self.find(flow.key())];
         slot.value.checked_sub(1)
     }
 
     /// Adds or replaces `flow`. `value` is below `u32::MAX`.
-    pub fn insert(&mut self, flow: &Flow, value: u32) {
+    pub(crate) fn insert(&mut self, flow: &Flow, value: u32) {
         if (self.len + 1) * 2 > self.slots.len() {
             self.grow();
         }
@@ -109,7 +109,7 @@ impl FlowTable {
     }
 
     /// Removes `flow`, moving back what had to give way to it (Knuth 6.4 R).
-    pub fn remove(&mut self, flow: &Flow) {
+    pub(crate) fn remove(&mut self, flow: &Flow) {
         let mut hole = self.find(flow.key());
         if self.slots[hole].value == 0 {
             return;
@@ -136,7 +136,7 @@ impl FlowTable {
     }
 
     /// Makes sure that `more` flows can be inserted without memory.
-    pub fn try_reserve(&mut self, more: usize) -> Result<(), TryReserveError> {
+    pub(crate) fn try_reserve(&mut self, more: usize) -> Result<(), TryReserveError> {
         while (self.len + more) * 2 > self.slots.len() {
             let mut larger = Vec::new();
             larger.try_reserve_exact(self.slots.len() * 2)?;

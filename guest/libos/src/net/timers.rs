@@ -19,7 +19,7 @@ pub(crate) struct Timers {
 
 impl Timers {
     /// No deadlines.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             heap: Vec::new(),
             places: Vec::new(),
@@ -27,7 +27,7 @@ impl Timers {
     }
 
     /// Makes sure that numbers below `count` can be given deadlines without memory.
-    pub fn try_reserve(&mut self, count: usize) -> Result<(), TryReserveError> {
+    pub(crate) fn try_reserve(&mut self, count: usize) -> Result<(), TryReserveError> {
         let heap = count.saturating_sub(self.heap.len());
         self.heap.try_reserve(heap)?;
         let places = count.saturating_sub(self.places.len());
@@ -35,7 +35,7 @@ impl Timers {
     }
 
     /// The earliest deadline.
-    pub fn earliest(&self) -> Option<Instant> {
+    pub(crate) fn earliest(&self) -> Option<Instant> {
         self.heap.first().map(|(deadline, _)| *deadline)
     }
 
@@ -50,7 +50,7 @@ impl Timers {
     }
 
     /// Gives `number` a deadline, or takes it back.
-    pub fn set(&mut self, number: u32, deadline: Option<Instant>) {
+    pub(crate) fn set(&mut self, number: u32, deadline: Option<Instant>) {
         match (self.place(number), deadline) {
             (None, None) => {}
             (None, Some(deadline)) => {

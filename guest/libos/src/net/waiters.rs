@@ -28,7 +28,7 @@ impl<W> Default for Waiters<W> {
 
 impl<W: Wake> Waiters<W> {
     /// Adds one, unless it is there.
-    pub fn add(&mut self, waiter: W) {
+    pub(crate) fn add(&mut self, waiter: W) {
         match &self.first {
             None => self.first = Some(waiter),
             Some(first) if first.is(&waiter) => {}
@@ -38,7 +38,7 @@ impl<W: Wake> Waiters<W> {
     }
 
     /// Takes one back that has waited long enough.
-    pub fn remove(&mut self, waiter: &W) {
+    pub(crate) fn remove(&mut self, waiter: &W) {
         if self.first.as_ref().is_some_and(|first| first.is(waiter)) {
             self.first = self.more.pop();
         } else {
@@ -47,7 +47,7 @@ impl<W: Wake> Waiters<W> {
     }
 
     /// Wakes all; each looks for itself.
-    pub fn wake_all(&mut self) {
+    pub(crate) fn wake_all(&mut self) {
         if let Some(first) = self.first.take() {
             first.wake();
             self.more.drain(..).for_each(W::wake);

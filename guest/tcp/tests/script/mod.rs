@@ -10,19 +10,19 @@ use tare_tcp::segment::flags;
 use tare_tcp::time::{Duration, Instant};
 use tare_tcp::{Config, Connection, FourTuple, Identity, Pool, Secret, Segment, Seq, State};
 
-pub const ACK: u8 = flags::ACK;
-pub const SYN: u8 = flags::SYN;
-pub const RST: u8 = flags::RST;
-pub const FIN: u8 = flags::FIN;
-pub const PSH: u8 = flags::PSH;
+pub(crate) const ACK: u8 = flags::ACK;
+pub(crate) const SYN: u8 = flags::SYN;
+pub(crate) const RST: u8 = flags::RST;
+pub(crate) const FIN: u8 = flags::FIN;
+pub(crate) const PSH: u8 = flags::PSH;
 
-pub const SECRET: Secret = Secret::new(*b"secret of a test");
+pub(crate) const SECRET: Secret = Secret::new(*b"secret of a test");
 /// The peer's initial sequence number.
 const PEER: u32 = 0xffff_ff00;
 
 /// A segment that was sent, with relative numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sent {
+pub(crate) struct Sent {
     pub flags: u8,
     pub seq: u32,
     pub ack: u32,
@@ -32,7 +32,7 @@ pub struct Sent {
 }
 
 /// A connection under test, its peer being the script.
-pub struct Script {
+pub(crate) struct Script {
     pub now: Instant,
     pub tcp: Connection,
     pub pool: Pool,
@@ -41,7 +41,7 @@ pub struct Script {
     pub stamps: bool,
 }
 
-pub fn tuple() -> FourTuple {
+pub(crate) fn tuple() -> FourTuple {
     FourTuple {
         local: SocketAddr::from(([192, 0, 2, 1], 80)),
         remote: SocketAddr::from(([192, 0, 2, 2], 4000)),
@@ -49,7 +49,7 @@ pub fn tuple() -> FourTuple {
 }
 
 /// What the peer's SYN offers.
-pub fn modern() -> Options {
+pub(crate) fn modern() -> Options {
     Options {
         mss: Some(1012),
         window_scale: Some(0),
@@ -58,7 +58,7 @@ pub fn modern() -> Options {
     }
 }
 
-pub fn config() -> Config {
+pub(crate) fn config() -> Config {
     Config {
         mss: 1012,
         ..Config::default()
@@ -68,12 +68,12 @@ pub fn config() -> Config {
 impl Script {
     /// An open connection whose peer offered `options`: data segments carry 1,000
     /// bytes with timestamps and 1,012 without.
-    pub fn open(options: Options) -> Self {
+    pub(crate) fn open(options: Options) -> Self {
         Self::open_in(options, Pool::new(16 << 20))
     }
 
     /// An open connection with memory from `pool`.
-    pub fn open_in(options: Options, pool: Pool) -> Self {
+    pub(crate) fn open_in(options: Options, pool: Pool) -> Self {
         let mut script = Self::half_open_in(options, pool);
         script.inject(ACK, 1, 1, b"");
         assert_eq!(script.tcp.state(), State::Established);
@@ -82,7 +82,7 @@ impl Script {
     }
 
     /// Right after the SYN-ACK.
-    pub fn half_open(options: Options) -> Self {
+    pub(crate) fn half_open(options: Options) -> Self {
         Self::half_open_in(options, Pool::new(16 << 20))
     }
 
@@ -122,19 +122,25 @@ impl Script {
         script
     }
 
-    pub fn wait(&mut self, ms: u64) {
+    pub(crate) fn wait(&mut self, ms: u64) {
         self.now = self.now + Duration::from_millis(ms);
     }
 
     /// Goes to the next deadline; how many milliseconds that is.
-    pub fn wait_for_deadline(&mut self) -> u64 {
+    pub(crate) fn wait_for_deadline(&mut self) -> u64 {
         let due = self.tcp.next_deadline().expect("a deadline");
         let passed = due.since(self.now).as_millis();
         self.now = due;
         passed
     }
 
-    pub fn segment<'a>(&self, bits: u8, seq: u32, ack: u32, payload: &'a [u8]) -> Segment<'a> {
+    pub(crate) fn segment<'a>(
+        &self,
+        bits: u8,
+        seq: u32,
+        ack: u32,
+        payload: &'a [u8],
+    ) -> Segment<'a> {
         let mut options = Options::default();
         if self.stamps {
             let value = (self.now.as_micros() / 1000) as u32;
@@ -150,13 +156,13 @@ impl Script {
         }
     }
 
-    pub fn inject(&mut self, bits: u8, seq: u32, ack: u32, payload: &[u8]) {
+    pub(crate) fn inject(&mut self, bits: u8, seq: u32, ack: u32, payload: &[u8]) {
         let segment = self.segment(bits, seq, ack, payload);
         self.tcp.on_segment(self.now, &segment);
     }
 
     /// An acknowledgement with SACK blocks.
-    pub fn sack(&mut self, ack: u32, blocks: &[(u32, u32)]) {
+    pub(crate) fn sack(&mut self, ack: u32, blocks: &[(u32, u32)]) {
         let mut segment = self.segment(ACK, 1, ack, b"");
         for (start, end) in blocks {
             segment
@@ -168,7 +174,7 @@ impl Script {
     }
 
     /// The next segment that is sent now.
-    pub fn sent(&mut self) -> Option<Sent> {
+    pub(crate) fn sent(&mut self) -> Option<Sent> {
         let out = self.tcp.poll(self.now)?;
         Some(Sent {
             flags: out.flags & !PSH,
@@ -181,29 +187,29 @@ impl Script {
     }
 
     /// All that is sent now, as (sequence number, length).
-    pub fn data(&mut self) -> Vec<(u32, usize)> {
+    pub(crate) fn data(&mut self) -> Vec<(u32, usize)> {
         std::iter::from_fn(|| self.sent())
             .map(|sent| (sent.seq, sent.len))
             .collect()
     }
 
-    pub fn expect(&mut self, bits: u8, seq: u32, ack: u32, len: usize) -> Sent {
+    pub(crate) fn expect(&mut self, bits: u8, seq: u32, ack: u32, len: usize) -> Sent {
         let sent = self.sent().expect("a segment");
         let got = (sent.flags, sent.seq, sent.ack, sent.len);
         assert_eq!(got, (bits, seq, ack, len), "flags, seq, ack, len");
         sent
     }
 
-    pub fn nothing(&mut self) {
+    pub(crate) fn nothing(&mut self) {
         assert_eq!(self.sent(), None);
     }
 
-    pub fn send(&mut self, len: usize) {
+    pub(crate) fn send(&mut self, len: usize) {
         assert_eq!(self.tcp.send(&vec![7; len]), Ok(len));
     }
 
     /// SACK blocks of a segment, relative.
-    pub fn blocks(&self, sent: &Sent) -> Vec<(u32, u32)> {
+    pub(crate) fn blocks(&self, sent: &Sent) -> Vec<(u32, u32)> {
         let relative = |seq: Seq| seq.0.wrapping_sub(PEER);
         let blocks = sent.options.sack.as_slice().iter();
         blocks

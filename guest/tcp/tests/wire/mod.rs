@@ -12,7 +12,7 @@ use tare_tcp::time::{Duration, Instant};
 use tare_tcp::{Config, Connection, FourTuple, Identity, Pool, Secret, Segment};
 
 use tare_tcp::wire::{Fate, Lane};
-pub use tare_tcp::wire::{Impairment, Random};
+pub(crate) use tare_tcp::wire::{Impairment, Random};
 
 /// Bytes of an IPv4 header.
 const IP_HEADER: usize = 20;
@@ -26,7 +26,7 @@ struct Arrival {
 }
 
 /// Two ends, their wire and their clock.
-pub struct World {
+pub(crate) struct World {
     pub now: Instant,
     pub ends: [Connection; 2],
     impairment: Impairment,
@@ -39,9 +39,9 @@ pub struct World {
     pub batch_us: u64,
 }
 
-pub const SECRET: Secret = Secret::new(*b"secret of a test");
+pub(crate) const SECRET: Secret = Secret::new(*b"secret of a test");
 
-pub fn tuple(local: usize) -> FourTuple {
+pub(crate) fn tuple(local: usize) -> FourTuple {
     let ends = [
         SocketAddr::from(([10, 0, 0, 1], 40_000)),
         SocketAddr::from(([10, 0, 0, 2], 80)),
@@ -54,7 +54,7 @@ pub fn tuple(local: usize) -> FourTuple {
 
 impl World {
     /// End 0 connects to end 1, which answers its SYN when that arrives.
-    pub fn new(impairment: Impairment, config: Config, seed: u64) -> Self {
+    pub(crate) fn new(impairment: Impairment, config: Config, seed: u64) -> Self {
         let now = Instant::from_micros(1_000_000);
         let pool = Pool::new(64 << 20);
         let mut client = connect(config, &pool, now);
@@ -84,7 +84,7 @@ impl World {
     }
 
     /// Sends all that may be sent now.
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         for from in 0..2 {
             while let Some(out) = self.ends[from].poll(self.now) {
                 let mut bytes = vec![0; out.wire_len()];
@@ -118,7 +118,7 @@ impl World {
     }
 
     /// Goes to the next event and handles it; `false` when nothing will happen.
-    pub fn step(&mut self) -> bool {
+    pub(crate) fn step(&mut self) -> bool {
         self.flush();
         let arrival = self.arrivals.peek().map(|Reverse(arrival)| arrival.at);
         let deadlines = self.ends.iter().filter_map(Connection::next_deadline);
@@ -142,13 +142,13 @@ impl World {
     }
 
     /// Runs for `duration`.
-    pub fn run_for(&mut self, duration: Duration) {
+    pub(crate) fn run_for(&mut self, duration: Duration) {
         let end = self.now + duration;
         while self.now < end && self.step() {}
     }
 }
 
-pub fn connect(config: Config, pool: &Pool, now: Instant) -> Connection {
+pub(crate) fn connect(config: Config, pool: &Pool, now: Instant) -> Connection {
     let tuple = tuple(0);
     let identity = Identity {
         secret: &SECRET,
@@ -159,7 +159,7 @@ pub fn connect(config: Config, pool: &Pool, now: Instant) -> Connection {
 
 /// What one transfer came to.
 #[derive(Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     pub micros: u64,
     pub sent: u64,
     pub retransmitted: u64,
@@ -167,12 +167,12 @@ pub struct Outcome {
 }
 
 /// The byte at `at` of every transfer.
-pub fn byte(at: usize) -> u8 {
+pub(crate) fn byte(at: usize) -> u8 {
     (at.wrapping_mul(31) ^ at >> 8 ^ at >> 16) as u8
 }
 
 /// End 1 sends `len` bytes and closes; end 0 checks each and closes.
-pub fn transfer(world: &mut World, len: usize) -> Outcome {
+pub(crate) fn transfer(world: &mut World, len: usize) -> Outcome {
     let start = world.now;
     let (mut sent, mut got) = (0, 0);
     let mut buf = vec![0; 64 << 10];

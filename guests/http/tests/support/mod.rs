@@ -12,14 +12,14 @@ use tare_guest_http::server::{Platform, Server};
 use tare_libos::serve::{Transport, TransportError};
 
 /// What a client does next.
-pub enum Act {
+pub(crate) enum Act {
     Send(Vec<u8>),
     Wait(Duration),
     Break,
 }
 
 /// The client's side of a connection; at the script's end it ends the stream.
-pub struct Script {
+pub(crate) struct Script {
     acts: VecDeque<Act>,
     now: Duration,
     /// Bytes that one send takes, and how long that lasts.
@@ -31,7 +31,7 @@ pub struct Script {
 }
 
 impl Script {
-    pub fn new(acts: impl IntoIterator<Item = Act>) -> Self {
+    pub(crate) fn new(acts: impl IntoIterator<Item = Act>) -> Self {
         Self {
             acts: acts.into_iter().collect(),
             now: Duration::ZERO,
@@ -43,18 +43,18 @@ impl Script {
         }
     }
 
-    pub fn slow(mut self, window: usize, pace: Duration) -> Self {
+    pub(crate) fn slow(mut self, window: usize, pace: Duration) -> Self {
         (self.window, self.pace) = (window, pace);
         self
     }
 
     /// Serves the script to its end.
-    pub fn run<P: Platform>(mut self, server: &Server<P>) -> Self {
+    pub(crate) fn run<P: Platform>(mut self, server: &Server<P>) -> Self {
         connection::serve(Borrowed(&mut self), server);
         self
     }
 
-    pub fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.now
     }
 }
@@ -124,14 +124,14 @@ impl Transport for Borrowed<'_> {
 
 /// A response taken apart.
 #[derive(Debug)]
-pub struct Response {
+pub(crate) struct Response {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
 }
 
 impl Response {
-    pub fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (key, value) = line.split_once(": ")?;
             key.eq_ignore_ascii_case(name).then_some(value)
@@ -141,7 +141,7 @@ impl Response {
 
 /// The responses in `bytes`, by their lengths; `to_head` says which of them
 /// answer HEAD. Nothing may be left over.
-pub fn responses(mut bytes: &[u8], to_head: &[usize]) -> Vec<Response> {
+pub(crate) fn responses(mut bytes: &[u8], to_head: &[usize]) -> Vec<Response> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
         let end = bytes
@@ -168,11 +168,11 @@ pub fn responses(mut bytes: &[u8], to_head: &[usize]) -> Vec<Response> {
     all
 }
 
-pub const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
-pub const MODIFIED_S: u64 = 784_111_777;
+pub(crate) const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+pub(crate) const MODIFIED_S: u64 = 784_111_777;
 
 /// The site of the tests.
-pub fn server() -> Server<MemoryFiles> {
+pub(crate) fn server() -> Server<MemoryFiles> {
     static BIG: LazyLock<&[u8]> = LazyLock::new(|| {
         (0..3_000_000u32)
             .map(|i| (i % 251) as u8)
@@ -191,13 +191,13 @@ pub fn server() -> Server<MemoryFiles> {
 }
 
 /// The answers to these bytes, sent at once.
-pub fn ask(server: &Server<MemoryFiles>, bytes: &str) -> Vec<Response> {
+pub(crate) fn ask(server: &Server<MemoryFiles>, bytes: &str) -> Vec<Response> {
     let script = Script::new([Act::Send(bytes.into())]).run(server);
     responses(&script.sent, &[])
 }
 
 /// The only answer to a GET over 1.1 with these fields.
-pub fn get(server: &Server<MemoryFiles>, target: &str, fields: &str) -> Response {
+pub(crate) fn get(server: &Server<MemoryFiles>, target: &str, fields: &str) -> Response {
     let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
     let mut all = ask(server, &head);
     assert_eq!(all.len(), 1, "{all:?}");

@@ -34,7 +34,7 @@ impl Item {
 }
 
 /// The items, the latest used last, and what happened to those that are gone.
-pub struct Model {
+pub(crate) struct Model {
     items: Vec<Item>,
     limit_bytes: usize,
     pub now_s: u32,
@@ -45,7 +45,7 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn new(limit_bytes: usize, now_s: u32) -> Self {
+    pub(crate) fn new(limit_bytes: usize, now_s: u32) -> Self {
         Self {
             items: Vec::new(),
             limit_bytes,
@@ -57,15 +57,15 @@ impl Model {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.items.len()
     }
 
-    pub fn used_bytes(&self) -> usize {
+    pub(crate) fn used_bytes(&self) -> usize {
         self.items.iter().map(Item::cost).sum()
     }
 
-    pub fn get(&mut self, key: &[u8], form: Form, touch: Option<i32>) -> Option<Vec<u8>> {
+    pub(crate) fn get(&mut self, key: &[u8], form: Form, touch: Option<i32>) -> Option<Vec<u8>> {
         let mut item = self.take(key)?;
         if let Some(exptime) = touch {
             item.expires_s = self.expiry(exptime);
@@ -75,15 +75,15 @@ impl Model {
         Some(shown)
     }
 
-    pub fn touch(&mut self, key: &[u8], exptime: i32) -> bool {
+    pub(crate) fn touch(&mut self, key: &[u8], exptime: i32) -> bool {
         self.get(key, Form::Plain, Some(exptime)).is_some()
     }
 
-    pub fn delete(&mut self, key: &[u8]) -> bool {
+    pub(crate) fn delete(&mut self, key: &[u8]) -> bool {
         self.take(key).is_some()
     }
 
-    pub fn flush_all(&mut self, delay: i32) {
+    pub(crate) fn flush_all(&mut self, delay: i32) {
         self.flush_due_s = self.expiry(delay).max(1);
         if delay == 0 {
             self.flush_due_s = self.now_s;
@@ -91,7 +91,7 @@ impl Model {
         self.flush_if_due();
     }
 
-    pub fn store(&mut self, entry: &Entry<'_>) -> Stored {
+    pub(crate) fn store(&mut self, entry: &Entry<'_>) -> Stored {
         let old = self.find(entry.key);
         match (entry.verb, old) {
             (Verb::Replace | Verb::Append | Verb::Prepend, None) => return Stored::NotStored,
@@ -164,7 +164,7 @@ impl Model {
     }
 
     /// Values here are digits or not at all numbers.
-    pub fn compute(&mut self, key: &[u8], direction: Direction, delta: u64) -> Computed {
+    pub(crate) fn compute(&mut self, key: &[u8], direction: Direction, delta: u64) -> Computed {
         let Some(at) = self.find(key) else {
             return Computed::NotFound;
         };

@@ -52,24 +52,27 @@ impl Transport for Script<'_> {
 
 /// What came of a script.
 #[derive(Debug)]
-pub struct Answers {
+pub(crate) struct Answers {
     pub bytes: Vec<u8>,
     /// Whether the server ended the connection before the client did.
     pub closed: bool,
 }
 
 impl Answers {
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 }
 
-pub fn server() -> Server<HostClock> {
+pub(crate) fn server() -> Server<HostClock> {
     Server::new(Settings::default(), HostClock)
 }
 
 /// Sends the pieces to the server, one after the other.
-pub fn talk(server: &Server<HostClock>, pieces: impl IntoIterator<Item = Vec<u8>>) -> Answers {
+pub(crate) fn talk(
+    server: &Server<HostClock>,
+    pieces: impl IntoIterator<Item = Vec<u8>>,
+) -> Answers {
     let (mut bytes, mut ended) = (Vec::new(), false);
     let script = Script {
         pieces: pieces.into_iter().filter(|it| !it.is_empty()).collect(),
@@ -85,6 +88,6 @@ pub fn talk(server: &Server<HostClock>, pieces: impl IntoIterator<Item = Vec<u8>
 }
 
 /// The answers of a server of its own to one piece.
-pub fn ask(bytes: impl AsRef<[u8]>) -> Answers {
+pub(crate) fn ask(bytes: impl AsRef<[u8]>) -> Answers {
     talk(&server(), [bytes.as_ref().to_vec()])
 }

@@ -18,7 +18,7 @@ const COLOURS: usize = 8;
 
 /// Width of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Width {
+pub(crate) enum Width {
     /// For windows above 600 pixels.
     Wide,
     /// For telephones.
@@ -27,7 +27,7 @@ pub enum Width {
 
 impl Width {
     /// Units of the drawing, about pixels.
-    pub const fn units(self) -> f64 {
+    pub(crate) const fn units(self) -> f64 {
         match self {
             Self::Wide => 820.0,
             Self::Narrow => 372.0,
@@ -43,7 +43,7 @@ impl Width {
 }
 
 /// Both drawings of a chart with its description for those who cannot see it.
-pub fn figure(description: &str, draw: impl Fn(Width) -> (f64, String)) -> String {
+pub(crate) fn figure(description: &str, draw: impl Fn(Width) -> (f64, String)) -> String {
     let mut out = String::from("<figure>\n");
     for width in [Width::Wide, Width::Narrow] {
         let (height, body) = draw(width);

@@ -26,7 +26,7 @@ fn event() -> OwnedFd {
 }
 
 /// The daemon, ended when dropped.
-pub struct Daemon {
+pub(crate) struct Daemon {
     directory: tempfile::TempDir,
     disk: Arc<dyn CounterSource>,
     pub counters: Arc<VhostCounters>,
@@ -36,17 +36,17 @@ pub struct Daemon {
 
 impl Daemon {
     /// Serves a disk whose sectors hold their numbers.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(Duration::ZERO, PATIENCE)
     }
 
     /// As [`new`](Self::new); each request takes so long.
-    pub fn with_latency(latency: Duration) -> Self {
+    pub(crate) fn with_latency(latency: Duration) -> Self {
         Self::with(latency, PATIENCE)
     }
 
     /// As [`new`](Self::new); a front-end may take so long for a message.
-    pub fn with_patience(patience: Duration) -> Self {
+    pub(crate) fn with_patience(patience: Duration) -> Self {
         Self::with(Duration::ZERO, patience)
     }
 
@@ -88,15 +88,15 @@ impl Daemon {
     }
 
     /// Writes that were durable before their answer.
-    pub fn durable_writes(&self) -> u64 {
+    pub(crate) fn durable_writes(&self) -> u64 {
         self.disk.snapshot()["durable_writes"]
     }
 
-    pub fn socket(&self) -> std::path::PathBuf {
+    pub(crate) fn socket(&self) -> std::path::PathBuf {
         self.directory.path().join("s")
     }
 
-    pub fn connect(&self) -> Front {
+    pub(crate) fn connect(&self) -> Front {
         Front::connect(&self.socket())
     }
 }
