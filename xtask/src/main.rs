@@ -9,6 +9,7 @@
 //! | `ci` | format, tidy, licences, advisories, clippy, docs |
 //! | `tidy` | the project's own rules alone |
 //! | `spec` | `docs/SPEC.md` from `docs/spec/*.toml` |
+//! | `ioctls` | `crates/profile/src/names/ioctl.rs` from the kernel's headers |
 //! | `results` | `docs/results.md` and the README's figures from `lab/runs` |
 //! | `fuzz` | each fuzz target for some seconds |
 //! | `soak` | the hostile guest on 1 and 2 vCPUs, kills below a disk, then each fuzz target |
@@ -17,6 +18,7 @@ mod advisories;
 mod build;
 mod checks;
 mod fuzz;
+mod ioctls;
 mod language;
 mod layers;
 mod licences;
@@ -61,6 +63,8 @@ enum Verb {
     Tidy,
     /// Write docs/SPEC.md from docs/spec/*.toml.
     Spec,
+    /// Write the names of ioctl requests from the kernel's headers.
+    Ioctls,
     /// Write docs/results.md and the README's figures from lab/runs.
     Results,
     /// Run each fuzz target for some seconds.
@@ -92,6 +96,7 @@ fn main() -> Result<()> {
         Verb::Ci => checks::ci(),
         Verb::Tidy => tidy::run(),
         Verb::Spec => spec::write(),
+        Verb::Ioctls => ioctls::write(),
         Verb::Results => results::write(),
         Verb::Fuzz { seconds } => fuzz::run(seconds),
         Verb::Soak {
