@@ -1,15 +1,20 @@
 //! The kernel's names of constants.
 //!
-//! The tables are generated from the kernel's own headers.
+//! Errors are those of the crate `syscalls`, requests of `ioctl` are written by `cargo
+//! xtask ioctls`, the rest is from the headers that each table names.
 
-mod errno;
 mod ioctl;
 mod socket;
 mod task;
 
-/// The name of an error; its number where it has none.
+use syscalls::Errno;
+
+/// The name of an error, also of those from 512 on (`include/linux/errno.h`), which a
+/// program sees as a call that begins again; its number where it has none.
 pub fn errno(number: u64) -> String {
-    named(errno::ERRNO, number)
+    let error = i32::try_from(number).map(Errno::new).ok();
+    let name = error.and_then(|error| error.name());
+    name.map_or_else(|| number.to_string(), str::to_owned)
 }
 
 /// The name of a socket family.
@@ -77,7 +82,6 @@ mod tests {
     #[test]
     fn every_table_is_sorted_by_number() {
         let tables = [
-            errno::ERRNO,
             ioctl::IOCTL,
             socket::FAMILIES,
             socket::KINDS,
@@ -113,6 +117,11 @@ mod tests {
             clone_flags(0x4100 | 1 << 40),
             ["0x10000000000", "CLONE_VFORK", "CLONE_VM"]
         );
+        assert_eq!(prctl(0x5356_4d41), "PR_SET_VMA");
         assert_eq!(errno(2), "ENOENT");
+        assert_eq!(errno(512), "ERESTARTSYS");
+        assert_eq!(errno(0), "0");
+        assert_eq!(errno(4095), "4095");
+        assert_eq!(errno(u64::MAX), u64::MAX.to_string());
     }
 }

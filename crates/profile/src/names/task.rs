@@ -93,8 +93,6 @@ pub(super) const PRCTL: &[(u64, &str)] = &[
     (66, "PR_GET_MDWE"),
     (67, "PR_SET_MEMORY_MERGE"),
     (68, "PR_GET_MEMORY_MERGE"),
-    (341348, "PR_SET_VMA"),
-    (366102, "PR_SET_PTRACER"),
     (1096112214, "PR_GET_AUXV"),
     (1398164801, "PR_SET_VMA"),
     (1499557217, "PR_SET_PTRACER"),
