@@ -101,7 +101,7 @@ struct Host {
 }
 
 /// Bytes as frames: the first byte is the set-up, then for each step a kind, how much
-/// time passes, a length, and so many bytes.
+/// time passes, a length, and this many bytes.
 pub(crate) fn judge(bytes: &[u8]) {
     let Some((setup, mut rest)) = bytes.split_first() else {
         return;

@@ -23,6 +23,9 @@ const REFUSED: &[(&str, &str)] = &[
         "fourth talk",
         "the source's short name (docs/background.md)",
     ),
+    ("so many", "this many, or the number"),
+    ("is none of", "is not one of"),
+    ("is no part", "is not part"),
     ("systems.md", "docs/background.md"),
     ("last words", "console exit"),
 ];

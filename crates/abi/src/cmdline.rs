@@ -1,5 +1,5 @@
 //! The guest's command line: words separated by blanks, `key=value`, later
-//! ones win. Words that nobody knows are the application's own.
+//! ones win. Unknown words are the application's own.
 
 /// Static IPv4 set-up, `ip=ADDRESS/PREFIX[,GATEWAY]`; DHCP without it.
 pub const IP: &str = "ip";

@@ -27,7 +27,7 @@ pub enum LoadError {
     No64BitEntry,
     /// A bzImage that may be loaded at no sensible address.
     #[error(
-        "the kernel wants to be aligned to {alignment:#x}, which is no alignment; build it again"
+        "the kernel wants to be aligned to {alignment:#x}, which is not a power of two; build it again"
     )]
     KernelAlignment {
         /// What its header says.

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn no_note_is_no_entry() {
+    fn an_image_without_a_note_has_no_entry() {
         assert_eq!(pvh_entry(&[], 4).unwrap(), None);
         assert_eq!(pvh_entry(&note(XEN, 1, &[0; 4], 4), 4).unwrap(), None);
     }

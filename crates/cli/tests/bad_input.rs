@@ -106,7 +106,7 @@ fn a_number_of_cpus_that_no_machine_has() {
 }
 
 #[test]
-fn numbers_that_are_none_differ_from_options() {
+fn negative_and_huge_numbers_are_refused_as_numbers() {
     for (words, says) in [
         (["-c", "-1"], "use 1 to 16 CPUs"),
         (["-c", "99999999999"], "use 1 to 16 CPUs"),

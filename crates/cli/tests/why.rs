@@ -214,14 +214,14 @@ fn expect_cause(place: &Place, target: &str, cause: &str) -> Value {
         }
         told = why(place, target);
     }
-    expect_told(&told, cause);
+    expect_found(&told, cause);
     told
 }
 
 /// It is named, with a remedy, and its share is within the account. Whether it is the
 /// largest depends on who else uses this computer: recorded accounts hold the order.
 #[track_caller]
-fn expect_told(machine: &Value, cause: &str) {
+fn expect_found(machine: &Value, cause: &str) {
     let told = serde_json::to_string_pretty(&machine["findings"]).unwrap();
     let found = found(machine, cause).unwrap_or_else(|| panic!("no {cause}: {told}"));
     assert!(!found["remedy"].as_str().unwrap().is_empty(), "{told}");
@@ -380,7 +380,7 @@ fn why_names_halt_polling_that_loses() {
         if lost <= won || lost + won < UNEXPLAINED {
             continue;
         }
-        expect_told(&told, "polling_loses");
+        expect_found(&told, "polling_loses");
         let found = found(&told, "polling_loses").unwrap();
         assert!(found["remedy"].as_str().unwrap().contains("halt=never"));
         return expect_share(found, lost + won);
@@ -434,7 +434,7 @@ fn why_names_a_vcpu_that_waits_for_a_cpu() {
     machine.vcpus().into_iter().for_each(|tid| pin(tid, 0));
     let _hogs = [Hog::new(0), Hog::new(0), Hog::new(0)];
     let told = why(&place, &machine.name);
-    expect_told(&told, "steal");
+    expect_found(&told, "steal");
     let waited = vcpus_share(&told, |thread| &thread["off_cpu"]["run_delay_ns"]);
     expect_share(found(&told, "steal").unwrap(), waited);
 }
@@ -455,7 +455,7 @@ fn why_names_vcpus_pinned_on_top_of_each_other() {
 }
 
 #[test]
-fn what_is_no_machine_is_said_so() {
+fn an_unknown_machine_is_an_error() {
     let Some((_alone, _)) = ready() else {
         return;
     };
@@ -521,7 +521,7 @@ fn prices_are_from_a_run_of_vmexit_and_said_to_be() {
 }
 
 #[test]
-fn a_machine_that_ends_meanwhile_is_told_until_then() {
+fn a_machine_that_ends_meanwhile_is_reported_until_then() {
     let Some((_alone, image)) = ready() else {
         return;
     };

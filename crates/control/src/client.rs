@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_listening_is_its_own_error() {
+    fn a_socket_without_a_listener_is_its_own_error() {
         let error = Client::new("/nonexistent/socket").stats().unwrap_err();
         assert!(matches!(error, ClientError::Connect { .. }), "{error:?}");
     }

@@ -217,7 +217,7 @@ pub enum DiskCoalesce {
     },
 }
 
-/// Text that is no [`DiskCoalesce`].
+/// Text that is not a [`DiskCoalesce`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid coalescing {0:?}: use auto, off, or a ratio such as 1/4")]
 pub struct NoCoalesce(String);

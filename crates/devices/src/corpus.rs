@@ -39,7 +39,7 @@ fn both_disk_engines_agree_on_their_corpus() {
     });
 }
 
-/// Inputs that nobody made by hand.
+/// Generated inputs.
 #[test]
 fn both_disk_engines_agree_on_any_requests() {
     let mut state = 1_u64;

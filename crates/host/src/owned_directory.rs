@@ -86,7 +86,7 @@ pub fn keep(path: &Path) -> io::Result<()> {
 }
 
 /// Removes a directory with a marker, and all that is in it, the marker last. A directory
-/// that is not there is no error.
+/// that does not exist is not an error.
 pub fn remove(path: &Path) -> Result<(), RemoveError> {
     let failed = |errno: Errno| RemoveError::Io {
         path: path.to_owned(),

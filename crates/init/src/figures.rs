@@ -15,7 +15,7 @@ pub struct Figures {
     pub ready_cycles: u64,
     /// Memory that the kernel manages, KiB.
     pub total_kib: u64,
-    /// Memory that nobody uses, KiB.
+    /// Free memory, KiB.
     pub free_kib: u64,
     /// Memory that programs could have, KiB.
     pub available_kib: u64,

@@ -194,7 +194,7 @@ fn string(pid: pid_t, address: u64) -> Option<String> {
         }
     }
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
-    // What is no UTF-8 has grown.
+    // Text that is not UTF-8 has grown.
     while text.len() > refusal::TEXT_BYTES {
         text.pop();
     }

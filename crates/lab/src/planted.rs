@@ -111,7 +111,7 @@ struct Analysis {
     weighings: usize,
     /// Of 1,000.
     most_alarms: usize,
-    /// Of 100 weighings, an effect of 30 % is found in so many.
+    /// Of 100 weighings, an effect of 30 % is found in this many.
     finds_30: usize,
     /// Fewest intervals of 1,000 that hold the truth, and most: exact intervals of few
     /// samples hold more than they say.

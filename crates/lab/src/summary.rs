@@ -87,7 +87,7 @@ impl Effect {
         })
     }
 
-    /// Whether the figure is no ratio of two arms, or has an effect; half widths and
+    /// Whether the figure is not a ratio of two arms, or has an effect; half widths and
     /// differences in percent are beside one that has.
     #[cfg(test)]
     pub(crate) fn is_told(figure: &Figure) -> bool {

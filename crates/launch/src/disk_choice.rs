@@ -42,7 +42,7 @@ pub enum DiskChoiceError {
         "invalid disk: use FILE[,ro][,format=raw][,cache=MODE][,serial=TEXT][,queues=N][,coalesce=HOW][,iops=N][,bytes_per_s=N][,latency_us=N]"
     )]
     Form,
-    /// A word that is none of its settings.
+    /// A word that is not one of its settings.
     #[error(
         "unknown disk setting {0:?}: use ro, format=raw, cache=, serial=, queues=, coalesce=, iops=, bytes_per_s= or latency_us="
     )]

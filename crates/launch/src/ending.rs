@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use tare_control::exit::ExitCode;
 
 /// The code that a monitor ended with. One that was killed by a signal, or
-/// ended with a code that is none of ours, counts as an internal error.
+/// ended with a code that Tare does not use, counts as an internal error.
 pub fn code(status: ExitStatus) -> ExitCode {
     match (status.code(), status.signal()) {
         (Some(code), _) => known(code),

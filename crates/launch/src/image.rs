@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_no_image() {
+    fn a_directory_is_refused_as_an_image() {
         let dir = tempfile::tempdir().expect("a directory");
         assert!(matches!(open(dir.path()), Err(ImageError::NotFile(_))));
     }

@@ -18,7 +18,7 @@ pub enum SizeError {
     /// More than fits the type.
     #[error("{0} is too large for a size of memory")]
     Huge(String),
-    /// Kilobytes that are no whole MiB.
+    /// Kilobytes that are not a multiple of 1 MiB.
     #[error("{0} is not a whole number of MiB")]
     Fraction(String),
 }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused() {
+    fn an_invalid_size_is_refused() {
         for text in ["", "M", "-1", "1.5G", "64X", "0x10"] {
             assert_eq!(mib(text), Err(SizeError::Form), "{text}");
         }

@@ -54,7 +54,7 @@ pub(crate) enum PlanError {
     /// Forwards without passt.
     #[error("--publish needs --net user")]
     PublishWithoutUser,
-    /// Words for a program, with an image that is none.
+    /// Arguments for a program, with an image that is not a program.
     #[error("a command after -- and --env are for programs and Linux guests; IMAGE is neither")]
     WordsForImage,
     /// Halt polling in an engine that cannot set it.

@@ -40,7 +40,7 @@ pub(crate) enum ProgramError {
         /// Why.
         source: io::Error,
     },
-    /// It is none for this machine.
+    /// It is not a program for this machine.
     #[error("cannot run {path}")]
     Elf {
         /// The program.
@@ -78,7 +78,7 @@ pub(crate) enum ProgramError {
     /// The root has no such file.
     #[error("the root has no file {0}")]
     Missing(String),
-    /// A script, or what is no file.
+    /// A script, or not a regular file.
     #[error("{0} is not a regular file of the root")]
     NotFile(String),
     /// Arguments or environment.
@@ -139,7 +139,7 @@ impl Explain for ProgramError {
     }
 }
 
-/// Whether the image is no image, but a program for Linux.
+/// Whether the image is a program for Linux instead.
 pub(crate) fn is_program(image: &Image) -> bool {
     let mut start = [0; 20];
     let read = image.file.read_at(&mut start, 0);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_no_tap() {
+    fn loopback_is_refused_as_a_tap() {
         // Who may not attach to anything is not told what the interface is.
         let error = open("lo").expect_err("no tap");
         let said = matches!(

@@ -201,7 +201,7 @@ fn is_somebody(uid: u32) -> bool {
     getpriority_user(Uid::from_raw(uid)) != Err(Errno::SRCH)
 }
 
-/// The directory, made if it is missing. Nobody else may write there.
+/// The directory, made if it is missing. No other user may write there.
 fn open_claims(path: &Path) -> Result<OwnedFd, Errno> {
     match mkdirat(CWD, path, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_claimed_where_nobody_else_can_claim_them() {
+    fn users_are_claimed_where_no_other_user_can_claim_them() {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().join("users");
         claim(&directory, FIRST).unwrap();

@@ -1,6 +1,6 @@
 //! Finds the device that a guest's access is for.
 //!
-//! Reads that nobody answers give ones, writes go nowhere, as on hardware; both
+//! Reads without a device give ones, writes go nowhere, as on hardware; both
 //! are counted by the PCI bus or here.
 
 use std::collections::BTreeMap;

@@ -24,7 +24,7 @@ pub enum ExitReason {
     PowerOff,
     /// The guest asked for a reset.
     Reset,
-    /// The guest told the hypervisor that it crashed.
+    /// The guest reported to the hypervisor that it crashed.
     GuestCrash,
     /// The guest's processor shut down.
     TripleFault(Box<Crash>),

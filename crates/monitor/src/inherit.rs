@@ -59,7 +59,7 @@ impl Inherited {
         if !self.open.remove(&fd) {
             return Err(InheritError::NotInherited(fd));
         }
-        // SAFETY: it was open when the process began, nobody else owns it
+        // SAFETY: it was open when the process began, nothing else owns it
         // (`all` came first), and it was taken out of the set just now.
         let owned = unsafe { OwnedFd::from_raw_fd(fd) };
         rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC).map_err(|errno| {

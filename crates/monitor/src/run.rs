@@ -137,7 +137,7 @@ fn live(setup: &mut Setup, removable: Removable<'_>, started: Instant) -> (Ended
             let reason = reason.explained(setup.config.guest, &setup.console_log);
             tell(&reason);
             let ended = reason.ended(setup.config.guest);
-            // In the background nobody has seen the console yet.
+            // In the background the console has not been shown yet.
             let background = matches!(setup.config.console, Console::Log { .. });
             if background && !reason.was_requested() {
                 (ended, Kept::LogAndCode)
@@ -346,7 +346,7 @@ fn refuse(error: &StartError) -> ExitCode {
     error.code()
 }
 
-/// One message. A closed standard error is no reason to fail.
+/// One message. A closed standard error is ignored.
 fn complain(message: &str) {
     let _ = writeln!(std::io::stderr(), "tare-monitor: {message}");
 }

@@ -140,7 +140,7 @@ pub(crate) struct Setup {
 }
 
 /// The configuration that the command line names. What comes after an error
-/// here cannot even remove the run directory: nobody knows which it is.
+/// here cannot even remove the run directory: its path is unknown.
 pub(crate) fn read_config(
     arguments: impl Iterator<Item = OsString>,
     inherited: &mut Inherited,

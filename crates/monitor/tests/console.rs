@@ -8,7 +8,7 @@ use support::{Rig, Screen, code, kvm, wait_until};
 use tare_abi::exit::GuestExit;
 
 #[test]
-fn input_reaches_the_guest_and_its_end_wakes_nobody() {
+fn input_reaches_the_guest_and_its_end_wakes_no_thread() {
     if !kvm() {
         return;
     }

@@ -85,7 +85,7 @@ fn stopping_by_request_ends_as_asked() {
 }
 
 #[test]
-fn wrong_requests_get_their_status_and_hurt_nobody() {
+fn wrong_requests_get_their_status_and_change_nothing() {
     if !kvm() {
         return;
     }

@@ -212,7 +212,7 @@ fn frames_cross_the_stream_socket_both_ways() {
         assert_eq!(net.counters[counter], value, "{counter}: {net:?}");
     }
 
-    // passt died: the guest goes on without a network, and nobody spins.
+    // passt died: the guest goes on without a network, and no thread spins.
     drop(ours);
     thread::sleep(Duration::from_millis(100));
     let io = |running: &support::Running| {

@@ -1,4 +1,4 @@
-//! What a guest was told of its disk is so: after the whole monitor was killed,
+//! What a guest saw completed is durable: after the whole monitor was killed,
 //! after the file became shorter, and when the host has no room. The guest is a
 //! loop of a few instructions that writes and flushes, or reads, forever.
 #![allow(clippy::unwrap_used)]

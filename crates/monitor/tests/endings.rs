@@ -145,7 +145,7 @@ fn a_killed_monitor_leaves_only_what_the_next_run_removes() {
 }
 
 #[test]
-fn images_that_are_none_have_their_codes() {
+fn invalid_images_have_their_codes() {
     if !kvm() {
         return;
     }

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_list_is_named() {
+    fn an_invalid_list_is_an_error_with_its_text() {
         let error = |text: &str| text.parse::<CpuList>().unwrap_err();
         assert_eq!(error(""), CpuListError::Empty);
         assert_eq!(error("1,,2"), CpuListError::Part(String::new()));

@@ -108,8 +108,8 @@ impl Waiting {
     }
 }
 
-/// What podman itself takes at most of open files, and of processes if there can be so
-/// many; nothing that it starts can have more where limits may not be raised.
+/// What podman itself takes at most of open files, and of processes if this many
+/// can exist; nothing that it starts can have more where limits may not be raised.
 const MOST: u64 = 1 << 20;
 /// The command of a container.
 const STEP: &[&str] = &["/bin/bash", "/tare/step", "@/scratch/request"];

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_that_is_no_number_does_not_count() {
+    fn a_metric_that_is_not_a_number_does_not_count() {
         for line in ["ok ", "ok x", "ok inf", "ok -1", "ok 0", "", "ok"] {
             let verdict = verdict(line);
             assert!(matches!(verdict, Verdict::Not(_)), "{line}: {verdict:?}");

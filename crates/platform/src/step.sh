@@ -17,7 +17,7 @@ bad() {
     exit 1
 }
 echo "@tare begin"
-# Whoever looks on gets ready; in a machine nobody answers.
+# An observer gets ready; in a machine there is no observer and no answer.
 read -r -t 10
 begin=${EPOCHREALTIME/./}
 timeout -k 2 "$TIMEOUT" bash -eu "$here/run" > ../log 2>&1 < /dev/null

@@ -116,7 +116,7 @@ fn constant(evidence: &Evidence<'_>) -> Verdict {
     let votes = evidence.all().filter_map(|workload| {
         let split = split(evidence.data, workload, Platform::Vm, Mode::Vanilla)?;
         let falling = &split.falling.first()?.1;
-        // That no fall was shown is not that there is none.
+        // A fall that was not shown may still exist.
         let small = falling
             .interval
             .map(|it| it.low.abs().max(it.high.abs()) < NOTHING_PCT);

@@ -306,7 +306,7 @@ fn a_quota_that_stopped_nothing_did_not_bind() {
     };
     set(&mut data, 0);
     assert_eq!(analysis::quota_bound(&data, "w", place), Some(false));
-    // What did not bind is no size, so three of four are left for the fit.
+    // A limit that did not bind is not a size, so three of four are left for the fit.
     set(&mut data, 500_000);
     assert_eq!(analysis::quota_bound(&data, "w", place), Some(true));
 }

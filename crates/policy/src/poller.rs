@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_steps_back_makes_nobody_idle() {
+    fn a_clock_that_steps_back_makes_no_core_idle() {
         let mut core = Pollers::new();
         let mut poller = core.join();
         core.idle_turn(&mut poller, 1000 * MS);

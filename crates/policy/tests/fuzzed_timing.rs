@@ -1,5 +1,5 @@
 //! A whole loop (driver, queue, backend, timer) under fuzzed timing: nothing is
-//! lost, nothing is held beyond the longest hold, and nobody who waits is made
+//! lost, nothing is held beyond the longest hold, and no waiter is made
 //! to. 200,000 completions here; ten million with
 //! `cargo test -p tare-policy --release --test fuzzed_timing -- --ignored --nocapture`.
 

@@ -16,9 +16,9 @@ const MS: u64 = 1_000_000;
 #[derive(Clone, Debug)]
 enum Step {
     Submit(Kind, usize),
-    /// Completes the oldest, or one picked at random, so many times.
+    /// Completes the oldest, or one picked at random, this many times.
     Complete(Option<usize>, usize),
-    /// Keeps the number in flight for so many completions so far apart.
+    /// Keeps the number in flight for this many completions this far apart.
     Steady(u64, usize),
     /// Requests take this long from now on.
     Latency(u64),

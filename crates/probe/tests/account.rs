@@ -342,7 +342,7 @@ fn a_process_of_another_user_is_named_as_such() {
 }
 
 #[test]
-fn what_is_no_virtual_machine_is_named() {
+fn a_process_without_a_machine_is_an_error_with_its_id() {
     let mut sleep = Command::new("sleep").arg("60").spawn().unwrap();
     let found = vm::find(&sleep.id().to_string());
     let _ = sleep.kill();

@@ -117,7 +117,7 @@ fn a_process_that_computes_is_on_a_cpu_or_waits_for_one() {
 }
 
 #[test]
-fn a_wait_is_told_by_its_cause() {
+fn a_wait_is_classified_by_its_cause() {
     for (script, cause) in [("exec sleep 60", Cause::Sleep), ("exec cat", Cause::Stream)] {
         let Some(mut observer) = observer() else {
             return;
@@ -159,7 +159,7 @@ fn what_a_watched_process_starts_is_watched_with_it() {
 }
 
 #[test]
-fn groups_are_told_apart() {
+fn groups_are_counted_separately() {
     let Some(mut observer) = observer() else {
         return;
     };

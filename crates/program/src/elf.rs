@@ -80,7 +80,7 @@ impl Segment {
     }
 }
 
-/// A file that is no program for this machine.
+/// A file that is not a program for this machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ElfError {
     /// Not ELF.

@@ -68,7 +68,7 @@ fn a_fixed_program_has_its_segments_and_headers_where_it_says() {
 }
 
 #[test]
-fn what_is_no_program_is_refused_by_name() {
+fn a_file_that_is_not_a_program_is_refused_by_name() {
     let parse = |bytes: &[u8]| Layout::parse(bytes).expect_err("refused");
     assert_eq!(parse(b"#!/bin/sh"), ElfError::NotElf);
     assert_eq!(parse(b"\x7fELF\x01\x01"), ElfError::Machine);

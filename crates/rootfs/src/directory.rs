@@ -1,7 +1,7 @@
 //! A tree as a directory of this computer.
 //!
 //! Owners are kept when root writes it; otherwise all is the caller's, since
-//! nobody else may give files away.
+//! no other user may give files away.
 
 use std::collections::HashMap;
 use std::fs::{self, File};

@@ -98,7 +98,7 @@ pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, HostError> {
 }
 
 /// The libraries of a shared object that programs load by themselves; none of
-/// what is no such object.
+/// what is not such an object.
 pub fn libraries_of_plugin(plugin: &Path) -> Result<Vec<PathBuf>, HostError> {
     let mut magic = [0; 4];
     let read = fs::File::open(plugin).and_then(|mut file| file.read_exact(&mut magic));

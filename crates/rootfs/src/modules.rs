@@ -51,7 +51,7 @@ pub enum ModuleError {
         /// Why.
         source: io::Error,
     },
-    /// The file is no module, or compressed.
+    /// The file is not a module, or is compressed.
     #[error("{} is not a kernel module that can be read (compressed ones cannot)", .0.display())]
     Form(PathBuf),
 }

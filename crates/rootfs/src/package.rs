@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_that_could_be_a_path_is_none() {
+    fn a_version_that_could_be_a_path_is_refused() {
         assert!(is_plain("6.1.192-2"));
         for version in ["(none)", "../6", "6/1", ""] {
             assert!(!is_plain(version), "{version}");

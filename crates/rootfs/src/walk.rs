@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_directory_is_named() {
+    fn a_path_that_is_not_a_directory_is_an_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert!(matches!(
             walk(file.path(), 1),

@@ -14,7 +14,7 @@ pub enum Service {
     Uniform(u64, u64),
     /// Exponential with this mean.
     Exponential(u64),
-    /// The first, and in so many of 1,000 requests the second.
+    /// The first, and in this many of 1,000 requests the second.
     Bimodal(u64, u64, u64),
 }
 
@@ -38,7 +38,7 @@ pub enum Pace {
     Burst(u64),
     /// Closed, but only in the first half of each period.
     HalfOf(u64),
-    /// Open: one request each so many nanoseconds (exponential), whatever is delivered.
+    /// Open: one request each this many nanoseconds (exponential), whatever is delivered.
     Arrivals(u64),
 }
 

@@ -53,7 +53,7 @@ pub fn reachable(calls: &BTreeSet<String>, config: &Config) -> BTreeSet<String> 
     reachable
 }
 
-/// Lines `NUMBER ABI NAME [ENTRY]`; a call without an entry is none.
+/// Lines `NUMBER ABI NAME [ENTRY]`; a line without an entry is skipped.
 fn in_table(text: &str) -> BTreeSet<String> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines

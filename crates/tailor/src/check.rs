@@ -11,7 +11,7 @@ use rustix::io::{Errno, read, retry_on_intr};
 /// How long one answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// A connection that stays open for so long has somebody at its other end: the
-/// forwarding in between accepts every one and closes those that nobody takes.
+/// forwarding in between accepts every one and closes those that the guest does not accept.
 const OPEN_LIMIT: Duration = Duration::from_millis(400);
 /// Most bytes of an answer.
 const ANSWER_BYTES: u64 = 16 << 20;

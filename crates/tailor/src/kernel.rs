@@ -305,7 +305,7 @@ struct Recipe<'a> {
     flags: Vec<String>,
 }
 
-/// Nobody else makes a kernel there while the file is open.
+/// No other process makes a kernel there while the file is open.
 fn hold(dir: &Path) -> Result<fs::File, MakeError> {
     fs::create_dir_all(dir).map_err(failed(dir))?;
     let path = dir.join(HELD);

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_or_not_complained_of_is_no_suspect() {
+    fn files_that_exist_or_are_not_complained_of_are_not_suspects() {
         assert!(names("epoll_create1: Function not implemented", "CONFIG_EPOLL=y").is_empty());
         assert!(names("epoll_create1 is ready", "").is_empty());
         assert!(names("/srv/x: No such file or directory", "").is_empty());

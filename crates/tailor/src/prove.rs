@@ -225,7 +225,7 @@ fn look(running: &mut Running, check: &Check, lives: bool) -> Look {
             ended(&console).unwrap_or_else(|| Look::NotYet("the command did not end".to_owned()))
         }
         (Check::Runs, _) => ended(&console).unwrap_or_else(|| runs(running)),
-        _ => Look::NotYet("nobody answered".to_owned()),
+        _ => Look::NotYet("no answer".to_owned()),
     }
 }
 

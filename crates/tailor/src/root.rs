@@ -365,7 +365,7 @@ fn is_public(path: &Path) -> bool {
 
 /// Whether what a path leads to is this kernel's own, whatever a profile calls its
 /// file system: a guest has a kernel of its own, and this one's symbols and processes
-/// are no part of an application.
+/// are not part of an application.
 fn is_kernels(path: &Path) -> bool {
     path.starts_with("/dev")
         || rustix::fs::statfs(path).is_ok_and(|fs| KERNELS_MAGIC.contains(&(fs.f_type as u64)))
@@ -377,7 +377,7 @@ fn programs(profile: &Profile) -> BTreeSet<&str> {
     tasks.filter(|program| program.starts_with('/')).collect()
 }
 
-/// Directories of files that were opened and are no kernel's.
+/// Directories of files that were opened and do not belong to the kernel.
 fn directories(profile: &Profile) -> BTreeSet<&str> {
     let files = profile.features.files.iter();
     files

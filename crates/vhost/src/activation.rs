@@ -33,7 +33,7 @@ pub enum ActivationError {
     NotListening(i32),
 }
 
-/// The sockets that were passed to this process, in their order; none where there are none.
+/// The sockets that were passed to this process, in their order; empty without any.
 pub fn sockets() -> Result<Vec<UnixListener>, ActivationError> {
     let ours = env::var("LISTEN_PID").is_ok_and(|pid| pid == std::process::id().to_string());
     let Some(count) = env::var("LISTEN_FDS").ok().filter(|_| ours) else {
@@ -110,7 +110,7 @@ impl Supervisor {
         }
     }
 
-    /// The end has begun. A supervisor that does not listen any more is no reason to wait.
+    /// The end has begun. A supervisor that no longer listens is not waited for.
     pub(crate) fn stopping(&self) {
         let _ = self.say("STOPPING=1", SendFlags::DONTWAIT);
     }

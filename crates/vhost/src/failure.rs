@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-/// One message. A closed standard error is no reason to fail.
+/// One message. A closed standard error is ignored.
 pub(crate) fn complain(message: &str) {
     let _ = writeln!(std::io::stderr(), "tare blk: {message}");
 }

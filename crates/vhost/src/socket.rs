@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_socket_stays() {
+    fn a_file_that_is_not_a_socket_stays() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         std::fs::write(&path, "x").unwrap();

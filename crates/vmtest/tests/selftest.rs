@@ -167,7 +167,7 @@ fn the_service_gate_survives_nonsense() {
 }
 
 #[test]
-fn a_panic_is_told_with_its_thread_and_a_backtrace() {
+fn a_panic_prints_its_thread_and_a_backtrace() {
     let Some(outcome) = run(MachineType::Microvm, Accelerator::Tcg, 1, "panic") else {
         return;
     };

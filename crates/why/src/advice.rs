@@ -47,7 +47,7 @@ pub(crate) fn helper(name: &str) -> Vec<Remedy> {
         "send and receive fewer, larger packets, or connect the VM by a tap with vhost-net \
          instead of a user-space helper"
     } else if is(&"virtiofsd") {
-        "let the guest cache files (virtiofsd --cache=always where nobody else writes them), or \
+        "let the guest cache files (virtiofsd --cache=always where nothing else writes them), or \
          put them on a disk"
     } else {
         "submit fewer, larger requests (a larger block size, read-ahead)"

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_price_prices_nothing() {
+    fn an_invalid_cost_is_ignored() {
         let measured = Measured::of(Execution::Hardware, FIGURES).unwrap();
         let of = |exit: &Exit| measured.exit_ns(exit, Monitor::Tare);
         // Cheaper than the loop, no number, never measured, not counted apart.

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_qemu_of_libvirt_is_told_from_one_started_by_hand() {
+    fn a_qemu_of_libvirt_differs_from_one_started_by_hand() {
         // As libvirt 9.0 starts it: as a system's service, and with a root of its own.
         let key = r#"{"qom-type":"secret","id":"masterKey0","file":"/var/lib/libvirt/qemu/domain-1-db/master-key.aes"}"#;
         assert_eq!(

@@ -88,7 +88,7 @@ fn hpet_interrupts_include_the_main_loops_part() {
 }
 
 #[test]
-fn pit_and_rtc_are_told_apart() {
+fn pit_and_rtc_are_distinguished() {
     let mut load = woken(idle(), Source::Pit, 1000.0, 0.25);
     load.threads.push(thread("kvm-pit/4711", Role::Kvm, 0.01));
     load.raised.insert(

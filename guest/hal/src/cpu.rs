@@ -154,7 +154,7 @@ mod arch {
     /// Reads the byte at `address`, for tests of the fault handler.
     ///
     /// # Panics
-    /// If something is mapped there: then reading it is none of their business.
+    /// If something is mapped there: then they do not read it.
     pub fn fault(address: usize) -> u8 {
         assert!(!crate::memory::is_mapped(
             &(address as u64..address as u64 + 1)

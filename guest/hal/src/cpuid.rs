@@ -61,7 +61,7 @@ pub(crate) fn init() {
             _ => highest,
         };
         if leaf <= last {
-            // SAFETY: nobody reads the leaves yet.
+            // SAFETY: nothing reads the leaves yet.
             unsafe { (*KEPT.0.get())[index] = __cpuid(leaf) };
         }
     }

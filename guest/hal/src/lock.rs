@@ -33,7 +33,7 @@ impl<T> SpinLock<T> {
         }
     }
 
-    /// The value, when nobody can hold the lock any more.
+    /// The value, when nothing can hold the lock any more.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }

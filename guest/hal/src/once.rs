@@ -106,7 +106,7 @@ impl<T> Default for OnceCell<T> {
 impl<T> Drop for OnceCell<T> {
     fn drop(&mut self) {
         if *self.state.get_mut() == FULL {
-            // SAFETY: FULL means written, and nobody shares the cell any more.
+            // SAFETY: FULL means written, and nothing shares the cell any more.
             unsafe { self.value.get_mut().assume_init_drop() };
         }
     }

@@ -8,7 +8,7 @@ use crate::{apic, clock, cpuid, percpu};
 pub struct Paravirt {
     /// A flag that saves writing the end of an interrupt.
     pub offers_eoi: bool,
-    /// KVM has been told where this CPU's flag is, and says so.
+    /// KVM knows where this CPU's flag is, and sets it.
     pub eoi_enabled: bool,
     /// Ends of interrupts that it has saved on this CPU. A KVM that executes ring
     /// 0 instruction by instruction takes the flag back before each of them: there
@@ -21,7 +21,7 @@ pub struct Paravirt {
     /// The clock is the same on all CPUs: so are the counters that this image
     /// takes as its clock.
     pub clock_is_stable: bool,
-    /// Who told the counter's frequency.
+    /// Source of the counter's frequency.
     pub frequency: Frequency,
     /// The wall clock, if it was read already, came from there.
     pub wall_clock_used: bool,

@@ -37,7 +37,7 @@ const MSI_ADDRESS: u32 = 0xfee0_0000;
 /// changes, since each port access is an exit.
 static SELECTED: IrqLock<u32> = IrqLock::new(0);
 
-/// Where BARs that nobody has placed go.
+/// Where BARs without an address go.
 static NEXT_BAR: AtomicU64 = AtomicU64::new(PCI_MMIO_START + PCI_MMIO_SIZE / 2);
 
 /// Configuration space of bus 0 by memory; 0 if it is reached by ports.

@@ -71,7 +71,7 @@ pub fn read(device: &Device, offset: u64, width: u8) -> u32 {
 ///
 /// # Safety
 ///
-/// The device may be told to write to memory: the caller sees to it that this is memory of
+/// The device may be set to write to memory: the caller sees to it that this is memory of
 /// an [`Arena`], or none.
 pub unsafe fn write(device: &Device, offset: u64, width: u8, value: u32) {
     let Some(at) = place(device, offset, width) else {
@@ -149,7 +149,7 @@ unsafe impl Sync for Arena {}
 
 impl Arena {
     /// `pages` pages of zeros from a multiple of [`ALIGNMENT`], never freed; `None` if there
-    /// are not so many.
+    /// are fewer.
     pub fn new(pages: usize) -> Option<Self> {
         let found = heap::pages(pages + ALIGNMENT / PAGE - 1)?;
         let skipped = found.addr().get().next_multiple_of(ALIGNMENT) - found.addr().get();

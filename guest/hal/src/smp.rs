@@ -119,7 +119,7 @@ pub(crate) fn run() -> ! {
     ONLINE.fetch_or(1 << percpu::index(), Ordering::AcqRel);
     match RUN.get() {
         Some(run) => run(),
-        None => panic!("a CPU started that nobody asked for"),
+        None => panic!("a CPU started without a request"),
     }
 }
 

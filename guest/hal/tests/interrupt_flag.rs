@@ -97,7 +97,7 @@ struct State {
     raised: u8,
     in_service: u8,
     raises_left: u8,
-    /// What handlers told the thread.
+    /// What handlers reported to the thread.
     work: u8,
     /// Delivered and not handled.
     owed: u8,

@@ -121,7 +121,7 @@ mod host {
         static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
     }
 
-    /// Leaves memory for so many more pages.
+    /// Leaves memory for this many more pages.
     #[cfg(test)]
     pub(crate) fn leave(pages: u64) {
         LEFT.set(pages);

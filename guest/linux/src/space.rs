@@ -371,7 +371,7 @@ impl Space {
         }
         let (around, end) = match &area.backing {
             Backing::Anonymous => (AROUND, area.end),
-            // What is behind the file's end is no page of it, also if it is near.
+            // Memory behind the file's last page has no page of the file, even close to its end.
             Backing::File { bytes, offset, end } if *end == u64::MAX => {
                 let rest = bytes.len().saturating_sub(*offset).next_multiple_of(PAGE);
                 (AROUND_FILE, area.end.min(start.saturating_add(rest)))

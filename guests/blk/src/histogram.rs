@@ -1,6 +1,6 @@
 //! [`Histogram`]: times in buckets of 1/128 of a power of two, so that noting one
 //! takes a few instructions and a quantile is right within 0.8 %: what is compared
-//! within 2 % must be told apart.
+//! within 2 % must be distinguished.
 
 use alloc::vec::Vec;
 

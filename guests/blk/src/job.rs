@@ -22,9 +22,9 @@ pub enum Order {
 /// When a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// After so many milliseconds.
+    /// After this many milliseconds.
     Ms(u64),
-    /// After so many commands.
+    /// After this many commands.
     Count(u64),
 }
 
@@ -63,7 +63,7 @@ pub struct Job {
     pub span: Option<u64>,
     /// Commands a second of all threads; none for as many as complete.
     pub rate: Option<u64>,
-    /// A flush after so many writes of a thread.
+    /// A flush after this many writes of a thread.
     pub flush_every: Option<u32>,
     /// One more thread that writes a block and flushes.
     pub committer: Switch,

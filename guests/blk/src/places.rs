@@ -41,7 +41,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// So many blocks in that order.
+    /// This many blocks in that order.
     pub fn new(blocks: u64, order: Order) -> Self {
         Self {
             blocks,

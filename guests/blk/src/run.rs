@@ -16,7 +16,7 @@ use crate::worker::{self, Seen, Shared};
 
 /// Stack of a thread, bytes.
 const STACK_BYTES: usize = 16 * 1024;
-/// How often the end of a run of so many commands is looked for.
+/// How often the end of a run of this many commands is looked for.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Why a job cannot be done on a disk.

@@ -4,7 +4,7 @@
 //! `connect=ADDRESS:PORT` on the command line: opens a TCP connection and sends a
 //! datagram to it. Prints `connected` or `no connection`, then `hostile done`.
 //!
-//! `operations=N`, with `seed=N`: so many operations of nonsense on every virtio device
+//! `operations=N`, with `seed=N`: this many operations of nonsense on every virtio device
 //! (`devices`); `hold` keeps the machine afterwards. Devices may overwrite the image, so that it can also end in a crash of its own.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_ignored() {
+    fn an_invalid_date_is_ignored() {
         for text in [
             "",
             "Sun",

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_single_range_means_the_whole() {
+    fn anything_but_a_single_range_means_the_whole() {
         for field in [
             "",
             "bytes",

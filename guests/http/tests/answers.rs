@@ -166,7 +166,7 @@ fn single_ranges_are_cut_out() {
 }
 
 #[test]
-fn ranges_that_cannot_be_served_are_told_apart() {
+fn unsatisfiable_and_ignored_ranges_differ() {
     let server = server();
     let none = get(&server, "/ten.txt", "Range: bytes=10-\r\n");
     assert_eq!(
@@ -225,7 +225,7 @@ fn a_current_copy_is_not_sent_again() {
 }
 
 #[test]
-fn preconditions_that_fail_are_told_so() {
+fn failed_preconditions_get_412() {
     let server = server();
     for (fields, status) in [
         ("If-Match: \"x\"\r\n", 412),

@@ -106,7 +106,7 @@ fn a_body_beyond_the_limit_is_refused() {
 }
 
 #[test]
-fn a_client_that_asks_first_is_told_to_go_on_or_not() {
+fn expect_100_continue_is_answered_or_refused() {
     let head = |method: &str| {
         format!(
             "{method} /ten.txt HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
@@ -199,7 +199,7 @@ fn a_reader_may_be_slow_but_not_too_slow() {
 }
 
 #[test]
-fn one_connection_too_many_is_told_so() {
+fn one_connection_too_many_gets_503() {
     let server = server();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -171,7 +171,7 @@ fn timeouts() -> Result<String, String> {
     let event = Event::new();
     ensure(
         !event.wait_until(Instant::now() + Duration::from_millis(3)),
-        || "an event that nobody set".into(),
+        || "an event that was not set".into(),
     )?;
     thread::current().unpark();
     let start = Instant::now();

@@ -11,7 +11,7 @@ use tare_abi::ports::{RESET, RESET_VALUE, SLEEP_CONTROL, SLEEP_STATUS};
 
 use super::{OEM_ID, OEM_REVISION, OEM_TABLE_ID};
 
-/// No VGA, so that nobody looks for it (IA-PC boot architecture flags).
+/// No VGA, so that the guest does not look for it (IA-PC boot architecture flags).
 const BOOT_ARCH_NO_VGA: u16 = 1 << 2;
 
 pub(super) fn fadt(dsdt: u64) -> FADT {

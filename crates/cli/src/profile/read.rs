@@ -20,7 +20,7 @@ pub(crate) enum ReadError {
         /// Why.
         source: io::Error,
     },
-    /// It is none.
+    /// It is not a profile.
     #[error("cannot use the profile {}", path.display())]
     Profile {
         /// The file.

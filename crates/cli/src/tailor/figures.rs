@@ -129,7 +129,7 @@ impl Figures<'_> {
 
     /// Starts of the tailored kernel and of Debian's, both at once: instructions
     /// are the same on a busy computer. Each starts without the application's files too,
-    /// since unpacking them is no part of the kernel's own boot.
+    /// since unpacking them is not part of the kernel's own boot.
     fn boots(&self, image: &Path) -> Result<(Boots, Boots), ProveError> {
         let nothing = Application {
             tree: Tree::new(),

@@ -1,5 +1,5 @@
 //! A Linux guest in QEMU's translator, with Debian's kernel, programs of this
-//! computer and a shell script; the test talks to the script over the serial
+//! computer and a shell script; the test drives the script over the serial
 //! line.
 
 use std::fs::{self, File};

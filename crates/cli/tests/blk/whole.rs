@@ -86,7 +86,7 @@ fn fio_verifies_coalescing_spares_interrupts_and_a_kill_is_survived() {
     println!("done again: {}", successor.counter("resubmitted"));
     assert_eq!(successor.counter("io_errors"), 0);
     assert_eq!(successor.counter("malformed"), 0);
-    // Nobody told it but the log: QEMU says the driver's choice once.
+    // Only the log holds it: QEMU sends the driver's choice once.
     assert_eq!(successor.counter("cache_changes"), 0);
     assert_eq!(guest.says("CLEAN"), "0");
     guest.ends();

@@ -12,8 +12,8 @@ use super::{expect_covered, ready_with, until_it_watches};
 
 /// How often the guest does each.
 const TIMES: u64 = 300;
-/// Looks, where so many events came that they were sampled, or the guest was resumed before
-/// the window began, which on a busy computer cannot be told for certain.
+/// Looks, where more events came than were kept, or the guest was resumed before
+/// the window began, which on a busy computer is not certain.
 const ATTEMPTS: usize = 5;
 
 /// A kind of the account's exits, by some of its fields.

@@ -498,7 +498,7 @@ impl VirtioDevice for Blk {
             .filter_map(|it| it.coalescer.deadline());
         let limited = self.queue_states.iter().any(|it| it.limited);
         let allowed = limited.then(|| self.buckets.ready_at_ns());
-        // An engine without an event calls nobody back for what a turn has left.
+        // An engine without an event does not call back for what a turn has left.
         let parts = self.slow.can_begin().then_some(0);
         let all = deadlines.chain(self.engine.due_ns()).chain(allowed);
         all.chain(parts).min()

@@ -208,7 +208,7 @@ fn batch(sides: [&Side; 2], input: &mut Input<'_>) {
             for side in sides {
                 Driver::new(&side.machine).reset();
             }
-            // What had begun has ended; nobody says how. Zeroes that this file system
+            // What had begun has ended, with an unknown result. Zeroes that this file system
             // does not make are written in a second step, which a reset may prevent.
             for request in wanted.iter().filter(|it| it.kind == 13) {
                 agree(sides, request.slot);

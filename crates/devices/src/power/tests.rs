@@ -36,7 +36,7 @@ fn each_way_to_end_a_run_works() {
 }
 
 #[test]
-fn preparing_a_reset_or_a_wake_up_is_no_event() {
+fn preparing_a_reset_or_a_wake_up_raises_no_event() {
     for (port, value) in [
         (ports::RESET, 0x02),
         (ports::SLEEP_CONTROL, 0x00),

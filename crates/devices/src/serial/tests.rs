@@ -41,7 +41,7 @@ fn output_arrives_in_order() {
 }
 
 #[test]
-fn the_divisor_is_no_output() {
+fn the_divisor_is_not_printed() {
     let (mut port, _line) = port(Vec::new());
     port.write(LINE_CONTROL, &[0x80]);
     port.write(DATA, &[1]);
@@ -97,7 +97,7 @@ fn input_is_bounded() {
 }
 
 #[test]
-fn a_line_that_nobody_reads_does_not_stop_the_port() {
+fn a_line_without_a_reader_does_not_stop_the_port() {
     let (mut port, line) = port(io::sink());
     line.write(u64::MAX - 1).unwrap();
     port.write(INTERRUPT_ENABLE, &[3]);

@@ -139,7 +139,7 @@ pub trait VirtioDevice: Send {
     }
 
     /// Whether configuration changed since the last call, so that the driver
-    /// must be told.
+    /// must be notified.
     fn take_config_change(&mut self) -> bool {
         false
     }

@@ -65,7 +65,7 @@ impl Vm {
     }
 
     /// VT-x without unrestricted guests keeps a task state segment and an
-    /// identity page table in guest-physical space that nobody else uses.
+    /// identity page table in guest-physical space that nothing else uses.
     fn reserve_for_vtx(&self) -> Result<(), VmError> {
         if self.fd.check_extension(Cap::SetTssAddr) {
             self.fd

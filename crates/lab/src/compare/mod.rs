@@ -31,7 +31,7 @@ const FALSE_SHARE: f64 = 0.05;
 pub enum Change {
     /// The interval of the ratio holds 1, or both are the same.
     None,
-    /// The interval does not hold 1, as among so many figures some do by chance.
+    /// The interval does not hold 1, as some of this many figures do by chance.
     Chance,
     /// The second run is better.
     Better,

@@ -81,8 +81,8 @@ impl Schedule {
 pub(crate) enum Connections {
     /// Kept alive and reused, at most this many.
     KeepAlive(usize),
-    /// One for each request, closed by the client after the answer, at most so
-    /// many at once.
+    /// One for each request, closed by the client after the answer, at most
+    /// this many at once.
     PerRequest(usize),
 }
 

@@ -36,7 +36,7 @@ pub struct Governor {
     vcpus: Vec<Arc<StatsFd>>,
     threads: Vec<ThreadObserver>,
     kernel: Option<File>,
-    /// What was told to KVM; `None` if nothing was.
+    /// What KVM was set to; `None` if it was not set.
     window_ns: Option<u64>,
     started: Instant,
     looks: u64,

@@ -74,7 +74,7 @@ impl IoLoop {
     /// Runs until [`Self::new`]'s `stop` is signalled.
     pub fn run(mut self) -> io::Result<()> {
         let mut ready = Vec::with_capacity(16);
-        // A regular file is always readable, and says so to nobody.
+        // A regular file is always readable, and epoll refuses it.
         self.console_input(Input::resume)?;
         loop {
             self.poll.wait(&mut ready, self.timeout())?;

@@ -35,7 +35,7 @@ pub(crate) enum Screen {
     Read,
     /// A pipe whose reader is gone.
     Closed,
-    /// A pipe that nobody reads.
+    /// A pipe without a reader.
     Ignored,
 }
 

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_of_a_hierarchy_is_no_container() {
+    fn the_root_of_a_hierarchy_is_not_a_container() {
         for text in [
             "/",
             "/sys/fs/cgroup",

@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_a_target_and_one_that_ended_is_none() {
+    fn this_process_is_a_target_and_one_that_ended_is_not() {
         let own = std::process::id();
         let target = Target::find(&own.to_string()).unwrap();
         assert!(matches!(target.kind, TargetKind::Process(first) if first.pid == own));

@@ -22,7 +22,7 @@ const AIM: (u64, u64) = (7, 8);
 const SAVED_NS: u64 = 400_000_000;
 /// CPU time of the machine between two looks, while something changes.
 const LOOK_NS: u64 = 10_000_000;
-/// The least of it: looks come by the host's tick, which is no finer.
+/// The least of it: looks come by the host's tick, which is not finer.
 const LOOK_SOON_NS: u64 = 1_000_000;
 /// The same while nothing does.
 const LOOK_SELDOM_NS: u64 = 20_000_000;

@@ -51,7 +51,7 @@ struct Phase {
     think_ns: u64,
     /// Completions within this time are reaped together.
     batch_ns: u64,
-    /// One of so many requests is something other than a read; of a write.
+    /// One of this many requests is something other than a read; of a write.
     write_every: u64,
     sync_every: u64,
 }
@@ -103,7 +103,7 @@ impl Simulation {
         simulation
     }
 
-    /// So many completions, and then until everything has been told.
+    /// This many completions, and then until everything has been delivered.
     pub(crate) fn run(mut self, completions: u64) -> Outcome {
         while self.coalescer.counters().completions < completions {
             self.event();

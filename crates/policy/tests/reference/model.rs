@@ -21,7 +21,7 @@ pub(crate) struct Model {
     /// a delivery.
     seen: Vec<u64>,
     told: bool,
-    /// Completions told and not answered by a submission; of those held, answered.
+    /// Completions delivered and not answered by a submission; of those held, answered.
     unanswered: usize,
     answered: usize,
     /// The driver flushed in the last epoch, in this one.

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_are_told_by_their_system_call() {
+    fn waits_are_classified_by_their_system_call() {
         let cases = [
             (0, Cause::Stream),
             (7, Cause::Events),

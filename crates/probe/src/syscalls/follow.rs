@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_process_is_named() {
+    fn an_unknown_process_is_an_error_with_its_id() {
         assert!(matches!(
             check(4_194_304),
             Err(FollowError::NoProcess(4_194_304))

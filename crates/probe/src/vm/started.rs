@@ -1,7 +1,7 @@
 //! Finding machines that start, again and again, within a share of a core.
 //!
 //! A process that starts a machine mostly does so soon: those that are young are looked
-//! at each time. One that waits to be told (Firecracker's API) is found when all
+//! at each time. One that waits for a request (Firecracker's API) is found when all
 //! processes are looked at, which happens as often as [`WHOLE_SHARE`] allows.
 
 use std::collections::HashMap;

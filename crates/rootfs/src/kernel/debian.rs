@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_kernel_is_none() {
+    fn half_a_kernel_is_skipped() {
         let dir = tempfile::tempdir().unwrap();
         let tree = dir.path().join("lib/modules/6.1.0-1-cloud-amd64");
         fs::create_dir_all(tree).unwrap();

@@ -27,7 +27,7 @@ fn names(tree: &Tree) -> Vec<&str> {
 
 fn text(tree: &Tree, name: &str) -> String {
     let Kind::File(content) = &tree.get(name).unwrap().kind else {
-        panic!("{name} is no file");
+        panic!("{name} is not a file");
     };
     let mut bytes = Vec::new();
     cpio::copy(content, &mut bytes).unwrap();

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_a_kernel_is_none() {
+    fn a_directory_without_a_kernel_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let error = Tree::open(dir.path()).unwrap_err();
         assert!(matches!(error, SourceError::NoTree { .. }));

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_kernel_leaves_nothing_in_the_cache() {
+    fn a_download_that_is_not_a_kernel_leaves_nothing_in_the_cache() {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::at(dir.path().join("cache"));
         let old = packed(dir.path(), "VERSION = 5\nPATCHLEVEL = 4\nSUBLEVEL = 1\n");

@@ -135,7 +135,7 @@ fn copy_cmdline(address: u64) -> &'static str {
         .filter(|_| address != 0)
         .unwrap_or(&[]);
     let length = available.iter().position(|&byte| byte == 0).unwrap_or(0);
-    // SAFETY: called once during start-up, so nobody else has the buffer.
+    // SAFETY: called once during start-up, so nothing else has the buffer.
     let copy = unsafe { &mut (&mut *BUFFER.0.get())[..length] };
     copy.copy_from_slice(&available[..length]);
     core::str::from_utf8(copy).unwrap_or("")
@@ -148,7 +148,7 @@ fn slice(handover: &Handover) -> Option<&'static [u8]> {
     }
     let length = (range.end - range.start) as usize;
     // SAFETY: the loader put the initramfs there, in RAM; `memory::init` maps
-    // it and keeps it out of the heap, and nobody writes to it.
+    // it and keeps it out of the heap, and nothing writes to it.
     Some(unsafe { core::slice::from_raw_parts(range.start as *const u8, length) })
 }
 

@@ -1,5 +1,5 @@
-//! The time stamp counter as the clock, and its frequency: told by CPUID, by
-//! KVM's clock, or measured when nobody tells.
+//! The time stamp counter as the clock, and its frequency: from CPUID, from
+//! KVM's clock, or measured without either.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +10,7 @@ use super::{Scale, calibrate, pvclock};
 use crate::acpi::Tables;
 use crate::cpuid;
 
-/// Who told the counter's frequency.
+/// Source of the counter's frequency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frequency {
     /// CPUID, the processor's leaf or the hypervisor's.
@@ -91,7 +91,7 @@ pub fn since_ns(ticks: u64) -> u64 {
     clock().to_ns.apply(self::ticks().saturating_sub(ticks))
 }
 
-/// Who told the counter's frequency.
+/// Source of the counter's frequency.
 pub(crate) fn frequency() -> Frequency {
     clock().frequency
 }

@@ -49,7 +49,7 @@ static HEAP: Heap = Heap {
     talc: IrqLock::new(Owned(Talc::new(Manual))),
 };
 
-/// Gives mapped RAM that nobody uses to the heap.
+/// Gives mapped and unused RAM to the heap.
 pub(crate) fn add(range: Range<u64>) {
     let length = range.end - range.start;
     let mut talc = HEAP.talc.lock();

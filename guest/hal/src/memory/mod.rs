@@ -46,7 +46,7 @@ impl Image {
     }
 }
 
-/// Gives the RAM that nobody uses to the heap and finishes the page tables.
+/// Gives unused RAM to the heap and finishes the page tables.
 /// Nothing of the memory given away is touched but a few words at its ends.
 pub(crate) fn init(handover: &Handover) {
     let image = Image::sections();

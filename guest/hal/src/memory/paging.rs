@@ -1,6 +1,6 @@
 //! Page tables: memory is mapped at its physical address, stacks in a window
 //! of their own. One set of tables for all CPUs, and entries only ever become
-//! more permissive after the other CPUs run, so that no CPU has to be told.
+//! more permissive after the other CPUs run, so that no CPU has to be notified.
 //!
 //! The image's code is read-only, everything else is not executable, page 0 is
 //! not mapped, and ring 0's memory is not ring 3's (Intel SDM vol. 3A, chapter 4).
@@ -119,7 +119,7 @@ pub(crate) fn protect(image: &Image) {
 
 /// Lets ring 3 read the tables: maps the parts of ring 0's memory that hold some
 /// once more, for reading. Besides tables these hold descriptor tables and stacks
-/// of ring 0, which are no secret to an image.
+/// of ring 0, which an image may know.
 fn open_window() {
     for part in supervisor::parts().iter().skip(1) {
         let mut page = part.range.start;

@@ -114,7 +114,7 @@ pub(crate) fn table_page() -> Option<u64> {
         return None;
     }
     FURTHER_USED.store(used + PAGE, Ordering::Relaxed);
-    // SAFETY: a page that nobody else has: heap memory may hold anything.
+    // SAFETY: a page that nothing else has: heap memory may hold anything.
     unsafe { core::ptr::write_bytes(page as *mut u64, 0, PAGE as usize / 8) };
     Some(page)
 }

@@ -104,7 +104,7 @@ struct Task {
 struct Slot(Task);
 
 /// Tables and stacks of all CPUs. The task state segments share one bitmap that
-/// allows every port: ports are no secret to an image.
+/// allows every port: an image may use any port.
 #[repr(C, align(4096))]
 struct Tables {
     idt: [Gate; GATES],

@@ -5,7 +5,7 @@
 //! under it is a virtio-blk device (`virtio`) or, for tests and on the host,
 //! memory ([`Disk::in_memory`]). A thread that calls sleeps until its own request
 //! has completed: the interrupt handler takes completions off the ring and wakes
-//! the threads that they belong to, nobody else.
+//! only the threads that they belong to.
 //!
 //! ```
 //! use tare_libos::block::{Access, BlockError, Disk};

@@ -87,7 +87,7 @@ fn time_limits_end_waiting() {
 }
 
 #[test]
-fn nobody_listens_and_nobody_is_there() {
+fn a_closed_port_refuses_and_an_absent_host_times_out() {
     let refused = TcpStream::connect("127.0.0.1:9").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     let no_route = TcpStream::connect("192.0.2.1:80").unwrap_err();

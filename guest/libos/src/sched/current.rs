@@ -106,7 +106,7 @@ pub fn may_run_program() -> bool {
 /// polls, and found nothing. When all pollers of a core have found nothing for
 /// 200 ms and no other thread is ready, the core halts until an interrupt;
 /// then each poller gets a turn. What is polled must therefore come with an
-/// interrupt or a deadline, or be told by [`Thread::unpark`].
+/// interrupt or a deadline, or be woken by [`Thread::unpark`].
 pub fn yield_idle() {
     let core = local();
     let thread = core.current();

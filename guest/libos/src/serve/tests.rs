@@ -74,7 +74,7 @@ fn connections_beyond_the_limit_are_refused_until_one_ends() {
 }
 
 #[test]
-fn a_quiet_peer_is_told_from_one_that_has_ended() {
+fn a_quiet_peer_differs_from_one_that_has_ended() {
     let listener = TcpListener::bind("127.0.0.1:9012").unwrap();
     let client = connect(9012);
     let mut stream = Stream::new(listener.accept().unwrap().0);

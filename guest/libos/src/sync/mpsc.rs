@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn full_and_empty_are_told_from_gone() {
+    fn full_and_empty_differ_from_disconnected() {
         let (sender, receiver) = sync_channel(1);
         assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
         assert_eq!(sender.try_send(1), Ok(()));

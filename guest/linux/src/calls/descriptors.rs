@@ -183,7 +183,7 @@ pub(super) fn ioctl(context: &Context<'_>, number: u64, request: u64, argument: 
             Ok(0)
         }
         FIOASYNC => Ok(0),
-        // The console is no terminal: programs then write without escapes.
+        // The console is not a terminal: programs then write without escapes.
         _ => Err(Errno::ENOTTY),
     }
 }

@@ -8,7 +8,7 @@ use tare_libos::thread::Thread as Waiter;
 use super::{File, Status, Watchers};
 use crate::errno::{Errno, Result};
 
-/// Nanoseconds of the monotonic clock, and of the period; 0 is none.
+/// Nanoseconds of the monotonic clock, and of the period; 0: without.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) next_ns: u64,

@@ -360,7 +360,7 @@ fn is_tares_own(path: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The names of a path, last first; `.` is none.
+/// The names of a path, last first, without `.`.
 fn parts(path: &str) -> Vec<String> {
     let parts = path
         .split('/')

@@ -186,7 +186,7 @@ fn what_smugglers_send_is_refused() {
 }
 
 #[test]
-fn versions_other_than_1_are_told_so() {
+fn other_versions_get_505_and_other_protocols_400() {
     for (head, status) in [
         ("GET / HTTP/2.0\r\n\r\n", Status::VersionNotSupported),
         (

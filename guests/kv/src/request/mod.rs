@@ -246,7 +246,7 @@ fn get_and_touch<'a>(mut words: Words<'a>, form: Form, line: &[u8]) -> Command<'
     }
 }
 
-/// No key of a line that is no longer than a key is too long.
+/// A line that is at most as long as a key has no key that is too long.
 fn get_keys<'a>(keys: Words<'a>, form: Form, touch: Option<i32>, line: &[u8]) -> Command<'a> {
     if line.len() > MAX_KEY && keys.clone().any(|key| key.len() > MAX_KEY) {
         return Command::Answer(BAD_FORMAT);

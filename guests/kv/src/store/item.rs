@@ -40,7 +40,7 @@ pub(super) struct Item {
 pub(super) const FETCHED: u8 = 1;
 /// The item was invalidated.
 pub(super) const STALE: u8 = 2;
-/// Somebody was told to make the item anew.
+/// A client was asked to make the item anew.
 pub(super) const WON: u8 = 4;
 
 /// There is no memory for the item.

@@ -257,7 +257,7 @@ impl<C: Clock> Store<C> {
         }
     }
 
-    /// Appends what a flag asks for. Of no item there is no more than key and opaque.
+    /// Appends what a flag asks for. Without an item these are the key and the opaque token.
     fn show_flag(&self, key: &[u8], at: u32, flag: &[u8], fetched: bool, out: &mut Vec<u8>) {
         let item: Option<&Item> = (at != NIL).then(|| &self.slots[at]);
         match (flag[0], item) {

@@ -18,7 +18,7 @@ fn problem(path: &std::path::Path, access: Access) -> Problem {
 }
 
 #[test]
-fn what_is_no_raw_disk_is_refused_by_name() {
+fn a_file_that_is_not_a_raw_disk_is_refused_by_name() {
     let (dir, path) = scratch();
     assert!(matches!(
         problem(&path, Access::ReadWrite),

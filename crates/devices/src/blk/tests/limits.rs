@@ -96,7 +96,7 @@ fn a_limit_that_goes_away_lets_all_go_on() {
     assert_eq!(machine.io(|device| device.deadline_ns()), None);
 }
 
-/// An engine without an event calls nobody back: what a turn leaves of copied requests is
+/// An engine without an event does not call back: what a turn leaves of copied requests is
 /// due at once.
 #[test]
 fn copied_requests_that_waited_for_the_limit_come_to_their_end() {

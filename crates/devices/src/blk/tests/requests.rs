@@ -65,7 +65,7 @@ fn a_flush_is_answered_after_it_was_done() {
 }
 
 #[test]
-fn the_serial_number_is_told() {
+fn the_serial_number_is_returned() {
     on_each_engine(|_, machine| {
         let mut rings = Driver::new(&machine).start(FEATURES, 64);
         assert_eq!(request(&machine, &mut rings[0], Wanted::new(8, 0, 20)), 0);

@@ -78,7 +78,10 @@ fn received_frames_beyond_the_limit_wait_in_the_link() {
     });
     assert_eq!(ready(&machine), Progress::Done);
     assert_eq!(rx.used_index(), 11);
-    assert!(!interest(&machine).readable, "nobody looks until it may");
+    assert!(
+        !interest(&machine).readable,
+        "not polled before the limit allows it"
+    );
     // A notification changes nothing.
     assert_eq!(notified(&machine, RX), Progress::Done);
     assert_eq!(rx.used_index(), 11);

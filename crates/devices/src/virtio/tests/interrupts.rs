@@ -105,7 +105,11 @@ fn a_device_with_more_to_do_wants_no_notifications() {
         let told = machine.counter("notifications");
         while notified(&machine) == Progress::More {}
         assert_eq!(ring.used_index(), 41);
-        assert_eq!(machine.counter("notifications"), told, "going on is none");
+        assert_eq!(
+            machine.counter("notifications"),
+            told,
+            "going on is not a notification"
+        );
         let _ = notified(&machine);
         assert_eq!(machine.counter("notifications"), told + 1);
     }

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_without_an_answer_stops_when_told() {
+    fn a_receiver_without_an_answer_stops_on_request() {
         if !can_run() {
             return;
         }

@@ -58,7 +58,7 @@ impl Link for Cable {
     fn flush(&mut self) {}
 }
 
-/// The wire's thread looks at everything in turn: nobody waits.
+/// The wire's thread polls everything in turn and never waits.
 #[derive(Clone)]
 struct Nobody;
 

@@ -22,7 +22,7 @@ pub(super) fn report_text(experiment: &Tcp, figures: &[Figure]) -> ReportText {
                 "Medians. Slowdown is Linux's goodput over Tare's in the rounds in which both delivered; \
                    the goal is at most 1.25. Again is the share of data segments that hold nothing \
                    new; the goal is at most 1.5 times Linux's. Failed is Tare's transfers that \
-                   did not arrive whole; the goal is none."
+                   did not arrive whole; the goal is 0."
                     .to_owned(),
             html: table(
                 &[

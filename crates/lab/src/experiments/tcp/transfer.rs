@@ -207,7 +207,7 @@ impl Wire {
 
     fn carry(&mut self, mut frame: Vec<u8>, is_to_receiver: bool) {
         let now = self.now_us();
-        // ARP is no part of what is compared.
+        // ARP is not part of what is compared.
         if !is_tcp(&frame) {
             return self.send(now, is_to_receiver, frame);
         }

@@ -169,7 +169,7 @@ impl Vic {
     fn latency_under(&self, load: Load, depths: &[u32]) -> u32 {
         match load {
             Load::Cached => 0,
-            // So many are with the disk while the guest sends as fast as it can.
+            // This many are with the disk while the guest sends as fast as it can.
             Load::Busy => self.time_of(depths.first().copied().unwrap_or(1).into()),
             _ => self.latency_us(),
         }

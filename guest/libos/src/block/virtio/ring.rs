@@ -74,7 +74,7 @@ unsafe impl Send for Ring {}
 
 /// A request that found its place.
 pub(super) enum Added {
-    /// The device wants to be told.
+    /// The device wants a notification.
     Notify,
     /// The device looks by itself.
     Quiet,
@@ -117,7 +117,7 @@ impl Ring {
     /// Puts a request into the queue; `thread` is woken when it has completed.
     ///
     /// # Safety
-    /// `data` and `completion` stay where they are, and nobody else uses the
+    /// `data` and `completion` stay where they are, and nothing else uses the
     /// data, until `completion.done` is set.
     pub(super) unsafe fn add(
         &mut self,

@@ -3,7 +3,7 @@
 //! That crate keeps to one thread, so a volume has a thread of its own
 //! that answers questions (`files`); callers sleep meanwhile. A disk is hostile input: what
 //! the crate would believe of the superblock is checked first (`superblock`), and
-//! nothing is read into memory that there is none for. Symbolic links are followed
+//! nothing is read that memory does not suffice for. Symbolic links are followed
 //! within the file system. A journal that was not written back is taken into
 //! account; nothing is ever written.
 

@@ -162,7 +162,7 @@ fn links_stay_within_the_file_system() {
 }
 
 #[test]
-fn what_is_no_file_system_is_named() {
+fn a_disk_without_a_file_system_is_an_error() {
     let problem = |bytes: Vec<u8>| mount(bytes).unwrap_err().to_string();
     assert_eq!(problem(vec![0; 512]), "the disk disk0 cannot be read");
     let none = "the disk disk0: no ext2, ext3 or ext4 file system found";

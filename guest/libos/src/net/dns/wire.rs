@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_another_question_is_none() {
+    fn an_answer_to_another_question_is_ignored() {
         let good = reply([0, 0], [1, 0], &record(&QUESTION, 1, 1, &[1, 2, 3, 4]));
         assert!(answer(&good, &asked(), Kind::A).is_some());
         let mut case = good.clone();

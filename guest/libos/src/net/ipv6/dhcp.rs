@@ -44,7 +44,7 @@ pub(crate) fn information_request(transaction: Transaction, mac: Mac) -> Vec<u8>
     message
 }
 
-/// The name servers in the answer to a request; `None` if it is no answer to it.
+/// The name servers in the answer to a request; `None` if it does not answer it.
 pub(crate) fn name_servers(message: &[u8], transaction: Transaction) -> Option<Vec<Ipv6Addr>> {
     let (header, mut rest) = message.split_first_chunk::<4>()?;
     if header[0] != REPLY || header[1..] != transaction {

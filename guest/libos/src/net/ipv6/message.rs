@@ -79,7 +79,7 @@ pub(crate) struct PrefixInformation {
 }
 
 impl Message {
-    /// Reads a message that came with `hop_limit`. `None` for what is none of these,
+    /// Reads a message that came with `hop_limit`. `None` for another message,
     /// makes no sense, or has passed a router (RFC 4861, 6.1 and 7.1).
     pub(crate) fn parse(message: &[u8], hop_limit: u8) -> Option<Self> {
         let [kind, code, ..] = *message else {

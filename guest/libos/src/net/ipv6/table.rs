@@ -161,7 +161,7 @@ impl Addresses {
         }
     }
 
-    /// Notes a router, or that it is none any more.
+    /// Notes a router, or that it is no longer one.
     pub(crate) fn note_router(&mut self, address: Ipv6Addr, valid: Until, now: Instant) {
         let known = self.routers.iter().position(|it| it.address == address);
         if has_ended(valid, now) {

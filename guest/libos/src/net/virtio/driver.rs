@@ -142,7 +142,7 @@ impl VirtioNet {
                 self.transmitting[usize::from(token)] = Some(Sent { buffer, len });
                 self.in_flight += 1;
                 // The queue publishes the frame and then looks at whether the
-                // device wants to be told; without a fence between the two the
+                // device wants a notification; without a fence between the two the
                 // look may come first and see a device that is still awake.
                 fence(Ordering::SeqCst);
                 self.notify |= self.transmit.should_notify();

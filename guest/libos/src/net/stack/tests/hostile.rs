@@ -55,7 +55,7 @@ fn a_well_formed_segment_parses() {
 }
 
 #[test]
-fn fragments_are_told_apart() {
+fn fragments_are_refused_as_such() {
     let mut bytes = segment(CLIENT, 1234, flags::SYN, 1);
     bytes[20] = 0x20;
     bytes[24..26].copy_from_slice(&[0, 0]);

@@ -43,7 +43,7 @@ fn the_own_address_works_within_the_guest() {
 }
 
 #[test]
-fn localhost_refuses_where_nobody_listens() {
+fn localhost_refuses_a_port_without_a_listener() {
     let mut world = World::new(41);
     let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 81);
     let id = world.server.connect(to, world.now).unwrap();

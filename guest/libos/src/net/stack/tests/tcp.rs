@@ -35,7 +35,7 @@ fn a_request_is_answered_and_both_sides_close() {
 }
 
 #[test]
-fn nobody_listening_refuses() {
+fn a_port_without_a_listener_refuses() {
     let mut world = World::new(2);
     let id = world.client.connect(HTTP, world.now).unwrap();
     world.settle();
@@ -44,7 +44,7 @@ fn nobody_listening_refuses() {
 }
 
 #[test]
-fn nobody_there_times_out() {
+fn an_absent_host_times_out() {
     let mut world = World::new(3);
     world.server.link().faults.lost = 1000;
     world.client.link().faults.lost = 1000;
