@@ -28,7 +28,7 @@ pub use interrupt::{
 };
 pub use kind::{Access, Device, ExitKind, Isa, USER_SIGNAL};
 pub use quota::{CgroupVersion, Quota};
-pub use thread::{Awake, Halts, OffCpu, OnCpu, Preemptor, ThreadAccount, Vcpu};
+pub use thread::{Awake, Halts, OffCpu, OnCpu, Preemptor, Resources, ThreadAccount, Vcpu};
 pub use unavailable::{Source, Unavailable};
 pub use vm::{Monitor, Role, Vm};
 pub use wakeup::{Step, Wakeups};
@@ -64,6 +64,9 @@ pub struct Account {
     /// CPU quotas of the control groups that its threads are in.
     #[serde(default)]
     pub quotas: Vec<Quota>,
+    /// Its tap devices together; `None` if it has none that this network namespace shows.
+    #[serde(default)]
+    pub network: Option<Network>,
     /// Kinds that were counted together because the guest made too many.
     pub overflowed: u64,
     /// Sources that could not be used.
@@ -122,6 +125,15 @@ impl Account {
     pub fn share(&self, ns: u64) -> f64 {
         self.per(ns, self.window_ns)
     }
+}
+
+/// What a machine's tap devices carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
+    /// Bytes to the guest.
+    pub to_guest_bytes: u64,
+    /// Bytes from it.
+    pub from_guest_bytes: u64,
 }
 
 /// What the observation cost.

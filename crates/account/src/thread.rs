@@ -20,6 +20,9 @@ pub struct ThreadAccount {
     pub off_cpu: OffCpu,
     /// Moves from one CPU to another; `None` without the kernel's account.
     pub migrations: Option<u64>,
+    /// Page faults and block devices.
+    #[serde(default)]
+    pub resources: Resources,
     /// CPUs it may run on, ascending.
     pub allowed_cpus: Vec<u32>,
     /// The CPU it was last on.
@@ -130,4 +133,15 @@ pub struct Halts {
     /// CPU time of polls after which the vCPU had to wait all the same, ns: what
     /// polling lost.
     pub poll_wasted_ns: u64,
+}
+
+/// What a thread used beside CPU time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    /// Page faults, minor and major; of a vCPU those that KVM resolved too.
+    pub page_faults: u64,
+    /// Bytes that block devices read for it; `None` where the kernel's tasks are not read.
+    pub read_bytes: Option<u64>,
+    /// Bytes that it made block devices write.
+    pub written_bytes: Option<u64>,
 }

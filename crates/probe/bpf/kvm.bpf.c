@@ -12,10 +12,12 @@
  * threads outside any VM, which are counted for process 0.
  *
  * A storm of events would make watching dear: user space then lets the programs
- * count in a slice of each period only (`gate`) and scales what they counted
- * (src/kvm/gate.rs). What a thread did in one slice says nothing about the next.
+ * count in a slice of each period only (`gate`), or attaches them for bursts, and
+ * scales what they counted (src/kvm/gate.rs). What a thread did in one slice says
+ * nothing about the next.
  */
 #include "tare.bpf.h"
+#include "tasks.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -87,9 +89,10 @@ struct value {
 	u64 last_slice;
 };
 
-/* Set by user space, but for the last two. */
+/* Set by user space, but for the last slice. */
 struct gate {
-	u64 open_ticks;		/* of each period; none: all */
+	u64 open_ticks;		/* of each period; none: all; CLOSED: nothing is counted */
+	u64 burst;		/* the slice that is counted while all time is */
 	u64 slice;		/* the last one that was counted */
 	u64 slice_ns;		/* when it began */
 };
@@ -153,15 +156,19 @@ ARRAY_MAP(cpus, MAX_CPUS, struct cpu);
 const volatile u32 exit_reason_offset = 8;
 const volatile u32 exit_isa_offset = 24;
 
-/* The slice that is counted now: 0 while all time is. */
+/* The slice that is counted now. */
 INLINE u64 slice_now(void)
 {
 	u32 zero = 0;
 	struct gate *it = bpf_map_lookup_elem(&gate, &zero);
 	u64 tick, slice;
 
-	if (!it || !it->open_ticks)
+	if (!it)
 		return 0;
+	if (!it->open_ticks)
+		return it->burst;
+	if (it->open_ticks == CLOSED)
+		return CLOSED;
 	tick = bpf_jiffies64();
 	if ((tick & ((1 << PERIOD_SHIFT) - 1)) >= it->open_ticks)
 		return CLOSED;
@@ -259,6 +266,16 @@ INLINE struct thread *known_thread(const u32 *tid, u64 slice)
 	struct thread *thread = bpf_map_lookup_elem(&threads, tid);
 
 	return thread ? of_slice(thread, slice) : 0;
+}
+
+/* Knows a thread from now on. */
+NOINLINE int learn(u32 tid, u32 owner)
+{
+	struct thread fresh = {};
+
+	fresh.tgid = owner;
+	bpf_map_update_elem(&threads, &tid, &fresh, BPF_NOEXIST);
+	return 0;
 }
 
 /* The thread that runs now, if it is of a VM that is observed. */
@@ -847,5 +864,27 @@ int on_sched_switch(struct raw *ctx)
 	thread = known_thread(&next_tid, slice);
 	if (thread)
 		enters(thread, next_tid);
+	return 0;
+}
+
+/* Once for each task of the host, whenever user space reads the iterator. */
+SEC("iter/task")
+int on_task(struct bpf_iter__task *ctx)
+{
+	struct task_struct___whole *task = ctx->task;
+	struct task_record record = {};
+	u32 *owner, tgid, tid;
+
+	if (!task)
+		return 0;
+	tgid = task->tgid;
+	owner = bpf_map_lookup_elem(&owners, &tgid);
+	if (!owner)
+		return 0;
+	read_task(task, *owner, &record);
+	tid = record.tid;
+	if (!bpf_map_lookup_elem(&threads, &tid))
+		learn(tid, *owner);
+	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
 	return 0;
 }

@@ -40,9 +40,10 @@ fn cost_of_all(window: Duration) {
         before_ns = now_ns;
     };
     let mut started = Started::before_listing();
+    let listing_ns = thread_cpu_ns();
     let vms = vm::list().vms;
+    started.listed(Duration::from_nanos(thread_cpu_ns() - listing_ns));
     step(&format!("listing {} machines", vms.len()));
-    started.listed(Duration::from_millis(5));
     let mut observer = kvm::Observer::start(&vms);
     step("starting to observe");
     let (end, mut next_list) = (Instant::now() + window, Instant::now());

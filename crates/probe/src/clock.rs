@@ -7,6 +7,11 @@ pub fn thread_cpu_ns() -> u64 {
     of(ClockId::ThreadCPUTime)
 }
 
+/// CPU time of this process, all threads.
+pub fn process_cpu_ns() -> u64 {
+    of(ClockId::ProcessCPUTime)
+}
+
 /// Time since the computer started.
 pub(crate) fn monotonic_ns() -> u64 {
     of(ClockId::Monotonic)

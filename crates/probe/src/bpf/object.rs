@@ -1,8 +1,14 @@
 //! One compiled file of BPF programs in the kernel.
 
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::Read as _;
+
 use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
+use aya::programs::raw_trace_point::RawTracePointLinkId;
+use aya::programs::trace_point::TracePointLinkId;
 use aya::programs::{
-    BtfTracePoint, PerfEvent, Program, ProgramError, RawTracePoint, TracePoint, perf_event,
+    BtfTracePoint, Iter, PerfEvent, Program, ProgramError, RawTracePoint, TracePoint, perf_event,
 };
 use aya::{Btf, Ebpf, EbpfLoader, Pod};
 
@@ -67,6 +73,16 @@ impl<'a> Point<'a> {
         Self::Raw { event, program }
     }
 
+    /// The program's function in the object.
+    pub const fn function(&self) -> &'a str {
+        match self {
+            Self::Raw { program, .. }
+            | Self::Typed { program, .. }
+            | Self::Record { program, .. }
+            | Self::CpuClock { program, .. } => program,
+        }
+    }
+
     /// A trace point with typed arguments.
     pub const fn typed(event: &'a str, program: &'a str) -> Self {
         Self::Typed { event, program }
@@ -77,7 +93,19 @@ impl<'a> Point<'a> {
 #[derive(Debug)]
 pub struct Object {
     ebpf: Ebpf,
+    /// Attachments that [`Self::detach`] ends, by program.
+    links: Vec<(String, Link)>,
 }
+
+/// An attachment to a trace point.
+#[derive(Debug)]
+enum Link {
+    Raw(RawTracePointLinkId),
+    Record(TracePointLinkId),
+}
+
+/// Bytes that one reading of an iterator takes: the kernel's buffer has 8 pages.
+const ITERATOR_BYTES: usize = 1 << 15;
 
 impl Object {
     /// Makes the object's maps and checks its programs against this kernel's types.
@@ -93,7 +121,10 @@ impl Object {
         }
         let ebpf = loader.load(image.bytes);
         let ebpf = ebpf.map_err(|error| unavailable(reason::of(&error)))?;
-        Ok(Self { ebpf })
+        Ok(Self {
+            ebpf,
+            links: Vec::new(),
+        })
     }
 
     /// Loads and attaches each program; returns those that this kernel refuses. A
@@ -112,9 +143,69 @@ impl Object {
         let unavailable = |why: String| Unavailable::named(source, &name, why);
         let program = self.ebpf.program_mut(function);
         let program = program.ok_or_else(|| unavailable(format!("no program {function}")))?;
-        point
-            .attach(program, types)
-            .map_err(|error| unavailable(reason::of(&error)))
+        let link = point.attach(program, types);
+        let link = link.map_err(|error| unavailable(reason::of(&error)))?;
+        self.links.extend(Some(function.to_owned()).zip(link));
+        Ok(())
+    }
+
+    /// Detaches programs that are attached to raw trace points and to records: they cost
+    /// nothing until [`Self::attach`] attaches them again.
+    pub fn detach(&mut self, wanted: impl Fn(&str) -> bool) {
+        let links = std::mem::take(&mut self.links).into_iter();
+        let (ended, kept) = links.partition(|(function, _)| wanted(function));
+        self.links = kept;
+        let ended: Vec<(String, Link)> = ended;
+        for (function, link) in ended {
+            if let Some(program) = self.ebpf.program_mut(&function) {
+                // One that is detached already is what is wanted.
+                let _ = link.detach(program);
+            }
+        }
+    }
+
+    /// Whether a program is attached to a raw trace point or a record.
+    pub fn is_attached(&self, function: &str) -> bool {
+        self.links.iter().any(|(attached, _)| attached == function)
+    }
+
+    /// How often each program ran while there was a meter, by its function.
+    pub fn runs(&self) -> BTreeMap<String, u64> {
+        let programs = self.ebpf.programs();
+        let runs = programs.filter_map(|(name, program)| {
+            Some((name.to_owned(), program.info().ok()?.run_count()))
+        });
+        runs.collect()
+    }
+
+    /// Loads a program that iterates over the kernel's objects of a type, such as `task`.
+    pub fn load_iterator(&mut self, function: &str, over: &str) -> Result<(), Unavailable> {
+        let refused = |error: &(dyn Error + 'static)| {
+            Unavailable::named(Source::Bpf, function, reason::of(error))
+        };
+        let program = iterator(&mut self.ebpf, function).map_err(|error| refused(&error))?;
+        let types = Btf::from_sys_fs().map_err(|error| refused(&error))?;
+        program.load(over, &types).map_err(|error| refused(&error))
+    }
+
+    /// All that an iterator writes in one pass over its objects.
+    pub fn iterate(&mut self, function: &str) -> Result<Vec<u8>, Unavailable> {
+        let mut read = || -> Result<Vec<u8>, Box<dyn Error>> {
+            let program = iterator(&mut self.ebpf, function)?;
+            let link = program.attach()?;
+            let mut file = program.take_link(link)?.into_file()?;
+            let mut bytes = Vec::new();
+            loop {
+                let end = bytes.len();
+                bytes.resize(end + ITERATOR_BYTES, 0);
+                let read = file.read(&mut bytes[end..])?;
+                bytes.truncate(end + read);
+                if read == 0 {
+                    return Ok(bytes);
+                }
+            }
+        };
+        read().map_err(|error| Unavailable::named(Source::Bpf, function, reason::of(&*error)))
     }
 
     /// All entries of a hash map whose keys are `K` and whose values are `V` words
@@ -139,6 +230,26 @@ impl Object {
         HashMap::<&mut MapData, u32, [u64; V]>::try_from(data)
             .and_then(|mut hash| hash.insert(key, value, 0))
             .map_err(|error| unavailable(reason::of(&error)))
+    }
+
+    /// Puts an entry into a hash map whose keys and values are numbers of 32 bits.
+    pub fn insert_number(&mut self, map: &str, key: u32, value: u32) -> Result<(), Unavailable> {
+        let unavailable = |why: String| Unavailable::named(Source::Bpf, map, why);
+        let data = self.ebpf.map_mut(map);
+        let data = data.ok_or_else(|| unavailable("no such map".to_owned()))?;
+        HashMap::<&mut MapData, u32, u32>::try_from(data)
+            .and_then(|mut hash| hash.insert(key, value, 0))
+            .map_err(|error| unavailable(reason::of(&error)))
+    }
+
+    /// Removes an entry of such a map.
+    pub fn remove_number(&mut self, map: &str, key: u32) {
+        if let Some(data) = self.ebpf.map_mut(map)
+            && let Ok(mut hash) = HashMap::<&mut MapData, u32, u32>::try_from(data)
+        {
+            // It may be gone already.
+            let _ = hash.remove(&key);
+        }
     }
 
     /// The value of a hash map with keys of 32 bits.
@@ -266,12 +377,17 @@ impl Point<'_> {
         }
     }
 
-    fn attach(self, program: &mut Program, types: &mut Option<Btf>) -> Result<(), ProgramError> {
+    /// Also returns the attachment if it can be ended.
+    fn attach(
+        self,
+        program: &mut Program,
+        types: &mut Option<Btf>,
+    ) -> Result<Option<Link>, ProgramError> {
         match self {
             Self::Raw { event, .. } => {
                 let program: &mut RawTracePoint = program.try_into()?;
                 once(program.load())?;
-                program.attach(event).map(drop)
+                program.attach(event).map(|link| Some(Link::Raw(link)))
             }
             Self::Typed { event, .. } => {
                 let program: &mut BtfTracePoint = program.try_into()?;
@@ -280,14 +396,15 @@ impl Point<'_> {
                     None => types.insert(Btf::from_sys_fs()?),
                 };
                 once(program.load(event, types))?;
-                program.attach().map(drop)
+                program.attach().map(|_| None)
             }
             Self::Record {
                 category, event, ..
             } => {
                 let program: &mut TracePoint = program.try_into()?;
                 once(program.load())?;
-                program.attach(category, event).map(drop)
+                let link = program.attach(category, event);
+                link.map(|link| Some(Link::Record(link)))
             }
             Self::CpuClock { tid, hz, .. } => {
                 let program: &mut PerfEvent = program.try_into()?;
@@ -302,10 +419,32 @@ impl Point<'_> {
                         perf_event::SamplePolicy::Frequency(hz),
                         false,
                     )
-                    .map(drop)
+                    .map(|_| None)
             }
         }
     }
+}
+
+impl Link {
+    fn detach(self, program: &mut Program) -> Result<(), ProgramError> {
+        match self {
+            Self::Raw(link) => {
+                let program: &mut RawTracePoint = program.try_into()?;
+                program.detach(link)
+            }
+            Self::Record(link) => {
+                let program: &mut TracePoint = program.try_into()?;
+                program.detach(link)
+            }
+        }
+    }
+}
+
+fn iterator<'a>(ebpf: &'a mut Ebpf, function: &str) -> Result<&'a mut Iter, ProgramError> {
+    let program = ebpf.program_mut(function);
+    program
+        .ok_or(ProgramError::UnexpectedProgramType)?
+        .try_into()
 }
 
 /// A program that is attached at a second point is in the kernel already.

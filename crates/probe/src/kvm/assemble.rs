@@ -29,8 +29,9 @@ pub(super) struct Parts<'a> {
 
 impl Parts<'_> {
     /// The role of each thread, by its name; vCPUs without a name by what only their
-    /// threads do.
-    pub(super) fn roles(&self) -> BTreeMap<u32, Role> {
+    /// threads do: those are looked for again only where threads have come or gone
+    /// (`nameless`).
+    pub(super) fn roles(&self, nameless: &mut BTreeMap<u32, u32>) -> BTreeMap<u32, Role> {
         let readings = self.after.readings.keys();
         let mut roles: BTreeMap<_, _> = readings
             .map(|tid| (*tid, self.after.role(self.vm, *tid)))
@@ -38,8 +39,12 @@ impl Parts<'_> {
         if roles.values().any(|role| role.is_vcpu()) {
             return roles;
         }
-        let tids: Vec<u32> = roles.keys().copied().collect();
-        let mut vcpus = vm::nameless_vcpus(self.vm, &tids);
+        let are_here = nameless.keys().all(|tid| roles.contains_key(tid));
+        if nameless.len() != self.vm.vcpus.len() || !are_here {
+            let tids: Vec<u32> = roles.keys().copied().collect();
+            *nameless = vm::nameless_vcpus(self.vm, &tids);
+        }
+        let mut vcpus = nameless.clone();
         if vcpus.is_empty() {
             // The machine has ended: exits remain.
             let mut exiting: Vec<u32> = self
@@ -92,13 +97,14 @@ impl Parts<'_> {
         };
         ThreadAccount {
             tid,
-            name: after.stat.comm.clone(),
+            name: after.comm.clone(),
             role,
             on_cpu,
             off_cpu,
             migrations: after.migrations_since(before),
-            allowed_cpus: after.switches.allowed_cpus.clone(),
-            last_cpu: Some(after.stat.cpu),
+            resources: after.resources(before),
+            allowed_cpus: after.allowed_cpus.clone(),
+            last_cpu: Some(after.cpu),
             vcpu,
         }
     }

@@ -15,7 +15,10 @@ use crate::bpf::{Object, RunTime, RunTimeMeter};
 const CYCLE: u32 = 4;
 /// What a run costs that finds the gate closed, ns: measured, and not.
 pub(super) const CLOSED_MEASURED_NS: f64 = 50.0;
-const CLOSED_ALONE_NS: f64 = 10.0;
+pub(super) const CLOSED_ALONE_NS: f64 = 10.0;
+/// What a call costs that the kernel does not measure: the trace point, and the way to the
+/// program and back.
+pub(super) const DISPATCH_NS: f64 = 20.0;
 
 /// The cost of one object's programs.
 #[derive(Debug)]
@@ -104,10 +107,11 @@ impl Cost {
         }
     }
 
-    /// What the window has cost until the last look.
+    /// What the window has cost until the last look, with what calls cost beside.
     pub(super) fn total(&self) -> RunTime {
+        let calls = self.sum.runs * DISPATCH_NS;
         RunTime {
-            ns: self.sum.ns.round() as u64,
+            ns: (self.sum.ns + calls).round() as u64,
             runs: self.sum.runs.round() as u64,
         }
     }

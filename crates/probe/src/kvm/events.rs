@@ -42,12 +42,25 @@ const FORMATS: [&str; 2] = [
 const VM_WORDS: usize = 2;
 const THREAD_WORDS: usize = 25;
 
-/// Loads the object, names the machines, then attaches; also returns what is
-/// missing.
-pub(super) fn load(vms: &[Vm]) -> (Option<Object>, Vec<Unavailable>) {
+/// What was loaded.
+pub(super) struct Loaded {
+    pub(super) object: Option<Object>,
+    /// Where its programs can be attached.
+    pub(super) points: Vec<Point<'static>>,
+    pub(super) missing: Vec<Unavailable>,
+}
+
+/// Loads the object, names the machines, then attaches.
+pub(super) fn load(vms: &[Vm]) -> Loaded {
     let mut object = match Object::load(crate::bpf_image!("kvm.bpf.o"), &exit_record()) {
         Ok(object) => object,
-        Err(unavailable) => return (None, vec![unavailable]),
+        Err(unavailable) => {
+            return Loaded {
+                object: None,
+                points: Vec::new(),
+                missing: vec![unavailable],
+            };
+        }
     };
     let mut missing: Vec<_> = vms
         .iter()
@@ -56,8 +69,19 @@ pub(super) fn load(vms: &[Vm]) -> (Option<Object>, Vec<Unavailable>) {
     let raw = RAW
         .iter()
         .map(|(event, program)| Point::raw(event, program));
-    missing.extend(object.attach(&raw.chain([EXIT]).collect::<Vec<_>>()));
-    (Some(object), missing)
+    let mut points = Vec::new();
+    for point in raw.chain([EXIT]) {
+        let refused = object.attach(&[point]);
+        if refused.is_empty() {
+            points.push(point);
+        }
+        missing.extend(refused);
+    }
+    Loaded {
+        object: Some(object),
+        points,
+        missing,
+    }
 }
 
 /// Counts for this process from now on.

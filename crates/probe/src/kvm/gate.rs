@@ -5,11 +5,17 @@
 //! count in the first ticks of each (`slice_now` in `bpf/kvm.bpf.c`), in all of them
 //! unless that would cost more than a budget. What they counted is scaled by the time
 //! that the gate was open.
+//!
+//! A program that finds the gate closed costs its call all the same. Where events are so
+//! many that this takes a large part of the budget, the programs are attached for bursts
+//! and detached in between, for as long as the budget needs to pay for the burst.
+
+use std::time::Duration;
 
 use aya::maps::{Array, MapData};
 use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 
-use super::cost::{CLOSED_MEASURED_NS, Measured, Narrowed};
+use super::cost::{CLOSED_ALONE_NS, CLOSED_MEASURED_NS, DISPATCH_NS, Measured, Narrowed};
 use crate::bpf::Object;
 
 /// Ticks in a period.
@@ -19,6 +25,18 @@ const FEWEST_TICKS: u64 = 2;
 
 /// Ticks after which the cost of an open gate is known.
 const TICKS_OF_OPEN_GATE: u64 = 4;
+
+/// Length of a burst.
+pub(super) const BURST_NS: u64 = 24_000_000;
+/// Longest rest after one: a storm that ends is noticed then.
+const LONGEST_REST_NS: u64 = 3_000_000_000;
+/// Share of a core that calls which find the gate closed may take: less than attaching and
+/// detaching would.
+const CLOSED_SHARE: f64 = 0.004;
+/// No slice of a period has such a number.
+const FIRST_BURST: u64 = 1 << 62;
+/// `open_ticks` of a gate that counts nothing.
+const CLOSED: u64 = u64::MAX;
 
 /// Whether a storm may be sampled.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,6 +62,32 @@ pub(super) struct Gate {
     counting: Counting,
     /// The window so far, in stretches of equal openness.
     stretches: Vec<Stretch>,
+    rhythm: Mode,
+    /// Bursts so far.
+    bursts: u64,
+    /// CPU time of attaching and detaching since the last rest began.
+    switching_ns: u64,
+}
+
+/// How a storm is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// In slices of each period, or not at all.
+    Slices,
+    /// The programs are attached and count everything, until then.
+    Burst { until_ns: u64 },
+    /// They are detached until then.
+    Rest { until_ns: u64 },
+}
+
+/// What the programs have to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Programs {
+    Stay,
+    /// To be attached, then [`Gate::open_burst`].
+    Attach,
+    /// To be detached: the gate is closed.
+    Detach,
 }
 
 /// From when on the gate was open for `open_ticks` of each period.
@@ -70,6 +114,9 @@ impl Gate {
                 from_ns: nanoseconds(clock_gettime(ClockId::Monotonic)),
                 open_ticks: PERIOD_TICKS,
             }],
+            rhythm: Mode::Slices,
+            bursts: 0,
+            switching_ns: 0,
         }
     }
 
@@ -81,31 +128,127 @@ impl Gate {
         }];
     }
 
-    /// Whether it is not always open.
+    /// Whether it is not always open while the programs are attached.
     pub(super) fn narrowed(&self) -> Narrowed {
-        match self.open_ticks() {
-            PERIOD_TICKS => Narrowed::No,
-            _ => Narrowed::Yes,
+        match (self.rhythm, self.open_ticks()) {
+            (Mode::Slices, 0..PERIOD_TICKS) => Narrowed::Yes,
+            _ => Narrowed::No,
         }
+    }
+
+    /// Time until a burst or a rest is over.
+    pub(super) fn next_change(&self, now_ns: u64) -> Option<Duration> {
+        match self.rhythm {
+            Mode::Slices => None,
+            Mode::Rest { .. } if self.has_counted_nothing() => Some(Duration::ZERO),
+            Mode::Burst { until_ns } | Mode::Rest { until_ns } => {
+                Some(Duration::from_nanos(until_ns.saturating_sub(now_ns)))
+            }
+        }
+    }
+
+    /// A window in which nothing is counted says nothing: it begins with a burst.
+    fn has_counted_nothing(&self) -> bool {
+        self.stretches.iter().all(|stretch| stretch.open_ticks == 0)
     }
 
     /// Chooses how long to be open from what the programs cost lately, and the share of
     /// a core that the observing thread takes itself.
-    pub(super) fn choose(&mut self, object: &mut Object, measured: Measured, own: f64) {
+    pub(super) fn choose(
+        &mut self,
+        object: &mut Object,
+        measured: Option<Measured>,
+        own: f64,
+    ) -> Programs {
         let Counting::Within(whole) = self.counting else {
-            return;
+            return Programs::Stay;
         };
         let budget = left_for_programs(whole, own);
+        let now_ns = nanoseconds(clock_gettime(ClockId::Monotonic));
+        match (self.rhythm, measured) {
+            (Mode::Rest { until_ns }, _) if now_ns >= until_ns || self.has_counted_nothing() => {
+                Programs::Attach
+            }
+            (Mode::Burst { until_ns }, Some(measured)) if now_ns >= until_ns => {
+                self.after_burst(object, measured, budget, now_ns)
+            }
+            (Mode::Slices, Some(measured)) => self.slice(object, measured, budget, now_ns),
+            _ => Programs::Stay,
+        }
+    }
+
+    fn slice(
+        &mut self,
+        object: &mut Object,
+        measured: Measured,
+        budget: f64,
+        now_ns: u64,
+    ) -> Programs {
         if measured.elapsed_ns < tick_ns() * ticks_to_judge(self.open_ticks()) {
-            return;
+            return Programs::Stay;
+        }
+        if calls_are_dear(measured) {
+            // What was open until now was the first burst.
+            return self.after_burst(object, measured, budget, now_ns);
         }
         let open_ticks = affordable(budget, self.open_ticks(), measured);
-        if open_ticks != self.open_ticks() && set(object, open_ticks) {
-            self.stretches.push(Stretch {
-                from_ns: nanoseconds(clock_gettime(ClockId::Monotonic)),
-                open_ticks,
-            });
+        if open_ticks != self.open_ticks() && set(object, open_ticks, self.burst()) {
+            self.stretch(now_ns, open_ticks);
         }
+        Programs::Stay
+    }
+
+    fn after_burst(
+        &mut self,
+        object: &mut Object,
+        measured: Measured,
+        budget: f64,
+        now_ns: u64,
+    ) -> Programs {
+        if !calls_are_dear(measured) {
+            self.rhythm = Mode::Slices;
+            return Programs::Stay;
+        }
+        if !set(object, CLOSED, self.burst()) {
+            return Programs::Stay;
+        }
+        self.stretch(now_ns, 0);
+        let until_ns = now_ns + rest_ns(budget, measured, self.switching_ns);
+        self.switching_ns = 0;
+        self.rhythm = Mode::Rest { until_ns };
+        Programs::Detach
+    }
+
+    /// The programs are attached again.
+    pub(super) fn open_burst(&mut self, object: &mut Object) {
+        self.bursts += 1;
+        if set(object, PERIOD_TICKS, self.burst()) {
+            let now_ns = nanoseconds(clock_gettime(ClockId::Monotonic));
+            self.stretch(now_ns, PERIOD_TICKS);
+            self.rhythm = Mode::Burst {
+                until_ns: now_ns + BURST_NS,
+            };
+        }
+    }
+
+    /// Attaching or detaching has taken so much CPU time.
+    pub(super) fn switched(&mut self, spent_ns: u64) {
+        self.switching_ns += spent_ns;
+    }
+
+    /// The number of this burst; what threads did in an earlier one is forgotten.
+    fn burst(&self) -> u64 {
+        match self.bursts {
+            0 => 0,
+            bursts => FIRST_BURST + bursts,
+        }
+    }
+
+    fn stretch(&mut self, from_ns: u64, open_ticks: u64) {
+        self.stretches.push(Stretch {
+            from_ns,
+            open_ticks,
+        });
     }
 
     /// Share of the window until `now_ns` in which the programs counted.
@@ -121,6 +264,22 @@ impl Gate {
         let last = self.stretches.last();
         last.map_or(PERIOD_TICKS, |last| last.open_ticks)
     }
+}
+
+/// Whether events are so many that calls which count nothing take too much.
+fn calls_are_dear(measured: Measured) -> bool {
+    let each = CLOSED_ALONE_NS + DISPATCH_NS;
+    let calls = measured.spent.runs as f64 * each / measured.elapsed_ns.max(1) as f64;
+    calls > CLOSED_SHARE
+}
+
+/// Time until the budget has paid for a burst, and for attaching and detaching.
+fn rest_ns(budget: f64, burst: Measured, switching_ns: u64) -> u64 {
+    let calls = burst.spent.runs as f64 * DISPATCH_NS;
+    let spent = burst.spent.ns as f64 + calls + switching_ns as f64;
+    let paid_after = (spent / budget) as u64;
+    let rest = paid_after.saturating_sub(burst.elapsed_ns);
+    rest.clamp(BURST_NS, LONGEST_REST_NS)
 }
 
 /// The programs keep a part, however much the observing thread takes.
@@ -183,10 +342,10 @@ impl Rhythm {
     }
 }
 
-/// Words of `struct gate`: ticks, the last slice and when it began.
-type Words = [u64; 3];
+/// Words of `struct gate`: ticks, the burst, the last slice and when it began.
+type Words = [u64; 4];
 
-fn set(object: &mut Object, open_ticks: u64) -> bool {
+fn set(object: &mut Object, open_ticks: u64, burst: u64) -> bool {
     let word = match open_ticks {
         PERIOD_TICKS => 0,
         fewer => fewer,
@@ -195,7 +354,7 @@ fn set(object: &mut Object, open_ticks: u64) -> bool {
         return false;
     };
     Array::<&mut MapData, Words>::try_from(map)
-        .is_ok_and(|mut gate| gate.set(0, [word, 0, 0], 0).is_ok())
+        .is_ok_and(|mut gate| gate.set(0, [word, burst, 0, 0], 0).is_ok())
 }
 
 /// When the last slice began.
@@ -203,7 +362,7 @@ fn last_slice_ns(object: &Object) -> u64 {
     let map = object.map("gate");
     let gate = map.and_then(|map| Array::<&MapData, Words>::try_from(map).ok());
     let words = gate.and_then(|gate| gate.get(&0, 0).ok());
-    words.map_or(0, |[_, _, began_ns]| began_ns)
+    words.map_or(0, |[.., began_ns]| began_ns)
 }
 
 /// Length of the kernel's tick.
@@ -259,6 +418,36 @@ mod tests {
         assert!(again.abs_diff(open) <= 1, "{open} {again}");
         let worst = second_of(1_000_000, PERIOD_TICKS);
         assert_eq!(affordable(BUDGET, PERIOD_TICKS, worst), FEWEST_TICKS);
+    }
+
+    #[test]
+    fn a_storm_whose_calls_alone_are_dear_is_counted_in_bursts() {
+        assert!(!calls_are_dear(second_of(60_000, PERIOD_TICKS)));
+        let storm = second_of(2_000_000, PERIOD_TICKS);
+        assert!(calls_are_dear(storm));
+        // 24 ms of 2,000,000 calls a second of 120 ns, and what each call costs beside.
+        let burst = Measured {
+            spent: RunTime {
+                ns: 48_000 * 120,
+                runs: 48_000,
+            },
+            elapsed_ns: BURST_NS,
+        };
+        let rest = rest_ns(BUDGET, burst, 2_000_000);
+        let cost = 48_000.0 * (120.0 + DISPATCH_NS) + 2e6;
+        let share = cost / (rest + BURST_NS) as f64;
+        assert!((share / BUDGET - 1.0).abs() < 0.01, "{share}");
+        assert_eq!(rest_ns(1e-9, burst, 0), LONGEST_REST_NS);
+    }
+
+    #[test]
+    fn time_at_rest_is_not_counted() {
+        let at = |from_ns, open_ticks| Stretch {
+            from_ns,
+            open_ticks,
+        };
+        let stretches = [at(0, PERIOD_TICKS), at(1_000, 0), at(9_000, PERIOD_TICKS)];
+        assert_eq!(share(&stretches, 10_000, RHYTHM), 0.2);
     }
 
     #[test]

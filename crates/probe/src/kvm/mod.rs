@@ -12,7 +12,10 @@ mod host;
 mod interrupts;
 mod observer;
 mod statistics;
+mod taps;
+mod tasks;
 mod threads;
+mod watched;
 
 use std::time::{Duration, Instant};
 

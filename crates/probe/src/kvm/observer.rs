@@ -1,23 +1,22 @@
 //! The observer: sources that stay open, and an account at each turn.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::assemble::Parts;
 use super::cost::Cost;
 use super::counts::Counts;
-use super::gate::{Counting, Gate};
-use super::statistics::Statistics;
-use super::threads::{Others, Threads};
-use super::{classes, events, host, interrupts};
-use crate::bpf::Object;
+use super::events::Loaded;
+use super::gate::{Counting, Gate, Programs};
+use super::threads::{Depth, Others};
+use super::watched::{Host, Outside, Watched};
+use super::{classes, events, host, taps, tasks};
+use crate::bpf::{Object, Point};
 use crate::clock::{monotonic_ns, thread_cpu_ns};
 use crate::proc;
-use crate::proc::quota::{self, Group, Mounts};
-use crate::vm::{self, Role, Vm};
+use crate::proc::quota::Groups;
+use crate::vm::{self, Descriptors, Vm};
 use crate::{Source, Unavailable};
-use tare_account::{Account, ObserverCost, Quota};
+use tare_account::{Account, ObserverCost};
 
 /// Share of a core that looks at threads within a window may cost.
 const LOOKS_SHARE: f64 = 0.003;
@@ -28,6 +27,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// in full for 250 ms alone costs 0.5 % of a core over 4 s.
 const FIRST_LOOKS: Duration = Duration::from_millis(25);
 
+/// Share of a burst's calls from which a program is detached after it.
+const HOT: f64 = 0.05;
+
 /// Time over which the cost of one reading of all threads is spread.
 const SPREAD: Duration = Duration::from_secs(2);
 /// Interrupts per second of unknown owners that change no conclusion.
@@ -37,12 +39,18 @@ const FEW_HZ: f64 = 20.0;
 #[derive(Debug)]
 pub struct Observer {
     object: Option<Object>,
+    /// Where its programs are attached.
+    points: Vec<Point<'static>>,
+    /// Runs of each until this burst began.
+    runs: BTreeMap<String, u64>,
     bpf: Option<Cost>,
     gate: Gate,
     unavailable: Vec<Unavailable>,
     emulated: bool,
-    mounts: Mounts,
+    groups: Groups,
     watched: Vec<Watched>,
+    /// How threads are read.
+    threads: Reader,
     /// When the window began, and what had been counted then.
     began: Snapshot,
     lost: u64,
@@ -52,26 +60,21 @@ pub struct Observer {
     reading_ns: u64,
 }
 
+/// How threads are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reader {
+    /// The kernel's tasks, all in one reading.
+    Tasks,
+    /// The files of each.
+    Files,
+}
+
 /// What is read at the end of a window, where the next one begins.
 #[derive(Debug)]
 struct Snapshot {
     at: Instant,
     counts: Counts,
     own_cpu_ns: u64,
-}
-
-/// One machine's sources.
-#[derive(Debug)]
-struct Watched {
-    vm: Vm,
-    /// Where its window begins, if it was found after the others' began.
-    since: Option<Instant>,
-    others: Others,
-    before: Threads,
-    after: Threads,
-    quotas: BTreeMap<PathBuf, Group>,
-    overflowed: u64,
-    statistics: Statistics,
 }
 
 impl Observer {
@@ -83,34 +86,42 @@ impl Observer {
 
     /// The same, with a choice.
     pub fn counting(vms: &[Vm], counting: Counting) -> Self {
-        let mut others = others(&vms.iter().collect::<Vec<_>>());
-        let mut watched: Vec<_> = vms
-            .iter()
-            .map(|vm| Watched::new(vm, others.remove(&vm.pid).unwrap_or_default()))
-            .collect();
-        let (mut object, mut unavailable) = events::load(vms);
+        let watched = watched(&vms.iter().collect::<Vec<_>>());
+        let Loaded {
+            mut object,
+            points,
+            missing: mut unavailable,
+        } = events::load(vms);
         let bpf = object.is_some().then(Cost::start);
         let bpf = bpf.and_then(|bpf| bpf.map_err(|why| unavailable.push(why)).ok());
-        let mounts = Mounts::read();
-        let cpu_ns = thread_cpu_ns();
-        for watched in &mut watched {
-            watched.read(object.as_mut());
-            watched.begin(&mounts);
-        }
-        let reading_ns = thread_cpu_ns().saturating_sub(cpu_ns);
+        let iterator = object.as_mut().map(tasks::load);
+        let threads = match iterator {
+            Some(Ok(())) => Reader::Tasks,
+            other => {
+                unavailable.extend(other.and_then(Result::err));
+                Reader::Files
+            }
+        };
         let mut observer = Self {
+            points,
+            runs: BTreeMap::new(),
             bpf,
             gate: Gate::new(counting),
             unavailable,
             emulated: !proc::has_hardware_virtualisation(),
-            mounts,
-            watched,
+            groups: Groups::new(),
+            watched: Vec::new(),
+            threads,
             began: Snapshot::now(object.as_ref()),
             lost: 0,
             next_look: Instant::now() + LOOK,
-            reading_ns,
+            reading_ns: 0,
             object,
         };
+        let cpu_ns = thread_cpu_ns();
+        observer.begin_with(watched);
+        observer.reading_ns = thread_cpu_ns().saturating_sub(cpu_ns);
+        observer.began = Snapshot::now(observer.object.as_ref());
         observer.begin_costs();
         observer
     }
@@ -137,20 +148,27 @@ impl Observer {
         if new.is_empty() {
             return;
         }
-        let mut others = others(&new);
-        for vm in new {
-            self.add(vm, others.remove(&vm.pid).unwrap_or_default());
+        if let Some(object) = &mut self.object {
+            let known = new.iter().map(|vm| events::watch(object, vm.pid));
+            self.unavailable.extend(known.filter_map(Result::err));
+        }
+        let first = self.watched.len();
+        self.begin_with(watched(&new));
+        for watched in &mut self.watched[first..] {
+            watched.since = Some(Instant::now());
         }
     }
 
     /// Time until [`Self::refresh`] is due: soon after the begin, when the cost of the
     /// programs is not known yet, and seldom afterwards.
     pub fn next_refresh(&self) -> Duration {
-        if self.began.at.elapsed() < LOOK {
+        let look = if self.began.at.elapsed() < LOOK {
             FIRST_LOOKS
         } else {
             LOOK
-        }
+        };
+        let change = self.gate.next_change(monotonic_ns());
+        change.map_or(look, |change| look.min(change))
     }
 
     /// Whether no observed machine lives any more.
@@ -167,9 +185,7 @@ impl Observer {
             return;
         }
         let cpu_ns = thread_cpu_ns();
-        for watched in &mut self.watched {
-            watched.glance(self.object.as_mut());
-        }
+        self.read(0, Depth::Times);
         let spent = Duration::from_nanos(thread_cpu_ns().saturating_sub(cpu_ns));
         self.next_look = Instant::now() + LOOK.max(spent.div_f64(LOOKS_SHARE));
     }
@@ -177,56 +193,154 @@ impl Observer {
     /// One account for each machine since the last turn, in the order of their
     /// following. The next window begins where this one ends.
     pub fn turn(&mut self) -> Vec<Account> {
-        for watched in &mut self.watched {
-            watched.read(self.object.as_mut());
-        }
+        self.read(0, Depth::Whole);
         self.look_at_cost();
         let now = Snapshot::now(self.object.as_ref());
         let counted_share = match &self.object {
             Some(object) => self.gate.share(object, monotonic_ns()),
             None => 0.0,
         };
-        let cost = self.cost(&now);
+        let programs = self.bpf.as_ref().map(Cost::total);
         self.begin_costs();
         let began = std::mem::replace(&mut self.began, now);
         let added = self.began.counts.since(&began.counts);
         let mut added = added.scaled(counted_share).by_process();
         let window = self.began.at.saturating_duration_since(began.at);
         let outside = self.outside(window, added.remove(&0).unwrap_or_default());
-        let names = self.names();
         let lost = self.newly_lost();
+        let host = Host {
+            cpus: proc::online_cpus(),
+            emulated: self.emulated,
+        };
+        self.groups.turn();
+        let interfaces = taps::read();
         let mut accounts = Vec::new();
         for watched in &mut self.watched {
             let since = watched.since.unwrap_or(began.at);
             let counts = added.remove(&watched.vm.pid).unwrap_or_default();
-            let mut account =
-                watched.account(counts, &outside, self.object.as_ref(), self.emulated);
+            let mut account = watched.account(counts, &outside, self.object.as_ref(), host);
             account.window_ns = nanoseconds(self.began.at.saturating_duration_since(since));
             account.counted_share = counted_share;
-            account.observer = cost;
-            account.quotas = watched.quotas(&self.mounts);
+            account.quotas = watched.quotas(&mut self.groups);
+            account.network = watched.network(&interfaces);
             account
                 .unavailable
                 .splice(0..0, self.unavailable.iter().cloned());
             account.unavailable.extend(lost.clone());
-            name_preemptors(&mut account, &names);
             accounts.push(account);
-            watched.begin(&self.mounts);
+            watched.begin(&mut self.groups, &interfaces);
         }
+        name_preemptors(&mut accounts, &self.names());
+        // What putting the accounts together took is a cost of this window.
+        let now_ns = thread_cpu_ns();
+        let cost = ObserverCost {
+            user_space_ns: now_ns.saturating_sub(began.own_cpu_ns),
+            bpf_ns: programs.map(|bpf| bpf.ns),
+            bpf_runs: programs.map(|bpf| bpf.runs),
+        };
+        self.began.own_cpu_ns = now_ns;
         accounts
+            .iter_mut()
+            .for_each(|account| account.observer = cost);
+        accounts
+    }
+
+    /// Reads the threads of the machines from this one on.
+    fn read(&mut self, first: usize, depth: Depth) {
+        let tasks = match (&mut self.object, self.threads) {
+            (Some(object), Reader::Tasks) => tasks::sweep(object),
+            _ => Ok(HashMap::new()),
+        };
+        // An iterator that fails now is not tried again.
+        if tasks.is_err() {
+            self.threads = Reader::Files;
+        }
+        let mut tasks = tasks.unwrap_or_default();
+        for watched in &mut self.watched[first..] {
+            match (&mut self.object, self.threads) {
+                (Some(object), Reader::Tasks) => {
+                    let own = tasks.remove(&watched.vm.pid).unwrap_or_default();
+                    watched.take(&own, object, depth);
+                }
+                (object, _) => watched.read(object.as_mut(), depth),
+            }
+        }
+    }
+
+    /// The windows of these begin now.
+    fn begin_with(&mut self, new: Vec<Watched>) {
+        let first = self.watched.len();
+        self.watched.extend(new);
+        if let Some(object) = &mut self.object {
+            for watched in &self.watched[first..] {
+                for process in watched.processes() {
+                    // A full map is noticed where the machine is missing.
+                    let _ = tasks::own_by(object, process, watched.vm.pid);
+                }
+            }
+        }
+        self.read(first, Depth::Whole);
+        self.groups.turn();
+        let interfaces = taps::read();
+        for watched in &mut self.watched[first..] {
+            watched.begin(&mut self.groups, &interfaces);
+        }
     }
 
     fn look_at_cost(&mut self) {
         let (Some(bpf), Some(object)) = (&mut self.bpf, &mut self.object) else {
             return;
         };
-        if let Some(measured) = bpf.look(object) {
-            let own_ns = thread_cpu_ns().saturating_sub(self.began.own_cpu_ns);
-            let spread = self.began.at.elapsed().max(SPREAD);
-            let own = (own_ns + self.reading_ns) as f64 / nanoseconds(spread) as f64;
-            self.gate.choose(object, measured, own);
+        let measured = bpf.look(object);
+        let own_ns = thread_cpu_ns().saturating_sub(self.began.own_cpu_ns);
+        let spread = self.began.at.elapsed().max(SPREAD);
+        let own = (own_ns + self.reading_ns) as f64 / nanoseconds(spread) as f64;
+        match self.gate.choose(object, measured, own) {
+            Programs::Stay => {}
+            Programs::Attach => self.burst(),
+            Programs::Detach => self.rest(),
         }
-        bpf.rest(self.gate.narrowed());
+        if let Some(bpf) = &mut self.bpf {
+            bpf.rest(self.gate.narrowed());
+        }
+    }
+
+    /// Attaches the programs again, for a burst.
+    fn burst(&mut self) {
+        let cpu_ns = thread_cpu_ns();
+        if let (Some(bpf), Some(object)) = (&mut self.bpf, &mut self.object) {
+            let points = self.points.iter().copied();
+            let points: Vec<_> = points
+                .filter(|point| !object.is_attached(point.function()))
+                .collect();
+            // Those that are refused now are missing in this burst.
+            drop(object.attach(&points));
+            // No run so far is of this burst.
+            bpf.look(object);
+            self.runs = object.runs();
+            self.gate.open_burst(object);
+        }
+        let spent_ns = thread_cpu_ns().saturating_sub(cpu_ns);
+        self.gate.switched(spent_ns);
+    }
+
+    /// Detaches those programs that most calls were of: each takes a change of the kernel's
+    /// code, and the others' calls cost little.
+    fn rest(&mut self) {
+        let cpu_ns = thread_cpu_ns();
+        if let Some(object) = &mut self.object {
+            let mut burst = object.runs();
+            for (function, runs) in &mut burst {
+                *runs = runs.saturating_sub(self.runs.get(function).copied().unwrap_or(0));
+            }
+            let all: u64 = burst.values().sum();
+            object.detach(|function| {
+                let runs = burst.get(function).copied().unwrap_or(0);
+                runs as f64 >= all as f64 * HOT
+            });
+        }
+        let spent_ns = thread_cpu_ns().saturating_sub(cpu_ns);
+        self.gate.switched(spent_ns);
     }
 
     fn begin_costs(&mut self) {
@@ -236,19 +350,6 @@ impl Observer {
         self.gate.begin(monotonic_ns());
     }
 
-    fn add(&mut self, vm: &Vm, others: Others) {
-        if let Some(object) = &mut self.object
-            && let Err(unavailable) = events::watch(object, vm.pid)
-        {
-            self.unavailable.push(unavailable);
-        }
-        let mut watched = Watched::new(vm, others);
-        watched.read(self.object.as_mut());
-        watched.begin(&self.mounts);
-        watched.since = Some(Instant::now());
-        self.watched.push(watched);
-    }
-
     /// Names of the observed machines by process.
     fn names(&self) -> BTreeMap<u32, String> {
         let vms = self.watched.iter().map(|watched| &watched.vm);
@@ -256,22 +357,9 @@ impl Observer {
     }
 
     fn forget(&mut self, watched: &Watched) {
-        let Some(object) = &mut self.object else {
-            return;
-        };
-        for tid in watched.after.readings.keys() {
-            events::forget_thread(object, *tid);
-        }
-        events::forget(object, watched.vm.pid);
-        self.began.counts.forget(watched.vm.pid);
-    }
-
-    fn cost(&self, now: &Snapshot) -> ObserverCost {
-        let bpf = self.bpf.as_ref().map(Cost::total);
-        ObserverCost {
-            user_space_ns: now.own_cpu_ns.saturating_sub(self.began.own_cpu_ns),
-            bpf_ns: bpf.map(|bpf| bpf.ns),
-            bpf_runs: bpf.map(|bpf| bpf.runs),
+        if let Some(object) = &mut self.object {
+            watched.forget(object);
+            self.began.counts.forget(watched.vm.pid);
         }
     }
 
@@ -301,22 +389,24 @@ impl Observer {
     }
 }
 
-/// Tasks that work for these machines, by the machine's process.
-fn others(vms: &[&Vm]) -> HashMap<u32, Others> {
-    let mut found: HashMap<u32, Others> = HashMap::new();
+/// The sources of these machines.
+fn watched(vms: &[&Vm]) -> Vec<Watched> {
+    let open: HashMap<u32, Descriptors> = vms
+        .iter()
+        .map(|vm| (vm.pid, Descriptors::of(vm.pid).unwrap_or_default()))
+        .collect();
+    let mut others: HashMap<u32, Others> = HashMap::new();
     for (pid, kernel) in host::kernel_threads() {
-        found.entry(pid).or_default().kernel = kernel;
+        others.entry(pid).or_default().kernel = kernel;
     }
-    for (pid, helpers) in vm::helpers(vms) {
-        found.entry(pid).or_default().helpers = helpers;
+    for (pid, helpers) in vm::helpers(vms, &open) {
+        others.entry(pid).or_default().helpers = helpers;
     }
-    found
-}
-
-/// Interrupts by threads of no machine.
-enum Outside {
-    Attributed(Counts),
-    Ambiguous { interrupts: u64 },
+    let watched = |vm: &&Vm| {
+        let others = others.remove(&vm.pid).unwrap_or_default();
+        Watched::new(vm, others, &open[&vm.pid])
+    };
+    vms.iter().map(watched).collect()
 }
 
 impl Snapshot {
@@ -330,154 +420,18 @@ impl Snapshot {
     }
 }
 
-impl Watched {
-    fn new(vm: &Vm, others: Others) -> Self {
-        Self {
-            vm: vm.clone(),
-            since: None,
-            others,
-            before: Threads::default(),
-            after: Threads::default(),
-            quotas: BTreeMap::new(),
-            overflowed: 0,
-            statistics: Statistics::open(vm),
-        }
-    }
-
-    fn has_ended(&self) -> bool {
-        !vm::lives(&self.vm)
-    }
-
-    /// Reads all of its threads' files.
-    fn read(&mut self, object: Option<&mut Object>) {
-        if !self.has_ended() {
-            let gone = self.after.read(&self.vm, &self.others);
-            self.name_threads(object, &gone);
-        }
-    }
-
-    /// Reads the times of its threads.
-    fn glance(&mut self, object: Option<&mut Object>) {
-        if !self.has_ended() {
-            let gone = self.after.glance(&self.vm, &self.others);
-            self.name_threads(object, &gone);
-        }
-    }
-
-    /// Names its threads to the BPF programs.
-    fn name_threads(&self, object: Option<&mut Object>, gone: &[u32]) {
-        let Some(object) = object else { return };
-        for tid in self.after.readings.keys() {
-            if gone.contains(tid) {
-                events::forget_thread(object, *tid);
-            } else {
-                events::watch_thread(object, self.vm.pid, *tid);
-            }
-        }
-    }
-
-    /// What is known now is where the next window begins.
-    fn begin(&mut self, mounts: &Mounts) {
-        let vm = self.vm.pid;
-        let alive = |tid: &u32| proc::thread(vm, *tid).exists() || proc::process(*tid).exists();
-        self.after.readings.retain(|tid, _| alive(tid));
-        if self.before.readings.is_empty() {
-            self.statistics.begin();
-            self.quotas = self.read_quotas(mounts);
-        }
-        self.before = self.after.clone();
-        self.since = None;
-    }
-
-    /// What its groups throttled since the last turn.
-    fn quotas(&mut self, mounts: &Mounts) -> Vec<Quota> {
-        let now = self.read_quotas(mounts);
-        let quotas = quota::since(&now, &self.quotas);
-        self.quotas = now;
-        quotas
-    }
-
-    fn read_quotas(&self, mounts: &Mounts) -> BTreeMap<PathBuf, Group> {
-        let tids: Vec<u32> = self.after.readings.keys().copied().collect();
-        quota::read(mounts, self.vm.pid, &tids)
-    }
-
-    fn account(
-        &mut self,
-        mut counts: Counts,
-        outside: &Outside,
-        object: Option<&Object>,
-        emulated: bool,
-    ) -> Account {
-        let mut unavailable = Vec::new();
-        let kvm = self.statistics.turn(&mut unavailable);
-        let parts = Parts {
-            vm: &self.vm,
-            before: &self.before,
-            after: &self.after,
-            counts: &counts,
-            emulated,
-            kvm: &kvm,
-        };
-        let roles = parts.roles();
-        let threads = parts.threads(&roles);
-        if object.is_some() && !fires(&counts) {
-            let why =
-                "it does not fire here: exits are counted by type, and their cost is estimated";
-            unavailable.push(Unavailable::new(Source::KvmExit, why));
-        }
-        match outside {
-            Outside::Attributed(strangers) => counts.absorb(strangers.clone()),
-            Outside::Ambiguous { interrupts } => {
-                let why = format!(
-                    "{interrupts} interrupts were raised by threads that belong to no machine \
-                     (vhost, VFIO) and are not in these figures"
-                );
-                unavailable.push(Unavailable::new(Source::Interrupts, why));
-            }
-        }
-        let role = role_of(&roles);
-        let overflowed = object.map_or(0, |object| events::overflowed(object, self.vm.pid));
-        let account = Account {
-            ended: self.has_ended(),
-            window_ns: 0,
-            counted_share: 1.0,
-            host_cpus: proc::online_cpus(),
-            emulated,
-            threads,
-            lines: interrupts::lines(&counts, &role),
-            pic: interrupts::pic(&counts, &role),
-            interrupts: interrupts::accepted(&counts, &role),
-            ipis: interrupts::ipis(&counts, &role),
-            quotas: Vec::new(),
-            overflowed: overflowed.saturating_sub(self.overflowed),
-            unavailable,
-            observer: ObserverCost::default(),
-            vm: self.vm.clone(),
-        };
-        self.overflowed = overflowed;
-        account
-    }
-}
-
-fn role_of(roles: &BTreeMap<u32, Role>) -> impl Fn(u32) -> Role {
-    |tid| roles.get(&tid).copied().unwrap_or(Role::Other)
-}
-
-/// Whether `kvm_exit` fired, or nothing ran that could have made it.
-fn fires(counts: &Counts) -> bool {
-    let ran = counts.iter().any(|(key, _)| key.exit().is_some());
-    !ran || counts.sum(classes::HARDWARE).count > 0
-}
-
 /// Names the processes that had vCPUs' CPUs, and the machines that they run.
-fn name_preemptors(account: &mut Account, machines: &BTreeMap<u32, String>) {
-    let threads = account.threads.iter_mut();
+fn name_preemptors(accounts: &mut [Account], machines: &BTreeMap<u32, String>) {
+    let mut names: HashMap<u32, Option<String>> = HashMap::new();
+    let threads = accounts.iter_mut().flat_map(|account| &mut account.threads);
     for preemptor in threads.flat_map(|thread| &mut thread.off_cpu.preempted_by) {
-        preemptor.process = match preemptor.pid {
-            0 => Some("(idle)".to_owned()),
-            pid => proc::comm(&proc::process(pid)),
-        };
+        let name = names
+            .entry(preemptor.pid)
+            .or_insert_with_key(|pid| match pid {
+                0 => Some("(idle)".to_owned()),
+                pid => proc::comm(&proc::process(*pid)),
+            });
+        preemptor.process.clone_from(name);
         preemptor.machine = machines.get(&preemptor.pid).cloned();
     }
 }

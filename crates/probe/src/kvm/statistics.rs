@@ -6,7 +6,7 @@
 //! spaces), and even there waits while the vCPU is in `KVM_RUN`.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -14,8 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use tare_hv::{StatsFd, StatsValue};
 
-use crate::proc;
-use crate::vm::Vm;
+use crate::vm::{Descriptors, Vm};
 use crate::{Source, Unavailable};
 
 const STATISTICS: &str = "anon_inode:kvm-vcpu-stats:";
@@ -38,11 +37,10 @@ struct OfVcpu {
 
 impl Statistics {
     /// Borrows those that the monitor keeps open.
-    pub(super) fn open(vm: &Vm) -> Self {
+    pub(super) fn open(vm: &Vm, open: &Descriptors) -> Self {
         let mut statistics = Self::default();
-        let lent = descriptors(vm.pid, STATISTICS);
-        for (index, number) in &lent {
-            statistics.add(*index, copy(vm.pid, *number));
+        for (index, number) in open.numbered(STATISTICS) {
+            statistics.add(index, copy(vm.pid, number));
         }
         statistics
     }
@@ -93,19 +91,6 @@ impl OfVcpu {
         });
         added.collect()
     }
-}
-
-/// Descriptors of a process that are called `prefix` and an index, by index.
-fn descriptors(pid: u32, prefix: &str) -> BTreeMap<u32, i32> {
-    let folder = proc::process(pid).join("fd");
-    let entries = fs::read_dir(folder).into_iter().flatten();
-    let named = entries.filter_map(|entry| {
-        let entry = entry.ok()?;
-        let link = fs::read_link(entry.path()).ok()?;
-        let index = link.to_str()?.strip_prefix(prefix)?.parse().ok()?;
-        Some((index, entry.file_name().to_str()?.parse().ok()?))
-    });
-    named.collect()
 }
 
 /// A copy of a descriptor of process `pid`. Needs the right to trace it.

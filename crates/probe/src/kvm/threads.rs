@@ -4,20 +4,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::proc::{self, Switches, TaskStat};
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+use super::tasks::Task;
+use crate::proc;
 use crate::vm::{Role, Vm};
-use tare_account::{OffCpu, OnCpu};
+use tare_account::{OffCpu, OnCpu, Resources};
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
-/// One thread's files at one time.
+/// One thread at one time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reading {
-    pub(super) stat: TaskStat,
-    pub(super) switches: Switches,
-    pub(super) migrations: Option<u64>,
+    pub(super) comm: String,
+    /// CPU that it was last on.
+    pub(super) cpu: u32,
+    pub(super) allowed_cpus: Vec<u32>,
+    /// Its group of the `cpu` controller, where the kernel's tasks are read.
+    pub(super) group: Option<u64>,
+    /// User mode, the guest's included.
+    user_ns: u64,
+    system_ns: u64,
+    guest_ns: u64,
     run_ns: u64,
     wait_ns: u64,
+    /// The two when all other files were read.
+    read_at: (u64, u64),
+    voluntary: u64,
+    involuntary: u64,
+    migrations: Option<u64>,
+    faults: u64,
+    /// Bytes from and to block devices, where the kernel's tasks are read.
+    disk: Option<(u64, u64)>,
 }
 
 /// All threads by ID. Threads that ended keep their last reading.
@@ -37,31 +56,48 @@ pub(super) struct Others {
     pub(super) helpers: Vec<u32>,
 }
 
+/// What is read of threads that are known: times alone within a window, all at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    Times,
+    Whole,
+}
+
 impl Threads {
-    /// Reads all again; returns the IDs of threads that have gone.
-    pub(super) fn read(&mut self, vm: &Vm, others: &Others) -> Vec<u32> {
-        self.helpers = others.helper_threads().map(|(tid, _)| tid).collect();
+    /// Takes over what the kernel says of its tasks; returns the IDs of threads that have
+    /// gone.
+    pub(super) fn take(&mut self, tasks: &[Task], others: &Others, depth: Depth) -> Vec<u32> {
         let mut gone = self.known();
-        for (tid, folder) in folders(vm, others) {
-            if let Some(reading) = Reading::of(&folder) {
-                self.readings.insert(tid, reading);
-                gone.remove(&tid);
+        for task in tasks {
+            gone.remove(&task.tid);
+            if others.helpers.contains(&task.tgid) {
+                self.helpers.insert(task.tid);
+            }
+            let known = self.readings.entry(task.tid).or_default();
+            known.take(task);
+            if depth == Depth::Whole {
+                known.allowed_cpus = allowed_cpus(task.tid);
             }
         }
         gone.into_iter().collect()
     }
 
-    /// Reads the times of those that are known and all of those that are new; returns
-    /// the IDs of threads that have gone.
-    pub(super) fn glance(&mut self, vm: &Vm, others: &Others) -> Vec<u32> {
+    /// The same from the threads' files: of those that did not run nor wait since the last
+    /// reading, one.
+    pub(super) fn read(&mut self, vm: &Vm, others: &Others, depth: Depth) -> Vec<u32> {
+        self.helpers = others.helper_threads().map(|(tid, _)| tid).collect();
         let mut gone = self.known();
         for (tid, folder) in folders(vm, others) {
-            let lives = match self.readings.get_mut(&tid) {
-                Some(known) => known.update_times(&folder),
-                None => Reading::of(&folder).map(|new| drop(self.readings.insert(tid, new))),
-            };
-            if lives.is_some() {
+            let known = self.readings.entry(tid).or_default();
+            if known.read(&folder, depth).is_some() {
+                known.allowed_cpus = match depth {
+                    Depth::Whole => allowed_cpus(tid),
+                    Depth::Times => std::mem::take(&mut known.allowed_cpus),
+                };
                 gone.remove(&tid);
+            } else if known.run_ns == 0 {
+                // It ended before it was read once.
+                self.readings.remove(&tid);
             }
         }
         gone.into_iter().collect()
@@ -72,10 +108,7 @@ impl Threads {
     }
 
     pub(super) fn role(&self, vm: &Vm, tid: u32) -> Role {
-        let name = self
-            .readings
-            .get(&tid)
-            .map_or("", |reading| &reading.stat.comm);
+        let name = self.readings.get(&tid).map_or("", |reading| &reading.comm);
         if self.helpers.contains(&tid) {
             return Role::Helper;
         }
@@ -91,6 +124,15 @@ fn folders(vm: &Vm, others: &Others) -> Vec<(u32, PathBuf)> {
     own.chain(kernel).chain(others.helper_threads()).collect()
 }
 
+/// The CPUs of a thread; none if it has ended.
+fn allowed_cpus(tid: u32) -> Vec<u32> {
+    let tid = i32::try_from(tid).ok().and_then(Pid::from_raw);
+    let set = tid.and_then(|tid| sched_getaffinity(Some(tid)).ok());
+    let set = set.unwrap_or_default();
+    let all = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
+    all.filter_map(|cpu| u32::try_from(cpu).ok()).collect()
+}
+
 impl Others {
     /// Threads of the helpers with their folders.
     fn helper_threads(&self) -> impl Iterator<Item = (u32, PathBuf)> + '_ {
@@ -99,55 +141,84 @@ impl Others {
             tids.into_iter().map(|tid| (tid, proc::thread(*pid, tid)))
         })
     }
+
+    /// Its processes; a thread of the kernel is one.
+    pub(super) fn processes(&self) -> impl Iterator<Item = u32> + '_ {
+        self.kernel.iter().chain(&self.helpers).copied()
+    }
 }
 
 impl Reading {
-    fn of(folder: &Path) -> Option<Self> {
-        let stat = proc::stat(folder)?;
-        let read = |name: &str| fs::read_to_string(folder.join(name));
-        let (run_ns, wait_ns) = proc::schedstat(&read("schedstat").ok()?)?;
-        Some(Self {
-            stat,
-            switches: proc::switches(&read("status").ok()?),
-            migrations: read("sched").ok().and_then(|text| proc::migrations(&text)),
-            run_ns,
-            wait_ns,
-        })
+    fn take(&mut self, task: &Task) {
+        let ran = (task.run_ns, task.wait_ns) != (self.run_ns, self.wait_ns);
+        if !ran && !self.comm.is_empty() {
+            return;
+        }
+        (self.user_ns, self.system_ns) = task.adjusted();
+        self.guest_ns = task.guest_ns;
+        (self.run_ns, self.wait_ns) = (task.run_ns, task.wait_ns);
+        (self.voluntary, self.involuntary) = (task.voluntary, task.involuntary);
+        self.migrations = Some(task.migrations);
+        self.faults = task.faults;
+        self.disk = Some((task.read_bytes, task.written_bytes));
+        self.group = Some(task.group);
+        self.cpu = task.cpu;
+        self.comm.clone_from(&task.comm);
     }
 
-    fn update_times(&mut self, folder: &Path) -> Option<()> {
-        let text = fs::read_to_string(folder.join("schedstat")).ok()?;
-        (self.run_ns, self.wait_ns) = proc::schedstat(&text)?;
+    /// `None` if the thread has ended.
+    fn read(&mut self, folder: &Path, depth: Depth) -> Option<()> {
+        let read = |name: &str| fs::read_to_string(folder.join(name));
+        let times = proc::schedstat(&read("schedstat").ok()?)?;
+        let is_known = !self.comm.is_empty();
+        (self.run_ns, self.wait_ns) = times;
+        if is_known && (depth == Depth::Times || times == self.read_at) {
+            return Some(());
+        }
+        let stat = proc::stat(folder)?;
+        let switches = proc::switches(&read("status").ok()?);
+        self.user_ns = ticks_ns(stat.user_ticks);
+        self.system_ns = ticks_ns(stat.system_ticks);
+        self.guest_ns = ticks_ns(stat.guest_ticks);
+        (self.voluntary, self.involuntary) = (switches.voluntary, switches.involuntary);
+        self.migrations = read("sched").ok().and_then(|text| proc::migrations(&text));
+        self.faults = stat.faults;
+        self.cpu = stat.cpu;
+        self.comm = stat.comm;
+        self.read_at = times;
         Some(())
     }
 
     /// Time on a CPU since `before`.
     pub(super) fn on_cpu(&self, before: &Self, emulated: bool) -> OnCpu {
-        let user = self.stat.user_ticks.saturating_sub(before.stat.user_ticks);
-        let guest = self
-            .stat
-            .guest_ticks
-            .saturating_sub(before.stat.guest_ticks);
-        let system = self
-            .stat
-            .system_ticks
-            .saturating_sub(before.stat.system_ticks);
+        let user = self.user_ns.saturating_sub(before.user_ns);
+        let guest = self.guest_ns.saturating_sub(before.guest_ns);
         OnCpu {
             total_ns: self.run_ns.saturating_sub(before.run_ns),
-            user_ns: ticks_ns(user.saturating_sub(guest)),
-            system_ns: ticks_ns(system),
-            guest_ns: (!emulated).then(|| ticks_ns(guest)),
+            user_ns: user.saturating_sub(guest),
+            system_ns: self.system_ns.saturating_sub(before.system_ns),
+            guest_ns: (!emulated).then_some(guest),
         }
     }
 
     /// Time off a CPU since `before`; the rest of it comes from BPF.
     pub(super) fn off_cpu(&self, before: &Self) -> OffCpu {
-        let (now, then) = (&self.switches, &before.switches);
         OffCpu {
             run_delay_ns: self.wait_ns.saturating_sub(before.wait_ns),
-            voluntary_switches: now.voluntary.saturating_sub(then.voluntary),
-            involuntary_switches: now.involuntary.saturating_sub(then.involuntary),
+            voluntary_switches: self.voluntary.saturating_sub(before.voluntary),
+            involuntary_switches: self.involuntary.saturating_sub(before.involuntary),
             ..OffCpu::default()
+        }
+    }
+
+    /// Page faults and bytes of block devices since `before`.
+    pub(super) fn resources(&self, before: &Self) -> Resources {
+        let disk = self.disk.zip(before.disk.or(Some((0, 0))));
+        let since = |now: u64, then: u64| now.saturating_sub(then);
+        Resources {
+            page_faults: since(self.faults, before.faults),
+            read_bytes: disk.map(|(now, then)| since(now.0, then.0)),
+            written_bytes: disk.map(|(now, then)| since(now.1, then.1)),
         }
     }
 
@@ -162,4 +233,51 @@ impl Reading {
 
 fn ticks_ns(ticks: u64) -> u64 {
     ticks * NS_PER_SECOND / rustix::param::clock_ticks_per_second().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(tid: u32, run_ns: u64) -> Task {
+        Task {
+            tid,
+            tgid: 9,
+            run_ns,
+            user_ns: 8_000_000,
+            system_ns: 24_000_000,
+            comm: "vcpu0".to_owned(),
+            ..Task::default()
+        }
+    }
+
+    #[test]
+    fn tasks_become_readings_and_those_that_are_missing_have_gone() {
+        let mut threads = Threads::default();
+        let others = Others::default();
+        assert!(
+            threads
+                .take(&[task(1, 40), task(2, 0)], &others, Depth::Times)
+                .is_empty()
+        );
+        let before = threads.clone();
+        let gone = threads.take(&[task(1, 100)], &others, Depth::Times);
+        assert_eq!(gone, [2]);
+        let on_cpu = threads.readings[&1].on_cpu(&before.readings[&1], true);
+        assert_eq!(
+            (on_cpu.total_ns, on_cpu.user_ns, on_cpu.system_ns),
+            (60, 15, 45)
+        );
+    }
+
+    #[test]
+    fn this_thread_s_files_and_its_cpus_are_read() {
+        let (pid, tid) = (std::process::id(), rustix::thread::gettid());
+        let folder = proc::thread(pid, tid.as_raw_nonzero().get().cast_unsigned());
+        let mut reading = Reading::default();
+        assert!(reading.read(&folder, Depth::Whole).is_some());
+        assert!(!reading.comm.is_empty());
+        assert!(!allowed_cpus(pid).is_empty());
+        assert!(reading.read(Path::new("/nowhere"), Depth::Times).is_none());
+    }
 }

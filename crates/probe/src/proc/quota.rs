@@ -1,6 +1,6 @@
 //! CPU quotas of the control groups that a thread is in, of both cgroup versions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -74,24 +74,67 @@ impl Mounts {
     }
 }
 
-/// Groups with a quota that these threads of process `pid` are in.
-pub(crate) fn read(mounts: &Mounts, pid: u32, tids: &[u32]) -> BTreeMap<PathBuf, Group> {
-    let mut found: BTreeMap<PathBuf, Option<Group>> = BTreeMap::new();
-    for &tid in tids {
-        let cgroup = fs::read_to_string(super::thread(pid, tid).join("cgroup"));
-        for (version, directory) in mounts.groups(&cgroup.unwrap_or_default()) {
-            let group = found
-                .entry(directory)
-                .or_insert_with_key(|directory| Group::read(version, directory));
-            if let Some(group) = group {
-                group.threads.push(tid);
-            }
+/// A thread, and its group of the `cpu` controller by the kernel's ID, where that is known.
+pub(crate) type Member = (u32, Option<u64>);
+
+/// Reads groups: the files of each once a turn, the path of a group that has an ID once.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    mounts: Mounts,
+    /// By the kernel's ID, the innermost first.
+    paths: HashMap<u64, Vec<(CgroupVersion, PathBuf)>>,
+    /// Read in this turn.
+    files: HashMap<PathBuf, Option<Group>>,
+}
+
+impl Groups {
+    /// Of this process's mount namespace.
+    pub(crate) fn new() -> Self {
+        Self {
+            mounts: Mounts::read(),
+            ..Self::default()
         }
     }
-    let with_quota = found.into_iter();
-    with_quota
-        .filter_map(|(directory, group)| Some((directory, group?)))
-        .collect()
+
+    /// What is read from now on is new.
+    pub(crate) fn turn(&mut self) {
+        self.files.clear();
+    }
+
+    /// Groups with a quota that these threads of process `pid` are in.
+    pub(crate) fn of(&mut self, pid: u32, members: &[Member]) -> BTreeMap<PathBuf, Group> {
+        let mut found: BTreeMap<PathBuf, Group> = BTreeMap::new();
+        for &(tid, group) in members {
+            for (version, directory) in self.paths(pid, tid, group) {
+                let files = self
+                    .files
+                    .entry(directory.clone())
+                    .or_insert_with_key(|directory| Group::read(version, directory));
+                if let Some(files) = files {
+                    let group = found.entry(directory).or_insert_with(|| files.clone());
+                    group.threads.push(tid);
+                }
+            }
+        }
+        found
+    }
+
+    /// The groups of a thread, the innermost first.
+    fn paths(&mut self, pid: u32, tid: u32, group: Option<u64>) -> Vec<(CgroupVersion, PathBuf)> {
+        let read = |mounts: &Mounts| {
+            let cgroup = fs::read_to_string(super::thread(pid, tid).join("cgroup"));
+            mounts.groups(&cgroup.unwrap_or_default())
+        };
+        match group {
+            // The root's, which has no quota, or an automatic group of a session.
+            Some(0) => Vec::new(),
+            Some(id) => {
+                let mounts = &self.mounts;
+                self.paths.entry(id).or_insert_with(|| read(mounts)).clone()
+            }
+            None => read(&self.mounts),
+        }
+    }
 }
 
 /// What was throttled between two readings.
@@ -188,6 +231,30 @@ cut";
         let v2 = "usage_usec 1\nnr_throttled 9\nthrottled_usec 3511000\n";
         assert_eq!(throttled_ns(v2), 3_511_000_000);
         assert_eq!(throttled_ns(""), 0);
+    }
+
+    #[test]
+    fn a_group_is_read_once_for_all_of_its_threads() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("cpu.max"), "50000 100000\n").unwrap();
+        fs::write(folder.path().join("cpu.stat"), "throttled_usec 4\n").unwrap();
+        let mut groups = Groups::default();
+        let path = folder.path().to_owned();
+        groups
+            .paths
+            .insert(7, vec![(CgroupVersion::V2, path.clone())]);
+        let members = [(1, Some(7)), (2, Some(7)), (3, Some(0))];
+        let found = groups.of(u32::MAX, &members);
+        assert_eq!(found[&path].threads, [1, 2]);
+        // Until the next turn it is as it was read, for other machines too.
+        fs::write(folder.path().join("cpu.stat"), "throttled_usec 9\n").unwrap();
+        let again = groups.of(u32::MAX, &members[..1]);
+        assert_eq!(
+            (again[&path].threads.len(), again[&path].throttled_ns),
+            (1, 4_000)
+        );
+        groups.turn();
+        assert_eq!(groups.of(u32::MAX, &members)[&path].throttled_ns, 9_000);
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub struct TaskStat {
     pub cpu: u32,
     /// In a guest, clock ticks.
     pub guest_ticks: u64,
+    /// Page faults, minor and major.
+    pub faults: u64,
 }
 
 impl TaskStat {
@@ -38,6 +40,7 @@ impl TaskStat {
             started_ticks: number(22)?,
             cpu: u32::try_from(number(39)?).ok()?,
             guest_ticks: number(43).unwrap_or(0),
+            faults: number(10)?.saturating_add(number(12)?),
         })
     }
 }
@@ -88,7 +91,7 @@ pub(crate) fn migrations(sched: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const LINE: &str = "77 (a) b (c) S 1 77 77 0 -1 4194304 10 0 0 0 31 42 0 0 20 0 4 0 9911 1 2 3 0 0 0 0 0 0 0 0 0 0 0 0 17 5 0 0 0 8 0";
+    const LINE: &str = "77 (a) b (c) S 1 77 77 0 -1 4194304 10 0 2 0 31 42 0 0 20 0 4 0 9911 1 2 3 0 0 0 0 0 0 0 0 0 0 0 0 17 5 0 0 0 8 0";
 
     #[test]
     fn a_name_may_hold_parentheses_and_blanks() {
@@ -101,6 +104,7 @@ mod tests {
             started_ticks: 9911,
             cpu: 5,
             guest_ticks: 8,
+            faults: 12,
         };
         assert_eq!(stat, Some(expected));
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tare_control::rundir::default_root;
 
+use super::descriptors::Descriptors;
 use super::{Monitor, Vm, name};
 use crate::proc;
 use crate::{Source, Unavailable};
@@ -132,8 +133,8 @@ pub fn has_closed(vm: &Vm) -> bool {
 /// are looked at.
 pub(super) fn machine(pid: u32) -> Result<Option<Vm>, FindError> {
     let folder = proc::process(pid);
-    let links = links(pid, &folder.join("fd"))?;
-    if !links.iter().any(|link| link.as_os_str() == KVM_VM) {
+    let open = descriptors(pid)?;
+    if !open.links().any(|link| link.as_os_str() == KVM_VM) {
         return Ok(None);
     }
     let stat = proc::stat(&folder).ok_or(FindError::NoProcess(pid))?;
@@ -143,33 +144,29 @@ pub(super) fn machine(pid: u32) -> Result<Option<Vm>, FindError> {
     Ok(Some(Vm {
         pid,
         started_ticks: stat.started_ticks,
-        name: name_of_run(&links, monitor)
+        name: name_of_run(&open, monitor)
             .or_else(|| name::of(monitor, &command))
             .unwrap_or(stat.comm),
         monitor,
         command,
-        vcpus: vcpus(&links),
+        vcpus: vcpus(&open),
     }))
 }
 
-/// What a process's descriptors are.
-fn links(pid: u32, descriptors: &Path) -> Result<Vec<PathBuf>, FindError> {
-    let entries = fs::read_dir(descriptors).map_err(|source| match source.kind() {
+fn descriptors(pid: u32) -> Result<Descriptors, FindError> {
+    Descriptors::of(pid).map_err(|source| match source.kind() {
         io::ErrorKind::PermissionDenied => FindError::NotPermitted { pid },
         io::ErrorKind::NotFound => FindError::NoProcess(pid),
         _ => FindError::Proc {
-            path: descriptors.display().to_string(),
+            path: proc::process(pid).join("fd").display().to_string(),
             source,
         },
-    })?;
-    let links = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-    Ok(links.collect())
+    })
 }
 
 /// The vCPUs whose descriptors these are.
-fn vcpus(links: &[PathBuf]) -> Vec<u32> {
-    let number = |link: &PathBuf| link.to_str()?.strip_prefix(KVM_VCPU)?.parse().ok();
-    let mut vcpus: Vec<u32> = links.iter().filter_map(number).collect();
+fn vcpus(open: &Descriptors) -> Vec<u32> {
+    let mut vcpus: Vec<u32> = open.numbered(KVM_VCPU).map(|(vcpu, _)| vcpu).collect();
     vcpus.sort_unstable();
     vcpus.dedup();
     vcpus
@@ -191,14 +188,12 @@ pub(super) fn command(folder: &Path) -> Vec<String> {
 /// with QEMU: both hold the `lock` of one run.
 pub(super) fn supervised(pid: u32) -> Option<u32> {
     let held = |pid: u32| -> Vec<PathBuf> {
-        let descriptors = fs::read_dir(proc::process(pid).join("fd"));
-        let descriptors = descriptors.into_iter().flatten().flatten();
-        let links = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
-        let is_lock = |link: &PathBuf| {
+        let open = Descriptors::of(pid).unwrap_or_default();
+        let is_lock = |link: &&Path| {
             link.file_name().is_some_and(|name| name == "lock")
                 && link.with_file_name("run.json").is_file()
         };
-        links.filter(is_lock).collect()
+        open.links().filter(is_lock).map(Path::to_owned).collect()
     };
     let locks = held(pid);
     let is_child = |child: &u32| {
@@ -216,18 +211,17 @@ pub(super) fn supervised(pid: u32) -> Option<u32> {
 
 /// The name of Tare's run whose monitor is process `pid`.
 pub(super) fn run_name(pid: u32, monitor: Monitor) -> Option<String> {
-    let links = links(pid, &proc::process(pid).join("fd")).ok()?;
-    name_of_run(&links, monitor)
+    name_of_run(&Descriptors::of(pid).ok()?, monitor)
 }
 
 /// The run whose `lock` is one of these descriptors. Only that run is looked at: with
 /// many machines, a listing of all for each would take the time.
-fn name_of_run(links: &[PathBuf], monitor: Monitor) -> Option<String> {
+fn name_of_run(open: &Descriptors, monitor: Monitor) -> Option<String> {
     if monitor != Monitor::Tare && monitor != Monitor::Qemu {
         return None;
     }
     let root = default_root();
-    let run = links.iter().find_map(|link| {
+    let run = open.links().find_map(|link| {
         let run = link.parent()?;
         let is_lock = link.file_name()? == "lock" && run.parent()? == root;
         (is_lock && run.join("run.json").is_file()).then_some(run)

@@ -5,12 +5,12 @@
 //! are known by name, and belong to the monitor at the other end (`unix_diag`) or that
 //! is their parent. A process that serves several machines belongs to none of them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::Vm;
 use super::sockets;
+use super::{Descriptors, Vm};
 use crate::proc;
 
 /// Helpers that need not map the guest's memory, by the beginning of their names.
@@ -25,99 +25,123 @@ const SERVERS: [&str; 6] = [
 /// Shorter shared mappings are not the guest's memory.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// What a machine shares with its helpers.
-#[derive(Debug, Default)]
-struct Shared {
-    /// Files behind shared mappings, as `device inode`.
-    memory: BTreeSet<String>,
-    /// Sockets at the other end of the monitor's, by inode.
-    peers: BTreeSet<u32>,
-}
-
 /// Helpers by the process of the machine that they work for.
-pub(crate) fn helpers(vms: &[&Vm]) -> HashMap<u32, Vec<u32>> {
-    let peers = sockets::peers().unwrap_or_default();
-    let shared: Vec<(u32, Shared)> = vms
-        .iter()
-        .map(|vm| (vm.pid, Shared::of(vm.pid, &peers)))
-        .collect();
-    let memory = if shared.iter().any(|(_, shared)| !shared.memory.is_empty()) {
-        Memory::Compared
-    } else {
-        Memory::OfNoMachine
-    };
+pub(crate) fn helpers(vms: &[&Vm], open: &HashMap<u32, Descriptors>) -> HashMap<u32, Vec<u32>> {
+    let machines = Machines::of(vms, open);
+    let mut memory = SharedMemory::default();
     let mut found: HashMap<u32, Vec<u32>> = HashMap::new();
+    let ours: HashSet<u32> = vms.iter().map(|vm| vm.pid).collect();
     for pid in proc::numbers(Path::new("/proc")).unwrap_or_default() {
-        let is_machine = vms.iter().any(|vm| vm.pid == pid);
-        if is_machine || pid == std::process::id() {
+        if ours.contains(&pid) || pid == std::process::id() {
             continue;
         }
-        let Some(helper) = Candidate::of(pid, memory) else {
+        let Some(candidate) = Candidate::of(pid) else {
             continue;
         };
-        let mut served = shared.iter().filter(|(vm, with)| helper.serves(*vm, with));
-        if let (Some((vm, _)), None) = (served.next(), served.next()) {
-            found.entry(*vm).or_default().push(pid);
+        if let Some(vm) = candidate.serves(&machines, |pid| memory.of(pid)) {
+            found.entry(vm).or_default().push(pid);
         }
     }
     found
 }
 
-impl Shared {
-    fn of(pid: u32, peers: &HashMap<u32, u32>) -> Self {
-        let own = socket_inodes(pid);
-        Self {
-            memory: shared_files(pid),
-            peers: own
-                .iter()
-                .filter_map(|inode| peers.get(inode).copied())
-                .collect(),
+/// How machines are connected.
+#[derive(Debug, Default)]
+struct Machines {
+    all: BTreeSet<u32>,
+    /// Sockets at the other end of a machine's, by inode, with the machine.
+    peers: HashMap<u32, u32>,
+    /// Machines of other network namespaces: their sockets are not listed to us.
+    hidden: BTreeSet<u32>,
+}
+
+impl Machines {
+    fn of(vms: &[&Vm], open: &HashMap<u32, Descriptors>) -> Self {
+        let peers = sockets::peers().unwrap_or_default();
+        let own = network("self");
+        let mut machines = Self::default();
+        for vm in vms {
+            machines.all.insert(vm.pid);
+            if network(&vm.pid.to_string()) != own {
+                machines.hidden.insert(vm.pid);
+            }
+            let sockets = open.get(&vm.pid).map(Descriptors::sockets);
+            for socket in sockets.unwrap_or_default() {
+                if let Some(peer) = peers.get(&socket) {
+                    machines.peers.insert(*peer, vm.pid);
+                }
+            }
         }
+        machines
     }
 }
 
-/// Whether any machine shares its memory: only then others' mappings are read.
-#[derive(Clone, Copy)]
-enum Memory {
-    Compared,
-    OfNoMachine,
+/// The network namespace of a process.
+fn network(pid: &str) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/ns/net")).ok()
+}
+
+/// Files behind shared mappings by process, as `device inode`: of those alone that may
+/// share memory, since the mappings of one process are many lines.
+#[derive(Default)]
+struct SharedMemory(HashMap<u32, BTreeSet<String>>);
+
+impl SharedMemory {
+    fn of(&mut self, pid: u32) -> BTreeSet<String> {
+        let files = self.0.entry(pid).or_insert_with(|| shared_files(pid));
+        files.clone()
+    }
 }
 
 /// A process that may be a helper.
 struct Candidate {
+    pid: u32,
     parent: u32,
     is_server: bool,
     sockets: BTreeSet<u32>,
-    memory: BTreeSet<String>,
 }
 
 impl Candidate {
-    /// `None` for kernel threads and processes that have ended.
-    fn of(pid: u32, memory: Memory) -> Option<Self> {
-        let folder = proc::process(pid);
-        let stat = proc::stat(&folder)?;
-        // A kernel thread maps nothing.
-        fs::read_link(folder.join("exe")).ok()?;
-        let is_server = SERVERS.iter().any(|name| stat.comm.starts_with(name));
+    /// `None` for processes without a socket (kernel threads), and those that have ended.
+    fn of(pid: u32) -> Option<Self> {
+        let sockets = Descriptors::of(pid).ok()?.sockets();
+        (!sockets.is_empty()).then_some(())?;
+        let stat = proc::stat(&proc::process(pid))?;
         Some(Self {
+            pid,
             parent: stat.parent,
-            is_server,
-            sockets: if is_server {
-                socket_inodes(pid)
-            } else {
-                BTreeSet::new()
-            },
-            memory: match memory {
-                Memory::Compared => shared_files(pid),
-                Memory::OfNoMachine => BTreeSet::new(),
-            },
+            is_server: SERVERS.iter().any(|name| stat.comm.starts_with(name)),
+            sockets,
         })
     }
 
-    fn serves(&self, vm: u32, shared: &Shared) -> bool {
-        let by_memory = !self.memory.is_disjoint(&shared.memory);
-        let by_socket = !self.sockets.is_disjoint(&shared.peers) || self.parent == vm;
-        by_memory || (self.is_server && by_socket)
+    /// The one machine that it serves: one that it shares memory with, as a vhost-user
+    /// daemon does, which keeps its socket; or, for those that only serve a socket, the one
+    /// at the other end, or its parent.
+    fn serves(
+        &self,
+        machines: &Machines,
+        mut memory: impl FnMut(u32) -> BTreeSet<String>,
+    ) -> Option<u32> {
+        let sockets = self.sockets.iter();
+        let connected = sockets.filter_map(|socket| machines.peers.get(socket).copied());
+        let connected: BTreeSet<u32> = connected.collect();
+        let parent = machines.all.get(&self.parent).copied();
+        let may_share: Vec<u32> = connected.union(&machines.hidden).copied().collect();
+        let mut served: BTreeSet<u32> = if self.is_server {
+            connected.into_iter().chain(parent).collect()
+        } else {
+            BTreeSet::new()
+        };
+        if !may_share.is_empty() {
+            let own = memory(self.pid);
+            let shares = |vm: &u32| !own.is_empty() && !memory(*vm).is_disjoint(&own);
+            served.extend(may_share.into_iter().filter(shares));
+        }
+        match served.len() {
+            1 => served.pop_first(),
+            _ => None,
+        }
     }
 }
 
@@ -136,18 +160,6 @@ fn shared_file(line: &str) -> Option<String> {
     let is_shared = fields.next()?.starts_with("rw-s") || line.contains(" rwxs ");
     let (_, device, inode) = (fields.next()?, fields.next()?, fields.next()?);
     (is_shared && bytes >= LEAST_BYTES && inode != "0").then(|| format!("{device} {inode}"))
-}
-
-/// Sockets that a process holds.
-fn socket_inodes(pid: u32) -> BTreeSet<u32> {
-    let entries = fs::read_dir(proc::process(pid).join("fd"));
-    let entries = entries.into_iter().flatten().flatten();
-    let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
-    let inode = |link: &Path| {
-        let text = link.to_str()?.strip_prefix("socket:[")?;
-        text.strip_suffix(']')?.parse().ok()
-    };
-    links.filter_map(|link| inode(&link)).collect()
 }
 
 #[cfg(test)]
@@ -172,25 +184,50 @@ mod tests {
 
     #[test]
     fn a_helper_shares_memory_or_a_socket_with_its_machine() {
-        let machine = Shared {
-            memory: ["00:01 7".to_owned()].into(),
-            peers: [40].into(),
+        let machines = Machines {
+            all: [9, 10].into(),
+            peers: [(40, 9), (50, 10)].into(),
+            hidden: BTreeSet::new(),
         };
-        let candidate = |is_server, sockets: &[u32], memory: &[&str]| Candidate {
+        let memory = |pid: u32| match pid {
+            9 | 77 => ["00:01 7".to_owned()].into(),
+            _ => BTreeSet::new(),
+        };
+        let candidate = |pid, is_server, sockets: &[u32]| Candidate {
+            pid,
             parent: 1,
             is_server,
             sockets: sockets.iter().copied().collect(),
-            memory: memory.iter().map(|file| (*file).to_owned()).collect(),
         };
-        assert!(candidate(false, &[], &["00:01 7"]).serves(9, &machine));
-        assert!(candidate(true, &[40], &[]).serves(9, &machine));
+        let serves = |candidate: Candidate| candidate.serves(&machines, memory);
+        assert_eq!(serves(candidate(77, false, &[40])), Some(9));
+        assert_eq!(serves(candidate(78, true, &[40])), Some(9));
         // A client of the monitor's control socket is not a helper.
-        assert!(!candidate(false, &[40], &[]).serves(9, &machine));
-        assert!(!candidate(true, &[41], &["00:01 8"]).serves(9, &machine));
+        assert_eq!(serves(candidate(78, false, &[40])), None);
+        // Who serves several belongs to none.
+        assert_eq!(serves(candidate(78, true, &[40, 50])), None);
+        assert_eq!(serves(candidate(77, true, &[41])), None);
         let child = Candidate {
             parent: 9,
-            ..candidate(true, &[], &[])
+            ..candidate(78, true, &[1])
         };
-        assert!(child.serves(9, &machine));
+        assert_eq!(serves(child), Some(9));
+    }
+
+    #[test]
+    fn a_machine_of_another_network_namespace_is_known_by_its_memory() {
+        let machines = Machines {
+            all: [9].into(),
+            peers: HashMap::new(),
+            hidden: [9].into(),
+        };
+        let candidate = Candidate {
+            pid: 77,
+            parent: 1,
+            is_server: false,
+            sockets: [3].into(),
+        };
+        let memory = |_| [String::from("00:01 7")].into();
+        assert_eq!(candidate.serves(&machines, memory), Some(9));
     }
 }

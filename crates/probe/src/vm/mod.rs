@@ -1,5 +1,6 @@
 //! Which virtual machines this host runs.
 
+mod descriptors;
 mod find;
 mod helpers;
 mod name;
@@ -8,6 +9,7 @@ mod started;
 mod threads;
 mod translated;
 
+pub(crate) use descriptors::Descriptors;
 pub use find::{FindError, Listing, find, has_closed, list, lives, of_pid};
 pub(crate) use helpers::helpers;
 pub use started::{Looked, Started};

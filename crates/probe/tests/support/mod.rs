@@ -93,6 +93,11 @@ impl Own {
         Some(own)
     }
 
+    /// Lets the guest run.
+    pub fn begin(&self) {
+        self.go.send(()).unwrap();
+    }
+
     /// Lets the guest run to its end.
     pub(crate) fn run(&self) {
         self.go.send(()).unwrap();

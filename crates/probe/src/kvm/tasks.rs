@@ -1,0 +1,169 @@
+//! Times of all threads of the observed machines in one reading: the iterator of
+//! `bpf/tasks.bpf.h`. Where the kernel refuses it, the threads' files are read instead.
+
+use std::collections::HashMap;
+
+use crate::Unavailable;
+use crate::bpf::Object;
+
+const PROGRAM: &str = "on_task";
+const OWNERS: &str = "owners";
+/// Words of `struct task_record`.
+const WORDS: usize = 18;
+const BYTES: usize = WORDS * 8;
+
+/// A task as the kernel accounts it, times in ns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Task {
+    pub(super) tid: u32,
+    /// Its process.
+    pub(super) tgid: u32,
+    pub(super) cpu: u32,
+    /// Since boot: distinguishes it from a later task of the same ID.
+    pub(super) started_ns: u64,
+    pub(super) run_ns: u64,
+    pub(super) wait_ns: u64,
+    /// User mode, the guest's included, and kernel mode: as the ticks found it.
+    pub(super) user_ns: u64,
+    pub(super) system_ns: u64,
+    pub(super) guest_ns: u64,
+    pub(super) voluntary: u64,
+    pub(super) involuntary: u64,
+    pub(super) migrations: u64,
+    pub(super) faults: u64,
+    pub(super) read_bytes: u64,
+    pub(super) written_bytes: u64,
+    /// Its group of the `cpu` controller; 0 in none.
+    pub(super) group: u64,
+    pub(super) comm: String,
+}
+
+/// Tasks by the machine's process that they work for.
+pub(super) type ByOwner = HashMap<u32, Vec<Task>>;
+
+/// Loads the iterator; an error where this kernel refuses it, or shows other process IDs
+/// than this process sees (in a PID namespace).
+pub(super) fn load(object: &mut Object) -> Result<(), Unavailable> {
+    object.load_iterator(PROGRAM, "task")?;
+    let own = std::process::id();
+    own_by(object, own, own)?;
+    let sees_itself = sweep(object)?.contains_key(&own);
+    object.remove_number(OWNERS, own);
+    let why = "this PID namespace has other process IDs than the kernel";
+    sees_itself
+        .then_some(())
+        .ok_or_else(|| Unavailable::named(crate::Source::Bpf, PROGRAM, why))
+}
+
+/// Reads the tasks of process `tgid` for the machine of process `owner` from now on.
+pub(super) fn own_by(object: &mut Object, tgid: u32, owner: u32) -> Result<(), Unavailable> {
+    object.insert_number(OWNERS, tgid, owner)
+}
+
+/// No more, for a machine.
+pub(super) fn disown(object: &mut Object, tgids: impl Iterator<Item = u32>) {
+    for tgid in tgids {
+        object.remove_number(OWNERS, tgid);
+    }
+}
+
+/// All tasks of all machines.
+pub(super) fn sweep(object: &mut Object) -> Result<ByOwner, Unavailable> {
+    let bytes = object.iterate(PROGRAM)?;
+    let mut found = ByOwner::new();
+    for record in bytes.chunks_exact(BYTES) {
+        let mut words = [0; WORDS];
+        for (word, bytes) in words.iter_mut().zip(record.chunks_exact(8)) {
+            *word = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+        }
+        let (owner, task) = Task::of(&words);
+        found.entry(owner).or_default().push(task);
+    }
+    Ok(found)
+}
+
+impl Task {
+    /// From a record, with its owner.
+    fn of(words: &[u64; WORDS]) -> (u32, Self) {
+        let low = |word: u64| word as u32;
+        let high = |word: u64| (word >> 32) as u32;
+        let [ids, places, started_ns, run_ns, wait_ns, rest @ ..] = *words;
+        let [user_ns, system_ns, guest_ns, rest @ ..] = rest;
+        let [voluntary, involuntary, migrations, minor, major, rest @ ..] = rest;
+        let [read_bytes, written_bytes, group, name @ ..] = rest;
+        let task = Self {
+            tid: low(ids),
+            tgid: high(ids),
+            cpu: high(places),
+            started_ns,
+            run_ns,
+            wait_ns,
+            user_ns,
+            system_ns,
+            guest_ns,
+            voluntary,
+            involuntary,
+            migrations,
+            faults: minor + major,
+            read_bytes,
+            written_bytes,
+            group,
+            comm: comm(name),
+        };
+        (low(places), task)
+    }
+
+    /// Time in user mode (with the guest) and in the kernel, which together are the time on
+    /// a CPU: ticks say the proportion only (`cputime_adjust` in kernel/sched/cputime.c).
+    pub(super) fn adjusted(&self) -> (u64, u64) {
+        let sampled = u128::from(self.user_ns) + u128::from(self.system_ns);
+        if sampled == 0 {
+            return (self.run_ns, 0);
+        }
+        let system = u128::from(self.run_ns) * u128::from(self.system_ns) / sampled;
+        let system = u64::try_from(system).unwrap_or(u64::MAX);
+        (self.run_ns.saturating_sub(system), system)
+    }
+}
+
+fn comm(words: [u64; 2]) -> String {
+    let bytes = words.map(u64::to_ne_bytes).concat();
+    let end = bytes.iter().position(|byte| *byte == 0);
+    String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_a_task_with_its_owner() {
+        let mut words: [u64; WORDS] = std::array::from_fn(|word| word as u64 * 100);
+        words[0] = 7 << 32 | 9;
+        words[1] = 3 << 32 | 5;
+        words[16] = u64::from_ne_bytes(*b"CPU 0/KV");
+        words[17] = u64::from_ne_bytes(*b"M\0\0\0\0\0\0\0");
+        let (owner, task) = Task::of(&words);
+        assert_eq!((owner, task.tid, task.tgid, task.cpu), (5, 9, 7, 3));
+        assert_eq!(
+            (task.started_ns, task.run_ns, task.wait_ns),
+            (200, 300, 400)
+        );
+        assert_eq!((task.guest_ns, task.faults), (700, 1_100 + 1_200));
+        assert_eq!((task.written_bytes, task.group), (1_400, 1_500));
+        assert_eq!(task.comm, "CPU 0/KVM");
+    }
+
+    #[test]
+    fn ticks_divide_the_time_on_a_cpu() {
+        let task = |run_ns, user_ns, system_ns| Task {
+            run_ns,
+            user_ns,
+            system_ns,
+            ..Task::default()
+        };
+        assert_eq!(task(1_000, 0, 0).adjusted(), (1_000, 0));
+        assert_eq!(task(1_000, 300, 100).adjusted(), (750, 250));
+        assert_eq!(task(1_000, 0, 4_000).adjusted(), (0, 1_000));
+    }
+}
