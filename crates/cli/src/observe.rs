@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tare_account::Account;
 use tare_control::exit::ExitCode;
 use tare_probe::Unavailable;
-use tare_probe::clock::thread_cpu_ns;
+use tare_probe::clock::{process_cpu_ns, thread_cpu_ns};
 use tare_probe::kvm::Observer;
 use tare_probe::vm::{self, FindError, Started, Translated, Vm};
 
@@ -17,6 +17,10 @@ use crate::signals;
 
 /// How often machines that start within a window are looked for, at most.
 const LIST: Duration = Duration::from_millis(500);
+
+/// Share of a core that watching again and again may take: an interval is lengthened
+/// until it has paid for what the one before cost.
+const LIMIT: f64 = 0.02;
 
 /// Watching that failed after it had begun.
 #[derive(Debug, thiserror::Error)]
@@ -100,6 +104,10 @@ pub(crate) struct Watch {
     unavailable: Vec<Unavailable>,
     /// Whether an interval is to end now.
     stopped: Arc<AtomicBool>,
+    /// CPU time of this process until watching began.
+    start_cpu_ns: u64,
+    /// The same until this interval began.
+    interval_cpu_ns: u64,
 }
 
 /// Whom a watch is about.
@@ -124,6 +132,8 @@ impl Watch {
             scope: Scope::All(started),
             unavailable: listing.unavailable,
             stopped: Arc::default(),
+            start_cpu_ns: process_cpu_ns(),
+            interval_cpu_ns: process_cpu_ns(),
         }
     }
 
@@ -142,12 +152,20 @@ impl Watch {
             scope: Scope::Chosen,
             unavailable: Vec::new(),
             stopped: Arc::default(),
+            start_cpu_ns: process_cpu_ns(),
+            interval_cpu_ns: process_cpu_ns(),
         })
     }
 
     /// Whether there is no machine to watch.
     pub(crate) fn is_empty(&self) -> bool {
         self.vms.is_empty()
+    }
+
+    /// CPU time of this process until watching began, ns: finding machines, loading the
+    /// programs, the first reading.
+    pub(crate) fn start_cpu_ns(&self) -> u64 {
+        self.start_cpu_ns
     }
 
     /// What could not be looked at when machines were listed.
@@ -181,10 +199,13 @@ impl Watch {
         self.observer.turn()
     }
 
-    /// An account of the next `length` for each machine; ends sooner when all of
-    /// them have.
+    /// An account of the next `length` for each machine, or of longer where the last
+    /// interval cost more than its share; ends sooner when all of them have ended.
     pub(crate) fn interval(&mut self, length: Duration) -> Vec<Account> {
-        let end = Instant::now() + length;
+        let cpu_ns = process_cpu_ns();
+        let spent = Duration::from_nanos(cpu_ns.saturating_sub(self.interval_cpu_ns));
+        self.interval_cpu_ns = cpu_ns;
+        let end = Instant::now() + paid_for(length, spent);
         while !self.pause_until(end) {}
         let accounts = self.observer.turn();
         self.look_around();
@@ -219,5 +240,23 @@ impl Watch {
             }
         }
         self.observer.follow(&self.vms);
+    }
+}
+
+/// An interval that is as long as asked for, or as the limit needs to pay for what the last
+/// one spent.
+fn paid_for(asked: Duration, spent: Duration) -> Duration {
+    asked.max(spent.div_f64(LIMIT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_pays_for_the_one_before() {
+        let ms = Duration::from_millis;
+        assert_eq!(paid_for(ms(1_000), ms(3)), ms(1_000));
+        assert_eq!(paid_for(ms(1_000), ms(60)), ms(3_000));
     }
 }

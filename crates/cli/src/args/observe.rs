@@ -116,10 +116,10 @@ pub(crate) struct TopArgs {
     /// Print one table and end
     #[arg(long)]
     pub(crate) once: bool,
-    /// Seconds between two looks
+    /// Seconds between two looks, at least; more where looking costs above 2 % of a core
     #[arg(short, long, value_name = "N", default_value = "1")]
     pub(crate) interval: Seconds,
-    /// Sort by: name, pid, cpu, guest, exits, halts, irqs, steal, cause
+    /// Sort by: name, pid, cpu, guest, exits, halts, irqs, steal, disk, net, faults, cause
     #[arg(
         short,
         long,

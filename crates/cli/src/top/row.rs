@@ -11,6 +11,8 @@ use tare_why::{Load, Measured, diagnose};
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) pid: u32,
+    /// Length of its interval.
+    pub(super) seconds: f64,
     /// Shares of a core.
     pub(super) cpu: f64,
     pub(super) guest: f64,
@@ -19,6 +21,11 @@ pub(super) struct Row {
     pub(super) exits: f64,
     pub(super) halts: f64,
     pub(super) interrupts: f64,
+    /// Bytes per second from and to block devices, and by tap devices; none where unknown.
+    pub(super) disk: Option<f64>,
+    pub(super) network: Option<f64>,
+    /// Page faults per second.
+    pub(super) faults: f64,
     /// Short name of the largest cause.
     pub(super) cause: String,
     /// The largest cause, as a sentence.
@@ -44,13 +51,19 @@ pub(crate) enum Column {
     Irqs,
     /// Time that vCPUs waited for a CPU
     Steal,
+    /// Bytes per second from and to block devices
+    Disk,
+    /// Bytes per second by tap devices
+    Net,
+    /// Page faults per second
+    Faults,
     /// The largest cause
     Cause,
 }
 
 impl Column {
     /// In the order of the table, with title and width.
-    pub(super) const ALL: [(Self, &'static str, u16); 9] = [
+    pub(super) const ALL: [(Self, &'static str, u16); 12] = [
         (Self::Name, "NAME", 14),
         (Self::Pid, "PID", 7),
         (Self::Cpu, "CPU%", 5),
@@ -59,13 +72,19 @@ impl Column {
         (Self::Halts, "HALT/S", 6),
         (Self::Irqs, "IRQ/S", 6),
         (Self::Steal, "STEAL", 5),
+        (Self::Disk, "DISK/S", 6),
+        (Self::Net, "NET/S", 6),
+        (Self::Faults, "FAULT/S", 7),
         (Self::Cause, "TOP CAUSE", 15),
     ];
 
     /// The columns that fit into a line of this many characters: what says least goes
     /// first.
     pub(super) fn fitting(width: u16) -> Vec<(Self, &'static str, u16)> {
-        const FIRST_TO_GO: [Column; 7] = [
+        const FIRST_TO_GO: [Column; 10] = [
+            Column::Faults,
+            Column::Net,
+            Column::Disk,
             Column::Pid,
             Column::Irqs,
             Column::Halts,
@@ -109,12 +128,18 @@ impl Row {
         Self {
             name: account.vm.name.clone(),
             pid: account.vm.pid,
+            seconds: account.window_ns as f64 / 1e9,
             cpu: diagnosis.breakdown.total,
             guest: diagnosis.breakdown.guest,
             steal: load.sum(|vcpu| vcpu.waiting),
             exits: load.sum(|vcpu| vcpu.exits.values().sum::<f64>() + vcpu.halts),
             halts: load.sum(|vcpu| vcpu.halts),
             interrupts: load.sum(|vcpu| vcpu.interrupts.values().sum()),
+            disk: disk_bytes(account).map(|bytes| account.per_second(bytes)),
+            network: account
+                .network
+                .map(|it| account.per_second(it.to_guest_bytes + it.from_guest_bytes)),
+            faults: account.per_second(faults(account)),
             cause: largest
                 .map_or("-", |finding| finding.cause.short())
                 .to_owned(),
@@ -135,9 +160,25 @@ impl Row {
             Column::Halts => short(self.halts),
             Column::Irqs => short(self.interrupts),
             Column::Steal => percent(self.steal),
+            Column::Disk => bytes(self.disk),
+            Column::Net => bytes(self.network),
+            Column::Faults => short(self.faults),
             Column::Cause => self.cause.clone(),
         }
     }
+}
+
+/// Bytes from and to block devices by all threads; none where no thread's are known.
+fn disk_bytes(account: &Account) -> Option<u64> {
+    let threads = account.threads.iter();
+    let known =
+        threads.filter_map(|it| Some(it.resources.read_bytes? + it.resources.written_bytes?));
+    known.reduce(|sum, bytes| sum + bytes)
+}
+
+fn faults(account: &Account) -> u64 {
+    let threads = account.threads.iter();
+    threads.map(|thread| thread.resources.page_faults).sum()
 }
 
 /// Numbers descend, names ascend.
@@ -149,6 +190,9 @@ pub(super) fn sort(rows: &mut [Row], by: Column) {
         Column::Halts => row.halts,
         Column::Irqs => row.interrupts,
         Column::Steal => row.steal,
+        Column::Disk => row.disk.unwrap_or(-1.0),
+        Column::Net => row.network.unwrap_or(-1.0),
+        Column::Faults => row.faults,
         Column::Name | Column::Pid | Column::Cause => 0.0,
     };
     rows.sort_by(|a, b| {
@@ -180,6 +224,21 @@ fn short(hz: f64) -> String {
     }
 }
 
+/// At most six characters; units of 1,024.
+fn bytes(per_second: Option<f64>) -> String {
+    let Some(mut value) = per_second else {
+        return "-".to_owned();
+    };
+    for unit in ["", "K", "M", "G", "T"] {
+        match value {
+            _ if value < 9.95 && !unit.is_empty() => return format!("{value:.1}{unit}"),
+            _ if value < 1_023.5 => return format!("{value:.0}{unit}"),
+            _ => value /= 1_024.0,
+        }
+    }
+    ">999T".to_owned()
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -188,12 +247,16 @@ pub(super) mod tests {
         Row {
             name: name.to_owned(),
             pid,
+            seconds: 1.0,
             cpu,
             guest: cpu / 2.0,
             steal: 0.0,
             exits: 36_000.0 * cpu,
             halts: 0.4,
             interrupts: 1000.0,
+            disk: Some(12.0 * 1_048_576.0),
+            network: None,
+            faults: 3.0,
             cause: "polling loses".to_owned(),
             sentence: "halt polling that loses".to_owned(),
         }
@@ -215,6 +278,7 @@ pub(super) mod tests {
     fn cells_fit_their_columns() {
         let mut row = row("m", 4_194_304, 15.99);
         row.exits = 12_345_678.0;
+        row.disk = Some(1_023.4 * 1_048_576.0);
         row.interrupts = std::iter::empty::<f64>().sum();
         assert_eq!(row.cell(Column::Irqs), "0.0");
         row.interrupts = 999_499.0;
@@ -229,11 +293,30 @@ pub(super) mod tests {
             let columns = Column::fitting(width).into_iter();
             columns.map(|(_, title, _)| title).collect()
         };
-        assert_eq!(titles(80).len(), Column::ALL.len());
-        assert_eq!(titles(79), titles(80), "exactly wide enough");
+        assert_eq!(titles(100).len(), Column::ALL.len());
+        assert_eq!(titles(99).len(), Column::ALL.len() - 1);
+        assert_eq!(titles(80).len(), Column::ALL.len() - 3);
+        assert_eq!(titles(79), titles(80));
         assert_eq!(titles(42), ["NAME", "CPU%", "STEAL", "TOP CAUSE"]);
         assert_eq!(titles(41), ["NAME", "CPU%", "TOP CAUSE"]);
         assert_eq!(titles(1), ["NAME", "CPU%"]);
+    }
+
+    #[test]
+    fn bytes_have_a_unit_and_six_characters_at_most() {
+        let cases = [
+            (None, "-"),
+            (Some(0.0), "0"),
+            (Some(1_023.0), "1023"),
+            (Some(2_048.0), "2.0K"),
+            (Some(12.0 * 1_048_576.0), "12M"),
+            (Some(1_023.6 * 1_024.0), "1.0M"),
+            (Some(5e12), "4.5T"),
+            (Some(f64::MAX), ">999T"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(bytes(value), text, "{value:?}");
+        }
     }
 
     #[test]

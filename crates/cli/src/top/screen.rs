@@ -12,15 +12,17 @@ use super::view::{Flow, Page, View};
 const HELP: &str = "\
 Sort by a column:
   n name      p process    c CPU       g guest     e exits
-  H halts     i interrupts s steal     t cause
-  < >         the column beside
+  H halts     i interrupts s steal     d disk      w network
+  f faults    t cause      < > the column beside
 
 Up, Down      select a machine; its cause is shown below
 Space         pause, go on
 q, Ctrl-C     quit
 
 CPU%, GUEST and STEAL are per cent of one core: all threads of the
-machine; its own code; time that its vCPUs waited for a CPU.
+machine; its own code; time that its vCPUs waited for a CPU. DISK/S
+and NET/S are bytes from and to block devices and its tap devices
+(- without one), FAULT/S page faults; they need 100 columns.
 `tare why NAME` says more.
 
 Any key closes this page.";
@@ -61,7 +63,7 @@ fn title_text(view: &View) -> String {
         Flow::Paused => ", paused",
     };
     format!(
-        "tare top: {count}, every {} s{paused}{cost}",
+        "tare top: {count}, every {:.1} s{paused}{cost}",
         view.interval_s
     )
 }
@@ -171,8 +173,8 @@ mod tests {
     }
 
     #[test]
-    fn all_columns_fit_80_and_the_busiest_comes_first() {
-        let text = drawn(&two_machines(), 80, 12);
+    fn all_columns_fit_100_and_the_busiest_comes_first() {
+        let text = drawn(&two_machines(), 100, 12);
         for (_, title, _) in Column::ALL {
             assert!(text.contains(title), "{title} in {text}");
         }

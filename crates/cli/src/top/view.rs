@@ -17,6 +17,7 @@ pub(super) struct View {
     pub(super) note: String,
     /// Cost of watching, share of a core; none before the first interval.
     pub(super) cost: Option<f64>,
+    /// Length of the interval; the one asked for before the first.
     pub(super) interval_s: f64,
 }
 
@@ -61,6 +62,8 @@ impl View {
         if self.flow == Flow::Paused {
             return;
         }
+        let lengths = rows.iter().map(|row| row.seconds);
+        self.interval_s = lengths.reduce(f64::max).unwrap_or(self.interval_s);
         self.rows = rows;
         self.cost = Some(cost);
         self.note = note;
@@ -137,6 +140,9 @@ fn by_letter(letter: char) -> Option<Column> {
         'H' => Column::Halts,
         'i' => Column::Irqs,
         's' => Column::Steal,
+        'd' => Column::Disk,
+        'w' => Column::Net,
+        'f' => Column::Faults,
         't' => Column::Cause,
         _ => return None,
     })

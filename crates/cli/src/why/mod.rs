@@ -4,9 +4,12 @@
 //! choice of machines and the printing.
 
 mod compare;
+mod cost;
 pub(crate) mod prices;
 mod report;
 mod secrets;
+
+use std::time::Instant;
 
 use serde::Serialize;
 use tare_control::exit::ExitCode;
@@ -14,6 +17,7 @@ use tare_control::exit::ExitCode;
 use crate::args::WhyArgs;
 use crate::failure::{Failure, Outcome};
 use crate::observe::Watch;
+use cost::RunCost;
 use prices::Prices;
 use report::{Report, SCHEMA};
 
@@ -22,6 +26,7 @@ use report::{Report, SCHEMA};
 struct Document {
     schema: u32,
     prices: Prices,
+    cost: RunCost,
     machines: Vec<Report>,
 }
 
@@ -30,6 +35,7 @@ pub(crate) fn why(args: &WhyArgs) -> Outcome {
     if let Some([before, after]) = args.compare.as_deref() {
         return crate::print(&compare::compare(before, after)?);
     }
+    let began = Instant::now();
     let prices = Prices::find(args.prices.as_deref())?;
     let mut watch = match &args.target {
         Some(target) => Watch::one(target)?,
@@ -47,22 +53,28 @@ pub(crate) fn why(args: &WhyArgs) -> Outcome {
             _ => "No virtual machine of this user runs on this host.\n",
         });
     }
+    let programs_ns = accounts
+        .iter()
+        .filter_map(|account| account.observer.bpf_ns);
+    let programs_ns = programs_ns.max().unwrap_or(0);
     let mut machines: Vec<Report> = accounts
         .into_iter()
         .map(|account| Report::of(account, &prices))
         .collect();
     machines.sort_by(|a, b| b.burn().total_cmp(&a.burn()));
     machines.truncate(args.count.unwrap_or(usize::MAX));
+    let cost = RunCost::until_now(&watch, programs_ns, began.elapsed());
     if args.json {
-        return print_json(prices, machines);
+        return print_json(prices, cost, machines);
     }
-    crate::print(&text(&machines, &prices))
+    crate::print(&text(&machines, &prices, cost))
 }
 
-fn print_json(prices: Prices, machines: Vec<Report>) -> Outcome {
+fn print_json(prices: Prices, cost: RunCost, machines: Vec<Report>) -> Outcome {
     let document = Document {
         schema: SCHEMA,
         prices,
+        cost,
         machines,
     };
     let json = serde_json::to_string_pretty(&document)
@@ -71,7 +83,7 @@ fn print_json(prices: Prices, machines: Vec<Report>) -> Outcome {
 }
 
 /// The busiest machine first; several quiet ones in one line.
-fn text(machines: &[Report], prices: &Prices) -> String {
+fn text(machines: &[Report], prices: &Prices, cost: RunCost) -> String {
     let (quiet, busy): (Vec<_>, Vec<_>) = machines
         .iter()
         .partition(|report| machines.len() > 1 && report.is_quiet());
@@ -79,6 +91,6 @@ fn text(machines: &[Report], prices: &Prices) -> String {
     if !quiet.is_empty() {
         texts.push(report::quiet(&quiet));
     }
-    texts.push(report::notes(machines, prices));
+    texts.push(report::notes(machines, prices, cost));
     texts.join("\n")
 }

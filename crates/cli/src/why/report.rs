@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::time::SystemTime;
 
+use super::cost::RunCost;
 use super::prices::Prices;
 use super::secrets::masked;
 use serde::Serialize;
@@ -177,7 +178,7 @@ fn plural(count: usize, what: &str) -> String {
 
 /// What concerns all machines: what could not be observed, where prices are from,
 /// and the cost.
-pub(super) fn notes(reports: &[Report], prices: &Prices) -> String {
+pub(super) fn notes(reports: &[Report], prices: &Prices, run: RunCost) -> String {
     let missing = reports
         .iter()
         .flat_map(|report| &report.account.unavailable);
@@ -205,13 +206,20 @@ pub(super) fn notes(reports: &[Report], prices: &Prices) -> String {
         account.share(account.observer.bpf_ns.unwrap_or(0))
     };
     let cost = format!(
-        "Overhead of tare why itself: {} of a core; {} of it on the CPUs of what is watched.",
+        "Overhead of tare why itself: {} of a core in the window; {} of it on the CPUs of what \
+         is watched. Its start took {:.0} ms of CPU time, the whole run {} of a core over {:.1} s.",
         most(|report| report.observer_share),
-        most(programs)
+        most(programs),
+        run.start_cpu_ms,
+        percent(run.run_share),
+        run.run_seconds,
     );
     text.push_str(&fill(&cost, "", "  "));
     text
 }
+
+/// Sources that another replaces: exits by type, and the threads' files.
+const QUIET: [&str; 2] = ["kvm:kvm_exit", "on_task"];
 
 /// Whether a missing source changes a conclusion: estimates of exits and the sampling of
 /// events are marked where they are used.
@@ -219,7 +227,7 @@ fn matters(missing: &Unavailable) -> bool {
     !matches!(
         missing.source,
         Source::KvmExit | Source::KvmStatistics | Source::BpfRunTime
-    ) && missing.name != "kvm:kvm_exit"
+    ) && !QUIET.contains(&missing.name.as_str())
 }
 
 /// The headline, its evidence, then the remedies, a line each: a command stays whole.
