@@ -24,6 +24,7 @@ pub(crate) mod halt_budget;
 pub(crate) mod http_bursts;
 pub(crate) mod ipi_halt;
 pub(crate) mod kv;
+mod observer;
 mod ping_pong;
 pub(crate) mod tailor;
 pub(crate) mod tcp;
@@ -208,6 +209,12 @@ pub(crate) const ALL: &[Entry] = &[
         about: "the cost of each kind of exit: cpuid, ports, memory, timers, interrupts, CR3",
         subject: Subject::Image,
         make: |depth, image| Box::new(vmexit::Vmexit::new(depth, image)),
+    },
+    Entry {
+        name: "observer",
+        about: "tare why's own cost: one machine, many, and storms; what the guests lose",
+        subject: Subject::Image,
+        make: |depth, image| Box::new(observer::Observing::new(depth, image)),
     },
     Entry {
         name: "kv",

@@ -1,0 +1,71 @@
+//! The samples from records, without a machine.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::appliance::GuestSpec;
+use crate::appliance::fake::{Fakes, Fault};
+use crate::experiments::testing::Run;
+use crate::outcome::Ending;
+
+fn window(instructions: f64, watched: &Value) -> Value {
+    json!({
+        "kvm": "emulated", "seconds": 1.0, "cpu_ns": 1_000_000_000_u64,
+        "instructions": instructions, "activity": 5.0, "watched": watched,
+    })
+}
+
+#[test]
+fn a_guest_s_loss_is_against_the_windows_around_it() {
+    let mut observing = Observing::new(Depth::Quick, None);
+    let cost = json!({
+        "window_ns": 1_000_000_000_u64, "counted_share": 0.1, "start_ns": 80_000_000,
+        "cost": {"user_space_ns": 4_000_000, "bpf_ns": 9_000_000, "bpf_runs": 7},
+    });
+    let windows = [
+        window(1_000.0, &Value::Null),
+        window(990.0, &Value::Null),
+        window(970.0, &cost),
+        window(1_010.0, &Value::Null),
+    ];
+    observing.take("cpuid", &json!({"machines": 1, "windows": windows}));
+    let figures = observing.figures();
+    let of = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap();
+    assert!((of("watch_cost_pct.cpuid").value - 1.3).abs() < 1e-9);
+    assert!((of("watch_start_ms.cpuid").value - 80.0).abs() < 1e-9);
+    assert!((of("guest_loss_pct.cpuid").value - 3.0).abs() < 1e-9);
+    assert!((of("control_loss_pct.cpuid").value - 1.0).abs() < 1e-9);
+    // An idle guest executes nothing that could be lost.
+    observing.take("one", &json!({"machines": 1, "windows": windows}));
+    let figures = observing.figures();
+    assert!(
+        figures
+            .iter()
+            .any(|figure| figure.name == "watch_cost_pct.one")
+    );
+    assert!(
+        figures
+            .iter()
+            .all(|figure| figure.name != "guest_loss_pct.one")
+    );
+}
+
+#[test]
+fn machines_without_kvm_are_named_as_not_measured() {
+    let mut experiment = Observing::new(Depth::Quick, None);
+    experiment.rounds = 1;
+    experiment.window = Duration::from_millis(5);
+    let prints = |_: &GuestSpec| vec![json!({"storm": "x"}), json!({"done": true})];
+    let fakes = Fakes {
+        prints,
+        ..Fakes::new(Kvm::Emulated, Fault::None)
+    };
+    let run = Run::of("observer", Box::new(experiment), fakes);
+    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert!(run.summary().figures.is_empty());
+    assert!(
+        run.text("report.html")
+            .contains("Not measured: one: its machines have no KVM")
+    );
+    run.nothing_is_left();
+}
