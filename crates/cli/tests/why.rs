@@ -8,8 +8,12 @@
 
 #[path = "why/counts.rs"]
 mod counts;
+#[path = "why/crowd.rs"]
+mod crowd;
 #[path = "why/elsewhere.rs"]
 mod elsewhere;
+#[path = "why/helpers.rs"]
+mod helpers;
 #[path = "why/matrix.rs"]
 mod matrix;
 #[path = "why/qemu.rs"]
@@ -555,7 +559,7 @@ fn top_prints_a_table_where_there_is_no_terminal() {
     // As a busy computer may have it, it got no CPU, or too little to be called one.
     let causes = ["spins", "steal", "guest"];
     assert!(causes.iter().any(|it| line.ends_with(it)), "{line}");
-    assert!(ended.out.lines().all(|line| line.len() < 80), "{ended:#?}");
+    assert!(ended.out.contains("FAULT/S"), "{ended:#?}");
 }
 
 /// `tare top` on a terminal of 80 by 24, with these keys: what it wrote.

@@ -6,9 +6,9 @@
 //! unless that would cost more than a budget. What they counted is scaled by the time
 //! that the gate was open.
 //!
-//! A program that finds the gate closed costs its call all the same. Where events are so
-//! many that this takes a large part of the budget, the programs are attached for bursts
-//! and detached in between, for as long as the budget needs to pay for the burst.
+//! A program that finds the gate closed costs its call all the same. Where these calls
+//! take a large part of the budget, the programs are attached for bursts and detached in
+//! between, for as long as the budget needs to pay for the burst.
 
 use std::time::Duration;
 
@@ -266,7 +266,7 @@ impl Gate {
     }
 }
 
-/// Whether events are so many that calls which count nothing take too much.
+/// Whether calls that count nothing take too much.
 fn calls_are_dear(measured: Measured) -> bool {
     let each = CLOSED_ALONE_NS + DISPATCH_NS;
     let calls = measured.spent.runs as f64 * each / measured.elapsed_ns.max(1) as f64;
