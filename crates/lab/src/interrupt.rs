@@ -1,7 +1,7 @@
 //! Ctrl-C and SIGTERM as a question that long steps ask.
 //!
 //! The first signal only sets a flag: whoever waits notices within
-//! [`SLICE`], unwinds, and the guards on the way down end their machines.
+//! `SLICE`, unwinds, and the guards on the way down end their machines.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ pub enum Interrupted {
     /// SIGTERM.
     #[error("terminated")]
     Terminate,
-    /// No signal: whoever waited for this step has given up ([`Interrupt::branch`]).
+    /// No signal: whoever waited for this step has given up (`Interrupt::branch`).
     #[error("given up")]
     Abandoned,
 }

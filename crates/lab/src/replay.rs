@@ -1,6 +1,6 @@
 //! A record read back: the samples of an earlier run instead of machines.
 //!
-//! Experiments whose images print what they measure run unchanged on a [`Replay`], which
+//! Experiments whose images print what they measure run unchanged on a `Replay`, which
 //! hands out the recorded lines where a machine would have printed them; the others read
 //! [`Record::lines`].
 

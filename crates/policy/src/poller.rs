@@ -2,7 +2,7 @@
 //!
 //! A thread that polls a variable reports each fruitless look (an *idle turn*) and
 //! each find (*active*) to the scheduler. A thread whose turns have all
-//! been idle for [`IDLE_AFTER_NS`] counts as idle; when every polling thread of
+//! been idle for `IDLE_AFTER_NS` counts as idle; when every polling thread of
 //! a core is idle and no other thread is ready, the core may halt.
 //!
 //! Source: `docs/background.md`; TORO's `SysThreadSwitch(IdleFlag)` and

@@ -13,7 +13,7 @@
 //! one costs `T`. Of the lengths that give back what they cost, or exceed it by
 //! no more than [`Limits::budget_pct`] of the time that passed, the one that
 //! catches most wake-ups is taken; 0 if none catches any. Then the histogram is
-//! halved, so that the past fades. A wait of [`LONG_NS`] or more ends the window
+//! halved, so that the past fades. A wait of `LONG_NS` or more ends the window
 //! at once: an idle machine stops spinning after a few.
 //!
 //! What a way back takes is measured where it can be ([`Spin::note_way_back`]):

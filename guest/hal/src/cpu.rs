@@ -41,7 +41,7 @@ impl CpuSet {
     }
 }
 
-/// Whether interrupts were on, to be put back by [`restore_interrupts`].
+/// Whether interrupts were on, to be put back by `restore_interrupts`.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub(crate) struct InterruptState {

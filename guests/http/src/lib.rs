@@ -2,7 +2,7 @@
 //!
 //! The protocol (RFC 9110 to 9112) is a library without I/O of its own, tested on
 //! the host: a request is parsed and judged ([`request`]), its target resolved
-//! ([`target`]), its conditions and range evaluated ([`conditions`], [`range`]),
+//! ([`target`]), its conditions and range evaluated (`conditions`, [`range`]),
 //! and the answer put together from parts that were prepared before ([`site`],
 //! [`answer`], [`server`]). [`connection`] drives that over any
 //! [transport](tare_libos::serve::Transport).

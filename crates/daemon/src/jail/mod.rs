@@ -7,7 +7,7 @@
 //! ([`crate::confine`] narrows it down for each thread before the guest runs).
 //!
 //! A program that opens files by name when it starts (QEMU: libraries, firmware) finds those
-//! in its root until [`empty_root_of`] takes them away ([`program`]).
+//! in its root until [`empty_root_of`] takes them away (`program`).
 //!
 //! No PID namespace: its first process must be a child, and a machine in the foreground is
 //! the process that the user started. The filters leave no call that names another process.

@@ -72,7 +72,7 @@ pub struct Finished {
 /// on any.
 pub trait IoEngine: Send {
     /// Begins `operation` at the latest with [`submit`](Self::submit). `token` is
-    /// below [`MAX_IN_FLIGHT`] and not in use.
+    /// below `MAX_IN_FLIGHT` and not in use.
     fn start(&mut self, token: usize, operation: Operation, buffers: Buffers);
 
     /// Hands what was started to the kernel; after an error the rest waits for

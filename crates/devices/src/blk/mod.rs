@@ -17,7 +17,7 @@
 //! the driver use the memory for something else.
 //!
 //! Limits: raw images of whole sectors, one range in each discard and
-//! write-zeroes request, requests up to [`MAX_REQUEST_BYTES`], no zoned storage,
+//! write-zeroes request, requests up to `MAX_REQUEST_BYTES`, no zoned storage,
 //! no secure erase, no lifetime. O_DIRECT where blocks of 512 bytes can be
 //! addressed with it; buffers that it cannot take are copied.
 

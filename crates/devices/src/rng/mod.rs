@@ -1,6 +1,6 @@
 //! virtio-rng (virtio 1.2, 5.4): fills the guest's buffers with random bytes.
 //!
-//! Limits: at most [`REQUEST_LEN`] bytes for a request, whatever its buffer
+//! Limits: at most `REQUEST_LEN` bytes for a request, whatever its buffer
 //! holds (the device may use any part of it, 5.4.6.1), and [`BATCH`] requests
 //! before other work gets its turn.
 

@@ -3,7 +3,7 @@
 //! Output is written by the vCPU thread that wrote the port, byte by byte and
 //! unbuffered, so that nothing is lost however the run ends; it never waits
 //! long for a reader ([`output`]). Input is read by the I/O thread when the port
-//! has room for it ([`input`]).
+//! has room for it (`input`).
 
 pub mod input;
 pub mod log;

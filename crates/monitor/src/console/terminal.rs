@@ -35,7 +35,7 @@ pub(crate) fn enter_raw() {
     }
 }
 
-/// Restores what [`enter_raw`] found. Async-signal-safe; may be repeated.
+/// Restores what `enter_raw` found. Async-signal-safe; may be repeated.
 pub fn restore() {
     if let Some(before) = BEFORE.get() {
         let _ = tcsetattr(stdin(), OptionalActions::Now, before);

@@ -6,7 +6,7 @@
 //! forever. Its index is built by the first access, so that an image that never
 //! looks at a file does not pay for it.
 //!
-//! After [`mount_root`] or [`mount_disk`] files come from a disk (`volume`): the
+//! After [`mount_root`] or `mount_disk` files come from a disk (`volume`): the
 //! first access to a file reads it whole, and it stays in memory until that is needed
 //! for another one. Files may take three quarters of the heap; one for which there is
 //! no memory is an error of kind [`ErrorKind::ResourceBusy`]. A damaged file system

@@ -3,7 +3,7 @@
 use core::net::Ipv6Addr;
 
 /// A ones' complement sum that is not folded yet. Byte pairs are added in
-/// memory order, which [`Sum::finish`] makes up for.
+/// memory order, which `Sum::finish` makes up for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sum(u64);
 

@@ -1,4 +1,4 @@
-//! [`Flow`], a TCP connection's four-tuple, and [`FlowTable`].
+//! `Flow`, a TCP connection's four-tuple, and `FlowTable`.
 
 use alloc::collections::TryReserveError;
 use alloc::vec;

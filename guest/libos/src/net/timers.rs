@@ -1,4 +1,4 @@
-//! [`Timers`]: a heap of deadlines, one for each small number, that can be
+//! `Timers`: a heap of deadlines, one for each small number, that can be
 //! moved and taken back at any time. A deadline that is taken back leaves
 //! nothing behind, so that a quiet connection never wakes anybody.
 

@@ -1,4 +1,4 @@
-//! [`Waiters`]: who waits for one condition of a socket.
+//! `Waiters`: who waits for one condition of a socket.
 
 use alloc::vec::Vec;
 

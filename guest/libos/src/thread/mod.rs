@@ -108,7 +108,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A nameless thread on this core with a stack of [`DEFAULT_STACK_SIZE`].
+    /// A nameless thread on this core with a stack of `DEFAULT_STACK_SIZE`.
     pub fn new() -> Self {
         Self {
             name: None,

@@ -3,9 +3,9 @@
 //! is passed in, and threads that must look again are woken through [`Wake`].
 //!
 //! One frame's way: [`frame::parse_as`] finds out what it is about, the
-//! [`FlowTable`](super::flow::FlowTable) gives the connection, `tare_tcp` takes
+//! `FlowTable` gives the connection, `tare_tcp` takes
 //! the segment and gives those to send, the deadline goes into the
-//! [`Timers`](super::timers::Timers), and the connection's waiters are woken.
+//! `Timers`, and the connection's waiters are woken.
 //! Everything but TCP is smoltcp's, driven for one socket at a time.
 
 mod arp;
