@@ -26,6 +26,40 @@ fn flags_are_answered_in_the_order_asked() {
     assert!(debug.starts_with("STORED|ME k exp=-1 cas=1 fetch=no cls=1 size="));
 }
 
+/// What memcached 1.6.18 answers to the same.
+#[test]
+fn keys_in_base64_are_decoded_and_shown_so() {
+    let script = "ms Zm9v 2 b k c|hi|mg foo v k|mg Zm9v v k b O1|md Zm9v k b|mg Zm9v b k|mn";
+    assert_eq!(
+        answers(script),
+        "HD kZm9v b c1|VA 2 kfoo|hi|VA 2 kZm9v b O1|hi|HD kZm9v b|EN kZm9v b|MN|"
+    );
+    assert_eq!(
+        answers("ma bnVt b N0 J5 v k|ma num v"),
+        "VA 1 kbnVt b|5|VA 1|6|"
+    );
+    let debug = answers("set num 0 0 1|1|me bnVt b");
+    assert!(debug.starts_with("STORED|ME num exp=-1 "), "{debug}");
+    let bad = "mg ?? b v|mg Zm9vYg b|mg Zm8 b|ms ?? 2 b|hi|md ?? b|ma ?? b|me ?? b|mg Zm9v b b|mn";
+    assert_eq!(
+        answers(bad),
+        "CLIENT_ERROR error decoding key|CLIENT_ERROR error decoding key|\
+         CLIENT_ERROR error decoding key|CLIENT_ERROR error decoding key|\
+         CLIENT_ERROR invalid or duplicate flag|CLIENT_ERROR invalid or duplicate flag|\
+         CLIENT_ERROR bad command line format|CLIENT_ERROR duplicate flag|MN|"
+    );
+}
+
+#[test]
+fn answers_without_an_item_have_key_and_opaque() {
+    let script = "mg none k O1 s|ma none k O2|ma none q k|ms k 1 C5 k O3|a|md none k O4|mg none|\
+                  set k 0 0 1|1|ma k C99 k O5";
+    assert_eq!(
+        answers(script),
+        "EN knone O1|NF knone O2|NF knone|NF kk O3|NF knone O4|EN|STORED|EX kk O5|"
+    );
+}
+
 #[test]
 fn the_first_who_asks_for_a_stale_item_wins() {
     let script = "set k 0 0 3|old|md k I T30|mg k v|mg k v|ms k 3|new|mg k v";

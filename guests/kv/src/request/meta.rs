@@ -1,9 +1,11 @@
 //! The meta commands `mg`, `ms`, `md`, `ma`, `mn` and `me` (memcached 1.6,
 //! `doc/protocol.txt`, and `proto_text.c` of 1.6.18 for the words of refusals).
 //!
-//! A flag is a letter with or without a token behind it; each may be given once. Not
-//! here: `b` (keys in base64) and `l` (time since the last access, which is not kept).
+//! A flag is a letter with or without a token behind it; each may be given once. A key
+//! with `b` is in base64, and is shown so (memcached shows it so whenever it was stored so).
+//! Not here: `l` (time since the last access, which is not kept).
 
+use super::base64;
 use super::words::Words;
 use super::{BAD_FORMAT, Command, ERROR, Parsed, Verb};
 use crate::limits::{MAX_KEY, MAX_VALUE};
@@ -15,13 +17,41 @@ pub struct Meta<'a> {
     /// Which one.
     pub kind: Kind,
     /// Its key.
-    pub key: &'a [u8],
+    pub key: Key<'a>,
     /// Its flags in order, as given.
     pub flags: Words<'a>,
     /// The same, understood.
     pub options: Options,
     /// The value of `ms`.
     pub value: &'a [u8],
+}
+
+/// A key of a meta command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key<'a> {
+    /// As it is.
+    Plain(&'a [u8]),
+    /// In base64, with the flag `b`; at most [`MAX_KEY`] bytes.
+    Encoded(&'a [u8]),
+}
+
+impl<'a> Key<'a> {
+    fn new(key: &'a [u8], options: &Options) -> Self {
+        if options.encoded {
+            Self::Encoded(key)
+        } else {
+            Self::Plain(key)
+        }
+    }
+
+    /// The key's bytes, in `room` if they are not there as they are.
+    pub fn bytes(self, room: &'a mut [u8; MAX_KEY]) -> &'a [u8] {
+        match self {
+            Self::Plain(key) => key,
+            // What was parsed can be decoded.
+            Self::Encoded(key) => base64::decode(key, room).unwrap_or_default(),
+        }
+    }
 }
 
 /// Which meta command.
@@ -44,6 +74,8 @@ pub enum Kind {
 pub struct Options {
     /// `v`: the value.
     pub value: bool,
+    /// `b`: the key is in base64.
+    pub encoded: bool,
     /// `q`: no answer in the usual case.
     pub quiet: bool,
     /// `I`: invalidate, or store something older as stale.
@@ -69,6 +101,7 @@ pub struct Options {
 const INVALID_FLAG: &[u8] = b"CLIENT_ERROR invalid flag\r\n";
 const DUPLICATE_FLAG: &[u8] = b"CLIENT_ERROR duplicate flag\r\n";
 const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad token in command line format\r\n";
+const BAD_ENCODING: &[u8] = b"CLIENT_ERROR error decoding key\r\n";
 const INVALID_OR_DUPLICATE: &[u8] = b"CLIENT_ERROR invalid or duplicate flag\r\n";
 const LONG_OPAQUE: &[u8] = b"CLIENT_ERROR opaque token too long\r\n";
 const MODE_LENGTH: &[u8] = b"CLIENT_ERROR incorrect length for M token\r\n";
@@ -80,11 +113,11 @@ impl Kind {
     /// The flags that it takes.
     fn known(self) -> &'static [u8] {
         match self {
-            Self::Get => b"cfhkOqstvNRT",
-            Self::Set => b"CcFIkMNOqsTtv",
-            Self::Delete => b"CIkOqT",
-            Self::Arithmetic => b"CcDfJkMNOqsTtv",
-            Self::Debug => b"",
+            Self::Get => b"bcfhkOqstvNRT",
+            Self::Set => b"bCcFIkMNOqsTtv",
+            Self::Delete => b"bCIkOqT",
+            Self::Arithmetic => b"bCcDfJkMNOqsTtv",
+            Self::Debug => b"b",
         }
     }
 
@@ -92,6 +125,7 @@ impl Kind {
     fn refusal(self, text: &'static [u8]) -> &'static [u8] {
         match self {
             Self::Delete | Self::Arithmetic => INVALID_OR_DUPLICATE,
+            Self::Debug => BAD_FORMAT,
             _ => text,
         }
     }
@@ -108,11 +142,11 @@ pub(super) fn parse(kind: Kind, mut words: Words<'_>) -> Command<'_> {
     if key.len() > MAX_KEY {
         return Command::Answer(BAD_FORMAT);
     }
-    match understand(kind, words) {
+    match understand(kind, key, words) {
         Err(text) => Command::Answer(text),
         Ok(options) => Command::Meta(Meta {
             kind,
-            key,
+            key: Key::new(key, &options),
             flags: words,
             options,
             value: b"",
@@ -145,11 +179,11 @@ pub(super) fn parse_set<'a>(mut words: Words<'a>, bytes: &'a [u8], data: usize) 
     let Some(chunk) = bytes.get(data..total) else {
         return Parsed::Data { total, verb, key };
     };
-    let command = match (understand(Kind::Set, words), chunk.split_at(length)) {
+    let command = match (understand(Kind::Set, key, words), chunk.split_at(length)) {
         (Err(text), _) => Command::Answer(text),
         (Ok(options), (value, b"\r\n")) => Command::Meta(Meta {
             kind: Kind::Set,
-            key,
+            key: Key::new(key, &options),
             flags: words,
             options,
             value,
@@ -159,14 +193,14 @@ pub(super) fn parse_set<'a>(mut words: Words<'a>, bytes: &'a [u8], data: usize) 
     Parsed::Command(command, total)
 }
 
-fn understand(kind: Kind, flags: Words<'_>) -> Result<Options, &'static [u8]> {
+fn understand(kind: Kind, key: &[u8], flags: Words<'_>) -> Result<Options, &'static [u8]> {
     let mut options = Options::default();
-    if kind == Kind::Debug {
-        return Ok(options);
-    }
     let mut seen = 0u128;
     for flag in flags {
         let (letter, token) = (flag[0], &flag[1..]);
+        if kind == Kind::Debug && letter != b'b' {
+            continue;
+        }
         if !kind.known().contains(&letter) {
             return Err(kind.refusal(INVALID_FLAG));
         }
@@ -177,6 +211,9 @@ fn understand(kind: Kind, flags: Words<'_>) -> Result<Options, &'static [u8]> {
         seen |= bit;
         options.take(kind, letter, token)?;
     }
+    if options.encoded && base64::decode(key, &mut [0; MAX_KEY]).is_none() {
+        return Err(kind.refusal(BAD_ENCODING));
+    }
     Ok(options)
 }
 
@@ -186,6 +223,7 @@ impl Options {
         let seconds = || signed_32(token).ok_or(bad).map(Some);
         match letter {
             b'v' => self.value = true,
+            b'b' => self.encoded = true,
             b'q' => self.quiet = true,
             b'I' => self.invalidate = true,
             b'C' => self.cas = Some(unsigned_64(token).ok_or(bad)?),

@@ -4,6 +4,7 @@
 //! the storage commands, its data. Every answer to a malformed command is
 //! decided here, in memcached's words (`proto_text.c` of 1.6).
 
+mod base64;
 mod meta;
 mod words;
 
@@ -11,7 +12,7 @@ use memchr::{memchr, memchr2};
 
 use crate::limits::{MAX_GET_LINE, MAX_KEY, MAX_LINE, MAX_VALUE};
 use crate::number::{signed_32, unsigned_32, unsigned_64};
-pub use meta::{Kind, Meta, Options};
+pub use meta::{Key, Kind, Meta, Options};
 use words::Arguments;
 pub use words::Words;
 

@@ -7,8 +7,9 @@ use alloc::vec::Vec;
 
 use super::item::{FETCHED, Item, NIL, STALE, WON};
 use super::{Clock, Computed, OutputFull, Store, Stored};
+use crate::limits::MAX_KEY;
 use crate::number::{Digits, push};
-use crate::request::{Direction, Entry, Kind, Meta, Verb};
+use crate::request::{Direction, Entry, Key, Kind, Meta, Verb};
 
 const NOT_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
 const NO_MEMORY: &[u8] = b"SERVER_ERROR out of memory\r\n";
@@ -17,19 +18,26 @@ const NO_MEMORY_TO_STORE: &[u8] = b"SERVER_ERROR out of memory storing object\r\
 impl<C: Clock> Store<C> {
     /// Carries out a meta command and appends the answer.
     pub fn meta(&mut self, meta: &Meta<'_>, out: &mut Vec<u8>) -> Result<(), OutputFull> {
+        let mut room = [0; MAX_KEY];
+        let key = meta.key.bytes(&mut room);
         match meta.kind {
-            Kind::Get => return self.meta_get(meta, out),
-            Kind::Set => self.meta_set(meta, out),
-            Kind::Delete => self.meta_delete(meta, out),
-            Kind::Arithmetic => self.meta_arithmetic(meta, out),
-            Kind::Debug => self.meta_debug(meta, out),
+            Kind::Get => return self.meta_get(meta, key, out),
+            Kind::Set => self.meta_set(meta, key, out),
+            Kind::Delete => self.meta_delete(meta, key, out),
+            Kind::Arithmetic => self.meta_arithmetic(meta, key, out),
+            Kind::Debug => self.meta_debug(key, out),
         }
         Ok(())
     }
 
-    fn meta_get(&mut self, meta: &Meta<'_>, out: &mut Vec<u8>) -> Result<(), OutputFull> {
+    fn meta_get(
+        &mut self,
+        meta: &Meta<'_>,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), OutputFull> {
         self.counts.cmd_get += 1;
-        let (mut at, _) = self.find(meta.key);
+        let (mut at, _) = self.find(key);
         let options = &meta.options;
         self.count_touch(options.expiry, at);
         let mut marks: &[u8] = b"";
@@ -37,11 +45,11 @@ impl<C: Clock> Store<C> {
             self.counts.get_misses += 1;
             let Some(exptime) = options.vivify else {
                 if !options.quiet {
-                    out.extend_from_slice(b"EN\r\n");
+                    self.refuse_meta(b"EN", meta, out);
                 }
                 return Ok(());
             };
-            at = match self.vivify(meta.key, b"", exptime) {
+            at = match self.vivify(key, b"", exptime) {
                 Ok(at) => at,
                 Err(text) => {
                     out.extend_from_slice(text);
@@ -106,9 +114,9 @@ impl<C: Clock> Store<C> {
         }
     }
 
-    fn meta_set(&mut self, meta: &Meta<'_>, out: &mut Vec<u8>) {
+    fn meta_set(&mut self, meta: &Meta<'_>, key: &[u8], out: &mut Vec<u8>) {
         let options = &meta.options;
-        let (at, _) = self.find(meta.key);
+        let (at, _) = self.find(key);
         // Something older than what there is, stored as stale on purpose.
         let older = at != NIL
             && options.invalidate
@@ -124,12 +132,12 @@ impl<C: Clock> Store<C> {
         let was_won = at != NIL && self.slots[at].state & WON != 0;
         let stored = self.store(&Entry {
             verb,
-            key: meta.key,
+            key,
             flags: options.client_flags,
             exptime: options.expiry.unwrap_or(0),
             value: meta.value,
         });
-        let (at, _) = self.find(meta.key);
+        let (at, _) = self.find(key);
         if stored == Stored::Stored && older && at != NIL {
             self.slots[at].state = STALE | if was_won { WON } else { 0 };
         }
@@ -150,9 +158,9 @@ impl<C: Clock> Store<C> {
         out.extend_from_slice(b"\r\n");
     }
 
-    fn meta_delete(&mut self, meta: &Meta<'_>, out: &mut Vec<u8>) {
+    fn meta_delete(&mut self, meta: &Meta<'_>, key: &[u8], out: &mut Vec<u8>) {
         let options = &meta.options;
-        let (at, _) = self.find(meta.key);
+        let (at, _) = self.find(key);
         if at == NIL {
             self.counts.delete_misses += 1;
             out.extend_from_slice(b"NF");
@@ -162,13 +170,23 @@ impl<C: Clock> Store<C> {
             if options.invalidate {
                 self.invalidate(at, options.expiry);
             } else {
-                self.delete(meta.key);
+                self.delete(key);
             }
             if options.quiet {
                 return;
             }
             out.extend_from_slice(b"HD");
         }
+        self.end_without_item(meta, out);
+    }
+
+    /// An answer without an item: clients that pipeline tell it by its key and opaque.
+    fn refuse_meta(&self, text: &[u8], meta: &Meta<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(text);
+        self.end_without_item(meta, out);
+    }
+
+    fn end_without_item(&self, meta: &Meta<'_>, out: &mut Vec<u8>) {
         for flag in meta.flags {
             if matches!(flag[0], b'k' | b'O') {
                 self.show_flag(meta.key, NIL, flag, false, out);
@@ -186,9 +204,9 @@ impl<C: Clock> Store<C> {
         item.state = (item.state | STALE) & !WON;
     }
 
-    fn meta_arithmetic(&mut self, meta: &Meta<'_>, out: &mut Vec<u8>) {
+    fn meta_arithmetic(&mut self, meta: &Meta<'_>, key: &[u8], out: &mut Vec<u8>) {
         let options = &meta.options;
-        let (at, _) = self.find(meta.key);
+        let (at, _) = self.find(key);
         let made = at == NIL;
         let direction = match options.mode {
             Some(b'D' | b'd' | b'-') => Direction::Down,
@@ -197,20 +215,20 @@ impl<C: Clock> Store<C> {
         if let (true, Some(exptime)) = (made, options.vivify) {
             self.count_computed(direction, NIL);
             let digits = Digits::of(options.initial);
-            if let Err(text) = self.vivify(meta.key, digits.as_bytes(), exptime) {
+            if let Err(text) = self.vivify(key, digits.as_bytes(), exptime) {
                 return out.extend_from_slice(text);
             }
         } else if !made && options.cas.is_some_and(|cas| cas != self.slots[at].cas) {
-            return out.extend_from_slice(b"EX\r\n");
+            return self.refuse_meta(b"EX", meta, out);
         } else {
-            match self.compute(meta.key, direction, options.delta.unwrap_or(1)) {
-                Computed::NotFound => return out.extend_from_slice(b"NF\r\n"),
+            match self.compute(key, direction, options.delta.unwrap_or(1)) {
+                Computed::NotFound => return self.refuse_meta(b"NF", meta, out),
                 Computed::NotNumeric => return out.extend_from_slice(NOT_NUMERIC),
                 Computed::NoMemory => return out.extend_from_slice(NO_MEMORY),
                 Computed::Value(_) => {}
             }
         }
-        let (at, _) = self.find(meta.key);
+        let (at, _) = self.find(key);
         if at == NIL || (options.quiet && !made) {
             return;
         }
@@ -229,13 +247,13 @@ impl<C: Clock> Store<C> {
     }
 
     /// What is known about an item. The time of its last access is not.
-    fn meta_debug(&mut self, meta: &Meta<'_>, out: &mut Vec<u8>) {
-        let (at, _) = self.find(meta.key);
+    fn meta_debug(&mut self, key: &[u8], out: &mut Vec<u8>) {
+        let (at, _) = self.find(key);
         if at == NIL {
             return out.extend_from_slice(b"EN\r\n");
         }
         out.extend_from_slice(b"ME ");
-        out.extend_from_slice(meta.key);
+        out.extend_from_slice(key);
         out.extend_from_slice(b" exp=");
         self.push_left(at, out);
         let item = &self.slots[at];
@@ -258,7 +276,7 @@ impl<C: Clock> Store<C> {
     }
 
     /// Appends what a flag asks for. Without an item these are the key and the opaque token.
-    fn show_flag(&self, key: &[u8], at: u32, flag: &[u8], fetched: bool, out: &mut Vec<u8>) {
+    fn show_flag(&self, key: Key<'_>, at: u32, flag: &[u8], fetched: bool, out: &mut Vec<u8>) {
         let item: Option<&Item> = (at != NIL).then(|| &self.slots[at]);
         match (flag[0], item) {
             (b'O', _) => {
@@ -267,7 +285,13 @@ impl<C: Clock> Store<C> {
             }
             (b'k', _) => {
                 out.extend_from_slice(b" k");
-                out.extend_from_slice(key);
+                match key {
+                    Key::Plain(key) => out.extend_from_slice(key),
+                    Key::Encoded(key) => {
+                        out.extend_from_slice(key);
+                        out.extend_from_slice(b" b");
+                    }
+                }
             }
             (b's', Some(item)) => number(out, b" s", item.value().len() as u64),
             (b'c', Some(item)) => number(out, b" c", item.cas),
