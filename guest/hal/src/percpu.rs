@@ -49,6 +49,8 @@ pub(crate) struct Cpu {
     pub(crate) pv_eoi: AtomicU32,
     /// Ends of interrupts that the flag saved, and that were written.
     pub(crate) ends_saved: Cell<u64>,
+    /// Whether the timer counts in units of 128 ticks ([`crate::clock::count`]).
+    pub(crate) timer_is_far: Cell<bool>,
     pub(crate) ends_written: Cell<u64>,
     /// Local APIC ID.
     pub(crate) apic_id: u32,
@@ -87,6 +89,7 @@ impl Cpu {
             user: Area::new(),
             pv_eoi: AtomicU32::new(0),
             ends_saved: Cell::new(0),
+            timer_is_far: Cell::new(false),
             ends_written: Cell::new(0),
             apic_id,
             interrupt_depth: Cell::new(0),

@@ -33,9 +33,9 @@ pub fn arm(deadline_ns: u64) -> Armed {
         return Armed::Already;
     }
     cpu.armed_ns.store(deadline_ns, Ordering::Relaxed);
-    match clock::timer_ticks_until(deadline_ns) {
+    match clock::timer_count_until(deadline_ns) {
         None => apic::arm_tsc(clock::ticks_at(deadline_ns)),
-        Some(ticks) => apic::arm_ticks(ticks),
+        Some(count) => apic::arm_count(cpu, count),
     }
     match armed_ns {
         EXPIRED => Armed::Again,

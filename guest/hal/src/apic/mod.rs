@@ -15,6 +15,7 @@ use x86_64::instructions::port::Port;
 use x86_64::registers::model_specific::Msr;
 
 use crate::acpi::Tables;
+use crate::clock::count::Count;
 use crate::cpuid;
 use crate::percpu::{self, Cpu};
 use crate::ring::{self, kvm_register};
@@ -33,6 +34,7 @@ const TSC_DEADLINE: u32 = 2 << 17;
 const NMI: u32 = 4 << 8;
 const ENABLED: u32 = 1 << 8;
 const DIVIDE_BY_1: u32 = 0b1011;
+const DIVIDE_BY_128: u32 = 0b1010;
 
 /// The wake-up interrupt, fixed, to a physical destination.
 pub(crate) const WAKE_COMMAND: u32 = irq::WAKE as u32 | (1 << 14);
@@ -160,6 +162,19 @@ pub(crate) fn start_one(apic_id: u32) {
 pub(crate) fn arm_tsc(deadline: u64) {
     // SAFETY: only raises the timer's interrupt.
     unsafe { Msr::new(IA32_TSC_DEADLINE).write(deadline) };
+}
+
+/// Fires the timer after a count. What a tick stands for is written only where it changes.
+pub(crate) fn arm_count(cpu: &Cpu, count: Count) {
+    let (ticks, is_far) = match count {
+        Count::Near(ticks) => (ticks, false),
+        Count::Far(ticks) => (ticks, true),
+    };
+    if cpu.timer_is_far.replace(is_far) != is_far {
+        // It is not running, or starts anew with the next write.
+        write(DIVIDE, if is_far { DIVIDE_BY_128 } else { DIVIDE_BY_1 });
+    }
+    write(INITIAL_COUNT, ticks);
 }
 
 /// Fires the timer after this many ticks of the APIC's clock.

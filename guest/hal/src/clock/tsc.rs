@@ -6,6 +6,7 @@
 use core::arch::x86_64::_rdtsc;
 use core::cell::UnsafeCell;
 
+use super::count::Count;
 use super::{Scale, calibrate, pvclock};
 use crate::acpi::Tables;
 use crate::cpuid;
@@ -105,12 +106,12 @@ pub(crate) fn ticks_at(ns: u64) -> u64 {
     clock.base.wrapping_add(ticks)
 }
 
-/// Ticks of the APIC's timer from now until `ns`, at least one; `None` when
-/// the timer takes deadlines. Far deadlines are cut to what the counter holds.
-pub(crate) fn timer_ticks_until(ns: u64) -> Option<u32> {
+/// The APIC timer's count from now until `ns`, at least one; `None` when the timer takes
+/// deadlines.
+pub(crate) fn timer_count_until(ns: u64) -> Option<Count> {
     let scale = clock().timer_from_ns?;
-    let left = ns.saturating_sub(now_ns()).min(1 << 40);
-    Some(u32::try_from(scale.apply(left) + 1).unwrap_or(u32::MAX))
+    let left = ns.saturating_sub(now_ns()).min(1 << 44);
+    Some(Count::at_least(scale.apply(left) + 1))
 }
 
 /// The counter's frequency, Hz.
