@@ -1,5 +1,9 @@
 //! [`Neighbours`]: hardware addresses that were learned lately.
 //!
+//! A neighbour that a connection hears nothing from is probed (RFC 4861, 7.3.3; for ARP
+//! as Linux does): three times at the address that is known, then three times by broadcast.
+//! So one that has moved is found without its announcement.
+//!
 //! TCP sends by this table. smoltcp keeps one of its own for everything else and
 //! offers no way to look into it. An announcement changes only what is known
 //! already (RFC 826).
@@ -16,6 +20,13 @@ const FRESH: Duration = Duration::from_secs(30);
 /// Time between two requests for an address.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
+/// Probes of a neighbour at the known address, then of everybody (RFC 4861, 10; Linux:
+/// `ucast_solicit`, `mcast_solicit`).
+const UNICAST_PROBES: u32 = 3;
+const PROBES: u32 = UNICAST_PROBES + 3;
+/// Neighbours that are probed at a time. Others have their turn at a later timeout.
+const PROBED: usize = 8;
+
 /// Requests that are remembered.
 const REQUESTS: usize = 16;
 
@@ -29,12 +40,23 @@ struct Entry {
     learned: Instant,
 }
 
+/// A neighbour that is being probed.
+#[derive(Clone, Copy)]
+struct Probe {
+    address: IpAddr,
+    /// What it was reached by.
+    mac: Mac,
+    sent: u32,
+    due: Instant,
+}
+
 /// A table with one place for each address; what comes later takes it.
 pub(crate) struct Neighbours {
     entries: Box<[Option<Entry>; ENTRIES]>,
     /// The last requests.
     asked: [Option<(IpAddr, Instant)>; REQUESTS],
     next_request: usize,
+    probes: [Option<Probe>; PROBED],
 }
 
 impl Neighbours {
@@ -43,6 +65,7 @@ impl Neighbours {
             entries: Box::new([None; ENTRIES]),
             asked: [None; REQUESTS],
             next_request: 0,
+            probes: [None; PROBED],
         }
     }
 
@@ -62,23 +85,83 @@ impl Neighbours {
         entry.filter(|entry| entry.address == address)
     }
 
-    /// Notes a hardware address. The old one, if it was known and is another.
+    /// Notes a hardware address that a neighbour has told. The old one, if it was known or
+    /// is being probed, and is another.
     pub(crate) fn note(&mut self, address: IpAddr, mac: Mac, now: Instant) -> Option<Mac> {
-        let old = self.find(address).map(|entry| entry.mac);
+        let known = self.find(address).map(|entry| entry.mac);
+        let old = self.end_probe(address).or(known);
+        self.learn(address, mac, now);
+        old.filter(|old| *old != mac)
+    }
+
+    /// Notes the hardware address that a neighbour sends from.
+    pub(crate) fn learn(&mut self, address: IpAddr, mac: Mac, now: Instant) {
         self.entries[place(address)] = Some(Entry {
             address,
             mac,
             learned: now,
         });
-        old.filter(|old| *old != mac)
+    }
+
+    /// Begins to probe a neighbour that was reached by `mac`, unless it is being probed. Until
+    /// it answers, it counts as unknown.
+    pub(crate) fn suspect(&mut self, address: IpAddr, mac: Mac, now: Instant) {
+        let is_probed = |probe: &Probe| probe.address == address;
+        if self.probes.iter().flatten().any(is_probed) {
+            return;
+        }
+        let Some(free) = self.probes.iter_mut().find(|probe| probe.is_none()) else {
+            return;
+        };
+        *free = Some(Probe {
+            address,
+            mac,
+            sent: 0,
+            due: now,
+        });
+        if let Some(entry) = &mut self.entries[place(address)]
+            && entry.address == address
+        {
+            entry.learned = Instant::from_micros(i64::MIN / 2);
+        }
+    }
+
+    /// A probe that is due: of whom, and where it goes, `None` for everybody. One that had
+    /// all its probes is given up.
+    pub(crate) fn next_probe(&mut self, now: Instant) -> Option<(IpAddr, Option<Mac>)> {
+        for slot in &mut self.probes {
+            let Some(probe) = slot.as_mut().filter(|probe| probe.due <= now) else {
+                continue;
+            };
+            if probe.sent == PROBES {
+                *slot = None;
+                continue;
+            }
+            probe.sent += 1;
+            probe.due = now + RETRY;
+            let to = (probe.sent <= UNICAST_PROBES).then_some(probe.mac);
+            return Some((probe.address, to));
+        }
+        None
+    }
+
+    /// When the next probe is due.
+    pub(crate) fn probe_deadline(&self) -> Option<Instant> {
+        self.probes.iter().flatten().map(|probe| probe.due).min()
+    }
+
+    /// Ends the probing of a neighbour: what it was reached by.
+    fn end_probe(&mut self, address: IpAddr) -> Option<Mac> {
+        let is_of = |slot: &&mut Option<Probe>| slot.is_some_and(|it| it.address == address);
+        let slot = self.probes.iter_mut().find(is_of)?;
+        slot.take().map(|probe| probe.mac)
     }
 
     /// Whether this side has lately asked for `address`.
     pub(crate) fn awaits(&self, address: IpAddr) -> bool {
-        self.asked
-            .iter()
-            .flatten()
-            .any(|(asked, _)| *asked == address)
+        let probed = self.probes.iter().flatten().map(|probe| probe.address);
+        let asked = self.asked.iter().flatten().map(|(asked, _)| *asked);
+        probed.chain(asked).any(|it| it == address)
     }
 
     /// Whether a request for `address` is due; notes it as sent.

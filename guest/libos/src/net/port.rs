@@ -224,28 +224,57 @@ impl<L: Link> Port<L> {
         };
         let known = self.neighbours.get(next_hop, now);
         if known.is_none() && self.link.send_ready() && self.neighbours.may_ask(next_hop, now) {
-            match next_hop {
-                IpAddr::V4(next_hop) => self.ask(next_hop),
-                IpAddr::V6(next_hop) => self.solicit(next_hop),
-            }
+            self.request(next_hop, None);
         }
         known
     }
 
-    fn solicit(&mut self, address: Ipv6Addr) {
-        if let Some(own) = self.ipv6.link_local() {
-            let mut solicitation = message::solicitation(address, self.properties.mac);
-            let group = solicited_node(address);
-            self.send_on_link(
-                group_mac(group),
-                (own, group),
-                Alert::None,
-                &mut solicitation,
-            );
+    /// A connection to `remote` hears nothing although it sends to `neighbor`: finds out
+    /// whether the next hop has moved.
+    #[cold]
+    pub(super) fn suspect(&mut self, remote: IpAddr, neighbor: Mac, now: Instant) {
+        if self.properties.medium == Medium::Ip {
+            return;
+        }
+        let next_hop = if self.is_on_link(remote) {
+            Some(remote)
+        } else {
+            self.router_to(remote)
+        };
+        if let Some(next_hop) = next_hop {
+            self.neighbours.suspect(next_hop, neighbor, now);
+            self.run_probes(now);
         }
     }
 
-    fn ask(&mut self, address: Ipv4Address) {
+    /// Sends the probes that are due.
+    pub(super) fn run_probes(&mut self, now: Instant) {
+        while let Some((address, to)) = self.neighbours.next_probe(now) {
+            if self.link.send_ready() {
+                self.request(address, to);
+            }
+        }
+    }
+
+    /// Asks for the hardware address of `address`: the station `to`, or everybody.
+    fn request(&mut self, address: IpAddr, to: Option<Mac>) {
+        match address {
+            IpAddr::V4(address) => self.ask(address, to.unwrap_or(arp::BROADCAST)),
+            IpAddr::V6(address) => self.solicit(address, to),
+        }
+    }
+
+    fn solicit(&mut self, address: Ipv6Addr, to: Option<Mac>) {
+        if let Some(own) = self.ipv6.link_local() {
+            let mut solicitation = message::solicitation(address, self.properties.mac);
+            let group = solicited_node(address);
+            let (station, destination) =
+                to.map_or((group_mac(group), group), |station| (station, address));
+            self.send_on_link(station, (own, destination), Alert::None, &mut solicitation);
+        }
+    }
+
+    fn ask(&mut self, address: Ipv4Address, station: Mac) {
         let Some(own) = self.address() else {
             return;
         };
@@ -258,7 +287,7 @@ impl<L: Link> Port<L> {
         };
         self.link.send(arp::FRAME_BYTES, |frame| {
             if let Some(frame) = frame.first_chunk_mut() {
-                request.write(arp::BROADCAST, frame);
+                request.write(station, frame);
             }
         });
     }

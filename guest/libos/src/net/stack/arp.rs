@@ -70,7 +70,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         if !is_unicast(sender) {
             return None;
         }
-        self.wire.neighbours.note(address, sender, now);
+        self.wire.neighbours.learn(address, sender, now);
         Some(sender)
     }
 

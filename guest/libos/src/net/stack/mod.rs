@@ -165,6 +165,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
             self.setup.deadline,
             self.udp.deadline,
             self.ipv6.deadline,
+            self.wire.neighbours.probe_deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -418,6 +419,10 @@ impl<L: Link, W: Wake> Stack<L, W> {
         }
         if self.udp.deadline.is_some_and(|deadline| deadline <= now) {
             self.udp.retry(&mut self.wire, now);
+        }
+        let probe = self.wire.neighbours.probe_deadline();
+        if probe.is_some_and(|due| due <= now) {
+            self.wire.run_probes(now);
         }
         self.tcp
             .run(&mut self.wire, &mut self.loopback, &mut self.counters, now);

@@ -371,12 +371,35 @@ impl<W: Wake> Tcp<W> {
     ) {
         while let Some(id) = self.timers.take_due(now) {
             self.expire(id, now);
+            let before = self.timeouts(id);
             self.drive_any(wire, loopback, id, counters, now);
+            if self.timeouts(id) > before {
+                self.suspect_neighbor(wire, id, now);
+            }
         }
         if !self.stalled.is_empty() {
             for id in core::mem::take(&mut self.stalled) {
                 self.drive_any(wire, loopback, id, counters, now);
             }
+        }
+    }
+
+    /// Retransmission timeouts of a connection.
+    fn timeouts(&self, id: u32) -> u64 {
+        let connection = self.connections[id as usize].as_ref();
+        connection.map_or(0, |connection| connection.tcp.statistics().timeouts)
+    }
+
+    /// The peer acknowledges nothing. Not for handshakes, with which anybody could make this
+    /// side ask for hosts.
+    #[cold]
+    fn suspect_neighbor<L: Link>(&self, wire: &mut Port<L>, id: u32, now: Instant) {
+        if let Some(connection) = &self.connections[id as usize]
+            && connection.via == Via::Wire
+            && !matches!(connection.role, Role::Opening(_))
+            && let Some(neighbor) = connection.neighbor
+        {
+            wire.suspect(connection.flow.remote.ip(), neighbor, now);
         }
     }
 

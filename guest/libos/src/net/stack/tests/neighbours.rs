@@ -143,6 +143,76 @@ fn an_announcement_moves_a_neighbour_that_is_known() {
     }
 }
 
+/// A neighbour that has moved and says nothing: the requests, and where the data goes.
+#[test]
+fn a_neighbour_that_has_moved_is_found_by_probes() {
+    let mut world = World::new(211);
+    let listener = world.listen(4);
+    let (server, _client) = world.connect(listener);
+    let (old, new) = ([2, 0, 0, 0, 0, 2], mac(77));
+    super::world::write(&mut world.server, server, b"hello", world.now).unwrap();
+    let is_request = |frame: &&Vec<u8>| frame[12..14] == [8, 6] && frame[21] == REQUEST;
+    let asks = |sent: &[Vec<u8>]| -> Vec<[u8; 6]> {
+        let asked = sent.iter().filter(is_request);
+        let about_client = asked.filter(|it| it[38..42] == host(2).octets());
+        about_client.map(|it| it[..6].try_into().unwrap()).collect()
+    };
+    // The client is gone: nobody takes what the server sends.
+    let mut requests = Vec::new();
+    let mut segments_to = Vec::new();
+    for _ in 0..100 {
+        let Some(due) = world.server.deadline() else {
+            break;
+        };
+        world.now = due.max(world.now);
+        world.server.poll(world.now, 16);
+        let sent = world.server.link().take_sent();
+        requests.extend(asks(&sent));
+        let segments = sent.iter().filter(|it| it[12..14] == [8, 0]);
+        segments_to.extend(segments.map(|it| it[..6].to_vec()));
+        if requests.last() == Some(&EVERYBODY) {
+            break;
+        }
+    }
+    assert_eq!(requests, [old, old, old, EVERYBODY]);
+    assert!(segments_to.iter().all(|to| *to == old));
+    // The host answers from another station: what was lost goes there.
+    answers(&mut world, &arp(REPLY, OWN_MAC, (new, host(2)), SERVER));
+    let mut moved = Vec::new();
+    while moved.is_empty() {
+        world.now = world.server.deadline().expect("a timeout").max(world.now);
+        world.server.poll(world.now, 16);
+        let sent = world.server.link().take_sent();
+        // Nothing is acknowledged yet: the new station gets requests in its turn.
+        assert!(asks(&sent).iter().all(|to| *to == new));
+        let segments = sent.iter().filter(|it| it[12..14] == [8, 0]);
+        moved.extend(segments.map(|it| it[..6].to_vec()));
+    }
+    assert_eq!(moved[0], new);
+}
+
+/// A neighbour that never answers gets at most six requests a timeout.
+#[test]
+fn probes_of_a_neighbour_end() {
+    let mut world = World::new(212);
+    let listener = world.listen(4);
+    let (server, _client) = world.connect(listener);
+    super::world::write(&mut world.server, server, b"hello", world.now).unwrap();
+    let mut asked = 0;
+    for _ in 0..1000 {
+        let Some(due) = world.server.deadline() else {
+            break;
+        };
+        world.now = due.max(world.now);
+        world.server.poll(world.now, 16);
+        let sent = world.server.link().take_sent();
+        asked += sent.iter().filter(|it| it[12..14] == [8, 6]).count();
+    }
+    // The connection is given up after a minute, and then nothing is due.
+    assert_eq!(world.server.deadline(), None);
+    assert!((12..=60).contains(&asked), "{asked}");
+}
+
 #[test]
 fn announcements_of_strangers_are_not_learned() {
     let mut world = alone(204);
