@@ -31,7 +31,7 @@ use crate::halt::{CanPoll, Governor};
 use crate::io::{ConsoleInput, IoLoop};
 use crate::observe::{MemoryObserver, ObservedVcpu, Observer};
 use crate::settings::Adjustable;
-use crate::start::{Setup, StartError, failed_to};
+use crate::start::{Setup, Sources, StartError, failed_to};
 use crate::vcpu::VcpuLoop;
 use crate::wiring::eventfd;
 
@@ -56,17 +56,21 @@ pub(crate) struct Control {
 
 impl Machine {
     /// Builds it.
-    pub(crate) fn build(setup: &mut Setup, control: &Control) -> Result<Self, StartError> {
-        check_cpus(&setup.kvm, setup.config.cpus)?;
-        let probe = match setup.probe.take() {
+    pub(crate) fn build(
+        setup: &mut Setup,
+        mut sources: Sources,
+        control: &Control,
+    ) -> Result<Self, StartError> {
+        check_cpus(&sources.kvm, setup.config.cpus)?;
+        let probe = match sources.probe.take() {
             Some(probe) => probe,
-            None => Probe::run(&setup.kvm)?,
+            None => Probe::run(&sources.kvm)?,
         };
         let memory = tare_hv::guest_memory(u64::from(setup.config.memory_mib) << 20)?;
-        let entry = load(setup, &memory)?;
-        let vm = Arc::new(Vm::new(&setup.kvm, &memory)?);
+        let entry = load(&setup.config, &mut sources, &memory)?;
+        let vm = Arc::new(Vm::new(&sources.kvm, &memory)?);
         if setup.config.halt == HaltPolicy::Dedicated {
-            halt_by_itself(&setup.kvm, &probe, &vm)?;
+            halt_by_itself(&sources.kvm, &probe, &vm)?;
         }
         let mut devices = Devices::new(&vm, &memory);
         if let (Some(net), Some(link)) = (&setup.config.net, setup.link.take()) {
@@ -134,19 +138,20 @@ fn check_cpus(kvm: &Kvm, asked: u8) -> Result<(), StartError> {
 }
 
 fn load(
-    setup: &mut Setup,
+    config: &MachineConfig,
+    sources: &mut Sources,
     memory: &GuestMemoryMmap,
 ) -> Result<tare_abi::entry::EntryState, StartError> {
     let options = LoadOptions::<File> {
-        cmdline: &setup.config.cmdline,
-        initramfs: setup.initramfs.as_mut(),
-        cpus: setup.config.cpus,
-        protocol: match setup.config.guest {
+        cmdline: &config.cmdline,
+        initramfs: sources.initramfs.as_mut(),
+        cpus: config.cpus,
+        protocol: match config.guest {
             config::GuestKind::LibraryOs | config::GuestKind::Program => Protocol::Pvh,
             config::GuestKind::Linux => Protocol::Linux,
         },
     };
-    Ok(tare_boot::load(memory, &mut setup.image, options)?.entry)
+    Ok(tare_boot::load(memory, &mut sources.image, options)?.entry)
 }
 
 /// The interrupt line by which a program gets SIGTERM.

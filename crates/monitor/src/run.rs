@@ -27,7 +27,7 @@ use crate::inherit::{Inherited, borrow};
 use crate::machine::{Control, Machine};
 use crate::observe::ThreadObserver;
 use crate::poll::Poll;
-use crate::start::{Setup, StartError, failed_to, read_config};
+use crate::start::{Setup, Sources, StartError, failed_to, read_config};
 use crate::vcpu::settle;
 use crate::wiring::eventfd;
 use crate::{confine, routes};
@@ -63,10 +63,10 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Ended {
     let removable = removal.as_ref().ok().and_then(Option::as_ref);
     let removable = removable.map(Removal::directories);
     let setup = Setup::new(config, inherited)
-        .and_then(|setup| enter_jail(&setup.config, removable).map(|()| setup));
+        .and_then(|both| enter_jail(&both.0.config, removable).map(|()| both));
     let (code, kept, lock) = match setup {
-        Ok(mut setup) => {
-            let (code, kept) = live(&mut setup, removable, started);
+        Ok((mut setup, sources)) => {
+            let (code, kept) = live(&mut setup, sources, removable, started);
             (code, kept, Some(setup.lock))
         }
         Err(error) => (refuse(&error).into(), Kept::Nothing, None),
@@ -128,8 +128,13 @@ fn enter_jail(config: &MachineConfig, removable: Removable<'_>) -> Result<(), St
 }
 
 /// One machine's life, and what stays of it.
-fn live(setup: &mut Setup, removable: Removable<'_>, started: Instant) -> (Ended, Kept) {
-    let outcome = build(setup, started)
+fn live(
+    setup: &mut Setup,
+    sources: Sources,
+    removable: Removable<'_>,
+    started: Instant,
+) -> (Ended, Kept) {
+    let outcome = build(setup, sources, started)
         .and_then(|(machine, control)| run_machine(setup, removable, machine, &control));
     terminal::restore();
     match outcome {
@@ -149,14 +154,18 @@ fn live(setup: &mut Setup, removable: Removable<'_>, started: Instant) -> (Ended
     }
 }
 
-fn build(setup: &mut Setup, started: Instant) -> Result<(Machine, Control), StartError> {
+fn build(
+    setup: &mut Setup,
+    sources: Sources,
+    started: Instant,
+) -> Result<(Machine, Control), StartError> {
     signals::install().map_err(failed_to("handle signals"))?;
     let control = Control {
         shutdown: ShutdownHandle::new(eventfd()?),
         stop: Arc::new(AtomicBool::new(false)),
         started,
     };
-    let machine = Machine::build(setup, &control)?;
+    let machine = Machine::build(setup, sources, &control)?;
     Ok((machine, control))
 }
 

@@ -124,19 +124,23 @@ pub(crate) fn failed_to(what: &'static str) -> impl FnOnce(io::Error) -> StartEr
 /// Everything that `tare` gave, and what needs a privilege to be opened: the jail has
 /// neither devices nor terminals nor rings. Nothing of what others wrote is read for it.
 pub(crate) struct Setup {
-    pub(crate) kvm: Kvm,
-    /// What `tare` found out about it already.
-    pub(crate) probe: Option<Probe>,
     pub(crate) screen: Option<Screen>,
     pub(crate) config: MachineConfig,
-    pub(crate) image: File,
-    pub(crate) initramfs: Option<File>,
     pub(crate) link: Option<AnyLink>,
     pub(crate) disks: Vec<OpenDisk>,
     pub(crate) console_log: File,
     pub(crate) control: UnixListener,
     /// Held open as long as the machine lives.
     pub(crate) lock: OwnedFd,
+}
+
+/// What building the machine takes and its guest must not find: closed before that runs.
+pub(crate) struct Sources {
+    pub(crate) kvm: Kvm,
+    /// What `tare` found out about it already.
+    pub(crate) probe: Option<Probe>,
+    pub(crate) image: File,
+    pub(crate) initramfs: Option<File>,
 }
 
 /// The configuration that the command line names. What comes after an error
@@ -168,7 +172,7 @@ impl Setup {
     pub(crate) fn new(
         mut config: MachineConfig,
         mut inherited: Inherited,
-    ) -> Result<Self, StartError> {
+    ) -> Result<(Self, Sources), StartError> {
         check(&config)?;
         let kvm = Kvm::open()?;
         let probe = config.probe.take().map(serde_json::from_value);
@@ -205,19 +209,22 @@ impl Setup {
             .map(|disk| disk::open(disk, &mut inherited))
             .collect::<Result<_, _>>()?;
         inherited.close_rest();
-        Ok(Self {
-            kvm,
-            probe,
+        let setup = Self {
             screen,
             config,
-            image,
-            initramfs,
             link,
             disks,
             console_log,
             control,
             lock,
-        })
+        };
+        let sources = Sources {
+            kvm,
+            probe,
+            image,
+            initramfs,
+        };
+        Ok((setup, sources))
     }
 }
 

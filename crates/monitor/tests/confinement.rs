@@ -42,4 +42,16 @@ fn every_thread_of_a_running_machine_is_confined_and_has_no_capability() {
     }
     names.sort();
     assert_eq!(names, ["io", "tare-monitor", "vcpu0", "vcpu1"]);
+    // Another machine could be made of the one, the other is the author's.
+    let descriptors = format!("/proc/{}/fd", running.pid().as_raw_nonzero());
+    for link in fs::read_dir(descriptors).unwrap().flatten() {
+        let Ok(file) = fs::read_link(link.path()) else {
+            continue;
+        };
+        let name = file.to_string_lossy();
+        assert!(
+            !name.ends_with("/kvm") && !name.contains("memfd:test"),
+            "{name}"
+        );
+    }
 }
