@@ -8,7 +8,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,6 +52,10 @@ impl RootDir {
             path: path.to_owned(),
             descriptor: Arc::new(open(path, flags, Mode::empty())?),
         })
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 
     pub(crate) fn path(&self) -> &Path {

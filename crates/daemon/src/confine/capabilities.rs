@@ -16,6 +16,8 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities,
 };
 
+use super::calls::Opens;
+
 /// Takes all capabilities from the calling thread and from those that it will
 /// start, except for what removing files in `directories` needs.
 pub fn drop_capabilities(directories: &[&Path]) -> io::Result<()> {
@@ -38,6 +40,15 @@ pub fn drop_capabilities_but_removal(directories: &[&OwnedFd]) -> io::Result<()>
         keep_only(CapabilitySet::DAC_OVERRIDE)
     } else {
         drop_all()
+    }
+}
+
+/// Takes all capabilities from the calling thread; one that opens files below a directory
+/// keeps what reading those of other users needs.
+pub(super) fn drop_all_but_reading(opens: Opens) -> io::Result<()> {
+    match opens {
+        Opens::Nothing => drop_all(),
+        Opens::Below => keep_only(CapabilitySet::DAC_READ_SEARCH),
     }
 }
 

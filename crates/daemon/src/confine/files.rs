@@ -29,6 +29,16 @@ impl Files {
         Ok(Self { rules, quiet: true })
     }
 
+    /// For a reader: files below a directory may be read, or none at all.
+    pub fn read_below(directory: Option<impl AsFd>) -> Result<Self, ConfineError> {
+        let mut files = Self::none()?;
+        if let Some(directory) = directory {
+            let read = AccessFs::ReadFile | AccessFs::ReadDir;
+            files.rules = files.rules.add_rule(PathBeneath::new(directory, read))?;
+        }
+        Ok(files)
+    }
+
     /// For the set-up: what `/proc` and `/sys` show may be read, and what
     /// [`Self::remove_in`] names may be removed.
     pub fn read_kernel_only(removable: Option<[&OwnedFd; 2]>) -> Result<Self, ConfineError> {

@@ -5,11 +5,13 @@
 mod calls;
 mod capabilities;
 mod files;
+mod reader;
 mod violation;
 
 pub use calls::Role;
 pub use capabilities::{drop_capabilities, drop_capabilities_but_removal};
 pub use files::Files;
+pub use reader::read_confined;
 pub use violation::{OnViolation, install as install_violation_handler};
 
 /// Why a thread cannot be confined.
@@ -24,6 +26,9 @@ pub enum ConfineError {
     /// Landlock is there and refused the rules.
     #[error("Landlock refused the rules for files")]
     Landlock(#[from] landlock::RulesetError),
+    /// A handler of forbidden calls cannot be set.
+    #[error("the kernel refused a handler of forbidden calls")]
+    Handler(#[source] std::io::Error),
     /// A path of the rules cannot be opened.
     #[error("a directory for Landlock cannot be opened")]
     Path(#[from] landlock::PathFdError),

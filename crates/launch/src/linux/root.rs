@@ -1,11 +1,13 @@
 //! The root of a Linux guest: a directory with our first process in it.
 
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use tare_control::exit::ExitCode;
+use tare_daemon::confine;
 use tare_rootfs::guest::{self, GuestError};
 use tare_rootfs::modules::{Module, ModuleError, Modules};
-use tare_rootfs::oci::{self, Image, ImageError, ImageRef, LimitError, Limits};
+use tare_rootfs::oci::{self, Image, ImageError, ImageRef, LimitError, Limits, OpenImage};
 use tare_rootfs::walk::{Links, Listing, WalkError, walk};
 use tare_rootfs::{Task, Tree};
 
@@ -146,7 +148,7 @@ pub fn parts(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts,
 pub(crate) fn files(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, Failure> {
     let place = ImageRef::of(from);
     if place.path.is_file() || oci::is_layout(&place.path) {
-        Ok(of_image(&place, command, limit_bytes)?)
+        of_image(&place, command, limit_bytes)
     } else {
         Ok(of_directory(from, command, limit_bytes)?)
     }
@@ -161,20 +163,25 @@ fn of_directory(from: &Path, command: &[String], limit_bytes: u64) -> Result<Par
     Ok((tree, task, warnings))
 }
 
-fn of_image(
-    place: &ImageRef,
-    command: &[String],
-    limit_bytes: u64,
-) -> Result<Parts, RootImageError> {
-    let read = oci::read(place, Limits::of_bytes(limit_bytes)).map_err(|source| RootImageError {
+/// The image is opened here and read by a thread that can open nothing else.
+fn of_image(place: &ImageRef, command: &[String], limit_bytes: u64) -> Result<Parts, Failure> {
+    let failed = |source| RootImageError {
         path: place.path.clone(),
         source,
-    });
+    };
+    let image = OpenImage::open(place).map_err(failed)?;
+    let directory = image.directory().map(|it| it.try_clone_to_owned());
+    let directory = directory
+        .transpose()
+        .map_err(|error| failed(ImageError::Spool(error)))?;
+    let below = directory.as_ref().map(AsFd::as_fd);
+    let read = confine::read_confined(below, || image.read(Limits::of_bytes(limit_bytes)))
+        .map_err(|error| Failure::new(ExitCode::Internal, error))?;
     let Image {
         tree,
         settings,
         warnings,
-    } = read?;
+    } = read.map_err(failed)?;
     let task = Task {
         command: settings.command(command),
         environment: settings.env,
@@ -190,5 +197,57 @@ fn modules(kernel: &OpenKernel, wanted: &[&str]) -> Result<Vec<Module>, ModuleEr
     match &kernel.modules {
         None => Ok(Vec::new()),
         Some(dir) => Modules::open(dir)?.closure(wanted),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs;
+
+    use tare_rootfs::oci::testing::{Entry, docker_archive, gzip, layer, oci_archive, zstd};
+
+    use super::*;
+
+    const CONFIG: &str = r#"{"architecture":"amd64","os":"linux","config":{"Cmd":["/bin/a"]}}"#;
+
+    /// Every form of image takes the reader's filter another way; what a reader may not do ends
+    /// this process.
+    #[test]
+    fn images_of_every_form_are_read_by_a_confined_thread() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        // Much and in small pieces: memory goes back to the kernel in between.
+        let names: Vec<String> = (0..3000).map(|n| format!("bin/{n}")).collect();
+        let mut entries = vec![Entry::File("bin/a", 0o755, &[7; 3 << 20])];
+        entries.extend(names.iter().map(|name| Entry::File(name, 0o644, &[1; 999])));
+        let plain = layer(&entries);
+        let archives = [
+            ("plain", oci_archive(CONFIG, std::slice::from_ref(&plain))),
+            ("zipped", oci_archive(CONFIG, &[gzip(&plain)])),
+            ("zstd", oci_archive(CONFIG, &[zstd(&plain)])),
+            (
+                "whole",
+                gzip(&oci_archive(CONFIG, std::slice::from_ref(&plain))),
+            ),
+            ("docker", docker_archive(CONFIG, &[plain])),
+        ];
+        for (name, bytes) in archives {
+            fs::write(path(name), bytes).unwrap();
+            let (tree, task, _) = parts(&path(name), &[], 64 << 20).unwrap();
+            assert!(tree.get("bin/2999").is_some(), "{name}");
+            assert_eq!(task.command, ["/bin/a"], "{name}");
+        }
+        fs::create_dir(path("layout")).unwrap();
+        let bytes = fs::read(path("plain")).unwrap();
+        tar::Archive::new(&bytes[..])
+            .unpack(path("layout"))
+            .unwrap();
+        let (tree, _, _) = parts(&path("layout"), &[], 64 << 20).unwrap();
+        assert!(tree.get("bin/a").is_some());
+        fs::write(path("damaged"), &bytes[..bytes.len() / 2]).unwrap();
+        assert!(parts(&path("damaged"), &[], 64 << 20).is_err());
+        // The process that reads them is not confined.
+        fs::write(path("after"), "x").unwrap();
     }
 }

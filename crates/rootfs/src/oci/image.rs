@@ -1,9 +1,9 @@
 //! An image: layers on each other, and what to run in them.
 
 use std::collections::{BTreeMap, HashSet};
-#[cfg(any(test, feature = "fuzz"))]
 use std::fs::File;
-use std::path::Path;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -12,7 +12,7 @@ use super::image_ref::ImageRef;
 use super::layer::{self, Added, Layer, Unpacker};
 use super::limits::{Budget, LimitError, Limits, MAX_LAYERS};
 use super::manifest::{self, Manifest};
-use super::store::{self, Store};
+use super::store::{self, Source, Store};
 use crate::cpio;
 use crate::lookups::Lookups;
 use crate::tree::{NameError, Node, Tree};
@@ -94,21 +94,61 @@ pub fn is_layout(dir: &Path) -> bool {
 
 /// Reads an image, of a directory or an archive, within limits.
 pub fn read(place: &ImageRef, limits: Limits) -> Result<Image, ImageError> {
-    let store = Store::open(&place.path, limits)?;
-    of_store(&store, place.name.as_deref(), limits)?
-        .ok_or_else(|| ImageError::NotAnImage(place.path.clone()))
+    OpenImage::open(place)?.read(limits)
+}
+
+/// An image that is open, with the temporary files that reading it takes. Nothing of what
+/// its author wrote has been read.
+#[derive(Debug)]
+pub struct OpenImage {
+    path: PathBuf,
+    name: Option<String>,
+    source: Source,
+    /// For an archive that is compressed as a whole.
+    plain: File,
+    /// For the contents of its layers.
+    contents: File,
+}
+
+impl OpenImage {
+    /// Opens an image.
+    pub fn open(place: &ImageRef) -> Result<Self, ImageError> {
+        let temporary = || tempfile::tempfile().map_err(ImageError::Spool);
+        Ok(Self {
+            path: place.path.clone(),
+            name: place.name.clone(),
+            source: Source::open(&place.path)?,
+            plain: temporary()?,
+            contents: temporary()?,
+        })
+    }
+
+    /// The directory of a layout, below which reading opens files; None: an archive, and
+    /// reading opens nothing.
+    pub fn directory(&self) -> Option<BorrowedFd<'_>> {
+        self.source.directory()
+    }
+
+    /// Reads it, within limits.
+    pub fn read(self, limits: Limits) -> Result<Image, ImageError> {
+        let store = Store::of(self.source, self.plain, limits)?;
+        of_store(&store, self.name.as_deref(), limits, self.contents)?
+            .ok_or(ImageError::NotAnImage(self.path))
+    }
 }
 
 #[cfg(any(test, feature = "fuzz"))]
 /// Reads an image from an open archive; `None` if it is something else.
 pub(crate) fn read_archive(file: File, limits: Limits) -> Result<Option<Image>, ImageError> {
-    of_store(&Store::archive(file)?, None, limits)
+    let contents = tempfile::tempfile().map_err(ImageError::Spool)?;
+    of_store(&Store::archive(file)?, None, limits, contents)
 }
 
 fn of_store(
     store: &Store,
     name: Option<&str>,
     limits: Limits,
+    contents: File,
 ) -> Result<Option<Image>, ImageError> {
     let Some(manifest) = manifest::read(store, name)? else {
         return Ok(None);
@@ -118,7 +158,7 @@ fn of_store(
     }
     let settings = settings(&manifest)?;
     let budget = Budget::new(limits);
-    let mut unpacker = Unpacker::new(&budget)?;
+    let mut unpacker = Unpacker::new(&budget, contents);
     let mut merged = Merged {
         tree: Tree::new(),
         budget: &budget,

@@ -57,14 +57,14 @@ pub(super) struct Unpacker<'a> {
 }
 
 impl<'a> Unpacker<'a> {
-    pub(super) fn new(budget: &'a Budget) -> Result<Self, ImageError> {
-        let file = tempfile::tempfile().map_err(ImageError::Spool)?;
-        Ok(Self {
+    /// `file` is empty and gets the contents.
+    pub(super) fn new(budget: &'a Budget, file: File) -> Self {
+        Self {
             file: Arc::new(file),
             at: 0,
             budget,
             left_out: LeftOut::default(),
-        })
+        }
     }
 
     /// Reads a layer to its end.

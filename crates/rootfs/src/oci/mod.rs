@@ -41,7 +41,7 @@ use crate::tree::NameError;
 
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) use image::read_archive;
-pub use image::{Image, Settings, is_layout, read};
+pub use image::{Image, OpenImage, Settings, is_layout, read};
 pub use image_ref::ImageRef;
 pub use limits::{LimitError, Limits};
 

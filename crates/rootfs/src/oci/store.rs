@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write as _};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +24,35 @@ const OTHER_PARTS_BYTES: u64 = 16 << 20;
 /// Most parts of an archive: a layer has three at most.
 const MAX_PARTS: usize = 10_000;
 
-/// An open image.
+/// Where an image is, open.
+#[derive(Debug)]
+pub(super) enum Source {
+    Directory(RootDir),
+    Archive(File),
+}
+
+impl Source {
+    pub(super) fn open(path: &Path) -> Result<Self, ImageError> {
+        let opened = if path.is_dir() {
+            RootDir::open(path).map(Self::Directory)
+        } else {
+            File::open(path).map(Self::Archive)
+        };
+        opened.map_err(|source| ImageError::Open {
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    pub(super) fn directory(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Directory(directory) => Some(directory.as_fd()),
+            Self::Archive(_) => None,
+        }
+    }
+}
+
+/// An open image whose parts are known.
 #[derive(Debug)]
 pub(super) enum Store {
     Directory(RootDir),
@@ -35,18 +64,15 @@ pub(super) enum Store {
 }
 
 impl Store {
-    pub(super) fn open(path: &Path, limits: Limits) -> Result<Self, ImageError> {
-        let open = |source| ImageError::Open {
-            path: path.to_owned(),
-            source,
+    /// `plain` is empty and gets an archive that is compressed.
+    pub(super) fn of(source: Source, plain: File, limits: Limits) -> Result<Self, ImageError> {
+        let file = match source {
+            Source::Directory(directory) => return Ok(Self::Directory(directory)),
+            Source::Archive(file) => file,
         };
-        if path.is_dir() {
-            return RootDir::open(path).map(Self::Directory).map_err(open);
-        }
-        let mut file = File::open(path).map_err(open)?;
         let mut begin = [0; GZIP.len()];
         if matches!(file.read_exact_at(&mut begin, 0), Ok(()) if begin == GZIP) {
-            file = decompressed(file, limits)?;
+            return Self::archive(decompressed(file, plain, limits)?);
         }
         Self::archive(file)
     }
@@ -125,11 +151,10 @@ impl Store {
     }
 }
 
-/// A compressed archive (`docker save | gzip`), plain, in a file without a name.
-fn decompressed(file: File, limits: Limits) -> Result<File, ImageError> {
+/// A compressed archive (`docker save | gzip`), written to `plain`.
+fn decompressed(file: File, mut plain: File, limits: Limits) -> Result<File, ImageError> {
     // The layers and little else; each is counted again as it is unpacked.
     let limit_bytes = limits.bytes.saturating_add(OTHER_PARTS_BYTES);
-    let mut plain = tempfile::tempfile().map_err(ImageError::Spool)?;
     let mut from = MultiGzDecoder::new(BufReader::new(file)).take(limit_bytes + 1);
     let mut chunk = vec![0; 256 << 10];
     let mut bytes = 0;

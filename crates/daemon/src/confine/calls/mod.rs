@@ -11,8 +11,10 @@ use seccompiler::{
 
 use super::ConfineError;
 
+mod reader;
 mod set_up;
 
+pub(super) use reader::{Opens, restrict_reader};
 pub(super) use set_up::restrict_set_up;
 
 /// What a thread is there for.

@@ -100,11 +100,15 @@ pub(in crate::confine) fn restrict_set_up() -> Result<(), ConfineError> {
 /// The C library starts threads by clone3(2), whose flags are in memory, where no filter
 /// sees them. Told that the kernel lacks it, the library uses clone(2).
 pub(super) fn without_clone3() -> Result<BpfProgram, ConfineError> {
-    let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    failing(libc::SYS_clone3, libc::ENOSYS)
+}
+
+/// A filter in which one call fails with an error, instead of ending the process.
+pub(super) fn failing(call: c_long, errno: i32) -> Result<BpfProgram, ConfineError> {
     let filter = SeccompFilter::new(
-        rules,
+        BTreeMap::from([(call, Vec::new())]),
         SeccompAction::Allow,
-        SeccompAction::Errno(libc::ENOSYS.unsigned_abs()),
+        SeccompAction::Errno(errno.unsigned_abs()),
         TargetArch::x86_64,
     )?;
     Ok(filter.try_into()?)
@@ -173,13 +177,13 @@ fn own_limits() -> Result<SeccompRule, ConfineError> {
     ])?)
 }
 
-fn any_of(index: u8, values: &[u64]) -> Result<Vec<SeccompRule>, ConfineError> {
+pub(super) fn any_of(index: u8, values: &[u64]) -> Result<Vec<SeccompRule>, ConfineError> {
     let rules = values.iter();
     rules
         .map(|value| argument(index, SeccompCmpOp::Eq, *value))
         .collect()
 }
 
-fn numbers(values: &[i32]) -> Vec<u64> {
+pub(super) fn numbers(values: &[i32]) -> Vec<u64> {
     values.iter().map(|it| it.unsigned_abs().into()).collect()
 }

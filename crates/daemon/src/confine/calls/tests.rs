@@ -5,6 +5,7 @@ use seccompiler::sock_filter;
 
 use super::*;
 
+mod reader;
 mod set_up;
 
 const ROLES: [Role; 4] = [Role::Vcpu, Role::Io, Role::Main, Role::Frontend];
