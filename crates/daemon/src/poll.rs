@@ -1,6 +1,6 @@
-//! A small epoll: level-triggered, tokens instead of callbacks, and interest
-//! that may be empty (epoll itself reports hang-ups even for an empty
-//! interest, which would spin).
+//! A small epoll: level-triggered but for events that only count, tokens instead of
+//! callbacks, and interest that may be empty (epoll itself reports hang-ups even for
+//! an empty interest, which would spin).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -47,6 +47,14 @@ impl Poll {
     /// Watches `source` to read.
     pub fn add(&self, source: impl AsFd, token: u64) -> io::Result<()> {
         self.change(source, token, Interest::default(), Interest::READ)
+    }
+
+    /// Watches an eventfd that is never read: each write to it is reported once, so that
+    /// the read that would clear it is saved.
+    pub fn add_event(&self, event: impl AsFd, token: u64) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(token);
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        Ok(epoll::add(&self.epoll, event, data, flags)?)
     }
 
     /// Changes what `source` is watched for, from `old` (empty: not in the set).
@@ -127,6 +135,25 @@ mod tests {
         theirs.write_all(b"x").unwrap();
         poll.wait(&mut ready, Wait::Nanoseconds(u64::MAX / 2))
             .unwrap();
+        assert_eq!(ready, [7]);
+    }
+
+    #[test]
+    fn an_event_that_is_never_read_is_reported_once_for_each_write() {
+        let poll = Poll::new().unwrap();
+        let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+        poll.add_event(&event, 7).unwrap();
+        let mut ready = Vec::new();
+        for _ in 0..3 {
+            rustix::io::write(&event, &1_u64.to_ne_bytes()).unwrap();
+            poll.wait(&mut ready, Wait::No).unwrap();
+            assert_eq!(ready, [7]);
+            poll.wait(&mut ready, Wait::No).unwrap();
+            assert!(ready.is_empty());
+        }
+        // Near its largest value an eventfd still reports.
+        rustix::io::write(&event, &(u64::MAX - 5).to_ne_bytes()).unwrap();
+        poll.wait(&mut ready, Wait::No).unwrap();
         assert_eq!(ready, [7]);
     }
 

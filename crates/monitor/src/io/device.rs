@@ -105,7 +105,7 @@ impl IoDevice {
     pub(super) fn watch(&mut self, poll: &Poll, first_token: u64) -> io::Result<()> {
         self.first_token = first_token;
         for (token, queue) in (first_token..).zip(&self.queues) {
-            poll.add(borrow(&queue.event), token)?;
+            poll.add_event(borrow(&queue.event), token)?;
         }
         Ok(())
     }
@@ -145,10 +145,7 @@ impl IoDevice {
     /// Marks the work of an event, counted from the device's first token.
     pub(super) fn event(&mut self, number: usize) {
         match (self.queues.get_mut(number), &mut self.backend) {
-            (Some(queue), _) => {
-                let _ = queue.event.read();
-                queue.pending = true;
-            }
+            (Some(queue), _) => queue.pending = true,
             (None, Some(backend)) => backend.pending = true,
             (None, None) => {}
         }

@@ -2,7 +2,8 @@
 //! Ethernet frame (QEMU `net/socket.c`, passt `tap.c`).
 //!
 //! One buffer each way: one `recv` brings as many frames as there are, one
-//! `send` takes a batch. A length that no frame has means that the stream is
+//! `send` takes a batch. A `recv` that leaves room in the buffer has emptied the
+//! socket: there is none after it until the socket is readable again. A length that no frame has means that the stream is
 //! out of step, for good: the link closes.
 //!
 //! passt connects to any address, so what the guest may not reach is dropped
@@ -29,6 +30,8 @@ pub struct StreamLink {
     socket: OwnedFd,
     max_frame: usize,
     rx: Window,
+    /// Whether the last `recv` brought all there was.
+    emptied: Emptied,
     tx: Window,
     /// Length of the frame being written to `tx`.
     reserved: usize,
@@ -42,6 +45,12 @@ struct Window {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Emptied {
+    Yes,
+    Unknown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +102,7 @@ impl StreamLink {
             socket,
             max_frame,
             rx: Window::new(size),
+            emptied: Emptied::Unknown,
             tx: Window::new(size),
             reserved: 0,
             filter: Filter::new(rules),
@@ -122,9 +132,13 @@ impl StreamLink {
     fn receive(&mut self) -> Result<usize, LinkError> {
         self.rx.make_room(self.max_frame + PREFIX);
         let free = &mut self.rx.bytes[self.rx.end..];
+        let room = free.len();
         match recv(&self.socket, free, RecvFlags::DONTWAIT) {
             Ok((0, _)) => Err(LinkError::Closed),
             Ok((count, _)) => {
+                if count < room {
+                    self.emptied = Emptied::Yes;
+                }
                 self.rx.end += count;
                 Ok(count)
             }
@@ -149,7 +163,9 @@ impl StreamLink {
             if let Some(length) = self.first_frame()? {
                 return Ok(Some(length));
             }
-            if self.receive()? == 0 {
+            // What has come meanwhile makes the socket readable, as does the peer's end.
+            let emptied = std::mem::replace(&mut self.emptied, Emptied::Unknown);
+            if emptied == Emptied::Yes || self.receive()? == 0 {
                 return Ok(None);
             }
         }
@@ -341,6 +357,7 @@ mod tests {
         drop(peer);
         assert_eq!(peeked(&mut link).unwrap(), b"last");
         link.consume();
+        assert_eq!(peeked(&mut link), None, "the socket is still readable");
         assert!(matches!(link.peek(), Err(LinkError::Closed)));
     }
 
