@@ -12,6 +12,7 @@
 extern crate std;
 
 pub mod coalesce;
+pub mod early_timer;
 pub mod halt;
 pub mod limit;
 pub mod placement;

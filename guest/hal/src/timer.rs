@@ -23,8 +23,8 @@ pub enum Armed {
 }
 
 /// Interrupts this CPU at `deadline_ns` of the clock. A deadline that is armed
-/// already and not later stays: it only ends a halt early, and re-arming costs
-/// an exit. With that rule a deadline that keeps moving away, as those of
+/// already and not later stays, unless [`put_off`] is called: it only ends a halt early,
+/// and re-arming costs an exit. With that rule a deadline that keeps moving away, as those of
 /// retransmissions do, is armed once for many.
 pub fn arm(deadline_ns: u64) -> Armed {
     let cpu = percpu::current();
@@ -33,10 +33,7 @@ pub fn arm(deadline_ns: u64) -> Armed {
         return Armed::Already;
     }
     cpu.armed_ns.store(deadline_ns, Ordering::Relaxed);
-    match clock::timer_count_until(deadline_ns) {
-        None => apic::arm_tsc(clock::ticks_at(deadline_ns)),
-        Some(count) => apic::arm_count(cpu, count),
-    }
+    set(cpu, deadline_ns);
     match armed_ns {
         EXPIRED => Armed::Again,
         _ => Armed::Nearer,
@@ -53,6 +50,31 @@ pub fn rest() {
     let armed_ns = &percpu::current().armed_ns;
     if armed_ns.load(Ordering::Relaxed) == EXPIRED {
         armed_ns.store(NOTHING, Ordering::Relaxed);
+    }
+}
+
+/// When the interrupt that is still to come is armed for, if there is one.
+pub fn armed_at() -> Option<u64> {
+    let armed_ns = percpu::current().armed_ns.load(Ordering::Relaxed);
+    (armed_ns < EXPIRED).then_some(armed_ns)
+}
+
+/// Interrupts this CPU at `deadline_ns` and not before, or not at all; costs an exit.
+pub fn put_off(deadline_ns: Option<u64>) {
+    let cpu = percpu::current();
+    let armed_ns = deadline_ns.unwrap_or(NOTHING);
+    cpu.armed_ns.store(armed_ns, Ordering::Relaxed);
+    match deadline_ns {
+        Some(deadline_ns) => set(cpu, deadline_ns),
+        None if clock::timer_takes_deadlines() => apic::arm_tsc(0),
+        None => apic::arm_ticks(0),
+    }
+}
+
+fn set(cpu: &Cpu, deadline_ns: u64) {
+    match clock::timer_count_until(deadline_ns) {
+        None => apic::arm_tsc(clock::ticks_at(deadline_ns)),
+        Some(count) => apic::arm_count(cpu, count),
     }
 }
 

@@ -24,7 +24,7 @@ pub use scale::Scale;
 #[cfg(target_os = "none")]
 pub use tsc::{Frequency, now_ns, since_ns, ticks, ticks_per_s};
 #[cfg(target_os = "none")]
-pub(crate) use tsc::{frequency, init, ticks_at, timer_count_until};
+pub(crate) use tsc::{frequency, init, ticks_at, timer_count_until, timer_takes_deadlines};
 #[cfg(target_os = "none")]
 pub(crate) use wall::wall_clock_is_kvms;
 #[cfg(target_os = "none")]

@@ -114,6 +114,11 @@ pub(crate) fn timer_count_until(ns: u64) -> Option<Count> {
     Some(Count::at_least(scale.apply(left) + 1))
 }
 
+/// Whether the timer takes deadlines of the counter.
+pub(crate) fn timer_takes_deadlines() -> bool {
+    clock().timer_from_ns.is_none()
+}
+
 /// The counter's frequency, Hz.
 pub fn ticks_per_s() -> u64 {
     clock().from_ns.apply(GIGA)

@@ -1,11 +1,12 @@
 //! A core's idle turn; see the module above.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use tare_abi::cmdline;
 use tare_hal::timer::{self, Armed};
 use tare_hal::{clock, cpu};
+use tare_policy::early_timer::Pace;
 use tare_policy::spin::{DEFAULT_BUDGET_PCT, DEFAULT_MAX_NS, Limits, Spin, Wait};
 
 use super::mode;
@@ -79,12 +80,14 @@ fn counters() -> &'static Counters {
 /// One core's idle state.
 pub(crate) struct Idle {
     spin: RefCell<Option<Spin>>,
+    pace: Cell<Pace>,
 }
 
 impl Idle {
     pub(crate) const fn new() -> Self {
         Self {
             spin: RefCell::new(None),
+            pace: Cell::new(Pace::new()),
         }
     }
 
@@ -105,7 +108,10 @@ impl Idle {
                 spin.record(Wait::Caught(ns), start_ns + ns);
             }),
             Spun::Missed(ns) => {
-                let halt = halt(core, start_ns + ns);
+                let mut pace = self.pace.get();
+                let halt = halt(core, start_ns + ns, pace);
+                pace.record(halt.length_ns);
+                self.pace.set(pace);
                 let wait_ns = ns + halt.length_ns;
                 self.with_spin(|spin| {
                     if let Some(ns) = halt.way_back_ns {
@@ -169,14 +175,14 @@ struct Halt {
 }
 
 /// Halts the core until an interrupt, unless there is work; `begin_ns` is now.
-fn halt(core: &Core, begin_ns: u64) -> Halt {
+fn halt(core: &Core, begin_ns: u64, pace: Pace) -> Halt {
     let inbox = core.inbox();
     inbox.announce_halt();
     let halted = cpu::halt_if(|| {
         if core.has_work() {
             return false;
         }
-        arm(core.next_deadline_ns());
+        arm(core.next_deadline_ns(), begin_ns, pace);
         true
     });
     let way_back_ns = inbox.end_halt();
@@ -193,7 +199,15 @@ fn halt(core: &Core, begin_ns: u64) -> Halt {
 }
 
 /// Interrupts a halt at a deadline, if there is one.
-fn arm(deadline_ns: Option<u64>) {
+fn arm(deadline_ns: Option<u64>, now_ns: u64, pace: Pace) {
+    let until = |at_ns: u64| at_ns.saturating_sub(now_ns);
+    if let Some(armed_ns) = timer::armed_at()
+        && armed_ns > now_ns
+        && pace.puts_off(until(armed_ns), deadline_ns.map(until))
+    {
+        timer::put_off(deadline_ns);
+        return counters().timers_renewed.add(1);
+    }
     let Some(deadline_ns) = deadline_ns else {
         return timer::rest();
     };

@@ -31,7 +31,8 @@ pub struct CoreStats {
     /// the armed one.
     pub timers_armed: u64,
     /// Deadlines given to it after its own interrupt, since what had come was no
-    /// longer the last one: one for each interrupt, whatever happens meanwhile.
+    /// longer the last one: one for each interrupt, whatever happens meanwhile. And
+    /// interrupts that were put off or taken back since the core is rarely woken.
     pub timers_renewed: u64,
 }
 
