@@ -77,7 +77,6 @@ tare_user_stubs:
     .balign 16
     .global tare_halt_gate
 tare_halt_gate:
-    mov qword ptr gs:[{on}], 0
     cmp qword ptr gs:[{pending}], 0
     jne 3f
     sti
