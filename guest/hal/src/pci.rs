@@ -4,6 +4,8 @@
 
 #![allow(unsafe_code)]
 
+use alloc::rc::Rc;
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use tare_abi::layout::{PCI_MMIO_SIZE, PCI_MMIO_START};
@@ -104,7 +106,8 @@ pub(crate) fn functions() -> impl Iterator<Item = (DeviceFunction, u32)> {
             (id != u32::MAX).then_some((at, id))
         };
         let first = present(function(0));
-        let others = first.is_some() && read(function(0), HEADER) & MULTI_FUNCTION != 0;
+        let others = first.is_some() && !is_dense;
+        let others = others && read(function(0), HEADER) & MULTI_FUNCTION != 0;
         let others = if others { 1..8 } else { 0..0 };
         let others = others.filter_map(move |number| present(function(number)));
         (first.is_some() || !is_dense).then(|| first.into_iter().chain(others))
@@ -158,12 +161,13 @@ fn select(selected: &mut u32, device: DeviceFunction, register: u8) {
     }
 }
 
-/// One function's configuration space. BARs are sized once, when it is
-/// opened, and answered from memory afterwards: the transport asks for them
-/// again for each of its structures.
+/// One function's configuration space. Each register is read once, since an access is an
+/// exit: BARs are sized when it is opened, and the transport walks the list of
+/// capabilities, which do not change but for what is written here, several times.
 #[derive(Clone, Debug)]
 pub(crate) struct Function {
     at: DeviceFunction,
+    known: Rc<Known>,
     command: u32,
     addresses: [u32; 6],
     masks: [u32; 6],
@@ -175,10 +179,12 @@ impl Function {
     /// Sizes the BARs, gives those an address that have none, and switches
     /// memory and bus mastering on.
     pub(crate) fn open(at: DeviceFunction) -> Self {
-        let command = read(at, STATUS_COMMAND);
+        let known = Rc::new(Known::new(Width::of_reads()));
+        let command = known.read(at, STATUS_COMMAND);
         write(at, STATUS_COMMAND, command & 0xffff & !DECODE);
         let mut function = Self {
             at,
+            known,
             command: command & 0xffff_0000 | WANTED | command & 0xffff,
             addresses: [0; 6],
             masks: [0; 6],
@@ -194,7 +200,11 @@ impl Function {
 
     fn size(&mut self, index: usize) {
         let register = BAR0 + 4 * index as u8;
-        let address = read(self.at, register);
+        let address = self.known.read(self.at, register);
+        if address == 0 && cpuid::has_dense_bus() {
+            // There the monitor has placed every BAR that exists.
+            return;
+        }
         write(self.at, register, u32::MAX);
         let mask = read(self.at, register);
         if mask != 0 {
@@ -225,13 +235,20 @@ impl Function {
     }
 }
 
+impl Function {
+    /// A register behind the header.
+    pub(crate) fn register(&self, register: u8) -> u32 {
+        self.known.read(self.at, register)
+    }
+}
+
 impl ConfigurationAccess for Function {
     fn read_word(&self, _device: DeviceFunction, register: u8) -> u32 {
         match bar_index(register) {
             Some(index) if self.sizing & (1 << index) != 0 => self.masks[index],
             Some(index) => self.addresses[index],
             None if register == STATUS_COMMAND => self.command,
-            None => read(self.at, register),
+            None => self.known.read(self.at, register),
         }
     }
 
@@ -241,12 +258,79 @@ impl ConfigurationAccess for Function {
             Some(index) => self.sizing &= !(1 << index),
             // Only to switch decoding off while BARs are sized, and on again.
             None if register == STATUS_COMMAND => {}
-            None => write(self.at, register, data),
+            None => {
+                self.known.forget(register);
+                write(self.at, register, data);
+            }
         }
     }
 
     unsafe fn unsafe_clone(&self) -> Self {
         self.clone()
+    }
+}
+
+/// How wide configuration space is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Width {
+    Register,
+    /// Two registers by one access, which PCI Express leaves to the machine.
+    Pair,
+}
+
+impl Width {
+    fn of_reads() -> Self {
+        if ECAM.load(Ordering::Relaxed) != 0 && cpuid::has_dense_bus() {
+            Self::Pair
+        } else {
+            Self::Register
+        }
+    }
+}
+
+/// Registers of a function that were read already, of the first 256 bytes.
+#[derive(Debug)]
+struct Known {
+    width: Width,
+    values: [Cell<u32>; 64],
+    /// Bit by register.
+    read: Cell<u64>,
+}
+
+impl Known {
+    fn new(width: Width) -> Self {
+        Self {
+            width,
+            values: [const { Cell::new(0) }; 64],
+            read: Cell::new(0),
+        }
+    }
+
+    fn read(&self, at: DeviceFunction, register: u8) -> u32 {
+        let index = usize::from(register) / 4;
+        if self.read.get() & 1 << index == 0 {
+            match (self.width, register_at(at, register & !7)) {
+                (Width::Pair, Some(pair)) => {
+                    // SAFETY: 1. The address lies in the MiB that `init` mapped, at a multiple of
+                    //    8. 2. Reading configuration space has no effect.
+                    let both = unsafe { pair.cast::<u64>().read_volatile() };
+                    self.note(index & !1, both as u32);
+                    self.note(index | 1, (both >> 32) as u32);
+                }
+                _ => self.note(index, read(at, register)),
+            }
+        }
+        self.values[index].get()
+    }
+
+    fn note(&self, index: usize, value: u32) {
+        self.values[index].set(value);
+        self.read.set(self.read.get() | 1 << index);
+    }
+
+    fn forget(&self, register: u8) {
+        let index = usize::from(register) / 4;
+        self.read.set(self.read.get() & !(1 << index));
     }
 }
 
@@ -298,14 +382,18 @@ pub(crate) struct Msix {
 impl Msix {
     /// Finds the table and switches MSI-X on, all entries masked as after
     /// reset; `None` if the device has none.
-    pub(crate) fn enable(root: &mut PciRoot<Function>, at: DeviceFunction) -> Option<Self> {
+    pub(crate) fn enable(
+        root: &mut PciRoot<Function>,
+        at: DeviceFunction,
+        function: &Function,
+    ) -> Option<Self> {
         let offset = root
             .capabilities(at)
             .take(MAX_CAPABILITIES)
             .find(|capability| capability.id == MSIX_CAPABILITY)?
             .offset;
-        let control = read(at, offset);
-        let location = read(at, offset + 4);
+        let control = function.register(offset);
+        let location = function.register(offset.wrapping_add(4));
         let entries = ((control >> 16) & 0x7ff) as u16 + 1;
         let table = bar_memory(
             root,
@@ -324,14 +412,10 @@ impl Msix {
         if index >= self.entries {
             return false;
         }
-        let entry = (self.table + u64::from(index) * 16) as *mut u32;
-        let words = [
-            MSI_ADDRESS | (apic_id & 0xff) << 12,
-            0,
-            u32::from(vector.0),
-            0,
-        ];
-        for (word, value) in words.into_iter().enumerate() {
+        let entry = (self.table + u64::from(index) * 16) as *mut u64;
+        // Address, then data and no mask; a table takes 8 bytes at once (6.8.2).
+        let address = u64::from(MSI_ADDRESS | (apic_id & 0xff) << 12);
+        for (word, value) in [address, u64::from(vector.0)].into_iter().enumerate() {
             // SAFETY: inside the device's table, which `enable` has mapped.
             unsafe { entry.wrapping_add(word).write_volatile(value) };
         }

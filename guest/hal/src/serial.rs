@@ -22,9 +22,14 @@ const PATIENCE: u32 = 10_000;
 
 struct Console {
     started: bool,
+    /// Bytes that the FIFO surely takes before the next look at the transmitter.
+    room: usize,
 }
 
-static CONSOLE: IrqLock<Console> = IrqLock::new(Console { started: false });
+static CONSOLE: IrqLock<Console> = IrqLock::new(Console {
+    started: false,
+    room: 0,
+});
 
 /// Writes text; other cores wait, so that lines stay whole.
 pub fn write_fmt(text: fmt::Arguments<'_>) {
@@ -33,7 +38,7 @@ pub fn write_fmt(text: fmt::Arguments<'_>) {
 
 /// Writes without the lock, whose holder may be what died.
 pub(crate) fn write_str_raw(text: &str) {
-    write_bytes(text.as_bytes());
+    write_bytes(text.as_bytes(), &mut 0);
 }
 
 /// The console without its lock, for a dying image.
@@ -55,20 +60,23 @@ impl Write for Console {
             //    memory. 3. `CONSOLE` is locked, so no other core is in the middle of a line.
             unsafe { Port::<u8>::new(FIFO_CONTROL).write(FIFO_ENABLE) };
         }
-        write_bytes(text.as_bytes());
+        write_bytes(text.as_bytes(), &mut self.room);
         Ok(())
     }
 }
 
-fn write_bytes(bytes: &[u8]) {
-    for chunk in bytes.chunks(FIFO_BYTES) {
-        wait_until_empty();
-        for &byte in chunk {
-            // SAFETY: 1. COM1's data register, at a fixed port. 2. The write transmits a byte and
-            //    changes no memory. 3. Two cores at once (`write_str_raw` of a dying image) mix
-            //    their bytes, and nothing else.
-            unsafe { Port::<u8>::new(COM1).write(byte) };
+/// A formatted text comes in pieces of a few bytes.
+fn write_bytes(bytes: &[u8], room: &mut usize) {
+    for &byte in bytes {
+        if *room == 0 {
+            wait_until_empty();
+            *room = FIFO_BYTES;
         }
+        *room -= 1;
+        // SAFETY: 1. COM1's data register, at a fixed port. 2. The write transmits a byte and
+        //    changes no memory. 3. Two cores at once (`write_str_raw` of a dying image) mix
+        //    their bytes, and nothing else.
+        unsafe { Port::<u8>::new(COM1).write(byte) };
     }
 }
 

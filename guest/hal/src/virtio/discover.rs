@@ -58,7 +58,8 @@ fn mmio_words(has_pci: bool) -> Vec<MmioWord> {
 }
 
 fn open_pci(at: DeviceFunction) -> Option<Transport> {
-    let mut root = PciRoot::new(Function::open(at));
+    let function = Function::open(at);
+    let mut root = PciRoot::new(function.clone());
     let inner = match PciTransport::new::<Dma, _>(&mut root, at) {
         Ok(inner) => inner,
         Err(error) => {
@@ -66,11 +67,11 @@ fn open_pci(at: DeviceFunction) -> Option<Transport> {
             return None;
         }
     };
-    let Some(table) = Msix::enable(&mut root, at) else {
+    let Some(table) = Msix::enable(&mut root, at, &function) else {
         log::warn!("virtio device {at} has no MSI-X");
         return None;
     };
-    let notifier = notifier(&mut root, at)?;
+    let notifier = notifier(&mut root, at, &function)?;
     Some(Transport::new(
         inner.into(),
         Notifier::Pci(notifier),
@@ -79,14 +80,18 @@ fn open_pci(at: DeviceFunction) -> Option<Transport> {
 }
 
 /// Finds the structures that the transport keeps to itself.
-fn notifier(root: &mut PciRoot<Function>, at: DeviceFunction) -> Option<PciNotifier> {
+fn notifier(
+    root: &mut PciRoot<Function>,
+    at: DeviceFunction,
+    function: &Function,
+) -> Option<PciNotifier> {
     let (mut common, mut notify) = (None, None);
     let capabilities: Vec<_> = root.capabilities(at).take(pci::MAX_CAPABILITIES).collect();
     for capability in capabilities {
         if capability.id != VENDOR_CAPABILITY {
             continue;
         }
-        let word = |offset: u8| pci::read(at, capability.offset.wrapping_add(offset));
+        let word = |offset: u8| function.register(capability.offset.wrapping_add(offset));
         match (capability.private_header >> 8) as u8 {
             VIRTIO_PCI_CAP_COMMON_CFG if common.is_none() => {
                 common = pci::bar_memory(root, at, word(4) as u8, word(8), u64::from(word(12)));
