@@ -12,7 +12,7 @@
 //! | `ioctls` | `crates/profile/src/names/ioctl.rs` from the kernel's headers |
 //! | `results` | `docs/results.md` and the README's figures from `lab/runs` |
 //! | `fuzz` | each fuzz target for some seconds |
-//! | `soak` | the hostile guest on 1 and 2 vCPUs, kills below a disk, then each fuzz target |
+//! | `soak` | the hostile guest on 1 and 2 vCPUs, interrupts and gates of ring 3, kills below a disk, then each fuzz target |
 
 mod advisories;
 mod build;
@@ -73,7 +73,7 @@ enum Verb {
         #[arg(long, default_value_t = 10)]
         seconds: u32,
     },
-    /// Run the hostile guest on 1 and on 2 vCPUs, then each fuzz target.
+    /// Run the hostile guest on 1 and on 2 vCPUs, ten million interrupts, then each fuzz target.
     Soak {
         /// Seconds of the hostile guest for each number of vCPUs.
         #[arg(long, default_value_t = 1200)]

@@ -1,5 +1,6 @@
-//! `cargo xtask soak`: the hostile guest for a long time, on one and on two vCPUs, then kills and
-//! failures of power below a disk that is written, then each fuzz target. The monitor must
+//! `cargo xtask soak`: the hostile guest for a long time, on one and on two vCPUs, then ten million
+//! interrupts and requests at random of the gates into ring 0, kills and failures of power below
+//! a disk that is written, and each fuzz target. The monitor must
 //! survive, must not grow, and must stop on request.
 
 use std::fs;
@@ -94,10 +95,53 @@ pub(crate) fn run(soak: &Soak) -> Result<()> {
         seen.check()?;
     }
     if soak.fuzz > 0 {
+        gates(&programs, place.path())?;
+        interrupts(&programs, place.path())?;
         disks()?;
         fuzz::run(soak.fuzz)?;
     }
     Ok(())
+}
+
+/// Interrupts on one vCPU, and on two, where a sender waits for the other one's thread.
+const INTERRUPTS: [(u32, u64); 2] = [(1, 10_000_000), (2, 1_000_000)];
+/// Seeds of the requests of the gates, and requests of each.
+const GATE_SEEDS: std::ops::Range<u64> = 1..21;
+const GATE_REQUESTS: u64 = 200_000;
+
+/// No interrupt is lost on the way to an image in ring 3: some minutes.
+fn interrupts(programs: &Path, place: &Path) -> Result<()> {
+    for (cpus, number) in INTERRUPTS {
+        let said = in_ring_3(programs, place, cpus, &format!("interrupts={number}"))?;
+        print!("{said}");
+        let all = format!("{number} raised, {number} arrived, {number} handled");
+        ensure!(said.contains(&all), "interrupts are lost:\n{said}");
+    }
+    Ok(())
+}
+
+/// The gates into ring 0 survive any registers in any order.
+fn gates(programs: &Path, place: &Path) -> Result<()> {
+    for seed in GATE_SEEDS {
+        let words = format!("trespass=gates seed={seed} requests={GATE_REQUESTS}");
+        let said = in_ring_3(programs, place, 1, &words)?;
+        let all = format!("gates: {GATE_REQUESTS} requests");
+        ensure!(said.contains(&all), "seed {seed}:\n{said}");
+    }
+    println!("gates: {GATE_REQUESTS} requests of each of {GATE_SEEDS:?}");
+    Ok(())
+}
+
+/// What the selftest prints in ring 3 until it ends with status 0.
+fn in_ring_3(programs: &Path, place: &Path, cpus: u32, words: &str) -> Result<String> {
+    let mut command = Command::new(programs.join("tare"));
+    command
+        .env("TARE_RUN_ROOT", place.join("run"))
+        .env("TARE_IMAGES", programs.join("images"))
+        .args(["run", "selftest", "--engine", "tare", "--ring", "3"])
+        .args(["--net", "none", "--cpus", &cpus.to_string()])
+        .args(["--cmdline", words]);
+    shell::output(&mut command)
 }
 
 /// 200 kills of `tare blk`, 50 of the monitor, 4,000 failures of power: some minutes.

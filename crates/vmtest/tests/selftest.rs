@@ -166,6 +166,26 @@ fn the_service_gate_survives_nonsense() {
     assert_eq!(outcome.exit, Some(GuestExit::Status(0)));
 }
 
+/// Raises interrupts one by one and waits for each; `make soak` raises ten million.
+fn arrives(accelerator: Accelerator, cpus: u8, ring: u8, number: u32) {
+    let words = format!("ring={ring} interrupts={number}");
+    let Some(outcome) = run(MachineType::Q35, accelerator, cpus, &words) else {
+        return;
+    };
+    let said = format!("{number} raised, {number} arrived, {number} handled");
+    assert!(outcome.console.contains(&said), "{}", outcome.console);
+    assert_eq!(outcome.exit, Some(GuestExit::Status(0)));
+}
+
+#[test]
+fn no_interrupt_is_lost_in_either_ring() {
+    for ring in [0, 3] {
+        arrives(Accelerator::Tcg, 1, ring, 20_000);
+        arrives(Accelerator::Tcg, 2, ring, 20_000);
+    }
+    arrives(Accelerator::Kvm, 2, 3, 20_000);
+}
+
 #[test]
 fn a_panic_prints_its_thread_and_a_backtrace() {
     let Some(outcome) = run(MachineType::Microvm, Accelerator::Tcg, 1, "panic") else {

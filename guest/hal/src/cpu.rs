@@ -44,7 +44,7 @@ impl CpuSet {
 /// Whether interrupts were on, to be put back by `restore_interrupts`.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
-pub(crate) struct InterruptState {
+pub struct InterruptState {
     enabled: bool,
 }
 
@@ -75,7 +75,7 @@ mod arch {
     /// might. An interrupt that arrives meanwhile is noted, and handled when they
     /// may run again: the flag is in memory, so that it costs the same in ring 3.
     #[inline(always)]
-    pub(crate) fn disable_interrupts() -> InterruptState {
+    pub fn disable_interrupts() -> InterruptState {
         let on: u64;
         // SAFETY: this CPU's own flag. A handler between the two instructions
         // leaves the flag as it was.
@@ -102,7 +102,7 @@ mod arch {
 
     /// Puts the flag back.
     #[inline(always)]
-    pub(crate) fn restore_interrupts(state: InterruptState) {
+    pub fn restore_interrupts(state: InterruptState) {
         if state.enabled {
             enable_interrupts();
         }

@@ -16,6 +16,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::cpu::CpuSet;
 use crate::ring::{self, service};
+use crate::trap::irq::Vector;
 use crate::{apic, cpuid, smp};
 
 /// CPUs of a cluster.
@@ -42,6 +43,12 @@ static SEVERAL: AtomicU8 = AtomicU8::new(0);
 /// sent only to a CPU that has said that it halts.
 pub fn wake(cpu: usize) {
     apic::send_wake(smp::apic_id(cpu));
+}
+
+/// Interrupts `cpu` with `vector`. Raised again before its handler has begun, it counts
+/// as one.
+pub fn raise(cpu: usize, vector: Vector) {
+    apic::send_vector(smp::apic_id(cpu), vector);
 }
 
 /// Ends the halts of `cpus`; gives how many commands that took.

@@ -38,8 +38,11 @@ fn trespasses() -> Option<u8> {
         "return" => Trespass::WildReturn,
         "no-area" => Trespass::NoArea,
         "gates" => {
-            let taken = ask_nonsense(0x7461_7265, 20_000);
-            tare_libos::println!("gates: 20000 requests, {taken} taken");
+            let number = |key| env::var(key).and_then(|text| text.parse().ok());
+            let (seed, requests) = (number("seed"), number("requests"));
+            let requests = requests.unwrap_or(20_000);
+            let taken = ask_nonsense(seed.unwrap_or(0x7461_7265), requests as u32);
+            tare_libos::println!("gates: {requests} requests, {taken} taken");
             return Some(0);
         }
         _ => return None,

@@ -3,8 +3,10 @@
 //! `selftest done`. `crates/vmtest` runs it.
 //!
 //! Words on the command line choose another end: `panic`, `overflow`, `null`,
-//! `exit=N`, `trespass=page-table|descriptors|read|jump|cli|no-stack|return|no-area|gates` (ring 3 only), `idle-for=SECONDS` (prints how the cores idled). `only=NAME` leaves
-//! the other checks out.
+//! `exit=N`, `trespass=page-table|descriptors|read|jump|cli|no-stack|return|no-area|gates` (ring 3
+//! only; `gates` takes `seed=N requests=N`), `idle-for=SECONDS` (prints how the cores idled),
+//! `interrupts=N` (raises N, one by one, and counts what arrives). `only=NAME` leaves the
+//! other checks out.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
@@ -12,6 +14,8 @@ extern crate alloc;
 
 mod checks;
 mod ends;
+#[cfg(target_os = "none")]
+mod interrupts;
 mod quiet;
 
 use tare_libos::{env, println};
@@ -28,6 +32,10 @@ fn selftest() -> u8 {
     if let Some(seconds) = env::var("idle-for").and_then(|text| text.parse().ok()) {
         quiet::idle(seconds);
         return 0;
+    }
+    #[cfg(target_os = "none")]
+    if let Some(number) = env::var("interrupts").and_then(|text| text.parse().ok()) {
+        return interrupts::raise(number);
     }
     let only = env::var("only");
     let failed = checks::ALL

@@ -36,8 +36,9 @@ const ENABLED: u32 = 1 << 8;
 const DIVIDE_BY_1: u32 = 0b1011;
 const DIVIDE_BY_128: u32 = 0b1010;
 
+const ASSERT: u32 = 1 << 14;
 /// The wake-up interrupt, fixed, to a physical destination.
-pub(crate) const WAKE_COMMAND: u32 = irq::WAKE as u32 | (1 << 14);
+pub(crate) const WAKE_COMMAND: u32 = irq::WAKE as u32 | ASSERT;
 const LOGICAL: u32 = 1 << 11;
 /// INIT and start-up to all CPUs but this one.
 const OTHERS: u32 = 3 << 18;
@@ -131,6 +132,11 @@ pub(crate) fn end_of_interrupt(cpu: &Cpu) {
 /// Sends the wake-up interrupt to the CPU with this APIC ID.
 pub(crate) fn send_wake(apic_id: u32) {
     registers::command(apic_id, WAKE_COMMAND);
+}
+
+/// Sends `vector`, fixed, to the CPU with this APIC ID.
+pub(crate) fn send_vector(apic_id: u32, vector: irq::Vector) {
+    registers::command(apic_id, u32::from(vector.0) | ASSERT);
 }
 
 /// Sends the wake-up interrupt to `members` of a cluster of x2APICs.

@@ -1,12 +1,13 @@
 //! What ring 3 must not be able to do, for tests: each ends the image with a fault,
-//! or is refused by the gate.
+//! or is refused by the gate. And the gates with any registers, in any order.
 
 #![allow(unsafe_code)]
 
-use core::arch::asm;
+use core::arch::{asm, global_asm};
 
 use super::{gate, service};
 use crate::memory::supervisor;
+use crate::{cpu, ipi};
 
 /// An attempt on ring 0's memory or gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,11 +65,12 @@ pub fn trespass(what: Trespass) -> ! {
     panic!("{what:?} succeeded")
 }
 
-/// Asks the service gate for what it must refuse, with arguments drawn from `seed`;
-/// gives how many requests it took as they were. The image goes on afterwards.
+/// Asks the service gate for what it must refuse, with registers drawn from `seed`, and
+/// goes through the halt gate in between; gives how many requests the gate took as they
+/// were. The image goes on afterwards.
 ///
 /// # Panics
-/// In ring 0.
+/// In ring 0, or if a gate changes a register or flag that it must keep.
 pub fn ask_nonsense(seed: u64, requests: u32) -> u32 {
     assert!(super::is_user(), "only ring 3 asks");
     let mut state = seed | 1;
@@ -100,6 +102,15 @@ pub fn ask_nonsense(seed: u64, requests: u32) -> u32 {
             _ => draw(),
         };
         let arguments = [argument(), argument(), argument()];
+        let mut registers = Registers([0; REGISTERS]);
+        registers
+            .0
+            .iter_mut()
+            .for_each(|register| *register = draw());
+        registers.0[FLAGS] = registers.0[FLAGS] & FREE_FLAGS | ALWAYS_FLAGS;
+        if draw() % 4 == 0 {
+            registers.halt();
+        }
         // Numbers beyond the last, and those of which every answer is harmless.
         let number = match draw() % 8 {
             0 => service::MAP_PAGES,
@@ -111,7 +122,126 @@ pub fn ask_nonsense(seed: u64, requests: u32) -> u32 {
             6 => service::OPEN,
             _ => 9 + draw() % (1 << 32),
         };
-        taken += u32::from(service::call(number, arguments) == 1);
+        taken += u32::from(registers.ask(number, arguments) == 1);
     }
     taken
 }
+
+/// RAX, RBX, RCX, RDX, RSI, RDI, RBP, R8 to R15, RFLAGS.
+const REGISTERS: usize = 16;
+const RAX: usize = 0;
+const RCX: usize = 2;
+const RDX: usize = 3;
+const RSI: usize = 4;
+const RDI: usize = 5;
+const FLAGS: usize = 15;
+/// Those that a called function keeps: RBX, RBP, R12 to R15; and all flags, by IRETQ.
+const KEPT: [usize; 7] = [1, 6, 11, 12, 13, 14, FLAGS];
+/// Carry, parity, adjust, zero, sign, direction, overflow.
+const FREE_FLAGS: u64 = 0xcd5;
+/// Interrupts are on, and a bit that is always one.
+const ALWAYS_FLAGS: u64 = 0x202;
+
+/// What is in the registers before and behind a gate.
+#[repr(C)]
+struct Registers([u64; REGISTERS]);
+
+impl Registers {
+    /// Goes through the service gate.
+    fn ask(&mut self, number: u64, arguments: [u64; 3]) -> u64 {
+        self.0[RDI] = number;
+        for (register, argument) in [RSI, RDX, RCX].into_iter().zip(arguments) {
+            self.0[register] = argument;
+        }
+        let before = self.0;
+        // SAFETY: 1. The code stores all registers where it took them from, and gives back its
+        //    caller's. 2. What a service does is its own to check.
+        unsafe { tare_fuzz_service(&mut self.0) };
+        for register in KEPT {
+            assert_eq!(self.0[register], before[register], "register {register}");
+        }
+        self.0[RAX]
+    }
+
+    /// Goes through the halt gate; an interrupt ends the halt.
+    fn halt(&mut self) {
+        let before = self.0;
+        let interrupts = cpu::disable_interrupts();
+        ipi::wake(cpu::index());
+        // SAFETY: as above; the halt gate takes no arguments.
+        unsafe { tare_fuzz_halt(&mut self.0) };
+        cpu::restore_interrupts(interrupts);
+        assert_eq!(self.0, before, "the halt gate changes nothing");
+    }
+}
+
+unsafe extern "C" {
+    fn tare_fuzz_halt(registers: &mut [u64; REGISTERS]);
+    fn tare_fuzz_service(registers: &mut [u64; REGISTERS]);
+}
+
+global_asm!(
+    r#"
+    .macro fuzz_gate name, number
+    .section .text.\name, "ax", @progbits
+    .global \name
+\name:
+    push rbx
+    push rbp
+    push r12
+    push r13
+    push r14
+    push r15
+    push rdi
+    push qword ptr [rdi + 120]
+    popfq
+    mov rax, [rdi]
+    mov rbx, [rdi + 8]
+    mov rcx, [rdi + 16]
+    mov rdx, [rdi + 24]
+    mov rsi, [rdi + 32]
+    mov rbp, [rdi + 48]
+    mov r8, [rdi + 56]
+    mov r9, [rdi + 64]
+    mov r10, [rdi + 72]
+    mov r11, [rdi + 80]
+    mov r12, [rdi + 88]
+    mov r13, [rdi + 96]
+    mov r14, [rdi + 104]
+    mov r15, [rdi + 112]
+    mov rdi, [rdi + 40]
+    \number
+    push rdi
+    mov rdi, [rsp + 8]
+    mov [rdi], rax
+    mov [rdi + 8], rbx
+    mov [rdi + 16], rcx
+    mov [rdi + 24], rdx
+    mov [rdi + 32], rsi
+    mov [rdi + 48], rbp
+    mov [rdi + 56], r8
+    mov [rdi + 64], r9
+    mov [rdi + 72], r10
+    mov [rdi + 80], r11
+    mov [rdi + 88], r12
+    mov [rdi + 96], r13
+    mov [rdi + 104], r14
+    mov [rdi + 112], r15
+    pop qword ptr [rdi + 40]
+    pushfq
+    pop qword ptr [rdi + 120]
+    cld
+    pop rdi
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbp
+    pop rbx
+    ret
+    .endm
+    fuzz_gate tare_fuzz_halt, int3
+    fuzz_gate tare_fuzz_service, "int 4"
+    .purgem fuzz_gate
+    "#
+);
