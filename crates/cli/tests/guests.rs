@@ -21,10 +21,15 @@ fn image(name: &str) -> Option<PathBuf> {
 
 /// Runs an image to its end with status 0: its lines of figures.
 fn measured(name: &str, cpus: &str, words: &str) -> Option<Vec<Value>> {
+    measured_in("auto", name, cpus, words)
+}
+
+/// The same in a ring.
+fn measured_in(ring: &str, name: &str, cpus: &str, words: &str) -> Option<Vec<Value>> {
     let image = image(name)?;
     let place = Place::new();
     let mut all = vec!["run", image.to_str().unwrap(), "--net", "none"];
-    all.extend(["--cpus", cpus, "--cmdline", words]);
+    all.extend(["--ring", ring, "--cpus", cpus, "--cmdline", words]);
     let ended = place.run(&all);
     ended.expect(0, "\"done\":true");
     assert!(place.run_directories().is_empty(), "{ended:#?}");
@@ -47,16 +52,19 @@ fn halt_load_is_woken_in_the_rhythm_that_was_asked_for() {
 
 #[test]
 fn ipi_halt_prints_a_sample_for_each_wake_up() {
-    let Some(lines) = measured("ipi-halt", "2", "samples=60 gap_us=50") else {
-        return;
-    };
-    let count = |name: &str| {
-        let lists = lines.iter().filter_map(|line| line[name].as_array());
-        let numbers = lists.flatten().map(|n| n.as_u64().unwrap());
-        numbers.filter(|cycles| *cycles > 100).count()
-    };
-    assert_eq!((count("wake"), count("send")), (60, 60), "{lines:?}");
-    assert!(lines[0]["khz"].as_u64().unwrap() > 100_000, "{lines:?}");
+    for ring in ["0", "3"] {
+        let Some(lines) = measured_in(ring, "ipi-halt", "2", "samples=60 gap_us=50") else {
+            return;
+        };
+        let count = |name: &str| {
+            let lists = lines.iter().filter_map(|line| line[name].as_array());
+            let numbers = lists.flatten().map(|n| n.as_u64().unwrap());
+            numbers.filter(|cycles| *cycles > 100).count()
+        };
+        assert_eq!((count("wake"), count("send")), (60, 60), "{lines:?}");
+        assert!(lines[0]["khz"].as_u64().unwrap() > 100_000, "{lines:?}");
+        assert_eq!(lines[0]["ring"].to_string(), ring, "{lines:?}");
+    }
 }
 
 #[test]
@@ -157,9 +165,15 @@ fn a_broadcast_wakes_several_halted_cores_by_one_command() {
 
 #[test]
 fn each_kind_of_exit_has_a_price_or_says_that_it_is_not_there() {
-    for (cpus, kind) in [("1", "control"), ("1", "mmio_user"), ("1", "timer_count")] {
+    for (ring, kind) in [
+        ("0", "control"),
+        ("0", "mmio_user"),
+        ("0", "timer_count"),
+        ("3", "gate"),
+        ("3", "self_ipi"),
+    ] {
         let words = format!("kind={kind} samples=2 target_us=200");
-        let Some(lines) = measured("vmexit", cpus, &words) else {
+        let Some(lines) = measured_in(ring, "vmexit", "1", &words) else {
             return;
         };
         let sampled = lines.iter().find(|line| line["kind"] == kind).unwrap();
@@ -170,13 +184,16 @@ fn each_kind_of_exit_has_a_price_or_says_that_it_is_not_there() {
             "{sampled}"
         );
     }
-    let Some(lines) = measured("vmexit", "1", "kind=ipi samples=1") else {
-        return;
-    };
-    assert!(
-        lines.iter().any(|line| line["unavailable"].is_string()),
-        "{lines:?}"
-    );
+    for (ring, kind) in [("0", "ipi"), ("0", "gate"), ("3", "cr3")] {
+        let words = format!("kind={kind} samples=1");
+        let Some(lines) = measured_in(ring, "vmexit", "1", &words) else {
+            return;
+        };
+        assert!(
+            lines.iter().any(|line| line["unavailable"].is_string()),
+            "{lines:?}"
+        );
+    }
 }
 
 #[test]

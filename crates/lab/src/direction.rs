@@ -156,6 +156,7 @@ const FAMILIES: &[(&str, Direction)] = &[
     ("wake_cycles_p99", Less),
     ("wake_p50_us", Less),
     ("wake_poll_to_never", Neither),
+    ("wake_ring_3_to_ring_0", Neither),
     ("worst_cost", Less),
 ];
 

@@ -15,6 +15,7 @@ use x86_64::registers::model_specific::Msr;
 use crate::apic::timed;
 use crate::cpu::CpuSet;
 use crate::ipi::Several;
+use crate::ring::service;
 use crate::{clock, cpu, cpuid, ipi, memory, pci, ring, smp};
 
 /// First controller's mask, which an in-kernel interrupt controller serves.
@@ -25,6 +26,8 @@ const SCRATCH: u16 = 0x3ff;
 const IA32_TSC_DEADLINE: u32 = 0x6e0;
 /// `KVM_HC_VAPIC_POLL_IRQ`, which does nothing.
 const HYPERCALL: u64 = 1;
+/// A number that the service gate does not know.
+const NO_SERVICE: u64 = u64::MAX;
 /// A deadline that does not come.
 const FAR: u64 = 1 << 62;
 
@@ -67,11 +70,13 @@ pub enum Exit {
     IpiHypercall,
     /// CR3 written with what it holds.
     Cr3,
+    /// A call of the service gate, which refuses it. Ring 3 only.
+    Gate,
 }
 
 impl Exit {
     /// All, with their names.
-    pub const ALL: [(Self, &'static str); 18] = [
+    pub const ALL: [(Self, &'static str); 19] = [
         (Self::Control, "control"),
         (Self::Cpuid, "cpuid"),
         (Self::Hypercall, "hypercall"),
@@ -90,16 +95,22 @@ impl Exit {
         (Self::IpiCluster, "ipi_cluster"),
         (Self::IpiHypercall, "ipi_hypercall"),
         (Self::Cr3, "cr3"),
+        (Self::Gate, "gate"),
     ];
 }
 
 /// Does it `iterations` times: cycles that all took. An error says what is not
 /// there; an instruction that the machine cannot execute ends the image.
 pub fn price(exit: Exit, iterations: u64) -> Result<u64, &'static str> {
-    if ring::is_user() {
-        return Err("only an image in ring 0 executes these instructions");
-    }
     match exit {
+        // KVM answers CPUID there with the host's leaves, and natively.
+        Exit::Cpuid | Exit::Hypercall | Exit::Cr3 if ring::is_user() => {
+            Err("ring 3 cannot execute it")
+        }
+        Exit::Gate if !ring::is_user() => Err("an image in ring 0 has no gates"),
+        Exit::Gate => Ok(repeat(iterations, || {
+            service::call(NO_SERVICE, [0; 3]);
+        })),
         Exit::Control => Ok(repeat(iterations, || {})),
         Exit::Cpuid => Ok(repeat(iterations, || {
             black_box(__cpuid(black_box(0)));

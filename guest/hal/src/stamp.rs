@@ -1,17 +1,20 @@
 //! An interrupt whose handler's first instruction reads the time stamp counter:
 //! how long a halted CPU takes to run again (KVM Message Passing 2015).
 //!
-//! One CPU [`halt`]s, another [`send`]s. The handler saves no register: the
+//! One CPU [`halt`]s, another [`send`]s. In ring 0 the handler saves no register: the
 //! vector is delivered only between the `sti` and the `cli` of [`halt`], where
 //! what it changes holds nothing. That is so because `send` sends only to a CPU
-//! that has announced its halt with interrupts off, once for each halt.
+//! that has announced its halt with interrupts off, once for each halt. In ring 3 the
+//! vector is an ordinary one, and the counter is read by the first instruction behind
+//! the halt gate.
 
 #![allow(unsafe_code)]
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use crate::{apic, cpu, percpu, ring, smp};
+use crate::trap::irq::{self, Vector};
+use crate::{apic, clock, cpu, percpu, ring, smp};
 
 /// What the handler read; written by the entry code of the vector.
 #[unsafe(no_mangle)]
@@ -30,20 +33,60 @@ pub struct Sent {
 }
 
 /// Halts this CPU until [`send`]'s interrupt, and gives the counter as the
-/// handler's first instruction read it. Other interrupts are served meanwhile.
+/// first instruction read it that runs then: the handler's in ring 0, that behind the
+/// halt gate in ring 3. Other interrupts are served meanwhile.
 ///
 /// # Panics
 /// If another CPU halts for a stamp already, or in an interrupt handler.
 pub fn halt() -> u64 {
     assert!(!cpu::in_interrupt(), "interrupt handlers cannot halt");
-    assert!(!ring::is_user(), "only ring 0 halts for a stamp");
-    let interrupts = cpu::disable_interrupts();
-    // SAFETY: hardware interrupts are let in again below.
-    unsafe { asm!("cli") };
+    if ring::is_user() {
+        halt_in_ring_3()
+    } else {
+        halt_in_ring_0()
+    }
+}
+
+fn announce() {
     tare_stamp.store(0, Ordering::Relaxed);
     let announced =
         HALTED.compare_exchange(0, cpu::index() + 1, Ordering::SeqCst, Ordering::Relaxed);
     assert!(announced.is_ok(), "one CPU at a time halts for a stamp");
+}
+
+fn halt_in_ring_3() -> u64 {
+    static HAS_HANDLER: AtomicBool = AtomicBool::new(false);
+    if !HAS_HANDLER.swap(true, Ordering::Relaxed) {
+        irq::register(Vector(irq::STAMP), &|| {
+            tare_stamp.store(clock::ticks(), Ordering::Relaxed);
+        });
+    }
+    let interrupts = cpu::disable_interrupts();
+    announce();
+    let stamp = loop {
+        ring::wait_for_interrupt();
+        let woken = clock::ticks();
+        let pending = percpu::current().pending.load(Ordering::Relaxed);
+        let ended_halt = pending & 1 << (irq::STAMP - irq::FIRST) != 0;
+        cpu::enable_interrupts();
+        match tare_stamp.load(Ordering::Relaxed) {
+            0 => {}
+            _ if ended_halt => break woken,
+            // It came while the handler of another interrupt ran.
+            handled => break handled,
+        }
+        let _ = cpu::disable_interrupts();
+    };
+    let _ = cpu::disable_interrupts();
+    cpu::restore_interrupts(interrupts);
+    stamp
+}
+
+fn halt_in_ring_0() -> u64 {
+    let interrupts = cpu::disable_interrupts();
+    // SAFETY: hardware interrupts are let in again below.
+    unsafe { asm!("cli") };
+    announce();
     let stamp = loop {
         // SAFETY: interrupts are taken only after the instruction that follows
         // `sti`; the stamp's handler changes no register but these two.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use tare_libos::hal::{clock, cpu, stamp};
+use tare_libos::hal::{clock, cpu, ring, stamp};
 use tare_libos::{env, println, thread};
 
 /// Samples in a printed line.
@@ -26,7 +26,8 @@ struct Sample {
 pub(crate) fn main() -> Result<(), &'static str> {
     let samples = number("samples", 1000).clamp(1, 1_000_000);
     let gap_ns = number("gap_us", 100).min(1_000_000) * 1000;
-    println!("{{\"khz\":{}}}", clock::ticks_per_s() / 1000);
+    let (khz, ring) = (clock::ticks_per_s() / 1000, ring::current().number());
+    println!("{{\"khz\":{khz},\"ring\":{ring}}}");
     if thread::cores() < 2 {
         return Err("two CPUs are needed");
     }

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use tare_libos::hal::clock;
 use tare_libos::hal::exits::{Exit, price};
+use tare_libos::hal::ring;
 use tare_libos::{env, println, thread};
 
 /// Time for somebody to read the machine's statistics.
@@ -20,7 +21,8 @@ pub(crate) fn main() -> Result<(), &'static str> {
         .ok_or("there is no such kind of exit")?;
     let khz = clock::ticks_per_s() / 1000;
     let target = number("target_us", 20_000).clamp(1, 10_000_000) * khz / 1000;
-    println!("{{\"khz\":{khz}}}");
+    let ring = ring::current().number();
+    println!("{{\"khz\":{khz},\"ring\":{ring}}}");
     println!("{{\"begin\":true}}");
     thread::sleep(PAUSE);
     let samples = number("samples", 5).clamp(1, 1000);

@@ -1,7 +1,7 @@
 //! The price of one kind of exit: the instruction in a loop whose iterations
 //! double until they take long enough, as kvm-unit-tests does it.
 //!
-//! Prints JSON, a line each: `{"khz":N}`, `{"begin":true}` (and waits 100 ms),
+//! Prints JSON, a line each: `{"khz":N,"ring":N}`, `{"begin":true}` (and waits 100 ms),
 //! `{"kind":..,"iterations":N,"cycles":[..]}` with the cycles of each sample of N
 //! iterations, `{"total":N}` iterations of all, at last `{"done":true}`; or
 //! `{"unavailable":REASON}` before it. Command line: `kind=NAME[,NAME]`,
@@ -18,7 +18,7 @@ extern crate alloc;
 mod doubling;
 
 #[cfg(target_os = "none")]
-tare_libos::entry!(doubling::main, ring = 0);
+tare_libos::entry!(doubling::main);
 
 /// Exits are the machine's: the host has none.
 #[cfg(not(target_os = "none"))]

@@ -29,6 +29,8 @@ pub(crate) struct GuestSpec {
     pub(crate) engine: &'static str,
     /// How a halted vCPU waits, as `tare run --halt` takes it.
     pub(crate) halt: &'static str,
+    /// Processor ring of the image, as `tare run --ring` takes it.
+    pub(crate) ring: &'static str,
     /// A Linux guest instead of the image.
     pub(crate) linux: Option<LinuxGuest>,
     /// Disks, as `tare run --disk` takes them.
@@ -91,9 +93,8 @@ pub(super) fn arguments(spec: &GuestSpec, name: &str) -> Vec<String> {
         &cpus,
         "--engine",
         spec.engine,
-        // Counts of instructions and halts compare with those of earlier runs.
         "--ring",
-        "0",
+        spec.ring,
         "--halt",
         spec.halt,
         "--cmdline",

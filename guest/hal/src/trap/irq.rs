@@ -18,7 +18,7 @@ pub type Handler = &'static (dyn Fn() + Sync);
 pub struct Vector(pub(crate) u8);
 
 /// Vector of bit 0 of the pending interrupts.
-const FIRST: usize = 32;
+pub(crate) const FIRST: u8 = 32;
 /// The local timer's.
 pub(crate) const TIMER: u8 = 0x20;
 /// Wake-ups by other CPUs.
@@ -88,7 +88,7 @@ fn finish(cpu: &Cpu) {
         while pending != 0 {
             let bit = pending.trailing_zeros();
             pending &= pending - 1;
-            handle(cpu, FIRST + bit as usize);
+            handle(cpu, usize::from(FIRST) + bit as usize);
         }
         // One that arrives from here on finds the flag on, or is seen below.
         cpu.interrupts_on.store(1, Ordering::Relaxed);

@@ -52,6 +52,8 @@ impl Place {
             cmdline,
             engine: "tare",
             halt: "kernel",
+            // Counts of instructions and halts compare with those of earlier runs.
+            ring: "0",
             linux: None,
             disks: Vec::new(),
         }

@@ -29,12 +29,19 @@ const REPORTED: [(&str, [&str; 5]); 3] = [
 /// Polling's wake-ups over scheduling's in KVM Message Passing 2015: 1 to 3.5.
 const REPORTED_RATIO: f64 = 0.2857;
 
-/// Polling's median against scheduling's, round by round.
-pub(super) fn ratio(data: &Data) -> Option<Figure> {
-    let turns = |arm: Arm| data.samples.values(turn_figure(arm));
-    let rounds = turns(Arm::Poll).iter().zip(turns(Arm::Never));
-    let ratios: Vec<f64> = rounds.map(|(poll, never)| poll / never).collect();
-    median("wake_poll_to_never", "1", &ratios)
+/// Medians against those of an image in ring 0 that is scheduled, round by round.
+pub(super) fn ratios(data: &Data) -> impl Iterator<Item = Figure> {
+    let ratio = |name: &str, arm: Arm| {
+        let turns = |arm: Arm| data.samples.values(turn_figure(arm));
+        let rounds = turns(arm).iter().zip(turns(Arm::Never));
+        let ratios: Vec<f64> = rounds.map(|(value, never)| value / never).collect();
+        median(name, "1", &ratios)
+    };
+    let ratios = [
+        ratio("wake_poll_to_never", Arm::Poll),
+        ratio("wake_ring_3_to_ring_0", Arm::Ring3),
+    ];
+    ratios.into_iter().flatten()
 }
 
 /// Median of each step of a wake-up that is scheduled.
@@ -119,6 +126,15 @@ fn answer(data: &Data, figures: &[Figure]) -> Vec<String> {
             number(poll),
             number((never / poll * 100.0).round() / 100.0),
             exchanged(&machines[0], &machines[1]),
+        ));
+    }
+    let pair = (get("wake_cycles_p50.never"), get("wake_cycles_p50.ring3"));
+    if let (Some(ring_0), Some(ring_3)) = pair {
+        sentences.push(format!(
+            "With the image in ring 3, to the first instruction behind its halt, it took {} cycles: \
+             {} of ring 0's.",
+            number(ring_3),
+            number((ring_3 / ring_0 * 100.0).round() / 100.0),
         ));
     }
     if let (Some(host), Some(never)) = (get("wake_cycles_p50.host"), get("wake_cycles_p50.never")) {

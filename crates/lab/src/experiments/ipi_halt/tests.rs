@@ -65,8 +65,8 @@ fn every_arm_has_its_quantiles_and_the_ratio_is_judged() {
 
 #[test]
 fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
-    // The fifth machine of the first round is QEMU's.
-    let run = Run::of("ipi-halt", short(), fakes(Fault::Ends(5)));
+    // The sixth machine of the first round is QEMU's.
+    let run = Run::of("ipi-halt", short(), fakes(Fault::Ends(6)));
     assert_eq!(run.outcome.ending, Ending::Complete);
     let summary = run.summary();
     assert!(summary.figures.iter().all(|f| !f.name.ends_with(".qemu")));
@@ -77,7 +77,7 @@ fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
 
 #[test]
 fn a_kvm_that_refuses_dedicated_vcpus_is_asked_once_and_named() {
-    let run = Run::of("ipi-halt", short(), fakes(Fault::Ends(4)));
+    let run = Run::of("ipi-halt", short(), fakes(Fault::Ends(5)));
     assert_eq!(run.outcome.ending, Ending::Complete);
     let summary = run.summary();
     let dedicated = |f: &Figure| f.name.ends_with(".dedicated");
@@ -89,7 +89,7 @@ fn a_kvm_that_refuses_dedicated_vcpus_is_asked_once_and_named() {
 
 #[test]
 fn a_machine_that_ends_breaks_off_and_keeps_what_there_was() {
-    let run = Run::of("ipi-halt", short(), fakes(Fault::Ends(2)));
+    let run = Run::of("ipi-halt", short(), fakes(Fault::Ends(3)));
     assert!(matches!(run.outcome.ending, Ending::Broken(_)));
     figure(&run.summary(), "wake_cycles_p50.never");
     run.nothing_is_left();

@@ -4,7 +4,8 @@
 //!
 //! Each kind has a machine of its own, since an instruction that this KVM cannot
 //! do ends the machine: then the kind is unavailable, and the rest goes on. What
-//! had a cost in Tare is then measured in QEMU on the same KVM, all in one machine.
+//! had a cost in Tare is then measured in QEMU on the same KVM, all in one machine, and
+//! with the image in ring 3.
 
 mod report;
 #[cfg(test)]
@@ -30,11 +31,13 @@ const TURN: Duration = Duration::from_millis(500);
 const QEMU_TURN: Duration = Duration::from_secs(10);
 /// What the figures of QEMU end in.
 const QEMU: &str = "qemu";
+/// What the figures of the image in ring 3 end in.
+const RING_3: &str = "ring3";
 /// The kind that is only the loop.
 const CONTROL: &str = "control";
 
 /// Kinds of exit with what they are; the image knows them by these names.
-const KINDS: [(&str, &str); 18] = [
+const KINDS: [(&str, &str); 19] = [
     (CONTROL, "the loop by itself"),
     ("cpuid", "CPUID"),
     ("hypercall", "VMCALL or VMMCALL"),
@@ -71,6 +74,7 @@ const KINDS: [(&str, &str); 18] = [
     ),
     ("ipi_hypercall", "the same by one call of KVM"),
     ("cr3", "CR3 read and written with what it held"),
+    ("gate", "call of ring 3's service gate, refused"),
 ];
 
 /// The experiment and what it has measured.
@@ -143,15 +147,30 @@ impl Vmexit {
             .map(|(kind, _)| *kind)
             .filter(|kind| !self.data.samples.values(&figure(kind)).is_empty())
             .collect();
-        let place = Place {
-            arm: QEMU,
-            round: 0,
-        };
+        self.together(bench, QEMU, "qemu-kvm", "0", &costed)
+    }
+
+    /// All kinds with the image in ring 3; those that ring 3 has not say so.
+    fn in_ring_3(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
+        self.together(bench, RING_3, "tare", "3", &KINDS.map(|(kind, _)| kind))
+    }
+
+    /// Several kinds in one machine.
+    fn together(
+        &mut self,
+        bench: &mut Bench<'_>,
+        arm: &'static str,
+        engine: &'static str,
+        ring: &'static str,
+        kinds: &[&str],
+    ) -> Result<(), RunError> {
+        let place = Place { arm, round: 0 };
         let (samples, target_us) = (self.samples, self.target.as_micros());
-        let kinds = costed.join(",");
+        let kinds = kinds.join(",");
         let cmdline = format!("kind={kinds} samples={samples} target_us={target_us} hold");
         let spec = GuestSpec {
-            engine: "qemu-kvm",
+            engine,
+            ring,
             ..place.machine(&self.image, 4, cmdline)
         };
         let (mut khz, mut all) = (None, Vec::new());
@@ -165,10 +184,10 @@ impl Vmexit {
         for sampled in &all {
             let kind = sampled.get("kind").and_then(Value::as_str);
             if let (Some(khz), Some(kind)) = (khz, kind) {
-                self.add_cost(&format!("{kind}.{QEMU}"), sampled, khz);
+                self.add_cost(&format!("{kind}.{arm}"), sampled, khz);
             }
         }
-        self.unavailable(QEMU, why);
+        self.unavailable(arm, why);
         Ok(())
     }
 
@@ -211,6 +230,7 @@ impl Experiment for Vmexit {
     fn planned(&self) -> Duration {
         self.planned_turn() * u32::try_from(self.rounds * KINDS.len()).unwrap_or(u32::MAX)
             + QEMU_TURN
+            + self.planned_turn()
     }
 
     fn plan(&self) -> Value {
@@ -239,6 +259,9 @@ impl Experiment for Vmexit {
         bench.progress.step("all kinds in QEMU");
         self.in_qemu(bench)?;
         bench.progress.done(QEMU_TURN);
+        bench.progress.step("all kinds in ring 3");
+        self.in_ring_3(bench)?;
+        bench.progress.done(self.planned_turn());
         Ok(())
     }
 
@@ -251,7 +274,8 @@ impl Experiment for Vmexit {
         let place = |f: &Figure| {
             let kind = f.name.split('.').nth(1).unwrap_or("").to_owned();
             let index = KINDS.iter().position(|(name, _)| *name == kind);
-            (f.name.ends_with(".qemu"), index)
+            let arm = [QEMU, RING_3].map(|arm| f.name.ends_with(arm));
+            (arm, index)
         };
         figures.sort_by_key(place);
         figures
