@@ -23,5 +23,4 @@ pub mod parent_death;
 pub mod rundir;
 pub mod sentence;
 pub mod settings;
-pub mod shell;
 pub mod stats;

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use tare_control::exit::ExitCode;
 use tare_control::sentence::chain;
-use tare_control::shell::quoted;
 use tare_control::stats::Kvm;
+use tare_host::shell::quoted;
 
 use crate::appliance::Executor;
 use crate::appliance::tare::TareRun;

@@ -30,7 +30,6 @@ pub mod affinity;
 mod cpu_list;
 mod host;
 mod journal;
-pub mod ledger;
 mod load;
 mod pinned;
 mod plan;

@@ -1,7 +1,7 @@
 //! What was changed on this host, written down before it is done, so that it is
 //! undone at the end, or by the next start when the end never came.
 //!
-//! A journal is a ledger as `tare pin`'s are ([`tare_pin::ledger`]). One without a
+//! The file is as `tare pin`'s journals are ([`tare_host::journal`]). One without a
 //! living writer is undone from its end to its begin and removed. Undoing is
 //! repeatable: what is gone already is fine. Processes are known by PID and start
 //! time, and only within the same boot. Placements are in `tare pin`'s own.
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
+use tare_host::journal::{self, JournalFile, boot_id};
 use tare_host::owned_directory;
-use tare_pin::ledger::{self, Ledger, boot_id};
 
 use crate::container::Engine;
 use crate::{cgroup, processes};
@@ -83,7 +83,7 @@ pub struct JournalError {
 /// The journal of this process. Dropping it undoes everything.
 #[derive(Debug)]
 pub struct Journal {
-    ledger: Ledger<Change>,
+    file: JournalFile<Change>,
     changes: Vec<Change>,
 }
 
@@ -98,9 +98,9 @@ impl Journal {
         fs::create_dir_all(dir).map_err(failed(dir))?;
         let undone = undo_left(dir).map_err(failed(dir))?;
         let path = dir.join(format!("{}.journal", std::process::id()));
-        let ledger = Ledger::create(&path).map_err(failed(&path))?;
+        let file = JournalFile::create(&path).map_err(failed(&path))?;
         let mut journal = Self {
-            ledger,
+            file,
             changes: Vec::new(),
         };
         journal.note(Change::Boot { id: boot_id() })?;
@@ -109,9 +109,9 @@ impl Journal {
 
     /// Writes a change down; it may be done afterwards.
     pub fn note(&mut self, change: Change) -> Result<(), JournalError> {
-        let written = self.ledger.write(std::slice::from_ref(&change));
+        let written = self.file.write(std::slice::from_ref(&change));
         written.map_err(|source| JournalError {
-            path: self.ledger.path().to_owned(),
+            path: self.file.path().to_owned(),
             source,
         })?;
         self.changes.push(change);
@@ -122,7 +122,7 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         undo(&self.changes);
-        let _ = fs::remove_file(self.ledger.path());
+        let _ = fs::remove_file(self.file.path());
     }
 }
 
@@ -134,7 +134,7 @@ fn undo_left(dir: &Path) -> io::Result<usize> {
             continue;
         }
         // None: its writer lives.
-        if let Some(left) = ledger::left(&path) {
+        if let Some(left) = journal::left(&path) {
             undo(&of_this_boot(left.entries));
             fs::remove_file(&path)?;
             count += 1;
@@ -208,7 +208,7 @@ mod tests {
         let pid = sleeper.id();
         journal.note(Change::Process { pid, start }).unwrap();
         // As after SIGKILL: the file stays, its lock goes, nothing is undone.
-        fs::copy(journal.ledger.path(), dir.path().join("1.journal")).unwrap();
+        fs::copy(journal.file.path(), dir.path().join("1.journal")).unwrap();
         journal.changes.clear();
         drop(journal);
         assert!(left.exists());
@@ -248,7 +248,7 @@ mod tests {
         .map(|change| serde_json::to_string(&change).unwrap());
         let text = format!("{}\n{{\"did\":\"dir", lines.join("\n"));
         assert_eq!(
-            of_this_boot(ledger::parse(&text)),
+            of_this_boot(journal::parse(&text)),
             [Change::Directory { path: "/x".into() }]
         );
     }

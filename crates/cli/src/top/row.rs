@@ -2,8 +2,8 @@
 
 use clap::ValueEnum;
 use tare_account::Account;
-use tare_control::shell::quoted;
 use tare_host::printable::printable;
+use tare_host::shell::quoted;
 use tare_why::{Load, Measured, diagnose};
 
 /// A machine within one interval.

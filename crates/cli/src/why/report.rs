@@ -11,8 +11,8 @@ use super::prices::Prices;
 use super::secrets::masked;
 use serde::Serialize;
 use tare_account::{Account, Source, Unavailable};
-use tare_control::shell::quoted;
 use tare_host::printable::printable;
+use tare_host::shell::quoted;
 use tare_why::text::{percent, rate};
 use tare_why::{Diagnosis, Execution, Finding, Load, Monitor, diagnose};
 

@@ -65,10 +65,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ledger;
+    use tare_host::journal;
 
     fn parse(text: &str) -> Option<(Begin, Vec<Entry>)> {
-        begun(ledger::parse(text))
+        begun(journal::parse(text))
     }
 
     fn lines() -> String {

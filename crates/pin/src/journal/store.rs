@@ -8,11 +8,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
+use tare_host::journal::{self, JournalFile, boot_id};
 
 use super::entry::begun;
 use super::undo::undo;
 use super::{Begin, Entry, Undone};
-use crate::ledger::{self, Ledger, boot_id};
 use crate::target::Target;
 use crate::task;
 
@@ -71,7 +71,7 @@ pub struct Store {
 /// A journal that this process writes, and its lock.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    ledger: Ledger<Entry>,
+    file: JournalFile<Entry>,
     entries: Vec<Entry>,
 }
 
@@ -175,9 +175,9 @@ impl Store {
         let ns = since.unwrap_or_default().as_nanos();
         let name = format!("{ns:020}-{}.jsonl", std::process::id());
         let path = self.folder.join(name);
-        let ledger = Ledger::create(&path).map_err(|source| at(&path, source))?;
+        let file = JournalFile::create(&path).map_err(|source| at(&path, source))?;
         let mut journal = Journal {
-            ledger,
+            file,
             entries: Vec::new(),
         };
         let begin = Begin {
@@ -247,20 +247,20 @@ impl Journal {
     pub(crate) fn undo(self) -> Undone {
         let undone = undo(&self.entries);
         // What could not be removed is undone twice, which changes nothing.
-        let _ = fs::remove_file(self.ledger.path());
+        let _ = fs::remove_file(self.file.path());
         undone
     }
 
     fn write(&mut self, entries: &[Entry]) -> Result<(), StoreError> {
-        let written = self.ledger.write(entries);
-        written.map_err(|source| at(self.ledger.path(), source))
+        let written = self.file.write(entries);
+        written.map_err(|source| at(self.file.path(), source))
     }
 }
 
 /// A journal that no process works on: its lock and content. One without a first line
 /// was begun and nothing else; it is removed.
 fn free(path: &Path) -> Option<(File, Begin, Vec<Entry>)> {
-    let left = ledger::left(path)?;
+    let left = journal::left(path)?;
     let Some((begin, entries)) = begun(left.entries) else {
         let _ = fs::remove_file(path);
         return None;
@@ -269,7 +269,7 @@ fn free(path: &Path) -> Option<(File, Begin, Vec<Entry>)> {
 }
 
 fn read(path: &Path) -> Option<(Begin, Vec<Entry>)> {
-    begun(ledger::read(path)?)
+    begun(journal::read(path)?)
 }
 
 /// Whether nothing is left that these entries changed.

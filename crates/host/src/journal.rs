@@ -1,7 +1,7 @@
-//! A file of JSON lines that is on the disk before what its last line says is done,
-//! locked (flock) as long as its writer lives. Whoever finds one whose lock is free
-//! finds what somebody who was killed had done. `tare pin`'s placements and what the
-//! lab makes on a host are kept in such files.
+//! A file of JSON lines. Each line is on the disk before the change that it describes is
+//! made, and the file is locked (flock) while its writer lives. A file whose lock is free
+//! says what a killed process had changed. `tare pin`'s placements and what the lab changes
+//! on a host are kept in such files; each has entries of its own and undoes them itself.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -13,15 +13,15 @@ use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A ledger that this process writes, and its lock.
+/// A journal that this process writes, and its lock.
 #[derive(Debug)]
-pub struct Ledger<E> {
+pub struct JournalFile<E> {
     file: File,
     path: PathBuf,
     of: PhantomData<E>,
 }
 
-/// A ledger that no process writes any more.
+/// A journal that no process writes any more.
 #[derive(Debug)]
 pub struct Left<E> {
     /// Held until this is dropped, so that no other process takes it up.
@@ -30,7 +30,7 @@ pub struct Left<E> {
     pub entries: Vec<E>,
 }
 
-impl<E: Serialize> Ledger<E> {
+impl<E: Serialize> JournalFile<E> {
     /// A new file, locked.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
@@ -63,7 +63,7 @@ impl<E: Serialize> Ledger<E> {
     }
 }
 
-/// The ledger at `path`, unless its writer lives.
+/// The journal at `path`, unless its writer lives.
 pub fn left<E: DeserializeOwned>(path: &Path) -> Option<Left<E>> {
     let lock = File::open(path).ok()?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
@@ -102,15 +102,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ledger_is_left_when_its_writer_is_gone() {
+    fn a_journal_is_left_when_its_writer_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.jsonl");
-        let mut ledger = Ledger::create(&path).unwrap();
-        ledger.write(&[1, 2]).unwrap();
+        let mut journal = JournalFile::create(&path).unwrap();
+        journal.write(&[1, 2]).unwrap();
         assert!(left::<u32>(&path).is_none());
         assert_eq!(read::<u32>(&path), Some(vec![1, 2]));
-        assert!(Ledger::<u32>::create(&path).is_err());
-        drop(ledger);
+        assert!(JournalFile::<u32>::create(&path).is_err());
+        drop(journal);
         // A process that another test starts has the lock too until it executes its program.
         let gone = (0..3000).find_map(|_| {
             thread::sleep(Duration::from_millis(10));
