@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use tare_control::exit::{Ended, ExitCode as Code};
 use tare_host::printable::printable_lines;
-use tare_launch::{Terminal, session, supervise};
+use tare_launch::{Terminal, confined, supervise};
 
 use args::{Cli, Verb};
 use failure::{Explain, Failure, Outcome};
@@ -44,15 +44,13 @@ fn main() -> ExitCode {
 }
 
 fn outcome() -> Result<Ended, Failure> {
-    let words = session::with_parent_death(std::env::args_os().collect())
-        .map_err(|error| Failure::new(Code::Internal, error))?;
-    let after_name = || words.iter().skip(1).cloned();
-    if let Some(done) = session::become_program(after_name()) {
+    let after_name = || std::env::args_os().skip(1);
+    if let Some(done) = confined::become_program(after_name()) {
         return Ok(done.map(|()| Code::Success.into())?);
     }
     match supervise::from_args(after_name(), &Stderr) {
         Some(ended) => Ok(ended?),
-        None => perform(Cli::parse_from(&words).verb),
+        None => perform(Cli::parse().verb),
     }
 }
 

@@ -19,7 +19,6 @@ pub mod console_exit;
 pub mod exit;
 pub mod halt;
 pub mod live;
-pub mod parent_death;
 pub mod rundir;
 pub mod sentence;
 pub mod settings;

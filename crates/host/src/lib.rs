@@ -1,11 +1,13 @@
 //! What every host program of Tare needs of Linux, and no other crate owns:
-//! processes that cannot be mistaken for another one, programs on the search path, lists of CPUs, directories that may be removed, journals of
+//! processes that cannot be mistaken for another one, children that end with their parent,
+//! programs on the search path, lists of CPUs, directories that may be removed, journals of
 //! changes that must be undone, words for a shell, text by others that is printed on a
 //! terminal, and network namespaces for experiments. Depends on no crate of the project.
-//! Unsafe code is in [`tap_namespace`] alone.
+//! Unsafe code is in [`child`] and [`tap_namespace`] alone.
 
 #![deny(unsafe_code)]
 
+pub mod child;
 pub mod cpu_list;
 pub mod journal;
 pub mod owned_directory;

@@ -34,7 +34,6 @@ mod linux;
 mod load;
 mod observe;
 mod outcome;
-mod parent_death;
 mod pin;
 #[cfg(test)]
 mod planted;

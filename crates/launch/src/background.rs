@@ -1,7 +1,8 @@
 //! `--detach`: a machine in a session of its own, waited for until it answers.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
+use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,14 @@ impl Explain for Silent {
     }
 }
 
+/// The program of a machine does not start.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot execute {}", program.display())]
+struct NotStarted {
+    program: PathBuf,
+    source: io::Error,
+}
+
 /// Starts `command`, which becomes the machine, and gives the machine's name
 /// as soon as it `answers`. Standard input is the command's own choice.
 pub(crate) fn detach(
@@ -51,7 +60,10 @@ pub(crate) fn detach(
         .stdout(log()?)
         .stderr(log()?)
         .spawn()
-        .map_err(failed)?;
+        .map_err(|source| {
+            let program = command.get_program().into();
+            Failure::new(ExitCode::Internal, NotStarted { program, source })
+        })?;
     machine.record.set_process(child.id());
     let PreparedMachine {
         run_dir,

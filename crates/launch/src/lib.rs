@@ -15,13 +15,13 @@
 //! monitor's configuration, run directories and exit codes. Errors are typed by module and
 //! say exit code and hint ([`Explain`]); [`Failure`] is any of them.
 //!
-//! The calling program starts itself again to change a new process before it becomes another
-//! program, so its `main` calls [`session::with_parent_death`], [`session::become_program`]
-//! and [`supervise::from_args`] before it reads its arguments.
+//! The calling program starts itself again to supervise QEMU and to confine it, so its `main`
+//! calls [`confined::become_program`] and [`supervise::from_args`] before it reads its arguments.
 
 mod arp;
 mod background;
 mod cmdline;
+pub mod confined;
 pub mod disk;
 pub mod disk_choice;
 pub mod ending;
@@ -56,7 +56,6 @@ mod relay;
 mod request;
 mod root_errors;
 mod run_dir_guard;
-pub mod session;
 pub mod supervise;
 mod tap;
 pub mod user;

@@ -17,14 +17,14 @@ use tare_control::config::{
 };
 use tare_control::exit::ExitCode;
 use tare_devices::blk::Access;
+use tare_host::child::in_own_session;
 
 use crate::disk::OpenDisk;
 use crate::failure::{Explain, Failure};
 use crate::machine::{Launched, Link, LinkEnd, PreparedMachine, RunFileError};
 use crate::request::Place;
 use crate::user::MachineUser;
-use crate::{Terminal, session};
-use crate::{background, own_cpus, passt};
+use crate::{Terminal, background, own_cpus, passt};
 
 /// One attempt to get an answer, so that an early end is noticed soon.
 const ATTEMPT: Duration = Duration::from_millis(250);
@@ -208,9 +208,10 @@ fn background(
     socket: UnixListener,
     terminal: &dyn Terminal,
 ) -> Result<Launched, Failure> {
-    let mut command =
-        session::in_own_session(program).map_err(|source| execute(program, source))?;
-    command.args(arguments).stdin(Stdio::null());
+    let mut command = Command::new(program);
+    in_own_session(&mut command)
+        .args(arguments)
+        .stdin(Stdio::null());
     let mut client = Client::new(machine.run_dir.dir().control_socket()).with_timeout(ATTEMPT);
     let mut socket = Some(socket);
     background::detach(command, machine, terminal, || {

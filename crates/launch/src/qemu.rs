@@ -26,11 +26,11 @@ use tare_qemu::Accelerator;
 
 use crate::Terminal;
 use crate::background;
+use crate::confined::Jailed;
 use crate::failure::Failure;
 use crate::linux::stdio;
 use crate::machine::{Launched, LinkEnd, PreparedMachine, RunFileError};
 use crate::request::Place;
-use crate::session::Jailed;
 use crate::supervise::{self, Supervised, Uplink};
 use line::QemuLine;
 

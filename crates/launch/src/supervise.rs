@@ -28,12 +28,13 @@ use tare_control::exit::{Ended, ExitCode};
 use tare_control::rundir::RunDir;
 use tare_control::sentence::chain;
 use tare_frames::Rules;
+use tare_host::child::in_own_session;
 use tare_host::process::{ProcessHandle, start_time};
 
+use crate::confined::Jailed;
 use crate::failure::{Explain, Failure, RunOutcome};
 use crate::hold::Hold;
-use crate::session::Jailed;
-use crate::{Terminal, relay, session};
+use crate::{Terminal, confined, relay};
 
 /// First word of a supervisor's command line; no verb begins like this.
 const SUPERVISE: &str = "--supervise";
@@ -116,8 +117,10 @@ pub(crate) fn command(task: &Supervised, uplink: Option<OwnedFd>) -> io::Result<
     let mut file = File::from(memfd_create("tare-task", MemfdFlags::empty())?);
     file.write_all(&serde_json::to_vec(task)?)?;
     file.rewind()?;
-    let mut command = session::in_own_session(&env::current_exe()?)?;
-    command.arg(SUPERVISE).arg(file.as_raw_fd().to_string());
+    let mut command = Command::new(env::current_exe()?);
+    in_own_session(&mut command)
+        .arg(SUPERVISE)
+        .arg(file.as_raw_fd().to_string());
     command.stdin(uplink.map_or_else(Stdio::null, Stdio::from));
     // The descriptor lives until the process that inherits it has started.
     std::mem::forget(file);
@@ -259,7 +262,7 @@ fn start_and_wait(
     let received = Arc::new(AtomicI32::new(0));
     let passing = pass_on(signals, &child, Arc::clone(&received));
     let done = meanwhile().and_then(|()| {
-        let released = hold.release(|| session::empty_root_of(child.id()));
+        let released = hold.release(|| confined::empty_root_of(child.id()));
         released.map_err(|source| SuperviseError::Hold(source).into())
     });
     if done.is_err() {
@@ -279,7 +282,7 @@ fn start_and_wait(
 /// Starts QEMU, which holds its guest, with its network's socket, behind which the relay
 /// filters.
 fn spawn(task: &Supervised, uplink: Option<Uplink>) -> io::Result<(Child, Hold)> {
-    let mut command = session::jailed_until_we_end(&task.qemu)?;
+    let mut command = confined::command(&task.qemu)?;
     command.args(&task.arguments);
     let (hold, _qemus_end) = Hold::of(&mut command)?;
     let (Some(uplink), Some(rules)) = (uplink, &task.filter) else {

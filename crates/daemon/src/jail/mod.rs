@@ -30,15 +30,13 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_move,
     mount_remount,
 };
-use rustix::process::{
-    Pid, Signal, chdir, chroot, getegid, geteuid, getppid, parent_process_death_signal,
-    set_parent_process_death_signal, umask,
-};
+use rustix::process::{chdir, chroot, getegid, geteuid, umask};
 use rustix::thread::{
     Gid, Uid, UnshareFlags, set_keep_capabilities, set_thread_groups, set_thread_res_gid,
     set_thread_res_uid, unshare_unsafe,
 };
 use tare_control::config::{Jail, JailUser};
+use tare_host::child::ParentDeath;
 
 pub use emptying::{Emptied, empty_root_of};
 pub use program::{Accelerator, Program};
@@ -94,35 +92,6 @@ fn enter_with(jail: &Jail, program: Option<&Program>) -> Result<(), JailError> {
         })?;
     }
     tie.restore().map_err(failed("restore the end's signal"))
-}
-
-/// The signal at the parent's end, which the kernel forgets when credentials change
-/// (`prctl(2)`, PR_SET_PDEATHSIG).
-struct ParentDeath {
-    signal: Option<Signal>,
-    parent: Option<Pid>,
-}
-
-impl ParentDeath {
-    fn read() -> Result<Self, Errno> {
-        Ok(Self {
-            signal: parent_process_death_signal()?,
-            parent: getppid(),
-        })
-    }
-
-    fn restore(self) -> Result<(), Errno> {
-        let Some(signal) = self.signal else {
-            return Ok(());
-        };
-        set_parent_process_death_signal(Some(signal))?;
-        // The parent may have ended meanwhile.
-        if getppid() == self.parent {
-            Ok(())
-        } else {
-            Err(Errno::SRCH)
-        }
-    }
 }
 
 fn enter_namespaces(program: Option<&Program>, user: Option<&JailUser>) -> Result<(), JailError> {

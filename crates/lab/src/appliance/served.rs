@@ -3,12 +3,14 @@
 //! images do; settings and statistics are the disk's.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
+use tare_host::child::ends_with_us;
 use tare_qemu::{self as qemu, Accelerator, CommandLine, GuestSystem, MachineType};
 use tempfile::TempDir;
 
@@ -18,7 +20,6 @@ use super::guest::Guest;
 use super::tare::{Machine, code};
 use crate::interrupt::{Interrupt, SLICE};
 use crate::observe::CpuReading;
-use crate::parent_death::ending_with_us;
 
 /// How long the disk may take to be served.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -144,17 +145,19 @@ impl Qemu {
     fn start(spec: &ServedGuest, socket: &Path) -> Result<Self, ApplianceError> {
         let (reader, writer) = std::io::pipe().map_err(ApplianceError::Prepare)?;
         let errors = writer.try_clone().map_err(ApplianceError::Prepare)?;
-        let mut command = ending_with_us(qemu::PROGRAM);
+        let mut command = Command::new(qemu::PROGRAM);
         command_line(spec, socket)
             .apply(&mut command)
             .stdin(Stdio::null())
             .stdout(writer)
             .stderr(errors);
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let child = command.spawn().map_err(|source| ApplianceError::Execute {
-            path: qemu::PROGRAM.into(),
-            source,
-        })?;
+        let child = ends_with_us(&mut command, Signal::KILL)
+            .spawn()
+            .map_err(|source| ApplianceError::Execute {
+                path: qemu::PROGRAM.into(),
+                source,
+            })?;
         // From here on the guard is there.
         let mut qemu = Self {
             child,

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tare_control::client::{Client, ClientError};
 use tare_control::exit::ExitCode;
-use tare_control::parent_death::UNTIL_PARENT_ENDS;
 use tare_control::rundir::{RunDir, default_root};
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
+use tare_host::child::ends_with_us;
 use tare_qemu::free_port;
 
 use super::console::Console;
@@ -65,17 +65,18 @@ impl TareRun {
         let errors = writer.try_clone().map_err(ApplianceError::Prepare)?;
         let mut command = Command::new(&self.executable);
         command
-            .args([UNTIL_PARENT_ENDS, &std::process::id().to_string()])
             .args(arguments(&name))
             .stdin(Stdio::null())
             .stdout(writer)
             .stderr(errors)
             .process_group(0);
         let started = Instant::now();
-        let child = command.spawn().map_err(|source| ApplianceError::Execute {
-            path: self.executable.clone(),
-            source,
-        })?;
+        let child = ends_with_us(&mut command, Signal::TERM)
+            .spawn()
+            .map_err(|source| ApplianceError::Execute {
+                path: self.executable.clone(),
+                source,
+            })?;
         // From here on the machine's guard is there.
         let mut machine = Machine {
             child,

@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::Signal;
+use tare_host::child::ends_with_us;
 use tare_qemu::{self as qemu, Accelerator, CommandLine, GuestSystem, HostForward, MachineType};
 use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
 use tare_rootfs::{Tree, cpio};
@@ -20,7 +22,6 @@ use super::counter::{Count, Counter, Plugin};
 use super::dialog::{Dialog, ask, timeless};
 use super::kernels::{Bootable, with_init};
 use crate::interrupt::Interrupt;
-use crate::parent_death::ending_with_us;
 
 /// The address that QEMU's user network gives the library OS.
 const IMAGE_ADDRESS: &str = "ip=10.0.2.15/24,10.0.2.2";
@@ -312,8 +313,8 @@ fn boot(
 }
 
 fn command(line: &CommandLine, console: File) -> Command {
-    let mut command = ending_with_us(qemu::PROGRAM);
-    line.apply(&mut command)
+    let mut command = Command::new(qemu::PROGRAM);
+    line.apply(ends_with_us(&mut command, Signal::KILL))
         .stdin(Stdio::null())
         .stdout(console);
     command
