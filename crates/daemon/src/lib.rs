@@ -1,13 +1,19 @@
-//! What Tare's long-running programs (`tare-monitor`, `tare blk`) share: an
-//! epoll, the control socket's server, confinement, signals, statistics about
-//! themselves. What is served is each program's own.
+//! What Tare's long-running programs (`tare-monitor`, `tare blk`) share: the main thread's
+//! loop over signals, control socket and events ([`main_loop`]), the other threads from gate
+//! to join ([`threads`]), confinement, statistics about themselves. What is served is each
+//! program's own.
 
 pub mod confine;
 pub mod disk;
 pub mod http;
 pub mod interface;
 pub mod jail;
+pub mod main_loop;
 pub mod observe;
 pub mod poll;
 pub mod rules;
+mod set_up;
 pub mod signals;
+pub mod threads;
+
+pub use set_up::{SetUpError, failed_to};

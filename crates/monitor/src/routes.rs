@@ -5,12 +5,19 @@ use tare_control::config::MachineConfig;
 use tare_control::settings::{Settings, SettingsChange, SettingsError};
 use tare_control::stats::Stats;
 use tare_daemon::interface::{self, Interface};
+use tare_daemon::main_loop::Service;
+use tare_daemon::signals::Request;
 
 use crate::exit_reason::{ExitReason, ShutdownHandle};
-use crate::http::{Request, Response, Routes};
+use crate::http::{self, Response, Routes};
 use crate::observe::Observer;
 use crate::settings::Adjustable;
 use vmm_sys_util::eventfd::EventFd;
+
+/// There is a reason to end.
+pub(crate) const END: u32 = 0;
+/// The next look at halt polling is due.
+pub(crate) const HALT: u32 = 1;
 
 /// The control interface of one machine.
 pub(crate) struct Control {
@@ -29,8 +36,26 @@ pub(crate) struct Control {
 }
 
 impl Routes for Control {
-    fn answer(&mut self, request: &Request<'_>) -> Response {
+    fn answer(&mut self, request: &http::Request<'_>) -> Response {
         interface::answer(self, request)
+    }
+}
+
+impl Service for Control {
+    type End = ExitReason;
+
+    fn signal(&mut self, request: Request) {
+        self.shutdown.end(request.into());
+    }
+
+    fn event(&mut self, number: u32) {
+        if number == HALT {
+            self.observer.halt.borrow_mut().due();
+        }
+    }
+
+    fn end(&mut self) -> Option<ExitReason> {
+        self.shutdown.take()
     }
 }
 

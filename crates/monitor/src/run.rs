@@ -3,43 +3,33 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier, mpsc};
-use std::thread;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::thread::{Pid, gettid};
 use tare_abi::exit::GuestExit;
 use tare_control::api::State;
 use tare_control::config::{Console, MachineConfig};
 use tare_control::exit::{Ended, ExitCode};
 use tare_control::rundir::{Removal, RunDir, record_end};
 use tare_control::sentence::chain;
+use tare_daemon::main_loop::MainLoop;
+use tare_daemon::threads::Threads;
 use tare_daemon::{jail, signals};
 use tare_hv::KickHandle;
 
-use crate::confine::{Files, OnViolation, Role};
+use crate::confine::{ConfineError, Files, OnViolation, Role};
 use crate::console::terminal;
 use crate::exit_reason::{ExitReason, ShutdownHandle};
-use crate::http::server::Server;
 use crate::inherit::{Inherited, borrow};
 use crate::machine::{Control, Machine};
-use crate::observe::ThreadObserver;
-use crate::poll::Poll;
 use crate::start::{Setup, Sources, StartError, failed_to, read_config};
 use crate::vcpu::settle;
 use crate::wiring::eventfd;
 use crate::{confine, routes};
 
-/// Stack of each thread besides the main one, in bytes.
-const STACK_BYTES: usize = 256 << 10;
 /// How long threads get to end.
 const TIMEOUT: Duration = Duration::from_millis(1500);
-const SIGNAL: u64 = 0;
-const END: u64 = 1;
-const HALT: u64 = 2;
-const SERVER: u64 = 3;
 
 /// Runs the monitor with the program's arguments; the result is its exit code.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> Ended {
@@ -176,23 +166,17 @@ fn run_machine(
     control: &Control,
 ) -> Result<ExitReason, StartError> {
     let shutdown = &control.shutdown;
-    let poll = Poll::new().map_err(failed_to("make an epoll"))?;
-    let signal = signals::install().and_then(|event| poll.add(event, SIGNAL));
-    signal
-        .and_then(|()| poll.add(borrow(shutdown.event()), END))
-        .map_err(failed_to("watch its events"))?;
     let listener = setup.control.try_clone();
-    let server = listener.and_then(|listener| Server::new(listener, &poll, SERVER));
-    let server = server.map_err(failed_to("serve its control socket"))?;
+    let main = MainLoop::new(listener.map_err(failed_to("serve its control socket"))?)?;
+    main.watch(borrow(shutdown.event()), routes::END)?;
 
-    let threads = Threads::spawn(machine.vcpus, machine.io, shutdown)?;
+    let threads = spawn(machine.vcpus, machine.io, shutdown)?;
     machine.observer.threads = threads.observers()?;
     let vcpus = machine.observer.vcpu_threads();
     let vcpus = vcpus.map_err(failed_to("open its threads' statistics"))?;
     machine.observer.halt.borrow_mut().watch(vcpus);
     if let Some(event) = machine.observer.halt.borrow().event() {
-        let watched = poll.add(borrow(event), HALT);
-        watched.map_err(failed_to("watch its events"))?;
+        main.watch(borrow(event), routes::HALT)?;
     }
     if matches!(setup.config.console, Console::Stdio { .. }) {
         terminal::enter_raw();
@@ -201,7 +185,7 @@ fn run_machine(
         Some([root, directory]) => Files::remove_in(root, directory)?,
         None => Files::none()?,
     };
-    let routes = routes::Control {
+    let mut routes = routes::Control {
         config: setup.config.clone(),
         observer: machine.observer,
         adjustable: machine.adjustable,
@@ -210,125 +194,50 @@ fn run_machine(
         state: State::Running,
     };
     confine::confine(Role::Main, files)?;
-    threads.gate.wait();
+    threads.open_gate();
 
-    let reason = serve(&poll, server, routes, shutdown);
+    let reason = main.run(&mut routes).unwrap_or_else(|error| {
+        ExitReason::Failed(format!("the main thread cannot wait: {error}"))
+    });
     control.stop.store(true, Ordering::Release);
     let _ = machine.io_stop.write(1);
-    threads.join(&machine.kick_handles);
+    let kick = |_, _| machine.kick_handles.iter().for_each(KickHandle::kick);
+    if let Err(error) = threads.join(TIMEOUT, kick) {
+        complain(&error.to_string());
+    }
     Ok(reason)
 }
 
-/// The main thread's loop, until there is a reason to end.
-fn serve(
-    poll: &Poll,
-    mut server: Server,
-    mut routes: routes::Control,
+/// Starts the I/O thread and one for each vCPU; they wait until the main one is confined.
+fn spawn(
+    vcpus: Vec<crate::vcpu::VcpuLoop>,
+    io: crate::io::IoLoop,
     shutdown: &ShutdownHandle,
-) -> ExitReason {
-    let mut ready = Vec::with_capacity(16);
-    loop {
-        if let Err(error) = poll.wait(&mut ready, server.wait()) {
-            return ExitReason::Failed(format!("the main thread cannot wait: {error}"));
-        }
-        for token in ready.drain(..) {
-            match token {
-                SIGNAL => signals::received()
-                    .into_iter()
-                    .for_each(|it| shutdown.end(it.into())),
-                END => {}
-                HALT => routes.observer.halt.borrow_mut().due(),
-                token => server.ready(poll, token, &mut routes),
-            }
-        }
-        server.resume(poll);
-        if let Some(reason) = shutdown.take() {
-            return reason;
-        }
-    }
-}
-
-/// The threads besides the main one, waiting at the gate until it is confined.
-struct Threads {
-    handles: Vec<JoinHandle<()>>,
-    names: mpsc::Receiver<(String, Pid)>,
-    gate: Arc<Barrier>,
-}
-
-impl Threads {
-    fn spawn(
-        vcpus: Vec<crate::vcpu::VcpuLoop>,
-        io: crate::io::IoLoop,
-        shutdown: &ShutdownHandle,
-    ) -> Result<Self, StartError> {
-        let (sender, names) = mpsc::channel();
-        let gate = Arc::new(Barrier::new(vcpus.len() + 2));
-        let mut handles = Vec::with_capacity(vcpus.len() + 1);
-        let mut start = |name: String, role, own_cpu, work: Box<dyn FnOnce() + Send>| {
-            let (sender, gate, shutdown) = (sender.clone(), Arc::clone(&gate), shutdown.clone());
-            let files = Files::none()?;
-            let body = move || {
-                let name = thread::current().name().unwrap_or_default().to_owned();
-                let _ = sender.send((name, gettid()));
-                drop(sender);
-                let settled = settle(own_cpu);
-                gate.wait();
-                let confined = confine::confine(role, files);
-                let confined = confined.map_err(|error| ExitReason::Failed(chain(&error)));
-                match settled.and(confined) {
-                    Ok(()) => work(),
-                    Err(reason) => shutdown.end(reason),
-                }
-            };
-            let builder = thread::Builder::new().name(name).stack_size(STACK_BYTES);
-            handles.push(builder.spawn(body).map_err(failed_to("start a thread"))?);
-            Ok::<_, StartError>(())
+) -> Result<Threads, StartError> {
+    let mut threads = Threads::new();
+    let failed = shutdown.clone();
+    let io = move |(), confined: Result<(), ConfineError>| {
+        let failure = match confined.map(|()| io.run()) {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => format!("the I/O thread failed: {error}"),
+            Err(error) => chain(&error),
         };
-        for vcpu in vcpus {
-            let name = format!("vcpu{}", vcpu.vcpu.index());
-            start(name, Role::Vcpu, vcpu.own_cpu, Box::new(|| vcpu.run()))?;
-        }
-        let failed = shutdown.clone();
-        let io = move || {
-            if let Err(error) = io.run() {
-                failed.end(ExitReason::Failed(format!(
-                    "the I/O thread failed: {error}"
-                )));
+        failed.end(ExitReason::Failed(failure));
+    };
+    threads.spawn("io".to_owned(), Role::Io, || (), io)?;
+    for vcpu in vcpus {
+        let name = format!("vcpu{}", vcpu.vcpu.index());
+        let (own_cpu, shutdown) = (vcpu.own_cpu, shutdown.clone());
+        let work = move |settled: Result<(), ExitReason>, confined: Result<(), ConfineError>| {
+            let confined = confined.map_err(|error| ExitReason::Failed(chain(&error)));
+            match settled.and(confined) {
+                Ok(()) => vcpu.run(),
+                Err(reason) => shutdown.end(reason),
             }
         };
-        start("io".to_owned(), Role::Io, None, Box::new(io))?;
-        Ok(Self {
-            handles,
-            names,
-            gate,
-        })
+        threads.spawn(name, Role::Vcpu, move || settle(own_cpu), work)?;
     }
-
-    /// Observers of all threads, the main one first.
-    fn observers(&self) -> Result<Vec<ThreadObserver>, StartError> {
-        let others = self.names.iter().take(self.handles.len());
-        let mut threads: Vec<_> = others.collect();
-        threads.sort_by(|(a, _), (b, _)| (a.len(), a).cmp(&(b.len(), b)));
-        let main = [("main".to_owned(), gettid())];
-        main.into_iter()
-            .chain(threads)
-            .map(|(name, tid)| ThreadObserver::open(&name, tid))
-            .collect::<Result<_, _>>()
-            .map_err(failed_to("open its threads' statistics"))
-    }
-
-    /// Waits until the threads have ended, for [`TIMEOUT`] at most: the end of
-    /// the process ends what is left.
-    fn join(self, kick_handles: &[KickHandle]) {
-        let deadline = Instant::now() + TIMEOUT;
-        while !self.handles.iter().all(JoinHandle::is_finished) {
-            if Instant::now() > deadline {
-                return complain("a thread did not end in time");
-            }
-            kick_handles.iter().for_each(KickHandle::kick);
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
+    Ok(threads)
 }
 
 /// A panic of any thread ends the process, and the terminal is as it was.

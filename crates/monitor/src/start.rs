@@ -15,6 +15,7 @@ use tare_control::config::{Console, Descriptor, MachineConfig};
 use tare_control::exit::ExitCode;
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::{RunDir, valid_name};
+use tare_daemon::SetUpError;
 use tare_daemon::jail::JailError;
 use tare_devices::blk::DiskError;
 use tare_hv::{Kvm, Probe};
@@ -112,6 +113,15 @@ impl StartError {
             Self::Wiring(_) | Self::Bus(_) | Self::Jail(_) | Self::Confine(_) | Self::Io { .. } => {
                 ExitCode::Internal
             }
+        }
+    }
+}
+
+impl From<SetUpError> for StartError {
+    fn from(error: SetUpError) -> Self {
+        match error {
+            SetUpError::Io { act, source } => Self::Io { what: act, source },
+            SetUpError::Confine(error) => Self::Confine(error),
         }
     }
 }

@@ -37,5 +37,5 @@ mod socket;
 pub use activation::{ActivationError, Supervisor, sockets as passed_sockets};
 pub use counters::VhostCounters;
 pub use limits::{MOST_DISKS, TooFewDescriptors, allow_descriptors};
-pub use serve::{BlkDaemon, Ended, ServeError, ServedDisk, serve};
+pub use serve::{BlkDaemon, Ended, ServedDisk, serve};
 pub use socket::{Socket, SocketError};

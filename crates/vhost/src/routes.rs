@@ -2,7 +2,7 @@
 //! far as a disk without a machine has them.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use tare_control::api::Stop;
@@ -11,9 +11,13 @@ use tare_control::stats::{DeviceStats, Kvm, Stats};
 use tare_daemon::disk::DiskRules;
 use tare_daemon::http::{Request, Response, Routes};
 use tare_daemon::interface::{self, Interface};
+use tare_daemon::main_loop::Service;
 use tare_daemon::observe::{MemoryObserver, ThreadObserver};
 use tare_daemon::rules::SharedRules;
+use tare_daemon::signals;
 use tare_devices::CounterSource;
+
+use crate::serve::Ended;
 
 /// One disk, seen from the main thread.
 pub(crate) struct DiskControl {
@@ -22,7 +26,14 @@ pub(crate) struct DiskControl {
     pub(crate) counters: [Arc<dyn CounterSource>; 2],
     /// Wakes its I/O thread after a change.
     pub(crate) wake: OwnedFd,
+    pub(crate) failure: Failure,
 }
+
+/// Why an I/O thread failed, if it did; a sentence.
+pub(crate) type Failure = Arc<Mutex<Option<String>>>;
+
+/// An I/O thread failed.
+pub(crate) const FAILED: u32 = 0;
 
 /// The name of disk `number` in settings.
 fn disk_name(number: usize) -> String {
@@ -36,13 +47,36 @@ pub(crate) struct Control {
     pub(crate) disks: Vec<DiskControl>,
     pub(crate) threads: Vec<ThreadObserver>,
     pub(crate) memory: MemoryObserver,
-    /// A request to stop, for the main loop.
-    pub(crate) stop: Option<Stop>,
+    /// Why serving ends, once that is known.
+    pub(crate) end: Option<Ended>,
 }
 
 impl Routes for Control {
     fn answer(&mut self, request: &Request<'_>) -> Response {
         interface::answer(self, request)
+    }
+}
+
+impl Service for Control {
+    type End = Ended;
+
+    fn signal(&mut self, request: signals::Request) {
+        self.end.get_or_insert(Ended::Signal(request));
+    }
+
+    fn event(&mut self, number: u32) {
+        if number == FAILED {
+            let failed = self.disks.iter().find_map(|disk| {
+                let failure = disk.failure.lock();
+                failure.unwrap_or_else(PoisonError::into_inner).clone()
+            });
+            let failed = failed.unwrap_or_else(|| "an I/O thread failed".to_owned());
+            self.end.get_or_insert(Ended::Failed(failed));
+        }
+    }
+
+    fn end(&mut self) -> Option<Ended> {
+        self.end.take()
     }
 }
 
@@ -96,6 +130,6 @@ impl Interface for Control {
     }
 
     fn stop(&mut self, how: Stop) {
-        self.stop = Some(how);
+        self.end.get_or_insert(Ended::Stopped(how));
     }
 }

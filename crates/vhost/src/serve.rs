@@ -1,23 +1,21 @@
 //! The program: the main thread and one for each disk, confined, until a signal or a request ends them.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::sync::{Arc, Barrier, Mutex, PoisonError, mpsc};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::thread::{Pid, gettid};
 use tare_control::api::Stop;
 use tare_control::exit::ExitCode;
 use tare_control::sentence::chain;
 use tare_daemon::confine::{self, ConfineError, Files, OnViolation, Role};
-use tare_daemon::http::server::Server;
-use tare_daemon::observe::{MemoryObserver, ThreadObserver};
+use tare_daemon::main_loop::MainLoop;
+use tare_daemon::observe::MemoryObserver;
 use tare_daemon::poll::Poll;
-use tare_daemon::signals;
+use tare_daemon::threads::Threads;
+use tare_daemon::{SetUpError, failed_to, signals};
 use tare_devices::blk::{Blk, BlkSettings, Disk, MonotonicClock, choose, paced};
 use tare_devices::virtio::VirtioDevice as _;
 
@@ -25,14 +23,12 @@ use crate::activation::Supervisor;
 use crate::counters::VhostCounters;
 use crate::failure::complain;
 use crate::io::{Connected, IoLoop, QUEUES};
-use crate::routes::{Control, DiskControl};
+use crate::routes::{self, Control, DiskControl, Failure};
 use crate::session::Session;
 use crate::socket::Socket;
 
-const SIGNAL: u64 = 0;
-const ENDED: u64 = 1;
-const SERVER: u64 = 2;
-const STACK_BYTES: usize = 256 << 10;
+/// When the connection of a front-end that holds up the end is closed.
+const FRONTEND_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long the I/O thread gets to end what is in flight, whatever hangs. The rest is in
 /// the log of requests in flight, and a successor does it again.
 const END_TIMEOUT: Duration = Duration::from_millis(1_500);
@@ -90,31 +86,10 @@ impl Ended {
     }
 }
 
-/// Why serving does not begin.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The system refused something.
-    #[error("cannot {act}")]
-    Io {
-        /// What.
-        act: &'static str,
-        /// Why.
-        source: io::Error,
-    },
-    /// A thread cannot be confined.
-    #[error("cannot confine a thread")]
-    Confine(#[from] ConfineError),
-}
-
-fn failed_to(act: &'static str) -> impl FnOnce(io::Error) -> ServeError {
-    move |source| ServeError::Io { act, source }
-}
-
 /// Serves the disk until a signal or a request; `ready` is called when front-ends
 /// can connect. The socket is removed at the end.
-pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, ServeError> {
+pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, SetUpError> {
     let started = Instant::now();
-    let signal = signals::install().map_err(failed_to("handle signals"))?;
     let on_violation = OnViolation {
         program: "tare blk",
         restore: || {},
@@ -129,17 +104,13 @@ pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, ServeErro
         supervisor,
     } = daemon;
     let ended = event()?;
-    let poll = Poll::new().map_err(failed_to("make an epoll"))?;
-    poll.add(signal, SIGNAL)
-        .and_then(|()| poll.add(&ended, ENDED))
-        .map_err(failed_to("watch its events"))?;
-    let server = Server::new(control, &poll, SERVER);
-    let mut server = server.map_err(failed_to("serve its control socket"))?;
+    let main = MainLoop::new(control)?;
+    main.watch(&ended, routes::FAILED)?;
 
     let several = disks.len() > 1;
-    let mut controls = Vec::new();
-    let mut threads = Vec::new();
-    let mut sockets = Vec::new();
+    let mut threads = Threads::new();
+    let (mut controls, mut sockets) = (Vec::new(), Vec::new());
+    let (mut stops, mut connected) = (Vec::new(), Vec::new());
     for (number, disk) in disks.into_iter().enumerate() {
         let thread = if several {
             format!("io{number}")
@@ -147,22 +118,20 @@ pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, ServeErro
             "io".to_owned()
         };
         let (socket, control, io, stop) = prepare(disk)?;
-        threads.push(IoThread::spawn(thread, io, stop, clone(&ended)?)?);
+        connected.push(io.connected());
+        stops.push(stop);
+        let failure = Arc::clone(&control.failure);
+        spawn(&mut threads, thread, io, failure, clone(&ended)?)?;
         controls.push(control);
         sockets.push(socket);
     }
-    let main = ThreadObserver::open("main", gettid());
-    let others = threads
-        .iter()
-        .map(|it| ThreadObserver::open(&it.name, it.tid));
-    let observers = [main].into_iter().chain(others).collect::<Result<_, _>>();
     let mut routes = Control {
         name,
         started,
         disks: controls,
-        threads: observers.map_err(failed_to("open its threads' statistics"))?,
+        threads: threads.observers()?,
         memory: MemoryObserver::new(Vec::new()),
-        stop: None,
+        end: None,
     };
     let mut files = Files::remove_only(&run_dir)?;
     let mut directories = vec![&*run_dir];
@@ -173,19 +142,19 @@ pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, ServeErro
     }
     confine::drop_capabilities(&directories).map_err(failed_to("drop its capabilities"))?;
     confine::confine(Role::Main, files)?;
-    for thread in &threads {
-        thread.gate.wait();
-    }
+    threads.open_gate();
     ready();
     supervisor.ready();
-    let reason = wait(&poll, &mut server, &mut routes, &threads);
+    let reason = main
+        .run(&mut routes)
+        .unwrap_or_else(|error| Ended::Failed(format!("the main thread cannot wait: {error}")));
     supervisor.stopping();
-    end(&threads);
+    end(&threads, &stops, &connected);
     Ok(reason)
 }
 
 /// The device of one disk, its I/O loop, and what stops that.
-fn prepare(disk: ServedDisk) -> Result<(Socket, DiskControl, IoLoop, OwnedFd), ServeError> {
+fn prepare(disk: ServedDisk) -> Result<(Socket, DiskControl, IoLoop, OwnedFd), SetUpError> {
     let ServedDisk {
         path,
         disk,
@@ -215,129 +184,58 @@ fn prepare(disk: ServedDisk) -> Result<(Socket, DiskControl, IoLoop, OwnedFd), S
         rules: io.rules(),
         counters: sources,
         wake: io.wake().map_err(failed_to("make an event"))?,
+        failure: Failure::default(),
     };
     Ok((socket, control, io, stop))
 }
 
-/// The main thread's loop, until there is a reason to end.
-fn wait(poll: &Poll, server: &mut Server, routes: &mut Control, threads: &[IoThread]) -> Ended {
-    let mut ready = Vec::with_capacity(16);
-    loop {
-        if let Err(error) = poll.wait(&mut ready, server.wait()) {
-            return Ended::Failed(format!("the main thread cannot wait: {error}"));
-        }
-        for token in ready.drain(..) {
-            match token {
-                SIGNAL => {
-                    if let Some(request) = signals::received() {
-                        return Ended::Signal(request);
-                    }
-                }
-                ENDED => {
-                    let failed = threads.iter().find_map(IoThread::failure);
-                    return Ended::Failed(
-                        failed.unwrap_or_else(|| "an I/O thread failed".to_owned()),
-                    );
-                }
-                token => server.ready(poll, token, routes),
-            }
-        }
-        server.resume(poll);
-        if let Some(how) = routes.stop {
-            return Ended::Stopped(how);
-        }
-    }
-}
-
-/// An I/O thread, seen from the main one.
-struct IoThread {
+/// Starts the I/O thread of a disk; it waits until the main one is confined.
+fn spawn(
+    threads: &mut Threads,
     name: String,
-    handle: JoinHandle<()>,
-    tid: Pid,
-    stop: OwnedFd,
-    connected: Connected,
-    /// It begins when the main thread is confined.
-    gate: Arc<Barrier>,
-    failure: Arc<Mutex<Option<String>>>,
-}
-
-impl IoThread {
-    fn spawn(name: String, io: IoLoop, stop: OwnedFd, ended: OwnedFd) -> Result<Self, ServeError> {
-        let connected = io.connected();
-        let (sender, tid) = mpsc::channel();
-        let gate = Arc::new(Barrier::new(2));
-        let failure: Arc<Mutex<Option<String>>> = Arc::default();
-        let files = Files::none()?;
-        let (opens, fails) = (Arc::clone(&gate), Arc::clone(&failure));
-        let body = move || {
-            let _ = sender.send(gettid());
-            drop(sender);
-            opens.wait();
-            let ran = match confine::confine(Role::Frontend, files) {
-                Ok(()) => io.run().map_err(|error| chain(&error)),
-                Err(error) => Err(chain(&error)),
-            };
-            if let Err(sentence) = ran {
-                *fails.lock().unwrap_or_else(PoisonError::into_inner) = Some(sentence);
-                let _ = rustix::io::write(&ended, &1u64.to_ne_bytes());
-            }
+    io: IoLoop,
+    failure: Failure,
+    ended: OwnedFd,
+) -> Result<(), SetUpError> {
+    let thread = name.clone();
+    let work = move |(), confined: Result<(), ConfineError>| {
+        let ran = match confined {
+            Ok(()) => io.run().map_err(|error| chain(&error)),
+            Err(error) => Err(chain(&error)),
         };
-        let builder = thread::Builder::new().name(name.clone());
-        let handle = builder.stack_size(STACK_BYTES).spawn(body);
-        let handle = handle.map_err(failed_to("start a thread"))?;
-        let gone = |_| failed_to("start a thread")(io::ErrorKind::BrokenPipe.into());
-        Ok(Self {
-            name,
-            stop,
-            connected,
-            handle,
-            tid: tid.recv().map_err(gone)?,
-            gate,
-            failure,
-        })
-    }
-
-    /// Why it failed, if it did.
-    fn failure(&self) -> Option<String> {
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        let failure = failure.as_deref()?;
-        Some(format!("the I/O thread {} failed: {failure}", self.name))
-    }
+        if let Err(sentence) = ran {
+            let sentence = format!("the I/O thread {thread} failed: {sentence}");
+            *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(sentence);
+            let _ = rustix::io::write(&ended, &1u64.to_ne_bytes());
+        }
+    };
+    threads.spawn(name, Role::Frontend, || (), work)
 }
 
 /// Lets the threads end what is in flight. A front-end in the middle of a message
 /// does not hold one up.
-fn end(threads: &[IoThread]) {
-    for thread in threads {
-        let _ = rustix::io::write(&thread.stop, &1u64.to_ne_bytes());
+fn end(threads: &Threads, stops: &[OwnedFd], connected: &[Connected]) {
+    for stop in stops {
+        let _ = rustix::io::write(stop, &1u64.to_ne_bytes());
     }
-    let begin = Instant::now();
-    let mut pause = Duration::from_micros(200);
-    let run = || threads.iter().filter(|it| !it.handle.is_finished());
-    while run().next().is_some() {
-        if begin.elapsed() > END_TIMEOUT {
-            return complain(
-                "requests in flight did not end within 1.5 s: they are left to the next daemon",
-            );
+    let remind = |elapsed, number: usize| {
+        if elapsed > FRONTEND_TIMEOUT
+            && let Some(connected) = connected.get(number)
+            && let Some(stream) = &*connected.lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
         }
-        thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(20));
-        if begin.elapsed() > Duration::from_millis(200) {
-            for thread in run() {
-                let connected = thread.connected.lock();
-                if let Some(stream) = &*connected.unwrap_or_else(PoisonError::into_inner) {
-                    let _ = stream.shutdown(std::net::Shutdown::Both);
-                }
-            }
-        }
+    };
+    if threads.join(END_TIMEOUT, remind).is_err() {
+        complain("requests in flight did not end within 1.5 s: they are left to the next daemon");
     }
 }
 
-fn event() -> Result<OwnedFd, ServeError> {
+fn event() -> Result<OwnedFd, SetUpError> {
     let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
     event.map_err(|errno| failed_to("make an event")(errno.into()))
 }
 
-fn clone(event: &OwnedFd) -> Result<OwnedFd, ServeError> {
+fn clone(event: &OwnedFd) -> Result<OwnedFd, SetUpError> {
     event.try_clone().map_err(failed_to("make an event"))
 }

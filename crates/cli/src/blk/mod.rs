@@ -7,6 +7,7 @@ use std::time::Duration;
 use tare_control::config::{Descriptor, DiskConfig};
 use tare_control::exit::ExitCode;
 use tare_control::rundir::RunRoot;
+use tare_daemon::SetUpError;
 use tare_daemon::disk::{DiskConfigError, settings};
 use tare_devices::blk::{Access, Disk, MAX_QUEUES};
 use tare_host::process::start_time;
@@ -15,8 +16,8 @@ use tare_launch::disk_choice::DiskChoice;
 use tare_launch::record::{EngineName, Record, now_s};
 use tare_launch::{Name, RunDirGuard, RunFileError};
 use tare_vhost::{
-    ActivationError, BlkDaemon, MOST_DISKS, ServeError, ServedDisk, Socket, SocketError,
-    Supervisor, TooFewDescriptors, allow_descriptors, passed_sockets,
+    ActivationError, BlkDaemon, MOST_DISKS, ServedDisk, Socket, SocketError, Supervisor,
+    TooFewDescriptors, allow_descriptors, passed_sockets,
 };
 
 use crate::args::BlkArgs;
@@ -36,7 +37,7 @@ impl Explain for SocketError {
     }
 }
 
-impl Explain for ServeError {
+impl Explain for SetUpError {
     fn code(&self) -> ExitCode {
         ExitCode::Internal
     }

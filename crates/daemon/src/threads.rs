@@ -1,0 +1,174 @@
+//! The threads of a daemon besides the main one. Each waits at a gate until the main thread
+//! has opened and confined what it must, then confines itself by its role and works.
+
+use std::io;
+use std::sync::{Arc, Barrier, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{Pid, gettid};
+
+use crate::confine::{self, ConfineError, Files, Role};
+use crate::observe::ThreadObserver;
+use crate::set_up::{SetUpError, failed_to};
+
+/// Stack of each thread, in bytes.
+const STACK_BYTES: usize = 256 << 10;
+/// Pauses between two looks at threads that shall end.
+const FIRST_PAUSE: Duration = Duration::from_micros(200);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// The threads, in the order of their start.
+#[derive(Debug, Default)]
+pub struct Threads(Vec<Thread>);
+
+#[derive(Debug)]
+struct Thread {
+    name: String,
+    id: Pid,
+    handle: JoinHandle<()>,
+    gate: Arc<Barrier>,
+}
+
+/// Threads that still run.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("did not end in time: thread {}", .0.join(", "))]
+pub struct NotEnded(Vec<String>);
+
+impl Threads {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts a thread. `prepare` runs before the gate, with the rights of the process; `work`
+    /// runs behind it, with what `prepare` gave and whether the thread is confined to `role`.
+    pub fn spawn<P>(
+        &mut self,
+        name: String,
+        role: Role,
+        prepare: impl FnOnce() -> P + Send + 'static,
+        work: impl FnOnce(P, Result<(), ConfineError>) + Send + 'static,
+    ) -> Result<(), SetUpError> {
+        let files = Files::none()?;
+        let (sender, id) = mpsc::channel();
+        let gate = Arc::new(Barrier::new(2));
+        let opens = Arc::clone(&gate);
+        let body = move || {
+            let _ = sender.send(gettid());
+            drop(sender);
+            let prepared = prepare();
+            opens.wait();
+            work(prepared, confine::confine(role, files));
+        };
+        let builder = thread::Builder::new().name(name.clone());
+        let handle = builder.stack_size(STACK_BYTES).spawn(body);
+        let handle = handle.map_err(failed_to("start a thread"))?;
+        let gone = |_| failed_to("start a thread")(io::ErrorKind::BrokenPipe.into());
+        self.0.push(Thread {
+            name,
+            id: id.recv().map_err(gone)?,
+            handle,
+            gate,
+        });
+        Ok(())
+    }
+
+    /// Observers of all threads, the calling one first, as `main`.
+    pub fn observers(&self) -> Result<Vec<ThreadObserver>, SetUpError> {
+        let main = ThreadObserver::open("main", gettid());
+        let others = self.0.iter();
+        let others = others.map(|thread| ThreadObserver::open(&thread.name, thread.id));
+        let all: io::Result<Vec<_>> = [main].into_iter().chain(others).collect();
+        all.map_err(failed_to("open its threads' statistics"))
+    }
+
+    /// Lets the threads begin.
+    pub fn open_gate(&self) {
+        for thread in &self.0 {
+            thread.gate.wait();
+        }
+    }
+
+    /// Waits until all have ended, for `limit` at most. Before each look `remind` gets how long
+    /// this has lasted and the number of each thread that runs: what one waits for may have
+    /// begun after the last reminder. The end of the process ends what is left.
+    pub fn join(
+        &self,
+        limit: Duration,
+        mut remind: impl FnMut(Duration, usize),
+    ) -> Result<(), NotEnded> {
+        let begin = Instant::now();
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let running = || {
+                (0..)
+                    .zip(&self.0)
+                    .filter(|(_, it)| !it.handle.is_finished())
+            };
+            if running().next().is_none() {
+                return Ok(());
+            }
+            let elapsed = begin.elapsed();
+            if elapsed > limit {
+                return Err(NotEnded(running().map(|(_, it)| it.name.clone()).collect()));
+            }
+            running().for_each(|(number, _)| remind(elapsed, number));
+            thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn threads_work_behind_the_gate_confined() {
+        let steps = Arc::new(AtomicU32::new(0));
+        let mut threads = Threads::new();
+        let (prepared, worked) = (Arc::clone(&steps), Arc::clone(&steps));
+        threads
+            .spawn(
+                "io".to_owned(),
+                Role::Io,
+                move || prepared.fetch_add(1, Ordering::SeqCst),
+                move |before, confined| {
+                    confined.unwrap();
+                    worked.fetch_add(10 + before, Ordering::SeqCst);
+                },
+            )
+            .unwrap();
+        let observers = threads.observers().unwrap();
+        let names: Vec<String> = observers.iter().map(|it| it.stats().name).collect();
+        assert_eq!(names, ["main", "io"]);
+        assert!(steps.load(Ordering::SeqCst) < 10);
+        threads.open_gate();
+        threads.join(LIMIT, |_, _| {}).unwrap();
+        assert_eq!(steps.load(Ordering::SeqCst), 11);
+    }
+
+    #[test]
+    fn a_thread_that_does_not_end_is_reminded_and_named() {
+        let mut threads = Threads::new();
+        let hold = Arc::new(Barrier::new(2));
+        let held = Arc::clone(&hold);
+        let work = move |(), _| drop(held.wait());
+        let named = threads.spawn("slow".to_owned(), Role::Io, || (), work);
+        named.unwrap();
+        threads.open_gate();
+        let mut reminded = Vec::new();
+        let error = threads.join(Duration::from_millis(1), |_, number| reminded.push(number));
+        let error = error.unwrap_err();
+        assert_eq!(error.to_string(), "did not end in time: thread slow");
+        assert_eq!(reminded.first(), Some(&0));
+        hold.wait();
+        threads.join(LIMIT, |_, _| {}).unwrap();
+    }
+}
