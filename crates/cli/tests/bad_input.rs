@@ -75,7 +75,7 @@ fn an_image_that_is_not_elf() {
 #[test]
 fn an_image_that_no_machine_can_load() {
     if !installed("qemu-system-x86_64") {
-        return eprintln!("SKIP: QEMU is not installed");
+        return tare_vmtest::lacks("QEMU is not installed");
     }
     image_refused(&guest::truncated(), 12, "truncated");
     // Without the note it is a program of Linux, and a wrong one.
@@ -158,7 +158,7 @@ fn a_tap_that_is_missing_or_something_else() {
 #[test]
 fn passt_that_is_not_installed() {
     if !installed("qemu-system-x86_64") {
-        return eprintln!("SKIP: QEMU is not installed");
+        return tare_vmtest::lacks("QEMU is not installed");
     }
     let place = Place::new();
     let image = place.file("tiny", &guest::image("up", Then::Halt));
@@ -237,7 +237,7 @@ fn an_initramfs_that_is_missing_or_too_large() {
 #[test]
 fn a_name_that_runs_already() {
     if !installed("qemu-system-x86_64") {
-        return eprintln!("SKIP: QEMU is not installed");
+        return tare_vmtest::lacks("QEMU is not installed");
     }
     let place = Place::new();
     let image = place.file("tiny", &guest::image("up", Then::Halt));
@@ -296,7 +296,7 @@ fn what_a_user_without_rights_may_not_do() {
     let root =
         std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
     if !root {
-        return eprintln!("SKIP: only root can become another user");
+        return tare_vmtest::lacks("only root can become another user");
     }
     let place = Place::new();
     let image = place.file("tiny", &guest::image("up", Then::Halt));
@@ -323,7 +323,7 @@ fn what_a_user_without_rights_may_not_do() {
         let refused = as_nobody(&["run", &image, "--net", "none"]);
         match refused.code {
             Some(60) => refused.expect(60, "no permission to open /dev/kvm"),
-            _ => eprintln!("SKIP: everybody may open /dev/kvm here"),
+            _ => tare_vmtest::lacks("everybody may open /dev/kvm here"),
         }
     }
     let low = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");

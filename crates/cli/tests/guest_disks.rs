@@ -58,7 +58,7 @@ fn blocks_read_back_as_they_were_written() {
 fn a_disk_takes_its_time_in_both_monitors_and_keeps_what_is_written() {
     for engine in ["tare", "qemu-kvm"] {
         if engine != "tare" && !installed("qemu-system-x86_64") {
-            return eprintln!("SKIP: QEMU is not installed");
+            return tare_vmtest::lacks("QEMU is not installed");
         }
         let words = "cif=8 read=50 verify=on count=40 warm_ms=0";
         let Some(line) = loaded_in(engine, "1", ",latency_us=40000", words) else {

@@ -86,7 +86,7 @@ fn the_cache_appliance_serves_and_keeps_to_its_memory() {
 fn libmemcacheds_conformance_test_passes() {
     let Some(image) = image() else { return };
     if !installed("memccapable") {
-        println!("SKIP: memccapable (libmemcached-tools) is not installed");
+        tare_vmtest::lacks("memccapable (libmemcached-tools) is not installed");
         return;
     }
     let cache = Cache::start(&image, "");
@@ -130,7 +130,7 @@ fn pymemcache_gets_what_it_expects() {
         .args(["-c", "import pymemcache"])
         .output();
     if !has.is_ok_and(|output| output.status.success()) {
-        println!("SKIP: python3-pymemcache is not installed");
+        tare_vmtest::lacks("python3-pymemcache is not installed");
         return;
     }
     let cache = Cache::start(&image, "");

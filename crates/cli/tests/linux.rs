@@ -57,7 +57,7 @@ fn debian() -> bool {
     let cache = Cache::open_default();
     let kernel = cache.map(|cache| debian::find_or_obtain(&cache));
     let skip = |why: &str| {
-        eprintln!("SKIP: {why}");
+        tare_vmtest::lacks(why);
         false
     };
     match kernel {

@@ -312,7 +312,7 @@ fn a_machine_of_firecracker_is_pinned_by_role_and_put_back() {
         return;
     }
     let Some(program) = firecracker() else {
-        eprintln!("SKIP: firecracker is not installed");
+        tare_vmtest::lacks("firecracker is not installed");
         return;
     };
     let place = Place::new();

@@ -23,7 +23,7 @@ const WORDS: &[&str] = &["--net", "none", "--engine", "qemu"];
 fn qemu() -> bool {
     let there = installed("qemu-system-x86_64");
     if !there {
-        eprintln!("SKIP: QEMU is not installed");
+        tare_vmtest::lacks("QEMU is not installed");
     }
     there
 }
@@ -72,7 +72,7 @@ fn without_kvm_the_machine_runs_in_qemu_and_one_line_says_so() {
         installed("unshare") && output("unshare", &words).status.success()
     };
     let Some(space) = spaces.into_iter().find(may) else {
-        return eprintln!("SKIP: this user may not make a mount namespace");
+        return tare_vmtest::lacks("this user may not make a mount namespace");
     };
     let place = Place::new();
     let line = "hello from ring 0";
@@ -112,11 +112,11 @@ fn a_machine_in_the_background_is_listed_read_and_stopped() {
 /// port at which it has answered, if all that this needs is there.
 fn appliance(place: &Place, words: &[&str]) -> Option<u16> {
     let Some(image) = beside("http") else {
-        eprintln!("SKIP: the http image is not built (cargo xtask guests)");
+        tare_vmtest::lacks("the http image is not built (cargo xtask guests)");
         return None;
     };
     if !qemu() || !installed("passt") {
-        eprintln!("SKIP: QEMU or passt is not installed");
+        tare_vmtest::lacks("QEMU or passt is not installed");
         return None;
     }
     let site = place.path().join("site");
@@ -180,7 +180,7 @@ fn a_thousand_connections_stay_open_in_64_mib() {
     const CONNECTIONS: usize = 1000;
     let mut limit = getrlimit(Resource::Nofile);
     if limit.maximum.is_some_and(|most| most < 4096) {
-        return eprintln!("SKIP: this user may not open enough files");
+        return tare_vmtest::lacks("this user may not open enough files");
     }
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).unwrap();

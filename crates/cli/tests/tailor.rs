@@ -162,7 +162,7 @@ fn ready() -> bool {
     } else {
         return true;
     };
-    eprintln!("SKIP: {why}");
+    tare_vmtest::lacks(why);
     false
 }
 

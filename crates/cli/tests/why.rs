@@ -389,7 +389,7 @@ fn why_names_halt_polling_that_loses() {
         assert!(found["remedy"].as_str().unwrap().contains("halt=never"));
         return expect_share(found, lost + won);
     }
-    eprintln!("SKIP: this computer is too busy for halt polling");
+    tare_vmtest::lacks("this computer is too busy for halt polling");
 }
 
 #[test]

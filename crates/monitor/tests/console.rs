@@ -4,7 +4,7 @@
 mod support;
 
 use rustix::process::Signal;
-use support::{Rig, Screen, code, kvm, wait_until};
+use support::{Rig, Screen, code, eventually, kvm};
 use tare_abi::exit::GuestExit;
 
 #[test]
@@ -54,7 +54,7 @@ fn a_reader_that_does_not_read_does_not_hold_the_guest() {
     let running = Rig::new(&code::flood(b'x')).screen(Screen::Ignored).start();
     let log = running.run_dir.console_log();
     // More than a pipe of 64 KiB holds.
-    wait_until("the guest goes on", || {
+    eventually("the guest goes on", || {
         std::fs::metadata(&log).is_ok_and(|log| log.len() > 70_000)
     });
     running.signal(Signal::TERM);

@@ -126,7 +126,7 @@ fn curl_reads_the_control_socket() {
             .output()
     };
     let Ok(stats) = curl("/v1/stats") else {
-        return println!("SKIP: curl is not installed");
+        return tare_vmtest::lacks("curl is not installed");
     };
     assert!(stats.status.success(), "{stats:?}");
     let stats: Stats = serde_json::from_slice(&stats.stdout).unwrap();
@@ -165,6 +165,6 @@ fn every_thread_is_confined() {
             status.contains("NoNewPrivs:\t1") && status.contains("Seccomp:\t2")
         };
         // A vCPU that waits for the first one may come to it later.
-        support::wait_until(&format!("{} is confined", thread.name), confined);
+        support::eventually(&format!("{} is confined", thread.name), confined);
     }
 }

@@ -240,14 +240,6 @@ fn carried(running: &support::Running) -> ([u64; 4], [bool; 2]) {
     )
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begin = std::time::Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < support::TIMEOUT, "{what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// A frame of 60 bytes is a minute's worth at a byte a second: one passes each way.
 #[test]
 fn limited_frames_wait_both_ways_until_the_limit_is_lifted() {
@@ -278,7 +270,7 @@ fn limited_frames_wait_both_ways_until_the_limit_is_lifted() {
         peer.write_all(&frame).unwrap();
     }
     running.wait_for("offered");
-    until("frames wait", || {
+    support::eventually("frames wait", || {
         carried(&running) == ([1, 60, 1, 60], [true, true])
     });
     let mut client = running.client();
@@ -287,7 +279,7 @@ fn limited_frames_wait_both_ways_until_the_limit_is_lifted() {
     client.set(&change).unwrap();
     peer.read_exact(&mut frame).unwrap();
     peer.read_exact(&mut frame).unwrap();
-    until("all arrive", || carried(&running).0 == [3, 180, 3, 180]);
+    support::eventually("all arrive", || carried(&running).0 == [3, 180, 3, 180]);
     client.stop(Stop::PowerOff).unwrap();
     running.wait().expect(0, "stopped");
 }

@@ -13,7 +13,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::json;
 use support::code::*;
-use support::{Rig, Running, kvm, wait_until};
+use support::{Rig, Running, eventually, kvm};
 use tare_abi::{layout, ports};
 use tare_control::api::Stop;
 
@@ -169,7 +169,7 @@ fn dots(running: &Running) -> usize {
 fn wait_for_more(running: &Running, letter: char, count: usize) {
     let letters = || running.log().matches(letter).count();
     let before = letters();
-    wait_until(&format!("{count} more of {letter:?}"), || {
+    eventually(&format!("{count} more of {letter:?}"), || {
         letters() >= before + count
     });
 }
@@ -192,7 +192,7 @@ fn every_acknowledged_flush_survives_the_monitor() {
                 .clone();
             assert_eq!(counters["flushes"] > 0, features == KNOWS_FLUSH);
             running.signal(Signal::KILL);
-            wait_until("the monitor is gone", || running.client().stats().is_err());
+            eventually("the monitor is gone", || running.client().stats().is_err());
             // Read only now: it may have gone on until it was gone.
             let acknowledged = dots(&running);
             assert!(acknowledged >= dots_until_killed);
@@ -252,7 +252,7 @@ impl Small {
                 _directory: directory,
             }),
             _ => {
-                println!("SKIP: a small tmpfs cannot be mounted: this needs root");
+                tare_vmtest::lacks("a small tmpfs cannot be mounted: this needs root");
                 None
             }
         }

@@ -86,7 +86,7 @@ fn an_instruction_that_kvm_lacks_ends_with_74_and_its_bytes() {
     let code = code::all(&[code::NOT_EMULATED, &code::exit(GuestExit::Status(0))]);
     let ended = Rig::new(&code).run();
     if ended.code == Some(0) {
-        println!("SKIP: this KVM executes the instruction");
+        tare_vmtest::lacks("this KVM executes the instruction");
         return;
     }
     ended.expect(74, "KVM");
@@ -139,7 +139,7 @@ fn a_killed_monitor_leaves_only_what_the_next_run_removes() {
     let (root, name) = (running.root.clone(), running.run_dir.name().to_owned());
     running.signal(Signal::KILL);
     let run_dir = running.run_dir.clone();
-    support::wait_until("the lock is free", || !run_dir.is_alive());
+    support::eventually("the lock is free", || !run_dir.is_alive());
     assert!(root.create(&name).is_ok());
     drop(running);
 }

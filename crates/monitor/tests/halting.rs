@@ -47,7 +47,7 @@ fn a_machine_that_runs_is_looked_at_after_cpu_time() {
     let guest = code::all(&[&code::print("up"), code::SPIN]);
     let running = Rig::new(&guest).set("halt", "budget=1".into()).start();
     running.wait_for("up");
-    support::wait_until("the budget is reconsidered", || halt(&running).looks > 3);
+    support::eventually("the budget is reconsidered", || halt(&running).looks > 3);
 }
 
 #[test]

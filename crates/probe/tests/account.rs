@@ -323,7 +323,7 @@ fn without_the_privilege_for_bpf_the_rest_is_reported() {
 #[test]
 fn a_process_of_another_user_is_named_as_such() {
     if !rustix::process::geteuid().is_root() {
-        println!("SKIP: a process of another user needs root");
+        tare_vmtest::lacks("a process of another user needs root");
         return;
     }
     let mut sleep = Command::new("sleep").arg("60").uid(65_534).spawn().unwrap();

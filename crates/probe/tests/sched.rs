@@ -9,13 +9,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tare_probe::sched::{Cause, Observer};
+use tare_vmtest::eventually;
 
 /// CPU time, or time in a wait, after which a process has shown what it does.
 const ENOUGH: Duration = Duration::from_millis(200);
 /// The scheduler brings a running task's time up to date at its tick.
 const TICK_NS: u64 = 10_000_000;
-/// Waits for events end with this.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn observer() -> Option<Observer> {
     tare_vmtest::or_skip(Observer::start())
@@ -33,7 +32,7 @@ impl Doing {
             .spawn();
         let doing = Self(child.unwrap());
         // In its read: what it does from now on begins with a wake-up, which is seen.
-        eventually(|| doing.proc("syscall").starts_with("0 0x0 "));
+        eventually("it reads", || doing.proc("syscall").starts_with("0 0x0 "));
         doing
     }
 
@@ -63,15 +62,6 @@ impl Drop for Doing {
     }
 }
 
-#[track_caller]
-fn eventually(mut is: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is() {
-        assert!(begin.elapsed() < PATIENCE, "not within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap()
 }
@@ -90,7 +80,7 @@ fn a_process_that_computes_is_on_a_cpu_or_waits_for_one() {
     observer.turn();
     let before_ns = doing.ran_ns();
     doing.go();
-    eventually(|| doing.ran_ns() > before_ns + ns(ENOUGH));
+    eventually("it runs", || doing.ran_ns() > before_ns + ns(ENOUGH));
     let ran_ns = doing.ran_ns() - before_ns;
     doing.end();
     let times = observer.turn().remove(0);
@@ -127,10 +117,10 @@ fn a_wait_is_classified_by_its_cause() {
         observer.watch_process(group, doing.0.id());
         doing.go();
         let program = script.split(' ').nth(1).unwrap();
-        eventually(|| doing.proc("comm").trim() == program);
+        eventually("it has executed", || doing.proc("comm").trim() == program);
         observer.turn();
         let mut waited_ns = 0;
-        eventually(|| {
+        eventually("it waits", || {
             waited_ns += observer.turn().remove(0).off_ns(cause);
             waited_ns > ns(ENOUGH)
         });
@@ -170,7 +160,7 @@ fn groups_are_counted_separately() {
     observer.turn();
     let before_ns = busy.ran_ns();
     busy.go();
-    eventually(|| busy.ran_ns() > before_ns + ns(ENOUGH));
+    eventually("it runs", || busy.ran_ns() > before_ns + ns(ENOUGH));
     busy.end();
     let times = observer.turn();
     assert_eq!([times[0].group, times[1].group], groups);

@@ -21,13 +21,13 @@ const ACT: &str = "TARE_PROBE_ACT";
 fn ready() -> Option<MutexGuard<'static, ()>> {
     static ALONE: Mutex<()> = Mutex::new(());
     if !geteuid().is_root() {
-        eprintln!("SKIP: observing system calls needs root");
+        tare_vmtest::lacks("observing system calls needs root");
         return None;
     }
     match Recorder::start(None) {
         Ok(_) => Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner)),
         Err(why) => {
-            eprintln!("SKIP: {why}");
+            tare_vmtest::lacks(why);
             None
         }
     }
@@ -220,7 +220,7 @@ fn counted_by_strace(words: &[&str]) -> Option<Vec<(String, u64)>> {
         .stdout(Stdio::null())
         .status();
     if !traced.is_ok_and(|status| status.success()) {
-        eprintln!("SKIP: strace is not installed, or may not trace");
+        tare_vmtest::lacks("strace is not installed, or may not trace");
         return None;
     }
     let text = fs::read_to_string(log.path()).unwrap();

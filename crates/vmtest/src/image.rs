@@ -6,30 +6,27 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// It has not been built.
-    #[error("no image {}, build it with `cargo xtask guests`", path.display())]
-    Missing {
-        /// Where it was looked for.
-        path: PathBuf,
-    },
+    #[error("the {0} image is not built (cargo xtask guests)")]
+    Missing(String),
 }
 
-/// The image of the guest `name`, such as `selftest`.
+/// The image of the guest `name`, such as `selftest`: in `$TARE_IMAGES`, or where it was built
+/// with the test.
 pub fn image(name: &str) -> Result<PathBuf, ImageError> {
-    let path = directory().join(name);
-    if path.is_file() {
-        Ok(path)
-    } else {
-        Err(ImageError::Missing { path })
-    }
+    let set = std::env::var_os("TARE_IMAGES").map(PathBuf::from);
+    let set = set.map(|directory| directory.join(name));
+    let set = set.filter(|path| path.is_file());
+    set.map_or_else(|| built_image(name), Ok)
 }
 
-fn directory() -> PathBuf {
-    if let Some(given) = std::env::var_os("TARE_GUESTS") {
-        return given.into();
-    }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
-        PathBuf::from,
-    );
-    target.join("x86_64-unknown-none/guest")
+/// The same, whatever `$TARE_IMAGES` is: the image of the tree under test.
+pub fn built_image(name: &str) -> Result<PathBuf, ImageError> {
+    // The test is `target/debug/deps/NAME-HASH`.
+    let test = std::env::current_exe().unwrap_or_default();
+    let programs = test.ancestors().nth(2).unwrap_or(Path::new(""));
+    ["images", "../x86_64-unknown-none/guest"]
+        .map(|directory| programs.join(directory).join(name))
+        .into_iter()
+        .find(|path| path.is_file())
+        .ok_or_else(|| ImageError::Missing(name.to_owned()))
 }

@@ -1,17 +1,23 @@
-//! Runs guest images in QEMU and gives what they printed: the outer ring of
-//! tests. Images are found where `cargo xtask guests` leaves them
-//! (`target/x86_64-unknown-none/guest/`, or `TARE_GUESTS`).
+//! The test kit: what a test needs of the computer ([`kvm`], [`image`], [`installed`]), what it
+//! does where that is missing ([`skip`], [`lacks`]), waiting ([`eventually`]), and machines in
+//! QEMU whose output is read ([`Machine`]). A test dependency only.
 //!
-//! A test that lacks QEMU, an image or `/dev/kvm` prints `SKIP: reason`; with
-//! `TARE_REQUIRE_KVM=1` in the environment a skip is a failure.
+//! Images are found where `cargo xtask guests` leaves them
+//! (`target/x86_64-unknown-none/guest/`), or in `TARE_IMAGES`.
+//!
+//! A test that lacks an image or `/dev/kvm` prints `SKIP: reason`; with
+//! `TARE_REQUIRE_KVM=1` in the environment such a skip is a failure. One that lacks a program
+//! or a right which set-up cannot give prints the same and is never a failure.
 
 #![forbid(unsafe_code)]
 
 mod image;
 mod needs;
 mod run;
+mod wait;
 
-pub use image::{ImageError, image};
-pub use needs::{kvm, or_skip, skip};
+pub use image::{ImageError, built_image, image};
+pub use needs::{free_port, installed, kvm, lacks, or_skip, skip};
 pub use run::{Machine, Outcome, RunError};
 pub use tare_qemu::{Accelerator, MachineType};
+pub use wait::eventually;

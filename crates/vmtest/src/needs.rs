@@ -1,10 +1,12 @@
-//! What a test needs of the machine, and what happens where it is missing: the test
-//! prints `SKIP: reason` and ends, or fails with `TARE_REQUIRE_KVM=1`.
+//! What a test needs of the computer, and what happens where that is missing.
 
 use std::fmt::Display;
 use std::fs::OpenOptions;
 
-/// Prints why a test is skipped; always `false`, for conditions.
+use tare_host::program::find_program;
+
+/// Prints why a test is skipped that every computer can run which has KVM and what set-up
+/// installs and builds; always `false`, for conditions.
 ///
 /// # Panics
 /// With `TARE_REQUIRE_KVM=1`, when skipping is not allowed.
@@ -14,6 +16,24 @@ pub fn skip(reason: impl Display) -> bool {
     assert!(!required, "a skip is not allowed: {reason}");
     println!("SKIP: {reason}");
     false
+}
+
+/// Prints why a test is skipped that not every computer can run.
+pub fn lacks(reason: impl Display) {
+    println!("SKIP: {reason}");
+}
+
+/// Whether a program is on the search path.
+pub fn installed(program: &str) -> bool {
+    find_program(program).is_ok()
+}
+
+/// A TCP port of the loopback interface that is free now.
+///
+/// # Panics
+/// If there is none.
+pub fn free_port() -> u16 {
+    tare_qemu::free_port().expect("a free port")
 }
 
 /// The value, or a skip with the error as its reason.

@@ -21,7 +21,7 @@ fn run(program: &str, words: &[&str]) -> Option<Output> {
         .stdout(Stdio::null())
         .status();
     if found.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-        println!("SKIP: {program} is not installed");
+        tare_vmtest::lacks(format!("{program} is not installed"));
         return None;
     }
     let mut command = Command::new("timeout");

@@ -9,7 +9,7 @@ use crate::support::{Place, installed, needs};
 fn a_guest_of_cloud_hypervisor_reads_and_writes() {
     if !installed("cloud-hypervisor") {
         // Debian has no package of it: nothing that a test may require.
-        eprintln!("SKIP: cloud-hypervisor is not installed");
+        tare_vmtest::lacks("cloud-hypervisor is not installed");
         return;
     }
     if !needs::kvm() {

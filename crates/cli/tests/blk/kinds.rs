@@ -106,7 +106,7 @@ impl Loop {
                 Some(Self(path.trim().to_owned()))
             }
             other => {
-                println!("SKIP: no loop device: {other:?}");
+                tare_vmtest::lacks(format!("no loop device: {other:?}"));
                 None
             }
         }

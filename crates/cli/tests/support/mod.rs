@@ -1,7 +1,7 @@
 //! What the tests of the program share: a `tare` whose run directories are the
 //! test's own, with a bound on its time, tiny guests made of a few bytes, and
 //! whether what a test needs is there.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code, unused_imports, clippy::unwrap_used)]
 
 pub(crate) mod fuse;
 pub(crate) mod guest;
@@ -14,6 +14,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+pub(crate) use tare_vmtest::{eventually, free_port, installed};
 use tempfile::TempDir;
 
 /// Longest time that one command may take.
@@ -139,28 +140,6 @@ fn reader(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<S
         }
         String::from_utf8_lossy(&bytes).into_owned()
     })
-}
-
-/// Waits until `holds`, for a bounded time.
-#[track_caller]
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Whether a program is installed.
-pub(crate) fn installed(program: &str) -> bool {
-    let found = |dir: std::path::PathBuf| dir.join(program).is_file();
-    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(found)
-}
-
-/// A TCP port that is free now.
-pub(crate) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// The output of a short command.

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::installed;
 
+use tare_vmtest::{built_image, or_skip};
+
 pub(crate) use tare_vmtest::skip;
 
 /// Whether machines can run here.
@@ -23,22 +25,10 @@ pub(crate) fn passt() -> bool {
 
 /// An image of the library OS, if it is built.
 pub(crate) fn built(name: &str) -> Option<PathBuf> {
-    let set = std::env::var_os("TARE_IMAGES").map(PathBuf::from);
-    let set = set.map(|dir| dir.join(name)).filter(|path| path.is_file());
-    let found = set.or_else(|| beside(name));
-    if found.is_none() {
-        skip(format!(
-            "the {name} image is not built (cargo xtask guests)"
-        ));
-    }
-    found
+    or_skip(tare_vmtest::image(name))
 }
 
-/// An image that was built where `tare` was.
+/// The one that was built with `tare`.
 pub(crate) fn beside(name: &str) -> Option<PathBuf> {
-    let tare = Path::new(env!("CARGO_BIN_EXE_tare")).parent()?;
-    ["images", "../x86_64-unknown-none/guest"]
-        .map(|directory| tare.join(directory).join(name))
-        .into_iter()
-        .find(|path| path.is_file())
+    built_image(name).ok()
 }

@@ -42,7 +42,7 @@ fn names_the_tick(program: &str, words: impl FnOnce(&Place, &str, &str) -> Vec<S
         return;
     };
     if !installed(program) {
-        eprintln!("SKIP: {program} is not installed");
+        tare_vmtest::lacks(format!("{program} is not installed"));
         return;
     }
     let place = Place::new();

@@ -69,7 +69,7 @@ fn the_command_against_vcpus_that_share_a_cpu_parts_them() {
     machine.vcpus().into_iter().for_each(|tid| pin(tid, 1));
     let before = why(&place, &machine.name);
     let Some(together) = found(&before, "pinned_together") else {
-        eprintln!("SKIP: a second CPU is needed");
+        tare_vmtest::lacks("a second CPU is needed");
         return;
     };
     lines(together)
@@ -91,7 +91,7 @@ fn the_commands_against_halt_polling_end_it() {
     let polls = |told: &Value| vcpus_share(told, |t| &t["vcpu"]["halts"]["polls_attempted"]);
     let told = why(&place, &machine.name);
     let Some(loses) = found(&told, "polling_loses") else {
-        eprintln!("SKIP: this computer is too busy for halt polling");
+        tare_vmtest::lacks("this computer is too busy for halt polling");
         return;
     };
     assert!(polls(&told) > 0.0);
@@ -147,7 +147,7 @@ fn the_command_against_a_quota_raises_it() {
     let qemu = Qemu::start(&place, &image, "microvm", "mode=spin", &[]);
     let pid = qemu.pid().to_string();
     let Some(_quota) = Quota::new(qemu.pid()) else {
-        eprintln!("SKIP: no control group for CPU time can be made here");
+        tare_vmtest::lacks("no control group for CPU time can be made here");
         return;
     };
     let before = expect_cause(&place, &pid, "throttled");

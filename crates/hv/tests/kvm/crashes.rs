@@ -30,7 +30,7 @@ fn an_instruction_that_kvm_lacks_is_an_internal_error_with_its_bytes() {
         return;
     };
     if probe.kind == Kind::Hardware {
-        println!("SKIP: this KVM is hardware, it executes every instruction");
+        tare_vmtest::lacks("this KVM is hardware, it executes every instruction");
         return;
     }
     // nop; paddd

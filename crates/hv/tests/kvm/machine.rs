@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use tare_abi::entry::{EntryMode, EntryState, boot_gdt};
 use tare_abi::layout::{BOOT_GDT, MIB};
 use tare_hv::{Exit, Kvm, Probe, Vcpu, Vm, guest_memory};
+use tare_vmtest::or_skip;
 use vm_memory::{Bytes, GuestAddress};
 
 /// Where the code begins.
@@ -32,17 +33,10 @@ const LONG_64: EntryState = EntryState {
 /// KVM and what it is, or `None` after saying why the test is skipped.
 pub(crate) fn kvm() -> Option<(&'static Kvm, &'static Probe)> {
     static KVM: OnceLock<Option<(Kvm, Probe)>> = OnceLock::new();
-    let opened = KVM.get_or_init(|| match Kvm::open() {
-        Ok(kvm) => {
-            let probe = Probe::run(&kvm).unwrap();
-            Some((kvm, probe))
-        }
-        Err(error) => {
-            let required = std::env::var_os("TARE_REQUIRE_KVM").is_some_and(|it| it == "1");
-            assert!(!required, "KVM is required: {error}");
-            println!("SKIP: {error}");
-            None
-        }
+    let opened = KVM.get_or_init(|| {
+        let kvm = or_skip(Kvm::open())?;
+        let probe = Probe::run(&kvm).unwrap();
+        Some((kvm, probe))
     });
     opened.as_ref().map(|(kvm, probe)| (kvm, probe))
 }

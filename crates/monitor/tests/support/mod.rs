@@ -26,7 +26,7 @@ use tare_control::rundir::{RunDir, RunRoot};
 /// Longest time for anything that should happen.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(crate) use tare_vmtest::kvm;
+pub(crate) use tare_vmtest::{eventually, kvm};
 
 /// Standard output of the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -276,7 +276,7 @@ impl Running {
 
     /// Waits until the guest wrote `text`.
     pub(crate) fn wait_for(&self, text: &str) {
-        wait_until(&format!("the guest writes {text:?}"), || {
+        eventually(&format!("the guest writes {text:?}"), || {
             self.log().contains(text)
         });
     }
@@ -343,15 +343,6 @@ fn read_all(mut stream: impl std::io::Read) -> String {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// Waits for a condition.
-pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !condition() {
-        assert!(begin.elapsed() < TIMEOUT, "waited in vain until {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// The monitor with arguments and nothing else.

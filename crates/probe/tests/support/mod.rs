@@ -3,18 +3,18 @@
 
 #![allow(dead_code)]
 
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tare_abi::entry::{EntryMode, EntryState, boot_gdt};
 use tare_abi::layout::{BOOT_GDT, MIB};
 use tare_account::Account;
 use tare_hv::{Exit, Kvm, Probe, Vm, guest_memory};
 use tare_probe::Source;
+use tare_vmtest::{eventually, image, or_skip};
 use vm_memory::{Bytes, GuestAddress};
 
 const CODE: u64 = 0x10_0000;
@@ -170,12 +170,8 @@ pub(crate) struct Storm {
 impl Storm {
     /// Starts it and waits until the guest says that it has begun.
     pub(crate) fn new(command: &str, arguments: &[&str]) -> Option<Self> {
-        if let Err(error) = Kvm::open() {
-            return skip(&error.to_string());
-        }
-        let Some(image) = image() else {
-            return skip("the storm image is not built (cargo xtask guests)");
-        };
+        or_skip(Kvm::open())?;
+        let image = or_skip(image("storm"))?;
         let serial = tempfile::tempdir().unwrap();
         let log = serial.path().join("serial");
         let started = Command::new("qemu-system-x86_64")
@@ -195,7 +191,9 @@ impl Storm {
             child,
             _serial: serial,
         };
-        wait_for(&log);
+        eventually("the guest begins", || {
+            std::fs::read_to_string(&log).is_ok_and(|text| text.contains("{\"storm\":"))
+        });
         Some(storm)
     }
 
@@ -213,29 +211,4 @@ impl Drop for Storm {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-fn wait_for(log: &Path) {
-    let begun = || std::fs::read_to_string(log).is_ok_and(|text| text.contains("{\"storm\":"));
-    let end = Instant::now() + Duration::from_secs(120);
-    while !begun() {
-        assert!(Instant::now() < end, "the guest did not begin");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn image() -> Option<PathBuf> {
-    let set = std::env::var_os("TARE_IMAGES").map(PathBuf::from);
-    let beside = std::env::current_exe().ok()?;
-    let target = beside.parent()?.parent()?;
-    let folders = [
-        set,
-        Some(target.join("images")),
-        Some(target.join("../x86_64-unknown-none/guest")),
-    ];
-    let paths = folders
-        .into_iter()
-        .flatten()
-        .map(|folder| folder.join("storm"));
-    paths.into_iter().find(|path| path.is_file())
 }
