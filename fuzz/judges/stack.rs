@@ -16,7 +16,7 @@ use tare_libos::net::link::{Link, Properties, Received, SendChecksums};
 use tare_libos::net::stack::{
     ConnectionId, DatagramId, Ipv6Setup, Limits, ListenerId, Seeds, Setup, Stack, Take,
 };
-use tare_libos::net::waiters::Wake;
+use tare_libos::net::waiters::NoWake;
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -79,19 +79,8 @@ impl Link for Wire {
     fn flush(&mut self) {}
 }
 
-#[derive(Clone)]
-struct Nobody;
-
-impl Wake for Nobody {
-    fn wake(self) {}
-
-    fn is(&self, _other: &Self) -> bool {
-        true
-    }
-}
-
 struct Host {
-    stack: Stack<Wire, Nobody>,
+    stack: Stack<Wire, NoWake>,
     incoming: Queue,
     sent: Rc<RefCell<usize>>,
     now: Instant,

@@ -43,16 +43,8 @@ fn plant(root: &Path) {
 }
 
 fn tree(root: &Path) -> Vec<PathBuf> {
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(root).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_dir() {
-            paths.extend(tree(&entry.path()));
-        }
-        paths.push(entry.path());
-    }
+    let mut paths = tare_vmtest::files_below(root);
     paths.retain(|path| !path.ends_with(".lock"));
-    paths.sort();
     paths
 }
 

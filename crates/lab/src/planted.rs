@@ -119,77 +119,96 @@ struct Analysis {
     say: fn(&mut Noise<'_>, f64) -> Said,
 }
 
-fn of_pairs(count: usize, noise: &mut Noise<'_>, factor: f64) -> (Figure, bool) {
-    let logs = noise.logs(count, factor.ln());
+/// By the interval of the ratio of this many pairs.
+fn of_pairs<const COUNT: usize>(noise: &mut Noise<'_>, factor: f64) -> Said {
+    let logs = noise.logs(COUNT, factor.ln());
     let ratios: Vec<f64> = logs.iter().map(|log| log.exp()).collect();
     let figure = paired_ratio("x", "1", &ratios).unwrap();
     let (low, high) = figure.interval().unwrap();
-    (figure, low <= factor && factor <= high)
+    Said {
+        found: low > 1.0 || high < 1.0,
+        holds: Some(low <= factor && factor <= high),
+    }
 }
 
-fn excludes_one(figure: &Figure) -> bool {
-    let (low, high) = figure.interval().unwrap();
-    low > 1.0 || high < 1.0
+/// By the rank test of the logarithms of 24 pairs.
+fn of_ranks(noise: &mut Noise<'_>, factor: f64) -> Said {
+    let test = signed_rank(&noise.logs(24, factor.ln())).unwrap();
+    let interval = test.interval.unwrap();
+    Said {
+        found: test.p.unwrap() < ALPHA,
+        holds: Some(interval.low <= factor.ln() && factor.ln() <= interval.high),
+    }
 }
+
+/// By the permutation test of 6 machines of each arm.
+fn of_machines(noise: &mut Noise<'_>, factor: f64) -> Said {
+    let (a, b) = (noise.around(6, 1.0), noise.around(6, factor));
+    Said {
+        found: permutation(&a, &b).unwrap() < 0.05,
+        holds: None,
+    }
+}
+
+/// By the first of 20 figures of `tare compare`, medians of 6.
+fn of_compared(noise: &mut Noise<'_>, factor: f64) -> Said {
+    let mut run = |factor: f64| -> Vec<Figure> {
+        let mut of = |index: usize| {
+            let middle = if index == 0 { factor } else { 1.0 };
+            median(&format!("exit_ns.{index}"), "ns", &noise.around(6, middle))
+        };
+        (0..20).filter_map(&mut of).collect()
+    };
+    let (before, after) = (run(1.0), run(factor));
+    let rows = of_figures(&before, &after);
+    let (low, high) = rows[0].ratio_interval.unwrap();
+    let named = |change| matches!(change, Change::Better | Change::Worse);
+    // With no effect any figure that is named is an alarm.
+    let found = if factor == 1.0 {
+        rows.iter().any(|row| named(row.change))
+    } else {
+        rows[0].change == Change::Worse
+    };
+    Said {
+        found,
+        holds: Some(low <= factor && factor <= high),
+    }
+}
+
+/// Most have this in common.
+const USUAL: Analysis = Analysis {
+    name: "",
+    weighings: WEIGHINGS,
+    most_alarms: MOST_AT_5,
+    finds_30: 30,
+    holds: [920, 990],
+    say: of_pairs::<6>,
+};
 
 const ANALYSES: [Analysis; 5] = [
     Analysis {
         name: "platforms: signed ranks of 24 pairs at 1 %",
-        weighings: WEIGHINGS,
         most_alarms: MOST_AT_1,
         finds_30: 95,
         holds: [920, 985],
-        say: |noise, factor| {
-            let logs = noise.logs(24, factor.ln());
-            let test = signed_rank(&logs).unwrap();
-            let interval = test.interval.unwrap();
-            Said {
-                found: test.p.unwrap() < ALPHA,
-                holds: Some(interval.low <= factor.ln() && factor.ln() <= interval.high),
-            }
-        },
+        say: of_ranks,
+        ..USUAL
     },
     Analysis {
         name: "vic: interval of 6 pairs of rounds",
-        weighings: WEIGHINGS,
-        most_alarms: MOST_AT_5,
-        finds_30: 30,
-        holds: [920, 990],
-        say: |noise, factor| {
-            let (figure, holds) = of_pairs(6, noise, factor);
-            Said {
-                found: excludes_one(&figure),
-                holds: Some(holds),
-            }
-        },
+        ..USUAL
     },
     Analysis {
         name: "vic --full: interval of 10 pairs of rounds",
-        weighings: WEIGHINGS,
-        most_alarms: MOST_AT_5,
         finds_30: 60,
-        holds: [920, 990],
-        say: |noise, factor| {
-            let (figure, holds) = of_pairs(10, noise, factor);
-            Said {
-                found: excludes_one(&figure),
-                holds: Some(holds),
-            }
-        },
+        say: of_pairs::<10>,
+        ..USUAL
     },
     Analysis {
         name: "http-bursts, ipi-halt: permutation of 6 machines",
-        weighings: WEIGHINGS,
-        most_alarms: MOST_AT_5,
-        finds_30: 30,
         holds: [0, 0],
-        say: |noise, factor| {
-            let (a, b) = (noise.around(6, 1.0), noise.around(6, factor));
-            Said {
-                found: permutation(&a, &b).unwrap() < 0.05,
-                holds: None,
-            }
-        },
+        say: of_machines,
+        ..USUAL
     },
     Analysis {
         name: "all: tare compare, medians of 6, 20 figures",
@@ -197,29 +216,7 @@ const ANALYSES: [Analysis; 5] = [
         most_alarms: MOST_OF_MANY,
         finds_30: 4,
         holds: [920, 1000],
-        say: |noise, factor| {
-            let mut run = |factor: f64| -> Vec<Figure> {
-                let mut of = |index: usize| {
-                    let middle = if index == 0 { factor } else { 1.0 };
-                    median(&format!("exit_ns.{index}"), "ns", &noise.around(6, middle))
-                };
-                (0..20).filter_map(&mut of).collect()
-            };
-            let (before, after) = (run(1.0), run(factor));
-            let rows = of_figures(&before, &after);
-            let (low, high) = rows[0].ratio_interval.unwrap();
-            let named = |change| matches!(change, Change::Better | Change::Worse);
-            // With no effect any figure that is named is an alarm.
-            let found = if factor == 1.0 {
-                rows.iter().any(|row| named(row.change))
-            } else {
-                rows[0].change == Change::Worse
-            };
-            Said {
-                found,
-                holds: Some(low <= factor && factor <= high),
-            }
-        },
+        say: of_compared,
     },
 ];
 

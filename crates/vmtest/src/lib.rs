@@ -11,11 +11,13 @@
 
 #![forbid(unsafe_code)]
 
+mod files;
 mod image;
 mod needs;
 mod run;
 mod wait;
 
+pub use files::files_below;
 pub use image::{ImageError, built_image, image};
 pub use needs::{free_port, installed, kvm, lacks, or_skip, skip};
 pub use run::{Machine, Outcome, RunError};

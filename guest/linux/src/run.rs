@@ -19,7 +19,7 @@ use crate::alarm::Alarm;
 use crate::calls::{self, system::end};
 use crate::errno::{Errno, Result as CallResult};
 use crate::files::tree::{Kind, Last, Tree};
-use crate::files::{Console, Descriptor, Open, Table};
+use crate::files::{Descriptor, Device, Open, Table};
 use crate::futex::Futexes;
 use crate::load::{self, Machine};
 use crate::process::{MOST_THREADS, PID, Process};
@@ -119,8 +119,8 @@ pub fn run() -> Result<u8, RunError> {
         features: tare_hal::cpu_features(),
         random: bytes,
     };
-    let begin = load::load(&process, &layout, file, &start, machine);
-    let begin = begin.map_err(|Errno(errno)| RunError::Load { path, errno })?;
+    let begin = load::load(&process, &layout, file, &start, machine)
+        .map_err(|Errno(errno)| RunError::Load { path, errno })?;
     let registers = Registers {
         rip: begin.rip,
         rsp: begin.rsp,
@@ -224,7 +224,7 @@ fn name_server() -> String {
 
 fn standard_files() -> Table {
     let mut table = Table::new();
-    let open = Open::new(Arc::new(Console), c::O_RDWR);
+    let open = Open::new(Arc::new(Device::Console), c::O_RDWR);
     for number in 0..3 {
         let descriptor = Descriptor {
             open: open.clone(),

@@ -103,21 +103,8 @@ fn a_machine_whose_disk_hangs_answers_and_ends() {
         return;
     };
     let path = disk.path();
-    let words = [
-        "run",
-        image.to_str().unwrap(),
-        "--net",
-        "none",
-        "--name",
-        "db",
-    ];
-    let job = [
-        "--disk",
-        &path,
-        "--cmdline",
-        "cif=4 read=50 ms=600000 warm_ms=0",
-    ];
-    let machine = place.tare(&[&words[..], &job].concat()).spawn().unwrap();
+    let job = "cif=4 read=50 ms=600000 warm_ms=0";
+    let machine = place.loads_disk(&image, &path, job);
     eventually("the guest reads", || {
         let stats = place.run(&["stats", "db", "--json"]).out;
         stats.contains("\"reads\"") && !stats.contains("\"reads\": 0")

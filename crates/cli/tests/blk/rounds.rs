@@ -212,20 +212,7 @@ fn no_write_is_lost_when_the_monitor_is_killed() {
         let disk = place.path().join("d.img");
         File::create(&disk).unwrap().set_len(4 << 20).unwrap();
         let job = "cif=8 read=0 verify=on ms=600000 warm_ms=0 ramp_ms=0";
-        let words = [
-            "run",
-            image.to_str().unwrap(),
-            "--net",
-            "none",
-            "--name",
-            "db",
-        ];
-        let words = [
-            &words[..],
-            &["--disk", disk.to_str().unwrap(), "--cmdline", job],
-        ]
-        .concat();
-        let mut machine = place.tare(&words).spawn().unwrap();
+        let mut machine = place.loads_disk(&image, disk.to_str().unwrap(), job);
         let mut control = Client::new(place.run_root().join("db/control.sock"));
         let mut writes = 0;
         eventually("the guest writes", || {

@@ -1048,10 +1048,7 @@ static void sockets(void)
     close(v);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} groups[] = {
+static const struct group groups[] = {
     {"files", files},       {"devices", devices}, {"directories", directories},
     {"descriptors", descriptors}, {"vectors", vectors}, {"pipes", pipes},
     {"events", events},     {"memory", memory},   {"signals", signals},
@@ -1061,22 +1058,5 @@ static const struct {
 
 int main(int count, char **words)
 {
-    char place[4096];
-    const char *above = getenv("TMPDIR");
-    snprintf(place, sizeof place, "%s/calls-XXXXXX", above ? above : "/tmp");
-    setvbuf(stdout, 0, getenv("LINES") ? _IOLBF : _IOFBF, 1 << 20);
-    if (!mkdtemp(place) || chdir(place)) {
-        perror(place);
-        return 1;
-    }
-    umask(022);
-    signal(SIGPIPE, SIG_IGN);
-    for (int i = 0; i < sizeof groups / sizeof *groups; i++)
-        if (count < 2 || !strcmp(words[1], groups[i].name)) {
-            groups[i].run();
-            fflush(stdout);
-        }
-    chdir("/");
-    printf("left %d\n", rmdir(place));
-    return 0;
+    return run_groups("calls", groups, sizeof groups / sizeof *groups, count, words);
 }

@@ -438,10 +438,7 @@ static void partly(void)
     munmap(area, 4 << 20);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} groups[] = {
+static const struct group groups[] = {
     {"locks", locks},         {"messages", messages}, {"ends", ends},
     {"shutdowns", shutdowns}, {"retries", retries},   {"queues", queues},
     {"directories", directories}, {"partly", partly},
@@ -449,21 +446,5 @@ static const struct {
 
 int main(int count, char **words)
 {
-    char place[PATH_MAX];
-    const char *above = getenv("TMPDIR");
-    snprintf(place, sizeof place, "%s/corners-XXXXXX", above ? above : "/tmp");
-    setvbuf(stdout, 0, _IOFBF, 1 << 20);
-    if (!mkdtemp(place) || chdir(place)) {
-        perror(place);
-        return 1;
-    }
-    signal(SIGPIPE, SIG_IGN);
-    for (int i = 0; i < sizeof groups / sizeof *groups; i++)
-        if (count < 2 || !strcmp(words[1], groups[i].name)) {
-            groups[i].run();
-            fflush(stdout);
-        }
-    chdir("/");
-    printf("left %d\n", rmdir(place));
-    return 0;
+    return run_groups("corners", groups, sizeof groups / sizeof *groups, count, words);
 }

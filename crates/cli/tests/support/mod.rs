@@ -66,6 +66,14 @@ impl Place {
         end(self.tare(words).spawn().unwrap())
     }
 
+    /// A machine called `db`, without a network, whose guest loads `disk` as `job` says.
+    pub(crate) fn loads_disk(&self, image: &Path, disk: &str, job: &str) -> Child {
+        let image = image.to_str().unwrap();
+        let words = ["run", image, "--net", "none", "--name", "db", "--disk"];
+        let words = [&words[..], &[disk, "--cmdline", job]].concat();
+        self.tare(&words).spawn().unwrap()
+    }
+
     /// Names of the machines that have a run directory.
     pub(crate) fn run_directories(&self) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.run_root()) else {

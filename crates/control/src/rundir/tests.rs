@@ -6,6 +6,8 @@ use std::os::unix::net::UnixListener;
 
 use rustix::fs::{CWD, FileType, mknodat};
 
+use tare_vmtest::files_below;
+
 use super::*;
 
 fn root() -> (tempfile::TempDir, RunRoot) {
@@ -155,29 +157,16 @@ fn plant(root: &Path) {
     fs::write(root.join("with-other-lock/lock"), "pid 7\n").unwrap();
 }
 
-fn tree(root: &Path) -> Vec<PathBuf> {
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(root).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_dir() {
-            paths.extend(tree(&entry.path()));
-        }
-        paths.push(entry.path());
-    }
-    paths.sort();
-    paths
-}
-
 #[test]
 fn what_tare_did_not_make_is_listed_and_left_alone() {
     let keep = tempfile::tempdir().unwrap();
     plant(keep.path());
-    let before = tree(keep.path());
+    let before = files_below(keep.path());
     let root = RunRoot::open(keep.path()).unwrap();
     let listing = root.list().unwrap();
     assert!(listing.runs.is_empty());
     assert_eq!(listing.foreign.len(), 10, "{listing:?}");
-    assert_eq!(tree(keep.path()), before);
+    assert_eq!(files_below(keep.path()), before);
     for path in &listing.foreign {
         let name = path.file_name().unwrap().to_str().unwrap();
         for error in [
@@ -190,7 +179,7 @@ fn what_tare_did_not_make_is_listed_and_left_alone() {
         }
     }
     fs::remove_file(keep.path().join(ROOT_LOCK)).unwrap();
-    assert_eq!(tree(keep.path()), before);
+    assert_eq!(files_below(keep.path()), before);
 }
 
 #[test]
@@ -218,7 +207,7 @@ fn reading_a_root_that_is_missing_makes_nothing() {
     let (keep, root) = root();
     assert_eq!(root.list().unwrap(), Listing::default());
     assert!(matches!(root.find("web"), Err(RunDirError::NotRunning(_))));
-    assert!(tree(keep.path()).is_empty());
+    assert!(files_below(keep.path()).is_empty());
 }
 
 #[test]

@@ -188,6 +188,19 @@ mod tests {
             stream
         }
 
+        /// Clients in the middle of a request on every place, and one more with a whole one.
+        fn full_of_half_requests(&mut self) -> (Vec<UnixStream>, UnixStream) {
+            let mut clients: Vec<_> = (0..MAX_CLIENTS).map(|_| self.connect()).collect();
+            for client in &mut clients {
+                client.write_all(&GET[..8]).unwrap();
+                self.turn();
+            }
+            let mut waiting = self.connect();
+            waiting.write_all(GET).unwrap();
+            self.turn();
+            (clients, waiting)
+        }
+
         fn turn(&mut self) {
             let mut ready = Vec::new();
             self.poll.wait(&mut ready, Wait::No).unwrap();
@@ -254,14 +267,7 @@ mod tests {
     #[test]
     fn a_client_waits_while_all_others_are_in_the_middle_of_a_request() {
         let mut rig = Rig::new();
-        let mut clients: Vec<_> = (0..MAX_CLIENTS).map(|_| rig.connect()).collect();
-        for client in &mut clients {
-            client.write_all(&GET[..8]).unwrap();
-            rig.turn();
-        }
-        let mut waiting = rig.connect();
-        waiting.write_all(GET).unwrap();
-        rig.turn();
+        let (mut clients, mut waiting) = rig.full_of_half_requests();
         assert_ne!(rig.server.wait(), Wait::Forever);
         let mut ready = Vec::new();
         rig.poll.wait(&mut ready, Wait::No).unwrap();
@@ -279,14 +285,7 @@ mod tests {
     #[test]
     fn half_requests_keep_others_out_for_a_second_at_most() {
         let mut rig = Rig::new();
-        let mut clients: Vec<_> = (0..MAX_CLIENTS).map(|_| rig.connect()).collect();
-        for client in &mut clients {
-            client.write_all(&GET[..8]).unwrap();
-            rig.turn();
-        }
-        let mut waiting = rig.connect();
-        waiting.write_all(GET).unwrap();
-        rig.turn();
+        let (_clients, mut waiting) = rig.full_of_half_requests();
         for client in rig.server.clients.iter_mut().flatten() {
             client.heard = client.heard.checked_sub(SILENCE_LIMIT).unwrap();
         }

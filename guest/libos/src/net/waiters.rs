@@ -10,6 +10,18 @@ pub trait Wake {
     fn is(&self, other: &Self) -> bool;
 }
 
+/// Of a thread that drives a whole stack and looks at everything in turn.
+#[derive(Clone, Copy, Debug)]
+pub struct NoWake;
+
+impl Wake for NoWake {
+    fn wake(self) {}
+
+    fn is(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
 /// Usually empty or one.
 #[derive(Debug)]
 pub(crate) struct Waiters<W> {

@@ -141,7 +141,7 @@ pub(super) fn poll(
             ..0 => None,
             number => match opened(context, number as u64) {
                 Ok(open) => Some((open, wanted | c::POLLERR | c::POLLHUP)),
-                Err(_) => Some((Open::new(Arc::new(crate::files::Null), 0), POLLNVAL)),
+                Err(_) => Some((Open::new(Arc::new(crate::files::Device::Null), 0), POLLNVAL)),
             },
         });
     }
@@ -161,17 +161,11 @@ pub(super) fn poll(
             entry[6..].copy_from_slice(&(events as u16).to_le_bytes());
             ready += u64::from(events != 0);
         }
-        if ready == 0 {
-            Err(Errno::EAGAIN)
-        } else {
-            Ok(ready)
-        }
+        ready
     };
-    let ready = context.with_mask(mask, || {
-        unless_signalled(context, until_ready(context, &watched, deadline, look)?)
-    })?;
+    let ready = count_ready(context, &watched, deadline, mask, look)?;
     context.process.write(list, &entries)?;
-    Ok(ready.unwrap_or(0))
+    Ok(ready)
 }
 
 pub(super) fn poll_ms(context: &Context<'_>, list: u64, count: u64, timeout: u64) -> Result {
@@ -252,18 +246,31 @@ pub(super) fn select(
                 }
             }
         }
-        if ready == 0 {
-            Err(Errno::EAGAIN)
-        } else {
-            Ok(ready)
-        }
+        ready
     };
-    let ready = context.with_mask(mask, || {
-        unless_signalled(context, until_ready(context, &watched, deadline, look)?)
-    })?;
+    let ready = count_ready(context, &watched, deadline, mask, look)?;
     for (set, address) in found.iter().zip(sets).filter(|(_, address)| *address != 0) {
         context.process.write(address, set)?;
     }
+    Ok(ready)
+}
+
+/// How many of `files` are ready, as `look` counts them, at once or within the time, in which
+/// the signals of `mask` are blocked instead of the thread's own.
+fn count_ready(
+    context: &Context<'_>,
+    files: &[&dyn File],
+    deadline: Option<Instant>,
+    mask: Option<Mask>,
+    mut look: impl FnMut() -> u64,
+) -> Result {
+    let look = || match look() {
+        0 => Err(Errno::EAGAIN),
+        ready => Ok(ready),
+    };
+    let ready = context.with_mask(mask, || {
+        unless_signalled(context, until_ready(context, files, deadline, look)?)
+    })?;
     Ok(ready.unwrap_or(0))
 }
 

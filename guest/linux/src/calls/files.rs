@@ -12,9 +12,9 @@ use tare_libos::sync::SpinLock;
 use super::descriptors::insert;
 use super::io::open as opened;
 use crate::errno::{Errno, Result};
-use crate::files::regular::{Directory, Random, Regular, Zeros};
-use crate::files::tree::{Device, Kind, Last, Node};
-use crate::files::{Bytes, Console, File, Null, Open};
+use crate::files::regular::{Directory, Regular};
+use crate::files::tree::{Kind, Last, Node};
+use crate::files::{Bytes, File, Open};
 use crate::thread::Context;
 
 pub(super) const AT_FDCWD: i32 = -100;
@@ -131,11 +131,7 @@ pub(super) fn openat(
         }),
         Kind::Link(_) => return Err(Errno::ELOOP),
         Kind::Socket(_) => return Err(Errno::ENXIO),
-        Kind::Device(Device::Null) => Arc::new(Null),
-        Kind::Device(Device::Zero) => Arc::new(Zeros::Zero),
-        Kind::Device(Device::Full) => Arc::new(Zeros::Full),
-        Kind::Device(Device::Random) => Arc::new(Random),
-        Kind::Device(Device::Console) => Arc::new(Console),
+        Kind::Device(device) => Arc::new(*device),
         Kind::File(bytes) => {
             if has(c::O_TRUNC) {
                 bytes.set_len(0)?;

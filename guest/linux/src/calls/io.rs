@@ -9,9 +9,9 @@ use super::net;
 use crate::errno::{Errno, Result};
 use crate::files::endpoint::Kind;
 use crate::files::pipe::Pipe;
-use crate::files::regular::{Regular, Zeros};
+use crate::files::regular::Regular;
 use crate::files::unix::Unix;
-use crate::files::{Open, Way};
+use crate::files::{Device, Open, Way};
 use crate::process::Process;
 use crate::thread::Context;
 
@@ -414,8 +414,9 @@ pub(super) fn sendfile(context: &mut Context<'_>, a: super::Arguments) -> Result
     let (to, from) = (open(context, to)?, open(context, from)?);
     from.may(Way::Read)?;
     to.may(Way::Write)?;
-    let is_sent =
-        from.file.as_kind::<Regular>().is_some() || from.file.as_kind::<Zeros>().is_some();
+    let device = from.file.as_kind::<Device>();
+    let is_zeros = device.is_some_and(|it| matches!(it, Device::Zero | Device::Full));
+    let is_sent = is_zeros || from.file.as_kind::<Regular>().is_some();
     if !is_sent || to.flags() & O_APPEND != 0 {
         return Err(Errno::EINVAL);
     }

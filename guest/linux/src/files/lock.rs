@@ -3,7 +3,6 @@
 use alloc::vec::Vec;
 
 use tare_libos::sync::SpinLock;
-use tare_libos::thread::Thread as Waiter;
 
 use super::{File, Status, Watchers};
 use crate::errno::{Errno, Result};
@@ -58,12 +57,8 @@ impl File for Lock {
         Status::anonymous()
     }
 
-    fn watch(&self, waiter: &Waiter) {
-        self.watchers.add(waiter);
-    }
-
-    fn unwatch(&self, waiter: &Waiter) {
-        self.watchers.remove(waiter);
+    fn watchers(&self) -> Option<&Watchers> {
+        Some(&self.watchers)
     }
 }
 

@@ -3,8 +3,8 @@
 //! A [`File`] never waits: what would block is EAGAIN, and the call that may wait
 //! watches the file and tries again (`crate::thread::wait`).
 
-mod console;
 mod data;
+mod device;
 pub(crate) mod endpoint;
 pub(crate) mod epoll;
 pub(crate) mod lock;
@@ -20,8 +20,8 @@ mod watch;
 
 use core::any::Any;
 
-pub(crate) use console::{Console, Null};
 pub(crate) use data::Bytes;
+pub(crate) use device::Device;
 pub(crate) use table::{Descriptor, MOST, Open, Table, Uses, Way};
 pub(crate) use watch::Watchers;
 
@@ -139,8 +139,18 @@ pub(crate) trait File: Send + Sync + Any {
         0
     }
 
+    /// Those who look at it when [`ready`](Self::ready) may have changed, where that is all
+    /// that watching takes.
+    fn watchers(&self) -> Option<&Watchers> {
+        None
+    }
+
     /// Lets `waiter` be unparked when [`ready`](Self::ready) may have changed.
-    fn watch(&self, _waiter: &Waiter) {}
+    fn watch(&self, waiter: &Waiter) {
+        if let Some(watchers) = self.watchers() {
+            watchers.add(waiter);
+        }
+    }
 
     /// When [`ready`](Self::ready) changes by time, first after `after_ns`.
     fn deadline_ns(&self, _after_ns: u64) -> Option<u64> {
@@ -148,7 +158,11 @@ pub(crate) trait File: Send + Sync + Any {
     }
 
     /// Takes [`watch`](Self::watch) back.
-    fn unwatch(&self, _waiter: &Waiter) {}
+    fn unwatch(&self, waiter: &Waiter) {
+        if let Some(watchers) = self.watchers() {
+            watchers.remove(waiter);
+        }
+    }
 
     /// For `readlink` of `/proc/self/fd`.
     fn name(&self) -> alloc::string::String {

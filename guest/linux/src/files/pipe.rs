@@ -7,7 +7,6 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linux_raw_sys::general::{POLLERR, POLLHUP, POLLIN, POLLOUT, S_IFIFO};
 use tare_libos::sync::SpinLock;
-use tare_libos::thread::Thread as Waiter;
 
 use super::{File, Status, Watchers};
 use crate::errno::{Errno, Result};
@@ -144,12 +143,8 @@ impl File for Pipe {
         Ok(self.shared.bytes.lock().len() as u64)
     }
 
-    fn watch(&self, waiter: &Waiter) {
-        self.shared.watchers.add(waiter);
-    }
-
-    fn unwatch(&self, waiter: &Waiter) {
-        self.shared.watchers.remove(waiter);
+    fn watchers(&self) -> Option<&Watchers> {
+        Some(&self.shared.watchers)
     }
 
     fn name(&self) -> String {
@@ -225,12 +220,8 @@ impl File for Event {
         readable | if count < u64::MAX - 1 { POLLOUT } else { 0 }
     }
 
-    fn watch(&self, waiter: &Waiter) {
-        self.watchers.add(waiter);
-    }
-
-    fn unwatch(&self, waiter: &Waiter) {
-        self.watchers.remove(waiter);
+    fn watchers(&self) -> Option<&Watchers> {
+        Some(&self.watchers)
     }
 
     fn name(&self) -> String {

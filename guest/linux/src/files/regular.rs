@@ -1,4 +1,4 @@
-//! Open files and directories of the tree, and devices.
+//! Open files and directories of the tree.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -195,77 +195,6 @@ impl File for Directory {
 
     fn name(&self) -> String {
         self.path.clone()
-    }
-}
-
-/// `/dev/zero`, and `/dev/full`, which takes no writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Zeros {
-    Zero,
-    Full,
-}
-
-impl File for Zeros {
-    fn read(&self, to: &mut [u8]) -> Result<usize> {
-        to.fill(0);
-        Ok(to.len())
-    }
-
-    fn write(&self, from: &[u8]) -> Result<usize> {
-        match self {
-            Self::Zero => Ok(from.len()),
-            Self::Full => Err(Errno::ENOSPC),
-        }
-    }
-
-    fn read_at(&self, _offset: u64, to: &mut [u8]) -> Result<usize> {
-        self.read(to)
-    }
-
-    fn write_at(&self, _offset: u64, from: &[u8]) -> Result<usize> {
-        self.write(from)
-    }
-
-    fn seek(&self, _offset: i64, _whence: u32) -> Result {
-        Ok(0)
-    }
-
-    fn has_events(&self) -> bool {
-        false
-    }
-
-    fn status(&self) -> Status {
-        Status::device(1, if *self == Self::Zero { 5 } else { 7 })
-    }
-}
-
-/// `/dev/urandom`.
-pub(crate) struct Random;
-
-impl File for Random {
-    fn read_at(&self, _offset: u64, to: &mut [u8]) -> Result<usize> {
-        self.read(to)
-    }
-
-    fn write_at(&self, _offset: u64, from: &[u8]) -> Result<usize> {
-        self.write(from)
-    }
-
-    fn seek(&self, _offset: i64, _whence: u32) -> Result {
-        Ok(0)
-    }
-
-    fn read(&self, to: &mut [u8]) -> Result<usize> {
-        tare_libos::random::fill(to);
-        Ok(to.len())
-    }
-
-    fn write(&self, from: &[u8]) -> Result<usize> {
-        Ok(from.len())
-    }
-
-    fn status(&self) -> Status {
-        Status::device(1, 9)
     }
 }
 

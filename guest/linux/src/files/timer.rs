@@ -3,7 +3,6 @@
 use linux_raw_sys::general::POLLIN;
 use tare_hal::clock;
 use tare_libos::sync::SpinLock;
-use tare_libos::thread::Thread as Waiter;
 
 use super::{File, Status, Watchers};
 use crate::errno::{Errno, Result};
@@ -111,12 +110,8 @@ impl File for Timer {
         Some(self.setting.lock().next_ns).filter(|&next_ns| next_ns > after_ns)
     }
 
-    fn watch(&self, waiter: &Waiter) {
-        self.watchers.add(waiter);
-    }
-
-    fn unwatch(&self, waiter: &Waiter) {
-        self.watchers.remove(waiter);
+    fn watchers(&self) -> Option<&Watchers> {
+        Some(&self.watchers)
     }
 }
 

@@ -12,7 +12,7 @@ use tare_libos::sync::SpinLock;
 
 use super::lock::Lock;
 use super::unix::Named;
-use super::{Bytes, Status};
+use super::{Bytes, Device, Status};
 use crate::errno::{Errno, Result};
 
 /// Most links that a path goes through.
@@ -40,28 +40,6 @@ pub(crate) enum Kind {
     Device(Device),
     /// The name of a socket.
     Socket(Named),
-}
-
-/// A character device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Device {
-    Null,
-    Zero,
-    Full,
-    Random,
-    Console,
-}
-
-impl Device {
-    const fn numbers(self) -> (u32, u32) {
-        match self {
-            Self::Null => (1, 3),
-            Self::Zero => (1, 5),
-            Self::Full => (1, 7),
-            Self::Random => (1, 9),
-            Self::Console => (5, 1),
-        }
-    }
 }
 
 /// Whether a link at a path's end counts as what it points to.

@@ -171,19 +171,20 @@ pub(crate) fn responses(mut bytes: &[u8], to_head: &[usize]) -> Vec<Response> {
 pub(crate) const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 pub(crate) const MODIFIED_S: u64 = 784_111_777;
 
+/// The content of `big.bin`.
+pub(crate) fn big() -> &'static [u8] {
+    static BIG: LazyLock<Vec<u8>> =
+        LazyLock::new(|| (0..3_000_000u32).map(|i| (i % 251) as u8).collect());
+    &BIG
+}
+
 /// The site of the tests.
 pub(crate) fn server() -> Server<MemoryFiles> {
-    static BIG: LazyLock<&[u8]> = LazyLock::new(|| {
-        (0..3_000_000u32)
-            .map(|i| (i % 251) as u8)
-            .collect::<Vec<u8>>()
-            .leak()
-    });
     let files = MemoryFiles::new()
         .with("index.html", b"<p>root</p>".as_slice(), MODIFIED_S)
         .with("ten.txt", b"0123456789".as_slice(), MODIFIED_S)
         .with("empty", b"", MODIFIED_S)
-        .with("big.bin", *BIG, MODIFIED_S)
+        .with("big.bin", big(), MODIFIED_S)
         .with("sub dir/index.html", b"sub".as_slice(), MODIFIED_S)
         .with("docs/a.txt", b"a".as_slice(), MODIFIED_S)
         .with_directory("bare");

@@ -8,7 +8,7 @@ use tare_libos::io::{ErrorKind, IoSlice};
 use tare_libos::net::frame::{Checksums, Medium};
 use tare_libos::net::link::{Link, Properties, Received, SendChecksums};
 use tare_libos::net::stack::{ConnectionId, Half, ListenerId, Progress, Seeds, Setup, Stack};
-use tare_libos::net::waiters::Wake;
+use tare_libos::net::waiters::NoWake;
 
 use super::linux::byte;
 
@@ -58,24 +58,12 @@ impl Link for Cable {
     fn flush(&mut self) {}
 }
 
-/// The wire's thread polls everything in turn and never waits.
-#[derive(Clone)]
-struct Nobody;
-
-impl Wake for Nobody {
-    fn wake(self) {}
-
-    fn is(&self, _other: &Self) -> bool {
-        true
-    }
-}
-
 /// Time as the stack counts it.
 type StackInstant = tare_libos::net::stack::Instant;
 
 /// A server of `bytes` bytes.
 pub(super) struct Ours {
-    stack: Stack<Cable, Nobody>,
+    stack: Stack<Cable, NoWake>,
     begin: Instant,
     listener: ListenerId,
     connection: Option<ConnectionId>,
