@@ -45,8 +45,8 @@ impl MainLoop {
         let poll = Poll::new().map_err(failed_to("make an epoll"))?;
         poll.add(signal, SIGNAL)
             .map_err(failed_to("watch its events"))?;
-        let server = Server::new(control, &poll, SERVER);
-        let server = server.map_err(failed_to("serve its control socket"))?;
+        let server =
+            Server::new(control, &poll, SERVER).map_err(failed_to("serve its control socket"))?;
         Ok(Self { poll, server })
     }
 

@@ -62,8 +62,10 @@ impl Threads {
             work(prepared, confine::confine(role, files));
         };
         let builder = thread::Builder::new().name(name.clone());
-        let handle = builder.stack_size(STACK_BYTES).spawn(body);
-        let handle = handle.map_err(failed_to("start a thread"))?;
+        let handle = builder
+            .stack_size(STACK_BYTES)
+            .spawn(body)
+            .map_err(failed_to("start a thread"))?;
         let gone = |_| failed_to("start a thread")(io::ErrorKind::BrokenPipe.into());
         self.0.push(Thread {
             name,

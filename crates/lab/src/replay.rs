@@ -33,8 +33,7 @@ impl Record {
     /// Reads the record in a run directory.
     pub fn read(dir: &Path) -> Result<Self, WeighError> {
         let path = dir.join("raw.jsonl");
-        let text = fs::read_to_string(&path);
-        let text = text.map_err(|source| WeighError::Read { path, source })?;
+        let text = fs::read_to_string(&path).map_err(|source| WeighError::Read { path, source })?;
         let lines = text.lines();
         let lines = lines.filter_map(|line| serde_json::from_str(line).ok());
         let this = Self {

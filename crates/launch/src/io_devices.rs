@@ -33,8 +33,9 @@ pub(crate) fn of(disks: &[OpenDisk]) -> Result<Vec<String>, DeviceError> {
 }
 
 fn device(devices: &Path, disk: &File, path: &str) -> Result<String, DeviceError> {
-    let metadata = disk.metadata();
-    let metadata = metadata.map_err(|error| DeviceError::Metadata(path.to_owned(), error))?;
+    let metadata = disk
+        .metadata()
+        .map_err(|error| DeviceError::Metadata(path.to_owned(), error))?;
     let device = if metadata.file_type().is_block_device() {
         metadata.rdev()
     } else {

@@ -86,8 +86,10 @@ impl Devices {
         settings: NetSettings,
         link: L,
     ) -> Result<(), StartError> {
-        let backend = link.as_fd().try_clone_to_owned();
-        let backend = backend.map_err(failed_to("copy the network's descriptor"))?;
+        let backend = link
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(failed_to("copy the network's descriptor"))?;
         let limits = Arc::new(SharedRules::new(settings.limits));
         let shared = Arc::clone(&limits);
         let device = Net::new(settings, link);
@@ -119,8 +121,7 @@ impl Devices {
         let device = Blk::new(disk.settings, disk.disk, engine, clock);
         let rules = Arc::new(SharedRules::new(DiskRules::now(&device)));
         let event = device.event().map(|event| event.try_clone_to_owned());
-        let event = event.transpose();
-        let event = event.map_err(failed_to("copy an eventfd"))?;
+        let event = event.transpose().map_err(failed_to("copy an eventfd"))?;
         let shared = Arc::clone(&rules);
         let queues = self.add_served("blk", device, event, |device| {
             Box::new(Adjusted {

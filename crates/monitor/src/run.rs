@@ -172,8 +172,10 @@ fn run_machine(
 
     let threads = spawn(machine.vcpus, machine.io, shutdown)?;
     machine.observer.threads = threads.observers()?;
-    let vcpus = machine.observer.vcpu_threads();
-    let vcpus = vcpus.map_err(failed_to("open its threads' statistics"))?;
+    let vcpus = machine
+        .observer
+        .vcpu_threads()
+        .map_err(failed_to("open its threads' statistics"))?;
     machine.observer.halt.borrow_mut().watch(vcpus);
     if let Some(event) = machine.observer.halt.borrow().event() {
         main.watch(borrow(event), routes::HALT)?;

@@ -177,8 +177,9 @@ fn headers(file: &[u8]) -> Result<(&Header, &[ProgramHeader64<Le>]), ElfError> {
         return Err(ElfError::Machine);
     }
     let header = Header::parse(file).map_err(|_| ElfError::Truncated("the header"))?;
-    let headers = header.program_headers(Le, file);
-    let headers = headers.map_err(|_| ElfError::Truncated("the table of segments"))?;
+    let headers = header
+        .program_headers(Le, file)
+        .map_err(|_| ElfError::Truncated("the table of segments"))?;
     Ok((header, headers))
 }
 

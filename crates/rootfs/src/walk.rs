@@ -184,8 +184,10 @@ impl Walk<'_> {
         if self.open.iter().any(|open| open == target) {
             return self.leave_out(link, "the link leads to a directory that it is in");
         }
-        let stat = self.root.stat_below(target);
-        let stat = stat.map_err(read(&self.root.full(target)))?;
+        let stat = self
+            .root
+            .stat_below(target)
+            .map_err(read(&self.root.full(target)))?;
         self.add(target.to_owned(), name, &stat)
     }
 

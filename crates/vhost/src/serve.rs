@@ -177,8 +177,8 @@ fn prepare(disk: ServedDisk) -> Result<(Socket, DiskControl, IoLoop, OwnedFd), S
     let session = Arc::new(Mutex::new(session));
     let stop = event()?;
     let listener = socket.listener().map_err(failed_to("serve the socket"))?;
-    let io = IoLoop::new(epoll, listener, session, counters, clone(&stop)?, event()?);
-    let io = io.map_err(failed_to("watch the socket"))?;
+    let io = IoLoop::new(epoll, listener, session, counters, clone(&stop)?, event()?)
+        .map_err(failed_to("watch the socket"))?;
     let control = DiskControl {
         path,
         rules: io.rules(),

@@ -34,8 +34,8 @@ impl Alarm {
             let started = thread::Builder::new()
                 .name("alarm")
                 .stack_size(STACK_BYTES)
-                .spawn(move || process.alarm.wait(&process));
-            let started = started.map_err(|_| Errno::ENOMEM)?;
+                .spawn(move || process.alarm.wait(&process))
+                .map_err(|_| Errno::ENOMEM)?;
             *waiter = Some(started.thread().clone());
         }
         Ok(old)

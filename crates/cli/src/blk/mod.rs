@@ -131,8 +131,8 @@ pub(crate) fn blk(args: BlkArgs) -> Outcome {
     allow_descriptors(args.disk.len().min(MOST_DISKS))?;
     let mut disks = Vec::new();
     for (number, asked) in args.disk.iter().enumerate() {
-        let disk = Disk::open_as(&asked.path, asked.access, asked.format);
-        let disk = disk.map_err(OpenDiskError::from)?;
+        let disk =
+            Disk::open_as(&asked.path, asked.access, asked.format).map_err(OpenDiskError::from)?;
         let config = config(number, asked, &disk);
         disks.push((disk, settings(&config).map_err(BadDisk)?, config));
     }

@@ -56,8 +56,11 @@ impl Figures<'_> {
                 names.join(", ")
             ));
         }
-        let tree = self.builder.source.tree(&self.builder.cache);
-        let tree = tree.map_err(MakeError::from)?;
+        let tree = self
+            .builder
+            .source
+            .tree(&self.builder.cache)
+            .map_err(MakeError::from)?;
         let table = calls::of(&tree)
             .map_err(|error| Failure::new(tare_control::exit::ExitCode::KernelSources, error))?;
         let unknown = calls::unknown(&table, &self.spec.profile);

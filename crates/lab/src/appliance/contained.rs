@@ -44,8 +44,8 @@ impl Contained {
     pub(super) fn start(port: u16, memory_mib: u32) -> Result<Self, ApplianceError> {
         let bundle = tempfile::tempdir().map_err(ApplianceError::Prepare)?;
         let id = format!("tare-lab-kv-{}-{port}", std::process::id());
-        let said = prepare(bundle.path(), &id, port, memory_mib);
-        let said = said.map_err(ApplianceError::Prepare)?;
+        let said =
+            prepare(bundle.path(), &id, port, memory_mib).map_err(ApplianceError::Prepare)?;
         let started = Instant::now();
         let child = Command::new(RUNTIME)
             .arg("--root")

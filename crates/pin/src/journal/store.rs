@@ -204,8 +204,8 @@ impl Store {
     }
 
     fn guard_existing(&self) -> Result<File, StoreError> {
-        let metadata = fs::symlink_metadata(&self.folder);
-        let metadata = metadata.map_err(|source| at(&self.folder, source))?;
+        let metadata =
+            fs::symlink_metadata(&self.folder).map_err(|source| at(&self.folder, source))?;
         if !metadata.is_dir() || metadata.uid() != geteuid().as_raw() {
             return Err(StoreError::NotOurs(self.folder.clone()));
         }

@@ -129,8 +129,9 @@ impl Store {
         let missing = || ImageError::Missing(name.to_owned());
         match self {
             Self::Directory(dir) => {
-                let file = dir.open_through_links(name.as_ref());
-                let file = file.map_err(|_| missing())?;
+                let file = dir
+                    .open_through_links(name.as_ref())
+                    .map_err(|_| missing())?;
                 let metadata = file.metadata().map_err(|_| missing())?;
                 metadata.is_file().then_some(()).ok_or_else(missing)?;
                 Ok(Part {

@@ -165,11 +165,13 @@ fn link(tree: &Path, copy: &Path) -> Result<(), PatchError> {
     let mut cp = Command::new("cp");
     cp.arg(if same_device { "-al" } else { "-a" });
     cp.arg(tree).arg(copy).env("LC_ALL", "C");
-    let output = cp.stdin(Stdio::null()).output();
-    let output = output.map_err(|source| PatchError::NoProgram {
-        program: "cp",
-        source,
-    })?;
+    let output = cp
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| PatchError::NoProgram {
+            program: "cp",
+            source,
+        })?;
     if output.status.success() {
         return Ok(());
     }

@@ -84,8 +84,8 @@ pub(super) fn text_bytes() -> Result<f64, String> {
     let output = Command::new("nm")
         .args(["-S", "-C", "--radix=d"])
         .arg(&monitor)
-        .output();
-    let output = output.map_err(|error| format!("policy_text_bytes: nm (binutils): {error}"))?;
+        .output()
+        .map_err(|error| format!("policy_text_bytes: nm (binutils): {error}"))?;
     sum(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| {
         let name = Path::new(&monitor).file_name().unwrap_or_default();
         format!(

@@ -42,8 +42,8 @@ impl VirtioBlk {
     pub(crate) fn new(mut transport: Transport, tables: Tables) -> Result<Arc<Self>, OpenError> {
         let features = setup::negotiate(&mut transport, tables)?;
         let has = |feature| features & feature != 0;
-        let config = setup::config(&transport, features, thread::cores());
-        let config = config.map_err(OpenError::Setup)?;
+        let config =
+            setup::config(&transport, features, thread::cores()).map_err(OpenError::Setup)?;
         let (indirect, event_idx) = (has(features::INDIRECT), has(features::EVENT_IDX));
         let mut lanes: Vec<&'static Lane> = Vec::new();
         for index in 0..config.queues {

@@ -78,8 +78,10 @@ impl Files {
     }
 
     pub(super) fn read(&mut self, path: &str) -> Result<(Content, Metadata)> {
-        let path = self.ext4.canonicalize(path);
-        let path = path.map_err(|error| error::of(&error))?;
+        let path = self
+            .ext4
+            .canonicalize(path)
+            .map_err(|error| error::of(&error))?;
         let key = name(&path).ok_or(ErrorKind::NotFound)?;
         if let Some(cached) = self.cache.get(key) {
             return Ok(cached);
