@@ -161,7 +161,9 @@ mod tests {
         let mut threads = Threads::new();
         let hold = Arc::new(Barrier::new(2));
         let held = Arc::clone(&hold);
-        let work = move |(), _| drop(held.wait());
+        let work = move |(), _| {
+            held.wait();
+        };
         let named = threads.spawn("slow".to_owned(), Role::Io, || (), work);
         named.unwrap();
         threads.open_gate();
