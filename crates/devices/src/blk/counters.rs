@@ -55,6 +55,8 @@ counters! {
         backpressure,
         /// Times that requests waited in a queue for the limits.
         limited,
+        /// Times that the disk got another size.
+        resizes,
         /// Resets that had to wait for requests in flight.
         drained,
     }

@@ -60,6 +60,8 @@ pub struct Blk {
     pub(super) counters: Arc<BlkCounters>,
     pub(super) view: Arc<CoalesceView>,
     pub(super) chain: Chain,
+    /// The driver has to learn of another size.
+    resized: bool,
 }
 
 /// What belongs to one queue.
@@ -107,6 +109,7 @@ impl Blk {
             counters: Arc::default(),
             view: Arc::default(),
             chain: Chain::default(),
+            resized: false,
         }
     }
 
@@ -132,6 +135,21 @@ impl Blk {
         self.settings.limits = limits;
         let now_ns = self.clock.now_ns();
         self.buckets.set(now_ns, limits.iops, limits.bytes_per_s);
+    }
+
+    /// The disk has this many bytes from now on, as its [`Growth`](super::Growth) said; the
+    /// driver learns it with the next queue work.
+    pub fn set_bytes(&mut self, bytes: u64) {
+        if bytes != self.disk.bytes() {
+            self.disk.set_bytes(bytes);
+            self.counters.resizes.increment();
+            self.resized = true;
+        }
+    }
+
+    /// Length of the disk in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.disk.bytes()
     }
 
     /// The limits in force.
@@ -532,6 +550,10 @@ impl VirtioDevice for Blk {
             }
         }
         Ok(())
+    }
+
+    fn take_config_change(&mut self) -> bool {
+        std::mem::take(&mut self.resized)
     }
 
     fn counters(&self) -> Arc<dyn CounterSource> {

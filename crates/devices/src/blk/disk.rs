@@ -231,6 +231,16 @@ impl Disk {
         self.bytes / SECTOR_BYTES
     }
 
+    /// Its length in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The disk has this many bytes from now on: what [`Growth`](super::Growth) said.
+    pub(super) fn set_bytes(&mut self, bytes: u64) {
+        self.bytes = bytes;
+    }
+
     /// Whether the guest may write.
     pub fn is_writable(&self) -> bool {
         self.access == Access::ReadWrite

@@ -11,7 +11,8 @@
 //! driver that does not know flush, every write is RWF_DSYNC, and what cannot be
 //! is followed by a flush. The driver may change the mode (`cache`).
 //!
-//! A disk can have an artificial latency ([`paced()`]).
+//! A disk can have an artificial latency ([`paced()`]), and become longer while it is
+//! served ([`Growth`]).
 //!
 //! A reset waits for what is in flight, on the thread that resets: only then may
 //! the driver use the memory for something else.
@@ -29,6 +30,7 @@ mod device;
 mod disk;
 mod finish;
 mod format;
+mod growth;
 mod in_flight;
 mod io_engine;
 mod paced;
@@ -43,6 +45,7 @@ pub use cache::Cache;
 pub use counters::BlkCounters;
 pub use device::{Blk, BlkSettings};
 pub use disk::{Access, Disk, DiskError, Format, Problem};
+pub use growth::{Growth, GrowthError};
 pub use io_engine::{
     Durability, Finished, IoEngine, IoEngineChoice, Operation, SyncIoEngine, choose,
 };

@@ -26,8 +26,8 @@ use crate::virtio::{QueueError, Span};
 /// that memory mapped.
 #[derive(Debug)]
 pub struct Buffers {
-    /// The addresses in `vectors` lie in it.
-    _memory: Arc<GuestRam>,
+    /// The addresses in `vectors` lie in it. `None`: there is no vector.
+    _memory: Option<Arc<GuestRam>>,
     vectors: Vec<libc::iovec>,
     /// Vectors before this one are done.
     first: usize,
@@ -44,7 +44,15 @@ impl Buffers {
     /// No buffers yet.
     pub fn new(memory: &Arc<GuestRam>) -> Self {
         Self {
-            _memory: Arc::clone(memory),
+            _memory: Some(Arc::clone(memory)),
+            ..Self::none()
+        }
+    }
+
+    /// No buffers, for an operation that takes none.
+    pub(super) fn none() -> Self {
+        Self {
+            _memory: None,
             vectors: Vec::new(),
             first: 0,
             own: None,
@@ -73,7 +81,9 @@ impl Buffers {
     pub fn gather(&mut self, spans: &[Span], skip: usize, len: usize) -> Result<(), QueueError> {
         self.clear();
         let (mut skip, mut left) = (skip, len);
-        let memory = &self._memory;
+        let Some(memory) = &self._memory else {
+            return Err(QueueError::Broken);
+        };
         for span in spans {
             let skipped = skip.min(span.len);
             let take = left.min(span.len - skipped);
@@ -229,6 +239,21 @@ const DISK: Fixed = Fixed(0);
 impl Ring {
     /// A ring for `slots` requests at once on `file`.
     pub fn new(file: &File, slots: usize) -> io::Result<Self> {
+        let operations = [
+            opcode::Readv::CODE,
+            opcode::Writev::CODE,
+            opcode::Fsync::CODE,
+            opcode::Fallocate::CODE,
+        ];
+        Self::restricted_to(&operations, file, slots)
+    }
+
+    /// A ring that can do nothing but [`Operation::Allocate`], one at a time.
+    pub(super) fn for_allocation(file: &File) -> io::Result<Self> {
+        Self::restricted_to(&[opcode::Fallocate::CODE], file, 1)
+    }
+
+    fn restricted_to(operations: &[u8], file: &File, slots: usize) -> io::Result<Self> {
         let ring: IoUring = IoUring::<squeue::Entry, cqueue::Entry>::builder()
             .setup_r_disabled()
             .build(slots as u32)?;
@@ -236,13 +261,10 @@ impl Ring {
         let submitter = ring.submitter();
         submitter.register_files(&[file.as_raw_fd()])?;
         submitter.register_eventfd(event.as_raw_fd())?;
-        let operations = [
-            opcode::Readv::CODE,
-            opcode::Writev::CODE,
-            opcode::Fsync::CODE,
-            opcode::Fallocate::CODE,
-        ];
-        let mut allowed: Vec<_> = operations.map(Restriction::sqe_op).into();
+        let mut allowed: Vec<_> = operations
+            .iter()
+            .map(|code| Restriction::sqe_op(*code))
+            .collect();
         let mut flags = squeue::Flags::FIXED_FILE;
         if waits_at_submission(file) {
             flags |= squeue::Flags::ASYNC;
@@ -263,7 +285,7 @@ impl Ring {
 /// Whether requests to the file's file system wait where they are submitted, although that
 /// must not wait: FUSE does (seen on Linux 6.18, reads ahead and with FOPEN_DIRECT_IO). Threads
 /// of the kernel's submit them then. A file system that does not name itself is taken for one.
-fn waits_at_submission(file: &File) -> bool {
+pub(super) fn waits_at_submission(file: &File) -> bool {
     /// `FUSE_SUPER_MAGIC` (`linux/magic.h`).
     const FUSE: u32 = 0x6573_5546;
     rustix::fs::fstatfs(file)

@@ -21,6 +21,7 @@ mod cache;
 mod coalescing;
 mod disks;
 mod durability;
+mod growth;
 mod limits;
 mod paced;
 mod requests;
