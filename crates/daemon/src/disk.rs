@@ -1,12 +1,19 @@
 //! Disks: from the configuration to what the device takes, what can be changed while they
 //! are served, and the exit codes of those that cannot be used.
 
+use std::sync::Arc;
+
 use tare_control::config::{DiskCache, DiskConfig};
 use tare_control::exit::ExitCode;
-use tare_control::settings::{Coalesce, DiskSettings};
-use tare_devices::blk::{Blk, BlkSettings, Cache, DiskError, MAX_QUEUES, Problem, SERIAL_BYTES};
+use tare_control::sentence::chain;
+use tare_control::settings::{Coalesce, DiskSettings, SettingsChange, SettingsError};
+use tare_devices::blk::{
+    Blk, BlkSettings, Cache, DiskError, Growth, MAX_QUEUES, Problem, SERIAL_BYTES,
+};
 use tare_policy::coalesce::{self, Settings};
 use tare_policy::limit::DiskLimits;
+
+use crate::rules::SharedRules;
 
 /// A configuration that no disk can have.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +75,8 @@ pub struct DiskRules {
     pub coalesce: Settings,
     /// Requests and bytes a second.
     pub limits: DiskLimits,
+    /// Length of the disk.
+    pub bytes: u64,
 }
 
 impl DiskRules {
@@ -76,6 +85,7 @@ impl DiskRules {
         Self {
             coalesce: disk.coalescing(),
             limits: disk.limits(),
+            bytes: disk.bytes(),
         }
     }
 
@@ -83,6 +93,7 @@ impl DiskRules {
     pub fn apply(&self, disk: &mut Blk) {
         disk.set_coalescing(self.coalesce);
         disk.set_limits(self.limits);
+        disk.set_bytes(self.bytes);
     }
 
     /// As the control interface shows them, for the disk at `path`.
@@ -92,6 +103,7 @@ impl DiskRules {
             coalesce: Coalesce::from(&self.coalesce),
             iops: self.limits.iops,
             bytes_per_s: self.limits.bytes_per_s,
+            size: self.bytes,
         }
     }
 
@@ -103,8 +115,51 @@ impl DiskRules {
                 iops: settings.iops,
                 bytes_per_s: settings.bytes_per_s,
             },
+            bytes: settings.size,
         })
     }
+}
+
+/// A disk, seen from the main thread.
+pub struct AdjustableDisk {
+    /// Where it came from, for people.
+    pub path: String,
+    /// Shared with the I/O thread.
+    pub rules: Arc<SharedRules<DiskRules>>,
+    /// What extends it.
+    pub growth: Growth,
+}
+
+/// The name of disk `number` in settings.
+pub fn name(number: usize) -> String {
+    format!("disk{number}")
+}
+
+impl AdjustableDisk {
+    /// The settings in force.
+    pub fn settings(&self) -> DiskSettings {
+        self.rules.get().settings(&self.path)
+    }
+}
+
+/// Extends the disk whose size `change` names, if it names one: before anything else of a
+/// change, since this can fail. Its new size is in force with its rules.
+pub fn grow<'a>(
+    disks: impl Iterator<Item = &'a mut AdjustableDisk>,
+    change: &SettingsChange,
+) -> Result<(), SettingsError> {
+    for (number, disk) in disks.enumerate() {
+        let name = name(number);
+        let wanted = change.disks.get(&name).and_then(|it| it.size);
+        if let Some(wanted) = wanted {
+            let grown = disk.growth.grow(disk.rules.get().bytes, wanted);
+            grown.map_err(|error| SettingsError::Size {
+                disk: name,
+                problem: chain(&error),
+            })?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -118,6 +173,7 @@ mod tests {
                 iops,
                 bytes_per_s: 0,
             },
+            bytes: 512,
         }
     }
 

@@ -133,8 +133,11 @@ impl Devices {
         // At least one: the device makes sure.
         if let Some(queue) = queues.into_iter().next() {
             self.adjustable.disks.push(AdjustableDisk {
-                path: disk.path,
-                rules,
+                disk: tare_daemon::disk::AdjustableDisk {
+                    path: disk.path,
+                    rules,
+                    growth: disk.growth,
+                },
                 queue,
             });
         }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::time::Duration;
 
 use tare_control::config::DiskConfig;
-use tare_devices::blk::{self, Access, BlkSettings, Disk, IoEngineChoice};
+use tare_devices::blk::{self, Access, BlkSettings, Disk, Growth, IoEngineChoice};
 
 pub(crate) use tare_daemon::disk::code;
 
@@ -17,6 +17,8 @@ pub(crate) struct OpenDisk {
     pub(crate) disk: Disk,
     /// Made here: no ring can be made in the jail.
     pub(crate) engine: IoEngineChoice,
+    /// Made here for the same reason.
+    pub(crate) growth: Growth,
     pub(crate) settings: BlkSettings,
     /// Time that each request takes at least.
     pub(crate) latency: Duration,
@@ -35,8 +37,10 @@ pub(crate) fn open(config: &DiskConfig, inherited: &mut Inherited) -> Result<Ope
     };
     let disk = Disk::from_file(file, &config.path, access)?;
     let engine = blk::choose(&disk).map_err(failed_to("copy a disk's descriptor"))?;
+    let growth = Growth::new(&disk).map_err(failed_to("copy a disk's descriptor"))?;
     Ok(OpenDisk {
         path: config.path.clone(),
+        growth,
         disk,
         engine,
         settings,

@@ -2,15 +2,16 @@
 //! change as a whole, and then makes it. Called on the main thread.
 //!
 //! Another setting: a field of [`Adjustable`] for what it acts on, a line in
-//! [`Adjustable::now`], and one in [`Adjustable::apply`], which cannot fail.
+//! [`Adjustable::now`], and one in [`Adjustable::apply`], which cannot fail. What can (the
+//! size of a disk) is done before.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_control::halt::HaltPolicy;
-use tare_control::settings::{DiskSettings, Settings, SettingsChange, SettingsError};
-use tare_daemon::disk::DiskRules;
+use tare_control::settings::{Settings, SettingsChange, SettingsError};
+use tare_daemon::disk::{self, DiskRules};
 use tare_daemon::rules::SharedRules;
 use tare_devices::virtio::{Progress, VirtioDevice, VirtioPci};
 use tare_policy::limit::NetLimits;
@@ -31,10 +32,9 @@ pub(crate) struct Adjustable {
     pub(crate) halt: Option<Rc<RefCell<Governor>>>,
 }
 
-/// A disk whose coalescing and limits can be set.
+/// A disk whose coalescing, limits and size can be set.
 pub(crate) struct AdjustableDisk {
-    pub(crate) path: String,
-    pub(crate) rules: Arc<SharedRules<DiskRules>>,
+    pub(crate) disk: disk::AdjustableDisk,
     /// A queue's event: makes the I/O thread take the rule over.
     pub(crate) queue: Arc<EventFd>,
 }
@@ -82,20 +82,23 @@ impl<D: VirtioDevice, R: Copy + Send> QueueWork for Adjusted<D, R> {
 impl Adjustable {
     /// The settings in force.
     pub(crate) fn now(&self) -> Settings {
-        let disks = (0..).zip(&self.disks);
+        let disks = self.disks.iter().enumerate();
         Settings {
             halt: Some(match &self.halt {
                 Some(halt) => halt.borrow().policy(),
                 None => HaltPolicy::Kernel,
             }),
             net: self.net.as_ref().map(|net| net.limits.get().into()),
-            disks: disks.map(|(n, disk)| (disk_name(n), disk.now())).collect(),
+            disks: disks
+                .map(|(number, it)| (disk::name(number), it.disk.settings()))
+                .collect(),
         }
     }
 
     /// Makes a change, all of it or nothing; the settings then in force.
-    pub(crate) fn change(&self, change: &SettingsChange) -> Result<Settings, SettingsError> {
+    pub(crate) fn change(&mut self, change: &SettingsChange) -> Result<Settings, SettingsError> {
         let wanted = self.now().changed(change)?;
+        disk::grow(self.disks.iter_mut().map(|it| &mut it.disk), change)?;
         self.apply(&wanted, change);
         Ok(self.now())
     }
@@ -112,8 +115,8 @@ impl Adjustable {
             net.limits.set(wanted.into());
             let _ = net.queue.write(1);
         }
-        for (number, disk) in (0..).zip(&self.disks) {
-            let name = disk_name(number);
+        for (number, disk) in self.disks.iter().enumerate() {
+            let name = disk::name(number);
             let named = change.disks.contains_key(&name);
             // `changed` has checked it.
             if let Some(wanted) = wanted.disks.get(&name).filter(|_| named)
@@ -126,16 +129,8 @@ impl Adjustable {
 }
 
 impl AdjustableDisk {
-    fn now(&self) -> DiskSettings {
-        self.rules.get().settings(&self.path)
-    }
-
     fn set(&self, rules: DiskRules) {
-        self.rules.set(rules);
+        self.disk.rules.set(rules);
         let _ = self.queue.write(1);
     }
-}
-
-fn disk_name(number: usize) -> String {
-    format!("disk{number}")
 }

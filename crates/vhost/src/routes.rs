@@ -8,12 +8,11 @@ use std::time::Instant;
 use tare_control::api::Stop;
 use tare_control::settings::{Settings, SettingsChange, SettingsError};
 use tare_control::stats::{DeviceStats, Kvm, Stats};
-use tare_daemon::disk::DiskRules;
+use tare_daemon::disk::{self, AdjustableDisk, DiskRules};
 use tare_daemon::http::{Request, Response, Routes};
 use tare_daemon::interface::{self, Interface};
 use tare_daemon::main_loop::Service;
 use tare_daemon::observe::{MemoryObserver, ThreadObserver};
-use tare_daemon::rules::SharedRules;
 use tare_daemon::signals;
 use tare_devices::CounterSource;
 
@@ -21,8 +20,7 @@ use crate::serve::Ended;
 
 /// One disk, seen from the main thread.
 pub(crate) struct DiskControl {
-    pub(crate) path: String,
-    pub(crate) rules: Arc<SharedRules<DiskRules>>,
+    pub(crate) disk: AdjustableDisk,
     pub(crate) counters: [Arc<dyn CounterSource>; 2],
     /// Wakes its I/O thread after a change.
     pub(crate) wake: OwnedFd,
@@ -34,11 +32,6 @@ pub(crate) type Failure = Arc<Mutex<Option<String>>>;
 
 /// An I/O thread failed.
 pub(crate) const FAILED: u32 = 0;
-
-/// The name of disk `number` in settings.
-fn disk_name(number: usize) -> String {
-    format!("disk{number}")
-}
 
 /// The control interface.
 pub(crate) struct Control {
@@ -85,7 +78,7 @@ impl Interface for Control {
         let uptime_ns = self.started.elapsed().as_nanos();
         let device = |(number, disk): (usize, &DiskControl)| DeviceStats {
             kind: "blk".to_owned(),
-            address: disk_name(number),
+            address: disk::name(number),
             counters: disk.counters.iter().flat_map(|it| it.snapshot()).collect(),
         };
         Stats {
@@ -103,26 +96,27 @@ impl Interface for Control {
     }
 
     fn settings(&self) -> Settings {
-        let disks = (0..).zip(&self.disks);
+        let disks = self.disks.iter().enumerate();
         Settings {
             halt: None,
             net: None,
             disks: disks
-                .map(|(n, disk)| (disk_name(n), disk.rules.get().settings(&disk.path)))
+                .map(|(number, it)| (disk::name(number), it.disk.settings()))
                 .collect(),
         }
     }
 
     fn change(&mut self, change: &SettingsChange) -> Result<Settings, SettingsError> {
         let wanted = self.settings().changed(change)?;
+        disk::grow(self.disks.iter_mut().map(|it| &mut it.disk), change)?;
         for (number, disk) in self.disks.iter().enumerate() {
-            let name = disk_name(number);
+            let name = disk::name(number);
             if change.disks.contains_key(&name)
                 && let Some(wanted) = wanted.disks.get(&name)
                 // `changed` has checked it.
                 && let Ok(rules) = DiskRules::wanted(wanted)
             {
-                disk.rules.set(rules);
+                disk.disk.rules.set(rules);
                 let _ = rustix::io::write(&disk.wake, &1u64.to_ne_bytes());
             }
         }

@@ -11,12 +11,13 @@ use tare_control::api::Stop;
 use tare_control::exit::ExitCode;
 use tare_control::sentence::chain;
 use tare_daemon::confine::{self, ConfineError, Files, OnViolation, Role};
+use tare_daemon::disk::AdjustableDisk;
 use tare_daemon::main_loop::MainLoop;
 use tare_daemon::observe::MemoryObserver;
 use tare_daemon::poll::Poll;
 use tare_daemon::threads::Threads;
 use tare_daemon::{SetUpError, failed_to, signals};
-use tare_devices::blk::{Blk, BlkSettings, Disk, MonotonicClock, choose, paced};
+use tare_devices::blk::{Blk, BlkSettings, Disk, Growth, MonotonicClock, choose, paced};
 use tare_devices::virtio::VirtioDevice as _;
 
 use crate::activation::Supervisor;
@@ -168,6 +169,7 @@ fn prepare(disk: ServedDisk) -> Result<(Socket, DiskControl, IoLoop, OwnedFd), S
             "io_uring is not allowed here ({error}): requests are served one after the other"
         ));
     }
+    let growth = Growth::new(&disk).map_err(failed_to("open the disk again"))?;
     let engine = paced(chosen.engine, latency, Box::new(MonotonicClock));
     let device = Blk::new(settings, disk, engine, Box::new(MonotonicClock));
     let counters: Arc<VhostCounters> = Arc::default();
@@ -180,8 +182,11 @@ fn prepare(disk: ServedDisk) -> Result<(Socket, DiskControl, IoLoop, OwnedFd), S
     let io = IoLoop::new(epoll, listener, session, counters, clone(&stop)?, event()?)
         .map_err(failed_to("watch the socket"))?;
     let control = DiskControl {
-        path,
-        rules: io.rules(),
+        disk: AdjustableDisk {
+            path,
+            rules: io.rules(),
+            growth,
+        },
         counters: sources,
         wake: io.wake().map_err(failed_to("make an event"))?,
         failure: Failure::default(),

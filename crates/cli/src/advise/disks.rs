@@ -66,6 +66,7 @@ mod tests {
             coalesce: (&Settings::with_mode(Mode::Off)).into(),
             iops: 0,
             bytes_per_s: 0,
+            size: 512,
         };
         let interval = |completions, in_flight, interrupts_per_io| DiskInterval {
             disk: "disk0".to_owned(),

@@ -127,6 +127,7 @@ mod tests {
             coalesce,
             iops: 0,
             bytes_per_s: 0,
+            size: 512,
         };
         let mut settings = Settings::default();
         settings.disks.insert("disk0".to_owned(), disk);

@@ -89,11 +89,11 @@ fn a_machine_that_may_not_use_io_uring_says_so_and_runs() {
 }
 
 /// A loop device over a file, gone when dropped.
-struct Loop(String);
+pub struct Loop(pub String);
 
 impl Loop {
     /// Where there is none, prints SKIP and gives `None`.
-    fn over(file: &str, more: &[&str]) -> Option<Self> {
+    pub fn over(file: &str, more: &[&str]) -> Option<Self> {
         let made = Command::new("losetup")
             .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
             .args(["--find", "--show"])
@@ -214,6 +214,54 @@ fn a_read_only_block_device_is_served_to_be_read_only() {
 }
 
 #[test]
+fn a_file_is_extended_by_set_and_a_device_after_its_owner_has() {
+    let place = Place::new();
+    let file = place.file("d.img", &[3; BYTES]);
+    let Some(device) = Loop::over(&file, &[]) else {
+        return;
+    };
+    let (size, odd) = (format!("disk0.size={}", 2 * BYTES), "disk0.size=3000001");
+    let daemon = Daemon::start(&place, &device.0);
+    let refused = place.run(&["set", "disk", &size, "disk0.iops=7"]);
+    refused.expect(2, "its device has 1048576 bytes: extend it first");
+    // All of a change or nothing.
+    let settings = place.run(&["set", "disk"]).out;
+    let iops = settings.lines().find(|line| line.starts_with("disk0.iops"));
+    assert_eq!(iops.unwrap().split_whitespace().last(), Some("0"));
+    File::options()
+        .write(true)
+        .open(&file)
+        .unwrap()
+        .set_len(2 * BYTES as u64)
+        .unwrap();
+    let told = Command::new("losetup")
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .args(["-c", &device.0])
+        .status();
+    assert!(told.unwrap().success());
+    place.run(&["set", "disk", &size]).expect(0, "2097152");
+    let mut front = Front::connect(&place.path().join("s"));
+    assert_eq!(front.config(0), 4096);
+    drop((front, daemon));
+    drop(device);
+
+    let daemon = Daemon::start(&place, &file);
+    place
+        .run(&["set", "disk", "disk0.size=1M"])
+        .expect(2, "cannot become shorter");
+    place
+        .run(&["set", "disk", odd])
+        .expect(2, "not a multiple of its blocks");
+    place
+        .run(&["set", "disk", "disk0.size=1G"])
+        .expect(0, "1073741824");
+    front = Front::connect(&place.path().join("s"));
+    assert_eq!(front.config(0), 1 << 21);
+    assert_eq!(fs::metadata(&file).unwrap().len(), 1 << 30);
+    assert_eq!(daemon.counter("resizes"), 1);
+}
+
+#[test]
 fn qemu_and_tare_do_not_take_each_others_disk() {
     if !installed("qemu-system-x86_64") {
         skip("qemu-system-x86_64 is not installed");
@@ -256,7 +304,7 @@ fn qemu_and_tare_do_not_take_each_others_disk() {
 }
 
 /// A mounted file system, unmounted when dropped.
-struct Mounted(String);
+pub struct Mounted(pub String);
 
 impl Drop for Mounted {
     fn drop(&mut self) {

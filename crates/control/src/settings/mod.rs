@@ -14,6 +14,9 @@
 //! assert_eq!(serde_json::to_string(&change).unwrap(), text);
 //! ```
 //!
+//! A disk's size is a setting that can fail after it was checked, and cannot be taken back:
+//! it is changed before the rest, for one disk at a time.
+//!
 //! Another setting: of a disk's coalescing, a line in `coalesce`; of a disk, a field of
 //! [`DiskSettings`] and [`DiskChange`] and its line in [`Settings::rows`]; of the whole
 //! machine, a field here in both documents, and its line in
@@ -23,6 +26,7 @@
 mod coalesce;
 mod group;
 mod net;
+mod size;
 #[cfg(test)]
 mod tests;
 
@@ -61,6 +65,17 @@ pub enum SettingsError {
         disk: String,
         /// What about it.
         source: tare_policy::coalesce::SettingsError,
+    },
+    /// A change is made as a whole, and a size cannot be taken back.
+    #[error("the sizes of several disks cannot be changed at once")]
+    SeveralSizes,
+    /// A disk that does not get another size.
+    #[error("{disk}.size: {problem}")]
+    Size {
+        /// The disk.
+        disk: String,
+        /// Why not.
+        problem: String,
     },
     /// To or from dedicated vCPUs.
     #[error("dedicated vCPUs are chosen when a machine starts: tare run --halt dedicated")]
@@ -102,6 +117,9 @@ pub struct DiskSettings {
     /// Bytes read and written a second; 0: no limit.
     #[serde(default)]
     pub bytes_per_s: u64,
+    /// Its length in bytes, as the guest sees it.
+    #[serde(default)]
+    pub size: u64,
 }
 
 /// A change: what is absent stays as it is.
@@ -132,10 +150,18 @@ pub struct DiskChange {
     /// Bytes read and written a second; 0: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_s: Option<u64>,
+    /// A larger length in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
 }
 
 impl DiskChange {
     fn set(&mut self, key: &str, value: &str) -> Result<(), SettingsError> {
+        if key == "size" {
+            let size = size::parse(value).map_err(SettingsError::Value)?;
+            self.size = Some(size);
+            return Ok(());
+        }
         let limit = match key {
             "iops" => &mut self.iops,
             "bytes_per_s" => &mut self.bytes_per_s,
@@ -164,6 +190,9 @@ impl Settings {
     /// The settings with a change made, checked as a whole.
     pub fn changed(&self, change: &SettingsChange) -> Result<Self, SettingsError> {
         let mut next = self.clone();
+        if change.disks.values().filter(|it| it.size.is_some()).count() > 1 {
+            return Err(SettingsError::SeveralSizes);
+        }
         if let Some(halt) = change.halt {
             next.halt = Some(self.halt_changed(halt)?);
         }
@@ -177,6 +206,7 @@ impl Settings {
             disk.coalesce = disk.coalesce.changed(&change.coalesce);
             disk.iops = change.iops.unwrap_or(disk.iops);
             disk.bytes_per_s = change.bytes_per_s.unwrap_or(disk.bytes_per_s);
+            disk.size = change.size.unwrap_or(disk.size);
             let checked = disk.coalesce.settings();
             checked.map_err(|source| SettingsError::Coalesce {
                 disk: name.clone(),
@@ -219,6 +249,11 @@ impl Settings {
                     "bytes_per_s",
                     disk.bytes_per_s.to_string(),
                     "bytes read and written a second; 0: no limit",
+                ),
+                (
+                    "size",
+                    disk.size.to_string(),
+                    "bytes, or with a unit (10G); it can only grow",
                 ),
             ];
             let rows = disk.coalesce.rows().into_iter().chain(limits);

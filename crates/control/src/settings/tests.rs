@@ -25,6 +25,7 @@ fn one_disk() -> Settings {
         coalesce: Coalesce::from(&tare_policy::coalesce::Settings::default()),
         iops: 0,
         bytes_per_s: 1 << 20,
+        size: 1 << 30,
     };
     Settings {
         halt: Some(HaltPolicy::default()),
@@ -45,7 +46,7 @@ fn change(pairs: &[&str]) -> SettingsChange {
 fn every_row_can_be_set_to_what_it_says() {
     let settings = one_disk();
     let rows = settings.rows();
-    assert_eq!(rows.len(), 12);
+    assert_eq!(rows.len(), 13);
     let pairs: Vec<_> = rows
         .iter()
         .map(|row| format!("{}={}", row.key, row.value))
@@ -197,4 +198,16 @@ fn limits_of_a_network_are_set_where_there_is_one() {
     );
     let unknown = SettingsChange::default().set("net.speed=1").unwrap_err();
     assert_eq!(sentence(&unknown), "net.speed: unknown setting");
+}
+
+#[test]
+fn the_size_of_one_disk_can_be_changed_at_a_time() {
+    let mut settings = one_disk();
+    let second = settings.disks["disk0"].clone();
+    settings.disks.insert("disk1".to_owned(), second);
+    let changed = settings.changed(&change(&["disk1.size=2G"])).unwrap();
+    assert_eq!(changed.disks["disk1"].size, 2 << 30);
+    assert_eq!(changed.disks["disk0"], settings.disks["disk0"]);
+    let both = settings.changed(&change(&["disk0.size=2G", "disk1.size=2G"]));
+    assert_eq!(both, Err(SettingsError::SeveralSizes));
 }

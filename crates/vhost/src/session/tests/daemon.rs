@@ -7,10 +7,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
+use tare_daemon::disk::DiskRules;
 use tare_daemon::poll::Poll;
+use tare_daemon::rules::SharedRules;
 use tare_devices::CounterSource;
 use tare_devices::blk::{
-    Access, Blk, BlkSettings, Cache, Disk, MonotonicClock, SERIAL_BYTES, choose, paced,
+    Access, Blk, BlkSettings, Cache, Disk, Growth, MonotonicClock, SERIAL_BYTES, choose, paced,
 };
 
 use tare_devices::virtio::VirtioDevice as _;
@@ -29,6 +31,9 @@ fn event() -> OwnedFd {
 pub(crate) struct Daemon {
     directory: tempfile::TempDir,
     disk: Arc<dyn CounterSource>,
+    rules: Arc<SharedRules<DiskRules>>,
+    growth: Growth,
+    wake: OwnedFd,
     pub counters: Arc<VhostCounters>,
     stop: OwnedFd,
     thread: Option<JoinHandle<()>>,
@@ -63,6 +68,7 @@ impl Daemon {
             coalesce: tare_policy::coalesce::Settings::default(),
             limits: Default::default(),
         };
+        let growth = Growth::new(&disk).unwrap();
         let engine = choose(&disk).unwrap().engine;
         let engine = paced(engine, latency, Box::new(MonotonicClock));
         let device = Blk::new(settings, disk, engine, Box::new(MonotonicClock));
@@ -77,14 +83,26 @@ impl Daemon {
         let counted = Arc::clone(&counters);
         let io = IoLoop::new(poll, listener, session, counted, stopped, event()).unwrap();
         let io = io.with_patience(patience);
+        let (rules, wake) = (io.rules(), io.wake().unwrap());
         let thread = std::thread::spawn(move || io.run().unwrap());
         Self {
             directory,
             disk: disk_counters,
+            rules,
+            growth,
+            wake,
             counters,
             stop,
             thread: Some(thread),
         }
+    }
+
+    /// Makes the disk longer, as the main thread does.
+    pub(crate) fn grow(&mut self, bytes: u64) {
+        let rules = self.rules.get();
+        self.growth.grow(rules.bytes, bytes).unwrap();
+        self.rules.set(DiskRules { bytes, ..rules });
+        rustix::io::write(&self.wake, &1u64.to_ne_bytes()).unwrap();
     }
 
     /// Writes that were durable before their answer.
