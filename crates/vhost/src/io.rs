@@ -16,7 +16,7 @@ use vhost::vhost_user::{BackendReqHandler, Error};
 
 use crate::counters::VhostCounters;
 use crate::incoming::{self, Incoming, PATIENCE, Waiting};
-use crate::session::{Session, install_bus_error_handler};
+use crate::session::{Channel, Session, install_bus_error_handler};
 
 const STOP: u64 = 0;
 const LISTENER: u64 = 1;
@@ -299,12 +299,14 @@ impl IoLoop {
         }
         let stream = self.connected.lock();
         let stream = stream.unwrap_or_else(PoisonError::into_inner);
-        let (found, takes_a_reply) = match &*stream {
+        let (found, takes_a_reply, channel) = match &*stream {
             Some(stream) => {
                 let stream = stream.as_fd();
-                (incoming::look(stream)?, incoming::takes_a_reply(stream)?)
+                let found = incoming::look(stream)?;
+                let channel = (found == Incoming::Whole).then(|| Channel::look(stream));
+                (found, incoming::takes_a_reply(stream)?, channel.flatten())
             }
-            None => (Incoming::Whole, true),
+            None => (Incoming::Whole, true, None),
         };
         drop(stream);
         if !takes_a_reply {
@@ -328,6 +330,7 @@ impl IoLoop {
         let Some(frontend) = &mut self.frontend else {
             return Ok(());
         };
+        lock(&self.session).offer_channel(channel);
         match frontend.handle_request() {
             Ok(()) => {
                 self.counters.messages.increment();

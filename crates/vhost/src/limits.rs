@@ -13,7 +13,7 @@ pub const MOST_DISKS: usize = 16;
 pub(crate) const MAPPINGS_A_DISK: usize = 2 * MAX_REGIONS + 3;
 /// Descriptors of a disk: a file for each mapping, three eventfds for each queue, what comes
 /// with one message (the `vhost` crate takes 32), and the disk, its ring, sockets and events.
-const DESCRIPTORS_A_DISK: usize = MAPPINGS_A_DISK + 3 * MAX_QUEUES as usize + 32 + 24;
+const DESCRIPTORS_A_DISK: usize = MAPPINGS_A_DISK + 3 * MAX_QUEUES as usize + 32 + 32;
 /// Descriptors of the process: the control socket and its clients, statistics, what it was
 /// started with.
 const OWN_DESCRIPTORS: usize = 128;

@@ -1,6 +1,7 @@
 //! fio on a file system in a Linux guest, over `tare blk`: what it reads is what
 //! it wrote, coalescing spares interrupts, and a killed daemon's successor goes
-//! on where it was, with the write cache that the guest has chosen.
+//! on where it was, with the write cache that the guest has chosen. Another guest
+//! has a file system mounted while its disk grows.
 
 use crate::daemon::Daemon;
 use crate::linux::{Linux, check_file_system, disk_with_file_system};
@@ -95,6 +96,41 @@ fn fio_verifies_coalescing_spares_interrupts_and_a_kill_is_survived() {
     assert_eq!(successor.counter("durable_writes"), written);
     assert!(written > 0);
     drop(successor);
+    check_file_system(&disk);
+}
+
+const GROWS: &str = r#"
+mount -t ext4 /dev/vda /mnt
+echo N >/sys/module/printk/parameters/time; echo 8 >/proc/sys/kernel/printk
+echo "LOUD"
+read go
+echo 4 >/proc/sys/kernel/printk
+echo "SIZE $(cat /sys/block/vda/size)"
+umount /mnt; sync
+echo "CLEAN $?"
+"#;
+
+#[test]
+fn a_linux_guest_learns_the_new_size_of_its_disk() {
+    let place = Place::new();
+    let Some(linux) = Linux::new(&place, GROWS) else {
+        return;
+    };
+    let disk = disk_with_file_system(&place, DISK_BYTES);
+    let daemon = Daemon::start(&place, &disk);
+    let mut guest = linux.boot(&place);
+    guest.says("LOUD");
+    place
+        .run(&["set", "disk", "disk0.size=512M"])
+        .expect(0, "536870912");
+    let said = guest.says("virtio_blk");
+    assert!(said.contains("[vda] new size: 1048576"), "{said}");
+    assert_eq!(daemon.counter("config_changes"), 1);
+    guest.go_on();
+    assert_eq!(guest.says("SIZE"), "1048576");
+    assert_eq!(guest.says("CLEAN"), "0");
+    guest.ends();
+    drop(daemon);
     check_file_system(&disk);
 }
 

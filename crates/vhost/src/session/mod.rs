@@ -7,6 +7,7 @@
 //! front-end that went is lost, and nothing is written after it.
 
 mod cache_mode;
+mod channel;
 mod log_area;
 mod memory;
 mod notifier;
@@ -30,6 +31,7 @@ use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
 use crate::counters::VhostCounters;
 use cache_mode::{Belief, Driver};
+pub(crate) use channel::Channel;
 use log_area::LogArea;
 pub(crate) use memory::MAX_REGIONS;
 use memory::Regions;
@@ -77,6 +79,10 @@ pub(crate) struct Session {
     belief: Belief,
     regions: Regions,
     memory: Option<tare_devices::GuestRam>,
+    /// Comes with the message that is about to be read.
+    offered_channel: Option<Channel>,
+    /// Where the front-end learns of another size.
+    channel: Option<Channel>,
     log: Option<LogArea>,
     rings: Vec<Ring>,
     /// How each ring's call descriptor is signalled.
@@ -111,6 +117,8 @@ impl Session {
             belief: Belief::Unknown,
             regions: Regions::default(),
             memory: None,
+            offered_channel: None,
+            channel: None,
             log: None,
             rings: (0..queues).map(|_| Ring::default()).collect(),
             signals: (0..queues).map(|_| Signal::new()).collect(),
@@ -126,14 +134,32 @@ impl Session {
         &self.device
     }
 
-    /// Changes coalescing and limits at run time; [`go_on`](Self::go_on) delivers what
+    /// Changes coalescing, limits and size at run time; [`go_on`](Self::go_on) delivers what
     /// was held and takes what waited.
     pub(crate) fn set_rules(&mut self, rules: &DiskRules) {
         rules.apply(&mut self.device);
+        if self.device.take_config_change() {
+            self.config_changed();
+        }
         self.backend_pending = true;
         for ring in &mut self.rings {
             ring.pending = true;
         }
+    }
+
+    /// The front-end is about to read the configuration again, if it has given a channel for
+    /// that. One that has not sees it when it next asks.
+    fn config_changed(&mut self) {
+        match self.channel.as_ref().map(Channel::config_changed) {
+            Some(Ok(())) => self.counters.config_changes.increment(),
+            Some(Err(_)) => self.counters.config_changes_lost.increment(),
+            None => {}
+        }
+    }
+
+    /// What [`Channel::look`] found with the message that is read next.
+    pub(crate) fn offer_channel(&mut self, channel: Option<Channel>) {
+        self.offered_channel = channel;
     }
 
     /// Whether the front-end took memory away that it had shared.
@@ -223,6 +249,7 @@ impl Session {
             *ring = Ring::default();
         }
         self.features = 0;
+        (self.offered_channel, self.channel) = (None, None);
         self.log = None;
         self.regions = Regions::default();
         self.memory = None;

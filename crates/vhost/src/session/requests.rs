@@ -14,7 +14,8 @@ use vhost::vhost_user::message::{
     VhostUserSharedMsg, VhostUserSingleMemoryRegion, VhostUserVringAddrFlags, VhostUserVringState,
 };
 use vhost::vhost_user::{
-    Error, GpuBackend, Result, VhostUserBackendReqHandlerMut as Requests, VhostUserVirtioFeatures,
+    Backend, Error, GpuBackend, Result, VhostUserBackendReqHandlerMut as Requests,
+    VhostUserVirtioFeatures,
 };
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
@@ -32,6 +33,7 @@ const CONFIG_BYTES: usize = 256;
 const PROTOCOL: VhostUserProtocolFeatures = VhostUserProtocolFeatures::MQ
     .union(VhostUserProtocolFeatures::REPLY_ACK)
     .union(VhostUserProtocolFeatures::CONFIG)
+    .union(VhostUserProtocolFeatures::BACKEND_REQ)
     .union(VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS)
     .union(VhostUserProtocolFeatures::INFLIGHT_SHMFD)
     .union(VhostUserProtocolFeatures::RESET_DEVICE);
@@ -296,6 +298,12 @@ impl Requests for Session {
         let removed = regions.remove(region.guest_phys_addr, region.memory_size);
         removed.map_err(|error| self.refuse_memory(error))?;
         self.change_memory(regions).map_err(failed)
+    }
+
+    /// The crate has found a UNIX stream socket in the message. It keeps its own descriptor to
+    /// itself; the copy that was taken before serves.
+    fn set_backend_req_fd(&mut self, _: Backend) {
+        self.channel = self.offered_channel.take();
     }
 
     fn set_gpu_socket(&mut self, _: GpuBackend) -> Result<()> {

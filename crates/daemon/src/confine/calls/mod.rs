@@ -109,6 +109,8 @@ const FRONTEND: &[c_long] = &[
     libc::SYS_accept4,
     libc::SYS_fstat,
     libc::SYS_ftruncate,
+    // What kind of socket it has given as the back-end's channel.
+    libc::SYS_getsockopt,
     libc::SYS_memfd_create,
     // Notifications, without waiting.
     libc::SYS_preadv2,

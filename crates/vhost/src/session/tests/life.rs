@@ -1,6 +1,8 @@
 //! Front-ends that behave.
 
+use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixStream;
 
 use vhost::VhostBackend as _;
 use vhost::vhost_user::VhostUserFrontend as _;
@@ -108,4 +110,43 @@ fn the_configuration_is_as_long_as_the_front_end_wants() {
     assert_eq!(config[..8], 64u64.to_le_bytes());
     front.link.set_config(0, flags, &[0]).unwrap();
     assert_eq!(daemon.counters.config_writes_refused.get(), 1);
+}
+
+#[test]
+fn a_front_end_hears_of_another_size_and_reads_beyond_the_old_end() {
+    let mut daemon = Daemon::new();
+    let mut front = daemon.connect();
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    front.link.set_backend_request_fd(&theirs).unwrap();
+    drop(theirs);
+    front.share();
+    front.start(0, 0).unwrap();
+    assert_eq!(front.config(0), 64);
+    daemon.grow(1 << 20);
+    let mut message = [0; 12];
+    ours.read_exact(&mut message).unwrap();
+    // VHOST_USER_BACKEND_CONFIG_CHANGE_MSG, version 1, no body.
+    assert_eq!(message, [2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(front.config(0), 2048);
+    front.offer_read(0, 2047);
+    front.notify();
+    assert_eq!(front.answer(1), 0);
+    assert_eq!(daemon.counters.config_changes.get(), 1);
+    drop(front);
+    assert_eq!(
+        ours.read(&mut message).unwrap(),
+        0,
+        "closed with its front-end"
+    );
+}
+
+/// Cloud Hypervisor has no such channel.
+#[test]
+fn a_front_end_without_a_channel_sees_another_size_when_it_asks() {
+    let mut daemon = Daemon::new();
+    let mut front = daemon.connect();
+    daemon.grow(1 << 20);
+    front::eventually("the size is in force", || front.config(0) == 2048);
+    assert_eq!(daemon.counters.config_changes.get(), 0);
+    assert_eq!(daemon.counters.config_changes_lost.get(), 0);
 }
