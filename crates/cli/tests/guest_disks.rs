@@ -129,6 +129,31 @@ fn the_guest_switches_the_write_cache() {
 }
 
 #[test]
+fn a_disk_grows_while_the_guest_has_it() {
+    let Some(image) = kvm().then(|| built("blk")).flatten() else {
+        return;
+    };
+    let place = Place::new();
+    let disk = place.file("disk.img", &vec![7; BYTES]);
+    let run = ["run", image.to_str().unwrap(), "--net", "none", "--name"];
+    let words = "cif=1 count=1 read=100 warm_ms=0 grows";
+    let more = ["grows", "--disk", &disk, "--cmdline", words];
+    let machine = place.tare(&[&run[..], &more].concat()).spawn().unwrap();
+    eventually("it has read", || {
+        let stats = place.run(&["stats", "grows", "--json"]).out;
+        stats.contains("\"reads\": 1")
+    });
+    let shorter = ["set", "grows", "disk0.size=1M", "disk0.iops=5"];
+    place.run(&shorter).expect(2, "cannot become shorter");
+    place
+        .run(&["set", "grows", "disk0.size=64M"])
+        .expect(0, "67108864");
+    let ended = support::end(machine);
+    ended.expect(0, "{\"grown\":67108864,\"last\":0}");
+    assert_eq!(fs::metadata(&disk).unwrap().len(), 64 << 20);
+}
+
+#[test]
 fn more_commands_than_a_queue_holds_all_complete() {
     for words in ["cif=128 count=300", "cif=128 count=300 blk_indirect=on"] {
         let Some(line) = loaded("1", ",ro", words) else {

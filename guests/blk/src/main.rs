@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use tare_guest_blk::run::{self, Edge};
 use tare_guest_blk::{Job, prepare, report};
-use tare_libos::block::Disk;
+use tare_libos::block::{Disk, SECTOR_BYTES};
 use tare_libos::{env, println, thread};
 
 /// Time for somebody to set the disk.
@@ -38,9 +38,25 @@ fn blk() -> Result<(), String> {
         println!("{}", report::line(&outcome));
     }
     println!("{{\"done\":true}}");
+    if env::has_word("grows") {
+        grows(&disk)?;
+    }
     if env::has_word("hold") {
         thread::park();
     }
+    Ok(())
+}
+
+/// Waits until the disk is larger, and reads its new last sector.
+fn grows(disk: &Disk) -> Result<(), String> {
+    let before = disk.sectors();
+    while disk.sectors() == before {
+        thread::sleep(PAUSE);
+    }
+    let mut sector = [0; SECTOR_BYTES];
+    let read = disk.read(disk.sectors() - 1, &mut sector);
+    read.map_err(|error| error.to_string())?;
+    println!("{{\"grown\":{},\"last\":{}}}", disk.bytes(), sector[0]);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use super::{BlockError, SECTOR_BYTES};
+use super::BlockError;
 
 /// What may be done with a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Access {
 pub(crate) struct Geometry {
     /// Serial number, empty if it has none.
     pub(crate) serial: String,
-    /// Capacity in sectors.
+    /// Capacity in sectors; the device may have become larger since.
     pub(crate) sectors: u64,
     /// Whether it takes writes.
     pub(crate) access: Access,
@@ -35,22 +35,6 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// Whether `bytes` from `sector` on are on the disk.
-    pub(super) fn check(&self, sector: u64, bytes: usize) -> Result<(), BlockError> {
-        if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) {
-            return Err(BlockError::NotWholeSectors);
-        }
-        self.check_sectors(sector, (bytes / SECTOR_BYTES) as u64)
-    }
-
-    /// Whether `sectors` from `sector` on are on the disk.
-    pub(super) fn check_sectors(&self, sector: u64, sectors: u64) -> Result<(), BlockError> {
-        match sector.checked_add(sectors) {
-            Some(end) if end <= self.sectors => Ok(()),
-            _ => Err(BlockError::BeyondEnd),
-        }
-    }
-
     /// Whether it may be written.
     pub(super) fn check_writable(&self) -> Result<(), BlockError> {
         match self.access {
@@ -124,6 +108,11 @@ pub struct DiskStats {
 pub(crate) trait Device: Send + Sync {
     /// What it said about itself.
     fn geometry(&self) -> &Geometry;
+
+    /// Capacity in sectors now; no less than the geometry's.
+    fn sectors(&self) -> u64 {
+        self.geometry().sectors
+    }
 
     /// Carries a request out; blocks the thread until it has completed.
     fn execute(&self, operation: Operation<'_>) -> Result<(), BlockError>;

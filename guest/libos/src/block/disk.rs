@@ -39,9 +39,9 @@ impl Disk {
         &self.device.geometry().serial
     }
 
-    /// Capacity in sectors of [`SECTOR_BYTES`].
+    /// Capacity in sectors of [`SECTOR_BYTES`], as the device says now: it may grow.
     pub fn sectors(&self) -> u64 {
-        self.device.geometry().sectors
+        self.device.sectors()
     }
 
     /// Capacity in bytes.
@@ -72,7 +72,7 @@ impl Disk {
     /// Fills `into` from `sector` on. After an error its content is undefined.
     pub fn read(&self, mut sector: u64, into: &mut [u8]) -> Result<(), BlockError> {
         let geometry = self.device.geometry();
-        geometry.check(sector, into.len())?;
+        self.check(sector, into.len())?;
         for into in into.chunks_mut(geometry.request_bytes) {
             let sectors = (into.len() / SECTOR_BYTES) as u64;
             self.device.execute(Operation::Read { sector, into })?;
@@ -85,7 +85,7 @@ impl Disk {
     /// returned; after an error any part of it may have been written.
     pub fn write(&self, mut sector: u64, from: &[u8]) -> Result<(), BlockError> {
         let geometry = self.device.geometry();
-        geometry.check(sector, from.len())?;
+        self.check(sector, from.len())?;
         geometry.check_writable()?;
         for from in from.chunks(geometry.request_bytes) {
             self.device.execute(Operation::Write { sector, from })?;
@@ -113,6 +113,25 @@ impl Disk {
         })
     }
 
+    /// Whether `bytes` from `sector` on are on the disk.
+    fn check(&self, sector: u64, bytes: usize) -> Result<(), BlockError> {
+        if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) {
+            return Err(BlockError::NotWholeSectors);
+        }
+        self.check_sectors(sector, (bytes / SECTOR_BYTES) as u64)
+    }
+
+    /// Whether `sectors` from `sector` on are on the disk. Asks the device for its size only
+    /// where they are not on the disk that was opened.
+    fn check_sectors(&self, sector: u64, sectors: u64) -> Result<(), BlockError> {
+        let end = sector.checked_add(sectors).ok_or(BlockError::BeyondEnd)?;
+        if end <= self.device.geometry().sectors || end <= self.device.sectors() {
+            Ok(())
+        } else {
+            Err(BlockError::BeyondEnd)
+        }
+    }
+
     /// Requests of at most `most` sectors each.
     fn erase(
         &self,
@@ -121,7 +140,7 @@ impl Disk {
         operation: fn(u64, u32) -> Operation<'static>,
     ) -> Result<(), BlockError> {
         let geometry = self.device.geometry();
-        geometry.check_sectors(sector, left)?;
+        self.check_sectors(sector, left)?;
         geometry.check_writable()?;
         if most == 0 {
             return Err(BlockError::Unsupported);

@@ -13,6 +13,8 @@ struct Scribe {
     geometry: Geometry,
     asked: SpinLock<Vec<(u64, usize)>>,
     answer: Result<(), BlockError>,
+    /// Sectors that it has beyond those that it had when it was opened.
+    grown: u64,
 }
 
 fn geometry(serial: &str) -> Geometry {
@@ -33,12 +35,17 @@ fn scribe(serial: &str) -> Arc<Scribe> {
         geometry: geometry(serial),
         asked: SpinLock::new(Vec::new()),
         answer: Ok(()),
+        grown: 0,
     })
 }
 
 impl Device for Scribe {
     fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    fn sectors(&self) -> u64 {
+        self.geometry.sectors + self.grown
     }
 
     fn execute(&self, operation: Operation<'_>) -> Result<(), BlockError> {
@@ -126,6 +133,18 @@ fn requests_that_make_no_sense_do_not_reach_the_device() {
         assert_eq!(disk.write(sector, &vec![0; bytes]), Err(error));
     }
     assert!(device.asked.lock().is_empty());
+}
+
+#[test]
+fn a_disk_that_has_grown_is_used_to_its_end() {
+    let mut device = scribe("");
+    Arc::get_mut(&mut device).unwrap().grown = 10;
+    let disk = Disk::new("disk0", Arc::clone(&device) as Arc<dyn Device>);
+    assert_eq!(disk.sectors(), 110);
+    disk.read(99, &mut [0; 1024]).unwrap();
+    disk.write(109, &[0; 512]).unwrap();
+    assert_eq!(disk.write(110, &[0; 512]), Err(BlockError::BeyondEnd));
+    assert_eq!(*device.asked.lock(), [(99, 1024), (109, 512)]);
 }
 
 #[test]

@@ -147,6 +147,11 @@ impl Device for VirtioBlk {
         &self.geometry
     }
 
+    fn sectors(&self) -> u64 {
+        let opened = self.geometry.sectors;
+        setup::capacity(&self.transport.lock()).map_or(opened, |now| now.max(opened))
+    }
+
     fn execute(&self, operation: Operation<'_>) -> Result<(), BlockError> {
         let request = header::of(&operation);
         let range = header::range(&operation);

@@ -59,8 +59,6 @@ pub(super) fn config(
     features: u64,
     cores: usize,
 ) -> virtio_drivers::Result<Config> {
-    let low = transport.read_config_space::<u32>(features::CONFIG_CAPACITY)?;
-    let high = transport.read_config_space::<u32>(features::CONFIG_CAPACITY + 4)?;
     let longest = match features & features::SIZE_MAX {
         0 => REQUEST_BYTES,
         _ => transport.read_config_space::<u32>(features::CONFIG_SIZE_MAX)? as usize,
@@ -76,7 +74,7 @@ pub(super) fn config(
             .into(),
     };
     Ok(Config {
-        sectors: u64::from(high) << 32 | u64::from(low),
+        sectors: capacity(transport)?,
         request_bytes: request_bytes(longest),
         queues: queues.min(cores).clamp(1, MAX_QUEUES),
         access: match features & features::READ_ONLY {
@@ -85,6 +83,15 @@ pub(super) fn config(
         },
         discard_sectors: most(features::DISCARD, features::CONFIG_DISCARD_SECTORS)?,
         zero_sectors: most(features::WRITE_ZEROES, features::CONFIG_ZERO_SECTORS)?,
+    })
+}
+
+/// Sectors of the device now: both halves of one moment.
+pub(super) fn capacity(transport: &Transport) -> virtio_drivers::Result<u64> {
+    transport.read_consistent(|| {
+        let low = transport.read_config_space::<u32>(features::CONFIG_CAPACITY)?;
+        let high = transport.read_config_space::<u32>(features::CONFIG_CAPACITY + 4)?;
+        Ok(u64::from(high) << 32 | u64::from(low))
     })
 }
 
