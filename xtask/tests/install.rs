@@ -80,3 +80,32 @@ fn nothing_is_installed_before_a_build() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("run `make build` first"));
     assert!(!place.installed("bin"));
 }
+
+#[test]
+fn systemd_finds_nothing_wrong_with_the_units() {
+    let place = tempfile::tempdir().unwrap();
+    let prefix = place.path().to_str().unwrap();
+    // The program that the unit names has to exist.
+    fs::create_dir(place.path().join("bin")).unwrap();
+    fs::copy("/bin/true", place.path().join("bin/tare")).unwrap();
+    let units = ["service", "socket"].map(|kind| {
+        let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist");
+        let text = fs::read_to_string(dist.join(format!("tare-blk@.{kind}"))).unwrap();
+        let text = text.replace("@PREFIX@", prefix);
+        // The instance beside its template, which the other unit names.
+        let unit = place.path().join(format!("tare-blk@data.{kind}"));
+        fs::write(place.path().join(format!("tare-blk@.{kind}")), &text).unwrap();
+        fs::write(&unit, text).unwrap();
+        unit
+    });
+    let verified = Command::new("systemd-analyze")
+        .arg("verify")
+        .args(&units)
+        .output();
+    let Ok(verified) = verified else {
+        return println!("SKIP: systemd-analyze cannot be run");
+    };
+    let said = String::from_utf8_lossy(&verified.stderr);
+    let ours: Vec<_> = said.lines().filter(|it| it.contains("tare-blk")).collect();
+    assert!(verified.status.success() && ours.is_empty(), "{said}");
+}

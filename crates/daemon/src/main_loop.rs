@@ -1,10 +1,11 @@
 //! The main thread of a daemon: signals, the control socket and the program's own events, until
 //! there is a reason to end. It sleeps in epoll, with a timeout only while clients wait for a
-//! place ([`crate::http::server`]).
+//! place ([`crate::http::server`]), and where the program wants one.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
+use std::time::Duration;
 
 use crate::http::Routes;
 use crate::http::server::Server;
@@ -27,6 +28,14 @@ pub trait Service: Routes {
 
     /// The event watched with this number is ready.
     fn event(&mut self, number: u32);
+
+    /// How long to sleep at most; `None`: until something happens.
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Called after each sleep.
+    fn look(&mut self) {}
 
     /// The reason to end, once there is one. Asked after each round of events.
     fn end(&mut self) -> Option<Self::End>;
@@ -60,7 +69,10 @@ impl MainLoop {
     pub fn run<S: Service>(mut self, service: &mut S) -> io::Result<S::End> {
         let mut ready = Vec::with_capacity(16);
         loop {
-            self.poll.wait(&mut ready, self.server.wait())?;
+            let most = service.patience();
+            self.poll
+                .wait(&mut ready, self.server.wait().or_after(most))?;
+            service.look();
             for token in ready.drain(..) {
                 self.handle(token, service);
             }

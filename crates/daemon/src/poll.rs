@@ -5,6 +5,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
@@ -27,6 +28,22 @@ pub enum Wait {
     No,
     /// For this many nanoseconds at most.
     Nanoseconds(u64),
+}
+
+impl Wait {
+    /// As long, but no longer than `most`.
+    #[must_use]
+    pub fn or_after(self, most: Option<Duration>) -> Self {
+        let Some(most) = most else {
+            return self;
+        };
+        let most_ns = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
+        match self {
+            Self::No => Self::No,
+            Self::Forever => Self::Nanoseconds(most_ns),
+            Self::Nanoseconds(ns) => Self::Nanoseconds(ns.min(most_ns)),
+        }
+    }
 }
 
 const BATCH: usize = 16;

@@ -79,15 +79,27 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Tells a supervisor what the service does, if one listens.
 #[derive(Debug)]
-pub struct Supervisor(Option<UnixDatagram>);
+pub struct Supervisor {
+    socket: Option<UnixDatagram>,
+    /// It wants to hear at least so often that all is well.
+    watchdog: Option<Duration>,
+}
 
 impl Supervisor {
     /// The one that `NOTIFY_SOCKET` names, connected before the thread is confined.
     pub fn of_environment() -> io::Result<Self> {
         let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
-            return Ok(Self(None));
+            return Ok(Self {
+                socket: None,
+                watchdog: None,
+            });
         };
-        Self::at(&name)
+        let variable = |name| env::var(name).ok();
+        let watchdog = watchdog(variable("WATCHDOG_USEC"), variable("WATCHDOG_PID"));
+        Ok(Self {
+            watchdog,
+            ..Self::at(&name)?
+        })
     }
 
     fn at(name: &OsStr) -> io::Result<Self> {
@@ -98,7 +110,21 @@ impl Supervisor {
         let socket = UnixDatagram::unbound()?;
         socket.connect_addr(&address)?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self(Some(socket)))
+        Ok(Self {
+            socket: Some(socket),
+            watchdog: None,
+        })
+    }
+
+    /// How often [`alive`](Self::alive) is to be said: twice in the time that the supervisor
+    /// gives.
+    pub(crate) fn interval(&self) -> Option<Duration> {
+        self.watchdog.map(|given| given / 2)
+    }
+
+    /// All threads answer.
+    pub(crate) fn alive(&self) {
+        let _ = self.say("WATCHDOG=1", SendFlags::DONTWAIT);
     }
 
     /// Front-ends can connect. Waits for room: a supervisor that does not hear it ends a
@@ -116,12 +142,19 @@ impl Supervisor {
     }
 
     fn say(&self, state: &str, flags: SendFlags) -> Result<(), Errno> {
-        let Some(socket) = &self.0 else {
+        let Some(socket) = &self.socket else {
             return Ok(());
         };
         let flags = flags | SendFlags::NOSIGNAL;
         retry_on_intr(|| send(socket, state.as_bytes(), flags)).map(drop)
     }
+}
+
+/// The time that a supervisor gives this process (sd_watchdog_enabled(3)).
+fn watchdog(microseconds: Option<String>, pid: Option<String>) -> Option<Duration> {
+    let ours = pid.is_none_or(|pid| pid == std::process::id().to_string());
+    let given = microseconds.filter(|_| ours)?.parse().ok();
+    given.filter(|it| *it > 0).map(Duration::from_micros)
 }
 
 #[cfg(test)]
@@ -155,6 +188,18 @@ mod tests {
         assert_eq!(taken.as_raw_fd(), given);
         // Nor is one taken twice.
         assert!(socket(given).is_err());
+    }
+
+    #[test]
+    fn a_watchdog_is_for_the_process_that_it_names() {
+        let own = || Some(std::process::id().to_string());
+        let second = || Some("1000000".to_owned());
+        assert_eq!(watchdog(second(), None), Some(Duration::from_secs(1)));
+        assert_eq!(watchdog(second(), own()), Some(Duration::from_secs(1)));
+        assert_eq!(watchdog(second(), Some("1".to_owned())), None);
+        assert_eq!(watchdog(Some("0".to_owned()), None), None);
+        assert_eq!(watchdog(Some("1s".to_owned()), None), None);
+        assert_eq!(watchdog(None, own()), None);
     }
 
     #[test]

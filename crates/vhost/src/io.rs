@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -65,6 +66,8 @@ pub(crate) struct IoLoop {
     /// Rules that the main thread changes; `wake` says when.
     rules: Arc<SharedRules<DiskRules>>,
     wake: OwnedFd,
+    /// This thread has taken its turn since it was last asked.
+    answered: Arc<AtomicBool>,
     /// Watched as long as they are open.
     _events: Vec<OwnedFd>,
 }
@@ -110,6 +113,7 @@ impl IoLoop {
             complaints_since: Instant::now(),
             rules: Arc::new(SharedRules::new(rules)),
             wake,
+            answered: Arc::new(AtomicBool::new(true)),
             _events: events,
         };
         io.listen(Interest::READ)?;
@@ -130,6 +134,11 @@ impl IoLoop {
     /// The disk's rules, for the main thread.
     pub(crate) fn rules(&self) -> Arc<SharedRules<DiskRules>> {
         Arc::clone(&self.rules)
+    }
+
+    /// Set when the thread has been woken.
+    pub(crate) fn answered(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.answered)
     }
 
     /// Wakes the thread after a change.
@@ -169,6 +178,7 @@ impl IoLoop {
 
     fn change_rules(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        self.answered.store(true, Ordering::Relaxed);
         if let Some(rules) = self.rules.take_change() {
             lock(&self.session).set_rules(&rules);
         }

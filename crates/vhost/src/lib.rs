@@ -33,6 +33,7 @@ mod routes;
 mod serve;
 mod session;
 mod socket;
+mod watchdog;
 
 pub use activation::{ActivationError, Supervisor, sockets as passed_sockets};
 pub use counters::VhostCounters;

@@ -2,8 +2,9 @@
 //! far as a disk without a machine has them.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tare_control::api::Stop;
 use tare_control::settings::{Settings, SettingsChange, SettingsError};
@@ -17,6 +18,7 @@ use tare_daemon::signals;
 use tare_devices::CounterSource;
 
 use crate::serve::Ended;
+use crate::watchdog::Watchdog;
 
 /// One disk, seen from the main thread.
 pub(crate) struct DiskControl {
@@ -24,6 +26,8 @@ pub(crate) struct DiskControl {
     pub(crate) counters: [Arc<dyn CounterSource>; 2],
     /// Wakes its I/O thread after a change.
     pub(crate) wake: OwnedFd,
+    /// Its I/O thread has taken a turn since this was cleared and `wake` written.
+    pub(crate) answered: Arc<AtomicBool>,
     pub(crate) failure: Failure,
 }
 
@@ -40,6 +44,7 @@ pub(crate) struct Control {
     pub(crate) disks: Vec<DiskControl>,
     pub(crate) threads: Vec<ThreadObserver>,
     pub(crate) memory: MemoryObserver,
+    pub(crate) watchdog: Watchdog,
     /// Why serving ends, once that is known.
     pub(crate) end: Option<Ended>,
 }
@@ -52,6 +57,14 @@ impl Routes for Control {
 
 impl Service for Control {
     type End = Ended;
+
+    fn patience(&self) -> Option<Duration> {
+        self.watchdog.left()
+    }
+
+    fn look(&mut self) {
+        self.watchdog.look(&self.disks);
+    }
 
     fn signal(&mut self, request: signals::Request) {
         self.end.get_or_insert(Ended::Signal(request));

@@ -27,6 +27,7 @@ use crate::io::{Connected, IoLoop, QUEUES};
 use crate::routes::{self, Control, DiskControl, Failure};
 use crate::session::Session;
 use crate::socket::Socket;
+use crate::watchdog::Watchdog;
 
 /// When the connection of a front-end that holds up the end is closed.
 const FRONTEND_TIMEOUT: Duration = Duration::from_millis(200);
@@ -132,6 +133,7 @@ pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, SetUpErro
         disks: controls,
         threads: threads.observers()?,
         memory: MemoryObserver::new(Vec::new()),
+        watchdog: Watchdog::new(supervisor),
         end: None,
     };
     let mut files = Files::remove_only(&run_dir)?;
@@ -145,11 +147,11 @@ pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, SetUpErro
     confine::confine(Role::Main, files)?;
     threads.open_gate();
     ready();
-    supervisor.ready();
+    routes.watchdog.supervisor().ready();
     let reason = main
         .run(&mut routes)
         .unwrap_or_else(|error| Ended::Failed(format!("the main thread cannot wait: {error}")));
-    supervisor.stopping();
+    routes.watchdog.supervisor().stopping();
     end(&threads, &stops, &connected);
     Ok(reason)
 }
@@ -189,6 +191,7 @@ fn prepare(disk: ServedDisk) -> Result<(Socket, DiskControl, IoLoop, OwnedFd), S
         },
         counters: sources,
         wake: io.wake().map_err(failed_to("make an event"))?,
+        answered: io.answered(),
         failure: Failure::default(),
     };
     Ok((socket, control, io, stop))

@@ -9,7 +9,8 @@ use rustix::process::Signal;
 use tare_vhost::front::Front;
 
 use crate::daemon::Daemon;
-use crate::support::{Place, end};
+use crate::support::needs::skip;
+use crate::support::{Place, end, eventually, installed};
 
 const BYTES: usize = 1 << 20;
 
@@ -130,16 +131,44 @@ fn a_daemon_takes_a_socket_that_was_passed_and_says_when_it_is_ready() {
     let script = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
     let mut shell = by_shell(script, &tare);
     shell.env("NOTIFY_SOCKET", place.path().join("notify"));
+    shell.env("WATCHDOG_USEC", "200000");
     shell
         .stdin(OwnedFd::from(listener))
         .stdout(std::process::Stdio::null());
     let child = shell.stderr(std::process::Stdio::piped()).spawn().unwrap();
     assert!(hear().starts_with("READY=1\n"));
     drop(early);
+    // Again and again, while all threads take their turns.
+    for _ in 0..3 {
+        assert_eq!(hear(), "WATCHDOG=1");
+    }
     assert_eq!(read(&place, "s"), 9);
     place.run(&["stop", "disk"]).expect(0, "");
-    assert_eq!(hear(), "STOPPING=1");
+    while hear() != "STOPPING=1" {}
     assert_eq!(end(child).code, Some(0));
     assert!(place.path().join("s").exists(), "it is systemd's");
+    assert!(place.run_directories().is_empty());
+}
+
+/// systemd's own code makes the socket and passes it, when a front-end comes.
+#[test]
+fn systemds_socket_activation_starts_a_daemon_when_a_front_end_comes() {
+    if !installed("systemd-socket-activate") {
+        skip("systemd-socket-activate is not installed");
+        return;
+    }
+    let place = Place::new();
+    let disk = place.file("d.img", &[9; BYTES]);
+    let socket = place.path().join("s");
+    let tare = place.tare(&["blk", "--disk", &disk, "--name", "disk"]);
+    let script = "exec systemd-socket-activate --listen=\"$SOCKET\" -E TARE_RUN_ROOT \"$@\"";
+    let mut shell = by_shell(script, &tare);
+    shell.env("SOCKET", &socket);
+    let child = shell.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    eventually("it listens", || socket.exists());
+    assert!(place.run_directories().is_empty(), "nobody has come");
+    assert_eq!(read(&place, "s"), 9);
+    place.run(&["stop", "disk"]).expect(0, "");
+    assert_eq!(end(child).code, Some(0));
     assert!(place.run_directories().is_empty());
 }
