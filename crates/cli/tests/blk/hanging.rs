@@ -3,12 +3,14 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use rustix::fs::OFlags;
 use rustix::process::Signal;
 use tare_vhost::front::Front;
 
 use crate::daemon::Daemon;
+use crate::kinds::{Loop, Mounted};
 use crate::support::fuse::{FuseDisk, HostCache, Mood};
 use crate::support::needs::{built, kvm, skip};
 use crate::support::{Place, end, eventually};
@@ -66,6 +68,90 @@ fn a_daemon_whose_disk_hangs_answers_and_leaves_its_places() {
         let left = "requests in flight did not end within 1.5 s";
         daemon.ended().expect(143, left);
     }
+}
+
+/// A file system that is frozen, until it is dropped.
+struct Frozen(String);
+
+impl Frozen {
+    fn freeze(directory: &str) -> Option<Self> {
+        let done = fsfreeze("-f", directory);
+        done.then(|| Self(directory.to_owned()))
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        fsfreeze("-u", &self.0);
+    }
+}
+
+fn fsfreeze(what: &str, directory: &str) -> bool {
+    let done = Command::new("fsfreeze")
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .args([what, directory])
+        .status();
+    done.is_ok_and(|status| status.success())
+}
+
+/// A mounted ext4 in a file.
+fn file_system(place: &Place) -> Option<(Loop, Mounted)> {
+    let image = place.file("fs.img", &vec![0; 4 * BYTES]);
+    let made = Command::new("mke2fs")
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .args(["-q", "-t", "ext4", &image])
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        skip("mke2fs is not installed");
+        return None;
+    }
+    let device = Loop::over(&image, &[])?;
+    let directory = place.path().join("mounted");
+    std::fs::create_dir(&directory).unwrap();
+    let mounted = Command::new("mount")
+        .arg(&device.0)
+        .arg(&directory)
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        skip("mount does not work here");
+        return None;
+    }
+    Some((device, Mounted(directory.to_str().unwrap().to_owned())))
+}
+
+#[test]
+fn a_daemon_on_a_frozen_file_system_answers_and_leaves_its_places() {
+    let place = Place::new();
+    let Some((_device, mounted)) = file_system(&place) else {
+        return;
+    };
+    let disk = format!("{}/d.img", mounted.0);
+    std::fs::write(&disk, vec![0; BYTES]).unwrap();
+    let mut daemon = Daemon::start(&place, &disk);
+    let mut front = Front::connect(&place.path().join("s"));
+    front.share();
+    front.start(0, 0).unwrap();
+    let Some(frozen) = Frozen::freeze(&mounted.0) else {
+        skip("fsfreeze does not work here");
+        return;
+    };
+    front.offer_write(0, 1, 0x5a);
+    front.notify();
+    daemon.until("it has the request", |stats| {
+        stats.devices[0].counters["notifications"] == 1
+    });
+    answers(&place, "disk");
+    // Who asks for another size does not wait for the file system either.
+    let grown = place.run(&["set", "disk", "disk0.size=16M"]);
+    grown.expect(2, "did not answer within 1 s");
+    drop(front);
+    answers(&place, "disk");
+    daemon.ask(Signal::TERM);
+    eventually("its places are free", || {
+        !place.path().join("s").exists() && place.run_directories().is_empty()
+    });
+    drop(frozen);
+    assert_eq!(daemon.ended().code, Some(143));
 }
 
 /// One request that hangs is not all of them: the thread that hands them over goes on.

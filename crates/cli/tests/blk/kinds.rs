@@ -89,11 +89,11 @@ fn a_machine_that_may_not_use_io_uring_says_so_and_runs() {
 }
 
 /// A loop device over a file, gone when dropped.
-pub struct Loop(pub String);
+pub(crate) struct Loop(pub(crate) String);
 
 impl Loop {
     /// Where there is none, prints SKIP and gives `None`.
-    pub fn over(file: &str, more: &[&str]) -> Option<Self> {
+    pub(crate) fn over(file: &str, more: &[&str]) -> Option<Self> {
         let made = Command::new("losetup")
             .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
             .args(["--find", "--show"])
@@ -304,7 +304,7 @@ fn qemu_and_tare_do_not_take_each_others_disk() {
 }
 
 /// A mounted file system, unmounted when dropped.
-pub struct Mounted(pub String);
+pub(crate) struct Mounted(pub(crate) String);
 
 impl Drop for Mounted {
     fn drop(&mut self) {
