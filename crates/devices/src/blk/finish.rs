@@ -85,7 +85,7 @@ impl Blk {
         Ok(Progress::Done)
     }
 
-    fn release(&mut self, token: usize, buffers: Buffers) {
+    pub(super) fn release(&mut self, token: usize, buffers: Buffers) {
         self.slow.end(token);
         self.in_flight.release(token, buffers);
     }

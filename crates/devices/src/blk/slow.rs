@@ -12,7 +12,7 @@ use super::aligned::Aligned;
 use super::device::operation;
 use super::in_flight::InFlightRequest;
 use super::request::HEADER_BYTES;
-use super::{Blk, Buffers, Request};
+use super::{Blk, Buffers, Operation, Request};
 use crate::GuestRam;
 use crate::virtio::{QueueError, Queues, Span, copy_from, copy_to};
 
@@ -94,20 +94,42 @@ impl Blk {
         self.slow.wait(token, buffers);
     }
 
-    /// Hands the engine as many parts as there is memory for.
+    /// Hands the engine as many parts as there is memory for. A request whose part cannot
+    /// begin is not in flight any more.
     pub(super) fn start_parts(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
         while let Some((token, mut buffers, mut own)) = self.slow.next() {
-            let Some(pending) = self.in_flight.get(token) else {
-                continue;
-            };
-            let Some((_, memory)) = queues.get(pending.reply.queue) else {
-                continue;
-            };
-            let part = self.fill(token, pending, memory, &mut own)?;
-            buffers.put_own(own, part);
-            self.engine.start(token, operation(pending), buffers);
+            match self.prepare(token, queues, &mut own) {
+                Ok(Some((part, operation))) => {
+                    buffers.put_own(own, part);
+                    self.engine.start(token, operation, buffers);
+                }
+                nothing => {
+                    self.slow.idle.push(own);
+                    if self.in_flight.complete(token).is_some() {
+                        self.release(token, buffers);
+                    }
+                    nothing?;
+                }
+            }
         }
         Ok(())
+    }
+
+    /// The next part of a request in `own`; `None` where its queue is gone.
+    fn prepare(
+        &self,
+        token: usize,
+        queues: &mut Queues<'_>,
+        own: &mut Aligned,
+    ) -> Result<Option<(usize, Operation)>, QueueError> {
+        let Some(pending) = self.in_flight.get(token) else {
+            return Ok(None);
+        };
+        let Some((_, memory)) = queues.get(pending.reply.queue) else {
+            return Ok(None);
+        };
+        let part = self.fill(token, pending, memory, own)?;
+        Ok(Some((part, operation(pending))))
     }
 
     /// Prepares the next part of a request; its length.
@@ -157,5 +179,89 @@ impl Blk {
         };
         self.slow.idle.push(own);
         copied
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tare_policy::coalesce::{Kind, Settings};
+    use vm_memory::GuestAddress;
+
+    use super::*;
+    use crate::blk::in_flight::Reply;
+    use crate::blk::{
+        Access, BlkSettings, Cache, Disk, Durability, MonotonicClock, QUEUE_SIZE, SERIAL_BYTES,
+        SyncIoEngine,
+    };
+    use crate::virtio::{EventIdx, NO_VECTOR, QueueSettings, Virtqueue};
+
+    fn device() -> Blk {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        let settings = BlkSettings {
+            serial: [0; SERIAL_BYTES],
+            queues: 1,
+            cache: Cache::Writeback,
+            coalesce: Settings::default(),
+            limits: Default::default(),
+        };
+        let engine = SyncIoEngine::new(file.try_clone().unwrap());
+        let disk = Disk::from_file(file, "test", Access::ReadWrite).unwrap();
+        Blk::new(settings, disk, Box::new(engine), Box::new(MonotonicClock))
+    }
+
+    fn queue(memory: &GuestRam) -> Virtqueue {
+        let settings = QueueSettings {
+            max_size: QUEUE_SIZE,
+            size: 16,
+            vector: NO_VECTOR,
+            enabled: true,
+            descriptors: 0x1000,
+            available: 0x2000,
+            used: 0x3000,
+        };
+        Virtqueue::resume(&settings, EventIdx::Absent, 0, QUEUE_SIZE, None, memory).unwrap()
+    }
+
+    /// A write that is copied; where its data is, is not known.
+    fn offer(device: &mut Blk, memory: &GuestRam) {
+        let (token, buffers) = device.in_flight.reserve(memory).unwrap();
+        let pending = InFlightRequest {
+            reply: Reply {
+                queue: 0,
+                head: 0,
+                status_at: GuestAddress(0),
+                kind: Kind::Write,
+                submitted_ns: 0,
+            },
+            request: Request::Write {
+                offset: 0,
+                len: 512,
+            },
+            durability: Durability::Cached,
+            done: 0,
+            flushes: false,
+            copied: true,
+        };
+        device.in_flight.submit(token, pending);
+        device.slow.wait(token, buffers);
+    }
+
+    #[test]
+    fn a_part_that_cannot_begin_leaves_nothing_in_flight() {
+        let memory = GuestRam::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
+        let mut device = device();
+        for _ in 0..2 * MOST_PARTS {
+            offer(&mut device, &memory);
+            let mut live = [Some(queue(&memory))];
+            let started = device.start_parts(&mut Queues::new(&memory, &mut live));
+            assert!(matches!(started, Err(QueueError::Broken)));
+            assert!(!device.in_flight.any());
+            offer(&mut device, &memory);
+            let gone = device.start_parts(&mut Queues::new(&memory, &mut []));
+            assert!(gone.is_ok() && !device.in_flight.any());
+        }
+        assert_eq!((device.slow.made, device.slow.idle.len()), (1, 1));
     }
 }
