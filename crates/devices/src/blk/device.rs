@@ -193,12 +193,13 @@ impl Blk {
                 self.counters.backpressure.increment();
                 return Ok(Progress::Done);
             }
-            if !self.buckets.is_ready(self.now_ns) {
+            let ready = self.buckets.is_ready(self.now_ns);
+            if !ready && queue.has_waiting(memory)? {
                 self.queue_states[index].limited = true;
                 self.counters.limited.increment();
                 return Ok(Progress::Done);
             }
-            if queue.pop(memory, &mut self.chain)? {
+            if ready && queue.pop(memory, &mut self.chain)? {
                 self.begin(index, queue, memory)?;
             } else if queue.enable_notification(memory)? {
                 queue.disable_notification(memory)?;

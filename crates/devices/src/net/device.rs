@@ -179,7 +179,7 @@ impl<L: Link> VirtioDevice for Net<L> {
     fn interest(&self) -> Interest {
         let up = !self.link_is_down();
         Interest {
-            readable: up && !self.rx_starved && !self.limiter.rx.waits(),
+            readable: up && !self.rx_starved && !self.limiter.rx.waits,
             writable: up && (self.tx_blocked || self.link.has_unsent()),
         }
     }

@@ -21,7 +21,7 @@ pub(super) struct Limiter {
 pub(super) struct Direction {
     buckets: Buckets,
     /// Frames wait for the limit.
-    waits: bool,
+    pub(super) waits: bool,
 }
 
 impl Limiter {
@@ -69,19 +69,14 @@ impl Limiter {
 }
 
 impl Direction {
-    /// Whether a frame may begin; else it waits for the deadline.
-    pub(super) fn admits(&mut self, now_ns: u64) -> bool {
-        self.waits = !self.buckets.is_ready(now_ns);
-        !self.waits
+    /// Whether a frame may begin.
+    pub(super) fn is_ready(&self, now_ns: u64) -> bool {
+        self.buckets.is_ready(now_ns)
     }
 
     /// A frame of `bytes` bytes begins.
     pub(super) fn take(&mut self, now_ns: u64, bytes: usize) {
         self.buckets.take(now_ns, bytes as u64);
-    }
-
-    pub(super) fn waits(&self) -> bool {
-        self.waits
     }
 
     fn resumes(&self, now_ns: u64) -> bool {

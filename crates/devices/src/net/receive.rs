@@ -44,8 +44,14 @@ impl<L: Link> Net<L> {
         queue.disable_notification(memory)?;
         let now_ns = self.limiter.look();
         for _ in 0..BATCH {
-            if !self.limiter.rx.admits(now_ns) {
+            let ready = self.limiter.rx.is_ready(now_ns);
+            let waits = !ready && self.has_frame();
+            self.limiter.rx.waits = waits;
+            if waits {
                 self.counters.rx_limited.increment();
+                return Ok(Progress::Done);
+            }
+            if !ready {
                 return Ok(Progress::Done);
             }
             match self.receive_next(queue, memory)? {
@@ -100,6 +106,20 @@ impl<L: Link> Net<L> {
             Received::Starved | Received::Empty => {}
         }
         Ok(outcome)
+    }
+
+    /// Whether the link has a frame for the guest. A link that fails goes down here.
+    fn has_frame(&mut self) -> bool {
+        if self.link_is_down() {
+            return false;
+        }
+        match self.link.peek().map(|frame| frame.is_some()) {
+            Ok(some) => some,
+            Err(error) => {
+                self.link_failed(&error);
+                false
+            }
+        }
     }
 
     fn receive_failed(&mut self, error: &LinkError) -> Received {

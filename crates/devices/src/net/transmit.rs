@@ -52,11 +52,19 @@ impl<L: Link> Net<L> {
         queue.disable_notification(memory)?;
         let now_ns = self.limiter.look();
         for _ in 0..BATCH {
-            if !self.limiter.tx.admits(now_ns) {
+            let ready = self.limiter.tx.is_ready(now_ns);
+            let waits = !ready && queue.has_waiting(memory)?;
+            self.limiter.tx.waits = waits;
+            if waits {
                 self.counters.tx_limited.increment();
                 return Ok(Progress::Done);
             }
-            match self.send_next(queue, memory)? {
+            let sent = if ready {
+                self.send_next(queue, memory)?
+            } else {
+                Sent::Empty
+            };
+            match sent {
                 Sent::Taken => {
                     // Whatever became of it, it costs the host's time.
                     let bytes = self.chain.readable_len().saturating_sub(HEADER_LEN);

@@ -115,6 +115,13 @@ impl Virtqueue {
         self.queue.size()
     }
 
+    /// Whether a chain waits.
+    pub fn has_waiting(&self, memory: &GuestRam) -> Result<bool, QueueError> {
+        let offered = self.queue.avail_idx(memory, Ordering::Acquire);
+        let offered = offered.map_err(QueueError::Ring)?.0;
+        Ok(!self.again.is_empty() || offered != self.queue.next_avail())
+    }
+
     /// Takes the next chain into `chain`; `false` when none waits.
     pub fn pop(&mut self, memory: &GuestRam, chain: &mut Chain) -> Result<bool, QueueError> {
         let limit = self.queue.size().max(self.longest_chain);

@@ -58,10 +58,9 @@ fn frames_beyond_the_limit_wait_in_the_queue_and_go_on_at_its_rate() {
         assert_eq!(at_deadline(&machine, &clock), number * 10_000_000);
         assert_eq!(sent(&machine), 11 + number as usize);
     }
-    // The last look finds the queue empty, and the bucket fills again.
-    assert_eq!(at_deadline(&machine, &clock), 50_000_000);
+    // The queue is empty: nothing waits, and the bucket fills again.
     assert_eq!(deadline(&machine), None);
-    assert_eq!(machine.counter("tx_limited"), 5);
+    assert_eq!(machine.counter("tx_limited"), 4);
     assert_eq!(machine.counter("tx_frames"), 15);
     assert_eq!(machine.counter("tx_backpressure"), 0);
 }
@@ -89,11 +88,47 @@ fn received_frames_beyond_the_limit_wait_in_the_link() {
         assert_eq!(at_deadline(&machine, &clock), number * 10_000_000);
         assert_eq!(rx.used_index(), 11 + number as u16);
     }
-    at_deadline(&machine, &clock);
+    assert_eq!(deadline(&machine), None, "the link is empty: nothing waits");
     assert!(interest(&machine).readable);
+    // After the batch, at the notification, and three times at the deadline.
+    assert_eq!(machine.counter("rx_limited"), 5);
     assert_eq!(link(&machine, |link| link.incoming.len()), 0);
     assert_eq!(machine.counter("rx_frames"), 15);
     assert_eq!(machine.counter("rx_dropped"), 0);
+}
+
+#[test]
+fn nothing_waits_for_the_limit_in_an_empty_queue_or_link() {
+    let clock = TestClock::default();
+    let machine = limited(FRAMES, &clock);
+    let (mut rx, mut tx) = start(&machine, 0);
+    offer(&mut rx, 16, 2048);
+    for n in 0..11 {
+        send(&machine, &mut tx, NetHeader::default(), &frame(n, 60));
+    }
+    link(&machine, |link| {
+        let frames = (0..11).map(|n| (NetHeader::default(), frame(n, 60)));
+        link.incoming.extend(frames);
+    });
+    assert_eq!(notified(&machine, TX), Progress::Done);
+    assert_eq!(ready(&machine), Progress::Done);
+    assert_eq!((sent(&machine), rx.used_index()), (11, 11));
+    assert_eq!(deadline(&machine), None);
+    assert_eq!(machine.counter("tx_limited"), 0);
+    assert_eq!(machine.counter("rx_limited"), 0);
+    // Both buckets are empty: the next frame of each direction waits, and is noticed.
+    send(&machine, &mut tx, NetHeader::default(), &frame(0, 60));
+    assert_eq!(notified(&machine, TX), Progress::Done);
+    link(&machine, |link| {
+        link.incoming
+            .push_back((NetHeader::default(), frame(0, 60)))
+    });
+    assert!(interest(&machine).readable);
+    assert_eq!(ready(&machine), Progress::Done);
+    assert_eq!(machine.counter("tx_limited"), 1);
+    assert_eq!(machine.counter("rx_limited"), 1);
+    assert_eq!(at_deadline(&machine, &clock), 10_000_000);
+    assert_eq!((sent(&machine), rx.used_index()), (12, 12));
 }
 
 #[test]
