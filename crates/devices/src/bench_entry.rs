@@ -1,7 +1,19 @@
-//! A started network device over a link in memory, for `benches/net.rs`.
+//! A started network device over a link in memory, for `benches/net.rs`, and a started
+//! disk whose engine does nothing, for `benches/blk.rs`.
 
-use tare_policy::limit::NetLimits;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::BorrowedFd;
 
+use rustix::fs::{MemfdFlags, memfd_create};
+use tare_policy::coalesce::{Mode, Settings};
+use tare_policy::limit::{DiskLimits, NetLimits};
+
+use crate::blk::{
+    Access, Blk, BlkSettings, Buffers, Cache, Disk, Finished, IoEngine, MonotonicClock, Operation,
+    SERIAL_BYTES,
+};
 use crate::net::{
     HEADER_LEN, Link, LinkError, LinkFeatures, LinkOffload, Net, NetHeader, NetSettings, RX,
     RxFrame, TX,
@@ -120,5 +132,102 @@ impl NetRings<'_> {
             device.notified(RX)
         });
         self.rx.used_index() == self.rx.available_index
+    }
+}
+
+/// Ends every operation at once, with success.
+#[derive(Default)]
+struct Idle {
+    started: VecDeque<(usize, Buffers)>,
+}
+
+impl IoEngine for Idle {
+    fn start(&mut self, token: usize, _: Operation, buffers: Buffers) {
+        self.started.push_back((token, buffers));
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn finished(&mut self) -> Option<Finished> {
+        let (token, buffers) = self.started.pop_front()?;
+        Some(Finished {
+            token,
+            result: Ok(READ_BYTES as usize),
+            buffers,
+        })
+    }
+
+    fn wait(&mut self) {}
+
+    fn drain(&mut self) {
+        self.started.clear();
+    }
+
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn acknowledge(&mut self) {}
+}
+
+/// Bytes of each read of a [`BlkBench`].
+const READ_BYTES: u32 = 4096;
+const HEADER: u64 = 0x8_0000;
+const STATUS: u64 = 0x8_1000;
+const DATA: u64 = 0x9_0000;
+
+/// A machine with a started disk.
+pub struct BlkBench(Machine<Blk>);
+
+/// The driver's ring of a [`BlkBench`].
+pub struct BlkRing<'m> {
+    bench: &'m BlkBench,
+    ring: Ring<'m>,
+}
+
+impl BlkBench {
+    /// A disk of 1 MiB; `None` without memory for it.
+    pub fn new() -> Option<Self> {
+        let file = File::from(memfd_create(c"bench", MemfdFlags::CLOEXEC).ok()?);
+        file.set_len(1 << 20).ok()?;
+        let disk = Disk::from_file(file, "bench", Access::ReadWrite).ok()?;
+        let settings = BlkSettings {
+            serial: [0; SERIAL_BYTES],
+            queues: 1,
+            cache: Cache::Writeback,
+            coalesce: Settings::with_mode(Mode::Auto),
+            limits: DiskLimits::default(),
+        };
+        let engine = Box::<Idle>::default();
+        let device = Blk::new(settings, disk, engine, Box::new(MonotonicClock));
+        Some(Self(Machine::new(device)))
+    }
+
+    /// Starts the device as a driver does; `None` if that fails.
+    pub fn start(&self) -> Option<BlkRing<'_>> {
+        let rings = Driver::new(&self.0).start(VERSION_1_AND_EVENT_IDX, 256);
+        self.0.serve_kicks();
+        let header = [0; 16];
+        let memory = &self.0.memory;
+        vm_memory::Bytes::write_slice(memory, &header, vm_memory::GuestAddress(HEADER)).ok()?;
+        Some(BlkRing {
+            bench: self,
+            ring: rings.into_iter().next()?,
+        })
+    }
+}
+
+impl BlkRing<'_> {
+    /// `count` reads of 4 KiB, up to 64, one notification; whether all were answered.
+    pub fn read(&mut self, count: u16) -> bool {
+        for _ in 0..count {
+            let data = (DATA, READ_BYTES, WRITE);
+            self.ring
+                .offer(&[(HEADER, 16, 0), data, (STATUS, 1, WRITE)]);
+        }
+        let _ = self.bench.0.io(|device| device.notified(0));
+        self.ring.used_index() == self.ring.available_index
     }
 }

@@ -1,0 +1,25 @@
+//! What one read costs the device: `cargo bench -p tare-devices --features bench`.
+//! The engine does nothing, so that no system call but the clock's is in the figures; the
+//! driver's ring work is.
+#![allow(missing_docs)]
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use tare_devices::bench_entry::BlkBench;
+
+fn reads(criterion: &mut Criterion) {
+    let bench = BlkBench::new().expect("a file in memory");
+    let mut ring = bench.start().expect("the device starts");
+    let mut group = criterion.benchmark_group("blk 4 KiB reads");
+    for batch in [1, 32] {
+        group.throughput(Throughput::Elements(batch.into()));
+        group.bench_function(format!("{batch} at once"), |bencher| {
+            bencher.iter(|| assert!(black_box(ring.read(batch))));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, reads);
+criterion_main!(benches);
