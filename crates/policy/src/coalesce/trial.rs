@@ -139,6 +139,7 @@ impl Trial {
         let rounds = match self.phase {
             Phase::Settling => SETTLING_ROUNDS,
             Phase::Bold if self.left == BOLD_EPOCHS => ROUNDS,
+            Phase::Careful if self.last_pause > 0 => ROUNDS,
             _ => return epoch_ns,
         };
         (self.base.mean_ns * rounds).clamp(epoch_ns / 64, epoch_ns)
@@ -151,7 +152,7 @@ impl Trial {
         self.left = self.left.saturating_sub(1);
         self.bold_after = self.bold_after.saturating_sub(1);
         if table == Ratio::ONE {
-            self.enter(Phase::Plain, NEW_LOAD_EPOCHS);
+            self.begin_anew();
         } else {
             self.choose(load.cif);
         }
@@ -174,9 +175,7 @@ impl Trial {
                 }
             }
             Phase::Settling if rounds >= SETTLING_ROUNDS => self.enter(Phase::Bold, BOLD_EPOCHS),
-            Phase::Bold if self.base.cif.abs_diff(cif) > self.base.cif / 8 => {
-                self.enter(Phase::Plain, NEW_LOAD_EPOCHS);
-            }
+            Phase::Bold if self.base.cif.abs_diff(cif) > self.base.cif / 8 => self.begin_anew(),
             Phase::Bold if rounds >= ROUNDS => self.judge_bold(),
             Phase::Careful if rounds >= ROUNDS => self.judge_careful(),
             Phase::Paused if self.left == 0 => self.enter(Phase::Plain, 0),
@@ -184,17 +183,39 @@ impl Trial {
         }
     }
 
+    /// The load pauses or is another. A load that begins again and again has a trial each
+    /// time: what the last one cost counts although it came to no judgement.
+    fn begin_anew(&mut self) {
+        let bold = matches!(self.phase, Phase::Settling | Phase::Bold);
+        if bold && !self.latency_is_free() {
+            self.back_off();
+        }
+        self.enter(Phase::Plain, NEW_LOAD_EPOCHS);
+    }
+
+    /// Whether latencies in this window are what they are without holds.
+    fn latency_is_free(&self) -> bool {
+        let (window, base) = (&self.window, &self.base);
+        let mean_ns = window.measured(base.cif).mean_ns;
+        mean_ns <= base.mean_ns + base.mean_ns / MEAN_SHARE
+            && window.late * u64::from(BLOCK) <= window.completions
+    }
+
+    /// The next trial waits for twice as long as the last.
+    fn back_off(&mut self) {
+        let (first, most) = CAREFUL_EPOCHS;
+        self.last_bold_after = (self.last_bold_after * 2).clamp(first, most);
+        self.bold_after = self.last_bold_after;
+    }
+
     fn judge_bold(&mut self) {
         let (window, base) = (&self.window, &self.base);
         let now = window.measured(base.cif);
-        let free = now.mean_ns <= base.mean_ns + base.mean_ns / MEAN_SHARE
+        let free = self.latency_is_free()
             && now.iops + now.iops / MEAN_SHARE >= base.iops
-            && window.late * u64::from(BLOCK) <= window.completions
             && !window.ends_by_deadlines();
         if !free {
-            let (first, most) = CAREFUL_EPOCHS;
-            self.last_bold_after = (self.last_bold_after * 2).clamp(first, most);
-            self.bold_after = self.last_bold_after;
+            self.back_off();
             self.enter(Phase::Careful, self.bold_after);
         } else if self.left == 0 {
             self.last_bold_after = 0;
@@ -205,7 +226,9 @@ impl Trial {
     }
 
     fn judge_careful(&mut self) {
-        if self.window.ends_by_deadlines() {
+        // Of irregular latencies a window says too little.
+        let costs = self.base.is_regular() && !self.latency_is_free();
+        if costs || self.window.ends_by_deadlines() {
             self.last_pause = (self.last_pause * 2).clamp(1, LONGEST_PAUSE);
             self.enter(Phase::Paused, self.last_pause);
         } else if self.left == 0 {
