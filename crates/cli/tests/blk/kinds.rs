@@ -307,8 +307,16 @@ fn qemu_and_tare_do_not_take_each_others_disk() {
 pub(crate) struct Mounted(pub(crate) String);
 
 impl Drop for Mounted {
+    /// The kernel lets go of the files of a ring a moment after its process has ended.
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
+        for _ in 0..100 {
+            let done = Command::new("umount").args(["-q", &self.0]).status();
+            if done.is_ok_and(|status| status.success()) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        println!("{} is still mounted", self.0);
     }
 }
 
