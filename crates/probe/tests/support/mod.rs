@@ -94,7 +94,7 @@ impl Own {
     }
 
     /// Lets the guest run.
-    pub fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.go.send(()).unwrap();
     }
 
