@@ -29,7 +29,7 @@ pub(crate) fn judge(connection: &[u8]) {
                 rest = &rest[len..];
             }
             Parsed::Data { total, key, .. } => {
-                assert!(total > rest.len() && key.len() <= MAX_KEY);
+                assert!(total > rest.len() && key.bytes(&mut [0; MAX_KEY]).len() <= MAX_KEY);
                 break;
             }
             Parsed::Line => {

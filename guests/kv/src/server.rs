@@ -7,8 +7,9 @@ use core::time::Duration;
 
 use tare_libos::sync::Mutex;
 
+use crate::limits::MAX_KEY;
 use crate::number;
-use crate::request::{Command, Get, Reply};
+use crate::request::{Command, Get, Key, Reply, Verb};
 use crate::statistics;
 use crate::store::{Clock, Computed, OutputFull, Refusal, Seed, Store, Stored};
 
@@ -175,8 +176,12 @@ impl<C: Clock> Server<C> {
                 data,
                 reply,
             } => {
-                self.store.lock().refuse(verb, key, Refusal::TooLarge);
+                self.refuse(verb, key, Refusal::TooLarge);
                 say(TOO_LARGE, reply, out);
+                return Then::Skip(data);
+            }
+            Command::Refused { text, data } => {
+                out.extend_from_slice(text);
                 return Then::Skip(data);
             }
             Command::FlushAll(delay, reply) => {
@@ -225,9 +230,15 @@ impl<C: Clock> Server<C> {
     }
 
     /// Answers a storage command for whose data there is no memory.
-    pub(crate) fn refuse_data(&self, verb: crate::request::Verb, key: &[u8], out: &mut Vec<u8>) {
-        self.store.lock().refuse(verb, key, Refusal::NoMemory);
+    pub(crate) fn refuse_data(&self, verb: Verb, key: Key<'_>, out: &mut Vec<u8>) {
+        self.refuse(verb, key, Refusal::NoMemory);
         out.extend_from_slice(NO_MEMORY_TO_STORE);
+    }
+
+    fn refuse(&self, verb: Verb, key: Key<'_>, why: Refusal) {
+        let mut room = [0; MAX_KEY];
+        let key = key.bytes(&mut room);
+        self.store.lock().refuse(verb, key, why);
     }
 
     fn stats(&self, group: &[u8], out: &mut Vec<u8>) {

@@ -38,8 +38,13 @@ fn keys_in_base64_are_decoded_and_shown_so() {
         answers("ma bnVt b N0 J5 v k|ma num v"),
         "VA 1 kbnVt b|5|VA 1|6|"
     );
+    // memcached shows `num`, which was not stored in base64.
     let debug = answers("set num 0 0 1|1|me bnVt b");
-    assert!(debug.starts_with("STORED|ME num exp=-1 "), "{debug}");
+    assert!(debug.starts_with("STORED|ME bnVt exp=-1 "), "{debug}");
+    // A key with a line end in it does not split the answer.
+    let debug = answers("ms DQpIRA== 1 b|x|me DQpIRA== b|mn");
+    assert!(debug.starts_with("HD|ME DQpIRA== exp=-1 "), "{debug}");
+    assert_eq!(debug.matches('|').count(), 3, "{debug}");
     let bad = "mg ?? b v|mg Zm9vYg b|mg Zm8 b|ms ?? 2 b|hi|md ?? b|ma ?? b|me ?? b|mg Zm9v b b|mn";
     assert_eq!(
         answers(bad),
@@ -117,6 +122,27 @@ fn refused_data_passes_and_the_pipeline_goes_on() {
     assert_eq!(
         answers.text(),
         "SERVER_ERROR object too large for cache\r\nMN\r\n"
+    );
+}
+
+/// A value that is refused removes the older one of the key that was meant, and no other.
+#[test]
+fn a_refused_value_leaves_no_older_one_under_its_decoded_key() {
+    let data = || [b"x".repeat(2_000_000), b"\r\n".to_vec()].concat();
+    let begin = b"set foo 0 0 1\r\na\r\nset Zm9v 0 0 1\r\nb\r\n".to_vec();
+    let end = || b"mg foo v\r\nmg Zm9v v\r\n".to_vec();
+    let set = b"ms Zm9v 2000000 b\r\n".to_vec();
+    let answers = talk(&server(), [begin.clone(), set, data(), end()]);
+    assert_eq!(
+        answers.text(),
+        "STORED\r\nSTORED\r\nSERVER_ERROR object too large for cache\r\nEN\r\nVA 1\r\nb\r\n"
+    );
+    // Which key was meant is not known: none is removed.
+    let set = b"ms Zm9v 2000000 b b\r\n".to_vec();
+    let answers = talk(&server(), [begin, set, data(), end()]);
+    assert_eq!(
+        answers.text(),
+        "STORED\r\nSTORED\r\nCLIENT_ERROR duplicate flag\r\nVA 1\r\na\r\nVA 1\r\nb\r\n"
     );
 }
 

@@ -155,7 +155,8 @@ pub(super) fn parse(kind: Kind, mut words: Words<'_>) -> Command<'_> {
 }
 
 /// `ms`, whose data begins at `data`. The data of a refused one passes if its length
-/// is known.
+/// is known. As in memcached the flags come first: without them it is not known which
+/// key is meant.
 pub(super) fn parse_set<'a>(mut words: Words<'a>, bytes: &'a [u8], data: usize) -> Parsed<'a> {
     let Some(key) = words.next() else {
         return Parsed::Command(ERROR, data);
@@ -165,25 +166,29 @@ pub(super) fn parse_set<'a>(mut words: Words<'a>, bytes: &'a [u8], data: usize) 
     let (Some(length), true) = (length, key.len() <= MAX_KEY) else {
         return Parsed::Command(Command::Answer(BAD_FORMAT), data);
     };
-    let verb = Verb::Set;
+    let (verb, rest) = (Verb::Set, length.saturating_add(2));
+    let options = match understand(Kind::Set, key, words) {
+        Err(text) => return Parsed::Command(Command::Refused { text, data: rest }, data),
+        Ok(options) => options,
+    };
+    let key = Key::new(key, &options);
     if length > MAX_VALUE {
         let command = Command::TooLarge {
             verb,
             key,
-            data: length.saturating_add(2),
+            data: rest,
             reply: super::Reply::Wanted,
         };
         return Parsed::Command(command, data);
     }
-    let total = data + length + 2;
+    let total = data + rest;
     let Some(chunk) = bytes.get(data..total) else {
         return Parsed::Data { total, verb, key };
     };
-    let command = match (understand(Kind::Set, key, words), chunk.split_at(length)) {
-        (Err(text), _) => Command::Answer(text),
-        (Ok(options), (value, b"\r\n")) => Command::Meta(Meta {
+    let command = match chunk.split_at(length) {
+        (value, b"\r\n") => Command::Meta(Meta {
             kind: Kind::Set,
-            key: Key::new(key, &options),
+            key,
             flags: words,
             options,
             value,

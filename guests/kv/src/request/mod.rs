@@ -30,7 +30,7 @@ pub enum Parsed<'a> {
         /// Its kind.
         verb: Verb,
         /// Its key.
-        key: &'a [u8],
+        key: Key<'a>,
     },
     /// Nothing that could become a command; the connection is to be closed.
     Hopeless,
@@ -57,11 +57,18 @@ pub enum Command<'a> {
         /// Its kind.
         verb: Verb,
         /// Its key.
-        key: &'a [u8],
+        key: Key<'a>,
         /// Bytes after the line that are to be skipped.
         data: usize,
         /// Whether to answer.
         reply: Reply,
+    },
+    /// A storage command that is malformed but for its length; its data is still to come.
+    Refused {
+        /// What to answer.
+        text: &'static [u8],
+        /// Bytes after the line that are to be skipped.
+        data: usize,
     },
     /// `incr` and `decr`.
     Arithmetic {
@@ -299,7 +306,7 @@ fn with_data<'a>(
     bytes: &'a [u8],
     data: usize,
 ) -> Parsed<'a> {
-    let (verb, key) = (entry.verb, entry.key);
+    let (verb, key) = (entry.verb, Key::Plain(entry.key));
     if length > MAX_VALUE {
         let command = Command::TooLarge {
             verb,

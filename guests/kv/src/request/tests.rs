@@ -20,7 +20,7 @@ fn a_storage_command_waits_for_its_data() {
         let waits = Parsed::Data {
             total: request.len(),
             verb: Verb::Set,
-            key: b"key",
+            key: Key::Plain(b"key"),
         };
         assert_eq!(parse(&request[..end]), waits);
     }

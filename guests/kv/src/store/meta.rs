@@ -25,7 +25,7 @@ impl<C: Clock> Store<C> {
             Kind::Set => self.meta_set(meta, key, out),
             Kind::Delete => self.meta_delete(meta, key, out),
             Kind::Arithmetic => self.meta_arithmetic(meta, key, out),
-            Kind::Debug => self.meta_debug(key, out),
+            Kind::Debug => self.meta_debug(meta.key, key, out),
         }
         Ok(())
     }
@@ -246,14 +246,16 @@ impl<C: Clock> Store<C> {
         end(options.value.then_some(value), out);
     }
 
-    /// What is known about an item. The time of its last access is not.
-    fn meta_debug(&mut self, key: &[u8], out: &mut Vec<u8>) {
+    /// What is known about an item. The time of its last access is not. The key is shown as
+    /// it was given: decoded it may hold blanks and line ends.
+    fn meta_debug(&mut self, given: Key<'_>, key: &[u8], out: &mut Vec<u8>) {
         let (at, _) = self.find(key);
         if at == NIL {
             return out.extend_from_slice(b"EN\r\n");
         }
         out.extend_from_slice(b"ME ");
-        out.extend_from_slice(key);
+        let (Key::Plain(shown) | Key::Encoded(shown)) = given;
+        out.extend_from_slice(shown);
         out.extend_from_slice(b" exp=");
         self.push_left(at, out);
         let item = &self.slots[at];
