@@ -264,6 +264,8 @@ impl Congestion {
         self.threshold = self.threshold.max(self.window / 4 * 3);
         self.window = self.window.min(initial(self.mss));
         self.peak = self.window;
+        // A late report about what was sent before the pause brings its window not back.
+        self.before = None;
         self.cubic.restart();
         self.slow_start = SlowStart::default();
     }

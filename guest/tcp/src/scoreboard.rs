@@ -230,6 +230,11 @@ impl Scoreboard {
         }
     }
 
+    /// How many records `is_counted` holds of.
+    pub(crate) fn count(&self, is_counted: impl Fn(&Record) -> bool) -> u32 {
+        self.records.iter().filter(|it| is_counted(it)).count() as u32
+    }
+
     /// The first lost record, cut to `max` bytes of payload.
     pub(crate) fn next_lost(&mut self, max: u32) -> Option<usize> {
         if self.lost == 0 {

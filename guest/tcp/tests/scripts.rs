@@ -237,32 +237,6 @@ fn rfc8985_an_original_that_arrives_after_its_copy_was_sent_loses_no_flight() {
     assert_eq!(again, []);
 }
 
-/// How many segments go at once after ten of which one was sent again because it was late;
-/// whether the peer reports that it arrived twice.
-fn window_after_reordering(reports: bool) -> usize {
-    let mut script = Script::open(modern());
-    script.send(10 * 1012);
-    assert_eq!(script.data().len(), 10);
-    script.wait(10);
-    let at = |n: u32| 1 + n * 1012;
-    script.sack(1, &[(at(1), at(4))]);
-    assert_eq!(script.data(), [(1, 1012)]);
-    script.wait(1);
-    script.sack(at(10), &[]);
-    if reports {
-        script.wait(10);
-        script.sack(at(10), &[(1, at(1))]);
-    }
-    script.send(16 * 1012);
-    script.data().len()
-}
-
-#[test]
-fn rfc3708_a_repair_that_was_for_nothing_is_undone() {
-    let windows = [true, false].map(window_after_reordering);
-    assert_eq!(windows, [10, 7]);
-}
-
 #[test]
 fn rfc8985_sacks_count_whatever_their_windows() {
     let mut script = Script::open(modern());

@@ -173,7 +173,8 @@ impl Connection {
     }
 
     /// Everything that was sent again in the last recovery has arrived twice (RFC 3708;
-    /// Linux: `tcp_try_undo_dsack`): nothing was lost.
+    /// Linux: `tcp_try_undo_dsack`): nothing was lost. What is marked lost and was not sent
+    /// again is in flight once more; loss detection, which comes next, judges it anew.
     fn undo_if_all_were_duplicates(&mut self, segment: &Segment<'_>) {
         let Some(&(start, _)) = segment.options.sack.as_slice().first() else {
             return;
@@ -184,6 +185,7 @@ impl Connection {
         self.repair.unproven -= 1;
         if self.repair.unproven == 0 {
             self.congestion.undo();
+            self.board.unmark_lost();
             self.retransmitted_at = None;
         }
     }
@@ -194,11 +196,19 @@ impl Connection {
         self.congestion.enter_recovery(flight, self.next);
     }
 
-    /// Begins to count what is sent again.
+    /// Begins to count what is sent again. Copies from before may be on their way, among them
+    /// a tail loss probe's even if its segment was reported already; reports about them must
+    /// not count for the repair's (Linux: `tcp_init_undo`).
     pub(super) fn begin_repair(&mut self) {
+        let probe = self.tail_probe.filter(|probe| probe.was_retransmission);
+        let is_copied = |record: &Record| {
+            record.is_retransmitted()
+                && !record.is_sacked()
+                && probe.is_none_or(|probe| probe.end != record.end())
+        };
         self.repair = Repair {
             from: self.una,
-            unproven: 0,
+            unproven: self.board.count(is_copied) + u32::from(probe.is_some()),
         };
     }
 

@@ -155,6 +155,7 @@ impl Connection {
     fn begin_flight(&mut self, now: Instant) {
         if now.since(self.last_sent) > self.round_trip.timeout() {
             self.congestion.note_idle();
+            self.repair.unproven = 0;
         }
         self.timeout_base = now;
         self.stalled_since = now;

@@ -140,7 +140,6 @@ impl Connection {
         self.backoff += 1;
         self.timeout_base = now;
         self.reordering_due = None;
-        self.tail_probe = None;
         let first = self.board.first().copied();
         if let Some(first) = first
             && !in_handshake
@@ -156,6 +155,7 @@ impl Connection {
             }
             self.congestion.on_timeout(self.next);
         }
+        self.tail_probe = None;
         if first.is_some_and(|first| first.is_sacked()) {
             self.board.forget_sacks();
         }
