@@ -69,15 +69,16 @@ fn halt_in_ring_3() -> u64 {
         let pending = percpu::current().pending.load(Ordering::Relaxed);
         let ended_halt = pending & 1 << (irq::STAMP - irq::FIRST) != 0;
         cpu::enable_interrupts();
+        let _ = cpu::disable_interrupts();
+        // Interrupts are off from the look at the stamp to the next halt: one that comes in
+        // between stays pending and ends the halt at once.
         match tare_stamp.load(Ordering::Relaxed) {
             0 => {}
             _ if ended_halt => break woken,
             // It came while the handler of another interrupt ran.
             handled => break handled,
         }
-        let _ = cpu::disable_interrupts();
     };
-    let _ = cpu::disable_interrupts();
     cpu::restore_interrupts(interrupts);
     stamp
 }
