@@ -92,9 +92,9 @@ impl Threads {
         }
     }
 
-    /// Waits until all have ended, for `limit` at most. Before each look `remind` gets how long
-    /// this has lasted and the number of each thread that runs: what one waits for may have
-    /// begun after the last reminder. The end of the process ends what is left.
+    /// Waits until all have ended, for `limit` at most. At each look, the last one too, `remind`
+    /// gets how long this has lasted and the number of each thread that runs: what one waits for
+    /// may have begun after the last reminder. The end of the process ends what is left.
     pub fn join(
         &self,
         limit: Duration,
@@ -112,10 +112,10 @@ impl Threads {
                 return Ok(());
             }
             let elapsed = begin.elapsed();
+            running().for_each(|(number, _)| remind(elapsed, number));
             if elapsed > limit {
                 return Err(NotEnded(running().map(|(_, it)| it.name.clone()).collect()));
             }
-            running().for_each(|(number, _)| remind(elapsed, number));
             thread::sleep(pause);
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -168,7 +168,7 @@ mod tests {
         named.unwrap();
         threads.open_gate();
         let mut reminded = Vec::new();
-        let error = threads.join(Duration::from_millis(1), |_, number| reminded.push(number));
+        let error = threads.join(Duration::ZERO, |_, number| reminded.push(number));
         let error = error.unwrap_err();
         assert_eq!(error.to_string(), "did not end in time: thread slow");
         assert_eq!(reminded.first(), Some(&0));

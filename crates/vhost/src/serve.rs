@@ -234,8 +234,10 @@ fn end(threads: &Threads, stops: &[OwnedFd], connected: &[Connected]) {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
     };
-    if threads.join(END_TIMEOUT, remind).is_err() {
-        complain("requests in flight did not end within 1.5 s: they are left to the next daemon");
+    if let Err(error) = threads.join(END_TIMEOUT, remind) {
+        complain(&format!(
+            "requests in flight did not end within 1.5 s: they are left to the next daemon ({error})"
+        ));
     }
 }
 
