@@ -52,10 +52,14 @@ impl Blk {
         let Some(mut pending) = self.in_flight.complete(finished.token) else {
             return Ok(Progress::Done);
         };
+        let mut buffers = finished.buffers;
         let Some((queue, memory)) = queues.get(pending.reply.queue) else {
+            if let Some(own) = buffers.take_own() {
+                self.slow.keep(own);
+            }
+            self.release(finished.token, buffers);
             return Ok(Progress::Done);
         };
-        let mut buffers = finished.buffers;
         if let Some(own) = buffers.take_own() {
             let read = finished.result.as_ref().ok();
             let copied = self.part_ended(finished.token, &pending, memory, own, read);

@@ -53,6 +53,11 @@ impl Slow {
         self.places.remove(&token);
     }
 
+    /// Memory of a part that the engine is done with.
+    pub(super) fn keep(&mut self, own: Aligned) {
+        self.idle.push(own);
+    }
+
     /// Forgets all requests; the engine has none of them any more.
     pub(super) fn forget(&mut self) {
         self.waiting.clear();
@@ -104,7 +109,7 @@ impl Blk {
                     self.engine.start(token, operation, buffers);
                 }
                 nothing => {
-                    self.slow.idle.push(own);
+                    self.slow.keep(own);
                     if self.in_flight.complete(token).is_some() {
                         self.release(token, buffers);
                     }
@@ -177,7 +182,7 @@ impl Blk {
             }
             _ => Ok(()),
         };
-        self.slow.idle.push(own);
+        self.slow.keep(own);
         copied
     }
 }
@@ -226,19 +231,24 @@ mod tests {
 
     /// A write that is copied; where its data is, is not known.
     fn offer(device: &mut Blk, memory: &GuestRam) {
+        let write = Request::Write {
+            offset: 0,
+            len: 512,
+        };
+        offer_copied(device, memory, Kind::Write, write);
+    }
+
+    fn offer_copied(device: &mut Blk, memory: &GuestRam, kind: Kind, request: Request) {
         let (token, buffers) = device.in_flight.reserve(memory).unwrap();
         let pending = InFlightRequest {
             reply: Reply {
                 queue: 0,
                 head: 0,
                 status_at: GuestAddress(0),
-                kind: Kind::Write,
+                kind,
                 submitted_ns: 0,
             },
-            request: Request::Write {
-                offset: 0,
-                len: 512,
-            },
+            request,
             durability: Durability::Cached,
             done: 0,
             flushes: false,
@@ -260,6 +270,27 @@ mod tests {
             assert!(!device.in_flight.any());
             offer(&mut device, &memory);
             let gone = device.start_parts(&mut Queues::new(&memory, &mut []));
+            assert!(gone.is_ok() && !device.in_flight.any());
+        }
+        assert_eq!((device.slow.made, device.slow.idle.len()), (1, 1));
+    }
+
+    #[test]
+    fn what_ends_when_its_queue_is_gone_leaves_nothing_in_flight() {
+        let memory = GuestRam::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
+        let mut device = device();
+        for _ in 0..2 * MOST_PARTS {
+            let read = Request::Read {
+                offset: 0,
+                len: 512,
+            };
+            offer_copied(&mut device, &memory, Kind::Read, read);
+            let mut live = [Some(queue(&memory))];
+            device
+                .start_parts(&mut Queues::new(&memory, &mut live))
+                .unwrap();
+            assert!(device.in_flight.any(), "the engine has it");
+            let gone = device.settle(&mut Queues::new(&memory, &mut []));
             assert!(gone.is_ok() && !device.in_flight.any());
         }
         assert_eq!((device.slow.made, device.slow.idle.len()), (1, 1));
