@@ -55,11 +55,12 @@ pub(crate) struct Adjusted<D: VirtioDevice, R> {
 
 impl<D: VirtioDevice, R: Copy + Send> QueueWork for Adjusted<D, R> {
     fn notified(&self, queue: u16) -> Progress {
+        // One guard: the driver sees another capacity and another generation together.
+        let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(rules) = self.rules.take_change() {
-            let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
             (self.apply)(device.device_mut(), rules);
         }
-        self.device.notified(queue)
+        device.notified(queue)
     }
 
     fn backend_ready(&self) -> Progress {
