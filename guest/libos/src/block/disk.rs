@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::memory::MemoryDisk;
 use super::{Access, BlockError, Cache, Device, DiskStats, Operation, SECTOR_BYTES};
@@ -13,12 +14,15 @@ use super::{Access, BlockError, Cache, Device, DiskStats, Operation, SECTOR_BYTE
 pub struct Disk {
     name: Arc<str>,
     device: Arc<dyn Device>,
+    /// The most sectors that it has been seen to have: it never becomes shorter.
+    known: Arc<AtomicU64>,
 }
 
 impl Disk {
     pub(crate) fn new(name: &str, device: Arc<dyn Device>) -> Self {
         Self {
             name: Arc::from(name),
+            known: Arc::new(AtomicU64::new(device.geometry().sectors)),
             device,
         }
     }
@@ -41,7 +45,8 @@ impl Disk {
 
     /// Capacity in sectors of [`SECTOR_BYTES`], as the device says now: it may grow.
     pub fn sectors(&self) -> u64 {
-        self.device.sectors()
+        let now = self.device.sectors();
+        self.known.fetch_max(now, Ordering::Relaxed).max(now)
     }
 
     /// Capacity in bytes.
@@ -122,10 +127,10 @@ impl Disk {
     }
 
     /// Whether `sectors` from `sector` on are on the disk. Asks the device for its size only
-    /// where they are not on the disk that was opened.
+    /// where they are not on the disk as it was last seen.
     fn check_sectors(&self, sector: u64, sectors: u64) -> Result<(), BlockError> {
         let end = sector.checked_add(sectors).ok_or(BlockError::BeyondEnd)?;
-        if end <= self.device.geometry().sectors || end <= self.device.sectors() {
+        if end <= self.known.load(Ordering::Relaxed) || end <= self.sectors() {
             Ok(())
         } else {
             Err(BlockError::BeyondEnd)

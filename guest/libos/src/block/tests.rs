@@ -4,6 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use crate::sync::SpinLock;
@@ -15,6 +16,8 @@ struct Scribe {
     answer: Result<(), BlockError>,
     /// Sectors that it has beyond those that it had when it was opened.
     grown: u64,
+    /// How often it was asked for its size.
+    measured: AtomicU32,
 }
 
 fn geometry(serial: &str) -> Geometry {
@@ -36,6 +39,7 @@ fn scribe(serial: &str) -> Arc<Scribe> {
         asked: SpinLock::new(Vec::new()),
         answer: Ok(()),
         grown: 0,
+        measured: AtomicU32::new(0),
     })
 }
 
@@ -45,6 +49,7 @@ impl Device for Scribe {
     }
 
     fn sectors(&self) -> u64 {
+        self.measured.fetch_add(1, Ordering::Relaxed);
         self.geometry.sectors + self.grown
     }
 
@@ -140,11 +145,15 @@ fn a_disk_that_has_grown_is_used_to_its_end() {
     let mut device = scribe("");
     Arc::get_mut(&mut device).unwrap().grown = 10;
     let disk = Disk::new("disk0", Arc::clone(&device) as Arc<dyn Device>);
-    assert_eq!(disk.sectors(), 110);
+    let measured = || device.measured.load(Ordering::Relaxed);
+    disk.read(98, &mut [0; 1024]).unwrap();
+    assert_eq!(measured(), 0, "on the disk that was opened");
     disk.read(99, &mut [0; 1024]).unwrap();
-    disk.write(109, &[0; 512]).unwrap();
+    disk.clone().write(109, &[0; 512]).unwrap();
+    assert_eq!(measured(), 1, "the larger size is kept");
     assert_eq!(disk.write(110, &[0; 512]), Err(BlockError::BeyondEnd));
-    assert_eq!(*device.asked.lock(), [(99, 1024), (109, 512)]);
+    assert_eq!((disk.sectors(), measured()), (110, 3));
+    assert_eq!(*device.asked.lock(), [(98, 1024), (99, 1024), (109, 512)]);
 }
 
 #[test]
