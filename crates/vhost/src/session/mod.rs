@@ -83,6 +83,8 @@ pub(crate) struct Session {
     offered_channel: Option<Channel>,
     /// Where the front-end learns of another size.
     channel: Option<Channel>,
+    /// Length of the disk when the front-end last read its capacity.
+    read_bytes: Option<u64>,
     log: Option<LogArea>,
     rings: Vec<Ring>,
     /// How each ring's call descriptor is signalled.
@@ -119,6 +121,7 @@ impl Session {
             memory: None,
             offered_channel: None,
             channel: None,
+            read_bytes: None,
             log: None,
             rings: (0..queues).map(|_| Ring::default()).collect(),
             signals: (0..queues).map(|_| Signal::new()).collect(),
@@ -250,6 +253,7 @@ impl Session {
         }
         self.features = 0;
         (self.offered_channel, self.channel) = (None, None);
+        self.read_bytes = None;
         self.log = None;
         self.regions = Regions::default();
         self.memory = None;
@@ -363,6 +367,10 @@ impl Session {
         let base = ring.base;
         let queue = self.build(index, base)?;
         let resumes = queue.next_available() != 0 || queue.unanswered() > 0;
+        // QEMU leaves what comes before it has started the device unread.
+        if !self.is_started() && self.read_bytes.is_some_and(|it| it != self.device.bytes()) {
+            self.config_changed();
+        }
         self.counters.queue_starts.increment();
         self.counters.resubmitted.add(queue.unanswered() as u64);
         let ring = &mut self.rings[index];

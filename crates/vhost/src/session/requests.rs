@@ -29,6 +29,8 @@ use super::{Session, StartError};
 
 /// Longest device configuration (`VHOST_USER_CONFIG_SIZE`).
 const CONFIG_BYTES: usize = 256;
+/// Length of the capacity, with which it begins (virtio 1.2, 5.2.4).
+const CAPACITY_BYTES: usize = 8;
 
 const PROTOCOL: VhostUserProtocolFeatures = VhostUserProtocolFeatures::MQ
     .union(VhostUserProtocolFeatures::REPLY_ACK)
@@ -231,6 +233,9 @@ impl Requests for Session {
         }
         if self.belief == Belief::Unknown {
             self.believe(Belief::Read).map_err(Error::ReqHandlerError)?;
+        }
+        if offset < CAPACITY_BYTES {
+            self.read_bytes = Some(self.device.bytes());
         }
         let mut config = vec![0; size];
         self.device.read_config(offset, &mut config);

@@ -140,6 +140,29 @@ fn a_front_end_hears_of_another_size_and_reads_beyond_the_old_end() {
     );
 }
 
+/// QEMU leaves the message unread until it has started the device.
+#[test]
+fn a_size_from_before_the_start_is_told_again_when_the_queues_start() {
+    let mut daemon = Daemon::new();
+    let mut front = daemon.connect();
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    front.link.set_backend_request_fd(&theirs).unwrap();
+    drop(theirs);
+    front.share();
+    assert_eq!(front.config(0), 64);
+    daemon.grow(1 << 20);
+    ours.read_exact(&mut [0; 12]).unwrap();
+    front.start(0, 0).unwrap();
+    ours.read_exact(&mut [0; 12]).unwrap();
+    assert_eq!(front.config(0), 2048);
+    assert_eq!(daemon.counters.config_changes.get(), 2);
+    // What it has read since is not told again.
+    front.link.get_vring_base(0).unwrap();
+    front.start(0, 0).unwrap();
+    assert_eq!(front.config(0), 2048);
+    assert_eq!(daemon.counters.config_changes.get(), 2);
+}
+
 /// Cloud Hypervisor has no such channel.
 #[test]
 fn a_front_end_without_a_channel_sees_another_size_when_it_asks() {
