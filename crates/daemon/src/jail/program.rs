@@ -2,6 +2,7 @@
 //! libraries and firmware are installed in, read only, and `/dev/kvm` if it uses that.
 //! [`super::empty_root_of`] takes all of it away before a guest runs.
 
+use std::env;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -21,8 +22,10 @@ use super::{JailError, emptying, failed, failed_io};
 
 /// Where programs, libraries and firmware are on Linux systems, and the list of libraries
 /// that the loader reads (`ld.so(8)`).
-const INSTALLED: [&str; 8] = [
+const INSTALLED: [&str; 10] = [
     "/usr",
+    "/bin",
+    "/sbin",
     "/lib",
     "/lib32",
     "/lib64",
@@ -70,8 +73,9 @@ pub(super) struct ProgramFiles {
 
 impl Program {
     pub(super) fn open(&self) -> Result<ProgramFiles, JailError> {
-        let prefix = prefix(&self.path);
-        let paths = INSTALLED.iter().map(Path::new).chain(prefix);
+        let home = env::var_os("HOME").map(PathBuf::from);
+        let own = brought(&self.path, home.as_deref());
+        let paths = INSTALLED.iter().map(Path::new).chain(own);
         let mut files = ProgramFiles {
             sources: Vec::new(),
             links: Vec::new(),
@@ -98,12 +102,27 @@ impl Program {
     }
 }
 
-/// The directory that a program outside of [`INSTALLED`] was installed or built in:
-/// `/opt/qemu` for `/opt/qemu/bin/qemu-system-x86_64`.
-fn prefix(program: &Path) -> Option<&Path> {
-    let is_installed = INSTALLED.iter().any(|path| program.starts_with(path));
-    let prefix = program.parent()?.parent()?;
-    (!is_installed && prefix != Path::new("/")).then_some(prefix)
+/// What of a program outside of [`INSTALLED`] goes with it: the directory that it was installed
+/// in (`/opt/qemu` for `/opt/qemu/bin/qemu-system-x86_64`) or QEMU was built in, unless that
+/// holds other things as well; else the file alone.
+fn brought<'a>(program: &'a Path, home: Option<&Path>) -> Option<&'a Path> {
+    if INSTALLED.iter().any(|path| program.starts_with(path)) {
+        return None;
+    }
+    let directory = program.parent()?;
+    // QEMU's build directory: `get_relocated_path`, util/cutils.c.
+    let is_own = directory.ends_with("bin") || directory.join("qemu-bundle").is_dir();
+    let prefix = directory.parent().filter(|_| is_own);
+    let prefix = prefix.filter(|prefix| !holds_other_things(prefix, home));
+    Some(prefix.unwrap_or(program))
+}
+
+/// The root, `/opt` or another directory there, and homes.
+fn holds_other_things(directory: &Path, home: Option<&Path>) -> bool {
+    let is_first_level = directory.components().count() <= 2;
+    let is_home = directory.parent() == Some(Path::new("/home"));
+    // Also what a home is in.
+    is_first_level || is_home || home.is_some_and(|home| home.starts_with(directory))
 }
 
 fn below_root(path: &Path) -> PathBuf {
@@ -207,12 +226,41 @@ mod tests {
 
     #[test]
     fn a_program_elsewhere_brings_the_directory_that_it_is_installed_in() {
-        let of = |path| prefix(Path::new(path)).map(Path::to_owned);
-        assert_eq!(of("/usr/bin/qemu-system-x86_64"), None);
-        assert_eq!(of("/nix/store/abc-qemu/bin/qemu"), None);
-        assert_eq!(of("/opt/qemu/bin/qemu"), Some("/opt/qemu".into()));
-        assert_eq!(of("/bin/qemu"), None, "never the whole root");
-        assert_eq!(of("/qemu"), None);
+        let of = |path: &'static str| {
+            brought(Path::new(path), Some(Path::new("/srv/people/ann"))).and_then(Path::to_str)
+        };
+        for installed in [
+            "/usr/bin/qemu-system-x86_64",
+            "/nix/store/abc-qemu/bin/qemu",
+            "/bin/qemu",
+            "/sbin/qemu",
+        ] {
+            assert_eq!(of(installed), None, "{installed}");
+        }
+        assert_eq!(of("/opt/qemu/bin/qemu"), Some("/opt/qemu"));
+        let below_home = "/srv/people/ann/qemu/bin/qemu";
+        assert_eq!(of(below_home), Some("/srv/people/ann/qemu"));
+        for alone in [
+            "/qemu",
+            "/opt/qemu-system-x86_64",
+            "/opt/bin/qemu",
+            "/opt/qemu/qemu-system-x86_64",
+            "/srv/people/ann/bin/qemu",
+            "/srv/people/bin/qemu",
+        ] {
+            assert_eq!(of(alone), Some(alone), "nothing beside it");
+        }
+        let other_home = Path::new("/home").join("ann/bin/qemu");
+        assert_eq!(brought(&other_home, None), Some(&*other_home));
+    }
+
+    #[test]
+    fn a_program_where_it_was_built_brings_its_sources() {
+        let place = tempfile::tempdir().unwrap();
+        let build = place.path().join("qemu/build");
+        fs::create_dir_all(build.join("qemu-bundle")).unwrap();
+        let program = build.join("qemu-system-x86_64");
+        assert_eq!(brought(&program, None), build.parent());
     }
 
     #[test]
