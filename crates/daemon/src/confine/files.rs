@@ -101,6 +101,13 @@ impl Files {
         Ok(())
     }
 
+    /// Whether the kernel restricts a thread by these rules: tried by one.
+    #[cfg(test)]
+    pub(super) fn are_enforced(self) -> bool {
+        let status = std::thread::spawn(|| self.enforce()).join();
+        !matches!(status, Ok(Ok(RulesetStatus::NotEnforced)))
+    }
+
     fn enforce(self) -> Result<RulesetStatus, ConfineError> {
         Ok(self.rules.restrict_self()?.ruleset)
     }

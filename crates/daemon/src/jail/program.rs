@@ -221,6 +221,7 @@ fn provide_kvm(owner: Option<&JailUser>) -> Result<(), Errno> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
