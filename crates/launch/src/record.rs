@@ -107,19 +107,16 @@ impl Record {
         }
     }
 
-    /// Whether the mounts of the process's child QEMU are others than its own.
+    /// Whether the process's child QEMU has mounts of its own, and nothing in its root.
     fn qemu_has_namespaces(&self) -> bool {
         if self.process().is_none() {
             return false;
         }
-        let mounts = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
-        let own = mounts(&self.pid.to_string());
         let qemu = children(self.pid).into_iter().find(|pid| {
             fs::read_to_string(format!("/proc/{pid}/comm"))
                 .is_ok_and(|name| name.starts_with("qemu"))
         });
-        let qemu = qemu.and_then(|pid| mounts(&pid));
-        matches!((own, qemu), (Some(own), Some(qemu)) if own != qemu)
+        qemu.is_some_and(|pid| has_empty_root(&self.pid.to_string(), &pid))
     }
 
     /// The process that the record names, unless it has ended.
@@ -142,6 +139,18 @@ impl Record {
     }
 }
 
+/// Whether a process has other mounts than its parent, and nothing in its root. A kernel may
+/// grant the mounts of its own, and then refuse the root (Landlock, AppArmor).
+fn has_empty_root(parent: &str, pid: &str) -> bool {
+    let mounts = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    let is_separate = matches!(
+        (mounts(parent), mounts(pid)),
+        (Some(parents), Some(own)) if parents != own
+    );
+    let root = fs::read_dir(format!("/proc/{pid}/root"));
+    is_separate && root.is_ok_and(|mut entries| entries.next().is_none())
+}
+
 /// What the threads of a process started (`proc_tid_children(5)`).
 fn children(pid: u32) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter();
@@ -162,4 +171,39 @@ pub fn now_s() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::BufRead as _;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// What [`has_empty_root`] says of a shell that did this in mounts of its own.
+    fn has_empty_root_after(script: &str) -> Option<bool> {
+        let mut shell = Command::new("unshare")
+            .args(["--mount", "--map-root-user", "sh", "-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .ok()?;
+        let mut ready = String::new();
+        let said = io::BufReader::new(shell.stdout.take().unwrap()).read_line(&mut ready);
+        let parent = std::process::id().to_string();
+        let result = has_empty_root(&parent, &shell.id().to_string());
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+        (said.is_ok() && ready == "ready\n").then_some(result)
+    }
+
+    #[test]
+    fn mounts_of_its_own_are_no_empty_root() {
+        let Some(result) = has_empty_root_after("echo ready; read end") else {
+            println!("SKIP: this user may make no namespaces");
+            return;
+        };
+        assert!(!result);
+    }
 }
