@@ -355,6 +355,41 @@ fn qemu_has_a_user_namespaces_and_an_empty_root_of_its_own() {
     }
 }
 
+/// A default container has neither; root's machine is another user's process all the same.
+#[test]
+fn a_host_that_grants_no_namespaces_runs_qemu() {
+    if !qemu() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() || !installed("setpriv") {
+        support::needs::skip("this user is not root, or setpriv is not installed");
+        return;
+    }
+    let place = Place::new();
+    let image = place.file("tiny", &guest::image("hello from ring 0", Then::Exit(0x10)));
+    for bounding_set in ["-sys_admin,-sys_ptrace", "-sys_admin", "-sys_ptrace"] {
+        for user in [&[][..], &["--user", "self"]] {
+            let tare = place.tare(&["run", &image, "--net", "none", "--engine", "qemu"]);
+            let mut command = Command::new("setpriv");
+            command.arg(format!("--bounding-set={bounding_set}"));
+            command.arg(tare.get_program()).args(tare.get_args());
+            command.args(user);
+            for (name, value) in tare.get_envs() {
+                match value {
+                    Some(value) => command.env(name, value),
+                    None => command.env_remove(name),
+                };
+            }
+            let output = command.stdin(Stdio::null()).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{bounding_set}: {text}{errors}");
+            assert!(text.contains("hello from ring 0"), "{text}{errors}");
+        }
+    }
+    assert!(place.run_directories().is_empty());
+}
+
 /// Its own user could open none of them by name.
 #[test]
 fn qemu_gets_files_that_only_their_owner_may_read() {

@@ -19,6 +19,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, fcntl_dupfd_cloexec, read, retry_on_intr};
+use rustix::thread::{CapabilitySet, capabilities};
 use std::os::fd::OwnedFd;
 use tare_control::config::{Jail, JailUser};
 use tare_daemon::jail;
@@ -126,7 +127,8 @@ fn greets(socket: &Path) -> bool {
     greeting.is_ok_and(|bytes| bytes > 0)
 }
 
-/// The jail is the monitor's, with what QEMU opens by name until its guest runs.
+/// The jail is the monitor's, with what QEMU opens by name until its guest runs. Without
+/// namespaces where the root in them could not be emptied.
 fn jailed(
     program: &Path,
     accelerator: Accelerator,
@@ -141,7 +143,7 @@ fn jailed(
             },
         },
         jail: Jail {
-            namespaces: true,
+            namespaces: machine.spec.user.is_none() || may_enter_other_users_namespaces(),
             user: machine.spec.user.as_ref().map(|user| JailUser {
                 uid: user.uid,
                 gid: user.gid,
@@ -149,4 +151,10 @@ fn jailed(
             }),
         },
     })
+}
+
+/// Whether this process can empty the root of another user's process. `/proc/PID/ns` is open
+/// to whoever may trace the process (`namespaces(7)`), and a default container's root may not.
+fn may_enter_other_users_namespaces() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE))
 }

@@ -262,7 +262,13 @@ fn start_and_wait(
     let received = Arc::new(AtomicI32::new(0));
     let passing = pass_on(signals, &child, Arc::clone(&received));
     let done = meanwhile().and_then(|()| {
-        let released = hold.release(|| confined::empty_root_of(child.id()));
+        let released = hold.release(|| {
+            if task.qemu.jail.namespaces {
+                confined::empty_root_of(child.id())
+            } else {
+                Ok(())
+            }
+        });
         released.map_err(|source| SuperviseError::Hold(source).into())
     });
     if done.is_err() {
