@@ -73,6 +73,20 @@ impl Link for Device {
         }
     }
 
+    fn send_room(&mut self) -> usize {
+        match self {
+            Self::Absent(link) => link.send_room(),
+            Self::Virtio(link) => link.send_room(),
+        }
+    }
+
+    fn send_room_max(&self) -> usize {
+        match self {
+            Self::Absent(link) => link.send_room_max(),
+            Self::Virtio(link) => link.send_room_max(),
+        }
+    }
+
     #[inline]
     fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
         match self {

@@ -58,6 +58,16 @@ pub trait Link {
     /// thread (as for a received frame) when that changes.
     fn send_ready(&mut self) -> bool;
 
+    /// How many frames can be sent now, one after the other.
+    fn send_room(&mut self) -> usize {
+        if self.send_ready() { usize::MAX } else { 0 }
+    }
+
+    /// Most frames that [`Link::send_room`] can give.
+    fn send_room_max(&self) -> usize {
+        usize::MAX
+    }
+
     /// Sends a frame of `len` bytes that `fill` writes. When the link is not
     /// ready, the frame is filled and lost.
     fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R;

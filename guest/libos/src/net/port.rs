@@ -172,16 +172,30 @@ impl<L: Link> Port<L> {
         }
     }
 
-    /// Sends a datagram to the next hop `neighbor`, in fragments if it must be.
-    pub(super) fn send_datagram(&mut self, neighbor: Mac, flow: &Flow, data: &[u8]) {
+    /// Frames that a datagram of `len` bytes to `remote` takes.
+    pub(super) fn frames_of_datagram(&self, remote: IpAddr, len: usize) -> usize {
+        if len <= self.datagram_max(remote) {
+            return 1;
+        }
+        transmit::fragments(remote, self.mtu(remote), len)
+    }
+
+    /// Sends a datagram to the next hop `neighbor`, in fragments if it must be. `false`,
+    /// and nothing is sent, where the link has no room for all of them.
+    pub(super) fn send_datagram(&mut self, neighbor: Mac, flow: &Flow, data: &[u8]) -> bool {
         let remote = flow.remote.ip();
-        let (mtu, fits) = (self.mtu(remote), data.len() <= self.datagram_max(remote));
+        let frames = self.frames_of_datagram(remote, data.len());
+        if frames > 1 && self.link.send_room() < frames {
+            return false;
+        }
+        let mtu = self.mtu(remote);
         let (link, properties) = (&mut self.link, &self.properties);
-        if fits {
+        if frames == 1 {
             transmit::send_datagram(link, properties, neighbor, flow, data);
         } else {
             transmit::send_fragments(link, properties, neighbor, (flow, mtu), data);
         }
+        true
     }
 
     /// Sends an ICMP message to the next hop `neighbor`; its checksum is added.

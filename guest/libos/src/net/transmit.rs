@@ -103,8 +103,7 @@ fn udp_header(flow: &Flow, len: usize) -> [u8; UDP_HEADER] {
 }
 
 /// Sends a datagram of `flow` in fragments of at most `mtu` bytes (RFC 791, 3.2; RFC
-/// 8200, 4.5). When the link becomes full on the way, the rest is lost, and with it the
-/// datagram.
+/// 8200, 4.5). The link has room for all: there are as many as [`fragments`] says.
 pub(crate) fn send_fragments<L: Link>(
     link: &mut L,
     properties: &Properties,
@@ -120,13 +119,10 @@ pub(crate) fn send_fragments<L: Link>(
     let mut identification = [0; 4];
     crate::random::fill(&mut identification);
     let is_v4 = flow.remote.is_ipv4();
-    let own = if is_v4 { 0 } else { FRAGMENT_HEADER };
-    let room = (usize::from(mtu) - ip_header(flow.remote.ip()) - own) & !7;
+    let own = fragment_header(flow.remote.ip());
+    let room = fragment_room(flow.remote.ip(), mtu);
     let len = UDP_HEADER + data.len();
     for offset in (0..len).step_by(room) {
-        if !link.send_ready() {
-            return;
-        }
         let end = len.min(offset + room);
         let is_last = end == len;
         let mut route = Route::of(flow, PROTOCOL_UDP);
@@ -150,6 +146,24 @@ pub(crate) fn send_fragments<L: Link>(
         }
         let data = &data[offset.saturating_sub(UDP_HEADER)..end - UDP_HEADER];
         send_parts(link, properties, neighbor, route, &before[..filled], data);
+    }
+}
+
+/// Fragments of at most `mtu` bytes that a datagram of `len` bytes takes.
+pub(crate) fn fragments(remote: IpAddr, mtu: u16, len: usize) -> usize {
+    (UDP_HEADER + len).div_ceil(fragment_room(remote, mtu))
+}
+
+/// Bytes of a datagram in each fragment but the last.
+fn fragment_room(remote: IpAddr, mtu: u16) -> usize {
+    (usize::from(mtu) - ip_header(remote) - fragment_header(remote)) & !7
+}
+
+/// Bytes that a fragment has more of headers than a whole packet.
+fn fragment_header(remote: IpAddr) -> usize {
+    match remote {
+        IpAddr::V4(_) => 0,
+        IpAddr::V6(_) => FRAGMENT_HEADER,
     }
 }
 

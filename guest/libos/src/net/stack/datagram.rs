@@ -23,8 +23,10 @@ use crate::net::waiters::{Waiters, Wake};
 /// Datagrams and bytes that a socket keeps until they are read; more are lost.
 const RECEIVE_DATAGRAMS: usize = 256;
 const RECEIVE_BYTES: usize = 128 * 1024;
-/// Datagrams of a socket that wait for hardware addresses.
+/// Datagrams of a socket that wait for hardware addresses, and their bytes: the longest
+/// has room (Linux: `unres_qlen_bytes`).
 const UNRESOLVED: usize = 16;
+const UNRESOLVED_BYTES: usize = 64 * 1024;
 /// Requests for a hardware address before a datagram is lost.
 const REQUESTS: u32 = 3;
 
@@ -103,25 +105,39 @@ impl<W: Wake> Datagrams<W> {
 
     /// Keeps a datagram until the hardware address is known. One too many takes the place
     /// of the oldest, as in Linux (`neigh_event_send`): a silent host blocks no socket.
-    /// Whether one was lost.
-    fn wait_for_neighbor(&mut self, flow: Flow, bytes: &[u8]) -> Result<bool> {
+    /// How many were lost.
+    fn wait_for_neighbor(&mut self, flow: Flow, bytes: &[u8]) -> Result<u64> {
         if self.unresolved.try_reserve(1).is_err() {
             return Err(ErrorKind::ResourceBusy.into());
         }
         let message = Message::new(flow.remote, bytes).ok_or(ErrorKind::ResourceBusy)?;
-        let is_full = self.unresolved.len() >= UNRESOLVED;
-        if is_full {
+        let mut requests_left = REQUESTS;
+        let mut lost = 0;
+        while !self.has_room_for_unresolved(bytes.len()) {
             // Of the same host's first: one that is silent takes no other's place.
             let to_same = |it: &Unresolved| it.flow.remote.ip() == flow.remote.ip();
-            let oldest = self.unresolved.iter().position(to_same).unwrap_or(0);
-            self.unresolved.remove(oldest);
+            let oldest = self.unresolved.iter().position(to_same);
+            let removed = self.unresolved.remove(oldest.unwrap_or(0));
+            // A host that is sent to often fails as soon as one that is not.
+            if let Some(removed) = removed.filter(|_| oldest.is_some()) {
+                requests_left = requests_left.min(removed.requests_left);
+            }
+            lost += 1;
         }
         self.unresolved.push_back(Unresolved {
             flow,
             message,
-            requests_left: REQUESTS,
+            requests_left,
         });
-        Ok(is_full)
+        Ok(lost)
+    }
+
+    /// Any datagram has room where no other waits.
+    fn has_room_for_unresolved(&self, len: usize) -> bool {
+        let waiting = self.unresolved.iter().map(|it| it.message.bytes.len());
+        self.unresolved.is_empty()
+            || self.unresolved.len() < UNRESOLVED
+                && waiting.sum::<usize>() + len <= UNRESOLVED_BYTES
     }
 
     /// Sends what waited for hardware addresses that are known now. With `is_due`
@@ -134,8 +150,8 @@ impl<W: Wake> Datagrams<W> {
             }
             let remote = waiting.flow.remote.ip();
             if let Some(neighbor) = wire.resolve(remote, now) {
-                wire.send_datagram(neighbor, &waiting.flow, &waiting.message.bytes);
-                return false;
+                // Without room for all of its fragments it waits on.
+                return !wire.send_datagram(neighbor, &waiting.flow, &waiting.message.bytes);
             }
             waiting.requests_left -= u32::from(is_due);
             if waiting.requests_left == 0 {
@@ -159,8 +175,8 @@ pub(super) struct Udp<W> {
     /// When datagrams that wait for hardware addresses are looked at.
     pub(super) deadline: Option<Instant>,
     next_port: u16,
-    /// A link was full when a socket wanted to send.
-    waits_for_link: bool,
+    /// Most frames for which a link had no room when a socket wanted to send, or 0.
+    awaited_frames: usize,
 }
 
 impl<W: Wake> Udp<W> {
@@ -169,18 +185,22 @@ impl<W: Wake> Udp<W> {
             sockets: Vec::new(),
             deadline: None,
             next_port: EPHEMERAL | seed as u16,
-            waits_for_link: false,
+            awaited_frames: 0,
         }
     }
 
     /// Links may have room again: those who wait look.
     #[inline]
-    pub(super) fn wake_writers(&mut self, is_ready: impl FnOnce() -> bool) {
-        if self.waits_for_link && is_ready() {
-            self.waits_for_link = false;
+    pub(super) fn wake_writers(&mut self, has_room: impl FnOnce(usize) -> bool) {
+        if self.awaited_frames > 0 && has_room(self.awaited_frames) {
+            self.awaited_frames = 0;
             let sockets = self.sockets.iter_mut().flatten();
             sockets.for_each(|socket| socket.waiters.wake_all());
         }
+    }
+
+    fn wait_for_room(&mut self, frames: usize) {
+        self.awaited_frames = self.awaited_frames.max(frames);
     }
 
     /// Whether a socket takes what comes on `flow`.
@@ -339,7 +359,8 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// Sends a datagram, in fragments if it is larger than the link takes (RFC 791, 8200);
-    /// `WouldBlock` when the link is full, `MessageTooLong` beyond what IP can carry.
+    /// `WouldBlock` when the link has no room for all of it, `MessageTooLong` beyond what IP
+    /// can carry or the link's queue can hold.
     pub fn send_to(
         &mut self,
         id: DatagramId,
@@ -370,20 +391,23 @@ impl<L: Link, W: Wake> Stack<L, W> {
             Via::Loopback => self.loopback.link.send_ready(),
         };
         if !is_ready {
-            self.udp.waits_for_link = true;
+            self.udp.wait_for_room(1);
             return Err(ErrorKind::WouldBlock.into());
         }
-        match via {
+        let sent = match via {
             Via::Wire => {
                 let sent = send(&mut self.wire, socket, flow, data, now)?;
-                if sent != Sent::Now {
+                if let Sent::Later { lost } = sent {
                     self.udp.deadline.get_or_insert(now + neighbours::RETRY);
+                    self.counters.udp_dropped += lost;
                 }
-                self.counters.udp_dropped += u64::from(sent == Sent::InPlaceOfOldest);
+                sent
             }
-            Via::Loopback => {
-                send::<Loopback, W>(&mut self.loopback, socket, flow, data, now)?;
-            }
+            Via::Loopback => send::<Loopback, W>(&mut self.loopback, socket, flow, data, now)?,
+        };
+        if let Sent::LinkFull { frames } = sent {
+            self.udp.wait_for_room(frames);
+            return Err(ErrorKind::WouldBlock.into());
         }
         self.finish(now);
         Ok(data.len())
@@ -417,8 +441,12 @@ impl<L: Link, W: Wake> Stack<L, W> {
 
     /// What a socket can do now.
     pub(crate) fn datagram_readiness(&mut self, id: DatagramId) -> Readiness {
-        let has_link = self.wire.link.send_ready() && self.loopback.link.send_ready();
-        self.udp.waits_for_link |= !has_link;
+        // What a datagram waits for counts, or its sender would spin.
+        let frames = self.udp.awaited_frames.max(1);
+        let has_link = self.wire.link.send_room() >= frames && self.loopback.link.send_ready();
+        if !has_link {
+            self.udp.wait_for_room(frames);
+        }
         let Ok(socket) = self.udp.socket(id) else {
             return Readiness::default();
         };
@@ -468,10 +496,14 @@ pub enum Take {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
     Now,
-    /// It waits for a hardware address.
-    Later,
-    /// It waits, and the one that waited longest is lost.
-    InPlaceOfOldest,
+    /// It waits for a hardware address, in place of this many that waited longer.
+    Later {
+        lost: u64,
+    },
+    /// The link has no room for all of its frames now, and none was sent.
+    LinkFull {
+        frames: usize,
+    },
 }
 
 /// Sends a datagram, or keeps it until the neighbour is known.
@@ -485,13 +517,16 @@ fn send<L: Link, W: Wake>(
     if data.len() > port.datagram_longest(flow.remote.ip()) {
         return Err(ErrorKind::MessageTooLong.into());
     }
-    if let Some(neighbor) = port.resolve(flow.remote.ip(), now) {
-        port.send_datagram(neighbor, &flow, data);
-        return Ok(Sent::Now);
+    let frames = port.frames_of_datagram(flow.remote.ip(), data.len());
+    if frames > port.link.send_room_max() {
+        return Err(ErrorKind::MessageTooLong.into());
     }
-    if socket.wait_for_neighbor(flow, data)? {
-        Ok(Sent::InPlaceOfOldest)
-    } else {
-        Ok(Sent::Later)
+    match port.resolve(flow.remote.ip(), now) {
+        Some(neighbor) if port.send_datagram(neighbor, &flow, data) => Ok(Sent::Now),
+        Some(_) => Ok(Sent::LinkFull { frames }),
+        None => {
+            let lost = socket.wait_for_neighbor(flow, data)?;
+            Ok(Sent::Later { lost })
+        }
     }
 }

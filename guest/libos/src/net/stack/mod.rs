@@ -150,8 +150,8 @@ impl<L: Link, W: Wake> Stack<L, W> {
         }
         self.wire.link.flush();
         let (wire, loopback) = (&mut self.wire.link, &mut self.loopback.link);
-        let has_link = || wire.send_ready() && loopback.send_ready();
-        self.udp.wake_writers(has_link);
+        let has_room = |frames| wire.send_room() >= frames && loopback.send_ready();
+        self.udp.wake_writers(has_room);
         if !self.loopback.link.is_empty() {
             progress = Progress::More;
         }

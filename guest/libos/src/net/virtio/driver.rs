@@ -227,6 +227,15 @@ impl Link for VirtioNet {
         self.in_flight < QUEUE
     }
 
+    fn send_room(&mut self) -> usize {
+        self.reclaim();
+        QUEUE - self.in_flight
+    }
+
+    fn send_room_max(&self) -> usize {
+        QUEUE
+    }
+
     fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
         if len > FRAME_MAX || !self.send_ready() {
             return fill(&mut vec![0; len]);

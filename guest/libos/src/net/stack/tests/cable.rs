@@ -30,6 +30,8 @@ pub(super) struct End {
     random: u64,
     /// Frames that the link takes before it is full.
     pub(super) room: usize,
+    /// Frames that it takes when it is empty.
+    pub(super) ring: usize,
     pub(super) sent: u64,
 }
 
@@ -42,6 +44,7 @@ pub(super) fn cable(seed: u64) -> (End, End) {
         faults: Faults::default(),
         random: seed.wrapping_add(u64::from(mac)) | 1,
         room: 64,
+        ring: 64,
         sent: 0,
     };
     (end(1, &left, &right), end(2, &right, &left))
@@ -95,6 +98,14 @@ impl Link for End {
 
     fn send_ready(&mut self) -> bool {
         self.outgoing.borrow().len() < self.room
+    }
+
+    fn send_room(&mut self) -> usize {
+        self.room.saturating_sub(self.outgoing.borrow().len())
+    }
+
+    fn send_room_max(&self) -> usize {
+        self.ring
     }
 
     fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {

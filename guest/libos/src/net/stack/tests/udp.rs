@@ -277,6 +277,62 @@ fn a_datagram_beyond_the_mtu_goes_in_fragments_that_are_one_again() {
     }
 }
 
+/// A silent host that is sent to often: what is new takes the place of what waits, and its
+/// requests still end.
+#[test]
+fn a_busy_sender_learns_that_its_neighbour_is_silent() {
+    let mut world = World::new(60);
+    let client = world.client.bind(SocketAddrV4::new(ANY, 0)).unwrap();
+    let to = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 77), 53);
+    let (peer, now) = (Some(to.into()), world.now);
+    world.client.connect_datagrams(client, peer, now).unwrap();
+    let failure = (0..200).find_map(|_| {
+        world.pass(smoltcp::time::Duration::from_millis(25));
+        world.client.send_to(client, b"?", to, world.now).err()
+    });
+    assert_eq!(failure.unwrap().kind(), ErrorKind::NetworkUnreachable);
+    // What waits is bounded in bytes too: two of 30,000 of the 64 KiB.
+    let other = world.client.bind(SocketAddrV4::new(ANY, 0)).unwrap();
+    let before = world.client.counters().udp_dropped;
+    for _ in 0..10 {
+        let sent = world.client.send_to(other, &[0; 30_000], to, world.now);
+        assert_eq!(sent.unwrap(), 30_000);
+    }
+    assert_eq!(world.client.counters().udp_dropped - before, 8);
+}
+
+#[test]
+fn fragments_go_all_or_not_at_all() {
+    let mut world = World::new(61);
+    let client = world.client.bind(SocketAddrV4::new(ANY, 0)).unwrap();
+    let to = SocketAddrV4::new(SERVER, 53);
+    world.client.send_to(client, b"?", to, world.now).unwrap();
+    world.settle();
+    let sent = world.client.link().sent;
+    // 14 frames.
+    world.client.link().room = 13;
+    let refused = world.client.send_to(client, &[7; 20_000], to, world.now);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert_eq!(world.client.link().sent, sent);
+    assert!(!world.client.datagram_readiness(client).writable);
+    let writer = Sleeper::default();
+    world.client.wait_datagram(client, writer.clone());
+    world.client.poll(world.now, 16);
+    assert_eq!(writer.0.get(), 0);
+    world.client.link().room = 14;
+    world.client.poll(world.now, 16);
+    assert_eq!(writer.0.get(), 1);
+    let n = world.client.send_to(client, &[7; 20_000], to, world.now);
+    assert_eq!((n.unwrap(), world.client.link().sent), (20_000, sent + 14));
+    // More than the ring ever holds.
+    world.client.link().ring = 13;
+    let refused = world.client.send_to(client, &[7; 20_000], to, world.now);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::WouldBlock);
+    world.settle();
+    let refused = world.client.send_to(client, &[7; 20_000], to, world.now);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::MessageTooLong);
+}
+
 /// What readiness says and what sending does are the same, or a program spins.
 #[test]
 fn a_socket_on_a_full_link_is_not_writable_until_there_is_room() {
