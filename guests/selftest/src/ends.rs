@@ -38,10 +38,10 @@ fn trespasses() -> Option<u8> {
         "return" => Trespass::WildReturn,
         "no-area" => Trespass::NoArea,
         "gates" => {
-            let number = |key| env::var(key).and_then(|text| text.parse().ok());
-            let (seed, requests) = (number("seed"), number("requests"));
-            let requests = requests.unwrap_or(20_000);
-            let taken = ask_nonsense(seed.unwrap_or(0x7461_7265), requests as u32);
+            let seed = env::var("seed").and_then(|text| text.parse().ok());
+            let requests = env::var("requests").and_then(|text| text.parse().ok());
+            let requests: u32 = requests.unwrap_or(20_000);
+            let taken = ask_nonsense(seed.unwrap_or(0x7461_7265), requests);
             tare_libos::println!("gates: {requests} requests, {taken} taken");
             return Some(0);
         }
