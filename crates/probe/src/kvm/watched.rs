@@ -168,7 +168,7 @@ impl Watched {
     fn read_quotas(&self, groups: &mut Groups) -> BTreeMap<PathBuf, Group> {
         let readings = self.after.readings.iter();
         let members: Vec<Member> = readings.map(|(tid, it)| (*tid, it.group)).collect();
-        groups.of(self.vm.pid, &members)
+        groups.of(&members)
     }
 
     pub(super) fn account(

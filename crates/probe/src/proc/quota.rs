@@ -81,6 +81,8 @@ pub(crate) type Member = (u32, Option<u64>);
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     mounts: Mounts,
+    /// Where the kernel has a folder for each thread, whatever its process.
+    proc: PathBuf,
     /// By the kernel's ID, the innermost first.
     paths: HashMap<u64, Vec<(CgroupVersion, PathBuf)>>,
     /// Read in this turn.
@@ -92,6 +94,7 @@ impl Groups {
     pub(crate) fn new() -> Self {
         Self {
             mounts: Mounts::read(),
+            proc: PathBuf::from("/proc"),
             ..Self::default()
         }
     }
@@ -101,11 +104,11 @@ impl Groups {
         self.files.clear();
     }
 
-    /// Groups with a quota that these threads of process `pid` are in.
-    pub(crate) fn of(&mut self, pid: u32, members: &[Member]) -> BTreeMap<PathBuf, Group> {
+    /// Groups with a quota that these threads are in, of whatever process.
+    pub(crate) fn of(&mut self, members: &[Member]) -> BTreeMap<PathBuf, Group> {
         let mut found: BTreeMap<PathBuf, Group> = BTreeMap::new();
         for &(tid, group) in members {
-            for (version, directory) in self.paths(pid, tid, group) {
+            for (version, directory) in self.paths(tid, group) {
                 let files = self
                     .files
                     .entry(directory.clone())
@@ -119,21 +122,25 @@ impl Groups {
         found
     }
 
-    /// The groups of a thread, the innermost first.
-    fn paths(&mut self, pid: u32, tid: u32, group: Option<u64>) -> Vec<(CgroupVersion, PathBuf)> {
-        let read = |mounts: &Mounts| {
-            let cgroup = fs::read_to_string(super::thread(pid, tid).join("cgroup"));
-            mounts.groups(&cgroup.unwrap_or_default())
-        };
-        match group {
-            // The root's, which has no quota, or an automatic group of a session.
-            Some(0) => Vec::new(),
-            Some(id) => {
-                let mounts = &self.mounts;
-                self.paths.entry(id).or_insert_with(|| read(mounts)).clone()
-            }
-            None => read(&self.mounts),
+    /// The groups of a thread, the innermost first; none if it has ended.
+    fn paths(&mut self, tid: u32, group: Option<u64>) -> Vec<(CgroupVersion, PathBuf)> {
+        // The root's, which has no quota, or an automatic group of a session.
+        if group == Some(0) {
+            return Vec::new();
         }
+        if let Some(known) = group.and_then(|id| self.paths.get(&id)) {
+            return known.clone();
+        }
+        let file = self.proc.join(tid.to_string()).join("cgroup");
+        // Another thread of the group may be readable: a failure is not kept.
+        let Ok(cgroup) = fs::read_to_string(file) else {
+            return Vec::new();
+        };
+        let paths = self.mounts.groups(&cgroup);
+        if let Some(id) = group {
+            self.paths.insert(id, paths.clone());
+        }
+        paths
     }
 }
 
@@ -244,17 +251,42 @@ cut";
             .paths
             .insert(7, vec![(CgroupVersion::V2, path.clone())]);
         let members = [(1, Some(7)), (2, Some(7)), (3, Some(0))];
-        let found = groups.of(u32::MAX, &members);
+        let found = groups.of(&members);
         assert_eq!(found[&path].threads, [1, 2]);
         // Until the next turn it is as it was read, for other machines too.
         fs::write(folder.path().join("cpu.stat"), "throttled_usec 9\n").unwrap();
-        let again = groups.of(u32::MAX, &members[..1]);
+        let again = groups.of(&members[..1]);
         assert_eq!(
             (again[&path].threads.len(), again[&path].throttled_ns),
             (1, 4_000)
         );
         groups.turn();
-        assert_eq!(groups.of(u32::MAX, &members)[&path].throttled_ns, 9_000);
+        assert_eq!(groups.of(&members)[&path].throttled_ns, 9_000);
+    }
+
+    #[test]
+    fn a_group_is_found_by_any_of_its_threads() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        // Thread 1 has ended, 2 is of another process than 1.
+        fs::create_dir_all(at("proc/2")).unwrap();
+        fs::create_dir_all(at("cgroup/vm")).unwrap();
+        fs::write(at("proc/2/cgroup"), "0::/vm\n").unwrap();
+        fs::write(at("cgroup/vm/cpu.max"), "50000 100000\n").unwrap();
+        fs::write(at("cgroup/vm/cpu.stat"), "throttled_usec 4\n").unwrap();
+        let mut groups = Groups {
+            mounts: Mounts {
+                unified: Some(at("cgroup")),
+                cpu_v1: None,
+            },
+            proc: at("proc"),
+            ..Groups::default()
+        };
+        let found = groups.of(&[(1, Some(7)), (2, Some(7)), (1, None)]);
+        assert_eq!(found[&at("cgroup/vm")].threads, [2]);
+        // From now on the group is known by its ID.
+        let found = groups.of(&[(1, Some(7)), (2, Some(7))]);
+        assert_eq!(found[&at("cgroup/vm")].threads, [1, 2]);
     }
 
     #[test]
