@@ -18,9 +18,12 @@ use crate::signals;
 /// How often machines that start within a window are looked for, at most.
 const LIST: Duration = Duration::from_millis(500);
 
-/// Share of a core that watching again and again may take: an interval is lengthened
-/// until it has paid for what the one before cost.
+/// Share of a core that accounts and listings may take, again and again: an interval is
+/// lengthened until it has paid for those of the one before. The observer limits itself within
+/// an interval.
 const LIMIT: f64 = 0.02;
+/// No interval is lengthened beyond this.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// Watching that failed after it had begun.
 #[derive(Debug, thiserror::Error)]
@@ -106,8 +109,8 @@ pub(crate) struct Watch {
     stopped: Arc<AtomicBool>,
     /// CPU time of this process until watching began.
     start_cpu_ns: u64,
-    /// The same until this interval began.
-    interval_cpu_ns: u64,
+    /// CPU time of this thread for the last account, and for looking around after it.
+    turn_cost: Duration,
 }
 
 /// Whom a watch is about.
@@ -133,7 +136,7 @@ impl Watch {
             unavailable: listing.unavailable,
             stopped: Arc::default(),
             start_cpu_ns: process_cpu_ns(),
-            interval_cpu_ns: process_cpu_ns(),
+            turn_cost: Duration::ZERO,
         }
     }
 
@@ -153,7 +156,7 @@ impl Watch {
             unavailable: Vec::new(),
             stopped: Arc::default(),
             start_cpu_ns: process_cpu_ns(),
-            interval_cpu_ns: process_cpu_ns(),
+            turn_cost: Duration::ZERO,
         })
     }
 
@@ -202,13 +205,12 @@ impl Watch {
     /// An account of the next `length` for each machine, or of longer where the last
     /// interval cost more than its share; ends sooner when all of them have ended.
     pub(crate) fn interval(&mut self, length: Duration) -> Vec<Account> {
-        let cpu_ns = process_cpu_ns();
-        let spent = Duration::from_nanos(cpu_ns.saturating_sub(self.interval_cpu_ns));
-        self.interval_cpu_ns = cpu_ns;
-        let end = Instant::now() + paid_for(length, spent);
+        let end = Instant::now() + paid_for(length, self.turn_cost);
         while !self.pause_until(end) {}
+        let began_ns = thread_cpu_ns();
         let accounts = self.observer.turn();
         self.look_around();
+        self.turn_cost = Duration::from_nanos(thread_cpu_ns().saturating_sub(began_ns));
         accounts
     }
 
@@ -244,9 +246,9 @@ impl Watch {
 }
 
 /// An interval that is as long as asked for, or as the limit needs to pay for what the last
-/// one spent.
+/// turn spent, up to [`LONGEST`].
 fn paid_for(asked: Duration, spent: Duration) -> Duration {
-    asked.max(spent.div_f64(LIMIT))
+    asked.max(spent.div_f64(LIMIT).min(LONGEST))
 }
 
 #[cfg(test)]
@@ -258,5 +260,8 @@ mod tests {
         let ms = Duration::from_millis;
         assert_eq!(paid_for(ms(1_000), ms(3)), ms(1_000));
         assert_eq!(paid_for(ms(1_000), ms(60)), ms(3_000));
+        // However dear it was, figures come; who asks for more gets it.
+        assert_eq!(paid_for(ms(1_000), ms(5_000)), LONGEST);
+        assert_eq!(paid_for(ms(60_000), ms(5_000)), ms(60_000));
     }
 }
