@@ -180,11 +180,12 @@ impl Observing {
         vms: &[Vm],
     ) -> Result<Value, RunError> {
         let began = Instant::now();
+        // Asking the machines takes this thread's CPU time, which is the observer's cost from
+        // its start to its turn.
+        let (from, before) = (stats(machines)?, cpu(machines)?);
         let start_ns = tare_probe::clock::thread_cpu_ns();
         let mut observer = (window == Window::Watched).then(|| Observer::start(vms));
         let start_ns = tare_probe::clock::thread_cpu_ns().saturating_sub(start_ns);
-        let mut cpu_ns = 0;
-        let (from, before) = (stats(machines)?, cpu(machines)?);
         let end = Instant::now() + self.window;
         while Instant::now() < end {
             bench.interrupt.check()?;
@@ -195,11 +196,12 @@ impl Observing {
                 observer.refresh();
             }
         }
+        let account = observer.and_then(|mut observer| observer.turn().pop());
         let (to, after) = (stats(machines)?, cpu(machines)?);
+        let mut cpu_ns = 0;
         for (before, after) in before.iter().zip(&after) {
             cpu_ns += after.since(before).monitor_ns;
         }
-        let account = observer.and_then(|mut observer| observer.turn().pop());
         let mut work = (0.0, 0.0);
         for (from, to) in from.iter().zip(&to) {
             self.data.kvm = to.kvm;
