@@ -15,8 +15,12 @@ const TUN: &str = "/dev/net/tun";
 /// Bytes by interface: received from the guest, sent to it.
 pub(super) type Interfaces = HashMap<String, (u64, u64)>;
 
-/// Names of the tap devices that a process has open.
+/// Names of the tap devices that a process has open; none if it is in another network
+/// namespace, where a name means another device.
 pub(super) fn of(pid: u32, open: &Descriptors) -> Vec<String> {
+    if !proc::shares_network(pid) {
+        return Vec::new();
+    }
     let name = |number: i32| {
         let file = proc::process(pid).join("fdinfo").join(number.to_string());
         interface(&fs::read_to_string(file).ok()?)

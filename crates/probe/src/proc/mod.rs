@@ -25,6 +25,13 @@ pub(crate) fn thread(pid: u32, tid: u32) -> PathBuf {
     process(pid).join("task").join(tid.to_string())
 }
 
+/// Whether a process is in this one's network namespace; not if that cannot be read.
+pub(crate) fn shares_network(pid: u32) -> bool {
+    let namespace = |folder: &Path| fs::read_link(folder.join("ns/net")).ok();
+    let own = namespace(Path::new("/proc/self"));
+    own.is_some() && namespace(&process(pid)) == own
+}
+
 /// A thread's or process's name.
 pub(crate) fn comm(folder: &Path) -> Option<String> {
     let bytes = fs::read(folder.join("comm")).ok()?;
@@ -60,4 +67,41 @@ pub fn has_hardware_virtualisation() -> bool {
         line.split_whitespace()
             .any(|flag| matches!(flag, "vmx" | "svm"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_process_of_another_network_namespace_is_recognised() {
+        assert!(shares_network(std::process::id()));
+        let started = Command::new("unshare")
+            .args(["--net", "sh", "-c", "echo ready; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let Ok(mut child) = started else {
+            tare_vmtest::skip("unshare is not installed");
+            return;
+        };
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let shares = shares_network(child.id());
+        // Its input ends: it does too.
+        drop(child.stdin.take());
+        let pid = child.id();
+        child.wait().unwrap();
+        if line.is_empty() {
+            tare_vmtest::skip("no privilege for a network namespace");
+            return;
+        }
+        assert!(!shares);
+        assert!(!shares_network(pid));
+    }
 }
