@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::sockets;
 use super::{Descriptors, Vm};
@@ -51,34 +51,38 @@ struct Machines {
     all: BTreeSet<u32>,
     /// Sockets at the other end of a machine's, by inode, with the machine.
     peers: HashMap<u32, u32>,
-    /// Machines of other network namespaces: their sockets are not listed to us.
+    /// Machines whose sockets are not listed to us: those of other network namespaces, and
+    /// all without `unix_diag`.
     hidden: BTreeSet<u32>,
 }
 
 impl Machines {
     fn of(vms: &[&Vm], open: &HashMap<u32, Descriptors>) -> Self {
-        let peers = sockets::peers().unwrap_or_default();
-        let own = network("self");
+        let machines = vms.iter().map(|vm| vm.pid);
+        Self::connected_by(sockets::peers().ok().as_ref(), machines, open)
+    }
+
+    fn connected_by(
+        peers: Option<&HashMap<u32, u32>>,
+        all: impl Iterator<Item = u32>,
+        open: &HashMap<u32, Descriptors>,
+    ) -> Self {
         let mut machines = Self::default();
-        for vm in vms {
-            machines.all.insert(vm.pid);
-            if network(&vm.pid.to_string()) != own {
-                machines.hidden.insert(vm.pid);
-            }
-            let sockets = open.get(&vm.pid).map(Descriptors::sockets);
+        for vm in all {
+            machines.all.insert(vm);
+            let Some(peers) = peers.filter(|_| proc::shares_network(vm)) else {
+                machines.hidden.insert(vm);
+                continue;
+            };
+            let sockets = open.get(&vm).map(Descriptors::sockets);
             for socket in sockets.unwrap_or_default() {
                 if let Some(peer) = peers.get(&socket) {
-                    machines.peers.insert(*peer, vm.pid);
+                    machines.peers.insert(*peer, vm);
                 }
             }
         }
         machines
     }
-}
-
-/// The network namespace of a process.
-fn network(pid: &str) -> Option<PathBuf> {
-    fs::read_link(format!("/proc/{pid}/ns/net")).ok()
 }
 
 /// Files behind shared mappings by process, as `device inode`: of those alone that may
@@ -212,6 +216,16 @@ mod tests {
             ..candidate(78, true, &[1])
         };
         assert_eq!(serves(child), Some(9));
+    }
+
+    #[test]
+    fn without_a_list_of_sockets_all_machines_are_known_by_their_memory() {
+        let hidden = |peers: Option<&HashMap<u32, u32>>| {
+            let own = std::process::id();
+            Machines::connected_by(peers, [own].into_iter(), &HashMap::new()).hidden
+        };
+        assert_eq!(hidden(None), [std::process::id()].into());
+        assert_eq!(hidden(Some(&HashMap::new())), [].into());
     }
 
     #[test]

@@ -29,8 +29,11 @@ pub(super) fn peers() -> io::Result<HashMap<u32, u32>> {
     let mut buffer = vec![0; 1 << 16];
     for _ in 0..MOST_REPLIES {
         let (length, _) = recv(&socket, buffer.as_mut_slice(), RecvFlags::empty())?;
-        if read(&buffer[..length], &mut found) == Dump::Ended {
-            break;
+        match read(&buffer[..length], &mut found) {
+            Dump::GoesOn => {}
+            Dump::Ended => break,
+            // A kernel without unix_diag.
+            Dump::Refused => return Err(io::ErrorKind::Unsupported.into()),
         }
     }
     Ok(found)
@@ -55,13 +58,17 @@ fn request() -> Vec<u8> {
 enum Dump {
     GoesOn,
     Ended,
+    Refused,
 }
 
 /// Reads the messages of one reply.
 fn read(mut bytes: &[u8], found: &mut HashMap<u32, u32>) -> Dump {
     while let (Some(length), Some(kind)) = (word(bytes, 0), half(bytes, 4)) {
         let length = length as usize;
-        if matches!(kind, NLMSG_DONE | NLMSG_ERROR) || length < HEADER {
+        if kind == NLMSG_ERROR {
+            return Dump::Refused;
+        }
+        if kind == NLMSG_DONE || length < HEADER {
             return Dump::Ended;
         }
         let message = bytes.get(HEADER..length.min(bytes.len()));
@@ -141,5 +148,7 @@ mod tests {
         }
         reply[0] = 3;
         assert_eq!(parse(&reply).0, Dump::Ended);
+        reply[4] = 2;
+        assert_eq!(parse(&reply).0, Dump::Refused);
     }
 }
