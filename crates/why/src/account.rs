@@ -48,6 +48,7 @@ impl From<&Account> for Load {
             } else {
                 Events::Unknown
             },
+            counted_seconds: account.window_ns as f64 / 1e9 * account.counted_share,
             timer_line: lines.timer_line(),
             execution: if account.emulated {
                 Execution::Emulated

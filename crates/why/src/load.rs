@@ -44,6 +44,8 @@ pub struct Load {
     pub qemu: CommandLine,
     /// Whether events were counted.
     pub events: Events,
+    /// In how much of the window they were, s.
+    pub counted_seconds: f64,
     /// Which timer raises the PIT's line where KVM has no PIT.
     pub timer_line: TimerLine,
     /// What executes the guest.

@@ -15,6 +15,7 @@ fn idle() -> Load {
         monitor: Monitor::Qemu,
         qemu: CommandLine::default(),
         events: Events::Counted,
+        counted_seconds: 2.0,
         timer_line: TimerLine::Certain,
         sent_ipis: 0.0,
         throttled: Vec::new(),
@@ -140,6 +141,10 @@ fn a_guest_that_never_halts_spins() {
     let found = first(&load);
     assert_eq!(found.cause, Cause::GuestSpins);
     assert!((found.share - 1.0).abs() < 1e-9);
+    // A burst of 24 ms that saw no halt says nothing.
+    load.counted_seconds = 0.024;
+    assert_eq!(first(&load).cause, Cause::Guest);
+    load.counted_seconds = 2.0;
     // Work that is interrupted and halts is the guest's own.
     load.vcpus[0].cpu = 0.6;
     load.vcpus[0].halts = 20.0;

@@ -8,6 +8,9 @@ use crate::text::{percent, rate, vcpus};
 
 /// Halts per second below which a vCPU never halts.
 const NEVER_HZ: f64 = 0.5;
+/// Seconds in which events must have been counted: a storm of another machine's leaves some
+/// milliseconds, in which no halt means nothing.
+const ENOUGH_S: f64 = 0.25;
 /// Interrupts and exits per second below which it causes none.
 const SILENT_HZ: f64 = 50.0;
 /// Part of the window that it is runnable: a pause by the VMM would lower it. A wait that
@@ -22,11 +25,16 @@ pub(super) fn findings(load: &Load, time: &Attribution) -> Vec<Finding> {
         .iter()
         .zip(&time.guest)
         .map(|(vcpu, (_, share))| (vcpu, *share))
-        .partition(|(vcpu, share)| load.events == Events::Counted && spins(vcpu, *share));
+        .partition(|(vcpu, share)| is_known(load) && spins(vcpu, *share));
     [spin(load, &spinning), work(load, &working)]
         .into_iter()
         .flatten()
         .collect()
+}
+
+/// Whether its events were counted for long enough to say that there were none.
+fn is_known(load: &Load) -> bool {
+    load.events == Events::Counted && load.counted_seconds >= ENOUGH_S
 }
 
 fn spins(vcpu: &Vcpu, share: f64) -> bool {
