@@ -28,6 +28,8 @@ const TICKS_OF_OPEN_GATE: u64 = 4;
 
 /// Length of a burst.
 pub(super) const BURST_NS: u64 = 24_000_000;
+/// Shortest time until a burst or a rest is looked at again, however overdue it is.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 /// Longest rest after one: a storm that ends is noticed then.
 const LONGEST_REST_NS: u64 = 3_000_000_000;
 /// Share of a core that calls which find the gate closed may take: less than attaching and
@@ -67,6 +69,8 @@ pub(super) struct Gate {
     bursts: u64,
     /// CPU time of attaching and detaching since the last rest began.
     switching_ns: u64,
+    /// The last burst did not come about: its programs could not be attached.
+    refused: bool,
 }
 
 /// How a storm is sampled.
@@ -117,6 +121,7 @@ impl Gate {
             rhythm: Mode::Slices,
             bursts: 0,
             switching_ns: 0,
+            refused: false,
         }
     }
 
@@ -138,18 +143,35 @@ impl Gate {
 
     /// Time until a burst or a rest is over.
     pub(super) fn next_change(&self, now_ns: u64) -> Option<Duration> {
-        match self.rhythm {
-            Mode::Slices => None,
-            Mode::Rest { .. } if self.has_counted_nothing() => Some(Duration::ZERO),
+        let left = match self.rhythm {
+            Mode::Slices => return None,
+            Mode::Rest { .. } if self.wants_burst() => Duration::ZERO,
             Mode::Burst { until_ns } | Mode::Rest { until_ns } => {
-                Some(Duration::from_nanos(until_ns.saturating_sub(now_ns)))
+                Duration::from_nanos(until_ns.saturating_sub(now_ns))
             }
+        };
+        Some(left.max(SHORTEST_PAUSE))
+    }
+
+    /// A window in which nothing is counted says nothing: it begins with a burst, unless
+    /// bursts are refused.
+    fn wants_burst(&self) -> bool {
+        !self.refused && self.stretches.iter().all(|stretch| stretch.open_ticks == 0)
+    }
+
+    /// A rest is over: there is a machine of which nothing was counted yet.
+    pub(super) fn end_rest(&mut self) {
+        if let Mode::Rest { until_ns } = &mut self.rhythm {
+            *until_ns = 0;
         }
     }
 
-    /// A window in which nothing is counted says nothing: it begins with a burst.
-    fn has_counted_nothing(&self) -> bool {
-        self.stretches.iter().all(|stretch| stretch.open_ticks == 0)
+    /// A burst's programs could not be attached: the rest goes on.
+    pub(super) fn put_off(&mut self, now_ns: u64) {
+        self.refused = true;
+        self.rhythm = Mode::Rest {
+            until_ns: now_ns + LONGEST_REST_NS,
+        };
     }
 
     /// Chooses how long to be open from what the programs cost lately, and the share of
@@ -166,11 +188,15 @@ impl Gate {
         let budget = left_for_programs(whole, own);
         let now_ns = nanoseconds(clock_gettime(ClockId::Monotonic));
         match (self.rhythm, measured) {
-            (Mode::Rest { until_ns }, _) if now_ns >= until_ns || self.has_counted_nothing() => {
+            (Mode::Rest { until_ns }, _) if now_ns >= until_ns || self.wants_burst() => {
                 Programs::Attach
             }
             (Mode::Burst { until_ns }, Some(measured)) if now_ns >= until_ns => {
                 self.after_burst(object, measured, budget, now_ns)
+            }
+            // What it costs is not known.
+            (Mode::Burst { until_ns }, None) if now_ns >= until_ns => {
+                self.rest(object, now_ns, LONGEST_REST_NS)
             }
             (Mode::Slices, Some(measured)) => self.slice(object, measured, budget, now_ns),
             _ => Programs::Stay,
@@ -209,19 +235,26 @@ impl Gate {
             self.rhythm = Mode::Slices;
             return Programs::Stay;
         }
+        let length_ns = rest_ns(budget, measured, self.switching_ns);
+        self.rest(object, now_ns, length_ns)
+    }
+
+    fn rest(&mut self, object: &mut Object, now_ns: u64, length_ns: u64) -> Programs {
         if !set(object, CLOSED, self.burst()) {
             return Programs::Stay;
         }
         self.stretch(now_ns, 0);
-        let until_ns = now_ns + rest_ns(budget, measured, self.switching_ns);
         self.switching_ns = 0;
-        self.rhythm = Mode::Rest { until_ns };
+        self.rhythm = Mode::Rest {
+            until_ns: now_ns + length_ns,
+        };
         Programs::Detach
     }
 
     /// The programs are attached again.
     pub(super) fn open_burst(&mut self, object: &mut Object) {
         self.bursts += 1;
+        self.refused = false;
         if set(object, PERIOD_TICKS, self.burst()) {
             let now_ns = nanoseconds(clock_gettime(ClockId::Monotonic));
             self.stretch(now_ns, PERIOD_TICKS);
@@ -251,13 +284,14 @@ impl Gate {
         });
     }
 
-    /// Share of the window until `now_ns` in which the programs counted.
-    pub(super) fn share(&self, object: &Object, now_ns: u64) -> f64 {
+    /// Share of the time from `since_ns`, or of the window if it began later, until `now_ns`
+    /// in which the programs counted.
+    pub(super) fn share(&self, object: &Object, since_ns: u64, now_ns: u64) -> f64 {
         let rhythm = Rhythm {
             tick_ns: tick_ns(),
             anchor_ns: last_slice_ns(object),
         };
-        share(&self.stretches, now_ns, rhythm)
+        share(&later(&self.stretches, since_ns), now_ns, rhythm)
     }
 
     fn open_ticks(&self) -> u64 {
@@ -315,6 +349,18 @@ fn affordable(budget: f64, open: u64, measured: Measured) -> u64 {
     let left = budget - closed / 4.0;
     let fits = (left.max(0.0) / counting * PERIOD_TICKS as f64) as u64;
     fits.clamp(FEWEST_TICKS, PERIOD_TICKS - 1)
+}
+
+/// The stretches, or parts of them, that are later than `since_ns`.
+fn later(stretches: &[Stretch], since_ns: u64) -> Vec<Stretch> {
+    let ended = |stretch: &&Stretch| stretch.from_ns <= since_ns;
+    let first = stretches.iter().take_while(ended).count().saturating_sub(1);
+    let rest = stretches[first..].iter();
+    rest.map(|stretch| Stretch {
+        from_ns: stretch.from_ns.max(since_ns),
+        ..*stretch
+    })
+    .collect()
 }
 
 fn share(stretches: &[Stretch], now_ns: u64, rhythm: Rhythm) -> f64 {
@@ -448,6 +494,45 @@ mod tests {
         };
         let stretches = [at(0, PERIOD_TICKS), at(1_000, 0), at(9_000, PERIOD_TICKS)];
         assert_eq!(share(&stretches, 10_000, RHYTHM), 0.2);
+    }
+
+    #[test]
+    fn a_machine_that_came_in_a_rest_has_what_was_counted_since() {
+        let at = |from_ns, open_ticks| Stretch {
+            from_ns,
+            open_ticks,
+        };
+        let stretches = [at(0, PERIOD_TICKS), at(1_000, 0)];
+        let share_since = |since_ns| share(&later(&stretches, since_ns), 10_000, RHYTHM);
+        assert_eq!(share_since(0), 0.1);
+        assert_eq!(share_since(5_000), 0.0);
+        let mut gate = Gate::new(Counting::default());
+        gate.rhythm = Mode::Rest { until_ns: 9_000 };
+        assert_eq!(
+            gate.next_change(1_000),
+            Some(SHORTEST_PAUSE.max(Duration::from_nanos(8_000)))
+        );
+        gate.end_rest();
+        assert_eq!(gate.rhythm, Mode::Rest { until_ns: 0 });
+    }
+
+    #[test]
+    fn an_overdue_change_does_not_make_the_observer_spin() {
+        let mut gate = Gate::new(Counting::default());
+        gate.rhythm = Mode::Burst { until_ns: 1_000 };
+        assert_eq!(gate.next_change(5_000), Some(SHORTEST_PAUSE));
+        gate.stretches = vec![Stretch {
+            from_ns: 0,
+            open_ticks: 0,
+        }];
+        gate.rhythm = Mode::Rest { until_ns: u64::MAX };
+        assert_eq!(gate.next_change(5_000), Some(SHORTEST_PAUSE));
+        // A burst that is refused is not tried again at once.
+        gate.put_off(5_000);
+        assert_eq!(
+            gate.next_change(5_000),
+            Some(Duration::from_nanos(LONGEST_REST_NS))
+        );
     }
 
     #[test]

@@ -157,6 +157,7 @@ impl Observer {
         for watched in &mut self.watched[first..] {
             watched.since = Some(Instant::now());
         }
+        self.gate.end_rest();
     }
 
     /// Time until [`Self::refresh`] is due: soon after the begin, when the cost of the
@@ -196,17 +197,20 @@ impl Observer {
         self.read(0, Depth::Whole);
         self.look_at_cost();
         let now = Snapshot::now(self.object.as_ref());
-        let counted_share = match &self.object {
-            Some(object) => self.gate.share(object, monotonic_ns()),
-            None => 0.0,
-        };
+        let share = |since: Instant| self.counted_share(now.at.saturating_duration_since(since));
+        let whole_share = share(self.began.at);
+        let since = self.watched.iter().map(|watched| watched.since);
+        let shares: Vec<f64> = since
+            .map(|since| since.map_or(whole_share, share))
+            .collect();
         let programs = self.bpf.as_ref().map(Cost::total);
         self.begin_costs();
         let began = std::mem::replace(&mut self.began, now);
         let added = self.began.counts.since(&began.counts);
-        let mut added = added.scaled(counted_share).by_process();
+        let mut added = added.by_process();
         let window = self.began.at.saturating_duration_since(began.at);
-        let outside = self.outside(window, added.remove(&0).unwrap_or_default());
+        let strangers = added.remove(&0).unwrap_or_default();
+        let outside = self.outside(window, strangers.scaled(whole_share));
         let lost = self.newly_lost();
         let host = Host {
             cpus: proc::online_cpus(),
@@ -215,9 +219,10 @@ impl Observer {
         self.groups.turn();
         let interfaces = taps::read();
         let mut accounts = Vec::new();
-        for watched in &mut self.watched {
+        for (watched, counted_share) in self.watched.iter_mut().zip(shares) {
             let since = watched.since.unwrap_or(began.at);
             let counts = added.remove(&watched.vm.pid).unwrap_or_default();
+            let counts = counts.scaled(counted_share);
             let mut account = watched.account(counts, &outside, self.object.as_ref(), host);
             account.window_ns = nanoseconds(self.began.at.saturating_duration_since(since));
             account.counted_share = counted_share;
@@ -243,6 +248,16 @@ impl Observer {
             .iter_mut()
             .for_each(|account| account.observer = cost);
         accounts
+    }
+
+    /// Share of this time until now in which events were counted.
+    fn counted_share(&self, ago: Duration) -> f64 {
+        let now_ns = monotonic_ns();
+        let object = self.object.as_ref();
+        object.map_or(0.0, |object| {
+            self.gate
+                .share(object, now_ns.saturating_sub(nanoseconds(ago)), now_ns)
+        })
     }
 
     /// Reads the threads of the machines from this one on.
@@ -313,12 +328,19 @@ impl Observer {
             let points: Vec<_> = points
                 .filter(|point| !object.is_attached(point.function()))
                 .collect();
-            // Those that are refused now are missing in this burst.
-            drop(object.attach(&points));
+            let refused = object.attach(&points);
             // No run so far is of this burst.
             bpf.look(object);
             self.runs = object.runs();
-            self.gate.open_burst(object);
+            if refused.is_empty() {
+                self.gate.open_burst(object);
+            } else {
+                // What the others would count is no account of the machine.
+                object.detach(|function| points.iter().any(|point| point.function() == function));
+                self.gate.put_off(monotonic_ns());
+                self.unavailable.retain(|known| !refused.contains(known));
+                self.unavailable.extend(refused);
+            }
         }
         let spent_ns = thread_cpu_ns().saturating_sub(cpu_ns);
         self.gate.switched(spent_ns);
