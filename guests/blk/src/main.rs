@@ -18,6 +18,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 fn blk() -> Result<(), String> {
     let job = Job::parse(env::args()).map_err(|error| error.to_string())?;
     let disk = find(&job)?;
+    let sectors = disk.sectors();
     println!(
         "{{\"disk\":\"{}\",\"bytes\":{},\"depth\":{},\"queues\":{},\"block\":{},\"read\":{}}}",
         disk.name(),
@@ -39,7 +40,7 @@ fn blk() -> Result<(), String> {
     }
     println!("{{\"done\":true}}");
     if env::has_word("grows") {
-        grows(&disk)?;
+        grows(&disk, sectors)?;
     }
     if env::has_word("hold") {
         thread::park();
@@ -47,9 +48,8 @@ fn blk() -> Result<(), String> {
     Ok(())
 }
 
-/// Waits until the disk is larger, and reads its new last sector.
-fn grows(disk: &Disk) -> Result<(), String> {
-    let before = disk.sectors();
+/// Waits until the disk has more than `before` sectors, and reads its new last one.
+fn grows(disk: &Disk, before: u64) -> Result<(), String> {
     while disk.sectors() == before {
         thread::sleep(PAUSE);
     }
