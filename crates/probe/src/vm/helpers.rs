@@ -51,8 +51,8 @@ struct Machines {
     all: BTreeSet<u32>,
     /// Sockets at the other end of a machine's, by inode, with the machine.
     peers: HashMap<u32, u32>,
-    /// Machines whose sockets are not listed to us: those of other network namespaces, and
-    /// all without `unix_diag`.
+    /// Machines that may have sockets which are not listed to us: those of other network
+    /// namespaces, and all without `unix_diag`.
     hidden: BTreeSet<u32>,
 }
 
@@ -70,8 +70,11 @@ impl Machines {
         let mut machines = Self::default();
         for vm in all {
             machines.all.insert(vm);
-            let Some(peers) = peers.filter(|_| proc::shares_network(vm)) else {
+            if peers.is_none() || !proc::shares_network(vm) {
                 machines.hidden.insert(vm);
+            }
+            // A monitor in a namespace of its own keeps the sockets that it was started with.
+            let Some(peers) = peers else {
                 continue;
             };
             let sockets = open.get(&vm).map(Descriptors::sockets);
@@ -226,6 +229,18 @@ mod tests {
         };
         assert_eq!(hidden(None), [std::process::id()].into());
         assert_eq!(hidden(Some(&HashMap::new())), [].into());
+    }
+
+    #[test]
+    fn a_machine_of_another_network_namespace_keeps_its_listed_sockets() {
+        let _socket = std::os::unix::net::UnixStream::pair().unwrap();
+        // No process has this number, so it is in no namespace of ours.
+        let vm = u32::MAX;
+        let open = Descriptors::of(std::process::id()).unwrap();
+        let peers: HashMap<u32, u32> = open.sockets().into_iter().zip([40, 41]).collect();
+        let machines = Machines::connected_by(Some(&peers), [vm].into_iter(), &[(vm, open)].into());
+        assert_eq!(machines.hidden, [vm].into());
+        assert_eq!(machines.peers.get(&40), Some(&vm));
     }
 
     #[test]
