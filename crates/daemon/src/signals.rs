@@ -5,10 +5,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
-use vmm_sys_util::signal::register_signal_handler;
+use vmm_sys_util::signal::{block_signal, register_signal_handler, unblock_signal};
 
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
 static EVENT: OnceLock<OwnedFd> = OnceLock::new();
+
+/// The signals that ask for an end.
+const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,15 +22,25 @@ pub enum Request {
     Terminate,
 }
 
+/// Holds the signals that ask for an end back from this thread. The program that the process
+/// becomes inherits this (`execve(2)`): what comes before its [`install`] waits for that.
+pub fn hold_back() {
+    for signal in SIGNALS {
+        // Fails where it is blocked already, or for a number that is no signal.
+        let _ = block_signal(signal);
+    }
+}
+
 /// Lets the signals that ask for an end make an event readable, which is the
-/// result: the same for each call.
+/// result: the same for each call. What was held back comes now.
 pub fn install() -> std::io::Result<BorrowedFd<'static>> {
     if EVENT.get().is_none() {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let _ = EVENT.set(event);
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        for signal in SIGNALS {
             register_signal_handler(signal, note)
                 .map_err(|error| std::io::Error::from_raw_os_error(error.errno()))?;
+            unblock_signal(signal).map_err(|_| std::io::ErrorKind::InvalidInput)?;
         }
     }
     let event = EVENT.get().map(|event| event.as_fd());

@@ -16,6 +16,7 @@ use tare_control::config::{
     Console, Descriptor, DiskConfig, Jail, JailUser, MachineConfig, NetBackend, NetConfig, OwnCpu,
 };
 use tare_control::exit::ExitCode;
+use tare_daemon::signals;
 use tare_devices::blk::Access;
 use tare_host::child::in_own_session;
 
@@ -195,6 +196,8 @@ fn foreground(
         .record
         .write(dir)
         .map_err(RunFileError::of("run.json", dir))?;
+    // What comes after the check waits for the monitor, which then removes the run directory.
+    signals::hold_back();
     machine.interruption.check()?;
     let source = Command::new(program).args(arguments).exec();
     drop(machine);
