@@ -193,44 +193,24 @@ fn program(role: Role) -> Result<BpfProgram, ConfineError> {
     }
     rules.insert(libc::SYS_ioctl, ioctls(role)?);
     rules.insert(libc::SYS_futex, futexes()?);
-    let advice = ADVICE.iter().map(|advice| {
-        let advice = u64::from(advice.unsigned_abs());
-        argument(2, SeccompCmpOp::Eq, advice)
-    });
-    rules.insert(libc::SYS_madvise, advice.collect::<Result<_, _>>()?);
+    rules.insert(libc::SYS_madvise, any_of(2, &numbers(ADVICE))?);
     if role == Role::Main {
         rules.insert(libc::SYS_tgkill, vec![kicks()?]);
     }
     // Debug builds of std look whether a descriptor that they close is open.
-    let is_open = u64::from(libc::F_GETFD.unsigned_abs());
-    let mut asks = vec![argument(1, SeccompCmpOp::Eq, is_open)?];
+    let mut asks = vec![libc::F_GETFD];
     if role == Role::Frontend {
         // A descriptor of the front-end's must not make the thread wait; the
         // connection has one for each of the two that end it.
-        for command in [libc::F_GETFL, libc::F_SETFL, libc::F_DUPFD_CLOEXEC] {
-            let command = u64::from(command.unsigned_abs());
-            asks.push(argument(1, SeccompCmpOp::Eq, command)?);
-        }
+        asks.extend([libc::F_GETFL, libc::F_SETFL, libc::F_DUPFD_CLOEXEC]);
     }
-    rules.insert(libc::SYS_fcntl, asks);
+    rules.insert(libc::SYS_fcntl, any_of(1, &numbers(&asks))?);
     if role == Role::Frontend {
         // The eventfd that a ring signals, which the front-end changes. The disk's ring
         // was restricted when it was made: it takes neither.
-        let changes = CHANGE_EVENTFD.map(|number| argument(1, SeccompCmpOp::Eq, number));
-        let changes: Result<_, _> = changes.into_iter().collect();
-        rules.insert(libc::SYS_io_uring_register, changes?);
+        rules.insert(libc::SYS_io_uring_register, any_of(1, &CHANGE_EVENTFD)?);
     }
-    // Memory never becomes executable.
-    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
-        rules.insert(call, vec![not_executable()?]);
-    }
-    let filter = SeccompFilter::new(
-        rules,
-        SeccompAction::Trap,
-        SeccompAction::Allow,
-        TargetArch::x86_64,
-    )?;
-    Ok(filter.try_into()?)
+    allow_only(rules)
 }
 
 fn ioctls(role: Role) -> Result<Vec<SeccompRule>, ConfineError> {
@@ -279,6 +259,37 @@ fn kicks() -> Result<SeccompRule, ConfineError> {
         condition(0, SeccompCmpOp::Eq, std::process::id().into())?,
         condition(2, SeccompCmpOp::Ge, FIRST_KICK_SIGNAL)?,
     ])?)
+}
+
+fn any_of(index: u8, values: &[u64]) -> Result<Vec<SeccompRule>, ConfineError> {
+    let rules = values.iter();
+    rules
+        .map(|value| argument(index, SeccompCmpOp::Eq, *value))
+        .collect()
+}
+
+fn numbers(values: &[i32]) -> Vec<u64> {
+    values.iter().map(|it| it.unsigned_abs().into()).collect()
+}
+
+/// The filter of what `rules` allow. Another call ends the process, and memory never becomes
+/// executable.
+fn allow_only(mut rules: BTreeMap<i64, Vec<SeccompRule>>) -> Result<BpfProgram, ConfineError> {
+    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        rules.insert(call, vec![not_executable()?]);
+    }
+    let filter = SeccompFilter::new(
+        rules,
+        SeccompAction::Trap,
+        SeccompAction::Allow,
+        TargetArch::x86_64,
+    )?;
+    Ok(filter.try_into()?)
+}
+
+/// Any signal to the process's own threads: `abort(3)`.
+fn own_threads() -> Result<SeccompRule, ConfineError> {
+    argument(0, SeccompCmpOp::Eq, std::process::id().into())
 }
 
 fn argument(index: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, ConfineError> {

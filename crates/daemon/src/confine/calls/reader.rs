@@ -4,12 +4,10 @@
 use std::collections::BTreeMap;
 
 use libc::c_long;
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpOp, SeccompFilter, SeccompRule, TargetArch,
-};
+use seccompiler::{BpfProgram, SeccompRule};
 
-use super::set_up::{any_of, failing, numbers};
-use super::{ADVICE, argument, futexes, not_executable};
+use super::set_up::failing;
+use super::{ADVICE, allow_only, any_of, futexes, numbers, own_threads};
 use crate::confine::ConfineError;
 
 /// Whether a reader opens files.
@@ -85,17 +83,6 @@ pub(super) fn program(opens: Opens) -> Result<BpfProgram, ConfineError> {
     rules.insert(libc::SYS_futex, futexes()?);
     rules.insert(libc::SYS_madvise, any_of(2, &numbers(ADVICE))?);
     rules.insert(libc::SYS_fcntl, any_of(1, &numbers(DESCRIPTORS))?);
-    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
-        rules.insert(call, vec![not_executable()?]);
-    }
-    // Any signal to its own threads: `abort(3)`.
-    let own = argument(0, SeccompCmpOp::Eq, std::process::id().into())?;
-    rules.insert(libc::SYS_tgkill, vec![own]);
-    let filter = SeccompFilter::new(
-        rules,
-        SeccompAction::Trap,
-        SeccompAction::Allow,
-        TargetArch::x86_64,
-    )?;
-    Ok(filter.try_into()?)
+    rules.insert(libc::SYS_tgkill, vec![own_threads()?]);
+    allow_only(rules)
 }

@@ -12,7 +12,7 @@ use seccompiler::{
 
 use super::{
     ADVICE, CACHE_MODE, CONSOLE, CONTROL, DISKS, EVENTS, EVERYWHERE, FIONBIO, LINKS, TCSETS,
-    TCSETS2, TUNSETOFFLOAD, argument, futexes, not_executable,
+    TCSETS2, TUNSETOFFLOAD, allow_only, any_of, argument, futexes, numbers, own_threads,
 };
 use crate::confine::ConfineError;
 
@@ -134,23 +134,12 @@ pub(super) fn program() -> Result<BpfProgram, ConfineError> {
     let advice = [ADVICE, &[MADV_GUARD_INSTALL, MADV_GUARD_REMOVE]].concat();
     rules.insert(libc::SYS_madvise, any_of(2, &numbers(&advice))?);
     rules.insert(libc::SYS_fcntl, any_of(1, &numbers(DESCRIPTORS))?);
-    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
-        rules.insert(call, vec![not_executable()?]);
-    }
     // The calling thread's, and no other's: a vCPU is kept on its own CPU.
     let own = argument(0, SeccompCmpOp::Eq, 0)?;
     rules.insert(libc::SYS_sched_setaffinity, vec![own]);
     rules.insert(libc::SYS_prlimit64, vec![own_limits()?]);
-    // Any signal to its own threads: `abort(3)`.
-    let own = argument(0, SeccompCmpOp::Eq, std::process::id().into())?;
-    rules.insert(libc::SYS_tgkill, vec![own]);
-    let filter = SeccompFilter::new(
-        rules,
-        SeccompAction::Trap,
-        SeccompAction::Allow,
-        TargetArch::x86_64,
-    )?;
-    Ok(filter.try_into()?)
+    rules.insert(libc::SYS_tgkill, vec![own_threads()?]);
+    allow_only(rules)
 }
 
 fn ioctls() -> Result<Vec<SeccompRule>, ConfineError> {
@@ -175,15 +164,4 @@ fn own_limits() -> Result<SeccompRule, ConfineError> {
         zero(0, SeccompCmpArgLen::Dword)?,
         zero(2, SeccompCmpArgLen::Qword)?,
     ])?)
-}
-
-pub(super) fn any_of(index: u8, values: &[u64]) -> Result<Vec<SeccompRule>, ConfineError> {
-    let rules = values.iter();
-    rules
-        .map(|value| argument(index, SeccompCmpOp::Eq, *value))
-        .collect()
-}
-
-pub(super) fn numbers(values: &[i32]) -> Vec<u64> {
-    values.iter().map(|it| it.unsigned_abs().into()).collect()
 }
