@@ -5,14 +5,24 @@ mod script;
 
 use script::{Script, modern};
 
+/// Where the segment of that number begins.
+fn at(n: u32) -> u32 {
+    1 + n * 1012
+}
+
+/// A connection with this many segments in flight.
+fn in_flight(segments: usize) -> Script {
+    let mut script = Script::open(modern());
+    script.send(segments * 1012);
+    assert_eq!(script.data().len(), segments);
+    script
+}
+
 /// How many segments go at once after ten of which one was sent again because it was late;
 /// whether the peer reports that it arrived twice.
 fn window_after_reordering(reports: bool) -> usize {
-    let mut script = Script::open(modern());
-    script.send(10 * 1012);
-    assert_eq!(script.data().len(), 10);
+    let mut script = in_flight(10);
     script.wait(10);
-    let at = |n: u32| 1 + n * 1012;
     script.sack(1, &[(at(1), at(4))]);
     assert_eq!(script.data(), [(1, 1012)]);
     script.wait(1);
@@ -34,11 +44,8 @@ fn rfc3708_a_repair_that_was_for_nothing_is_undone() {
 /// One of three segments was sent again for nothing; the other two are really missing.
 #[test]
 fn rfc3708_an_undo_leaves_real_losses_to_loss_detection() {
-    let mut script = Script::open(modern());
-    script.send(10 * 1012);
-    assert_eq!(script.data().len(), 10);
+    let mut script = in_flight(10);
     script.wait(10);
-    let at = |n: u32| 1 + n * 1012;
     for n in 3..6 {
         script.sack(1, &[(at(3), at(n + 1))]);
     }
@@ -55,10 +62,7 @@ fn rfc3708_an_undo_leaves_real_losses_to_loss_detection() {
 /// How many segments go at once after a repair that began while a probe's copy was on its
 /// way, of which the peer reports that it arrived twice; whether it reports the repair's too.
 fn window_after_probe_and_repair(reports_repair: bool) -> usize {
-    let mut script = Script::open(modern());
-    script.send(4 * 1012);
-    assert_eq!(script.data().len(), 4);
-    let at = |n: u32| 1 + n * 1012;
+    let mut script = in_flight(4);
     script.wait_for_deadline();
     assert_eq!(script.data(), [(at(3), 1012)]);
     // The originals arrive late, without the first.
@@ -85,11 +89,8 @@ fn rfc3708_a_report_about_a_probe_undoes_no_repair() {
 
 #[test]
 fn rfc3708_a_report_after_a_pause_undoes_nothing() {
-    let mut script = Script::open(modern());
-    script.send(10 * 1012);
-    assert_eq!(script.data().len(), 10);
+    let mut script = in_flight(10);
     script.wait(10);
-    let at = |n: u32| 1 + n * 1012;
     script.sack(1, &[(at(1), at(4))]);
     assert_eq!(script.data(), [(1, 1012)]);
     script.wait(1);

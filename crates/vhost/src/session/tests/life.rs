@@ -112,13 +112,18 @@ fn the_configuration_is_as_long_as_the_front_end_wants() {
     assert_eq!(daemon.counters.config_writes_refused.get(), 1);
 }
 
+/// The front-end's end of the channel for the daemon's requests.
+fn requests(front: &mut front::Front) -> UnixStream {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    front.link.set_backend_request_fd(&theirs).unwrap();
+    ours
+}
+
 #[test]
 fn a_front_end_hears_of_another_size_and_reads_beyond_the_old_end() {
     let mut daemon = Daemon::new();
     let mut front = daemon.connect();
-    let (mut ours, theirs) = UnixStream::pair().unwrap();
-    front.link.set_backend_request_fd(&theirs).unwrap();
-    drop(theirs);
+    let mut ours = requests(&mut front);
     front.share();
     front.start(0, 0).unwrap();
     assert_eq!(front.config(0), 64);
@@ -145,9 +150,7 @@ fn a_front_end_hears_of_another_size_and_reads_beyond_the_old_end() {
 fn a_size_from_before_the_start_is_told_again_when_the_queues_start() {
     let mut daemon = Daemon::new();
     let mut front = daemon.connect();
-    let (mut ours, theirs) = UnixStream::pair().unwrap();
-    front.link.set_backend_request_fd(&theirs).unwrap();
-    drop(theirs);
+    let mut ours = requests(&mut front);
     front.share();
     assert_eq!(front.config(0), 64);
     daemon.grow(1 << 20);
