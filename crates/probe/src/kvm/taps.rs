@@ -15,12 +15,8 @@ const TUN: &str = "/dev/net/tun";
 /// Bytes by interface: received from the guest, sent to it.
 pub(super) type Interfaces = HashMap<String, (u64, u64)>;
 
-/// Names of the tap devices that a process has open; none if it is in another network
-/// namespace, where a name means another device.
+/// Names of the tap devices of this network namespace that a process has open.
 pub(super) fn of(pid: u32, open: &Descriptors) -> Vec<String> {
-    if !proc::shares_network(pid) {
-        return Vec::new();
-    }
     let name = |number: i32| {
         let file = proc::process(pid).join("fdinfo").join(number.to_string());
         interface(&fs::read_to_string(file).ok()?)
@@ -29,6 +25,17 @@ pub(super) fn of(pid: u32, open: &Descriptors) -> Vec<String> {
     // A queue each.
     names.sort_unstable();
     names.dedup();
+    if names.is_empty() || proc::shares_network(pid) {
+        return names;
+    }
+    let theirs = fs::read_to_string(proc::process(pid).join("net/dev"));
+    theirs.map_or(Vec::new(), |text| ours(names, &parse(&text)))
+}
+
+/// The names that mean no interface of the process's own namespace. Tare's monitor opens its
+/// device in the host's and then enters an empty one; a QEMU of a container has its own.
+fn ours(mut names: Vec<String>, theirs: &Interfaces) -> Vec<String> {
+    names.retain(|name| !theirs.contains_key(name));
     names
 }
 
@@ -106,6 +113,15 @@ Inter-|   Receive                                                |  Transmit
         };
         let added = since(later, network);
         assert_eq!((added.to_guest_bytes, added.from_guest_bytes), (500, 0));
+    }
+
+    #[test]
+    fn a_machine_in_an_empty_network_namespace_keeps_the_hosts_device() {
+        let names = || vec!["tap0".to_owned()];
+        let empty = parse("    lo: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n");
+        assert_eq!(ours(names(), &empty), names());
+        // Its own device of that name.
+        assert_eq!(ours(names(), &parse(DEV)), Vec::<String>::new());
     }
 
     #[test]
