@@ -17,6 +17,7 @@
 mod advisories;
 mod build;
 mod checks;
+mod circles;
 mod fuzz;
 mod ioctls;
 mod language;

@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Result, bail};
 
 use crate::shell::{self, root};
-use crate::{language, layers, links, results, spec, workspace};
+use crate::{circles, language, layers, links, results, spec, workspace};
 
 /// Longest source file in lines, tests included.
 const MAX_LINES: usize = 700;
@@ -71,6 +71,7 @@ pub(crate) fn run() -> Result<()> {
     let packages = workspace::metadata()?.packages;
     for package in packages.iter().filter(|package| package.source.is_none()) {
         found.extend(layers::violations(package));
+        found.extend(circles::violations(package)?);
         found.extend(manifest(package));
     }
     if !found.is_empty() {

@@ -37,6 +37,8 @@ pub(crate) struct Dependency {
 pub(crate) struct Target {
     pub name: String,
     pub kind: Vec<String>,
+    /// Its root file.
+    pub src_path: String,
 }
 
 impl Package {
@@ -53,6 +55,19 @@ impl Package {
     /// Whether the package has a library.
     pub(crate) fn has_lib(&self) -> bool {
         self.of_kind("lib").next().is_some()
+    }
+
+    /// Root files of its library and programs; tests and benches are left out.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = &str> {
+        self.targets
+            .iter()
+            .filter(|target| {
+                target
+                    .kind
+                    .iter()
+                    .any(|kind| kind == "lib" || kind == "bin")
+            })
+            .map(|target| target.src_path.as_str())
     }
 
     fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a str> {
