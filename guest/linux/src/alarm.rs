@@ -1,15 +1,13 @@
-//! The process's timer (`setitimer(2)`, `alarm(2)`): SIGALRM at a time.
+//! The process's timer (`setitimer(2)`, `alarm(2)`): rings at a time.
 
 use alloc::sync::Arc;
 
-use linux_raw_sys::general::SIGALRM;
 use tare_libos::sync::SpinLock;
 use tare_libos::thread::{self, Thread as Waiter};
 use tare_libos::time::Instant;
 
 use crate::errno::{Errno, Result};
 use crate::files::timer::Setting;
-use crate::process::Process;
 
 /// Stack of the thread that waits, bytes.
 const STACK_BYTES: usize = 16 * 1024;
@@ -22,19 +20,23 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Sets it; gives what it was set to.
-    pub(crate) fn set(process: &Arc<Process>, setting: Setting) -> Result<Setting> {
-        let alarm = &process.alarm;
-        let old = core::mem::replace(&mut *alarm.setting.lock(), setting);
-        let mut waiter = alarm.waiter.lock();
+    /// Sets it, to call `ring` at its times; gives what it was set to. The thread that waits
+    /// keeps the first `ring`.
+    pub(crate) fn set(
+        self: &Arc<Self>,
+        setting: Setting,
+        ring: impl Fn() + Send + 'static,
+    ) -> Result<Setting> {
+        let old = core::mem::replace(&mut *self.setting.lock(), setting);
+        let mut waiter = self.waiter.lock();
         if let Some(waiter) = &*waiter {
             waiter.unpark();
         } else if setting.next_ns != 0 {
-            let process = process.clone();
+            let alarm = self.clone();
             let started = thread::Builder::new()
                 .name("alarm")
                 .stack_size(STACK_BYTES)
-                .spawn(move || process.alarm.wait(&process))
+                .spawn(move || alarm.wait(ring))
                 .map_err(|_| Errno::ENOMEM)?;
             *waiter = Some(started.thread().clone());
         }
@@ -45,7 +47,7 @@ impl Alarm {
         *self.setting.lock()
     }
 
-    fn wait(&self, process: &Process) {
+    fn wait(&self, ring: impl Fn()) {
         loop {
             let next_ns = self.setting.lock().next_ns;
             if next_ns == 0 {
@@ -65,7 +67,7 @@ impl Alarm {
                 period => Instant::now().as_nanos().saturating_add(period),
             };
             drop(setting);
-            process.send(None, SIGALRM);
+            ring();
         }
     }
 }

@@ -9,9 +9,10 @@
 //! | `space` | areas of the address space; what a page fault means |
 //! | `memory` | its pages, as the machine gives them |
 //! | `user` | bytes and words at the program's pointers |
-//! | `thread` | a thread's loop: run, serve a call, deliver signals |
+//! | `run` | a thread's loop: run, serve a call, deliver signals |
+//! | `thread`, `context` | a thread as the others see it; what a call works with |
 //! | `calls` | the system calls, by number |
-//! | `futex`, `signals`, `alarm` | threads that wait at an address; what interrupts a thread |
+//! | `futex`, `signals`, `delivery`, `alarm` | threads that wait at an address; what interrupts a thread |
 //! | `files` | descriptors, and what they refer to |
 //!
 //! Neighbours: libos below; `crates/program` reads the file's layout. Limits: no fork,
@@ -26,6 +27,8 @@ extern crate alloc;
 
 mod alarm;
 mod calls;
+mod context;
+mod delivery;
 mod errno;
 mod files;
 mod futex;

@@ -32,7 +32,7 @@ pub(crate) struct Process {
     /// Permissions that new files do not get (`umask`).
     pub(crate) mask: AtomicU32,
     /// The timer of `setitimer` and `alarm`.
-    pub(crate) alarm: Alarm,
+    pub(crate) alarm: Arc<Alarm>,
     /// The working directory, absolute.
     pub(crate) directory: SpinLock<String>,
     pub(crate) threads: SpinLock<BTreeMap<u32, Arc<Thread>>>,

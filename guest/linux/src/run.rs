@@ -15,17 +15,18 @@ use tare_libos::{env, fs, heap, net, random, thread as libos_thread};
 use tare_program::elf::{ElfError, Layout};
 use tare_program::{FILE, Start, StartError};
 
-use crate::alarm::Alarm;
 use crate::calls::{self, system::end};
+use crate::context::Context;
+use crate::delivery::{Cause, Does};
 use crate::errno::{Errno, Result as CallResult};
 use crate::files::tree::{Kind, Last, Tree};
 use crate::files::{Descriptor, Device, Open, Table};
 use crate::futex::Futexes;
 use crate::load::{self, Machine};
 use crate::process::{MOST_THREADS, PID, Process};
-use crate::signals::{Actions, Cause, Does, Mask};
+use crate::signals::{Action, Actions, Mask};
 use crate::space::{Access, Denied, Space};
-use crate::thread::{Context, Thread};
+use crate::thread::{NewThread, Thread};
 
 /// Stack of a thread in the library OS, bytes.
 const STACK_BYTES: usize = 64 * 1024;
@@ -102,7 +103,7 @@ pub fn run() -> Result<u8, RunError> {
         tree,
         abstract_names: SpinLock::new(BTreeMap::new()),
         mask: AtomicU32::new(0o022),
-        alarm: Alarm::default(),
+        alarm: Arc::default(),
         directory: SpinLock::new(start.directory.trim_end_matches('/').into()),
         threads: SpinLock::new(BTreeMap::new()),
         last_number: AtomicU32::new(PID),
@@ -235,18 +236,8 @@ fn standard_files() -> Table {
     table
 }
 
-/// What a new thread begins with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NewThread {
-    pub(crate) stack: u64,
-    pub(crate) tls: Option<u64>,
-    pub(crate) parent_number: Option<u64>,
-    pub(crate) child_number: Option<u64>,
-    pub(crate) clear_at_end: u64,
-}
-
 /// Starts a thread that continues where `context`'s does; gives its number.
-pub(crate) fn start_thread(context: &mut Context<'_>, new: &NewThread) -> CallResult {
+fn start_thread(context: &mut Context<'_>, new: &NewThread) -> CallResult {
     let process = context.process;
     if process.threads.lock().len() >= MOST_THREADS || !heap::has_room(STACK_BYTES) {
         return Err(Errno::EAGAIN);
@@ -344,6 +335,7 @@ fn serve(
         thread,
         registers: &mut program.registers,
         buffer: core::mem::take(buffer),
+        start_thread,
     };
     let result = calls::serve(&mut context);
     *buffer = core::mem::take(&mut context.buffer);
@@ -458,7 +450,7 @@ fn handle_signal(
     process: &Process,
     thread: &Thread,
     program: &mut Program,
-    (signal, action): (u32, crate::signals::Action),
+    (signal, action): (u32, Action),
     cause: Cause,
 ) {
     let vectors = Vec::from(program.vectors().bytes());

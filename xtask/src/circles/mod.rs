@@ -33,7 +33,6 @@ const UNDONE: &[&str] = &[
     "tare-hv",
     "tare-lab",
     "tare-libos",
-    "tare-linux",
     "tare-platform",
     "tare-rootfs",
     "tare-tailor",

@@ -6,14 +6,13 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as c;
 use linux_raw_sys::ioctl::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
 
-use super::io::open as opened;
+use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::lock::How;
 use crate::files::pipe::Pipe;
-use crate::files::regular::{Directory, Regular};
+use crate::files::regular::{Directory, Regular, node_of};
 use crate::files::tree::Kind;
 use crate::files::{Descriptor, File, Open, Way};
-use crate::thread::Context;
 
 const F_DUPFD_CLOEXEC: u32 = 1030;
 const F_SETPIPE_SZ: u32 = 1031;
@@ -24,6 +23,11 @@ const LOCK_SH: u64 = 1;
 const LOCK_EX: u64 = 2;
 const LOCK_NB: u64 = 4;
 const LOCK_UN: u64 = 8;
+
+/// The open file of a descriptor.
+pub(super) fn open(context: &Context<'_>, number: u64) -> Result<Arc<Open>> {
+    Ok(context.process.files.lock().get(number)?.open.clone())
+}
 
 /// Gives an open file the first free descriptor.
 pub(super) fn insert(context: &Context<'_>, open: Arc<Open>, flags: u32) -> Result {
@@ -144,7 +148,7 @@ fn record_lock(context: &Context<'_>, open: &Open, command: u32, at: u64) -> Res
 
 /// `flock(2)`.
 pub(super) fn flock(context: &Context<'_>, number: u64, operation: u64) -> Result {
-    let open = opened(context, number)?;
+    let open = open(context, number)?;
     let how = match operation & !LOCK_NB {
         LOCK_SH => How::Shared,
         LOCK_EX => How::Exclusive,
@@ -164,7 +168,7 @@ pub(super) fn flock(context: &Context<'_>, number: u64, operation: u64) -> Resul
 }
 
 pub(super) fn ioctl(context: &Context<'_>, number: u64, request: u64, argument: u64) -> Result {
-    let open = opened(context, number)?;
+    let open = open(context, number)?;
     match request as u32 {
         FIONBIO => {
             let on = context.process.u32(argument)? != 0;
@@ -189,7 +193,7 @@ pub(super) fn ioctl(context: &Context<'_>, number: u64, request: u64, argument: 
 }
 
 pub(super) fn getdents(context: &Context<'_>, number: u64, to: u64, length: u64) -> Result {
-    let open = opened(context, number)?;
+    let open = open(context, number)?;
     let directory = open.file.as_kind::<Directory>().ok_or(Errno::ENOTDIR)?;
     let before = directory.seek(0, c::SEEK_CUR)?;
     let mut bytes = Vec::new();
@@ -219,7 +223,7 @@ pub(super) fn getdents(context: &Context<'_>, number: u64, to: u64, length: u64)
 }
 
 pub(super) fn truncate(context: &Context<'_>, number: u64, length: u64) -> Result {
-    let open = opened(context, number)?;
+    let open = open(context, number)?;
     let file = open.file.as_kind::<Regular>().ok_or(Errno::EINVAL)?;
     if length > i64::MAX as u64 || open.may(Way::Write).is_err() {
         return Err(Errno::EINVAL);
@@ -231,8 +235,8 @@ pub(super) fn truncate(context: &Context<'_>, number: u64, length: u64) -> Resul
 
 /// `fsync(2)`: memory holds what there is. Only files and directories have that call.
 pub(super) fn fsync(context: &Context<'_>, number: u64) -> Result {
-    let open = opened(context, number)?;
-    match open.file.node().map(|node| &node.kind) {
+    let open = open(context, number)?;
+    match node_of(open.file.as_ref()).map(|node| &node.kind) {
         Some(Kind::File(_) | Kind::Directory(_)) => Ok(0),
         _ => Err(Errno::EINVAL),
     }
@@ -240,8 +244,8 @@ pub(super) fn fsync(context: &Context<'_>, number: u64) -> Result {
 
 /// `fchmod(2)`.
 pub(super) fn fchmod(context: &Context<'_>, number: u64, mode: u64) -> Result {
-    let open = opened(context, number)?;
-    if let Some(node) = open.file.node() {
+    let open = open(context, number)?;
+    if let Some(node) = node_of(open.file.as_ref()) {
         node.set_permissions(mode as u32);
     }
     Ok(0)
@@ -254,7 +258,7 @@ pub(super) fn fallocate(
     offset: u64,
     length: u64,
 ) -> Result {
-    let open = opened(context, number)?;
+    let open = open(context, number)?;
     open.may(Way::Write)?;
     let file = open.file.as_kind::<Regular>().ok_or(Errno::ENODEV)?;
     if offset > i64::MAX as u64 || length > i64::MAX as u64 || length == 0 {

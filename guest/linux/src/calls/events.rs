@@ -7,16 +7,17 @@ use linux_raw_sys::general as c;
 use tare_hal::clock;
 use tare_libos::time::{Duration, Instant};
 
+use super::arguments::Arguments;
+use super::descriptors::open as opened;
 use super::descriptors::{close, insert};
-use super::io::open as opened;
 use super::time::{duration, put_duration};
+use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::epoll::{Epoll, Interest};
 use crate::files::pipe::{Event, Pipe};
 use crate::files::timer::{Clock, Setting, Timer};
 use crate::files::{File, Open};
 use crate::signals::Mask;
-use crate::thread::Context;
 
 /// Most events of one call.
 const MOST_EVENTS: u64 = 1024;
@@ -90,7 +91,7 @@ pub(super) fn epoll_ctl(
 
 pub(super) fn epoll_wait(
     context: &Context<'_>,
-    [queue, to, most, ..]: super::Arguments,
+    [queue, to, most, ..]: Arguments,
     deadline: Option<Instant>,
     mask: Option<Mask>,
 ) -> Result {
@@ -172,14 +173,14 @@ pub(super) fn poll_ms(context: &Context<'_>, list: u64, count: u64, timeout: u64
     poll(context, list, count, deadline_ms(timeout), None)
 }
 
-pub(super) fn ppoll(context: &Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn ppoll(context: &Context<'_>, a: Arguments) -> Result {
     let [list, count, timeout, at, bytes, _] = a;
     let deadline = deadline(context, timeout)?;
     poll(context, list, count, deadline, mask(context, at, bytes)?)
 }
 
 /// `pselect6(2)`: the sixth argument points to a mask's address and size.
-pub(super) fn pselect(context: &Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn pselect(context: &Context<'_>, a: Arguments) -> Result {
     let timeout = match a[4] {
         0 => None,
         at => Some(duration(context, at)?),
@@ -197,7 +198,7 @@ pub(super) fn pselect(context: &Context<'_>, a: super::Arguments) -> Result {
 /// `select(2)`, as a list for [`poll`].
 pub(super) fn select(
     context: &Context<'_>,
-    a: super::Arguments,
+    a: Arguments,
     timeout: Option<Duration>,
     mask: Option<Mask>,
 ) -> Result {

@@ -9,13 +9,14 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use linux_raw_sys::general as c;
 use tare_libos::sync::SpinLock;
 
+use super::arguments::Arguments;
 use super::descriptors::insert;
-use super::io::open as opened;
+use super::descriptors::open as opened;
+use crate::context::Context;
 use crate::errno::{Errno, Result};
-use crate::files::regular::{Directory, Regular};
+use crate::files::regular::{Directory, Regular, node_of};
 use crate::files::tree::{Kind, Last, Node};
 use crate::files::{Bytes, File, Open};
-use crate::thread::Context;
 
 pub(super) const AT_FDCWD: i32 = -100;
 /// `utimensat`: now, and no change.
@@ -211,7 +212,7 @@ pub(super) fn symlinkat(context: &Context<'_>, target: u64, directory: u64, name
 }
 
 /// `link(2)`.
-pub(super) fn linkat(context: &Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn linkat(context: &Context<'_>, a: Arguments) -> Result {
     let last = match a[4] as u32 & c::AT_SYMLINK_FOLLOW {
         0 => Last::Keep,
         _ => Last::Follow,
@@ -255,7 +256,7 @@ pub(super) fn unlinkat(context: &Context<'_>, directory: u64, name: u64, flags: 
     Ok(0)
 }
 
-pub(super) fn renameat(context: &Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn renameat(context: &Context<'_>, a: Arguments) -> Result {
     if a[4] & !u64::from(c::RENAME_NOREPLACE) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -341,10 +342,10 @@ pub(super) fn truncate(context: &Context<'_>, name: u64, length: u64) -> Result 
 }
 
 /// `utimensat(2)`: the time of change; that of access is the same.
-pub(super) fn utimensat(context: &Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn utimensat(context: &Context<'_>, a: Arguments) -> Result {
     let [directory, name, times, flags, ..] = a;
     let node = if name == 0 {
-        opened(context, directory)?.file.node().cloned()
+        node_of(opened(context, directory)?.file.as_ref()).cloned()
     } else {
         let last = match flags as u32 & c::AT_SYMLINK_NOFOLLOW {
             0 => Last::Follow,

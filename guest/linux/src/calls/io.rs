@@ -1,48 +1,23 @@
 //! Reading and writing (`read(2)`, `readv(2)`, `pread(2)`, `sendfile(2)` and their kin).
 
-use alloc::sync::Arc;
-use alloc::vec::Vec;
-
 use linux_raw_sys::general::{O_APPEND, POLLIN, SEEK_CUR, SEEK_SET, SIGPIPE};
 
-use super::net;
+use super::arguments::Arguments;
+use super::descriptors::open;
+use super::message::{self, carries_messages, has_data};
+use super::parts::{STEP, gather, total, with_buffer};
+use crate::context::Context;
 use crate::errno::{Errno, Result};
-use crate::files::endpoint::Kind;
 use crate::files::pipe::Pipe;
 use crate::files::regular::Regular;
 use crate::files::unix::Unix;
 use crate::files::{Device, Open, Way};
 use crate::process::Process;
-use crate::thread::Context;
 
 use core::sync::atomic::Ordering;
 
-/// Most bytes of one step.
-const STEP: usize = 128 * 1024;
 /// Most bytes of one call, as Linux has it.
 const MOST: u64 = 0x7fff_f000;
-
-pub(super) fn open(context: &Context<'_>, number: u64) -> Result<Arc<Open>> {
-    Ok(context.process.files.lock().get(number)?.open.clone())
-}
-
-/// Runs `act` with the thread's buffer, of `length` bytes.
-pub(super) fn with_buffer<R>(
-    context: &mut Context<'_>,
-    length: usize,
-    act: impl FnOnce(&mut Context<'_>, &mut Vec<u8>) -> R,
-) -> R {
-    let mut buffer = core::mem::take(&mut context.buffer);
-    if buffer.len() < length {
-        buffer.resize(length, 0);
-    }
-    let result = act(context, &mut buffer);
-    if buffer.len() > STEP {
-        buffer.truncate(STEP);
-    }
-    context.buffer = buffer;
-    result
-}
 
 /// Reads steps of at most [`STEP`] with `step`, which gets the bytes done; ends after
 /// a short one, or where the program has no memory: `give_back` gets the bytes read too
@@ -91,7 +66,7 @@ pub(super) fn read(context: &mut Context<'_>, number: u64, to: u64, length: u64)
         return Ok(0);
     }
     if carries_messages(&open) {
-        return net::receive_parts(context, &open, &[(to, length as usize)]);
+        return message::receive_parts(context, &open, &[(to, length as usize)]);
     }
     if !is_regular && length != 0 && has_data(&open) {
         // What is read is gone where it came from.
@@ -114,7 +89,7 @@ pub(super) fn read(context: &mut Context<'_>, number: u64, to: u64, length: u64)
     })
 }
 
-pub(super) fn pread(context: &mut Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn pread(context: &mut Context<'_>, a: Arguments) -> Result {
     let [number, to, length, offset, ..] = a;
     let open = open(context, number)?;
     if offset > i64::MAX as u64 {
@@ -131,7 +106,7 @@ pub(super) fn readv(context: &mut Context<'_>, number: u64, parts: u64, count: u
     let list = context.process.parts(parts, count)?;
     let opened = open(context, number)?;
     if carries_messages(&opened) && total(&list) > 0 {
-        return net::receive_parts(context, &opened, &list);
+        return message::receive_parts(context, &opened, &list);
     }
     let mut done = 0;
     for (base, length) in list {
@@ -150,12 +125,6 @@ pub(super) fn readv(context: &mut Context<'_>, number: u64, parts: u64, count: u
         }
     }
     Ok(done)
-}
-
-/// Whether each read takes, and each write gives, one message.
-fn carries_messages(open: &Open) -> bool {
-    let endpoint = open.file.endpoint();
-    endpoint.is_some_and(|endpoint| endpoint.kind() != Kind::Stream)
 }
 
 /// Writes `bytes`, all of them where the file may wait.
@@ -194,7 +163,7 @@ pub(super) fn write(context: &mut Context<'_>, number: u64, from: u64, length: u
     write_parts(context, &open, &[(from, length as usize)], may_wait)
 }
 
-pub(super) fn pwrite(context: &mut Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn pwrite(context: &mut Context<'_>, a: Arguments) -> Result {
     let [number, from, length, offset, ..] = a;
     let open = open(context, number)?;
     if offset > i64::MAX as u64 {
@@ -228,47 +197,6 @@ fn may_at(open: &Open, way: Way) -> Result<()> {
     open.may(way)
 }
 
-/// Whether a read takes something away.
-pub(super) fn has_data(open: &Open) -> bool {
-    let file = &open.file;
-    if file.as_kind::<Pipe>().is_some() || file.as_kind::<Unix>().is_some() {
-        return file.readable_bytes() != Ok(0);
-    }
-    file.ready() & POLLIN != 0
-}
-
-/// Copies from the parts of a vector, less the first `skip` bytes, until `to` is full or
-/// the program has no more; gives how many bytes.
-pub(super) fn gather(
-    context: &Context<'_>,
-    parts: &[(u64, usize)],
-    mut skip: usize,
-    to: &mut [u8],
-) -> Result<usize> {
-    let mut done = 0;
-    for (base, length) in parts {
-        let from = skip.min(*length);
-        skip -= from;
-        let part = (length - from).min(to.len() - done);
-        let base = base.wrapping_add(from as u64);
-        let read = context.process.read_some(base, &mut to[done..done + part]);
-        done += read;
-        if read < part {
-            break;
-        }
-    }
-    if done == 0 && !to.is_empty() {
-        return Err(Errno::EFAULT);
-    }
-    Ok(done)
-}
-
-/// Bytes of all parts.
-pub(super) fn total(parts: &[(u64, usize)]) -> usize {
-    let lengths = parts.iter().map(|(_, length)| *length);
-    lengths.fold(0, usize::saturating_add)
-}
-
 /// Writes what the parts of a vector name: all of it where the call may wait.
 pub(super) fn write_parts(
     context: &mut Context<'_>,
@@ -281,7 +209,7 @@ pub(super) fn write_parts(
         Process::is_own(*base, *length as u64)?;
     }
     if carries_messages(open) {
-        return net::send_message(context, open, parts, None, may_wait);
+        return message::send_message(context, open, parts, None, may_wait);
     }
     let length = total(parts).min(MOST as usize);
     if length == 0 && open.file.as_kind::<Pipe>().is_none() {
@@ -328,20 +256,20 @@ pub(super) fn lseek(context: &Context<'_>, number: u64, offset: u64, whence: u64
 }
 
 /// `preadv(2)`.
-pub(super) fn preadv(context: &mut Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn preadv(context: &mut Context<'_>, a: Arguments) -> Result {
     each_part(context, a, pread)
 }
 
 /// `pwritev(2)`.
-pub(super) fn pwritev(context: &mut Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn pwritev(context: &mut Context<'_>, a: Arguments) -> Result {
     each_part(context, a, pwrite)
 }
 
 /// Reads or writes the parts of a vector at an offset, one behind the other.
 fn each_part(
     context: &mut Context<'_>,
-    [number, parts, count, offset, ..]: super::Arguments,
-    act: fn(&mut Context<'_>, super::Arguments) -> Result,
+    [number, parts, count, offset, ..]: Arguments,
+    act: fn(&mut Context<'_>, Arguments) -> Result,
 ) -> Result {
     open(context, number)?;
     if offset > i64::MAX as u64 {
@@ -365,7 +293,7 @@ fn each_part(
 }
 
 /// `copy_file_range(2)`, between files of the tree.
-pub(super) fn copy_file_range(context: &mut Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn copy_file_range(context: &mut Context<'_>, a: Arguments) -> Result {
     let [from_number, from_at, to_number, to_at, count, flags] = a;
     let (from, to) = (open(context, from_number)?, open(context, to_number)?);
     if flags != 0
@@ -409,7 +337,7 @@ pub(super) fn copy_file_range(context: &mut Context<'_>, a: super::Arguments) ->
     Ok(done)
 }
 
-pub(super) fn sendfile(context: &mut Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn sendfile(context: &mut Context<'_>, a: Arguments) -> Result {
     let [to, from, offset_at, count, ..] = a;
     let (to, from) = (open(context, to)?, open(context, from)?);
     from.may(Way::Read)?;

@@ -6,13 +6,13 @@ use linux_raw_sys::general::{
     PROT_WRITE,
 };
 
-use super::Arguments;
+use super::arguments::Arguments;
+use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::Way;
 use crate::files::regular::Regular;
 use crate::memory::{PAGE, Rights};
 use crate::space::{Area, Backing, may_commit};
-use crate::thread::Context;
 
 fn rights(protection: u64) -> Rights {
     let has = |bit: u32| protection as u32 & bit != 0;

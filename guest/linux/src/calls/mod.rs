@@ -1,5 +1,6 @@
 //! The system calls, by number (kernel `arch/x86/entry/syscalls/syscall_64.tbl`).
 
+mod arguments;
 #[cfg(target_os = "none")]
 mod descriptors;
 #[cfg(target_os = "none")]
@@ -10,9 +11,13 @@ mod files;
 mod io;
 mod memory;
 #[cfg(target_os = "none")]
+mod message;
+#[cfg(target_os = "none")]
 mod net;
 #[cfg(target_os = "none")]
 mod options;
+#[cfg(target_os = "none")]
+mod parts;
 #[cfg(target_os = "none")]
 mod status;
 #[cfg(target_os = "none")]
@@ -22,11 +27,6 @@ mod threads;
 #[cfg(target_os = "none")]
 mod time;
 
-use crate::errno::Result;
-
-/// A call's arguments, in order: RDI, RSI, RDX, R10, R8, R9.
-type Arguments = [u64; 6];
-
 #[cfg(target_os = "none")]
 pub(crate) use table::{restarts, serve};
 
@@ -34,25 +34,18 @@ pub(crate) use table::{restarts, serve};
 mod table {
     use linux_raw_sys::general as nr;
 
-    use super::{Arguments, Result, descriptors, events, files, io, memory, net, options, status};
+    use super::arguments::{self, Arguments};
+    use super::{descriptors, events, files, io, memory, net, options, status};
     use super::{system, threads, time};
-    use crate::errno::Errno;
-    use crate::thread::Context;
+    use crate::context::Context;
+    use crate::errno::{Errno, Result};
 
     const AT_FDCWD: u64 = -100_i64 as u64;
 
     /// Serves the call in the registers; gives what RAX gets.
     pub(crate) fn serve(context: &mut Context<'_>) -> Result {
-        let registers = &context.registers;
-        let number = registers.rax;
-        let arguments = [
-            registers.rdi,
-            registers.rsi,
-            registers.rdx,
-            registers.r10,
-            registers.r8,
-            registers.r9,
-        ];
+        let number = context.registers.rax;
+        let arguments = arguments::of(context.registers);
         let result = call(context, number as u32, arguments);
         log::debug!("call {number} {arguments:x?}: {result:x?}");
         result
@@ -98,7 +91,7 @@ mod table {
             nr::__NR_close => descriptors::close(c, a[0]),
             nr::__NR_close_range => descriptors::close_range(c, a[0], a[1], a[2]),
             nr::__NR_dup => descriptors::dup(c, a[0], None, 0),
-            nr::__NR_dup2 if a[0] == a[1] => io::open(c, a[0]).map(|_| a[0]),
+            nr::__NR_dup2 if a[0] == a[1] => descriptors::open(c, a[0]).map(|_| a[0]),
             nr::__NR_dup2 => descriptors::dup(c, a[0], Some(a[1]), 0),
             nr::__NR_dup3 => descriptors::dup3(c, a[0], a[1], a[2]),
             nr::__NR_fcntl => descriptors::fcntl(c, a[0], a[1], a[2]),
@@ -146,7 +139,7 @@ mod table {
             | nr::__NR_sync_file_range
             | nr::__NR_readahead
             | nr::__NR_fadvise64
-            | nr::__NR_fchown => io::open(c, a[0]).map(|_| 0),
+            | nr::__NR_fchown => descriptors::open(c, a[0]).map(|_| 0),
             nr::__NR_sync => Ok(0),
 
             nr::__NR_mmap => memory::mmap(c, a),

@@ -5,32 +5,26 @@ use alloc::sync::Arc;
 use linux_raw_sys::general as c;
 use linux_raw_sys::net as n;
 
-use super::descriptors::insert;
+use super::arguments::Arguments;
+use super::descriptors::{insert, open as opened};
 use super::events::put_pair;
-use super::files::{AT_FDCWD, absolute, add, masked};
-use super::io::{gather, has_data, open as opened, total, with_buffer, write_parts};
+use super::files::{add, masked};
+use super::io::write_parts;
+use super::message::{endpoint, may_receive, named, path, receive, send_message};
+use crate::context::Context;
 use crate::errno::{Errno, Result};
-use crate::files::endpoint::{Address, Endpoint, Half, Kind, Name, Received};
+use crate::files::endpoint::{Address, Half, Kind, Name, Received};
 use crate::files::socket::Socket;
 use crate::files::tree::{Kind as NodeKind, Last, Node};
-use crate::files::unix::{self, Named, Unix};
+use crate::files::unix::Unix;
 use crate::files::{File, Open, Way};
 use crate::signals::Mask;
-use crate::thread::Context;
 
-/// Most bytes that one call receives.
-const STEP: usize = 128 * 1024;
-/// Most bytes of a datagram over IPv4.
-const MOST_DATAGRAM: usize = 65_507;
 /// Longest address (`sockaddr_storage`).
 const MOST_ADDRESS: u64 = 128;
 const KIND: u32 = 0xf;
 /// A flag of `recvmmsg`: what it does here in any case.
 const MSG_WAITFORONE: u64 = 0x1_0000;
-
-fn endpoint(open: &Open) -> Result<&dyn Endpoint> {
-    open.file.endpoint().ok_or(Errno::ENOTSOCK)
-}
 
 /// The kind of a new socket, from its type and flags.
 fn kind(word: u32) -> Result<Kind> {
@@ -54,7 +48,7 @@ pub(super) fn socket(context: &Context<'_>, family: u64, word: u64) -> Result {
     insert(context, Open::new(file, flags), word)
 }
 
-pub(super) fn socketpair(context: &Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn socketpair(context: &Context<'_>, a: Arguments) -> Result {
     let [family, word, _, to, ..] = a;
     let kind = kind(word as u32)?;
     match family as u32 {
@@ -128,32 +122,6 @@ fn bind_unix(context: &Context<'_>, socket: &Unix, name: &Name) -> Result {
             let permissions = masked(context, 0o777);
             let node = Node::new(NodeKind::Socket(named), permissions, 0);
             add(&above, last, node).map_err(|_| Errno::EADDRINUSE)
-        }
-    }
-}
-
-fn path(context: &Context<'_>, name: &Name) -> Result<alloc::string::String> {
-    let text = core::str::from_utf8(name).map_err(|_| Errno::EINVAL)?;
-    absolute(context, AT_FDCWD as u64, text)
-}
-
-/// The socket of AF_UNIX that an address names, not held: closing it ends a wait for it.
-fn named(context: &Context<'_>, address: &Address) -> Result<Named> {
-    let Address::Unix(name) = address else {
-        return Err(Errno::EINVAL);
-    };
-    match name.first() {
-        None => Err(Errno::EINVAL),
-        Some(0) => {
-            let names = context.process.abstract_names.lock();
-            names.get(name).cloned().ok_or(Errno::ECONNREFUSED)
-        }
-        Some(_) => {
-            let path = path(context, name)?;
-            match &context.process.tree.find(&path, Last::Follow)?.kind {
-                NodeKind::Socket(named) => Ok(named.clone()),
-                _ => Err(Errno::ECONNREFUSED),
-            }
         }
     }
 }
@@ -255,7 +223,7 @@ pub(super) enum Which {
     Peer,
 }
 
-pub(super) fn sendto(context: &mut Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn sendto(context: &mut Context<'_>, a: Arguments) -> Result {
     let [number, from, length, flags, to, to_length] = a;
     let open = opened(context, number)?;
     let to = match to {
@@ -293,51 +261,6 @@ fn send(
     sent
 }
 
-/// Sends one message, whole.
-pub(super) fn send_message(
-    context: &mut Context<'_>,
-    open: &Open,
-    parts: &[(u64, usize)],
-    to: Option<&Address>,
-    may_wait: bool,
-) -> Result {
-    let unix = open.file.as_kind::<Unix>();
-    let most = if unix.is_some() {
-        unix::MOST_MESSAGE
-    } else {
-        MOST_DATAGRAM
-    };
-    let length = Some(total(parts)).filter(|&length| length <= most);
-    let length = length.ok_or(Errno::EMSGSIZE)?;
-    let peer = match (unix, to) {
-        (Some(_), Some(to)) => Some(named(context, to)?),
-        _ => None,
-    };
-    let watched = match &peer {
-        Some(peer) => Some(peer.watched()?),
-        None => None,
-    };
-    let deadline = open.deadline(Way::Write);
-    let sent = with_buffer(context, length, |context, buffer| {
-        if gather(context, parts, 0, &mut buffer[..length])? < length {
-            return Err(Errno::EFAULT);
-        }
-        let bytes = &buffer[..length];
-        let act = || match (unix, &peer) {
-            (Some(socket), Some(peer)) => socket.send_to(bytes, &peer.socket()?),
-            _ => endpoint(open)?.send(bytes, to),
-        };
-        match (act(), &watched) {
-            (Err(Errno::EAGAIN), Some(watched)) if may_wait => {
-                context.wait(&[watched], deadline, act)
-            }
-            (Err(Errno::EAGAIN), None) => context.attempt(open, may_wait, deadline, act),
-            (sent, _) => sent,
-        }
-    })?;
-    Ok(sent as u64)
-}
-
 pub(super) fn sendmsg(context: &mut Context<'_>, number: u64, message: u64, flags: u64) -> Result {
     let open = opened(context, number)?;
     let word = |at: u64| context.process.u64(message.wrapping_add(at));
@@ -350,18 +273,18 @@ pub(super) fn sendmsg(context: &mut Context<'_>, number: u64, message: u64, flag
 }
 
 /// `sendmmsg(2)`: entries of 64 bytes, a `msghdr` and the bytes sent.
-pub(super) fn sendmmsg(context: &mut Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn sendmmsg(context: &mut Context<'_>, a: Arguments) -> Result {
     each_message(context, a, sendmsg)
 }
 
 /// `recvmmsg(2)`: waits for the first message only.
-pub(super) fn recvmmsg(context: &mut Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn recvmmsg(context: &mut Context<'_>, a: Arguments) -> Result {
     each_message(context, a, recvmsg)
 }
 
 fn each_message(
     context: &mut Context<'_>,
-    [number, messages, count, flags, ..]: super::Arguments,
+    [number, messages, count, flags, ..]: Arguments,
     act: fn(&mut Context<'_>, u64, u64, u64) -> Result,
 ) -> Result {
     const ENTRY_BYTES: u64 = 64;
@@ -382,47 +305,6 @@ fn each_message(
     Ok(done)
 }
 
-/// Receives into the parts of a vector: a message, or what a stream has, up to [`STEP`] or
-/// with MSG_WAITALL all.
-fn receive(
-    context: &mut Context<'_>,
-    open: &Open,
-    parts: &[(u64, usize)],
-    flags: u32,
-) -> Result<Received> {
-    let may_wait = open.may_wait() && flags & n::MSG_DONTWAIT == 0;
-    let peeks = flags & n::MSG_PEEK != 0;
-    let socket = endpoint(open)?;
-    let is_stream = socket.kind() == Kind::Stream;
-    let waits_for_all = is_stream && may_wait && flags & n::MSG_WAITALL != 0 && !peeks;
-    let length = total(parts);
-    let most = if is_stream { STEP } else { unix::MOST_MESSAGE };
-    let deadline = open.deadline(Way::Read);
-    let mut all = Received::default();
-    loop {
-        let part = (length - all.count).min(most);
-        let received = with_buffer(context, part, |context, buffer| {
-            let to = &mut buffer[..part];
-            open.note_read();
-            let received =
-                context.attempt(open, may_wait, deadline, || socket.receive(to, peeks))?;
-            scatter(context, parts, all.count, &to[..received.count])?;
-            Ok(received)
-        });
-        let received = match received {
-            Ok(received) => received,
-            Err(errno) if all.count == 0 => return Err(errno),
-            Err(_) => return Ok(all),
-        };
-        all.count += received.count;
-        all.length += received.length;
-        all.from = received.from;
-        if received.count == 0 || all.count == length || !waits_for_all {
-            return Ok(all);
-        }
-    }
-}
-
 /// What a call gives for what was received: with MSG_TRUNC a message's whole length.
 fn given(open: &Open, received: &Received, flags: u32) -> Result {
     let is_whole = flags & n::MSG_TRUNC != 0 && endpoint(open)?.kind() != Kind::Stream;
@@ -433,27 +315,7 @@ fn given(open: &Open, received: &Received, flags: u32) -> Result {
     } as u64)
 }
 
-/// Reads one message into the parts of a vector.
-pub(super) fn receive_parts(
-    context: &mut Context<'_>,
-    open: &Open,
-    parts: &[(u64, usize)],
-) -> Result {
-    may_receive(context, open, parts)?;
-    let received = receive(context, open, parts, 0)?;
-    Ok(received.count as u64)
-}
-
-/// Refuses a destination that cannot be written to before something is taken for it.
-fn may_receive(context: &Context<'_>, open: &Open, parts: &[(u64, usize)]) -> Result<()> {
-    let first = parts.iter().find(|(_, length)| *length != 0);
-    match first {
-        Some((base, _)) if has_data(open) => context.process.may_write(*base),
-        _ => Ok(()),
-    }
-}
-
-pub(super) fn recvfrom(context: &mut Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn recvfrom(context: &mut Context<'_>, a: Arguments) -> Result {
     let [number, to, length, flags, from_at, length_at] = a;
     let open = opened(context, number)?;
     let parts = [(to, length as usize)];
@@ -484,23 +346,4 @@ pub(super) fn recvmsg(context: &mut Context<'_>, number: u64, message: u64, flag
     let cut = if is_cut { n::MSG_TRUNC } else { 0 };
     process.put_u32(message.wrapping_add(48), cut)?;
     given(&open, &received, flags as u32)
-}
-
-/// Copies to the parts of a vector, behind their first `skip` bytes.
-fn scatter(
-    context: &Context<'_>,
-    parts: &[(u64, usize)],
-    mut skip: usize,
-    bytes: &[u8],
-) -> Result<()> {
-    let mut done = 0;
-    for (base, length) in parts {
-        let from = skip.min(*length);
-        skip -= from;
-        let count = (length - from).min(bytes.len() - done);
-        let base = base.wrapping_add(from as u64);
-        context.process.write(base, &bytes[done..done + count])?;
-        done += count;
-    }
-    Ok(())
 }

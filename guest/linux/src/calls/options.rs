@@ -3,20 +3,21 @@
 use linux_raw_sys::net as n;
 use tare_libos::time::Duration;
 
-use super::io::open as opened;
+use super::arguments::Arguments;
+use super::descriptors::open as opened;
 use super::time::micros;
+use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::Way;
 use crate::files::socket::Socket;
 use crate::process::PID;
-use crate::thread::Context;
 
 const SOL_TCP: u32 = n::IPPROTO_TCP as u32;
 const SOL_IPV6: u32 = n::IPPROTO_IPV6 as u32;
 /// Bytes that `SO_SNDBUF` and `SO_RCVBUF` report.
 const BUFFER_BYTES: u32 = 212_992;
 
-pub(super) fn setsockopt(context: &Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn setsockopt(context: &Context<'_>, a: Arguments) -> Result {
     let [number, level, option, at, length, _] = a;
     let open = opened(context, number)?;
     open.file.endpoint().ok_or(Errno::ENOTSOCK)?;
@@ -46,7 +47,7 @@ pub(super) fn setsockopt(context: &Context<'_>, a: super::Arguments) -> Result {
     Ok(0)
 }
 
-pub(super) fn getsockopt(context: &Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn getsockopt(context: &Context<'_>, a: Arguments) -> Result {
     let [number, level, option, to, length_at, _] = a;
     let open = opened(context, number)?;
     let endpoint = open.file.endpoint().ok_or(Errno::ENOTSOCK)?;

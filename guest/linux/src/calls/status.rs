@@ -4,12 +4,13 @@ use alloc::string::String;
 
 use linux_raw_sys::general as c;
 
+use super::arguments::Arguments;
+use super::descriptors::open as opened;
 use super::files::{AT_FDCWD, absolute, find};
-use super::io::open as opened;
+use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::Status;
 use crate::files::tree::Last;
-use crate::thread::Context;
 
 /// `struct stat` of x86-64.
 fn stat_bytes(status: &Status) -> [u8; 144] {
@@ -62,7 +63,7 @@ fn status(context: &Context<'_>, directory: u64, name: u64, flags: u64) -> Resul
     Ok(context.process.tree.find(&path, last)?.status())
 }
 
-pub(super) fn newfstatat(context: &Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn newfstatat(context: &Context<'_>, a: Arguments) -> Result {
     let status = status(context, a[0], a[1], a[3])?;
     context.process.write(a[2], &stat_bytes(&status))?;
     Ok(0)
@@ -74,7 +75,7 @@ pub(super) fn fstat(context: &Context<'_>, number: u64, to: u64) -> Result {
     Ok(0)
 }
 
-pub(super) fn statx(context: &Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn statx(context: &Context<'_>, a: Arguments) -> Result {
     let status = status(context, a[0], a[1], a[2])?;
     let mut bytes = [0; 256];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);

@@ -6,8 +6,8 @@ use linux_raw_sys::prctl::{
     PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, PR_SET_THP_DISABLE, PR_SET_TIMERSLACK, PR_SET_VMA,
 };
 
+use crate::context::Context;
 use crate::errno::{Errno, Result};
-use crate::thread::Context;
 
 /// Codes of `arch_prctl` (kernel `arch/x86/include/uapi/asm/prctl.h`).
 const ARCH_SET_FS: u32 = 0x1002;

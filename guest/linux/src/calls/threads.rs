@@ -6,11 +6,13 @@ use linux_raw_sys::general as c;
 use tare_hal::clock;
 use tare_libos::time::{Duration, Instant};
 
+use super::arguments::Arguments;
 use super::time::duration;
+use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::process::PID;
 use crate::signals::{Action, END, Mask};
-use crate::thread::{Context, SignalStack};
+use crate::thread::{NewThread, SignalStack};
 
 /// Flags of a thread of this process.
 const THREAD: u32 = c::CLONE_VM | c::CLONE_SIGHAND | c::CLONE_THREAD;
@@ -31,7 +33,7 @@ pub(super) fn clone(context: &mut Context<'_>, request: Clone) -> Result {
     if request.flags as u32 & THREAD != THREAD {
         return refuse_fork(context, "clone");
     }
-    start(context, request)
+    (context.start_thread)(context, &request_of(&request))
 }
 
 pub(super) fn clone3(context: &mut Context<'_>, at: u64, bytes: u64) -> Result {
@@ -49,20 +51,10 @@ pub(super) fn clone3(context: &mut Context<'_>, at: u64, bytes: u64) -> Result {
     clone(context, request)
 }
 
-#[cfg(target_os = "none")]
-fn start(context: &mut Context<'_>, request: Clone) -> Result {
-    crate::run::start_thread(context, &request_of(&request))
-}
-#[cfg(not(target_os = "none"))]
-fn start(_context: &mut Context<'_>, _request: Clone) -> Result {
-    Err(Errno::ENOSYS)
-}
-
 /// What the run loop takes.
-#[cfg(target_os = "none")]
-fn request_of(request: &Clone) -> crate::run::NewThread {
+fn request_of(request: &Clone) -> NewThread {
     let has = |bit: u32| request.flags as u32 & bit != 0;
-    crate::run::NewThread {
+    NewThread {
         stack: request.stack,
         tls: has(c::CLONE_SETTLS).then_some(request.tls),
         parent_number: has(c::CLONE_PARENT_SETTID).then_some(request.parent_number),
@@ -86,7 +78,7 @@ pub(super) fn refuse_fork(context: &Context<'_>, call: &str) -> Result {
     Err(Errno::ENOSYS)
 }
 
-pub(super) fn futex(context: &Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn futex(context: &Context<'_>, a: Arguments) -> Result {
     let [address, operation, value, timeout, second, third] = a;
     let operation = operation as u32;
     let process = context.process;
@@ -169,7 +161,7 @@ pub(super) fn sched_getaffinity(context: &Context<'_>, bytes: u64, to: u64) -> R
     Ok(8)
 }
 
-pub(super) fn rt_sigaction(context: &Context<'_>, a: super::Arguments) -> Result {
+pub(super) fn rt_sigaction(context: &Context<'_>, a: Arguments) -> Result {
     let [signal, new, old, bytes, ..] = a;
     if bytes != 8 {
         return Err(Errno::EINVAL);

@@ -4,10 +4,9 @@ use linux_raw_sys::general as c;
 use tare_hal::clock;
 use tare_libos::time::{Duration, Instant};
 
-use crate::alarm::Alarm;
+use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::timer::Setting;
-use crate::thread::Context;
 
 const CLOCK_TAI: u32 = 11;
 const ITIMER_REAL: u32 = 0;
@@ -144,7 +143,10 @@ fn set_alarm(context: &Context<'_>, first_ns: u64, period_ns: u64) -> Result<Set
         0 => 0,
         ns => clock::now_ns().saturating_add(ns),
     };
-    Alarm::set(context.process, Setting { next_ns, period_ns })
+    let process = context.process.clone();
+    let ring = move || process.send(None, c::SIGALRM);
+    let alarm = &context.process.alarm;
+    alarm.set(Setting { next_ns, period_ns }, ring)
 }
 
 fn rest_ns(setting: Setting) -> u64 {

@@ -1,4 +1,4 @@
-//! What sockets of every family can do, and their addresses.
+//! What sockets of every family share: addresses, kinds, what was received.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -6,7 +6,6 @@ use core::net::SocketAddr;
 
 use linux_raw_sys::net::{AF_INET, AF_INET6, AF_UNIX, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM};
 
-use super::File;
 use crate::errno::{Errno, Result};
 
 /// Bytes of `sockaddr_in`, `sockaddr_in6` and `sockaddr_un` (`include/uapi/linux/in.h`,
@@ -72,27 +71,6 @@ pub(crate) enum Half {
     Read,
     Write,
     Both,
-}
-
-/// A socket.
-pub(crate) trait Endpoint: File {
-    /// AF_INET, AF_INET6 or AF_UNIX.
-    fn family(&self) -> u32;
-    fn kind(&self) -> Kind;
-    fn listen(&self, backlog: usize) -> Result<()>;
-    fn is_listening(&self) -> bool;
-    /// A connection that waits, or EAGAIN.
-    fn accept(&self) -> Result<(Arc<dyn File>, Address)>;
-    fn shutdown(&self, half: Half) -> Result<()>;
-    fn local(&self) -> Result<Address>;
-    fn peer(&self) -> Result<Address>;
-    fn receive(&self, to: &mut [u8], peeks: bool) -> Result<Received>;
-    /// Sends to the peer, or to an address.
-    fn send(&self, from: &[u8], to: Option<&Address>) -> Result<usize>;
-    /// The error that waits to be reported (`SO_ERROR`).
-    fn take_error(&self) -> u32 {
-        0
-    }
 }
 
 impl Address {

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use tare_libos::sync::SpinLock;
 
-use super::{File, Status, Watchers};
+use super::Watchers;
 use crate::errno::{Errno, Result};
 
 /// How a file is locked.
@@ -18,7 +18,7 @@ pub(crate) enum How {
 #[derive(Default)]
 pub(crate) struct Lock {
     holders: SpinLock<Vec<(usize, How)>>,
-    watchers: Watchers,
+    pub(super) watchers: Watchers,
 }
 
 impl Lock {
@@ -48,17 +48,6 @@ impl Lock {
     pub(crate) fn give(&self, who: usize) {
         self.holders.lock().retain(|(holder, _)| *holder != who);
         self.watchers.wake();
-    }
-}
-
-/// Waiting for a lock is waiting for a file.
-impl File for Lock {
-    fn status(&self) -> Status {
-        Status::anonymous()
-    }
-
-    fn watchers(&self) -> Option<&Watchers> {
-        Some(&self.watchers)
     }
 }
 

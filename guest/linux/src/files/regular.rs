@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use linux_raw_sys::general::{SEEK_CUR, SEEK_END, SEEK_SET};
 use tare_libos::sync::SpinLock;
 
+use super::lock::Lock;
 use super::tree::Node;
 use super::{Bytes, File, Status};
 use crate::errno::{Errno, Result};
@@ -80,8 +81,8 @@ impl File for Regular {
         false
     }
 
-    fn node(&self) -> Option<&Arc<Node>> {
-        Some(&self.node)
+    fn lock(&self) -> Option<Arc<Lock>> {
+        Some(self.node.lock())
     }
 
     fn readable_bytes(&self) -> Result {
@@ -185,8 +186,8 @@ impl File for Directory {
         false
     }
 
-    fn node(&self) -> Option<&Arc<Node>> {
-        Some(&self.node)
+    fn lock(&self) -> Option<Arc<Lock>> {
+        Some(self.node.lock())
     }
 
     fn status(&self) -> Status {
@@ -196,6 +197,12 @@ impl File for Directory {
     fn name(&self) -> String {
         self.path.clone()
     }
+}
+
+/// The node of the tree that a file is, where it is one.
+pub(crate) fn node_of(file: &dyn File) -> Option<&Arc<Node>> {
+    let regular = file.as_kind::<Regular>().map(|file| &file.node);
+    regular.or_else(|| file.as_kind::<Directory>().map(|file| &file.node))
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use tare_libos::net::{
 use tare_libos::sync::SpinLock;
 use tare_libos::thread::Thread as Waiter;
 
-use super::endpoint::{Address, Endpoint, Half, Kind, Received};
-use super::{File, Status, Watchers};
+use super::endpoint::{Address, Half, Kind, Received};
+use super::{Endpoint, File, Status, Watchers};
 use crate::errno::{Errno, Result};
 
 /// Ports for sockets that ask for any.

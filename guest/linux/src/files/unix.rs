@@ -12,8 +12,8 @@ use linux_raw_sys::net::AF_UNIX;
 use tare_libos::sync::SpinLock;
 use tare_libos::thread::Thread as Waiter;
 
-use super::endpoint::{Address, Endpoint, Half, Kind, Name, Received};
-use super::{File, Status, Watchers};
+use super::endpoint::{Address, Half, Kind, Name, Received};
+use super::{Endpoint, File, Status, Watchers};
 use crate::errno::{Errno, Result};
 
 /// Bytes that wait in one direction, as Linux's `wmem_default`.

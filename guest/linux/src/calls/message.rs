@@ -1,0 +1,172 @@
+//! What sockets send and receive, by whichever call.
+
+use linux_raw_sys::general::POLLIN;
+use linux_raw_sys::net as n;
+
+use super::files::{AT_FDCWD, absolute};
+use super::parts::{STEP, gather, scatter, total, with_buffer};
+use crate::context::Context;
+use crate::errno::{Errno, Result};
+use crate::files::endpoint::{Address, Kind, Name, Received};
+use crate::files::pipe::Pipe;
+use crate::files::tree::{Kind as NodeKind, Last};
+use crate::files::unix::{self, Named, Unix};
+use crate::files::{Endpoint, Open, Way};
+
+/// Most bytes of a datagram over IPv4.
+const MOST_DATAGRAM: usize = 65_507;
+
+pub(super) fn endpoint(open: &Open) -> Result<&dyn Endpoint> {
+    open.file.endpoint().ok_or(Errno::ENOTSOCK)
+}
+
+/// Whether each read takes, and each write gives, one message.
+pub(super) fn carries_messages(open: &Open) -> bool {
+    let endpoint = open.file.endpoint();
+    endpoint.is_some_and(|endpoint| endpoint.kind() != Kind::Stream)
+}
+
+/// Whether a read takes something away.
+pub(super) fn has_data(open: &Open) -> bool {
+    let file = &open.file;
+    if file.as_kind::<Pipe>().is_some() || file.as_kind::<Unix>().is_some() {
+        return file.readable_bytes() != Ok(0);
+    }
+    file.ready() & POLLIN != 0
+}
+
+/// Sends one message, whole.
+pub(super) fn send_message(
+    context: &mut Context<'_>,
+    open: &Open,
+    parts: &[(u64, usize)],
+    to: Option<&Address>,
+    may_wait: bool,
+) -> Result {
+    let unix = open.file.as_kind::<Unix>();
+    let most = if unix.is_some() {
+        unix::MOST_MESSAGE
+    } else {
+        MOST_DATAGRAM
+    };
+    let length = Some(total(parts)).filter(|&length| length <= most);
+    let length = length.ok_or(Errno::EMSGSIZE)?;
+    let peer = match (unix, to) {
+        (Some(_), Some(to)) => Some(named(context, to)?),
+        _ => None,
+    };
+    let watched = match &peer {
+        Some(peer) => Some(peer.watched()?),
+        None => None,
+    };
+    let deadline = open.deadline(Way::Write);
+    let sent = with_buffer(context, length, |context, buffer| {
+        if gather(context, parts, 0, &mut buffer[..length])? < length {
+            return Err(Errno::EFAULT);
+        }
+        let bytes = &buffer[..length];
+        let act = || match (unix, &peer) {
+            (Some(socket), Some(peer)) => socket.send_to(bytes, &peer.socket()?),
+            _ => endpoint(open)?.send(bytes, to),
+        };
+        match (act(), &watched) {
+            (Err(Errno::EAGAIN), Some(watched)) if may_wait => {
+                context.wait(&[watched], deadline, act)
+            }
+            (Err(Errno::EAGAIN), None) => context.attempt(open, may_wait, deadline, act),
+            (sent, _) => sent,
+        }
+    })?;
+    Ok(sent as u64)
+}
+
+/// Receives into the parts of a vector: a message, or what a stream has, up to [`STEP`] or
+/// with MSG_WAITALL all.
+pub(super) fn receive(
+    context: &mut Context<'_>,
+    open: &Open,
+    parts: &[(u64, usize)],
+    flags: u32,
+) -> Result<Received> {
+    let may_wait = open.may_wait() && flags & n::MSG_DONTWAIT == 0;
+    let peeks = flags & n::MSG_PEEK != 0;
+    let socket = endpoint(open)?;
+    let is_stream = socket.kind() == Kind::Stream;
+    let waits_for_all = is_stream && may_wait && flags & n::MSG_WAITALL != 0 && !peeks;
+    let length = total(parts);
+    let most = if is_stream { STEP } else { unix::MOST_MESSAGE };
+    let deadline = open.deadline(Way::Read);
+    let mut all = Received::default();
+    loop {
+        let part = (length - all.count).min(most);
+        let received = with_buffer(context, part, |context, buffer| {
+            let to = &mut buffer[..part];
+            open.note_read();
+            let received =
+                context.attempt(open, may_wait, deadline, || socket.receive(to, peeks))?;
+            scatter(context, parts, all.count, &to[..received.count])?;
+            Ok(received)
+        });
+        let received = match received {
+            Ok(received) => received,
+            Err(errno) if all.count == 0 => return Err(errno),
+            Err(_) => return Ok(all),
+        };
+        all.count += received.count;
+        all.length += received.length;
+        all.from = received.from;
+        if received.count == 0 || all.count == length || !waits_for_all {
+            return Ok(all);
+        }
+    }
+}
+
+/// Reads one message into the parts of a vector.
+pub(super) fn receive_parts(
+    context: &mut Context<'_>,
+    open: &Open,
+    parts: &[(u64, usize)],
+) -> Result {
+    may_receive(context, open, parts)?;
+    let received = receive(context, open, parts, 0)?;
+    Ok(received.count as u64)
+}
+
+/// Refuses a destination that cannot be written to before something is taken for it.
+pub(super) fn may_receive(
+    context: &Context<'_>,
+    open: &Open,
+    parts: &[(u64, usize)],
+) -> Result<()> {
+    let first = parts.iter().find(|(_, length)| *length != 0);
+    match first {
+        Some((base, _)) if has_data(open) => context.process.may_write(*base),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn path(context: &Context<'_>, name: &Name) -> Result<alloc::string::String> {
+    let text = core::str::from_utf8(name).map_err(|_| Errno::EINVAL)?;
+    absolute(context, AT_FDCWD as u64, text)
+}
+
+/// The socket of AF_UNIX that an address names, not held: closing it ends a wait for it.
+pub(super) fn named(context: &Context<'_>, address: &Address) -> Result<Named> {
+    let Address::Unix(name) = address else {
+        return Err(Errno::EINVAL);
+    };
+    match name.first() {
+        None => Err(Errno::EINVAL),
+        Some(0) => {
+            let names = context.process.abstract_names.lock();
+            names.get(name).cloned().ok_or(Errno::ECONNREFUSED)
+        }
+        Some(_) => {
+            let path = path(context, name)?;
+            match &context.process.tree.find(&path, Last::Follow)?.kind {
+                NodeKind::Socket(named) => Ok(named.clone()),
+                _ => Err(Errno::ECONNREFUSED),
+            }
+        }
+    }
+}

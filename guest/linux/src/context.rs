@@ -1,0 +1,101 @@
+//! What a system call works with, and waiting.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use tare_libos::thread;
+use tare_libos::time::Instant;
+
+use crate::errno::{Errno, Result};
+use crate::files::{File, Open};
+use crate::process::Process;
+use crate::signals::Mask;
+use crate::thread::{NewThread, Registers, Thread};
+
+/// What a system call works with.
+pub(crate) struct Context<'a> {
+    pub(crate) process: &'a Arc<Process>,
+    pub(crate) thread: &'a Arc<Thread>,
+    pub(crate) registers: &'a mut Registers,
+    /// Vector registers for the thread that this call starts.
+    pub(crate) vectors: Vec<u8>,
+    /// Bytes on their way; kept, so that a call need not allocate them.
+    pub(crate) buffer: Vec<u8>,
+    /// Starts a thread that continues where this one does; gives its number. The loop that
+    /// serves the calls is above them, so that it hands its own start down.
+    pub(crate) start_thread: fn(&mut Context<'_>, &NewThread) -> Result,
+}
+
+impl Context<'_> {
+    /// Calls `act` with another signal mask for the time of the call, if there is one. A
+    /// handler that interrupts it runs with that mask; behind it the old one comes back.
+    pub(crate) fn with_mask<R>(
+        &self,
+        mask: Option<Mask>,
+        act: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let Some(mask) = mask else {
+            return act();
+        };
+        let blocked = &self.thread.blocked;
+        let before = blocked.swap(mask.blockable().0, Ordering::Relaxed);
+        let result = act();
+        if matches!(result, Err(Errno::EINTR)) {
+            *self.thread.saved_mask.lock() = Some(before);
+        } else {
+            blocked.store(before, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Tries `act` until it is something else than EAGAIN, the deadline has passed
+    /// (then EAGAIN), or a signal comes (EINTR). Looks again when a file may have
+    /// changed.
+    pub(crate) fn wait<R>(
+        &self,
+        files: &[&dyn File],
+        deadline: Option<Instant>,
+        mut act: impl FnMut() -> Result<R>,
+    ) -> Result<R> {
+        let waiter = thread::current();
+        let result = loop {
+            files.iter().for_each(|file| file.watch(&waiter));
+            let looked_ns = Instant::now().as_nanos();
+            let result = act();
+            if result.as_ref().err() != Some(&Errno::EAGAIN) {
+                break result;
+            }
+            if self.process.has_signal(self.thread) {
+                break Err(Errno::EINTR);
+            }
+            // What had passed before changes nothing any more: `act` has seen it.
+            let times = files.iter().filter_map(|file| file.deadline_ns(looked_ns));
+            let own = deadline.map(|deadline| deadline.as_nanos());
+            match times.chain(own).min() {
+                None => thread::park(),
+                Some(_) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
+                    break result;
+                }
+                Some(ns) => thread::park_until(Instant::from_nanos(ns)),
+            }
+        };
+        files.iter().for_each(|file| file.unwatch(&waiter));
+        result
+    }
+
+    /// An attempt on an open file, which waits, until the deadline, if it may.
+    pub(crate) fn attempt<R>(
+        &self,
+        open: &Open,
+        may_wait: bool,
+        deadline: Option<Instant>,
+        mut act: impl FnMut() -> Result<R>,
+    ) -> Result<R> {
+        let first = act();
+        if first.as_ref().err() != Some(&Errno::EAGAIN) || !may_wait {
+            return first;
+        }
+        self.wait(&[open.file.as_ref()], deadline, act)
+    }
+}
