@@ -8,8 +8,8 @@
 //! | file | what |
 //! |---|---|
 //! | `choice` | which ring this image runs in |
-//! | [`gate`] | entry code: interrupts, the halt gate, the service gate |
-//! | [`service`] | what ring 3 asks of ring 0: CPUID, MSRs, page tables |
+//! | `gate` | entry code: interrupts, the halt gate, the service gate |
+//! | `service` | what ring 3 asks of ring 0: CPUID, MSRs, page tables |
 //!
 //! Interrupts use one software flag in both rings (`crate::cpu`), so `cli` and
 //! `sti` appear only here and around `hlt`. See ADR 35.
