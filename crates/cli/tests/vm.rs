@@ -13,6 +13,7 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread::sleep;
 use std::time::Duration;
 
 use support::guest::{self, Then};
@@ -56,15 +57,40 @@ fn killing_a_weighing_leaves_no_machine() {
         return;
     }
     let place = Place::new();
-    let image = place.file("tiny", &guest::image("up", Then::Halt));
-    let out = place.path().join("weighed");
-    let words = ["weigh", "http-bursts", "--quick", "--image", &image];
-    let mut weighing = place.tare(&words).arg("--out").arg(out).spawn().unwrap();
     // Its monitor answers: `tare ps` lists a machine before that.
-    eventually("a machine of the weighing runs", || {
+    kill_a_weighing(&place, "a machine of the weighing runs", || {
         let mut names = place.run_directories().into_iter();
         names.any(|name| place.run(&["stats", &name]).code == Some(0))
     });
+}
+
+/// The run directory exists before the monitor executes, which then finds its parent ended:
+/// before, within and after its jail, as it happens.
+#[test]
+fn killing_a_weighing_whose_machine_starts_leaves_no_machine() {
+    if !passt() {
+        return;
+    }
+    let place = Place::new();
+    for step in 0..12 {
+        kill_a_weighing(&place, "a machine of the weighing starts", || {
+            let starts = !place.run_directories().is_empty();
+            if starts {
+                sleep(step * Duration::from_millis(6));
+            }
+            starts
+        });
+    }
+}
+
+fn kill_a_weighing(place: &Place, what: &str, until: impl FnMut() -> bool) {
+    let image = place.file("tiny", &guest::image("up", Then::Halt));
+    let out = tempfile::tempdir().unwrap();
+    let words = ["weigh", "http-bursts", "--quick", "--image", &image];
+    let mut weighing = place.tare(&words);
+    let weighing = weighing.arg("--out").arg(out.path().join("weighed"));
+    let mut weighing = weighing.spawn().unwrap();
+    eventually(what, until);
     weighing.kill().unwrap();
     weighing.wait().unwrap();
     eventually("the machine has ended", || {

@@ -109,10 +109,13 @@ fn enter_jail(config: &MachineConfig, removable: Removable<'_>) -> Result<(), St
         restore: terminal::restore,
     };
     confine::install_violation_handler(on_violation).map_err(of_errno("handle signals"))?;
-    jail::enter(&config.jail)?;
+    let entered = jail::enter(&config.jail);
     let directories = removable.map_or(Vec::new(), Vec::from);
-    confine::drop_capabilities_but_removal(&directories)
-        .map_err(failed_to("drop its capabilities"))?;
+    // Also where the jail failed: it may have changed the user, whose removal of the run
+    // directory needs the capability.
+    let dropped = confine::drop_capabilities_but_removal(&directories);
+    entered?;
+    dropped.map_err(failed_to("drop its capabilities"))?;
     confine::confine_set_up(Files::read_kernel_only(removable)?)?;
     Ok(())
 }

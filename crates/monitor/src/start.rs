@@ -110,6 +110,7 @@ impl StartError {
                 ExitCode::KvmUnsupported
             }
             Self::Load(error) => error.into(),
+            Self::Jail(JailError::ParentEnded) => ExitCode::Terminated,
             Self::Wiring(_) | Self::Bus(_) | Self::Jail(_) | Self::Confine(_) | Self::Io { .. } => {
                 ExitCode::Internal
             }

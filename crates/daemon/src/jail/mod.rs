@@ -66,6 +66,9 @@ pub enum JailError {
         /// Why.
         source: io::Error,
     },
+    /// What started this process ended in the meantime, and the process was to end with it.
+    #[error("the process that started the machine has ended")]
+    ParentEnded,
 }
 
 /// Enters the jail. To be called by a process with one thread. Where the kernel grants no
@@ -91,7 +94,10 @@ fn enter_with(jail: &Jail, program: Option<&Program>) -> Result<(), JailError> {
             source: errno.into(),
         })?;
     }
-    tie.restore().map_err(failed("restore the end's signal"))
+    tie.restore().map_err(|errno| match errno {
+        Errno::SRCH => JailError::ParentEnded,
+        errno => failed("restore the end's signal")(errno),
+    })
 }
 
 fn enter_namespaces(program: Option<&Program>, user: Option<&JailUser>) -> Result<(), JailError> {
