@@ -34,7 +34,6 @@ const UNDONE: &[&str] = &[
     "tare-lab",
     "tare-libos",
     "tare-platform",
-    "tare-rootfs",
     "tare-tailor",
     "tare-vhost",
 ];

@@ -11,12 +11,11 @@ use tar::EntryType;
 
 use super::ImageError;
 use super::limits::{Budget, CompressedReader, StreamReader};
-use super::store::damaged;
+use super::store::{GZIP, damaged};
 use super::zstd::ZstdReader;
 use crate::left_out::LeftOut;
 use crate::tree::{self, Content, Kind, Node};
 
-pub(super) const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Before the name of what is removed (OCI `layer.md`, "Whiteouts").
 const WHITEOUT: &str = ".wh.";

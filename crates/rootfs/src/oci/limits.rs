@@ -18,6 +18,8 @@ const LOOKUPS_PER_ENTRY: u64 = 4096;
 pub(super) const MAX_HEADER_BYTES: u64 = 256 << 10;
 /// Layers of one image; docker makes 127 at most.
 pub(super) const MAX_LAYERS: usize = 512;
+/// Indexes that name indexes: one is usual for several platforms.
+pub(super) const MAX_NESTING: u32 = 3;
 
 /// Limits for unpacking an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! From `index.json` or `manifest.json` to the configuration and the layers.
 
 use std::collections::HashMap;
-use std::io::{self, Read};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use sha2::{Sha256, Sha512};
 
 use super::ImageError;
 use super::choice::{self, Named};
+use super::digest::Digest;
+use super::limits::MAX_NESTING;
 use super::store::Store;
 
 const INDEX: &str = "index.json";
@@ -19,11 +19,6 @@ const NAMES: &[&str] = &[
     "io.containerd.image.name",
     "org.opencontainers.image.ref.name",
 ];
-/// Indexes that name indexes: one is usual for several platforms.
-pub(super) const MAX_NESTING: u32 = 3;
-
-/// Bytes hashed at a time.
-const HASH_CHUNK: usize = 256 << 10;
 
 /// Where an image's parts are.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,86 +34,6 @@ pub(super) struct Manifest {
 pub(super) struct LayerName {
     pub(super) name: String,
     pub(super) digest: Option<Digest>,
-}
-
-/// A digest of an image's part (OCI image specification, `descriptor.md`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Digest {
-    algorithm: Algorithm,
-    digits: String,
-    bytes: Vec<u8>,
-}
-
-/// An algorithm that the specification registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Algorithm {
-    Sha256,
-    Sha512,
-}
-
-impl Algorithm {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Sha256 => "sha256",
-            Self::Sha512 => "sha512",
-        }
-    }
-
-    fn bytes(self) -> usize {
-        match self {
-            Self::Sha256 => 32,
-            Self::Sha512 => 64,
-        }
-    }
-}
-
-impl Digest {
-    pub(super) fn parse(text: &str) -> Result<Self, ImageError> {
-        let bad = || ImageError::BadDigest(text.to_owned());
-        let (name, digits) = text.split_once(':').ok_or_else(bad)?;
-        let algorithm = [Algorithm::Sha256, Algorithm::Sha512]
-            .into_iter()
-            .find(|algorithm| algorithm.name() == name)
-            .ok_or_else(bad)?;
-        let byte = |pair: &[u8]| {
-            let pair = std::str::from_utf8(pair).ok()?;
-            u8::from_str_radix(pair, 16).ok()
-        };
-        let lower = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
-        if digits.len() != 2 * algorithm.bytes() || !digits.chars().all(lower) {
-            return Err(bad());
-        }
-        Ok(Self {
-            algorithm,
-            bytes: digits.as_bytes().chunks(2).filter_map(byte).collect(),
-            digits: digits.to_owned(),
-        })
-    }
-
-    /// The blob's name in an image.
-    pub(super) fn path(&self) -> String {
-        format!("blobs/{}/{}", self.algorithm.name(), self.digits)
-    }
-
-    /// Whether it is the digest of what `part` reads.
-    pub(super) fn matches(&self, part: impl Read) -> io::Result<bool> {
-        let found = match self.algorithm {
-            Algorithm::Sha256 => hash::<Sha256>(part)?,
-            Algorithm::Sha512 => hash::<Sha512>(part)?,
-        };
-        Ok(found == self.bytes)
-    }
-}
-
-fn hash<H: sha2::Digest>(mut part: impl Read) -> io::Result<Vec<u8>> {
-    let mut hash = H::new();
-    let mut chunk = vec![0; HASH_CHUNK];
-    loop {
-        match part.read(&mut chunk)? {
-            0 => return Ok(hash.finalize().to_vec()),
-            n => hash.update(&chunk[..n]),
-        }
-    }
 }
 
 #[derive(Deserialize)]
@@ -256,33 +171,4 @@ pub(super) fn parse<T: DeserializeOwned>(part: &str, document: &[u8]) -> Result<
         part: part.to_owned(),
         source: source.into(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_digests_of_known_algorithms_become_names() {
-        let digits = "0123456789abcdef".repeat(4);
-        for (name, digits) in [("sha256", digits.clone()), ("sha512", digits.repeat(2))] {
-            let digest = Digest::parse(&format!("{name}:{digits}")).unwrap();
-            assert_eq!(digest.path(), format!("blobs/{name}/{digits}"));
-            assert!(!digest.matches(&b""[..]).unwrap());
-        }
-        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-        let empty = Digest::parse(&format!("sha256:{empty}")).unwrap();
-        assert!(empty.matches(&b""[..]).unwrap() && !empty.matches(&b"x"[..]).unwrap());
-        for bad in [
-            "",
-            "sha256:",
-            "sha256:../../etc/passwd",
-            "sha512:00",
-            "md5:d41d8cd98f00b204e9800998ecf8427e",
-            &format!("sha512:{digits}"),
-            &digits,
-        ] {
-            assert!(Digest::parse(bad).is_err(), "{bad}");
-        }
-    }
 }

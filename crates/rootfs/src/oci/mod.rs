@@ -5,6 +5,7 @@
 //! store    blobs by name: files of a directory, parts of an archive
 //! manifest from index.json or manifest.json to configuration and layers
 //! place    where an image lies; choice: which one of several
+//! digest   the checksum of a part
 //! limits   what unpacking may cost
 //! layer    a layer's entries and whiteouts, unpacked within the limits
 //! zstd     layers compressed by zstd
@@ -21,6 +22,7 @@
 #[cfg(test)]
 mod bombs;
 mod choice;
+mod digest;
 mod image;
 mod image_ref;
 mod layer;
@@ -108,7 +110,7 @@ pub enum ImageError {
     /// Documents that refer to each other without end.
     #[error(
         "the image's index is nested too deeply (limit: {} levels)",
-        manifest::MAX_NESTING
+        limits::MAX_NESTING
     )]
     Nested,
     /// For another machine.

@@ -12,11 +12,12 @@ use std::sync::Arc;
 use flate2::bufread::MultiGzDecoder;
 
 use super::ImageError;
-use super::layer::GZIP;
+use super::digest::Digest;
 use super::limits::{LimitError, Limits, MAX_HEADER_BYTES};
-use super::manifest::Digest;
 use crate::host_file::RootDir;
 
+/// How a stream of gzip begins.
+pub(super) const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Largest document, such as a manifest.
 const MAX_DOCUMENT_BYTES: u64 = 4 << 20;
 /// Parts of a compressed archive besides layers.
