@@ -4,10 +4,11 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tare_devices::blk::MAX_QUEUES;
 
-use crate::session::MAX_REGIONS;
-
 /// Most disks of one daemon.
 pub const MOST_DISKS: usize = 16;
+/// Most regions of a disk's memory at a time. A front-end sends up to 8 in one message; one by
+/// one it may add up to this many.
+pub(crate) const MAX_REGIONS: usize = 64;
 /// Mappings of a disk: its regions and those that replace them, one that is found invalid
 /// after it was mapped, the log of requests in flight and the one that replaces it.
 pub(crate) const MAPPINGS_A_DISK: usize = 2 * MAX_REGIONS + 3;

@@ -17,7 +17,7 @@ use tare_daemon::observe::{MemoryObserver, ThreadObserver};
 use tare_daemon::signals;
 use tare_devices::CounterSource;
 
-use crate::serve::Ended;
+use crate::ended::Ended;
 use crate::watchdog::Watchdog;
 
 /// One disk, seen from the main thread.

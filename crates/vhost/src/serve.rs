@@ -7,8 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
-use tare_control::api::Stop;
-use tare_control::exit::ExitCode;
 use tare_control::sentence::chain;
 use tare_daemon::confine::{self, ConfineError, Files, OnViolation, Role};
 use tare_daemon::disk::AdjustableDisk;
@@ -16,12 +14,13 @@ use tare_daemon::main_loop::MainLoop;
 use tare_daemon::observe::MemoryObserver;
 use tare_daemon::poll::Poll;
 use tare_daemon::threads::Threads;
-use tare_daemon::{SetUpError, failed_to, signals};
+use tare_daemon::{SetUpError, failed_to};
 use tare_devices::blk::{Blk, BlkSettings, Disk, Growth, MonotonicClock, choose, paced};
 use tare_devices::virtio::VirtioDevice as _;
 
 use crate::activation::Supervisor;
 use crate::counters::VhostCounters;
+use crate::ended::Ended;
 use crate::failure::complain;
 use crate::io::{Connected, IoLoop, QUEUES};
 use crate::routes::{self, Control, DiskControl, Failure};
@@ -61,31 +60,6 @@ pub struct ServedDisk {
     pub latency: Duration,
     /// Where front-ends connect.
     pub socket: Socket,
-}
-
-/// Why serving ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// A signal.
-    Signal(signals::Request),
-    /// A request on the control socket.
-    Stopped(Stop),
-    /// The I/O thread failed; a sentence.
-    Failed(String),
-}
-
-impl Ended {
-    /// The process's exit code.
-    pub fn code(&self) -> ExitCode {
-        match self {
-            Self::Signal(signals::Request::Interrupt) => ExitCode::Interrupted,
-            Self::Signal(signals::Request::Terminate) | Self::Stopped(Stop::Kill) => {
-                ExitCode::Terminated
-            }
-            Self::Stopped(Stop::PowerOff) => ExitCode::Success,
-            Self::Failed(_) => ExitCode::Internal,
-        }
-    }
 }
 
 /// Serves the disk until a signal or a request; `ready` is called when front-ends

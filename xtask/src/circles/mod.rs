@@ -35,7 +35,6 @@ const UNDONE: &[&str] = &[
     "tare-libos",
     "tare-platform",
     "tare-tailor",
-    "tare-vhost",
 ];
 
 /// Circles in the crates of one package.

@@ -14,10 +14,7 @@ use vm_memory::{FileOffset, GuestAddress, GuestRegionMmap, MmapRegion};
 use tare_devices::GuestRam;
 
 use super::shortened::Watch;
-
-/// Most regions at a time; as many as a front-end sends in one message is 8,
-/// one by one it may add up to this many.
-pub(crate) const MAX_REGIONS: usize = 64;
+use crate::limits::MAX_REGIONS;
 
 /// Why memory is refused.
 #[derive(Debug, thiserror::Error)]

@@ -33,7 +33,6 @@ use crate::counters::VhostCounters;
 use cache_mode::{Belief, Driver};
 pub(crate) use channel::Channel;
 use log_area::LogArea;
-pub(crate) use memory::MAX_REGIONS;
 use memory::Regions;
 use notifier::Kick;
 use ring::Ring;

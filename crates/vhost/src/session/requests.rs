@@ -22,10 +22,11 @@ use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRE
 
 use super::cache_mode::Belief;
 use super::log_area::LogArea;
-use super::memory::{MAX_REGIONS, MemoryError, Place, Regions};
+use super::memory::{MemoryError, Place, Regions};
 use super::notifier::{self, Notifier};
 use super::ring::{Addresses, MAX_SIZE};
 use super::{Session, StartError};
+use crate::limits::MAX_REGIONS;
 
 /// Longest device configuration (`VHOST_USER_CONFIG_SIZE`).
 const CONFIG_BYTES: usize = 256;
