@@ -2,37 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tare_profile::{Call, Profile};
 
-use crate::kernel::KernelSpec;
 use crate::mapping::{Row, Symbol, Trigger, rows};
-
-/// The machine that a kernel is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Target {
-    /// Tare's monitor: PCI, ACPI, PVH.
-    Tare,
-    /// QEMU, any of its PC machines.
-    Qemu,
-    /// Firecracker: virtio over MMIO.
-    Firecracker,
-}
-
-/// A part that a machine has or has not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Part {
-    /// A disk with a root file system.
-    Disk,
-    /// A network card.
-    Network,
-    /// A source of random numbers.
-    Entropy,
-    /// More than one CPU.
-    SeveralCpus,
-}
+use crate::spec::KernelSpec;
 
 /// The symbols that a kernel needs, and what was left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -4,9 +4,9 @@
 use tare_init::Figures;
 use tare_profile::Profile;
 
-use crate::choose::Target;
 use crate::kconfig::Config;
-use crate::kernel::KernelSpec;
+use crate::spec::KernelSpec;
+use crate::target::Target;
 use crate::{machine, missing, refused};
 
 /// Longest sentence of refusals, bytes: some texts, names around each, and three bytes

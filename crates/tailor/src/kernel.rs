@@ -1,24 +1,23 @@
 //! A kernel from its specification: patches, configuration, image and lock.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use tare_host::owned_directory;
-use tare_profile::Profile;
 use tare_rootfs::Cache;
 
 use crate::build::{BuildError, Image};
-use crate::choose::{Choice, Part, Target, choose};
+use crate::choose::{Choice, choose};
 use crate::cut::Cut;
 use crate::kconfig::{Config, KconfigError};
 use crate::lock::{Lock, LockError, Patch};
-use crate::mapping::Symbol;
 use crate::source::{
     ObtainError, PatchError, Source, SourceError, Sources, Tree, patched, switched,
 };
+use crate::spec::KernelSpec;
 use crate::{build, kconfig, lock};
 
 /// Objects of the build, in the kernel's directory.
@@ -27,23 +26,6 @@ pub const OBJECTS: &str = "build";
 pub const LOCK: &str = "kernel.lock";
 /// Held while a kernel is made in its directory.
 const HELD: &str = ".held";
-
-/// What a kernel is made for, and how.
-#[derive(Clone, Debug)]
-pub struct KernelSpec {
-    /// The application's use of the kernel.
-    pub profile: Profile,
-    /// The machine.
-    pub target: Target,
-    /// The machine's parts.
-    pub parts: BTreeSet<Part>,
-    /// Cuts that are taken.
-    pub cuts: BTreeSet<Cut>,
-    /// Symbols that are added, each with the reason.
-    pub add: BTreeMap<Symbol, String>,
-    /// Optional symbols that are built all the same.
-    pub keep: BTreeSet<Symbol>,
-}
 
 /// A kernel and what it was made of.
 #[derive(Clone, Debug)]
@@ -143,33 +125,6 @@ pub enum Patching {
     InPlace,
 }
 
-impl KernelSpec {
-    /// A spec for a profile with the default cuts and the parts that it shows.
-    pub fn new(profile: Profile, target: Target) -> Self {
-        let inet = |family: &str| matches!(family, "AF_INET" | "AF_INET6");
-        let mut sockets = profile.features.sockets.iter();
-        let uses_network = sockets.any(|socket| inet(&socket.family));
-        Self {
-            profile,
-            target,
-            parts: uses_network.then_some(Part::Network).into_iter().collect(),
-            cuts: Cut::by_default(),
-            add: BTreeMap::new(),
-            keep: BTreeSet::new(),
-        }
-    }
-
-    /// The symbols that it needs.
-    pub fn choice(&self) -> Choice {
-        choose(self)
-    }
-
-    fn flags(&self) -> Vec<String> {
-        let flags = self.cuts.iter().filter_map(|cut| cut.flag());
-        flags.map(str::to_owned).collect()
-    }
-}
-
 /// Patches of cuts in the source, by name and text.
 fn patches(cuts: &BTreeSet<Cut>) -> Vec<(&'static str, &'static str)> {
     let all = cuts.iter();
@@ -186,7 +141,7 @@ impl KernelBuilder {
         dir: &Path,
         progress: impl FnMut(&str) -> bool,
     ) -> Result<Kernel, MakeError> {
-        let choice = spec.choice();
+        let choice = choose(spec);
         let sources = self.source.obtain(&self.cache)?;
         let recipe = Recipe {
             sources: &sources,
@@ -236,7 +191,7 @@ impl KernelBuilder {
     /// The configuration of a spec, without building it.
     pub fn configure(&self, spec: &KernelSpec, dir: &Path) -> Result<Config, MakeError> {
         let tree = self.source.tree(&self.cache)?;
-        Ok(kconfig::solve(&tree, dir, &spec.choice())?)
+        Ok(kconfig::solve(&tree, dir, &choose(spec))?)
     }
 
     fn build(

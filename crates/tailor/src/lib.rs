@@ -36,6 +36,8 @@ pub mod report;
 pub mod root;
 pub mod search;
 pub mod source;
+pub mod spec;
 pub mod tailoring;
+pub mod target;
 #[cfg(test)]
 mod testing;

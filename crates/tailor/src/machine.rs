@@ -13,7 +13,7 @@ use tare_abi::exit::STATUS_LINE;
 use tare_qemu::{self as qemu, Accelerator, CommandLine, GuestSystem, HostForward, MachineType};
 use tare_rootfs::guest::{CMDLINE, WORDS};
 
-use crate::choose::Target;
+use crate::target::Target;
 
 /// Between two looks at a machine.
 const PAUSE: Duration = Duration::from_millis(20);

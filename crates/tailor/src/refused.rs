@@ -9,10 +9,10 @@ use tare_profile::{
     names, paths, table,
 };
 
-use crate::choose::Choice;
+use crate::choose::{Choice, choose};
 use crate::kconfig::Config;
-use crate::kernel::KernelSpec;
 use crate::mapping::Symbol;
+use crate::spec::KernelSpec;
 
 /// `SOCK_NONBLOCK` and `SOCK_CLOEXEC` (`include/linux/net.h`).
 const SOCKET_FLAGS: u64 = 0o2_004_000;
@@ -48,7 +48,7 @@ pub(crate) fn suspects(
             mut symbols,
             optional,
             ..
-        } = spec.choice();
+        } = choose(&spec);
         symbols.extend(optional);
         symbols
     };
@@ -177,7 +177,7 @@ fn without_ids(mut refusal: Refusal) -> Refusal {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::choose::Target;
+    use crate::target::Target;
 
     fn refusal(call: &str, error: u16, selectors: &[u64], text: Option<&str>) -> Refusal {
         Refusal {

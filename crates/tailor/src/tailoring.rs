@@ -12,11 +12,13 @@ use tare_qemu::MachineType;
 use tare_rootfs::modules::Module;
 
 use crate::build::Reach;
+use crate::choose::choose;
 use crate::kconfig::{Config, KconfigError};
-use crate::kernel::{Kernel, KernelBuilder, KernelSpec, MakeError};
+use crate::kernel::{Kernel, KernelBuilder, MakeError};
 use crate::mapping::Symbol;
 use crate::prove::{Proof, ProofConfig, ProveError, prove};
 use crate::root::Application;
+use crate::spec::KernelSpec;
 use crate::{machine, missing, refused, search};
 
 /// Consoles of the proofs, in the kernel's directory.
@@ -290,7 +292,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
         proof: Proof,
         refused: Reasons,
     ) -> Result<(Kernel, Proof), TailorError> {
-        let optional: BTreeSet<Symbol> = self.spec.choice().optional.into_keys().collect();
+        let optional: BTreeSet<Symbol> = choose(&self.spec).optional.into_keys().collect();
         let known = self.tailoring.debian;
         let known = known.map(|debian| missing::known(&kernel.config, debian.config));
         let known = known.unwrap_or_default();

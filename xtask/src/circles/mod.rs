@@ -34,7 +34,6 @@ const UNDONE: &[&str] = &[
     "tare-lab",
     "tare-libos",
     "tare-platform",
-    "tare-tailor",
 ];
 
 /// Circles in the crates of one package.

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use tare_tailor::check::Check;
-use tare_tailor::choose::{Part, Target};
 use tare_tailor::cut::Cut;
 use tare_tailor::mapping::Symbol;
+use tare_tailor::target::{Part, Target};
 
 /// `tare tailor`.
 #[derive(Debug, Args)]

@@ -10,10 +10,11 @@ use tare_rootfs::modules::Module;
 use tare_rootfs::{Kernel as DebianKernel, Tree};
 use tare_tailor::cut::Cut;
 use tare_tailor::kconfig::{Config, Prompts};
-use tare_tailor::kernel::{KernelBuilder, KernelSpec, MakeError, OBJECTS};
+use tare_tailor::kernel::{KernelBuilder, MakeError, OBJECTS};
 use tare_tailor::prove::{ProofConfig, ProveError, weigh_boot};
 use tare_tailor::report::{Boots, CutLine, KernelFigures, Report, SCHEMA};
 use tare_tailor::root::Application;
+use tare_tailor::spec::KernelSpec;
 use tare_tailor::tailoring::{Control, Tailored};
 use tare_tailor::{calls, code};
 
@@ -193,7 +194,7 @@ impl Figures<'_> {
             spec.cuts.remove(&cut);
         }
         if cut == Cut::Smp {
-            spec.parts.insert(tare_tailor::choose::Part::SeveralCpus);
+            spec.parts.insert(tare_tailor::target::Part::SeveralCpus);
         }
         let other = self.builder.configure(&spec, &self.dir.join("each-cut"))?;
         let count = |config: &Config| i64::try_from(config.options()).unwrap_or(0);

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use tare_profile::{Profile, Way};
 use tare_tailor::check::Check;
-use tare_tailor::choose::Part;
 use tare_tailor::cut::Cut;
-use tare_tailor::kernel::KernelSpec;
+use tare_tailor::spec::KernelSpec;
+use tare_tailor::target::Part;
 
 use super::args::{Keep, TailorArgs};
 
@@ -88,7 +88,13 @@ mod tests {
         let parsed = Words::try_parse_from(all).map(|words| words.args);
         let spec = parsed.map(|args| spec(Profile::empty(), &args));
         let smp = Symbol::new("SMP");
-        spec.is_ok_and(|spec| smp.is_some_and(|smp| spec.choice().symbols.contains_key(&smp)))
+        spec.is_ok_and(|spec| {
+            smp.is_some_and(|smp| {
+                tare_tailor::choose::choose(&spec)
+                    .symbols
+                    .contains_key(&smp)
+            })
+        })
     }
 
     #[test]

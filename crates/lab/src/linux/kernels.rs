@@ -10,13 +10,15 @@ use std::process::{Command, Stdio};
 use tare_rootfs::kernel::debian;
 use tare_rootfs::modules::Module;
 use tare_rootfs::{Cache, Tree};
-use tare_tailor::choose::{Part, Target};
+use tare_tailor::choose::choose;
 use tare_tailor::cut::Cut;
 use tare_tailor::kconfig::{Config, KconfigError};
-use tare_tailor::kernel::{KernelBuilder, KernelSpec, LOCK, MakeError, Patching};
+use tare_tailor::kernel::{KernelBuilder, LOCK, MakeError, Patching};
 use tare_tailor::lock::{self, Lock};
 use tare_tailor::mapping::Symbol;
 use tare_tailor::source::{Source, Sources};
+use tare_tailor::spec::KernelSpec;
+use tare_tailor::target::{Part, Target};
 
 use super::LinuxError;
 use super::catalog::App;
@@ -83,7 +85,7 @@ pub(crate) fn is_same(
     other: &BTreeSet<Cut>,
 ) -> Result<bool, LinuxError> {
     let ingredients = |cuts: &BTreeSet<Cut>| {
-        let symbols = order(app, cuts)?.choice().symbols.into_keys();
+        let symbols = choose(&order(app, cuts)?).symbols.into_keys();
         let of_source = cuts.iter().map(|cut| (cut.patch(), cut.flag()));
         let of_source = of_source.filter(|it| *it != (None, None));
         Ok::<_, LinuxError>((symbols.collect::<Vec<_>>(), of_source.collect::<Vec<_>>()))
@@ -146,7 +148,7 @@ fn bootable(name: &str, (lock, image): (Lock, PathBuf)) -> Bootable {
 /// The directory of a kernel request: another source, list of symbols, cut,
 /// patch or compiler is another kernel.
 fn key(app: &App, order: &KernelSpec, sources: &Sources) -> String {
-    let choice = order.choice();
+    let choice = choose(order);
     let symbols: Vec<&str> = choice.symbols.keys().map(Symbol::name).collect();
     let cuts: Vec<&str> = order.cuts.iter().map(|cut| cut.name()).collect();
     let patches: String = order.cuts.iter().filter_map(|cut| cut.patch()).collect();

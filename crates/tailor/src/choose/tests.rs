@@ -4,6 +4,7 @@ use tare_profile::{FileUse, OptionUse, SocketUse};
 
 use super::*;
 use crate::cut::Cut;
+use crate::target::{Part, Target};
 
 fn profile(calls: &[(&str, u64, u64)]) -> Profile {
     let mut profile = Profile::empty();

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use tare_profile::{Call, Profile, SocketUse};
 
 use super::*;
-use crate::choose::{Part, Target, choose};
+use crate::choose::choose;
 use crate::cut::Cut;
-use crate::kernel::KernelSpec;
+use crate::spec::KernelSpec;
+use crate::target::{Part, Target};
 use crate::testing::tree;
 
 fn everything(target: Target, cuts: &BTreeSet<Cut>) -> Choice {

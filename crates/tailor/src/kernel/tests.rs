@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+use tare_profile::Profile;
+
 use super::*;
+use crate::mapping::Symbol;
+use crate::target::{Part, Target};
 
 /// Makes a configuration of what was requested, and an "image" of it.
 const MAKEFILE: &str = "VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 1\n\

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::choose::{Part, Target};
 use crate::cut::Cut;
+use crate::target::{Part, Target};
 
 /// A configuration symbol that is set to `y`, without `CONFIG_`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]

@@ -144,7 +144,7 @@ fn always_needed() -> BTreeSet<&'static str> {
     let by_default = crate::cut::Cut::by_default();
     let counts = |row: &&Row| match &row.trigger {
         Trigger::Always => true,
-        Trigger::Parts(parts) => parts.contains(&crate::choose::Part::Network),
+        Trigger::Parts(parts) => parts.contains(&crate::target::Part::Network),
         _ => false,
     };
     let is_cut = |row: &Row| row.cut.is_some_and(|cut| by_default.contains(&cut));

@@ -1,0 +1,49 @@
+//! What a kernel is made for: an application's profile, a machine, and cuts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tare_profile::Profile;
+
+use crate::cut::Cut;
+use crate::mapping::Symbol;
+use crate::target::{Part, Target};
+
+/// What a kernel is made for, and how.
+#[derive(Clone, Debug)]
+pub struct KernelSpec {
+    /// The application's use of the kernel.
+    pub profile: Profile,
+    /// The machine.
+    pub target: Target,
+    /// The machine's parts.
+    pub parts: BTreeSet<Part>,
+    /// Cuts that are taken.
+    pub cuts: BTreeSet<Cut>,
+    /// Symbols that are added, each with the reason.
+    pub add: BTreeMap<Symbol, String>,
+    /// Optional symbols that are built all the same.
+    pub keep: BTreeSet<Symbol>,
+}
+
+impl KernelSpec {
+    /// A spec for a profile with the default cuts and the parts that it shows.
+    pub fn new(profile: Profile, target: Target) -> Self {
+        let inet = |family: &str| matches!(family, "AF_INET" | "AF_INET6");
+        let mut sockets = profile.features.sockets.iter();
+        let uses_network = sockets.any(|socket| inet(&socket.family));
+        Self {
+            profile,
+            target,
+            parts: uses_network.then_some(Part::Network).into_iter().collect(),
+            cuts: Cut::by_default(),
+            add: BTreeMap::new(),
+            keep: BTreeSet::new(),
+        }
+    }
+
+    /// What the cuts add to the compiler's command line.
+    pub(crate) fn flags(&self) -> Vec<String> {
+        let flags = self.cuts.iter().filter_map(|cut| cut.flag());
+        flags.map(str::to_owned).collect()
+    }
+}
