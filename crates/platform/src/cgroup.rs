@@ -10,13 +10,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use tare_pin::CpuList;
 
+use crate::cgroup_end::empty;
 use crate::journal::{Change, Journal, JournalError};
-use crate::processes;
 
 /// CFS's period, us.
 pub const PERIOD_US: u64 = 100_000;
@@ -26,11 +24,8 @@ const HOLDERS: [&str; 4] = ["freezer", "systemd", "unified", "pids"];
 /// Enters the groups: `GROUP... -- COMMAND...`
 const ENTER: &str =
     r#"while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs"; shift; done; shift; exec "$@""#;
-/// Killed processes are gone within this.
-const GONE: Duration = Duration::from_secs(5);
 /// Controllers that a group of version 2 hands down.
 const SUBTREE: &str = "cgroup.subtree_control";
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// Control groups that cannot be made as asked.
 #[derive(Debug, thiserror::Error)]
@@ -214,11 +209,6 @@ fn give(group: &Path, cpus: &str) -> io::Result<()> {
     }
 }
 
-/// Takes a controller back, unless others have come to use it.
-pub(crate) fn take_back(path: &Path, controller: &str) {
-    let _ = write(path, &format!("-{controller}"));
-}
-
 fn lists(path: &Path, controller: &str) -> bool {
     let list = fs::read_to_string(path);
     list.is_ok_and(|list| list.split_whitespace().any(|name| name == controller))
@@ -247,40 +237,6 @@ fn write(path: &Path, text: &str) -> Result<(), CgroupError> {
         path: path.to_owned(),
         source,
     })
-}
-
-fn members(dir: &Path) -> Vec<u32> {
-    let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-    text.lines().filter_map(|line| line.parse().ok()).collect()
-}
-
-/// Kills all processes within until none is left; returns how many there were.
-fn empty(dir: &Path) -> usize {
-    let begin = Instant::now();
-    let first = members(dir).len();
-    while begin.elapsed() < GONE {
-        let left = members(dir);
-        if left.is_empty() {
-            break;
-        }
-        left.into_iter().for_each(processes::kill);
-        thread::sleep(PAUSE);
-    }
-    first
-}
-
-/// Ends what is in a group and removes it.
-pub fn remove(dir: &Path) {
-    if !dir.exists() {
-        return;
-    }
-    for child in fs::read_dir(dir).into_iter().flatten().flatten() {
-        if child.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove(&child.path());
-        }
-    }
-    empty(dir);
-    let _ = fs::remove_dir(dir);
 }
 
 /// Throttled time of a group, us; `None` where it has no quota.

@@ -8,91 +8,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::str::FromStr;
 
 use rustix::process::{Resource, getrlimit};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tare_host::owned_directory;
 
 use crate::bare;
 use crate::cgroup::{self, Groups, PERIOD_US};
+use crate::engine::{Engine, run_directory};
 use crate::journal::{Change, Journal};
 use crate::output::{Report, Watch};
 use crate::pin;
 use crate::place::{Limit, Place};
 use crate::program::{self, Timeout};
 use crate::step::{PATH, Step, StepError};
-
-/// What starts containers on the host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Engine {
-    /// runc alone.
-    #[default]
-    Runc,
-    /// podman, conmon and runc.
-    Podman,
-}
-
-impl Engine {
-    /// Its program, and its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Runc => "runc",
-            Self::Podman => "podman",
-        }
-    }
-
-    /// Its command line with the directory of its state.
-    fn command(self, state: &Path, id: &str) -> Command {
-        let mut command = Command::new(self.name());
-        match self {
-            Self::Runc => command.arg("--root").arg(state),
-            Self::Podman => command
-                .args(["--runtime", "runc", "--cgroup-manager", "cgroupfs"])
-                .args(["--events-backend", "none", "--storage-driver", "vfs"])
-                .arg("--root")
-                .arg(state.join("root"))
-                .arg("--runroot")
-                .arg(run_directory(id))
-                .arg("--tmpdir")
-                .arg(run_directory(id).join("tmp")),
-        };
-        command
-    }
-
-    /// Removes a container, running or not.
-    pub fn delete(self, state: &Path, id: &str) {
-        let (state_of, args): (_, &[&str]) = match self {
-            Self::Runc => (state.join(id), &["delete", "--force"]),
-            Self::Podman => (state.join("root"), &["rm", "--force", "--time", "0"]),
-        };
-        if state_of.exists() {
-            let _ = self.command(state, id).args(args).arg(id).output();
-        }
-    }
-}
-
-/// Where podman keeps what does not outlive a boot: it refuses long paths there.
-fn run_directory(id: &str) -> PathBuf {
-    Path::new("/run").join(id)
-}
-
-/// A name that is not an engine's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("containers are started by runc or by podman")]
-pub struct UnknownEngine;
-
-impl FromStr for Engine {
-    type Err = UnknownEngine;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut all = [Self::Runc, Self::Podman].into_iter();
-        all.find(|engine| engine.name() == text)
-            .ok_or(UnknownEngine)
-    }
-}
 
 /// A container that has its step and waits to be started.
 #[derive(Debug)]

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use tare_host::journal::{self, JournalFile, boot_id};
 use tare_host::owned_directory;
 
-use crate::container::Engine;
-use crate::{cgroup, processes};
+use crate::engine::Engine;
+use crate::{cgroup_end, processes};
 
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,8 +155,8 @@ fn undo(changes: &[Change]) {
         match change {
             Change::Boot { .. } => {}
             Change::Directory { path } => remove(path),
-            Change::Cgroup { path } => cgroup::remove(path),
-            Change::Controller { path, name } => cgroup::take_back(path, name),
+            Change::Cgroup { path } => cgroup_end::remove(path),
+            Change::Controller { path, name } => cgroup_end::take_back(path, name),
             Change::Setting { path, was } => drop(fs::write(path, was)),
             Change::Process { pid, start } => processes::end_tree(*pid, *start),
             Change::Container { engine, state, id } => engine.delete(state, id),

@@ -22,7 +22,9 @@
 pub mod autogroup;
 pub mod bare;
 pub mod cgroup;
+mod cgroup_end;
 pub mod container;
+pub mod engine;
 pub mod journal;
 pub mod machine;
 mod output;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use support::{Blind, Stage, step};
 use tare_platform::cgroup;
-use tare_platform::container::{Containers, Engine, Limits};
+use tare_platform::container::{Containers, Limits};
+use tare_platform::engine::Engine;
 use tare_platform::{StepError, Timeout, Verdict, Watch, pin};
 
 const LONG: Timeout<'static> = Timeout {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tare_platform::Platform;
-use tare_platform::container::Engine;
+use tare_platform::engine::Engine;
 
 /// Options of the platforms' experiment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -33,7 +33,6 @@ const UNDONE: &[&str] = &[
     "tare-hv",
     "tare-lab",
     "tare-libos",
-    "tare-platform",
 ];
 
 /// Circles in the crates of one package.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{getegid, geteuid};
 use serde_json::{Value, json};
 use tare_control::stats::Stats;
-use tare_platform::container::Engine;
+use tare_platform::engine::Engine;
 use tempfile::TempDir;
 
 use super::{Appliance, ApplianceError};
