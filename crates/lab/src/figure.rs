@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tare_stats::{Interval, count_interval, mean_interval, quantile_interval, signed_rank};
 
-use crate::table::number;
+use crate::number::number;
 
 /// One figure of `summary.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

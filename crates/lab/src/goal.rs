@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tare_control::stats::Kvm;
 
 use crate::figure::{Figure, Statistic};
-use crate::table::number;
+use crate::number::number;
 
 /// The most a figure may be, where the goal applies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

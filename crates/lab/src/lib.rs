@@ -24,6 +24,7 @@ mod bench;
 mod compare;
 mod direction;
 mod error;
+mod experiment;
 mod experiments;
 mod export;
 mod figure;
@@ -32,6 +33,7 @@ mod host;
 mod interrupt;
 mod linux;
 mod load;
+mod number;
 mod observe;
 mod outcome;
 mod pin;
@@ -74,18 +76,18 @@ pub fn print_calls(count: usize) -> std::io::Result<()> {
 pub mod kit {
     pub use crate::bench::{Bench, RunError};
     pub use crate::error::WeighError;
-    pub use crate::experiments::{Entry, Experiment, Merged, ReportText, Subject, no_cuts};
+    pub use crate::experiment::{Entry, Experiment, Merged, Subject, no_cuts};
     pub use crate::figure::{Figure, Samples, Spread, Statistic, find, median, value};
     pub use crate::goal::{Goal, Judgement};
     pub use crate::host::{HostFacts, sha256_of_text};
     pub use crate::interrupt::{Interrupt, Interrupted};
+    pub use crate::number::number;
     pub use crate::progress::Progress;
     pub use crate::record::Recorder;
     pub use crate::replay::Record;
     pub use crate::report::svg::{Bar, bars, legend};
-    pub use crate::report::{Section, escape, table};
+    pub use crate::report::{ReportText, Section, escape, table};
     pub use crate::request::{Depth, WeighRequest};
-    pub use crate::table::number;
 }
 
 /// Experiments of this crate.

@@ -14,7 +14,7 @@ use crate::appliance::Executor;
 use crate::appliance::tare::TareRun;
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
-use crate::experiments::{Entry, Experiment, Subject};
+use crate::experiment::{Entry, Experiment, Subject};
 use crate::export;
 use crate::figure::{self, Figure};
 use crate::goal::{Judgement, Verdict, verdicts};

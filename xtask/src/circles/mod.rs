@@ -31,7 +31,6 @@ const UNDONE: &[&str] = &[
     "tare-guest-kv",
     "tare-hal",
     "tare-hv",
-    "tare-lab",
     "tare-libos",
 ];
 

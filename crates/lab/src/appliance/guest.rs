@@ -10,7 +10,7 @@ use tare_control::stats::Stats;
 use tare_probe::vm::{self, Vm};
 
 use super::ApplianceError;
-use super::tare::Machine;
+use super::process::TareProcess;
 use crate::interrupt::{Interrupt, SLICE};
 use crate::observe::{CpuReading, descendants};
 
@@ -123,7 +123,7 @@ fn linux_arguments(spec: &GuestSpec, linux: &LinuxGuest, name: &str, cpus: &str)
     words.chain(linux.command.iter().cloned()).collect()
 }
 
-impl Guest for Machine {
+impl Guest for TareProcess {
     fn record(
         &mut self,
         timeout: Duration,
@@ -153,17 +153,17 @@ impl Guest for Machine {
 
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
         self.check()?;
-        Machine::cpu(self)
+        TareProcess::cpu(self)
     }
 
     fn set(&mut self, change: &SettingsChange) -> Result<Option<Settings>, ApplianceError> {
         self.check()?;
-        Machine::set(self, change)
+        TareProcess::set(self, change)
     }
 
     fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
         self.check()?;
-        Machine::stats(self)
+        TareProcess::stats(self)
     }
 
     fn vm(&self) -> Option<Vm> {

@@ -4,27 +4,27 @@
 //! An [`Appliance`] ends when it is dropped, whatever way its owner left.
 
 use std::fs;
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tare_control::client::ClientError;
-use tare_control::exit::ExitCode;
 use tare_control::stats::Stats;
 
-use crate::interrupt::{Interrupt, Interrupted};
+use crate::interrupt::Interrupt;
 use crate::observe::CpuReading;
 
 mod console;
 mod contained;
+mod error;
 #[cfg(test)]
 pub(crate) mod fake;
 mod guest;
+mod process;
 mod served;
 pub(crate) mod tare;
 
+pub(crate) use error::ApplianceError;
 pub(crate) use guest::{Guest, GuestSpec, LinuxGuest};
 pub(crate) use served::ServedGuest;
 
@@ -108,62 +108,5 @@ pub(crate) trait Appliance {
     /// Size of its image file.
     fn image_bytes(&self) -> Option<u64> {
         Some(fs::metadata(self.image()?).ok()?.len())
-    }
-}
-
-/// What went wrong with a machine.
-#[derive(Debug, thiserror::Error)]
-pub enum ApplianceError {
-    /// `tare run` could not be executed.
-    #[error("cannot execute {}", .path.display())]
-    Execute {
-        /// The executable.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// No port, pipe or thread for it.
-    #[error("cannot prepare a machine")]
-    Prepare(#[source] io::Error),
-    /// It ended by itself.
-    #[error("the machine ended with exit code {code}: {said}")]
-    Ended {
-        /// Exit code of `tare run`; -1 for a signal.
-        code: i32,
-        /// The last lines that it said.
-        said: String,
-    },
-    /// It did not come to serve.
-    #[error("the machine did not serve within {0:?}")]
-    NotServing(Duration),
-    /// It printed nothing more.
-    #[error("the machine printed no figures for {0:?}")]
-    Silent(Duration),
-    /// Its control socket failed.
-    #[error("the machine's statistics are not available")]
-    Control(#[from] ClientError),
-    /// Its threads could not be read.
-    #[error("the machine's CPU time cannot be read")]
-    Cpu(#[source] io::Error),
-    /// A signal came meanwhile.
-    #[error(transparent)]
-    Interrupted(#[from] Interrupted),
-}
-
-impl ApplianceError {
-    /// The exit code that fits.
-    pub(crate) fn exit_code(&self) -> ExitCode {
-        let known = |code: i32| {
-            let all = ExitCode::ALL.iter().map(|(known, _)| *known);
-            all.filter(|known| *known != ExitCode::Success)
-                .find(|known| i32::from(*known as u8) == code)
-        };
-        match self {
-            Self::Execute { .. } | Self::Prepare(_) | Self::Cpu(_) => ExitCode::Internal,
-            Self::Ended { code, .. } => known(*code).unwrap_or(ExitCode::WeighFailed),
-            Self::NotServing(_) | Self::Silent(_) => ExitCode::WeighFailed,
-            Self::Control(_) => ExitCode::ControlFailed,
-            Self::Interrupted(interrupted) => interrupted.exit_code(),
-        }
     }
 }

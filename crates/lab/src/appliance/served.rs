@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use super::ApplianceError;
 use super::console::Console;
 use super::guest::Guest;
-use super::tare::{Machine, code};
+use super::process::{TareProcess, code};
 use crate::interrupt::{Interrupt, SLICE};
 use crate::observe::CpuReading;
 
@@ -48,7 +48,7 @@ pub(crate) struct ServedGuest {
 /// QEMU and its disk. Dropping it ends both, QEMU first.
 pub(super) struct Served {
     qemu: Qemu,
-    disk: Machine,
+    disk: TareProcess,
     _socket: TempDir,
 }
 
@@ -56,7 +56,7 @@ impl Served {
     /// Starts QEMU once `disk` is served on `socket`.
     pub(super) fn start(
         spec: &ServedGuest,
-        mut disk: Machine,
+        mut disk: TareProcess,
         socket: TempDir,
     ) -> Result<Self, ApplianceError> {
         let path = socket_in(&socket);

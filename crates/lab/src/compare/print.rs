@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Change, Compared, Row};
 use crate::export::{in_markdown, quoted};
-use crate::table::number;
+use crate::number::number;
 
 /// A line about figures by their number, if there are any.
 fn counted(out: &mut String, count: usize, all: usize, what: &str) {

@@ -9,10 +9,11 @@ use serde_json::Value;
 use tare_control::stats::Kvm;
 use tempfile::TempDir;
 
+use super::ALL;
 use super::ping_pong::PingPong;
-use super::{ALL, Experiment};
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::{Fakes, Fault};
+use crate::experiment::Experiment;
 use crate::figure::Figure;
 use crate::interrupt::Interrupt;
 use crate::outcome::Outcome;

@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use tare_host::printable::{printable, printable_lines};
 
-use crate::experiments::ReportText;
 use crate::figure::{Figure, find};
 use crate::goal::Judgement;
+use crate::report::ReportText;
 use crate::summary::Summary;
 
 /// `figures.csv`: a line for each figure (RFC 4180).
@@ -146,7 +146,7 @@ pub(crate) fn markdown(summary: &Summary, text: &ReportText) -> String {
             Judgement::Missed => "**missed**",
             other => other.word(),
         };
-        let (name, limit) = (in_code(&goal.figure), crate::table::number(goal.at_most));
+        let (name, limit) = (in_code(&goal.figure), crate::number::number(goal.at_most));
         let _ = writeln!(out, "| `{name}` | {measured} | {limit} | {verdict} |");
     }
     out.push_str("\n| figure | value (95 % interval, or range) | unit | is a | n |\n");

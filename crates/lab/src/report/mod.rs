@@ -3,29 +3,19 @@
 
 pub(crate) mod coalescing;
 mod page;
+mod section;
 pub(crate) mod svg;
 mod text;
 
 use std::time::Duration;
 
-use crate::experiments::ReportText;
 use crate::goal::Goal;
 use crate::outcome::Ending;
 use crate::summary::Summary;
 
 pub(crate) use page::html;
+pub use section::{ReportText, Section};
 pub use text::{escape, table};
-
-/// A part of a report: a title, a sentence, and HTML that is safe already.
-#[derive(Clone, Debug)]
-pub struct Section {
-    /// Title.
-    pub title: String,
-    /// How to read it.
-    pub lead: String,
-    /// Chart or table.
-    pub html: String,
-}
 
 /// All that a report is made from.
 pub(crate) struct Report<'a> {

@@ -8,9 +8,9 @@ use super::text::{escape, list};
 use super::{Report, Section};
 use crate::figure::{Figure, needed};
 use crate::goal::{Goal, Judgement, judge};
+use crate::number::number;
 use crate::outcome::Ending;
 use crate::summary::Summary;
-use crate::table::number;
 
 const STYLE: &str = include_str!("style.css");
 

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
+use crate::appliance::process::GRACE;
 use crate::interrupt::Interrupted;
 
 /// An executable shell script in a directory of its own.
@@ -133,7 +134,7 @@ fn a_socket_that_does_not_speak_http_means_no_statistics() {
         stream.write_all(b"{\"QMP\": {}}\r\n").unwrap();
         std::thread::sleep(GRACE);
     });
-    let mut machine = Machine {
+    let mut machine = TareProcess {
         child: Command::new("sleep").arg("60").spawn().unwrap(),
         console: Console::default(),
         started: Instant::now(),

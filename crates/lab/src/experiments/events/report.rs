@@ -1,13 +1,12 @@
 //! What the messages say.
 
 use super::{ARMS, PER_MESSAGE, ROUND_TRIP};
-use crate::experiments::ReportText;
 use crate::experiments::guest_bench::not_measured;
 use crate::experiments::ping_pong::PingPong;
 use crate::figure::{Figure, value};
+use crate::number::number;
 use crate::report::svg::percentiles;
-use crate::report::{Section, table};
-use crate::table::number;
+use crate::report::{ReportText, Section, table};
 
 pub(super) fn report_text(experiment: &PingPong, figures: &[Figure]) -> ReportText {
     ReportText {

@@ -19,11 +19,12 @@ use tare_control::stats::Kvm;
 use self::data::{Data, Turn};
 use self::wakeups::Wakeups;
 use super::guest_bench::{self, Place};
-use super::{Experiment, ReportText};
 use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
+use crate::experiment::Experiment;
 use crate::figure::Figure;
 use crate::goal::Goal;
+use crate::report::ReportText;
 use crate::request::Depth;
 
 /// Start, boot and end of a machine.

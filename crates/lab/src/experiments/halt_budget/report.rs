@@ -6,11 +6,10 @@ use tare_policy::halt::{Costs, Halt};
 
 use super::simulate::{self, Point};
 use super::{BUDGET, HaltBudget, Load, Policy};
-use crate::experiments::ReportText;
 use crate::figure::{Figure, value};
+use crate::number::number;
 use crate::report::svg::{Mark, scatter};
-use crate::report::{Section, table};
-use crate::table::number;
+use crate::report::{ReportText, Section, table};
 
 /// Wake-ups on hardware as KVM Message Passing 2015 reports them, used where this machine's
 /// own are indistinguishable.

@@ -14,10 +14,11 @@ use tare_control::stats::Kvm;
 use super::HttpBursts;
 use super::arms::Arm;
 use crate::bench::{Bench, RunError};
-use crate::experiments::{Experiment, ReportText};
+use crate::experiment::Experiment;
 use crate::figure::{Figure, Samples, Statistic};
 use crate::goal::Goal;
 use crate::replay::Record;
+use crate::report::ReportText;
 use crate::request::Depth;
 
 /// What a machine is planned to take.

@@ -4,7 +4,7 @@ use super::data::Data;
 use super::goals::GOALS;
 use super::plan::SOURCE_RATE;
 use crate::figure::{Figure, value};
-use crate::table::number;
+use crate::number::number;
 
 /// Ready threads that wait this share of the time (percent) say that others
 /// wanted the CPUs.

@@ -37,11 +37,12 @@ use self::data::Data;
 use self::plan::{Plan, ms};
 use self::sample::Phase;
 use self::session::{BOOT, FILE, Session, Turn, body, spec};
-use super::{Experiment, ReportText};
 use crate::bench::{Bench, RunError};
+use crate::experiment::Experiment;
 use crate::figure::Figure;
 use crate::goal::Goal;
 use crate::replay::Record;
+use crate::report::ReportText;
 use crate::request::Depth;
 
 /// Time that starting, serving and ending a machine is planned to take.

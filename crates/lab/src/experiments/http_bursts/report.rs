@@ -6,11 +6,10 @@ use super::data::Data;
 use super::findings::limitations;
 use super::plan::{Plan, SOURCE_RATE};
 use super::tables::{comparison, glance, on_linux, threads};
-use crate::experiments::ReportText;
 use crate::figure::{Figure, value};
-use crate::report::Section;
+use crate::number::number;
 use crate::report::svg::percentiles;
-use crate::table::number;
+use crate::report::{ReportText, Section};
 
 /// The report of a run, complete or not.
 pub(crate) fn report_text(plan: &Plan, data: &Data, figures: &[Figure]) -> ReportText {

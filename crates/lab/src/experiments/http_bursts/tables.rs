@@ -5,8 +5,8 @@ use super::data::{Data, LATENCIES};
 use super::linux::Side;
 use super::sample::{CpuSample, Phase};
 use crate::figure::{Figure, find, value};
+use crate::number::number;
 use crate::report::{Section, table};
-use crate::table::number;
 
 /// The arms side by side.
 pub(super) fn glance(figures: &[Figure]) -> String {

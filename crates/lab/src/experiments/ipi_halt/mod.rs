@@ -20,11 +20,12 @@ use tare_control::stats::Kvm;
 
 use self::host::HostError;
 use super::guest_bench::{self, Data, Place};
-use super::{Experiment, ReportText};
 use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
+use crate::experiment::Experiment;
 use crate::figure::{Figure, median};
 use crate::goal::Goal;
+use crate::report::ReportText;
 use crate::request::Depth;
 
 /// Time from the halt to the interrupt, as in KVM Message Passing 2015.

@@ -3,12 +3,11 @@
 use tare_account::Step;
 
 use super::{Arm, GAP, IpiHalt, QUANTILES, WAKE, turn_figure};
-use crate::experiments::ReportText;
 use crate::experiments::guest_bench::{self, Data, exchanged, not_measured};
 use crate::figure::{Figure, find, median, quantile, value};
+use crate::number::number;
 use crate::report::svg::{Distribution, percentiles};
-use crate::report::{Section, table};
-use crate::table::number;
+use crate::report::{ReportText, Section, table};
 
 /// The table of KVM Message Passing 2015: min, p50, p99, max in cycles and p50 in µs.
 const REPORTED: [(&str, [&str; 5]); 3] = [

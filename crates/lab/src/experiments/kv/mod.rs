@@ -17,14 +17,15 @@ use serde_json::{Value, json};
 use tare_control::stats::{Kvm, Stats};
 
 use super::guest_bench::{self, Data, Place};
-use super::{Experiment, ReportText};
 use crate::appliance::{Appliance, Spec};
 use crate::bench::{Bench, RunError};
+use crate::experiment::Experiment;
 use crate::figure::{Figure, grouped_quantile};
 use crate::goal::Goal;
 use crate::load::{Connections, Exchange, Generator, Request, Schedule};
 use crate::observe::counters::{activity_between, instructions_between};
 use crate::replay::Record;
+use crate::report::ReportText;
 use crate::request::Depth;
 
 /// Connections, and commands under way at once while calibrating.

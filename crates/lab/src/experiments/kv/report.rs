@@ -1,12 +1,11 @@
 //! What the caches say.
 
 use super::{Arm, CONNECTIONS, Kv, LATENCY, mix};
-use crate::experiments::ReportText;
 use crate::experiments::guest_bench::not_measured;
 use crate::figure::{Figure, find, value};
+use crate::number::number;
 use crate::report::svg::percentiles;
-use crate::report::{Section, table};
-use crate::table::number;
+use crate::report::{ReportText, Section, table};
 
 pub(super) fn report_text(experiment: &Kv, figures: &[Figure]) -> ReportText {
     ReportText {

@@ -18,13 +18,14 @@ use tare_probe::kvm::Observer;
 use tare_probe::vm::Vm;
 
 use super::guest_bench::{self, Data, Place};
-use super::{Experiment, ReportText};
 use crate::appliance::{ApplianceError, Guest};
 use crate::bench::{Bench, RunError};
+use crate::experiment::Experiment;
 use crate::figure::Figure;
 use crate::goal::Goal;
 use crate::observe::counters::{activity_between, instructions_between};
 use crate::replay::Record;
+use crate::report::ReportText;
 use crate::request::Depth;
 
 /// What a load is planned to take beside its windows, for each machine.

@@ -1,11 +1,11 @@
 //! What the cost of watching says.
 
 use super::{LOADS, Observing, STORMS};
-use crate::experiments::ReportText;
 use crate::experiments::guest_bench::not_measured;
 use crate::figure::{Figure, value};
-use crate::table::number;
+use crate::number::number;
 
+use crate::report::ReportText;
 use crate::report::table;
 
 pub(super) fn report_text(experiment: &Observing, figures: &[Figure]) -> ReportText {

@@ -17,11 +17,12 @@ use tare_control::stats::Kvm;
 pub(crate) use self::arm::{Arm, Where};
 use super::guest_bench::{self, Data, Exchange, Place};
 use super::tcp_rr::GuestFilesError;
-use super::{Experiment, ReportText};
 use crate::appliance::{GuestSpec, LinuxGuest};
 use crate::bench::{Bench, RunError};
+use crate::experiment::Experiment;
 use crate::figure::{Figure, grouped_quantile};
 use crate::goal::Goal;
+use crate::report::ReportText;
 use crate::request::Depth;
 
 /// What QEMU's firmware takes under emulation.

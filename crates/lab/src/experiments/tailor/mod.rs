@@ -19,9 +19,9 @@ use tare_tailor::kconfig::Prompts;
 pub(crate) use self::calls::print as print_calls;
 use self::figures::Weighed;
 use self::plan::{Arm, DEBIAN, Plan};
-use super::{Experiment, ReportText};
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
+use crate::experiment::Experiment;
 use crate::figure::Figure;
 use crate::goal::Goal;
 use crate::linux::LinuxError;
@@ -33,6 +33,7 @@ use crate::linux::machine::Booted;
 use crate::linux::machine::Machine;
 use crate::linux::{files, fuzz, requests};
 use crate::replay::Record;
+use crate::report::ReportText;
 use crate::request::{Depth, WeighRequest};
 
 /// The experiment and what it has measured.

@@ -2,10 +2,9 @@
 
 use super::figures::{Weighed, calls_of};
 use super::plan::{DEBIAN, Plan, TAILORED, TRUSTING, UNHARDENED, back};
-use crate::experiments::ReportText;
 use crate::figure::{Figure, value};
-use crate::report::{Section, table};
-use crate::table::number;
+use crate::number::number;
+use crate::report::{ReportText, Section, table};
 use tare_tailor::cut::Cut;
 
 /// Figures of the first table, with their rows' names.

@@ -23,12 +23,13 @@ use tare_control::stats::Kvm;
 use tare_host::tap_namespace as tap;
 use tare_tcp::wire::{COMPARED, Impairment};
 
-use super::{Experiment, ReportText, no_cuts};
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
+use crate::experiment::{Experiment, no_cuts};
 use crate::figure::{Figure, Samples, Statistic, median, paired_ratio};
 use crate::goal::Goal;
 use crate::replay::Record;
+use crate::report::ReportText;
 use crate::request::{Depth, WeighRequest};
 
 use transfer::{Arm, transfer};

@@ -3,9 +3,8 @@
 use tare_tcp::wire::COMPARED;
 
 use super::{BYTES, KEYS, LONG, Tcp};
-use crate::experiments::ReportText;
 use crate::figure::{Figure, find, value};
-use crate::report::{Section, table};
+use crate::report::{ReportText, Section, table};
 
 pub(super) fn report_text(experiment: &Tcp, figures: &[Figure]) -> ReportText {
     ReportText {

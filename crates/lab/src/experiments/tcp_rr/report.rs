@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::{ARMS, OF_KVM, RR};
-use crate::experiments::ReportText;
 use crate::experiments::guest_bench::not_measured;
 use crate::experiments::ping_pong::{PingPong, Where};
 use crate::figure::{Figure, value};
+use crate::number::number;
 use crate::report::svg::percentiles;
-use crate::report::{Section, table};
-use crate::table::number;
+use crate::report::{ReportText, Section, table};
 
 pub(super) fn report_text(experiment: &PingPong, figures: &[Figure]) -> ReportText {
     ReportText {

@@ -35,12 +35,13 @@ use tare_control::settings::SettingsChange;
 use tare_control::stats::Kvm;
 
 use super::guest_bench::{self, Place, rotated};
-use super::{Experiment, ReportText};
 use crate::appliance::{ApplianceError, Guest, GuestSpec};
 use crate::bench::{Bench, RunError};
+use crate::experiment::Experiment;
 use crate::figure::{Figure, Samples, exact};
 use crate::goal::Goal;
 use crate::replay::Record;
+use crate::report::ReportText;
 use crate::request::Depth;
 use plan::{Arm, Load, Plan};
 use rule::WorstCase;

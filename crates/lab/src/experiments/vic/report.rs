@@ -4,11 +4,10 @@ use tare_control::stats::Kvm;
 
 use super::Vic;
 use super::plan::{Arm, CIF, Load};
-use crate::experiments::ReportText;
 use crate::figure::{Figure, find, value};
+use crate::number::number;
 use crate::report::coalescing::{ratio_distribution, ratio_over_time};
-use crate::report::{Section, table};
-use crate::table::number;
+use crate::report::{ReportText, Section, table};
 
 pub(super) fn report_text(experiment: &Vic, figures: &[Figure]) -> ReportText {
     ReportText {

@@ -18,11 +18,12 @@ use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 
 use super::guest_bench::{self, Data, Place};
-use super::{Experiment, ReportText};
 use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
+use crate::experiment::Experiment;
 use crate::figure::Figure;
 use crate::goal::Goal;
+use crate::report::ReportText;
 use crate::request::Depth;
 
 /// What a turn is planned to take beside its samples.

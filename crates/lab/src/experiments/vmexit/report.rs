@@ -3,11 +3,10 @@
 use tare_control::stats::Kvm;
 
 use super::{CONTROL, KINDS, Vmexit};
-use crate::experiments::ReportText;
 use crate::figure::Figure;
+use crate::number::number;
 use crate::report::svg::{Bar, bars};
-use crate::report::{Section, table};
-use crate::table::number;
+use crate::report::{ReportText, Section, table};
 
 pub(super) fn report_text(experiment: &Vmexit, figures: &[Figure]) -> ReportText {
     ReportText {

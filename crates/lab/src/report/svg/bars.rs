@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::scale::Scale;
 use super::{Width, figure};
 use crate::figure::Figure;
-use crate::table::number;
+use crate::number::number;
 
 const LABEL: f64 = 118.0;
 const VALUE: f64 = 64.0;

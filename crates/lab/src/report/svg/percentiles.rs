@@ -159,7 +159,7 @@ pub(crate) fn time(us: f64) -> String {
         _ if us >= 1e3 => (us / 1e3, "ms"),
         _ => (us, "µs"),
     };
-    format!("{} {unit}", crate::table::number(value))
+    format!("{} {unit}", crate::number::number(value))
 }
 
 #[cfg(test)]

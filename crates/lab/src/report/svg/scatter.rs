@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use super::figure;
 use super::percentiles::time;
 use super::scale::Scale;
+use crate::number::number;
 use crate::report::escape;
-use crate::table::number;
 
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 76.0;

@@ -140,7 +140,7 @@ impl Timeline {
                 "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
                 x.at(tick),
                 bottom + 16.0,
-                crate::table::number(tick)
+                crate::number::number(tick)
             );
         }
         let _ = writeln!(

@@ -12,8 +12,8 @@ use tare_rootfs::modules::ModuleError;
 use tare_rootfs::tree::{NameError, Node};
 use tare_rootfs::{Cache, Task, Tree, cpio};
 
-use super::Plan;
 use super::cluster::{self, Postgres};
+use super::plan::Plan;
 
 /// What the script calls besides the database's.
 const PROGRAMS: [&str; 8] = [

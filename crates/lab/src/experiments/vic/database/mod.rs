@@ -8,6 +8,7 @@
 
 mod cluster;
 mod guest;
+mod plan;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,78 +19,19 @@ use tare_control::settings::SettingsChange;
 use tare_control::stats::{Kvm, Stats};
 use tempfile::TempDir;
 
+pub(super) use self::plan::Plan;
+use self::plan::TRANSLATED;
 use super::plan::Arm;
 use super::{Bench, RunError};
 use crate::appliance::{ApplianceError, Guest, ServedGuest};
 use crate::experiments::guest_bench::{self, Place};
 use crate::figure::Samples;
-use crate::request::Depth;
 use tare_qemu::Accelerator;
 
 /// Longest silence: the translator boots, and a run.
 const SILENCE: Duration = Duration::from_secs(90);
 /// Whose turn it is. Each goes first as often as the other.
 const TURNS: [Arm; 4] = [Arm::Off, Arm::Vic, Arm::Vic, Arm::Off];
-/// The rule where a translated guest is the slow side.
-const TRANSLATED: [&str; 2] = [
-    "disk0.coalesce.iops_threshold=50",
-    "disk0.coalesce.longest_hold_us=20000",
-];
-
-/// How much.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Plan {
-    /// Runs of each arm, even.
-    pub(super) rounds: usize,
-    /// Time of each run.
-    pub(super) seconds: u64,
-    /// Sessions at once.
-    pub(super) clients: u32,
-    /// Times 100,000 accounts.
-    pub(super) scale: u32,
-    /// Size of the disk.
-    pub(super) disk_mib: u64,
-    /// Memory of the guest: too little for the accounts.
-    pub(super) memory_mib: u32,
-    /// Latency of the disk where the guest is translated.
-    pub(super) latency_us: u32,
-}
-
-impl Plan {
-    pub(super) const fn of(depth: Depth) -> Self {
-        let (rounds, seconds) = match depth {
-            Depth::Quick => (2, 5),
-            Depth::Standard => (4, 10),
-            Depth::Full => (10, 30),
-        };
-        Self {
-            rounds,
-            seconds,
-            clients: 32,
-            scale: 20,
-            disk_mib: 1024,
-            memory_mib: 384,
-            latency_us: 10_000,
-        }
-    }
-
-    const fn runs(&self) -> usize {
-        self.rounds * 2
-    }
-
-    /// What all of it takes, about.
-    pub(super) fn took(&self) -> Duration {
-        Duration::from_secs(30 + (self.seconds + 3) * self.runs() as u64)
-    }
-
-    pub(super) fn describe(&self) -> Value {
-        json!({
-            "runs_of_each_arm": self.rounds, "seconds": self.seconds, "clients": self.clients,
-            "accounts": u64::from(self.scale) * 100_000, "memory_mib": self.memory_mib,
-            "latency_us_where_translated": self.latency_us, "vic_where_translated": TRANSLATED,
-        })
-    }
-}
 
 /// Why there is nothing to weigh.
 #[derive(Debug, thiserror::Error)]

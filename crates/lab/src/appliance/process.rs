@@ -1,0 +1,164 @@
+//! A process of `tare` under test: its console, control socket and helpers, and its end.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tare_control::client::{Client, ClientError};
+use tare_control::rundir::RunDir;
+use tare_control::settings::{Settings, SettingsChange};
+use tare_control::stats::Stats;
+
+use super::ApplianceError;
+use super::console::Console;
+use crate::observe::{CpuReading, descendants, helpers_with};
+
+/// How long a machine has to end after SIGTERM, before it is killed.
+pub(super) const GRACE: Duration = Duration::from_secs(3);
+
+/// Whether a machine answers on its control socket.
+#[derive(Debug)]
+pub(super) enum Control {
+    /// Not asked yet.
+    Unknown,
+    /// It does.
+    Speaking(Client),
+    /// It does not (QEMU).
+    Mute,
+}
+
+/// A running `tare run` or `tare blk`. Dropping it ends it.
+pub(super) struct TareProcess {
+    pub(super) child: Child,
+    pub(super) console: Console,
+    pub(super) started: Instant,
+    pub(super) address: SocketAddr,
+    pub(super) directory: RunDir,
+    pub(super) control: Control,
+    /// Network helpers that are not the child's descendants.
+    pub(super) helpers: Vec<u32>,
+}
+
+impl TareProcess {
+    /// `Err` if it has ended.
+    pub(super) fn check(&mut self) -> Result<(), ApplianceError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => {
+                self.console.drain();
+                Err(ApplianceError::Ended {
+                    code: code(status),
+                    said: self.console.last(),
+                })
+            }
+            Err(error) => Err(ApplianceError::Prepare(error)),
+        }
+    }
+
+    /// Asks for statistics; `None` where the machine has no control interface.
+    pub(super) fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
+        let socket = self.directory.control_socket();
+        let mut client = match std::mem::replace(&mut self.control, Control::Mute) {
+            Control::Mute => return Ok(None),
+            Control::Speaking(client) => client,
+            // QEMU's own socket greets its clients, which is not HTTP.
+            Control::Unknown => match Client::new(socket).stats() {
+                Ok(_) => Client::new(self.directory.control_socket()),
+                Err(ClientError::BadResponse(_) | ClientError::Connect { .. }) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            },
+        };
+        let stats = client.stats()?;
+        self.control = Control::Speaking(client);
+        Ok(Some(stats))
+    }
+
+    /// Its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// CPU time of all its threads and helpers.
+    pub(super) fn cpu(&self) -> Result<CpuReading, ApplianceError> {
+        CpuReading::read(self.child.id(), &self.helpers).map_err(ApplianceError::Cpu)
+    }
+
+    /// Changes settings; `None` where the machine has no control interface.
+    pub(super) fn set(
+        &mut self,
+        change: &SettingsChange,
+    ) -> Result<Option<Settings>, ApplianceError> {
+        // Finds out whether anybody does.
+        self.stats()?;
+        match &mut self.control {
+            Control::Speaking(client) => Ok(Some(client.set(change)?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Finds the network helper, which `tare run` detaches from itself.
+    pub(super) fn find_helpers(&mut self) {
+        if self.helpers.is_empty() {
+            self.helpers = helpers_with(&format!("/{}:", self.address.port()));
+        }
+    }
+
+    fn stop(&mut self) {
+        self.find_helpers();
+        let mut helpers = descendants(self.child.id());
+        helpers.extend(&self.helpers);
+        signal(self.child.id(), Signal::TERM);
+        let deadline = Instant::now() + GRACE;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        end_helpers(&helpers);
+    }
+}
+
+impl Drop for TareProcess {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Kills what the machine left running: helpers end by themselves when their
+/// socket closes, this is for those that do not.
+fn end_helpers(helpers: &[u32]) {
+    let deadline = Instant::now() + Duration::from_millis(300);
+    while helpers.iter().any(|pid| is_alive(*pid)) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for pid in helpers.iter().filter(|pid| is_alive(**pid)) {
+        signal(*pid, Signal::KILL);
+    }
+}
+
+/// Whether a process runs: one that only waits to be reaped does not.
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state follows the name, which may hold anything but ends with `)`.
+    let state = stat
+        .rsplit_once(") ")
+        .map(|(_, rest)| rest.starts_with(['Z', 'X']));
+    state == Some(false)
+}
+
+fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // A process that has ended meanwhile needs none.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Its exit code, or its signal's number below zero.
+pub(super) fn code(status: ExitStatus) -> i32 {
+    status
+        .code()
+        .unwrap_or_else(|| -status.signal().unwrap_or(1))
+}
