@@ -28,10 +28,6 @@ struct task_group {
 	struct cgroup_subsys_state css;
 } __attribute__((preserve_access_index));
 
-struct thread_info {
-	u32 cpu;
-} __attribute__((preserve_access_index));
-
 struct sched_entity {
 	u64 sum_exec_runtime;
 	u64 nr_migrations;
@@ -48,7 +44,7 @@ struct task_io_accounting {
 
 /* The same struct as in tare.bpf.h, with the fields that are read here. */
 struct task_struct___whole {
-	struct thread_info thread_info;
+	int wake_cpu;
 	struct sched_entity se;
 	struct sched_info sched_info;
 	struct task_group *sched_task_group;
@@ -115,7 +111,8 @@ INLINE void read_task(struct task_struct___whole *task, u32 owner, struct task_r
 	to->tid = task->pid;
 	to->tgid = task->tgid;
 	to->owner = owner;
-	to->cpu = task->thread_info.cpu;
+	/* Set with the task's CPU, which lies elsewhere on x86 before Linux 5.16. */
+	to->cpu = task->wake_cpu;
 	to->started_ns = task->start_boottime;
 	to->run_ns = task->se.sum_exec_runtime;
 	to->wait_ns = task->sched_info.run_delay;

@@ -5,14 +5,14 @@ mod support;
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, id};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use support::{Own, Storm, alone, counted, times};
 use tare_account::{Access, Account, Device, ExitKind, Injector, IpiMode, IrqLine, Step};
-use tare_probe::Source;
-use tare_probe::kvm::{Counting, Observer};
+use tare_probe::kvm::{Counting, Limits, Observer};
 use tare_probe::vm::{self, FindError, Monitor, Role};
+use tare_probe::{Source, Unavailable};
 
 const WINDOW: Duration = Duration::from_secs(2);
 
@@ -147,6 +147,121 @@ fn a_storm_is_watched_within_a_budget_and_its_counts_are_scaled() {
 
 fn count_reads(account: &Account) -> u64 {
     count(account, &port(0x71, Access::Read, Device::Rtc))
+}
+
+/// Halts, interrupts and exits of a machine's vCPUs in a second.
+fn rates(account: &Account) -> [f64; 3] {
+    let halts: u64 = account.vcpus().map(|(_, vcpu)| vcpu.halts.count).sum();
+    let interrupts: u64 = account.interrupts.iter().map(|it| it.count).sum();
+    let exits: u64 = account.exits().iter().map(|exit| exit.count).sum();
+    let each = |count: u64| count as f64 / account.window_ns as f64 * 1e9;
+    [halts, interrupts, exits].map(each)
+}
+
+/// Accounts of the same time: all that was counted, and what was counted in bursts.
+fn in_bursts(storm: &Storm, limits: Limits, bursts: u64) -> Option<(Account, Account, u64)> {
+    let vms = [vm::of_pid(storm.pid()).unwrap()];
+    let mut whole = Observer::counting(&vms, Counting::Every);
+    let mut sampling = Observer::within(&vms, limits);
+    whole.turn();
+    sampling.turn();
+    let end = Instant::now() + Duration::from_secs(30);
+    while sampling.bursts() < bursts && Instant::now() < end {
+        std::thread::sleep(sampling.next_refresh());
+        sampling.refresh();
+    }
+    let sampled = counted(sampling.turn().remove(0))?;
+    let whole = whole.turn().remove(0);
+    println!(
+        "{} bursts, {:.3} of {} ms: {:.0?} of {:.0?}",
+        sampling.bursts(),
+        sampled.counted_share,
+        sampled.window_ns / 1_000_000,
+        rates(&sampled),
+        rates(&whole)
+    );
+    Some((whole, sampled, sampling.bursts()))
+}
+
+#[test]
+fn rates_that_are_counted_in_bursts_are_those_of_all_the_time() {
+    const BURSTS: u64 = 80;
+    const RATE: f64 = 0.05;
+    // A tick is paced by a clock: a host that is busy delays it, and loses few.
+    let Some(storm) = Storm::new("mode=tick hz=1000", &[]) else {
+        return;
+    };
+    let limits = Limits {
+        counting: Counting::Within(0.1),
+        // However few events come, they are counted in bursts.
+        closed_share: Some(0.0),
+        ..Limits::default()
+    };
+    let Some((whole, sampled, bursts)) = in_bursts(&storm, limits, BURSTS) else {
+        return;
+    };
+    assert_eq!(whole.counted_share, 1.0);
+    assert!(bursts >= BURSTS, "{bursts} bursts");
+    assert!(sampled.counted_share < 0.9, "{}", sampled.counted_share);
+    let counted_s = sampled.window_ns as f64 / 1e9 * sampled.counted_share;
+    for (counted, truth) in rates(&sampled).into_iter().zip(rates(&whole)) {
+        // Three times the deviation of a count that was sampled.
+        let chance = 3.0 / (truth * counted_s).sqrt();
+        assert!(
+            truth > 0.0 && (counted / truth - 1.0).abs() < RATE + chance,
+            "{counted} of {truth}"
+        );
+    }
+}
+
+#[test]
+fn a_live_storm_is_counted_in_bursts() {
+    let Some(storm) = Storm::new("mode=exit kind=self_ipi", &[]) else {
+        return;
+    };
+    let Some((whole, sampled, bursts)) = in_bursts(&storm, Limits::default(), 2) else {
+        return;
+    };
+    assert!(bursts >= 2, "{bursts} bursts: {:?}", rates(&whole));
+    assert!(sampled.counted_share < 0.5, "{}", sampled.counted_share);
+    assert!(rates(&sampled).iter().any(|rate| *rate > 0.0));
+}
+
+#[test]
+fn machines_that_the_map_of_processes_has_no_room_for_have_not_ended() {
+    let (Some(first), Some(second)) = (
+        Storm::new("mode=tick hz=100", &[]),
+        Storm::new("mode=tick hz=100", &[]),
+    ) else {
+        return;
+    };
+    let vms = [&first, &second].map(|storm| vm::of_pid(storm.pid()).unwrap());
+    let limits = Limits {
+        owners: Some(1),
+        ..Limits::default()
+    };
+    let mut observer = Observer::within(&vms, limits);
+    // Each runs until it has been seen on a CPU.
+    let ran = |account: &Account| account.threads.iter().any(|it| it.on_cpu.total_ns > 0);
+    for _ in 0..100 {
+        std::thread::sleep(Duration::from_millis(300));
+        observer.refresh();
+        let accounts = observer.turn();
+        for account in &accounts {
+            assert!(!account.ended, "{account:#?}");
+            let missing = account.unavailable.iter();
+            let mut bpf = missing.filter(|it| it.source == Source::Bpf);
+            let is_full = |it: &Unavailable| it.name == "owners";
+            if !bpf.next().is_some_and(is_full) {
+                tare_vmtest::skip("the kernel's tasks cannot be read");
+                return;
+            }
+        }
+        if accounts.iter().all(ran) {
+            return;
+        }
+    }
+    panic!("a machine was never seen on a CPU");
 }
 
 #[test]

@@ -111,6 +111,15 @@ impl Object {
     /// Makes the object's maps and checks its programs against this kernel's types.
     /// `globals` overrides `const volatile` variables of type `u32`.
     pub fn load(image: Image, globals: &[(&'static str, u32)]) -> Result<Self, Unavailable> {
+        Self::load_sized(image, globals, &[])
+    }
+
+    /// The same with other numbers of entries for some maps.
+    pub(crate) fn load_sized(
+        image: Image,
+        globals: &[(&'static str, u32)],
+        entries: &[(&'static str, u32)],
+    ) -> Result<Self, Unavailable> {
         let unavailable = |why: String| Unavailable::named(Source::Bpf, image.name, why);
         if image.bytes.is_empty() {
             return Err(unavailable("built without clang".to_owned()));
@@ -118,6 +127,9 @@ impl Object {
         let mut loader = EbpfLoader::new();
         for (name, value) in globals {
             loader.override_global(name, value, true);
+        }
+        for (map, entries) in entries {
+            loader.map_max_entries(map, *entries);
         }
         let ebpf = loader.load(image.bytes);
         let ebpf = ebpf.map_err(|error| unavailable(reason::of(&error)))?;

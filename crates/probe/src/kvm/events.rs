@@ -50,9 +50,10 @@ pub(super) struct Loaded {
     pub(super) missing: Vec<Unavailable>,
 }
 
-/// Loads the object, names the machines, then attaches.
-pub(super) fn load(vms: &[Vm]) -> Loaded {
-    let mut object = match Object::load(crate::bpf_image!("kvm.bpf.o"), &exit_record()) {
+/// Loads the object, some maps with other numbers of entries, names the machines, then attaches.
+pub(super) fn load(vms: &[Vm], entries: &[(&'static str, u32)]) -> Loaded {
+    let image = crate::bpf_image!("kvm.bpf.o");
+    let mut object = match Object::load_sized(image, &exit_record(), entries) {
         Ok(object) => object,
         Err(unavailable) => {
             return Loaded {

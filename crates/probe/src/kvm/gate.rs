@@ -58,10 +58,24 @@ impl Default for Counting {
     }
 }
 
+/// What an observer may cost, and how much it keeps. Tests have other limits than users.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// Whether a storm may be sampled.
+    pub counting: Counting,
+    /// Share of a core that calls which find the gate closed may take, before programs are
+    /// attached for bursts only; `None`: 0.4 %.
+    pub closed_share: Option<f64>,
+    /// Processes whose tasks are read at once; `None`: 8192.
+    pub owners: Option<u32>,
+}
+
 /// The gate of one object's programs.
 #[derive(Debug)]
 pub(super) struct Gate {
     counting: Counting,
+    /// Share of a core that calls which find it closed may take.
+    closed_share: f64,
     /// The window so far, in stretches of equal openness.
     stretches: Vec<Stretch>,
     rhythm: Mode,
@@ -111,9 +125,10 @@ struct Rhythm {
 
 impl Gate {
     /// Open, as the programs are when they are loaded.
-    pub(super) fn new(counting: Counting) -> Self {
+    pub(super) fn new(limits: Limits) -> Self {
         Self {
-            counting,
+            counting: limits.counting,
+            closed_share: limits.closed_share.unwrap_or(CLOSED_SHARE),
             stretches: vec![Stretch {
                 from_ns: nanoseconds(clock_gettime(ClockId::Monotonic)),
                 open_ticks: PERIOD_TICKS,
@@ -213,7 +228,7 @@ impl Gate {
         if measured.elapsed_ns < tick_ns() * ticks_to_judge(self.open_ticks()) {
             return Programs::Stay;
         }
-        if calls_are_dear(measured) {
+        if calls_share(measured) > self.closed_share {
             // What was open until now was the first burst.
             return self.after_burst(object, measured, budget, now_ns);
         }
@@ -231,7 +246,7 @@ impl Gate {
         budget: f64,
         now_ns: u64,
     ) -> Programs {
-        if !calls_are_dear(measured) {
+        if calls_share(measured) <= self.closed_share {
             self.rhythm = Mode::Slices;
             return Programs::Stay;
         }
@@ -269,6 +284,11 @@ impl Gate {
         self.switching_ns += spent_ns;
     }
 
+    /// Bursts so far; none while no storm is dear.
+    pub(super) fn bursts(&self) -> u64 {
+        self.bursts
+    }
+
     /// The number of this burst; what threads did in an earlier one is forgotten.
     fn burst(&self) -> u64 {
         match self.bursts {
@@ -300,11 +320,10 @@ impl Gate {
     }
 }
 
-/// Whether calls that count nothing take too much.
-fn calls_are_dear(measured: Measured) -> bool {
+/// What calls would take that count nothing, share of a core.
+fn calls_share(measured: Measured) -> f64 {
     let each = CLOSED_ALONE_NS + DISPATCH_NS;
-    let calls = measured.spent.runs as f64 * each / measured.elapsed_ns.max(1) as f64;
-    calls > CLOSED_SHARE
+    measured.spent.runs as f64 * each / measured.elapsed_ns.max(1) as f64
 }
 
 /// Time until the budget has paid for a burst, and for attaching and detaching.
@@ -468,9 +487,9 @@ mod tests {
 
     #[test]
     fn a_storm_whose_calls_alone_are_dear_is_counted_in_bursts() {
-        assert!(!calls_are_dear(second_of(60_000, PERIOD_TICKS)));
+        assert!(calls_share(second_of(60_000, PERIOD_TICKS)) < CLOSED_SHARE);
         let storm = second_of(2_000_000, PERIOD_TICKS);
-        assert!(calls_are_dear(storm));
+        assert!(calls_share(storm) > CLOSED_SHARE);
         // 24 ms of 2,000,000 calls a second of 120 ns, and what each call costs beside.
         let burst = Measured {
             spent: RunTime {
@@ -506,7 +525,7 @@ mod tests {
         let share_since = |since_ns| share(&later(&stretches, since_ns), 10_000, RHYTHM);
         assert_eq!(share_since(0), 0.1);
         assert_eq!(share_since(5_000), 0.0);
-        let mut gate = Gate::new(Counting::default());
+        let mut gate = Gate::new(Limits::default());
         gate.rhythm = Mode::Rest { until_ns: 9_000 };
         assert_eq!(
             gate.next_change(1_000),
@@ -518,7 +537,7 @@ mod tests {
 
     #[test]
     fn an_overdue_change_does_not_make_the_observer_spin() {
-        let mut gate = Gate::new(Counting::default());
+        let mut gate = Gate::new(Limits::default());
         gate.rhythm = Mode::Burst { until_ns: 1_000 };
         assert_eq!(gate.next_change(5_000), Some(SHORTEST_PAUSE));
         gate.stretches = vec![Stretch {

@@ -19,7 +19,7 @@ mod watched;
 
 use std::time::{Duration, Instant};
 
-pub use gate::Counting;
+pub use gate::{Counting, Limits};
 pub(crate) use host::kernel_threads;
 pub use observer::Observer;
 

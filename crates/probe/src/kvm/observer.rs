@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::cost::Cost;
 use super::counts::Counts;
 use super::events::Loaded;
-use super::gate::{Counting, Gate, Programs};
+use super::gate::{Counting, Gate, Limits, Programs};
 use super::threads::{Depth, Others};
 use super::watched::{Host, Outside, Watched};
 use super::{classes, events, host, taps, tasks};
@@ -81,17 +81,27 @@ impl Observer {
     /// Opens every source that this host offers. The first window begins now. A storm
     /// of events is sampled.
     pub fn start(vms: &[Vm]) -> Self {
-        Self::counting(vms, Counting::default())
+        Self::within(vms, Limits::default())
     }
 
     /// The same, with a choice.
     pub fn counting(vms: &[Vm], counting: Counting) -> Self {
+        let limits = Limits {
+            counting,
+            ..Limits::default()
+        };
+        Self::within(vms, limits)
+    }
+
+    /// The same within other limits.
+    pub fn within(vms: &[Vm], limits: Limits) -> Self {
         let watched = watched(&vms.iter().collect::<Vec<_>>());
+        let entries = limits.owners.map(|owners| (tasks::OWNERS, owners));
         let Loaded {
             mut object,
             points,
             missing: mut unavailable,
-        } = events::load(vms);
+        } = events::load(vms, entries.as_slice());
         let bpf = object.is_some().then(Cost::start);
         let bpf = bpf.and_then(|bpf| bpf.map_err(|why| unavailable.push(why)).ok());
         let iterator = object.as_mut().map(tasks::load);
@@ -106,7 +116,7 @@ impl Observer {
             points,
             runs: BTreeMap::new(),
             bpf,
-            gate: Gate::new(counting),
+            gate: Gate::new(limits),
             unavailable,
             emulated: !proc::has_hardware_virtualisation(),
             groups: Groups::new(),
@@ -170,6 +180,11 @@ impl Observer {
         };
         let change = self.gate.next_change(monotonic_ns());
         change.map_or(look, |change| look.min(change))
+    }
+
+    /// How often programs were attached again for a burst, in a storm.
+    pub fn bursts(&self) -> u64 {
+        self.gate.bursts()
     }
 
     /// Whether no observed machine lives any more.
@@ -273,7 +288,7 @@ impl Observer {
         let mut tasks = tasks.unwrap_or_default();
         for watched in &mut self.watched[first..] {
             match (&mut self.object, self.threads) {
-                (Some(object), Reader::Tasks) => {
+                (Some(object), Reader::Tasks) if watched.fits => {
                     let own = tasks.remove(&watched.vm.pid).unwrap_or_default();
                     watched.take(&own, object, depth);
                 }
@@ -286,13 +301,19 @@ impl Observer {
     fn begin_with(&mut self, new: Vec<Watched>) {
         let first = self.watched.len();
         self.watched.extend(new);
+        let mut unowned = 0;
         if let Some(object) = &mut self.object {
-            for watched in &self.watched[first..] {
-                for process in watched.processes() {
-                    // A full map is noticed where the machine is missing.
-                    let _ = tasks::own_by(object, process, watched.vm.pid);
-                }
+            for watched in &mut self.watched[first..] {
+                unowned += usize::from(!watched.own_tasks(object));
             }
+        }
+        if unowned > 0 && self.threads == Reader::Tasks {
+            let why = format!(
+                "no room for the processes of {unowned} machine{}: files of their threads are read",
+                if unowned == 1 { "" } else { "s" }
+            );
+            let full = Unavailable::named(Source::Bpf, tasks::OWNERS, why);
+            self.unavailable.push(full);
         }
         self.read(first, Depth::Whole);
         self.groups.turn();

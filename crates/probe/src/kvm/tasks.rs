@@ -7,7 +7,8 @@ use crate::Unavailable;
 use crate::bpf::Object;
 
 const PROGRAM: &str = "on_task";
-const OWNERS: &str = "owners";
+/// Map of the processes whose tasks are read.
+pub(super) const OWNERS: &str = "owners";
 /// Words of `struct task_record`.
 const WORDS: usize = 18;
 const BYTES: usize = WORDS * 8;
@@ -114,15 +115,19 @@ impl Task {
     }
 
     /// Time in user mode (with the guest) and in the kernel, which together are the time on
-    /// a CPU: ticks say the proportion only (`cputime_adjust` in kernel/sched/cputime.c).
-    pub(super) fn adjusted(&self) -> (u64, u64) {
-        let sampled = u128::from(self.user_ns) + u128::from(self.system_ns);
-        if sampled == 0 {
-            return (self.run_ns, 0);
+    /// a CPU: ticks say the proportion only. Neither becomes less than it was `before`, since
+    /// their differences are to add up too (`cputime_adjust` in kernel/sched/cputime.c).
+    pub(super) fn adjusted(&self, before: (u64, u64)) -> (u64, u64) {
+        let (user_before, system_before) = before;
+        if user_before.saturating_add(system_before) >= self.run_ns {
+            return before;
         }
-        let system = u128::from(self.run_ns) * u128::from(self.system_ns) / sampled;
+        let sampled = u128::from(self.user_ns) + u128::from(self.system_ns);
+        let system = u128::from(self.run_ns) * u128::from(self.system_ns);
+        let system = system.checked_div(sampled).unwrap_or(0);
         let system = u64::try_from(system).unwrap_or(u64::MAX);
-        (self.run_ns.saturating_sub(system), system)
+        let system = system.clamp(system_before, self.run_ns - user_before);
+        (self.run_ns - system, system)
     }
 }
 
@@ -134,7 +139,12 @@ fn comm(words: [u64; 2]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
 
     #[test]
     fn a_record_is_a_task_with_its_owner() {
@@ -154,16 +164,48 @@ mod tests {
         assert_eq!(task.comm, "CPU 0/KVM");
     }
 
-    #[test]
-    fn ticks_divide_the_time_on_a_cpu() {
-        let task = |run_ns, user_ns, system_ns| Task {
+    fn task(run_ns: u64, user_ns: u64, system_ns: u64) -> Task {
+        Task {
             run_ns,
             user_ns,
             system_ns,
             ..Task::default()
-        };
-        assert_eq!(task(1_000, 0, 0).adjusted(), (1_000, 0));
-        assert_eq!(task(1_000, 300, 100).adjusted(), (750, 250));
-        assert_eq!(task(1_000, 0, 4_000).adjusted(), (0, 1_000));
+        }
+    }
+
+    #[test]
+    fn ticks_divide_the_time_on_a_cpu() {
+        let whole = |run_ns, user_ns, system_ns| task(run_ns, user_ns, system_ns).adjusted((0, 0));
+        assert_eq!(whole(1_000, 0, 0), (1_000, 0));
+        assert_eq!(whole(1_000, 300, 100), (750, 250));
+        assert_eq!(whole(1_000, 0, 4_000), (0, 1_000));
+        assert_eq!(whole(0, 0, 0), (0, 0));
+        // The ticks' proportion has shifted: the kernel's time does not go back.
+        assert_eq!(task(2_000, 4_000, 0).adjusted((750, 250)), (1_750, 250));
+    }
+
+    proptest! {
+        #[test]
+        fn user_and_system_are_the_time_on_a_cpu_of_each_stretch(
+            stretches in vec((0..=SECOND, 0..=SECOND, 0..=SECOND), 1..20),
+        ) {
+            let mut now = Task::default();
+            let mut before = (0, 0);
+            for (run_ns, user_ns, system_ns) in stretches {
+                now.run_ns += run_ns;
+                now.user_ns += user_ns;
+                now.system_ns += system_ns;
+                let after = now.adjusted(before);
+                prop_assert!(after.0 >= before.0 && after.1 >= before.1, "{before:?} {after:?}");
+                prop_assert_eq!(after.0 - before.0 + after.1 - before.1, run_ns);
+                before = after;
+            }
+        }
+
+        #[test]
+        fn no_figures_of_the_kernel_overflow(run_ns: u64, user_ns: u64, system_ns: u64) {
+            let (user, system) = task(run_ns, user_ns, system_ns).adjusted((0, 0));
+            prop_assert_eq!(user.checked_add(system), Some(run_ns));
+        }
     }
 }

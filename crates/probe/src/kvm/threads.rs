@@ -35,7 +35,8 @@ pub(super) struct Reading {
     involuntary: u64,
     migrations: Option<u64>,
     faults: u64,
-    /// Bytes from and to block devices, where the kernel's tasks are read.
+    /// Bytes from and to block devices; `None` where neither the kernel's tasks nor `io` can
+    /// be read.
     disk: Option<(u64, u64)>,
 }
 
@@ -154,7 +155,7 @@ impl Reading {
         if !ran && !self.comm.is_empty() {
             return;
         }
-        (self.user_ns, self.system_ns) = task.adjusted();
+        (self.user_ns, self.system_ns) = task.adjusted((self.user_ns, self.system_ns));
         self.guest_ns = task.guest_ns;
         (self.run_ns, self.wait_ns) = (task.run_ns, task.wait_ns);
         (self.voluntary, self.involuntary) = (task.voluntary, task.involuntary);
@@ -183,20 +184,27 @@ impl Reading {
         (self.voluntary, self.involuntary) = (switches.voluntary, switches.involuntary);
         self.migrations = read("sched").ok().and_then(|text| proc::migrations(&text));
         self.faults = stat.faults;
+        self.disk = read("io").ok().and_then(|text| proc::disk(&text));
+        // As the kernel's tasks said it: the thread may have moved since.
+        self.group = None;
         self.cpu = stat.cpu;
         self.comm = stat.comm;
         self.read_at = times;
         Some(())
     }
 
-    /// Time on a CPU since `before`.
+    /// Time on a CPU since `before`. Its parts are no more than it, though files have them
+    /// in ticks, and are read one after the other.
     pub(super) fn on_cpu(&self, before: &Self, emulated: bool) -> OnCpu {
+        let total = self.run_ns.saturating_sub(before.run_ns);
+        let system = self.system_ns.saturating_sub(before.system_ns).min(total);
         let user = self.user_ns.saturating_sub(before.user_ns);
-        let guest = self.guest_ns.saturating_sub(before.guest_ns);
+        let user = user.min(total - system);
+        let guest = self.guest_ns.saturating_sub(before.guest_ns).min(user);
         OnCpu {
-            total_ns: self.run_ns.saturating_sub(before.run_ns),
-            user_ns: user.saturating_sub(guest),
-            system_ns: self.system_ns.saturating_sub(before.system_ns),
+            total_ns: total,
+            user_ns: user - guest,
+            system_ns: system,
             guest_ns: (!emulated).then_some(guest),
         }
     }
@@ -213,7 +221,9 @@ impl Reading {
 
     /// Page faults and bytes of block devices since `before`.
     pub(super) fn resources(&self, before: &Self) -> Resources {
-        let disk = self.disk.zip(before.disk.or(Some((0, 0))));
+        // A thread that was not there has read nothing before.
+        let is_new = before.comm.is_empty();
+        let disk = self.disk.zip(before.disk.or(is_new.then_some((0, 0))));
         let since = |now: u64, then: u64| now.saturating_sub(then);
         Resources {
             page_faults: since(self.faults, before.faults),
@@ -268,6 +278,48 @@ mod tests {
             (on_cpu.total_ns, on_cpu.user_ns, on_cpu.system_ns),
             (60, 15, 45)
         );
+    }
+
+    #[test]
+    fn a_thread_s_files_go_on_where_its_task_ended() {
+        let (pid, tid) = (std::process::id(), rustix::thread::gettid());
+        let folder = proc::thread(pid, tid.as_raw_nonzero().get().cast_unsigned());
+        let mut reading = Reading::default();
+        reading.take(&Task {
+            run_ns: 1,
+            written_bytes: u64::MAX,
+            group: 77,
+            comm: "main".to_owned(),
+            ..Task::default()
+        });
+        reading.read(&folder, Depth::Whole).unwrap();
+        // What the task said is no figure of now.
+        assert_ne!(reading.disk, Some((0, u64::MAX)));
+        assert_eq!(reading.group, None);
+        // Bytes of before are unknown, where they could not be read.
+        let unread = Reading {
+            disk: None,
+            ..reading.clone()
+        };
+        assert_eq!(reading.resources(&unread).read_bytes, None);
+        assert_eq!(unread.resources(&reading).read_bytes, None);
+    }
+
+    #[test]
+    fn parts_of_a_time_are_no_more_than_it() {
+        let read = |run_ns, user_ns, system_ns, guest_ns| Reading {
+            run_ns,
+            user_ns,
+            system_ns,
+            guest_ns,
+            ..Reading::default()
+        };
+        let before = read(5, 10, 10, 0);
+        let on_cpu = read(30, 40, 20, 90).on_cpu(&before, false);
+        let guest = on_cpu.guest_ns.unwrap();
+        assert_eq!((on_cpu.total_ns, on_cpu.system_ns), (25, 10));
+        assert_eq!((on_cpu.user_ns, guest), (0, 15));
+        assert_eq!(read(30, 10, 60, 0).on_cpu(&before, true).system_ns, 25);
     }
 
     #[test]

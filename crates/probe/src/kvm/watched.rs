@@ -43,6 +43,8 @@ pub(super) struct Watched {
     /// When its process started, as the kernel's tasks say.
     started_ns: Option<u64>,
     ended: bool,
+    /// Whether the kernel's tasks of its processes can be read, or only their files.
+    pub(super) fits: bool,
     /// Threads that the last reading did not find.
     gone: BTreeSet<u32>,
     /// Threads that the BPF programs know by name.
@@ -67,6 +69,7 @@ impl Watched {
             after: Threads::default(),
             started_ns: None,
             ended: false,
+            fits: true,
             gone: BTreeSet::new(),
             named: BTreeSet::new(),
             nameless: BTreeMap::new(),
@@ -82,8 +85,19 @@ impl Watched {
         self.ended || !vm::lives(&self.vm)
     }
 
+    /// Has the tasks of its processes read from now on; whether there is room for all.
+    pub(super) fn own_tasks(&mut self, object: &mut Object) -> bool {
+        let processes: Vec<u32> = self.processes().collect();
+        let own = |process| tasks::own_by(object, process, self.vm.pid).is_ok();
+        self.fits = processes.iter().copied().all(own);
+        if !self.fits {
+            tasks::disown(object, processes.into_iter());
+        }
+        self.fits
+    }
+
     /// The processes whose tasks are this machine's.
-    pub(super) fn processes(&self) -> impl Iterator<Item = u32> + '_ {
+    fn processes(&self) -> impl Iterator<Item = u32> + '_ {
         std::iter::once(self.vm.pid).chain(self.others.processes())
     }
 

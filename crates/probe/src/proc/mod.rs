@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use tare_host::cpu_list::cpu_list;
 
 pub use task::{Switches, TaskStat, schedstat};
-pub(crate) use task::{migrations, switches};
+pub(crate) use task::{disk, migrations, switches};
 
 /// The folder of a process.
 pub(crate) fn process(pid: u32) -> PathBuf {

@@ -87,6 +87,15 @@ pub(crate) fn migrations(sched: &str) -> Option<u64> {
     line.rsplit(':').next()?.trim().parse().ok()
 }
 
+/// Bytes from and to block devices, of `io`.
+pub(crate) fn disk(io: &str) -> Option<(u64, u64)> {
+    let field = |name: &str| {
+        let mut lines = io.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(key, _)| *key == name)?.1.trim().parse().ok()
+    };
+    Some((field("read_bytes")?, field("write_bytes")?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +131,10 @@ mod tests {
         assert_eq!(schedstat("120 30 4\n"), Some((120, 30)));
         assert_eq!(schedstat("120"), None);
         assert_eq!(migrations("a : 1\nse.nr_migrations   :     12\n"), Some(12));
+        let io =
+            "rchar: 1\nsyscr: 2\nread_bytes: 4096\nwrite_bytes: 512\ncancelled_write_bytes: 0\n";
+        assert_eq!(disk(io), Some((4_096, 512)));
+        assert_eq!(disk("rchar: 1\nread_bytes: 4096\n"), None);
         let status = "Cpus_allowed_list:\t0-1\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n";
         let found = switches(status);
         assert_eq!((found.voluntary, found.involuntary), (7, 3));
