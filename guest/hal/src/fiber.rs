@@ -11,6 +11,7 @@ use core::cell::UnsafeCell;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
+use crate::cpu::MAX;
 use crate::memory::stack::Stack;
 use crate::percpu;
 
@@ -50,6 +51,30 @@ unsafe impl Sync for Inner {}
 // SAFETY: bodies are `Send`; a fiber that has begun stays on its CPU.
 unsafe impl Send for Inner {}
 
+/// The fibers of one CPU.
+struct Slots {
+    /// The one that runs, once the CPU has adopted one.
+    current: UnsafeCell<Option<Fiber>>,
+    /// The one that was left last, to be let go by the next one.
+    previous: UnsafeCell<Option<Fiber>>,
+}
+
+// SAFETY: slots are used by their own CPU only, through `slots()`.
+unsafe impl Sync for Slots {}
+
+static SLOTS: [Slots; MAX] = [const {
+    Slots {
+        current: UnsafeCell::new(None),
+        previous: UnsafeCell::new(None),
+    }
+}; MAX];
+
+/// This CPU's fibers.
+#[inline(always)]
+fn slots() -> &'static Slots {
+    &SLOTS[percpu::index() % MAX]
+}
+
 impl Fiber {
     /// A fiber that will run `body`, then `end`, on `stack` when first
     /// switched to.
@@ -86,7 +111,7 @@ impl Fiber {
                 end: || {},
             }),
         };
-        let current = percpu::current().current.get();
+        let current = slots().current.get();
         // SAFETY: 1. Only this CPU uses its cell. 2. No other reference to it is held.
         let current = unsafe { &mut *current };
         assert!(current.is_none(), "this CPU has adopted a fiber already");
@@ -98,7 +123,7 @@ impl Fiber {
     #[inline]
     pub fn is_current(&self) -> bool {
         // SAFETY: only this CPU uses its cell; interrupt handlers do not switch.
-        let current = unsafe { (*percpu::current().current.get()).as_ref() };
+        let current = unsafe { (*slots().current.get()).as_ref() };
         current.is_some_and(|fiber| Arc::ptr_eq(&fiber.inner, &self.inner))
     }
 
@@ -148,16 +173,16 @@ pub fn switch(to: Fiber) {
     if to.is_current() {
         return;
     }
-    let cpu = percpu::current();
     assert!(
-        cpu.interrupt_depth.get() == 0,
+        percpu::current().interrupt_depth.get() == 0,
         "interrupt handlers cannot switch fibers"
     );
     to.claim();
     // SAFETY: `claim` made the fiber this CPU's; it does not run, so nothing writes it.
     let to_rsp = unsafe { *to.inner.rsp.get() };
+    let slots = slots();
     // SAFETY: only this CPU uses its cell, and interrupt handlers do not switch.
-    let current = unsafe { &mut *cpu.current.get() };
+    let current = unsafe { &mut *slots.current.get() };
     let Some(from) = current.replace(to) else {
         panic!("this CPU has not adopted a fiber");
     };
@@ -166,7 +191,7 @@ pub fn switch(to: Fiber) {
     }
     let from_rsp = from.inner.rsp.get();
     // SAFETY: as for `current`.
-    unsafe { *cpu.previous.get() = Some(from) };
+    unsafe { *slots.previous.get() = Some(from) };
     // SAFETY: 1. Both fibers live until the switch is over: `current` and `previous` hold
     //    them. 2. `to_rsp` is what a switch saved or a new fiber's stack begins with.
     unsafe { switch_stacks(from_rsp, to_rsp) };
@@ -177,7 +202,7 @@ pub fn switch(to: Fiber) {
 /// is used again. Gives what it does last.
 fn finish() -> Option<End> {
     // SAFETY: only this CPU uses its cell.
-    let fiber = unsafe { (*percpu::current().current.get()).as_ref() }?;
+    let fiber = unsafe { (*slots().current.get()).as_ref() }?;
     fiber.inner.state.store(FINISHED, Ordering::Relaxed);
     Some(fiber.inner.end)
 }
@@ -186,20 +211,20 @@ fn finish() -> Option<End> {
 pub(crate) fn current_guard() -> Option<Range<u64>> {
     // SAFETY: only this CPU uses its cell; a fault between two instructions of
     // `switch` sees one fiber or the other.
-    let fiber = unsafe { (*percpu::current().current.get()).as_ref() }?;
+    let fiber = unsafe { (*slots().current.get()).as_ref() }?;
     Some(fiber.inner.stack.as_ref()?.guard())
 }
 
 /// Lets go of the fiber that was left.
 fn release_previous() {
     // SAFETY: only this CPU uses its cell, and the switch is over.
-    drop(unsafe { (*percpu::current().previous.get()).take() });
+    drop(unsafe { (*slots().previous.get()).take() });
 }
 
 extern "C" fn run_fiber() -> ! {
     release_previous();
     // SAFETY: only this CPU uses its cell; interrupt handlers do not switch.
-    let fiber = unsafe { (*percpu::current().current.get()).as_ref() };
+    let fiber = unsafe { (*slots().current.get()).as_ref() };
     // SAFETY: the body belongs to the fiber that runs, which is this one.
     let body = fiber.and_then(|fiber| unsafe { (*fiber.inner.body.get()).take() });
     if let Some(body) = body {

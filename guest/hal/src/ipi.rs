@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::cpu::CpuSet;
 use crate::ring::{self, service};
-use crate::trap::irq::Vector;
+use crate::trap::vector::Vector;
 use crate::{apic, cpuid, smp};
 
 /// CPUs of a cluster.

@@ -10,6 +10,21 @@
 //! cores), `irq` (handlers), `timer` and `clock`, `virtio` (PCI and MMIO transports), `memory`
 //! (heap, stacks with guard pages), `power` (end of the machine), `ring` (which ring the image runs
 //! in), `user` (unmodified programs), `raw` (devices without drivers, for tests of monitors).
+//!
+//! # Layers
+//!
+//! A file uses what is below it; no circle is larger than two files.
+//!
+//! | layer, from the top | files |
+//! |---|---|
+//! | boot | `boot`, `ring::choice`, `ring::serve` |
+//! | measurements | `exits`, `stamp`, `paravirt`, `ring::trespass` |
+//! | devices, power | `virtio`, `pci`, `legacy`, `raw`, `power`, `panic` |
+//! | what runs | `fiber`, `user` |
+//! | CPUs, time | `smp`, `ipi`, `timer`, `clock`, `cpu::halt`, `apic` |
+//! | memory | `memory`, `lock`, `once` |
+//! | interrupts | `cpu::interrupts`, `trap::irq`, `apic::eoi`, `user::flush` |
+//! | one CPU | `percpu`, `ring::level`, `ring::gate`, `cpuid`, `apic::registers`, `trap::vector` |
 
 #![cfg_attr(target_os = "none", no_std)]
 // Each unsafe operation has its own reason.

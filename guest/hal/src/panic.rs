@@ -7,6 +7,7 @@ use core::panic::PanicInfo;
 
 use tare_abi::exit::GuestExit;
 
+use crate::memory::image::Image;
 use crate::once::OnceCell;
 use crate::{memory, percpu, power, serial};
 
@@ -60,7 +61,7 @@ fn frame_pointer() -> u64 {
 /// Prints the return addresses on the stack by its frame pointers; `rip` is
 /// printed first unless it is 0. Stops at the first address that is not a frame.
 pub(crate) fn backtrace(out: &mut serial::Raw, rip: u64, mut frame: u64) {
-    let text = memory::Image::sections().text;
+    let text = Image::sections().text;
     let mut print = |address: u64| writeln!(out, "  at {address:#x}").ok();
     if rip != 0 {
         print(rip);

@@ -34,7 +34,7 @@ pub fn account() -> Paravirt {
     let cpu = percpu::current();
     Paravirt {
         offers_eoi: cpuid::has_pv_eoi(),
-        eoi_enabled: apic::pv_eoi_is_enabled(),
+        eoi_enabled: apic::eoi::pv_eoi_is_enabled(),
         ends_saved: cpu.ends_saved.get(),
         ends_written: cpu.ends_written.get(),
         offers_clock: cpuid::has_pv_clock(),

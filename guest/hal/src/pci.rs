@@ -17,7 +17,7 @@ use crate::acpi::Tables;
 use crate::cpuid;
 use crate::lock::IrqLock;
 use crate::memory;
-use crate::trap::irq::Vector;
+use crate::trap::vector::Vector;
 
 const ENABLE: u32 = 1 << 31;
 const STATUS_COMMAND: u8 = 0x04;

@@ -4,14 +4,12 @@
 
 use core::cell::{Cell, UnsafeCell};
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use alloc::boxed::Box;
 use x86_64::registers::model_specific::Msr;
 
 use crate::cpu::MAX;
-use crate::fiber::Fiber;
-use crate::smp;
 use crate::user::Area;
 
 const IA32_GS_BASE: u32 = 0xc000_0101;
@@ -27,6 +25,19 @@ pub(crate) const RESUME_OFFSET: usize = offset_of!(Cpu, resume);
 
 /// Offset of [`Cpu::user`].
 pub(crate) const USER_OFFSET: usize = offset_of!(Cpu, user);
+/// Offset of [`Area::context`] in a CPU's area.
+pub(crate) const USER_CONTEXT_OFFSET: usize = USER_OFFSET + offset_of!(Area, context);
+/// Offset of [`Area::scratch`].
+pub(crate) const USER_SCRATCH_OFFSET: usize = USER_OFFSET + offset_of!(Area, scratch);
+/// Offset of [`Area::vector`].
+pub(crate) const USER_VECTOR_OFFSET: usize = USER_OFFSET + offset_of!(Area, vector);
+/// Offset of [`Area::fault`].
+pub(crate) const USER_FAULT_OFFSET: usize = USER_OFFSET + offset_of!(Area, fault);
+
+/// Of [`Cpu::armed_ns`]: nothing is armed.
+pub(crate) const NOTHING: u64 = u64::MAX;
+/// Of [`Cpu::armed_ns`]: nothing is armed since the interrupt has come.
+pub(crate) const EXPIRED: u64 = u64::MAX - 1;
 
 /// One CPU's data; only that CPU uses the cells.
 #[repr(C)]
@@ -59,10 +70,6 @@ pub(crate) struct Cpu {
     /// What the timer is armed for, TSC or APIC ticks are the timer's own
     /// matter: nanoseconds of the clock, or that it is not (`crate::timer`).
     pub(crate) armed_ns: AtomicU64,
-    /// The fiber that runs, once the CPU has adopted one.
-    pub(crate) current: UnsafeCell<Option<Fiber>>,
-    /// The fiber that was left last, to be let go by the next one.
-    pub(crate) previous: UnsafeCell<Option<Fiber>>,
     /// Set while this CPU prints a panic or fault.
     pub(crate) dying: Cell<bool>,
 }
@@ -93,9 +100,7 @@ impl Cpu {
             ends_written: Cell::new(0),
             apic_id,
             interrupt_depth: Cell::new(0),
-            armed_ns: AtomicU64::new(crate::timer::NOTHING),
-            current: UnsafeCell::new(None),
-            previous: UnsafeCell::new(None),
+            armed_ns: AtomicU64::new(NOTHING),
             dying: Cell::new(false),
         }
     }
@@ -126,11 +131,23 @@ pub(crate) unsafe fn init_further(area: *mut Cpu) {
     unsafe { Msr::new(IA32_GS_BASE).write(area.addr() as u64) };
 }
 
-/// An area for CPU `index`, which starts on `stack_top`. Never freed.
-pub(crate) fn area(index: usize, apic_id: u32, stack_top: u64) -> &'static Cpu {
+/// Areas by APIC ID, for the trampoline.
+#[unsafe(no_mangle)]
+static tare_ap_areas: [AtomicPtr<Cpu>; 256] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; 256];
+
+/// Whether the area of a further CPU lies at `address`.
+fn is_area(address: u64) -> bool {
+    let mut areas = tare_ap_areas.iter();
+    areas.any(|area| area.load(Ordering::Relaxed).addr() as u64 == address && address != 0)
+}
+
+/// Makes an area for CPU `index`, which starts on `stack_top`. Never freed.
+pub(crate) fn add(index: usize, apic_id: u32, stack_top: u64) {
     let mut cpu = Box::new(Cpu::new(index as u64, apic_id));
     cpu.stack_top = stack_top;
-    Box::leak(cpu)
+    let area = core::ptr::from_ref::<Cpu>(Box::leak(cpu));
+    tare_ap_areas[apic_id as usize & 255].store(area.cast_mut(), Ordering::Release);
 }
 
 /// Whether GS points to the area of a CPU; if not, which only ring 3 can have done, makes
@@ -140,7 +157,7 @@ pub(crate) fn find_area() -> bool {
     let mut register = Msr::new(IA32_GS_BASE);
     // SAFETY: 1. In ring 0. 2. Every 64-bit processor has the register.
     let base = unsafe { register.read() };
-    let is_area = base == first || smp::is_area(base);
+    let is_area = base == first || is_area(base);
     if !is_area {
         // SAFETY: 1. As above. 2. The area lives forever; this CPU only reports and ends the
         //    machine, so that what it shares with the first CPU does not matter.

@@ -3,25 +3,21 @@
 
 #![allow(unsafe_code)]
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use tare_abi::layout::AP_TRAMPOLINE;
 
 use crate::acpi::Tables;
 use crate::cpu::MAX;
 use crate::memory::heap;
 use crate::once::OnceCell;
-use crate::percpu::{self, Cpu};
-use crate::{apic, boot, clock, cpuid};
+use crate::{apic, clock, cpuid, percpu};
 
 /// Pages of the stack on which a further CPU starts and idles.
 const STACK_PAGES: usize = 4;
 /// How long to wait for a CPU before it gets a second start-up IPI, and is given up.
 const PATIENCE_NS: u64 = 1_000_000_000;
 const RETRY_NS: u64 = 20_000_000;
-
-/// Areas by APIC ID, for the trampoline.
-#[unsafe(no_mangle)]
-static tare_ap_areas: [AtomicPtr<Cpu>; 256] =
-    [const { AtomicPtr::new(core::ptr::null_mut()) }; 256];
 
 static APIC_IDS: [AtomicU32; MAX] = [const { AtomicU32::new(0) }; MAX];
 static COUNT: AtomicUsize = AtomicUsize::new(1);
@@ -32,12 +28,6 @@ static RUN: OnceCell<fn() -> !> = OnceCell::new();
 unsafe extern "C" {
     static tare_trampoline: u8;
     static tare_trampoline_end: u8;
-}
-
-/// Whether the area of a further CPU lies at `address`.
-pub(crate) fn is_area(address: u64) -> bool {
-    let mut areas = tare_ap_areas.iter();
-    areas.any(|area| area.load(Ordering::Relaxed).addr() as u64 == address && address != 0)
 }
 
 /// How many CPUs the image uses.
@@ -78,9 +68,7 @@ pub fn start(run: fn() -> !) {
             panic!("no memory for the stack of CPU {cpu}");
         };
         let top = stack.addr().get() + STACK_PAGES * 4096;
-        let area = percpu::area(cpu, id, top as u64);
-        tare_ap_areas[id as usize & 255]
-            .store(core::ptr::from_ref(area).cast_mut(), Ordering::Release);
+        percpu::add(cpu, id, top as u64);
     }
     copy_trampoline();
     apic::start_others();
@@ -127,5 +115,5 @@ fn copy_trampoline() {
     let start = &raw const tare_trampoline;
     let length = (&raw const tare_trampoline_end).addr() - start.addr();
     // SAFETY: the page below 1 MiB is kept out of the heap for this.
-    unsafe { core::ptr::copy_nonoverlapping(start, boot::TRAMPOLINE as *mut u8, length) };
+    unsafe { core::ptr::copy_nonoverlapping(start, AP_TRAMPOLINE as *mut u8, length) };
 }

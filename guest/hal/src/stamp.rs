@@ -13,7 +13,8 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use crate::trap::irq::{self, Vector};
+use crate::trap::irq;
+use crate::trap::vector::{self, Vector};
 use crate::{apic, clock, cpu, percpu, ring, smp};
 
 /// What the handler read; written by the entry code of the vector.
@@ -57,7 +58,7 @@ fn announce() {
 fn halt_in_ring_3() -> u64 {
     static HAS_HANDLER: AtomicBool = AtomicBool::new(false);
     if !HAS_HANDLER.swap(true, Ordering::Relaxed) {
-        irq::register(Vector(irq::STAMP), &|| {
+        irq::register(Vector(vector::STAMP), &|| {
             tare_stamp.store(clock::ticks(), Ordering::Relaxed);
         });
     }
@@ -67,7 +68,7 @@ fn halt_in_ring_3() -> u64 {
         ring::wait_for_interrupt();
         let woken = clock::ticks();
         let pending = percpu::current().pending.load(Ordering::Relaxed);
-        let ended_halt = pending & 1 << (irq::STAMP - irq::FIRST) != 0;
+        let ended_halt = pending & 1 << (vector::STAMP - vector::FIRST) != 0;
         cpu::enable_interrupts();
         let _ = cpu::disable_interrupts();
         // Interrupts are off from the look at the stamp to the next halt: one that comes in
@@ -101,7 +102,7 @@ fn halt_in_ring_0() -> u64 {
             stamp => break stamp,
         }
     };
-    apic::end_of_interrupt(percpu::current());
+    apic::eoi::end_of_interrupt(percpu::current());
     // SAFETY: the stamp has come, and no other is sent.
     unsafe { asm!("sti") };
     cpu::restore_interrupts(interrupts);

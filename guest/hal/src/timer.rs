@@ -3,13 +3,8 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::percpu::{self, Cpu};
+use crate::percpu::{self, Cpu, EXPIRED, NOTHING};
 use crate::{apic, clock};
-
-/// Nothing is armed.
-pub(crate) const NOTHING: u64 = u64::MAX;
-/// Nothing is armed since the interrupt has come.
-const EXPIRED: u64 = u64::MAX - 1;
 
 /// Whether the timer was set, which costs an exit, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,9 +71,4 @@ fn set(cpu: &Cpu, deadline_ns: u64) {
         None => apic::arm_tsc(clock::ticks_at(deadline_ns)),
         Some(count) => apic::arm_count(cpu, count),
     }
-}
-
-/// The timer's interrupt has come.
-pub(crate) fn expired(cpu: &Cpu) {
-    cpu.armed_ns.store(EXPIRED, Ordering::Relaxed);
 }

@@ -1,7 +1,7 @@
 //! The software interrupt flag, the halt gate and the entry of programs as a model,
 //! in every interleaving of one CPU's instructions with interrupts.
 //!
-//! Each state below is an instruction of `cpu.rs`, `trap/irq.rs`, `ring/gate.rs` or
+//! Each state below is an instruction of `cpu`, `trap/irq.rs`, `ring/gate.rs` or
 //! `user/entry.rs` that reads or writes what the others use; the others are left out.
 //! Code that runs with hardware interrupts off and touches only this CPU's area is one
 //! step. Other CPUs only raise interrupts. The search visits each state once.

@@ -29,7 +29,6 @@ const UNDONE: &[&str] = &[
     "tare-daemon",
     "tare-devices",
     "tare-guest-kv",
-    "tare-hal",
     "tare-hv",
     "tare-libos",
 ];

@@ -1,6 +1,6 @@
 //! The multiple APIC description table (ACPI 6.5, 5.2.12).
 
-use super::Tables;
+use super::tables::Tables;
 use crate::boot::u32_at;
 use crate::cpu::MAX;
 

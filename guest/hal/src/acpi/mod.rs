@@ -6,12 +6,14 @@
 
 mod dsdt;
 mod madt;
+mod tables;
 
 use alloc::vec::Vec;
 
 use crate::boot::{Physical, u32_at, u64_at};
-use crate::cpu::MAX;
 use crate::virtio::MmioWord;
+
+pub use tables::Tables;
 
 const RSDP_SIGNATURE: &[u8] = b"RSD PTR ";
 const BIOS_AREA: core::ops::Range<u64> = 0xe_0000..0x10_0000;
@@ -20,29 +22,6 @@ const MAX_TABLE_BYTES: u64 = 64 * 1024;
 const MAX_TABLES: u64 = 64;
 const HEADER_BYTES: u64 = 36;
 const SYSTEM_IO: u8 = 1;
-
-/// What the tables say.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tables {
-    /// APIC IDs of the usable CPUs, in table order.
-    pub apic_ids: [u8; MAX],
-    /// How many of them there are.
-    pub cpus: usize,
-    /// Addresses of the IOAPICs, with the first interrupt of each.
-    pub ioapics: Vec<(u32, u32)>,
-    /// Address of the DSDT, 0 if there is none.
-    pub dsdt: u64,
-    /// Whether there are 8259 interrupt controllers to be silenced.
-    pub has_pic: bool,
-    /// Configuration space of bus 0 of PCI segment 0, by memory; 0 if there is none.
-    pub ecam: u64,
-    /// Port of the power management timer (3.579545 MHz).
-    pub pm_timer_port: Option<u16>,
-    /// Port of the sleep control register.
-    pub sleep_control_port: Option<u16>,
-    /// Port of the PM1a control register.
-    pub pm1a_control_port: Option<u16>,
-}
 
 /// Reads the tables from the root pointer at `rsdp`, or from one found in the
 /// BIOS area if that is 0; `None` if there are none.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::boot::fake::Fake;
+use crate::cpu::MAX;
 
 const BASE: u64 = 0xe_0000;
 

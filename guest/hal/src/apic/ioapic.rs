@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::lock::IrqLock;
 use crate::memory;
 use crate::once::OnceCell;
-use crate::trap::irq::Vector;
+use crate::trap::vector::Vector;
 
 /// Byte offset of the window on the register that is selected.
 const WINDOW: u64 = 0x10;

@@ -1,16 +1,25 @@
 //! The local APIC of each CPU, by x2APIC registers where there are some, else
-//! by memory (Intel SDM vol. 3A, chapter 11). Ends of interrupts cost an exit;
-//! with KVM's paravirtual flag most of them are saved (kernel
-//! `Documentation/virt/kvm/x86/msr.rst`, MSR_KVM_PV_EOI_EN).
+//! by memory (Intel SDM vol. 3A, chapter 11).
+//!
+//! | file | what |
+//! |---|---|
+//! | `registers` | the registers, behind either interface |
+//! | `eoi` | ends of interrupts |
+//! | `command` | interrupts to other CPUs |
+//! | `timed` | registers as they are priced |
+//! | `ioapic` | lines of devices |
 
 #![allow(unsafe_code)]
 
+mod command;
+pub(crate) mod eoi;
 pub(crate) mod ioapic;
 mod registers;
 pub(crate) mod timed;
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 
+use tare_abi::layout::AP_TRAMPOLINE;
 use x86_64::instructions::port::Port;
 use x86_64::registers::model_specific::Msr;
 
@@ -18,14 +27,13 @@ use crate::acpi::Tables;
 use crate::clock::count::Count;
 use crate::cpuid;
 use crate::percpu::{self, Cpu};
-use crate::ring::{self, kvm_register};
-use crate::trap::irq;
+use crate::ring;
+use crate::trap::vector::{self, Vector};
 use registers::{
-    CURRENT_COUNT, DIVIDE, EOI, IN_SERVICE, INITIAL_COUNT, LVT_LINT0, LVT_LINT1, LVT_TIMER,
+    CURRENT_COUNT, DIVIDE, IN_SERVICE, INITIAL_COUNT, LVT_LINT0, LVT_LINT1, LVT_TIMER,
     SPURIOUS_VECTOR, TASK_PRIORITY, read, write,
 };
 
-const MSR_KVM_PV_EOI_EN: u32 = 0x4b56_4d04;
 const IA32_TSC_DEADLINE: u32 = 0x6e0;
 /// Turns that a CPU waits for its own interrupt.
 const SELF_TRIES: u32 = 10_000_000;
@@ -38,7 +46,7 @@ const DIVIDE_BY_128: u32 = 0b1010;
 
 const ASSERT: u32 = 1 << 14;
 /// The wake-up interrupt, fixed, to a physical destination.
-pub(crate) const WAKE_COMMAND: u32 = irq::WAKE as u32 | ASSERT;
+pub(crate) const WAKE_COMMAND: u32 = vector::WAKE as u32 | ASSERT;
 const LOGICAL: u32 = 1 << 11;
 /// INIT and start-up to all CPUs but this one.
 const OTHERS: u32 = 3 << 18;
@@ -60,33 +68,21 @@ pub(crate) fn init_further() {
     registers::enable();
     // First: as long as the APIC is disabled by software, every entry of its
     // local vector table stays masked (SDM 11.4.7.2).
-    write(SPURIOUS_VECTOR, ENABLED | u32::from(irq::SPURIOUS));
+    write(SPURIOUS_VECTOR, ENABLED | u32::from(vector::SPURIOUS));
     write(TASK_PRIORITY, 0);
     write(LVT_LINT0, MASKED);
     write(LVT_LINT1, NMI);
     if cpuid::has_tsc_deadline() {
-        write(LVT_TIMER, TSC_DEADLINE | u32::from(irq::TIMER));
+        write(LVT_TIMER, TSC_DEADLINE | u32::from(vector::TIMER));
         // With memory-mapped registers the mode must be in effect before the
         // deadline is written (SDM 11.5.4.1).
         core::sync::atomic::fence(Ordering::SeqCst);
     } else {
         write(DIVIDE, DIVIDE_BY_1);
-        write(LVT_TIMER, u32::from(irq::TIMER));
+        write(LVT_TIMER, u32::from(vector::TIMER));
     }
-    if cpuid::has_pv_eoi() {
-        let flag = core::ptr::from_ref(&percpu::current().pv_eoi).addr() as u64;
-        // SAFETY: the flag lives forever at its physical address.
-        unsafe { kvm_register::write(MSR_KVM_PV_EOI_EN, flag | 1) };
-    }
+    eoi::share_flag();
 }
-
-/// KVM's registers that this module writes, and the bytes that KVM writes behind
-/// them (`crate::ring::service`).
-pub(crate) const SHARED_REGISTERS: [(u32, u64); 1] = [(MSR_KVM_PV_EOI_EN, 4)];
-
-/// Whether KVM ends interrupts when it delivers them, as one that emulates ring 0
-/// does.
-static ENDS_BY_ITSELF: AtomicBool = AtomicBool::new(false);
 
 /// Finds out whether interrupts have to be ended: sends one to this CPU while
 /// handlers are off, and looks whether it is in service. Ring 3 only, where an end
@@ -98,69 +94,48 @@ pub(crate) fn find_end_of_interrupt() {
     let pending = &percpu::current().pending;
     send_wake(cpuid::first_apic_id());
     for _ in 0..SELF_TRIES {
-        if pending.load(Ordering::Relaxed) & 1 << (irq::WAKE - 32) != 0 {
-            let in_service = read(IN_SERVICE + u32::from(irq::WAKE) / 32);
-            let ends = in_service & 1 << (irq::WAKE % 32) == 0;
-            ENDS_BY_ITSELF.store(ends, Ordering::Relaxed);
+        if pending.load(Ordering::Relaxed) & 1 << (vector::WAKE - 32) != 0 {
+            let in_service = read(IN_SERVICE + u32::from(vector::WAKE) / 32);
+            let ends = in_service & 1 << (vector::WAKE % 32) == 0;
+            eoi::set_ends_by_itself(ends);
             return;
         }
         core::hint::spin_loop();
     }
 }
 
-/// Whether KVM has this CPU's flag for ends of interrupts.
-pub(crate) fn pv_eoi_is_enabled() -> bool {
-    // SAFETY: KVM has the register where it offers the flag.
-    cpuid::has_pv_eoi() && unsafe { kvm_register::read(MSR_KVM_PV_EOI_EN) } & 1 != 0
-}
-
-/// Ends the interrupt that is being handled.
-#[inline]
-pub(crate) fn end_of_interrupt(cpu: &Cpu) {
-    // Only the hypervisor writes the flag, and only while this CPU is stopped.
-    if ENDS_BY_ITSELF.load(Ordering::Relaxed) {
-        cpu.ends_saved.set(cpu.ends_saved.get() + 1);
-    } else if cpu.pv_eoi.load(Ordering::Relaxed) & 1 != 0 {
-        cpu.pv_eoi.store(0, Ordering::Relaxed);
-        cpu.ends_saved.set(cpu.ends_saved.get() + 1);
-    } else {
-        write(EOI, 0);
-        cpu.ends_written.set(cpu.ends_written.get() + 1);
-    }
-}
-
 /// Sends the wake-up interrupt to the CPU with this APIC ID.
 pub(crate) fn send_wake(apic_id: u32) {
-    registers::command(apic_id, WAKE_COMMAND);
+    command::send(apic_id, WAKE_COMMAND);
 }
 
 /// Sends `vector`, fixed, to the CPU with this APIC ID.
-pub(crate) fn send_vector(apic_id: u32, vector: irq::Vector) {
-    registers::command(apic_id, u32::from(vector.0) | ASSERT);
+pub(crate) fn send_vector(apic_id: u32, vector: Vector) {
+    command::send(apic_id, u32::from(vector.0) | ASSERT);
 }
 
 /// Sends the wake-up interrupt to `members` of a cluster of x2APICs.
 pub(crate) fn send_wake_to_cluster(cluster: u32, members: u32) {
-    registers::command(cluster << 16 | members, WAKE_COMMAND | LOGICAL);
+    command::send(cluster << 16 | members, WAKE_COMMAND | LOGICAL);
 }
 
 /// Sends the interrupt whose handler reads the counter first; gives the
 /// counter before and after the command.
 pub(crate) fn send_stamp(apic_id: u32) -> (u64, u64) {
-    registers::timed_command(apic_id, u32::from(irq::STAMP) | (1 << 14))
+    command::send_timed(apic_id, u32::from(vector::STAMP) | (1 << 14))
 }
 
 /// Starts all other CPUs at the trampoline page.
 pub(crate) fn start_others() {
-    let page = (crate::boot::TRAMPOLINE >> 12) as u32;
-    registers::command(0, OTHERS | INIT);
-    registers::command(0, OTHERS | START_UP | page);
+    let page = (AP_TRAMPOLINE >> 12) as u32;
+    command::send(0, OTHERS | INIT);
+    command::send(0, OTHERS | START_UP | page);
 }
 
 /// Starts one CPU at the trampoline page, again.
 pub(crate) fn start_one(apic_id: u32) {
-    let page = (crate::boot::TRAMPOLINE >> 12) as u32;
-    registers::command(apic_id, START_UP | page);
+    let page = (AP_TRAMPOLINE >> 12) as u32;
+    command::send(apic_id, START_UP | page);
 }
 
 /// Fires the timer at this value of the time stamp counter.
@@ -196,13 +171,13 @@ pub(crate) fn ticks_left() -> u32 {
 /// Keeps the timer from raising an interrupt while it is measured.
 pub(crate) fn mask_timer() {
     write(DIVIDE, DIVIDE_BY_1);
-    write(LVT_TIMER, MASKED | u32::from(irq::TIMER));
+    write(LVT_TIMER, MASKED | u32::from(vector::TIMER));
 }
 
 /// Undoes [`mask_timer`].
 pub(crate) fn unmask_timer() {
     write(INITIAL_COUNT, 0);
-    write(LVT_TIMER, u32::from(irq::TIMER));
+    write(LVT_TIMER, u32::from(vector::TIMER));
 }
 
 fn mask_pic() {

@@ -2,19 +2,18 @@
 
 #![allow(unsafe_code)]
 
-use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use tare_abi::layout::LAPIC;
 use x86_64::registers::model_specific::Msr;
 
-use crate::{clock, cpu, ring};
+use crate::ring;
 
 pub(crate) const TASK_PRIORITY: u32 = 0x08;
 pub(crate) const EOI: u32 = 0x0b;
 pub(crate) const SPURIOUS_VECTOR: u32 = 0x0f;
-const COMMAND: u32 = 0x30;
-const COMMAND_HIGH: u32 = 0x31;
+pub(super) const COMMAND: u32 = 0x30;
+pub(super) const COMMAND_HIGH: u32 = 0x31;
 /// First of eight registers of interrupts in service.
 pub(crate) const IN_SERVICE: u32 = 0x10;
 pub(crate) const LVT_TIMER: u32 = 0x32;
@@ -27,14 +26,13 @@ pub(crate) const DIVIDE: u32 = 0x3e;
 const IA32_APIC_BASE: u32 = 0x1b;
 const GLOBAL_ENABLE: u64 = 1 << 11;
 const X2APIC_ENABLE: u64 = 1 << 10;
-const X2APIC_BASE: u32 = 0x800;
-const DELIVERY_PENDING: u32 = 1 << 12;
+pub(super) const X2APIC_BASE: u32 = 0x800;
 
 static X2APIC: AtomicBool = AtomicBool::new(false);
 
 /// Whether the registers are MSRs.
 #[inline]
-fn is_x2apic() -> bool {
+pub(super) fn is_x2apic() -> bool {
     X2APIC.load(Ordering::Relaxed)
 }
 
@@ -85,55 +83,6 @@ pub(crate) fn write(register: u32, value: u32) {
         // SAFETY: as above.
         unsafe { address(register).write_volatile(value) };
     }
-}
-
-/// Sends an interrupt command; the time stamp counter before and after it. As
-/// few instructions as there can be lie between, since an emulated one costs
-/// as much as the command.
-pub(super) fn timed_command(apic_id: u32, command: u32) -> (u64, u64) {
-    if !is_x2apic() {
-        let before = clock::ticks();
-        self::command(apic_id, command);
-        return (before, clock::ticks());
-    }
-    let (low, high): (u64, u64);
-    let (after_low, after_high): (u64, u64);
-    // SAFETY: as for `command`; the exchanges bring the command to where the
-    // counter was read.
-    unsafe {
-        asm!(
-            "rdtsc",
-            "xchg rax, {low}",
-            "xchg rdx, {high}",
-            "wrmsr",
-            "rdtsc",
-            low = inout(reg) u64::from(command) => low,
-            high = inout(reg) u64::from(apic_id) => high,
-            in("ecx") X2APIC_BASE + COMMAND,
-            out("rax") after_low,
-            out("rdx") after_high,
-            options(nostack, preserves_flags),
-        );
-    }
-    (low | high << 32, after_low | after_high << 32)
-}
-
-/// Sends an interrupt command.
-pub(super) fn command(apic_id: u32, command: u32) {
-    if is_x2apic() {
-        let value = u64::from(apic_id) << 32 | u64::from(command);
-        // SAFETY: an interrupt to another CPU; its kinds are this module's callers'.
-        unsafe { Msr::new(X2APIC_BASE + COMMAND).write(value) };
-        return;
-    }
-    // An interrupt handler in between would change the destination.
-    let interrupts = cpu::disable_interrupts();
-    while read(COMMAND) & DELIVERY_PENDING != 0 {
-        cpu::pause();
-    }
-    write(COMMAND_HIGH, apic_id << 24);
-    write(COMMAND, command);
-    cpu::restore_interrupts(interrupts);
 }
 
 fn address(register: u32) -> *mut u32 {

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use super::registers::{EOI, INITIAL_COUNT, LVT_TIMER, write};
 use super::{MASKED, TSC_DEADLINE};
-use crate::trap::irq;
+use crate::trap::vector;
 use crate::{cpu, cpuid, percpu};
 
 /// An end of interrupt at the register, whatever the flag of KVM says.
@@ -17,7 +17,7 @@ pub(crate) fn end() {
 /// instead of taking deadlines and raises nothing. Nothing is armed afterwards.
 pub(crate) fn with_counting_timer<R>(act: impl FnOnce(fn(u32)) -> R) -> R {
     let interrupts = cpu::disable_interrupts();
-    write(LVT_TIMER, MASKED | u32::from(irq::TIMER));
+    write(LVT_TIMER, MASKED | u32::from(vector::TIMER));
     let result = act(|count| write(INITIAL_COUNT, count));
     write(INITIAL_COUNT, 0);
     let mode = if cpuid::has_tsc_deadline() {
@@ -25,10 +25,10 @@ pub(crate) fn with_counting_timer<R>(act: impl FnOnce(fn(u32)) -> R) -> R {
     } else {
         0
     };
-    write(LVT_TIMER, mode | u32::from(irq::TIMER));
+    write(LVT_TIMER, mode | u32::from(vector::TIMER));
     percpu::current()
         .armed_ns
-        .store(u64::MAX, Ordering::Relaxed);
+        .store(percpu::NOTHING, Ordering::Relaxed);
     cpu::restore_interrupts(interrupts);
     result
 }

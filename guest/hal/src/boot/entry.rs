@@ -15,7 +15,7 @@
 use core::arch::global_asm;
 
 /// Where further CPUs begin in real mode.
-pub(crate) const TRAMPOLINE: u64 = tare_abi::layout::AP_TRAMPOLINE;
+const TRAMPOLINE: u64 = tare_abi::layout::AP_TRAMPOLINE;
 
 /// Selector of the 64-bit code segment in every GDT.
 pub(crate) const CODE_SELECTOR: u16 = 0x08;

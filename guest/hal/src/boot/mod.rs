@@ -17,9 +17,9 @@ pub use regions::Regions;
 pub(crate) use physical::fake;
 
 #[cfg(target_os = "none")]
-pub(crate) use entry::{CODE_SELECTOR, TRAMPOLINE};
+pub(crate) use entry::CODE_SELECTOR;
 #[cfg(target_os = "none")]
-pub(crate) use start::{acpi_virtio_mmio, early_cmdline};
+pub(crate) use start::acpi_virtio_mmio;
 #[cfg(target_os = "none")]
 pub use start::{cmdline, initramfs};
 

@@ -54,7 +54,7 @@ extern "C" fn tare_boot(information: u64, protocol: u64) -> ! {
         0 => Protocol::Pvh,
         _ => Protocol::Linux,
     };
-    let ring = ring::choose(protocol, information);
+    let ring = ring::choose(|| tare_abi::cmdline::ring(early_cmdline(protocol, information)));
     trap::init(ring);
     if ring == ring::Ring::Three {
         crate::user::init();
@@ -85,7 +85,7 @@ extern "C" fn tare_boot(information: u64, protocol: u64) -> ! {
 
 /// The command line where the loader left it, before anything else is set up; empty
 /// if there is none.
-pub(crate) fn early_cmdline(protocol: Protocol, information: u64) -> &'static str {
+fn early_cmdline(protocol: Protocol, information: u64) -> &'static str {
     const FIELD_OF_PVH: u64 = 24;
     const FIELD_OF_LINUX: u64 = 0x228;
     let (field, bytes) = match protocol {

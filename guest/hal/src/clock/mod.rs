@@ -11,6 +11,8 @@ mod host;
 mod pvclock;
 mod scale;
 #[cfg(target_os = "none")]
+mod start;
+#[cfg(target_os = "none")]
 mod tsc;
 #[cfg(target_os = "none")]
 mod wall;
@@ -22,9 +24,11 @@ pub use host::*;
 pub(crate) use pvclock::SHARED_REGISTERS;
 pub use scale::Scale;
 #[cfg(target_os = "none")]
+pub(crate) use start::init;
+#[cfg(target_os = "none")]
 pub use tsc::{Frequency, now_ns, since_ns, ticks, ticks_per_s};
 #[cfg(target_os = "none")]
-pub(crate) use tsc::{frequency, init, ticks_at, timer_count_until, timer_takes_deadlines};
+pub(crate) use tsc::{frequency, ticks_at, timer_count_until, timer_takes_deadlines};
 #[cfg(target_os = "none")]
 pub(crate) use wall::wall_clock_is_kvms;
 #[cfg(target_os = "none")]

@@ -13,7 +13,7 @@ const MSR_KVM_WALL_CLOCK_NEW: u32 = 0x4b56_4d00;
 const MSR_KVM_SYSTEM_TIME_NEW: u32 = 0x4b56_4d01;
 
 /// KVM's registers that this module writes, and the bytes that KVM writes behind
-/// them (`crate::ring::service`).
+/// them (`crate::ring::serve`).
 pub(crate) const SHARED_REGISTERS: [(u32, u64); 2] =
     [(MSR_KVM_WALL_CLOCK_NEW, 12), (MSR_KVM_SYSTEM_TIME_NEW, 32)];
 

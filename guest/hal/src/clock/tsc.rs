@@ -1,15 +1,12 @@
-//! The time stamp counter as the clock, and its frequency: from CPUID, from
-//! KVM's clock, or measured without either.
+//! The time stamp counter as the clock.
 
 #![allow(unsafe_code)]
 
 use core::arch::x86_64::_rdtsc;
 use core::cell::UnsafeCell;
 
+use super::Scale;
 use super::count::Count;
-use super::{Scale, calibrate, pvclock};
-use crate::acpi::Tables;
-use crate::cpuid;
 
 /// Source of the counter's frequency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,18 +19,18 @@ pub enum Frequency {
     Measured,
 }
 
-struct Clock {
-    frequency: Frequency,
+pub(super) struct Clock {
+    pub(super) frequency: Frequency,
     /// Counter when the image began.
-    base: u64,
-    to_ns: Scale,
-    from_ns: Scale,
+    pub(super) base: u64,
+    pub(super) to_ns: Scale,
+    pub(super) from_ns: Scale,
     /// For timers that count ticks of the APIC's clock.
-    timer_from_ns: Option<Scale>,
+    pub(super) timer_from_ns: Option<Scale>,
 }
 
 struct Cell(UnsafeCell<Clock>);
-// SAFETY: written by `init` before the other CPUs start.
+// SAFETY: written by `set` before the other CPUs start.
 unsafe impl Sync for Cell {}
 
 static CLOCK: Cell = Cell(UnsafeCell::new(Clock {
@@ -44,37 +41,10 @@ static CLOCK: Cell = Cell(UnsafeCell::new(Clock {
     timer_from_ns: None,
 }));
 
-const GIGA: u64 = 1_000_000_000;
+pub(super) const GIGA: u64 = 1_000_000_000;
 
-/// Finds the frequencies and starts the clock.
-pub(crate) fn init(tables: &Tables) {
-    let needs_timer = !cpuid::has_tsc_deadline();
-    let by_cpuid = cpuid::tsc_khz().map(|khz| u64::from(khz) * 1000);
-    let told = by_cpuid.or_else(pvclock::tsc_hz);
-    let frequency = match (by_cpuid, told) {
-        (Some(_), _) => Frequency::Cpuid,
-        (None, Some(_)) => Frequency::Kvm,
-        (None, None) => Frequency::Measured,
-    };
-    let timer_told = cpuid::apic_khz().map(|khz| u64::from(khz) * 1000);
-    let (tsc_hz, timer_hz) = match (told, timer_told) {
-        (Some(tsc), Some(timer)) => (tsc, timer),
-        (Some(tsc), None) if !needs_timer => (tsc, 0),
-        (tsc, timer) => {
-            let measured = calibrate::measure(tables);
-            (
-                tsc.unwrap_or(measured.tsc_hz),
-                timer.unwrap_or(measured.timer_hz),
-            )
-        }
-    };
-    let clock = Clock {
-        frequency,
-        base: ticks(),
-        to_ns: Scale::new(tsc_hz, GIGA),
-        from_ns: Scale::new(GIGA, tsc_hz),
-        timer_from_ns: (needs_timer && timer_hz != 0).then(|| Scale::new(GIGA, timer_hz)),
-    };
+/// Starts the clock: on the first CPU, before the others start.
+pub(super) fn set(clock: Clock) {
     // SAFETY: the first CPU, before the others start; see `Cell`.
     unsafe { *CLOCK.0.get() = clock };
 }
@@ -133,6 +103,6 @@ pub fn ticks() -> u64 {
 
 #[inline]
 fn clock() -> &'static Clock {
-    // SAFETY: not written after `init`; see `Cell`.
+    // SAFETY: not written after `set`; see `Cell`.
     unsafe { &*CLOCK.0.get() }
 }

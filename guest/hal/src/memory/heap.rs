@@ -12,6 +12,7 @@ use talc::DefaultBinning;
 use talc::base::Talc;
 use talc::source::Manual;
 
+use super::layout::BOOT_MAPPED;
 use crate::lock::IrqLock;
 
 /// How much memory there is and how much is used, bytes.
@@ -79,7 +80,7 @@ pub(crate) fn large_page() -> Option<NonNull<u8>> {
     let layout = Layout::from_size_align(2 << 20, 2 << 20).ok()?;
     // SAFETY: the layout is not empty.
     let block = NonNull::new(unsafe { HEAP.alloc(layout) })?;
-    let is_low = block.addr().get() as u64 + (2 << 20) <= super::paging::BOOT_MAPPED;
+    let is_low = block.addr().get() as u64 + (2 << 20) <= BOOT_MAPPED;
     is_low.then_some(block)
 }
 

@@ -1,8 +1,9 @@
 //! Guest memory: page tables, the heap, guarded stacks.
 
-#![allow(unsafe_code)]
-
+pub(crate) mod access;
 pub mod heap;
+pub(crate) mod image;
+pub(crate) mod layout;
 pub(crate) mod paging;
 pub mod stack;
 pub(crate) mod supervisor;
@@ -10,41 +11,10 @@ pub(crate) mod supervisor;
 use core::ops::Range;
 
 use crate::boot::Handover;
-use crate::user;
+use image::Image;
+use layout::{BOOT_MAPPED, is_in_stacks, low, low_end};
 
 pub(crate) use paging::{is_mapped, map_device};
-
-unsafe extern "C" {
-    static tare_text_start: u8;
-    static tare_rodata_start: u8;
-    static tare_data_start: u8;
-    static tare_image_end: u8;
-}
-
-/// The image's sections as address ranges.
-pub(crate) struct Image {
-    /// Code.
-    pub(crate) text: Range<u64>,
-    /// Constants.
-    pub(crate) rodata: Range<u64>,
-    /// Everything writable.
-    pub(crate) data: Range<u64>,
-}
-
-impl Image {
-    /// Where the linker put them.
-    pub(crate) fn sections() -> Self {
-        let text = (&raw const tare_text_start).addr() as u64;
-        let rodata = (&raw const tare_rodata_start).addr() as u64;
-        let data = (&raw const tare_data_start).addr() as u64;
-        let end = (&raw const tare_image_end).addr() as u64;
-        Self {
-            text: text..rodata,
-            rodata: rodata..data,
-            data: data..end,
-        }
-    }
-}
 
 /// Gives unused RAM to the heap and finishes the page tables.
 /// Nothing of the memory given away is touched but a few words at its ends.
@@ -56,16 +26,13 @@ pub(crate) fn init(handover: &Handover) {
     free.remove(&(image.text.start..image.data.end));
     free.remove(&handover.initramfs);
     free.remove(&low_of_programs(&image, handover));
-    for range in free
-        .pages()
-        .filter(|range| range.end <= paging::BOOT_MAPPED)
-    {
+    for range in free.pages().filter(|range| range.end <= BOOT_MAPPED) {
         heap::add(range);
     }
     for range in free.pages() {
-        let beyond = range.start.max(paging::BOOT_MAPPED)..range.end;
-        let below = range.start..range.end.min(paging::BOOT_MAPPED);
-        if range.end > paging::BOOT_MAPPED && !below.is_empty() {
+        let beyond = range.start.max(BOOT_MAPPED)..range.end;
+        let below = range.start..range.end.min(BOOT_MAPPED);
+        if range.end > BOOT_MAPPED && !below.is_empty() {
             heap::add(below);
         }
         paging::map_ram(&beyond);
@@ -73,7 +40,7 @@ pub(crate) fn init(handover: &Handover) {
     supervisor::reserve(handover.ram.bytes());
     paging::protect(&image);
     for range in free.pages() {
-        let beyond = range.start.max(paging::BOOT_MAPPED)..range.end;
+        let beyond = range.start.max(BOOT_MAPPED)..range.end;
         if !beyond.is_empty() {
             heap::add(beyond);
         }
@@ -85,7 +52,7 @@ pub(crate) fn init(handover: &Handover) {
 /// Low memory that the image keeps for programs; empty if it wants none, or if
 /// something lies there already.
 fn low_of_programs(image: &Image, handover: &Handover) -> Range<u64> {
-    let start = user::low().start;
+    let start = low().start;
     let room = if image.data.end > start {
         0
     } else if handover.initramfs.is_empty() {
@@ -93,13 +60,13 @@ fn low_of_programs(image: &Image, handover: &Handover) -> Range<u64> {
     } else {
         handover.ram.bytes().min(handover.initramfs.start)
     };
-    start..user::low_end(room)
+    start..low_end(room)
 }
 
 /// Whether a stack frame may lie at `address`.
 pub(crate) fn may_be_stack(address: u64) -> bool {
     address.is_multiple_of(8)
-        && (stack::in_window(address)
+        && (is_in_stacks(address)
             || paging::is_mapped(&(address..address + 16))
                 && address < tare_abi::layout::MMIO_GAP_START)
 }

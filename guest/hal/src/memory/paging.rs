@@ -13,14 +13,13 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{Image, heap, stack, supervisor};
+use super::access::Access;
+use super::image::Image;
+use super::layout::{BOOT_MAPPED, PROGRAMS, STACKS, is_program_range, low};
+use super::{heap, supervisor};
 use crate::lock::SpinLock;
 use crate::ring::service;
-use crate::user::{self, Access};
 use crate::{cpuid, ring};
-
-/// What the entry code's tables map: the first GiB.
-pub(crate) const BOOT_MAPPED: u64 = GIB;
 
 const PAGE: u64 = 4096;
 const LARGE: u64 = 2 << 20;
@@ -101,7 +100,7 @@ pub(crate) fn protect(image: &Image) {
     }
     // Programs' pages are mapped one by one: what a large page still mapped would be
     // read without a fault.
-    let low = user::low();
+    let low = low();
     for base in (low.start..low.end).step_by(LARGE as usize) {
         directory[index(base, 21)].store(0, Ordering::Relaxed);
     }
@@ -236,7 +235,7 @@ fn map_range(range: &Range<u64>, is_ram: bool) {
 pub(crate) fn map_gib_here(address: u64, is_ram: bool) -> bool {
     // The first GiB is mapped by the entry code; programs' memory, stacks and the
     // window lie in the upper quarter of what 47 bits address.
-    if !address.is_multiple_of(GIB) || !(GIB..user::WINDOW.start).contains(&address) {
+    if !address.is_multiple_of(GIB) || !(GIB..PROGRAMS.start).contains(&address) {
         return false;
     }
     let rights = if is_ram { RAM } else { DEVICE };
@@ -284,7 +283,7 @@ pub(crate) fn map_pages_here(address: u64, frame: u64, count: u64) -> bool {
         return false;
     };
     let is_aligned = address.is_multiple_of(PAGE) && frame.is_multiple_of(PAGE);
-    let in_window = stack::WINDOW.start <= address && end <= stack::WINDOW.end;
+    let in_window = STACKS.start <= address && end <= STACKS.end;
     if !is_aligned || !in_window || supervisor::overlaps(&(frame..frames_end)) {
         return false;
     }
@@ -351,7 +350,7 @@ pub(crate) fn set_pages_here(address: u64, first: u64, count: u64) -> bool {
     }
     let frame = ProgramPages::frame(first);
     let end = address.saturating_add(count * PAGE);
-    if !user::is_program_range(&(address..end))
+    if !is_program_range(&(address..end))
         || first & !ProgramPages::BITS != 0
         || first != 0 && supervisor::overlaps(&(frame..frame + count * PAGE))
     {

@@ -9,11 +9,10 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::ptr::NonNull;
 
+use super::layout::STACKS;
 use super::{heap, paging};
 use crate::lock::SpinLock;
 
-/// The window of stacks, 512 GiB from here.
-pub(crate) const WINDOW: Range<u64> = 0x7000_0000_0000..0x7080_0000_0000;
 const PAGE: usize = 4096;
 
 struct Pool {
@@ -23,7 +22,7 @@ struct Pool {
 }
 
 static POOL: SpinLock<Pool> = SpinLock::new(Pool {
-    next: WINDOW.start,
+    next: STACKS.start,
     free: Vec::new(),
 });
 
@@ -60,11 +59,6 @@ impl Stack {
     }
 }
 
-/// Whether `address` lies in the window of stacks.
-pub(crate) fn in_window(address: u64) -> bool {
-    WINDOW.contains(&address)
-}
-
 /// Physical address of a buffer on a stack. A stack's frames are contiguous,
 /// so a buffer that lies on one stack is contiguous as well.
 pub(crate) fn physical(buffer: NonNull<[u8]>) -> u64 {
@@ -87,7 +81,7 @@ fn map(pages: usize) -> Option<Stack> {
     let guard = {
         let mut pool = POOL.lock();
         let guard = pool.next;
-        pool.next = guard.checked_add(size).filter(|end| *end <= WINDOW.end)?;
+        pool.next = guard.checked_add(size).filter(|end| *end <= STACKS.end)?;
         guard
     };
     let bottom = guard + PAGE as u64;

@@ -1,13 +1,13 @@
 //! Which ring an image runs in: what the monitor says in Tare's CPUID leaf, else
 //! `ring=` on the command line, else ring 3 where ring 0 is slow.
 
+#![allow(unsafe_code)]
+
 use core::arch::x86_64::_rdtsc;
 
-use tare_abi::cmdline;
 use x86_64::registers::model_specific::Msr;
 
 use super::{Ring, Rings};
-use crate::boot::{self, Protocol};
 use crate::cpuid;
 
 const IA32_APIC_BASE: u32 = 0x1b;
@@ -25,18 +25,19 @@ unsafe extern "Rust" {
     static TARE_RINGS: u32;
 }
 
-/// The ring for this image on this machine. Runs in ring 0, on the first CPU.
+/// The ring for this image on this machine; `named` gives the one that the command line
+/// names. Runs in ring 0, on the first CPU.
 ///
 /// # Panics
 /// If the command line names a ring that the image does not support, or the image
 /// needs ring 3 and the machine has no local APIC with registers in memory.
-pub(crate) fn choose(protocol: Protocol, information: u64) -> Ring {
+pub(crate) fn choose(named: impl FnOnce() -> Option<u8>) -> Ring {
     // SAFETY: 1. A constant of the image, which `tare_libos::entry!` defines.
     let rings = Rings::from_bits(unsafe { TARE_RINGS }).unwrap_or(Rings::EITHER);
     if rings != Rings::EITHER {
-        return only(rings, named(protocol, information));
+        return only(rings, named());
     }
-    match cpuid::tare_ring().or_else(|| named(protocol, information)) {
+    match cpuid::tare_ring().or_else(named) {
         Some(3) => Ring::Three,
         Some(_) => Ring::Zero,
         None if has_memory_apic() && is_emulated() => Ring::Three,
@@ -60,11 +61,6 @@ fn only(rings: Rings, asked: Option<u8>) -> Ring {
         "this image needs ring 3, and this machine's local APIC has no registers in memory"
     );
     ring
-}
-
-/// The ring that the command line names.
-fn named(protocol: Protocol, information: u64) -> Option<u8> {
-    cmdline::ring(boot::early_cmdline(protocol, information))
 }
 
 /// Whether the local APIC is on with its memory-mapped registers, which ring 3 needs,

@@ -12,10 +12,12 @@
 
 use core::arch::global_asm;
 
-use crate::percpu::{INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET};
-use crate::trap::GATES;
+use crate::percpu::{
+    INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET, USER_CONTEXT_OFFSET, USER_SCRATCH_OFFSET,
+    USER_VECTOR_OFFSET,
+};
 use crate::trap::registers::{restore_registers, save_registers};
-use crate::user;
+use crate::trap::vector::GATES;
 
 /// Selector of ring 3's data segment.
 pub(crate) const USER_DATA: u16 = 3 << 3 | 3;
@@ -147,7 +149,7 @@ tare_upcall:
     on = const INTERRUPTS_ON_OFFSET,
     pending = const PENDING_OFFSET,
     resume = const RESUME_OFFSET,
-    scratch = const user::SCRATCH_OFFSET,
-    vector = const user::VECTOR_OFFSET,
-    context = const user::CONTEXT_OFFSET,
+    scratch = const USER_SCRATCH_OFFSET,
+    vector = const USER_VECTOR_OFFSET,
+    context = const USER_CONTEXT_OFFSET,
 );

@@ -4,7 +4,8 @@
 
 use x86_64::registers::model_specific::Msr;
 
-use super::{is_user, service};
+use super::level::is_user;
+use super::service;
 
 /// Writes a register.
 ///

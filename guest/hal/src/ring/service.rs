@@ -1,14 +1,8 @@
-//! The service gate: what an image in ring 3 asks of ring 0. Every argument is
-//! checked here, since ring 3 may ask for anything.
+//! The service gate: what an image in ring 3 asks of ring 0 (`super::serve`).
 
 #![allow(unsafe_code)]
 
 use core::arch::asm;
-
-use x86_64::registers::model_specific::Msr;
-
-use crate::memory::{paging, supervisor};
-use crate::{clock, ipi};
 
 /// Lets hardware interrupts in; the entry code does it.
 pub(crate) const OPEN: u64 = 0;
@@ -28,9 +22,6 @@ pub(crate) const SEND_IPI: u64 = 6;
 pub(crate) const SET_PAGES: u64 = 7;
 /// Writes FS.base: address.
 pub(crate) const WRITE_FS: u64 = 8;
-
-/// Refused or unknown.
-const REFUSED: u64 = u64::MAX;
 
 /// Asks ring 0 for a service. Ring 3 only.
 pub(crate) fn call(number: u64, arguments: [u64; 3]) -> u64 {
@@ -52,69 +43,4 @@ pub(crate) fn call(number: u64, arguments: [u64; 3]) -> u64 {
         );
     }
     result
-}
-
-/// Runs in ring 0 with interrupts off, on this CPU's ring-0 stack.
-#[unsafe(no_mangle)]
-extern "C" fn tare_service(number: u64, first: u64, second: u64, third: u64) -> u64 {
-    match number {
-        WRITE_MSR => write_msr(first, second),
-        READ_MSR => read_msr(first),
-        MAP_PAGES => u64::from(paging::map_pages_here(first, second, third)),
-        MAP_GIB => u64::from(paging::map_gib_here(first, second != 0)),
-        FLUSH => {
-            x86_64::instructions::tlb::flush_all();
-            0
-        }
-        SEND_IPI => {
-            ipi::call_here(u128::from(first), second as u32);
-            0
-        }
-        SET_PAGES => u64::from(paging::set_pages_here(first, second, third)),
-        WRITE_FS => write_fs(first),
-        _ => REFUSED,
-    }
-}
-
-fn write_fs(base: u64) -> u64 {
-    const IA32_FS_BASE: u32 = 0xc000_0100;
-    // Another address faults.
-    if base >> 47 != 0 && base >> 47 != (1 << 17) - 1 {
-        return REFUSED;
-    }
-    // SAFETY: 1. Every 64-bit processor has the register. 2. Ring 0 does not use FS. 3. The
-    //    address is canonical, as checked.
-    unsafe { Msr::new(IA32_FS_BASE).write(base) };
-    0
-}
-
-/// Registers that give KVM the address of memory to share with the guest, and the
-/// bytes that it writes there.
-fn shared_bytes(register: u64) -> Option<u64> {
-    clock::SHARED_REGISTERS
-        .iter()
-        .chain(&crate::apic::SHARED_REGISTERS)
-        .find(|(known, _)| u64::from(*known) == register)
-        .map(|(_, bytes)| *bytes)
-}
-
-fn write_msr(register: u64, value: u64) -> u64 {
-    let Some(bytes) = shared_bytes(register) else {
-        return REFUSED;
-    };
-    let address = value & !3;
-    if value != 0 && supervisor::overlaps(&(address..address.saturating_add(bytes))) {
-        return REFUSED;
-    }
-    // SAFETY: KVM writes only to the memory that was checked, which is ring 3's.
-    unsafe { Msr::new(register as u32).write(value) };
-    0
-}
-
-fn read_msr(register: u64) -> u64 {
-    match shared_bytes(register) {
-        // SAFETY: a register that KVM has where its clients ask for it.
-        Some(_) => unsafe { Msr::new(register as u32).read() },
-        None => REFUSED,
-    }
 }

@@ -15,13 +15,12 @@ use x86_64::structures::DescriptorTablePointer;
 use x86_64::structures::gdt::SegmentSelector;
 
 use super::entry;
+use super::vector::GATES;
 use crate::boot::CODE_SELECTOR;
 use crate::cpu::MAX;
 use crate::percpu;
 use crate::ring::{Ring, gate};
 
-/// Gates in the IDT: 32 exceptions and 64 interrupts.
-pub(crate) const GATES: usize = 96;
 /// Exceptions run on a stack of their own: an overflowing stack cannot take
 /// the frame of its own page fault.
 const FAULT_STACK_BYTES: usize = 16 * 1024;

@@ -6,11 +6,11 @@
 
 use core::arch::global_asm;
 
-use super::descriptors::GATES;
-use super::irq::STAMP;
-use crate::percpu::{INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET};
+use super::vector::{GATES, STAMP};
+use crate::percpu::{
+    INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET, USER_CONTEXT_OFFSET, USER_FAULT_OFFSET,
+};
 use crate::trap::registers::{restore_registers, save_registers};
-use crate::user;
 
 /// Bytes of a stub.
 const STUB: usize = 16;
@@ -156,7 +156,7 @@ tare_programs_own:
     on = const INTERRUPTS_ON_OFFSET,
     pending = const PENDING_OFFSET,
     stamp = const STAMP,
-    context = const user::CONTEXT_OFFSET,
-    fault = const user::FAULT_OFFSET,
+    context = const USER_CONTEXT_OFFSET,
+    fault = const USER_FAULT_OFFSET,
     resume = const RESUME_OFFSET,
 );

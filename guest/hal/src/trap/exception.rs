@@ -5,7 +5,8 @@
 
 use core::fmt::{self, Write};
 
-use crate::memory::{stack, supervisor};
+use crate::memory::layout::is_in_stacks;
+use crate::memory::supervisor;
 use crate::{fiber, panic, percpu, power, serial};
 
 const PAGE_FAULT: u64 = 14;
@@ -87,7 +88,7 @@ fn is_overflow(frame: &Frame, address: u64) -> bool {
     let guard = fiber::current_guard();
     faults
         && guard.is_some_and(|guard| {
-            guard.contains(&address) || (stack::in_window(frame.rsp) && guard.contains(&frame.rsp))
+            guard.contains(&address) || (is_in_stacks(frame.rsp) && guard.contains(&frame.rsp))
         })
 }
 

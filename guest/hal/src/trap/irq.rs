@@ -6,30 +6,15 @@
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, compiler_fence};
 
-use super::descriptors::GATES;
-use crate::percpu::Cpu;
-use crate::{apic, percpu, timer, user};
+use super::vector::{FIRST, FIRST_DEVICE, GATES, SPURIOUS, TIMER, WAKE};
+use crate::apic::eoi::end_of_interrupt;
+use crate::percpu::{self, Cpu, EXPIRED};
+use crate::user::flush;
+
+pub use super::vector::Vector;
 
 /// What a handler is.
 pub type Handler = &'static (dyn Fn() + Sync);
-
-/// An interrupt vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Vector(pub(crate) u8);
-
-/// Vector of bit 0 of the pending interrupts.
-pub(crate) const FIRST: u8 = 32;
-/// The local timer's.
-pub(crate) const TIMER: u8 = 0x20;
-/// Wake-ups by other CPUs.
-pub(crate) const WAKE: u8 = 0x21;
-/// The one whose entry code only reads the clock (`crate::stamp`).
-pub(crate) const STAMP: u8 = 0x22;
-/// The first that devices get.
-const FIRST_DEVICE: usize = 0x23;
-/// Spurious interrupts; never acknowledged. The low four bits are ones, as
-/// old local APICs want.
-pub(crate) const SPURIOUS: u8 = 0x5f;
 
 /// Handlers are two words wide; the table points to leaked boxes of them.
 static HANDLERS: [AtomicPtr<Handler>; GATES] =
@@ -108,13 +93,13 @@ fn turn_off(cpu: &Cpu) {
 fn handle(cpu: &Cpu, vector: usize) {
     cpu.interrupt_depth.set(cpu.interrupt_depth.get() + 1);
     match vector as u8 {
-        TIMER => timer::expired(cpu),
-        WAKE => user::flush_if_asked(cpu.number()),
+        TIMER => cpu.armed_ns.store(EXPIRED, Ordering::Relaxed),
+        WAKE => flush::serve(cpu.number()),
         SPURIOUS => {}
         _ => call(vector),
     }
     if vector as u8 != SPURIOUS {
-        apic::end_of_interrupt(cpu);
+        end_of_interrupt(cpu);
     }
     cpu.interrupt_depth.set(cpu.interrupt_depth.get() - 1);
 }

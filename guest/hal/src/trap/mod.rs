@@ -6,5 +6,6 @@ mod entry;
 mod exception;
 pub mod irq;
 pub(crate) mod registers;
+pub(crate) mod vector;
 
-pub(crate) use descriptors::{GATES, init};
+pub(crate) use descriptors::init;

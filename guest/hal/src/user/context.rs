@@ -1,4 +1,4 @@
-//! A program's registers, and running it until it needs the library OS.
+//! A program's thread: running it until it needs the library OS.
 
 #![allow(unsafe_code)]
 
@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use core::marker::PhantomData;
 
 use super::entry;
+use super::registers::Registers;
 use super::vectors::{self, VectorState};
 use crate::percpu::{self, Cpu};
 use crate::ring::{self, service};
@@ -15,33 +16,6 @@ use crate::{cpu, cpuid};
 const ALLOWED_FLAGS: u64 = 0x20_0cd5;
 /// The flag that is always set, and IF, which only shows that interrupts are on.
 const FIXED_FLAGS: u64 = 0x202;
-
-/// General registers of a program.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-#[allow(missing_docs, reason = "the processor's own names")]
-pub struct Registers {
-    pub rax: u64,
-    pub rbx: u64,
-    pub rcx: u64,
-    pub rdx: u64,
-    pub rsi: u64,
-    pub rdi: u64,
-    pub rbp: u64,
-    pub rsp: u64,
-    pub r8: u64,
-    pub r9: u64,
-    pub r10: u64,
-    pub r11: u64,
-    pub r12: u64,
-    pub r13: u64,
-    pub r14: u64,
-    pub r15: u64,
-    pub rip: u64,
-    pub rflags: u64,
-    /// Base of FS, where compilers put thread-local storage.
-    pub fs_base: u64,
-}
 
 /// Why a program came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

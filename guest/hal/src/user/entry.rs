@@ -12,8 +12,9 @@ use core::mem::offset_of;
 
 use x86_64::registers::model_specific::Msr;
 
-use super::context::Registers;
-use super::{Area, vectors};
+use super::area::Area;
+use super::registers::Registers;
+use super::vectors;
 use crate::percpu::{INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET, USER_OFFSET};
 
 /// Results of [`enter`].

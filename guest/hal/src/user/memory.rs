@@ -5,10 +5,11 @@
 #![allow(unsafe_code)]
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{entry, frames};
-use crate::cpu::{self, MAX};
+use super::{entry, flush, frames};
+use crate::cpu;
+use crate::memory::access::Access;
+use crate::memory::layout::{PROGRAMS, low};
 use crate::memory::paging::{self, ProgramPages};
 use crate::ring::service;
 use crate::{apic, percpu, smp};
@@ -17,63 +18,10 @@ const PAGE: u64 = 4096;
 /// Pages of a page table.
 const TABLE: u64 = 512;
 
-/// Where programs may have memory: above every address that PCI devices get, below the
-/// library OS's stacks.
-pub const WINDOW: Range<u64> = 0x6000_0000_0000..0x7000_0000_0000;
-/// First address of low memory for programs: where Linux programs are linked.
-const LOW_START: u64 = 0x40_0000;
-const LARGE: u64 = 2 << 20;
-
-unsafe extern "C" {
-    /// End of low memory for programs, 0 for none; defined by `tare_libos::entry!`.
-    static TARE_LOW_END: u64;
-}
-
-/// End of low memory that is kept for programs on a machine with `ram_bytes`: at most
-/// half of it.
-pub(crate) fn low_end(ram_bytes: u64) -> u64 {
-    // SAFETY: a constant of the image.
-    let wanted = unsafe { TARE_LOW_END };
-    let end = wanted.min(ram_bytes / 2).min(paging::BOOT_MAPPED) & !(LARGE - 1);
-    let end = if end > LOW_START { end } else { LOW_START };
-    LOW_OF_RING_0.store(end, Ordering::Relaxed);
-    LOW.store(end, Ordering::Relaxed);
-    end
-}
-
-/// End of low memory for programs; ring 0 goes by a copy of its own.
-static LOW: AtomicU64 = AtomicU64::new(LOW_START);
-#[unsafe(link_section = ".bss.ring0.state")]
-static LOW_OF_RING_0: AtomicU64 = AtomicU64::new(0);
-
-/// Low memory for programs: addresses as Linux programs are linked for; empty unless the
-/// image asks for it (`entry!`).
-pub fn low() -> Range<u64> {
-    LOW_START..LOW.load(Ordering::Relaxed)
-}
-
-/// Whether programs may have memory in all of `range`; for ring 0.
-pub(crate) fn is_program_range(range: &Range<u64>) -> bool {
-    let within = |outer: Range<u64>| outer.start <= range.start && range.end <= outer.end;
-    range.start < range.end
-        && (within(WINDOW) || within(LOW_START..LOW_OF_RING_0.load(Ordering::Relaxed)))
-}
-
-/// What a program may do with a page. One without any access keeps its contents.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access {
-    /// Read. The processor has no memory that can be written and not read.
-    pub read: bool,
-    /// Write.
-    pub write: bool,
-    /// Execute.
-    pub execute: bool,
-}
-
 /// Why memory is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError {
-    /// The range is empty, not of whole pages, or not in [`WINDOW`] and [`low`].
+    /// The range is empty, not of whole pages, or not in [`WINDOW`](super::WINDOW) and [`low`](super::low).
     Outside,
     /// Some page of it is mapped.
     Taken,
@@ -274,28 +222,14 @@ fn shoot_down() {
         "memory of programs changes with interrupts on only"
     );
     for other in others() {
-        WANTED[other].fetch_add(1, Ordering::AcqRel);
+        flush::ask(other);
         apic::send_wake(smp::apic_id(other));
     }
-    let targets: [u32; MAX] = core::array::from_fn(|cpu| WANTED[cpu].load(Ordering::Acquire));
+    let targets = flush::asked();
     for other in others() {
-        while (targets[other].wrapping_sub(DONE[other].load(Ordering::Acquire)) as i32) > 0 {
+        while !flush::has_served(other, targets[other]) {
             cpu::pause();
         }
-    }
-}
-
-/// Requests to forget translations, and the last that each CPU has served.
-static WANTED: [AtomicU32; MAX] = [const { AtomicU32::new(0) }; MAX];
-static DONE: [AtomicU32; MAX] = [const { AtomicU32::new(0) }; MAX];
-
-/// Serves the requests to this CPU. Called for each wake-up interrupt.
-#[inline]
-pub(crate) fn flush_if_asked(cpu: usize) {
-    let wanted = WANTED[cpu % MAX].load(Ordering::Acquire);
-    if wanted != DONE[cpu % MAX].load(Ordering::Relaxed) {
-        service::call(service::FLUSH, [0; 3]);
-        DONE[cpu % MAX].store(wanted, Ordering::Release);
     }
 }
 
@@ -310,7 +244,7 @@ fn check(range: &Range<u64>) -> Result<(), MapError> {
 
 fn is_in_windows(range: &Range<u64>) -> bool {
     let within = |outer: Range<u64>| outer.start <= range.start && range.end <= outer.end;
-    range.start < range.end && (within(WINDOW) || within(low()))
+    range.start < range.end && (within(PROGRAMS) || within(low()))
 }
 
 fn pages(range: &Range<u64>) -> impl Iterator<Item = u64> {

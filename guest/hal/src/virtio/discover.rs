@@ -25,8 +25,9 @@ use crate::{boot, memory};
 
 const VENDOR_CAPABILITY: u8 = 9;
 
-/// All devices, on the first call.
-pub(super) fn devices() -> Vec<Transport> {
+/// The machine's virtio devices, in bus order. The first call finds and
+/// returns them all; later calls return nothing.
+pub fn devices() -> Vec<Transport> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if TAKEN.swap(true, Ordering::Relaxed) {
         return Vec::new();

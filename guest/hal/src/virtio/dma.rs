@@ -39,7 +39,7 @@ unsafe impl Hal for Dma {
 
     unsafe fn share(buffer: NonNull<[u8]>, _direction: BufferDirection) -> PhysAddr {
         let address = buffer.cast::<u8>().addr().get() as u64;
-        if crate::memory::stack::in_window(address) {
+        if crate::memory::layout::is_in_stacks(address) {
             return crate::memory::stack::physical(buffer);
         }
         address

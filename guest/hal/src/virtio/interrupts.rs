@@ -1,6 +1,8 @@
 //! How a device's interrupts reach their handlers.
 
-use super::Handler;
+/// An interrupt handler: called with interrupts off on the CPU to which the
+/// device's interrupts go (CPU 0 unless asked otherwise). It must not block.
+pub type Handler = &'static (dyn Fn() + Sync);
 
 /// A device's way to interrupt.
 #[derive(Debug)]
@@ -37,10 +39,10 @@ impl Interrupts {
 pub(super) mod msix {
     //! MSI-X: no acknowledgement, no sharing.
 
+    use super::Handler;
     use crate::irq;
     use crate::pci::Msix;
     use crate::smp;
-    use crate::virtio::Handler;
 
     /// "No vector" in a device's vector registers (virtio 1.2, 4.1.4.3).
     pub(in crate::virtio) const NO_VECTOR: u16 = 0xffff;
@@ -95,11 +97,11 @@ pub(super) mod line {
     use alloc::boxed::Box;
     use alloc::vec::Vec;
 
+    use super::Handler;
     use crate::apic::ioapic;
     use crate::irq;
     use crate::lock::IrqLock;
     use crate::smp;
-    use crate::virtio::Handler;
 
     const INTERRUPT_STATUS: u64 = 0x60;
     const INTERRUPT_ACK: u64 = 0x64;

@@ -20,20 +20,12 @@ mod interrupts;
 mod mmio_word;
 mod transport;
 
+#[cfg(target_os = "none")]
+pub use discover::devices;
 pub use dma::Dma;
+pub use interrupts::Handler;
 pub use mmio_word::MmioWord;
 pub use transport::Transport;
-
-/// An interrupt handler: called with interrupts off on the CPU to which the
-/// device's interrupts go (CPU 0 unless asked otherwise). It must not block.
-pub type Handler = &'static (dyn Fn() + Sync);
-
-/// The machine's virtio devices, in bus order. The first call finds and
-/// returns them all; later calls return nothing.
-#[cfg(target_os = "none")]
-pub fn devices() -> alloc::vec::Vec<Transport> {
-    discover::devices()
-}
 
 /// The host has none.
 #[cfg(not(target_os = "none"))]

@@ -9,8 +9,7 @@ use virtio_drivers::transport::{
     DeviceStatus, DeviceType, InterruptStatus, SomeTransport, Transport as Inner,
 };
 
-use super::Handler;
-use super::interrupts::Interrupts;
+use super::interrupts::{Handler, Interrupts};
 
 /// A virtio device. Notifying a queue costs one exit: its address is looked
 /// up once (virtio 1.2, 4.1.5.2).

@@ -1,0 +1,55 @@
+//! Ends of interrupts. Each costs an exit; with KVM's paravirtual flag most of them are
+//! saved (kernel `Documentation/virt/kvm/x86/msr.rst`, MSR_KVM_PV_EOI_EN).
+
+#![allow(unsafe_code)]
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use super::registers::{EOI, write};
+use crate::cpuid;
+use crate::percpu::{self, Cpu};
+use crate::ring::kvm_register;
+
+const MSR_KVM_PV_EOI_EN: u32 = 0x4b56_4d04;
+
+/// KVM's registers that this module writes, and the bytes that KVM writes behind
+/// them (`crate::ring::serve`).
+pub(crate) const SHARED_REGISTERS: [(u32, u64); 1] = [(MSR_KVM_PV_EOI_EN, 4)];
+
+/// Whether KVM ends interrupts when it delivers them, as one that emulates ring 0
+/// does.
+static ENDS_BY_ITSELF: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn set_ends_by_itself(ends: bool) {
+    ENDS_BY_ITSELF.store(ends, Ordering::Relaxed);
+}
+
+/// Gives KVM this CPU's flag, where it takes one.
+pub(super) fn share_flag() {
+    if cpuid::has_pv_eoi() {
+        let flag = core::ptr::from_ref(&percpu::current().pv_eoi).addr() as u64;
+        // SAFETY: the flag lives forever at its physical address.
+        unsafe { kvm_register::write(MSR_KVM_PV_EOI_EN, flag | 1) };
+    }
+}
+
+/// Whether KVM has this CPU's flag for ends of interrupts.
+pub(crate) fn pv_eoi_is_enabled() -> bool {
+    // SAFETY: KVM has the register where it offers the flag.
+    cpuid::has_pv_eoi() && unsafe { kvm_register::read(MSR_KVM_PV_EOI_EN) } & 1 != 0
+}
+
+/// Ends the interrupt that is being handled.
+#[inline]
+pub(crate) fn end_of_interrupt(cpu: &Cpu) {
+    // Only the hypervisor writes the flag, and only while this CPU is stopped.
+    if ENDS_BY_ITSELF.load(Ordering::Relaxed) {
+        cpu.ends_saved.set(cpu.ends_saved.get() + 1);
+    } else if cpu.pv_eoi.load(Ordering::Relaxed) & 1 != 0 {
+        cpu.pv_eoi.store(0, Ordering::Relaxed);
+        cpu.ends_saved.set(cpu.ends_saved.get() + 1);
+    } else {
+        write(EOI, 0);
+        cpu.ends_written.set(cpu.ends_written.get() + 1);
+    }
+}

@@ -1,0 +1,16 @@
+//! A fault at will, for tests of the fault handler.
+
+#![allow(unsafe_code)]
+
+use crate::memory::is_mapped;
+
+/// Reads the byte at `address`, for tests of the fault handler.
+///
+/// # Panics
+/// If something is mapped there: then they do not read it.
+pub fn fault(address: usize) -> u8 {
+    assert!(!is_mapped(&(address as u64..address as u64 + 1)));
+    // SAFETY: nothing is mapped there (checked), so the read faults and
+    // the image ends.
+    unsafe { (address as *const u8).read_volatile() }
+}

@@ -1,0 +1,39 @@
+//! The CPU that runs this code: its index, its interrupt flag, `pause`, `hlt`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `set` | how many CPUs there can be, sets of them |
+//! | `pause` | the pause of wait loops |
+//! | `interrupts` | the software interrupt flag |
+//! | `halt` | letting interrupts in, and halting until one comes |
+//! | `fault` | a fault at will |
+
+#[cfg(target_os = "none")]
+mod fault;
+#[cfg(target_os = "none")]
+mod halt;
+#[cfg(not(target_os = "none"))]
+mod host;
+mod interrupts;
+mod pause;
+mod set;
+
+#[cfg(target_os = "none")]
+pub use crate::percpu::index;
+#[cfg(target_os = "none")]
+pub use crate::smp::count;
+#[cfg(target_os = "none")]
+pub use fault::fault;
+#[cfg(target_os = "none")]
+pub use halt::{halt_if, start_interrupts};
+#[cfg(not(target_os = "none"))]
+pub use host::*;
+pub use interrupts::InterruptState;
+#[cfg(target_os = "none")]
+pub use interrupts::{disable_interrupts, in_interrupt, restore_interrupts};
+#[cfg(not(target_os = "none"))]
+pub(crate) use interrupts::{disable_interrupts, restore_interrupts};
+#[cfg(target_os = "none")]
+pub(crate) use interrupts::{enable_interrupts, interrupts_are_on};
+pub use pause::pause;
+pub use set::{CpuSet, MAX};
