@@ -6,6 +6,8 @@
 //! takes the whole computer for itself: they run one after the other.
 #![allow(clippy::unwrap_used)]
 
+#[path = "why/contention.rs"]
+mod contention;
 #[path = "why/counts.rs"]
 mod counts;
 #[path = "why/crowd.rs"]
@@ -21,6 +23,8 @@ mod qemu;
 #[path = "why/remedies.rs"]
 mod remedies;
 mod support;
+#[path = "why/taps.rs"]
+mod taps;
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
@@ -165,6 +169,10 @@ impl Hog {
             .unwrap();
         pin(child.id().cast_signed(), cpu);
         Self(child)
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
     }
 }
 

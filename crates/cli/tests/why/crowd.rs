@@ -14,17 +14,27 @@ const HZ: f64 = 150.0;
 const RATE: f64 = 0.05;
 
 /// The timer interrupts that were counted on a machine's vCPUs.
-fn ticks(machine: &Value) -> f64 {
+pub(super) fn ticks(machine: &Value) -> f64 {
     let interrupts = machine["account"]["interrupts"].as_array().unwrap().iter();
     let own = interrupts.filter(|it| it["injector"] == "own_vcpu");
     own.map(|it| it["count"].as_f64().unwrap()).sum()
 }
 
 /// KVM's own count of interrupts in the same window.
-fn injected(machine: &Value) -> Option<f64> {
+pub(super) fn injected(machine: &Value) -> Option<f64> {
     let threads = machine["account"]["threads"].as_array().unwrap().iter();
     let counts = threads.filter_map(|it| it["vcpu"]["kvm"]["irq_injections"].as_f64());
     counts.reduce(|sum, count| sum + count)
+}
+
+/// Three times the deviation of a count that was sampled, as a part of it.
+pub(super) fn chance(machine: &Value, truth: f64) -> f64 {
+    let share = machine["account"]["counted_share"].as_f64().unwrap();
+    if share < 1.0 {
+        3.0 / (truth * share).sqrt()
+    } else {
+        0.0
+    }
 }
 
 #[test]
@@ -48,12 +58,7 @@ fn each_of_many_machines_has_its_own_rate() {
         expect_covered(told);
         let (counted, truth) = (ticks(told), injected(told).unwrap());
         let share = told["account"]["counted_share"].as_f64().unwrap();
-        // Three times the deviation of a count that was sampled.
-        let chance = if share < 1.0 {
-            3.0 / (truth * share).sqrt()
-        } else {
-            0.0
-        };
+        let chance = chance(told, truth);
         println!("{counted} of {truth}, counted {share:.2} of the time");
         let differs = (counted / truth - 1.0).abs();
         // Both edges of the window cut an interval.

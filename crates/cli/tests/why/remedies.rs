@@ -10,7 +10,7 @@ use super::support::Place;
 use super::{Hog, Machine, expect_cause, found, pin, ready, ready_with, vcpus_share, why};
 
 /// The shell's lines of a remedy, each after the colon behind its effect.
-fn lines(found: &Value) -> Vec<String> {
+pub(super) fn lines(found: &Value) -> Vec<String> {
     let remedy = found["remedy"].as_str().unwrap();
     let commands = remedy.split("; or ").filter_map(|one| one.split_once(": "));
     let commands = commands.filter(|(effect, _)| *effect != "in the guest");
@@ -19,7 +19,7 @@ fn lines(found: &Value) -> Vec<String> {
 
 /// Executes a line in a shell that finds `tare`.
 #[track_caller]
-fn execute(place: &Place, line: &str) {
+pub(super) fn execute(place: &Place, line: &str) {
     let programs = Path::new(env!("CARGO_BIN_EXE_tare")).parent().unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
     let done = Command::new("sh")
@@ -33,7 +33,7 @@ fn execute(place: &Place, line: &str) {
 }
 
 /// CPUs that a thread may use.
-fn allowed(machine: &Value) -> Vec<usize> {
+pub(super) fn allowed(machine: &Value) -> Vec<usize> {
     let threads = machine["account"]["threads"].as_array().unwrap().iter();
     let vcpus = threads.filter(|thread| !thread["vcpu"].is_null());
     vcpus

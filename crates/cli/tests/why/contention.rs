@@ -1,0 +1,191 @@
+//! A machine beside a noisy neighbour, and one whose vCPUs share a CPU, in Tare's monitor
+//! and in QEMU: the finding, its share, the rate of what the guest does, and the remedy
+//! executed as printed.
+
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::qemu::Qemu;
+use super::remedies::{allowed, execute, lines};
+use super::support::{Place, end, installed};
+use super::{
+    Hog, Machine, crowd, expect_covered, expect_share, found, pin, ready, threads,
+    until_it_watches, vcpus_share,
+};
+
+/// Time on the run queue in which the scheduler and the account may differ by what lies
+/// between the ends of two windows.
+const EDGES: f64 = 0.25;
+/// Part by which a rate may differ from KVM's own count, beside chance.
+const RATE: f64 = 0.05;
+/// How long the scheduler's own account runs beside that of `tare why`.
+const WATCHED: std::time::Duration = std::time::Duration::from_secs(3);
+
+/// A machine under one of the monitors.
+struct Guest<'a> {
+    place: &'a Place,
+    /// What `tare why` calls it.
+    target: String,
+    vcpus: Vec<i32>,
+}
+
+/// Runs a case in each monitor that is here.
+fn in_each_monitor(cmdline: &str, cpus: &str, case: fn(&Guest<'_>)) {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    let place = Place::new();
+    let machine = Machine::start(&place, &image, cmdline, &["--cpus", cpus]);
+    case(&Guest {
+        place: &place,
+        target: machine.name.clone(),
+        vcpus: machine.vcpus(),
+    });
+    drop(machine);
+    if !installed("qemu-system-x86_64") {
+        tare_vmtest::lacks("qemu-system-x86_64 is not installed");
+        return;
+    }
+    let qemu = Qemu::start(&place, &image, "q35", cmdline, &["-smp", cpus]);
+    case(&Guest {
+        place: &place,
+        target: qemu.pid().to_string(),
+        vcpus: threads(qemu.pid(), "CPU "),
+    });
+}
+
+impl Guest<'_> {
+    fn pin(&self, cpu: usize) {
+        self.vcpus.iter().for_each(|tid| pin(*tid, cpu));
+    }
+
+    /// Time that its vCPUs have waited for a CPU, as the scheduler says it, ns.
+    fn waited_ns(&self) -> u64 {
+        let of = |tid: &i32| {
+            let text = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).unwrap();
+            text.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
+        };
+        self.vcpus.iter().map(of).sum()
+    }
+
+    /// What `tare why` says, and how long the vCPUs waited meanwhile by the scheduler's
+    /// account, ns.
+    fn watched(&self) -> (Value, u64) {
+        let words = ["why", &self.target, "--seconds", "60", "--json"];
+        let mut why: Command = self.place.tare(&words);
+        let why = why.spawn().unwrap();
+        until_it_watches(&why);
+        let before = self.waited_ns();
+        std::thread::sleep(WATCHED);
+        let waited_ns = self.waited_ns() - before;
+        kill_process(Pid::from_raw(why.id().cast_signed()).unwrap(), Signal::INT).unwrap();
+        let ended = end(why);
+        ended.expect(0, "\"schema\": 1");
+        let document: Value = serde_json::from_str(&ended.out).unwrap();
+        (document["machines"][0].clone(), waited_ns)
+    }
+
+    /// The finding is there, with the time that the scheduler says.
+    #[track_caller]
+    fn expect_waiting(&self, cause: &str) -> Value {
+        let (told, waited_ns) = self.watched();
+        let found = found(&told, cause).unwrap_or_else(|| panic!("no {cause}: {told}"));
+        expect_covered(&told);
+        let share = vcpus_share(&told, |thread| &thread["off_cpu"]["run_delay_ns"]);
+        expect_share(found, share);
+        let told_ns = share * told["account"]["window_ns"].as_f64().unwrap();
+        println!(
+            "{}: {}, {:.0} ms of {:.0} ms",
+            self.target,
+            found["what"],
+            told_ns / 1e6,
+            waited_ns as f64 / 1e6
+        );
+        assert!(
+            told_ns >= waited_ns as f64 * (1.0 - EDGES),
+            "{told_ns} of {waited_ns}: {told}"
+        );
+        told
+    }
+
+    /// Executes the remedy; what `tare why` says then.
+    #[track_caller]
+    fn after_remedy(&self, told: &Value, cause: &str) -> Value {
+        let commands = lines(found(told, cause).unwrap());
+        assert!(!commands.is_empty(), "{told}");
+        commands.iter().for_each(|line| execute(self.place, line));
+        let (after, _) = self.watched();
+        let cpu = |told: &Value| vcpus_share(told, |thread| &thread["on_cpu"]["total_ns"]);
+        println!("CPU before {:.3}, after {:.3}", cpu(told), cpu(&after));
+        after
+    }
+}
+
+/// Nanoseconds that this process ran while a vCPU waited.
+fn taken_by(told: &Value, pid: u32) -> u64 {
+    let threads = told["account"]["threads"].as_array().unwrap().iter();
+    let takers = threads.filter_map(|thread| thread["off_cpu"]["preempted_by"].as_array());
+    let of_pid = takers.flatten().filter(|taker| taker["pid"] == pid);
+    of_pid.map(|taker| taker["ran_ns"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn a_noisy_neighbour_is_named_and_the_remedy_lets_vcpus_leave_it() {
+    in_each_monitor("mode=spin", "1", |guest| {
+        guest.pin(0);
+        let hog = Hog::new(0);
+        let told = guest.expect_waiting("steal");
+        assert!(taken_by(&told, hog.pid()) > 0, "{told}");
+        assert_eq!(allowed(&told), [1]);
+        let cpus = told["account"]["host_cpus"].as_u64().unwrap() as usize;
+        let after = guest.after_remedy(&told, "steal");
+        assert_eq!(allowed(&after), [cpus]);
+    });
+}
+
+#[test]
+fn vcpus_that_are_pinned_together_are_parted_by_the_remedy() {
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        tare_vmtest::lacks("a second CPU is needed");
+        return;
+    }
+    in_each_monitor("mode=spin", "2", |guest| {
+        guest.pin(1);
+        let told = guest.expect_waiting("pinned_together");
+        let after = guest.after_remedy(&told, "pinned_together");
+        assert!(found(&after, "pinned_together").is_none(), "{after}");
+        execute(guest.place, &format!("tare pin {} --undo", guest.target));
+    });
+}
+
+/// A tick keeps its rate beside a machine that spins on its CPU, which is named.
+#[test]
+fn the_rate_of_a_tick_is_right_beside_a_machine_that_spins() {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    let place = Place::new();
+    let machine = Machine::start(&place, &image, "mode=tick hz=250", &[]);
+    let neighbour = Machine::start(&place, &image, "mode=spin", &[]);
+    for machine in [&machine, &neighbour] {
+        machine.vcpus().into_iter().for_each(|tid| pin(tid, 0));
+    }
+    let guest = Guest {
+        place: &place,
+        target: machine.name.clone(),
+        vcpus: machine.vcpus(),
+    };
+    let (told, _) = guest.watched();
+    expect_covered(&told);
+    assert!(taken_by(&told, neighbour.pid()) > 0, "{told}");
+    let truth = crowd::injected(&told).unwrap();
+    let chance = crowd::chance(&told, truth);
+    let counted = crowd::ticks(&told);
+    println!("{counted} of {truth}");
+    assert!(
+        (counted / truth - 1.0).abs() <= RATE + chance + 2.0 / truth,
+        "{counted} of {truth}: {told}"
+    );
+}
