@@ -30,7 +30,6 @@ const UNDONE: &[&str] = &[
     "tare-devices",
     "tare-guest-kv",
     "tare-hv",
-    "tare-libos",
 ];
 
 /// Circles in the crates of one package.

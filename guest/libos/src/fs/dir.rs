@@ -4,8 +4,8 @@ use alloc::borrow::Cow;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::attributes::Metadata;
 use super::cpio::{Entry, Kind};
-use super::file::Metadata;
 use super::tree::{Tree, parent};
 use crate::io::{ErrorKind, Result};
 

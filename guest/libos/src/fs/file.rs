@@ -1,9 +1,9 @@
-//! [`File`] and [`Metadata`], as in `std::fs`.
+//! [`File`], as in `std::fs`.
 
-use core::time::Duration;
-
+use super::attributes::Metadata;
 use super::content::Content;
-use super::cpio::{Entry, Kind};
+use super::cpio::Kind;
+use super::mounted;
 use crate::io::{Error, ErrorKind, Read, Result};
 
 /// An open file: a view of its bytes and a position.
@@ -17,11 +17,11 @@ pub struct File {
 impl File {
     /// Opens the file at `path`.
     pub fn open(path: &str) -> Result<Self> {
-        if let Some(volume) = super::MOUNTED.get() {
+        if let Some(volume) = mounted::source() {
             let (content, metadata) = volume.read(path)?;
             return Ok(Self::new(content, metadata));
         }
-        let entry = super::tree().lookup(path).ok_or(ErrorKind::NotFound)?;
+        let entry = mounted::tree().lookup(path).ok_or(ErrorKind::NotFound)?;
         entry.kind.check_openable()?;
         Ok(Self::new(entry.data.into(), Metadata::of(entry)))
     }
@@ -69,44 +69,5 @@ impl Kind {
                 Err(Error::new(ErrorKind::Unsupported, "not a regular file"))
             }
         }
-    }
-}
-
-/// What is known about a file or directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Metadata {
-    pub(super) len: u64,
-    pub(super) modified_s: u64,
-    pub(super) kind: Kind,
-}
-
-impl Metadata {
-    pub(super) fn of(entry: &Entry<'_>) -> Self {
-        Self {
-            len: entry.data.len() as u64,
-            modified_s: entry.modified_s.into(),
-            kind: entry.kind,
-        }
-    }
-
-    /// Length in bytes.
-    #[allow(clippy::len_without_is_empty)] // as in std
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// Time of the last modification, since 1970 (UTC), in whole seconds.
-    pub fn modified(&self) -> Duration {
-        Duration::from_secs(self.modified_s)
-    }
-
-    /// Whether this is a directory.
-    pub fn is_dir(&self) -> bool {
-        self.kind == Kind::Directory
-    }
-
-    /// Whether this is a regular file.
-    pub fn is_file(&self) -> bool {
-        self.kind == Kind::File
     }
 }

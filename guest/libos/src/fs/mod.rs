@@ -34,52 +34,41 @@
 //! # Ok::<(), tare_libos::io::Error>(())
 //! ```
 
+mod attributes;
 mod content;
 pub mod cpio;
 mod dir;
 mod file;
+
+mod mounted;
 mod tree;
 mod volume;
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::fmt;
 
 use tare_abi::cmdline::ROOT;
-use tare_hal::once::OnceCell;
 
 use crate::block::Disk;
 use crate::io::{ErrorKind, Result};
+pub use attributes::Metadata;
 pub use content::Content;
 pub use dir::{DirEntry, ReadDir};
-pub use file::{File, Metadata};
+pub use file::File;
+use mounted::source;
 pub use tree::Tree;
 pub use volume::{MountError, Volume};
-
-static ARCHIVE: OnceCell<&'static [u8]> = OnceCell::new();
-static TREE: OnceCell<Tree<'static>> = OnceCell::new();
-/// Behind a trait, so that an image that never mounts a disk does not carry what
-/// reads one.
-static MOUNTED: OnceCell<Box<dyn Source>> = OnceCell::new();
-
-/// Files that are not in the initramfs.
-pub(crate) trait Source: Send + Sync {
-    fn metadata(&self, path: &str) -> Result<Metadata>;
-    fn read(&self, path: &str) -> Result<(Content, Metadata)>;
-    fn read_dir(&self, path: &str) -> Result<Vec<DirEntry>>;
-    fn disk_name(&self) -> &'static str;
-}
 
 /// Makes `archive` the file system. The library OS does so at boot with the
 /// initramfs; the first archive stays.
 pub fn mount(archive: &'static [u8]) {
-    let _ = ARCHIVE.set(archive);
+    mounted::set_archive(archive);
 }
 
 /// Makes the file system on `disk` the appliance's, in the initramfs's place.
 pub(crate) fn mount_disk(disk: &Disk) -> core::result::Result<(), MountError> {
     let volume = Volume::open(disk)?;
-    let _ = MOUNTED.set(Box::new(volume));
+    mounted::set_source(Box::new(volume));
     Ok(())
 }
 
@@ -98,10 +87,10 @@ pub fn read(path: &str) -> Result<Content> {
 
 /// What is known about the file or directory at `path`.
 pub fn metadata(path: &str) -> Result<Metadata> {
-    if let Some(volume) = MOUNTED.get() {
+    if let Some(volume) = source() {
         return volume.metadata(path);
     }
-    tree()
+    mounted::tree()
         .lookup(path)
         .map(Metadata::of)
         .ok_or(ErrorKind::NotFound.into())
@@ -109,9 +98,9 @@ pub fn metadata(path: &str) -> Result<Metadata> {
 
 /// The entries of the directory at `path`, in the archive's or disk's order.
 pub fn read_dir(path: &str) -> Result<ReadDir> {
-    match MOUNTED.get() {
+    match source() {
         Some(volume) => volume.read_dir(path).map(ReadDir::listed),
-        None => ReadDir::archived(tree(), path),
+        None => ReadDir::archived(mounted::tree(), path),
     }
 }
 
@@ -138,17 +127,13 @@ impl fmt::Display for Origin {
 
 /// Where the files are.
 pub fn origin() -> Origin {
-    if let Some(volume) = MOUNTED.get() {
+    if let Some(volume) = source() {
         return Origin::Disk(volume.disk_name());
     }
     let files = |entry: &&cpio::Entry<'_>| entry.kind == cpio::Kind::File;
     Origin::Archive {
-        files: tree().entries().iter().filter(files).count(),
+        files: mounted::tree().entries().iter().filter(files).count(),
     }
-}
-
-fn tree() -> &'static Tree<'static> {
-    TREE.get_or_init(|| Tree::build(ARCHIVE.get().copied().unwrap_or_default()))
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use tare_policy::spin::{DEFAULT_BUDGET_PCT, DEFAULT_MAX_NS, Limits, Spin, Wait};
 
 use super::mode;
 use crate::env;
+use crate::sched::CoreStats;
 use crate::sched::stats::Counter;
-use crate::sched::{Core, CoreStats};
 
 static SPIN_MAX_NS: AtomicU32 = AtomicU32::new(DEFAULT_MAX_NS);
 static SPIN_BUDGET_PCT: AtomicU8 = AtomicU8::new(DEFAULT_BUDGET_PCT);
@@ -77,6 +77,19 @@ fn counters() -> &'static Counters {
     &COUNTERS[cpu::index()]
 }
 
+/// What a core without work has to know of its scheduler.
+pub(crate) trait Work {
+    /// Whether there is something to run, now or by time.
+    fn has_work(&self) -> bool;
+    /// The nearest deadline of a thread of this core.
+    fn next_deadline_ns(&self) -> Option<u64>;
+    /// Announces a halt; what arrives from now on comes with an interrupt.
+    fn announce_halt(&self);
+    /// The halt is over, or was not begun; how long ago another core undertook
+    /// to end it, if one did.
+    fn end_halt(&self) -> Option<u64>;
+}
+
 /// One core's idle state.
 pub(crate) struct Idle {
     spin: RefCell<Option<Spin>>,
@@ -97,7 +110,7 @@ impl Idle {
     }
 
     /// Waits until there may be something to run.
-    pub(crate) fn wait(&self, core: &Core) {
+    pub(crate) fn wait(&self, core: &impl Work) {
         if mode() == cmdline::Idle::Spin {
             cpu::pause();
             return;
@@ -124,7 +137,7 @@ impl Idle {
     }
 
     /// Spins as long as the policy says.
-    fn spin(&self, core: &Core, start_ns: u64) -> Spun {
+    fn spin(&self, core: &impl Work, start_ns: u64) -> Spun {
         let length_ns = u64::from(self.with_spin(|spin| spin.length_ns()));
         if length_ns == 0 {
             return Spun::Missed(0);
@@ -175,9 +188,8 @@ struct Halt {
 }
 
 /// Halts the core until an interrupt, unless there is work; `begin_ns` is now.
-fn halt(core: &Core, begin_ns: u64, pace: Pace) -> Halt {
-    let inbox = core.inbox();
-    inbox.announce_halt();
+fn halt(core: &impl Work, begin_ns: u64, pace: Pace) -> Halt {
+    core.announce_halt();
     let halted = cpu::halt_if(|| {
         if core.has_work() {
             return false;
@@ -185,7 +197,7 @@ fn halt(core: &Core, begin_ns: u64, pace: Pace) -> Halt {
         arm(core.next_deadline_ns(), begin_ns, pace);
         true
     });
-    let way_back_ns = inbox.end_halt();
+    let way_back_ns = core.end_halt();
     let length_ns = clock::now_ns() - begin_ns;
     if halted {
         let counters = counters();

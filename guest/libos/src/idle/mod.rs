@@ -14,5 +14,5 @@ mod core;
 mod mode;
 
 #[cfg(target_os = "none")]
-pub(crate) use self::core::{Idle, count_idle_turn, init, stats};
+pub(crate) use self::core::{Idle, Work, count_idle_turn, init, stats};
 pub use mode::mode;

@@ -33,9 +33,11 @@ pub mod flow;
 pub mod frame;
 mod ipv6;
 pub mod link;
+mod name;
 mod neighbours;
 pub mod port;
 mod race;
+mod readiness;
 mod ready;
 pub mod stack;
 mod system;
@@ -44,6 +46,7 @@ pub mod timers;
 mod transmit;
 mod udp;
 mod virtio;
+mod waiter;
 pub mod waiters;
 
 use core::time::Duration;
@@ -51,10 +54,12 @@ use core::time::Duration;
 pub use addr::{Addresses, ToSocketAddrs};
 pub use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 pub use dns::lookup_host;
-pub use ready::{Interests, Observer, PollItem, Readiness, Source, poll};
+pub use readiness::{Interests, Readiness};
+pub use ready::{PollItem, Source, poll};
 pub use stack::{Counters, Take};
 pub use tcp::{KeepAlive, Shutdown, TcpListener, TcpStream};
 pub use udp::UdpSocket;
+pub use waiter::Observer;
 
 use crate::io::{ErrorKind, Result};
 
@@ -96,11 +101,11 @@ impl system::Attempt for Configured {
         stack.address().ok_or(ErrorKind::WouldBlock.into())
     }
 
-    fn register(&self, stack: &mut system::SystemStack, waiter: ready::Waiter) {
+    fn register(&self, stack: &mut system::SystemStack, waiter: waiter::Waiter) {
         stack.wait_address(waiter);
     }
 
-    fn cancel(&self, stack: &mut system::SystemStack, waiter: &ready::Waiter) {
+    fn cancel(&self, stack: &mut system::SystemStack, waiter: &waiter::Waiter) {
         stack.cancel_address(waiter);
     }
 }

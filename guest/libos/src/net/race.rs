@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use super::addr::Addresses;
+use super::addr::{Addresses, ToSocketAddrs};
 use super::{Interests, PollItem, TcpStream, poll};
 use crate::io::{Error, ErrorKind, Result};
 
@@ -14,8 +14,20 @@ const DELAY: Duration = Duration::from_millis(250);
 /// Most addresses that are tried.
 const ATTEMPTS: usize = 8;
 
+impl TcpStream {
+    /// Connects to an address, or to the first of a host's that answers: one is tried
+    /// after the other, 250 ms apart. Gives each up after 30 seconds.
+    pub fn connect(address: impl ToSocketAddrs) -> Result<Self> {
+        let addresses = address.to_socket_addrs()?;
+        match addresses.only() {
+            Some(address) => Self::connect_within(address, None),
+            None => connect(&addresses),
+        }
+    }
+}
+
 /// A connection to the first of `addresses` that answers; the last error if none does.
-pub(super) fn connect(addresses: &Addresses) -> Result<TcpStream> {
+fn connect(addresses: &Addresses) -> Result<TcpStream> {
     let mut waiting = order(addresses).into_iter();
     let mut open: Vec<TcpStream> = Vec::new();
     let mut failure = Error::from(ErrorKind::TimedOut);

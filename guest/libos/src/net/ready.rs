@@ -17,123 +17,14 @@
 //! ```
 
 use alloc::sync::Arc;
-use core::fmt;
 use core::time::Duration;
 
-use super::stack::Interest;
+use super::readiness::{Interest, Interests, Readiness};
 use super::system::{SystemStack, lock};
-use super::waiters::Wake;
+use super::waiter::{Observer, Waiter};
 use crate::io::Result;
-use crate::thread::{self, Thread};
+use crate::thread;
 use crate::time::Instant;
-
-/// What a socket can do without waiting.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Readiness {
-    /// There is data, a connection, the end, or an error to fetch.
-    pub readable: bool,
-    /// There is room for data, or an error to fetch. A connection that is being
-    /// opened is not writable.
-    pub writable: bool,
-    /// The peer has finished sending.
-    pub peer_finished: bool,
-    /// Nothing more can come or go.
-    pub closed: bool,
-    /// The connection was lost or refused.
-    pub failed: bool,
-}
-
-impl Readiness {
-    /// Whether this says anything about `interests`: an end or a failure
-    /// concerns each of them.
-    pub fn matches(&self, interests: Interests) -> bool {
-        self.closed
-            || self.failed
-            || (interests.read && self.readable)
-            || (interests.write && self.writable)
-    }
-}
-
-/// What to wait for on a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interests {
-    read: bool,
-    write: bool,
-}
-
-impl Interests {
-    /// [`Readiness::readable`].
-    pub const READ: Self = Self {
-        read: true,
-        write: false,
-    };
-    /// [`Readiness::writable`].
-    pub const WRITE: Self = Self {
-        read: false,
-        write: true,
-    };
-    /// Both.
-    pub const BOTH: Self = Self {
-        read: true,
-        write: true,
-    };
-    /// Only ends and failures.
-    pub const NONE: Self = Self {
-        read: false,
-        write: false,
-    };
-
-    /// The queues of waiters to be in. Ends and failures wake both.
-    fn queues(self) -> impl Iterator<Item = Interest> {
-        let reads = (self.read || !self.write).then_some(Interest::Readable);
-        let writes = self.write.then_some(Interest::Writable);
-        reads.into_iter().chain(writes)
-    }
-}
-
-/// Learns that sockets may have become ready.
-pub trait Observer: Send + Sync {
-    /// The socket that was watched with `token` may be ready; it is not watched any
-    /// more. Called while the network is locked, maybe on another core: an
-    /// implementation notes the token and unparks a thread. It must not call the
-    /// network, and no lock that it takes may be held while the network is called.
-    fn ready(&self, token: u64);
-}
-
-/// Whom a socket wakes, once.
-#[derive(Clone)]
-pub(super) enum Waiter {
-    Thread(Thread),
-    Observer(Arc<dyn Observer>, u64),
-}
-
-impl Wake for Waiter {
-    fn wake(self) {
-        match self {
-            Self::Thread(thread) => thread.unpark(),
-            Self::Observer(observer, token) => observer.ready(token),
-        }
-    }
-
-    fn is(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Thread(one), Self::Thread(other)) => one.id() == other.id(),
-            (Self::Observer(one, token), Self::Observer(other, other_token)) => {
-                Arc::ptr_eq(one, other) && token == other_token
-            }
-            _ => false,
-        }
-    }
-}
-
-impl fmt::Debug for Waiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Thread(thread) => write!(f, "thread {:?}", thread.id()),
-            Self::Observer(_, token) => write!(f, "observer of {token}"),
-        }
-    }
-}
 
 /// A socket as the stack knows it.
 pub(super) trait Watched {

@@ -13,8 +13,8 @@ use smoltcp::time::Instant as StackInstant;
 use tare_hal::once::OnceCell;
 
 use super::device::Device;
-use super::ready::Waiter;
 use super::stack::{Ipv6Setup, Progress, Seeds, Setup, Stack};
+use super::waiter::Waiter;
 use crate::io::{ErrorKind, Result};
 use crate::sync::{Event, SpinGuard, SpinLock};
 use crate::thread;

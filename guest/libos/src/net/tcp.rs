@@ -8,9 +8,11 @@ use core::time::Duration;
 use smoltcp::time::Instant as StackInstant;
 
 use super::addr::ToSocketAddrs;
-use super::ready::{Readiness, Source, Waiter, Watched};
-use super::stack::{ConnectionId, Half, Interest, Limits, ListenerId};
+use super::readiness::{Interest, Readiness};
+use super::ready::{Source, Watched};
+use super::stack::{ConnectionId, Half, Limits, ListenerId};
 use super::system::{Attempt, SystemStack, lock, now, wait_for};
+use super::waiter::Waiter;
 use crate::io::{self, Error, ErrorKind, IoSlice, Read, Write};
 
 /// Which halves of a connection to end.
@@ -242,16 +244,6 @@ impl TcpStream {
         }
     }
 
-    /// Connects to an address, or to the first of a host's that answers: one is tried
-    /// after the other, 250 ms apart. Gives each up after 30 seconds.
-    pub fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
-        let addresses = address.to_socket_addrs()?;
-        match addresses.only() {
-            Some(address) => Self::connect_within(address, None),
-            None => super::race::connect(&addresses),
-        }
-    }
-
     /// Connects to an address, or fails with `TimedOut` after `timeout`.
     pub fn connect_timeout(address: &SocketAddr, timeout: Duration) -> io::Result<Self> {
         if timeout.is_zero() {
@@ -260,7 +252,10 @@ impl TcpStream {
         Self::connect_within(*address, Some(timeout))
     }
 
-    fn connect_within(remote: SocketAddr, timeout: Option<Duration>) -> io::Result<Self> {
+    pub(super) fn connect_within(
+        remote: SocketAddr,
+        timeout: Option<Duration>,
+    ) -> io::Result<Self> {
         let stream = Self::new(lock().connect(remote, now())?);
         stream.wait(timeout, Interest::Writable, |stack, id, _| {
             stack.connected(id)

@@ -7,9 +7,11 @@ use core::time::Duration;
 use smoltcp::time::Instant as StackInstant;
 
 use super::addr::ToSocketAddrs;
-use super::ready::{Readiness, Waiter, Watched};
-use super::stack::{DatagramId, Interest, Take};
+use super::readiness::{Interest, Readiness};
+use super::ready::Watched;
+use super::stack::{DatagramId, Take};
 use super::system::{Attempt, SystemStack, lock, now, wait_for};
+use super::waiter::Waiter;
 use crate::io::{self, Error, ErrorKind};
 use crate::sync::SpinLock;
 

@@ -8,10 +8,11 @@ use tare_hal::cpu;
 use tare_hal::{PerCpu, clock, fiber};
 use tare_policy::poller::Pollers;
 
+use super::inbox::Inbox;
 use super::stats::Counter;
 use super::timers::Timers;
-use super::{INBOXES, Inbox, Thread};
-use crate::idle::Idle;
+use super::{INBOXES, Thread};
+use crate::idle::{Idle, Work};
 
 /// One core's scheduler.
 pub(crate) struct Core {
@@ -109,24 +110,8 @@ impl Core {
         }
     }
 
-    /// Whether there is something to run, now or by time.
     #[inline]
-    pub(crate) fn has_work(&self) -> bool {
-        self.inbox().is_filled()
-            || self.ready_to_work() != 0
-            || self
-                .next_deadline_ns()
-                .is_some_and(|deadline_ns| deadline_ns <= clock::now_ns())
-    }
-
-    /// The nearest deadline of a thread of this core.
-    #[inline]
-    pub(crate) fn next_deadline_ns(&self) -> Option<u64> {
-        self.timers.borrow().next_ns()
-    }
-
-    #[inline]
-    pub(crate) fn inbox(&self) -> &'static Inbox {
+    pub(crate) fn inbox(&self) -> &'static Inbox<Thread> {
         &INBOXES[cpu::index()]
     }
 
@@ -154,5 +139,31 @@ impl Core {
         let fiber = next.fiber().clone();
         self.set_current(next);
         fiber::switch(fiber);
+    }
+}
+
+impl Work for Core {
+    #[inline]
+    fn has_work(&self) -> bool {
+        self.inbox().is_filled()
+            || self.ready_to_work() != 0
+            || self
+                .next_deadline_ns()
+                .is_some_and(|deadline_ns| deadline_ns <= clock::now_ns())
+    }
+
+    #[inline]
+    fn next_deadline_ns(&self) -> Option<u64> {
+        self.timers.borrow().next_ns()
+    }
+
+    #[inline]
+    fn announce_halt(&self) {
+        self.inbox().announce_halt();
+    }
+
+    #[inline]
+    fn end_halt(&self) -> Option<u64> {
+        self.inbox().end_halt()
     }
 }

@@ -14,7 +14,7 @@ use tare_policy::poller::Poller;
 use super::core::SWITCHES;
 use super::timers::TimerId;
 use super::{CoreStats, INBOXES, Thread, local};
-use crate::idle;
+use crate::idle::{self, Work};
 use crate::thread::{SpawnError, ThreadId};
 use crate::time::Instant;
 

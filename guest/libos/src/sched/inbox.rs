@@ -10,16 +10,14 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use tare_hal::clock;
-use tare_hal::cpu::{self, CpuSet};
-use tare_hal::ipi;
+use tare_hal::cpu;
 use tare_hal::lock::IrqLock;
 
-use super::Thread;
 use super::stats::Counter;
 
-/// Where threads for one core arrive.
-pub(crate) struct Inbox {
-    threads: IrqLock<Vec<Thread>>,
+/// Where threads for one core arrive: handles of type `T`.
+pub(crate) struct Inbox<T> {
+    threads: IrqLock<Vec<T>>,
     /// Not empty, readable without the lock.
     filled: AtomicBool,
     /// The core has announced that it halts.
@@ -33,25 +31,6 @@ pub(crate) struct Inbox {
     pub(crate) ipis_shared: Counter,
 }
 
-/// Makes [`park`](crate::thread::park) of all these threads return, as
-/// [`Thread::unpark`] does. Cores that halt are woken last and together: by one
-/// command where the machine has a way.
-pub fn unpark_all(threads: impl IntoIterator<Item = Thread>) {
-    let mut halted = CpuSet::new();
-    for thread in threads {
-        if thread.unpark_quietly() == Left::Halted {
-            halted.insert(thread.core());
-        }
-    }
-    if halted.is_empty() {
-        return;
-    }
-    let commands = u64::from(ipi::wake_all(halted));
-    let own = &INBOXES[cpu::index()];
-    own.ipis_sent.add(commands);
-    own.ipis_shared.add(u64::from(halted.len()) - commands);
-}
-
 /// What a thread was left for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
@@ -61,11 +40,8 @@ pub(super) enum Left {
     Halted,
 }
 
-/// One for each core.
-pub(crate) static INBOXES: [Inbox; cpu::MAX] = [const { Inbox::new() }; cpu::MAX];
-
-impl Inbox {
-    const fn new() -> Self {
+impl<T> Inbox<T> {
+    pub(super) const fn new() -> Self {
         Self {
             threads: IrqLock::new(Vec::new()),
             filled: AtomicBool::new(false),
@@ -78,19 +54,9 @@ impl Inbox {
         }
     }
 
-    /// Leaves `thread` for its core, and wakes the core if it halts.
-    pub(crate) fn deliver(&self, thread: Thread) {
-        let core = thread.core();
-        if self.leave(thread) == Left::Halted {
-            INBOXES[cpu::index()].ipis_sent.add(1);
-            ipi::wake(core);
-        }
-    }
-
-    /// Leaves `thread` for its core; whoever finds that the core halts is the
-    /// one to wake it.
-    pub(super) fn leave(&self, thread: Thread) -> Left {
-        let core = thread.core();
+    /// Leaves `thread` for `core`, whose inbox this is; whoever finds that the core halts
+    /// is the one to wake it. `own` is the inbox of the core that runs this, which counts.
+    pub(super) fn leave(&self, thread: T, core: usize, own: &Self) -> Left {
         {
             let mut threads = self.threads.lock();
             threads.push(thread);
@@ -104,7 +70,7 @@ impl Inbox {
             self.rung.store(clock::ticks(), Ordering::Relaxed);
             return Left::Halted;
         }
-        INBOXES[cpu::index()].ipis_skipped.add(1);
+        own.ipis_skipped.add(1);
         Left::Awake
     }
 
@@ -115,7 +81,7 @@ impl Inbox {
     }
 
     /// Takes what has arrived.
-    pub(crate) fn take(&self) -> Vec<Thread> {
+    pub(crate) fn take(&self) -> Vec<T> {
         let mut threads = self.threads.lock();
         self.filled.store(false, Ordering::Relaxed);
         let taken = ::core::mem::take(&mut *threads);

@@ -27,7 +27,7 @@ mod task;
 pub use stats::CoreStats;
 
 #[cfg(target_os = "none")]
-pub(crate) use self::core::{Core, local};
+pub(crate) use self::core::local;
 #[cfg(target_os = "none")]
 pub use current::{
     active, before_program, core_stats, cores, current, current_core, may_run_program, park,
@@ -36,11 +36,9 @@ pub use current::{
 #[cfg(target_os = "none")]
 pub(crate) use current::{adopt, running, start};
 #[cfg(target_os = "none")]
-pub use inbox::unpark_all;
+pub(crate) use task::INBOXES;
 #[cfg(target_os = "none")]
-pub(crate) use inbox::{INBOXES, Inbox};
-#[cfg(target_os = "none")]
-pub use task::Thread;
+pub use task::{Thread, unpark_all};
 
 /// The host has no such account.
 #[cfg(not(target_os = "none"))]

@@ -5,11 +5,12 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use tare_hal::cpu;
+use tare_hal::cpu::{self, CpuSet};
 use tare_hal::fiber::Fiber;
+use tare_hal::ipi;
 
-use super::inbox::Left;
-use super::{INBOXES, local};
+use super::inbox::{Inbox, Left};
+use super::local;
 use crate::thread::ThreadId;
 
 /// Neither parked nor notified.
@@ -18,6 +19,9 @@ const RUNNING: u8 = 0;
 const NOTIFIED: u8 = 1;
 /// Blocked; whoever moves it to `NOTIFIED` must make it ready.
 const PARKED: u8 = 2;
+
+/// One for each core.
+pub(crate) static INBOXES: [Inbox<Thread>; cpu::MAX] = [const { Inbox::new() }; cpu::MAX];
 
 /// A handle to a thread.
 #[derive(Clone)]
@@ -80,7 +84,7 @@ impl Thread {
                 local().push_ready(self.clone());
                 Left::Awake
             }
-            PARKED => INBOXES[self.task.core].leave(self.clone()),
+            PARKED => self.leave(),
             _ => Left::Awake,
         }
     }
@@ -95,8 +99,21 @@ impl Thread {
         if self.is_near() {
             local().push_ready(self.clone());
         } else {
-            INBOXES[self.task.core].deliver(self.clone());
+            self.deliver();
         }
+    }
+
+    /// Leaves the thread for its core, and wakes the core if it halts.
+    fn deliver(&self) {
+        if self.leave() == Left::Halted {
+            INBOXES[cpu::index()].ipis_sent.add(1);
+            ipi::wake(self.task.core);
+        }
+    }
+
+    fn leave(&self) -> Left {
+        let core = self.task.core;
+        INBOXES[core].leave(self.clone(), core, &INBOXES[cpu::index()])
     }
 
     /// Before blocking: false if there was a notification, which is taken.
@@ -147,4 +164,23 @@ impl fmt::Debug for Thread {
             .field("core", &self.task.core)
             .finish()
     }
+}
+
+/// Makes [`park`](crate::thread::park) of all these threads return, as
+/// [`Thread::unpark`] does. Cores that halt are woken last and together: by one
+/// command where the machine has a way.
+pub fn unpark_all(threads: impl IntoIterator<Item = Thread>) {
+    let mut halted = CpuSet::new();
+    for thread in threads {
+        if thread.unpark_quietly() == Left::Halted {
+            halted.insert(thread.core());
+        }
+    }
+    if halted.is_empty() {
+        return;
+    }
+    let commands = u64::from(ipi::wake_all(halted));
+    let own = &INBOXES[cpu::index()];
+    own.ipis_sent.add(commands);
+    own.ipis_shared.add(u64::from(halted.len()) - commands);
 }

@@ -14,6 +14,8 @@ mod host;
 #[cfg(not(target_os = "none"))]
 use host as backend;
 
+mod error;
+mod id;
 mod join;
 
 use alloc::boxed::Box;
@@ -27,35 +29,14 @@ pub use backend::{
 };
 #[cfg(target_os = "none")]
 pub use backend::{before_program, may_run_program};
+pub use error::SpawnError;
+pub use id::ThreadId;
 pub use join::JoinHandle;
 
 use crate::time::Instant;
 
 /// Stack size of a thread unless its [`Builder`] says otherwise, bytes.
 pub(crate) const DEFAULT_STACK_SIZE: usize = 32 * 1024;
-
-/// Identifies a thread for the life of the image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ThreadId(pub(crate) u64);
-
-/// Why a thread could not be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SpawnError {
-    /// There is no such core.
-    #[error("core {core} does not exist, there are {cores}")]
-    NoSuchCore {
-        /// The core asked for.
-        core: usize,
-        /// How many there are.
-        cores: usize,
-    },
-    /// There is no memory for the stack.
-    #[error("no memory for a stack of {bytes} bytes")]
-    NoMemory {
-        /// The stack's size.
-        bytes: usize,
-    },
-}
 
 /// Starts a thread on this core.
 ///

@@ -7,8 +7,8 @@
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 
+use crate::fs::attributes::Metadata;
 use crate::fs::content::Content;
-use crate::fs::file::Metadata;
 
 /// Contents by path without links, so that no file is held twice.
 #[derive(Default)]

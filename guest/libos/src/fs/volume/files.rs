@@ -14,10 +14,10 @@ use super::error;
 use super::reader::Reader;
 use super::{MountError, superblock};
 use crate::block::Disk;
+use crate::fs::attributes::Metadata;
 use crate::fs::content::Content;
 use crate::fs::cpio::Kind;
 use crate::fs::dir::DirEntry;
-use crate::fs::file::Metadata;
 use crate::heap;
 use crate::io::{Error, ErrorKind, Result};
 

@@ -23,10 +23,11 @@ use core::fmt;
 
 pub use error::MountError;
 
+use super::attributes::Metadata;
 use super::content::Content;
+use super::cpio;
 use super::dir::DirEntry;
-use super::file::Metadata;
-use super::{Source, cpio};
+use super::mounted::Source;
 use crate::block::Disk;
 use crate::io::{Error, ErrorKind, Result};
 use crate::sync::mpsc::{self, Sender};

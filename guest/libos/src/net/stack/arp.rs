@@ -5,6 +5,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use smoltcp::time::{Duration, Instant};
 
+use super::claim::Claim;
 use super::{Stack, Wake};
 use crate::net::arp::{BROADCAST, FRAME_BYTES, Operation, Packet};
 use crate::net::link::Link;
@@ -14,14 +15,6 @@ use crate::net::neighbours::{Mac, is_unicast};
 const PROBATION: Duration = Duration::from_secs(2);
 /// An address is defended at most once in this time (RFC 5227, 2.4 b).
 const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
-
-/// What ARP keeps beside the table of neighbours.
-#[derive(Default)]
-pub(super) struct Claim {
-    /// When the address was taken.
-    taken: Option<Instant>,
-    defended: Option<Instant>,
-}
 
 impl<L: Link, W: Wake> Stack<L, W> {
     pub(super) fn ingress_arp(&mut self, frame: &[u8], now: Instant) {

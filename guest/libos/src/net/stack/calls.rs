@@ -11,11 +11,12 @@ use tare_tcp::KeepAlive;
 use super::connection::{Limit, Role, fin_is_acknowledged, is_opening, to_kind, to_tcp};
 use super::listener::{Listener, overlap};
 use super::tcp::EPHEMERAL;
-use super::{ConnectionId, ListenerId, Stack, Via};
+use super::via::Via;
+use super::{ConnectionId, ListenerId, Stack};
 use crate::io::{Error, ErrorKind, IoSlice, Result};
 use crate::net::flow::Flow;
 use crate::net::link::Link;
-use crate::net::ready::Readiness;
+use crate::net::readiness::{Interest, Readiness};
 use crate::net::waiters::Wake;
 
 /// How long connecting may take.
@@ -32,15 +33,6 @@ pub enum Half {
     Read,
     /// What this side sends.
     Write,
-}
-
-/// What a thread waits for on a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interest {
-    /// Data, the end, or a loss.
-    Readable,
-    /// Room for data, a completed handshake, or a loss.
-    Writable,
 }
 
 impl<L: Link, W: Wake> Stack<L, W> {

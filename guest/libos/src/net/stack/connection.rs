@@ -4,10 +4,11 @@
 use smoltcp::time::Instant;
 use tare_tcp::{IoError, Loss, State};
 
-use super::{ListenerId, Via};
+use super::ListenerId;
+use super::via::Via;
 use crate::io::{Error, ErrorKind, Result};
 use crate::net::flow::Flow;
-use crate::net::ready::Readiness;
+use crate::net::readiness::Readiness;
 use crate::net::waiters::{Waiters, Wake};
 
 /// Names a connection. Whoever accepted or connected it owns the number until

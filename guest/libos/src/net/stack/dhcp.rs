@@ -1,94 +1,27 @@
 //! The DHCP client (RFC 2131): smoltcp's, and what becomes of its leases.
 
-use alloc::vec;
-use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::socket::dhcpv4;
 use smoltcp::time::{Duration, Instant};
 use smoltcp::wire::{
-    DhcpMessageType, DhcpPacket, DhcpRepr, EthernetAddress, IpProtocol, Ipv4Cidr, Ipv4Packet,
-    Ipv4Repr, UdpPacket, UdpRepr,
+    DhcpMessageType, DhcpPacket, DhcpRepr, EthernetAddress, IpProtocol, Ipv4Packet, Ipv4Repr,
+    UdpPacket, UdpRepr,
 };
 
-use super::config::{Setup, is_host};
+use super::config::is_host;
+use super::lease::{CLIENT_PORT, Lease};
 use super::{Stack, Wake};
 use crate::net::link::Link;
 use crate::net::port::Egress;
 
-/// Where DHCP servers answer to (RFC 2131, 4.1).
-pub(super) const CLIENT_PORT: u16 = 68;
 const SERVER_PORT: u16 = 67;
 /// When the link could not take a DHCP packet, try again then.
 const LINK_RETRY: Duration = Duration::from_millis(100);
 /// After a lease that was of no use the client waits so long (RFC 2131, 3.1.5).
 const HOLD_OFF: Duration = Duration::from_secs(10);
 const HEADERS_BYTES: usize = 14 + 20 + 8;
-
-/// What the server gave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Lease {
-    address: Ipv4Cidr,
-    router: Option<Ipv4Addr>,
-    server: Ipv4Addr,
-    since: Instant,
-}
-
-struct Client {
-    set: SocketSet<'static>,
-    handle: SocketHandle,
-    lease: Option<Lease>,
-    hold_until: Option<Instant>,
-}
-
-/// The set-up's state.
-pub(super) struct State {
-    client: Option<Client>,
-    name_servers: Vec<Ipv4Addr>,
-    /// When the DHCP client wants to speak.
-    pub(super) deadline: Option<Instant>,
-}
-
-impl State {
-    pub(super) fn new(setup: Setup) -> Self {
-        let client = (setup == Setup::Dhcp).then(|| {
-            let mut set = SocketSet::new(vec![]);
-            let handle = set.add(dhcpv4::Socket::new());
-            Client {
-                set,
-                handle,
-                lease: None,
-                hold_until: None,
-            }
-        });
-        Self {
-            client,
-            name_servers: Vec::new(),
-            deadline: None,
-        }
-    }
-
-    /// Name servers that came with the lease.
-    pub(super) fn name_servers(&self) -> &[Ipv4Addr] {
-        &self.name_servers
-    }
-
-    pub(super) fn is_dhcp(&self) -> bool {
-        self.client.is_some()
-    }
-}
-
-impl Client {
-    fn socket(&mut self) -> &mut dhcpv4::Socket<'static> {
-        self.set.get_mut(self.handle)
-    }
-
-    fn holds_off(&self, now: Instant) -> bool {
-        self.hold_until.is_some_and(|until| now < until)
-    }
-}
 
 impl<L: Link, W: Wake> Stack<L, W> {
     pub(super) fn ingress_dhcp(&mut self, frame: &[u8], now: Instant) {

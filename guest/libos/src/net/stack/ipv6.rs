@@ -4,11 +4,11 @@
 //! A new address is used at once, as optimistic ones are (RFC 4429): waiting for
 //! duplicate address detection would delay each start. Redirects are ignored.
 
-use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 
 use smoltcp::time::{Duration, Instant};
 
+use super::autoconf::Request;
 use super::config::Ipv6Setup;
 use super::{Stack, Wake, reports};
 use crate::net::flow::Flow;
@@ -17,9 +17,9 @@ use crate::net::ipv6::address::{
     ALL_MLD_ROUTERS, ALL_NODES, ALL_ROUTERS, LINK_LOCAL, group_mac, is_within, solicited_node,
     stable,
 };
-use crate::net::ipv6::dhcp::{self, Transaction};
+use crate::net::ipv6::dhcp;
 use crate::net::ipv6::message::{self, Message, Occasion, PrefixInformation, RouterAdvertisement};
-use crate::net::ipv6::table::{Own, Until, has_ended};
+use crate::net::ipv6::table::{Own, Until};
 use crate::net::link::Link;
 use crate::net::neighbours::{Mac, is_unicast};
 use crate::net::transmit::Alert;
@@ -37,75 +37,7 @@ const SHORTEST_LIFE: Duration = Duration::from_secs(2 * 3600);
 /// Requests to DHCPv6 servers; the time between two doubles.
 const REQUESTS: u32 = 4;
 const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
-/// Name servers that are kept.
-const NAME_SERVERS: usize = 3;
 const INFINITE: u32 = u32::MAX;
-
-/// A request to DHCPv6 servers.
-#[derive(Clone, Copy)]
-struct Request {
-    transaction: Transaction,
-    sent: u32,
-    again: Instant,
-}
-
-/// What IPv6 keeps beside the port's table.
-pub(super) struct Ipv6 {
-    setup: Ipv6Setup,
-    secret: [u8; 16],
-    /// Solicitations that are left, and when the next is due.
-    solicitation: Option<(u32, Instant)>,
-    request: Option<Request>,
-    has_asked: bool,
-    /// Name servers, and until when each counts.
-    name_servers: Vec<(Ipv6Addr, Until)>,
-    /// When this side wants to speak.
-    pub(super) deadline: Option<Instant>,
-    /// When the next thing that was announced ends. Nobody is woken for it: ends are
-    /// looked at when something is used, and acted on with the next frame.
-    pub(super) next_end: Option<Instant>,
-}
-
-impl Ipv6 {
-    pub(super) const fn off() -> Self {
-        Self {
-            setup: Ipv6Setup::Off,
-            secret: [0; 16],
-            solicitation: None,
-            request: None,
-            has_asked: false,
-            name_servers: Vec::new(),
-            deadline: None,
-            next_end: None,
-        }
-    }
-
-    /// Name servers of the network that count.
-    pub(super) fn name_servers(&self, now: Instant) -> impl Iterator<Item = Ipv6Addr> {
-        let servers = self.name_servers.iter();
-        servers
-            .filter(move |(_, until)| !has_ended(*until, now))
-            .map(|(server, _)| *server)
-    }
-
-    fn note_name_servers(&mut self, servers: &[Ipv6Addr], until: Until, now: Instant) {
-        self.name_servers
-            .retain(|(server, _)| !servers.contains(server));
-        if has_ended(until, now) {
-            return;
-        }
-        // The newest go first, in their order; the oldest make room.
-        for server in servers.iter().take(NAME_SERVERS).rev() {
-            self.name_servers.truncate(NAME_SERVERS - 1);
-            self.name_servers.insert(0, (*server, until));
-        }
-    }
-
-    fn expire(&mut self, now: Instant) {
-        self.name_servers
-            .retain(|(_, until)| !has_ended(*until, now));
-    }
-}
 
 /// The point `seconds` from now, where all ones are without end.
 fn until(seconds: u32, now: Instant) -> Until {

@@ -9,7 +9,9 @@
 //! Everything but TCP is smoltcp's, driven for one socket at a time.
 
 mod arp;
+mod autoconf;
 mod calls;
+mod claim;
 mod config;
 mod connection;
 mod counters;
@@ -17,11 +19,14 @@ mod datagram;
 mod dhcp;
 mod icmp;
 mod ipv6;
+mod lease;
 mod limits;
 mod listener;
 mod open;
 mod reports;
 mod tcp;
+mod udp;
+mod via;
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
@@ -37,22 +42,18 @@ use super::waiters::{Waiters, Wake};
 use crate::io::{ErrorKind, Result};
 
 use reports::{Report, TooBig};
+use via::Via;
 
-pub use calls::{Half, Interest};
+pub use super::readiness::Interest;
+pub use calls::Half;
 pub use config::{Ipv6Setup, Setup};
 pub use connection::ConnectionId;
 pub use counters::{Counters, Figure, FigureKind};
-pub use datagram::{DatagramId, Take};
+pub use datagram::Take;
 pub use limits::Limits;
 pub use listener::ListenerId;
 pub use smoltcp::time::Instant;
-
-/// Which port a connection lives on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Via {
-    Wire,
-    Loopback,
-}
+pub use udp::DatagramId;
 
 /// Whether there is more to do at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,12 +80,12 @@ pub struct Stack<L: Link, W: Wake> {
     loopback: Port<Loopback>,
     /// For frames that concern no socket: ARP, ICMP, resets for unknown connections.
     nobody: SocketSet<'static>,
-    setup: dhcp::State,
-    claim: arp::Claim,
+    setup: lease::State,
+    claim: claim::Claim,
     icmp_errors: icmp::ErrorBudget,
     tcp: tcp::Tcp<W>,
-    udp: datagram::Udp<W>,
-    ipv6: ipv6::Ipv6,
+    udp: udp::Udp<W>,
+    ipv6: autoconf::Ipv6,
     /// Name servers of the command line, which go before those of the network.
     name_servers: Vec<IpAddr>,
     configured: Waiters<W>,
@@ -104,12 +105,12 @@ impl<L: Link, W: Wake> Stack<L, W> {
             wire: Port::new(link, seed, now),
             loopback: Port::new(Loopback::default(), !seed, now),
             nobody: SocketSet::new(alloc::vec::Vec::new()),
-            setup: dhcp::State::new(setup),
-            claim: arp::Claim::default(),
+            setup: lease::State::new(setup),
+            claim: claim::Claim::default(),
             icmp_errors: icmp::ErrorBudget::default(),
             tcp: tcp::Tcp::new(seed.rotate_left(17), seeds.secret),
-            udp: datagram::Udp::new(seed),
-            ipv6: ipv6::Ipv6::off(),
+            udp: udp::Udp::new(seed),
+            ipv6: autoconf::Ipv6::off(),
             name_servers: Vec::new(),
             configured: Waiters::default(),
             counters: Counters::default(),
@@ -484,7 +485,7 @@ fn sender(frame: &[u8]) -> [u8; 6] {
 }
 
 fn is_for_dhcp_client(found: &frame::Datagram) -> bool {
-    found.flow.local.port() == dhcp::CLIENT_PORT
+    found.flow.local.port() == lease::CLIENT_PORT
 }
 
 /// Whether a flow from the wire has addresses that may come from there (RFC

@@ -9,8 +9,9 @@ use tare_tcp::{Config, FourTuple, Identity};
 
 use super::connection::{Connection, Role, to_tcp};
 use super::listener::Listener;
-use super::tcp::{Arrival, Tcp};
-use super::{Counters, ListenerId, Via};
+use super::tcp::{Arrival, Opened, Tcp};
+use super::via::Via;
+use super::{Counters, ListenerId};
 use crate::net::flow::Flow;
 use crate::net::link::Link;
 use crate::net::port::Port;
@@ -24,14 +25,6 @@ const BUFFER_SHARE: usize = 16;
 const BUFFER_MAX: usize = 1 << 20;
 /// Cookies are looked for in acknowledgements this long after one was sent.
 const COOKIE_LIFETIME: Duration = Duration::from_secs(128);
-
-/// What became of a segment that no connection takes.
-pub(super) enum Opened {
-    Connection(u32),
-    /// Dropped or answered; nothing is left to do.
-    Done,
-    NoListener,
-}
 
 impl<W: Wake> Tcp<W> {
     /// What a connection over `port` is given.

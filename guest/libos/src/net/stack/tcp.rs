@@ -12,8 +12,8 @@ use tare_tcp::{Pool, Secret, State};
 use super::connection::{Connection, Role, from_tcp, to_tcp};
 use super::limits::{Limits, Orphans};
 use super::listener::Listener;
-use super::open::Opened;
-use super::{ConnectionId, Counters, ListenerId, Via};
+use super::via::Via;
+use super::{ConnectionId, Counters, ListenerId};
 use crate::io::{Error, ErrorKind, Result};
 use crate::net::flow::{Flow, FlowTable};
 use crate::net::link::{Link, Loopback};
@@ -63,6 +63,14 @@ pub(super) struct Tcp<W> {
     /// Acknowledgements may bring cookies back until then.
     pub(super) cookies_until: Instant,
     next_port: u16,
+}
+
+/// What became of a segment that no connection takes.
+pub(super) enum Opened {
+    Connection(u32),
+    /// Dropped or answered; nothing is left to do.
+    Done,
+    NoListener,
 }
 
 impl<W: Wake> Tcp<W> {
