@@ -1,5 +1,6 @@
 //! What is checked, in order.
 
+mod ensure;
 mod paravirt;
 mod programs;
 mod several;
@@ -13,6 +14,8 @@ use tare_libos::sync::{Condvar, Event, LazyLock, Mutex, mpsc};
 use tare_libos::thread::{self, JoinHandle};
 use tare_libos::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tare_libos::{heap, sched};
+
+use ensure::ensure;
 
 /// A check: figures, or why it failed.
 pub(crate) type Check = fn() -> Result<String, String>;
@@ -46,10 +49,6 @@ pub(crate) const ALL: &[(&str, Check)] = &[
 /// A check of times: a busy host may take the time of one try, not of each.
 fn patient(check: Check) -> Result<String, String> {
     (1..5).find_map(|_| check().ok()).map_or_else(check, Ok)
-}
-
-fn ensure(condition: bool, reason: impl FnOnce() -> String) -> Result<(), String> {
-    if condition { Ok(()) } else { Err(reason()) }
 }
 
 fn other_core() -> usize {

@@ -28,7 +28,6 @@ const UNDONE: &[&str] = &[
     "tare-control",
     "tare-daemon",
     "tare-devices",
-    "tare-guest-kv",
     "tare-hv",
 ];
 

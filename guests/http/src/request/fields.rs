@@ -3,7 +3,7 @@
 use httparse::Header;
 
 use super::authority;
-use super::{Body, Conditions, Lines, Persistence, Version};
+use super::head::{Body, Conditions, Lines, Persistence, Version};
 use crate::decimal;
 use crate::status::Status;
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use httparse::Header;
 
-use super::{Line, Version};
+use super::head::{Line, Version};
 use crate::status::Status;
 
 /// The parts of a head whose first line ends in a later version of HTTP/1; `None`

@@ -6,8 +6,8 @@
 //! Not here: `l` (time since the last access, which is not kept).
 
 use super::base64;
+use super::command::{BAD_FORMAT, Command, ERROR, Parsed, Verb};
 use super::words::Words;
-use super::{BAD_FORMAT, Command, ERROR, Parsed, Verb};
 use crate::limits::{MAX_KEY, MAX_VALUE};
 use crate::number::{signed_32, unsigned_32, unsigned_64};
 

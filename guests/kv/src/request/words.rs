@@ -1,6 +1,6 @@
 //! A command line in words. Only blanks separate them.
 
-use super::Reply;
+use super::reply::Reply;
 use crate::limits::MAX_KEY;
 
 /// The words of a line, one after the other.

@@ -6,7 +6,7 @@ use alloc::string::String;
 use tare_libos::thread;
 use tare_libos::time::{Duration, SystemTime};
 
-use super::ensure;
+use super::ensure::ensure;
 
 #[cfg(target_os = "none")]
 use tare_libos::hal::paravirt::{Paravirt, account};

@@ -22,7 +22,7 @@ mod machine {
     use tare_libos::thread;
     use tare_libos::time::Duration;
 
-    use super::super::ensure;
+    use super::super::ensure::ensure;
 
     const PAGE: u64 = 4096;
     const READ_WRITE: Access = Access {

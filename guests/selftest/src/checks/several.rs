@@ -10,7 +10,7 @@ use tare_libos::sync::{Condvar, Mutex};
 use tare_libos::thread::{self, JoinHandle};
 use tare_libos::time::Duration;
 
-use super::ensure;
+use super::ensure::ensure;
 
 /// A broadcast wakes a waiter on each other core. On three or more cores that
 /// takes fewer interrupt commands than cores, where the machine can.
