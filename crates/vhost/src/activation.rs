@@ -116,15 +116,23 @@ impl Supervisor {
         })
     }
 
-    /// How often [`alive`](Self::alive) is to be said: twice in the time that the supervisor
-    /// gives.
-    pub(crate) fn interval(&self) -> Option<Duration> {
-        self.watchdog.map(|given| given / 2)
+    /// The one at the other end of `socket`, with a watchdog.
+    #[cfg(test)]
+    pub(crate) fn of_socket(socket: UnixDatagram, given: Duration) -> Self {
+        Self {
+            socket: Some(socket),
+            watchdog: Some(given),
+        }
     }
 
-    /// All threads answer.
-    pub(crate) fn alive(&self) {
-        let _ = self.say("WATCHDOG=1", SendFlags::DONTWAIT);
+    /// The supervisor wants to hear [`alive`](Self::alive) again before this is over.
+    pub(crate) fn watchdog(&self) -> Option<Duration> {
+        self.watchdog
+    }
+
+    /// All threads answer. An error: the supervisor has not heard it.
+    pub(crate) fn alive(&self) -> Result<(), Errno> {
+        self.say("WATCHDOG=1", SendFlags::DONTWAIT)
     }
 
     /// Front-ends can connect. Waits for room: a supervisor that does not hear it ends a

@@ -15,7 +15,9 @@ use vhost::vhost_user::message::{
 };
 use vhost::vhost_user::{Frontend, VhostUserFrontend as _};
 use vhost::{VhostBackend as _, VhostUserMemoryRegionInfo, VringConfigData};
-use virtio_bindings::virtio_blk::{VIRTIO_BLK_T_FLUSH, VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT};
+use virtio_bindings::virtio_blk::{
+    VIRTIO_BLK_T_FLUSH, VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
+};
 use virtio_bindings::virtio_ring::{VRING_DESC_F_INDIRECT, VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
 use vm_memory::{Bytes as _, FileOffset, GuestAddress, GuestRegionMmap, MmapRegion};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
@@ -198,6 +200,14 @@ impl Front {
         let data = GuestAddress(data(slot));
         self.memory.write_slice(&[byte; 512], data).unwrap();
         self.offer_in(slot, number, (VIRTIO_BLK_T_OUT, sector), Some((512, 0)));
+    }
+
+    /// Offers to fill `sectors` sectors from `sector` on with zeros (virtio 1.2, 5.2.6.2).
+    pub fn offer_zeroes(&self, number: u16, sector: u64, sectors: u32) {
+        self.put(DATA, sector);
+        self.put(DATA + 8, sectors);
+        self.put(DATA + 12, 0u32);
+        self.offer(number, (VIRTIO_BLK_T_WRITE_ZEROES, 0), (16, 0));
     }
 
     /// Offers a flush.

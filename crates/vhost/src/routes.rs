@@ -18,7 +18,7 @@ use tare_daemon::signals;
 use tare_devices::CounterSource;
 
 use crate::ended::Ended;
-use crate::watchdog::Watchdog;
+use crate::watchdog::{Turns, Watchdog};
 
 /// One disk, seen from the main thread.
 pub(crate) struct DiskControl {
@@ -59,11 +59,15 @@ impl Service for Control {
     type End = Ended;
 
     fn patience(&self) -> Option<Duration> {
-        self.watchdog.left()
+        self.watchdog.left(Instant::now())
     }
 
     fn look(&mut self) {
-        self.watchdog.look(&self.disks);
+        let threads = self.disks.iter().map(|disk| Turns {
+            answered: &disk.answered,
+            wake: &disk.wake,
+        });
+        self.watchdog.look(Instant::now(), threads);
     }
 
     fn signal(&mut self, request: signals::Request) {

@@ -154,6 +154,65 @@ fn a_daemon_on_a_frozen_file_system_answers_and_leaves_its_places() {
     assert_eq!(daemon.ended().code, Some(143));
 }
 
+/// A call that waits in the device holds a lock of it, which lseek(2) would wait for.
+#[test]
+fn the_size_of_a_device_that_hangs_is_set_without_waiting_for_it() {
+    let place = Place::new();
+    let Some((_device, mounted)) = file_system(&place) else {
+        return;
+    };
+    let file = format!("{}/d.img", mounted.0);
+    std::fs::write(&file, vec![0; BYTES]).unwrap();
+    let Some(device) = Loop::over(&file, &[]) else {
+        return;
+    };
+    let mut daemon = Daemon::start(&place, &device.0);
+    let mut front = Front::connect(&place.path().join("s"));
+    front.share();
+    front.start(0, 0).unwrap();
+    let Some(frozen) = Frozen::freeze(&mounted.0) else {
+        skip("fsfreeze does not work here");
+        return;
+    };
+    front.offer_zeroes(0, 8, 8);
+    front.notify();
+    daemon.until("it has the request", |stats| {
+        stats.devices[0].counters["notifications"] == 1
+    });
+    // The kernel's thread has the lock a moment later.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let refused = place.run(&["set", "disk", "disk0.size=16M"]);
+    refused.expect(2, "its device has 8388608 bytes: extend it first");
+    answers(&place, "disk");
+    drop(frozen);
+    eventually("the request is answered", || front.used() == 1);
+    assert_eq!(daemon.signal(Signal::TERM).code, Some(143));
+}
+
+/// The host's kernel knows a length of a file on FUSE that may be old.
+#[test]
+fn what_the_owner_of_a_fuse_file_has_extended_is_taken_over() {
+    for cache in [HostCache::No, HostCache::Yes] {
+        let place = Place::new();
+        let Some(disk) = FuseDisk::mount(&place.path().join("fs"), BYTES, cache) else {
+            return;
+        };
+        let daemon = Daemon::start(&place, &disk.path());
+        let set = ["set", "disk", "disk0.size=16M"];
+        place.run(&set).expect(2, "truncate -s");
+        disk.extend(2 * BYTES);
+        place.run(&set).expect(0, "16777216");
+        let mut front = Front::connect(&place.path().join("s"));
+        assert_eq!(front.config(0), 32_768);
+        front.share();
+        front.start(0, 0).unwrap();
+        front.offer_read(0, 32_767);
+        front.notify();
+        assert_eq!(front.answer(1), 0);
+        drop(daemon);
+    }
+}
+
 /// One request that hangs is not all of them: the thread that hands them over goes on.
 #[test]
 fn beside_a_request_that_hangs_others_are_served() {

@@ -105,6 +105,11 @@ impl FuseDisk {
         self.store.lock().unwrap().mood = mood;
     }
 
+    /// Its owner makes it `bytes` bytes long, where the kernel does not see it.
+    pub(crate) fn extend(&self, bytes: usize) {
+        self.store.lock().unwrap().bytes.resize(bytes, 0);
+    }
+
     /// Requests that were taken and not answered.
     pub(crate) fn hanging(&self) -> u64 {
         self.store.lock().unwrap().taken

@@ -190,7 +190,11 @@ impl Settings {
     /// The settings with a change made, checked as a whole.
     pub fn changed(&self, change: &SettingsChange) -> Result<Self, SettingsError> {
         let mut next = self.clone();
-        if change.disks.values().filter(|it| it.size.is_some()).count() > 1 {
+        let sizes = change.disks.iter().filter(|(name, change)| {
+            let now = self.disks.get(*name).map(|it| it.size);
+            change.size.is_some_and(|size| Some(size) != now)
+        });
+        if sizes.count() > 1 {
             return Err(SettingsError::SeveralSizes);
         }
         if let Some(halt) = change.halt {

@@ -33,6 +33,7 @@ mod format;
 mod growth;
 mod in_flight;
 mod io_engine;
+mod measure;
 mod paced;
 mod raw_io;
 mod request;

@@ -209,9 +209,22 @@ pub(super) fn logical_block_bytes(device: &File) -> io::Result<u32> {
     }
 }
 
-/// `_IO(0x12, 94)` and `_IO(0x12, 104)` (`linux/fs.h`).
+/// Length of a block device. Unlike lseek(2), which takes the lock that a call on
+/// the device may hold while it waits, this waits for nothing.
+pub(super) fn device_bytes(device: &File) -> io::Result<u64> {
+    let mut bytes = 0u64;
+    // SAFETY: BLKGETSIZE64 writes 64 bits behind its argument.
+    let done = unsafe { libc::ioctl(device.as_raw_fd(), BLKGETSIZE64, &mut bytes) };
+    match done {
+        0 => Ok(bytes),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// `_IO(0x12, 94)`, `_IO(0x12, 104)` and `_IOR(0x12, 114, size_t)` (`linux/fs.h`).
 const BLKROGET: libc::c_ulong = 0x125e;
 const BLKSSZGET: libc::c_ulong = 0x1268;
+const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
 
 /// Whether others may hold a lock as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,12 +298,32 @@ impl Ring {
 /// Whether requests to the file's file system wait where they are submitted, although that
 /// must not wait: FUSE does (seen on Linux 6.18, reads ahead and with FOPEN_DIRECT_IO). Threads
 /// of the kernel's submit them then. A file system that does not name itself is taken for one.
-pub(super) fn waits_at_submission(file: &File) -> bool {
+fn waits_at_submission(file: &File) -> bool {
     /// `FUSE_SUPER_MAGIC` (`linux/magic.h`).
     const FUSE: u32 = 0x6573_5546;
-    rustix::fs::fstatfs(file)
-        .ok()
-        .is_none_or(|found| found.f_type as u32 == FUSE)
+    file_system(file).is_none_or(|kind| kind == FUSE)
+}
+
+/// Whether the kernel itself keeps the file's length: then the answer to how long it is needs
+/// no server and no lock that is held across I/O.
+pub(super) fn is_local(file: &File) -> bool {
+    /// ext2 to ext4, XFS, Btrfs, F2FS, bcachefs, tmpfs and ramfs (`linux/magic.h`,
+    /// `fs/bcachefs/bcachefs_format.h`).
+    const LOCAL: [u32; 7] = [
+        0xef53,
+        0x5846_5342,
+        0x9123_683e,
+        0xf2f5_2010,
+        0xca45_1a4e,
+        0x0102_1994,
+        0x8584_58f6,
+    ];
+    file_system(file).is_some_and(|kind| LOCAL.contains(&kind))
+}
+
+fn file_system(file: &File) -> Option<u32> {
+    let found = rustix::fs::fstatfs(file).ok()?;
+    Some(found.f_type as u32)
 }
 
 impl IoEngine for Ring {

@@ -366,8 +366,9 @@ impl Session {
         let base = ring.base;
         let queue = self.build(index, base)?;
         let resumes = queue.next_available() != 0 || queue.unanswered() > 0;
-        // QEMU leaves what comes before it has started the device unread.
-        if !self.is_started() && self.read_bytes.is_some_and(|it| it != self.device.bytes()) {
+        // QEMU leaves what comes before it has started the device unread, and one that comes
+        // back to a daemon does not read the configuration again by itself.
+        if !self.is_started() && self.read_bytes != Some(self.device.bytes()) {
             self.config_changed();
         }
         self.counters.queue_starts.increment();

@@ -154,6 +154,8 @@ const VCPU_IOCTLS: &[u64] = &[
 const KVM_ENABLE_CAP: u64 = 0x4068_aea3;
 /// `IORING_REGISTER_EVENTFD` and `IORING_UNREGISTER_EVENTFD` (`linux/io_uring.h`).
 const CHANGE_EVENTFD: [u64; 2] = [4, 5];
+/// How long a block device is, without a wait (`linux/fs.h`).
+const BLKGETSIZE64: u64 = 0x8008_1272;
 const FIONBIO: u64 = 0x5421;
 const FIONREAD: u64 = 0x541b;
 const TUNSETOFFLOAD: u64 = 0x4004_54d0;
@@ -225,7 +227,7 @@ fn ioctls(role: Role) -> Result<Vec<SeccompRule>, ConfineError> {
     let own: &[u64] = match role {
         Role::Vcpu => VCPU_IOCTLS,
         Role::Io => &[TUNSETOFFLOAD],
-        Role::Main => &[FIONBIO],
+        Role::Main => &[FIONBIO, BLKGETSIZE64],
         Role::Frontend => &[FIONBIO, FIONREAD],
     };
     for number in own {

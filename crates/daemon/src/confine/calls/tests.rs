@@ -144,6 +144,14 @@ fn a_vcpu_thread_runs_its_vcpu_and_makes_none() {
 }
 
 #[test]
+fn only_the_main_thread_asks_for_the_length_of_a_device() {
+    for role in ROLES {
+        let allowed = allows(role, libc::SYS_ioctl, &[0, BLKGETSIZE64]);
+        assert_eq!(allowed, role == Role::Main, "{role:?}");
+    }
+}
+
+#[test]
 fn memory_becomes_executable_in_no_thread() {
     for role in ROLES {
         for call in [libc::SYS_mmap, libc::SYS_mprotect] {

@@ -92,3 +92,25 @@ fn a_size_that_the_file_system_does_not_take_is_an_error() {
     growth.grow(NOW, 2 * NOW).unwrap();
     assert_eq!(file.metadata().unwrap().len(), 2 * NOW);
 }
+
+/// A ring asks how long it is.
+#[test]
+fn a_remote_file_is_extended_or_taken_over_as_its_owner_has_extended_it() {
+    let file = file();
+    if uring(&file).is_none() {
+        return;
+    }
+    let mut growth = Growth::of_remote(&disk(&file, Access::ReadWrite)).unwrap();
+    growth.grow(NOW, 2 * NOW).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 2 * NOW);
+    file.set_len(4 * NOW).unwrap();
+    growth.grow(2 * NOW, 4 * NOW).unwrap();
+    // Nothing was allocated for what was there.
+    assert_eq!(file.metadata().unwrap().len(), 4 * NOW);
+    drop(growth);
+    let mut growth = Growth::of_remote(&disk(&file, Access::ReadOnly)).unwrap();
+    let refused = growth.grow(4 * NOW, 5 * NOW);
+    assert!(matches!(refused, Err(GrowthError::Found { found, .. }) if found == 4 * NOW));
+    file.set_len(5 * NOW).unwrap();
+    growth.grow(4 * NOW, 5 * NOW).unwrap();
+}

@@ -125,8 +125,8 @@ fn a_front_end_hears_of_another_size_and_reads_beyond_the_old_end() {
     let mut front = daemon.connect();
     let mut ours = requests(&mut front);
     front.share();
-    front.start(0, 0).unwrap();
     assert_eq!(front.config(0), 64);
+    front.start(0, 0).unwrap();
     daemon.grow(1 << 20);
     let mut message = [0; 12];
     ours.read_exact(&mut message).unwrap();
@@ -164,6 +164,25 @@ fn a_size_from_before_the_start_is_told_again_when_the_queues_start() {
     front.start(0, 0).unwrap();
     assert_eq!(front.config(0), 2048);
     assert_eq!(daemon.counters.config_changes.get(), 2);
+}
+
+/// QEMU reads the configuration when its machine starts, and not when it comes back. Its channel
+/// is another then.
+#[test]
+fn a_front_end_that_comes_back_hears_of_a_size_that_it_may_not_know() {
+    let mut daemon = Daemon::new();
+    let mut front = daemon.connect();
+    let _ours = requests(&mut front);
+    assert_eq!(front.config(0), 64);
+    drop(front);
+    daemon.grow(1 << 20);
+    let mut front = daemon.connect();
+    let mut ours = requests(&mut front);
+    front.share();
+    front.start(0, 0).unwrap();
+    ours.read_exact(&mut [0; 12]).unwrap();
+    assert_eq!(front.config(0), 2048);
+    assert_eq!(daemon.counters.config_changes.get(), 1);
 }
 
 /// Cloud Hypervisor has no such channel.
