@@ -20,6 +20,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/host/src/child.rs",
     "crates/daemon/src/confine/violation.rs",
     "crates/daemon/src/jail/mod.rs",
+    "crates/daemon/src/jail/restricted.rs",
     "crates/monitor/src/halt/cpu_timer.rs",
     "crates/monitor/src/inherit.rs",
     "crates/monitor/src/link/tap.rs",

@@ -1,11 +1,14 @@
 //! Child processes that end with this one, also when it is killed and cannot clean up, and
-//! child processes that outlive it and its terminal.
+//! child processes that outlive it and its terminal; what they get of this process's descriptors,
+//! and which signals wait for them.
 //!
-//! Both are system calls of the child between fork and exec, for which `std` asks for unsafe
+//! All are system calls of the child between fork and exec, for which `std` asks for unsafe
 //! code. What needs more than a system call there (confinement) belongs to a program that
 //! executes itself first.
 #![allow(unsafe_code)]
 
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -34,13 +37,74 @@ pub fn in_own_session(command: &mut Command) -> &mut Command {
     before_exec(command, || setsid().map(drop))
 }
 
+/// The child gets its three standard streams and `kept`, whatever else this process has open for
+/// another child at that time.
+pub fn keeps_only(command: &mut Command, kept: Vec<RawFd>) -> &mut Command {
+    before_exec(command, move || {
+        close_on_exec_from(3)?;
+        kept.iter().try_for_each(|fd| leave_open(*fd))
+    })
+}
+
+/// SIGINT, SIGTERM and SIGHUP wait until the program that the child becomes lets them through.
+pub fn holds_back(command: &mut Command) -> &mut Command {
+    before_exec(command, hold_back_ends)
+}
+
+/// `close_range(2)` (Linux 5.11 with this flag), or one descriptor after the other.
+fn close_on_exec_from(first: RawFd) -> Result<(), Errno> {
+    let flags = libc::CLOSE_RANGE_CLOEXEC;
+    // SAFETY: integers only; descriptors are closed by execve(2) alone.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, flags) };
+    if done == 0 {
+        return Ok(());
+    }
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let most = most.and_then(|most| RawFd::try_from(most).ok());
+    for fd in first..most.unwrap_or(1 << 20) {
+        // SAFETY: F_SETFD takes an integer, and any number for a descriptor.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+    Ok(())
+}
+
+fn leave_open(fd: RawFd) -> Result<(), Errno> {
+    // SAFETY: as above.
+    match unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } {
+        0 => Ok(()),
+        _ => Err(last_error()),
+    }
+}
+
+fn hold_back_ends() -> Result<(), Errno> {
+    let mut signals = MaybeUninit::uninit();
+    // SAFETY: sigemptyset(3) fills the set.
+    unsafe { libc::sigemptyset(signals.as_mut_ptr()) };
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the set is filled, and these are signals.
+        unsafe { libc::sigaddset(signals.as_mut_ptr(), signal) };
+    }
+    // SAFETY: the set is filled; the mask before is not asked for.
+    let done =
+        unsafe { libc::sigprocmask(libc::SIG_BLOCK, signals.as_ptr(), std::ptr::null_mut()) };
+    match done {
+        0 => Ok(()),
+        _ => Err(last_error()),
+    }
+}
+
+fn last_error() -> Errno {
+    let error = std::io::Error::last_os_error();
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
 fn before_exec(
     command: &mut Command,
     act: impl Fn() -> Result<(), Errno> + Send + Sync + 'static,
 ) -> &mut Command {
     // SAFETY: in the child of a process with threads only async-signal-safe code may run
-    // (`signal-safety(7)`). `act` is one of the two closures above: each makes system calls
-    // without libc's wrappers, allocates nothing and takes no lock.
+    // (`signal-safety(7)`). `act` is one of the closures above: each makes system calls
+    // or sets bits of a signal set, allocates nothing and takes no lock.
     unsafe { command.pre_exec(move || Ok(act()?)) }
 }
 
@@ -79,8 +143,10 @@ impl ParentDeath {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::ErrorKind;
+    use std::os::fd::AsRawFd as _;
     use std::os::unix::process::ExitStatusExt as _;
 
+    use rustix::io::{FdFlags, fcntl_setfd};
     use rustix::process::getsid;
 
     use super::*;
@@ -105,6 +171,33 @@ mod tests {
         assert_eq!(getsid(Some(pid)), Ok(pid));
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();
+    }
+
+    #[test]
+    fn a_child_gets_no_other_childs_descriptors() {
+        let (kept, other) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        // Both are meant for a program that is executed later.
+        for file in [&kept, &other] {
+            fcntl_setfd(file, FdFlags::empty()).unwrap();
+        }
+        let (kept, other) = (kept.as_raw_fd(), other.as_raw_fd());
+        let script = "for fd in \"$@\"; do [ -e /proc/self/fd/$fd ] && echo $fd; done; true";
+        let mut list = Command::new("sh");
+        list.args(["-c", script, "sh"]);
+        list.args([kept, other].map(|fd| fd.to_string()));
+        let listed = keeps_only(&mut list, vec![kept]).output().unwrap().stdout;
+        assert_eq!(String::from_utf8(listed).unwrap(), format!("{kept}\n"));
+    }
+
+    #[test]
+    fn a_signal_waits_until_a_child_lets_it_through() {
+        let mut read = Command::new("grep");
+        read.args(["SigBlk", "/proc/self/status"]);
+        let said = holds_back(&mut read).output().unwrap().stdout;
+        let said = String::from_utf8(said).unwrap();
+        let mask = u64::from_str_radix(said.split_whitespace().last().unwrap(), 16).unwrap();
+        // HUP, INT and TERM are 1, 2 and 15.
+        assert_eq!(mask & 0b100_0000_0000_0011, 0b100_0000_0000_0011, "{said}");
     }
 
     #[test]

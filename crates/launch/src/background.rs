@@ -103,10 +103,12 @@ fn wait(
 ) -> Result<Option<ExitCode>, Failure> {
     let begin = Instant::now();
     while begin.elapsed() < ANSWER_LIMIT {
-        if answers() {
+        let answers = answers();
+        // Whoever has interrupted the start does not expect a machine.
+        interruption.check()?;
+        if answers {
             return Ok(None);
         }
-        interruption.check()?;
         let ended = child.try_wait();
         if let Some(status) = ended.map_err(|error| Failure::new(ExitCode::Internal, error))? {
             return Ok(Some(ending::code(status)));

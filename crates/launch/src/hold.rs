@@ -8,6 +8,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::Value;
@@ -16,6 +17,8 @@ use serde_json::Value;
 const LONGEST_LINE: u64 = 1 << 16;
 /// Most lines before an answer: events, the greeting.
 const MOST_LINES: usize = 64;
+/// How long QEMU may say nothing. It reads its image and sets up its machine in this time.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A QEMU that waits.
 #[derive(Debug)]
@@ -27,6 +30,7 @@ impl Hold {
     /// Has a command of QEMU wait. The descriptor is to be kept until that has started.
     pub(crate) fn of(command: &mut Command) -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = UnixStream::pair()?;
+        ours.set_read_timeout(Some(PATIENCE))?;
         fcntl_setfd(&theirs, FdFlags::empty())?;
         let chardev = format!("socket,id=hold,fd={}", theirs.as_raw_fd());
         command.args(["-S", "-chardev", &chardev]);
@@ -58,6 +62,9 @@ impl Hold {
             match read {
                 Ok(0) => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(io::Error::other("QEMU does not answer"));
+                }
                 other => other?,
             };
             let answer: Value = serde_json::from_slice(&line)?;
@@ -123,6 +130,16 @@ mod tests {
         let mut asked = String::new();
         qemu.read_to_string(&mut asked).unwrap();
         assert!(!asked.contains("cont"), "{asked}");
+    }
+
+    #[test]
+    fn a_qemu_that_says_nothing_is_an_error() {
+        let (hold, _silent) = pair();
+        hold.commands
+            .set_read_timeout(Some(Duration::from_millis(1)))
+            .unwrap();
+        let error = hold.release(|| unreachable!("it has not answered"));
+        assert_eq!(error.unwrap_err().to_string(), "QEMU does not answer");
     }
 
     #[test]

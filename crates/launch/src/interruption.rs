@@ -1,11 +1,11 @@
-//! Ctrl-C and SIGTERM while a machine is being started: noticed between two steps,
-//! so that what was made so far is removed.
+//! Ctrl-C, SIGTERM and a terminal that goes (SIGHUP) while a machine is being started: noticed
+//! between two steps, so that what was made so far is removed.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tare_control::exit::ExitCode;
 
 use crate::failure::Explain;
@@ -16,7 +16,7 @@ pub(crate) enum Interrupted {
     /// By SIGINT.
     #[error("interrupted")]
     CtrlC,
-    /// By SIGTERM.
+    /// By SIGTERM or SIGHUP.
     #[error("terminated")]
     Terminated,
 }
@@ -38,10 +38,13 @@ pub(crate) struct Interruption {
 }
 
 impl Interruption {
-    /// From now on the signals end nothing by themselves.
+    /// From now on the signals end nothing by themselves. One that this process ignores
+    /// (`nohup`, a shell's background job) is ignored further.
     pub(crate) fn watch() -> io::Result<Self> {
         let signal = Arc::new(AtomicUsize::new(0));
-        for number in [SIGINT, SIGTERM] {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let watched = [SIGINT, SIGTERM, SIGHUP].into_iter();
+        for number in watched.filter(|number| !ignores(&status, *number)) {
             let value = usize::try_from(number).unwrap_or_default();
             signal_hook::flag::register_usize(number, Arc::clone(&signal), value)?;
         }
@@ -52,10 +55,17 @@ impl Interruption {
     pub(crate) fn check(&self) -> Result<(), Interrupted> {
         match i32::try_from(self.signal.load(Ordering::SeqCst)) {
             Ok(SIGINT) => Err(Interrupted::CtrlC),
-            Ok(SIGTERM) => Err(Interrupted::Terminated),
+            Ok(SIGTERM | SIGHUP) => Err(Interrupted::Terminated),
             _ => Ok(()),
         }
     }
+}
+
+/// Whether a process with that `/proc/PID/status` ignores a signal.
+fn ignores(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
 }
 
 #[cfg(test)]
@@ -63,12 +73,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_signal_that_is_ignored_stays_so() {
+        let status = "Name:\ttare\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n";
+        assert!(ignores(status, SIGHUP));
+        assert!(!ignores(status, SIGINT) && !ignores(status, SIGTERM));
+        assert!(!ignores("", SIGHUP));
+    }
+
+    #[test]
     fn a_signal_during_a_start_is_its_exit_code() {
         let interruption = Interruption {
             signal: Arc::default(),
         };
         assert_eq!(interruption.check(), Ok(()));
-        for (signal, code) in [(2, ExitCode::Interrupted), (15, ExitCode::Terminated)] {
+        for (signal, code) in [
+            (2, ExitCode::Interrupted),
+            (15, ExitCode::Terminated),
+            (1, ExitCode::Terminated),
+        ] {
             interruption.signal.store(signal, Ordering::SeqCst);
             assert_eq!(interruption.check().map_err(|it| it.code()), Err(code));
         }

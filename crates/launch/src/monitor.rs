@@ -18,7 +18,7 @@ use tare_control::config::{
 use tare_control::exit::ExitCode;
 use tare_daemon::signals;
 use tare_devices::blk::Access;
-use tare_host::child::in_own_session;
+use tare_host::child::{holds_back, in_own_session};
 
 use crate::disk::OpenDisk;
 use crate::failure::{Explain, Failure};
@@ -215,6 +215,8 @@ fn background(
     in_own_session(&mut command)
         .args(arguments)
         .stdin(Stdio::null());
+    // As in the foreground.
+    holds_back(&mut command);
     let mut client = Client::new(machine.run_dir.dir().control_socket()).with_timeout(ATTEMPT);
     let mut socket = Some(socket);
     background::detach(command, machine, terminal, || {

@@ -21,15 +21,15 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::iter;
 use std::net::Ipv6Addr;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{FdFlags, fcntl_setfd};
 use tare_control::exit::ExitCode;
+use tare_host::child::keeps_only;
 
 use crate::arp;
 use crate::failure::Explain;
@@ -163,14 +163,12 @@ impl Passt {
         }
     }
 
-    /// With the other template. A machine that was started has its end already; passt must
-    /// not inherit that, or it would never see it closed.
+    /// With the other template.
     fn again(&mut self, theirs: &OwnedFd) -> Result<String, PasstError> {
         let template = match self.template {
             Template::DefaultRoute => Template::Loopback,
             Template::Loopback => Template::DefaultRoute,
         };
-        inherit(&self.ours, FdFlags::CLOEXEC)?;
         self.child = spawn(&self.forwards, theirs, template, self.user.as_ref())?;
         wait(&mut self.child)
     }
@@ -183,27 +181,23 @@ fn spawn(
     user: Option<&PasstUser>,
 ) -> Result<Child, PasstError> {
     let claim = user.and_then(|user| user.claim.as_ref());
-    let inherited = || iter::once(theirs).chain(claim);
-    inherited().try_for_each(|fd| inherit(fd, FdFlags::empty()))?;
-    let spawned = Command::new("passt")
+    let inherited = iter::once(theirs).chain(claim);
+    let inherited = inherited.map(AsRawFd::as_raw_fd).collect();
+    // What the monitor or QEMU is to inherit is open across execve by now: the machine's end of
+    // this network too, which passt would never see closed.
+    let mut command = Command::new("passt");
+    keeps_only(&mut command, inherited)
         .args(["--fd", &theirs.as_raw_fd().to_string()])
         .args(arguments(forwards, template))
         .args(user.map(|user| format!("--runas={}:{}", user.uid, user.gid)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn();
-    // No other child inherits them.
-    inherited().try_for_each(|fd| inherit(fd, FdFlags::CLOEXEC))?;
-    spawned.map_err(|source| match source.kind() {
+        .process_group(0);
+    command.spawn().map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => PasstError::Missing,
         _ => PasstError::Start(source),
     })
-}
-
-fn inherit(fd: &OwnedFd, flags: FdFlags) -> Result<(), PasstError> {
-    fcntl_setfd(fd, flags).map_err(|errno| PasstError::Start(errno.into()))
 }
 
 /// Whether a port is published at an IPv6 address. Without one the guest has no IPv6, since

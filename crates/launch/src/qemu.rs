@@ -12,13 +12,13 @@
 
 mod line;
 
-use std::io;
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rustix::io::{Errno, fcntl_dupfd_cloexec, read, retry_on_intr};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::thread::{CapabilitySet, capabilities};
 use std::os::fd::OwnedFd;
 use tare_control::config::{Jail, JailUser};
@@ -37,6 +37,9 @@ use line::QemuLine;
 
 /// How long QEMU may take to greet a client.
 const GREETING_LIMIT: Duration = Duration::from_millis(250);
+
+/// Most bytes of its greeting and answers.
+const LONGEST_ANSWER: u64 = 1 << 16;
 
 /// How long a guest may say nothing before its machine counts as started.
 const SPEECH_LIMIT: Duration = Duration::from_secs(1);
@@ -94,7 +97,7 @@ pub(crate) fn start(
             background::detach(command, machine, terminal, || {
                 // Only QEMU listens now: its end is noticed by whoever connects.
                 handed = None;
-                greets(&socket) && (speaks(&log) || begin.elapsed() > SPEECH_LIMIT)
+                goes_on(&socket) && (speaks(&log) || begin.elapsed() > SPEECH_LIMIT)
             })
         }
     }
@@ -118,13 +121,30 @@ fn speaks(console_log: &Path) -> bool {
     std::fs::metadata(console_log).is_ok_and(|log| log.len() > 0)
 }
 
-fn greets(socket: &Path) -> bool {
-    let greeting = UnixStream::connect(socket).and_then(|stream| {
+/// Whether QEMU says on its control socket that its guest is not held any more
+/// (`query-status`, QEMU `qapi/run-state.json`). It greets before its jail is whole.
+fn goes_on(socket: &Path) -> bool {
+    let asked = UnixStream::connect(socket).and_then(|mut stream| {
         stream.set_read_timeout(Some(GREETING_LIMIT))?;
-        // A read with a limit is not begun again after a signal (signal(7)).
-        Ok(retry_on_intr(|| read(&stream, &mut [0; 16]))?)
+        for command in ["qmp_capabilities", "query-status"] {
+            writeln!(stream, "{{\"execute\":\"{command}\"}}")?;
+        }
+        status(BufReader::new(stream.take(LONGEST_ANSWER)))
     });
-    greeting.is_ok_and(|bytes| bytes > 0)
+    asked.is_ok_and(|status| status.is_some_and(|status| status != "prelaunch"))
+}
+
+/// The state among QEMU's answers.
+fn status(mut answers: impl BufRead) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    while answers.read_until(b'\n', &mut line)? > 0 {
+        let answer: serde_json::Value = serde_json::from_slice(&line)?;
+        if let Some(status) = answer["return"]["status"].as_str() {
+            return Ok(Some(status.to_owned()));
+        }
+        line.clear();
+    }
+    Ok(None)
 }
 
 /// The jail is the monitor's, with what QEMU opens by name until its guest runs. Without
@@ -157,4 +177,36 @@ fn jailed(
 /// to whoever may trace the process (`namespaces(7)`), and a default container's root may not.
 fn may_enter_other_users_namespaces() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_machine_has_not_started_while_its_guest_is_held() {
+        let place = tempfile::tempdir().unwrap();
+        let socket = place.path().join("control");
+        assert!(!goes_on(&socket), "nothing listens");
+        let listener = UnixListener::bind(&socket).unwrap();
+        for (state, started) in [("prelaunch", false), ("running", true), ("shutdown", true)] {
+            let fake = thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut client = listener.accept().unwrap().0;
+                    let answers = format!(
+                        "{{\"QMP\": {{}}}}\r\n{{\"return\": {{}}}}\r\n\
+                         {{\"return\": {{\"status\": \"{state}\"}}}}\r\n"
+                    );
+                    client.write_all(answers.as_bytes()).unwrap();
+                    let _ = client.read_to_end(&mut Vec::new());
+                });
+                goes_on(&socket)
+            });
+            assert_eq!(fake, started, "{state}");
+        }
+    }
 }

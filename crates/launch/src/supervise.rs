@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
@@ -271,9 +271,10 @@ fn start_and_wait(
         });
         released.map_err(|source| SuperviseError::Hold(source).into())
     });
-    if done.is_err() {
-        // Asked, not killed: it puts the terminal back as it was.
-        let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+    if done.is_err()
+        && let Some(qemu) = handle_of(&child)
+    {
+        end(&qemu);
     }
     let status = child.wait();
     stop(&handle, passing);
@@ -303,23 +304,33 @@ fn spawn(task: &Supervised, uplink: Option<Uplink>) -> io::Result<(Child, Hold)>
 }
 
 fn pass_on(mut signals: Signals, child: &Child, received: Arc<AtomicI32>) -> JoinHandle<()> {
-    let pid = child.id();
-    let qemu = start_time(pid).and_then(|at| ProcessHandle::open(pid, at));
-    let qemu = qemu.map(Arc::new);
+    let qemu = handle_of(child);
     thread::spawn(move || {
         for signal in signals.forever() {
             let first = received.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
             let Some(qemu) = &qemu else { continue };
-            let _ = qemu.signal(Signal::TERM);
-            if first.is_ok() {
-                let qemu = Arc::clone(qemu);
-                thread::spawn(move || {
-                    thread::sleep(END_LIMIT);
-                    qemu.signal(Signal::KILL)
-                });
+            match first {
+                Ok(_) => end(qemu),
+                Err(_) => drop(qemu.signal(Signal::TERM)),
             }
         }
     })
+}
+
+fn handle_of(child: &Child) -> Option<Arc<ProcessHandle>> {
+    let pid = child.id();
+    let handle = start_time(pid).and_then(|at| ProcessHandle::open(pid, at));
+    handle.map(Arc::new)
+}
+
+/// Asks QEMU to end, so that it puts the terminal back as it was; kills one that does not.
+fn end(qemu: &Arc<ProcessHandle>) {
+    let _ = qemu.signal(Signal::TERM);
+    let qemu = Arc::clone(qemu);
+    thread::spawn(move || {
+        thread::sleep(END_LIMIT);
+        qemu.signal(Signal::KILL)
+    });
 }
 
 fn stop(handle: &Handle, passing: JoinHandle<()>) {
@@ -367,6 +378,19 @@ mod tests {
         assert_eq!(code(qemu_status(GuestExit::Panic)), ExitCode::GuestPanic);
         assert_eq!(code(qemu_status(GuestExit::Fault)), ExitCode::GuestFault);
         assert_eq!(code(1), ExitCode::Internal);
+    }
+
+    #[test]
+    fn a_qemu_that_does_not_heed_the_request_to_end_is_killed() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "trap '' TERM; echo; while :; do sleep 1; done"]);
+        let mut deaf = shell.stdout(Stdio::piped()).spawn().expect("a shell");
+        // By its first line the signal is ignored.
+        let mut line = [0; 1];
+        let said = deaf.stdout.as_mut().expect("a pipe").read_exact(&mut line);
+        said.expect("a line");
+        end(&handle_of(&deaf).expect("a handle"));
+        assert_eq!(deaf.wait().expect("its end").signal(), Some(9));
     }
 
     struct Silent;

@@ -43,12 +43,13 @@ pub fn drop_capabilities_but_removal(directories: &[&OwnedFd]) -> io::Result<()>
     }
 }
 
-/// Takes all capabilities from the calling thread; one that opens files below a directory
-/// keeps what reading those of other users needs.
-pub(super) fn drop_all_but_reading(opens: Opens) -> io::Result<()> {
+/// What a reader that opens files below a directory keeps, so that they may be another user's:
+/// only if Landlock keeps it to that directory. Without it the capability opens every file of
+/// the host, and the directory must be one that this user may read.
+pub(super) fn of_a_reader(opens: Opens, has_landlock: bool) -> CapabilitySet {
     match opens {
-        Opens::Nothing => drop_all(),
-        Opens::Below => keep_only(CapabilitySet::DAC_READ_SEARCH),
+        Opens::Below if has_landlock => CapabilitySet::DAC_READ_SEARCH,
+        Opens::Below | Opens::Nothing => CapabilitySet::empty(),
     }
 }
 
@@ -57,7 +58,8 @@ pub(super) fn drop_all() -> io::Result<()> {
     keep_only(CapabilitySet::empty())
 }
 
-fn keep_only(kept: CapabilitySet) -> io::Result<()> {
+/// Takes all other capabilities from the calling thread.
+pub(super) fn keep_only(kept: CapabilitySet) -> io::Result<()> {
     // Kernels before 4.3 have no ambient set.
     let _ = clear_ambient_capability_set();
     let had = capabilities(None)?;
@@ -84,6 +86,19 @@ mod tests {
             left.effective | left.permitted
         };
         thread::spawn(body).join().expect("a thread")
+    }
+
+    #[test]
+    fn a_reader_keeps_a_capability_only_where_landlock_narrows_it() {
+        let reads = CapabilitySet::DAC_READ_SEARCH;
+        assert_eq!(of_a_reader(Opens::Below, true), reads);
+        for (opens, has_landlock) in [
+            (Opens::Below, false),
+            (Opens::Nothing, true),
+            (Opens::Nothing, false),
+        ] {
+            assert!(of_a_reader(opens, has_landlock).is_empty());
+        }
     }
 
     #[test]

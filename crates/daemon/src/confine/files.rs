@@ -91,14 +91,16 @@ impl Files {
         Ok(self)
     }
 
-    pub(super) fn restrict(self) -> Result<(), ConfineError> {
+    /// Whether the kernel has Landlock, and so restricts the calling thread.
+    pub(super) fn restrict(self) -> Result<bool, ConfineError> {
         let quiet = self.quiet;
-        if self.enforce()? == RulesetStatus::NotEnforced && !quiet {
+        let is_restricted = self.enforce()? != RulesetStatus::NotEnforced;
+        if !is_restricted && !quiet {
             eprintln!(
                 "tare: this kernel has no Landlock; this process is confined by its system call filter alone"
             );
         }
-        Ok(())
+        Ok(is_restricted)
     }
 
     /// Whether the kernel restricts a thread by these rules: tried by one.

@@ -2,7 +2,8 @@
 //! run` unpacks a container image in it.
 //!
 //! The thread has descriptors that are open, at most one directory below which it opens files,
-//! no capabilities, and no system calls to make, execute, connect or signal anything else.
+//! no capabilities (where Landlock keeps it to that directory, CAP_DAC_READ_SEARCH, since the files
+//! may be another user's), and no system calls to make, execute, connect or signal anything else.
 //! Limit: memory is the process's. This holds a parser that is led astray (a name that
 //! becomes a path, a file that is opened), not one that executes foreign code.
 
@@ -33,8 +34,8 @@ pub fn read_confined<T: Send>(
     };
     let body = || {
         set_no_new_privs(true).map_err(|errno| ConfineError::NoNewPrivs(errno.into()))?;
-        files.restrict()?;
-        capabilities::drop_all_but_reading(opens).map_err(ConfineError::Capabilities)?;
+        let kept = capabilities::of_a_reader(opens, files.restrict()?);
+        capabilities::keep_only(kept).map_err(ConfineError::Capabilities)?;
         calls::restrict_reader(opens)?;
         Ok(read())
     };

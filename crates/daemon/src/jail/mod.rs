@@ -18,6 +18,7 @@
 
 mod emptying;
 mod program;
+mod restricted;
 
 use std::ffi::CStr;
 use std::fs;

@@ -10,15 +10,14 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    CWD, FileType, Gid, Mode, OFlags, StatVfsMountFlags, Uid, chown, fstatvfs, major, makedev,
-    minor, mknodat, open,
+    CWD, FileType, Gid, Mode, OFlags, Uid, chown, major, makedev, minor, mknodat, open,
 };
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, mount, mount_bind_recursive, mount_remount};
+use rustix::mount::{MountFlags, mount, mount_bind_recursive};
 use serde::{Deserialize, Serialize};
 use tare_control::config::JailUser;
 
-use super::{JailError, emptying, failed, failed_io};
+use super::{JailError, emptying, failed, failed_io, restricted};
 
 /// Where programs, libraries and firmware are on Linux systems, and the list of libraries
 /// that the loader reads (`ld.so(8)`).
@@ -156,10 +155,7 @@ impl Source {
         made.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         mount_bind_recursive(path, &self.below)?;
-        // What a mount of another owner forbids must stay so.
-        let flags = kept_flags(fstatvfs(&self.file)?.f_flag);
-        let flags = flags | MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID;
-        mount_remount(&self.below, flags | MountFlags::NODEV, c"")
+        restricted::make(&self.below)
     }
 }
 
@@ -168,20 +164,6 @@ fn make_file(path: &Path) -> io::Result<()> {
         fs::create_dir_all(parent)?;
     }
     File::create(path).map(drop)
-}
-
-/// `mount_namespaces(7)`: a user namespace of less privilege may not clear these.
-fn kept_flags(found: StatVfsMountFlags) -> MountFlags {
-    let pairs = [
-        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
-        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
-        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
-        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
-    ];
-    pairs
-        .into_iter()
-        .filter(|(has, _)| found.contains(*has))
-        .fold(MountFlags::empty(), |flags, (_, flag)| flags | flag)
 }
 
 /// A node of the machine's user, as root can make it; else the host's.
@@ -262,11 +244,5 @@ mod tests {
         fs::create_dir_all(build.join("qemu-bundle")).unwrap();
         let program = build.join("qemu-system-x86_64");
         assert_eq!(brought(&program, None), build.parent());
-    }
-
-    #[test]
-    fn flags_that_restrict_a_mount_are_kept() {
-        let found = StatVfsMountFlags::NOEXEC | StatVfsMountFlags::RDONLY;
-        assert_eq!(kept_flags(found), MountFlags::NOEXEC);
     }
 }
