@@ -52,8 +52,11 @@ fn fio_verifies_coalescing_spares_interrupts_and_a_kill_is_survived() {
     let before = Interrupts::of(&daemon);
     assert_eq!(guest.says("DEEP"), "0");
     let off = Interrupts::of(&daemon).since(&before);
+    assert_eq!(off.held, 0, "{off:?}");
     // A fixed ratio: a translated guest is slower than the disk, so that few
-    // requests are in flight there and the rule itself has nothing to hold.
+    // requests are in flight there and the rule itself has nothing to hold. On a busy host
+    // the driver's event index merges as many interrupts by itself, and holds end by
+    // their deadline: how both compare is the host's load, what the rule sends is not.
     let hold = "disk0.coalesce.longest_hold_us=20000";
     let words = ["set", "disk", "disk0.coalesce=1/4", hold];
     assert_eq!(place.run(&words).code, Some(0));
@@ -66,7 +69,10 @@ fn fio_verifies_coalescing_spares_interrupts_and_a_kill_is_survived() {
         off.ratio(),
         held.ratio()
     );
-    assert!(held.ratio() < off.ratio() * 0.7, "{off:?} {held:?}");
+    assert!(held.held > 0, "{held:?}");
+    // Each change of the setting may deliver what was held.
+    let most = held.completions / 4 + held.expired + 4;
+    assert!(held.sent <= most, "{held:?}");
 
     let words = ["set", "disk", "disk0.coalesce=auto"];
     assert_eq!(place.run(&words).code, Some(0));
@@ -149,6 +155,10 @@ fn a_linux_guest_learns_the_new_size_of_its_disk() {
 struct Interrupts {
     sent: u64,
     requests: u64,
+    /// Completions of all kinds, those that were held, and holds that a deadline ended.
+    completions: u64,
+    held: u64,
+    expired: u64,
 }
 
 impl Interrupts {
@@ -156,6 +166,10 @@ impl Interrupts {
         Self {
             sent: daemon.counter("interrupts"),
             requests: daemon.counter("reads"),
+            completions: daemon.counter("coalesce_completions"),
+            held: daemon.counter("coalesce_held"),
+            expired: daemon.counter("coalesce_expiries")
+                + daemon.counter("coalesce_delivered_deadline"),
         }
     }
 
@@ -163,6 +177,9 @@ impl Interrupts {
         Self {
             sent: self.sent - before.sent,
             requests: self.requests - before.requests,
+            completions: self.completions - before.completions,
+            held: self.held - before.held,
+            expired: self.expired - before.expired,
         }
     }
 
