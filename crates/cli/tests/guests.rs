@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use support::Place;
 use support::needs::{built, kvm};
-use tare_hv::{Kind, Kvm, Probe};
+use tare_hv::{Kvm, KvmKind, Probe};
 
 /// An image, if it is built and machines can run here.
 fn image(name: &str) -> Option<PathBuf> {
@@ -147,7 +147,7 @@ fn paravirtual_clock_and_end_of_interrupt_are_used_where_kvm_offers_them() {
     }
     // Where KVM executes ring 0 itself, it takes the flag back before each
     // instruction: no end is ever saved.
-    if probe.kind == Kind::Hardware && features & (1 << 6) != 0 {
+    if probe.kind == KvmKind::Hardware && features & (1 << 6) != 0 {
         assert_ne!(after(&words, "saved"), "0", "{words:?}");
     }
 }

@@ -18,7 +18,7 @@ use tare_profile::Profile;
 use tare_qemu::MachineType;
 use tare_rootfs::kernel::debian;
 use tare_rootfs::oci::testing::{Entry, docker_archive, gzip, layer, oci_archive, oci_archive_of};
-use tare_rootfs::tree::{Content, Kind};
+use tare_rootfs::tree::{Content, EntryKind};
 use tare_rootfs::{Cache, Tree, guest, host};
 use tare_tailor::check::Check;
 use tare_tailor::machine::Execution;
@@ -77,7 +77,7 @@ fn files() -> Vec<(String, Vec<u8>)> {
     let mut tree = Tree::new();
     let busybox = host::add_program(&mut tree, "busybox").unwrap();
     let contents = tree.entries().filter_map(|(name, node)| match &node.kind {
-        Kind::File(Content::Host(file)) => {
+        EntryKind::File(Content::Host(file)) => {
             let name = if format!("/{name}") == busybox {
                 "bin/busybox"
             } else {

@@ -223,7 +223,7 @@ fn tare_leaf() -> kvm_cpuid_entry2 {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::probe::{HYPERCALLS, Kind, testing};
+    use crate::probe::{HYPERCALLS, KvmKind, testing};
 
     fn entry(function: u32, [eax, ebx, ecx, edx]: [u32; 4]) -> kvm_cpuid_entry2 {
         kvm_cpuid_entry2 {
@@ -325,8 +325,8 @@ mod tests {
             )
             .eax
         };
-        assert_eq!(offered(Kind::Hardware), HYPERCALLS | 1);
-        assert_eq!(offered(Kind::Emulated), 1);
+        assert_eq!(offered(KvmKind::Hardware), HYPERCALLS | 1);
+        assert_eq!(offered(KvmKind::Emulated), 1);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub use crash::{Code, Crash, CrashCause};
 pub use disable_exits::DisableExits;
 pub use kvm::{Kvm, OpenError};
 pub use memory::{GuestMemoryMmap, MemoryError, guest_memory};
-pub use probe::{Capabilities, Feature, Instruction, InstructionResult, Kind, Outcome, Probe};
+pub use probe::{Capabilities, Feature, Instruction, InstructionResult, KvmKind, Outcome, Probe};
 pub use probing::ProbeError;
 pub use stats::{Stat, StatsError, StatsFd, StatsUnit, StatsValue};
 pub use tare_abi::msi::MsiMessage;

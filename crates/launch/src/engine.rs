@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tare_control::config::GuestKind;
 use tare_control::exit::ExitCode;
 use tare_host::program::find_program;
-use tare_hv::{Kind, Kvm, OpenError, Probe};
+use tare_hv::{Kvm, KvmKind, OpenError, Probe};
 use tare_qemu::{self as qemu, Accelerator};
 
 use crate::failure::Explain;
@@ -120,7 +120,7 @@ pub(crate) fn choose(
         }
         EngineChoice::Auto => match Kvm::open() {
             Ok(kvm) => match probed(&kvm) {
-                Some(probe) if probe.kind == Kind::Emulated => {
+                Some(probe) if probe.kind == KvmKind::Emulated => {
                     // It delivers no SYSCALL: Linux would get as far as its first process.
                     let because =
                         "this KVM emulates the kernel's instructions and cannot run Linux";

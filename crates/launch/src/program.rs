@@ -11,7 +11,7 @@ use tare_control::exit::ExitCode;
 use tare_program::elf::{ElfError, Layout, Place, is_for_this_machine};
 use tare_program::{FILE, Start, StartError};
 use tare_rootfs::Tree;
-use tare_rootfs::tree::{Content, Kind, NameError, Node};
+use tare_rootfs::tree::{Content, EntryKind, NameError, Node};
 
 use crate::failure::{Explain, Failure};
 use crate::image::{self, Image};
@@ -297,9 +297,9 @@ fn content(tree: &Tree, path: &str) -> Result<Vec<u8>, ProgramError> {
         source,
     };
     match &tree.get(path).ok_or_else(not_file)?.kind {
-        Kind::File(Content::Bytes(bytes)) => Ok(bytes.to_vec()),
-        Kind::File(Content::Host(host)) => std::fs::read(host.path()).map_err(failed),
-        Kind::File(Content::Part {
+        EntryKind::File(Content::Bytes(bytes)) => Ok(bytes.to_vec()),
+        EntryKind::File(Content::Host(host)) => std::fs::read(host.path()).map_err(failed),
+        EntryKind::File(Content::Part {
             file,
             offset,
             bytes,

@@ -16,7 +16,7 @@ use tare_control::halt::HaltPolicy;
 use tare_control::{config, stats};
 use tare_devices::rng::{OsEntropy, Rng};
 use tare_devices::serial::{IrqLine, SerialPort};
-use tare_hv::{DisableExits, GuestMemoryMmap, KickHandle, Kind, Kvm, Probe, Vm};
+use tare_hv::{DisableExits, GuestMemoryMmap, KickHandle, Kvm, KvmKind, Probe, Vm};
 use vm_memory::{GuestMemoryBackend as _, GuestMemoryRegion as _};
 use vmm_sys_util::eventfd::EventFd;
 
@@ -109,8 +109,8 @@ impl Machine {
             observer: Observer {
                 name: setup.config.name.clone(),
                 kvm: match probe.kind {
-                    Kind::Hardware => stats::Kvm::Hardware,
-                    Kind::Emulated => stats::Kvm::Emulated,
+                    KvmKind::Hardware => stats::Kvm::Hardware,
+                    KvmKind::Emulated => stats::Kvm::Emulated,
                 },
                 ring: match setup.config.guest {
                     GuestKind::LibraryOs => Some(ring(&setup.config, &probe)),
@@ -189,8 +189,8 @@ fn console(setup: &mut Setup, vm: &Vm) -> Result<(Console, ConsoleInput), StartE
 /// else ring 3 where KVM emulates ring 0.
 fn ring(config: &MachineConfig, probe: &Probe) -> u8 {
     let by_kvm = match probe.kind {
-        Kind::Hardware => 0,
-        Kind::Emulated => 3,
+        KvmKind::Hardware => 0,
+        KvmKind::Emulated => 3,
     };
     match config.guest {
         // The image has no other.

@@ -1,7 +1,7 @@
 //! CPU-Pinning 2020's findings beside this machine's: agrees, disagrees, or undecided
 //! here, and why.
 
-use tare_platform::workload::Kind;
+use tare_platform::workload::WorkloadKind;
 use tare_platform::{Mode, Place, Platform};
 
 use super::analysis::{Estimate, Pinning, overhead, pin_gain, quota_bound, sizes, split};
@@ -33,7 +33,7 @@ impl Verdict {
 pub(crate) struct Evidence<'a> {
     pub(crate) data: &'a Data,
     /// Workloads with what they wait for.
-    pub(crate) kinds: Vec<(String, Kind)>,
+    pub(crate) kinds: Vec<(String, WorkloadKind)>,
     /// Whether machines are translated, not executed.
     pub(crate) translated: bool,
     pub(crate) host_cpus: u32,
@@ -68,8 +68,8 @@ pub(crate) fn table(evidence: &Evidence<'_>) -> Vec<(&'static str, Verdict)> {
 }
 
 impl Evidence<'_> {
-    fn of(&self, kind: Kind) -> impl Iterator<Item = &str> {
-        let of = move |(_, k): &&(String, Kind)| *k == kind;
+    fn of(&self, kind: WorkloadKind) -> impl Iterator<Item = &str> {
+        let of = move |(_, k): &&(String, WorkloadKind)| *k == kind;
         self.kinds.iter().filter(of).map(|(name, _)| name.as_str())
     }
 
@@ -133,7 +133,7 @@ fn constant(evidence: &Evidence<'_>) -> Verdict {
 }
 
 fn shrinking(evidence: &Evidence<'_>) -> Verdict {
-    let votes = evidence.of(Kind::Cpu).filter_map(|workload| {
+    let votes = evidence.of(WorkloadKind::Cpu).filter_map(|workload| {
         let split = split(evidence.data, workload, Platform::Container, Mode::Vanilla)?;
         let (size, falling) = split.falling.first()?;
         let vote = falling.differs_from(0.0).then_some(falling.value > 0.0);
@@ -186,7 +186,7 @@ fn gained(gain: &Estimate) -> Option<bool> {
 fn container_pin(evidence: &Evidence<'_>) -> Verdict {
     gains(
         evidence,
-        evidence.of(Kind::Cpu),
+        evidence.of(WorkloadKind::Cpu),
         Platform::Container,
         gained,
     )
@@ -197,18 +197,28 @@ fn vm_pin(evidence: &Evidence<'_>) -> Verdict {
         return why;
     }
     let nothing = |gain: &Estimate| gained(gain).map(|gained| !gained);
-    gains(evidence, evidence.of(Kind::Cpu), Platform::Vm, nothing)
+    gains(
+        evidence,
+        evidence.of(WorkloadKind::Cpu),
+        Platform::Vm,
+        nothing,
+    )
 }
 
 fn io_pin(evidence: &Evidence<'_>) -> Verdict {
-    gains(evidence, evidence.of(Kind::Io), Platform::Container, gained)
+    gains(
+        evidence,
+        evidence.of(WorkloadKind::Io),
+        Platform::Container,
+        gained,
+    )
 }
 
 fn nested(evidence: &Evidence<'_>) -> Verdict {
     if let Some(why) = evidence.no_machine() {
         return why;
     }
-    let votes = evidence.of(Kind::Io).filter_map(|workload| {
+    let votes = evidence.of(WorkloadKind::Io).filter_map(|workload| {
         let size = *sizes(evidence.data, workload).first()?;
         let of = |platform| {
             let place = Place::new(platform, Mode::Vanilla, size, evidence.host_cpus);
@@ -234,7 +244,10 @@ fn apart(a: &Estimate, b: &Estimate) -> bool {
 }
 
 /// Ranges of CHR that CPU-Pinning 2020 recommends, by what a workload waits for.
-const CHR: [(Kind, f64, f64); 2] = [(Kind::Cpu, 0.07, 0.14), (Kind::Io, 0.14, 0.57)];
+const CHR: [(WorkloadKind, f64, f64); 2] = [
+    (WorkloadKind::Cpu, 0.07, 0.14),
+    (WorkloadKind::Io, 0.14, 0.57),
+];
 
 fn chr(evidence: &Evidence<'_>) -> Verdict {
     let cpus = evidence.host_cpus;

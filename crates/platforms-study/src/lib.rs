@@ -314,7 +314,7 @@ impl Platforms {
         }
     }
 
-    fn kinds(&self) -> Vec<(String, workload::Kind)> {
+    fn kinds(&self) -> Vec<(String, workload::WorkloadKind)> {
         let ran = self.data.workloads().into_iter();
         ran.filter_map(|name| {
             let ours = self.workloads.iter().find(|w| w.name == name).cloned();

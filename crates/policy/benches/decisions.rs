@@ -5,7 +5,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use tare_policy::coalesce::{Coalescer, Decision, Kind, Mode, Settings};
+use tare_policy::coalesce::{Coalescer, Decision, Mode, RequestKind, Settings};
 use tare_policy::poller::Pollers;
 use tare_policy::spin::{Spin, Wait};
 
@@ -39,19 +39,19 @@ fn pollers(criterion: &mut Criterion) {
 /// epochs have passed.
 fn settled(mode: Mode, cif: u32) -> (Coalescer, u64) {
     let mut coalescer = Coalescer::new(Settings::with_mode(mode));
-    (0..cif).for_each(|_| coalescer.submitted(Kind::Read));
+    (0..cif).for_each(|_| coalescer.submitted(RequestKind::Read));
     let mut now_ns = 1_000_000_000;
     let until_ns = now_ns + 2 * coalescer.settings().parameters().epoch_ns;
     while now_ns <= until_ns {
         now_ns += 100;
-        let _ = one(&mut coalescer, now_ns, Kind::Read);
+        let _ = one(&mut coalescer, now_ns, RequestKind::Read);
     }
     (coalescer, now_ns)
 }
 
 /// A completion and the submission that takes its place.
 #[inline(always)]
-fn one(coalescer: &mut Coalescer, now_ns: u64, kind: Kind) -> Decision {
+fn one(coalescer: &mut Coalescer, now_ns: u64, kind: RequestKind) -> Decision {
     let decision = coalescer.completed(now_ns, kind, 1_000_000);
     coalescer.submitted(kind);
     decision
@@ -61,13 +61,13 @@ fn one(coalescer: &mut Coalescer, now_ns: u64, kind: Kind) -> Decision {
 /// anything held (CIF 4), half, and all but a 32nd.
 fn coalesce(criterion: &mut Criterion) {
     let arms = [
-        ("off", Mode::Off, 32, Kind::Read),
-        ("delivered/shallow", Mode::Auto, 1, Kind::Read),
-        ("delivered/urgent", Mode::Auto, 256, Kind::Flush),
-        ("mixed/cif_4", Mode::Auto, 4, Kind::Read),
-        ("mixed/cif_16", Mode::Auto, 16, Kind::Read),
-        ("mixed/cif_64", Mode::Auto, 64, Kind::Read),
-        ("held/cif_256", Mode::Auto, 256, Kind::Read),
+        ("off", Mode::Off, 32, RequestKind::Read),
+        ("delivered/shallow", Mode::Auto, 1, RequestKind::Read),
+        ("delivered/urgent", Mode::Auto, 256, RequestKind::Flush),
+        ("mixed/cif_4", Mode::Auto, 4, RequestKind::Read),
+        ("mixed/cif_16", Mode::Auto, 16, RequestKind::Read),
+        ("mixed/cif_64", Mode::Auto, 64, RequestKind::Read),
+        ("held/cif_256", Mode::Auto, 256, RequestKind::Read),
     ];
     for (name, mode, cif, kind) in arms {
         let (mut coalescer, mut now_ns) = settled(mode, cif);

@@ -8,15 +8,15 @@
 //! One [`Coalescer`] belongs to one queue and is used from one thread:
 //!
 //! ```
-//! use tare_policy::coalesce::{Coalescer, Decision, Kind, Settings};
+//! use tare_policy::coalesce::{Coalescer, Decision, RequestKind, Settings};
 //!
 //! let mut coalescer = Coalescer::new(Settings::default());
-//! coalescer.submitted(Kind::Read); // a request went to the backend
+//! coalescer.submitted(RequestKind::Read); // a request went to the backend
 //! let now_ns = 1_000; // read once for each batch of completions
 //! let mut wanted = Decision::Hold;
 //! // For each completion of the batch, after its used entry is written:
 //! let latency_ns = 800; // since its submission
-//! wanted = wanted.or(coalescer.completed(now_ns, Kind::Read, latency_ns));
+//! wanted = wanted.or(coalescer.completed(now_ns, RequestKind::Read, latency_ns));
 //! if wanted == Decision::Deliver {
 //!     // `Virtqueue::decide`, perhaps an interrupt, and then:
 //!     coalescer.caught_up(now_ns);
@@ -50,7 +50,7 @@ pub use settings::{Mode, Parameters, Settings, SettingsError};
 
 /// What a request is to those who may wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RequestKind {
     /// A read: urgent while few reads are in flight.
     Read,
     /// A write into a cache: urgent while few writes are in flight and the

@@ -9,13 +9,13 @@ mod model;
 
 use model::Model;
 use proptest::prelude::*;
-use tare_policy::coalesce::{Coalescer, Decision, Kind, Mode, Parameters, Ratio, Settings};
+use tare_policy::coalesce::{Coalescer, Decision, Mode, Parameters, Ratio, RequestKind, Settings};
 
 const MS: u64 = 1_000_000;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Submit(Kind, usize),
+    Submit(RequestKind, usize),
     /// Completes the oldest, or one picked at random, this many times.
     Complete(Option<usize>, usize),
     /// Keeps the number in flight for this many completions this far apart.
@@ -28,13 +28,13 @@ enum Step {
     Reset,
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
+fn kind() -> impl Strategy<Value = RequestKind> {
     prop_oneof![
-        20 => Just(Kind::Read),
-        20 => Just(Kind::Write),
-        1 => Just(Kind::WriteThrough),
-        1 => Just(Kind::Flush),
-        1 => Just(Kind::Control),
+        20 => Just(RequestKind::Read),
+        20 => Just(RequestKind::Write),
+        1 => Just(RequestKind::WriteThrough),
+        1 => Just(RequestKind::Flush),
+        1 => Just(RequestKind::Control),
     ]
 }
 
@@ -108,7 +108,7 @@ impl Pair {
         }
     }
 
-    fn submit(&mut self, kind: Kind) {
+    fn submit(&mut self, kind: RequestKind) {
         self.model.submitted(kind);
         self.coalescer.submitted(kind);
     }
@@ -139,7 +139,10 @@ impl Pair {
             self.known = self.came;
         }
         if self.model.parameters.mode == Mode::Auto {
-            let urgent = matches!(kind, Kind::Flush | Kind::WriteThrough | Kind::Control);
+            let urgent = matches!(
+                kind,
+                RequestKind::Flush | RequestKind::WriteThrough | RequestKind::Control
+            );
             prop_assert!(decision == Decision::Deliver || !urgent && in_flight > 1);
         }
         Ok(())
@@ -171,9 +174,9 @@ impl Pair {
                     self.pass(gap_ns)?;
                     self.complete(None)?;
                     let kind = if turn % 3 == 0 {
-                        Kind::Write
+                        RequestKind::Write
                     } else {
-                        Kind::Read
+                        RequestKind::Read
                     };
                     self.submit(kind);
                 }

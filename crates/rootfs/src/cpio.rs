@@ -14,7 +14,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use crate::host_file::OpenError;
 use crate::quote::quoted;
-use crate::tree::{Content, Kind, LinkGroup, Node, Tree};
+use crate::tree::{Content, EntryKind, LinkGroup, Node, Tree};
 
 /// Bytes moved at a time.
 const CHUNK: usize = 256 * 1024;
@@ -104,9 +104,9 @@ pub(crate) fn archive_bytes(tree: &Tree) -> u64 {
 /// Bytes of one entry in the archive.
 pub(crate) fn entry_bytes(name: &str, node: &Node) -> u64 {
     let content = match &node.kind {
-        Kind::Directory => 0,
-        Kind::File(content) => content.len(),
-        Kind::Link(target) => target.len() as u64,
+        EntryKind::Directory => 0,
+        EntryKind::File(content) => content.len(),
+        EntryKind::Link(target) => target.len() as u64,
     };
     let content = content.checked_next_multiple_of(4).unwrap_or(u64::MAX);
     content.saturating_add(name_bytes(name))
@@ -147,10 +147,10 @@ fn append(
 ) -> Result<(), PackError> {
     let too_large = || PackError::FileTooLarge(name.to_owned());
     let (kind, links, bytes) = match &node.kind {
-        Kind::Directory => (ModeFileType::Directory, 2, 0),
-        Kind::File(_) if data == Data::Earlier => (ModeFileType::Regular, header.links, 0),
-        Kind::File(content) => (ModeFileType::Regular, header.links, content.len()),
-        Kind::Link(target) => (ModeFileType::Symlink, 1, target.len() as u64),
+        EntryKind::Directory => (ModeFileType::Directory, 2, 0),
+        EntryKind::File(_) if data == Data::Earlier => (ModeFileType::Regular, header.links, 0),
+        EntryKind::File(content) => (ModeFileType::Regular, header.links, content.len()),
+        EntryKind::Link(target) => (ModeFileType::Symlink, 1, target.len() as u64),
     };
     let mut entry = Builder::new(name)
         .ino(header.inode)
@@ -162,9 +162,9 @@ fn append(
         .mtime(node.modified_s)
         .write(to, u32::try_from(bytes).map_err(|_| too_large())?);
     match &node.kind {
-        Kind::File(content) if data == Data::Here => copy(content, &mut entry)?,
-        Kind::Directory | Kind::File(_) => {}
-        Kind::Link(target) => entry
+        EntryKind::File(content) if data == Data::Here => copy(content, &mut entry)?,
+        EntryKind::Directory | EntryKind::File(_) => {}
+        EntryKind::Link(target) => entry
             .write_all(target.as_bytes())
             .map_err(PackError::Write)?,
     }

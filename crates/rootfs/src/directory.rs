@@ -10,7 +10,7 @@ use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::cpio::{PackError, copy};
-use crate::tree::{Kind, Node, Tree};
+use crate::tree::{EntryKind, Node, Tree};
 
 /// A tree that cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -58,9 +58,9 @@ fn at(path: &Path) -> impl Fn(io::Error) -> WriteError {
 
 fn lay_out(place: &Path, node: &Node) -> Result<(), WriteError> {
     match &node.kind {
-        Kind::Directory => fs::create_dir(place).map_err(at(place)),
-        Kind::Link(target) => symlink(target, place).map_err(at(place)),
-        Kind::File(content) => {
+        EntryKind::Directory => fs::create_dir(place).map_err(at(place)),
+        EntryKind::Link(target) => symlink(target, place).map_err(at(place)),
+        EntryKind::File(content) => {
             let file = File::create_new(place).map_err(at(place))?;
             let mut to = BufWriter::new(file);
             copy(content, &mut to)?;
@@ -76,7 +76,7 @@ fn settle(place: &Path, node: &Node) -> io::Result<()> {
         lchown(place, Some(node.uid), Some(node.gid))?;
     }
     match node.kind {
-        Kind::Link(_) => Ok(()),
+        EntryKind::Link(_) => Ok(()),
         _ => fs::set_permissions(place, fs::Permissions::from_mode(node.permissions)),
     }
 }

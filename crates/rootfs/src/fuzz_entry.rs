@@ -10,7 +10,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::cpio;
 use crate::oci::{Limits, read_archive};
-use crate::tree::{Kind, PATH_MAX, Tree};
+use crate::tree::{EntryKind, PATH_MAX, Tree};
 
 /// What an image may unpack to.
 const LIMITS: Limits = Limits {
@@ -44,7 +44,7 @@ fn judge(tree: &Tree) {
         assert!(!climbs, "{name:?} is in the tree");
         assert!(name.len() <= PATH_MAX, "{name:?} is too long");
         let again = node.links.is_some_and(|group| !groups.insert(group));
-        if let (Kind::File(content), false) = (&node.kind, again) {
+        if let (EntryKind::File(content), false) = (&node.kind, again) {
             contents += content.len();
         }
     }

@@ -111,7 +111,7 @@ fn is_static(path: &Path) -> bool {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::tree::{Content, Kind};
+    use crate::tree::{Content, EntryKind};
 
     #[test]
     fn the_task_names_its_modules_in_order() {
@@ -133,7 +133,7 @@ mod tests {
             file.path(),
         )
         .unwrap();
-        let Kind::File(Content::Bytes(document)) = &tree.get(TASK_FILE).unwrap().kind else {
+        let EntryKind::File(Content::Bytes(document)) = &tree.get(TASK_FILE).unwrap().kind else {
             panic!("no task");
         };
         let modules = Task::parse(document).unwrap().modules;
@@ -142,6 +142,6 @@ mod tests {
             [".tare/modules/000-virtio.ko", ".tare/modules/001-a.ko"]
         );
         assert!(modules.iter().all(|name| tree.get(name).is_some()));
-        assert!(matches!(tree.get(INIT).unwrap().kind, Kind::File(_)));
+        assert!(matches!(tree.get(INIT).unwrap().kind, EntryKind::File(_)));
     }
 }

@@ -36,7 +36,7 @@ pub struct Tree {
 #[derive(Clone, Debug)]
 pub struct Node {
     /// What it is.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// Permission bits, with set-user-ID and the like.
     pub permissions: u32,
     /// Owner.
@@ -55,7 +55,7 @@ pub struct LinkGroup(u32);
 
 /// What an entry is.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum EntryKind {
     /// A directory.
     Directory,
     /// A regular file.
@@ -133,23 +133,23 @@ impl Content {
 impl Node {
     /// A directory of root's.
     pub fn directory() -> Self {
-        Self::of(Kind::Directory, 0o755)
+        Self::of(EntryKind::Directory, 0o755)
     }
 
     /// A file of root's with these bytes.
     pub fn bytes(bytes: impl Into<Arc<[u8]>>, permissions: u32) -> Self {
-        Self::of(Kind::File(Content::Bytes(bytes.into())), permissions)
+        Self::of(EntryKind::File(Content::Bytes(bytes.into())), permissions)
     }
 
     /// A file of root's from the host.
     pub fn host(path: impl Into<PathBuf>, permissions: u32) -> std::io::Result<Self> {
         let file = HostFile::named(path.into())?;
-        Ok(Self::of(Kind::File(Content::Host(file)), permissions))
+        Ok(Self::of(EntryKind::File(Content::Host(file)), permissions))
     }
 
     /// A symbolic link of root's.
     pub fn link(target: impl Into<String>) -> Self {
-        Self::of(Kind::Link(target.into()), 0o777)
+        Self::of(EntryKind::Link(target.into()), 0o777)
     }
 
     /// The first `bytes` of an open file, as a file of root's.
@@ -159,10 +159,10 @@ impl Node {
             offset: 0,
             bytes,
         };
-        Self::of(Kind::File(part), permissions)
+        Self::of(EntryKind::File(part), permissions)
     }
 
-    fn of(kind: Kind, permissions: u32) -> Self {
+    fn of(kind: EntryKind, permissions: u32) -> Self {
         Self {
             kind,
             permissions,
@@ -188,7 +188,7 @@ impl Tree {
             let parent = &name[..at];
             match self.entries.get(parent) {
                 None => self.put(parent, Node::directory()),
-                Some(node) if matches!(node.kind, Kind::Directory) => {}
+                Some(node) if matches!(node.kind, EntryKind::Directory) => {}
                 Some(_) => {
                     return Err(NameError::NotDirectory {
                         name: parent.to_owned(),
@@ -198,8 +198,8 @@ impl Tree {
         }
         let was_directory = self
             .get(name)
-            .is_some_and(|was| matches!(was.kind, Kind::Directory));
-        if was_directory && !matches!(node.kind, Kind::Directory) {
+            .is_some_and(|was| matches!(was.kind, EntryKind::Directory));
+        if was_directory && !matches!(node.kind, EntryKind::Directory) {
             self.remove_below(name);
         }
         self.put(name, node);
@@ -218,10 +218,10 @@ impl Tree {
         let next = LinkGroup(self.link_groups);
         let node = self.entries.get_mut(target).ok_or_else(missing)?;
         match node.kind {
-            Kind::Directory => return Err(missing()),
-            Kind::Link(_) => {}
-            Kind::File(_) if node.links.is_some() => {}
-            Kind::File(_) => {
+            EntryKind::Directory => return Err(missing()),
+            EntryKind::Link(_) => {}
+            EntryKind::File(_) if node.links.is_some() => {}
+            EntryKind::File(_) => {
                 node.links = Some(next);
                 self.link_groups += 1;
             }
@@ -260,7 +260,7 @@ impl Tree {
                 break;
             }
             lookups.charge(place.len())?;
-            let Some(Kind::Link(target)) = self.get(&place).map(|node| &node.kind) else {
+            let Some(EntryKind::Link(target)) = self.get(&place).map(|node| &node.kind) else {
                 continue;
             };
             followed += 1;

@@ -23,7 +23,7 @@ use crate::cpio::{entry_bytes, name_bytes, trailer_bytes};
 use crate::host_file::{HostFile, Identity, RootDir};
 use crate::left_out::LeftOut;
 use crate::quote::quoted;
-use crate::tree::{self, Content, Kind, NameError, Node, Tree};
+use crate::tree::{self, Content, EntryKind, NameError, Node, Tree};
 
 /// The files of a directory.
 #[derive(Debug)]
@@ -166,9 +166,10 @@ impl Walk<'_> {
             (None, _) => self.add(path, name, &entry.stat),
             (Some(_), Links::Followed) => self.follow(&path, name),
             (Some(target), Links::Kept) => match target.to_str() {
-                Some(target) => {
-                    self.put(&name, self.node(Kind::Link(target.to_owned()), &entry.stat))
-                }
+                Some(target) => self.put(
+                    &name,
+                    self.node(EntryKind::Link(target.to_owned()), &entry.stat),
+                ),
                 None => self.leave_out(&path, "its target is not UTF-8"),
             },
         }
@@ -194,7 +195,7 @@ impl Walk<'_> {
     fn add(&mut self, source: PathBuf, name: String, stat: &Stat) -> Result<(), WalkError> {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
-                self.put(&name, self.node(Kind::Directory, stat))?;
+                self.put(&name, self.node(EntryKind::Directory, stat))?;
                 self.directory(&source, &name)
             }
             FileType::RegularFile => self.file(source, name, stat),
@@ -216,10 +217,10 @@ impl Walk<'_> {
             self.hard_links.insert(identity, name.clone());
         }
         let content = Content::Host(HostFile::below(&self.root, source, stat));
-        self.put(&name, self.node(Kind::File(content), stat))
+        self.put(&name, self.node(EntryKind::File(content), stat))
     }
 
-    fn node(&self, kind: Kind, stat: &Stat) -> Node {
+    fn node(&self, kind: EntryKind, stat: &Stat) -> Node {
         let (uid, gid) = match self.links {
             Links::Followed => (0, 0),
             Links::Kept => owner(stat),
@@ -323,7 +324,10 @@ mod tests {
         fs::write(dir.path().join("c/x"), "x").unwrap();
         let tree = walk(dir.path(), 1 << 20).unwrap();
         assert_eq!(names(&tree), ["a", "b", "c", "c/x", "d"]);
-        assert!(matches!(tree.tree.get("c").unwrap().kind, Kind::Directory));
+        assert!(matches!(
+            tree.tree.get("c").unwrap().kind,
+            EntryKind::Directory
+        ));
         assert!(tree.warnings.is_empty());
     }
 
@@ -344,7 +348,7 @@ mod tests {
             ["also", "also/file", "file", "real", "real/file"]
         );
         let followed = &tree.tree.get("file").unwrap().kind;
-        assert!(matches!(followed, Kind::File(content) if content.len() == 4));
+        assert!(matches!(followed, EntryKind::File(content) if content.len() == 4));
         assert_eq!(tree.warnings.len(), 4, "{:?}", tree.warnings);
     }
 
@@ -356,7 +360,7 @@ mod tests {
         let kept = super::walk(dir.path(), Links::Kept, 1 << 20).unwrap();
         assert_eq!(names(&kept), ["outside", "self"]);
         let outside = &kept.tree.get("outside").unwrap();
-        assert!(matches!(&outside.kind, Kind::Link(target) if target == "/etc/passwd"));
+        assert!(matches!(&outside.kind, EntryKind::Link(target) if target == "/etc/passwd"));
         assert_eq!((outside.uid, kept.warnings.len()), (0, 0));
     }
 

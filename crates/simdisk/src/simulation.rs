@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use tare_policy::coalesce::{Coalescer, Decision, Kind, Settings};
+use tare_policy::coalesce::{Coalescer, Decision, RequestKind, Settings};
 
 use crate::load::{Disk, Load, MS, Pace, exponential, hash};
 
@@ -23,7 +23,7 @@ enum Event {
 struct Request {
     thread: usize,
     queue: usize,
-    kind: Kind,
+    kind: RequestKind,
     submitted_ns: u64,
     service_ns: u64,
 }
@@ -240,9 +240,9 @@ impl<'a> Simulation<'a> {
             thread,
             queue: of_stream.queue,
             kind: if of_stream.writes {
-                Kind::Write
+                RequestKind::Write
             } else {
-                Kind::Read
+                RequestKind::Read
             },
             submitted_ns: self.now_ns,
             service_ns: of_stream.service.time_ns(seed),

@@ -49,12 +49,12 @@ struct Facts {
     name: &'static str,
     about: &'static str,
     gives_up: Option<&'static str>,
-    kind: Kind,
+    kind: CutGroup,
 }
 
 /// Who asks for a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum CutGroup {
     /// Nobody has to: it costs nothing that anybody asked for.
     Default,
     /// `--trusting`: it gives up safety.
@@ -87,13 +87,13 @@ impl Cut {
     /// Cuts that are taken unless the user keeps them: none gives up safety that
     /// Debian's kernel has as it starts.
     pub fn by_default() -> BTreeSet<Self> {
-        Self::of_kind(Kind::Default)
+        Self::of_kind(CutGroup::Default)
     }
 
     /// Cuts that give up safety, for a guest that runs nothing but what is
     /// trusted.
     pub fn trusting() -> BTreeSet<Self> {
-        Self::of_kind(Kind::Trusting)
+        Self::of_kind(CutGroup::Trusting)
     }
 
     /// Cuts of a kernel made by `--trusting`: those and what is cut by default.
@@ -101,7 +101,7 @@ impl Cut {
         &Self::by_default() | &Self::trusting()
     }
 
-    fn of_kind(kind: Kind) -> BTreeSet<Self> {
+    fn of_kind(kind: CutGroup) -> BTreeSet<Self> {
         let all = Self::ALL.into_iter();
         all.filter(|cut| cut.facts().kind == kind).collect()
     }
@@ -143,50 +143,55 @@ impl Cut {
     const fn facts(self) -> Facts {
         let (kind, name, about, gives_up) = match self {
             Self::Packages => (
-                Kind::Default,
+                CutGroup::Default,
                 "packages",
                 "only files that the profile saw are in the root file system",
                 None,
             ),
             Self::Smp => (
-                Kind::Default,
+                CutGroup::Default,
                 "smp",
                 "no locks between CPUs on a machine with one",
                 None,
             ),
             Self::Modules => (
-                Kind::Default,
+                CutGroup::Default,
                 "modules",
                 "no loadable modules: what is needed is built in",
                 None,
             ),
             Self::Lsm => (
-                Kind::Default,
+                CutGroup::Default,
                 "lsm",
                 "no security modules: none has a policy unless a program loads one",
                 None,
             ),
             Self::Audit => (
-                Kind::Default,
+                CutGroup::Default,
                 "audit",
                 "no audit: it is off unless a daemon turns it on",
                 None,
             ),
             Self::Preemption => (
-                Kind::Default,
+                CutGroup::Default,
                 "preemption",
                 "no points at which the kernel lets others go first",
                 None,
             ),
-            Self::Tick => (Kind::Default, "tick", "100 ticks a second for 250", None),
+            Self::Tick => (
+                CutGroup::Default,
+                "tick",
+                "100 ticks a second for 250",
+                None,
+            ),
             Self::IoScheduler => (
-                Kind::Default,
+                CutGroup::Default,
                 "io-scheduler",
                 "requests go to the disk in the order they come",
                 None,
             ),
             Self::Dac => (
-                Kind::Trusting,
+                CutGroup::Trusting,
                 "dac",
                 "no users, groups and capabilities",
                 Some(
@@ -194,7 +199,7 @@ impl Cut {
                 ),
             ),
             Self::Mitigations => (
-                Kind::Trusting,
+                CutGroup::Trusting,
                 "mitigations",
                 "no mitigations of processor flaws",
                 Some(
@@ -202,7 +207,7 @@ impl Cut {
                 ),
             ),
             Self::Hardening => (
-                Kind::Trusting,
+                CutGroup::Trusting,
                 "hardening",
                 "no hardening of the kernel against its own bugs",
                 Some(
@@ -210,25 +215,25 @@ impl Cut {
                 ),
             ),
             Self::ReadOnlyNoexec => (
-                Kind::Trusting,
+                CutGroup::Trusting,
                 "read-only-noexec",
                 "source: no looking for read-only and noexec mounts at each open and execution",
                 Some("programs on noexec mounts can be executed"),
             ),
             Self::LookupPermission => (
-                Kind::Trusting,
+                CutGroup::Trusting,
                 "lookup-permission",
                 "source: no permission is needed to search a directory",
                 Some("directories closed by mode, owner or access list are open to every process"),
             ),
             Self::InodePermission => (
-                Kind::Trusting,
+                CutGroup::Trusting,
                 "inode-permission",
                 "source: modes, owners and access lists of files are not looked at",
                 Some("every process of the guest may read and write every file"),
             ),
-            Self::Native => (Kind::Named, "native", "compiler: -march=native", None),
-            Self::O3 => (Kind::Named, "o3", "compiler: -O3", None),
+            Self::Native => (CutGroup::Named, "native", "compiler: -march=native", None),
+            Self::O3 => (CutGroup::Named, "o3", "compiler: -O3", None),
         };
         Facts {
             name,

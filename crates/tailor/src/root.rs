@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tare_profile::{Asked, Profile, Way};
 use tare_rootfs::host::HostError;
 use tare_rootfs::oci::{ImageError, Limits};
-use tare_rootfs::tree::Kind;
+use tare_rootfs::tree::EntryKind;
 use tare_rootfs::walk::{Links, Listing, WalkError, walk};
 use tare_rootfs::{Task, Tree, host, oci};
 
@@ -311,7 +311,7 @@ fn of_profile(
 fn notes(tree: &Tree, refused: &BTreeSet<String>) -> Vec<String> {
     let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
     for (name, node) in tree.entries() {
-        if matches!(node.kind, Kind::File(_)) {
+        if matches!(node.kind, EntryKind::File(_)) {
             let (dir, _) = name.rsplit_once('/').unwrap_or(("", name));
             *counts.entry(dir).or_default() += 1;
         }
@@ -463,7 +463,7 @@ fn cut_packages(application: &mut Application, profile: &Profile, check: Option<
     let unseen: Vec<(String, u64)> = tree
         .entries()
         .filter_map(|(name, node)| {
-            let Kind::File(content) = &node.kind else {
+            let EntryKind::File(content) = &node.kind else {
                 return None;
             };
             let (dir, _) = name.rsplit_once('/').unwrap_or(("", name));

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use tare_hv::{Kind, Kvm, OpenError, Probe};
+use tare_hv::{Kvm, KvmKind, OpenError, Probe};
 
 use super::finding::Finding;
 
@@ -46,8 +46,8 @@ fn unusable(error: &OpenError) -> Finding {
 fn kind(probe: &Probe) -> Finding {
     let each_ns = probe.loop_time.as_nanos() / u128::from(probe.loop_instructions.max(1));
     match probe.kind {
-        Kind::Hardware => Finding::ok("kvm", "hardware virtualisation"),
-        Kind::Emulated => Finding::limited(
+        KvmKind::Hardware => Finding::ok("kvm", "hardware virtualisation"),
+        KvmKind::Emulated => Finding::limited(
             "kvm",
             format!(
                 "KVM emulates guest ring 0, {each_ns} ns an instruction, and executes \

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use rustix::fs::FallocateFlags;
-use tare_policy::coalesce::{Coalescer, Decision, Kind, Settings};
+use tare_policy::coalesce::{Coalescer, Decision, RequestKind, Settings};
 use tare_policy::limit::{Buckets, DiskLimits};
 use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_S_OK,
@@ -248,11 +248,11 @@ impl Blk {
             queue: index,
             head: self.chain.head(),
             status_at,
-            kind: request.map_or(Kind::Control, |request| kind(request, durability)),
+            kind: request.map_or(RequestKind::Control, |request| kind(request, durability)),
             submitted_ns: self.now_ns,
         };
         self.queue_states[index].coalescer.submitted(reply.kind);
-        if matches!(reply.kind, Kind::Flush | Kind::WriteThrough) {
+        if matches!(reply.kind, RequestKind::Flush | RequestKind::WriteThrough) {
             self.flushed(index);
         }
         match request {
@@ -378,13 +378,13 @@ fn status_address(chain: &Chain) -> Option<GuestAddress> {
     ))
 }
 
-fn kind(request: Request, durability: Durability) -> Kind {
+fn kind(request: Request, durability: Durability) -> RequestKind {
     match (request, durability) {
-        (Request::Read { .. }, _) => Kind::Read,
-        (Request::Write { .. }, Durability::Cached) => Kind::Write,
-        (Request::Write { .. }, Durability::Durable) => Kind::WriteThrough,
-        (Request::Flush, _) => Kind::Flush,
-        _ => Kind::Control,
+        (Request::Read { .. }, _) => RequestKind::Read,
+        (Request::Write { .. }, Durability::Cached) => RequestKind::Write,
+        (Request::Write { .. }, Durability::Durable) => RequestKind::WriteThrough,
+        (Request::Flush, _) => RequestKind::Flush,
+        _ => RequestKind::Control,
     }
 }
 

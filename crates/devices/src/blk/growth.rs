@@ -82,7 +82,7 @@ pub enum GrowthError {
 pub struct Growth {
     file: File,
     block: BlockSize,
-    kind: Kind,
+    kind: StorageKind,
     /// `None`: a device, a disk that is only read, or a system without io_uring.
     allocation: Option<Hung<Ring>>,
     /// The same, or the kernel knows how long the file is.
@@ -98,7 +98,7 @@ struct Hung<R> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum StorageKind {
     Device,
     /// The kernel knows its length.
     Local,
@@ -111,19 +111,19 @@ impl Growth {
     pub fn new(disk: &Disk) -> io::Result<Self> {
         let file = disk.file().try_clone()?;
         let kind = if file.metadata()?.file_type().is_block_device() {
-            Kind::Device
+            StorageKind::Device
         } else if is_local(&file) {
-            Kind::Local
+            StorageKind::Local
         } else {
-            Kind::Remote
+            StorageKind::Remote
         };
         Ok(Self::of_kind(disk, file, kind))
     }
 
-    fn of_kind(disk: &Disk, file: File, kind: Kind) -> Self {
-        let extends = kind != Kind::Device && disk.is_writable();
+    fn of_kind(disk: &Disk, file: File, kind: StorageKind) -> Self {
+        let extends = kind != StorageKind::Device && disk.is_writable();
         let allocation = extends.then(|| Ring::for_allocation(&file).ok());
-        let asks = kind == Kind::Remote;
+        let asks = kind == StorageKind::Remote;
         let measurement = asks.then(|| Measurement::new(&file).ok());
         Self {
             block: disk.block(),
@@ -138,7 +138,7 @@ impl Growth {
     #[cfg(test)]
     pub(super) fn of_remote(disk: &Disk) -> io::Result<Self> {
         let file = disk.file().try_clone()?;
-        Ok(Self::of_kind(disk, file, Kind::Remote))
+        Ok(Self::of_kind(disk, file, StorageKind::Remote))
     }
 
     /// Makes a disk of `now` bytes `wanted` bytes long. On success there are as many.
@@ -154,12 +154,12 @@ impl Growth {
             return Ok(());
         }
         let (kind, found) = match self.kind {
-            Kind::Device => ("device", device_bytes(&self.file)?),
-            Kind::Local => {
+            StorageKind::Device => ("device", device_bytes(&self.file)?),
+            StorageKind::Local => {
                 let bytes = seek(&self.file, SeekFrom::End(0)).map_err(io::Error::from)?;
                 ("file", bytes)
             }
-            Kind::Remote => ("file", self.measure()?),
+            StorageKind::Remote => ("file", self.measure()?),
         };
         if found >= wanted {
             return Ok(());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tare_policy::coalesce::Kind;
+use tare_policy::coalesce::RequestKind;
 use vm_memory::GuestAddress;
 
 use super::io_engine::Durability;
@@ -20,7 +20,7 @@ pub(super) struct Reply {
     /// Where the status byte goes.
     pub(super) status_at: GuestAddress,
     /// Its class, for coalescing.
-    pub(super) kind: Kind,
+    pub(super) kind: RequestKind,
     /// When it was taken from the queue, by the device's clock.
     pub(super) submitted_ns: u64,
 }

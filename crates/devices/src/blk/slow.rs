@@ -190,7 +190,7 @@ impl Blk {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use tare_policy::coalesce::{Kind, Settings};
+    use tare_policy::coalesce::{RequestKind, Settings};
     use vm_memory::GuestAddress;
 
     use super::*;
@@ -235,10 +235,10 @@ mod tests {
             offset: 0,
             len: 512,
         };
-        offer_copied(device, memory, Kind::Write, write);
+        offer_copied(device, memory, RequestKind::Write, write);
     }
 
-    fn offer_copied(device: &mut Blk, memory: &GuestRam, kind: Kind, request: Request) {
+    fn offer_copied(device: &mut Blk, memory: &GuestRam, kind: RequestKind, request: Request) {
         let (token, buffers) = device.in_flight.reserve(memory).unwrap();
         let pending = InFlightRequest {
             reply: Reply {
@@ -284,7 +284,7 @@ mod tests {
                 offset: 0,
                 len: 512,
             };
-            offer_copied(&mut device, &memory, Kind::Read, read);
+            offer_copied(&mut device, &memory, RequestKind::Read, read);
             let mut live = [Some(queue(&memory))];
             device
                 .start_parts(&mut Queues::new(&memory, &mut live))

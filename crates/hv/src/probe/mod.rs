@@ -28,7 +28,7 @@ pub(crate) const HYPERCALLS: u32 = 1 << 7 | 1 << 11 | 1 << 13 | 1 << 16;
 /// How this KVM executes a guest's ring 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum KvmKind {
     /// By hardware virtualisation.
     Hardware,
     /// By KVM's instruction emulator.
@@ -68,7 +68,7 @@ pub struct InstructionResult {
 #[serde(into = "saved::SavedProbe", try_from = "saved::SavedProbe")]
 pub struct Probe {
     /// Hardware or emulated.
-    pub kind: Kind,
+    pub kind: KvmKind,
     /// Instructions that KVM's emulator executed of [`Self::loop_instructions`];
     /// `None` where KVM has no such statistic.
     pub emulated_instructions: Option<u64>,
@@ -98,8 +98,8 @@ impl Probe {
         let leaf = leaves.find(|entry| entry.function == KVM_FEATURES);
         let features = leaf.map_or(0, |entry| entry.eax);
         match self.kind {
-            Kind::Hardware => features,
-            Kind::Emulated => features & !HYPERCALLS,
+            KvmKind::Hardware => features,
+            KvmKind::Emulated => features & !HYPERCALLS,
         }
     }
 

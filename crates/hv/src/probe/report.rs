@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::{Capabilities, Kind, Outcome, Probe};
+use super::{Capabilities, KvmKind, Outcome, Probe};
 
-impl fmt::Display for Kind {
+impl fmt::Display for KvmKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Hardware => "hardware",

@@ -7,13 +7,13 @@ use kvm_bindings::kvm_cpuid_entry2;
 use serde::{Deserialize, Serialize};
 
 use super::instructions::INSTRUCTIONS;
-use super::{Capabilities, Feature, InstructionResult, Kind, Outcome, Probe};
+use super::{Capabilities, Feature, InstructionResult, KvmKind, Outcome, Probe};
 
 /// The document. Instructions and features go by name.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SavedProbe {
-    kind: Kind,
+    kind: KvmKind,
     emulated_instructions: Option<u64>,
     loop_instructions: u64,
     loop_time: Duration,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kvm_bindings::kvm_cpuid_entry2;
 
 use super::instructions::INSTRUCTIONS;
-use super::{Capabilities, InstructionResult, Kind, Outcome, Probe};
+use super::{Capabilities, InstructionResult, KvmKind, Outcome, Probe};
 use crate::disable_exits::DisableExits;
 
 /// A KVM with these leaves whose emulator lacks the instructions of these names.
@@ -22,7 +22,7 @@ pub(crate) fn probe(supported: Vec<kvm_cpuid_entry2>, lacking: &[&str]) -> Probe
         })
         .collect();
     Probe {
-        kind: Kind::Emulated,
+        kind: KvmKind::Emulated,
         emulated_instructions: Some(402),
         loop_instructions: 402,
         loop_time: Duration::from_micros(300),

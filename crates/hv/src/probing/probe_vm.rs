@@ -19,7 +19,7 @@ use crate::kvm::Kvm;
 use crate::memory::guest_memory;
 use crate::probe::feature::{FSGSBASE, XSAVE};
 use crate::probe::instructions::{End, INSTRUCTIONS, Instruction};
-use crate::probe::{Capabilities, InstructionResult, Kind, Outcome};
+use crate::probe::{Capabilities, InstructionResult, KvmKind, Outcome};
 use crate::stats::{StatsError, StatsFd};
 use crate::vcpu::{Exit, Vcpu, set_mode};
 use crate::vm::Vm;
@@ -58,16 +58,16 @@ pub(super) struct Ordinary {
 }
 
 impl Ordinary {
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> KvmKind {
         let slow = self.time.as_nanos() / u128::from(LOOP_INSTRUCTIONS);
         let emulated = match self.emulated {
             Some(count) => count >= LOOP_INSTRUCTIONS / 2,
             None => slow >= EMULATED_NS_PER_INSTRUCTION,
         };
         if emulated {
-            Kind::Emulated
+            KvmKind::Emulated
         } else {
-            Kind::Hardware
+            KvmKind::Hardware
         }
     }
 }
@@ -352,9 +352,9 @@ mod tests {
             emulated,
             time: Duration::from_micros(micros),
         };
-        assert_eq!(ordinary(Some(402), 1).kind(), Kind::Emulated);
-        assert_eq!(ordinary(Some(1), 900).kind(), Kind::Hardware);
-        assert_eq!(ordinary(None, 300).kind(), Kind::Emulated);
-        assert_eq!(ordinary(None, 10).kind(), Kind::Hardware);
+        assert_eq!(ordinary(Some(402), 1).kind(), KvmKind::Emulated);
+        assert_eq!(ordinary(Some(1), 900).kind(), KvmKind::Hardware);
+        assert_eq!(ordinary(None, 300).kind(), KvmKind::Emulated);
+        assert_eq!(ordinary(None, 10).kind(), KvmKind::Hardware);
     }
 }

@@ -12,7 +12,7 @@ const MAX_DESCRIPTORS: usize = 4096;
 const MAX_DATA_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum DescriptorKind {
     Scalar,
     Linear { bucket_size: u32 },
     Log,
@@ -22,7 +22,7 @@ pub(super) enum Kind {
 pub(super) struct Descriptor {
     pub(super) name: String,
     pub(super) unit: StatsUnit,
-    pub(super) kind: Kind,
+    pub(super) kind: DescriptorKind,
     pub(super) offset: usize,
     pub(super) count: usize,
 }
@@ -80,11 +80,11 @@ impl Descriptor {
             name: String::from_utf8_lossy(name).into_owned(),
             unit: unit(flags, exponent),
             kind: match flags & kvm::KVM_STATS_TYPE_MASK {
-                kvm::KVM_STATS_TYPE_LINEAR_HIST => Kind::Linear {
+                kvm::KVM_STATS_TYPE_LINEAR_HIST => DescriptorKind::Linear {
                     bucket_size: u32_at(bytes, 12),
                 },
-                kvm::KVM_STATS_TYPE_LOG_HIST => Kind::Log,
-                _ => Kind::Scalar,
+                kvm::KVM_STATS_TYPE_LOG_HIST => DescriptorKind::Log,
+                _ => DescriptorKind::Scalar,
             },
             offset,
             count,
@@ -94,9 +94,9 @@ impl Descriptor {
     pub(super) fn stat(&self, data: &[u8]) -> Stat<'_> {
         let bytes = &data[self.offset..self.offset + 8 * self.count];
         let value = match self.kind {
-            Kind::Scalar => StatsValue::Scalar(words(bytes).next().unwrap_or(0)),
-            Kind::Log => StatsValue::LogHistogram(words(bytes).collect()),
-            Kind::Linear { bucket_size } => StatsValue::LinearHistogram {
+            DescriptorKind::Scalar => StatsValue::Scalar(words(bytes).next().unwrap_or(0)),
+            DescriptorKind::Log => StatsValue::LogHistogram(words(bytes).collect()),
+            DescriptorKind::Linear { bucket_size } => StatsValue::LinearHistogram {
                 bucket_size,
                 counts: words(bytes).collect(),
             },

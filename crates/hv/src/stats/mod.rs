@@ -22,7 +22,7 @@ use thiserror::Error;
 use vmm_sys_util::ioctl::ioctl;
 use vmm_sys_util::ioctl_io_nr;
 
-use description::{Descriptor, HEADER_BYTES, Header, Kind, words};
+use description::{Descriptor, DescriptorKind, HEADER_BYTES, Header, words};
 
 ioctl_io_nr!(KVM_GET_STATS_FD, KVMIO, 0xce);
 
@@ -145,7 +145,7 @@ impl StatsFd {
 
     /// Reads the number called `name`; `None` if this KVM has none.
     pub fn scalar(&self, name: &str) -> Result<Option<u64>, StatsError> {
-        let wanted = |it: &&Descriptor| it.name == name && it.kind == Kind::Scalar;
+        let wanted = |it: &&Descriptor| it.name == name && it.kind == DescriptorKind::Scalar;
         let Some(descriptor) = self.descriptors.iter().find(wanted) else {
             return Ok(None);
         };

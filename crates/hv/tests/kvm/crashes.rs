@@ -1,7 +1,7 @@
 //! Guests that cannot go on.
 
 use tare_abi::entry::CODE_SELECTOR;
-use tare_hv::{CrashCause, Exit, Kind, Outcome};
+use tare_hv::{CrashCause, Exit, KvmKind, Outcome};
 
 use crate::machine::{CODE, DATA, Machine, kvm};
 
@@ -29,7 +29,7 @@ fn an_instruction_that_kvm_lacks_is_an_internal_error_with_its_bytes() {
     let Some((_, probe)) = kvm() else {
         return;
     };
-    if probe.kind == Kind::Hardware {
+    if probe.kind == KvmKind::Hardware {
         tare_vmtest::lacks("this KVM is hardware, it executes every instruction");
         return;
     }
@@ -114,7 +114,7 @@ fn the_probe_finds_what_the_processor_refuses() {
     assert_eq!(probe.outcome("ud2"), Some(Outcome::Works));
     assert_eq!(probe.outcome("cpuid"), Some(Outcome::Works));
     assert_eq!(probe.outcome("no such instruction"), None);
-    if probe.kind == Kind::Hardware {
+    if probe.kind == KvmKind::Hardware {
         assert_eq!(probe.broken().count(), 0, "{probe}");
     } else {
         assert_eq!(probe.outcome("paddd"), Some(Outcome::NotEmulated));

@@ -1,6 +1,6 @@
 //! Port and memory accesses, with their sizes and data.
 
-use tare_hv::{Exit, Kind};
+use tare_hv::{Exit, KvmKind};
 
 use crate::machine::{DATA, Machine, kvm};
 
@@ -122,8 +122,8 @@ fn instructions_of_ring_0_are_counted_where_they_are_emulated() {
     machine.port_write();
     let emulated = count() - before;
     match probe.kind {
-        Kind::Emulated => assert!((2001..2010).contains(&emulated), "{emulated}"),
-        Kind::Hardware => assert!(emulated < 100, "{emulated}"),
+        KvmKind::Emulated => assert!((2001..2010).contains(&emulated), "{emulated}"),
+        KvmKind::Hardware => assert!(emulated < 100, "{emulated}"),
     }
     let names: Vec<_> = stats.read().unwrap().iter().map(|it| it.name).collect();
     assert!(names.contains(&"halt_exits"), "{names:?}");

@@ -3,7 +3,7 @@
 //!
 //! Reference: Linux `Documentation/admin-guide/kernel-parameters.txt`.
 
-use tare_hv::{Kind, Probe};
+use tare_hv::{KvmKind, Probe};
 
 use crate::cmdline::{self, CmdlineError};
 
@@ -19,7 +19,7 @@ pub(crate) fn spare(
     cmdline: String,
     probe: Option<&Probe>,
 ) -> Result<(String, Option<String>), CmdlineError> {
-    let Some(probe) = probe.filter(|probe| probe.kind == Kind::Emulated) else {
+    let Some(probe) = probe.filter(|probe| probe.kind == KvmKind::Emulated) else {
         return Ok((cmdline, None));
     };
     let hidden = probe.hidden_features();

@@ -16,7 +16,7 @@ pub use parse::{ParseError, parse};
 /// What a workload waits for, as its author says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum WorkloadKind {
     /// It computes.
     Cpu,
     /// It waits for devices, peers or locks.
@@ -71,7 +71,7 @@ pub struct Workload {
     /// One line about it.
     pub about: String,
     /// What it waits for.
-    pub kind: Kind,
+    pub kind: WorkloadKind,
     /// Debian packages.
     #[serde(default)]
     pub install: Vec<String>,

@@ -4,7 +4,7 @@ use super::epoch::Epoch;
 use super::in_flight::InFlight;
 use super::ratio::Cycle;
 use super::trial::Trial;
-use super::{Cause, Counters, Decision, Kind, Mode, Ratio, Settings, slot_of_hold};
+use super::{Cause, Counters, Decision, Mode, Ratio, RequestKind, Settings, slot_of_hold};
 
 /// Decides which completions of one queue are delivered. See the module.
 // What each completion touches comes first, within the reach of short addresses:
@@ -55,7 +55,7 @@ impl Coalescer {
 
     /// A request went to the backend. Each must be followed by one
     /// [`completed`](Self::completed) of the same kind, in any order.
-    pub fn submitted(&mut self, kind: Kind) {
+    pub fn submitted(&mut self, kind: RequestKind) {
         self.in_flight.add(kind);
         if self.unanswered > 0 {
             self.unanswered -= 1;
@@ -63,7 +63,7 @@ impl Coalescer {
             self.unseen = self.unseen.saturating_sub(1);
         }
         self.epoch.submitted();
-        self.flushes |= matches!(kind, Kind::Flush | Kind::WriteThrough);
+        self.flushes |= matches!(kind, RequestKind::Flush | RequestKind::WriteThrough);
     }
 
     /// The driver flushes on another queue of the device: writes here may be
@@ -75,7 +75,7 @@ impl Coalescer {
     /// A request was completed and its used entry is visible: does the driver get
     /// an interrupt now? `latency_ns` is the time since its submission. No division
     /// and no clock here, except once an epoch.
-    pub fn completed(&mut self, now_ns: u64, kind: Kind, latency_ns: u64) -> Decision {
+    pub fn completed(&mut self, now_ns: u64, kind: RequestKind, latency_ns: u64) -> Decision {
         if self.epoch.has_lapsed(now_ns) {
             self.turn_epoch(now_ns);
         }
@@ -207,12 +207,12 @@ impl Coalescer {
     }
 
     /// Whether a thread of the guest is likely to wait for this request, still in flight.
-    const fn is_urgent(&self, kind: Kind) -> bool {
+    const fn is_urgent(&self, kind: RequestKind) -> bool {
         let parameters = self.settings.parameters();
         match kind {
-            Kind::Flush | Kind::WriteThrough | Kind::Control => true,
-            Kind::Read => self.in_flight.reads() < parameters.read_urgent_below,
-            Kind::Write => {
+            RequestKind::Flush | RequestKind::WriteThrough | RequestKind::Control => true,
+            RequestKind::Read => self.in_flight.reads() < parameters.read_urgent_below,
+            RequestKind::Write => {
                 (self.flushes || self.flushed)
                     && self.in_flight.writes() < parameters.write_urgent_below
             }

@@ -1,6 +1,6 @@
 //! Requests that the backend has, by class.
 
-use super::Kind;
+use super::RequestKind;
 
 /// Requests submitted and not completed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,13 +17,13 @@ enum Class {
 }
 
 impl InFlight {
-    pub(super) const fn add(&mut self, kind: Kind) {
+    pub(super) const fn add(&mut self, kind: RequestKind) {
         let class = &mut self.classes[class(kind) as usize];
         *class = class.saturating_add(1);
     }
 
     /// Takes one out; `false` if there was none of its class.
-    pub(super) const fn remove(&mut self, kind: Kind) -> bool {
+    pub(super) const fn remove(&mut self, kind: RequestKind) -> bool {
         let class = &mut self.classes[class(kind) as usize];
         let some = *class > 0;
         *class -= some as u32;
@@ -44,10 +44,10 @@ impl InFlight {
     }
 }
 
-const fn class(kind: Kind) -> Class {
+const fn class(kind: RequestKind) -> Class {
     match kind {
-        Kind::Read => Class::Reads,
-        Kind::Write | Kind::WriteThrough => Class::Writes,
-        Kind::Flush | Kind::Control => Class::Others,
+        RequestKind::Read => Class::Reads,
+        RequestKind::Write | RequestKind::WriteThrough => Class::Writes,
+        RequestKind::Flush | RequestKind::Control => Class::Others,
     }
 }

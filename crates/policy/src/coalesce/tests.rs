@@ -17,7 +17,7 @@ struct Loop {
     coalescer: Coalescer,
     now_ns: u64,
     gap_ns: u64,
-    kind: Kind,
+    kind: RequestKind,
     /// What each request took. The default is so long that its share allows every
     /// hold: what is tested then is the ratio.
     latency_ns: u64,
@@ -29,7 +29,7 @@ impl Loop {
             coalescer: Coalescer::new(settings),
             now_ns: 77 * MS,
             gap_ns,
-            kind: Kind::Read,
+            kind: RequestKind::Read,
             latency_ns: LONG_NS,
         };
         steady.submit(u64::from(cif));

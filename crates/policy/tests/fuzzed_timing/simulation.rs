@@ -4,18 +4,18 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
 
-use tare_policy::coalesce::{Cause, Coalescer, Counters, Decision, Kind, Mode, Settings};
+use tare_policy::coalesce::{Cause, Coalescer, Counters, Decision, Mode, RequestKind, Settings};
 
 /// A request at the backend: when it completes, its number, its kind, when it was
 /// submitted.
 type Pending = Reverse<(u64, u64, u8, u64)>;
 
-const KINDS: [Kind; 5] = [
-    Kind::Read,
-    Kind::Write,
-    Kind::WriteThrough,
-    Kind::Flush,
-    Kind::Control,
+const KINDS: [RequestKind; 5] = [
+    RequestKind::Read,
+    RequestKind::Write,
+    RequestKind::WriteThrough,
+    RequestKind::Flush,
+    RequestKind::Control,
 ];
 
 /// What a run amounted to, counted by the simulation and by the coalescer.
@@ -159,11 +159,14 @@ impl Simulation {
         }
     }
 
-    fn complete(&mut self, kind: Kind, in_flight: usize, submitted_ns: u64) -> Decision {
+    fn complete(&mut self, kind: RequestKind, in_flight: usize, submitted_ns: u64) -> Decision {
         let latency_ns = self.now_ns - submitted_ns;
         let decision = self.coalescer.completed(self.now_ns, kind, latency_ns);
         let parameters = self.settings.parameters();
-        let urgent = matches!(kind, Kind::Flush | Kind::WriteThrough | Kind::Control);
+        let urgent = matches!(
+            kind,
+            RequestKind::Flush | RequestKind::WriteThrough | RequestKind::Control
+        );
         let shallow = in_flight < parameters.cif_threshold as usize;
         if parameters.mode == Mode::Auto && (urgent || shallow) {
             assert_eq!(decision, Decision::Deliver, "{kind:?} of {in_flight}");

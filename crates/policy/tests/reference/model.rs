@@ -1,12 +1,12 @@
 //! The rule, written down from the table and the ADR with lists and floats.
 
-use tare_policy::coalesce::{Decision, Kind, Mode, Parameters};
+use tare_policy::coalesce::{Decision, Mode, Parameters, RequestKind};
 
 /// One queue, as the rule sees it.
 pub(crate) struct Model {
     pub parameters: Parameters,
     /// Requests that the backend has.
-    pub in_flight: Vec<Kind>,
+    pub in_flight: Vec<RequestKind>,
     /// When each held completion came, and until when it may be held.
     pub held: Vec<(u64, u64)>,
     pub pair: (u32, u32),
@@ -56,7 +56,7 @@ impl Model {
         }
     }
 
-    pub(crate) fn submitted(&mut self, kind: Kind) {
+    pub(crate) fn submitted(&mut self, kind: RequestKind) {
         self.in_flight.push(kind);
         match self.unanswered {
             0 => self.answered = self.held.len().min(self.answered + 1),
@@ -66,7 +66,7 @@ impl Model {
             self.peaks.push(peak(&self.seen));
             self.seen.clear();
         }
-        self.flushes[1] |= matches!(kind, Kind::Flush | Kind::WriteThrough);
+        self.flushes[1] |= matches!(kind, RequestKind::Flush | RequestKind::WriteThrough);
     }
 
     /// `trial` is what the comparison with an epoch without holds says: whether this
@@ -76,7 +76,7 @@ impl Model {
         now_ns: u64,
         index: usize,
         trial: (bool, bool, u64),
-    ) -> (Kind, Decision) {
+    ) -> (RequestKind, Decision) {
         let (ends, holds, limit_ns) = trial;
         if ends {
             self.epoch(now_ns, holds);
@@ -95,7 +95,13 @@ impl Model {
         (kind, Decision::Hold)
     }
 
-    fn delivers(&mut self, now_ns: u64, kind: Kind, driver_sees: usize, limit_ns: u64) -> bool {
+    fn delivers(
+        &mut self,
+        now_ns: u64,
+        kind: RequestKind,
+        driver_sees: usize,
+        limit_ns: u64,
+    ) -> bool {
         let auto = self.parameters.mode == Mode::Auto;
         let row = self.parameters.cif_threshold as usize;
         if auto && self.in_flight.len() < row {
@@ -141,16 +147,20 @@ impl Model {
         whole(self.cycles) - whole(self.cycles.saturating_sub(1))
     }
 
-    fn urgent(&self, kind: Kind) -> bool {
-        let few = |class: fn(&Kind) -> bool, below: u32| {
+    fn urgent(&self, kind: RequestKind) -> bool {
+        let few = |class: fn(&RequestKind) -> bool, below: u32| {
             let in_flight = self.in_flight.iter().filter(|k| class(k));
             in_flight.count() < below as usize
         };
         match kind {
-            Kind::Flush | Kind::WriteThrough | Kind::Control => true,
-            Kind::Read => few(|k| *k == Kind::Read, self.parameters.read_urgent_below),
-            Kind::Write => {
-                let writes: fn(&Kind) -> bool = |k| matches!(k, Kind::Write | Kind::WriteThrough);
+            RequestKind::Flush | RequestKind::WriteThrough | RequestKind::Control => true,
+            RequestKind::Read => few(
+                |k| *k == RequestKind::Read,
+                self.parameters.read_urgent_below,
+            ),
+            RequestKind::Write => {
+                let writes: fn(&RequestKind) -> bool =
+                    |k| matches!(k, RequestKind::Write | RequestKind::WriteThrough);
                 self.flushes != [false; 2] && few(writes, self.parameters.write_urgent_below)
             }
         }

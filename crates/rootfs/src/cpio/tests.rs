@@ -38,7 +38,7 @@ fn what_was_packed_can_be_read_again() {
         assert_eq!(reader.entry().mode() & 0o7777, node.permissions);
         let mut content = Vec::new();
         reader.read_to_end(&mut content).unwrap();
-        if matches!(node.kind, Kind::File(_)) {
+        if matches!(node.kind, EntryKind::File(_)) {
             assert_eq!(content, fs::read(dir.path().join(name)).unwrap());
         }
         rest = reader.finish().unwrap();

@@ -14,7 +14,7 @@ use super::limits::{Budget, CompressedReader, StreamReader};
 use super::store::{GZIP, damaged};
 use super::zstd::ZstdReader;
 use crate::left_out::LeftOut;
-use crate::tree::{self, Content, Kind, Node};
+use crate::tree::{self, Content, EntryKind, Node};
 
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Before the name of what is removed (OCI `layer.md`, "Whiteouts").
@@ -139,9 +139,9 @@ impl<'a> Unpacker<'a> {
         layer: &str,
     ) -> Result<Option<Added>, ImageError> {
         let kind = match entry.header().entry_type() {
-            EntryType::Directory => Kind::Directory,
+            EntryType::Directory => EntryKind::Directory,
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                Kind::File(self.keep(entry, layer)?)
+                EntryKind::File(self.keep(entry, layer)?)
             }
             EntryType::Symlink | EntryType::Link => {
                 let target = entry.link_name_bytes().unwrap_or_default();
@@ -153,7 +153,7 @@ impl<'a> Unpacker<'a> {
                     return Ok(inside(target, layer)?.map(Added::HardLink));
                 }
                 checked(target, layer)?;
-                Kind::Link(target.to_owned())
+                EntryKind::Link(target.to_owned())
             }
             EntryType::Block | EntryType::Char => {
                 self.left_out.add(path, "it is a device");

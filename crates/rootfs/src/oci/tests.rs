@@ -5,7 +5,7 @@ use std::fs;
 use super::testing::{Entry, docker_archive, gzip, layer, oci_archive, oci_archive_of, zstd};
 use super::*;
 use crate::cpio;
-use crate::tree::{Kind, Tree};
+use crate::tree::{EntryKind, Tree};
 
 const CONFIG: &str = r#"{"architecture":"amd64","os":"linux","config":{"Entrypoint":["/bin/app"],"Cmd":["serve"],"Env":["A=b"],"WorkingDir":"/srv","User":"www","Volumes":null}}"#;
 const ROOM: u64 = 1 << 20;
@@ -26,7 +26,7 @@ fn names(tree: &Tree) -> Vec<&str> {
 }
 
 fn text(tree: &Tree, name: &str) -> String {
-    let Kind::File(content) = &tree.get(name).unwrap().kind else {
+    let EntryKind::File(content) = &tree.get(name).unwrap().kind else {
         panic!("{name} is not a file");
     };
     let mut bytes = Vec::new();

@@ -54,7 +54,7 @@ fn only_what_the_profile_saw_stays_of_a_root() {
     let profile = profile("/bin/server", &["/srv"]);
     let names = |cuts: &BTreeSet<Cut>| {
         let root = gather(&from, &profile, &command, &Check::Runs, cuts).unwrap();
-        let is_file = |name: &&str| matches!(root.tree.get(name).unwrap().kind, Kind::File(_));
+        let is_file = |name: &&str| matches!(root.tree.get(name).unwrap().kind, EntryKind::File(_));
         let names = root.tree.entries().map(|(name, _)| name).filter(is_file);
         names.map(str::to_owned).collect::<Vec<_>>()
     };
@@ -231,7 +231,7 @@ fn what_was_looked_up_stays_of_a_root_to_the_end_of_its_links() {
     let cuts = BTreeSet::from([Cut::Packages]);
     let command = ["python3".to_owned()];
     let root = gather(&from, &profile, &command, &Check::Runs, &cuts).unwrap();
-    let is_file = |name: &&str| matches!(root.tree.get(name).unwrap().kind, Kind::File(_));
+    let is_file = |name: &&str| matches!(root.tree.get(name).unwrap().kind, EntryKind::File(_));
     let names: Vec<&str> = root.tree.entries().map(|(name, _)| name).collect();
     let names: Vec<&str> = names.into_iter().filter(is_file).collect();
     assert_eq!(
@@ -271,9 +271,12 @@ fn what_was_looked_up_comes_from_this_computer() {
     let none = BTreeSet::new();
     let root = gather(&RootFrom::Profile, &profile, &command, &Check::Runs, &none).unwrap();
     let get = |name: &str| root.tree.get(place(name).trim_start_matches('/'));
-    assert!(matches!(&get("link").unwrap().kind, Kind::Link(to) if to == "looked-at/module"));
+    assert!(matches!(&get("link").unwrap().kind, EntryKind::Link(to) if to == "looked-at/module"));
     assert!(get("looked-at/module").is_some() && get("listed/a").is_some());
-    assert!(matches!(get("listed/below").unwrap().kind, Kind::Directory));
+    assert!(matches!(
+        get("listed/below").unwrap().kind,
+        EntryKind::Directory
+    ));
     assert!(get("looked-at/unseen").is_none() && get("looked-at/key").is_none());
     assert!(root.notes[1].starts_with("1 files"), "{:?}", root.notes);
     assert!(root.notes[2].contains("/gone"), "{:?}", root.notes);

@@ -15,7 +15,7 @@ use crate::number::{signed_32, unsigned_32, unsigned_64};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta<'a> {
     /// Which one.
-    pub kind: Kind,
+    pub kind: MetaCommand,
     /// Its key.
     pub key: Key<'a>,
     /// Its flags in order, as given.
@@ -56,7 +56,7 @@ impl<'a> Key<'a> {
 
 /// Which meta command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetaCommand {
     /// `mg`
     Get,
     /// `ms`
@@ -109,7 +109,7 @@ const SET_MODE: &[u8] = b"CLIENT_ERROR invalid mode for ms M token\r\n";
 const ARITHMETIC_MODE: &[u8] = b"CLIENT_ERROR invalid mode for ma M token\r\n";
 const MOST_OPAQUE: usize = 32;
 
-impl Kind {
+impl MetaCommand {
     /// The flags that it takes.
     fn known(self) -> &'static [u8] {
         match self {
@@ -132,10 +132,10 @@ impl Kind {
 }
 
 /// A meta command without data.
-pub(super) fn parse(kind: Kind, mut words: Words<'_>) -> Command<'_> {
+pub(super) fn parse(kind: MetaCommand, mut words: Words<'_>) -> Command<'_> {
     let Some(key) = words.next() else {
         return match kind {
-            Kind::Debug => Command::Answer(BAD_FORMAT),
+            MetaCommand::Debug => Command::Answer(BAD_FORMAT),
             _ => ERROR,
         };
     };
@@ -167,7 +167,7 @@ pub(super) fn parse_set<'a>(mut words: Words<'a>, bytes: &'a [u8], data: usize) 
         return Parsed::Command(Command::Answer(BAD_FORMAT), data);
     };
     let (verb, rest) = (Verb::Set, length.saturating_add(2));
-    let options = match understand(Kind::Set, key, words) {
+    let options = match understand(MetaCommand::Set, key, words) {
         Err(text) => return Parsed::Command(Command::Refused { text, data: rest }, data),
         Ok(options) => options,
     };
@@ -187,7 +187,7 @@ pub(super) fn parse_set<'a>(mut words: Words<'a>, bytes: &'a [u8], data: usize) 
     };
     let command = match chunk.split_at(length) {
         (value, b"\r\n") => Command::Meta(Meta {
-            kind: Kind::Set,
+            kind: MetaCommand::Set,
             key,
             flags: words,
             options,
@@ -198,12 +198,12 @@ pub(super) fn parse_set<'a>(mut words: Words<'a>, bytes: &'a [u8], data: usize) 
     Parsed::Command(command, total)
 }
 
-fn understand(kind: Kind, key: &[u8], flags: Words<'_>) -> Result<Options, &'static [u8]> {
+fn understand(kind: MetaCommand, key: &[u8], flags: Words<'_>) -> Result<Options, &'static [u8]> {
     let mut options = Options::default();
     let mut seen = 0u128;
     for flag in flags {
         let (letter, token) = (flag[0], &flag[1..]);
-        if kind == Kind::Debug && letter != b'b' {
+        if kind == MetaCommand::Debug && letter != b'b' {
             continue;
         }
         if !kind.known().contains(&letter) {
@@ -223,7 +223,7 @@ fn understand(kind: Kind, key: &[u8], flags: Words<'_>) -> Result<Options, &'sta
 }
 
 impl Options {
-    fn take(&mut self, kind: Kind, letter: u8, token: &[u8]) -> Result<(), &'static [u8]> {
+    fn take(&mut self, kind: MetaCommand, letter: u8, token: &[u8]) -> Result<(), &'static [u8]> {
         let bad = kind.refusal(BAD_TOKEN);
         let seconds = || signed_32(token).ok_or(bad).map(Some);
         match letter {
@@ -246,13 +246,13 @@ impl Options {
     }
 }
 
-fn mode(kind: Kind, token: &[u8]) -> Result<u8, &'static [u8]> {
+fn mode(kind: MetaCommand, token: &[u8]) -> Result<u8, &'static [u8]> {
     let [letter] = token else {
         return Err(kind.refusal(MODE_LENGTH));
     };
     match (kind, letter) {
-        (Kind::Set, b'E' | b'A' | b'P' | b'R' | b'S') => Ok(*letter),
-        (Kind::Set, _) => Err(SET_MODE),
+        (MetaCommand::Set, b'E' | b'A' | b'P' | b'R' | b'S') => Ok(*letter),
+        (MetaCommand::Set, _) => Err(SET_MODE),
         (_, b'I' | b'+' | b'i' | b'D' | b'-' | b'd') => Ok(*letter),
         _ => Err(ARITHMETIC_MODE),
     }

@@ -16,7 +16,7 @@ use crate::limits::{MAX_GET_LINE, MAX_KEY, MAX_LINE, MAX_VALUE};
 use crate::number::{signed_32, unsigned_32, unsigned_64};
 use command::{BAD_CHUNK, BAD_DELTA, BAD_EXPTIME, BAD_FORMAT, ERROR};
 pub use command::{Command, Direction, Entry, Form, Get, Parsed, Verb};
-pub use meta::{Key, Kind, Meta, Options};
+pub use meta::{Key, MetaCommand, Meta, Options};
 pub use reply::Reply;
 use words::Arguments;
 pub use words::Words;
@@ -45,11 +45,11 @@ pub fn parse(bytes: &[u8]) -> Parsed<'_> {
         b"decr" => arithmetic(words, Direction::Down),
         b"gat" => get_and_touch(words, Form::Plain, line),
         b"gats" => get_and_touch(words, Form::WithCas, line),
-        b"mg" => meta::parse(Kind::Get, words),
+        b"mg" => meta::parse(MetaCommand::Get, words),
         b"ms" => return meta::parse_set(words, bytes, data),
-        b"md" => meta::parse(Kind::Delete, words),
-        b"ma" => meta::parse(Kind::Arithmetic, words),
-        b"me" => meta::parse(Kind::Debug, words),
+        b"md" => meta::parse(MetaCommand::Delete, words),
+        b"ma" => meta::parse(MetaCommand::Arithmetic, words),
+        b"me" => meta::parse(MetaCommand::Debug, words),
         b"mn" => Command::Answer(b"MN\r\n"),
         b"delete" => delete(words),
         b"touch" => touch(words),

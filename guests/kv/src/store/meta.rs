@@ -9,7 +9,7 @@ use super::item::{FETCHED, Item, NIL, STALE, WON};
 use super::{Clock, Computed, OutputFull, Store, Stored};
 use crate::limits::MAX_KEY;
 use crate::number::{Digits, push};
-use crate::request::{Direction, Entry, Key, Kind, Meta, Verb};
+use crate::request::{Direction, Entry, Key, Meta, MetaCommand, Verb};
 
 const NOT_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
 const NO_MEMORY: &[u8] = b"SERVER_ERROR out of memory\r\n";
@@ -21,11 +21,11 @@ impl<C: Clock> Store<C> {
         let mut room = [0; MAX_KEY];
         let key = meta.key.bytes(&mut room);
         match meta.kind {
-            Kind::Get => return self.meta_get(meta, key, out),
-            Kind::Set => self.meta_set(meta, key, out),
-            Kind::Delete => self.meta_delete(meta, key, out),
-            Kind::Arithmetic => self.meta_arithmetic(meta, key, out),
-            Kind::Debug => self.meta_debug(meta.key, key, out),
+            MetaCommand::Get => return self.meta_get(meta, key, out),
+            MetaCommand::Set => self.meta_set(meta, key, out),
+            MetaCommand::Delete => self.meta_delete(meta, key, out),
+            MetaCommand::Arithmetic => self.meta_arithmetic(meta, key, out),
+            MetaCommand::Debug => self.meta_debug(meta.key, key, out),
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ mod tests;
 use std::time::Duration;
 
 use super::guest_bench::Exchange;
-use super::ping_pong::{Arm, Kind, PingPong, Where};
+use super::ping_pong::{Arm, PingPong, PingPongSpec, Where};
 use crate::goal::Goal;
 use crate::request::Depth;
 
@@ -92,7 +92,7 @@ static ARMS: [Arm; 7] = [
     ),
 ];
 
-static KIND: Kind = Kind {
+static KIND: PingPongSpec = PingPongSpec {
     image: "events",
     exchange: Exchange {
         times: "round",

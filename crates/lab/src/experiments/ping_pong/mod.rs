@@ -1,5 +1,5 @@
 //! Two threads that answer each other, in several places: what `events` and
-//! `tcp-rr` have in common. A [`Kind`] says what they exchange and where, a
+//! `tcp-rr` have in common. A [`PingPongSpec`] says what they exchange and where, a
 //! [`PingPong`] is one planned weighing of it.
 //!
 //! Arms in rotated order, each turn a machine of its own. QEMU's firmware takes
@@ -35,7 +35,7 @@ const RARE: f64 = 0.02;
 pub(crate) type Fill = fn(&Path) -> Result<&'static str, GuestFilesError>;
 
 /// What is exchanged, and where.
-pub(crate) struct Kind {
+pub(crate) struct PingPongSpec {
     /// Name of the image and of the experiment.
     pub(crate) image: &'static str,
     /// What the image says.
@@ -66,7 +66,7 @@ pub(crate) struct Kind {
 
 /// A planned weighing and what it has measured.
 pub(crate) struct PingPong {
-    pub(crate) kind: &'static Kind,
+    pub(crate) kind: &'static PingPongSpec,
     pub(crate) depth: Depth,
     pub(crate) image: String,
     pub(crate) turns: usize,
@@ -76,7 +76,7 @@ pub(crate) struct PingPong {
 
 impl PingPong {
     /// Planned for a depth; the image may be another than Tare's own.
-    pub(crate) fn new(kind: &'static Kind, depth: Depth, image: Option<String>) -> Self {
+    pub(crate) fn new(kind: &'static PingPongSpec, depth: Depth, image: Option<String>) -> Self {
         let (turns, exchanges) = (kind.sizes)(depth);
         Self {
             kind,

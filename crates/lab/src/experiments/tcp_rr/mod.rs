@@ -14,7 +14,7 @@ use tare_control::stats::Kvm;
 
 pub(crate) use self::linux::{GuestFilesError, print as print_transactions};
 use super::guest_bench::Exchange;
-use super::ping_pong::{Arm, Kind, PingPong, Where};
+use super::ping_pong::{Arm, PingPong, PingPongSpec, Where};
 use crate::goal::Goal;
 use crate::request::Depth;
 
@@ -108,7 +108,7 @@ static ARMS: [Arm; 8] = [
     },
 ];
 
-static KIND: Kind = Kind {
+static KIND: PingPongSpec = PingPongSpec {
     image: "tcp-rr",
     exchange: Exchange {
         times: "rr",

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use tare_policy::coalesce::{Coalescer, Kind, Settings};
+use tare_policy::coalesce::{Coalescer, RequestKind, Settings};
 use tare_simdisk::Load;
 
 /// Decisions of a sample.
@@ -55,16 +55,16 @@ pub(super) fn worst_cases() -> Vec<WorstCase> {
 /// 32 reads in flight, one completion in 100 ns.
 pub(super) fn decision_ns() -> f64 {
     let mut coalescer = Coalescer::new(Settings::default());
-    (0..32).for_each(|_| coalescer.submitted(Kind::Read));
+    (0..32).for_each(|_| coalescer.submitted(RequestKind::Read));
     let mut now_ns = 1_000_000_000;
     let mut one = || {
         now_ns += 100;
         let _ = black_box(coalescer.completed(
             black_box(now_ns),
-            black_box(Kind::Read),
+            black_box(RequestKind::Read),
             black_box(3_200),
         ));
-        coalescer.submitted(Kind::Read);
+        coalescer.submitted(RequestKind::Read);
     };
     // Two epochs settle the ratio, mostly in the first sample.
     (0..DECISIONS).for_each(|_| one());

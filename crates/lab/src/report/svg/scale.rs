@@ -3,7 +3,7 @@
 /// A linear or logarithmic axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
-    kind: Kind,
+    kind: ScaleKind,
     from: f64,
     to: f64,
     /// Position of `from` and of `to`.
@@ -11,7 +11,7 @@ pub(crate) struct Scale {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ScaleKind {
     Linear,
     Log,
 }
@@ -21,7 +21,7 @@ impl Scale {
     pub(crate) fn linear(from: f64, to: f64, ends: (f64, f64)) -> Self {
         let to = if to > from { to } else { from + 1.0 };
         Self {
-            kind: Kind::Linear,
+            kind: ScaleKind::Linear,
             from,
             to,
             ends,
@@ -36,7 +36,7 @@ impl Scale {
         let from = from.unwrap_or(least);
         let to = steps(greatest.max(least)).find(|v| *v >= greatest && *v > from);
         Self {
-            kind: Kind::Log,
+            kind: ScaleKind::Log,
             from,
             to: to.unwrap_or(from * 10.0),
             ends,
@@ -46,8 +46,8 @@ impl Scale {
     /// Where `value` is.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let part = match self.kind {
-            Kind::Linear => (value - self.from) / (self.to - self.from),
-            Kind::Log => (value.max(self.from) / self.from).ln() / (self.to / self.from).ln(),
+            ScaleKind::Linear => (value - self.from) / (self.to - self.from),
+            ScaleKind::Log => (value.max(self.from) / self.from).ln() / (self.to / self.from).ln(),
         };
         self.ends.0 + part * (self.ends.1 - self.ends.0)
     }
@@ -55,8 +55,8 @@ impl Scale {
     /// Round values on the axis, about `count` of them.
     pub(crate) fn ticks(&self, count: usize) -> Vec<f64> {
         match self.kind {
-            Kind::Linear => self.linear_ticks(count),
-            Kind::Log => self.log_ticks(count),
+            ScaleKind::Linear => self.linear_ticks(count),
+            ScaleKind::Log => self.log_ticks(count),
         }
     }
 

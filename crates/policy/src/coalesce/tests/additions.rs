@@ -57,7 +57,11 @@ fn holds_are_no_longer_than_completions_come_in_the_longest_hold() {
 
 #[test]
 fn urgent_requests_are_delivered_in_the_middle_of_a_hold() {
-    for kind in [Kind::Flush, Kind::WriteThrough, Kind::Control] {
+    for kind in [
+        RequestKind::Flush,
+        RequestKind::WriteThrough,
+        RequestKind::Control,
+    ] {
         let mut steady = deep();
         assert_eq!(steady.turn(), Decision::Hold);
         steady.coalescer.submitted(kind);
@@ -75,21 +79,21 @@ fn urgent_requests_are_delivered_in_the_middle_of_a_hold() {
 #[test]
 fn a_lone_read_beside_deep_writes_is_urgent() {
     let mut steady = Loop::new(Settings::default(), 0, 5 * US);
-    steady.kind = Kind::Write;
+    steady.kind = RequestKind::Write;
     steady.submit(64);
     steady.delivered(100_000);
     assert_eq!(steady.coalescer.ratio().skip_up(), 8);
     for reads in 1..=4 {
         while steady.turn() == Decision::Hold {}
-        (0..reads).for_each(|_| steady.coalescer.submitted(Kind::Read));
+        (0..reads).for_each(|_| steady.coalescer.submitted(RequestKind::Read));
         let decision = steady
             .coalescer
-            .completed(steady.now_ns, Kind::Read, LONG_NS);
+            .completed(steady.now_ns, RequestKind::Read, LONG_NS);
         assert_eq!(decision == Decision::Deliver, reads < 4, "{reads} reads");
         for _ in 1..reads {
             let _ = steady
                 .coalescer
-                .completed(steady.now_ns, Kind::Read, LONG_NS);
+                .completed(steady.now_ns, RequestKind::Read, LONG_NS);
         }
     }
 }
@@ -99,16 +103,16 @@ fn a_lone_write_is_urgent_only_while_its_driver_flushes() {
     let mut steady = deep();
     let write = |steady: &mut Loop| {
         while steady.turn() == Decision::Hold {}
-        steady.coalescer.submitted(Kind::Write);
+        steady.coalescer.submitted(RequestKind::Write);
         steady
             .coalescer
-            .completed(steady.now_ns, Kind::Write, LONG_NS)
+            .completed(steady.now_ns, RequestKind::Write, LONG_NS)
     };
     assert_eq!(write(&mut steady), Decision::Hold);
-    steady.coalescer.submitted(Kind::Flush);
+    steady.coalescer.submitted(RequestKind::Flush);
     let flushed = steady
         .coalescer
-        .completed(steady.now_ns, Kind::Flush, LONG_NS);
+        .completed(steady.now_ns, RequestKind::Flush, LONG_NS);
     assert_eq!(flushed, Decision::Deliver);
     assert_eq!(write(&mut steady), Decision::Deliver);
     // 200 ms on, in the next epoch, it still is; two epochs on it is not.
@@ -122,10 +126,10 @@ fn a_lone_write_is_urgent_only_while_its_driver_flushes() {
 fn a_flush_on_another_queue_makes_a_lone_write_urgent() {
     let mut steady = deep();
     steady.coalescer.flushed_elsewhere();
-    steady.coalescer.submitted(Kind::Write);
+    steady.coalescer.submitted(RequestKind::Write);
     let decision = steady
         .coalescer
-        .completed(steady.now_ns, Kind::Write, LONG_NS);
+        .completed(steady.now_ns, RequestKind::Write, LONG_NS);
     assert_eq!(decision, Decision::Deliver);
 }
 
@@ -136,7 +140,7 @@ fn a_burst_that_ends_drains_without_waiting_for_the_deadline() {
     for left in (1..=64).rev() {
         let decision = steady
             .coalescer
-            .completed(steady.now_ns, Kind::Read, LONG_NS);
+            .completed(steady.now_ns, RequestKind::Read, LONG_NS);
         since_delivery = if decision == Decision::Deliver {
             0
         } else {
@@ -183,17 +187,17 @@ fn depth_one_is_never_held_however_fast() {
 #[test]
 fn reaping_in_batches_does_not_make_a_load_look_lighter() {
     let mut coalescer = Coalescer::new(Settings::default());
-    (0..64).for_each(|_| coalescer.submitted(Kind::Read));
+    (0..64).for_each(|_| coalescer.submitted(RequestKind::Read));
     let mut now_ns = 0;
     for _ in 0..20_000 {
         now_ns += 80 * US;
         let mut wanted = Decision::Hold;
         for _ in 0..16 {
-            wanted = wanted.or(coalescer.completed(now_ns, Kind::Read, LONG_NS));
+            wanted = wanted.or(coalescer.completed(now_ns, RequestKind::Read, LONG_NS));
         }
         assert_eq!(wanted, Decision::Deliver);
         coalescer.caught_up(now_ns);
-        (0..16).for_each(|_| coalescer.submitted(Kind::Read));
+        (0..16).for_each(|_| coalescer.submitted(RequestKind::Read));
     }
     assert_eq!(coalescer.ratio().skip_up(), 8);
     assert_eq!(coalescer.deadline(), None);
@@ -223,7 +227,7 @@ fn a_driver_that_sees_held_completions_does_not_make_a_load_look_deeper() {
         polling.now_ns += polling.gap_ns;
         let _ = polling
             .coalescer
-            .completed(polling.now_ns, Kind::Read, LONG_NS);
+            .completed(polling.now_ns, RequestKind::Read, LONG_NS);
         polling.submit(1);
     }
     assert_eq!(polling.coalescer.ratio().permille(), 250);
@@ -252,8 +256,11 @@ fn off_delivers_everything_and_still_counts() {
 fn a_fixed_ratio_holds_whoever_waits_but_not_beyond_the_deadline() {
     let fixed = Mode::Fixed(Ratio::new(1, 8).unwrap());
     let mut coalescer = Coalescer::new(Settings::with_mode(fixed));
-    coalescer.submitted(Kind::Flush);
-    assert_eq!(coalescer.completed(5, Kind::Flush, LONG_NS), Decision::Hold);
+    coalescer.submitted(RequestKind::Flush);
+    assert_eq!(
+        coalescer.completed(5, RequestKind::Flush, LONG_NS),
+        Decision::Hold
+    );
     assert_eq!(coalescer.deadline(), Some(5 + MS));
     assert_eq!(coalescer.expired(5 + MS), Decision::Deliver);
     let mut steady = Loop::new(Settings::with_mode(fixed), 32, 5 * US);
@@ -291,7 +298,7 @@ fn a_reset_forgets_requests_and_keeps_counters() {
 fn a_completion_that_was_never_submitted_is_counted_and_delivered() {
     let mut coalescer = Coalescer::new(Settings::default());
     assert_eq!(
-        coalescer.completed(1, Kind::Read, LONG_NS),
+        coalescer.completed(1, RequestKind::Read, LONG_NS),
         Decision::Deliver
     );
     assert_eq!(coalescer.counters().unmatched, 1);

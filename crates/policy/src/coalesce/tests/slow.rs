@@ -51,11 +51,15 @@ impl Slow {
         let held = self.coalescer.held();
         if answers == Some(&at_ns) {
             self.answers.pop_front();
-            self.coalescer.submitted(Kind::Read);
+            self.coalescer.submitted(RequestKind::Read);
             self.disk.push_back(self.now_ns + self.latency_ns);
         } else if completes == Some(&at_ns) {
             self.disk.pop_front();
-            if self.coalescer.completed(self.now_ns, Kind::Read, LONG_NS) == Decision::Deliver {
+            if self
+                .coalescer
+                .completed(self.now_ns, RequestKind::Read, LONG_NS)
+                == Decision::Deliver
+            {
                 self.told(held + 1);
             }
         } else {
