@@ -88,7 +88,7 @@ pub(crate) fn run(soak: &Soak) -> Result<()> {
         let mut seen = Seen::default();
         let end = Instant::now() + Duration::from_secs(soak.seconds);
         while Instant::now() < end {
-            let machine = Machine::start(&programs, place.path(), cpus, seen.machines + 1)?;
+            let machine = SoakMachine::start(&programs, place.path(), cpus, seen.machines + 1)?;
             machine.live(end, &mut seen)?;
         }
         println!("soak on {cpus} vCPUs: {seen:?}");
@@ -155,7 +155,7 @@ fn disks() -> Result<()> {
     shell::run(rounds.env("TARE_SOAK", "1").env("TARE_REQUIRE_KVM", "1"))
 }
 
-struct Machine<'a> {
+struct SoakMachine<'a> {
     tare: PathBuf,
     place: &'a Path,
     name: String,
@@ -163,7 +163,7 @@ struct Machine<'a> {
     child: Child,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> SoakMachine<'a> {
     fn start(programs: &Path, place: &'a Path, cpus: u32, seed: u64) -> Result<Self> {
         let name = format!("soak-{cpus}-{seed}");
         let (fast, slow) = (place.join("fast.img"), place.join("slow.img"));
@@ -295,7 +295,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-impl Drop for Machine<'_> {
+impl Drop for SoakMachine<'_> {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -70,12 +70,12 @@ fn ready_with(program: &str) -> Option<(MutexGuard<'static, ()>, PathBuf)> {
 }
 
 /// A machine of Tare's in the background, stopped when dropped.
-struct Machine<'a> {
+struct RunningMachine<'a> {
     place: &'a Place,
     name: String,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> RunningMachine<'a> {
     /// Starts the image with these words, and waits until it does what it should.
     fn start(place: &'a Place, image: &Path, cmdline: &str, more: &[&str]) -> Self {
         let name = format!("storm-{}", place.run_directories().len());
@@ -106,7 +106,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-impl Drop for Machine<'_> {
+impl Drop for RunningMachine<'_> {
     fn drop(&mut self) {
         self.place.run(&["stop", &self.name, "--time", "2"]);
     }
@@ -300,7 +300,7 @@ fn tare_case(cmdline: &str, more: &[&str], cause: &str) {
         return;
     };
     let place = Place::new();
-    let machine = Machine::start(&place, &image, cmdline, more);
+    let machine = RunningMachine::start(&place, &image, cmdline, more);
     expect_cause(&place, &machine.name, cause);
 }
 
@@ -383,7 +383,7 @@ fn why_names_halt_polling_that_loses() {
     let place = Place::new();
     // Two waits within the window make it grow, one beyond it wastes it.
     let words = "mode=sleep us=4000,4000,20000";
-    let machine = Machine::start(&place, &image, words, &["--halt", "poll=5000000"]);
+    let machine = RunningMachine::start(&place, &image, words, &["--halt", "poll=5000000"]);
     // KVM does not poll while another task wants the CPU.
     for _ in 0..ATTEMPTS {
         let told = why(&place, &machine.name);
@@ -408,7 +408,7 @@ fn why_names_interrupts_of_a_device() {
     let place = Place::new();
     let port = free_port();
     let forward = format!("{port}:9/udp");
-    let machine = Machine::start(&place, &image, "mode=net", &["-p", &forward]);
+    let machine = RunningMachine::start(&place, &image, "mode=net", &["-p", &forward]);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let _packets = Meanwhile::new(move || {
         socket.send_to(&[0; 32], ("127.0.0.1", port)).ok();
@@ -427,7 +427,7 @@ fn why_names_a_busy_thread_of_the_monitor() {
         return;
     };
     let place = Place::new();
-    let machine = Machine::start(&place, &image, "mode=quiet", &[]);
+    let machine = RunningMachine::start(&place, &image, "mode=quiet", &[]);
     let socket = place.run_root().join(&machine.name).join("control.sock");
     let mut client = tare_control::client::Client::new(socket);
     let _asking = Meanwhile::new(move || {
@@ -442,7 +442,7 @@ fn why_names_a_vcpu_that_waits_for_a_cpu() {
         return;
     };
     let place = Place::new();
-    let machine = Machine::start(&place, &image, "mode=spin", &[]);
+    let machine = RunningMachine::start(&place, &image, "mode=spin", &[]);
     machine.vcpus().into_iter().for_each(|tid| pin(tid, 0));
     let _hogs = [Hog::new(0), Hog::new(0), Hog::new(0)];
     let told = why(&place, &machine.name);
@@ -461,7 +461,7 @@ fn why_names_vcpus_pinned_on_top_of_each_other() {
         return;
     }
     let place = Place::new();
-    let machine = Machine::start(&place, &image, "mode=spin", &["--cpus", "3"]);
+    let machine = RunningMachine::start(&place, &image, "mode=spin", &["--cpus", "3"]);
     machine.vcpus().into_iter().for_each(|tid| pin(tid, 1));
     expect_cause(&place, &machine.name, "pinned_together");
 }
@@ -493,7 +493,7 @@ fn prices_are_from_a_run_of_vmexit_and_said_to_be() {
         return;
     };
     let place = Place::new();
-    let machine = Machine::start(&place, &image, "mode=exit kind=pio_in_user", &[]);
+    let machine = RunningMachine::start(&place, &image, "mode=exit kind=pio_in_user", &[]);
     let summary = |experiment: &str| {
         let figure = |name: &str, ns: f64| {
             serde_json::json!({"name": format!("exit_ns.{name}"), "unit": "ns",
@@ -538,7 +538,7 @@ fn a_machine_that_ends_meanwhile_is_reported_until_then() {
         return;
     };
     let place = Place::new();
-    let machine = Machine::start(&place, &image, "mode=spin", &[]);
+    let machine = RunningMachine::start(&place, &image, "mode=spin", &[]);
     let watching = place.tare(&["why", &machine.name, "--seconds", "30"]);
     let watching = { watching }.spawn().unwrap();
     until_it_watches(&watching);
@@ -556,7 +556,7 @@ fn top_prints_a_table_where_there_is_no_terminal() {
         return;
     };
     let place = Place::new();
-    let machine = Machine::start(&place, &image, "mode=spin", &[]);
+    let machine = RunningMachine::start(&place, &image, "mode=spin", &[]);
     let ended = place.run(&["top", "--once", "--sort", "cpu"]);
     ended.expect(0, "TOP CAUSE");
     let line = ended
@@ -599,7 +599,7 @@ fn top_draws_on_a_terminal_and_puts_it_back() {
         return;
     };
     let place = Place::new();
-    let machine = Machine::start(&place, &image, "mode=spin", &[]);
+    let machine = RunningMachine::start(&place, &image, "mode=spin", &[]);
     for end in [b"q".as_slice(), b"\x03"] {
         let written = top_on_a_terminal(&place, &[b"n", b"h", b" ", end]);
         let text = String::from_utf8_lossy(&written);

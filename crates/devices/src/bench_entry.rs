@@ -18,7 +18,7 @@ use crate::net::{
     HEADER_LEN, Link, LinkError, LinkFeatures, LinkOffload, Net, NetHeader, NetSettings, RX,
     RxFrame, TX,
 };
-use crate::virtio::driver::{Driver, Machine, Ring};
+use crate::virtio::driver::{Driver, MockMachine, Ring};
 
 const BUFFER: u64 = 0x8_0000;
 const BUFFER_LEN: u32 = 2048;
@@ -69,7 +69,7 @@ impl Link for Endless {
 }
 
 /// A machine with a started network device.
-pub struct NetBench(Machine<Net<Endless>>);
+pub struct NetBench(MockMachine<Net<Endless>>);
 
 /// The driver's rings of a [`NetBench`].
 pub struct NetRings<'m> {
@@ -92,7 +92,7 @@ impl NetBench {
             room: vec![0; 1514],
             left: 0,
         };
-        Self(Machine::new(Net::new(settings, link)))
+        Self(MockMachine::new(Net::new(settings, link)))
     }
 
     /// Starts the device as a driver does; `None` if that fails.
@@ -179,7 +179,7 @@ const STATUS: u64 = 0x8_1000;
 const DATA: u64 = 0x9_0000;
 
 /// A machine with a started disk.
-pub struct BlkBench(Machine<Blk>);
+pub struct BlkBench(MockMachine<Blk>);
 
 /// The driver's ring of a [`BlkBench`].
 pub struct BlkRing<'m> {
@@ -202,7 +202,7 @@ impl BlkBench {
         };
         let engine = Box::<Idle>::default();
         let device = Blk::new(settings, disk, engine, Box::new(MonotonicClock));
-        Some(Self(Machine::new(device)))
+        Some(Self(MockMachine::new(device)))
     }
 
     /// Starts the device as a driver does; `None` if that fails.

@@ -20,11 +20,11 @@ use crate::net::{
 };
 use crate::rng::{Entropy, Rng};
 use crate::virtio::VirtioDevice;
-use crate::virtio::driver::{Driver, MEMORY_LEN, Machine, put};
+use crate::virtio::driver::{Driver, MEMORY_LEN, MockMachine, put};
 
 /// Configuration space by ports and by memory, BARs and MSI-X, in any order.
 pub fn pci_config(input: &[u8]) {
-    let machine = Machine::new(Rng::new(Pattern));
+    let machine = MockMachine::new(Rng::new(Pattern));
     play(&machine, &mut Input(input));
 }
 
@@ -126,7 +126,7 @@ fn memory_file(len: u64) -> Option<std::fs::File> {
 
 /// Features and queue sizes are the input's choice; then anything.
 fn start_and_play<D: VirtioDevice + 'static>(device: D, input: &mut Input<'_>) {
-    let machine = Machine::new(device);
+    let machine = MockMachine::new(device);
     let driver = Driver::new(&machine);
     let offered = driver.offered();
     let dropped = u64::from(input.word()) | u64::from(input.byte()) << 24;
@@ -151,7 +151,7 @@ fn offer(ring: &mut crate::virtio::driver::Ring<'_>, input: &mut Input<'_>) {
 }
 
 /// Runs operations to the end of the input.
-fn play<D: VirtioDevice + 'static>(machine: &Machine<D>, input: &mut Input<'_>) {
+fn play<D: VirtioDevice + 'static>(machine: &MockMachine<D>, input: &mut Input<'_>) {
     let bar = machine.io(|device| device.notify_address(0)).unwrap_or(0) & !0x7fff;
     while !input.is_empty() {
         let operation = input.byte();

@@ -36,7 +36,7 @@ use crate::vcpu::VcpuLoop;
 use crate::wiring::eventfd;
 
 /// A machine ready to run.
-pub(crate) struct Machine {
+pub(crate) struct AssembledMachine {
     pub(crate) vcpus: Vec<VcpuLoop>,
     pub(crate) kick_handles: Vec<KickHandle>,
     pub(crate) io: IoLoop,
@@ -54,7 +54,7 @@ pub(crate) struct Control {
     pub(crate) started: Instant,
 }
 
-impl Machine {
+impl AssembledMachine {
     /// Builds it.
     pub(crate) fn build(
         setup: &mut Setup,

@@ -22,7 +22,7 @@ use crate::confine::{ConfineError, Files, OnViolation, Role};
 use crate::console::terminal;
 use crate::exit_reason::{ExitReason, ShutdownHandle};
 use crate::inherit::{Inherited, borrow};
-use crate::machine::{Control, Machine};
+use crate::machine::{AssembledMachine, Control};
 use crate::start::{Setup, Sources, StartError, failed_to, read_config};
 use crate::vcpu::settle;
 use crate::wiring::eventfd;
@@ -151,21 +151,21 @@ fn build(
     setup: &mut Setup,
     sources: Sources,
     started: Instant,
-) -> Result<(Machine, Control), StartError> {
+) -> Result<(AssembledMachine, Control), StartError> {
     signals::install().map_err(failed_to("handle signals"))?;
     let control = Control {
         shutdown: ShutdownHandle::new(eventfd()?),
         stop: Arc::new(AtomicBool::new(false)),
         started,
     };
-    let machine = Machine::build(setup, sources, &control)?;
+    let machine = AssembledMachine::build(setup, sources, &control)?;
     Ok((machine, control))
 }
 
 fn run_machine(
     setup: &Setup,
     removable: Removable<'_>,
-    mut machine: Machine,
+    mut machine: AssembledMachine,
     control: &Control,
 ) -> Result<ExitReason, StartError> {
     let shutdown = &control.shutdown;

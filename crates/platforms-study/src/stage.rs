@@ -10,7 +10,7 @@ use tare_platform::cgroup::{self, CgroupError, Groups};
 use tare_platform::container::{Containers, Limits};
 use tare_platform::engine::Engine;
 use tare_platform::journal::{Change, JournalError};
-use tare_platform::machine::{Inside, Machine};
+use tare_platform::machine::{BootedMachine, Inside};
 use tare_platform::pin::{Pins, PlacementError};
 use tare_platform::root::{RootError, Site};
 use tare_platform::workload::Form;
@@ -62,7 +62,7 @@ impl Watch for Booting<'_> {
 
 /// All platforms. Dropping it undoes what it did: machines first, then the journal.
 pub(crate) struct Stage {
-    machines: BTreeMap<u32, Machine>,
+    machines: BTreeMap<u32, BootedMachine>,
     groups: BTreeMap<Place, Groups>,
     containers: Option<Containers>,
     observer: Option<Observer>,
@@ -202,7 +202,7 @@ impl Stage {
 
     /// Boots the machine of a size, frozen until its turn.
     pub(crate) fn boot(&mut self, size: u32, interrupt: &Interrupt) -> Result<(), StepError> {
-        let machine = Machine::start(
+        let machine = BootedMachine::start(
             &mut self.journal,
             &self.tare,
             &self.root,

@@ -16,9 +16,9 @@ const IDLE: &str = "TARE_TEST_IDLE_MACHINE";
 const FEW: usize = 24;
 
 /// A process with a machine whose vCPU halts for good.
-struct Machine(Child);
+struct IdleMachine(Child);
 
-impl Machine {
+impl IdleMachine {
     /// `None` without KVM.
     fn start() -> Option<Self> {
         let child = Command::new(std::env::current_exe().unwrap())
@@ -35,14 +35,14 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for IdleMachine {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Not a test of its own: the process of a [`Machine`].
+/// Not a test of its own: the process of an [`IdleMachine`].
 #[test]
 fn an_idle_machine() {
     if std::env::var_os(IDLE).is_none() {
@@ -91,7 +91,7 @@ fn reads_of(vms: &[Vm]) -> Option<(u64, u64)> {
 fn a_look_at_many_machines_reads_as_often_as_at_few() {
     let number = std::env::var("TARE_TEST_MACHINES").ok();
     let number = number.map_or(FEW, |number| number.parse().unwrap());
-    let machines: Vec<_> = (0..number).map_while(|_| Machine::start()).collect();
+    let machines: Vec<_> = (0..number).map_while(|_| IdleMachine::start()).collect();
     if machines.len() < number {
         support::skip::<()>("no KVM for many machines");
         return;

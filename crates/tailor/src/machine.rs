@@ -56,7 +56,7 @@ pub fn machine_type(target: Target) -> MachineType {
 
 /// What a machine is made of.
 #[derive(Debug)]
-pub struct Machine<'a> {
+pub struct ProofMachine<'a> {
     /// The bzImage.
     pub kernel: &'a Path,
     /// Its initramfs.
@@ -103,7 +103,7 @@ pub struct Running {
     pub port: Option<u16>,
 }
 
-impl Machine<'_> {
+impl ProofMachine<'_> {
     /// Starts it.
     pub fn start(&self) -> Result<Running, MachineError> {
         let file = |path: &Path, source| MachineError::File {

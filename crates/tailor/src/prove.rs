@@ -19,7 +19,7 @@ use tare_rootfs::modules::Module;
 use tare_rootfs::{cpio, guest};
 
 use crate::check::Check;
-use crate::machine::{Execution, Machine, MachineError, Running};
+use crate::machine::{Execution, MachineError, ProofMachine, Running};
 use crate::root::Application;
 use crate::{check, machine};
 
@@ -133,7 +133,7 @@ pub fn prove(
     }
     let initramfs = initramfs(application, modules, terms)?;
     let begin = Instant::now();
-    let mut running = Machine {
+    let mut running = ProofMachine {
         kernel,
         initramfs: &initramfs,
         words: "",
@@ -361,7 +361,7 @@ pub fn weigh_boot(
     console: &Path,
 ) -> Result<Option<Figures>, ProveError> {
     let initramfs = initramfs(application, modules, terms)?;
-    let mut running = Machine {
+    let mut running = ProofMachine {
         kernel,
         initramfs: &initramfs,
         words: "quiet",

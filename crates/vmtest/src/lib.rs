@@ -1,6 +1,6 @@
 //! The test kit: what a test needs of the computer ([`kvm`], [`image`], [`installed`]), what it
 //! does where that is missing ([`skip`], [`lacks`]), waiting ([`eventually`]), and machines in
-//! QEMU whose output is read ([`Machine`]). A test dependency only.
+//! QEMU whose output is read ([`TestMachine`]). A test dependency only.
 //!
 //! Images are found where `cargo xtask guests` leaves them
 //! (`target/x86_64-unknown-none/guest/`), or in `TARE_IMAGES`.
@@ -20,6 +20,6 @@ mod wait;
 pub use files::files_below;
 pub use image::{ImageError, built_image, image};
 pub use needs::{free_port, installed, kvm, lacks, or_skip, skip};
-pub use run::{Machine, Outcome, RunError};
+pub use run::{Outcome, RunError, TestMachine};
 pub use tare_qemu::{Accelerator, MachineType};
 pub use wait::eventually;

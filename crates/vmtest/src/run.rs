@@ -13,7 +13,7 @@ const MEMORY_MIB: u32 = 64;
 
 /// A machine to run an image in.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct TestMachine {
     image: PathBuf,
     machine_type: MachineType,
     accelerator: Accelerator,
@@ -53,7 +53,7 @@ pub enum RunError {
     Wait(#[source] std::io::Error),
 }
 
-impl Machine {
+impl TestMachine {
     /// A machine with 64 MiB and one CPU.
     pub fn new(image: &Path, machine_type: MachineType, accelerator: Accelerator) -> Self {
         Self {

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use tare_abi::exit::GuestExit;
-use tare_vmtest::{Accelerator, Machine, MachineType, Outcome, RunError, image, or_skip};
+use tare_vmtest::{Accelerator, MachineType, Outcome, RunError, TestMachine, image, or_skip};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -20,7 +20,7 @@ fn run(
     cmdline: &str,
 ) -> Option<Outcome> {
     let image = or_skip(image("selftest"))?;
-    let machine = Machine::new(&image, machine_type, accelerator)
+    let machine = TestMachine::new(&image, machine_type, accelerator)
         .cpus(cpus)
         .cmdline(cmdline)
         .argument("-nic")
@@ -253,7 +253,7 @@ fn serves(machine_type: MachineType, accelerator: Accelerator, device: &str) {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let port = free.map_or(0, |address| address.port());
     let qmp = std::env::temp_dir().join(format!("tare-{}-{port}.qmp", std::process::id()));
-    let machine = Machine::new(&image, machine_type, accelerator)
+    let machine = TestMachine::new(&image, machine_type, accelerator)
         .argument("-netdev")
         .argument(&format!("user,id=net,hostfwd=tcp:127.0.0.1:{port}-:80"))
         .argument("-device")

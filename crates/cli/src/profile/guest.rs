@@ -28,7 +28,7 @@ use super::output::OutFile;
 use super::plan::Plan;
 use crate::failure::{Explain, Failure, RunOutcome};
 use crate::warn;
-use machine::Machine;
+use machine::ProfiledMachine;
 
 /// The guest's memory, MiB, and what its files may take of it.
 const MEMORY_MIB: u32 = 1536;
@@ -145,7 +145,7 @@ impl Guest {
         })?;
         tree.insert(OBSERVER, observer).map_err(GuestError::from)?;
         let initramfs = cpio::pack(&tree)?;
-        let machine = Machine::start(&self.kernel, &initramfs, MEMORY_MIB, plan)?;
+        let machine = ProfiledMachine::start(&self.kernel, &initramfs, MEMORY_MIB, plan)?;
         let mut finds = machine.finish()?.map_err(InGuestError::Nothing)?;
         match finds.remove(FAILURE) {
             None => Ok(finds),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::support::Place;
-use super::{Machine, expect_covered, found, ready, ready_with};
+use super::{RunningMachine, expect_covered, found, ready, ready_with};
 
 /// Machines that tick; with TARE_SOAK=1 as many as issue reports had.
 const SOME: usize = 6;
@@ -46,7 +46,7 @@ fn each_of_many_machines_has_its_own_rate() {
     let place = Place::new();
     let words = format!("mode=tick hz={HZ}");
     let machines: Vec<_> = (0..number)
-        .map(|_| Machine::start(&place, &image, &words, &["--memory", "32M"]))
+        .map(|_| RunningMachine::start(&place, &image, &words, &["--memory", "32M"]))
         .collect();
     let ended = place.run(&["why", "--seconds", "4", "--json"]);
     ended.expect(0, "\"schema\": 1");
@@ -76,7 +76,7 @@ fn without_bpf_a_storm_is_told_as_unknown() {
     };
     let place = Place::new();
     let words = "mode=exit kind=cpuid";
-    let machine = Machine::start(&place, &image, words, &[]);
+    let machine = RunningMachine::start(&place, &image, words, &[]);
     let mut command = std::process::Command::new("setpriv");
     command.args(["--bounding-set", "-bpf,-perfmon,-sys_admin"]);
     command.args([env!("CARGO_BIN_EXE_tare"), "why", &machine.name]);

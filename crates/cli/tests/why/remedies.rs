@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::qemu::Qemu;
 use super::support::Place;
-use super::{Hog, Machine, expect_cause, found, pin, ready, ready_with, vcpus_share, why};
+use super::{Hog, RunningMachine, expect_cause, found, pin, ready, ready_with, vcpus_share, why};
 
 /// The shell's lines of a remedy, each after the colon behind its effect.
 pub(super) fn lines(found: &Value) -> Vec<String> {
@@ -47,7 +47,7 @@ fn the_command_against_steal_lets_a_pinned_vcpu_use_every_cpu() {
         return;
     };
     let place = Place::new();
-    let machine = Machine::start(&place, &image, "mode=spin", &[]);
+    let machine = RunningMachine::start(&place, &image, "mode=spin", &[]);
     machine.vcpus().into_iter().for_each(|tid| pin(tid, 0));
     let _hog = Hog::new(0);
     let before = expect_cause(&place, &machine.name, "steal");
@@ -65,7 +65,7 @@ fn the_command_against_vcpus_that_share_a_cpu_parts_them() {
         return;
     };
     let place = Place::new();
-    let machine = Machine::start(&place, &image, "mode=spin", &["--cpus", "2"]);
+    let machine = RunningMachine::start(&place, &image, "mode=spin", &["--cpus", "2"]);
     machine.vcpus().into_iter().for_each(|tid| pin(tid, 1));
     let before = why(&place, &machine.name);
     let Some(together) = found(&before, "pinned_together") else {
@@ -87,7 +87,7 @@ fn the_commands_against_halt_polling_end_it() {
     };
     let place = Place::new();
     let words = "mode=sleep us=4000,4000,20000";
-    let machine = Machine::start(&place, &image, words, &["--halt", "poll=5000000"]);
+    let machine = RunningMachine::start(&place, &image, words, &["--halt", "poll=5000000"]);
     let polls = |told: &Value| vcpus_share(told, |t| &t["vcpu"]["halts"]["polls_attempted"]);
     let told = why(&place, &machine.name);
     let Some(loses) = found(&told, "polling_loses") else {

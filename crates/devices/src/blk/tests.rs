@@ -14,7 +14,9 @@ use tare_policy::coalesce::{Mode, Settings};
 use super::*;
 use crate::clock::TestClock;
 use crate::virtio::Progress;
-use crate::virtio::driver::{BUFFERS, Driver, Machine, Ring as DriverRing, WRITE, get, put, take};
+use crate::virtio::driver::{
+    BUFFERS, Driver, MockMachine, Ring as DriverRing, WRITE, get, put, take,
+};
 
 mod bad_requests;
 mod cache;
@@ -73,9 +75,9 @@ fn uring(file: &File) -> Option<Box<dyn IoEngine>> {
     }
 }
 
-fn machine_with(settings: BlkSettings, file: &File, engine: Box<dyn IoEngine>) -> Machine<Blk> {
+fn machine_with(settings: BlkSettings, file: &File, engine: Box<dyn IoEngine>) -> MockMachine<Blk> {
     let disk = disk(file, Access::ReadWrite);
-    Machine::new(Blk::new(settings, disk, engine, Box::new(MonotonicClock)))
+    MockMachine::new(Blk::new(settings, disk, engine, Box::new(MonotonicClock)))
 }
 
 /// One request with its own header, data and status.
@@ -99,7 +101,7 @@ impl Wanted {
         }
     }
 
-    fn offer(self, machine: &Machine<Blk>, ring: &mut DriverRing<'_>) {
+    fn offer(self, machine: &MockMachine<Blk>, ring: &mut DriverRing<'_>) {
         // Headers lie beside their status.
         let header = self.status + 0x10;
         put_header(machine, header, self.kind, self.sector);
@@ -117,7 +119,7 @@ impl Wanted {
     }
 }
 
-fn put_header(machine: &Machine<Blk>, at: u64, kind: u32, sector: u64) {
+fn put_header(machine: &MockMachine<Blk>, at: u64, kind: u32, sector: u64) {
     let mut header = kind.to_le_bytes().to_vec();
     header.extend_from_slice(&[0; 4]);
     header.extend_from_slice(&sector.to_le_bytes());
@@ -125,7 +127,7 @@ fn put_header(machine: &Machine<Blk>, at: u64, kind: u32, sector: u64) {
 }
 
 /// Offers 32 reads of 4 KiB each, one behind the other on the disk and in memory.
-fn offer_deep_reads(machine: &Machine<Blk>, ring: &mut DriverRing<'_>) {
+fn offer_deep_reads(machine: &MockMachine<Blk>, ring: &mut DriverRing<'_>) {
     for n in 0..32 {
         Wanted {
             data: DATA + n * 4096,
@@ -141,7 +143,12 @@ fn offer_deep_reads(machine: &Machine<Blk>, ring: &mut DriverRing<'_>) {
 const MOST_TURNS: usize = 30_000;
 
 /// Lets the device work until `count` more requests are used.
-fn serve(machine: &Machine<Blk>, ring: &mut DriverRing<'_>, queue: u16, count: usize) -> Vec<u32> {
+fn serve(
+    machine: &MockMachine<Blk>,
+    ring: &mut DriverRing<'_>,
+    queue: u16,
+    count: usize,
+) -> Vec<u32> {
     let mut found = Vec::new();
     let _ = machine.io(|device| device.notified(queue));
     for _ in 0..MOST_TURNS {
@@ -156,7 +163,7 @@ fn serve(machine: &Machine<Blk>, ring: &mut DriverRing<'_>, queue: u16, count: u
 }
 
 /// A machine whose engine ends operations when the test says so.
-fn held(settings: BlkSettings) -> (Machine<Blk>, Arc<Mutex<Gate>>) {
+fn held(settings: BlkSettings) -> (MockMachine<Blk>, Arc<Mutex<Gate>>) {
     let file = file();
     let gate = Arc::<Mutex<Gate>>::default();
     let engine = Held {
@@ -167,7 +174,7 @@ fn held(settings: BlkSettings) -> (Machine<Blk>, Arc<Mutex<Gate>>) {
 }
 
 /// One request from beginning to end; returns its status.
-fn request(machine: &Machine<Blk>, ring: &mut DriverRing<'_>, wanted: Wanted) -> u8 {
+fn request(machine: &MockMachine<Blk>, ring: &mut DriverRing<'_>, wanted: Wanted) -> u8 {
     wanted.offer(machine, ring);
     serve(machine, ring, 0, 1);
     get(&machine.memory, wanted.status, 1)[0]

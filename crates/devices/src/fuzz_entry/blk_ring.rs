@@ -18,7 +18,7 @@ use crate::blk::{
     choose,
 };
 use crate::virtio::Progress;
-use crate::virtio::driver::{BUFFERS, Driver, Machine, Ring, WRITE, get, put};
+use crate::virtio::driver::{BUFFERS, Driver, MockMachine, Ring, WRITE, get, put};
 
 /// Requests at a time, each with a slot of this many bytes of the disk and of memory.
 const SLOTS: u64 = 16;
@@ -33,7 +33,7 @@ const QUEUE: u16 = 64;
 
 /// One guest with its disk.
 struct Side {
-    machine: Machine<Blk>,
+    machine: MockMachine<Blk>,
     file: File,
 }
 
@@ -54,7 +54,7 @@ impl Side {
         };
         let device = Blk::new(settings, disk, engine, Box::new(MonotonicClock));
         Ok(Self {
-            machine: Machine::new(device),
+            machine: MockMachine::new(device),
             file,
         })
     }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tare_policy::limit::NetLimits;
 
 use super::*;
-use crate::virtio::driver::{BUFFERS, Driver, Machine, Ring, WRITE, get, put, take};
+use crate::virtio::driver::{BUFFERS, Driver, MockMachine, Ring, WRITE, get, put, take};
 use crate::virtio::{Interest, Progress};
 
 mod limits;
@@ -117,7 +117,7 @@ impl Link for Memory {
     }
 }
 
-type TestMachine = Machine<Net<Memory>>;
+type TestMachine = MockMachine<Net<Memory>>;
 
 fn machine(offload: LinkOffload) -> TestMachine {
     let settings = NetSettings {
@@ -125,7 +125,7 @@ fn machine(offload: LinkOffload) -> TestMachine {
         mtu: 1500,
         limits: NetLimits::default(),
     };
-    Machine::new(Net::new(settings, Memory::new(offload)))
+    MockMachine::new(Net::new(settings, Memory::new(offload)))
 }
 
 fn link<T>(machine: &TestMachine, action: impl FnOnce(&mut Memory) -> T) -> T {

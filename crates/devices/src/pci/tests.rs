@@ -9,10 +9,10 @@ use tare_abi::ports::{PCI_ADDRESS, PCI_DATA};
 use super::{AddError, MemoryWindow, PciAddress, PciBus, PciFunction};
 use crate::MsiMessage;
 use crate::rng::{OsEntropy, Rng};
-use crate::virtio::driver::{Driver, Machine, take};
+use crate::virtio::driver::{Driver, MockMachine, take};
 
-fn machine() -> Machine<Rng<OsEntropy>> {
-    Machine::new(Rng::new(OsEntropy))
+fn machine() -> MockMachine<Rng<OsEntropy>> {
+    MockMachine::new(Rng::new(OsEntropy))
 }
 
 struct Plain(Option<u32>);

@@ -5,7 +5,7 @@ use std::io;
 
 use super::{BATCH, Entropy, OsEntropy, Rng};
 use crate::virtio::Progress;
-use crate::virtio::driver::{BUFFERS, Driver, Machine, WRITE, get};
+use crate::virtio::driver::{BUFFERS, Driver, MockMachine, WRITE, get};
 
 /// Nothing to give.
 struct Dry;
@@ -18,7 +18,7 @@ impl Entropy for Dry {
 
 #[test]
 fn a_guest_gets_bytes_that_differ() {
-    let machine = Machine::new(Rng::new(OsEntropy));
+    let machine = MockMachine::new(Rng::new(OsEntropy));
     let mut rings = Driver::new(&machine).start(1 << 32, 8);
     rings[0].offer(&[(BUFFERS, 32, WRITE), (BUFFERS + 32, 32, WRITE)]);
     let _ = machine.io(|device| device.notified(0));
@@ -34,7 +34,7 @@ fn a_guest_gets_bytes_that_differ() {
 
 #[test]
 fn a_flood_of_requests_is_answered_in_batches() {
-    let machine = Machine::new(Rng::new(OsEntropy));
+    let machine = MockMachine::new(Rng::new(OsEntropy));
     let mut rings = Driver::new(&machine).start(1 << 32, 64);
     for _ in 0..BATCH + 1 {
         rings[0].offer(&[(BUFFERS, 1, WRITE)]);
@@ -47,7 +47,7 @@ fn a_flood_of_requests_is_answered_in_batches() {
 
 #[test]
 fn a_dry_source_gives_empty_answers() {
-    let machine = Machine::new(Rng::new(Dry));
+    let machine = MockMachine::new(Rng::new(Dry));
     let mut rings = Driver::new(&machine).start(1 << 32, 8);
     rings[0].offer(&[(BUFFERS, 16, WRITE)]);
     let _ = machine.io(|device| device.notified(0));

@@ -5,7 +5,8 @@
 use proptest::prelude::*;
 
 use super::driver::{
-    BUFFERS, Driver, INDIRECT, MEMORY_LEN, Machine, NEXT, Ring, WRITE, get, take, write_descriptor,
+    BUFFERS, Driver, INDIRECT, MEMORY_LEN, MockMachine, NEXT, Ring, WRITE, get, take,
+    write_descriptor,
 };
 use super::negotiation::{DRIVER_OK, FAILED, FEATURES_OK, NEEDS_RESET};
 use super::{NO_VECTOR, Progress};
@@ -30,10 +31,10 @@ impl Entropy for Constant {
     }
 }
 
-type TestMachine = Machine<Rng<Constant>>;
+type TestMachine = MockMachine<Rng<Constant>>;
 
 fn machine() -> TestMachine {
-    Machine::new(Rng::new(Constant))
+    MockMachine::new(Rng::new(Constant))
 }
 
 /// The I/O thread's answer to a notification of the only queue.

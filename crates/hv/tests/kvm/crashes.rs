@@ -3,7 +3,7 @@
 use tare_abi::entry::CODE_SELECTOR;
 use tare_hv::{CrashCause, Exit, KvmKind, Outcome};
 
-use crate::machine::{CODE, DATA, Machine, kvm};
+use crate::machine::{CODE, DATA, TestVm, kvm};
 
 const UD2: [u8; 2] = [0x0f, 0x0b];
 /// paddd xmm0, xmm0: valid, and not in KVM's emulator.
@@ -13,7 +13,7 @@ const PADDD: [u8; 4] = [0x66, 0x0f, 0xfe, 0xc0];
 fn a_triple_fault_is_a_shutdown_with_registers() {
     // mov eax, 0xdeadbeef; ud2, without an interrupt table
     let code = [&[0xb8, 0xef, 0xbe, 0xad, 0xde], &UD2[..]].concat();
-    let Some(mut machine) = Machine::protected(&code) else {
+    let Some(mut machine) = TestVm::protected(&code) else {
         return;
     };
     let Exit::Shutdown(crash) = machine.vcpu.run().unwrap() else {
@@ -35,7 +35,7 @@ fn an_instruction_that_kvm_lacks_is_an_internal_error_with_its_bytes() {
     }
     // nop; paddd
     let code = [&[0x90], &PADDD[..]].concat();
-    let mut machine = Machine::long(&code).unwrap();
+    let mut machine = TestVm::long(&code).unwrap();
     let Exit::InternalError(crash) = machine.vcpu.run().unwrap() else {
         panic!("no internal error");
     };
@@ -61,7 +61,7 @@ fn a_breakpoint_reaches_its_handler_and_returns_behind_it() {
     code.resize(HANDLER, 0x90);
     // mov rax, [rsp]; out 0x80, eax; iretq
     code.extend([0x48, 0x8b, 0x04, 0x24, 0xe7, 0x80, 0x48, 0xcf]);
-    let Some(mut machine) = Machine::long(&code) else {
+    let Some(mut machine) = TestVm::long(&code) else {
         return;
     };
     let low = handler & 0xffff | u64::from(CODE_SELECTOR) << 16 | 0x8e << 40;
@@ -90,7 +90,7 @@ fn a_breakpoint_reaches_its_handler_and_returns_behind_it() {
 #[test]
 fn waiting_for_the_x87_unit_goes_on() {
     // fninit; fwait; out 0x80, al
-    let Some(mut machine) = Machine::long(&[0xdb, 0xe3, 0x9b, 0xe6, 0x80]) else {
+    let Some(mut machine) = TestVm::long(&[0xdb, 0xe3, 0x9b, 0xe6, 0x80]) else {
         return;
     };
     let mut emulated = 0;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tare_hv::{IoAddress, KickHandle, MsiMessage, StatsFd, VmError, WriteMatch};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-use crate::machine::{CODE, DATA, Machine};
+use crate::machine::{CODE, DATA, TestVm};
 
 const GSI: u32 = 24;
 const VECTOR: u8 = 0x41;
@@ -15,7 +15,7 @@ const HANDLER: u64 = CODE + 0x100;
 const IDT: u64 = DATA + 0x100;
 
 /// Enables the APIC, says R, and waits for an interrupt, whose handler says H.
-fn waiting_machine() -> Option<Machine> {
+fn waiting_machine() -> Option<TestVm> {
     let mut code = vec![0xbf]; // mov edi, 0xfee000f0
     code.extend(0xfee0_00f0_u32.to_le_bytes());
     code.extend([0xc7, 0x07, 0xff, 0x01, 0, 0]); // mov dword [rdi], 0x1ff
@@ -23,13 +23,13 @@ fn waiting_machine() -> Option<Machine> {
 }
 
 /// Executes `code`, then as [`waiting_machine`].
-fn waiting_after(mut code: Vec<u8>) -> Option<Machine> {
+fn waiting_after(mut code: Vec<u8>) -> Option<TestVm> {
     code.extend([0x0f, 0x01, 0x1c, 0x25]); // lidt [DATA]
     code.extend((DATA as u32).to_le_bytes());
     code.extend([0xb0, b'R', 0xe6, 0x80]); // mov al, 'R'; out 0x80, al
     code.extend([0xfb, 0xf4]); // sti; hlt
     code.extend([0xb0, b'?', 0xe6, 0x80]);
-    let machine = Machine::long(&code)?;
+    let machine = TestVm::long(&code)?;
     machine.write(HANDLER, &[0xb0, b'H', 0xe6, 0x80]);
     machine.write(DATA, &0xfff_u16.to_le_bytes());
     machine.write(DATA + 2, &IDT.to_le_bytes());
@@ -143,7 +143,7 @@ fn a_masked_route_delivers_nothing() {
 
 #[test]
 fn an_ioapic_pin_carries_no_message() {
-    let Some(machine) = Machine::protected(&[]) else {
+    let Some(machine) = TestVm::protected(&[]) else {
         return;
     };
     let limit = machine.vm.gsi_limit();
@@ -160,7 +160,7 @@ fn an_ioapic_pin_carries_no_message() {
 fn an_ioeventfd_takes_a_write_of_any_length_without_an_exit() {
     // mov [0xc0001000], eax; mov [0xc0001000], al; out 0x80, al
     let code = [0xa3, 0, 0x10, 0, 0xc0, 0xa2, 0, 0x10, 0, 0xc0, 0xe6, 0x80];
-    let Some(mut machine) = Machine::protected(&code) else {
+    let Some(mut machine) = TestVm::protected(&code) else {
         return;
     };
     let event = EventFd::new(EFD_NONBLOCK).unwrap();
@@ -179,7 +179,7 @@ fn an_ioeventfd_with_a_value_lets_other_values_through() {
     let code = [
         0xb8, 7, 0, 0, 0, 0x66, 0xe7, 0x90, 0xb8, 8, 0, 0, 0, 0x66, 0xe7, 0x90,
     ];
-    let Some(mut machine) = Machine::protected(&code) else {
+    let Some(mut machine) = TestVm::protected(&code) else {
         return;
     };
     let event = EventFd::new(EFD_NONBLOCK).unwrap();
@@ -192,7 +192,7 @@ fn an_ioeventfd_with_a_value_lets_other_values_through() {
 
 #[test]
 fn two_event_descriptors_cannot_share_an_address() {
-    let Some(machine) = Machine::protected(&[]) else {
+    let Some(machine) = TestVm::protected(&[]) else {
         return;
     };
     let event = EventFd::new(EFD_NONBLOCK).unwrap();

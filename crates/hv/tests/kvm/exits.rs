@@ -2,13 +2,13 @@
 
 use tare_hv::{Exit, KvmKind};
 
-use crate::machine::{DATA, Machine, kvm};
+use crate::machine::{DATA, TestVm, kvm};
 
 #[test]
 fn a_port_write_carries_port_width_and_data() {
     // mov eax, 0x12345678; out 0x80, eax; out 0x80, al
     let code = [0xb8, 0x78, 0x56, 0x34, 0x12, 0xe7, 0x80, 0xe6, 0x80];
-    let Some(mut machine) = Machine::protected(&code) else {
+    let Some(mut machine) = TestVm::protected(&code) else {
         return;
     };
     match machine.vcpu.run().unwrap() {
@@ -26,7 +26,7 @@ fn a_port_write_carries_port_width_and_data() {
 #[test]
 fn a_port_read_gets_its_answer() {
     // in al, 0x71; out 0x80, al
-    let Some(mut machine) = Machine::protected(&[0xe4, 0x71, 0xe6, 0x80]) else {
+    let Some(mut machine) = TestVm::protected(&[0xe4, 0x71, 0xe6, 0x80]) else {
         return;
     };
     match machine.vcpu.run().unwrap() {
@@ -47,7 +47,7 @@ fn a_string_write_arrives_whole_with_the_width_of_an_item() {
     code.extend([0x66, 0xba, 0xf8, 0x03]); // mov dx, 0x3f8
     code.extend([0xfc, 0xf3, 0x6e]); // cld; rep outsb
     code.extend([0xe6, 0x80]); // out 0x80, al
-    let Some(mut machine) = Machine::protected(&code) else {
+    let Some(mut machine) = TestVm::protected(&code) else {
         return;
     };
     machine.write(DATA, b"abc");
@@ -69,7 +69,7 @@ fn a_string_write_arrives_whole_with_the_width_of_an_item() {
 fn memory_that_is_not_ram_is_read_and_written_by_the_monitor() {
     // mov eax, [0xc0001000]; mov [0xc0001004], eax
     let code = [0xa1, 0, 0x10, 0, 0xc0, 0xa3, 4, 0x10, 0, 0xc0];
-    let Some(mut machine) = Machine::protected(&code) else {
+    let Some(mut machine) = TestVm::protected(&code) else {
         return;
     };
     match machine.vcpu.run().unwrap() {
@@ -90,7 +90,7 @@ fn memory_that_is_not_ram_is_read_and_written_by_the_monitor() {
 #[test]
 fn the_entry_has_the_start_info_in_rbx() {
     // mov eax, ebx; out 0x80, eax
-    let Some(mut machine) = Machine::protected(&[0x89, 0xd8, 0xe7, 0x80]) else {
+    let Some(mut machine) = TestVm::protected(&[0x89, 0xd8, 0xe7, 0x80]) else {
         return;
     };
     assert_eq!(machine.port_write().1, 0x6000_u32.to_le_bytes());
@@ -100,7 +100,7 @@ fn the_entry_has_the_start_info_in_rbx() {
 fn the_guest_recognises_tare_by_cpuid() {
     // mov eax, 0x40000100; cpuid; mov eax, ebx; out 0x80, eax
     let code = [0xb8, 0, 1, 0, 0x40, 0x0f, 0xa2, 0x89, 0xd8, 0xe7, 0x80];
-    let Some(mut machine) = Machine::protected(&code) else {
+    let Some(mut machine) = TestVm::protected(&code) else {
         return;
     };
     assert_eq!(machine.port_write().1, b"Tare");
@@ -110,7 +110,7 @@ fn the_guest_recognises_tare_by_cpuid() {
 fn instructions_of_ring_0_are_counted_where_they_are_emulated() {
     // 1000 turns of a loop: mov ecx, 1000; 1: dec ecx; jnz 1b; out 0x80, al
     let code = [0xb9, 0xe8, 3, 0, 0, 0x49, 0x75, 0xfd, 0xe6, 0x80];
-    let (Some(mut machine), Some((_, probe))) = (Machine::protected(&code), kvm()) else {
+    let (Some(mut machine), Some((_, probe))) = (TestVm::protected(&code), kvm()) else {
         return;
     };
     let Ok(stats) = machine.vcpu.stats() else {

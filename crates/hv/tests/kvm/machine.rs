@@ -42,13 +42,13 @@ pub(crate) fn kvm() -> Option<(&'static Kvm, &'static Probe)> {
 }
 
 /// A machine and its first vCPU, about to execute `code`.
-pub(crate) struct Machine {
+pub(crate) struct TestVm {
     // Before `vm`, as a vCPU uses the machine's memory.
     pub vcpu: Vcpu,
     pub vm: Vm,
 }
 
-impl Machine {
+impl TestVm {
     /// As the PVH protocol enters: 32-bit, paging off.
     pub(crate) fn protected(code: &[u8]) -> Option<Self> {
         Self::new(code, PROTECTED_32, 1)

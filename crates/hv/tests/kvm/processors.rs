@@ -7,7 +7,7 @@ use std::time::Duration;
 use tare_abi::layout::AP_TRAMPOLINE;
 use tare_hv::{Exit, Vcpu};
 
-use crate::machine::{Machine, kvm};
+use crate::machine::{TestVm, kvm};
 
 const SVR: u32 = 0xfee0_00f0;
 const ICR_LOW: u32 = 0xfee0_0300;
@@ -33,7 +33,7 @@ fn the_second_vcpu_starts_in_its_trampoline_and_knows_its_id() {
     ]
     .concat();
     code.extend([0xe6, 0x80, 0xeb, 0xfe]); // out 0x80, al; jmp to itself
-    let (Some(mut machine), Some((_, probe))) = (Machine::of_many(&code, 2), kvm()) else {
+    let (Some(mut machine), Some((_, probe))) = (TestVm::of_many(&code, 2), kvm()) else {
         return;
     };
     // mov eax, 1; cpuid; mov eax, ebx; out 0x81, eax; hlt, in 16-bit code

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use tare_hv::{DisableExits, Exit};
 
-use crate::machine::{Machine, kvm};
+use crate::machine::{TestVm, kvm};
 
 /// jmp to itself.
 const FOR_EVER: [u8; 2] = [0xeb, 0xfe];
 
 #[test]
 fn a_kick_ends_a_loop_without_exits() {
-    let Some(mut machine) = Machine::protected(&FOR_EVER) else {
+    let Some(mut machine) = TestVm::protected(&FOR_EVER) else {
         return;
     };
     let kick_handle = machine.vcpu.kick_handle();
@@ -28,7 +28,7 @@ fn a_kick_ends_a_loop_without_exits() {
 #[test]
 fn a_kick_before_the_run_is_not_lost_and_ends_one_run_only() {
     // out 0x80, al; jmp to the begin
-    let Some(mut machine) = Machine::protected(&[0xe6, 0x80, 0xeb, 0xfc]) else {
+    let Some(mut machine) = TestVm::protected(&[0xe6, 0x80, 0xeb, 0xfc]) else {
         return;
     };
     machine.vcpu.kick_handle().kick();
@@ -39,7 +39,7 @@ fn a_kick_before_the_run_is_not_lost_and_ends_one_run_only() {
 
 #[test]
 fn many_kicks_stop_a_vcpu_wherever_they_meet_it() {
-    let Some(mut machine) = Machine::protected(&[0xe6, 0x80, 0xeb, 0xfc]) else {
+    let Some(mut machine) = TestVm::protected(&[0xe6, 0x80, 0xeb, 0xfc]) else {
         return;
     };
     let kick_handle = machine.vcpu.kick_handle();
@@ -56,7 +56,7 @@ fn many_kicks_stop_a_vcpu_wherever_they_meet_it() {
 
 #[test]
 fn a_kick_of_a_vcpu_that_is_gone_does_nothing() {
-    let Some(machine) = Machine::protected(&FOR_EVER) else {
+    let Some(machine) = TestVm::protected(&FOR_EVER) else {
         return;
     };
     let kick_handle = machine.vcpu.kick_handle();
@@ -66,7 +66,7 @@ fn a_kick_of_a_vcpu_that_is_gone_does_nothing() {
 
 #[test]
 fn halt_polling_and_exits_can_be_set_for_each_machine() {
-    let (Some(machine), Some((_, probe))) = (Machine::protected(&[]), kvm()) else {
+    let (Some(machine), Some((_, probe))) = (TestVm::protected(&[]), kvm()) else {
         return;
     };
     if probe.capabilities.halt_poll {

@@ -51,7 +51,7 @@ pub(crate) enum Clock {
 }
 
 /// A guest that runs.
-pub(crate) struct Machine {
+pub(crate) struct LinuxMachine {
     child: Child,
     started: Instant,
     kernel: String,
@@ -71,7 +71,7 @@ pub(crate) struct Booted {
     pub(crate) count: Count,
 }
 
-impl Machine {
+impl LinuxMachine {
     /// Starts `app` with these files on a kernel, counting where there is a
     /// plugin.
     pub(crate) fn start(
@@ -212,7 +212,7 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for LinuxMachine {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

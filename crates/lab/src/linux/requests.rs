@@ -6,7 +6,7 @@ use super::LinuxError;
 use super::catalog::{Connection, Phase};
 use super::counter::Count;
 use super::dialog::Dialog;
-use super::machine::{ANSWER, Machine};
+use super::machine::{ANSWER, LinuxMachine};
 use crate::interrupt::Interrupt;
 
 /// For what a request leaves to be done: the guest sleeps before this is over.
@@ -16,7 +16,7 @@ const REOPENED: usize = 50;
 
 /// Counts `samples` rounds of a phase; instructions of one request each.
 pub(crate) fn count(
-    machine: &Machine,
+    machine: &LinuxMachine,
     phase: &Phase,
     samples: usize,
     interrupt: &Interrupt,
@@ -34,7 +34,7 @@ struct Known<'a> {
     answer_bytes: usize,
 }
 
-fn learn<'a>(machine: &Machine, phase: &'a Phase) -> Result<Vec<Known<'a>>, LinuxError> {
+fn learn<'a>(machine: &LinuxMachine, phase: &'a Phase) -> Result<Vec<Known<'a>>, LinuxError> {
     if !phase.prepare.is_empty() {
         machine.learn(phase.prepare.as_bytes())?;
     }
@@ -50,7 +50,7 @@ fn learn<'a>(machine: &Machine, phase: &'a Phase) -> Result<Vec<Known<'a>>, Linu
 }
 
 fn kept(
-    machine: &Machine,
+    machine: &LinuxMachine,
     known: &[Known<'_>],
     samples: usize,
     interrupt: &Interrupt,
@@ -82,7 +82,7 @@ fn kept(
 }
 
 fn visits(
-    machine: &Machine,
+    machine: &LinuxMachine,
     known: &[Known<'_>],
     samples: usize,
     interrupt: &Interrupt,

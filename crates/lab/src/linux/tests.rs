@@ -6,7 +6,7 @@ use tare_rootfs::Cache;
 
 use super::catalog::{self, Connection};
 use super::counter::Plugin;
-use super::machine::Machine;
+use super::machine::LinuxMachine;
 use super::{LinuxError, files, fuzz, kernels};
 use crate::interrupt::Interrupt;
 
@@ -34,7 +34,7 @@ fn serves_and_answers(name: &str) {
     let Some(plugin) = needed(Plugin::compile(&cache)) else {
         return;
     };
-    let started = Machine::start(&app, &tree, &kernel, Some(&plugin));
+    let started = LinuxMachine::start(&app, &tree, &kernel, Some(&plugin));
     if let Err(LinuxError::NoQemu(_) | LinuxError::Guest(_)) = &started {
         return drop(needed(started));
     }

@@ -60,7 +60,7 @@ pub enum Inside {
 
 /// A machine that runs.
 #[derive(Debug)]
-pub struct Machine {
+pub struct BootedMachine {
     child: Child,
     stdin: ChildStdin,
     output: OutputReader,
@@ -74,7 +74,7 @@ pub struct Machine {
     pinned: Option<Pinned>,
 }
 
-impl Machine {
+impl BootedMachine {
     /// Boots a machine of `cpus` CPUs and waits until it takes steps. Its files are
     /// below `dir`.
     pub fn start(
@@ -253,7 +253,7 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for BootedMachine {
     fn drop(&mut self) {
         if let Some(start) = processes::start_time(self.child.id()) {
             processes::end_tree(self.child.id(), start);

@@ -14,7 +14,7 @@ use crate::server::Platform;
 use crate::site::{Files, FindError, Node};
 
 /// The machine that the appliance runs on.
-pub(super) struct Machine {
+pub(super) struct AppliancePlatform {
     started: Instant,
     started_unix_s: u64,
     /// When the next complaint may be logged, seconds after the start.
@@ -24,7 +24,7 @@ pub(super) struct Machine {
 /// How long clients cannot make the log grow after a line.
 const QUIET_S: u64 = 5;
 
-impl Machine {
+impl AppliancePlatform {
     pub(super) fn new() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
@@ -46,7 +46,7 @@ impl Machine {
     }
 }
 
-impl Files for Machine {
+impl Files for AppliancePlatform {
     fn find(&self, path: &str) -> Result<Option<Node>, FindError> {
         read(path).or_else(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::Unsupported => Ok(None),
@@ -74,7 +74,7 @@ fn read(path: &str) -> io::Result<Option<Node>> {
     Ok(Some(Node::File { bytes, modified_s }))
 }
 
-impl Platform for Machine {
+impl Platform for AppliancePlatform {
     fn unix_s(&self) -> u64 {
         SystemTime::now().duration_since(UNIX_EPOCH).as_secs()
     }
@@ -86,7 +86,7 @@ impl Platform for Machine {
     }
 }
 
-impl Machine {
+impl AppliancePlatform {
     fn expose_process(&self, out: &mut Vec<u8>) {
         let heap = heap::stats();
         single(

@@ -20,7 +20,7 @@ use tare_libos::{env, fs, heap, println};
 use crate::connection;
 use crate::server::{Metrics, Missing, Precompressed, Server};
 use crate::site::{Files, Node};
-use machine::Machine;
+use machine::AppliancePlatform;
 
 /// Most connections, whatever the memory.
 pub const MOST_CONNECTIONS: u64 = 16_384;
@@ -65,7 +65,7 @@ fn serve_files() -> io::Result<()> {
     };
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))?;
     let http = Http {
-        server: Server::new(Machine::new())
+        server: Server::new(AppliancePlatform::new())
             .with_metrics(metrics()?)
             .with_precompressed(precompressed()?)
             .with_missing(missing()?),
@@ -80,7 +80,7 @@ fn serve_files() -> io::Result<()> {
 
 /// The server, and the most connections that it takes.
 struct Http {
-    server: Server<Machine>,
+    server: Server<AppliancePlatform>,
     most: u64,
 }
 
@@ -127,7 +127,7 @@ fn missing() -> io::Result<Missing> {
     let (Missing::Page(path) | Missing::Fallback(path)) = &missing else {
         return Ok(missing);
     };
-    match Machine::new().find(path) {
+    match AppliancePlatform::new().find(path) {
         Ok(Some(Node::File { .. })) => Ok(missing),
         _ => invalid("not_found= or fallback=: there is no such file in the root"),
     }

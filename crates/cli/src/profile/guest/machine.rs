@@ -61,7 +61,7 @@ fn failed(what: &'static str) -> impl Fn(io::Error) -> MachineError {
 }
 
 /// A guest that runs.
-pub(super) struct Machine {
+pub(super) struct ProfiledMachine {
     qemu: Child,
     finds: File,
     orders: UnixStream,
@@ -69,7 +69,7 @@ pub(super) struct Machine {
     limit: Option<Duration>,
 }
 
-impl Machine {
+impl ProfiledMachine {
     /// Boots a guest.
     pub(super) fn start(
         kernel: &Kernel,
@@ -150,7 +150,7 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for ProfiledMachine {
     fn drop(&mut self) {
         // Only one that is late still runs.
         let _ = self.qemu.kill();

@@ -4,7 +4,7 @@
 use super::*;
 use crate::virtio::driver::NEXT;
 
-fn sync_machine() -> (File, Machine<Blk>) {
+fn sync_machine() -> (File, MockMachine<Blk>) {
     let file = file();
     let machine = machine_with(settings(), &file, sync_engine(&file));
     (file, machine)
@@ -127,7 +127,7 @@ fn a_read_only_disk_is_not_written() {
     let file = file();
     let disk = disk(&file, Access::ReadOnly);
     let engine = sync_engine(&file);
-    let machine = Machine::new(Blk::new(settings(), disk, engine, Box::new(MonotonicClock)));
+    let machine = MockMachine::new(Blk::new(settings(), disk, engine, Box::new(MonotonicClock)));
     let driver = Driver::new(&machine);
     let offered = driver.offered();
     assert_ne!(offered & 1 << 5, 0);

@@ -12,7 +12,7 @@ const EVENT_IDX: u64 = 1 << 29;
 
 /// A device whose completions the test lets pass one by one.
 struct Bench {
-    machine: Machine<Blk>,
+    machine: MockMachine<Blk>,
     gate: Arc<Mutex<Gate>>,
     clock: TestClock,
     next: Cell<u64>,
@@ -43,7 +43,7 @@ impl Bench {
         let disk = disk(&file, Access::ReadWrite);
         let device = Blk::new(automatic, disk, Box::new(engine), Box::new(clock.clone()));
         Self {
-            machine: Machine::new(device),
+            machine: MockMachine::new(device),
             gate,
             clock,
             next: Cell::new(0),

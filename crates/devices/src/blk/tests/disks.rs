@@ -81,7 +81,7 @@ fn buffers_that_o_direct_cannot_take_are_copied() {
     }
     let chosen = choose(&disk).unwrap();
     let device = Blk::new(settings(), disk, chosen.engine, Box::new(MonotonicClock));
-    let machine = Machine::new(device);
+    let machine = MockMachine::new(device);
     let mut rings = Driver::new(&machine).start(FEATURES, 64);
     let aligned = Wanted::new(0, 3, 1024);
     assert_eq!(request(&machine, &mut rings[0], aligned), 0);
@@ -104,9 +104,9 @@ fn buffers_that_o_direct_cannot_take_are_copied() {
 }
 
 /// A disk whose buffers O_DIRECT does not take, whatever its file system.
-fn copying(file: &File, engine: Box<dyn IoEngine>, settings: BlkSettings) -> Machine<Blk> {
+fn copying(file: &File, engine: Box<dyn IoEngine>, settings: BlkSettings) -> MockMachine<Blk> {
     let disk = copying_disk(file);
-    Machine::new(Blk::new(settings, disk, engine, Box::new(MonotonicClock)))
+    MockMachine::new(Blk::new(settings, disk, engine, Box::new(MonotonicClock)))
 }
 
 pub(super) fn copying_disk(file: &File) -> Disk {
@@ -291,7 +291,7 @@ fn a_disk_of_4_kib_blocks_takes_whole_blocks() {
     let mut disk = disk(&file, Access::ReadWrite);
     disk.pretend_4kn();
     let engine = sync_engine(&file);
-    let machine = Machine::new(Blk::new(settings(), disk, engine, Box::new(MonotonicClock)));
+    let machine = MockMachine::new(Blk::new(settings(), disk, engine, Box::new(MonotonicClock)));
     let driver = Driver::new(&machine);
     assert_eq!(driver.read_memory(driver.places.device, 8), SECTORS);
     assert_eq!(driver.read_memory(driver.places.device + 20, 4), 4096);

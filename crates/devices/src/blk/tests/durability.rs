@@ -14,7 +14,7 @@ fn write_for_ever(path: &std::path::Path) {
     let disk = Disk::open(path, Access::ReadWrite).unwrap();
     let engine = choose(&disk).unwrap().engine;
     let device = Blk::new(settings(), disk, engine, Box::new(MonotonicClock));
-    let machine = Machine::new(device);
+    let machine = MockMachine::new(device);
     let mut rings = Driver::new(&machine).start(FEATURES, 64);
     for round in 1u32.. {
         for n in 0..8 {

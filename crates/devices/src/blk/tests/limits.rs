@@ -10,7 +10,7 @@ const IOPS: DiskLimits = DiskLimits {
     bytes_per_s: 0,
 };
 
-fn machine(limits: DiskLimits, clock: &TestClock) -> Machine<Blk> {
+fn machine(limits: DiskLimits, clock: &TestClock) -> MockMachine<Blk> {
     let file = file();
     let disk = disk(&file, Access::ReadWrite);
     let settings = BlkSettings {
@@ -18,7 +18,7 @@ fn machine(limits: DiskLimits, clock: &TestClock) -> Machine<Blk> {
         ..settings()
     };
     let engine = sync_engine(&file);
-    Machine::new(Blk::new(settings, disk, engine, Box::new(clock.clone())))
+    MockMachine::new(Blk::new(settings, disk, engine, Box::new(clock.clone())))
 }
 
 fn answered(ring: &mut DriverRing<'_>) -> usize {
@@ -26,7 +26,7 @@ fn answered(ring: &mut DriverRing<'_>) -> usize {
 }
 
 /// Moves the clock to the device's deadline.
-fn at_deadline(machine: &Machine<Blk>, clock: &TestClock) -> u64 {
+fn at_deadline(machine: &MockMachine<Blk>, clock: &TestClock) -> u64 {
     let due_ns = machine.io(|device| device.deadline_ns()).unwrap();
     clock.0.fetch_max(due_ns, Ordering::Relaxed);
     machine.io(|device| device.deadline_passed());
@@ -107,7 +107,7 @@ fn copied_requests_that_waited_for_the_limit_come_to_their_end() {
     };
     let disk = disks::copying_disk(&file);
     let engine = sync_engine(&file);
-    let machine = Machine::new(Blk::new(settings, disk, engine, Box::new(clock.clone())));
+    let machine = MockMachine::new(Blk::new(settings, disk, engine, Box::new(clock.clone())));
     let mut rings = Driver::new(&machine).start(FEATURES, 256);
     let ring = &mut rings[0];
     for slot in 0..REQUESTS {

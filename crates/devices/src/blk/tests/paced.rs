@@ -8,11 +8,11 @@ use super::*;
 const LATENCY: Duration = Duration::from_millis(5);
 const LATENCY_NS: u64 = 5_000_000;
 
-fn machine(clock: &TestClock) -> Machine<Blk> {
+fn machine(clock: &TestClock) -> MockMachine<Blk> {
     let file = file();
     let engine = paced(sync_engine(&file), LATENCY, Box::new(clock.clone()));
     let disk = disk(&file, Access::ReadWrite);
-    Machine::new(Blk::new(settings(), disk, engine, Box::new(clock.clone())))
+    MockMachine::new(Blk::new(settings(), disk, engine, Box::new(clock.clone())))
 }
 
 fn read(slot: u64) -> Wanted {
@@ -23,7 +23,7 @@ fn read(slot: u64) -> Wanted {
     }
 }
 
-fn at(clock: &TestClock, machine: &Machine<Blk>, now_ns: u64) {
+fn at(clock: &TestClock, machine: &MockMachine<Blk>, now_ns: u64) {
     clock.0.store(now_ns, Ordering::Relaxed);
     machine.io(|device| device.deadline_passed());
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Runs `test` on each engine that works here.
-fn on_each_engine(test: impl Fn(&File, Machine<Blk>)) {
+fn on_each_engine(test: impl Fn(&File, MockMachine<Blk>)) {
     let plain = file();
     test(
         &plain,

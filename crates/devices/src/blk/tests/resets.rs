@@ -84,7 +84,7 @@ fn a_reset_on_another_thread_waits_for_the_ring() {
         return;
     };
     let device = Blk::new(settings(), disk, engine, Box::new(MonotonicClock));
-    let machine = Machine::new(device);
+    let machine = MockMachine::new(device);
     let driver = Driver::new(&machine);
     let (to_io, notified) = std::sync::mpsc::channel();
     let (served, from_io) = std::sync::mpsc::channel();

@@ -18,7 +18,7 @@ fn limited(limits: NetLimits, clock: &TestClock) -> TestMachine {
         limits,
     };
     let link = Memory::new(LinkOffload::None);
-    Machine::new(Net::with_clock(settings, link, Box::new(clock.clone())))
+    MockMachine::new(Net::with_clock(settings, link, Box::new(clock.clone())))
 }
 
 /// Offers 15 frames and notifies the queue.

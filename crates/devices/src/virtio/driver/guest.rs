@@ -2,7 +2,7 @@
 
 use tare_abi::ports;
 
-use super::{Machine, Ring};
+use super::{MockMachine, Ring};
 use crate::pci::{CAPABILITY_MSIX, CAPABILITY_VENDOR};
 use crate::virtio::VirtioDevice;
 use crate::virtio::negotiation::{ACKNOWLEDGE, DRIVER, DRIVER_OK, FEATURES_OK};
@@ -24,13 +24,13 @@ pub(crate) struct Places {
 
 /// A guest's driver for the device at 00:01.0.
 pub(crate) struct Driver<'m, D> {
-    pub(crate) machine: &'m Machine<D>,
+    pub(crate) machine: &'m MockMachine<D>,
     pub(crate) places: Places,
 }
 
 impl<'m, D: VirtioDevice + 'static> Driver<'m, D> {
     /// Finds the device's structures.
-    pub(crate) fn new(machine: &'m Machine<D>) -> Self {
+    pub(crate) fn new(machine: &'m MockMachine<D>) -> Self {
         let mut driver = Self {
             machine,
             places: Places::default(),

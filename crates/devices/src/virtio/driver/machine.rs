@@ -52,14 +52,14 @@ pub(crate) fn take<T>(list: &Mutex<Vec<T>>) -> Vec<T> {
 }
 
 /// A machine with one virtio device at 00:01.0.
-pub(crate) struct Machine<D> {
+pub(crate) struct MockMachine<D> {
     pub(crate) memory: GuestRam,
     pub(crate) bus: PciBus,
     pub(crate) device: Arc<Mutex<VirtioPci<D>>>,
     pub(crate) recorder: Arc<Recorder>,
 }
 
-impl<D: VirtioDevice + 'static> Machine<D> {
+impl<D: VirtioDevice + 'static> MockMachine<D> {
     #[allow(clippy::unwrap_used)]
     pub(crate) fn new(device: D) -> Self {
         let memory = GuestRam::from_ranges(&[(GuestAddress(0), MEMORY_LEN)]).unwrap();

@@ -13,7 +13,7 @@ use crate::GuestRam;
 pub(crate) use guest::Driver;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) use machine::MEMORY_LEN;
-pub(crate) use machine::Machine;
+pub(crate) use machine::MockMachine;
 #[cfg(test)]
 pub(crate) use machine::take;
 pub(crate) use ring::Ring;

@@ -18,7 +18,7 @@ use crate::interrupt::Interrupt;
 use crate::linux::catalog::{self, App, Connection, Phase};
 use crate::linux::counter::{Count, Plugin};
 use crate::linux::kernels::{self, Bootable};
-use crate::linux::machine::Machine;
+use crate::linux::machine::LinuxMachine;
 use crate::linux::{LinuxError, files, requests};
 
 /// The application of the Linux arms.
@@ -117,7 +117,7 @@ impl Workload {
             Side::Tailored => self.on(&self.tailored(plan, interrupt)?)?,
             Side::Tare => {
                 let image = image.ok_or(LinuxError::NoImage)?;
-                Machine::start_image(&self.app, &self.served()?, image, &self.plugin)?
+                LinuxMachine::start_image(&self.app, &self.served()?, image, &self.plugin)?
             }
         };
         let boot = machine.serve(&self.app, interrupt)?.count;
@@ -130,9 +130,9 @@ impl Workload {
         })
     }
 
-    fn on(&self, kernel: &Bootable) -> Result<Machine, LinuxError> {
+    fn on(&self, kernel: &Bootable) -> Result<LinuxMachine, LinuxError> {
         let tree = files::tree(&self.app, &self.cache)?;
-        Machine::start(&self.app, &tree, kernel, Some(&self.plugin))
+        LinuxMachine::start(&self.app, &tree, kernel, Some(&self.plugin))
     }
 
     fn tailored(&self, plan: &Plan, interrupt: &Interrupt) -> Result<Bootable, LinuxError> {

@@ -30,7 +30,7 @@ use crate::linux::counter::Count;
 use crate::linux::counter::Plugin;
 use crate::linux::kernels::{self, Bootable, Yardstick};
 use crate::linux::machine::Booted;
-use crate::linux::machine::Machine;
+use crate::linux::machine::LinuxMachine;
 use crate::linux::{files, fuzz, requests};
 use crate::replay::Record;
 use crate::report::ReportText;
@@ -90,7 +90,7 @@ impl Tailor {
         bench
             .progress
             .step(&format!("{} on {}: counting", load.app.name, kernel.name));
-        let mut machine = Machine::start(&load.app, &load.tree, kernel, Some(&load.plugin))?;
+        let mut machine = LinuxMachine::start(&load.app, &load.tree, kernel, Some(&load.plugin))?;
         let booted = machine.serve(&load.app, bench.interrupt)?;
         self.weighed.booted(&kernel.name, booted);
         bench.recorder.sample(&json!({
@@ -127,12 +127,13 @@ impl Tailor {
             bench
                 .progress
                 .step(&format!("boot {} of {}", boot + 1, kernel.name));
-            let mut machine = Machine::start(&load.app, &load.tree, kernel, Some(&load.plugin))?;
+            let mut machine =
+                LinuxMachine::start(&load.app, &load.tree, kernel, Some(&load.plugin))?;
             let booted = machine.serve(&load.app, bench.interrupt)?;
             self.weighed.booted(&kernel.name, booted);
         }
         bench.progress.step(&format!("rates on {}", kernel.name));
-        let mut machine = Machine::start(&load.app, &load.tree, kernel, None)?;
+        let mut machine = LinuxMachine::start(&load.app, &load.tree, kernel, None)?;
         let booted = machine.serve(&load.app, bench.interrupt)?;
         self.weighed.started(&kernel.name, booted);
         let steps = rates::rising(&machine, &load.app, &self.plan, bench.interrupt)?;

@@ -8,7 +8,7 @@ use super::plan::Plan;
 use crate::interrupt::Interrupt;
 use crate::linux::LinuxError;
 use crate::linux::catalog::{App, Protocol};
-use crate::linux::machine::{ANSWER, Machine};
+use crate::linux::machine::{ANSWER, LinuxMachine};
 use crate::load::{Connections, Exchange, Expected, Generator, LoadError, Schedule};
 
 /// Connections at most.
@@ -38,7 +38,7 @@ pub(super) struct Step {
 /// Tries the plan's rates until one is not carried, also when tried once more: the
 /// host's own pauses look like a guest that cannot follow.
 pub(super) fn rising(
-    machine: &Machine,
+    machine: &LinuxMachine,
     app: &App,
     plan: &Plan,
     interrupt: &Interrupt,
@@ -64,7 +64,7 @@ fn carried(steps: &[Step]) -> bool {
 }
 
 fn one(
-    machine: &Machine,
+    machine: &LinuxMachine,
     exchange: &Exchange,
     rate: f64,
     plan: &Plan,
@@ -114,7 +114,7 @@ fn one(
 }
 
 /// The first request of the peak, with its answer.
-fn exchange(machine: &Machine, app: &App) -> Result<Exchange, LinuxError> {
+fn exchange(machine: &LinuxMachine, app: &App) -> Result<Exchange, LinuxError> {
     let peak = app.phases.iter().find(|phase| phase.name == "peak");
     let request = peak.and_then(|phase| phase.requests.first());
     let request = request.map_or(&[][..], String::as_bytes);
