@@ -9,11 +9,11 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 /// A build directory and a place to install into.
-struct Place {
+struct InstallDir {
     dir: TempDir,
 }
 
-impl Place {
+impl InstallDir {
     /// With these files below `release`, each a program that does nothing.
     fn with(files: &[&str]) -> Self {
         let place = Self {
@@ -46,7 +46,7 @@ impl Place {
 
 #[test]
 fn programs_are_installed_together_and_removed() {
-    let place = Place::with(&["tare", "tare-monitor", "images/http", "linux/tare-init"]);
+    let place = InstallDir::with(&["tare", "tare-monitor", "images/http", "linux/tare-init"]);
     assert!(place.run(&[]).status.success());
     for file in ["tare", "tare-monitor", "images/http", "linux/tare-init"] {
         assert!(place.installed(&format!("lib/tare/{file}")), "{file}");
@@ -66,7 +66,7 @@ fn programs_are_installed_together_and_removed() {
 
 #[test]
 fn a_build_without_linux_guests_is_installed_and_says_so() {
-    let place = Place::with(&["tare", "tare-monitor", "images/http"]);
+    let place = InstallDir::with(&["tare", "tare-monitor", "images/http"]);
     let output = place.run(&[]);
     assert!(output.status.success());
     assert!(String::from_utf8_lossy(&output.stdout).contains("make build"));
@@ -74,7 +74,7 @@ fn a_build_without_linux_guests_is_installed_and_says_so() {
 
 #[test]
 fn nothing_is_installed_before_a_build() {
-    let place = Place::with(&["tare"]);
+    let place = InstallDir::with(&["tare"]);
     let output = place.run(&[]);
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("run `make build` first"));

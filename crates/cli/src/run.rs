@@ -4,7 +4,7 @@ use tare_abi::cmdline::Idle;
 use tare_control::exit::ExitCode;
 use tare_launch::engine::EngineChoice;
 use tare_launch::limits::Limits;
-use tare_launch::{Launched, Place, Request};
+use tare_launch::{JobMode, Launched, Request};
 
 use crate::args::{EngineArg, IdleArg, RunArgs};
 use crate::failure::RunOutcome;
@@ -50,9 +50,9 @@ impl From<RunArgs> for Request {
                 net: args.limit_net,
             },
             place: if args.detach {
-                Place::Background
+                JobMode::Background
             } else {
-                Place::Foreground
+                JobMode::Foreground
             },
             engine: args.engine.into(),
         }

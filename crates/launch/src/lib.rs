@@ -64,7 +64,7 @@ pub use failure::{Explain, Failure, RunOutcome};
 pub use launch::launch;
 pub use machine::{Launched, RunFileError};
 pub use plan::{Plan, plan};
-pub use request::{Place, Request};
+pub use request::{JobMode, Request};
 pub use run_dir_guard::{Name, RunDirGuard};
 
 /// Where messages of a run go, to the user's terminal.

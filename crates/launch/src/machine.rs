@@ -26,7 +26,7 @@ use crate::own_cpus::OwnCpu;
 use crate::passt::Passt;
 use crate::publish::Publish;
 use crate::record::Record;
-use crate::request::Place;
+use crate::request::JobMode;
 use crate::run_dir_guard::RunDirGuard;
 use crate::user::MachineUser;
 
@@ -53,7 +53,7 @@ pub(crate) struct MachineSpec {
     /// The user that it becomes; None: the one who starts it.
     pub(crate) user: Option<MachineUser>,
     /// Where the run belongs.
-    pub(crate) place: Place,
+    pub(crate) place: JobMode,
     /// What this KVM is, where planning had to know; the engine need not find out again.
     pub(crate) probe: Option<Probe>,
 }

@@ -23,7 +23,7 @@ use tare_host::child::{holds_back, in_own_session};
 use crate::disk::OpenDisk;
 use crate::failure::{Explain, Failure};
 use crate::machine::{Launched, Link, LinkEnd, PreparedMachine, RunFileError};
-use crate::request::Place;
+use crate::request::JobMode;
 use crate::user::MachineUser;
 use crate::{Terminal, background, own_cpus, passt};
 
@@ -74,8 +74,8 @@ pub(crate) fn start(
     let descriptor = inherit(&machine_json)?;
     let arguments = ["--config".to_owned(), descriptor.0.to_string()];
     match machine.spec.place {
-        Place::Foreground => foreground(program, &arguments, machine),
-        Place::Background => background(program, &arguments, machine, socket, terminal),
+        JobMode::Foreground => foreground(program, &arguments, machine),
+        JobMode::Background => background(program, &arguments, machine, socket, terminal),
     }
 }
 
@@ -109,8 +109,8 @@ fn configuration(
             .map(own_cpu)
             .collect::<Result<_, _>>()?,
         console: match machine.spec.place {
-            Place::Foreground => Console::Stdio { log },
-            Place::Background => Console::Log { log },
+            JobMode::Foreground => Console::Stdio { log },
+            JobMode::Background => Console::Log { log },
         },
         control: inherit(socket)?,
         run_dir: machine.run_dir.dir().path().to_string_lossy().into_owned(),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tare_abi::layout::MIB;
 use tare_control::exit::ExitCode;
-use tare_program::elf::{ElfError, Layout, Place, is_for_this_machine};
+use tare_program::elf::{ElfError, Layout, LoadAddress, is_for_this_machine};
 use tare_program::{FILE, Start, StartError};
 use tare_rootfs::Tree;
 use tare_rootfs::tree::{Content, EntryKind, NameError, Node};
@@ -248,7 +248,7 @@ fn check(path: &str, bytes: &[u8], memory_mib: u32) -> Result<(), ProgramError> 
     }
     let free_end = FIXED_END.min(u64::from(memory_mib) * MIB / 2);
     let pages = layout.pages();
-    if layout.place == Place::Fixed && (pages.start < FIXED_START || pages.end > free_end) {
+    if layout.place == LoadAddress::Fixed && (pages.start < FIXED_START || pages.end > free_end) {
         return Err(ProgramError::Addresses {
             path,
             start: pages.start,

@@ -31,7 +31,7 @@ use crate::confined::Jailed;
 use crate::failure::Failure;
 use crate::linux::stdio;
 use crate::machine::{Launched, LinkEnd, PreparedMachine, RunFileError};
-use crate::request::Place;
+use crate::request::JobMode;
 use crate::supervise::{self, Supervised, Uplink};
 use line::QemuLine;
 
@@ -72,7 +72,7 @@ pub(crate) fn start(
     let uplink = uplink(&machine)
         .map_err(|errno| RunFileError::of("a socket to passt", &dir)(errno.into()))?;
     match machine.spec.place {
-        Place::Foreground => {
+        JobMode::Foreground => {
             machine
                 .record
                 .write(&dir)
@@ -87,7 +87,7 @@ pub(crate) fn start(
             drop(handed);
             ended.map(Launched::Ended)
         }
-        Place::Background => {
+        JobMode::Background => {
             machine.connect()?;
             let command = supervise::command(&supervised, uplink)
                 .map_err(RunFileError::of("the supervisor's task", &dir))?;

@@ -55,14 +55,14 @@ pub struct Request {
     /// What it may use at most.
     pub limits: Limits,
     /// Where the run belongs.
-    pub place: Place,
+    pub place: JobMode,
     /// What executes the guest.
     pub engine: EngineChoice,
 }
 
 /// Where a run belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum JobMode {
     /// The terminal.
     Foreground,
     /// A session of its own.

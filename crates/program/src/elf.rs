@@ -27,7 +27,7 @@ const MOST_PATH: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Whether its addresses are its own, or relative to any place.
-    pub place: Place,
+    pub place: LoadAddress,
     /// Its first instruction.
     pub entry: u64,
     /// What is loaded, ascending, at least one.
@@ -42,7 +42,7 @@ pub struct Layout {
 
 /// Whether a program's addresses are its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum LoadAddress {
     /// It must be loaded where it says.
     Fixed,
     /// It can be loaded anywhere.
@@ -126,8 +126,8 @@ impl Layout {
     pub fn parse(file: &[u8]) -> Result<Self, ElfError> {
         let (header, headers) = headers(file)?;
         let place = match header.e_type(Le) {
-            ET_EXEC => Place::Fixed,
-            ET_DYN => Place::Relocatable,
+            ET_EXEC => LoadAddress::Fixed,
+            ET_DYN => LoadAddress::Relocatable,
             other => return Err(ElfError::Kind(other)),
         };
         let segments = segments(file, headers)?;

@@ -56,7 +56,7 @@ fn file(kind: u16, loads: &[Load]) -> Vec<u8> {
 #[test]
 fn a_fixed_program_has_its_segments_and_headers_where_it_says() {
     let layout = Layout::parse(&file(2, &[DATA, CODE])).expect("a program");
-    assert_eq!(layout.place, Place::Fixed);
+    assert_eq!(layout.place, LoadAddress::Fixed);
     assert_eq!(layout.entry, 0x40_0100);
     assert_eq!(layout.headers, Some(0x40_0040));
     assert_eq!(layout.pages(), 0x40_0000..0x40_7000);
@@ -64,7 +64,7 @@ fn a_fixed_program_has_its_segments_and_headers_where_it_says() {
     assert!(layout.segments[1].write && !layout.segments[1].execute);
     assert_eq!(layout.interpreter, None);
     let layout = Layout::parse(&file(3, &[CODE])).expect("a program");
-    assert_eq!(layout.place, Place::Relocatable);
+    assert_eq!(layout.place, LoadAddress::Relocatable);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn this_test_is_a_dynamic_program() {
     let own = std::env::current_exe().expect("a path");
     let own = std::fs::read(own).expect("a file");
     let layout = Layout::parse(&own).expect("a program");
-    assert_eq!(layout.place, Place::Relocatable);
+    assert_eq!(layout.place, LoadAddress::Relocatable);
     assert!(layout.interpreter.is_some_and(|path| path.contains("ld")));
 }
 

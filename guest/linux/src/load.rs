@@ -9,7 +9,7 @@ use linux_raw_sys::auxvec::{
     AT_PAGESZ, AT_PHDR, AT_PHENT, AT_PHNUM, AT_PLATFORM, AT_RANDOM, AT_SECURE, AT_UID,
 };
 use tare_program::Start;
-use tare_program::elf::{Layout, Place, Segment};
+use tare_program::elf::{Layout, LoadAddress, Segment};
 
 use crate::errno::{Errno, Result};
 use crate::files::Bytes;
@@ -48,8 +48,8 @@ pub(crate) fn load(
     machine: Machine,
 ) -> Result<Begin> {
     let base = match layout.place {
-        Place::Fixed => 0,
-        Place::Relocatable => RELOCATED - layout.pages().start,
+        LoadAddress::Fixed => 0,
+        LoadAddress::Relocatable => RELOCATED - layout.pages().start,
     };
     for segment in &layout.segments {
         map(process, base, segment, file)?;

@@ -28,11 +28,11 @@ pub(super) struct Slow {
     made: usize,
     waiting: VecDeque<(usize, Buffers)>,
     /// Where a request's data is in guest memory, by token.
-    places: BTreeMap<usize, Place>,
+    places: BTreeMap<usize, Remainder>,
 }
 
 /// The bytes from `skip` on of `spans`.
-struct Place {
+struct Remainder {
     spans: Vec<Span>,
     skip: usize,
 }
@@ -95,7 +95,7 @@ impl Blk {
         pending.copied = true;
         buffers.clear();
         self.in_flight.submit(token, pending);
-        self.slow.places.insert(token, Place { spans, skip });
+        self.slow.places.insert(token, Remainder { spans, skip });
         self.slow.wait(token, buffers);
     }
 

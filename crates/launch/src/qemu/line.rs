@@ -21,7 +21,7 @@ use tare_rootfs::guest;
 use crate::disk::OpenDisk;
 use crate::linux::stdio;
 use crate::machine::{Link, LinkEnd, PreparedMachine};
-use crate::request::Place;
+use crate::request::JobMode;
 use crate::user::MachineUser;
 
 /// QEMU's own system call filter (`-sandbox`, libseccomp): no obsolete calls, no change
@@ -140,14 +140,14 @@ impl Draft {
         let path = self.set(&[&log])?;
         self.handed.push(log.into());
         match machine.spec.place {
-            Place::Foreground if guest::starts_init(&machine.spec.cmdline) && stdio::wanted() => {
+            JobMode::Foreground if guest::starts_init(&machine.spec.cmdline) && stdio::wanted() => {
                 return Ok(stdio::add(&mut self.line, &path)?);
             }
-            Place::Foreground => self.line.option(
+            JobMode::Foreground => self.line.option(
                 "-chardev",
                 format!("stdio,id=console,signal=on,logfile={path},logappend=on"),
             ),
-            Place::Background => self
+            JobMode::Background => self
                 .line
                 .option("-chardev", format!("file,id=console,path={path},append=on")),
         };

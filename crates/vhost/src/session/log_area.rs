@@ -12,7 +12,7 @@ use tare_devices::blk::MAX_QUEUES;
 use tare_devices::virtio::InflightLog;
 use vm_memory::{Bytes as _, GuestAddress};
 
-use super::memory::{MemoryError, Place, Regions};
+use super::memory::{FrontendRegion, MemoryError, Regions};
 use super::ring::MAX_SIZE;
 
 /// Bytes behind the logs.
@@ -88,7 +88,7 @@ impl LogArea {
             return Err(LogError::Short { given, needed });
         }
         let mut regions = Regions::default();
-        let place = Place {
+        let place = FrontendRegion {
             guest: 0,
             size: needed,
             user: 0,

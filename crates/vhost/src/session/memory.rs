@@ -51,7 +51,7 @@ pub(crate) enum MemoryError {
 
 /// A region as the front-end describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FrontendRegion {
     /// Guest-physical address.
     pub(crate) guest: u64,
     /// Length.
@@ -72,16 +72,16 @@ struct Mapped {
 /// All regions.
 #[derive(Clone, Default)]
 pub(crate) struct Regions {
-    places: Vec<(Place, Arc<Mapped>)>,
+    places: Vec<(FrontendRegion, Arc<Mapped>)>,
 }
 
 impl Regions {
     /// Adds a region.
-    pub(crate) fn add(&mut self, place: Place, file: File) -> Result<(), MemoryError> {
+    pub(crate) fn add(&mut self, place: FrontendRegion, file: File) -> Result<(), MemoryError> {
         if self.places.len() >= MAX_REGIONS {
             return Err(MemoryError::TooMany);
         }
-        let overlaps = |(other, _): &(Place, _)| {
+        let overlaps = |(other, _): &(FrontendRegion, _)| {
             place.guest < other.guest + other.size && other.guest < place.guest + place.size
         };
         let mapped = map(place, file)?;
@@ -119,7 +119,8 @@ impl Regions {
 
     /// The guest-physical address of what the front-end sees at `user`.
     pub(crate) fn translate(&self, user: u64) -> Option<u64> {
-        let inside = |place: &Place| user.checked_sub(place.user).filter(|at| *at < place.size);
+        let inside =
+            |place: &FrontendRegion| user.checked_sub(place.user).filter(|at| *at < place.size);
         let found = self
             .places
             .iter()
@@ -129,8 +130,8 @@ impl Regions {
     }
 }
 
-fn map(place: Place, file: File) -> Result<Mapped, MemoryError> {
-    let Place { guest, size, .. } = place;
+fn map(place: FrontendRegion, file: File) -> Result<Mapped, MemoryError> {
+    let FrontendRegion { guest, size, .. } = place;
     let empty = MemoryError::Empty { guest, size };
     let ends = [place.guest, place.user, place.offset].map(|at| at.checked_add(size));
     let [Some(_), Some(_), Some(end)] = ends else {

@@ -22,7 +22,7 @@ use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRE
 
 use super::cache_mode::Belief;
 use super::log_area::LogArea;
-use super::memory::{MemoryError, Place, Regions};
+use super::memory::{FrontendRegion, MemoryError, Regions};
 use super::notifier::{self, Notifier};
 use super::ring::{Addresses, MAX_SIZE};
 use super::{Session, StartError};
@@ -342,8 +342,8 @@ impl Requests for Session {
     }
 }
 
-fn place(region: &VhostUserMemoryRegion) -> Place {
-    Place {
+fn place(region: &VhostUserMemoryRegion) -> FrontendRegion {
+    FrontendRegion {
         guest: region.guest_phys_addr,
         size: region.memory_size,
         user: region.user_addr,

@@ -81,13 +81,13 @@ mod machine {
     const STORE: u64 = 384;
 
     /// Memory of one check: a page of code, one for data, one for the stack.
-    struct Place {
+    struct ProgramMemory {
         code: u64,
         data: u64,
         stack: u64,
     }
 
-    impl Place {
+    impl ProgramMemory {
         fn new(start: u64) -> Result<Self, String> {
             let place = Self {
                 code: start,
@@ -138,7 +138,7 @@ mod machine {
     }
 
     fn on_this_core() -> Result<u32, String> {
-        let place = Place::new(WINDOW.start)?;
+        let place = ProgramMemory::new(WINDOW.start)?;
         calls(&place)?;
         let interrupts = is_interrupted(&place)?;
         faults(&place)?;
@@ -172,7 +172,7 @@ mod machine {
         })
     }
 
-    fn calls(place: &Place) -> Result<(), String> {
+    fn calls(place: &ProgramMemory) -> Result<(), String> {
         let mut context = place.context(CALL);
         context.registers.r15 = 15;
         expect_call(&mut context)?;
@@ -196,7 +196,7 @@ mod machine {
     }
 
     /// A program that never calls is interrupted, with flags and red zone intact.
-    fn is_interrupted(place: &Place) -> Result<u32, String> {
+    fn is_interrupted(place: &ProgramMemory) -> Result<u32, String> {
         let mut context = place.context(SPIN);
         let mut interrupts = 0;
         while interrupts < 5 {
@@ -236,7 +236,7 @@ mod machine {
         })
     }
 
-    fn faults(place: &Place) -> Result<(), String> {
+    fn faults(place: &ProgramMemory) -> Result<(), String> {
         let hole = place.data + PAGE;
         let mut context = place.context(TOUCH);
         context.registers.rdi = hole;
@@ -259,7 +259,7 @@ mod machine {
         expect_fault(&mut context, 6, 0, 0)
     }
 
-    fn memory(place: &Place) -> Result<(), String> {
+    fn memory(place: &ProgramMemory) -> Result<(), String> {
         let hole = place.data + PAGE;
         let taken = user::map(place.code..place.data, READ_WRITE);
         ensure(taken == Err(MapError::Taken), || format!("{taken:?}"))?;
@@ -298,7 +298,7 @@ mod machine {
     }
 
     /// Two threads of programs keep their vector registers.
-    fn vectors(place: &Place) -> Result<(), String> {
+    fn vectors(place: &ProgramMemory) -> Result<(), String> {
         for program in [VECTORS, AVX] {
             let mut contexts = [1, 2].map(|number| {
                 let mut context = place.context(program);
@@ -329,7 +329,7 @@ mod machine {
         Ok(())
     }
 
-    fn segment(place: &Place) -> Result<(), String> {
+    fn segment(place: &ProgramMemory) -> Result<(), String> {
         let mut contexts = [0x100, 0x200].map(|offset| {
             let mut context = place.context(SEGMENT);
             context.registers.fs_base = place.data + offset;
@@ -349,10 +349,10 @@ mod machine {
 
     /// A program on one core loses a page that another core unmaps.
     fn shoots_down() -> Result<(), String> {
-        let place = Place::new(WINDOW.start + (1 << 30))?;
+        let place = ProgramMemory::new(WINDOW.start + (1 << 30))?;
         let (code, data, stack) = (place.code, place.data, place.stack);
         let writer = thread::spawn_on(thread::cores() - 1, move || {
-            let place = Place { code, data, stack };
+            let place = ProgramMemory { code, data, stack };
             let mut context = place.context(STORE);
             context.registers.rax = 5;
             expect_fault(&mut context, 14, 6, data)

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{Data, Place, numbers, run};
+use super::{ArmRound, Data, numbers, run};
 use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
 
@@ -31,7 +31,7 @@ impl Exchange {
         &self,
         data: &mut Data,
         bench: &mut Bench<'_>,
-        place: Place,
+        place: ArmRound,
         spec: &GuestSpec,
         suffix: &str,
     ) -> Result<(), RunError> {
@@ -75,7 +75,7 @@ impl Exchange {
     }
 
     /// Keeps what KVM counted in a turn, for each exchange.
-    fn count_kvm(&self, data: &mut Data, suffix: &str, turn: &Data, place: Place, number: f64) {
+    fn count_kvm(&self, data: &mut Data, suffix: &str, turn: &Data, place: ArmRound, number: f64) {
         for (statistic, figure) in self.of_kvm {
             if let Some(value) = turn.counter(place.arm, statistic) {
                 let name = format!("{figure}.{suffix}");

@@ -34,14 +34,14 @@ const SILENCE: Duration = Duration::from_secs(40);
 
 /// Where a line belongs in the record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ArmRound {
     /// Name of the arm.
     pub(crate) arm: &'static str,
     /// Which time it has its turn, from 0.
     pub(crate) round: usize,
 }
 
-impl Place {
+impl ArmRound {
     /// A machine for this turn in Tare's own monitor, on a KVM that waits as
     /// the kernel has it.
     pub(crate) fn machine(self, image: &str, cpus: u8, cmdline: String) -> GuestSpec {
@@ -72,7 +72,7 @@ pub(crate) struct Snapshots {
 /// Runs an image until it is done; `take` gets each of its lines.
 pub(crate) fn run(
     bench: &mut Bench<'_>,
-    place: Place,
+    place: ArmRound,
     spec: &GuestSpec,
     mut take: impl FnMut(&Value),
 ) -> Result<Snapshots, RunError> {
@@ -104,7 +104,7 @@ pub(crate) fn run(
 /// Keeps a value with its place.
 pub(crate) fn keep(
     bench: &mut Bench<'_>,
-    place: Place,
+    place: ArmRound,
     sample: &str,
     value: &Value,
 ) -> Result<(), RunError> {
@@ -115,7 +115,7 @@ pub(crate) fn keep(
 
 fn stats(
     bench: &mut Bench<'_>,
-    place: Place,
+    place: ArmRound,
     stats: Option<Stats>,
 ) -> Result<Option<Stats>, RunError> {
     if let Some(stats) = &stats {

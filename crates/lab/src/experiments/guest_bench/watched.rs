@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tare_account::{Access, Account, ExitKind, Histogram, Isa, Step, USER_SIGNAL};
 use tare_probe::kvm::{Counting, Observer};
 
-use super::{Place, SILENCE, keep};
+use super::{ArmRound, SILENCE, keep};
 use crate::appliance::{ApplianceError, GuestSpec};
 use crate::bench::{Bench, RunError};
 
@@ -18,7 +18,7 @@ pub(crate) const PAUSE: &str = "pause_ms=1200";
 /// it has no KVM machine.
 pub(crate) fn watch(
     bench: &mut Bench<'_>,
-    place: Place,
+    place: ArmRound,
     spec: &GuestSpec,
 ) -> Result<Option<Account>, RunError> {
     let mut guest = bench.executor.measure(spec)?;

@@ -18,7 +18,7 @@ use tare_control::stats::Kvm;
 
 use self::data::{Data, Turn};
 use self::wakeups::Wakeups;
-use super::guest_bench::{self, Place};
+use super::guest_bench::{self, ArmRound};
 use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
 use crate::experiment::Experiment;
@@ -198,7 +198,7 @@ impl HaltBudget {
         load: Load,
         round: usize,
     ) -> Result<(), RunError> {
-        let place = Place {
+        let place = ArmRound {
             arm: policy.name(),
             round,
         };

@@ -8,7 +8,7 @@ use tare_control::stats::{Kvm, Stats};
 
 use super::arms::Arm;
 use super::linux::Side;
-use super::sample::{CpuSample, Line, Phase, Place};
+use super::sample::{CpuSample, Line, Phase, SamplePosition};
 use crate::error::WeighError;
 use crate::figure::{Figure, Samples, exact, grouped_quantile, rate};
 use crate::linux::counter::Count;
@@ -75,7 +75,7 @@ impl Data {
     /// Takes the samples of a record.
     pub(crate) fn replay(&mut self, record: &Record) -> Result<(), WeighError> {
         let recorder = &mut Recorder::silent(&record.dir);
-        let mut requests: Vec<(Place, Vec<Request>)> = Vec::new();
+        let mut requests: Vec<(SamplePosition, Vec<Request>)> = Vec::new();
         for line in &record.lines {
             if let Ok(count) = Translated::deserialize(line) {
                 for insns in count.insns {
@@ -161,7 +161,7 @@ impl Data {
     pub(crate) fn woken(
         &mut self,
         recorder: &mut Recorder,
-        place: Place,
+        place: SamplePosition,
         counters: BTreeMap<String, u64>,
     ) -> Result<(), WeighError> {
         recorder.sample(&Line::Woken {
@@ -212,7 +212,7 @@ impl Data {
     pub(crate) fn stats(
         &mut self,
         recorder: &mut Recorder,
-        place: Place,
+        place: SamplePosition,
         stats: &Stats,
     ) -> Result<(), WeighError> {
         self.kvm = stats.kvm;
@@ -223,7 +223,7 @@ impl Data {
     pub(crate) fn requests(
         &mut self,
         recorder: &mut Recorder,
-        place: Place,
+        place: SamplePosition,
         requests: &[Request],
     ) -> Result<(), WeighError> {
         for request in requests {
@@ -295,7 +295,7 @@ enum Kept {
     },
     Woken {
         #[serde(flatten)]
-        place: Place,
+        place: SamplePosition,
         counters: BTreeMap<String, u64>,
     },
     Cpu(CpuSample),
@@ -308,7 +308,7 @@ enum Kept {
     },
     Request {
         #[serde(flatten)]
-        place: Place,
+        place: SamplePosition,
         #[serde(flatten)]
         request: Request,
     },
@@ -368,7 +368,7 @@ fn arm_rank(name: &str) -> (usize, usize) {
 }
 
 /// A sentence about requests that failed; `None` if all were answered.
-fn failed(place: Place, requests: &[Request]) -> Option<String> {
+fn failed(place: SamplePosition, requests: &[Request]) -> Option<String> {
     let mut kinds: BTreeMap<Failure, usize> = BTreeMap::new();
     for failure in requests.iter().filter_map(|r| r.failure) {
         *kinds.entry(failure).or_default() += 1;

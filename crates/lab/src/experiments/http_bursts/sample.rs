@@ -37,7 +37,7 @@ pub(crate) enum Phase {
 
 /// Where a sample belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct SamplePosition {
     /// The arm.
     pub(crate) arm: Arm,
     /// The cycle, from 0.
@@ -51,7 +51,7 @@ pub(crate) struct Place {
 pub(crate) struct CpuSample {
     /// Where it belongs.
     #[serde(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: SamplePosition,
     /// Begin of the window since the phase began, ns.
     pub(crate) from_ns: u64,
     /// CPU time in it.
@@ -78,7 +78,7 @@ pub(crate) enum Line<'a> {
     Request {
         /// Where it belongs.
         #[serde(flatten)]
-        place: Place,
+        place: SamplePosition,
         /// What became of it.
         #[serde(flatten)]
         request: Request,
@@ -87,7 +87,7 @@ pub(crate) enum Line<'a> {
     Stats {
         /// Where they belong.
         #[serde(flatten)]
-        place: Place,
+        place: SamplePosition,
         /// All of them.
         stats: &'a Stats,
     },
@@ -95,7 +95,7 @@ pub(crate) enum Line<'a> {
     Woken {
         /// Where it belongs.
         #[serde(flatten)]
-        place: Place,
+        place: SamplePosition,
         /// Counters and how much they rose.
         counters: &'a BTreeMap<String, u64>,
     },

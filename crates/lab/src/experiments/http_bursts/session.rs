@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::arms::Arm;
 use super::data::Data;
 use super::plan::{Plan, ms};
-use super::sample::{CpuSample, Line, Phase, Place};
+use super::sample::{CpuSample, Line, Phase, SamplePosition};
 use crate::appliance::{Appliance, Spec};
 use crate::bench::{Bench, RunError};
 use crate::load::{Connections, Generator, Target, first_byte};
@@ -163,8 +163,8 @@ impl<'s, 'b> Session<'s, 'b> {
     }
 
     /// Where a sample of `phase` belongs.
-    pub(crate) fn place(&self, phase: Phase) -> Place {
-        Place {
+    pub(crate) fn place(&self, phase: Phase) -> SamplePosition {
+        SamplePosition {
             arm: self.turn.arm,
             cycle: self.turn.cycle,
             phase,

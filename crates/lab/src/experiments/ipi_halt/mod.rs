@@ -19,7 +19,7 @@ use tare_account::Account;
 use tare_control::stats::Kvm;
 
 use self::host::HostError;
-use super::guest_bench::{self, Data, Place};
+use super::guest_bench::{self, ArmRound, Data};
 use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
 use crate::experiment::Experiment;
@@ -145,7 +145,7 @@ impl IpiHalt {
     }
 
     fn turn(&mut self, bench: &mut Bench<'_>, arm: Arm, round: usize) -> Result<(), RunError> {
-        let place = Place {
+        let place = ArmRound {
             arm: arm.name(),
             round,
         };
@@ -188,7 +188,7 @@ impl IpiHalt {
 
     /// A turn under watch, for the steps of a wake-up that is scheduled.
     fn watch(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
-        let place = Place {
+        let place = ArmRound {
             arm: Arm::Never.name(),
             round: self.rounds,
         };
@@ -230,7 +230,7 @@ impl IpiHalt {
         }
     }
 
-    fn host(&mut self, bench: &mut Bench<'_>, place: Place) -> Result<(), RunError> {
+    fn host(&mut self, bench: &mut Bench<'_>, place: ArmRound) -> Result<(), RunError> {
         if bench.executor.is_replay() {
             let record = bench
                 .executor

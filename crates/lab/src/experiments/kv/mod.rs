@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tare_control::stats::{Kvm, Stats};
 
-use super::guest_bench::{self, Data, Place};
+use super::guest_bench::{self, ArmRound, Data};
 use crate::appliance::{Appliance, Spec};
 use crate::bench::{Bench, RunError};
 use crate::experiment::Experiment;
@@ -264,8 +264,8 @@ impl Kv {
     }
 }
 
-fn place(arm: Arm, round: usize) -> Place {
-    Place {
+fn place(arm: Arm, round: usize) -> ArmRound {
+    ArmRound {
         arm: arm.name(),
         round,
     }

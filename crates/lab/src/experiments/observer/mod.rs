@@ -17,7 +17,7 @@ use tare_control::stats::{Kvm, Stats};
 use tare_probe::kvm::Observer;
 use tare_probe::vm::Vm;
 
-use super::guest_bench::{self, Data, Place};
+use super::guest_bench::{self, ArmRound, Data};
 use crate::appliance::{ApplianceError, Guest};
 use crate::bench::{Bench, RunError};
 use crate::experiment::Experiment;
@@ -143,7 +143,7 @@ impl Observing {
         let mut machines = Vec::new();
         for round in 0..(workload.machines)(self.depth) {
             let arm = workload.name;
-            let place = Place { arm, round };
+            let place = ArmRound { arm, round };
             let spec = place.machine(&self.image, workload.cpus, workload.cmdline.to_owned());
             let mut guest = bench.executor.measure(&spec)?;
             guest
@@ -160,7 +160,7 @@ impl Observing {
                 measured.push(self.window(bench, window, &mut machines, &vms)?);
                 bench.progress.done(self.window);
             }
-            let place = Place {
+            let place = ArmRound {
                 arm: workload.name,
                 round,
             };

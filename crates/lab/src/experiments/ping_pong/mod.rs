@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 
 pub(crate) use self::arm::{Arm, Where};
-use super::guest_bench::{self, Data, Exchange, Place};
+use super::guest_bench::{self, ArmRound, Data, Exchange};
 use super::tcp_rr::GuestFilesError;
 use crate::appliance::{GuestSpec, LinuxGuest};
 use crate::bench::{Bench, RunError};
@@ -94,7 +94,7 @@ impl PingPong {
     }
 
     fn turn(&mut self, bench: &mut Bench<'_>, arm: &Arm, round: usize) -> Result<(), RunError> {
-        let place = Place {
+        let place = ArmRound {
             arm: arm.name,
             round,
         };
@@ -127,7 +127,7 @@ impl PingPong {
     fn linux(
         &mut self,
         bench: &mut Bench<'_>,
-        place: Place,
+        place: ArmRound,
         arm: &Arm,
         cpus: u8,
     ) -> Result<(), RunError> {
@@ -158,7 +158,7 @@ impl PingPong {
         self.guest(bench, place, arm, &spec)
     }
 
-    fn machine(&self, place: Place, cpus: u8, words: &str) -> GuestSpec {
+    fn machine(&self, place: ArmRound, cpus: u8, words: &str) -> GuestSpec {
         let cmdline = format!("{}={} hold {words}", self.kind.word, self.exchanges);
         place.machine(&self.image, cpus, cmdline.trim_end().to_owned())
     }
@@ -166,7 +166,7 @@ impl PingPong {
     fn guest(
         &mut self,
         bench: &mut Bench<'_>,
-        place: Place,
+        place: ArmRound,
         arm: &Arm,
         spec: &GuestSpec,
     ) -> Result<(), RunError> {
@@ -180,7 +180,7 @@ impl PingPong {
             let Where::Tare { cpus, words } = arm.place else {
                 continue;
             };
-            let place = Place {
+            let place = ArmRound {
                 arm: arm.name,
                 round: self.turns,
             };
@@ -209,7 +209,7 @@ impl PingPong {
     fn host(
         &mut self,
         bench: &mut Bench<'_>,
-        place: Place,
+        place: ArmRound,
         arm: &Arm,
         cpus: usize,
     ) -> Result<(), RunError> {

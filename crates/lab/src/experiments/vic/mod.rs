@@ -34,7 +34,7 @@ use tare_control::live::{DiskInterval, RatioShare};
 use tare_control::settings::SettingsChange;
 use tare_control::stats::Kvm;
 
-use super::guest_bench::{self, Place, rotated};
+use super::guest_bench::{self, ArmRound, rotated};
 use crate::appliance::{ApplianceError, Guest, GuestSpec};
 use crate::bench::{Bench, RunError};
 use crate::experiment::Experiment;
@@ -113,7 +113,7 @@ impl Vic {
             for case in &self.worst {
                 let value = serde_json::to_value(case).unwrap_or_default();
                 let arm = Arm::Vic.name();
-                guest_bench::keep(bench, Place { arm, round: 0 }, "worst", &value)?;
+                guest_bench::keep(bench, ArmRound { arm, round: 0 }, "worst", &value)?;
             }
             for _ in 0..DECISION_SAMPLES {
                 self.samples.add("decision_ns", "ns", rule::decision_ns());
@@ -129,7 +129,7 @@ impl Vic {
     /// The deepest queue on a disk that answers at once: what executes guests, and at
     /// what pace a guest sends commands.
     fn calibrate(&mut self, bench: &mut Bench<'_>, scratch: &Scratch) -> Result<(), RunError> {
-        let place = Place {
+        let place = ArmRound {
             arm: Arm::Off.name(),
             round: 0,
         };
@@ -229,7 +229,7 @@ impl Vic {
         arm: Arm,
         round: usize,
     ) -> Result<(), RunError> {
-        let place = Place {
+        let place = ArmRound {
             arm: arm.name(),
             round,
         };
@@ -279,7 +279,7 @@ impl Vic {
     fn adjust(
         &mut self,
         bench: &mut Bench<'_>,
-        place: Place,
+        place: ArmRound,
         guest: &mut dyn Guest,
         arm: Arm,
         latency_us: u32,
@@ -312,7 +312,7 @@ impl Vic {
     fn take(
         &mut self,
         bench: &mut Bench<'_>,
-        place: Place,
+        place: ArmRound,
         load: Load,
         snapshots: &Snapshots,
         line: &Value,

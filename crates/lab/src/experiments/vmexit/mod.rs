@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 
-use super::guest_bench::{self, Data, Place};
+use super::guest_bench::{self, ArmRound, Data};
 use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
 use crate::experiment::Experiment;
@@ -115,7 +115,7 @@ impl Vmexit {
         kind: &'static str,
         round: usize,
     ) -> Result<(), RunError> {
-        let place = Place { arm: kind, round };
+        let place = ArmRound { arm: kind, round };
         let (samples, target_us) = (self.samples, self.target.as_micros());
         let cmdline = format!("kind={kind} samples={samples} target_us={target_us} hold");
         let spec = place.machine(&self.image, cpus(kind), cmdline);
@@ -165,7 +165,7 @@ impl Vmexit {
         ring: &'static str,
         kinds: &[&str],
     ) -> Result<(), RunError> {
-        let place = Place { arm, round: 0 };
+        let place = ArmRound { arm, round: 0 };
         let (samples, target_us) = (self.samples, self.target.as_micros());
         let kinds = kinds.join(",");
         let cmdline = format!("kind={kinds} samples={samples} target_us={target_us} hold");

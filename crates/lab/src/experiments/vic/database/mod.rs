@@ -24,7 +24,7 @@ use self::plan::TRANSLATED;
 use super::plan::Arm;
 use super::{Bench, RunError};
 use crate::appliance::{ApplianceError, Guest, ServedGuest};
-use crate::experiments::guest_bench::{self, Place};
+use crate::experiments::guest_bench::{self, ArmRound};
 use crate::figure::Samples;
 use tare_qemu::Accelerator;
 
@@ -184,8 +184,8 @@ impl Run {
         }
     }
 
-    fn place(&self) -> Place {
-        Place {
+    fn place(&self) -> ArmRound {
+        ArmRound {
             arm: self.arm.name(),
             round: self.round,
         }
