@@ -10,7 +10,7 @@ use rustix::process::{Pid, geteuid};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::Value;
 use support::needs::{built, kvm, skip};
-use support::{Ended, Place, end};
+use support::{Ended, TestDir, end};
 
 /// A shell that does this until the test ends.
 struct Doing(Child);
@@ -39,7 +39,7 @@ impl Drop for Doing {
     }
 }
 
-fn advise(place: &Place, words: &[&str]) -> Ended {
+fn advise(place: &TestDir, words: &[&str]) -> Ended {
     let mut command = place.tare(&["advise"]);
     command
         .args(words)
@@ -48,7 +48,7 @@ fn advise(place: &Place, words: &[&str]) -> Ended {
     end(command.spawn().unwrap())
 }
 
-fn facts(place: &Place, pid: &str) -> Value {
+fn facts(place: &TestDir, pid: &str) -> Value {
     let told = advise(place, &[pid, "--seconds", "1", "--json"]);
     told.expect(0, "facts");
     let all: Value = serde_json::from_str(&told.out).unwrap();
@@ -57,7 +57,7 @@ fn facts(place: &Place, pid: &str) -> Value {
 
 #[test]
 fn each_kind_of_work_and_each_known_workload_is_advised_without_measuring() {
-    let place = Place::new();
+    let place = TestDir::new();
     let kinds = advise(&place, &[]);
     kinds.expect(0, "CPU-bound work");
     kinds.expect(0, "evidence: CPU-Pinning 2020, slide 30");
@@ -74,7 +74,7 @@ fn work_is_classified_by_what_it_spends_its_time_with() {
         skip("observing needs root");
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let busy = Doing::new("while :; do :; done");
     let told = facts(&place, &busy.pid());
     assert_eq!(told["facts"]["class"], "CPU-bound", "{told}");
@@ -94,7 +94,7 @@ fn a_machine_whose_disk_is_loaded_is_advised_to_coalesce() {
     let Some(image) = kvm().then(|| built("blk")).flatten() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let disk = place.file("disk.img", &vec![0; 4 << 20]);
     let disk = format!("{disk},coalesce=off,latency_us=200000");
     let words = "cif=16 read=100 count=1000000 warm_ms=0";
@@ -129,7 +129,7 @@ fn a_machine_whose_disk_is_loaded_is_advised_to_coalesce() {
 /// A process that is alone with its CPU gains nothing from being told so.
 #[test]
 fn a_trial_that_does_not_help_leaves_nothing() {
-    let place = Place::new();
+    let place = TestDir::new();
     let doing = Doing::new("while :; do sleep 0.01; done");
     let pid = Pid::from_raw(i32::try_from(doing.0.id()).unwrap());
     let cpus = || {

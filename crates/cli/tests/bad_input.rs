@@ -8,13 +8,13 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt as _;
 
 use support::guest::{self, Then};
-use support::{Place, end, installed, output};
+use support::{TestDir, end, installed, output};
 use tare_control::rundir::RunRoot;
 
 /// A run of a small image in QEMU, which needs no KVM, with more words.
 #[track_caller]
 fn refused(words: &[&str], code: i32, says: &str) {
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("tiny", &guest::image("up", Then::Halt));
     let mut all = vec!["run", &image];
     all.extend(words);
@@ -24,7 +24,7 @@ fn refused(words: &[&str], code: i32, says: &str) {
 /// A run of that image.
 #[track_caller]
 fn image_refused(content: &[u8], code: i32, says: &str) {
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("bad", content);
     check(
         &place,
@@ -35,7 +35,7 @@ fn image_refused(content: &[u8], code: i32, says: &str) {
 }
 
 #[track_caller]
-fn check(place: &Place, words: &[&str], code: i32, says: &str) {
+fn check(place: &TestDir, words: &[&str], code: i32, says: &str) {
     let ended = place.run(words);
     ended.expect(code, says);
     assert_eq!(ended.err.lines().count(), 1, "one sentence: {ended:#?}");
@@ -49,7 +49,7 @@ fn check(place: &Place, words: &[&str], code: i32, says: &str) {
 
 #[test]
 fn a_missing_image() {
-    let place = Place::new();
+    let place = TestDir::new();
     check(
         &place,
         &["run", "./none"],
@@ -95,7 +95,7 @@ fn a_ring_that_the_image_does_not_run_in() {
 }
 
 fn refused_image(image: &str, ring: &str, says: &str) {
-    let place = Place::new();
+    let place = TestDir::new();
     place.run(&["run", image, "--ring", ring]).expect(2, says);
 }
 
@@ -112,7 +112,7 @@ fn negative_and_huge_numbers_are_refused_as_numbers() {
         (["-c", "99999999999"], "use 1 to 16 CPUs"),
         (["-m", "-5"], "invalid size: use a number of MiB"),
     ] {
-        let place = Place::new();
+        let place = TestDir::new();
         let all = [&["run", "tiny"], &words[..]].concat();
         place.run(&all).expect(2, says);
     }
@@ -160,7 +160,7 @@ fn passt_that_is_not_installed() {
     if !installed("qemu-system-x86_64") {
         return tare_vmtest::lacks("QEMU is not installed");
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("tiny", &guest::image("up", Then::Halt));
     let path = place.path().join("bin");
     std::fs::create_dir(&path).unwrap();
@@ -173,7 +173,7 @@ fn passt_that_is_not_installed() {
 
 #[test]
 fn an_engine_that_is_not_installed() {
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("tiny", &guest::image("up", Then::Halt));
     let mut command = place.tare(&["run", &image, "--engine", "qemu"]);
     command.env("PATH", place.path());
@@ -184,7 +184,7 @@ fn an_engine_that_is_not_installed() {
 fn a_root_that_is_missing_or_too_large() {
     refused(&["--root", "/no/such/directory"], 40, "does not exist");
     refused(&["--root", "/etc/passwd"], 40, "is not a directory");
-    let root = Place::new();
+    let root = TestDir::new();
     let file = std::fs::File::create(root.path().join("large")).unwrap();
     file.set_len(80 << 20).unwrap();
     refused(
@@ -198,7 +198,7 @@ fn a_root_that_is_missing_or_too_large() {
 fn a_disk_that_cannot_be_used() {
     refused(&["--disk", "/no/such/disk"], 34, "does not exist");
     refused(&["--disk", "/etc"], 35, "neither a file nor a block device");
-    let place = Place::new();
+    let place = TestDir::new();
     let empty = place.file("empty", b"");
     refused(&["--disk", &empty], 35, "is empty");
     let odd = place.file("odd", &[0; 1000]);
@@ -225,7 +225,7 @@ fn an_initramfs_that_is_missing_or_too_large() {
         10,
         "cannot open the initramfs",
     );
-    let place = Place::new();
+    let place = TestDir::new();
     let path = place.file("large", b"");
     std::fs::File::create(&path)
         .unwrap()
@@ -239,7 +239,7 @@ fn a_name_that_runs_already() {
     if !installed("qemu-system-x86_64") {
         return tare_vmtest::lacks("QEMU is not installed");
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("tiny", &guest::image("up", Then::Halt));
     let root = RunRoot::open(place.run_root()).unwrap();
     let (_dir, _lock) = root.create("web").unwrap();
@@ -252,7 +252,7 @@ fn a_name_that_runs_already() {
 
 #[test]
 fn words_that_mean_nothing() {
-    let place = Place::new();
+    let place = TestDir::new();
     for words in [
         &["run"] as &[&str],
         &["run", "x", "--no-such"],
@@ -298,7 +298,7 @@ fn what_a_user_without_rights_may_not_do() {
     if !root {
         return tare_vmtest::lacks("only root can become another user");
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("tiny", &guest::image("up", Then::Halt));
     let shared = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(place.path(), shared).unwrap();

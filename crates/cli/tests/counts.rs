@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
-use support::{Place, needs, output};
+use support::{TestDir, needs, output};
 
 /// What a count may grow by before it is a failure.
 const GROWTH: f64 = 1.03;
@@ -41,7 +41,7 @@ fn exact_counts_are_those_that_are_kept() {
         ));
     }
 
-    let place = Place::new();
+    let place = TestDir::new();
     let out = place.path().join("counts");
     let words = ["weigh", "counts", "--quick", "--out", out.to_str().unwrap()];
     place.run(&words).expect(0, "");

@@ -4,13 +4,13 @@
 
 mod support;
 
-use support::Place;
+use support::TestDir;
 use support::guest::{self, Then};
 use support::needs::kvm;
 
 /// A machine called `db` and the place it runs in; a test that fails leaves
 /// none.
-struct Running(Place);
+struct Running(TestDir);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -22,7 +22,7 @@ impl Drop for Running {
 
 /// A halted machine with a disk.
 fn with_disk() -> Running {
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("tiny", &guest::image("hello", Then::Halt));
     let disk = place.file("disk.img", &[0; 64 * 512]);
     let disk = format!("{disk},coalesce=off");
@@ -89,7 +89,7 @@ fn a_machine_without_disks_has_nothing_to_watch() {
     if !kvm() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("tiny", &guest::image("hello", Then::Halt));
     let words = ["run", &image, "-d", "--net", "none", "--name", "dry"];
     place.run(&words).expect(0, "dry");

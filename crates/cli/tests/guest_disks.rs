@@ -13,7 +13,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use support::needs::{built, kvm, passt};
-use support::{Place, eventually, free_port, get, installed};
+use support::{TestDir, eventually, free_port, get, installed};
 use tare_control::client::Client;
 
 /// Bytes of a disk.
@@ -27,7 +27,7 @@ fn loaded(cpus: &str, disk_words: &str, words: &str) -> Option<Value> {
 /// The same in any engine.
 fn loaded_in(engine: &str, cpus: &str, disk_words: &str, words: &str) -> Option<Value> {
     let image = kvm().then(|| built("blk")).flatten()?;
-    let place = Place::new();
+    let place = TestDir::new();
     let disk = place.file("disk.img", &vec![0; BYTES]) + disk_words;
     let mut all = vec!["run", image.to_str().unwrap(), "--net", "none"];
     all.extend(["--engine", engine, "--cpus", cpus]);
@@ -75,7 +75,7 @@ fn a_disk_takes_its_time_in_both_monitors_and_keeps_what_is_written() {
 /// What the disk's file looks like after the guest emptied half of it.
 fn emptied(how: &str) -> Option<(Vec<u8>, u64, Value)> {
     let image = kvm().then(|| built("blk")).flatten()?;
-    let place = Place::new();
+    let place = TestDir::new();
     let disk = place.file("disk.img", &vec![7; BYTES]);
     let words = format!("clear={how} span=2M count=1 warm_ms=0");
     let run = ["run", image.to_str().unwrap(), "--net", "none", "--disk"];
@@ -109,7 +109,7 @@ fn the_guest_switches_the_write_cache() {
     let Some(image) = kvm().then(|| built("blk")).flatten() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let disk = place.file("disk.img", &vec![0; BYTES]);
     for (cache, durable) in [("writethrough", 40), ("writeback", 0)] {
         let words = format!("cache={cache} read=0 count=40 warm_ms=0 hold");
@@ -133,7 +133,7 @@ fn a_disk_grows_while_the_guest_has_it() {
     let Some(image) = kvm().then(|| built("blk")).flatten() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let disk = place.file("disk.img", &vec![7; BYTES]);
     let run = ["run", image.to_str().unwrap(), "--net", "none", "--name"];
     let words = "cif=1 count=1 read=100 warm_ms=0 grows";
@@ -169,7 +169,7 @@ fn a_job_that_a_disk_cannot_do_ends_with_a_sentence() {
     let Some(image) = kvm().then(|| built("blk")).flatten() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let disk = place.file("disk.img", &vec![0; BYTES]) + ",ro";
     for (words, said) in [
         (
@@ -191,7 +191,7 @@ fn a_site_is_served_from_a_disk() {
     let Some(image) = (kvm() && passt()).then(|| built("http-disk")).flatten() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let site = place.path().join("site");
     fs::create_dir(&site).unwrap();
     fs::write(site.join("index.html"), "<p>from a disk").unwrap();

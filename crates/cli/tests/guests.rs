@@ -10,7 +10,7 @@ mod support;
 use std::path::PathBuf;
 
 use serde_json::Value;
-use support::Place;
+use support::TestDir;
 use support::needs::{built, kvm};
 use tare_hv::{Kvm, KvmKind, Probe};
 
@@ -27,7 +27,7 @@ fn measured(name: &str, cpus: &str, words: &str) -> Option<Vec<Value>> {
 /// The same in a ring.
 fn measured_in(ring: &str, name: &str, cpus: &str, words: &str) -> Option<Vec<Value>> {
     let image = image(name)?;
-    let place = Place::new();
+    let place = TestDir::new();
     let mut all = vec!["run", image.to_str().unwrap(), "--net", "none"];
     all.extend(["--ring", ring, "--cpus", cpus, "--cmdline", words]);
     let ended = place.run(&all);
@@ -117,7 +117,7 @@ fn a_spin_before_the_halt_saves_the_wakers_interrupts() {
 /// are: the words of what it prints.
 fn checked(check: &str, cpus: &str) -> Option<Vec<String>> {
     let image = image("selftest")?;
-    let place = Place::new();
+    let place = TestDir::new();
     let words = format!("only={check}");
     let mut all = vec!["run", image.to_str().unwrap(), "--net", "none"];
     all.extend(["--cpus", cpus, "--ring", "0", "--cmdline", &words]);

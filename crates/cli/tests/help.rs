@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use support::Place;
+use support::TestDir;
 
 const VERBS: [&str; 21] = [
     "run",
@@ -36,7 +36,7 @@ const VERBS: [&str; 21] = [
 /// The help of each verb as it is kept in `tests/help/`; TARE_BLESS=1 rewrites it.
 #[test]
 fn help_is_as_reviewed() {
-    let place = Place::new();
+    let place = TestDir::new();
     let mut words = vec![vec!["--help"]];
     words.extend(VERBS.map(|verb| vec![verb, "--help"]));
     for words in words {
@@ -77,7 +77,7 @@ fn compare(name: &str, help: &str) {
 
 #[test]
 fn only_verbs_that_exist_are_listed() {
-    let help = Place::new().run(&["--help"]).out;
+    let help = TestDir::new().run(&["--help"]).out;
     let listed: Vec<&str> = help
         .lines()
         .skip_while(|line| *line != "Commands:")
@@ -92,7 +92,7 @@ fn only_verbs_that_exist_are_listed() {
 
 #[test]
 fn exit_codes_are_printed_by_verb_and_by_help() {
-    let place = Place::new();
+    let place = TestDir::new();
     place
         .run(&["exit-codes"])
         .expect(0, "  60  This user may not open /dev/kvm");
@@ -103,7 +103,7 @@ fn exit_codes_are_printed_by_verb_and_by_help() {
 
 #[test]
 fn completions_know_the_verbs() {
-    let place = Place::new();
+    let place = TestDir::new();
     for shell in ["bash", "zsh", "fish"] {
         place.run(&["completions", shell]).expect(0, "doctor");
     }
@@ -111,7 +111,7 @@ fn completions_know_the_verbs() {
 
 #[test]
 fn manual_pages_are_written_for_each_verb() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.run(&["man"]).expect(0, ".TH tare 1");
     let out = place.path().join("man");
     place

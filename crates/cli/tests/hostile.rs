@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 
 use serde_json::Value;
 use support::needs::{built, kvm, passt, skip};
-use support::{Place, eventually, installed};
+use support::{TestDir, eventually, installed};
 
 /// Listens for connections and datagrams on one port.
 struct Victim {
@@ -68,7 +68,7 @@ fn try_to_reach(engine: &str, net: &str, to: Ipv4Addr, victim: &Victim) {
     };
     let connect = format!("connect={to}:{}", victim.port());
     let image = image.to_str().unwrap();
-    let place = Place::new();
+    let place = TestDir::new();
     let ended = place.run(&[
         "run",
         image,
@@ -128,7 +128,7 @@ fn a_monitor_survives_a_guest_that_keeps_no_rule() {
         return;
     };
     let net = if installed("passt") { "user" } else { "none" };
-    let place = Place::new();
+    let place = TestDir::new();
     let disks = ["fast.img", "slow.img"].map(|name| place.file(name, &[0; 2 << 20]));
     let slow = format!("{},latency_us=300,iops=5000", disks[1]);
     for cpus in ["1", "2"] {

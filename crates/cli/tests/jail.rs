@@ -10,17 +10,17 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use support::needs::{built, kvm, passt, skip};
-use support::{Place, eventually, installed};
+use support::{TestDir, eventually, installed};
 
 /// A machine in the background, stopped at the end.
 struct Running<'a> {
-    place: &'a Place,
+    place: &'a TestDir,
     name: &'a str,
     pid: u64,
 }
 
 impl<'a> Running<'a> {
-    fn start(place: &'a Place, name: &'a str, options: &[&str]) -> Option<Self> {
+    fn start(place: &'a TestDir, name: &'a str, options: &[&str]) -> Option<Self> {
         let image = built("http")?;
         let site = place.path().join("site");
         fs::create_dir_all(&site).unwrap();
@@ -72,7 +72,7 @@ fn machines_of_root_have_users_and_namespaces_of_their_own() {
     if !kvm() || !is_root() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let (Some(first), Some(second)) = (
         Running::start(&place, "first", &[]),
         Running::start(&place, "second", &[]),
@@ -111,7 +111,7 @@ fn a_machine_becomes_the_user_that_is_named_or_stays() {
     if !kvm() || !is_root() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let Some(named) = Running::start(&place, "named", &["--user", "65534:65533"]) else {
         return;
     };
@@ -157,7 +157,7 @@ fn limits_hold_a_machine_and_its_group_goes_after_it() {
         skip("this host shows no control groups");
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let options = ["--limit-cpu", "0.5", "--limit-memory", "96M"];
     let Some(limited) = Running::start(&place, "limited", &options) else {
         return;
@@ -211,7 +211,7 @@ fn reads_and_writes_are_limited_on_the_disks_device_and_frames_by_the_monitor() 
     if !kvm() || !is_root() || !passt() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let (Some(image), Some(device)) = (built("http"), device_of(place.path())) else {
         skip("the tests' directory is on no block device");
         return;
@@ -265,7 +265,7 @@ fn an_ordinary_user_starts_a_machine() {
         skip("setpriv or unshare is not installed");
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let tare = Path::new(env!("CARGO_BIN_EXE_tare"));
     let directory = place.path();
     for program in [tare, &tare.with_file_name("tare-monitor"), &image] {
@@ -300,7 +300,7 @@ fn doctor_removes_what_a_killed_machine_left() {
     if !kvm() || !is_root() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let Some(killed) = Running::start(&place, "killed", &[]) else {
         return;
     };

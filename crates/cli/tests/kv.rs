@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use support::needs::{built, passt};
-use support::{Place, eventually, free_port, installed, output};
+use support::{TestDir, eventually, free_port, installed, output};
 
 /// The image, if it is built and machines with a network can run here.
 fn image() -> Option<PathBuf> {
@@ -33,13 +33,13 @@ fn ask(port: u16, bytes: &[u8]) -> std::io::Result<String> {
 
 /// A machine with the cache, stopped when dropped.
 struct Cache {
-    place: Place,
+    place: TestDir,
     port: u16,
 }
 
 impl Cache {
     fn start(image: &Path, words: &str) -> Self {
-        let (place, port) = (Place::new(), free_port());
+        let (place, port) = (TestDir::new(), free_port());
         let publish = format!("{port}:11211");
         let image = image.to_str().unwrap();
         let cache = Self { place, port };

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use support::{Place, eventually, free_port, get, installed, needs};
+use support::{TestDir, eventually, free_port, get, installed, needs};
 use tare_init::{Logging, Refusal};
 use tare_profile::Profile;
 use tare_qemu::MachineType;
@@ -118,7 +118,7 @@ fn image_layers() -> Vec<Vec<u8>> {
 }
 
 /// Runs a server in the guest, and fetches the page once it is ready.
-fn serves(place: &Place, root: &str, command: &[&str]) {
+fn serves(place: &TestDir, root: &str, command: &[&str]) {
     let port = free_port();
     let publish = format!("{port}:80");
     let words = [
@@ -142,7 +142,7 @@ fn a_64_bit_kernel_finds_its_boot_parameters() {
     if !needs::kvm() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let kernel = place.file("tiny", &tiny_kernel());
     let words = [
         "run", "--kernel", &kernel, "--net", "none", "--engine", "tare",
@@ -158,7 +158,7 @@ fn a_directory_serves_from_debians_kernel() {
     if !debian() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let root = place.path().join("root");
     write_below(&root);
     let script = "echo ready; exec /bin/busybox httpd -f -h /srv";
@@ -171,7 +171,7 @@ fn an_oci_archive_serves_from_debians_kernel() {
     if !debian() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let config = CONFIG.replace(r#","User":"7:8""#, "");
     let image = place.file("image.tar", &oci_archive(&config, &image_layers()));
     let script = "echo ready for $WHO; exec /bin/busybox httpd -f -h .";
@@ -183,7 +183,7 @@ fn an_images_settings_are_honoured_and_its_status_is_ours() {
     if !debian() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("image.tar", &docker_archive(CONFIG, &image_layers()));
     let words = [
         "run", "--kernel", "debian", "--root", &image, "--net", "none",
@@ -204,7 +204,7 @@ fn a_pipe_passes_every_byte_and_its_end_on() {
     if !debian() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let root = place.path().join("root");
     write_below(&root);
     let root = root.to_str().unwrap();
@@ -244,7 +244,7 @@ fn an_images_user_has_its_groups_and_its_directories_are_made() {
     if !debian() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let accounts = [
         Entry::File("etc/passwd", 0o644, b"web:x:7:8::/srv:/bin/sh\n"),
         Entry::File("etc/group", 0o644, b"web:x:8:\ncerts:x:9:web\n"),
@@ -274,7 +274,7 @@ fn a_root_on_a_disk_is_the_guests_and_the_console_is_its_commands_terminal() {
     if !debian() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let root = place.path().join("root");
     write_below(&root);
     let script = "/bin/busybox grep ' / ext4 rw' /proc/mounts && /bin/busybox touch /new \
@@ -309,7 +309,7 @@ fn a_kernel_without_a_root_panics_and_tare_says_so() {
     if !debian() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let words = [
         "run", "--kernel", "debian", "--net", "none", "--engine", "qemu",
     ];
@@ -319,7 +319,7 @@ fn a_kernel_without_a_root_panics_and_tare_says_so() {
 
 #[test]
 fn roots_and_kernels_that_are_wrong_are_refused_by_name() {
-    let place = Place::new();
+    let place = TestDir::new();
     let kernel = place.file("tiny", &tiny_kernel());
     let run = |more: &[&str]| {
         let ended = place.run(&[&["run", "--kernel", &kernel, "--net", "none"], more].concat());
@@ -359,7 +359,7 @@ fn what_a_kernel_refuses_a_program_is_reported_by_its_guest() {
     if !debian() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let root = place.path().join("root");
     write_below(&root);
     // By a child, by another beside it, twice, and by nobody.

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use support::needs::{built, passt, skip};
-use support::{Place, eventually, free_port};
+use support::{TestDir, eventually, free_port};
 
 /// The HTTP appliance, if it is built and machines with a network can run here.
 fn http() -> Option<PathBuf> {
@@ -22,14 +22,14 @@ fn http() -> Option<PathBuf> {
 }
 
 /// A place with a site of one file.
-fn with_site() -> Place {
-    let place = Place::new();
+fn with_site() -> TestDir {
+    let place = TestDir::new();
     std::fs::create_dir(place.path().join("site")).unwrap();
     place.file("site/index.html", b"the site\n");
     place
 }
 
-fn run(place: &Place, image: &str, words: &[&str]) {
+fn run(place: &TestDir, image: &str, words: &[&str]) {
     let site = place.path().join("site");
     let first = ["run", image, "-d", "--name", "web", "--root"];
     let words = [&first[..], &[site.to_str().unwrap()], words].concat();

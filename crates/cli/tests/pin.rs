@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use support::guest::{self, Then};
 use support::needs::{kvm, skip};
-use support::{Ended, Place, end, eventually, installed};
+use support::{Ended, TestDir, end, eventually, installed};
 
 /// Where a process's threads may run, by thread and its start.
 type Seats = BTreeMap<(i32, u64), Vec<usize>>;
@@ -82,7 +82,7 @@ trait Pin {
     fn journals(&self) -> usize;
 }
 
-impl Pin for Place {
+impl Pin for TestDir {
     fn pin_command(&self, words: &[&str]) -> Command {
         let mut command = self.tare(&["pin"]);
         command.args(words).env("TARE_STATE_DIR", self.state());
@@ -124,7 +124,7 @@ fn sleeper() -> Living {
 }
 
 /// Pins by machine `target`, checks each role, undoes, checks that all is as before.
-fn there_and_back(place: &Place, target: &str, pid: u32, is_vcpu: impl Fn(&str) -> bool) {
+fn there_and_back(place: &TestDir, target: &str, pid: u32, is_vcpu: impl Fn(&str) -> bool) {
     // An odd placement of one's own must come back as it is.
     put(i32::try_from(pid).unwrap(), &[0]);
     let before = seats(&[pid]);
@@ -151,7 +151,7 @@ fn there_and_back(place: &Place, target: &str, pid: u32, is_vcpu: impl Fn(&str) 
 }
 
 /// Pins for a long time, is killed, and the next start puts everything back.
-fn killed_and_recovered(place: &Place, target: &str, pids: &[u32], before: &Seats) {
+fn killed_and_recovered(place: &TestDir, target: &str, pids: &[u32], before: &Seats) {
     let mut holder = place
         .pin_command(&[target, "--cpus", "1", "--for", "100"])
         .spawn()
@@ -175,7 +175,7 @@ fn a_machine_of_tare_is_pinned_by_role_and_put_back() {
     if cpus().is_none() || !kvm() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("image", &guest::image("up", Then::Halt));
     let words = ["run", &image, "-d", "--name", "pinned", "--net", "none"];
     place.run(&words).expect(0, "pinned");
@@ -200,7 +200,7 @@ fn a_machine_of_qemu_is_pinned_by_role_and_put_back() {
         return;
     }
     for (name, debug) in [("pin-named", "on"), ("pin-plain", "off")] {
-        let place = Place::new();
+        let place = TestDir::new();
         let image = place.file("image", &guest::image("up", Then::Halt));
         let log = place.file("console", b"");
         let child = Command::new("qemu-system-x86_64")
@@ -240,7 +240,7 @@ fn a_machine_of_the_translator_is_pinned_by_role_and_put_back() {
     if cpus().is_none() || !qemu() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let child = Command::new("qemu-system-x86_64")
         .args(["-name", "pin-tcg,debug-threads=on", "-S"])
         .args(["-M", "q35,accel=tcg", "-m", "64", "-nodefaults"])
@@ -268,7 +268,7 @@ fn a_machine_in_qemu_is_found_by_the_process_that_tare_ps_shows() {
     if cpus().is_none() || !qemu() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("image", &guest::image("up", Then::Halt));
     let words = ["run", &image, "-d", "--name", "inner", "--net", "none"];
     let words: Vec<&str> = words.into_iter().chain(["--engine", "qemu"]).collect();
@@ -315,7 +315,7 @@ fn a_machine_of_firecracker_is_pinned_by_role_and_put_back() {
         tare_vmtest::lacks("firecracker is not installed");
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("image", &guest::image("up", Then::Halt));
     let config = format!(
         "{{\"boot-source\":{{\"kernel_image_path\":{image:?}}},\"drives\":[],\
@@ -347,7 +347,7 @@ struct Runc {
 }
 
 impl Runc {
-    fn start(place: &Place, name: &str) -> Self {
+    fn start(place: &TestDir, name: &str) -> Self {
         let bundle = place.path().join("bundle");
         fs::create_dir_all(bundle.join("rootfs")).unwrap();
         let spec = Command::new("runc")
@@ -439,7 +439,7 @@ fn a_container_is_pinned_by_its_cpuset_and_put_back() {
         skip("containers need root and runc");
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let name = format!("tare-pin-{}", std::process::id());
     let runc = Runc::start(&place, &name);
     let pids = runc.pids();
@@ -475,7 +475,7 @@ fn a_placement_ends_with_its_time_with_a_signal_and_when_asked() {
     if cpus().is_none() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let living = sleeper();
     let pid = living.pid().to_string();
     let before = seats(&[living.pid()]);
@@ -522,7 +522,7 @@ fn keeps_starting_threads() {
 #[test]
 fn threads_that_begin_while_it_works_are_caught_and_freed() {
     let Some(all) = cpus() else { return };
-    let place = Place::new();
+    let place = TestDir::new();
     let restless = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "keeps_starting_threads"])
         .env(RESTLESS, "1")
@@ -551,7 +551,7 @@ fn threads_that_begin_while_it_works_are_caught_and_freed() {
 
 #[test]
 fn cpus_and_targets_that_are_not_there_are_refused() {
-    let place = Place::new();
+    let place = TestDir::new();
     let living = sleeper();
     let pid = living.pid().to_string();
     let before = seats(&[living.pid()]);
@@ -589,7 +589,7 @@ fn a_recycled_number_is_left_alone() {
     if cpus().is_none() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let living = sleeper();
     let (pid, before) = (living.pid(), seats(&[living.pid()]));
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();

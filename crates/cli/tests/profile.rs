@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 use support::needs::skip;
-use support::{Place, end};
+use support::{TestDir, end};
 
 /// Whether system calls can be observed here.
 fn ready() -> bool {
     let seen =
-        geteuid().is_root() && Place::new().run(&["profile", "--", "/bin/true"]).code == Some(0);
+        geteuid().is_root() && TestDir::new().run(&["profile", "--", "/bin/true"]).code == Some(0);
     if !seen {
         skip("observing system calls needs root and BPF");
     }
@@ -35,7 +35,7 @@ fn a_command_is_profiled_and_its_status_passed_on() {
     if !ready() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let out = place.path().join("p.json").to_str().unwrap().to_owned();
     let script = "cat /proc/self/status >/dev/null; exit 7";
     let ended = place.run(&[
@@ -62,7 +62,7 @@ fn json_is_alone_on_standard_output() {
     if !ready() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let ended = place.run(&["profile", "--json", "--", "/bin/echo", "spoken"]);
     ended.expect(0, "spoken");
     let profile: Value = serde_json::from_str(&ended.out).unwrap();
@@ -74,7 +74,7 @@ fn what_cannot_be_profiled_is_said_before_anything_starts() {
     if !ready() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let mark = place.path().join("mark").to_str().unwrap().to_owned();
     let text = place.file("text", b"{");
     let merged = place.path().join("m").to_str().unwrap().to_owned();
@@ -115,7 +115,7 @@ fn without_the_right_to_bpf_nothing_starts_and_the_way_out_is_said() {
         skip("only root with setpriv can give up its capabilities");
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let mark = place.path().join("mark");
     let out = place.path().join("p.json");
     let mut command = Command::new("setpriv");
@@ -146,7 +146,7 @@ fn a_daemon_is_followed_and_ended_with_the_observation() {
     if !ready() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let pid = place.path().join("pid").to_str().unwrap().to_owned();
     let script = format!("setsid sleep 1234 & echo $! > {pid}");
     let begin = Instant::now();
@@ -164,7 +164,7 @@ fn ctrl_c_writes_what_was_seen() {
     if !ready() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let out = place.path().join("p.json").to_str().unwrap().to_owned();
     let child = place
         .tare(&["profile", "--out", &out, "--", "sleep", "1234"])
@@ -244,7 +244,7 @@ int main(int count, char **words) {
     return 0;
 }
 "#;
-    let place = Place::new();
+    let place = TestDir::new();
     let program = place.path().join("finds");
     if !ready() || !compile(SOURCE, &program) {
         return;
@@ -279,7 +279,7 @@ fn a_script_s_interpreter_is_among_the_paths() {
     if !ready() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let script = place.file("script", b"#!/bin/sh\nexit 3\n");
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let out = place.path().join("p.json").to_str().unwrap().to_owned();
@@ -304,7 +304,7 @@ int main(void) {
     return setsockopt(tcp, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 }
 "#;
-    let place = Place::new();
+    let place = TestDir::new();
     let program = place.path().join("sets");
     if !ready() || !compile(SOURCE, &program) {
         return;
@@ -331,7 +331,7 @@ int main(void) {
     return 0;
 }
 "#;
-    let place = Place::new();
+    let place = TestDir::new();
     let program = place.path().join("calls");
     if !ready() || !compile(SOURCE, &program) {
         return;
@@ -354,7 +354,7 @@ fn a_command_that_ends_at_once_is_profiled_whole() {
     if !ready() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let out = place.path().join("p.json").to_str().unwrap().to_owned();
     place
         .run(&["profile", "--out", &out, "--", "/bin/false"])
@@ -369,7 +369,7 @@ fn a_process_that_runs_is_profiled_and_goes_on() {
     if !ready() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let mut child = Command::new("/bin/sh")
         .args(["-c", "while :; do sleep 0.05; done"])
         .spawn()
@@ -445,7 +445,7 @@ fn a_container_is_profiled_by_its_name() {
     if !ready() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let Some(container) = Contained::start(place.path()) else {
         return;
     };
@@ -482,7 +482,7 @@ fn a_container_is_profiled_by_its_name() {
 
 #[test]
 fn an_application_in_a_guest_is_profiled_with_call_graphs() {
-    let place = Place::new();
+    let place = TestDir::new();
     let root = place.path().join("root");
     let graphs = place.path().join("graphs");
     if Command::new("qemu-system-x86_64")

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use support::needs::{built, kvm, passt, skip};
-use support::{Ended, Place, end, eventually, free_port, get, installed};
+use support::{Ended, TestDir, end, eventually, free_port, get, installed};
 
 /// The source of a test program.
 fn source(name: &str) -> PathBuf {
@@ -24,7 +24,7 @@ fn can_run() -> bool {
 }
 
 /// A program of C, linked as `words` say.
-fn c(place: &Place, name: &str, words: &[&str]) -> Option<String> {
+fn c(place: &TestDir, name: &str, words: &[&str]) -> Option<String> {
     if !installed("gcc") {
         skip("gcc is not installed");
         return None;
@@ -42,7 +42,7 @@ fn c(place: &Place, name: &str, words: &[&str]) -> Option<String> {
     Some(program.to_str().unwrap().to_owned())
 }
 
-fn run(place: &Place, program: &str, words: &[&str]) -> Ended {
+fn run(place: &TestDir, program: &str, words: &[&str]) -> Ended {
     let mut all = vec!["run", program, "--net", "none", "--env", "KEY=value"];
     all.extend(words);
     place.run(&all)
@@ -53,7 +53,7 @@ fn a_static_program_runs_and_its_status_is_the_exit_code() {
     if !can_run() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     for link in ["-static", "-static-pie"] {
         let Some(program) = c(&place, "hello.c", &[link]) else {
             return;
@@ -69,7 +69,7 @@ fn a_program_has_threads_signals_memory_and_files() {
     if !can_run() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let Some(program) = c(&place, "process.c", &["-static"]) else {
         return;
     };
@@ -92,7 +92,7 @@ fn a_program_has_threads_signals_memory_and_files() {
 }
 
 /// What a program prints here and in a machine is the same, line by line.
-fn answers_as_here(place: &Place, program: &str, words: &[&str]) {
+fn answers_as_here(place: &TestDir, program: &str, words: &[&str]) {
     let mut here = Command::new(program);
     here.args(words).env("TMPDIR", place.path());
     let here = here.output().unwrap();
@@ -115,7 +115,7 @@ fn system_calls_answer_as_linux_does() {
     if !can_run() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     if let Some(program) = c(&place, "calls.c", &["-static"]) {
         answers_as_here(&place, &program, &[]);
     }
@@ -126,7 +126,7 @@ fn rare_uses_of_system_calls_answer_as_linux_does() {
     if !can_run() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     if let Some(program) = c(&place, "corners.c", &["-static"]) {
         answers_as_here(&place, &program, &[]);
     }
@@ -138,7 +138,7 @@ fn random_system_calls_answer_as_linux_does() {
     if !can_run() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let Some(program) = c(&place, "random.c", &["-static"]) else {
         return;
     };
@@ -155,7 +155,7 @@ fn a_server_with_epoll_answers_on_a_published_port() {
     if !can_run() || !passt() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let Some(program) = c(&place, "server.c", &["-static-pie"]) else {
         return;
     };
@@ -163,7 +163,7 @@ fn a_server_with_epoll_answers_on_a_published_port() {
 }
 
 /// Starts a server and gets `expected` from it, three times.
-fn serves(place: &Place, program: &str, words: &[&str], expected: &str) {
+fn serves(place: &TestDir, program: &str, words: &[&str], expected: &str) {
     let port = free_port();
     let publish = format!("{port}:80");
     let mut all = vec!["run", program, "--name", "server", "-p", &publish];
@@ -184,7 +184,7 @@ fn stop_asks_a_program_by_sigterm_and_kills_it_after_a_time() {
     if !can_run() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let Some(program) = c(&place, "stop.c", &["-static"]) else {
         return;
     };
@@ -217,7 +217,7 @@ fn go_programs_run_and_serve() {
         skip("go is not installed");
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let program = place.path().join("gopher");
     let mut go = Command::new("go");
     go.env("CGO_ENABLED", "0")
@@ -233,7 +233,7 @@ fn go_programs_run_and_serve() {
 
 #[test]
 fn what_cannot_run_is_refused_in_a_sentence_before_a_machine_starts() {
-    let place = Place::new();
+    let place = TestDir::new();
     let Some(program) = c(&place, "hello.c", &[]) else {
         return;
     };

@@ -14,7 +14,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use support::guest::{self, Then};
 use support::needs::beside;
-use support::{Place, end, eventually, installed, output, tiny};
+use support::{TestDir, end, eventually, installed, output, tiny};
 
 /// For machines without a network.
 const WORDS: &[&str] = &["--net", "none", "--engine", "qemu"];
@@ -29,7 +29,7 @@ fn qemu() -> bool {
 }
 
 fn run(then: Then) -> support::Ended {
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("tiny", &guest::image("hello from ring 0", then));
     let ended = place.run(&["run", &image, "--net", "none", "--engine", "qemu"]);
     assert!(place.run_directories().is_empty(), "{ended:#?}");
@@ -51,7 +51,7 @@ fn halt_polling_is_refused_where_it_cannot_be_set() {
     if !qemu() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("tiny", &guest::image("hello", Then::Exit(0x10)));
     let words = ["run", &image, "--net", "none", "--engine", "qemu"];
     let ended = place.run(&[&words[..], &["--halt", "never"]].concat());
@@ -74,7 +74,7 @@ fn without_kvm_the_machine_runs_in_qemu_and_one_line_says_so() {
     let Some(space) = spaces.into_iter().find(may) else {
         return tare_vmtest::lacks("this user may not make a mount namespace");
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let line = "hello from ring 0";
     let image = place.file("tiny", &guest::image(line, Then::Exit(0x10)));
     let tare = place.tare(&["run", &image, "--net", "none"]);
@@ -110,7 +110,7 @@ fn a_machine_in_the_background_is_listed_read_and_stopped() {
 
 /// The HTTP appliance in the background as `web`, serving `<p>weighed`; the
 /// port at which it has answered, if all that this needs is there.
-fn appliance(place: &Place, words: &[&str]) -> Option<u16> {
+fn appliance(place: &TestDir, words: &[&str]) -> Option<u16> {
     let Some(image) = beside("http") else {
         tare_vmtest::lacks("the http image is not built (cargo xtask guests)");
         return None;
@@ -138,7 +138,7 @@ fn appliance(place: &Place, words: &[&str]) -> Option<u16> {
 /// The same image, root and forward as under Tare's monitor.
 #[test]
 fn the_appliance_serves_a_directory() {
-    let place = Place::new();
+    let place = TestDir::new();
     if appliance(&place, &[]).is_some() {
         place.run(&["stop", "web"]).expect(0, "");
     }
@@ -150,7 +150,7 @@ fn a_network_that_fails_while_qemu_starts_ends_it_too() {
     if !qemu() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("tiny", &guest::image("up", Then::Halt));
     let script = "#!/bin/sh\nsleep 0.2\necho \"Failed to bind any port for '-t 1:1', exiting\" >&2\nexit 1\n";
     let passt = place.file("passt", script.as_bytes());
@@ -184,7 +184,7 @@ fn a_thousand_connections_stay_open_in_64_mib() {
     }
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).unwrap();
-    let place = Place::new();
+    let place = TestDir::new();
     let Some(port) = appliance(&place, &["--memory", "64M"]) else {
         return;
     };
@@ -218,7 +218,7 @@ fn a_name_stays_taken_while_its_machine_runs() {
     if !qemu() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("tiny", &guest::image("up", Then::Halt));
     let words = [
         "run", &image, "-d", "--name", "web", "--net", "none", "--engine", "qemu",
@@ -245,7 +245,7 @@ fn killing_tare_leaves_no_qemu() {
     if !qemu() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let mut child = tiny::foreground(&place, WORDS);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -264,7 +264,7 @@ fn a_panic_in_the_background_of_qemu_leaves_log_and_exit_code() {
 }
 
 /// The QEMU of the machine `tiny-1`: who holds its lock.
-fn qemu_of(place: &Place) -> u32 {
+fn qemu_of(place: &TestDir) -> u32 {
     let lock = std::fs::canonicalize(place.run_root().join("tiny-1/lock")).unwrap();
     let holds = |pid: &u32| {
         let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter();
@@ -365,7 +365,7 @@ fn a_host_that_grants_no_namespaces_runs_qemu() {
         support::needs::skip("this user is not root, or setpriv is not installed");
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("tiny", &guest::image("hello from ring 0", Then::Exit(0x10)));
     for bounding_set in ["-sys_admin,-sys_ptrace", "-sys_admin", "-sys_ptrace"] {
         for user in [&[][..], &["--user", "self"]] {
@@ -396,7 +396,7 @@ fn qemu_gets_files_that_only_their_owner_may_read() {
     if !qemu() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("tiny", &guest::image("hello from ring 0", Then::Exit(0x10)));
     let mut disks = Vec::new();
     for (name, options) in [("a", ""), ("b", ",ro"), ("c", ",latency_us=100")] {

@@ -9,7 +9,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use support::Place;
+use support::TestDir;
 use tare_control::rundir::{RunRoot, record_end};
 
 /// Every verb that reads the root, for a machine of that name.
@@ -50,7 +50,7 @@ fn tree(root: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn no_verb_removes_or_waits_for_what_tare_did_not_make() {
-    let place = Place::new();
+    let place = TestDir::new();
     let root = place.run_root();
     fs::create_dir(&root).unwrap();
     plant(&root);
@@ -73,7 +73,7 @@ fn no_verb_removes_or_waits_for_what_tare_did_not_make() {
 
 #[test]
 fn a_machine_does_not_take_a_directory_that_tare_did_not_make() {
-    let place = Place::new();
+    let place = TestDir::new();
     let root = place.run_root();
     fs::create_dir(&root).unwrap();
     plant(&root);
@@ -90,7 +90,7 @@ fn a_machine_does_not_take_a_directory_that_tare_did_not_make() {
 
 #[test]
 fn a_root_that_others_can_change_is_refused_by_every_verb() {
-    let place = Place::new();
+    let place = TestDir::new();
     let root = place.run_root();
     fs::create_dir(&root).unwrap();
     plant(&root);
@@ -115,7 +115,7 @@ fn a_root_that_others_can_change_is_refused_by_every_verb() {
 
 #[test]
 fn a_machine_that_ended_keeps_its_log_until_it_is_removed() {
-    let place = Place::new();
+    let place = TestDir::new();
     let root = RunRoot::open(place.run_root()).unwrap();
     for (name, code) in [("panicked", Some(70)), ("killed", None)] {
         let (dir, lock) = root.create(name).unwrap();
@@ -149,7 +149,7 @@ fn a_machine_that_ended_keeps_its_log_until_it_is_removed() {
 
 #[test]
 fn a_machine_that_runs_is_not_removed() {
-    let place = Place::new();
+    let place = TestDir::new();
     let root = RunRoot::open(place.run_root()).unwrap();
     let (_dir, _lock) = root.create("web").unwrap();
     place.run(&["rm", "web"]).expect(50, "stop it first");
@@ -159,7 +159,7 @@ fn a_machine_that_runs_is_not_removed() {
 /// The number in a record may be another process's by now.
 #[test]
 fn a_process_that_took_the_number_of_a_machine_is_not_killed() {
-    let place = Place::new();
+    let place = TestDir::new();
     let root = RunRoot::open(place.run_root()).unwrap();
     let (dir, _lock) = root.create("web").unwrap();
     let mut other = std::process::Command::new("sleep")
@@ -182,7 +182,7 @@ fn a_process_that_took_the_number_of_a_machine_is_not_killed() {
 
 #[test]
 fn names_and_records_of_others_cannot_command_a_terminal() {
-    let place = Place::new();
+    let place = TestDir::new();
     let root = RunRoot::open(place.run_root()).unwrap();
     let (dir, _lock) = root.create("web").unwrap();
     let record = r#"{"engine":"tare","pid":1,"image":"\u001b]0;t\u0007","cpus":1,

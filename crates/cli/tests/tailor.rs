@@ -12,7 +12,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use support::guest::{Then, image};
-use support::{Ended, Place, end, installed};
+use support::{Ended, TestDir, end, installed};
 use tare_abi::exit::STATUS_LINE;
 use tare_init::Refusal;
 use tare_profile::{Call, FileUse, Profile};
@@ -35,13 +35,13 @@ const PROGRAMS: &[&str] = &[
 
 /// A tree, and what runs in it.
 struct Bench {
-    place: Place,
+    place: TestDir,
 }
 
 impl Bench {
     /// `image` is the recipe that makes the bzImage.
     fn new(image: &str) -> Self {
-        let place = Place::new();
+        let place = TestDir::new();
         let tree = place.path().join("tree");
         for dir in ["scripts/kconfig", "arch/x86/entry/syscalls", "fs"] {
             fs::create_dir_all(tree.join(dir)).unwrap();

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::geteuid;
 use support::needs::{built, kvm, passt, skip};
-use support::{Place, end, free_port, installed};
+use support::{TestDir, end, free_port, installed};
 
 /// The port that tutorials forward; replaced by one that is free.
 const PORT: &str = "8080";
@@ -114,7 +114,7 @@ fn has(need: &str) -> bool {
 }
 
 fn observes() -> bool {
-    geteuid().is_root() && Place::new().run(&["profile", "--", "/bin/true"]).code == Some(0)
+    geteuid().is_root() && TestDir::new().run(&["profile", "--", "/bin/true"]).code == Some(0)
 }
 
 fn tutorials() -> PathBuf {
@@ -129,7 +129,7 @@ fn execute(name: &str) {
     if !tutorial.needs.iter().all(|need| has(need)) {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let port = free_port().to_string();
     for step in &tutorial.steps {
         let step = Step {
@@ -150,7 +150,7 @@ fn execute(name: &str) {
 }
 
 /// The command in the tutorial's directory, with the `tare` under test in PATH.
-fn shell(place: &Place, command: &str) -> Command {
+fn shell(place: &TestDir, command: &str) -> Command {
     let tare = Path::new(env!("CARGO_BIN_EXE_tare")).parent().unwrap();
     let before = env::var_os("PATH").unwrap_or_default();
     let dirs = [tare.to_owned()]

@@ -3,12 +3,12 @@
 
 mod support;
 
-use support::{Place, end};
+use support::{TestDir, end};
 use tare_control::rundir::RunRoot;
 
 #[test]
 fn no_machine_is_an_empty_list() {
-    let place = Place::new();
+    let place = TestDir::new();
     let listed = place.run(&["ps"]);
     listed.expect(0, "NAME");
     assert_eq!(listed.out.lines().count(), 1);
@@ -17,7 +17,7 @@ fn no_machine_is_an_empty_list() {
 
 #[test]
 fn a_machine_that_does_not_run_is_named() {
-    let place = Place::new();
+    let place = TestDir::new();
     for words in [
         &["stop", "web"] as &[&str],
         &["logs", "web"],
@@ -33,14 +33,14 @@ fn a_machine_that_does_not_run_is_named() {
 
 #[test]
 fn a_name_that_leaves_the_directory_is_refused() {
-    Place::new()
+    TestDir::new()
         .run(&["stop", "../web"])
         .expect(2, "invalid machine name");
 }
 
 #[test]
 fn a_setting_that_does_not_exist_is_refused_before_anybody_is_asked() {
-    let place = Place::new();
+    let place = TestDir::new();
     for (word, sentence) in [
         ("coalesce", "\"coalesce\" is not KEY=VALUE"),
         ("disk0.speed=1", "disk0.speed: unknown setting"),
@@ -54,14 +54,14 @@ fn a_setting_that_does_not_exist_is_refused_before_anybody_is_asked() {
 
 #[test]
 fn every_machine_that_cannot_be_stopped_is_said() {
-    let ended = Place::new().run(&["stop", "a", "b"]);
+    let ended = TestDir::new().run(&["stop", "a", "b"]);
     ended.expect(51, "\"a\"");
     ended.expect(51, "\"b\"");
 }
 
 #[test]
 fn a_machine_that_does_not_answer_is_a_control_failure() {
-    let place = Place::new();
+    let place = TestDir::new();
     let root = RunRoot::open(place.run_root()).unwrap();
     let (_dir, _lock) = root.create("mute").unwrap();
     place
@@ -74,7 +74,7 @@ fn a_machine_that_does_not_answer_is_a_control_failure() {
 
 #[test]
 fn doctor_says_a_line_for_each_thing_anywhere() {
-    let place = Place::new();
+    let place = TestDir::new();
     let text = place.run(&["doctor"]);
     assert!(matches!(text.code, Some(0 | 62)), "{text:#?}");
     for name in [
@@ -102,14 +102,14 @@ fn doctor_says_a_line_for_each_thing_anywhere() {
 
 #[test]
 fn an_unknown_experiment_is_named_with_those_that_exist() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.run(&["weigh", "feathers"]).expect(2, "http-bursts");
     place.run(&["weigh"]).expect(2, "http-bursts: ");
 }
 
 #[test]
 fn what_a_run_is_compared_with_is_checked_before_it_runs() {
-    let place = Place::new();
+    let place = TestDir::new();
     let none = place.path().join("none");
     let none = none.to_str().unwrap();
     let out = place.path().join("out");
@@ -135,7 +135,7 @@ fn what_a_run_is_compared_with_is_checked_before_it_runs() {
 
 #[test]
 fn a_full_disk_behind_standard_output_is_said() {
-    let place = Place::new();
+    let place = TestDir::new();
     let root = RunRoot::open(place.run_root()).unwrap();
     let (dir, _lock) = root.create("web").unwrap();
     std::fs::write(dir.console_log(), "hello\n").unwrap();

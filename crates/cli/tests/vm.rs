@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use support::guest::{self, Then};
 use support::needs::{built, kvm, passt, skip};
-use support::{Ended, Place, end, eventually, free_port, get, get_within, installed, tiny};
+use support::{Ended, TestDir, end, eventually, free_port, get, get_within, installed, tiny};
 
 /// The HTTP appliance, if it is built.
 fn http() -> Option<PathBuf> {
@@ -26,7 +26,7 @@ fn http() -> Option<PathBuf> {
 }
 
 fn run(image: &[u8]) -> Ended {
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("tiny", image);
     let ended = place.run(&["run", &image, "--net", "none"]);
     assert!(place.run_directories().is_empty(), "{ended:#?}");
@@ -56,7 +56,7 @@ fn killing_a_weighing_leaves_no_machine() {
     if !passt() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     // Its monitor answers: `tare ps` lists a machine before that.
     kill_a_weighing(&place, "a machine of the weighing runs", || {
         let mut names = place.run_directories().into_iter();
@@ -71,7 +71,7 @@ fn killing_a_weighing_whose_machine_starts_leaves_no_machine() {
     if !passt() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     for step in 0..12 {
         kill_a_weighing(&place, "a machine of the weighing starts", || {
             let starts = !place.run_directories().is_empty();
@@ -83,7 +83,7 @@ fn killing_a_weighing_whose_machine_starts_leaves_no_machine() {
     }
 }
 
-fn kill_a_weighing(place: &Place, what: &str, until: impl FnMut() -> bool) {
+fn kill_a_weighing(place: &TestDir, what: &str, until: impl FnMut() -> bool) {
     let image = place.file("tiny", &guest::image("up", Then::Halt));
     let out = tempfile::tempdir().unwrap();
     let words = ["weigh", "http-bursts", "--quick", "--image", &image];
@@ -107,7 +107,7 @@ fn how_a_halted_cpu_waits_is_the_machines_own_setting() {
     if !kvm() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     for (index, (halt, expected)) in [
         ("never", "never"),
         ("poll=200000", "poll=200000"),
@@ -136,7 +136,7 @@ fn dedicated_vcpus_are_refused_where_cpus_or_kvm_are_not_to_be_had() {
     if !kvm() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("tiny", &guest::image("hello", Then::PowerOff));
     let run = |cpus: &str| {
         let words = ["run", &image, "--net", "none", "--halt", "dedicated"];
@@ -181,7 +181,7 @@ fn a_machine_that_does_not_start_in_the_background_says_why() {
     if !kvm() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("bad", &guest::truncated());
     let ended = place.run(&["run", &image, "-d", "--net", "none"]);
     ended.expect(12, "truncated");
@@ -214,7 +214,7 @@ fn ctrl_c_on_a_terminal_ends_the_run_and_leaves_no_thread() {
         skip("script is not installed");
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("tiny", &guest::image("hello from ring 0", Then::Halt));
     let tare = place.tare(&["run", &image, "--name", "web", "--net", "none"]);
     let words: Vec<_> = [tare.get_program()]
@@ -247,7 +247,7 @@ fn a_killed_machine_leaves_nothing_that_hinders_the_next() {
     if !passt() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let port = format!("{}:80", free_port());
     for _ in 0..2 {
         let mut child = tiny::foreground(&place, &["-p", &port]);
@@ -269,7 +269,7 @@ fn a_second_machine_on_the_same_port_is_refused() {
     if !passt() {
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let port = format!("{}:80", free_port());
     let child = tiny::foreground(&place, &["-p", &port]);
     let image = place.file("other", &guest::image("up", Then::Halt));
@@ -299,7 +299,7 @@ fn a_machine_in_the_background_is_listed_read_counted_and_stopped() {
 /// Serves a file of the host's directory through the appliance, and stops it.
 fn serves(words: &[&str]) {
     let Some(image) = http() else { return };
-    let place = Place::new();
+    let place = TestDir::new();
     let site = place.path().join("site");
     fs::create_dir(&site).unwrap();
     fs::write(site.join("index.html"), "<p>weighed").unwrap();
@@ -344,7 +344,7 @@ fn a_tap_carries_the_appliances_answers() {
         return;
     }
     let Some(image) = http() else { return };
-    let place = Place::new();
+    let place = TestDir::new();
     let page = place.file("index.html", b"<p>by tap");
     let script = r#"set -e
         ip tuntap add dev tare0 mode tap vnet_hdr
@@ -378,7 +378,7 @@ fn every_check_of_the_library_os_passes_on_four_cores() {
     let Some(image) = built("selftest") else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let words = ["run", image.to_str().unwrap(), "--net", "none", "-c", "4"];
     let ended = place.run(&words);
     ended.expect(0, "selftest done, 0 failed");
@@ -393,7 +393,7 @@ fn an_early_connection_is_answered() {
         return;
     }
     let Some(image) = http() else { return };
-    let place = Place::new();
+    let place = TestDir::new();
     let site = place.path().join("site");
     fs::create_dir(&site).unwrap();
     fs::write(site.join("index.html"), "<p>early").unwrap();

@@ -38,7 +38,7 @@ use rustix::process::{Pid, geteuid};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::Value;
 use support::needs::{built, kvm, skip};
-use support::{Ended, Place, eventually, free_port, installed};
+use support::{Ended, TestDir, eventually, free_port, installed};
 
 /// How long a machine is watched.
 const SECONDS: &str = "1.5";
@@ -71,13 +71,13 @@ fn ready_with(program: &str) -> Option<(MutexGuard<'static, ()>, PathBuf)> {
 
 /// A machine of Tare's in the background, stopped when dropped.
 struct RunningMachine<'a> {
-    place: &'a Place,
+    place: &'a TestDir,
     name: String,
 }
 
 impl<'a> RunningMachine<'a> {
     /// Starts the image with these words, and waits until it does what it should.
-    fn start(place: &'a Place, image: &Path, cmdline: &str, more: &[&str]) -> Self {
+    fn start(place: &'a TestDir, image: &Path, cmdline: &str, more: &[&str]) -> Self {
         let name = format!("storm-{}", place.run_directories().len());
         let mut words = vec!["run", image.to_str().unwrap(), "-d", "--name", &name];
         words.extend(["--cmdline", cmdline]);
@@ -203,7 +203,7 @@ fn until_it_watches(watching: &Child) {
 }
 
 /// What `tare why` says about a machine.
-fn why(place: &Place, target: &str) -> Value {
+fn why(place: &TestDir, target: &str) -> Value {
     let ended = place.run(&["why", target, "--seconds", SECONDS, "--json"]);
     ended.expect(0, "\"schema\": 1");
     let document: Value = serde_json::from_str(&ended.out).unwrap();
@@ -218,7 +218,7 @@ fn found<'a>(machine: &'a Value, cause: &str) -> Option<&'a Value> {
 
 /// Looks again, a few times, where a machine got too little of a CPU to show what it does.
 #[track_caller]
-fn expect_cause(place: &Place, target: &str, cause: &str) -> Value {
+fn expect_cause(place: &TestDir, target: &str, cause: &str) -> Value {
     let mut told = why(place, target);
     for _ in 1..ATTEMPTS {
         if found(&told, cause).is_some() {
@@ -299,7 +299,7 @@ fn tare_case(cmdline: &str, more: &[&str], cause: &str) {
     let Some((_alone, image)) = ready() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let machine = RunningMachine::start(&place, &image, cmdline, more);
     expect_cause(&place, &machine.name, cause);
 }
@@ -309,7 +309,7 @@ fn qemu_case(model: &str, cmdline: &str, cause: &str) {
     let Some((_alone, image)) = ready_with("qemu-system-x86_64") else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let qemu = Qemu::start(&place, &image, model, cmdline, &[]);
     let machine = expect_cause(&place, &qemu.pid().to_string(), cause);
     assert_eq!(machine["monitor"], "qemu");
@@ -325,7 +325,7 @@ fn why_speaks_of_libvirts_machines_in_its_language() {
     let Some((_alone, image)) = ready_with("qemu-system-x86_64") else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     // What libvirt gives every QEMU.
     let socket = format!(
         "socket,id=charmonitor,path={},server=on,wait=off",
@@ -380,7 +380,7 @@ fn why_names_halt_polling_that_loses() {
     let Some((_alone, image)) = ready() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     // Two waits within the window make it grow, one beyond it wastes it.
     let words = "mode=sleep us=4000,4000,20000";
     let machine = RunningMachine::start(&place, &image, words, &["--halt", "poll=5000000"]);
@@ -405,7 +405,7 @@ fn why_names_interrupts_of_a_device() {
     let Some((_alone, image)) = ready_with("passt") else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let port = free_port();
     let forward = format!("{port}:9/udp");
     let machine = RunningMachine::start(&place, &image, "mode=net", &["-p", &forward]);
@@ -426,7 +426,7 @@ fn why_names_a_busy_thread_of_the_monitor() {
     let Some((_alone, image)) = ready() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let machine = RunningMachine::start(&place, &image, "mode=quiet", &[]);
     let socket = place.run_root().join(&machine.name).join("control.sock");
     let mut client = tare_control::client::Client::new(socket);
@@ -441,7 +441,7 @@ fn why_names_a_vcpu_that_waits_for_a_cpu() {
     let Some((_alone, image)) = ready() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let machine = RunningMachine::start(&place, &image, "mode=spin", &[]);
     machine.vcpus().into_iter().for_each(|tid| pin(tid, 0));
     let _hogs = [Hog::new(0), Hog::new(0), Hog::new(0)];
@@ -460,7 +460,7 @@ fn why_names_vcpus_pinned_on_top_of_each_other() {
         skip("a second CPU is needed");
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let machine = RunningMachine::start(&place, &image, "mode=spin", &["--cpus", "3"]);
     machine.vcpus().into_iter().for_each(|tid| pin(tid, 1));
     expect_cause(&place, &machine.name, "pinned_together");
@@ -471,7 +471,7 @@ fn an_unknown_machine_is_an_error() {
     let Some((_alone, _)) = ready() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let own = std::process::id().to_string();
     place
         .run(&["why", &own])
@@ -492,7 +492,7 @@ fn prices_are_from_a_run_of_vmexit_and_said_to_be() {
     let Some((_alone, image)) = ready() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let machine = RunningMachine::start(&place, &image, "mode=exit kind=pio_in_user", &[]);
     let summary = |experiment: &str| {
         let figure = |name: &str, ns: f64| {
@@ -537,7 +537,7 @@ fn a_machine_that_ends_meanwhile_is_reported_until_then() {
     let Some((_alone, image)) = ready() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let machine = RunningMachine::start(&place, &image, "mode=spin", &[]);
     let watching = place.tare(&["why", &machine.name, "--seconds", "30"]);
     let watching = { watching }.spawn().unwrap();
@@ -555,7 +555,7 @@ fn top_prints_a_table_where_there_is_no_terminal() {
     let Some((_alone, image)) = ready() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let machine = RunningMachine::start(&place, &image, "mode=spin", &[]);
     let ended = place.run(&["top", "--once", "--sort", "cpu"]);
     ended.expect(0, "TOP CAUSE");
@@ -571,7 +571,7 @@ fn top_prints_a_table_where_there_is_no_terminal() {
 }
 
 /// `tare top` on a terminal of 80 by 24, with these keys: what it wrote.
-fn top_on_a_terminal(place: &Place, keys: &[&[u8]]) -> Vec<u8> {
+fn top_on_a_terminal(place: &TestDir, keys: &[&[u8]]) -> Vec<u8> {
     let line = format!(
         "stty rows 24 cols 80; {} top --interval 0.5; echo ended=$?; stty -a",
         env!("CARGO_BIN_EXE_tare")
@@ -598,7 +598,7 @@ fn top_draws_on_a_terminal_and_puts_it_back() {
     let Some((_alone, image)) = ready_with("script") else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let machine = RunningMachine::start(&place, &image, "mode=spin", &[]);
     for end in [b"q".as_slice(), b"\x03"] {
         let written = top_on_a_terminal(&place, &[b"n", b"h", b" ", end]);

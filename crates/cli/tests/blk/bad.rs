@@ -8,16 +8,16 @@ use tare_control::client::Client;
 use tare_vhost::front::Front;
 
 use crate::daemon::Daemon;
-use crate::support::{Place, eventually};
+use crate::support::{TestDir, eventually};
 
-fn with_disk() -> (Place, String) {
-    let place = Place::new();
+fn with_disk() -> (TestDir, String) {
+    let place = TestDir::new();
     let disk = place.file("d.img", &[0; 1 << 20]);
     (place, disk)
 }
 
 #[track_caller]
-fn refused(place: &Place, socket: &str, disk: &str, code: i32, says: &str) {
+fn refused(place: &TestDir, socket: &str, disk: &str, code: i32, says: &str) {
     let path = place.path().join(socket);
     let ended = place.run(&["blk", "--socket", path.to_str().unwrap(), "--disk", disk]);
     assert_eq!(ended.code, Some(code), "{ended:?}");

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::daemon::Daemon;
-use crate::support::{Place, installed, needs};
+use crate::support::{TestDir, installed, needs};
 
 #[test]
 fn a_guest_of_cloud_hypervisor_reads_and_writes() {
@@ -18,7 +18,7 @@ fn a_guest_of_cloud_hypervisor_reads_and_writes() {
     let Some(image) = needs::built("blk") else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let disk = place.file("d.img", &[0; 8 << 20]);
     let daemon = Daemon::start(&place, &format!("{disk},queues=1"));
     let socket = place.path().join("s");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tare_control::client::Client;
 use tare_control::stats::Stats;
 
-use crate::support::{Ended, Place, end};
+use crate::support::{Ended, TestDir, end};
 
 /// A daemon, killed when dropped.
 pub(crate) struct Daemon {
@@ -17,7 +17,7 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// Serves `disk` (with its settings) on the place's socket `s`.
-    pub(crate) fn start(place: &Place, disk: &str) -> Self {
+    pub(crate) fn start(place: &TestDir, disk: &str) -> Self {
         let socket = place.path().join("s");
         Self::start_with(
             place,
@@ -27,7 +27,7 @@ impl Daemon {
 
     /// As a supervisor does after a kill: again while the kernel still has what the
     /// killed one had in flight, and with it the disk's lock (exit code 36).
-    pub(crate) fn start_again(place: &Place, disk: &str) -> Self {
+    pub(crate) fn start_again(place: &TestDir, disk: &str) -> Self {
         let begin = Instant::now();
         let socket = place.path().join("s");
         let words = ["--socket", socket.to_str().unwrap(), "--disk", disk];
@@ -52,13 +52,13 @@ impl Daemon {
     }
 
     /// Starts it with those sockets and disks.
-    pub(crate) fn start_with(place: &Place, words: &[&str]) -> Self {
+    pub(crate) fn start_with(place: &TestDir, words: &[&str]) -> Self {
         let daemon = Self::spawn(place, words);
         daemon.until("it answers", |_| true);
         daemon
     }
 
-    fn spawn(place: &Place, words: &[&str]) -> Self {
+    fn spawn(place: &TestDir, words: &[&str]) -> Self {
         let mut command = place.tare(&["blk", "--name", "disk"]);
         command.args(words);
         command.stdout(std::process::Stdio::null());

@@ -13,14 +13,14 @@ use crate::daemon::Daemon;
 use crate::kinds::{Loop, Mounted};
 use crate::support::fuse::{FuseDisk, HostCache, Mood};
 use crate::support::needs::{built, kvm, skip};
-use crate::support::{Place, end, eventually};
+use crate::support::{TestDir, end, eventually};
 
 /// Bytes of a disk.
 const BYTES: usize = 8 << 20;
 
 /// Settings are read and changed, statistics read.
 #[track_caller]
-fn answers(place: &Place, name: &str) {
+fn answers(place: &TestDir, name: &str) {
     place
         .run(&["set", name, "disk0.iops=100000"])
         .expect(0, "100000");
@@ -28,7 +28,7 @@ fn answers(place: &Place, name: &str) {
 }
 
 /// A daemon that has a request which the disk never answers, and a front-end that went.
-fn hung(place: &Place, disk: &FuseDisk, offer: impl FnOnce(&Front)) -> Daemon {
+fn hung(place: &TestDir, disk: &FuseDisk, offer: impl FnOnce(&Front)) -> Daemon {
     let daemon = Daemon::start(place, &disk.path());
     let mut front = Front::connect(&place.path().join("s"));
     front.share();
@@ -52,7 +52,7 @@ const FAR: u64 = 12_000;
 #[test]
 fn a_daemon_whose_disk_hangs_answers_and_leaves_its_places() {
     for cache in [HostCache::Yes, HostCache::No] {
-        let place = Place::new();
+        let place = TestDir::new();
         let Some(mut disk) = FuseDisk::mount(&place.path().join("fs"), BYTES, cache) else {
             return;
         };
@@ -95,7 +95,7 @@ fn fsfreeze(what: &str, directory: &str) -> bool {
 }
 
 /// A mounted ext4 in a file.
-fn file_system(place: &Place) -> Option<(Loop, Mounted)> {
+fn file_system(place: &TestDir) -> Option<(Loop, Mounted)> {
     let image = place.file("fs.img", &vec![0; 4 * BYTES]);
     let made = Command::new("mke2fs")
         .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
@@ -121,7 +121,7 @@ fn file_system(place: &Place) -> Option<(Loop, Mounted)> {
 
 #[test]
 fn a_daemon_on_a_frozen_file_system_answers_and_leaves_its_places() {
-    let place = Place::new();
+    let place = TestDir::new();
     let Some((_device, mounted)) = file_system(&place) else {
         return;
     };
@@ -216,7 +216,7 @@ fn what_the_owner_of_a_fuse_file_has_extended_is_taken_over() {
 /// One request that hangs is not all of them: the thread that hands them over goes on.
 #[test]
 fn beside_a_request_that_hangs_others_are_served() {
-    let place = Place::new();
+    let place = TestDir::new();
     let Some(mut disk) = FuseDisk::mount(&place.path().join("fs"), BYTES, HostCache::No) else {
         return;
     };
@@ -243,7 +243,7 @@ fn a_machine_whose_disk_hangs_answers_and_ends() {
     let Some(image) = kvm().then(|| built("blk")).flatten() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let Some(mut disk) = FuseDisk::mount(&place.path().join("fs"), BYTES, HostCache::No) else {
         return;
     };
@@ -287,7 +287,7 @@ fn long_unaligned_reads_hold_up_neither_control_nor_the_end() {
     let Some((_dir, disk)) = file_for_o_direct(64 << 20) else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let mut daemon = Daemon::start(&place, &disk);
     let mut front = Front::connect(&place.path().join("s"));
     front.share();

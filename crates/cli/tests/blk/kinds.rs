@@ -12,13 +12,13 @@ use tare_vhost::front::Front;
 
 use crate::daemon::Daemon;
 use crate::support::needs::{built, kvm, skip};
-use crate::support::{Place, eventually, installed};
+use crate::support::{TestDir, eventually, installed};
 
 /// Bytes of a disk.
 const BYTES: usize = 1 << 20;
 
 /// Lets a front-end read sector 1 and write sector 2 with 0x5a.
-fn used(place: &Place, daemon: &Daemon) -> u8 {
+fn used(place: &TestDir, daemon: &Daemon) -> u8 {
     let mut front = Front::connect(&place.path().join("s"));
     front.share();
     front.start(0, 0).unwrap();
@@ -63,7 +63,7 @@ fn without_io_uring<T: Send>(act: impl FnOnce() -> T + Send) -> T {
 
 #[test]
 fn a_daemon_that_may_not_use_io_uring_says_so_and_serves() {
-    let place = Place::new();
+    let place = TestDir::new();
     let disk = place.file("d.img", &[3; BYTES]);
     let mut daemon = without_io_uring(|| Daemon::start(&place, &disk));
     assert_eq!(used(&place, &daemon), 3);
@@ -78,7 +78,7 @@ fn a_machine_that_may_not_use_io_uring_says_so_and_runs() {
     let Some(image) = kvm().then(|| built("blk")).flatten() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let disk = place.file("d.img", &[0; BYTES]);
     let words = "cif=4 read=50 verify=on committer=on count=40 warm_ms=0";
     let run = ["run", image.to_str().unwrap(), "--net", "none", "--disk"];
@@ -146,7 +146,7 @@ fn assert_direct(daemon: &Daemon, device: &Loop) {
 
 #[test]
 fn a_device_of_4_kib_blocks_is_served_as_one_without_the_hosts_cache() {
-    let place = Place::new();
+    let place = TestDir::new();
     let file = place.file("d.img", &[3; BYTES]);
     let words = ["--direct-io=on", "--sector-size", "4096"];
     let Some(device) = Loop::over(&file, &words) else {
@@ -169,7 +169,7 @@ fn a_device_of_4_kib_blocks_is_served_as_one_without_the_hosts_cache() {
 
 #[test]
 fn a_block_device_is_served_without_the_hosts_cache() {
-    let place = Place::new();
+    let place = TestDir::new();
     let file = place.file("d.img", &[3; BYTES]);
     let Some(device) = Loop::over(&file, &["--direct-io=on"]) else {
         return;
@@ -193,7 +193,7 @@ fn a_block_device_is_served_without_the_hosts_cache() {
 
 #[test]
 fn a_read_only_block_device_is_served_to_be_read_only() {
-    let place = Place::new();
+    let place = TestDir::new();
     let file = place.file("d.img", &[3; BYTES]);
     let Some(device) = Loop::over(&file, &["--read-only"]) else {
         return;
@@ -215,7 +215,7 @@ fn a_read_only_block_device_is_served_to_be_read_only() {
 
 #[test]
 fn a_file_is_extended_by_set_and_a_device_after_its_owner_has() {
-    let place = Place::new();
+    let place = TestDir::new();
     let file = place.file("d.img", &[3; BYTES]);
     let Some(device) = Loop::over(&file, &[]) else {
         return;
@@ -267,7 +267,7 @@ fn qemu_and_tare_do_not_take_each_others_disk() {
         skip("qemu-system-x86_64 is not installed");
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let disk = place.file("d.img", &[0; BYTES]);
     let qemu = || {
         let mut qemu = Command::new("qemu-system-x86_64");
@@ -322,7 +322,7 @@ impl Drop for Mounted {
 
 #[test]
 fn a_block_device_that_the_host_has_mounted_is_refused() {
-    let place = Place::new();
+    let place = TestDir::new();
     let file = place.file("d.img", &[0; 1 << 20]);
     let made = Command::new("mke2fs")
         .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")

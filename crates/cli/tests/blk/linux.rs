@@ -14,7 +14,7 @@ use tare_rootfs::tree::Node;
 use tare_rootfs::{Cache, Kernel, Tree, cpio, host};
 
 use crate::support::needs::skip;
-use crate::support::{Place, installed};
+use crate::support::{TestDir, installed};
 
 /// What the guest's script calls.
 const PROGRAMS: [&str; 7] = ["cat", "fio", "insmod", "mkdir", "mount", "sync", "umount"];
@@ -28,7 +28,7 @@ pub(crate) struct Linux {
 
 impl Linux {
     /// `None`, said, where a part is missing.
-    pub(crate) fn new(place: &Place, script: &str) -> Option<Self> {
+    pub(crate) fn new(place: &TestDir, script: &str) -> Option<Self> {
         for program in ["qemu-system-x86_64", "fio", "insmod", "mke2fs", "e2fsck"] {
             let in_sbin = std::path::Path::new("/sbin").join(program).is_file();
             let found = installed(program) || in_sbin;
@@ -69,7 +69,7 @@ impl Linux {
     }
 
     /// Boots it with the disk that is served on the place's socket.
-    pub(crate) fn boot(&self, place: &Place) -> Guest {
+    pub(crate) fn boot(&self, place: &TestDir) -> Guest {
         let socket = place.path().join("s");
         let mut child = Command::new("qemu-system-x86_64")
             .args([
@@ -169,7 +169,7 @@ impl Drop for Guest {
 }
 
 /// A file system on a new disk of that size; its path.
-pub(crate) fn disk_with_file_system(place: &Place, bytes: u64) -> String {
+pub(crate) fn disk_with_file_system(place: &TestDir, bytes: u64) -> String {
     let path = place.path().join("d.img");
     File::create(&path).unwrap().set_len(bytes).unwrap();
     let made = Command::new("/sbin/mke2fs")

@@ -11,7 +11,7 @@ use tare_vhost::front::{Front, SLOTS};
 use crate::daemon::Daemon;
 use crate::support::fuse::{FuseDisk, HostCache};
 use crate::support::needs::{built, kvm};
-use crate::support::{Place, eventually};
+use crate::support::{TestDir, eventually};
 
 const SECTOR: usize = 512;
 const SECTORS: u64 = 256;
@@ -118,7 +118,7 @@ fn assert_disk(model: &[u8], disk: &[u8], when: &str) {
 
 #[test]
 fn no_write_is_lost_when_the_daemon_is_killed() {
-    let place = Place::new();
+    let place = TestDir::new();
     let disk = place.file("d.img", &[0; SECTORS as usize * SECTOR]);
     let mut daemon = Daemon::start(&place, &disk);
     let mut writer = Writer::connect(&place.path().join("s"));
@@ -142,7 +142,7 @@ fn no_write_is_lost_when_the_daemon_is_killed() {
 #[test]
 fn what_is_durable_survives_a_failure_of_power() {
     for cache in ["writeback", "writethrough"] {
-        let place = Place::new();
+        let place = TestDir::new();
         let bytes = SECTORS as usize * SECTOR;
         let Some(disk) = FuseDisk::mount(&place.path().join("fs"), bytes, HostCache::No) else {
             return;
@@ -208,7 +208,7 @@ fn no_write_is_lost_when_the_monitor_is_killed() {
         return;
     };
     for round in 0..rounds(2, 50) {
-        let place = Place::new();
+        let place = TestDir::new();
         let disk = place.path().join("d.img");
         File::create(&disk).unwrap().set_len(4 << 20).unwrap();
         let job = "cif=8 read=0 verify=on ms=600000 warm_ms=0 ramp_ms=0";

@@ -10,12 +10,12 @@ use tare_vhost::front::Front;
 
 use crate::daemon::Daemon;
 use crate::support::needs::skip;
-use crate::support::{Place, end, eventually, installed};
+use crate::support::{TestDir, end, eventually, installed};
 
 const BYTES: usize = 1 << 20;
 
 /// Reads sector 1 of the disk behind `socket`.
-fn read(place: &Place, socket: &str) -> u8 {
+fn read(place: &TestDir, socket: &str) -> u8 {
     let mut front = Front::connect(&place.path().join(socket));
     front.share();
     front.start(0, 0).unwrap();
@@ -26,7 +26,7 @@ fn read(place: &Place, socket: &str) -> u8 {
 
 #[test]
 fn one_daemon_serves_several_disks_each_on_a_thread_of_its_own() {
-    let place = Place::new();
+    let place = TestDir::new();
     let words: Vec<String> = ["a", "b", "c"]
         .iter()
         .zip(1..)
@@ -62,7 +62,7 @@ fn one_daemon_serves_several_disks_each_on_a_thread_of_its_own() {
 
 #[test]
 fn disks_and_sockets_that_do_not_go_together_are_refused() {
-    let place = Place::new();
+    let place = TestDir::new();
     let disk = place.file("d.img", &[0; BYTES]);
     let other = place.file("e.img", &[0; BYTES]);
     let socket = place.path().join("s");
@@ -80,7 +80,7 @@ fn disks_and_sockets_that_do_not_go_together_are_refused() {
 
 #[test]
 fn disks_that_cannot_have_their_descriptors_are_refused() {
-    let place = Place::new();
+    let place = TestDir::new();
     let disk = place.file("d.img", &[0; BYTES]);
     let socket = place.path().join("s");
     let tare = place.tare(&["blk", "--disk", &disk, "--socket", socket.to_str().unwrap()]);
@@ -113,7 +113,7 @@ fn by_shell(script: &str, command: &Command) -> Command {
 /// its state.
 #[test]
 fn a_daemon_takes_a_socket_that_was_passed_and_says_when_it_is_ready() {
-    let place = Place::new();
+    let place = TestDir::new();
     let disk = place.file("d.img", &[9; BYTES]);
     let listener = UnixListener::bind(place.path().join("s")).unwrap();
     let heard = UnixDatagram::bind(place.path().join("notify")).unwrap();
@@ -168,7 +168,7 @@ fn systemds_socket_activation_starts_a_daemon_when_a_front_end_comes() {
         skip("systemd-socket-activate is not installed");
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let disk = place.file("d.img", &[9; BYTES]);
     let socket = place.path().join("s");
     let tare = place.tare(&["blk", "--disk", &disk, "--name", "disk"]);

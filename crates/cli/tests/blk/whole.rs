@@ -5,7 +5,7 @@
 
 use crate::daemon::Daemon;
 use crate::linux::{Linux, check_file_system, disk_with_file_system};
-use crate::support::Place;
+use crate::support::TestDir;
 
 const DISK_BYTES: u64 = 256 << 20;
 
@@ -37,7 +37,7 @@ echo "CLEAN $?"
 
 #[test]
 fn fio_verifies_coalescing_spares_interrupts_and_a_kill_is_survived() {
-    let place = Place::new();
+    let place = TestDir::new();
     let Some(linux) = Linux::new(&place, SCRIPT) else {
         return;
     };
@@ -120,7 +120,7 @@ echo "CLEAN $?"
 
 #[test]
 fn a_linux_guest_learns_the_new_size_of_its_disk() {
-    let place = Place::new();
+    let place = TestDir::new();
     let Some(linux) = Linux::new(&place, GROWS) else {
         return;
     };

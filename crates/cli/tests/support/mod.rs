@@ -21,11 +21,11 @@ use tempfile::TempDir;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A place for one test: run directories and files of its own.
-pub(crate) struct Place {
+pub(crate) struct TestDir {
     pub dir: TempDir,
 }
 
-impl Place {
+impl TestDir {
     pub(crate) fn new() -> Self {
         Self {
             dir: tempfile::tempdir().unwrap(),
@@ -87,7 +87,7 @@ impl Place {
 }
 
 /// A test that fails leaves no machine running in the background.
-impl Drop for Place {
+impl Drop for TestDir {
     fn drop(&mut self) {
         for name in self.run_directories() {
             let _ = self

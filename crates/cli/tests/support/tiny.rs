@@ -5,18 +5,18 @@ use std::fs;
 use std::process::Child;
 
 use super::guest::{self, Then};
-use super::{Place, end, eventually, output};
+use super::{TestDir, end, eventually, output};
 
 /// What the guest says.
 const LINE: &str = "hello from ring 0";
 
 /// A guest that says its line and halts.
-fn image(place: &Place) -> String {
+fn image(place: &TestDir) -> String {
     place.file("tiny", &guest::image(LINE, Then::Halt))
 }
 
 /// Waits until the guest of the machine `web` has spoken.
-pub(crate) fn has_spoken(place: &Place) {
+pub(crate) fn has_spoken(place: &TestDir) {
     let log = place.run_root().join("web/console.log");
     eventually("the guest has spoken", || {
         fs::read_to_string(&log).is_ok_and(|log| log.contains(LINE))
@@ -24,7 +24,7 @@ pub(crate) fn has_spoken(place: &Place) {
 }
 
 /// A machine called `web` in the foreground whose guest has spoken.
-pub(crate) fn foreground(place: &Place, words: &[&str]) -> Child {
+pub(crate) fn foreground(place: &TestDir, words: &[&str]) -> Child {
     let image = image(place);
     let all = [&["run", &image, "--name", "web"], words].concat();
     let child = place.tare(&all).spawn().unwrap();
@@ -35,7 +35,7 @@ pub(crate) fn foreground(place: &Place, words: &[&str]) -> Child {
 /// Signals end a run with their code.
 pub(crate) fn ends_by_signals(words: &[&str]) {
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
-        let place = Place::new();
+        let place = TestDir::new();
         let child = foreground(&place, words);
         output("kill", &[signal, &child.id().to_string()]);
         end(child).expect(code, LINE);
@@ -45,8 +45,8 @@ pub(crate) fn ends_by_signals(words: &[&str]) {
 
 /// A machine in the background, the first of its image, is listed, read and stopped;
 /// `meanwhile` it runs.
-pub(crate) fn runs_in_the_background(words: &[&str], meanwhile: impl FnOnce(&Place)) {
-    let place = Place::new();
+pub(crate) fn runs_in_the_background(words: &[&str], meanwhile: impl FnOnce(&TestDir)) {
+    let place = TestDir::new();
     let image = image(&place);
     let started = place.run(&[&["run", &image, "-d"], words].concat());
     assert_eq!(
@@ -81,7 +81,7 @@ pub(crate) fn runs_in_the_background(words: &[&str], meanwhile: impl FnOnce(&Pla
 /// A machine in the background whose guest panics is listed with its exit code, and its
 /// log can be read, until it is removed. `writes` make it live long enough to start.
 pub(crate) fn keeps_what_a_panic_left(words: &[&str], writes: u32) {
-    let place = Place::new();
+    let place = TestDir::new();
     let image = place.file("tiny", &guest::image(LINE, Then::ExitAfter(0x20, writes)));
     let started = place.run(&[&["run", &image, "-d", "--net", "none"], words].concat());
     assert_eq!(started.code, Some(0), "{started:#?}");

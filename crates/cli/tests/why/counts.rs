@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::qemu::{Qemu, resume};
-use super::support::{Place, end, eventually};
+use super::support::{TestDir, end, eventually};
 use super::{expect_covered, ready_with, until_it_watches};
 
 /// How often the guest does each.
@@ -56,7 +56,7 @@ fn counted(account: &Value, kind: &Value) -> u64 {
 }
 
 /// The account of all that the guest did, and what it printed.
-fn watched(place: &Place, image: &std::path::Path, cmdline: &str) -> Value {
+fn watched(place: &TestDir, image: &std::path::Path, cmdline: &str) -> Value {
     let socket = place.path().join("qmp.sock");
     let socket = socket.to_str().unwrap();
     let qmp = format!("unix:{socket},server=on,wait=off");
@@ -85,7 +85,7 @@ fn counts_are_what_the_guest_did() {
     let cmdline = format!("mode=exit kind={kinds} count={TIMES} us=2000");
     let mut low = Vec::new();
     for _ in 0..ATTEMPTS {
-        let machine = watched(&Place::new(), &image, &cmdline);
+        let machine = watched(&TestDir::new(), &image, &cmdline);
         let account = &machine["account"];
         expect_covered(&machine);
         if account["counted_share"] != 1.0 {

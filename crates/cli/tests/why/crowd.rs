@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::support::Place;
+use super::support::TestDir;
 use super::{RunningMachine, expect_covered, found, ready, ready_with};
 
 /// Machines that tick; with TARE_SOAK=1 as many as issue reports had.
@@ -43,7 +43,7 @@ fn each_of_many_machines_has_its_own_rate() {
         return;
     };
     let number = std::env::var_os("TARE_SOAK").map_or(SOME, |_| MANY);
-    let place = Place::new();
+    let place = TestDir::new();
     let words = format!("mode=tick hz={HZ}");
     let machines: Vec<_> = (0..number)
         .map(|_| RunningMachine::start(&place, &image, &words, &["--memory", "32M"]))
@@ -74,7 +74,7 @@ fn without_bpf_a_storm_is_told_as_unknown() {
     let Some((_alone, image)) = ready_with("setpriv") else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let words = "mode=exit kind=cpuid";
     let machine = RunningMachine::start(&place, &image, words, &[]);
     let mut command = std::process::Command::new("setpriv");

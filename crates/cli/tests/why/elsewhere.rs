@@ -3,7 +3,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use super::support::{Place, eventually, installed};
+use super::support::{TestDir, eventually, installed};
 use super::{expect_cause, ready};
 
 /// Words for a guest that ticks.
@@ -37,7 +37,7 @@ impl Drop for Monitor {
 }
 
 /// Names the tick of a guest in `program`, with the words that start it.
-fn names_the_tick(program: &str, words: impl FnOnce(&Place, &str, &str) -> Vec<String>) {
+fn names_the_tick(program: &str, words: impl FnOnce(&TestDir, &str, &str) -> Vec<String>) {
     let Some((_alone, image)) = ready() else {
         return;
     };
@@ -45,7 +45,7 @@ fn names_the_tick(program: &str, words: impl FnOnce(&Place, &str, &str) -> Vec<S
         tare_vmtest::lacks(format!("{program} is not installed"));
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let console = place.file("console", b"");
     let words = words(&place, image.to_str().unwrap(), &console);
     let monitor = Monitor::start(Command::new(program).args(words), &console);

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::qemu::Qemu;
 use super::support::needs::built;
-use super::support::{Place, eventually};
+use super::support::{TestDir, eventually};
 use super::{expect_covered, found, ready_with, why};
 
 /// Where Debian has the virtiofsd of QEMU 7 and the one of today.
@@ -34,7 +34,7 @@ impl Drop for Daemon {
 }
 
 /// The threads of helpers in the account of a QEMU with this vhost-user device.
-fn helpers(place: &Place, image: &Path, socket: &Path, device: &str) -> Vec<String> {
+fn helpers(place: &TestDir, image: &Path, socket: &Path, device: &str) -> Vec<String> {
     let chardev = format!("socket,id=c,path={}", socket.display());
     let device = format!("{device},chardev=c");
     let memory = "memory-backend-memfd,id=m,size=64M,share=on";
@@ -57,7 +57,7 @@ fn a_virtiofsd_belongs_to_its_machine() {
         eprintln!("SKIP: virtiofsd is not installed");
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let socket = place.path().join("fs.sock");
     let shared = place.path().join("shared");
     std::fs::create_dir(&shared).unwrap();
@@ -98,7 +98,7 @@ fn a_tare_blk_belongs_to_its_machine_and_its_cost_is_seen() {
         return;
     };
     let Some(image) = built("blk") else { return };
-    let place = Place::new();
+    let place = TestDir::new();
     let socket = place.path().join("blk.sock");
     let disk = place.file("disk", &[0; 1 << 20]);
     let disk = format!("{disk},format=raw");

@@ -2,7 +2,7 @@
 //! the rate where the guest sets it.
 
 use super::qemu::Qemu;
-use super::support::Place;
+use super::support::TestDir;
 use super::{expect_cause, found, ready_with};
 
 /// A burner in a machine, and what must be named.
@@ -128,7 +128,7 @@ fn why_names_each_burner_in_each_machine_type() {
     };
     let more = std::env::var_os("TARE_SOAK").map_or(&[][..], |_| MORE);
     for case in FEW.iter().chain(more) {
-        let place = Place::new();
+        let place = TestDir::new();
         let qemu = Qemu::start(&place, &image, case.model, case.cmdline, &[]);
         let machine = expect_cause(&place, &qemu.pid().to_string(), case.cause);
         let findings = machine["findings"].as_array().unwrap().iter();

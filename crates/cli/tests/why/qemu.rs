@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use super::support::{Place, eventually};
+use super::support::{TestDir, eventually};
 
 /// Firmware that takes a twentieth of SeaBIOS's instructions; microvm has its own.
 const FIRMWARE: &str = "/usr/share/qemu/qboot.rom";
@@ -19,7 +19,7 @@ pub(super) struct Qemu {
 impl Qemu {
     /// Returns when the guest begins.
     pub(super) fn start(
-        place: &Place,
+        place: &TestDir,
         image: &Path,
         model: &str,
         cmdline: &str,
@@ -32,7 +32,7 @@ impl Qemu {
 
     /// Returns at once.
     pub(super) fn spawn(
-        place: &Place,
+        place: &TestDir,
         image: &Path,
         model: &str,
         cmdline: &str,

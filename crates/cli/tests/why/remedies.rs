@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::qemu::Qemu;
-use super::support::Place;
+use super::support::TestDir;
 use super::{Hog, RunningMachine, expect_cause, found, pin, ready, ready_with, vcpus_share, why};
 
 /// The shell's lines of a remedy, each after the colon behind its effect.
@@ -19,7 +19,7 @@ pub(super) fn lines(found: &Value) -> Vec<String> {
 
 /// Executes a line in a shell that finds `tare`.
 #[track_caller]
-pub(super) fn execute(place: &Place, line: &str) {
+pub(super) fn execute(place: &TestDir, line: &str) {
     let programs = Path::new(env!("CARGO_BIN_EXE_tare")).parent().unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
     let done = Command::new("sh")
@@ -46,7 +46,7 @@ fn the_command_against_steal_lets_a_pinned_vcpu_use_every_cpu() {
     let Some((_alone, image)) = ready() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let machine = RunningMachine::start(&place, &image, "mode=spin", &[]);
     machine.vcpus().into_iter().for_each(|tid| pin(tid, 0));
     let _hog = Hog::new(0);
@@ -64,7 +64,7 @@ fn the_command_against_vcpus_that_share_a_cpu_parts_them() {
     let Some((_alone, image)) = ready() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let machine = RunningMachine::start(&place, &image, "mode=spin", &["--cpus", "2"]);
     machine.vcpus().into_iter().for_each(|tid| pin(tid, 1));
     let before = why(&place, &machine.name);
@@ -85,7 +85,7 @@ fn the_commands_against_halt_polling_end_it() {
     let Some((_alone, image)) = ready() else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let words = "mode=sleep us=4000,4000,20000";
     let machine = RunningMachine::start(&place, &image, words, &["--halt", "poll=5000000"]);
     let polls = |told: &Value| vcpus_share(told, |t| &t["vcpu"]["halts"]["polls_attempted"]);
@@ -143,7 +143,7 @@ fn the_command_against_a_quota_raises_it() {
     let Some((_alone, image)) = ready_with("qemu-system-x86_64") else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let qemu = Qemu::start(&place, &image, "microvm", "mode=spin", &[]);
     let pid = qemu.pid().to_string();
     let Some(_quota) = Quota::new(qemu.pid()) else {
@@ -171,7 +171,7 @@ fn the_options_that_take_a_timer_away_do_so() {
         ("pc", "mode=hpet hz=1000", "hpet", "there is no HPET"),
         ("q35", "mode=pit hz=1000", "pit", "there is no PIT"),
     ] {
-        let place = Place::new();
+        let place = TestDir::new();
         let qemu = Qemu::start(&place, &image, model, cmdline, &[]);
         let told = expect_cause(&place, &qemu.pid().to_string(), cause);
         drop(qemu);
@@ -182,7 +182,7 @@ fn the_options_that_take_a_timer_away_do_so() {
             .unwrap();
         let option = restart["with"][0].as_str().unwrap();
         let words: Vec<&str> = option.split(' ').collect();
-        let place = Place::new();
+        let place = TestDir::new();
         let qemu = Qemu::spawn(&place, &image, model, cmdline, &words);
         qemu.until_it_prints(missing);
     }
