@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
-use super::end::record_end;
+use super::end::{RunState, record_end};
 use super::entry::{
-    CONSOLE, CONTROL, Found, LOCK, MACHINE, PASST, RUN, Removal, find, is_own_file,
+    self, CONSOLE, CONTROL, Found, LOCK, MACHINE, PASST, RUN, Removal, find, is_own_file,
 };
 use super::error::{RunDirError, at};
-use super::{RunState, entry};
 
 /// The directory of one machine.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,6 +7,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::io::{retry_on_intr, write};
 
+/// Whether a machine runs, and if not, how it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// Its lock is held.
+    Running,
+    /// It ended; `None` if it was killed before it could record how.
+    Ended(Option<RunEnd>),
+}
+
 /// How a machine ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunEnd {

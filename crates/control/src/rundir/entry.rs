@@ -13,8 +13,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, pread, retry_on_intr};
 
-use super::RunState;
-use super::end::RunEnd;
+use super::end::{RunEnd, RunState};
 use super::error::{Writer, writer};
 
 /// First line of the `lock` of each directory that Tare makes.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Stat;
 
-use super::{MAX_NAME, ROOT_VARIABLE};
+use super::location::{MAX_NAME, ROOT_VARIABLE};
 
 /// Permission bits that let others write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;

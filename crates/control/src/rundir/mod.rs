@@ -21,6 +21,7 @@ mod dir;
 mod end;
 mod entry;
 mod error;
+mod location;
 #[cfg(test)]
 mod tests;
 
@@ -28,65 +29,25 @@ use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, RawDir, flock, fstat, open, openat};
 use rustix::io::Errno;
 
 pub use dir::RunDir;
-pub use end::{RunEnd, record_end};
+pub use end::{RunEnd, RunState, record_end};
 pub use entry::{MARKER, Removal};
 pub use error::RunDirError;
+pub use location::{ROOT_VARIABLE, default_root, valid_name};
 
 use entry::Found;
 use error::{Writer, at, writer};
 
-/// Environment variable that names another root for run directories.
-pub const ROOT_VARIABLE: &str = "TARE_RUN_ROOT";
-/// Longest name of a machine in bytes.
-pub(crate) const MAX_NAME: usize = 64;
 /// Longest path of a UNIX socket in bytes, with its NUL (`unix(7)`).
 const MAX_SOCKET_PATH: usize = 108;
 const ROOT_LOCK: &str = ".lock";
 /// Room for directory entries of one `getdents64(2)`.
 const LISTING_BYTES: usize = 8192;
-
-/// Whether `name` may name a machine: 1 to `MAX_NAME` ASCII letters, digits,
-/// `.`, `_` or `-`, beginning with a letter or digit.
-pub fn valid_name(name: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
-    name.len() <= MAX_NAME
-        && name
-            .bytes()
-            .next()
-            .is_some_and(|b| b.is_ascii_alphanumeric())
-        && name.bytes().all(inner)
-}
-
-/// The directory that holds this user's run directories. It need not exist.
-pub fn default_root() -> PathBuf {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(root) = set(ROOT_VARIABLE) {
-        return root.into();
-    }
-    let uid = rustix::process::geteuid();
-    if uid.is_root() {
-        return "/run/tare".into();
-    }
-    match set("XDG_RUNTIME_DIR") {
-        Some(runtime) => Path::new(&runtime).join("tare"),
-        None => std::env::temp_dir().join(format!("tare-{}", uid.as_raw())),
-    }
-}
-
-/// Whether a machine runs, and if not, how it ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RunState {
-    /// Its lock is held.
-    Running,
-    /// It ended; `None` if it was killed before it could record how.
-    Ended(Option<RunEnd>),
-}
 
 /// The run directory of a machine that runs or has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,11 +3,13 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 
 use rustix::fs::{CWD, FileType, mknodat};
 
 use tare_vmtest::files_below;
 
+use super::location::MAX_NAME;
 use super::*;
 
 fn root() -> (tempfile::TempDir, RunRoot) {

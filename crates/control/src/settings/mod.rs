@@ -24,6 +24,7 @@
 //! does is in `crates/monitor/src/settings.rs`.
 
 mod coalesce;
+mod error;
 mod group;
 mod net;
 mod size;
@@ -36,60 +37,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use coalesce::{Coalesce, CoalesceChange};
+pub use error::SettingsError;
 pub use net::{NetChange, NetSettings};
 
 use crate::halt::{HaltPolicy, HaltPolicyError};
-
-/// Why settings cannot be changed so.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsError {
-    /// No `=`.
-    #[error("{0:?} is not KEY=VALUE")]
-    Form(String),
-    /// The key is unknown.
-    #[error("unknown setting")]
-    NoSuchKey,
-    /// The value is not of the setting's type.
-    #[error("{0}")]
-    Value(String),
-    /// The machine has no network.
-    #[error("net does not exist: the machine has no network")]
-    NoNet,
-    /// The machine has no such disk.
-    #[error("{0} does not exist; disks are disk0, disk1, ... in the order of --disk")]
-    NoSuchDisk(String),
-    /// A disk's coalescing is invalid.
-    #[error("{disk}")]
-    Coalesce {
-        /// The disk.
-        disk: String,
-        /// What about it.
-        source: tare_policy::coalesce::SettingsError,
-    },
-    /// A change is made as a whole, and a size cannot be taken back.
-    #[error("the sizes of several disks cannot be changed at once")]
-    SeveralSizes,
-    /// A disk that does not get another size.
-    #[error("{disk}.size: {problem}")]
-    Size {
-        /// The disk.
-        disk: String,
-        /// Why not.
-        problem: String,
-    },
-    /// To or from dedicated vCPUs.
-    #[error("dedicated vCPUs are chosen when a machine starts: tare run --halt dedicated")]
-    DedicatedAtStart,
-    /// About the setting of this name.
-    #[error("{key}")]
-    Key {
-        /// The setting.
-        key: String,
-        /// What about it.
-        #[source]
-        source: Box<SettingsError>,
-    },
-}
 
 /// All settings of a machine, in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
