@@ -17,6 +17,7 @@
 #![allow(unsafe_code)]
 
 mod emptying;
+mod error;
 mod program;
 mod restricted;
 
@@ -40,37 +41,16 @@ use tare_control::config::{Jail, JailUser};
 use tare_host::child::ParentDeath;
 
 pub use emptying::{Emptied, empty_root_of};
+pub use error::JailError;
 pub use program::{Accelerator, Program};
+
+use error::{failed, failed_io};
 
 /// Where the new root is put together; it exists on every Linux, and only the new mount
 /// namespace sees what is mounted there.
 const ASSEMBLY: &str = "/tmp";
 /// Read when halt polling is the kernel's choice.
 const KVM_PARAMETERS: &str = "/sys/module/kvm/parameters";
-
-/// Why a process cannot enter its jail.
-#[derive(Debug, thiserror::Error)]
-pub enum JailError {
-    /// Namespaces were made, and the rest of them cannot be.
-    #[error("the kernel refused to {step} of the machine's namespaces")]
-    Namespace {
-        /// What was being done.
-        step: &'static str,
-        /// Why.
-        source: io::Error,
-    },
-    /// The user cannot be changed.
-    #[error("the kernel refused to become user {uid}: use --user self")]
-    User {
-        /// Who.
-        uid: u32,
-        /// Why.
-        source: io::Error,
-    },
-    /// What started this process ended in the meantime, and the process was to end with it.
-    #[error("the process that started the machine has ended")]
-    ParentEnded,
-}
 
 /// Enters the jail. To be called by a process with one thread. Where the kernel grants no
 /// namespaces the process keeps those that it has.
@@ -221,14 +201,6 @@ fn become_user(user: &JailUser) -> Result<(), Errno> {
     set_thread_res_gid(gid, gid, gid)?;
     set_thread_res_uid(uid, uid, uid)?;
     set_keep_capabilities(false)
-}
-
-fn failed(step: &'static str) -> impl FnOnce(Errno) -> JailError {
-    move |errno| failed_io(step)(errno.into())
-}
-
-fn failed_io(step: &'static str) -> impl FnOnce(io::Error) -> JailError {
-    move |source| JailError::Namespace { step, source }
 }
 
 #[cfg(test)]

@@ -1,0 +1,37 @@
+//! Why a process cannot enter its jail.
+
+use std::io;
+
+use rustix::io::Errno;
+
+/// Why a process cannot enter its jail.
+#[derive(Debug, thiserror::Error)]
+pub enum JailError {
+    /// Namespaces were made, and the rest of them cannot be.
+    #[error("the kernel refused to {step} of the machine's namespaces")]
+    Namespace {
+        /// What was being done.
+        step: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The user cannot be changed.
+    #[error("the kernel refused to become user {uid}: use --user self")]
+    User {
+        /// Who.
+        uid: u32,
+        /// Why.
+        source: io::Error,
+    },
+    /// What started this process ended in the meantime, and the process was to end with it.
+    #[error("the process that started the machine has ended")]
+    ParentEnded,
+}
+
+pub(super) fn failed(step: &'static str) -> impl FnOnce(Errno) -> JailError {
+    move |errno| failed_io(step)(errno.into())
+}
+
+pub(super) fn failed_io(step: &'static str) -> impl FnOnce(io::Error) -> JailError {
+    move |source| JailError::Namespace { step, source }
+}
