@@ -10,18 +10,7 @@ use virtio_bindings::virtio_blk::VIRTIO_BLK_F_FLUSH;
 
 use super::in_flight::InFlightRequest;
 use super::io_engine::Durability;
-use super::{Blk, Request, config};
-
-/// When a write counts as done. The driver may change it while it runs
-/// (CONFIG_WCE).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Cache {
-    /// When the host has it; a flush makes it durable.
-    #[default]
-    Writeback,
-    /// When it is durable.
-    Writethrough,
-}
+use super::{Blk, Cache, Request, config};
 
 impl Blk {
     /// The cache mode in force.

@@ -6,13 +6,24 @@ use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_F_TOPOLOGY, VIRTIO_BLK_F_WRITE_ZEROES,
 };
 
-use super::{Cache, Disk, MAX_ZERO_SECTORS, SEG_MAX, SIZE_MAX};
+use super::{Disk, MAX_ZERO_SECTORS, SEG_MAX, SIZE_MAX};
 
 /// Length of the configuration structure up to write-zeroes.
 const CONFIG_BYTES: usize = 60;
 const PAGE_BYTES: u64 = 4096;
 /// Where the driver sets the cache mode.
 pub(super) const WRITEBACK: usize = 32;
+
+/// When a write counts as done. The driver may change it while it runs
+/// (CONFIG_WCE).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cache {
+    /// When the host has it; a flush makes it durable.
+    #[default]
+    Writeback,
+    /// When it is durable.
+    Writethrough,
+}
 
 /// Feature bits that a disk with `queues` queues offers.
 pub(super) fn features(disk: &Disk, queues: u16) -> u64 {

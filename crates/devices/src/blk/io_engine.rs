@@ -1,4 +1,4 @@
-//! What executes requests: io_uring, or system calls one after the other.
+//! What executes requests, and the engine that makes one system call after the other.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -7,8 +7,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 
-use super::raw_io::{self, Buffers, Ring};
-use super::{Disk, MAX_IN_FLIGHT};
+use super::raw_io::{self, Buffers};
 
 /// An operation on the file. Offsets and lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,28 +97,6 @@ pub trait IoEngine: Send {
     /// disk with a latency of its own.
     fn due_ns(&self) -> Option<u64> {
         None
-    }
-}
-
-/// An engine, and why it is not io_uring.
-pub struct IoEngineChoice {
-    /// The engine.
-    pub engine: Box<dyn IoEngine>,
-    /// Why requests are served one after the other, for people.
-    pub refused: Option<io::Error>,
-}
-
-/// io_uring where the kernel allows it.
-pub fn choose(disk: &Disk) -> io::Result<IoEngineChoice> {
-    match Ring::new(disk.file(), MAX_IN_FLIGHT) {
-        Ok(ring) => Ok(IoEngineChoice {
-            engine: Box::new(ring),
-            refused: None,
-        }),
-        Err(error) => Ok(IoEngineChoice {
-            engine: Box::new(SyncIoEngine::new(disk.file().try_clone()?)),
-            refused: Some(error),
-        }),
     }
 }
 

@@ -28,6 +28,7 @@ mod config;
 mod counters;
 mod device;
 mod disk;
+mod engine_choice;
 mod finish;
 mod format;
 mod growth;
@@ -42,14 +43,13 @@ mod slow;
 mod tests;
 
 pub use crate::clock::{Clock, MonotonicClock};
-pub use cache::Cache;
+pub use config::Cache;
 pub use counters::BlkCounters;
 pub use device::{Blk, BlkSettings};
 pub use disk::{Access, Disk, DiskError, Format, Problem};
+pub use engine_choice::{IoEngineChoice, choose};
 pub use growth::{Growth, GrowthError};
-pub use io_engine::{
-    Durability, Finished, IoEngine, IoEngineChoice, Operation, SyncIoEngine, choose,
-};
+pub use io_engine::{Durability, Finished, IoEngine, Operation, SyncIoEngine};
 pub use paced::paced;
 pub use raw_io::{Buffers, Ring};
 pub use request::{Refusal, Request, RequestLimits, Shape, parse};

@@ -85,6 +85,37 @@ impl<L: Link> Net<L> {
         &mut self.link
     }
 
+    /// Changes the limits, at run time. Notify a queue afterwards: what waits goes on at
+    /// the deadline, which may have passed.
+    pub fn set_limits(&mut self, limits: NetLimits) {
+        self.limiter.set(limits);
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> NetLimits {
+        self.limiter.limits()
+    }
+
+    /// When a frame that waits may go on, if one waits.
+    pub(super) fn allowed_at_ns(&self) -> Option<u64> {
+        self.limiter.deadline_ns()
+    }
+
+    /// That time may have come.
+    pub(super) fn resume_limited(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
+        let now_ns = self.limiter.now_ns();
+        if self.limiter.tx.resumes(now_ns) {
+            let sent = self.transmit(queues)?;
+            // What is left of a batch comes with the next call, at once.
+            self.limiter.tx.waits |= sent == Progress::More;
+        }
+        if self.limiter.rx.resumes(now_ns) {
+            let received = self.receive(queues)?;
+            self.limiter.rx.waits |= received == Progress::More;
+        }
+        Ok(())
+    }
+
     /// The link failed: the guest sees it go down.
     pub(super) fn link_failed(&mut self, _why: &LinkError) {
         self.counters.link_errors.increment();

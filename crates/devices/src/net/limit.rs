@@ -2,9 +2,7 @@
 
 use tare_policy::limit::{Buckets, NetLimits};
 
-use super::{Link, Net};
 use crate::clock::Clock;
-use crate::virtio::{Progress, QueueError, Queues};
 
 /// The limits in force, and what waits for them.
 pub(super) struct Limiter {
@@ -53,7 +51,18 @@ impl Limiter {
         self.tx.waits = false;
     }
 
-    fn set(&mut self, limits: NetLimits) {
+    /// The limits in force.
+    pub(super) fn limits(&self) -> NetLimits {
+        self.limits
+    }
+
+    /// The time now.
+    pub(super) fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// Other limits from now on.
+    pub(super) fn set(&mut self, limits: NetLimits) {
         let now_ns = self.clock.now_ns();
         self.limits = limits;
         for direction in [&mut self.rx, &mut self.tx] {
@@ -62,7 +71,8 @@ impl Limiter {
         }
     }
 
-    fn deadline_ns(&self) -> Option<u64> {
+    /// When a frame that waits may go on, if one waits.
+    pub(super) fn deadline_ns(&self) -> Option<u64> {
         let waiting = [&self.rx, &self.tx].into_iter().filter(|it| it.waits);
         waiting.map(|it| it.buckets.ready_at_ns()).min()
     }
@@ -79,40 +89,8 @@ impl Direction {
         self.buckets.take(now_ns, bytes as u64);
     }
 
-    fn resumes(&self, now_ns: u64) -> bool {
+    /// Whether what waits may go on.
+    pub(super) fn resumes(&self, now_ns: u64) -> bool {
         self.waits && self.buckets.is_ready(now_ns)
-    }
-}
-
-impl<L: Link> Net<L> {
-    /// Changes the limits, at run time. Notify a queue afterwards: what waits goes on at
-    /// the deadline, which may have passed.
-    pub fn set_limits(&mut self, limits: NetLimits) {
-        self.limiter.set(limits);
-    }
-
-    /// The limits in force.
-    pub fn limits(&self) -> NetLimits {
-        self.limiter.limits
-    }
-
-    /// When a frame that waits may go on, if one waits.
-    pub(super) fn allowed_at_ns(&self) -> Option<u64> {
-        self.limiter.deadline_ns()
-    }
-
-    /// That time may have come.
-    pub(super) fn resume_limited(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
-        let now_ns = self.limiter.clock.now_ns();
-        if self.limiter.tx.resumes(now_ns) {
-            let sent = self.transmit(queues)?;
-            // What is left of a batch comes with the next call, at once.
-            self.limiter.tx.waits |= sent == Progress::More;
-        }
-        if self.limiter.rx.resumes(now_ns) {
-            let received = self.receive(queues)?;
-            self.limiter.rx.waits |= received == Progress::More;
-        }
-        Ok(())
     }
 }

@@ -16,6 +16,7 @@
 mod chain;
 mod common;
 mod counters;
+mod descriptors;
 mod device;
 #[cfg(any(test, feature = "fuzz", feature = "bench"))]
 #[cfg_attr(not(test), allow(dead_code))]
@@ -25,6 +26,7 @@ mod inflight;
 mod layout;
 mod negotiation;
 mod queue;
+mod queue_error;
 mod registers;
 mod resume;
 mod settings;
@@ -37,7 +39,8 @@ pub(crate) use chain::{copy_from, copy_to};
 pub use counters::{TransportCounters, VirtioCounters};
 pub use device::{DeviceKind, Interest, Progress, Queues, VirtioDevice};
 pub use inflight::InflightLog;
-pub use queue::{Decision as InterruptDecision, QueueError, Virtqueue};
+pub use queue::{Decision as InterruptDecision, Virtqueue};
+pub use queue_error::QueueError;
 pub use resume::EventIdx;
 pub use settings::QueueSettings;
 pub use transport::VirtioPci;
