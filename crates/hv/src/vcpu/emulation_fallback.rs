@@ -12,9 +12,8 @@
 use kvm_bindings::{
     KVM_INTERNAL_ERROR_EMULATION, KVM_INTERNAL_ERROR_EMULATION_FLAG_INSTRUCTION_BYTES,
 };
-use kvm_ioctls::Error;
+use kvm_ioctls::{Error, VcpuFd};
 
-use super::Vcpu;
 use crate::crash::{Crash, CrashCause};
 use crate::probe::{Outcome, Probe};
 
@@ -68,45 +67,43 @@ impl EmulationFallback {
         let code = fetched(&crash.cause)?;
         self.0.iter().copied().find(|it| it.code() == code)
     }
-}
 
-impl Vcpu {
-    /// Does the instruction that KVM could not go on with, if it is one of these.
+    /// Does the instruction that the vCPU could not go on with, if it is one of these.
     /// `false` leaves the vCPU as it was.
-    pub(super) fn emulate(&self, crash: &Crash) -> bool {
-        match self.fallback.instruction_at(crash) {
+    pub(super) fn emulate(&self, vcpu: &VcpuFd, crash: &Crash) -> bool {
+        match self.instruction_at(crash) {
             None => false,
             // A trap: the handler's frame points behind the instruction.
             Some(Instruction::Int3) => {
-                self.step_over(crash).is_ok() && self.raise(Exception::Breakpoint).is_ok()
+                step_over(vcpu, crash).is_ok() && raise(vcpu, Exception::Breakpoint).is_ok()
             }
-            Some(Instruction::Fwait) => self.fwait(crash).is_ok(),
+            Some(Instruction::Fwait) => fwait(vcpu, crash).is_ok(),
         }
     }
+}
 
-    fn fwait(&self, crash: &Crash) -> Result<(), Error> {
-        match self.fd.get_fpu()?.fsw & EXCEPTION_SUMMARY {
-            0 => self.step_over(crash),
-            _ => self.raise(Exception::X87),
-        }
+fn fwait(vcpu: &VcpuFd, crash: &Crash) -> Result<(), Error> {
+    match vcpu.get_fpu()?.fsw & EXCEPTION_SUMMARY {
+        0 => step_over(vcpu, crash),
+        _ => raise(vcpu, Exception::X87),
     }
+}
 
-    fn step_over(&self, crash: &Crash) -> Result<(), Error> {
-        let mut regs = match crash.regs {
-            Some(regs) => regs,
-            None => self.fd.get_regs()?,
-        };
-        regs.rip = regs.rip.wrapping_add(1);
-        self.fd.set_regs(&regs)
-    }
+fn step_over(vcpu: &VcpuFd, crash: &Crash) -> Result<(), Error> {
+    let mut regs = match crash.regs {
+        Some(regs) => regs,
+        None => vcpu.get_regs()?,
+    };
+    regs.rip = regs.rip.wrapping_add(1);
+    vcpu.set_regs(&regs)
+}
 
-    fn raise(&self, exception: Exception) -> Result<(), Error> {
-        let mut events = self.fd.get_vcpu_events()?;
-        events.exception.injected = 1;
-        events.exception.nr = exception as u8;
-        events.exception.has_error_code = 0;
-        self.fd.set_vcpu_events(&events)
-    }
+fn raise(vcpu: &VcpuFd, exception: Exception) -> Result<(), Error> {
+    let mut events = vcpu.get_vcpu_events()?;
+    events.exception.injected = 1;
+    events.exception.nr = exception as u8;
+    events.exception.has_error_code = 0;
+    vcpu.set_vcpu_events(&events)
 }
 
 /// The first byte of the instruction that KVM's emulator did not know, as KVM fetched

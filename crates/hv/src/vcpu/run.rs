@@ -42,7 +42,7 @@ impl Vcpu {
             Reason::InternalError => {
                 let cause = self.internal_error();
                 let crash = self.crash(cause);
-                if self.emulate(&crash) {
+                if self.fallback.emulate(&self.fd, &crash) {
                     Ok(Exit::Emulated)
                 } else {
                     Ok(Exit::InternalError(crash))
