@@ -9,6 +9,7 @@ mod args;
 mod blk;
 mod doctor;
 mod exit_codes;
+mod experiments;
 mod failure;
 mod machines;
 mod manual;

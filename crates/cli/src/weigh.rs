@@ -1,14 +1,13 @@
 //! `tare weigh`: the experiments of `crates/lab`.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use tare_control::exit::ExitCode;
-use tare_lab::kit::Entry;
 use tare_lab::{CompareError, Compared, Depth, KeptRun, WeighError, WeighRequest};
 use tare_platforms_study::PlatformOptions;
 
 use crate::args::{CompareArgs, CompareFormat, ReportArgs, WeighArgs};
+use crate::experiments::{STUDY, known};
 use crate::failure::{Explain, Outcome};
 use crate::why::prices;
 
@@ -24,17 +23,8 @@ impl Explain for CompareError {
     }
 }
 
-/// The study of platforms, in a crate of its own.
-const STUDY: Entry = tare_platforms_study::ENTRY;
 const OF_THE_STUDY: &str = "--workload, --platform, --sizes, --container-engine, --resume, \
                             --shard, --merge, --seed and --budget are for platforms";
-
-/// All experiments; one of a further crate is one line more.
-fn known() -> Vec<Entry> {
-    let mut all = tare_lab::EXPERIMENTS.to_vec();
-    all.push(STUDY);
-    all
-}
 
 /// Runs the experiment; its table goes to standard output.
 pub(crate) fn weigh(args: WeighArgs) -> Outcome {
@@ -132,13 +122,4 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
     let outcome = tare_lab::rebuild(&args.dir, &known())?;
     crate::print(&outcome.to_string())?;
     Ok(ExitCode::Success)
-}
-
-/// The experiments that there are, for the verb's help.
-pub(crate) fn list() -> String {
-    let mut text = String::from("Experiments:");
-    for Entry { name, about, .. } in known() {
-        let _ = write!(text, "\n  {name}: {about}");
-    }
-    text
 }

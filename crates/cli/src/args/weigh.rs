@@ -6,7 +6,7 @@ use clap::Args;
 
 /// `tare weigh`.
 #[derive(Debug, Args)]
-#[command(after_help = crate::weigh::list(), arg_required_else_help = true)]
+#[command(after_help = crate::experiments::list(), arg_required_else_help = true)]
 pub(crate) struct WeighArgs {
     /// The experiment
     #[arg(value_name = "EXPERIMENT")]
