@@ -65,7 +65,7 @@ enum Fault {
 
 /// The machine that runs it.
 #[derive(Clone, Copy, Debug)]
-struct Machine {
+struct CpuModel {
     /// KVM ends interrupts when it delivers them.
     ends_early: bool,
     /// SYSCALL enters ring 0.
@@ -104,7 +104,7 @@ struct State {
 }
 
 impl State {
-    fn new(machine: Machine) -> Self {
+    fn new(machine: CpuModel) -> Self {
         Self {
             at: if machine.has_program {
                 At::Enter
@@ -126,7 +126,7 @@ impl State {
     }
 
     /// Whether hardware interrupts are on before this instruction.
-    fn is_open(&self, machine: Machine) -> bool {
+    fn is_open(&self, machine: CpuModel) -> bool {
         match self.at {
             At::GateLook | At::Sti | At::Hlt => false,
             At::Upcall => machine.fault == Fault::OpenTooEarly || !self.on,
@@ -134,13 +134,13 @@ impl State {
         }
     }
 
-    fn is_ring_0(&self, machine: Machine) -> bool {
+    fn is_ring_0(&self, machine: CpuModel) -> bool {
         matches!(self.at, At::Halted | At::GateReturn)
             || self.at == At::Syscall && machine.enters_ring_0
     }
 
     /// States after an event of the machine: an interrupt is raised or delivered.
-    fn events(&self, machine: Machine) -> Vec<Self> {
+    fn events(&self, machine: CpuModel) -> Vec<Self> {
         let mut next = Vec::new();
         for bit in [1, 2] {
             if self.raises_left > 0 && self.raised & bit == 0 {
@@ -159,7 +159,7 @@ impl State {
     }
 
     /// The stub of a vector in ring 0.
-    fn deliver(&self, machine: Machine, bit: u8) -> Self {
+    fn deliver(&self, machine: CpuModel, bit: u8) -> Self {
         let mut state = self.clone();
         state.raised &= !bit;
         state.owed |= bit;
@@ -190,7 +190,7 @@ impl State {
     }
 
     /// The state after the next instruction.
-    fn step(&self, machine: Machine) -> Vec<Self> {
+    fn step(&self, machine: CpuModel) -> Vec<Self> {
         let mut state = self.clone();
         state.at = match self.at {
             At::Disable => {
@@ -291,7 +291,7 @@ impl State {
     }
 
     /// A thread's loop begins again.
-    fn first(&self, machine: Machine) -> At {
+    fn first(&self, machine: CpuModel) -> At {
         if machine.has_program {
             At::Enter
         } else {
@@ -301,7 +301,7 @@ impl State {
 
     /// An upcall or call is over. One that interrupted a program, or the last instructions
     /// of its entry, goes back to the library OS.
-    fn returned(mut self, machine: Machine, resume: At) -> Vec<Self> {
+    fn returned(mut self, machine: CpuModel, resume: At) -> Vec<Self> {
         let is_program = matches!(resume, At::Program | At::EnterLook)
             || resume == At::Syscall && !machine.enters_ring_0;
         self.at = if is_program { At::Enter } else { resume };
@@ -327,7 +327,7 @@ impl State {
     }
 
     /// What is wrong with this state.
-    fn flaw(&self, machine: Machine) -> Option<&'static str> {
+    fn flaw(&self, machine: CpuModel) -> Option<&'static str> {
         let is_quiet = self.raised == 0;
         match self.at {
             At::Halted if is_quiet && self.pending != 0 => Some("halts with a pending interrupt"),
@@ -353,7 +353,7 @@ impl State {
 }
 
 /// The first flaw that any interleaving leads to, and how many states there are.
-fn explore(machine: Machine) -> (Option<&'static str>, usize) {
+fn explore(machine: CpuModel) -> (Option<&'static str>, usize) {
     let first = State::new(machine);
     let mut seen = HashSet::from([first.clone()]);
     let mut open = vec![first];
@@ -376,11 +376,11 @@ fn explore(machine: Machine) -> (Option<&'static str>, usize) {
     (None, seen.len())
 }
 
-fn machines(fault: Fault) -> impl Iterator<Item = Machine> {
+fn machines(fault: Fault) -> impl Iterator<Item = CpuModel> {
     let all = [false, true];
     all.into_iter().flat_map(move |ends_early| {
         all.into_iter().flat_map(move |enters_ring_0| {
-            all.into_iter().map(move |has_program| Machine {
+            all.into_iter().map(move |has_program| CpuModel {
                 ends_early,
                 enters_ring_0,
                 has_program,

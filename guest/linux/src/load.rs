@@ -32,7 +32,7 @@ pub(crate) struct Begin {
 
 /// What the machine says of itself, for the auxiliary vector.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Machine {
+pub(crate) struct AuxFacts {
     /// CPUID leaf 1, EDX.
     pub(crate) features: u32,
     /// For the program's own seeds.
@@ -45,7 +45,7 @@ pub(crate) fn load(
     layout: &Layout,
     file: &Bytes,
     start: &Start,
-    machine: Machine,
+    machine: AuxFacts,
 ) -> Result<Begin> {
     let base = match layout.place {
         LoadAddress::Fixed => 0,

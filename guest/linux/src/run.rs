@@ -19,10 +19,10 @@ use crate::calls::{self, system::end};
 use crate::context::Context;
 use crate::delivery::{Cause, Does};
 use crate::errno::{Errno, Result as CallResult};
-use crate::files::tree::{Kind, Last, Tree};
+use crate::files::tree::{Last, NodeKind, Tree};
 use crate::files::{Descriptor, Device, Open, Table};
 use crate::futex::Futexes;
-use crate::load::{self, Machine};
+use crate::load::{self, AuxFacts};
 use crate::process::{MOST_THREADS, PID, Process};
 use crate::signals::{Action, Actions, Mask};
 use crate::space::{Access, Denied, Space};
@@ -85,7 +85,7 @@ pub fn run() -> Result<u8, RunError> {
     let tree = Tree::new(env::initramfs().unwrap_or_default());
     let missing = || RunError::NoProgram(path.clone());
     let node = tree.find(&path, Last::Follow).map_err(|_| missing())?;
-    let Kind::File(file) = &node.kind else {
+    let NodeKind::File(file) = &node.kind else {
         return Err(missing());
     };
     let bytes = file.archive().ok_or_else(missing)?;
@@ -116,7 +116,7 @@ pub fn run() -> Result<u8, RunError> {
     });
     let mut bytes = [0; 16];
     random::fill(&mut bytes);
-    let machine = Machine {
+    let machine = AuxFacts {
         features: tare_hal::cpu_features(),
         random: bytes,
     };

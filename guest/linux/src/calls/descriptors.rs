@@ -11,7 +11,7 @@ use crate::errno::{Errno, Result};
 use crate::files::lock::How;
 use crate::files::pipe::Pipe;
 use crate::files::regular::{Directory, Regular, node_of};
-use crate::files::tree::Kind;
+use crate::files::tree::NodeKind;
 use crate::files::{Descriptor, File, Open, Way};
 
 const F_DUPFD_CLOEXEC: u32 = 1030;
@@ -237,7 +237,7 @@ pub(super) fn truncate(context: &Context<'_>, number: u64, length: u64) -> Resul
 pub(super) fn fsync(context: &Context<'_>, number: u64) -> Result {
     let open = open(context, number)?;
     match node_of(open.file.as_ref()).map(|node| &node.kind) {
-        Some(Kind::File(_) | Kind::Directory(_)) => Ok(0),
+        Some(NodeKind::File(_) | NodeKind::Directory(_)) => Ok(0),
         _ => Err(Errno::EINVAL),
     }
 }

@@ -15,7 +15,7 @@ use super::descriptors::open as opened;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::regular::{Directory, Regular, node_of};
-use crate::files::tree::{Kind, Last, Node};
+use crate::files::tree::{Last, Node, NodeKind};
 use crate::files::{Bytes, File, Open};
 
 pub(super) const AT_FDCWD: i32 = -100;
@@ -110,7 +110,7 @@ pub(super) fn openat(
             Some(node) => node,
             None if !has(c::O_CREAT) => return Err(Errno::ENOENT),
             None => {
-                let kind = Kind::File(Bytes::new(Vec::new()));
+                let kind = NodeKind::File(Bytes::new(Vec::new()));
                 let node = Node::new(kind, masked(context, mode), tare_hal::clock::wall_ns());
                 entries.insert(place.name.clone(), node.clone());
                 node
@@ -122,18 +122,18 @@ pub(super) fn openat(
         return Err(Errno::ENOTDIR);
     }
     let file: Arc<dyn File> = match &node.kind {
-        Kind::Directory(_) if writes || flags & (c::O_TRUNC | c::O_CREAT) != 0 => {
+        NodeKind::Directory(_) if writes || flags & (c::O_TRUNC | c::O_CREAT) != 0 => {
             return Err(Errno::EISDIR);
         }
-        Kind::Directory(_) => Arc::new(Directory {
+        NodeKind::Directory(_) => Arc::new(Directory {
             node: node.clone(),
             listing: SpinLock::default(),
             path: place.path,
         }),
-        Kind::Link(_) => return Err(Errno::ELOOP),
-        Kind::Socket(_) => return Err(Errno::ENXIO),
-        Kind::Device(device) => Arc::new(*device),
-        Kind::File(bytes) => {
+        NodeKind::Link(_) => return Err(Errno::ELOOP),
+        NodeKind::Socket(_) => return Err(Errno::ENXIO),
+        NodeKind::Device(device) => Arc::new(*device),
+        NodeKind::File(bytes) => {
             if has(c::O_TRUNC) {
                 bytes.set_len(0)?;
             }
@@ -172,7 +172,7 @@ pub(super) fn readlinkat(
         opened(context, number)?.file.name()
     } else {
         match &context.process.tree.find(&path, Last::Keep)?.kind {
-            Kind::Link(target) => target.clone(),
+            NodeKind::Link(target) => target.clone(),
             _ => return Err(Errno::EINVAL),
         }
     };
@@ -208,7 +208,7 @@ pub(super) fn symlinkat(context: &Context<'_>, target: u64, directory: u64, name
     }
     let (above, name) = place(context, directory, name)?;
     let now = tare_hal::clock::wall_ns();
-    add(&above, name, Node::new(Kind::Link(target), 0o777, now))
+    add(&above, name, Node::new(NodeKind::Link(target), 0o777, now))
 }
 
 /// `link(2)`.
@@ -244,9 +244,9 @@ pub(super) fn unlinkat(context: &Context<'_>, directory: u64, name: u64, flags: 
     let mut entries = above.entries()?.lock();
     let node = entries.get(&name).ok_or(Errno::ENOENT)?;
     match &node.kind {
-        Kind::Directory(_) if !removes_directory => return Err(Errno::EISDIR),
-        Kind::Directory(own) if !own.lock().is_empty() => return Err(Errno::ENOTEMPTY),
-        Kind::Directory(_) => {}
+        NodeKind::Directory(_) if !removes_directory => return Err(Errno::EISDIR),
+        NodeKind::Directory(own) if !own.lock().is_empty() => return Err(Errno::ENOTEMPTY),
+        NodeKind::Directory(_) => {}
         _ if removes_directory => return Err(Errno::ENOTDIR),
         _ => {}
     }
@@ -292,9 +292,9 @@ pub(super) fn renameat(context: &Context<'_>, a: Arguments) -> Result {
             return Err(Errno::ENOTEMPTY);
         }
         match (&there.kind, node.is_directory()) {
-            (Kind::Directory(own), true) if own.lock().is_empty() => {}
-            (Kind::Directory(_), true) => return Err(Errno::ENOTEMPTY),
-            (Kind::Directory(_), false) => return Err(Errno::EISDIR),
+            (NodeKind::Directory(own), true) if own.lock().is_empty() => {}
+            (NodeKind::Directory(_), true) => return Err(Errno::ENOTEMPTY),
+            (NodeKind::Directory(_), false) => return Err(Errno::EISDIR),
             (_, true) => return Err(Errno::ENOTDIR),
             (_, false) => {}
         }
@@ -333,8 +333,8 @@ pub(super) fn truncate(context: &Context<'_>, name: u64, length: u64) -> Result 
         return Err(Errno::EINVAL);
     }
     match &node.kind {
-        Kind::File(bytes) => bytes.set_len(length)?,
-        Kind::Directory(_) => return Err(Errno::EISDIR),
+        NodeKind::File(bytes) => bytes.set_len(length)?,
+        NodeKind::Directory(_) => return Err(Errno::EISDIR),
         _ => return Err(Errno::EINVAL),
     }
     node.touch();

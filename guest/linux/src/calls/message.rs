@@ -7,9 +7,9 @@ use super::files::{AT_FDCWD, absolute};
 use super::parts::{STEP, gather, scatter, total, with_buffer};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
-use crate::files::endpoint::{Address, Kind, Name, Received};
+use crate::files::endpoint::{Address, Name, Received, SocketKind};
 use crate::files::pipe::Pipe;
-use crate::files::tree::{Kind as NodeKind, Last};
+use crate::files::tree::{Last, NodeKind};
 use crate::files::unix::{self, Named, Unix};
 use crate::files::{Endpoint, Open, Way};
 
@@ -23,7 +23,7 @@ pub(super) fn endpoint(open: &Open) -> Result<&dyn Endpoint> {
 /// Whether each read takes, and each write gives, one message.
 pub(super) fn carries_messages(open: &Open) -> bool {
     let endpoint = open.file.endpoint();
-    endpoint.is_some_and(|endpoint| endpoint.kind() != Kind::Stream)
+    endpoint.is_some_and(|endpoint| endpoint.kind() != SocketKind::Stream)
 }
 
 /// Whether a read takes something away.
@@ -91,7 +91,7 @@ pub(super) fn receive(
     let may_wait = open.may_wait() && flags & n::MSG_DONTWAIT == 0;
     let peeks = flags & n::MSG_PEEK != 0;
     let socket = endpoint(open)?;
-    let is_stream = socket.kind() == Kind::Stream;
+    let is_stream = socket.kind() == SocketKind::Stream;
     let waits_for_all = is_stream && may_wait && flags & n::MSG_WAITALL != 0 && !peeks;
     let length = total(parts);
     let most = if is_stream { STEP } else { unix::MOST_MESSAGE };

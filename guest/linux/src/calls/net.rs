@@ -13,9 +13,9 @@ use super::io::write_parts;
 use super::message::{endpoint, may_receive, named, path, receive, send_message};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
-use crate::files::endpoint::{Address, Half, Kind, Name, Received};
+use crate::files::endpoint::{Address, Half, Name, Received, SocketKind};
 use crate::files::socket::Socket;
-use crate::files::tree::{Kind as NodeKind, Last, Node};
+use crate::files::tree::{Last, Node, NodeKind};
 use crate::files::unix::Unix;
 use crate::files::{File, Open, Way};
 use crate::signals::Mask;
@@ -27,11 +27,11 @@ const KIND: u32 = 0xf;
 const MSG_WAITFORONE: u64 = 0x1_0000;
 
 /// The kind of a new socket, from its type and flags.
-fn kind(word: u32) -> Result<Kind> {
+fn kind(word: u32) -> Result<SocketKind> {
     if word & !(KIND | c::O_CLOEXEC | c::O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
-    Kind::parse(word & KIND).ok_or(Errno::EPROTONOSUPPORT)
+    SocketKind::parse(word & KIND).ok_or(Errno::EPROTONOSUPPORT)
 }
 
 pub(super) fn socket(context: &Context<'_>, family: u64, word: u64) -> Result {
@@ -41,7 +41,7 @@ pub(super) fn socket(context: &Context<'_>, family: u64, word: u64) -> Result {
     }
     let file: Arc<dyn File> = match (family, kind(word)?) {
         (n::AF_UNIX, kind) => Arc::new(Unix::new(kind)),
-        (_, Kind::Packets) => return Err(Errno::EPROTONOSUPPORT),
+        (_, SocketKind::Packets) => return Err(Errno::EPROTONOSUPPORT),
         (family, kind) => Arc::new(Socket::new(family, kind)),
     };
     let flags = c::O_RDWR | word & c::O_NONBLOCK;
@@ -242,7 +242,7 @@ fn send(
     flags: u32,
 ) -> Result {
     let may_wait = open.may_wait() && flags & n::MSG_DONTWAIT == 0;
-    if endpoint(open)?.kind() != Kind::Stream {
+    if endpoint(open)?.kind() != SocketKind::Stream {
         return send_message(context, open, parts, to, may_wait);
     }
     let before = context
@@ -307,7 +307,7 @@ fn each_message(
 
 /// What a call gives for what was received: with MSG_TRUNC a message's whole length.
 fn given(open: &Open, received: &Received, flags: u32) -> Result {
-    let is_whole = flags & n::MSG_TRUNC != 0 && endpoint(open)?.kind() != Kind::Stream;
+    let is_whole = flags & n::MSG_TRUNC != 0 && endpoint(open)?.kind() != SocketKind::Stream;
     Ok(if is_whole {
         received.length
     } else {

@@ -26,14 +26,14 @@ pub(crate) type Name = Arc<[u8]>;
 
 /// What a socket carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SocketKind {
     Stream,
     Datagram,
     /// Messages over a connection.
     Packets,
 }
 
-impl Kind {
+impl SocketKind {
     /// From the type word of `socket`, less its flags.
     pub(crate) const fn parse(word: u32) -> Option<Self> {
         match word {

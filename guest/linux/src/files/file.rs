@@ -8,7 +8,7 @@ use linux_raw_sys::general::{POLLIN, POLLOUT, S_IFCHR};
 use tare_libos::thread::Thread as Waiter;
 
 use super::Watchers;
-use super::endpoint::{Address, Half, Kind, Received};
+use super::endpoint::{Address, Half, Received, SocketKind};
 use super::lock::Lock;
 use crate::errno::{Errno, Result};
 
@@ -16,7 +16,7 @@ use crate::errno::{Errno, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) inode: u64,
-    /// Kind and permissions.
+    /// SocketKind and permissions.
     pub(crate) mode: u32,
     pub(crate) links: u32,
     pub(crate) bytes: u64,
@@ -158,7 +158,7 @@ impl dyn File {
 pub(crate) trait Endpoint: File {
     /// AF_INET, AF_INET6 or AF_UNIX.
     fn family(&self) -> u32;
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> SocketKind;
     fn listen(&self, backlog: usize) -> Result<()>;
     fn is_listening(&self) -> bool;
     /// A connection that waits, or EAGAIN.

@@ -207,7 +207,7 @@ pub(crate) fn node_of(file: &dyn File) -> Option<&Arc<Node>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree::Kind;
+    use super::super::tree::NodeKind;
     use super::*;
 
     #[test]
@@ -215,7 +215,7 @@ mod tests {
         const WRITES: u64 = 10_000;
         let bytes = Bytes::new(alloc::vec::Vec::new());
         let file = Regular {
-            node: Node::new(Kind::File(bytes.clone()), 0o644, 0),
+            node: Node::new(NodeKind::File(bytes.clone()), 0o644, 0),
             bytes: bytes.clone(),
             position: AtomicU64::new(0),
             turn: SpinLock::new(()),

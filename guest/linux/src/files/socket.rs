@@ -15,7 +15,7 @@ use tare_libos::net::{
 use tare_libos::sync::SpinLock;
 use tare_libos::thread::Thread as Waiter;
 
-use super::endpoint::{Address, Half, Kind, Received};
+use super::endpoint::{Address, Half, Received, SocketKind};
 use super::{Endpoint, File, Status, Watchers};
 use crate::errno::{Errno, Result};
 
@@ -129,10 +129,10 @@ impl Socket {
     }
 
     /// A socket of AF_INET or AF_INET6.
-    pub(crate) fn new(family: u32, kind: Kind) -> Self {
+    pub(crate) fn new(family: u32, kind: SocketKind) -> Self {
         let state = match kind {
-            Kind::Datagram => State::Datagram(None),
-            Kind::Stream | Kind::Packets => State::Stream,
+            SocketKind::Datagram => State::Datagram(None),
+            SocketKind::Stream | SocketKind::Packets => State::Stream,
         };
         Self::with(family, state)
     }
@@ -304,10 +304,10 @@ impl Endpoint for Socket {
         self.family
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> SocketKind {
         match *self.state.lock() {
-            State::Datagram(_) => Kind::Datagram,
-            _ => Kind::Stream,
+            State::Datagram(_) => SocketKind::Datagram,
+            _ => SocketKind::Stream,
         }
     }
 
@@ -340,7 +340,7 @@ impl Endpoint for Socket {
     fn accept(&self) -> Result<(Arc<dyn File>, Address)> {
         let State::Listening(listener) = self.state() else {
             return Err(match self.kind() {
-                Kind::Datagram => Errno::EOPNOTSUPP,
+                SocketKind::Datagram => Errno::EOPNOTSUPP,
                 _ => Errno::EINVAL,
             });
         };

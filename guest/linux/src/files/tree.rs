@@ -29,11 +29,11 @@ pub(crate) struct Node {
     links: AtomicU32,
     /// Who locked it (`flock(2)`), made by the first who does.
     lock: SpinLock<Option<Arc<Lock>>>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeKind,
 }
 
 /// What a node is.
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     File(Bytes),
     Directory(SpinLock<BTreeMap<String, Arc<Node>>>),
     Link(String),
@@ -50,7 +50,7 @@ pub(crate) enum Last {
 }
 
 impl Node {
-    pub(crate) fn new(kind: Kind, permissions: u32, modified_ns: u64) -> Arc<Self> {
+    pub(crate) fn new(kind: NodeKind, permissions: u32, modified_ns: u64) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(2);
         Arc::new(Self {
             inode: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -63,16 +63,20 @@ impl Node {
     }
 
     pub(crate) fn directory() -> Arc<Self> {
-        Self::new(Kind::Directory(SpinLock::new(BTreeMap::new())), 0o755, 0)
+        Self::new(
+            NodeKind::Directory(SpinLock::new(BTreeMap::new())),
+            0o755,
+            0,
+        )
     }
 
     pub(crate) fn status(&self) -> Status {
         let (kind, bytes, links) = match &self.kind {
-            Kind::File(bytes) => (S_IFREG, bytes.len(), self.links.load(Ordering::Relaxed)),
-            Kind::Directory(entries) => (S_IFDIR, 4096, 2 + entries.lock().len() as u32),
-            Kind::Link(target) => (S_IFLNK, target.len() as u64, 1),
-            Kind::Socket(_) => (S_IFSOCK, 0, 1),
-            Kind::Device(device) => {
+            NodeKind::File(bytes) => (S_IFREG, bytes.len(), self.links.load(Ordering::Relaxed)),
+            NodeKind::Directory(entries) => (S_IFDIR, 4096, 2 + entries.lock().len() as u32),
+            NodeKind::Link(target) => (S_IFLNK, target.len() as u64, 1),
+            NodeKind::Socket(_) => (S_IFSOCK, 0, 1),
+            NodeKind::Device(device) => {
                 let (major, minor) = device.numbers();
                 return Status::device(major, minor);
             }
@@ -123,18 +127,18 @@ impl Node {
 
     pub(crate) fn entries(&self) -> Result<&SpinLock<BTreeMap<String, Arc<Self>>>> {
         match &self.kind {
-            Kind::Directory(entries) => Ok(entries),
+            NodeKind::Directory(entries) => Ok(entries),
             _ => Err(Errno::ENOTDIR),
         }
     }
 
     pub(crate) fn is_directory(&self) -> bool {
-        matches!(self.kind, Kind::Directory(_))
+        matches!(self.kind, NodeKind::Directory(_))
     }
 }
 
 /// Where a path leads.
-pub(crate) struct Place {
+pub(crate) struct ResolvedPath {
     /// The directories from the root to the one above the last name.
     above: Vec<Arc<Node>>,
     /// The last name, which need not be there; empty for the root.
@@ -143,7 +147,7 @@ pub(crate) struct Place {
     pub(crate) path: String,
 }
 
-impl Place {
+impl ResolvedPath {
     /// The directory above the last name, or the root.
     pub(crate) fn above(&self) -> Result<&Arc<Node>> {
         self.above.last().ok_or(Errno::ENOENT)
@@ -181,10 +185,10 @@ impl Tree {
         };
         for entry in Archive::parse(archive).flatten() {
             let kind = match entry.kind {
-                cpio::Kind::File => Kind::File(Bytes::archived(entry.data)),
-                cpio::Kind::Directory => Kind::Directory(SpinLock::new(BTreeMap::new())),
+                cpio::Kind::File => NodeKind::File(Bytes::archived(entry.data)),
+                cpio::Kind::Directory => NodeKind::Directory(SpinLock::new(BTreeMap::new())),
                 cpio::Kind::Link => match core::str::from_utf8(entry.data) {
-                    Ok(target) => Kind::Link(target.into()),
+                    Ok(target) => NodeKind::Link(target.into()),
                     Err(_) => continue,
                 },
                 cpio::Kind::Other => continue,
@@ -211,7 +215,7 @@ impl Tree {
             ("dev/stdout", Device::Console),
             ("dev/stderr", Device::Console),
         ] {
-            tree.add(path, Node::new(Kind::Device(device), 0o666, 0));
+            tree.add(path, Node::new(NodeKind::Device(device), 0o666, 0));
         }
         tree
     }
@@ -220,13 +224,13 @@ impl Tree {
     pub(crate) fn provide(&self, path: &str, text: &str) {
         if self.find(path, Last::Follow).is_err() {
             let bytes = Bytes::new(Vec::from(text.as_bytes()));
-            self.add(path, Node::new(Kind::File(bytes), 0o444, 0));
+            self.add(path, Node::new(NodeKind::File(bytes), 0o444, 0));
         }
     }
 
     /// Puts a link at `path`.
     pub(crate) fn link(&self, path: &str, target: &str) {
-        self.add(path, Node::new(Kind::Link(target.into()), 0o777, 0));
+        self.add(path, Node::new(NodeKind::Link(target.into()), 0o777, 0));
     }
 
     /// Adds a node, with directories above it; a directory keeps what is in it.
@@ -267,14 +271,14 @@ impl Tree {
     }
 
     /// Where an absolute path leads.
-    pub(crate) fn walk(&self, path: &str, last: Last) -> Result<Place> {
+    pub(crate) fn walk(&self, path: &str, last: Last) -> Result<ResolvedPath> {
         let place = |above: Vec<Arc<Node>>, names: &[String], name: String| {
             let mut path = names
                 .iter()
                 .fold(String::new(), |path, name| path + "/" + name);
             path.push('/');
             path.push_str(&name);
-            Ok(Place { above, name, path })
+            Ok(ResolvedPath { above, name, path })
         };
         let mut links = 0;
         let mut stack: Vec<Arc<Node>> = alloc::vec![self.root.clone()];
@@ -302,7 +306,9 @@ impl Tree {
                 None if is_last => return place(stack, &names, name),
                 None => return Err(Errno::ENOENT),
                 Some(node) => match &node.kind {
-                    Kind::Link(target) if !is_last || last == Last::Follow || must_be_directory => {
+                    NodeKind::Link(target)
+                        if !is_last || last == Last::Follow || must_be_directory =>
+                    {
                         links += 1;
                         if links > MOST_LINKS {
                             return Err(Errno::ELOOP);
@@ -313,7 +319,7 @@ impl Tree {
                         }
                         rest.extend(parts(target));
                     }
-                    Kind::Directory(_) => {
+                    NodeKind::Directory(_) => {
                         stack.push(node);
                         names.push(name);
                     }
@@ -361,7 +367,7 @@ mod tests {
 
     fn text(tree: &Tree, path: &str) -> Result<String> {
         let node = tree.find(path, Last::Follow)?;
-        let Kind::File(bytes) = &node.kind else {
+        let NodeKind::File(bytes) = &node.kind else {
             return Err(Errno::EISDIR);
         };
         let mut text = [0; 4];
@@ -401,9 +407,9 @@ mod tests {
     fn a_link_itself_can_be_looked_at() {
         let tree = tree();
         let node = tree.find("/a/link", Last::Keep).ok();
-        assert!(
-            node.is_some_and(|node| matches!(&node.kind, Kind::Link(target) if target == "b/file"))
-        );
+        assert!(node.is_some_and(
+            |node| matches!(&node.kind, NodeKind::Link(target) if target == "b/file")
+        ));
         let (above, name) = tree
             .find_above("/a/new", Last::Follow)
             .expect("a directory");

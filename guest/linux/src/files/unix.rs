@@ -12,7 +12,7 @@ use linux_raw_sys::net::AF_UNIX;
 use tare_libos::sync::SpinLock;
 use tare_libos::thread::Thread as Waiter;
 
-use super::endpoint::{Address, Half, Kind, Name, Received};
+use super::endpoint::{Address, Half, Name, Received, SocketKind};
 use super::{Endpoint, File, Status, Watchers};
 use crate::errno::{Errno, Result};
 
@@ -64,10 +64,10 @@ impl Content {
 }
 
 impl Channel {
-    fn new(kind: Kind) -> Arc<Self> {
+    fn new(kind: SocketKind) -> Arc<Self> {
         let content = match kind {
-            Kind::Stream => Content::Bytes(VecDeque::new()),
-            Kind::Datagram | Kind::Packets => Content::Messages(VecDeque::new()),
+            SocketKind::Stream => Content::Bytes(VecDeque::new()),
+            SocketKind::Datagram | SocketKind::Packets => Content::Messages(VecDeque::new()),
         };
         Arc::new(Self {
             content: SpinLock::new(content),
@@ -178,7 +178,7 @@ enum State {
 }
 
 struct Inner {
-    kind: Kind,
+    kind: SocketKind,
     name: SpinLock<Name>,
     state: SpinLock<State>,
     /// What a datagram socket receives.
@@ -192,7 +192,7 @@ impl Drop for Inner {
         self.own.close();
         self.watchers.wake();
         if let State::Connected { reads, writes, .. } = self.state.get_mut() {
-            if self.kind != Kind::Datagram {
+            if self.kind != SocketKind::Datagram {
                 let is_lost = !reads.content.lock().is_empty();
                 writes.is_reset.store(is_lost, Ordering::SeqCst);
                 writes.close();
@@ -254,11 +254,11 @@ impl File for Watched {
 }
 
 impl Unix {
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: SocketKind) -> Self {
         Self::with(kind, State::Idle, [][..].into())
     }
 
-    fn with(kind: Kind, state: State, name: Name) -> Self {
+    fn with(kind: SocketKind, state: State, name: Name) -> Self {
         Self(Arc::new(Inner {
             kind,
             name: SpinLock::new(name),
@@ -269,12 +269,12 @@ impl Unix {
     }
 
     /// Two connected ones (`socketpair(2)`).
-    pub(crate) fn pair(kind: Kind) -> (Self, Self) {
+    pub(crate) fn pair(kind: SocketKind) -> (Self, Self) {
         let none: Name = [][..].into();
         Self::connected(kind, (&none, &none))
     }
 
-    fn connected(kind: Kind, (name, peer): (&Name, &Name)) -> (Self, Self) {
+    fn connected(kind: SocketKind, (name, peer): (&Name, &Name)) -> (Self, Self) {
         let (there, back) = (Channel::new(kind), Channel::new(kind));
         let end = |reads: &Arc<Channel>, writes: &Arc<Channel>, name: &Name, peer: &Name| {
             let state = State::Connected {
@@ -306,7 +306,7 @@ impl Unix {
             return Err(Errno::EPROTOTYPE);
         }
         let (own_name, peer) = (self.0.name.lock().clone(), to.0.name.lock().clone());
-        if self.0.kind == Kind::Datagram {
+        if self.0.kind == SocketKind::Datagram {
             *self.0.state.lock() = State::Connected {
                 reads: self.0.own.clone(),
                 writes: to.0.own.clone(),
@@ -355,14 +355,14 @@ impl Unix {
     fn channels(&self) -> (Option<Arc<Channel>>, Option<Arc<Channel>>) {
         match &*self.0.state.lock() {
             State::Connected { reads, writes, .. } => (Some(reads.clone()), Some(writes.clone())),
-            _ if self.0.kind == Kind::Datagram => (Some(self.0.own.clone()), None),
+            _ if self.0.kind == SocketKind::Datagram => (Some(self.0.own.clone()), None),
             _ => (None, None),
         }
     }
 
     /// Sends a datagram to a socket that a name leads to.
     pub(crate) fn send_to(&self, from: &[u8], to: &Self) -> Result<usize> {
-        if to.0.kind != Kind::Datagram || self.0.kind != Kind::Datagram {
+        if to.0.kind != SocketKind::Datagram || self.0.kind != SocketKind::Datagram {
             return Err(Errno::EPROTOTYPE);
         }
         to.0.own.send(from, &self.0.name.lock())
@@ -374,12 +374,12 @@ impl Endpoint for Unix {
         AF_UNIX
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> SocketKind {
         self.0.kind
     }
 
     fn listen(&self, backlog: usize) -> Result<()> {
-        if self.0.kind == Kind::Datagram {
+        if self.0.kind == SocketKind::Datagram {
             return Err(Errno::EOPNOTSUPP);
         }
         if self.0.name.lock().is_empty() {
@@ -407,7 +407,7 @@ impl Endpoint for Unix {
     }
 
     fn accept(&self) -> Result<(Arc<dyn File>, Address)> {
-        if self.0.kind == Kind::Datagram {
+        if self.0.kind == SocketKind::Datagram {
             return Err(Errno::EOPNOTSUPP);
         }
         let State::Listening { waiting, ended, .. } = &mut *self.0.state.lock() else {
@@ -443,7 +443,7 @@ impl Endpoint for Unix {
         }
         // What a datagram socket writes to is another's, whoever else writes there.
         if half != Half::Read
-            && self.0.kind != Kind::Datagram
+            && self.0.kind != SocketKind::Datagram
             && let Some(writes) = writes
         {
             writes.close();
@@ -467,19 +467,21 @@ impl Endpoint for Unix {
         let reads = reads.ok_or(Errno::EINVAL)?;
         let received = reads.receive(to, peeks)?;
         // The peer of a connection is known.
-        let from = received.from.filter(|_| self.0.kind == Kind::Datagram);
+        let from = received
+            .from
+            .filter(|_| self.0.kind == SocketKind::Datagram);
         Ok(Received { from, ..received })
     }
 
     fn send(&self, from: &[u8], to: Option<&Address>) -> Result<usize> {
         let (_, writes) = self.channels();
         match (writes, to) {
-            (Some(_), Some(_)) if self.0.kind != Kind::Datagram => Err(Errno::EISCONN),
+            (Some(_), Some(_)) if self.0.kind != SocketKind::Datagram => Err(Errno::EISCONN),
             (Some(writes), _) if writes.is_open() => {
                 let name = self.0.name.lock().clone();
                 writes.send(from, &name)
             }
-            (Some(_), _) if self.0.kind == Kind::Datagram => Err(Errno::ECONNREFUSED),
+            (Some(_), _) if self.0.kind == SocketKind::Datagram => Err(Errno::ECONNREFUSED),
             (Some(_), _) => Err(Errno::EPIPE),
             (None, _) => Err(Errno::ENOTCONN),
         }
@@ -566,7 +568,7 @@ mod tests {
     use super::*;
 
     fn listener() -> Unix {
-        let listener = Unix::new(Kind::Stream);
+        let listener = Unix::new(SocketKind::Stream);
         assert_eq!(listener.listen(1), Err(Errno::EINVAL));
         listener.bind(b"/run/x"[..].into()).expect("unnamed yet");
         assert_eq!(listener.listen(1), Ok(()));
@@ -577,7 +579,7 @@ mod tests {
     fn a_connection_carries_bytes_both_ways_and_ends() {
         let listener = listener();
         assert_eq!(listener.accept().err(), Some(Errno::EAGAIN));
-        let client = Unix::new(Kind::Stream);
+        let client = Unix::new(SocketKind::Stream);
         assert_eq!(client.ready(), POLLOUT | POLLHUP);
         assert_eq!(client.connect(&listener), Ok(()));
         assert_eq!(client.connect(&listener), Err(Errno::EISCONN));
@@ -599,7 +601,7 @@ mod tests {
 
     #[test]
     fn bytes_that_a_peer_left_unread_are_a_reset() {
-        let (one, two) = Unix::pair(Kind::Stream);
+        let (one, two) = Unix::pair(SocketKind::Stream);
         assert_eq!(one.write(b"lost"), Ok(4));
         assert_eq!(two.write(b"x"), Ok(1));
         drop(two);
@@ -613,7 +615,7 @@ mod tests {
     #[test]
     fn a_full_backlog_waits_and_a_closed_listener_refuses() {
         let listener = listener();
-        let clients: Vec<_> = (0..3).map(|_| Unix::new(Kind::Stream)).collect();
+        let clients: Vec<_> = (0..3).map(|_| Unix::new(SocketKind::Stream)).collect();
         assert_eq!(clients[0].connect(&listener), Ok(()));
         assert_eq!(clients[1].connect(&listener), Ok(()));
         assert_eq!(clients[2].connect(&listener), Err(Errno::EAGAIN));
@@ -629,12 +631,12 @@ mod tests {
     #[test]
     fn a_listener_that_is_shut_takes_no_more_connections() {
         let listener = listener();
-        let client = Unix::new(Kind::Stream);
+        let client = Unix::new(SocketKind::Stream);
         assert_eq!(client.connect(&listener), Ok(()));
         assert_eq!(listener.shutdown(Half::Write), Ok(()));
-        assert_eq!(Unix::new(Kind::Stream).connect(&listener), Ok(()));
+        assert_eq!(Unix::new(SocketKind::Stream).connect(&listener), Ok(()));
         assert_eq!(listener.shutdown(Half::Both), Ok(()));
-        let late = Unix::new(Kind::Stream);
+        let late = Unix::new(SocketKind::Stream);
         assert_eq!(late.connect(&listener), Err(Errno::ECONNREFUSED));
         assert!(listener.accept().is_ok() && listener.accept().is_ok());
         assert_eq!(listener.accept().err(), Some(Errno::EINVAL));
@@ -643,7 +645,7 @@ mod tests {
 
     #[test]
     fn messages_keep_their_borders() {
-        for kind in [Kind::Datagram, Kind::Packets] {
+        for kind in [SocketKind::Datagram, SocketKind::Packets] {
             let (one, two) = Unix::pair(kind);
             assert_eq!(one.write(b"one"), Ok(3));
             assert_eq!(one.write(b"three"), Ok(5));
@@ -658,13 +660,13 @@ mod tests {
 
     #[test]
     fn what_waits_in_a_channel_is_bounded() {
-        let (one, two) = Unix::pair(Kind::Stream);
+        let (one, two) = Unix::pair(SocketKind::Stream);
         assert_eq!(one.write(&[1; CAPACITY + 5]), Ok(CAPACITY));
         assert_eq!(one.write(b"x"), Err(Errno::EAGAIN));
         assert_eq!(one.ready() & POLLOUT, 0);
         assert_eq!(two.read(&mut [0; 9]), Ok(9));
         assert_eq!(one.ready() & POLLOUT, POLLOUT);
-        let (one, _two) = Unix::pair(Kind::Datagram);
+        let (one, _two) = Unix::pair(SocketKind::Datagram);
         let sent = (0..2 * MOST_MESSAGES).take_while(|_| one.write(b"").is_ok());
         assert_eq!(sent.count(), MOST_MESSAGES);
     }

@@ -14,7 +14,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 
 use cache::Cache;
-use wire::{Answer, Kind, Name};
+use wire::{Answer, Name, RecordType};
 
 use super::system::{self, lock};
 use super::{TcpStream, UdpSocket};
@@ -70,8 +70,8 @@ pub fn lookup_host(name: &str) -> Result<Vec<IpAddr>> {
 fn resolve(name: &str, wire: &Name) -> Result<Vec<IpAddr>> {
     let (servers, kinds) = {
         let stack = lock();
-        let ipv6 = stack.has_global_ipv6().then_some(Kind::Aaaa);
-        let kinds: Vec<_> = ipv6.into_iter().chain([Kind::A]).collect();
+        let ipv6 = stack.has_global_ipv6().then_some(RecordType::Aaaa);
+        let kinds: Vec<_> = ipv6.into_iter().chain([RecordType::A]).collect();
         (stack.name_servers(system::now()), kinds)
     };
     if servers.is_empty() {
@@ -101,7 +101,7 @@ fn resolve(name: &str, wire: &Name) -> Result<Vec<IpAddr>> {
 }
 
 /// The first useful answer: each server in turn, with growing patience.
-fn ask_all(servers: &[IpAddr], name: &Name, kind: Kind) -> Result<Answer> {
+fn ask_all(servers: &[IpAddr], name: &Name, kind: RecordType) -> Result<Answer> {
     let mut last = Err(NO_ANSWER);
     for timeout in TIMEOUTS {
         for server in servers {
@@ -118,7 +118,7 @@ fn ask_all(servers: &[IpAddr], name: &Name, kind: Kind) -> Result<Answer> {
     last
 }
 
-fn ask(server: SocketAddr, name: &Name, kind: Kind, timeout: Duration) -> Result<Answer> {
+fn ask(server: SocketAddr, name: &Name, kind: RecordType, timeout: Duration) -> Result<Answer> {
     let mut id = [0; 2];
     crate::random::fill(&mut id);
     let question = wire::question(u16::from_ne_bytes(id), name, kind);
@@ -151,7 +151,7 @@ fn ask(server: SocketAddr, name: &Name, kind: Kind, timeout: Duration) -> Result
 fn ask_by_tcp(
     server: SocketAddr,
     question: &[u8],
-    kind: Kind,
+    kind: RecordType,
     timeout: Duration,
 ) -> Result<Answer> {
     let deadline = Instant::now() + timeout;

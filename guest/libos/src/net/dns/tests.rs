@@ -16,10 +16,10 @@ fn an_answer_in_drops_ends_with_the_timeout() {
         }
     });
     let name = Name::parse("slow.example").unwrap();
-    let question = wire::question(7, &name, Kind::A);
+    let question = wire::question(7, &name, RecordType::A);
     let timeout = Duration::from_millis(300);
     let address = "127.0.0.1:9053".parse().unwrap();
-    let answer = ask_by_tcp(address, &question, Kind::A, timeout);
+    let answer = ask_by_tcp(address, &question, RecordType::A, timeout);
     assert_eq!(answer.unwrap_err().kind(), ErrorKind::TimedOut);
     server.join();
 }

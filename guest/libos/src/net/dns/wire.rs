@@ -21,7 +21,7 @@ const ALIASES_MAX: usize = 8;
 
 /// Which addresses to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RecordType {
     /// IPv4.
     A = 1,
     /// IPv6 (RFC 3596).
@@ -102,7 +102,7 @@ pub(super) enum Answer {
 }
 
 /// The question for a name's addresses of a kind.
-pub(super) fn question(id: u16, name: &Name, kind: Kind) -> Vec<u8> {
+pub(super) fn question(id: u16, name: &Name, kind: RecordType) -> Vec<u8> {
     let mut message = Vec::with_capacity(HEADER + name.0.len() + 4);
     message.extend(id.to_be_bytes());
     message.extend([RECURSION_DESIRED, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
@@ -113,7 +113,7 @@ pub(super) fn question(id: u16, name: &Name, kind: Kind) -> Vec<u8> {
 }
 
 /// What `message` answers to `question`; `None` if it is not an answer to it.
-pub(super) fn answer(message: &[u8], question: &[u8], kind: Kind) -> Option<Answer> {
+pub(super) fn answer(message: &[u8], question: &[u8], kind: RecordType) -> Option<Answer> {
     let header = message.first_chunk::<HEADER>()?;
     let count = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     if header[..2] != question[..2] || header[2] & RESPONSE == 0 || count(4) != 1 {
@@ -140,7 +140,7 @@ pub(super) fn answer(message: &[u8], question: &[u8], kind: Kind) -> Option<Answ
 }
 
 /// The addresses of `name` or of what it is an alias of.
-fn addresses(records: Records<'_>, mut name: Name, kind: Kind) -> Answer {
+fn addresses(records: Records<'_>, mut name: Name, kind: RecordType) -> Answer {
     let mut ttl = u32::MAX;
     for _ in 0..ALIASES_MAX {
         let mut found = Vec::new();
@@ -180,13 +180,13 @@ struct Record<'a> {
 }
 
 impl Record<'_> {
-    fn address(&self, kind: Kind) -> Option<IpAddr> {
+    fn address(&self, kind: RecordType) -> Option<IpAddr> {
         if self.kind != kind as u16 {
             return None;
         }
         match kind {
-            Kind::A => Some(Ipv4Addr::from_octets(self.data.try_into().ok()?).into()),
-            Kind::Aaaa => Some(Ipv6Addr::from_octets(self.data.try_into().ok()?).into()),
+            RecordType::A => Some(Ipv4Addr::from_octets(self.data.try_into().ok()?).into()),
+            RecordType::Aaaa => Some(Ipv6Addr::from_octets(self.data.try_into().ok()?).into()),
         }
     }
 }
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     fn asked() -> Vec<u8> {
-        question(7, &Name::parse("www.example.org").unwrap(), Kind::A)
+        question(7, &Name::parse("www.example.org").unwrap(), RecordType::A)
     }
 
     /// An answer to [`asked`] with these records.
@@ -283,7 +283,7 @@ mod tests {
         records.extend(record(b"\x05other\0", 1, 60, &[192, 0, 2, 3]));
         let addresses = vec![[192, 0, 2, 1].into(), [192, 0, 2, 2].into()];
         assert_eq!(
-            answer(&reply([0, 0], [4, 0], &records), &asked(), Kind::A),
+            answer(&reply([0, 0], [4, 0], &records), &asked(), RecordType::A),
             Some(Answer::Addresses(addresses, 30))
         );
     }
@@ -296,30 +296,36 @@ mod tests {
         let records = record(b"\0", 6, 40, &soa);
         let none = reply([0, 3], [0, 1], &records);
         assert_eq!(
-            answer(&none, &asked(), Kind::A),
+            answer(&none, &asked(), RecordType::A),
             Some(Answer::NoSuchName(40))
         );
         let empty = reply([0, 0], [0, 1], &records);
         let expected = Some(Answer::Addresses(Vec::new(), 40));
-        assert_eq!(answer(&empty, &asked(), Kind::A), expected);
+        assert_eq!(answer(&empty, &asked(), RecordType::A), expected);
     }
 
     #[test]
     fn an_answer_to_another_question_is_ignored() {
         let good = reply([0, 0], [1, 0], &record(&QUESTION, 1, 1, &[1, 2, 3, 4]));
-        assert!(answer(&good, &asked(), Kind::A).is_some());
+        assert!(answer(&good, &asked(), RecordType::A).is_some());
         let mut case = good.clone();
         case[13] = b'W';
-        assert!(answer(&case, &asked(), Kind::A).is_some());
+        assert!(answer(&case, &asked(), RecordType::A).is_some());
         for at in [0, 2, 5, 14, asked().len() - 3] {
             let mut bad = good.clone();
             bad[at] ^= 0x81;
-            assert_eq!(answer(&bad, &asked(), Kind::A), None, "byte {at}");
+            assert_eq!(answer(&bad, &asked(), RecordType::A), None, "byte {at}");
         }
         let cut = reply([TRUNCATED, 0], [0, 0], &[]);
-        assert_eq!(answer(&cut, &asked(), Kind::A), Some(Answer::Truncated));
+        assert_eq!(
+            answer(&cut, &asked(), RecordType::A),
+            Some(Answer::Truncated)
+        );
         let refused = reply([0, 5], [0, 0], &[]);
-        assert_eq!(answer(&refused, &asked(), Kind::A), Some(Answer::Failed));
+        assert_eq!(
+            answer(&refused, &asked(), RecordType::A),
+            Some(Answer::Failed)
+        );
     }
 
     #[test]
@@ -329,7 +335,7 @@ mod tests {
             let records = record(&[0xc0, target], 1, 60, &[192, 0, 2, 1]);
             let message = reply([0, 0], [1, 0], &records);
             let nothing = Some(Answer::Addresses(Vec::new(), 0));
-            assert_eq!(answer(&message, &asked(), Kind::A), nothing);
+            assert_eq!(answer(&message, &asked(), RecordType::A), nothing);
         }
     }
 
@@ -356,10 +362,10 @@ mod tests {
             records in prop::collection::vec(prop_oneof![Just(0xc0), Just(12), any::<u8>()], 0..300),
         ) {
             let message = reply(flags, counts, &records);
-            for kind in [Kind::A, Kind::Aaaa] {
+            for kind in [RecordType::A, RecordType::Aaaa] {
                 answer(&message, &asked(), kind);
             }
-            answer(&records, &asked(), Kind::A);
+            answer(&records, &asked(), RecordType::A);
         }
     }
 }
