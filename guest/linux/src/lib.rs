@@ -1,6 +1,6 @@
 //! Linux's system calls for one static program on the library OS (ADR 36).
 //!
-//! [`run`] finds the program in the initramfs, loads it, and gives its exit status.
+//! `run` finds the program in the initramfs, loads it, and gives its exit status.
 //! The program has one process with threads; each is a thread of the library OS.
 //!
 //! | module | what it is |
