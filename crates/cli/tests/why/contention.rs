@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::qemu::Qemu;
 use super::remedies::{allowed, execute, lines};
-use super::support::{Place, end, installed};
+use super::support::{TestDir, end, installed};
 use super::{
-    Hog, Machine, crowd, expect_covered, expect_share, found, pin, ready, threads,
+    Hog, RunningMachine, crowd, expect_covered, expect_share, found, pin, ready, threads,
     until_it_watches, vcpus_share,
 };
 
@@ -25,7 +25,7 @@ const WATCHED: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// A machine under one of the monitors.
 struct Guest<'a> {
-    place: &'a Place,
+    place: &'a TestDir,
     /// What `tare why` calls it.
     target: String,
     vcpus: Vec<i32>,
@@ -36,8 +36,8 @@ fn in_each_monitor(cmdline: &str, cpus: &str, case: fn(&Guest<'_>)) {
     let Some((_alone, image)) = ready() else {
         return;
     };
-    let place = Place::new();
-    let machine = Machine::start(&place, &image, cmdline, &["--cpus", cpus]);
+    let place = TestDir::new();
+    let machine = RunningMachine::start(&place, &image, cmdline, &["--cpus", cpus]);
     case(&Guest {
         place: &place,
         target: machine.name.clone(),
@@ -166,9 +166,9 @@ fn the_rate_of_a_tick_is_right_beside_a_machine_that_spins() {
     let Some((_alone, image)) = ready() else {
         return;
     };
-    let place = Place::new();
-    let machine = Machine::start(&place, &image, "mode=tick hz=250", &[]);
-    let neighbour = Machine::start(&place, &image, "mode=spin", &[]);
+    let place = TestDir::new();
+    let machine = RunningMachine::start(&place, &image, "mode=tick hz=250", &[]);
+    let neighbour = RunningMachine::start(&place, &image, "mode=spin", &[]);
     for machine in [&machine, &neighbour] {
         machine.vcpus().into_iter().for_each(|tid| pin(tid, 0));
     }

@@ -6,8 +6,8 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::support::{Place, end, installed};
-use super::{Machine, ready, until_it_watches};
+use super::support::{TestDir, end, installed};
+use super::{RunningMachine, ready, until_it_watches};
 
 /// Set for the process that is in the namespace: the process outside of it.
 const OUTSIDE: &str = "TARE_TEST_OUTSIDE";
@@ -27,7 +27,7 @@ fn sent() -> u64 {
 }
 
 /// A machine's account while `act` is done, by `tare` in the namespace of that process.
-fn told(place: &Place, of: &str, namespace: u32, act: impl FnOnce()) -> Value {
+fn told(place: &TestDir, of: &str, namespace: u32, act: impl FnOnce()) -> Value {
     let mut command = Command::new("nsenter");
     command
         .args([
@@ -85,10 +85,10 @@ fn in_a_namespace() {
         let done = Command::new("ip").args(line.split(' ')).status().unwrap();
         assert!(done.success(), "ip {line}");
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let net = format!("tap={TAP}");
     let cmdline = format!("mode=net ip={GUEST}/24");
-    let machine = Machine::start(&place, &image, &cmdline, &["--net", &net]);
+    let machine = RunningMachine::start(&place, &image, &cmdline, &["--net", &net]);
     let socket = UdpSocket::bind("10.91.0.1:0").unwrap();
     let send = || {
         for _ in 0..DATAGRAMS {
