@@ -157,7 +157,7 @@ fn a_daemon_on_a_frozen_file_system_answers_and_leaves_its_places() {
 /// A call that waits in the device holds a lock of it, which lseek(2) would wait for.
 #[test]
 fn the_size_of_a_device_that_hangs_is_set_without_waiting_for_it() {
-    let place = Place::new();
+    let place = TestDir::new();
     let Some((_device, mounted)) = file_system(&place) else {
         return;
     };
@@ -193,7 +193,7 @@ fn the_size_of_a_device_that_hangs_is_set_without_waiting_for_it() {
 #[test]
 fn what_the_owner_of_a_fuse_file_has_extended_is_taken_over() {
     for cache in [HostCache::No, HostCache::Yes] {
-        let place = Place::new();
+        let place = TestDir::new();
         let Some(disk) = FuseDisk::mount(&place.path().join("fs"), BYTES, cache) else {
             return;
         };

@@ -16,7 +16,7 @@ use crate::limits::{MAX_GET_LINE, MAX_KEY, MAX_LINE, MAX_VALUE};
 use crate::number::{signed_32, unsigned_32, unsigned_64};
 use command::{BAD_CHUNK, BAD_DELTA, BAD_EXPTIME, BAD_FORMAT, ERROR};
 pub use command::{Command, Direction, Entry, Form, Get, Parsed, Verb};
-pub use meta::{Key, MetaCommand, Meta, Options};
+pub use meta::{Key, Meta, MetaCommand, Options};
 pub use reply::Reply;
 use words::Arguments;
 pub use words::Words;
