@@ -140,6 +140,8 @@ pub struct Facts {
     pub migrations_per_s: u64,
     /// Times that its quota was used up, within the window.
     pub throttled: u64,
+    /// The shell's line that takes its quota off.
+    pub quota_off: Option<String>,
     /// Halts, of a machine that was observed.
     pub halting: Option<Halting>,
     /// Disks of a machine of Tare, within the window.

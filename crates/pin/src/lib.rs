@@ -41,5 +41,5 @@ pub use host::{Host, HostError};
 pub use journal::{Recovered, Store, StoreError, Undone, state_directory};
 pub use pinned::{PinError, Pinned, pin};
 pub use plan::{Choice, Plan, PlanError, Seat};
-pub use target::{Container, Cpuset, Target, TargetError, TargetKind};
+pub use target::{Container, Cpuset, Quota, Target, TargetError, TargetKind};
 pub use task::{Task, TaskId};

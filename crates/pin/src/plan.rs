@@ -222,9 +222,13 @@ fn demand(target: &Target, busy_millicpus: u64, cpus: usize) -> u16 {
     let whole = |millicpus: u64| usize::try_from(millicpus.div_ceil(1000)).unwrap_or(usize::MAX);
     let wanted = match target.vcpus() {
         Some(vcpus) => vcpus.max(1),
-        None => whole(target.quota_millicpus().unwrap_or(busy_millicpus))
-            .min(cpus)
-            .max(1),
+        None => whole(
+            target
+                .quota()
+                .map_or(busy_millicpus, |quota| quota.millicpus),
+        )
+        .min(cpus)
+        .max(1),
     };
     u16::try_from(wanted).unwrap_or(u16::MAX)
 }

@@ -112,7 +112,7 @@ pub(super) fn quota_and_set(facts: &Facts, _: &Runs) -> Verdict {
             ),
             evidence: "since then: users' reports of throttling on CPUs that no other process uses",
             gain: Gain::Unknown,
-            command: Some(format!("podman update --cpus 0 {}", facts.name)),
+            command: facts.quota_off.clone(),
             change: Change::None,
         })
     })
@@ -123,6 +123,9 @@ pub(super) fn throttled(facts: &Facts, _: &Runs) -> Verdict {
     let quota = facts.resources.quota_millicpus?;
     (facts.throttled > 0 && !facts.layout.is_pinned()).then(|| {
         let last = quota.div_ceil(1000).max(1) - 1;
+        let pin = format!("tare pin {} --cpus 0-{last}", facts.name);
+        // A set alone leaves the quota as it is.
+        let off = facts.quota_off.as_ref();
         Ok(Advice {
             rule: "set-instead-of-quota",
             what: "bound it by a set of CPUs instead of a quota".to_owned(),
@@ -133,7 +136,7 @@ pub(super) fn throttled(facts: &Facts, _: &Runs) -> Verdict {
             ),
             evidence: "since then: a quota of one CPU ran 2.03 times slower than the same pinned",
             gain: Gain::Published("up to 2.03 times"),
-            command: Some(format!("tare pin {} --cpus 0-{last}", facts.name)),
+            command: off.map(|off| format!("{pin} && {off}")),
             change: Change::None,
         })
     })

@@ -154,7 +154,17 @@ fn what_came_since_applies_to_its_cases() {
     let mut throttled = container();
     throttled.throttled = 3;
     throttled.resources.quota_millicpus = Some(1500);
-    assert!(rules(&throttled).contains(&"set-instead-of-quota"));
+    throttled.quota_off = Some("echo max > /sys/fs/cgroup/a/cpu.max".to_owned());
+    let report = advise(&throttled, &Runs::default());
+    let told = report
+        .advice
+        .iter()
+        .find(|it| it.rule == "set-instead-of-quota");
+    let command = told.unwrap().command.as_deref().unwrap();
+    assert!(
+        command.ends_with("--cpus 0-1 && echo max > /sys/fs/cgroup/a/cpu.max"),
+        "{command}"
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tare_account::Account;
 use tare_advise::{Facts, Halting, Layout, Platform, Resources};
+use tare_host::shell::quoted;
 use tare_pin::{Host, PlanError, Target, TargetKind, affinity};
 use tare_policy::placement::{Class, CpuMask};
 use tare_probe::sched::{Cause, Observer, Times};
@@ -33,17 +34,18 @@ pub(super) fn measure(
     }
     let mut facts = super::on(host, name);
     facts.platform = Some(platform(target));
-    let throttled = target.throttled_periods();
+    let quota = target.quota();
     let disks = match &target.kind {
         TargetKind::Vm(vm) => disks::Window::begin(vm),
         _ => None,
     };
     let (times, account, unavailable) = watch(target, window);
     facts.disks = disks.map(disks::Window::end).unwrap_or_default();
-    facts.throttled = target
-        .throttled_periods()
-        .zip(throttled)
-        .map_or(0, |(now, then)| now.saturating_sub(then));
+    if let Some((now, then)) = target.quota().zip(quota) {
+        facts.throttled = now.throttled_periods.saturating_sub(then.throttled_periods);
+        let file = quoted(&now.file.to_string_lossy());
+        facts.quota_off = Some(format!("echo {} > {file}", now.none));
+    }
     if let Some(times) = &times {
         judge(&mut facts, times, halt(target));
     }
@@ -151,7 +153,7 @@ fn halting(account: &Account) -> Halting {
 }
 
 fn resources(target: &Target, facts: &Facts) -> Resources {
-    let quota_millicpus = target.quota_millicpus();
+    let quota_millicpus = target.quota().map(|quota| quota.millicpus);
     let set = target
         .tasks()
         .iter()

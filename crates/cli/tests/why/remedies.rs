@@ -161,6 +161,37 @@ fn the_command_against_a_quota_raises_it() {
     println!("throttled {:.3}, then {:.3}", cpu(&before), cpu(&after));
 }
 
+/// The advice for a machine with a quota changes the quota, not only where it runs.
+#[test]
+fn the_advice_against_a_quota_takes_it_off() {
+    let Some((_alone, image)) = ready_with("qemu-system-x86_64") else {
+        return;
+    };
+    let place = Place::new();
+    let qemu = Qemu::start(&place, &image, "microvm", "mode=spin", &[]);
+    let pid = qemu.pid().to_string();
+    let Some(quota) = Quota::new(qemu.pid()) else {
+        tare_vmtest::lacks("no control group for CPU time can be made here");
+        return;
+    };
+    let mut advise = place.tare(&["advise", &pid, "--seconds", "2", "--json"]);
+    advise.env("TARE_STATE_DIR", place.path().join("state"));
+    let ended = super::support::end(advise.spawn().unwrap());
+    ended.expect(0, "facts");
+    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    let told = document[0]["advice"].as_array().unwrap().iter();
+    let mut told = told.filter(|it| it["rule"] == "set-instead-of-quota");
+    let told = told.next().unwrap_or_else(|| panic!("{document}"));
+    execute(&place, told["command"].as_str().unwrap());
+    let value = |file: &str| std::fs::read_to_string(quota.0.join(file)).ok();
+    let now = value("cpu.cfs_quota_us").or_else(|| value("cpu.max"));
+    assert!(now.is_some_and(|now| now.starts_with("-1") || now.starts_with("max")));
+    let after = why(&place, &pid);
+    assert!(found(&after, "throttled").is_none(), "{after}");
+    assert_eq!(allowed(&after), [1]);
+    execute(&place, &format!("tare pin {pid} --undo"));
+}
+
 /// QEMU has no command for these: it starts with them, and the timer is gone.
 #[test]
 fn the_options_that_take_a_timer_away_do_so() {

@@ -2,9 +2,9 @@
 
 mod cgroup;
 mod container;
+mod quota;
 
-use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 
 use tare_policy::placement::CpuMask;
 use tare_probe::vm::{self, FindError, Role, Vm};
@@ -12,6 +12,7 @@ use tare_probe::vm::{self, FindError, Role, Vm};
 use crate::task::{self, Task, TaskId};
 use cgroup::{Mounts, Places};
 pub use container::{Container, Cpuset};
+pub use quota::Quota;
 
 /// Why a target was not found.
 #[derive(Debug, thiserror::Error)]
@@ -179,31 +180,21 @@ impl Target {
         }
     }
 
-    /// CPU quota, thousandths of a CPU, if there is one.
-    pub fn quota_millicpus(&self) -> Option<u64> {
-        let folder = match &self.kind {
-            TargetKind::Container(container) => container.cpu.clone()?,
-            _ => {
-                let places = Places::of(self.pid()?)?;
-                let mounts = Mounts::read();
-                let v1 = mounts.v1("cpu").zip(places.v1("cpu"));
-                let (root, place) = v1.or_else(|| mounts.v2().zip(places.v2()))?;
-                root.join(place.trim_start_matches('/'))
-            }
-        };
-        quota(&folder)
+    /// The CPU quota that bounds it: of its control group, or of the innermost above that.
+    pub fn quota(&self) -> Option<Quota> {
+        Quota::above(&self.cpu_group()?)
     }
 
-    /// Periods in which its quota was used up, so far.
-    pub fn throttled_periods(&self) -> Option<u64> {
-        let TargetKind::Container(container) = &self.kind else {
-            return None;
-        };
-        let text = fs::read_to_string(container.cpu.as_ref()?.join("cpu.stat")).ok()?;
-        let count = text
-            .lines()
-            .find_map(|line| line.strip_prefix("nr_throttled "));
-        count?.trim().parse().ok()
+    /// Its group of the `cpu` controller.
+    fn cpu_group(&self) -> Option<PathBuf> {
+        if let TargetKind::Container(container) = &self.kind {
+            return container.cpu.clone();
+        }
+        let places = Places::of(self.pid()?)?;
+        let mounts = Mounts::read();
+        let v1 = mounts.v1("cpu").zip(places.v1("cpu"));
+        let (root, place) = v1.or_else(|| mounts.v2().zip(places.v2()))?;
+        Some(root.join(place.trim_start_matches('/')))
     }
 }
 
@@ -231,20 +222,6 @@ fn process_limit(pid: u32) -> Option<CpuMask> {
     container::effective(&root.join(place.trim_start_matches('/')))
 }
 
-/// Of `cpu.max`, or of `cpu.cfs_quota_us` and its period.
-fn quota(folder: &Path) -> Option<u64> {
-    let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
-    let text = read("cpu.max").or_else(|| {
-        let (quota, period) = (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?);
-        Some(format!("{} {}", quota.trim(), period.trim()))
-    })?;
-    let mut fields = text.split_whitespace();
-    // "max", or -1: none.
-    let quota_us: u64 = fields.next()?.parse().ok()?;
-    let period_us: u64 = fields.next()?.parse().ok()?;
-    quota_us.checked_mul(1000)?.checked_div(period_us)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -262,21 +239,5 @@ mod tests {
             let error = Target::find(text).unwrap_err();
             assert!(matches!(error, TargetError::Nothing(_)), "{error}");
         }
-    }
-
-    #[test]
-    fn quotas_of_both_versions_are_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
-        assert_eq!(quota(dir.path()), None);
-        write("cpu.cfs_quota_us", "-1\n");
-        write("cpu.cfs_period_us", "100000\n");
-        assert_eq!(quota(dir.path()), None);
-        write("cpu.cfs_quota_us", "150000\n");
-        assert_eq!(quota(dir.path()), Some(1500));
-        write("cpu.max", "max 100000\n");
-        assert_eq!(quota(dir.path()), None);
-        write("cpu.max", "50000 100000\n");
-        assert_eq!(quota(dir.path()), Some(500));
     }
 }
