@@ -174,8 +174,12 @@ impl Trial {
                     self.enter(Phase::Careful, self.bold_after);
                 }
             }
+            Phase::Settling | Phase::Bold if self.has_another_depth(cif) => self.begin_anew(),
+            // Latencies of another depth are no cost of holds.
+            Phase::Careful if self.base.is_regular() && self.has_another_depth(cif) => {
+                self.begin_anew();
+            }
             Phase::Settling if rounds >= SETTLING_ROUNDS => self.enter(Phase::Bold, BOLD_EPOCHS),
-            Phase::Bold if self.base.cif.abs_diff(cif) > self.base.cif / 8 => self.begin_anew(),
             Phase::Bold if rounds >= ROUNDS => self.judge_bold(),
             Phase::Careful if rounds >= ROUNDS => self.judge_careful(),
             Phase::Paused if self.left == 0 => self.enter(Phase::Plain, 0),
@@ -191,6 +195,11 @@ impl Trial {
             self.back_off();
         }
         self.enter(Phase::Plain, NEW_LOAD_EPOCHS);
+    }
+
+    /// Whether what is in flight is no longer what it was without holds.
+    fn has_another_depth(&self, cif: u32) -> bool {
+        self.base.cif.abs_diff(cif) > self.base.cif / 8
     }
 
     /// Whether latencies in this window are what they are without holds.
@@ -275,5 +284,47 @@ impl Base {
     /// Whether nearly all requests took about the same time.
     fn is_regular(&self) -> bool {
         self.high_ns - self.mean_ns.min(self.high_ns) <= self.mean_ns / 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Epochs of 10 ms in which `cif` requests are in flight, each of `latency_ns`.
+    fn play(trial: &mut Trial, epochs: u32, cif: u32, latency_ns: u64) -> u32 {
+        const EPOCH_NS: u64 = 10_000_000;
+        let completions = EPOCH_NS * u64::from(cif) / latency_ns;
+        let load = Load {
+            completions,
+            iops: completions * 100,
+            elapsed_ns: EPOCH_NS,
+            cif,
+        };
+        let mut plain = 0;
+        for _ in 0..epochs {
+            for _ in 0..completions {
+                trial.completed(latency_ns);
+            }
+            if trial.turn(Ratio::of_slot(4).unwrap_or(Ratio::ONE), &load) == Ratio::ONE {
+                plain += 1;
+            }
+        }
+        plain
+    }
+
+    /// A disk that serves one request at a time: twice the depth is twice the latency.
+    #[test]
+    fn a_deeper_load_is_compared_with_itself() {
+        let mut trial = Trial::default();
+        play(&mut trial, 10, 8, 100_000);
+        // Bold holds were tried and failed.
+        trial.back_off();
+        trial.enter(Phase::Careful, trial.bold_after);
+        assert_eq!(play(&mut trial, 8, 8, 100_000), 0, "holds cost nothing");
+        let plain = play(&mut trial, 40, 16, 200_000);
+        assert!((1..=NEW_LOAD_EPOCHS + 2).contains(&plain), "{plain} epochs");
+        assert_eq!(trial.last_pause, 0, "the depth was taken for a cost");
+        assert_eq!((trial.base.cif, trial.base.mean_ns), (16, 200_000));
     }
 }
