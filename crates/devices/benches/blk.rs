@@ -11,11 +11,19 @@ use tare_devices::bench_entry::BlkBench;
 fn reads(criterion: &mut Criterion) {
     let bench = BlkBench::new().expect("a file in memory");
     let mut ring = bench.start().expect("the device starts");
+    let mut bare = bench.bare().expect("a queue");
     let mut group = criterion.benchmark_group("blk 4 KiB reads");
     for batch in [1, 32] {
         group.throughput(Throughput::Elements(batch.into()));
         group.bench_function(format!("{batch} at once"), |bencher| {
             bencher.iter(|| assert!(black_box(ring.read(batch))));
+        });
+        // The control arms: the rings without a device, and the driver without either.
+        group.bench_function(format!("{batch} at once, rings alone"), |bencher| {
+            bencher.iter(|| assert!(black_box(bare.turn(batch))));
+        });
+        group.bench_function(format!("{batch} at once, driver alone"), |bencher| {
+            bencher.iter(|| assert!(black_box(bare.offer(batch))));
         });
     }
     group.finish();

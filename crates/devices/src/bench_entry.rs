@@ -10,6 +10,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use tare_policy::coalesce::{Mode, Settings};
 use tare_policy::limit::{DiskLimits, NetLimits};
 
+use crate::GuestRam;
 use crate::blk::{
     Access, Blk, BlkSettings, Buffers, Cache, Disk, Finished, IoEngine, MonotonicClock, Operation,
     SERIAL_BYTES,
@@ -19,6 +20,7 @@ use crate::net::{
     RxFrame, TX,
 };
 use crate::virtio::driver::{Driver, MockMachine, Ring};
+use crate::virtio::{Chain, EventIdx, NO_VECTOR, QueueSettings, Virtqueue};
 
 const BUFFER: u64 = 0x8_0000;
 const BUFFER_LEN: u32 = 2048;
@@ -216,6 +218,80 @@ impl BlkBench {
             bench: self,
             ring: rings.into_iter().next()?,
         })
+    }
+}
+
+/// A queue without a device: what the rings alone cost, beside a [`BlkRing`].
+pub struct BareRing<'m> {
+    ring: Ring<'m>,
+    memory: &'m GuestRam,
+    queue: Virtqueue,
+    chain: Chain,
+    heads: Vec<u16>,
+}
+
+impl BlkBench {
+    /// Another queue in the same memory; `None` if it cannot be.
+    pub fn bare(&self) -> Option<BareRing<'_>> {
+        let memory = &self.0.memory;
+        let ring = Ring::new(memory, 1, 256, VERSION_1_AND_EVENT_IDX);
+        let settings = QueueSettings {
+            max_size: ring.size,
+            size: ring.size,
+            vector: NO_VECTOR,
+            enabled: true,
+            descriptors: ring.descriptors,
+            available: ring.available,
+            used: ring.used,
+        };
+        let queue = Virtqueue::resume(&settings, EventIdx::Negotiated, 0, 256, None, memory);
+        Some(BareRing {
+            ring,
+            memory,
+            queue: queue.ok()?,
+            chain: Chain::default(),
+            heads: Vec::new(),
+        })
+    }
+}
+
+impl BareRing<'_> {
+    /// The driver's part alone: `count` chains are offered and taken back.
+    pub fn offer(&mut self, count: u16) -> bool {
+        self.offer_reads(count);
+        let before = self.ring.available_index.wrapping_sub(count);
+        self.ring.set_available_index(before);
+        true
+    }
+
+    /// `count` chains are offered, taken, given back, and the interrupt is decided; whether all
+    /// were.
+    pub fn turn(&mut self, count: u16) -> bool {
+        self.offer_reads(count);
+        self.heads.clear();
+        while self
+            .queue
+            .pop(self.memory, &mut self.chain)
+            .unwrap_or(false)
+        {
+            self.heads.push(self.chain.head());
+        }
+        for head in &self.heads {
+            let given = self.queue.complete(self.memory, *head, READ_BYTES + 1);
+            if given.is_err() {
+                return false;
+            }
+        }
+        let decided = self.queue.decide(self.memory).is_ok();
+        decided && self.ring.used_index() == self.ring.available_index
+    }
+
+    fn offer_reads(&mut self, count: u16) {
+        for _ in 0..count {
+            let data = (DATA, READ_BYTES, WRITE);
+            self.ring
+                .offer(&[(HEADER, 16, 0), data, (STATUS, 1, WRITE)]);
+        }
     }
 }
 

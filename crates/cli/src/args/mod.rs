@@ -69,7 +69,9 @@ pub(crate) enum Verb {
     /// SIGTERM or tare stop. QEMU: -object memory-backend-memfd,id=m,size=1G,share=on
     /// -machine memory-backend=m -chardev socket,id=c,path=S,reconnect=1
     /// -device vhost-user-blk-pci,chardev=c. Cloud Hypervisor: --memory
-    /// size=1G,shared=on --disk vhost_user=true,socket=S.
+    /// size=1G,shared=on --disk vhost_user=true,socket=S. Disks are raw: for qcow2
+    /// use qemu-storage-daemon, for NBD the kernel's device (nbd-client, then
+    /// --disk /dev/nbd0). No ublk, no vduse, no packed rings.
     Blk(BlkArgs),
     /// Explain where a virtual machine's CPU time goes, and how to reduce it
     ///
