@@ -195,6 +195,7 @@ fn a_site_is_served_from_a_disk() {
     let site = place.path().join("site");
     fs::create_dir(&site).unwrap();
     fs::write(site.join("index.html"), "<p>from a disk").unwrap();
+    fs::write(site.join("damaged"), [b'x'; 10_000]).unwrap();
     let disk = place.path().join("site.ext4");
     let made = Command::new("mke2fs")
         .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
@@ -203,6 +204,13 @@ fn a_site_is_served_from_a_disk() {
         .output();
     let made = made.expect("mke2fs, from Debian's e2fsprogs");
     assert!(made.status.success(), "{made:?}");
+    // The head of its extents, whose first half is a magic number.
+    let damage = Command::new("debugfs")
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .args(["-w", "-R", "set_inode_field damaged block[0] 0"])
+        .arg(&disk)
+        .output();
+    assert!(damage.expect("e2fsprogs").status.success());
     let disk = format!("{},ro", disk.display());
     let port = free_port();
     let forward = format!("127.0.0.1:{port}:80");
@@ -212,6 +220,14 @@ fn a_site_is_served_from_a_disk() {
     eventually("the site is served", || {
         get(port, "/").is_ok_and(|answer| answer.ends_with("<p>from a disk"))
     });
+    // What is wrong with a file is the operator's to know, also when clients ask again and again.
+    for _ in 0..3 {
+        let answer = get(port, "/damaged").unwrap();
+        assert!(answer.starts_with("HTTP/1.1 500"), "{answer}");
+    }
+    let log = place.run(&["logs", "web"]).out;
+    assert!(log.contains("http: /damaged cannot be read: "), "{log}");
+    assert!(get(port, "/").is_ok_and(|answer| answer.ends_with("<p>from a disk")));
     place.run(&["stop", "web"]).expect(0, "");
     // Without its disk, a sentence.
     let ended = place.run(&["run", image.to_str().unwrap(), "--net", "none"]);
