@@ -167,7 +167,7 @@ fn the_advice_against_a_quota_takes_it_off() {
     let Some((_alone, image)) = ready_with("qemu-system-x86_64") else {
         return;
     };
-    let place = Place::new();
+    let place = TestDir::new();
     let qemu = Qemu::start(&place, &image, "microvm", "mode=spin", &[]);
     let pid = qemu.pid().to_string();
     let Some(quota) = Quota::new(qemu.pid()) else {
