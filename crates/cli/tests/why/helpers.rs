@@ -139,6 +139,8 @@ fn a_tare_blk_belongs_to_its_machine_and_its_cost_is_seen() {
         "{found}"
     );
     assert!(share > 0.0, "{found}");
+    // By its process, not by the name of a thread alone.
+    assert!(found["what"].as_str().unwrap().contains("process tare"));
     assert!(
         found["remedy"]
             .as_str()

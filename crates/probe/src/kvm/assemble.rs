@@ -97,7 +97,7 @@ impl Parts<'_> {
         };
         ThreadAccount {
             tid,
-            name: after.comm.clone(),
+            name: self.after.name(tid),
             role,
             on_cpu,
             off_cpu,

@@ -44,8 +44,8 @@ pub(super) struct Reading {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Threads {
     pub(super) readings: BTreeMap<u32, Reading>,
-    /// Threads of helper processes.
-    helpers: BTreeSet<u32>,
+    /// Threads of helper processes, with their process.
+    helpers: BTreeMap<u32, u32>,
 }
 
 /// Tasks outside of the monitor's process that work for its machine.
@@ -72,7 +72,7 @@ impl Threads {
         for task in tasks {
             gone.remove(&task.tid);
             if others.helpers.contains(&task.tgid) {
-                self.helpers.insert(task.tid);
+                self.helpers.insert(task.tid, task.tgid);
             }
             let known = self.readings.entry(task.tid).or_default();
             known.take(task);
@@ -86,7 +86,8 @@ impl Threads {
     /// The same from the threads' files: of those that did not run nor wait since the last
     /// reading, one.
     pub(super) fn read(&mut self, vm: &Vm, others: &Others, depth: Depth) -> Vec<u32> {
-        self.helpers = others.helper_threads().map(|(tid, _)| tid).collect();
+        let helpers = others.helper_threads();
+        self.helpers = helpers.map(|(pid, tid)| (tid, pid)).collect();
         let mut gone = self.known();
         for (tid, folder) in folders(vm, others) {
             let known = self.readings.entry(tid).or_default();
@@ -110,10 +111,20 @@ impl Threads {
 
     pub(super) fn role(&self, vm: &Vm, tid: u32) -> Role {
         let name = self.readings.get(&tid).map_or("", |reading| &reading.comm);
-        if self.helpers.contains(&tid) {
+        if self.helpers.contains_key(&tid) {
             return Role::Helper;
         }
         Role::of(vm.monitor, vm.pid, tid, name)
+    }
+
+    /// A thread's name; of a helper's other threads behind that of its process.
+    pub(super) fn name(&self, tid: u32) -> String {
+        let comm = |tid| self.readings.get(&tid).map_or("", |reading| &reading.comm);
+        let process = self.helpers.get(&tid).map_or("", |pid| comm(*pid));
+        match comm(tid) {
+            name if process.is_empty() || process == name => name.to_owned(),
+            name => format!("{process}/{name}"),
+        }
     }
 }
 
@@ -122,7 +133,9 @@ fn folders(vm: &Vm, others: &Others) -> Vec<(u32, PathBuf)> {
     let own = proc::numbers(&proc::process(vm.pid).join("task")).unwrap_or_default();
     let own = own.iter().map(|tid| (*tid, proc::thread(vm.pid, *tid)));
     let kernel = others.kernel.iter().map(|tid| (*tid, proc::process(*tid)));
-    own.chain(kernel).chain(others.helper_threads()).collect()
+    let helpers = others.helper_threads();
+    let helpers = helpers.map(|(pid, tid)| (tid, proc::thread(pid, tid)));
+    own.chain(kernel).chain(helpers).collect()
 }
 
 /// The CPUs of a thread; none if it has ended.
@@ -135,11 +148,11 @@ fn allowed_cpus(tid: u32) -> Vec<u32> {
 }
 
 impl Others {
-    /// Threads of the helpers with their folders.
-    fn helper_threads(&self) -> impl Iterator<Item = (u32, PathBuf)> + '_ {
+    /// Threads of the helpers, each after its process.
+    fn helper_threads(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.helpers.iter().flat_map(|pid| {
             let tids = proc::numbers(&proc::process(*pid).join("task")).unwrap_or_default();
-            tids.into_iter().map(|tid| (tid, proc::thread(*pid, tid)))
+            tids.into_iter().map(|tid| (*pid, tid))
         })
     }
 
@@ -278,6 +291,29 @@ mod tests {
             (on_cpu.total_ns, on_cpu.user_ns, on_cpu.system_ns),
             (60, 15, 45)
         );
+    }
+
+    #[test]
+    fn a_helper_s_thread_is_named_with_its_process() {
+        let mut threads = Threads::default();
+        let others = Others {
+            helpers: vec![9],
+            ..Others::default()
+        };
+        let named = |tid, tgid, comm: &str| Task {
+            tgid,
+            comm: comm.to_owned(),
+            ..task(tid, 1)
+        };
+        let tasks = [
+            named(9, 9, "tare"),
+            named(10, 9, "io"),
+            named(11, 9, "tare"),
+            named(20, 20, "vcpu0"),
+        ];
+        threads.take(&tasks, &others, Depth::Times);
+        let names = [9, 10, 11, 20].map(|tid| threads.name(tid));
+        assert_eq!(names, ["tare", "tare/io", "tare", "vcpu0"]);
     }
 
     #[test]

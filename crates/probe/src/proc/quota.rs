@@ -289,6 +289,54 @@ cut";
         assert_eq!(found[&at("cgroup/vm")].threads, [1, 2]);
     }
 
+    /// A host of version 2 whose machine is in a scope below a slice with a quota.
+    #[test]
+    fn a_tree_of_version_2_is_read_from_its_mount_to_what_was_throttled() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        let scope = at("cgroup/machine.slice/vm.scope");
+        fs::create_dir_all(&scope).unwrap();
+        fs::create_dir_all(at("proc/41")).unwrap();
+        fs::create_dir_all(at("proc/42")).unwrap();
+        let root = at("cgroup").display().to_string();
+        let mountinfo = format!("31 23 0:27 / {root} rw,nosuid shared:4 - cgroup2 cgroup2 rw\n");
+        fs::write(at("proc/41/cgroup"), "0::/machine.slice/vm.scope\n").unwrap();
+        // Of the root, which has no files for CPU time.
+        fs::write(at("proc/42/cgroup"), "0::/\n").unwrap();
+        fs::write(scope.join("cpu.max"), "max 100000\n").unwrap();
+        fs::write(scope.join("cpu.stat"), "usage_usec 7\n").unwrap();
+        let slice = at("cgroup/machine.slice");
+        fs::write(slice.join("cpu.max"), "30000 100000\n").unwrap();
+        let throttle = |us: u64| {
+            let stat = format!(
+                "usage_usec 9\nuser_usec 5\nsystem_usec 4\nnr_periods 3\nnr_throttled 2\n\
+                 throttled_usec {us}\nnr_bursts 0\nburst_usec 0\n"
+            );
+            fs::write(slice.join("cpu.stat"), stat).unwrap();
+        };
+        let mut groups = Groups {
+            mounts: Mounts::parse(&mountinfo),
+            proc: at("proc"),
+            ..Groups::default()
+        };
+        let members = [(41, None), (42, None)];
+        throttle(1_000);
+        let before = groups.of(&members);
+        throttle(3_511_000);
+        groups.turn();
+        let quotas = since(&groups.of(&members), &before);
+        let [quota] = &quotas[..] else {
+            panic!("{quotas:?}")
+        };
+        assert_eq!(quota.directory, slice.display().to_string());
+        assert_eq!(quota.version, CgroupVersion::V2);
+        assert_eq!((quota.cpus, quota.period_us), (0.3, 100_000));
+        assert_eq!(
+            (quota.throttled_ns, &quota.threads[..]),
+            (3_510_000_000, &[41][..])
+        );
+    }
+
     #[test]
     fn what_was_throttled_is_the_difference_of_two_readings() {
         let folder = tempfile::tempdir().unwrap();
