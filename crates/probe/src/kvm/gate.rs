@@ -35,6 +35,8 @@ const LONGEST_REST_NS: u64 = 3_000_000_000;
 /// Share of a core that calls which find the gate closed may take: less than attaching and
 /// detaching would.
 const CLOSED_SHARE: f64 = 0.004;
+/// Part of [`CLOSED_SHARE`] below which a storm is no longer counted in bursts.
+const CALMER: f64 = 0.75;
 /// No slice of a period has such a number.
 const FIRST_BURST: u64 = 1 << 62;
 /// `open_ticks` of a gate that counts nothing.
@@ -106,6 +108,13 @@ pub(super) enum Programs {
     Attach,
     /// To be detached: the gate is closed.
     Detach,
+}
+
+/// What follows a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Slices { open_ticks: u64 },
+    Rest { length_ns: u64 },
 }
 
 /// From when on the gate was open for `open_ticks` of each period.
@@ -233,6 +242,10 @@ impl Gate {
             return self.after_burst(object, measured, budget, now_ns);
         }
         let open_ticks = affordable(budget, self.open_ticks(), measured);
+        self.open_for(object, open_ticks, now_ns)
+    }
+
+    fn open_for(&mut self, object: &mut Object, open_ticks: u64, now_ns: u64) -> Programs {
         if open_ticks != self.open_ticks() && set(object, open_ticks, self.burst()) {
             self.stretch(now_ns, open_ticks);
         }
@@ -246,12 +259,31 @@ impl Gate {
         budget: f64,
         now_ns: u64,
     ) -> Programs {
-        if calls_share(measured) <= self.closed_share {
-            self.rhythm = Mode::Slices;
-            return Programs::Stay;
+        match self.next_after_burst(measured, budget) {
+            Next::Slices { open_ticks } => {
+                self.rhythm = Mode::Slices;
+                self.open_for(object, open_ticks, now_ns)
+            }
+            Next::Rest { length_ns } => self.rest(object, now_ns, length_ns),
         }
-        let length_ns = rest_ns(budget, measured, self.switching_ns);
-        self.rest(object, now_ns, length_ns)
+    }
+
+    /// A storm that calms down is counted in slices that it can afford from the burst on: the
+    /// next look is a quarter of a second away. One that does so a little goes on in bursts,
+    /// so that it is not attached and detached for each way of sampling in turns.
+    fn next_after_burst(&self, burst: Measured, budget: f64) -> Next {
+        let limit = match self.rhythm {
+            Mode::Burst { .. } => self.closed_share * CALMER,
+            Mode::Slices | Mode::Rest { .. } => self.closed_share,
+        };
+        if calls_share(burst) <= limit {
+            return Next::Slices {
+                open_ticks: affordable(budget, PERIOD_TICKS, burst),
+            };
+        }
+        Next::Rest {
+            length_ns: rest_ns(budget, burst, self.switching_ns),
+        }
     }
 
     fn rest(&mut self, object: &mut Object, now_ns: u64, length_ns: u64) -> Programs {
@@ -503,6 +535,38 @@ mod tests {
         let share = cost / (rest + BURST_NS) as f64;
         assert!((share / BUDGET - 1.0).abs() < 0.01, "{share}");
         assert_eq!(rest_ns(1e-9, burst, 0), LONGEST_REST_NS);
+    }
+
+    #[test]
+    fn a_storm_that_calms_down_in_a_burst_is_sampled_at_once() {
+        let mut gate = Gate::new(Limits::default());
+        gate.rhythm = Mode::Burst { until_ns: 0 };
+        // 90,000 calls a second are not dear when they find the gate closed, but 420 ns each
+        // are beyond the budget when they count.
+        let burst = |runs: u64| Measured {
+            spent: RunTime {
+                ns: runs * 420,
+                runs,
+            },
+            elapsed_ns: BURST_NS,
+        };
+        let calm = burst(90_000 * BURST_NS / SECOND);
+        let Next::Slices { open_ticks } = gate.next_after_burst(calm, BUDGET) else {
+            panic!("it rests");
+        };
+        assert_eq!(open_ticks, affordable(BUDGET, PERIOD_TICKS, calm));
+        assert!(open_ticks < PERIOD_TICKS / 2, "{open_ticks}");
+        // Near the limit it stays as it is, on either side.
+        let near = burst(120_000 * BURST_NS / SECOND);
+        assert!(matches!(
+            gate.next_after_burst(near, BUDGET),
+            Next::Rest { .. }
+        ));
+        gate.rhythm = Mode::Slices;
+        assert!(matches!(
+            gate.next_after_burst(near, BUDGET),
+            Next::Slices { .. }
+        ));
     }
 
     #[test]
