@@ -10,7 +10,7 @@ use acpi_tables::{Aml, AmlSink};
 use tare_abi::layout::{PCI_ECAM_SIZE, PCI_ECAM_START, PCI_MMIO_SIZE, PCI_MMIO_START};
 use tare_abi::ports::{COM1, COM1_IRQ, PCI_ADDRESS, SLEEP_S5};
 
-use super::{OEM_ID, OEM_REVISION, OEM_TABLE_ID};
+use super::oem::{OEM_ID, OEM_REVISION, OEM_TABLE_ID};
 
 const HEADER_BYTES: u32 = 36;
 const REVISION: u8 = 6;

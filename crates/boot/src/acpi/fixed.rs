@@ -9,7 +9,7 @@ use acpi_tables::mcfg::MCFG;
 use tare_abi::layout::{IOAPIC, LAPIC, PCI_ECAM_START};
 use tare_abi::ports::{RESET, RESET_VALUE, SLEEP_CONTROL, SLEEP_STATUS};
 
-use super::{OEM_ID, OEM_REVISION, OEM_TABLE_ID};
+use super::oem::{OEM_ID, OEM_REVISION, OEM_TABLE_ID};
 
 /// No VGA, so that the guest does not look for it (IA-PC boot architecture flags).
 const BOOT_ARCH_NO_VGA: u16 = 1 << 2;

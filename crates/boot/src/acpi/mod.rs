@@ -7,17 +7,15 @@
 
 mod dsdt;
 mod fixed;
+mod oem;
 
 use acpi_tables::rsdp::Rsdp;
 use acpi_tables::xsdt::XSDT;
 use acpi_tables::{Aml, AmlSink};
 use tare_abi::layout::{ACPI_END, RSDP};
 
+use self::oem::{OEM_ID, OEM_REVISION, OEM_TABLE_ID};
 use crate::error::LoadError;
-
-const OEM_ID: [u8; 6] = *b"TARE  ";
-const OEM_TABLE_ID: [u8; 8] = *b"TAREVM  ";
-const OEM_REVISION: u32 = 1;
 
 /// Tables begin at multiples of this.
 const ALIGN: usize = 16;
