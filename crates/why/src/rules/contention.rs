@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::finding;
+use super::explained::finding;
 use crate::advice;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::{Load, Throttled, Vcpu};

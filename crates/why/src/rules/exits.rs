@@ -2,7 +2,7 @@
 
 use tare_account::Device;
 
-use super::finding;
+use super::explained::finding;
 use crate::advice;
 use crate::attribution::Attribution;
 use crate::exit::Exit;

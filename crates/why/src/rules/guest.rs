@@ -1,6 +1,6 @@
 //! The guest's own code: what is left when everything else is explained.
 
-use super::finding;
+use super::explained::finding;
 use crate::attribution::Attribution;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::{Events, Load, Vcpu};

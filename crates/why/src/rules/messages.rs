@@ -1,6 +1,6 @@
 //! Interrupts by others: IPIs, and devices.
 
-use super::{finding, interrupts};
+use super::explained::{finding, interrupts};
 use crate::attribution::Attribution;
 use crate::finding::{Basis, Cause, Finding};
 use crate::load::{Load, Source, Vcpu};

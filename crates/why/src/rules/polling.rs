@@ -1,7 +1,7 @@
 //! Halt polling: KVM polls for the wake-up for a while before it schedules a halted
 //! vCPU out (`Documentation/virt/kvm/halt-polling.rst`).
 
-use super::finding;
+use super::explained::finding;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::Load;
 use crate::text::{percent, rate};

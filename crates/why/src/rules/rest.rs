@@ -1,6 +1,6 @@
 //! What no rule has explained: every part of the breakdown above 1 % is in a finding.
 
-use super::finding;
+use super::explained::finding;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::Load;
 

@@ -3,7 +3,8 @@
 
 use tare_account::Role;
 
-use super::{finding, is_main_loop, kernel_pit_fires, timers_part, vmm_timers_hz};
+use super::chips::{is_main_loop, kernel_pit_fires, timers_part, vmm_timers_hz};
+use super::explained::finding;
 use crate::advice;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::{Load, Thread};

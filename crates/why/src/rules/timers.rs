@@ -2,7 +2,8 @@
 
 use tare_account::Role;
 
-use super::{finding, interrupts, kernel_pit_fires, timers_part, vmm_timer_hz};
+use super::chips::{kernel_pit_fires, timers_part, vmm_timer_hz};
+use super::explained::{finding, interrupts};
 use crate::attribution::Attribution;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::{Load, Source, TimerLine};
