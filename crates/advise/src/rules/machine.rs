@@ -1,6 +1,6 @@
 //! Rules about halts and interrupts of virtual machines.
 
-use super::{Verdict, not_applicable};
+use super::verdict::{Verdict, not_applicable};
 use crate::advice::{Advice, Change, Gain};
 use crate::facts::{Facts, Platform};
 use crate::runs::Runs;

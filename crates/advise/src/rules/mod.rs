@@ -3,16 +3,16 @@
 mod machine;
 mod placement;
 mod size;
+mod verdict;
 
 #[cfg(test)]
 mod tests;
 
-use crate::advice::{Advice, Gain, NotApplicable, Report};
+use self::verdict::Verdict;
+use crate::advice::Report;
 use crate::facts::Facts;
 use crate::runs::Runs;
 
-/// What a rule gives: nothing where it is about something else.
-pub(crate) type Verdict = Option<Result<Advice, NotApplicable>>;
 type Rule = fn(&Facts, &Runs) -> Verdict;
 
 const RULES: &[Rule] = &[
@@ -43,27 +43,4 @@ pub fn advise(facts: &Facts, runs: &Runs) -> Report {
         }
     }
     report
-}
-
-/// The gain by pinning that a kept run measured for this workload.
-fn pin_gain(facts: &Facts, runs: &Runs) -> Gain {
-    let platform = facts
-        .platform
-        .map_or("cn", |platform| platform.figure_name());
-    let figure = facts
-        .workload
-        .and_then(|workload| runs.pin_gain(workload, platform));
-    figure.cloned().map_or(Gain::Unknown, Gain::Measured)
-}
-
-fn not_applicable(rule: &'static str, why: impl Into<String>) -> Verdict {
-    Some(Err(NotApplicable {
-        rule,
-        why: why.into(),
-    }))
-}
-
-/// One CPU leaves nothing to place.
-fn too_few_cpus(facts: &Facts) -> Option<String> {
-    (facts.resources.host_cpus < 2).then(|| "this host has one CPU: nothing to choose".to_owned())
 }

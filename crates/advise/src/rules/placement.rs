@@ -2,7 +2,7 @@
 
 use tare_policy::placement::{Class, chr_permille};
 
-use super::{Verdict, not_applicable, pin_gain, too_few_cpus};
+use super::verdict::{Verdict, not_applicable, pin_gain, too_few_cpus};
 use crate::advice::{Advice, Change, Gain};
 use crate::facts::{Facts, Platform, class_name};
 use crate::runs::Runs;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use tare_policy::placement::{Class, chr_permille};
 
-use super::{Verdict, not_applicable};
+use super::verdict::{Verdict, not_applicable};
 use crate::advice::{Advice, Change, Gain};
 use crate::facts::{Facts, Platform, class_name};
 use crate::runs::Runs;
