@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use tare_control::stats::{Kvm, Stats, ThreadStats, VcpuStats};
 use tare_policy::halt::{Costs, Halt};
 
+use super::arms::{BUDGET, Load, Policy};
+use super::simulate;
 use super::simulate::Point;
 use super::wakeups::Wakeups;
-use super::{BUDGET, Load, Policy, simulate};
 use crate::figure::{Figure, Samples, median};
 
 /// A share of caught wake-ups above which an arm's median is that of caught

@@ -4,6 +4,7 @@
 //!
 //! Arms in rotated order for each load, each turn a machine of its own.
 
+mod arms;
 mod data;
 mod report;
 mod simulate;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 
+use self::arms::{Load, Policy};
 use self::data::{Data, Turn};
 use self::wakeups::Wakeups;
 use super::guest_bench::{self, ArmRound};
@@ -29,8 +31,6 @@ use crate::request::Depth;
 
 /// Start, boot and end of a machine.
 const START: Duration = Duration::from_millis(900);
-/// The budget under test, in 0.01 % of a CPU.
-const BUDGET: u64 = 100;
 /// Over this time it is to be kept: a rule that takes turns is judged by no less.
 const KEPT: Duration = Duration::from_secs(10);
 /// The arm that never polls runs for no less: its waits are the recorded ones.
@@ -54,114 +54,6 @@ const GOALS: &[Goal] = &[
     Goal::on_any_kvm("idle_extra_pct", 0.1),
     Goal::on_any_kvm("idle_extra_halts", 0.0),
 ];
-
-/// How a halted vCPU waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Policy {
-    Never,
-    Kernel,
-    Poll,
-    Budget,
-    Dedicated,
-}
-
-impl Policy {
-    const ALL: [Self; 5] = [
-        Self::Never,
-        Self::Kernel,
-        Self::Poll,
-        Self::Budget,
-        Self::Dedicated,
-    ];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Never => "never",
-            Self::Kernel => "kernel",
-            Self::Poll => "poll",
-            Self::Budget => "budget",
-            Self::Dedicated => "dedicated",
-        }
-    }
-
-    /// As `tare run --halt` takes it.
-    const fn halt(self) -> &'static str {
-        match self {
-            Self::Poll => "poll=200000",
-            Self::Budget => "budget=1",
-            other => other.name(),
-        }
-    }
-
-    const fn about(self) -> &'static str {
-        match self {
-            Self::Never => "never: scheduled out at once",
-            Self::Kernel => "kernel: as the host's parameters say",
-            Self::Poll => "poll: KVM polls for up to 200 µs",
-            Self::Budget => "budget: polling for at most 1 % of a CPU",
-            Self::Dedicated => "dedicated: a CPU alone, halts that KVM takes no part in",
-        }
-    }
-}
-
-/// When the vCPU is woken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Load {
-    Idle,
-    Every100us,
-    Every1ms,
-    Bursts,
-    Sleep10us,
-}
-
-impl Load {
-    const ALL: [Self; 5] = [
-        Self::Idle,
-        Self::Every100us,
-        Self::Every1ms,
-        Self::Bursts,
-        Self::Sleep10us,
-    ];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Every100us => "every100us",
-            Self::Every1ms => "every1ms",
-            Self::Bursts => "bursts",
-            Self::Sleep10us => "sleep10us",
-        }
-    }
-
-    const fn about(self) -> &'static str {
-        match self {
-            Self::Idle => "idle: nothing happens",
-            Self::Every100us => "an interrupt every 100 µs",
-            Self::Every1ms => "an interrupt every ms",
-            Self::Bursts => "8 interrupts 100 µs apart, then 100 ms of nothing",
-            Self::Sleep10us => "a loop of sleeps of 10 µs by the timer",
-        }
-    }
-
-    /// Words for the image.
-    const fn words(self) -> &'static str {
-        match self {
-            Self::Idle => "load=idle",
-            Self::Every100us => "load=every gap_us=100",
-            Self::Every1ms => "load=every gap_us=1000",
-            Self::Bursts => "load=bursts gap_us=100 burst=8 pause_us=100000",
-            Self::Sleep10us => "load=sleep gap_us=10",
-        }
-    }
-
-    /// Those with a sender have a vCPU for it.
-    const fn cpus(self) -> u8 {
-        match self {
-            Self::Idle | Self::Sleep10us => 1,
-            _ => 2,
-        }
-    }
-}
 
 /// The experiment and what it has measured.
 pub(crate) struct HaltBudget {

@@ -4,8 +4,9 @@
 use tare_control::stats::Kvm;
 use tare_policy::halt::{Costs, Halt};
 
+use super::HaltBudget;
+use super::arms::{BUDGET, Load, Policy};
 use super::simulate::{self, Point};
-use super::{BUDGET, HaltBudget, Load, Policy};
 use crate::figure::{Figure, value};
 use crate::number::number;
 use crate::report::svg::{Mark, scatter};
