@@ -11,12 +11,15 @@ use signal_hook::iterator::Signals;
 use tare_init::account::{Account, look_up};
 use tare_init::{Logging, Task};
 
+use crate::console::say;
 use crate::streams::Streams;
 use crate::watch::{self, Watch};
-use crate::{CANNOT_RUN, credentials, say, terminal};
+use crate::{credentials, terminal};
 
 /// Where programs are looked up unless the task says otherwise.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Status of a command that cannot be run.
+pub(crate) const CANNOT_RUN: u8 = 126;
 /// Status of a command that is not there.
 const NOT_FOUND: u8 = 127;
 /// Between two tries.

@@ -11,6 +11,7 @@
 
 mod clock;
 mod command;
+mod console;
 mod credentials;
 mod disk;
 mod end;
@@ -21,13 +22,12 @@ mod streams;
 mod terminal;
 mod watch;
 
-use std::fmt::Display;
 use std::fs;
 
 use tare_init::{Figures, Logging, Root, TASK_FILE, Task};
 
-/// Status of a command that cannot be run.
-const CANNOT_RUN: u8 = 126;
+use crate::command::CANNOT_RUN;
+use crate::console::say;
 
 fn main() {
     let status = perform().unwrap_or_else(|problem| {
@@ -66,9 +66,4 @@ fn task() -> Result<Task, String> {
     let path = format!("/{TASK_FILE}");
     let document = fs::read(&path).map_err(|error| format!("cannot read {path}: {error}"))?;
     Task::parse(&document).map_err(|error| format!("{path}: {error}"))
-}
-
-/// One line on the console.
-fn say(what: &impl Display) {
-    eprintln!("tare-init: {what}");
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use rustix::io::Errno;
 use rustix::system::finit_module;
 
-use crate::say;
+use crate::console::say;
 
 /// Loads each; one that fails is reported, and the others may do.
 pub(crate) fn load(paths: &[String]) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::mount::{MountFlags, mount};
 
-use crate::say;
+use crate::console::say;
 
 /// Devices without which few programs run, for a kernel without devtmpfs:
 /// name, major and minor number (Linux `Documentation/admin-guide/devices.txt`).

@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
 use tare_init::stream;
 
-use crate::say;
+use crate::console::say;
 
 /// Devices by virtio's number.
 const DEVICES: &str = "/sys/bus/virtio/devices";

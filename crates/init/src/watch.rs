@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
 use tare_init::refusal::{self, Refusal};
 
-use crate::say;
+use crate::console::say;
 
 /// Most kinds that are reported: a console is read to its end.
 const MOST: usize = 1024;

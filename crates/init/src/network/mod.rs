@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use tare_init::address::Address;
 
-use crate::say;
+use crate::console::say;
 use route::Route;
 
 const LOOPBACK: &str = "lo";
