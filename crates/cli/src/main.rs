@@ -14,6 +14,7 @@ mod failure;
 mod machines;
 mod manual;
 mod observe;
+mod output;
 mod pin;
 mod profile;
 mod run;
@@ -29,10 +30,11 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use tare_control::exit::{Ended, ExitCode as Code};
 use tare_host::printable::printable_lines;
-use tare_launch::{Terminal, confined, supervise};
+use tare_launch::{confined, supervise};
 
 use args::{Cli, Verb};
-use failure::{Explain, Failure, Outcome};
+use failure::Failure;
+use output::{Stderr, print};
 
 fn main() -> ExitCode {
     match outcome() {
@@ -80,44 +82,4 @@ fn perform(verb: Verb) -> Result<Ended, Failure> {
         Verb::Man(args) => manual::man(&args),
     };
     outcome.map(Ended::from)
-}
-
-/// Standard output cannot be written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write to standard output")]
-struct StdoutError(#[source] std::io::Error);
-
-impl Explain for StdoutError {
-    fn code(&self) -> Code {
-        Code::Output
-    }
-}
-
-/// Writes to standard output; a reader that went away is not a failure.
-fn print(text: &str) -> Outcome {
-    use std::io::Write as _;
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(StdoutError(error).into())
-        }
-        _ => Ok(Code::Success),
-    }
-}
-
-/// Messages go to standard error.
-struct Stderr;
-
-impl Terminal for Stderr {
-    fn warn(&self, text: &str) {
-        warn(text);
-    }
-
-    fn console(&self, log: &[u8]) {
-        eprint!("{}", String::from_utf8_lossy(log));
-    }
-}
-
-/// Prints a warning: one line to the user.
-fn warn(text: &str) {
-    eprintln!("tare: {}", printable_lines(text));
 }

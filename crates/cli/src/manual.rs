@@ -9,6 +9,7 @@ use tare_control::exit::ExitCode;
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::failure::{Explain, Failure, Outcome};
+use crate::output::print;
 
 /// A page that cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +29,7 @@ impl Explain for WriteError {
 pub(crate) fn completions(args: &CompletionsArgs) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "tare", &mut script);
-    crate::print(&String::from_utf8_lossy(&script))
+    print(&String::from_utf8_lossy(&script))
 }
 
 /// `tare man`: the main page, or all pages into a directory.
@@ -39,7 +40,7 @@ pub(crate) fn man(args: &ManArgs) -> Outcome {
             Man::new(Cli::command())
                 .render(&mut page)
                 .map_err(|error| Failure::new(ExitCode::Output, error))?;
-            crate::print(&String::from_utf8_lossy(&page))
+            print(&String::from_utf8_lossy(&page))
         }
         Some(dir) => {
             write_all(dir).map_err(|source| WriteError {

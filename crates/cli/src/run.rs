@@ -8,7 +8,7 @@ use tare_launch::{JobMode, Launched, Request};
 
 use crate::args::{EngineArg, IdleArg, RunArgs};
 use crate::failure::RunOutcome;
-use crate::{Stderr, print};
+use crate::output::{Stderr, print};
 
 /// Runs a machine to its end, or until it is in the background.
 pub(crate) fn run(args: RunArgs) -> RunOutcome {

@@ -9,6 +9,7 @@ use tare_platforms_study::PlatformOptions;
 use crate::args::{CompareArgs, CompareFormat, ReportArgs, WeighArgs};
 use crate::experiments::{STUDY, known};
 use crate::failure::{Explain, Outcome};
+use crate::output::{print, warn};
 use crate::why::prices;
 
 impl Explain for WeighError {
@@ -69,11 +70,11 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
     } else {
         return Err(WeighError::Option(OF_THE_STUDY.to_owned()).into());
     };
-    crate::print(&outcome.to_string())?;
+    print(&outcome.to_string())?;
     if outcome.exit_code() == ExitCode::Success
         && let Err(error) = prices::remember(&experiment, &outcome.directory)
     {
-        crate::warn(&format!("cannot keep these costs for tare why: {error}"));
+        warn(&format!("cannot keep these costs for tare why: {error}"));
     }
     let code = outcome.exit_code();
     let Some(before) = against else {
@@ -81,7 +82,7 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
     };
     // What failed or was interrupted has figures too; its own exit code comes first.
     let compared = tare_lab::compare(&before, &KeptRun::read(&outcome.directory)?)?;
-    crate::print(&compared.text())?;
+    print(&compared.text())?;
     let judged = judged(&compared, args.fail_on)?;
     Ok(match code {
         ExitCode::Success => judged,
@@ -92,7 +93,7 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
 /// Compares two runs.
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     let compared = tare_lab::compare(&KeptRun::read(&args.before)?, &KeptRun::read(&args.after)?)?;
-    crate::print(&match args.format {
+    print(&match args.format {
         CompareFormat::Text => compared.text(),
         CompareFormat::Markdown => compared.markdown(),
         CompareFormat::Csv => compared.csv(),
@@ -108,7 +109,7 @@ fn judged(compared: &Compared, fail_on: Option<f64>) -> Outcome {
     };
     let worse = compared.worse_than(percent);
     for row in &worse {
-        crate::warn(&format!("{} is worse by more than {percent} %", row.figure));
+        warn(&format!("{} is worse by more than {percent} %", row.figure));
     }
     if worse.is_empty() {
         Ok(ExitCode::Success)
@@ -120,6 +121,6 @@ fn judged(compared: &Compared, fail_on: Option<f64>) -> Outcome {
 /// Makes a report again.
 pub(crate) fn report(args: &ReportArgs) -> Outcome {
     let outcome = tare_lab::rebuild(&args.dir, &known())?;
-    crate::print(&outcome.to_string())?;
+    print(&outcome.to_string())?;
     Ok(ExitCode::Success)
 }

@@ -12,6 +12,7 @@ use tare_probe::sched::{Cause, Observer, Times};
 use tare_probe::vm::{Monitor, Role, Vm};
 use tare_probe::{Unavailable, kvm};
 
+use super::advised::facts_of;
 use super::disks;
 use crate::failure::Failure;
 
@@ -32,7 +33,7 @@ pub(super) fn measure(
     if tasks.is_empty() {
         return Err(PlanError::NoThread(name.to_owned()).into());
     }
-    let mut facts = super::on(host, name);
+    let mut facts = facts_of(host, name);
     facts.platform = Some(platform(target));
     let quota = target.quota();
     let disks = match &target.kind {

@@ -3,6 +3,7 @@
 //! The rules are `crates/advise`'s; here is what they look at ([`measure`]), how
 //! it is printed, and the trial of what they say ([`trial`]).
 
+mod advised;
 mod disks;
 mod measure;
 mod text;
@@ -10,30 +11,21 @@ mod trial;
 
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-use tare_advise::{Change, Facts, Figure, Report, Resources, Runs, Workload, rules, workload};
+use tare_advise::{Change, Figure, Runs, Workload, workload};
 use tare_control::exit::ExitCode;
 use tare_lab::stored_runs;
 use tare_pin::{Host, Store, Target};
 use tare_policy::placement::Class;
-use tare_probe::Unavailable;
 
+use self::advised::{Advised, facts_of};
+use self::measure::measure;
 use crate::args::AdviseArgs;
 use crate::failure::{Failure, Outcome};
+use crate::output::print;
 use crate::pin::{Signal, recover};
 
 /// Another place where runs are kept.
 const RUNS_VARIABLE: &str = "TARE_RUNS";
-
-/// One subject with its advice: an element of `--json`.
-#[derive(Debug, Serialize)]
-struct Advised {
-    subject: String,
-    facts: Facts,
-    #[serde(flatten)]
-    report: Report,
-    unavailable: Vec<Unavailable>,
-}
 
 /// Advises, and with `--try` tries the advice.
 pub(crate) fn advise(args: &AdviseArgs) -> Outcome {
@@ -48,8 +40,7 @@ pub(crate) fn advise(args: &AdviseArgs) -> Outcome {
             Some(known) => (vec![planned(&host, known, &runs)], None),
             None => {
                 let target = Target::find(name)?;
-                let (facts, unavailable) =
-                    measure::measure(&target, name, &host, args.seconds.duration())?;
+                let (facts, unavailable) = measure(&target, name, &host, args.seconds.duration())?;
                 let advised = Advised::of(format!("{name} (now)"), facts, unavailable, &runs);
                 (vec![advised], Some(target))
             }
@@ -58,9 +49,9 @@ pub(crate) fn advise(args: &AdviseArgs) -> Outcome {
     if args.json {
         let json = serde_json::to_string_pretty(&advised)
             .map_err(|error| Failure::new(ExitCode::Internal, error))?;
-        return crate::print(&(json + "\n"));
+        return print(&(json + "\n"));
     }
-    let code = crate::print(&text::of(&advised))?;
+    let code = print(&text::of(&advised))?;
     if !args.try_it {
         return Ok(code);
     }
@@ -80,18 +71,7 @@ pub(crate) fn advise(args: &AdviseArgs) -> Outcome {
             };
             trial.run(&signal)
         }
-        _ => crate::print("Nothing to try: no advice here is to pin something that runs.\n"),
-    }
-}
-
-impl Advised {
-    fn of(subject: String, facts: Facts, unavailable: Vec<Unavailable>, runs: &Runs) -> Self {
-        Self {
-            report: rules::advise(&facts, runs),
-            subject,
-            facts,
-            unavailable,
-        }
+        _ => print("Nothing to try: no advice here is to pin something that runs.\n"),
     }
 }
 
@@ -107,7 +87,7 @@ fn kinds(host: &Host, runs: &Runs) -> Vec<Advised> {
     ]
     .into_iter()
     .map(|(subject, class)| {
-        let mut facts = on(host, "TARGET");
+        let mut facts = facts_of(host, "TARGET");
         facts.class = Some(class);
         Advised::of(subject.to_owned(), facts, Vec::new(), runs)
     })
@@ -116,26 +96,11 @@ fn kinds(host: &Host, runs: &Runs) -> Vec<Advised> {
 
 /// What a known workload should get here.
 fn planned(host: &Host, known: Workload, runs: &Runs) -> Advised {
-    let mut facts = on(host, "TARGET");
+    let mut facts = facts_of(host, "TARGET");
     facts.class = Some(known.class);
     facts.workload = Some(known.name);
     let subject = format!("{} (planned; {})", known.name, known.source);
     Advised::of(subject, facts, Vec::new(), runs)
-}
-
-/// Facts of a host without a target.
-fn on(host: &Host, name: &str) -> Facts {
-    Facts {
-        name: name.to_owned(),
-        emulated: !tare_probe::proc::has_hardware_virtualisation(),
-        resources: Resources {
-            host_cpus: host.cpus.len() as u64,
-            host_nodes: host.nodes() as u64,
-            isolated_cpus: host.isolated().count().into(),
-            ..Resources::default()
-        },
-        ..Facts::default()
-    }
 }
 
 fn runs() -> Runs {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use tare_advise::class_name;
 
-use super::Advised;
+use super::advised::Advised;
 
 /// Width of a line.
 const WIDTH: usize = 79;

@@ -14,6 +14,7 @@ use tare_policy::placement::Class;
 use tare_stats::{mann_whitney, quantile, sorted};
 
 use crate::failure::Outcome;
+use crate::output::print;
 use crate::pin::Signal;
 
 /// Pairs of windows.
@@ -90,11 +91,11 @@ impl Trial<'_> {
         let verdict = judge(measure, &free, &pinned);
         let text = summary(measure, verdict, &free, &pinned);
         if verdict != Verdict::Helped {
-            return crate::print(&format!("{text}Placement restored.\n"));
+            return print(&format!("{text}Placement restored.\n"));
         }
         pin(self.store, self.name, &plan, &|| signal.came().is_some())?.keep()?;
         let name = self.name;
-        crate::print(&format!(
+        print(&format!(
             "{text}It stays pinned. To undo: tare pin {name} --undo\n"
         ))?;
         Ok(ExitCode::Success)

@@ -22,7 +22,7 @@ use tare_vhost::{
 
 use crate::args::BlkArgs;
 use crate::failure::{Explain, Failure, Outcome};
-use crate::warn;
+use crate::output::warn;
 
 impl Explain for SocketError {
     fn code(&self) -> ExitCode {

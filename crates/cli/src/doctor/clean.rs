@@ -8,7 +8,7 @@ use tare_host::printable::printable;
 use tare_launch::{limits, user};
 
 use crate::failure::{Failure, Outcome};
-use crate::warn;
+use crate::output::{print, warn};
 
 /// Removes it, and names each run directory that is gone; the first failure decides the exit
 /// code, after all.
@@ -43,6 +43,6 @@ pub(super) fn clean() -> Outcome {
     if text.is_empty() && first.is_none() {
         text += "nothing to remove\n";
     }
-    let printed = crate::print(&text);
+    let printed = print(&text);
     first.map_or(printed, Err)
 }

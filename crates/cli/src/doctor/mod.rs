@@ -16,6 +16,7 @@ use tare_control::exit::ExitCode;
 
 use crate::args::DoctorArgs;
 use crate::failure::{Failure, Outcome};
+use crate::output::print;
 use finding::{Finding, Status, text};
 
 /// Looks at everything and prints what was found. Nothing that runs a machine
@@ -28,9 +29,9 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Outcome {
     if args.json {
         let json = serde_json::to_string_pretty(&findings)
             .map_err(|error| Failure::new(ExitCode::Internal, error))?;
-        crate::print(&(json + "\n"))?;
+        print(&(json + "\n"))?;
     } else {
-        crate::print(&text(&findings))?;
+        print(&text(&findings))?;
     }
     let missing = |name| {
         findings

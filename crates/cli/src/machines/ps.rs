@@ -11,7 +11,7 @@ use tare_launch::{limits, user};
 
 use crate::args::PsArgs;
 use crate::failure::{Failure, Outcome};
-use crate::warn;
+use crate::output::{print, warn};
 
 /// A machine as `tare ps --json` shows it.
 #[derive(Debug, Serialize)]
@@ -55,9 +55,9 @@ pub(crate) fn ps(args: &PsArgs) -> Outcome {
     if args.json {
         let json = serde_json::to_string_pretty(&rows)
             .map_err(|error| Failure::new(ExitCode::Internal, error))?;
-        return crate::print(&(json + "\n"));
+        return print(&(json + "\n"));
     }
-    crate::print(&table(&rows))
+    print(&table(&rows))
 }
 
 /// A machine that is just ending, or not yet started, has no record.

@@ -6,7 +6,7 @@ use tare_launch::{limits, user};
 
 use crate::args::RmArgs;
 use crate::failure::{Explain, Failure, Outcome};
-use crate::warn;
+use crate::output::warn;
 
 /// A machine that cannot be removed.
 #[derive(Debug, thiserror::Error)]

@@ -10,6 +10,7 @@ use tare_launch::record::Record;
 
 use crate::args::SetArgs;
 use crate::failure::{Explain, Failure, Outcome};
+use crate::output::print;
 
 /// Columns of a terminal.
 const WIDTH: usize = 80;
@@ -70,9 +71,9 @@ pub(crate) fn set(args: &SetArgs) -> Outcome {
     if args.json {
         let json = serde_json::to_string_pretty(&settings)
             .map_err(|error| Failure::new(ExitCode::Internal, error))?;
-        return crate::print(&(json + "\n"));
+        return print(&(json + "\n"));
     }
-    crate::print(&text(&settings, &args.pairs))
+    print(&text(&settings, &args.pairs))
 }
 
 fn failed(name: &str, error: ClientError) -> SetError {

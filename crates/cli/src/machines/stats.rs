@@ -13,6 +13,7 @@ use super::stats_error::StatsError;
 use super::watch::{Form, Watching, watch};
 use crate::args::{StatsArgs, WatchSeconds};
 use crate::failure::{Failure, Outcome};
+use crate::output::print;
 
 /// Widest line printed.
 const WIDTH: usize = 79;
@@ -41,9 +42,9 @@ pub(crate) fn stats(args: &StatsArgs) -> Outcome {
     if args.json {
         let json = serde_json::to_string_pretty(&stats)
             .map_err(|error| Failure::new(ExitCode::Internal, error))?;
-        return crate::print(&(json + "\n"));
+        return print(&(json + "\n"));
     }
-    crate::print(&text(&stats))
+    print(&text(&stats))
 }
 
 fn text(stats: &Stats) -> String {

@@ -16,7 +16,7 @@ use tare_launch::{limits, user};
 
 use crate::args::StopArgs;
 use crate::failure::{Explain, Failure, Outcome};
-use crate::warn;
+use crate::output::warn;
 
 /// How often to look whether a machine has ended.
 const LOOK: Duration = Duration::from_millis(5);

@@ -20,6 +20,7 @@ use tare_control::stats::Stats;
 
 use super::stats_error::StatsError;
 use crate::failure::{Failure, Outcome};
+use crate::output::print;
 
 /// How often to look for Ctrl-C while waiting.
 const LOOK: Duration = Duration::from_millis(50);
@@ -141,20 +142,20 @@ impl View {
             };
             let json = serde_json::to_string(&sample)
                 .map_err(|error| Failure::new(ExitCode::Internal, error))?;
-            return crate::print(&(json + "\n"));
+            return print(&(json + "\n"));
         }
         let new: Vec<_> = intervals.iter().map(line).collect();
         if !self.redraws {
             let head = if self.lines.is_empty() { head() } else { "" };
             self.lines.clone_from(&new);
-            return crate::print(&format!("{head}{}", new.concat()));
+            return print(&format!("{head}{}", new.concat()));
         }
         self.lines.extend(new);
         let old = self.lines.len().saturating_sub(KEPT_LINES);
         self.lines.drain(..old);
         // Home, and clear below.
         let text = format!("\x1b[H\x1b[J{}{}", head(), self.lines.concat());
-        crate::print(&(text + &histograms(&self.distribution())))
+        print(&(text + &histograms(&self.distribution())))
     }
 
     /// The distribution, where it does not stand there already.
@@ -162,7 +163,7 @@ impl View {
         if self.redraws || self.form == Form::Json {
             return Ok(ExitCode::Success);
         }
-        crate::print(&histograms(&self.distribution()))
+        print(&histograms(&self.distribution()))
     }
 
     fn distribution(&self) -> Vec<(String, Vec<RatioShare>)> {

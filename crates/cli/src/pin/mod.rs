@@ -16,6 +16,7 @@ use tare_pin::{Choice, Host, Pinned, Plan, Store, Target, Undone, pin as place};
 
 use crate::args::PinArgs;
 use crate::failure::{Failure, Outcome};
+use crate::output::{print, warn};
 
 /// How often threads that have begun are looked for while a placement is held.
 const LOOK: Duration = Duration::from_millis(50);
@@ -34,19 +35,19 @@ pub(crate) fn pin(args: &PinArgs) -> Outcome {
     let choice = args.cpus.map_or(Choice::Auto, |cpus| cpus.0);
     let plan = Plan::make(&target, &Host::read()?, &choice)?;
     for note in &plan.notes {
-        crate::warn(note);
+        warn(note);
     }
     if args.dry_run {
-        return crate::print(&table::planned(&plan));
+        return print(&table::planned(&plan));
     }
     let pinned = place(&store, &args.target, &plan, &|| signal.came().is_some())?;
-    crate::print(&table::placed(&pinned))?;
+    print(&table::placed(&pinned))?;
     match args.for_seconds {
         Some(seconds) => hold(pinned, seconds.duration(), &signal, &args.target),
         None => {
             pinned.keep()?;
             let name = &args.target;
-            crate::print(&format!("Put back with: tare pin {name} --undo\n"))
+            print(&format!("Put back with: tare pin {name} --undo\n"))
         }
     }
 }
@@ -55,11 +56,11 @@ pub(crate) fn pin(args: &PinArgs) -> Outcome {
 pub(crate) fn recover(store: &Store) {
     for recovered in store.recover() {
         let (name, undone) = (&recovered.asked, &recovered.undone);
-        crate::warn(&format!(
+        warn(&format!(
             "put back what an earlier tare, which was killed, had pinned for {name}: {}",
             table::undone(undone)
         ));
-        undone.left.iter().for_each(|left| crate::warn(left));
+        undone.left.iter().for_each(|left| warn(left));
     }
 }
 
@@ -80,15 +81,15 @@ fn hold(mut pinned: Pinned, time: Duration, signal: &Signal, name: &str) -> Outc
         caught += pinned.catch()?;
     };
     if caught > 0 {
-        crate::print(&format!("{caught} new threads were pinned too\n"))?;
+        print(&format!("{caught} new threads were pinned too\n"))?;
     }
     let code = report(&pinned.undo(), name)?;
     Ok(ended.unwrap_or(code))
 }
 
 fn report(undone: &Undone, name: &str) -> Outcome {
-    undone.left.iter().for_each(|left| crate::warn(left));
-    crate::print(&format!("{name}: {}\n", table::undone(undone)))
+    undone.left.iter().for_each(|left| warn(left));
+    print(&format!("{name}: {}\n", table::undone(undone)))
 }
 
 /// Ctrl-C, SIGTERM and the terminal's end, as a question between steps.

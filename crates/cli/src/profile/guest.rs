@@ -27,7 +27,7 @@ use tare_rootfs::{Cache, Kernel, Task, Tree, cpio};
 use super::output::OutFile;
 use super::plan::Plan;
 use crate::failure::{Explain, Failure, RunOutcome};
-use crate::warn;
+use crate::output::warn;
 use machine::ProfiledMachine;
 
 /// The guest's memory, MiB, and what its files may take of it.

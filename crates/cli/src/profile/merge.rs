@@ -6,6 +6,7 @@ use super::output::OutFile;
 use super::{read, text};
 use crate::args::MergeArgs;
 use crate::failure::{Failure, Outcome};
+use crate::output::print;
 
 /// Merges the profiles and writes the result.
 pub(super) fn merge(args: &MergeArgs) -> Outcome {
@@ -14,5 +15,5 @@ pub(super) fn merge(args: &MergeArgs) -> Outcome {
         .to_json()
         .map_err(|error| Failure::new(ExitCode::Internal, error))?;
     OutFile::open(&args.out)?.write(&json)?;
-    crate::print(&text::of(&merged, Some(&args.out)))
+    print(&text::of(&merged, Some(&args.out)))
 }

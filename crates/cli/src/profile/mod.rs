@@ -27,7 +27,7 @@ use tare_profile::{Profile, Way};
 
 use crate::args::{ProfileArgs, ProfileVerb};
 use crate::failure::{Explain, Failure, RunOutcome};
-use crate::warn;
+use crate::output::{print, warn};
 use output::OutFile;
 use plan::{Plan, Subject};
 
@@ -119,14 +119,14 @@ fn keep(plan: &Plan, profile: &Profile, out: Option<OutFile>) -> Result<(), Fail
         out.write(&json)?;
     }
     if plan.json {
-        crate::print(&String::from_utf8_lossy(&json))?;
+        print(&String::from_utf8_lossy(&json))?;
         return Ok(());
     }
     let text = text::of(profile, plan.out.as_deref());
     match plan.subject {
         // Its standard output is the command's.
         Subject::Command(_) => eprint!("{text}"),
-        _ => drop(crate::print(&text)?),
+        _ => drop(print(&text)?),
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ use tare_tailor::{calls, code};
 
 use super::args::TailorArgs;
 use crate::failure::Failure;
+use crate::output::warn;
 
 /// What figures are made of.
 pub(super) struct Figures<'a> {
@@ -95,7 +96,7 @@ impl Figures<'_> {
     /// Code by directory; nothing where the objects are not readable.
     fn code(&self) -> BTreeMap<String, u64> {
         code::by_directory(&self.dir.join(OBJECTS)).unwrap_or_else(|error| {
-            crate::warn(&format!("no figures of the kernel's code: {error}"));
+            warn(&format!("no figures of the kernel's code: {error}"));
             BTreeMap::new()
         })
     }

@@ -33,6 +33,7 @@ use tare_tailor::source::Source;
 use tare_tailor::tailoring::{Control, Step, Tailored, Tailoring};
 
 use crate::failure::{Failure, Outcome};
+use crate::output::{print, warn};
 use crate::profile::read;
 use crate::signals;
 use args::TailorArgs;
@@ -78,14 +79,14 @@ fn again(args: &TailorArgs, path: &Path, builder: &KernelBuilder, ended: &Atomic
     let image = install(&out, &kernel)?;
     let differences = lock.differences(&kernel.lock);
     if differences.is_empty() {
-        crate::print(&format!(
+        print(&format!(
             "Equal bit for bit: {} ({})\n",
             image.display(),
             lock.image_sha256
         ))?;
         return Ok(ExitCode::Success);
     }
-    crate::print(&format!("Not equal: {} differ.\n", differences.join(", ")))?;
+    print(&format!("Not equal: {} differ.\n", differences.join(", ")))?;
     Ok(ExitCode::LockDiffers)
 }
 
@@ -142,9 +143,9 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
         .map_err(|error| Failure::new(ExitCode::Internal, error))?;
     write(&dir.join(REPORT_JSON), json.as_bytes())?;
     if args.json {
-        crate::print(&(json + "\n"))?
+        print(&(json + "\n"))?
     } else {
-        crate::print(&report.to_string())?
+        print(&report.to_string())?
     };
     Ok(if tailored.proof.passed() {
         ExitCode::Success
@@ -164,7 +165,7 @@ impl Debian {
     /// Only a warning where it is unavailable.
     fn obtain(cache: &Cache) -> Option<Self> {
         let kernel = debian::find_or_obtain(cache)
-            .map_err(|error| crate::warn(&format!("Debian's kernel is not compared: {error}")))
+            .map_err(|error| warn(&format!("Debian's kernel is not compared: {error}")))
             .ok()?;
         let modules = kernel.machine_modules(&[]).unwrap_or_default();
         let text = fs::read_to_string(&kernel.config).ok()?;

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use tare_tailor::tailoring::Step;
 
+use crate::output::warn;
+
 /// Files that a small kernel is made of, about.
 const FILES: usize = 1100;
 /// Between two lines of a terminal.
@@ -63,7 +65,7 @@ impl Progress {
         if self.terminal {
             let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
         } else {
-            crate::warn(&line)
+            warn(&line)
         }
     }
 
@@ -73,6 +75,6 @@ impl Progress {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
         self.files = 0;
-        crate::warn(line);
+        warn(line);
     }
 }

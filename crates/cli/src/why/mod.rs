@@ -17,6 +17,7 @@ use tare_control::exit::ExitCode;
 use crate::args::WhyArgs;
 use crate::failure::{Failure, Outcome};
 use crate::observe::Watch;
+use crate::output::{print, warn};
 use cost::RunCost;
 use prices::Prices;
 use report::{Report, SCHEMA};
@@ -33,7 +34,7 @@ struct Document {
 /// Watches for a while and prints what it saw.
 pub(crate) fn why(args: &WhyArgs) -> Outcome {
     if let Some([before, after]) = args.compare.as_deref() {
-        return crate::print(&compare::compare(before, after)?);
+        return print(&compare::compare(before, after)?);
     }
     let began = Instant::now();
     let prices = Prices::find(args.prices.as_deref())?;
@@ -42,13 +43,13 @@ pub(crate) fn why(args: &WhyArgs) -> Outcome {
         None => Watch::all(),
     };
     for missing in watch.unavailable() {
-        crate::warn(&missing.to_string());
+        warn(&missing.to_string());
     }
     // An interrupt ends the window early; what was seen is printed all the same.
     watch.end_by_signal()?;
     let accounts = watch.window(args.seconds.duration());
     if accounts.is_empty() && !args.json {
-        return crate::print(match watch.unavailable() {
+        return print(match watch.unavailable() {
             [] => "No virtual machine runs on this host.\n",
             _ => "No virtual machine of this user runs on this host.\n",
         });
@@ -67,7 +68,7 @@ pub(crate) fn why(args: &WhyArgs) -> Outcome {
     if args.json {
         return print_json(prices, cost, machines);
     }
-    crate::print(&text(&machines, &prices, cost))
+    print(&text(&machines, &prices, cost))
 }
 
 fn print_json(prices: Prices, cost: RunCost, machines: Vec<Report>) -> Outcome {
@@ -79,7 +80,7 @@ fn print_json(prices: Prices, cost: RunCost, machines: Vec<Report>) -> Outcome {
     };
     let json = serde_json::to_string_pretty(&document)
         .map_err(|error| Failure::new(ExitCode::Internal, error))?;
-    crate::print(&(json + "\n"))
+    print(&(json + "\n"))
 }
 
 /// The busiest machine first; several quiet ones in one line.
