@@ -1,8 +1,7 @@
 //! Circles of files: no more than two files of a crate may depend on each other.
 //!
 //! A file depends on the files that define what its `use` lines and paths name. A re-export is no
-//! dependency, nor is a `mod` line, a module's call of its own child by name (`child::call()`),
-//! or code for tests.
+//! dependency, nor is a `mod` line or code for tests.
 
 mod source;
 #[cfg(test)]

@@ -16,8 +16,7 @@ enum Target {
     ItemOf(usize),
 }
 
-/// Every use of a file by another. A re-export does not count, its users use the file behind it;
-/// nor does a path that begins with a child of its module, which is part of the module's `mod` line.
+/// Every use of a file by another. A re-export does not count, its users use the file behind it.
 pub(super) fn uses(tree: &Tree) -> Uses {
     let mut uses = Uses::new();
     for (index, module) in tree.modules.iter().enumerate() {
@@ -25,9 +24,7 @@ pub(super) fn uses(tree: &Tree) -> Uses {
         let imported = imports
             .filter(|import| !import.is_re_export)
             .map(|import| &import.path);
-        let named = module.source.paths.iter();
-        let named = named.filter(|path| !module.children.contains_key(&path[0]));
-        for path in imported.chain(named) {
+        for path in imported.chain(&module.source.paths) {
             for target in Lookup::new(tree).path(index, path) {
                 let Target::ItemOf(file) = target else {
                     continue;
