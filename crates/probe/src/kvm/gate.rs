@@ -387,6 +387,8 @@ fn ticks_to_judge(open: u64) -> u64 {
 /// go on as they did while the gate was open for `open` ticks.
 fn affordable(budget: f64, open: u64, measured: Measured) -> u64 {
     let elapsed_ns = measured.elapsed_ns.max(1) as f64;
+    // The way to a program and back is paid whether it counts or not.
+    let budget = budget - measured.spent.runs as f64 * DISPATCH_NS / elapsed_ns;
     let closed = measured.spent.runs as f64 * CLOSED_MEASURED_NS / elapsed_ns;
     let whole = measured.spent.ns as f64 / elapsed_ns;
     if whole <= budget && open == PERIOD_TICKS {
