@@ -311,6 +311,22 @@ fn exits_cost_what_was_measured_on_that_kind_of_kvm_and_the_evidence_says_so() {
     let (share, evidence) = priced(Execution::Hardware);
     assert!((share - 0.004).abs() < 1e-9, "{share}");
     assert!(evidence.contains("about 4,000 ns each, by a built-in estimate"));
+    assert!(!evidence.contains("its share is"), "{evidence}");
+    // A tenth of a core is less than the prices of all of them together.
+    load.vcpus[0].cpu = 0.1;
+    load.vcpus[0].exits = [(Exit::Cpuid, 10_000.0)].into();
+    let measured = Measured::of(Execution::Emulated, figures).unwrap();
+    let findings = diagnose(&load, Some(&measured)).findings;
+    let exits = findings
+        .into_iter()
+        .find(|f| f.cause == Cause::Exits)
+        .unwrap();
+    let evidence = exits.evidence.join("; ");
+    assert!((exits.share - 0.1).abs() < 1e-9, "{exits:?}");
+    assert!(
+        evidence.contains("its share is 10,000 ns for each"),
+        "{evidence}"
+    );
 }
 
 #[test]

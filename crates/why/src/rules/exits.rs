@@ -11,6 +11,9 @@ use crate::load::Load;
 use crate::price::Prices;
 use crate::text::{rate, thousands};
 
+const NS_IN_S: f64 = 1e9;
+/// Part by which a share may differ from rate times price without a word about it.
+const DIFFERS: f64 = 0.25;
 /// Kinds that get a sentence of their own.
 const KINDS: usize = 3;
 
@@ -46,6 +49,20 @@ fn of_kind(load: &Load, exit: &Exit, share: f64, prices: &Prices<'_>) -> Finding
     } else {
         format!("about {ns} ns each, by a built-in estimate")
     });
+    found.evidence.extend(charged(share, hz, price.ns));
     found.remedies = advice::exits(exit, load);
     found
+}
+
+/// What each is charged with, where that is not its price: the vCPU's time was less than all
+/// prices together, or more where KVM emulates and exits explain most of it.
+fn charged(share: f64, hz: f64, price_ns: f64) -> Option<String> {
+    let ns = share / hz * NS_IN_S;
+    let differs = ns.is_finite() && (ns / price_ns - 1.0).abs() > DIFFERS;
+    differs.then(|| {
+        format!(
+            "its share is {} ns for each, as the vCPU's time allows",
+            thousands(ns.round() as u64)
+        )
+    })
 }
