@@ -528,8 +528,15 @@ fn prices_are_from_a_run_of_vmexit_and_said_to_be() {
     );
     tell(&summary("kv")).expect(2, "is a run of kv, not of vmexit");
     tell("/nowhere").expect(2, "cannot read /nowhere");
-    let built_in = place.run(&["why", &machine.name, "--seconds", SECONDS]);
-    built_in.expect(0, "ns each, by a built-in estimate");
+    // Without one, the newest that was measured on such a computer, if there is any.
+    let words = ["why", &machine.name, "--seconds", SECONDS];
+    let document = place.run(&[&words[..], &["--json"]].concat());
+    let document: Value = serde_json::from_str(&document.out).unwrap();
+    let from = match document["prices"]["origin"].as_str().unwrap() {
+        "built_in" => "ns each, by a built-in estimate",
+        _ => "ns each, as tare weigh vmexit measured it",
+    };
+    place.run(&words).expect(0, from);
 }
 
 #[test]
