@@ -151,11 +151,17 @@ impl Front {
 
     /// Starts queue 0 with its rings at the usual place plus `offset`.
     pub fn start(&mut self, base: u16, offset: u64) -> Result<(), vhost::Error> {
-        self.link.set_vring_num(0, 16)?;
+        self.start_sized(16, base, offset)
+    }
+
+    /// The same with `size` descriptors, at most 256. The methods that offer requests know a
+    /// queue of 16: the first request only is right in a longer one.
+    pub fn start_sized(&mut self, size: u16, base: u16, offset: u64) -> Result<(), vhost::Error> {
+        self.link.set_vring_num(0, size)?;
         self.link.set_vring_base(0, base)?;
         let place = VringConfigData {
-            queue_max_size: 16,
-            queue_size: 16,
+            queue_max_size: size,
+            queue_size: size,
             flags: 0,
             desc_table_addr: USER + TABLE + offset,
             avail_ring_addr: USER + AVAILABLE + offset,

@@ -67,9 +67,13 @@ impl LogArea {
             .ok_or(LogError::Shape { queues, size })
     }
 
-    /// Empty memory of that many bytes, as a file to be passed on.
+    /// Empty memory for the logs of that many queues, as a file to be passed on, and its
+    /// bytes. It has room for the longest queues, whatever `size` says: that is the
+    /// front-end's setting, and over virtio-mmio QEMU lets a driver choose more
+    /// (QueueNumMax is 1024 there). What no queue uses takes no memory.
     pub(crate) fn make(queues: u16, size: u16) -> Result<(File, u64), LogError> {
-        let bytes = Self::bytes(queues, size)?;
+        Self::bytes(queues, size)?;
+        let bytes = Self::bytes(queues, MAX_SIZE)?;
         let flags = MemfdFlags::CLOEXEC;
         let made = memfd_create(c"tare-inflight", flags).map(File::from);
         let file = made.map_err(|errno| LogError::Make(errno.into()))?;
@@ -77,13 +81,20 @@ impl LogArea {
         Ok((file, bytes))
     }
 
-    /// Maps what [`make`](Self::make) made, perhaps in another process.
+    /// Maps what [`make`](Self::make) made, perhaps in another process. A log of other
+    /// length has queues of `size` descriptors, as earlier versions made it.
     pub(crate) fn map(
         file: File,
         (offset, given): (u64, u64),
         (queues, size): (u16, u16),
     ) -> Result<Self, LogError> {
-        let needed = Self::bytes(queues, size)?;
+        let announced = Self::bytes(queues, size)?;
+        let longest = Self::bytes(queues, MAX_SIZE)?;
+        let (needed, size) = if given == longest {
+            (longest, MAX_SIZE)
+        } else {
+            (announced, size)
+        };
         if given < needed {
             return Err(LogError::Short { given, needed });
         }
@@ -129,5 +140,33 @@ impl LogArea {
         }
         let base = index as u64 * InflightLog::part_bytes(self.size);
         InflightLog::new(Arc::clone(&self.memory), base, self.size)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_has_room_for_longer_queues_than_the_front_end_announced() {
+        let (file, bytes) = LogArea::make(2, 128).unwrap();
+        let area = LogArea::map(file, (0, bytes), (2, 128)).unwrap();
+        for index in 0..2 {
+            assert!(area.log(index, 128).is_some());
+            assert!(area.log(index, MAX_SIZE).is_some());
+        }
+        assert!(area.log(2, 128).is_none());
+    }
+
+    #[test]
+    fn a_log_of_an_earlier_version_keeps_its_layout() {
+        let (file, _) = LogArea::make(2, 128).unwrap();
+        let bytes = LogArea::bytes(2, 128).unwrap();
+        file.set_len(bytes).unwrap();
+        let area = LogArea::map(file, (0, bytes), (2, 128)).unwrap();
+        assert_eq!(area.cache_at, GuestAddress(bytes - BEHIND));
+        assert!(area.log(1, 128).is_some());
+        assert!(area.log(1, 256).is_none());
     }
 }

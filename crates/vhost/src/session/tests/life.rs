@@ -99,6 +99,26 @@ fn what_a_killed_process_took_is_done_again() {
     assert_eq!(entry, [0], "answered");
 }
 
+/// QEMU's virtio-mmio offers a driver queues of 1024 descriptors, whatever its `queue-size`,
+/// with which it asks for the log.
+#[test]
+fn a_queue_is_longer_than_the_log_that_was_asked_for() {
+    let daemon = Daemon::new();
+    let mut front = daemon.connect();
+    front.share();
+    front.start_sized(256, 0, 0).unwrap();
+    // As if the process had been killed after it took the first request.
+    front.link.get_vring_base(0).unwrap();
+    front.offer_read(0, 11);
+    let (_, log) = front.log.as_ref().unwrap();
+    log.write_all_at(&[1], 16).unwrap();
+    front.share();
+    front.start_sized(256, 0, 0).unwrap();
+    assert_eq!(front.answer(1), 11);
+    assert_eq!(daemon.counters.resubmitted.get(), 1);
+    assert_eq!(daemon.counters.protocol_errors.get(), 0);
+}
+
 #[test]
 fn the_configuration_is_as_long_as_the_front_end_wants() {
     let daemon = Daemon::new();
