@@ -13,6 +13,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tare-control", &["tare-abi", "tare-frames", "tare-policy"]),
     ("tare-profile", &[]),
     ("tare-program", &[]),
+    ("tare-site", &[]),
     ("tare-qemu", &["tare-abi"]),
     (
         "tare-tailor",
@@ -109,6 +110,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tare-program",
             "tare-qemu",
             "tare-rootfs",
+            "tare-site",
         ],
     ),
     (
@@ -159,6 +161,7 @@ const NOT_HOST: &[&str] = &[
     "tare-abi",
     "tare-policy",
     "tare-program",
+    "tare-site",
     "tare-hal",
     "tare-libos",
     "tare-linux",
@@ -184,7 +187,7 @@ fn is_host(package: &Package) -> bool {
 
 fn allowed(package: &Package) -> &'static [&'static str] {
     if package.is_guest() {
-        return &["tare-libos", "tare-linux"];
+        return &["tare-libos", "tare-linux", "tare-site"];
     }
     LAYERS
         .iter()

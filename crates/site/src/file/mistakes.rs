@@ -1,0 +1,90 @@
+//! Mistakes of a file and where they are.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Most mistakes that are listed.
+const MOST_LISTED: usize = 50;
+
+/// A place in a text, both from 1; columns count characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
+impl Position {
+    /// The place of byte `at` of `text`, or of its end.
+    pub(super) fn of(text: &str, at: usize) -> Self {
+        let at = text.floor_char_boundary(at);
+        let before = &text[..at];
+        let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+        Self {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// What is wrong at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Where.
+    pub at: Position,
+    /// What, as a clause.
+    pub text: String,
+}
+
+/// The mistakes of a file, at least one, in its order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistakes(Vec<Mistake>);
+
+impl Mistakes {
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Mistake> {
+        self.0.iter()
+    }
+
+    /// A line for each, with the file's name before it.
+    pub fn listed(&self, file: &str) -> String {
+        let lines = self.0.iter().take(MOST_LISTED);
+        let mut lines: Vec<String> = lines
+            .map(|mistake| format!("{file}:{}: {}", mistake.at, mistake.text))
+            .collect();
+        if let Some(more @ 1..) = self.0.len().checked_sub(MOST_LISTED) {
+            lines.push(format!("and {more} more"));
+        }
+        lines.join("\n")
+    }
+}
+
+/// Mistakes as they are found.
+#[derive(Default)]
+pub(super) struct Found(Vec<(usize, String)>);
+
+impl Found {
+    pub(super) fn add(&mut self, span: &Range<usize>, text: impl Into<String>) {
+        self.0.push((span.start, text.into()));
+    }
+
+    /// `value`, unless there are mistakes.
+    pub(super) fn none_or<T>(mut self, text: &str, value: T) -> Result<T, Mistakes> {
+        if self.0.is_empty() {
+            return Ok(value);
+        }
+        self.0.sort_by_key(|(at, _)| *at);
+        let mistakes = self.0.into_iter().map(|(at, what)| Mistake {
+            at: Position::of(text, at),
+            text: what,
+        });
+        Err(Mistakes(mistakes.collect()))
+    }
+}

@@ -1,0 +1,41 @@
+//! What a site wants beside its files: headers by path, redirects, and what a path
+//! without a file gets (`docs/adr/0046-one-file-for-a-site.md`).
+//!
+//! [`file`] parses `site.toml` on the host and says where its mistakes are. What it
+//! accepts becomes a [`Table`], whose bytes go into the initramfs beside the root. The
+//! guest reads them back with the same rules, since they are hostile input like any
+//! other. `no_std` without the feature `file`, no I/O.
+//!
+//! Neighbours: `launch` reads the file and packs the table, `guests/http` applies it.
+
+#![cfg_attr(not(any(test, feature = "file")), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod field;
+#[cfg(feature = "file")]
+pub mod file;
+mod glob;
+mod redirect;
+mod table;
+
+pub use field::{Field, FieldError};
+pub use glob::{Captures, Glob, GlobError, Wildcard};
+pub use redirect::{Redirect, RedirectError, RedirectStatus};
+pub use table::{Missing, PathRule, Table, TableError, VERSION};
+
+/// The table's name in the initramfs.
+pub const FILE: &str = ".tare-site";
+/// The guest's command line names the table with `site=NAME`, so that a file of a root is
+/// never taken for one by its name.
+pub const PARAMETER: &str = "site";
+
+/// Most bytes of the file, and of the table.
+pub const MOST_BYTES: usize = 256 * 1024;
+/// Most `[[path]]`.
+pub const MOST_PATHS: usize = 256;
+/// Most fields of one `[[path]]`.
+pub const MOST_FIELDS: usize = 32;
+/// Most `[[redirect]]`.
+pub const MOST_REDIRECTS: usize = 1024;

@@ -1,0 +1,371 @@
+//! The table that the guest gets: counts, records and strings.
+//!
+//! ```text
+//! bytes  content, all numbers u32 in little-endian order
+//!  0..8  "tareSITE"
+//!  8     version: 1
+//! 12     bytes of the table
+//! 16     number of paths
+//! 20     number of fields, of all paths together
+//! 24     number of redirects
+//! 28     a path without a file: 0 a line, 1 a page with 404, 2 a page with 200
+//! 32     the page's name from the root, a string
+//! 40     for each path: glob (string), number of its fields
+//!        for each field: name (string), value (string)
+//!        for each redirect: from (string), to (string), status
+//!        the strings' bytes, UTF-8
+//! ```
+//!
+//! A string is an offset from the table's beginning and a length in bytes.
+
+use alloc::vec::Vec;
+
+use crate::{
+    Field, Glob, MOST_BYTES, MOST_FIELDS, MOST_PATHS, MOST_REDIRECTS, Redirect, RedirectStatus,
+};
+
+/// Version of the format.
+pub const VERSION: u32 = 1;
+const MAGIC: &[u8; 8] = b"tareSITE";
+const HEADER: usize = 40;
+const PATH: usize = 12;
+const FIELD: usize = 16;
+const REDIRECT: usize = 20;
+/// Most bytes of a page's name.
+const MOST_NAME: usize = 1024;
+
+/// What a site wants beside its files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table<'a> {
+    /// Fields by path, in the order of the file.
+    pub paths: Vec<PathRule<'a>>,
+    /// Redirects, in the order of the file: the first that matches counts.
+    pub redirects: Vec<Redirect<'a>>,
+    /// What a path without a file gets.
+    pub missing: Missing<'a>,
+}
+
+/// Fields of the files that a glob matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathRule<'a> {
+    /// The files.
+    pub glob: Glob<'a>,
+    /// The fields, each name once.
+    pub fields: Vec<Field<'a>>,
+}
+
+/// What a path without a file gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Missing<'a> {
+    /// 404 and a line of text.
+    #[default]
+    Line,
+    /// 404 and this file, named from the root.
+    Page(&'a str),
+    /// 200 and this file, named from the root.
+    Fallback(&'a str),
+}
+
+/// Why bytes are not a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
+    /// Another file, or another version.
+    #[error("not a site's table of version {VERSION}")]
+    Header,
+    /// A length, count or offset does not fit.
+    #[error("a count or an offset of the site's table is wrong")]
+    Bounds,
+    /// A rule that the file would be refused for.
+    #[error("the site's table has a rule that is invalid")]
+    Rule,
+}
+
+impl<'a> Table<'a> {
+    /// The fields of the file at `path`, named from the root. Of two with one name that of
+    /// the later rule counts.
+    pub fn fields_of(&self, path: &str) -> Vec<Field<'a>> {
+        let mut found: Vec<Field<'a>> = Vec::new();
+        let rules = self.paths.iter().rev();
+        for rule in rules.filter(|rule| rule.glob.matches(path)) {
+            for &field in &rule.fields {
+                if !found.iter().any(|have| have.is_named(field.name())) {
+                    found.push(field);
+                }
+            }
+        }
+        found
+    }
+
+    /// Reads a table.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, TableError> {
+        let mut reader = Reader { bytes, at: 0 };
+        if reader.take(MAGIC.len()) != Ok(MAGIC) || reader.number() != Ok(VERSION) {
+            return Err(TableError::Header);
+        }
+        let len = reader.count(MOST_BYTES)?;
+        let paths = reader.count(MOST_PATHS)?;
+        let mut fields_left = reader.count(MOST_PATHS * MOST_FIELDS)?;
+        let redirects = reader.count(MOST_REDIRECTS)?;
+        let missing = reader.number()?;
+        let page = reader.text()?;
+        let mut fields = Reader {
+            bytes,
+            at: HEADER + paths * PATH,
+        };
+        let redirects_at = fields.at + fields_left * FIELD;
+        let strings_at = redirects_at + redirects * REDIRECT;
+        if len != bytes.len() || strings_at > len {
+            return Err(TableError::Bounds);
+        }
+        let missing = missing_of(missing, page)?;
+        let mut rules = Vec::with_capacity(paths);
+        for _ in 0..paths {
+            let glob = Glob::new(reader.text()?).map_err(|_| TableError::Rule)?;
+            let count = reader.count(MOST_FIELDS.min(fields_left))?;
+            fields_left -= count;
+            rules.push(PathRule {
+                glob,
+                fields: fields.fields(count)?,
+            });
+        }
+        if fields_left != 0 {
+            return Err(TableError::Bounds);
+        }
+        let mut reader = Reader {
+            bytes,
+            at: redirects_at,
+        };
+        let redirects = (0..redirects).map(|_| reader.redirect());
+        Ok(Self {
+            paths: rules,
+            redirects: redirects.collect::<Result<_, _>>()?,
+            missing,
+        })
+    }
+
+    /// The table's bytes; `None` if there are more than [`MOST_BYTES`].
+    pub fn to_bytes(&self) -> Option<Vec<u8>> {
+        let fields = || self.paths.iter().flat_map(|rule| &rule.fields);
+        let counts = [self.paths.len(), fields().count(), self.redirects.len()];
+        let strings_at = HEADER + counts[0] * PATH + counts[1] * FIELD + counts[2] * REDIRECT;
+        let mut writer = Writer {
+            records: Vec::new(),
+            strings_at,
+            strings: Vec::new(),
+        };
+        for count in counts {
+            writer.number(count);
+        }
+        let (kind, page) = match self.missing {
+            Missing::Line => (0, ""),
+            Missing::Page(page) => (1, page),
+            Missing::Fallback(page) => (2, page),
+        };
+        writer.number(kind);
+        writer.text(page);
+        for rule in &self.paths {
+            writer.text(rule.glob.as_str());
+            writer.number(rule.fields.len());
+        }
+        for field in fields() {
+            writer.text(field.name());
+            writer.text(field.value());
+        }
+        for redirect in &self.redirects {
+            writer.text(redirect.from().as_str());
+            writer.text(redirect.to());
+            writer.number(redirect.status().code().into());
+        }
+        let len = strings_at + writer.strings.len();
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend((len as u32).to_le_bytes());
+        bytes.extend(writer.records);
+        bytes.extend(writer.strings);
+        (len <= MOST_BYTES).then_some(bytes)
+    }
+}
+
+fn missing_of(kind: u32, page: &str) -> Result<Missing<'_>, TableError> {
+    match kind {
+        0 if page.is_empty() => Ok(Missing::Line),
+        1 | 2 if !is_page(page) => Err(TableError::Rule),
+        1 => Ok(Missing::Page(page)),
+        2 => Ok(Missing::Fallback(page)),
+        _ => Err(TableError::Rule),
+    }
+}
+
+/// Whether a text names a file from the root.
+pub(crate) fn is_page(name: &str) -> bool {
+    let is_odd = |part: &str| matches!(part, "" | "." | "..");
+    name.len() <= MOST_NAME && !name.contains(char::is_control) && !name.split('/').any(is_odd)
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], TableError> {
+        let end = self.at.checked_add(len).ok_or(TableError::Bounds)?;
+        let taken = self.bytes.get(self.at..end).ok_or(TableError::Bounds)?;
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn number(&mut self) -> Result<u32, TableError> {
+        let bytes = self.take(4)?.first_chunk().ok_or(TableError::Bounds)?;
+        Ok(u32::from_le_bytes(*bytes))
+    }
+
+    fn count(&mut self, most: usize) -> Result<usize, TableError> {
+        let number = self.number()? as usize;
+        (number <= most).then_some(number).ok_or(TableError::Bounds)
+    }
+
+    fn text(&mut self) -> Result<&'a str, TableError> {
+        let (at, len) = (self.number()? as usize, self.number()? as usize);
+        let mut string = Reader {
+            bytes: self.bytes,
+            at,
+        };
+        core::str::from_utf8(string.take(len)?).map_err(|_| TableError::Rule)
+    }
+
+    fn fields(&mut self, count: usize) -> Result<Vec<Field<'a>>, TableError> {
+        let mut fields: Vec<Field<'a>> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (name, value) = (self.text()?, self.text()?);
+            let field = Field::new(name, value).map_err(|_| TableError::Rule)?;
+            if fields.iter().any(|have| have.is_named(name)) {
+                return Err(TableError::Rule);
+            }
+            fields.push(field);
+        }
+        Ok(fields)
+    }
+
+    fn redirect(&mut self) -> Result<Redirect<'a>, TableError> {
+        let from = Glob::new(self.text()?).map_err(|_| TableError::Rule)?;
+        let to = self.text()?;
+        let status = RedirectStatus::from_code(self.number()?.into()).ok_or(TableError::Rule)?;
+        Redirect::new(from, to, status).map_err(|_| TableError::Rule)
+    }
+}
+
+struct Writer {
+    records: Vec<u8>,
+    strings_at: usize,
+    strings: Vec<u8>,
+}
+
+impl Writer {
+    fn number(&mut self, number: usize) {
+        self.records.extend((number as u32).to_le_bytes());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.number(self.strings_at + self.strings.len());
+        self.number(text.len());
+        self.strings.extend_from_slice(text.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn table() -> Table<'static> {
+        let rule = |glob, fields: &[(&'static str, &'static str)]| PathRule {
+            glob: Glob::new(glob).unwrap(),
+            fields: fields
+                .iter()
+                .map(|(name, value)| Field::new(name, value).unwrap())
+                .collect(),
+        };
+        let from = Glob::new("/old/*").unwrap();
+        Table {
+            paths: vec![
+                rule("/**", &[("Cache-Control", "no-cache"), ("X-A", "1")]),
+                rule("/assets/**", &[("cache-control", "max-age=9")]),
+            ],
+            redirects: vec![Redirect::new(from, "/new/*", RedirectStatus::Permanent).unwrap()],
+            missing: Missing::Page("404.html"),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for table in [table(), Table::default()] {
+            let bytes = table.to_bytes().unwrap();
+            assert_eq!(Table::parse(&bytes), Ok(table));
+        }
+    }
+
+    #[test]
+    fn the_later_rule_of_a_name_counts() {
+        let names = |path: &str| {
+            let table = table();
+            let fields = table.fields_of(path).into_iter();
+            fields
+                .map(|field| format!("{}: {}", field.name(), field.value()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names("a"), ["Cache-Control: no-cache", "X-A: 1"]);
+        assert_eq!(names("assets/a"), ["cache-control: max-age=9", "X-A: 1"]);
+    }
+
+    #[test]
+    fn other_files_and_versions_are_refused() {
+        let good = table().to_bytes().unwrap();
+        assert_eq!(Table::parse(b""), Err(TableError::Header));
+        let mut other = good.clone();
+        other[8] = 2;
+        assert_eq!(Table::parse(&other), Err(TableError::Header));
+        let mut longer = good.clone();
+        longer.push(0);
+        assert_eq!(Table::parse(&longer), Err(TableError::Bounds));
+        for cut in 12..good.len() {
+            assert_eq!(Table::parse(&good[..cut]), Err(TableError::Bounds), "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_table_with_a_line_end_in_a_value_is_refused() {
+        let mut bytes = table().to_bytes().unwrap();
+        let at = bytes.windows(8).position(|it| it == b"no-cache").unwrap();
+        bytes[at] = b'\n';
+        assert_eq!(Table::parse(&bytes), Err(TableError::Rule));
+    }
+
+    proptest! {
+        #[test]
+        fn changed_bytes_are_read_or_refused(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
+            let mut bytes = table().to_bytes().unwrap();
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            if let Ok(table) = Table::parse(&bytes) {
+                // Strings may share bytes, so that it may be longer written anew.
+                let written = table.to_bytes().unwrap();
+                prop_assert_eq!(Table::parse(&written), Ok(table));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300), counts in prop::array::uniform8(0..9u32)) {
+            let mut with_header = MAGIC.to_vec();
+            with_header.extend(VERSION.to_le_bytes());
+            with_header.extend((bytes.len() as u32 + 48).to_le_bytes());
+            with_header.extend(counts.iter().flat_map(|count| count.to_le_bytes()));
+            with_header.extend(&bytes);
+            drop(Table::parse(&with_header));
+            drop(Table::parse(&bytes));
+        }
+    }
+}
