@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use tare_libos::fs;
 use tare_libos::sync::Mutex;
+use tare_site::{RedirectStatus, Table};
 
 use crate::answer::{
     ALLOW, Answer, Content, answer_file, options, page, plain, push_length, redirect,
@@ -36,6 +37,8 @@ pub struct Server<P> {
     metrics: Metrics,
     precompressed: Precompressed,
     missing: Missing,
+    /// The table of the site's file.
+    site: Option<Box<Table<'static>>>,
     /// What has been counted.
     pub counters: Counters,
 }
@@ -88,6 +91,7 @@ impl<P: Platform> Server<P> {
             metrics: Metrics::Off,
             precompressed: Precompressed::Off,
             missing: Missing::Line,
+            site: None,
             counters: Counters::default(),
         }
     }
@@ -108,6 +112,22 @@ impl<P: Platform> Server<P> {
     /// The same server with what a path without a file gets.
     pub fn with_missing(self, missing: Missing) -> Self {
         Self { missing, ..self }
+    }
+
+    /// The same server with the headers and redirects of `site`, and with what a path without
+    /// a file gets, unless the server has that already.
+    pub fn with_site(self, site: Table<'static>) -> Self {
+        let missing = match (self.missing, site.missing) {
+            (Missing::Line, tare_site::Missing::Page(page)) => Missing::Page(page.into()),
+            (Missing::Line, tare_site::Missing::Fallback(page)) => Missing::Fallback(page.into()),
+            (missing, _) => missing,
+        };
+        let site = Some(Box::new(site));
+        Self {
+            missing,
+            site,
+            ..self
+        }
     }
 
     /// The machine below.
@@ -148,6 +168,11 @@ impl<P: Platform> Server<P> {
         let is_metrics = resource.path == METRICS && resource.form == Form::Name;
         if is_metrics && self.metrics == Metrics::On {
             return self.answer_metrics(head);
+        }
+        if let Some(site) = &self.site
+            && let Some(answer) = moved(site, &resource, head)
+        {
+            return answer;
         }
         match self.find_with_room(&resource) {
             Ok(Found::Asset(asset)) => {
@@ -235,7 +260,9 @@ impl<P: Platform> Server<P> {
             None => site::Form::Only,
             Some(_) => site::Form::Plain,
         };
-        let asset = Asset::in_form(form, path, bytes, modified_s, self.platform.unix_s());
+        let added = self.added(path);
+        let now_s = self.platform.unix_s();
+        let asset = Asset::in_form(form, path, &added, bytes, modified_s, now_s);
         Found::Asset(Arc::new(asset.with_encoded(encoded)))
     }
 
@@ -258,9 +285,17 @@ impl<P: Platform> Server<P> {
         };
         let form = site::Form::Encoded(encoding);
         let now_s = self.platform.unix_s();
-        Some(Arc::new(Asset::in_form(
-            form, path, bytes, modified_s, now_s,
-        )))
+        let added = self.added(path);
+        let asset = Asset::in_form(form, path, &added, bytes, modified_s, now_s);
+        Some(Arc::new(asset))
+    }
+
+    /// The fields that the site adds to the file at `path`, as whole lines.
+    fn added(&self, path: &str) -> Vec<u8> {
+        match &self.site {
+            None => Vec::new(),
+            Some(site) => added_lines(site, path),
+        }
     }
 
     fn answer_metrics(&self, head: &mut Vec<u8>) -> Answer {
@@ -276,6 +311,41 @@ impl<P: Platform> Server<P> {
             content: Content::Owned(text),
         }
     }
+}
+
+#[cold]
+fn added_lines(site: &Table<'_>, path: &str) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for field in site.fields_of(path) {
+        for part in [field.name(), ": ", field.value(), "\r\n"] {
+            lines.extend_from_slice(part.as_bytes());
+        }
+    }
+    lines
+}
+
+/// The answer to a path that the site redirects, whether there is a file or not.
+#[cold]
+fn moved(site: &Table<'_>, resource: &Resource<'_>, head: &mut Vec<u8>) -> Option<Answer> {
+    if site.redirects.is_empty() {
+        return None;
+    }
+    let slash = match resource.form {
+        Form::Directory if !resource.path.is_empty() => "/",
+        _ => "",
+    };
+    let path = [resource.path, slash].concat();
+    let mut field = b"Location: ".to_vec();
+    let mut redirects = site.redirects.iter();
+    let redirect = redirects.find(|it| it.write(&path, resource.query, &mut field))?;
+    field.extend_from_slice(b"\r\n");
+    let status = match redirect.status() {
+        RedirectStatus::MovedPermanently => Status::MovedPermanently,
+        RedirectStatus::Found => Status::Found,
+        RedirectStatus::Temporary => Status::TemporaryRedirect,
+        RedirectStatus::Permanent => Status::PermanentRedirect,
+    };
+    Some(plain(head, status, &field))
 }
 
 /// The name of a file's form in a coding.

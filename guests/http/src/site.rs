@@ -68,7 +68,7 @@ pub struct Asset {
     last_modified: Range<usize>,
     /// Content-Type to Accept-Ranges, as whole lines.
     described: Range<usize>,
-    /// Last-Modified, ETag and Vary, as whole lines.
+    /// Added fields, Last-Modified, ETag and Vary, as whole lines.
     validated: Range<usize>,
     /// The same in other codings.
     encoded: Option<Box<Encoded>>,
@@ -137,13 +137,15 @@ impl Asset {
     /// Prepares the head of a file's answers. A file from the future counts as
     /// changed `now_s`, seconds since 1970 (RFC 9110, 8.8.2.1).
     pub fn new(path: &str, bytes: Content, modified_s: u64, now_s: u64) -> Self {
-        Self::in_form(Form::Only, path, bytes, modified_s, now_s)
+        Self::in_form(Form::Only, path, b"", bytes, modified_s, now_s)
     }
 
-    /// The same for one of several forms of the file at `path`.
+    /// The same for one of several forms of the file at `path`, with `added` fields, which
+    /// are whole lines.
     pub(crate) fn in_form(
         form: Form,
         path: &str,
+        added: &[u8],
         bytes: Content,
         modified_s: u64,
         now_s: u64,
@@ -167,6 +169,10 @@ impl Asset {
                 out.extend_from_slice(encoding.name().as_bytes());
             });
         }
+        // Cache-Control must be in a 304 too, so that the added fields are beside the validators.
+        if let Some(lines) = added.strip_suffix(b"\r\n") {
+            field(lines, &|_| {});
+        }
         let last_modified = field(b"Last-Modified: ", &|out| {
             out.extend_from_slice(&http_date::format(shown_s));
         });
@@ -188,7 +194,7 @@ impl Asset {
             head: head.into_boxed_slice(),
             modified_s: shown_s,
             described: kind.start - b"Content-Type: ".len()..ranges.end + 2,
-            validated: last_modified.start - b"Last-Modified: ".len()..varies.end + 2,
+            validated: last_modified.start - b"Last-Modified: ".len() - added.len()..varies.end + 2,
             etag,
             last_modified,
             encoded: None,
@@ -224,7 +230,8 @@ impl Asset {
         &self.head[self.described.clone()]
     }
 
-    /// The fields that identify its version, for an answer without content.
+    /// The fields that identify its version and those that were added, for an answer without
+    /// content.
     pub(crate) fn validated(&self) -> &[u8] {
         &self.head[self.validated.clone()]
     }
@@ -337,6 +344,21 @@ mod tests {
         assert!(asset.described().ends_with(b"bytes\r\n"));
         assert!(asset.validated().starts_with(b"Last-Modified: "));
         assert!(asset.validated().ends_with(b"\"2ebc98a1-5\"\r\n"));
+    }
+
+    #[test]
+    fn added_fields_are_in_each_answer_with_the_file() {
+        let added = b"Cache-Control: no-cache\r\nX-A: 1\r\n";
+        let bytes = Content::archived(b"hello");
+        let asset = Asset::in_form(Form::Plain, "a.html", added, bytes, 0, 0);
+        let with_added = |part: &[u8]| {
+            let text = core::str::from_utf8(part).unwrap_or_default();
+            text.contains("\r\nCache-Control: no-cache\r\nX-A: 1\r\nLast-Modified: ")
+        };
+        assert!(with_added(asset.ok_head()) && with_added(asset.described()));
+        let validated = core::str::from_utf8(asset.validated()).unwrap_or_default();
+        assert!(validated.starts_with("Cache-Control: no-cache\r\nX-A: 1\r\nLast-Modified: "));
+        assert!(validated.ends_with("\r\nVary: Accept-Encoding\r\n"));
     }
 
     #[test]

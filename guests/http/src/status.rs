@@ -35,10 +35,16 @@ statuses! {
     Ok = 200 "OK",
     /// One range of it.
     PartialContent = 206 "Partial Content",
-    /// A directory lacks its slash.
+    /// A directory lacks its slash, or the site redirects the path.
     MovedPermanently = 301 "Moved Permanently",
+    /// The site redirects the path.
+    Found = 302 "Found",
     /// The client's copy is current.
     NotModified = 304 "Not Modified",
+    /// The site redirects the path.
+    TemporaryRedirect = 307 "Temporary Redirect",
+    /// The site redirects the path.
+    PermanentRedirect = 308 "Permanent Redirect",
     /// The request breaks the protocol.
     BadRequest = 400 "Bad Request",
     /// No such file.

@@ -85,6 +85,12 @@ pub fn read(path: &str) -> Result<Content> {
     File::open(path).map(|file| file.content())
 }
 
+/// The file at `path` of the initramfs, whatever is mounted in its place.
+pub fn in_initramfs(path: &str) -> Option<&'static [u8]> {
+    let entry = mounted::tree().lookup(path)?;
+    (entry.kind == cpio::Kind::File).then_some(entry.data)
+}
+
 /// What is known about the file or directory at `path`.
 pub fn metadata(path: &str) -> Result<Metadata> {
     if let Some(volume) = source() {

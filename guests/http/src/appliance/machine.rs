@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use tare_libos::fs::Origin;
 use tare_libos::io::ErrorKind;
 use tare_libos::net::stack::FigureKind;
 use tare_libos::sched::{self, CoreStats};
@@ -19,6 +20,8 @@ pub(super) struct AppliancePlatform {
     started_unix_s: u64,
     /// When the next complaint may be logged, seconds after the start.
     quiet_until_s: AtomicU64,
+    /// The site's table where it is among the files.
+    hidden: Option<&'static str>,
 }
 
 /// How long clients cannot make the log grow after a line.
@@ -31,6 +34,23 @@ impl AppliancePlatform {
             started: Instant::now(),
             started_unix_s: since.as_secs(),
             quiet_until_s: AtomicU64::new(0),
+            hidden: None,
+        }
+    }
+
+    /// The same machine, whose files lack the one at `path` if they are the initramfs's.
+    pub(super) fn hiding(self, path: &'static str) -> Self {
+        let hidden = matches!(fs::origin(), Origin::Archive { .. }).then_some(path);
+        Self { hidden, ..self }
+    }
+
+    /// Where the files are, and how many are served.
+    pub(super) fn origin(&self) -> Origin {
+        match fs::origin() {
+            Origin::Archive { files } => Origin::Archive {
+                files: files - usize::from(self.hidden.is_some()),
+            },
+            disk => disk,
         }
     }
 
@@ -48,6 +68,9 @@ impl AppliancePlatform {
 
 impl Files for AppliancePlatform {
     fn find(&self, path: &str) -> Result<Option<Node>, FindError> {
+        if self.hidden.is_some_and(|hidden| hidden == path) {
+            return Ok(None);
+        }
         read(path).or_else(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::Unsupported => Ok(None),
             ErrorKind::ResourceBusy => Err(FindError::NoMemory),

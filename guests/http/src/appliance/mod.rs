@@ -6,6 +6,8 @@
 //! at `/metrics` (off), `precompressed=on` to send `FILE.br`, `FILE.zst` or `FILE.gz` in the
 //! place of `FILE` to clients that take it (off), and for paths without a file
 //! `not_found=FILE` to send it with 404, or `fallback=FILE` to send it with 200.
+//! `site=NAME` names the table of a site's file in the initramfs (crate `tare-site`), which
+//! `tare run --site` puts there: headers by path, redirects, and the two above.
 
 mod machine;
 
@@ -16,6 +18,7 @@ use tare_libos::io::{self, Error, ErrorKind};
 use tare_libos::net::{self, Ipv4Addr, Ipv6Addr, TcpListener};
 use tare_libos::serve::{self, Service, Stream};
 use tare_libos::{env, fs, heap, println};
+use tare_site::{Table, TableError};
 
 use crate::connection;
 use crate::server::{Metrics, Missing, Precompressed, Server};
@@ -64,17 +67,30 @@ fn serve_files() -> io::Result<()> {
             ))?,
     };
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))?;
+    let mut platform = AppliancePlatform::new();
+    let site = match env::var(tare_site::PARAMETER) {
+        None => None,
+        Some(name) => {
+            platform = platform.hiding(name);
+            Some(site(name)?)
+        }
+    };
+    let origin = platform.origin();
+    let mut server = Server::new(platform)
+        .with_metrics(metrics()?)
+        .with_precompressed(precompressed()?)
+        .with_missing(missing(site.as_ref())?);
+    if let Some(site) = site {
+        server = server.with_site(site);
+    }
     let http = Http {
-        server: Server::new(AppliancePlatform::new())
-            .with_metrics(metrics()?)
-            .with_precompressed(precompressed()?)
-            .with_missing(missing()?),
+        server,
         most: most_connections()?,
     };
     serve::start(listener, http)
         .map_err(|_| Error::new(ErrorKind::Other, "no memory for a thread"))?;
     let address = net::wait_configured(Some(ADDRESS_WAIT)).unwrap_or(Ipv4Addr::UNSPECIFIED);
-    println!("http: serving {} on {address}:{port}", fs::origin());
+    println!("http: serving {origin} on {address}:{port}");
     serve::stay();
 }
 
@@ -115,22 +131,43 @@ fn precompressed() -> io::Result<Precompressed> {
 }
 
 /// The file must be there, so that a wrong name is not found out by the first client.
-fn missing() -> io::Result<Missing> {
+fn missing(site: Option<&Table<'_>>) -> io::Result<Missing> {
+    use tare_site::Missing as Wanted;
     let invalid = |reason| Err(Error::new(ErrorKind::InvalidInput, reason));
     let of = |word: &str| String::from(word.trim_start_matches('/'));
-    let missing = match (env::var("not_found"), env::var("fallback")) {
-        (None, None) => return Ok(Missing::Line),
-        (Some(page), None) => Missing::Page(of(page)),
-        (None, Some(file)) => Missing::Fallback(of(file)),
-        (Some(_), Some(_)) => return invalid("not_found= and fallback=: want one of them"),
+    let by_site = site.map_or(Wanted::Line, |site| site.missing);
+    let missing = match (env::var("not_found"), env::var("fallback"), by_site) {
+        (None, None, Wanted::Line) => return Ok(Missing::Line),
+        (Some(page), None, Wanted::Line) | (None, None, Wanted::Page(page)) => {
+            Missing::Page(of(page))
+        }
+        (None, Some(file), Wanted::Line) | (None, None, Wanted::Fallback(file)) => {
+            Missing::Fallback(of(file))
+        }
+        _ => return invalid("not_found=, fallback= and [errors] of the site: want one of them"),
     };
     let (Missing::Page(path) | Missing::Fallback(path)) = &missing else {
         return Ok(missing);
     };
     match AppliancePlatform::new().find(path) {
         Ok(Some(Node::File { .. })) => Ok(missing),
-        _ => invalid("not_found= or fallback=: there is no such file in the root"),
+        _ => invalid("not_found=, fallback= or [errors] of the site: no such file in the root"),
     }
+}
+
+/// The table of the site's file. What `tare check` refuses is refused here too: an
+/// initramfs can come from anywhere.
+fn site(name: &str) -> io::Result<Table<'static>> {
+    let invalid = |reason| Error::new(ErrorKind::InvalidInput, reason);
+    let bytes = fs::in_initramfs(name);
+    let bytes = bytes.ok_or_else(|| invalid("site=: the initramfs has no such file"))?;
+    Table::parse(bytes).map_err(|error| {
+        invalid(match error {
+            TableError::Header => "site=: not a site's table of the version that this image reads",
+            TableError::Bounds => "site=: the table is damaged: a count or an offset is wrong",
+            TableError::Rule => "site=: the table has a rule that tare check refuses",
+        })
+    })
 }
 
 /// Whether an option that is off without a word is on.

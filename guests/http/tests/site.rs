@@ -1,0 +1,145 @@
+//! What a site's table changes.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use tare_guest_http::host::MemoryFiles;
+use tare_guest_http::server::{Precompressed, Server};
+use tare_site::{Field, Glob, Missing, PathRule, Redirect, RedirectStatus, Table};
+
+use support::{ask, get, server};
+
+fn rule(glob: &'static str, fields: &[(&'static str, &'static str)]) -> PathRule<'static> {
+    let fields = fields.iter().map(|(name, value)| Field::new(name, value));
+    PathRule {
+        glob: Glob::new(glob).unwrap(),
+        fields: fields.collect::<Result<_, _>>().unwrap(),
+    }
+}
+
+fn redirect(from: &'static str, to: &'static str, code: u64) -> Redirect<'static> {
+    let status = RedirectStatus::from_code(code).unwrap();
+    Redirect::new(Glob::new(from).unwrap(), to, status).unwrap()
+}
+
+fn site(table: Table<'static>) -> Server<MemoryFiles> {
+    let files = MemoryFiles::new()
+        .with("index.html", b"home", 1000)
+        .with("404.html", b"<p>gone</p>", 1000)
+        .with("assets/a.css", b"0123456789", 1000)
+        .with("assets/a.css.gz", b"zipped", 1000)
+        .with("old/file", b"old", 1000);
+    Server::new(files)
+        .with_precompressed(Precompressed::On)
+        .with_site(table)
+}
+
+fn with_fields() -> Server<MemoryFiles> {
+    site(Table {
+        paths: vec![
+            rule(
+                "/**",
+                &[("Cache-Control", "no-cache"), ("X-Frame-Options", "DENY")],
+            ),
+            rule("/assets/*.css", &[("cache-control", "max-age=9")]),
+        ],
+        ..Table::default()
+    })
+}
+
+#[test]
+fn fields_of_a_path_are_in_every_answer_with_its_file() {
+    let server = with_fields();
+    let forms = [
+        ("", 200),
+        ("Range: bytes=0-1\r\n", 206),
+        ("Accept-Encoding: gzip\r\n", 200),
+        ("If-None-Match: *\r\n", 304),
+    ];
+    // The second time from the latest assets.
+    for (fields, status) in forms.into_iter().chain(forms) {
+        let answer = get(&server, "/assets/a.css", fields);
+        assert_eq!(answer.status, status, "{fields}");
+        assert_eq!(answer.field("Cache-Control"), Some("max-age=9"), "{fields}");
+        assert_eq!(answer.field("X-Frame-Options"), Some("DENY"), "{fields}");
+    }
+    let zipped = get(&server, "/assets/a.css", "Accept-Encoding: gzip\r\n");
+    assert_eq!(zipped.body, b"zipped");
+}
+
+#[test]
+fn an_index_has_the_fields_of_its_file() {
+    let server = site(Table {
+        paths: vec![rule("/index.html", &[("X-A", "1")])],
+        ..Table::default()
+    });
+    assert_eq!(get(&server, "/", "").field("X-A"), Some("1"));
+    assert_eq!(get(&server, "/old/file", "").field("X-A"), None);
+}
+
+#[test]
+fn answers_without_a_file_have_no_added_fields() {
+    let answer = get(&with_fields(), "/nothing", "");
+    assert_eq!(answer.status, 404);
+    assert_eq!(answer.field("Cache-Control"), None);
+}
+
+#[test]
+fn redirected_paths_move_whether_there_is_a_file_or_not() {
+    let server = site(Table {
+        redirects: vec![
+            redirect("/old/file", "/new", 301),
+            redirect("/old/*", "/new/*.html", 302),
+            redirect("/blog/**", "https://blog.example/**", 307),
+            redirect("/docs/", "/manual/", 308),
+        ],
+        ..Table::default()
+    });
+    for (target, status, location) in [
+        ("/old/file", 301, "/new"),
+        ("/old/x%20y?q=1", 302, "/new/x%20y.html?q=1"),
+        ("/old/%0d%0aX:%20y", 302, "/new/%0D%0AX:%20y.html"),
+        ("/old/../old//x", 302, "/new/x.html"),
+        ("/blog/", 307, "https://blog.example/"),
+        ("/blog/a/b/", 307, "https://blog.example/a/b/"),
+        ("/docs/", 308, "/manual/"),
+    ] {
+        for _ in 0..2 {
+            let answer = get(&server, target, "");
+            assert_eq!(answer.status, status, "{target}");
+            assert_eq!(answer.field("Location"), Some(location), "{target}");
+        }
+    }
+    assert_eq!(get(&server, "/docs", "").status, 404);
+    assert_eq!(get(&server, "/assets/a.css", "").status, 200);
+    let post = ask(&server, "POST /docs/ HTTP/1.1\r\nHost: a\r\n\r\n").remove(0);
+    assert_eq!(post.status, 405);
+}
+
+#[test]
+fn a_page_or_a_fallback_answers_for_missing_files() {
+    let with = |missing| {
+        site(Table {
+            paths: vec![rule("/*.html", &[("X-A", "1")])],
+            missing,
+            ..Table::default()
+        })
+    };
+    let page = get(&with(Missing::Page("404.html")), "/nothing", "");
+    assert_eq!((page.status, &*page.body), (404, &b"<p>gone</p>"[..]));
+    let fallback = get(&with(Missing::Fallback("index.html")), "/app/route", "");
+    assert_eq!((fallback.status, &*fallback.body), (200, &b"home"[..]));
+    assert_eq!(fallback.field("X-A"), Some("1"));
+}
+
+#[test]
+fn an_empty_table_changes_nothing() {
+    let plain = get(&server(), "/ten.txt", "");
+    let with_table = get(&server().with_site(Table::default()), "/ten.txt", "");
+    let without_date = |head: &str| {
+        let lines = head.lines().filter(|line| !line.starts_with("Date"));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(without_date(&plain.head), without_date(&with_table.head));
+}
