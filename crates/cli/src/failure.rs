@@ -47,6 +47,7 @@ as_in_launch!(
     RunDirError,
     tare_launch::RunFileError,
     tare_launch::disk::OpenDiskError,
+    tare_launch::site::SiteError,
 );
 
 /// Why a verb ended early.

@@ -7,6 +7,7 @@
 mod advise;
 mod args;
 mod blk;
+mod check;
 mod doctor;
 mod exit_codes;
 mod experiments;
@@ -74,6 +75,7 @@ fn perform(verb: Verb) -> Result<Ended, Failure> {
         Verb::Tailor(args) => tailor::tailor(&args),
         Verb::Advise(args) => advise::advise(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
+        Verb::Check(args) => check::check(&args),
         Verb::Weigh(args) => weigh::weigh(args),
         Verb::Compare(args) => weigh::compare(&args),
         Verb::Report(args) => weigh::report(&args),

@@ -35,6 +35,7 @@ impl From<RunArgs> for Request {
             root: args.root,
             root_disk: args.root_disk,
             initrd: args.initrd,
+            site: args.site,
             cmdline: args.cmdline,
             publish: args.publish,
             net: args.net,

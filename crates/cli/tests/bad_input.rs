@@ -195,6 +195,33 @@ fn a_root_that_is_missing_or_too_large() {
 }
 
 #[test]
+fn a_site_file_that_cannot_be_used() {
+    refused(
+        &["--site", "/no/such/site.toml"],
+        47,
+        "cannot read the site's file",
+    );
+    let place = TestDir::new();
+    let wrong = place.file("a.toml", b"[[paths]]\n");
+    refused(&["--site", &wrong], 47, "a.toml:1:3: unknown key \"paths\"");
+    let wrong = place.file("b.toml", b"[[path]]\nmatch = \"a\"\nheader = 1\n");
+    let checked = place.run(&["check", &wrong]);
+    checked.expect(47, "2 mistakes in");
+    checked.expect(47, "b.toml:2:9: invalid path \"a\"");
+    checked.expect(47, "b.toml:3:1: unknown key \"header\"");
+    let root = TestDir::new();
+    let page = place.file("page.toml", b"[errors]\n404 = \"404.html\"\n");
+    let words = ["--root", root.path().to_str().unwrap(), "--site", &page];
+    refused(
+        &words,
+        47,
+        "page.toml:2:7: the root has no file \"404.html\"",
+    );
+    let valid = "valid: 0 paths, 0 redirects, missing files get 404.html";
+    place.run(&["check", &page]).expect(0, valid);
+}
+
+#[test]
 fn a_disk_that_cannot_be_used() {
     refused(&["--disk", "/no/such/disk"], 34, "does not exist");
     refused(&["--disk", "/etc"], 35, "neither a file nor a block device");

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use support::TestDir;
 
-const VERBS: [&str; 21] = [
+const VERBS: [&str; 22] = [
     "run",
     "ps",
     "stop",
@@ -25,6 +25,7 @@ const VERBS: [&str; 21] = [
     "tailor",
     "advise",
     "doctor",
+    "check",
     "weigh",
     "compare",
     "report",

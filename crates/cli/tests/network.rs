@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use support::needs::{built, passt, skip};
-use support::{TestDir, eventually, free_port};
+use support::{TestDir, eventually, free_port, get};
 
 /// The HTTP appliance, if it is built and machines with a network can run here.
 fn http() -> Option<PathBuf> {
@@ -34,6 +34,42 @@ fn run(place: &TestDir, image: &str, words: &[&str]) {
     let first = ["run", image, "-d", "--name", "web", "--root"];
     let words = [&first[..], &[site.to_str().unwrap()], words].concat();
     place.run(&words).expect(0, "web");
+}
+
+/// What a site's file says, applied by a whole machine to a root that has it beside itself.
+#[test]
+fn a_site_file_gives_headers_redirects_and_an_error_page() {
+    let Some(image) = http() else { return };
+    let place = with_site();
+    place.file("site/404.html", b"gone\n");
+    let text = b"[[path]]\nmatch = \"/index.html\"\ncache_control = \"no-cache\"\n\
+        [[redirect]]\nfrom = \"/old/*\"\nto = \"/new/*\"\nstatus = 308\n\
+        [errors]\n404 = \"404.html\"\n";
+    let file = place.file("site.toml", text);
+    let port = free_port();
+    let publish = format!("{port}:80");
+    let words = ["-p", &publish, "--site", &file];
+    run(&place, image.to_str().unwrap(), &words);
+    eventually("the site is served", || get(port, "/").is_ok());
+    let has = |path: &str, parts: &[&str]| {
+        let answer = get(port, path).unwrap();
+        for part in parts {
+            assert!(answer.contains(part), "{path}: {answer}");
+        }
+    };
+    has(
+        "/",
+        &["200 OK", "\r\nCache-Control: no-cache\r\n", "the site\n"],
+    );
+    has(
+        "/old/a",
+        &["308 Permanent Redirect", "\r\nLocation: /new/a\r\n"],
+    );
+    has("/nothing", &["404 Not Found", "\r\n\r\ngone\n"]);
+    // The table is no file of the site.
+    has("/.tare-site", &["404 Not Found"]);
+    place.run(&["logs", "web"]).expect(0, "serving 2 files");
+    place.run(&["stop", "web"]).expect(0, "");
 }
 
 fn answer(from: SocketAddr) -> std::io::Result<String> {

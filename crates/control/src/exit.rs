@@ -72,6 +72,8 @@ exit_codes! {
     KernelConfig = 45,
     /// The kernel did not compile.
     KernelBuild = 46,
+    /// The site's file (site.toml) is missing, unreadable or has mistakes.
+    SiteUnusable = 47,
     /// A machine of that name is running.
     NameInUse = 50,
     /// No machine of that name is running.

@@ -143,6 +143,7 @@ fn initrd(files: Files) -> Result<Option<File>, Failure> {
         Files::None => None,
         Files::Initrd(file) => Some(file),
         Files::Root(listing) => Some(cpio::pack(&listing.tree)?),
+        Files::Site(tree) => Some(cpio::pack(&tree)?),
         Files::Linux(root) => Some(cpio::pack(&root.tree)?),
         Files::Program { tree, .. } => Some(cpio::pack(&tree)?),
     })

@@ -56,6 +56,7 @@ mod relay;
 mod request;
 mod root_errors;
 mod run_dir_guard;
+pub mod site;
 pub mod supervise;
 mod tap;
 pub mod user;

@@ -80,6 +80,8 @@ pub(crate) enum Files {
     Initrd(File),
     /// A directory, to be packed.
     Root(Listing),
+    /// What a site wants beside its files, which are on a disk.
+    Site(Tree),
     /// Linux's, with its first process.
     Linux(LinuxRoot),
     /// A program's, with what it starts with.
@@ -98,7 +100,7 @@ impl Files {
             Self::Root(listing) => &listing.warnings,
             Self::Linux(root) => &root.warnings,
             Self::Program { warnings, .. } => warnings,
-            Self::None | Self::Initrd(_) => &[],
+            Self::None | Self::Initrd(_) | Self::Site(_) => &[],
         }
     }
 }

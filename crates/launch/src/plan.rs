@@ -23,7 +23,7 @@ use crate::request::Request;
 use crate::run_dir_guard::Name;
 use crate::{
     Terminal, cmdline, disk, frame_rules, image_check, initrd, machine_size, own_cpus, passt,
-    ports, program, tap, user,
+    ports, program, site, tap, user,
 };
 
 /// A run that can be started.
@@ -57,6 +57,9 @@ pub(crate) enum PlanError {
     /// Arguments for a program, with an image that is not a program.
     #[error("a command after -- and --env are for programs and Linux guests; IMAGE is neither")]
     WordsForImage,
+    /// A site's file for a program.
+    #[error("--site is for the images http and http-disk, not for programs")]
+    SiteForProgram,
     /// Halt polling in an engine that cannot set it.
     #[error("--halt needs Tare's own monitor (--engine tare)")]
     HaltWithoutTare,
@@ -161,15 +164,28 @@ fn library_os(
     memory_mib: u32,
 ) -> Result<Boot, Failure> {
     let addresses = static_addresses(&request.net, &request.publish);
-    let cmdline = cmdline::build(addresses, request.idle, request.ring, &request.cmdline)?;
+    let site = request.site.as_deref().map(site::read).transpose()?;
+    let mut words = request.cmdline.clone();
+    if site.is_some() {
+        words = format!("{words} {}={}", tare_site::PARAMETER, tare_site::FILE);
+    }
+    let cmdline = cmdline::build(addresses, request.idle, request.ring, &words)?;
     let image = match (guest, image) {
         (GuestKind::LibraryOs, Some(image)) => image,
+        _ if site.is_some() => return Err(PlanError::SiteForProgram.into()),
         (_, image) => return program::choose(image, request, memory_mib, cmdline),
     };
     let room = machine_size::room_for_files(memory_mib, image.bytes);
-    let files = match (&request.root, &request.initrd) {
-        (Some(root), _) => Files::Root(walk(root, Links::Followed, room)?),
-        (None, initrd) => initrd::open(initrd.clone(), memory_mib, room)?,
+    let files = match (&request.root, site) {
+        (Some(root), None) => Files::Root(walk(root, Links::Followed, room)?),
+        (Some(root), Some(site)) => {
+            let room = room.saturating_sub(site.archive_bytes());
+            let mut listing = walk(root, Links::Followed, room)?;
+            site.pack(&mut listing.tree)?;
+            Files::Root(listing)
+        }
+        (None, Some(site)) => Files::Site(site.pack_alone()?),
+        (None, None) => initrd::open(request.initrd.clone(), memory_mib, room)?,
     };
     Ok(Boot {
         name: image::stem(&image.path),

@@ -36,6 +36,8 @@ pub struct Request {
     pub root_disk: Option<MemorySize>,
     /// An initramfs, passed on unchanged.
     pub initrd: Option<PathBuf>,
+    /// What a site wants beside its files.
+    pub site: Option<PathBuf>,
     /// Text added to the guest's command line.
     pub cmdline: String,
     /// Ports forwarded to the guest.

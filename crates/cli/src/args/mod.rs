@@ -117,6 +117,12 @@ pub(crate) enum Verb {
     /// Prints a line for each feature, with the remedy where one is missing or
     /// limited. KVM is tested by running code in a temporary virtual machine.
     Doctor(DoctorArgs),
+    /// Check a site's file (site.toml), as tare run --site does
+    ///
+    /// Prints each mistake with its line and column, and exits with 47 if there
+    /// is one. The file has [[path]] with match, cache_control and headers;
+    /// [[redirect]] with from, to and status; [errors] with 404 or fallback.
+    Check(CheckArgs),
     /// Run benchmarks and write a report
     Weigh(WeighArgs),
     /// Compare two runs of tare weigh, figure by figure
@@ -147,6 +153,14 @@ pub(crate) struct DoctorArgs {
     /// Remove what killed machines left: run directories, control groups, users' locks
     #[arg(long, conflicts_with = "json")]
     pub(crate) clean: bool,
+}
+
+/// `tare check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
 }
 
 /// `tare completions`.
