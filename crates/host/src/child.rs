@@ -51,6 +51,10 @@ pub fn holds_back(command: &mut Command) -> &mut Command {
     before_exec(command, hold_back_ends)
 }
 
+/// Descriptors from here on are not looked for one after the other: Linux gives a process no
+/// more unless `fs.nr_open` is raised.
+const MOST_LOOKED_AT: RawFd = 1 << 20;
+
 /// `close_range(2)` (Linux 5.11 with this flag), or one descriptor after the other.
 fn close_on_exec_from(first: RawFd) -> Result<(), Errno> {
     let flags = libc::CLOSE_RANGE_CLOEXEC;
@@ -59,13 +63,23 @@ fn close_on_exec_from(first: RawFd) -> Result<(), Errno> {
     if done == 0 {
         return Ok(());
     }
-    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let most = most.and_then(|most| RawFd::try_from(most).ok());
-    for fd in first..most.unwrap_or(1 << 20) {
+    close_each_on_exec_from(first);
+    Ok(())
+}
+
+fn close_each_on_exec_from(first: RawFd) {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    for fd in first..first_unused(limit.current) {
         // SAFETY: F_SETFD takes an integer, and any number for a descriptor.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
-    Ok(())
+}
+
+/// Above the descriptors of a process with that limit (`getrlimit(2)`). Without a limit there may be
+/// 2 to the power of 30 (`fs.nr_open`): one after the other would take minutes.
+fn first_unused(limit: Option<u64>) -> RawFd {
+    let limit = limit.and_then(|limit| RawFd::try_from(limit).ok());
+    limit.map_or(MOST_LOOKED_AT, |limit| limit.min(MOST_LOOKED_AT))
 }
 
 fn leave_open(fd: RawFd) -> Result<(), Errno> {
@@ -173,20 +187,46 @@ mod tests {
         sleeper.wait().unwrap();
     }
 
-    #[test]
-    fn a_child_gets_no_other_childs_descriptors() {
-        let (kept, other) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+    /// Those of two descriptors that are open in a program which is executed after `act` on the
+    /// first: whether the first and the second.
+    fn kept_by(act: impl Fn(&mut Command, RawFd)) -> [bool; 2] {
+        let files = [tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()];
         // Both are meant for a program that is executed later.
-        for file in [&kept, &other] {
+        for file in &files {
             fcntl_setfd(file, FdFlags::empty()).unwrap();
         }
-        let (kept, other) = (kept.as_raw_fd(), other.as_raw_fd());
+        let numbers = files.each_ref().map(|file| file.as_raw_fd());
         let script = "for fd in \"$@\"; do [ -e /proc/self/fd/$fd ] && echo $fd; done; true";
         let mut list = Command::new("sh");
         list.args(["-c", script, "sh"]);
-        list.args([kept, other].map(|fd| fd.to_string()));
-        let listed = keeps_only(&mut list, vec![kept]).output().unwrap().stdout;
-        assert_eq!(String::from_utf8(listed).unwrap(), format!("{kept}\n"));
+        list.args(numbers.map(|fd| fd.to_string()));
+        act(&mut list, numbers[0]);
+        let listed = String::from_utf8(list.output().unwrap().stdout).unwrap();
+        numbers.map(|fd| listed.lines().any(|line| line == fd.to_string()))
+    }
+
+    #[test]
+    fn a_child_gets_no_other_childs_descriptors() {
+        assert_eq!(kept_by(|_, _| {}), [true, true]);
+        let kept = kept_by(|command, first| {
+            keeps_only(command, vec![first]);
+        });
+        assert_eq!(kept, [true, false]);
+    }
+
+    #[test]
+    fn without_close_range_descriptors_are_closed_one_after_the_other() {
+        let kept = kept_by(|command, first| {
+            before_exec(command, move || {
+                close_each_on_exec_from(3);
+                leave_open(first)
+            });
+        });
+        assert_eq!(kept, [true, false]);
+        assert_eq!(first_unused(Some(1024)), 1024);
+        for unlimited in [Some(1 << 30), Some(u64::MAX), None] {
+            assert_eq!(first_unused(unlimited), MOST_LOOKED_AT, "{unlimited:?}");
+        }
     }
 
     #[test]
