@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
@@ -40,6 +40,8 @@ use crate::{Terminal, confined, relay};
 const SUPERVISE: &str = "--supervise";
 /// QEMU ends within this after SIGTERM, unless it waits: for a reader of its output, or a disk.
 const END_LIMIT: Duration = Duration::from_secs(2);
+/// How often a QEMU that is to end is looked at in this time.
+const END_LOOKS: u32 = 100;
 /// Longest task in bytes.
 const TASK_MAX: u64 = 1 << 20;
 
@@ -271,12 +273,11 @@ fn start_and_wait(
         });
         released.map_err(|source| SuperviseError::Hold(source).into())
     });
-    if done.is_err()
-        && let Some(qemu) = handle_of(&child)
-    {
-        end(&qemu);
-    }
-    let status = child.wait();
+    let status = if done.is_ok() {
+        child.wait()
+    } else {
+        end_held(&mut child)
+    };
     stop(&handle, passing);
     let signal = received.load(Ordering::SeqCst);
     // A signal from a terminal ends what empties QEMU's root as well.
@@ -321,6 +322,20 @@ fn handle_of(child: &Child) -> Option<Arc<ProcessHandle>> {
     let pid = child.id();
     let handle = start_time(pid).and_then(|at| ProcessHandle::open(pid, at));
     handle.map(Arc::new)
+}
+
+/// Ends a QEMU whose guest is held and will not run. Until it is waited for, its number is
+/// not another process's, so that no handle is needed: the kernel may give none.
+fn end_held(child: &mut Child) -> io::Result<ExitStatus> {
+    let _ = kill_process(Pid::from_child(child), Signal::TERM);
+    for _ in 0..END_LOOKS {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Ok(status);
+        }
+        thread::sleep(END_LIMIT / END_LOOKS);
+    }
+    child.kill()?;
+    child.wait()
 }
 
 /// Asks QEMU to end, so that it puts the terminal back as it was; kills one that does not.
@@ -380,8 +395,8 @@ mod tests {
         assert_eq!(code(1), ExitCode::Internal);
     }
 
-    #[test]
-    fn a_qemu_that_does_not_heed_the_request_to_end_is_killed() {
+    /// A program that ignores SIGTERM.
+    fn deaf() -> Child {
         let mut shell = Command::new("sh");
         shell.args(["-c", "trap '' TERM; echo; while :; do sleep 1; done"]);
         let mut deaf = shell.stdout(Stdio::piped()).spawn().expect("a shell");
@@ -389,8 +404,23 @@ mod tests {
         let mut line = [0; 1];
         let said = deaf.stdout.as_mut().expect("a pipe").read_exact(&mut line);
         said.expect("a line");
+        deaf
+    }
+
+    #[test]
+    fn a_qemu_that_does_not_heed_the_request_to_end_is_killed() {
+        let mut deaf = deaf();
         end(&handle_of(&deaf).expect("a handle"));
         assert_eq!(deaf.wait().expect("its end").signal(), Some(9));
+    }
+
+    #[test]
+    fn a_held_qemu_ends_without_a_handle_of_its_process() {
+        let ended = end_held(&mut deaf()).expect("its end");
+        assert_eq!(ended.signal(), Some(9));
+        let mut sleeper = Command::new("sleep").arg("60").spawn().expect("a sleeper");
+        let ended = end_held(&mut sleeper).expect("its end");
+        assert_eq!(ended.signal(), Some(15), "it is asked first");
     }
 
     struct Silent;
