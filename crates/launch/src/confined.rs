@@ -5,10 +5,12 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use rustix::thread::set_no_new_privs;
@@ -16,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tare_control::config::Jail;
 use tare_control::exit::ExitCode;
 use tare_daemon::{confine, jail};
-use tare_host::child::{ParentDeath, ends_with_us};
+use tare_host::child::{ParentDeath, ends_with_us, keeps_only};
 
 use crate::failure::Failure;
 
@@ -24,6 +26,12 @@ use crate::failure::Failure;
 const JAILED: &str = "--become-jailed";
 /// First word of a process that empties the root of another.
 const EMPTY_ROOT: &str = "--empty-root-of";
+/// Emptying a root takes milliseconds, unless a mount of it hangs.
+const EMPTYING_LIMIT: Duration = Duration::from_secs(10);
+/// How often its end is looked for.
+const LOOK: Duration = Duration::from_millis(1);
+/// Longest error of it in bytes: a pipe has room for more.
+const LONGEST_ERROR: u64 = 1 << 12;
 
 /// A program and the jail that it is executed in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,13 +55,37 @@ pub(crate) fn command(jailed: &Jailed) -> io::Result<Command> {
 pub(crate) fn empty_root_of(child: u32) -> io::Result<()> {
     let mut command = Command::new(env::current_exe()?);
     command.arg(EMPTY_ROOT).arg(child.to_string());
+    finish(&mut command, EMPTYING_LIMIT)
+}
+
+/// Runs a command that ends within `limit` and with this process, and gets nothing that is open
+/// for QEMU. Its error is what it writes.
+fn finish(command: &mut Command, limit: Duration) -> io::Result<()> {
+    keeps_only(ends_with_us(command, Signal::KILL), Vec::new());
     // A host without /dev/null is no reason to fail.
-    let done = command.stdin(Stdio::inherit()).output()?;
-    if done.status.success() {
+    let mut child = command.stderr(Stdio::piped()).spawn()?;
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if began.elapsed() >= limit {
+            child.kill()?;
+            child.wait()?;
+            return Err(io::Error::other(format!("no end within {limit:?}")));
+        }
+        thread::sleep(LOOK);
+    };
+    if status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&done.stderr);
-    Err(io::Error::other(said.trim().to_owned()))
+    let mut said = Vec::new();
+    if let Some(errors) = child.stderr.take() {
+        errors.take(LONGEST_ERROR).read_to_end(&mut said)?;
+    }
+    Err(io::Error::other(
+        String::from_utf8_lossy(&said).trim().to_owned(),
+    ))
 }
 
 /// Does what a command line made here says, and returns only if that fails or was all;
@@ -93,8 +125,38 @@ fn empty_root(child: Option<OsString>) -> io::Result<()> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::fd::AsRawFd as _;
+
+    use rustix::io::{FdFlags, fcntl_setfd};
+
     use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn what_empties_a_root_is_killed_where_it_hangs() {
+        let mut hangs = Command::new("sleep");
+        let error = finish(hangs.arg("120"), Duration::from_millis(20)).unwrap_err();
+        assert_eq!(error.to_string(), "no end within 20ms");
+    }
+
+    #[test]
+    fn what_empties_a_root_says_why_it_fails() {
+        let mut fails = Command::new("sh");
+        let error = finish(fails.args(["-c", "echo ' no' >&2; exit 1"]), LONG).unwrap_err();
+        assert_eq!(error.to_string(), "no");
+    }
+
+    #[test]
+    fn what_empties_a_root_has_no_descriptor_of_qemus() {
+        let qemus = tempfile::tempfile().unwrap();
+        fcntl_setfd(&qemus, FdFlags::empty()).unwrap();
+        let mut looks = Command::new("sh");
+        looks.args(["-c", "! [ -e /proc/self/fd/$0 ]"]);
+        finish(looks.arg(qemus.as_raw_fd().to_string()), LONG).unwrap();
+    }
 
     #[test]
     fn other_words_are_left_to_the_parser() {

@@ -14,8 +14,9 @@ use rustix::fs::statfs;
 use rustix::mount::{MountFlags, UnmountFlags, mount_remount, unmount};
 use rustix::process::{Pid, chdir};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use tare_host::child::ParentDeath;
 
-use super::{JailError, failed, failed_io};
+use super::{JailError, failed, failed_io, not_restored};
 
 /// A directory in a root that was made for a program.
 const MARK: &str = ".tare-root";
@@ -40,7 +41,11 @@ pub enum Emptied {
 /// To be called by a process with one thread, which ends then: it stays in the
 /// program's namespaces.
 pub fn empty_root_of(child: Pid) -> Result<Emptied, JailError> {
-    if !enter_namespaces_of(child).map_err(failed_io("enter"))? || !is_marked() {
+    let tie = ParentDeath::read().map_err(failed("read the end's signal"))?;
+    let entered = enter_namespaces_of(child).map_err(failed_io("enter"))?;
+    // What another user namespace grants undoes it.
+    tie.restore().map_err(not_restored)?;
+    if !entered || !is_marked() {
         return Ok(Emptied::NoRoot);
     }
     let step = "empty the root";

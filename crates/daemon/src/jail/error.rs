@@ -35,3 +35,11 @@ pub(super) fn failed(step: &'static str) -> impl FnOnce(Errno) -> JailError {
 pub(super) fn failed_io(step: &'static str) -> impl FnOnce(io::Error) -> JailError {
     move |source| JailError::Namespace { step, source }
 }
+
+/// Why the parent's end cannot end this process any more.
+pub(super) fn not_restored(errno: Errno) -> JailError {
+    match errno {
+        Errno::SRCH => JailError::ParentEnded,
+        errno => failed("restore the end's signal")(errno),
+    }
+}

@@ -44,7 +44,7 @@ pub use emptying::{Emptied, empty_root_of};
 pub use error::JailError;
 pub use program::{Accelerator, Program};
 
-use error::{failed, failed_io};
+use error::{failed, failed_io, not_restored};
 
 /// Where the new root is put together; it exists on every Linux, and only the new mount
 /// namespace sees what is mounted there.
@@ -75,10 +75,7 @@ fn enter_with(jail: &Jail, program: Option<&Program>) -> Result<(), JailError> {
             source: errno.into(),
         })?;
     }
-    tie.restore().map_err(|errno| match errno {
-        Errno::SRCH => JailError::ParentEnded,
-        errno => failed("restore the end's signal")(errno),
-    })
+    tie.restore().map_err(not_restored)
 }
 
 fn enter_namespaces(program: Option<&Program>, user: Option<&JailUser>) -> Result<(), JailError> {
