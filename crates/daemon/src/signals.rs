@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
+use tare_host::child::is_ignored;
 use vmm_sys_util::signal::{block_signal, register_signal_handler, unblock_signal};
 
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
@@ -32,14 +33,17 @@ pub fn hold_back() {
 }
 
 /// Lets the signals that ask for an end make an event readable, which is the
-/// result: the same for each call. What was held back comes now.
+/// result: the same for each call. What was held back comes now. A SIGHUP that this process was
+/// started to ignore (`nohup`) stays ignored.
 pub fn install() -> std::io::Result<BorrowedFd<'static>> {
     if EVENT.get().is_none() {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let _ = EVENT.set(event);
         for signal in SIGNALS {
-            register_signal_handler(signal, note)
-                .map_err(|error| std::io::Error::from_raw_os_error(error.errno()))?;
+            if signal != libc::SIGHUP || !is_ignored(signal) {
+                register_signal_handler(signal, note)
+                    .map_err(|error| std::io::Error::from_raw_os_error(error.errno()))?;
+            }
             unblock_signal(signal).map_err(|_| std::io::ErrorKind::InvalidInput)?;
         }
     }
@@ -61,5 +65,44 @@ extern "C" fn note(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c
     let _ = RECEIVED.compare_exchange(0, signal, Ordering::Release, Ordering::Relaxed);
     if let Some(event) = EVENT.get() {
         let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::process::Command;
+    use std::{env, thread, time};
+
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::*;
+
+    /// This test starts itself again as `nohup` would: signals are the whole process's.
+    #[test]
+    fn a_hangup_that_is_ignored_ends_no_daemon() {
+        const AGAIN: &str = "TARE_TEST_HANGUP_IS_IGNORED";
+        if env::var_os(AGAIN).is_none() {
+            let name = "signals::tests::a_hangup_that_is_ignored_ends_no_daemon";
+            let mut again = Command::new("sh");
+            again.args(["-c", "trap '' HUP; exec \"$0\" --exact \"$1\""]);
+            again.arg(env::current_exe().unwrap()).arg(name);
+            let done = again.env(AGAIN, "1").output().unwrap();
+            let said = String::from_utf8_lossy(&done.stdout);
+            assert!(done.status.success() && said.contains("1 passed"), "{said}");
+            return;
+        }
+        install().unwrap();
+        kill_process(getpid(), Signal::HUP).unwrap();
+        kill_process(getpid(), Signal::TERM).unwrap();
+        // Another thread may handle it.
+        for _ in 0..1000 {
+            if received().is_some() {
+                break;
+            }
+            thread::sleep(time::Duration::from_millis(10));
+        }
+        assert_eq!(RECEIVED.load(Ordering::Acquire), libc::SIGTERM);
+        assert!(is_ignored(libc::SIGHUP));
     }
 }

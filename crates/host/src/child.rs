@@ -1,6 +1,6 @@
 //! Child processes that end with this one, also when it is killed and cannot clean up, and
 //! child processes that outlive it and its terminal; what they get of this process's descriptors,
-//! and which signals wait for them.
+//! which signals wait for them, and which this process was started to ignore.
 //!
 //! All are system calls of the child between fork and exec, for which `std` asks for unsafe
 //! code. What needs more than a system call there (confinement) belongs to a program that
@@ -105,6 +105,18 @@ fn hold_back_ends() -> Result<(), Errno> {
         0 => Ok(()),
         _ => Err(last_error()),
     }
+}
+
+/// Whether this process ignores that signal. Whoever started it may have asked for that (`nohup`):
+/// a handler would undo it.
+pub fn is_ignored(signal: i32) -> bool {
+    let mut found = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: the action is read alone, into a structure of its type.
+    unsafe { libc::sigaction(signal, std::ptr::null(), found.as_mut_ptr()) };
+    // SAFETY: all zeros are a valid action, the default one; it stays that for a number that is
+    // not a signal.
+    let found = unsafe { found.assume_init() };
+    found.sa_sigaction == libc::SIG_IGN
 }
 
 fn last_error() -> Errno {
@@ -238,6 +250,14 @@ mod tests {
         let mask = u64::from_str_radix(said.split_whitespace().last().unwrap(), 16).unwrap();
         // HUP, INT and TERM are 1, 2 and 15.
         assert_eq!(mask & 0b100_0000_0000_0011, 0b100_0000_0000_0011, "{said}");
+    }
+
+    #[test]
+    fn a_signal_that_is_ignored_is_seen() {
+        // Rust has its programs ignore it.
+        assert!(is_ignored(libc::SIGPIPE));
+        assert!(!is_ignored(libc::SIGUSR2));
+        assert!(!is_ignored(-1));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! processes that cannot be mistaken for another one, children that end with their parent,
 //! programs on the search path, lists of CPUs, directories that may be removed, journals of
 //! changes that must be undone, words for a shell, text by others that is printed on a
-//! terminal, and network namespaces for experiments. Depends on no crate of the project.
-//! Unsafe code is in [`child`] and [`tap_namespace`] alone.
+//! terminal, and network namespaces for experiments. Depends on no crate
+//! of the project. Unsafe code is in [`child`] and [`tap_namespace`] alone.
 
 #![deny(unsafe_code)]
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tare_control::exit::ExitCode;
+use tare_host::child::is_ignored;
 
 use crate::failure::Explain;
 
@@ -42,9 +43,8 @@ impl Interruption {
     /// (`nohup`, a shell's background job) is ignored further.
     pub(crate) fn watch() -> io::Result<Self> {
         let signal = Arc::new(AtomicUsize::new(0));
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let watched = [SIGINT, SIGTERM, SIGHUP].into_iter();
-        for number in watched.filter(|number| !ignores(&status, *number)) {
+        for number in watched.filter(|number| !is_ignored(*number)) {
             let value = usize::try_from(number).unwrap_or_default();
             signal_hook::flag::register_usize(number, Arc::clone(&signal), value)?;
         }
@@ -61,24 +61,9 @@ impl Interruption {
     }
 }
 
-/// Whether a process with that `/proc/PID/status` ignores a signal.
-fn ignores(status: &str, signal: i32) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_signal_that_is_ignored_stays_so() {
-        let status = "Name:\ttare\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n";
-        assert!(ignores(status, SIGHUP));
-        assert!(!ignores(status, SIGINT) && !ignores(status, SIGTERM));
-        assert!(!ignores("", SIGHUP));
-    }
 
     #[test]
     fn a_signal_during_a_start_is_its_exit_code() {

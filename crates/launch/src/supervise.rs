@@ -28,7 +28,7 @@ use tare_control::exit::{Ended, ExitCode};
 use tare_control::rundir::RunDir;
 use tare_control::sentence::chain;
 use tare_frames::Rules;
-use tare_host::child::in_own_session;
+use tare_host::child::{in_own_session, is_ignored};
 use tare_host::process::{ProcessHandle, start_time};
 
 use crate::confined::Jailed;
@@ -248,6 +248,13 @@ fn outcome(task: &Supervised, status: ExitStatus, signal: i32) -> RunOutcome {
     }
 }
 
+/// The signals that end QEMU. A terminal that goes ends none that was started to outlive it
+/// (`nohup`).
+fn requests_to_end() -> impl Iterator<Item = i32> {
+    let signals = [SIGINT, SIGTERM, SIGHUP].into_iter();
+    signals.filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP))
+}
+
 /// QEMU's exit status and the signal that asked for the end, or 0.
 fn start_and_wait(
     task: &Supervised,
@@ -258,7 +265,7 @@ fn start_and_wait(
         program: task.qemu.program.path.clone(),
         source,
     };
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    let signals = Signals::new(requests_to_end()).map_err(failed)?;
     let handle = signals.handle();
     let (mut child, hold) = spawn(task, uplink).map_err(failed)?;
     let received = Arc::new(AtomicI32::new(0));
@@ -420,7 +427,28 @@ mod tests {
         assert_eq!(ended.signal(), Some(9));
         let mut sleeper = Command::new("sleep").arg("60").spawn().expect("a sleeper");
         let ended = end_held(&mut sleeper).expect("its end");
-        assert_eq!(ended.signal(), Some(15), "it is asked first");
+        assert_eq!(ended.signal(), Some(15), "it may end by itself");
+    }
+
+    /// This test starts itself again as `nohup` would.
+    #[test]
+    fn a_hangup_that_is_ignored_ends_no_machine() {
+        const AGAIN: &str = "TARE_TEST_HANGUP_IS_IGNORED";
+        if env::var_os(AGAIN).is_some() {
+            let signals = Signals::new(requests_to_end()).expect("the signals");
+            assert!(is_ignored(SIGHUP) && !is_ignored(SIGTERM));
+            drop(signals);
+            return;
+        }
+        let name = "supervise::tests::a_hangup_that_is_ignored_ends_no_machine";
+        let mut again = Command::new("sh");
+        again.args(["-c", "trap '' HUP; exec \"$0\" --exact \"$1\""]);
+        again
+            .arg(env::current_exe().expect("this program"))
+            .arg(name);
+        let done = again.env(AGAIN, "1").output().expect("a shell");
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{said}");
     }
 
     struct Silent;

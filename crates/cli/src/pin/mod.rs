@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tare_control::exit::ExitCode;
+use tare_host::child::is_ignored;
 use tare_pin::{Choice, Host, Pinned, Plan, Store, Target, Undone, pin as place};
 
 use crate::args::PinArgs;
@@ -96,10 +97,12 @@ fn report(undone: &Undone, name: &str) -> Outcome {
 pub(crate) struct Signal(Arc<AtomicUsize>);
 
 impl Signal {
-    /// Watches until the process ends.
+    /// Watches until the process ends. A SIGHUP that it was started to ignore (`nohup`) stays
+    /// ignored.
     pub(crate) fn watch() -> std::io::Result<Self> {
         let came = Arc::new(AtomicUsize::new(0));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let signals = [SIGINT, SIGTERM, SIGHUP].into_iter();
+        for signal in signals.filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP)) {
             let number = usize::try_from(signal).unwrap_or_default();
             signal_hook::flag::register_usize(signal, Arc::clone(&came), number)?;
         }
