@@ -37,6 +37,8 @@ const FAMILIES: &[(&str, Direction)] = &[
     ("caught_per_message", Neither),
     ("caught_share", Neither),
     ("commit_p50_us", Less),
+    ("control_loss_pct", Neither),
+    ("counted_pct", More),
     ("cpu_1rps_pct", Less),
     ("cpu_again_over_off", Neither),
     ("cpu_burst_pct", Less),
@@ -69,6 +71,7 @@ const FAMILIES: &[(&str, Direction)] = &[
     ("gain_pct", More),
     ("gbit_per_s", More),
     ("goodput", More),
+    ("guest_loss_pct", Less),
     ("guest_rss_kib", Less),
     ("halts_per_message", Less),
     ("idle_exits_per_s", Less),
@@ -157,6 +160,8 @@ const FAMILIES: &[(&str, Direction)] = &[
     ("wake_p50_us", Less),
     ("wake_poll_to_never", Neither),
     ("wake_ring_3_to_ring_0", Neither),
+    ("watch_cost_pct", Less),
+    ("watch_start_ms", Less),
     ("worst_cost", Less),
 ];
 
