@@ -86,12 +86,6 @@ impl CpuReading {
         spent
     }
 
-    /// CPU time of all its threads so far.
-    #[cfg(test)]
-    pub(crate) fn total_ns(&self) -> u64 {
-        self.threads.values().map(|thread| thread.run_ns).sum()
-    }
-
     fn add_process(&mut self, pid: u32, depth: usize) -> io::Result<()> {
         let process = line(&format!("/proc/{pid}/comm"))?;
         for entry in fs::read_dir(format!("/proc/{pid}/task"))? {

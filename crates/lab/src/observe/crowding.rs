@@ -138,7 +138,12 @@ impl Crowd {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use tare_probe::clock::thread_cpu_ns;
+
     use super::*;
+
+    /// CPU time in which the scheduler's tick charges something, whatever its rate.
+    const WORK_NS: u64 = 40_000_000;
 
     #[test]
     fn waiting_and_others_are_shares_of_what_was_wanted_and_of_all_cpus() {
@@ -165,15 +170,10 @@ mod tests {
 
     #[test]
     fn a_run_that_works_is_watched_to_its_end() {
-        let spent = || {
-            let reading = CpuReading::read(std::process::id(), &[]);
-            reading.unwrap().total_ns()
-        };
         let crowding = Crowding::begin().unwrap();
-        let (before, mut turns) = (spent(), 0u64);
-        // Until the scheduler has charged this process with something since then: other tests
-        // have spent time in it before.
-        while spent() - before < 40_000_000 {
+        // This thread's own: the process's sum falls where a thread of another test ends.
+        let (before, mut turns) = (thread_cpu_ns(), 0u64);
+        while thread_cpu_ns() - before < WORK_NS {
             turns = std::hint::black_box(turns + 1);
         }
         let crowd = crowding.end().unwrap();
