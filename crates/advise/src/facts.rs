@@ -44,7 +44,7 @@ pub struct Resources {
     pub isolated_cpus: u64,
     /// CPUs that the target may use, thousandths; the smaller of set and quota.
     pub assigned_millicpus: u64,
-    /// Its quota, thousandths of a CPU.
+    /// The smallest of its quotas, thousandths of a CPU.
     pub quota_millicpus: Option<u64>,
     /// vCPUs of a machine.
     pub vcpus: u64,
@@ -115,6 +115,19 @@ impl Disk {
     }
 }
 
+/// A CPU quota that bounds the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Quota {
+    /// CPUs, thousandths.
+    pub millicpus: u64,
+    /// Times that it was used up, within the window.
+    pub throttled: u64,
+    /// Its control group.
+    pub group: String,
+    /// The shell's line that takes it off; none if others share the group.
+    pub off: Option<String>,
+}
+
 /// Everything that rules look at.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Facts {
@@ -138,10 +151,8 @@ pub struct Facts {
     pub ready_permille: u64,
     /// Moves between CPUs, a second.
     pub migrations_per_s: u64,
-    /// Times that its quota was used up, within the window.
-    pub throttled: u64,
-    /// The shell's line that takes its quota off.
-    pub quota_off: Option<String>,
+    /// CPU quotas of its control group and of those above it, the inner ones first.
+    pub quotas: Vec<Quota>,
     /// Halts, of a machine that was observed.
     pub halting: Option<Halting>,
     /// Disks of a machine of Tare, within the window.

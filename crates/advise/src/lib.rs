@@ -15,6 +15,6 @@ mod runs;
 mod workload;
 
 pub use advice::{Advice, Change, Gain, NotApplicable, Report};
-pub use facts::{Disk, Facts, Halting, Layout, Platform, Resources, class_name};
+pub use facts::{Disk, Facts, Halting, Layout, Platform, Quota, Resources, class_name};
 pub use runs::{Figure, Runs};
 pub use workload::{Workload, workload, workloads};

@@ -6,7 +6,7 @@ use tare_policy::placement::{Class, chr_permille};
 
 use super::verdict::{Verdict, not_applicable};
 use crate::advice::{Advice, Change, Gain};
-use crate::facts::{Facts, Platform, class_name};
+use crate::facts::{Facts, Platform, Quota, class_name};
 use crate::runs::Runs;
 
 /// Slide 30, 5 to 7: the size by CHR.
@@ -101,18 +101,25 @@ pub(super) fn platform(facts: &Facts, _: &Runs) -> Verdict {
 
 /// No quota on CPUs that are its own.
 pub(super) fn quota_and_set(facts: &Facts, _: &Runs) -> Verdict {
-    let quota = facts.resources.quota_millicpus?;
+    let quota = facts.quotas.iter().min_by_key(|quota| quota.millicpus)?;
     facts.layout.is_pinned().then(|| {
+        let (what, whose) = match quota.off {
+            Some(_) => ("take the CPU quota off".to_owned(), String::new()),
+            None => (
+                "take it out of the group that has a CPU quota".to_owned(),
+                format!(", {}", shared(quota)),
+            ),
+        };
         Ok(Advice {
             rule: "no-quota-on-own-cpus",
-            what: "take the CPU quota off: its set of CPUs is the bound".to_owned(),
+            what: format!("{what}: its set of CPUs is the bound"),
             because: format!(
-                "it is pinned and has a quota of {} CPUs too",
-                quota as f64 / 1000.0
+                "it is pinned and has a quota of {} CPUs too{whose}",
+                cpus(quota)
             ),
             evidence: "since then: users' reports of throttling on CPUs that no other process uses",
             gain: Gain::Unknown,
-            command: facts.quota_off.clone(),
+            command: quota.off.clone(),
             change: Change::None,
         })
     })
@@ -120,24 +127,37 @@ pub(super) fn quota_and_set(facts: &Facts, _: &Runs) -> Verdict {
 
 /// A quota that is used up stops all threads at once.
 pub(super) fn throttled(facts: &Facts, _: &Runs) -> Verdict {
-    let quota = facts.resources.quota_millicpus?;
-    (facts.throttled > 0 && !facts.layout.is_pinned()).then(|| {
-        let last = quota.div_ceil(1000).max(1) - 1;
+    let throttled = facts.quotas.iter().filter(|quota| quota.throttled > 0);
+    let quota = throttled.max_by_key(|quota| quota.throttled)?;
+    (!facts.layout.is_pinned()).then(|| {
+        let last = quota.millicpus.div_ceil(1000).max(1) - 1;
         let pin = format!("tare pin {} --cpus 0-{last}", facts.name);
-        // A set alone leaves the quota as it is.
-        let off = facts.quota_off.as_ref();
+        let which = match quota.off {
+            Some(_) => format!("its quota of {} CPUs", cpus(quota)),
+            None => format!("{} ({} CPUs),", shared(quota), cpus(quota)),
+        };
         Ok(Advice {
             rule: "set-instead-of-quota",
             what: "bound it by a set of CPUs instead of a quota".to_owned(),
-            because: format!(
-                "its quota of {} CPUs was used up {} times",
-                quota as f64 / 1000.0,
-                facts.throttled
-            ),
+            because: format!("{which} was used up {} times", quota.throttled),
             evidence: "since then: a quota of one CPU ran 2.03 times slower than the same pinned",
-            gain: Gain::Published("up to 2.03 times"),
-            command: off.map(|off| format!("{pin} && {off}")),
+            gain: match quota.off {
+                Some(_) => Gain::Published("up to 2.03 times"),
+                // What the others take of it is not known.
+                None => Gain::Unknown,
+            },
+            // A set alone leaves the quota as it is.
+            command: quota.off.as_ref().map(|off| format!("{pin} && {off}")),
             change: Change::None,
         })
     })
+}
+
+/// A quota that is not the target's alone.
+fn shared(quota: &Quota) -> String {
+    format!("the quota of {}, which others share", quota.group)
+}
+
+fn cpus(quota: &Quota) -> f64 {
+    quota.millicpus as f64 / 1000.0
 }

@@ -1,7 +1,8 @@
 use tare_policy::placement::Class;
 
 use super::*;
-use crate::facts::{Disk, Halting, Layout, Platform, Resources};
+use crate::advice::{Advice, Gain};
+use crate::facts::{Disk, Halting, Layout, Platform, Quota, Resources};
 
 /// A container of 2 CPUs on the study's host of 112, unpinned.
 fn container() -> Facts {
@@ -132,7 +133,7 @@ fn what_came_since_applies_to_its_cases() {
             &["use-isolated-cpus"],
         ),
         (
-            with(&|f| f.resources.quota_millicpus = Some(1500)),
+            with(&|f| f.quotas = vec![quota(1500, 0, true)]),
             &["no-quota-on-own-cpus"],
         ),
         (with(&|f| f.halting = halting(10, 0, 30)), &["halt-polling"]),
@@ -151,19 +152,72 @@ fn what_came_since_applies_to_its_cases() {
     for (facts, expected) in cases {
         assert_eq!(rules(&facts), expected, "{facts:?}");
     }
-    let mut throttled = container();
-    throttled.throttled = 3;
-    throttled.resources.quota_millicpus = Some(1500);
-    throttled.quota_off = Some("echo max > /sys/fs/cgroup/a/cpu.max".to_owned());
-    let report = advise(&throttled, &Runs::default());
-    let told = report
-        .advice
-        .iter()
-        .find(|it| it.rule == "set-instead-of-quota");
-    let command = told.unwrap().command.as_deref().unwrap();
+}
+
+/// Of the group `a`, or of `slice`, which others share.
+fn quota(millicpus: u64, throttled: u64, own: bool) -> Quota {
+    let group = if own { "/cg/slice/a" } else { "/cg/slice" };
+    Quota {
+        millicpus,
+        throttled,
+        group: group.to_owned(),
+        off: own.then(|| format!("echo max > {group}/cpu.max")),
+    }
+}
+
+fn told(facts: &Facts, rule: &str) -> Advice {
+    let report = advise(facts, &Runs::default());
+    let mut told = report.advice.into_iter().filter(|it| it.rule == rule);
+    told.next().unwrap()
+}
+
+#[test]
+fn a_quota_that_others_share_is_named_and_not_taken_off() {
+    let rule = "set-instead-of-quota";
+    let mut facts = container();
+    facts.quotas = vec![quota(1500, 3, true)];
+    let own = told(&facts, rule);
+    assert_eq!(own.because, "its quota of 1.5 CPUs was used up 3 times");
+    let command = own.command.unwrap();
     assert!(
-        command.ends_with("--cpus 0-1 && echo max > /sys/fs/cgroup/a/cpu.max"),
+        command.ends_with("--cpus 0-1 && echo max > /cg/slice/a/cpu.max"),
         "{command}"
+    );
+    // Its own quota never stopped it, that of the slice did.
+    facts.quotas = vec![quota(4000, 0, true), quota(300, 9, false)];
+    let shared = told(&facts, rule);
+    assert_eq!(
+        shared.because,
+        "the quota of /cg/slice, which others share (0.3 CPUs), was used up 9 times"
+    );
+    assert_eq!((shared.command, shared.gain), (None, Gain::Unknown));
+    // The one that was used up counts, not the smallest.
+    facts.quotas = vec![quota(1500, 9, true), quota(300, 0, false)];
+    assert!(told(&facts, rule).because.starts_with("its quota of 1.5"));
+    facts.quotas = vec![quota(1500, 0, true), quota(300, 0, false)];
+    assert!(!rules(&facts).contains(&rule));
+}
+
+#[test]
+fn a_pinned_target_leaves_a_quota_that_others_share_to_them() {
+    let rule = "no-quota-on-own-cpus";
+    let mut facts = machine(Class::IoBound);
+    (facts.layout.threads, facts.layout.bound_threads) = (4, 4);
+    facts.quotas = vec![quota(4000, 0, true), quota(300, 0, false)];
+    let shared = told(&facts, rule);
+    assert_eq!(shared.command, None);
+    assert!(
+        shared
+            .because
+            .ends_with("0.3 CPUs too, the quota of /cg/slice, which others share"),
+        "{}",
+        shared.because
+    );
+    facts.quotas = vec![quota(200, 0, true), quota(300, 0, false)];
+    let own = told(&facts, rule);
+    assert_eq!(
+        own.command.as_deref(),
+        Some("echo max > /cg/slice/a/cpu.max")
     );
 }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tare_account::Account;
-use tare_advise::{Facts, Halting, Layout, Platform, Resources};
+use tare_advise::{Facts, Halting, Layout, Platform, Quota, Resources};
 use tare_host::shell::quoted;
-use tare_pin::{Host, PlanError, Target, TargetKind, affinity};
+use tare_pin::{self as pin, Host, PlanError, Target, TargetKind, affinity};
 use tare_policy::placement::{Class, CpuMask};
 use tare_probe::sched::{Cause, Observer, Times};
 use tare_probe::vm::{Monitor, Role, Vm};
@@ -35,18 +35,14 @@ pub(super) fn measure(
     }
     let mut facts = facts_of(host, name);
     facts.platform = Some(platform(target));
-    let quota = target.quota();
+    let quotas = target.quotas();
     let disks = match &target.kind {
         TargetKind::Vm(vm) => disks::Window::begin(vm),
         _ => None,
     };
     let (times, account, unavailable) = watch(target, window);
     facts.disks = disks.map(disks::Window::end).unwrap_or_default();
-    if let Some((now, then)) = target.quota().zip(quota) {
-        facts.throttled = now.throttled_periods.saturating_sub(then.throttled_periods);
-        let file = quoted(&now.file.to_string_lossy());
-        facts.quota_off = Some(format!("echo {} > {file}", now.none));
-    }
+    facts.quotas = during(&quotas, &target.quotas());
     if let Some(times) = &times {
         judge(&mut facts, times, halt(target));
     }
@@ -57,6 +53,22 @@ pub(super) fn measure(
     facts.layout = layout(target, host);
     facts.resources = resources(target, &facts);
     Ok((facts, unavailable))
+}
+
+/// Quotas with how often each was used up since `then`, and what takes it off.
+fn during(then: &[pin::Quota], now: &[pin::Quota]) -> Vec<Quota> {
+    let of = |now: &pin::Quota| {
+        let then = then.iter().find(|then| then.file == now.file);
+        let then = then.map_or(now.throttled_periods, |then| then.throttled_periods);
+        let file = quoted(&now.file.to_string_lossy());
+        Quota {
+            millicpus: now.millicpus,
+            throttled: now.throttled_periods.saturating_sub(then),
+            group: now.group.to_string_lossy().into_owned(),
+            off: now.own.then(|| format!("echo {} > {file}", now.none)),
+        }
+    };
+    now.iter().map(of).collect()
 }
 
 fn platform(target: &Target) -> Platform {
@@ -154,7 +166,7 @@ fn halting(account: &Account) -> Halting {
 }
 
 fn resources(target: &Target, facts: &Facts) -> Resources {
-    let quota_millicpus = target.quota().map(|quota| quota.millicpus);
+    let quota_millicpus = facts.quotas.iter().map(|quota| quota.millicpus).min();
     let set = target
         .tasks()
         .iter()
@@ -239,5 +251,32 @@ mod tests {
         assert_eq!(class(20, Some(Cause::Lock)), Some(Class::CpuBound));
         assert_eq!(class(400, Some(Cause::Halt)), Some(Class::CpuBound));
         assert_eq!(class(400, None), Some(Class::IoBound));
+    }
+
+    #[test]
+    fn each_quota_has_its_own_count_and_only_its_owner_takes_it_off() {
+        let quota = |group: &str, millicpus, throttled_periods| pin::Quota {
+            millicpus,
+            throttled_periods,
+            group: group.into(),
+            own: group == "/cg/slice/vm",
+            file: format!("{group}/cpu.max").into(),
+            none: "max",
+        };
+        let then = [quota("/cg/slice/vm", 4000, 5), quota("/cg/slice", 300, 7)];
+        let now = [quota("/cg/slice/vm", 4000, 5), quota("/cg/slice", 300, 47)];
+        let found = during(&then, &now);
+        let counts = found.iter().map(|it| (it.millicpus, it.throttled));
+        assert_eq!(counts.collect::<Vec<_>>(), [(4000, 0), (300, 40)]);
+        assert_eq!(
+            found[0].off.as_deref(),
+            Some("echo max > /cg/slice/vm/cpu.max")
+        );
+        assert_eq!(
+            (found[1].group.as_str(), &found[1].off),
+            ("/cg/slice", &None)
+        );
+        // What a quota counted before the target was bound by it says nothing.
+        assert_eq!(during(&[], &now)[1].throttled, 0);
     }
 }

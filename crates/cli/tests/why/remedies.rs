@@ -192,6 +192,34 @@ fn the_advice_against_a_quota_takes_it_off() {
     execute(&place, &format!("tare pin {pid} --undo"));
 }
 
+/// The advice for a process whose group holds another one leaves the group's quota.
+#[test]
+fn the_advice_against_a_shared_quota_names_the_group() {
+    let place = TestDir::new();
+    let (first, second) = (Hog::new(0), Hog::new(0));
+    let Some(quota) = Quota::new(first.pid()) else {
+        tare_vmtest::lacks("no control group for CPU time can be made here");
+        return;
+    };
+    std::fs::write(quota.0.join("cgroup.procs"), second.pid().to_string()).unwrap();
+    let pid = first.pid().to_string();
+    let mut advise = place.tare(&["advise", &pid, "--seconds", "2", "--json"]);
+    advise.env("TARE_STATE_DIR", place.path().join("state"));
+    let ended = super::support::end(advise.spawn().unwrap());
+    ended.expect(0, "facts");
+    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    // A hog is pinned.
+    let told = document[0]["advice"].as_array().unwrap().iter();
+    let mut told = told.filter(|it| it["rule"] == "no-quota-on-own-cpus");
+    let told = told.next().unwrap_or_else(|| panic!("{document}"));
+    let shared = format!("{}, which others share", quota.0.display());
+    assert!(
+        told["because"].as_str().unwrap().ends_with(&shared),
+        "{told}"
+    );
+    assert!(told["command"].is_null(), "{told}");
+}
+
 /// QEMU has no command for these: it starts with them, and the timer is gone.
 #[test]
 fn the_options_that_take_a_timer_away_do_so() {

@@ -153,6 +153,23 @@ pub(crate) fn processes(folder: &Path) -> Vec<u32> {
     pids
 }
 
+/// Whether a cgroup and all below it hold none but these processes and threads; not if one
+/// cannot be read.
+pub(crate) fn holds_only(folder: &Path, members: &[u32]) -> bool {
+    folders(folder).iter().all(|folder| {
+        // Threaded groups of version 2 refuse to list processes.
+        let files = ["cgroup.procs", "cgroup.threads"];
+        let mut read = files
+            .iter()
+            .map(|file| fs::read_to_string(folder.join(file)));
+        let text = read.find_map(Result::ok);
+        text.is_some_and(|text| {
+            let mut ids = text.lines().map(str::parse::<u32>);
+            ids.all(|id| id.is_ok_and(|id| members.contains(&id)))
+        })
+    })
+}
+
 /// A cgroup and all below it, the upper ones first.
 pub(crate) fn folders(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];

@@ -180,9 +180,28 @@ impl Target {
         }
     }
 
-    /// The CPU quota that bounds it: of its control group, or of the innermost above that.
+    /// The CPU quota that binds it first.
     pub fn quota(&self) -> Option<Quota> {
-        Quota::above(&self.cpu_group()?)
+        Quota::binding(self.quotas())
+    }
+
+    /// The CPU quotas of its control group and of those above it, the inner ones first: each
+    /// bounds it.
+    pub fn quotas(&self) -> Vec<Quota> {
+        let Some(group) = self.cpu_group() else {
+            return Vec::new();
+        };
+        Quota::all(&group, || self.members())
+    }
+
+    /// Its processes and threads now, a machine's helpers included.
+    fn members(&self) -> Vec<u32> {
+        let ids = |(task, _): (Task, Role)| [task.id.pid, task.id.tid];
+        let mut members: Vec<u32> = self.tasks().into_iter().flat_map(ids).collect();
+        if let TargetKind::Vm(vm) = &self.kind {
+            members.extend(vm::helpers_of(vm));
+        }
+        members
     }
 
     /// Its group of the `cpu` controller.

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::cgroup;
+
 /// A CPU quota, as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
@@ -10,6 +12,11 @@ pub struct Quota {
     pub millicpus: u64,
     /// Periods in which it was used up, since the group was made.
     pub throttled_periods: u64,
+    /// Its control group.
+    pub group: PathBuf,
+    /// Whether the group holds processes of the target only. Without its quota, others in
+    /// it would run without one too.
+    pub own: bool,
     /// Its file, and what takes it off.
     pub file: PathBuf,
     /// What is written there for no quota.
@@ -17,9 +24,22 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Of this group, or of the innermost above it that has one.
-    pub(super) fn above(group: &Path) -> Option<Self> {
-        group.ancestors().find_map(Self::of)
+    /// Of this group and of those above it, the inner ones first. `members` are the
+    /// target's processes and threads.
+    pub(super) fn all(group: &Path, members: impl FnOnce() -> Vec<u32>) -> Vec<Self> {
+        let mut quotas: Vec<Self> = group.ancestors().filter_map(Self::of).collect();
+        if !quotas.is_empty() {
+            let members = members();
+            for quota in &mut quotas {
+                quota.own = cgroup::holds_only(&quota.group, &members);
+            }
+        }
+        quotas
+    }
+
+    /// The one that binds first: the smallest, and the innermost of several.
+    pub(super) fn binding(quotas: Vec<Self>) -> Option<Self> {
+        quotas.into_iter().min_by_key(|quota| quota.millicpus)
     }
 
     /// Of `cpu.max`, or of `cpu.cfs_quota_us` and its period.
@@ -42,6 +62,8 @@ impl Quota {
             throttled_periods: read("cpu.stat")
                 .and_then(|stat| throttled(&stat))
                 .unwrap_or(0),
+            group: group.to_owned(),
+            own: false,
             file: group.join(name),
             none,
         })
@@ -79,18 +101,65 @@ mod tests {
         assert_eq!(millicpus(), Some(500));
     }
 
-    #[test]
-    fn the_innermost_quota_counts_and_its_file_is_known() {
+    /// `machine.slice` with 30 % of a CPU, above a group with `inner`.
+    fn nested(inner: &str) -> (tempfile::TempDir, PathBuf, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
-        let inner = dir.path().join("machine/vcpu0");
-        fs::create_dir_all(&inner).unwrap();
-        fs::write(inner.join("cpu.max"), "max 100000\n").unwrap();
-        assert_eq!(Quota::above(&inner), None);
-        let outer = dir.path().join("machine");
-        fs::write(outer.join("cpu.max"), "20000 100000\n").unwrap();
+        let (outer, own) = (
+            dir.path().join("machine.slice"),
+            dir.path().join("machine.slice/vm"),
+        );
+        fs::create_dir_all(&own).unwrap();
+        fs::write(own.join("cpu.max"), inner).unwrap();
+        fs::write(own.join("cgroup.procs"), "7\n").unwrap();
+        fs::write(outer.join("cpu.max"), "30000 100000\n").unwrap();
         fs::write(outer.join("cpu.stat"), "nr_periods 9\nnr_throttled 7\n").unwrap();
-        let quota = Quota::above(&inner).unwrap();
-        assert_eq!((quota.millicpus, quota.throttled_periods), (200, 7));
-        assert_eq!((quota.file, quota.none), (outer.join("cpu.max"), "max"));
+        fs::write(outer.join("cgroup.procs"), "").unwrap();
+        (dir, outer, own)
+    }
+
+    #[test]
+    fn the_smallest_quota_binds_wherever_it_is() {
+        let (_dir, outer, own) = nested("400000 100000\n");
+        let quotas = Quota::all(&own, || vec![7]);
+        let read = quotas.iter().map(|it| (it.millicpus, it.throttled_periods));
+        assert_eq!(read.collect::<Vec<_>>(), [(4000, 0), (300, 7)]);
+        let binding = Quota::binding(quotas).unwrap();
+        assert_eq!((&binding.group, binding.none), (&outer, "max"));
+        assert_eq!(binding.file, outer.join("cpu.max"));
+        fs::write(own.join("cpu.max"), "20000 100000\n").unwrap();
+        let binding = Quota::binding(Quota::all(&own, || vec![7])).unwrap();
+        assert_eq!((binding.millicpus, binding.group), (200, own));
+    }
+
+    #[test]
+    fn a_group_without_a_quota_has_that_of_the_one_above() {
+        let (_dir, outer, own) = nested("max 100000\n");
+        let quotas = Quota::all(&own, || vec![7]);
+        assert_eq!(quotas.len(), 1);
+        assert_eq!((quotas[0].millicpus, &quotas[0].group), (300, &outer));
+    }
+
+    #[test]
+    fn a_group_with_processes_of_others_is_not_the_targets_own() {
+        let (_dir, outer, own) = nested("400000 100000\n");
+        let owned = || {
+            let quotas = Quota::all(&own, || vec![7, 8]).into_iter();
+            quotas.map(|quota| quota.own).collect::<Vec<_>>()
+        };
+        assert_eq!(owned(), [true, true]);
+        // A second machine in the slice.
+        let other = outer.join("other");
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join("cgroup.procs"), "9\n").unwrap();
+        assert_eq!(owned(), [true, false]);
+        fs::write(own.join("cgroup.procs"), "7\n9\n").unwrap();
+        assert_eq!(owned(), [false, false]);
+        // A threaded group lists threads only; one that cannot be read may hold anything.
+        fs::remove_dir_all(&other).unwrap();
+        fs::remove_file(own.join("cgroup.procs")).unwrap();
+        fs::write(own.join("cgroup.threads"), "7\n8\n").unwrap();
+        assert_eq!(owned(), [true, true]);
+        fs::remove_file(own.join("cgroup.threads")).unwrap();
+        assert_eq!(owned(), [false, false]);
     }
 }

@@ -45,6 +45,18 @@ pub(crate) fn helpers(vms: &[&Vm], open: &HashMap<u32, Descriptors>) -> HashMap<
     found
 }
 
+/// Processes that work for this machine and for no other that is listed.
+pub fn of(vm: &Vm) -> Vec<u32> {
+    let listed = super::list().vms;
+    let others = listed.iter().filter(|other| other.pid != vm.pid);
+    let vms: Vec<&Vm> = others.chain([vm]).collect();
+    let open = vms
+        .iter()
+        .map(|vm| (vm.pid, Descriptors::of(vm.pid).unwrap_or_default()))
+        .collect();
+    helpers(&vms, &open).remove(&vm.pid).unwrap_or_default()
+}
+
 /// How machines are connected.
 #[derive(Debug, Default)]
 struct Machines {
