@@ -46,6 +46,19 @@ pub(super) struct Measured {
     pub(super) elapsed_ns: u64,
 }
 
+impl Measured {
+    /// This, and what the next look measured.
+    pub(super) fn and(self, next: Self) -> Self {
+        Self {
+            spent: RunTime {
+                ns: self.spent.ns + next.spent.ns,
+                runs: self.spent.runs + next.spent.runs,
+            },
+            elapsed_ns: self.elapsed_ns + next.elapsed_ns,
+        }
+    }
+}
+
 impl Cost {
     /// Begins to measure.
     pub(super) fn start() -> Result<Self, Unavailable> {

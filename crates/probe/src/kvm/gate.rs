@@ -87,6 +87,8 @@ pub(super) struct Gate {
     switching_ns: u64,
     /// The last burst did not come about: its programs could not be attached.
     refused: bool,
+    /// What looks measured that were too short to judge by, one after the other.
+    carried: Option<Measured>,
 }
 
 /// How a storm is sampled.
@@ -146,6 +148,7 @@ impl Gate {
             bursts: 0,
             switching_ns: 0,
             refused: false,
+            carried: None,
         }
     }
 
@@ -157,10 +160,11 @@ impl Gate {
         }];
     }
 
-    /// Whether it is not always open while the programs are attached.
+    /// Whether it is not always open while the programs are attached, and what it costs so
+    /// has been measured for long enough.
     pub(super) fn narrowed(&self) -> Narrowed {
         match (self.rhythm, self.open_ticks()) {
-            (Mode::Slices, 0..PERIOD_TICKS) => Narrowed::Yes,
+            (Mode::Slices, 0..PERIOD_TICKS) if self.carried.is_none() => Narrowed::Yes,
             _ => Narrowed::No,
         }
     }
@@ -234,15 +238,29 @@ impl Gate {
         budget: f64,
         now_ns: u64,
     ) -> Programs {
-        if measured.elapsed_ns < tick_ns() * ticks_to_judge(self.open_ticks()) {
+        let Some(measured) = self.judged_by(measured, tick_ns()) else {
             return Programs::Stay;
-        }
+        };
         if calls_share(measured) > self.closed_share {
             // What was open until now was the first burst.
             return self.after_burst(object, measured, budget, now_ns);
         }
         let open_ticks = affordable(budget, self.open_ticks(), measured);
         self.open_for(object, open_ticks, now_ns)
+    }
+
+    /// What to judge by, once enough ticks were measured: with long ticks one look is too
+    /// short, and the next ones are added.
+    fn judged_by(&mut self, look: Measured, tick_ns: u64) -> Option<Measured> {
+        let measured = self
+            .carried
+            .take()
+            .map_or(look, |carried| carried.and(look));
+        if measured.elapsed_ns >= tick_ns * ticks_to_judge(self.open_ticks()) {
+            return Some(measured);
+        }
+        self.carried = Some(measured);
+        None
     }
 
     fn open_for(&mut self, object: &mut Object, open_ticks: u64, now_ns: u64) -> Programs {
@@ -330,6 +348,7 @@ impl Gate {
     }
 
     fn stretch(&mut self, from_ns: u64, open_ticks: u64) {
+        self.carried = None;
         self.stretches.push(Stretch {
             from_ns,
             open_ticks,
@@ -569,6 +588,29 @@ mod tests {
             gate.next_after_burst(near, BUDGET),
             Next::Slices { .. }
         ));
+    }
+
+    #[test]
+    fn looks_that_are_shorter_than_a_period_are_judged_together() {
+        const TICK_NS: u64 = 10_000_000; // HZ=100
+        let look = |ms: u64| Measured {
+            elapsed_ns: ms * 1_000_000,
+            ..second_of(ms, PERIOD_TICKS)
+        };
+        let mut gate = Gate::new(Limits::default());
+        assert_eq!(gate.judged_by(look(25), TICK_NS), None);
+        assert_eq!(gate.judged_by(look(25), TICK_NS), Some(look(50)));
+        gate.stretch(0, 8);
+        assert_eq!(gate.narrowed(), Narrowed::Yes);
+        assert_eq!(gate.judged_by(look(250), TICK_NS), None);
+        // The meter stays on until then.
+        assert_eq!(gate.narrowed(), Narrowed::No);
+        assert_eq!(gate.judged_by(look(250), TICK_NS), Some(look(500)));
+        assert_eq!(gate.narrowed(), Narrowed::Yes);
+        // What another opening cost says nothing of this one.
+        assert_eq!(gate.judged_by(look(250), TICK_NS), None);
+        gate.stretch(0, 4);
+        assert_eq!(gate.judged_by(look(250), TICK_NS), None);
     }
 
     #[test]
