@@ -21,6 +21,8 @@ pub(crate) struct Attribution {
     pub sources: BTreeMap<Source, f64>,
     /// Exits that no interrupt explains.
     pub exits: BTreeMap<Exit, f64>,
+    /// The same by their prices alone, whatever time there was.
+    pub priced: BTreeMap<Exit, f64>,
     /// The guest's own code, by vCPU.
     pub guest: Vec<(u32, f64)>,
     /// Not divided, since events were not counted.
@@ -78,7 +80,10 @@ impl Attribution {
             };
             match item {
                 Item::Interrupt(source) => *self.sources.entry(source).or_default() += share,
-                Item::Exit(exit) => *self.exits.entry(exit).or_default() += share,
+                Item::Exit(exit) => {
+                    *self.exits.entry(exit).or_default() += share;
+                    *self.priced.entry(exit).or_default() += cost;
+                }
             }
         }
         self.guest.push((vcpu.index, (left - paid).max(0.0)));

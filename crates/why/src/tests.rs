@@ -324,9 +324,58 @@ fn exits_cost_what_was_measured_on_that_kind_of_kvm_and_the_evidence_says_so() {
     let evidence = exits.evidence.join("; ");
     assert!((exits.share - 0.1).abs() < 1e-9, "{exits:?}");
     assert!(
-        evidence.contains("its share is 10,000 ns for each"),
+        evidence
+            .ends_with("its share is 10,000 ns for each: the vCPU's time is less than all prices"),
         "{evidence}"
     );
+}
+
+/// The evidence of what exits are charged with, if it is not their price.
+fn charged(load: &Load) -> Option<String> {
+    let findings = diagnose(load, None).findings.into_iter();
+    let mut exits = findings.filter(|found| found.cause == Cause::Exits);
+    let evidence = exits.next().unwrap().evidence.into_iter();
+    let mut charged = evidence.filter(|line| line.starts_with("its share is"));
+    charged.next()
+}
+
+#[test]
+fn exits_within_wake_ups_are_the_reason_where_each_has_less_than_its_price() {
+    // Of 0.5 of a core the wake-ups have 0.3: 100 a second of 3 ms.
+    let mut load = woken(idle(), Source::Device, 100.0, 0.5);
+    let awake = Awake {
+        hz: 100.0,
+        share: 0.3,
+    };
+    load.vcpus[0].awake = [(Source::Device, awake)].into();
+    load.vcpus[0].exits = [(Exit::Cpuid, 10_000.0)].into();
+    assert_eq!(
+        charged(&load).unwrap(),
+        "its share is 1,600 ns for each: 60 % of them are in time charged to wake-ups"
+    );
+}
+
+#[test]
+fn on_hardware_the_kernels_clocks_are_the_reason_where_each_has_another_price() {
+    let mut load = idle();
+    load.execution = Execution::Hardware;
+    load.vcpus[0].cpu = 0.5;
+    load.vcpus[0].exits = [(Exit::Cpuid, 100_000.0)].into();
+    let mut with_guest = |guest| {
+        load.vcpus[0].guest = Some(guest);
+        charged(&load)
+    };
+    assert_eq!(
+        with_guest(0.3).unwrap(),
+        "its share is 2,000 ns for each: the kernel's clocks show more time outside the guest \
+         than all prices"
+    );
+    assert_eq!(
+        with_guest(0.48).unwrap(),
+        "its share is 200 ns for each: the kernel's clocks show less time outside the guest \
+         than all prices"
+    );
+    assert_eq!(with_guest(0.43), None);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Exits of one kind that no interrupt explains.
 
+use std::collections::BTreeMap;
+
 use tare_account::Device;
 
 use super::explained::finding;
@@ -9,11 +11,14 @@ use crate::exit::Exit;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::Load;
 use crate::price::Prices;
-use crate::text::{rate, thousands};
+use crate::text::{percent, rate, thousands};
 
 const NS_IN_S: f64 = 1e9;
 /// Part by which a share may differ from rate times price without a word about it.
 const DIFFERS: f64 = 0.25;
+/// Part from which one of the causes of such a difference is named: together two lesser ones
+/// do not make it.
+const PLAYS_A_PART: f64 = DIFFERS / 2.0;
 /// Kinds that get a sentence of their own.
 const KINDS: usize = 3;
 
@@ -23,11 +28,17 @@ pub(super) fn findings(load: &Load, time: &Attribution, prices: &Prices<'_>) -> 
     largest
         .into_iter()
         .take(KINDS)
-        .map(|(exit, share)| of_kind(load, exit, *share, prices))
+        .map(|(exit, share)| of_kind(load, exit, *share, time, prices))
         .collect()
 }
 
-fn of_kind(load: &Load, exit: &Exit, share: f64, prices: &Prices<'_>) -> Finding {
+fn of_kind(
+    load: &Load,
+    exit: &Exit,
+    share: f64,
+    time: &Attribution,
+    prices: &Prices<'_>,
+) -> Finding {
     let hz = load.exits(|other| other == exit);
     let what = format!("VM exits: {}, {}", exit.name(), rate(hz));
     let parts = Breakdown {
@@ -49,20 +60,41 @@ fn of_kind(load: &Load, exit: &Exit, share: f64, prices: &Prices<'_>) -> Finding
     } else {
         format!("about {ns} ns each, by a built-in estimate")
     });
-    found.evidence.extend(charged(share, hz, price.ns));
+    found.evidence.extend(charged(load, exit, time, price.ns));
     found.remedies = advice::exits(exit, load);
     found
 }
 
-/// What each is charged with, where that is not its price: the vCPU's time was less than all
-/// prices together, or more where KVM emulates and exits explain most of it.
-fn charged(share: f64, hz: f64, price_ns: f64) -> Option<String> {
-    let ns = share / hz * NS_IN_S;
-    let differs = ns.is_finite() && (ns / price_ns - 1.0).abs() > DIFFERS;
+/// What each is charged with, where that is not its price, and why.
+fn charged(load: &Load, exit: &Exit, time: &Attribution, price_ns: f64) -> Option<String> {
+    let of = |shares: &BTreeMap<Exit, f64>| shares.get(exit).copied().unwrap_or(0.0);
+    let hz = load.exits(|other| other == exit);
+    let (share, priced) = (of(&time.exits), of(&time.priced));
+    let (all, ns) = (hz * price_ns / NS_IN_S, share / hz * NS_IN_S);
+    let differs = ns.is_finite() && (share / all - 1.0).abs() > DIFFERS;
     differs.then(|| {
+        let awake = 1.0 - priced / all;
+        let awake = (awake > PLAYS_A_PART)
+            .then(|| format!("{} of them are in time charged to wake-ups", percent(awake)));
+        let paid = share / priced - 1.0;
+        let paid = (paid.abs() > PLAYS_A_PART).then(|| paying(load, exit, paid > 0.0).to_owned());
+        let causes: Vec<String> = awake.into_iter().chain(paid).collect();
         format!(
-            "its share is {} ns for each, as the vCPU's time allows",
-            thousands(ns.round() as u64)
+            "its share is {} ns for each: {}",
+            thousands(ns.round() as u64),
+            causes.join(", and ")
         )
     })
+}
+
+/// Why exits are charged with more time than their prices, or less.
+fn paying(load: &Load, exit: &Exit, is_more: bool) -> &'static str {
+    let mut vcpus = load.vcpus.iter();
+    let clocked = vcpus.any(|vcpu| vcpu.guest.is_some() && vcpu.exits.contains_key(exit));
+    match (clocked, is_more) {
+        (true, true) => "the kernel's clocks show more time outside the guest than all prices",
+        (true, false) => "the kernel's clocks show less time outside the guest than all prices",
+        (false, true) => "exits explain most of the vCPU's time and are charged with all of it",
+        (false, false) => "the vCPU's time is less than all prices",
+    }
 }
