@@ -144,8 +144,15 @@ impl Observer {
             .into_iter()
             .partition(|watched| vms.iter().any(|vm| same(vm, &watched.vm)));
         self.watched = kept;
-        for watched in gone {
-            self.forget(&watched);
+        for watched in &gone {
+            self.forget(watched);
+        }
+        if let (Some(object), false) = (&mut self.object, gone.is_empty()) {
+            // There may be room now.
+            let unowned = self.watched.iter_mut();
+            for watched in unowned.filter(|watched| watched.unowned.is_some()) {
+                watched.own_tasks(object);
+            }
         }
         self.join(vms);
     }
@@ -247,6 +254,9 @@ impl Observer {
                 .unavailable
                 .splice(0..0, self.unavailable.iter().cloned());
             account.unavailable.extend(lost.clone());
+            if self.threads == Reader::Tasks {
+                account.unavailable.extend(watched.unowned.clone());
+            }
             accounts.push(account);
             watched.begin(&mut self.groups, &interfaces);
         }
@@ -288,7 +298,7 @@ impl Observer {
         let mut tasks = tasks.unwrap_or_default();
         for watched in &mut self.watched[first..] {
             match (&mut self.object, self.threads) {
-                (Some(object), Reader::Tasks) if watched.fits => {
+                (Some(object), Reader::Tasks) if watched.unowned.is_none() => {
                     let own = tasks.remove(&watched.vm.pid).unwrap_or_default();
                     watched.take(&own, object, depth);
                 }
@@ -301,19 +311,10 @@ impl Observer {
     fn begin_with(&mut self, new: Vec<Watched>) {
         let first = self.watched.len();
         self.watched.extend(new);
-        let mut unowned = 0;
         if let Some(object) = &mut self.object {
             for watched in &mut self.watched[first..] {
-                unowned += usize::from(!watched.own_tasks(object));
+                watched.own_tasks(object);
             }
-        }
-        if unowned > 0 && self.threads == Reader::Tasks {
-            let why = format!(
-                "no room for the processes of {unowned} machine{}: files of their threads are read",
-                if unowned == 1 { "" } else { "s" }
-            );
-            let full = Unavailable::named(Source::Bpf, tasks::OWNERS, why);
-            self.unavailable.push(full);
         }
         self.read(first, Depth::Whole);
         self.groups.turn();

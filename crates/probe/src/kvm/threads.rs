@@ -247,10 +247,9 @@ impl Reading {
 
     /// Moves between CPUs since `before`.
     pub(super) fn migrations_since(&self, before: &Self) -> Option<u64> {
-        Some(
-            self.migrations?
-                .saturating_sub(before.migrations.unwrap_or(0)),
-        )
+        let is_new = before.comm.is_empty();
+        let then = before.migrations.or(is_new.then_some(0))?;
+        Some(self.migrations?.saturating_sub(then))
     }
 }
 
@@ -339,6 +338,15 @@ mod tests {
         };
         assert_eq!(reading.resources(&unread).read_bytes, None);
         assert_eq!(unread.resources(&reading).read_bytes, None);
+        // So are moves: a task counts them where the files do not.
+        let counts = |migrations| Reading {
+            migrations,
+            ..reading.clone()
+        };
+        let moved = |then| counts(Some(900)).migrations_since(&counts(then));
+        assert_eq!((moved(Some(899)), moved(None)), (Some(1), None));
+        let new = Reading::default();
+        assert_eq!(counts(Some(900)).migrations_since(&new), Some(900));
     }
 
     #[test]

@@ -43,8 +43,8 @@ pub(super) struct Watched {
     /// When its process started, as the kernel's tasks say.
     started_ns: Option<u64>,
     ended: bool,
-    /// Whether the kernel's tasks of its processes can be read, or only their files.
-    pub(super) fits: bool,
+    /// Why the kernel's tasks of its processes cannot be read, but their files only.
+    pub(super) unowned: Option<Unavailable>,
     /// Threads that the last reading did not find.
     gone: BTreeSet<u32>,
     /// Threads that the BPF programs know by name.
@@ -69,7 +69,7 @@ impl Watched {
             after: Threads::default(),
             started_ns: None,
             ended: false,
-            fits: true,
+            unowned: None,
             gone: BTreeSet::new(),
             named: BTreeSet::new(),
             nameless: BTreeMap::new(),
@@ -85,15 +85,21 @@ impl Watched {
         self.ended || !vm::lives(&self.vm)
     }
 
-    /// Has the tasks of its processes read from now on; whether there is room for all.
-    pub(super) fn own_tasks(&mut self, object: &mut Object) -> bool {
+    /// Has the tasks of its processes read from now on, if there is room for all.
+    pub(super) fn own_tasks(&mut self, object: &mut Object) {
         let processes: Vec<u32> = self.processes().collect();
-        let own = |process| tasks::own_by(object, process, self.vm.pid).is_ok();
-        self.fits = processes.iter().copied().all(own);
-        if !self.fits {
+        let mut own = processes.iter();
+        let refused = own.find_map(|process| tasks::own_by(object, *process, self.vm.pid).err());
+        if refused.is_some() {
             tasks::disown(object, processes.into_iter());
         }
-        self.fits
+        self.unowned = refused.map(|refused| {
+            let why = format!(
+                "a process of the machine's was not added ({}): files of its threads are read",
+                refused.why
+            );
+            Unavailable { why, ..refused }
+        });
     }
 
     /// The processes whose tasks are this machine's.
