@@ -14,6 +14,8 @@ mod hanging;
 mod kinds;
 #[path = "blk/linux.rs"]
 mod linux;
+#[path = "blk/queues.rs"]
+mod queues;
 #[path = "blk/rounds.rs"]
 mod rounds;
 #[path = "blk/several.rs"]

@@ -46,12 +46,14 @@ impl VirtioBlk {
             setup::config(&transport, features, thread::cores()).map_err(OpenError::Setup)?;
         let (indirect, event_idx) = (has(features::INDIRECT), has(features::EVENT_IDX));
         let mut lanes: Vec<&'static Lane> = Vec::new();
+        let mut depth = 0;
         for index in 0..config.queues {
             // Handlers live forever, and so do disks.
             let lane: &'static Lane = Box::leak(Box::default());
             let handler = Box::leak(Box::new(move || lane.interrupted()));
             transport.on_interrupt_at(index as u16, index, handler);
             let ring = Ring::new(&mut transport, index as u16, indirect, event_idx)?;
+            depth += ring.depth(indirect);
             let _ = lane.ring.set(IrqLock::new(ring));
             lanes.push(lane);
         }
@@ -64,7 +66,7 @@ impl VirtioBlk {
                 discard_sectors: config.discard_sectors,
                 zero_sectors: config.zero_sectors,
                 request_bytes: config.request_bytes,
-                depth: Ring::depth(indirect) * lanes.len(),
+                depth,
                 queues: lanes.len(),
             },
             lanes,

@@ -10,14 +10,14 @@ use core::sync::atomic::{AtomicBool, Ordering, fence};
 
 use tare_hal::virtio::{Dma, Transport};
 use virtio_drivers::queue::VirtQueue;
+use virtio_drivers::transport::Transport as _;
 
 use super::header::{self, LEN};
 use super::setup::OpenError;
+use super::size::Size;
 use crate::block::BlockError;
 use crate::thread::Thread;
 
-/// Entries of a queue.
-pub(super) const QUEUE: usize = 256;
 /// Descriptors of a request that has data.
 const DESCRIPTORS: usize = 3;
 
@@ -52,9 +52,90 @@ struct Flight {
     thread: Thread,
 }
 
+/// What a ring does with its queue, whose size is part of its type.
+trait Queue: Send {
+    /// Its descriptors.
+    fn size(&self) -> usize;
+
+    /// See [`VirtQueue::available_desc`].
+    fn available(&self) -> usize;
+
+    /// See [`VirtQueue::add`].
+    ///
+    /// # Safety
+    /// The buffers stay valid and nothing else uses them until `pop_used` has
+    /// returned the token.
+    unsafe fn add<'a, 'b>(
+        &mut self,
+        inputs: &'a [&'b [u8]],
+        outputs: &'a mut [&'b mut [u8]],
+    ) -> virtio_drivers::Result<u16>;
+
+    /// See [`VirtQueue::should_notify`].
+    fn should_notify(&self) -> bool;
+
+    /// See [`VirtQueue::can_pop`].
+    fn can_pop(&self) -> bool;
+
+    /// See [`VirtQueue::peek_used`].
+    fn peek_used(&self) -> Option<u16>;
+
+    /// See [`VirtQueue::pop_used`].
+    ///
+    /// # Safety
+    /// The buffers are those that were added under `token`.
+    unsafe fn pop_used<'a>(
+        &mut self,
+        token: u16,
+        inputs: &'a [&'a [u8]],
+        outputs: &'a mut [&'a mut [u8]],
+    ) -> virtio_drivers::Result<u32>;
+}
+
+impl<const SIZE: usize> Queue for VirtQueue<Dma, SIZE> {
+    fn size(&self) -> usize {
+        SIZE
+    }
+
+    fn available(&self) -> usize {
+        self.available_desc()
+    }
+
+    unsafe fn add<'a, 'b>(
+        &mut self,
+        inputs: &'a [&'b [u8]],
+        outputs: &'a mut [&'b mut [u8]],
+    ) -> virtio_drivers::Result<u16> {
+        // SAFETY: the caller promises what the queue's method wants.
+        unsafe { VirtQueue::add(self, inputs, outputs) }
+    }
+
+    fn should_notify(&self) -> bool {
+        VirtQueue::should_notify(self)
+    }
+
+    fn can_pop(&self) -> bool {
+        VirtQueue::can_pop(self)
+    }
+
+    fn peek_used(&self) -> Option<u16> {
+        VirtQueue::peek_used(self)
+    }
+
+    unsafe fn pop_used<'a>(
+        &mut self,
+        token: u16,
+        inputs: &'a [&'a [u8]],
+        outputs: &'a mut [&'a mut [u8]],
+    ) -> virtio_drivers::Result<u32> {
+        // SAFETY: the caller promises what the queue's method wants.
+        unsafe { VirtQueue::pop_used(self, token, inputs, outputs) }
+    }
+}
+
 /// A queue. Its lock keeps interrupts off: the handler takes completions.
 pub(super) struct Ring {
-    queue: Box<VirtQueue<Dma, QUEUE>>,
+    queue: Box<dyn Queue>,
     /// By the token of their first descriptor.
     flights: Vec<Option<Flight>>,
     #[allow(clippy::vec_box)] // the device gets their addresses
@@ -95,11 +176,13 @@ impl Ring {
         indirect: bool,
         event_idx: bool,
     ) -> Result<Self, OpenError> {
-        let queue = VirtQueue::new(transport, index, indirect, event_idx);
+        let queue = open(transport, index, indirect, event_idx);
+        let queue = queue.map_err(OpenError::Setup)?;
+        let size = queue.size();
         Ok(Self {
-            queue: Box::new(queue.map_err(OpenError::Setup)?),
-            flights: (0..QUEUE).map(|_| None).collect(),
-            spare: Vec::with_capacity(QUEUE),
+            queue,
+            flights: (0..size).map(|_| None).collect(),
+            spare: Vec::with_capacity(size),
             waiting: VecDeque::new(),
             broken: false,
             completions: 0,
@@ -110,8 +193,9 @@ impl Ring {
     }
 
     /// Most requests in flight.
-    pub(super) const fn depth(indirect: bool) -> usize {
-        if indirect { QUEUE } else { QUEUE / DESCRIPTORS }
+    pub(super) fn depth(&self, indirect: bool) -> usize {
+        let size = self.queue.size();
+        if indirect { size } else { size / DESCRIPTORS }
     }
 
     /// Puts a request into the queue; `thread` is woken when it has completed.
@@ -129,7 +213,7 @@ impl Ring {
         if self.broken {
             return Err(NotAdded::Broken);
         }
-        if self.queue.available_desc() < DESCRIPTORS {
+        if self.queue.available() < DESCRIPTORS {
             return Err(NotAdded::Full);
         }
         let frame = Frame {
@@ -274,4 +358,31 @@ fn wake(completion: NonNull<Completion>, thread: Thread, result: Result<(), Bloc
     completion.result.set(result);
     completion.done.store(true, Ordering::Release);
     thread.unpark();
+}
+
+/// Sets queue `index` up, as long as the device takes it.
+fn open(
+    transport: &mut Transport,
+    index: u16,
+    indirect: bool,
+    event_idx: bool,
+) -> virtio_drivers::Result<Box<dyn Queue>> {
+    let most = transport.max_queue_size(index);
+    let size = Size::within(most).ok_or(virtio_drivers::Error::InvalidParam)?;
+    Ok(match size {
+        Size::Whole => sized::<256>(transport, index, indirect, event_idx)?,
+        Size::Half => sized::<128>(transport, index, indirect, event_idx)?,
+        Size::Short => sized::<32>(transport, index, indirect, event_idx)?,
+        Size::Single => sized::<4>(transport, index, indirect, event_idx)?,
+    })
+}
+
+fn sized<const SIZE: usize>(
+    transport: &mut Transport,
+    index: u16,
+    indirect: bool,
+    event_idx: bool,
+) -> virtio_drivers::Result<Box<dyn Queue>> {
+    let queue = VirtQueue::<Dma, SIZE>::new(transport, index, indirect, event_idx)?;
+    Ok(Box::new(queue))
 }
