@@ -30,6 +30,9 @@ const NEW_LOAD_EPOCHS: u32 = 2;
 const BOLD_EPOCHS: u32 = 256;
 /// Epochs before bold holds are tried again, at first and at most.
 const CAREFUL_EPOCHS: (u32, u32) = (128, 1024);
+/// A few commands more or less in flight do not begin careful holds anew: where few are in flight an
+/// eighth is none.
+const CAREFUL_DEPTHS: u32 = 2;
 /// Most epochs without holds after a window whose holds ended by deadlines.
 const LONGEST_PAUSE: u32 = 64;
 
@@ -174,10 +177,17 @@ impl Trial {
                     self.enter(Phase::Careful, self.bold_after);
                 }
             }
-            Phase::Settling | Phase::Bold if self.has_another_depth(cif) => self.begin_anew(),
-            // Latencies of another depth are no cost of holds.
-            Phase::Careful if self.base.is_regular() && self.has_another_depth(cif) => {
-                self.begin_anew();
+            Phase::Settling | Phase::Bold if self.has_another_depth(cif, 0) => self.begin_anew(),
+            // Latencies of another depth are no cost of holds; holds that expire save nothing
+            // at any depth.
+            Phase::Careful
+                if self.base.is_regular() && self.has_another_depth(cif, CAREFUL_DEPTHS) =>
+            {
+                if self.window.ends_by_deadlines() {
+                    self.pause();
+                } else {
+                    self.begin_anew();
+                }
             }
             Phase::Settling if rounds >= SETTLING_ROUNDS => self.enter(Phase::Bold, BOLD_EPOCHS),
             Phase::Bold if rounds >= ROUNDS => self.judge_bold(),
@@ -197,9 +207,10 @@ impl Trial {
         self.enter(Phase::Plain, NEW_LOAD_EPOCHS);
     }
 
-    /// Whether what is in flight is no longer what it was without holds.
-    fn has_another_depth(&self, cif: u32) -> bool {
-        self.base.cif.abs_diff(cif) > self.base.cif / 8
+    /// Whether what is in flight is no longer what it was without holds: by more than `least` and
+    /// an eighth.
+    fn has_another_depth(&self, cif: u32, least: u32) -> bool {
+        self.base.cif.abs_diff(cif) > (self.base.cif / 8).max(least)
     }
 
     /// Whether latencies in this window are what they are without holds.
@@ -238,14 +249,19 @@ impl Trial {
         // Of irregular latencies a window says too little.
         let costs = self.base.is_regular() && !self.latency_is_free();
         if costs || self.window.ends_by_deadlines() {
-            self.last_pause = (self.last_pause * 2).clamp(1, LONGEST_PAUSE);
-            self.enter(Phase::Paused, self.last_pause);
+            self.pause();
         } else if self.left == 0 {
             self.enter(Phase::Plain, 0);
         } else {
             self.last_pause /= 2;
             self.window = Window::default();
         }
+    }
+
+    /// Each pause is twice as long as the last.
+    fn pause(&mut self) {
+        self.last_pause = (self.last_pause * 2).clamp(1, LONGEST_PAUSE);
+        self.enter(Phase::Paused, self.last_pause);
     }
 
     fn enter(&mut self, phase: Phase, epochs: u32) {
@@ -316,15 +332,41 @@ mod tests {
     /// A disk that serves one request at a time: twice the depth is twice the latency.
     #[test]
     fn a_deeper_load_is_compared_with_itself() {
-        let mut trial = Trial::default();
-        play(&mut trial, 10, 8, 100_000);
-        // Bold holds were tried and failed.
-        trial.back_off();
-        trial.enter(Phase::Careful, trial.bold_after);
+        let mut trial = careful(8);
         assert_eq!(play(&mut trial, 8, 8, 100_000), 0, "holds cost nothing");
         let plain = play(&mut trial, 40, 16, 200_000);
         assert!((1..=NEW_LOAD_EPOCHS + 2).contains(&plain), "{plain} epochs");
         assert_eq!(trial.last_pause, 0, "the depth was taken for a cost");
         assert_eq!((trial.base.cif, trial.base.mean_ns), (16, 200_000));
+    }
+    /// Careful holds at `cif` requests in flight, since bold ones were tried and failed.
+    fn careful(cif: u32) -> Trial {
+        let mut trial = Trial::default();
+        play(&mut trial, 10, cif, 100_000);
+        trial.back_off();
+        trial.enter(Phase::Careful, trial.bold_after);
+        trial
+    }
+
+    #[test]
+    fn one_request_more_or_less_does_not_end_careful_holds() {
+        let mut trial = careful(5);
+        let plain: u32 = (0..50)
+            .map(|_| play(&mut trial, 1, 6, 100_000) + play(&mut trial, 1, 5, 100_000))
+            .sum();
+        assert_eq!(plain, 0, "epochs without holds");
+    }
+
+    #[test]
+    fn holds_that_expire_pause_where_the_depth_alternates() {
+        let mut trial = careful(8);
+        for epoch in 0..40 {
+            let cif = if epoch % 2 == 0 { 16 } else { 8 };
+            for _ in 0..100 {
+                trial.released(1, 1_000, true);
+            }
+            play(&mut trial, 1, cif, 100_000);
+        }
+        assert!(trial.last_pause > 1, "{trial:?}");
     }
 }
