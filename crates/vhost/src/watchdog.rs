@@ -10,12 +10,15 @@ use crate::activation::Supervisor;
 /// something has until the next look.
 ///
 /// After a report the next is due when half of the supervisor's time is over. One that cannot be
-/// made then is tried again after a quarter: a thread that is late by less than half of the time,
-/// or a supervisor that has no room for the message, costs nothing.
+/// made then is tried again after a sixteenth, and again: a thread that is late by less than 7
+/// sixteenths of the time, or a supervisor that has no room for the message, costs nothing.
 pub(crate) struct Watchdog {
     supervisor: Supervisor,
     next: Instant,
 }
+
+/// How many retries the supervisor's time has room for.
+const RETRIES: u32 = 16;
 
 /// An I/O thread, as the watchdog sees it.
 #[derive(Clone, Copy)]
@@ -58,7 +61,7 @@ impl Watchdog {
         }
         let answered = |it: Turns<'_>| it.answered.load(Ordering::Relaxed);
         if !threads.clone().all(answered) || self.supervisor.alive().is_err() {
-            self.next = now + given / 4;
+            self.next = now + given / RETRIES;
             return;
         }
         self.next = now + given / 2;
@@ -106,24 +109,31 @@ mod tests {
             "the thread has to answer"
         );
         assert_eq!(watchdog.left(at(0)), Some(GIVEN / 2));
-        // The thread is in the middle of something for 5 of the 8 seconds.
-        watchdog.look(at(4), thread());
-        assert!(!heard());
-        assert_eq!(watchdog.left(at(4)), Some(GIVEN / 4));
+        // The thread is in the middle of something for 7 of the 8 seconds.
+        let mut now = at(4);
+        while now < at(7) {
+            watchdog.look(now, thread());
+            assert!(!heard());
+            let left = watchdog.left(now).unwrap();
+            assert_eq!(left, GIVEN / 16);
+            now += left;
+        }
         answered.store(true, Ordering::Relaxed);
-        watchdog.look(at(6), thread());
-        assert!(heard());
+        watchdog.look(now, thread());
+        assert!(now < at(8) && heard());
         // The supervisor has no room when it is time.
         answered.store(true, Ordering::Relaxed);
         ours.set_nonblocking(true).unwrap();
         while ours.send(b"x").is_ok() {}
-        watchdog.look(at(10), thread());
-        assert_eq!(watchdog.left(at(10)), Some(GIVEN / 4));
+        let due = now + GIVEN / 2;
+        watchdog.look(due, thread());
+        let retry = due + GIVEN / 16;
+        assert_eq!(watchdog.left(due), Some(retry - due));
         assert!(answered.load(Ordering::Relaxed));
         while theirs.recv(&mut [0; 16]).is_ok() {}
-        watchdog.look(at(12), thread());
+        watchdog.look(retry, thread());
         let mut text = [0; 16];
         assert_eq!(theirs.recv(&mut text).unwrap(), b"WATCHDOG=1".len());
-        assert_eq!(watchdog.left(at(12)), Some(GIVEN / 2));
+        assert_eq!(watchdog.left(retry), Some(GIVEN / 2));
     }
 }
