@@ -2,10 +2,13 @@
 //!
 //! The file is extended by fallocate(2) of its last sector, through a ring that can do nothing
 //! else: what lies between stays a hole, bytes that are there already stay, a full file
-//! system says so, and a file system that hangs makes nobody wait for longer than
-//! [`TIMEOUT`]. A block device, and a file that its owner has extended, are measured by what
+//! system says so, and a file system that hangs costs the caller [`TIMEOUT`] at most, for all
+//! steps together. A block device, and a file that its owner has extended, are measured by what
 //! the kernel knows of them. Of a file on FUSE or the network it may know an old length,
-//! and may wait for a server to learn another: there, a second ring asks ([`measure`](super::measure)).
+//! and may wait for a server to learn another: there, a second ring asks
+//! ([`measure`](super::measure)). The ring also asks on file systems that are neither known to be local nor
+//! known to have a server. Without io_uring those are measured by lseek(2), as
+//! they keep the length in the kernel; the ones with a server then take no new size.
 //!
 //! Called on the main thread; the device learns the result by
 //! [`Blk::set_bytes`](super::Blk::set_bytes). A disk never becomes shorter: what its last
@@ -25,10 +28,10 @@ use rustix::io::Errno;
 use super::disk::BlockSize;
 use super::io_engine::{Finished, IoEngine as _, Operation};
 use super::measure::Measurement;
-use super::raw_io::{Buffers, Ring, device_bytes, is_local};
+use super::raw_io::{Buffers, LengthKeeper, Ring, device_bytes, length_keeper};
 use super::{Disk, SECTOR_BYTES};
 
-/// How long the file system gets.
+/// How long the file system gets for a new size: to say how long the file is, and to extend it.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// The one token of the ring.
 const TOKEN: usize = 0;
@@ -67,7 +70,13 @@ pub enum GrowthError {
     /// The file system does not know fallocate(2).
     #[error("its file system cannot extend it: run `truncate -s` on it, then set the size again")]
     Unsupported,
-    /// The file system has not answered, or still works on the call before.
+    /// The file system has not said how long the file is. Nothing was begun.
+    #[error(
+        "its file system did not answer within 1 s how long its file is: the disk and its file \
+         keep their size; set the size again later"
+    )]
+    MeasurementTimeout,
+    /// The file system has not extended the file, or still works on the call before.
     #[error(
         "its file system did not answer within 1 s: the disk keeps its size, although its file \
          may still become longer; set the size again later"
@@ -102,28 +111,38 @@ enum StorageKind {
     Device,
     /// The kernel knows its length.
     Local,
+    /// The kernel keeps its length, as far as its file system is known.
+    Unlisted,
     /// A server may know another length, or not answer.
     Remote,
+}
+
+impl StorageKind {
+    fn of(file: &File) -> io::Result<Self> {
+        Ok(if file.metadata()?.file_type().is_block_device() {
+            Self::Device
+        } else {
+            match length_keeper(file) {
+                LengthKeeper::Kernel => Self::Local,
+                LengthKeeper::Unlisted => Self::Unlisted,
+                LengthKeeper::Server => Self::Remote,
+            }
+        })
+    }
 }
 
 impl Growth {
     /// For `disk`, before this thread is confined.
     pub fn new(disk: &Disk) -> io::Result<Self> {
         let file = disk.file().try_clone()?;
-        let kind = if file.metadata()?.file_type().is_block_device() {
-            StorageKind::Device
-        } else if is_local(&file) {
-            StorageKind::Local
-        } else {
-            StorageKind::Remote
-        };
+        let kind = StorageKind::of(&file)?;
         Ok(Self::of_kind(disk, file, kind))
     }
 
     fn of_kind(disk: &Disk, file: File, kind: StorageKind) -> Self {
         let extends = kind != StorageKind::Device && disk.is_writable();
         let allocation = extends.then(|| Ring::for_allocation(&file).ok());
-        let asks = kind == StorageKind::Remote;
+        let asks = matches!(kind, StorageKind::Unlisted | StorageKind::Remote);
         let measurement = asks.then(|| Measurement::new(&file).ok());
         Self {
             block: disk.block(),
@@ -141,6 +160,31 @@ impl Growth {
         Ok(Self::of_kind(disk, file, StorageKind::Remote))
     }
 
+    /// As for a file on a file system that is not listed.
+    #[cfg(test)]
+    pub(super) fn of_unlisted(disk: &Disk) -> io::Result<Self> {
+        let file = disk.file().try_clone()?;
+        Ok(Self::of_kind(disk, file, StorageKind::Unlisted))
+    }
+
+    /// As where the file system has not answered an earlier measurement or extension.
+    #[cfg(test)]
+    pub(super) fn waiting(mut self, measures: bool) -> Self {
+        if let Some(measurement) = self.measurement.as_mut().filter(|_| measures) {
+            measurement.waits = true;
+        } else if let Some(allocation) = &mut self.allocation {
+            allocation.waits = true;
+        }
+        self
+    }
+
+    /// As where the kernel has no io_uring.
+    #[cfg(test)]
+    pub(super) fn without_rings(mut self) -> Self {
+        (self.allocation, self.measurement) = (None, None);
+        self
+    }
+
     /// Makes a disk of `now` bytes `wanted` bytes long. On success there are as many.
     pub fn grow(&mut self, now: u64, wanted: u64) -> Result<(), GrowthError> {
         let block = self.block.bytes();
@@ -153,37 +197,42 @@ impl Growth {
         if wanted == now {
             return Ok(());
         }
+        let deadline = Instant::now() + TIMEOUT;
         let (kind, found) = match self.kind {
             StorageKind::Device => ("device", device_bytes(&self.file)?),
-            StorageKind::Local => {
-                let bytes = seek(&self.file, SeekFrom::End(0)).map_err(io::Error::from)?;
-                ("file", bytes)
-            }
-            StorageKind::Remote => ("file", self.measure()?),
+            _ => ("file", self.file_bytes(deadline)?),
         };
         if found >= wanted {
             return Ok(());
         }
         match &mut self.allocation {
-            Some(allocation) => allocation.allocate_last(wanted),
+            Some(allocation) => allocation.allocate_last(wanted, deadline),
             None => Err(GrowthError::Found { kind, found }),
         }
     }
 
-    fn measure(&mut self) -> Result<u64, GrowthError> {
-        let measurement = self.measurement.as_mut();
-        let measurement = measurement.ok_or(GrowthError::Unmeasured)?;
-        measurement.call(
+    fn file_bytes(&mut self, deadline: Instant) -> Result<u64, GrowthError> {
+        let measurement = match (&mut self.measurement, self.kind) {
+            (Some(measurement), _) => measurement,
+            (None, StorageKind::Remote) => return Err(GrowthError::Unmeasured),
+            (None, _) => {
+                let bytes = seek(&self.file, SeekFrom::End(0)).map_err(io::Error::from)?;
+                return Ok(bytes);
+            }
+        };
+        let bytes = measurement.call(
+            deadline,
             |ring| ring.ask(),
             |ring| ring.answer(),
             |ring| Some(ring.event()),
-        )
+        )?;
+        bytes.ok_or(GrowthError::MeasurementTimeout)
     }
 }
 
 impl Hung<Ring> {
     /// Lets the file system have a sector at the end of `bytes` bytes.
-    fn allocate_last(&mut self, bytes: u64) -> Result<(), GrowthError> {
+    fn allocate_last(&mut self, bytes: u64, deadline: Instant) -> Result<(), GrowthError> {
         let last = Operation::Allocate {
             offset: bytes - SECTOR_BYTES,
             len: SECTOR_BYTES,
@@ -199,7 +248,8 @@ impl Hung<Ring> {
             let _ = ring.submit();
             ring.finished().map(|Finished { result, .. }| result)
         };
-        self.call(start, finished, |ring| ring.event()).map(drop)
+        let done = self.call(deadline, start, finished, |ring| ring.event())?;
+        done.map(drop).ok_or(GrowthError::Timeout)
     }
 }
 
@@ -211,30 +261,31 @@ impl<R> Hung<R> {
         }
     }
 
-    /// Makes a call, unless the one before has not ended, and waits for its end.
+    /// Makes a call, unless the one before has not ended, and waits for its end; `None`: there is
+    /// none before the deadline.
     fn call<T>(
         &mut self,
+        deadline: Instant,
         start: impl FnOnce(&mut R) -> io::Result<()>,
         finished: impl Fn(&mut R) -> Option<io::Result<T>>,
         event: impl Fn(&R) -> Option<BorrowedFd<'_>>,
-    ) -> Result<T, GrowthError> {
+    ) -> Result<Option<T>, GrowthError> {
         // How an earlier call ended was for whoever asked for it.
         if self.waits && finished(&mut self.ring).is_none() {
-            return Err(GrowthError::Timeout);
+            return Ok(None);
         }
         self.waits = false;
         start(&mut self.ring)?;
         self.waits = true;
-        let began = Instant::now();
         loop {
             if let Some(result) = finished(&mut self.ring) {
                 self.waits = false;
-                return result.map_err(failed);
+                return result.map(Some).map_err(failed);
             }
-            let left = TIMEOUT.checked_sub(began.elapsed());
+            let left = deadline.checked_duration_since(Instant::now());
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             let (Some(left), Some(event)) = (left, event(&self.ring)) else {
-                return Err(GrowthError::Timeout);
+                return Ok(None);
             };
             let mut events = [PollFd::from_borrowed_fd(event, PollFlags::IN)];
             match poll(&mut events, Some(&left)) {
@@ -249,5 +300,27 @@ fn failed(error: io::Error) -> GrowthError {
     match error.kind() {
         io::ErrorKind::Unsupported => GrowthError::Unsupported,
         _ => GrowthError::Io(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+
+    #[test]
+    fn a_call_has_what_earlier_ones_left_of_the_time() {
+        let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty());
+        let mut hung = Hung::new(event.expect("an event"));
+        let passed = Instant::now();
+        let ended = hung.call(
+            passed,
+            |_| Ok(()),
+            |_| None::<io::Result<()>>,
+            |event| Some(event.as_fd()),
+        );
+        assert!(matches!(ended, Ok(None)));
+        assert!(hung.waits, "the call may still be answered");
     }
 }

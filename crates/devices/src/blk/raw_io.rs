@@ -304,12 +304,26 @@ fn waits_at_submission(file: &File) -> bool {
     file_system(file).is_none_or(|kind| kind == FUSE)
 }
 
-/// Whether the kernel itself keeps the file's length: then the answer to how long it is needs
-/// no server and no lock that is held across I/O.
-pub(super) fn is_local(file: &File) -> bool {
+/// Who keeps a file's length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LengthKeeper {
+    /// This kernel: the answer to how long the file is needs no server and no lock that is held
+    /// across I/O.
+    Kernel,
+    /// This kernel, as far as is known: overlayfs, ZFS, FAT and others that are not listed.
+    Unlisted,
+    /// A server. A file system that does not name itself is taken for such a one.
+    Server,
+}
+
+pub(super) fn length_keeper(file: &File) -> LengthKeeper {
+    file_system(file).map_or(LengthKeeper::Server, length_keeper_of)
+}
+
+fn length_keeper_of(file_system: u32) -> LengthKeeper {
     /// ext2 to ext4, XFS, Btrfs, F2FS, bcachefs, tmpfs and ramfs (`linux/magic.h`,
     /// `fs/bcachefs/bcachefs_format.h`).
-    const LOCAL: [u32; 7] = [
+    const KERNEL: [u32; 7] = [
         0xef53,
         0x5846_5342,
         0x9123_683e,
@@ -318,7 +332,36 @@ pub(super) fn is_local(file: &File) -> bool {
         0x0102_1994,
         0x8584_58f6,
     ];
-    file_system(file).is_some_and(|kind| LOCAL.contains(&kind))
+    /// FUSE, NFS, SMB, CIFS, SMB2, 9p, Ceph, AFS (two), Coda, NCP, OCFS2, GFS2, Lustre, vboxsf,
+    /// GPFS, PanFS and BeeGFS (`linux/magic.h`, the file systems' own headers, GNU coreutils'
+    /// `stat`).
+    const SERVER: [u32; 18] = [
+        0x6573_5546,
+        0x6969,
+        0x517b,
+        0xff53_4d42,
+        0xfe53_4d42,
+        0x0102_1997,
+        0x00c3_6400,
+        0x5346_414f,
+        0x6b41_4653,
+        0x7375_7245,
+        0x564c,
+        0x7461_636f,
+        0x0116_1970,
+        0x0bd0_0bd0,
+        0x786f_4256,
+        0x4750_4653,
+        0xaad7_aaea,
+        0x1983_0326,
+    ];
+    if KERNEL.contains(&file_system) {
+        LengthKeeper::Kernel
+    } else if SERVER.contains(&file_system) {
+        LengthKeeper::Server
+    } else {
+        LengthKeeper::Unlisted
+    }
 }
 
 fn file_system(file: &File) -> Option<u32> {
@@ -416,5 +459,32 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // Else the kernel would go on with memory that is not the guest's any more.
         self.drain();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_with_a_server_are_told_from_others() {
+        let of = |numbers: &[u32]| {
+            let keepers = numbers.iter().map(|number| length_keeper_of(*number));
+            keepers.collect::<Vec<_>>()
+        };
+        // FUSE, NFS, CIFS, SMB2, 9p and Ceph.
+        let remote = [
+            0x6573_5546,
+            0x6969,
+            0xff53_4d42,
+            0xfe53_4d42,
+            0x0102_1997,
+            0xc3_6400,
+        ];
+        assert_eq!(of(&remote), [LengthKeeper::Server; 6]);
+        // overlayfs, ZFS, FAT, exFAT and JFS.
+        let unlisted = [0x794c_7630, 0x2fc1_2fc1, 0x4d44, 0x2011_bab0, 0x3153_464a];
+        assert_eq!(of(&unlisted), [LengthKeeper::Unlisted; 5]);
+        assert_eq!(of(&[0xef53, 0x0102_1994]), [LengthKeeper::Kernel; 2]);
     }
 }

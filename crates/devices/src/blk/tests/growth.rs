@@ -114,3 +114,37 @@ fn a_remote_file_is_extended_or_taken_over_as_its_owner_has_extended_it() {
     file.set_len(5 * NOW).unwrap();
     growth.grow(4 * NOW, 5 * NOW).unwrap();
 }
+
+/// overlayfs, ZFS, FAT and others.
+#[test]
+fn without_a_ring_a_file_on_an_unlisted_file_system_is_taken_over() {
+    let file = file();
+    let disk = disk(&file, Access::ReadWrite);
+    let mut growth = Growth::of_unlisted(&disk).unwrap().without_rings();
+    let refused = growth.grow(NOW, 2 * NOW);
+    assert!(matches!(
+        refused,
+        Err(GrowthError::Found { found: NOW, .. })
+    ));
+    file.set_len(2 * NOW).unwrap();
+    growth.grow(NOW, 2 * NOW).unwrap();
+    // One with a server may have to be waited for.
+    let mut growth = Growth::of_remote(&disk).unwrap().without_rings();
+    let refused = growth.grow(NOW, 2 * NOW);
+    assert!(matches!(refused, Err(GrowthError::Unmeasured)));
+}
+
+#[test]
+fn an_error_tells_whether_a_slow_file_system_has_begun_to_extend_a_file() {
+    let file = file();
+    if uring(&file).is_none() {
+        return;
+    }
+    let disk = disk(&file, Access::ReadWrite);
+    let growth = |measures| Growth::of_remote(&disk).unwrap().waiting(measures);
+    let refused = growth(true).grow(NOW, 2 * NOW);
+    assert!(matches!(refused, Err(GrowthError::MeasurementTimeout)));
+    let refused = growth(false).grow(NOW, 2 * NOW);
+    assert!(matches!(refused, Err(GrowthError::Timeout)));
+    assert_eq!(file.metadata().unwrap().len(), NOW);
+}
