@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, mount_remount};
+use rustix::mount::{MountFlags, UnmountFlags, mount_remount, unmount};
 
 /// Restricts the mount at `place`: at once (`mount_setattr(2)`, Linux 5.12), or one mount after the other
 /// where the kernel or a container's system call filter does not have that.
@@ -49,16 +49,32 @@ fn all_at_once(place: &Path) -> Result<(), Errno> {
 }
 
 fn one_by_one(place: &Path) -> Result<(), Errno> {
+    for_each_mount(place, make_one)
+}
+
+/// A mount below the top that another covers cannot be reached, and is passed over. One that this
+/// user may not look at (FUSE of another user) is taken out of the copy.
+fn for_each_mount(place: &Path, act: impl Fn(&Path) -> Result<(), Errno>) -> Result<(), Errno> {
     let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let place = fs::canonicalize(place).map_err(errno)?;
     let table = fs::read("/proc/thread-self/mountinfo").map_err(errno)?;
     for mount in mounts(&table).filter(|mount| mount.starts_with(&place)) {
-        // What a mount of another owner forbids must stay so.
-        let flags = kept_flags(statvfs(&mount)?.f_flag);
-        let flags = flags | MountFlags::BIND | MountFlags::RDONLY;
-        mount_remount(&mount, flags | MountFlags::NOSUID | MountFlags::NODEV, c"")?;
+        match act(&mount) {
+            Err(Errno::NOENT | Errno::INVAL) if mount != place => {}
+            Err(Errno::ACCESS) if mount != place => {
+                unmount(&mount, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?;
+            }
+            other => other?,
+        }
     }
     Ok(())
+}
+
+fn make_one(mount: &Path) -> Result<(), Errno> {
+    // What a mount of another owner forbids must stay so.
+    let flags = kept_flags(statvfs(mount)?.f_flag);
+    let flags = flags | MountFlags::BIND | MountFlags::RDONLY;
+    mount_remount(mount, flags | MountFlags::NOSUID | MountFlags::NODEV, c"")
 }
 
 /// The places of a table of mounts (`proc_pid_mountinfo(5)`): the fifth field.
@@ -104,33 +120,47 @@ mod tests {
 
     use super::*;
 
-    /// A file system in another, bound somewhere else: whether both are restricted there.
-    fn restricts(make: fn(&Path) -> Result<(), Errno>) -> bool {
+    /// Detached at the end, so that its directory can be removed.
+    struct Mounted(PathBuf);
+
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            let _ = unmount(&self.0, UnmountFlags::DETACH);
+        }
+    }
+
+    fn tmpfs(place: &Path, flags: MountFlags) -> Mounted {
+        fs::create_dir_all(place).unwrap();
+        mount("tmpfs", place, "tmpfs", flags, c"size=64k").unwrap();
+        Mounted(place.to_owned())
+    }
+
+    /// Whether this thread has mounts of its own now.
+    fn is_alone() -> bool {
         // SAFETY: descriptors stay shared, since CLONE_FILES is not among the flags.
         let alone = unsafe { unshare_unsafe(UnshareFlags::NEWNS) };
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-        if alone.is_err() || mount_change("/", private).is_err() {
+        let is_alone = alone.is_ok() && mount_change("/", private).is_ok();
+        if !is_alone {
             println!("SKIP: this user may not make a mount namespace");
+        }
+        is_alone
+    }
+
+    /// A file system in another, bound somewhere else: whether both are restricted there.
+    fn restricts(make: fn(&Path) -> Result<(), Errno>) -> bool {
+        if !is_alone() {
             return true;
         }
         let place = tempfile::tempdir().unwrap();
         let outer = place.path().join("a file system");
-        fs::create_dir(&outer).unwrap();
-        let flags = MountFlags::empty();
-        mount("tmpfs", &outer, "tmpfs", flags, c"size=64k").unwrap();
+        let _outer = tmpfs(&outer, MountFlags::empty());
         let inner = outer.join("inner");
-        fs::create_dir(&inner).unwrap();
-        mount(
-            "tmpfs",
-            &inner,
-            "tmpfs",
-            flags | MountFlags::NOEXEC,
-            c"size=64k",
-        )
-        .unwrap();
+        let _inner = tmpfs(&inner, MountFlags::NOEXEC);
         let bound = place.path().join("bound here");
         fs::create_dir(&bound).unwrap();
         mount_bind_recursive(&outer, &bound).unwrap();
+        let _bound = Mounted(bound.clone());
         make(&bound).unwrap();
         let flags = |path: &Path| statvfs(path).unwrap().f_flag;
         let wanted =
@@ -147,6 +177,62 @@ mod tests {
         for make in [make, one_by_one] {
             assert!(std::thread::spawn(move || restricts(make)).join().unwrap());
         }
+    }
+
+    /// Of two mounts one is covered by an empty file system, the other by one with a directory
+    /// of its name.
+    #[test]
+    fn covered_mounts_are_passed_over() {
+        let body = || {
+            if !is_alone() {
+                return;
+            }
+            let place = tempfile::tempdir().unwrap();
+            let top = place.path().join("top");
+            let _top = tmpfs(&top, MountFlags::empty());
+            for name in ["gone", "plain"] {
+                let _stays = std::mem::ManuallyDrop::new(tmpfs(
+                    &top.join(name).join("covered"),
+                    MountFlags::empty(),
+                ));
+                let _stays =
+                    std::mem::ManuallyDrop::new(tmpfs(&top.join(name), MountFlags::empty()));
+            }
+            fs::create_dir(top.join("plain/covered")).unwrap();
+            one_by_one(&top).unwrap();
+            for name in ["", "gone", "plain"] {
+                let flags = statvfs(top.join(name)).unwrap().f_flag;
+                assert!(flags.contains(StatVfsMountFlags::RDONLY), "{name}");
+            }
+        };
+        std::thread::spawn(body).join().unwrap();
+    }
+
+    #[test]
+    fn a_mount_that_this_user_may_not_look_at_is_detached() {
+        let body = || {
+            if !is_alone() {
+                return;
+            }
+            let place = tempfile::tempdir().unwrap();
+            let top = place.path().join("top");
+            let _top = tmpfs(&top, MountFlags::empty());
+            let inner = top.join("inner");
+            let _inner = tmpfs(&inner, MountFlags::empty());
+            fs::write(inner.join("x"), "x").unwrap();
+            let refuse = |mount: &Path| {
+                if mount.ends_with("inner") {
+                    Err(Errno::ACCESS)
+                } else {
+                    Ok(())
+                }
+            };
+            for_each_mount(&top, refuse).unwrap();
+            assert!(inner.is_dir() && !inner.join("x").exists());
+            let refused = for_each_mount(&top, |_| Err(Errno::ACCESS));
+            assert_eq!(refused, Err(Errno::ACCESS), "the top itself");
+        };
+        std::thread::spawn(body).join().unwrap();
     }
 
     #[test]
