@@ -338,14 +338,16 @@ pub(crate) fn own_cpus(load: &Load, vcpus: &[&Vcpu], taken: &[u32]) -> Remedy {
     )
 }
 
+/// A raised quota, as a multiple of what the machine wants.
+const ROOM: f64 = 1.1;
+
 /// The command that raises a quota to what the machine wants.
 pub(crate) fn quota(quota: &Throttled, wanted_cpus: f64, load: &Load) -> Remedy {
-    // The VMM's own threads need little beside the vCPUs.
-    let cpus = (wanted_cpus - 0.1).ceil().max(1.0);
-    let effect = format!(
-        "raise the quota to {cpus:.0} CPU{}",
-        if cpus > 1.0 { "s" } else { "" }
-    );
+    // With room for the VMM's own threads, which want more when their vCPUs run: a quota that is
+    // just used up throttles again.
+    let hundredths = (wanted_cpus.max(quota.cpus) * ROOM * 100.0).round();
+    let cpus = (hundredths / 10.0).ceil() / 10.0;
+    let effect = format!("raise the quota to {cpus:.1} CPUs");
     let unit = quota.directory.rsplit('/').next().unwrap_or_default();
     if load.monitor == Monitor::Libvirt {
         let (name, setting) = (load.name.as_str(), "vcpu_quota=-1");

@@ -446,7 +446,7 @@ fn a_quota_is_named_with_the_command_that_raises_it() {
     assert!(found.what.contains("0.30 CPUs"), "{found:?}");
     assert_eq!(
         found.remedy,
-        "raise the quota to 1 CPU: echo 100000 > /sys/fs/cgroup/cpu/vm/cpu.cfs_quota_us"
+        "raise the quota to 1.1 CPUs: echo 110000 > /sys/fs/cgroup/cpu/vm/cpu.cfs_quota_us"
     );
     let steal = diagnose(&load, None).findings;
     let steal = steal.iter().find(|found| found.cause == Cause::Steal);
@@ -455,7 +455,7 @@ fn a_quota_is_named_with_the_command_that_raises_it() {
     assert!(
         first(&load)
             .remedy
-            .ends_with("echo 100000 100000 > /sys/fs/cgroup/cpu/vm/cpu.max")
+            .ends_with("echo 110000 100000 > /sys/fs/cgroup/cpu/vm/cpu.max")
     );
 }
 
