@@ -1,7 +1,7 @@
 //! What a site wants beside its files: headers by path, redirects, and what a path
 //! without a file gets (`docs/adr/0046-one-file-for-a-site.md`).
 //!
-//! [`file`] parses `site.toml` on the host and says where its mistakes are. What it
+//! [`mod@file`] parses `site.toml` on the host and says where its mistakes are. What it
 //! accepts becomes a [`Table`], whose bytes go into the initramfs beside the root. The
 //! guest reads them back with the same rules, since they are hostile input like any
 //! other. `no_std` without the feature `file`, no I/O.

@@ -1,6 +1,6 @@
 //! `tare advise`: what to change about how an application runs.
 //!
-//! The rules are `crates/advise`'s; here is what they look at ([`measure`]), how
+//! The rules are `crates/advise`'s; here is what they look at ([`mod@measure`]), how
 //! it is printed, and the trial of what they say ([`trial`]).
 
 mod advised;

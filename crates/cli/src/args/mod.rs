@@ -120,8 +120,8 @@ pub(crate) enum Verb {
     /// Check a site's file (site.toml), as tare run --site does
     ///
     /// Prints each mistake with its line and column, and exits with 47 if there
-    /// is one. The file has [[path]] with match, cache_control and headers;
-    /// [[redirect]] with from, to and status; [errors] with 404 or fallback.
+    /// is one. The file has tables: path with match, cache_control and
+    /// headers; redirect with from, to and status; errors with 404 or fallback.
     Check(CheckArgs),
     /// Run benchmarks and write a report
     Weigh(WeighArgs),
