@@ -5,14 +5,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
-use tare_host::child::is_ignored;
-use vmm_sys_util::signal::{block_signal, register_signal_handler, unblock_signal};
+use tare_host::signals::{ENDS, requests_to_end};
+use vmm_sys_util::signal::{register_signal_handler, unblock_signal};
 
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
 static EVENT: OnceLock<OwnedFd> = OnceLock::new();
-
-/// The signals that ask for an end.
-const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,27 +20,19 @@ pub enum Request {
     Terminate,
 }
 
-/// Holds the signals that ask for an end back from this thread. The program that the process
-/// becomes inherits this (`execve(2)`): what comes before its [`install`] waits for that.
-pub fn hold_back() {
-    for signal in SIGNALS {
-        // Fails where it is blocked already, or for a number that is no signal.
-        let _ = block_signal(signal);
-    }
-}
-
 /// Lets the signals that ask for an end make an event readable, which is the
-/// result: the same for each call. What was held back comes now. A SIGHUP that this process was
+/// result: the same for each call. What was held back
+/// ([`hold_back`](tare_host::signals::hold_back)) comes now. A SIGHUP that this process was
 /// started to ignore (`nohup`) stays ignored.
 pub fn install() -> std::io::Result<BorrowedFd<'static>> {
     if EVENT.get().is_none() {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let _ = EVENT.set(event);
-        for signal in SIGNALS {
-            if signal != libc::SIGHUP || !is_ignored(signal) {
-                register_signal_handler(signal, note)
-                    .map_err(|error| std::io::Error::from_raw_os_error(error.errno()))?;
-            }
+        for signal in requests_to_end() {
+            register_signal_handler(signal, note)
+                .map_err(|error| std::io::Error::from_raw_os_error(error.errno()))?;
+        }
+        for signal in ENDS {
             unblock_signal(signal).map_err(|_| std::io::ErrorKind::InvalidInput)?;
         }
     }
@@ -75,6 +64,8 @@ mod tests {
     use std::{env, thread, time};
 
     use rustix::process::{Signal, getpid, kill_process};
+
+    use tare_host::signals::is_ignored;
 
     use super::*;
 

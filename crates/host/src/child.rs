@@ -1,13 +1,12 @@
 //! Child processes that end with this one, also when it is killed and cannot clean up, and
 //! child processes that outlive it and its terminal; what they get of this process's descriptors,
-//! which signals wait for them, and which this process was started to ignore.
+//! and which signals wait for them.
 //!
 //! All are system calls of the child between fork and exec, for which `std` asks for unsafe
 //! code. What needs more than a system call there (confinement) belongs to a program that
 //! executes itself first.
 #![allow(unsafe_code)]
 
-use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -17,6 +16,8 @@ use rustix::process::{
     Pid, Signal, getpid, getppid, parent_process_death_signal, set_parent_process_death_signal,
     setsid,
 };
+
+use crate::signals;
 
 /// The child gets `signal` when the thread that starts it ends, however that ends
 /// (`prctl(2)`, PR_SET_PDEATHSIG). The program that the child becomes keeps this, unless it
@@ -48,7 +49,7 @@ pub fn keeps_only(command: &mut Command, kept: Vec<RawFd>) -> &mut Command {
 
 /// SIGINT, SIGTERM and SIGHUP wait until the program that the child becomes lets them through.
 pub fn holds_back(command: &mut Command) -> &mut Command {
-    before_exec(command, hold_back_ends)
+    before_exec(command, signals::hold_back)
 }
 
 /// Descriptors from here on are not looked for one after the other: Linux gives a process no
@@ -88,35 +89,6 @@ fn leave_open(fd: RawFd) -> Result<(), Errno> {
         0 => Ok(()),
         _ => Err(last_error()),
     }
-}
-
-fn hold_back_ends() -> Result<(), Errno> {
-    let mut signals = MaybeUninit::uninit();
-    // SAFETY: sigemptyset(3) fills the set.
-    unsafe { libc::sigemptyset(signals.as_mut_ptr()) };
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the set is filled, and these are signals.
-        unsafe { libc::sigaddset(signals.as_mut_ptr(), signal) };
-    }
-    // SAFETY: the set is filled; the mask before is not asked for.
-    let done =
-        unsafe { libc::sigprocmask(libc::SIG_BLOCK, signals.as_ptr(), std::ptr::null_mut()) };
-    match done {
-        0 => Ok(()),
-        _ => Err(last_error()),
-    }
-}
-
-/// Whether this process ignores that signal. Whoever started it may have asked for that (`nohup`):
-/// a handler would undo it.
-pub fn is_ignored(signal: i32) -> bool {
-    let mut found = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: the action is read alone, into a structure of its type.
-    unsafe { libc::sigaction(signal, std::ptr::null(), found.as_mut_ptr()) };
-    // SAFETY: all zeros are a valid action, the default one; it stays that for a number that is
-    // not a signal.
-    let found = unsafe { found.assume_init() };
-    found.sa_sigaction == libc::SIG_IGN
 }
 
 fn last_error() -> Errno {
@@ -250,14 +222,6 @@ mod tests {
         let mask = u64::from_str_radix(said.split_whitespace().last().unwrap(), 16).unwrap();
         // HUP, INT and TERM are 1, 2 and 15.
         assert_eq!(mask & 0b100_0000_0000_0011, 0b100_0000_0000_0011, "{said}");
-    }
-
-    #[test]
-    fn a_signal_that_is_ignored_is_seen() {
-        // Rust has its programs ignore it.
-        assert!(is_ignored(libc::SIGPIPE));
-        assert!(!is_ignored(libc::SIGUSR2));
-        assert!(!is_ignored(-1));
     }
 
     #[test]

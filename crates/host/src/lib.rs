@@ -1,9 +1,11 @@
 //! What every host program of Tare needs of Linux, and no other crate owns:
 //! processes that cannot be mistaken for another one, children that end with their parent,
+//! signals that ask for an end,
 //! programs on the search path, lists of CPUs, directories that may be removed, journals of
 //! changes that must be undone, words for a shell, text by others that is printed on a
 //! terminal, and network namespaces for experiments. Depends on no crate
-//! of the project. Unsafe code is in [`child`] and [`tap_namespace`] alone.
+//! of the project. Unsafe code is in [`child`], [`signals`] and [`tap_namespace`]
+//! alone.
 
 #![deny(unsafe_code)]
 
@@ -15,4 +17,5 @@ pub mod printable;
 pub mod process;
 pub mod program;
 pub mod shell;
+pub mod signals;
 pub mod tap_namespace;

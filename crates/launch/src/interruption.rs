@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tare_control::exit::ExitCode;
-use tare_host::child::is_ignored;
+use tare_host::signals::{ENDS, is_ignored};
 
 use crate::failure::Explain;
 
@@ -43,8 +43,7 @@ impl Interruption {
     /// (`nohup`, a shell's background job) is ignored further.
     pub(crate) fn watch() -> io::Result<Self> {
         let signal = Arc::new(AtomicUsize::new(0));
-        let watched = [SIGINT, SIGTERM, SIGHUP].into_iter();
-        for number in watched.filter(|number| !is_ignored(*number)) {
+        for number in ENDS.into_iter().filter(|number| !is_ignored(*number)) {
             let value = usize::try_from(number).unwrap_or_default();
             signal_hook::flag::register_usize(number, Arc::clone(&signal), value)?;
         }

@@ -16,9 +16,9 @@ use tare_control::config::{
     Console, Descriptor, DiskConfig, Jail, JailUser, MachineConfig, NetBackend, NetConfig, OwnCpu,
 };
 use tare_control::exit::ExitCode;
-use tare_daemon::signals;
 use tare_devices::blk::Access;
 use tare_host::child::{holds_back, in_own_session};
+use tare_host::signals::hold_back;
 
 use crate::disk::OpenDisk;
 use crate::failure::{Explain, Failure};
@@ -197,7 +197,8 @@ fn foreground(
         .write(dir)
         .map_err(RunFileError::of("run.json", dir))?;
     // What comes after the check waits for the monitor, which then removes the run directory.
-    signals::hold_back();
+    // If that fails, they end this process as before.
+    let _ = hold_back();
     machine.interruption.check()?;
     let source = Command::new(program).args(arguments).exec();
     drop(machine);

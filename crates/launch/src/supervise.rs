@@ -28,8 +28,9 @@ use tare_control::exit::{Ended, ExitCode};
 use tare_control::rundir::RunDir;
 use tare_control::sentence::chain;
 use tare_frames::Rules;
-use tare_host::child::{in_own_session, is_ignored};
+use tare_host::child::in_own_session;
 use tare_host::process::{ProcessHandle, start_time};
+use tare_host::signals::requests_to_end;
 
 use crate::confined::Jailed;
 use crate::failure::{Explain, Failure, RunOutcome};
@@ -248,13 +249,6 @@ fn outcome(task: &Supervised, status: ExitStatus, signal: i32) -> RunOutcome {
     }
 }
 
-/// The signals that end QEMU. A terminal that goes ends none that was started to outlive it
-/// (`nohup`).
-fn requests_to_end() -> impl Iterator<Item = i32> {
-    let signals = [SIGINT, SIGTERM, SIGHUP].into_iter();
-    signals.filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP))
-}
-
 /// QEMU's exit status and the signal that asked for the end, or 0.
 fn start_and_wait(
     task: &Supervised,
@@ -378,6 +372,8 @@ fn meaning(status: ExitStatus) -> Result<ExitCode, SuperviseError> {
 
 #[cfg(test)]
 mod tests {
+    use tare_host::signals::is_ignored;
+
     use super::*;
 
     fn exited(code: u8) -> ExitStatus {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tare_control::exit::ExitCode;
-use tare_host::child::is_ignored;
+use tare_host::signals::requests_to_end;
 use tare_pin::{Choice, Host, Pinned, Plan, Store, Target, Undone, pin as place};
 
 use crate::args::PinArgs;
@@ -101,8 +101,7 @@ impl Signal {
     /// ignored.
     pub(crate) fn watch() -> std::io::Result<Self> {
         let came = Arc::new(AtomicUsize::new(0));
-        let signals = [SIGINT, SIGTERM, SIGHUP].into_iter();
-        for signal in signals.filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP)) {
+        for signal in requests_to_end() {
             let number = usize::try_from(signal).unwrap_or_default();
             signal_hook::flag::register_usize(signal, Arc::clone(&came), number)?;
         }
