@@ -9,7 +9,9 @@
 
 use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -94,6 +96,23 @@ fn leave_open(fd: RawFd) -> Result<(), Errno> {
 fn last_error() -> Errno {
     let error = std::io::Error::last_os_error();
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+/// How often [`ended_within`] looks.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// How a child ended, if it does within `limit`. It is not killed otherwise.
+pub fn ended_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let began = Instant::now();
+    loop {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        if began.elapsed() >= limit {
+            return None;
+        }
+        thread::sleep(LOOK);
+    }
 }
 
 fn before_exec(
@@ -211,6 +230,17 @@ mod tests {
         for unlimited in [Some(1 << 30), Some(u64::MAX), None] {
             assert_eq!(first_unused(unlimited), MOST_LOOKED_AT, "{unlimited:?}");
         }
+    }
+
+    #[test]
+    fn a_child_is_waited_for_within_a_limit() {
+        let mut ends = Command::new("true").spawn().unwrap();
+        let ended = ended_within(&mut ends, Duration::from_secs(60)).unwrap();
+        assert!(ended.success());
+        let mut stays = Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(ended_within(&mut stays, Duration::ZERO).is_none());
+        stays.kill().unwrap();
+        stays.wait().unwrap();
     }
 
     #[test]

@@ -9,8 +9,7 @@ use std::io::{self, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 use rustix::thread::set_no_new_privs;
@@ -18,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tare_control::config::Jail;
 use tare_control::exit::ExitCode;
 use tare_daemon::{confine, jail};
-use tare_host::child::{ParentDeath, ends_with_us, keeps_only};
+use tare_host::child::{ParentDeath, ended_within, ends_with_us, keeps_only};
 
 use crate::failure::Failure;
 
@@ -28,8 +27,6 @@ const JAILED: &str = "--become-jailed";
 const EMPTY_ROOT: &str = "--empty-root-of";
 /// Emptying a root takes milliseconds, unless a mount of it hangs.
 const EMPTYING_LIMIT: Duration = Duration::from_secs(10);
-/// How often its end is looked for.
-const LOOK: Duration = Duration::from_millis(1);
 /// Longest error of it in bytes: a pipe has room for more.
 const LONGEST_ERROR: u64 = 1 << 12;
 
@@ -64,17 +61,10 @@ fn finish(command: &mut Command, limit: Duration) -> io::Result<()> {
     keeps_only(ends_with_us(command, Signal::KILL), Vec::new());
     // A host without /dev/null is no reason to fail.
     let mut child = command.stderr(Stdio::piped()).spawn()?;
-    let began = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
-        if began.elapsed() >= limit {
-            child.kill()?;
-            child.wait()?;
-            return Err(io::Error::other(format!("no end within {limit:?}")));
-        }
-        thread::sleep(LOOK);
+    let Some(status) = ended_within(&mut child, limit) else {
+        child.kill()?;
+        child.wait()?;
+        return Err(io::Error::other(format!("no end within {limit:?}")));
     };
     if status.success() {
         return Ok(());

@@ -28,7 +28,7 @@ use tare_control::exit::{Ended, ExitCode};
 use tare_control::rundir::RunDir;
 use tare_control::sentence::chain;
 use tare_frames::Rules;
-use tare_host::child::in_own_session;
+use tare_host::child::{ended_within, in_own_session};
 use tare_host::process::{ProcessHandle, start_time};
 use tare_host::signals::requests_to_end;
 
@@ -41,8 +41,6 @@ use crate::{Terminal, confined, relay};
 const SUPERVISE: &str = "--supervise";
 /// QEMU ends within this after SIGTERM, unless it waits: for a reader of its output, or a disk.
 const END_LIMIT: Duration = Duration::from_secs(2);
-/// How often a QEMU that is to end is looked at in this time.
-const END_LOOKS: u32 = 100;
 /// Longest task in bytes.
 const TASK_MAX: u64 = 1 << 20;
 
@@ -329,11 +327,8 @@ fn handle_of(child: &Child) -> Option<Arc<ProcessHandle>> {
 /// not another process's, so that no handle is needed: the kernel may give none.
 fn end_held(child: &mut Child) -> io::Result<ExitStatus> {
     let _ = kill_process(Pid::from_child(child), Signal::TERM);
-    for _ in 0..END_LOOKS {
-        if let Ok(Some(status)) = child.try_wait() {
-            return Ok(status);
-        }
-        thread::sleep(END_LIMIT / END_LOOKS);
+    if let Some(status) = ended_within(child, END_LIMIT) {
+        return Ok(status);
     }
     child.kill()?;
     child.wait()

@@ -11,6 +11,7 @@ use tare_control::client::{Client, ClientError};
 use tare_control::rundir::RunDir;
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
+use tare_host::child::ended_within;
 
 use super::ApplianceError;
 use super::console::Console;
@@ -111,10 +112,7 @@ impl TareProcess {
         let mut helpers = descendants(self.child.id());
         helpers.extend(&self.helpers);
         signal(self.child.id(), Signal::TERM);
-        let deadline = Instant::now() + GRACE;
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let _ = ended_within(&mut self.child, GRACE);
         let _ = self.child.kill();
         let _ = self.child.wait();
         end_helpers(&helpers);

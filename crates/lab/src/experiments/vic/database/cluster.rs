@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
+use tare_host::child::ended_within;
 
 /// Where Debian puts one directory for each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
@@ -196,10 +197,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         // Its fast way of stopping: everything is written.
         let _ = kill_process(Pid::from_child(&self.0), Signal::INT);
-        let begun = Instant::now();
-        while matches!(self.0.try_wait(), Ok(None)) && begun.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let _ = ended_within(&mut self.0, PATIENCE);
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
