@@ -77,6 +77,16 @@ pub enum Missing {
     Fallback(String),
 }
 
+impl From<tare_site::Missing<'_>> for Missing {
+    fn from(missing: tare_site::Missing<'_>) -> Self {
+        match missing {
+            tare_site::Missing::Line => Self::Line,
+            tare_site::Missing::Page(page) => Self::Page(page.into()),
+            tare_site::Missing::Fallback(page) => Self::Fallback(page.into()),
+        }
+    }
+}
+
 /// Path of the server's figures from the root.
 const METRICS: &str = "metrics";
 const METRICS_TYPE: &[u8] = b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n";
@@ -114,20 +124,11 @@ impl<P: Platform> Server<P> {
         Self { missing, ..self }
     }
 
-    /// The same server with the headers and redirects of `site`, and with what a path without
-    /// a file gets, unless the server has that already.
+    /// The same server with the headers and redirects of `site`. What a path without a file
+    /// gets is [`Self::with_missing`]'s, since the command line may name it too.
     pub fn with_site(self, site: Table<'static>) -> Self {
-        let missing = match (self.missing, site.missing) {
-            (Missing::Line, tare_site::Missing::Page(page)) => Missing::Page(page.into()),
-            (Missing::Line, tare_site::Missing::Fallback(page)) => Missing::Fallback(page.into()),
-            (missing, _) => missing,
-        };
         let site = Some(Box::new(site));
-        Self {
-            missing,
-            site,
-            ..self
-        }
+        Self { site, ..self }
     }
 
     /// The machine below.

@@ -32,6 +32,7 @@ fn site(table: Table<'static>) -> Server<MemoryFiles> {
         .with("old/file", b"old", 1000);
     Server::new(files)
         .with_precompressed(Precompressed::On)
+        .with_missing(table.missing.into())
         .with_site(table)
 }
 

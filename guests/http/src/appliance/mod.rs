@@ -132,18 +132,13 @@ fn precompressed() -> io::Result<Precompressed> {
 
 /// The file must be there, so that a wrong name is not found out by the first client.
 fn missing(site: Option<&Table<'_>>) -> io::Result<Missing> {
-    use tare_site::Missing as Wanted;
     let invalid = |reason| Err(Error::new(ErrorKind::InvalidInput, reason));
     let of = |word: &str| String::from(word.trim_start_matches('/'));
-    let by_site = site.map_or(Wanted::Line, |site| site.missing);
+    let by_site = site.map_or(Missing::Line, |site| site.missing.into());
     let missing = match (env::var("not_found"), env::var("fallback"), by_site) {
-        (None, None, Wanted::Line) => return Ok(Missing::Line),
-        (Some(page), None, Wanted::Line) | (None, None, Wanted::Page(page)) => {
-            Missing::Page(of(page))
-        }
-        (None, Some(file), Wanted::Line) | (None, None, Wanted::Fallback(file)) => {
-            Missing::Fallback(of(file))
-        }
+        (None, None, by_site) => by_site,
+        (Some(page), None, Missing::Line) => Missing::Page(of(page)),
+        (None, Some(file), Missing::Line) => Missing::Fallback(of(file)),
         _ => return invalid("not_found=, fallback= and [errors] of the site: want one of them"),
     };
     let (Missing::Page(path) | Missing::Fallback(path)) = &missing else {
