@@ -42,7 +42,9 @@ fn a_site_file_gives_headers_redirects_and_an_error_page() {
     let Some(image) = http() else { return };
     let place = with_site();
     place.file("site/404.html", b"gone\n");
-    let text = b"[[path]]\nmatch = \"/index.html\"\ncache_control = \"no-cache\"\n\
+    std::fs::create_dir_all(place.path().join("site/pub/sub")).unwrap();
+    place.file("site/pub/a<b>", b"12345");
+    let text = b"listing = [\"/pub/**\", \"/\"]\n[[path]]\nmatch = \"/index.html\"\ncache_control = \"no-cache\"\n\
         [[redirect]]\nfrom = \"/old/*\"\nto = \"/new/*\"\nstatus = 308\n\
         [errors]\n404 = \"404.html\"\n";
     let file = place.file("site.toml", text);
@@ -66,9 +68,12 @@ fn a_site_file_gives_headers_redirects_and_an_error_page() {
         &["308 Permanent Redirect", "\r\nLocation: /new/a\r\n"],
     );
     has("/nothing", &["404 Not Found", "\r\n\r\ngone\n"]);
+    let rows = "./sub/\">sub/</a><td align=right>\n\
+        <tr><td><a href=\"./a%3Cb%3E\">a&lt;b&gt;</a><td align=right>5\n</table>";
+    has("/pub/", &["200 OK", rows]);
     // The table is no file of the site.
     has("/.tare-site", &["404 Not Found"]);
-    place.run(&["logs", "web"]).expect(0, "serving 2 files");
+    place.run(&["logs", "web"]).expect(0, "serving 3 files");
     place.run(&["stop", "web"]).expect(0, "");
 }
 

@@ -95,6 +95,11 @@ impl Site {
         self.site.redirects
     }
 
+    /// Whether directories are listed.
+    pub fn lists(&self) -> bool {
+        self.site.lists
+    }
+
     /// The file that a path without one gets, named from the root.
     pub fn page(&self) -> Option<&str> {
         self.site.page.as_ref().map(|page| &*page.name)

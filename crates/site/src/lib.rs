@@ -1,5 +1,5 @@
-//! What a site wants beside its files: headers by path, redirects, and what a path
-//! without a file gets (`docs/adr/0046-one-file-for-a-site.md`).
+//! What a site wants beside its files: headers by path, redirects, listings, and what a
+//! path without a file gets (`docs/adr/0046-one-file-for-a-site.md`).
 //!
 //! [`mod@file`] parses `site.toml` on the host and says where its mistakes are. What it
 //! accepts becomes a [`Table`], whose bytes go into the initramfs beside the root. The
@@ -22,7 +22,7 @@ mod table;
 
 pub use field::{Field, FieldError};
 pub use glob::{Captures, Glob, GlobError, Wildcard};
-pub use redirect::{Redirect, RedirectError, RedirectStatus};
+pub use redirect::{Redirect, RedirectError, RedirectStatus, push_encoded};
 pub use table::{Missing, PathRule, Table, TableError, VERSION};
 
 /// The table's name in the initramfs.
@@ -37,5 +37,7 @@ pub const MOST_BYTES: usize = 256 * 1024;
 pub const MOST_PATHS: usize = 256;
 /// Most fields of one `[[path]]`.
 pub const MOST_FIELDS: usize = 32;
+/// Most globs of `listing`.
+pub const MOST_LISTINGS: usize = 64;
 /// Most `[[redirect]]`.
 pub const MOST_REDIRECTS: usize = 1024;

@@ -171,7 +171,8 @@ fn check_wildcards(from: Glob<'_>, to: &str) -> Result<(), RedirectError> {
     Ok(())
 }
 
-fn push_encoded(out: &mut Vec<u8>, byte: u8) {
+/// Appends a byte of a path as an address has it.
+pub fn push_encoded(out: &mut Vec<u8>, byte: u8) {
     if byte.is_ascii_alphanumeric() || b"-._~/!$&'()*+,;=:@".contains(&byte) {
         out.push(byte);
     } else {

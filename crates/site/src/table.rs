@@ -3,16 +3,18 @@
 //! ```text
 //! bytes  content, all numbers u32 in little-endian order
 //!  0..8  "tareSITE"
-//!  8     version: 1
+//!  8     version: 2
 //! 12     bytes of the table
 //! 16     number of paths
 //! 20     number of fields, of all paths together
 //! 24     number of redirects
-//! 28     a path without a file: 0 a line, 1 a page with 404, 2 a page with 200
-//! 32     the page's name from the root, a string
-//! 40     for each path: glob (string), number of its fields
+//! 28     number of listings
+//! 32     a path without a file: 0 a line, 1 a page with 404, 2 a page with 200
+//! 36     the page's name from the root, a string
+//! 44     for each path: glob (string), number of its fields
 //!        for each field: name (string), value (string)
 //!        for each redirect: from (string), to (string), status
+//!        for each listing: glob (string)
 //!        the strings' bytes, UTF-8
 //! ```
 //!
@@ -21,16 +23,18 @@
 use alloc::vec::Vec;
 
 use crate::{
-    Field, Glob, MOST_BYTES, MOST_FIELDS, MOST_PATHS, MOST_REDIRECTS, Redirect, RedirectStatus,
+    Field, Glob, MOST_BYTES, MOST_FIELDS, MOST_LISTINGS, MOST_PATHS, MOST_REDIRECTS, Redirect,
+    RedirectStatus,
 };
 
 /// Version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const MAGIC: &[u8; 8] = b"tareSITE";
-const HEADER: usize = 40;
+const HEADER: usize = 44;
 const PATH: usize = 12;
 const FIELD: usize = 16;
 const REDIRECT: usize = 20;
+const LISTING: usize = 8;
 /// Most bytes of a page's name.
 const MOST_NAME: usize = 1024;
 
@@ -41,6 +45,9 @@ pub struct Table<'a> {
     pub paths: Vec<PathRule<'a>>,
     /// Redirects, in the order of the file: the first that matches counts.
     pub redirects: Vec<Redirect<'a>>,
+    /// The directories whose entries are listed where they have no index, with a slash behind
+    /// them.
+    pub listings: Vec<Glob<'a>>,
     /// What a path without a file gets.
     pub missing: Missing<'a>,
 }
@@ -96,6 +103,17 @@ impl<'a> Table<'a> {
         found
     }
 
+    /// Whether the entries of the directory at `path` are listed, named from the root
+    /// without slashes around it.
+    pub fn lists(&self, path: &str) -> bool {
+        if self.listings.is_empty() {
+            return false;
+        }
+        let slash = if path.is_empty() { "" } else { "/" };
+        let path = [path, slash].concat();
+        self.listings.iter().any(|glob| glob.matches(&path))
+    }
+
     /// Reads a table.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, TableError> {
         let mut reader = Reader { bytes, at: 0 };
@@ -106,6 +124,7 @@ impl<'a> Table<'a> {
         let paths = reader.count(MOST_PATHS)?;
         let mut fields_left = reader.count(MOST_PATHS * MOST_FIELDS)?;
         let redirects = reader.count(MOST_REDIRECTS)?;
+        let listings = reader.count(MOST_LISTINGS)?;
         let missing = reader.number()?;
         let page = reader.text()?;
         let mut fields = Reader {
@@ -113,14 +132,14 @@ impl<'a> Table<'a> {
             at: HEADER + paths * PATH,
         };
         let redirects_at = fields.at + fields_left * FIELD;
-        let strings_at = redirects_at + redirects * REDIRECT;
+        let strings_at = redirects_at + redirects * REDIRECT + listings * LISTING;
         if len != bytes.len() || strings_at > len {
             return Err(TableError::Bounds);
         }
         let missing = missing_of(missing, page)?;
         let mut rules = Vec::with_capacity(paths);
         for _ in 0..paths {
-            let glob = Glob::new(reader.text()?).map_err(|_| TableError::Rule)?;
+            let glob = reader.glob()?;
             let count = reader.count(MOST_FIELDS.min(fields_left))?;
             fields_left -= count;
             rules.push(PathRule {
@@ -136,9 +155,12 @@ impl<'a> Table<'a> {
             at: redirects_at,
         };
         let redirects = (0..redirects).map(|_| reader.redirect());
+        let redirects = redirects.collect::<Result<_, _>>()?;
+        let listings = (0..listings).map(|_| reader.listing());
         Ok(Self {
             paths: rules,
-            redirects: redirects.collect::<Result<_, _>>()?,
+            redirects,
+            listings: listings.collect::<Result<_, _>>()?,
             missing,
         })
     }
@@ -146,8 +168,15 @@ impl<'a> Table<'a> {
     /// The table's bytes; `None` if there are more than [`MOST_BYTES`].
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         let fields = || self.paths.iter().flat_map(|rule| &rule.fields);
-        let counts = [self.paths.len(), fields().count(), self.redirects.len()];
-        let strings_at = HEADER + counts[0] * PATH + counts[1] * FIELD + counts[2] * REDIRECT;
+        let sizes = [PATH, FIELD, REDIRECT, LISTING];
+        let counts = [
+            self.paths.len(),
+            fields().count(),
+            self.redirects.len(),
+            self.listings.len(),
+        ];
+        let records = counts.iter().zip(sizes);
+        let strings_at = HEADER + records.map(|(count, size)| count * size).sum::<usize>();
         let mut writer = Writer {
             records: Vec::new(),
             strings_at,
@@ -176,6 +205,9 @@ impl<'a> Table<'a> {
             writer.text(redirect.to());
             writer.number(redirect.status().code().into());
         }
+        for listing in &self.listings {
+            writer.text(listing.as_str());
+        }
         let len = strings_at + writer.strings.len();
         let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
@@ -200,6 +232,11 @@ fn missing_of(kind: u32, page: &str) -> Result<Missing<'_>, TableError> {
 pub(crate) fn is_page(name: &str) -> bool {
     let is_odd = |part: &str| matches!(part, "" | "." | "..");
     name.len() <= MOST_NAME && !name.contains(char::is_control) && !name.split('/').any(is_odd)
+}
+
+/// Whether a glob can match a directory, which has a slash behind it.
+pub(crate) fn is_of_directories(glob: Glob<'_>) -> bool {
+    glob.as_str().ends_with('/') || glob.as_str().ends_with("/**")
 }
 
 struct Reader<'a> {
@@ -247,8 +284,19 @@ impl<'a> Reader<'a> {
         Ok(fields)
     }
 
+    fn glob(&mut self) -> Result<Glob<'a>, TableError> {
+        Glob::new(self.text()?).map_err(|_| TableError::Rule)
+    }
+
+    fn listing(&mut self) -> Result<Glob<'a>, TableError> {
+        let glob = self.glob()?;
+        is_of_directories(glob)
+            .then_some(glob)
+            .ok_or(TableError::Rule)
+    }
+
     fn redirect(&mut self) -> Result<Redirect<'a>, TableError> {
-        let from = Glob::new(self.text()?).map_err(|_| TableError::Rule)?;
+        let from = self.glob()?;
         let to = self.text()?;
         let status = RedirectStatus::from_code(self.number()?.into()).ok_or(TableError::Rule)?;
         Redirect::new(from, to, status).map_err(|_| TableError::Rule)
@@ -294,6 +342,7 @@ mod tests {
                 rule("/assets/**", &[("cache-control", "max-age=9")]),
             ],
             redirects: vec![Redirect::new(from, "/new/*", RedirectStatus::Permanent).unwrap()],
+            listings: vec![Glob::new("/pub/**").unwrap(), Glob::new("/a/*/").unwrap()],
             missing: Missing::Page("404.html"),
         }
     }
@@ -320,11 +369,40 @@ mod tests {
     }
 
     #[test]
+    fn only_directories_that_a_listing_matches_are_listed() {
+        let table = table();
+        for (path, listed) in [
+            ("pub", true),
+            ("pub/a/b", true),
+            ("a/b", true),
+            ("a", false),
+            ("a/b/c", false),
+            ("public", false),
+            ("", false),
+        ] {
+            assert_eq!(table.lists(path), listed, "{path}");
+        }
+        let all = Table {
+            listings: vec![Glob::new("/**").unwrap()],
+            ..Table::default()
+        };
+        assert!(all.lists("") && all.lists("a/b") && !Table::default().lists(""));
+    }
+
+    #[test]
+    fn a_table_that_lists_a_file_is_refused() {
+        let mut bytes = table().to_bytes().unwrap();
+        let at = bytes.windows(7).position(|it| it == b"/pub/**").unwrap();
+        bytes[at + 4] = b'-';
+        assert_eq!(Table::parse(&bytes), Err(TableError::Rule));
+    }
+
+    #[test]
     fn other_files_and_versions_are_refused() {
         let good = table().to_bytes().unwrap();
         assert_eq!(Table::parse(b""), Err(TableError::Header));
         let mut other = good.clone();
-        other[8] = 2;
+        other[8] = 1;
         assert_eq!(Table::parse(&other), Err(TableError::Header));
         let mut longer = good.clone();
         longer.push(0);

@@ -4,6 +4,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use tare_site::push_encoded;
+
 use crate::conditions::{self, Outcome};
 use crate::range::{self, Selection};
 use crate::request::{Method, Request};
@@ -60,6 +62,17 @@ pub(crate) fn page(head: &mut Vec<u8>, status: Status, path: &str, asset: Arc<As
     Answer {
         status,
         content: Content::Part(asset, whole),
+    }
+}
+
+/// An answer with a text that was made for it; `fields` are whole lines.
+pub(crate) fn owned(head: &mut Vec<u8>, fields: &[u8], text: Vec<u8>) -> Answer {
+    head.extend_from_slice(Status::Ok.line());
+    head.extend_from_slice(fields);
+    push_length(head, text.len());
+    Answer {
+        status: Status::Ok,
+        content: Content::Owned(text),
     }
 }
 
@@ -122,12 +135,7 @@ pub(crate) fn answer_file(request: &Request<'_>, asset: Arc<Asset>, head: &mut V
 pub(crate) fn redirect(head: &mut Vec<u8>, resource: &Resource<'_>) -> Answer {
     let mut field = b"Location: /".to_vec();
     for &byte in resource.path.as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/!$&'()*+,;=:@".contains(&byte) {
-            field.push(byte);
-        } else {
-            field.push(b'%');
-            field.extend([byte >> 4, byte & 15].map(|half| b"0123456789ABCDEF"[usize::from(half)]));
-        }
+        push_encoded(&mut field, byte);
     }
     field.push(b'/');
     if let Some(query) = resource.query {

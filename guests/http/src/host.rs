@@ -10,6 +10,7 @@ use tare_libos::fs::Content;
 use tare_libos::serve::host;
 
 use crate::connection;
+use crate::listing::{Entries, EntryKind};
 use crate::server::{Platform, Server};
 use crate::site::{Files, FindError, Node};
 
@@ -71,6 +72,23 @@ impl MemoryFiles {
 impl Files for MemoryFiles {
     fn find(&self, path: &str) -> Result<Option<Node>, FindError> {
         Ok(self.0.get(path).cloned())
+    }
+
+    fn list(&self, path: &str) -> Result<Entries, FindError> {
+        let mut entries = Entries::default();
+        for (at, node) in &self.0 {
+            let (parent, name) = at.rsplit_once('/').unwrap_or(("", at));
+            if parent != path || name.is_empty() {
+                continue;
+            }
+            match node {
+                Node::Directory => entries.add(name, EntryKind::Directory, 0),
+                Node::File { bytes, .. } => {
+                    entries.add(name, EntryKind::File, bytes.len() as u64);
+                }
+            }
+        }
+        Ok(entries)
     }
 }
 

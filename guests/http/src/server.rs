@@ -9,12 +9,11 @@ use tare_libos::fs;
 use tare_libos::sync::Mutex;
 use tare_site::{RedirectStatus, Table};
 
-use crate::answer::{
-    ALLOW, Answer, Content, answer_file, options, page, plain, push_length, redirect,
-};
+use crate::answer::{ALLOW, Answer, answer_file, options, owned, page, plain, redirect};
 use crate::counters::Counters;
 use crate::encoding::Encoding;
 use crate::http_date;
+use crate::listing;
 use crate::request::{Method, Request};
 use crate::site::{self, Asset, Assets, Encoded, Files, FindError, Node};
 use crate::status::Status;
@@ -89,7 +88,10 @@ impl From<tare_site::Missing<'_>> for Missing {
 
 /// Path of the server's figures from the root.
 const METRICS: &str = "metrics";
-const METRICS_TYPE: &[u8] = b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n";
+const METRICS_FIELDS: &[u8] = b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
+    Cache-Control: no-store\r\n";
+/// A listing has no validators, so that it is not kept.
+const LISTING_TYPE: &[u8] = b"Content-Type: text/html; charset=utf-8\r\n";
 
 impl<P: Platform> Server<P> {
     /// A server of the platform's files.
@@ -181,6 +183,7 @@ impl<P: Platform> Server<P> {
                 self.answer_asset(request, asset, head)
             }
             Ok(Found::DirectoryWithoutSlash) => redirect(head, &resource),
+            Ok(Found::DirectoryWithoutIndex) => self.answer_directory(request, &resource, head),
             Ok(Found::Nothing) => self.answer_missing(request, head),
             Err(error) => unavailable(head, error),
         }
@@ -194,6 +197,29 @@ impl<P: Platform> Server<P> {
             asset.accepted(&request.accept_encoding, load),
             head,
         )
+    }
+
+    /// A directory without an index: its entries, if the site lists it.
+    #[cold]
+    fn answer_directory(
+        &self,
+        request: &Request<'_>,
+        resource: &Resource<'_>,
+        head: &mut Vec<u8>,
+    ) -> Answer {
+        let site = self.site.as_deref();
+        if !site.is_some_and(|site| site.lists(resource.path)) {
+            return self.answer_missing(request, head);
+        }
+        let mut entries = self.platform.list(resource.path);
+        if matches!(entries, Err(FindError::NoMemory)) {
+            self.assets.clear();
+            entries = self.platform.list(resource.path);
+        }
+        match entries {
+            Ok(entries) => owned(head, LISTING_TYPE, listing::page(resource.path, entries)),
+            Err(error) => unavailable(head, error),
+        }
     }
 
     /// A path without a file. What it gets is looked up each time, so that asking for
@@ -248,7 +274,7 @@ impl<P: Platform> Server<P> {
         let path = [parts[0], parts[1], "index.html"].concat();
         Ok(match self.platform.find(&path)? {
             Some(Node::File { bytes, modified_s }) => self.prepare(&path, bytes, modified_s),
-            _ => Found::Nothing,
+            _ => Found::DirectoryWithoutIndex,
         })
     }
 
@@ -303,14 +329,7 @@ impl<P: Platform> Server<P> {
         let mut text = Vec::with_capacity(4096);
         self.counters.expose(&mut text);
         self.platform.expose(&mut text);
-        head.extend_from_slice(Status::Ok.line());
-        head.extend_from_slice(METRICS_TYPE);
-        head.extend_from_slice(b"Cache-Control: no-store\r\n");
-        push_length(head, text.len());
-        Answer {
-            status: Status::Ok,
-            content: Content::Owned(text),
-        }
+        owned(head, METRICS_FIELDS, text)
     }
 }
 
@@ -379,6 +398,7 @@ fn answer_other(request: &Request<'_>, head: &mut Vec<u8>) -> Answer {
 enum Found {
     Asset(Arc<Asset>),
     DirectoryWithoutSlash,
+    DirectoryWithoutIndex,
     Nothing,
 }
 

@@ -10,6 +10,7 @@ use tare_libos::sync::Mutex;
 
 use crate::conditions::Validators;
 use crate::encoding::{self, Encoding};
+use crate::listing::Entries;
 use crate::request::Lines;
 use crate::status::Status;
 use crate::{content_type, decimal, http_date};
@@ -28,6 +29,9 @@ pub trait Files {
             _ => None,
         }
     }
+
+    /// What is in the directory at `path`.
+    fn list(&self, path: &str) -> Result<Entries, FindError>;
 }
 
 /// Why a path cannot be looked up.

@@ -7,8 +7,10 @@ mod support;
 use std::sync::Mutex;
 
 use tare_guest_http::host::MemoryFiles;
+use tare_guest_http::listing::Entries;
 use tare_guest_http::server::{Platform, Server};
 use tare_guest_http::site::{Files, FindError, Node};
+use tare_site::{Glob, Table};
 
 use support::{Act, MODIFIED, Script, ask, get, responses, server};
 use tare_guest_http::server::{Metrics, Missing, Precompressed};
@@ -329,8 +331,14 @@ impl Files for Failing {
     fn find(&self, path: &str) -> Result<Option<Node>, FindError> {
         match path {
             "" => Ok(Some(Node::Directory)),
+            "listed" => Ok(Some(Node::Directory)),
+            "listed/index.html" => Ok(None),
             _ => Err(self.0),
         }
+    }
+
+    fn list(&self, _path: &str) -> Result<Entries, FindError> {
+        Err(self.0)
     }
 }
 
@@ -348,8 +356,11 @@ fn a_file_that_cannot_be_read_is_not_missing() {
         (FindError::NoMemory, 503, Some("1")),
         (FindError::Unreadable, 500, None),
     ] {
-        let server = Server::new(Failing(error));
-        for target in ["/file", "/"] {
+        let server = Server::new(Failing(error)).with_site(Table {
+            listings: Glob::new("/**").into_iter().collect(),
+            ..Table::default()
+        });
+        for target in ["/file", "/", "/listed/"] {
             let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
             let script = Script::new([Act::Send(head.into())]).run(&server);
             let answer = responses(&script.sent, &[]).remove(0);
@@ -368,6 +379,10 @@ impl Files for FailingPage {
             "page.html" => Err(self.0),
             _ => Ok(None),
         }
+    }
+
+    fn list(&self, _path: &str) -> Result<Entries, FindError> {
+        Err(self.0)
     }
 }
 
@@ -405,6 +420,10 @@ impl Files for Damaged {
 
     fn modified_s(&self, path: &str) -> Option<u64> {
         self.0.modified_s(path)
+    }
+
+    fn list(&self, path: &str) -> Result<Entries, FindError> {
+        self.0.list(path)
     }
 }
 

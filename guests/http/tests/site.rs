@@ -8,7 +8,7 @@ use tare_guest_http::host::MemoryFiles;
 use tare_guest_http::server::{Precompressed, Server};
 use tare_site::{Field, Glob, Missing, PathRule, Redirect, RedirectStatus, Table};
 
-use support::{ask, get, server};
+use support::{Act, Script, ask, get, responses, server};
 
 fn rule(glob: &'static str, fields: &[(&'static str, &'static str)]) -> PathRule<'static> {
     let fields = fields.iter().map(|(name, value)| Field::new(name, value));
@@ -132,6 +132,65 @@ fn a_page_or_a_fallback_answers_for_missing_files() {
     let fallback = get(&with(Missing::Fallback("index.html")), "/app/route", "");
     assert_eq!((fallback.status, &*fallback.body), (200, &b"home"[..]));
     assert_eq!(fallback.field("X-A"), Some("1"));
+}
+
+fn listed(globs: &[&'static str]) -> Server<MemoryFiles> {
+    let files = MemoryFiles::new()
+        .with("index.html", b"home", 1000)
+        .with("pub/a b&c.txt", b"0123456789", 1000)
+        .with("pub/sub/x", b"x", 1000)
+        .with("pub/.hidden", b"x", 1000)
+        .with("pub/indexed/index.html", b"index", 1000)
+        .with("private/x", b"x", 1000);
+    Server::new(files).with_site(Table {
+        listings: globs.iter().map(|glob| Glob::new(glob).unwrap()).collect(),
+        ..Table::default()
+    })
+}
+
+#[test]
+fn a_directory_without_an_index_is_listed_where_the_site_lists_it() {
+    let server = listed(&["/pub/**"]);
+    for _ in 0..2 {
+        let answer = get(&server, "/pub/", "");
+        assert_eq!(answer.status, 200);
+        let html = Some("text/html; charset=utf-8");
+        assert_eq!(answer.field("Content-Type"), html);
+        let page = String::from_utf8(answer.body).unwrap();
+        let names = ["../", "./indexed/", "./sub/", "./a%20b&amp;c.txt"];
+        let mut at = 0;
+        for name in names {
+            at += page[at..].find(&format!("href=\"{name}\"")).expect(name);
+        }
+        assert!(page.contains("a b&amp;c.txt</a><td align=right>10\n"));
+        assert!(!page.contains("hidden"));
+    }
+    for (target, status) in [
+        ("/pub", 301),
+        ("/pub/sub/", 200),
+        ("/pub/nothing/", 404),
+        ("/pub/sub/x/", 404),
+        ("/private/", 404),
+        ("/private", 301),
+    ] {
+        assert_eq!(get(&server, target, "").status, status, "{target}");
+    }
+    assert_eq!(get(&server, "/pub/indexed/", "").body, b"index");
+    assert_eq!(get(&server, "/", "").body, b"home");
+    assert_eq!(get(&listed(&[]), "/pub/", "").status, 404);
+    let all = listed(&["/**"]);
+    assert_eq!(get(&all, "/private/", "").status, 200);
+}
+
+#[test]
+fn head_of_a_listing_has_its_length_and_no_page() {
+    let server = listed(&["/**"]);
+    let length = get(&server, "/pub/", "").body.len().to_string();
+    let head = "HEAD /pub/ HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\n\r\n";
+    let script = Script::new([Act::Send(head.into())]).run(&server);
+    let answer = responses(&script.sent, &[0]).remove(0);
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.field("Content-Length"), Some(&*length));
 }
 
 #[test]

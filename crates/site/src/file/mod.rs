@@ -12,10 +12,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::field::{check_name, check_value};
-use crate::table::is_page;
+use crate::table::{is_of_directories, is_page};
 use crate::{
-    Field, Glob, MOST_BYTES, MOST_FIELDS, MOST_PATHS, MOST_REDIRECTS, Missing, PathRule, Redirect,
-    RedirectStatus, Table,
+    Field, Glob, MOST_BYTES, MOST_FIELDS, MOST_LISTINGS, MOST_PATHS, MOST_REDIRECTS, Missing,
+    PathRule, Redirect, RedirectStatus, Table,
 };
 use mistakes::Found;
 pub use mistakes::{Mistake, Mistakes, Position};
@@ -29,6 +29,8 @@ pub struct Site {
     pub paths: usize,
     /// Number of its `[[redirect]]`.
     pub redirects: usize,
+    /// Whether directories are listed.
+    pub lists: bool,
     /// The file that a path without one gets.
     pub page: Option<Page>,
 }
@@ -77,6 +79,7 @@ pub fn parse(text: &str) -> Result<Site, Mistakes> {
         table: bytes,
         paths: table.paths.len(),
         redirects: table.redirects.len(),
+        lists: !table.listings.is_empty(),
         page: page.map(|(name, span)| Page {
             name: name.to_owned(),
             at: Position::of(text, span.start),
@@ -91,6 +94,7 @@ impl Site {
             table: Vec::new(),
             paths: 0,
             redirects: 0,
+            lists: false,
             page: None,
         }
     }
@@ -112,7 +116,8 @@ impl Checker {
                 "path" => table.paths = self.each(value, "path", MOST_PATHS, Self::path),
                 "redirect" => table.redirects = self.redirects(value),
                 "errors" => (table.missing, page) = self.errors(value),
-                _ => self.unknown(key, "path, redirect or errors"),
+                "listing" => table.listings = self.listings(value),
+                _ => self.unknown(key, "path, redirect, errors or listing"),
             }
         }
         (table, page)
@@ -324,6 +329,38 @@ impl Checker {
             self.found.add(&value.span(), text);
         }
         (missing, page)
+    }
+
+    /// `true` for all directories, or an array of their globs.
+    fn listings<'t>(&mut self, value: &'t Value<'_>) -> Vec<Glob<'t>> {
+        let elements = match value.get_ref() {
+            DeValue::Boolean(true) => return Glob::new("/**").into_iter().collect(),
+            DeValue::Boolean(false) => return Vec::new(),
+            DeValue::Array(elements) => elements,
+            _ => {
+                self.found
+                    .add(&value.span(), "want true, false or [\"/path/**\"]");
+                return Vec::new();
+            }
+        };
+        if elements.len() > MOST_LISTINGS {
+            let limit = format!("too many paths: the limit is {MOST_LISTINGS}");
+            self.found.add(&value.span(), limit);
+        }
+        let mut listings = Vec::new();
+        for element in elements.iter() {
+            let Some(glob) = self.glob(element) else {
+                continue;
+            };
+            if !is_of_directories(glob) {
+                self.found.add(
+                    &element.span(),
+                    "a directory ends in \"/\", all below it in \"/**\"",
+                );
+            }
+            listings.push(glob);
+        }
+        listings
     }
 
     fn page<'t>(&mut self, value: &'t Value<'_>) -> Option<&'t str> {

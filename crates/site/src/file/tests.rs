@@ -78,6 +78,20 @@ fn a_file_without_rules_is_valid() {
 }
 
 #[test]
+fn listings_are_all_directories_none_or_some() {
+    for (text, globs) in [
+        ("listing = true", &["/**"][..]),
+        ("listing = false", &[]),
+        ("listing = [\"/pub/**\", \"/\"]", &["/pub/**", "/"]),
+    ] {
+        let site = parse(text).unwrap();
+        let table = Table::parse(&site.table).unwrap();
+        let found: Vec<_> = table.listings.iter().map(|glob| glob.as_str()).collect();
+        assert_eq!((&*found, site.lists), (globs, !globs.is_empty()), "{text}");
+    }
+}
+
+#[test]
 fn every_mistake_has_its_line_and_column() {
     let text = r#"[[path]]
 match = "assets/**"
@@ -111,7 +125,7 @@ fallback = 7
         "f:4:65: want a string, not an integer",
         "f:8:19: invalid value of X-A: a header's value has printable ASCII",
         "f:13:10: want status 301, 302, 307 or 308",
-        "f:15:2: unknown key \"log\": want path, redirect or errors",
+        "f:15:2: unknown key \"log\": want path, redirect, errors or listing",
         "f:19:7: invalid file \"../x\"",
         "f:20:12: want a string, not an integer",
     ] {
@@ -161,6 +175,11 @@ fn rules_that_lack_something_or_contradict_are_mistakes() {
             "errors = { 404 = \"a\", fallback = \"b\" }",
             "exclude each other",
         ),
+        ("listing = 1", "f:1:11: want true, false or [\"/path/**\"]"),
+        (
+            "listing = [\"/a/**\", \"/b\", 1, \"c/\"]",
+            "f:1:21: a directory ends in \"/\"",
+        ),
         ("[[path]\n", "f:1:"),
         ("a = 1\na = 2\n", "f:2:1: duplicate key"),
     ] {
@@ -180,6 +199,8 @@ fn counts_and_lengths_are_bounded() {
         .collect();
     let headers = format!("[[path]]\nmatch = \"/a\"\n[path.headers]\n{headers}");
     assert!(mistakes(&headers).contains("too many headers: the limit is 32"));
+    let listings = format!("listing = [{}]", "\"/\",".repeat(MOST_LISTINGS + 1));
+    assert!(mistakes(&listings).contains("too many paths: the limit is 64"));
     let many = "a = 1\n".repeat(200);
     assert!(
         mistakes(&many).ends_with("more"),

@@ -11,6 +11,7 @@ use tare_libos::time::{Instant, SystemTime, UNIX_EPOCH};
 use tare_libos::{fs, heap, io, net, println, thread};
 
 use crate::counters::{COUNTER, GAUGE, family, sample, sample_seconds, single};
+use crate::listing::{self, Entries, EntryKind};
 use crate::server::Platform;
 use crate::site::{Files, FindError, Node};
 
@@ -54,6 +55,14 @@ impl AppliancePlatform {
         }
     }
 
+    fn find_error(&self, path: &str, error: &io::Error) -> FindError {
+        if error.kind() == ErrorKind::ResourceBusy {
+            return FindError::NoMemory;
+        }
+        self.complain(path, error);
+        FindError::Unreadable
+    }
+
     /// Logs that a file cannot be read, unless something was logged just now.
     fn complain(&self, path: &str, error: &io::Error) {
         let now_s = self.started.elapsed().as_secs();
@@ -73,12 +82,28 @@ impl Files for AppliancePlatform {
         }
         read(path).or_else(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::Unsupported => Ok(None),
-            ErrorKind::ResourceBusy => Err(FindError::NoMemory),
-            _ => {
-                self.complain(path, &error);
-                Err(FindError::Unreadable)
-            }
+            _ => Err(self.find_error(path, &error)),
         })
+    }
+
+    fn list(&self, path: &str) -> Result<Entries, FindError> {
+        let heap = heap::stats();
+        // A quarter stays for connections, as when files are read from a disk.
+        if heap.used + listing::MOST_MEMORY > heap.total - heap.total / 4 {
+            return Err(FindError::NoMemory);
+        }
+        let failed = |error| self.find_error(path, &error);
+        let mut entries = Entries::default();
+        for entry in fs::read_dir(path).map_err(failed)? {
+            let metadata = entry.metadata();
+            let kind = match (metadata.is_dir(), metadata.is_file()) {
+                (true, _) => EntryKind::Directory,
+                (_, true) if Some(entry.path()) != self.hidden => EntryKind::File,
+                _ => continue,
+            };
+            entries.add(entry.file_name(), kind, metadata.len());
+        }
+        Ok(entries)
     }
 
     fn modified_s(&self, path: &str) -> Option<u64> {

@@ -23,6 +23,8 @@ use crate::io::{Error, ErrorKind, Result};
 
 /// Most entries of a directory that are listed.
 const MOST_ENTRIES: usize = 65_536;
+/// Memory that is left when the entries of a directory are listed: they grow to twice as many.
+const LISTED_BYTES: u64 = 1 << 20;
 /// Bytes read at once.
 const CHUNK: usize = 64 * 1024;
 /// Memory that files may take where the heap is not accounted: on the host.
@@ -156,6 +158,9 @@ impl Files {
                 "" => name.to_string(),
                 directory => format!("{directory}/{name}"),
             };
+            if (self.room)() < LISTED_BYTES {
+                return Err(NO_MEMORY);
+            }
             entries.push(DirEntry {
                 path: Cow::Owned(path),
                 metadata: convert(&entry.metadata().map_err(failed)?),
