@@ -95,22 +95,27 @@ impl Budget {
             window_ns: 0,
             standing: Standing::Idle,
             rest_until_ns: 0,
-            look_after_ns: LOOK_NS,
+            look_after_ns: LOOK_SOON_NS,
         }
     }
 
     /// Looks at KVM's counters and decides.
     pub fn look(&mut self, reading: &Reading) -> Decision {
         let before = (self.window_ns, self.standing);
-        if let Some(last) = self.last.replace(*reading) {
-            self.learn(&reading.since(&last), reading.now_ns);
-        }
+        let Some(last) = self.last.replace(*reading) else {
+            return self.decision();
+        };
+        self.learn(&reading.since(&last), reading.now_ns);
         let changed = before != (self.window_ns, self.standing);
         self.look_after_ns = match (self.window_ns > 0, changed) {
             (true, _) => self.spent_after_ns(),
             (false, true) => LOOK_NS,
             (false, false) => (self.look_after_ns * 2).min(LOOK_SELDOM_NS),
         };
+        self.decision()
+    }
+
+    const fn decision(&self) -> Decision {
         Decision {
             window_ns: self.window_ns,
             look_after_cpu_ns: self.look_after_ns,

@@ -1,5 +1,7 @@
 //! How much was polled lately, and how much more until the next look.
 
+use super::reading::mul_div;
+
 /// The rule keeps its budget over any stretch of this length.
 pub(super) const KEPT_NS: u64 = 10_000_000_000;
 /// Parts of it that are summed apart.
@@ -34,14 +36,33 @@ impl Lately {
     /// Adds what was polled in the `elapsed_ns` before `now_ns`.
     pub(super) fn add(&mut self, polled_ns: u64, elapsed_ns: u64, now_ns: u64) {
         self.turn(now_ns);
-        let slot = &mut self.polled_ns[(self.slot % (SLOTS as u64 + 1)) as usize];
-        *slot = slot.saturating_add(polled_ns);
+        self.spread(polled_ns, elapsed_ns, now_ns);
         // Where ticks of several CPUs came soon after each other, the next may be a whole
         // one away: vCPUs that go on like this reach so much by then.
         let elapsed_ns = elapsed_ns.max(SHORTEST_NS);
-        let by_tick_ns = super::reading::mul_div(polled_ns, TICK_NS, elapsed_ns);
-        let next_ns = by_tick_ns.max(polled_ns.saturating_add(polled_ns / 2));
+        let by_tick_ns = mul_div(polled_ns, TICK_NS, elapsed_ns);
+        // Where looks are far apart, as much leaves the sum as comes in: a slot's part.
+        let within_slot_ns = mul_div(polled_ns, elapsed_ns.min(SLOT_NS), elapsed_ns);
+        let next_ns = by_tick_ns.max(within_slot_ns.saturating_add(within_slot_ns / 2));
         self.longest_ns[0] = self.longest_ns[0].max(next_ns);
+    }
+
+    /// Divides what was polled among the slots in which it was.
+    fn spread(&mut self, polled_ns: u64, elapsed_ns: u64, now_ns: u64) {
+        let mut slot = self.slot;
+        let mut until_ns = now_ns.max(slot.saturating_mul(SLOT_NS));
+        let elapsed_ns = elapsed_ns.max(1);
+        let began_ns = until_ns.saturating_sub(elapsed_ns);
+        for _ in 0..=SLOTS {
+            let from_ns = slot.saturating_mul(SLOT_NS).max(began_ns);
+            let part_ns = mul_div(polled_ns, until_ns - from_ns, elapsed_ns);
+            let kept = &mut self.polled_ns[(slot % (SLOTS as u64 + 1)) as usize];
+            *kept = kept.saturating_add(part_ns);
+            if from_ns == began_ns {
+                break;
+            }
+            (slot, until_ns) = (slot - 1, from_ns);
+        }
     }
 
     /// What will have been polled at the next look if polling goes on.
@@ -97,6 +118,24 @@ mod tests {
         let mut lately = Lately::new();
         lately.add(MS / 2, 1, 1000 * MS);
         assert_eq!(lately.with_next_ns(), MS / 2 + 2 * MS);
+    }
+
+    #[test]
+    fn looks_that_are_far_apart_leave_the_budget_to_the_next() {
+        // 5 ms a second: 50 in ten, a slot's part of each, and half of it more.
+        let mut lately = Lately::new();
+        for second in 1..=40 {
+            lately.add(5 * MS, 1000 * MS, second * 1000 * MS);
+            assert!(lately.with_next_ns() <= 58 * MS, "{second}: {lately:?}");
+        }
+        // Ticks that meet no halt for 10 s change nothing: it was polled all the time.
+        lately.add(50 * MS, 10_000 * MS, 50_000 * MS);
+        let next_ns = lately.with_next_ns();
+        assert!((50 * MS..=58 * MS).contains(&next_ns), "{next_ns}");
+        // What is older than ten seconds is not of them.
+        let mut lately = Lately::new();
+        lately.add(200 * MS, 100_000 * MS, 100_000 * MS);
+        assert!(lately.with_next_ns() <= 24 * MS, "{lately:?}");
     }
 
     #[test]
