@@ -19,6 +19,9 @@ macro_rules! entry {
 #[macro_export]
 macro_rules! entry {
     ($main:path) => {
+        // A test harness needs std.
+        #[cfg(test)]
+        ::core::compile_error!("an image has no test harness: run the tests on the host: cargo t");
         $crate::entry!(@ $main, EITHER, 0);
     };
     ($main:path, ring = 0) => {

@@ -8,12 +8,8 @@ use crate::net::TcpListener;
 use crate::sync::{Arc, Condvar, Mutex};
 use crate::thread::{self, SpawnError};
 
-/// Stack of a worker in bytes. The deepest paths, a write into the network and
-/// the text of a server's figures, take less than half; interrupt handlers run on
-/// it too.
-const STACK_BYTES: usize = 16 * 1024;
-/// What a worker takes of the heap: its stack, its record, and a first buffer.
-const WORKER_BYTES: usize = STACK_BYTES + 4 * 1024;
+/// What a worker takes of the heap beside its stack: its record, and a first buffer.
+const RECORD_BYTES: usize = 4 * 1024;
 /// Threads that stay without a connection, for the next ones.
 const RESTING: usize = 16;
 /// Pause after a failed `accept`, which means that memory is short.
@@ -23,6 +19,10 @@ const RETRY: Duration = Duration::from_millis(100);
 pub trait Service: Send + Sync + 'static {
     /// Name of the threads.
     const NAME: &'static str;
+    /// Stack of a thread in bytes. The deepest paths of this project's servers, a write
+    /// into the network and the text of figures, take less than half; interrupt handlers
+    /// run on it too.
+    const STACK_BYTES: usize = 16 * 1024;
 
     /// Whether one more connection may be served.
     fn has_room(&self) -> bool;
@@ -71,7 +71,9 @@ impl<S: Service> Workers<S> {
     /// Starts a thread that accepts.
     fn start(workers: &Arc<Self>) -> Result<(), SpawnError> {
         let theirs = Arc::clone(workers);
-        let builder = thread::Builder::new().name(S::NAME).stack_size(STACK_BYTES);
+        let builder = thread::Builder::new()
+            .name(S::NAME)
+            .stack_size(S::STACK_BYTES);
         builder.spawn(move || Self::work(&theirs)).map(drop)
     }
 
@@ -93,7 +95,8 @@ impl<S: Service> Workers<S> {
                 continue;
             };
             let stream = Stream::new(tcp);
-            let has_room = workers.service.has_room() && heap::has_room(WORKER_BYTES);
+            let has_room =
+                workers.service.has_room() && heap::has_room(S::STACK_BYTES + RECORD_BYTES);
             if has_room && (workers.call() || Self::start(workers).is_ok()) {
                 return workers.service.serve(stream);
             }
