@@ -149,6 +149,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "tare-linux",
         &["tare-abi", "tare-hal", "tare-libos", "tare-program"],
     ),
+    ("tare-web", &["tare-libos"]),
     ("tare-vmtest", &["tare-abi", "tare-qemu"]),
     ("xtask", &[]),
 ];
@@ -165,6 +166,7 @@ const NOT_HOST: &[&str] = &[
     "tare-hal",
     "tare-libos",
     "tare-linux",
+    "tare-web",
 ];
 
 /// Dependencies of a crate that its layer forbids. Test dependencies may point upward.
@@ -187,7 +189,7 @@ fn is_host(package: &Package) -> bool {
 
 fn allowed(package: &Package) -> &'static [&'static str] {
     if package.is_guest() {
-        return &["tare-libos", "tare-linux", "tare-site"];
+        return &["tare-libos", "tare-linux", "tare-site", "tare-web"];
     }
     LAYERS
         .iter()

@@ -34,7 +34,6 @@ mod decimal;
 pub mod encoding;
 #[cfg(not(target_os = "none"))]
 pub mod host;
-pub mod http_date;
 pub mod limits;
 pub mod listing;
 pub mod range;
@@ -43,3 +42,5 @@ pub mod server;
 pub mod site;
 pub mod status;
 pub mod target;
+
+pub use tare_web::date as http_date;

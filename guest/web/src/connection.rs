@@ -1,0 +1,219 @@
+//! One connection from its first byte to its last. Requests are answered in order, so
+//! that pipelining needs nothing special.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use tare_libos::heap;
+use tare_libos::serve::{Buffer, NoRoom, Sizes, Transport, TransportError};
+use tare_libos::time::{SystemTime, UNIX_EPOCH};
+
+use crate::request::{Head, Refusal, Request, parse};
+use crate::response::Response;
+use crate::{date, limits};
+
+/// Serves a connection until it ends.
+pub fn converse<T: Transport>(transport: T, answer: &impl Fn(&Request) -> Response) {
+    let mut connection = Connection::new(transport);
+    if let Err(Ending::Refused) = connection.run(answer) {
+        connection.linger(limits::LINGER);
+    }
+}
+
+/// Answers a connection beyond the limit, whose thread is the one that accepts others.
+pub(crate) fn refuse<T: Transport>(transport: T) {
+    let mut connection = Connection::new(transport);
+    let response = Response::text("too many connections\n")
+        .with_status(503)
+        .with_header("Retry-After", "1");
+    if connection.send(&response, "GET", false).is_ok() {
+        connection.linger(Duration::from_millis(10));
+    }
+}
+
+/// Why a connection ends.
+enum Ending {
+    /// The peer has ended, is silent, or does not take its answer.
+    Closed,
+    /// An answer said so, and the peer may still be sending.
+    Refused,
+}
+
+impl From<TransportError> for Ending {
+    fn from(_: TransportError) -> Self {
+        Self::Closed
+    }
+}
+
+struct Connection<T> {
+    transport: T,
+    buffer: Buffer<Requests>,
+}
+
+/// Sizes of a connection's buffer.
+struct Requests;
+
+impl Sizes for Requests {
+    const FIRST: usize = limits::BUFFER;
+    const KEPT: usize = limits::BUFFER;
+    const MOST: usize = limits::MAX_HEAD + limits::MAX_BODY;
+}
+
+impl<T: Transport> Connection<T> {
+    fn new(transport: T) -> Self {
+        Self {
+            transport,
+            buffer: Buffer::new(),
+        }
+    }
+
+    fn run(&mut self, answer: &impl Fn(&Request) -> Response) -> Result<(), Ending> {
+        loop {
+            for _ in 0..limits::BATCH {
+                self.exchange(answer)?;
+            }
+            self.transport.give_way();
+        }
+    }
+
+    /// One request and its answer.
+    fn exchange(&mut self, answer: &impl Fn(&Request) -> Response) -> Result<(), Ending> {
+        let head = self.head()?;
+        let keeps = head.keeps;
+        let request = self.body(head)?;
+        let response = answer(&request);
+        self.send(&response, request.method(), keeps)?;
+        if keeps { Ok(()) } else { Err(Ending::Refused) }
+    }
+
+    fn head(&mut self) -> Result<Head, Ending> {
+        self.skip_empty_lines();
+        while self.buffer.is_empty() {
+            let room = self.buffer.room().map_err(|_| Ending::Closed)?;
+            match self.transport.receive(room, Some(limits::IDLE))? {
+                0 => return Err(Ending::Closed),
+                n => self.buffer.received(n),
+            }
+            self.skip_empty_lines();
+        }
+        let deadline = self.transport.now() + limits::HEAD;
+        let mut seen = 0;
+        loop {
+            let bytes = self.buffer.filled();
+            // A head that drips in is not parsed again for each byte.
+            let parsed = if bytes[seen..].contains(&b'\n') {
+                parse(bytes)
+            } else {
+                Ok(None)
+            };
+            seen = bytes.len();
+            match parsed {
+                Ok(Some(head)) => {
+                    self.buffer.consume(head.len);
+                    return Ok(head);
+                }
+                Ok(None) if seen > limits::MAX_HEAD => return self.refuse(Refusal::HeadTooLarge),
+                Ok(None) => self.receive(deadline)?,
+                Err(refusal) => return self.refuse(refusal),
+            }
+        }
+    }
+
+    /// Empty lines before a request are to be ignored (RFC 9112, 2.2).
+    fn skip_empty_lines(&mut self) {
+        let bytes = self.buffer.filled();
+        let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+        let skipped = bytes.iter().take_while(|byte| is_line_end(byte)).count();
+        self.buffer.consume(skipped);
+    }
+
+    /// The request with its body.
+    fn body(&mut self, head: Head) -> Result<Request, Ending> {
+        if head.body == 0 {
+            return Ok(head.request);
+        }
+        if head.expects_continue && self.buffer.is_empty() {
+            self.send_parts([b"HTTP/1.1 100 Continue\r\n\r\n", b""])?;
+        }
+        let deadline = self.transport.now() + limits::BODY;
+        while self.buffer.filled().len() < head.body {
+            self.receive(deadline)?;
+        }
+        let mut body = Vec::new();
+        if !heap::has_room(head.body) || body.try_reserve_exact(head.body).is_err() {
+            return self.refuse(Refusal::Memory);
+        }
+        body.extend_from_slice(&self.buffer.filled()[..head.body]);
+        self.buffer.consume(head.body);
+        Ok(head.request.with_body(body))
+    }
+
+    /// Receives bytes of a request that has begun.
+    fn receive(&mut self, deadline: Duration) -> Result<(), Ending> {
+        let room = match self.buffer.room() {
+            Ok(room) => room,
+            Err(NoRoom::Full) => return self.refuse(Refusal::BodyTooLarge),
+            Err(NoRoom::NoMemory) => return self.refuse(Refusal::Memory),
+        };
+        let within = deadline.saturating_sub(self.transport.now());
+        let received = match within {
+            Duration::ZERO => Err(TransportError::TimedOut),
+            within => self.transport.receive(room, Some(within)),
+        };
+        match received {
+            Ok(0) | Err(TransportError::Broken) => Err(Ending::Closed),
+            Ok(n) => {
+                self.buffer.received(n);
+                Ok(())
+            }
+            Err(TransportError::TimedOut) => self.refuse(Refusal::Timeout),
+        }
+    }
+
+    fn refuse<R>(&mut self, refusal: Refusal) -> Result<R, Ending> {
+        self.send(&refusal.into(), "GET", false)?;
+        Err(Ending::Refused)
+    }
+
+    fn send(&mut self, response: &Response, method: &str, keeps: bool) -> Result<(), Ending> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let head = response.head(&date::format(now.as_secs()), keeps);
+        self.send_parts([&head, response.body_for(method)])
+    }
+
+    fn send_parts(&mut self, mut parts: [&[u8]; 2]) -> Result<(), Ending> {
+        let left = parts[0].len() + parts[1].len();
+        let allowed = limits::WRITE + Duration::from_secs((left / limits::LEAST_RATE) as u64);
+        let deadline = self.transport.now() + allowed;
+        while parts.iter().any(|part| !part.is_empty()) {
+            let mut sent = self.transport.send(&parts, limits::WRITE)?;
+            for part in &mut parts {
+                let taken = sent.min(part.len());
+                *part = &part[taken..];
+                sent -= taken;
+            }
+            if self.transport.now() > deadline {
+                return Err(Ending::Closed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the sending side and reads on for a moment.
+    fn linger(&mut self, moment: Duration) {
+        self.transport.finish();
+        let deadline = self.transport.now() + moment;
+        let mut passed = [0; 512];
+        let mut left = limits::MAX_BODY;
+        loop {
+            let within = deadline.saturating_sub(self.transport.now());
+            if within.is_zero() {
+                return;
+            }
+            match self.transport.receive(&mut passed, Some(within)) {
+                Ok(n @ 1..) if n < left => left -= n,
+                _ => return,
+            }
+        }
+    }
+}

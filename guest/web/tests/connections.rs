@@ -1,0 +1,214 @@
+//! Connections over a scripted client with a clock of its own: no test waits.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tare_libos::serve::{Transport, TransportError};
+use tare_web::connection::converse;
+use tare_web::{Request, Response, limits};
+
+/// What the client sends, a piece for each receive, each after a pause; then it ends.
+struct Client {
+    pieces: VecDeque<Vec<u8>>,
+    pause: Duration,
+    now: Duration,
+    /// Bytes that one send takes, and how long that lasts.
+    window: usize,
+    pace: Duration,
+    answers: Vec<u8>,
+    finished: bool,
+}
+
+impl Client {
+    fn new<P: AsRef<[u8]>>(pieces: impl IntoIterator<Item = P>) -> Self {
+        Self {
+            pieces: pieces.into_iter().map(|it| it.as_ref().to_vec()).collect(),
+            pause: Duration::ZERO,
+            now: Duration::ZERO,
+            window: usize::MAX,
+            pace: Duration::ZERO,
+            answers: Vec::new(),
+            finished: false,
+        }
+    }
+
+    /// Says what was answered, dates left out.
+    fn talk(&mut self) -> String {
+        converse(&mut *self, &answer);
+        let text = String::from_utf8(self.answers.clone()).unwrap();
+        let undated: Vec<&str> = text
+            .split_inclusive('\n')
+            .filter(|line| !line.starts_with("Date: "))
+            .collect();
+        undated.concat()
+    }
+}
+
+impl Transport for &mut Client {
+    fn receive(
+        &mut self,
+        into: &mut [u8],
+        within: Option<Duration>,
+    ) -> Result<usize, TransportError> {
+        let within = within.expect("a bounded wait");
+        if self.pieces.is_empty() {
+            return Ok(0);
+        }
+        if self.pause > within {
+            self.now += within;
+            return Err(TransportError::TimedOut);
+        }
+        self.now += self.pause;
+        let mut piece = self.pieces.pop_front().unwrap();
+        let n = piece.len().min(into.len());
+        into[..n].copy_from_slice(&piece[..n]);
+        let rest = piece.split_off(n);
+        if !rest.is_empty() {
+            self.pieces.push_front(rest);
+        }
+        Ok(n)
+    }
+
+    fn send<const N: usize>(
+        &mut self,
+        parts: &[&[u8]; N],
+        _within: Duration,
+    ) -> Result<usize, TransportError> {
+        self.now += self.pace;
+        let all = parts.concat();
+        let n = all.len().min(self.window);
+        self.answers.extend_from_slice(&all[..n]);
+        Ok(n)
+    }
+
+    fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    fn now(&self) -> Duration {
+        self.now
+    }
+}
+
+/// Repeats method, path and body.
+fn answer(request: &Request) -> Response {
+    let body = String::from_utf8_lossy(request.body());
+    Response::text(format!("{} {} {body}", request.method(), request.path()))
+}
+
+fn ok(body: &str, closes: &str) -> String {
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n{closes}\r\n{body}",
+        body.len()
+    )
+}
+
+const CLOSE: &str = "Connection: close\r\n";
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let text = "\r\nGET /1 HTTP/1.1\r\nHost: a\r\n\r\n\
+                POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc\
+                GET /3 HTTP/1.1\r\nHost: a\r\n\r\n";
+    let expected = ["GET /1 ", "POST /2 abc", "GET /3 "].map(|body| ok(body, ""));
+    assert_eq!(Client::new([text]).talk(), expected.concat());
+    // However the bytes come.
+    let bytes = text.as_bytes().chunks(1);
+    assert_eq!(Client::new(bytes).talk(), expected.concat());
+}
+
+#[test]
+fn a_connection_ends_where_the_client_says_so() {
+    for text in [
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET /2 HTTP/1.1\r\n",
+        "GET / HTTP/1.0\r\n\r\nmore",
+    ] {
+        let mut client = Client::new([text]);
+        assert_eq!(client.talk(), ok("GET / ", CLOSE));
+        assert!(client.finished);
+    }
+}
+
+#[test]
+fn head_gets_the_length_and_no_body() {
+    let answers = Client::new(["HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n"]).talk();
+    assert!(answers.contains("Content-Length: 8\r\n"), "{answers}");
+    assert!(answers.ends_with("\r\n\r\n"), "{answers}");
+}
+
+#[test]
+fn a_client_that_waits_to_send_its_body_may_send_it() {
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+    let answers = Client::new([head, "hi"]).talk();
+    let expected = format!("HTTP/1.1 100 Continue\r\n\r\n{}", ok("POST / hi", ""));
+    assert_eq!(answers, expected);
+}
+
+#[test]
+fn the_largest_body_arrives_and_a_larger_one_is_refused() {
+    let head = |len| format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n");
+    let body = "x".repeat(limits::MAX_BODY);
+    let answers = Client::new([head(body.len()), body.clone()]).talk();
+    assert_eq!(answers, ok(&format!("POST / {body}"), ""));
+    let answers = Client::new([head(limits::MAX_BODY + 1)]).talk();
+    assert!(answers.starts_with("HTTP/1.1 413 "), "{answers}");
+}
+
+#[test]
+fn a_head_without_end_is_refused() {
+    let line = format!("A: {}\r\n", "b".repeat(1000));
+    let mut client = Client::new(["GET / HTTP/1.1\r\nHost: a\r\n".to_owned(), line.repeat(17)]);
+    let answers = client.talk();
+    assert!(answers.starts_with("HTTP/1.1 431 "), "{answers}");
+    assert!(answers.contains(CLOSE) && client.finished);
+}
+
+#[test]
+fn a_client_may_not_hold_on_by_dripping() {
+    let mut client = Client::new(
+        "GET / HTTP/1.1\r\nHost: a\r\nX: yyyyyyy"
+            .as_bytes()
+            .chunks(1),
+    );
+    client.pause = Duration::from_secs(1);
+    let answers = client.talk();
+    assert!(answers.starts_with("HTTP/1.1 408 "), "{answers}");
+    assert!(client.now < limits::HEAD + limits::LINGER + Duration::from_secs(2));
+
+    let mut silent = Client::new(["GET"]);
+    silent.pause = limits::IDLE + Duration::from_secs(1);
+    assert_eq!(silent.talk(), "");
+}
+
+#[test]
+fn a_client_may_not_hold_on_by_reading_slowly() {
+    let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut client = Client::new([request]);
+    (client.window, client.pace) = (1, Duration::from_secs(5));
+    client.talk();
+    assert!(client.now < limits::WRITE + Duration::from_secs(6));
+    assert!(client.answers.len() < 10);
+}
+
+#[test]
+fn refused_requests_say_why_and_close() {
+    for (text, status) in [
+        ("GET / HTTP/1.1\r\n\r\n", 400),
+        ("hello\r\n", 400),
+        ("GET / HTTP/3.0\r\nHost: a\r\n\r\n", 505),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+            501,
+        ),
+        ("POST / HTTP/1.1\r\nHost: a\r\nExpect: cake\r\n\r\n", 417),
+    ] {
+        let mut client = Client::new([text]);
+        let answers = client.talk();
+        assert!(
+            answers.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{answers}"
+        );
+        assert!(answers.contains(CLOSE) && client.finished, "{answers}");
+    }
+}
