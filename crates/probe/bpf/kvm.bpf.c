@@ -95,6 +95,8 @@ struct gate {
 	u64 burst;		/* the slice that is counted while all time is */
 	u64 slice;		/* the last one that was counted */
 	u64 slice_ns;		/* when it began */
+	u64 closed_ns;		/* when the last burst ended */
+	u64 closed_burst;	/* its number */
 };
 
 struct vm {
@@ -134,6 +136,9 @@ struct thread {
 	u64 accepted_ns;	/* when accept_vector was */
 	u32 cpu;		/* where it waits for the CPU */
 	u32 line;		/* the line that it last raised */
+	u64 in_ns;		/* since when it has been on a CPU in this slice; 0 if it is not */
+	u64 ran_ns;		/* time on a CPU in slices so far, until in_ns */
+	u64 runs;		/* of programs in its time in slices so far */
 };
 
 /* A CPU: who waits for it, and since when its current task runs. */
@@ -237,11 +242,37 @@ NOINLINE int count_kind(struct key *key, u64 ns)
 	return insert(key, 1, ns);
 }
 
+/* A thread that was on a CPU when its burst ended ran until then. */
+NOINLINE int ran_until_closed(struct thread *thread)
+{
+	u32 zero = 0;
+	struct gate *it = bpf_map_lookup_elem(&gate, &zero);
+
+	if (it && it->closed_burst == thread->slice && it->closed_ns > thread->in_ns)
+		thread->ran_ns += it->closed_ns - thread->in_ns;
+	thread->in_ns = 0;
+	return 0;
+}
+
+/* A thread on a CPU that was not seen to enter it has been there since the slice began. */
+NOINLINE int runs_since_opened(struct thread *thread)
+{
+	u32 zero = 0;
+	struct gate *it = bpf_map_lookup_elem(&gate, &zero);
+
+	thread->in_ns = it ? it->slice_ns : 0;
+	if (!thread->in_ns)
+		thread->in_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
 /* Forgets what an earlier slice saw. */
 INLINE struct thread *of_slice(struct thread *thread, u64 slice)
 {
 	if (thread->slice == slice)
 		return thread;
+	if (thread->in_ns)
+		ran_until_closed(thread);
 	thread->slice = slice;
 	thread->wake_stage = 0;
 	thread->out_ns = 0;
@@ -288,14 +319,20 @@ INLINE struct thread *current_in(u64 slice, u32 *tid)
 
 	*tid = id;
 	thread = known_thread(tid, slice);
-	if (thread)
-		return thread;
-	if (!bpf_map_lookup_elem(&vms, &tgid))
-		return 0;
-	fresh.tgid = tgid;
-	fresh.slice = slice;
-	bpf_map_update_elem(&threads, tid, &fresh, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&threads, tid);
+	if (!thread) {
+		if (!bpf_map_lookup_elem(&vms, &tgid))
+			return 0;
+		fresh.tgid = tgid;
+		fresh.slice = slice;
+		bpf_map_update_elem(&threads, tid, &fresh, BPF_NOEXIST);
+		thread = bpf_map_lookup_elem(&threads, tid);
+		if (!thread)
+			return 0;
+	}
+	if (!thread->in_ns)
+		runs_since_opened(thread);
+	thread->runs++;
+	return thread;
 }
 
 /* The same; none while nothing is counted. */
@@ -779,8 +816,14 @@ INLINE void leaves(struct thread *thread, u32 tid, const struct task_struct *nex
 {
 	struct key key = { .tgid = thread->tgid, .tid = tid, .class = CLASS_PREEMPTED };
 	u32 next_tgid = 0;
-	u64 now = bpf_ktime_get_ns();
+	u64 now;
 
+	if (!thread->in_ns)
+		runs_since_opened(thread);
+	now = bpf_ktime_get_ns();
+	if (now > thread->in_ns)
+		thread->ran_ns += now - thread->in_ns;
+	thread->in_ns = 0;
 	thread->out_ns = now;
 	thread->ready_ns = 0;
 	if (!could_run) {
@@ -828,6 +871,7 @@ INLINE void enters(struct thread *thread, u32 tid)
 {
 	u64 now = bpf_ktime_get_ns();
 
+	thread->in_ns = now;
 	if (thread->out_ns)
 		thread->off_ns += now - thread->out_ns;
 	thread->out_ns = 0;

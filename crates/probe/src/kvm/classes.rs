@@ -102,6 +102,11 @@ impl Key {
         matches!(self.class, MSR..=VARIOUS | IPI | HALT).then_some(self.tid)
     }
 
+    /// Whether this counts what a thread does, and not how long something took.
+    pub(super) fn is_act(&self) -> bool {
+        matches!(self.class, MSR..=VARIOUS | LINE | ACCEPT | IPI | PIC)
+    }
+
     pub(super) fn line(&self) -> IrqLine {
         match self.a & MSI {
             0 => IrqLine::Gsi(self.a),

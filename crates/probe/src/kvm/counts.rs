@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::classes::Key;
+use super::scale::{Factor, Scale};
 use crate::bpf::Object;
 use tare_account::Histogram;
 
@@ -47,13 +48,12 @@ impl Counts {
         }
     }
 
-    /// As many as there were, if these were counted in this share of the time.
-    pub(super) fn scaled(mut self, share: f64) -> Self {
-        if share > 0.0 && share < 1.0 {
-            let whole = |part: u64| (part as f64 / share).round() as u64;
-            for value in self.entries.values_mut() {
-                (value.count, value.ns) = (whole(value.count), whole(value.ns));
-            }
+    /// As many as there were in the whole window.
+    pub(super) fn scaled(mut self, scale: &Scale) -> Self {
+        let whole = |part: u64, by: f64| (part as f64 * by).round() as u64;
+        for (key, value) in &mut self.entries {
+            let Factor { counts, times } = scale.of(key, value.count);
+            (value.count, value.ns) = (whole(value.count, counts), whole(value.ns, times));
         }
         self
     }

@@ -40,7 +40,7 @@ const FORMATS: [&str; 2] = [
 ];
 /// Words of `struct vm` and `struct thread`.
 const VM_WORDS: usize = 2;
-const THREAD_WORDS: usize = 25;
+pub(super) const THREAD_WORDS: usize = 28;
 
 /// What was loaded.
 pub(super) struct Loaded {

@@ -12,11 +12,11 @@
 
 use std::time::Duration;
 
-use aya::maps::{Array, MapData};
 use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 
-use super::cost::{CLOSED_ALONE_NS, CLOSED_MEASURED_NS, DISPATCH_NS, Measured, Narrowed};
-use crate::bpf::Object;
+use super::cost::{CLOSED_ALONE_NS, CLOSED_MEASURED_NS, DISPATCH_NS, METER_NS, Measured, Narrowed};
+use super::gate_words::{ALL, CLOSED, Words};
+use crate::bpf::{Object, RunTime};
 
 /// Ticks in a period.
 const PERIOD_TICKS: u64 = 1 << 5;
@@ -39,8 +39,6 @@ const CLOSED_SHARE: f64 = 0.004;
 const CALMER: f64 = 0.75;
 /// No slice of a period has such a number.
 const FIRST_BURST: u64 = 1 << 62;
-/// `open_ticks` of a gate that counts nothing.
-const CLOSED: u64 = u64::MAX;
 
 /// Whether a storm may be sampled.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,6 +87,10 @@ pub(super) struct Gate {
     refused: bool,
     /// What looks measured that were too short to judge by, one after the other.
     carried: Option<Measured>,
+    /// What the programs of the last bursts took.
+    in_bursts: RunTime,
+    /// When the last burst ended, and its number.
+    closed: (u64, u64),
 }
 
 /// How a storm is sampled.
@@ -149,6 +151,8 @@ impl Gate {
             switching_ns: 0,
             refused: false,
             carried: None,
+            in_bursts: RunTime::default(),
+            closed: (0, 0),
         }
     }
 
@@ -158,6 +162,14 @@ impl Gate {
             from_ns,
             open_ticks: self.open_ticks(),
         }];
+    }
+
+    /// The programs have been attached since `from_ns`: what runs on a CPU has run there
+    /// since then, for all that they know.
+    pub(super) fn opened(&self, object: &mut Object, from_ns: u64) {
+        if self.open_ticks() == PERIOD_TICKS {
+            self.set(object, PERIOD_TICKS, from_ns);
+        }
     }
 
     /// Whether it is not always open while the programs are attached, and what it costs so
@@ -264,7 +276,7 @@ impl Gate {
     }
 
     fn open_for(&mut self, object: &mut Object, open_ticks: u64, now_ns: u64) -> Programs {
-        if open_ticks != self.open_ticks() && set(object, open_ticks, self.burst()) {
+        if open_ticks != self.open_ticks() && self.set(object, open_ticks, now_ns) {
             self.stretch(now_ns, open_ticks);
         }
         Programs::Stay
@@ -277,6 +289,7 @@ impl Gate {
         budget: f64,
         now_ns: u64,
     ) -> Programs {
+        self.in_bursts = lately(self.in_bursts, measured.spent);
         match self.next_after_burst(measured, budget) {
             Next::Slices { open_ticks } => {
                 self.rhythm = Mode::Slices;
@@ -305,7 +318,8 @@ impl Gate {
     }
 
     fn rest(&mut self, object: &mut Object, now_ns: u64, length_ns: u64) -> Programs {
-        if !set(object, CLOSED, self.burst()) {
+        self.closed = (now_ns, self.burst());
+        if !self.set(object, CLOSED, now_ns) {
             return Programs::Stay;
         }
         self.stretch(now_ns, 0);
@@ -320,8 +334,8 @@ impl Gate {
     pub(super) fn open_burst(&mut self, object: &mut Object) {
         self.bursts += 1;
         self.refused = false;
-        if set(object, PERIOD_TICKS, self.burst()) {
-            let now_ns = nanoseconds(clock_gettime(ClockId::Monotonic));
+        let now_ns = nanoseconds(clock_gettime(ClockId::Monotonic));
+        if self.set(object, PERIOD_TICKS, now_ns) {
             self.stretch(now_ns, PERIOD_TICKS);
             self.rhythm = Mode::Burst {
                 until_ns: now_ns + BURST_NS,
@@ -360,9 +374,34 @@ impl Gate {
     pub(super) fn share(&self, object: &Object, since_ns: u64, now_ns: u64) -> f64 {
         let rhythm = Rhythm {
             tick_ns: tick_ns(),
-            anchor_ns: last_slice_ns(object),
+            anchor_ns: Words::read(object).slice_ns,
         };
         share(&later(&self.stretches, since_ns), now_ns, rhythm)
+    }
+
+    /// What a run of a program takes of the time of the thread that runs it, ns, if this
+    /// window was counted in bursts, and nothing of it in slices of periods.
+    pub(super) fn run_in_bursts_ns(&self) -> Option<f64> {
+        let is_burst = |stretch: &Stretch| matches!(stretch.open_ticks, 0 | PERIOD_TICKS);
+        let is_sampled = self.stretches.len() > 1 || self.open_ticks() == 0;
+        let RunTime { ns, runs } = self.in_bursts;
+        (is_sampled && runs > 0 && self.stretches.iter().all(is_burst))
+            .then(|| ns as f64 / runs as f64 + DISPATCH_NS + METER_NS)
+    }
+
+    fn set(&self, object: &mut Object, open_ticks: u64, now_ns: u64) -> bool {
+        let (closed_ns, closed_burst) = self.closed;
+        let words = Words {
+            open_ticks: match open_ticks {
+                PERIOD_TICKS => ALL,
+                fewer => fewer,
+            },
+            burst: self.burst(),
+            slice_ns: now_ns,
+            closed_ns,
+            closed_burst,
+        };
+        words.write(object)
     }
 
     fn open_ticks(&self) -> u64 {
@@ -379,7 +418,7 @@ fn calls_share(measured: Measured) -> f64 {
 
 /// Time until the budget has paid for a burst, and for attaching and detaching.
 fn rest_ns(budget: f64, burst: Measured, switching_ns: u64) -> u64 {
-    let calls = burst.spent.runs as f64 * DISPATCH_NS;
+    let calls = burst.spent.runs as f64 * (DISPATCH_NS + METER_NS);
     let spent = burst.spent.ns as f64 + calls + switching_ns as f64;
     let paid_after = (spent / budget) as u64;
     let rest = paid_after.saturating_sub(burst.elapsed_ns);
@@ -460,27 +499,12 @@ impl Rhythm {
     }
 }
 
-/// Words of `struct gate`: ticks, the burst, the last slice and when it began.
-type Words = [u64; 4];
-
-fn set(object: &mut Object, open_ticks: u64, burst: u64) -> bool {
-    let word = match open_ticks {
-        PERIOD_TICKS => 0,
-        fewer => fewer,
-    };
-    let Some(map) = object.ebpf().map_mut("gate") else {
-        return false;
-    };
-    Array::<&mut MapData, Words>::try_from(map)
-        .is_ok_and(|mut gate| gate.set(0, [word, burst, 0, 0], 0).is_ok())
-}
-
-/// When the last slice began.
-fn last_slice_ns(object: &Object) -> u64 {
-    let map = object.map("gate");
-    let gate = map.and_then(|map| Array::<&MapData, Words>::try_from(map).ok());
-    let words = gate.and_then(|gate| gate.get(&0, 0).ok());
-    words.map_or(0, |[.., began_ns]| began_ns)
+/// Old bursts weigh half.
+fn lately(before: RunTime, burst: RunTime) -> RunTime {
+    RunTime {
+        ns: before.ns / 2 + burst.ns,
+        runs: before.runs / 2 + burst.runs,
+    }
 }
 
 /// Length of the kernel's tick.

@@ -7,6 +7,7 @@ use super::cost::Cost;
 use super::counts::Counts;
 use super::events::Loaded;
 use super::gate::{Counting, Gate, Limits, Programs};
+use super::scale::{self, Scale};
 use super::threads::{Depth, Others};
 use super::watched::{Host, Outside, Watched};
 use super::{classes, events, host, taps, tasks};
@@ -74,6 +75,8 @@ enum Reader {
 struct Snapshot {
     at: Instant,
     counts: Counts,
+    /// Threads in the time that was counted.
+    ran: scale::Threads,
     own_cpu_ns: u64,
 }
 
@@ -112,11 +115,15 @@ impl Observer {
                 Reader::Files
             }
         };
+        let gate = Gate::new(limits);
+        if let Some(object) = &mut object {
+            gate.opened(object, monotonic_ns());
+        }
         let mut observer = Self {
             points,
             runs: BTreeMap::new(),
             bpf,
-            gate: Gate::new(limits),
+            gate,
             unavailable,
             emulated: !proc::has_hardware_virtualisation(),
             groups: Groups::new(),
@@ -225,6 +232,7 @@ impl Observer {
         let shares: Vec<f64> = since
             .map(|since| since.map_or(whole_share, share))
             .collect();
+        let run_ns = self.gate.run_in_bursts_ns();
         let programs = self.bpf.as_ref().map(Cost::total);
         self.begin_costs();
         let began = std::mem::replace(&mut self.began, now);
@@ -232,7 +240,8 @@ impl Observer {
         let mut added = added.by_process();
         let window = self.began.at.saturating_duration_since(began.at);
         let strangers = added.remove(&0).unwrap_or_default();
-        let outside = self.outside(window, strangers.scaled(whole_share));
+        let strangers = strangers.scaled(&Scale::by_clock(whole_share));
+        let outside = self.outside(window, strangers);
         let lost = self.newly_lost();
         let host = Host {
             cpus: proc::online_cpus(),
@@ -244,7 +253,12 @@ impl Observer {
         for (watched, counted_share) in self.watched.iter_mut().zip(shares) {
             let since = watched.since.unwrap_or(began.at);
             let counts = added.remove(&watched.vm.pid).unwrap_or_default();
-            let counts = counts.scaled(counted_share);
+            let mut scale = Scale::by_clock(counted_share);
+            if let Some(run_ns) = run_ns.filter(|_| counted_share < 1.0) {
+                let ran = |tid| self.began.ran.since(&began.ran, tid);
+                watched.scale(&mut scale, ran, run_ns);
+            }
+            let counts = counts.scaled(&scale);
             let mut account = watched.account(counts, &outside, self.object.as_ref(), host);
             account.window_ns = nanoseconds(self.began.at.saturating_duration_since(since));
             account.counted_share = counted_share;
@@ -456,9 +470,11 @@ fn watched(vms: &[&Vm]) -> Vec<Watched> {
 impl Snapshot {
     fn now(object: Option<&Object>) -> Self {
         let counts = object.map(Counts::read).unwrap_or_default();
+        let ran = object.map(|object| scale::Threads::read(object, monotonic_ns()));
         Self {
             at: Instant::now(),
             counts,
+            ran: ran.unwrap_or_default(),
             own_cpu_ns: thread_cpu_ns(),
         }
     }

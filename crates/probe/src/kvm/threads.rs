@@ -206,10 +206,15 @@ impl Reading {
         Some(())
     }
 
+    /// Time on a CPU since `before`, ns.
+    pub(super) fn ran_since(&self, before: &Self) -> u64 {
+        self.run_ns.saturating_sub(before.run_ns)
+    }
+
     /// Time on a CPU since `before`. Its parts are no more than it, though files have them
     /// in ticks, and are read one after the other.
     pub(super) fn on_cpu(&self, before: &Self, emulated: bool) -> OnCpu {
-        let total = self.run_ns.saturating_sub(before.run_ns);
+        let total = self.ran_since(before);
         let system = self.system_ns.saturating_sub(before.system_ns).min(total);
         let user = self.user_ns.saturating_sub(before.user_ns);
         let user = user.min(total - system);

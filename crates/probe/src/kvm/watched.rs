@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use super::assemble::Parts;
 use super::counts::Counts;
+use super::scale::{Ran, Scale};
 use super::statistics::Statistics;
 use super::taps::{self, Interfaces};
 use super::tasks::{self, Task};
-use super::threads::{Depth, Others, Threads};
+use super::threads::{Depth, Others, Reading, Threads};
 use super::{classes, events, interrupts};
 use crate::bpf::Object;
 use crate::proc::quota::{self, Group, Groups, Member};
@@ -189,6 +190,15 @@ impl Watched {
         let readings = self.after.readings.iter();
         let members: Vec<Member> = readings.map(|(tid, it)| (*tid, it.group)).collect();
         groups.of(&members)
+    }
+
+    /// Scales by the time that its threads were on a CPU.
+    pub(super) fn scale(&self, scale: &mut Scale, ran: impl Fn(u32) -> Ran, run_ns: f64) {
+        let none = Reading::default();
+        for (tid, after) in &self.after.readings {
+            let before = self.before.readings.get(tid).unwrap_or(&none);
+            scale.thread(*tid, ran(*tid), after.ran_since(before), run_ns);
+        }
     }
 
     pub(super) fn account(

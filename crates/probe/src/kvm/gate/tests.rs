@@ -57,7 +57,7 @@ fn a_storm_whose_calls_alone_are_dear_is_counted_in_bursts() {
         elapsed_ns: BURST_NS,
     };
     let rest = rest_ns(BUDGET, burst, 2_000_000);
-    let cost = 48_000.0 * (120.0 + DISPATCH_NS) + 2e6;
+    let cost = 48_000.0 * (120.0 + DISPATCH_NS + METER_NS) + 2e6;
     let share = cost / (rest + BURST_NS) as f64;
     assert!((share / BUDGET - 1.0).abs() < 0.01, "{share}");
     assert_eq!(rest_ns(1e-9, burst, 0), LONGEST_REST_NS);
@@ -201,4 +201,35 @@ fn stretches_count_with_their_own_openness() {
     let shared = share(&stretches, 5_000 + 3 * PERIOD, RHYTHM);
     assert!((shared - (1.0 + 2.0 * 0.25) / 3.0).abs() < 1e-9, "{shared}");
     assert_eq!(share(&stretches[..1], 5_000, RHYTHM), 1.0);
+}
+
+#[test]
+fn what_a_run_takes_is_known_of_windows_that_were_counted_in_bursts_alone() {
+    let mut gate = Gate::new(Limits::default());
+    let burst = |ns, runs| lately(RunTime::default(), RunTime { ns, runs });
+    assert_eq!(gate.run_in_bursts_ns(), None);
+    gate.in_bursts = burst(120_000, 1_000);
+    // Everything was counted.
+    assert_eq!(gate.run_in_bursts_ns(), None);
+    gate.stretch(1_000, 0);
+    let expected = Some(120.0 + DISPATCH_NS + METER_NS);
+    assert_eq!(gate.run_in_bursts_ns(), expected);
+    gate.stretch(2_000, PERIOD_TICKS);
+    assert_eq!(gate.run_in_bursts_ns(), expected);
+    gate.in_bursts = lately(
+        gate.in_bursts,
+        RunTime {
+            ns: 240_000,
+            runs: 1_000,
+        },
+    );
+    assert_eq!(
+        gate.run_in_bursts_ns(),
+        Some(200.0 + DISPATCH_NS + METER_NS)
+    );
+    // Slices end without the programs' knowing when a thread leaves its CPU.
+    gate.stretch(3_000, 8);
+    assert_eq!(gate.run_in_bursts_ns(), None);
+    gate.begin(4_000);
+    assert_eq!(gate.run_in_bursts_ns(), None);
 }
