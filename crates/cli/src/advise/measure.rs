@@ -42,7 +42,8 @@ pub(super) fn measure(
     };
     let (times, account, unavailable) = watch(target, window);
     facts.disks = disks.map(disks::Window::end).unwrap_or_default();
-    facts.quotas = during(&quotas, &target.quotas());
+    let now = target.quotas();
+    facts.quotas = during(&quotas, &now, &target.owned(&now));
     if let Some(times) = &times {
         judge(&mut facts, times, halt(target));
     }
@@ -55,8 +56,9 @@ pub(super) fn measure(
     Ok((facts, unavailable))
 }
 
-/// Quotas with how often each was used up since `then`, and what takes it off.
-fn during(then: &[pin::Quota], now: &[pin::Quota]) -> Vec<Quota> {
+/// Quotas with how often each was used up since `then`, and what takes it off if it is `owned` by
+/// the target.
+fn during(then: &[pin::Quota], now: &[pin::Quota], owned: &[&pin::Quota]) -> Vec<Quota> {
     let of = |now: &pin::Quota| {
         let then = then.iter().find(|then| then.file == now.file);
         let then = then.map_or(now.throttled_periods, |then| then.throttled_periods);
@@ -65,7 +67,9 @@ fn during(then: &[pin::Quota], now: &[pin::Quota]) -> Vec<Quota> {
             millicpus: now.millicpus,
             throttled: now.throttled_periods.saturating_sub(then),
             group: now.group.to_string_lossy().into_owned(),
-            off: now.own.then(|| format!("echo {} > {file}", now.none)),
+            off: owned
+                .contains(&now)
+                .then(|| format!("echo {} > {file}", now.none)),
         }
     };
     now.iter().map(of).collect()
@@ -259,13 +263,12 @@ mod tests {
             millicpus,
             throttled_periods,
             group: group.into(),
-            own: group == "/cg/slice/vm",
             file: format!("{group}/cpu.max").into(),
             none: "max",
         };
         let then = [quota("/cg/slice/vm", 4000, 5), quota("/cg/slice", 300, 7)];
         let now = [quota("/cg/slice/vm", 4000, 5), quota("/cg/slice", 300, 47)];
-        let found = during(&then, &now);
+        let found = during(&then, &now, &[&now[0]]);
         let counts = found.iter().map(|it| (it.millicpus, it.throttled));
         assert_eq!(counts.collect::<Vec<_>>(), [(4000, 0), (300, 40)]);
         assert_eq!(
@@ -277,6 +280,6 @@ mod tests {
             ("/cg/slice", &None)
         );
         // What a quota counted before the target was bound by it says nothing.
-        assert_eq!(during(&[], &now)[1].throttled, 0);
+        assert_eq!(during(&[], &now, &[])[1].throttled, 0);
     }
 }

@@ -188,10 +188,20 @@ impl Target {
     /// The CPU quotas of its control group and of those above it, the inner ones first: each
     /// bounds it.
     pub fn quotas(&self) -> Vec<Quota> {
-        let Some(group) = self.cpu_group() else {
+        let group = self.cpu_group();
+        group.map(|group| Quota::all(&group)).unwrap_or_default()
+    }
+
+    /// Of these quotas those whose group holds the target's processes only. Without one of the
+    /// others, processes of others would run without a quota too.
+    pub fn owned<'a>(&self, quotas: &'a [Quota]) -> Vec<&'a Quota> {
+        // Each look for members goes through all processes of the host.
+        if quotas.is_empty() {
             return Vec::new();
-        };
-        Quota::all(&group, || self.members())
+        }
+        let members = self.members();
+        let owned = |quota: &&Quota| cgroup::holds_only(&quota.group, &members);
+        quotas.iter().filter(owned).collect()
     }
 
     /// Its processes and threads now, a machine's helpers included.

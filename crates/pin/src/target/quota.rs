@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::cgroup;
+use tare_probe::proc::CpuLimit;
 
 /// A CPU quota, as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,9 +14,6 @@ pub struct Quota {
     pub throttled_periods: u64,
     /// Its control group.
     pub group: PathBuf,
-    /// Whether the group holds processes of the target only. Without its quota, others in
-    /// it would run without one too.
-    pub own: bool,
     /// Its file, and what takes it off.
     pub file: PathBuf,
     /// What is written there for no quota.
@@ -24,17 +21,9 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Of this group and of those above it, the inner ones first. `members` are the
-    /// target's processes and threads.
-    pub(super) fn all(group: &Path, members: impl FnOnce() -> Vec<u32>) -> Vec<Self> {
-        let mut quotas: Vec<Self> = group.ancestors().filter_map(Self::of).collect();
-        if !quotas.is_empty() {
-            let members = members();
-            for quota in &mut quotas {
-                quota.own = cgroup::holds_only(&quota.group, &members);
-            }
-        }
-        quotas
+    /// Of this group and of those above it, the inner ones first.
+    pub(super) fn all(group: &Path) -> Vec<Self> {
+        group.ancestors().filter_map(Self::of).collect()
     }
 
     /// The one that binds first: the smallest, and the innermost of several.
@@ -42,29 +31,15 @@ impl Quota {
         quotas.into_iter().min_by_key(|quota| quota.millicpus)
     }
 
-    /// Of `cpu.max`, or of `cpu.cfs_quota_us` and its period.
     fn of(group: &Path) -> Option<Self> {
-        let read = |name: &str| fs::read_to_string(group.join(name)).ok();
-        let (text, name, none) = match read("cpu.max") {
-            Some(text) => (text, "cpu.max", "max"),
-            None => {
-                let (quota, period) = (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?);
-                let text = format!("{} {}", quota.trim(), period.trim());
-                (text, "cpu.cfs_quota_us", "-1")
-            }
-        };
-        let mut fields = text.split_whitespace();
-        // "max", or -1: none.
-        let quota_us: u64 = fields.next()?.parse().ok()?;
-        let period_us: u64 = fields.next()?.parse().ok()?;
+        let limit = CpuLimit::of(group)?;
+        let (file, none) = limit.removal();
+        let stat = fs::read_to_string(group.join("cpu.stat")).ok();
         Some(Self {
-            millicpus: quota_us.checked_mul(1000)?.checked_div(period_us)?,
-            throttled_periods: read("cpu.stat")
-                .and_then(|stat| throttled(&stat))
-                .unwrap_or(0),
+            millicpus: limit.millicpus(),
+            throttled_periods: stat.and_then(|stat| throttled(&stat)).unwrap_or(0),
             group: group.to_owned(),
-            own: false,
-            file: group.join(name),
+            file: group.join(file),
             none,
         })
     }
@@ -82,24 +57,8 @@ fn throttled(stat: &str) -> Option<u64> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use super::super::cgroup;
     use super::*;
-
-    #[test]
-    fn quotas_of_both_versions_are_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
-        let millicpus = || Quota::of(dir.path()).map(|quota| quota.millicpus);
-        assert_eq!(millicpus(), None);
-        write("cpu.cfs_quota_us", "-1\n");
-        write("cpu.cfs_period_us", "100000\n");
-        assert_eq!(millicpus(), None);
-        write("cpu.cfs_quota_us", "150000\n");
-        assert_eq!(millicpus(), Some(1500));
-        write("cpu.max", "max 100000\n");
-        assert_eq!(millicpus(), None);
-        write("cpu.max", "50000 100000\n");
-        assert_eq!(millicpus(), Some(500));
-    }
 
     /// `machine.slice` with 30 % of a CPU, above a group with `inner`.
     fn nested(inner: &str) -> (tempfile::TempDir, PathBuf, PathBuf) {
@@ -120,21 +79,21 @@ mod tests {
     #[test]
     fn the_smallest_quota_binds_wherever_it_is() {
         let (_dir, outer, own) = nested("400000 100000\n");
-        let quotas = Quota::all(&own, || vec![7]);
+        let quotas = Quota::all(&own);
         let read = quotas.iter().map(|it| (it.millicpus, it.throttled_periods));
         assert_eq!(read.collect::<Vec<_>>(), [(4000, 0), (300, 7)]);
         let binding = Quota::binding(quotas).unwrap();
         assert_eq!((&binding.group, binding.none), (&outer, "max"));
         assert_eq!(binding.file, outer.join("cpu.max"));
         fs::write(own.join("cpu.max"), "20000 100000\n").unwrap();
-        let binding = Quota::binding(Quota::all(&own, || vec![7])).unwrap();
+        let binding = Quota::binding(Quota::all(&own)).unwrap();
         assert_eq!((binding.millicpus, binding.group), (200, own));
     }
 
     #[test]
     fn a_group_without_a_quota_has_that_of_the_one_above() {
         let (_dir, outer, own) = nested("max 100000\n");
-        let quotas = Quota::all(&own, || vec![7]);
+        let quotas = Quota::all(&own);
         assert_eq!(quotas.len(), 1);
         assert_eq!((quotas[0].millicpus, &quotas[0].group), (300, &outer));
     }
@@ -143,8 +102,9 @@ mod tests {
     fn a_group_with_processes_of_others_is_not_the_targets_own() {
         let (_dir, outer, own) = nested("400000 100000\n");
         let owned = || {
-            let quotas = Quota::all(&own, || vec![7, 8]).into_iter();
-            quotas.map(|quota| quota.own).collect::<Vec<_>>()
+            let quotas = Quota::all(&own).into_iter();
+            let holds = |quota: Quota| cgroup::holds_only(&quota.group, &[7, 8]);
+            quotas.map(holds).collect::<Vec<_>>()
         };
         assert_eq!(owned(), [true, true]);
         // A second machine in the slice.

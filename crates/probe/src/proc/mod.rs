@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use tare_host::cpu_list::cpu_list;
 
+pub use quota::CpuLimit;
 pub use task::{Switches, TaskStat, schedstat};
 pub(crate) use task::{disk, migrations, switches};
 

@@ -1,4 +1,4 @@
-//! CPU quotas of the control groups that a thread is in, of both cgroup versions.
+//! CPU quotas of control groups, of both cgroup versions, and of those that a thread is in.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -6,12 +6,58 @@ use std::path::{Path, PathBuf};
 
 use tare_account::{CgroupVersion, Quota};
 
+/// The CPU time that a group may use: `quota_us` of each `period_us`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuLimit {
+    version: CgroupVersion,
+    quota_us: u64,
+    /// Never 0.
+    period_us: u64,
+}
+
+impl CpuLimit {
+    /// Of the group in this directory: of `cpu.max` (version 2), or of `cpu.cfs_quota_us` and
+    /// its period (version 1). `None` if the group has no quota.
+    pub fn of(directory: &Path) -> Option<Self> {
+        let file = |name: &str| fs::read_to_string(directory.join(name)).ok();
+        let (version, text) = match file("cpu.max") {
+            Some(text) => (CgroupVersion::V2, text),
+            None => {
+                let (quota, period) = (file("cpu.cfs_quota_us")?, file("cpu.cfs_period_us")?);
+                (
+                    CgroupVersion::V1,
+                    format!("{} {}", quota.trim(), period.trim()),
+                )
+            }
+        };
+        let (quota, period) = text.trim().split_once(' ')?;
+        // "max", or -1: no quota.
+        let (quota_us, period_us) = (quota.parse().ok()?, period.parse().ok()?);
+        (period_us > 0).then_some(Self {
+            version,
+            quota_us,
+            period_us,
+        })
+    }
+
+    /// In thousandths of a CPU.
+    pub fn millicpus(&self) -> u64 {
+        self.quota_us.saturating_mul(1000) / self.period_us
+    }
+
+    /// The group's file that holds it, and what is written there for no quota.
+    pub fn removal(&self) -> (&'static str, &'static str) {
+        match self.version {
+            CgroupVersion::V1 => ("cpu.cfs_quota_us", "-1"),
+            CgroupVersion::V2 => ("cpu.max", "max"),
+        }
+    }
+}
+
 /// The files of one group with a quota, by its directory.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Group {
-    version: CgroupVersion,
-    cpus: f64,
-    period_us: u64,
+    limit: CpuLimit,
     throttled_ns: u64,
     threads: Vec<u32>,
 }
@@ -51,16 +97,14 @@ impl Mounts {
     }
 
     /// The groups of a thread that may have a quota, the innermost first.
-    fn groups(&self, cgroup: &str) -> Vec<(CgroupVersion, PathBuf)> {
+    fn groups(&self, cgroup: &str) -> Vec<PathBuf> {
         let mut groups = Vec::new();
         for line in cgroup.lines() {
             let mut fields = line.splitn(3, ':');
             let (_, controllers, path) = (fields.next(), fields.next(), fields.next());
-            let (version, root) = match controllers {
-                Some("") => (CgroupVersion::V2, &self.unified),
-                Some(list) if list.split(',').any(|name| name == "cpu") => {
-                    (CgroupVersion::V1, &self.cpu_v1)
-                }
+            let root = match controllers {
+                Some("") => &self.unified,
+                Some(list) if list.split(',').any(|name| name == "cpu") => &self.cpu_v1,
                 _ => continue,
             };
             let (Some(root), Some(path)) = (root, path) else {
@@ -68,7 +112,7 @@ impl Mounts {
             };
             let path = Path::new(path.trim_start_matches('/'));
             let below = path.ancestors().filter(|part| !part.as_os_str().is_empty());
-            groups.extend(below.map(|part| (version, root.join(part))));
+            groups.extend(below.map(|part| root.join(part)));
         }
         groups
     }
@@ -84,7 +128,7 @@ pub(crate) struct Groups {
     /// Where the kernel has a folder for each thread, whatever its process.
     proc: PathBuf,
     /// By the kernel's ID, the innermost first.
-    paths: HashMap<u64, Vec<(CgroupVersion, PathBuf)>>,
+    paths: HashMap<u64, Vec<PathBuf>>,
     /// Read in this turn.
     files: HashMap<PathBuf, Option<Group>>,
 }
@@ -108,11 +152,11 @@ impl Groups {
     pub(crate) fn of(&mut self, members: &[Member]) -> BTreeMap<PathBuf, Group> {
         let mut found: BTreeMap<PathBuf, Group> = BTreeMap::new();
         for &(tid, group) in members {
-            for (version, directory) in self.paths(tid, group) {
+            for directory in self.paths(tid, group) {
                 let files = self
                     .files
                     .entry(directory.clone())
-                    .or_insert_with_key(|directory| Group::read(version, directory));
+                    .or_insert_with_key(|directory| Group::read(directory));
                 if let Some(files) = files {
                     let group = found.entry(directory).or_insert_with(|| files.clone());
                     group.threads.push(tid);
@@ -123,7 +167,7 @@ impl Groups {
     }
 
     /// The groups of a thread, the innermost first; none if it has ended.
-    fn paths(&mut self, tid: u32, group: Option<u64>) -> Vec<(CgroupVersion, PathBuf)> {
+    fn paths(&mut self, tid: u32, group: Option<u64>) -> Vec<PathBuf> {
         // The root's, which has no quota, or an automatic group of a session.
         if group == Some(0) {
             return Vec::new();
@@ -153,9 +197,9 @@ pub(crate) fn since(
         let then = before.get(directory).map_or(0, |group| group.throttled_ns);
         Quota {
             directory: directory.display().to_string(),
-            version: group.version,
-            cpus: group.cpus,
-            period_us: group.period_us,
+            version: group.limit.version,
+            cpus: group.limit.quota_us as f64 / group.limit.period_us as f64,
+            period_us: group.limit.period_us,
             throttled_ns: group.throttled_ns.saturating_sub(then),
             threads: group.threads.clone(),
         }
@@ -165,30 +209,15 @@ pub(crate) fn since(
 
 impl Group {
     /// `None` if the group has no quota.
-    fn read(version: CgroupVersion, directory: &Path) -> Option<Self> {
-        let file = |name: &str| fs::read_to_string(directory.join(name)).ok();
-        let (quota_us, period_us) = match version {
-            CgroupVersion::V2 => limit(&file("cpu.max")?)?,
-            CgroupVersion::V1 => (
-                file("cpu.cfs_quota_us")?.trim().parse().ok()?,
-                file("cpu.cfs_period_us")?.trim().parse().ok()?,
-            ),
-        };
-        (period_us > 0).then_some(())?;
+    fn read(directory: &Path) -> Option<Self> {
+        let limit = CpuLimit::of(directory)?;
+        let stat = fs::read_to_string(directory.join("cpu.stat")).ok()?;
         Some(Self {
-            version,
-            cpus: quota_us as f64 / period_us as f64,
-            period_us,
-            throttled_ns: throttled_ns(&file("cpu.stat")?),
+            limit,
+            throttled_ns: throttled_ns(&stat),
             threads: Vec::new(),
         })
     }
-}
-
-/// Quota and period of `cpu.max`, us; `None` for `max`.
-fn limit(text: &str) -> Option<(u64, u64)> {
-    let (quota, period) = text.trim().split_once(' ')?;
-    Some((quota.parse().ok()?, period.parse().ok()?))
 }
 
 /// `throttled_time` (version 1, ns) or `throttled_usec` (version 2) of `cpu.stat`.
@@ -219,20 +248,44 @@ cut";
         let mounts = Mounts::parse(MOUNTS);
         let groups = mounts.groups("4:cpuset:/a\n3:cpu,cpuacct:/machine/vm\n0::/user/x\n9:name=y");
         let expected = [
-            (CgroupVersion::V1, "/sys/fs/cgroup/cpu,cpuacct/machine/vm"),
-            (CgroupVersion::V1, "/sys/fs/cgroup/cpu,cpuacct/machine"),
-            (CgroupVersion::V2, "/sys/fs/cgroup/unified/user/x"),
-            (CgroupVersion::V2, "/sys/fs/cgroup/unified/user"),
+            "/sys/fs/cgroup/cpu,cpuacct/machine/vm",
+            "/sys/fs/cgroup/cpu,cpuacct/machine",
+            "/sys/fs/cgroup/unified/user/x",
+            "/sys/fs/cgroup/unified/user",
         ];
-        let expected = expected.map(|(version, path)| (version, PathBuf::from(path)));
-        assert_eq!(groups, expected);
-        assert_eq!(mounts.groups("0::/"), []);
+        assert_eq!(groups, expected.map(PathBuf::from));
+        assert!(mounts.groups("0::/").is_empty());
     }
 
     #[test]
-    fn quotas_and_throttled_times_of_both_versions_are_read() {
-        assert_eq!(limit("30000 100000\n"), Some((30_000, 100_000)));
-        assert_eq!(limit("max 100000\n"), None);
+    fn quotas_of_both_versions_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        let read = || CpuLimit::of(dir.path()).map(|limit| (limit.millicpus(), limit.removal().0));
+        assert_eq!(read(), None);
+        write("cpu.cfs_quota_us", "-1\n");
+        write("cpu.cfs_period_us", "100000\n");
+        assert_eq!(read(), None);
+        write("cpu.cfs_quota_us", "150000\n");
+        assert_eq!(read(), Some((1500, "cpu.cfs_quota_us")));
+        write("cpu.max", "max 100000\n");
+        assert_eq!(read(), None);
+        write("cpu.max", "50000 100000\n");
+        assert_eq!(read(), Some((500, "cpu.max")));
+        for broken in [
+            "",
+            "50000",
+            "50000 0\n",
+            "50000 -1\n",
+            "18446744073709551616 1\n",
+        ] {
+            write("cpu.max", broken);
+            assert_eq!(read(), None, "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn throttled_times_of_both_versions_are_read() {
         let v1 = "nr_periods 10\nnr_throttled 9\nthrottled_time 3511000000\n";
         assert_eq!(throttled_ns(v1), 3_511_000_000);
         let v2 = "usage_usec 1\nnr_throttled 9\nthrottled_usec 3511000\n";
@@ -247,9 +300,7 @@ cut";
         fs::write(folder.path().join("cpu.stat"), "throttled_usec 4\n").unwrap();
         let mut groups = Groups::default();
         let path = folder.path().to_owned();
-        groups
-            .paths
-            .insert(7, vec![(CgroupVersion::V2, path.clone())]);
+        groups.paths.insert(7, vec![path.clone()]);
         let members = [(1, Some(7)), (2, Some(7)), (3, Some(0))];
         let found = groups.of(&members);
         assert_eq!(found[&path].threads, [1, 2]);
@@ -344,12 +395,12 @@ cut";
             fs::write(folder.path().join("cpu.max"), "50000 100000\n").unwrap();
             let stat = format!("throttled_usec {throttled_us}\n");
             fs::write(folder.path().join("cpu.stat"), stat).unwrap();
-            let group = Group::read(CgroupVersion::V2, folder.path()).unwrap();
+            let group = Group::read(folder.path()).unwrap();
             BTreeMap::from([(folder.path().to_owned(), group)])
         };
         let quotas = since(&group(900), &group(400));
         assert_eq!((quotas[0].cpus, quotas[0].throttled_ns), (0.5, 500_000));
         fs::write(folder.path().join("cpu.max"), "max 100000\n").unwrap();
-        assert_eq!(Group::read(CgroupVersion::V2, folder.path()), None);
+        assert_eq!(Group::read(folder.path()), None);
     }
 }
